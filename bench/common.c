@@ -46,16 +46,18 @@ double bench_cpu(void)
 	struct rusage usage;
 
 	getrusage(RUSAGE_SELF, &usage);
-	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
 void *bench_map(uint64_t bytes)
 {
-	void *map = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *map = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
+	                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (map == MAP_FAILED)
 		bench_die("no memory for %" PRIu64 " bytes", bytes);
-	madvise(map, bytes, MADV_HUGEPAGE);   /* advice: small pages serve as well */
+	madvise(map, bytes, MADV_HUGEPAGE); /* advice: small pages serve as well */
 	for (uint64_t at = 0; at < bytes; at += BENCH_PAGE)
 		((volatile char *)map)[at] = 0;
 	return map;
@@ -63,7 +65,8 @@ void *bench_map(uint64_t bytes)
 
 uint64_t bench_draw(uint64_t seed, uint64_t place)
 {
-	uint64_t x = seed * 0xd1342543de82ef95u + (place + 1) * 0x9e3779b97f4a7c15u;   /* splitmix64 (Steele, Lea, Flood 2014) */
+	/* splitmix64 (Steele, Lea, Flood 2014) */
+	uint64_t x = seed * 0xd1342543de82ef95u + (place + 1) * 0x9e3779b97f4a7c15u;
 
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -91,7 +94,8 @@ void bench_features_find(const struct rung_dataset *ds, struct bench_features *f
 		if (strncmp(file->name, "features", strlen("features")) != 0)
 			continue;
 		if (features)
-			bench_die("%s: the features are in several files: stage them into one", rung_dataset_dir(ds));
+			bench_die("%s: the features are in several files: stage them into one",
+			          rung_dataset_dir(ds));
 		features = file;
 	}
 	if (!features)
@@ -106,7 +110,8 @@ void bench_features_find(const struct rung_dataset *ds, struct bench_features *f
 		bench_die("out of memory");
 }
 
-struct rung_plan *bench_plan(const struct rung_dataset *ds, uint64_t host_rows, uint64_t cache_rows, uint32_t depth)
+struct rung_plan *bench_plan(const struct rung_dataset *ds, uint64_t host_rows, uint64_t cache_rows,
+                             uint32_t depth)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
 	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
@@ -116,7 +121,8 @@ struct rung_plan *bench_plan(const struct rung_dataset *ds, uint64_t host_rows, 
 	opts.queue_depth = depth;
 	opts.cache_bytes = cache_rows ? cache_rows * info->row_stride : RUNG_BYTES_NONE;
 	/* 16 MiB: slots that hold several rows, as a store of any size has them */
-	opts.host_bytes = host_rows * info->row_stride + (16u << 20) + (cache_rows ? opts.cache_bytes : 0);
+	opts.host_bytes =
+		host_rows * info->row_stride + (16u << 20) + (cache_rows ? opts.cache_bytes : 0);
 	for (int i = 0; i < PLAN_TRIES; i++) {
 		struct rung_plan *plan;
 		uint64_t held;
@@ -131,7 +137,8 @@ struct rung_plan *bench_plan(const struct rung_dataset *ds, uint64_t host_rows, 
 			opts.cache_bytes += (cache_rows - frames) * info->row_stride;
 		opts.host_bytes += (host_rows - held) * info->row_stride;
 	}
-	bench_die("%s: no budget holds just %" PRIu64 " rows and a cache of %" PRIu64, rung_dataset_dir(ds), host_rows, cache_rows);
+	bench_die("%s: no budget holds just %" PRIu64 " rows and a cache of %" PRIu64,
+	          rung_dataset_dir(ds), host_rows, cache_rows);
 }
 
 uint32_t bench_fanouts(const char *text, uint32_t fanouts[RUNG_HOPS_MAX])

@@ -16,22 +16,29 @@ static inline int cuda_status_of(cudaError_t err)
 	switch (err) {
 	case cudaErrorNoDevice:
 	case cudaErrorInvalidDevice:
-	case cudaErrorInsufficientDriver: return RUNG_E_NODEV;
+	case cudaErrorInsufficientDriver:
+		return RUNG_E_NODEV;
 	case cudaErrorNotSupported:
-	case cudaErrorNoKernelImageForDevice: return RUNG_E_NOSUP;
-	case cudaErrorMemoryAllocation: return RUNG_E_NOMEM;
-	case cudaErrorInvalidValue: return RUNG_E_INVAL;
-	default: return RUNG_E_IO;
+	case cudaErrorNoKernelImageForDevice:
+		return RUNG_E_NOSUP;
+	case cudaErrorMemoryAllocation:
+		return RUNG_E_NOMEM;
+	case cudaErrorInvalidValue:
+		return RUNG_E_INVAL;
+	default:
+		return RUNG_E_IO;
 	}
 }
 
-/** 0 for cudaSuccess, else a failure with CUDA's own text; `what` was being done. Takes the error off the thread's record. */
+/** 0 for cudaSuccess, else a failure with CUDA's own text; `what` was being done. Takes the error
+ * off the thread's record. */
 static inline int cuda_status(cudaError_t err, const char *what)
 {
 	if (err == cudaSuccess)
 		return 0;
 	(void)cudaGetLastError();
-	return rung__fail(cuda_status_of(err), "cuda: %s: %s (%s)", what, cudaGetErrorString(err), cudaGetErrorName(err));
+	return rung__fail(cuda_status_of(err), "cuda: %s: %s (%s)", what, cudaGetErrorString(err),
+	                  cudaGetErrorName(err));
 }
 
 #ifdef __cplusplus

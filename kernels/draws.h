@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Floyd's draws without replacement (src/sample/sampler_draw.c), by lanes side by side. Valid CUDA and C++17.
+ * Floyd's draws without replacement (src/sample/sampler_draw.c), by lanes side by side. Valid CUDA
+ * and C++17.
  *
- * Draw i takes number i of the list's stream, a position below first + i + 1 with first = degree - count, and falls back to
- * position first + i when the position was drawn before. One after the other that is a loop over draws; a group of lanes makes up
- * to 32 draws at once, with the same outcome:
+ * Draw i takes number i of the list's stream, a position below first + i + 1 with first = degree -
+ * count, and falls back to position first + i when the position was drawn before. One after the
+ * other that is a loop over draws; a group of lanes makes up to 32 draws at once, with the same
+ * outcome:
  *
- * - Numbers that are thrown away (rung__bits_below) move all later draws on by one. They are that rare that the group just looks
- *   again.
- * - A draw falls back when an earlier one took the same position: whether that one kept it or fell back, by then it was drawn. Or
- *   when its position is first + j, which draw j falls back to, and j did fall back. So a draw hangs on one earlier draw at most,
- *   that one on an earlier still: chains, which are followed in steps of 1, 2, 4, 8 and 16.
- * - Lists of more draws go in chunks of 32; positions of earlier chunks are in a set (struct draw_set).
+ * - Numbers that are thrown away (rung__bits_below) move all later draws on by one. They are that
+ *   rare that the group just looks again.
+ * - A draw falls back when an earlier one took the same position: whether that one kept it or fell
+ *   back, by then it was drawn. Or when its position is first + j, which draw j falls back to, and
+ *   j did fall back. So a draw hangs on one earlier draw at most, that one on an earlier still:
+ *   chains, which are followed in steps of 1, 2, 4, 8 and 16.
+ * - Lists of more draws go in chunks of 32; positions of earlier chunks are in a set (struct
+ *   draw_set).
  */
 #ifndef RUNG_KERNELS_DRAWS_H
 #define RUNG_KERNELS_DRAWS_H
@@ -19,13 +23,13 @@
 #include "base/random.h"
 #include "warp.h"
 
-#define DRAW_SET_FREE UINT64_MAX   /* no position is this: a degree is at most the edge count */
+#define DRAW_SET_FREE UINT64_MAX /* no position is this: a degree is at most the edge count */
 
 /** Lanes side by side that draw from one list. */
 struct draw_group {
-	uint32_t lanes;   /* a power of two up to 32, the same for the whole warp */
-	uint32_t first;   /* lane of the warp */
-	uint32_t at;      /* this lane's place in it */
+	uint32_t lanes; /* a power of two up to 32, the same for the whole warp */
+	uint32_t first; /* lane of the warp */
+	uint32_t at;    /* this lane's place in it */
 	unsigned mask;
 };
 
@@ -33,31 +37,37 @@ static __device__ __forceinline__ struct draw_group draw_group_of(uint32_t lanes
 {
 	const uint32_t lane = threadIdx.x % WARP_LANES;
 	const uint32_t first = lane & ~(lanes - 1);
-	const struct draw_group group = { lanes, first, lane - first, (WARP_ALL >> (WARP_LANES - lanes)) << first };
+	const struct draw_group group = { lanes, first, lane - first,
+		                          (WARP_ALL >> (WARP_LANES - lanes)) << first };
 
 	return group;
 }
 
 /**
- * Where each lane's draw comes to: a position below `limit`. All lanes of the warp call it; those of a group that draw are the
- * first ones of it.
+ * Where each lane's draw comes to: a position below `limit`. All lanes of the warp call it; those
+ * of a group that draw are the first ones of it.
  *
  * @param key      of the list's stream
- * @param number   of the stream, for this lane if none is thrown away; in *number_out the one it took
+ * @param number   of the stream, for this lane if none is thrown away; in *number_out the one it
+ *                 took
  */
-static __device__ __forceinline__ uint64_t draw_position(const struct draw_group &group, uint64_t key, uint64_t number, uint64_t limit,
-                                                         bool draws, uint64_t *number_out)
+static __device__ __forceinline__ uint64_t draw_position(const struct draw_group &group,
+                                                         uint64_t key, uint64_t number,
+                                                         uint64_t limit, bool draws,
+                                                         uint64_t *number_out)
 {
 	uint64_t position = 0;
 
 	for (;;) {
-		const bool bad = draws && !rung__bits_below(rung__stream_at(key, number), limit, &position);
+		const bool bad =
+			draws && !rung__bits_below(rung__stream_at(key, number), limit, &position);
 		const unsigned thrown = __ballot_sync(WARP_ALL, bad);
 		const unsigned ours = thrown & group.mask;
 
 		if (!thrown)
 			break;
-		/* behind the first lane with a bad number all have to move; what they found does not count yet */
+		/* behind the first lane with a bad number all have to move; what they found does
+		 * not count yet */
 		if (ours && threadIdx.x % WARP_LANES >= (unsigned)__ffs((int)ours) - 1)
 			number++;
 	}
@@ -71,14 +81,16 @@ static __device__ __forceinline__ uint64_t draw_position(const struct draw_group
  * @param fallback_first  what the draw of the group's first lane falls back to
  * @param taken           an earlier chunk drew the position
  */
-static __device__ __forceinline__ bool draw_falls_back(const struct draw_group &group, uint64_t position, uint64_t fallback_first,
+static __device__ __forceinline__ bool draw_falls_back(const struct draw_group &group,
+                                                       uint64_t position, uint64_t fallback_first,
                                                        bool draws, bool taken)
 {
 	const uint32_t lane = threadIdx.x % WARP_LANES;
 	const unsigned drawing = __ballot_sync(WARP_ALL, draws) & group.mask;
 	const unsigned same = __match_any_sync(WARP_ALL, position) & drawing;
 	const bool twice = draws && (taken || (same & ((1u << lane) - 1)) != 0);
-	const uint64_t of = position - fallback_first;   /* below `at`: an earlier lane falls back to it; wraps in front of the first */
+	/* below `at`: an earlier lane falls back to it; wraps in front of the first */
+	const uint64_t of = position - fallback_first;
 	int root = (int)(draws && !twice && of < group.at ? group.first + (uint32_t)of : lane);
 
 	for (uint32_t step = 1; step < group.lanes; step *= 2)
@@ -92,7 +104,8 @@ struct draw_set {
 	uint64_t slot_count;
 };
 
-static __device__ __forceinline__ uint64_t draw_set_begin(const struct draw_set &set, uint64_t position)
+static __device__ __forceinline__ uint64_t draw_set_begin(const struct draw_set &set,
+                                                          uint64_t position)
 {
 	return (uint64_t)(((unsigned __int128)rung__mix64(position) * set.slot_count) >> 64);
 }
@@ -117,7 +130,8 @@ static __device__ __forceinline__ void draw_set_add(const struct draw_set &set, 
 	uint64_t slot = draw_set_begin(set, position);
 
 	for (uint64_t n = 0; n < set.slot_count; n++) {
-		if (atomicCAS(set.slots + slot, (unsigned long long)DRAW_SET_FREE, (unsigned long long)position) == DRAW_SET_FREE)
+		if (atomicCAS(set.slots + slot, (unsigned long long)DRAW_SET_FREE,
+		              (unsigned long long)position) == DRAW_SET_FREE)
 			return;
 		slot = slot + 1 < set.slot_count ? slot + 1 : 0;
 	}

@@ -28,8 +28,8 @@
 static __device__ __forceinline__ void store_release_system(uint32_t *at, uint32_t value)
 {
 #ifdef __CUDACC__
-	asm volatile("st.release.sys.u32 [%0], %1;" :: "l"(at), "r"(value) : "memory");
-#else   /* C++: the lane tests */
+	asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+#else /* C++: the lane tests */
 	lanes_store_release(at, value);
 #endif
 }
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void end_launch(unsigned long long *blocks_don
 {
 	if (threadIdx.x == 0)
 		atomicExch(blocks_done, 0ull);
-	__threadfence_system();   /* each lane's part of the report, and the counts */
+	__threadfence_system(); /* each lane's part of the report, and the counts */
 	__syncwarp();
 	if (threadIdx.x == 0 && end.word)
 		store_release_system(end.word, end.turn);

@@ -28,7 +28,7 @@
 
 /* Ids of a lane that looks for rows over a link: all are in flight together, since few of them may
  * be such rows. */
-#define LOOKUPS 4u
+#define LOOKUPS   4u
 #define CHUNK_IDS (LOOKUPS * WARP_LANES)
 /* Bytes of their rows, if all are over the link: at the end of a gather one warp may copy alone. */
 #define CHUNK_BYTES 65536u
@@ -36,9 +36,9 @@
 /** One of the two parts of a gather. */
 struct gather_part {
 	struct rows_shape rows;
-	uint32_t item_ids;     /* ids of an item, which one warp looks up; a power of two */
+	uint32_t item_ids; /* ids of an item, which one warp looks up; a power of two */
 	uint32_t item_count;
-	uint32_t block_first;  /* of the grid */
+	uint32_t block_first; /* of the grid */
 	uint32_t block_count;
 };
 
@@ -83,17 +83,20 @@ static __device__ __forceinline__ uint64_t rank_at(const struct rung__cuda_gathe
 	return __ldg((const unsigned long long *)g.rank_of_vertex + id);
 }
 
-static __device__ __forceinline__ void report_bad(const struct rung__cuda_gather &g, uint64_t index_first, bool bad)
+static __device__ __forceinline__ void report_bad(const struct rung__cuda_gather &g,
+                                                  uint64_t index_first, bool bad)
 {
 	const unsigned lanes = __ballot_sync(WARP_ALL, bad);
 
 	if (lanes && threadIdx.x % WARP_LANES == 0) {
 		atomicAdd(&g.counts->bad_count, (unsigned long long)__popc(lanes));
-		atomicMax(&g.counts->bad_index_inverted, ~(unsigned long long)(index_first + (unsigned)__ffs((int)lanes) - 1));
+		atomicMax(&g.counts->bad_index_inverted,
+		          ~(unsigned long long)(index_first + (unsigned)__ffs((int)lanes) - 1));
 	}
 }
 
-static __device__ __forceinline__ void list_misses(const struct rung__cuda_gather &g, uint64_t i, uint64_t rank, bool miss)
+static __device__ __forceinline__ void list_misses(const struct rung__cuda_gather &g, uint64_t i,
+                                                   uint64_t rank, bool miss)
 {
 	const unsigned lane = threadIdx.x % WARP_LANES;
 	const unsigned lanes = __ballot_sync(WARP_ALL, miss);
@@ -131,17 +134,20 @@ static __device__ __forceinline__ void write_report(const struct rung__cuda_gath
 	const unsigned lane = threadIdx.x % WARP_LANES;
 
 	if (lane < g.view_count)
-		__stwb((unsigned long long *)&g.report->view_rows[lane], atomicExch(&g.counts->view_rows[lane], 0ull));
+		__stwb((unsigned long long *)&g.report->view_rows[lane],
+		       atomicExch(&g.counts->view_rows[lane], 0ull));
 	if (lane != 0)
 		return;
-	__stwb((unsigned long long *)&g.report->miss_count, atomicExch(&g.counts->miss_count, 0ull));
+	__stwb((unsigned long long *)&g.report->miss_count,
+	       atomicExch(&g.counts->miss_count, 0ull));
 	const unsigned long long bad_count = atomicExch(&g.counts->bad_count, 0ull);
 	const unsigned long long bad_index = ~atomicExch(&g.counts->bad_index_inverted, 0ull);
 
 	__stwb((unsigned long long *)&g.report->bad_count, bad_count);
 	if (bad_count) {
 		__stwb((unsigned long long *)&g.report->bad_index, bad_index);
-		__stwb((unsigned long long *)&g.report->bad_id, (unsigned long long)id_at(g, bad_index));
+		__stwb((unsigned long long *)&g.report->bad_id,
+		       (unsigned long long)id_at(g, bad_index));
 	}
 	atomicExch(&g.counts->items_taken[NEAR], 0u);
 	atomicExch(&g.counts->items_taken[LINK], 0u);
@@ -294,9 +300,9 @@ static __device__ __forceinline__ uint32_t find_link_rows(const struct rung__cud
 }
 
 /* Take the row of a lane out of the queue; lanes from `count` on have none. */
-static __device__ __forceinline__ struct row_move
-take_link_row(const struct rung__cuda_gather &g, const struct link_queue *queue, uint32_t first,
-              uint32_t count)
+static __device__ __forceinline__ struct row_move take_link_row(const struct rung__cuda_gather &g,
+                                                                const struct link_queue *queue,
+                                                                uint32_t first, uint32_t count)
 {
 	const uint32_t lane = threadIdx.x % WARP_LANES;
 	struct row_move move = { NULL, 0 };
@@ -312,8 +318,8 @@ take_link_row(const struct rung__cuda_gather &g, const struct link_queue *queue,
 
 template <class Piece>
 static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
-gather_rows(const __grid_constant__ struct rung__cuda_gather g,
-            const __grid_constant__ struct gather_shape shape)
+	gather_rows(const __grid_constant__ struct rung__cuda_gather g,
+                    const __grid_constant__ struct gather_shape shape)
 {
 	__shared__ struct link_queue queues[WARPS];
 	struct link_queue *queue = &queues[threadIdx.x / WARP_LANES];
@@ -322,7 +328,7 @@ gather_rows(const __grid_constant__ struct rung__cuda_gather g,
 	unsigned *taken = &g.counts->items_taken[which];
 	uint32_t item = (blockIdx.x - part.block_first) * WARPS + threadIdx.x / WARP_LANES;
 	uint32_t view_rows = 0;
-	uint32_t waiting = 0;   /* rows over a link in the queue */
+	uint32_t waiting = 0; /* rows over a link in the queue */
 
 	/* One loop and one copy_rows() for both parts: for two there are not enough registers. */
 	while (item < part.item_count || waiting > 0) {
@@ -350,11 +356,11 @@ gather_rows(const __grid_constant__ struct rung__cuda_gather g,
 	finish_block(g, view_rows);
 }
 
-/* ---- host side ------------------------------------------------------------------------------------------------------ */
+/* ---- host side ---- */
 
-static void (*const kernels[])(struct rung__cuda_gather, struct gather_shape) = {
-	gather_rows<uint4>, gather_rows<unsigned>, gather_rows<unsigned char>
-};
+static void (*const kernels[])(struct rung__cuda_gather,
+                               struct gather_shape) = { gather_rows<uint4>, gather_rows<unsigned>,
+	                                                gather_rows<unsigned char> };
 
 static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 {
@@ -362,20 +368,32 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 	int rc;
 
 	if (!wide && g->id_dtype != RUNG_I32 && g->id_dtype != RUNG_U32)
-		return rung__fail(RUNG_E_INVAL, "gather kernel: ids of dtype number %d: give i32, u32, i64 or u64", (int)g->id_dtype);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"gather kernel: ids of dtype number %d: give i32, u32, i64 or u64",
+			(int)g->id_dtype);
 	if (g->id_count > UINT32_MAX)
-		return rung__fail(RUNG_E_INVAL, "gather kernel: %" PRIu64 " ids, at most %" PRIu32, g->id_count, UINT32_MAX);
+		return rung__fail(RUNG_E_INVAL, "gather kernel: %" PRIu64 " ids, at most %" PRIu32,
+		                  g->id_count, UINT32_MAX);
 	if (g->id_count && (uintptr_t)g->ids % (wide ? 8 : 4) != 0)
-		return rung__fail(RUNG_E_INVAL, "gather kernel: ids of %d bytes at an address that is no multiple of it", wide ? 8 : 4);
-	if (g->rank_of_vertex && ((g->map_bytes != 4 && g->map_bytes != 8) || (uintptr_t)g->rank_of_vertex % g->map_bytes != 0))
-		return rung__fail(RUNG_E_INVAL, "gather kernel: map entries of %u bytes: give 4 or 8, aligned to them",
-		                  (unsigned)g->map_bytes);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"gather kernel: ids of %d bytes at an address that is no multiple of it",
+			wide ? 8 : 4);
+	if (g->rank_of_vertex && ((g->map_bytes != 4 && g->map_bytes != 8) ||
+	                          (uintptr_t)g->rank_of_vertex % g->map_bytes != 0))
+		return rung__fail(
+			RUNG_E_INVAL,
+			"gather kernel: map entries of %u bytes: give 4 or 8, aligned to them",
+			(unsigned)g->map_bytes);
 	rc = check_rows("gather kernel", g->row_bytes, g->out_stride);
 	if (rc < 0)
 		return rc;
 	if (block_count < 1 || !g->counts || !g->report ||
 	    (g->id_count && (!g->ids || !g->out || (g->miss_ranks && !g->miss_rows))))
-		return rung__fail(RUNG_E_INVAL, "gather kernel: no blocks, ids, output, miss list, counts or report");
+		return rung__fail(
+			RUNG_E_INVAL,
+			"gather kernel: no blocks, ids, output, miss list, counts or report");
 	return check_views("gather kernel", g->views, g->view_count, g->row_count, g->row_bytes);
 }
 
@@ -405,14 +423,13 @@ static uint32_t item_count(const struct rung__cuda_gather *g, uint32_t item_ids)
 static void shape_link(const struct rung__cuda_gather *g, uint32_t piece, uint64_t link,
                        unsigned block_count, struct gather_part *part)
 {
-	const unsigned half = RUNG__MAX(block_count / 2, 1u);   /* the others look up all ids */
+	const unsigned half = RUNG__MAX(block_count / 2, 1u); /* the others look up all ids */
 	const unsigned blocks = RUNG__MIN(link_blocks(piece, g->link_bytes), half);
 
 	part->rows = rows_shape_make(g->row_bytes, piece, link, g->id_count, blocks);
 	part->item_ids = CHUNK_IDS;
-	while (part->item_ids > 1 &&
-	       ((uint64_t)part->item_ids * g->row_bytes > CHUNK_BYTES ||
-	        item_count(g, part->item_ids) < blocks * WARPS))
+	while (part->item_ids > 1 && ((uint64_t)part->item_ids * g->row_bytes > CHUNK_BYTES ||
+	                              item_count(g, part->item_ids) < blocks * WARPS))
 		part->item_ids /= 2;
 	part->item_count = item_count(g, part->item_ids);
 	part->block_count = RUNG__MIN(blocks, (part->item_count - 1) / WARPS + 1);
@@ -424,7 +441,7 @@ static void shape_near(const struct rung__cuda_gather *g, uint32_t piece, uint64
 	const unsigned blocks = block_count > block_first ? block_count - block_first : 1;
 
 	part->rows = rows_shape_make(g->row_bytes, piece, 0, g->id_count, blocks);
-	if (!near)   /* only looked up: no tile is large */
+	if (!near) /* only looked up: no tile is large */
 		part->rows.tile_rows = WARP_LANES;
 	part->item_ids = part->rows.tile_rows;
 	part->item_count = item_count(g, part->item_ids);
@@ -432,7 +449,8 @@ static void shape_near(const struct rung__cuda_gather *g, uint32_t piece, uint64
 	part->block_count = rows_blocks(&part->rows, g->id_count, blocks);
 }
 
-extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsigned block_count, struct CUstream_st *stream)
+extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsigned block_count,
+                                        struct CUstream_st *stream)
 {
 	uint64_t near, link;
 	struct gather_shape shape = {};

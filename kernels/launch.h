@@ -32,42 +32,48 @@ extern "C" {
 
 struct CUstream_st;
 
-#define RUNG__CUDA_VIEWS_MAX 8
-#define RUNG__CUDA_BASES_MAX 16                    /* GPUs that one view is interleaved over */
+#define RUNG__CUDA_VIEWS_MAX     8
+#define RUNG__CUDA_BASES_MAX     16 /* GPUs that one view is interleaved over */
 #define RUNG__CUDA_ROW_BYTES_MAX (UINT32_C(1) << 30)
 
 /**
- * A range of ranks the kernel can read: from the end of the view before it (0 for the first) up to rank_end. Row i, counted from
- * the first rank of the view, lies at base[i mod base_count] + (i div base_count) * stride. One base: local or host memory;
- * several: interleaved over GPUs. An empty view (its end is that of the view before) need not say more.
+ * A range of ranks the kernel can read: from the end of the view before it (0 for the first) up to
+ * rank_end. Row i, counted from the first rank of the view, lies at base[i mod base_count] + (i div
+ * base_count) * stride. One base: local or host memory; several: interleaved over GPUs. An empty
+ * view (its end is that of the view before) need not say more.
  */
 struct rung__cuda_view {
 	const unsigned char *base[RUNG__CUDA_BASES_MAX];
 	uint32_t base_count;
-	uint32_t over_link;    /* nonzero: host memory over a link: few blocks copy it, in whole
-	                          128-byte lines. 0: memory of GPUs, also of peers: to fill NVLink
-	                          takes a large part of the GPU, and rows over it are no wait */
-	uint64_t stride;       /* bytes from slot to slot, at least row_bytes */
-	uint64_t rank_end;     /* not below that of the view before, at most row_count */
+	/* nonzero: host memory over a link: few blocks copy it, in whole 128-byte lines. 0: memory
+	 * of GPUs, also of peers: to fill NVLink takes a large part of the GPU, and rows over it
+	 * are no wait */
+	uint32_t over_link;
+	uint64_t stride;   /* bytes from slot to slot, at least row_bytes */
+	uint64_t rank_end; /* not below that of the view before, at most row_count */
 };
 
-/** Counted while a gather runs, in device memory: all zero before the first one; each gather leaves it zero again. */
+/** Counted while a gather runs, in device memory: all zero before the first one; each gather leaves
+ * it zero again. */
 struct rung__cuda_counts {
 	unsigned long long miss_count;
 	unsigned long long bad_count;
-	unsigned long long bad_index_inverted;   /* so that zero, and a maximum, will do */
+	unsigned long long bad_index_inverted; /* so that zero, and a maximum, will do */
 	unsigned long long view_rows[RUNG__CUDA_VIEWS_MAX];
 	unsigned items_taken[2];
 	unsigned long long blocks_done;
 };
 
-/** What a gather found, written by its last block: memory of the device, or mapped memory of the host. */
+/** What a gather found, written by its last block: memory of the device, or mapped memory of the
+ * host. */
 struct rung__cuda_report {
-	uint64_t miss_count;           /* entries of miss_ranks and miss_rows */
-	uint64_t bad_count;            /* ids outside 0..row_count-1; their output rows are left alone */
-	uint64_t bad_index;            /* smallest index of one, and the id there (negative ones sign-extended): valid while bad_count > 0 */
+	uint64_t miss_count; /* entries of miss_ranks and miss_rows */
+	uint64_t bad_count;  /* ids outside 0..row_count-1; their output rows are left alone */
+	/* smallest index of one, and the id there (negative ones sign-extended): valid while
+	 * bad_count > 0 */
+	uint64_t bad_index;
 	uint64_t bad_id;
-	uint64_t view_rows[RUNG__CUDA_VIEWS_MAX];   /* rows copied from each view */
+	uint64_t view_rows[RUNG__CUDA_VIEWS_MAX]; /* rows copied from each view */
 };
 
 /**
@@ -75,29 +81,30 @@ struct rung__cuda_report {
  * read what the launch wrote and use the memory again. Nothing is stored when the launch fails.
  */
 struct rung__cuda_end {
-	uint32_t *word;   /* mapped host memory; NULL: the host is not told */
-	uint32_t turn;    /* not that of the launch before with the same word */
+	uint32_t *word; /* mapped host memory; NULL: the host is not told */
+	uint32_t turn;  /* not that of the launch before with the same word */
 };
 
 struct rung__cuda_gather {
 	const void *ids;
-	uint64_t id_count;           /* below 2^32: output rows are numbered with 4 bytes */
-	enum rung_dtype id_dtype;    /* RUNG_I32, RUNG_U32, RUNG_I64 or RUNG_U64; ids aligned to their width */
-	uint32_t map_bytes;          /* 4 or 8 bytes an entry of the map */
-	const void *rank_of_vertex;  /* row_count entries; NULL: ids are ranks */
-	uint64_t row_count;          /* ids and ranks are below it */
-	uint32_t row_bytes;          /* 1..RUNG__CUDA_ROW_BYTES_MAX */
-	uint32_t view_count;         /* 0..RUNG__CUDA_VIEWS_MAX */
+	uint64_t id_count; /* below 2^32: output rows are numbered with 4 bytes */
+	/* RUNG_I32, RUNG_U32, RUNG_I64 or RUNG_U64; ids aligned to their width */
+	enum rung_dtype id_dtype;
+	uint32_t map_bytes;         /* 4 or 8 bytes an entry of the map */
+	const void *rank_of_vertex; /* row_count entries; NULL: ids are ranks */
+	uint64_t row_count;         /* ids and ranks are below it */
+	uint32_t row_bytes;         /* 1..RUNG__CUDA_ROW_BYTES_MAX */
+	uint32_t view_count;        /* 0..RUNG__CUDA_VIEWS_MAX */
 	struct rung__cuda_view views[RUNG__CUDA_VIEWS_MAX];
-	unsigned char *out;          /* row i of the list goes to out + i * out_stride */
-	uint64_t out_stride;         /* at least row_bytes */
+	unsigned char *out;  /* row i of the list goes to out + i * out_stride */
+	uint64_t out_stride; /* at least row_bytes */
 	/* room for id_count entries each, in any order; rank and output row of those behind all
 	   views. miss_ranks NULL: they are counted, not listed */
 	uint64_t *miss_ranks;
 	uint32_t *miss_rows;
-	uint64_t link_bytes;         /* to keep in flight over links; 0: LINK_BYTES of rows.h */
-	struct rung__cuda_counts *counts;     /* of no other gather at the same time */
-	struct rung__cuda_report *report;     /* written unless id_count is 0, as is the word */
+	uint64_t link_bytes; /* to keep in flight over links; 0: LINK_BYTES of rows.h */
+	struct rung__cuda_counts *counts; /* of no other gather at the same time */
+	struct rung__cuda_report *report; /* written unless id_count is 0, as is the word */
 	struct rung__cuda_end end;
 };
 
@@ -107,37 +114,43 @@ struct rung__cuda_gather {
  * @param block_count  bound of the grid, from rung__cuda_gather_blocks(); fewer are started when
  *                     there is less to do, but two where rows are over a link
  * @param stream       the work is put behind what is already there
- * @return 0, RUNG_E_INVAL (nothing was started), RUNG_E_NODEV (no GPU or no driver), RUNG_E_NOSUP (a GPU that this build has no
- *         code for), RUNG_E_IO (any other CUDA error, with its text; one of earlier work on the device may show up here)
+ * @return 0, RUNG_E_INVAL (nothing was started), RUNG_E_NODEV (no GPU or no driver), RUNG_E_NOSUP
+ *         (a GPU that this build has no code for), RUNG_E_IO (any other CUDA error, with its text;
+ *         one of earlier work on the device may show up here)
  */
-int rung__cuda_gather_launch(const struct rung__cuda_gather *gather, unsigned block_count, struct CUstream_st *stream);
+int rung__cuda_gather_launch(const struct rung__cuda_gather *gather, unsigned block_count,
+                             struct CUstream_st *stream);
 
 /**
- * Blocks of the gather that the current device holds at once. Loads the kernels, so that no later launch has to: call it when
- * opening.
+ * Blocks of the gather that the current device holds at once. Loads the kernels, so that no later
+ * launch has to: call it when opening.
  * @return 0, or as rung__cuda_gather_launch()
  */
 int rung__cuda_gather_blocks(unsigned *block_count_out);
 
-/** Rows that lie in slots, and the output rows they go to. The lists are made by refill: they are not checked. */
+/** Rows that lie in slots, and the output rows they go to. The lists are made by refill: they are
+ * not checked. */
 struct rung__cuda_scatter {
-	const unsigned char *slots;  /* mapped host memory */
-	const uint64_t *offsets;     /* where row i begins, in bytes from slots; repeats allowed */
-	const uint32_t *out_rows;    /* where it goes; the same output row twice only with the same bytes */
+	const unsigned char *slots; /* mapped host memory */
+	const uint64_t *offsets;    /* where row i begins, in bytes from slots; repeats allowed */
+	/* where it goes; the same output row twice only with the same bytes */
+	const uint32_t *out_rows;
 	uint64_t count;
-	uint64_t offset_align;       /* power of two that divides every offset; 0: 1 */
-	uint32_t row_bytes;          /* 1..RUNG__CUDA_ROW_BYTES_MAX */
-	uint32_t over_link;          /* as in a view */
-	uint64_t link_bytes;         /* as in a gather */
-	unsigned char *out;          /* output row r is at out + r * out_stride */
-	uint64_t out_stride;         /* at least row_bytes */
+	uint64_t offset_align; /* power of two that divides every offset; 0: 1 */
+	uint32_t row_bytes;    /* 1..RUNG__CUDA_ROW_BYTES_MAX */
+	uint32_t over_link;    /* as in a view */
+	uint64_t link_bytes;   /* as in a gather */
+	unsigned char *out;    /* output row r is at out + r * out_stride */
+	uint64_t out_stride;   /* at least row_bytes */
 	/* device memory, zero; each scatter leaves it zero. NULL: there is no word */
 	unsigned long long *blocks_done;
-	struct rung__cuda_end end;   /* its word stays as it is when count is 0 */
+	struct rung__cuda_end end; /* its word stays as it is when count is 0 */
 };
 
-/** Copy rows from slots to output rows. @param block_count, stream, @return as rung__cuda_gather_launch() */
-int rung__cuda_scatter_launch(const struct rung__cuda_scatter *scatter, unsigned block_count, struct CUstream_st *stream);
+/** Copy rows from slots to output rows. @param block_count, stream, @return as
+ * rung__cuda_gather_launch() */
+int rung__cuda_scatter_launch(const struct rung__cuda_scatter *scatter, unsigned block_count,
+                              struct CUstream_st *stream);
 
 /** As rung__cuda_gather_blocks(), for the scatter. */
 int rung__cuda_scatter_blocks(unsigned *block_count_out);

@@ -30,11 +30,11 @@
 /** How the rows of one launch are cut; the same for all of its warps. */
 struct rows_shape {
 	uint32_t row_bytes;
-	uint32_t lanes_log2;    /* lanes per row: 2, 4, 8, 16 or 32 */
-	uint32_t rounds;        /* until a row is copied */
-	uint32_t tile_rows;     /* rows of a tile: a power of two, 32 / lanes at least */
-	uint32_t head_mask;     /* rows over a link: the line, or what the lanes of a row cover
-	                           of it, less one; else 0 */
+	uint32_t lanes_log2; /* lanes per row: 2, 4, 8, 16 or 32 */
+	uint32_t rounds;     /* until a row is copied */
+	uint32_t tile_rows;  /* rows of a tile: a power of two, 32 / lanes at least */
+	/* rows over a link: the line, or what the lanes of a row cover of it, less one; else 0 */
+	uint32_t head_mask;
 };
 
 /** A lane's row: from NULL, nothing is copied. */
@@ -46,12 +46,12 @@ struct row_move {
 /** Copy up to 32 rows, of which lane l brings row l. Called by all lanes of a warp together. */
 template <class Piece>
 static __device__ __forceinline__ void copy_rows(const struct row_move &mine, uint32_t row_count,
-                                                 const struct rows_shape &shape,
-                                                 unsigned char *out, uint64_t out_stride)
+                                                 const struct rows_shape &shape, unsigned char *out,
+                                                 uint64_t out_stride)
 {
 	const uint32_t lanes = 1u << shape.lanes_log2;
 	const uint32_t lane = threadIdx.x % WARP_LANES;
-	const uint32_t groups = WARP_LANES >> shape.lanes_log2;       /* rows side by side */
+	const uint32_t groups = WARP_LANES >> shape.lanes_log2; /* rows side by side */
 	const uint32_t group = lane >> shape.lanes_log2;
 	const uint32_t lane_at = (lane & (lanes - 1)) * (uint32_t)sizeof(Piece);
 	const uint32_t round_bytes = lanes * (uint32_t)sizeof(Piece);
@@ -76,7 +76,8 @@ static __device__ __forceinline__ void copy_rows(const struct row_move &mine, ui
 				__shfl_sync(WARP_ALL, mine_from, (int)owner);
 			const uint32_t to_row = __shfl_sync(WARP_ALL, mine.to_row, (int)owner);
 			const uint32_t head = (uint32_t)begin & shape.head_mask;
-			const uint32_t at = round * round_bytes + lane_at - head;   /* in front of the row: wraps to a huge number */
+			/* in front of the row: wraps to a huge number */
+			const uint32_t at = round * round_bytes + lane_at - head;
 
 			to[k] = NULL;
 			if (item + k < items && begin && at < shape.row_bytes)
@@ -98,7 +99,7 @@ static __device__ __forceinline__ void copy_rows(const struct row_move &mine, ui
 	}
 }
 
-/* ---- host side ------------------------------------------------------------------------------------------------------ */
+/* ---- host side ---- */
 
 /** The widest pieces that divide all bases, strides and sizes, which are or-ed. */
 static inline uint32_t piece_bytes(uint64_t ored)
@@ -127,7 +128,8 @@ static inline unsigned link_blocks(uint32_t piece, uint64_t link_bytes)
  * @param link_ored    bases and strides of rows over a link, or-ed; 0 when none is
  * @param block_count  bound of the grid
  */
-static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t piece, uint64_t link_ored, uint64_t count,
+static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t piece,
+                                                uint64_t link_ored, uint64_t count,
                                                 unsigned block_count)
 {
 	const uint64_t warps_max = (uint64_t)block_count * (BLOCK_THREADS / WARP_LANES);
@@ -139,7 +141,7 @@ static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t pie
 
 	while (shape.lanes_log2 < lanes_log2_max && (1u << shape.lanes_log2) < pieces)
 		shape.lanes_log2++;
-	if (link_ored % LINE_BYTES != 0)   /* rows begin inside lines: a round has to cover one */
+	if (link_ored % LINE_BYTES != 0) /* rows begin inside lines: a round has to cover one */
 		while (shape.lanes_log2 < 5 && (piece << shape.lanes_log2) < LINE_BYTES)
 			shape.lanes_log2++;
 	round_bytes = piece << shape.lanes_log2;
@@ -157,10 +159,12 @@ static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t pie
 }
 
 /** Blocks to start: enough for one tile a warp, at most block_count. */
-static inline unsigned rows_blocks(const struct rows_shape *shape, uint64_t count, unsigned block_count)
+static inline unsigned rows_blocks(const struct rows_shape *shape, uint64_t count,
+                                   unsigned block_count)
 {
 	const uint64_t tiles = (count + shape->tile_rows - 1) / shape->tile_rows;
-	const uint64_t blocks = (tiles + BLOCK_THREADS / WARP_LANES - 1) / (BLOCK_THREADS / WARP_LANES);
+	const uint64_t blocks =
+		(tiles + BLOCK_THREADS / WARP_LANES - 1) / (BLOCK_THREADS / WARP_LANES);
 
 	return blocks < block_count ? (unsigned)blocks : block_count;
 }
@@ -168,13 +172,14 @@ static inline unsigned rows_blocks(const struct rows_shape *shape, uint64_t coun
 /** @param kernels  for pieces of 16, 4 and 1 bytes */
 template <class Work, class Shape>
 static inline cudaError_t start_pieces(void (*const (&kernels)[3])(Work, Shape), uint32_t piece,
-                                       Work work, Shape shape, unsigned blocks,
-                                       cudaStream_t stream)
+                                       Work work, Shape shape, unsigned blocks, cudaStream_t stream)
 {
 	void *args[] = { &work, &shape };
 
-	return cudaLaunchKernel(kernels[piece == 16 ? 0 : piece == 4 ? 1 : 2], dim3(blocks),
-	                        dim3(BLOCK_THREADS), args, 0, stream);
+	return cudaLaunchKernel(kernels[piece == 16  ? 0
+	                                : piece == 4 ? 1
+	                                             : 2],
+	                        dim3(blocks), dim3(BLOCK_THREADS), args, 0, stream);
 }
 
 /** @param who  begins the sentence of a failure. @return 0 or RUNG_E_INVAL */
@@ -184,8 +189,9 @@ static inline int check_rows(const char *who, uint32_t row_bytes, uint64_t out_s
 		return rung__fail(RUNG_E_INVAL, "%s: rows of %u bytes, not 1..%u", who,
 		                  (unsigned)row_bytes, (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
 	if (out_stride < row_bytes)
-		return rung__fail(RUNG_E_INVAL, "%s: an output stride of %" PRIu64
-		                  " bytes, rows have %u", who, out_stride, (unsigned)row_bytes);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: an output stride of %" PRIu64 " bytes, rows have %u", who,
+		                  out_stride, (unsigned)row_bytes);
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The neighbour sampler on a GPU. A hop is a row of kernels, each a loop over something that its grid shares evenly:
+ * The neighbour sampler on a GPU. A hop is a row of kernels, each a loop over something that its
+ * grid shares evenly:
  *
  *   lists     tiles of vertices   where each vertex's list lies, and how many neighbours it gives: sums of tiles
  *   edges     one block           sums to prefixes; is there room for the edges?
@@ -13,18 +14,22 @@
  *   number    tiles of edges      new vertices get the next numbers, in the order of the edges that bring them
  *   positions edges               ids to numbers
  *
- * Why so: what costs is reading the graph's arrays, at random and perhaps over a link, and the table. Both are done edge by edge,
- * so that every thread has a load in flight whatever the degrees are: a vertex with millions of neighbours is spread over the grid.
- * Only drawing goes list by list; it reads no tier, and a short list costs a warp what its share of 32 lanes costs. Whole lists
- * are drawn by nobody: up to 32 neighbours the group writes them down, above each edge finds its list in indptr.
+ * Why so: what costs is reading the graph's arrays, at random and perhaps over a link, and the
+ * table. Both are done edge by edge, so that every thread has a load in flight whatever the degrees
+ * are: a vertex with millions of neighbours is spread over the grid. Only drawing goes list by
+ * list; it reads no tier, and a short list costs a warp what its share of 32 lanes costs. Whole
+ * lists are drawn by nobody: up to 32 neighbours the group writes them down, above each edge finds
+ * its list in indptr.
  *
- * Why it equals the CPU's batch: draws depend on the key, not on the thread. A vertex's number is decided by the smallest edge
- * that brings it: an edge offers its place behind all vertices there are, the table keeps the smallest offer, and the edges whose
- * offer stood are counted in order. That is first appearance, whoever comes first.
+ * Why it equals the CPU's batch: draws depend on the key, not on the thread. A vertex's number is
+ * decided by the smallest edge that brings it: an edge offers its place behind all vertices there
+ * are, the table keeps the smallest offer, and the edges whose offer stood are counted in order.
+ * That is first appearance, whoever comes first.
  *
- * Kernels find counts and failures in the batch's state, in device memory. Only kernels of one block change those, so that all
- * blocks of a grid go the same way; a kernel that finds a mistake notes it aside. The graph is untrusted: lists and ids are
- * compared with the counts before they are used.
+ * Kernels find counts and failures in the batch's state, in device memory. Only kernels of one
+ * block change those, so that all blocks of a grid go the same way; a kernel that finds a mistake
+ * notes it aside. The graph is untrusted: lists and ids are compared with the counts before they
+ * are used.
  */
 #include "cuda_status.h"
 #include "sampler_draws.h"
@@ -34,7 +39,8 @@
 #define WARPS (BLOCK_THREADS / WARP_LANES)
 
 /* One warp. The last kernel of a batch. */
-static __global__ void write_report(const struct sample_state *state, struct rung__cuda_sample_report *report)
+static __global__ void write_report(const struct sample_state *state,
+                                    struct rung__cuda_sample_report *report)
 {
 	const uint64_t *from = (const uint64_t *)&state->report;
 
@@ -47,10 +53,12 @@ static __global__ void write_report(const struct sample_state *state, struct run
 	}
 }
 
-/* ---- host side ------------------------------------------------------------------------------------------------------ */
+/* ---- host side ---- */
 
-static_assert(offsetof(struct rung__cuda_sample_report, outcome) == 0, "write_report takes it for the first word");
-static_assert(sizeof(struct sample_step) + sizeof(struct rung__cuda_graph) <= 4096, "what a kernel's arguments may be");
+static_assert(offsetof(struct rung__cuda_sample_report, outcome) == 0,
+              "write_report takes it for the first word");
+static_assert(sizeof(struct sample_step) + sizeof(struct rung__cuda_graph) <= 4096,
+              "what a kernel's arguments may be");
 
 struct sample_launch {
 	struct sample_step step;
@@ -69,14 +77,15 @@ static unsigned blocks_for(const struct sample_launch &l, uint64_t items, uint64
 
 /* Start a kernel that takes the step and what `args` has behind it; nothing after an error. */
 template <class... Args>
-static void start(cudaError_t *err, const struct sample_launch &l, unsigned blocks, void (*kernel)(struct sample_step, Args...),
-                  Args... args)
+static void start(cudaError_t *err, const struct sample_launch &l, unsigned blocks,
+                  void (*kernel)(struct sample_step, Args...), Args... args)
 {
 	struct sample_step step = l.step;
 	void *pointers[] = { &step, &args... };
 
 	if (*err == cudaSuccess)
-		*err = cudaLaunchKernel(kernel, dim3(blocks), dim3(BLOCK_THREADS), pointers, 0, l.stream);
+		*err = cudaLaunchKernel(kernel, dim3(blocks), dim3(BLOCK_THREADS), pointers, 0,
+		                        l.stream);
 }
 
 /* Lanes of a group that draws so many. */
@@ -103,13 +112,15 @@ static void start_hop(cudaError_t *err, const struct sample_launch &l, uint64_t 
 {
 	const uint32_t fanout = l.step.fanout;
 	const unsigned edge_blocks = blocks_for(l, l.step.edge_room, BLOCK_THREADS);
-	const unsigned list_tiles = blocks_for(l, dst_max, SCAN_TILE * WARPS), edge_tiles = blocks_for(l, l.step.edge_room, SCAN_TILE * WARPS);
+	const unsigned list_tiles = blocks_for(l, dst_max, SCAN_TILE * WARPS),
+		       edge_tiles = blocks_for(l, l.step.edge_room, SCAN_TILE * WARPS);
 
 	start(err, l, list_tiles, find_lists, *l.graph);
 	start(err, l, 1, settle_edges, *l.graph);
 	start(err, l, list_tiles, write_offsets);
 	if (fanout <= SHORT_FANOUT)
-		start(err, l, blocks_for(l, dst_max, BLOCK_THREADS / lanes_for(fanout)), draw_short, lanes_for(fanout));
+		start(err, l, blocks_for(l, dst_max, BLOCK_THREADS / lanes_for(fanout)), draw_short,
+		      lanes_for(fanout));
 	else
 		start(err, l, edge_blocks, take_whole_lists);
 	if (sample_needs_sets(fanout))
@@ -121,26 +132,38 @@ static void start_hop(cudaError_t *err, const struct sample_launch &l, uint64_t 
 	start(err, l, edge_blocks, write_positions);
 }
 
-/* ---- arguments ------------------------------------------------------------------------------------------------------- */
+/* ---- arguments ---- */
 
-static int check_sample(const struct rung__cuda_sampler *sampler, const struct rung__cuda_sample *sample, unsigned block_count,
+static int check_sample(const struct rung__cuda_sampler *sampler,
+                        const struct rung__cuda_sample *sample, unsigned block_count,
                         uint64_t needed)
 {
 	if (sample->seed_count < 1 || sample->seed_count > sampler->room.vertex_counts[0])
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: a batch of %" PRIu64 " seeds, there is room for 1..%" PRIu64, sample->seed_count,
-		                  sampler->room.vertex_counts[0]);
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler kernels: a batch of %" PRIu64
+		                  " seeds, there is room for 1..%" PRIu64,
+		                  sample->seed_count, sampler->room.vertex_counts[0]);
 	if ((uintptr_t)sample->workspace % SAMPLE_ALIGN != 0 || sample->workspace_bytes < needed)
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: a workspace of %" PRIu64 " bytes at %p: %" PRIu64 " are needed, at a multiple of %u",
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler kernels: a workspace of %" PRIu64
+		                  " bytes at %p: %" PRIu64 " are needed, at a multiple of %u",
 		                  sample->workspace_bytes, sample->workspace, needed, SAMPLE_ALIGN);
-	if (block_count < 1 || !sample->seeds || !sample->vertices || !sample->workspace || !sample->report)
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: no blocks, seeds, vertices, workspace or report");
+	if (block_count < 1 || !sample->seeds || !sample->vertices || !sample->workspace ||
+	    !sample->report)
+		return rung__fail(
+			RUNG_E_INVAL,
+			"sampler kernels: no blocks, seeds, vertices, workspace or report");
 	for (uint32_t hop = 0; hop < sampler->hop_count; hop++)
-		if (!sample->indptr[hop] || (!sample->indices[hop] && sampler->room.edge_counts[hop]))
-			return rung__fail(RUNG_E_INVAL, "sampler kernels: no indptr or indices for hop %u", (unsigned)hop);
+		if (!sample->indptr[hop] ||
+		    (!sample->indices[hop] && sampler->room.edge_counts[hop]))
+			return rung__fail(RUNG_E_INVAL,
+			                  "sampler kernels: no indptr or indices for hop %u",
+			                  (unsigned)hop);
 	return 0;
 }
 
-extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler, const struct rung__cuda_sample *sample,
+extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler,
+                                        const struct rung__cuda_sample *sample,
                                         unsigned block_count, struct CUstream_st *stream)
 {
 	const uint64_t batch_key = rung__key_join(sampler->seed, sample->batch_key);
@@ -165,7 +188,7 @@ extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler
 	err = cudaMemsetAsync(l.step.state, 0, sizeof(*l.step.state), stream);
 	if (err == cudaSuccess)
 		err = cudaMemsetAsync(l.step.table.slots, 0xff, (l.step.table.mask + 1) * 16,
-		                      stream);   /* TABLE_NONE */
+		                      stream); /* TABLE_NONE */
 	start_seeds(&err, l);
 	for (uint32_t hop = 0; hop < sampler->hop_count; hop++) {
 		l.step.hop = hop;
@@ -182,20 +205,24 @@ extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler
 		struct rung__cuda_sample_report *report = sample->report;
 		void *pointers[] = { &state, &report };
 
-		err = cudaLaunchKernel(write_report, dim3(1), dim3(WARP_LANES), pointers, 0, stream);
+		err = cudaLaunchKernel(write_report, dim3(1), dim3(WARP_LANES), pointers, 0,
+		                       stream);
 	}
 	return cuda_status(err, "starting the sampler kernels");
 }
 
 extern "C" int rung__cuda_sampler_blocks(unsigned *block_count_out)
 {
-	static const void *const kernels[] = {   /* the first: what a batch spends its time in */
-		(const void *)look_up, (const void *)take_seeds, (const void *)check_seeds,
-		(const void *)settle_seeds, (const void *)find_lists, (const void *)settle_edges,
-		(const void *)write_offsets, (const void *)draw_short, (const void *)draw_long,
-		(const void *)take_whole_lists, (const void *)flag_fresh,
-		(const void *)settle_vertices, (const void *)number_fresh,
-		(const void *)write_positions, (const void *)write_report,
+	static const void *const kernels[] = {
+		/* the first: what a batch spends its time in */
+		(const void *)look_up,       (const void *)take_seeds,
+		(const void *)check_seeds,   (const void *)settle_seeds,
+		(const void *)find_lists,    (const void *)settle_edges,
+		(const void *)write_offsets, (const void *)draw_short,
+		(const void *)draw_long,     (const void *)take_whole_lists,
+		(const void *)flag_fresh,    (const void *)settle_vertices,
+		(const void *)number_fresh,  (const void *)write_positions,
+		(const void *)write_report,
 	};
 
 	return cuda_load(kernels, BLOCK_THREADS, "loading the sampler kernels", block_count_out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The sampler's kernels that choose places in the graph's indices, one for each edge. Valid CUDA and C++17. */
+/** The sampler's kernels that choose places in the graph's indices, one for each edge. Valid CUDA
+ * and C++17. */
 #ifndef RUNG_KERNELS_SAMPLER_DRAWS_H
 #define RUNG_KERNELS_SAMPLER_DRAWS_H
 
@@ -14,19 +15,25 @@ static __global__ void draw_short(const __grid_constant__ struct sample_step s, 
 
 	if (stopped(s))
 		return;
-	for (uint64_t first = global_warp() * lists; first < count; first += global_warps() * lists) {
+	for (uint64_t first = global_warp() * lists; first < count;
+	     first += global_warps() * lists) {
 		const uint64_t i = first + group.first / lanes;
-		const uint64_t at = i < count ? __ldg(s.indptr + i) : 0, draws = i < count ? __ldg(s.indptr + i + 1) - at : 0;
+		const uint64_t at = i < count ? __ldg(s.indptr + i) : 0,
+			       draws = i < count ? __ldg(s.indptr + i + 1) - at : 0;
 		const uint64_t degree = i < count ? __ldg(s.degrees + i) : 0;
 		const bool mine = group.at < draws, chosen = mine && draws < degree;
 		uint64_t position = group.at;
 
 		if (__ballot_sync(WARP_ALL, chosen)) {
-			const uint64_t key = chosen ? rung__key_join(s.hop_key, __ldg(s.vertices + i)) : 0;
-			const uint64_t fallback = degree - draws + group.at;   /* of this lane's draw */
+			const uint64_t key =
+				chosen ? rung__key_join(s.hop_key, __ldg(s.vertices + i)) : 0;
+			/* of this lane's draw */
+			const uint64_t fallback = degree - draws + group.at;
 			uint64_t number;
-			const uint64_t drawn = draw_position(group, key, group.at, fallback + 1, chosen, &number);
-			const bool falls_back = draw_falls_back(group, drawn, degree - draws, chosen, false);
+			const uint64_t drawn =
+				draw_position(group, key, group.at, fallback + 1, chosen, &number);
+			const bool falls_back =
+				draw_falls_back(group, drawn, degree - draws, chosen, false);
 
 			if (chosen)
 				position = falls_back ? fallback : drawn;
@@ -37,11 +44,13 @@ static __global__ void draw_short(const __grid_constant__ struct sample_step s, 
 }
 
 /* One list, in chunks of 32 draws. The set holds what earlier chunks drew. */
-static __device__ __forceinline__ void draw_list(const struct sample_step &s, uint64_t i, uint64_t at, uint64_t draws, uint64_t degree)
+static __device__ __forceinline__ void draw_list(const struct sample_step &s, uint64_t i,
+                                                 uint64_t at, uint64_t draws, uint64_t degree)
 {
 	const struct draw_group warp = draw_group_of(WARP_LANES);
 	const struct draw_set set = { s.sets + 2 * at, 2 * draws };
-	const uint64_t key = rung__key_join(s.hop_key, __ldg(s.vertices + i)), begin = __ldg(s.begins + i);
+	const uint64_t key = rung__key_join(s.hop_key, __ldg(s.vertices + i)),
+		       begin = __ldg(s.begins + i);
 	uint64_t number = warp.at;
 
 	for (uint64_t k = warp.at; k < set.slot_count; k += WARP_LANES)
@@ -50,16 +59,19 @@ static __device__ __forceinline__ void draw_list(const struct sample_step &s, ui
 	for (uint64_t chunk = 0; chunk < draws; chunk += WARP_LANES) {
 		const uint64_t fallback = degree - draws + chunk + warp.at;
 		const bool mine = chunk + warp.at < draws;
-		const uint64_t drawn = draw_position(warp, key, number, fallback + 1, mine, &number);
+		const uint64_t drawn =
+			draw_position(warp, key, number, fallback + 1, mine, &number);
 		const bool taken = mine && draw_set_has(set, drawn);
-		const uint64_t position = draw_falls_back(warp, drawn, degree - draws + chunk, mine, taken) ? fallback : drawn;
+		const uint64_t position =
+			draw_falls_back(warp, drawn, degree - draws + chunk, mine, taken) ? fallback
+											  : drawn;
 
 		if (mine) {
 			draw_set_add(set, position);
 			__stwb(s.where + at + chunk + warp.at, begin + position);
 		}
 		number = __shfl_sync(WARP_ALL, number, (int)WARP_LANES - 1) + 1 + warp.at;
-		__syncwarp();   /* the next chunk finds all of this one in the set */
+		__syncwarp(); /* the next chunk finds all of this one in the set */
 	}
 }
 
@@ -71,7 +83,8 @@ static __global__ void draw_long(const __grid_constant__ struct sample_step s)
 	if (stopped(s))
 		return;
 	for (uint64_t i = global_warp(); i < count; i += global_warps()) {
-		const uint64_t at = __ldg(s.indptr + i), draws = __ldg(s.indptr + i + 1) - at, degree = __ldg(s.degrees + i);
+		const uint64_t at = __ldg(s.indptr + i), draws = __ldg(s.indptr + i + 1) - at,
+			       degree = __ldg(s.degrees + i);
 
 		if (draws < degree)
 			draw_list(s, i, at, draws, degree);
@@ -79,7 +92,8 @@ static __global__ void draw_long(const __grid_constant__ struct sample_step s)
 }
 
 /* The destination of an edge: the last whose offset is not behind it. */
-static __device__ __forceinline__ uint64_t dst_of_edge(const uint64_t *indptr, uint64_t dst_count, uint64_t edge)
+static __device__ __forceinline__ uint64_t dst_of_edge(const uint64_t *indptr, uint64_t dst_count,
+                                                       uint64_t edge)
 {
 	uint64_t low = 0, high = dst_count;
 

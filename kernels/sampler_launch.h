@@ -34,13 +34,14 @@ extern "C" {
 #endif
 
 /**
- * An array of a graph, cut into lines of 128 bytes: item e lies in line e * item_bytes / 128. Lines lie in views as rows do, and
- * every line lies in one of them. Strides are 128 or more; bases and strides are multiples of item_bytes, and of 128 wherever
- * speed matters. Of the last line, only what belongs to items is read.
+ * An array of a graph, cut into lines of 128 bytes: item e lies in line e * item_bytes / 128. Lines
+ * lie in views as rows do, and every line lies in one of them. Strides are 128 or more; bases and
+ * strides are multiples of item_bytes, and of 128 wherever speed matters. Of the last line, only
+ * what belongs to items is read.
  */
 struct rung__cuda_array {
-	uint32_t item_bytes;   /* 4 or 8 */
-	uint32_t view_count;   /* 0 only for an array of no items */
+	uint32_t item_bytes; /* 4 or 8 */
+	uint32_t view_count; /* 0 only for an array of no items */
 	struct rung__cuda_view views[RUNG__CUDA_VIEWS_MAX];
 };
 
@@ -52,37 +53,42 @@ static inline uint64_t rung__cuda_lines(uint64_t item_count, uint32_t item_bytes
 	return item_count / line_items + (item_count % line_items != 0);
 }
 
-/** A graph as rung/graph.h has it. Its arrays are untrusted: what a batch reads of them is checked before it is used. */
+/** A graph as rung/graph.h has it. Its arrays are untrusted: what a batch reads of them is checked
+ * before it is used. */
 struct rung__cuda_graph {
 	uint64_t vertex_count;
 	uint64_t edge_count;
-	struct rung__cuda_array indptr;    /* vertex_count + 1 items of 8 bytes */
-	struct rung__cuda_array indices;   /* edge_count items of 4 or 8 bytes */
+	struct rung__cuda_array indptr;  /* vertex_count + 1 items of 8 bytes */
+	struct rung__cuda_array indices; /* edge_count items of 4 or 8 bytes */
 };
 
 /** Room of a batch. A batch that needs more ends with a report that says how much. */
 struct rung__cuda_sample_room {
-	uint64_t vertex_counts[RUNG_HOPS_MAX + 1];   /* before each hop, [0] the seeds, and behind the last; not decreasing */
+	/* before each hop, [0] the seeds, and behind the last; not decreasing */
+	uint64_t vertex_counts[RUNG_HOPS_MAX + 1];
 	uint64_t edge_counts[RUNG_HOPS_MAX];
 };
 
 struct rung__cuda_sampler {
 	struct rung__cuda_graph graph;
-	uint32_t fanouts[RUNG_HOPS_MAX];   /* each at least 1; UINT32_MAX: all neighbours */
-	uint32_t hop_count;                /* 1 to RUNG_HOPS_MAX */
-	uint64_t seed;                     /* of all draws */
+	uint32_t fanouts[RUNG_HOPS_MAX]; /* each at least 1; UINT32_MAX: all neighbours */
+	uint32_t hop_count;              /* 1 to RUNG_HOPS_MAX */
+	uint64_t seed;                   /* of all draws */
 	struct rung__cuda_sample_room room;
 };
 
 /**
- * Room that no batch of up to seed_count_max seeds exceeds: every list as long as the fanout, no vertex drawn twice, but never
- * more than the graph has. With "all neighbours" that is the graph: give less there.
+ * Room that no batch of up to seed_count_max seeds exceeds: every list as long as the fanout, no
+ * vertex drawn twice, but never more than the graph has. With "all neighbours" that is the graph:
+ * give less there.
  * @return 0, RUNG_E_INVAL (hop count, a fanout of 0, no seeds or too many of them)
  */
-int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_count, const uint32_t *fanouts, uint32_t hop_count,
-                               uint64_t seed_count_max, struct rung__cuda_sample_room *room_out);
+int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_count, const uint32_t *fanouts,
+                               uint32_t hop_count, uint64_t seed_count_max,
+                               struct rung__cuda_sample_room *room_out);
 
-/** Everything of a sampler that can be checked without reading its graph. A launch does so too. @return 0, RUNG_E_INVAL */
+/** Everything of a sampler that can be checked without reading its graph. A launch does so too.
+ * @return 0, RUNG_E_INVAL */
 int rung__cuda_sampler_check(const struct rung__cuda_sampler *sampler);
 
 /** Bytes of device memory a batch works in, besides its outputs. @return 0, RUNG_E_INVAL */
@@ -93,55 +99,63 @@ int rung__cuda_sampler_blocks(unsigned *block_count_out);
 
 /** How a batch ended. Anything but SAMPLE_DONE: what the outputs hold is of no use. */
 enum rung__cuda_sample_outcome {
-	RUNG__CUDA_SAMPLE_NOT_YET = 0,     /* where a report was zeroed and nothing has come */
+	RUNG__CUDA_SAMPLE_NOT_YET = 0, /* where a report was zeroed and nothing has come */
 	RUNG__CUDA_SAMPLE_DONE,
-	RUNG__CUDA_SAMPLE_BAD_SEED,        /* seed `index` is `value`: no vertex */
-	RUNG__CUDA_SAMPLE_SEED_TWICE,      /* seeds `other` and `index` are both `value` */
-	RUNG__CUDA_SAMPLE_MANY_EDGES,      /* edge_counts[hop] is beyond the room */
-	RUNG__CUDA_SAMPLE_MANY_VERTICES,   /* vertex_counts[hop + 1] is beyond the room */
-	RUNG__CUDA_SAMPLE_BAD_LIST,        /* graph: indptr[index] is `value`, the entry behind it `other` */
-	RUNG__CUDA_SAMPLE_BAD_VERTEX       /* graph: indices[index] is `value`: no vertex */
+	RUNG__CUDA_SAMPLE_BAD_SEED,      /* seed `index` is `value`: no vertex */
+	RUNG__CUDA_SAMPLE_SEED_TWICE,    /* seeds `other` and `index` are both `value` */
+	RUNG__CUDA_SAMPLE_MANY_EDGES,    /* edge_counts[hop] is beyond the room */
+	RUNG__CUDA_SAMPLE_MANY_VERTICES, /* vertex_counts[hop + 1] is beyond the room */
+	/* graph: indptr[index] is `value`, the entry behind it `other` */
+	RUNG__CUDA_SAMPLE_BAD_LIST,
+	RUNG__CUDA_SAMPLE_BAD_VERTEX /* graph: indices[index] is `value`: no vertex */
 };
 
 /**
- * What a batch found, in memory the host reads after the stream has passed it. Of several mistakes of one kind and hop the one
- * of smallest index is named.
+ * What a batch found, in memory the host reads after the stream has passed it. Of several mistakes
+ * of one kind and hop the one of smallest index is named.
  */
 struct rung__cuda_sample_report {
-	uint64_t outcome;    /* enum rung__cuda_sample_outcome */
-	uint64_t hop;        /* where it ended, when not done */
+	uint64_t outcome; /* enum rung__cuda_sample_outcome */
+	uint64_t hop;     /* where it ended, when not done */
 	uint64_t index, value, other;
-	uint64_t vertex_counts[RUNG_HOPS_MAX + 1];   /* as in the room; those that were reached */
-	uint64_t edge_counts[RUNG_HOPS_MAX];         /* UINT64_MAX: that many or more */
+	uint64_t vertex_counts[RUNG_HOPS_MAX + 1]; /* as in the room; those that were reached */
+	uint64_t edge_counts[RUNG_HOPS_MAX];       /* UINT64_MAX: that many or more */
 };
 
 struct rung__cuda_sample {
-	const uint64_t *seeds;        /* read once */
-	uint64_t seed_count;          /* at least 1, at most room.vertex_counts[0] */
+	const uint64_t *seeds; /* read once */
+	uint64_t seed_count;   /* at least 1, at most room.vertex_counts[0] */
 	uint64_t batch_key;
-	uint64_t *vertices;           /* out [room.vertex_counts[hop_count]] the batch's vertices, seeds first */
-	uint64_t *indptr[RUNG_HOPS_MAX];    /* out [room.vertex_counts[hop] + 1] as in struct rung_block */
-	uint32_t *indices[RUNG_HOPS_MAX];   /* out [room.edge_counts[hop]] */
-	void *workspace;              /* at a multiple of 128 bytes; one batch at a time, content irrelevant between them */
-	uint64_t workspace_bytes;     /* at least rung__cuda_sampler_workspace() */
-	struct rung__cuda_sample_report *report;   /* mapped host memory, or the device's */
+	/* out [room.vertex_counts[hop_count]] the batch's vertices, seeds first */
+	uint64_t *vertices;
+	/* out [room.vertex_counts[hop] + 1] as in struct rung_block */
+	uint64_t *indptr[RUNG_HOPS_MAX];
+	uint32_t *indices[RUNG_HOPS_MAX]; /* out [room.edge_counts[hop]] */
+	/* at a multiple of 128 bytes; one batch at a time, content irrelevant between them */
+	void *workspace;
+	uint64_t workspace_bytes;                /* at least rung__cuda_sampler_workspace() */
+	struct rung__cuda_sample_report *report; /* mapped host memory, or the device's */
 };
 
 /**
- * Sample one batch. All its hops are put on the stream at once; counts go from hop to hop in device memory.
+ * Sample one batch. All its hops are put on the stream at once; counts go from hop to hop in device
+ * memory.
  *
  * @param block_count  bound of the grids, from rung__cuda_sampler_blocks()
  * @return 0, or as rung__cuda_gather_launch()
  */
-int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler, const struct rung__cuda_sample *sample, unsigned block_count,
+int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler,
+                             const struct rung__cuda_sample *sample, unsigned block_count,
                              struct CUstream_st *stream);
 
 /**
  * The report of a batch as a status with its sentence.
- * @return 0 (done), RUNG_E_RANGE (bad seed; bad vertex in the graph), RUNG_E_INVAL (seed twice), RUNG_E_NOMEM (beyond the room),
- *         RUNG_E_FORMAT (bad list in the graph), RUNG_E_IO (no report)
+ * @return 0 (done), RUNG_E_RANGE (bad seed; bad vertex in the graph), RUNG_E_INVAL (seed twice),
+ *         RUNG_E_NOMEM (beyond the room), RUNG_E_FORMAT (bad list in the graph), RUNG_E_IO (no
+ *         report)
  */
-int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler, const struct rung__cuda_sample_report *report);
+int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler,
+                             const struct rung__cuda_sample_report *report);
 
 #ifdef __cplusplus
 }

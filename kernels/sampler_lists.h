@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The sampler's kernels up to an indptr: seeds into the table, lists found and counted. Valid CUDA and C++17. */
+/** The sampler's kernels up to an indptr: seeds into the table, lists found and counted. Valid CUDA
+ * and C++17. */
 #ifndef RUNG_KERNELS_SAMPLER_LISTS_H
 #define RUNG_KERNELS_SAMPLER_LISTS_H
 
 #include "sampler_step.h"
 
-/* ---- seeds ----------------------------------------------------------------------------------------------------------- */
+/* ---- seeds ---- */
 
-static __global__ void take_seeds(const __grid_constant__ struct sample_step s, uint64_t vertex_count)
+static __global__ void take_seeds(const __grid_constant__ struct sample_step s,
+                                  uint64_t vertex_count)
 {
 	for (uint64_t i = global_thread(); i < s.seed_count; i += global_threads()) {
 		const uint64_t id = __ldg(s.seeds + i);
@@ -38,21 +40,25 @@ static __global__ void check_seeds(const __grid_constant__ struct sample_step s)
 /* One block. The first mistake counts, as it does to a loop over the seeds. */
 static __global__ void settle_seeds(const __grid_constant__ struct sample_step s)
 {
-	const uint64_t bad = ~(uint64_t)__ldcg(&s.state->bad_seed), twice = ~(uint64_t)__ldcg(&s.state->twice_seed);
+	const uint64_t bad = ~(uint64_t)__ldcg(&s.state->bad_seed),
+		       twice = ~(uint64_t)__ldcg(&s.state->twice_seed);
 
 	if (threadIdx.x != 0)
 		return;
 	if (bad < twice)
 		stop(s, RUNG__CUDA_SAMPLE_BAD_SEED, bad, __ldg(s.vertices + bad), 0);
 	else if (twice != UINT64_MAX)
-		stop(s, RUNG__CUDA_SAMPLE_SEED_TWICE, twice, __ldg(s.vertices + twice), table_number(s.table, __ldg(s.where + twice)));
+		stop(s, RUNG__CUDA_SAMPLE_SEED_TWICE, twice, __ldg(s.vertices + twice),
+		     table_number(s.table, __ldg(s.where + twice)));
 	__stwb(&s.state->report.vertex_counts[0], s.seed_count);
 }
 
-/* ---- lists ----------------------------------------------------------------------------------------------------------- */
+/* ---- lists ---- */
 
 /* Where the list of a vertex lies; an empty one when indptr says what cannot be. */
-static __device__ __forceinline__ uint64_t find_list(const struct sample_step &s, const struct rung__cuda_graph &graph, uint64_t i)
+static __device__ __forceinline__ uint64_t find_list(const struct sample_step &s,
+                                                     const struct rung__cuda_graph &graph,
+                                                     uint64_t i)
 {
 	const uint64_t v = __ldcg(s.vertices + i);
 	const uint64_t begin = array_item(graph.indptr, v), end = array_item(graph.indptr, v + 1);
@@ -66,10 +72,12 @@ static __device__ __forceinline__ uint64_t find_list(const struct sample_step &s
 	return degree;
 }
 
-static __global__ void find_lists(const __grid_constant__ struct sample_step s, const __grid_constant__ struct rung__cuda_graph graph)
+static __global__ void find_lists(const __grid_constant__ struct sample_step s,
+                                  const __grid_constant__ struct rung__cuda_graph graph)
 {
 	const uint64_t count = dst_count_of(s);
-	const uint64_t known = s.hop ? __ldcg(&s.state->report.vertex_counts[s.hop - 1]) : 0;   /* looked up by an earlier hop */
+	/* looked up by an earlier hop */
+	const uint64_t known = s.hop ? __ldcg(&s.state->report.vertex_counts[s.hop - 1]) : 0;
 
 	if (stopped(s))
 		return;
@@ -80,7 +88,10 @@ static __global__ void find_lists(const __grid_constant__ struct sample_step s, 
 			const uint64_t i = tile * SCAN_TILE + k;
 
 			if (i < count)
-				mine = add_capped(mine, rung__draw_count(s.fanout, i < known ? __ldcg(s.degrees + i) : find_list(s, graph, i)));
+				mine = add_capped(
+					mine, rung__draw_count(s.fanout,
+				                               i < known ? __ldcg(s.degrees + i)
+				                                         : find_list(s, graph, i)));
 		}
 		warp_sum_before(mine, &sum);
 		if (threadIdx.x % WARP_LANES == 0)
@@ -89,19 +100,21 @@ static __global__ void find_lists(const __grid_constant__ struct sample_step s, 
 }
 
 /* One block. */
-static __global__ void settle_edges(const __grid_constant__ struct sample_step s, const __grid_constant__ struct rung__cuda_graph graph)
+static __global__ void settle_edges(const __grid_constant__ struct sample_step s,
+                                    const __grid_constant__ struct rung__cuda_graph graph)
 {
 	uint64_t bad, edge_count;
 
 	if (stopped(s))
 		return;
-	__syncthreads();   /* all have looked before it may change */
+	__syncthreads(); /* all have looked before it may change */
 	edge_count = block_scan(s.sums, tiles_of(dst_count_of(s)));
 	if (threadIdx.x != 0)
 		return;
 	bad = ~(uint64_t)__ldcg(&s.state->bad_list);
 	if (bad != UINT64_MAX)
-		stop(s, RUNG__CUDA_SAMPLE_BAD_LIST, bad, array_item(graph.indptr, bad), array_item(graph.indptr, bad + 1));
+		stop(s, RUNG__CUDA_SAMPLE_BAD_LIST, bad, array_item(graph.indptr, bad),
+		     array_item(graph.indptr, bad + 1));
 	else if (edge_count > s.edge_room)
 		stop(s, RUNG__CUDA_SAMPLE_MANY_EDGES, 0, 0, 0);
 	__stwb(&s.state->report.edge_counts[s.hop], edge_count);
@@ -120,7 +133,8 @@ static __global__ void write_offsets(const __grid_constant__ struct sample_step 
 
 		for (uint32_t k = 0; k < SCAN_TILE; k += WARP_LANES) {
 			const uint64_t i = tile * SCAN_TILE + k + threadIdx.x % WARP_LANES;
-			const uint64_t draws = i < count ? rung__draw_count(s.fanout, __ldg(s.degrees + i)) : 0;
+			const uint64_t draws =
+				i < count ? rung__draw_count(s.fanout, __ldg(s.degrees + i)) : 0;
 			uint64_t sum;
 			const uint64_t before = warp_sum_before(draws, &sum);
 

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The sampler's kernels from places to positions: ids looked up, vertices numbered. Valid CUDA and C++17. */
+/** The sampler's kernels from places to positions: ids looked up, vertices numbered. Valid CUDA and
+ * C++17. */
 #ifndef RUNG_KERNELS_SAMPLER_NUMBERS_H
 #define RUNG_KERNELS_SAMPLER_NUMBERS_H
 
 #include "sampler_step.h"
 
-static __global__ void look_up(const __grid_constant__ struct sample_step s, const __grid_constant__ struct rung__cuda_graph graph)
+static __global__ void look_up(const __grid_constant__ struct sample_step s,
+                               const __grid_constant__ struct rung__cuda_graph graph)
 {
 	const uint64_t dst_count = dst_count_of(s), edge_count = edge_count_of(s);
 
 	if (stopped(s))
 		return;
 	for (uint64_t e = global_thread(); e < edge_count; e += global_threads()) {
-		const uint64_t place = __ldcg(s.where + e);   /* below the edge count: lists were checked */
+		/* below the edge count: lists were checked */
+		const uint64_t place = __ldcg(s.where + e);
 		const uint64_t id = array_item(graph.indices, place);
 		uint64_t slot = NO_SLOT;
 
 		if (id < graph.vertex_count) {
 			slot = table_slot(s.table, id);
-			table_offer(s.table, slot, dst_count + e);   /* larger than any number given so far */
+			/* larger than any number given so far */
+			table_offer(s.table, slot, dst_count + e);
 		} else {
 			note_smallest(&s.state->bad_place, place);
 		}
@@ -36,9 +40,12 @@ static __global__ void flag_fresh(const __grid_constant__ struct sample_step s)
 		uint64_t fresh_count = 0;
 
 		for (uint32_t k = 0; k < SCAN_TILE; k += WARP_LANES) {
-			const uint64_t first = tile * SCAN_TILE + k, e = first + threadIdx.x % WARP_LANES;
+			const uint64_t first = tile * SCAN_TILE + k,
+				       e = first + threadIdx.x % WARP_LANES;
 			const uint64_t slot = e < edge_count ? __ldg(s.where + e) : NO_SLOT;
-			const unsigned fresh = __ballot_sync(WARP_ALL, slot != NO_SLOT && table_number(s.table, slot) == dst_count + e);
+			const unsigned fresh = __ballot_sync(
+				WARP_ALL,
+				slot != NO_SLOT && table_number(s.table, slot) == dst_count + e);
 
 			fresh_count += (unsigned)__popc(fresh);
 			if (threadIdx.x % WARP_LANES == 0 && first < edge_count)
@@ -57,7 +64,7 @@ static __global__ void settle_vertices(const __grid_constant__ struct sample_ste
 
 	if (stopped(s))
 		return;
-	__syncthreads();   /* all have looked before it may change */
+	__syncthreads(); /* all have looked before it may change */
 	vertex_count = dst_count_of(s) + block_scan(s.sums, tiles_of(edge_count_of(s)));
 	if (threadIdx.x != 0)
 		return;
@@ -81,11 +88,14 @@ static __global__ void number_fresh(const __grid_constant__ struct sample_step s
 
 		for (uint32_t k = 0; k < SCAN_TILE; k += WARP_LANES) {
 			const uint64_t first = tile * SCAN_TILE + k;
-			const unsigned fresh = first < edge_count ? __ldg(s.flags + first / WARP_LANES) : 0;
+			const unsigned fresh =
+				first < edge_count ? __ldg(s.flags + first / WARP_LANES) : 0;
 
 			if (fresh >> lane & 1) {
-				const uint64_t mine = number + (unsigned)__popc(fresh & ((1u << lane) - 1));
-				unsigned long long *slot = s.table.slots + 2 * __ldg(s.where + first + lane);
+				const uint64_t mine =
+					number + (unsigned)__popc(fresh & ((1u << lane) - 1));
+				unsigned long long *slot =
+					s.table.slots + 2 * __ldg(s.where + first + lane);
 
 				__stwb(s.vertices + mine, (uint64_t)__ldcg(slot));
 				__stwb(slot + 1, (unsigned long long)mine);

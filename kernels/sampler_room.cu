@@ -1,21 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler's host side without a launch: how much room batches take, whether a description is one, what a report says. */
+/* The sampler's host side without a launch: how much room batches take, whether a description is
+ * one, what a report says. */
 #include "sampler_step.h"
 
-#define POSITIONS_MAX UINT64_C(0xffffffff)   /* vertices of a batch: positions have 4 bytes, one value means none (src/sample/sampler.c) */
+/* vertices of a batch: positions have 4 bytes, one value means none (src/sample/sampler.c) */
+#define POSITIONS_MAX UINT64_C(0xffffffff)
 
 static int check_fanouts(const uint32_t *fanouts, uint32_t hop_count)
 {
 	if (hop_count < 1 || hop_count > RUNG_HOPS_MAX)
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: %u hops: 1 to %d", (unsigned)hop_count, RUNG_HOPS_MAX);
+		return rung__fail(RUNG_E_INVAL, "sampler kernels: %u hops: 1 to %d",
+		                  (unsigned)hop_count, RUNG_HOPS_MAX);
 	for (uint32_t hop = 0; hop < hop_count; hop++)
 		if (fanouts[hop] == 0)
-			return rung__fail(RUNG_E_INVAL, "sampler kernels: fanout of hop %u is 0: it is at least 1", (unsigned)hop);
+			return rung__fail(
+				RUNG_E_INVAL,
+				"sampler kernels: fanout of hop %u is 0: it is at least 1",
+				(unsigned)hop);
 	return 0;
 }
 
-extern "C" int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_count, const uint32_t *fanouts, uint32_t hop_count,
-                                          uint64_t seed_count_max, struct rung__cuda_sample_room *room_out)
+extern "C" int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_count,
+                                          const uint32_t *fanouts, uint32_t hop_count,
+                                          uint64_t seed_count_max,
+                                          struct rung__cuda_sample_room *room_out)
 {
 	const uint64_t vertices_max = RUNG__MIN(vertex_count, POSITIONS_MAX);
 	struct rung__cuda_sample_room room = {};
@@ -24,8 +32,10 @@ extern "C" int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_c
 	if (rc < 0)
 		return rc;
 	if (seed_count_max < 1 || seed_count_max > vertices_max)
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: batches of %" PRIu64 " seeds, not of 1..%" PRIu64, seed_count_max,
-		                  vertices_max);
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler kernels: batches of %" PRIu64
+		                  " seeds, not of 1..%" PRIu64,
+		                  seed_count_max, vertices_max);
 	room.vertex_counts[0] = seed_count_max;
 	for (uint32_t hop = 0; hop < hop_count; hop++) {
 		const uint64_t count = room.vertex_counts[hop];
@@ -33,7 +43,8 @@ extern "C" int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_c
 
 		if (fanouts[hop] == UINT32_MAX || !rung__mul(count, fanouts[hop], &edges))
 			edges = edge_count;
-		room.edge_counts[hop] = RUNG__MIN(edges, edge_count);   /* lists of different vertices share no place */
+		/* lists of different vertices share no place */
+		room.edge_counts[hop] = RUNG__MIN(edges, edge_count);
 		if (!rung__add(count, room.edge_counts[hop], &vertices))
 			vertices = vertices_max;
 		room.vertex_counts[hop + 1] = RUNG__MIN(vertices, vertices_max);
@@ -42,7 +53,7 @@ extern "C" int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_c
 	return 0;
 }
 
-/* ---- checks ---------------------------------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 static int check_array(const char *who, const struct rung__cuda_array *array, uint64_t item_count)
 {
@@ -57,12 +68,16 @@ static int check_array(const char *who, const struct rung__cuda_array *array, ui
 		const uint64_t rows = view->rank_end - lines_end;
 
 		if (rows > 0 && view_ored(view, rows) % array->item_bytes != 0)
-			return rung__fail(RUNG_E_INVAL, "%s: view %u has a base or stride that is no multiple of %u", who, (unsigned)v,
-			                  (unsigned)array->item_bytes);
+			return rung__fail(
+				RUNG_E_INVAL,
+				"%s: view %u has a base or stride that is no multiple of %u", who,
+				(unsigned)v, (unsigned)array->item_bytes);
 		lines_end = view->rank_end;
 	}
 	if (lines_end != lines)
-		return rung__fail(RUNG_E_INVAL, "%s: lines from %" PRIu64 " to %" PRIu64 " are in no view", who, lines_end, lines);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: lines from %" PRIu64 " to %" PRIu64 " are in no view", who,
+		                  lines_end, lines);
 	return 0;
 }
 
@@ -70,12 +85,19 @@ static int check_graph(const struct rung__cuda_graph *graph)
 {
 	int rc;
 
-	if (graph->vertex_count < 1 || graph->vertex_count > UINT64_MAX / 16 || graph->edge_count > UINT64_MAX / 16)
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: a graph of %" PRIu64 " vertices and %" PRIu64 " edges", graph->vertex_count,
-		                  graph->edge_count);
-	if (graph->indptr.item_bytes != 8 || (graph->indices.item_bytes != 4 && graph->indices.item_bytes != 8))
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: indptr of %u bytes an item, indices of %u: give 8, and 4 or 8",
-		                  (unsigned)graph->indptr.item_bytes, (unsigned)graph->indices.item_bytes);
+	if (graph->vertex_count < 1 || graph->vertex_count > UINT64_MAX / 16 ||
+	    graph->edge_count > UINT64_MAX / 16)
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler kernels: a graph of %" PRIu64 " vertices and %" PRIu64
+		                  " edges",
+		                  graph->vertex_count, graph->edge_count);
+	if (graph->indptr.item_bytes != 8 ||
+	    (graph->indices.item_bytes != 4 && graph->indices.item_bytes != 8))
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler kernels: indptr of %u bytes an item, indices of %u: "
+		                  "give 8, and 4 or 8",
+		                  (unsigned)graph->indptr.item_bytes,
+		                  (unsigned)graph->indices.item_bytes);
 	rc = check_array("sampler kernels: indptr", &graph->indptr, graph->vertex_count + 1);
 	if (rc == 0)
 		rc = check_array("sampler kernels: indices", &graph->indices, graph->edge_count);
@@ -90,11 +112,15 @@ static int check_room(const struct rung__cuda_sampler *s)
 		const uint64_t least = hop ? room->vertex_counts[hop - 1] : 1;
 
 		if (room->vertex_counts[hop] < least || room->vertex_counts[hop] > POSITIONS_MAX)
-			return rung__fail(RUNG_E_INVAL, "sampler kernels: room for %" PRIu64 " vertices before hop %u, not in %" PRIu64 "..%" PRIu64,
-			                  room->vertex_counts[hop], (unsigned)hop, least, POSITIONS_MAX);
+			return rung__fail(RUNG_E_INVAL,
+			                  "sampler kernels: room for %" PRIu64
+			                  " vertices before hop %u, not in %" PRIu64 "..%" PRIu64,
+			                  room->vertex_counts[hop], (unsigned)hop, least,
+			                  POSITIONS_MAX);
 		if (hop < s->hop_count && room->edge_counts[hop] > UINT64_MAX / 64)
-			return rung__fail(RUNG_E_INVAL, "sampler kernels: room for %" PRIu64 " edges of hop %u", room->edge_counts[hop],
-			                  (unsigned)hop);
+			return rung__fail(RUNG_E_INVAL,
+			                  "sampler kernels: room for %" PRIu64 " edges of hop %u",
+			                  room->edge_counts[hop], (unsigned)hop);
 	}
 	return 0;
 }
@@ -110,15 +136,17 @@ extern "C" int rung__cuda_sampler_check(const struct rung__cuda_sampler *sampler
 	return rc;
 }
 
-/* ---- workspace ------------------------------------------------------------------------------------------------------- */
+/* ---- workspace ---- */
 
-/* Slots of the table: at least half are free when it holds all ids that can come, so that a search always ends. */
+/* Slots of the table: at least half are free when it holds all ids that can come, so that a search
+ * always ends. */
 static bool table_slots(const struct rung__cuda_sampler *s, uint64_t *slots_out)
 {
 	uint64_t ids = s->room.vertex_counts[0], slots = 64;
 
 	for (uint32_t hop = 0; hop < s->hop_count; hop++) {
-		/* edges beyond the room end the batch before any is looked up; vertices beyond it are found out by looking up */
+		/* edges beyond the room end the batch before any is looked up; vertices beyond it
+		 * are found out by looking up */
 		const uint64_t held = s->room.vertex_counts[hop] + s->room.edge_counts[hop];
 
 		ids = RUNG__MAX(ids, RUNG__MIN(held, s->graph.vertex_count));
@@ -164,13 +192,16 @@ extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, void
 	    !add_part(at, bytes, edges_max / 32 + 1, 4, &step->flags) ||
 	    !add_part(at, bytes, set_edges_max, 16, &step->sets) ||
 	    !add_part(at, bytes, slots, 16, &step->table.slots))
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: room for %" PRIu64
-		                  " edges a hop is more than memory can be", edges_max);
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler kernels: room for %" PRIu64
+		                  " edges a hop is more than memory can be",
+		                  edges_max);
 	step->table.mask = slots - 1;
 	return 0;
 }
 
-extern "C" int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sampler, uint64_t *bytes_out)
+extern "C" int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sampler,
+                                            uint64_t *bytes_out)
 {
 	struct sample_step step;
 	uint64_t bytes;
@@ -183,38 +214,53 @@ extern "C" int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sam
 	return rc;
 }
 
-/* ---- report ---------------------------------------------------------------------------------------------------------- */
+/* ---- report ---- */
 
 static int many(const char *what, uint64_t needed, uint64_t room, uint64_t hop)
 {
-	return rung__fail(RUNG_E_NOMEM, "sampling: hop %" PRIu64 " comes to %s%" PRIu64 " %s, there is room for %" PRIu64
-	                  ": take fewer seeds, smaller fanouts or more room", hop, needed == UINT64_MAX ? "at least " : "", needed, what,
-	                  room);
+	return rung__fail(RUNG_E_NOMEM,
+	                  "sampling: hop %" PRIu64 " comes to %s%" PRIu64
+	                  " %s, there is room for %" PRIu64
+	                  ": take fewer seeds, smaller fanouts or more room",
+	                  hop, needed == UINT64_MAX ? "at least " : "", needed, what, room);
 }
 
-extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler, const struct rung__cuda_sample_report *report)
+extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler,
+                                        const struct rung__cuda_sample_report *report)
 {
-	const uint64_t hop = RUNG__MIN(report->hop, (uint64_t)RUNG_HOPS_MAX - 1), index = report->index, value = report->value;
+	const uint64_t hop = RUNG__MIN(report->hop, (uint64_t)RUNG_HOPS_MAX - 1),
+		       index = report->index, value = report->value;
 
 	switch (report->outcome) {
 	case RUNG__CUDA_SAMPLE_DONE:
 		return 0;
 	case RUNG__CUDA_SAMPLE_BAD_SEED:
-		return rung__fail(RUNG_E_RANGE, "sampling: seed %" PRIu64 " is %" PRIu64 ", not below the vertex count %" PRIu64
-		                  ": correct the seeds", index, value, sampler->graph.vertex_count);
+		return rung__fail(RUNG_E_RANGE,
+		                  "sampling: seed %" PRIu64 " is %" PRIu64
+		                  ", not below the vertex count %" PRIu64 ": correct the seeds",
+		                  index, value, sampler->graph.vertex_count);
 	case RUNG__CUDA_SAMPLE_SEED_TWICE:
-		return rung__fail(RUNG_E_INVAL, "sampling: seeds %" PRIu64 " and %" PRIu64 " are both %" PRIu64 ": give each once",
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampling: seeds %" PRIu64 " and %" PRIu64 " are both %" PRIu64
+		                  ": give each once",
 		                  report->other, index, value);
 	case RUNG__CUDA_SAMPLE_MANY_EDGES:
 		return many("edges", report->edge_counts[hop], sampler->room.edge_counts[hop], hop);
 	case RUNG__CUDA_SAMPLE_MANY_VERTICES:
-		return many("vertices", report->vertex_counts[hop + 1], sampler->room.vertex_counts[hop + 1], hop);
+		return many("vertices", report->vertex_counts[hop + 1],
+		            sampler->room.vertex_counts[hop + 1], hop);
 	case RUNG__CUDA_SAMPLE_BAD_LIST:
-		return rung__fail(RUNG_E_FORMAT, "sampling: indptr[%" PRIu64 "] is %" PRIu64 " and the entry behind it %" PRIu64 ", among %" PRIu64
-		                  " edges: the graph in memory is damaged", index, value, report->other, sampler->graph.edge_count);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "sampling: indptr[%" PRIu64 "] is %" PRIu64
+		                  " and the entry behind it %" PRIu64 ", among %" PRIu64
+		                  " edges: the graph in memory is damaged",
+		                  index, value, report->other, sampler->graph.edge_count);
 	case RUNG__CUDA_SAMPLE_BAD_VERTEX:
-		return rung__fail(RUNG_E_RANGE, "sampling: indices[%" PRIu64 "] is %" PRIu64 ", not below the vertex count %" PRIu64
-		                  ": the graph in memory is damaged", index, value, sampler->graph.vertex_count);
+		return rung__fail(RUNG_E_RANGE,
+		                  "sampling: indices[%" PRIu64 "] is %" PRIu64
+		                  ", not below the vertex count %" PRIu64
+		                  ": the graph in memory is damaged",
+		                  index, value, sampler->graph.vertex_count);
 	default:
 		return rung__fail(RUNG_E_IO, "sampling: the GPU left no report of the batch");
 	}

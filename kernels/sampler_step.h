@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the kernels of the sampler share (sampler.cu tells how they go together). Valid CUDA and C++17. */
+/** What the kernels of the sampler share (sampler.cu tells how they go together). Valid CUDA and
+ * C++17. */
 #ifndef RUNG_KERNELS_SAMPLER_STEP_H
 #define RUNG_KERNELS_SAMPLER_STEP_H
 
@@ -9,10 +10,10 @@
 #include "vertex_table.h"
 #include "views.h"
 
-#define NO_SLOT UINT64_MAX
-#define SAMPLE_ALIGN 128u        /* of each part of the workspace: a line */
-#define SCAN_TILE 256u           /* items whose sum is one entry of `sums` */
-#define SHORT_FANOUT 32u         /* draws that a group of lanes makes at once; more need a set */
+#define NO_SLOT      UINT64_MAX
+#define SAMPLE_ALIGN 128u /* of each part of the workspace: a line */
+#define SCAN_TILE    256u /* items whose sum is one entry of `sums` */
+#define SHORT_FANOUT 32u  /* draws that a group of lanes makes at once; more need a set */
 
 /**
  * Zeroed before a batch. The report's counts and outcome change only in kernels of one block: the
@@ -37,16 +38,16 @@ struct sample_step {
 	/* parts of the workspace */
 	/* [vertices before the last hop] where a vertex's list begins; kept from hop to hop */
 	uint64_t *begins;
-	uint64_t *degrees;   /* [the same] */
+	uint64_t *degrees; /* [the same] */
 	/* [edges or seeds] an edge's place in the graph's indices, then its slot in the table */
 	uint64_t *where;
-	uint64_t *sums;      /* [tiles] */
-	unsigned *flags;     /* [edges, in bits] the edges that bring a new vertex */
-	unsigned long long *sets;     /* [2 * edges of hops that need it] drawn positions */
-	struct vertex_table table;    /* pairs of id and number */
+	uint64_t *sums;            /* [tiles] */
+	unsigned *flags;           /* [edges, in bits] the edges that bring a new vertex */
+	unsigned long long *sets;  /* [2 * edges of hops that need it] drawn positions */
+	struct vertex_table table; /* pairs of id and number */
 	uint64_t seed_count;
 	uint64_t hop_key;
-	uint64_t vertex_room, edge_room;   /* behind this hop, and of it */
+	uint64_t vertex_room, edge_room; /* behind this hop, and of it */
 	uint64_t *indptr;
 	uint32_t *indices;
 	uint32_t hop, fanout;
@@ -93,12 +94,14 @@ static __device__ __forceinline__ uint64_t tiles_of(uint64_t count)
 }
 
 /* The line is in a view: that was checked. */
-static __device__ __forceinline__ uint64_t array_item(const struct rung__cuda_array &array, uint64_t i)
+static __device__ __forceinline__ uint64_t array_item(const struct rung__cuda_array &array,
+                                                      uint64_t i)
 {
-	const uint32_t line_items = LINE_BYTES / array.item_bytes;   /* a power of two */
+	const uint32_t line_items = LINE_BYTES / array.item_bytes; /* a power of two */
 	const uint32_t at = (uint32_t)i & (line_items - 1);
 	uint32_t view;
-	const unsigned char *line = row_in_views(array.views, array.view_count, i / line_items, &view);
+	const unsigned char *line =
+		row_in_views(array.views, array.view_count, i / line_items, &view);
 
 	if (array.item_bytes == 4)
 		return __ldg((const unsigned *)line + at);
@@ -111,8 +114,8 @@ static __device__ __forceinline__ void note_smallest(unsigned long long *inverte
 }
 
 /** End the batch. By one thread of a kernel of one block. */
-static __device__ __forceinline__ void stop(const struct sample_step &s, uint64_t outcome, uint64_t index, uint64_t value,
-                                            uint64_t other)
+static __device__ __forceinline__ void stop(const struct sample_step &s, uint64_t outcome,
+                                            uint64_t index, uint64_t value, uint64_t other)
 {
 	struct rung__cuda_sample_report *report = &s.state->report;
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Prefix sums over more than a block holds, in three kernels: warps sum tiles of SCAN_TILE items, one block turns the tiles' sums
- * into prefixes, warps go over their tiles again. Kernels end, blocks never wait for each other. Sums stop at UINT64_MAX: numbers
- * from damaged arrays must not wrap to small ones. Valid CUDA and C++17.
+ * Prefix sums over more than a block holds, in three kernels: warps sum tiles of SCAN_TILE items,
+ * one block turns the tiles' sums into prefixes, warps go over their tiles again. Kernels end,
+ * blocks never wait for each other. Sums stop at UINT64_MAX: numbers from damaged arrays must not
+ * wrap to small ones. Valid CUDA and C++17.
  */
 #ifndef RUNG_KERNELS_SCAN_H
 #define RUNG_KERNELS_SCAN_H
 
 #include "warp.h"
 
-#define SCAN_THREAD_SUMS 4u   /* neighbouring sums that one thread takes at a time */
+#define SCAN_THREAD_SUMS 4u /* neighbouring sums that one thread takes at a time */
 
 static __device__ __forceinline__ uint64_t add_capped(uint64_t a, uint64_t b)
 {
@@ -42,7 +43,8 @@ static __device__ __forceinline__ uint64_t warp_sum_before(uint64_t value, uint6
 	return threadIdx.x % WARP_LANES ? before : 0;
 }
 
-/** Sums to the sums before them, in place, by all threads of a block of BLOCK_THREADS. @return the sum of all, to every thread */
+/** Sums to the sums before them, in place, by all threads of a block of BLOCK_THREADS. @return the
+ * sum of all, to every thread */
 static __device__ __forceinline__ uint64_t block_scan(uint64_t *sums, uint64_t count)
 {
 	__shared__ uint64_t warp_sums[BLOCK_THREADS / WARP_LANES];
@@ -71,7 +73,7 @@ static __device__ __forceinline__ uint64_t block_scan(uint64_t *sums, uint64_t c
 				__stwb(sums + at + k, before);
 			before = add_capped(before, mine[k]);
 		}
-		__syncthreads();   /* warp_sums is written again */
+		__syncthreads(); /* warp_sums is written again */
 	}
 	return carry;
 }

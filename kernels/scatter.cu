@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scatter on a GPU: rows that refill has read into slots, to their output rows. As the gather, a warp resolves a tile of list
- * entries and then copies it (rows.h); a row that was asked for several times is listed several times.
+ * The scatter on a GPU: rows that refill has read into slots, to their output rows. As the gather,
+ * a warp resolves a tile of list entries and then copies it (rows.h); a row that was asked for
+ * several times is listed several times.
  */
 #include "cuda_status.h"
 #include "finish.h"
@@ -9,8 +10,8 @@
 
 template <class Piece>
 static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
-scatter_rows(const __grid_constant__ struct rung__cuda_scatter s,
-             const __grid_constant__ struct rows_shape shape)
+	scatter_rows(const __grid_constant__ struct rung__cuda_scatter s,
+                     const __grid_constant__ struct rows_shape shape)
 {
 	const uint32_t lane = threadIdx.x % WARP_LANES;
 	const uint64_t stride = global_warps() * shape.tile_rows;
@@ -29,11 +30,11 @@ scatter_rows(const __grid_constant__ struct rung__cuda_scatter s,
 		end_launch(s.blocks_done, s.end);
 }
 
-/* ---- host side ------------------------------------------------------------------------------------------------------ */
+/* ---- host side ---- */
 
-static void (*const kernels[])(struct rung__cuda_scatter, struct rows_shape) = {
-	scatter_rows<uint4>, scatter_rows<unsigned>, scatter_rows<unsigned char>
-};
+static void (*const kernels[])(struct rung__cuda_scatter,
+                               struct rows_shape) = { scatter_rows<uint4>, scatter_rows<unsigned>,
+	                                              scatter_rows<unsigned char> };
 
 static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_count)
 {
@@ -42,17 +43,24 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 	if (rc < 0)
 		return rc;
 	if (s->count > UINT32_MAX)
-		return rung__fail(RUNG_E_INVAL, "scatter kernel: %" PRIu64 " rows, at most %" PRIu32, s->count, UINT32_MAX);
+		return rung__fail(RUNG_E_INVAL,
+		                  "scatter kernel: %" PRIu64 " rows, at most %" PRIu32, s->count,
+		                  UINT32_MAX);
 	if (s->end.word && !s->blocks_done)
 		return rung__fail(RUNG_E_INVAL, "scatter kernel: a word without a count of blocks");
 	if (s->offset_align & (s->offset_align - 1))
-		return rung__fail(RUNG_E_INVAL, "scatter kernel: offsets aligned to %" PRIu64 ", which is no power of two", s->offset_align);
+		return rung__fail(RUNG_E_INVAL,
+		                  "scatter kernel: offsets aligned to %" PRIu64
+		                  ", which is no power of two",
+		                  s->offset_align);
 	if (block_count < 1 || (s->count && (!s->slots || !s->offsets || !s->out_rows || !s->out)))
-		return rung__fail(RUNG_E_INVAL, "scatter kernel: no blocks, slots, lists or output");
+		return rung__fail(RUNG_E_INVAL,
+		                  "scatter kernel: no blocks, slots, lists or output");
 	return 0;
 }
 
-extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, unsigned block_count, struct CUstream_st *stream)
+extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, unsigned block_count,
+                                         struct CUstream_st *stream)
 {
 	struct rows_shape shape;
 	uint64_t from;
@@ -67,7 +75,8 @@ extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, uns
 	piece = piece_bytes(from | s->row_bytes | (uint64_t)(uintptr_t)s->out | s->out_stride);
 	if (s->over_link)
 		block_count = RUNG__MIN(block_count, link_blocks(piece, s->link_bytes));
-	shape = rows_shape_make(s->row_bytes, piece, s->over_link ? from : 0, s->count, block_count);
+	shape = rows_shape_make(s->row_bytes, piece, s->over_link ? from : 0, s->count,
+	                        block_count);
 	blocks = rows_blocks(&shape, s->count, block_count);
 	err = start_pieces(kernels, piece, *s, shape, blocks, stream);
 	return cuda_status(err, "starting the scatter kernel");

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The vertices of a batch by id: a hash table of slots, each an id and a number, both TABLE_NONE when free. It has at least twice
- * as many slots as ids can come, so a search ends soon, and at the latest after all slots. Ids stay once they are in. Which slot
- * an id gets depends on who comes first; nothing that leaves a batch depends on the slot. Valid CUDA and C++17.
+ * The vertices of a batch by id: a hash table of slots, each an id and a number, both TABLE_NONE
+ * when free. It has at least twice as many slots as ids can come, so a search ends soon, and at the
+ * latest after all slots. Ids stay once they are in. Which slot an id gets depends on who comes
+ * first; nothing that leaves a batch depends on the slot. Valid CUDA and C++17.
  */
 #ifndef RUNG_KERNELS_VERTEX_TABLE_H
 #define RUNG_KERNELS_VERTEX_TABLE_H
 
 #include "warp.h"
 
-#define TABLE_NONE UINT64_MAX   /* no vertex has this id: all are below the vertex count */
+#define TABLE_NONE UINT64_MAX /* no vertex has this id: all are below the vertex count */
 
 struct vertex_table {
-	unsigned long long *slots;   /* [2 * (mask + 1)] */
+	unsigned long long *slots; /* [2 * (mask + 1)] */
 	uint64_t mask;
 };
 
@@ -26,7 +27,8 @@ static __device__ __forceinline__ uint64_t table_slot(const struct vertex_table 
 		unsigned long long held = __ldcg(key);
 
 		if (held == TABLE_NONE)
-			held = atomicCAS(key, (unsigned long long)TABLE_NONE, (unsigned long long)id);
+			held = atomicCAS(key, (unsigned long long)TABLE_NONE,
+			                 (unsigned long long)id);
 		if (held == TABLE_NONE || held == id)
 			break;
 		slot = (slot + 1) & table.mask;
@@ -35,22 +37,26 @@ static __device__ __forceinline__ uint64_t table_slot(const struct vertex_table 
 }
 
 /** The slot's number becomes the smallest of those offered. */
-static __device__ __forceinline__ void table_offer(const struct vertex_table &table, uint64_t slot, uint64_t number)
+static __device__ __forceinline__ void table_offer(const struct vertex_table &table, uint64_t slot,
+                                                   uint64_t number)
 {
 	unsigned long long *held = table.slots + 2 * slot + 1;
 
-	/* looking first: vertices with many edges in a batch would have all of them queue for one address */
+	/* looking first: vertices with many edges in a batch would have all of them queue for one
+	 * address */
 	if (__ldcg(held) > number)
 		atomicMin(held, (unsigned long long)number);
 }
 
 /* Numbers: where they may change, and where the kernel changes none. */
-static __device__ __forceinline__ uint64_t table_number_now(const struct vertex_table &table, uint64_t slot)
+static __device__ __forceinline__ uint64_t table_number_now(const struct vertex_table &table,
+                                                            uint64_t slot)
 {
 	return __ldcg(table.slots + 2 * slot + 1);
 }
 
-static __device__ __forceinline__ uint64_t table_number(const struct vertex_table &table, uint64_t slot)
+static __device__ __forceinline__ uint64_t table_number(const struct vertex_table &table,
+                                                        uint64_t slot)
 {
 	return __ldg(table.slots + 2 * slot + 1);
 }

@@ -8,13 +8,14 @@
 #include "launch.h"
 
 /** Where row `i` of a view lies. */
-static __device__ __forceinline__ const unsigned char *row_in_view(const struct rung__cuda_view &view, uint64_t i)
+static __device__ __forceinline__ const unsigned char *row_in_view(
+	const struct rung__cuda_view &view, uint64_t i)
 {
 	uint64_t base = 0;
 	uint64_t slot = i;
 
 	if (view.base_count > 1) {
-		if (i >> 32 == 0) {   /* 64-bit division is many times as slow */
+		if (i >> 32 == 0) { /* 64-bit division is many times as slow */
 			slot = (uint32_t)i / view.base_count;
 			base = (uint32_t)i % view.base_count;
 		} else {
@@ -25,9 +26,10 @@ static __device__ __forceinline__ const unsigned char *row_in_view(const struct 
 	return view.base[base] + slot * view.stride;
 }
 
-/** NULL when no view holds the rank. All lanes look at the same view at a time, so that its numbers are one constant load. */
-static __device__ __forceinline__ const unsigned char *row_in_views(const struct rung__cuda_view *views, uint32_t view_count,
-                                                                    uint64_t rank, uint32_t *view_out)
+/** NULL when no view holds the rank. All lanes look at the same view at a time, so that its numbers
+ * are one constant load. */
+static __device__ __forceinline__ const unsigned char *row_in_views(
+	const struct rung__cuda_view *views, uint32_t view_count, uint64_t rank, uint32_t *view_out)
 {
 	uint64_t rank_first = 0;
 
@@ -41,7 +43,7 @@ static __device__ __forceinline__ const unsigned char *row_in_views(const struct
 	return NULL;
 }
 
-/* ---- host side ------------------------------------------------------------------------------------------------------ */
+/* ---- host side ---- */
 
 /** The stride and the bases that `rows` rows of a view are on, or-ed. */
 static inline uint64_t view_ored(const struct rung__cuda_view *view, uint64_t rows)
@@ -54,30 +56,37 @@ static inline uint64_t view_ored(const struct rung__cuda_view *view, uint64_t ro
 }
 
 /** @param who  begins the sentence of a failure. @return 0 or RUNG_E_INVAL */
-static inline int check_views(const char *who, const struct rung__cuda_view *views, uint32_t view_count, uint64_t row_count,
-                              uint32_t row_bytes)
+static inline int check_views(const char *who, const struct rung__cuda_view *views,
+                              uint32_t view_count, uint64_t row_count, uint32_t row_bytes)
 {
 	uint64_t rank_first = 0;
 
 	if (view_count > RUNG__CUDA_VIEWS_MAX)
-		return rung__fail(RUNG_E_INVAL, "%s: %u views, at most %d", who, (unsigned)view_count, RUNG__CUDA_VIEWS_MAX);
+		return rung__fail(RUNG_E_INVAL, "%s: %u views, at most %d", who,
+		                  (unsigned)view_count, RUNG__CUDA_VIEWS_MAX);
 	for (uint32_t v = 0; v < view_count; v++) {
 		const struct rung__cuda_view *view = &views[v];
 
 		if (view->rank_end < rank_first || view->rank_end > row_count)
-			return rung__fail(RUNG_E_INVAL, "%s: view %u ends at rank %" PRIu64 ", not in %" PRIu64 "..%" PRIu64, who, (unsigned)v,
-			                  view->rank_end, rank_first, row_count);
+			return rung__fail(RUNG_E_INVAL,
+			                  "%s: view %u ends at rank %" PRIu64 ", not in %" PRIu64
+			                  "..%" PRIu64,
+			                  who, (unsigned)v, view->rank_end, rank_first, row_count);
 		if (view->rank_end == rank_first)
 			continue;
 		if (view->base_count < 1 || view->base_count > RUNG__CUDA_BASES_MAX)
-			return rung__fail(RUNG_E_INVAL, "%s: view %u has %u bases, not 1..%d", who, (unsigned)v, (unsigned)view->base_count,
+			return rung__fail(RUNG_E_INVAL, "%s: view %u has %u bases, not 1..%d", who,
+			                  (unsigned)v, (unsigned)view->base_count,
 			                  RUNG__CUDA_BASES_MAX);
 		if (view->stride < row_bytes)
-			return rung__fail(RUNG_E_INVAL, "%s: view %u has a stride of %" PRIu64 " bytes, rows have %u", who, (unsigned)v,
-			                  view->stride, (unsigned)row_bytes);
+			return rung__fail(RUNG_E_INVAL,
+			                  "%s: view %u has a stride of %" PRIu64
+			                  " bytes, rows have %u",
+			                  who, (unsigned)v, view->stride, (unsigned)row_bytes);
 		for (uint32_t b = 0; b < view->base_count && b < view->rank_end - rank_first; b++)
 			if (!view->base[b])
-				return rung__fail(RUNG_E_INVAL, "%s: view %u has no base %u", who, (unsigned)v, (unsigned)b);
+				return rung__fail(RUNG_E_INVAL, "%s: view %u has no base %u", who,
+				                  (unsigned)v, (unsigned)b);
 		rank_first = view->rank_end;
 	}
 	return 0;

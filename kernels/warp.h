@@ -7,10 +7,11 @@
 
 #include "base/base.h"
 
-#define WARP_LANES    32u
-#define WARP_ALL      0xffffffffu
-#define BLOCK_THREADS 256u   /* 8 warps: small enough to fill an SM evenly, and blocks share nothing anyway */
-#define LINE_BYTES    128u   /* what a warp asks memory for at once */
+#define WARP_LANES 32u
+#define WARP_ALL   0xffffffffu
+/* 8 warps: small enough to fill an SM evenly, and blocks share nothing anyway */
+#define BLOCK_THREADS 256u
+#define LINE_BYTES    128u /* what a warp asks memory for at once */
 
 static __device__ __forceinline__ uint64_t global_warp()
 {

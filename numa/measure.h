@@ -29,9 +29,9 @@
 
 #define RUNG__MEASURE_LINE_BYTES 64u
 #define RUNG__MEASURE_HUGE_BYTES (2u << 20)
-#define RUNG__MEASURE_DEPTH_MAX 128u   /* reads in flight */
-#define RUNG__MEASURE_ROWS_MAX 64u     /* further sizes of rows that may be asked for, and depths */
-#define RUNG__MEASURE_ROWS 7u          /* those that are measured anyway */
+#define RUNG__MEASURE_DEPTH_MAX  128u /* reads in flight */
+#define RUNG__MEASURE_ROWS_MAX   64u  /* further sizes of rows that may be asked for, and depths */
+#define RUNG__MEASURE_ROWS       7u   /* those that are measured anyway */
 
 /* ---- threads ---- */
 
@@ -41,14 +41,16 @@ struct rung__team;
 /** What each thread of a team does `passes` times; `rank` is below `count`. */
 typedef void (*rung__work_fn)(void *ctx, uint32_t rank, uint32_t count, uint64_t passes);
 
-/** A thread on each CPU. @return 0, RUNG_E_NOSUP (a CPU that threads cannot be pinned to: the reason), RUNG_E_NOMEM */
+/** A thread on each CPU. @return 0, RUNG_E_NOSUP (a CPU that threads cannot be pinned to: the
+ * reason), RUNG_E_NOMEM */
 int rung__team_start(const uint32_t *cpus, uint32_t count, struct rung__team **team_out);
 
 /** One thread on any of them: one that waits for a device is woken where there is room. */
 int rung__team_start_one(const uint32_t *cpus, uint32_t count, struct rung__team **team_out);
 void rung__team_stop(struct rung__team *team);
 
-/** Have it work, all threads starting at once. @return seconds from the first thread's begin to the last one's end */
+/** Have it work, all threads starting at once. @return seconds from the first thread's begin to the
+ * last one's end */
 double rung__team_run(struct rung__team *team, rung__work_fn work, void *ctx, uint64_t passes);
 
 uint32_t rung__team_count(const struct rung__team *team);
@@ -60,22 +62,22 @@ uint64_t rung__measure_ns(void);
 
 struct rung__measure_node {
 	const struct rung_topology_node *node;
-	uint32_t *cores;          /* [core_count] one CPU of each core that may be used */
+	uint32_t *cores; /* [core_count] one CPU of each core that may be used */
 	uint32_t core_count;
-	uint64_t cache_bytes;     /* last level, of those cores; 0: unknown */
+	uint64_t cache_bytes; /* last level, of those cores; 0: unknown */
 	/* Each array on this node: what is aimed at, or less where it does not fit */
 	uint64_t array_bytes;
-	uint64_t table_bytes;     /* a gather's table on this node */
+	uint64_t table_bytes; /* a gather's table on this node */
 };
 
 struct rung__measure_entry {
 	struct rung_numa_result result;
-	uint32_t group;   /* orders the results of a matrix, in front of their nodes */
-	uint32_t number;  /* in the order of measuring */
+	uint32_t group;  /* orders the results of a matrix, in front of their nodes */
+	uint32_t number; /* in the order of measuring */
 };
 
 struct rung_numa_report {
-	struct rung__arena arena;   /* texts and samples */
+	struct rung__arena arena; /* texts and samples */
 	struct rung_numa_report_info info;
 	struct rung__measure_entry *entries;
 	size_t room;
@@ -83,31 +85,33 @@ struct rung_numa_report {
 
 /** Of what GPUs copy and gather. */
 struct rung__measure_gpu_sizes {
-	uint64_t table_bytes;     /* a copy, and the rows that are gathered from */
-	uint64_t batch_bytes;     /* one gather, at most */
+	uint64_t table_bytes; /* a copy, and the rows that are gathered from */
+	uint64_t batch_bytes; /* one gather, at most */
 	uint64_t batch_rows_max;
 };
 
 struct rung__measuring {
-	const char *root;                     /* of the machine's sysfs; "" for this machine */
+	const char *root; /* of the machine's sysfs; "" for this machine */
 	const struct rung_topology *topology;
-	struct rung_numa_measure_opts opts;   /* complete */
+	struct rung_numa_measure_opts opts; /* complete */
 	struct rung_numa_report *report;
-	struct rung__measure_node *nodes;     /* [node_count] */
+	struct rung__measure_node *nodes; /* [node_count] */
 	size_t node_count;
-	double *latency_ns;                   /* [node_count x node_count], CPU node first; NaN: not measured (yet) */
+	double *latency_ns; /* [node_count x node_count], CPU node first; NaN: not measured (yet) */
 	struct rung_numa_policy policy;
 	/* From here on the caches play no part in an array's values */
 	uint64_t array_bytes_advised;
-	uint32_t rows[RUNG__MEASURE_ROWS + RUNG__MEASURE_ROWS_MAX];   /* [row_count] bytes of the rows that are gathered, ascending, each once */
+	/* [row_count] bytes of the rows that are gathered, ascending, each once */
+	uint32_t rows[RUNG__MEASURE_ROWS + RUNG__MEASURE_ROWS_MAX];
 	size_t row_count;
 	struct rung__measure_gpu_sizes gpu_sizes;
 	uint64_t gpu_table_bytes_advised;
-	const char *step;                     /* the matrix under way */
-	uint64_t done, total;                 /* its results */
+	const char *step;     /* the matrix under way */
+	uint64_t done, total; /* its results */
 };
 
-static inline double *rung__measure_latency_of(const struct rung__measuring *m, size_t cpu_idx, size_t memory_idx)
+static inline double *rung__measure_latency_of(const struct rung__measuring *m, size_t cpu_idx,
+                                               size_t memory_idx)
 {
 	return &m->latency_ns[cpu_idx * m->node_count + memory_idx];
 }
@@ -137,7 +141,8 @@ void rung__measure_step(struct rung__measuring *m, uint64_t total);
 struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix);
 
 /** Add one that is absent for this reason. */
-int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, const char *why);
+int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like,
+                         uint32_t group, const char *why);
 
 /** RUNG_E_NOMEM, with its sentence. */
 int rung__measure_out_of_memory(void);
@@ -150,11 +155,13 @@ int rung__measure_out_of_memory(void);
 int rung__measure_why(struct rung__measuring *m, int rc, const char **why_out);
 
 /** Text that lives as long as the report; NULL without memory. */
-const char *rung__measure_text(struct rung__measuring *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *rung__measure_text(struct rung__measuring *m, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* ---- values ---- */
 
-/** Median, least and most of samples, which are kept as they are. @param sorted  room for `count`. NaN without any */
+/** Median, least and most of samples, which are kept as they are. @param sorted room for `count`.
+ * NaN without any */
 struct rung_numa_value rung__measure_value(const double *samples, size_t count, double *sorted);
 
 /** Room for samples, which is the report's. @return 0 or RUNG_E_NOMEM */
@@ -181,10 +188,10 @@ int rung__measure_passes(struct rung__measuring *m, rung__run_fn run, void *ctx,
 
 /** What one pass does. 0: the result has no value of it. */
 struct rung__measure_pass {
-	double bytes;    /* bytes_per_s */
-	double items;    /* per_s */
-	double hops;     /* latency_ns */
-	double gib;      /* seconds_per_gib */
+	double bytes; /* bytes_per_s */
+	double items; /* per_s */
+	double hops;  /* latency_ns */
+	double gib;   /* seconds_per_gib */
 };
 
 /**
@@ -222,14 +229,17 @@ uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx);
 int rung__measure_team(struct rung__measuring *m, size_t idx, bool all_cores,
                        struct rung__team **team_out);
 
-/** Map memory that will lie on a node, not touched. @param page_bytes  a page, or RUNG__MEASURE_HUGE_BYTES to ask for huge ones */
-int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes, struct rung__measure_memory *memory_out);
+/** Map memory that will lie on a node, not touched. @param page_bytes a page, or
+ * RUNG__MEASURE_HUGE_BYTES to ask for huge ones */
+int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
+                      struct rung__measure_memory *memory_out);
 
 /** Write to each page of it, by a team. ctx: a struct rung__measure_memory. */
 void rung__measure_touch_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes);
 
 /** Look up where it lies. @return NULL, or why it is not what was asked for: the report's */
-const char *rung__measure_check(struct rung__measuring *m, size_t idx, struct rung__measure_memory *memory);
+const char *rung__measure_check(struct rung__measuring *m, size_t idx,
+                                struct rung__measure_memory *memory);
 
 /**
  * All of this: memory on a node, touched.
@@ -252,7 +262,7 @@ int rung__measure_machine(struct rung__measuring *m);
 struct rung__measure_place {
 	size_t cpu_idx, memory_idx;
 	const struct rung__measure_memory *memory;
-	const char *why;   /* NULL, or why nothing can be measured there: all results are absent */
+	const char *why; /* NULL, or why nothing can be measured there: all results are absent */
 };
 
 /**
@@ -274,8 +284,7 @@ struct rung_numa_result rung__measure_of_place(const struct rung__measuring *m,
                                                const struct rung__measure_place *place);
 
 /** Note of a result where its memory came to lie. */
-void rung__measure_note(struct rung_numa_result *result,
-                        const struct rung__measure_memory *memory);
+void rung__measure_note(struct rung_numa_result *result, const struct rung__measure_memory *memory);
 
 int rung__measure_bandwidth(struct rung__measuring *m);
 int rung__measure_latency(struct rung__measuring *m);
@@ -292,15 +301,23 @@ int rung__measure_nvme_check(struct rung__measuring *m);
 
 /* ---- kernels (measure_kernels.c) ---- */
 
-enum { RUNG__STREAM_READ, RUNG__STREAM_WRITE, RUNG__STREAM_COPY, RUNG__STREAM_TRIAD, RUNG__STREAM_COUNT };
+enum {
+	RUNG__STREAM_READ,
+	RUNG__STREAM_WRITE,
+	RUNG__STREAM_COPY,
+	RUNG__STREAM_TRIAD,
+	RUNG__STREAM_COUNT
+};
 
 /** "non-temporal" or "plain". */
 const char *rung__stream_stores(void);
 
-/** `count` a multiple of 32, arrays 64-byte aligned. Read: of b. Write: a = s. Copy: a = b. Triad: a = b + s c. */
+/** `count` a multiple of 32, arrays 64-byte aligned. Read: of b. Write: a = s. Copy: a = b. Triad:
+ * a = b + s c. */
 void rung__stream_pass(unsigned kind, double *a, const double *b, const double *c, size_t count);
 
-/** Lines that point at each other, no two neighbours on one page, in one circle; @param order  room for a number a page */
+/** Lines that point at each other, no two neighbours on one page, in one circle; @param order room
+ * for a number a page */
 void *rung__chase_make(void *memory, uint64_t page_count, uint32_t *order);
 
 /** Follow so many pointers. */

@@ -4,7 +4,7 @@
 
 static const struct {
 	const char *name;
-	unsigned arrays;   /* that a pass reads or writes */
+	unsigned arrays; /* that a pass reads or writes */
 } kinds[RUNG__STREAM_COUNT] = {
 	[RUNG__STREAM_READ] = { "read", 1 },
 	[RUNG__STREAM_WRITE] = { "write", 1 },
@@ -15,16 +15,18 @@ static const struct {
 struct stream {
 	unsigned kind;
 	double *a, *b, *c;
-	uint64_t lines;   /* of each, of 256 bytes */
+	uint64_t lines; /* of each, of 256 bytes */
 };
 
 static void stream_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	const struct stream *stream = ctx;
-	const uint64_t begin = stream->lines * rank / count * 32, end = stream->lines * (rank + 1) / count * 32;
+	const uint64_t begin = stream->lines * rank / count * 32,
+		       end = stream->lines * (rank + 1) / count * 32;
 
 	for (uint64_t i = 0; i < passes; i++)
-		rung__stream_pass(stream->kind, stream->a + begin, stream->b + begin, stream->c + begin, end - begin);
+		rung__stream_pass(stream->kind, stream->a + begin, stream->b + begin,
+		                  stream->c + begin, end - begin);
 }
 
 static int measure_kind(struct rung__measuring *m, const struct rung__measure_place *place,

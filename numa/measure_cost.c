@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a GiB of memory costs on its way to being of use: the first touch, and pinning it for io_uring. */
+/* What a GiB of memory costs on its way to being of use: the first touch, and pinning it for
+ * io_uring. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -10,10 +11,10 @@
 #include <liburing.h>
 #endif
 
-#define BUFFER_BYTES (256u << 20)
+#define BUFFER_BYTES       (256u << 20)
 #define BUFFER_BYTES_QUICK (64u << 20)
-#define GIB 1073741824.0
-#define HUGE_SHARE_MIN 0.9   /* of the pages: with less it is not their cost */
+#define GIB                1073741824.0
+#define HUGE_SHARE_MIN     0.9 /* of the pages: with less it is not their cost */
 
 static const uint64_t page_sizes[] = { RUNG__PAGE_BYTES, RUNG__MEASURE_HUGE_BYTES };
 
@@ -23,19 +24,23 @@ static uint64_t buffer_bytes(const struct rung__measuring *m)
 }
 
 /* NULL where the memory has the pages that were asked for. */
-static const char *wrong_pages(struct rung__measuring *m, const struct rung__measure_memory *memory, uint64_t page_bytes)
+static const char *wrong_pages(struct rung__measuring *m, const struct rung__measure_memory *memory,
+                               uint64_t page_bytes)
 {
 	const char *thp = m->report->info.thp;
 
 	if (page_bytes > RUNG__PAGE_BYTES && memory->huge_share < HUGE_SHARE_MIN)
-		return rung__measure_text(m, "%.0f %% of the memory came in huge pages (/sys/kernel/mm/transparent_hugepage/enabled: %s)",
+		return rung__measure_text(m,
+		                          "%.0f %% of the memory came in huge pages "
+		                          "(/sys/kernel/mm/transparent_hugepage/enabled: %s)",
 		                          100 * memory->huge_share, thp ? thp : "not known");
 	return NULL;
 }
 
 /* ---- touching ---- */
 
-static struct rung_numa_result blank(const struct rung__measuring *m, enum rung_numa_matrix matrix, size_t idx, uint64_t page_bytes)
+static struct rung_numa_result blank(const struct rung__measuring *m, enum rung_numa_matrix matrix,
+                                     size_t idx, uint64_t page_bytes)
 {
 	struct rung_numa_result result = rung__measure_blank(matrix);
 
@@ -59,7 +64,8 @@ static int each_size(struct rung__measuring *m,
 }
 
 /* Fresh memory for each sample. */
-static int touch_once(struct rung__measuring *m, size_t idx, uint64_t page_bytes, struct rung__team *team, double *seconds_out,
+static int touch_once(struct rung__measuring *m, size_t idx, uint64_t page_bytes,
+                      struct rung__team *team, double *seconds_out,
                       struct rung__measure_memory *memory_out, const char **why_out)
 {
 	int rc = rung__measure_map(m, idx, buffer_bytes(m), page_bytes, memory_out);
@@ -128,7 +134,7 @@ int rung__measure_touch(struct rung__measuring *m)
 struct registering {
 	struct io_uring *ring;
 	struct iovec memory;
-	double *seconds;   /* [samples] */
+	double *seconds; /* [samples] */
 	uint32_t samples;
 	int err;
 };
@@ -154,22 +160,30 @@ static const char *why_refused(struct rung__measuring *m, int err)
 {
 	struct rlimit limit;
 
-	if (err == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-		return rung__measure_text(m, "registering %" PRIu64 " MiB: %s (ulimit -l is %llu KiB)", buffer_bytes(m) >> 20, strerror(err),
+	if (err == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
+	    limit.rlim_cur != RLIM_INFINITY)
+		return rung__measure_text(m,
+		                          "registering %" PRIu64 " MiB: %s (ulimit -l is %llu KiB)",
+		                          buffer_bytes(m) >> 20, strerror(err),
 		                          (unsigned long long)limit.rlim_cur / 1024);
-	return rung__measure_text(m, "registering %" PRIu64 " MiB: %s", buffer_bytes(m) >> 20, strerror(err));
+	return rung__measure_text(m, "registering %" PRIu64 " MiB: %s", buffer_bytes(m) >> 20,
+	                          strerror(err));
 }
 
-static int register_memory(struct rung__measuring *m, size_t idx, struct rung_numa_result *like, const struct rung__measure_memory *memory)
+static int register_memory(struct rung__measuring *m, size_t idx, struct rung_numa_result *like,
+                           const struct rung__measure_memory *memory)
 {
 	const struct rung__measure_pass pass = { .gib = (double)memory->bytes / GIB };
 	struct io_uring ring;
-	struct registering r = { .ring = &ring, .memory = { memory->base, (size_t)memory->bytes }, .samples = m->opts.samples };
+	struct registering r = { .ring = &ring,
+		                 .memory = { memory->base, (size_t)memory->bytes },
+		                 .samples = m->opts.samples };
 	struct rung__team *team;
 	int rc = io_uring_queue_init(1, &ring, 0);
 
 	if (rc < 0)
-		return rung__measure_absent(m, like, 0, rung__measure_text(m, "io_uring: %s", strerror(-rc)));
+		return rung__measure_absent(m, like, 0,
+		                            rung__measure_text(m, "io_uring: %s", strerror(-rc)));
 	rc = rung__measure_samples(m, r.samples, &r.seconds);
 	if (rc == 0)
 		rc = rung__measure_team(m, idx, false, &team);
@@ -185,11 +199,14 @@ static int register_memory(struct rung__measuring *m, size_t idx, struct rung_nu
 	return rung__measure_add_values(m, like, 0, r.seconds, &pass, NULL);
 }
 #else
-static int register_memory(struct rung__measuring *m, size_t idx, struct rung_numa_result *like, const struct rung__measure_memory *memory)
+static int register_memory(struct rung__measuring *m, size_t idx, struct rung_numa_result *like,
+                           const struct rung__measure_memory *memory)
 {
 	(void)idx;
 	(void)memory;
-	return rung__measure_absent(m, like, 0, rung__measure_text(m, "rung was built without io_uring: %s", RUNG_WHY_IO_URING));
+	return rung__measure_absent(
+		m, like, 0,
+		rung__measure_text(m, "rung was built without io_uring: %s", RUNG_WHY_IO_URING));
 }
 #endif
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows at random places of a table, copied to a packed output by the library's own loop (src/gather/gather.c), which each core runs for itself.
+ * Rows at random places of a table, copied to a packed output by the library's own loop
+ * (src/gather/gather.c), which each core runs for itself.
  *
- * The table beside it is copied in turns with the gathers, so that what else goes on in the machine meets both.
+ * The table beside it is copied in turns with the gathers, so that what else goes on in the machine
+ * meets both.
  *
- * By Little's law a core that gets r rows a second, each l seconds away, has r x l of them on their way. The loop asks for 8 KiB ahead, 16
- * or 32 rows at most, and a core has room for some tens of lines: one of the two is what small rows come up against.
+ * By Little's law a core that gets r rows a second, each l seconds away, has r x l of them on their
+ * way. The loop asks for 8 KiB ahead, 16 or 32 rows at most, and a core has room for some tens of
+ * lines: one of the two is what small rows come up against.
  *
- * Tables are as large as those of trainings, where there is memory: what a core knows of where pages lie is soon exceeded, in a virtual machine the more so.
- * bench/README.md has figures.
+ * Tables are as large as those of trainings, where there is memory: what a core knows of where
+ * pages lie is soon exceeded, in a virtual machine the more so. bench/README.md has figures.
  */
 
 #include "gather/gather.h"
@@ -17,14 +20,16 @@
 struct gather {
 	unsigned char *table, *out;
 	uint64_t *ids;
-	uint64_t table_rows, row_count;   /* of the table; gathered by all */
+	uint64_t table_rows, row_count; /* of the table; gathered by all */
 	uint64_t row_bytes;
-	uint64_t copy_bytes;              /* of the table, copied to the output */
+	uint64_t copy_bytes; /* of the table, copied to the output */
 	_Atomic(int) failed;
 };
 
-/* Rows of the output that are a thread's, and their ids: whole blocks of 64, so that each begins where vectors may be streamed to. */
-static void part_of(const struct gather *gather, uint32_t rank, uint32_t count, uint64_t *begin_out, uint64_t *end_out)
+/* Rows of the output that are a thread's, and their ids: whole blocks of 64, so that each begins
+ * where vectors may be streamed to. */
+static void part_of(const struct gather *gather, uint32_t rank, uint32_t count, uint64_t *begin_out,
+                    uint64_t *end_out)
 {
 	const uint64_t blocks = gather->row_count / 64;
 
@@ -46,11 +51,14 @@ static void draw_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 static void gather_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	struct gather *gather = ctx;
-	const struct rung__view view = { gather->table, (size_t)gather->row_bytes, 0, gather->table_rows };
-	struct rung__misses misses = { 0 };   /* every row is in the view */
+	const struct rung__view view = { gather->table, (size_t)gather->row_bytes, 0,
+		                         gather->table_rows };
+	struct rung__misses misses = { 0 }; /* every row is in the view */
 	struct rung_ids ids = { .dtype = RUNG_U64 };
-	struct rung__gather call = { .view = &view, .vertex_count = gather->table_rows, .row_bytes = (size_t)gather->row_bytes,
-	                             .out_stride = (size_t)gather->row_bytes };
+	struct rung__gather call = { .view = &view,
+		                     .vertex_count = gather->table_rows,
+		                     .row_bytes = (size_t)gather->row_bytes,
+		                     .out_stride = (size_t)gather->row_bytes };
 	uint64_t begin, end;
 
 	part_of(gather, rank, count, &begin, &end);
@@ -78,7 +86,8 @@ static uint64_t all_bytes(const struct rung__measuring *m, size_t memory_idx)
 static void copy_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	const struct gather *gather = ctx;
-	const uint64_t blocks = gather->copy_bytes / 256, begin = blocks * rank / count * 32, end = blocks * (rank + 1) / count * 32;
+	const uint64_t blocks = gather->copy_bytes / 256, begin = blocks * rank / count * 32,
+		       end = blocks * (rank + 1) / count * 32;
 	const double *from = (const double *)(const void *)gather->table;
 	double *to = (double *)(void *)gather->out;
 
@@ -86,7 +95,8 @@ static void copy_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 		rung__stream_pass(RUNG__STREAM_COPY, to + begin, from + begin, NULL, end - begin);
 }
 
-/* In turns. @param seconds  a pass: [samples] of gathers, [samples] of copies, and room for so many */
+/* In turns. @param seconds a pass: [samples] of gathers, [samples] of copies, and room for so
+ * many */
 static int take_turns(const struct rung__measuring *m, struct rung__team *team,
                       struct gather *gather, double *seconds)
 {
@@ -114,7 +124,8 @@ static double of_copy(const struct gather *gather, double *seconds, uint32_t sam
 	double *ratios = seconds + 2 * (size_t)samples, *sorted = ratios + samples;
 
 	for (uint32_t i = 0; i < samples; i++)
-		ratios[i] = (double)(gather->row_count * gather->row_bytes) / seconds[i] / ((double)gather->copy_bytes / seconds[samples + i]);
+		ratios[i] = (double)(gather->row_count * gather->row_bytes) / seconds[i] /
+		            ((double)gather->copy_bytes / seconds[samples + i]);
 	return rung__measure_value(ratios, samples, sorted).median;
 }
 
@@ -123,7 +134,7 @@ static int add_rows(struct rung__measuring *m, const struct rung_numa_result *li
 {
 	const double bytes = (double)(gather->row_count * gather->row_bytes);
 	const struct rung__measure_pass pass = {
-		.bytes = 2.0 * bytes,   /* as a copy is counted */
+		.bytes = 2.0 * bytes, /* as a copy is counted */
 		.items = (double)gather->row_count,
 	};
 	const uint64_t line = RUNG__MEASURE_LINE_BYTES, lines = (like->row_bytes + line - 1) / line;
@@ -174,7 +185,8 @@ static int measure_rows(struct rung__measuring *m, const struct rung__measure_pl
 	like.threads = rung__team_count(team);
 	rung__team_stop(team);
 	if (rc == 0 && gather.failed)
-		rc = rung__fail(RUNG_E_RANGE, "measuring: the gather refused an id that was drawn from its rows");
+		rc = rung__fail(RUNG_E_RANGE,
+		                "measuring: the gather refused an id that was drawn from its rows");
 	if (rc < 0)
 		return rc;
 	return add_rows(m, &like, &gather, seconds,

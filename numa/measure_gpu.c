@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What GPUs read and write: memory of each node, over the link, and memory of each other and their own.
+ * What GPUs read and write: memory of each node, over the link, and memory of each other and their
+ * own.
  *
- * Copies are those of the copy engines, gathers those of the store's kernel, out of memory that is several times what caches hold; src/device/meter.h says
- * how they are timed. Rows are drawn once, in lists that take turns, so that a gather does not find the rows of the one before in a cache. Bytes are
- * counted once: those that come over, not those that are read and written.
+ * Copies are those of the copy engines, gathers those of the store's kernel, out of memory that is
+ * several times what caches hold; src/device/meter.h says how they are timed. Rows are drawn once,
+ * in lists that take turns, so that a gather does not find the rows of the one before in a cache.
+ * Bytes are counted once: those that come over, not those that are read and written.
  *
  * What CUDA refuses is a fact about the machine, and the reason why a value is absent.
  */
 #include "measure_gpu.h"
 
-#define LISTS_MAX 8u             /* of rows to be gathered */
+#define LISTS_MAX          8u    /* of rows to be gathered */
 #define SEQUENCE_ROW_BYTES 4096u /* of rows that are read in sequence */
-#define IDS_SEED UINT64_C(0x6770752d726f7773)
+#define IDS_SEED           UINT64_C(0x6770752d726f7773)
 
 /* What is measured at a place besides gathers: copies of half of the table where there are two. */
 struct gpu_kind {
 	const char *name;
-	bool to, from;   /* copies to the GPU that measures, and from it; neither: in sequence */
+	bool to, from; /* copies to the GPU that measures, and from it; neither: in sequence */
 };
 
 static const struct gpu_kind gather_kind = { .name = "gather" };
@@ -26,7 +28,7 @@ struct work {
 	const struct rung__meter_ops *ops;
 	struct rung__meter *meter;
 	struct rung__meter_copy copies[2];
-	unsigned copy_count;                 /* 0: it is a gather */
+	unsigned copy_count; /* 0: it is a gather */
 	struct rung__meter_gather gather;
 	struct rung__measure_pass pass;
 };
@@ -44,19 +46,21 @@ static int run(void *ctx, uint64_t passes, double *seconds_out)
 struct place {
 	const struct rung__measure_gpus *gpus;
 	const struct rung__measured_gpu *gpu;
-	unsigned char *table;     /* pinned memory of the host, or a GPU's */
+	unsigned char *table; /* pinned memory of the host, or a GPU's */
 	unsigned char *buffer;
-	const char *why;          /* NULL, or why there is no memory: all results are absent */
+	const char *why; /* NULL, or why there is no memory: all results are absent */
 	int over_link;
 	struct rung_numa_result like;
 	uint32_t group;
 };
 
 /* Lists until the rows in them are as many bytes as the table, if that is not too many. */
-static struct rung__meter_gather gather_of(const struct rung__measuring *m, const struct place *place, uint32_t row_bytes)
+static struct rung__meter_gather gather_of(const struct rung__measuring *m,
+                                           const struct place *place, uint32_t row_bytes)
 {
 	const uint64_t batch_bytes = RUNG__MIN(m->gpu_sizes.batch_bytes, m->gpu_sizes.table_bytes);
-	const uint64_t row_count = RUNG__MAX(RUNG__MIN(batch_bytes / row_bytes, m->gpu_sizes.batch_rows_max), 1);
+	const uint64_t row_count =
+		RUNG__MAX(RUNG__MIN(batch_bytes / row_bytes, m->gpu_sizes.batch_rows_max), 1);
 
 	return (struct rung__meter_gather){
 		.table = place->table,
@@ -64,13 +68,16 @@ static struct rung__meter_gather gather_of(const struct rung__measuring *m, cons
 		.row_bytes = row_bytes,
 		.over_link = place->over_link,
 		.row_count = row_count,
-		.list_count = RUNG__MAX(RUNG__MIN(m->gpu_sizes.table_bytes / (row_count * row_bytes), LISTS_MAX), 1),
+		.list_count = RUNG__MAX(
+			RUNG__MIN(m->gpu_sizes.table_bytes / (row_count * row_bytes), LISTS_MAX),
+			1),
 		.out = place->buffer,
 	};
 }
 
 /* @param ids_out  the GPU's, free with give_back(), also after a failure */
-static int put_ids(const struct place *place, const struct rung__meter_gather *gather, bool in_sequence, void **ids_out)
+static int put_ids(const struct place *place, const struct rung__meter_gather *gather,
+                   bool in_sequence, void **ids_out)
 {
 	const uint64_t count = gather->row_count * gather->list_count;
 	const struct rung__meter_ops *ops = place->gpus->ops;
@@ -92,7 +99,7 @@ static void set_copies(const struct rung__measuring *m, const struct place *plac
                        const struct gpu_kind *kind, struct work *work)
 {
 	const uint64_t bytes = m->gpu_sizes.table_bytes / (kind->to && kind->from ? 2 : 1);
-	const uint64_t at = kind->to ? bytes : 0;   /* of what is copied from the GPU */
+	const uint64_t at = kind->to ? bytes : 0; /* of what is copied from the GPU */
 
 	if (kind->to)
 		work->copies[work->copy_count++] =
@@ -195,7 +202,9 @@ static int measure_gpus(struct rung__measuring *m, enum rung_numa_matrix matrix,
 /* ---- GPU x memory node ---- */
 
 static const struct gpu_kind gpu_kinds[] = {
-	{ "to_gpu", true, false }, { "from_gpu", false, true }, { "both", true, true },
+	{ "to_gpu", true, false },
+	{ "from_gpu", false, true },
+	{ "both", true, true },
 	{ "read", false, false },
 };
 
@@ -205,8 +214,12 @@ static int measure_gpu_and_node(struct rung__measuring *m, const struct rung__me
                                 const char *why)
 {
 	const struct rung__measured_gpu *gpu = &gpus->list[g];
-	struct place place = { .gpus = gpus, .gpu = gpu, .table = memory->base, .over_link = 1,
-		               .why = why, .like = rung__measure_blank(RUNG_NUMA_GPU),
+	struct place place = { .gpus = gpus,
+		               .gpu = gpu,
+		               .table = memory->base,
+		               .over_link = 1,
+		               .why = why,
+		               .like = rung__measure_blank(RUNG_NUMA_GPU),
 		               .group = (uint32_t)(g * gpus->count) };
 	int rc = 0;
 
@@ -226,7 +239,8 @@ static int measure_gpu_and_node(struct rung__measuring *m, const struct rung__me
 }
 
 /* Memory of a node is pinned for all GPUs. */
-static int measure_node(struct rung__measuring *m, const struct rung__measure_gpus *gpus, size_t idx)
+static int measure_node(struct rung__measuring *m, const struct rung__measure_gpus *gpus,
+                        size_t idx)
 {
 	const int number = rung__measure_gpu_number(gpus);
 	struct rung__measure_memory memory;
@@ -273,7 +287,9 @@ static int measure_peers(struct rung__measuring *m, const struct rung__measure_g
                          size_t from_idx, size_t to_idx)
 {
 	const struct rung__measured_gpu *from = &gpus->list[from_idx], *to = &gpus->list[to_idx];
-	struct place place = { .gpus = gpus, .gpu = to, .like = rung__measure_blank(RUNG_NUMA_PEER),
+	struct place place = { .gpus = gpus,
+		               .gpu = to,
+		               .like = rung__measure_blank(RUNG_NUMA_PEER),
 		               .group = (uint32_t)(from_idx * gpus->count + to_idx) };
 	int rc = from == to ? 0 : gpus->ops->reach(to->number, from->number);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPUs that there are to measure: those of CUDA with a meter each, and those of the topology that CUDA does not show. */
+/* The GPUs that there are to measure: those of CUDA with a meter each, and those of the topology
+ * that CUDA does not show. */
 #include <string.h>
 
 #include "device/device.h"
@@ -19,7 +20,8 @@ static int position_of(const struct rung_topology *topology, const char *bus_id)
 	return -1;
 }
 
-static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus, const struct rung__device_ops *device, int number)
+static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus,
+                    const struct rung__device_ops *device, int number)
 {
 	struct rung__measured_gpu *gpu = &gpus->list[gpus->count];
 	struct rung_gpu_info info = { .size = sizeof(info) };
@@ -28,7 +30,8 @@ static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus, 
 	*gpu = (struct rung__measured_gpu){ .number = number, .position = -1 };
 	gpus->count++;
 	if (rc < 0)
-		return rung__measure_why(m, rc == RUNG_E_NOMEM ? RUNG_E_NODEV : rc, &gpu->why);   /* its own memory that lacked */
+		/* its own memory that lacked */
+		return rung__measure_why(m, rc == RUNG_E_NOMEM ? RUNG_E_NODEV : rc, &gpu->why);
 	gpu->bus_id = rung__measure_text(m, "%s", info.bus_id);
 	if (!gpu->bus_id)
 		return rung__measure_out_of_memory();
@@ -36,7 +39,7 @@ static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus, 
 	rc = gpus->ops->open(number, &gpu->meter);
 	if (rc < 0)
 		rc = rung__measure_why(m, rc, &gpu->why);
-	if (rc == 0 && gpu->why)   /* the same may be said of others, too */
+	if (rc == 0 && gpu->why) /* the same may be said of others, too */
 		gpu->why = rung__measure_text(m, "GPU %d (%s): %s", number, gpu->bus_id, gpu->why);
 	return rc == 0 && !gpu->meter && !gpu->why ? rung__measure_out_of_memory() : rc;
 }
@@ -57,9 +60,16 @@ static int add_others(struct rung__measuring *m, struct rung__measure_gpus *gpus
 			at++;
 		if (at < shown)
 			continue;
-		*gpu = (struct rung__measured_gpu){ .number = -1, .position = (int)i, .bus_id = device->bus_id ? rung__measure_text(m, "%s", device->bus_id) : NULL };
-		gpu->why = why ? why : rung__measure_text(m, "CUDA does not show %s to this process (driver %s)", device->name,
-		                                          device->driver ? device->driver : "none");
+		*gpu = (struct rung__measured_gpu){
+			.number = -1,
+			.position = (int)i,
+			.bus_id =
+				device->bus_id ? rung__measure_text(m, "%s", device->bus_id) : NULL
+		};
+		gpu->why = why ? why
+		               : rung__measure_text(
+					 m, "CUDA does not show %s to this process (driver %s)",
+					 device->name, device->driver ? device->driver : "none");
 		if (!gpu->why || (device->bus_id && !gpu->bus_id))
 			return rung__measure_out_of_memory();
 		gpus->count++;
@@ -76,7 +86,8 @@ void rung__measure_close_gpus(struct rung__measure_gpus *gpus)
 	rung__free(gpus->list);
 }
 
-int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus *gpus_out, const char **why_out)
+int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus *gpus_out,
+                            const char **why_out)
 {
 	const struct rung__device_ops *device = rung__device_find(RUNG_DEVICE_CUDA);
 	struct rung_topology_info info = { .size = sizeof(info) };
@@ -86,7 +97,8 @@ int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus
 
 	rung_topology_info(m->topology, &info);
 	if (count < 0) {
-		why = rung__measure_text(m, info.gpu_count ? "%s" : "no GPU (%s)", rung_last_error());
+		why = rung__measure_text(m, info.gpu_count ? "%s" : "no GPU (%s)",
+		                         rung_last_error());
 		count = 0;
 		rc = why ? 0 : rung__measure_out_of_memory();
 	}

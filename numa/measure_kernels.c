@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loops over arrays, with the meaning that STREAM gives copy and triad, and a pointer chase. Stores go past the caches: the others first
- * read the line that they overwrite, which moves bytes that nobody counts.
+ * Loops over arrays, with the meaning that STREAM gives copy and triad, and a pointer chase. Stores
+ * go past the caches: the others first read the line that they overwrite, which moves bytes that
+ * nobody counts.
  */
 #include "gather/copy.h"
 #include "measure.h"
 
 #define SCALE 3.0
-#define FILL 1.0
+#define FILL  1.0
 
 /* The compiler must think that the sum is used. */
 #define KEEP(x) __asm__ volatile("" : : "x"(x))
@@ -17,7 +18,7 @@
 
 AVX static void read_avx(const double *b, size_t count)
 {
-	__m256d sums[8];   /* eight: an addition waits for the one before it */
+	__m256d sums[8]; /* eight: an addition waits for the one before it */
 
 	for (unsigned k = 0; k < 8; k++)
 		sums[k] = _mm256_setzero_pd();
@@ -43,7 +44,8 @@ AVX static void write_avx(double *a, size_t count)
 
 AVX static void copy_avx(double *a, const double *b, size_t count)
 {
-	rung__copy_streamed((unsigned char *)a, (const unsigned char *)b, count * sizeof(*a));   /* that of the gathers */
+	/* that of the gathers */
+	rung__copy_streamed((unsigned char *)a, (const unsigned char *)b, count * sizeof(*a));
 	rung__copy_fence();
 }
 
@@ -94,7 +96,8 @@ static void pass_avx(unsigned kind, double *a, const double *b, const double *c,
 }
 #endif
 
-/* Whole lines of eight, so that compilers make vectors of them without being allowed to reorder the sum. */
+/* Whole lines of eight, so that compilers make vectors of them without being allowed to reorder the
+ * sum. */
 static void pass_plain(unsigned kind, double *a, const double *b, const double *c, size_t count)
 {
 	uint64_t bits[8] = { 0 };
@@ -139,16 +142,19 @@ void rung__stream_pass(unsigned kind, double *a, const double *b, const double *
 #define LINES_OF_PAGE (RUNG__PAGE_BYTES / RUNG__MEASURE_LINE_BYTES)
 
 /*
- * Round k visits one line of each page, in an order that was drawn. Even lines come in the first half of the rounds, odd ones in the second:
- * processors fetch lines in pairs, and the other half of a pair has left the caches by then. Which of them differs from page to page, or all
- * hops of a round would meet in a few sets of the caches.
+ * Round k visits one line of each page, in an order that was drawn. Even lines come in the first
+ * half of the rounds, odd ones in the second: processors fetch lines in pairs, and the other half
+ * of a pair has left the caches by then. Which of them differs from page to page, or all hops of a
+ * round would meet in a few sets of the caches.
  */
 static void **line_of(unsigned char *memory, uint32_t page, uint32_t round)
 {
 	const uint32_t half = LINES_OF_PAGE / 2;
-	const uint32_t line = 2 * ((round % half + (uint32_t)rung__mix64(page)) % half) + round / half;
+	const uint32_t line =
+		2 * ((round % half + (uint32_t)rung__mix64(page)) % half) + round / half;
 
-	return (void **)(void *)(memory + (uint64_t)page * RUNG__PAGE_BYTES + line * RUNG__MEASURE_LINE_BYTES);
+	return (void **)(void *)(memory + (uint64_t)page * RUNG__PAGE_BYTES +
+	                         line * RUNG__MEASURE_LINE_BYTES);
 }
 
 void *rung__chase_make(void *memory, uint64_t page_count, uint32_t *order)

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nanoseconds from the CPUs of a node to the memory of a node: of one dependent load, alone and while other cores read. */
+/* Nanoseconds from the CPUs of a node to the memory of a node: of one dependent load, alone and
+ * while other cores read. */
 #include <stdatomic.h>
 
 #include "measure.h"
 
-#define HOPS 65536u              /* of a pass */
-#define CHUNK_DOUBLES 512u       /* that an injecting core reads between two pauses: a page */
+#define HOPS          65536u /* of a pass */
+#define CHUNK_DOUBLES 512u   /* that an injecting core reads between two pauses: a page */
 
-/* How often an injecting core says "pause" behind each page it reads; 0: never. A pause takes 10 to 60 ns. */
+/* How often an injecting core says "pause" behind each page it reads; 0: never. A pause takes 10 to
+ * 60 ns. */
 static const uint32_t pauses[] = { 128, 32, 16, 8, 4, 2, 0 };
 static const uint32_t pauses_quick[] = { 32, 8, 0 };
 
 struct background_load {
-	void *at;                       /* of the chase */
-	const double *lines;            /* that are injected from */
-	uint64_t line_count;            /* of pages */
+	void *at;            /* of the chase */
+	const double *lines; /* that are injected from */
+	uint64_t line_count; /* of pages */
 	uint32_t pause_count;
 	uint64_t begin_ns, end_ns;
 	_Atomic(bool) over;
@@ -34,11 +36,13 @@ static void pause_cpu(void)
 
 static void inject(struct background_load *load, uint32_t rank, uint32_t count)
 {
-	const uint64_t begin = load->line_count * rank / count, end = load->line_count * (rank + 1) / count;
+	const uint64_t begin = load->line_count * rank / count,
+		       end = load->line_count * (rank + 1) / count;
 	uint64_t at = begin, pages = 0;
 
 	while (!atomic_load_explicit(&load->over, memory_order_relaxed)) {
-		rung__stream_pass(RUNG__STREAM_READ, NULL, load->lines + at * CHUNK_DOUBLES, NULL, CHUNK_DOUBLES);
+		rung__stream_pass(RUNG__STREAM_READ, NULL, load->lines + at * CHUNK_DOUBLES, NULL,
+		                  CHUNK_DOUBLES);
 		for (uint32_t i = 0; i < load->pause_count; i++)
 			pause_cpu();
 		at = at + 1 < end ? at + 1 : begin;
@@ -114,7 +118,8 @@ int rung__measure_latency(struct rung__measuring *m)
 
 static uint32_t level_count(const struct rung__measuring *m)
 {
-	return 1 + (uint32_t)(m->opts.quick ? RUNG__ARRAY_LEN(pauses_quick) : RUNG__ARRAY_LEN(pauses));
+	return 1 +
+	       (uint32_t)(m->opts.quick ? RUNG__ARRAY_LEN(pauses_quick) : RUNG__ARRAY_LEN(pauses));
 }
 
 /* @param chase_s, byte_s  seconds of a pass of the chase, and of a byte that is read meanwhile */
@@ -133,7 +138,8 @@ static void run_level(const struct rung__measuring *m, struct rung__team *team,
 		seconds = (double)(load->end_ns - load->begin_ns) / 1e9;
 		if (i > 0) {
 			chase_s[i - 1] = seconds / (double)passes;
-			byte_s[i - 1] = seconds / RUNG__MAX((double)atomic_load(&load->injected_bytes), 1);
+			byte_s[i - 1] =
+				seconds / RUNG__MAX((double)atomic_load(&load->injected_bytes), 1);
 		} else {
 			passes = 1 + (uint64_t)(1.1 * m->opts.sample_seconds / seconds);
 		}
@@ -177,8 +183,10 @@ static int measure_loaded(struct rung__measuring *m, const struct rung__measure_
 	int rc;
 
 	if (!here.why && node->core_count < 2) {
-		here.why = rung__measure_text(m, "node %" PRIu32 " has one core that may be used: "
-		                              "none is left to read meanwhile", node->node->node);
+		here.why = rung__measure_text(m,
+		                              "node %" PRIu32 " has one core that may be used: "
+		                              "none is left to read meanwhile",
+		                              node->node->node);
 		if (!here.why)
 			return rung__measure_out_of_memory();
 	}

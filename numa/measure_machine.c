@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What measuring has to know of the machine and the topology does not: cores, caches, and what its results depend on. */
+/* What measuring has to know of the machine and the topology does not: cores, caches, and what its
+ * results depend on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +8,12 @@
 
 #include "measure.h"
 
-#define CPU "sys/devices/system/cpu/cpu%" PRIu32
-#define CACHE_LEVELS_MAX 16u   /* indexes, of which caches for code are some */
+#define CPU              "sys/devices/system/cpu/cpu%" PRIu32
+#define CACHE_LEVELS_MAX 16u /* indexes, of which caches for code are some */
 
 struct cache {
 	uint64_t level, bytes;
-	struct rung_id_list cpus;   /* that share it */
+	struct rung_id_list cpus; /* that share it */
 };
 
 /* "32768K": whole KiB, as the kernel writes it. */
@@ -35,14 +36,16 @@ static int last_cache(struct rung__sys *sys, uint32_t cpu, struct cache *cache_o
 	for (uint32_t i = 0; i < CACHE_LEVELS_MAX; i++) {
 		struct cache cache = { 0 };
 		const char *size = NULL;
-		int rc = rung__sys_number(sys, 10, 255, &cache.level, CPU "/cache/index%" PRIu32 "/level", cpu, i);
+		int rc = rung__sys_number(sys, 10, 255, &cache.level,
+		                          CPU "/cache/index%" PRIu32 "/level", cpu, i);
 
 		if (rc == 0)
 			break;
 		if (rc > 0)
 			rc = rung__sys_text(sys, &size, CPU "/cache/index%" PRIu32 "/size", cpu, i);
 		if (rc >= 0)
-			rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &cache.cpus, CPU "/cache/index%" PRIu32 "/shared_cpu_list", cpu, i);
+			rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &cache.cpus,
+			                   CPU "/cache/index%" PRIu32 "/shared_cpu_list", cpu, i);
 		if (rc < 0)
 			return rc;
 		if (size && size_of_text(size, &cache.bytes) && cache.level >= last.level)
@@ -52,12 +55,15 @@ static int last_cache(struct rung__sys *sys, uint32_t cpu, struct cache *cache_o
 	return last.bytes > 0;
 }
 
-/* The first allowed CPU of each core; its caches are counted with the first CPU of those that share them. */
-static int read_core(struct rung__sys *sys, uint32_t cores_max, struct rung__measure_node *node, const struct rung_id_list *allowed, uint32_t cpu)
+/* The first allowed CPU of each core; its caches are counted with the first CPU of those that share
+ * them. */
+static int read_core(struct rung__sys *sys, uint32_t cores_max, struct rung__measure_node *node,
+                     const struct rung_id_list *allowed, uint32_t cpu)
 {
 	struct rung_id_list siblings = { 0 };
 	struct cache cache = { 0 };
-	int rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &siblings, CPU "/topology/thread_siblings_list", cpu);
+	int rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &siblings, CPU "/topology/thread_siblings_list",
+	                       cpu);
 
 	if (rc < 0)
 		return rc;
@@ -87,11 +93,13 @@ static int read_nodes(struct rung__measuring *m, struct rung__sys *sys)
 
 		node->node = rung_topology_node(m->topology, i);
 		allowed = &node->node->cpus_allowed;
-		node->cores = rung__arena_take(&m->report->arena, allowed->count, sizeof(*node->cores));
+		node->cores =
+			rung__arena_take(&m->report->arena, allowed->count, sizeof(*node->cores));
 		if (!node->cores)
 			return rung__measure_out_of_memory();
 		for (uint32_t c = 0; c < allowed->count && rc >= 0; c++)
-			rc = read_core(sys, m->opts.threads_max ? m->opts.threads_max : UINT32_MAX, node, allowed, allowed->ids[c]);
+			rc = read_core(sys, m->opts.threads_max ? m->opts.threads_max : UINT32_MAX,
+			               node, allowed, allowed->ids[c]);
 		if (rc < 0)
 			return rc;
 		m->report->info.last_level_cache_bytes += node->cache_bytes;
@@ -116,11 +124,13 @@ static void read_cpuinfo(struct rung__measuring *m)
 	char *line = NULL, *value;
 	size_t room = 0;
 
-	while (file && getline(&line, &room, file) > 1) {   /* a line of nothing is behind the first CPU */
+	/* a line of nothing is behind the first CPU */
+	while (file && getline(&line, &room, file) > 1) {
 		line[strcspn(line, "\n")] = 0;
 		value = strchr(line, ':');
 		if (value && strncmp(line, "model name", 10) == 0)
-			info->cpu_model = rung__measure_text(m, "%s", value + 1 + strspn(value + 1, " "));
+			info->cpu_model =
+				rung__measure_text(m, "%s", value + 1 + strspn(value + 1, " "));
 		else if (value && strncmp(line, "flags", 5) == 0)
 			info->hypervisor = strstr(value, " hypervisor") != NULL;
 	}
@@ -135,7 +145,8 @@ static int read_texts(struct rung__measuring *m, struct rung__sys *sys)
 	struct utsname name;
 	const char *thp = NULL;
 	uint64_t smt = 0;
-	int rc = rung__sys_text(sys, &info->governor, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+	int rc = rung__sys_text(sys, &info->governor,
+	                        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
 
 	if (rc >= 0)
 		rc = rung__sys_text(sys, &thp, "sys/kernel/mm/transparent_hugepage/enabled");

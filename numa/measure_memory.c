@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory on a node: asked for, touched by threads there, and looked up, because a full node gives memory of another without a word. */
+/* Memory on a node: asked for, touched by threads there, and looked up, because a full node gives
+ * memory of another without a word. */
 #include <math.h>
 #include <sys/mman.h>
 
 #include "measure.h"
 #include "place/place.h"
 
-#define SHARE_MIN 0.95   /* of the pages: less is no measurement of that node */
+#define SHARE_MIN 0.95 /* of the pages: less is no measurement of that node */
 
 const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx)
 {
@@ -16,7 +17,8 @@ const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx)
 		return NULL;
 	if (!node->node->has_cpu)
 		return rung__measure_text(m, "node %" PRIu32 " has no CPUs", node->node->node);
-	return rung__measure_text(m, "this process may use no CPU of node %" PRIu32, node->node->node);
+	return rung__measure_text(m, "this process may use no CPU of node %" PRIu32,
+	                          node->node->node);
 }
 
 const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint64_t bytes)
@@ -28,15 +30,19 @@ const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint6
 	if (!node->node->has_memory)
 		return rung__measure_text(m, "node %" PRIu32 " has no memory", node->node->node);
 	if (node->node->memory_allowed == 0)
-		return rung__measure_text(m, "this process may not take memory of node %" PRIu32, node->node->node);
+		return rung__measure_text(m, "this process may not take memory of node %" PRIu32,
+		                          node->node->node);
 	for (size_t i = 0; i < m->node_count; i++)
 		with_memory += m->nodes[i].node->has_memory != 0;
-	if (with_memory > 1 && node->core_count == 0 && !m->policy.can_bind)   /* else threads there take it by touching it */
-		return rung__measure_text(m, "memory cannot be put on node %" PRIu32 ": %s", node->node->node, m->policy.bind_why);
+	/* else threads there take it by touching it */
+	if (with_memory > 1 && node->core_count == 0 && !m->policy.can_bind)
+		return rung__measure_text(m, "memory cannot be put on node %" PRIu32 ": %s",
+		                          node->node->node, m->policy.bind_why);
 	if (bytes > room)
-		return rung__measure_text(m, "%" PRIu64 " MiB do not fit into the %" PRIu64
-		                          " MiB that may be taken of node %" PRIu32, bytes >> 20,
-		                          room >> 20, node->node->node);
+		return rung__measure_text(m,
+		                          "%" PRIu64 " MiB do not fit into the %" PRIu64
+		                          " MiB that may be taken of node %" PRIu32,
+		                          bytes >> 20, room >> 20, node->node->node);
 	return NULL;
 }
 
@@ -46,11 +52,13 @@ uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx)
 	uint64_t free_bytes = m->nodes[idx].node->free_bytes;
 
 	rung_topology_info(m->topology, &info);
-	free_bytes = RUNG__MIN(free_bytes, info.available_bytes);   /* one that is not known is the largest */
+	/* one that is not known is the largest */
+	free_bytes = RUNG__MIN(free_bytes, info.available_bytes);
 	if (free_bytes == RUNG_UNKNOWN)
 		return m->opts.memory_bytes_max ? m->opts.memory_bytes_max : UINT64_C(1) << 30;
 	free_bytes /= 2;
-	return m->opts.memory_bytes_max ? RUNG__MIN(m->opts.memory_bytes_max, free_bytes) : free_bytes;
+	return m->opts.memory_bytes_max ? RUNG__MIN(m->opts.memory_bytes_max, free_bytes)
+	                                : free_bytes;
 }
 
 int rung__measure_team(struct rung__measuring *m, size_t idx, bool all_cores,
@@ -65,16 +73,21 @@ int rung__measure_team(struct rung__measuring *m, size_t idx, bool all_cores,
 	return rung__team_start(node->cores, all_cores ? node->core_count : 1, team_out);
 }
 
-int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes, struct rung__measure_memory *memory_out)
+int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
+                      struct rung__measure_memory *memory_out)
 {
-	struct rung__measure_memory memory = { .bytes = bytes, .placed_share = (double)NAN, .huge_share = (double)NAN };
+	struct rung__measure_memory memory = { .bytes = bytes,
+		                               .placed_share = (double)NAN,
+		                               .huge_share = (double)NAN };
 
 	memory.base = rung__map_pages(bytes);
 	if (!memory.base)
-		return rung__fail(RUNG_E_NOMEM, "measuring: no memory for %" PRIu64 " bytes", bytes);
+		return rung__fail(RUNG_E_NOMEM, "measuring: no memory for %" PRIu64 " bytes",
+		                  bytes);
 	if (page_bytes < RUNG__MEASURE_HUGE_BYTES)
-		madvise(memory.base, (size_t)bytes, MADV_NOHUGEPAGE);   /* fails where there are none */
-	if (m->policy.can_bind)   /* what came of it is looked up */
+		/* fails where there are none */
+		madvise(memory.base, (size_t)bytes, MADV_NOHUGEPAGE);
+	if (m->policy.can_bind) /* what came of it is looked up */
 		rung__place_on_node(memory.base, bytes, m->nodes[idx].node->node);
 	*memory_out = memory;
 	return 0;
@@ -90,16 +103,19 @@ void rung__measure_release(struct rung__measure_memory *memory)
 void rung__measure_touch_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	const struct rung__measure_memory *memory = ctx;
-	const uint64_t pieces = (memory->bytes + RUNG__MEASURE_HUGE_BYTES - 1) / RUNG__MEASURE_HUGE_BYTES;
+	const uint64_t pieces =
+		(memory->bytes + RUNG__MEASURE_HUGE_BYTES - 1) / RUNG__MEASURE_HUGE_BYTES;
 	const uint64_t begin = pieces * rank / count * RUNG__MEASURE_HUGE_BYTES;
-	const uint64_t end = RUNG__MIN(pieces * (rank + 1) / count * RUNG__MEASURE_HUGE_BYTES, memory->bytes);
+	const uint64_t end =
+		RUNG__MIN(pieces * (rank + 1) / count * RUNG__MEASURE_HUGE_BYTES, memory->bytes);
 
-	(void)passes;   /* fresh memory is so once */
+	(void)passes; /* fresh memory is so once */
 	for (uint64_t at = begin; at < end; at += RUNG__PAGE_BYTES)
 		*(volatile unsigned char *)(memory->base + at) = 1;
 }
 
-const char *rung__measure_check(struct rung__measuring *m, size_t idx, struct rung__measure_memory *memory)
+const char *rung__measure_check(struct rung__measuring *m, size_t idx,
+                                struct rung__measure_memory *memory)
 {
 	const uint32_t node = m->nodes[idx].node->node;
 	struct rung__mapped mapped = { .at = memory->base, .bytes = memory->bytes };
@@ -109,9 +125,11 @@ const char *rung__measure_check(struct rung__measuring *m, size_t idx, struct ru
 	rung__mapped_look("/proc/self/smaps", &mapped, 1);
 	if (mapped.told)
 		memory->huge_share = (double)mapped.huge_bytes / (double)mapped.bytes;
-	if (memory->placed_share < SHARE_MIN)   /* not when it is NaN */
-		return rung__measure_text(m, "%.0f %% of %" PRIu64 " MiB came to lie on node %" PRIu32 ", the rest elsewhere", 100 * memory->placed_share,
-		                          memory->bytes >> 20, node);
+	if (memory->placed_share < SHARE_MIN) /* not when it is NaN */
+		return rung__measure_text(m,
+		                          "%.0f %% of %" PRIu64 " MiB came to lie on node %" PRIu32
+		                          ", the rest elsewhere",
+		                          100 * memory->placed_share, memory->bytes >> 20, node);
 	return NULL;
 }
 
@@ -198,8 +216,7 @@ uint64_t rung__measure_three_arrays(const struct rung__measuring *m, size_t memo
 	return 3 * m->nodes[memory_idx].array_bytes;
 }
 
-void rung__measure_note(struct rung_numa_result *result,
-                        const struct rung__measure_memory *memory)
+void rung__measure_note(struct rung_numa_result *result, const struct rung__measure_memory *memory)
 {
 	result->placed_share = memory->placed_share;
 	result->huge_share = memory->huge_share;

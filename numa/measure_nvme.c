@@ -21,22 +21,22 @@
 #include "measure.h"
 #include "tier/burst.h"
 
-#define DEPTH_MAX RUNG__MEASURE_DEPTH_MAX
-#define READ_BYTES_MAX (1u << 20)
-#define FILE_BYTES_MIN (16u << 20)
-#define DIR_BYTES (UINT64_C(2) << 30)
+#define DEPTH_MAX       RUNG__MEASURE_DEPTH_MAX
+#define READ_BYTES_MAX  (1u << 20)
+#define FILE_BYTES_MIN  (16u << 20)
+#define DIR_BYTES       (UINT64_C(2) << 30)
 #define DIR_BYTES_QUICK (UINT64_C(256) << 20)
-#define WRITE_BYTES (4u << 20)
-#define POOL_BYTES ((uint64_t)DEPTH_MAX * READ_BYTES_MAX)
-#define SECTOR_MIN 512u
-#define SPARSE 0.9   /* of the file's bytes are on the disk at least: reads of a hole reach no disk */
+#define WRITE_BYTES     (4u << 20)
+#define POOL_BYTES      ((uint64_t)DEPTH_MAX * READ_BYTES_MAX)
+#define SECTOR_MIN      512u
+#define SPARSE          0.9 /* least share of the file on disk: reads of a hole reach no disk */
 
-static const uint32_t standard_bytes[] = { 0, 4096, 16384, 65536, 131072 };   /* 0: a sector */
+static const uint32_t standard_bytes[] = { 0, 4096, 16384, 65536, 131072 }; /* 0: a sector */
 
 struct nvme_target {
-	const char *file;      /* for results and messages */
-	const char *drive;     /* NULL: it has no name */
-	int fd;                /* -1: not open */
+	const char *file;  /* for results and messages */
+	const char *drive; /* NULL: it has no name */
+	int fd;            /* -1: not open */
 	uint64_t bytes;
 	struct rung__direct temp;
 };
@@ -44,7 +44,7 @@ struct nvme_target {
 struct nvme_reader {
 	struct rung__measuring *m;
 	const struct nvme_target *target;
-	struct rung__team *team;   /* of the one thread that reads */
+	struct rung__team *team; /* of the one thread that reads */
 	unsigned char *pool;
 	bool started;
 	struct rung__burst burst;
@@ -58,15 +58,20 @@ struct nvme_reader {
 
 static int reader_open(struct nvme_reader *reader)
 {
-	struct rung__features features = { .layout = { .file_count = 1, .file_bytes = { reader->target->bytes } } };
+	struct rung__features features = { .layout = { .file_count = 1,
+		                                       .file_bytes = { reader->target->bytes } } };
 	struct rung__reader_args args = {
-		.features = &features, .pool = reader->pool,
-		.pool_bytes = POOL_BYTES, .probe_bytes = POOL_BYTES,
-		.token_count = DEPTH_MAX, .queue_depth = DEPTH_MAX, .gap_bytes = RUNG_GAP_NONE,
+		.features = &features,
+		.pool = reader->pool,
+		.pool_bytes = POOL_BYTES,
+		.probe_bytes = POOL_BYTES,
+		.token_count = DEPTH_MAX,
+		.queue_depth = DEPTH_MAX,
+		.gap_bytes = RUNG_GAP_NONE,
 	};
 	int rc;
 
-	features.files[0].path = (char *)(uintptr_t)reader->target->file;   /* only looked at */
+	features.files[0].path = (char *)(uintptr_t)reader->target->file; /* only looked at */
 	features.files[0].fd = reader->target->fd;
 	rc = reader->burst.ops->open(&args, &reader->burst.reader);
 	if (rc == 0)
@@ -129,7 +134,7 @@ static int measure_value(struct nvme_reader *reader, const struct rung_numa_resu
 
 	like.row_bytes = burst->read_bytes;
 	like.queue_depth = burst->depth;
-	for (uint32_t i = 0; i <= m->opts.samples && rc == 0; i++) {   /* the first is dropped */
+	for (uint32_t i = 0; i <= m->opts.samples && rc == 0; i++) { /* the first is dropped */
 		burst->ns = (uint64_t)(i ? sample_ns : sample_ns / 4);
 		rc = run(reader, reader_read);
 		if (rc == 0 && i > 0)
@@ -187,11 +192,14 @@ static int measure_open(struct nvme_reader *reader, struct rung_numa_result *lik
 	reader->burst.ops->engine(reader->burst.reader, &state);
 	like->engine = rung__measure_text(reader->m, "%s", state.name);
 	if (!state.direct)
-		return rung__measure_absent(reader->m, like, group, rung__measure_text(reader->m, "%s: %s", reader->target->file, state.why));
+		return rung__measure_absent(
+			reader->m, like, group,
+			rung__measure_text(reader->m, "%s: %s", reader->target->file, state.why));
 	return measure_values(reader, like, group);
 }
 
-static int measure_node(struct rung__measuring *m, const struct nvme_target *target, size_t idx, uint32_t group)
+static int measure_node(struct rung__measuring *m, const struct nvme_target *target, size_t idx,
+                        uint32_t group)
 {
 	const struct rung__measure_node *node = &m->nodes[idx];
 	struct nvme_reader reader = {
@@ -228,14 +236,15 @@ static int measure_node(struct rung__measuring *m, const struct nvme_target *tar
 		rc = run(&reader, reader_open);
 		if (rc == 0)
 			rc = measure_open(&reader, &like, group);
-		run(&reader, reader_close);   /* sets no error */
+		run(&reader, reader_close); /* sets no error */
 		rung__team_stop(reader.team);
 	}
 	rung__measure_release(&memory);
 	return rc;
 }
 
-static int measure_target(struct rung__measuring *m, const struct nvme_target *target, uint32_t group)
+static int measure_target(struct rung__measuring *m, const struct nvme_target *target,
+                          uint32_t group)
 {
 	int rc = 0;
 
@@ -261,7 +270,8 @@ static int open_target(struct rung__measuring *m, const char *path, struct nvme_
 	struct stat st;
 	int rc = 0;
 
-	*target = (struct nvme_target){ .file = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
+	*target = (struct nvme_target){ .file = path,
+		                        .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
 	if (target->fd < 0)
 		return rung__fail_errno(errno, "%s", path);
 	if (fstat(target->fd, &st) != 0)
@@ -269,15 +279,24 @@ static int open_target(struct rung__measuring *m, const char *path, struct nvme_
 	else if (S_ISREG(st.st_mode))
 		target->bytes = (uint64_t)st.st_size;
 	else if (!S_ISBLK(st.st_mode))
-		rc = rung__fail(RUNG_E_INVAL, "%s: is neither a file nor a block device; a folder is measured with a file written there (--dir)", path);
+		rc = rung__fail(RUNG_E_INVAL,
+		                "%s: is neither a file nor a block device; a folder is measured "
+		                "with a file written there (--dir)",
+		                path);
 	else if (ioctl(target->fd, BLKGETSIZE64, &target->bytes) != 0)
 		rc = rung__fail_errno(errno, "%s: asking for its size", path);
 	if (rc == 0 && target->bytes < FILE_BYTES_MIN)
-		rc = rung__fail(RUNG_E_INVAL, "%s: has %" PRIu64 " bytes: give a file of %u at least, better one larger than the caches of the drive",
+		rc = rung__fail(RUNG_E_INVAL,
+		                "%s: has %" PRIu64 " bytes: give a file of %u at least, better one "
+		                "larger than the caches of the drive",
 		                path, target->bytes, FILE_BYTES_MIN);
-	else if (rc == 0 && S_ISREG(st.st_mode) && (double)st.st_blocks * 512 < SPARSE * (double)st.st_size)
-		rc = rung__fail(RUNG_E_INVAL, "%s: %" PRIu64 " of its %" PRIu64 " bytes are on the disk, and reads of the others never reach it: "
-		                "give a file that is written through and not compressed", path, (uint64_t)st.st_blocks * 512, target->bytes);
+	else if (rc == 0 && S_ISREG(st.st_mode) &&
+	         (double)st.st_blocks * 512 < SPARSE * (double)st.st_size)
+		rc = rung__fail(RUNG_E_INVAL,
+		                "%s: %" PRIu64 " of its %" PRIu64
+		                " bytes are on the disk, and reads of the others never reach it: "
+		                "give a file that is written through and not compressed",
+		                path, (uint64_t)st.st_blocks * 512, target->bytes);
 	if (rc < 0) {
 		close(target->fd);
 		return rc;
@@ -308,7 +327,8 @@ static int write_file(struct rung__measuring *m, struct rung__direct *file, uint
 		for (uint64_t i = 0; i < WRITE_BYTES / sizeof(*words); i++)
 			words[i] = rung__mix64(at + i);
 		rc = rung__direct_write(file, words, RUNG__MIN(WRITE_BYTES, bytes - at), at);
-		if (rc == 0 && m->opts.progress && m->opts.progress(m->opts.progress_ctx, "writing the file", at, bytes))
+		if (rc == 0 && m->opts.progress &&
+		    m->opts.progress(m->opts.progress_ctx, "writing the file", at, bytes))
 			rc = rung__fail(RUNG_E_CANCELED, "measuring: canceled");
 	}
 	if (rc == 0 && fsync(file->fd) != 0)
@@ -319,16 +339,22 @@ static int write_file(struct rung__measuring *m, struct rung__direct *file, uint
 
 static int dir_bytes(const struct rung__measuring *m, uint64_t *bytes_out)
 {
-	const uint64_t wanted = m->opts.dir_bytes ? rung__align_up(m->opts.dir_bytes, WRITE_BYTES) : m->opts.quick ? DIR_BYTES_QUICK : DIR_BYTES;
+	const uint64_t wanted = m->opts.dir_bytes ? rung__align_up(m->opts.dir_bytes, WRITE_BYTES)
+	                        : m->opts.quick   ? DIR_BYTES_QUICK
+	                                          : DIR_BYTES;
 	struct statvfs st;
 	uint64_t room;
 
 	if (statvfs(m->opts.dir, &st) != 0)
 		return rung__fail_errno(errno, "%s", m->opts.dir);
 	room = (uint64_t)st.f_bavail * st.f_frsize;
-	*bytes_out = m->opts.dir_bytes ? wanted : RUNG__MIN(wanted, rung__align_down(room / 4, WRITE_BYTES));
+	*bytes_out = m->opts.dir_bytes ? wanted
+	                               : RUNG__MIN(wanted, rung__align_down(room / 4, WRITE_BYTES));
 	if (*bytes_out < FILE_BYTES_MIN)
-		return rung__fail(RUNG_E_NOSPC, "%s: a file of %" PRIu64 " bytes is too small to measure (%" PRIu64 " bytes are free): %u at least",
+		return rung__fail(RUNG_E_NOSPC,
+		                  "%s: a file of %" PRIu64
+		                  " bytes is too small to measure (%" PRIu64
+		                  " bytes are free): %u at least",
 		                  m->opts.dir, *bytes_out, room, FILE_BYTES_MIN);
 	return rung__space_check(m->opts.dir, *bytes_out);
 }
@@ -341,7 +367,9 @@ static int measure_dir(struct rung__measuring *m, uint32_t group)
 
 	if (rc == 0) {
 		target.file = rung__measure_text(m, "%s", m->opts.dir);
-		rc = target.file ? rung__direct_temp(&target.temp, m->opts.dir, target.file, target.bytes) : RUNG_E_NOMEM;
+		rc = target.file ? rung__direct_temp(&target.temp, m->opts.dir, target.file,
+		                                     target.bytes)
+		                 : RUNG_E_NOMEM;
 	}
 	if (rc < 0)
 		return rc;
@@ -356,7 +384,8 @@ static int measure_dir(struct rung__measuring *m, uint32_t group)
 }
 
 /* A drive that may be read as a whole; else it takes a file on it. */
-static int measure_drive(struct rung__measuring *m, const struct rung_topology_device *drive, uint32_t group)
+static int measure_drive(struct rung__measuring *m, const struct rung_topology_device *drive,
+                         uint32_t group)
 {
 	const char *path = rung__measure_text(m, "/dev/%s", drive->name);
 	struct rung_numa_result like = rung__measure_blank(RUNG_NUMA_NVME);
@@ -371,8 +400,11 @@ static int measure_drive(struct rung__measuring *m, const struct rung_topology_d
 		return measure_file(m, path, group);
 	}
 	like.drive = rung__measure_text(m, "%s", drive->name);
-	return rung__measure_absent(m, &like, group, rung__measure_text(m, "%s: %s: name a file on the drive (--nvme), or a folder to write one to (--dir)",
-	                                                               path, strerror(err)));
+	return rung__measure_absent(m, &like, group,
+	                            rung__measure_text(m,
+	                                               "%s: %s: name a file on the drive (--nvme), "
+	                                               "or a folder to write one to (--dir)",
+	                                               path, strerror(err)));
 }
 
 int rung__measure_nvme_check(struct rung__measuring *m)
@@ -407,8 +439,11 @@ int rung__measure_nvme(struct rung__measuring *m)
 	if (given)
 		return rc;
 	for (uint32_t i = 0; i < info.nvme_count && rc == 0; i++)
-		rc = measure_drive(m, rung_topology_device(m->topology, info.gpu_count + i), group++);
+		rc = measure_drive(m, rung_topology_device(m->topology, info.gpu_count + i),
+		                   group++);
 	if (info.nvme_count == 0)
-		rc = rung__measure_absent(m, &like, 0, "no NVMe drive: name a file on the disk to measure (--nvme), or a folder to write one to (--dir)");
+		rc = rung__measure_absent(m, &like, 0,
+		                          "no NVMe drive: name a file on the disk to measure "
+		                          "(--nvme), or a folder to write one to (--dir)");
 	return rc;
 }

@@ -23,7 +23,8 @@ void rung__measure_step(struct rung__measuring *m, uint64_t total)
 
 static int tell(struct rung__measuring *m)
 {
-	if (m->opts.progress && m->opts.progress(m->opts.progress_ctx, m->step, m->done, RUNG__MAX(m->done, m->total)))
+	if (m->opts.progress &&
+	    m->opts.progress(m->opts.progress_ctx, m->step, m->done, RUNG__MAX(m->done, m->total)))
 		return rung__fail(RUNG_E_CANCELED, "measuring: canceled");
 	return 0;
 }
@@ -31,8 +32,16 @@ static int tell(struct rung__measuring *m)
 struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix)
 {
 	return (struct rung_numa_result){
-		.matrix = matrix, .cpu_node = -1, .memory_node = -1, .gpu = -1, .to_gpu = -1, .all_cores = -1,
-		.placed_share = (double)NAN, .huge_share = (double)NAN, .of_copy = (double)NAN, .rows_in_flight = (double)NAN,
+		.matrix = matrix,
+		.cpu_node = -1,
+		.memory_node = -1,
+		.gpu = -1,
+		.to_gpu = -1,
+		.all_cores = -1,
+		.placed_share = (double)NAN,
+		.huge_share = (double)NAN,
+		.of_copy = (double)NAN,
+		.rows_in_flight = (double)NAN,
 		.lines_in_flight = (double)NAN,
 	};
 }
@@ -46,7 +55,8 @@ static int add(struct rung__measuring *m, const struct rung_numa_result *like, u
 
 	if (count == report->room) {
 		const size_t room = report->room ? 2 * report->room : 64;
-		struct rung__measure_entry *entries = rung__realloc_array(report->entries, room, sizeof(*entries));
+		struct rung__measure_entry *entries =
+			rung__realloc_array(report->entries, room, sizeof(*entries));
 
 		if (!entries)
 			return rung__measure_out_of_memory();
@@ -60,7 +70,8 @@ static int add(struct rung__measuring *m, const struct rung_numa_result *like, u
 	return tell(m);
 }
 
-int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group, const char *why)
+int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like,
+                         uint32_t group, const char *why)
 {
 	struct rung_numa_result *result;
 	int rc = why ? add(m, like, group, &result) : rung__measure_out_of_memory();
@@ -113,7 +124,8 @@ struct rung_numa_value rung__measure_value(const double *samples, size_t count, 
 	qsort(sorted, count, sizeof(*sorted), by_size);
 	value.min = sorted[0];
 	value.max = sorted[count - 1];
-	value.median = count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+	value.median =
+		count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
 	return value;
 }
 

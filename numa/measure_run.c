@@ -7,20 +7,21 @@
 
 #include "measure.h"
 
-#define SAMPLES 5u
-#define SAMPLES_QUICK 3u
-#define SAMPLES_MAX 1000u
-#define SAMPLE_SECONDS 0.2
+#define SAMPLES              5u
+#define SAMPLES_QUICK        3u
+#define SAMPLES_MAX          1000u
+#define SAMPLE_SECONDS       0.2
 #define SAMPLE_SECONDS_QUICK 0.05
-#define SAMPLE_SECONDS_MAX 60.0
-#define ROW_BYTES_MIN 4u
-#define ROW_BYTES_MAX (1u << 20)
+#define SAMPLE_SECONDS_MAX   60.0
+#define ROW_BYTES_MIN        4u
+#define ROW_BYTES_MAX        (1u << 20)
 
 static const struct {
 	enum rung_numa_matrix matrix;
 	const char *name;
 	int (*measure)(struct rung__measuring *m);
-} matrices[] = {   /* gathers make use of the latencies: behind them */
+} matrices[] = {
+	/* gathers make use of the latencies: behind them */
 	{ RUNG_NUMA_BANDWIDTH, "bandwidth", rung__measure_bandwidth },
 	{ RUNG_NUMA_LATENCY, "latency", rung__measure_latency },
 	{ RUNG_NUMA_LOADED, "loaded", rung__measure_loaded },
@@ -47,41 +48,55 @@ const char *rung_numa_matrix_name(enum rung_numa_matrix matrix)
 static const uint32_t depths[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
 static const uint32_t depths_quick[] = { 1, 8, 32, 128 };
 
-static int take_opts(const struct rung_numa_measure_opts *given, struct rung_numa_measure_opts *opts)
+static int take_opts(const struct rung_numa_measure_opts *given,
+                     struct rung_numa_measure_opts *opts)
 {
 	int rc = rung__opts_take(opts, sizeof(*opts), given, "rung_numa_measure_opts");
 
 	if (rc < 0)
 		return rc;
 	if (opts->matrices & ~(uint32_t)RUNG_NUMA_ALL)
-		return rung__fail(RUNG_E_INVAL, "measuring: matrices 0x%" PRIx32 ": there is none above 0x%x", opts->matrices, (unsigned)RUNG_NUMA_ALL);
+		return rung__fail(RUNG_E_INVAL,
+		                  "measuring: matrices 0x%" PRIx32 ": there is none above 0x%x",
+		                  opts->matrices, (unsigned)RUNG_NUMA_ALL);
 	if (opts->samples > SAMPLES_MAX)
-		return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " samples: give %u at most", opts->samples, SAMPLES_MAX);
+		return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " samples: give %u at most",
+		                  opts->samples, SAMPLES_MAX);
 	if (!(opts->sample_seconds >= 0 && opts->sample_seconds <= SAMPLE_SECONDS_MAX))
-		return rung__fail(RUNG_E_INVAL, "measuring: regions of %g s: give more than 0 and %g at most", opts->sample_seconds, SAMPLE_SECONDS_MAX);
+		return rung__fail(RUNG_E_INVAL,
+		                  "measuring: regions of %g s: give more than 0 and %g at most",
+		                  opts->sample_seconds, SAMPLE_SECONDS_MAX);
 	if (opts->row_count > RUNG__MEASURE_ROWS_MAX || (opts->row_count && !opts->row_bytes))
-		return rung__fail(RUNG_E_INVAL, "measuring: %zu rows: give %u at most", opts->row_count, RUNG__MEASURE_ROWS_MAX);
+		return rung__fail(RUNG_E_INVAL, "measuring: %zu rows: give %u at most",
+		                  opts->row_count, RUNG__MEASURE_ROWS_MAX);
 	for (size_t i = 0; i < opts->row_count; i++) {
 		if (opts->row_bytes[i] < ROW_BYTES_MIN || opts->row_bytes[i] > ROW_BYTES_MAX)
-			return rung__fail(RUNG_E_INVAL, "measuring: rows of %" PRIu32 " bytes: give %u to %u", opts->row_bytes[i], ROW_BYTES_MIN,
-			                  ROW_BYTES_MAX);
+			return rung__fail(RUNG_E_INVAL,
+			                  "measuring: rows of %" PRIu32 " bytes: give %u to %u",
+			                  opts->row_bytes[i], ROW_BYTES_MIN, ROW_BYTES_MAX);
 	}
-	if (opts->depth_count > RUNG__MEASURE_ROWS_MAX || (opts->depth_count == 0) != (opts->depths == NULL))
-		return rung__fail(RUNG_E_INVAL, "measuring: %zu depths: give a list of 1 to %u, or none", opts->depth_count, RUNG__MEASURE_ROWS_MAX);
+	if (opts->depth_count > RUNG__MEASURE_ROWS_MAX ||
+	    (opts->depth_count == 0) != (opts->depths == NULL))
+		return rung__fail(RUNG_E_INVAL,
+		                  "measuring: %zu depths: give a list of 1 to %u, or none",
+		                  opts->depth_count, RUNG__MEASURE_ROWS_MAX);
 	for (size_t i = 0; i < opts->depth_count; i++) {
 		if (opts->depths[i] < 1 || opts->depths[i] > RUNG__MEASURE_DEPTH_MAX)
-			return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " reads in flight: give 1 to %u", opts->depths[i], RUNG__MEASURE_DEPTH_MAX);
+			return rung__fail(RUNG_E_INVAL,
+			                  "measuring: %" PRIu32 " reads in flight: give 1 to %u",
+			                  opts->depths[i], RUNG__MEASURE_DEPTH_MAX);
 	}
 	for (size_t i = 0; i < opts->file_count; i++) {
 		if (!opts->files || !opts->files[i])
-			return rung__fail(RUNG_E_INVAL, "measuring: file %zu of %zu is NULL", i, opts->file_count);
+			return rung__fail(RUNG_E_INVAL, "measuring: file %zu of %zu is NULL", i,
+			                  opts->file_count);
 	}
 	opts->matrices = opts->matrices ? opts->matrices : (uint32_t)RUNG_NUMA_ALL;
 	opts->samples = opts->samples ? opts->samples : opts->quick ? SAMPLES_QUICK : SAMPLES;
 	if (!opts->depths) {
 		opts->depths = opts->quick ? depths_quick : depths;
-		opts->depth_count = opts->quick ? RUNG__ARRAY_LEN(depths_quick)
-		                                : RUNG__ARRAY_LEN(depths);
+		opts->depth_count =
+			opts->quick ? RUNG__ARRAY_LEN(depths_quick) : RUNG__ARRAY_LEN(depths);
 	}
 	if (opts->sample_seconds <= 0)
 		opts->sample_seconds = opts->quick ? SAMPLE_SECONDS_QUICK : SAMPLE_SECONDS;
@@ -102,7 +117,8 @@ static int prepare(struct rung__measuring *m)
 	about->samples = m->opts.samples;
 	about->sample_seconds = m->opts.sample_seconds;
 	m->nodes = rung__zalloc_array(m->node_count, sizeof(*m->nodes));
-	m->latency_ns = rung__zalloc_array((uint64_t)m->node_count * m->node_count, sizeof(*m->latency_ns));
+	m->latency_ns =
+		rung__zalloc_array((uint64_t)m->node_count * m->node_count, sizeof(*m->latency_ns));
 	if (!m->nodes || !m->latency_ns)
 		return rung__measure_out_of_memory();
 	for (size_t i = 0; i < m->node_count * m->node_count; i++)
@@ -151,7 +167,8 @@ static int measure(struct rung__measuring *m)
 			rc = matrices[i].measure(m);
 	}
 	if (rc == 0)
-		qsort(report->entries, report->info.result_count, sizeof(*report->entries), by_place);
+		qsort(report->entries, report->info.result_count, sizeof(*report->entries),
+		      by_place);
 	report->info.seconds = (double)(rung__now_ns() - begin_ns) / 1e9;
 	return rc;
 }
@@ -186,12 +203,15 @@ int rung_numa_measure(const struct rung_topology *topology,
 	return rung__numa_measure("", topology, opts, report_out);
 }
 
-int rung_numa_report_info(const struct rung_numa_report *report, struct rung_numa_report_info *info_out)
+int rung_numa_report_info(const struct rung_numa_report *report,
+                          struct rung_numa_report_info *info_out)
 {
-	return rung__opts_give(info_out, &report->info, sizeof(report->info), "rung_numa_report_info");
+	return rung__opts_give(info_out, &report->info, sizeof(report->info),
+	                       "rung_numa_report_info");
 }
 
-const struct rung_numa_result *rung_numa_report_result(const struct rung_numa_report *report, size_t idx)
+const struct rung_numa_result *rung_numa_report_result(const struct rung_numa_report *report,
+                                                       size_t idx)
 {
 	return idx < report->info.result_count ? &report->entries[idx].result : NULL;
 }

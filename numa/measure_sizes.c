@@ -10,22 +10,22 @@
 
 #include "measure.h"
 
-#define CACHES 4u                       /* arrays, in last-level caches */
-#define CACHES_MIN 2u                   /* from here on, and when quick */
-#define CACHE_BYTES_UNKNOWN (32u << 20)
-#define CORE_BYTES (16u << 20)          /* of an array per core: more than a gather keeps cached */
-#define ARRAY_BYTES_MIN (16u << 20)     /* less measures the start of threads */
-#define ARRAY_ROWS_MIN 64u              /* a gather's threads take blocks of 64 rows */
-#define TABLE_BYTES (2ull << 30)        /* of gathers: as large as a training's */
-#define TABLE_BYTES_QUICK (512ull << 20)
-#define ROWS_QUICK 4u                   /* of the standard rows */
-#define GPU_TABLE_BYTES (512u << 20)    /* as nvbandwidth; several times a GPU's largest cache */
+#define CACHES                4u /* arrays, in last-level caches */
+#define CACHES_MIN            2u /* from here on, and when quick */
+#define CACHE_BYTES_UNKNOWN   (32u << 20)
+#define CORE_BYTES            (16u << 20)  /* array per core: more than a gather keeps cached */
+#define ARRAY_BYTES_MIN       (16u << 20)  /* less measures the start of threads */
+#define ARRAY_ROWS_MIN        64u          /* a gather's threads take blocks of 64 rows */
+#define TABLE_BYTES           (2ull << 30) /* of gathers: as large as a training's */
+#define TABLE_BYTES_QUICK     (512ull << 20)
+#define ROWS_QUICK            4u           /* of the standard rows */
+#define GPU_TABLE_BYTES       (512u << 20) /* as nvbandwidth; several times a GPU's largest cache */
 #define GPU_TABLE_BYTES_QUICK (64u << 20)
-#define GPU_TABLE_BYTES_MIN ARRAY_BYTES_MIN
-#define GPU_BATCH_BYTES (256u << 20)    /* a large batch of a training */
+#define GPU_TABLE_BYTES_MIN   ARRAY_BYTES_MIN
+#define GPU_BATCH_BYTES       (256u << 20) /* a large batch of a training */
 #define GPU_BATCH_BYTES_QUICK (16u << 20)
-#define GPU_BATCH_ROWS (1u << 20)
-#define GPU_BATCH_ROWS_QUICK (1u << 16)
+#define GPU_BATCH_ROWS        (1u << 20)
+#define GPU_BATCH_ROWS_QUICK  (1u << 16)
 
 /* ---- rows ---- */
 
@@ -48,7 +48,8 @@ void rung__measure_add_once(uint32_t *list, size_t *count, uint32_t value)
 /* The standard rows and those asked for. */
 static void choose_rows(struct rung__measuring *m)
 {
-	static const uint32_t standard[RUNG__MEASURE_ROWS] = {   /* the first when quick */
+	/* the first ROWS_QUICK when quick */
+	static const uint32_t standard[RUNG__MEASURE_ROWS] = {
 		64, 256, 1024, 4096, 128, 512, 2048
 	};
 	const size_t standard_count = m->opts.quick ? ROWS_QUICK : RUNG__MEASURE_ROWS;
@@ -82,8 +83,8 @@ static uint64_t array_that_fits(const struct rung__measuring *m, uint64_t room)
 static void choose_arrays(struct rung__measuring *m)
 {
 	const uint64_t rows_min = (uint64_t)ARRAY_ROWS_MIN * m->rows[m->row_count - 1];
-	const uint64_t least = rung__align_up(RUNG__MAX(ARRAY_BYTES_MIN, rows_min),
-	                                      RUNG__MEASURE_HUGE_BYTES);
+	const uint64_t least =
+		rung__align_up(RUNG__MAX(ARRAY_BYTES_MIN, rows_min), RUNG__MEASURE_HUGE_BYTES);
 	uint64_t cache = 0, cores = 1, aim;
 
 	for (size_t i = 0; i < m->node_count; i++) {
@@ -114,13 +115,13 @@ static void choose_tables(struct rung__measuring *m)
 
 	for (size_t i = 0; i < m->node_count; i++) {
 		struct rung__measure_node *node = &m->nodes[i];
-		const uint64_t others = node->array_bytes +
-		                        rung__measure_ids_bytes(m, node->array_bytes);
+		const uint64_t others =
+			node->array_bytes + rung__measure_ids_bytes(m, node->array_bytes);
 		const uint64_t room = rung__measure_room(m, i);
 
-		node->table_bytes = room > others
-		                    ? rung__align_down(room - others, RUNG__MEASURE_HUGE_BYTES)
-		                    : 0;
+		node->table_bytes =
+			room > others ? rung__align_down(room - others, RUNG__MEASURE_HUGE_BYTES)
+				      : 0;
 		if (node->node->has_memory && node->array_bytes >= m->array_bytes_advised &&
 		    node->table_bytes >= 2 * node->array_bytes)
 			common = RUNG__MIN(common, node->table_bytes);
@@ -128,8 +129,8 @@ static void choose_tables(struct rung__measuring *m)
 	for (size_t i = 0; i < m->node_count; i++) {
 		struct rung__measure_node *node = &m->nodes[i];
 
-		node->table_bytes = RUNG__MAX(RUNG__MIN(common, node->table_bytes),
-		                              2 * node->array_bytes);
+		node->table_bytes =
+			RUNG__MAX(RUNG__MIN(common, node->table_bytes), 2 * node->array_bytes);
 	}
 }
 
@@ -148,8 +149,8 @@ static void choose_gpu_sizes(struct rung__measuring *m)
 	m->gpu_table_bytes_advised = RUNG__MAX(m->gpu_sizes.table_bytes, m->array_bytes_advised);
 	m->gpu_sizes.table_bytes = m->gpu_table_bytes_advised;
 	for (size_t i = 0; i < m->node_count; i++) {
-		const uint64_t room = rung__align_down(rung__measure_room(m, i),
-		                                       RUNG__MEASURE_HUGE_BYTES);
+		const uint64_t room =
+			rung__align_down(rung__measure_room(m, i), RUNG__MEASURE_HUGE_BYTES);
 
 		if (m->nodes[i].node->has_memory && room >= GPU_TABLE_BYTES_MIN)
 			m->gpu_sizes.table_bytes = RUNG__MIN(m->gpu_sizes.table_bytes, room);

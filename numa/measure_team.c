@@ -12,15 +12,15 @@
 struct member {
 	struct rung__team *team;
 	pthread_t thread;
-	const uint32_t *cpus;        /* [cpu_count] it may run on, of whoever starts the team */
+	const uint32_t *cpus; /* [cpu_count] it may run on, of whoever starts the team */
 	uint32_t rank, cpu_count;
-	int err;                     /* of pinning */
-	uint64_t begin_ns, end_ns;   /* of the last run */
+	int err;                   /* of pinning */
+	uint64_t begin_ns, end_ns; /* of the last run */
 };
 
 struct rung__team {
-	pthread_mutex_t starting;    /* held until all threads are there */
-	pthread_barrier_t turn;      /* of them and the caller: ready, begin, end of a run */
+	pthread_mutex_t starting; /* held until all threads are there */
+	pthread_barrier_t turn;   /* of them and the caller: ready, begin, end of a run */
 	uint32_t count;
 	bool stop;
 	rung__work_fn work;
@@ -62,7 +62,7 @@ static void *member_main(void *arg)
 	pthread_mutex_lock(&team->starting);
 	pthread_mutex_unlock(&team->starting);
 	while (!team->stop) {
-		pthread_barrier_wait(&team->turn);   /* ready, or the end of a run */
+		pthread_barrier_wait(&team->turn); /* ready, or the end of a run */
 		pthread_barrier_wait(&team->turn);
 		if (team->stop)
 			break;
@@ -99,12 +99,15 @@ static int start(const uint32_t *cpus, uint32_t each, uint32_t count, struct run
 	int err = 0, rc;
 
 	if (!team)
-		return rung__fail(RUNG_E_NOMEM, "measuring: no memory for %" PRIu32 " threads", count);
+		return rung__fail(RUNG_E_NOMEM, "measuring: no memory for %" PRIu32 " threads",
+		                  count);
 	pthread_mutex_init(&team->starting, NULL);
 	pthread_barrier_init(&team->turn, NULL, count + 1);
 	pthread_mutex_lock(&team->starting);
 	for (uint32_t i = 0; i < count && err == 0; i++) {
-		team->members[i] = (struct member){ .team = team, .rank = i, .cpus = cpus + i, .cpu_count = each };
+		team->members[i] = (struct member){
+			.team = team, .rank = i, .cpus = cpus + i, .cpu_count = each
+		};
 		err = rung__thread_start(&team->members[i].thread, member_main, &team->members[i]);
 		team->count += err == 0;
 	}

@@ -16,12 +16,12 @@
 #include "tool.h"
 
 #define FILES_MAX     4
-#define SAME_PRESS_NS 100000000u   /* timeout(1) sends its signal twice: to us, and to our group */
+#define SAME_PRESS_NS 100000000u /* timeout(1) sends its signal twice: to us, and to our group */
 #define SIGNALS_MAX   4
 
 static const int numbers[SIGNALS_MAX] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 static const char *command = "rung";
-static sigset_t handled;             /* these and SIGALRM */
+static sigset_t handled; /* these and SIGALRM */
 static const char *_Atomic files[FILES_MAX];
 static const char *_Atomic hint_path, *_Atomic hint_text;
 static _Atomic int received, ending, bar_drawn;
@@ -31,10 +31,14 @@ static _Atomic uint32_t grace_ms;
 static const char *name_of(int number)
 {
 	switch (number) {
-	case SIGINT: return "SIGINT";
-	case SIGTERM: return "SIGTERM";
-	case SIGHUP: return "SIGHUP";
-	default: return "a signal";
+	case SIGINT:
+		return "SIGINT";
+	case SIGTERM:
+		return "SIGTERM";
+	case SIGHUP:
+		return "SIGHUP";
+	default:
+		return "a signal";
 	}
 }
 
@@ -67,7 +71,7 @@ static _Noreturn void die(int number)
 {
 	struct sigaction ignore = { .sa_handler = SIG_IGN }, end = { .sa_handler = SIG_DFL };
 
-	while (atomic_exchange(&ending, 1))   /* another thread is here */
+	while (atomic_exchange(&ending, 1)) /* another thread is here */
 		pause();
 	for (size_t i = 0; i < FILES_MAX; i++) {
 		const char *path = atomic_load(&files[i]);
@@ -75,14 +79,14 @@ static _Noreturn void die(int number)
 		if (path)
 			unlink(path);
 	}
-	if (number != SIGPIPE) {   /* with a closed pipe as standard error */
+	if (number != SIGPIPE) { /* with a closed pipe as standard error */
 		sigaction(SIGPIPE, &ignore, NULL);
 		explain(number);
 	}
 	sigaction(number, &end, NULL);
 	pthread_sigmask(SIG_UNBLOCK, &handled, NULL);
 	raise(number);
-	_exit(128 + number);   /* default actions do not end the first process of a container */
+	_exit(128 + number); /* default actions do not end the first process of a container */
 }
 
 static void start_clock(uint32_t ms)
@@ -182,7 +186,7 @@ void tool_interrupt_forget(const char *path)
 		if (atomic_compare_exchange_strong(&files[i], &registered, NULL))
 			break;
 	}
-	while (atomic_load(&ending))   /* another thread may be reading `path`, and ends us */
+	while (atomic_load(&ending)) /* another thread may be reading `path`, and ends us */
 		pause();
 }
 

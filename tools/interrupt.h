@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-#define TOOL_GRACE_MS 700u   /* below the second within which a command has to end */
+#define TOOL_GRACE_MS 700u /* below the second within which a command has to end */
 
 /** Install the handlers. @param name  of the command, for the message, kept */
 void tool_interrupt_init(const char *name);

@@ -13,8 +13,9 @@
 
 struct subcommand {
 	const char *name;
-	const char *full_name;   /* argv[0] of the subcommand, so that argp's messages start with it */
-	int (*run)(int argc, char **argv);   /* NULL: not in this build or version */
+	/* argv[0] of the subcommand, so that argp's messages start with it */
+	const char *full_name;
+	int (*run)(int argc, char **argv); /* NULL: not in this build or version */
 	const char *summary;
 };
 
@@ -25,13 +26,19 @@ struct subcommand {
 #endif
 
 static const struct subcommand subcommands[] = {
-	{ "stage", "rung stage", cmd_stage, "score and rank a graph, write its features in that order" },
-	{ "score", "rung score", cmd_score, "compute how often each row will be asked for, as a file" },
-	{ "verify", "rung verify", cmd_verify, "re-read a staged dataset and compare its checksums" },
+	{ "stage", "rung stage", cmd_stage,
+	  "score and rank a graph, write its features in that order" },
+	{ "score", "rung score", cmd_score,
+	  "compute how often each row will be asked for, as a file" },
+	{ "verify", "rung verify", cmd_verify,
+	  "re-read a staged dataset and compare its checksums" },
 	{ "info", "rung info", cmd_info, "what a staged dataset holds" },
-	{ "plan", "rung plan", cmd_plan, "which rows go into which tier, and the traffic to expect" },
-	{ "trace", "rung trace", cmd_trace, "sample epochs: hits of each tier, and of every order of rows" },
-	{ "numa", "rung numa", cmd_numa, "NUMA nodes, GPUs and NVMe drives, and what lies between them" },
+	{ "plan", "rung plan", cmd_plan,
+	  "which rows go into which tier, and the traffic to expect" },
+	{ "trace", "rung trace", cmd_trace,
+	  "sample epochs: hits of each tier, and of every order of rows" },
+	{ "numa", "rung numa", cmd_numa,
+	  "NUMA nodes, GPUs and NVMe drives, and what lies between them" },
 	{ "bench", "rung bench", cmd_bench, "measure gathers from a staged dataset" },
 	{ "train", "rung train", RUN_TRAIN, "train a small GraphSAGE on a staged dataset" },
 };
@@ -41,14 +48,16 @@ static const struct subcommand subcommands[] = {
 static void print_usage(FILE *out)
 {
 	fprintf(out, "Usage: rung COMMAND [OPTION...]\n"
-		     "Feature rows of graph neural networks on a ladder of memory tiers.\n\n");
+	             "Feature rows of graph neural networks on a ladder of memory tiers.\n\n");
 	for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
 		fprintf(out, "  %-8s %s%s\n", subcommands[i].name, subcommands[i].summary,
-			subcommands[i].run ? "" : " (not in this build)");
+		        subcommands[i].run ? "" : " (not in this build)");
 	}
-	fprintf(out, "\n  rung COMMAND --help   the options of a command; man rung-COMMAND says more\n"
-		     "  rung --version        version, and what is built in\n\n"
-		     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 data do not verify, 77 hardware absent.\n");
+	fprintf(out,
+	        "\n  rung COMMAND --help   the options of a command; man rung-COMMAND says more\n"
+	        "  rung --version        version, and what is built in\n\n"
+	        "Exit status: 0 done, 1 failed, 2 wrong usage, 3 data do not verify, 77 hardware "
+	        "absent.\n");
 }
 
 static void print_version(void)
@@ -74,9 +83,10 @@ static int unknown(const char *word)
 static int run(const struct subcommand *command, int argc, char **argv)
 {
 	if (!command->run) {
-		return tool_error(command->full_name, TOOL_FAILED, "not in this build: %s", RUNG_WHY_BLAS);
+		return tool_error(command->full_name, TOOL_FAILED, "not in this build: %s",
+		                  RUNG_WHY_BLAS);
 	}
-	argv[0] = (char *)(uintptr_t)command->full_name;   /* argp reads it only */
+	argv[0] = (char *)(uintptr_t)command->full_name; /* argp reads it only */
 	tool_interrupt_init(command->full_name);
 	return command->run(argc, argv);
 }
@@ -86,7 +96,7 @@ static void keep_streams(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
 		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-			open("/dev/null", O_RDONLY);   /* is fd; writing fails as before */
+			open("/dev/null", O_RDONLY); /* is fd; writing fails as before */
 	}
 }
 
@@ -104,7 +114,8 @@ int main(int argc, char **argv)
 
 	keep_streams();
 	on_exit(check_output, NULL);
-	signal(SIGXFSZ, SIG_IGN);   /* a file size limit is then an error that is told and cleaned up after */
+	/* a file size limit is then an error that is told and cleaned up after */
+	signal(SIGXFSZ, SIG_IGN);
 	argp_err_exit_status = TOOL_USAGE;
 	if (argc < 2) {
 		print_usage(stderr);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the subcommands share: failures, numbers, tables. Arguments are in arguments.c, stores in open.c, progress in progress.c. */
+/* What the subcommands share: failures, numbers, tables. Arguments are in arguments.c, stores in
+ * open.c, progress in progress.c. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -13,10 +14,14 @@
 int tool_exit_code(int status)
 {
 	switch (status) {
-	case RUNG_E_INVAL: return TOOL_USAGE;
-	case RUNG_E_CORRUPT: return TOOL_CORRUPT;
-	case RUNG_E_NODEV: return TOOL_NO_HARDWARE;
-	default: return status < 0 ? TOOL_FAILED : TOOL_DONE;
+	case RUNG_E_INVAL:
+		return TOOL_USAGE;
+	case RUNG_E_CORRUPT:
+		return TOOL_CORRUPT;
+	case RUNG_E_NODEV:
+		return TOOL_NO_HARDWARE;
+	default:
+		return status < 0 ? TOOL_FAILED : TOOL_DONE;
 	}
 }
 
@@ -49,7 +54,7 @@ void tool_output_lost(const char *name, int err)
 	__fpurge(stdout);
 	clearerr(stdout);
 	tool_error(name, TOOL_FAILED, "standard output could not be written%s%s", err ? ": " : "",
-		   err ? strerror(err) : "");
+	           err ? strerror(err) : "");
 }
 
 int tool_flush(const char *name)
@@ -109,7 +114,8 @@ int tool_train_ranks(const struct rung_dataset *ds, uint64_t *count_out, uint64_
 	return 0;
 }
 
-void tool_fanouts_of(const struct tool_fanouts *given, const struct rung_dataset_info *info, struct tool_fanouts *out)
+void tool_fanouts_of(const struct tool_fanouts *given, const struct rung_dataset_info *info,
+                     struct tool_fanouts *out)
 {
 	*out = *given;
 	if (given->count)
@@ -118,7 +124,8 @@ void tool_fanouts_of(const struct tool_fanouts *given, const struct rung_dataset
 	memcpy(out->hops, info->fanouts, out->count * sizeof(out->hops[0]));
 }
 
-static const char *scaled_text(char *text, double value, double step, const char *const *units, int unit_count)
+static const char *scaled_text(char *text, double value, double step, const char *const *units,
+                               int unit_count)
 {
 	int unit = 0;
 
@@ -127,11 +134,11 @@ static const char *scaled_text(char *text, double value, double step, const char
 		unit++;
 	}
 	snprintf(text, TOOL_TEXT_BYTES,
-		 unit == 0     ? "%.0f%s"
-		 : value < 10  ? "%.2f%s"
-		 : value < 100 ? "%.1f%s"
-			       : "%.0f%s",
-		 value, units[unit]);
+	         unit == 0     ? "%.0f%s"
+	         : value < 10  ? "%.2f%s"
+	         : value < 100 ? "%.1f%s"
+	                       : "%.0f%s",
+	         value, units[unit]);
 	return text;
 }
 
@@ -156,9 +163,11 @@ const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds)
 	if (seconds < 100)
 		snprintf(text, TOOL_TEXT_BYTES, seconds < 10 ? "%.2f s" : "%.0f s", seconds);
 	else if (seconds < 6000)
-		snprintf(text, TOOL_TEXT_BYTES, "%.0f min %02.0f s", floor(whole / 60), fmod(whole, 60));
+		snprintf(text, TOOL_TEXT_BYTES, "%.0f min %02.0f s", floor(whole / 60),
+		         fmod(whole, 60));
 	else
-		snprintf(text, TOOL_TEXT_BYTES, "%.0f h %02.0f min", floor(whole / 3600), floor(fmod(whole, 3600) / 60));
+		snprintf(text, TOOL_TEXT_BYTES, "%.0f h %02.0f min", floor(whole / 3600),
+		         floor(fmod(whole, 3600) / 60));
 	return text;
 }
 
@@ -169,24 +178,30 @@ const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed)
 	text[0] = 0;
 	for (uint32_t bit = 1; bit < RUNG_ASSUMED_ALL; bit <<= 1) {
 		if (assumed & bit)
-			used += (size_t)snprintf(text + used, TOOL_ASSUMED_BYTES - used, "%s%s", used ? ", " : ", without figures of what a GPU reads from ",
-			                         rung_assumed_name((enum rung_assumed)bit));
+			used += (size_t)snprintf(
+				text + used, TOOL_ASSUMED_BYTES - used, "%s%s",
+				used ? ", " : ", without figures of what a GPU reads from ",
+				rung_assumed_name((enum rung_assumed)bit));
 	}
 	if (used)
-		snprintf(text + used, TOOL_ASSUMED_BYTES - used, ", which are assumed: measure them with rung numa");
+		snprintf(text + used, TOOL_ASSUMED_BYTES - used,
+		         ", which are assumed: measure them with rung numa");
 	return text;
 }
 
-/* "host: 12.0 GiB on node 1", "host: 24.0 GiB on nodes 0, 1 in turn, blocks of 2.0 MiB": a line without its end. */
+/* "host: 12.0 GiB on node 1", "host: 24.0 GiB on nodes 0, 1 in turn, blocks of 2.0 MiB": a line
+ * without its end. */
 static void print_place(const struct rung_place *place)
 {
 	char bytes[TOOL_TEXT_BYTES];
 
-	printf("%s: %s on node%s", place->name, tool_bytes_text(bytes, (double)place->bytes), place->nodes.count > 1 ? "s" : "");
+	printf("%s: %s on node%s", place->name, tool_bytes_text(bytes, (double)place->bytes),
+	       place->nodes.count > 1 ? "s" : "");
 	for (uint32_t n = 0; n < place->nodes.count; n++)
 		printf("%s %u", n ? "," : "", place->nodes.ids[n]);
 	if (place->nodes.count > 1)
-		printf(" in turn, blocks of %s", tool_bytes_text(bytes, (double)place->block_bytes));
+		printf(" in turn, blocks of %s",
+		       tool_bytes_text(bytes, (double)place->block_bytes));
 	if (place->row_count)
 		printf(", ranks from %llu", (unsigned long long)place->rank_first);
 }
@@ -233,21 +248,24 @@ void tool_print_choice(const struct rung_choice *choice, const char *profile)
 	printf("chosen by %s:\n", profile);
 	printf("  drive      ");
 	for (uint32_t i = 0; i < choice->drive_count; i++)
-		printf("%s%s", i ? ", " : "", *choice->drives[i] ? choice->drives[i] : "without a name");
+		printf("%s%s", i ? ", " : "",
+		       *choice->drives[i] ? choice->drives[i] : "without a name");
 	printf("%s%s\n", choice->drive_count ? ": " : "", choice->drive_why);
 	if (choice->queue_depth)
 		printf("  depth      %u: %s\n", choice->queue_depth, choice->queue_depth_why);
 	if (*choice->gap_why) {
 		printf("  gap        ");
 		if (choice->gap_bytes)
-			printf("%u bytes: ", choice->gap_bytes == RUNG_GAP_NONE ? 0 : choice->gap_bytes);
+			printf("%u bytes: ",
+			       choice->gap_bytes == RUNG_GAP_NONE ? 0 : choice->gap_bytes);
 		printf("%s\n", choice->gap_why);
 	}
 	printf("  threads    ");
 	if (choice->threads)
 		printf("%u: ", choice->threads);
 	printf("%s\n", choice->threads_why);
-	printf("  host rows  %s%s\n", choice->interleaved ? "interleaved: " : "", choice->spread_why);
+	printf("  host rows  %s%s\n", choice->interleaved ? "interleaved: " : "",
+	       choice->spread_why);
 }
 
 void tool_print_hits(const struct rung_store_stats *stats)
@@ -258,7 +276,8 @@ void tool_print_hits(const struct rung_store_stats *stats)
 		all += stats->tiers[i].hits;
 	printf("%-8s %14s %14s %9s\n", "tier", "rows", "hits", "share");
 	for (uint32_t i = 0; i < stats->tier_count; i++) {
-		printf("%-8s %14llu %14llu ", stats->tiers[i].name, (unsigned long long)stats->tiers[i].rows,
+		printf("%-8s %14llu %14llu ", stats->tiers[i].name,
+		       (unsigned long long)stats->tiers[i].rows,
 		       (unsigned long long)stats->tiers[i].hits);
 		if (all)
 			printf("%7.1f %%\n", 100 * (double)stats->tiers[i].hits / (double)all);
@@ -271,7 +290,8 @@ void tool_print_engine(const struct rung_store_stats *stats)
 {
 	printf("engine: %s", stats->engine);
 	if (strcmp(stats->engine, "none") != 0)
-		printf(", %s, depth %u, sectors of %u bytes", stats->direct ? "O_DIRECT" : "page cache", stats->queue_depth,
+		printf(", %s, depth %u, sectors of %u bytes",
+		       stats->direct ? "O_DIRECT" : "page cache", stats->queue_depth,
 		       stats->sector_bytes);
 	if (stats->engine_why && *stats->engine_why)
 		printf("; %s", stats->engine_why);

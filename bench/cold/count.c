@@ -27,12 +27,12 @@ static uint64_t sort_each_once(uint64_t *ranks, uint64_t count)
 }
 
 static struct rung_trace *create_trace(const struct cold_batch *batches, uint64_t batch_count,
-				       uint64_t capacity, uint64_t *rank_end_out)
+                                       uint64_t capacity, uint64_t *rank_end_out)
 {
 	struct rung_trace_opts opts = RUNG_TRACE_OPTS_INIT;
 	struct rung_trace *trace;
 
-	opts.vertex_count = capacity + 1;   /* tiers have no more rows than there are */
+	opts.vertex_count = capacity + 1; /* tiers have no more rows than there are */
 	for (uint64_t b = 0; b < batch_count; b++) {
 		opts.kept_max += batches[b].count;
 		for (uint64_t i = 0; i < batches[b].count; i++) {
@@ -45,8 +45,8 @@ static struct rung_trace *create_trace(const struct cold_batch *batches, uint64_
 	return trace;
 }
 
-void cold_count(const struct cold_batch *batches, uint64_t batch_count, uint64_t from, uint64_t resident, uint64_t capacity,
-                struct cold_counts *counts_out)
+void cold_count(const struct cold_batch *batches, uint64_t batch_count, uint64_t from,
+                uint64_t resident, uint64_t capacity, struct cold_counts *counts_out)
 {
 	uint64_t rank_end, room = 1, before = 0;
 	struct rung_trace *trace = create_trace(batches, batch_count, capacity, &rank_end);
@@ -74,6 +74,6 @@ void cold_count(const struct cold_batch *batches, uint64_t batch_count, uint64_t
 	for (uint64_t rank = 0; rank < rank_end; rank++)
 		counts_out->distinct_rows += rung_trace_counts(trace)[rank] > 0;
 	bench_need(rung_trace_belady_hits(trace, before, &capacity, 1, &counts_out->belady_hits),
-		   "Belady's rule");
+	           "Belady's rule");
 	rung_trace_destroy(trace);
 }

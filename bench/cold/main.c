@@ -9,20 +9,26 @@
 
 #include "cold.h"
 
-#define FILL_BYTES (4u << 20)   /* written at a time */
-#define POISON 0xee             /* what outputs hold before */
+#define FILL_BYTES (4u << 20) /* written at a time */
+#define POISON     0xee       /* what outputs hold before */
 
 static const char usage[] =
-	"usage: rung_cold_reads strategies                                       those of this build\n"
-	"       rung_cold_reads fill DIR                                         rows that can be recognised, over those of a staged dataset\n"
-	"       rung_cold_reads sample DIR TRACE FANOUTS BATCH BATCHES SEED      batches of the sampler, over the train split\n"
-	"       rung_cold_reads spans DIR TRACE FIRST ROWS SPAN BATCHES SEED     uniform ranks in spans behind the first FIRST\n"
-	"       rung_cold_reads count DIR TRACE RESIDENT CAPACITY FROM           what a cache can hit, from batch FROM on\n"
-	"       rung_cold_reads run DIR TRACE STRATEGY [NAME=NUMBER ...]         fetch the rows with ranks of `resident` and above\n"
+	"usage: rung_cold_reads strategies                                       those of this "
+	"build\n"
+	"       rung_cold_reads fill DIR                                         rows that can be "
+	"recognised, over those of a staged dataset\n"
+	"       rung_cold_reads sample DIR TRACE FANOUTS BATCH BATCHES SEED      batches of the "
+	"sampler, over the train split\n"
+	"       rung_cold_reads spans DIR TRACE FIRST ROWS SPAN BATCHES SEED     uniform ranks in "
+	"spans behind the first FIRST\n"
+	"       rung_cold_reads count DIR TRACE RESIDENT CAPACITY FROM           what a cache can "
+	"hit, from batch FROM on\n"
+	"       rung_cold_reads run DIR TRACE STRATEGY [NAME=NUMBER ...]         fetch the rows "
+	"with ranks of `resident` and above\n"
 	"names: resident warmup threads depth in-flight cache ahead no-merge check\n";
 
 static const struct cold_strategy *const strategies[] = {
-	&cold_mmap, &cold_pread,
+	&cold_mmap,       &cold_pread,
 #if BENCH_HAVE_IO_URING
 	&cold_uring_rows, &cold_uring_pages, &cold_uring_slot,
 #endif
@@ -34,7 +40,8 @@ int cold_open_direct(const struct cold_run *run)
 	int fd = open(run->features.path, O_RDONLY | O_DIRECT | O_CLOEXEC);
 
 	if (fd < 0)
-		bench_die("%s: cannot be opened with O_DIRECT: %s", run->features.path, strerror(errno));
+		bench_die("%s: cannot be opened with O_DIRECT: %s", run->features.path,
+		          strerror(errno));
 	return fd;
 }
 
@@ -45,7 +52,8 @@ void cold_row(const struct bench_features *features, uint64_t rank, void *row_ou
 	for (uint64_t at = 0; at < features->row_bytes; at += 8) {
 		uint64_t word = bench_draw(rank, at);
 
-		memcpy((char *)row_out + at, &word, features->row_bytes - at < 8 ? features->row_bytes - at : 8);
+		memcpy((char *)row_out + at, &word,
+		       features->row_bytes - at < 8 ? features->row_bytes - at : 8);
 	}
 }
 
@@ -56,12 +64,15 @@ void cold_fill(const struct bench_features *features)
 	int fd = open(features->path, O_WRONLY | O_CLOEXEC);
 
 	for (uint64_t first = 0; first < features->row_count; first += rows) {
-		uint64_t count = features->row_count - first < rows ? features->row_count - first : rows;
+		uint64_t count =
+			features->row_count - first < rows ? features->row_count - first : rows;
 		uint64_t bytes = count * features->row_stride;
 
 		for (uint64_t i = 0; i < count; i++)
 			cold_row(features, first + i, block + i * features->row_stride);
-		if (fd < 0 || pwrite(fd, block, bytes, (off_t)(features->data_offset + first * features->row_stride)) != (ssize_t)bytes)
+		if (fd < 0 || pwrite(fd, block, bytes,
+		                     (off_t)(features->data_offset +
+		                             first * features->row_stride)) != (ssize_t)bytes)
 			bench_die("%s: cannot be written: %s", features->path, strerror(errno));
 	}
 	if (fsync(fd) != 0 || close(fd) != 0)
@@ -94,14 +105,16 @@ static void find_features(const char *dir, struct bench_features *features_out)
 	rung_dataset_close(ds);
 }
 
-/* Of each batch the ranks that are not in memory, in their order. Batches without any are left out. */
+/* Of each batch the ranks that are not in memory, in their order. Batches without any are left
+ * out. */
 static void take_cold(struct cold_run *run, struct cold_trace *trace)
 {
 	run->batches = calloc(trace->batch_count, sizeof(*run->batches));
 	if (!run->batches)
 		bench_die("out of memory");
 	for (uint64_t b = 0; b < trace->batch_count; b++) {
-		uint64_t *ranks = trace->ranks + trace->starts[b], count = trace->starts[b + 1] - trace->starts[b], kept = 0;
+		uint64_t *ranks = trace->ranks + trace->starts[b],
+			 count = trace->starts[b + 1] - trace->starts[b], kept = 0;
 
 		for (uint64_t i = 0; i < count; i++) {
 			if (ranks[i] >= run->features.row_count)
@@ -147,14 +160,17 @@ struct before {
 	uint64_t reads, read_bytes, saved_rows, duplicate_rows;
 };
 
-static void look(const struct cold_strategy *strategy, struct cold_run *run, struct before *before_out)
+static void look(const struct cold_strategy *strategy, struct cold_run *run,
+                 struct before *before_out)
 {
 	if (strategy->counted)
 		strategy->counted(run);
-	*before_out = (struct before){ run->reads, run->read_bytes, run->saved_rows, run->duplicate_rows };
+	*before_out = (struct before){ run->reads, run->read_bytes, run->saved_rows,
+		                       run->duplicate_rows };
 }
 
-static void end(const struct cold_strategy *strategy, struct cold_run *run, uint64_t batch, bool check, unsigned char **outs, uint64_t *wrong)
+static void end(const struct cold_strategy *strategy, struct cold_run *run, uint64_t batch,
+                bool check, unsigned char **outs, uint64_t *wrong)
 {
 	if (strategy->end)
 		strategy->end(run, batch);
@@ -163,8 +179,8 @@ static void end(const struct cold_strategy *strategy, struct cold_run *run, uint
 }
 
 /* Batches first .. last, `in_flight` at a time. @return wrong rows, when each batch is checked */
-static uint64_t fetch(const struct cold_strategy *strategy, struct cold_run *run, uint64_t first, uint64_t last, bool check,
-                      unsigned char **outs, struct clocks *clocks)
+static uint64_t fetch(const struct cold_strategy *strategy, struct cold_run *run, uint64_t first,
+                      uint64_t last, bool check, unsigned char **outs, struct clocks *clocks)
 {
 	uint64_t in_flight = strategy->end ? run->in_flight : 1, wrong = 0;
 
@@ -187,7 +203,9 @@ static uint64_t fetch(const struct cold_strategy *strategy, struct cold_run *run
 
 static void run_strategy(const struct cold_strategy *strategy, struct cold_run *run, bool check)
 {
-	uint64_t rows = 0, wrong = 0, checked_from = run->batch_count > COLD_BUFFERS ? run->batch_count - COLD_BUFFERS : 0;
+	uint64_t rows = 0, wrong = 0,
+		 checked_from =
+			 run->batch_count > COLD_BUFFERS ? run->batch_count - COLD_BUFFERS : 0;
 	struct clocks clocks = { 0 }, ignored = { 0 };
 	unsigned char *outs[COLD_BUFFERS];
 	struct before before;
@@ -197,25 +215,32 @@ static void run_strategy(const struct cold_strategy *strategy, struct cold_run *
 		memset(outs[i], POISON, run->rows_max * run->features.row_bytes);
 	}
 	if (run->warmup >= run->batch_count)
-		bench_die("%" PRIu64 " batches to warm up leave none of %" PRIu64, run->warmup, run->batch_count);
+		bench_die("%" PRIu64 " batches to warm up leave none of %" PRIu64, run->warmup,
+		          run->batch_count);
 	strategy->open(run);
 	wrong += run->warmup ? fetch(strategy, run, 0, run->warmup, check, outs, &ignored) : 0;
 	look(strategy, run, &before);
 	wrong += fetch(strategy, run, run->warmup, run->batch_count, check, outs, &clocks);
 	if (strategy->counted)
 		strategy->counted(run);
-	checked_from = check ? run->batch_count : checked_from < run->warmup ? run->warmup : checked_from;
+	checked_from = check                        ? run->batch_count
+	               : checked_from < run->warmup ? run->warmup
+	                                            : checked_from;
 	for (uint64_t b = checked_from; b < run->batch_count; b++)
 		wrong += wrong_rows(run, b, outs[b % COLD_BUFFERS]);
 	for (uint64_t b = run->warmup; b < run->batch_count; b++)
 		rows += run->batches[b].count;
 	strategy->close(run);
-	printf("{\"strategy\": \"%s\", \"batches\": %" PRIu64 ", \"rows\": %" PRIu64 ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"reads\": %" PRIu64
-	       ", \"read_bytes\": %" PRIu64 ", \"saved_rows\": %" PRIu64 ", \"duplicate_rows\": %" PRIu64 ", \"gap_bytes\": %u, \"slot_bytes\": %u, "
+	printf("{\"strategy\": \"%s\", \"batches\": %" PRIu64 ", \"rows\": %" PRIu64
+	       ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"reads\": %" PRIu64
+	       ", \"read_bytes\": %" PRIu64 ", \"saved_rows\": %" PRIu64
+	       ", \"duplicate_rows\": %" PRIu64 ", \"gap_bytes\": %u, \"slot_bytes\": %u, "
 	       "\"checked_batches\": %" PRIu64 ", \"wrong_rows\": %" PRIu64 "}\n",
-	       strategy->name, run->batch_count - run->warmup, rows, clocks.seconds, clocks.cpu, run->reads - before.reads,
-	       run->read_bytes - before.read_bytes, run->saved_rows - before.saved_rows, run->duplicate_rows - before.duplicate_rows,
-	       run->gap_bytes, run->slot_bytes, check ? run->batch_count : run->batch_count - checked_from, wrong);
+	       strategy->name, run->batch_count - run->warmup, rows, clocks.seconds, clocks.cpu,
+	       run->reads - before.reads, run->read_bytes - before.read_bytes,
+	       run->saved_rows - before.saved_rows, run->duplicate_rows - before.duplicate_rows,
+	       run->gap_bytes, run->slot_bytes,
+	       check ? run->batch_count : run->batch_count - checked_from, wrong);
 }
 
 static void set_number(struct cold_run *run, bool *check, const char *word)
@@ -229,10 +254,14 @@ static void set_number(struct cold_run *run, bool *check, const char *word)
 		uint32_t *small;
 		bool *flag;
 	} names[] = {
-		{ "resident", &run->resident, NULL, NULL }, { "warmup", &run->warmup, NULL, NULL },
-		{ "threads", NULL, &run->threads, NULL },   { "depth", NULL, &run->depth, NULL },
-		{ "in-flight", NULL, &run->in_flight, NULL }, { "cache", &run->cache_rows, NULL, NULL },
-		{ "ahead", &run->ahead, NULL, NULL },       { "no-merge", NULL, NULL, &run->no_merge },
+		{ "resident", &run->resident, NULL, NULL },
+		{ "warmup", &run->warmup, NULL, NULL },
+		{ "threads", NULL, &run->threads, NULL },
+		{ "depth", NULL, &run->depth, NULL },
+		{ "in-flight", NULL, &run->in_flight, NULL },
+		{ "cache", &run->cache_rows, NULL, NULL },
+		{ "ahead", &run->ahead, NULL, NULL },
+		{ "no-merge", NULL, NULL, &run->no_merge },
 		{ "check", NULL, NULL, check },
 	};
 
@@ -269,7 +298,9 @@ static int list_strategies(void)
 
 static int run(int argc, char **argv)
 {
-	struct cold_run cold = { .dir = argv[2], .threads = 1, .depth = 64, .in_flight = COLD_BUFFERS };
+	struct cold_run cold = {
+		.dir = argv[2], .threads = 1, .depth = 64, .in_flight = COLD_BUFFERS
+	};
 	struct cold_trace trace;
 	bool check = false;
 
@@ -294,9 +325,12 @@ static int count(char **argv)
 	find_features(cold.dir, &cold.features);
 	cold_trace_read(argv[3], &trace);
 	take_cold(&cold, &trace);
-	cold_count(cold.batches, cold.batch_count, bench_number(argv[6]), cold.resident, bench_number(argv[5]), &counts);
-	printf("{\"batches\": %" PRIu64 ", \"rows\": %" PRIu64 ", \"distinct_rows\": %" PRIu64 ", \"static_hits\": %" PRIu64 ", \"belady_hits\": %" PRIu64
-	       "}\n", cold.batch_count, counts.rows, counts.distinct_rows, counts.static_hits, counts.belady_hits);
+	cold_count(cold.batches, cold.batch_count, bench_number(argv[6]), cold.resident,
+	           bench_number(argv[5]), &counts);
+	printf("{\"batches\": %" PRIu64 ", \"rows\": %" PRIu64 ", \"distinct_rows\": %" PRIu64
+	       ", \"static_hits\": %" PRIu64 ", \"belady_hits\": %" PRIu64 "}\n",
+	       cold.batch_count, counts.rows, counts.distinct_rows, counts.static_hits,
+	       counts.belady_hits);
 	cold_fini(&cold, &trace);
 	return BENCH_DONE;
 }
@@ -323,11 +357,13 @@ int main(int argc, char **argv)
 	if (argc == 7 && strcmp(argv[1], "count") == 0)
 		return count(argv);
 	if (argc == 8 && strcmp(argv[1], "sample") == 0) {
-		cold_trace_sample(argv[2], argv[3], argv[4], bench_number(argv[5]), bench_number(argv[6]), bench_number(argv[7]));
+		cold_trace_sample(argv[2], argv[3], argv[4], bench_number(argv[5]),
+		                  bench_number(argv[6]), bench_number(argv[7]));
 		return BENCH_DONE;
 	}
 	if (argc == 9 && strcmp(argv[1], "spans") == 0) {
-		cold_trace_spans(argv[2], argv[3], bench_number(argv[4]), bench_number(argv[5]), bench_number(argv[6]), bench_number(argv[7]),
+		cold_trace_spans(argv[2], argv[3], bench_number(argv[4]), bench_number(argv[5]),
+		                 bench_number(argv[6]), bench_number(argv[7]),
 		                 bench_number(argv[8]));
 		return BENCH_DONE;
 	}

@@ -2,11 +2,12 @@
 /*
  * Rows by mmap, and by a pool of threads with pread.
  *
- * mmap: rows are copied out of a mapping of the file, in the order of the list, without read-ahead: what indexing a mapped array does.
- * Each batch finds the page cache without the file, as one does that is many times larger than memory.
+ * mmap: rows are copied out of a mapping of the file, in the order of the list, without read-ahead:
+ * what indexing a mapped array does. Each batch finds the page cache without the file, as one does
+ * that is many times larger than memory.
  *
- * pread: each thread reads a row with one direct read of the 4096 bytes it lies in, more where it crosses, and copies it out (Ginex, the
- * packing of DiskGNN).
+ * pread: each thread reads a row with one direct read of the 4096 bytes it lies in, more where it
+ * crosses, and copies it out (Ginex, the packing of DiskGNN).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,10 +21,11 @@
 #include "cold.h"
 
 #define THREADS_MAX 256u
-#define CHUNK 16u   /* rows that a thread takes at a time */
+#define CHUNK       16u /* rows that a thread takes at a time */
 
 struct plain;
-typedef void (*copy_fn)(struct plain *plain, unsigned char *bounce, uint64_t rank, unsigned char *to);
+typedef void (*copy_fn)(struct plain *plain, unsigned char *bounce, uint64_t rank,
+                        unsigned char *to);
 
 struct plain {
 	struct cold_run *run;
@@ -31,7 +33,7 @@ struct plain {
 	int fd;
 	const unsigned char *map;
 	uint64_t map_bytes;
-	uint64_t faults;          /* until the last batch */
+	uint64_t faults; /* until the last batch */
 
 	pthread_t threads[THREADS_MAX];
 	pthread_barrier_t begin, end;
@@ -60,7 +62,9 @@ static void work(struct plain *plain, unsigned char *bounce)
 static void *thread_main(void *arg)
 {
 	struct plain *plain = arg;
-	unsigned char *bounce = aligned_alloc(BENCH_PAGE, plain->run->features.row_bytes / BENCH_PAGE * BENCH_PAGE + 3 * BENCH_PAGE);
+	unsigned char *bounce =
+		aligned_alloc(BENCH_PAGE, plain->run->features.row_bytes / BENCH_PAGE * BENCH_PAGE +
+	                                          3 * BENCH_PAGE);
 
 	if (!bounce)
 		bench_die("out of memory");
@@ -132,7 +136,8 @@ static uint64_t major_faults(void)
 	return (uint64_t)usage.ru_majflt;
 }
 
-static void copy_mapped(struct plain *plain, unsigned char *bounce, uint64_t rank, unsigned char *to)
+static void copy_mapped(struct plain *plain, unsigned char *bounce, uint64_t rank,
+                        unsigned char *to)
 {
 	(void)bounce;
 	memcpy(to, plain->map + cold_offset(plain->run, rank), plain->run->features.row_bytes);
@@ -162,7 +167,7 @@ static void open_mmap(struct cold_run *run)
 	plain->fd = open(run->features.path, O_RDONLY | O_CLOEXEC);
 	if (plain->fd < 0)
 		bench_die("%s: cannot be opened", run->features.path);
-	fsync(plain->fd);   /* pages that are dirty cannot be dropped */
+	fsync(plain->fd); /* pages that are dirty cannot be dropped */
 	plain->map_bytes = (uint64_t)lseek(plain->fd, 0, SEEK_END);
 }
 
@@ -176,7 +181,8 @@ static void begin_mmap(struct cold_run *run, uint64_t batch, unsigned char *out)
 	run->read_bytes = run->reads * BENCH_PAGE;
 }
 
-const struct cold_strategy cold_mmap = { "mmap", open_mmap, map_cold, begin_mmap, NULL, NULL, close_plain };
+const struct cold_strategy cold_mmap = { "mmap", open_mmap, map_cold,   begin_mmap,
+	                                 NULL,   NULL,      close_plain };
 
 /* ---- pread ---- */
 
@@ -187,7 +193,8 @@ static void copy_read(struct plain *plain, unsigned char *bounce, uint64_t rank,
 	ssize_t got = pread(plain->fd, bounce, bytes, (off_t)begin);
 
 	if (got < (ssize_t)(offset + row_bytes - begin))
-		bench_die("%s: reading %llu bytes at %llu failed", plain->run->features.path, (unsigned long long)bytes, (unsigned long long)begin);
+		bench_die("%s: reading %llu bytes at %llu failed", plain->run->features.path,
+		          (unsigned long long)bytes, (unsigned long long)begin);
 	memcpy(to, bounce + (offset - begin), row_bytes);
 	atomic_fetch_add_explicit(&plain->reads, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&plain->read_bytes, bytes, memory_order_relaxed);
@@ -208,4 +215,5 @@ static void counted_pread(struct cold_run *run)
 	run->read_bytes = atomic_load(&plain->read_bytes);
 }
 
-const struct cold_strategy cold_pread = { "pread", open_pread, NULL, begin_plain, NULL, counted_pread, close_plain };
+const struct cold_strategy cold_pread = { "pread", open_pread,    NULL,       begin_plain,
+	                                  NULL,    counted_pread, close_plain };

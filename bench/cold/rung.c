@@ -8,7 +8,7 @@
 struct cold_store {
 	struct rung_store *store;
 	struct rung_request *requests[COLD_BUFFERS];
-	uint64_t announced;   /* batches */
+	uint64_t announced; /* batches */
 };
 
 static void open_rung(struct cold_run *run)
@@ -26,7 +26,8 @@ static void open_rung(struct cold_run *run)
 	opts.batch_rows_max = (uint32_t)run->rows_max;
 	opts.queue_depth = run->depth;
 	opts.no_merge = run->no_merge;
-	/* the default is four times the cache, which is where more look-ahead stops to pay: here it is asked whether that is so */
+	/* the default is four times the cache, which is where more look-ahead stops to pay: here it
+	 * is asked whether that is so */
 	opts.window_rows_max = (run->ahead + COLD_BUFFERS) * run->rows_max;
 	bench_need(rung_store_open(ds, plan, &opts, &state->store), "opening the store");
 	run->slot_bytes = (uint32_t)rung_plan_slots(plan)->slot_bytes;
@@ -37,16 +38,18 @@ static void open_rung(struct cold_run *run)
 
 static struct rung_ids ids_of(const struct cold_run *run, uint64_t batch)
 {
-	return (struct rung_ids){
-		.data = run->batches[batch].ranks, .count = run->batches[batch].count, .dtype = RUNG_U64, .space = RUNG_RANKS
-	};
+	return (struct rung_ids){ .data = run->batches[batch].ranks,
+		                  .count = run->batches[batch].count,
+		                  .dtype = RUNG_U64,
+		                  .space = RUNG_RANKS };
 }
 
 static void announce(const struct cold_run *run, struct cold_store *state, uint64_t batch)
 {
 	if (run->ahead == 0)
 		return;
-	for (; state->announced <= batch + run->ahead && state->announced < run->batch_count; state->announced++) {
+	for (; state->announced <= batch + run->ahead && state->announced < run->batch_count;
+	     state->announced++) {
 		struct rung_ids ids = ids_of(run, state->announced);
 
 		bench_need(rung_prefetch(state->store, &ids), "announcing a batch");
@@ -60,7 +63,8 @@ static void begin_rung(struct cold_run *run, uint64_t batch, unsigned char *out)
 
 	announce(run, state, batch);
 	bench_need(rung_gather_submit(state->store, &ids, out, 0, RUNG_STREAM_OWN,
-	                              &state->requests[batch % COLD_BUFFERS]), "gathering");
+	                              &state->requests[batch % COLD_BUFFERS]),
+	           "gathering");
 }
 
 static void end_rung(struct cold_run *run, uint64_t batch)
@@ -82,7 +86,8 @@ static void counted_rung(struct cold_run *run)
 	run->duplicate_rows = stats.duplicate_rows;
 	run->gap_bytes = stats.gap_bytes;
 	if (stats.tiers[0].hits != 0)
-		bench_die("%" PRIu64 " rows came from memory: only cold ones were asked for", stats.tiers[0].hits);
+		bench_die("%" PRIu64 " rows came from memory: only cold ones were asked for",
+		          stats.tiers[0].hits);
 }
 
 static void close_rung(struct cold_run *run)
@@ -93,4 +98,5 @@ static void close_rung(struct cold_run *run)
 	free(state);
 }
 
-const struct cold_strategy cold_rung = { "rung", open_rung, NULL, begin_rung, end_rung, counted_rung, close_rung };
+const struct cold_strategy cold_rung = { "rung",   open_rung,    NULL,      begin_rung,
+	                                 end_rung, counted_rung, close_rung };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches of ids: made, written to a file, and read from it, so that every program and strategy asks for the same rows. */
+/* Batches of ids: made, written to a file, and read from it, so that every program and strategy
+ * asks for the same rows. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +39,10 @@ static void finish(struct writer *writer, const char *path)
 	FILE *file = fopen(path, "wb");
 	uint64_t count = writer->batch_count;
 
-	if (!file || fwrite(&count, 8, 1, file) != 1 || fwrite(writer->starts, 8, count + 1, file) != count + 1 ||
-	    fwrite(writer->ranks, 8, writer->starts[count], file) != writer->starts[count] || fclose(file) != 0)
+	if (!file || fwrite(&count, 8, 1, file) != 1 ||
+	    fwrite(writer->starts, 8, count + 1, file) != count + 1 ||
+	    fwrite(writer->ranks, 8, writer->starts[count], file) != writer->starts[count] ||
+	    fclose(file) != 0)
 		bench_die("%s: cannot be written", path);
 	free(writer->starts);
 	free(writer->ranks);
@@ -64,7 +67,8 @@ void cold_trace_read(const char *path, struct cold_trace *trace_out)
 	*trace_out = trace;
 }
 
-void cold_trace_sample(const char *dir, const char *path, const char *fanouts, uint64_t batch, uint64_t count, uint64_t seed)
+void cold_trace_sample(const char *dir, const char *path, const char *fanouts, uint64_t batch,
+                       uint64_t count, uint64_t seed)
 {
 	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
 	uint32_t hops[RUNG_HOPS_MAX];
@@ -77,7 +81,8 @@ void cold_trace_sample(const char *dir, const char *path, const char *fanouts, u
 
 	bench_need(rung_dataset_open(dir, &ds), "opening the dataset");
 	bench_need(rung_dataset_load_graph(ds, &graph), "loading the graph");
-	bench_need(rung_dataset_load_ids(ds, "split_train", &seed_count, &seeds), "loading the train split");
+	bench_need(rung_dataset_load_ids(ds, "split_train", &seed_count, &seeds),
+	           "loading the train split");
 	opts.fanouts = hops;
 	opts.hop_count = bench_fanouts(fanouts, hops);
 	opts.seed = seed;
@@ -104,7 +109,8 @@ void cold_trace_sample(const char *dir, const char *path, const char *fanouts, u
 	rung_dataset_close(ds);
 }
 
-void cold_trace_spans(const char *dir, const char *path, uint64_t first, uint64_t rows, uint64_t span, uint64_t count, uint64_t seed)
+void cold_trace_spans(const char *dir, const char *path, uint64_t first, uint64_t rows,
+                      uint64_t span, uint64_t count, uint64_t seed)
 {
 	struct bench_features features;
 	struct rung_dataset *ds;
@@ -115,10 +121,12 @@ void cold_trace_spans(const char *dir, const char *path, uint64_t first, uint64_
 	bench_features_find(ds, &features);
 	rung_dataset_close(ds);
 	if (!ranks || span == 0 || first + span > features.row_count)
-		bench_die("%" PRIu64 " rows have no span of %" PRIu64 " behind the first %" PRIu64, features.row_count, span, first);
+		bench_die("%" PRIu64 " rows have no span of %" PRIu64 " behind the first %" PRIu64,
+		          features.row_count, span, first);
 	start(&writer, count);
 	for (uint64_t b = 0; b < count; b++) {
-		uint64_t begin = first + bench_draw(seed, draws++) % (features.row_count - first - span + 1);
+		uint64_t begin =
+			first + bench_draw(seed, draws++) % (features.row_count - first - span + 1);
 
 		for (uint64_t i = 0; i < rows; i++)
 			ranks[i] = begin + bench_draw(seed, draws++) % span;

@@ -2,11 +2,14 @@
 /*
  * Rows by io_uring, as three others do it; each rule as their code has it, the code is not theirs.
  *
- * uring-rows (GraphBolt): a read a row, of the 4096-byte blocks around it; ring of 512, groups of 256, and each group is waited for as a
+ * uring-rows (GraphBolt): a read a row, of the 4096-byte blocks around it; ring of 512, groups of
+ * 256, and each group is waited for as a
  *     whole; rows are copied out of a bounce buffer.
- * uring-pages (DiskGNN): the distinct 4096-byte pages of the batch, ascending; ring of 1024, submitted in 64s, and each ring full is
+ * uring-pages (DiskGNN): the distinct 4096-byte pages of the batch, ascending; ring of 1024,
+ * submitted in 64s, and each ring full is
  *     waited for as a whole; rows are copied out of the pages.
- * uring-slot (GNNDrive): a ring of 80 made for each batch, a system call for each row, read in 512-byte sectors right to where the row is
+ * uring-slot (GNNDrive): a ring of 80 made for each batch, a system call for each row, read in
+ * 512-byte sectors right to where the row is
  *     wanted.
  */
 #include <errno.h>
@@ -17,19 +20,19 @@
 
 #include "cold.h"
 
-#define ROWS_RING 512u
-#define ROWS_GROUP 256u
-#define PAGES_RING 1024u
+#define ROWS_RING    512u
+#define ROWS_GROUP   256u
+#define PAGES_RING   1024u
 #define PAGES_SUBMIT 64u
-#define SLOT_RING 80u
-#define SECTOR 512u
+#define SLOT_RING    80u
+#define SECTOR       512u
 
 struct uring {
 	struct io_uring ring;
 	int fd;
 	unsigned char *bounce;
-	uint64_t bounce_bytes;     /* of a row */
-	uint64_t *marks;           /* a bit a page of the file */
+	uint64_t bounce_bytes; /* of a row */
+	uint64_t *marks;       /* a bit a page of the file */
 	uint64_t mark_words;
 	uint32_t *place_of_page;
 	uint64_t *pages;
@@ -41,7 +44,7 @@ static void make_ring(struct uring *u, unsigned entries)
 
 	if (rc < 0)
 		bench_die("io_uring refuses a ring of %u entries: %s%s", entries, strerror(-rc),
-			  rc == -ENOMEM ? "; raise ulimit -l" : "");
+		          rc == -ENOMEM ? "; raise ulimit -l" : "");
 }
 
 static struct uring *open_uring(struct cold_run *run, unsigned entries)
@@ -71,7 +74,8 @@ static void close_uring(struct cold_run *run)
 }
 
 /* The read's number is the bytes that it must bring. */
-static void prepare_read(struct cold_run *run, struct uring *u, void *to, uint64_t bytes, uint64_t offset, uint64_t needed)
+static void prepare_read(struct cold_run *run, struct uring *u, void *to, uint64_t bytes,
+                         uint64_t offset, uint64_t needed)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
 
@@ -92,7 +96,8 @@ static void wait_for(const struct cold_run *run, struct uring *u, unsigned count
 
 		if (rc < 0 && rc != -EINTR)
 			bench_die("waiting for reads: %s", strerror(-rc));
-		io_uring_for_each_cqe(&u->ring, head, cqe) {
+		io_uring_for_each_cqe(&u->ring, head, cqe)
+		{
 			if (cqe->res < 0 || (uint64_t)cqe->res < io_uring_cqe_get_data64(cqe))
 				bench_die("%s: a read failed", run->features.path);
 			if (++seen == count)
@@ -123,19 +128,24 @@ static void begin_rows(struct cold_run *run, uint64_t batch, unsigned char *out)
 		uint64_t count = b->count - first < ROWS_GROUP ? b->count - first : ROWS_GROUP;
 
 		for (uint64_t i = 0; i < count; i++) {
-			uint64_t offset = cold_offset(run, b->ranks[first + i]), begin = cold_page_begin(offset);
+			uint64_t offset = cold_offset(run, b->ranks[first + i]),
+				 begin = cold_page_begin(offset);
 
-			prepare_read(run, u, u->bounce + i * u->bounce_bytes, cold_page_end(offset + row_bytes) - begin, begin,
-				     offset + row_bytes - begin);
+			prepare_read(run, u, u->bounce + i * u->bounce_bytes,
+			             cold_page_end(offset + row_bytes) - begin, begin,
+			             offset + row_bytes - begin);
 		}
 		wait_for(run, u, (unsigned)count);
 		for (uint64_t i = 0; i < count; i++)
-			memcpy(out + (first + i) * row_bytes, u->bounce + i * u->bounce_bytes + cold_offset(run, b->ranks[first + i]) % BENCH_PAGE,
+			memcpy(out + (first + i) * row_bytes,
+			       u->bounce + i * u->bounce_bytes +
+			               cold_offset(run, b->ranks[first + i]) % BENCH_PAGE,
 			       row_bytes);
 	}
 }
 
-const struct cold_strategy cold_uring_rows = { "uring-rows", open_rows, NULL, begin_rows, NULL, NULL, close_uring };
+const struct cold_strategy cold_uring_rows = { "uring-rows", open_rows, NULL,       begin_rows,
+	                                       NULL,         NULL,      close_uring };
 
 /* ---- uring-pages ---- */
 
@@ -155,12 +165,14 @@ static void open_pages(struct cold_run *run)
 }
 
 /* @return how many; ascending in u->pages */
-static uint64_t distinct_pages(const struct cold_run *run, struct uring *u, const struct cold_batch *b)
+static uint64_t distinct_pages(const struct cold_run *run, struct uring *u,
+                               const struct cold_batch *b)
 {
 	uint64_t count = 0;
 
 	for (uint64_t i = 0; i < b->count; i++) {
-		uint64_t offset = cold_offset(run, b->ranks[i]), end = offset + run->features.row_bytes;
+		uint64_t offset = cold_offset(run, b->ranks[i]),
+			 end = offset + run->features.row_bytes;
 
 		for (uint64_t page = offset / BENCH_PAGE; page * BENCH_PAGE < end; page++)
 			u->marks[page / 64] |= 1ull << page % 64;
@@ -177,14 +189,19 @@ static uint64_t distinct_pages(const struct cold_run *run, struct uring *u, cons
 	return count;
 }
 
-static void copy_row(const struct cold_run *run, const struct uring *u, uint64_t rank, unsigned char *to)
+static void copy_row(const struct cold_run *run, const struct uring *u, uint64_t rank,
+                     unsigned char *to)
 {
 	uint64_t offset = cold_offset(run, rank), left = run->features.row_bytes;
 
 	while (left > 0) {
-		uint64_t in_page = offset % BENCH_PAGE, bytes = BENCH_PAGE - in_page < left ? BENCH_PAGE - in_page : left;
+		uint64_t in_page = offset % BENCH_PAGE,
+			 bytes = BENCH_PAGE - in_page < left ? BENCH_PAGE - in_page : left;
 
-		memcpy(to, u->bounce + (uint64_t)u->place_of_page[offset / BENCH_PAGE] * BENCH_PAGE + in_page, bytes);
+		memcpy(to,
+		       u->bounce + (uint64_t)u->place_of_page[offset / BENCH_PAGE] * BENCH_PAGE +
+		               in_page,
+		       bytes);
 		to += bytes;
 		offset += bytes;
 		left -= bytes;
@@ -195,7 +212,8 @@ static void begin_pages(struct cold_run *run, uint64_t batch, unsigned char *out
 {
 	const struct cold_batch *b = &run->batches[batch];
 	struct uring *u = run->state;
-	uint64_t count = distinct_pages(run, u, b), file_end = cold_offset(run, run->features.row_count);
+	uint64_t count = distinct_pages(run, u, b),
+		 file_end = cold_offset(run, run->features.row_count);
 
 	for (uint64_t i = 0; i < count;) {
 		uint64_t wave = count - i < PAGES_RING ? count - i : PAGES_RING;
@@ -204,7 +222,7 @@ static void begin_pages(struct cold_run *run, uint64_t batch, unsigned char *out
 			uint64_t begin = u->pages[i] * BENCH_PAGE;
 
 			prepare_read(run, u, u->bounce + i * BENCH_PAGE, BENCH_PAGE, begin,
-				     file_end - begin < BENCH_PAGE ? file_end - begin : BENCH_PAGE);
+			             file_end - begin < BENCH_PAGE ? file_end - begin : BENCH_PAGE);
 			if ((i + 1) % PAGES_SUBMIT == 0)
 				io_uring_submit(&u->ring);
 		}
@@ -214,7 +232,8 @@ static void begin_pages(struct cold_run *run, uint64_t batch, unsigned char *out
 		copy_row(run, u, b->ranks[i], out + i * run->features.row_bytes);
 }
 
-const struct cold_strategy cold_uring_pages = { "uring-pages", open_pages, NULL, begin_pages, NULL, NULL, close_uring };
+const struct cold_strategy cold_uring_pages = { "uring-pages", open_pages, NULL,       begin_pages,
+	                                        NULL,          NULL,       close_uring };
 
 /* ---- uring-slot ---- */
 
@@ -222,7 +241,8 @@ static void open_slot(struct cold_run *run)
 {
 	const struct bench_features *features = &run->features;
 
-	if (features->row_bytes % SECTOR || features->row_stride % SECTOR || features->data_offset % SECTOR)
+	if (features->row_bytes % SECTOR || features->row_stride % SECTOR ||
+	    features->data_offset % SECTOR)
 		bench_die("uring-slot is for rows of whole sectors of %u bytes", SECTOR);
 	open_uring(run, 0);
 }
@@ -240,7 +260,8 @@ static void begin_slot(struct cold_run *run, uint64_t batch, unsigned char *out)
 			wait_for(run, u, 1);
 			in_flight--;
 		}
-		prepare_read(run, u, out + i * row_bytes, row_bytes, cold_offset(run, b->ranks[i]), row_bytes);
+		prepare_read(run, u, out + i * row_bytes, row_bytes, cold_offset(run, b->ranks[i]),
+		             row_bytes);
 		if (io_uring_submit(&u->ring) < 0)
 			bench_die("%s: a read is refused", run->features.path);
 		in_flight++;
@@ -250,4 +271,5 @@ static void begin_slot(struct cold_run *run, uint64_t batch, unsigned char *out)
 	u->ring.ring_fd = 0;
 }
 
-const struct cold_strategy cold_uring_slot = { "uring-slot", open_slot, NULL, begin_slot, NULL, NULL, close_uring };
+const struct cold_strategy cold_uring_slot = { "uring-slot", open_slot, NULL,       begin_slot,
+	                                       NULL,         NULL,      close_uring };

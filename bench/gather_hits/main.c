@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rung_gather_hits DIR IDS COUNT: gathers of rows that are all in host memory, beside the plainest loop that copies them.
+ * rung_gather_hits DIR IDS COUNT: gathers of rows that are all in host memory, beside the plainest
+ * loop that copies them.
  *
- * IDS is a file of u64 ranks, taken as lists of COUNT each. Reads orders on stdin and answers each with a line on stdout, so that a
- * driver can take turns with other programs:
+ * IDS is a file of u64 ranks, taken as lists of COUNT each. Reads orders on stdin and answers each
+ * with a line on stdout, so that a driver can take turns with other programs:
  *
  *     floor VARIANT THREADS REPEATS   the loop; variants are listed by "variants"     -> seconds for REPEATS times all lists
  *     rung THREADS REPEATS            rung_gather_submit, wait, put                   -> seconds
  *     check                           every list gathered once more by rung           -> wrong rows
  *
- * Each thread takes its share of each list, for the loop and for rung alike. Rows lie in huge pages where the kernel has them.
+ * Each thread takes its share of each list, for the loop and for rung alike. Rows lie in huge pages
+ * where the kernel has them.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,19 +26,19 @@
 
 #include "../common.h"
 
-#define THREADS_MAX 64u
-#define LINE 64u
-#define PREFETCH_BYTES 512u   /* of a row: the hardware goes on from there */
+#define THREADS_MAX    64u
+#define LINE           64u
+#define PREFETCH_BYTES 512u /* of a row: the hardware goes on from there */
 
 struct variant {
-	unsigned ahead;    /* rows between the one that is copied and the one that is asked for */
-	bool streamed;     /* past the caches, 32 bytes a store */
+	unsigned ahead; /* rows between the one that is copied and the one that is asked for */
+	bool streamed;  /* past the caches, 32 bytes a store */
 };
 
 static const struct variant variants[] = {
 	{ 0, false }, { 2, false }, { 4, false }, { 8, false }, { 16, false },
 #ifdef __x86_64__
-	{ 0, true }, { 2, true }, { 4, true }, { 8, true }, { 16, true },
+	{ 0, true },  { 2, true },  { 4, true },  { 8, true },  { 16, true },
 #endif
 };
 #define VARIANT_COUNT (sizeof(variants) / sizeof(*variants))
@@ -44,19 +46,20 @@ static const struct variant variants[] = {
 static struct {
 	struct rung_store *store;
 	struct bench_features features;
-	unsigned char *rows;        /* the floor's own copy of all rows */
+	unsigned char *rows; /* the floor's own copy of all rows */
 	unsigned char *out;
 	uint64_t *ids;
 	uint64_t count, list_count;
 	pthread_barrier_t begin, end;
 	/* the order that is carried out */
-	const struct variant *variant;   /* NULL: rung */
+	const struct variant *variant; /* NULL: rung */
 	uint64_t repeats;
 	unsigned threads;
 } run;
 
 /* gcc takes a function that only prefetches for one without an effect, unless it is inline */
-__attribute__((always_inline)) static inline void ask_for(const uint64_t *ids, uint64_t i, uint64_t count)
+__attribute__((always_inline)) static inline void ask_for(const uint64_t *ids, uint64_t i,
+                                                          uint64_t count)
 {
 	size_t row_bytes = run.features.row_bytes;
 
@@ -78,7 +81,8 @@ static void copy_list(unsigned ahead, const uint64_t *ids, uint64_t count, unsig
 }
 
 #ifdef __x86_64__
-__attribute__((target("avx"))) static void stream_list(unsigned ahead, const uint64_t *ids, uint64_t count, unsigned char *out)
+__attribute__((target("avx"))) static void stream_list(unsigned ahead, const uint64_t *ids,
+                                                       uint64_t count, unsigned char *out)
 {
 	size_t row_bytes = run.features.row_bytes;
 
@@ -90,7 +94,8 @@ __attribute__((target("avx"))) static void stream_list(unsigned ahead, const uin
 			ask_for(ids, i + ahead, count);
 		for (size_t at = 0; at < row_bytes; at += 2 * 32) {
 			__m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + at));
-			__m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + at + 32));
+			__m256i b =
+				_mm256_loadu_si256((const __m256i *)(const void *)(from + at + 32));
 
 			_mm256_stream_si256((__m256i *)(void *)(to + at), a);
 			_mm256_stream_si256((__m256i *)(void *)(to + at + 32), b);
@@ -100,7 +105,8 @@ __attribute__((target("avx"))) static void stream_list(unsigned ahead, const uin
 }
 #endif
 
-static void floor_list(const struct variant *variant, const uint64_t *ids, uint64_t count, unsigned char *out)
+static void floor_list(const struct variant *variant, const uint64_t *ids, uint64_t count,
+                       unsigned char *out)
 {
 #ifdef __x86_64__
 	if (variant->streamed) {
@@ -113,7 +119,9 @@ static void floor_list(const struct variant *variant, const uint64_t *ids, uint6
 
 static void gather(const uint64_t *ids, uint64_t count, unsigned char *out)
 {
-	struct rung_ids list = { .data = ids, .count = count, .dtype = RUNG_U64, .space = RUNG_RANKS };
+	struct rung_ids list = {
+		.data = ids, .count = count, .dtype = RUNG_U64, .space = RUNG_RANKS
+	};
 	struct rung_request *request;
 
 	bench_need(rung_gather_submit(run.store, &list, out, 0, RUNG_STREAM_OWN, &request),
@@ -124,7 +132,8 @@ static void gather(const uint64_t *ids, uint64_t count, unsigned char *out)
 
 static void work(unsigned thread)
 {
-	uint64_t first = run.count * thread / run.threads, end = run.count * (thread + 1) / run.threads;
+	uint64_t first = run.count * thread / run.threads,
+		 end = run.count * (thread + 1) / run.threads;
 	unsigned char *out = run.out + first * run.features.row_bytes;
 
 	for (uint64_t repeat = 0; repeat < run.repeats; repeat++) {
@@ -186,7 +195,8 @@ static uint64_t check(void)
 		memset(run.out, 0xee, run.count * row_bytes);
 		gather(ids, run.count, run.out);
 		for (uint64_t i = 0; i < run.count; i++)
-			wrong += memcmp(run.out + i * row_bytes, run.rows + ids[i] * row_bytes, row_bytes) != 0;
+			wrong += memcmp(run.out + i * row_bytes, run.rows + ids[i] * row_bytes,
+			                row_bytes) != 0;
 	}
 	return wrong;
 }
@@ -196,10 +206,13 @@ static void load(const char *path, uint64_t offset, void *to, uint64_t bytes)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	for (uint64_t done = 0; done < bytes;) {
-		ssize_t got = fd < 0 ? -1 : pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+		ssize_t got =
+			fd < 0 ? -1
+			       : pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
 
 		if (got <= 0)
-			bench_die("%s: %" PRIu64 " bytes from %" PRIu64 " cannot be read", path, bytes, offset);
+			bench_die("%s: %" PRIu64 " bytes from %" PRIu64 " cannot be read", path,
+			          bytes, offset);
 		done += (uint64_t)got;
 	}
 	close(fd);
@@ -226,7 +239,8 @@ static void set_up(const char *dir, const char *ids, const char *count)
 	bench_need(rung_dataset_open(dir, &ds), "opening the dataset");
 	bench_features_find(ds, &run.features);
 	if (run.features.row_stride != run.features.row_bytes)
-		bench_die("%s: rows are padded: the loops here are for rows one behind the other", dir);
+		bench_die("%s: rows are padded: the loops here are for rows one behind the other",
+		          dir);
 	plan_opts.host_bytes = RUNG_BYTES_MAX;
 	plan_opts.device = RUNG_DEVICE_CPU;
 	bench_need(rung_plan_create(ds, &plan_opts, &plan), "planning");
@@ -241,14 +255,16 @@ static void set_up(const char *dir, const char *ids, const char *count)
 			bench_die("%s: %" PRIu64 " is no rank", ids, run.ids[i]);
 	}
 	run.rows = bench_map(run.features.row_count * run.features.row_bytes);
-	load(run.features.path, run.features.data_offset, run.rows, run.features.row_count * run.features.row_bytes);
+	load(run.features.path, run.features.data_offset, run.rows,
+	     run.features.row_count * run.features.row_bytes);
 	run.out = bench_map(run.count * run.features.row_bytes);
 }
 
 static bool is_here(const struct variant *variant)
 {
 #ifdef __x86_64__
-	return !variant->streamed || (run.features.row_bytes % 64 == 0 && __builtin_cpu_supports("avx"));
+	return !variant->streamed ||
+	       (run.features.row_bytes % 64 == 0 && __builtin_cpu_supports("avx"));
 #else
 	return !variant->streamed;
 #endif
@@ -257,7 +273,8 @@ static bool is_here(const struct variant *variant)
 static void list_variants(void)
 {
 	for (unsigned v = 0; v < VARIANT_COUNT && is_here(&variants[v]); v++)
-		printf("%s%s-%u", v ? " " : "", variants[v].streamed ? "stream" : "memcpy", variants[v].ahead);
+		printf("%s%s-%u", v ? " " : "", variants[v].streamed ? "stream" : "memcpy",
+		       variants[v].ahead);
 	printf("\n");
 }
 
@@ -266,8 +283,8 @@ static void obey(const char *order)
 	unsigned variant, threads;
 	uint64_t repeats;
 
-	if (sscanf(order, "floor %u %u %" SCNu64, &variant, &threads, &repeats) == 3 && variant < VARIANT_COUNT &&
-	    is_here(&variants[variant])) {
+	if (sscanf(order, "floor %u %u %" SCNu64, &variant, &threads, &repeats) == 3 &&
+	    variant < VARIANT_COUNT && is_here(&variants[variant])) {
 		run.variant = &variants[variant];
 		run.repeats = repeats;
 		printf("%.9f\n", carry_out(threads));

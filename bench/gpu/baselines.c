@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows from host memory in the ways there are without rung's gather kernel, and with it, all by the host's clock from the call
- * until the rows are on the GPU: the CPU gathers into page-locked memory and the batch is copied (by rung's CPU store, and by a
- * loop over OpenMP's threads); a plain kernel reads pinned memory over the link; a plain kernel reads managed memory that is
- * advised to stay with the host and to be mapped for the GPU.
+ * Rows from host memory in the ways there are without rung's gather kernel, and with it, all by the
+ * host's clock from the call until the rows are on the GPU: the CPU gathers into page-locked memory
+ * and the batch is copied (by rung's CPU store, and by a loop over OpenMP's threads); a plain
+ * kernel reads pinned memory over the link; a plain kernel reads managed memory that is advised to
+ * stay with the host and to be mapped for the GPU.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +17,11 @@ struct baseline {
 	const struct bench_data *data;
 	const struct bench_lists *lists;
 	struct bench_store cpu, gpu;
-	unsigned char *table;      /* pinned: all rows in rank order */
-	unsigned char *managed;    /* the first managed_rows of them */
+	unsigned char *table;   /* pinned: all rows in rank order */
+	unsigned char *managed; /* the first managed_rows of them */
 	uint64_t managed_rows;
 	struct bench_lists managed_lists;
-	unsigned char *batch;      /* pinned */
+	unsigned char *batch; /* pinned */
 	unsigned char *out;
 };
 
@@ -31,7 +32,9 @@ static const uint64_t *ranks_of(const struct baseline *base, unsigned turn)
 
 static void send(const struct baseline *base)
 {
-	bench_cuda(cudaMemcpyAsync(base->out, base->batch, base->lists->count * base->data->row_bytes, cudaMemcpyHostToDevice, base->b->stream),
+	bench_cuda(cudaMemcpyAsync(base->out, base->batch,
+	                           base->lists->count * base->data->row_bytes,
+	                           cudaMemcpyHostToDevice, base->b->stream),
 	           "copying a batch to the GPU");
 }
 
@@ -60,8 +63,9 @@ static void zero_copy(void *ctx, unsigned turn)
 {
 	struct baseline *base = ctx;
 
-	bench_cuda(bench_kernel_rows(base->out, base->table, base->data->row_bytes, base->data->row_bytes,
-	                             base->lists->device[turn % BENCH_LISTS], base->lists->count, base->b->sm_count, base->b->stream),
+	bench_cuda(bench_kernel_rows(base->out, base->table, base->data->row_bytes,
+	                             base->data->row_bytes, base->lists->device[turn % BENCH_LISTS],
+	                             base->lists->count, base->b->sm_count, base->b->stream),
 	           "gathering with a plain kernel");
 }
 
@@ -69,9 +73,10 @@ static void managed(void *ctx, unsigned turn)
 {
 	struct baseline *base = ctx;
 
-	bench_cuda(bench_kernel_rows(base->out, base->managed, base->data->row_bytes, base->data->row_bytes,
-	                             base->managed_lists.device[turn % BENCH_LISTS], base->managed_lists.count, base->b->sm_count,
-	                             base->b->stream),
+	bench_cuda(bench_kernel_rows(base->out, base->managed, base->data->row_bytes,
+	                             base->data->row_bytes,
+	                             base->managed_lists.device[turn % BENCH_LISTS],
+	                             base->managed_lists.count, base->b->sm_count, base->b->stream),
 	           "gathering from managed memory");
 }
 
@@ -79,13 +84,15 @@ static void rung_host(void *ctx, unsigned turn)
 {
 	struct baseline *base = ctx;
 
-	bench_gather(base->b, base->gpu.store, base->lists->device[turn % BENCH_LISTS], base->lists->count, base->out, base->data->row_bytes);
+	bench_gather(base->b, base->gpu.store, base->lists->device[turn % BENCH_LISTS],
+	             base->lists->count, base->out, base->data->row_bytes);
 }
 
 /* ---- */
 
 /* The rows of the last turn must be there. @return rows a second */
-static double measure(const struct baseline *base, const char *way, bench_work_fn work, const struct bench_lists *lists)
+static double measure(const struct baseline *base, const char *way, bench_work_fn work,
+                      const struct bench_lists *lists)
 {
 	unsigned last = (base->b->warmups + base->b->samples - 1) % BENCH_LISTS;
 	struct bench_times times;
@@ -93,7 +100,8 @@ static double measure(const struct baseline *base, const char *way, bench_work_f
 
 	bench_poison(base->out, lists->count * base->data->row_bytes);
 	bench_time_host(base->b, work, (void *)base, &times);
-	bench_verify_output(base->data, lists->ranks[last], lists->count, base->out, base->data->row_bytes);
+	bench_verify_output(base->data, lists->ranks[last], lists->count, base->out,
+	                    base->data->row_bytes);
 	rate = (double)lists->count / bench_median(&times);
 	out_object(way);
 	out_u64("rows", lists->count);
@@ -117,14 +125,18 @@ static void load_table(struct baseline *base)
 	free(all);
 }
 
-static cudaError_t advise(void *memory, uint64_t bytes, enum cudaMemoryAdvise advice, int gpu_or_host)
+static cudaError_t advise(void *memory, uint64_t bytes, enum cudaMemoryAdvise advice,
+                          int gpu_or_host)
 {
 #if CUDART_VERSION >= 13000
-	struct cudaMemLocation location = { gpu_or_host < 0 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice, gpu_or_host < 0 ? 0 : gpu_or_host };
+	struct cudaMemLocation location = { gpu_or_host < 0 ? cudaMemLocationTypeHost
+		                                            : cudaMemLocationTypeDevice,
+		                            gpu_or_host < 0 ? 0 : gpu_or_host };
 
 	return cudaMemAdvise(memory, bytes, advice, location);
 #else
-	return cudaMemAdvise(memory, bytes, advice, gpu_or_host < 0 ? cudaCpuDeviceId : gpu_or_host);
+	return cudaMemAdvise(memory, bytes, advice,
+	                     gpu_or_host < 0 ? cudaCpuDeviceId : gpu_or_host);
 #endif
 }
 
@@ -136,7 +148,9 @@ static const char *load_managed(struct baseline *base)
 	int concurrent = 0;
 	void *memory = NULL;
 
-	bench_cuda(cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, base->b->gpu), "asking what the GPU can do");
+	bench_cuda(cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess,
+	                                  base->b->gpu),
+	           "asking what the GPU can do");
 	bench_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
 	base->managed_rows = base->b->managed_bytes / row_bytes;
 	if (base->managed_rows > base->data->row_count)
@@ -146,14 +160,18 @@ static const char *load_managed(struct baseline *base)
 		return "turned off";
 	if (!concurrent)
 		return "the GPU and the host cannot use managed memory at the same time here";
-	if (bytes > free_bytes / 4)   /* far from where drivers begin to move pages about */
+	if (bytes > free_bytes / 4) /* far from where drivers begin to move pages about */
 		return "more than a quarter of the GPU's free memory";
 	bench_cuda(cudaMallocManaged(&memory, bytes, cudaMemAttachGlobal), "taking managed memory");
-	bench_cuda(advise(memory, bytes, cudaMemAdviseSetPreferredLocation, -1), "advising on managed memory");
-	bench_cuda(advise(memory, bytes, cudaMemAdviseSetAccessedBy, base->b->gpu), "advising on managed memory");
+	bench_cuda(advise(memory, bytes, cudaMemAdviseSetPreferredLocation, -1),
+	           "advising on managed memory");
+	bench_cuda(advise(memory, bytes, cudaMemAdviseSetAccessedBy, base->b->gpu),
+	           "advising on managed memory");
 	memcpy(memory, base->table, bytes);
 	base->managed = memory;
-	bench_lists_make(base->b, 0, base->managed_rows, base->lists->count < base->managed_rows ? base->lists->count : base->managed_rows,
+	bench_lists_make(base->b, 0, base->managed_rows,
+	                 base->lists->count < base->managed_rows ? base->lists->count
+	                                                         : base->managed_rows,
 	                 &base->managed_lists);
 	return "";
 }
@@ -189,16 +207,19 @@ static void measure_all(struct baseline *base)
 void bench_baselines(struct bench *b)
 {
 	for (unsigned w = 0; w < b->width_count; w++) {
-		struct bench_place place = { .device = RUNG_DEVICE_CPU, .host_bytes = RUNG_BYTES_MAX, .requests_max = 4 };
+		struct bench_place place = { .device = RUNG_DEVICE_CPU,
+			                     .host_bytes = RUNG_BYTES_MAX,
+			                     .requests_max = 4 };
 		struct bench_data data;
 		struct bench_lists lists;
 		struct baseline base = { .b = b, .data = &data, .lists = &lists };
 		uint64_t rows = b->link_bytes / b->widths[w];
 
-		if (b->widths[w] % 4 != 0)   /* the plain kernel's smallest piece */
+		if (b->widths[w] % 4 != 0) /* the plain kernel's smallest piece */
 			continue;
 		bench_data_open(b, b->widths[w], 0, &data);
-		bench_lists_make(b, 0, data.row_count, rows < data.row_count ? rows : data.row_count, &lists);
+		bench_lists_make(b, 0, data.row_count,
+		                 rows < data.row_count ? rows : data.row_count, &lists);
 		place.batch_rows_max = (uint32_t)lists.count;
 		bench_store_open(b, &data, &place, &base.cpu);
 		place.device = RUNG_DEVICE_CUDA;

@@ -21,21 +21,27 @@ static void copy_on_device(void *ctx, unsigned turn)
 {
 	struct copy *c = ctx;
 
-	bench_cuda(cudaMemcpyAsync(c->to, from_of(c, turn), c->bytes, cudaMemcpyDeviceToDevice, c->b->stream), "copying on the GPU");
+	bench_cuda(cudaMemcpyAsync(c->to, from_of(c, turn), c->bytes, cudaMemcpyDeviceToDevice,
+	                           c->b->stream),
+	           "copying on the GPU");
 }
 
 static void copy_by_kernel(void *ctx, unsigned turn)
 {
 	struct copy *c = ctx;
 
-	bench_cuda(bench_kernel_copy(c->to, from_of(c, turn), c->bytes, c->b->sm_count, c->b->stream), "copying with a kernel");
+	bench_cuda(
+		bench_kernel_copy(c->to, from_of(c, turn), c->bytes, c->b->sm_count, c->b->stream),
+		"copying with a kernel");
 }
 
 static void copy_to_device(void *ctx, unsigned turn)
 {
 	struct copy *c = ctx;
 
-	bench_cuda(cudaMemcpyAsync(c->to, from_of(c, turn), c->bytes, cudaMemcpyHostToDevice, c->b->stream), "copying to the GPU");
+	bench_cuda(cudaMemcpyAsync(c->to, from_of(c, turn), c->bytes, cudaMemcpyHostToDevice,
+	                           c->b->stream),
+	           "copying to the GPU");
 }
 
 static void fill(uint64_t *words, uint64_t count)
@@ -53,12 +59,14 @@ static void check_copy(const struct copy *c, const uint64_t *source, const char 
 	bench_cuda(cudaMemcpy(got, c->to, c->bytes, cudaMemcpyDeviceToHost), "fetching a copy");
 	for (uint64_t i = 0; i < c->bytes / 8; i++)
 		if (got[i] != source[first + i])
-			bench_die("%s: word %llu of the copy is wrong", what, (unsigned long long)i);
+			bench_die("%s: word %llu of the copy is wrong", what,
+			          (unsigned long long)i);
 	free(got);
 	bench_poison(c->to, c->bytes);
 }
 
-static double measure(const struct copy *c, bench_work_fn work, const char *what, unsigned times_bytes, const uint64_t *source)
+static double measure(const struct copy *c, bench_work_fn work, const char *what,
+                      unsigned times_bytes, const uint64_t *source)
 {
 	struct bench_times times;
 	double rate;
@@ -97,7 +105,8 @@ static void link_copies(struct bench *b)
 	c.from = bench_pinned_alloc(c.bytes * BENCH_LISTS);
 	fill((uint64_t *)c.from, c.bytes * BENCH_LISTS / 8);
 	c.to = bench_device_alloc(c.bytes);
-	b->ceilings.link_kernel = measure(&c, copy_by_kernel, "link_copy_by_kernel", 1, (uint64_t *)c.from);
+	b->ceilings.link_kernel =
+		measure(&c, copy_by_kernel, "link_copy_by_kernel", 1, (uint64_t *)c.from);
 	b->ceilings.link_copy = measure(&c, copy_to_device, "link_copy", 1, (uint64_t *)c.from);
 	bench_cuda(cudaFreeHost(c.from), "freeing");
 	bench_cuda(cudaFree(c.to), "freeing");

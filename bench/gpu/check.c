@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bit by bit: what a GPU gathers is what the CPU device gathers from the same dataset, for every mix of tiers, dtype of ids, id
- * space, width and stride; small, so that it also runs under a memory checker. Between the rows nothing may be written.
+ * Bit by bit: what a GPU gathers is what the CPU device gathers from the same dataset, for every
+ * mix of tiers, dtype of ids, id space, width and stride; small, so that it also runs under a
+ * memory checker. Between the rows nothing may be written.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,8 @@ struct check_mix {
 };
 
 static const struct check_mix mixes[] = {
-	{ "gpu", 8, 0, 0 },       { "peer", 0, 8, 0 },        { "host", 0, 0, 8 },
-	{ "nvme", 0, 0, 0 },      { "gpu+host", 4, 0, 4 },    { "gpu+nvme", 4, 0, 0 },
+	{ "gpu", 8, 0, 0 },       { "peer", 0, 8, 0 },          { "host", 0, 0, 8 },
+	{ "nvme", 0, 0, 0 },      { "gpu+host", 4, 0, 4 },      { "gpu+nvme", 4, 0, 0 },
 	{ "host+nvme", 0, 0, 4 }, { "gpu+peer+host", 2, 3, 3 }, { "gpu+peer+host+nvme", 1, 3, 2 },
 };
 
@@ -30,17 +31,18 @@ struct check {
 	struct bench_store cpu, gpu;
 	uint64_t count;
 	uint64_t *ids;
-	void *narrow, *device_ids;      /* as the dtype has them */
-	unsigned char *expected, *got;  /* host memory */
-	unsigned char *out;             /* device memory */
+	void *narrow, *device_ids;     /* as the dtype has them */
+	unsigned char *expected, *got; /* host memory */
+	unsigned char *out;            /* device memory */
 	uint64_t cases, rows;
 };
 
-static struct rung_ids list_of(const struct check *c, enum rung_dtype dtype, enum rung_id_space space)
+static struct rung_ids list_of(const struct check *c, enum rung_dtype dtype,
+                               enum rung_id_space space)
 {
 	uint64_t width = dtype == RUNG_I64 || dtype == RUNG_U64 ? 8 : 4;
 
-	for (uint64_t i = 0; i < c->count; i++)   /* little endian: the low half comes first */
+	for (uint64_t i = 0; i < c->count; i++) /* little endian: the low half comes first */
 		memcpy((char *)c->narrow + i * width, &c->ids[i], width);
 	bench_upload(c->device_ids, c->narrow, c->count * width);
 	return (struct rung_ids){ c->narrow, c->count, dtype, space };
@@ -51,11 +53,14 @@ static void draw_ids(const struct check *c, uint64_t seed)
 	for (uint64_t i = 0; i < c->count; i++) {
 		uint64_t draw = bench_draw(seed, i);
 
-		c->ids[i] = draw % 4 == 0 && i ? c->ids[(draw >> 2) % i] : (draw >> 2) % c->data->row_count;   /* a quarter again */
+		/* a quarter again */
+		c->ids[i] = draw % 4 == 0 && i ? c->ids[(draw >> 2) % i]
+		                               : (draw >> 2) % c->data->row_count;
 	}
 }
 
-static void one_case(struct check *c, const char *mix, enum rung_dtype dtype, enum rung_id_space space, uint64_t gap)
+static void one_case(struct check *c, const char *mix, enum rung_dtype dtype,
+                     enum rung_id_space space, uint64_t gap)
 {
 	uint64_t stride = c->data->row_bytes + gap, bytes = c->count * stride;
 	struct rung_ids ids;
@@ -69,8 +74,10 @@ static void one_case(struct check *c, const char *mix, enum rung_dtype dtype, en
 	bench_need(rung_gather(c->gpu.store, &ids, c->out, stride), "gathering on the GPU");
 	bench_cuda(cudaMemcpy(c->got, c->out, bytes, cudaMemcpyDeviceToHost), "fetching the rows");
 	if (memcmp(c->got, c->expected, bytes) != 0)
-		bench_die("%s: rows of %u bytes, ids %s %s, stride %llu: the GPU's are not the CPU's", mix, c->data->row_bytes,
-		          rung_dtype_name(dtype), space == RUNG_RANKS ? "ranks" : "vertices", (unsigned long long)stride);
+		bench_die(
+			"%s: rows of %u bytes, ids %s %s, stride %llu: the GPU's are not the CPU's",
+			mix, c->data->row_bytes, rung_dtype_name(dtype),
+			space == RUNG_RANKS ? "ranks" : "vertices", (unsigned long long)stride);
 	c->cases++;
 	c->rows += c->count;
 }
@@ -85,26 +92,32 @@ static void check_tiers(const struct check *c, const char *mix)
 		const struct rung_plan_tier *tier = bench_tier(&c->gpu, stats.tiers[i].name);
 
 		if ((tier->row_count == 0) != (stats.tiers[i].hits == 0))
-			bench_die("%s: tier '%s' holds %llu rows and counted %llu", mix, tier->name, (unsigned long long)tier->row_count,
+			bench_die("%s: tier '%s' holds %llu rows and counted %llu", mix, tier->name,
+			          (unsigned long long)tier->row_count,
 			          (unsigned long long)stats.tiers[i].hits);
 		hits += stats.tiers[i].hits;
 	}
 	if (hits != c->count * 8)
-		bench_die("%s: %llu rows counted, not %llu", mix, (unsigned long long)hits, (unsigned long long)c->count * 8);
+		bench_die("%s: %llu rows counted, not %llu", mix, (unsigned long long)hits,
+		          (unsigned long long)c->count * 8);
 }
 
 static void one_mix(struct check *c, const struct check_mix *mix)
 {
 	uint64_t rows = c->data->row_count, bytes = rows * c->data->row_stride;
-	struct bench_place place = { .device = RUNG_DEVICE_CUDA, .batch_rows_max = (uint32_t)c->count, .vertex_ids = 1 };
+	struct bench_place place = { .device = RUNG_DEVICE_CUDA,
+		                     .batch_rows_max = (uint32_t)c->count,
+		                     .vertex_ids = 1 };
 	int all = mix->gpu + mix->peer + mix->host == 8;
 
 	place.gpu_rows = rows * mix->gpu / 8;
 	place.peer_rows = all && mix->host == 0 ? rows - place.gpu_rows : rows * mix->peer / 8;
 	if (mix->peer == 0)
 		place.peer_rows = 0;
-	/* besides the slots; a host tier that could hold all that is left would have no slots, and no cold rows */
-	place.host_bytes = all ? RUNG_BYTES_MAX : bytes * mix->host / 8 + (mix->host ? bytes / 8 : 0);
+	/* besides the slots; a host tier that could hold all that is left would have no slots, and
+	 * no cold rows */
+	place.host_bytes =
+		all ? RUNG_BYTES_MAX : bytes * mix->host / 8 + (mix->host ? bytes / 8 : 0);
 	if (place.host_bytes < COLD_SLOTS_BYTES)
 		place.host_bytes = COLD_SLOTS_BYTES;
 	bench_store_open(c->b, c->data, &place, &c->gpu);
@@ -118,7 +131,9 @@ static void one_mix(struct check *c, const struct check_mix *mix)
 
 static void check_width(struct bench *b, uint32_t row_bytes, struct check *c)
 {
-	struct bench_place on_cpu = { .device = RUNG_DEVICE_CPU, .host_bytes = RUNG_BYTES_MAX, .vertex_ids = 1 };
+	struct bench_place on_cpu = { .device = RUNG_DEVICE_CPU,
+		                      .host_bytes = RUNG_BYTES_MAX,
+		                      .vertex_ids = 1 };
 	struct bench_data data;
 	uint64_t rows = b->size / row_bytes;
 
@@ -158,6 +173,6 @@ void bench_check(struct bench *b)
 	out_u64("mixes", sizeof(mixes) / sizeof(*mixes));
 	out_u64("cases", c.cases);
 	out_u64("compared_rows", c.rows);
-	out_u64("wrong_rows", 0);   /* the first one ends the program */
+	out_u64("wrong_rows", 0); /* the first one ends the program */
 	out_end();
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows from the file: the same batches of the same dataset by the CPU device and through the GPU, in turn, with the same host
- * budget and the same batches in flight. Then one run through the GPU with a time for every step of every batch.
+ * Rows from the file: the same batches of the same dataset by the CPU device and through the GPU,
+ * in turn, with the same host budget and the same batches in flight. Then one run through the GPU
+ * with a time for every step of every batch.
  */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "bench.h"
 
-#define BATCH_ROWS 4096u
-#define IN_FLIGHT_MAX 4u
+#define BATCH_ROWS       4096u
+#define IN_FLIGHT_MAX    4u
 #define TIMELINE_BATCHES 24u
-#define LOOKS_MAX 512u
-#define LOOK_US 100
+#define LOOKS_MAX        512u
+#define LOOK_US          100
 
 struct cold {
 	const struct bench *b;
@@ -20,14 +21,18 @@ struct cold {
 	struct bench_store store;
 	int on_gpu;
 	uint64_t batches, batch_rows;
-	uint64_t *ranks;               /* of all batches */
-	uint64_t *device_ranks;        /* NULL on the CPU */
-	unsigned char *out;            /* IN_FLIGHT_MAX batches */
+	uint64_t *ranks;        /* of all batches */
+	uint64_t *device_ranks; /* NULL on the CPU */
+	unsigned char *out;     /* IN_FLIGHT_MAX batches */
 };
 
-static void cold_open(const struct bench *b, const struct bench_data *data, enum rung_device device, uint64_t batches, struct cold *cold)
+static void cold_open(const struct bench *b, const struct bench_data *data, enum rung_device device,
+                      uint64_t batches, struct cold *cold)
 {
-	struct bench_place place = { .device = device, .host_bytes = b->cold_host, .batch_rows_max = BATCH_ROWS, .requests_max = IN_FLIGHT_MAX };
+	struct bench_place place = { .device = device,
+		                     .host_bytes = b->cold_host,
+		                     .batch_rows_max = BATCH_ROWS,
+		                     .requests_max = IN_FLIGHT_MAX };
 	uint64_t count, bytes;
 
 	*cold = (struct cold){ .b = b, .data = data, .on_gpu = device == RUNG_DEVICE_CUDA };
@@ -68,12 +73,14 @@ static unsigned char *out_of(const struct cold *cold, uint64_t batch)
 static struct rung_request *submit(const struct cold *cold, uint64_t batch)
 {
 	const uint64_t *ranks = cold->on_gpu ? cold->device_ranks : cold->ranks;
-	struct rung_ids ids = { ranks + batch * cold->batch_rows, cold->batch_rows, RUNG_U64, RUNG_RANKS };
+	struct rung_ids ids = { ranks + batch * cold->batch_rows, cold->batch_rows, RUNG_U64,
+		                RUNG_RANKS };
 	struct CUstream_st *stream = cold->on_gpu ? cold->b->stream : RUNG_STREAM_OWN;
 	struct rung_request *request;
 
 	bench_need(rung_gather_submit(cold->store.store, &ids, out_of(cold, batch), 0, stream,
-	                              &request), "gathering");
+	                              &request),
+	           "gathering");
 	return request;
 }
 
@@ -85,7 +92,8 @@ static double cold_run(const struct cold *cold, unsigned in_flight)
 
 	for (uint64_t i = 0; i < cold->batches + in_flight; i++) {
 		if (i >= in_flight) {
-			bench_need(rung_request_wait(requests[i % in_flight], -1), "waiting for rows");
+			bench_need(rung_request_wait(requests[i % in_flight], -1),
+			           "waiting for rows");
 			rung_request_put(requests[i % in_flight]);
 		}
 		if (i < cold->batches)
@@ -101,10 +109,12 @@ static uint64_t cold_verify(const struct cold *cold)
 	const uint64_t *ranks = cold->ranks + last * cold->batch_rows;
 
 	if (cold->on_gpu) {
-		bench_verify_output(cold->data, ranks, cold->batch_rows, out_of(cold, last), cold->data->row_bytes);
+		bench_verify_output(cold->data, ranks, cold->batch_rows, out_of(cold, last),
+		                    cold->data->row_bytes);
 		return cold->batch_rows;
 	}
-	wrong = bench_wrong_rows(cold->data, ranks, cold->batch_rows, out_of(cold, last), cold->data->row_bytes);
+	wrong = bench_wrong_rows(cold->data, ranks, cold->batch_rows, out_of(cold, last),
+	                         cold->data->row_bytes);
 	if (wrong)
 		bench_die("%llu rows are wrong", (unsigned long long)wrong);
 	return cold->batch_rows;
@@ -146,7 +156,7 @@ static void compare(const struct bench *b, const struct bench_data *data)
 
 	cold_open(b, data, RUNG_DEVICE_CPU, 0, &cpu);
 	cold_open(b, data, RUNG_DEVICE_CUDA, 0, &gpu);
-	for (unsigned i = 0; i <= pairs; i++) {   /* the first pair is the warm-up */
+	for (unsigned i = 0; i <= pairs; i++) { /* the first pair is the warm-up */
 		one_run(i % 2 ? &cpu : &gpu, IN_FLIGHT_MAX, i > 0, i % 2 ? &cpu_times : &gpu_times);
 		one_run(i % 2 ? &gpu : &cpu, IN_FLIGHT_MAX, i > 0, i % 2 ? &gpu_times : &cpu_times);
 	}
@@ -171,7 +181,8 @@ void bench_cold(struct bench *b)
 	for (unsigned w = 0; w < b->width_count; w++) {
 		struct bench_data data;
 
-		if (w > 0 && w < b->width_count - 1)   /* the first and the last: a run takes seconds */
+		/* the first and the last: a run takes seconds */
+		if (w > 0 && w < b->width_count - 1)
 			continue;
 		bench_data_open(b, b->widths[w], 0, &data);
 		compare(b, &data);
@@ -181,11 +192,15 @@ void bench_cold(struct bench *b)
 
 /* ---- timeline ---- */
 
-/* A thread that reads the counters while batches run: what is read, and what is already being copied. */
+/* A thread that reads the counters while batches run: what is read, and what is already being
+ * copied. */
 struct watch {
 	const struct bench_store *store;
 	double begun;
-	struct { double at; uint64_t reads, scatters; } looks[LOOKS_MAX];
+	struct {
+		double at;
+		uint64_t reads, scatters;
+	} looks[LOOKS_MAX];
 	unsigned count;
 	_Atomic int stop;
 };
@@ -199,7 +214,8 @@ static void *look(void *arg)
 		struct rung_store_stats stats = bench_stats(watch->store);
 		unsigned n = watch->count;
 
-		if (n == 0 || watch->looks[n - 1].reads != stats.device_reads || watch->looks[n - 1].scatters != stats.scatters) {
+		if (n == 0 || watch->looks[n - 1].reads != stats.device_reads ||
+		    watch->looks[n - 1].scatters != stats.scatters) {
 			watch->looks[n].at = bench_now() - watch->begun;
 			watch->looks[n].reads = stats.device_reads;
 			watch->looks[n].scatters = stats.scatters;
@@ -211,7 +227,8 @@ static void *look(void *arg)
 }
 
 struct batch_times {
-	double submit, read;            /* host: submitted; all its rows read and the last copy put on a stream */
+	/* host: submitted; all its rows read and the last copy put on a stream */
+	double submit, read;
 	cudaEvent_t gathered, complete; /* GPU: the gather has run; all rows are there */
 };
 
@@ -224,7 +241,8 @@ static float since(cudaEvent_t base, cudaEvent_t event)
 }
 
 /* As a trainer does: two batches in flight, work of another stream behind the rows. */
-static void timeline_run(const struct cold *cold, cudaStream_t compute, double begun, struct batch_times *times)
+static void timeline_run(const struct cold *cold, cudaStream_t compute, double begun,
+                         struct batch_times *times)
 {
 	struct rung_request *requests[2];
 
@@ -234,13 +252,15 @@ static void timeline_run(const struct cold *cold, cudaStream_t compute, double b
 
 			bench_need(rung_request_wait_stream(request, compute), "waiting for rows");
 			times[i - 2].read = bench_now() - begun;
-			bench_cuda(cudaEventRecord(times[i - 2].complete, compute), "recording an event");
+			bench_cuda(cudaEventRecord(times[i - 2].complete, compute),
+			           "recording an event");
 			rung_request_put(request);
 		}
 		if (i < cold->batches) {
 			times[i].submit = bench_now() - begun;
 			requests[i % 2] = submit(cold, i);
-			bench_cuda(cudaEventRecord(times[i].gathered, cold->b->stream), "recording an event");
+			bench_cuda(cudaEventRecord(times[i].gathered, cold->b->stream),
+			           "recording an event");
 		}
 	}
 	bench_cuda(cudaStreamSynchronize(compute), "gathering");
@@ -262,7 +282,8 @@ static void out_looks(const struct watch *watch)
 	}
 	out_end();
 	out_u64("scatters", watch->looks[watch->count - 1].scatters);
-	out_u64("scatters_before_last_read", during);   /* copies to the GPU that were under way while rows were still being read */
+	/* copies to the GPU that were under way while rows were still being read */
+	out_u64("scatters_before_last_read", during);
 }
 
 static void out_batches(const struct cold *cold, cudaEvent_t base, const struct batch_times *times)
@@ -289,12 +310,14 @@ static void timeline(const struct bench *b, const struct bench_data *data)
 	struct cold cold;
 
 	cold_open(b, data, RUNG_DEVICE_CUDA, TIMELINE_BATCHES, &cold);
-	cold_run(&cold, 2);   /* warm-up */
+	cold_run(&cold, 2); /* warm-up */
 	bench_cuda(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking), "making a stream");
 	bench_cuda(cudaEventCreateWithFlags(&base, cudaEventDefault), "making an event");
 	for (unsigned i = 0; i < TIMELINE_BATCHES; i++) {
-		bench_cuda(cudaEventCreateWithFlags(&times[i].gathered, cudaEventDefault), "making an event");
-		bench_cuda(cudaEventCreateWithFlags(&times[i].complete, cudaEventDefault), "making an event");
+		bench_cuda(cudaEventCreateWithFlags(&times[i].gathered, cudaEventDefault),
+		           "making an event");
+		bench_cuda(cudaEventCreateWithFlags(&times[i].complete, cudaEventDefault),
+		           "making an event");
 	}
 	bench_cuda(cudaEventRecord(base, b->stream), "recording an event");
 	bench_cuda(cudaEventSynchronize(base), "waiting for an event");

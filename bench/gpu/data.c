@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows. One file of bytes that follow from their place; each width cuts it into rows of its own, and the rows of a rank are
- * known without reading anything.
+ * The rows. One file of bytes that follow from their place; each width cuts it into rows of its
+ * own, and the rows of a rank are known without reading anything.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "bench.h"
 
 #define CHUNK_WORDS (UINT64_C(1) << 21)
-#define EDGES_MAX 100000u
+#define EDGES_MAX   100000u
 
 uint64_t bench_draw(uint64_t seed, uint64_t idx)
 {
@@ -82,8 +82,10 @@ static void stage(const struct bench *b, const struct bench_data *data)
 	struct rung_stage_opts opts = RUNG_STAGE_OPTS_INIT;
 
 	snprintf(edges, sizeof(edges), "%s/edges.bin", b->folder);
-	snprintf(graph, sizeof(graph), "raw:%s,u32,2x%llu", edges, (unsigned long long)write_edges(b, edges, data->row_count));
-	snprintf(features, sizeof(features), "raw:%s/source.bin,u8,%llux%u", b->folder, (unsigned long long)data->row_count, data->row_bytes);
+	snprintf(graph, sizeof(graph), "raw:%s,u32,2x%llu", edges,
+	         (unsigned long long)write_edges(b, edges, data->row_count));
+	snprintf(features, sizeof(features), "raw:%s/source.bin,u8,%llux%u", b->folder,
+	         (unsigned long long)data->row_count, data->row_bytes);
 	opts.graph.specs = specs;
 	opts.graph.spec_count = 1;
 	opts.features = features;
@@ -92,17 +94,21 @@ static void stage(const struct bench *b, const struct bench_data *data)
 	bench_need(rung_stage(&opts, NULL), "staging");
 }
 
-void bench_data_open(const struct bench *b, uint32_t row_bytes, uint64_t row_count, struct bench_data *data)
+void bench_data_open(const struct bench *b, uint32_t row_bytes, uint64_t row_count,
+                     struct bench_data *data)
 {
 	uint64_t count;
 
-	*data = (struct bench_data){ .row_bytes = row_bytes, .row_count = row_count ? row_count : b->size / row_bytes };
+	*data = (struct bench_data){ .row_bytes = row_bytes,
+		                     .row_count = row_count ? row_count : b->size / row_bytes };
 	if (data->row_count > b->size / row_bytes)
-		bench_die("%llu rows of %u bytes: give a larger --size", (unsigned long long)data->row_count, row_bytes);
+		bench_die("%llu rows of %u bytes: give a larger --size",
+		          (unsigned long long)data->row_count, row_bytes);
 	snprintf(data->path, sizeof(data->path), "%s/rows-%u", b->folder, row_bytes);
 	stage(b, data);
 	bench_need(rung_dataset_open(data->path, &data->ds), "opening the dataset");
-	bench_need(rung_dataset_load_ids(data->ds, "vertex_of_rank", &count, &data->vertex_of_rank), "loading the map");
+	bench_need(rung_dataset_load_ids(data->ds, "vertex_of_rank", &count, &data->vertex_of_rank),
+	           "loading the map");
 	data->row_stride = rung_dataset_info(data->ds)->row_stride;
 }
 
@@ -140,7 +146,8 @@ void bench_row(const struct bench_data *data, uint64_t rank, void *row_out)
 	}
 }
 
-uint64_t bench_wrong_rows(const struct bench_data *data, const uint64_t *ranks, uint64_t count, const void *out, uint64_t stride)
+uint64_t bench_wrong_rows(const struct bench_data *data, const uint64_t *ranks, uint64_t count,
+                          const void *out, uint64_t stride)
 {
 	uint64_t wrong = 0;
 
@@ -158,7 +165,8 @@ uint64_t bench_wrong_rows(const struct bench_data *data, const uint64_t *ranks, 
 	return wrong;
 }
 
-void bench_verify_output(const struct bench_data *data, const uint64_t *ranks, uint64_t count, const void *out, uint64_t stride)
+void bench_verify_output(const struct bench_data *data, const uint64_t *ranks, uint64_t count,
+                         const void *out, uint64_t stride)
 {
 	uint64_t bytes = (count - 1) * stride + data->row_bytes, wrong;
 	void *host = bench_alloc(bytes);
@@ -167,7 +175,8 @@ void bench_verify_output(const struct bench_data *data, const uint64_t *ranks, u
 	wrong = bench_wrong_rows(data, ranks, count, host, stride);
 	free(host);
 	if (wrong)
-		bench_die("%llu of %llu rows of %u bytes are wrong", (unsigned long long)wrong, (unsigned long long)count, data->row_bytes);
+		bench_die("%llu of %llu rows of %u bytes are wrong", (unsigned long long)wrong,
+		          (unsigned long long)count, data->row_bytes);
 }
 
 /* ---- ids ---- */
@@ -177,7 +186,8 @@ void bench_ranks(uint64_t seed, uint64_t first, uint64_t range, uint64_t *ranks,
 	uint64_t *all;
 
 	if (count > range)
-		bench_die("%llu different rows of %llu: give a larger --size", (unsigned long long)count, (unsigned long long)range);
+		bench_die("%llu different rows of %llu: give a larger --size",
+		          (unsigned long long)count, (unsigned long long)range);
 	all = bench_alloc(range * 8);
 	for (uint64_t i = 0; i < range; i++)
 		all[i] = first + i;
@@ -198,7 +208,8 @@ void bench_lists_to_device(struct bench_lists *lists)
 	}
 }
 
-void bench_lists_make(const struct bench *b, uint64_t first, uint64_t range, uint64_t count, struct bench_lists *lists)
+void bench_lists_make(const struct bench *b, uint64_t first, uint64_t range, uint64_t count,
+                      struct bench_lists *lists)
 {
 	lists->count = count;
 	for (unsigned l = 0; l < BENCH_LISTS; l++) {

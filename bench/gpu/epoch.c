@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An epoch as a trainer runs it: gathers with a few cold rows, two in flight, and a kernel of known length behind the rows of each
- * batch. Measured three ways with the same batches: the gathers alone, the kernels alone, both. What takes longest of the first
- * two is the least that both can take.
+ * An epoch as a trainer runs it: gathers with a few cold rows, two in flight, and a kernel of known
+ * length behind the rows of each batch. Measured three ways with the same batches: the gathers
+ * alone, the kernels alone, both. What takes longest of the first two is the least that both can
+ * take.
  */
 #include <stdlib.h>
 
 #include "bench.h"
 #include "kernels.h"
 
-#define BATCH_ROWS 8192u
-#define COLD_SHARE 0.05
-#define IN_FLIGHT 2u
+#define BATCH_ROWS   8192u
+#define COLD_SHARE   0.05
+#define IN_FLIGHT    2u
 #define PROBE_ROUNDS 20000u
 
 struct epoch {
@@ -21,8 +22,8 @@ struct epoch {
 	cudaStream_t compute;
 	uint64_t batches, batch_rows;
 	uint64_t *ranks, *device_ranks;
-	unsigned char *out;        /* IN_FLIGHT batches */
-	unsigned rounds;           /* of the kernel behind a batch */
+	unsigned char *out; /* IN_FLIGHT batches */
+	unsigned rounds;    /* of the kernel behind a batch */
 };
 
 static unsigned char *out_of(const struct epoch *e, uint64_t batch)
@@ -32,12 +33,13 @@ static unsigned char *out_of(const struct epoch *e, uint64_t batch)
 
 static void start_compute(const struct epoch *e)
 {
-	bench_cuda(bench_kernel_compute(e->b->scratch, e->rounds, e->b->sm_count, e->compute), "starting a kernel");
+	bench_cuda(bench_kernel_compute(e->b->scratch, e->rounds, e->b->sm_count, e->compute),
+	           "starting a kernel");
 }
 
 /*
- * Batch i uses the memory of batch i - 2, whose kernel must have read it: the gather is put behind that kernel. `gathers` and
- * `computes` say which of the two take place.
+ * Batch i uses the memory of batch i - 2, whose kernel must have read it: the gather is put behind
+ * that kernel. `gathers` and `computes` say which of the two take place.
  */
 static double run(const struct epoch *e, int gathers, int computes)
 {
@@ -46,14 +48,16 @@ static double run(const struct epoch *e, int gathers, int computes)
 	double begun;
 
 	for (unsigned i = 0; i < IN_FLIGHT; i++)
-		bench_cuda(cudaEventCreateWithFlags(&used[i], cudaEventDisableTiming), "making an event");
+		bench_cuda(cudaEventCreateWithFlags(&used[i], cudaEventDisableTiming),
+		           "making an event");
 	begun = bench_now();
 	for (uint64_t i = 0; i < e->batches + IN_FLIGHT; i++) {
 		unsigned at = i % IN_FLIGHT;
 
 		if (i >= IN_FLIGHT) {
 			if (gathers)
-				bench_need(rung_request_wait_stream(requests[at], e->compute), "waiting for rows");
+				bench_need(rung_request_wait_stream(requests[at], e->compute),
+				           "waiting for rows");
 			if (computes)
 				start_compute(e);
 			bench_cuda(cudaEventRecord(used[at], e->compute), "recording an event");
@@ -61,10 +65,14 @@ static double run(const struct epoch *e, int gathers, int computes)
 				rung_request_put(requests[at]);
 		}
 		if (i < e->batches && gathers) {
-			struct rung_ids ids = { e->device_ranks + i * e->batch_rows, e->batch_rows, RUNG_U64, RUNG_RANKS };
+			struct rung_ids ids = { e->device_ranks + i * e->batch_rows, e->batch_rows,
+				                RUNG_U64, RUNG_RANKS };
 
-			bench_cuda(cudaStreamWaitEvent(e->b->stream, used[at], 0), "ordering streams");
-			bench_need(rung_gather_submit(e->store.store, &ids, out_of(e, i), 0, e->b->stream, &requests[at]), "gathering");
+			bench_cuda(cudaStreamWaitEvent(e->b->stream, used[at], 0),
+			           "ordering streams");
+			bench_need(rung_gather_submit(e->store.store, &ids, out_of(e, i), 0,
+			                              e->b->stream, &requests[at]),
+			           "gathering");
 		}
 	}
 	bench_cuda(cudaStreamSynchronize(e->compute), "an epoch");
@@ -93,7 +101,8 @@ static void probe(void *ctx, unsigned turn)
 	const struct epoch *e = ctx;
 
 	(void)turn;
-	bench_cuda(bench_kernel_compute(e->b->scratch, e->rounds, e->b->sm_count, e->b->stream), "starting a kernel");
+	bench_cuda(bench_kernel_compute(e->b->scratch, e->rounds, e->b->sm_count, e->b->stream),
+	           "starting a kernel");
 }
 
 /* Rounds that take about so long. */
@@ -112,7 +121,8 @@ static uint64_t verify(const struct epoch *e)
 {
 	uint64_t last = e->batches - 1;
 
-	bench_verify_output(e->data, e->ranks + last * e->batch_rows, e->batch_rows, out_of(e, last), e->data->row_bytes);
+	bench_verify_output(e->data, e->ranks + last * e->batch_rows, e->batch_rows,
+	                    out_of(e, last), e->data->row_bytes);
 	return e->batch_rows;
 }
 
@@ -139,7 +149,9 @@ static void make_ranks(struct epoch *e)
 
 static void open_epoch(const struct bench *b, const struct bench_data *data, struct epoch *e)
 {
-	struct bench_place place = { .device = RUNG_DEVICE_CUDA, .requests_max = IN_FLIGHT * 2, .batch_rows_max = BATCH_ROWS };
+	struct bench_place place = { .device = RUNG_DEVICE_CUDA,
+		                     .requests_max = IN_FLIGHT * 2,
+		                     .batch_rows_max = BATCH_ROWS };
 
 	*e = (struct epoch){ .b = b, .data = data, .batches = b->batches / 16 + 2 };
 	e->batch_rows = data->row_count / 2 < BATCH_ROWS ? data->row_count / 2 : BATCH_ROWS;
@@ -148,7 +160,8 @@ static void open_epoch(const struct bench *b, const struct bench_data *data, str
 	bench_store_open(b, data, &place, &e->store);
 	make_ranks(e);
 	e->out = bench_device_alloc(IN_FLIGHT * e->batch_rows * data->row_bytes);
-	bench_cuda(cudaStreamCreateWithFlags(&e->compute, cudaStreamNonBlocking), "making a stream");
+	bench_cuda(cudaStreamCreateWithFlags(&e->compute, cudaStreamNonBlocking),
+	           "making a stream");
 }
 
 static void close_epoch(struct epoch *e)
@@ -176,19 +189,22 @@ static void one_epoch(struct epoch *e, double reads_seconds, double share)
 	out_u64("batches", e->batches);
 	out_u64("batch_rows", e->batch_rows);
 	out_real("cold_share", (double)cold_rows / (double)(e->batches * e->batch_rows));
-	out_real("compute_share", share);   /* of the time of the reads, aimed at */
+	out_real("compute_share", share); /* of the time of the reads, aimed at */
 	out_u64("verified_rows", verify(e));
 	out_times("reads_seconds", &reads);
 	out_times("compute_seconds", &computes);
 	out_times("seconds", &both);
-	out_ratio(bench_median(&both), bench_median(&reads) > bench_median(&computes) ? bench_median(&reads) : bench_median(&computes), "at_most",
-	          1.15);
+	out_ratio(bench_median(&both),
+	          bench_median(&reads) > bench_median(&computes) ? bench_median(&reads)
+	                                                         : bench_median(&computes),
+	          "at_most", 1.15);
 	out_end();
 }
 
 void bench_epoch(struct bench *b)
 {
-	static const double shares[] = { 0.5, 1, 2 };   /* reads are longer, neither, computing is longer */
+	/* reads are longer, neither, computing is longer */
+	static const double shares[] = { 0.5, 1, 2 };
 	struct bench_data data;
 	struct bench_times reads;
 	struct epoch e;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gathers of random rows, by tier. No row twice in a batch, and lists in turn: what is measured comes from memory, not from the
- * cache. The counters of the tiers must say where the rows were.
+ * Gathers of random rows, by tier. No row twice in a batch, and lists in turn: what is measured
+ * comes from memory, not from the cache. The counters of the tiers must say where the rows were.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,8 @@ static void gather(void *ctx, unsigned turn)
 {
 	struct gather *g = ctx;
 
-	bench_gather(g->b, g->store, g->lists->device[turn % BENCH_LISTS], g->lists->count, g->out, g->stride);
+	bench_gather(g->b, g->store, g->lists->device[turn % BENCH_LISTS], g->lists->count, g->out,
+	             g->stride);
 }
 
 static void out_head(const char *benchmark, const struct gather *g, const char *tier)
@@ -41,7 +42,8 @@ static void check_counted(const struct bench_store *store, const char *tier, uin
 	uint64_t counted = bench_hits(store, tier);
 
 	if (counted != rows)
-		bench_die("tier '%s' counted %llu rows, not %llu", tier, (unsigned long long)counted, (unsigned long long)rows);
+		bench_die("tier '%s' counted %llu rows, not %llu", tier,
+		          (unsigned long long)counted, (unsigned long long)rows);
 	out_u64("counted_rows", counted);
 }
 
@@ -55,12 +57,13 @@ static void one_tier(struct gather *g, const struct bench_store *store, const ch
 	bench_time_stream(g->b, gather, g, &times);
 	out_head("gather", g, tier);
 	out_u64("shared", (uint64_t)shared);
-	out_u64("verified_rows", bench_verify(g->b, g->data, g->store, g->lists, g->out, g->stride));
+	out_u64("verified_rows",
+	        bench_verify(g->b, g->data, g->store, g->lists, g->out, g->stride));
 	check_counted(store, tier, before + (g->b->warmups + g->b->samples + 1) * g->lists->count);
 	out_times("seconds", &times);
 	out_real("rows_per_s", (double)g->lists->count / bench_median(&times));
-	out_ratio((double)g->lists->count * g->data->row_bytes * traffic / bench_median(&times), ceiling, figure > 0 ? "at_least" : NULL,
-	          figure);
+	out_ratio((double)g->lists->count * g->data->row_bytes * traffic / bench_median(&times),
+	          ceiling, figure > 0 ? "at_least" : NULL, figure);
 	out_end();
 }
 
@@ -71,24 +74,29 @@ static uint64_t rows_of(uint64_t bytes, const struct bench_data *data, uint64_t 
 	return rows < range ? rows : range;
 }
 
-static void gather_from(const struct bench *b, const struct bench_data *data, const char *tier, const struct bench_place *place,
-                        uint64_t batch_bytes, unsigned out_shift)
+static void gather_from(const struct bench *b, const struct bench_data *data, const char *tier,
+                        const struct bench_place *place, uint64_t batch_bytes, unsigned out_shift)
 {
 	const int link = strcmp(tier, "host") == 0;
 	const int aimed = !out_shift && strcmp(tier, "peer") != 0 && !place->share_path;
 	const double ceiling = link ? b->ceilings.link_kernel : b->ceilings.device_copy;
 	struct bench_lists lists;
 	struct bench_store store;
-	struct gather g = { .b = b, .data = data, .lists = &lists, .stride = data->row_bytes + out_shift };
+	struct gather g = {
+		.b = b, .data = data, .lists = &lists, .stride = data->row_bytes + out_shift
+	};
 	unsigned char *memory;
 
-	bench_lists_make(b, 0, data->row_count, rows_of(batch_bytes, data, data->row_count), &lists);
+	bench_lists_make(b, 0, data->row_count, rows_of(batch_bytes, data, data->row_count),
+	                 &lists);
 	memory = bench_device_alloc(lists.count * g.stride + out_shift);
 	bench_store_open(b, data, place, &store);
 	g.store = store.store;
 	g.out = memory + out_shift;
 	one_tier(&g, &store, tier, place->share_path != NULL, link ? 1 : 2, ceiling,
-	         !aimed ? 0 : link ? 0.95 : 0.85);
+	         !aimed ? 0
+	         : link ? 0.95
+	                : 0.85);
 	bench_store_close(&store);
 	bench_cuda(cudaFree(memory), "freeing");
 	bench_lists_free(&lists);
@@ -101,7 +109,8 @@ struct mix {
 	struct bench_lists both, gpu, host;
 };
 
-static void mix_make(const struct bench *b, uint64_t gpu_rows, uint64_t host_rows, uint64_t range, struct mix *mix)
+static void mix_make(const struct bench *b, uint64_t gpu_rows, uint64_t host_rows, uint64_t range,
+                     struct mix *mix)
 {
 	mix->both.count = gpu_rows + host_rows;
 	bench_lists_make(b, 0, range, gpu_rows, &mix->gpu);
@@ -110,10 +119,14 @@ static void mix_make(const struct bench *b, uint64_t gpu_rows, uint64_t host_row
 		uint64_t gpu = 0, host = 0;
 
 		mix->both.ranks[l] = bench_alloc(mix->both.count * 8);
-		for (uint64_t i = 0; i < mix->both.count; i++) {   /* each of those left is as likely */
+		/* each of those left is as likely */
+		for (uint64_t i = 0; i < mix->both.count; i++) {
 			uint64_t left = mix->both.count - i;
 
-			mix->both.ranks[l][i] = bench_draw(b->seed + 9 + l, i) % left < gpu_rows - gpu ? mix->gpu.ranks[l][gpu++] : mix->host.ranks[l][host++];
+			mix->both.ranks[l][i] =
+				bench_draw(b->seed + 9 + l, i) % left < gpu_rows - gpu
+					? mix->gpu.ranks[l][gpu++]
+					: mix->host.ranks[l][host++];
 		}
 	}
 	bench_lists_to_device(&mix->both);
@@ -144,7 +157,8 @@ static void mixed_share(struct gather *g, const struct bench_store *store, doubl
 	bench_time_stream(g->b, gather, g, &both);
 	out_head("mixed", g, "gpu+host");
 	out_real("host_share", (double)host_rows / (double)rows);
-	out_u64("verified_rows", bench_verify(g->b, g->data, g->store, g->lists, g->out, g->stride));
+	out_u64("verified_rows",
+	        bench_verify(g->b, g->data, g->store, g->lists, g->out, g->stride));
 	out_object("gpu_part");
 	check_counted(store, "gpu", gpu_before + (2 * turns + 1) * gpu_rows);
 	out_times("seconds", &gpu);
@@ -154,14 +168,18 @@ static void mixed_share(struct gather *g, const struct bench_store *store, doubl
 	out_times("seconds", &host);
 	out_end();
 	out_times("seconds", &both);
-	out_ratio(bench_median(&both), bench_median(&gpu) > bench_median(&host) ? bench_median(&gpu) : bench_median(&host), "at_most", 1.1);
+	out_ratio(bench_median(&both),
+	          bench_median(&gpu) > bench_median(&host) ? bench_median(&gpu)
+	                                                   : bench_median(&host),
+	          "at_most", 1.1);
 	out_end();
 	mix_free(&mix);
 }
 
 static void mixed(const struct bench *b, const struct bench_data *data, struct bench_place place)
 {
-	static const double shares[] = { 0.5, 0.1, 0.025 };   /* the last: both parts take about as long where the link is 1/40 of the memory */
+	/* the last: both parts take about as long where the link is 1/40 of the memory */
+	static const double shares[] = { 0.5, 0.1, 0.025 };
 	struct bench_store store;
 	struct gather g = { .b = b, .data = data, .stride = data->row_bytes };
 
@@ -190,16 +208,19 @@ static void shared_host(const struct bench *b, const struct bench_data *data,
 void bench_gathers(struct bench *b)
 {
 	for (unsigned w = 0; w < b->width_count; w++) {
-		struct bench_place place = { .device = RUNG_DEVICE_CUDA, .host_bytes = RUNG_BYTES_MAX, .requests_max = 4 };
+		struct bench_place place = { .device = RUNG_DEVICE_CUDA,
+			                     .host_bytes = RUNG_BYTES_MAX,
+			                     .requests_max = 4 };
 		struct bench_place on_gpu = place, on_peers = place;
 		struct bench_data data;
 
 		bench_data_open(b, b->widths[w], 0, &data);
-		place.batch_rows_max = on_gpu.batch_rows_max = on_peers.batch_rows_max = (uint32_t)(b->batch_bytes / data.row_bytes + 1);
+		place.batch_rows_max = on_gpu.batch_rows_max = on_peers.batch_rows_max =
+			(uint32_t)(b->batch_bytes / data.row_bytes + 1);
 		on_gpu.gpu_rows = data.row_count;
 		on_peers.peer_rows = data.row_count;
 		gather_from(b, &data, "gpu", &on_gpu, b->batch_bytes, 0);
-		if (data.row_bytes % 128 != 0) {   /* and where 16 bytes do not fit */
+		if (data.row_bytes % 128 != 0) { /* and where 16 bytes do not fit */
 			gather_from(b, &data, "gpu", &on_gpu, b->batch_bytes, 4);
 			gather_from(b, &data, "host", &place, b->link_bytes, 4);
 		}

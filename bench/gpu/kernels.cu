@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ceilings and baselines as kernels. They are plain on purpose: what a few lines of CUDA reach is what rung's gather is compared
- * with. Memory is read with __ldg and written with __stwb, as in kernels/, so that the simulated GPUs of the tests see every access.
+ * Ceilings and baselines as kernels. They are plain on purpose: what a few lines of CUDA reach is
+ * what rung's gather is compared with. Memory is read with __ldg and written with __stwb, as in
+ * kernels/, so that the simulated GPUs of the tests see every access.
  */
 #include <cuda_runtime.h>
 
 #include "kernels.h"
 
-#define THREADS 256u
-#define BLOCKS_PER_SM 8u   /* 2048 threads: all that an SM holds */
-#define WARP 32u
-#define AHEAD 4u           /* loads in flight of a thread */
+#define THREADS       256u
+#define BLOCKS_PER_SM 8u /* 2048 threads: all that an SM holds */
+#define WARP          32u
+#define AHEAD         4u /* loads in flight of a thread */
 
 static __global__ void copy_line(uint4 *to, const uint4 *from, uint64_t count)
 {
@@ -32,13 +33,14 @@ static __global__ void copy_line(uint4 *to, const uint4 *from, uint64_t count)
 }
 
 template <class Piece>
-static __global__ void copy_rows(unsigned char *to, const unsigned char *table, uint64_t stride, uint32_t row_bytes,
-                                 const unsigned long long *ids, uint64_t count)
+static __global__ void copy_rows(unsigned char *to, const unsigned char *table, uint64_t stride,
+                                 uint32_t row_bytes, const unsigned long long *ids, uint64_t count)
 {
 	const uint64_t warps = (uint64_t)gridDim.x * (blockDim.x / WARP);
 	const uint32_t pieces = row_bytes / (uint32_t)sizeof(Piece);
 
-	for (uint64_t i = (uint64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP; i < count; i += warps) {
+	for (uint64_t i = (uint64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
+	     i < count; i += warps) {
 		const Piece *from = (const Piece *)(table + __ldg(ids + i) * stride);
 		Piece *row = (Piece *)(to + i * row_bytes);
 
@@ -83,28 +85,33 @@ static __global__ void compute(float *out, unsigned rounds)
 
 	for (unsigned i = 0; i < rounds; i++)
 		x = x * 0.999f + 0.001f;
-	__stwb(out + (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, x);   /* else the compiler drops the loop */
+	/* else the compiler drops the loop */
+	__stwb(out + (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, x);
 }
 
-extern "C" cudaError_t bench_kernel_copy(void *to, const void *from, uint64_t bytes, unsigned sm_count, cudaStream_t stream)
+extern "C" cudaError_t bench_kernel_copy(void *to, const void *from, uint64_t bytes,
+                                         unsigned sm_count, cudaStream_t stream)
 {
 	uint4 *to_pieces = (uint4 *)to;
 	const uint4 *from_pieces = (const uint4 *)from;
 	uint64_t count = bytes / sizeof(uint4);
 	void *args[] = { &to_pieces, &from_pieces, &count };
 
-	return cudaLaunchKernel(copy_line, dim3(sm_count * BLOCKS_PER_SM), dim3(THREADS), args, 0, stream);
+	return cudaLaunchKernel(copy_line, dim3(sm_count * BLOCKS_PER_SM), dim3(THREADS), args, 0,
+	                        stream);
 }
 
-extern "C" cudaError_t bench_kernel_rows(void *to, const void *table, uint64_t stride, uint32_t row_bytes, const uint64_t *ids,
-                                         uint64_t count, unsigned sm_count, cudaStream_t stream)
+extern "C" cudaError_t bench_kernel_rows(void *to, const void *table, uint64_t stride,
+                                         uint32_t row_bytes, const uint64_t *ids, uint64_t count,
+                                         unsigned sm_count, cudaStream_t stream)
 {
 	unsigned char *out = (unsigned char *)to;
 	const unsigned char *rows = (const unsigned char *)table;
 	const unsigned long long *list = (const unsigned long long *)ids;
 	void *args[] = { &out, &rows, &stride, &row_bytes, &list, &count };
 	const dim3 grid(sm_count * BLOCKS_PER_SM), block(THREADS);
-	const uint64_t ored = (uint64_t)(uintptr_t)to | (uint64_t)(uintptr_t)table | stride | row_bytes;
+	const uint64_t ored =
+		(uint64_t)(uintptr_t)to | (uint64_t)(uintptr_t)table | stride | row_bytes;
 
 	if (ored % sizeof(uint4) == 0)
 		return cudaLaunchKernel(copy_rows<uint4>, grid, block, args, 0, stream);
@@ -126,8 +133,7 @@ extern "C" cudaError_t bench_kernel_fill(void *to, uint64_t bytes, uint64_t seed
 
 extern "C" cudaError_t bench_kernel_compare(const void *rows, uint32_t row_bytes,
                                             const uint64_t *ids, uint64_t count, uint64_t seed,
-                                            uint64_t *wrong, unsigned sm_count,
-                                            cudaStream_t stream)
+                                            uint64_t *wrong, unsigned sm_count, cudaStream_t stream)
 {
 	const unsigned long long *words = (const unsigned long long *)rows;
 	const unsigned long long *list = (const unsigned long long *)ids;
@@ -144,11 +150,13 @@ extern "C" uint64_t bench_compute_floats(unsigned sm_count)
 	return (uint64_t)sm_count * BLOCKS_PER_SM * THREADS;
 }
 
-extern "C" cudaError_t bench_kernel_compute(float *out, unsigned rounds, unsigned sm_count, cudaStream_t stream)
+extern "C" cudaError_t bench_kernel_compute(float *out, unsigned rounds, unsigned sm_count,
+                                            cudaStream_t stream)
 {
 	void *args[] = { &out, &rounds };
 
-	return cudaLaunchKernel(compute, dim3(sm_count * BLOCKS_PER_SM), dim3(THREADS), args, 0, stream);
+	return cudaLaunchKernel(compute, dim3(sm_count * BLOCKS_PER_SM), dim3(THREADS), args, 0,
+	                        stream);
 }
 
 extern "C" cudaError_t bench_kernel_delay(float *out, unsigned rounds, cudaStream_t stream)

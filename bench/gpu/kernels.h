@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The benchmark's own kernels, for ceilings and baselines: nothing of rung's. Each puts one launch on a stream. */
+/** The benchmark's own kernels, for ceilings and baselines: nothing of rung's. Each puts one launch
+ * on a stream. */
 #ifndef RUNG_GPU_BENCH_KERNELS_H
 #define RUNG_GPU_BENCH_KERNELS_H
 
@@ -11,12 +12,16 @@
 extern "C" {
 #endif
 
-/** Copy `bytes` bytes, a multiple of 16, in a straight line: neighbouring threads read neighbouring 16 bytes. */
-cudaError_t bench_kernel_copy(void *to, const void *from, uint64_t bytes, unsigned sm_count, cudaStream_t stream);
+/** Copy `bytes` bytes, a multiple of 16, in a straight line: neighbouring threads read neighbouring
+ * 16 bytes. */
+cudaError_t bench_kernel_copy(void *to, const void *from, uint64_t bytes, unsigned sm_count,
+                              cudaStream_t stream);
 
-/** Copy rows the plain way, a warp a row in list order; pieces of 16 bytes where row and stride allow, else of 4. */
-cudaError_t bench_kernel_rows(void *to, const void *table, uint64_t stride, uint32_t row_bytes, const uint64_t *ids, uint64_t count,
-                              unsigned sm_count, cudaStream_t stream);
+/** Copy rows the plain way, a warp a row in list order; pieces of 16 bytes where row and stride
+ * allow, else of 4. */
+cudaError_t bench_kernel_rows(void *to, const void *table, uint64_t stride, uint32_t row_bytes,
+                              const uint64_t *ids, uint64_t count, unsigned sm_count,
+                              cudaStream_t stream);
 
 /** Words of 8 bytes that follow from their place and a seed. @param bytes  a multiple of 8 */
 cudaError_t bench_kernel_fill(void *to, uint64_t bytes, uint64_t seed, unsigned sm_count,
@@ -30,8 +35,10 @@ cudaError_t bench_kernel_compare(const void *rows, uint32_t row_bytes, const uin
                                  uint64_t count, uint64_t seed, uint64_t *wrong, unsigned sm_count,
                                  cudaStream_t stream);
 
-/** Stand in for training: `rounds` dependent multiplications and additions in every thread of a grid that fills the GPU. */
-cudaError_t bench_kernel_compute(float *out, unsigned rounds, unsigned sm_count, cudaStream_t stream);
+/** Stand in for training: `rounds` dependent multiplications and additions in every thread of a
+ * grid that fills the GPU. */
+cudaError_t bench_kernel_compute(float *out, unsigned rounds, unsigned sm_count,
+                                 cudaStream_t stream);
 
 /** Keep one warp busy for so many rounds. */
 cudaError_t bench_kernel_delay(float *out, unsigned rounds, cudaStream_t stream);

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a batch of hits costs the host: the calls that put it on a stream, by the thread's own clock. The GPU is waited for between
- * groups, outside the clock, so that no call finds its queue full.
+ * What a batch of hits costs the host: the calls that put it on a stream, by the thread's own
+ * clock. The GPU is waited for between groups, outside the clock, so that no call finds its queue
+ * full.
  */
 #include "bench.h"
 
-#define ROWS 1024u      /* of a batch: the kernel takes little, the calls are what is measured */
-#define GROUP 32u       /* batches between two waits */
+#define ROWS     1024u /* of a batch: the kernel takes little, the calls are what is measured */
+#define GROUP    32u   /* batches between two waits */
 #define REQUESTS 64u
 
-static double submit_group(const struct bench *b, struct rung_store *store, const struct bench_lists *lists, void *out, double *first_call)
+static double submit_group(const struct bench *b, struct rung_store *store,
+                           const struct bench_lists *lists, void *out, double *first_call)
 {
 	double begun = bench_now(), submitting = 0;
 
 	for (unsigned i = 0; i < GROUP; i++) {
-		struct rung_ids ids = { lists->device[i % BENCH_LISTS], lists->count, RUNG_U64, RUNG_RANKS };
+		struct rung_ids ids = { lists->device[i % BENCH_LISTS], lists->count, RUNG_U64,
+			                RUNG_RANKS };
 		struct rung_request *request;
 		double before = bench_now();
 
-		bench_need(rung_gather_submit(store, &ids, out, 0, b->stream, &request), "gathering");
+		bench_need(rung_gather_submit(store, &ids, out, 0, b->stream, &request),
+		           "gathering");
 		submitting += bench_now() - before;
 		bench_need(rung_request_wait_stream(request, b->stream), "waiting for rows");
 		rung_request_put(request);
@@ -29,7 +33,10 @@ static double submit_group(const struct bench *b, struct rung_store *store, cons
 
 void bench_launch(struct bench *b)
 {
-	struct bench_place place = { .device = RUNG_DEVICE_CUDA, .host_bytes = RUNG_BYTES_MAX, .batch_rows_max = ROWS, .requests_max = REQUESTS };
+	struct bench_place place = { .device = RUNG_DEVICE_CUDA,
+		                     .host_bytes = RUNG_BYTES_MAX,
+		                     .batch_rows_max = ROWS,
+		                     .requests_max = REQUESTS };
 	unsigned groups = b->batches / GROUP + 1;
 	struct bench_times all = { 0 }, submits = { 0 };
 	struct bench_data data;
@@ -43,7 +50,8 @@ void bench_launch(struct bench *b)
 	bench_data_open(b, b->widths[0], 0, &data);
 	place.gpu_rows = data.row_count;
 	bench_store_open(b, &data, &place, &store);
-	bench_lists_make(b, 0, data.row_count, data.row_count < ROWS ? data.row_count : ROWS, &lists);
+	bench_lists_make(b, 0, data.row_count, data.row_count < ROWS ? data.row_count : ROWS,
+	                 &lists);
 	out = bench_device_alloc(lists.count * data.row_bytes);
 	waits = bench_stats(&store).host_waits;
 	for (unsigned g = 0; g < b->warmups + groups; g++) {
@@ -67,7 +75,8 @@ void bench_launch(struct bench *b)
 	out_ratio(bench_median(&all), 1, "at_most", 15e-6);
 	out_end();
 	if (waits)
-		bench_die("the host waited %llu times in batches of hits", (unsigned long long)waits);
+		bench_die("the host waited %llu times in batches of hits",
+		          (unsigned long long)waits);
 	bench_cuda(cudaFree(out), "freeing");
 	bench_lists_free(&lists);
 	bench_store_close(&store);

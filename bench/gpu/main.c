@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program: its options, the GPU, a temporary folder that goes on every way out, and the benchmarks in turn. */
+/* The program: its options, the GPU, a temporary folder that goes on every way out, and the
+ * benchmarks in turn. */
 #include <argp.h>
 #include <errno.h>
 #include <ftw.h>
@@ -34,14 +35,10 @@ static const struct part {
 	void (*run)(struct bench *b);
 	int needs_source, needs_ceilings;
 } parts[] = {
-	{ "check", bench_check, 1, 0 },
-	{ "ceilings", bench_ceilings, 0, 0 },
-	{ "table", bench_table, 0, 1 },
-	{ "gather", bench_gathers, 1, 1 },
-	{ "launch", bench_launch, 1, 0 },
-	{ "baselines", bench_baselines, 1, 0 },
-	{ "cold", bench_cold, 1, 0 },
-	{ "timeline", bench_timeline, 1, 0 },
+	{ "check", bench_check, 1, 0 },   { "ceilings", bench_ceilings, 0, 0 },
+	{ "table", bench_table, 0, 1 },   { "gather", bench_gathers, 1, 1 },
+	{ "launch", bench_launch, 1, 0 }, { "baselines", bench_baselines, 1, 0 },
+	{ "cold", bench_cold, 1, 0 },     { "timeline", bench_timeline, 1, 0 },
 	{ "epoch", bench_epoch, 1, 0 },
 };
 #define PARTS (sizeof(parts) / sizeof(*parts))
@@ -67,7 +64,7 @@ static void remove_folder(void)
 
 static void stopped(int sig)
 {
-	remove_folder();   /* nothing else of ours touches it: the main thread is here */
+	remove_folder(); /* nothing else of ours touches it: the main thread is here */
 	_exit(128 + sig);
 }
 
@@ -75,7 +72,8 @@ static void make_folder(void)
 {
 	const char *dir = bench.dir ? bench.dir : getenv("TMPDIR");
 
-	snprintf(bench.folder, sizeof(bench.folder), "%s/rung-gpu-bench-XXXXXX", dir && *dir ? dir : "/var/tmp");
+	snprintf(bench.folder, sizeof(bench.folder), "%s/rung-gpu-bench-XXXXXX",
+	         dir && *dir ? dir : "/var/tmp");
 	if (!mkdtemp(bench.folder)) {
 		char path[sizeof(bench.folder)];
 
@@ -91,27 +89,49 @@ static void make_folder(void)
 /* ---- options ---- */
 
 enum {
-	KEY_DIR = 0x1001, KEY_SIZE, KEY_BATCH, KEY_LINK, KEY_MANAGED, KEY_CHECK_ROWS, KEY_COLD_ROWS,
-	KEY_COLD_HOST, KEY_WIDTHS, KEY_TABLES, KEY_SAMPLES, KEY_BATCHES, KEY_ONLY
+	KEY_DIR = 0x1001,
+	KEY_SIZE,
+	KEY_BATCH,
+	KEY_LINK,
+	KEY_MANAGED,
+	KEY_CHECK_ROWS,
+	KEY_COLD_ROWS,
+	KEY_COLD_HOST,
+	KEY_WIDTHS,
+	KEY_TABLES,
+	KEY_SAMPLES,
+	KEY_BATCHES,
+	KEY_ONLY
 };
 
 static const struct argp_option options[] = {
-	{ "dir", KEY_DIR, "DIR", 0, "Folder for the temporary folder; about 2.5 times --size is needed (default: $TMPDIR, /var/tmp)", 0 },
+	{ "dir", KEY_DIR, "DIR", 0,
+	  "Folder for the temporary folder; about 2.5 times --size is needed (default: $TMPDIR, "
+	  "/var/tmp)",
+	  0 },
 	{ "size", KEY_SIZE, "SIZE", 0, "Bytes of features of each width (default: 1GiB)", 0 },
 	{ "row-bytes", KEY_WIDTHS, "LIST", 0, "Widths of rows (default: 512,1024,4096)", 0 },
-	{ "batch-bytes", KEY_BATCH, "SIZE", 0, "Rows of a batch from GPU memory, at most half of --size (default: 256MiB)", 0 },
-	{ "link-bytes", KEY_LINK, "SIZE", 0, "Rows of a batch over the link, at most half of --size (default: 128MiB)", 0 },
+	{ "batch-bytes", KEY_BATCH, "SIZE", 0,
+	  "Rows of a batch from GPU memory, at most half of --size (default: 256MiB)", 0 },
+	{ "link-bytes", KEY_LINK, "SIZE", 0,
+	  "Rows of a batch over the link, at most half of --size (default: 128MiB)", 0 },
 	{ "managed-bytes", KEY_MANAGED, "SIZE", 0, "Managed memory (default: 0: not measured)", 0 },
-	{ "check-rows", KEY_CHECK_ROWS, "N", 0, "Rows of a dataset that is compared with the CPU's (default: 3000)", 0 },
-	{ "cold-rows", KEY_COLD_ROWS, "N", 0, "Rows of one run from the file (default: 200000)", 0 },
-	{ "cold-host", KEY_COLD_HOST, "SIZE", 0, "Host budget of it, slots and rows (default: 64MiB)", 0 },
+	{ "check-rows", KEY_CHECK_ROWS, "N", 0,
+	  "Rows of a dataset that is compared with the CPU's (default: 3000)", 0 },
+	{ "cold-rows", KEY_COLD_ROWS, "N", 0, "Rows of one run from the file (default: 200000)",
+	  0 },
+	{ "cold-host", KEY_COLD_HOST, "SIZE", 0,
+	  "Host budget of it, slots and rows (default: 64MiB)", 0 },
 	{ "table-bytes", KEY_TABLES, "LIST", 0,
 	  "Sizes of tables on the GPU (default: 1GiB,8GiB,32GiB,64GiB)", 0 },
-	{ "samples", KEY_SAMPLES, "N", 0, "Samples that count, after two that do not (default: 9)", 0 },
-	{ "batches", KEY_BATCHES, "N", 0, "Batches of the launch cost; an epoch has a sixteenth of them (default: 1000)", 0 },
+	{ "samples", KEY_SAMPLES, "N", 0, "Samples that count, after two that do not (default: 9)",
+	  0 },
+	{ "batches", KEY_BATCHES, "N", 0,
+	  "Batches of the launch cost; an epoch has a sixteenth of them (default: 1000)", 0 },
 	{ "only", KEY_ONLY, "LIST", 0,
 	  "Of check, ceilings, table, gather, launch, baselines, cold, timeline, epoch "
-	  "(default: all)", 0 },
+	  "(default: all)",
+	  0 },
 	{ 0 },
 };
 
@@ -119,7 +139,10 @@ static const char *only;
 
 static uint64_t size_arg(struct argp_state *state, const char *arg)
 {
-	static const struct { const char *name; unsigned shift; } units[] = { { "", 0 }, { "KiB", 10 }, { "MiB", 20 }, { "GiB", 30 } };
+	static const struct {
+		const char *name;
+		unsigned shift;
+	} units[] = { { "", 0 }, { "KiB", 10 }, { "MiB", 20 }, { "GiB", 30 } };
 	char *end;
 	uint64_t value;
 
@@ -144,7 +167,8 @@ static unsigned number_arg(struct argp_state *state, const char *arg, unsigned l
 static void widths_arg(struct argp_state *state, char *arg)
 {
 	bench.width_count = 0;
-	for (char *save, *word = strtok_r(arg, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+	for (char *save, *word = strtok_r(arg, ",", &save); word;
+	     word = strtok_r(NULL, ",", &save)) {
 		if (bench.width_count == BENCH_WIDTHS_MAX)
 			argp_error(state, "more than %d widths", BENCH_WIDTHS_MAX);
 		bench.widths[bench.width_count++] = number_arg(state, word, 1, 1u << 30);
@@ -183,7 +207,8 @@ static void only_arg(struct argp_state *state, const char *arg)
 	char *words = strdup(arg);
 
 	only = arg;
-	for (char *save, *word = strtok_r(words, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+	for (char *save, *word = strtok_r(words, ",", &save); word;
+	     word = strtok_r(NULL, ",", &save)) {
 		unsigned i = 0;
 
 		while (i < PARTS && strcmp(parts[i].name, word) != 0)
@@ -197,25 +222,54 @@ static void only_arg(struct argp_state *state, const char *arg)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	switch (key) {
-	case KEY_DIR: bench.dir = arg; break;
-	case KEY_SIZE: bench.size = size_arg(state, arg); break;
-	case KEY_BATCH: bench.batch_bytes = size_arg(state, arg); break;
-	case KEY_LINK: bench.link_bytes = size_arg(state, arg); break;
-	case KEY_MANAGED: bench.managed_bytes = size_arg(state, arg); break;
-	case KEY_CHECK_ROWS: bench.check_rows = number_arg(state, arg, 64, UINT32_MAX); break;
-	case KEY_COLD_ROWS: bench.cold_rows = size_arg(state, arg); break;
-	case KEY_COLD_HOST: bench.cold_host = size_arg(state, arg); break;
-	case KEY_WIDTHS: widths_arg(state, arg); break;
-	case KEY_TABLES: tables_arg(state, arg); break;
-	case KEY_SAMPLES: bench.samples = number_arg(state, arg, 1, BENCH_SAMPLES_MAX); break;
-	case KEY_BATCHES: bench.batches = number_arg(state, arg, 1, 1u << 20); break;
-	case KEY_ONLY: only_arg(state, arg); break;
-	case ARGP_KEY_ARG: argp_usage(state); break;
+	case KEY_DIR:
+		bench.dir = arg;
+		break;
+	case KEY_SIZE:
+		bench.size = size_arg(state, arg);
+		break;
+	case KEY_BATCH:
+		bench.batch_bytes = size_arg(state, arg);
+		break;
+	case KEY_LINK:
+		bench.link_bytes = size_arg(state, arg);
+		break;
+	case KEY_MANAGED:
+		bench.managed_bytes = size_arg(state, arg);
+		break;
+	case KEY_CHECK_ROWS:
+		bench.check_rows = number_arg(state, arg, 64, UINT32_MAX);
+		break;
+	case KEY_COLD_ROWS:
+		bench.cold_rows = size_arg(state, arg);
+		break;
+	case KEY_COLD_HOST:
+		bench.cold_host = size_arg(state, arg);
+		break;
+	case KEY_WIDTHS:
+		widths_arg(state, arg);
+		break;
+	case KEY_TABLES:
+		tables_arg(state, arg);
+		break;
+	case KEY_SAMPLES:
+		bench.samples = number_arg(state, arg, 1, BENCH_SAMPLES_MAX);
+		break;
+	case KEY_BATCHES:
+		bench.batches = number_arg(state, arg, 1, 1u << 20);
+		break;
+	case KEY_ONLY:
+		only_arg(state, arg);
+		break;
+	case ARGP_KEY_ARG:
+		argp_usage(state);
+		break;
 	case ARGP_KEY_END:
 		if (bench.batch_bytes > bench.size / 2 || bench.link_bytes > bench.size / 2)
 			argp_error(state, "a batch of more than half of --size");
 		break;
-	default: return ARGP_ERR_UNKNOWN;
+	default:
+		return ARGP_ERR_UNKNOWN;
 	}
 	return 0;
 }
@@ -233,10 +287,12 @@ static void open_gpu(void)
 	}
 	bench_need(rc, "looking at the GPU");
 	bench_cuda(cudaGetDevice(&bench.gpu), "asking for the GPU");
-	bench_cuda(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, bench.gpu), "asking what the GPU has");
+	bench_cuda(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, bench.gpu),
+	           "asking what the GPU has");
 	bench_cuda(cudaRuntimeGetVersion(&version), "asking for the runtime's version");
 	bench_cuda(cudaDriverGetVersion(&driver), "asking for the driver's version");
-	bench_cuda(cudaStreamCreateWithFlags(&bench.stream, cudaStreamNonBlocking), "making a stream");
+	bench_cuda(cudaStreamCreateWithFlags(&bench.stream, cudaStreamNonBlocking),
+	           "making a stream");
 	bench.sm_count = (unsigned)sm_count;
 	bench.scratch = bench_device_alloc(bench_compute_floats(bench.sm_count) * sizeof(float));
 	out_begin("gpu");
@@ -258,8 +314,10 @@ int main(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.doc = "Measure gathers on a GPU beside its ceilings and the ways without rung. One JSON object a line.\v"
-		       "Exit: 0 done, 1 something failed or a row was wrong, 2 usage, 77 there is no GPU.",
+		.doc = "Measure gathers on a GPU beside its ceilings and the ways without rung. "
+		       "One JSON object a line.\v"
+		       "Exit: 0 done, 1 something failed or a row was wrong, 2 usage, 77 there is "
+		       "no GPU.",
 	};
 
 	argp_err_exit_status = BENCH_USAGE;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON, one object a line: so that a run that is stopped leaves whole results of what it had measured. */
+/* JSON, one object a line: so that a run that is stopped leaves whole results of what it had
+ * measured. */
 #include <math.h>
 #include <stdio.h>
 
@@ -10,7 +11,7 @@
 static struct {
 	int depth;
 	char close[DEPTH_MAX];
-	int filled[DEPTH_MAX];   /* a comma is due */
+	int filled[DEPTH_MAX]; /* a comma is due */
 } out;
 
 static void put_text(const char *text)

@@ -4,27 +4,31 @@
 
 #include "bench.h"
 
-#define POSES_AS 3   /* GPUs */
+#define POSES_AS 3 /* GPUs */
 
 /* Rows on three GPUs that are one: what each has for itself, and its part of what they share. */
-static void place_on_gpus(const struct bench *b, const struct bench_data *data, const struct bench_place *place, int gpus[POSES_AS],
+static void place_on_gpus(const struct bench *b, const struct bench_data *data,
+                          const struct bench_place *place, int gpus[POSES_AS],
                           struct rung_plan_opts *opts)
 {
-	uint64_t map_bytes = place->vertex_ids ? data->row_count * 4 : 0;   /* taken off first; fewer than 2^32 vertices */
+	/* taken off first; fewer than 2^32 vertices */
+	uint64_t map_bytes = place->vertex_ids ? data->row_count * 4 : 0;
 
 	for (int i = 0; i < POSES_AS; i++)
 		gpus[i] = b->gpu;
 	opts->gpus = gpus;
 	opts->gpu_count = place->peer_rows ? POSES_AS : 1;
 	opts->replicate_bytes = place->gpu_rows * data->row_stride;
-	opts->gpu_bytes = opts->replicate_bytes + (place->peer_rows + POSES_AS - 1) / POSES_AS * data->row_stride;
+	opts->gpu_bytes = opts->replicate_bytes +
+	                  (place->peer_rows + POSES_AS - 1) / POSES_AS * data->row_stride;
 	if (map_bytes && map_bytes <= opts->gpu_bytes)
 		opts->gpu_bytes += map_bytes;
 	if (opts->gpu_bytes == 0)
 		opts->gpu_bytes = RUNG_BYTES_NONE;
 }
 
-void bench_store_open(const struct bench *b, const struct bench_data *data, const struct bench_place *place, struct bench_store *out)
+void bench_store_open(const struct bench *b, const struct bench_data *data,
+                      const struct bench_place *place, struct bench_store *out)
 {
 	struct rung_plan_opts plan_opts = RUNG_PLAN_OPTS_INIT;
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
@@ -74,11 +78,11 @@ uint64_t bench_hits(const struct bench_store *store, const char *name)
 	for (uint32_t i = 0; i < stats.tier_count; i++)
 		if (strcmp(stats.tiers[i].name, name) == 0)
 			return stats.tiers[i].hits;
-	return 0;   /* a tier that the device does not have */
+	return 0; /* a tier that the device does not have */
 }
 
-void bench_gather(const struct bench *b, struct rung_store *store, const uint64_t *device_ranks, uint64_t count, void *out,
-                  uint64_t stride)
+void bench_gather(const struct bench *b, struct rung_store *store, const uint64_t *device_ranks,
+                  uint64_t count, void *out, uint64_t stride)
 {
 	struct rung_ids ids = { device_ranks, count, RUNG_U64, RUNG_RANKS };
 	struct rung_request *request;
@@ -88,15 +92,17 @@ void bench_gather(const struct bench *b, struct rung_store *store, const uint64_
 	rung_request_put(request);
 }
 
-uint64_t bench_verify(const struct bench *b, const struct bench_data *data, struct rung_store *store, const struct bench_lists *lists,
-                      void *out, uint64_t stride)
+uint64_t bench_verify(const struct bench *b, const struct bench_data *data,
+                      struct rung_store *store, const struct bench_lists *lists, void *out,
+                      uint64_t stride)
 {
 	struct rung_ids ids = { lists->device[0], lists->count, RUNG_U64, RUNG_RANKS };
 	struct rung_request *request;
 
 	bench_poison(out, (lists->count - 1) * stride + data->row_bytes);
 	bench_need(rung_gather_submit(store, &ids, out, stride, b->stream, &request), "gathering");
-	bench_need(rung_request_wait(request, -1), "gathering");   /* and thereby counted, as are those before */
+	/* and thereby counted, as are those before */
+	bench_need(rung_request_wait(request, -1), "gathering");
 	rung_request_put(request);
 	bench_verify_output(data, lists->ranks[0], lists->count, out, stride);
 	return lists->count;

@@ -21,8 +21,8 @@ struct table {
 	unsigned char *rows;
 	uint64_t bytes;
 	uint32_t row_bytes;
-	uint64_t count;            /* of a list */
-	uint64_t *ids;             /* [BENCH_LISTS x count] of the GPU */
+	uint64_t count; /* of a list */
+	uint64_t *ids;  /* [BENCH_LISTS x count] of the GPU */
 	unsigned char *out;
 };
 

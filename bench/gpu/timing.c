@@ -6,7 +6,7 @@
 #include "bench.h"
 #include "kernels.h"
 
-#define HEAD_START_ROUNDS 100000u   /* some 200 us at 2 GHz: several times what submitting takes */
+#define HEAD_START_ROUNDS 100000u /* some 200 us at 2 GHz: several times what submitting takes */
 
 double bench_now(void)
 {
@@ -33,10 +33,12 @@ double bench_median(const struct bench_times *times)
 
 	if (times->count == 0)
 		return NAN;
-	return times->count % 2 ? times->seconds[half] : (times->seconds[half - 1] + times->seconds[half]) / 2;
+	return times->count % 2 ? times->seconds[half]
+	                        : (times->seconds[half - 1] + times->seconds[half]) / 2;
 }
 
-void bench_time_stream(const struct bench *b, bench_work_fn work, void *ctx, struct bench_times *times_out)
+void bench_time_stream(const struct bench *b, bench_work_fn work, void *ctx,
+                       struct bench_times *times_out)
 {
 	cudaEvent_t begun, ended;
 
@@ -46,7 +48,8 @@ void bench_time_stream(const struct bench *b, bench_work_fn work, void *ctx, str
 	for (unsigned turn = 0; turn < b->warmups + b->samples; turn++) {
 		float ms = 0;
 
-		bench_cuda(bench_kernel_delay(b->scratch, HEAD_START_ROUNDS, b->stream), "starting a kernel");
+		bench_cuda(bench_kernel_delay(b->scratch, HEAD_START_ROUNDS, b->stream),
+		           "starting a kernel");
 		bench_cuda(cudaEventRecord(begun, b->stream), "recording an event");
 		work(ctx, turn);
 		bench_cuda(cudaEventRecord(ended, b->stream), "recording an event");
@@ -59,7 +62,8 @@ void bench_time_stream(const struct bench *b, bench_work_fn work, void *ctx, str
 	bench_cuda(cudaEventDestroy(ended), "ending an event");
 }
 
-void bench_time_host(const struct bench *b, bench_work_fn work, void *ctx, struct bench_times *times_out)
+void bench_time_host(const struct bench *b, bench_work_fn work, void *ctx,
+                     struct bench_times *times_out)
 {
 	*times_out = (struct bench_times){ 0 };
 	for (unsigned turn = 0; turn < b->warmups + b->samples; turn++) {

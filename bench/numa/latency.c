@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Idle latency by another way than that of `rung numa`: the lines hold the numbers of lines, one circle through all of them that Sattolo's
- * shuffle draws, so neighbours on a page or in a pair of lines come as chance has it. An address is computed from each number.
+ * Idle latency by another way than that of `rung numa`: the lines hold the numbers of lines, one
+ * circle through all of them that Sattolo's shuffle draws, so neighbours on a page or in a pair of
+ * lines come as chance has it. An address is computed from each number.
  *
  *     rung_bench_latency BYTES SECONDS     nanoseconds a hop
  */
@@ -11,8 +12,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define LINE_WORDS 16u   /* of 4 bytes */
-#define HOPS 100000u
+#define LINE_WORDS 16u /* of 4 bytes */
+#define HOPS       100000u
 
 static double seconds_now(void)
 {
@@ -38,7 +39,8 @@ static void make_circle(uint32_t *words, uint32_t lines)
 	for (uint32_t i = 0; i < lines; i++)
 		words[(size_t)i * LINE_WORDS] = i;
 	for (uint32_t i = lines - 1; i > 0; i--) {
-		const uint32_t other = (uint32_t)(draw(&state) % i);   /* below i: one circle, not several */
+		/* below i: one circle, not several */
+		const uint32_t other = (uint32_t)(draw(&state) % i);
 		const uint32_t line = words[(size_t)i * LINE_WORDS];
 
 		words[(size_t)i * LINE_WORDS] = words[(size_t)other * LINE_WORDS];
@@ -60,7 +62,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "Usage: rung_bench_latency BYTES SECONDS\n");
 		return 2;
 	}
-	memory = mmap(NULL, bytes + align, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memory = mmap(NULL, bytes + align, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+	              0);
 	if (memory == MAP_FAILED) {
 		perror("rung_bench_latency");
 		return 1;
@@ -68,7 +71,7 @@ int main(int argc, char **argv)
 	words = (uint32_t *)(((uintptr_t)memory + align - 1) / align * align);
 	madvise(words, bytes, MADV_HUGEPAGE);
 	make_circle(words, (uint32_t)(bytes / 64));
-	for (int round = 0; round < 2; round++) {   /* the first is dropped */
+	for (int round = 0; round < 2; round++) { /* the first is dropped */
 		begun = seconds_now();
 		for (hops = 0, took = 0; took < least; hops += HOPS, took = seconds_now() - begun) {
 			for (uint32_t i = 0; i < HOPS; i++)

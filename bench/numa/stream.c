@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loops of STREAM with OpenMP, to hold `rung numa` against: read, write, copy, triad over three arrays, bytes counted as STREAM does.
- * It shares no code with the library: the runtime makes the threads. Stores go past the caches.
+ * The loops of STREAM with OpenMP, to hold `rung numa` against: read, write, copy, triad over three
+ * arrays, bytes counted as STREAM does. It shares no code with the library: the runtime makes the
+ * threads. Stores go past the caches.
  *
  *     rung_bench_stream BYTES THREADS SECONDS     a line "read BYTES_PER_S" for each kind
  */
@@ -29,7 +30,8 @@ static double seconds_now(void)
 
 static double *new_array(size_t bytes)
 {
-	void *memory = mmap(NULL, bytes + (2u << 20), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *memory = mmap(NULL, bytes + (2u << 20), PROT_READ | PROT_WRITE,
+	                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uintptr_t at = ((uintptr_t)memory + (2u << 20) - 1) / (2u << 20) * (2u << 20);
 
 	if (memory == MAP_FAILED) {
@@ -58,7 +60,8 @@ AVX static double part_read(const double *b, size_t begin, size_t end)
 	return all[0] + all[1] + all[2] + all[3];
 }
 
-AVX static void part_store(int kind, double *a, const double *b, const double *c, size_t begin, size_t end)
+AVX static void part_store(int kind, double *a, const double *b, const double *c, size_t begin,
+                           size_t end)
 {
 	const __m256d three = _mm256_set1_pd(3), one = _mm256_set1_pd(1);
 
@@ -70,21 +73,26 @@ AVX static void part_store(int kind, double *a, const double *b, const double *c
 			_mm256_stream_pd(a + i, _mm256_load_pd(b + i));
 	} else {
 		for (size_t i = begin; i < end; i += 4)
-			_mm256_stream_pd(a + i, _mm256_add_pd(_mm256_load_pd(b + i), _mm256_mul_pd(three, _mm256_load_pd(c + i))));
+			_mm256_stream_pd(
+				a + i, _mm256_add_pd(_mm256_load_pd(b + i),
+			                             _mm256_mul_pd(three, _mm256_load_pd(c + i))));
 	}
 	_mm_sfence();
 }
 
 /* The threads meet before and behind all passes, not in between. @return seconds */
-static double passes_of(int kind, double *a, const double *b, const double *c, size_t count, size_t passes, double *sum_out)
+static double passes_of(int kind, double *a, const double *b, const double *c, size_t count,
+                        size_t passes, double *sum_out)
 {
 	const size_t blocks = count / 32;
 	double sum = 0, begun = seconds_now();
 
 #pragma omp parallel reduction(+ : sum)
 	{
-		const size_t threads = (size_t)omp_get_num_threads(), me = (size_t)omp_get_thread_num();
-		const size_t begin = blocks * me / threads * 32, end = blocks * (me + 1) / threads * 32;
+		const size_t threads = (size_t)omp_get_num_threads(),
+			     me = (size_t)omp_get_thread_num();
+		const size_t begin = blocks * me / threads * 32,
+			     end = blocks * (me + 1) / threads * 32;
 
 		for (size_t i = 0; i < passes; i++) {
 			if (kind == READ)
@@ -99,7 +107,8 @@ static double passes_of(int kind, double *a, const double *b, const double *c, s
 
 int main(int argc, char **argv)
 {
-	const size_t count = argc == 4 ? (size_t)atoll(argv[1]) / 256 * 32 : 0, bytes = count * sizeof(double);
+	const size_t count = argc == 4 ? (size_t)atoll(argv[1]) / 256 * 32 : 0,
+		     bytes = count * sizeof(double);
 	const double least = argc == 4 ? atof(argv[3]) : 0;
 	double *a, *b, *c, sum = 0;
 
@@ -125,10 +134,13 @@ int main(int argc, char **argv)
 		took = passes_of(kind, a, b, c, count, 1, &sum);
 		passes = 1 + (size_t)(least / took);
 		took = passes_of(kind, a, b, c, count, passes, &sum);
-		printf("%s %.6g\n", names[kind], (double)passes * (double)bytes * moved[kind] / took);
+		printf("%s %.6g\n", names[kind],
+		       (double)passes * (double)bytes * moved[kind] / took);
 	}
-	if (a[count / 2] != 7 || sum < 1) {   /* the sum counts as used, too */
-		fprintf(stderr, "rung_bench_stream: the triad left %g in place of 7, the sums are %g\n", a[count / 2], sum);
+	if (a[count / 2] != 7 || sum < 1) { /* the sum counts as used, too */
+		fprintf(stderr,
+		        "rung_bench_stream: the triad left %g in place of 7, the sums are %g\n",
+		        a[count / 2], sum);
 		return 1;
 	}
 	return 0;

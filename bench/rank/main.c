@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rung_rank_speed: rung_rank_order() with both maps, and beside it copying the scores eight times, which is what a radix sort of their
- * 32 bits in passes of 8 has to move at least. For each sample one line: seconds of the copies, seconds of the ranking.
- * Afterwards the maps are checked.
+ * rung_rank_speed: rung_rank_order() with both maps, and beside it copying the scores eight times,
+ * which is what a radix sort of their 32 bits in passes of 8 has to move at least. For each sample
+ * one line: seconds of the copies, seconds of the ranking. Afterwards the maps are checked.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -12,9 +12,9 @@
 
 #include "../common.h"
 
-#define COPIES 8
+#define COPIES      8
 #define THREADS_MAX 256
-#define USAGE "usage: rung_rank_speed COUNT INDEX_BYTES THREADS SAMPLES uniform|heavy|degrees"
+#define USAGE       "usage: rung_rank_speed COUNT INDEX_BYTES THREADS SAMPLES uniform|heavy|degrees"
 
 struct job {
 	pthread_t thread;
@@ -40,7 +40,9 @@ static double time_copies(float *to, const float *from, uint64_t count, uint64_t
 	for (uint64_t t = 0; t < threads; t++) {
 		const uint64_t first = count * t / threads;
 
-		jobs[t] = (struct job){ .to = to + first, .from = from + first, .count = count * (t + 1) / threads - first };
+		jobs[t] = (struct job){ .to = to + first,
+			                .from = from + first,
+			                .count = count * (t + 1) / threads - first };
 		if (pthread_create(&jobs[t].thread, NULL, copy_share, &jobs[t]))
 			bench_die("no thread");
 	}
@@ -49,7 +51,8 @@ static double time_copies(float *to, const float *from, uint64_t count, uint64_t
 	return bench_now() - begun;
 }
 
-/* Uniform in (0,1]; with a tail as 1/x^2 has; whole numbers with a tail as 1/x has, most of them small. */
+/* Uniform in (0,1]; with a tail as 1/x^2 has; whole numbers with a tail as 1/x has, most of them
+ * small. */
 static float draw(const char *kind, uint64_t place)
 {
 	const double x = (double)((bench_draw(1, place) >> 11) + 1) * 0x1p-53;
@@ -66,7 +69,8 @@ static uint64_t entry(const void *map, uint64_t index_bytes, uint64_t i)
 	return index_bytes == 4 ? ((const uint32_t *)map)[i] : ((const uint64_t *)map)[i];
 }
 
-static void check(const float *score, uint64_t count, uint64_t index_bytes, const void *vertex_of_rank, const void *rank_of_vertex)
+static void check(const float *score, uint64_t count, uint64_t index_bytes,
+                  const void *vertex_of_rank, const void *rank_of_vertex)
 {
 	for (uint64_t r = 0; r < count; r++) {
 		const uint64_t v = entry(vertex_of_rank, index_bytes, r);
@@ -75,7 +79,8 @@ static void check(const float *score, uint64_t count, uint64_t index_bytes, cons
 		if (v >= count || entry(rank_of_vertex, index_bytes, v) != r)
 			bench_die("the maps are not each other's inverse at rank %" PRIu64, r);
 		if (score[before] < score[v] || (score[before] == score[v] && before > v))
-			bench_die("ranks %" PRIu64 " and %" PRIu64 " are in the wrong order", r - 1, r);
+			bench_die("ranks %" PRIu64 " and %" PRIu64 " are in the wrong order", r - 1,
+			          r);
 	}
 }
 
@@ -86,7 +91,8 @@ int main(int argc, char **argv)
 	float *score, *copy;
 
 	bench_name = "rung_rank_speed";
-	if (argc != 6 || (strcmp(argv[5], "uniform") && strcmp(argv[5], "heavy") && strcmp(argv[5], "degrees"))) {
+	if (argc != 6 || (strcmp(argv[5], "uniform") && strcmp(argv[5], "heavy") &&
+	                  strcmp(argv[5], "degrees"))) {
 		fprintf(stderr, "%s\n", USAGE);
 		return BENCH_USAGE;
 	}
@@ -105,7 +111,9 @@ int main(int argc, char **argv)
 	for (uint64_t i = 0; i < samples; i++) {
 		const double copies = time_copies(copy, score, count, threads), begun = bench_now();
 
-		bench_need(rung_rank_order(score, count, (unsigned)index_bytes, (uint32_t)threads, vertex_of_rank, rank_of_vertex), "ranking");
+		bench_need(rung_rank_order(score, count, (unsigned)index_bytes, (uint32_t)threads,
+		                           vertex_of_rank, rank_of_vertex),
+		           "ranking");
 		printf("%.6f %.6f\n", copies, bench_now() - begun);
 	}
 	check(score, count, index_bytes, vertex_of_rank, rank_of_vertex);

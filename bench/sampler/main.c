@@ -2,8 +2,9 @@
 /*
  * rung_sampler_rate GRAPH SEEDS FANOUT BATCH: sampling all batches of an epoch.
  *
- * GRAPH is a source of a graph as rung stage takes it, SEEDS a file of u64 in the order of the epoch, FANOUT is "25,10". Reads orders on
- * stdin and answers each with a line on stdout, so that a driver can take turns with other programs:
+ * GRAPH is a source of a graph as rung stage takes it, SEEDS a file of u64 in the order of the
+ * epoch, FANOUT is "25,10". Reads orders on stdin and answers each with a line on stdout, so that a
+ * driver can take turns with other programs:
  *
  *     sample THREADS ORDER DRAWS    all batches, rung_sampler_run(); ORDER is "ordered" or "any",  -> seconds, edges, vertices
  *                                   DRAWS "all" or "new"
@@ -30,7 +31,7 @@ static struct {
 
 struct counts {
 	uint64_t edges, vertices;
-	char apart[112];   /* each thread's own line of the cache */
+	char apart[112]; /* each thread's own line of the cache */
 };
 
 static struct rung_sampler *make_sampler(uint32_t threads, const char *draws)
@@ -103,7 +104,10 @@ static void single(uint32_t threads, const char *draws)
 	for (uint64_t at = 0, idx = 0; at < run.seed_count; at += run.batch_size, idx++) {
 		uint64_t left = run.seed_count - at;
 
-		bench_need(rung_sampler_sample(sampler, run.seeds + at, left < run.batch_size ? left : run.batch_size, idx, batch), "sampling");
+		bench_need(rung_sampler_sample(sampler, run.seeds + at,
+		                               left < run.batch_size ? left : run.batch_size, idx,
+		                               batch),
+		           "sampling");
 		count(&counts, batch, idx, 0);
 	}
 	answer(bench_now() - begun, &counts, 1);
@@ -113,7 +117,8 @@ static void single(uint32_t threads, const char *draws)
 
 static uint64_t id_at(uint64_t edge)
 {
-	return run.csc->index_bytes == 4 ? ((const uint32_t *)run.csc->indices)[edge] : ((const uint64_t *)run.csc->indices)[edge];
+	return run.csc->index_bytes == 4 ? ((const uint32_t *)run.csc->indices)[edge]
+	                                 : ((const uint64_t *)run.csc->indices)[edge];
 }
 
 static bool is_neighbour(uint64_t vertex, uint64_t of)
@@ -126,14 +131,16 @@ static bool is_neighbour(uint64_t vertex, uint64_t of)
 }
 
 /* Also as many as there should be: min(fanout, length of the list). */
-static uint64_t wrong_edges(const struct rung_block *block, const uint64_t *vertices, uint32_t fanout)
+static uint64_t wrong_edges(const struct rung_block *block, const uint64_t *vertices,
+                            uint32_t fanout)
 {
 	uint64_t wrong = 0;
 
 	for (uint64_t i = 0; i < block->dst_count; i++) {
 		uint64_t degree = run.csc->indptr[vertices[i] + 1] - run.csc->indptr[vertices[i]];
 
-		wrong += block->indptr[i + 1] - block->indptr[i] != (degree < fanout ? degree : fanout);
+		wrong += block->indptr[i + 1] - block->indptr[i] !=
+		         (degree < fanout ? degree : fanout);
 		for (uint64_t e = block->indptr[i]; e < block->indptr[i + 1]; e++)
 			wrong += !is_neighbour(vertices[block->indices[e]], vertices[i]);
 	}
@@ -147,15 +154,19 @@ static void check(void)
 	uint64_t wrong = 0, vertex_count;
 
 	bench_need(rung_batch_create(&batch), "making a batch");
-	for (uint64_t idx = 0; idx < CHECKED_BATCHES && idx * run.batch_size < run.seed_count; idx++) {
+	for (uint64_t idx = 0; idx < CHECKED_BATCHES && idx * run.batch_size < run.seed_count;
+	     idx++) {
 		uint64_t left = run.seed_count - idx * run.batch_size;
 		const uint64_t *vertices;
 
-		bench_need(rung_sampler_sample(sampler, run.seeds + idx * run.batch_size, left < run.batch_size ? left : run.batch_size, idx,
-		                               batch), "sampling");
+		bench_need(rung_sampler_sample(sampler, run.seeds + idx * run.batch_size,
+		                               left < run.batch_size ? left : run.batch_size, idx,
+		                               batch),
+		           "sampling");
 		vertices = rung_batch_vertices(batch, &vertex_count);
 		for (uint32_t hop = 0; hop < run.hop_count; hop++)
-			wrong += wrong_edges(rung_batch_block(batch, hop), vertices, run.fanouts[hop]);
+			wrong += wrong_edges(rung_batch_block(batch, hop), vertices,
+			                     run.fanouts[hop]);
 	}
 	printf("%" PRIu64 "\n", wrong);
 	rung_batch_destroy(batch);
@@ -172,7 +183,8 @@ static void read_seeds(const char *path)
 	rewind(file);
 	run.seed_count = (uint64_t)bytes / sizeof(*run.seeds);
 	run.seeds = malloc((size_t)bytes + 1);
-	if (!run.seeds || fread(run.seeds, sizeof(*run.seeds), run.seed_count, file) != run.seed_count)
+	if (!run.seeds ||
+	    fread(run.seeds, sizeof(*run.seeds), run.seed_count, file) != run.seed_count)
 		bench_die("%s cannot be read", path);
 	fclose(file);
 }
@@ -182,7 +194,8 @@ static void carry_out(const char *order)
 	char words[3][32] = { "", "", "" };
 	uint32_t threads;
 
-	if (sscanf(order, "sample %" SCNu32 " %31s %31s", &threads, words[0], words[1]) == 3 && threads)
+	if (sscanf(order, "sample %" SCNu32 " %31s %31s", &threads, words[0], words[1]) == 3 &&
+	    threads)
 		sample(threads, words[0], words[1]);
 	else if (sscanf(order, "single %" SCNu32 " %31s", &threads, words[0]) == 2 && threads)
 		single(threads, words[0]);

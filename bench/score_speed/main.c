@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast edge passes are. Orders on stdin, answers on stdout, so that a script can let contestants take turns.
+ * How fast edge passes are. Orders on stdin, answers on stdout, so that a script can let
+ * contestants take turns.
  *
  *   rung_score_speed rmat|uniform SCALE EDGE_FACTOR SEED THREADS [FOLDER]
  *
@@ -25,11 +26,11 @@
 
 #include "../common.h"
 
-#define DAMPING 0.85
+#define DAMPING    0.85
 #define READ_BYTES (UINT64_C(8) << 20)
-#define READERS 3
+#define READERS    3
 #define COPY_BYTES (UINT64_C(1) << 20)
-#define PULL_CHUNK 16384   /* vertices, as there */
+#define PULL_CHUNK 16384 /* vertices, as there */
 
 struct lists {
 	uint64_t *indptr;
@@ -38,7 +39,8 @@ struct lists {
 
 static struct {
 	uint64_t vertex_count, edge_count;
-	struct lists in, out;   /* in-neighbours as given to rung; out-neighbours as the baseline wants them */
+	/* in-neighbours as given to rung; out-neighbours as the baseline wants them */
+	struct lists in, out;
 	float *score, *passed_on;
 	const char *folder;
 	int threads;
@@ -46,8 +48,10 @@ static struct {
 
 /* ---- the graph ---- */
 
-/* Kronecker with a=.57, b=c=.19, ids scrambled, as the Graph 500 benchmark has them; or both ends uniform. */
-static void make_edge(bool rmat, unsigned scale, uint64_t seed, uint64_t e, uint32_t *u, uint32_t *v)
+/* Kronecker with a=.57, b=c=.19, ids scrambled, as the Graph 500 benchmark has them; or both ends
+ * uniform. */
+static void make_edge(bool rmat, unsigned scale, uint64_t seed, uint64_t e, uint32_t *u,
+                      uint32_t *v)
 {
 	const uint64_t mask = (UINT64_C(1) << scale) - 1;
 	uint64_t a = 0, b = 0, bits = 0;
@@ -69,7 +73,7 @@ static void make_edge(bool rmat, unsigned scale, uint64_t seed, uint64_t e, uint
 		a = a << 1 | quarter >> 1;
 		b = b << 1 | (quarter & 1);
 	}
-	for (int round = 0; round < 2; round++) {   /* odd factors and shifts: a permutation */
+	for (int round = 0; round < 2; round++) { /* odd factors and shifts: a permutation */
 		a = (a * UINT64_C(0x9e3779b1)) & mask;
 		a ^= a >> (scale / 2);
 		b = (b * UINT64_C(0x9e3779b1)) & mask;
@@ -88,7 +92,8 @@ static void sum_up(uint64_t *indptr)
 /* Lists turned round, ascending. */
 static struct lists turn(const struct lists *from)
 {
-	struct lists to = { bench_map((bench.vertex_count + 1) * 8), bench_map(bench.edge_count * 4) };
+	struct lists to = { bench_map((bench.vertex_count + 1) * 8),
+		            bench_map(bench.edge_count * 4) };
 	uint64_t *next = bench_map(bench.vertex_count * 8);
 
 	for (uint64_t e = 0; e < bench.edge_count; e++)
@@ -109,7 +114,8 @@ static void make_graph(bool rmat, unsigned scale, uint64_t edge_factor, uint64_t
 
 	bench.vertex_count = UINT64_C(1) << scale;
 	bench.edge_count = edge_factor << scale;
-	raw = (struct lists){ bench_map((bench.vertex_count + 1) * 8), bench_map(bench.edge_count * 4) };
+	raw = (struct lists){ bench_map((bench.vertex_count + 1) * 8),
+		              bench_map(bench.edge_count * 4) };
 	next = bench_map(bench.vertex_count * 8);
 #pragma omp parallel for num_threads(bench.threads)
 	for (uint64_t e = 0; e < bench.edge_count; e++) {
@@ -128,7 +134,8 @@ static void make_graph(bool rmat, unsigned scale, uint64_t edge_factor, uint64_t
 		raw.indices[__atomic_fetch_add(&next[v], 1, __ATOMIC_RELAXED)] = u;
 	}
 	bench.out = turn(&raw);
-	bench.in = turn(&bench.out);   /* both have sorted lists then, as the baseline's builder makes them */
+	/* both have sorted lists then, as the baseline's builder makes them */
+	bench.in = turn(&bench.out);
 	bench.score = malloc(bench.vertex_count * sizeof(float));
 	bench.passed_on = malloc(bench.vertex_count * sizeof(float));
 	if (!bench.score || !bench.passed_on)
@@ -138,7 +145,7 @@ static void make_graph(bool rmat, unsigned scale, uint64_t edge_factor, uint64_t
 static struct rung_csc csc(void)
 {
 	struct rung_csc graph = { bench.vertex_count, bench.edge_count, bench.in.indptr,
-				  bench.in.indices, 4 };
+		                  bench.in.indices, 4 };
 
 	bench_need(rung_csc_check(&graph), "the graph");
 	return graph;
@@ -154,7 +161,8 @@ static void start(void)
 
 static double pull(void)
 {
-	const float base = (float)((1 - DAMPING) / (double)bench.vertex_count), damping = (float)DAMPING;
+	const float base = (float)((1 - DAMPING) / (double)bench.vertex_count),
+		    damping = (float)DAMPING;
 	const uint64_t *in_indptr = bench.in.indptr;
 	const double begin = bench_now();
 	double change = 0;
@@ -194,7 +202,10 @@ static int mark(void *ctx, const char *stage, unsigned long long done, unsigned 
 static struct rung_score_opts wrpagerank(uint32_t iterations)
 {
 	return (struct rung_score_opts){
-		.size = sizeof(struct rung_score_opts), .method = RUNG_SCORE_WRPAGERANK, .iterations = iterations, .threads = (uint32_t)bench.threads,
+		.size = sizeof(struct rung_score_opts),
+		.method = RUNG_SCORE_WRPAGERANK,
+		.iterations = iterations,
+		.threads = (uint32_t)bench.threads,
 	};
 }
 
@@ -220,7 +231,10 @@ static void hops(uint32_t count)
 	const struct rung_csc graph = csc();
 	const struct rung_score_opts pagerank = wrpagerank(count);
 	const struct rung_score_opts expected = {
-		.size = sizeof(expected), .method = RUNG_SCORE_EXPECTED, .fanouts = fanouts, .hop_count = count,
+		.size = sizeof(expected),
+		.method = RUNG_SCORE_EXPECTED,
+		.fanouts = fanouts,
+		.hop_count = count,
 		.threads = (uint32_t)bench.threads,
 	};
 	struct rung_score_report first, second;
@@ -243,7 +257,8 @@ static void copy(void)
 	begin = bench_now();
 #pragma omp parallel for num_threads(bench.threads)
 	for (uint64_t at = 0; at < bytes; at += COPY_BYTES)
-		memcpy(to + at, (const char *)bench.in.indices + at, bytes - at < COPY_BYTES ? bytes - at : COPY_BYTES);
+		memcpy(to + at, (const char *)bench.in.indices + at,
+		       bytes - at < COPY_BYTES ? bytes - at : COPY_BYTES);
 	printf("%.0f\n", 2 * (double)bytes / (bench_now() - begin));
 }
 
@@ -282,7 +297,8 @@ static void write_file(const char *name, const void *from, uint64_t bytes)
 
 	path_of(path, name);
 	file = fopen(path, "wb");
-	if (!file || fwrite(from, 1, bytes, file) != bytes || fflush(file) != 0 || fsync(fileno(file)) != 0 || fclose(file) != 0)
+	if (!file || fwrite(from, 1, bytes, file) != bytes || fflush(file) != 0 ||
+	    fsync(fileno(file)) != 0 || fclose(file) != 0)
 		bench_die("%s: cannot be written", path);
 }
 
@@ -325,7 +341,8 @@ static void from_files(uint32_t count, uint64_t memory)
 
 	path_of(indptr, "indptr");
 	path_of(indices, "indices");
-	snprintf(spec, sizeof(spec), "csc:raw:%s,u64,%llu,raw:%s,u32,%llu", indptr, (unsigned long long)bench.vertex_count + 1, indices,
+	snprintf(spec, sizeof(spec), "csc:raw:%s,u64,%llu,raw:%s,u32,%llu", indptr,
+	         (unsigned long long)bench.vertex_count + 1, indices,
 	         (unsigned long long)bench.edge_count);
 	edges_opts.graph.specs = specs;
 	edges_opts.graph.spec_count = 1;
@@ -378,13 +395,16 @@ int main(int argc, char **argv)
 	char line[256], order[32];
 
 	bench_name = "rung_score_speed";
-	if (argc < 6 || argc > 7 || (strcmp(argv[1], "rmat") != 0 && strcmp(argv[1], "uniform") != 0)) {
-		fprintf(stderr, "usage: rung_score_speed rmat|uniform SCALE EDGE_FACTOR SEED THREADS [FOLDER]\n");
+	if (argc < 6 || argc > 7 ||
+	    (strcmp(argv[1], "rmat") != 0 && strcmp(argv[1], "uniform") != 0)) {
+		fprintf(stderr, "usage: rung_score_speed rmat|uniform SCALE EDGE_FACTOR SEED "
+		                "THREADS [FOLDER]\n");
 		return BENCH_USAGE;
 	}
 	bench.threads = (int)bench_number(argv[5]);
 	bench.folder = argc == 7 ? argv[6] : NULL;
-	make_graph(strcmp(argv[1], "rmat") == 0, (unsigned)bench_number(argv[2]), bench_number(argv[3]), bench_number(argv[4]));
+	make_graph(strcmp(argv[1], "rmat") == 0, (unsigned)bench_number(argv[2]),
+	           bench_number(argv[3]), bench_number(argv[4]));
 	puts("ready");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {

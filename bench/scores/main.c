@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rung_scores: how many row requests the first rows of each score's order serve, beside the best order there is, in one
- * setting.
+ * rung_scores: how many row requests the first rows of each score's order serve, beside the best
+ * order there is, in one setting.
  *
- * The traffic is sampled twice, from seeds that no score has seen: one trace makes the order of the ceiling, the other is
- * what all orders are judged by, the ceiling's included. An order that was made from the judging trace itself would fit
- * its noise. One JSON object; bench/scores.py runs it over graphs and settings.
+ * The traffic is sampled twice, from seeds that no score has seen: one trace makes the order of the
+ * ceiling, the other is what all orders are judged by, the ceiling's included. An order that was
+ * made from the judging trace itself would fit its noise. One JSON object; bench/scores.py runs it
+ * over graphs and settings.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -19,9 +20,9 @@
 static const struct {
 	const char *name;
 	enum rung_score_method method;
-	uint32_t iterations;   /* UINT32_MAX: as many as hops */
+	uint32_t iterations; /* UINT32_MAX: as many as hops */
 	uint32_t epochs;
-	bool forecasts;        /* 1 - exp(-score) is a probability */
+	bool forecasts; /* 1 - exp(-score) is a probability */
 } scores[] = {
 	{ "degree", RUNG_SCORE_DEGREE, 0, 0, false },
 	{ "rpagerank", RUNG_SCORE_RPAGERANK, 0, 0, false },
@@ -37,14 +38,15 @@ static const struct {
 static const double tops[] = { 0.01, 0.1, 0.25 };
 
 #define SCORE_COUNT (sizeof(scores) / sizeof(scores[0]))
-#define TOP_COUNT (sizeof(tops) / sizeof(tops[0]))
+#define TOP_COUNT   (sizeof(tops) / sizeof(tops[0]))
 
 struct judged {
-	double hits[TOP_COUNT];       /* shares of all requests */
-	double forecast[TOP_COUNT];   /* the same as the score has it */
+	double hits[TOP_COUNT];     /* shares of all requests */
+	double forecast[TOP_COUNT]; /* the same as the score has it */
 };
 
-static struct judged judge(const struct scores_case *setting, const float *score, const uint32_t *counts, bool forecasts)
+static struct judged judge(const struct scores_case *setting, const float *score,
+                           const uint32_t *counts, bool forecasts)
 {
 	const uint64_t vertex_count = setting->csc->vertex_count;
 	const unsigned index_bytes = rung_index_bytes(vertex_count);
@@ -55,17 +57,20 @@ static struct judged judge(const struct scores_case *setting, const float *score
 
 	if (!order)
 		bench_die("out of memory");
-	bench_need(rung_rank_order(score, vertex_count, index_bytes, setting->threads, order, NULL), "ranking");
+	bench_need(rung_rank_order(score, vertex_count, index_bytes, setting->threads, order, NULL),
+	           "ranking");
 	for (uint64_t v = 0; v < vertex_count; v++) {
 		all += counts[v];
 		promised += forecasts ? -expm1(-(double)score[v]) : 0;
 	}
 	for (uint64_t rank = 0; rank < vertex_count; rank++) {
-		const uint64_t v = index_bytes == 4 ? ((uint32_t *)order)[rank] : ((uint64_t *)order)[rank];
+		const uint64_t v =
+			index_bytes == 4 ? ((uint32_t *)order)[rank] : ((uint64_t *)order)[rank];
 
 		hits += counts[v];
 		sum += forecasts ? -expm1(-(double)score[v]) : 0;
-		while (top < TOP_COUNT && (double)(rank + 1) >= fmax(1, round(tops[top] * (double)vertex_count))) {
+		while (top < TOP_COUNT &&
+		       (double)(rank + 1) >= fmax(1, round(tops[top] * (double)vertex_count))) {
 			judged.hits[top] = hits / all;
 			judged.forecast[top++] = sum / promised;
 		}
@@ -82,15 +87,16 @@ static void print_list(const char *name, const double *values, const double *of,
 	printf("]%s", end);
 }
 
-static void print_score(const struct scores_case *setting, size_t idx, const uint32_t *counts, const struct judged *ceiling,
-                        float *score)
+static void print_score(const struct scores_case *setting, size_t idx, const uint32_t *counts,
+                        const struct judged *ceiling, float *score)
 {
 	struct rung_score_opts opts = RUNG_SCORE_OPTS_INIT;
 	struct rung_score_report report;
 	struct judged judged;
 
 	opts.method = scores[idx].method;
-	opts.iterations = scores[idx].iterations == UINT32_MAX ? setting->hop_count : scores[idx].iterations;
+	opts.iterations =
+		scores[idx].iterations == UINT32_MAX ? setting->hop_count : scores[idx].iterations;
 	opts.epochs = scores[idx].epochs;
 	opts.train = setting->train;
 	opts.train_count = setting->train_count;
@@ -107,8 +113,8 @@ static void print_score(const struct scores_case *setting, size_t idx, const uin
 	print_list("of_ceiling", judged.hits, ceiling->hits, ", ");
 	if (scores[idx].forecasts)
 		print_list("forecast", judged.forecast, NULL, ", ");
-	printf("\"seconds\": %.3f, \"edge_passes\": %" PRIu64 ", \"batches_sampled\": %" PRIu64 "}", report.seconds,
-	       report.edge_passes, report.batches_sampled);
+	printf("\"seconds\": %.3f, \"edge_passes\": %" PRIu64 ", \"batches_sampled\": %" PRIu64 "}",
+	       report.seconds, report.edge_passes, report.batches_sampled);
 }
 
 static void measure(const struct scores_case *setting)
@@ -127,7 +133,8 @@ static void measure(const struct scores_case *setting)
 	memset(counts, 0, vertex_count * sizeof(*counts));
 	scores_count_requests(setting, setting->seed + 2, counts);
 	ceiling = judge(setting, score, counts, false);
-	printf("{\"vertices\": %" PRIu64 ", \"edges\": %" PRIu64 ", \"train\": %" PRIu64 ", \"batches_counted\": %" PRIu64 ", ",
+	printf("{\"vertices\": %" PRIu64 ", \"edges\": %" PRIu64 ", \"train\": %" PRIu64
+	       ", \"batches_counted\": %" PRIu64 ", ",
 	       vertex_count, setting->csc->edge_count, setting->train_count, batches);
 	print_list("ceiling", ceiling.hits, NULL, ", \"scores\": {");
 	for (size_t i = 0; i < SCORE_COUNT; i++)
@@ -147,8 +154,10 @@ int main(int argc, char **argv)
 
 	bench_name = "rung_scores";
 	if (argc != 11) {
-		fprintf(stderr, "usage: rung_scores EDGES VERTICES directed|undirected TRAIN FANOUTS BATCH all|new REQUESTS SEED THREADS\n"
-		        "EDGES: source of an edge index. TRAIN: source of int64 ids. REQUESTS: rows of a trace, at least. THREADS: 0: all\n");
+		fprintf(stderr, "usage: rung_scores EDGES VERTICES directed|undirected TRAIN "
+		                "FANOUTS BATCH all|new REQUESTS SEED THREADS\n"
+		                "EDGES: source of an edge index. TRAIN: source of int64 ids. "
+		                "REQUESTS: rows of a trace, at least. THREADS: 0: all\n");
 		return BENCH_USAGE;
 	}
 	spec = argv[1];

@@ -6,14 +6,15 @@
 #include "../common.h"
 #include "scores.h"
 
-#define SCORES_BATCHES_MIN 1024u   /* an order made from fewer is no ceiling */
+#define SCORES_BATCHES_MIN 1024u /* an order made from fewer is no ceiling */
 
 struct counting {
 	uint32_t *counts;
 	uint64_t requests;
 };
 
-static int count_batch(void *ctx, const struct rung_batch *batch, uint64_t batch_idx, uint32_t thread)
+static int count_batch(void *ctx, const struct rung_batch *batch, uint64_t batch_idx,
+                       uint32_t thread)
 {
 	struct counting *counting = ctx;
 	uint64_t count;
@@ -33,7 +34,8 @@ uint64_t scores_count_requests(const struct scores_case *setting, uint64_t seed,
 	struct rung_minibatches epoch = RUNG_MINIBATCHES_INIT;
 	struct counting counting = { .counts = counts };
 	uint64_t *seeds = malloc(setting->train_count * sizeof(*seeds));
-	const uint64_t per_epoch = (setting->train_count + setting->batch_size - 1) / setting->batch_size;
+	const uint64_t per_epoch =
+		(setting->train_count + setting->batch_size - 1) / setting->batch_size;
 	struct rung_sampler *sampler;
 
 	if (!seeds)

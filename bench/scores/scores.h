@@ -16,12 +16,13 @@ struct scores_case {
 	uint32_t hop_count;
 	uint32_t batch_size;
 	enum rung_draws draws;
-	uint64_t requests;   /* rows that a trace asks for, at least */
-	uint64_t seed;       /* of the scores; those of the traces follow */
+	uint64_t requests; /* rows that a trace asks for, at least */
+	uint64_t seed;     /* of the scores; those of the traces follow */
 	uint32_t threads;
 };
 
-/** Count what whole epochs ask for, until there are enough requests and SCORES_BATCHES_MIN batches. @return batches */
+/** Count what whole epochs ask for, until there are enough requests and SCORES_BATCHES_MIN batches.
+ * @return batches */
 uint64_t scores_count_requests(const struct scores_case *setting, uint64_t seed, uint32_t *counts);
 
 /** A source of int64; free() them. */

@@ -16,26 +16,26 @@ extern "C" {
 
 struct rung_dataset;
 
-#define RUNG_FEATURE_FILES_MAX 16   /**< maximum number of files of the features */
+#define RUNG_FEATURE_FILES_MAX 16 /**< maximum number of files of the features */
 
 /** Contents of a staged dataset. The dataset owns all texts and lists. */
 struct rung_dataset_info {
 	uint32_t format_version;
 	uint64_t vertex_count;
 	uint64_t edge_count;
-	struct rung_array_info features;  /**< element type and shape of the features */
-	uint64_t row_stride;              /**< bytes from one row to the next, at least row_bytes */
-	uint64_t feature_bytes;           /**< vertex_count * row_bytes */
-	unsigned index_bytes;             /**< of graph indices, maps and splits: 4 or 8 */
-	const char *score_method;         /**< such as "blend", or "given" */
-	uint32_t score_iterations;        /**< 0 if it does not apply */
-	double score_damping;             /**< 0 if it does not apply */
-	const uint32_t *fanouts;          /**< [fanout_count] given at staging */
+	struct rung_array_info features; /**< element type and shape of the features */
+	uint64_t row_stride;             /**< bytes from one row to the next, at least row_bytes */
+	uint64_t feature_bytes;          /**< vertex_count * row_bytes */
+	unsigned index_bytes;            /**< of graph indices, maps and splits: 4 or 8 */
+	const char *score_method;        /**< such as "blend", or "given" */
+	uint32_t score_iterations;       /**< 0 if it does not apply */
+	double score_damping;            /**< 0 if it does not apply */
+	const uint32_t *fanouts;         /**< [fanout_count] given at staging */
 	uint32_t fanout_count;
-	uint32_t batch_size;              /**< given at staging */
+	uint32_t batch_size; /**< given at staging */
 	int has_labels;
 	size_t split_count;
-	const char *const *split_names;   /**< [split_count] */
+	const char *const *split_names; /**< [split_count] */
 	size_t file_count;
 	/**
 	 * features.000.npy and so on, possibly on several devices; 0: the rows are in features_path
@@ -46,21 +46,21 @@ struct rung_dataset_info {
 	 * single file
 	 */
 	uint64_t block_rows;
-	enum rung_draws draws;            /**< given at staging */
-	int score_sampled;                /**< nonzero: computed from sampled batches; see below */
-	uint64_t score_batches;           /**< number of these batches */
-	uint64_t score_seed;              /**< their seed */
-	size_t array_count;               /**< number of additional arrays of the vertices */
-	const char *const *array_names;   /**< [array_count]; array NAME is "features_NAME" */
+	enum rung_draws draws;          /**< given at staging */
+	int score_sampled;              /**< nonzero: computed from sampled batches; see below */
+	uint64_t score_batches;         /**< number of these batches */
+	uint64_t score_seed;            /**< their seed */
+	size_t array_count;             /**< number of additional arrays of the vertices */
+	const char *const *array_names; /**< [array_count]; array NAME is "features_NAME" */
 	/** staged in place: the file of the rows, in the order of the vertices; else NULL */
 	const char *features_path;
-	uint64_t features_offset;         /**< position of row 0 in that file */
-	uint64_t features_file_bytes;     /**< size of that file */
+	uint64_t features_offset;     /**< position of row 0 in that file */
+	uint64_t features_file_bytes; /**< size of that file */
 };
 
 /** One file of a staged dataset. */
 struct rung_dataset_file {
-	const char *name;             /**< in the folder */
+	const char *name; /**< in the folder */
 	uint64_t bytes;
 	struct rung_array_info array; /**< dtype NONE for files that are not arrays */
 	uint64_t data_offset;         /**< position of the first element */
@@ -188,42 +188,42 @@ RUNG_API int rung_dataset_load_ids(const struct rung_dataset *ds, const char *na
 struct rung_bad_block {
 	const char *file;
 	uint64_t block;
-	uint64_t offset;    /**< bytes from the start of the file */
+	uint64_t offset; /**< bytes from the start of the file */
 };
 
 /** Options of rung_dataset_verify(). */
 struct rung_verify_opts {
-	size_t size;                 /**< sizeof the struct, set by the initialiser */
+	size_t size; /**< sizeof the struct, set by the initialiser */
 	/** SRC of the original features, to compare row by row; NULL: do not compare */
 	const char *source;
-	uint32_t threads;            /**< 0: the number of OpenMP; a few more threads read */
-	rung_progress_fn progress;   /**< may be NULL */
+	uint32_t threads;          /**< 0: the number of OpenMP; a few more threads read */
+	rung_progress_fn progress; /**< may be NULL */
 	void *progress_ctx;
 	/** original graph, to compare list by list; NULL: do not. Its vertex_count is ignored */
 	const struct rung_graph_opts *graph;
-	const char *labels;          /**< SRC of the original labels; NULL: do not compare */
+	const char *labels; /**< SRC of the original labels; NULL: do not compare */
 	/** SRC float32 [vertices] of the score by original id; NULL: do not compare */
 	const char *score;
-	const char *const *split_names;   /**< [split_count] splits of the dataset, in its order */
-	const char *const *split_specs;   /**< [split_count] SRC of each; NULL: do not compare */
+	const char *const *split_names; /**< [split_count] splits of the dataset, in its order */
+	const char *const *split_specs; /**< [split_count] SRC of each; NULL: do not compare */
 	size_t split_count;
 	/**
 	 * compare rows and lists of this many vertices, drawn with `seed`; 0: of all. Labels and
 	 * splits are always compared completely
 	 */
 	uint64_t sample_rows;
-	double sample_share;         /**< the same as a share of the vertices; 0: use sample_rows */
+	double sample_share; /**< the same as a share of the vertices; 0: use sample_rows */
 	uint64_t seed;
 	/** all buffers and maps; 0: a quarter of RAM, or 3/4 of the free memory if that is less */
 	uint64_t memory_bytes;
-	int repair;                  /**< nonzero: rebuild bad blocks from the sources */
-	const char *const *array_names;   /**< [array_count] additional arrays of the dataset */
-	const char *const *array_specs;   /**< [array_count] SRC of each; compared completely */
+	int repair;                     /**< nonzero: rebuild bad blocks from the sources */
+	const char *const *array_names; /**< [array_count] additional arrays of the dataset */
+	const char *const *array_specs; /**< [array_count] SRC of each; compared completely */
 	size_t array_count;
 };
 
 /** Initialiser: all defaults. In C++: rung_verify_opts_init(). */
-#define RUNG_VERIFY_OPTS_INIT { .size = sizeof(struct rung_verify_opts) }
+#define RUNG_VERIFY_OPTS_INIT RUNG_INIT(struct rung_verify_opts)
 RUNG_INIT_FUNCTION(rung_verify_opts, {})
 
 /** Result of rung_dataset_verify(). Vertices are original ids. */
@@ -235,25 +235,25 @@ struct rung_verify_report {
 	uint64_t bad_count;
 	uint64_t rows_compared;
 	uint64_t rows_different;
-	uint64_t first_different;     /**< vertex; valid if rows_different > 0 */
+	uint64_t first_different; /**< vertex; valid if rows_different > 0 */
 	double seconds;
-	double block_seconds;         /**< part of `seconds` that the checksums took */
+	double block_seconds; /**< part of `seconds` that the checksums took */
 	uint64_t lists_compared;
 	uint64_t lists_different;
-	uint64_t first_list_different;    /**< vertex; valid if lists_different > 0 */
+	uint64_t first_list_different; /**< vertex; valid if lists_different > 0 */
 	uint64_t labels_compared, labels_different, first_label_different;
 	uint64_t scores_compared, scores_different, first_score_different;
-	uint64_t split_ids_compared, split_ids_different;   /**< total of all splits */
+	uint64_t split_ids_compared, split_ids_different; /**< total of all splits */
 	/**
 	 * nonzero: vertex_of_rank and rank_of_vertex are not each other's inverse; nothing was
 	 * compared with sources
 	 */
 	int maps_disagree;
-	struct rung_bad_block *repaired;  /**< [repaired_count] blocks that were bad */
+	struct rung_bad_block *repaired; /**< [repaired_count] blocks that were bad */
 	uint64_t repaired_count;
 	/** why the first block of `bad` could not be repaired; NULL: not tried, or all repaired */
 	char *unrepaired;
-	uint64_t array_rows_compared, array_rows_different;   /**< total of all additional arrays */
+	uint64_t array_rows_compared, array_rows_different; /**< total of all additional arrays */
 	/** vertex, in the first array that differs; valid if array_rows_different > 0 */
 	uint64_t first_array_different;
 	/** staged in place: recorded blocks of 1 MiB of the features file */

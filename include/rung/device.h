@@ -26,9 +26,9 @@
 extern "C" {
 #endif
 
-#define RUNG_GPUS_MAX 16   /**< maximum number of GPUs over which rows are interleaved */
+#define RUNG_GPUS_MAX 16 /**< maximum number of GPUs over which rows are interleaved */
 
-struct CUstream_st;   /**< the type that a cudaStream_t points to */
+struct CUstream_st; /**< the type that a cudaStream_t points to */
 
 /**
  * A stream argument that selects the store's private stream, which is not ordered with any other
@@ -39,9 +39,9 @@ struct CUstream_st;   /**< the type that a cudaStream_t points to */
 
 /** Device on which gathers run. */
 enum rung_device {
-	RUNG_DEVICE_CPU = 0,   /**< the calling thread copies rows to host memory */
-	RUNG_DEVICE_CUDA,      /**< kernels on a stream copy rows to GPU memory */
-	RUNG_DEVICE_AUTO       /**< CUDA if there is a GPU with a driver; else the CPU, and why */
+	RUNG_DEVICE_CPU = 0, /**< the calling thread copies rows to host memory */
+	RUNG_DEVICE_CUDA,    /**< kernels on a stream copy rows to GPU memory */
+	RUNG_DEVICE_AUTO     /**< CUDA if there is a GPU with a driver; else the CPU, and why */
 };
 
 /**
@@ -59,12 +59,12 @@ RUNG_API const char *rung_device_name(enum rung_device device);
 
 /** A GPU and its memory. */
 struct rung_gpu_info {
-	size_t size;            /**< sizeof(struct rung_gpu_info), set by the caller */
-	char name[128];         /**< "NVIDIA H200" */
-	char bus_id[32];        /**< "0000:3b:00.0" */
+	size_t size;     /**< sizeof(struct rung_gpu_info), set by the caller */
+	char name[128];  /**< "NVIDIA H200" */
+	char bus_id[32]; /**< "0000:3b:00.0" */
 	uint64_t total_bytes;
 	uint64_t free_bytes;
-	int node;               /**< NUMA node of its PCIe link; -1: unknown */
+	int node; /**< NUMA node of its PCIe link; -1: unknown */
 };
 
 /**

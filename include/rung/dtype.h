@@ -20,19 +20,19 @@ extern "C" {
  * X(enumerator, name on the command line, bytes, .npy descr). NumPy has no type for bf16; it is
  * stored as 2-byte void.
  */
-#define RUNG_DTYPE_LIST(X)               \
-	X(RUNG_BOOL, "bool", 1, "|b1")   \
-	X(RUNG_I8, "i8", 1, "|i1")       \
-	X(RUNG_U8, "u8", 1, "|u1")       \
-	X(RUNG_I16, "i16", 2, "<i2")     \
-	X(RUNG_U16, "u16", 2, "<u2")     \
-	X(RUNG_I32, "i32", 4, "<i4")     \
-	X(RUNG_U32, "u32", 4, "<u4")     \
-	X(RUNG_I64, "i64", 8, "<i8")     \
-	X(RUNG_U64, "u64", 8, "<u8")     \
-	X(RUNG_F16, "f16", 2, "<f2")     \
-	X(RUNG_BF16, "bf16", 2, "|V2")   \
-	X(RUNG_F32, "f32", 4, "<f4")     \
+#define RUNG_DTYPE_LIST(X)                                                                         \
+	X(RUNG_BOOL, "bool", 1, "|b1")                                                             \
+	X(RUNG_I8, "i8", 1, "|i1")                                                                 \
+	X(RUNG_U8, "u8", 1, "|u1")                                                                 \
+	X(RUNG_I16, "i16", 2, "<i2")                                                               \
+	X(RUNG_U16, "u16", 2, "<u2")                                                               \
+	X(RUNG_I32, "i32", 4, "<i4")                                                               \
+	X(RUNG_U32, "u32", 4, "<u4")                                                               \
+	X(RUNG_I64, "i64", 8, "<i8")                                                               \
+	X(RUNG_U64, "u64", 8, "<u8")                                                               \
+	X(RUNG_F16, "f16", 2, "<f2")                                                               \
+	X(RUNG_BF16, "bf16", 2, "|V2")                                                             \
+	X(RUNG_F32, "f32", 4, "<f4")                                                               \
 	X(RUNG_F64, "f64", 8, "<f8")
 
 /** Element types, in the order of RUNG_DTYPE_LIST. */
@@ -41,7 +41,7 @@ enum rung_dtype {
 #define RUNG_DTYPE_ENUM(code, name, bytes, descr) code,
 	RUNG_DTYPE_LIST(RUNG_DTYPE_ENUM)
 #undef RUNG_DTYPE_ENUM
-	RUNG_DTYPE_COUNT
+		RUNG_DTYPE_COUNT
 };
 
 /** Maximum number of dimensions of an array. */
@@ -53,10 +53,10 @@ enum rung_dtype {
  */
 struct rung_array_info {
 	enum rung_dtype dtype;
-	unsigned dim_count;             /**< 1 to RUNG_DIMS_MAX */
+	unsigned dim_count; /**< 1 to RUNG_DIMS_MAX */
 	uint64_t dims[RUNG_DIMS_MAX];
-	uint64_t row_count;             /**< dims[0] */
-	uint64_t row_bytes;             /**< bytes of one row */
+	uint64_t row_count; /**< dims[0] */
+	uint64_t row_bytes; /**< bytes of one row */
 };
 
 /**

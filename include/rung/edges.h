@@ -27,17 +27,19 @@ struct rung_edges;
 
 /** Options of rung_edges_open(). */
 struct rung_edges_opts {
-	size_t size;               /**< sizeof(struct rung_edges_opts), set by the initialiser */
-	struct rung_graph_opts graph;  /**< as for rung_graph_load() */
-	uint64_t memory_bytes;         /**< of all buffers, sorting included; 0: 256 MiB */
+	size_t size;                  /**< sizeof(struct rung_edges_opts), set by the initialiser */
+	struct rung_graph_opts graph; /**< as for rung_graph_load() */
+	uint64_t memory_bytes;        /**< of all buffers, sorting included; 0: 256 MiB */
 	/** of edges per chunk; 0: as memory_bytes allows, at most 16 MiB; else 4 KiB or more */
 	uint64_t chunk_bytes;
-	const char *temp_dir;          /**< to sort a graph; NULL: $TMPDIR, or /var/tmp */
+	const char *temp_dir; /**< to sort a graph; NULL: $TMPDIR, or /var/tmp */
 };
 
 /** Initialiser: all defaults. In C++: rung_edges_opts_init(). */
-#define RUNG_EDGES_OPTS_INIT                                                               \
-	{ .size = sizeof(struct rung_edges_opts), .graph = RUNG_GRAPH_OPTS_INIT }
+#define RUNG_EDGES_OPTS_INIT                                                                       \
+	{                                                                                          \
+		.size = sizeof(struct rung_edges_opts), .graph = RUNG_GRAPH_OPTS_INIT              \
+	}
 RUNG_INIT_FUNCTION(rung_edges_opts, { opts.graph.size = sizeof(opts.graph); })
 
 /**
@@ -57,14 +59,14 @@ RUNG_API int rung_edges_open(const struct rung_edges_opts *opts, struct rung_edg
 
 /** Sizes of an open graph, and the resources it uses. */
 struct rung_edges_info {
-	size_t size;              /**< sizeof(struct rung_edges_info), set by the caller */
+	size_t size; /**< sizeof(struct rung_edges_info), set by the caller */
 	uint64_t vertex_count;
 	uint64_t edge_count;
-	unsigned index_bytes;     /**< rung_index_bytes(vertex_count) */
-	unsigned input_passes;    /**< how often the input was read to sort it; 0: read in place */
-	uint64_t temp_bytes;      /**< total bytes written to temporary files */
-	uint64_t memory_bytes;    /**< buffers of a pass, including those for deflated members */
-	uint64_t chunk_bytes;     /**< maximum bytes of edges per chunk */
+	unsigned index_bytes;  /**< rung_index_bytes(vertex_count) */
+	unsigned input_passes; /**< how often the input was read to sort it; 0: read in place */
+	uint64_t temp_bytes;   /**< total bytes written to temporary files */
+	uint64_t memory_bytes; /**< buffers of a pass, including those for deflated members */
+	uint64_t chunk_bytes;  /**< maximum bytes of edges per chunk */
 };
 
 /**

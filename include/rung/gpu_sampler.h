@@ -24,20 +24,20 @@ struct rung_gpu_sampler;
 
 /** Options of rung_gpu_sampler_create(). */
 struct rung_gpu_sampler_opts {
-	size_t size;               /**< sizeof the struct, set by the initialiser */
-	const uint32_t *fanouts;   /**< [hop_count], as in struct rung_sampler_opts */
+	size_t size;             /**< sizeof the struct, set by the initialiser */
+	const uint32_t *fanouts; /**< [hop_count], as in struct rung_sampler_opts */
 	uint32_t hop_count;
 	uint64_t seed;
-	uint64_t seed_count_max;   /**< maximum seeds of a batch; 0: 1024 */
+	uint64_t seed_count_max; /**< maximum seeds of a batch; 0: 1024 */
 	/** maximum vertices of a batch; 0: as many as are possible. A larger batch fails */
 	uint64_t vertex_count_max;
 	/** maximum edges of a hop; 0: likewise, which is the whole graph if a fanout is "all" */
 	uint64_t edge_count_max;
-	enum rung_draws draws;     /**< RUNG_DRAWS_ALL; only the CPU samples RUNG_DRAWS_NEW */
+	enum rung_draws draws; /**< RUNG_DRAWS_ALL; only the CPU samples RUNG_DRAWS_NEW */
 };
 
 /** Initialiser: all defaults. In C++: rung_gpu_sampler_opts_init(). */
-#define RUNG_GPU_SAMPLER_OPTS_INIT { .size = sizeof(struct rung_gpu_sampler_opts) }
+#define RUNG_GPU_SAMPLER_OPTS_INIT RUNG_INIT(struct rung_gpu_sampler_opts)
 RUNG_INIT_FUNCTION(rung_gpu_sampler_opts, {})
 
 /**

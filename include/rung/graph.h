@@ -34,9 +34,9 @@ extern "C" {
 struct rung_csc {
 	uint64_t vertex_count;
 	uint64_t edge_count;
-	const uint64_t *indptr;   /**< [vertex_count + 1] */
-	const void *indices;      /**< [edge_count], uint32_t or uint64_t as index_bytes says */
-	unsigned index_bytes;     /**< 4 or 8 */
+	const uint64_t *indptr; /**< [vertex_count + 1] */
+	const void *indices;    /**< [edge_count], uint32_t or uint64_t as index_bytes says */
+	unsigned index_bytes;   /**< 4 or 8 */
 };
 
 /**
@@ -56,7 +56,7 @@ struct rung_graph;
 
 /** Options of rung_graph_load(): the files of the edges, and how to process them. */
 struct rung_graph_opts {
-	size_t size;                 /**< sizeof(struct rung_graph_opts), set by the initialiser */
+	size_t size; /**< sizeof(struct rung_graph_opts), set by the initialiser */
 	/**
 	 * [spec_count] SRC[+PARTS] of an edge index [2,E] or [E,2], or "csc:SRC,SRC" (indptr,
 	 * indices), or "csr:SRC,SRC"
@@ -66,14 +66,14 @@ struct rung_graph_opts {
 	size_t spec_count;
 	/** 0: largest id + 1, or the length of indptr - 1. Required if there are no specs */
 	uint64_t vertex_count;
-	int undirected;   /**< nonzero: add the reverse of every edge; self loops are not doubled */
-	int dedup;        /**< nonzero: keep one of equal edges; this sorts every list by id */
-	rung_progress_fn progress;   /**< may be NULL */
+	int undirected; /**< nonzero: add the reverse of every edge; self loops are not doubled */
+	int dedup;      /**< nonzero: keep one of equal edges; this sorts every list by id */
+	rung_progress_fn progress; /**< may be NULL */
 	void *progress_ctx;
 };
 
 /** Initialiser: all defaults. In C++: rung_graph_opts_init(). */
-#define RUNG_GRAPH_OPTS_INIT { .size = sizeof(struct rung_graph_opts) }
+#define RUNG_GRAPH_OPTS_INIT RUNG_INIT(struct rung_graph_opts)
 RUNG_INIT_FUNCTION(rung_graph_opts, {})
 
 /**

@@ -54,17 +54,17 @@ enum {
 
 /** Specs for struct rung_stage_opts; NULL or empty for parts that were not requested. */
 struct rung_preset {
-	const char *title;                       /**< for display: "MAG240M, papers" */
-	uint64_t vertex_count;                   /**< 0: the number of rows of the features */
-	const char *const *graphs;               /**< [graph_count] */
+	const char *title;         /**< for display: "MAG240M, papers" */
+	uint64_t vertex_count;     /**< 0: the number of rows of the features */
+	const char *const *graphs; /**< [graph_count] */
 	size_t graph_count;
 	int undirected;
 	int dedup;
 	const char *features;
 	const char *labels;
-	const struct rung_stage_split *splits;   /**< [split_count] */
+	const struct rung_stage_split *splits; /**< [split_count] */
 	size_t split_count;
-	const struct rung_stage_array *arrays;   /**< [array_count] such as "year" */
+	const struct rung_stage_array *arrays; /**< [array_count] such as "year" */
 	size_t array_count;
 };
 

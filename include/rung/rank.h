@@ -27,7 +27,7 @@ extern "C" {
  * of threads, and for edges in memory and in files.
  */
 enum rung_score_method {
-	RUNG_SCORE_DEFAULT = 0,     /**< blend */
+	RUNG_SCORE_DEFAULT = 0, /**< blend */
 	/**
 	 * out_degree(u): the number of lists that contain u. One pass, 12 bytes. A quick estimate;
 	 * on graphs whose batches mostly request hubs (social graphs), nearly as good as any.
@@ -87,47 +87,47 @@ enum rung_score_method {
 
 /** Options of rung_score_compute() and rung_score_edges(). */
 struct rung_score_opts {
-	size_t size;                     /**< sizeof the struct, set by the initialiser */
+	size_t size; /**< sizeof the struct, set by the initialiser */
 	enum rung_score_method method;
 	/** wrpagerank, ppr: number of steps, 0: 5. rpagerank: maximum number of steps, 0: 200 */
 	uint32_t iterations;
-	double damping;                  /**< greater than 0 and less than 1; 0: 0.85 */
+	double damping; /**< greater than 0 and less than 1; 0: 0.85 */
 	/**
 	 * rpagerank: stop at this L1 change; 0: 1e-6. The state is float32: with less than 1e-7 it
 	 * may not stop before the maximum number of steps
 	 */
 	double tolerance;
-	const uint64_t *train;           /**< [train_count] ids, each once; NULL: all vertices */
+	const uint64_t *train; /**< [train_count] ids, each once; NULL: all vertices */
 	uint64_t train_count;
-	uint32_t threads;                /**< 0: the number of OpenMP; never changes the result */
-	rung_progress_fn progress;       /**< may be NULL; counts edge passes, then batches */
+	uint32_t threads;          /**< 0: the number of OpenMP; never changes the result */
+	rung_progress_fn progress; /**< may be NULL; counts edge passes, then batches */
 	void *progress_ctx;
 	/* presample, expected, blend: how training will sample */
 	/** [hop_count], hop 0 (from the seeds) first, each at least 1; UINT32_MAX: all */
 	const uint32_t *fanouts;
 	uint32_t hop_count;
-	uint32_t batch_size;             /**< 0: 1024 */
+	uint32_t batch_size; /**< 0: 1024 */
 	enum rung_draws draws;
 	/* presample, blend */
 	/** of the sampled batches, which differ from those of a trainer with the same seed */
 	uint64_t seed;
-	uint32_t epochs;                 /**< presample: number of epochs; 0: 1 */
-	uint32_t batches_max;            /**< per run; 0: no limit for presample, 256 for blend */
+	uint32_t epochs;      /**< presample: number of epochs; 0: 1 */
+	uint32_t batches_max; /**< per run; 0: no limit for presample, 256 for blend */
 	/** rung_score_edges(): for everything except the buffers of the graph; 0: automatic */
 	uint64_t memory_bytes;
 };
 
 /** Initialiser: all defaults. In C++: rung_score_opts_init(). */
-#define RUNG_SCORE_OPTS_INIT { .size = sizeof(struct rung_score_opts) }
+#define RUNG_SCORE_OPTS_INIT RUNG_INIT(struct rung_score_opts)
 RUNG_INIT_FUNCTION(rung_score_opts, {})
 
 /** Work done to compute a score. */
 struct rung_score_report {
-	uint64_t edge_passes;      /**< passes over all edges */
-	uint32_t iterations;       /**< number of steps or hops */
-	double residual;           /**< PageRanks: L1 change of the last step */
-	uint64_t batches_sampled;  /**< presample, blend */
-	double seconds;            /**< wall time */
+	uint64_t edge_passes;     /**< passes over all edges */
+	uint32_t iterations;      /**< number of steps or hops */
+	double residual;          /**< PageRanks: L1 change of the last step */
+	uint64_t batches_sampled; /**< presample, blend */
+	double seconds;           /**< wall time */
 };
 
 /**

@@ -42,17 +42,17 @@ enum rung_draws {
 
 /** Options of rung_sampler_create(). */
 struct rung_sampler_opts {
-	size_t size;               /**< sizeof(struct rung_sampler_opts), set by the initialiser */
+	size_t size; /**< sizeof(struct rung_sampler_opts), set by the initialiser */
 	/** [hop_count], hop 0 (from the seeds) first, each at least 1; UINT32_MAX: all */
 	const uint32_t *fanouts;
-	uint32_t hop_count;        /**< 1 to RUNG_HOPS_MAX */
-	uint64_t seed;             /**< of all draws */
-	uint32_t threads;          /**< 0: the number of OpenMP; draws do not depend on it */
+	uint32_t hop_count; /**< 1 to RUNG_HOPS_MAX */
+	uint64_t seed;      /**< of all draws */
+	uint32_t threads;   /**< 0: the number of OpenMP; draws do not depend on it */
 	enum rung_draws draws;
 };
 
 /** Initialiser: all defaults. In C++: rung_sampler_opts_init(). */
-#define RUNG_SAMPLER_OPTS_INIT { .size = sizeof(struct rung_sampler_opts) }
+#define RUNG_SAMPLER_OPTS_INIT RUNG_INIT(struct rung_sampler_opts)
 RUNG_INIT_FUNCTION(rung_sampler_opts, {})
 
 /**
@@ -60,11 +60,11 @@ RUNG_INIT_FUNCTION(rung_sampler_opts, {})
  * indices[indptr[i] .. indptr[i+1]).
  */
 struct rung_block {
-	uint64_t dst_count;        /**< vertices before this hop */
-	uint64_t src_count;        /**< vertices after it, the destinations first */
+	uint64_t dst_count; /**< vertices before this hop */
+	uint64_t src_count; /**< vertices after it, the destinations first */
 	uint64_t edge_count;
-	const uint64_t *indptr;    /**< [dst_count + 1] */
-	const uint32_t *indices;   /**< [edge_count] positions in the vertices of the batch */
+	const uint64_t *indptr;  /**< [dst_count + 1] */
+	const uint32_t *indices; /**< [edge_count] positions in the vertices of the batch */
 };
 
 /**
@@ -137,25 +137,24 @@ RUNG_API void rung_batch_destroy(struct rung_batch *batch);
  * Threads: one call per sampler at a time; the call itself uses the threads of the sampler.
  */
 RUNG_API int rung_sampler_sample(struct rung_sampler *sampler, const uint64_t *seeds,
-                                 uint64_t seed_count, uint64_t batch_key,
-                                 struct rung_batch *batch);
+                                 uint64_t seed_count, uint64_t batch_key, struct rung_batch *batch);
 
 /**
  * Input of rung_sampler_run(). Batch i has the next batch_size seeds, the last batch the rest, and
  * the key key_first + i.
  */
 struct rung_minibatches {
-	size_t size;               /**< sizeof(struct rung_minibatches), set by the initialiser */
+	size_t size; /**< sizeof(struct rung_minibatches), set by the initialiser */
 	/** [seed_count] vertices in the (shuffled) order of the epoch, once per batch at most */
 	const uint64_t *seeds;
-	uint64_t seed_count;       /**< at least 1 */
-	uint64_t batch_size;       /**< 0: 1024 */
+	uint64_t seed_count; /**< at least 1 */
+	uint64_t batch_size; /**< 0: 1024 */
 	uint64_t key_first;
-	int any_order;             /**< nonzero: hand over finished batches in parallel */
+	int any_order; /**< nonzero: hand over finished batches in parallel */
 };
 
 /** Initialiser: all defaults. In C++: rung_minibatches_init(). */
-#define RUNG_MINIBATCHES_INIT { .size = sizeof(struct rung_minibatches) }
+#define RUNG_MINIBATCHES_INIT RUNG_INIT(struct rung_minibatches)
 RUNG_INIT_FUNCTION(rung_minibatches, {})
 
 /**

@@ -23,6 +23,12 @@ extern "C" {
 #define RUNG_API
 #endif
 
+/** The C initialiser of a struct of options: its size, and the defaults for all else. */
+#define RUNG_INIT(type)                                                                            \
+	{                                                                                          \
+		.size = sizeof(type)                                                               \
+	}
+
 /**
  * Every struct of options has two initialisers: RUNG_..._INIT for C and rung_..._init() for C++,
  * because C++ has no designated initialisers before C++20:
@@ -30,35 +36,34 @@ extern "C" {
  * structs of options inside the struct.
  */
 #ifdef __cplusplus
-#define RUNG_INIT_FUNCTION(name, nested)                                                   \
-	static inline struct name name##_init(void)                                        \
-	{                                                                                  \
-		struct name opts = {};                                                     \
-		opts.size = sizeof(opts);                                                  \
-		nested                                                                     \
-		return opts;                                                               \
+#define RUNG_INIT_FUNCTION(name, nested)                                                           \
+	static inline struct name name##_init(void)                                                \
+	{                                                                                          \
+		struct name opts = {};                                                             \
+		opts.size = sizeof(opts);                                                          \
+		nested return opts;                                                                \
 	}
 #else
 #define RUNG_INIT_FUNCTION(name, nested)
 #endif
 
 /** X(code, value, text) for every status code. */
-#define RUNG_STATUS_LIST(X)                                                                \
-	X(RUNG_E_INVAL, -1, "invalid argument")                                            \
-	X(RUNG_E_NOMEM, -2, "out of memory")                                               \
-	X(RUNG_E_IO, -3, "input/output error")                                             \
-	X(RUNG_E_NODEV, -4, "no such hardware")                                            \
-	X(RUNG_E_NOSUP, -5, "not built in or not available")                               \
-	X(RUNG_E_AGAIN, -6, "all requests are in flight")                                  \
-	X(RUNG_E_ABI, -7, "caller was built for a newer rung")                             \
-	X(RUNG_E_NOENT, -8, "no such file or entry")                                       \
-	X(RUNG_E_EXIST, -9, "output exists")                                               \
-	X(RUNG_E_FORMAT, -10, "malformed file")                                            \
-	X(RUNG_E_RANGE, -11, "id out of range")                                            \
-	X(RUNG_E_NOSPC, -12, "out of disk space")                                          \
-	X(RUNG_E_CORRUPT, -13, "data do not verify")                                       \
-	X(RUNG_E_CANCELED, -14, "canceled")                                                \
-	X(RUNG_E_TIMEDOUT, -15, "timed out")                                               \
+#define RUNG_STATUS_LIST(X)                                                                        \
+	X(RUNG_E_INVAL, -1, "invalid argument")                                                    \
+	X(RUNG_E_NOMEM, -2, "out of memory")                                                       \
+	X(RUNG_E_IO, -3, "input/output error")                                                     \
+	X(RUNG_E_NODEV, -4, "no such hardware")                                                    \
+	X(RUNG_E_NOSUP, -5, "not built in or not available")                                       \
+	X(RUNG_E_AGAIN, -6, "all requests are in flight")                                          \
+	X(RUNG_E_ABI, -7, "caller was built for a newer rung")                                     \
+	X(RUNG_E_NOENT, -8, "no such file or entry")                                               \
+	X(RUNG_E_EXIST, -9, "output exists")                                                       \
+	X(RUNG_E_FORMAT, -10, "malformed file")                                                    \
+	X(RUNG_E_RANGE, -11, "id out of range")                                                    \
+	X(RUNG_E_NOSPC, -12, "out of disk space")                                                  \
+	X(RUNG_E_CORRUPT, -13, "data do not verify")                                               \
+	X(RUNG_E_CANCELED, -14, "canceled")                                                        \
+	X(RUNG_E_TIMEDOUT, -15, "timed out")                                                       \
 	X(RUNG_E_BUSY, -16, "in use by another process")
 
 /** Status codes that functions return. All except RUNG_OK are negative. */

@@ -22,18 +22,18 @@ struct rung_trace;
 
 /** Options of rung_trace_create(). */
 struct rung_trace_opts {
-	size_t size;                 /**< sizeof(struct rung_trace_opts), set by the initialiser */
-	uint64_t vertex_count;       /**< row ids are below it; at least 1 */
+	size_t size;           /**< sizeof(struct rung_trace_opts), set by the initialiser */
+	uint64_t vertex_count; /**< row ids are below it; at least 1 */
 	/** number of requests, from the first, whose order is kept; later ones are only counted.
 	    0: 2^26 */
 	uint64_t kept_max;
-	uint32_t threads;            /**< 0: the number of OpenMP; results do not depend on it */
-	rung_progress_fn progress;   /**< of the LRU and Belady functions; may be NULL */
+	uint32_t threads;          /**< 0: the number of OpenMP; results do not depend on it */
+	rung_progress_fn progress; /**< of the LRU and Belady functions; may be NULL */
 	void *progress_ctx;
 };
 
 /** Initialiser: all defaults. In C++: rung_trace_opts_init(). */
-#define RUNG_TRACE_OPTS_INIT { .size = sizeof(struct rung_trace_opts) }
+#define RUNG_TRACE_OPTS_INIT RUNG_INIT(struct rung_trace_opts)
 RUNG_INIT_FUNCTION(rung_trace_opts, {})
 
 /**
@@ -178,8 +178,7 @@ RUNG_API int rung_trace_lru_hits(const struct rung_trace *trace, uint64_t counte
  * Threads: any, while no call appends to the trace.
  */
 RUNG_API int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from,
-                                    const uint64_t *sizes, uint32_t size_count,
-                                    uint64_t *hits_out);
+                                    const uint64_t *sizes, uint32_t size_count, uint64_t *hits_out);
 
 #ifdef __cplusplus
 }

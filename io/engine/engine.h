@@ -31,39 +31,44 @@ struct rung__engine_args {
 
 /** What opening an engine came to. */
 struct rung__engine_report {
-	char why[RUNG__WHY_BYTES];                              /* on failure: the reason */
-	struct rung_engine_step parts[RUNG_ENGINE_STEPS_MAX];   /* it could do with; constant texts */
+	char why[RUNG__WHY_BYTES];                            /* on failure: the reason */
+	struct rung_engine_step parts[RUNG_ENGINE_STEPS_MAX]; /* it could do with; constant texts */
 	uint32_t part_count;
 };
 
 struct rung__engine_ops {
 	const char *name;
-	enum rung_engine id;       /* by which it is asked for */
-	const char *unasked;       /* NULL: tried by itself; else why only when it is asked for */
-	const char *unsupported;   /* what it means that the first read fails with EOPNOTSUPP; NULL: nothing special */
-	bool direct;               /* it reads past the page cache, whatever the descriptor does */
-	bool maps;                 /* it reads the disk, not the file: the probe reads in several places */
+	enum rung_engine id; /* by which it is asked for */
+	const char *unasked; /* NULL: tried by itself; else why only when it is asked for */
+	/* what it means that the first read fails with EOPNOTSUPP; NULL: nothing special */
+	const char *unsupported;
+	bool direct; /* it reads past the page cache, whatever the descriptor does */
+	bool maps;   /* it reads the disk, not the file: the probe reads in several places */
 	/**
 	 * Called by the thread that will submit and reap.
 	 * @param report  all zero
 	 * @return 0 or -errno with report->why, with nothing left behind
 	 */
-	int (*open)(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report);
+	int (*open)(const struct rung__engine_args *args, struct rung__engine **engine_out,
+	            struct rung__engine_report *report);
 	void (*close)(struct rung__engine *engine);
 	/* as in rung__reader_ops */
 	int (*submit)(struct rung__engine *engine, const struct rung__fetch *fetch);
-	int (*reap)(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max);
+	int (*reap)(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns,
+	            struct rung__fetched *fetched, uint32_t max);
 };
 
 /** Say why an engine cannot be opened; returns `rc`. */
-int rung__engine_refuse(struct rung__engine_report *report, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int rung__engine_refuse(struct rung__engine_report *report, int rc, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /** Add a sentence to others; nothing for "". What is too long is cut. */
 void rung__why_add(char *whys, size_t size, const char *why);
 
 #include "rung_config.h"
 #if RUNG_HAVE_IO_URING
-extern const struct rung__engine_ops rung__engine_nvme, rung__engine_io_uring_poll, rung__engine_io_uring;
+extern const struct rung__engine_ops rung__engine_nvme, rung__engine_io_uring_poll,
+	rung__engine_io_uring;
 #endif
 extern const struct rung__engine_ops rung__engine_pread;
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVMe passthrough: read commands of our own to the namespace's generic device (/dev/ngXnY, opened for reading), which spares the
- * file system and the block layer.
+ * NVMe passthrough: read commands of our own to the namespace's generic device (/dev/ngXnY, opened
+ * for reading), which spares the file system and the block layer.
  *
- * The file's place on the disk is asked for once, at open. So this is for those who ask for it: nobody may change the file while the
- * store is open, which no other engine needs, and the device wants root or a permission of its own. What the page cache would
- * know is not seen either: the file is written back first.
+ * The file's place on the disk is asked for once, at open. So this is for those who ask for it:
+ * nobody may change the file while the store is open, which no other engine needs, and the device
+ * wants root or a permission of its own. What the page cache would know is not seen either: the
+ * file is written back first.
  *
- * A read over the border between two extents is cut there and comes back short, as it does at the end of the file.
+ * A read over the border between two extents is cut there and comes back short, as it does at the
+ * end of the file.
  */
 #include "engine/ring.h"
 
@@ -24,10 +26,11 @@
 
 #include "engine/extents.h"
 
-#define PIECE_SHIFT 18            /* Linux 6.1 counts all pages of a registered buffer against the pages of one command */
-#define OPCODE_READ 0x02
-#define BLOCKS_MAX 65536u         /* of a command: a field of 16 bits, less 1 */
-#define STATUS_MASK 0x7ff         /* code and its type, without "do not retry" and "more" */
+/* Linux 6.1 counts all pages of a registered buffer against the pages of one command */
+#define PIECE_SHIFT       18
+#define OPCODE_READ       0x02
+#define BLOCKS_MAX        65536u /* of a command: a field of 16 bits, less 1 */
+#define STATUS_MASK       0x7ff  /* code and its type, without "do not retry" and "more" */
 #define STATUS_TYPE_MEDIA 0x200
 
 struct nvme_drive {
@@ -74,17 +77,23 @@ static int open_device(struct nvme_drive *drive, struct rung__engine_report *rep
 	int id;
 
 	if (sscanf(disk->name, "nvme%un%u%c", &controller, &name_space, &tail) != 2)
-		return rung__engine_refuse(report, -ENOTSUP, "the file is on %s, which is no NVMe disk", disk->name);
+		return rung__engine_refuse(report, -ENOTSUP,
+		                           "the file is on %s, which is no NVMe disk", disk->name);
 	snprintf(name, sizeof(name), "ng%un%u", controller, name_space);
 	snprintf(path, sizeof(path), "/dev/%s", name);
 	drive->fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (drive->fd < 0)
-		return rung__engine_refuse(report, -errno, "%s, the generic device of %s, cannot be opened for reading", path, disk->name);
+		return rung__engine_refuse(
+			report, -errno,
+			"%s, the generic device of %s, cannot be opened for reading", path,
+			disk->name);
 	if (!is_device(drive->fd, name))
-		return rung__engine_refuse(report, -ENODEV, "%s is not the generic device of %s", path, disk->name);
+		return rung__engine_refuse(report, -ENODEV, "%s is not the generic device of %s",
+		                           path, disk->name);
 	id = ioctl(drive->fd, NVME_IOCTL_ID);
 	if (id <= 0)
-		return rung__engine_refuse(report, id < 0 ? -errno : -ENODEV, "%s does not tell its namespace", path);
+		return rung__engine_refuse(report, id < 0 ? -errno : -ENODEV,
+		                           "%s does not tell its namespace", path);
 	drive->namespace_id = (uint32_t)id;
 	return 0;
 }
@@ -93,14 +102,18 @@ static int check_blocks(struct nvme_drive *drive, struct rung__engine_report *re
 {
 	const struct rung__block_device *disk = &drive->extents.device;
 
-	if (disk->block_bytes < 512 || disk->block_bytes > RUNG__PAGE_BYTES || (disk->block_bytes & (disk->block_bytes - 1)))
-		return rung__engine_refuse(report, -ENOTSUP, "%s has blocks of %u bytes", disk->name, disk->block_bytes);
+	if (disk->block_bytes < 512 || disk->block_bytes > RUNG__PAGE_BYTES ||
+	    (disk->block_bytes & (disk->block_bytes - 1)))
+		return rung__engine_refuse(report, -ENOTSUP, "%s has blocks of %u bytes",
+		                           disk->name, disk->block_bytes);
 	drive->block_shift = (uint32_t)__builtin_ctz(disk->block_bytes);
 	for (uint64_t i = 0; i < drive->extents.count; i++) {
 		const struct rung__extent *extent = &drive->extents.list[i];
 
 		if ((extent->at | extent->bytes) & (disk->block_bytes - 1))
-			return rung__engine_refuse(report, -ENOTSUP, "the file does not lie on whole blocks of %s", disk->name);
+			return rung__engine_refuse(report, -ENOTSUP,
+			                           "the file does not lie on whole blocks of %s",
+			                           disk->name);
 	}
 	return 0;
 }
@@ -112,12 +125,13 @@ static int32_t result_of(const struct io_uring_cqe *cqe)
 
 	if (cqe->res < 0)
 		return cqe->res;
-	if (cqe->res > 0)   /* as the block layer would say */
+	if (cqe->res > 0) /* as the block layer would say */
 		return (cqe->res & STATUS_MASK & 0x700) == STATUS_TYPE_MEDIA ? -ENODATA : -EIO;
 	return bytes == UINT32_MAX ? -EINVAL : (int32_t)bytes;
 }
 
-static int nvme_open(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report)
+static int nvme_open(const struct rung__engine_args *args, struct rung__engine **engine_out,
+                     struct rung__engine_report *report)
 {
 	struct nvme_drive *drive = rung__zalloc(sizeof(*drive));
 	int rc;
@@ -150,7 +164,8 @@ static void nvme_close(struct rung__engine *ring)
 	close_drive(drive);
 }
 
-/* What is asked for and lies in one piece: a command of whole blocks, and how many of its bytes are the file's. */
+/* What is asked for and lies in one piece: a command of whole blocks, and how many of its bytes are
+ * the file's. */
 static uint32_t cut(const struct nvme_drive *drive, const struct rung__fetch *fetch,
                     uint64_t *at_out, uint32_t *of_file_out)
 {
@@ -175,9 +190,10 @@ static void prepare(const struct rung__engine *ring, struct io_uring_sqe *sqe,
 
 	if (fetch->offset < drive->extents.file_bytes)
 		bytes = cut(drive, fetch, &at, &of_file);
-	if (bytes == 0 || ((at | bytes | fetch->to) & (block - 1))) {   /* as a file system answers */
+	if (bytes == 0 || ((at | bytes | fetch->to) & (block - 1))) { /* as a file system answers */
 		io_uring_prep_nop(sqe);
-		io_uring_sqe_set_data64(sqe, (bytes ? (uint64_t)UINT32_MAX << 32 : 0) | fetch->token);
+		io_uring_sqe_set_data64(sqe,
+		                        (bytes ? (uint64_t)UINT32_MAX << 32 : 0) | fetch->token);
 		return;
 	}
 	cmd.addr = (uint64_t)(uintptr_t)(ring->pool + fetch->to);
@@ -209,7 +225,8 @@ static int nvme_submit(struct rung__engine *ring, const struct rung__fetch *fetc
 const struct rung__engine_ops rung__engine_nvme = {
 	.name = "nvme",
 	.id = RUNG_ENGINE_NVME,
-	.unasked = "not asked for: it reads the disk under the file, which nobody may change meanwhile",
+	.unasked = "not asked for: it reads the disk under the file, which nobody may change "
+		   "meanwhile",
 	.direct = true,
 	.maps = true,
 	.open = nvme_open,

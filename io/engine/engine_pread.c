@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pread engine: a pool of threads, one blocking read each. For kernels and containers that refuse io_uring.
- * It reaches the same reads a second as io_uring at about twice the CPU.
+ * pread engine: a pool of threads, one blocking read each. For kernels and containers that refuse
+ * io_uring. It reaches the same reads a second as io_uring at about twice the CPU.
  *
  * Lock: one mutex over both queues; the reads themselves run outside it.
  */
@@ -18,10 +18,10 @@
 struct rung__engine {
 	struct rung__engine_args args;
 	pthread_mutex_t lock;
-	pthread_cond_t work;            /* a read is queued, or stop */
-	pthread_cond_t done;            /* a read has ended */
-	struct rung__fetch *queue;      /* ring of queue_depth */
-	struct rung__fetched *ended;    /* likewise: no more than queue_depth are in flight */
+	pthread_cond_t work;         /* a read is queued, or stop */
+	pthread_cond_t done;         /* a read has ended */
+	struct rung__fetch *queue;   /* ring of queue_depth */
+	struct rung__fetched *ended; /* likewise: no more than queue_depth are in flight */
 	uint32_t queue_head, queue_count;
 	uint32_t ended_head, ended_count;
 	uint32_t thread_count;
@@ -86,7 +86,8 @@ static void pread_close(struct rung__engine *engine)
 	rung__free(engine);
 }
 
-static int pread_open(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report)
+static int pread_open(const struct rung__engine_args *args, struct rung__engine **engine_out,
+                      struct rung__engine_report *report)
 {
 	struct rung__engine *engine = rung__zalloc(sizeof(*engine));
 	uint32_t wanted = RUNG__MIN(args->queue_depth, THREADS_MAX);
@@ -100,10 +101,12 @@ static int pread_open(const struct rung__engine_args *args, struct rung__engine 
 	engine->queue = rung__malloc_array(args->queue_depth, sizeof(*engine->queue));
 	engine->ended = rung__malloc_array(args->queue_depth, sizeof(*engine->ended));
 	if (engine->queue && engine->ended) {
-		while (engine->thread_count < wanted && rung__thread_start(&engine->threads[engine->thread_count], worker, engine) == 0)
+		while (engine->thread_count < wanted &&
+		       rung__thread_start(&engine->threads[engine->thread_count], worker, engine) ==
+		               0)
 			engine->thread_count++;
 	}
-	if (engine->thread_count == 0) {   /* fewer than wanted will do */
+	if (engine->thread_count == 0) { /* fewer than wanted will do */
 		pread_close(engine);
 		return rung__engine_refuse(report, -EAGAIN, "no thread could be started");
 	}
@@ -126,7 +129,8 @@ static int pread_submit(struct rung__engine *engine, const struct rung__fetch *f
 	return rc;
 }
 
-static int pread_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns, struct rung__fetched *fetched, uint32_t max)
+static int pread_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns,
+                      struct rung__fetched *fetched, uint32_t max)
 {
 	uint32_t depth = engine->args.queue_depth;
 	struct timespec until = rung__deadline(timeout_ns);

@@ -10,11 +10,13 @@
 
 #include "engine/file_reader.h"
 
-#define PROBE_WAIT_NS 30000000000ull   /* a sleeping disk may take seconds to answer */
+#define PROBE_WAIT_NS 30000000000ull /* a sleeping disk may take seconds to answer */
 
 static const struct rung__engine_ops *const engines[] = {
 #if RUNG_HAVE_IO_URING
-	&rung__engine_nvme, &rung__engine_io_uring_poll, &rung__engine_io_uring,
+	&rung__engine_nvme,
+	&rung__engine_io_uring_poll,
+	&rung__engine_io_uring,
 #endif
 	&rung__engine_pread,
 };
@@ -22,7 +24,7 @@ static const struct rung__engine_ops *const engines[] = {
 /* ---- probe ---- */
 
 static int read_through(const struct rung__reader *reader, const struct rung__fetch *fetch,
-			int32_t *result_out)
+                        int32_t *result_out)
 {
 	struct rung__fetched fetched = { 0, 0 };
 	int rc = reader->ops->submit(reader->engine, fetch);
@@ -34,19 +36,19 @@ static int read_through(const struct rung__reader *reader, const struct rung__fe
 	return rc < 0 ? rc : rc == 0 ? -ETIMEDOUT : 0;
 }
 
-static int probe_at(const struct rung__reader *reader,
-                    uint64_t offset, struct rung__engine_report *report)
+static int probe_at(const struct rung__reader *reader, uint64_t offset,
+                    struct rung__engine_report *report)
 {
 	_Alignas(RUNG__PAGE_BYTES) unsigned char expected[RUNG__PAGE_BYTES];
 	struct rung__fetch fetch = { .offset = offset,
-				     .to = reader->args.probe_at,
-				     .bytes = RUNG__MAX(reader->geometry.align, 512u) };
+		                     .to = reader->args.probe_at,
+		                     .bytes = RUNG__MAX(reader->geometry.align, 512u) };
 	ssize_t got = pread(reader->fd, expected, fetch.bytes, (off_t)offset);
 	int32_t result = 0;
 	int rc;
 
 	if (got < 0 && offset > 0)
-		return 0;   /* a bad block: no engine's fault, and others can be served */
+		return 0; /* a bad block: no engine's fault, and others can be served */
 	if (got < 0)
 		return rung__engine_refuse(report, -errno, "its first bytes cannot be read");
 	rc = read_through(reader, &fetch, &result);
@@ -58,18 +60,18 @@ static int probe_at(const struct rung__reader *reader,
 		return rung__engine_refuse(report, rc, "its first read failed");
 	if (result != got ||
 	    memcmp(reader->args.pool + reader->args.probe_at, expected, (size_t)got) != 0)
-		return rung__engine_refuse(report, -EIO, "its first read brought something else "
+		return rung__engine_refuse(report, -EIO,
+		                           "its first read brought something else "
 		                           "than the file's bytes");
 	return 0;
 }
 
-static int probe(const struct rung__reader *reader,
-                 struct rung__engine_report *report)
+static int probe(const struct rung__reader *reader, struct rung__engine_report *report)
 {
 	const uint64_t offsets[] = {
 		0, rung__align_down(reader->geometry.file_bytes / 2, RUNG__PAGE_BYTES),
 		rung__align_down(reader->geometry.file_bytes - (reader->geometry.file_bytes > 0),
-				 RUNG__PAGE_BYTES)
+		                 RUNG__PAGE_BYTES)
 	};
 	int rc = 0;
 
@@ -84,12 +86,13 @@ static int try(struct rung__reader *reader, const struct rung__engine_ops *ops,
                struct rung__engine_report *report)
 {
 	struct rung__engine_args engine_args = { reader->fd, reader->args.pool,
-						 reader->args.pool_bytes,
-						 reader->args.queue_depth };
+		                                 reader->args.pool_bytes,
+		                                 reader->args.queue_depth };
 	int rc;
 
 	if (ops->direct && !reader->direct)
-		return rung__engine_refuse(report, -ENOTSUP, "it reads past the page cache, and "
+		return rung__engine_refuse(report, -ENOTSUP,
+		                           "it reads past the page cache, and "
 		                           "reads go through it");
 	rc = ops->open(&engine_args, &reader->engine, report);
 	if (rc < 0)
@@ -119,7 +122,7 @@ static void add_failed(struct rung__reader *reader, const char *name, int rc, co
 
 /* What is in use, and what it has to do without. */
 static void add_used(struct rung__reader *reader, enum rung_engine asked,
-		     const struct rung__engine_report *report)
+                     const struct rung__engine_report *report)
 {
 	if (asked == RUNG_ENGINE_PREAD)
 		rung__why_add(reader->engine_why, sizeof(reader->engine_why), "pread asked for");
@@ -146,16 +149,16 @@ static int give_up(const struct rung__reader *reader, int rc)
 {
 	const enum rung_engine asked = reader->args.engine;
 
-	if (rc == 0)   /* nothing was tried */
-		return rung__fail(RUNG_E_NOSUP, "%s: the engine asked for needs io_uring, which is "
+	if (rc == 0) /* nothing was tried */
+		return rung__fail(RUNG_E_NOSUP,
+		                  "%s: the engine asked for needs io_uring, which is "
 		                  "not built in: " RUNG_WHY_IO_URING ": use engine auto or pread",
 		                  reader->path);
 	if (asked == RUNG_ENGINE_AUTO || asked == RUNG_ENGINE_PREAD)
 		return rung__fail(RUNG_E_IO, "%s: no way of reading works: %s", reader->path,
 		                  reader->engine_why);
-	return rung__fail(RUNG_E_NOSUP, "%s: engine %s: %s: use engine auto or pread",
-	                  reader->path, reader->steps[reader->step_count - 1].name,
-	                  reader->engine_why);
+	return rung__fail(RUNG_E_NOSUP, "%s: engine %s: %s: use engine auto or pread", reader->path,
+	                  reader->steps[reader->step_count - 1].name, reader->engine_why);
 }
 
 int rung__engine_select(struct rung__reader *reader)

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_uring engines: reads through the file system, completed by the device's interrupt, or polled for (IORING_SETUP_IOPOLL).
+ * io_uring engines: reads through the file system, completed by the device's interrupt, or polled
+ * for (IORING_SETUP_IOPOLL).
  *
- * Polling saves the interrupt and the wake-up, a few microseconds of each read, and keeps a core busy for as long as reads are in
- * flight: the store's other threads want it more, so it is for those who ask.
+ * Polling saves the interrupt and the wake-up, a few microseconds of each read, and keeps a core
+ * busy for as long as reads are in flight: the store's other threads want it more, so it is for
+ * those who ask.
  */
 #include "engine/ring.h"
 
 #if RUNG_HAVE_IO_URING
 #include <errno.h>
 
-static int uring_open(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report)
+static int uring_open(const struct rung__engine_args *args, struct rung__engine **engine_out,
+                      struct rung__engine_report *report)
 {
 	return rung__ring_open(args, args->fd, 0, RUNG__PIECE_SHIFT_MAX, engine_out, report);
 }
 
-static int poll_open(const struct rung__engine_args *args, struct rung__engine **engine_out, struct rung__engine_report *report)
+static int poll_open(const struct rung__engine_args *args, struct rung__engine **engine_out,
+                     struct rung__engine_report *report)
 {
 	return rung__ring_open(args, args->fd, IORING_SETUP_IOPOLL, RUNG__PIECE_SHIFT_MAX,
 	                       engine_out, report);
@@ -51,7 +55,8 @@ const struct rung__engine_ops rung__engine_io_uring_poll = {
 	.name = "io_uring_poll",
 	.id = RUNG_ENGINE_IO_URING_POLL,
 	.unasked = "not asked for: it keeps a core busy while reads are in flight",
-	.unsupported = "the disk's driver has no queues for polling (nvme.poll_queues=N at boot makes some), or the file system does not poll",
+	.unsupported = "the disk's driver has no queues for polling (nvme.poll_queues=N at boot "
+		       "makes some), or the file system does not poll",
 	.direct = true,
 	.open = poll_open,
 	.close = rung__ring_close,

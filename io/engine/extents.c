@@ -2,9 +2,10 @@
 /*
  * Extents by FS_IOC_FIEMAP.
  *
- * Only file systems whose answers are places on the one device they are mounted from are asked, and only extents whose bytes on the disk
- * are the file's are taken: none that is compressed, encrypted, inline, not yet written, or of the real-time device of an XFS.
- * Extents shared with another file are all right: writing to the other copies them first.
+ * Only file systems whose answers are places on the one device they are mounted from are asked, and
+ * only extents whose bytes on the disk are the file's are taken: none that is compressed,
+ * encrypted, inline, not yet written, or of the real-time device of an XFS. Extents shared with
+ * another file are all right: writing to the other copies them first.
  */
 #include <errno.h>
 #include <linux/fiemap.h>
@@ -19,10 +20,12 @@
 #include "engine/extents.h"
 
 #define EXTENTS_MAX (1u << 20)
-#define ASK_MAX 512u            /* a call */
-#define XFS_MAGIC 0x58465342
-#define FLAGS_REFUSED (FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_ENCODED | FIEMAP_EXTENT_DATA_ENCRYPTED | \
-                       FIEMAP_EXTENT_NOT_ALIGNED | FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_DATA_TAIL | FIEMAP_EXTENT_UNWRITTEN)
+#define ASK_MAX     512u /* a call */
+#define XFS_MAGIC   0x58465342
+#define FLAGS_REFUSED                                                                              \
+	(FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_ENCODED |                  \
+	 FIEMAP_EXTENT_DATA_ENCRYPTED | FIEMAP_EXTENT_NOT_ALIGNED | FIEMAP_EXTENT_DATA_INLINE |    \
+	 FIEMAP_EXTENT_DATA_TAIL | FIEMAP_EXTENT_UNWRITTEN)
 
 static int say(struct rung__engine_report *report, int err, const char *what)
 {
@@ -57,7 +60,8 @@ const char *rung__extents_join(struct rung__extents *extents)
 	uint64_t end = 0, count = 0;
 
 	for (uint64_t i = 0; i < extents->count && end < extents->file_bytes; i++) {
-		struct rung__extent extent = extents->list[i], *last = &extents->list[count - (count > 0)];
+		struct rung__extent extent = extents->list[i],
+				    *last = &extents->list[count - (count > 0)];
 
 		if (extent.offset != end || extent.bytes == 0)
 			break;
@@ -68,13 +72,15 @@ const char *rung__extents_join(struct rung__extents *extents)
 		end += extent.bytes;
 	}
 	extents->count = count;
-	return end < extents->file_bytes ? "the file has holes, which are nowhere on the disk" : NULL;
+	return end < extents->file_bytes ? "the file has holes, which are nowhere on the disk"
+	                                 : NULL;
 }
 
 static int add_all(struct rung__extents *extents, const struct fiemap *map,
                    struct rung__engine_report *report)
 {
-	struct rung__extent *list = rung__realloc_array(extents->list, extents->count + map->fm_mapped_extents, sizeof(*list));
+	struct rung__extent *list = rung__realloc_array(
+		extents->list, extents->count + map->fm_mapped_extents, sizeof(*list));
 
 	if (!list)
 		return say(report, ENOMEM, "out of memory");
@@ -83,10 +89,13 @@ static int add_all(struct rung__extents *extents, const struct fiemap *map,
 		const struct fiemap_extent *from = &map->fm_extents[i];
 
 		if (from->fe_flags & FLAGS_REFUSED)
-			return say(report, ENOTSUP, "the file is stored in a way that the disk's "
+			return say(report, ENOTSUP,
+			           "the file is stored in a way that the disk's "
 			           "own bytes do not show");
-		list[extents->count++] = (struct rung__extent){ from->fe_logical, extents->device.partition_at + from->fe_physical,
-		                                                from->fe_length };
+		list[extents->count++] =
+			(struct rung__extent){ from->fe_logical,
+			                       extents->device.partition_at + from->fe_physical,
+			                       from->fe_length };
 	}
 	if (extents->count > EXTENTS_MAX)
 		return say(report, ENOTSUP, "the file is in too many pieces");
@@ -102,8 +111,10 @@ static int ask(int fd, struct rung__extents *extents, struct fiemap *map,
 		const struct fiemap_extent *last;
 		int rc;
 
-		*map = (struct fiemap){ .fm_start = from, .fm_length = extents->file_bytes - from, .fm_flags = FIEMAP_FLAG_SYNC,
-		                        .fm_extent_count = ASK_MAX };
+		*map = (struct fiemap){ .fm_start = from,
+			                .fm_length = extents->file_bytes - from,
+			                .fm_flags = FIEMAP_FLAG_SYNC,
+			                .fm_extent_count = ASK_MAX };
 		if (ioctl(fd, FS_IOC_FIEMAP, map) != 0)
 			return say_errno(report, errno,
 			                 "the file system does not tell where the file lies");

@@ -7,8 +7,8 @@
 #include "file/block_device.h"
 
 struct rung__extent {
-	uint64_t offset;     /* in the file */
-	uint64_t at;         /* on the whole disk, its partition counted in */
+	uint64_t offset; /* in the file */
+	uint64_t at;     /* on the whole disk, its partition counted in */
 	uint64_t bytes;
 };
 
@@ -16,16 +16,17 @@ struct rung__extent {
 struct rung__extents {
 	struct rung__extent *list;
 	uint64_t count;
-	uint64_t file_bytes;       /* a read ends there, though the last block may be longer */
+	uint64_t file_bytes; /* a read ends there, though the last block may be longer */
 	struct rung__block_device device;
 };
 
 /**
- * Ask the file system (ext4, XFS) for a file's extents, after it has written what it still held in memory. The file must not be
- * changed as long as they are used: moved blocks are not seen.
+ * Ask the file system (ext4, XFS) for a file's extents, after it has written what it still held in
+ * memory. The file must not be changed as long as they are used: moved blocks are not seen.
  *
  * @param report  on failure: why they cannot be had or used
- * @return 0, -ENOTSUP (not on a plain disk, or stored in a way that the disk's bytes do not show), another -errno
+ * @return 0, -ENOTSUP (not on a plain disk, or stored in a way that the disk's bytes do not show),
+ *         another -errno
  */
 int rung__extents_load(int fd, struct rung__extents *extents_out,
                        struct rung__engine_report *report);
@@ -33,7 +34,8 @@ int rung__extents_load(int fd, struct rung__extents *extents_out,
 void rung__extents_free(struct rung__extents *extents);
 
 /** The extent with byte `offset` of the file, which must be inside it. */
-static inline const struct rung__extent *rung__extent_at(const struct rung__extents *extents, uint64_t offset)
+static inline const struct rung__extent *rung__extent_at(const struct rung__extents *extents,
+                                                         uint64_t offset)
 {
 	uint64_t first = 0, count = extents->count;
 
@@ -50,7 +52,8 @@ static inline const struct rung__extent *rung__extent_at(const struct rung__exte
 	return &extents->list[first];
 }
 
-/** Put extents, sorted, behind each other: those below file_bytes. @return NULL, or what stands against using them */
+/** Put extents, sorted, behind each other: those below file_bytes. @return NULL, or what stands
+ * against using them */
 const char *rung__extents_join(struct rung__extents *extents);
 
 #endif

@@ -34,7 +34,7 @@ static int reopen_buffered(struct rung__reader *reader, int from_fd, const char 
 	reader->fd = fd;
 	reader->direct = false;
 	reader->geometry.align = 1;
-	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);   /* no read-ahead between rows; advice only */
+	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no read-ahead between rows; advice only */
 	rung__why_add(reader->why, sizeof(reader->why), reason);
 	return 0;
 }
@@ -52,8 +52,8 @@ static int open_file(struct rung__reader *reader, int from_fd, bool buffered)
 			"the file system refuses O_DIRECT: reads go through the page cache");
 	if (rung__dio_refused(reader->fd))
 		return reopen_buffered(reader, from_fd,
-				       "the file system does no direct reads of this file: they go "
-				       "through the page cache");
+		                       "the file system does no direct reads of this file: they go "
+		                       "through the page cache");
 	reader->direct = true;
 	reader->geometry.align = rung__dio_align(reader->fd);
 	return 0;
@@ -73,7 +73,7 @@ static uint32_t read_bytes_max(const struct rung__reader *reader)
 	    device.command_bytes < reader->geometry.align)
 		return READ_BYTES_MAX;
 	return (uint32_t)rung__align_down(RUNG__MIN(device.command_bytes, READ_BYTES_MAX),
-					  reader->geometry.align);
+	                                  reader->geometry.align);
 }
 
 static void file_close(struct rung__reader *reader)
@@ -94,7 +94,7 @@ static int file_open(const struct rung__reader_args *args, struct rung__reader *
 		return rung__fail(RUNG_E_NOMEM, "nvme tier: out of memory");
 	reader->fd = -1;
 	reader->args = *args;
-	reader->args.features = NULL;   /* may be closed before us */
+	reader->args.features = NULL; /* may be closed before us */
 	reader->path = rung__strdup(args->features->files[args->file_idx].path);
 	if (!reader->path) {
 		rc = rung__fail(RUNG_E_NOMEM, "nvme tier: out of memory");
@@ -122,7 +122,7 @@ static int start_failed(struct rung__reader *reader, int err)
 {
 	rung__engine_end(reader);
 	return rung__fail_errno(err, "%s: engine %s: measuring reads", reader->path,
-				reader->ops->name);
+	                        reader->ops->name);
 }
 
 static int file_start(struct rung__reader *reader)
@@ -132,12 +132,12 @@ static int file_start(struct rung__reader *reader)
 	/* a file system that does not do O_DIRECT after all says EINVAL at the first read */
 	if (reader->direct) {
 		ssize_t got = pread(reader->fd, reader->args.pool + reader->args.probe_at,
-				    RUNG__MAX(reader->geometry.align, 512u), 0);
+		                    RUNG__MAX(reader->geometry.align, 512u), 0);
 
 		if (got < 0 && errno == EINVAL) {
 			rc = reopen_buffered(reader, reader->fd,
-					     "the file system refuses direct reads: they go "
-					     "through the page cache");
+			                     "the file system refuses direct reads: they go "
+			                     "through the page cache");
 			if (rc < 0)
 				return rc;
 		}
@@ -148,7 +148,7 @@ static int file_start(struct rung__reader *reader)
 	rung__why_add(reader->why, sizeof(reader->why), reader->engine_why);
 	if (reader->args.gap_bytes == 0) {
 		rc = rung__gap_measure(&rung__file_reader, reader, reader->geometry.read_bytes_max,
-				       &reader->geometry.gap_bytes);
+		                       &reader->geometry.gap_bytes);
 		if (rc < 0)
 			return start_failed(reader, -rc);
 	}
@@ -179,7 +179,7 @@ static int file_submit(struct rung__reader *reader, const struct rung__fetch *fe
 }
 
 static int file_reap(struct rung__reader *reader, uint32_t want, uint64_t timeout_ns,
-		     struct rung__fetched *fetched, uint32_t max)
+                     struct rung__fetched *fetched, uint32_t max)
 {
 	return reader->ops->reap(reader->engine, want, timeout_ns, fetched, max);
 }

@@ -16,16 +16,16 @@ struct rung__reader {
 	char *path;
 	int fd;
 	bool direct;
-	char why[1024];                                         /* not better: file and engine */
+	char why[1024]; /* not better: file and engine */
 
 	/* from start to stop */
-	const struct rung__engine_ops *ops;                     /* of the engine in use */
-	struct rung__engine *engine;                            /* NULL: none is open */
-	struct rung_engine_step steps[RUNG_ENGINE_STEPS_MAX];   /* best first, it last */
+	const struct rung__engine_ops *ops;                   /* of the engine in use */
+	struct rung__engine *engine;                          /* NULL: none is open */
+	struct rung_engine_step steps[RUNG_ENGINE_STEPS_MAX]; /* best first, it last */
 	uint32_t step_count;
-	struct rung__engine_report report;                      /* its own */
-	char whys[RUNG_ENGINE_STEPS_MAX][RUNG__WHY_BYTES];      /* of the others */
-	char engine_why[2 * RUNG__WHY_BYTES];   /* not a better one, of those to be tried */
+	struct rung__engine_report report;                 /* its own */
+	char whys[RUNG_ENGINE_STEPS_MAX][RUNG__WHY_BYTES]; /* of the others */
+	char engine_why[2 * RUNG__WHY_BYTES]; /* not a better one, of those to be tried */
 };
 
 /**

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gap budget. A device does so many reads a second, whatever their size, up to where its bandwidth ends: reading g bytes more costs
- * g / bandwidth, another read 1 / rate. So rows closer than bandwidth / rate are cheaper in one read.
+ * The gap budget. A device does so many reads a second, whatever their size, up to where its
+ * bandwidth ends: reading g bytes more costs g / bandwidth, another read 1 / rate. So rows closer
+ * than bandwidth / rate are cheaper in one read.
  *
- * Both are measured at the depth that the store will use, at random places of the file, for some 20 ms each. That is short: the result is
- * good to some 20 %, and the number of reads does not change by more than a few percent over such a range.
+ * Both are measured at the depth that the store will use, at random places of the file, for some 20
+ * ms each. That is short: the result is good to some 20 %, and the number of reads does not change
+ * by more than a few percent over such a range.
  */
 #include <pthread.h>
 #include <sys/stat.h>
@@ -13,11 +15,11 @@
 #include "tier/burst.h"
 
 #define FILE_BYTES_MIN (64ull << 20)
-#define GAP_BYTES_MAX 65536u
-#define BURST_NS 20000000u
-#define READS_MIN 32u                  /* fewer in that time say nothing: a slow disk gets longer */
-#define BURST_NS_MAX 200000000u
-#define KEPT_MAX 16u
+#define GAP_BYTES_MAX  65536u
+#define BURST_NS       20000000u
+#define READS_MIN      32u /* fewer in that time say nothing: a slow disk gets longer */
+#define BURST_NS_MAX   200000000u
+#define KEPT_MAX       16u
 
 static struct kept {
 	dev_t device;
@@ -25,7 +27,8 @@ static struct kept {
 	uint32_t queue_depth, gap_bytes;
 } kept[KEPT_MAX];
 static unsigned kept_count;
-/* Held while measuring, so that two files of one device do not disturb each other; taken with no other lock held. */
+/* Held while measuring, so that two files of one device do not disturb each other; taken with no
+ * other lock held. */
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* @param rate_out  reads a second; 0: unknown. @return 0 or -errno */
@@ -55,7 +58,8 @@ static int rate(const struct rung__reader_ops *ops, struct rung__reader *reader,
 
 uint32_t rung__gap_of(double bytes_per_s, double reads_per_s, uint32_t align)
 {
-	double gap = reads_per_s > 0 && bytes_per_s > 0 ? bytes_per_s / reads_per_s : RUNG__GAP_DEFAULT;
+	double gap =
+		reads_per_s > 0 && bytes_per_s > 0 ? bytes_per_s / reads_per_s : RUNG__GAP_DEFAULT;
 
 	return (uint32_t)rung__align_down((uint64_t)RUNG__MIN(gap, GAP_BYTES_MAX), align);
 }

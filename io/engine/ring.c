@@ -2,10 +2,11 @@
 /*
  * Rings.
  *
- * The best set-up is tried first and each part falls back on its own: DEFER_TASKRUN with SINGLE_ISSUER (completions are worked
- * off when we ask, not by interrupting the thread), then COOP_TASKRUN, then no flags; registered pool, file and ring, each left
- * out when the kernel or RLIMIT_MEMLOCK refuses it. With DEFER_TASKRUN completions appear only inside a waiting call, so waiting always
- * enters the kernel.
+ * The best set-up is tried first and each part falls back on its own: DEFER_TASKRUN with
+ * SINGLE_ISSUER (completions are worked off when we ask, not by interrupting the thread), then
+ * COOP_TASKRUN, then no flags; registered pool, file and ring, each left out when the kernel or
+ * RLIMIT_MEMLOCK refuses it. With DEFER_TASKRUN completions appear only inside a waiting call, so
+ * waiting always enters the kernel.
  */
 #include "engine/ring.h"
 
@@ -14,16 +15,17 @@
 #include <string.h>
 #include <time.h>
 
-#define MEMORY_TRIES_MAX 100u   /* a ring that the kernel has no memory for: 0.2 s in all */
-#define MEMORY_PAUSE_NS 2000000
-#define PIECES_MAX 16384u   /* registered buffers that the kernel takes */
+#define MEMORY_TRIES_MAX 100u /* a ring that the kernel has no memory for: 0.2 s in all */
+#define MEMORY_PAUSE_NS  2000000
+#define PIECES_MAX       16384u /* registered buffers that the kernel takes */
 
 static const struct setup {
 	unsigned flags;
-	const char *why;        /* not the best: a kernel of before */
+	const char *why; /* not the best: a kernel of before */
 } setups[] = {
 	{ IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL, "" },
-	{ IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL, "this kernel has only IORING_SETUP_COOP_TASKRUN (Linux 6.1 has it)" },
+	{ IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL,
+	  "this kernel has only IORING_SETUP_COOP_TASKRUN (Linux 6.1 has it)" },
 	{ 0, "this kernel has neither it nor IORING_SETUP_COOP_TASKRUN (Linux 6.1 has it)" },
 };
 
@@ -35,12 +37,19 @@ static void add_part(struct rung__engine_report *report, const char *name, const
 static const char *refusal(int err)
 {
 	switch (err) {
-	case EPERM: case EACCES: return "io_uring is refused here (EPERM: a container's seccomp profile, or sysctl kernel.io_uring_disabled)";
-	case ENOSYS: return "this kernel has no io_uring, or one too old (5.11 is needed)";
-	case ENOMEM: return "no memory for the ring:"
-		" RLIMIT_MEMLOCK may be too low for all rings of this user; raise ulimit -l";
-	case EINVAL: return "this kernel's io_uring does not know of this way of reading";
-	default: return strerror(err);
+	case EPERM:
+	case EACCES:
+		return "io_uring is refused here (EPERM: a container's seccomp profile, or sysctl "
+		       "kernel.io_uring_disabled)";
+	case ENOSYS:
+		return "this kernel has no io_uring, or one too old (5.11 is needed)";
+	case ENOMEM:
+		return "no memory for the ring:"
+		       " RLIMIT_MEMLOCK may be too low for all rings of this user; raise ulimit -l";
+	case EINVAL:
+		return "this kernel's io_uring does not know of this way of reading";
+	default:
+		return strerror(err);
 	}
 }
 
@@ -54,7 +63,7 @@ static int init_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
 	const struct timespec pause = { .tv_nsec = MEMORY_PAUSE_NS };
 	int rc;
 
-	for (unsigned tries = 1; ; tries++) {
+	for (unsigned tries = 1;; tries++) {
 		*params = (struct io_uring_params){ .flags = flags };
 		rc = io_uring_queue_init_params(depth, ring, params);
 		if (rc != -ENOMEM || tries == MEMORY_TRIES_MAX)
@@ -63,7 +72,8 @@ static int init_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
 	}
 }
 
-static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags, struct rung__engine_report *report)
+static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
+                     struct rung__engine_report *report)
 {
 	int rc = -EINVAL;
 
@@ -71,7 +81,8 @@ static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags, stru
 		struct io_uring_params params;
 
 		rc = init_ring(ring, depth, flags | setups[i].flags, &params);
-		if (rc == 0 && !(params.features & IORING_FEAT_EXT_ARG)) {   /* waits with a bound: Linux 5.11 */
+		/* waits with a bound: Linux 5.11 */
+		if (rc == 0 && !(params.features & IORING_FEAT_EXT_ARG)) {
 			io_uring_queue_exit(ring);
 			rc = -ENOSYS;
 		}
@@ -98,7 +109,8 @@ static const char *register_pool(struct rung__engine *ring, const struct rung__e
 		rc = io_uring_register_buffers(&ring->ring, iovecs, (unsigned)count);
 	rung__free(iovecs);
 	if (rc < 0)
-		return rc == -ENOMEM ? "RLIMIT_MEMLOCK does not allow it" : "the kernel does not take the pool's memory";
+		return rc == -ENOMEM ? "RLIMIT_MEMLOCK does not allow it"
+		                     : "the kernel does not take the pool's memory";
 	ring->piece_count = count;
 	return "";
 }
@@ -133,7 +145,10 @@ int rung__ring_open(const struct rung__engine_args *args, int fd, unsigned flags
 	io_uring_ring_dontfork(&ring->ring);
 	add_part(report, "registered memory", register_pool(ring, args));
 	add_part(report, "registered file", register_file(ring, fd));
-	add_part(report, "registered ring", io_uring_register_ring_fd(&ring->ring) == 1 ? "" : "this kernel has none (Linux 5.18 has it)");
+	add_part(report, "registered ring",
+	         io_uring_register_ring_fd(&ring->ring) == 1
+	                 ? ""
+	                 : "this kernel has none (Linux 5.18 has it)");
 	*engine_out = ring;
 	return 0;
 }
@@ -144,7 +159,8 @@ void rung__ring_close(struct rung__engine *ring)
 	rung__free(ring);
 }
 
-/* EBUSY and EAGAIN: the completion side or memory is full for the moment; what is there is taken and the rest sent next time. */
+/* EBUSY and EAGAIN: the completion side or memory is full for the moment; what is there is taken
+ * and the rest sent next time. */
 static int end_of_wait(int rc)
 {
 	return rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY ? rc : 0;
@@ -168,7 +184,8 @@ static uint32_t take(struct rung__engine *ring, struct rung__fetched *fetched, u
 	uint32_t count = 0;
 	unsigned head;
 
-	io_uring_for_each_cqe(&ring->ring, head, cqe) {
+	io_uring_for_each_cqe(&ring->ring, head, cqe)
+	{
 		if (count == max)
 			break;
 		fetched[count].token = (uint32_t)io_uring_cqe_get_data64(cqe);
@@ -186,7 +203,7 @@ static int poll_and_take(struct rung__engine *ring, uint32_t want, uint64_t time
 	uint32_t count = 0;
 	int rc;
 
-	do {   /* taken at once: the kernel does not look at the device while completions lie there */
+	do { /* taken at once: the kernel does not look at the device while completions lie there */
 		rc = end_of_wait(io_uring_submit_and_get_events(&ring->ring));
 		count += take(ring, fetched + count, max - count);
 	} while (rc == 0 && count < want && count < max && rung__now_ns() < until_ns);

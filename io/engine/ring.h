@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A ring of io_uring with the pool, one file and itself registered as far as the kernel lets us: what three engines have in common. */
+/** A ring of io_uring with the pool, one file and itself registered as far as the kernel lets us:
+ * what three engines have in common. */
 #ifndef RUNG_IO_RING_H
 #define RUNG_IO_RING_H
 
@@ -8,18 +9,19 @@
 #if RUNG_HAVE_IO_URING
 #include <liburing.h>
 
-#define RUNG__PIECE_SHIFT_MAX 30   /* the kernel takes at most 1 GiB a registered buffer */
+#define RUNG__PIECE_SHIFT_MAX 30 /* the kernel takes at most 1 GiB a registered buffer */
 
-struct nvme_drive;   /* of engine_nvme.c */
+struct nvme_drive; /* of engine_nvme.c */
 
 struct rung__engine {
 	struct io_uring ring;
 	unsigned char *pool;
-	uint64_t piece_count;      /* registered buffers: the pool in pieces of 1 << piece_shift bytes; 0: none */
+	/* registered buffers: the pool in pieces of 1 << piece_shift bytes; 0: none */
+	uint64_t piece_count;
 	unsigned piece_shift;
-	int fd;                    /* for submission: a descriptor, or the number of a registered file */
+	int fd; /* for submission: a descriptor, or the number of a registered file */
 	unsigned sqe_flags;
-	bool polls;                /* IORING_SETUP_IOPOLL */
+	bool polls; /* IORING_SETUP_IOPOLL */
 	/* set by the engine after opening, where a completion's result is not that of the read */
 	int32_t (*result_of)(const struct io_uring_cqe *cqe);
 	struct nvme_drive *drive;

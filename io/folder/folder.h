@@ -13,19 +13,19 @@
  * complete, so that OUT is at any moment absent, the old dataset, or the new one.
  */
 struct rung__stage_dir {
-	char *path;                                   /* OUT, without slashes at its end */
-	char *partial_path;                           /* OUT.partial */
-	char *aside_path;                             /* where OUT goes on file systems that cannot
-							 exchange two folders */
+	char *path;         /* OUT, without slashes at its end */
+	char *partial_path; /* OUT.partial */
+	/* where OUT goes on file systems that cannot exchange two folders */
+	char *aside_path;
 	const char *name, *partial_name, *aside_name; /* their last parts, inside parent_fd */
 	int parent_fd;
 	int fd; /* OUT.partial; -1 while it is not ours */
 	bool force, resume, replaces;
-	bool keep;       /* something in OUT.partial is finished: it stays when the run fails */
-	bool staged;     /* OUT is a dataset, perhaps of the job that is to go on */
-	bool published;  /* OUT has a journal: a run was killed as that was to be removed */
-	char left[RUNG__ERROR_BYTES]; /* what was replaced and could not be removed, and why; "":
-					 nothing */
+	bool keep;      /* something in OUT.partial is finished: it stays when the run fails */
+	bool staged;    /* OUT is a dataset, perhaps of the job that is to go on */
+	bool published; /* OUT has a journal: a run was killed as that was to be removed */
+	/* what was replaced and could not be removed, and why; "": nothing */
+	char left[RUNG__ERROR_BYTES];
 };
 
 #endif

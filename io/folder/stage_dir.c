@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder that staging writes. Whatever moment the process is killed at, OUT is absent, the old dataset or the new one:
- * files are made and synced in OUT.partial, its manifest gets its name last, and one rename makes OUT of it. The lock is on
- * the folder itself (flock), so it ends with the process and moves with the folder. The journal moves with it, too, and is removed then:
+ * The folder that staging writes. Whatever moment the process is killed at, OUT is absent, the old
+ * dataset or the new one: files are made and synced in OUT.partial, its manifest gets its name
+ * last, and one rename makes OUT of it. The lock is on the folder itself (flock), so it ends with
+ * the process and moves with the folder. The journal moves with it, too, and is removed then:
  * killed in between, the next run finds it in OUT and knows that this was all that was left to do.
  */
 #include <errno.h>
@@ -46,11 +47,15 @@ static int check_name(const struct rung__stage_dir *dir)
 	size_t len = strlen(dir->name);
 
 	if (len == 0 || strcmp(dir->name, ".") == 0 || strcmp(dir->name, "..") == 0)
-		return rung__fail(RUNG_E_INVAL, "output '%s': names no new folder; give one that does not exist yet", dir->path);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"output '%s': names no new folder; give one that does not exist yet",
+			dir->path);
 	if (len >= 8 && strcmp(dir->name + len - 8, ".partial") == 0)
 		return rung__fail(RUNG_E_INVAL,
-				  "output '%s': names ending in .partial are kept for unfinished work; choose another",
-				  dir->path);
+		                  "output '%s': names ending in .partial are kept for unfinished "
+		                  "work; choose another",
+		                  dir->path);
 	return 0;
 }
 
@@ -64,9 +69,12 @@ static int open_parent(struct rung__stage_dir *dir)
 		return rung__fail(RUNG_E_NOMEM, "%s", dir->path);
 	dir->parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->parent_fd < 0)
-		rc = rung__fail_errno(errno, "output '%s': its parent folder %s; make it first", dir->path, parent);
+		rc = rung__fail_errno(errno, "output '%s': its parent folder %s; make it first",
+		                      dir->path, parent);
 	else if (faccessat(dir->parent_fd, ".", W_OK | X_OK, 0) < 0)
-		rc = rung__fail_errno(errno, "output '%s': its parent folder %s cannot be written to", dir->path, parent);
+		rc = rung__fail_errno(errno,
+		                      "output '%s': its parent folder %s cannot be written to",
+		                      dir->path, parent);
 	rung__free(parent);
 	return rc;
 }
@@ -80,9 +88,9 @@ static int check_length(const struct rung__stage_dir *dir)
 	if (name_max <= 0 || bytes + more <= (size_t)name_max)
 		return 0;
 	return rung__fail(RUNG_E_INVAL,
-			  "output '%s': its name has %zu bytes; at most %zu are possible, choose a "
-			  "shorter one",
-			  dir->path, bytes, (size_t)name_max - more);
+	                  "output '%s': its name has %zu bytes; at most %zu are possible, choose a "
+	                  "shorter one",
+	                  dir->path, bytes, (size_t)name_max - more);
 }
 
 static bool holds(const struct rung__stage_dir *dir, const char *folder, const char *name)
@@ -99,14 +107,14 @@ static bool may_be_finished(const struct rung__stage_dir *dir)
 {
 	return dir->resume && holds(dir, dir->name, RUNG__MANIFEST) &&
 	       (!dir->force || holds(dir, dir->name, RUNG__JOURNAL) ||
-		!holds(dir, dir->partial_name, RUNG__JOURNAL));
+	        !holds(dir, dir->partial_name, RUNG__JOURNAL));
 }
 
 static int fail_exists(const struct rung__stage_dir *dir)
 {
 	return rung__fail(RUNG_E_EXIST,
-			  "%s: exists; choose another output, or replace it with --force",
-			  dir->path);
+	                  "%s: exists; choose another output, or replace it with --force",
+	                  dir->path);
 }
 
 int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out)
@@ -124,8 +132,10 @@ int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out)
 		return dir->staged ? 0 : fail_exists(dir);
 	fd = openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
-		return rung__fail(RUNG_E_EXIST, "%s: exists and is no folder, so it is not replaced; choose another output",
-				  dir->path);
+		return rung__fail(
+			RUNG_E_EXIST,
+			"%s: exists and is no folder, so it is not replaced; choose another output",
+			dir->path);
 	rc = rung__stage_entries_check_dataset(fd, dir->path);
 	if (rc < 0 || !fd_out)
 		close(fd);
@@ -139,7 +149,9 @@ int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool 
 {
 	int rc;
 
-	*dir = (struct rung__stage_dir){ .parent_fd = -1, .fd = -1, .force = force, .resume = resume };
+	*dir = (struct rung__stage_dir){
+		.parent_fd = -1, .fd = -1, .force = force, .resume = resume
+	};
 	if ((rc = make_paths(dir, out_dir)) < 0 || (rc = check_name(dir)) < 0 ||
 	    (rc = open_parent(dir)) < 0 || (rc = check_length(dir)) < 0)
 		return rc;
@@ -151,8 +163,10 @@ int rung__stage_dir_lock(int fd, const char *path)
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 		return 0;
 	if (errno == EWOULDBLOCK)
-		return rung__fail(RUNG_E_BUSY, "%s: another process is staging into it; wait for it, or choose another output",
-				  path);
+		return rung__fail(RUNG_E_BUSY,
+		                  "%s: another process is staging into it; wait for it, or choose "
+		                  "another output",
+		                  path);
 	return rung__fail_errno(errno, "%s: cannot be locked", path);
 }
 
@@ -179,10 +193,10 @@ static int settle_leftover(struct rung__stage_dir *dir, int fd, struct rung__jou
 		return 0;
 	if (dir->keep && !dir->force)
 		return rung__fail(RUNG_E_EXIST,
-				  "%s: holds the half-done work of a run that was stopped; finish "
-				  "it with --resume, or "
-				  "throw it away and start from scratch with --force",
-				  dir->partial_path);
+		                  "%s: holds the half-done work of a run that was stopped; finish "
+		                  "it with --resume, or "
+		                  "throw it away and start from scratch with --force",
+		                  dir->partial_path);
 	dir->keep = false;
 	rung__journal_fini(journal);
 	rc = rung__stage_entries_remove(fd, dir->partial_path);
@@ -197,12 +211,15 @@ static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journ
 	rung__stage_step("mkdir");
 	if (mkdirat(dir->parent_fd, dir->partial_name, 0777) < 0 && errno != EEXIST)
 		return rung__fail_errno(errno, "%s: cannot be made", dir->partial_path);
-	fd = openat(dir->parent_fd, dir->partial_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	fd = openat(dir->parent_fd, dir->partial_name,
+	            O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
 		return 0;
 	if (fd < 0)
-		return rung__fail(RUNG_E_EXIST, "%s: exists and is no folder; move it away or choose another output",
-				  dir->partial_path);
+		return rung__fail(
+			RUNG_E_EXIST,
+			"%s: exists and is no folder; move it away or choose another output",
+			dir->partial_path);
 	rc = rung__stage_dir_lock(fd, dir->partial_path);
 	if (rc == 0 && rung__stage_dir_still_partial(dir, fd)) {
 		rc = settle_leftover(dir, fd, journal);
@@ -210,7 +227,8 @@ static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journ
 			dir->fd = fd;
 			return 0;
 		}
-		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR); /* if it is empty: we made it */
+		/* if it is empty: we made it */
+		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR);
 	}
 	close(fd);
 	return rc;
@@ -220,7 +238,8 @@ int rung__stage_dir_settle_aside(struct rung__stage_dir *dir)
 {
 	struct stat st;
 	int fd = openat(dir->parent_fd, dir->aside_name,
-			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), rc = 0;
+	                O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+	    rc = 0;
 
 	if (fd < 0)
 		return 0;
@@ -228,7 +247,7 @@ int rung__stage_dir_settle_aside(struct rung__stage_dir *dir)
 	if (fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 		if (renameat(dir->parent_fd, dir->aside_name, dir->parent_fd, dir->name) < 0)
 			rc = rung__fail_errno(errno, "%s: cannot be renamed back to %s",
-					      dir->aside_path, dir->path);
+			                      dir->aside_path, dir->path);
 	} else {
 		rc = rung__stage_entries_remove(fd, dir->aside_path);
 		if (rc == 0)
@@ -245,19 +264,22 @@ int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *j
 	for (int i = 0; i < ACQUIRE_TRIES && rc == 0 && dir->fd < 0; i++)
 		rc = acquire_once(dir, journal);
 	if (rc == 0 && dir->fd < 0)
-		return rung__fail(RUNG_E_BUSY, "%s: comes and goes, other processes are staging into it; choose another output",
-				  dir->partial_path);
+		return rung__fail(RUNG_E_BUSY,
+		                  "%s: comes and goes, other processes are staging into it; choose "
+		                  "another output",
+		                  dir->partial_path);
 	if (rc == 0)
 		rc = rung__stage_dir_settle_aside(dir);
 	if (rc == 0)
 		rc = rung__stage_dir_check_out(dir, NULL);
 	return rc == 0 && dir->staged && !dir->force ? fail_exists(dir)
-						     : rc; /* since it was first looked at */
+	                                             : rc; /* since it was first looked at */
 }
 
 int rung__stage_dir_open_out(struct rung__stage_dir *dir)
 {
-	dir->fd = openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	dir->fd =
+		openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (dir->fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be opened", dir->path);
 	dir->published = holds(dir, dir->name, RUNG__JOURNAL);

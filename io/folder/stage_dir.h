@@ -35,7 +35,8 @@ int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out);
 bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd);
 /** Lock a folder, as long as `fd` is open. RUNG_E_BUSY when another process has it. */
 int rung__stage_dir_lock(int fd, const char *path);
-/** A folder set aside by a run that was killed between its two renames: back in place, or done with. */
+/** A folder set aside by a run that was killed between its two renames: back in place, or done
+ * with. */
 int rung__stage_dir_settle_aside(struct rung__stage_dir *dir);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies in the folder that staging writes, or in one that it replaces: what rung wrote is removed, anything else never. */
+/* What lies in the folder that staging writes, or in one that it replaces: what rung wrote is
+ * removed, anything else never. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,10 +19,12 @@
 
 #define FORMAT_LINE "{\n \"format\": \"" RUNG__FORMAT_NAME "\""
 
-/* Temporary files that have a name for a moment, or while they are written: edges in files make them. */
+/* Temporary files that have a name for a moment, or while they are written: edges in files make
+ * them. */
 static bool is_temporary(const char *name)
 {
-	return strcmp(name, RUNG__INDPTR ".partial") == 0 || strcmp(name, RUNG__INDICES ".partial") == 0 ||
+	return strcmp(name, RUNG__INDPTR ".partial") == 0 ||
+	       strcmp(name, RUNG__INDICES ".partial") == 0 ||
 	       (strncmp(name, "rung-", 5) == 0 && strlen(name) == 5 + 6);
 }
 
@@ -29,8 +32,8 @@ static bool is_features(const char *name)
 {
 	const size_t prefix = strlen(RUNG__FEATURES_PREFIX);
 
-	return strncmp(name, RUNG__FEATURES_PREFIX, prefix) == 0 && strspn(name + prefix, "0123456789") == 3 &&
-	       strcmp(name + prefix + 3, ".npy") == 0;
+	return strncmp(name, RUNG__FEATURES_PREFIX, prefix) == 0 &&
+	       strspn(name + prefix, "0123456789") == 3 && strcmp(name + prefix + 3, ".npy") == 0;
 }
 
 /* prefix, NAME, ".npy" */
@@ -39,29 +42,34 @@ static bool is_named(const char *name, const char *prefix)
 	const size_t prefix_len = strlen(prefix), len = strlen(name), end_len = strlen(".npy");
 	char inner[RUNG__SPLIT_NAME_BYTES];
 
-	if (len < prefix_len + end_len || len - prefix_len - end_len >= sizeof(inner) || strncmp(name, prefix, prefix_len) != 0 ||
-	    strcmp(name + len - end_len, ".npy") != 0)
+	if (len < prefix_len + end_len || len - prefix_len - end_len >= sizeof(inner) ||
+	    strncmp(name, prefix, prefix_len) != 0 || strcmp(name + len - end_len, ".npy") != 0)
 		return false;
-	snprintf(inner, sizeof(inner), "%.*s", (int)(len - prefix_len - end_len), name + prefix_len);
+	snprintf(inner, sizeof(inner), "%.*s", (int)(len - prefix_len - end_len),
+	         name + prefix_len);
 	return rung__split_name_ok(inner);
 }
 
 static bool is_ours(const char *name)
 {
-	static const char *const fixed[] = { RUNG__MANIFEST,       RUNG__MANIFEST_PARTIAL, RUNG__CHECKSUMS,
-					     RUNG__INDPTR,         RUNG__INDICES,
-					     RUNG__VERTEX_OF_RANK, RUNG__RANK_OF_VERTEX,   RUNG__SCORE,
-					     RUNG__LABELS,         RUNG__JOURNAL };
+	static const char *const fixed[] = { RUNG__MANIFEST,       RUNG__MANIFEST_PARTIAL,
+		                             RUNG__CHECKSUMS,      RUNG__INDPTR,
+		                             RUNG__INDICES,        RUNG__VERTEX_OF_RANK,
+		                             RUNG__RANK_OF_VERTEX, RUNG__SCORE,
+		                             RUNG__LABELS,         RUNG__JOURNAL };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(fixed); i++) {
 		if (strcmp(name, fixed[i]) == 0)
 			return true;
 	}
-	return is_temporary(name) || is_features(name) || is_named(name, RUNG__SPLIT_PREFIX) || is_named(name, RUNG__ARRAY_PREFIX);
+	return is_temporary(name) || is_features(name) || is_named(name, RUNG__SPLIT_PREFIX) ||
+	       is_named(name, RUNG__ARRAY_PREFIX);
 }
 
 /* Call `each` for the entries of a folder. */
-static int for_entries(int fd, const char *path, int (*each)(int fd, const char *path, const char *name, void *ctx), void *ctx)
+static int for_entries(int fd, const char *path,
+                       int (*each)(int fd, const char *path, const char *name, void *ctx),
+                       void *ctx)
 {
 	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 	DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
@@ -88,10 +96,13 @@ static int check_entry(int fd, const char *path, const char *name, void *ctx)
 
 	(void)ctx;
 	if (is_ours(name) && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    (S_ISREG(st.st_mode) || (S_ISLNK(st.st_mode) && is_features(name) && rung__stripe_link_ok(fd, name, target))))
+	    (S_ISREG(st.st_mode) ||
+	     (S_ISLNK(st.st_mode) && is_features(name) && rung__stripe_link_ok(fd, name, target))))
 		return 0;
-	return rung__fail(RUNG_E_EXIST, "%s: holds '%s', which rung did not write; move it away or choose another output", path,
-			  name);
+	return rung__fail(
+		RUNG_E_EXIST,
+		"%s: holds '%s', which rung did not write; move it away or choose another output",
+		path, name);
 }
 
 static int remove_entry(int fd, const char *path, const char *name, void *ctx)
@@ -135,21 +146,27 @@ int rung__stage_entries_check_dataset(int fd, const char *path)
 
 	if (file >= 0)
 		close(file);
-	if (got != (ssize_t)sizeof(FORMAT_LINE) - 1 || memcmp(line, FORMAT_LINE, sizeof(FORMAT_LINE) - 1) != 0)
+	if (got != (ssize_t)sizeof(FORMAT_LINE) - 1 ||
+	    memcmp(line, FORMAT_LINE, sizeof(FORMAT_LINE) - 1) != 0)
 		return rung__fail(RUNG_E_EXIST,
-				  "%s: exists and is no staged dataset, so it is not replaced; choose another output", path);
+		                  "%s: exists and is no staged dataset, so it is not replaced; "
+		                  "choose another output",
+		                  path);
 	return rung__stage_entries_check(fd, path);
 }
 
 static bool is_finished(const struct rung__journal *journal, const char *name)
 {
-	const bool features = strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
-	const char *first = features ? RUNG__FEATURES : name;   /* lines of rows name the first of their files */
+	const bool features =
+		strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
+	/* lines of rows name the first of their files */
+	const char *first = features ? RUNG__FEATURES : name;
 
-	if (strcmp(name, RUNG__INDPTR) == 0)   /* the two are made together */
+	if (strcmp(name, RUNG__INDPTR) == 0) /* the two are made together */
 		name = RUNG__INDICES;
 	return strcmp(name, RUNG__JOURNAL) == 0 || rung__journal_last_of(journal, "file", name) ||
-	       rung__journal_last_of(journal, "dealt", first) || rung__journal_last_of(journal, "rows", first);
+	       rung__journal_last_of(journal, "dealt", first) ||
+	       rung__journal_last_of(journal, "rows", first);
 }
 
 static int remove_unfinished(int fd, const char *path, const char *name, void *ctx)
@@ -182,7 +199,8 @@ int rung__stage_dir_free_bytes(const struct rung__stage_dir *dir, uint64_t *free
 	if (fstatvfs(dir->parent_fd, &vfs) < 0)
 		return rung__fail_errno(errno, "%s: free space is not known", dir->path);
 	rc = dir->fd >= 0 ? for_entries(dir->fd, dir->partial_path, add_taken, &taken) : 0;
-	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, free_out) || !rung__add(*free_out, taken, free_out))
+	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, free_out) ||
+	    !rung__add(*free_out, taken, free_out))
 		*free_out = UINT64_MAX;
 	return rc;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The journal of a run: appended, synced, read again. Each line is the checksum of its text, a space, and the text. */
+/* The journal of a run: appended, synced, read again. Each line is the checksum of its text, a
+ * space, and the text. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -15,9 +16,9 @@
 #include "folder/stage_journal.h"
 #include "folder/stage_step.h"
 
-#define HEAD_BYTES (RUNG__CHECKSUM_DIGITS + 1u)   /* checksum and space */
-#define SUMS_A_LINE 32u
-#define JOURNAL_BYTES_MAX (UINT64_C(1) << 30)     /* some 60 TB of blocks */
+#define HEAD_BYTES        (RUNG__CHECKSUM_DIGITS + 1u) /* checksum and space */
+#define SUMS_A_LINE       32u
+#define JOURNAL_BYTES_MAX (UINT64_C(1) << 30) /* some 60 TB of blocks */
 
 /* Move the texts of good lines together to the front. @return their bytes in the file */
 static uint64_t keep_good(char *text, uint64_t bytes)
@@ -30,7 +31,9 @@ static uint64_t keep_good(char *text, uint64_t bytes)
 
 		if (!end || (size_t)(end - line) < HEAD_BYTES || line[HEAD_BYTES - 1] != ' ')
 			break;
-		rung__checksum_text(rung__checksum(line + HEAD_BYTES, (size_t)(end - line) - HEAD_BYTES), digits);
+		rung__checksum_text(
+			rung__checksum(line + HEAD_BYTES, (size_t)(end - line) - HEAD_BYTES),
+			digits);
 		if (memcmp(line, digits, RUNG__CHECKSUM_DIGITS) != 0)
 			break;
 		memmove(text + to, line + HEAD_BYTES, (size_t)(end + 1 - line) - HEAD_BYTES);
@@ -49,10 +52,14 @@ static int read_text(struct rung__journal *journal, int fd)
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", journal->path);
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > JOURNAL_BYTES_MAX)
-		return rung__fail(RUNG_E_EXIST, "%s: is no journal of rung's; move it away or choose another output", journal->path);
+		return rung__fail(
+			RUNG_E_EXIST,
+			"%s: is no journal of rung's; move it away or choose another output",
+			journal->path);
 	journal->text = rung__malloc((size_t)st.st_size + 1);
 	if (!journal->text)
-		return rung__fail(RUNG_E_NOMEM, "%s: %jd bytes", journal->path, (intmax_t)st.st_size);
+		return rung__fail(RUNG_E_NOMEM, "%s: %jd bytes", journal->path,
+		                  (intmax_t)st.st_size);
 	rc = rung__pread_all(fd, journal->path, journal->text, (uint64_t)st.st_size, 0);
 	if (rc == 0)
 		journal->bytes = keep_good(journal->text, (uint64_t)st.st_size);
@@ -63,7 +70,8 @@ int rung__journal_read(struct rung__journal *journal, int dir_fd, const char *di
 {
 	int fd, rc;
 
-	*journal = (struct rung__journal){ .fd = -1, .path = rung__format("%s/" RUNG__JOURNAL, dir) };
+	*journal =
+		(struct rung__journal){ .fd = -1, .path = rung__format("%s/" RUNG__JOURNAL, dir) };
 	if (!journal->path)
 		return rung__fail(RUNG_E_NOMEM, "%s", dir);
 	fd = openat(dir_fd, RUNG__JOURNAL, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
@@ -81,11 +89,13 @@ int rung__journal_read(struct rung__journal *journal, int dir_fd, const char *di
 int rung__journal_begin(struct rung__journal *journal, int dir_fd)
 {
 	rung__stage_step("journal");
-	journal->fd = openat(dir_fd, RUNG__JOURNAL, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+	journal->fd =
+		openat(dir_fd, RUNG__JOURNAL, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (journal->fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be made", journal->path);
 	if (ftruncate(journal->fd, (off_t)journal->bytes) < 0)
-		return rung__fail_errno(errno, "%s: cannot be cut to its last good line", journal->path);
+		return rung__fail_errno(errno, "%s: cannot be cut to its last good line",
+		                        journal->path);
 	return 0;
 }
 
@@ -115,7 +125,8 @@ const char *rung__journal_last(const struct rung__journal *journal, const char *
 	return rung__lines_last(journal->text, key);
 }
 
-const char *rung__journal_last_of(const struct rung__journal *journal, const char *kind, const char *name)
+const char *rung__journal_last_of(const struct rung__journal *journal, const char *kind,
+                                  const char *name)
 {
 	const char *found = NULL, *here;
 
@@ -174,7 +185,7 @@ int rung__journal_add(struct rung__journal *journal, const char *format, ...)
 	if (!text)
 		return rung__fail(RUNG_E_NOMEM, "%s: a line", journal->path);
 	for (char *c = text; *c; c++) {
-		if (*c == '\n')   /* in a file's name */
+		if (*c == '\n') /* in a file's name */
 			*c = '?';
 	}
 	rc = add_text(journal, text, strlen(text));
@@ -182,7 +193,8 @@ int rung__journal_add(struct rung__journal *journal, const char *format, ...)
 	return rc;
 }
 
-int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64_t count, const uint64_t *sums)
+int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64_t count,
+                           const uint64_t *sums)
 {
 	char text[32 + SUMS_A_LINE * HEAD_BYTES];
 	int rc = 0;
@@ -200,7 +212,8 @@ int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64
 	return rc;
 }
 
-void rung__journal_take_sums(const struct rung__journal *journal, uint64_t block_count, uint64_t *sums)
+void rung__journal_take_sums(const struct rung__journal *journal, uint64_t block_count,
+                             uint64_t *sums)
 {
 	for (const char *line = journal->text; line && *line; line = strchr(line, '\n') + 1) {
 		char *at;
@@ -219,9 +232,12 @@ int rung__journal_commit(struct rung__journal *journal, int dir_fd)
 	int rc;
 
 	rung__stage_step("journal");
-	if (dir_fd >= 0 && fsync(dir_fd) < 0 && errno != EINVAL)   /* EINVAL: a file system without it */
-		return rung__fail_errno(errno, "%s: its folder cannot be synced to the device", journal->path);
-	rc = rung__pwrite_all(journal->fd, journal->path, journal->pending, journal->pending_bytes, journal->bytes);
+	/* EINVAL: a file system without it */
+	if (dir_fd >= 0 && fsync(dir_fd) < 0 && errno != EINVAL)
+		return rung__fail_errno(errno, "%s: its folder cannot be synced to the device",
+		                        journal->path);
+	rc = rung__pwrite_all(journal->fd, journal->path, journal->pending, journal->pending_bytes,
+	                      journal->bytes);
 	rung__stage_step("sync journal");
 	if (rc == 0 && fdatasync(journal->fd) < 0)
 		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", journal->path);

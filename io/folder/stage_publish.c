@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder that staging wrote gets its name, and what it replaces goes; so does what a run that was killed at that point left. */
+/* The folder that staging wrote gets its name, and what it replaces goes; so does what a run that
+ * was killed at that point left. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,8 +35,8 @@ static void remove_replaced(struct rung__stage_dir *dir, int fd, const char *nam
 		rc = rung__fail_errno(errno, "%s: cannot be removed", path);
 	if (rc < 0)
 		snprintf(dir->left, sizeof(dir->left),
-			 "%s: the dataset that was replaced is left there, remove it: %.*s", path,
-			 (int)sizeof(dir->left) / 2, rung_last_error());
+		         "%s: the dataset that was replaced is left there, remove it: %.*s", path,
+		         (int)sizeof(dir->left) / 2, rung_last_error());
 }
 
 static bool rename2(const struct rung__stage_dir *dir, unsigned flags)
@@ -59,10 +60,12 @@ static int publish_new(struct rung__stage_dir *dir)
 	rung__stage_step("rename");
 	if (rename2(dir, RENAME_NOREPLACE))
 		return 0;
-	if (flags_unknown(errno) && fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
+	if (flags_unknown(errno) &&
+	    fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
 	    renameat(dir->parent_fd, dir->partial_name, dir->parent_fd, dir->name) == 0)
 		return 0;
-	return rung__fail_errno(flags_unknown(errno) ? EEXIST : errno, "%s: cannot be given its name", dir->path);
+	return rung__fail_errno(flags_unknown(errno) ? EEXIST : errno,
+	                        "%s: cannot be given its name", dir->path);
 }
 
 /* Put the old folder aside, the new one in its place. */
@@ -81,7 +84,8 @@ static int swap_plainly(struct rung__stage_dir *dir)
 	return rung__fail_errno(err, "%s: cannot be given its name", dir->path);
 }
 
-/* `old` is OUT, to be replaced; locked, so that nobody works in it once it is called OUT.partial. */
+/* `old` is OUT, to be replaced; locked, so that nobody works in it once it is called
+ * OUT.partial. */
 static int publish_over(struct rung__stage_dir *dir, int old)
 {
 	const char *old_name = dir->partial_name, *old_path = dir->partial_path;
@@ -100,7 +104,7 @@ static int publish_over(struct rung__stage_dir *dir, int old)
 		old_path = dir->aside_path;
 	}
 	rc = rung__sync_folder(dir->parent_fd, dir->path);
-	if (rc == 0)   /* a power failure could bring the old names back */
+	if (rc == 0) /* a power failure could bring the old names back */
 		remove_replaced(dir, old, old_name, old_path);
 	return rc;
 }
@@ -112,10 +116,12 @@ static int drop_journal(const struct rung__stage_dir *dir)
 	return rc < 0 ? rc : rung__sync_folder(dir->fd, dir->path);
 }
 
-/* A dataset that was replaced has the name OUT.partial; nobody works in it, and what else has that name is left alone. */
+/* A dataset that was replaced has the name OUT.partial; nobody works in it, and what else has that
+ * name is left alone. */
 static void drop_replaced(struct rung__stage_dir *dir)
 {
-	int fd = openat(dir->parent_fd, dir->partial_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = openat(dir->parent_fd, dir->partial_name,
+	                O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	struct stat st;
 
 	if (fd < 0)
@@ -144,9 +150,9 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 		return rc;
 	if (!rung__stage_dir_still_partial(dir, dir->fd))
 		rc = rung__fail(RUNG_E_NOENT,
-				"%s: was moved or removed while it was staged; put it back and "
-				"continue with --resume",
-				dir->partial_path);
+		                "%s: was moved or removed while it was staged; put it back and "
+		                "continue with --resume",
+		                dir->partial_path);
 	rung__stage_step("rename manifest");
 	if (rc == 0 && renameat(dir->fd, RUNG__MANIFEST_PARTIAL, dir->fd, RUNG__MANIFEST) < 0)
 		rc = rung__fail_errno(errno, "%s/" RUNG__MANIFEST, dir->partial_path);

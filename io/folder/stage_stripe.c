@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Features files in other folders, on other devices: NAME.features.NNN-DIGITS.npy there, a symbolic link in the dataset's folder. The
- * link is made first, so that whatever there is can be found, and removed, through the folder; the digits are drawn, so that
- * a dataset that is to be replaced keeps its files until the new one is whole.
+ * Features files in other folders, on other devices: NAME.features.NNN-DIGITS.npy there, a symbolic
+ * link in the dataset's folder. The link is made first, so that whatever there is can be found, and
+ * removed, through the folder; the digits are drawn, so that a dataset that is to be replaced keeps
+ * its files until the new one is whole.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,22 +22,23 @@
 #include "folder/stage_step.h"
 #include "folder/stage_stripe.h"
 
-#define DIGITS 16u
-#define ENDING ".npy"
+#define DIGITS      16u
+#define ENDING      ".npy"
 #define NAME_FORMAT "%s.features.%03" PRIu32 "-%016" PRIx64 ENDING
 
 /* The part of a path behind its last "/", when it is one of ours. */
 static bool is_stripe(const char *path)
 {
-	const char *name = strrchr(path, '/'), *at = name ? strstr(name, "." RUNG__FEATURES_PREFIX) : NULL, *next = at;
+	const char *name = strrchr(path, '/'),
+		   *at = name ? strstr(name, "." RUNG__FEATURES_PREFIX) : NULL, *next = at;
 
 	while ((next = next ? strstr(next + 1, "." RUNG__FEATURES_PREFIX) : NULL) != NULL)
 		at = next;
 	if (path[0] != '/' || !at)
 		return false;
 	at += strlen("." RUNG__FEATURES_PREFIX);
-	return strspn(at, "0123456789") == 3 && at[3] == '-' && strspn(at + 4, "0123456789abcdef") == DIGITS &&
-	       strcmp(at + 4 + DIGITS, ENDING) == 0;
+	return strspn(at, "0123456789") == 3 && at[3] == '-' &&
+	       strspn(at + 4, "0123456789abcdef") == DIGITS && strcmp(at + 4 + DIGITS, ENDING) == 0;
 }
 
 bool rung__stripe_link_ok(int dir_fd, const char *name, char target_out[PATH_MAX])
@@ -73,7 +75,7 @@ static int sync_dir(const char *path)
 
 /* `folder`: its real path. */
 static int make_in(const struct rung__stage_dir *dir, const char *folder, uint32_t file,
-		   const char *name)
+                   const char *name)
 {
 	const uint64_t draw = rung__mix64(rung__now_ns() ^ (uint64_t)getpid() << 32 ^ file);
 	char *target = rung__format("%s/" NAME_FORMAT, folder, dir->name, file, draw);
@@ -82,10 +84,9 @@ static int make_in(const struct rung__stage_dir *dir, const char *folder, uint32
 	if (!target)
 		return rung__fail(RUNG_E_NOMEM, "%s", name);
 	rung__stage_step("link");
-	if (symlinkat(target, dir->fd, name) < 0 ||
-	    (fsync(dir->fd) < 0 && errno != EINVAL)) {
+	if (symlinkat(target, dir->fd, name) < 0 || (fsync(dir->fd) < 0 && errno != EINVAL)) {
 		fd = rung__fail_errno(errno, "%s/%s: cannot be made as a link", dir->partial_path,
-				      name);
+		                      name);
 	} else {
 		rung__stage_step("create");
 		fd = open(target, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -97,7 +98,7 @@ static int make_in(const struct rung__stage_dir *dir, const char *folder, uint32
 }
 
 int rung__stripe_make(const struct rung__stage_dir *dir, const char *folder, uint32_t file,
-		      const char *name)
+                      const char *name)
 {
 	char *real = realpath(folder, NULL);
 	int fd, rc;
@@ -122,14 +123,14 @@ static int check_name(const struct rung__stage_dir *dir, const char *given, cons
 
 	if (name_max > 0 && bytes > name_max)
 		return rung__fail(RUNG_E_INVAL,
-				  "output '%s': its name has %zu bytes; for files in %s at most "
-				  "%ld are possible, choose a shorter one",
-				  dir->path, strlen(dir->name), given, name_max - more);
+		                  "output '%s': its name has %zu bytes; for files in %s at most "
+		                  "%ld are possible, choose a shorter one",
+		                  dir->path, strlen(dir->name), given, name_max - more);
 	if (strlen(real) + 1 + (size_t)bytes >= PATH_MAX)
 		return rung__fail(RUNG_E_INVAL,
-				  "%s: its path has %zu bytes, and a link into it more than %d; "
-				  "give a folder with a shorter path",
-				  given, strlen(real), PATH_MAX - 1);
+		                  "%s: its path has %zu bytes, and a link into it more than %d; "
+		                  "give a folder with a shorter path",
+		                  given, strlen(real), PATH_MAX - 1);
 	return 0;
 }
 
@@ -145,7 +146,7 @@ static int check_folder(const struct rung__stage_dir *dir, const char *given)
 			given);
 	else if (!S_ISDIR(st.st_mode))
 		rc = rung__fail(RUNG_E_INVAL,
-				"%s: is not a folder; give one that rows can be put into", given);
+		                "%s: is not a folder; give one that rows can be put into", given);
 	else
 		rc = check_name(dir, given, real);
 	free(real);
@@ -153,7 +154,7 @@ static int check_folder(const struct rung__stage_dir *dir, const char *given)
 }
 
 int rung__stripes_check_folders(const struct rung__stage_dir *dir, const char *const *folders,
-				size_t folder_count)
+                                size_t folder_count)
 {
 	int rc = 0;
 
@@ -167,9 +168,9 @@ int rung__stripes_check(const char *const *folders, size_t folder_count)
 	for (size_t f = 0; f < folder_count; f++) {
 		if (access(folders[f], W_OK | X_OK) < 0)
 			return rung__fail_errno(errno,
-						"%s: rows cannot be put there; give a folder that "
-						"can be written to",
-						folders[f]);
+			                        "%s: rows cannot be put there; give a folder that "
+			                        "can be written to",
+			                        folders[f]);
 	}
 	return 0;
 }

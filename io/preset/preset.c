@@ -81,13 +81,17 @@ int rung__preset_find(struct rung__preset *p, const char *const *inside, const c
 			return p->dir ? 0 : RUNG_E_NOMEM;
 		}
 		if (used < LIST_BYTES)
-			used += (size_t)snprintf(list + used, LIST_BYTES - used, "%s%s", used ? ", " : "", path);
+			used += (size_t)snprintf(list + used, LIST_BYTES - used, "%s%s",
+			                         used ? ", " : "", path);
 	}
-	return rung__fail(RUNG_E_NOENT, "%s: is no folder of %s: there is no %s; give the folder that it was unpacked to, or unpack it again",
-			  p->root, p->option, list);
+	return rung__fail(RUNG_E_NOENT,
+	                  "%s: is no folder of %s: there is no %s; give the folder that it was "
+	                  "unpacked to, or unpack it again",
+	                  p->root, p->option, list);
 }
 
-int rung__preset_file(struct rung__preset *p, const char *name, const char *why, const char **path_out)
+int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
+                      const char **path_out)
 {
 	const char *path = rung__preset_text(p, "%s/%s", p->dir, name);
 	uint64_t bytes;
@@ -95,8 +99,10 @@ int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
 	if (!path)
 		return RUNG_E_NOMEM;
 	if (!rung__preset_there(path, &bytes))
-		return rung__fail(RUNG_E_NOENT, "%s: is missing: %s of %s; unpack the data set again, or say with an option of its own where they are",
-				  path, why, p->option);
+		return rung__fail(RUNG_E_NOENT,
+		                  "%s: is missing: %s of %s; unpack the data set again, or say "
+		                  "with an option of its own where they are",
+		                  path, why, p->option);
 	*path_out = path;
 	return 0;
 }
@@ -130,8 +136,8 @@ static int npy_rows(const char *path, uint64_t *rows_out)
 	return 0;
 }
 
-int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_dtype dtype, uint64_t row_items, const char **spec_out,
-			    uint64_t *rows_out)
+int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_dtype dtype,
+                            uint64_t row_items, const char **spec_out, uint64_t *rows_out)
 {
 	const uint64_t row_bytes = row_items * rung_dtype_bytes(dtype);
 	uint64_t bytes = 0;
@@ -144,12 +150,16 @@ int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_
 	rung__preset_there(path, &bytes);
 	if (bytes == 0 || bytes % row_bytes)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has no .npy header, and its %" PRIu64 " bytes are no whole number of rows of %" PRIu64 " (%" PRIu64
-				  " of %s); copy it again", path, bytes, row_bytes, row_items, rung_dtype_name(dtype));
+		                  "%s: has no .npy header, and its %" PRIu64
+		                  " bytes are no whole number of rows of %" PRIu64 " (%" PRIu64
+		                  " of %s); copy it again",
+		                  path, bytes, row_bytes, row_items, rung_dtype_name(dtype));
 	*rows_out = bytes / row_bytes;
 	if (row_items == 1)
-		*spec_out = rung__preset_text(p, "raw:%s,%s,%" PRIu64, path, rung_dtype_name(dtype), *rows_out);
+		*spec_out = rung__preset_text(p, "raw:%s,%s,%" PRIu64, path, rung_dtype_name(dtype),
+		                              *rows_out);
 	else
-		*spec_out = rung__preset_text(p, "raw:%s,%s,%" PRIu64 "x%" PRIu64, path, rung_dtype_name(dtype), *rows_out, row_items);
+		*spec_out = rung__preset_text(p, "raw:%s,%s,%" PRIu64 "x%" PRIu64, path,
+		                              rung_dtype_name(dtype), *rows_out, row_items);
 	return *spec_out ? 0 : RUNG_E_NOMEM;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* IGB: papers with features of 1024 floats. Its small sizes are .npy files, the large ones lack the header. */
+/* IGB: papers with features of 1024 floats. Its small sizes are .npy files, the large ones lack the
+ * header. */
 #include <string.h>
 
 #include "base/base.h"
@@ -12,8 +13,9 @@ static const struct size {
 	const char *name;
 	uint64_t papers, labelled;
 } sizes[] = {
-	{ "tiny", 100000, 100000 },       { "experimental", 100000, 100000 },   { "small", 1000000, 1000000 },
-	{ "medium", 10000000, 10000000 }, { "large", 100000000, 100000000 }, { "full", 269346174, 227130858 },
+	{ "tiny", 100000, 100000 },        { "experimental", 100000, 100000 },
+	{ "small", 1000000, 1000000 },     { "medium", 10000000, 10000000 },
+	{ "large", 100000000, 100000000 }, { "full", 269346174, 227130858 },
 };
 
 static int find_dir(struct rung__preset *p)
@@ -27,8 +29,10 @@ static int find_dir(struct rung__preset *p)
 			known |= strcmp(sizes[i].name, p->part) == 0;
 	}
 	if (!known)
-		return rung__fail(RUNG_E_INVAL, "%s: %s has no size '%s'; its sizes are tiny, experimental, small, medium, large and full", p->root,
-				  p->option, p->part);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: %s has no size '%s'; its sizes are tiny, experimental, "
+		                  "small, medium, large and full",
+		                  p->root, p->option, p->part);
 	return rung__preset_find(p, inside, "processed/paper/node_feat.npy");
 }
 
@@ -53,20 +57,29 @@ static int igb_labels(struct rung__preset *p, uint64_t papers)
 	if (rc < 0 || rows == papers)
 		return rc;
 	if (rows != labelled_of(papers))
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " labels, there are %" PRIu64 " papers; copy it again", path, rows, papers);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: has %" PRIu64 " labels, there are %" PRIu64
+		                  " papers; copy it again",
+		                  path, rows, papers);
 	p->made.labels = rung__preset_text(p, "pad:%" PRIu64 ",%s", papers, p->made.labels);
 	return p->made.labels ? 0 : RUNG_E_NOMEM;
 }
 
 static int igb_splits(struct rung__preset *p, uint64_t papers)
 {
-	const uint64_t labelled = labelled_of(papers), valid = labelled * 3 / 5, test = valid + labelled / 5;
-	int rc = rung__preset_add_split(p, "train", rung__preset_text(p, "range:0,%" PRIu64, valid));
+	const uint64_t labelled = labelled_of(papers), valid = labelled * 3 / 5,
+		       test = valid + labelled / 5;
+	int rc =
+		rung__preset_add_split(p, "train", rung__preset_text(p, "range:0,%" PRIu64, valid));
 
 	if (rc == 0)
-		rc = rung__preset_add_split(p, "valid", rung__preset_text(p, "range:%" PRIu64 ",%" PRIu64, valid, test));
+		rc = rung__preset_add_split(
+			p, "valid",
+			rung__preset_text(p, "range:%" PRIu64 ",%" PRIu64, valid, test));
 	if (rc == 0)
-		rc = rung__preset_add_split(p, "test", rung__preset_text(p, "range:%" PRIu64 ",%" PRIu64, test, labelled));
+		rc = rung__preset_add_split(
+			p, "test",
+			rung__preset_text(p, "range:%" PRIu64 ",%" PRIu64, test, labelled));
 	return rc;
 }
 
@@ -87,7 +100,8 @@ int rung__preset_igb(struct rung__preset *p)
 	if (p->wanted & RUNG_PRESET_FEATURES)
 		p->made.features = spec;
 	if (p->wanted & RUNG_PRESET_GRAPH) {
-		rc = rung__preset_file(p, "processed/paper__cites__paper/edge_index.npy", "citations", &path);
+		rc = rung__preset_file(p, "processed/paper__cites__paper/edge_index.npy",
+		                       "citations", &path);
 		if (rc == 0)
 			rc = rung__preset_npy_or_raw(p, path, RUNG_I64, 2, &spec, &edges);
 		if (rc == 0)

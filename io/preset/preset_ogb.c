@@ -34,13 +34,15 @@ int rung__preset_papers100m(struct rung__preset *p)
 	int rc;
 
 	if (p->part)
-		return rung__fail(RUNG_E_INVAL, "%s: %s has no part '%s'", p->root, p->option, p->part);
+		return rung__fail(RUNG_E_INVAL, "%s: %s has no part '%s'", p->root, p->option,
+		                  p->part);
 	rc = rung__preset_find(p, inside, "raw/data.npz");
 	if (rc < 0)
 		return rc;
 	p->made.title = "ogbn-papers100M";
 	if (p->wanted & RUNG_PRESET_GRAPH)
-		rc = rung__preset_add_graph(p, rung__preset_text(p, "%s/raw/data.npz:edge_index", p->dir));
+		rc = rung__preset_add_graph(
+			p, rung__preset_text(p, "%s/raw/data.npz:edge_index", p->dir));
 	if (rc == 0 && p->wanted & RUNG_PRESET_FEATURES) {
 		p->made.features = rung__preset_text(p, "%s/raw/data.npz:node_feat", p->dir);
 		rc = p->made.features ? 0 : RUNG_E_NOMEM;
@@ -51,7 +53,8 @@ int rung__preset_papers100m(struct rung__preset *p)
 		rc = rc == 0 && !p->made.labels ? RUNG_E_NOMEM : rc;
 	}
 	if (rc == 0 && p->wanted & RUNG_PRESET_ARRAYS)
-		rc = rung__preset_set_year(p, rung__preset_text(p, "%s/raw/data.npz:node_year", p->dir));
+		rc = rung__preset_set_year(
+			p, rung__preset_text(p, "%s/raw/data.npz:node_year", p->dir));
 	return rc == 0 && p->wanted & RUNG_PRESET_SPLITS ? papers100m_splits(p) : rc;
 }
 
@@ -60,28 +63,34 @@ int rung__preset_papers100m(struct rung__preset *p)
 #define FEATURE_ITEMS 768u
 
 struct mag_counts {
-	uint64_t papers, authors, institutions;   /* papers alone: the two others are 0 */
+	uint64_t papers, authors, institutions; /* papers alone: the two others are 0 */
 	uint64_t all;
 };
 
-static int count_of(const struct rung__pickle_dict *meta, const char *path, const char *key, uint64_t *count_out)
+static int count_of(const struct rung__pickle_dict *meta, const char *path, const char *key,
+                    uint64_t *count_out)
 {
 	for (uint32_t i = 0; i < meta->count; i++) {
 		const struct rung__pickle_item *item = &meta->items[i];
 
-		if (strcmp(item->key, key) == 0 && !item->is_array && item->number > 0 && item->number < INT64_MAX / 4) {
+		if (strcmp(item->key, key) == 0 && !item->is_array && item->number > 0 &&
+		    item->number < INT64_MAX / 4) {
 			*count_out = (uint64_t)item->number;
 			return 0;
 		}
 	}
-	return rung__fail(RUNG_E_FORMAT, "%s: does not say how many vertices '%s' there are; unpack the data set again", path, key);
+	return rung__fail(
+		RUNG_E_FORMAT,
+		"%s: does not say how many vertices '%s' there are; unpack the data set again",
+		path, key);
 }
 
 static int read_counts(struct rung__preset *p, struct mag_counts *counts)
 {
 	struct rung__pickle_dict *meta = rung__malloc(sizeof(*meta));
 	const char *path;
-	int rc = meta ? rung__preset_file(p, "meta.pt", "numbers of vertices", &path) : rung__fail(RUNG_E_NOMEM, "%s", p->dir);
+	int rc = meta ? rung__preset_file(p, "meta.pt", "numbers of vertices", &path)
+	              : rung__fail(RUNG_E_NOMEM, "%s", p->dir);
 
 	if (rc == 0)
 		rc = rung__torch_read(path, meta);
@@ -99,7 +108,8 @@ static int read_counts(struct rung__preset *p, struct mag_counts *counts)
 /* full_feat.npy, where it may lie; NULL when there is none. */
 static int find_full(struct rung__preset *p, const char **path_out)
 {
-	static const char *const places[] = { "full_feat.npy", "../full_feat.npy", "../mag240m/full_feat.npy" };
+	static const char *const places[] = { "full_feat.npy", "../full_feat.npy",
+		                              "../mag240m/full_feat.npy" };
 	uint64_t bytes;
 
 	*path_out = NULL;
@@ -116,45 +126,62 @@ static int find_full(struct rung__preset *p, const char **path_out)
 	return 0;
 }
 
-/* The file has its size from the first moment on, so only the flag tells whether the hours of making it came to their end. */
+/* The file has its size from the first moment on, so only the flag tells whether the hours of
+ * making it came to their end. */
 static int check_full(struct rung__preset *p, const char *path, const struct mag_counts *counts)
 {
-	const char *flag = rung__preset_text(p, "%.*s_done.txt", (int)(strlen(path) - strlen(".npy")), path);
+	const char *flag =
+		rung__preset_text(p, "%.*s_done.txt", (int)(strlen(path) - strlen(".npy")), path);
 	uint64_t wanted, bytes = 0;
 
 	if (!flag)
 		return RUNG_E_NOMEM;
 	if (!rung__preset_there(flag, &bytes))
-		return rung__fail(RUNG_E_FORMAT, "%s: may be half-done: there is no %s, which the script that makes it writes last; make it again, "
-				  "make that file if you know better, or take the papers alone", path, flag);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: may be half-done: there is no %s, which the script that "
+		                  "makes it writes last; make it again, "
+		                  "make that file if you know better, or take the papers alone",
+		                  path, flag);
 	rung__preset_there(path, &bytes);
 	if (rung__mul(counts->all, FEATURE_ITEMS * 2, &wanted) && bytes == wanted)
 		return 0;
 	return rung__fail(RUNG_E_FORMAT,
-			  "%s: has %" PRIu64 " bytes, not those of float16 [%" PRIu64
-			  ", %u] without a header; make it again, or take the papers alone",
-			  path, bytes, counts->all, FEATURE_ITEMS);
+	                  "%s: has %" PRIu64 " bytes, not those of float16 [%" PRIu64
+	                  ", %u] without a header; make it again, or take the papers alone",
+	                  path, bytes, counts->all, FEATURE_ITEMS);
 }
 
 static int mag_graph(struct rung__preset *p, const struct mag_counts *counts)
 {
-	const uint64_t papers = counts->papers, authors = counts->authors, institutions = counts->institutions;
+	const uint64_t papers = counts->papers, authors = counts->authors,
+		       institutions = counts->institutions;
 	const char *path;
-	int rc = rung__preset_file(p, "processed/paper___cites___paper/edge_index.npy", "citations", &path);
+	int rc = rung__preset_file(p, "processed/paper___cites___paper/edge_index.npy", "citations",
+	                           &path);
 
 	p->made.undirected = p->made.dedup = 1;
 	if (rc == 0)
-		rc = rung__preset_add_graph(p, papers ? rung__preset_text(p, "%s+0:%" PRIu64 ",0:%" PRIu64, path, papers, papers) : path);
+		rc = rung__preset_add_graph(
+			p, papers ? rung__preset_text(p, "%s+0:%" PRIu64 ",0:%" PRIu64, path,
+		                                      papers, papers)
+				  : path);
 	if (rc < 0 || authors == 0)
 		return rc;
-	rc = rung__preset_file(p, "processed/author___writes___paper/edge_index.npy", "authors of papers", &path);
+	rc = rung__preset_file(p, "processed/author___writes___paper/edge_index.npy",
+	                       "authors of papers", &path);
 	if (rc == 0)
-		rc = rung__preset_add_graph(p, rung__preset_text(p, "%s+%" PRIu64 ":%" PRIu64 ",0:%" PRIu64, path, papers, authors, papers));
+		rc = rung__preset_add_graph(
+			p, rung__preset_text(p, "%s+%" PRIu64 ":%" PRIu64 ",0:%" PRIu64, path,
+		                             papers, authors, papers));
 	if (rc == 0)
-		rc = rung__preset_file(p, "processed/author___affiliated_with___institution/edge_index.npy", "institutions of authors", &path);
+		rc = rung__preset_file(
+			p, "processed/author___affiliated_with___institution/edge_index.npy",
+			"institutions of authors", &path);
 	if (rc == 0)
-		rc = rung__preset_add_graph(p, rung__preset_text(p, "%s+%" PRIu64 ":%" PRIu64 ",%" PRIu64 ":%" PRIu64, path, papers, authors,
-								 papers + authors, institutions));
+		rc = rung__preset_add_graph(
+			p,
+			rung__preset_text(p, "%s+%" PRIu64 ":%" PRIu64 ",%" PRIu64 ":%" PRIu64,
+		                          path, papers, authors, papers + authors, institutions));
 	return rc;
 }
 
@@ -191,7 +218,8 @@ static int mag_splits(struct rung__preset *p)
 {
 	struct rung__pickle_dict *dict = rung__malloc(sizeof(*dict));
 	const char *path;
-	int rc = dict ? rung__preset_file(p, "split_dict.pt", "ids of the splits", &path) : rung__fail(RUNG_E_NOMEM, "%s", p->dir);
+	int rc = dict ? rung__preset_file(p, "split_dict.pt", "ids of the splits", &path)
+	              : rung__fail(RUNG_E_NOMEM, "%s", p->dir);
 
 	if (rc == 0)
 		rc = rung__torch_read(path, dict);
@@ -207,7 +235,7 @@ static int mag_splits(struct rung__preset *p)
 			rc = mag_split_test(p, path);
 		else
 			rc = rung__preset_add_split(p, rung__preset_text(p, "%s", key),
-						    rung__preset_text(p, "%s:%s", path, key));
+			                            rung__preset_text(p, "%s:%s", path, key));
 	}
 	rung__free(dict);
 	return rc;
@@ -215,7 +243,7 @@ static int mag_splits(struct rung__preset *p)
 
 /* An array of papers, with nothing known behind it for the others. */
 static int of_papers(struct rung__preset *p, const struct mag_counts *counts, const char *name,
-		     const char *why, const char **spec_out)
+                     const char *why, const char **spec_out)
 {
 	int rc = rung__preset_file(p, name, why, spec_out);
 
@@ -235,24 +263,32 @@ static int mag_year(struct rung__preset *p, const struct mag_counts *counts)
 static int mag_features(struct rung__preset *p, const struct mag_counts *counts, const char *full)
 {
 	if (!full)
-		return rung__preset_file(p, "processed/paper/node_feat.npy", "features", &p->made.features);
-	p->made.features = rung__preset_text(p, "raw:%s,f16,%" PRIu64 "x%u", full, counts->all, FEATURE_ITEMS);
+		return rung__preset_file(p, "processed/paper/node_feat.npy", "features",
+		                         &p->made.features);
+	p->made.features =
+		rung__preset_text(p, "raw:%s,f16,%" PRIu64 "x%u", full, counts->all, FEATURE_ITEMS);
 	return p->made.features ? 0 : RUNG_E_NOMEM;
 }
 
 static int mag_part(struct rung__preset *p, const char **full_out, struct mag_counts *counts)
 {
-	const bool papers = p->part && strcmp(p->part, "papers") == 0, all = p->part && strcmp(p->part, "all") == 0;
+	const bool papers = p->part && strcmp(p->part, "papers") == 0,
+		   all = p->part && strcmp(p->part, "all") == 0;
 	int rc;
 
 	if (p->part && !papers && !all)
-		return rung__fail(RUNG_E_INVAL, "%s: %s has no part '%s'; its parts are papers and all", p->root, p->option, p->part);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: %s has no part '%s'; its parts are papers and all", p->root,
+		                  p->option, p->part);
 	rc = papers ? 0 : find_full(p, full_out);
 	if (rc < 0 || (!*full_out && !all))
 		return rc;
 	if (!*full_out)
-		return rung__fail(RUNG_E_NOENT, "%s/full_feat.npy: is missing: features of authors and institutions; make it with the R-GNN "
-				  "baseline of OGB, or take the papers alone", p->dir);
+		return rung__fail(RUNG_E_NOENT,
+		                  "%s/full_feat.npy: is missing: features of authors and "
+		                  "institutions; make it with the R-GNN "
+		                  "baseline of OGB, or take the papers alone",
+		                  p->dir);
 	rc = read_counts(p, counts);
 	return rc < 0 ? rc : check_full(p, *full_out, counts);
 }
@@ -275,7 +311,8 @@ int rung__preset_mag240m(struct rung__preset *p)
 	if (rc == 0 && p->wanted & RUNG_PRESET_FEATURES)
 		rc = mag_features(p, &counts, full);
 	if (rc == 0 && p->wanted & RUNG_PRESET_LABELS)
-		rc = of_papers(p, &counts, "processed/paper/node_label.npy", "labels", &p->made.labels);
+		rc = of_papers(p, &counts, "processed/paper/node_label.npy", "labels",
+		               &p->made.labels);
 	if (rc == 0 && p->wanted & RUNG_PRESET_ARRAYS)
 		rc = mag_year(p, &counts);
 	return rc == 0 && p->wanted & RUNG_PRESET_SPLITS ? mag_splits(p) : rc;

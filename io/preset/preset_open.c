@@ -5,7 +5,8 @@
 #include "base/base.h"
 #include "preset/preset_private.h"
 
-int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *part, unsigned wanted, struct rung_preset **preset_out)
+int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *part,
+                     unsigned wanted, struct rung_preset **preset_out)
 {
 	static int (*const makers[])(struct rung__preset *) = {
 		[RUNG_PRESET_OGB_PAPERS100M] = rung__preset_papers100m,
@@ -13,17 +14,23 @@ int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *p
 		[RUNG_PRESET_IGB] = rung__preset_igb,
 	};
 	static const char *const names[] = {
-		[RUNG_PRESET_OGB_PAPERS100M] = "ogbn-papers100M", [RUNG_PRESET_OGB_MAG240M] = "MAG240M", [RUNG_PRESET_IGB] = "IGB",
+		[RUNG_PRESET_OGB_PAPERS100M] = "ogbn-papers100M",
+		[RUNG_PRESET_OGB_MAG240M] = "MAG240M",
+		[RUNG_PRESET_IGB] = "IGB",
 	};
 	struct rung__preset *p;
 	int rc;
 
-	if (!root || !root[0] || !preset_out || kind < RUNG_PRESET_OGB_PAPERS100M || kind > RUNG_PRESET_IGB)
-		return rung__fail(RUNG_E_INVAL, "rung_preset_open: no folder, or %d is no data set", (int)kind);
+	if (!root || !root[0] || !preset_out || kind < RUNG_PRESET_OGB_PAPERS100M ||
+	    kind > RUNG_PRESET_IGB)
+		return rung__fail(RUNG_E_INVAL, "rung_preset_open: no folder, or %d is no data set",
+		                  (int)kind);
 	p = rung__zalloc(sizeof(*p));
 	if (!p)
 		return rung__fail(RUNG_E_NOMEM, "%s", root);
-	*p = (struct rung__preset){ .option = names[kind], .root = root, .part = part, .wanted = wanted };
+	*p = (struct rung__preset){
+		.option = names[kind], .root = root, .part = part, .wanted = wanted
+	};
 	p->made.graphs = p->graphs;
 	p->made.splits = p->splits;
 	rc = makers[kind](p);

@@ -4,19 +4,19 @@
 #include "source/source.h"
 
 struct rung__scan_span rung__source_span(const struct rung_source *src,
-					 const struct rung__direct *file)
+                                         const struct rung__direct *file)
 {
 	const struct rung__source_place place = rung__source_place(src);
 
 	return (struct rung__scan_span){ .data = place.data,
-					 .src = src,
-					 .streamed = place.streamed,
-					 .file = file,
-					 .offset = place.offset };
+		                         .src = src,
+		                         .streamed = place.streamed,
+		                         .file = file,
+		                         .offset = place.offset };
 }
 
 static int read_rows(const struct rung__chunks *chunks, uint64_t number, unsigned char *buffer,
-		     struct rung__chunk *chunk)
+                     struct rung__chunk *chunk)
 {
 	const struct rung__scan_span *span = &chunks->span;
 	const uint64_t at = number * chunks->chunk_rows, row_bytes = chunks->row_bytes;
@@ -24,9 +24,9 @@ static int read_rows(const struct rung__chunks *chunks, uint64_t number, unsigne
 	int rc;
 
 	*chunk = (struct rung__chunk){ .number = number,
-				       .first = chunks->first + at,
-				       .count = RUNG__MIN(chunks->count - at, chunks->chunk_rows),
-				       .rows = buffer };
+		                       .first = chunks->first + at,
+		                       .count = RUNG__MIN(chunks->count - at, chunks->chunk_rows),
+		                       .rows = buffer };
 	begin = chunk->first * row_bytes;
 	bytes = chunk->count * row_bytes;
 	if (span->data) {
@@ -37,11 +37,11 @@ static int read_rows(const struct rung__chunks *chunks, uint64_t number, unsigne
 		return rung_source_read(span->src, chunk->first, chunk->count, buffer);
 	rc = rung__direct_read_span(span->file, span->offset + begin, bytes, buffer, &chunk->rows);
 	return rc == 0 && span->src ? rung__source_was_read(span->src, begin, bytes, chunk->rows)
-				    : rc;
+	                            : rc;
 }
 
 int rung__chunk_read(struct rung__chunks *chunks, uint64_t number, unsigned char *buffer,
-		     struct rung__chunk *chunk_out)
+                     struct rung__chunk *chunk_out)
 {
 	int rc;
 

@@ -11,23 +11,23 @@
 
 /** Where rows are: in memory, in a file, or inflated as they are read. */
 struct rung__scan_span {
-	const unsigned char *data;   /* NULL: not in memory */
-	const struct rung_source *src;   /* that they are of; NULL: dealt rows */
-	bool streamed;               /* read through `src`; else from the file */
+	const unsigned char *data;     /* NULL: not in memory */
+	const struct rung_source *src; /* that they are of; NULL: dealt rows */
+	bool streamed;                 /* read through `src`; else from the file */
 	const struct rung__direct *file;
-	uint64_t offset;             /* of the first in the file */
+	uint64_t offset; /* of the first in the file */
 };
 
 /** All rows of a source. @param file  opened at its place, when they are in one */
 struct rung__scan_span rung__source_span(const struct rung_source *src,
-					 const struct rung__direct *file);
+                                         const struct rung__direct *file);
 
 struct rung__chunks {
 	struct rung__scan_span span;
 	uint64_t row_bytes;
-	uint64_t first, count;       /* rows of the span */
+	uint64_t first, count; /* rows of the span */
 	uint64_t chunk_rows;
-	pthread_mutex_t turn;        /* of what is inflated: it is read chunk after chunk */
+	pthread_mutex_t turn; /* of what is inflated: it is read chunk after chunk */
 	uint64_t next;
 };
 
@@ -39,8 +39,8 @@ static inline uint64_t rung__chunk_count(const struct rung__chunks *chunks)
 /** Some of the rows: a chunk. */
 struct rung__chunk {
 	uint64_t number;
-	uint64_t first, count;       /* of the span */
-	const unsigned char *rows;   /* in the buffer, or in memory */
+	uint64_t first, count;     /* of the span */
+	const unsigned char *rows; /* in the buffer, or in memory */
 };
 
 /**
@@ -48,6 +48,6 @@ struct rung__chunk {
  * @param buffer  on a page: a chunk and two pages; NULL when the rows are in memory
  */
 int rung__chunk_read(struct rung__chunks *chunks, uint64_t number, unsigned char *buffer,
-		     struct rung__chunk *chunk_out);
+                     struct rung__chunk *chunk_out);
 
 #endif

@@ -15,9 +15,10 @@ struct rung__row_place {
 	uint64_t at;  /* in the output */
 };
 
-int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max, int threads)
+int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max,
+                    int threads)
 {
-	if (rung__source_place(src).streamed)   /* in order alone */
+	if (rung__source_place(src).streamed) /* in order alone */
 		threads = 1;
 	*rows = (struct rung__rows){ .src = src, .count_max = count_max, .threads = threads };
 	rows->order = rung__malloc_array(count_max, sizeof(*rows->order));
@@ -25,7 +26,7 @@ int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint
 	if (!rows->order || !rows->bounce) {
 		rung__rows_fini(rows);
 		return rung__fail(RUNG_E_NOMEM, "%s: order of %" PRIu64 " rows",
-				  rung__source_spec(src), count_max);
+		                  rung__source_spec(src), count_max);
 	}
 	return 0;
 }
@@ -58,14 +59,15 @@ static uint64_t run_length(const struct rung__rows *rows, uint64_t first, uint64
 	};
 	uint64_t i = first + 1;
 
-	while (i < end && rung__row_joins(&rule, order[first].row * row_bytes,
-					  (order[i - 1].row + 1) * row_bytes,
-					  order[i].row * row_bytes))
+	while (i < end &&
+	       rung__row_joins(&rule, order[first].row * row_bytes,
+	                       (order[i - 1].row + 1) * row_bytes, order[i].row * row_bytes))
 		i++;
 	return i - first;
 }
 
-static int gather_part(const struct rung__rows *rows, uint64_t first, uint64_t end, unsigned char *bounce, unsigned char *out)
+static int gather_part(const struct rung__rows *rows, uint64_t first, uint64_t end,
+                       unsigned char *bounce, unsigned char *out)
 {
 	const struct rung__row_place *order = rows->order;
 	const uint64_t row_bytes = rung_source_info(rows->src)->row_bytes;
@@ -86,26 +88,30 @@ static int gather_part(const struct rung__rows *rows, uint64_t first, uint64_t e
 		if (rc < 0)
 			return rc;
 		for (uint64_t j = i; j < i + run; j++)
-			memcpy(out + order[j].at * row_bytes, bounce + (order[j].row - row) * row_bytes, (size_t)row_bytes);
+			memcpy(out + order[j].at * row_bytes,
+			       bounce + (order[j].row - row) * row_bytes, (size_t)row_bytes);
 	}
 	return 0;
 }
 
-int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first, uint64_t count,
-		      unsigned char *out)
+int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first,
+                      uint64_t count, unsigned char *out)
 {
 	struct rung__failure failure = { .rc = 0 };
 
 	for (uint64_t i = 0; i < count; i++)
-		rows->order[i] = (struct rung__row_place){ .row = rung__id_get(ids, id_bytes, first + i), .at = i };
+		rows->order[i] =
+			(struct rung__row_place){ .row = rung__id_get(ids, id_bytes, first + i),
+			                          .at = i };
 	qsort(rows->order, (size_t)count, sizeof(*rows->order), compare_places);
 #pragma omp parallel for num_threads(rows->threads) schedule(static, 1)
 	for (int part = 0; part < rows->threads; part++) {
-		uint64_t share = count / (uint64_t)rows->threads + 1, from = RUNG__MIN(share * (uint64_t)part, count);
+		uint64_t share = count / (uint64_t)rows->threads + 1,
+			 from = RUNG__MIN(share * (uint64_t)part, count);
 		unsigned char *bounce = rows->bounce + (size_t)part * RUNG__ROWS_BOUNCE_BYTES;
 
 		rung__failure_keep(&failure, gather_part(rows, from, RUNG__MIN(from + share, count),
-							 bounce, out));
+		                                         bounce, out));
 	}
 	return rung__failure_tell(&failure);
 }

@@ -18,14 +18,16 @@ struct rung__rows {
 #define RUNG__ROWS_BOUNCE_BYTES (256u << 10)
 
 /** Room for gathers of up to `count_max` rows. */
-int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max, int threads);
+int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max,
+                    int threads);
 
 /**
- * Read rows ids[first .. first + count) of the source (ids of id_bytes, all inside it) to `out`, in this order.
- * Rows that lie near each other in the source share a read; threads read at the same time.
+ * Read rows ids[first .. first + count) of the source (ids of id_bytes, all inside it) to `out`, in
+ * this order. Rows that lie near each other in the source share a read; threads read at the same
+ * time.
  */
-int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first, uint64_t count,
-		      unsigned char *out);
+int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first,
+                      uint64_t count, unsigned char *out);
 
 void rung__rows_fini(struct rung__rows *rows);
 

@@ -36,7 +36,8 @@ static uint64_t base_of(const struct rung__layout *layout, const struct rung__ro
 {
 	const uint64_t slack = layout->file_count > 1 ? layout->block_rows * layout->row_stride : 0;
 
-	return rung__align_up(layout->data_offset + slack, RUNG__BLOCK_BYTES) + pitch_of(layout, plan);
+	return rung__align_up(layout->data_offset + slack, RUNG__BLOCK_BYTES) +
+	       pitch_of(layout, plan);
 }
 
 uint32_t rung__bucket_file(const struct rung__stage_rows *rows, uint64_t bucket)
@@ -46,13 +47,18 @@ uint32_t rung__bucket_file(const struct rung__stage_rows *rows, uint64_t bucket)
 
 uint64_t rung__bucket_offset(const struct rung__stage_rows *rows, uint64_t bucket)
 {
-	return base_of(&rows->layout, &rows->plan) + bucket / rows->layout.file_count * pitch_of(&rows->layout, &rows->plan);
+	return base_of(&rows->layout, &rows->plan) +
+	       bucket / rows->layout.file_count * pitch_of(&rows->layout, &rows->plan);
 }
 
-uint64_t rung__dealt_file_bytes(const struct rung__layout *layout, const struct rung__rows_plan *plan, uint64_t row_count, uint32_t file)
+uint64_t rung__dealt_file_bytes(const struct rung__layout *layout,
+                                const struct rung__rows_plan *plan, uint64_t row_count,
+                                uint32_t file)
 {
-	const uint64_t buckets = (plan->range_count + layout->file_count - 1 - file) / layout->file_count;
-	const uint64_t own = layout->data_offset + rung__file_rows(layout, row_count, file) * layout->row_stride;
+	const uint64_t buckets =
+		(plan->range_count + layout->file_count - 1 - file) / layout->file_count;
+	const uint64_t own =
+		layout->data_offset + rung__file_rows(layout, row_count, file) * layout->row_stride;
 
 	return RUNG__MAX(own, base_of(layout, plan) + buckets * pitch_of(layout, plan));
 }
@@ -60,20 +66,26 @@ uint64_t rung__dealt_file_bytes(const struct rung__layout *layout, const struct 
 struct dealing {
 	struct rung__stage_rows *rows;
 	uint64_t bucket_count, chunk_rows, batch_rows;
-	uint64_t *filled;      /* [bucket_count] bytes of each bucket in the file, and in the batch being written */
-	uint64_t *written;     /* [bucket_count] of them, before that batch */
-	uint64_t *places[2];   /* [bucket_count + 1] in each area: a page that the batch before began, and this batch's rows */
-	uint32_t *next;        /* [chunks of a batch][bucket_count] rows of the bucket in the batch, before those of the chunk */
-	unsigned which;        /* area of the batch being filled */
+	/* [bucket_count] bytes of each bucket in the file, and in the batch being written */
+	uint64_t *filled;
+	uint64_t *written; /* [bucket_count] of them, before that batch */
+	/* [bucket_count + 1] in each area: a page that the batch before began, and this batch's
+	 * rows */
+	uint64_t *places[2];
+	/* [chunks of a batch][bucket_count] rows of the bucket in the batch, before those of the
+	 * chunk */
+	uint32_t *next;
+	unsigned which; /* area of the batch being filled */
 	uint64_t batch_first;
-	uint64_t sum;          /* rows->dealt_sum up to the batch being written */
+	uint64_t sum; /* rows->dealt_sum up to the batch being written */
 };
 
 static uint64_t bucket_of(const struct dealing *dealing, uint64_t vertex)
 {
 	const struct rung__stage *stage = dealing->rows->stage;
 
-	return rung__id_get(stage->rank_of_vertex, stage->manifest->index_bytes, vertex) / dealing->rows->plan.range_rows;
+	return rung__id_get(stage->rank_of_vertex, stage->manifest->index_bytes, vertex) /
+	       dealing->rows->plan.range_rows;
 }
 
 /* Bytes of a bucket's last page. */
@@ -85,12 +97,14 @@ static uint64_t tail_bytes(uint64_t filled)
 /* Where each chunk's rows of each bucket go, and how many there are in all. */
 static void plan_batch(struct dealing *dealing, uint64_t first, uint64_t count)
 {
-	const uint64_t buckets = dealing->bucket_count, chunks = (count + dealing->chunk_rows - 1) / dealing->chunk_rows;
+	const uint64_t buckets = dealing->bucket_count,
+		       chunks = (count + dealing->chunk_rows - 1) / dealing->chunk_rows;
 	uint64_t *places = dealing->places[dealing->which], at = 0;
 
 	memset(dealing->next, 0, (size_t)((chunks + 1) * buckets * sizeof(*dealing->next)));
 	for (uint64_t i = 0; i < count; i++)
-		dealing->next[(i / dealing->chunk_rows + 1) * buckets + bucket_of(dealing, first + i)]++;
+		dealing->next[(i / dealing->chunk_rows + 1) * buckets +
+		              bucket_of(dealing, first + i)]++;
 	for (uint64_t c = 1; c <= chunks; c++) {
 		for (uint64_t b = 0; b < buckets; b++)
 			dealing->next[c * buckets + b] += dealing->next[(c - 1) * buckets + b];
@@ -99,7 +113,9 @@ static void plan_batch(struct dealing *dealing, uint64_t first, uint64_t count)
 		const uint64_t rows = dealing->next[chunks * buckets + b];
 
 		places[b] = at;
-		at += rung__align_up(tail_bytes(dealing->filled[b]) + rows * dealing->rows->layout.row_bytes, RUNG__PAGE_BYTES);
+		at += rung__align_up(tail_bytes(dealing->filled[b]) +
+		                             rows * dealing->rows->layout.row_bytes,
+		                     RUNG__PAGE_BYTES);
 	}
 	places[buckets] = at;
 	dealing->batch_first = first;
@@ -116,14 +132,17 @@ static int begin_bucket(const struct dealing *dealing, uint64_t bucket, bool fir
 	if (page == filled)
 		return 0;
 	if (first_batch)
-		return rung__direct_read(&rows->out[rung__bucket_file(rows, bucket)], to, filled - page,
-					 rung__bucket_offset(rows, bucket) + page);
-	memcpy(to, rows->areas[other] + dealing->places[other][bucket] + (page - rung__align_down(dealing->written[bucket], RUNG__PAGE_BYTES)),
+		return rung__direct_read(&rows->out[rung__bucket_file(rows, bucket)], to,
+		                         filled - page, rung__bucket_offset(rows, bucket) + page);
+	memcpy(to,
+	       rows->areas[other] + dealing->places[other][bucket] +
+	               (page - rung__align_down(dealing->written[bucket], RUNG__PAGE_BYTES)),
 	       (size_t)(filled - page));
 	return 0;
 }
 
-static void deal_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t count, const unsigned char *data)
+static void deal_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
+                       const unsigned char *data)
 {
 	struct dealing *dealing = ctx;
 	const uint64_t row_bytes = dealing->rows->layout.row_bytes;
@@ -136,36 +155,43 @@ static void deal_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t count
 		const uint64_t b = bucket_of(dealing, first + i);
 
 		sum += rung__row_sum(dealing->rows, first + i, data + i * row_bytes);
-		memcpy(area + places[b] + tail_bytes(dealing->filled[b]) + next[b]++ * row_bytes, data + i * row_bytes, (size_t)row_bytes);
+		memcpy(area + places[b] + tail_bytes(dealing->filled[b]) + next[b]++ * row_bytes,
+		       data + i * row_bytes, (size_t)row_bytes);
 	}
 	atomic_fetch_add(&dealing->rows->dealt_sum, sum);
 }
 
-/* Of the batch before the one being filled: `which` has changed, filled and written are as the batch left them. */
+/* Of the batch before the one being filled: `which` has changed, filled and written are as the
+ * batch left them. */
 static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
 {
 	const struct dealing *dealing = ctx;
 	const struct rung__stage_rows *rows = dealing->rows;
-	const uint64_t page = rung__align_down(dealing->written[bucket], RUNG__PAGE_BYTES), bytes = dealing->filled[bucket] - page;
+	const uint64_t page = rung__align_down(dealing->written[bucket], RUNG__PAGE_BYTES),
+		       bytes = dealing->filled[bucket] - page;
 	const unsigned other = !dealing->which;
 
 	(void)worker;
 	if (dealing->filled[bucket] == dealing->written[bucket])
 		return 0;
 	rung__stage_step("write");
-	return rung__direct_write(&rows->out[rung__bucket_file(rows, bucket)], rows->areas[other] + dealing->places[other][bucket],
-				  rung__align_up(bytes, RUNG__PAGE_BYTES), rung__bucket_offset(rows, bucket) + page);
+	return rung__direct_write(&rows->out[rung__bucket_file(rows, bucket)],
+	                          rows->areas[other] + dealing->places[other][bucket],
+	                          rung__align_up(bytes, RUNG__PAGE_BYTES),
+	                          rung__bucket_offset(rows, bucket) + page);
 }
 
 /* Zero the rest of each bucket's last page, and make the batch the one that is written. */
 static void end_batch(struct dealing *dealing, uint64_t count)
 {
-	const uint64_t buckets = dealing->bucket_count, chunks = (count + dealing->chunk_rows - 1) / dealing->chunk_rows;
+	const uint64_t buckets = dealing->bucket_count,
+		       chunks = (count + dealing->chunk_rows - 1) / dealing->chunk_rows;
 	const uint64_t *places = dealing->places[dealing->which];
 	unsigned char *area = dealing->rows->areas[dealing->which];
 
 	for (uint64_t b = 0; b < buckets; b++) {
-		const uint64_t bytes = dealing->next[chunks * buckets + b] * dealing->rows->layout.row_bytes;
+		const uint64_t bytes =
+			dealing->next[chunks * buckets + b] * dealing->rows->layout.row_bytes;
 		const uint64_t end = places[b] + tail_bytes(dealing->filled[b]) + bytes;
 
 		memset(area + end, 0, (size_t)(places[b + 1] - end));
@@ -184,8 +210,8 @@ static int sync_and_note(const struct dealing *dealing, uint64_t row)
 
 	if (rc == 0)
 		rc = rung__journal_add(journal, "dealt %s %" PRIu64 " %" PRIu64 " %016" PRIx64,
-				       rows->files[0].name, rows->plan.range_rows, row,
-				       dealing->sum);
+		                       rows->files[0].name, rows->plan.range_rows, row,
+		                       dealing->sum);
 	return rc < 0 ? rc : rung__journal_commit(journal, -1);
 }
 
@@ -198,13 +224,15 @@ static int settle(const struct dealing *dealing, struct rung__jobs **jobs, uint6
 	*jobs = NULL;
 	if (rc == 0)
 		rc = sync_and_note(dealing, row);
-	return rc < 0 ? rc : rung__stage_advance(rows->stage, rows->what, dealing->batch_rows * rows->layout.row_bytes);
+	return rc < 0 ? rc
+	              : rung__stage_advance(rows->stage, rows->what,
+	                                    dealing->batch_rows * rows->layout.row_bytes);
 }
 
 static int deal_batch(struct dealing *dealing, uint64_t first, uint64_t count, bool first_batch)
 {
-	const struct rung__scan_span span = rung__source_span(dealing->rows->src,
-								&dealing->rows->source);
+	const struct rung__scan_span span =
+		rung__source_span(dealing->rows->src, &dealing->rows->source);
 	int rc = 0;
 
 	plan_batch(dealing, first, count);
@@ -228,7 +256,8 @@ static int deal_all(struct dealing *dealing, uint64_t first)
 		if (rc == 0) {
 			end_batch(dealing, count);
 			first += count;
-			rc = rung__jobs_start(WRITERS, dealing->bucket_count, write_bucket, dealing, &jobs);
+			rc = rung__jobs_start(WRITERS, dealing->bucket_count, write_bucket, dealing,
+			                      &jobs);
 		}
 	}
 	if (rc == 0 && jobs)
@@ -241,7 +270,8 @@ static int deal_all(struct dealing *dealing, uint64_t first)
 static uint64_t dealt_before(struct dealing *dealing)
 {
 	const struct rung__stage_rows *rows = dealing->rows;
-	const char *words = rung__journal_last_of(&rows->stage->journal, "dealt", rows->files[0].name);
+	const char *words =
+		rung__journal_last_of(&rows->stage->journal, "dealt", rows->files[0].name);
 	uint64_t dealt = 0;
 	char *at;
 
@@ -261,13 +291,17 @@ static int take_memory(struct dealing *dealing)
 
 	dealing->bucket_count = buckets;
 	dealing->chunk_rows = rung__scan_chunk_rows(rows);
-	dealing->batch_rows = RUNG__MIN((rows->plan.area_bytes - buckets * 2 * RUNG__PAGE_BYTES) / rows->layout.row_bytes, UINT32_MAX);
+	dealing->batch_rows = RUNG__MIN((rows->plan.area_bytes - buckets * 2 * RUNG__PAGE_BYTES) /
+	                                        rows->layout.row_bytes,
+	                                UINT32_MAX);
 	dealing->filled = rung__zalloc_array(buckets, sizeof(*dealing->filled));
 	dealing->written = rung__zalloc_array(buckets, sizeof(*dealing->written));
 	dealing->places[0] = rung__zalloc_array(buckets + 1, sizeof(**dealing->places));
 	dealing->places[1] = rung__zalloc_array(buckets + 1, sizeof(**dealing->places));
-	dealing->next = rung__malloc_array((dealing->batch_rows / dealing->chunk_rows + 2) * buckets, sizeof(*dealing->next));
-	if (dealing->filled && dealing->written && dealing->places[0] && dealing->places[1] && dealing->next)
+	dealing->next = rung__malloc_array(
+		(dealing->batch_rows / dealing->chunk_rows + 2) * buckets, sizeof(*dealing->next));
+	if (dealing->filled && dealing->written && dealing->places[0] && dealing->places[1] &&
+	    dealing->next)
 		return 0;
 	return rung__fail(RUNG_E_NOMEM, "%s: a table of %" PRIu64 " buckets", rows->what, buckets);
 }

@@ -10,8 +10,8 @@ uint32_t rung__bucket_file(const struct rung__stage_rows *rows, uint64_t bucket)
 uint64_t rung__bucket_offset(const struct rung__stage_rows *rows, uint64_t bucket);
 /** Bytes of a file while buckets lie in it. */
 uint64_t rung__dealt_file_bytes(const struct rung__layout *layout,
-				const struct rung__rows_plan *plan, uint64_t row_count,
-				uint32_t file);
+                                const struct rung__rows_plan *plan, uint64_t row_count,
+                                uint32_t file);
 /** Deal what is not dealt yet. */
 int rung__stage_deal(struct rung__stage_rows *rows);
 

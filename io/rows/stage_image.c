@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A range of rows as it lies in the files: whole blocks of the checksums, from the one that the first row lies in, so that writes are
- * aligned and every block is summed in memory before it is written. What the last range left of that first block is copied, or read again
- * after a stop, when the journal's checksum of it tells whether it is still what was synced.
+ * A range of rows as it lies in the files: whole blocks of the checksums, from the one that the
+ * first row lies in, so that writes are aligned and every block is summed in memory before it is
+ * written. What the last range left of that first block is copied, or read again after a stop, when
+ * the journal's checksum of it tells whether it is still what was synced.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,11 +18,12 @@
 #include "source/npy.h"
 
 #define PIECE_BYTES (UINT64_C(4) * RUNG__BLOCK_BYTES) /* of a write */
-#define WRITERS 4u
+#define WRITERS     4u
 
 uint64_t rung__image_bytes(const struct rung__layout *layout, uint64_t row_count)
 {
-	return row_count * layout->row_stride + layout->file_count * (RUNG__BLOCK_BYTES + RUNG__NPY_DATA_OFFSET + RUNG__PAGE_BYTES);
+	return row_count * layout->row_stride +
+	       layout->file_count * (RUNG__BLOCK_BYTES + RUNG__NPY_DATA_OFFSET + RUNG__PAGE_BYTES);
 }
 
 static uint64_t end_of(const struct rung__layout *layout, uint64_t row_count, uint32_t file)
@@ -30,9 +32,11 @@ static uint64_t end_of(const struct rung__layout *layout, uint64_t row_count, ui
 }
 
 /* The checksum of what the last range wrote of an unfinished block, of each file. */
-static bool tail_agrees(const struct rung__stage_rows *rows, uint32_t file, const struct rung__image_part *part)
+static bool tail_agrees(const struct rung__stage_rows *rows, uint32_t file,
+                        const struct rung__image_part *part)
 {
-	const char *words = rung__journal_last_of(&rows->stage->journal, "rows", rows->files[0].name);
+	const char *words =
+		rung__journal_last_of(&rows->stage->journal, "rows", rows->files[0].name);
 	char *at;
 
 	if (!words)
@@ -40,35 +44,41 @@ static bool tail_agrees(const struct rung__stage_rows *rows, uint32_t file, cons
 	strtoull(words, &at, 10);
 	for (uint32_t f = 0; f < file; f++)
 		strtoull(at, &at, 16);
-	return strtoull(at, &at, 16) == rung__checksum(part->at, (size_t)(part->begin - part->base));
+	return strtoull(at, &at, 16) ==
+	       rung__checksum(part->at, (size_t)(part->begin - part->base));
 }
 
-static int read_tail(const struct rung__stage_rows *rows, uint32_t file, const struct rung__image_part *part)
+static int read_tail(const struct rung__stage_rows *rows, uint32_t file,
+                     const struct rung__image_part *part)
 {
-	int rc = rung__direct_read(&rows->out[file], part->at, part->begin - part->base, part->base);
+	int rc =
+		rung__direct_read(&rows->out[file], part->at, part->begin - part->base, part->base);
 
 	if (rc == 0 && !tail_agrees(rows, file, part))
 		rc = rung__fail(RUNG_E_CORRUPT,
-				"%s: bytes %" PRIu64 " to %" PRIu64
-				" are not what the journal says was written; start from scratch "
-				"with --force",
-				rows->paths[file], part->base, part->begin);
+		                "%s: bytes %" PRIu64 " to %" PRIu64
+		                " are not what the journal says was written; start from scratch "
+		                "with --force",
+		                rows->paths[file], part->base, part->begin);
 	return rc;
 }
 
 /* What lies in front of the new rows, in their block. */
-static int begin_part(const struct rung__stage_rows *rows, uint32_t file, const struct rung__image_part *part)
+static int begin_part(const struct rung__stage_rows *rows, uint32_t file,
+                      const struct rung__image_part *part)
 {
 	if (part->begin == 0)
 		rung__npy_format(&rows->files[file].array, part->at);
 	else if (rows->tails_known)
-		memcpy(part->at, rows->tails + (size_t)file * RUNG__BLOCK_BYTES, (size_t)(part->begin - part->base));
+		memcpy(part->at, rows->tails + (size_t)file * RUNG__BLOCK_BYTES,
+		       (size_t)(part->begin - part->base));
 	else if (part->begin > part->base)
 		return read_tail(rows, file, part);
 	return 0;
 }
 
-int rung__image_begin(const struct rung__stage_rows *rows, uint64_t first, uint64_t end, unsigned char *area, struct rung__image *image)
+int rung__image_begin(const struct rung__stage_rows *rows, uint64_t first, uint64_t end,
+                      unsigned char *area, struct rung__image *image)
 {
 	const struct rung__layout *layout = &rows->layout;
 	int rc = 0;
@@ -87,7 +97,8 @@ int rung__image_begin(const struct rung__stage_rows *rows, uint64_t first, uint6
 		part->first_piece = image->piece_count;
 		bytes = rung__align_up(part->end - part->base, RUNG__PAGE_BYTES);
 		rc = begin_part(rows, f, part);
-		memset(part->at + (part->end - part->base), 0, (size_t)(bytes - (part->end - part->base)));
+		memset(part->at + (part->end - part->base), 0,
+		       (size_t)(bytes - (part->end - part->base)));
 		image->piece_count += (part->end - part->base + PIECE_BYTES - 1) / PIECE_BYTES;
 		area += bytes;
 	}
@@ -136,15 +147,18 @@ static int write_piece(void *ctx, uint64_t piece, uint32_t worker)
 	file = &rows->files[f];
 	from = (piece - part->first_piece) * PIECE_BYTES;
 	bytes = RUNG__MIN(part->end - part->base - from, PIECE_BYTES);
-	for (uint64_t b = (part->base + from) / RUNG__BLOCK_BYTES; b < blocks_before(file, part->base + from + bytes); b++)
-		rows->stage->sums[file->first_block + b] =
-			rung__checksum(part->at + (b * RUNG__BLOCK_BYTES - part->base),
-				       (size_t)RUNG__MIN(file->bytes - b * RUNG__BLOCK_BYTES, RUNG__BLOCK_BYTES));
+	for (uint64_t b = (part->base + from) / RUNG__BLOCK_BYTES;
+	     b < blocks_before(file, part->base + from + bytes); b++)
+		rows->stage->sums[file->first_block + b] = rung__checksum(
+			part->at + (b * RUNG__BLOCK_BYTES - part->base),
+			(size_t)RUNG__MIN(file->bytes - b * RUNG__BLOCK_BYTES, RUNG__BLOCK_BYTES));
 	rung__stage_step("write");
-	return rung__direct_write(&rows->out[f], part->at + from, rung__align_up(bytes, RUNG__PAGE_BYTES), part->base + from);
+	return rung__direct_write(&rows->out[f], part->at + from,
+	                          rung__align_up(bytes, RUNG__PAGE_BYTES), part->base + from);
 }
 
-int rung__image_write(struct rung__stage_rows *rows, const struct rung__image *image, struct rung__jobs **jobs_out)
+int rung__image_write(struct rung__stage_rows *rows, const struct rung__image *image,
+                      struct rung__jobs **jobs_out)
 {
 	rows->written = image;
 	return rung__jobs_start(WRITERS, image->piece_count, write_piece, rows, jobs_out);
@@ -155,7 +169,8 @@ int rung__rows_sync(const struct rung__stage_rows *rows)
 	for (uint32_t f = 0; f < rows->layout.file_count; f++) {
 		rung__stage_step("sync");
 		if (fdatasync(rows->out[f].fd) < 0)
-			return rung__fail_errno(errno, "%s: cannot be synced to the device", rows->paths[f]);
+			return rung__fail_errno(errno, "%s: cannot be synced to the device",
+			                        rows->paths[f]);
 	}
 	return 0;
 }
@@ -169,16 +184,20 @@ int rung__image_note(struct rung__stage_rows *rows, const struct rung__image *im
 	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++) {
 		const struct rung__manifest_file *file = &rows->files[f];
 		const struct rung__image_part *part = &image->parts[f];
-		const uint64_t first = part->base / RUNG__BLOCK_BYTES, end = blocks_before(file, part->end);
+		const uint64_t first = part->base / RUNG__BLOCK_BYTES,
+			       end = blocks_before(file, part->end);
 		uint64_t bytes;
 		const unsigned char *tail = tail_of(part, &bytes);
 
 		*at++ = ' ';
 		rung__checksum_text(rung__checksum(tail, (size_t)bytes), at);
 		at += RUNG__CHECKSUM_DIGITS;
-		rc = rung__journal_add_sums(journal, file->first_block + first, end - first, rows->stage->sums + file->first_block + first);
+		rc = rung__journal_add_sums(journal, file->first_block + first, end - first,
+		                            rows->stage->sums + file->first_block + first);
 	}
 	*at++ = ' ';
 	rung__checksum_text(image->dealt_sum, at);
-	return rc < 0 ? rc : rung__journal_add(journal, "rows %s %" PRIu64 "%s", rows->files[0].name, image->end, tails);
+	return rc < 0 ? rc
+	              : rung__journal_add(journal, "rows %s %" PRIu64 "%s", rows->files[0].name,
+	                                  image->end, tails);
 }

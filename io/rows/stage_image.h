@@ -10,7 +10,7 @@
 /** Lay out rows [first, end) in an area, behind what the range before began of their first
  * blocks. */
 int rung__image_begin(const struct rung__stage_rows *rows, uint64_t first, uint64_t end,
-		      unsigned char *area, struct rung__image *image);
+                      unsigned char *area, struct rung__image *image);
 /** Keep what the next range goes on behind. */
 void rung__image_keep_tails(struct rung__stage_rows *rows, const struct rung__image *image);
 /** Bytes of area that `row_count` rows take at most. */
@@ -18,14 +18,14 @@ uint64_t rung__image_bytes(const struct rung__layout *layout, uint64_t row_count
 /** Begin to write it; end with rung__jobs_end(). */
 struct rung__jobs;
 int rung__image_write(struct rung__stage_rows *rows, const struct rung__image *image,
-		      struct rung__jobs **jobs_out);
+                      struct rung__jobs **jobs_out);
 /** Sync the files. */
 int rung__rows_sync(const struct rung__stage_rows *rows);
 /** Add to the journal that the rows up to image->end are done, to be committed. */
 int rung__image_note(struct rung__stage_rows *rows, const struct rung__image *image);
 /** The row of a rank that is in the image: bytes behind it up to the next are to be zero. */
 static inline unsigned char *rung__image_row(const struct rung__image *image,
-					     const struct rung__layout *layout, uint64_t rank)
+                                             const struct rung__layout *layout, uint64_t rank)
 {
 	const struct rung__image_part *part = &image->parts[rung__row_file(layout, rank)];
 
@@ -33,8 +33,8 @@ static inline unsigned char *rung__image_row(const struct rung__image *image,
 }
 
 static inline void rung__image_put(const struct rung__image *image,
-				   const struct rung__layout *layout, uint64_t rank,
-				   const unsigned char *row)
+                                   const struct rung__layout *layout, uint64_t rank,
+                                   const unsigned char *row)
 {
 	unsigned char *to = rung__image_row(image, layout, rank);
 
@@ -43,13 +43,14 @@ static inline void rung__image_put(const struct rung__image *image,
 }
 
 static inline void rung__image_put_vertex(const struct rung__stage_rows *rows,
-					  const struct rung__image *image, uint64_t vertex,
-					  const unsigned char *row)
+                                          const struct rung__image *image, uint64_t vertex,
+                                          const unsigned char *row)
 {
 	const struct rung__stage *stage = rows->stage;
 
-	rung__image_put(image, &rows->layout, rung__id_get(stage->rank_of_vertex,
-		stage->manifest->index_bytes, vertex), row);
+	rung__image_put(image, &rows->layout,
+	                rung__id_get(stage->rank_of_vertex, stage->manifest->index_bytes, vertex),
+	                row);
 }
 
 #endif

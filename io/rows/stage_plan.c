@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How rows are brought into order when they do not all fit memory. With F bytes of features, read at r and written at w bytes a second:
+ * How rows are brought into order when they do not all fit memory. With F bytes of features, read
+ * at r and written at w bytes a second:
  *
  *   passes  the output in B ranges that fit memory; for each, all rows are read and those of the range kept       B F/r +  F/w
  *   deal    all rows read once and written to the range they belong to, as they come; then each range is put      2 F/r + 2 F/w
@@ -19,9 +20,9 @@
 #include "rows/stage_scan.h"
 #include "source/source.h"
 
-#define READ_BYTES (UINT64_C(4) << 20)
-#define READERS 4u
-#define PASSES_UNMEASURED 2u   /* without figures: as many cost no more than dealing */
+#define READ_BYTES        (UINT64_C(4) << 20)
+#define READERS           4u
+#define PASSES_UNMEASURED 2u /* without figures: as many cost no more than dealing */
 
 uint64_t rung__stage_range_rows_max;
 
@@ -37,22 +38,25 @@ struct given {
 	const struct rung__layout *layout;
 	uint64_t row_count, memory_bytes;
 	unsigned index_bytes;
-	bool in_memory;        /* the source */
-	bool streamed;         /* it is made as it is read: its rows cannot be read one by one */
-	uint64_t range_rows;   /* as the rows were dealt that are to be gone on with; 0: as fits */
+	bool in_memory;      /* the source */
+	bool streamed;       /* it is made as it is read: its rows cannot be read one by one */
+	uint64_t range_rows; /* as the rows were dealt that are to be gone on with; 0: as fits */
 };
 
 /* How an earlier run has begun. @return the plan that can go on with it, AUTO when any can */
-static enum rung_stage_plan begun_plan(const struct rung__stage *stage, const char *name, uint64_t *range_rows_out)
+static enum rung_stage_plan begun_plan(const struct rung__stage *stage, const char *name,
+                                       uint64_t *range_rows_out)
 {
 	const char *words = rung__journal_last_of(&stage->journal, "dealt", name);
 
 	*range_rows_out = 0;
 	if (words) {
-		*range_rows_out = RUNG__MIN(RUNG__MAX(strtoull(words, NULL, 10), 1u), stage->manifest->vertex_count);
+		*range_rows_out = RUNG__MIN(RUNG__MAX(strtoull(words, NULL, 10), 1u),
+		                            stage->manifest->vertex_count);
 		return RUNG_STAGE_PLAN_DEAL;
 	}
-	return rung__journal_last_of(&stage->journal, "rows", name) ? RUNG_STAGE_PLAN_PASSES : RUNG_STAGE_PLAN_AUTO;
+	return rung__journal_last_of(&stage->journal, "rows", name) ? RUNG_STAGE_PLAN_PASSES
+	                                                            : RUNG_STAGE_PLAN_AUTO;
 }
 
 /* Reads are large where memory allows; a row fits one. */
@@ -64,39 +68,47 @@ static void size_reads(const struct given *given, struct rung__rows_plan *plan)
 	plan->reader_count = plan->kind == RUNG_STAGE_PLAN_GATHER ? RUNG__ROW_READS : READERS;
 	while (bytes > RUNG__PAGE_BYTES && plan->reader_count * bytes > share)
 		bytes /= 2;
-	bytes = RUNG__MAX(bytes, rung__align_up(given->layout->row_bytes, RUNG__PAGE_BYTES)) + 2 * RUNG__PAGE_BYTES;
+	bytes = RUNG__MAX(bytes, rung__align_up(given->layout->row_bytes, RUNG__PAGE_BYTES)) +
+	        2 * RUNG__PAGE_BYTES;
 	while (plan->reader_count > 1 && plan->reader_count * bytes > share)
 		plan->reader_count /= 2;
 	plan->read_bytes = bytes;
 }
 
-/* While rows are dealt, an area holds a piece of every bucket, with a page at both ends, and a table has their places. */
+/* While rows are dealt, an area holds a piece of every bucket, with a page at both ends, and a
+ * table has their places. */
 static bool can_deal(const struct given *given, const struct rung__rows_plan *plan)
 {
 	const uint64_t ends = plan->range_count * 2 * RUNG__PAGE_BYTES;
 	const uint64_t chunks = plan->area_bytes / (plan->read_bytes - 2 * RUNG__PAGE_BYTES) + 2;
 	uint64_t table;
 
-	return ends + given->layout->row_bytes <= plan->area_bytes && rung__mul(chunks * sizeof(uint32_t), plan->range_count, &table) &&
+	return ends + given->layout->row_bytes <= plan->area_bytes &&
+	       rung__mul(chunks * sizeof(uint32_t), plan->range_count, &table) &&
 	       table <= given->memory_bytes / 16;
 }
 
 /* @return 0, or the least bytes that it takes */
-static uint64_t size_plan(const struct given *given, enum rung_stage_plan kind, struct rung__rows_plan *plan)
+static uint64_t size_plan(const struct given *given, enum rung_stage_plan kind,
+                          struct rung__rows_plan *plan)
 {
 	const struct rung__layout *layout = given->layout;
 	const uint64_t area_rest = rung__image_bytes(layout, 0);
 	uint64_t left = given->memory_bytes, reads, each, rest;
 
-	*plan = (struct rung__rows_plan){ .kind = kind, .area_count = kind == RUNG_STAGE_PLAN_PASSES ? 1 : 2 };
+	*plan = (struct rung__rows_plan){ .kind = kind,
+		                          .area_count = kind == RUNG_STAGE_PLAN_PASSES ? 1 : 2 };
 	size_reads(given, plan);
 	reads = given->in_memory ? 0 : plan->reader_count * plan->read_bytes;
-	each = plan->area_count * layout->row_stride + (kind == RUNG_STAGE_PLAN_PASSES ? 0 : given->index_bytes);
+	each = plan->area_count * layout->row_stride +
+	       (kind == RUNG_STAGE_PLAN_PASSES ? 0 : given->index_bytes);
 	if (kind == RUNG_STAGE_PLAN_DEAL)
-		left -= left / 16;   /* the table */
-	rest = reads + plan->area_count * area_rest + layout->file_count * RUNG__BLOCK_BYTES;   /* tails */
+		left -= left / 16; /* the table */
+	/* tails */
+	rest = reads + plan->area_count * area_rest + layout->file_count * RUNG__BLOCK_BYTES;
 	if (left < rest + each * RUNG__MAX(given->range_rows, 1u))
-		return (rest + each * RUNG__MAX(given->range_rows, 1u)) / 13 * 16 + RUNG__PAGE_BYTES;
+		return (rest + each * RUNG__MAX(given->range_rows, 1u)) / 13 * 16 +
+		       RUNG__PAGE_BYTES;
 	plan->range_rows = RUNG__MIN((left - rest) / each, RUNG__MIN(given->row_count, UINT32_MAX));
 	if (rung__stage_range_rows_max)
 		plan->range_rows = RUNG__MIN(plan->range_rows, rung__stage_range_rows_max);
@@ -106,8 +118,9 @@ static uint64_t size_plan(const struct given *given, enum rung_stage_plan kind, 
 	if (plan->range_count == 1 && kind == RUNG_STAGE_PLAN_GATHER)
 		plan->area_count = 1;
 	plan->area_bytes = rung__image_bytes(layout, plan->range_rows);
-	plan->memory_bytes = rest - plan->area_count * area_rest + plan->area_count * plan->area_bytes +
-			     (kind == RUNG_STAGE_PLAN_PASSES ? 0 : given->index_bytes * plan->range_rows);
+	plan->memory_bytes =
+		rest - plan->area_count * area_rest + plan->area_count * plan->area_bytes +
+		(kind == RUNG_STAGE_PLAN_PASSES ? 0 : given->index_bytes * plan->range_rows);
 	if (kind == RUNG_STAGE_PLAN_DEAL)
 		plan->memory_bytes += given->memory_bytes / 16;
 	return kind == RUNG_STAGE_PLAN_DEAL && !can_deal(given, plan) ? 2 * given->memory_bytes : 0;
@@ -116,7 +129,8 @@ static uint64_t size_plan(const struct given *given, enum rung_stage_plan kind, 
 static void count_bytes(const struct given *given, struct rung__rows_plan *plan)
 {
 	const struct rung__layout *layout = given->layout;
-	const uint64_t in = given->row_count * layout->row_bytes, out = given->row_count * layout->row_stride;
+	const uint64_t in = given->row_count * layout->row_bytes,
+		       out = given->row_count * layout->row_stride;
 
 	plan->bytes_read = in;
 	plan->bytes_written = out;
@@ -127,11 +141,14 @@ static void count_bytes(const struct given *given, struct rung__rows_plan *plan)
 	plan->bytes_read += in;
 	plan->bytes_written += in;
 	for (uint32_t f = 0; f < layout->file_count; f++)
-		plan->temp_bytes += rung__dealt_file_bytes(layout, plan, given->row_count, f) - layout->data_offset -
-				    rung__file_rows(layout, given->row_count, f) * layout->row_stride;
+		plan->temp_bytes +=
+			rung__dealt_file_bytes(layout, plan, given->row_count, f) -
+			layout->data_offset -
+			rung__file_rows(layout, given->row_count, f) * layout->row_stride;
 }
 
-static void predict(const struct rung__figures *figures, uint64_t row_count, struct rung__rows_plan *plan)
+static void predict(const struct rung__figures *figures, uint64_t row_count,
+                    struct rung__rows_plan *plan)
 {
 	double reading, writing;
 
@@ -154,22 +171,28 @@ static bool is_better(const struct rung__rows_plan *plan, const struct rung__row
 	return plan->kind == RUNG_STAGE_PLAN_DEAL && best->range_count > PASSES_UNMEASURED;
 }
 
-int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, const char *name, const struct rung__layout *layout,
-		    struct rung__rows_plan *plan_out)
+int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, const char *name,
+                    const struct rung__layout *layout, struct rung__rows_plan *plan_out)
 {
 	const uint64_t others = rung__stage_fixed_bytes(stage) + rung__stage_map_bytes(stage, 1);
 	const bool features = src == stage->features;
 	struct given given = {
-		.layout = layout, .row_count = stage->manifest->vertex_count, .index_bytes = stage->manifest->index_bytes,
-		.memory_bytes = stage->memory_bytes > others ? stage->memory_bytes - others : 0, .in_memory = rung__source_place(src).data,
+		.layout = layout,
+		.row_count = stage->manifest->vertex_count,
+		.index_bytes = stage->manifest->index_bytes,
+		.memory_bytes = stage->memory_bytes > others ? stage->memory_bytes - others : 0,
+		.in_memory = rung__source_place(src).data,
 		.streamed = rung__source_place(src).streamed,
 	};
 	const enum rung_stage_plan begun = begun_plan(stage, name, &given.range_rows);
-	const enum rung_stage_plan wanted = begun != RUNG_STAGE_PLAN_AUTO ? begun : features ? stage->opts.plan : RUNG_STAGE_PLAN_AUTO;
+	const enum rung_stage_plan wanted = begun != RUNG_STAGE_PLAN_AUTO ? begun
+	                                    : features                    ? stage->opts.plan
+	                                                                  : RUNG_STAGE_PLAN_AUTO;
 	uint64_t least = UINT64_MAX;
 
 	*plan_out = (struct rung__rows_plan){ .kind = RUNG_STAGE_PLAN_AUTO };
-	for (enum rung_stage_plan kind = RUNG_STAGE_PLAN_PASSES; kind <= RUNG_STAGE_PLAN_GATHER; kind++) {
+	for (enum rung_stage_plan kind = RUNG_STAGE_PLAN_PASSES; kind <= RUNG_STAGE_PLAN_GATHER;
+	     kind++) {
 		struct rung__rows_plan plan;
 		uint64_t needs;
 
@@ -192,9 +215,11 @@ int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, co
 		return 0;
 	if (least == UINT64_MAX)
 		return rung__fail(RUNG_E_INVAL,
-				  "%s: its rows are deflated, text or put together, and cannot be "
-				  "read one by one; choose "
-				  "another plan, or write it with numpy.save()",
-				  rung__source_spec(src));
-	return rung__fail_least(least, "staging: too little memory for its rows: at least %" PRIu64 " bytes", least);
+		                  "%s: its rows are deflated, text or put together, and cannot be "
+		                  "read one by one; choose "
+		                  "another plan, or write it with numpy.save()",
+		                  rung__source_spec(src));
+	return rung__fail_least(
+		least, "staging: too little memory for its rows: at least %" PRIu64 " bytes",
+		least);
 }

@@ -8,8 +8,7 @@
 /** The plan for it within the budget, `name` being the first file; RUNG_E_INVAL with the least that
  * the rows take. */
 int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, const char *name,
-		    const struct rung__layout *layout,
-		    struct rung__rows_plan *plan_out);
+                    const struct rung__layout *layout, struct rung__rows_plan *plan_out);
 
 /** Tests: at most so many rows in a range; 0 (the default): as many as fit. */
 extern uint64_t rung__stage_range_rows_max;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the devices do, measured in the way that rows are moved: large reads of the source and large writes to a nameless file beside the
- * output, a few at a time, and reads of single rows at random places. Each for a tenth of a second or a little more.
+ * What the devices do, measured in the way that rows are moved: large reads of the source and large
+ * writes to a nameless file beside the output, a few at a time, and reads of single rows at random
+ * places. Each for a tenth of a second or a little more.
  */
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,19 +14,19 @@
 #include "rows/stage_scan.h"
 #include "source/source.h"
 
-#define SOURCE_BYTES_MIN (UINT64_C(256) << 20)   /* less is staged in seconds, whichever way */
-#define LARGE_BYTES (UINT64_C(4) << 20)
-#define LARGE_JOBS 4u
-#define ROUND_JOBS 4u                            /* for each thread, between two looks at the clock */
-#define PROBE_NS 120000000u
+#define SOURCE_BYTES_MIN (UINT64_C(256) << 20) /* less is staged in seconds, whichever way */
+#define LARGE_BYTES      (UINT64_C(4) << 20)
+#define LARGE_JOBS       4u
+#define ROUND_JOBS       4u /* for each thread, between two looks at the clock */
+#define PROBE_NS         120000000u
 
 struct probe {
 	const struct rung__direct *file;
-	uint64_t bytes;            /* of a read or write */
-	uint64_t places, first;    /* they are at `first`, and `bytes` from each other */
-	uint64_t done;             /* jobs of earlier rounds */
+	uint64_t bytes;         /* of a read or write */
+	uint64_t places, first; /* they are at `first`, and `bytes` from each other */
+	uint64_t done;          /* jobs of earlier rounds */
 	bool writes;
-	unsigned char *buffers;    /* [threads][bytes] */
+	unsigned char *buffers; /* [threads][bytes] */
 };
 
 static int move(void *ctx, uint64_t job, uint32_t worker)
@@ -47,11 +48,13 @@ static double rate(struct probe *probe, uint32_t threads)
 
 	probe->buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, threads * probe->bytes);
 	for (uint64_t i = 0; probe->buffers && probe->writes && i < threads * probe->bytes; i += 8)
-		*(uint64_t *)(void *)(probe->buffers + i) = rung__mix64(i);   /* not what a device could shrink */
+		/* not what a device could shrink */
+		*(uint64_t *)(void *)(probe->buffers + i) = rung__mix64(i);
 	while (probe->buffers && ns < PROBE_NS) {
 		struct rung__jobs *jobs;
 
-		if (rung__jobs_start(threads, threads * ROUND_JOBS, move, probe, &jobs) < 0 || rung__jobs_end(jobs) < 0) {
+		if (rung__jobs_start(threads, threads * ROUND_JOBS, move, probe, &jobs) < 0 ||
+		    rung__jobs_end(jobs) < 0) {
 			probe->done = 0;
 			break;
 		}
@@ -86,7 +89,7 @@ static double row_rate(const struct rung_source *src, uint64_t read_bytes)
 }
 
 static void measure_source(const struct rung__direct *file, const struct rung_source *src,
-			   struct rung__figures *figures)
+                           struct rung__figures *figures)
 {
 	const struct rung_array_info *info = rung_source_info(src);
 	struct probe large = {
@@ -101,7 +104,8 @@ static void measure_source(const struct rung__direct *file, const struct rung_so
 }
 
 /* From the first row on, for as long as it takes. */
-static void measure_inflating(const struct rung_source *src, uint64_t row_bytes, struct rung__figures *figures)
+static void measure_inflating(const struct rung_source *src, uint64_t row_bytes,
+                              struct rung__figures *figures)
 {
 	const uint64_t rows = RUNG__MAX(LARGE_BYTES / row_bytes, 1u), begin_ns = rung__now_ns();
 	unsigned char *buffer = rung__malloc_array(rows, (size_t)row_bytes);
@@ -118,8 +122,11 @@ static void measure_inflating(const struct rung_source *src, uint64_t row_bytes,
 
 static void measure_output(const struct rung__stage *stage, struct rung__figures *figures)
 {
-	struct probe probe = { .bytes = LARGE_BYTES, .places = UINT64_MAX / LARGE_BYTES / 2, .writes = true };
-	char *parent = rung__format("%.*s.", (int)(stage->dir.name - stage->dir.path), stage->dir.path);
+	struct probe probe = { .bytes = LARGE_BYTES,
+		               .places = UINT64_MAX / LARGE_BYTES / 2,
+		               .writes = true };
+	char *parent =
+		rung__format("%.*s.", (int)(stage->dir.name - stage->dir.path), stage->dir.path);
 	struct rung__direct file;
 
 	if (parent && rung__direct_temp(&file, parent, "a file to measure with", 0) == 0) {
@@ -134,10 +141,12 @@ static bool same_device(const struct rung__stage *stage, int source_fd)
 {
 	struct stat source, output;
 
-	return fstat(source_fd, &source) == 0 && fstat(stage->dir.parent_fd, &output) == 0 && source.st_dev == output.st_dev;
+	return fstat(source_fd, &source) == 0 && fstat(stage->dir.parent_fd, &output) == 0 &&
+	       source.st_dev == output.st_dev;
 }
 
-void rung__stage_probe(const struct rung__stage *stage, const struct rung_source *src, struct rung__figures *figures_out)
+void rung__stage_probe(const struct rung__stage *stage, const struct rung_source *src,
+                       struct rung__figures *figures_out)
 {
 	const struct rung__source_place place = rung__source_place(src);
 	const struct rung_array_info *info = rung_source_info(src);
@@ -147,7 +156,7 @@ void rung__stage_probe(const struct rung__stage *stage, const struct rung_source
 	*figures_out = (struct rung__figures){ .one_device = true };
 	if (bytes < SOURCE_BYTES_MIN || info->row_bytes > bytes / 8 || place.data)
 		return;
-	if (place.streamed) {   /* a processor does it, beside the device that is written to */
+	if (place.streamed) { /* a processor does it, beside the device that is written to */
 		figures_out->one_device = false;
 		measure_inflating(src, info->row_bytes, figures_out);
 		measure_output(stage, figures_out);

@@ -8,6 +8,6 @@
 /** Measure the devices of a source and of the output, for well under a second; zeros for a source
  * too small to be worth it. */
 void rung__stage_probe(const struct rung__stage *stage, const struct rung_source *src,
-		       struct rung__figures *figures_out);
+                       struct rung__figures *figures_out);
 
 #endif

@@ -15,55 +15,56 @@
 #include "tier/row_reads.h"
 
 struct rung__image_part {
-	uint64_t begin, base, end; /* bytes of the file: of new rows, whole blocks before that,
-				      behind the last row */
-	unsigned char *at;         /* where base is */
-	uint64_t first_piece;      /* of the pieces that the image is written in */
+	/* bytes of the file: of new rows, whole blocks before that, behind the last row */
+	uint64_t begin, base, end;
+	unsigned char *at;    /* where base is */
+	uint64_t first_piece; /* of the pieces that the image is written in */
 };
 
 /** Rows [first, end) of an array, by rank, as they lie in its files. */
 struct rung__image {
 	uint64_t first, end;
-	uint64_t dealt_sum;        /* rows->dealt_sum once it was filled */
+	uint64_t dealt_sum; /* rows->dealt_sum once it was filled */
 	uint64_t piece_count;
 	struct rung__image_part parts[RUNG__FILES_MAX];
 };
 
 struct rung__stage_rows {
 	struct rung__stage *stage;
-	const char *what;                        /* "features", "labels", "arrays" */
+	const char *what; /* "features", "labels", "arrays" */
 	const struct rung_source *src;
 	const struct rung__manifest_file *files; /* [layout.file_count] of the manifest */
 	struct rung__layout layout;
 	struct rung__direct out[RUNG__FILES_MAX];
 	char *paths[RUNG__FILES_MAX];
 	struct rung__rows_plan plan;
-	struct rung__direct source;              /* fd -1: it is in memory, or inflated as it is
-						    read */
+	/* fd -1: it is in memory, or inflated as it is read */
+	struct rung__direct source;
 	uint64_t row_count;
-	uint64_t done;                           /* rows that are written, synced and in the
-						    journal */
-	unsigned char *areas[2];                 /* [plan.area_bytes] */
-	unsigned char *read_buffers;             /* [plan.reader_count][plan.read_bytes] */
-	struct rung__features gathered;          /* the source's file, where its rows are */
-	struct rung__row_reads *reads;           /* of them, one by one; NULL: other plans */
-	void *vertices;                          /* [plan.range_rows] of the range, ascending; for
-						    plans that need it */
-	unsigned char *tails;                    /* [file_count][RUNG__BLOCK_BYTES] what the last
-						    range began of the next block */
+	/* rows that are written, synced and in the journal */
+	uint64_t done;
+	unsigned char *areas[2];        /* [plan.area_bytes] */
+	unsigned char *read_buffers;    /* [plan.reader_count][plan.read_bytes] */
+	struct rung__features gathered; /* the source's file, where its rows are */
+	struct rung__row_reads *reads;  /* of them, one by one; NULL: other plans */
+	/* [plan.range_rows] of the range, ascending; for plans that need it */
+	void *vertices;
+	/* [file_count][RUNG__BLOCK_BYTES] what the last range began of the next block */
+	unsigned char *tails;
 	bool tails_known;
-	const struct rung__image *written;       /* the range being written */
-	_Atomic uint64_t dealt_sum; /* rung__row_sum() of all rows that are in a bucket, modulo
-				       2^64: 0 when all came back as they were */
+	const struct rung__image *written; /* the range being written */
+	/* rung__row_sum() of all rows that are in a bucket, modulo 2^64: 0 when all came back as
+	 * they were */
+	_Atomic uint64_t dealt_sum;
 };
 
 /** Of a row of a vertex, for rung__stage_rows.dealt_sum: buckets are in no checksum of the
  * dataset's, and may be read by a later run. */
 static inline uint64_t rung__row_sum(const struct rung__stage_rows *rows, uint64_t vertex,
-				     const unsigned char *row)
+                                     const unsigned char *row)
 {
 	return rung__mix64(rung__checksum(row, (size_t)rows->layout.row_bytes) ^
-			   rung__mix64(vertex));
+	                   rung__mix64(vertex));
 }
 
 /** Vertex number `place` of those of a range, which ascend. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows in rank order, a range of the output at a time: filled, while the one before is written, and noted in the journal. */
+/* Rows in rank order, a range of the output at a time: filled, while the one before is written, and
+ * noted in the journal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -27,7 +28,8 @@ struct range_fill {
 
 /* ---- passes ---- */
 
-static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count, const unsigned char *data)
+static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
+                      const unsigned char *data)
 {
 	const struct range_fill *filling = ctx;
 	const struct rung__stage *stage = filling->rows->stage;
@@ -38,7 +40,8 @@ static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
 		const uint64_t rank = rung__id_get(stage->rank_of_vertex, index_bytes, first + i);
 
 		if (rank - filling->image->first < filling->image->end - filling->image->first)
-			rung__image_put(filling->image, &filling->rows->layout, rank, data + i * filling->rows->layout.row_bytes);
+			rung__image_put(filling->image, &filling->rows->layout, rank,
+			                data + i * filling->rows->layout.row_bytes);
 	}
 }
 
@@ -58,7 +61,8 @@ static void list_vertices(const struct rung__stage_rows *rows, const struct rung
 	}
 }
 
-static void put_dealt(void *ctx, uint64_t chunk, uint64_t first, uint64_t count, const unsigned char *data)
+static void put_dealt(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
+                      const unsigned char *data)
 {
 	const struct range_fill *filling = ctx;
 	uint64_t sum = 0;
@@ -86,7 +90,7 @@ static int put_gathered(void *ctx, uint64_t first, uint64_t end, const unsigned 
 		const uint64_t vertex = rung__rows_vertex(rows, i);
 
 		rung__image_put_vertex(rows, filling->image, vertex,
-				       row + (vertex - start) * row_bytes);
+		                       row + (vertex - start) * row_bytes);
 	}
 	return rung__stage_advance(rows->stage, rows->what, (end - first) * row_bytes);
 }
@@ -121,7 +125,7 @@ static int fill(struct rung__stage_rows *rows, const struct rung__image *image)
 		return gather(&filling);
 	bucket = image->first / rows->plan.range_rows;
 	span = (struct rung__scan_span){ .file = &rows->out[rung__bucket_file(rows, bucket)],
-					 .offset = rung__bucket_offset(rows, bucket) };
+		                         .offset = rung__bucket_offset(rows, bucket) };
 	return rung__scan(rows, &span, 0, count, put_dealt, &filling);
 }
 
@@ -133,23 +137,27 @@ static int commit(const struct rung__stage_rows *rows)
 }
 
 /* Wait until a range is written, and note it. */
-static int settle(struct rung__stage_rows *rows, struct rung__jobs **jobs, const struct rung__image *image)
+static int settle(struct rung__stage_rows *rows, struct rung__jobs **jobs,
+                  const struct rung__image *image)
 {
 	int rc = rung__jobs_end(*jobs);
 
 	*jobs = NULL;
 	if (rc == 0)
 		rc = rung__image_note(rows, image);
-	/* the last is synced with the files, unless it has to be noted before they are cut: its bucket lies behind their ends */
+	/* the last is synced with the files, unless it has to be noted before they are cut: its
+	 * bucket lies behind their ends */
 	if (rc == 0 && (image->end < rows->row_count || rows->plan.kind == RUNG_STAGE_PLAN_DEAL))
 		rc = commit(rows);
-	return rc < 0 ? rc : rung__stage_advance(rows->stage, rows->what, (image->end - image->first) * rows->layout.row_stride);
+	return rc < 0 ? rc
+	              : rung__stage_advance(rows->stage, rows->what,
+	                                    (image->end - image->first) * rows->layout.row_stride);
 }
 
 static int write_ranges(struct rung__stage_rows *rows)
 {
 	struct rung__image images[2];
-	struct rung__jobs *jobs = NULL;   /* that write the range before */
+	struct rung__jobs *jobs = NULL; /* that write the range before */
 	int rc = 0, failed;
 
 	for (uint64_t i = 0, first = rows->done; first < rows->row_count && rc == 0; i++) {
@@ -159,7 +167,8 @@ static int write_ranges(struct rung__stage_rows *rows)
 		if (jobs && rows->plan.area_count == 1)
 			rc = settle(rows, &jobs, before);
 		if (rc == 0)
-			rc = rung__image_begin(rows, first, end, rows->areas[i % rows->plan.area_count], image);
+			rc = rung__image_begin(rows, first, end,
+			                       rows->areas[i % rows->plan.area_count], image);
 		if (rc == 0)
 			rc = fill(rows, image);
 		image->dealt_sum = rows->dealt_sum;
@@ -185,7 +194,7 @@ static int open_begun(const struct rung__stage_rows *rows, uint32_t f)
 
 	if (fd < 0 && errno == ENOENT)
 		return rung__fail(RUNG_E_CORRUPT, "%s: is missing; " RUNG__STAGE_CURE,
-				  rows->paths[f]);
+		                  rows->paths[f]);
 	return fd < 0 ? rung__fail_errno(errno, "%s: cannot be opened", rows->paths[f]) : fd;
 }
 
@@ -203,8 +212,8 @@ static int check_begun(const struct rung__stage_rows *rows, uint32_t f)
 	if ((uint64_t)st.st_size >= least)
 		return 0;
 	return rung__fail(RUNG_E_CORRUPT,
-			  "%s: has %jd bytes, %" PRIu64 " were written; " RUNG__STAGE_CURE,
-			  rows->paths[f], (intmax_t)st.st_size, least);
+	                  "%s: has %jd bytes, %" PRIu64 " were written; " RUNG__STAGE_CURE,
+	                  rows->paths[f], (intmax_t)st.st_size, least);
 }
 
 static int make_file(const struct rung__stage_rows *rows, uint32_t f)
@@ -214,17 +223,19 @@ static int make_file(const struct rung__stage_rows *rows, uint32_t f)
 
 	if (rows->src == stage->features && stage->opts.stripe_count)
 		return rung__stripe_make(&stage->dir, stage->opts.stripe_dirs[f], f,
-					 rows->files[f].name);
+		                         rows->files[f].name);
 	rung__stage_step("create");
-	fd = openat(stage->dir.fd, rows->files[f].name, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
+	fd = openat(stage->dir.fd, rows->files[f].name, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL,
+	            0666);
 	return fd < 0 ? rung__fail_errno(errno, "%s: cannot be made", rows->paths[f]) : fd;
 }
 
 static int open_file(struct rung__stage_rows *rows, uint32_t f, bool begun)
 {
-	const uint64_t bytes = rows->plan.kind == RUNG_STAGE_PLAN_DEAL
-				       ? rung__dealt_file_bytes(&rows->layout, &rows->plan, rows->row_count, f)
-				       : rows->files[f].bytes;
+	const uint64_t bytes =
+		rows->plan.kind == RUNG_STAGE_PLAN_DEAL
+			? rung__dealt_file_bytes(&rows->layout, &rows->plan, rows->row_count, f)
+			: rows->files[f].bytes;
 	const struct rung__stage *stage = rows->stage;
 	int fd, rc;
 
@@ -265,22 +276,28 @@ static int take_memory(struct rung__stage_rows *rows)
 	for (uint32_t i = 0; i < plan->area_count; i++) {
 		rows->areas[i] = rung__map_pages(plan->area_bytes);
 		if (!rows->areas[i])
-			return rung__fail(RUNG_E_NOMEM, "%s: a range of %" PRIu64 " bytes", rows->what, plan->area_bytes);
+			return rung__fail(RUNG_E_NOMEM, "%s: a range of %" PRIu64 " bytes",
+			                  rows->what, plan->area_bytes);
 	}
 	rows->tails = rung__malloc_array(rows->layout.file_count, RUNG__BLOCK_BYTES);
 	if (!rows->tails)
-		return rung__fail(RUNG_E_NOMEM, "%s: the ends of %" PRIu64 " files", rows->what, rows->layout.file_count);
+		return rung__fail(RUNG_E_NOMEM, "%s: the ends of %" PRIu64 " files", rows->what,
+		                  rows->layout.file_count);
 	if (plan->kind != RUNG_STAGE_PLAN_PASSES)
-		rows->vertices = rung__malloc_array(plan->range_rows, rows->stage->manifest->index_bytes);
+		rows->vertices =
+			rung__malloc_array(plan->range_rows, rows->stage->manifest->index_bytes);
 	if (plan->kind != RUNG_STAGE_PLAN_PASSES && !rows->vertices)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " vertices", rows->what, plan->range_rows);
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " vertices", rows->what,
+		                  plan->range_rows);
 	if (place.data && plan->kind == RUNG_STAGE_PLAN_PASSES)
 		return 0;
 	if (plan->kind == RUNG_STAGE_PLAN_GATHER)
 		return open_gathered(rows);
-	rows->read_buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, plan->reader_count * plan->read_bytes);
+	rows->read_buffers =
+		rung__malloc_aligned(RUNG__PAGE_BYTES, plan->reader_count * plan->read_bytes);
 	if (!rows->read_buffers)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu32 " reads of %" PRIu64 " bytes", rows->what, plan->reader_count, plan->read_bytes);
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu32 " reads of %" PRIu64 " bytes",
+		                  rows->what, plan->reader_count, plan->read_bytes);
 	if (place.data || place.streamed)
 		return 0;
 	return rung__direct_open(&rows->source, place.fd, place.path);
@@ -306,14 +323,16 @@ static int go_on(struct rung__stage_rows *rows, bool *begun_out)
 
 	rows->done = words ? strtoull(words, NULL, 10) : 0;
 	rows->dealt_sum = words   ? hex_word(words, 1 + rows->layout.file_count)
-			  : dealt ? hex_word(dealt, 2)
-				  : 0;
+	                  : dealt ? hex_word(dealt, 2)
+	                          : 0;
 	*begun_out = words || dealt;
-	if (rows->done < rows->row_count && rows->done % (rows->plan.kind == RUNG_STAGE_PLAN_DEAL ? rows->plan.range_rows : 1) == 0)
+	if (rows->done < rows->row_count &&
+	    rows->done % (rows->plan.kind == RUNG_STAGE_PLAN_DEAL ? rows->plan.range_rows : 1) == 0)
 		return 0;
 	return rows->done == rows->row_count
-		       ? 0
-		       : rung__fail(RUNG_E_FORMAT, "%s: '%.*s' is not what this job has", journal->path, (int)strcspn(words, "\n"), words);
+	               ? 0
+	               : rung__fail(RUNG_E_FORMAT, "%s: '%.*s' is not what this job has",
+	                            journal->path, (int)strcspn(words, "\n"), words);
 }
 
 /* Cut to their length, which they pass while they hold dealt rows. */
@@ -323,10 +342,14 @@ static int end_files(struct rung__stage_rows *rows)
 
 	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++) {
 		rung__stage_step("cut");
-		if (ftruncate(rows->out[f].fd, (off_t)rows->files[f].bytes) < 0 || fsync(rows->out[f].fd) < 0)
-			rc = rung__fail_errno(errno, "%s: cannot be cut to %" PRIu64 " bytes and synced", rows->paths[f], rows->files[f].bytes);
+		if (ftruncate(rows->out[f].fd, (off_t)rows->files[f].bytes) < 0 ||
+		    fsync(rows->out[f].fd) < 0)
+			rc = rung__fail_errno(errno,
+			                      "%s: cannot be cut to %" PRIu64 " bytes and synced",
+			                      rows->paths[f], rows->files[f].bytes);
 		else
-			rc = rung__journal_add(&rows->stage->journal, "file %s", rows->files[f].name);
+			rc = rung__journal_add(&rows->stage->journal, "file %s",
+			                       rows->files[f].name);
 	}
 	return rc < 0 ? rc : rung__journal_commit(&rows->stage->journal, -1);
 }
@@ -343,10 +366,11 @@ static int write_all(struct rung__stage_rows *rows)
 	int rc = go_on(rows, &begun);
 
 	note_resumed(rows, rows->done);
-	rows->stage->step_done = (uint64_t)((double)rows->stage->step_total * (double)rows->done / (double)rows->row_count);
+	rows->stage->step_done = (uint64_t)((double)rows->stage->step_total * (double)rows->done /
+	                                    (double)rows->row_count);
 	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++)
 		rc = open_file(rows, f, begun);
-	if (rc == 0 && !begun)   /* the names are there before anything is said of them */
+	if (rc == 0 && !begun) /* the names are there before anything is said of them */
 		rc = rung__sync_folder(rows->stage->dir.fd, rows->stage->dir.partial_path);
 	if (rc == 0)
 		rc = take_memory(rows);
@@ -356,9 +380,9 @@ static int write_all(struct rung__stage_rows *rows)
 		rc = write_ranges(rows);
 	if (rc == 0 && rows->dealt_sum != 0)
 		rc = rung__fail(RUNG_E_CORRUPT,
-				"%s: rows that were dealt into it were changed before they were "
-				"put in order; start from scratch with --force",
-				rows->paths[0]);
+		                "%s: rows that were dealt into it were changed before they were "
+		                "put in order; start from scratch with --force",
+		                rows->paths[0]);
 	return rc < 0 ? rc : end_files(rows);
 }
 
@@ -377,12 +401,19 @@ static void close_all(struct rung__stage_rows *rows)
 	rung__free(rows->tails);
 }
 
-int rung__stage_write_rows(struct rung__stage *stage, const struct rung_source *src, const char *what, const char *name,
-			   const struct rung__layout *layout, const struct rung__rows_plan *plan)
+int rung__stage_write_rows(struct rung__stage *stage, const struct rung_source *src,
+                           const char *what, const char *name, const struct rung__layout *layout,
+                           const struct rung__rows_plan *plan)
 {
 	struct rung__stage_rows rows = {
-		.stage = stage, .what = what, .src = src, .files = rung__manifest_file(stage->manifest, name), .layout = *layout, .plan = *plan,
-		.source.fd = -1, .row_count = stage->manifest->vertex_count,
+		.stage = stage,
+		.what = what,
+		.src = src,
+		.files = rung__manifest_file(stage->manifest, name),
+		.layout = *layout,
+		.plan = *plan,
+		.source.fd = -1,
+		.row_count = stage->manifest->vertex_count,
 	};
 	int rc;
 

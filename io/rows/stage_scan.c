@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows read in the order they lie, in large pieces past the page cache, by threads that hand on what they have read. */
+/* Rows read in the order they lie, in large pieces past the page cache, by threads that hand on
+ * what they have read. */
 #include "base/base.h"
 #include "base/jobs.h"
 #include "rows/stage_scan.h"
@@ -14,7 +15,8 @@ struct row_scan {
 
 uint64_t rung__scan_chunk_rows(const struct rung__stage_rows *rows)
 {
-	return RUNG__MAX((rows->plan.read_bytes - 2 * RUNG__PAGE_BYTES) / rows->layout.row_bytes, 1u);
+	return RUNG__MAX((rows->plan.read_bytes - 2 * RUNG__PAGE_BYTES) / rows->layout.row_bytes,
+	                 1u);
 }
 
 struct rung__features rung__source_features(const struct rung_source *src)
@@ -31,7 +33,7 @@ struct rung__features rung__source_features(const struct rung_source *src)
 		},
 	};
 
-	features.files[0].path = (char *)(uintptr_t)place.path;   /* only looked at */
+	features.files[0].path = (char *)(uintptr_t)place.path; /* only looked at */
 	features.files[0].fd = place.fd;
 	return features;
 }
@@ -54,7 +56,7 @@ static int scan_chunk(void *ctx, uint64_t number, uint32_t worker)
 
 /* Chunks by threads, with progress: `bytes` in all. */
 static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct row_scan *scan,
-		    uint64_t bytes)
+                    uint64_t bytes)
 {
 	struct rung__jobs *jobs;
 	int rc = rung__jobs_start(rows->plan.reader_count, count, scan_chunk, scan, &jobs), failed;
@@ -62,7 +64,8 @@ static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct row_sc
 	if (rc < 0)
 		return rc;
 	for (uint64_t i = 0; i < count && rc == 0 && rung__jobs_wait(jobs, i + 1); i++)
-		rc = rung__stage_advance(rows->stage, rows->what, bytes / count + (i < bytes % count));
+		rc = rung__stage_advance(rows->stage, rows->what,
+		                         bytes / count + (i < bytes % count));
 	if (rc < 0)
 		rung__jobs_stop(jobs);
 	failed = rung__jobs_end(jobs);
@@ -70,8 +73,7 @@ static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct row_sc
 }
 
 int rung__scan(struct rung__stage_rows *rows, const struct rung__scan_span *span, uint64_t first,
-	       uint64_t count, rung__scan_fn fn,
-	       void *ctx)
+               uint64_t count, rung__scan_fn fn, void *ctx)
 {
 	struct row_scan scan = {
 		.rows = rows,
@@ -87,7 +89,7 @@ int rung__scan(struct rung__stage_rows *rows, const struct rung__scan_span *span
 		.ctx = ctx,
 	};
 	int rc = run_jobs(rows, rung__chunk_count(&scan.chunks), &scan,
-			  count * rows->layout.row_bytes);
+	                  count * rows->layout.row_bytes);
 
 	pthread_mutex_destroy(&scan.chunks.turn);
 	return rc;

@@ -9,14 +9,14 @@
 #include "source/source.h"
 
 int rung__stage_progress(const struct rung__stage *stage, const char *what, uint64_t done,
-			 uint64_t total)
+                         uint64_t total)
 {
 	const struct rung_stage_opts *opts = &stage->opts;
 
 	if (opts->progress && opts->progress(opts->progress_ctx, what, done, total))
 		return rung__fail(RUNG_E_CANCELED,
-				  "staging %s: canceled at %s, %" PRIu64 " of %" PRIu64,
-				  opts->out_dir, what, done, total);
+		                  "staging %s: canceled at %s, %" PRIu64 " of %" PRIu64,
+		                  opts->out_dir, what, done, total);
 	return 0;
 }
 
@@ -80,8 +80,8 @@ uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
 	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * stage->block_count_max +
-		source_bytes(stage->features) +
-			 source_bytes(stage->score_source) + stage->graph_source_bytes;
+	                 source_bytes(stage->features) + source_bytes(stage->score_source) +
+	                 stage->graph_source_bytes;
 
 	for (uint32_t i = 0; i < stage->carried_count; i++)
 		bytes += source_bytes(stage->carried[i].src);

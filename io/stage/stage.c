@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging: inputs, graph, score, ranks, relabelled graph, rows, publication, in this order; and what is told of it. */
+/* Staging: inputs, graph, score, ranks, relabelled graph, rows, publication, in this order; and
+ * what is told of it. */
 #include <stdio.h>
 
 #include "base/base.h"
@@ -65,15 +66,17 @@ static int write_rows(struct rung__stage *stage)
 
 	if (!stage->opts.in_place) {
 		rung__stage_phase(stage, "features");
-		rc = rung__stage_write_rows(stage, stage->features, "features", RUNG__FEATURES, &features, &stage->features_plan);
+		rc = rung__stage_write_rows(stage, stage->features, "features", RUNG__FEATURES,
+		                            &features, &stage->features_plan);
 	}
 	for (uint32_t i = 0; rc == 0 && i < stage->carried_count; i++) {
 		const struct rung__carried *carried = &stage->carried[i];
 
-		if (carried->what != phase)   /* one phase for all arrays */
+		if (carried->what != phase) /* one phase for all arrays */
 			rung__stage_phase(stage, carried->what);
 		phase = carried->what;
-		rc = rung__stage_write_rows(stage, carried->src, carried->what, carried->name, &carried->layout, &carried->plan);
+		rc = rung__stage_write_rows(stage, carried->src, carried->what, carried->name,
+		                            &carried->layout, &carried->plan);
 	}
 	return rc;
 }
@@ -115,7 +118,7 @@ static int go_on(struct rung__stage *stage)
 		rc = rung__stage_dir_drop_unfinished(&stage->dir, &stage->journal);
 	if (rc == 0)
 		rc = rung__journal_begin(&stage->journal, stage->dir.fd);
-	return rc < 0 ? rc : rung__stage_plan_memory(stage);   /* rows go on as they were begun */
+	return rc < 0 ? rc : rung__stage_plan_memory(stage); /* rows go on as they were begun */
 }
 
 /* Nothing gets its name, and nothing is replaced, before all that was written is seen to be there
@@ -144,7 +147,8 @@ static int stage_anew_or_on(struct rung__stage *stage)
 	return rung__stage_dir_publish(&stage->dir);
 }
 
-/* A graph that stays in files would be sorted to count its edges: then it is told how many there are at most. */
+/* A graph that stays in files would be sorted to count its edges: then it is told how many there
+ * are at most. */
 static int dry_run(struct rung__stage *stage)
 {
 	int rc = 0;
@@ -171,7 +175,7 @@ static int run(struct rung__stage *stage)
 	if (!stage->opts.in_place)
 		rung__stage_probe(stage, stage->features, &stage->figures);
 	rc = rung__stripes_check_folders(&stage->dir, stage->opts.stripe_dirs,
-					 stage->opts.stripe_count);
+	                                 stage->opts.stripe_count);
 	if (rc == 0)
 		rc = rung__stage_plan_memory(stage);
 	if (rc == 0 && !stage->opts.resume)
@@ -199,7 +203,9 @@ static void fini(struct rung__stage *stage)
 
 int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *report_out)
 {
-	struct rung__stage stage = { .opts = RUNG_STAGE_OPTS_INIT, .dir = { .parent_fd = -1, .fd = -1 }, .journal.fd = -1 };
+	struct rung__stage stage = { .opts = RUNG_STAGE_OPTS_INIT,
+		                     .dir = { .parent_fd = -1, .fd = -1 },
+		                     .journal.fd = -1 };
 	const uint64_t start_ns = rung__now_ns();
 	int rc = rung__opts_take(&stage.opts, sizeof(stage.opts), opts, "rung_stage_opts");
 
@@ -211,8 +217,9 @@ int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *rep
 		return rung__fail(RUNG_E_INVAL, "staging: %d is no plan", (int)stage.opts.plan);
 	stage.threads = rung__threads(stage.opts.threads);
 	stage.manifest = rung__zalloc(sizeof(*stage.manifest));
-	rc = stage.manifest ? rung__stage_dir_init(&stage.dir, stage.opts.out_dir, stage.opts.force, stage.opts.resume)
-			    : rung__fail(RUNG_E_NOMEM, "staging %s", stage.opts.out_dir);
+	rc = stage.manifest ? rung__stage_dir_init(&stage.dir, stage.opts.out_dir, stage.opts.force,
+	                                           stage.opts.resume)
+	                    : rung__fail(RUNG_E_NOMEM, "staging %s", stage.opts.out_dir);
 	if (rc == 0)
 		rc = run(&stage);
 	rung__stage_phase(&stage, NULL);

@@ -27,7 +27,7 @@
 struct check {
 	struct rung__stage *stage;
 	const struct rung__manifest_file *file;
-	const uint64_t *sums;   /* of the file's blocks */
+	const uint64_t *sums; /* of the file's blocks */
 	const char *dir, *cure;
 	char *path;
 };
@@ -39,7 +39,7 @@ static int fail_missing(const struct check *check)
 
 	if (rung__stripe_link_ok(check->stage->dir.fd, check->file->name, target))
 		return rung__fail(RUNG_E_CORRUPT, "%s: leads to %s, which is missing; %s",
-				  check->path, target, check->cure);
+		                  check->path, target, check->cure);
 	return rung__fail(RUNG_E_CORRUPT, "%s: is missing; %s", check->path, check->cure);
 }
 
@@ -52,7 +52,7 @@ static int check_size(const struct check *check, int fd)
 	if ((uint64_t)st.st_size == check->file->bytes)
 		return 0;
 	return rung__fail(RUNG_E_CORRUPT, "%s: has %jd bytes, was written with %" PRIu64 "; %s",
-			  check->path, (intmax_t)st.st_size, check->file->bytes, check->cure);
+	                  check->path, (intmax_t)st.st_size, check->file->bytes, check->cure);
 }
 
 /* Blocks [first, first + count), which fit the buffer. */
@@ -70,10 +70,10 @@ static int check_blocks(const struct check *check, int fd, uint64_t first, uint6
 	for (uint64_t i = 0; i < count; i++) {
 		if (sums[i] != check->sums[first + i])
 			return rung__fail(RUNG_E_CORRUPT,
-					  "%s: block %" PRIu64 " at offset %" PRIu64
-					  " is not what was written; %s",
-					  check->path, first + i, (first + i) * RUNG__BLOCK_BYTES,
-					  check->cure);
+			                  "%s: block %" PRIu64 " at offset %" PRIu64
+			                  " is not what was written; %s",
+			                  check->path, first + i, (first + i) * RUNG__BLOCK_BYTES,
+			                  check->cure);
 	}
 	return rung__stage_advance(stage, "check", bytes);
 }
@@ -85,7 +85,7 @@ static int check_open_file(const struct check *check, int fd)
 
 	for (uint64_t block = 0, count; block < end && rc == 0; block += count) {
 		for (count = 0; count < READ_BLOCKS && block + count < end &&
-				rung__block_is_checked(check->file, block + count);
+		                rung__block_is_checked(check->file, block + count);
 		     count++)
 			;
 		if (count > 0)
@@ -99,19 +99,19 @@ static int check_open_file(const struct check *check, int fd)
 static int check_file(struct check *check)
 {
 	const bool features = strncmp(check->file->name, RUNG__FEATURES_PREFIX,
-				      strlen(RUNG__FEATURES_PREFIX)) == 0;
+	                              strlen(RUNG__FEATURES_PREFIX)) == 0;
 	int fd, rc;
 
 	check->path = rung__format("%s/%s", check->dir, check->file->name);
 	if (!check->path)
 		return rung__fail(RUNG_E_NOMEM, "%s/%s", check->dir, check->file->name);
 	rc = fd = rung__open_regular(check->stage->dir.fd, check->file->name, check->path,
-				     features ? 0 : O_NOFOLLOW);
+	                             features ? 0 : O_NOFOLLOW);
 	if (fd == RUNG_E_NOENT)
 		rc = fail_missing(check);
 	else if (fd == RUNG_E_FORMAT)
 		rc = rung__fail(RUNG_E_CORRUPT, "%s: is not a regular file; %s", check->path,
-				check->cure);
+		                check->cure);
 	else if (fd >= 0)
 		rc = check_open_file(check, fd);
 	if (fd >= 0)
@@ -138,8 +138,8 @@ static int check_files(struct rung__stage *stage, const char *dir, const char *c
 	stage->step_done = stage->step_total = 0;
 	for (uint32_t i = 0; i < m->file_count; i++)
 		stage->step_total += all || rung__stage_file_done(stage, m->files[i].name)
-					     ? checked_bytes(&m->files[i])
-					     : 0;
+		                             ? checked_bytes(&m->files[i])
+		                             : 0;
 	for (uint32_t i = 0; i < m->file_count && rc == 0; i++) {
 		check.file = &m->files[i];
 		check.sums = stage->sums + check.file->first_block;
@@ -153,10 +153,10 @@ static int check_files(struct rung__stage *stage, const char *dir, const char *c
 static int check_sums(struct rung__stage *stage, const char *dir, const char *cure)
 {
 	struct check check = { .stage = stage,
-			       .file = &stage->manifest->checksums,
-			       .sums = stage->manifest->checksums_sums,
-			       .dir = dir,
-			       .cure = cure };
+		               .file = &stage->manifest->checksums,
+		               .sums = stage->manifest->checksums_sums,
+		               .dir = dir,
+		               .cure = cure };
 
 	return check_file(&check);
 }

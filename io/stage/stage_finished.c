@@ -28,13 +28,13 @@ static int read_sums(struct rung__stage *stage)
 	rc = fd = rung__open_regular(stage->dir.fd, RUNG__CHECKSUMS, path, O_NOFOLLOW);
 	if (fd >= 0) {
 		rc = rung__pread_all(fd, path, stage->sums, m->block_count * sizeof(*stage->sums),
-				     RUNG__NPY_DATA_OFFSET);
+		                     RUNG__NPY_DATA_OFFSET);
 		close(fd);
 	}
 	rung__free(path);
 	return rc == RUNG_E_NOMEM || rc == 0
-		       ? rc
-		       : rung__fail(RUNG_E_CORRUPT, "%s; " CURE, rung_last_error());
+	               ? rc
+	               : rung__fail(RUNG_E_CORRUPT, "%s; " CURE, rung_last_error());
 }
 
 /* The manifest that was found is of this job: from here on it is the run's own. */
@@ -46,11 +46,11 @@ static int check_found(struct rung__stage *stage)
 		rc = read_sums(stage);
 	if (rc == 0)
 		rc = rung__stage_check_all(stage, stage->dir.path,
-					   stage->dir.published ? RUNG__STAGE_CURE : CURE);
+		                           stage->dir.published ? RUNG__STAGE_CURE : CURE);
 	if (rc == RUNG_E_CORRUPT && stage->dir.published &&
 	    faccessat(stage->dir.parent_fd, stage->dir.partial_name, F_OK, 0) == 0)
 		return rung__fail(rc, "%s; the dataset that it replaced is still in %s",
-				  rung_last_error(), stage->dir.partial_path);
+		                  rung_last_error(), stage->dir.partial_path);
 	return rc;
 }
 
@@ -73,8 +73,8 @@ int rung__stage_finished(struct rung__stage *stage, bool *finished_out)
 		rung__manifest_destroy(found);
 		rung__stage_dir_close_out(&stage->dir);
 		return stage->dir.force && rc != RUNG_E_BUSY && rc != RUNG_E_NOMEM
-			       ? 0
-			       : rc; /* to be replaced */
+		               ? 0
+		               : rc; /* to be replaced */
 	}
 	rung__manifest_destroy(stage->manifest);
 	stage->manifest = found;
@@ -84,6 +84,6 @@ int rung__stage_finished(struct rung__stage *stage, bool *finished_out)
 	*finished_out = true;
 	rc = check_found(stage);
 	return rc < 0 || !stage->dir.published || stage->opts.dry_run
-		       ? rc
-		       : rung__stage_dir_finish(&stage->dir);
+	               ? rc
+	               : rung__stage_dir_finish(&stage->dir);
 }

@@ -21,19 +21,22 @@
 #include "stage/stage_memory.h"
 #include "stage/stage_write.h"
 
-#define EDGES_CHUNKS 12u                 /* of a pass: those read ahead, and what they are read through */
-#define CHUNK_BYTES_MIN 4096u
-#define CHUNK_BYTES_MAX (UINT64_C(16) << 20)
+#define EDGES_CHUNKS      12u /* of a pass: those read ahead, and what they are read through */
+#define CHUNK_BYTES_MIN   4096u
+#define CHUNK_BYTES_MAX   (UINT64_C(16) << 20)
 #define EDGES_SPARE_BYTES (UINT64_C(2) << 20)
-#define COUNT_BYTES (UINT64_C(4) << 20)  /* while edges are counted; less than any budget that works */
+/* while edges are counted; less than any budget that works */
+#define COUNT_BYTES (UINT64_C(4) << 20)
 
 struct step {
 	const struct rung__stage *stage;
 	const char *name;
 };
 
-/* The steps of loading and scoring have names of their own; the caller sees "graph", "score" and "relabel". */
-static int forward_progress(void *ctx, const char *inner, unsigned long long done, unsigned long long total)
+/* The steps of loading and scoring have names of their own; the caller sees "graph", "score" and
+ * "relabel". */
+static int forward_progress(void *ctx, const char *inner, unsigned long long done,
+                            unsigned long long total)
 {
 	const struct step *step = ctx;
 
@@ -75,7 +78,8 @@ static uint64_t left_bytes(const struct rung__stage *stage, uint64_t taken)
 
 static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *graph)
 {
-	const uint64_t chunk = rung__align_down(rung__stage_edges_bytes(stage) / EDGES_CHUNKS, RUNG__PAGE_BYTES);
+	const uint64_t chunk =
+		rung__align_down(rung__stage_edges_bytes(stage) / EDGES_CHUNKS, RUNG__PAGE_BYTES);
 	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
 	uint64_t least;
 	int rc;
@@ -89,8 +93,11 @@ static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *g
 	if (least == 0)
 		return rc;
 	least += rung__stage_fixed_bytes(stage);
-	return rung__fail_least(least, "staging %s: a memory budget of %" PRIu64 " bytes is too little for this graph; give at least %" PRIu64
-				" with --memory", stage->opts.out_dir, stage->memory_bytes, least);
+	return rung__fail_least(least,
+	                        "staging %s: a memory budget of %" PRIu64
+	                        " bytes is too little for this graph; give at least %" PRIu64
+	                        " with --memory",
+	                        stage->opts.out_dir, stage->memory_bytes, least);
 }
 
 static struct rung_edges_info edges_info(const struct rung__stage *stage)
@@ -112,9 +119,12 @@ int rung__stage_load_graph(struct rung__stage *stage)
 	rung__stage_phase(stage, "graph");
 	rc = rung__stage_progress(stage, "graph", 0, 0);
 	if (rc == 0)
-		rc = stage->in_files ? open_edges(stage, &opts) : rung_graph_load(&opts, &stage->graph);
+		rc = stage->in_files ? open_edges(stage, &opts)
+		                     : rung_graph_load(&opts, &stage->graph);
 	if (rc == 0)
-		stage->manifest->edge_count = stage->in_files ? edges_info(stage).edge_count : rung_graph_csc(stage->graph)->edge_count;
+		stage->manifest->edge_count = stage->in_files
+		                                      ? edges_info(stage).edge_count
+		                                      : rung_graph_csc(stage->graph)->edge_count;
 	return rc;
 }
 
@@ -138,9 +148,13 @@ static int score_edges(struct rung__stage *stage, struct rung_score_opts *opts)
 	least = rung_last_error_least();
 	if (rc == 0 || least == 0)
 		return rc;
-	least = least / 3 * 4 + EDGES_SPARE_BYTES + rung__stage_fixed_bytes(stage);   /* of more, the graph's buffers take a quarter */
-	return rung__fail_least(least, "staging %s: a memory budget of %" PRIu64 " bytes is too little for this score; give at least %" PRIu64
-				" with --memory, or choose another score", stage->opts.out_dir, stage->memory_bytes, least);
+	/* of more, the graph's buffers take a quarter */
+	least = least / 3 * 4 + EDGES_SPARE_BYTES + rung__stage_fixed_bytes(stage);
+	return rung__fail_least(least,
+	                        "staging %s: a memory budget of %" PRIu64
+	                        " bytes is too little for this score; give at least %" PRIu64
+	                        " with --memory, or choose another score",
+	                        stage->opts.out_dir, stage->memory_bytes, least);
 }
 
 static int score_graph(struct rung__stage *stage)
@@ -165,7 +179,8 @@ static int score_graph(struct rung__stage *stage)
 		}
 	}
 	rc = stage->in_files ? score_edges(stage, &opts)
-			     : rung_score_compute(rung_graph_csc(stage->graph), &opts, stage->score, &stage->report.score);
+	                     : rung_score_compute(rung_graph_csc(stage->graph), &opts, stage->score,
+	                                          &stage->report.score);
 	if (rc < 0)
 		return rc;
 	if (m->score_damping > 0)
@@ -182,9 +197,11 @@ static int read_score(struct rung__stage *stage)
 	for (uint64_t v = 0; rc == 0 && v < count; v++) {
 		if (isnan(stage->score[v]))
 			return rung__fail(RUNG_E_FORMAT,
-					  "%s: score %" PRIu64 " is NaN, which has no place in an order; give a number for each vertex, "
-					  "as numpy.nan_to_num(a, nan=0) does",
-					  stage->opts.score_spec, v);
+			                  "%s: score %" PRIu64
+			                  " is NaN, which has no place in an order; give a number "
+			                  "for each vertex, "
+			                  "as numpy.nan_to_num(a, nan=0) does",
+			                  stage->opts.score_spec, v);
 	}
 	return rc;
 }
@@ -217,13 +234,17 @@ static int take_maps(struct rung__stage *stage)
 	return rung__fail(RUNG_E_NOMEM, "maps of %" PRIu64 " vertices", m->vertex_count);
 }
 
-/* The line that makes a half-done folder worth keeping: what of the manifest is not known from the inputs. */
+/* The line that makes a half-done folder worth keeping: what of the manifest is not known from the
+ * inputs. */
 static int note_ranked(struct rung__stage *stage)
 {
 	const struct rung_score_report *score = &stage->report.score;
 	const struct rung__manifest *m = stage->manifest;
-	int rc = rung__journal_add(&stage->journal, RUNG__JOURNAL_RANKED " %" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %.17g %.17g",
-				   m->edge_count, score->iterations, score->batches_sampled, score->edge_passes, score->residual, score->seconds);
+	int rc = rung__journal_add(&stage->journal,
+	                           RUNG__JOURNAL_RANKED " %" PRIu64 " %" PRIu32 " %" PRIu64
+	                                                " %" PRIu64 " %.17g %.17g",
+	                           m->edge_count, score->iterations, score->batches_sampled,
+	                           score->edge_passes, score->residual, score->seconds);
 
 	if (rc == 0)
 		rc = rung__stage_dir_sync_parent(&stage->dir);
@@ -242,10 +263,14 @@ static int rank(struct rung__stage *stage)
 	int rc;
 
 	rung__stage_phase(stage, "rank");
-	if ((rc = take_maps(stage)) < 0 || (rc = rung_rank_order(stage->score, m->vertex_count, m->index_bytes, (uint32_t)stage->threads,
-								 stage->vertex_of_rank, stage->rank_of_vertex)) < 0 ||
-	    (rc = rung__stage_write_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) < 0 ||
-	    (rc = rung__stage_write_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex)) < 0 ||
+	if ((rc = take_maps(stage)) < 0 ||
+	    (rc = rung_rank_order(stage->score, m->vertex_count, m->index_bytes,
+	                          (uint32_t)stage->threads, stage->vertex_of_rank,
+	                          stage->rank_of_vertex)) < 0 ||
+	    (rc = rung__stage_write_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) <
+	            0 ||
+	    (rc = rung__stage_write_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex)) <
+	            0 ||
 	    (rc = rung__stage_write_score(stage)) < 0 || (rc = note_ranked(stage)) < 0)
 		return rc;
 	rung__free(stage->score);
@@ -259,8 +284,9 @@ static int take_ranked(struct rung__stage *stage, const char *words)
 	struct rung_score_report *score = &stage->report.score;
 	struct rung__manifest *m = stage->manifest;
 
-	if (sscanf(words, "%" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64 " %lg %lg", &m->edge_count, &score->iterations,
-		   &score->batches_sampled, &score->edge_passes, &score->residual, &score->seconds) != 6)
+	if (sscanf(words, "%" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64 " %lg %lg", &m->edge_count,
+	           &score->iterations, &score->batches_sampled, &score->edge_passes,
+	           &score->residual, &score->seconds) != 6)
 		return rung__fail(
 			RUNG_E_FORMAT,
 			"%s: '%.*s' is no line of this rung; start from scratch with --force",
@@ -277,12 +303,18 @@ static int read_maps(struct rung__stage *stage)
 	const struct rung__manifest *m = stage->manifest;
 	int rc;
 
-	if ((rc = take_maps(stage)) < 0 || (rc = rung__stage_read_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) < 0 ||
+	if ((rc = take_maps(stage)) < 0 ||
+	    (rc = rung__stage_read_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) < 0 ||
 	    (rc = rung__stage_read_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex)) < 0)
 		return rc;
-	rc = rung__maps_check(stage->vertex_of_rank, stage->rank_of_vertex, m->vertex_count, m->index_bytes, stage->threads);
-	return rc < 0 ? rung__fail(RUNG_E_CORRUPT, "%s: " RUNG__VERTEX_OF_RANK " and " RUNG__RANK_OF_VERTEX " are not each other's inverse; "
-				   "start from scratch with --force", stage->dir.partial_path) : 0;
+	rc = rung__maps_check(stage->vertex_of_rank, stage->rank_of_vertex, m->vertex_count,
+	                      m->index_bytes, stage->threads);
+	return rc < 0 ? rung__fail(RUNG_E_CORRUPT,
+	                           "%s: " RUNG__VERTEX_OF_RANK " and " RUNG__RANK_OF_VERTEX
+	                           " are not each other's inverse; "
+	                           "start from scratch with --force",
+	                           stage->dir.partial_path)
+	              : 0;
 }
 
 int rung__stage_rank(struct rung__stage *stage)
@@ -312,10 +344,12 @@ static int relabel_in_memory(struct rung__stage *stage)
 	int rc;
 
 	if (!indptr || !indices)
-		rc = rung__fail(RUNG_E_NOMEM, "relabelled graph of %" PRIu64 " vertices and %" PRIu64 " edges", csc->vertex_count, csc->edge_count);
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "relabelled graph of %" PRIu64 " vertices and %" PRIu64 " edges",
+		                csc->vertex_count, csc->edge_count);
 	else
 		rc = rung__graph_relabel(csc, stage->vertex_of_rank, stage->rank_of_vertex,
-					 (uint32_t)stage->threads, indptr, indices);
+		                         (uint32_t)stage->threads, indptr, indices);
 	if (rc == 0)
 		rc = rung__stage_write_array(stage, RUNG__INDPTR, indptr);
 	if (rc == 0)
@@ -334,15 +368,16 @@ static int relabel_in_files(struct rung__stage *stage)
 	char *indices = rung__format("%s/" RUNG__INDICES, stage->dir.partial_path);
 	int rc;
 
-	opts.memory_bytes = RUNG__MAX(left_bytes(stage, taken + 2 * edges_info(stage).chunk_bytes), UINT64_C(1) << 20);
+	opts.memory_bytes = RUNG__MAX(left_bytes(stage, taken + 2 * edges_info(stage).chunk_bytes),
+	                              UINT64_C(1) << 20);
 	opts.temp_dir = stage->dir.partial_path;
 	opts.threads = (uint32_t)stage->threads;
 	opts.progress = forward_progress;
 	opts.progress_ctx = &step;
 	rung__stage_step("relabel");
 	rc = indptr && indices ? rung__edges_relabel(stage->edges, stage->vertex_of_rank,
-						     stage->rank_of_vertex, &opts, indptr, indices)
-			       : rung__fail(RUNG_E_NOMEM, RUNG__INDPTR);
+	                                             stage->rank_of_vertex, &opts, indptr, indices)
+	                       : rung__fail(RUNG_E_NOMEM, RUNG__INDPTR);
 	rung__free(indptr);
 	rung__free(indices);
 	if (rc == 0)

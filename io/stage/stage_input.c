@@ -12,19 +12,24 @@
 static int check_counts(const struct rung_stage_opts *opts)
 {
 	if (opts->fanout_count > RUNG_HOPS_MAX)
-		return rung__fail(RUNG_E_INVAL, "staging: %u fanouts, at most %d are kept", opts->fanout_count, RUNG_HOPS_MAX);
+		return rung__fail(RUNG_E_INVAL, "staging: %u fanouts, at most %d are kept",
+		                  opts->fanout_count, RUNG_HOPS_MAX);
 	for (uint32_t i = 0; i < opts->fanout_count; i++) {
 		if (opts->fanouts[i] == 0)
 			return rung__fail(RUNG_E_INVAL,
-					  "staging: fanout %u is 0; give the neighbours to draw at each hop, as in 25,10", i);
+			                  "staging: fanout %u is 0; give the neighbours to draw at "
+			                  "each hop, as in 25,10",
+			                  i);
 	}
 	if (opts->graph.spec_count == 0 && opts->fanout_count > 0)
 		return rung__fail(RUNG_E_INVAL,
-				  "staging: fanouts without a graph; give both, or none of them");
+		                  "staging: fanouts without a graph; give both, or none of them");
 	if (opts->array_count > RUNG__ARRAYS_MAX)
-		return rung__fail(RUNG_E_INVAL, "staging: %zu arrays, at most %u are kept", opts->array_count, RUNG__ARRAYS_MAX);
+		return rung__fail(RUNG_E_INVAL, "staging: %zu arrays, at most %u are kept",
+		                  opts->array_count, RUNG__ARRAYS_MAX);
 	if (opts->split_count > RUNG__SPLITS_MAX)
-		return rung__fail(RUNG_E_INVAL, "staging: %zu splits, at most %u are kept", opts->split_count, RUNG__SPLITS_MAX);
+		return rung__fail(RUNG_E_INVAL, "staging: %zu splits, at most %u are kept",
+		                  opts->split_count, RUNG__SPLITS_MAX);
 	return 0;
 }
 
@@ -39,14 +44,15 @@ static int open_features(struct rung__stage *stage)
 	info = rung_source_info(stage->features);
 	if (info->row_count == 0 || info->row_bytes == 0)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has %" PRIu64 " rows of %" PRIu64
-				  " bytes: nothing to stage; give the features of the vertices",
-				  opts->features, info->row_count, info->row_bytes);
+		                  "%s: has %" PRIu64 " rows of %" PRIu64
+		                  " bytes: nothing to stage; give the features of the vertices",
+		                  opts->features, info->row_count, info->row_bytes);
 	if (opts->graph.vertex_count && opts->graph.vertex_count != info->row_count)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has %" PRIu64 " rows, the graph %" PRIu64 " vertices; give the features of this graph, or "
-				  "the number of rows with --vertices",
-				  opts->features, info->row_count, opts->graph.vertex_count);
+		                  "%s: has %" PRIu64 " rows, the graph %" PRIu64
+		                  " vertices; give the features of this graph, or "
+		                  "the number of rows with --vertices",
+		                  opts->features, info->row_count, opts->graph.vertex_count);
 	stage->manifest->vertex_count = info->row_count;
 	stage->manifest->index_bytes = rung_index_bytes(info->row_count);
 	stage->manifest->features = *info;
@@ -55,7 +61,8 @@ static int open_features(struct rung__stage *stage)
 }
 
 /* An array with a row a vertex. @param what  in messages and of the progress: "labels", "arrays" */
-static int open_carried(struct rung__stage *stage, const char *spec, const char *what, struct rung__carried **carried_out)
+static int open_carried(struct rung__stage *stage, const char *spec, const char *what,
+                        struct rung__carried **carried_out)
 {
 	struct rung__carried *carried = &stage->carried[stage->carried_count];
 	const struct rung_array_info *info;
@@ -67,8 +74,11 @@ static int open_carried(struct rung__stage *stage, const char *spec, const char 
 	info = rung_source_info(carried->src);
 	if (info->row_count != stage->manifest->vertex_count || info->row_bytes == 0)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has %" PRIu64 " %s of %" PRIu64 " bytes, there are %" PRIu64 " vertices; give one for each vertex", spec,
-				  info->row_count, strcmp(what, "labels") == 0 ? what : "rows", info->row_bytes, stage->manifest->vertex_count);
+		                  "%s: has %" PRIu64 " %s of %" PRIu64 " bytes, there are %" PRIu64
+		                  " vertices; give one for each vertex",
+		                  spec, info->row_count,
+		                  strcmp(what, "labels") == 0 ? what : "rows", info->row_bytes,
+		                  stage->manifest->vertex_count);
 	carried->what = what;
 	carried->layout = rung__manifest_array_layout(info);
 	*carried_out = carried;
@@ -96,12 +106,16 @@ static int check_array_name(const struct rung__stage *stage, size_t idx)
 	const struct rung_stage_array *arrays = stage->opts.arrays;
 
 	if (!arrays[idx].name || !arrays[idx].spec || !rung__split_name_ok(arrays[idx].name))
-		return rung__fail(RUNG_E_INVAL, "array %zu '%s': a name is 1 to %u letters, digits, '_' and '-'", idx,
-				  arrays[idx].name ? arrays[idx].name : "", RUNG__SPLIT_NAME_BYTES - 1);
+		return rung__fail(RUNG_E_INVAL,
+		                  "array %zu '%s': a name is 1 to %u letters, digits, '_' and '-'",
+		                  idx, arrays[idx].name ? arrays[idx].name : "",
+		                  RUNG__SPLIT_NAME_BYTES - 1);
 	for (size_t i = 0; i < idx; i++) {
 		if (strcmp(arrays[i].name, arrays[idx].name) == 0)
-			return rung__fail(RUNG_E_INVAL, "features '%s' are given twice (%s and %s); give each name once", arrays[i].name,
-					  arrays[i].spec, arrays[idx].spec);
+			return rung__fail(
+				RUNG_E_INVAL,
+				"features '%s' are given twice (%s and %s); give each name once",
+				arrays[i].name, arrays[i].spec, arrays[idx].spec);
 	}
 	return 0;
 }
@@ -119,7 +133,8 @@ static int open_arrays(struct rung__stage *stage)
 		if (rc < 0)
 			return rc;
 		strcpy(m->arrays[i].name, stage->opts.arrays[i].name);
-		snprintf(carried->name, sizeof(carried->name), RUNG__ARRAY_PREFIX "%s.npy", m->arrays[i].name);
+		snprintf(carried->name, sizeof(carried->name), RUNG__ARRAY_PREFIX "%s.npy",
+		         m->arrays[i].name);
 		m->arrays[i].info = *rung_source_info(carried->src);
 		m->array_count++;
 	}
@@ -139,14 +154,15 @@ static int open_score(struct rung__stage *stage)
 		return rc;
 	info = rung_source_info(stage->score_source);
 	if (info->dtype != RUNG_F32 || info->dim_count != 1)
-		return rung__fail(
-			RUNG_E_FORMAT,
-			"%s: scores are %s with %u dimensions, not f32 with 1; convert them with a.astype('<f4').ravel()", spec,
-			rung_dtype_name(info->dtype), info->dim_count);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: scores are %s with %u dimensions, not f32 with 1; convert "
+		                  "them with a.astype('<f4').ravel()",
+		                  spec, rung_dtype_name(info->dtype), info->dim_count);
 	if (info->row_count != stage->manifest->vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has %" PRIu64 " scores, there are %" PRIu64 " vertices; give one score for each vertex",
-				  spec, info->row_count, stage->manifest->vertex_count);
+		                  "%s: has %" PRIu64 " scores, there are %" PRIu64
+		                  " vertices; give one score for each vertex",
+		                  spec, info->row_count, stage->manifest->vertex_count);
 	return 0;
 }
 
@@ -155,19 +171,24 @@ static int check_split_name(const struct rung__stage *stage, size_t idx)
 	const struct rung_stage_split *splits = stage->opts.splits;
 
 	if (!splits[idx].name || !splits[idx].spec || !rung__split_name_ok(splits[idx].name))
-		return rung__fail(RUNG_E_INVAL, "split %zu '%s': a name is 1 to %u letters, digits, '_' and '-'", idx,
-				  splits[idx].name ? splits[idx].name : "", RUNG__SPLIT_NAME_BYTES - 1);
+		return rung__fail(RUNG_E_INVAL,
+		                  "split %zu '%s': a name is 1 to %u letters, digits, '_' and '-'",
+		                  idx, splits[idx].name ? splits[idx].name : "",
+		                  RUNG__SPLIT_NAME_BYTES - 1);
 	for (size_t i = 0; i < idx; i++) {
 		if (strcmp(splits[i].name, splits[idx].name) == 0)
-			return rung__fail(RUNG_E_INVAL, "split '%s' is given twice (%s and %s); give each name once",
-					  splits[i].name, splits[i].spec, splits[idx].spec);
+			return rung__fail(
+				RUNG_E_INVAL,
+				"split '%s' is given twice (%s and %s); give each name once",
+				splits[i].name, splits[i].spec, splits[idx].spec);
 	}
 	return 0;
 }
 
 /* The score counts each train vertex once, and reads an empty list as all vertices. Splits that it
  * does not use may repeat ids. */
-static int read_split(const struct rung__stage *stage, size_t idx, struct rung__stage_split_ids *split)
+static int read_split(const struct rung__stage *stage, size_t idx,
+                      struct rung__stage_split_ids *split)
 {
 	const struct rung_stage_split *given = &stage->opts.splits[idx];
 	const int distinct = !stage->opts.score_spec && strcmp(given->name, "train") == 0;
@@ -176,13 +197,14 @@ static int read_split(const struct rung__stage *stage, size_t idx, struct rung__
 
 	if (rc < 0)
 		return rc;
-	rc = rung_source_read_vertices(src, stage->manifest->vertex_count, distinct, &split->count, &split->ids);
+	rc = rung_source_read_vertices(src, stage->manifest->vertex_count, distinct, &split->count,
+	                               &split->ids);
 	rung_source_close(src);
 	if (rc == 0 && distinct && split->count == 0)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has no train vertex; leave the split train out when all "
-				  "vertices are to count",
-				  given->spec);
+		                  "%s: has no train vertex; leave the split train out when all "
+		                  "vertices are to count",
+		                  given->spec);
 	return rc;
 }
 
@@ -215,7 +237,8 @@ static int fill_sampling(struct rung__stage *stage)
 	struct rung__manifest *m = stage->manifest;
 
 	m->fanout_count = opts->fanout_count ? opts->fanout_count : RUNG__ARRAY_LEN(fanouts);
-	memcpy(m->fanouts, opts->fanout_count ? opts->fanouts : fanouts, m->fanout_count * sizeof(m->fanouts[0]));
+	memcpy(m->fanouts, opts->fanout_count ? opts->fanouts : fanouts,
+	       m->fanout_count * sizeof(m->fanouts[0]));
 	m->batch_size = opts->batch_size ? opts->batch_size : 1024;
 	m->draws = opts->score.draws;
 	if (m->draws != RUNG_DRAWS_ALL && m->draws != RUNG_DRAWS_NEW)
@@ -231,21 +254,25 @@ static int fill_score(struct rung__stage *stage)
 	enum rung_score_method method;
 
 	if (!name)
-		return rung__fail(RUNG_E_INVAL, "staging: %d is no score method", (int)opts->method);
+		return rung__fail(RUNG_E_INVAL, "staging: %d is no score method",
+		                  (int)opts->method);
 	snprintf(m->score_method, sizeof(m->score_method), "%s", name);
 	if (stage->opts.score_spec)
 		return 0;
 	rung_score_method_parse(name, &stage->method);
 	method = stage->method;
-	if (method == RUNG_SCORE_RPAGERANK || method == RUNG_SCORE_WRPAGERANK || method == RUNG_SCORE_PPR)
+	if (method == RUNG_SCORE_RPAGERANK || method == RUNG_SCORE_WRPAGERANK ||
+	    method == RUNG_SCORE_PPR)
 		m->score_damping = opts->damping != 0 ? opts->damping : 0.85;
 	if (method == RUNG_SCORE_RPAGERANK)
 		m->score_tolerance = opts->tolerance != 0 ? opts->tolerance : 1e-6;
 	m->score_sampled = method == RUNG_SCORE_PRESAMPLE || method == RUNG_SCORE_BLEND;
 	m->score_seed = m->score_sampled ? opts->seed : 0;
 	if (m->score_seed > INT64_MAX)
-		return rung__fail(RUNG_E_INVAL, "staging: the seed of the score is %" PRIu64 "; the manifest keeps seeds below 2^63",
-				  m->score_seed);
+		return rung__fail(RUNG_E_INVAL,
+		                  "staging: the seed of the score is %" PRIu64
+		                  "; the manifest keeps seeds below 2^63",
+		                  m->score_seed);
 	return 0;
 }
 
@@ -253,7 +280,8 @@ int rung__stage_open_inputs(struct rung__stage *stage)
 {
 	int rc = check_counts(&stage->opts);
 
-	snprintf(stage->manifest->producer, sizeof(stage->manifest->producer), "rung %s (%s)", rung_version(), rung_commit());
+	snprintf(stage->manifest->producer, sizeof(stage->manifest->producer), "rung %s (%s)",
+	         rung_version(), rung_commit());
 	if (rc < 0 || (rc = rung__stage_job_begin(stage)) < 0 || (rc = fill_sampling(stage)) < 0 ||
 	    (rc = fill_score(stage)) < 0 || (rc = open_features(stage)) < 0 ||
 	    (rc = open_labels(stage)) < 0 || (rc = open_arrays(stage)) < 0 ||

@@ -18,15 +18,15 @@
 #include "source/source.h"
 #include "stage/stage_job.h"
 
-#define VALUE_BYTES 8192u   /* of a line: the longest path fits */
-#define JOB "job "          /* before each line in the journal */
-#define PRODUCER "producer" /* half-done work belongs to one version of rung, datasets do not */
+#define VALUE_BYTES 8192u      /* of a line: the longest path fits */
+#define JOB         "job "     /* before each line in the journal */
+#define PRODUCER    "producer" /* half-done work belongs to one version of rung, datasets do not */
 
 struct lines {
 	const struct rung__stage *stage;
 	char *text;
 	size_t bytes, room;
-	bool failed;   /* no memory */
+	bool failed; /* no memory */
 };
 
 static void append(struct lines *lines, const char *text)
@@ -164,12 +164,12 @@ static void inputs(struct lines *lines)
 	source_line(lines, "score-file", opts->score_spec);
 	for (size_t i = 0; i < opts->array_count; i++) {
 		snprintf(key, sizeof(key), "array.%s",
-			 opts->arrays[i].name ? opts->arrays[i].name : "");
+		         opts->arrays[i].name ? opts->arrays[i].name : "");
 		source_line(lines, key, opts->arrays[i].spec);
 	}
 	for (size_t i = 0; i < opts->split_count; i++) {
 		snprintf(key, sizeof(key), "split.%s",
-			 opts->splits[i].name ? opts->splits[i].name : "");
+		         opts->splits[i].name ? opts->splits[i].name : "");
 		source_line(lines, key, opts->splits[i].spec);
 	}
 }
@@ -182,7 +182,8 @@ static void options(struct lines *lines)
 	char fanouts[RUNG_HOPS_MAX * 12] = "", key[32];
 
 	for (uint32_t i = 0, at = 0; i < m->fanout_count; i++)
-		at += (uint32_t)snprintf(fanouts + at, sizeof(fanouts) - at, "%s%" PRIu32, i ? "," : "", m->fanouts[i]);
+		at += (uint32_t)snprintf(fanouts + at, sizeof(fanouts) - at, "%s%" PRIu32,
+		                         i ? "," : "", m->fanouts[i]);
 	line(lines, "graphs", "%zu, undirected %d, dedup %d", opts->graph.spec_count,
 	     !!opts->graph.undirected, !!opts->graph.dedup);
 	line(lines, "splits", "%zu", opts->split_count);
@@ -207,11 +208,11 @@ static void options(struct lines *lines)
 static int fail_memory(const struct rung__stage *stage)
 {
 	return rung__fail(RUNG_E_NOMEM, "staging %s: the record of its inputs",
-			  stage->opts.out_dir);
+	                  stage->opts.out_dir);
 }
 
 static int make_lines(const struct rung__stage *stage, void (*make)(struct lines *lines),
-		      char **text_out)
+                      char **text_out)
 {
 	struct lines lines = { .stage = stage };
 
@@ -240,7 +241,7 @@ int rung__stage_job_describe(struct rung__stage *stage)
 	rung__free(text);
 	if (!stage->job)
 		return fail_memory(stage);
-	if (strlen(stage->job) > RUNG__JOB_BYTES_MAX)   /* of thousands of edge lists */
+	if (strlen(stage->job) > RUNG__JOB_BYTES_MAX) /* of thousands of edge lists */
 		return 0;
 	stage->manifest->job = rung__strdup(stage->job);
 	return stage->manifest->job ? 0 : fail_memory(stage);
@@ -259,7 +260,7 @@ struct difference {
 
 /* The first line of `job` that is another one in `known`, where all keys begin with `prefix`. */
 static bool find_difference(const char *job, const char *known, const char *prefix,
-			    struct difference *found)
+                            struct difference *found)
 {
 	char key[128];
 
@@ -277,12 +278,12 @@ static bool find_difference(const char *job, const char *known, const char *pref
 }
 
 static int fail_difference(int status, const char *path, const char *what,
-			   const struct difference *found, const char *cure)
+                           const struct difference *found, const char *cure)
 {
 	return rung__fail(status, "%s: %s: %.*s was '%.*s', is '%.*s'; %s", path, what,
-			  found->key_bytes, found->key, value_bytes(found->was),
-			  found->was ? found->was : "nothing", value_bytes(found->is), found->is,
-			  cure);
+	                  found->key_bytes, found->key, value_bytes(found->was),
+	                  found->was ? found->was : "nothing", value_bytes(found->is), found->is,
+	                  cure);
 }
 
 int rung__stage_job_note(struct rung__stage *stage)
@@ -297,8 +298,8 @@ int rung__stage_job_note(struct rung__stage *stage)
 int rung__stage_job_check(const struct rung__stage *stage)
 {
 	struct difference found = { .key = PRODUCER,
-				    .key_bytes = (int)strlen(PRODUCER),
-				    .is = stage->manifest->producer };
+		                    .key_bytes = (int)strlen(PRODUCER),
+		                    .is = stage->manifest->producer };
 
 	found.was = rung__journal_last(&stage->journal, JOB PRODUCER);
 	if (found.was && strlen(found.is) == (size_t)value_bytes(found.was) &&
@@ -316,14 +317,14 @@ int rung__stage_job_check_finished(const struct rung__stage *stage, const char *
 
 	if (!recorded)
 		return rung__fail(RUNG_E_EXIST,
-				  "%s: is a whole dataset without a record of what it was staged "
-				  "from, so it is not known to be of "
-				  "this job; choose another output, or replace it with --force",
-				  stage->dir.path);
+		                  "%s: is a whole dataset without a record of what it was staged "
+		                  "from, so it is not known to be of "
+		                  "this job; choose another output, or replace it with --force",
+		                  stage->dir.path);
 	if (!find_difference(stage->job, recorded, "", &found))
 		return 0;
 	return fail_difference(RUNG_E_EXIST, stage->dir.path, "is a whole dataset of another job",
-			       &found, "choose another output, or replace it with --force");
+	                       &found, "choose another output, or replace it with --force");
 }
 
 int rung__stage_job_unchanged(const struct rung__stage *stage)
@@ -338,8 +339,8 @@ int rung__stage_job_unchanged(const struct rung__stage *stage)
 	changed = find_difference(now, stage->job_inputs, "", &found);
 	if (changed)
 		rc = fail_difference(RUNG_E_CORRUPT, stage->dir.partial_path,
-				     "an input changed while it was staged", &found,
-				     "start from scratch with --force once nothing changes it");
+		                     "an input changed while it was staged", &found,
+		                     "start from scratch with --force once nothing changes it");
 	rung__free(now);
 	return rc;
 }

@@ -2,11 +2,13 @@
 /*
  * How the features lie: bytes from row to row, and how rows are dealt over folders.
  *
- * Reads of single rows cost the device whole blocks of 4 KiB. Rows of s bytes begin at multiples of g = gcd(s, 4096) into a block, at each
- * equally often; s / g - 1 of these 4096 / g places are too near its end. So (s - g) / 4096 of the rows lie in two blocks, and as much
- * of a block is read in vain for each. None does when the stride is a multiple of the least power of two that holds a row; that makes the
- * file longer by stride / s - 1. `auto` pads when this is less than what it saves: of rows of 1536 bytes a quarter straddles, a
- * stride of 2048 is a third more: not padded. Rows of 2000 bytes: 48 % straddle, 2.4 % more: padded.
+ * Reads of single rows cost the device whole blocks of 4 KiB. Rows of s bytes begin at multiples of
+ * g = gcd(s, 4096) into a block, at each equally often; s / g - 1 of these 4096 / g places are too
+ * near its end. So (s - g) / 4096 of the rows lie in two blocks, and as much of a block is read in
+ * vain for each. None does when the stride is a multiple of the least power of two that holds a
+ * row; that makes the file longer by stride / s - 1. `auto` pads when this is less than what it
+ * saves: of rows of 1536 bytes a quarter straddles, a stride of 2048 is a third more: not padded.
+ * Rows of 2000 bytes: 48 % straddle, 2.4 % more: padded.
  */
 #include <dirent.h>
 #include <stdlib.h>
@@ -16,9 +18,10 @@
 #include "source/source.h"
 #include "stage/stage_layout.h"
 
-#define BLOCK_BYTES 4096u     /* of a device's read, and of a page */
+#define BLOCK_BYTES  4096u /* of a device's read, and of a page */
 #define SECTOR_BYTES 512u
-#define DEALT_BYTES (UINT64_C(1) << 20)   /* of a block of rows, at least: each device is read and written in large pieces */
+/* of a block of rows, at least: each device is read and written in large pieces */
+#define DEALT_BYTES (UINT64_C(1) << 20)
 
 /* The largest power of two that divides it, at most a block. */
 static uint64_t step_of(uint64_t bytes)
@@ -37,13 +40,16 @@ uint64_t rung__padded_stride(uint64_t row_bytes, enum rung_stage_pad pad)
 	while (whole < row_bytes)
 		whole *= 2;
 	/* (whole - s) / s < (s - g) / 4096 */
-	return (whole - row_bytes) * BLOCK_BYTES < row_bytes * (row_bytes - step_of(row_bytes)) ? whole : row_bytes;
+	return (whole - row_bytes) * BLOCK_BYTES < row_bytes * (row_bytes - step_of(row_bytes))
+	               ? whole
+	               : row_bytes;
 }
 
 /* Whole pages of about DEALT_BYTES, or fewer rows where the last folder would get none. */
 static uint64_t rows_of_block(uint64_t row_stride, uint64_t row_count, uint64_t file_count)
 {
-	const uint64_t page_rows = BLOCK_BYTES / step_of(row_stride), page_bytes = page_rows * row_stride;
+	const uint64_t page_rows = BLOCK_BYTES / step_of(row_stride),
+		       page_bytes = page_rows * row_stride;
 	uint64_t rows = (DEALT_BYTES + page_bytes - 1) / page_bytes * page_rows;
 
 	while (rows > 1 && (file_count - 1) * rows >= row_count)
@@ -51,7 +57,8 @@ static uint64_t rows_of_block(uint64_t row_stride, uint64_t row_count, uint64_t 
 	return RUNG__MAX(rows, 1u);
 }
 
-/* A dataset that is replaced takes all that is in its folder with it, files in other folders that links lead to included. */
+/* A dataset that is replaced takes all that is in its folder with it, files in other folders that
+ * links lead to included. */
 static int check_not_replaced(const struct rung__stage *stage, const char *path)
 {
 	DIR *dir = opendir(stage->opts.out_dir);
@@ -60,11 +67,15 @@ static int check_not_replaced(const struct rung__stage *stage, const char *path)
 	int rc = 0;
 
 	if (!dir)
-		return 0;   /* there is none */
+		return 0; /* there is none */
 	while (rc == 0 && stat(path, &source) == 0 && (entry = readdir(dir)) != NULL) {
-		if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && st.st_dev == source.st_dev && st.st_ino == source.st_ino)
-			rc = rung__fail(RUNG_E_INVAL, "%s: is a file of %s, which is to be replaced: its rows cannot be left there; choose another "
-					"folder to make", path, stage->opts.out_dir);
+		if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && st.st_dev == source.st_dev &&
+		    st.st_ino == source.st_ino)
+			rc = rung__fail(RUNG_E_INVAL,
+			                "%s: is a file of %s, which is to be replaced: its rows "
+			                "cannot be left there; choose another "
+			                "folder to make",
+			                path, stage->opts.out_dir);
 	}
 	closedir(dir);
 	return rc;
@@ -78,7 +89,9 @@ static int leave_in_place(struct rung__stage *stage)
 	int rc;
 
 	if (opts->stripe_count > 0 || opts->pad != RUNG_STAGE_PAD_NONE)
-		return rung__fail(RUNG_E_INVAL, "staging: features that are left in place are neither padded nor dealt over folders; give one or the other");
+		return rung__fail(RUNG_E_INVAL,
+		                  "staging: features that are left in place are neither padded nor "
+		                  "dealt over folders; give one or the other");
 	m->data_offset = rung__source_place(stage->features).offset;
 	m->row_stride = stage->report.row_stride = m->features.row_bytes;
 	m->block_rows = m->vertex_count;
@@ -94,18 +107,24 @@ int rung__stage_plan_layout(struct rung__stage *stage)
 
 	if ((unsigned)opts->pad > RUNG_STAGE_PAD_AUTO)
 		return rung__fail(RUNG_E_INVAL, "staging: %d is no padding", (int)opts->pad);
-	if (opts->stripe_count > RUNG_FEATURE_FILES_MAX || (opts->stripe_count && !opts->stripe_dirs))
-		return rung__fail(RUNG_E_INVAL, "staging: %zu folders to deal rows over; give at most %d", opts->stripe_count, RUNG_FEATURE_FILES_MAX);
+	if (opts->stripe_count > RUNG_FEATURE_FILES_MAX ||
+	    (opts->stripe_count && !opts->stripe_dirs))
+		return rung__fail(RUNG_E_INVAL,
+		                  "staging: %zu folders to deal rows over; give at most %d",
+		                  opts->stripe_count, RUNG_FEATURE_FILES_MAX);
 	if (opts->stripe_count > m->vertex_count)
-		return rung__fail(RUNG_E_INVAL, "staging: %" PRIu64 " rows cannot be dealt over %zu folders; give fewer", m->vertex_count,
-				  opts->stripe_count);
+		return rung__fail(RUNG_E_INVAL,
+		                  "staging: %" PRIu64
+		                  " rows cannot be dealt over %zu folders; give fewer",
+		                  m->vertex_count, opts->stripe_count);
 	if (opts->in_place)
 		return leave_in_place(stage);
 	m->row_stride = rung__padded_stride(m->features.row_bytes, opts->pad);
 	m->feature_file_count = (uint32_t)RUNG__MAX(opts->stripe_count, 1u);
 	m->block_rows = m->vertex_count;
 	if (m->feature_file_count > 1)
-		m->block_rows = rows_of_block(m->row_stride, m->vertex_count, m->feature_file_count);
+		m->block_rows =
+			rows_of_block(m->row_stride, m->vertex_count, m->feature_file_count);
 	stage->report.row_stride = m->row_stride;
 	stage->report.feature_file_count = m->feature_file_count;
 	return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of staging: what each step holds by its own count, and from that whether the graph may go into memory. Where it may not, it stays in
- * files, and what is always held are arrays with an entry for each vertex.
+ * Memory of staging: what each step holds by its own count, and from that whether the graph may go
+ * into memory. Where it may not, it stays in files, and what is always held are arrays with an
+ * entry for each vertex.
  */
 #include "base/base.h"
 #include "layout/layout.h"
@@ -10,12 +11,14 @@
 
 bool rung__stage_graph_in_files;
 
-#define SCORE_BLOCK_BYTES (UINT64_C(4) << 20) /* a million edges at a time, which each thread of a score holds, and their records */
-#define LOAD_EDGE_BYTES 48u                   /* of a chunk of an edge list while the graph is read */
-#define LOAD_EDGES_MAX (UINT64_C(1) << 22)
-#define EDGES_BYTES_MIN (UINT64_C(2) << 20)   /* sorting takes 1 MiB, a pass some chunks */
+/* a million edges at a time, which each thread of a score holds, and their records */
+#define SCORE_BLOCK_BYTES (UINT64_C(4) << 20)
+#define LOAD_EDGE_BYTES   48u /* of a chunk of an edge list while the graph is read */
+#define LOAD_EDGES_MAX    (UINT64_C(1) << 22)
+#define EDGES_BYTES_MIN   (UINT64_C(2) << 20) /* sorting takes 1 MiB, a pass some chunks */
 
-/* What scoring takes beside the graph: rank.h has the bytes a vertex, and tells of edges and threads. */
+/* What scoring takes beside the graph: rank.h has the bytes a vertex, and tells of edges and
+ * threads. */
 static uint64_t score_bytes(const struct rung__stage *stage, uint64_t edge_count)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -29,26 +32,31 @@ static uint64_t score_bytes(const struct rung__stage *stage, uint64_t edge_count
 		return sampling;
 	if (stage->method == RUNG_SCORE_EXPECTED || stage->method == RUNG_SCORE_BLEND) {
 		per_vertex = 4 * hops + 20;
-		per_edge = 9;   /* a bit, rounded up */
+		per_edge = 9; /* a bit, rounded up */
 		records = hops + 2;
 	}
-	return RUNG__MAX(sampling, per_vertex * m->vertex_count + per_edge * edge_count + (threads + records) * SCORE_BLOCK_BYTES);
+	return RUNG__MAX(sampling, per_vertex * m->vertex_count + per_edge * edge_count +
+	                                   (threads + records) * SCORE_BLOCK_BYTES);
 }
 
 /* The score, both maps, and what sorting by rank takes. */
 static uint64_t rank_bytes(const struct rung__stage *stage)
 {
-	return 12 * stage->manifest->vertex_count + rung__stage_map_bytes(stage, 2) + rung__stage_map_bytes(stage, 1);
+	return 12 * stage->manifest->vertex_count + rung__stage_map_bytes(stage, 2) +
+	       rung__stage_map_bytes(stage, 1);
 }
 
-/* The graph, and beside it what scoring takes, or room for it relabelled, score, maps and what sorting takes. */
+/* The graph, and beside it what scoring takes, or room for it relabelled, score, maps and what
+ * sorting takes. */
 static uint64_t in_memory_bytes(const struct rung__stage *stage, uint64_t edge_count)
 {
 	const struct rung__manifest *m = stage->manifest;
 	const uint64_t graph = 8 * (m->vertex_count + 1) + m->index_bytes * edge_count;
-	const uint64_t loading = 8 * m->vertex_count + LOAD_EDGE_BYTES * RUNG__MIN(edge_count, LOAD_EDGES_MAX);
+	const uint64_t loading =
+		8 * m->vertex_count + LOAD_EDGE_BYTES * RUNG__MIN(edge_count, LOAD_EDGES_MAX);
 
-	return graph + RUNG__MAX(loading, RUNG__MAX(graph + rank_bytes(stage), score_bytes(stage, edge_count)));
+	return graph + RUNG__MAX(loading, RUNG__MAX(graph + rank_bytes(stage),
+	                                            score_bytes(stage, edge_count)));
 }
 
 /* The least for a graph in files; what a score needs for its blocks of edges is its own to say. */
@@ -59,7 +67,8 @@ static uint64_t in_files_bytes_min(const struct rung__stage *stage)
 
 uint64_t rung__stage_edges_bytes(const struct rung__stage *stage)
 {
-	const uint64_t left = stage->memory_bytes - RUNG__MIN(stage->memory_bytes, rung__stage_fixed_bytes(stage));
+	const uint64_t left = stage->memory_bytes -
+	                      RUNG__MIN(stage->memory_bytes, rung__stage_fixed_bytes(stage));
 
 	return RUNG__MAX(left / 4, EDGES_BYTES_MIN);
 }
@@ -67,27 +76,35 @@ uint64_t rung__stage_edges_bytes(const struct rung__stage *stage)
 uint64_t rung__stage_memory_of(const struct rung__stage *stage)
 {
 	const uint64_t rows = rung__stage_map_bytes(stage, 1) + stage->rows_bytes;
-	const uint64_t graph = stage->in_files ? stage->memory_bytes - rung__stage_fixed_bytes(stage)
-					       : in_memory_bytes(stage, stage->manifest->edge_count);
+	const uint64_t graph = stage->in_files
+	                               ? stage->memory_bytes - rung__stage_fixed_bytes(stage)
+	                               : in_memory_bytes(stage, stage->manifest->edge_count);
 
 	return rung__stage_fixed_bytes(stage) + RUNG__MAX(graph, rows);
 }
 
 static int fail_budget(const struct rung__stage *stage, uint64_t least)
 {
-	return rung__fail_least(least, "staging %s: a memory budget of %" PRIu64 " bytes: %" PRIu64 " vertices with rows of %" PRIu64
-				" bytes take at least %" PRIu64 "; give that much with --memory", stage->opts.out_dir,
-				stage->memory_bytes, stage->manifest->vertex_count, stage->manifest->features.row_bytes, least);
+	return rung__fail_least(least,
+	                        "staging %s: a memory budget of %" PRIu64 " bytes: %" PRIu64
+	                        " vertices with rows of %" PRIu64 " bytes take at least %" PRIu64
+	                        "; give that much with --memory",
+	                        stage->opts.out_dir, stage->memory_bytes,
+	                        stage->manifest->vertex_count, stage->manifest->features.row_bytes,
+	                        least);
 }
 
-static int plan_rows(struct rung__stage *stage, const struct rung_source *src, const char *name, const struct rung__layout *layout,
-		     struct rung__rows_plan *plan)
+static int plan_rows(struct rung__stage *stage, const struct rung_source *src, const char *name,
+                     const struct rung__layout *layout, struct rung__rows_plan *plan)
 {
 	int rc = rung__rows_plan(stage, src, name, layout, plan);
 
 	if (rc < 0 && rung_last_error_least() > 0)
-		return fail_budget(stage, RUNG__MAX(rung_last_error_least() + rung__stage_fixed_bytes(stage) + rung__stage_map_bytes(stage, 1),
-						    rung__stage_fixed_bytes(stage) + in_files_bytes_min(stage)));
+		return fail_budget(
+			stage,
+			RUNG__MAX(rung_last_error_least() + rung__stage_fixed_bytes(stage) +
+		                          rung__stage_map_bytes(stage, 1),
+		                  rung__stage_fixed_bytes(stage) + in_files_bytes_min(stage)));
 	if (rc == 0)
 		stage->rows_bytes = RUNG__MAX(stage->rows_bytes, plan->memory_bytes);
 	return rc;
@@ -115,19 +132,24 @@ int rung__stage_plan_memory(struct rung__stage *stage)
 
 	if (rc < 0)
 		return rc;
-	stage->memory_bytes = stage->opts.memory_bytes ? stage->opts.memory_bytes : rung__host_memory_budget("");
+	stage->memory_bytes =
+		stage->opts.memory_bytes ? stage->opts.memory_bytes : rung__host_memory_budget("");
 	stage->report.budget_bytes = stage->memory_bytes;
-	rc = stage->opts.in_place ? 0 : plan_rows(stage, stage->features, RUNG__FEATURES, &features, &stage->features_plan);
+	rc = stage->opts.in_place ? 0
+	                          : plan_rows(stage, stage->features, RUNG__FEATURES, &features,
+	                                      &stage->features_plan);
 	for (uint32_t i = 0; rc == 0 && i < stage->carried_count; i++) {
 		struct rung__carried *carried = &stage->carried[i];
 
-		rc = plan_rows(stage, carried->src, carried->name, &carried->layout, &carried->plan);
+		rc = plan_rows(stage, carried->src, carried->name, &carried->layout,
+		               &carried->plan);
 	}
 	if (rc < 0)
 		return rc;
 	least = rung__stage_fixed_bytes(stage) + in_files_bytes_min(stage);
 	left = stage->memory_bytes - RUNG__MIN(stage->memory_bytes, rung__stage_fixed_bytes(stage));
-	stage->in_files = in_memory_bytes(stage, stage->edge_count_max) > left || rung__stage_graph_in_files;
+	stage->in_files =
+		in_memory_bytes(stage, stage->edge_count_max) > left || rung__stage_graph_in_files;
 	stage->report.graph_in_files = stage->in_files;
 	return stage->in_files && stage->memory_bytes < least ? fail_budget(stage, least) : 0;
 }

@@ -12,8 +12,8 @@
 #include "rows/stage_deal.h"
 #include "stage/stage_space.h"
 
-#define SPARE_BYTES 65536u   /* for the folder itself, and its journal */
-#define NAMES_BYTES 300u     /* of folders in a message */
+#define SPARE_BYTES 65536u /* for the folder itself, and its journal */
+#define NAMES_BYTES 300u   /* of folders in a message */
 
 /* A file system that is written to. */
 struct device {
@@ -25,7 +25,7 @@ struct device {
 };
 
 struct devices {
-	struct device list[1 + RUNG__FILES_MAX];   /* the first has OUT */
+	struct device list[1 + RUNG__FILES_MAX]; /* the first has OUT */
 	uint32_t count;
 };
 
@@ -45,8 +45,8 @@ static uint64_t graph_bytes(const struct rung__stage *stage)
 	if (!stage->in_files || rung__stage_file_done(stage, RUNG__INDICES))
 		return 0;
 	return rung__mul(stage->edge_count_max, ids, &needed) && rung__add(needed, offsets, &needed)
-		       ? needed
-		       : UINT64_MAX;
+	               ? needed
+	               : UINT64_MAX;
 }
 
 /* Files in OUT, whole pages of each. */
@@ -54,8 +54,8 @@ static uint64_t out_bytes(const struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
 	uint64_t needed = rung__align_up(m->checksums.bytes, RUNG__PAGE_BYTES) +
-			  RUNG__MANIFEST_BYTES_MAX / 256 + SPARE_BYTES +
-			  32 * m->block_count; /* the journal has a line's part for each */
+	                  RUNG__MANIFEST_BYTES_MAX / 256 + SPARE_BYTES +
+	                  32 * m->block_count; /* the journal has a line's part for each */
 	uint64_t temp = stage->opts.stripe_count ? 0 : stage->features_plan.temp_bytes;
 
 	for (uint32_t i = 0; i < stage->carried_count; i++)
@@ -64,7 +64,7 @@ static uint64_t out_bytes(const struct rung__stage *stage)
 	for (uint32_t i = stage->opts.stripe_count ? m->feature_file_count : 0; i < m->file_count;
 	     i++) {
 		if (!rung__add(needed, rung__align_up(m->files[i].bytes, RUNG__PAGE_BYTES),
-			       &needed))
+		               &needed))
 			return UINT64_MAX;
 	}
 	return needed;
@@ -77,7 +77,7 @@ static uint64_t stripe_bytes(const struct rung__stage *stage, uint32_t file)
 
 	if (stage->features_plan.kind == RUNG_STAGE_PLAN_DEAL)
 		bytes = rung__dealt_file_bytes(&layout, &stage->features_plan,
-					       stage->manifest->vertex_count, file);
+		                               stage->manifest->vertex_count, file);
 	return rung__align_up(bytes, RUNG__PAGE_BYTES);
 }
 
@@ -97,7 +97,7 @@ static int add_out(const struct rung__stage *stage, struct devices *devices)
 
 	if (fstat(stage->dir.parent_fd, &st) < 0)
 		return rung__fail_errno(errno, "%s: its folder cannot be looked at",
-					stage->dir.path);
+		                        stage->dir.path);
 	*device = (struct device){ .dev = st.st_dev, .has_out = true, .needed = out_bytes(stage) };
 	return rung__stage_dir_free_bytes(&stage->dir, &device->free);
 }
@@ -141,7 +141,7 @@ static void count_taken(const struct rung__stage *stage, uint32_t file, struct d
 
 /* "OUT, DIR, DIR" */
 static void list_folders(const struct rung__stage *stage, const struct device *device,
-			 char names[NAMES_BYTES])
+                         char names[NAMES_BYTES])
 {
 	size_t used = 0;
 
@@ -149,10 +149,10 @@ static void list_folders(const struct rung__stage *stage, const struct device *d
 	for (uint32_t i = 0; i < device->stripe_count + device->has_out && used < NAMES_BYTES;
 	     i++) {
 		const char *name = i < device->has_out ? stage->opts.out_dir
-						       : device->stripe_dirs[i - device->has_out];
+		                                       : device->stripe_dirs[i - device->has_out];
 
 		used += (size_t)snprintf(names + used, NAMES_BYTES - used, "%s%s", used ? ", " : "",
-					 name);
+		                         name);
 	}
 }
 
@@ -164,10 +164,10 @@ static int check_device(const struct rung__stage *stage, const struct device *de
 		return 0;
 	list_folders(stage, device, names);
 	return rung__fail(RUNG_E_NOSPC,
-			  "%s: staging needs %" PRIu64 " bytes, %" PRIu64
-			  " are free there; make room for %" PRIu64 " more, or choose %s elsewhere",
-			  names, device->needed, device->free, device->needed - device->free,
-			  device->stripe_count ? "folders" : "an output");
+	                  "%s: staging needs %" PRIu64 " bytes, %" PRIu64
+	                  " are free there; make room for %" PRIu64 " more, or choose %s elsewhere",
+	                  names, device->needed, device->free, device->needed - device->free,
+	                  device->stripe_count ? "folders" : "an output");
 }
 
 int rung__stage_check_space(struct rung__stage *stage)

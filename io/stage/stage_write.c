@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of what is in memory, written block by block past the page cache; each block's checksum is taken from memory, before it is
- * written. Those of the journal are taken into sums[] when it is read.
+ * The files of what is in memory, written block by block past the page cache; each block's checksum
+ * is taken from memory, before it is written. Those of the journal are taken into sums[] when it is
+ * read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +44,7 @@ static int open_file(struct array_output *out, int dir_fd, const char *name)
 }
 
 static int open_output(struct array_output *out, struct rung__stage *stage,
-		       const struct rung__manifest_file *file, uint64_t *sums)
+                       const struct rung__manifest_file *file, uint64_t *sums)
 {
 	int rc;
 
@@ -68,7 +69,8 @@ static int flush(struct array_output *out)
 	const size_t used = out->used, bytes = (size_t)rung__align_up(used, RUNG__PAGE_BYTES);
 	int rc;
 
-	rung__checksum_blocks(stage->buffer, used, stage->threads, out->sums + out->written / RUNG__BLOCK_BYTES);
+	rung__checksum_blocks(stage->buffer, used, stage->threads,
+	                      out->sums + out->written / RUNG__BLOCK_BYTES);
 	memset(stage->buffer + used, 0, bytes - used);
 	rung__stage_step("write");
 	rc = rung__direct_write(&out->direct, stage->buffer, bytes, out->written);
@@ -107,8 +109,10 @@ static int close_output(struct array_output *out, int rc)
 		rc = flush(out);
 	if (rc == 0) {
 		rung__stage_step("sync");
-		if (ftruncate(out->direct.fd, (off_t)out->file->bytes) < 0 || fsync(out->direct.fd) < 0)
-			rc = rung__fail_errno(errno, "%s: cannot be synced to the device", out->path);
+		if (ftruncate(out->direct.fd, (off_t)out->file->bytes) < 0 ||
+		    fsync(out->direct.fd) < 0)
+			rc = rung__fail_errno(errno, "%s: cannot be synced to the device",
+			                      out->path);
 	}
 	rung__direct_close(&out->direct);
 	rung__free(out->path);
@@ -121,19 +125,21 @@ int rung__stage_take_sums(struct rung__stage *stage)
 	stage->sums = rung__zalloc_array(stage->manifest->block_count, sizeof(*stage->sums));
 	if (!stage->buffer || !stage->sums)
 		return rung__fail(RUNG_E_NOMEM, "checksums of %" PRIu64 " blocks",
-				  stage->manifest->block_count);
+		                  stage->manifest->block_count);
 	rung__journal_take_sums(&stage->journal, stage->manifest->block_count, stage->sums);
 	return 0;
 }
 
 static int note_file(struct rung__stage *stage, const struct rung__manifest_file *file)
 {
-	int rc = rung__journal_add_sums(&stage->journal, file->first_block, file->block_count, stage->sums + file->first_block);
+	int rc = rung__journal_add_sums(&stage->journal, file->first_block, file->block_count,
+	                                stage->sums + file->first_block);
 
 	return rc < 0 ? rc : rung__journal_add(&stage->journal, "file %s", file->name);
 }
 
-static int write_array(struct rung__stage *stage, const struct rung__manifest_file *file, const void *data, uint64_t *sums)
+static int write_array(struct rung__stage *stage, const struct rung__manifest_file *file,
+                       const void *data, uint64_t *sums)
 {
 	struct array_output out;
 	int rc = open_output(&out, stage, file, sums);
@@ -151,15 +157,18 @@ int rung__stage_write_array(struct rung__stage *stage, const char *name, const v
 	return rc < 0 ? rc : note_file(stage, file);
 }
 
-/* Read a file of ours once, in buffers of whole blocks. `to`: NULL, or gets its data. Sums are taken, or compared. */
-static int read_file(struct rung__stage *stage, const struct rung__manifest_file *file, const struct rung__direct *direct, bool compare,
-		     unsigned char *to)
+/* Read a file of ours once, in buffers of whole blocks. `to`: NULL, or gets its data. Sums are
+ * taken, or compared. */
+static int read_file(struct rung__stage *stage, const struct rung__manifest_file *file,
+                     const struct rung__direct *direct, bool compare, unsigned char *to)
 {
-	uint64_t sums[RUNG__STAGE_BUFFER_BYTES / RUNG__BLOCK_BYTES], *known = stage->sums + file->first_block;
+	uint64_t sums[RUNG__STAGE_BUFFER_BYTES / RUNG__BLOCK_BYTES],
+		*known = stage->sums + file->first_block;
 	int rc = 0;
 
 	for (uint64_t at = 0; at < file->bytes && rc == 0; at += RUNG__STAGE_BUFFER_BYTES) {
-		const uint64_t bytes = RUNG__MIN(file->bytes - at, RUNG__STAGE_BUFFER_BYTES), skip = at ? 0 : RUNG__NPY_DATA_OFFSET;
+		const uint64_t bytes = RUNG__MIN(file->bytes - at, RUNG__STAGE_BUFFER_BYTES),
+			       skip = at ? 0 : RUNG__NPY_DATA_OFFSET;
 
 		rc = rung__direct_read(direct, stage->buffer, bytes, at);
 		if (rc < 0)
@@ -168,13 +177,14 @@ static int read_file(struct rung__stage *stage, const struct rung__manifest_file
 		for (uint64_t i = 0; i < rung__block_count(bytes); i++, known++) {
 			if (compare && *known != sums[i])
 				return rung__fail(RUNG_E_CORRUPT,
-						  "%s: is not what the journal says was written; "
-						  "start from scratch with --force",
-						  direct->name);
+				                  "%s: is not what the journal says was written; "
+				                  "start from scratch with --force",
+				                  direct->name);
 			*known = sums[i];
 		}
 		if (to)
-			memcpy(to + (at + skip - RUNG__NPY_DATA_OFFSET), stage->buffer + skip, (size_t)(bytes - skip));
+			memcpy(to + (at + skip - RUNG__NPY_DATA_OFFSET), stage->buffer + skip,
+			       (size_t)(bytes - skip));
 		rc = rung__stage_advance(stage, "files", bytes);
 	}
 	return rc;
@@ -229,7 +239,8 @@ int rung__stage_write_score(struct rung__stage *stage)
 		uint64_t count = RUNG__MIN(CHUNK_ITEMS, m->vertex_count - first);
 
 		for (uint64_t i = 0; i < count; i++)
-			chunk[i] = stage->score[rung__id_get(stage->vertex_of_rank, m->index_bytes, first + i)];
+			chunk[i] = stage->score[rung__id_get(stage->vertex_of_rank, m->index_bytes,
+			                                     first + i)];
 		rc = append(&out, chunk, count * sizeof(*chunk));
 	}
 	rc = close_output(&out, rc);
@@ -239,7 +250,7 @@ int rung__stage_write_score(struct rung__stage *stage)
 
 /* A split as ranks, in the order it was given. */
 static int write_split(struct rung__stage *stage, const struct rung__manifest_file *file,
-		       const struct rung__stage_split_ids *split)
+                       const struct rung__stage_split_ids *split)
 {
 	const unsigned index_bytes = stage->manifest->index_bytes;
 	void *ranks = rung__malloc_array(split->count, index_bytes);
@@ -248,7 +259,8 @@ static int write_split(struct rung__stage *stage, const struct rung__manifest_fi
 	if (!ranks)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", file->name, split->count);
 	for (uint64_t i = 0; i < split->count; i++)
-		rung__id_set(ranks, index_bytes, i, rung__id_get(stage->rank_of_vertex, index_bytes, split->ids[i]));
+		rung__id_set(ranks, index_bytes, i,
+		             rung__id_get(stage->rank_of_vertex, index_bytes, split->ids[i]));
 	rc = rung__stage_write_array(stage, file->name, ranks);
 	rung__free(ranks);
 	return rc;
@@ -260,7 +272,8 @@ int rung__stage_write_splits(struct rung__stage *stage)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < m->split_count && rc == 0; i++) {
-		const struct rung__manifest_file *file = &m->files[m->file_count - m->split_count + i];
+		const struct rung__manifest_file *file =
+			&m->files[m->file_count - m->split_count + i];
 
 		if (!rung__stage_file_done(stage, file->name))
 			rc = write_split(stage, file, &stage->splits[i]);
@@ -273,7 +286,8 @@ static int write_text(const struct rung__stage *stage, const char *path, const c
 	int fd, rc;
 
 	rung__stage_step("create manifest");
-	fd = openat(stage->dir.fd, RUNG__MANIFEST_PARTIAL, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	fd = openat(stage->dir.fd, RUNG__MANIFEST_PARTIAL, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+	            0666);
 	if (fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be made", path);
 	rung__stage_step("write manifest");
@@ -296,10 +310,10 @@ static int compare_text(const struct rung__stage *stage, const char *path, const
 
 	if (fd >= 0)
 		rc = read ? rung__pread_all(fd, path, read, bytes, 0)
-			  : rung__fail(RUNG_E_NOMEM, "%s: %zu bytes", path, bytes);
+		          : rung__fail(RUNG_E_NOMEM, "%s: %zu bytes", path, bytes);
 	if (rc == 0 && memcmp(read, text, bytes) != 0)
 		rc = rung__fail(RUNG_E_CORRUPT, "%s: is not what was written; " RUNG__STAGE_CURE,
-				path);
+		                path);
 	rung__free(read);
 	if (fd >= 0)
 		close(fd);
@@ -308,12 +322,12 @@ static int compare_text(const struct rung__stage *stage, const char *path, const
 
 /* Call `fn` with the manifest's text, and the path of the file that is or will be it. */
 static int with_text(struct rung__stage *stage,
-		     int (*fn)(const struct rung__stage *stage, const char *path, const char *text))
+                     int (*fn)(const struct rung__stage *stage, const char *path, const char *text))
 {
 	char *path = rung__format("%s/" RUNG__MANIFEST_PARTIAL, stage->dir.partial_path),
 	     *text = NULL;
 	int rc = path ? rung__manifest_format(stage->manifest, &text)
-		      : rung__fail(RUNG_E_NOMEM, RUNG__MANIFEST);
+	              : rung__fail(RUNG_E_NOMEM, RUNG__MANIFEST);
 
 	if (rc == 0)
 		rc = fn(stage, path, text);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verification: every byte of every file against its checksum, and what was staged against the sources it came from. */
+/* Verification: every byte of every file against its checksum, and what was staged against the
+ * sources it came from. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,8 +12,10 @@ struct list {
 	uint64_t count;
 };
 
-/* Blocks of one state, the checksum file's first. The file names lie behind them: one rung_free() frees both. */
-static int list_blocks(const struct rung__verify *v, enum rung__block_state state, struct list *list_out)
+/* Blocks of one state, the checksum file's first. The file names lie behind them: one rung_free()
+ * frees both. */
+static int list_blocks(const struct rung__verify *v, enum rung__block_state state,
+                       struct list *list_out)
 {
 	const struct rung__manifest *m = v->ds->manifest;
 	uint64_t count = 0, bytes = 0, at, used = 0;
@@ -32,7 +35,8 @@ static int list_blocks(const struct rung__verify *v, enum rung__block_state stat
 
 		memcpy(memory + at, file->name, sizeof(file->name));
 		for (uint64_t b = 0; b < file->block_count; b++) {
-			const struct rung_bad_block block = { (const char *)memory + at, b, b * RUNG__BLOCK_BYTES };
+			const struct rung_bad_block block = { (const char *)memory + at, b,
+				                              b * RUNG__BLOCK_BYTES };
 
 			if (states[b] == state)
 				memcpy(memory + used++ * sizeof(block), &block, sizeof(block));
@@ -53,7 +57,8 @@ static int list_all(struct rung__verify *v)
 		rc = list_blocks(v, RUNG__BLOCK_REPAIRED, &repaired);
 	report->bad = bad.blocks;
 	report->bad_count = bad.count;
-	report->maps_disagree = 0; /* of damaged maps nothing else was to be expected; compare() looks again */
+	/* of damaged maps nothing else was to be expected; compare() looks again */
+	report->maps_disagree = 0;
 	report->repaired = repaired.blocks;
 	report->repaired_count = repaired.count;
 	return rc;
@@ -73,8 +78,8 @@ static int list_manifest(struct rung__verify *v)
 	return 0;
 }
 
-static int compare_rows(struct rung__verify *v, const char *spec, const char *name, bool sampled, uint64_t *compared,
-			uint64_t *different, uint64_t *first)
+static int compare_rows(struct rung__verify *v, const char *spec, const char *name, bool sampled,
+                        uint64_t *compared, uint64_t *different, uint64_t *first)
 {
 	struct rung__verify_rows rows;
 	struct rung__row_sample sample;
@@ -87,12 +92,13 @@ static int compare_rows(struct rung__verify *v, const char *spec, const char *na
 		rc = rung__verify_rows_open_staged(v, &rows);
 	if (rc == 0)
 		rc = sampled && rung__row_sample_init(&sample, v)
-			     ? rung__verify_rows_sample(v, &rows)
-			     : rung__verify_rows_all(v, &rows);
+		             ? rung__verify_rows_sample(v, &rows)
+		             : rung__verify_rows_all(v, &rows);
 	*compared = rows.compared;
 	*different = rows.different;
 	if (rows.different > 0)
-		*first = rung__id_get(v->vertex_of_rank, v->ds->manifest->index_bytes, rows.first_rank);
+		*first = rung__id_get(v->vertex_of_rank, v->ds->manifest->index_bytes,
+		                      rows.first_rank);
 	rung__verify_rows_close(&rows);
 	return rc;
 }
@@ -103,10 +109,14 @@ static int check_array_names(const struct rung__verify *v)
 	uint32_t at;
 
 	for (size_t i = 0; i < v->opts.array_count; i++) {
-		for (at = 0; at < m->array_count && strcmp(m->arrays[at].name, v->opts.array_names[i]) != 0; at++)
+		for (at = 0;
+		     at < m->array_count && strcmp(m->arrays[at].name, v->opts.array_names[i]) != 0;
+		     at++)
 			;
 		if (at == m->array_count)
-			return rung__fail(RUNG_E_NOENT, "%s: has no array '%s'; rung info lists those there are", v->ds->dir, v->opts.array_names[i]);
+			return rung__fail(RUNG_E_NOENT,
+			                  "%s: has no array '%s'; rung info lists those there are",
+			                  v->ds->dir, v->opts.array_names[i]);
 	}
 	return 0;
 }
@@ -120,7 +130,8 @@ static int compare_arrays(struct rung__verify *v)
 	for (uint32_t f = 0; f < m->file_count && rc == 0; f++) {
 		uint64_t compared = 0, different = 0, first = 0;
 
-		rc = compare_rows(v, rung__verify_array_spec(v, m->files[f].name), m->files[f].name, false, &compared, &different, &first);
+		rc = compare_rows(v, rung__verify_array_spec(v, m->files[f].name), m->files[f].name,
+		                  false, &compared, &different, &first);
 		if (different > 0 && r->array_rows_different == 0)
 			r->first_array_different = first;
 		r->array_rows_compared += compared;
@@ -133,15 +144,17 @@ static int compare_all(struct rung__verify *v)
 {
 	const struct rung_verify_opts *opts = &v->opts;
 	struct rung_verify_report *r = &v->report;
-	const char *source = v->in_place_error[0] ? NULL : opts->source;   /* the rows' own file is not there: the report says so */
+	/* the rows' own file is not there: the report says so */
+	const char *source = v->in_place_error[0] ? NULL : opts->source;
 	int rc = rung__verify_load_maps(v);
 
 	if (rc < 0 ||
-	    (rc = compare_rows(v, source, NULL, true, &r->rows_compared, &r->rows_different, &r->first_different)) < 0 ||
-	    (rc = compare_rows(v, opts->labels, RUNG__LABELS, false, &r->labels_compared, &r->labels_different,
-			       &r->first_label_different)) < 0 ||
-	    (rc = compare_rows(v, opts->score, RUNG__SCORE, false, &r->scores_compared, &r->scores_different,
-			       &r->first_score_different)) < 0 ||
+	    (rc = compare_rows(v, source, NULL, true, &r->rows_compared, &r->rows_different,
+	                       &r->first_different)) < 0 ||
+	    (rc = compare_rows(v, opts->labels, RUNG__LABELS, false, &r->labels_compared,
+	                       &r->labels_different, &r->first_label_different)) < 0 ||
+	    (rc = compare_rows(v, opts->score, RUNG__SCORE, false, &r->scores_compared,
+	                       &r->scores_different, &r->first_score_different)) < 0 ||
 	    (rc = compare_arrays(v)) < 0 || (rc = rung__verify_splits(v)) < 0)
 		return rc;
 	return opts->graph ? rung__verify_lists(v) : 0;
@@ -152,14 +165,18 @@ static int compare(struct rung__verify *v)
 	const struct rung_verify_opts *opts = &v->opts;
 	int rc;
 
-	if (!opts->source && !opts->labels && !opts->score && !opts->graph && opts->split_count == 0 && opts->array_count == 0)
+	if (!opts->source && !opts->labels && !opts->score && !opts->graph &&
+	    opts->split_count == 0 && opts->array_count == 0)
 		return 0;
 	rc = compare_all(v);
 	if (v->report.bad_count == 0)
 		return rc == RUNG_E_CORRUPT ? 0 : rc; /* the maps: conclude() says so */
-	/* damaged files that cannot be followed to the end are in the report already, and it says how far that went */
+	/* damaged files that cannot be followed to the end are in the report already, and it says
+	 * how far that went */
 	v->report.maps_disagree = 0;
-	return rc == RUNG_E_IO || rc == RUNG_E_RANGE || rc == RUNG_E_FORMAT || rc == RUNG_E_CORRUPT ? 0 : rc;
+	return rc == RUNG_E_IO || rc == RUNG_E_RANGE || rc == RUNG_E_FORMAT || rc == RUNG_E_CORRUPT
+	               ? 0
+	               : rc;
 }
 
 static int check_blocks(struct rung__verify *v)
@@ -173,9 +190,11 @@ static int check_blocks(struct rung__verify *v)
 	v->sums_bad = rung__zalloc_array(m->checksums.block_count, 1);
 	v->bad = rung__zalloc_array(blocks, 1);
 	if (!v->sums || !v->sums_bad || !v->bad)
-		return rung__fail(RUNG_E_NOMEM, "verify: checksums of %" PRIu64 " blocks", m->block_count);
+		return rung__fail(RUNG_E_NOMEM, "verify: checksums of %" PRIu64 " blocks",
+		                  m->block_count);
 	rc = rung__verify_blocks(v);
-	v->report.blocks_checked = 1 + blocks; /* 1: the manifest, which was opened, so its checksum is right */
+	/* 1: the manifest, which was opened, so its checksum is right */
+	v->report.blocks_checked = 1 + blocks;
 	v->report.bytes_checked = m->text_bytes + m->checksums.bytes;
 	for (uint32_t f = 0; f < m->file_count; f++)
 		v->report.bytes_checked += m->files[f].bytes;
@@ -192,7 +211,8 @@ static int check_in_place(struct rung__verify *v)
 
 	if (v->ds->manifest->feature_file_count > 0)
 		return 0;
-	rc = rung__in_place_compare(in_place, v->ds->dir, &r->in_place_blocks_different, &r->first_in_place_different);
+	rc = rung__in_place_compare(in_place, v->ds->dir, &r->in_place_blocks_different,
+	                            &r->first_in_place_different);
 	if (rc < 0 && rc != RUNG_E_FORMAT && rc != RUNG_E_IO)
 		return rc;
 	r->in_place_blocks_compared = in_place->sample_count;
@@ -216,12 +236,14 @@ static int verify_all(struct rung__verify *v)
 	return rc == 0 ? compare(v) : rc;
 }
 
-static int differ(const char *dir, const char *what, uint64_t different, uint64_t compared, const char *spec, uint64_t vertex)
+static int differ(const char *dir, const char *what, uint64_t different, uint64_t compared,
+                  const char *spec, uint64_t vertex)
 {
 	return rung__fail(RUNG_E_CORRUPT,
-			  "%s: %" PRIu64 " of %" PRIu64 " %s differ from %s, the first is that of vertex %" PRIu64
-			  "; stage the dataset again",
-			  dir, different, compared, what, spec, vertex);
+	                  "%s: %" PRIu64 " of %" PRIu64
+	                  " %s differ from %s, the first is that of vertex %" PRIu64
+	                  "; stage the dataset again",
+	                  dir, different, compared, what, spec, vertex);
 }
 
 static int conclude(struct rung__verify *v, const char *dir)
@@ -229,36 +251,53 @@ static int conclude(struct rung__verify *v, const char *dir)
 	const struct rung_verify_report *r = &v->report;
 
 	if (r->bad_count > 0 && r->unrepaired)
-		return rung__fail(RUNG_E_CORRUPT, "%s/%s: block %" PRIu64 " at offset %" PRIu64 " is not repaired: %s", dir, r->bad[0].file,
-				  r->bad[0].block, r->bad[0].offset, r->unrepaired);
+		return rung__fail(
+			RUNG_E_CORRUPT,
+			"%s/%s: block %" PRIu64 " at offset %" PRIu64 " is not repaired: %s", dir,
+			r->bad[0].file, r->bad[0].block, r->bad[0].offset, r->unrepaired);
 	if (r->bad_count > 0)
 		return rung__fail(RUNG_E_CORRUPT,
-				  "%s/%s: block %" PRIu64 " at offset %" PRIu64 " does not have its checksum (%" PRIu64
-				  " bad blocks in all); repair it with its sources, or stage the dataset again",
-				  dir, r->bad[0].file, r->bad[0].block, r->bad[0].offset, r->bad_count);
+		                  "%s/%s: block %" PRIu64 " at offset %" PRIu64
+		                  " does not have its checksum (%" PRIu64
+		                  " bad blocks in all); repair it with its sources, or stage the "
+		                  "dataset again",
+		                  dir, r->bad[0].file, r->bad[0].block, r->bad[0].offset,
+		                  r->bad_count);
 	if (r->in_place_blocks_different > 0 && v->in_place_error[0])
 		return rung__fail_text(RUNG_E_CORRUPT, v->in_place_error);
 	if (r->in_place_blocks_different > 0)
-		return rung__fail(RUNG_E_CORRUPT, "%s: was changed after the rows of %s were left in it: %" PRIu64 " of %" PRIu64
-				  " blocks looked at are others, the first at offset %" PRIu64 "; put it back as it was, or stage the dataset again",
-				  v->ds->manifest->in_place.path, dir, r->in_place_blocks_different, r->in_place_blocks_compared,
-				  r->first_in_place_different);
+		return rung__fail(RUNG_E_CORRUPT,
+		                  "%s: was changed after the rows of %s were left in it: %" PRIu64
+		                  " of %" PRIu64
+		                  " blocks looked at are others, the first at offset %" PRIu64
+		                  "; put it back as it was, or stage the dataset again",
+		                  v->ds->manifest->in_place.path, dir, r->in_place_blocks_different,
+		                  r->in_place_blocks_compared, r->first_in_place_different);
 	if (r->maps_disagree)
-		return rung__fail(RUNG_E_CORRUPT, "%s: " RUNG__VERTEX_OF_RANK " and " RUNG__RANK_OF_VERTEX
-				  " are not each other's inverse; stage the dataset again", dir);
+		return rung__fail(RUNG_E_CORRUPT,
+		                  "%s: " RUNG__VERTEX_OF_RANK " and " RUNG__RANK_OF_VERTEX
+		                  " are not each other's inverse; stage the dataset again",
+		                  dir);
 	if (r->rows_different > 0)
-		return differ(dir, "rows", r->rows_different, r->rows_compared, v->opts.source, r->first_different);
+		return differ(dir, "rows", r->rows_different, r->rows_compared, v->opts.source,
+		              r->first_different);
 	if (r->lists_different > 0)
-		return differ(dir, "lists", r->lists_different, r->lists_compared, "the graph", r->first_list_different);
+		return differ(dir, "lists", r->lists_different, r->lists_compared, "the graph",
+		              r->first_list_different);
 	if (r->labels_different > 0)
-		return differ(dir, "labels", r->labels_different, r->labels_compared, v->opts.labels, r->first_label_different);
+		return differ(dir, "labels", r->labels_different, r->labels_compared,
+		              v->opts.labels, r->first_label_different);
 	if (r->scores_different > 0)
-		return differ(dir, "scores", r->scores_different, r->scores_compared, v->opts.score, r->first_score_different);
+		return differ(dir, "scores", r->scores_different, r->scores_compared, v->opts.score,
+		              r->first_score_different);
 	if (r->array_rows_different > 0)
-		return differ(dir, "rows of arrays", r->array_rows_different, r->array_rows_compared, "their sources", r->first_array_different);
+		return differ(dir, "rows of arrays", r->array_rows_different,
+		              r->array_rows_compared, "their sources", r->first_array_different);
 	if (r->split_ids_different > 0)
-		return rung__fail(RUNG_E_CORRUPT, "%s: %" PRIu64 " of %" PRIu64 " ids of the splits differ; stage the dataset again", dir,
-				  r->split_ids_different, r->split_ids_compared);
+		return rung__fail(RUNG_E_CORRUPT,
+		                  "%s: %" PRIu64 " of %" PRIu64
+		                  " ids of the splits differ; stage the dataset again",
+		                  dir, r->split_ids_different, r->split_ids_compared);
 	return 0;
 }
 
@@ -271,14 +310,17 @@ static int take_opts(struct rung__verify *v, const char *dir, const struct rung_
 	if (!dir)
 		return rung__fail(RUNG_E_INVAL, "rung_dataset_verify: NULL given");
 	if (!(v->opts.sample_share >= 0 && v->opts.sample_share <= 1))
-		return rung__fail(RUNG_E_INVAL, "rung_dataset_verify: sample_share is %g, not between 0 and 1", v->opts.sample_share);
+		return rung__fail(RUNG_E_INVAL,
+		                  "rung_dataset_verify: sample_share is %g, not between 0 and 1",
+		                  v->opts.sample_share);
 	if (v->opts.memory_bytes == 0)
 		v->opts.memory_bytes = rung__host_memory_budget("");
 	v->threads = rung__threads(v->opts.threads);
 	return 0;
 }
 
-int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts, struct rung_verify_report *report_out)
+int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts,
+                        struct rung_verify_report *report_out)
 {
 	struct rung__verify v = { .opts = RUNG_VERIFY_OPTS_INIT };
 	const uint64_t start_ns = rung__now_ns();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every block of every file against its checksum, at the speed of the disk: large direct reads, several in flight, so that a folder
- * larger than memory neither waits for the processor nor pushes everything else out of the page cache.
+ * Every block of every file against its checksum, at the speed of the disk: large direct reads,
+ * several in flight, so that a folder larger than memory neither waits for the processor nor pushes
+ * everything else out of the page cache.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -16,24 +17,28 @@
 struct scan {
 	struct rung__verify *v;
 	const struct rung__manifest_file *files; /* [file_count] */
-	const uint64_t *sums;                    /* of all their blocks, from the first file's first one on */
+	const uint64_t *sums; /* of all their blocks, from the first file's first one on */
 	uint32_t file_count;
 	struct rung__direct *direct; /* [file_count]; fd -1: cannot be opened */
 	uint64_t *items;             /* [file_count + 1]: first item of each */
 };
 
-/* Whether the checksum of block `block` of all files' is known; of checksums.npy's own the manifest tells. */
+/* Whether the checksum of block `block` of all files' is known; of checksums.npy's own the manifest
+ * tells. */
 static bool sum_known(const struct rung__verify *v, uint64_t block)
 {
 	const uint64_t at = RUNG__NPY_DATA_OFFSET + block * sizeof(uint64_t);
 
-	return !v->sums_bad[at / RUNG__BLOCK_BYTES]; /* 8-byte entries at a multiple of 8: none lies in two blocks */
+	/* 8-byte entries at a multiple of 8: none lies in two blocks */
+	return !v->sums_bad[at / RUNG__BLOCK_BYTES];
 }
 
 /* A block alone, for those that share a read with one that cannot be read. */
-static bool block_good(const struct rung__direct *file, uint64_t offset, uint64_t bytes, uint64_t sum, unsigned char *room)
+static bool block_good(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
+                       uint64_t sum, unsigned char *room)
 {
-	return rung__direct_read(file, room, bytes, offset) == 0 && rung__checksum(room, (size_t)bytes) == sum;
+	return rung__direct_read(file, room, bytes, offset) == 0 &&
+	       rung__checksum(room, (size_t)bytes) == sum;
 }
 
 static uint32_t file_of_item(const struct scan *scan, uint64_t item)
@@ -51,30 +56,36 @@ static int scan_item(void *ctx, uint64_t item, unsigned char *room)
 	const uint32_t f = file_of_item(scan, item);
 	const struct rung__manifest_file *file = &scan->files[f];
 	const struct rung__direct *direct = &scan->direct[f];
-	const uint64_t first = (item - scan->items[f]) * ITEM_BLOCKS, offset = first * RUNG__BLOCK_BYTES;
+	const uint64_t first = (item - scan->items[f]) * ITEM_BLOCKS,
+		       offset = first * RUNG__BLOCK_BYTES;
 	const uint64_t blocks = RUNG__MIN(file->block_count - first, ITEM_BLOCKS);
 	const uint64_t bytes = RUNG__MIN(file->bytes - offset, blocks * RUNG__BLOCK_BYTES);
-	const uint64_t *sums = scan->sums + (file->first_block - scan->files[0].first_block) + first;
+	const uint64_t *sums =
+		scan->sums + (file->first_block - scan->files[0].first_block) + first;
 	unsigned char *states = rung__verify_states(scan->v, file) + first;
-	const bool there = direct->fd >= 0, whole = there && rung__direct_read(direct, room, bytes, offset) == 0;
+	const bool there = direct->fd >= 0,
+		   whole = there && rung__direct_read(direct, room, bytes, offset) == 0;
 
 	for (uint64_t i = 0; i < blocks; i++) {
-		const uint64_t at = i * RUNG__BLOCK_BYTES, part = RUNG__MIN(bytes - at, RUNG__BLOCK_BYTES);
+		const uint64_t at = i * RUNG__BLOCK_BYTES,
+			       part = RUNG__MIN(bytes - at, RUNG__BLOCK_BYTES);
 
 		if (whole ? rung__checksum(room + at, (size_t)part) != sums[i]
-			  : !there || !block_good(direct, offset + at, part, sums[i], room))
+		          : !there || !block_good(direct, offset + at, part, sums[i], room))
 			states[i] = RUNG__BLOCK_BAD;
 	}
 	return 0;
 }
 
-/* Bytes behind the end belong to no block: they make the block they lie in a bad one, the last when they begin a new one. */
+/* Bytes behind the end belong to no block: they make the block they lie in a bad one, the last when
+ * they begin a new one. */
 static void look_behind(const struct scan *scan, uint32_t f)
 {
 	const struct rung__manifest_file *file = &scan->files[f];
 	struct stat st;
 
-	if (scan->direct[f].fd >= 0 && fstat(scan->direct[f].fd, &st) == 0 && (uint64_t)st.st_size > file->bytes)
+	if (scan->direct[f].fd >= 0 && fstat(scan->direct[f].fd, &st) == 0 &&
+	    (uint64_t)st.st_size > file->bytes)
 		rung__verify_states(scan->v, file)[file->block_count - 1] = RUNG__BLOCK_BAD;
 }
 
@@ -85,7 +96,8 @@ static int open_files(struct scan *scan)
 	for (uint32_t f = 0; f < scan->file_count; f++) {
 		int fd = rung__dataset_open_file(scan->v->ds, scan->files[f].name, 0);
 
-		scan->items[f + 1] = scan->items[f] + (scan->files[f].block_count + ITEM_BLOCKS - 1) / ITEM_BLOCKS;
+		scan->items[f + 1] = scan->items[f] +
+		                     (scan->files[f].block_count + ITEM_BLOCKS - 1) / ITEM_BLOCKS;
 		if (fd < 0)
 			continue;
 		rc = rung__direct_open(&scan->direct[f], fd, scan->files[f].name);
@@ -96,20 +108,27 @@ static int open_files(struct scan *scan)
 	return 0;
 }
 
-static int scan_files(struct rung__verify *v, const struct rung__manifest_file *files, uint32_t count, const uint64_t *sums,
-		      const char *stage)
+static int scan_files(struct rung__verify *v, const struct rung__manifest_file *files,
+                      uint32_t count, const uint64_t *sums, const char *stage)
 {
 	struct scan scan = { .v = v, .files = files, .sums = sums, .file_count = count };
-	struct rung__pump pump = { .stage = stage, .threads = v->threads, .room_bytes = RUNG__PUMP_READ_BYTES,
-				   .memory_bytes = v->opts.memory_bytes, .progress = v->opts.progress,
-				   .progress_ctx = v->opts.progress_ctx, .ctx = &scan, .work = scan_item };
+	struct rung__pump pump = { .stage = stage,
+		                   .threads = v->threads,
+		                   .room_bytes = RUNG__PUMP_READ_BYTES,
+		                   .memory_bytes = v->opts.memory_bytes,
+		                   .progress = v->opts.progress,
+		                   .progress_ctx = v->opts.progress_ctx,
+		                   .ctx = &scan,
+		                   .work = scan_item };
 	int rc;
 
 	scan.direct = rung__malloc_array(count, sizeof(*scan.direct));
 	scan.items = rung__zalloc_array(count + 1u, sizeof(*scan.items));
 	for (uint32_t f = 0; scan.direct && f < count; f++)
 		scan.direct[f].fd = -1;
-	rc = scan.direct && scan.items ? open_files(&scan) : rung__fail(RUNG_E_NOMEM, "verify: list of %u files", count);
+	rc = scan.direct && scan.items
+	             ? open_files(&scan)
+	             : rung__fail(RUNG_E_NOMEM, "verify: list of %u files", count);
 	if (rc == 0) {
 		pump.item_count = scan.items[count];
 		rc = rung__pump_run(&pump);
@@ -133,7 +152,8 @@ static int load_sums(struct rung__verify *v)
 
 	memcpy(v->sums_bad, rung__verify_states(v, file), (size_t)file->block_count);
 	fd = rung__dataset_open_file(v->ds, file->name, 0);
-	if (fd < 0 || rung__pread_all(fd, file->name, v->sums, m->block_count * sizeof(*v->sums), RUNG__NPY_DATA_OFFSET) < 0)
+	if (fd < 0 || rung__pread_all(fd, file->name, v->sums, m->block_count * sizeof(*v->sums),
+	                              RUNG__NPY_DATA_OFFSET) < 0)
 		memset(v->sums_bad, 1, (size_t)file->block_count);
 	if (fd >= 0)
 		close(fd);
@@ -141,8 +161,8 @@ static int load_sums(struct rung__verify *v)
 }
 
 /*
- * A block whose checksum lies in a damaged block of checksums.npy passes unchecked: that block is in the report, and nothing is
- * known of this one.
+ * A block whose checksum lies in a damaged block of checksums.npy passes unchecked: that block is
+ * in the report, and nothing is known of this one.
  */
 static void pass_unknown(struct rung__verify *v)
 {

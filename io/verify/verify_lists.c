@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The relabelled graph against the one it came from, entry by entry, with either larger than memory.
+ * The relabelled graph against the one it came from, entry by entry, with either larger than
+ * memory.
  *
- * As many staged lists as the budget has room for are read into memory, in the order they lie in; then the source is passed over once,
- * in its own order, and each of its lists that is among them is mapped and compared. So both sides are read in large pieces only.
- * A graph that does not fit takes several passes over the source. Of a sample, only its lists are read.
+ * As many staged lists as the budget has room for are read into memory, in the order they lie in;
+ * then the source is passed over once, in its own order, and each of its lists that is among them
+ * is mapped and compared. So both sides are read in large pieces only. A graph that does not fit
+ * takes several passes over the source. Of a sample, only its lists are read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,20 +21,20 @@
 
 struct lists {
 	struct rung__verify *v;
-	uint64_t *ranks;             /* [count] of the sample, ascending; NULL: all */
-	unsigned char *chosen;       /* a bit for each vertex of the sample */
-	uint64_t count;              /* of lists to compare */
+	uint64_t *ranks;       /* [count] of the sample, ascending; NULL: all */
+	unsigned char *chosen; /* a bit for each vertex of the sample */
+	uint64_t count;        /* of lists to compare */
 	struct rung__features indptr_staged, indices_staged;
 	struct rung__direct indptr_file, indices_file;
-	uint64_t room_bytes;         /* for what follows */
-	uint64_t first, end;         /* of those `count`: in memory now */
+	uint64_t room_bytes; /* for what follows */
+	uint64_t first, end; /* of those `count`: in memory now */
 	unsigned char *indptr_room, *ids_room;
-	const uint64_t *indptr;      /* all: [end - first + 1] as in the file */
-	uint64_t *starts;            /* sample: [end - first + 1] sums of lengths */
+	const uint64_t *indptr; /* all: [end - first + 1] as in the file */
+	uint64_t *starts;       /* sample: [end - first + 1] sums of lengths */
 	const void *ids;
-	unsigned char *differs;      /* [end - first] */
+	unsigned char *differs; /* [end - first] */
 	uint64_t edges_done, edges_total;
-	uint64_t first_rank;         /* of the lists that differ */
+	uint64_t first_rank; /* of the lists that differ */
 };
 
 /* ---- which ---- */
@@ -107,29 +109,42 @@ static int read_piece(void *ctx, uint64_t item, unsigned char *room)
 	const uint64_t at = item * RUNG__PUMP_READ_BYTES;
 
 	(void)room;
-	return rung__direct_read(s->file, s->to + at, RUNG__MIN(s->bytes - at, RUNG__PUMP_READ_BYTES), s->offset + at);
+	return rung__direct_read(s->file, s->to + at,
+	                         RUNG__MIN(s->bytes - at, RUNG__PUMP_READ_BYTES), s->offset + at);
 }
 
 /* A long piece of a file, several reads at a time. @param room  rung__span_room() of it */
-static int read_long(const struct lists *l, const struct rung__direct *file, uint64_t offset, uint64_t bytes, unsigned char *room,
-		     const void **at_out)
+static int read_long(const struct lists *l, const struct rung__direct *file, uint64_t offset,
+                     uint64_t bytes, unsigned char *room, const void **at_out)
 {
 	const uint64_t begin = rung__align_down(offset, RUNG__PAGE_BYTES);
-	struct segment s = { .file = file, .offset = begin, .bytes = bytes > 0 ? offset - begin + bytes : 0, .to = room };
-	const struct rung__pump pump = { .stage = "staged lists", .threads = l->v->threads, .room_bytes = 1, .ctx = &s, .work = read_piece,
-					 .item_count = (s.bytes + RUNG__PUMP_READ_BYTES - 1) / RUNG__PUMP_READ_BYTES };
+	struct segment s = { .file = file,
+		             .offset = begin,
+		             .bytes = bytes > 0 ? offset - begin + bytes : 0,
+		             .to = room };
+	const struct rung__pump pump = { .stage = "staged lists",
+		                         .threads = l->v->threads,
+		                         .room_bytes = 1,
+		                         .ctx = &s,
+		                         .work = read_piece,
+		                         .item_count = (s.bytes + RUNG__PUMP_READ_BYTES - 1) /
+		                                       RUNG__PUMP_READ_BYTES };
 
 	*at_out = room + (offset - begin);
 	return rung__pump_run(&pump);
 }
 
-static int check_offsets(const struct lists *l, const uint64_t *offsets, uint64_t rank, uint64_t count)
+static int check_offsets(const struct lists *l, const uint64_t *offsets, uint64_t rank,
+                         uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		if (offsets[i] > offsets[i + 1] || offsets[i + 1] > l->v->ds->manifest->edge_count)
-			return rung__fail(RUNG_E_FORMAT, "%s: entries %" PRIu64 " and the next are %" PRIu64 " and %" PRIu64
-					  ", of %" PRIu64 " edges; stage the dataset again",
-					  l->indptr_file.name, rank + i, offsets[i], offsets[i + 1], l->v->ds->manifest->edge_count);
+			return rung__fail(RUNG_E_FORMAT,
+			                  "%s: entries %" PRIu64 " and the next are %" PRIu64
+			                  " and %" PRIu64 ", of %" PRIu64
+			                  " edges; stage the dataset again",
+			                  l->indptr_file.name, rank + i, offsets[i], offsets[i + 1],
+			                  l->v->ds->manifest->edge_count);
 	}
 	return 0;
 }
@@ -152,11 +167,14 @@ static uint64_t lists_max(const struct lists *l)
 
 static int list_too_long(const struct lists *l, uint64_t bytes)
 {
-	const uint64_t least = l->v->opts.memory_bytes + bytes / 3 * 4 + 8 * (uint64_t)RUNG__PAGE_BYTES;
+	const uint64_t least =
+		l->v->opts.memory_bytes + bytes / 3 * 4 + 8 * (uint64_t)RUNG__PAGE_BYTES;
 
-	return rung__fail_least(least, "verify: the list of rank %" PRIu64 " takes %" PRIu64
-				" bytes, more than its share of %" PRIu64 " bytes of memory; give at least %" PRIu64,
-				rank_at(l, l->first), bytes, l->v->opts.memory_bytes, least);
+	return rung__fail_least(least,
+	                        "verify: the list of rank %" PRIu64 " takes %" PRIu64
+	                        " bytes, more than its share of %" PRIu64
+	                        " bytes of memory; give at least %" PRIu64,
+	                        rank_at(l, l->first), bytes, l->v->opts.memory_bytes, least);
 }
 
 /* The next lists, all of them behind each other. */
@@ -166,8 +184,8 @@ static int load_run(struct lists *l)
 	const uint64_t count = RUNG__MIN(l->count - l->first, lists_max(l));
 	const void *at;
 	uint64_t lists = 0, edges;
-	int rc = read_long(l, &l->indptr_file, RUNG__NPY_DATA_OFFSET + l->first * sizeof(uint64_t), (count + 1) * sizeof(uint64_t),
-			   l->indptr_room, &at);
+	int rc = read_long(l, &l->indptr_file, RUNG__NPY_DATA_OFFSET + l->first * sizeof(uint64_t),
+	                   (count + 1) * sizeof(uint64_t), l->indptr_room, &at);
 
 	if (rc < 0)
 		return rc;
@@ -175,20 +193,23 @@ static int load_run(struct lists *l)
 	rc = check_offsets(l, l->indptr, l->first, count);
 	if (rc < 0)
 		return rc;
-	while (lists < count && (l->indptr[lists + 1] - l->indptr[0]) <= ids_bytes_max(l) / id_bytes)
+	while (lists < count &&
+	       (l->indptr[lists + 1] - l->indptr[0]) <= ids_bytes_max(l) / id_bytes)
 		lists++;
 	if (lists == 0)
 		return list_too_long(l, (l->indptr[1] - l->indptr[0]) * id_bytes);
 	l->end = l->first + lists;
 	edges = l->indptr[lists] - l->indptr[0];
-	return read_long(l, &l->indices_file, RUNG__NPY_DATA_OFFSET + l->indptr[0] * id_bytes, edges * id_bytes, l->ids_room, &l->ids);
+	return read_long(l, &l->indices_file, RUNG__NPY_DATA_OFFSET + l->indptr[0] * id_bytes,
+	                 edges * id_bytes, l->ids_room, &l->ids);
 }
 
 /* The next lists of a sample, one by one. */
 static int load_sampled(struct lists *l)
 {
 	const unsigned id_bytes = l->v->ds->manifest->index_bytes;
-	const uint64_t count = RUNG__MIN(l->count - l->first, lists_max(l)), edges_max = ids_bytes_max(l) / id_bytes;
+	const uint64_t count = RUNG__MIN(l->count - l->first, lists_max(l)),
+		       edges_max = ids_bytes_max(l) / id_bytes;
 	uint64_t used = 0, i;
 	int rc = 0;
 
@@ -198,15 +219,18 @@ static int load_sampled(struct lists *l)
 		const uint64_t rank = l->ranks[l->first + i];
 		uint64_t offsets[2];
 
-		rc = rung__pread_all(l->indptr_staged.files[0].fd, l->indptr_staged.files[0].path, offsets, sizeof(offsets),
-				     RUNG__NPY_DATA_OFFSET + rank * sizeof(uint64_t));
+		rc = rung__pread_all(l->indptr_staged.files[0].fd, l->indptr_staged.files[0].path,
+		                     offsets, sizeof(offsets),
+		                     RUNG__NPY_DATA_OFFSET + rank * sizeof(uint64_t));
 		if (rc == 0)
 			rc = check_offsets(l, offsets, rank, 1);
 		if (rc == 0 && offsets[1] - offsets[0] > edges_max - used)
 			break;
 		if (rc == 0)
-			rc = rung__pread_all(l->indices_staged.files[0].fd, l->indices_staged.files[0].path, l->ids_room + used * id_bytes,
-					     (offsets[1] - offsets[0]) * id_bytes, RUNG__NPY_DATA_OFFSET + offsets[0] * id_bytes);
+			rc = rung__pread_all(
+				l->indices_staged.files[0].fd, l->indices_staged.files[0].path,
+				l->ids_room + used * id_bytes, (offsets[1] - offsets[0]) * id_bytes,
+				RUNG__NPY_DATA_OFFSET + offsets[0] * id_bytes);
 		used += offsets[1] - offsets[0];
 		l->starts[i + 1] = used;
 	}
@@ -220,20 +244,24 @@ static int load_sampled(struct lists *l)
 
 /* ---- the source's lists against them ---- */
 
-static bool list_agrees(const struct lists *l, const struct rung__edge_chunk *chunk, uint64_t i, uint64_t place)
+static bool list_agrees(const struct lists *l, const struct rung__edge_chunk *chunk, uint64_t i,
+                        uint64_t place)
 {
-	const uint64_t staged = l->indptr[place] - l->indptr[0], length = l->indptr[place + 1] - l->indptr[place];
+	const uint64_t staged = l->indptr[place] - l->indptr[0],
+		       length = l->indptr[place + 1] - l->indptr[place];
 	const unsigned id_bytes = chunk->index_bytes;
 	uint64_t begin, end, at;
 
 	if (chunk->indptr[i + 1] - chunk->indptr[i] != length)
 		return false;
 	rung__edge_chunk_list(chunk, i, &begin, &end);
-	at = staged + (chunk->edge_first + begin - chunk->indptr[i]); /* a long list comes in parts */
+	/* a long list comes in parts */
+	at = staged + (chunk->edge_first + begin - chunk->indptr[i]);
 	for (uint64_t e = begin; e < end; e++, at++) {
 		const uint64_t u = rung__id_get(chunk->indices, id_bytes, e);
 
-		if (rung__id_get(l->v->rank_of_vertex, id_bytes, u) != rung__id_get(l->ids, id_bytes, at))
+		if (rung__id_get(l->v->rank_of_vertex, id_bytes, u) !=
+		    rung__id_get(l->ids, id_bytes, at))
 			return false;
 	}
 	return true;
@@ -252,7 +280,9 @@ static int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 			l->differs[place] = 1;
 	}
 	l->edges_done += chunk->edge_count;
-	if (opts->progress && opts->progress(opts->progress_ctx, "lists", RUNG__MIN(l->edges_done, l->edges_total), l->edges_total))
+	if (opts->progress &&
+	    opts->progress(opts->progress_ctx, "lists", RUNG__MIN(l->edges_done, l->edges_total),
+	                   l->edges_total))
 		return rung__fail(RUNG_E_CANCELED, "lists: canceled");
 	return 0;
 }
@@ -279,8 +309,11 @@ static int compare_passes(struct lists *l, struct rung_edges *edges)
 		if (rc < 0)
 			break;
 		memset(l->differs, 0, (size_t)(l->end - l->first));
-		/* as many edges again for each part that is still to come; the next one may be longer */
-		l->edges_total = l->edges_done + edges->info.edge_count * ((l->count - l->first - 1) / (l->end - l->first) + 1);
+		/* as many edges again for each part that is still to come; the next one may be
+		 * longer */
+		l->edges_total = l->edges_done +
+		                 edges->info.edge_count *
+		                         ((l->count - l->first - 1) / (l->end - l->first) + 1);
 		rc = rung__edges_pass(edges, compare_chunk, l);
 		if (rc == 0)
 			count_different(l);
@@ -297,9 +330,11 @@ static int open_staged(struct lists *l)
 	if (rc == 0)
 		rc = rung__array_open(l->v->ds, RUNG__INDICES, &l->indices_staged);
 	if (rc == 0)
-		rc = rung__direct_open(&l->indptr_file, l->indptr_staged.files[0].fd, l->indptr_staged.files[0].path);
+		rc = rung__direct_open(&l->indptr_file, l->indptr_staged.files[0].fd,
+		                       l->indptr_staged.files[0].path);
 	if (rc == 0)
-		rc = rung__direct_open(&l->indices_file, l->indices_staged.files[0].fd, l->indices_staged.files[0].path);
+		rc = rung__direct_open(&l->indices_file, l->indices_staged.files[0].fd,
+		                       l->indices_staged.files[0].path);
 	return rc;
 }
 
@@ -307,19 +342,27 @@ static int open_staged(struct lists *l)
 static int take_room(struct lists *l, const struct rung_edges_info *info)
 {
 	const struct rung__manifest *m = l->v->ds->manifest;
-	const uint64_t used = 2 * m->vertex_count * m->index_bytes + info->memory_bytes + m->vertex_count / 8 + l->count * sizeof(uint64_t);
-	const uint64_t whole = 4 * (m->edge_count * m->index_bytes / 3 + (m->vertex_count + 2) * (sizeof(uint64_t) + 1)) + ROOM_BYTES_MIN;
+	const uint64_t used = 2 * m->vertex_count * m->index_bytes + info->memory_bytes +
+	                      m->vertex_count / 8 + l->count * sizeof(uint64_t);
+	const uint64_t whole = 4 * (m->edge_count * m->index_bytes / 3 +
+	                            (m->vertex_count + 2) * (sizeof(uint64_t) + 1)) +
+	                       ROOM_BYTES_MIN;
 	const uint64_t memory = l->v->opts.memory_bytes;
 
 	if (memory < used + ROOM_BYTES_MIN)
-		return rung__fail_least(used + ROOM_BYTES_MIN, "verify: comparing the lists of %" PRIu64 " vertices does not go with %" PRIu64
-					" bytes of memory; give at least %" PRIu64, m->vertex_count, memory, used + ROOM_BYTES_MIN);
+		return rung__fail_least(used + ROOM_BYTES_MIN,
+		                        "verify: comparing the lists of %" PRIu64
+		                        " vertices does not go with %" PRIu64
+		                        " bytes of memory; give at least %" PRIu64,
+		                        m->vertex_count, memory, used + ROOM_BYTES_MIN);
 	l->room_bytes = RUNG__MIN(memory - used, whole);
-	l->indptr_room = rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)rung__span_room((lists_max(l) + 1) * sizeof(uint64_t)));
+	l->indptr_room = rung__malloc_aligned(
+		RUNG__PAGE_BYTES, (size_t)rung__span_room((lists_max(l) + 1) * sizeof(uint64_t)));
 	l->ids_room = rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)ids_room_of(l));
 	l->differs = rung__malloc_array(lists_max(l), 1);
 	if (!l->indptr_room || !l->ids_room || !l->differs)
-		return rung__fail(RUNG_E_NOMEM, "verify: %" PRIu64 " bytes of lists", l->room_bytes);
+		return rung__fail(RUNG_E_NOMEM, "verify: %" PRIu64 " bytes of lists",
+		                  l->room_bytes);
 	return 0;
 }
 
@@ -334,7 +377,8 @@ static int compare_with(struct lists *l, struct rung_edges *edges)
 	if (rc == 0)
 		rc = compare_passes(l, edges);
 	if (l->v->report.lists_different > 0)
-		l->v->report.first_list_different = rung__id_get(l->v->vertex_of_rank, l->v->ds->manifest->index_bytes, l->first_rank);
+		l->v->report.first_list_different = rung__id_get(
+			l->v->vertex_of_rank, l->v->ds->manifest->index_bytes, l->first_rank);
 	rung__direct_close(&l->indptr_file);
 	rung__direct_close(&l->indices_file);
 	rung__features_close(&l->indptr_staged);
@@ -359,18 +403,24 @@ int rung__verify_open_edges(const struct rung__verify *v, struct rung_edges **ed
 	opts.graph.progress_ctx = v->opts.progress_ctx;
 	opts.memory_bytes = v->opts.memory_bytes / EDGES_SHARE;
 	rc = rung_edges_open(&opts, edges_out);
-	if (rc == RUNG_E_INVAL && rung_last_error_least() > 0 && rung_last_error_least() < UINT64_MAX / EDGES_SHARE) {
+	if (rc == RUNG_E_INVAL && rung_last_error_least() > 0 &&
+	    rung_last_error_least() < UINT64_MAX / EDGES_SHARE) {
 		const uint64_t least = rung_last_error_least() * EDGES_SHARE;
 
-		return rung__fail_least(least, "verify: %" PRIu64 " bytes of memory are too little for this graph; give at least %" PRIu64,
-					v->opts.memory_bytes, least);
+		return rung__fail_least(
+			least,
+			"verify: %" PRIu64
+			" bytes of memory are too little for this graph; give at least %" PRIu64,
+			v->opts.memory_bytes, least);
 	}
 	return rc;
 }
 
 int rung__verify_lists(struct rung__verify *v)
 {
-	struct lists l = { .v = v, .indptr_file.fd = -1, .indices_file.fd = -1, .first_rank = UINT64_MAX };
+	struct lists l = {
+		.v = v, .indptr_file.fd = -1, .indices_file.fd = -1, .first_rank = UINT64_MAX
+	};
 	struct rung_edges *edges;
 	int rc = rung__verify_open_edges(v, &edges);
 

@@ -16,7 +16,8 @@ int rung__verify_load_maps(struct rung__verify *v)
 	if (rc == 0)
 		rc = rung_dataset_load_array(v->ds, "rank_of_vertex", NULL, &v->rank_of_vertex);
 	if (rc == 0)
-		rc = rung__maps_check(v->vertex_of_rank, v->rank_of_vertex, m->vertex_count, m->index_bytes, v->threads);
+		rc = rung__maps_check(v->vertex_of_rank, v->rank_of_vertex, m->vertex_count,
+		                      m->index_bytes, v->threads);
 	if (rc == 0)
 		return 0;
 	rung__free(v->vertex_of_rank);
@@ -33,7 +34,8 @@ static bool is_array_file(const char *file_name, const char *name)
 {
 	const size_t prefix = strlen(RUNG__ARRAY_PREFIX), length = strlen(name);
 
-	return strncmp(file_name, RUNG__ARRAY_PREFIX, prefix) == 0 && strncmp(file_name + prefix, name, length) == 0 &&
+	return strncmp(file_name, RUNG__ARRAY_PREFIX, prefix) == 0 &&
+	       strncmp(file_name + prefix, name, length) == 0 &&
 	       strcmp(file_name + prefix + length, ".npy") == 0;
 }
 

@@ -26,43 +26,53 @@ struct rung__verify {
 	struct rung_verify_opts opts; /* memory_bytes not 0 */
 	int threads;
 	struct rung_dataset *ds;
-	uint64_t *sums;          /* as checksums.npy has them */
-	unsigned char *sums_bad; /* [checksums.block_count]: block of checksums.npy that cannot be relied on */
-	unsigned char *bad;      /* [block_count + checksums.block_count]: enum rung__block_state; checksums.npy's come last */
+	uint64_t *sums; /* as checksums.npy has them */
+	/* [checksums.block_count]: block of checksums.npy that cannot be relied on */
+	unsigned char *sums_bad;
+	/* [block_count + checksums.block_count]: enum rung__block_state; checksums.npy's come
+	 * last */
+	unsigned char *bad;
 	void *vertex_of_rank, *rank_of_vertex; /* NULL until rung__verify_load_maps() */
 	struct rung_verify_report report;
-	char in_place_error[RUNG__ERROR_BYTES];   /* why the file that rows were left in cannot be looked at; "": it can */
+	/* why the file that rows were left in cannot be looked at; "": it can */
+	char in_place_error[RUNG__ERROR_BYTES];
 };
 
 enum rung__block_state { RUNG__BLOCK_GOOD, RUNG__BLOCK_BAD, RUNG__BLOCK_REPAIRED };
 
 /** States of a file's blocks, in v->bad. */
-static inline unsigned char *rung__verify_states(const struct rung__verify *v, const struct rung__manifest_file *file)
+static inline unsigned char *rung__verify_states(const struct rung__verify *v,
+                                                 const struct rung__manifest_file *file)
 {
 	const struct rung__manifest *m = v->ds->manifest;
 
 	return v->bad + (file == &m->checksums ? m->block_count : file->first_block);
 }
 
-/** Look at all blocks of all files: fills v->bad, v->sums. Files that are too long have the block of their end as a bad one. */
+/** Look at all blocks of all files: fills v->bad, v->sums. Files that are too long have the block
+ * of their end as a bad one. */
 int rung__verify_blocks(struct rung__verify *v);
 
-/** Load the maps, and see that they are each other's inverse. @return also RUNG_E_CORRUPT: they are not */
+/** Load the maps, and see that they are each other's inverse. @return also RUNG_E_CORRUPT: they are
+ * not */
 int rung__verify_load_maps(struct rung__verify *v);
 
 /** Rows by original vertex in a source, and the array of the dataset they have become. */
 struct rung__verify_rows {
-	const char *stage;  /* for progress */
-	const char *spec;   /* of the source */
-	const char *name;   /* of the dataset's file; NULL: the features */
+	const char *stage; /* for progress */
+	const char *spec;  /* of the source */
+	const char *name;  /* of the dataset's file; NULL: the features */
 	struct rung_source *src;
 	struct rung__layout layout;
-	struct rung__features staged; /* open after rung__verify_rows_open_staged(); its layout says nothing of rows */
+	/* open after rung__verify_rows_open_staged(); its layout says nothing of rows */
+	struct rung__features staged;
 	uint64_t compared, different, first_rank; /* first_rank: UINT64_MAX without one */
 };
 
-/** Open the source, and see that it has the shape. rung__verify_rows_close() also after a failure. */
-int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const char *name, struct rung__verify_rows *rows);
+/** Open the source, and see that it has the shape. rung__verify_rows_close() also after a
+ * failure. */
+int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const char *name,
+                           struct rung__verify_rows *rows);
 int rung__verify_rows_open_staged(const struct rung__verify *v, struct rung__verify_rows *rows);
 void rung__verify_rows_close(struct rung__verify_rows *rows);
 
@@ -93,19 +103,21 @@ int rung__verify_splits(struct rung__verify *v);
 const char *rung__verify_array_spec(const struct rung__verify *v, const char *file_name);
 
 /** The ids of split `idx` of v->opts, by original vertex; free them with rung_free(). */
-int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *count_out, uint64_t **ids_out);
+int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *count_out,
+                           uint64_t **ids_out);
 
 /** What blocks are made again from. All of it is opened when it is first needed. */
 struct rung__rebuild {
 	struct rung__verify *v;
-	const struct rung__manifest_file *file; /* whose block was made last: what follows belongs to it */
-	struct rung__verify_rows rows;          /* features, labels, score, arrays */
+	/* whose block was made last: what follows belongs to it */
+	const struct rung__manifest_file *file;
+	struct rung__verify_rows rows; /* features, labels, score, arrays */
 	struct rung__rows gather;
-	unsigned char *gathered;                /* [gather.count_max] rows */
-	void *inverse;                          /* the other map, unchecked */
+	unsigned char *gathered; /* [gather.count_max] rows */
+	void *inverse;           /* the other map, unchecked */
 	uint64_t split_count, *split_ids;
 	bool has_graph;
-	int graph_fds[2];                       /* of the relabelled graph: indptr, indices */
+	int graph_fds[2]; /* of the relabelled graph: indptr, indices */
 };
 
 /**
@@ -113,10 +125,12 @@ struct rung__rebuild {
  * @param buf  [RUNG__BLOCK_BYTES]
  * @return 0, or why not: RUNG_E_NOENT when nothing was given that it could come from
  */
-int rung__rebuild_block(struct rung__rebuild *rebuild, const struct rung__manifest_file *file, uint64_t block, unsigned char *buf);
+int rung__rebuild_block(struct rung__rebuild *rebuild, const struct rung__manifest_file *file,
+                        uint64_t block, unsigned char *buf);
 void rung__rebuild_fini(struct rung__rebuild *rebuild);
 
-/** Make bad blocks again. What could not be made stays bad; v->report.unrepaired says why for the first. */
+/** Make bad blocks again. What could not be made stays bad; v->report.unrepaired says why for the
+ * first. */
 int rung__verify_repair(struct rung__verify *v);
 
 #endif

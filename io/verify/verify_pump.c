@@ -66,7 +66,7 @@ int rung__pump_run(const struct rung__pump *pump)
 		rc = run_jobs(&run, threads);
 	else
 		rc = rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to read into", pump->stage,
-				bytes);
+		                bytes);
 	rung__free(run.rooms);
 	return rc;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Items worked through by threads of rung's own, so that several reads are in flight. Private to io/verify*.c. */
+/** Items worked through by threads of rung's own, so that several reads are in flight. Private to
+ * io/verify*.c. */
 #ifndef RUNG_IO_VERIFY_PUMP_H
 #define RUNG_IO_VERIFY_PUMP_H
 
@@ -8,14 +9,15 @@
 
 #define RUNG__PUMP_THREADS_MIN 4u /* most of a thread's time goes into waiting for the disk */
 #define RUNG__PUMP_THREADS_MAX 16u
-#define RUNG__PUMP_READ_BYTES  (UINT64_C(4) << 20) /* of one item: large enough for any disk's full rate */
+/* of one item: large enough for any disk's full rate */
+#define RUNG__PUMP_READ_BYTES (UINT64_C(4) << 20)
 
 struct rung__pump {
 	const char *stage; /* for progress */
 	uint64_t item_count;
-	int threads;              /* computing ones; reads in flight are at least RUNG__PUMP_THREADS_MIN */
-	uint64_t room_bytes;      /* memory of each thread, on a page */
-	uint64_t memory_bytes;    /* of all of them: fewer threads, but one at least; 0: no limit */
+	int threads; /* computing ones; reads in flight are at least RUNG__PUMP_THREADS_MIN */
+	uint64_t room_bytes;   /* memory of each thread, on a page */
+	uint64_t memory_bytes; /* of all of them: fewer threads, but one at least; 0: no limit */
 	rung_progress_fn progress; /* called on the caller's thread */
 	void *progress_ctx;
 	void *ctx;

@@ -9,7 +9,8 @@
  *   the graph                 relabelled again, to files without names
  *   checksums.npy             the files: see verify_repair.c
  *
- * A header follows from the manifest. Whether a block came out right its recorded checksum tells: nothing here is checked.
+ * A header follows from the manifest. Whether a block came out right its recorded checksum tells:
+ * nothing here is checked.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,14 +25,17 @@
 
 static int no_source(const struct rung__manifest_file *file, const char *option)
 {
-	return rung__fail(RUNG_E_NOENT, "%s: can be made again from %s, which was not given", file->name, option);
+	return rung__fail(RUNG_E_NOENT, "%s: can be made again from %s, which was not given",
+	                  file->name, option);
 }
 
 /* ---- rows ---- */
 
-static int open_rows(struct rung__rebuild *r, const struct rung__manifest_file *file, const char *spec, const char *option)
+static int open_rows(struct rung__rebuild *r, const struct rung__manifest_file *file,
+                     const char *spec, const char *option)
 {
-	const bool features = strncmp(file->name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
+	const bool features =
+		strncmp(file->name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
 	uint64_t row_bytes, count;
 	int rc;
 
@@ -52,7 +56,8 @@ static int open_rows(struct rung__rebuild *r, const struct rung__manifest_file *
 }
 
 /* Copy what lies in [begin, end) of `bytes` bytes that begin at `at`. */
-static void copy_part(unsigned char *buf, uint64_t begin, uint64_t end, uint64_t at, const unsigned char *from, uint64_t bytes)
+static void copy_part(unsigned char *buf, uint64_t begin, uint64_t end, uint64_t at,
+                      const unsigned char *from, uint64_t bytes)
 {
 	const uint64_t low = RUNG__MAX(begin, at), high = RUNG__MIN(end, at + bytes);
 
@@ -60,11 +65,14 @@ static void copy_part(unsigned char *buf, uint64_t begin, uint64_t end, uint64_t
 		memcpy(buf + (low - begin), from + (low - at), (size_t)(high - low));
 }
 
-/* Rows of file number f that touch bytes [begin, end) of it, behind the header; what lies between rows is zero. */
-static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64_t end, unsigned char *buf)
+/* Rows of file number f that touch bytes [begin, end) of it, behind the header; what lies between
+ * rows is zero. */
+static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64_t end,
+                     unsigned char *buf)
 {
 	const struct rung__layout *layout = &r->rows.layout;
-	const uint64_t rows = rung__file_rows(layout, r->v->ds->manifest->vertex_count, f), stride = layout->row_stride;
+	const uint64_t rows = rung__file_rows(layout, r->v->ds->manifest->vertex_count, f),
+		       stride = layout->row_stride;
 	uint64_t local = (begin - layout->data_offset) / stride, count;
 	const uint64_t last = RUNG__MIN((end - layout->data_offset + stride - 1) / stride, rows);
 	int rc = 0;
@@ -74,12 +82,15 @@ static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64
 		uint64_t rank = local;
 
 		if (layout->file_count > 1)
-			rank = (local / layout->block_rows * layout->file_count + f) * layout->block_rows + local % layout->block_rows;
+			rank = (local / layout->block_rows * layout->file_count + f) *
+			               layout->block_rows +
+			       local % layout->block_rows;
 		count = RUNG__MIN(rung__row_run(layout, rank, last - local), r->gather.count_max);
-		rc = rung__rows_gather(&r->gather, r->v->vertex_of_rank, r->v->ds->manifest->index_bytes, rank, count, r->gathered);
+		rc = rung__rows_gather(&r->gather, r->v->vertex_of_rank,
+		                       r->v->ds->manifest->index_bytes, rank, count, r->gathered);
 		for (uint64_t i = 0; i < count && rc == 0; i++)
-			copy_part(buf, begin, end, layout->data_offset + (local + i) * stride, r->gathered + i * layout->row_bytes,
-				  layout->row_bytes);
+			copy_part(buf, begin, end, layout->data_offset + (local + i) * stride,
+			          r->gathered + i * layout->row_bytes, layout->row_bytes);
 	}
 	return rc;
 }
@@ -95,18 +106,23 @@ static int open_inverse(struct rung__rebuild *r, const struct rung__manifest_fil
 
 	r->inverse = rung__malloc_array(bytes, 1);
 	if (!r->inverse)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes of its inverse", file->name, bytes);
-	rc = rung__array_open(r->v->ds, of_rank ? RUNG__RANK_OF_VERTEX : RUNG__VERTEX_OF_RANK, &other);
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes of its inverse", file->name,
+		                  bytes);
+	rc = rung__array_open(r->v->ds, of_rank ? RUNG__RANK_OF_VERTEX : RUNG__VERTEX_OF_RANK,
+	                      &other);
 	if (rc == 0)
-		rc = rung__pread_all(other.files[0].fd, other.files[0].path, r->inverse, bytes, RUNG__NPY_DATA_OFFSET);
+		rc = rung__pread_all(other.files[0].fd, other.files[0].path, r->inverse, bytes,
+		                     RUNG__NPY_DATA_OFFSET);
 	rung__features_close(&other);
 	return rc;
 }
 
-static void make_map(const struct rung__rebuild *r, uint64_t begin, uint64_t end, unsigned char *buf)
+static void make_map(const struct rung__rebuild *r, uint64_t begin, uint64_t end,
+                     unsigned char *buf)
 {
 	const struct rung__manifest *m = r->v->ds->manifest;
-	const uint64_t first = (begin - RUNG__NPY_DATA_OFFSET) / m->index_bytes, last = (end - RUNG__NPY_DATA_OFFSET) / m->index_bytes;
+	const uint64_t first = (begin - RUNG__NPY_DATA_OFFSET) / m->index_bytes,
+		       last = (end - RUNG__NPY_DATA_OFFSET) / m->index_bytes;
 
 	memset(buf, 0, (size_t)(end - begin));
 	for (uint64_t i = 0; i < m->vertex_count; i++) {
@@ -122,7 +138,8 @@ static void make_map(const struct rung__rebuild *r, uint64_t begin, uint64_t end
 static int open_split(struct rung__rebuild *r, const struct rung__manifest_file *file)
 {
 	const struct rung_verify_opts *opts = &r->v->opts;
-	const size_t prefix = strlen(RUNG__SPLIT_PREFIX), name_len = strlen(file->name) - prefix - strlen(".npy");
+	const size_t prefix = strlen(RUNG__SPLIT_PREFIX),
+		     name_len = strlen(file->name) - prefix - strlen(".npy");
 	int rc;
 
 	for (size_t i = 0; i < opts->split_count; i++) {
@@ -134,20 +151,26 @@ static int open_split(struct rung__rebuild *r, const struct rung__manifest_file 
 		if (rc == 0)
 			rc = rung__verify_split_ids(r->v, i, &r->split_count, &r->split_ids);
 		if (rc == 0 && r->split_count != file->array.row_count)
-			rc = rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu64 " ids, %s has %" PRIu64 "; give the ids it was staged from",
-					opts->split_specs[i], r->split_count, file->name, file->array.row_count);
+			rc = rung__fail(RUNG_E_FORMAT,
+			                "%s: has %" PRIu64 " ids, %s has %" PRIu64
+			                "; give the ids it was staged from",
+			                opts->split_specs[i], r->split_count, file->name,
+			                file->array.row_count);
 		return rc;
 	}
 	return no_source(file, "its source (--split NAME=SRC)");
 }
 
-static void make_split(const struct rung__rebuild *r, uint64_t begin, uint64_t end, unsigned char *buf)
+static void make_split(const struct rung__rebuild *r, uint64_t begin, uint64_t end,
+                       unsigned char *buf)
 {
 	const unsigned id_bytes = r->v->ds->manifest->index_bytes;
-	const uint64_t first = (begin - RUNG__NPY_DATA_OFFSET) / id_bytes, last = (end - RUNG__NPY_DATA_OFFSET) / id_bytes;
+	const uint64_t first = (begin - RUNG__NPY_DATA_OFFSET) / id_bytes,
+		       last = (end - RUNG__NPY_DATA_OFFSET) / id_bytes;
 
 	for (uint64_t i = first; i < last; i++)
-		rung__id_set(buf, id_bytes, i - first, rung__id_get(r->v->rank_of_vertex, id_bytes, r->split_ids[i]));
+		rung__id_set(buf, id_bytes, i - first,
+		             rung__id_get(r->v->rank_of_vertex, id_bytes, r->split_ids[i]));
 }
 
 /* ---- graph ---- */
@@ -175,7 +198,7 @@ static int relabel(struct rung__rebuild *r)
 	opts.progress = r->v->opts.progress;
 	opts.progress_ctx = r->v->opts.progress_ctx;
 	rc = rung__edges_relabel_temp(edges, r->v->vertex_of_rank, r->v->rank_of_vertex, &opts,
-				      r->graph_fds);
+	                              r->graph_fds);
 	r->has_graph = rc == 0;
 	rung_edges_close(edges);
 	return rc;
@@ -192,17 +215,27 @@ static int open_graph(struct rung__rebuild *r, const struct rung__manifest_file 
 }
 
 static int read_graph(const struct rung__rebuild *r, const struct rung__manifest_file *file,
-		      uint64_t begin, uint64_t end, unsigned char *buf)
+                      uint64_t begin, uint64_t end, unsigned char *buf)
 {
 	const bool indices = strcmp(file->name, RUNG__INDICES) == 0;
 
 	return rung__pread_all(r->graph_fds[indices], "the relabelled graph", buf, end - begin,
-			       begin);
+	                       begin);
 }
 
 /* ---- which of them ---- */
 
-enum kind { KIND_FEATURES, KIND_INDPTR, KIND_INDICES, KIND_VERTEX_OF_RANK, KIND_RANK_OF_VERTEX, KIND_SCORE, KIND_LABELS, KIND_ARRAY, KIND_SPLIT };
+enum kind {
+	KIND_FEATURES,
+	KIND_INDPTR,
+	KIND_INDICES,
+	KIND_VERTEX_OF_RANK,
+	KIND_RANK_OF_VERTEX,
+	KIND_SCORE,
+	KIND_LABELS,
+	KIND_ARRAY,
+	KIND_SPLIT
+};
 
 /* Files come in the order of the manifest, which follows from the counts. */
 static enum kind kind_of(const struct rung__manifest *m, const struct rung__manifest_file *file)
@@ -227,8 +260,8 @@ static void close_file(struct rung__rebuild *r)
 	rung__free(r->inverse);
 	rung_free(r->split_ids);
 	*r = (struct rung__rebuild){ .v = r->v,
-				     .has_graph = r->has_graph,
-				     .graph_fds = { r->graph_fds[0], r->graph_fds[1] } };
+		                     .has_graph = r->has_graph,
+		                     .graph_fds = { r->graph_fds[0], r->graph_fds[1] } };
 }
 
 static int open_file(struct rung__rebuild *r, const struct rung__manifest_file *file)
@@ -243,7 +276,8 @@ static int open_file(struct rung__rebuild *r, const struct rung__manifest_file *
 	case KIND_SCORE:
 		return open_rows(r, file, opts->score, "the score by original id (--score SRC)");
 	case KIND_ARRAY:
-		return open_rows(r, file, rung__verify_array_spec(r->v, file->name), "its source (--source NAME=SRC)");
+		return open_rows(r, file, rung__verify_array_spec(r->v, file->name),
+		                 "its source (--source NAME=SRC)");
 	case KIND_SPLIT:
 		return open_split(r, file);
 	case KIND_VERTEX_OF_RANK:
@@ -254,7 +288,8 @@ static int open_file(struct rung__rebuild *r, const struct rung__manifest_file *
 	}
 }
 
-static int make_data(struct rung__rebuild *r, const struct rung__manifest_file *file, uint64_t begin, uint64_t end, unsigned char *buf)
+static int make_data(struct rung__rebuild *r, const struct rung__manifest_file *file,
+                     uint64_t begin, uint64_t end, unsigned char *buf)
 {
 	switch (kind_of(r->v->ds->manifest, file)) {
 	case KIND_FEATURES:
@@ -275,9 +310,11 @@ static int make_data(struct rung__rebuild *r, const struct rung__manifest_file *
 	}
 }
 
-int rung__rebuild_block(struct rung__rebuild *r, const struct rung__manifest_file *file, uint64_t block, unsigned char *buf)
+int rung__rebuild_block(struct rung__rebuild *r, const struct rung__manifest_file *file,
+                        uint64_t block, unsigned char *buf)
 {
-	const uint64_t begin = block * RUNG__BLOCK_BYTES, end = RUNG__MIN(file->bytes, begin + RUNG__BLOCK_BYTES);
+	const uint64_t begin = block * RUNG__BLOCK_BYTES,
+		       end = RUNG__MIN(file->bytes, begin + RUNG__BLOCK_BYTES);
 	const uint64_t data = RUNG__MAX(begin, RUNG__NPY_DATA_OFFSET);
 	int rc = 0;
 

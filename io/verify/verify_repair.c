@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bad blocks made again and written in their place. A block is written only when it came out with its recorded checksum, and only over
- * one that has not: killed at any moment, every block is as good as before, or good.
+ * Bad blocks made again and written in their place. A block is written only when it came out with
+ * its recorded checksum, and only over one that has not: killed at any moment, every block is as
+ * good as before, or good.
  *
- * The order is that of what depends on what: checksums.npy, which says what is right; the maps; what comes through them.
+ * The order is that of what depends on what: checksums.npy, which says what is right; the maps;
+ * what comes through them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +19,9 @@
 #include "source/npy.h"
 #include "verify/verify_private.h"
 
-#define DOUBTS_MAX 12u /* entries of a block of checksums.npy that may differ from the files': all their subsets are tried */
+/* entries of a block of checksums.npy that may differ from the files': all their subsets are
+ * tried */
+#define DOUBTS_MAX 12u
 
 struct repair {
 	struct rung__verify *v;
@@ -26,7 +30,8 @@ struct repair {
 	unsigned char *read; /* the same, what lies in the file */
 };
 
-/* A file that is written to; opened, and made when it is not there, when the first block of it is. */
+/* A file that is written to; opened, and made when it is not there, when the first block of it
+ * is. */
 struct repair_target {
 	const struct rung__manifest_file *file;
 	char *path;
@@ -38,14 +43,17 @@ static uint64_t block_bytes(const struct rung__manifest_file *file, uint64_t blo
 	return RUNG__MIN(file->bytes - block * RUNG__BLOCK_BYTES, RUNG__BLOCK_BYTES);
 }
 
-static uint64_t recorded(const struct rung__verify *v, const struct rung__manifest_file *file, uint64_t block)
+static uint64_t recorded(const struct rung__verify *v, const struct rung__manifest_file *file,
+                         uint64_t block)
 {
-	return file == &v->ds->manifest->checksums ? v->ds->manifest->checksums_sums[block] : v->sums[file->first_block + block];
+	return file == &v->ds->manifest->checksums ? v->ds->manifest->checksums_sums[block]
+	                                           : v->sums[file->first_block + block];
 }
 
 static int open_target(const struct rung__verify *v, struct repair_target *t)
 {
-	const bool features = strncmp(t->file->name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
+	const bool features =
+		strncmp(t->file->name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
 	const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | (features ? 0 : O_NOFOLLOW);
 	struct stat st;
 
@@ -61,9 +69,10 @@ static int open_target(const struct rung__verify *v, struct repair_target *t)
 	return 0;
 }
 
-/* Past the page cache where that can be: what the device has, not what was just written to memory. */
+/* Past the page cache where that can be: what the device has, not what was just written to
+ * memory. */
 static bool good_on_disk(const struct repair *r, const struct repair_target *t, uint64_t block,
-			 uint64_t sum)
+                         uint64_t sum)
 {
 	const uint64_t bytes = block_bytes(t->file, block);
 	struct rung__direct file;
@@ -71,23 +80,27 @@ static bool good_on_disk(const struct repair *r, const struct repair_target *t, 
 
 	if (rung__direct_open(&file, t->fd, t->path) < 0)
 		return false;
-	good = rung__direct_read(&file, r->read, bytes, block * RUNG__BLOCK_BYTES) == 0 && rung__checksum(r->read, (size_t)bytes) == sum;
+	good = rung__direct_read(&file, r->read, bytes, block * RUNG__BLOCK_BYTES) == 0 &&
+	       rung__checksum(r->read, (size_t)bytes) == sum;
 	rung__direct_close(&file);
 	return good;
 }
 
 static int write_block(const struct repair *r, struct repair_target *t, uint64_t block,
-		       uint64_t sum)
+                       uint64_t sum)
 {
 	int rc = open_target(r->v, t);
 
 	if (rc == 0)
-		rc = rung__pwrite_all(t->fd, t->path, r->buf, block_bytes(t->file, block), block * RUNG__BLOCK_BYTES);
+		rc = rung__pwrite_all(t->fd, t->path, r->buf, block_bytes(t->file, block),
+		                      block * RUNG__BLOCK_BYTES);
 	if (rc == 0 && fdatasync(t->fd) < 0)
 		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", t->path);
 	if (rc == 0 && !good_on_disk(r, t, block, sum))
-		rc = rung__fail(RUNG_E_IO, "%s: block %" PRIu64 " was written, and reads as something else: the device is failing", t->path,
-				block);
+		rc = rung__fail(RUNG_E_IO,
+		                "%s: block %" PRIu64
+		                " was written, and reads as something else: the device is failing",
+		                t->path, block);
 	return rc;
 }
 
@@ -134,26 +147,32 @@ static int repair_block(struct repair *r, struct repair_target *t, uint64_t bloc
 	int rc = rung__rebuild_block(&r->rebuild, t->file, block, r->buf);
 
 	if (rc == 0 && rung__checksum(r->buf, (size_t)block_bytes(t->file, block)) != sum)
-		rc = rung__fail(RUNG_E_CORRUPT, "%s: block %" PRIu64 " made again does not have its recorded checksum: what it was made from is not "
-				"what was staged; the file is left as it is", t->file->name, block);
+		rc = rung__fail(RUNG_E_CORRUPT,
+		                "%s: block %" PRIu64 " made again does not have its recorded "
+		                "checksum: what it was made from is not "
+		                "what was staged; the file is left as it is",
+		                t->file->name, block);
 	return rc < 0 ? rc : write_block(r, t, block, sum);
 }
 
-/* What lies behind the end is no part of the data; it may be all that is wrong with the last block. */
+/* What lies behind the end is no part of the data; it may be all that is wrong with the last
+ * block. */
 static int cut_end(struct repair *r, struct repair_target *t, unsigned char *states)
 {
 	const uint64_t last = t->file->block_count - 1;
 	struct stat st;
 	int fd, rc;
 
-	if (fstatat(r->v->ds->dir_fd, t->file->name, &st, 0) < 0 || (uint64_t)st.st_size <= t->file->bytes)
+	if (fstatat(r->v->ds->dir_fd, t->file->name, &st, 0) < 0 ||
+	    (uint64_t)st.st_size <= t->file->bytes)
 		return 0;
 	rc = open_target(r->v, t);
 	if (rc < 0)
 		return rc;
 	fd = t->fd;
 	if (ftruncate(fd, (off_t)t->file->bytes) < 0 || fdatasync(fd) < 0)
-		return rung__fail_errno(errno, "%s: what lies behind its end cannot be cut off", t->path);
+		return rung__fail_errno(errno, "%s: what lies behind its end cannot be cut off",
+		                        t->path);
 	if (good_on_disk(r, t, last, recorded(r->v, t->file, last)))
 		states[last] = RUNG__BLOCK_REPAIRED;
 	return 0;
@@ -169,7 +188,7 @@ static int tell(const struct rung__verify *v, uint64_t done, uint64_t total)
 typedef int (*block_fn)(struct repair *r, struct repair_target *t, uint64_t block);
 
 static int repair_blocks(struct repair *r, struct repair_target *t, unsigned char *states,
-			 block_fn fn)
+                         block_fn fn)
 {
 	int rc = note(r->v, cut_end(r, t, states));
 
@@ -236,21 +255,24 @@ struct doubts {
 };
 
 /*
- * Fill r->buf with the sums of the files. Where the damaged block has others, either it is damaged there or the file is:
- * those are in doubt. Without a file to read, or with too many, nothing is in doubt.
+ * Fill r->buf with the sums of the files. Where the damaged block has others, either it is damaged
+ * there or the file is: those are in doubt. Without a file to read, or with too many, nothing is in
+ * doubt.
  */
 static void make_sums(struct repair *r, const struct repair_target *t, uint64_t block,
-		      struct doubts *doubts)
+                      struct doubts *doubts)
 {
 	const uint64_t begin = block * RUNG__BLOCK_BYTES, bytes = block_bytes(t->file, block);
 	const uint64_t data = RUNG__MAX(begin, RUNG__NPY_DATA_OFFSET);
-	const uint64_t first = (data - RUNG__NPY_DATA_OFFSET) / sizeof(uint64_t), count = (begin + bytes - data) / sizeof(uint64_t);
+	const uint64_t first = (data - RUNG__NPY_DATA_OFFSET) / sizeof(uint64_t),
+		       count = (begin + bytes - data) / sizeof(uint64_t);
 
 	doubts->count = 0;
 	if (block == 0)
 		rung__npy_format(&t->file->array, r->buf);
 	for (uint64_t i = 0; i < count; i++) {
-		const uint64_t at = data - begin + i * sizeof(uint64_t), sum = sum_of_block(r, first + i);
+		const uint64_t at = data - begin + i * sizeof(uint64_t),
+			       sum = sum_of_block(r, first + i);
 
 		memcpy(r->buf + at, &sum, sizeof(sum));
 		if (sum == r->v->sums[first + i])
@@ -275,12 +297,17 @@ static int repair_sums(struct repair *r, struct repair_target *t, uint64_t block
 	make_sums(r, t, block, &doubts);
 	for (uint64_t subset = 0; subset < UINT64_C(1) << doubts.count; subset++) {
 		for (uint64_t i = 0; i < doubts.count; i++)
-			memcpy(r->buf + doubts.at[i], subset >> i & 1 ? &doubts.as_recorded[i] : &doubts.of_file[i], sizeof(uint64_t));
+			memcpy(r->buf + doubts.at[i],
+			       subset >> i & 1 ? &doubts.as_recorded[i] : &doubts.of_file[i],
+			       sizeof(uint64_t));
 		if (rung__checksum(r->buf, (size_t)block_bytes(t->file, block)) == wanted)
 			return write_block(r, t, block, wanted);
 	}
-	return rung__fail(RUNG_E_CORRUPT, "%s: block %" PRIu64 " cannot be made again from the files: files it is of are damaged as well",
-			  t->file->name, block);
+	return rung__fail(
+		RUNG_E_CORRUPT,
+		"%s: block %" PRIu64
+		" cannot be made again from the files: files it is of are damaged as well",
+		t->file->name, block);
 }
 
 /* ---- all ---- */
@@ -290,11 +317,13 @@ static int look_again(struct repair *r)
 {
 	struct rung__verify *v = r->v;
 	const struct rung__manifest *m = v->ds->manifest;
-	unsigned char *states = rung__verify_states(v, &m->checksums), *before = rung__malloc_array(m->checksums.block_count, 1);
+	unsigned char *states = rung__verify_states(v, &m->checksums),
+		      *before = rung__malloc_array(m->checksums.block_count, 1);
 	int rc;
 
 	if (!before)
-		return rung__fail(RUNG_E_NOMEM, "verify: %" PRIu64 " blocks", m->checksums.block_count);
+		return rung__fail(RUNG_E_NOMEM, "verify: %" PRIu64 " blocks",
+		                  m->checksums.block_count);
 	memcpy(before, states, (size_t)m->checksums.block_count);
 	memset(v->bad, RUNG__BLOCK_GOOD, (size_t)(m->block_count + m->checksums.block_count));
 	rc = rung__verify_blocks(v);
@@ -310,7 +339,8 @@ static int repair_all(struct repair *r)
 {
 	const struct rung__manifest *m = r->v->ds->manifest;
 	const unsigned char *sums = rung__verify_states(r->v, &m->checksums);
-	const struct rung__manifest_file *maps[] = { rung__manifest_file(m, RUNG__VERTEX_OF_RANK), rung__manifest_file(m, RUNG__RANK_OF_VERTEX) };
+	const struct rung__manifest_file *maps[] = { rung__manifest_file(m, RUNG__VERTEX_OF_RANK),
+		                                     rung__manifest_file(m, RUNG__RANK_OF_VERTEX) };
 	int rc = repair_file(r, &m->checksums, repair_sums);
 
 	if (rc == 0 && memchr(sums, RUNG__BLOCK_REPAIRED, (size_t)m->checksums.block_count))

@@ -2,10 +2,12 @@
 /*
  * Rows by vertex in a source against rows by rank in the dataset, both larger than memory.
  *
- * One side is in an order that is random to the other: fetching rows one by one would cost a read each, and dealing them into buckets
- * as much disk as the features. So each side is read once from end to end, and what tells a row apart is kept of it: the row
- * itself when it is short, else 128 bits of a hash, 16 bytes a vertex. What the budget has no room for is done in further passes,
- * each over the whole source and the ranks of its turn. Two rows that differ look alike once in 2^128.
+ * One side is in an order that is random to the other: fetching rows one by one would cost a read
+ * each, and dealing them into buckets as much disk as the features. So each side is read once from
+ * end to end, and what tells a row apart is kept of it: the row itself when it is short, else 128
+ * bits of a hash, 16 bytes a vertex. What the budget has no room for is done in further passes,
+ * each over the whole source and the ranks of its turn. Two rows that differ look alike once in
+ * 2^128.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -14,47 +16,57 @@
 #include "source/source.h"
 #include "verify/verify_private.h"
 
-#define PASSES_MAX   64u /* below that much memory it would never end */
-#define ROOMS_SHARE  4u  /* of the memory, for reading */
+#define PASSES_MAX  64u /* below that much memory it would never end */
+#define ROOMS_SHARE 4u  /* of the memory, for reading */
 
 struct comparison {
 	const struct rung__verify *v;
 	struct rung__verify_rows *rows;
 	uint64_t rank_first, rank_end; /* of this pass */
-	unsigned char *prints;         /* [rank_end - rank_first][RUNG__FINGERPRINT_BYTES], as the source has them */
+	/* [rank_end - rank_first][RUNG__FINGERPRINT_BYTES], as the source has them */
+	unsigned char *prints;
 	uint64_t rows_per_item;
-	struct rung__chunks chunks;    /* of the source */
+	struct rung__chunks chunks; /* of the source */
 	struct rung__direct source, staged[RUNG__FILES_MAX];
-	uint64_t items[RUNG__FILES_MAX + 1];      /* first item of each staged file */
-	uint64_t local_first[RUNG__FILES_MAX];    /* row of the file at which its part of the pass begins, */
-	uint64_t local_end[RUNG__FILES_MAX];      /* and ends */
+	uint64_t items[RUNG__FILES_MAX + 1]; /* first item of each staged file */
+	/* row of the file at which its part of the pass begins, */
+	uint64_t local_first[RUNG__FILES_MAX];
+	uint64_t local_end[RUNG__FILES_MAX]; /* and ends */
 	_Atomic uint64_t different, first_rank;
 };
 
-static int check_shape(const struct rung__verify *v, const struct rung__verify_rows *rows, const struct rung_array_info *staged)
+static int check_shape(const struct rung__verify *v, const struct rung__verify_rows *rows,
+                       const struct rung_array_info *staged)
 {
 	const struct rung_array_info *info = rung_source_info(rows->src);
 
 	if (info->row_count != staged->row_count || info->row_bytes != staged->row_bytes)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has %" PRIu64 " rows of %" PRIu64 " bytes, %s has %" PRIu64 " of %" PRIu64
-				  "; give the %s it was staged from",
-				  rows->spec, info->row_count, info->row_bytes, v->ds->dir, staged->row_count, staged->row_bytes,
-				  strcmp(rows->stage, "rows") == 0 ? "features" : rows->stage);
+		                  "%s: has %" PRIu64 " rows of %" PRIu64 " bytes, %s has %" PRIu64
+		                  " of %" PRIu64 "; give the %s it was staged from",
+		                  rows->spec, info->row_count, info->row_bytes, v->ds->dir,
+		                  staged->row_count, staged->row_bytes,
+		                  strcmp(rows->stage, "rows") == 0 ? "features" : rows->stage);
 	return 0;
 }
 
-int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const char *name, struct rung__verify_rows *rows)
+int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const char *name,
+                           struct rung__verify_rows *rows)
 {
 	const struct rung__manifest *m = v->ds->manifest;
 	const struct rung__manifest_file *file = name ? rung__manifest_file(m, name) : NULL;
 	int rc;
 
 	*rows = (struct rung__verify_rows){ .spec = spec, .name = name, .first_rank = UINT64_MAX };
-	rows->stage = !name ? "rows" : strcmp(name, RUNG__LABELS) == 0 ? "labels" : strcmp(name, RUNG__SCORE) == 0 ? "score" : "arrays";
+	rows->stage = !name                             ? "rows"
+	              : strcmp(name, RUNG__LABELS) == 0 ? "labels"
+	              : strcmp(name, RUNG__SCORE) == 0  ? "score"
+	                                                : "arrays";
 	if (name && !file)
-		return rung__fail(RUNG_E_NOENT, "%s: has no %s to compare with %s", v->ds->dir, name, spec);
-	rows->layout = name ? rung__manifest_array_layout(&file->array) : rung__manifest_features_layout(m);
+		return rung__fail(RUNG_E_NOENT, "%s: has no %s to compare with %s", v->ds->dir,
+		                  name, spec);
+	rows->layout = name ? rung__manifest_array_layout(&file->array)
+	                    : rung__manifest_features_layout(m);
 	if (!name && m->feature_file_count == 0)
 		rows->layout.vertex_of_rank = v->vertex_of_rank;
 	rc = rung_source_open(spec, &rows->src);
@@ -63,7 +75,8 @@ int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const
 
 int rung__verify_rows_open_staged(const struct rung__verify *v, struct rung__verify_rows *rows)
 {
-	return rows->name ? rung__array_open(v->ds, rows->name, &rows->staged) : rung__features_open(v->ds, &rows->staged);
+	return rows->name ? rung__array_open(v->ds, rows->name, &rows->staged)
+	                  : rung__features_open(v->ds, &rows->staged);
 }
 
 void rung__verify_rows_close(struct rung__verify_rows *rows)
@@ -85,7 +98,9 @@ static int take_source(void *ctx, uint64_t item, unsigned char *room)
 		uint64_t rank = rung__id_get(c->v->rank_of_vertex, m->index_bytes, chunk.first + i);
 
 		if (rank >= c->rank_first && rank < c->rank_end)
-			rung__fingerprint(row, (size_t)row_bytes, c->prints + (rank - c->rank_first) * RUNG__FINGERPRINT_BYTES);
+			rung__fingerprint(row, (size_t)row_bytes,
+			                  c->prints +
+			                          (rank - c->rank_first) * RUNG__FINGERPRINT_BYTES);
 	}
 	return rc;
 }
@@ -98,7 +113,8 @@ static uint64_t rank_of_local(const struct comparison *c, uint64_t file, uint64_
 		return rung__id_get(c->v->rank_of_vertex, c->v->ds->manifest->index_bytes, local);
 	if (layout->file_count == 1)
 		return local;
-	return (local / layout->block_rows * layout->file_count + file) * layout->block_rows + local % layout->block_rows;
+	return (local / layout->block_rows * layout->file_count + file) * layout->block_rows +
+	       local % layout->block_rows;
 }
 
 static void note_different(struct comparison *c, uint64_t rank)
@@ -124,20 +140,23 @@ static int check_staged(void *ctx, uint64_t item, unsigned char *room)
 	first = c->local_first[f] + (item - c->items[f]) * c->rows_per_item;
 	count = RUNG__MIN(c->local_end[f] - first, c->rows_per_item);
 	rc = rung__direct_read_span(&c->staged[f], layout->data_offset + first * layout->row_stride,
-			     (count - 1) * layout->row_stride + layout->row_bytes, room, &row);
+	                            (count - 1) * layout->row_stride + layout->row_bytes, room,
+	                            &row);
 	for (uint64_t i = 0; i < count && rc == 0; i++, row += layout->row_stride) {
 		uint64_t rank = rank_of_local(c, f, first + i);
 
 		if (rank < c->rank_first || rank >= c->rank_end)
 			continue;
 		rung__fingerprint(row, (size_t)layout->row_bytes, print);
-		if (memcmp(print, c->prints + (rank - c->rank_first) * RUNG__FINGERPRINT_BYTES, sizeof(print)) != 0)
+		if (memcmp(print, c->prints + (rank - c->rank_first) * RUNG__FINGERPRINT_BYTES,
+		           sizeof(print)) != 0)
 			note_different(c, rank);
 	}
 	return rc;
 }
 
-/* Rows of the pass in each staged file: they lie together there, or, left in place, anywhere. @return items of them all */
+/* Rows of the pass in each staged file: they lie together there, or, left in place, anywhere.
+ * @return items of them all */
 static uint64_t deal_items(struct comparison *c)
 {
 	const struct rung__layout *layout = &c->rows->layout;
@@ -145,8 +164,11 @@ static uint64_t deal_items(struct comparison *c)
 
 	for (uint64_t f = 0; f < layout->file_count; f++) {
 		c->local_first[f] = anywhere ? 0 : rung__file_rows(layout, c->rank_first, f);
-		c->local_end[f] = rung__file_rows(layout, anywhere ? c->v->ds->manifest->vertex_count : c->rank_end, f);
-		c->items[f + 1] = c->items[f] + (c->local_end[f] - c->local_first[f] + c->rows_per_item - 1) / c->rows_per_item;
+		c->local_end[f] = rung__file_rows(
+			layout, anywhere ? c->v->ds->manifest->vertex_count : c->rank_end, f);
+		c->items[f + 1] =
+			c->items[f] + (c->local_end[f] - c->local_first[f] + c->rows_per_item - 1) /
+					      c->rows_per_item;
 	}
 	return c->items[layout->file_count];
 }
@@ -155,10 +177,15 @@ static int run_pass(struct comparison *c)
 {
 	const struct rung__verify *v = c->v;
 	const struct rung__layout *layout = &c->rows->layout;
-	struct rung__pump pump = { .stage = c->rows->stage, .threads = v->threads,
-				   .room_bytes = rung__span_room(c->rows_per_item * layout->row_stride),
-				   .memory_bytes = v->opts.memory_bytes / ROOMS_SHARE, .progress = v->opts.progress,
-				   .progress_ctx = v->opts.progress_ctx, .ctx = c, .work = take_source };
+	struct rung__pump pump = { .stage = c->rows->stage,
+		                   .threads = v->threads,
+		                   .room_bytes =
+		                           rung__span_room(c->rows_per_item * layout->row_stride),
+		                   .memory_bytes = v->opts.memory_bytes / ROOMS_SHARE,
+		                   .progress = v->opts.progress,
+		                   .progress_ctx = v->opts.progress_ctx,
+		                   .ctx = c,
+		                   .work = take_source };
 	int rc;
 
 	c->chunks.next = 0;
@@ -177,15 +204,18 @@ static int run_pass(struct comparison *c)
 /* Ranks of one pass, or a failure. */
 static int pass_ranks(const struct rung__verify *v, uint64_t *ranks_out)
 {
-	const uint64_t vertices = v->ds->manifest->vertex_count, maps = 2 * vertices * v->ds->manifest->index_bytes;
+	const uint64_t vertices = v->ds->manifest->vertex_count,
+		       maps = 2 * vertices * v->ds->manifest->index_bytes;
 	const uint64_t memory = v->opts.memory_bytes, rest = memory - memory / ROOMS_SHARE;
 	const uint64_t least = maps + (vertices / PASSES_MAX + 1) * RUNG__FINGERPRINT_BYTES;
 
 	if (rest < least)
 		return rung__fail_least(least + least / (ROOMS_SHARE - 1) + ROOMS_SHARE,
-					"verify: comparing the rows of %" PRIu64 " vertices does not go with %" PRIu64
-					" bytes of memory; give at least %" PRIu64,
-					vertices, memory, least + least / (ROOMS_SHARE - 1) + ROOMS_SHARE);
+		                        "verify: comparing the rows of %" PRIu64
+		                        " vertices does not go with %" PRIu64
+		                        " bytes of memory; give at least %" PRIu64,
+		                        vertices, memory,
+		                        least + least / (ROOMS_SHARE - 1) + ROOMS_SHARE);
 	*ranks_out = RUNG__MIN((rest - maps) / RUNG__FINGERPRINT_BYTES, vertices);
 	return 0;
 }
@@ -198,10 +228,10 @@ static int open_files(struct comparison *c)
 
 	c->source.fd = -1;
 	c->chunks = (struct rung__chunks){ .span = rung__source_span(c->rows->src, &c->source),
-					   .row_bytes = c->rows->layout.row_bytes,
-					   .count = c->v->ds->manifest->vertex_count,
-					   .chunk_rows = c->rows_per_item,
-					   .turn = PTHREAD_MUTEX_INITIALIZER };
+		                           .row_bytes = c->rows->layout.row_bytes,
+		                           .count = c->v->ds->manifest->vertex_count,
+		                           .chunk_rows = c->rows_per_item,
+		                           .turn = PTHREAD_MUTEX_INITIALIZER };
 	for (uint64_t f = 0; f < RUNG__FILES_MAX; f++)
 		c->staged[f].fd = -1;
 	if (!place.data && !place.streamed)
@@ -231,9 +261,11 @@ int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows
 
 	if (rc < 0)
 		return rc;
-	c.rows_per_item = RUNG__MAX(RUNG__PUMP_READ_BYTES / RUNG__MAX(rows->layout.row_stride, 1u), 1u);
+	c.rows_per_item =
+		RUNG__MAX(RUNG__PUMP_READ_BYTES / RUNG__MAX(rows->layout.row_stride, 1u), 1u);
 	c.prints = rung__malloc_array(ranks, RUNG__FINGERPRINT_BYTES);
-	rc = c.prints ? open_files(&c) : rung__fail(RUNG_E_NOMEM, "verify: %" PRIu64 " hashes of rows", ranks);
+	rc = c.prints ? open_files(&c)
+	              : rung__fail(RUNG_E_NOMEM, "verify: %" PRIu64 " hashes of rows", ranks);
 	if (rc == 0)
 		rc = run_passes(&c, ranks);
 	rows->different = c.different;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Some of the rows, byte by byte. Vertices are drawn in ascending order, so that reads of the source ascend; the staged rows of a
- * batch are read in the order in which they lie.
+ * Some of the rows, byte by byte. Vertices are drawn in ascending order, so that reads of the
+ * source ascend; the staged rows of a batch are read in the order in which they lie.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +10,15 @@
 #include "rows/rows.h"
 #include "verify/verify_private.h"
 
-#define BATCH_BYTES (16u << 20) /* of rows: large enough that some of them are neighbours in the source */
+/* of rows: large enough that some of them are neighbours in the source */
+#define BATCH_BYTES (16u << 20)
 
 struct drawn_row {
 	uint64_t rank, at; /* at: in the batch */
 };
 
 struct sampled {
-	uint64_t *ids;        /* [count_max] vertices of a batch */
+	uint64_t *ids;            /* [count_max] vertices of a batch */
 	struct drawn_row *places; /* [count_max] */
 	unsigned char *staged, *original;
 	uint64_t count_max;
@@ -30,22 +31,26 @@ bool rung__row_sample_init(struct rung__row_sample *sample, const struct rung__v
 	const uint64_t share = (uint64_t)(v->opts.sample_share * (double)vertices + 0.5);
 	const uint64_t rows = v->opts.sample_share > 0 ? RUNG__MAX(share, 1u) : v->opts.sample_rows;
 
-	*sample = (struct rung__row_sample){ .seed = v->opts.seed, .vertex_count = vertices,
-					     .left = RUNG__MIN(rows, vertices) };
+	*sample = (struct rung__row_sample){ .seed = v->opts.seed,
+		                             .vertex_count = vertices,
+		                             .left = RUNG__MIN(rows, vertices) };
 	return rows > 0 && rows < vertices;
 }
 
-/* Selection sampling: each vertex is taken with the probability that exactly so many of the rest are. */
+/* Selection sampling: each vertex is taken with the probability that exactly so many of the rest
+ * are. */
 uint64_t rung__row_sample_next(struct rung__row_sample *sample)
 {
 	uint64_t vertex;
 
 	do {
-		const uint64_t draw = rung__mix64(rung__mix64(sample->seed) ^ sample->vertex) >> 11; /* 53 bits */
+		/* 53 bits */
+		const uint64_t draw = rung__mix64(rung__mix64(sample->seed) ^ sample->vertex) >> 11;
 		const double rest = (double)(sample->vertex_count - sample->vertex);
 
 		vertex = sample->vertex++;
-		if (sample->left == sample->vertex_count - vertex || (double)draw * 0x1p-53 * rest < (double)sample->left) {
+		if (sample->left == sample->vertex_count - vertex ||
+		    (double)draw * 0x1p-53 * rest < (double)sample->left) {
 			sample->left--;
 			return vertex;
 		}
@@ -59,7 +64,8 @@ static int compare_places(const void *a, const void *b)
 	return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static int read_staged(const struct rung__verify_rows *rows, const struct sampled *s, uint64_t count, int threads)
+static int read_staged(const struct rung__verify_rows *rows, const struct sampled *s,
+                       uint64_t count, int threads)
 {
 	const struct rung__layout *layout = &rows->layout;
 	struct rung__failure failure = { .rc = 0 };
@@ -71,14 +77,15 @@ static int read_staged(const struct rung__verify_rows *rows, const struct sample
 		unsigned char *to = s->staged + s->places[i].at * layout->row_bytes;
 
 		rung__failure_keep(&failure, rung__pread_all(rows->staged.files[f].fd,
-							     rows->staged.files[f].path, to,
-							     layout->row_bytes,
-							     rung__row_offset(layout, rank)));
+		                                             rows->staged.files[f].path, to,
+		                                             layout->row_bytes,
+		                                             rung__row_offset(layout, rank)));
 	}
 	return rung__failure_tell(&failure);
 }
 
-static int compare_batch(const struct rung__verify *v, struct rung__verify_rows *rows, struct sampled *s, uint64_t count)
+static int compare_batch(const struct rung__verify *v, struct rung__verify_rows *rows,
+                         struct sampled *s, uint64_t count)
 {
 	const uint64_t row_bytes = rows->layout.row_bytes;
 	int rc;
@@ -103,8 +110,8 @@ static int compare_batch(const struct rung__verify *v, struct rung__verify_rows 
 	return rc;
 }
 
-static int compare_sampled(const struct rung__verify *v, struct rung__verify_rows *rows, struct sampled *s,
-			   struct rung__row_sample *sample)
+static int compare_sampled(const struct rung__verify *v, struct rung__verify_rows *rows,
+                           struct sampled *s, struct rung__row_sample *sample)
 {
 	const uint64_t wanted = sample->left;
 	int rc = 0;
@@ -116,7 +123,8 @@ static int compare_sampled(const struct rung__verify *v, struct rung__verify_row
 			s->ids[i] = rung__row_sample_next(sample);
 		rc = compare_batch(v, rows, s, count);
 		if (rc == 0 && v->opts.progress &&
-		    v->opts.progress(v->opts.progress_ctx, rows->stage, wanted - sample->left, wanted))
+		    v->opts.progress(v->opts.progress_ctx, rows->stage, wanted - sample->left,
+		                     wanted))
 			rc = rung__fail(RUNG_E_CANCELED, "%s: canceled", rows->stage);
 	}
 	return rc;

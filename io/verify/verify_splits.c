@@ -4,7 +4,8 @@
 
 #include "verify/verify_private.h"
 
-int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *count_out, uint64_t **ids_out)
+int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *count_out,
+                           uint64_t **ids_out)
 {
 	struct rung_source *src;
 	int rc = rung_source_open(v->opts.split_specs[idx], &src);
@@ -31,7 +32,8 @@ static int compare_split(struct rung__verify *v, size_t idx)
 		rc = rung__verify_split_ids(v, idx, &count, &ids);
 	for (uint64_t i = 0; rc == 0 && i < RUNG__MAX(count, staged_count); i++) {
 		report->split_ids_compared++;
-		if (i >= count || i >= staged_count || staged[i] != rung__id_get(v->rank_of_vertex, id_bytes, ids[i]))
+		if (i >= count || i >= staged_count ||
+		    staged[i] != rung__id_get(v->rank_of_vertex, id_bytes, ids[i]))
 			report->split_ids_different++;
 	}
 	rung_free(ids);

@@ -48,25 +48,25 @@ struct gpu_counts {
 /* What they write for the host, in mapped host memory: lines that no other request has. */
 struct gpu_mail {
 	_Alignas(128) struct rung__cuda_report report;
-	uint32_t gathered, scattered[RUNG__SCATTERS_MAX];   /* words, see struct rung__cuda_end */
+	uint32_t gathered, scattered[RUNG__SCATTERS_MAX]; /* words, see struct rung__cuda_end */
 };
 
 /* The end of one kind of launch of a request, the last one that was put on a stream. */
 struct gpu_end {
-	cudaEvent_t event;      /* streams wait for it; the host asks it only for errors */
+	cudaEvent_t event; /* streams wait for it; the host asks it only for errors */
 	uint32_t *word;
-	uint32_t turn;          /* of the launch; 0: there was none */
-	const char *what;       /* it does, for messages */
+	uint32_t turn;    /* of the launch; 0: there was none */
+	const char *what; /* it does, for messages */
 };
 
 /* One request's own: nothing of it is shared with another. */
 struct gpu_request {
 	struct gpu_end gathered;
 	struct gpu_end scattered[RUNG__SCATTERS_MAX];
-	struct gpu_counts *counts;           /* device memory */
-	struct gpu_mail *mail;               /* mapped host memory */
+	struct gpu_counts *counts; /* device memory */
+	struct gpu_mail *mail;     /* mapped host memory */
 	struct rung__request_lists lists;
-	int last_scatter;                    /* -1: none since the gather */
+	int last_scatter; /* -1: none since the gather */
 };
 
 /* Host memory that CUDA knows through us. */
@@ -77,10 +77,10 @@ struct gpu_pin {
 };
 
 struct rung__device {
-	int gpu;                              /* that gathers */
+	int gpu; /* that gathers */
 	int gpus[RUNG_GPUS_MAX];
 	uint32_t gpu_count;
-	cudaStream_t stream;                  /* RUNG_STREAM_OWN */
+	cudaStream_t stream; /* RUNG_STREAM_OWN */
 	cudaStream_t scatter_stream;
 	unsigned gather_blocks, scatter_blocks;
 	uint64_t row_bytes;
@@ -89,15 +89,15 @@ struct rung__device {
 
 	void *local;
 	void *peer[RUNG_GPUS_MAX];
-	bool peer_is_ours;                    /* else it was opened from another process */
-	bool peer_is_left;                    /* others have it open */
-	void *map;                            /* on the GPU; NULL: in host memory */
-	struct gpu_counts *counts;            /* [request_count] */
-	struct gpu_mail *mails;               /* [request_count] */
+	bool peer_is_ours;         /* else it was opened from another process */
+	bool peer_is_left;         /* others have it open */
+	void *map;                 /* on the GPU; NULL: in host memory */
+	struct gpu_counts *counts; /* [request_count] */
+	struct gpu_mail *mails;    /* [request_count] */
 	uint64_t mails_bytes;
 	struct gpu_request *requests;
 	uint32_t request_count;
-	pthread_mutex_t pins_lock;            /* loaders pin memory, too */
+	pthread_mutex_t pins_lock; /* loaders pin memory, too */
 	struct rung__queue pins;
 };
 
@@ -108,8 +108,8 @@ static inline cudaStream_t rung__gpu_stream(const struct rung__device *device,
 	return stream == RUNG_STREAM_OWN ? device->stream : stream;
 }
 
-#define RUNG__GPU_SAME (-1)      /* nothing for rung__gpu_leave() to undo */
-#define RUNG__GPU_EXITING (-2)   /* nor may CUDA be called any more */
+#define RUNG__GPU_SAME    (-1) /* nothing for rung__gpu_leave() to undo */
+#define RUNG__GPU_EXITING (-2) /* nor may CUDA be called any more */
 
 /**
  * Make a GPU current on this thread, and allow its calls while streams are captured into CUDA
@@ -182,7 +182,8 @@ void rung__gpu_give_back(int gpu, void *memory);
 #define RUNG__REGISTER_BYTES (1ull << 30)
 #endif
 
-int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes, bool sealed);
+int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes,
+                  bool sealed);
 void rung__gpu_unpin(struct rung__device *device, void *memory);
 
 /** The tiers in GPU memory, loaded or opened, and the views of all. */
@@ -192,11 +193,11 @@ void rung__gpu_close_tiers(struct rung__device *device);
 /* ---- gpu_load.c ---- */
 
 /**
- * Load rows of a file: row i of `ranks` goes to bases[i mod base_count], at slot i div base_count of the file's stride. The file may end
- * inside the last row.
+ * Load rows of a file: row i of `ranks` goes to bases[i mod base_count], at slot i div base_count
+ * of the file's stride. The file may end inside the last row.
  */
-int rung__gpu_load(struct rung__device *device, const struct rung__features *file, const struct rung__ranks *ranks, void *const *bases,
-                   uint32_t base_count);
+int rung__gpu_load(struct rung__device *device, const struct rung__features *file,
+                   const struct rung__ranks *ranks, void *const *bases, uint32_t base_count);
 
 /* ---- gpu_gather.c ---- */
 
@@ -205,7 +206,8 @@ int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const st
                      bool known, void *out, uint64_t out_stride, struct CUstream_st *stream);
 int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool check,
                        struct rung__found *found_out);
-int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx, const struct rung__scatter *scatter);
+int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx,
+                      const struct rung__scatter *scatter);
 int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx,
                         bool check);
 int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream);
@@ -229,14 +231,17 @@ int rung__gpu_fetch(struct rung__device *device, void *to, const void *from, uin
 
 /* ---- gpu_sampler.c ---- */
 
-int rung__gpu_sampler_open(struct rung__device *device, const struct rung__sampler_args *args, struct rung__device_sampler **sampler_out);
+int rung__gpu_sampler_open(struct rung__device *device, const struct rung__sampler_args *args,
+                           struct rung__device_sampler **sampler_out);
 void rung__gpu_sampler_close(struct rung__device_sampler *sampler);
 uint64_t rung__gpu_sampler_vertices_max(const struct rung__device_sampler *sampler);
-int rung__gpu_batch_open(struct rung__device_sampler *sampler, struct rung__device_batch **batch_out);
+int rung__gpu_batch_open(struct rung__device_sampler *sampler,
+                         struct rung__device_batch **batch_out);
 void rung__gpu_batch_close(struct rung__device_batch *batch);
-int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
-                     struct CUstream_st *stream);
-int rung__gpu_sampled(struct rung__device_batch *batch, bool block, struct rung__sampled *sampled_out);
+int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count,
+                     uint64_t batch_key, struct CUstream_st *stream);
+int rung__gpu_sampled(struct rung__device_batch *batch, bool block,
+                      struct rung__sampled *sampled_out);
 
 /**
  * Make the GPU current and look at what a caller gave: RUNG_E_NOSUP while the stream is captured.
@@ -255,7 +260,8 @@ int rung__gpu_begin(const struct rung__device *device, const char *what,
 int rung__gpu_end(const struct rung__device *device, struct CUstream_st *stream, int rc,
                   int before);
 
-/** Behind a failure in the midst of putting work on a stream: what was put must end before its memory is used again. */
+/** Behind a failure in the midst of putting work on a stream: what was put must end before its
+ * memory is used again. */
 void rung__gpu_drain(cudaStream_t stream);
 
 /** 1 when an event has passed, 0 when it has not, a failure. `block`: wait instead of 0. */

@@ -58,10 +58,14 @@ static void cuda_close(struct rung__device *device, bool leave_peer)
 static int check_args(const struct rung__device_args *args)
 {
 	if (args->gpu_count < 1 || args->gpu_count > RUNG_GPUS_MAX)
-		return rung__fail(RUNG_E_INVAL, "cuda: %u GPUs, not 1..%d", args->gpu_count, RUNG_GPUS_MAX);
+		return rung__fail(RUNG_E_INVAL, "cuda: %u GPUs, not 1..%d", args->gpu_count,
+		                  RUNG_GPUS_MAX);
 	if (args->features->layout.row_bytes > RUNG__CUDA_ROW_BYTES_MAX)
-		return rung__fail(RUNG_E_INVAL, "cuda: rows of %" PRIu64 " bytes: a GPU gathers rows of at most %u: split the features",
-		                  args->features->layout.row_bytes, (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
+		return rung__fail(RUNG_E_INVAL,
+		                  "cuda: rows of %" PRIu64
+		                  " bytes: a GPU gathers rows of at most %u: split the features",
+		                  args->features->layout.row_bytes,
+		                  (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
 	return 0;
 }
 
@@ -85,7 +89,8 @@ static int open_end(struct gpu_end *end, uint32_t *word, const char *what)
 	return rung__gpu_make_event(&end->event, 0);
 }
 
-static int open_request(struct rung__device *device, uint32_t idx, const struct rung__request_lists *lists)
+static int open_request(struct rung__device *device, uint32_t idx,
+                        const struct rung__request_lists *lists)
 {
 	struct gpu_request *request = &device->requests[idx];
 	struct gpu_mail *mail = &device->mails[idx];
@@ -95,7 +100,8 @@ static int open_request(struct rung__device *device, uint32_t idx, const struct 
 		rc = open_end(&request->scattered[s], &mail->scattered[s],
 		              "copying rows from staging slots");
 	if (rc == 0)
-		rc = rung__gpu_pin(device, "the lists of a request", lists->block, lists->block_bytes, false);
+		rc = rung__gpu_pin(device, "the lists of a request", lists->block,
+		                   lists->block_bytes, false);
 	request->lists = *lists;
 	request->counts = &device->counts[idx];
 	request->mail = mail;
@@ -109,12 +115,13 @@ static int open_requests(struct rung__device *device, const struct rung__device_
 	void *counts = NULL;
 	int rc;
 
-	device->mails_bytes = rung__align_up(args->request_count * sizeof(*device->mails),
-	                                     RUNG__PAGE_BYTES);
+	device->mails_bytes =
+		rung__align_up(args->request_count * sizeof(*device->mails), RUNG__PAGE_BYTES);
 	device->mails = rung__map_pages(device->mails_bytes);
 	device->requests = rung__zalloc_array(args->request_count, sizeof(*device->requests));
 	if (!device->mails || !device->requests)
-		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u requests", args->request_count);
+		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u requests",
+		                  args->request_count);
 	device->request_count = args->request_count;
 	rc = rung__gpu_pin(device, "the reports of requests", device->mails, device->mails_bytes,
 	                   false);
@@ -122,11 +129,13 @@ static int open_requests(struct rung__device *device, const struct rung__device_
 		rc = rung__gpu_take(device->gpu, "the counts of requests", counts_bytes, &counts);
 	device->counts = counts;
 	if (rc == 0)
-		rc = cuda_status(cudaMemsetAsync(counts, 0, (size_t)counts_bytes, device->stream), "clearing the counts of requests");
+		rc = cuda_status(cudaMemsetAsync(counts, 0, (size_t)counts_bytes, device->stream),
+		                 "clearing the counts of requests");
 	for (uint32_t i = 0; i < args->request_count && rc == 0; i++)
 		rc = open_request(device, i, &args->lists[i]);
 	if (rc == 0)
-		rc = cuda_status(cudaStreamSynchronize(device->stream), "clearing the counts of requests");
+		rc = cuda_status(cudaStreamSynchronize(device->stream),
+		                 "clearing the counts of requests");
 	return rc;
 }
 
@@ -169,7 +178,8 @@ static int cuda_open(const struct rung__device_args *args, struct rung__device *
 
 static int cuda_handles(const struct rung__device *device, struct rung__gpu_handle *handles_out)
 {
-	_Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(handles_out->bytes), "a handle is passed as it is");
+	_Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(handles_out->bytes),
+	               "a handle is passed as it is");
 
 	for (uint32_t g = 0; g < device->gpu_count; g++) {
 		cudaIpcMemHandle_t handle;
@@ -177,7 +187,8 @@ static int cuda_handles(const struct rung__device *device, struct rung__gpu_hand
 
 		if (!device->peer[g])
 			continue;
-		rc = cuda_status(cudaIpcGetMemHandle(&handle, device->peer[g]), "naming GPU memory for other processes");
+		rc = cuda_status(cudaIpcGetMemHandle(&handle, device->peer[g]),
+		                 "naming GPU memory for other processes");
 		if (rc < 0)
 			return rc;
 		memcpy(handles_out[g].bytes, &handle, sizeof(handle));

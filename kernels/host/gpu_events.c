@@ -11,8 +11,9 @@ int rung__gpu_stream_open(struct rung__device *device, struct CUstream_st **stre
 	if (rc == 0)
 		rc = cuda_status(cudaDeviceGetStreamPriorityRange(&lowest, NULL), what);
 	if (rc == 0)
-		rc = cuda_status(cudaStreamCreateWithPriority(stream_out, cudaStreamNonBlocking,
-		                                              lowest), what);
+		rc = cuda_status(
+			cudaStreamCreateWithPriority(stream_out, cudaStreamNonBlocking, lowest),
+			what);
 	rung__gpu_leave(before);
 	return rc;
 }

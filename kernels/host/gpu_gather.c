@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gathers and scatters on streams. A gather is one launch and one event: what it found comes in a report that the kernel itself
- * writes to host memory, and the misses in lists there, so that nothing has to be copied or cleared around it.
+ * Gathers and scatters on streams. A gather is one launch and one event: what it found comes in a
+ * report that the kernel itself writes to host memory, and the misses in lists there, so that
+ * nothing has to be copied or cleared around it.
  *
  * The host learns of the end of a launch from a word that the kernel stores last (finish.h). It
  * does not ask CUDA: such a question takes locks that the launches of other threads need, and it
@@ -24,18 +25,21 @@ static int check(const struct rung__device *device, const char *what, const void
                  bool plain_allowed)
 {
 	struct cudaPointerAttributes attributes;
-	int rc = cuda_status(cudaPointerGetAttributes(&attributes, memory), "asking whose a pointer is");
+	int rc = cuda_status(cudaPointerGetAttributes(&attributes, memory),
+	                     "asking whose a pointer is");
 
 	if (rc == 0 && plain_allowed && memory && attributes.type == cudaMemoryTypeUnregistered)
 		return 1;
 	if (rc == 0 && is_elsewhere(&attributes, memory))
-		rc = rung__fail(RUNG_E_INVAL, "the GPU cannot reach the %s at %p: give memory of "
+		rc = rung__fail(RUNG_E_INVAL,
+		                "the GPU cannot reach the %s at %p: give memory of "
 		                "the GPU (rung_store_alloc, cudaMalloc) or registered host memory",
 		                what, memory);
 	if (rc == 0 && attributes.type == cudaMemoryTypeDevice && attributes.device != device->gpu)
-		rc = rung__fail(RUNG_E_INVAL, "%s at %p: memory of GPU %d, the store gathers on "
-		                "GPU %d; copy it to GPU %d, or open the store on GPU %d", what,
-		                memory, attributes.device, device->gpu, device->gpu,
+		rc = rung__fail(RUNG_E_INVAL,
+		                "%s at %p: memory of GPU %d, the store gathers on "
+		                "GPU %d; copy it to GPU %d, or open the store on GPU %d",
+		                what, memory, attributes.device, device->gpu, device->gpu,
 		                attributes.device);
 	return rc;
 }
@@ -61,18 +65,20 @@ static int blame_stream(const struct rung__device *device, cudaStream_t stream, 
 	(void)cudaGetDriverEntryPointByVersion("cuStreamGetDevice", &function, 12080,
 	                                       cudaEnableDefault, &found);
 	(void)cudaGetLastError();
-	if (!function)   /* an older driver */
+	if (!function) /* an older driver */
 		return failure;
 	memcpy(&device_of, &function, sizeof(device_of));
 	if (device_of(stream, &gpu) != 0 || gpu == device->gpu)
 		return failure;
-	return rung__fail(RUNG_E_INVAL, "stream %p: of GPU %d, the store gathers on GPU %d; give a "
-	                  "stream of GPU %d", (void *)stream, gpu, device->gpu, device->gpu);
+	return rung__fail(RUNG_E_INVAL,
+	                  "stream %p: of GPU %d, the store gathers on GPU %d; give a "
+	                  "stream of GPU %d",
+	                  (void *)stream, gpu, device->gpu, device->gpu);
 }
 
 void rung__gpu_drain(cudaStream_t stream)
 {
-	(void)cudaStreamSynchronize(stream);   /* of a GPU that has broken down it says so at once */
+	(void)cudaStreamSynchronize(stream); /* of a GPU that has broken down it says so at once */
 	(void)cudaGetLastError();
 }
 
@@ -145,8 +151,7 @@ int rung__gpu_begin(const struct rung__device *device, const char *what,
 	return rc;
 }
 
-int rung__gpu_end(const struct rung__device *device, struct CUstream_st *stream, int rc,
-                  int before)
+int rung__gpu_end(const struct rung__device *device, struct CUstream_st *stream, int rc, int before)
 {
 	if (rc < 0) {
 		rc = blame_stream(device, stream, rc);
@@ -222,7 +227,8 @@ int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool c
 	return 1;
 }
 
-int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx, const struct rung__scatter *scatter)
+int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx,
+                      const struct rung__scatter *scatter)
 {
 	struct gpu_request *request = &device->requests[request_idx];
 	struct gpu_end *end = &request->scattered[scatter->idx];
@@ -247,7 +253,7 @@ int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx, const s
 	if (rc == 0) {
 		rc = cuda_status(cudaEventRecord(end->event, device->scatter_stream),
 		                 "recording the end of a scatter");
-		if (rc < 0)   /* the slots are free again when this returns */
+		if (rc < 0) /* the slots are free again when this returns */
 			rung__gpu_drain(device->scatter_stream);
 	}
 	if (rc == 0)

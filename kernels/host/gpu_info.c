@@ -15,16 +15,16 @@
 #define CONTEXTS_MAX 64   /* GPUs whose contexts are remembered */
 #define EXIT_WAIT_MS 5000 /* at exit, for calls that are inside CUDA */
 
-struct CUctx_st;   /* what a CUcontext points to */
+struct CUctx_st; /* what a CUcontext points to */
 
 /* The driver's functions; their results have the runtime's numbers. */
 static struct {
 	pthread_mutex_t lock;
 	bool found;
-	int (*retain)(struct CUctx_st **context_out, int gpu);   /* cuDevicePrimaryCtxRetain */
-	int (*push)(struct CUctx_st *context);                   /* cuCtxPushCurrent */
-	int (*pop)(struct CUctx_st **context_out);               /* cuCtxPopCurrent */
-	struct CUctx_st *contexts[CONTEXTS_MAX];   /* until the process ends, as the runtime's */
+	int (*retain)(struct CUctx_st **context_out, int gpu); /* cuDevicePrimaryCtxRetain */
+	int (*push)(struct CUctx_st *context);                 /* cuCtxPushCurrent */
+	int (*pop)(struct CUctx_st **context_out);             /* cuCtxPopCurrent */
+	struct CUctx_st *contexts[CONTEXTS_MAX]; /* until the process ends, as the runtime's */
 } driver = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 int rung__gpu_find(const char *name, unsigned version, const char *cure, void *function_out)
@@ -36,7 +36,8 @@ int rung__gpu_find(const char *name, unsigned version, const char *cure, void *f
 
 	snprintf(what, sizeof(what), "finding %s in the driver", name);
 	rc = cuda_status(cudaGetDriverEntryPointByVersion(name, &function, version,
-	                                                  cudaEnableDefault, &found), what);
+	                                                  cudaEnableDefault, &found),
+	                 what);
 	if (rc == 0 && (found != cudaDriverEntryPointSuccess || !function))
 		rc = rung__fail(RUNG_E_NOSUP, "cuda: this driver does not have %s: %s", name, cure);
 	if (rc == 0)
@@ -85,12 +86,12 @@ static int find_context(int gpu, struct CUctx_st **context_out)
  */
 static struct {
 	pthread_once_t once;
-	pid_t process;             /* a child of fork() has none of the threads */
-	atomic_uint inside;        /* threads */
+	pid_t process;      /* a child of fork() has none of the threads */
+	atomic_uint inside; /* threads */
 	atomic_bool closed;
 } gate = { .once = PTHREAD_ONCE_INIT };
 
-static _Thread_local unsigned gate_depth;   /* of this thread: calls nest */
+static _Thread_local unsigned gate_depth; /* of this thread: calls nest */
 
 static void gate_leave(void)
 {
@@ -124,7 +125,7 @@ static void close_gate(void)
 static void register_gate(void)
 {
 	gate.process = getpid();
-	(void)atexit(close_gate);   /* without memory for it, exit is as if there were no gate */
+	(void)atexit(close_gate); /* without memory for it, exit is as if there were no gate */
 }
 
 void rung__gpu_close_at_exit(void)
@@ -151,7 +152,7 @@ static void leave_context(int before)
 	struct CUctx_st *context;
 
 	if (before & PUSHED)
-		(void)driver.pop(&context);   /* ours, whatever has happened to the GPU since */
+		(void)driver.pop(&context); /* ours, whatever has happened to the GPU since */
 }
 
 /*
@@ -222,16 +223,19 @@ int rung__gpu_check_capture(cudaStream_t stream, const char *what)
 
 	if (err == cudaErrorStreamCaptureImplicit) {
 		(void)cudaGetLastError();
-		return rung__fail(RUNG_E_NOSUP, "%s: the default stream, while a stream that is in "
+		return rung__fail(RUNG_E_NOSUP,
+		                  "%s: the default stream, while a stream that is in "
 		                  "order with it is captured into a CUDA graph; use another "
-		                  "stream, or wait until the capture has ended", what);
+		                  "stream, or wait until the capture has ended",
+		                  what);
 	}
 	if (err != cudaSuccess)
 		return cuda_status(err, "asking whether a stream is captured");
 	if (status != cudaStreamCaptureStatusNone)
-		return rung__fail(RUNG_E_NOSUP, "%s: stream %p is captured into a CUDA graph; "
-		                  "use another stream, or wait until the capture has ended", what,
-		                  (void *)stream);
+		return rung__fail(RUNG_E_NOSUP,
+		                  "%s: stream %p is captured into a CUDA graph; "
+		                  "use another stream, or wait until the capture has ended",
+		                  what, (void *)stream);
 	return 0;
 }
 
@@ -243,7 +247,10 @@ static int check_gpu(int gpu)
 	if (rc < 0)
 		return rc;
 	if (gpu < 0 || gpu >= count)
-		return rung__fail(RUNG_E_NODEV, "cuda: there is no GPU %d: CUDA shows %d to this process (CUDA_VISIBLE_DEVICES)", gpu, count);
+		return rung__fail(RUNG_E_NODEV,
+		                  "cuda: there is no GPU %d: CUDA shows %d to this process "
+		                  "(CUDA_VISIBLE_DEVICES)",
+		                  gpu, count);
 	return 0;
 }
 
@@ -263,7 +270,8 @@ static int node_of(const char *bus_id)
 	int node = -1;
 	FILE *file;
 
-	snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/numa_node", rung__machine_root, bus_id);
+	snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/numa_node", rung__machine_root,
+	         bus_id);
 	file = fopen(path, "re");
 	if (!file)
 		return -1;
@@ -280,7 +288,8 @@ static int memory_of(int gpu, struct rung_gpu_info *info)
 
 	if (rc < 0)
 		return rc;
-	rc = cuda_status(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for a GPU's free memory");
+	rc = cuda_status(cudaMemGetInfo(&free_bytes, &total_bytes),
+	                 "asking for a GPU's free memory");
 	rung__gpu_leave(before);
 	info->free_bytes = free_bytes;
 	info->total_bytes = total_bytes;
@@ -296,13 +305,14 @@ int rung__gpu_info(int gpu, struct rung_gpu_info *info_out)
 	if (rc == 0)
 		rc = cuda_status(cudaGetDeviceProperties(&prop, gpu), "asking for a GPU's name");
 	if (rc == 0)
-		rc = cuda_status(cudaDeviceGetPCIBusId(info.bus_id, (int)sizeof(info.bus_id), gpu), "asking for a GPU's address");
+		rc = cuda_status(cudaDeviceGetPCIBusId(info.bus_id, (int)sizeof(info.bus_id), gpu),
+		                 "asking for a GPU's address");
 	if (rc == 0)
 		rc = memory_of(gpu, &info);
 	if (rc < 0)
 		return rc;
 	snprintf(info.name, sizeof(info.name), "%.*s", (int)sizeof(info.name) - 1, prop.name);
-	for (char *c = info.bus_id; *c; c++)   /* as sysfs has it */
+	for (char *c = info.bus_id; *c; c++) /* as sysfs has it */
 		*c = (char)tolower((unsigned char)*c);
 	info.node = node_of(info.bus_id);
 	*info_out = info;
@@ -316,17 +326,23 @@ int rung__gpu_can_read(int gpu, int peer)
 	if (rc == 0)
 		rc = check_gpu(peer);
 	if (rc == 0)
-		rc = cuda_status(cudaDeviceCanAccessPeer(&can, gpu, peer), "asking whether GPUs reach each other");
+		rc = cuda_status(cudaDeviceCanAccessPeer(&can, gpu, peer),
+		                 "asking whether GPUs reach each other");
 	return rc < 0 ? rc : can;
 }
 
 int rung__gpu_check_addresses(int gpu)
 {
 	int same = 0;
-	int rc = cuda_status(cudaDeviceGetAttribute(&same, cudaDevAttrCanUseHostPointerForRegisteredMem, gpu), "asking what a GPU can do");
+	int rc = cuda_status(
+		cudaDeviceGetAttribute(&same, cudaDevAttrCanUseHostPointerForRegisteredMem, gpu),
+		"asking what a GPU can do");
 
 	if (rc == 0 && !same)
-		rc = rung__fail(RUNG_E_NOSUP, "cuda: GPU %d does not read host memory at the host's addresses: use the CPU device", gpu);
+		rc = rung__fail(RUNG_E_NOSUP,
+		                "cuda: GPU %d does not read host memory at the host's addresses: "
+		                "use the CPU device",
+		                gpu);
 	return rc;
 }
 
@@ -337,7 +353,8 @@ int rung__gpu_check_launches(void)
 
 	if (!blocking || atoi(blocking) == 0)
 		return 0;
-	return rung__fail(RUNG_E_NOSUP,
-	                  "cuda: CUDA_LAUNCH_BLOCKING is %s, with which nothing can be timed: unset it",
-	                  blocking);
+	return rung__fail(
+		RUNG_E_NOSUP,
+		"cuda: CUDA_LAUNCH_BLOCKING is %s, with which nothing can be timed: unset it",
+		blocking);
 }

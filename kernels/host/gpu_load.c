@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading GPU memory from a file, through two pinned buffers: while one is copied to the GPUs the next rows are read. Rows that are
- * interleaved over GPUs go to each in one strided copy a buffer.
+ * Loading GPU memory from a file, through two pinned buffers: while one is copied to the GPUs the
+ * next rows are read. Rows that are interleaved over GPUs go to each in one strided copy a buffer.
  */
 #include "host/gpu.h"
 #include "tier/load.h"
 
-#define BUFFER_BYTES (8ull << 20)   /* one copy: large beside what it costs to start one */
-#define BUFFERS 2u
+#define BUFFER_BYTES (8ull << 20) /* one copy: large beside what it costs to start one */
+#define BUFFERS      2u
 
 struct load {
 	struct rung__device *device;
@@ -15,14 +15,14 @@ struct load {
 	void *const *bases;
 	uint32_t base_count;
 	struct rung__row_loader loader;
-	unsigned char *buffers;       /* BUFFERS of buffer_bytes */
+	unsigned char *buffers; /* BUFFERS of buffer_bytes */
 	uint64_t buffer_bytes;
-	uint64_t rows_max;            /* of a buffer */
+	uint64_t rows_max; /* of a buffer */
 	cudaEvent_t copied[BUFFERS];
 };
 
 /* Buffers of several rows are in one registration, so only copies of one row cross a border. */
-_Static_assert(BUFFERS * (BUFFER_BYTES + 2 * RUNG__PAGE_BYTES) <= RUNG__REGISTER_BYTES,
+_Static_assert(BUFFERS *(BUFFER_BYTES + 2 * RUNG__PAGE_BYTES) <= RUNG__REGISTER_BYTES,
                "strided copies are not split at the borders of registrations");
 
 /* In one copy for each registration that the bytes are in. */
@@ -44,9 +44,11 @@ static cudaError_t copy_bytes(const struct load *load, unsigned char *to, const 
 }
 
 /* Rows i, i + 1, ...: to each GPU every base_count-th of them. */
-static cudaError_t copy(const struct load *load, uint64_t i, uint64_t rows, const unsigned char *from)
+static cudaError_t copy(const struct load *load, uint64_t i, uint64_t rows,
+                        const unsigned char *from)
 {
-	uint64_t stride = load->layout->row_stride, row_bytes = load->layout->row_bytes, bases = load->base_count;
+	uint64_t stride = load->layout->row_stride, row_bytes = load->layout->row_bytes,
+		 bases = load->base_count;
 	cudaError_t err = cudaSuccess;
 
 	if (bases == 1 || rows == 1)
@@ -54,16 +56,21 @@ static cudaError_t copy(const struct load *load, uint64_t i, uint64_t rows, cons
 		                  (unsigned char *)load->bases[i % bases] + i / bases * stride,
 		                  from, (rows - 1) * stride + row_bytes);
 	for (uint64_t k = 0; k < RUNG__MIN(bases, rows) && err == cudaSuccess; k++) {
-		unsigned char *to = (unsigned char *)load->bases[(i + k) % bases] + (i + k) / bases * stride;
+		unsigned char *to =
+			(unsigned char *)load->bases[(i + k) % bases] + (i + k) / bases * stride;
 
-		err = cudaMemcpy2DAsync(to, (size_t)stride, from + k * stride, (size_t)(bases * stride), (size_t)row_bytes,
-		                        (size_t)((rows - k + bases - 1) / bases), cudaMemcpyHostToDevice, load->device->stream);
+		err = cudaMemcpy2DAsync(to, (size_t)stride, from + k * stride,
+		                        (size_t)(bases * stride), (size_t)row_bytes,
+		                        (size_t)((rows - k + bases - 1) / bases),
+		                        cudaMemcpyHostToDevice, load->device->stream);
 	}
 	return err;
 }
 
-/* Ranks first, first + 1, ... into a buffer; *from_out is where they begin in it: in its page as in the file, which saves a copy. */
-static int read_rows(const struct load *load, uint64_t first, uint64_t rows, unsigned char *buffer, const unsigned char **from_out)
+/* Ranks first, first + 1, ... into a buffer; *from_out is where they begin in it: in its page as in
+ * the file, which saves a copy. */
+static int read_rows(const struct load *load, uint64_t first, uint64_t rows, unsigned char *buffer,
+                     const unsigned char **from_out)
 {
 	unsigned char *to = buffer + rung__row_offset(load->layout, first) % RUNG__PAGE_BYTES;
 
@@ -75,7 +82,8 @@ static int load_all(const struct load *load, const struct rung__ranks *ranks)
 {
 	unsigned turn = 0;
 
-	for (uint64_t i = 0; i < ranks->row_count; i += load->rows_max, turn = (turn + 1) % BUFFERS) {
+	for (uint64_t i = 0; i < ranks->row_count;
+	     i += load->rows_max, turn = (turn + 1) % BUFFERS) {
 		uint64_t rows = RUNG__MIN(load->rows_max, ranks->row_count - i);
 		unsigned char *buffer = load->buffers + turn * load->buffer_bytes;
 		const unsigned char *from = NULL;
@@ -86,7 +94,8 @@ static int load_all(const struct load *load, const struct rung__ranks *ranks)
 		if (rc == 0)
 			rc = cuda_status(copy(load, i, rows, from), "copying to a GPU");
 		if (rc == 0)
-			rc = cuda_status(cudaEventRecord(load->copied[turn], load->device->stream), "copying to a GPU");
+			rc = cuda_status(cudaEventRecord(load->copied[turn], load->device->stream),
+			                 "copying to a GPU");
 		if (rc < 0)
 			return rc;
 	}
@@ -101,11 +110,17 @@ static int open_load(struct load *load, const struct rung__features *file)
 	if (rc < 0)
 		return rc;
 	load->rows_max = RUNG__MAX(BUFFER_BYTES / stride, 1u);
-	load->buffer_bytes = rung__align_up(load->rows_max * stride, RUNG__PAGE_BYTES) + 2 * RUNG__PAGE_BYTES;   /* begins and ends in a page */
+	/* begins and ends in a page */
+	load->buffer_bytes =
+		rung__align_up(load->rows_max * stride, RUNG__PAGE_BYTES) + 2 * RUNG__PAGE_BYTES;
 	load->buffers = rung__map_pages(BUFFERS * load->buffer_bytes);
 	if (!load->buffers)
-		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u buffers of %" PRIu64 " bytes to load through", BUFFERS, load->buffer_bytes);
-	rc = rung__gpu_pin(load->device, "the buffers to load through", load->buffers, BUFFERS * load->buffer_bytes, false);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "cuda: no memory for %u buffers of %" PRIu64
+		                  " bytes to load through",
+		                  BUFFERS, load->buffer_bytes);
+	rc = rung__gpu_pin(load->device, "the buffers to load through", load->buffers,
+	                   BUFFERS * load->buffer_bytes, false);
 	for (unsigned b = 0; b < BUFFERS && rc == 0; b++)
 		rc = rung__gpu_make_event(&load->copied[b], cudaEventBlockingSync);
 	return rc;
@@ -114,7 +129,8 @@ static int open_load(struct load *load, const struct rung__features *file)
 static void close_load(struct load *load, bool failed)
 {
 	if (failed)
-		(void)cudaStreamSynchronize(load->device->stream);   /* a copy may still read from a buffer */
+		/* a copy may still read from a buffer */
+		(void)cudaStreamSynchronize(load->device->stream);
 	for (unsigned b = 0; b < BUFFERS; b++) {
 		if (load->copied[b])
 			(void)cudaEventDestroy(load->copied[b]);
@@ -126,10 +142,12 @@ static void close_load(struct load *load, bool failed)
 		rung__row_loader_close(&load->loader);
 }
 
-int rung__gpu_load(struct rung__device *device, const struct rung__features *file, const struct rung__ranks *ranks, void *const *bases,
-                   uint32_t base_count)
+int rung__gpu_load(struct rung__device *device, const struct rung__features *file,
+                   const struct rung__ranks *ranks, void *const *bases, uint32_t base_count)
 {
-	struct load load = { .device = device, .layout = &file->layout, .bases = bases, .base_count = base_count };
+	struct load load = {
+		.device = device, .layout = &file->layout, .bases = bases, .base_count = base_count
+	};
 	int rc;
 
 	if (ranks->row_count == 0)

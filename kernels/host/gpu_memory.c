@@ -8,7 +8,7 @@
 
 #include "host/gpu.h"
 
-#define BLOCK_BYTES (2ull << 20)      /* smaller allocations are parts of one block */
+#define BLOCK_BYTES (2ull << 20) /* smaller allocations are parts of one block */
 
 int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out)
 {
@@ -22,8 +22,11 @@ int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out)
 	if (err == cudaErrorMemoryAllocation) {
 		(void)cudaGetLastError();
 		(void)cudaMemGetInfo(&free_bytes, &total_bytes);
-		rc = rung__fail(RUNG_E_NOMEM, "cuda: GPU %d: no room for %s of %" PRIu64 " bytes: %zu of %zu bytes are free: give a smaller GPU "
-		                "budget, or end what uses the GPU", gpu, what, bytes, free_bytes, total_bytes);
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "cuda: GPU %d: no room for %s of %" PRIu64
+		                " bytes: %zu of %zu bytes are free: give a smaller GPU "
+		                "budget, or end what uses the GPU",
+		                gpu, what, bytes, free_bytes, total_bytes);
 	} else {
 		rc = cuda_status(err, what);
 	}
@@ -66,7 +69,9 @@ static int reach(const struct rung__device *device, int gpu)
 	}
 	if (err == cudaErrorPeerAccessUnsupported) {
 		(void)cudaGetLastError();
-		return rung__fail(RUNG_E_NOSUP, "cuda: GPU %d cannot read the memory of GPU %d: make the plan on this machine, or name one GPU",
+		return rung__fail(RUNG_E_NOSUP,
+		                  "cuda: GPU %d cannot read the memory of GPU %d: make the plan on "
+		                  "this machine, or name one GPU",
 		                  device->gpu, gpu);
 	}
 	return cuda_status(err, "letting a GPU read another's memory");
@@ -97,10 +102,9 @@ static int open_peer(struct rung__device *device, const struct rung__device_args
 
 	device->peer_is_ours = !args->peer_handles;
 	if (args->peer.row_count > 0 && device->peer_is_ours)
-		return rung__gpu_take_shares(device, "rows of the tier \"peer\"",
-		                             args->peer.row_count,
-		                             args->features->layout.row_stride, align,
-		                             device->peer);
+		return rung__gpu_take_shares(
+			device, "rows of the tier \"peer\"", args->peer.row_count,
+			args->features->layout.row_stride, align, device->peer);
 	for (uint32_t g = 0; g < args->gpu_count && g < args->peer.row_count && rc == 0; g++) {
 		memcpy(&handle, args->peer_handles[g].bytes, sizeof(handle));
 		rc = cuda_status(cudaIpcOpenMemHandle(&device->peer[g], handle,
@@ -126,7 +130,8 @@ static int open_map(struct rung__device *device, const struct rung__device_args 
 	if (!args->rank_of_vertex)
 		return 0;
 	if (!args->map_on_gpu)
-		return rung__gpu_pin(device, "rank_of_vertex", (void *)args->rank_of_vertex, rung__align_up(bytes, RUNG__PAGE_BYTES), args->sealed);
+		return rung__gpu_pin(device, "rank_of_vertex", (void *)args->rank_of_vertex,
+		                     rung__align_up(bytes, RUNG__PAGE_BYTES), args->sealed);
 	rc = rung__gpu_take(device->gpu, "rank_of_vertex", bytes, &device->map);
 	if (rc == 0)
 		rc = rung__gpu_copy_now(device->map, args->rank_of_vertex, bytes,
@@ -142,7 +147,8 @@ int rung__gpu_add_view(struct rung__cuda_view *views, uint32_t *view_count, void
 
 	if (rows == 0)
 		return -1;
-	*view = (struct rung__cuda_view){ .base_count = base_count, .stride = stride,
+	*view = (struct rung__cuda_view){ .base_count = base_count,
+		                          .stride = stride,
 		                          .rank_end = rank_first + rows };
 	for (uint32_t b = 0; b < base_count; b++)
 		view->base[b] = bases[b];
@@ -156,12 +162,12 @@ static void set_views(struct rung__device *device, const struct rung__device_arg
 	uint64_t stride = args->features->layout.row_stride;
 	void *host = (void *)args->host.base;
 
-	device->local_view = rung__gpu_add_view(views, count, &device->local, 1, stride,
-	                                        args->local.row_count);
+	device->local_view =
+		rung__gpu_add_view(views, count, &device->local, 1, stride, args->local.row_count);
 	device->peer_view = rung__gpu_add_view(views, count, device->peer, args->gpu_count, stride,
 	                                       args->peer.row_count);
-	device->host_view = rung__gpu_add_view(views, count, &host, 1, args->host.stride,
-	                                       args->host.row_count);
+	device->host_view =
+		rung__gpu_add_view(views, count, &host, 1, args->host.stride, args->host.row_count);
 	if (device->host_view >= 0)
 		views[device->host_view].over_link = 1;
 	device->gather.row_count = args->vertex_count;
@@ -176,7 +182,8 @@ int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_
 	int rc = 0;
 
 	if (args->local.row_count > 0)
-		rc = rung__gpu_take(device->gpu, "rows of the tier \"gpu\"", args->local.row_count * stride, &device->local);
+		rc = rung__gpu_take(device->gpu, "rows of the tier \"gpu\"",
+		                    args->local.row_count * stride, &device->local);
 	if (rc == 0)
 		rc = open_peer(device, args);
 	if (rc == 0)
@@ -184,9 +191,11 @@ int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_
 	if (rc == 0)
 		rc = rung__gpu_load(device, args->features, &args->local, &device->local, 1);
 	if (rc == 0 && device->peer_is_ours)
-		rc = rung__gpu_load(device, args->features, &args->peer, device->peer, args->gpu_count);
+		rc = rung__gpu_load(device, args->features, &args->peer, device->peer,
+		                    args->gpu_count);
 	if (rc == 0 && args->host.row_count > 0)
-		rc = rung__gpu_pin(device, "the host tier", (void *)args->host.base, args->host_bytes, args->sealed);
+		rc = rung__gpu_pin(device, "the host tier", (void *)args->host.base,
+		                   args->host_bytes, args->sealed);
 	if (rc == 0)
 		set_views(device, args);
 	return rc;

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meter of the device "cuda": copies and gathers between two events, on streams that are held until all of it is there. */
+/* The meter of the device "cuda": copies and gathers between two events, on streams that are held
+ * until all of it is there. */
 #include <stdio.h>
 #include <string.h>
 
 #include "host/gpu.h"
 #include "base/thread.h"
 
-#define ROUND_PASSES 64u   /* put on a stream that is held: some hundreds of operations more, and putting one would wait for the stream */
-#define STREAMS 2u
-#define PIN_FLAGS (cudaHostRegisterPortable | cudaHostRegisterMapped)
-#define HOLD_NS 5000000000ull   /* a stream is held no longer; to fill one takes milliseconds */
+/* put on a stream that is held: some hundreds of operations more, and putting one would wait for
+ * the stream */
+#define ROUND_PASSES 64u
+#define STREAMS      2u
+#define PIN_FLAGS    (cudaHostRegisterPortable | cudaHostRegisterMapped)
+#define HOLD_NS      5000000000ull /* a stream is held no longer; to fill one takes milliseconds */
 
 /* What the GPU reads and writes of host memory: a page, pinned. */
 struct page {
-	_Alignas(64) uint32_t word;   /* streams wait for it to come to the turn */
+	_Alignas(64) uint32_t word; /* streams wait for it to come to the turn */
 	_Alignas(64) struct rung__cuda_report report;
 };
 
@@ -24,14 +27,14 @@ typedef int (*wait_value_fn)(cudaStream_t stream, unsigned long long address, ui
 struct rung__meter {
 	int gpu;
 	cudaStream_t streams[STREAMS];
-	cudaEvent_t begun, ended, joined;   /* joined: the other stream has come to its end */
+	cudaEvent_t begun, ended, joined; /* joined: the other stream has come to its end */
 	wait_value_fn wait_value;
 	unsigned gather_blocks;
-	struct rung__cuda_counts *counts;   /* device memory */
+	struct rung__cuda_counts *counts; /* device memory */
 	struct page *page;
 	bool page_is_pinned;
 	uint32_t turn;
-	uint64_t list;                      /* of ids: the next */
+	uint64_t list; /* of ids: the next */
 	struct watchdog {
 		pthread_t thread;
 		bool started;
@@ -62,7 +65,8 @@ static int meter_take(int gpu, uint64_t bytes, void **memory_out)
 	char what[96];
 	int before, rc = rung__gpu_enter(gpu, &before);
 
-	snprintf(what, sizeof(what), "GPU %d: taking %" PRIu64 " bytes to measure with", gpu, bytes);
+	snprintf(what, sizeof(what), "GPU %d: taking %" PRIu64 " bytes to measure with", gpu,
+	         bytes);
 	if (rc == 0)
 		rc = cuda_status(cudaMalloc(memory_out, (size_t)bytes), what);
 	rung__gpu_leave(before);
@@ -193,7 +197,7 @@ static int put_wait(struct rung__meter *meter)
 
 	if (meter->wait_value(meter->streams[0], at, meter->turn, 0) != 0)
 		return rung__fail(RUNG_E_IO, "cuda: putting a wait on a stream "
-		                  "(cuStreamWaitValue32)");
+		                             "(cuStreamWaitValue32)");
 	return 0;
 }
 
@@ -223,9 +227,11 @@ static int end_hold(struct rung__meter *meter, int rc)
 	late = dog->late;
 	pthread_mutex_unlock(&dog->lock);
 	if (rc == 0 && late)
-		rc = rung__fail(RUNG_E_TIMEDOUT, "cuda: work was not put on a held stream within "
+		rc = rung__fail(RUNG_E_TIMEDOUT,
+		                "cuda: work was not put on a held stream within "
 		                "%llu s; the driver waits for its queues; set "
-		                "CUDA_MODULE_LOADING=EAGER", HOLD_NS / 1000000000u);
+		                "CUDA_MODULE_LOADING=EAGER",
+		                HOLD_NS / 1000000000u);
 	return rc;
 }
 
@@ -235,7 +241,8 @@ static int end_hold(struct rung__meter *meter, int rc)
 typedef int (*pass_fn)(struct rung__meter *meter, const void *work, unsigned stream);
 
 /* Behind the wait for the word; the second stream waits for the first to come past it. */
-static int put_passes(struct rung__meter *meter, pass_fn pass, const void *work, unsigned stream_count, uint64_t passes)
+static int put_passes(struct rung__meter *meter, pass_fn pass, const void *work,
+                      unsigned stream_count, uint64_t passes)
 {
 	cudaError_t err = cudaEventRecord(meter->begun, meter->streams[0]);
 	int rc = 0;
@@ -265,9 +272,11 @@ static int wait_for_end(struct rung__meter *meter, const char *what, double *sec
 	int rc = cuda_status(cudaEventSynchronize(meter->ended), what);
 
 	if (rc == 0)
-		rc = cuda_status(cudaEventElapsedTime(&ms, meter->begun, meter->ended), "reading the time between two events");
+		rc = cuda_status(cudaEventElapsedTime(&ms, meter->begun, meter->ended),
+		                 "reading the time between two events");
 	if (rc == 0 && !(ms > 0))
-		rc = rung__fail(RUNG_E_IO, "cuda: %s: by the GPU's clock it took %g ms", what, (double)ms);
+		rc = rung__fail(RUNG_E_IO, "cuda: %s: by the GPU's clock it took %g ms", what,
+		                (double)ms);
 	*seconds_out = (double)ms / 1e3;
 	return rc;
 }
@@ -277,9 +286,9 @@ static int first_pass(struct rung__meter *meter, pass_fn pass, const void *work,
                       unsigned stream_count, const char *what)
 {
 	const uint64_t next = meter->list;
-	int rc = put_wait(meter);   /* for the last turn's word, which is there */
+	int rc = put_wait(meter); /* for the last turn's word, which is there */
 
-	meter->list = next - 1;   /* the list that will be the last to be used */
+	meter->list = next - 1; /* the list that will be the last to be used */
 	if (rc == 0)
 		rc = put_passes(meter, pass, work, stream_count, 1);
 	if (rc == 0)
@@ -288,8 +297,8 @@ static int first_pass(struct rung__meter *meter, pass_fn pass, const void *work,
 	return rc;
 }
 
-static int time_round(struct rung__meter *meter, pass_fn pass, const void *work, unsigned stream_count, uint64_t passes, const char *what,
-                      double *seconds_out)
+static int time_round(struct rung__meter *meter, pass_fn pass, const void *work,
+                      unsigned stream_count, uint64_t passes, const char *what, double *seconds_out)
 {
 	int rc = hold(meter);
 
@@ -299,7 +308,8 @@ static int time_round(struct rung__meter *meter, pass_fn pass, const void *work,
 	return rc == 0 ? wait_for_end(meter, what, seconds_out) : rc;
 }
 
-static int time_passes(struct rung__meter *meter, pass_fn pass, const void *work, unsigned stream_count, uint64_t passes, const char *what,
+static int time_passes(struct rung__meter *meter, pass_fn pass, const void *work,
+                       unsigned stream_count, uint64_t passes, const char *what,
                        double *seconds_out)
 {
 	int before, rc = rung__gpu_enter(meter->gpu, &before);
@@ -327,10 +337,13 @@ static int copy_pass(struct rung__meter *meter, const void *work, unsigned strea
 {
 	const struct rung__meter_copy *copy = (const struct rung__meter_copy *)work + stream;
 
-	return cuda_status(cudaMemcpyAsync(copy->to, copy->from, (size_t)copy->bytes, cudaMemcpyDefault, meter->streams[stream]), "copying memory");
+	return cuda_status(cudaMemcpyAsync(copy->to, copy->from, (size_t)copy->bytes,
+	                                   cudaMemcpyDefault, meter->streams[stream]),
+	                   "copying memory");
 }
 
-static int meter_copy(struct rung__meter *meter, const struct rung__meter_copy *copies, unsigned count, uint64_t passes, double *seconds_out)
+static int meter_copy(struct rung__meter *meter, const struct rung__meter_copy *copies,
+                      unsigned count, uint64_t passes, double *seconds_out)
 {
 	return time_passes(meter, copy_pass, copies, count, passes, "copying memory", seconds_out);
 }
@@ -345,10 +358,15 @@ static int gather_pass(struct rung__meter *meter, const void *work, unsigned str
 		.row_count = g->table_rows,
 		.row_bytes = (uint32_t)g->row_bytes,
 		.view_count = 1,
-		.views = { { .base = { g->table }, .base_count = 1, .over_link = g->over_link != 0, .stride = g->row_bytes, .rank_end = g->table_rows } },
+		.views = { { .base = { g->table },
+		             .base_count = 1,
+		             .over_link = g->over_link != 0,
+		             .stride = g->row_bytes,
+		             .rank_end = g->table_rows } },
 		.out = g->out,
 		.out_stride = g->row_bytes,
-		.miss_ranks = g->out,   /* there are none: the view has all rows that are no bad ids */
+		/* there are none: the view has all rows that are no bad ids */
+		.miss_ranks = g->out,
 		.miss_rows = g->out,
 		.counts = meter->counts,
 		.report = &meter->page->report,
@@ -357,13 +375,15 @@ static int gather_pass(struct rung__meter *meter, const void *work, unsigned str
 	return rung__cuda_gather_launch(&gather, meter->gather_blocks, meter->streams[stream]);
 }
 
-static int meter_gather(struct rung__meter *meter, const struct rung__meter_gather *gather, uint64_t passes, double *seconds_out)
+static int meter_gather(struct rung__meter *meter, const struct rung__meter_gather *gather,
+                        uint64_t passes, double *seconds_out)
 {
 	const struct rung__cuda_report *report = &meter->page->report;
 	int rc = time_passes(meter, gather_pass, gather, 1, passes, "gathering rows", seconds_out);
 
 	if (rc == 0 && report->view_rows[0] != gather->row_count)
-		rc = rung__fail(RUNG_E_IO, "cuda: a gather found %" PRIu64 " of %" PRIu64 " rows", report->view_rows[0], gather->row_count);
+		rc = rung__fail(RUNG_E_IO, "cuda: a gather found %" PRIu64 " of %" PRIu64 " rows",
+		                report->view_rows[0], gather->row_count);
 	return rc;
 }
 
@@ -420,12 +440,16 @@ static int open_counts(struct rung__meter *meter)
 
 	meter->page_is_pinned = rc == 0;
 	if (rc == 0)
-		rc = cuda_status(cudaMalloc(&counts, sizeof(*meter->counts)), "taking GPU memory for the counts of gathers");
+		rc = cuda_status(cudaMalloc(&counts, sizeof(*meter->counts)),
+		                 "taking GPU memory for the counts of gathers");
 	meter->counts = counts;
 	if (rc == 0)
-		rc = cuda_status(cudaMemsetAsync(counts, 0, sizeof(*meter->counts), meter->streams[0]), "clearing the counts of gathers");
+		rc = cuda_status(
+			cudaMemsetAsync(counts, 0, sizeof(*meter->counts), meter->streams[0]),
+			"clearing the counts of gathers");
 	if (rc == 0)
-		rc = cuda_status(cudaStreamSynchronize(meter->streams[0]), "clearing the counts of gathers");
+		rc = cuda_status(cudaStreamSynchronize(meter->streams[0]),
+		                 "clearing the counts of gathers");
 	return rc;
 }
 
@@ -442,7 +466,7 @@ static int meter_open(int gpu, struct rung__meter **meter_out)
 	meter->page = rung__map_pages(RUNG__PAGE_BYTES);
 	if (rc == 0 && !meter->page)
 		rc = rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
-	if (rc < 0) {   /* of the host's memory */
+	if (rc < 0) { /* of the host's memory */
 		free_meter(meter);
 		return rc;
 	}

@@ -19,19 +19,28 @@ static int register_all(const char *what, unsigned char *memory, uint64_t bytes,
 			(void)cudaGetLastError();
 			unregister(memory, at);
 			if ((flags & cudaHostRegisterReadOnly) && err == cudaErrorNotSupported)
-				return rung__fail(RUNG_E_NOSUP, "cuda: registering %s: this GPU or driver does not take memory that is read-only, "
-				                  "as shared stores have it: open the store without share_path", what);
-			return rung__fail(cuda_status_of(err), "cuda: registering %s: %" PRIu64 " of %" PRIu64 " bytes were pinned, then: %s (%s): "
-			                  "give a smaller host budget, or raise the limit of locked memory", what, at, bytes,
-			                  cudaGetErrorString(err), cudaGetErrorName(err));
+				return rung__fail(RUNG_E_NOSUP,
+				                  "cuda: registering %s: this GPU or driver does "
+				                  "not take memory that is read-only, "
+				                  "as shared stores have it: open the store "
+				                  "without share_path",
+				                  what);
+			return rung__fail(
+				cuda_status_of(err),
+				"cuda: registering %s: %" PRIu64 " of %" PRIu64
+				" bytes were pinned, then: %s (%s): "
+				"give a smaller host budget, or raise the limit of locked memory",
+				what, at, bytes, cudaGetErrorString(err), cudaGetErrorName(err));
 		}
 	}
 	return 0;
 }
 
-int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes, bool sealed)
+int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes,
+                  bool sealed)
 {
-	unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped | (sealed ? cudaHostRegisterReadOnly : 0u);
+	unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped |
+	                 (sealed ? cudaHostRegisterReadOnly : 0u);
 	struct gpu_pin *pin = rung__zalloc(sizeof(*pin));
 	int before, rc;
 
@@ -59,7 +68,8 @@ void rung__gpu_unpin(struct rung__device *device, void *memory)
 	int before;
 
 	pthread_mutex_lock(&device->pins_lock);
-	RUNG__QUEUE_EACH(each, &device->pins, struct gpu_pin, link) {
+	RUNG__QUEUE_EACH(each, &device->pins, struct gpu_pin, link)
+	{
 		pin = each;
 		if (each->memory == memory)
 			break;

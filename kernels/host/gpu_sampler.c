@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sampler's memory: a graph's two arrays as lines of 128 bytes, the first of them interleaved over the GPUs, the others in host
- * memory that kernels read over the link; and batches, each with room for the largest there can be.
+ * The sampler's memory: a graph's two arrays as lines of 128 bytes, the first of them interleaved
+ * over the GPUs, the others in host memory that kernels read over the link; and batches, each with
+ * room for the largest there can be.
  */
 #include <string.h>
 
@@ -37,8 +38,8 @@ struct rung__device_batch {
 /* ---- the graph ---- */
 
 /* What the GPUs have no room for. */
-static int open_host_lines(struct rung__device *device, const struct rung__features *file, uint64_t first, uint64_t lines,
-                           struct array_memory *memory)
+static int open_host_lines(struct rung__device *device, const struct rung__features *file,
+                           uint64_t first, uint64_t lines, struct array_memory *memory)
 {
 	uint64_t begin = file->layout.data_offset + first * LINE_BYTES;
 	struct rung__row_loader loader;
@@ -47,17 +48,21 @@ static int open_host_lines(struct rung__device *device, const struct rung__featu
 	memory->host_bytes = rung__align_up(lines * LINE_BYTES, RUNG__PAGE_BYTES);
 	memory->host = rung__map_pages(memory->host_bytes);
 	if (!memory->host)
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " bytes of the graph", file->files[0].path, memory->host_bytes);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " bytes of the graph",
+		                  file->files[0].path, memory->host_bytes);
 	rc = rung__row_loader_open(file, &loader);
 	if (rc < 0)
 		return rc;
-	rc = rung__row_loader_read(&loader, 0, begin, RUNG__MIN(lines * LINE_BYTES, file->layout.file_bytes[0] - begin), memory->host);
+	rc = rung__row_loader_read(
+		&loader, 0, begin,
+		RUNG__MIN(lines * LINE_BYTES, file->layout.file_bytes[0] - begin), memory->host);
 	rung__row_loader_close(&loader);
-	return rc < 0 ? rc : rung__gpu_pin(device, "the graph", memory->host, memory->host_bytes, false);
+	return rc < 0 ? rc
+	              : rung__gpu_pin(device, "the graph", memory->host, memory->host_bytes, false);
 }
 
-static int open_array(struct rung__device *device, const struct rung__graph_array *array, struct rung__cuda_array *cuda,
-                      struct array_memory *memory)
+static int open_array(struct rung__device *device, const struct rung__graph_array *array,
+                      struct rung__cuda_array *cuda, struct array_memory *memory)
 {
 	uint64_t lines = rung__cuda_lines(array->item_count, array->item_bytes);
 	struct rung__ranks on_gpu = { 0, RUNG__MIN(array->gpu_lines, lines) };
@@ -72,7 +77,8 @@ static int open_array(struct rung__device *device, const struct rung__graph_arra
 	if (rc == 0)
 		rc = rung__gpu_load(device, &file, &on_gpu, memory->gpu, device->gpu_count);
 	if (rc == 0 && on_gpu.row_count < lines)
-		rc = open_host_lines(device, &file, on_gpu.row_count, lines - on_gpu.row_count, memory);
+		rc = open_host_lines(device, &file, on_gpu.row_count, lines - on_gpu.row_count,
+		                     memory);
 	if (rc < 0)
 		return rc;
 	host = memory->host;
@@ -98,21 +104,26 @@ static void close_array(struct rung__device *device, struct array_memory *memory
 static int set_room(struct rung__cuda_sampler *cuda, const struct rung__sampler_args *args)
 {
 	struct rung__cuda_sample_room *room = &cuda->room;
-	int rc = rung__cuda_sample_room_max(cuda->graph.vertex_count, cuda->graph.edge_count, cuda->fanouts, cuda->hop_count,
-	                                    args->seed_count_max, room);
+	int rc = rung__cuda_sample_room_max(cuda->graph.vertex_count, cuda->graph.edge_count,
+	                                    cuda->fanouts, cuda->hop_count, args->seed_count_max,
+	                                    room);
 
 	if (rc < 0)
 		return rc;
 	for (uint32_t hop = 0; hop < cuda->hop_count; hop++) {
 		if (args->vertex_count_max > 0)
-			room->vertex_counts[hop + 1] = RUNG__MAX(room->vertex_counts[0], RUNG__MIN(room->vertex_counts[hop + 1], args->vertex_count_max));
+			room->vertex_counts[hop + 1] = RUNG__MAX(
+				room->vertex_counts[0],
+				RUNG__MIN(room->vertex_counts[hop + 1], args->vertex_count_max));
 		if (args->edge_count_max > 0)
-			room->edge_counts[hop] = RUNG__MIN(room->edge_counts[hop], args->edge_count_max);
+			room->edge_counts[hop] =
+				RUNG__MIN(room->edge_counts[hop], args->edge_count_max);
 	}
 	return 0;
 }
 
-int rung__gpu_sampler_open(struct rung__device *device, const struct rung__sampler_args *args, struct rung__device_sampler **sampler_out)
+int rung__gpu_sampler_open(struct rung__device *device, const struct rung__sampler_args *args,
+                           struct rung__device_sampler **sampler_out)
 {
 	struct rung__device_sampler *sampler = rung__zalloc(sizeof(*sampler));
 	struct rung__cuda_sampler *cuda;
@@ -173,14 +184,15 @@ static void *take(const struct rung__device_sampler *sampler, uint64_t count, ui
 	uint64_t bytes;
 
 	if (!rung__mul(count, item_bytes, &bytes))
-		bytes = UINT64_MAX / 2;   /* more than any GPU has, as it will say */
+		bytes = UINT64_MAX / 2; /* more than any GPU has, as it will say */
 	if (*rc == 0)
 		*rc = rung__gpu_take(sampler->device->gpu, "a batch of sampled vertices",
 		                     bytes ? bytes : 1, &memory);
 	return memory;
 }
 
-static int take_outputs(const struct rung__device_sampler *sampler, struct rung__cuda_sample *sample)
+static int take_outputs(const struct rung__device_sampler *sampler,
+                        struct rung__cuda_sample *sample)
 {
 	const struct rung__cuda_sample_room *room = &sampler->cuda.room;
 	const uint64_t *vertex_counts = room->vertex_counts;
@@ -218,7 +230,8 @@ void rung__gpu_batch_close(struct rung__device_batch *batch)
 	rung__free(batch);
 }
 
-int rung__gpu_batch_open(struct rung__device_sampler *sampler, struct rung__device_batch **batch_out)
+int rung__gpu_batch_open(struct rung__device_sampler *sampler,
+                         struct rung__device_batch **batch_out)
 {
 	struct rung__device *device = sampler->device;
 	struct rung__device_batch *batch = rung__zalloc(sizeof(*batch));
@@ -230,10 +243,12 @@ int rung__gpu_batch_open(struct rung__device_sampler *sampler, struct rung__devi
 	batch->report_bytes = rung__align_up(sizeof(*batch->sample.report), RUNG__PAGE_BYTES);
 	batch->report_page = rung__map_pages(batch->report_bytes);
 	batch->sample.report = batch->report_page;
-	rc = batch->report_page ? rung__gpu_enter(device->gpu, &before)
-	                        : rung__fail(RUNG_E_NOMEM, "cuda: no memory for the report of a batch");
+	rc = batch->report_page
+	             ? rung__gpu_enter(device->gpu, &before)
+	             : rung__fail(RUNG_E_NOMEM, "cuda: no memory for the report of a batch");
 	if (rc == 0) {
-		rc = rung__gpu_pin(device, "the report of a batch", batch->report_page, batch->report_bytes, false);
+		rc = rung__gpu_pin(device, "the report of a batch", batch->report_page,
+		                   batch->report_bytes, false);
 		if (rc == 0)
 			rc = rung__gpu_make_event(&batch->done, cudaEventBlockingSync);
 		if (rc == 0)
@@ -248,8 +263,8 @@ int rung__gpu_batch_open(struct rung__device_sampler *sampler, struct rung__devi
 	return 0;
 }
 
-int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
-                     struct CUstream_st *stream)
+int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count,
+                     uint64_t batch_key, struct CUstream_st *stream)
 {
 	struct rung__device_sampler *sampler = batch->sampler;
 	struct rung__device *device = sampler->device;
@@ -263,11 +278,13 @@ int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, ui
 	batch->sample.report->outcome = RUNG__CUDA_SAMPLE_NOT_YET;
 	rc = rung__cuda_sample_launch(&sampler->cuda, &batch->sample, sampler->block_count, stream);
 	if (rc == 0)
-		rc = cuda_status(cudaEventRecord(batch->done, stream), "recording the end of a batch");
+		rc = cuda_status(cudaEventRecord(batch->done, stream),
+		                 "recording the end of a batch");
 	return rung__gpu_end(device, stream, rc, before);
 }
 
-int rung__gpu_sampled(struct rung__device_batch *batch, bool block, struct rung__sampled *sampled_out)
+int rung__gpu_sampled(struct rung__device_batch *batch, bool block,
+                      struct rung__sampled *sampled_out)
 {
 	const struct rung__cuda_sample_report *report = batch->sample.report;
 	int rc = rung__gpu_has_passed(batch->sampler->device, batch->done, block, "sampling");

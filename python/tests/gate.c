@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loaded in front of libc (LD_PRELOAD): reads can be held up, or fail, when a test says so. So a gather is on its way for as long as the
- * test wants, whatever the machine's speed.
+ * Loaded in front of libc (LD_PRELOAD): reads can be held up, or fail, when a test says so. So a
+ * gather is on its way for as long as the test wants, whatever the machine's speed.
  */
 #define _GNU_SOURCE
 #include <errno.h>

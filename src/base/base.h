@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What every part of rung uses: failures, memory, options, sizes, time. Private: names start with rung__. */
+/** What every part of rung uses: failures, memory, options, sizes, time. Private: names start with
+ * rung__. */
 #ifndef RUNG_INTERNAL_H
 #define RUNG_INTERNAL_H
 
@@ -13,7 +14,7 @@
 #include "rung/status.h"
 
 #ifdef __cplusplus
-extern "C" {   /* for kernels/ */
+extern "C" { /* for kernels/ */
 #endif
 
 /* Arithmetic that kernels/ shares with the core, so that both come to the same. */
@@ -24,22 +25,25 @@ extern "C" {   /* for kernels/ */
 #endif
 
 #define RUNG__ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define RUNG__MIN(a, b) ((a) < (b) ? (a) : (b))
-#define RUNG__MAX(a, b) ((a) > (b) ? (a) : (b))
+#define RUNG__MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define RUNG__MAX(a, b)    ((a) > (b) ? (a) : (b))
 
-#define RUNG__ERROR_BYTES 1024   /* longest sentence kept of a failure */
-#define RUNG__PAGE_BYTES 4096u   /* alignment that O_DIRECT takes on every device */
+#define RUNG__ERROR_BYTES 1024  /* longest sentence kept of a failure */
+#define RUNG__PAGE_BYTES  4096u /* alignment that O_DIRECT takes on every device */
 
 /**
- * Record why a call fails; returns `status`, so that `return rung__fail(...)` is one line. The function that decides the
- * failure calls it, once; those above pass the status on. The sentence names file, place, value and cure, without a full stop.
+ * Record why a call fails; returns `status`, so that `return rung__fail(...)` is one line. The
+ * function that decides the failure calls it, once; those above pass the status on. The sentence
+ * names file, place, value and cure, without a full stop.
  */
 int rung__fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** As rung__fail(), for a memory budget that is too small: RUNG_E_INVAL, and `least` bytes are what works. The sentence says so, too. */
+/** As rung__fail(), for a memory budget that is too small: RUNG_E_INVAL, and `least` bytes are what
+ * works. The sentence says so, too. */
 int rung__fail_least(uint64_t least, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** As rung__fail(), with ": <strerror(err)>" behind and the status that errno value stands for (ENOENT, ENOSPC, ENOMEM …; else RUNG_E_IO). */
+/** As rung__fail(), with ": <strerror(err)>" behind and the status that errno value stands for
+ * (ENOENT, ENOSPC, ENOMEM …; else RUNG_E_IO). */
 int rung__fail_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** Put a sentence back as this thread's last error (one kept by a request). Returns `status`. */
@@ -51,7 +55,7 @@ int rung__fail_text(int status, const char *text);
  * threads have ended, or under the lock under which they keep failures.
  */
 struct rung__failure {
-	int rc;   /* of the first that was kept */
+	int rc; /* of the first that was kept */
 	char text[RUNG__ERROR_BYTES];
 };
 
@@ -61,18 +65,22 @@ void rung__failure_keep(struct rung__failure *failure, int rc);
 /** @return 0, or the failure, which is then the calling thread's */
 int rung__failure_tell(const struct rung__failure *failure);
 
-/* Memory. All of rung's heap memory goes through these; NULL when there is none or when a test says so. */
+/* Memory. All of rung's heap memory goes through these; NULL when there is none or when a test says
+ * so. */
 void *rung__malloc(size_t bytes);
 void *rung__zalloc(size_t bytes);
-void *rung__malloc_array(uint64_t count, size_t item_bytes);   /* NULL on overflow; 1 byte for count 0 */
+/* NULL on overflow; 1 byte for count 0 */
+void *rung__malloc_array(uint64_t count, size_t item_bytes);
 void *rung__zalloc_array(uint64_t count, size_t item_bytes);
 void *rung__realloc_array(void *ptr, uint64_t count, size_t item_bytes);
-void *rung__malloc_aligned(size_t align, size_t bytes);        /* align a power of two; freed with rung__free() */
+/* align a power of two; freed with rung__free() */
+void *rung__malloc_aligned(size_t align, size_t bytes);
 
 #define RUNG__HUGE_ALIGN 256u
 
-/* For what is large, or looked at at random: in huge pages where it fills some, which takes a fifth of the time to touch first and few places in the
-   TLB. At least RUNG__HUGE_ALIGN aligned; freed with rung__free(). */
+/* For what is large, or looked at at random: in huge pages where it fills some, which takes a fifth
+ * of the time to touch first and few places in the TLB. At least RUNG__HUGE_ALIGN aligned; freed
+ * with rung__free(). */
 void *rung__malloc_huge(uint64_t bytes);
 char *rung__strdup(const char *text);
 char *rung__format(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -80,8 +88,9 @@ char *rung__vformat(const char *format, va_list args) __attribute__((format(prin
 void rung__free(void *ptr);
 
 /**
- * Anonymous zeroed memory, 2 MiB aligned, huge pages asked for; NULL when there is none. Not inherited by fork(): the kernel may
- * be writing to it, and a child's copy-on-write would take the pages away from under a read.
+ * Anonymous zeroed memory, 2 MiB aligned, huge pages asked for; NULL when there is none. Not
+ * inherited by fork(): the kernel may be writing to it, and a child's copy-on-write would take the
+ * pages away from under a read.
  */
 void *rung__map_pages(uint64_t bytes);
 /**
@@ -91,9 +100,11 @@ void *rung__map_pages(uint64_t bytes);
 void *rung__map_growing(uint64_t bytes);
 /** The same over the memory of a descriptor, which other processes may map too. */
 void *rung__map_shared(int fd, uint64_t bytes, bool writable);
-/** The same over a part of such memory, writable, in the place of other memory. @param offset whole pages. @return false with errno */
+/** The same over a part of such memory, writable, in the place of other memory. @param offset whole
+ * pages. @return false with errno */
 bool rung__map_shared_at(void *base, int fd, uint64_t offset, uint64_t bytes);
-/** Put a read-only mapping in the place of a writable one. @return false with errno, the old one still there or nothing */
+/** Put a read-only mapping in the place of a writable one. @return false with errno, the old one
+ * still there or nothing */
 bool rung__map_readonly(void *base, int fd, uint64_t bytes);
 void rung__unmap_pages(void *ptr, uint64_t bytes);
 
@@ -101,12 +112,14 @@ void rung__unmap_pages(void *ptr, uint64_t bytes);
 void rung__alloc_limit(int64_t count);
 
 /**
- * Copy a caller's options over our defaults: a shorter struct leaves the rest, a longer one must be zero past our end.
- * `dst` is `dst_size` bytes with its defaults set (all zero for most); `src` may be NULL.
+ * Copy a caller's options over our defaults: a shorter struct leaves the rest, a longer one must be
+ * zero past our end. `dst` is `dst_size` bytes with its defaults set (all zero for most); `src` may
+ * be NULL.
  */
 int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *what);
 
-/** Give a caller as much of a struct as it knows; both begin with their size, which the caller has set. @return 0 or RUNG_E_ABI, _INVAL */
+/** Give a caller as much of a struct as it knows; both begin with their size, which the caller has
+ * set. @return 0 or RUNG_E_ABI, _INVAL */
 int rung__opts_give(void *dst, const void *known, size_t known_bytes, const char *what);
 
 /* Sizes: false on overflow, *out untouched. */
@@ -139,7 +152,8 @@ static inline uint64_t rung__align_up(uint64_t x, uint64_t align)
 	return (x + align - 1) & ~(align - 1);
 }
 
-/* Ids of 4 or 8 bytes. `bytes` does not change inside a loop: the compiler makes two loops of it. */
+/* Ids of 4 or 8 bytes. `bytes` does not change inside a loop: the compiler makes two loops of
+ * it. */
 static inline uint64_t rung__id_get(const void *ids, unsigned bytes, uint64_t i)
 {
 	return bytes == 4 ? ((const uint32_t *)ids)[i] : ((const uint64_t *)ids)[i];
@@ -157,15 +171,17 @@ static inline void rung__id_set(void *ids, unsigned bytes, uint64_t i, uint64_t 
 uint64_t rung__now_ns(void);
 
 /**
- * Threads for a parallel part: `wanted`, or as many as OpenMP would take for 0; always 1 without OpenMP, and in a child forked by a process
- * that had such parts, as OpenMP's threads are not there. Every parallel part asks here.
+ * Threads for a parallel part: `wanted`, or as many as OpenMP would take for 0; always 1 without
+ * OpenMP, and in a child forked by a process that had such parts, as OpenMP's threads are not
+ * there. Every parallel part asks here.
  */
 int rung__threads(uint32_t wanted);
 
 /** Number of this thread inside a parallel part; 0 without OpenMP. */
 int rung__thread_number(void);
 
-/** splitmix64's finaliser (Steele, Lea, Flood 2014): a good 64-bit mix for keys of random draws and hashes. */
+/** splitmix64's finaliser (Steele, Lea, Flood 2014): a good 64-bit mix for keys of random draws and
+ * hashes. */
 static RUNG__ANYWHERE inline uint64_t rung__mix64(uint64_t x)
 {
 	x += 0x9e3779b97f4a7c15u;
@@ -185,12 +201,13 @@ enum rung_dtype rung__dtype_parse(const char *name);
 
 /* ---- host_memory.c ---- */
 
-/** Host memory that may be taken: MemAvailable, or less when a cgroup says so. `root` is "" or, in tests, a folder with proc/ and sys/. */
+/** Host memory that may be taken: MemAvailable, or less when a cgroup says so. `root` is "" or, in
+ * tests, a folder with proc/ and sys/. */
 uint64_t rung__host_memory_free(const char *root);
 
 /**
- * What long work may take unless told otherwise: a quarter of RAM, and no more than three quarters of what may be taken, since what is counted is
- * not all that is taken.
+ * What long work may take unless told otherwise: a quarter of RAM, and no more than three quarters
+ * of what may be taken, since what is counted is not all that is taken.
  */
 uint64_t rung__host_memory_budget(const char *root);
 

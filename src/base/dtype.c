@@ -9,10 +9,9 @@
 static const struct {
 	const char *name;
 	size_t bytes;
-} dtypes[RUNG_DTYPE_COUNT] = {
-	[RUNG_DTYPE_NONE] = { "none", 0 },
+} dtypes[RUNG_DTYPE_COUNT] = { [RUNG_DTYPE_NONE] = { "none", 0 },
 #define DTYPE_ROW(code, name, bytes, descr) [code] = { name, bytes },
-	RUNG_DTYPE_LIST(DTYPE_ROW)
+	                       RUNG_DTYPE_LIST(DTYPE_ROW)
 #undef DTYPE_ROW
 };
 
@@ -37,5 +36,5 @@ enum rung_dtype rung__dtype_parse(const char *name)
 
 unsigned rung_index_bytes(uint64_t vertex_count)
 {
-	return vertex_count <= UINT64_C(1) << 32 ? 4 : 8;   /* the largest id is vertex_count - 1 */
+	return vertex_count <= UINT64_C(1) << 32 ? 4 : 8; /* the largest id is vertex_count - 1 */
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much host memory may still be taken: the kernel's own estimate, and the limits of the control groups above us. */
+/* How much host memory may still be taken: the kernel's own estimate, and the limits of the control
+ * groups above us. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
 
-#define NO_LIMIT (UINT64_C(1) << 62)   /* version 1 writes the most whole pages that 63 bits hold */
+#define NO_LIMIT (UINT64_C(1) << 62) /* version 1 writes the most whole pages that 63 bits hold */
 
 static bool read_u64(const char *root, const char *path, uint64_t *value_out)
 {
@@ -19,7 +20,7 @@ static bool read_u64(const char *root, const char *path, uint64_t *value_out)
 	file = fopen(name, "re");
 	if (!file)
 		return false;
-	ok = fscanf(file, "%llu", &value) == 1;   /* "max" is no number: no limit */
+	ok = fscanf(file, "%llu", &value) == 1; /* "max" is no number: no limit */
 	fclose(file);
 	if (ok)
 		*value_out = value;
@@ -45,7 +46,8 @@ static uint64_t mem_available(const char *root)
 	return bytes;
 }
 
-/* Our group's path in a hierarchy, from /proc/self/cgroup: "0::/a/b" (v2) or "5:memory:/a/b" (v1). */
+/* Our group's path in a hierarchy, from /proc/self/cgroup: "0::/a/b" (v2) or "5:memory:/a/b"
+ * (v1). */
 static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
 {
 	char name[512], line[512];
@@ -74,7 +76,8 @@ static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
 	return found;
 }
 
-/* Bytes behind the names of memory.stat that hold what files have in memory, which the kernel takes back before a limit is met. */
+/* Bytes behind the names of memory.stat that hold what files have in memory, which the kernel takes
+ * back before a limit is met. */
 static uint64_t group_caches(const char *root, const char *folder, bool v2)
 {
 	char name[512], line[128], key[64];
@@ -89,7 +92,8 @@ static uint64_t group_caches(const char *root, const char *folder, bool v2)
 	while (fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "%63s %llu", key, &value) != 2)
 			continue;
-		if (strcmp(key, v2 ? "active_file" : "total_active_file") == 0 || strcmp(key, v2 ? "inactive_file" : "total_inactive_file") == 0)
+		if (strcmp(key, v2 ? "active_file" : "total_active_file") == 0 ||
+		    strcmp(key, v2 ? "inactive_file" : "total_inactive_file") == 0)
 			sum += value;
 	}
 	fclose(file);
@@ -97,10 +101,11 @@ static uint64_t group_caches(const char *root, const char *folder, bool v2)
 }
 
 struct group_memory {
-	uint64_t limit, free;   /* UINT64_MAX: no limit */
+	uint64_t limit, free; /* UINT64_MAX: no limit */
 };
 
-/* The tightest of our group's and its parents' limits, and what is left where least is left, which may be another. */
+/* The tightest of our group's and its parents' limits, and what is left where least is left, which
+ * may be another. */
 static struct group_memory group_memory(const char *root, bool v2)
 {
 	const char *mount = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
@@ -123,7 +128,8 @@ static struct group_memory group_memory(const char *root, bool v2)
 			snprintf(name, sizeof(name), "%s/%s", folder, usage_file);
 			if (read_u64(root, name, &usage)) {
 				usage -= RUNG__MIN(usage, group_caches(root, folder, v2));
-				least.free = RUNG__MIN(least.free, limit > usage ? limit - usage : 0);
+				least.free =
+					RUNG__MIN(least.free, limit > usage ? limit - usage : 0);
 			}
 		}
 		slash = strrchr(group, '/');
@@ -150,7 +156,8 @@ uint64_t rung__host_memory_budget(const char *root)
 {
 	const long pages = sysconf(_SC_PHYS_PAGES);
 	const uint64_t free_bytes = rung__host_memory_free(root);
-	const uint64_t quarter = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) / 4 : UINT64_C(1) << 30;
+	const uint64_t quarter = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) / 4
+	                                   : UINT64_C(1) << 30;
 
 	return free_bytes ? RUNG__MIN(quarter, free_bytes / 4 * 3) : quarter;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that take the next number until there is none. One lock guards the counts; it is not held during a job. */
+/* Threads that take the next number until there is none. One lock guards the counts; it is not held
+ * during a job. */
 #include "base/jobs.h"
 
 #include <assert.h>
@@ -68,7 +69,8 @@ static int start_workers(struct rung__jobs *jobs, uint32_t threads)
 	return jobs->worker_count ? 0 : err;
 }
 
-int rung__jobs_start(uint32_t threads, uint64_t count, rung__job_fn fn, void *ctx, struct rung__jobs **jobs_out)
+int rung__jobs_start(uint32_t threads, uint64_t count, rung__job_fn fn, void *ctx,
+                     struct rung__jobs **jobs_out)
 {
 	const uint32_t wanted = (uint32_t)RUNG__MAX(RUNG__MIN(threads, count), 1u);
 	struct rung__jobs *jobs = rung__zalloc(sizeof(*jobs) + wanted * sizeof(jobs->workers[0]));

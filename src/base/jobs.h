@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Numbered jobs done by a few threads, for work that mostly waits for files: more of them than CPUs make sense. Private to rung. */
+/** Numbered jobs done by a few threads, for work that mostly waits for files: more of them than
+ * CPUs make sense. Private to rung. */
 #ifndef RUNG_JOBS_H
 #define RUNG_JOBS_H
 
@@ -7,11 +8,14 @@
 
 struct rung__jobs;
 
-/** Job `job`, done by thread `worker` of those there are. @return 0, or a failure, after which no further job is begun */
+/** Job `job`, done by thread `worker` of those there are. @return 0, or a failure, after which no
+ * further job is begun */
 typedef int (*rung__job_fn)(void *ctx, uint64_t job, uint32_t worker);
 
-/** Begin jobs 0 to count - 1, each once, in this order but beside each other. End it with rung__jobs_end() in any case. */
-int rung__jobs_start(uint32_t threads, uint64_t count, rung__job_fn fn, void *ctx, struct rung__jobs **jobs_out);
+/** Begin jobs 0 to count - 1, each once, in this order but beside each other. End it with
+ * rung__jobs_end() in any case. */
+int rung__jobs_start(uint32_t threads, uint64_t count, rung__job_fn fn, void *ctx,
+                     struct rung__jobs **jobs_out);
 
 /** Wait until so many jobs have ended. @return false when one has failed, or they were stopped */
 bool rung__jobs_wait(struct rung__jobs *jobs, uint64_t ended);

@@ -89,9 +89,11 @@ void *rung__malloc_huge(uint64_t bytes)
 
 	if (bytes < 2 * HUGE_BYTES)
 		return rung__malloc_aligned(RUNG__HUGE_ALIGN, (size_t)bytes);
-	if (!may_allocate() || bytes > PTRDIFF_MAX - HUGE_BYTES || posix_memalign(&ptr, HUGE_BYTES, (size_t)bytes) != 0)
+	if (!may_allocate() || bytes > PTRDIFF_MAX - HUGE_BYTES ||
+	    posix_memalign(&ptr, HUGE_BYTES, (size_t)bytes) != 0)
 		return NULL;
-	madvise(ptr, (size_t)bytes & ~(size_t)(RUNG__PAGE_BYTES - 1), MADV_HUGEPAGE);   /* advice: small pages serve as well */
+	/* advice: small pages serve as well */
+	madvise(ptr, (size_t)bytes & ~(size_t)(RUNG__PAGE_BYTES - 1), MADV_HUGEPAGE);
 	return ptr;
 }
 
@@ -139,7 +141,8 @@ void rung_free(void *ptr)
 	free(ptr);
 }
 
-/* Address space only. Takes a huge page more than asked for and gives the ends back, since mmap only aligns to small pages. */
+/* Address space only. Takes a huge page more than asked for and gives the ends back, since mmap
+ * only aligns to small pages. */
 static unsigned char *reserve(uint64_t size)
 {
 	unsigned char *map, *base;
@@ -147,7 +150,8 @@ static unsigned char *reserve(uint64_t size)
 
 	if (size > PTRDIFF_MAX - HUGE_BYTES || !may_allocate())
 		return NULL;
-	map = mmap(NULL, (size_t)size + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	map = mmap(NULL, (size_t)size + HUGE_BYTES, PROT_NONE,
+	           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return NULL;
 	base = (unsigned char *)rung__align_up((uint64_t)(uintptr_t)map, HUGE_BYTES);
@@ -165,7 +169,7 @@ static bool map_at(unsigned char *base, uint64_t size, int prot, int flags, int 
 {
 	if (mmap(base, (size_t)size, prot, flags | MAP_FIXED, fd, (off_t)offset) == MAP_FAILED)
 		return false;
-	madvise(base, (size_t)size, MADV_HUGEPAGE);   /* advice: small pages serve as well */
+	madvise(base, (size_t)size, MADV_HUGEPAGE); /* advice: small pages serve as well */
 	madvise(base, (size_t)size, MADV_DONTFORK);
 	return true;
 }
@@ -184,7 +188,8 @@ static void *map_new(uint64_t bytes, int prot, int flags, int fd)
 
 void *rung__map_pages(uint64_t bytes)
 {
-	return map_new(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+	return map_new(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+	               -1);
 }
 
 void *rung__map_growing(uint64_t bytes)
@@ -200,17 +205,20 @@ void *rung__map_growing(uint64_t bytes)
 
 void *rung__map_shared(int fd, uint64_t bytes, bool writable)
 {
-	return map_new(bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd);
+	return map_new(bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+	               MAP_SHARED | MAP_NORESERVE, fd);
 }
 
 bool rung__map_shared_at(void *base, int fd, uint64_t offset, uint64_t bytes)
 {
-	return map_at(base, rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, offset);
+	return map_at(base, rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES),
+	              PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, offset);
 }
 
 bool rung__map_readonly(void *base, int fd, uint64_t bytes)
 {
-	return map_at(base, rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES), PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	return map_at(base, rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES), PROT_READ,
+	              MAP_SHARED | MAP_NORESERVE, fd, 0);
 }
 
 void rung__unmap_pages(void *ptr, uint64_t bytes)
@@ -228,10 +236,14 @@ int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *wha
 		return 0;
 	memcpy(&src_size, src, sizeof(src_size));
 	if (src_size < sizeof(size_t))
-		return rung__fail(RUNG_E_INVAL, "%s: size is %zu: set it with the struct's initialiser", what, src_size);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: size is %zu: set it with the struct's initialiser", what,
+		                  src_size);
 	for (size_t i = dst_size; i < src_size; i++) {
 		if (bytes[i])
-			return rung__fail(RUNG_E_ABI, "%s: has %zu bytes with byte %zu set, this rung knows %zu: update the library",
+			return rung__fail(RUNG_E_ABI,
+			                  "%s: has %zu bytes with byte %zu set, this rung knows "
+			                  "%zu: update the library",
 			                  what, src_size, i, dst_size);
 	}
 	memcpy(dst, src, RUNG__MIN(dst_size, src_size));
@@ -244,9 +256,12 @@ int rung__opts_give(void *dst, const void *known, size_t known_bytes, const char
 
 	memcpy(&size, dst, sizeof(size));
 	if (size < sizeof(size))
-		return rung__fail(RUNG_E_INVAL, "%s: size is %zu: set it to sizeof(struct %s)", what, size, what);
+		return rung__fail(RUNG_E_INVAL, "%s: size is %zu: set it to sizeof(struct %s)",
+		                  what, size, what);
 	if (size > known_bytes)
-		return rung__fail(RUNG_E_ABI, "%s: has %zu bytes, this rung knows %zu: update the library", what, size, known_bytes);
+		return rung__fail(RUNG_E_ABI,
+		                  "%s: has %zu bytes, this rung knows %zu: update the library",
+		                  what, size, known_bytes);
 	memcpy((char *)dst + sizeof(size), (const char *)known + sizeof(size), size - sizeof(size));
 	return 0;
 }
@@ -271,7 +286,8 @@ int rung__thread_number(void)
 #ifdef _OPENMP
 static atomic_bool has_team, is_forked;
 
-/* The threads of libgomp's team are not here, and it would wait for them for ever. No call of OpenMP's: LLVM's holds its locks until it is told of the fork. */
+/* The threads of libgomp's team are not here, and it would wait for them for ever. No call of
+ * OpenMP's: LLVM's holds its locks until it is told of the fork. */
 static void leave_team(void)
 {
 	if (atomic_load(&has_team))

@@ -16,7 +16,7 @@
 /** Member of an entry; all zero while it is in no list. An entry with several can be in several
  * lists. */
 struct rung__link {
-	struct rung__link *next;   /* the last one's is the first: a link in a list is never NULL */
+	struct rung__link *next; /* the last one's is the first: a link in a list is never NULL */
 };
 
 /** All zero: empty. */
@@ -25,12 +25,11 @@ struct rung__queue {
 };
 
 /** The entry that a link is a member of; NULL for NULL. */
-#define RUNG__ENTRY(link, type, member) \
-	((type *)rung__entry((link), offsetof(type, member)))
+#define RUNG__ENTRY(link, type, member) ((type *)rung__entry((link), offsetof(type, member)))
 
 /** Walk over the entries, of which none leaves the list meanwhile. */
-#define RUNG__QUEUE_EACH(entry, queue, type, member) \
-	for (type *entry = RUNG__ENTRY(rung__queue_first(queue), type, member); entry; \
+#define RUNG__QUEUE_EACH(entry, queue, type, member)                                               \
+	for (type *entry = RUNG__ENTRY(rung__queue_first(queue), type, member); entry;             \
 	     entry = RUNG__ENTRY(rung__queue_after(queue, &entry->member), type, member))
 
 static inline void *rung__entry(struct rung__link *link, size_t offset)
@@ -104,7 +103,7 @@ static inline void rung__queue_remove(struct rung__queue *queue, const struct ru
 
 	assert(before);
 	for (; before->next != link; before = before->next)
-		assert(before->next != queue->last);   /* it is in another list, or in none */
+		assert(before->next != queue->last); /* it is in another list, or in none */
 	rung__queue_cut(queue, before);
 }
 

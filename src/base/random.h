@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Draws that depend on a key and a running number only: the same for any order of execution, also on a GPU. Private.
+ * Draws that depend on a key and a running number only: the same for any order of execution, also
+ * on a GPU. Private.
  *
- * Stream `key` is splitmix64 started at `key` (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+ * Stream `key` is splitmix64 started at `key` (Steele, Lea, Flood, "Fast Splittable Pseudorandom
+ * Number Generators", 2014).
  */
 #ifndef RUNG_RANDOM_H
 #define RUNG_RANDOM_H
@@ -36,10 +38,12 @@ static inline uint64_t rung__stream_next(struct rung__stream *stream)
 }
 
 /**
- * 64 random bits as a number below `limit` (at least 1), every one equally likely: Lemire, "Fast Random Integer Generation in an
- * Interval", 2019. False: these bits are among those that are too many; take the next.
+ * 64 random bits as a number below `limit` (at least 1), every one equally likely: Lemire, "Fast
+ * Random Integer Generation in an Interval", 2019. False: these bits are among those that are too
+ * many; take the next.
  */
-static RUNG__ANYWHERE inline bool rung__bits_below(uint64_t bits, uint64_t limit, uint64_t *value_out)
+static RUNG__ANYWHERE inline bool rung__bits_below(uint64_t bits, uint64_t limit,
+                                                   uint64_t *value_out)
 {
 	const unsigned __int128 product = (unsigned __int128)bits * limit;
 

@@ -14,7 +14,9 @@ static _Thread_local uint64_t last_error_least;
 const char *rung_status_name(int status)
 {
 	switch (status) {
-#define NAME_CASE(code, value, text) case code: return #code;
+#define NAME_CASE(code, value, text)                                                               \
+	case code:                                                                                 \
+		return #code;
 		RUNG_STATUS_LIST(NAME_CASE)
 #undef NAME_CASE
 	default:
@@ -25,7 +27,9 @@ const char *rung_status_name(int status)
 const char *rung_status_text(int status)
 {
 	switch (status) {
-#define TEXT_CASE(code, value, text) case code: return text;
+#define TEXT_CASE(code, value, text)                                                               \
+	case code:                                                                                 \
+		return text;
 		RUNG_STATUS_LIST(TEXT_CASE)
 #undef TEXT_CASE
 	default:
@@ -45,7 +49,7 @@ unsigned long long rung_last_error_least(void)
 
 static void record(uint64_t least, const char *format, va_list args)
 {
-	char text[RUNG__ERROR_BYTES];   /* the arguments may point into last_error */
+	char text[RUNG__ERROR_BYTES]; /* the arguments may point into last_error */
 
 	vsnprintf(text, sizeof(text), format, args);
 	memcpy(last_error, text, sizeof(text));
@@ -75,11 +79,20 @@ int rung__fail_least(uint64_t least, const char *format, ...)
 static int status_of_errno(int err)
 {
 	switch (err) {
-	case ENOENT: case ENOTDIR: return RUNG_E_NOENT;
-	case EEXIST: case ENOTEMPTY: return RUNG_E_EXIST;
-	case ENOSPC: case EDQUOT: case EFBIG: return RUNG_E_NOSPC;
-	case ENOMEM: return RUNG_E_NOMEM;
-	default: return RUNG_E_IO;
+	case ENOENT:
+	case ENOTDIR:
+		return RUNG_E_NOENT;
+	case EEXIST:
+	case ENOTEMPTY:
+		return RUNG_E_EXIST;
+	case ENOSPC:
+	case EDQUOT:
+	case EFBIG:
+		return RUNG_E_NOSPC;
+	case ENOMEM:
+		return RUNG_E_NOMEM;
+	default:
+		return RUNG_E_IO;
 	}
 }
 
@@ -104,7 +117,7 @@ void rung__failure_keep(struct rung__failure *failure, int rc)
 	int none = 0;
 
 	if (rc < 0 && __atomic_compare_exchange_n(&failure->rc, &none, rc, false, __ATOMIC_RELAXED,
-						  __ATOMIC_RELAXED))
+	                                          __ATOMIC_RELAXED))
 		snprintf(failure->text, sizeof(failure->text), "%s", rung_last_error());
 }
 

@@ -33,7 +33,8 @@ struct timespec rung__deadline(uint64_t ns)
 {
 	uint64_t until = rung__now_ns() + ns;
 
-	return (struct timespec){ .tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u) };
+	return (struct timespec){ .tv_sec = (time_t)(until / 1000000000u),
+		                  .tv_nsec = (long)(until % 1000000000u) };
 }
 
 void rung__end_init(struct rung__end *end)
@@ -69,6 +70,6 @@ bool rung__end_join(struct rung__end *end, pthread_t thread, uint64_t ns)
 	reached = end->reached;
 	pthread_mutex_unlock(&end->lock);
 	if (reached)
-		pthread_join(thread, NULL);   /* it returns */
+		pthread_join(thread, NULL); /* it returns */
 	return reached;
 }

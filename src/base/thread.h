@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Start a thread in which every signal is blocked: signals are for the program's own threads. @return 0 or an errno value */
+/** Start a thread in which every signal is blocked: signals are for the program's own threads.
+ * @return 0 or an errno value */
 int rung__thread_start(pthread_t *thread, void *(*run)(void *), void *ctx);
 
 /** A condition whose waits end by the monotonic clock, as rung__deadline() tells it. */

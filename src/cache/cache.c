@@ -26,8 +26,10 @@ static bool lay_out(const struct rung__cache_shape *shape, struct layout *layout
 	layout->heads = rung__align_up(sizeof(struct rung__cache_index), 64);
 	layout->heads_count = rung__cache_heads_count(shape->frame_count);
 	layout->ghosts = layout->heads + layout->heads_count * sizeof(uint32_t);
-	layout->frames = rung__align_up(layout->ghosts + layout->heads_count * sizeof(uint32_t), 64);
-	layout->bytes = rung__align_up(layout->frames + shape->frame_count * sizeof(struct rung__cache_frame), 64);
+	layout->frames =
+		rung__align_up(layout->ghosts + layout->heads_count * sizeof(uint32_t), 64);
+	layout->bytes = rung__align_up(
+		layout->frames + shape->frame_count * sizeof(struct rung__cache_frame), 64);
 	do {
 		words = (words - 1) / 64 + 1;
 		layout->levels[layout->level_count] = layout->bytes;
@@ -55,13 +57,21 @@ static void init_index(struct rung__cache_index *index, const struct rung__cache
 static int check_index(const struct rung__cache_index *index, const struct rung__cache_shape *shape)
 {
 	if (index->magic != RUNG__CACHE_MAGIC || index->version != RUNG__CACHE_VERSION)
-		return rung__fail(RUNG_E_FORMAT, "cold-row cache: the other process has version %u of its index, not %u: use one version of rung",
-		                  index->magic == RUNG__CACHE_MAGIC ? index->version : 0, RUNG__CACHE_VERSION);
-	if (index->shape.rank_first != shape->rank_first || index->shape.row_count != shape->row_count ||
+		return rung__fail(RUNG_E_FORMAT,
+		                  "cold-row cache: the other process has version %u of its index, "
+		                  "not %u: use one version of rung",
+		                  index->magic == RUNG__CACHE_MAGIC ? index->version : 0,
+		                  RUNG__CACHE_VERSION);
+	if (index->shape.rank_first != shape->rank_first ||
+	    index->shape.row_count != shape->row_count ||
 	    index->shape.frame_count != shape->frame_count)
-		return rung__fail(RUNG_E_FORMAT, "cold-row cache: the other process keeps %" PRIu64 " of the %" PRIu64 " rows from rank %" PRIu64
-		                  " on, not %" PRIu64 " of %" PRIu64 " from %" PRIu64, index->shape.frame_count, index->shape.row_count,
-		                  index->shape.rank_first, shape->frame_count, shape->row_count, shape->rank_first);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "cold-row cache: the other process keeps %" PRIu64
+		                  " of the %" PRIu64 " rows from rank %" PRIu64 " on, not %" PRIu64
+		                  " of %" PRIu64 " from %" PRIu64,
+		                  index->shape.frame_count, index->shape.row_count,
+		                  index->shape.rank_first, shape->frame_count, shape->row_count,
+		                  shape->rank_first);
 	return 0;
 }
 
@@ -103,15 +113,16 @@ static void free_cache(struct rung__cache *cache)
 }
 
 int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd, bool create,
-                     uint64_t rows_max,
-                     uint32_t batches_max, struct rung__cache **cache_out)
+                     uint64_t rows_max, uint32_t batches_max, struct rung__cache **cache_out)
 {
 	struct rung__cache *cache;
 	struct layout layout;
 	int rc = 0;
 
 	if (!lay_out(shape, &layout))
-		return rung__fail(RUNG_E_FORMAT, "cold-row cache: %" PRIu64 " frames for %" PRIu64 " rows from rank %" PRIu64 " on cannot be",
+		return rung__fail(RUNG_E_FORMAT,
+		                  "cold-row cache: %" PRIu64 " frames for %" PRIu64
+		                  " rows from rank %" PRIu64 " on cannot be",
 		                  shape->frame_count, shape->row_count, shape->rank_first);
 	if (create)
 		init_index(index, shape);
@@ -155,7 +166,8 @@ void rung__cache_close(struct rung__cache *cache)
 
 /* ---- rows ---- */
 
-/* What a frame knows of its next use after a hit: that of this process, or a nearer one of another that is still to come. */
+/* What a frame knows of its next use after a hit: that of this process, or a nearer one of another
+ * that is still to come. */
 static uint32_t nearest(const struct rung__cache *cache, uint32_t known, uint32_t next_use)
 {
 	if (known != 0 && rung__cache_later(known, cache->clock) &&
@@ -184,7 +196,7 @@ static enum rung__cache_found take_absent(struct rung__cache *cache, uint64_t ro
 
 	if (!link)
 		return RUNG__CACHE_PASS;
-	if (cache->held[link - 1] != 0)   /* only in an index that another process damaged */
+	if (cache->held[link - 1] != 0) /* only in an index that another process damaged */
 		return RUNG__CACHE_PASS;
 	rung__cache_frames_claim(cache, link, row, cache->seat);
 	cache->held[link - 1] = RUNG__CACHE_HELD_READING | reader;
@@ -206,8 +218,8 @@ static enum rung__cache_found take_elsewhere(struct rung__cache *cache, uint32_t
                                              struct rung__cache_place *place_out)
 {
 	if (!rung__cache_is_late(cache, client)) {
-		*place_out = (struct rung__cache_place){ .frame = RUNG__CACHE_NONE,
-		                                         .reader = client };
+		*place_out =
+			(struct rung__cache_place){ .frame = RUNG__CACHE_NONE, .reader = client };
 		return RUNG__CACHE_ELSEWHERE;
 	}
 	rung__cache_window_take(cache, batch, row);
@@ -215,8 +227,7 @@ static enum rung__cache_found take_elsewhere(struct rung__cache *cache, uint32_t
 }
 
 enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batch, uint64_t rank,
-                                        uint32_t reader,
-                                        struct rung__cache_place *place_out)
+                                        uint32_t reader, struct rung__cache_place *place_out)
 {
 	const uint64_t row = rank - cache->shape.rank_first;
 	const struct rung__cache_frame *frame;
@@ -241,10 +252,10 @@ enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batc
 	if (!frame)
 		return take_absent(cache, row, next_use, reader, place_out);
 	*place_out = (struct rung__cache_place){ .frame = link - 1,
-	                                         .reader = held & RUNG__CACHE_HELD_COUNT };
+		                                 .reader = held & RUNG__CACHE_HELD_COUNT };
 	if (held & RUNG__CACHE_HELD_READING)
 		return RUNG__CACHE_READING;
-	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED)   /* damage, as above */
+	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED) /* damage, as above */
 		return RUNG__CACHE_PASS;
 	pin_hit(cache, link, next_use);
 	return RUNG__CACHE_HIT;

@@ -2,15 +2,19 @@
 /**
  * The cold-row cache: rows of the tier "nvme" that are kept in *frames*, and the batches to come.
  *
- * What is kept. Each batch is made known before it is gathered: by rung_prefetch() long before (*announced*), else by its own submission,
- * which is early enough when several are in flight. Of a row's coming uses the nearest counts. While batches are announced a row is kept
- * when it is wanted sooner than what it would replace: L. A. Belady, "A study of replacement algorithms for a virtual-storage
- * computer", IBM Systems Journal 5(2), 1966, with the right to keep nothing; rows that no known batch wants are ordered by their score,
- * that is by rank, the coldest replaced first. Without announcements a row that is hotter than the coldest there takes its place; a colder one
- * when it misses twice in a short time, that of a row chosen as in SIEVE (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024).
+ * What is kept. Each batch is made known before it is gathered: by rung_prefetch() long before
+ * (*announced*), else by its own submission, which is early enough when several are in flight. Of a
+ * row's coming uses the nearest counts. While batches are announced a row is kept when it is wanted
+ * sooner than what it would replace: L. A. Belady, "A study of replacement algorithms for a
+ * virtual-storage computer", IBM Systems Journal 5(2), 1966, with the right to keep nothing; rows
+ * that no known batch wants are ordered by their score, that is by rank, the coldest replaced
+ * first. Without announcements a row that is hotter than the coldest there takes its place; a
+ * colder one when it misses twice in a short time, that of a row chosen as in SIEVE (Zhang et al.,
+ * "SIEVE is Simpler than LRU", NSDI 2024).
  *
- * Memory. The *index* (struct layout private to cache.c) and the frames may be shared by several processes; the window of coming
- * batches is each process's own. With several processes a frame knows one next use, the nearest that is known when it is written down.
+ * Memory. The *index* (struct layout private to cache.c) and the frames may be shared by several
+ * processes; the window of coming batches is each process's own. With several processes a frame
+ * knows one next use, the nearest that is known when it is written down.
  *
  * Threads and processes. All functions below that say "locked" need rung__cache_lock(). It is held
  * for no more than some microseconds, and never while rows are copied or read. A *client* is a
@@ -32,19 +36,22 @@
 
 #include "base/base.h"
 
-#define RUNG__CACHE_CLIENTS_MAX 32u   /* the bits of a frame's pins */
-#define RUNG__CACHE_NONE UINT32_MAX
-#define RUNG__CACHE_BATCHES_MAX 4096u                    /* of a window */
+#define RUNG__CACHE_CLIENTS_MAX     32u /* the bits of a frame's pins */
+#define RUNG__CACHE_NONE            UINT32_MAX
+#define RUNG__CACHE_BATCHES_MAX     4096u /* of a window */
 #define RUNG__CACHE_WINDOW_ROWS_MAX (UINT32_MAX - 1)
 
 struct rung__cache_shape {
-	uint64_t rank_first, row_count;   /* of the rows that may be kept: a rank is its own name, and a smaller one is a hotter row */
-	uint64_t frame_count;             /* at least 1, below UINT32_MAX */
+	/* of the rows that may be kept: a rank is its own name, and a smaller one is a hotter
+	 * row */
+	uint64_t rank_first, row_count;
+	uint64_t frame_count; /* at least 1, below UINT32_MAX */
 };
 
-struct rung__cache;   /* a process's side: the index it maps, and its window */
+struct rung__cache; /* a process's side: the index it maps, and its window */
 
-/** Bytes of the index, whole pages. Per frame about 60, and an eighth for each of row_count. 0 when the shape is not one. */
+/** Bytes of the index, whole pages. Per frame about 60, and an eighth for each of row_count. 0 when
+ * the shape is not one. */
 uint64_t rung__cache_index_bytes(const struct rung__cache_shape *shape);
 
 /** Bytes that the window of a process takes: announced rows and batches not yet gathered. */
@@ -53,18 +60,19 @@ uint64_t rung__cache_window_bytes(uint64_t rows_max, uint32_t batches_max);
 /**
  * Open the index, and become a client of it.
  *
- * @param index       rung__cache_index_bytes(), page aligned, outlives the cache; `create`: all zero, to be initialised
+ * @param index       rung__cache_index_bytes(), page aligned, outlives the cache; `create`: all
+ *                    zero, to be initialised
  * @param fd          of the memory that the index is in, for the seats of its clients; stays the
  *                    caller's. -1: of this process alone
- * @param rows_max    rows of batches not yet gathered, duplicates between batches counted; at most RUNG__CACHE_WINDOW_ROWS_MAX
+ * @param rows_max    rows of batches not yet gathered, duplicates between batches counted; at most
+ *                    RUNG__CACHE_WINDOW_ROWS_MAX
  * @param batches_max such batches, at most RUNG__CACHE_BATCHES_MAX
  * @return 0, RUNG_E_NOMEM, RUNG_E_FORMAT (not `create`, and the index is not one of this shape and
  *         version), RUNG_E_BUSY (RUNG__CACHE_CLIENTS_MAX clients have it open), RUNG_E_NOSUP (the
  *         kernel has no locks for seats)
  */
 int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd, bool create,
-                     uint64_t rows_max,
-                     uint32_t batches_max, struct rung__cache **cache_out);
+                     uint64_t rows_max, uint32_t batches_max, struct rung__cache **cache_out);
 
 /**
  * The client's pins are gone. Frames it is still reading, which it is not unless its reads were
@@ -87,15 +95,18 @@ void rung__cache_unlock(struct rung__cache *cache);
  * @param batch_out  names it from now on; never 0
  * @return 0, or RUNG_E_AGAIN: rows_max or batches_max reached, and nothing was taken
  */
-int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint64_t count, uint64_t *batch_out);
+int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint64_t count,
+                         uint64_t *batch_out);
 
 /**
- * A batch is submitted: which of those announced is it? Compared are the number of rows and a hash over all of them; of several the
- * oldest. One that was announced and is overtaken by more than 64 batches announced later is given up: it does not come.
- * If it is none, it is made known now; if there is no room for that, *batch_out is 0, and
- * the batch is served with what is known of its rows from others.
+ * A batch is submitted: which of those announced is it? Compared are the number of rows and a hash
+ * over all of them; of several the oldest. One that was announced and is overtaken by more than 64
+ * batches announced later is given up: it does not come. If it is none, it is made known now; if
+ * there is no room for that, *batch_out is 0, and the batch is served with what is known of its
+ * rows from others.
  */
-void rung__cache_begin(struct rung__cache *cache, const uint64_t *ranks, uint64_t count, uint64_t *batch_out);
+void rung__cache_begin(struct rung__cache *cache, const uint64_t *ranks, uint64_t count,
+                       uint64_t *batch_out);
 
 /** A batch is over, whether all its rows were taken or not. 0 is allowed. */
 void rung__cache_end(struct rung__cache *cache, uint64_t batch);
@@ -103,14 +114,16 @@ void rung__cache_end(struct rung__cache *cache, uint64_t batch);
 /* ---- rows; locked ---- */
 
 enum rung__cache_found {
-	RUNG__CACHE_HIT,        /* it is in `frame`, pinned for the client until rung__cache_unpin() */
-	RUNG__CACHE_READING,    /* the client itself is reading it into `frame`, with `reader` */
+	RUNG__CACHE_HIT,     /* it is in `frame`, pinned for the client until rung__cache_unpin() */
+	RUNG__CACHE_READING, /* the client itself is reading it into `frame`, with `reader` */
 	/* client `reader` is reading it: ask again; the use stays known until then */
 	RUNG__CACHE_ELSEWHERE,
 	/* another client is reading it, which is late: read it here, it is not kept */
 	RUNG__CACHE_LATE,
-	RUNG__CACHE_KEEP,       /* not there: read it into `frame`, which is the client's until rung__cache_filled() or _failed() */
-	RUNG__CACHE_PASS        /* not there, and not worth a frame, or no frame can be had */
+	/* not there: read it into `frame`, which is the client's until rung__cache_filled() or
+	 * _failed() */
+	RUNG__CACHE_KEEP,
+	RUNG__CACHE_PASS /* not there, and not worth a frame, or no frame can be had */
 };
 
 struct rung__cache_place {
@@ -119,13 +132,13 @@ struct rung__cache_place {
 };
 
 /**
- * One row of a batch, once per batch (again after ELSEWHERE). Its use by that batch is taken out of the window.
+ * One row of a batch, once per batch (again after ELSEWHERE). Its use by that batch is taken out of
+ * the window.
  * @param batch   as rung__cache_begin() named it, or 0
  * @param reader  what READING will tell of it if the answer is KEEP
  */
 enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batch, uint64_t rank,
-                                        uint32_t reader,
-                                        struct rung__cache_place *place_out);
+                                        uint32_t reader, struct rung__cache_place *place_out);
 
 /** The row has been read into the frame that KEEP gave; the client pins it `pins` times. */
 void rung__cache_filled(struct rung__cache *cache, uint32_t frame, uint32_t pins);

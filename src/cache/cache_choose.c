@@ -19,13 +19,16 @@
  */
 #include "cache/cache_internal.h"
 
-#define HAND_VISITED_MAX 128u   /* steps of SIEVE's hand, after which it takes no notice of visits: a step may miss every cache */
-#define HAND_STEPS_MAX 256u     /* and after which it gives up looking for a frame that is neither pinned nor wanted */
-#define IDLE_SHARE 8u           /* with fewer such frames it does not begin */
+/* steps of SIEVE's hand, after which it takes no notice of visits: a step may miss every cache */
+#define HAND_VISITED_MAX 128u
+/* and after which it gives up looking for a frame that is neither pinned nor wanted */
+#define HAND_STEPS_MAX 256u
+#define IDLE_SHARE     8u /* with fewer such frames it does not begin */
 
 static bool lookahead(const struct rung__cache_index *index)
 {
-	return index->announced != 0 && index->clock - index->announced <= RUNG__CACHE_LOOKAHEAD_MAX;
+	return index->announced != 0 &&
+	       index->clock - index->announced <= RUNG__CACHE_LOOKAHEAD_MAX;
 }
 
 static uint32_t sieve(struct rung__cache *cache)
@@ -36,7 +39,7 @@ static uint32_t sieve(struct rung__cache *cache)
 	for (unsigned steps = 0; steps < HAND_STEPS_MAX; steps++) {
 		struct rung__cache_frame *frame = rung__cache_frame_at(cache, link);
 
-		if (!frame) {   /* beyond the newest, or at the very beginning */
+		if (!frame) { /* beyond the newest, or at the very beginning */
 			link = rung__cache_load(&index->oldest);
 			frame = rung__cache_frame_at(cache, link);
 			if (!frame)
@@ -55,21 +58,24 @@ static uint32_t sieve(struct rung__cache *cache)
 }
 
 /*
- * Without announcements, history is asked only where the score has been proven wrong. A row colder than all that is there is
- * remembered, and kept when it misses again before it is forgotten, which is after about as many rows as there are frames; then
- * SIEVE says what goes. The hotter ones come in for the coldest: SIEVE would give up rows hotter still.
+ * Without announcements, history is asked only where the score has been proven wrong. A row colder
+ * than all that is there is remembered, and kept when it misses again before it is forgotten, which
+ * is after about as many rows as there are frames; then SIEVE says what goes. The hotter ones come
+ * in for the coldest: SIEVE would give up rows hotter still.
  */
 static bool missed_lately(struct rung__cache *cache, uint64_t row)
 {
 	uint64_t hash = rung__mix64(row);
-	uint32_t *ghost = &cache->ghosts[hash & cache->heads_mask], tag = (uint32_t)(hash >> 32) | 1;
+	uint32_t *ghost = &cache->ghosts[hash & cache->heads_mask],
+		 tag = (uint32_t)(hash >> 32) | 1;
 	bool known = rung__cache_load(ghost) == tag;
 
 	__atomic_store_n(ghost, known ? 0 : tag, __ATOMIC_RELAXED);
 	return known;
 }
 
-static uint32_t by_history(struct rung__cache *cache, uint64_t row, uint32_t next_use, uint32_t coldest)
+static uint32_t by_history(struct rung__cache *cache, uint64_t row, uint32_t next_use,
+                           uint32_t coldest)
 {
 	struct rung__cache_index *index = cache->index;
 	const struct rung__cache_frame *frame = &cache->frames[coldest - 1];
@@ -105,7 +111,8 @@ static uint32_t victim(struct rung__cache *cache, uint64_t row, uint32_t next_us
 		return farthest;
 	if (cache->index->idle_count > 0)
 		return idle_frame(cache, row, next_use);
-	return frame && next_use != 0 && rung__cache_later(frame->next_use, next_use) ? farthest : 0;
+	return frame && next_use != 0 && rung__cache_later(frame->next_use, next_use) ? farthest
+	                                                                              : 0;
 }
 
 uint32_t rung__cache_choose(struct rung__cache *cache, uint64_t row, uint32_t next_use)

@@ -21,7 +21,7 @@
 
 #include "cache/cache_internal.h"
 
-#define YIELDS_MAX 32u   /* until those who wait for the lock have had their chance */
+#define YIELDS_MAX 32u /* until those who wait for the lock have had their chance */
 
 static uint32_t bit(uint32_t client)
 {
@@ -48,8 +48,8 @@ static uint32_t living_clients(const struct rung__cache *cache)
 /* What these clients were reading, and their pins: each frame is looked at, it is rare. */
 static void take_back(struct rung__cache *cache, uint32_t clients)
 {
-	uint32_t fresh = RUNG__MIN(rung__cache_load(&cache->index->fresh_count),
-	                           cache->frame_count);
+	uint32_t fresh =
+		RUNG__MIN(rung__cache_load(&cache->index->fresh_count), cache->frame_count);
 
 	for (uint32_t link = 1; link <= fresh; link++) {
 		const struct rung__cache_frame *frame = &cache->frames[link - 1];
@@ -181,10 +181,10 @@ void rung__cache_pause(struct rung__cache *cache)
 
 bool rung__cache_is_late(const struct rung__cache *cache, uint32_t client)
 {
-	if (client >= RUNG__CACHE_CLIENTS_MAX)   /* damage: nobody reads it */
+	if (client >= RUNG__CACHE_CLIENTS_MAX) /* damage: nobody reads it */
 		return true;
 	return (cache->late_readers & bit(client)) &&
-		rung__cache_load(&cache->index->ended[client]) == cache->late_ended[client];
+	       rung__cache_load(&cache->index->ended[client]) == cache->late_ended[client];
 }
 
 void rung__cache_late(struct rung__cache *cache, uint32_t client)
@@ -205,14 +205,14 @@ void rung__cache_late(struct rung__cache *cache, uint32_t client)
 void rung__cache_leave(struct rung__cache *cache)
 {
 	rung__cache_lock(cache);
-	for (uint32_t frame_idx = 0; cache->locked && cache->joined &&
-	     frame_idx < cache->frame_count; frame_idx++) {
+	for (uint32_t frame_idx = 0;
+	     cache->locked && cache->joined && frame_idx < cache->frame_count; frame_idx++) {
 		if (cache->held[frame_idx] & RUNG__CACHE_HELD_READING)
 			rung__cache_frames_lose(cache, frame_idx + 1);
 		else if (cache->held[frame_idx] > 0)
 			rung__cache_frames_unpin(cache, frame_idx + 1, cache->seat);
 	}
-	if (cache->locked)   /* else others find the seat empty, and take back what we have left */
+	if (cache->locked) /* else others find the seat empty, and take back what we have left */
 		cache->index->joined &= ~bit(cache->seat);
 	cache->joined = false;
 	rung__cache_unlock(cache);

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cold-row cache's index: which frame a row is in, and the frames in the orders that a choice of one to replace asks for.
+ * The cold-row cache's index: which frame a row is in, and the frames in the orders that a choice
+ * of one to replace asks for.
  *
- * By row: chains from a table of heads. By filling: one list, for SIEVE. By next use: a list for each time, modulo their number, and bits
- * for those that are not empty. By rank, of those that no known batch wants: a bit per row and, above, a bit per word, so that the
- * coldest is found in as many steps as there are levels. Every operation ends in bounded time whatever stands in the index.
+ * By row: chains from a table of heads. By filling: one list, for SIEVE. By next use: a list for
+ * each time, modulo their number, and bits for those that are not empty. By rank, of those that no
+ * known batch wants: a bit per row and, above, a bit per word, so that the coldest is found in as
+ * many steps as there are levels. Every operation ends in bounded time whatever stands in the
+ * index.
  */
 #include <string.h>
 
 #include "cache/cache_internal.h"
 
-#define CHAIN_MAX 1024u   /* frames are at most as many as heads: a longer chain is damage */
-#define GAP_BEGIN (RUNG__CACHE_BEHIND_MAX + RUNG__CACHE_AHEAD_MAX)   /* buckets from the oldest honest time to the gap */
+#define CHAIN_MAX 1024u /* frames are at most as many as heads: a longer chain is damage */
+/* buckets from the oldest honest time to the gap */
+#define GAP_BEGIN (RUNG__CACHE_BEHIND_MAX + RUNG__CACHE_AHEAD_MAX)
 
-_Static_assert(GAP_BEGIN + 512u <= RUNG__CACHE_BUCKETS, "what comes into the gap has time to be found");
+_Static_assert(GAP_BEGIN + 512u <= RUNG__CACHE_BUCKETS,
+               "what comes into the gap has time to be found");
 
 /* ---- by row ---- */
 
@@ -41,7 +46,8 @@ static void hash_insert(struct rung__cache *cache, uint32_t link, struct rung__c
 	*head = link;
 }
 
-static void hash_remove(struct rung__cache *cache, uint32_t link, const struct rung__cache_frame *removed)
+static void hash_remove(struct rung__cache *cache, uint32_t link,
+                        const struct rung__cache_frame *removed)
 {
 	uint32_t *from = &cache->heads[rung__cache_hash(removed->row) & cache->heads_mask];
 
@@ -76,10 +82,12 @@ static void age_insert(struct rung__cache *cache, uint32_t link, struct rung__ca
 	index->newest = link;
 }
 
-static void age_remove(struct rung__cache *cache, uint32_t link, const struct rung__cache_frame *frame)
+static void age_remove(struct rung__cache *cache, uint32_t link,
+                       const struct rung__cache_frame *frame)
 {
 	struct rung__cache_index *index = cache->index;
-	uint32_t newer_link = rung__cache_load(&frame->newer), older_link = rung__cache_load(&frame->older);
+	uint32_t newer_link = rung__cache_load(&frame->newer),
+		 older_link = rung__cache_load(&frame->older);
 	struct rung__cache_frame *newer = rung__cache_frame_at(cache, newer_link);
 	struct rung__cache_frame *older = rung__cache_frame_at(cache, older_link);
 
@@ -123,7 +131,8 @@ static void bucket_clear_bit(struct rung__cache_index *index, uint32_t bucket)
 static void bucket_remove(struct rung__cache *cache, const struct rung__cache_frame *frame)
 {
 	uint32_t bucket = rung__cache_load(&frame->next_use) % RUNG__CACHE_BUCKETS;
-	uint32_t prev_link = rung__cache_load(&frame->use_prev), next_link = rung__cache_load(&frame->use_next);
+	uint32_t prev_link = rung__cache_load(&frame->use_prev),
+		 next_link = rung__cache_load(&frame->use_next);
 	struct rung__cache_frame *prev = rung__cache_frame_at(cache, prev_link);
 	struct rung__cache_frame *next = rung__cache_frame_at(cache, next_link);
 
@@ -154,7 +163,10 @@ static int highest_below(const uint64_t *words, uint32_t end)
 /* The last bucket below `end` that is not empty; -1: all are. */
 static int last_bucket_below(const struct rung__cache_index *index, uint32_t end)
 {
-	uint64_t same_word = end % 64 ? __atomic_load_n(&index->bucket_bits[end / 64], __ATOMIC_RELAXED) & ((UINT64_C(1) << end % 64) - 1) : 0;
+	uint64_t same_word =
+		end % 64 ? __atomic_load_n(&index->bucket_bits[end / 64], __ATOMIC_RELAXED) &
+				   ((UINT64_C(1) << end % 64) - 1)
+			 : 0;
 	int word;
 
 	if (same_word)
@@ -171,7 +183,8 @@ static int last_bucket_below(const struct rung__cache_index *index, uint32_t end
 uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stale_out)
 {
 	const struct rung__cache_index *index = cache->index;
-	uint32_t first = (index->clock - RUNG__CACHE_BEHIND_MAX) % RUNG__CACHE_BUCKETS;   /* the oldest honest time; those before it are the latest */
+	/* the oldest honest time; those before it are the latest */
+	uint32_t first = (index->clock - RUNG__CACHE_BEHIND_MAX) % RUNG__CACHE_BUCKETS;
 	int bucket = last_bucket_below(index, first);
 
 	if (bucket < 0)
@@ -247,7 +260,7 @@ uint32_t rung__cache_frames_coldest(struct rung__cache *cache)
 	frame = rung__cache_frame_at(cache, link);
 	if (frame && rung__cache_frame_offered(frame) && frame->next_use == 0)
 		return link;
-	map_clear(cache, row);   /* damage: the next call finds another */
+	map_clear(cache, row); /* damage: the next call finds another */
 	return 0;
 }
 
@@ -303,7 +316,8 @@ static uint32_t pop_lost(struct rung__cache *cache)
 	uint32_t link = rung__cache_load(&index->lost_first);
 	struct rung__cache_frame *frame = rung__cache_frame_at(cache, link);
 
-	if (!frame || rung__now_ns() - __atomic_load_n(&frame->row, __ATOMIC_RELAXED) < RUNG__CACHE_LOST_NS)
+	if (!frame ||
+	    rung__now_ns() - __atomic_load_n(&frame->row, __ATOMIC_RELAXED) < RUNG__CACHE_LOST_NS)
 		return 0;
 	index->lost_first = frame->newer;
 	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_LOST)
@@ -326,7 +340,8 @@ uint32_t rung__cache_frames_pop(struct rung__cache *cache)
 		if (!frame)
 			return pop_lost(cache);
 		index->fresh_count = link;
-		__atomic_signal_fence(__ATOMIC_SEQ_CST);   /* who dies while claiming it has counted it: a rebuild looks at those */
+		/* who dies while claiming it has counted it: a rebuild looks at those */
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	}
 	return rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_EMPTY ? link : 0;
 }
@@ -337,7 +352,8 @@ void rung__cache_frames_push(struct rung__cache *cache, uint32_t link)
 	cache->index->free = link;
 }
 
-void rung__cache_frames_claim(struct rung__cache *cache, uint32_t link, uint64_t row, uint32_t client)
+void rung__cache_frames_claim(struct rung__cache *cache, uint32_t link, uint64_t row,
+                              uint32_t client)
 {
 	struct rung__cache_frame *frame = &cache->frames[link - 1];
 
@@ -378,7 +394,8 @@ void rung__cache_frames_clear(struct rung__cache *cache, uint32_t link)
 static void lost_append(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
 {
 	struct rung__cache_index *index = cache->index;
-	struct rung__cache_frame *last = rung__cache_frame_at(cache, rung__cache_load(&index->lost_last));
+	struct rung__cache_frame *last =
+		rung__cache_frame_at(cache, rung__cache_load(&index->lost_last));
 
 	frame->newer = 0;
 	if (last && rung__cache_load(&index->lost_first) != 0)
@@ -411,7 +428,8 @@ static void rebuild_frame(struct rung__cache *cache, uint32_t link, uint32_t liv
 	enum rung__cache_state state = (enum rung__cache_state)(word & 0xff);
 	uint32_t pins = rung__cache_load(&frame->pins) & living;
 
-	if (state == RUNG__CACHE_FRAME_READING && word >> 8 < RUNG__CACHE_CLIENTS_MAX && (living >> (word >> 8) & 1)) {
+	if (state == RUNG__CACHE_FRAME_READING && word >> 8 < RUNG__CACHE_CLIENTS_MAX &&
+	    (living >> (word >> 8) & 1)) {
 		frame->pins = 0;
 		hash_insert(cache, link, frame);
 	} else if (state == RUNG__CACHE_FRAME_FILLED && pins != 0) {
@@ -437,11 +455,13 @@ void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living)
 
 	memset(cache->heads, 0, (cache->heads_mask + 1) * sizeof(*cache->heads));
 	for (unsigned level = 0; level < cache->level_count; level++)
-		memset(cache->levels[level], 0, cache->level_words[level] * sizeof(**cache->levels));
+		memset(cache->levels[level], 0,
+		       cache->level_words[level] * sizeof(**cache->levels));
 	memset(index->buckets, 0, sizeof(index->buckets));
 	memset(index->bucket_bits, 0, sizeof(index->bucket_bits));
 	memset(index->bucket_groups, 0, sizeof(index->bucket_groups));
-	index->free = index->newest = index->oldest = index->hand = index->lost_first = index->lost_last = 0;
+	index->free = index->newest = index->oldest = index->hand = index->lost_first =
+		index->lost_last = 0;
 	index->filled_count = index->idle_count = 0;
 	for (uint32_t link = 1; link <= fresh; link++)
 		rebuild_frame(cache, link, living);

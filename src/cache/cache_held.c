@@ -24,5 +24,5 @@ void rung__cache_frame_failed(struct rung__cache *cache, uint32_t frame_idx)
 uint64_t rung__cache_filled_count(struct rung__cache *cache)
 {
 	return cache->locked ? RUNG__MIN(cache->index->filled_count, cache->frame_count)
-		: cache->filled_count;
+	                     : cache->filled_count;
 }

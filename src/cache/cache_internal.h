@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The cold-row cache's memory: the index that processes share, and a process's own side. Private to src/cache*.c and their tests.
+ * The cold-row cache's memory: the index that processes share, and a process's own side. Private to
+ * src/cache*.c and their tests.
  *
- * The index has no pointers, each process maps it where it likes. A *link* is the number of a frame, or of a use, plus one, and 0 the
- * end: memory that is all zero is lists that are empty. Of what comes out of the index, a link is looked at once, by
- * rung__cache_load(), and used only if there is such a frame; a row only if there is such a row. What a client holds, and which reads it
+ * The index has no pointers, each process maps it where it likes. A *link* is the number of a
+ * frame, or of a use, plus one, and 0 the end: memory that is all zero is lists that are empty. Of
+ * what comes out of the index, a link is looked at once, by rung__cache_load(), and used only if
+ * there is such a frame; a row only if there is such a row. What a client holds, and which reads it
  * is waiting for, each process knows from memory of its own.
  *
  * The index is used by a thread that has `own` and, where the index is shared, the lock in it:
@@ -20,39 +22,49 @@
 #include "base/queue.h"
 #include "cache/cache.h"
 
-#define RUNG__CACHE_MAGIC UINT64_C(0x656863616367726e)
-#define RUNG__CACHE_VERSION 2u
-#define RUNG__CACHE_LEVELS_MAX 11u       /* 64^11 rows are more than there can be */
-#define RUNG__CACHE_LOCKED_ROWS 256u     /* of a batch that is made known, for which the lock is held at a time */
-#define RUNG__CACHE_OVERTAKEN_MAX 64u    /* batches announced later that may begin before one is given up */
-#define RUNG__CACHE_LOOKAHEAD_MAX 256u   /* batches begun since the last that was announced, until it is as if none were announced */
-#define RUNG__CACHE_LOST_NS 60000000000u /* a device that has not written by then does not: the kernel gives a read up sooner */
+#define RUNG__CACHE_MAGIC      UINT64_C(0x656863616367726e)
+#define RUNG__CACHE_VERSION    2u
+#define RUNG__CACHE_LEVELS_MAX 11u /* 64^11 rows are more than there can be */
+/* of a batch that is made known, for which the lock is held at a time */
+#define RUNG__CACHE_LOCKED_ROWS 256u
+/* batches announced later that may begin before one is given up */
+#define RUNG__CACHE_OVERTAKEN_MAX 64u
+/* batches begun since the last that was announced, until it is as if none were announced */
+#define RUNG__CACHE_LOOKAHEAD_MAX 256u
+/* a device that has not written by then does not: the kernel gives a read up sooner */
+#define RUNG__CACHE_LOST_NS 60000000000u
 
 /*
- * Times number batches. They are compared by their difference, so that they may wrap. A known one is at most AHEAD_MAX ahead of the
- * clock; one further behind than BEHIND_MAX belonged to a process that died. A bucket holds the frames of one time: buckets in the gap
- * between the two, whose width is the rest of BUCKETS, hold none but such, and what comes into the gap is soon replaced.
+ * Times number batches. They are compared by their difference, so that they may wrap. A known one
+ * is at most AHEAD_MAX ahead of the clock; one further behind than BEHIND_MAX belonged to a process
+ * that died. A bucket holds the frames of one time: buckets in the gap between the two, whose width
+ * is the rest of BUCKETS, hold none but such, and what comes into the gap is soon replaced.
  */
-#define RUNG__CACHE_BUCKETS 8192u
+#define RUNG__CACHE_BUCKETS    8192u
 #define RUNG__CACHE_BEHIND_MAX 2048u
-#define RUNG__CACHE_AHEAD_MAX (RUNG__CACHE_BATCHES_MAX + 1024u)
+#define RUNG__CACHE_AHEAD_MAX  (RUNG__CACHE_BATCHES_MAX + 1024u)
 
 enum rung__cache_state {
 	RUNG__CACHE_FRAME_EMPTY,
 	RUNG__CACHE_FRAME_READING,
 	RUNG__CACHE_FRAME_FILLED,
-	RUNG__CACHE_FRAME_LOST       /* its reader died: the device may still write to it */
+	RUNG__CACHE_FRAME_LOST /* its reader died: the device may still write to it */
 };
 
-/* A frame that is filled and nobody has pinned is *offered*: it is in the bucket of its next use, or, without one, in the map. */
+/* A frame that is filled and nobody has pinned is *offered*: it is in the bucket of its next use,
+ * or, without one, in the map. */
 struct rung__cache_frame {
-	uint64_t row;                  /* its rank, counted from rank_first; lost: when, on the clock that all processes have */
+	/* its rank, counted from rank_first; lost: when, on the clock that all processes have */
+	uint64_t row;
 	uint32_t hash_next;
-	uint32_t newer, older;         /* filled: in the order of filling; empty: `older` is the next one; lost: `newer` is */
-	uint32_t use_prev, use_next;   /* in its bucket */
-	uint32_t next_use;             /* 0: none is known */
-	uint32_t pins;                 /* clients, as bits */
-	uint16_t state;                /* in the low byte; above it the client that reads: one store changes both, for those who die between */
+	/* filled: in the order of filling; empty: `older` is the next one; lost: `newer` is */
+	uint32_t newer, older;
+	uint32_t use_prev, use_next; /* in its bucket */
+	uint32_t next_use;           /* 0: none is known */
+	uint32_t pins;               /* clients, as bits */
+	/* in the low byte; above it the client that reads: one store changes both, for those who
+	 * die between */
+	uint16_t state;
 	uint16_t visited;
 	uint32_t reserved;
 };
@@ -61,48 +73,53 @@ struct rung__cache_index {
 	uint64_t magic;
 	struct rung__cache_shape shape;
 	uint32_t version;
-	_Atomic uint32_t lock;              /* 0: free; else who has it, see cache_lock.c */
+	_Atomic uint32_t lock; /* 0: free; else who has it, see cache_lock.c */
 
 	/* under `lock` */
-	uint32_t joined;                    /* clients, as bits */
+	uint32_t joined; /* clients, as bits */
 	/* reads that each has ended since the index was made */
 	uint32_t ended[RUNG__CACHE_CLIENTS_MAX];
-	uint32_t clock;                     /* time of the latest batch begun */
-	uint32_t announced;                 /* the clock when a batch was last announced, or one that had been announced begun; 0: long ago */
-	uint32_t fresh_count;               /* frames from here on have never been used */
-	uint32_t free;                      /* those that are empty again */
-	uint32_t lost_first, lost_last;     /* in that order */
-	uint32_t newest, oldest, hand;      /* filled frames, and where SIEVE goes on */
-	uint64_t filled_count, idle_count;  /* idle: offered, and wanted by no known batch */
-	uint64_t bucket_groups[RUNG__CACHE_BUCKETS / 64 / 64];   /* bits of the words of bucket_bits that are not 0 */
-	uint64_t bucket_bits[RUNG__CACHE_BUCKETS / 64];          /* bits of the buckets that are not empty */
+	uint32_t clock; /* time of the latest batch begun */
+	/* the clock when a batch was last announced, or one that had been announced begun; 0: long
+	 * ago */
+	uint32_t announced;
+	uint32_t fresh_count;              /* frames from here on have never been used */
+	uint32_t free;                     /* those that are empty again */
+	uint32_t lost_first, lost_last;    /* in that order */
+	uint32_t newest, oldest, hand;     /* filled frames, and where SIEVE goes on */
+	uint64_t filled_count, idle_count; /* idle: offered, and wanted by no known batch */
+	/* bits of the words of bucket_bits that are not 0 */
+	uint64_t bucket_groups[RUNG__CACHE_BUCKETS / 64 / 64];
+	uint64_t bucket_bits[RUNG__CACHE_BUCKETS / 64]; /* bits of the buckets that are not empty */
 	uint32_t buckets[RUNG__CACHE_BUCKETS];
 	/* then heads, ghosts, frames, levels */
 };
 
-/* One row of one batch. The first use of each row is in the hash table; the others hang on it in order of time. */
+/* One row of one batch. The first use of each row is in the hash table; the others hang on it in
+ * order of time. */
 struct rung__cache_use {
 	uint64_t row;
-	uint32_t hash_next;    /* of the first: the next row */
-	uint32_t last;         /* of the first: the row's last use */
-	uint32_t later;        /* the row's next use */
+	uint32_t hash_next; /* of the first: the next row */
+	uint32_t last;      /* of the first: the row's last use */
+	uint32_t later;     /* the row's next use */
 	uint32_t batch_next;
 	uint32_t time;
 	uint16_t batch;
-	uint16_t over;         /* taken, no longer among the row's uses */
+	uint16_t over; /* taken, no longer among the row's uses */
 };
 
 struct rung__cache_batch {
-	uint64_t name;               /* 0: nobody may name it any more */
+	uint64_t name; /* 0: nobody may name it any more */
 	uint64_t hash, row_count;
 	uint32_t time;
-	uint32_t first, last;        /* its uses */
-	uint64_t use_count;          /* those not over */
-	uint32_t older, newer;       /* announced and not begun: in that order. Links; free: `older` is the next one */
-	uint32_t overtaken;          /* by so many that were announced later */
-	bool listed;                 /* announced and not begun */
-	bool entering;               /* not all its rows are known yet */
-	bool over;                   /* it ended before they were */
+	uint32_t first, last; /* its uses */
+	uint64_t use_count;   /* those not over */
+	/* announced and not begun: in that order. Links; free: `older` is the next one */
+	uint32_t older, newer;
+	uint32_t overtaken; /* by so many that were announced later */
+	bool listed;        /* announced and not begun */
+	bool entering;      /* not all its rows are known yet */
+	bool over;          /* it ended before they were */
 };
 
 /*
@@ -110,40 +127,43 @@ struct rung__cache_batch {
  * and heads grow with the uses.
  */
 struct rung__cache_window {
-	struct rung__cache_use *uses;        /* [rows_max], fresh_count of them have been used */
-	uint32_t *heads;                     /* [heads_max]; the first heads_count are used */
+	struct rung__cache_use *uses; /* [rows_max], fresh_count of them have been used */
+	uint32_t *heads;              /* [heads_max]; the first heads_count are used */
 	uint64_t heads_max, heads_count;
-	uint64_t heads_mask;                 /* a power of two, at least heads_count, less one */
-	uint64_t rows_left;                  /* of rows_max */
+	uint64_t heads_mask; /* a power of two, at least heads_count, less one */
+	uint64_t rows_left;  /* of rows_max */
 	uint32_t rows_max, fresh_count, free;
-	struct rung__cache_batch *batches;   /* [batches_max] */
+	struct rung__cache_batch *batches; /* [batches_max] */
 	uint32_t batches_max, batches_fresh, batch_free, oldest, newest;
 	uint64_t name_last;
-	uint32_t time_last, time_begun;      /* of the batches made known, and begun, the latest */
-	uint32_t unannounced_run;            /* batches begun since the last that was announced */
+	uint32_t time_last, time_begun; /* of the batches made known, and begun, the latest */
+	uint32_t unannounced_run;       /* batches begun since the last that was announced */
 };
 
 struct rung__cache {
 	struct rung__cache_shape shape;
 	uint32_t frame_count;
 	struct rung__cache_index *index;
-	uint32_t *heads;                     /* of chains of frames by row */
+	uint32_t *heads; /* of chains of frames by row */
 	uint64_t heads_mask;
-	uint32_t *ghosts;                    /* [heads_mask + 1] rows refused lately, by their hash: its other half, 0 for none */
+	/* [heads_mask + 1] rows refused lately, by their hash: its other half, 0 for none */
+	uint32_t *ghosts;
 	struct rung__cache_frame *frames;
 	unsigned level_count;
 	uint64_t level_words[RUNG__CACHE_LEVELS_MAX];
-	uint64_t *levels[RUNG__CACHE_LEVELS_MAX];   /* the map of idle rows; a bit of a higher level stands for a word that is not 0 */
+	/* the map of idle rows; a bit of a higher level stands for a word that is not 0 */
+	uint64_t *levels[RUNG__CACHE_LEVELS_MAX];
 
-	pthread_mutex_t own;                 /* before index->lock: the window stays whole whatever others do to that */
+	/* before index->lock: the window stays whole whatever others do to that */
+	pthread_mutex_t own;
 	/* threads of this process, for `own`: who could hold both long lets others in between */
 	_Atomic uint32_t waiting;
 	struct rung__cache_window window;
 
 	/* under `own` */
-	bool locked;                         /* the index is this thread's */
-	uint32_t clock;                      /* the index's, when it was last had */
-	uint64_t filled_count;               /* likewise */
+	bool locked;           /* the index is this thread's */
+	uint32_t clock;        /* the index's, when it was last had */
+	uint64_t filled_count; /* likewise */
 	/* [frame_count] pins, or HELD_READING and the reader, or what is done later */
 	uint32_t *held;
 	/* [frame_count] frames that the index has to be told of, once it is had. Links */
@@ -151,13 +171,13 @@ struct rung__cache {
 
 	/* for an index that is shared */
 	bool shared, joined;
-	int seat_fd;                         /* -1 in a child that was forked */
-	uint32_t seat;                       /* which client this is */
+	int seat_fd;   /* -1 in a child that was forked */
+	uint32_t seat; /* which client this is */
 	struct rung__link seated_link;
-	uint32_t acquisitions;               /* of the lock, tried */
+	uint32_t acquisitions; /* of the lock, tried */
 	/* of the lock, when its holder was waited for in vain */
 	uint32_t late_word;
-	uint64_t life_ns;                    /* when that one was last checked to be alive */
+	uint64_t life_ns; /* when that one was last checked to be alive */
 	/* clients, as bits, that had ended late_ended reads when they were found late */
 	uint32_t late_readers;
 	uint32_t late_ended[RUNG__CACHE_CLIENTS_MAX];
@@ -165,9 +185,9 @@ struct rung__cache {
 };
 
 #define RUNG__CACHE_HELD_READING (UINT32_C(1) << 31)
-#define RUNG__CACHE_HELD_FILLED (UINT32_C(1) << 30)   /* later: the row has come */
-#define RUNG__CACHE_HELD_FAILED (UINT32_C(1) << 29)   /* later: it will not */
-#define RUNG__CACHE_HELD_COUNT (RUNG__CACHE_HELD_FAILED - 1)
+#define RUNG__CACHE_HELD_FILLED  (UINT32_C(1) << 30) /* later: the row has come */
+#define RUNG__CACHE_HELD_FAILED  (UINT32_C(1) << 29) /* later: it will not */
+#define RUNG__CACHE_HELD_COUNT   (RUNG__CACHE_HELD_FAILED - 1)
 
 static inline uint32_t rung__cache_load(const uint32_t *shared)
 {
@@ -175,7 +195,8 @@ static inline uint32_t rung__cache_load(const uint32_t *shared)
 }
 
 /* NULL: no such frame; 0 - 1 is none either. */
-static inline struct rung__cache_frame *rung__cache_frame_at(const struct rung__cache *cache, uint32_t link)
+static inline struct rung__cache_frame *rung__cache_frame_at(const struct rung__cache *cache,
+                                                             uint32_t link)
 {
 	return link - 1u < cache->frame_count ? &cache->frames[link - 1u] : NULL;
 }
@@ -185,7 +206,8 @@ static inline enum rung__cache_state rung__cache_frame_state(const struct rung__
 	return (enum rung__cache_state)(frame->state & 0xff);
 }
 
-static inline void rung__cache_frame_set(struct rung__cache_frame *frame, enum rung__cache_state state, uint32_t client)
+static inline void rung__cache_frame_set(struct rung__cache_frame *frame,
+                                         enum rung__cache_state state, uint32_t client)
 {
 	__atomic_store_n(&frame->state, (uint16_t)(state | client << 8), __ATOMIC_RELAXED);
 }
@@ -281,19 +303,22 @@ uint32_t rung__cache_frames_find(const struct rung__cache *cache, uint64_t row);
 uint32_t rung__cache_frames_pop(struct rung__cache *cache);
 
 /** An empty frame gets a row that `client` will read. */
-void rung__cache_frames_claim(struct rung__cache *cache, uint32_t link, uint64_t row, uint32_t client);
+void rung__cache_frames_claim(struct rung__cache *cache, uint32_t link, uint64_t row,
+                              uint32_t client);
 
 /** That row is there. It is not offered yet. */
 void rung__cache_frames_fill(struct rung__cache *cache, uint32_t link, uint32_t next_use);
 
-/** Whatever is in a frame is gone, and it is not among the empty ones yet; one that is filled is not offered any more. */
+/** Whatever is in a frame is gone, and it is not among the empty ones yet; one that is filled is
+ * not offered any more. */
 void rung__cache_frames_clear(struct rung__cache *cache, uint32_t link);
 void rung__cache_frames_push(struct rung__cache *cache, uint32_t link);
 
 /** Nobody will say whether a read into a frame has ended: it is not used for a time. */
 void rung__cache_frames_lose(struct rung__cache *cache, uint32_t link);
 
-/** Offer a filled frame that nobody has pinned; take it back before the first pin, and before its next use changes. */
+/** Offer a filled frame that nobody has pinned; take it back before the first pin, and before its
+ * next use changes. */
 void rung__cache_frames_offer(struct rung__cache *cache, uint32_t link);
 void rung__cache_frames_withdraw(struct rung__cache *cache, uint32_t link);
 
@@ -303,23 +328,27 @@ void rung__cache_frames_want(struct rung__cache *cache, uint32_t link, uint32_t 
 /** A client's last pin of a frame is gone. */
 void rung__cache_frames_unpin(struct rung__cache *cache, uint32_t link, uint32_t client);
 
-/** The offered frame whose known next use is last; 0: none has one. *stale_out: it belonged to a process that died. */
+/** The offered frame whose known next use is last; 0: none has one. *stale_out: it belonged to a
+ * process that died. */
 uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stale_out);
 
 /** The idle frame of the coldest row; 0: there is none. */
 uint32_t rung__cache_frames_coldest(struct rung__cache *cache);
 
-/** Make the lists anew out of frames that a living client reads or has pinned; others are empty, or lost. The lists may be damaged. */
+/** Make the lists anew out of frames that a living client reads or has pinned; others are empty, or
+ * lost. The lists may be damaged. */
 void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living);
 
 /* ---- cache_choose.c ---- */
 
-/** An empty frame for a row that is next wanted at `next_use` (0: not known), made empty if need be; 0: it is not worth one, or none can be had. */
+/** An empty frame for a row that is next wanted at `next_use` (0: not known), made empty if need
+ * be; 0: it is not worth one, or none can be had. */
 uint32_t rung__cache_choose(struct rung__cache *cache, uint64_t row, uint32_t next_use);
 
 /* ---- cache_uses.c: the uses of a row. Locked ---- */
 
-static inline struct rung__cache_use *rung__cache_use_at(const struct rung__cache_window *window, uint32_t link)
+static inline struct rung__cache_use *rung__cache_use_at(const struct rung__cache_window *window,
+                                                         uint32_t link)
 {
 	return &window->uses[link - 1];
 }
@@ -331,13 +360,16 @@ void rung__cache_uses_grow(struct rung__cache_window *window);
 uint32_t *rung__cache_uses_find(const struct rung__cache_window *window, uint64_t row);
 
 /** The first use's time by what _find() returned for the row; 0: none is known. */
-uint32_t rung__cache_uses_time(const struct rung__cache_window *window, const uint32_t *from, uint64_t row);
+uint32_t rung__cache_uses_time(const struct rung__cache_window *window, const uint32_t *from,
+                               uint64_t row);
 
 /** @return true: the new use is the row's first */
 bool rung__cache_uses_insert(struct rung__cache_window *window, uint32_t link);
 
-/** Take the batch's use of a row out of those; *from is not 0. @return that use, or NULL: there is none */
-struct rung__cache_use *rung__cache_uses_remove(struct rung__cache_window *window, uint32_t *from, uint16_t batch_idx);
+/** Take the batch's use of a row out of those; *from is not 0. @return that use, or NULL: there is
+ * none */
+struct rung__cache_use *rung__cache_uses_remove(struct rung__cache_window *window, uint32_t *from,
+                                                uint16_t batch_idx);
 
 /* ---- cache_window.c ---- */
 

@@ -33,9 +33,9 @@
 /* between two checks of a holder that is not waited for any more */
 #define LIFE_NS 10000000u
 
-#define WAITERS (UINT32_C(1) << 31)
+#define WAITERS   (UINT32_C(1) << 31)
 #define SEAT_BITS 6
-#define SEAT_MASK ((1u << SEAT_BITS) - 1)   /* seat + 1 */
+#define SEAT_MASK ((1u << SEAT_BITS) - 1) /* seat + 1 */
 
 _Static_assert(RUNG__CACHE_CLIENTS_MAX <= SEAT_MASK, "a seat fits the lock's word");
 
@@ -88,8 +88,9 @@ static int set_seat(int fd, uint32_t seat, short type)
 
 bool rung__cache_seat_lives(const struct rung__cache *cache, uint32_t seat)
 {
-	struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = seat,
-	                       .l_len = 1 };
+	struct flock range = {
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = seat, .l_len = 1
+	};
 
 	return fcntl(cache->seat_fd, F_OFD_GETLK, &range) < 0 || range.l_type != F_UNLCK;
 }
@@ -127,8 +128,10 @@ int rung__cache_seat_take(struct rung__cache *cache, int fd)
 		return rung__fail(RUNG_E_BUSY, "cold-row cache: %u processes use it: no more can",
 		                  RUNG__CACHE_CLIENTS_MAX);
 	if (rc != 0)
-		return rung__fail(RUNG_E_NOSUP, "cold-row cache: locking a seat of its index: %s; "
-		                  "set private_cache to share without it", strerror(rc));
+		return rung__fail(RUNG_E_NOSUP,
+		                  "cold-row cache: locking a seat of its index: %s; "
+		                  "set private_cache to share without it",
+		                  strerror(rc));
 	return 0;
 }
 
@@ -163,9 +166,8 @@ static bool replace(_Atomic uint32_t *lock, uint32_t word, uint32_t mine)
 	uint32_t now = atomic_load_explicit(lock, memory_order_relaxed);
 
 	while ((now & ~WAITERS) == (word & ~WAITERS)) {
-		if (atomic_compare_exchange_weak_explicit(lock, &now, mine | WAITERS,
-		                                          memory_order_acquire,
-		                                          memory_order_relaxed))
+		if (atomic_compare_exchange_weak_explicit(
+			    lock, &now, mine | WAITERS, memory_order_acquire, memory_order_relaxed))
 			return true;
 	}
 	return false;
@@ -224,10 +226,9 @@ static bool lock_slowly(struct rung__cache *cache, uint32_t mine, bool *from_dea
 		uint32_t word = atomic_load_explicit(lock, memory_order_relaxed);
 		uint64_t now_ns = rung__now_ns();
 
-		if (word == 0 &&
-		    atomic_compare_exchange_strong_explicit(lock, &word, mine | WAITERS,
-		                                            memory_order_acquire,
-		                                            memory_order_relaxed))
+		if (word == 0 && atomic_compare_exchange_strong_explicit(
+					 lock, &word, mine | WAITERS, memory_order_acquire,
+					 memory_order_relaxed))
 			return true;
 		if ((word & ~WAITERS) == cache->late_word && now_ns - cache->life_ns < LIFE_NS)
 			return false;
@@ -240,10 +241,9 @@ static bool lock_slowly(struct rung__cache *cache, uint32_t mine, bool *from_dea
 		if (give_up(cache, word, since_ns, now_ns))
 			return false;
 		waited_for = word & ~WAITERS;
-		if (word & WAITERS ||
-		    atomic_compare_exchange_strong_explicit(lock, &word, word | WAITERS,
-		                                            memory_order_relaxed,
-		                                            memory_order_relaxed))
+		if (word & WAITERS || atomic_compare_exchange_strong_explicit(
+					      lock, &word, word | WAITERS, memory_order_relaxed,
+					      memory_order_relaxed))
 			await_change(lock, word | WAITERS);
 	}
 }
@@ -256,7 +256,7 @@ bool rung__cache_index_lock(struct rung__cache *cache, bool *from_dead_out)
 	bool locked;
 
 	*from_dead_out = false;
-	if (cache->seat_fd < 0)   /* a forked child: not its seat */
+	if (cache->seat_fd < 0) /* a forked child: not its seat */
 		return false;
 	if (atomic_compare_exchange_strong_explicit(&cache->index->lock, &free, mine,
 	                                            memory_order_acquire, memory_order_relaxed))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The uses of a row in the cold-row cache's window, in order of time. The first is in a hash table, so the row's next use is one look,
- * and knows the last, so that a later one is hung on without a walk. Memory of the process's own: what is in it can be believed.
+ * The uses of a row in the cold-row cache's window, in order of time. The first is in a hash table,
+ * so the row's next use is one look, and knows the last, so that a later one is hung on without a
+ * walk. Memory of the process's own: what is in it can be believed.
  */
 #include "cache/cache_internal.h"
 
@@ -39,17 +40,23 @@ uint32_t *rung__cache_uses_find(const struct rung__cache_window *window, uint64_
 	return from;
 }
 
-uint32_t rung__cache_uses_time(const struct rung__cache_window *window, const uint32_t *from, uint64_t row)
+uint32_t rung__cache_uses_time(const struct rung__cache_window *window, const uint32_t *from,
+                               uint64_t row)
 {
-	return *from && rung__cache_use_at(window, *from)->row == row ? rung__cache_use_at(window, *from)->time : 0;
+	return *from && rung__cache_use_at(window, *from)->row == row
+	               ? rung__cache_use_at(window, *from)->time
+	               : 0;
 }
 
-/* Behind the first and before the last. Times of a clock that another process spoils may have no order, hence the look for the end. */
-static void insert_behind(struct rung__cache_window *window, struct rung__cache_use *first, uint32_t link)
+/* Behind the first and before the last. Times of a clock that another process spoils may have no
+ * order, hence the look for the end. */
+static void insert_behind(struct rung__cache_window *window, struct rung__cache_use *first,
+                          uint32_t link)
 {
 	struct rung__cache_use *use = rung__cache_use_at(window, link), *before = first;
 
-	while (before->later && !rung__cache_later(rung__cache_use_at(window, before->later)->time, use->time))
+	while (before->later &&
+	       !rung__cache_later(rung__cache_use_at(window, before->later)->time, use->time))
 		before = rung__cache_use_at(window, before->later);
 	use->later = before->later;
 	before->later = link;
@@ -103,7 +110,8 @@ static void remove_first(struct rung__cache_window *window, uint32_t *from)
 	}
 }
 
-struct rung__cache_use *rung__cache_uses_remove(struct rung__cache_window *window, uint32_t *from, uint16_t batch_idx)
+struct rung__cache_use *rung__cache_uses_remove(struct rung__cache_window *window, uint32_t *from,
+                                                uint16_t batch_idx)
 {
 	struct rung__cache_use *first = rung__cache_use_at(window, *from);
 	uint32_t before = *from, link;
@@ -112,7 +120,8 @@ struct rung__cache_use *rung__cache_uses_remove(struct rung__cache_window *windo
 		remove_first(window, from);
 		return first;
 	}
-	for (link = first->later; link && rung__cache_use_at(window, link)->batch != batch_idx; link = rung__cache_use_at(window, link)->later)
+	for (link = first->later; link && rung__cache_use_at(window, link)->batch != batch_idx;
+	     link = rung__cache_use_at(window, link)->later)
 		before = link;
 	if (!link)
 		return NULL;
@@ -124,5 +133,6 @@ struct rung__cache_use *rung__cache_uses_remove(struct rung__cache_window *windo
 
 uint32_t rung__cache_window_next(const struct rung__cache *cache, uint64_t row)
 {
-	return rung__cache_uses_time(&cache->window, rung__cache_uses_find(&cache->window, row), row);
+	return rung__cache_uses_time(&cache->window, rung__cache_uses_find(&cache->window, row),
+	                             row);
 }

@@ -2,19 +2,21 @@
 /*
  * The cold-row cache's window: the batches to come, as far as this process knows them.
  *
- * A *use* is one row of one batch. A batch has the list of its uses, and they are given back all at once when it is over. It is made known,
- * and forgotten, some rows at a time, the lock given away between: it can begin and end before its last row is known.
+ * A *use* is one row of one batch. A batch has the list of its uses, and they are given back all at
+ * once when it is over. It is made known, and forgotten, some rows at a time, the lock given away
+ * between: it can begin and end before its last row is known.
  *
- * Time. An announced batch comes one behind the last that was made known, one that is being submitted one behind the last that began;
- * neither comes before the clock, which is what keeps processes in step comparable.
+ * Time. An announced batch comes one behind the last that was made known, one that is being
+ * submitted one behind the last that began; neither comes before the clock, which is what keeps
+ * processes in step comparable.
  */
 #include <assert.h>
 
 #include "cache/cache_internal.h"
 
 #define NAME_BATCH_BITS 12
-#define HEADS_PER_USE 2u
-#define ROWS_AHEAD 8u    /* of the one that is entered: their heads are on the way from memory */
+#define HEADS_PER_USE   2u
+#define ROWS_AHEAD      8u /* of the one that is entered: their heads are on the way from memory */
 
 _Static_assert(1u << NAME_BATCH_BITS == RUNG__CACHE_BATCHES_MAX, "a batch's place is in its name");
 
@@ -25,7 +27,8 @@ static struct rung__cache_batch *batch_at(const struct rung__cache_window *windo
 	return link ? &window->batches[link - 1] : NULL;
 }
 
-static uint32_t batch_link(const struct rung__cache_window *window, const struct rung__cache_batch *batch)
+static uint32_t batch_link(const struct rung__cache_window *window,
+                           const struct rung__cache_batch *batch)
 {
 	return (uint32_t)(batch - window->batches) + 1;
 }
@@ -34,7 +37,10 @@ static struct rung__cache_batch *find_batch(const struct rung__cache_window *win
 {
 	uint64_t batch_idx = name & (RUNG__CACHE_BATCHES_MAX - 1);
 
-	return name != 0 && batch_idx < window->batches_max && window->batches[batch_idx].name == name ? &window->batches[batch_idx] : NULL;
+	return name != 0 && batch_idx < window->batches_max &&
+	                       window->batches[batch_idx].name == name
+	               ? &window->batches[batch_idx]
+	               : NULL;
 }
 
 /* Of any order, so that the products need not wait for each other. */
@@ -85,9 +91,11 @@ static uint32_t later_of(uint32_t a, uint32_t b)
 static uint32_t next_time(const struct rung__cache *cache, bool announced)
 {
 	uint32_t clock = cache->clock;
-	uint32_t time = later_of((announced ? cache->window.time_last : cache->window.time_begun) + 1, clock);
+	uint32_t time = later_of(
+		(announced ? cache->window.time_last : cache->window.time_begun) + 1, clock);
 
-	if (rung__cache_later(time, clock + RUNG__CACHE_AHEAD_MAX))   /* batches that were announced and ended without having begun */
+	/* batches that were announced and ended without having begun */
+	if (rung__cache_later(time, clock + RUNG__CACHE_AHEAD_MAX))
 		time = clock + RUNG__CACHE_AHEAD_MAX;
 	return time ? time : 1;
 }
@@ -114,13 +122,14 @@ static void step_clock(struct rung__cache *cache, uint32_t time, bool announced)
 	else
 		cache->window.unannounced_run++;
 	if (cache->locked && cache->clock - index->announced > RUNG__CACHE_LOOKAHEAD_MAX)
-		index->announced = 0;   /* or the clock, once around, would come by again */
+		index->announced = 0; /* or the clock, once around, would come by again */
 }
 
 /* ---- making a batch known ---- */
 
 /* A batch that has room for its rows, though none yet. NULL: there is not so much room. */
-static struct rung__cache_batch *create_batch(struct rung__cache_window *window, uint64_t count, uint64_t hash, uint32_t time)
+static struct rung__cache_batch *create_batch(struct rung__cache_window *window, uint64_t count,
+                                              uint64_t hash, uint32_t time)
 {
 	struct rung__cache_batch *batch = batch_at(window, window->batch_free);
 
@@ -132,7 +141,8 @@ static struct rung__cache_batch *create_batch(struct rung__cache_window *window,
 		batch = &window->batches[window->batches_fresh++];
 	window->rows_left -= count;
 	*batch = (struct rung__cache_batch){
-		.name = ++window->name_last << NAME_BATCH_BITS | (uint64_t)(batch - window->batches),
+		.name = ++window->name_last << NAME_BATCH_BITS |
+		        (uint64_t)(batch - window->batches),
 		.hash = hash,
 		.row_count = count,
 		.time = time,
@@ -151,7 +161,7 @@ static uint32_t take_use(struct rung__cache_window *window)
 	}
 	for (unsigned i = 0; i < HEADS_PER_USE; i++)
 		rung__cache_uses_grow(window);
-	return ++window->fresh_count;   /* there is one: room was made for the batch */
+	return ++window->fresh_count; /* there is one: room was made for the batch */
 }
 
 static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch, uint64_t row)
@@ -161,7 +171,9 @@ static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch
 	const struct rung__cache_frame *frame;
 
 	*rung__cache_use_at(window, link) = (struct rung__cache_use){
-		.row = row, .time = batch->time, .batch = (uint16_t)(batch - window->batches),
+		.row = row,
+		.time = batch->time,
+		.batch = (uint16_t)(batch - window->batches),
 	};
 	if (batch->last)
 		rung__cache_use_at(window, batch->last)->batch_next = link;
@@ -170,7 +182,7 @@ static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch
 	batch->last = link;
 	batch->use_count++;
 	if (!rung__cache_uses_insert(window, link) || !cache->locked)
-		return;   /* the frame, if there is one, knows an earlier one; or cannot be told */
+		return; /* the frame, if there is one, knows an earlier one; or cannot be told */
 	frame_link = rung__cache_frames_find(cache, row);
 	frame = rung__cache_frame_at(cache, frame_link);
 	if (frame && rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_FILLED &&
@@ -180,7 +192,8 @@ static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch
 
 static void forget(struct rung__cache *cache, struct rung__cache_batch *batch);
 
-static void enter(struct rung__cache *cache, struct rung__cache_batch *batch, const uint64_t *ranks, uint64_t count)
+static void enter(struct rung__cache *cache, struct rung__cache_batch *batch, const uint64_t *ranks,
+                  uint64_t count)
 {
 	const struct rung__cache_shape *shape = &cache->shape;
 
@@ -212,7 +225,8 @@ static void forget_use(struct rung__cache *cache, struct rung__cache_use *use)
 		return;
 	link = rung__cache_frames_find(cache, use->row);
 	frame = rung__cache_frame_at(cache, link);
-	if (frame && rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_FILLED && frame->next_use == use->time)
+	if (frame && rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_FILLED &&
+	    frame->next_use == use->time)
 		rung__cache_frames_want(cache, link, rung__cache_uses_time(window, from, use->row));
 }
 
@@ -238,7 +252,7 @@ static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 		list_remove(window, batch);
 	batch->over = true;
 	if (batch->entering)
-		return;   /* who enters it comes by here */
+		return; /* who enters it comes by here */
 	for (uint64_t i = 1; batch->use_count > 0; i++) {
 		struct rung__cache_use *use = rung__cache_use_at(window, link);
 
@@ -258,14 +272,16 @@ static void give_up(struct rung__cache *cache)
 {
 	struct rung__cache_window *window = &cache->window;
 
-	while (window->oldest && (batch_at(window, window->oldest)->overtaken > RUNG__CACHE_OVERTAKEN_MAX ||
-	                          window->unannounced_run > RUNG__CACHE_LOOKAHEAD_MAX))
+	while (window->oldest &&
+	       (batch_at(window, window->oldest)->overtaken > RUNG__CACHE_OVERTAKEN_MAX ||
+	        window->unannounced_run > RUNG__CACHE_LOOKAHEAD_MAX))
 		forget(cache, batch_at(window, window->oldest));
 }
 
 /* ---- what cache.h promises ---- */
 
-int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint64_t count, uint64_t *batch_out)
+int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint64_t count,
+                         uint64_t *batch_out)
 {
 	const uint64_t hash = hash_of(ranks, count);
 	struct rung__cache_window *window = &cache->window;
@@ -282,22 +298,29 @@ int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint6
 		give_up(cache);
 	}
 	rung__cache_unlock(cache);
-	return batch ? 0 : rung__fail(RUNG_E_AGAIN, "cold-row cache: no room for a batch of %" PRIu64 " rows to come: at most %u rows of at most "
-	                              "%u batches are known before they are gathered", count, window->rows_max, window->batches_max);
+	return batch ? 0
+	             : rung__fail(RUNG_E_AGAIN,
+	                          "cold-row cache: no room for a batch of %" PRIu64
+	                          " rows to come: at most %u rows of at most "
+	                          "%u batches are known before they are gathered",
+	                          count, window->rows_max, window->batches_max);
 }
 
-static struct rung__cache_batch *match(struct rung__cache_window *window, uint64_t count, uint64_t hash)
+static struct rung__cache_batch *match(struct rung__cache_window *window, uint64_t count,
+                                       uint64_t hash)
 {
 	struct rung__cache_batch *batch = batch_at(window, window->oldest);
 
 	while (batch && (batch->row_count != count || batch->hash != hash))
 		batch = batch_at(window, batch->newer);
-	for (struct rung__cache_batch *older = batch ? batch_at(window, batch->older) : NULL; older; older = batch_at(window, older->older))
+	for (struct rung__cache_batch *older = batch ? batch_at(window, batch->older) : NULL; older;
+	     older = batch_at(window, older->older))
 		older->overtaken++;
 	return batch;
 }
 
-void rung__cache_begin(struct rung__cache *cache, const uint64_t *ranks, uint64_t count, uint64_t *batch_out)
+void rung__cache_begin(struct rung__cache *cache, const uint64_t *ranks, uint64_t count,
+                       uint64_t *batch_out)
 {
 	const uint64_t hash = hash_of(ranks, count);
 	struct rung__cache_window *window = &cache->window;
@@ -338,7 +361,10 @@ uint32_t rung__cache_window_take(struct rung__cache *cache, uint64_t name, uint6
 	struct rung__cache_window *window = &cache->window;
 	struct rung__cache_batch *batch = find_batch(window, name);
 	uint32_t *from = rung__cache_uses_find(window, row);
-	struct rung__cache_use *use = batch && *from ? rung__cache_uses_remove(window, from, (uint16_t)(batch - window->batches)) : NULL;
+	struct rung__cache_use *use =
+		batch && *from
+			? rung__cache_uses_remove(window, from, (uint16_t)(batch - window->batches))
+			: NULL;
 
 	if (use) {
 		use->over = 1;
@@ -351,7 +377,8 @@ uint32_t rung__cache_window_take(struct rung__cache *cache, uint64_t name, uint6
 
 uint64_t rung__cache_window_bytes(uint64_t rows_max, uint32_t batches_max)
 {
-	return rows_max * sizeof(struct rung__cache_use) + rung__cache_heads_count(rows_max) * sizeof(uint32_t) +
+	return rows_max * sizeof(struct rung__cache_use) +
+	       rung__cache_heads_count(rows_max) * sizeof(uint32_t) +
 	       batches_max * sizeof(struct rung__cache_batch);
 }
 
@@ -378,7 +405,10 @@ int rung__cache_window_init(struct rung__cache *cache, uint64_t rows_max, uint32
 	window->heads = rung__map_growing(heads_bytes(window));
 	window->batches = rung__zalloc_array(batches_max, sizeof(*window->batches));
 	if (!window->uses || !window->heads || !window->batches)
-		return rung__fail(RUNG_E_NOMEM, "cold-row cache: no memory for %" PRIu64 " rows of %u batches to come", rows_max, batches_max);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "cold-row cache: no memory for %" PRIu64
+		                  " rows of %u batches to come",
+		                  rows_max, batches_max);
 	window->batches_max = batches_max;
 	return 0;
 }

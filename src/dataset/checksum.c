@@ -40,6 +40,7 @@ void rung__checksum_blocks(const void *data, size_t bytes, int threads, uint64_t
 	for (int64_t i = 0; i < count; i++) {
 		size_t at = (size_t)i * RUNG__BLOCK_BYTES;
 
-		sums_out[i] = rung__checksum((const unsigned char *)data + at, RUNG__MIN(bytes - at, RUNG__BLOCK_BYTES));
+		sums_out[i] = rung__checksum((const unsigned char *)data + at,
+		                             RUNG__MIN(bytes - at, RUNG__BLOCK_BYTES));
 	}
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Checksums of staged files: XXH3-64 of each block of 1 MiB, the last one shorter. Private to io/. */
+/** Checksums of staged files: XXH3-64 of each block of 1 MiB, the last one shorter. Private to
+ * io/. */
 #ifndef RUNG_IO_CHECKSUM_H
 #define RUNG_IO_CHECKSUM_H
 
@@ -18,7 +19,8 @@ void rung__checksum_text(uint64_t sum, char text_out[RUNG__CHECKSUM_DIGITS + 1])
 
 #define RUNG__FINGERPRINT_BYTES 16u
 
-/** What tells rows apart: the row itself when it has at most 16 bytes, zeros behind it, else 128 bits of XXH3, seed 0. */
+/** What tells rows apart: the row itself when it has at most 16 bytes, zeros behind it, else 128
+ * bits of XXH3, seed 0. */
 void rung__fingerprint(const void *row, size_t bytes, unsigned char out[RUNG__FINGERPRINT_BYTES]);
 
 /** Blocks of a file. */
@@ -27,7 +29,8 @@ static inline uint64_t rung__block_count(uint64_t file_bytes)
 	return file_bytes / RUNG__BLOCK_BYTES + (file_bytes % RUNG__BLOCK_BYTES != 0);
 }
 
-/** Checksums of the blocks of `bytes` bytes of memory that start at a block's border; in parallel. */
+/** Checksums of the blocks of `bytes` bytes of memory that start at a block's border; in
+ * parallel. */
 void rung__checksum_blocks(const void *data, size_t bytes, int threads, uint64_t *sums_out);
 
 #endif

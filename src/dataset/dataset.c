@@ -35,8 +35,9 @@ static int open_folder(const char *dir, int *fd_out)
 	if (len >= strlen(PARTIAL) && strcmp(real + len - strlen(PARTIAL), PARTIAL) == 0) {
 		close(fd);
 		return rung__fail(RUNG_E_NOENT,
-				  "%s: is the folder that rung stage works in, not a finished dataset; run rung stage again",
-				  dir);
+		                  "%s: is the folder that rung stage works in, not a finished "
+		                  "dataset; run rung stage again",
+		                  dir);
 	}
 	*fd_out = fd;
 	return 0;
@@ -45,7 +46,9 @@ static int open_folder(const char *dir, int *fd_out)
 int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int flags)
 {
 	/* the features alone may be links, to files on other devices */
-	int follow = strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0 ? 0 : O_NOFOLLOW;
+	int follow = strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0
+	                     ? 0
+	                     : O_NOFOLLOW;
 	char *path = rung__format("%s/%s", ds->dir, name);
 	int fd;
 
@@ -61,7 +64,8 @@ int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int
 	return fd;
 }
 
-static int check_header(const struct rung_dataset *ds, const struct rung__manifest_file *file, int fd)
+static int check_header(const struct rung_dataset *ds, const struct rung__manifest_file *file,
+                        int fd)
 {
 	char *path = rung__format("%s/%s", ds->dir, file->name);
 	struct rung__npy npy;
@@ -70,10 +74,12 @@ static int check_header(const struct rung_dataset *ds, const struct rung__manife
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s/%s", ds->dir, file->name);
 	rc = rung__npy_read(fd, path, 0, file->bytes, &npy);
-	if (rc == 0 && (npy.transposed || !rung__array_equal(&npy.array, &file->array) || npy.data_offset != RUNG__NPY_DATA_OFFSET))
+	if (rc == 0 && (npy.transposed || !rung__array_equal(&npy.array, &file->array) ||
+	                npy.data_offset != RUNG__NPY_DATA_OFFSET))
 		rc = rung__fail(RUNG_E_FORMAT,
-				"%s: its .npy header does not have the type and shape of the manifest; stage the dataset again",
-				path);
+		                "%s: its .npy header does not have the type and shape of the "
+		                "manifest; stage the dataset again",
+		                path);
 	rung__free(path);
 	return rc;
 }
@@ -89,8 +95,9 @@ static int check_file(const struct rung_dataset *ds, const struct rung__manifest
 		rc = rung__fail_errno(errno, "%s/%s", ds->dir, file->name);
 	else if ((uint64_t)st.st_size != file->bytes)
 		rc = rung__fail(RUNG_E_FORMAT,
-				"%s/%s: has %jd bytes, the manifest says %" PRIu64 "; copy it again or stage the dataset again",
-				ds->dir, file->name, (intmax_t)st.st_size, file->bytes);
+		                "%s/%s: has %jd bytes, the manifest says %" PRIu64
+		                "; copy it again or stage the dataset again",
+		                ds->dir, file->name, (intmax_t)st.st_size, file->bytes);
 	else
 		rc = check_header(ds, file, fd);
 	close(fd);
@@ -108,14 +115,16 @@ static int check_files(const struct rung_dataset *ds)
 			return rc;
 	}
 	rc = check_file(ds, &m->checksums);
-	return rc < 0 || m->feature_file_count > 0 ? rc : rung__in_place_check(&m->in_place, ds->dir);
+	return rc < 0 || m->feature_file_count > 0 ? rc
+	                                           : rung__in_place_check(&m->in_place, ds->dir);
 }
 
 static struct rung_dataset_file listed(const struct rung__manifest_file *file)
 {
-	return (struct rung_dataset_file){
-		.name = file->name, .bytes = file->bytes, .array = file->array, .data_offset = RUNG__NPY_DATA_OFFSET
-	};
+	return (struct rung_dataset_file){ .name = file->name,
+		                           .bytes = file->bytes,
+		                           .array = file->array,
+		                           .data_offset = RUNG__NPY_DATA_OFFSET };
 }
 
 static int fill_info(struct rung_dataset *ds)
@@ -156,7 +165,8 @@ static int fill_info(struct rung_dataset *ds)
 	ds->split_names = rung__zalloc_array(m->split_count, sizeof(*ds->split_names));
 	ds->array_names = rung__zalloc_array(m->array_count, sizeof(*ds->array_names));
 	if (!ds->files || !ds->split_names || !ds->array_names)
-		return rung__fail(RUNG_E_NOMEM, "%s: list of %zu files", ds->dir, ds->info.file_count);
+		return rung__fail(RUNG_E_NOMEM, "%s: list of %zu files", ds->dir,
+		                  ds->info.file_count);
 	ds->info.split_names = ds->split_names;
 	for (uint32_t i = 0; i < m->split_count; i++)
 		ds->split_names[i] = m->splits[i].name;
@@ -166,7 +176,8 @@ static int fill_info(struct rung_dataset *ds)
 	for (uint32_t i = 0; i < m->file_count; i++)
 		ds->files[i] = listed(&m->files[i]);
 	ds->files[m->file_count] = listed(&m->checksums);
-	ds->files[m->file_count + 1] = (struct rung_dataset_file){ .name = RUNG__MANIFEST, .bytes = m->text_bytes };
+	ds->files[m->file_count + 1] =
+		(struct rung_dataset_file){ .name = RUNG__MANIFEST, .bytes = m->text_bytes };
 	return 0;
 }
 

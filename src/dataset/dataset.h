@@ -13,14 +13,16 @@ struct rung_dataset {
 	int dir_fd; /* files are opened through it: the folder may be replaced meanwhile */
 	struct rung__manifest *manifest;
 	struct rung_dataset_info info;
-	struct rung_dataset_file *files; /* [info.file_count]: the manifest's, checksums.npy, manifest.json */
+	/* [info.file_count]: the manifest's, checksums.npy, manifest.json */
+	struct rung_dataset_file *files;
 	const char **split_names, **array_names;
 };
 
 /** As rung_dataset_open(); without `check_files` only the manifest is read. */
 int rung__dataset_open(const char *dir, bool check_files, struct rung_dataset **ds_out);
 
-/** Open a file of the dataset for reading, with `flags` beside O_RDONLY. @return descriptor, or a failure naming the file */
+/** Open a file of the dataset for reading, with `flags` beside O_RDONLY. @return descriptor, or a
+ * failure naming the file */
 int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int flags);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small arrays of a staged dataset, and its graph, into memory. Ids are checked: files are untrusted. */
+/* The small arrays of a staged dataset, and its graph, into memory. Ids are checked: files are
+ * untrusted. */
 #include <string.h>
 #include <unistd.h>
 
@@ -10,7 +11,8 @@
 #include "source/npy.h"
 
 /* `bytes` of a file's array from its byte `first` on, which are inside it. */
-static int read_file(const struct rung_dataset *ds, const struct rung__manifest_file *file, uint64_t first, uint64_t bytes, void *buf)
+static int read_file(const struct rung_dataset *ds, const struct rung__manifest_file *file,
+                     uint64_t first, uint64_t bytes, void *buf)
 {
 	char *path = rung__format("%s/%s", ds->dir, file->name);
 	int fd, rc;
@@ -26,14 +28,16 @@ static int read_file(const struct rung_dataset *ds, const struct rung__manifest_
 	return rc;
 }
 
-static int load_file(const struct rung_dataset *ds, const struct rung__manifest_file *file, void **data_out)
+static int load_file(const struct rung_dataset *ds, const struct rung__manifest_file *file,
+                     void **data_out)
 {
 	const uint64_t bytes = file->bytes - RUNG__NPY_DATA_OFFSET;
 	void *data = rung__malloc_huge(bytes);
 	int rc;
 
 	if (!data)
-		return rung__fail(RUNG_E_NOMEM, "%s/%s: %" PRIu64 " bytes", ds->dir, file->name, bytes);
+		return rung__fail(RUNG_E_NOMEM, "%s/%s: %" PRIu64 " bytes", ds->dir, file->name,
+		                  bytes);
 	rc = read_file(ds, file, 0, bytes, data);
 	if (rc < 0) {
 		rung__free(data);
@@ -57,7 +61,8 @@ int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **g
 		rung__free(indptr);
 		return rc;
 	}
-	rc = rung__graph_adopt(m->vertex_count, m->edge_count, indptr, indices, m->index_bytes, graph_out);
+	rc = rung__graph_adopt(m->vertex_count, m->edge_count, indptr, indices, m->index_bytes,
+	                       graph_out);
 	return rc < 0 ? rung__fail(rc, "%s: %s", ds->dir, rung_last_error()) : 0;
 }
 
@@ -74,21 +79,26 @@ static const struct rung__manifest_file *find_array(const struct rung_dataset *d
 		size_t len = strlen(file->name) - strlen(".npy");
 
 		if (strlen(name) == len && memcmp(name, file->name, len) == 0 &&
-		    (holds_ids(file->name) || strcmp(file->name, RUNG__SCORE) == 0 || strcmp(file->name, RUNG__LABELS) == 0 ||
+		    (holds_ids(file->name) || strcmp(file->name, RUNG__SCORE) == 0 ||
+		     strcmp(file->name, RUNG__LABELS) == 0 ||
 		     strncmp(file->name, RUNG__ARRAY_PREFIX, strlen(RUNG__ARRAY_PREFIX)) == 0))
 			return file;
 	}
 	return NULL;
 }
 
-static int find(const struct rung_dataset *ds, const char *name, const struct rung__manifest_file **file_out)
+static int find(const struct rung_dataset *ds, const char *name,
+                const struct rung__manifest_file **file_out)
 {
 	*file_out = find_array(ds, name);
-	return *file_out ? 0 : rung__fail(RUNG_E_NOENT, "%s: holds no array '%s'; rung info lists what it holds", ds->dir, name);
+	return *file_out ? 0
+	                 : rung__fail(RUNG_E_NOENT,
+	                              "%s: holds no array '%s'; rung info lists what it holds",
+	                              ds->dir, name);
 }
 
 static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_file *file,
-		     const void *ids)
+                     const void *ids)
 {
 	if (!holds_ids(file->name))
 		return 0;
@@ -97,14 +107,16 @@ static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_
 
 		if (id >= ds->manifest->vertex_count)
 			return rung__fail(RUNG_E_RANGE,
-					  "%s/%s: entry %" PRIu64 " is %" PRIu64 ", there are %" PRIu64 " vertices; "
-					  "see rung verify, and stage the dataset again",
-					  ds->dir, file->name, i, id, ds->manifest->vertex_count);
+			                  "%s/%s: entry %" PRIu64 " is %" PRIu64
+			                  ", there are %" PRIu64 " vertices; "
+			                  "see rung verify, and stage the dataset again",
+			                  ds->dir, file->name, i, id, ds->manifest->vertex_count);
 	}
 	return 0;
 }
 
-int rung_dataset_load_array(const struct rung_dataset *ds, const char *name, struct rung_array_info *info_out, void **data_out)
+int rung_dataset_load_array(const struct rung_dataset *ds, const char *name,
+                            struct rung_array_info *info_out, void **data_out)
 {
 	const struct rung__manifest_file *file;
 	void *data;
@@ -125,7 +137,8 @@ int rung_dataset_load_array(const struct rung_dataset *ds, const char *name, str
 	return 0;
 }
 
-int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name, uint64_t *count_out, uint64_t **ids_out)
+int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name, uint64_t *count_out,
+                          uint64_t **ids_out)
 {
 	const struct rung__manifest_file *file = find_array(ds, name);
 	uint64_t *ids;
@@ -133,14 +146,17 @@ int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name, uint6
 	int rc;
 
 	if (file && !holds_ids(file->name))
-		return rung__fail(RUNG_E_INVAL, "%s: '%s' holds no ids; read it with rung_dataset_load_array()", ds->dir, name);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: '%s' holds no ids; read it with rung_dataset_load_array()",
+		                  ds->dir, name);
 	rc = rung_dataset_load_array(ds, name, NULL, &data);
 	if (rc < 0)
 		return rc;
 	ids = rung__malloc_array(file->array.row_count, sizeof(*ids));
 	if (!ids) {
 		rung__free(data);
-		return rung__fail(RUNG_E_NOMEM, "%s/%s: %" PRIu64 " ids", ds->dir, file->name, file->array.row_count);
+		return rung__fail(RUNG_E_NOMEM, "%s/%s: %" PRIu64 " ids", ds->dir, file->name,
+		                  file->array.row_count);
 	}
 	for (uint64_t i = 0; i < file->array.row_count; i++)
 		ids[i] = rung__id_get(data, ds->manifest->index_bytes, i);

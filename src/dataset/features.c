@@ -29,7 +29,9 @@ static int open_file(const struct rung_dataset *ds, const char *name, struct run
 	int fd;
 
 	if (!file)
-		return rung__fail(RUNG_E_FORMAT, "%s: the manifest lists no file %s: stage it again", rung_dataset_dir(ds), name);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: the manifest lists no file %s: stage it again",
+		                  rung_dataset_dir(ds), name);
 	path = rung__format("%s/%s", rung_dataset_dir(ds), file->name);
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", rung_dataset_dir(ds));
@@ -45,13 +47,15 @@ static int open_file(const struct rung_dataset *ds, const char *name, struct run
 	return 0;
 }
 
-int rung__array_open(const struct rung_dataset *ds, const char *name, struct rung__features *array_out)
+int rung__array_open(const struct rung_dataset *ds, const char *name,
+                     struct rung__features *array_out)
 {
 	*array_out = (struct rung__features){ .layout = { .file_count = 0 } };
 	return open_file(ds, name, array_out);
 }
 
-/* Rows that were left in their source, which was looked at when the dataset was opened, and may have changed since. */
+/* Rows that were left in their source, which was looked at when the dataset was opened, and may
+ * have changed since. */
 static int open_in_place(const struct rung_dataset_info *info, struct rung__features *features)
 {
 	char *path = rung__strdup(info->features_path);
@@ -75,18 +79,19 @@ static int open_in_place(const struct rung_dataset_info *info, struct rung__feat
 		return rung__fail_errno(errno, "%s", path);
 	if ((uint64_t)st.st_size != info->features_file_bytes)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: does not have %" PRIu64
-				  " bytes any more: put back the file that was staged in place, "
-				  "or stage it again",
-				  path, info->features_file_bytes);
+		                  "%s: does not have %" PRIu64
+		                  " bytes any more: put back the file that was staged in place, "
+		                  "or stage it again",
+		                  path, info->features_file_bytes);
 	return 0;
 }
 
 int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	struct rung__features features = { .layout = { .row_stride = info->row_stride, .row_bytes = info->features.row_bytes,
-	                                               .block_rows = info->block_rows } };
+	struct rung__features features = { .layout = { .row_stride = info->row_stride,
+		                                       .row_bytes = info->features.row_bytes,
+		                                       .block_rows = info->block_rows } };
 	int rc = info->features_path ? open_in_place(info, &features) : 0;
 
 	for (uint32_t f = 0; f < info->feature_file_count && rc == 0; f++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows left in their source. Nothing keeps the file from being changed, so the dataset remembers its size, its time of change, and checksums
- * of some blocks: copies and touched files are then told from files with other rows in them, without reading hundreds of gigabytes.
+ * Rows left in their source. Nothing keeps the file from being changed, so the dataset remembers
+ * its size, its time of change, and checksums of some blocks: copies and touched files are then
+ * told from files with other rows in them, without reading hundreds of gigabytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,15 +32,19 @@ static uint64_t block_of_sample(const struct rung__in_place *in_place, uint32_t 
 
 static uint64_t mtime_ns(const struct stat *st)
 {
-	const uint64_t second = 1000000000, last = INT64_MAX / second - 1;   /* of the years a manifest's numbers have room for: 1970 to 2262 */
+	/* of the years a manifest's numbers have room for: 1970 to 2262 */
+	const uint64_t second = 1000000000, last = INT64_MAX / second - 1;
 
-	return (uint64_t)RUNG__MIN(RUNG__MAX(st->st_mtim.tv_sec, 0), (time_t)last) * second + (uint64_t)st->st_mtim.tv_nsec;
+	return (uint64_t)RUNG__MIN(RUNG__MAX(st->st_mtim.tv_sec, 0), (time_t)last) * second +
+	       (uint64_t)st->st_mtim.tv_nsec;
 }
 
-static int sum_samples(const struct rung__in_place *in_place, int fd, uint64_t sums_out[RUNG__SAMPLES_MAX])
+static int sum_samples(const struct rung__in_place *in_place, int fd,
+                       uint64_t sums_out[RUNG__SAMPLES_MAX])
 {
 	unsigned char *block = rung__malloc(RUNG__BLOCK_BYTES);
-	int rc = block ? 0 : rung__fail(RUNG_E_NOMEM, "%s: no memory to read a block", in_place->path);
+	int rc = block ? 0
+	               : rung__fail(RUNG_E_NOMEM, "%s: no memory to read a block", in_place->path);
 
 	for (uint32_t i = 0; i < in_place->sample_count && rc == 0; i++) {
 		const uint64_t offset = block_of_sample(in_place, i) * RUNG__BLOCK_BYTES;
@@ -65,7 +70,8 @@ static bool is_text(const char *path)
 }
 
 /* A source that rung made is open as a file that has no name. */
-static int find_path(const struct rung_source *src, const struct rung__source_place *place, struct rung__in_place *in_place)
+static int find_path(const struct rung_source *src, const struct rung__source_place *place,
+                     struct rung__in_place *in_place)
 {
 	struct stat open_file, named;
 
@@ -73,16 +79,19 @@ static int find_path(const struct rung_source *src, const struct rung__source_pl
 	    stat(place->path, &named) < 0 || open_file.st_dev != named.st_dev ||
 	    open_file.st_ino != named.st_ino)
 		return rung__fail(RUNG_E_INVAL,
-				  "%s: its rows do not lie in a file as they are (deflated, "
-				  "compressed, text, or put together), so "
-				  "they cannot be left there; write them to a .npy first, or stage "
-				  "without --in-place",
-				  rung__source_spec(src));
+		                  "%s: its rows do not lie in a file as they are (deflated, "
+		                  "compressed, text, or put together), so "
+		                  "they cannot be left there; write them to a .npy first, or stage "
+		                  "without --in-place",
+		                  rung__source_spec(src));
 	if (!realpath(place->path, in_place->path))
 		return rung__fail_errno(errno, "%s", place->path);
 	if (!is_text(in_place->path))
-		return rung__fail(RUNG_E_INVAL, "%s: the name of a file whose rows are left in it must be UTF-8 without control characters; "
-				  "rename it, or stage without --in-place", place->path);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: the name of a file whose rows are left in it must be UTF-8 "
+		                  "without control characters; "
+		                  "rename it, or stage without --in-place",
+		                  place->path);
 	in_place->bytes = (uint64_t)open_file.st_size;
 	in_place->mtime_ns = mtime_ns(&open_file);
 	return 0;
@@ -99,25 +108,35 @@ int rung__in_place_take(const struct rung_source *src, struct rung__in_place *in
 
 static int open_source(const struct rung__in_place *in_place, const char *dir, struct stat *st_out)
 {
-	int fd = open(in_place->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;   /* no waiting for the writer of a pipe */
+	/* no waiting for the writer of a pipe */
+	int fd = open(in_place->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
 
 	if (fd < 0 && errno == ENOENT)
-		return rung__fail(RUNG_E_FORMAT, "%s: the rows of %s were left in this file, which is not there; put it back, or stage the "
-				  "dataset again", in_place->path, dir);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: the rows of %s were left in this file, which is not there; "
+		                  "put it back, or stage the "
+		                  "dataset again",
+		                  in_place->path, dir);
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: the rows of %s, which were left in it, cannot be opened", in_place->path, dir);
+		return rung__fail_errno(
+			errno, "%s: the rows of %s, which were left in it, cannot be opened",
+			in_place->path, dir);
 	if (fstat(fd, st_out) < 0)
 		rc = rung__fail_errno(errno, "%s", in_place->path);
 	else if (!S_ISREG(st_out->st_mode) || (uint64_t)st_out->st_size != in_place->bytes)
-		rc = rung__fail(RUNG_E_FORMAT, "%s: has %jd bytes, it had %" PRIu64 " when the rows of %s were left in it; put it back as it was, "
-				"or stage the dataset again", in_place->path, (intmax_t)st_out->st_size, in_place->bytes, dir);
+		rc = rung__fail(RUNG_E_FORMAT,
+		                "%s: has %jd bytes, it had %" PRIu64
+		                " when the rows of %s were left in it; put it back as it was, "
+		                "or stage the dataset again",
+		                in_place->path, (intmax_t)st_out->st_size, in_place->bytes, dir);
 	else
 		return fd;
 	close(fd);
 	return rc;
 }
 
-static int compare(const struct rung__in_place *in_place, int fd, uint64_t *different_out, uint64_t *first_out)
+static int compare(const struct rung__in_place *in_place, int fd, uint64_t *different_out,
+                   uint64_t *first_out)
 {
 	uint64_t sums[RUNG__SAMPLES_MAX];
 	int rc = sum_samples(in_place, fd, sums);
@@ -130,7 +149,8 @@ static int compare(const struct rung__in_place *in_place, int fd, uint64_t *diff
 	return rc;
 }
 
-int rung__in_place_compare(const struct rung__in_place *in_place, const char *dir, uint64_t *different_out, uint64_t *first_out)
+int rung__in_place_compare(const struct rung__in_place *in_place, const char *dir,
+                           uint64_t *different_out, uint64_t *first_out)
 {
 	struct stat st;
 	int fd = open_source(in_place, dir, &st), rc;
@@ -154,8 +174,11 @@ int rung__in_place_check(const struct rung__in_place *in_place, const char *dir)
 		rc = compare(in_place, fd, &different, &first);
 	close(fd);
 	if (rc == 0 && different > 0)
-		rc = rung__fail(RUNG_E_CORRUPT, "%s: was changed after the rows of %s were left in it: %" PRIu64 " of %u blocks looked at are others, "
-				"the first at offset %" PRIu64 "; put it back as it was, or stage the dataset again", in_place->path, dir,
-				different, in_place->sample_count, first);
+		rc = rung__fail(RUNG_E_CORRUPT,
+		                "%s: was changed after the rows of %s were left in it: %" PRIu64
+		                " of %u blocks looked at are others, "
+		                "the first at offset %" PRIu64
+		                "; put it back as it was, or stage the dataset again",
+		                in_place->path, dir, different, in_place->sample_count, first);
 	return rc;
 }

@@ -12,11 +12,13 @@
 
 /** As it was when the dataset was staged. */
 struct rung__in_place {
-	char path[PATH_MAX];      /* absolute; "": rows were not left in their source */
+	char path[PATH_MAX]; /* absolute; "": rows were not left in their source */
 	uint64_t bytes;
-	uint64_t mtime_ns;        /* time of change, since 1970 */
-	uint32_t sample_count;    /* all blocks, or RUNG__SAMPLES_MAX of them from the first to the last, equally far from each other */
-	uint64_t samples[RUNG__SAMPLES_MAX];   /* their checksums */
+	uint64_t mtime_ns; /* time of change, since 1970 */
+	/* all blocks, or RUNG__SAMPLES_MAX of them from the first to the last, equally far from
+	 * each other */
+	uint32_t sample_count;
+	uint64_t samples[RUNG__SAMPLES_MAX]; /* their checksums */
 };
 
 /** How many blocks of a file of so many bytes are sampled. */
@@ -24,14 +26,17 @@ uint32_t rung__in_place_sample_count(uint64_t file_bytes);
 
 /**
  * Learn what is to be known of a source's file.
- * @return 0, RUNG_E_INVAL: its rows are not in a file as they are (deflated, made by rung, in memory), or the file's name is not text
+ * @return 0, RUNG_E_INVAL: its rows are not in a file as they are (deflated, made by rung, in
+ *         memory), or the file's name is not text
  */
 int rung__in_place_take(const struct rung_source *src, struct rung__in_place *in_place_out);
 
 /**
- * Is it still the file it was? Size and time of change tell; when the time is another the sampled blocks do.
+ * Is it still the file it was? Size and time of change tell; when the time is another the sampled
+ * blocks do.
  * @param dir  the dataset's, for messages
- * @return 0, RUNG_E_FORMAT (missing, or another size), RUNG_E_CORRUPT (a sampled block is another), RUNG_E_IO
+ * @return 0, RUNG_E_FORMAT (missing, or another size), RUNG_E_CORRUPT (a sampled block is another),
+ *         RUNG_E_IO
  */
 int rung__in_place_check(const struct rung__in_place *in_place, const char *dir);
 
@@ -41,6 +46,7 @@ int rung__in_place_check(const struct rung__in_place *in_place, const char *dir)
  * @param first_out      offset of the first of them
  * @return as rung__in_place_check(), without RUNG_E_CORRUPT
  */
-int rung__in_place_compare(const struct rung__in_place *in_place, const char *dir, uint64_t *different_out, uint64_t *first_out);
+int rung__in_place_compare(const struct rung__in_place *in_place, const char *dir,
+                           uint64_t *different_out, uint64_t *first_out);
 
 #endif

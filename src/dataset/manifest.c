@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The manifest, written. Its last line is a checksum over its whole text with the digits of that checksum as zeros, so that
- * a changed byte anywhere is found before anything is parsed.
+ * The manifest, written. Its last line is a checksum over its whole text with the digits of that
+ * checksum as zeros, so that a changed byte anywhere is found before anything is parsed.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -17,13 +17,14 @@
 
 bool rung__split_name_ok(const char *name)
 {
-	size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+	size_t len =
+		strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
 
 	return len > 0 && len < RUNG__SPLIT_NAME_BYTES && name[len] == '\0';
 }
 
-static bool size_file(struct rung__manifest_file *file, const char *prefix, const char *name, const char *suffix,
-		      const struct rung_array_info *array)
+static bool size_file(struct rung__manifest_file *file, const char *prefix, const char *name,
+                      const char *suffix, const struct rung_array_info *array)
 {
 	uint64_t bytes;
 
@@ -36,8 +37,8 @@ static bool size_file(struct rung__manifest_file *file, const char *prefix, cons
 	return true;
 }
 
-static bool add_file(struct rung__manifest *m, const char *prefix, const char *name, const char *suffix,
-		     const struct rung_array_info *array)
+static bool add_file(struct rung__manifest *m, const char *prefix, const char *name,
+                     const char *suffix, const struct rung_array_info *array)
 {
 	struct rung__manifest_file *file = &m->files[m->file_count];
 
@@ -54,7 +55,8 @@ static struct rung_array_info vector(enum rung_dtype dtype, uint64_t count)
 	return (struct rung_array_info){ .dtype = dtype, .dim_count = 1, .dims = { count } };
 }
 
-/* Rows with bytes between them are a matrix whose columns are elements, the last of which mean nothing. */
+/* Rows with bytes between them are a matrix whose columns are elements, the last of which mean
+ * nothing. */
 static struct rung_array_info features_array(const struct rung__manifest *m)
 {
 	struct rung_array_info array = m->features;
@@ -68,7 +70,8 @@ static struct rung_array_info features_array(const struct rung__manifest *m)
 
 static bool add_features(struct rung__manifest *m)
 {
-	const struct rung__layout layout = { .file_count = m->feature_file_count, .block_rows = m->block_rows };
+	const struct rung__layout layout = { .file_count = m->feature_file_count,
+		                             .block_rows = m->block_rows };
 	struct rung_array_info part = features_array(m);
 	char name[RUNG__SPLIT_NAME_BYTES];
 
@@ -84,15 +87,19 @@ static bool add_features(struct rung__manifest *m)
 static bool plan_files(struct rung__manifest *m)
 {
 	enum rung_dtype index = m->index_bytes == 4 ? RUNG_U32 : RUNG_U64;
-	const struct rung_array_info indptr = vector(RUNG_U64, m->vertex_count + 1), indices = vector(index, m->edge_count);
-	const struct rung_array_info map = vector(index, m->vertex_count), score = vector(RUNG_F32, m->vertex_count);
+	const struct rung_array_info indptr = vector(RUNG_U64, m->vertex_count + 1),
+				     indices = vector(index, m->edge_count);
+	const struct rung_array_info map = vector(index, m->vertex_count),
+				     score = vector(RUNG_F32, m->vertex_count);
 	struct rung_array_info split, sums;
 
 	m->file_count = 0;
 	m->block_count = 0;
-	if (!add_features(m) || !add_file(m, "", RUNG__INDPTR, "", &indptr) || !add_file(m, "", RUNG__INDICES, "", &indices) ||
+	if (!add_features(m) || !add_file(m, "", RUNG__INDPTR, "", &indptr) ||
+	    !add_file(m, "", RUNG__INDICES, "", &indices) ||
 	    !add_file(m, "", RUNG__VERTEX_OF_RANK, "", &map) ||
-	    !add_file(m, "", RUNG__RANK_OF_VERTEX, "", &map) || !add_file(m, "", RUNG__SCORE, "", &score))
+	    !add_file(m, "", RUNG__RANK_OF_VERTEX, "", &map) ||
+	    !add_file(m, "", RUNG__SCORE, "", &score))
 		return false;
 	if (m->has_labels && !add_file(m, "", RUNG__LABELS, "", &m->labels))
 		return false;
@@ -113,22 +120,27 @@ int rung__manifest_plan(struct rung__manifest *m)
 {
 	if (m->vertex_count > INT64_MAX / 16 || !plan_files(m))
 		return rung__fail(RUNG_E_RANGE,
-				  "dataset: %" PRIu64 " vertices and %" PRIu64 " edges with rows of %" PRIu64
-				  " bytes make files above 2^63 bytes",
-				  m->vertex_count, m->edge_count, m->features.row_bytes);
-	/* each has its digits in the manifest: more than fit there are refused before memory is taken for them */
+		                  "dataset: %" PRIu64 " vertices and %" PRIu64
+		                  " edges with rows of %" PRIu64
+		                  " bytes make files above 2^63 bytes",
+		                  m->vertex_count, m->edge_count, m->features.row_bytes);
+	/* each has its digits in the manifest: more than fit there are refused before memory is
+	 * taken for them */
 	if (m->checksums.block_count > RUNG__MANIFEST_BYTES_MAX / RUNG__CHECKSUM_DIGITS)
 		return rung__fail(RUNG_E_RANGE,
-				  "dataset: the checksums of its %" PRIu64 " blocks need more than the %u bytes that a manifest may have",
-				  m->block_count, RUNG__MANIFEST_BYTES_MAX);
+		                  "dataset: the checksums of its %" PRIu64
+		                  " blocks need more than the %u bytes that a manifest may have",
+		                  m->block_count, RUNG__MANIFEST_BYTES_MAX);
 	rung__free(m->checksums_sums);
 	m->checksums_sums = rung__zalloc_array(m->checksums.block_count, sizeof(uint64_t));
 	if (!m->checksums_sums)
-		return rung__fail(RUNG_E_NOMEM, "dataset: checksums of %" PRIu64 " blocks", m->block_count);
+		return rung__fail(RUNG_E_NOMEM, "dataset: checksums of %" PRIu64 " blocks",
+		                  m->block_count);
 	return 0;
 }
 
-const struct rung__manifest_file *rung__manifest_file(const struct rung__manifest *m, const char *name)
+const struct rung__manifest_file *rung__manifest_file(const struct rung__manifest *m,
+                                                      const char *name)
 {
 	for (uint32_t i = 0; i < m->file_count; i++) {
 		if (strcmp(m->files[i].name, name) == 0)
@@ -142,15 +154,22 @@ struct rung__layout rung__manifest_features_layout(const struct rung__manifest *
 	const bool in_place = m->feature_file_count == 0;
 
 	return (struct rung__layout){
-		.data_offset = m->data_offset, .row_stride = m->row_stride, .row_bytes = m->features.row_bytes,
-		.file_count = in_place ? 1 : m->feature_file_count, .block_rows = m->block_rows, .vertex_bytes = in_place ? m->index_bytes : 0,
+		.data_offset = m->data_offset,
+		.row_stride = m->row_stride,
+		.row_bytes = m->features.row_bytes,
+		.file_count = in_place ? 1 : m->feature_file_count,
+		.block_rows = m->block_rows,
+		.vertex_bytes = in_place ? m->index_bytes : 0,
 	};
 }
 
 struct rung__layout rung__manifest_array_layout(const struct rung_array_info *info)
 {
 	return (struct rung__layout){
-		.data_offset = RUNG__NPY_DATA_OFFSET, .row_stride = info->row_bytes, .row_bytes = info->row_bytes, .file_count = 1,
+		.data_offset = RUNG__NPY_DATA_OFFSET,
+		.row_stride = info->row_bytes,
+		.row_bytes = info->row_bytes,
+		.file_count = 1,
 		.block_rows = info->row_count,
 	};
 }
@@ -189,9 +208,10 @@ static json_t *sums_json(const uint64_t *sums, uint64_t count)
 
 static json_t *file_json(const struct rung__manifest_file *file)
 {
-	return json_pack("{s:s, s:I, s:s, s:o, s:I, s:I}", "name", file->name, "bytes", (json_int_t)file->bytes, "dtype",
-			 rung_dtype_name(file->array.dtype), "shape", shape_json(&file->array), "first_block",
-			 (json_int_t)file->first_block, "blocks", (json_int_t)file->block_count);
+	return json_pack("{s:s, s:I, s:s, s:o, s:I, s:I}", "name", file->name, "bytes",
+	                 (json_int_t)file->bytes, "dtype", rung_dtype_name(file->array.dtype),
+	                 "shape", shape_json(&file->array), "first_block",
+	                 (json_int_t)file->first_block, "blocks", (json_int_t)file->block_count);
 }
 
 static json_t *real_or_null(double value)
@@ -202,19 +222,20 @@ static json_t *real_or_null(double value)
 static json_t *score_json(const struct rung__manifest *m)
 {
 	json_t *iterations = m->score_iterations ? json_integer(m->score_iterations) : json_null();
-	json_t *batches = m->score_sampled ? json_integer((json_int_t)m->score_batches) : json_null();
+	json_t *batches =
+		m->score_sampled ? json_integer((json_int_t)m->score_batches) : json_null();
 	json_t *seed = m->score_sampled ? json_integer((json_int_t)m->score_seed) : json_null();
 
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "method", m->score_method, "iterations", iterations, "damping",
-			 real_or_null(m->score_damping), "tolerance", real_or_null(m->score_tolerance), "batches", batches, "seed",
-			 seed);
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "method", m->score_method, "iterations",
+	                 iterations, "damping", real_or_null(m->score_damping), "tolerance",
+	                 real_or_null(m->score_tolerance), "batches", batches, "seed", seed);
 }
 
 static json_t *in_place_json(const struct rung__in_place *in_place)
 {
 	return json_pack("{s:s, s:I, s:I, s:o}", "file", in_place->path, "bytes",
-			 (json_int_t)in_place->bytes, "mtime_ns", (json_int_t)in_place->mtime_ns,
-			 "samples", sums_json(in_place->samples, in_place->sample_count));
+	                 (json_int_t)in_place->bytes, "mtime_ns", (json_int_t)in_place->mtime_ns,
+	                 "samples", sums_json(in_place->samples, in_place->sample_count));
 }
 
 static json_t *features_json(const struct rung__manifest *m)
@@ -225,12 +246,12 @@ static json_t *features_json(const struct rung__manifest *m)
 	for (uint32_t f = 0; f < m->feature_file_count; f++)
 		failed |= json_array_append_new(files, json_string(m->files[f].name));
 	features = json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "files", files, "dtype",
-			     rung_dtype_name(m->features.dtype), "shape", shape_json(&m->features),
-			     "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
-			     (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
+	                     rung_dtype_name(m->features.dtype), "shape", shape_json(&m->features),
+	                     "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
+	                     (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
 	if (m->feature_file_count > 1)
 		failed |= json_object_set_new(features, "block_rows",
-					      json_integer((json_int_t)m->block_rows));
+		                              json_integer((json_int_t)m->block_rows));
 	if (m->feature_file_count == 0)
 		failed |= json_object_set_new(features, "in_place", in_place_json(&m->in_place));
 	return list_or_null(features, failed);
@@ -239,9 +260,9 @@ static json_t *features_json(const struct rung__manifest *m)
 static json_t *checksums_json(const struct rung__manifest *m)
 {
 	return json_pack("{s:s, s:I, s:s, s:I, s:o}", "algorithm", RUNG__CHECKSUM_NAME,
-			 "block_bytes", (json_int_t)RUNG__BLOCK_BYTES, "file", RUNG__CHECKSUMS,
-			 "bytes", (json_int_t)m->checksums.bytes, "blocks",
-			 sums_json(m->checksums_sums, m->checksums.block_count));
+	                 "block_bytes", (json_int_t)RUNG__BLOCK_BYTES, "file", RUNG__CHECKSUMS,
+	                 "bytes", (json_int_t)m->checksums.bytes, "blocks",
+	                 sums_json(m->checksums_sums, m->checksums.block_count));
 }
 
 /* Null for older datasets, which do not record their job. */
@@ -263,7 +284,8 @@ static int put(json_t *object, const char *key, json_t *value)
 
 static int put_lists(const struct rung__manifest *m, json_t *root)
 {
-	json_t *fanouts = json_array(), *arrays = json_array(), *splits = json_array(), *files = json_array();
+	json_t *fanouts = json_array(), *arrays = json_array(), *splits = json_array(),
+	       *files = json_array();
 	int failed = 0;
 
 	for (uint32_t i = 0; i < m->fanout_count; i++)
@@ -321,11 +343,14 @@ int rung__manifest_format(struct rung__manifest *m, char **text_out)
 	bytes = strlen(text);
 	if (bytes > RUNG__MANIFEST_BYTES_MAX) {
 		rung__free(text);
-		return rung__fail(RUNG_E_RANGE, "dataset: its manifest would have %zu bytes, at most %u are read again", bytes,
-				  RUNG__MANIFEST_BYTES_MAX);
+		return rung__fail(
+			RUNG_E_RANGE,
+			"dataset: its manifest would have %zu bytes, at most %u are read again",
+			bytes, RUNG__MANIFEST_BYTES_MAX);
 	}
 	rung__checksum_text(rung__checksum(text, bytes), digits);
-	memcpy(text + bytes - strlen(RUNG__MANIFEST_TAIL) - RUNG__CHECKSUM_DIGITS, digits, RUNG__CHECKSUM_DIGITS);
+	memcpy(text + bytes - strlen(RUNG__MANIFEST_TAIL) - RUNG__CHECKSUM_DIGITS, digits,
+	       RUNG__CHECKSUM_DIGITS);
 	m->text_bytes = bytes;
 	*text_out = text;
 	return 0;

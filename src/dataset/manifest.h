@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The manifest of a staged dataset: what is in the folder, in docs/FORMAT.md's words. Private to io/. */
+/** The manifest of a staged dataset: what is in the folder, in docs/FORMAT.md's words. Private to
+ * io/. */
 #ifndef RUNG_IO_MANIFEST_H
 #define RUNG_IO_MANIFEST_H
 
@@ -24,10 +25,11 @@
 #define RUNG__RANK_OF_VERTEX   "rank_of_vertex.npy"
 #define RUNG__SCORE            "score.npy"
 #define RUNG__LABELS           "labels.npy"
-#define RUNG__ARRAY_PREFIX     "features_"   /* of further arrays of the vertices */
+#define RUNG__ARRAY_PREFIX     "features_" /* of further arrays of the vertices */
 #define RUNG__SPLIT_PREFIX     "split_"
 
-#define RUNG__FILES_FIXED        5u /* between the features and what is carried along: graph, maps, score */
+/* between the features and what is carried along: graph, maps, score */
+#define RUNG__FILES_FIXED        5u
 #define RUNG__MANIFEST_BYTES_MAX (16u << 20)
 #define RUNG__SPLITS_MAX         256u
 #define RUNG__JOB_BYTES_MAX      (4u << 20) /* of a job; longer ones are not recorded */
@@ -50,8 +52,8 @@ struct rung__manifest {
 	unsigned index_bytes;
 	struct rung_array_info features;
 	uint64_t row_stride, data_offset;
-	uint32_t feature_file_count;     /* of `files`; 0: rows were left in their source */
-	struct rung__in_place in_place;  /* where, then */
+	uint32_t feature_file_count;    /* of `files`; 0: rows were left in their source */
+	struct rung__in_place in_place; /* where, then */
 	uint64_t block_rows; /* dealt over them round robin; vertex_count with one file */
 	char score_method[RUNG__METHOD_BYTES];
 	uint32_t score_iterations;
@@ -74,11 +76,13 @@ struct rung__manifest {
 		char name[RUNG__SPLIT_NAME_BYTES];
 		uint64_t count;
 	} splits[RUNG__SPLITS_MAX];
-	char *job; /* what the dataset was staged from, and how: lines "KEY VALUE\n"; NULL: not
-		      recorded. Freed with the manifest */
+	/* what the dataset was staged from, and how: lines "KEY VALUE\n"; NULL: not recorded. Freed
+	 * with the manifest */
+	char *job;
 
 	/* the files in manifest order, checksums.npy not among them */
-	struct rung__manifest_file files[RUNG_FEATURE_FILES_MAX + RUNG__FILES_FIXED + 1 + RUNG__ARRAYS_MAX + RUNG__SPLITS_MAX];
+	struct rung__manifest_file files[RUNG_FEATURE_FILES_MAX + RUNG__FILES_FIXED + 1 +
+	                                 RUNG__ARRAYS_MAX + RUNG__SPLITS_MAX];
 	uint32_t file_count;
 	uint64_t block_count; /* of those files: entries of checksums.npy */
 	struct rung__manifest_file checksums;
@@ -90,15 +94,18 @@ struct rung__manifest {
 bool rung__split_name_ok(const char *name);
 
 /**
- * Fill files, block_count and checksums from the counts and arrays above: the one place that says which files there are.
+ * Fill files, block_count and checksums from the counts and arrays above: the one place that says
+ * which files there are.
  * @return 0, RUNG_E_RANGE when sizes overflow, RUNG_E_NOMEM
  */
 int rung__manifest_plan(struct rung__manifest *m);
 
 /** File of that name, checksums.npy included; NULL when there is none. */
-const struct rung__manifest_file *rung__manifest_file(const struct rung__manifest *m, const char *name);
+const struct rung__manifest_file *rung__manifest_file(const struct rung__manifest *m,
+                                                      const char *name);
 
-/** How the features lie: in the files that are listed, or in their source. vertex_of_rank and file_bytes are left to the caller. */
+/** How the features lie: in the files that are listed, or in their source. vertex_of_rank and
+ * file_bytes are left to the caller. */
 struct rung__layout rung__manifest_features_layout(const struct rung__manifest *m);
 /** How an array lies that is one file. */
 struct rung__layout rung__manifest_array_layout(const struct rung_array_info *info);
@@ -112,9 +119,11 @@ int rung__manifest_format(struct rung__manifest *m, char **text_out);
  * @param path  for messages
  * @return 0, RUNG_E_CORRUPT (its checksum), RUNG_E_FORMAT (not a manifest, another version, fields)
  */
-int rung__manifest_parse(const char *path, const char *text, size_t bytes, struct rung__manifest **manifest_out);
+int rung__manifest_parse(const char *path, const char *text, size_t bytes,
+                         struct rung__manifest **manifest_out);
 
-/** Read manifest.json of the folder open as `dir_fd`, called `dir` in messages. @return also RUNG_E_NOENT, RUNG_E_IO */
+/** Read manifest.json of the folder open as `dir_fd`, called `dir` in messages. @return also
+ * RUNG_E_NOENT, RUNG_E_IO */
 int rung__manifest_read(int dir_fd, const char *dir, struct rung__manifest **manifest_out);
 
 void rung__manifest_destroy(struct rung__manifest *m);

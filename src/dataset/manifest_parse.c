@@ -16,15 +16,18 @@
 
 static int bad_field(const char *path, const char *key)
 {
-	return rung__fail(RUNG_E_FORMAT, "%s: \"%s\" is missing or not what format version %u has; stage the dataset again", path,
-			  key, RUNG__FORMAT_VERSION);
+	return rung__fail(
+		RUNG_E_FORMAT,
+		"%s: \"%s\" is missing or not what format version %u has; stage the dataset again",
+		path, key, RUNG__FORMAT_VERSION);
 }
 
 static bool get_u64(const json_t *object, const char *key, uint64_t max, uint64_t *value_out)
 {
 	const json_t *value = json_object_get(object, key);
 
-	if (!json_is_integer(value) || json_integer_value(value) < 0 || (uint64_t)json_integer_value(value) > max)
+	if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+	    (uint64_t)json_integer_value(value) > max)
 		return false;
 	*value_out = (uint64_t)json_integer_value(value);
 	return true;
@@ -106,7 +109,8 @@ static bool get_array(const json_t *object, struct rung_array_info *array)
 	char dtype[16];
 	uint64_t bytes;
 
-	if (!get_text(object, "dtype", dtype, sizeof(dtype)) || !json_is_array(shape) || json_array_size(shape) > RUNG_DIMS_MAX)
+	if (!get_text(object, "dtype", dtype, sizeof(dtype)) || !json_is_array(shape) ||
+	    json_array_size(shape) > RUNG_DIMS_MAX)
 		return false;
 	array->dtype = rung__dtype_parse(dtype);
 	array->dim_count = (unsigned)json_array_size(shape);
@@ -172,8 +176,10 @@ static bool get_in_place(const json_t *features, struct rung__manifest *m)
 	uint64_t end;
 
 	if (!get_text(in_place, "file", out->path, sizeof(out->path)) || out->path[0] != '/' ||
-	    !get_u64(in_place, "bytes", INT64_MAX, &out->bytes) || !get_u64(in_place, "mtime_ns", INT64_MAX, &out->mtime_ns) ||
-	    m->row_stride != m->features.row_bytes || !rung__mul(m->vertex_count, m->row_stride, &end) ||
+	    !get_u64(in_place, "bytes", INT64_MAX, &out->bytes) ||
+	    !get_u64(in_place, "mtime_ns", INT64_MAX, &out->mtime_ns) ||
+	    m->row_stride != m->features.row_bytes ||
+	    !rung__mul(m->vertex_count, m->row_stride, &end) ||
 	    !rung__add(end, m->data_offset, &end) || end > out->bytes)
 		return false;
 	out->sample_count = rung__in_place_sample_count(out->bytes);
@@ -182,9 +188,11 @@ static bool get_in_place(const json_t *features, struct rung__manifest *m)
 
 static int get_features(const char *path, const json_t *root, struct rung__manifest *m)
 {
-	const json_t *features = json_object_get(root, "features"), *files = json_object_get(features, "files");
+	const json_t *features = json_object_get(root, "features"),
+		     *files = json_object_get(features, "files");
 
-	if (!get_array(features, &m->features) || m->features.row_count != m->vertex_count || m->features.row_bytes == 0)
+	if (!get_array(features, &m->features) || m->features.row_count != m->vertex_count ||
+	    m->features.row_bytes == 0)
 		return bad_field(path, "features: dtype, shape");
 	if (!feature_files_ok(files))
 		return bad_field(path, "features: files");
@@ -192,8 +200,9 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 	m->block_rows = m->vertex_count;
 	/* the last file has a row, too */
 	if (m->feature_file_count > 1 &&
-	    (!get_u64(features, "block_rows", INT64_MAX / 16 / RUNG_FEATURE_FILES_MAX, &m->block_rows) || m->block_rows == 0 ||
-	     (m->feature_file_count - 1) * m->block_rows >= m->vertex_count))
+	    (!get_u64(features, "block_rows", INT64_MAX / 16 / RUNG_FEATURE_FILES_MAX,
+	              &m->block_rows) ||
+	     m->block_rows == 0 || (m->feature_file_count - 1) * m->block_rows >= m->vertex_count))
 		return bad_field(path, "features: block_rows");
 	if (!has_u64(features, "row_bytes", m->features.row_bytes) ||
 	    !get_u64(features, "row_stride", INT64_MAX, &m->row_stride) ||
@@ -213,13 +222,16 @@ static int get_score(const char *path, const json_t *root, struct rung__manifest
 	uint64_t iterations = 0;
 
 	if (!get_text(score, "method", m->score_method, sizeof(m->score_method)) ||
-	    !get_real(score, "damping", &m->score_damping) || !get_real(score, "tolerance", &m->score_tolerance))
+	    !get_real(score, "damping", &m->score_damping) ||
+	    !get_real(score, "tolerance", &m->score_tolerance))
 		return bad_field(path, "score");
-	if (!json_is_null(json_object_get(score, "iterations")) && !get_u64(score, "iterations", UINT32_MAX, &iterations))
+	if (!json_is_null(json_object_get(score, "iterations")) &&
+	    !get_u64(score, "iterations", UINT32_MAX, &iterations))
 		return bad_field(path, "score: iterations");
 	m->score_iterations = (uint32_t)iterations;
 	m->score_sampled = json_is_integer(json_object_get(score, "batches"));
-	if (!get_count_or_null(score, "batches", &m->score_batches) || !get_count_or_null(score, "seed", &m->score_seed))
+	if (!get_count_or_null(score, "batches", &m->score_batches) ||
+	    !get_count_or_null(score, "seed", &m->score_seed))
 		return bad_field(path, "score: batches, seed");
 	return 0;
 }
@@ -234,7 +246,8 @@ static int get_defaults(const char *path, const json_t *root, struct rung__manif
 	m->fanout_count = (uint32_t)json_array_size(fanouts);
 	for (uint32_t i = 0; i < m->fanout_count; i++) {
 		fanout = json_array_get(fanouts, i);
-		if (!json_is_integer(fanout) || json_integer_value(fanout) < 1 || json_integer_value(fanout) > UINT32_MAX)
+		if (!json_is_integer(fanout) || json_integer_value(fanout) < 1 ||
+		    json_integer_value(fanout) > UINT32_MAX)
 			return bad_field(path, "fanouts");
 		m->fanouts[i] = (uint32_t)json_integer_value(fanout);
 	}
@@ -244,7 +257,8 @@ static int get_defaults(const char *path, const json_t *root, struct rung__manif
 	return get_draws(root, &m->draws) ? 0 : bad_field(path, "draws");
 }
 
-/* A list of names of files, each once; absent, as arrays are in datasets from before there were any, is none. */
+/* A list of names of files, each once; absent, as arrays are in datasets from before there were
+ * any, is none. */
 static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
 {
 	if (!names)
@@ -254,7 +268,8 @@ static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
 	for (size_t i = 0; i < json_array_size(names); i++) {
 		const char *name = json_string_value(json_array_get(names, i));
 
-		if (!name || strlen(name) != json_string_length(json_array_get(names, i)) || !rung__split_name_ok(name))
+		if (!name || strlen(name) != json_string_length(json_array_get(names, i)) ||
+		    !rung__split_name_ok(name))
 			return false;
 		for (size_t j = 0; j < i; j++) {
 			if (strcmp(json_string_value(json_array_get(names, j)), name) == 0)
@@ -264,22 +279,27 @@ static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
 	return true;
 }
 
-/* What the counts do not say is in the files, which come in this order: shapes of labels, arrays and splits. */
-static int get_labels(const char *path, const json_t *root, const json_t *file, struct rung__manifest *m)
+/* What the counts do not say is in the files, which come in this order: shapes of labels, arrays
+ * and splits. */
+static int get_labels(const char *path, const json_t *root, const json_t *file,
+                      struct rung__manifest *m)
 {
 	const json_t *labels = json_object_get(root, "labels");
 
 	if (!json_is_boolean(labels))
 		return bad_field(path, "labels");
 	m->has_labels = json_is_true(labels);
-	if (m->has_labels && (!get_array(file, &m->labels) || m->labels.row_count != m->vertex_count))
+	if (m->has_labels &&
+	    (!get_array(file, &m->labels) || m->labels.row_count != m->vertex_count))
 		return bad_field(path, "files: labels.npy");
 	return 0;
 }
 
-static int get_arrays(const char *path, const json_t *root, size_t first_file, struct rung__manifest *m)
+static int get_arrays(const char *path, const json_t *root, size_t first_file,
+                      struct rung__manifest *m)
 {
-	const json_t *names = json_object_get(root, "arrays"), *files = json_object_get(root, "files");
+	const json_t *names = json_object_get(root, "arrays"),
+		     *files = json_object_get(root, "files");
 
 	if (!names_ok(names, RUNG__ARRAYS_MAX, true))
 		return bad_field(path, "arrays");
@@ -287,23 +307,27 @@ static int get_arrays(const char *path, const json_t *root, size_t first_file, s
 	for (uint32_t i = 0; i < m->array_count; i++) {
 		struct rung_array_info *info = &m->arrays[i].info;
 
-		if (!get_array(json_array_get(files, first_file + i), info) || info->row_count != m->vertex_count || info->row_bytes == 0)
+		if (!get_array(json_array_get(files, first_file + i), info) ||
+		    info->row_count != m->vertex_count || info->row_bytes == 0)
 			return bad_field(path, "files: arrays");
 		strcpy(m->arrays[i].name, json_string_value(json_array_get(names, i)));
 	}
 	return 0;
 }
 
-static int get_splits(const char *path, const json_t *root, size_t first_file, struct rung__manifest *m)
+static int get_splits(const char *path, const json_t *root, size_t first_file,
+                      struct rung__manifest *m)
 {
-	const json_t *names = json_object_get(root, "splits"), *files = json_object_get(root, "files");
+	const json_t *names = json_object_get(root, "splits"),
+		     *files = json_object_get(root, "files");
 	struct rung_array_info array;
 
 	if (!names_ok(names, RUNG__SPLITS_MAX, false))
 		return bad_field(path, "splits");
 	m->split_count = (uint32_t)json_array_size(names);
 	for (uint32_t i = 0; i < m->split_count; i++) {
-		if (!get_array(json_array_get(files, first_file + i), &array) || array.dim_count != 1 || array.row_count > m->vertex_count)
+		if (!get_array(json_array_get(files, first_file + i), &array) ||
+		    array.dim_count != 1 || array.row_count > m->vertex_count)
 			return bad_field(path, "files: splits");
 		strcpy(m->splits[i].name, json_string_value(json_array_get(names, i)));
 		m->splits[i].count = array.row_count;
@@ -335,7 +359,8 @@ static bool file_agrees(const json_t *object, const struct rung__manifest_file *
 
 static int get_files(const char *path, const json_t *root, struct rung__manifest *m)
 {
-	const json_t *files = json_object_get(root, "files"), *sums = json_object_get(root, "checksums");
+	const json_t *files = json_object_get(root, "files"),
+		     *sums = json_object_get(root, "checksums");
 	const json_t *blocks = json_object_get(sums, "blocks");
 
 	if (!json_is_array(files) || json_array_size(files) != m->file_count)
@@ -343,8 +368,9 @@ static int get_files(const char *path, const json_t *root, struct rung__manifest
 	for (uint32_t i = 0; i < m->file_count; i++) {
 		if (!file_agrees(json_array_get(files, i), &m->files[i]))
 			return rung__fail(RUNG_E_FORMAT,
-					  "%s: entry %u of \"files\" is not %s as the counts have it; stage the dataset again",
-					  path, i, m->files[i].name);
+			                  "%s: entry %u of \"files\" is not %s as the counts have "
+			                  "it; stage the dataset again",
+			                  path, i, m->files[i].name);
 	}
 	if (!has_text(sums, "algorithm", RUNG__CHECKSUM_NAME) ||
 	    !has_u64(sums, "block_bytes", RUNG__BLOCK_BYTES) ||
@@ -353,8 +379,8 @@ static int get_files(const char *path, const json_t *root, struct rung__manifest
 	    json_array_size(blocks) != m->checksums.block_count)
 		return bad_field(path, "checksums");
 	return get_sums(blocks, m->checksums.block_count, m->checksums_sums)
-		       ? 0
-		       : bad_field(path, "checksums: blocks");
+	               ? 0
+	               : bad_field(path, "checksums: blocks");
 }
 
 /* Absent, as in older datasets, is null: not recorded. */
@@ -396,15 +422,18 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 		return bad_field(path, "vertices");
 	if (!get_u64(root, "edges", INT64_MAX / 16, &m->edge_count))
 		return bad_field(path, "edges");
-	if (!get_u64(root, "index_bytes", 8, &index_bytes) || index_bytes != rung_index_bytes(m->vertex_count))
+	if (!get_u64(root, "index_bytes", 8, &index_bytes) ||
+	    index_bytes != rung_index_bytes(m->vertex_count))
 		return bad_field(path, "index_bytes");
 	m->index_bytes = (unsigned)index_bytes;
 	if ((rc = get_features(path, root, m)) < 0 || (rc = get_score(path, root, m)) < 0 ||
 	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_carried(path, root, m)) < 0 ||
 	    (rc = get_job(path, root, m)) < 0)
 		return rc;
-	/* a folder with fewer entries than the plan is refused before the plan's checksums are allocated */
-	if (json_array_size(files) != m->feature_file_count + RUNG__FILES_FIXED + m->has_labels + m->array_count + m->split_count)
+	/* a folder with fewer entries than the plan is refused before the plan's checksums are
+	 * allocated */
+	if (json_array_size(files) != m->feature_file_count + RUNG__FILES_FIXED + m->has_labels +
+	                                      m->array_count + m->split_count)
 		return bad_field(path, "files");
 	rc = rung__manifest_plan(m);
 	return rc < 0 ? rc : get_files(path, root, m);
@@ -440,12 +469,14 @@ static int check_sum(const char *path, const char *text, size_t bytes)
 	rung__free(copy);
 	if (!agrees)
 		return rung__fail(RUNG_E_CORRUPT,
-				  "%s: fails its own checksum: it was changed or cut after staging; stage the dataset again",
-				  path);
+		                  "%s: fails its own checksum: it was changed or cut after "
+		                  "staging; stage the dataset again",
+		                  path);
 	return 0;
 }
 
-int rung__manifest_parse(const char *path, const char *text, size_t bytes, struct rung__manifest **manifest_out)
+int rung__manifest_parse(const char *path, const char *text, size_t bytes,
+                         struct rung__manifest **manifest_out)
 {
 	struct rung__manifest *m = NULL;
 	uint64_t version;
@@ -463,9 +494,10 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes, struc
 	}
 	if (version != RUNG__FORMAT_VERSION) {
 		rc = rung__fail(RUNG_E_FORMAT,
-				"%s: format version %" PRIu64 ", this rung reads version %u; stage the dataset again, or use the "
-				"rung that wrote it",
-				path, version, RUNG__FORMAT_VERSION);
+		                "%s: format version %" PRIu64
+		                ", this rung reads version %u; stage the dataset again, or use the "
+		                "rung that wrote it",
+		                path, version, RUNG__FORMAT_VERSION);
 		goto free_root;
 	}
 	m = rung__zalloc(sizeof(*m));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The end of a manifest's text, which both its writer and its reader rely on. Private to io/manifest*.c. */
+/** The end of a manifest's text, which both its writer and its reader rely on. Private to
+ * io/manifest*.c. */
 #ifndef RUNG_IO_MANIFEST_PRIVATE_H
 #define RUNG_IO_MANIFEST_PRIVATE_H
 

@@ -46,12 +46,12 @@ int rung__manifest_read(int dir_fd, const char *dir, struct rung__manifest **man
 	rc = fd = rung__open_regular(dir_fd, RUNG__MANIFEST, path, O_NOFOLLOW);
 	if (fd == RUNG_E_NOENT)
 		rc = rung__fail(RUNG_E_NOENT,
-				"%s: has no " RUNG__MANIFEST
-				": not a dataset, or not staged to the end; run rung stage",
-				dir);
+		                "%s: has no " RUNG__MANIFEST
+		                ": not a dataset, or not staged to the end; run rung stage",
+		                dir);
 	else if (fd == RUNG_E_FORMAT)
 		rc = rung__fail(RUNG_E_CORRUPT,
-				"%s: is not a regular file; stage the dataset again", path);
+		                "%s: is not a regular file; stage the dataset again", path);
 	else if (fd >= 0)
 		rc = read_text(fd, path, &text, &bytes);
 	if (rc == 0)

@@ -6,7 +6,9 @@
 #include "registry/registry.h"
 #include "rung_config.h"
 
-static const char *const names[] = { [RUNG_DEVICE_CPU] = "cpu", [RUNG_DEVICE_CUDA] = "cuda", [RUNG_DEVICE_AUTO] = "auto" };
+static const char *const names[] = {
+	[RUNG_DEVICE_CPU] = "cpu", [RUNG_DEVICE_CUDA] = "cuda", [RUNG_DEVICE_AUTO] = "auto"
+};
 
 const char *rung_device_name(enum rung_device device)
 {
@@ -15,11 +17,14 @@ const char *rung_device_name(enum rung_device device)
 
 const struct rung__device_ops *rung__device_find(enum rung_device device)
 {
-	const struct rung__device_ops *ops = device == RUNG_DEVICE_CUDA ? rung__registry_cuda() : NULL;
+	const struct rung__device_ops *ops =
+		device == RUNG_DEVICE_CUDA ? rung__registry_cuda() : NULL;
 
 	if (!ops)
-		rung__fail(RUNG_E_NOSUP, "device %s is not built in: %s", rung_device_name(device), RUNG_WHY_CUDA);
-	assert(!ops || (ops->abi == RUNG__DEVICE_ABI && ops->size == sizeof(*ops)));   /* no slot is optional */
+		rung__fail(RUNG_E_NOSUP, "device %s is not built in: %s", rung_device_name(device),
+		           RUNG_WHY_CUDA);
+	/* no slot is optional */
+	assert(!ops || (ops->abi == RUNG__DEVICE_ABI && ops->size == sizeof(*ops)));
 	return ops;
 }
 

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Devices that gather on a stream: what the store asks of one, as a table of functions, like a tier's.
+ * Devices that gather on a stream: what the store asks of one, as a table of functions, like a
+ * tier's.
  *
- * The CPU needs none of it: there the caller's thread copies (gather.c) and refill copies from the slots. A device copies by
- * kernels, so it holds memory, knows host memory by registration, and says later what it found:
+ * The CPU needs none of it: there the caller's thread copies (gather.c) and refill copies from the
+ * slots. A device copies by kernels, so it holds memory, knows host memory by registration, and
+ * says later what it found:
  *
  *     gather() ──> kernel on the caller's stream ──> gathered(): hits, ids outside, and the misses in the request's lists
  *     scatter() ──> kernel on the device's own stream: rows from staging slots to output rows ──> scattered()
  *
  * The ends are words in host memory that the kernels store; gathered() and scattered() load those.
  *
- * gather() and order() are called by whoever submits, gathered(), scatter() and scattered() by the hand-off thread, or by the
- * waiting thread where nothing is cold and there is none; never by refill, which makes no call to a device at all.
+ * gather() and order() are called by whoever submits, gathered(), scatter() and scattered() by the
+ * hand-off thread, or by the waiting thread where nothing is cold and there is none; never by
+ * refill, which makes no call to a device at all.
  */
 #ifndef RUNG__DEVICE_H
 #define RUNG__DEVICE_H
@@ -21,12 +24,12 @@
 #include "device/meter.h"
 #include "tier/reader.h"
 
-#define RUNG__DEVICE_ABI 1
-#define RUNG__SCATTERS_MAX 4u      /* of one request on their way at a time */
-#define RUNG__GPU_HANDLE_BYTES 64  /* of a GPU allocation's name for other processes */
+#define RUNG__DEVICE_ABI       1
+#define RUNG__SCATTERS_MAX     4u /* of one request on their way at a time */
+#define RUNG__GPU_HANDLE_BYTES 64 /* of a GPU allocation's name for other processes */
 
-struct rung__device;   /* a device's own state */
-struct CUevent_st;     /* as CUDA names its events */
+struct rung__device; /* a device's own state */
+struct CUevent_st;   /* as CUDA names its events */
 
 /** Rows in GPU memory: ranks rank_first .. rank_first + row_count. */
 struct rung__ranks {
@@ -40,75 +43,80 @@ struct rung__gpu_handle {
 
 /** Memory of one request that the device reads and writes: in host memory, see rung__misses. */
 struct rung__request_lists {
-	uint64_t *miss_ranks, *offsets;   /* [batch_rows_max] each */
+	uint64_t *miss_ranks, *offsets; /* [batch_rows_max] each */
 	uint32_t *miss_rows, *out_rows;
-	void *block;                      /* that they all lie in */
+	void *block; /* that they all lie in */
 	uint64_t block_bytes;
 };
 
 struct rung__device_args {
-	const int *gpus;                      /* the first gathers; a GPU may come several times: then it poses as several */
-	uint32_t gpu_count;                   /* 1..RUNG_GPUS_MAX */
+	/* the first gathers; a GPU may come several times: then it poses as several */
+	const int *gpus;
+	uint32_t gpu_count; /* 1..RUNG_GPUS_MAX */
 	const struct rung__features *features;
 	uint64_t vertex_count;
-	struct rung__ranks local;             /* on the GPU that gathers */
-	struct rung__ranks peer;              /* row i on GPU i mod gpu_count, slot i div gpu_count */
-	const struct rung__gpu_handle *peer_handles;   /* [gpu_count]: open these instead of taking memory; NULL: take and load it */
+	struct rung__ranks local; /* on the GPU that gathers */
+	struct rung__ranks peer;  /* row i on GPU i mod gpu_count, slot i div gpu_count */
+	/* [gpu_count]: open these instead of taking memory; NULL: take and load it */
+	const struct rung__gpu_handle *peer_handles;
 	struct rung__view host;
-	uint64_t host_bytes;                  /* of its memory, whole pages */
-	const void *rank_of_vertex;           /* NULL: ids are ranks */
+	uint64_t host_bytes;        /* of its memory, whole pages */
+	const void *rank_of_vertex; /* NULL: ids are ranks */
 	unsigned map_bytes;
 	bool map_on_gpu;
-	bool sealed;                          /* host rows and map cannot be written to, by us neither */
-	const struct rung__request_lists *lists;      /* [request_count] */
+	bool sealed; /* host rows and map cannot be written to, by us neither */
+	const struct rung__request_lists *lists; /* [request_count] */
 	uint32_t request_count;
 };
 
 /** What a gather found. */
 struct rung__found {
 	uint64_t miss_count;
-	uint64_t bad_count;      /* ids outside */
-	uint64_t bad_index;      /* smallest index of one, and its value; valid while bad_count > 0 */
+	uint64_t bad_count; /* ids outside */
+	uint64_t bad_index; /* smallest index of one, and its value; valid while bad_count > 0 */
 	uint64_t bad_id;
 	uint64_t local_rows, peer_rows, host_rows;
 };
 
-/** Rows to be copied from staging slots: entries first .. first + count of the request's offsets and out_rows. */
+/** Rows to be copied from staging slots: entries first .. first + count of the request's offsets
+ * and out_rows. */
 struct rung__scatter {
 	uint64_t first;
 	uint64_t count;
-	const unsigned char *slots;   /* pinned */
-	uint64_t offset_align;        /* divides every offset */
+	const unsigned char *slots; /* pinned */
+	uint64_t offset_align;      /* divides every offset */
 	unsigned char *out;
 	uint64_t out_stride;
-	uint32_t idx;                 /* below RUNG__SCATTERS_MAX: not in use by another scatter of the request */
+	uint32_t idx; /* below RUNG__SCATTERS_MAX: not in use by another scatter of the request */
 };
 
 /** An array of a staged graph. */
 struct rung__graph_array {
-	const struct rung__features *file;   /* layout: only data_offset and file_bytes count */
+	const struct rung__features *file; /* layout: only data_offset and file_bytes count */
 	uint64_t item_count;
 	uint32_t item_bytes;
-	uint64_t gpu_lines;                  /* so many of its first lines of 128 bytes go to the GPUs, interleaved; the others to host memory */
+	/* so many of its first lines of 128 bytes go to the GPUs, interleaved; the others to host
+	 * memory */
+	uint64_t gpu_lines;
 };
 
 /** Where the arrays of a graph are: their first lines of 128 bytes on the GPUs, the others in host
  * memory; inside both budgets of the plan. */
 struct rung__graph_place {
-	uint64_t bytes;           /* of all its lines; 0 unless rung_plan_opts.sample_on_gpu */
-	uint64_t gpu_bytes;       /* on all GPUs together */
-	uint64_t indptr_lines;    /* on the GPUs */
+	uint64_t bytes;        /* of all its lines; 0 unless rung_plan_opts.sample_on_gpu */
+	uint64_t gpu_bytes;    /* on all GPUs together */
+	uint64_t indptr_lines; /* on the GPUs */
 	uint64_t indices_lines;
 };
 
 struct rung__sampler_args {
 	struct rung__graph_array indptr, indices;
-	const uint32_t *fanouts;     /* [hop_count] */
+	const uint32_t *fanouts; /* [hop_count] */
 	uint32_t hop_count;
 	uint64_t seed;
-	uint64_t seed_count_max;     /* of a batch */
-	uint64_t vertex_count_max;   /* of a batch; 0: what no batch exceeds */
-	uint64_t edge_count_max;     /* of a hop; 0: likewise */
+	uint64_t seed_count_max;   /* of a batch */
+	uint64_t vertex_count_max; /* of a batch; 0: what no batch exceeds */
+	uint64_t edge_count_max;   /* of a hop; 0: likewise */
 };
 
 struct rung__device_sampler;
@@ -122,8 +130,8 @@ struct rung__sampled {
 };
 
 struct rung__device_ops {
-	uint32_t abi;    /* RUNG__DEVICE_ABI */
-	uint32_t size;   /* sizeof(struct rung__device_ops) */
+	uint32_t abi;  /* RUNG__DEVICE_ABI */
+	uint32_t size; /* sizeof(struct rung__device_ops) */
 	const char *name;
 
 	/** The calling thread's current GPU. @return its number, RUNG_E_NODEV, RUNG_E_NOSUP */
@@ -132,7 +140,8 @@ struct rung__device_ops {
 	/** 1 when kernels on `gpu` can read the memory of `peer`, 0 when not, or a failure. */
 	int (*can_read)(int gpu, int peer);
 
-	/** Take memory, load rows, register host memory, load kernels: everything that gathers need. */
+	/** Take memory, load rows, register host memory, load kernels: everything that gathers
+	 * need. */
 	int (*open)(const struct rung__device_args *args, struct rung__device **device_out);
 	/**
 	 * With nothing in flight. What was pinned stays the caller's.
@@ -142,10 +151,12 @@ struct rung__device_ops {
 	/** Names of the peer tier's memory for other processes. */
 	int (*handles)(const struct rung__device *device, struct rung__gpu_handle *handles_out);
 
-	/** For a thread of rung's own, once, before it calls anything else here: its current GPU is the device's from then on. */
+	/** For a thread of rung's own, once, before it calls anything else here: its current GPU is
+	 * the device's from then on. */
 	int (*adopt)(struct rung__device *device);
 
-	/** Make host memory readable by the device until unpin() or close(). @param memory whole pages */
+	/** Make host memory readable by the device until unpin() or close(). @param memory whole
+	 * pages */
 	int (*pin)(struct rung__device *device, const char *what, void *memory, uint64_t bytes);
 	void (*unpin)(struct rung__device *device, void *memory);
 
@@ -169,7 +180,8 @@ struct rung__device_ops {
 	/** 1 when it has run, 0 when it has not, a failure; `check` as in gathered(). */
 	int (*scattered)(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx,
 	                 bool check);
-	/** Let later work on `stream` wait for the request's gather and its last scatter. Nothing waits here. */
+	/** Let later work on `stream` wait for the request's gather and its last scatter. Nothing
+	 * waits here. */
 	int (*order)(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream);
 
 	/* Memory for callers without a CUDA of their own. */
@@ -200,20 +212,25 @@ struct rung__device_ops {
 	int (*fetch)(struct rung__device *device, void *to, const void *from, uint64_t bytes,
 	             struct CUstream_st *stream);
 
-	const struct rung__meter_ops *meter;   /* for measuring; needs no open device */
+	const struct rung__meter_ops *meter; /* for measuring; needs no open device */
 
-	/* Sampling. Samplers are closed before the device, batches before their sampler, with nothing in flight. */
-	int (*sampler_open)(struct rung__device *device, const struct rung__sampler_args *args, struct rung__device_sampler **sampler_out);
+	/* Sampling. Samplers are closed before the device, batches before their sampler, with
+	 * nothing in flight. */
+	int (*sampler_open)(struct rung__device *device, const struct rung__sampler_args *args,
+	                    struct rung__device_sampler **sampler_out);
 	void (*sampler_close)(struct rung__device_sampler *sampler);
 	/** Vertices of a batch at most. */
 	uint64_t (*sampler_vertices)(const struct rung__device_sampler *sampler);
-	int (*batch_open)(struct rung__device_sampler *sampler, struct rung__device_batch **batch_out);
+	int (*batch_open)(struct rung__device_sampler *sampler,
+	                  struct rung__device_batch **batch_out);
 	void (*batch_close)(struct rung__device_batch *batch);
 	/** Put a batch on a stream, as gather(). Nothing waits. */
-	int (*sample)(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
-	              struct CUstream_st *stream);
-	/** 1 when it is there, 0 when it is not yet, a failure of the batch or of the device. `block`: wait instead of 0. */
-	int (*sampled)(struct rung__device_batch *batch, bool block, struct rung__sampled *sampled_out);
+	int (*sample)(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count,
+	              uint64_t batch_key, struct CUstream_st *stream);
+	/** 1 when it is there, 0 when it is not yet, a failure of the batch or of the device.
+	 * `block`: wait instead of 0. */
+	int (*sampled)(struct rung__device_batch *batch, bool block,
+	               struct rung__sampled *sampled_out);
 };
 
 /** The device of that kind; NULL when it is not built in, with the failure recorded. */

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Meters: how fast a GPU copies memory and gathers rows. numa/measure_gpu.c says what is measured, a device times it: a table of functions, like
- * its others (device.h).
+ * Meters: how fast a GPU copies memory and gathers rows. numa/measure_gpu.c says what is measured,
+ * a device times it: a table of functions, like its others (device.h).
  *
- * Copies are timed as nvbandwidth times those of the copy engines (README.md of github.com/NVIDIA/nvbandwidth, "Measurement Details"; its buffers
- * of 512 MiB and its medians are the caller's business): a stream is held back, an event, many copies and an event are put on it, it is let go,
- * and what lies between the events counts; so what it costs to put work on a stream is not in it. There a kernel that spins holds the stream,
- * here a wait for a word of host memory, which takes no part of the GPU and cannot be left
- * spinning. Gathers are timed in the same way; they are those of the store (kernels/gather.cu). A
- * pass of each that is neither held nor timed comes first, and a stream that cannot be filled
- * within 5 s is let go (RUNG_E_TIMEDOUT): what CUDA does lazily may wait until nothing is on any
- * stream.
+ * Copies are timed as nvbandwidth times those of the copy engines (README.md of
+ * github.com/NVIDIA/nvbandwidth, "Measurement Details"; its buffers of 512 MiB and its medians are
+ * the caller's business): a stream is held back, an event, many copies and an event are put on it,
+ * it is let go, and what lies between the events counts; so what it costs to put work on a stream
+ * is not in it. There a kernel that spins holds the stream, here a wait for a word of host memory,
+ * which takes no part of the GPU and cannot be left spinning. Gathers are timed in the same way;
+ * they are those of the store (kernels/gather.cu). A pass of each that is neither held nor timed
+ * comes first, and a stream that cannot be filled within 5 s is let go (RUNG_E_TIMEDOUT): what CUDA
+ * does lazily may wait until nothing is on any stream.
  *
- * Every failure here is a fact about the machine, in CUDA's own words, but for RUNG_E_NOMEM, which is memory of the host's that lacked.
+ * Every failure here is a fact about the machine, in CUDA's own words, but for RUNG_E_NOMEM, which
+ * is memory of the host's that lacked.
  *
  * Threads: one at a time; its current GPU is the same afterwards.
  */
@@ -21,7 +23,7 @@
 
 #include <stdint.h>
 
-struct rung__meter;   /* on one GPU */
+struct rung__meter; /* on one GPU */
 
 /** Memory of any GPU that was reached, or pinned memory of the host. */
 struct rung__meter_copy {
@@ -31,14 +33,17 @@ struct rung__meter_copy {
 };
 
 struct rung__meter_gather {
-	const void *table;       /* rows one behind the other: the GPU's own memory, that of one that was reached, or pinned memory of the host */
+	/* rows one behind the other: the GPU's own memory, that of one that was reached, or pinned
+	 * memory of the host */
+	const void *table;
 	uint64_t table_rows;
-	uint64_t row_bytes;      /* at most 1 GiB */
-	int over_link;           /* nonzero: it is the host's */
-	const uint64_t *ids;     /* [list_count x row_count] in the GPU's memory, below table_rows: lists that take turns */
-	uint64_t row_count;      /* of a gather, 1 at least, below 2^32 */
-	uint64_t list_count;     /* 1 at least */
-	void *out;               /* row_count rows */
+	uint64_t row_bytes; /* at most 1 GiB */
+	int over_link;      /* nonzero: it is the host's */
+	/* [list_count x row_count] in the GPU's memory, below table_rows: lists that take turns */
+	const uint64_t *ids;
+	uint64_t row_count;  /* of a gather, 1 at least, below 2^32 */
+	uint64_t list_count; /* 1 at least */
+	void *out;           /* row_count rows */
 };
 
 struct rung__meter_ops {
@@ -69,10 +74,12 @@ struct rung__meter_ops {
 	 * @param count        1 or 2
 	 * @param seconds_out  of all passes, to the end of the last
 	 */
-	int (*copy)(struct rung__meter *meter, const struct rung__meter_copy *copies, unsigned count, uint64_t passes, double *seconds_out);
+	int (*copy)(struct rung__meter *meter, const struct rung__meter_copy *copies,
+	            unsigned count, uint64_t passes, double *seconds_out);
 
 	/** Time gathers, one behind the other. That every row was found is looked at. */
-	int (*gather)(struct rung__meter *meter, const struct rung__meter_gather *gather, uint64_t passes, double *seconds_out);
+	int (*gather)(struct rung__meter *meter, const struct rung__meter_gather *gather,
+	              uint64_t passes, double *seconds_out);
 };
 
 #endif

@@ -16,15 +16,22 @@ static int open_results(const struct rung_edges_opts *opts, struct rung_edges *e
 	edges->temp_name = rung__format("temporary file in %s", opts->temp_dir);
 	if (!edges->temp_name)
 		return rung__fail(RUNG_E_NOMEM, "%s", opts->temp_dir);
-	edges->indptr = edges->indices = (struct rung__id_file){ .name = edges->temp_name, .file.fd = -1 };
+	edges->indptr = edges->indices =
+		(struct rung__id_file){ .name = edges->temp_name, .file.fd = -1 };
 	rc = rung__direct_temp(&edges->indptr.file, opts->temp_dir, edges->temp_name, 0);
-	return rc < 0 ? rc : rung__direct_temp(&edges->indices.file, opts->temp_dir, edges->temp_name, 0);
+	return rc < 0 ? rc
+	              : rung__direct_temp(&edges->indices.file, opts->temp_dir, edges->temp_name,
+	                                  0);
 }
 
-static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *input, struct rung_edges *edges)
+static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *input,
+                struct rung_edges *edges)
 {
 	struct rung__sort_job job = {
-		.memory_bytes = opts->memory_bytes, .temp_dir = opts->temp_dir, .dedup = opts->graph.dedup, .progress = opts->graph.progress,
+		.memory_bytes = opts->memory_bytes,
+		.temp_dir = opts->temp_dir,
+		.dedup = opts->graph.dedup,
+		.progress = opts->graph.progress,
 		.progress_ctx = opts->graph.progress_ctx,
 	};
 	struct rung_edges_info *info = &edges->info;
@@ -41,7 +48,8 @@ static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *inp
 	info->edge_count = job.edge_count;
 	info->index_bytes = input->index_bytes;
 	info->input_passes = input->passes;
-	info->temp_bytes = job.temp_bytes + (info->vertex_count + 1) * sizeof(uint64_t) + info->edge_count * info->index_bytes;
+	info->temp_bytes = job.temp_bytes + (info->vertex_count + 1) * sizeof(uint64_t) +
+	                   info->edge_count * info->index_bytes;
 	edges->indptr.dtype = RUNG_U64;
 	edges->indptr.count = info->vertex_count + 1;
 	edges->indices.dtype = info->index_bytes == 4 ? RUNG_U32 : RUNG_U64;
@@ -52,10 +60,15 @@ static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *inp
 /* What the input's share of the memory is too little for. */
 static int fail_input(uint64_t memory_bytes)
 {
-	const uint64_t least = rung_last_error_least() * (memory_bytes / RUNG__MAX(rung__sort_input_bytes(memory_bytes), 1u) + 1);
+	const uint64_t least =
+		rung_last_error_least() *
+		(memory_bytes / RUNG__MAX(rung__sort_input_bytes(memory_bytes), 1u) + 1);
 
-	return rung__fail_least(least, "edges: memory_bytes is %" PRIu64 ": sorting this graph, which is inflated as it is read, takes at least %"
-	                        PRIu64, memory_bytes, least);
+	return rung__fail_least(
+		least,
+		"edges: memory_bytes is %" PRIu64
+		": sorting this graph, which is inflated as it is read, takes at least %" PRIu64,
+		memory_bytes, least);
 }
 
 static int open_sorted(const struct rung_edges_opts *opts, struct rung_edges *edges)
@@ -65,7 +78,8 @@ static int open_sorted(const struct rung_edges_opts *opts, struct rung_edges *ed
 
 	if (rc < 0)
 		return rc;
-	rc = rung__edge_input_open(&input, &opts->graph, rung__sort_input_bytes(opts->memory_bytes));
+	rc = rung__edge_input_open(&input, &opts->graph,
+	                           rung__sort_input_bytes(opts->memory_bytes));
 	if (rc == 0)
 		rc = sort(opts, &input, edges);
 	else if (rung_last_error_least() > 0)
@@ -114,7 +128,8 @@ int rung_edges_open(const struct rung_edges_opts *caller_opts, struct rung_edges
 		rc = rung__edges_open_columns(graph, opts.memory_bytes, opts.chunk_bytes, &edges);
 	} else {
 		edges = rung__edges_create();
-		rc = !edges ? RUNG_E_NOMEM : rung__edges_opened(edges, open_sorted(&opts, edges), &edges);
+		rc = !edges ? RUNG_E_NOMEM
+		            : rung__edges_opened(edges, open_sorted(&opts, edges), &edges);
 	}
 	if (rc == 0)
 		rc = keep_temp_dir(&opts, &edges);
@@ -123,7 +138,8 @@ int rung_edges_open(const struct rung_edges_opts *caller_opts, struct rung_edges
 	return rc;
 }
 
-static int open_turned(const struct rung_edges_opts *opts, struct rung_edges *edges, struct rung_edges *turned)
+static int open_turned(const struct rung_edges_opts *opts, struct rung_edges *edges,
+                       struct rung_edges *turned)
 {
 	struct rung__edge_input input;
 	int rc = rung__sort_memory_check(opts->memory_bytes);
@@ -137,10 +153,13 @@ static int open_turned(const struct rung_edges_opts *opts, struct rung_edges *ed
 	return rc < 0 ? rc : rung__edges_plan_pass(turned, opts->memory_bytes, 0);
 }
 
-int rung__edges_turn(struct rung_edges *edges, uint64_t memory_bytes, struct rung_edges **turned_out)
+int rung__edges_turn(struct rung_edges *edges, uint64_t memory_bytes,
+                     struct rung_edges **turned_out)
 {
-	const struct rung_edges_opts opts = { .memory_bytes = memory_bytes, .temp_dir = edges->temp_dir };
+	const struct rung_edges_opts opts = { .memory_bytes = memory_bytes,
+		                              .temp_dir = edges->temp_dir };
 	struct rung_edges *turned = rung__edges_create();
 
-	return !turned ? RUNG_E_NOMEM : rung__edges_opened(turned, open_turned(&opts, edges, turned), turned_out);
+	return !turned ? RUNG_E_NOMEM
+	               : rung__edges_opened(turned, open_turned(&opts, edges, turned), turned_out);
 }

@@ -19,20 +19,23 @@
 
 /** Integers of a file, from an open source or of a temporary file. */
 struct rung__id_file {
-	const char *name;            /* for messages: the spec */
-	const unsigned char *data;   /* all of them in memory, or NULL */
-	const struct rung_source *src;   /* NULL: a temporary file */
-	bool streamed;               /* read through `src`, best in order; else */
+	const char *name;              /* for messages: the spec */
+	const unsigned char *data;     /* all of them in memory, or NULL */
+	const struct rung_source *src; /* NULL: a temporary file */
+	bool streamed;                 /* read through `src`, best in order; else */
 	struct rung__direct file;
-	uint64_t offset;             /* of the first */
+	uint64_t offset; /* of the first */
 	uint64_t count;
 	enum rung_dtype dtype;
 };
 
-#define RUNG__READ_BYTES (UINT64_C(4) << 20)   /* of one read: large enough for any disk's full rate */
-#define RUNG__READ_SLACK (2 * (uint64_t)RUNG__PAGE_BYTES)   /* reads cover whole pages, at both ends */
+/* of one read: large enough for any disk's full rate */
+#define RUNG__READ_BYTES (UINT64_C(4) << 20)
+/* reads cover whole pages, at both ends */
+#define RUNG__READ_SLACK (2 * (uint64_t)RUNG__PAGE_BYTES)
 
-/** The file of a source. It reads through a descriptor of its own; the source stays open as long. */
+/** The file of a source. It reads through a descriptor of its own; the source stays open as
+ * long. */
 int rung__id_file_open(struct rung__id_file *file, const struct rung_source *src);
 void rung__id_file_close(struct rung__id_file *file);
 
@@ -41,17 +44,19 @@ bool rung__id_file_in_place(const struct rung__id_file *file, unsigned id_bytes)
 
 /** How ids are read. */
 struct rung__id_reader {
-	unsigned id_bytes;           /* of what comes out: 4 or 8 */
-	uint64_t limit;              /* ids are to be below it; at most 2^32 with id_bytes 4 */
-	uint64_t read_bytes;         /* of one read, at most RUNG__READ_BYTES */
-	unsigned char *bounce;       /* [read_bytes + RUNG__READ_SLACK] on a page, for files that are not read in place */
-	const _Atomic bool *stop;    /* NULL, or looked at between reads: true ends it with nothing more read */
+	unsigned id_bytes;   /* of what comes out: 4 or 8 */
+	uint64_t limit;      /* ids are to be below it; at most 2^32 with id_bytes 4 */
+	uint64_t read_bytes; /* of one read, at most RUNG__READ_BYTES */
+	/* [read_bytes + RUNG__READ_SLACK] on a page, for files that are not read in place */
+	unsigned char *bounce;
+	/* NULL, or looked at between reads: true ends it with nothing more read */
+	const _Atomic bool *stop;
 };
 
 struct rung__ids {
-	void *ids;        /* inside of the room */
-	uint64_t good;    /* below the limit, from the first on; the count when all are */
-	uint64_t value;   /* of the first that is not, as rung__ids_text() takes it */
+	void *ids;      /* inside of the room */
+	uint64_t good;  /* below the limit, from the first on; the count when all are */
+	uint64_t value; /* of the first that is not, as rung__ids_text() takes it */
 };
 
 /**
@@ -60,20 +65,20 @@ struct rung__ids {
  * @param room  [count * id_bytes + RUNG__READ_SLACK] on a page: the ids come to lie somewhere in it
  * @return 0, also when an id is not below the limit; RUNG_E_IO
  */
-int rung__id_file_read(const struct rung__id_file *file, const struct rung__id_reader *reader, uint64_t first, uint64_t count,
-                       void *room, struct rung__ids *ids_out);
+int rung__id_file_read(const struct rung__id_file *file, const struct rung__id_reader *reader,
+                       uint64_t first, uint64_t count, void *room, struct rung__ids *ids_out);
 
 struct rung_edges {
 	struct rung__id_file indptr, indices;
-	struct rung_source *indptr_src, *indices_src;   /* NULL: temporary files */
+	struct rung_source *indptr_src, *indices_src; /* NULL: temporary files */
 	struct rung_edges_info info;
-	uint64_t source_bytes;        /* that deflated members of a .npz hold */
-	uint64_t edges_max;           /* of a chunk */
-	uint64_t vertices_max;        /* of a chunk */
-	uint64_t read_bytes;          /* of one read */
-	unsigned char *buffers;       /* of a pass: see edges_pass.c */
+	uint64_t source_bytes;  /* that deflated members of a .npz hold */
+	uint64_t edges_max;     /* of a chunk */
+	uint64_t vertices_max;  /* of a chunk */
+	uint64_t read_bytes;    /* of one read */
+	unsigned char *buffers; /* of a pass: see edges_pass.c */
 	uint64_t buffer_bytes;
-	char *temp_name;              /* of temporary files, for messages */
+	char *temp_name; /* of temporary files, for messages */
 	char *temp_dir;
 };
 
@@ -84,13 +89,16 @@ struct rung_edges *rung__edges_create(void);
 int rung__edges_opened(struct rung_edges *edges, int rc, struct rung_edges **edges_out);
 
 /** A csc: or csr: read where it lies, its lists as they are. edges_columns.c */
-int rung__edges_open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes, uint64_t chunk_bytes,
-                             struct rung_edges **edges_out);
+int rung__edges_open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes,
+                             uint64_t chunk_bytes, struct rung_edges **edges_out);
 
-/** A graph with every edge turned round, in temporary files: its lists are the out-neighbours, ascending. edges.c */
-int rung__edges_turn(struct rung_edges *edges, uint64_t memory_bytes, struct rung_edges **turned_out);
+/** A graph with every edge turned round, in temporary files: its lists are the out-neighbours,
+ * ascending. edges.c */
+int rung__edges_turn(struct rung_edges *edges, uint64_t memory_bytes,
+                     struct rung_edges **turned_out);
 
-/** Lay out the buffers of a pass within `memory_bytes`, and take them. @return 0, RUNG_E_INVAL (says the least), RUNG_E_NOMEM */
+/** Lay out the buffers of a pass within `memory_bytes`, and take them. @return 0, RUNG_E_INVAL
+ * (says the least), RUNG_E_NOMEM */
 int rung__edges_plan_pass(struct rung_edges *edges, uint64_t memory_bytes, uint64_t chunk_bytes);
 
 /* the rest of what other rooms may use */

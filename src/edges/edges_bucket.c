@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs brought together by parts of the keys, then each part's lists filled by one thread, inside of its cache. */
+/* Pairs brought together by parts of the keys, then each part's lists filled by one thread, inside
+ * of its cache. */
 #include "base/base.h"
 #include "edges/edges_bucket.h"
 
 #include "sort/sort_ids.h"
 
 /* Lists of one part of the keys, few enough for the cache: pairs [first, end) of what was dealt. */
-static inline __attribute__((always_inline)) void
-fill_part(const struct rung__lists *lists, uint64_t key_begin, uint64_t key_end, uint64_t first, uint64_t end, unsigned id_bytes)
+static inline __attribute__((always_inline)) void fill_part(const struct rung__lists *lists,
+                                                            uint64_t key_begin, uint64_t key_end,
+                                                            uint64_t first, uint64_t end,
+                                                            unsigned id_bytes)
 {
 	uint64_t sum = first;
 
@@ -24,14 +27,18 @@ fill_part(const struct rung__lists *lists, uint64_t key_begin, uint64_t key_end,
 	for (uint64_t i = first; i < end; i++) {
 		const uint64_t key = rung__id_get(lists->dealt, id_bytes, 2 * i) - lists->first;
 
-		rung__id_set(lists->ids, id_bytes, lists->ends[key]++, rung__id_get(lists->dealt, id_bytes, 2 * i + 1));
+		rung__id_set(lists->ids, id_bytes, lists->ends[key]++,
+		             rung__id_get(lists->dealt, id_bytes, 2 * i + 1));
 	}
 }
 
 bool rung__lists_fill(const struct rung__lists *lists, struct rung__partition *partition)
 {
 	const struct rung__pairs pairs = {
-		.keys = lists->pairs, .values = lists->pairs + lists->id_bytes, .count = lists->count, .stride = 2,
+		.keys = lists->pairs,
+		.values = lists->pairs + lists->id_bytes,
+		.count = lists->count,
+		.stride = 2,
 	};
 	unsigned shift = 0;
 
@@ -42,7 +49,8 @@ bool rung__lists_fill(const struct rung__lists *lists, struct rung__partition *p
 		return false;
 #pragma omp parallel for num_threads(partition->threads) schedule(dynamic, 1)
 	for (uint64_t part = 0; part < partition->bucket_count; part++) {
-		const uint64_t key = part << shift, key_end = RUNG__MIN(key + (UINT64_C(1) << shift), lists->range);
+		const uint64_t key = part << shift,
+			       key_end = RUNG__MIN(key + (UINT64_C(1) << shift), lists->range);
 		const uint64_t first = partition->firsts[part], end = partition->firsts[part + 1];
 
 		if (lists->id_bytes == 4)
@@ -57,12 +65,13 @@ uint64_t rung__lists_drop_repeats(const struct rung__lists *lists, int threads)
 {
 	uint64_t begin = 0, at = 0;
 
-	(void)threads;   /* without OpenMP */
+	(void)threads; /* without OpenMP */
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 64)
 	for (uint64_t i = 0; i < lists->range; i++) {
 		const uint64_t first = i == 0 ? 0 : lists->ends[i - 1];
 
-		rung__ids_sort(lists->ids + first * lists->id_bytes, lists->id_bytes, lists->ends[i] - first);
+		rung__ids_sort(lists->ids + first * lists->id_bytes, lists->id_bytes,
+		               lists->ends[i] - first);
 	}
 	for (uint64_t i = 0; i < lists->range; i++) {
 		const uint64_t kept_first = at;
@@ -70,7 +79,8 @@ uint64_t rung__lists_drop_repeats(const struct rung__lists *lists, int threads)
 		for (; begin < lists->ends[i]; begin++) {
 			const uint64_t id = rung__id_get(lists->ids, lists->id_bytes, begin);
 
-			if (at == kept_first || rung__id_get(lists->ids, lists->id_bytes, at - 1) != id)
+			if (at == kept_first ||
+			    rung__id_get(lists->ids, lists->id_bytes, at - 1) != id)
 				rung__id_set(lists->ids, lists->id_bytes, at++, id);
 		}
 		lists->ends[i] = at;
@@ -84,7 +94,8 @@ uint64_t rung__lists_join(const struct rung__lists *lists)
 	uint64_t kept = 0;
 
 	for (uint64_t i = 0; i < lists->count; i++)
-		rung__id_set(lists->ids, id_bytes, i, rung__id_get(lists->pairs, id_bytes, 2 * i + 1));
+		rung__id_set(lists->ids, id_bytes, i,
+		             rung__id_get(lists->pairs, id_bytes, 2 * i + 1));
 	rung__ids_sort(lists->ids, id_bytes, lists->count);
 	for (uint64_t i = 0; i < lists->count; i++) {
 		const uint64_t id = rung__id_get(lists->ids, id_bytes, i);

@@ -5,22 +5,25 @@
 
 #include "sort/partition.h"
 
-#define RUNG__BUCKET_PARTS 500u   /* of the keys, at most, that are brought together before lists are filled */
+/* of the keys, at most, that are brought together before lists are filled */
+#define RUNG__BUCKET_PARTS 500u
 
 struct rung__lists {
-	uint64_t first, range;  /* of keys */
-	unsigned char *pairs;   /* [count] key, value */
-	unsigned char *dealt;   /* [count] the same brought together by key */
+	uint64_t first, range; /* of keys */
+	unsigned char *pairs;  /* [count] key, value */
+	unsigned char *dealt;  /* [count] the same brought together by key */
 	uint64_t count;
-	uint64_t *ends;         /* [range] of the lists, when they are filled */
-	unsigned char *ids;     /* [count] of the lists; may be where the pairs are */
+	uint64_t *ends;     /* [range] of the lists, when they are filled */
+	unsigned char *ids; /* [count] of the lists; may be where the pairs are */
 	unsigned id_bytes;
 };
 
-/** Values to the lists of their keys, in the order of the pairs. @return false when a key is outside of the range */
+/** Values to the lists of their keys, in the order of the pairs. @return false when a key is
+ * outside of the range */
 bool rung__lists_fill(const struct rung__lists *lists, struct rung__partition *partition);
 
-/** Keep one of equal ids in every list, which becomes sorted. @return ids left; ends[] are set anew */
+/** Keep one of equal ids in every list, which becomes sorted. @return ids left; ends[] are set
+ * anew */
 uint64_t rung__lists_drop_repeats(const struct rung__lists *lists, int threads);
 
 /** All values as one sorted list without repeats, whatever the keys. @return its length */

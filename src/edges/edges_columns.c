@@ -4,7 +4,8 @@
 #include "graph/graph.h"
 #include "source/source.h"
 
-static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes, uint64_t chunk_bytes, struct rung_edges *edges)
+static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes,
+                        uint64_t chunk_bytes, struct rung_edges *edges)
 {
 	int rc = rung__columns_open(opts->specs[0], &edges->indptr_src, &edges->indices_src);
 
@@ -18,7 +19,8 @@ static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_byte
 	if ((rc = rung__id_file_open(&edges->indptr, edges->indptr_src)) < 0 ||
 	    (rc = rung__id_file_open(&edges->indices, edges->indices_src)) < 0)
 		return rc;
-	edges->source_bytes = rung__source_place(edges->indptr_src).memory_bytes + rung__source_place(edges->indices_src).memory_bytes;
+	edges->source_bytes = rung__source_place(edges->indptr_src).memory_bytes +
+	                      rung__source_place(edges->indices_src).memory_bytes;
 	return rung__edges_plan_pass(edges, memory_bytes, chunk_bytes);
 }
 
@@ -42,12 +44,15 @@ int rung__edges_opened(struct rung_edges *edges, int rc, struct rung_edges **edg
 	return rc;
 }
 
-int rung__edges_open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes, uint64_t chunk_bytes,
-                             struct rung_edges **edges_out)
+int rung__edges_open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes,
+                             uint64_t chunk_bytes, struct rung_edges **edges_out)
 {
 	struct rung_edges *edges = rung__edges_create();
 
-	return !edges ? RUNG_E_NOMEM : rung__edges_opened(edges, open_columns(opts, memory_bytes, chunk_bytes, edges), edges_out);
+	return !edges ? RUNG_E_NOMEM
+	              : rung__edges_opened(edges,
+	                                   open_columns(opts, memory_bytes, chunk_bytes, edges),
+	                                   edges_out);
 }
 
 int rung_edges_info(const struct rung_edges *edges, struct rung_edges_info *info_out)

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edge lists, columns and rows as pairs (vertex, in-neighbour), in the order in which rung_graph_load() lists them. */
+/* Edge lists, columns and rows as pairs (vertex, in-neighbour), in the order in which
+ * rung_graph_load() lists them. */
 #include "edges/edges_input.h"
 
 #include "edges/edges.h"
 #include "graph/graph.h"
 
-#define EDGES_MIN 256u
-#define EDGES_MAX (UINT64_C(1) << 20)
-#define LIST_EDGE_BYTES 48u   /* of an edge list: two integers of a file, and at most four ids */
+#define EDGES_MIN       256u
+#define EDGES_MAX       (UINT64_C(1) << 20)
+#define LIST_EDGE_BYTES 48u /* of an edge list: two integers of a file, and at most four ids */
 
 static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
 {
-	const uint64_t edges = RUNG__MIN(RUNG__MAX(memory_bytes / LIST_EDGE_BYTES, EDGES_MIN), EDGES_MAX);
+	const uint64_t edges =
+		RUNG__MIN(RUNG__MAX(memory_bytes / LIST_EDGE_BYTES, EDGES_MIN), EDGES_MAX);
 	int rc = rung__edge_lists_open(&input->lists, input->opts, edges);
 
 	if (rc < 0)
@@ -24,7 +26,8 @@ static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
 	input->vertex_count = input->lists.vertex_count;
 	input->index_bytes = input->lists.index_bytes;
 	input->source_bytes = input->lists.source_bytes;
-	if (!rung__mul(input->lists.edge_count, input->opts->undirected ? 2 : 1, &input->pair_count_max))
+	if (!rung__mul(input->lists.edge_count, input->opts->undirected ? 2 : 1,
+	               &input->pair_count_max))
 		return rung__fail(RUNG_E_FORMAT, "%s: more than 2^64 edges", input->name);
 	return 0;
 }
@@ -33,18 +36,24 @@ static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
 static int alloc_ids(const struct rung__edge_input *input, void **ids_out)
 {
 	*ids_out = rung__malloc_array(input->columns->edges_max, input->index_bytes);
-	return *ids_out ? 0 : rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " ids", input->name, input->columns->edges_max);
+	return *ids_out ? 0
+	                : rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " ids", input->name,
+	                             input->columns->edges_max);
 }
 
 static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 {
 	struct rung_edges_info info = { .size = sizeof(info) };
 	int rc = rung__edges_open_columns(input->opts, memory_bytes * 3 / 4, 0, &input->columns);
-	const uint64_t least = rc < 0 ? rung_last_error_least() / 3 * 4 + 4 : 0;   /* with what follows */
+	/* with what follows */
+	const uint64_t least = rc < 0 ? rung_last_error_least() / 3 * 4 + 4 : 0;
 
 	if (least > 4)
-		return rung__fail_least(least, "%s: %" PRIu64 " bytes of memory are too little to read it; give at least %" PRIu64, input->name,
-		                        memory_bytes, least);
+		return rung__fail_least(
+			least,
+			"%s: %" PRIu64
+			" bytes of memory are too little to read it; give at least %" PRIu64,
+			input->name, memory_bytes, least);
 	if (rc < 0)
 		return rc;
 	rung_edges_info(input->columns, &info);
@@ -52,11 +61,13 @@ static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 	input->vertex_count = info.vertex_count;
 	input->index_bytes = info.index_bytes;
 	input->source_bytes = input->columns->source_bytes;
-	input->pair_count_max = info.edge_count * (input->opts->undirected ? 2 : 1);   /* of a file: it fits */
+	/* of a file: it fits */
+	input->pair_count_max = info.edge_count * (input->opts->undirected ? 2 : 1);
 	return alloc_ids(input, &input->owners);
 }
 
-int rung__edge_input_open(struct rung__edge_input *input, const struct rung_graph_opts *opts, uint64_t memory_bytes)
+int rung__edge_input_open(struct rung__edge_input *input, const struct rung_graph_opts *opts,
+                          uint64_t memory_bytes)
 {
 	*input = (struct rung__edge_input){ .opts = opts, .name = rung__graph_first(opts) };
 	if (rung__spec_is_csc(input->name) || rung__spec_is_csr(input->name))
@@ -69,8 +80,13 @@ static int open_borrowed(struct rung__edge_input *input, struct rung_edges *edge
 	static const struct rung_graph_opts none = RUNG_GRAPH_OPTS_INIT;
 
 	*input = (struct rung__edge_input){
-		.opts = &none, .name = edges->indices.name, .columns = edges, .borrowed = true, .vertex_count = edges->info.vertex_count,
-		.pair_count_max = edges->info.edge_count, .index_bytes = edges->info.index_bytes,
+		.opts = &none,
+		.name = edges->indices.name,
+		.columns = edges,
+		.borrowed = true,
+		.vertex_count = edges->info.vertex_count,
+		.pair_count_max = edges->info.edge_count,
+		.index_bytes = edges->info.index_bytes,
 	};
 	return alloc_ids(input, &input->owners);
 }
@@ -83,7 +99,8 @@ int rung__edge_input_open_turned(struct rung__edge_input *input, struct rung_edg
 	return rc;
 }
 
-int rung__edge_input_open_relabelled(struct rung__edge_input *input, struct rung_edges *edges, const void *rank_of_vertex)
+int rung__edge_input_open_relabelled(struct rung__edge_input *input, struct rung_edges *edges,
+                                     const void *rank_of_vertex)
 {
 	int rc = open_borrowed(input, edges);
 
@@ -109,10 +126,13 @@ struct pair_taker {
 	bool skip_loops;
 };
 
-static int take_lists(void *ctx, const void *keys, const void *values, uint64_t pair_count, const char *spec)
+static int take_lists(void *ctx, const void *keys, const void *values, uint64_t pair_count,
+                      const char *spec)
 {
 	const struct pair_taker *taker = ctx;
-	const struct rung__pairs pairs = { .keys = keys, .values = values, .count = pair_count, .stride = 1, .spec = spec };
+	const struct rung__pairs pairs = {
+		.keys = keys, .values = values, .count = pair_count, .stride = 1, .spec = spec
+	};
 
 	return taker->fn(taker->ctx, &pairs);
 }
@@ -140,7 +160,8 @@ static void fill_ranks(const struct rung__edge_input *input, const struct rung__
 #pragma omp parallel for num_threads(rung__threads(0)) schedule(static)
 	for (uint64_t e = 0; e < chunk->edge_count; e++)
 		rung__id_set(input->ranks, index_bytes, e,
-		             rung__id_get(input->rank_of_vertex, index_bytes, rung__id_get(chunk->indices, index_bytes, e)));
+		             rung__id_get(input->rank_of_vertex, index_bytes,
+		                          rung__id_get(chunk->indices, index_bytes, e)));
 }
 
 static int take_columns(void *ctx, const struct rung__edge_chunk *chunk)
@@ -149,7 +170,10 @@ static int take_columns(void *ctx, const struct rung__edge_chunk *chunk)
 	struct rung__edge_input *input = taker->input;
 	const uint64_t edge_count = input->columns->info.edge_count;
 	struct rung__pairs pairs = {
-		.count = chunk->edge_count, .stride = 1, .skip_loops = taker->skip_loops, .spec = input->name,
+		.count = chunk->edge_count,
+		.stride = 1,
+		.skip_loops = taker->skip_loops,
+		.spec = input->name,
 	};
 	const void *values = chunk->indices;
 	int rc;
@@ -164,10 +188,12 @@ static int take_columns(void *ctx, const struct rung__edge_chunk *chunk)
 	rc = taker->fn(taker->ctx, &pairs);
 	if (rc != 0)
 		return rc;
-	return rung__progress(input->opts->progress, input->opts->progress_ctx, "edges", chunk->edge_first + chunk->edge_count, edge_count);
+	return rung__progress(input->opts->progress, input->opts->progress_ctx, "edges",
+	                      chunk->edge_first + chunk->edge_count, edge_count);
 }
 
-/* The lists as they are, then with `undirected` the others: of columns the rows, which come out in the order of the columns. */
+/* The lists as they are, then with `undirected` the others: of columns the rows, which come out in
+ * the order of the columns. */
 static int each_column(struct pair_taker *taker)
 {
 	struct rung__edge_input *input = taker->input;
@@ -184,7 +210,8 @@ static int each_column(struct pair_taker *taker)
 	return rung__edges_pass(input->columns, take_columns, taker);
 }
 
-int rung__edge_input_each(struct rung__edge_input *input, bool counting, rung__pairs_fn fn, void *ctx)
+int rung__edge_input_each(struct rung__edge_input *input, bool counting, rung__pairs_fn fn,
+                          void *ctx)
 {
 	struct pair_taker taker = { .input = input, .fn = fn, .ctx = ctx, .counting = counting };
 

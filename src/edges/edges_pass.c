@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pass: threads that read chunks ahead, and the caller's, which works on them in order. Each thread plans the next chunk (which
- * edges, from the offsets, one thread at a time), reads and checks its ids, and goes on to the chunk after those that others
- * have by now: so several reads are in flight, and checking takes place beside them and beside the work.
+ * A pass: threads that read chunks ahead, and the caller's, which works on them in order. Each
+ * thread plans the next chunk (which edges, from the offsets, one thread at a time), reads and
+ * checks its ids, and goes on to the chunk after those that others have by now: so several reads
+ * are in flight, and checking takes place beside them and beside the work.
  *
- * One lock guards the states below; nothing is read and no work done while it is held. `planning` makes plans follow each other.
+ * One lock guards the states below; nothing is read and no work done while it is held. `planning`
+ * makes plans follow each other.
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -13,19 +15,20 @@
 #include "edges/edges.h"
 #include "base/thread.h"
 
-#define READERS 3u                    /* reads in flight */
-#define SLOTS (READERS + 1)           /* and the chunk that is worked on */
+#define READERS         3u            /* reads in flight */
+#define SLOTS           (READERS + 1) /* and the chunk that is worked on */
 #define CHUNK_BYTES_MAX (UINT64_C(16) << 20)
 #define CHUNK_BYTES_MIN 4096u
-#define VERTEX_SHARE 16u              /* bytes of edges a vertex: with more vertices to its edges, a chunk has fewer edges */
-#define OFFSETS_MAX (UINT64_C(1) << 17)   /* of one read of indptr */
+/* bytes of edges a vertex: with more vertices to its edges, a chunk has fewer edges */
+#define VERTEX_SHARE 16u
+#define OFFSETS_MAX  (UINT64_C(1) << 17) /* of one read of indptr */
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
 
 struct pass_slot {
 	enum slot_state state;
-	unsigned char *room;      /* for the ids of a chunk */
-	uint64_t *indptr;         /* [vertices_max + 1] */
+	unsigned char *room; /* for the ids of a chunk */
+	uint64_t *indptr;    /* [vertices_max + 1] */
 	struct rung__edge_chunk chunk;
 	bool last;
 	struct rung__failure failure;
@@ -37,14 +40,15 @@ struct pass {
 	pthread_cond_t changed;
 	_Atomic bool stop;
 	bool planning, planned_all;
-	uint64_t planned;              /* chunks */
+	uint64_t planned; /* chunks */
 	struct pass_slot slots[SLOTS];
 
 	/* of the one that plans */
 	unsigned char *offsets_room, *offsets_bounce;
-	const uint64_t *offsets;       /* entries [offsets_first, offsets_first + offsets_count) of indptr */
+	/* entries [offsets_first, offsets_first + offsets_count) of indptr */
+	const uint64_t *offsets;
 	uint64_t offsets_first, offsets_count, offsets_used;
-	uint64_t next_vertex, next_begin;   /* and where its list begins */
+	uint64_t next_vertex, next_begin; /* and where its list begins */
 	uint64_t next_edge;
 };
 
@@ -69,7 +73,8 @@ static uint64_t room_bytes(const struct rung_edges *edges)
 	return pages(edges->edges_max * edges->info.index_bytes) + RUNG__READ_SLACK;
 }
 
-static uint64_t bounce_bytes(const struct rung_edges *edges, const struct rung__id_file *file, unsigned id_bytes)
+static uint64_t bounce_bytes(const struct rung_edges *edges, const struct rung__id_file *file,
+                             unsigned id_bytes)
 {
 	return rung__id_file_in_place(file, id_bytes) ? 0 : edges->read_bytes + RUNG__READ_SLACK;
 }
@@ -80,11 +85,13 @@ static uint64_t measure(struct rung_edges *edges, uint64_t chunk_bytes)
 	const struct rung_edges_info *info = &edges->info;
 
 	edges->info.chunk_bytes = chunk_bytes;
-	edges->edges_max = RUNG__MAX(RUNG__MIN(chunk_bytes / info->index_bytes, info->edge_count), 1u);
+	edges->edges_max =
+		RUNG__MAX(RUNG__MIN(chunk_bytes / info->index_bytes, info->edge_count), 1u);
 	edges->vertices_max = RUNG__MIN(chunk_bytes / VERTEX_SHARE, info->vertex_count);
 	edges->read_bytes = RUNG__MIN(RUNG__READ_BYTES, pages(chunk_bytes));
 	edges->buffer_bytes = SLOTS * (room_bytes(edges) + pages((edges->vertices_max + 1) * 8)) +
-	                      pages(offsets_max(edges) * 8) + RUNG__READ_SLACK + bounce_bytes(edges, &edges->indptr, 8) +
+	                      pages(offsets_max(edges) * 8) + RUNG__READ_SLACK +
+	                      bounce_bytes(edges, &edges->indptr, 8) +
 	                      READERS * bounce_bytes(edges, &edges->indices, info->index_bytes);
 	edges->info.memory_bytes = edges->source_bytes + edges->buffer_bytes;
 	return edges->info.memory_bytes;
@@ -95,16 +102,25 @@ int rung__edges_plan_pass(struct rung_edges *edges, uint64_t memory_bytes, uint6
 	uint64_t chunk = chunk_bytes ? chunk_bytes : CHUNK_BYTES_MAX;
 
 	if (chunk < CHUNK_BYTES_MIN || chunk > UINT64_C(1) << 40)
-		return rung__fail(RUNG_E_INVAL, "edges: chunk_bytes is %" PRIu64 ": give at least %u, or 0", chunk_bytes, CHUNK_BYTES_MIN);
+		return rung__fail(RUNG_E_INVAL,
+		                  "edges: chunk_bytes is %" PRIu64 ": give at least %u, or 0",
+		                  chunk_bytes, CHUNK_BYTES_MIN);
 	while (measure(edges, chunk) > memory_bytes && !chunk_bytes && chunk > CHUNK_BYTES_MIN)
 		chunk /= 2;
 	if (edges->info.memory_bytes > memory_bytes)
-		return rung__fail_least(edges->info.memory_bytes, "edges: memory_bytes is %" PRIu64 ": a pass over this graph in chunks of %"
-		                        PRIu64 " bytes takes at least %" PRIu64 "%s", memory_bytes, chunk, edges->info.memory_bytes,
-		                        edges->source_bytes ? ": write it with numpy.savez() (stored), it is then read in place" : "");
+		return rung__fail_least(
+			edges->info.memory_bytes,
+			"edges: memory_bytes is %" PRIu64
+			": a pass over this graph in chunks of %" PRIu64
+			" bytes takes at least %" PRIu64 "%s",
+			memory_bytes, chunk, edges->info.memory_bytes,
+			edges->source_bytes
+				? ": write it with numpy.savez() (stored), it is then read in place"
+				: "");
 	edges->buffers = rung__map_pages(edges->buffer_bytes);
 	if (!edges->buffers)
-		return rung__fail(RUNG_E_NOMEM, "edges: no memory for buffers of %" PRIu64 " bytes", edges->buffer_bytes);
+		return rung__fail(RUNG_E_NOMEM, "edges: no memory for buffers of %" PRIu64 " bytes",
+		                  edges->buffer_bytes);
 	return 0;
 }
 
@@ -113,30 +129,40 @@ static int fail_offset(const struct rung_edges *edges, uint64_t at, uint64_t val
 	const struct rung__id_file *file = &edges->indptr;
 	char text[RUNG__ID_TEXT_BYTES];
 
-	return rung__fail(RUNG_E_FORMAT, "%s: indptr[%" PRIu64 "] is %s, but there are %" PRIu64 " indices: make the file anew",
-	                  file->name, at, rung__ids_text(text, file->dtype, value), edges->info.edge_count);
+	return rung__fail(RUNG_E_FORMAT,
+	                  "%s: indptr[%" PRIu64 "] is %s, but there are %" PRIu64
+	                  " indices: make the file anew",
+	                  file->name, at, rung__ids_text(text, file->dtype, value),
+	                  edges->info.edge_count);
 }
 
 /* What rung_csc_check() asks of indptr, block by block. */
 static int check_offsets(const struct pass *pass)
 {
 	const struct rung_edges *edges = pass->edges;
-	const uint64_t *offsets = pass->offsets, first = pass->offsets_first, count = pass->offsets_count;
+	const uint64_t *offsets = pass->offsets, first = pass->offsets_first,
+		       count = pass->offsets_count;
 	uint64_t before = first == 0 ? 0 : pass->next_begin;
 
 	if (first == 0 && offsets[0] != 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: indptr[0] is %" PRIu64 ": it must be 0; make the file anew", edges->indptr.name,
-		                  offsets[0]);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: indptr[0] is %" PRIu64 ": it must be 0; make the file anew",
+		                  edges->indptr.name, offsets[0]);
 	for (uint64_t i = 0; i < count; i++) {
 		if (offsets[i] < before)
-			return rung__fail(RUNG_E_FORMAT, "%s: indptr[%" PRIu64 "] is %" PRIu64 " and indptr[%" PRIu64 "] is %" PRIu64
-			                  ": it must never decrease; make the file anew", edges->indptr.name, first + i - 1, before,
-			                  first + i, offsets[i]);
+			return rung__fail(
+				RUNG_E_FORMAT,
+				"%s: indptr[%" PRIu64 "] is %" PRIu64 " and indptr[%" PRIu64
+				"] is %" PRIu64 ": it must never decrease; make the file anew",
+				edges->indptr.name, first + i - 1, before, first + i, offsets[i]);
 		before = offsets[i];
 	}
 	if (first + count == edges->info.vertex_count + 1 && before != edges->info.edge_count)
-		return rung__fail(RUNG_E_FORMAT, "%s: indptr[%" PRIu64 "] (its last) is %" PRIu64 ", but %s has %" PRIu64
-		                  " indices: take the two files of one graph", edges->indptr.name, edges->info.vertex_count, before,
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: indptr[%" PRIu64 "] (its last) is %" PRIu64
+		                  ", but %s has %" PRIu64
+		                  " indices: take the two files of one graph",
+		                  edges->indptr.name, edges->info.vertex_count, before,
 		                  edges->indices.name, edges->info.edge_count);
 	return 0;
 }
@@ -145,15 +171,20 @@ static int load_offsets(struct pass *pass)
 {
 	const struct rung_edges *edges = pass->edges;
 	const struct rung__id_reader reader = {
-		.id_bytes = 8, .limit = edges->info.edge_count + 1, .read_bytes = edges->read_bytes, .bounce = pass->offsets_bounce,
+		.id_bytes = 8,
+		.limit = edges->info.edge_count + 1,
+		.read_bytes = edges->read_bytes,
+		.bounce = pass->offsets_bounce,
 	};
 	struct rung__ids ids;
 	int rc;
 
 	pass->offsets_first += pass->offsets_count;
-	pass->offsets_count = RUNG__MIN(offsets_max(edges), edges->info.vertex_count + 1 - pass->offsets_first);
+	pass->offsets_count =
+		RUNG__MIN(offsets_max(edges), edges->info.vertex_count + 1 - pass->offsets_first);
 	pass->offsets_used = 0;
-	rc = rung__id_file_read(&edges->indptr, &reader, pass->offsets_first, pass->offsets_count, pass->offsets_room, &ids);
+	rc = rung__id_file_read(&edges->indptr, &reader, pass->offsets_first, pass->offsets_count,
+	                        pass->offsets_room, &ids);
 	if (rc < 0)
 		return rc;
 	if (ids.good < pass->offsets_count)
@@ -178,7 +209,8 @@ static uint64_t count_up_to(const uint64_t *offsets, uint64_t count, uint64_t li
 	return low;
 }
 
-/* The lists that end inside the chunk, as many as there is room for; their ends go to indptr[1..]. */
+/* The lists that end inside the chunk, as many as there is room for; their ends go to
+ * indptr[1..]. */
 static int plan_lists(struct pass *pass, struct pass_slot *slot, uint64_t *lists_out)
 {
 	const struct rung_edges *edges = pass->edges;
@@ -191,16 +223,20 @@ static int plan_lists(struct pass *pass, struct pass_slot *slot, uint64_t *lists
 
 			if (rc < 0)
 				return rc;
-			pass->offsets_used = pass->offsets_first == 0;   /* the first entry begins list 0 */
+			/* the first entry begins list 0 */
+			pass->offsets_used = pass->offsets_first == 0;
 		}
-		there = RUNG__MIN(pass->offsets_count - pass->offsets_used, edges->vertices_max - lists);
+		there = RUNG__MIN(pass->offsets_count - pass->offsets_used,
+		                  edges->vertices_max - lists);
 		taken = count_up_to(pass->offsets + pass->offsets_used, there, edge_end);
-		memcpy(slot->indptr + 1 + lists, pass->offsets + pass->offsets_used, taken * sizeof(uint64_t));
+		memcpy(slot->indptr + 1 + lists, pass->offsets + pass->offsets_used,
+		       taken * sizeof(uint64_t));
 		pass->offsets_used += taken;
 		lists += taken;
 		if (taken > 0)
 			pass->next_begin = slot->indptr[lists];
-	} while (taken == there && lists < edges->vertices_max && pass->next_vertex + lists < edges->info.vertex_count);
+	} while (taken == there && lists < edges->vertices_max &&
+	         pass->next_vertex + lists < edges->info.vertex_count);
 	*lists_out = lists;
 	return 0;
 }
@@ -216,10 +252,13 @@ static int plan_chunk(struct pass *pass, struct pass_slot *slot)
 	if (rc < 0)
 		return rc;
 	slot->chunk = (struct rung__edge_chunk){
-		.vertex_first = pass->next_vertex, .vertex_count = lists, .indptr = slot->indptr, .edge_first = pass->next_edge,
+		.vertex_first = pass->next_vertex,
+		.vertex_count = lists,
+		.indptr = slot->indptr,
+		.edge_first = pass->next_edge,
 		.index_bytes = edges->info.index_bytes,
 	};
-	if (lists == 0) {   /* one that is longer than a chunk, or what is left of it */
+	if (lists == 0) { /* one that is longer than a chunk, or what is left of it */
 		slot->indptr[1] = pass->offsets[pass->offsets_used];
 		slot->chunk.vertex_count = 1;
 		pass->next_edge += edges->edges_max;
@@ -237,30 +276,39 @@ static int read_chunk(const struct reader *thread, struct pass_slot *slot)
 	const struct rung_edges *edges = thread->pass->edges;
 	const struct rung__id_file *file = &edges->indices;
 	const struct rung__id_reader reader = {
-		.id_bytes = edges->info.index_bytes, .limit = edges->info.vertex_count, .read_bytes = edges->read_bytes,
-		.bounce = thread->bounce, .stop = &thread->pass->stop,
+		.id_bytes = edges->info.index_bytes,
+		.limit = edges->info.vertex_count,
+		.read_bytes = edges->read_bytes,
+		.bounce = thread->bounce,
+		.stop = &thread->pass->stop,
 	};
 	char text[RUNG__ID_TEXT_BYTES];
 	struct rung__ids ids;
-	int rc = rung__id_file_read(file, &reader, slot->chunk.edge_first, slot->chunk.edge_count, slot->room, &ids);
+	int rc = rung__id_file_read(file, &reader, slot->chunk.edge_first, slot->chunk.edge_count,
+	                            slot->room, &ids);
 
 	if (rc < 0)
 		return rc;
 	slot->chunk.indices = ids.ids;
 	if (ids.good == slot->chunk.edge_count || atomic_load(&thread->pass->stop))
 		return 0;
-	return rung__fail(RUNG_E_RANGE, "%s: indices[%" PRIu64 "]: id %s is out of range 0..%" PRIu64
-	                  "; correct the index, or the length of indptr", file->name, slot->chunk.edge_first + ids.good,
-	                  rung__ids_text(text, file->dtype, ids.value), edges->info.vertex_count - 1);
+	return rung__fail(RUNG_E_RANGE,
+	                  "%s: indices[%" PRIu64 "]: id %s is out of range 0..%" PRIu64
+	                  "; correct the index, or the length of indptr",
+	                  file->name, slot->chunk.edge_first + ids.good,
+	                  rung__ids_text(text, file->dtype, ids.value),
+	                  edges->info.vertex_count - 1);
 }
 
-/* The slot of the next chunk, when it is free and nobody else plans; NULL: there is no more to do. */
+/* The slot of the next chunk, when it is free and nobody else plans; NULL: there is no more to
+ * do. */
 static struct pass_slot *begin_plan(struct pass *pass)
 {
 	struct pass_slot *slot = NULL;
 
 	pthread_mutex_lock(&pass->lock);
-	while (!pass->stop && !pass->planned_all && (pass->planning || pass->slots[pass->planned % SLOTS].state != SLOT_FREE))
+	while (!pass->stop && !pass->planned_all &&
+	       (pass->planning || pass->slots[pass->planned % SLOTS].state != SLOT_FREE))
 		pthread_cond_wait(&pass->changed, &pass->lock);
 	if (!pass->stop && !pass->planned_all) {
 		slot = &pass->slots[pass->planned % SLOTS];
@@ -299,8 +347,8 @@ static void *read_ahead(void *ctx)
 
 	while ((slot = begin_plan(pass)) != NULL) {
 		const bool in_order =
-			pass->edges->indices.streamed; /* what is inflated: then nobody reads a
-							  later chunk meanwhile */
+			/* what is inflated: then nobody reads a later chunk meanwhile */
+			pass->edges->indices.streamed;
 		int rc = plan_chunk(pass, slot);
 
 		if (!in_order)
@@ -314,7 +362,8 @@ static void *read_ahead(void *ctx)
 	return NULL;
 }
 
-static int work_in_order(struct pass *pass, int (*work)(void *ctx, const struct rung__edge_chunk *chunk), void *ctx)
+static int work_in_order(struct pass *pass,
+                         int (*work)(void *ctx, const struct rung__edge_chunk *chunk), void *ctx)
 {
 	bool last = false;
 	int rc = 0;
@@ -362,9 +411,12 @@ static void place_buffers(struct pass *pass, struct reader readers[READERS])
 	}
 }
 
-int rung__edges_pass(struct rung_edges *edges, int (*work)(void *ctx, const struct rung__edge_chunk *chunk), void *ctx)
+int rung__edges_pass(struct rung_edges *edges,
+                     int (*work)(void *ctx, const struct rung__edge_chunk *chunk), void *ctx)
 {
-	struct pass pass = { .edges = edges, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+	struct pass pass = { .edges = edges,
+		             .lock = PTHREAD_MUTEX_INITIALIZER,
+		             .changed = PTHREAD_COND_INITIALIZER };
 	struct reader readers[READERS];
 	unsigned started = 0;
 	int err = 0, rc;
@@ -377,7 +429,7 @@ int rung__edges_pass(struct rung_edges *edges, int (*work)(void *ctx, const stru
 	if (started == 0)
 		rc = rung__fail_errno(err, "%s: no thread to read it", edges->indices.name);
 	else
-		rc = work_in_order(&pass, work, ctx);   /* fewer threads read as well */
+		rc = work_in_order(&pass, work, ctx); /* fewer threads read as well */
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(readers[i].thread, NULL);
 	pthread_cond_destroy(&pass.changed);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Integers of a file as ids of one width, read in large pieces and checked while they are in the cache. Where the file has the
- * width that is wanted, reads land where the ids are to be; else in a buffer between, from which they are narrowed or widened.
+ * Integers of a file as ids of one width, read in large pieces and checked while they are in the
+ * cache. Where the file has the width that is wanted, reads land where the ids are to be; else in a
+ * buffer between, from which they are narrowed or widened.
  */
 #include "edges/edges.h"
 
@@ -25,7 +26,7 @@ int rung__id_file_open(struct rung__id_file *file, const struct rung_source *src
 		.dtype = rung_source_info(src)->dtype,
 	};
 	return place.data || place.streamed ? 0
-					    : rung__direct_open(&file->file, place.fd, place.path);
+	                                    : rung__direct_open(&file->file, place.fd, place.path);
 }
 
 void rung__id_file_close(struct rung__id_file *file)
@@ -49,7 +50,8 @@ static uint64_t value_at(const unsigned char *raw, enum rung_dtype dtype, uint64
 	return rung__ids_get(&aligned, dtype, 0);
 }
 
-/* Loops that the compiler makes vectors of; the bytes of a file may lie at any address. Each gives the largest value there was. */
+/* Loops that the compiler makes vectors of; the bytes of a file may lie at any address. Each gives
+ * the largest value there was. */
 
 static uint64_t largest_4(const unsigned char *raw, uint64_t count)
 {
@@ -79,7 +81,8 @@ static uint64_t largest_8(const unsigned char *raw, uint64_t count)
 
 static uint64_t narrow(const unsigned char *raw, uint64_t count, uint32_t *to)
 {
-	uint32_t largest = 0, high = 0;   /* high halves, or'ed: anything there is above all that four bytes hold */
+	/* high halves, or'ed: anything there is above all that four bytes hold */
+	uint32_t largest = 0, high = 0;
 
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t id;
@@ -106,9 +109,10 @@ static uint64_t widen(const unsigned char *raw, uint64_t count, uint64_t *to)
 	return largest;
 }
 
-/* Ids from `raw` to `to`, which may be the same place. @return how many are good, all or up to the first that is not */
-static uint64_t take(const struct rung__id_file *file, const struct rung__id_reader *reader, const unsigned char *raw,
-                     uint64_t count, void *to)
+/* Ids from `raw` to `to`, which may be the same place. @return how many are good, all or up to the
+ * first that is not */
+static uint64_t take(const struct rung__id_file *file, const struct rung__id_reader *reader,
+                     const unsigned char *raw, uint64_t count, void *to)
 {
 	const size_t raw_bytes = rung_dtype_bytes(file->dtype);
 	const uint64_t limit = rung__ids_limit(file->dtype, reader->limit);
@@ -132,7 +136,8 @@ static uint64_t take(const struct rung__id_file *file, const struct rung__id_rea
 }
 
 /* Bytes of the file from any place on; *raw_out is where the first of them lies in `room`. */
-static int read_at(const struct rung__id_file *file, uint64_t offset, uint64_t bytes, unsigned char *room, unsigned char **raw_out)
+static int read_at(const struct rung__id_file *file, uint64_t offset, uint64_t bytes,
+                   unsigned char *room, unsigned char **raw_out)
 {
 	const uint64_t lead = offset % RUNG__PAGE_BYTES;
 
@@ -141,20 +146,23 @@ static int read_at(const struct rung__id_file *file, uint64_t offset, uint64_t b
 }
 
 /* Ids [first, first + count) of a piece to their place, through the buffer or straight. */
-static int read_piece(const struct rung__id_file *file, const struct rung__id_reader *reader, uint64_t first, uint64_t count,
-                      unsigned char *to, uint64_t *good_out, uint64_t *value_out)
+static int read_piece(const struct rung__id_file *file, const struct rung__id_reader *reader,
+                      uint64_t first, uint64_t count, unsigned char *to, uint64_t *good_out,
+                      uint64_t *value_out)
 {
 	const size_t raw_bytes = rung_dtype_bytes(file->dtype);
 	unsigned char *raw = NULL;
 	int rc = 0;
 
 	if (file->data)
-		raw = (unsigned char *)(uintptr_t)file->data + first * raw_bytes;   /* only read from */
+		/* only read from */
+		raw = (unsigned char *)(uintptr_t)file->data + first * raw_bytes;
 	else if (file->streamed)
 		rc = rung__source_read_bytes(file->src, first * raw_bytes, count * raw_bytes,
-					    raw = reader->bounce);
+		                             raw = reader->bounce);
 	else
-		rc = read_at(file, file->offset + first * raw_bytes, count * raw_bytes, reader->bounce, &raw);
+		rc = read_at(file, file->offset + first * raw_bytes, count * raw_bytes,
+		             reader->bounce, &raw);
 	if (rc == 0 && file->src && !file->data && !file->streamed)
 		rc = rung__source_was_read(file->src, first * raw_bytes, count * raw_bytes, raw);
 	if (rc < 0)
@@ -166,10 +174,11 @@ static int read_piece(const struct rung__id_file *file, const struct rung__id_re
 }
 
 /* Straight into the room: pieces end on pages, so that the next one begins where it ended. */
-static int read_in_place(const struct rung__id_file *file, const struct rung__id_reader *reader, uint64_t first, uint64_t count,
-                         unsigned char *room, struct rung__ids *out)
+static int read_in_place(const struct rung__id_file *file, const struct rung__id_reader *reader,
+                         uint64_t first, uint64_t count, unsigned char *room, struct rung__ids *out)
 {
-	const uint64_t begin = file->offset + first * reader->id_bytes, lead = begin % RUNG__PAGE_BYTES;
+	const uint64_t begin = file->offset + first * reader->id_bytes,
+		       lead = begin % RUNG__PAGE_BYTES;
 	const uint64_t bytes = lead + count * reader->id_bytes;
 	uint64_t taken = 0, done = 0;
 
@@ -185,11 +194,12 @@ static int read_in_place(const struct rung__id_file *file, const struct rung__id
 		fresh = done > lead ? (done - lead) / reader->id_bytes - taken : 0;
 		if (file->src)
 			rc = rung__source_was_read(file->src, (first + taken) * reader->id_bytes,
-						   fresh * reader->id_bytes,
-						   room + lead + taken * reader->id_bytes);
+			                           fresh * reader->id_bytes,
+			                           room + lead + taken * reader->id_bytes);
 		if (rc < 0)
 			return rc;
-		out->good += take(file, reader, room + lead + taken * reader->id_bytes, fresh, room + lead + taken * reader->id_bytes);
+		out->good += take(file, reader, room + lead + taken * reader->id_bytes, fresh,
+		                  room + lead + taken * reader->id_bytes);
 		taken += fresh;
 	}
 	if (out->good < taken)
@@ -197,8 +207,8 @@ static int read_in_place(const struct rung__id_file *file, const struct rung__id
 	return 0;
 }
 
-int rung__id_file_read(const struct rung__id_file *file, const struct rung__id_reader *reader, uint64_t first, uint64_t count,
-                       void *room, struct rung__ids *ids_out)
+int rung__id_file_read(const struct rung__id_file *file, const struct rung__id_reader *reader,
+                       uint64_t first, uint64_t count, void *room, struct rung__ids *ids_out)
 {
 	const uint64_t per_piece = reader->read_bytes / rung_dtype_bytes(file->dtype);
 	uint64_t done = 0;
@@ -207,11 +217,13 @@ int rung__id_file_read(const struct rung__id_file *file, const struct rung__id_r
 	*ids_out = (struct rung__ids){ .ids = room };
 	if (rung__id_file_in_place(file, reader->id_bytes))
 		return read_in_place(file, reader, first, count, room, ids_out);
-	while (rc == 0 && done < count && ids_out->good == done && !(reader->stop && atomic_load(reader->stop))) {
+	while (rc == 0 && done < count && ids_out->good == done &&
+	       !(reader->stop && atomic_load(reader->stop))) {
 		const uint64_t piece = RUNG__MIN(per_piece, count - done);
 		uint64_t good = 0;
 
-		rc = read_piece(file, reader, first + done, piece, (unsigned char *)room + done * reader->id_bytes, &good,
+		rc = read_piece(file, reader, first + done, piece,
+		                (unsigned char *)room + done * reader->id_bytes, &good,
 		                &ids_out->value);
 		ids_out->good += good;
 		done += piece;

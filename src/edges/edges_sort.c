@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pairs to columns outside memory. The input is read once to count pairs by ranges of vertices and once more to deal them into
- * buckets of a temporary file, each small enough to be put in order in memory; bucket after bucket is then appended to the
- * result. A bucket that is too large all the same, since a range of vertices counted as one has more pairs, is counted and
- * dealt again in finer ranges, down to one vertex. The list of one vertex needs no order but that in which it comes; where
- * repeats are dropped it is dealt on by value.
+ * Pairs to columns outside memory. The input is read once to count pairs by ranges of vertices and
+ * once more to deal them into buckets of a temporary file, each small enough to be put in order in
+ * memory; bucket after bucket is then appended to the result. A bucket that is too large all the
+ * same, since a range of vertices counted as one has more pairs, is counted and dealt again in
+ * finer ranges, down to one vertex. The list of one vertex needs no order but that in which it
+ * comes; where repeats are dropped it is dealt on by value.
  *
- * Everything is stable, so the lists are those of rung_graph_load() whatever the memory and the number of threads.
+ * Everything is stable, so the lists are those of rung_graph_load() whatever the memory and the
+ * number of threads.
  *
- * Memory: a quarter for the input, a half for buckets (blocks being filled, or one bucket and its lists), the rest for counts
- * and for what is being written.
+ * Memory: a quarter for the input, a half for buckets (blocks being filled, or one bucket and its
+ * lists), the rest for counts and for what is being written.
  */
 #include <string.h>
 
@@ -20,46 +22,47 @@
 #include "edges/spool.h"
 
 #define MEMORY_BYTES_MIN (UINT64_C(1) << 20)
-#define OUT_BUFFERS 4u
-#define OUT_BYTES_MAX (UINT64_C(4) << 20)
-#define BLOCK_BYTES_MAX (UINT64_C(4) << 20)
-#define BUCKETS_MAX RUNG__BUCKET_PARTS
+#define OUT_BUFFERS      4u
+#define OUT_BYTES_MAX    (UINT64_C(4) << 20)
+#define BLOCK_BYTES_MAX  (UINT64_C(4) << 20)
+#define BUCKETS_MAX      RUNG__BUCKET_PARTS
 
 struct sorter {
 	struct rung__sort_job *job;
 	struct rung__edge_input *input;
-	char *temp_name;              /* of temporary files, for messages */
+	char *temp_name; /* of temporary files, for messages */
 	unsigned id_bytes;
 	int threads;
-	uint64_t bytes_needed;        /* of temporary files, about */
-	unsigned char *arena;         /* [arena_bytes] of buckets */
+	uint64_t bytes_needed; /* of temporary files, about */
+	unsigned char *arena;  /* [arena_bytes] of buckets */
 	uint64_t arena_bytes;
-	uint64_t pairs_max;           /* of a bucket in the arena */
-	uint64_t range_max;           /* vertices of one */
+	uint64_t pairs_max; /* of a bucket in the arena */
+	uint64_t range_max; /* vertices of one */
 	uint64_t bins_max;
-	uint32_t *bucket_of;          /* [bins_max] */
-	struct rung__partition partition;   /* first counts pairs in up to bins_max buckets */
-	unsigned char *dealt;         /* [dealt_pairs] */
+	uint32_t *bucket_of;              /* [bins_max] */
+	struct rung__partition partition; /* first counts pairs in up to bins_max buckets */
+	unsigned char *dealt;             /* [dealt_pairs] */
 	uint64_t dealt_pairs;
 	unsigned char *out_pool;
-	uint64_t out_bytes;           /* of each of its buffers */
+	uint64_t out_bytes; /* of each of its buffers */
 	struct rung__writer *writer;
 	struct rung__out_stream indptr, indices;
-	uint64_t edge_count;          /* in the result so far */
-	uint64_t pairs_done;          /* for progress */
+	uint64_t edge_count; /* in the result so far */
+	uint64_t pairs_done; /* for progress */
 };
 
 /* Pairs that are to be put in order: of the input, or of a bucket. */
 struct node {
-	const struct rung__spool *spool;   /* NULL: the input */
+	const struct rung__spool *spool; /* NULL: the input */
 	const struct rung__bucket *bucket;
-	uint64_t first, range;             /* of keys, or of values of one key */
+	uint64_t first, range; /* of keys, or of values of one key */
 	bool by_value;
 };
 
 static int sort_node(struct sorter *sorter, const struct node *node);
 
-static int each_pair(struct sorter *sorter, const struct node *node, bool last, rung__pairs_fn fn, void *ctx)
+static int each_pair(struct sorter *sorter, const struct node *node, bool last, rung__pairs_fn fn,
+                     void *ctx)
 {
 	if (!node->spool)
 		return rung__edge_input_each(sorter->input, !last, fn, ctx);
@@ -94,25 +97,26 @@ static int count_node(struct sorter *sorter, const struct node *node)
 
 /* ---- choosing buckets ---- */
 
-/* Bins in a row become a bucket as long as it has no more than these. Returns how many there are; buckets NULL: only counted. */
+/* Bins in a row become a bucket as long as it has no more than these. Returns how many there are;
+ * buckets NULL: only counted. */
 static uint32_t choose(const struct sorter *sorter, uint64_t pairs_max, uint64_t range_max,
-		       struct rung__bucket *buckets)
+                       struct rung__bucket *buckets)
 {
 	const struct rung__partition *bins = &sorter->partition;
-	uint64_t pairs = 0, first = 0;   /* of the bucket so far, first a bin */
+	uint64_t pairs = 0, first = 0; /* of the bucket so far, first a bin */
 	uint32_t n = 0;
 
 	for (uint64_t bin = 0; bin <= bins->bucket_count; bin++) {
 		const bool end = bin == bins->bucket_count;
 
 		if (end || (bin > first && (pairs + bins->starts[bin] > pairs_max ||
-					    (bin + 1 - first) << bins->shift > range_max))) {
+		                            (bin + 1 - first) << bins->shift > range_max))) {
 			if (buckets)
 				buckets[n] = (struct rung__bucket){
 					.first = bins->first + (first << bins->shift),
 					.pairs_counted = pairs,
 					.range = RUNG__MIN(bin << bins->shift, bins->range) -
-						 (first << bins->shift),
+					         (first << bins->shift),
 				};
 			n++;
 			first = bin;
@@ -127,9 +131,10 @@ static uint32_t choose(const struct sorter *sorter, uint64_t pairs_max, uint64_t
 	return n;
 }
 
-/* As many buckets as fit the arena, or larger ones when those would be too many to be filled at a time. */
+/* As many buckets as fit the arena, or larger ones when those would be too many to be filled at a
+ * time. */
 static int choose_buckets(const struct sorter *sorter, uint64_t pool_bytes,
-			  struct rung__spool *spool)
+                          struct rung__spool *spool)
 {
 	const uint64_t blocks_max = pool_bytes / RUNG__PAGE_BYTES - RUNG__SPOOL_SPARE;
 	const uint64_t buckets_max = RUNG__MIN(BUCKETS_MAX, blocks_max);
@@ -141,9 +146,11 @@ static int choose_buckets(const struct sorter *sorter, uint64_t pool_bytes,
 	}
 	spool->buckets = rung__malloc_array(spool->bucket_count, sizeof(*spool->buckets));
 	if (!spool->buckets)
-		return rung__fail(RUNG_E_NOMEM, "edges: no memory for %" PRIu32 " buckets", spool->bucket_count);
+		return rung__fail(RUNG_E_NOMEM, "edges: no memory for %" PRIu32 " buckets",
+		                  spool->bucket_count);
 	choose(sorter, pairs_max, range_max, spool->buckets);
-	spool->block_bytes = rung__align_down(pool_bytes / (spool->bucket_count + RUNG__SPOOL_SPARE), RUNG__PAGE_BYTES);
+	spool->block_bytes = rung__align_down(
+		pool_bytes / (spool->bucket_count + RUNG__SPOOL_SPARE), RUNG__PAGE_BYTES);
 	spool->block_bytes = RUNG__MIN(spool->block_bytes, BLOCK_BYTES_MAX);
 	return 0;
 }
@@ -164,7 +171,10 @@ static int deal_node(struct sorter *sorter, const struct node *node, struct rung
 	if (rc != 0)
 		return rc;
 	*spool = (struct rung__spool){
-		.file.fd = -1, .id_bytes = sorter->id_bytes, .partition = &sorter->partition, .dealt = sorter->dealt,
+		.file.fd = -1,
+		.id_bytes = sorter->id_bytes,
+		.partition = &sorter->partition,
+		.dealt = sorter->dealt,
 		.dealt_pairs = sorter->dealt_pairs,
 	};
 	rc = choose_buckets(sorter, sorter->arena_bytes - pool_at, spool);
@@ -189,7 +199,10 @@ static int sort_buckets(struct sorter *sorter, const struct node *node)
 
 	for (uint32_t b = 0; rc == 0 && b < spool.bucket_count; b++) {
 		const struct node child = {
-			.spool = &spool, .bucket = &spool.buckets[b], .first = spool.buckets[b].first, .range = spool.buckets[b].range,
+			.spool = &spool,
+			.bucket = &spool.buckets[b],
+			.first = spool.buckets[b].first,
+			.range = spool.buckets[b].range,
 			.by_value = node->by_value,
 		};
 
@@ -224,7 +237,9 @@ static int append_ids(struct sorter *sorter, const void *ids, uint64_t count)
 	int rc = rung__stream_append(&sorter->indices, ids, count * sorter->id_bytes);
 
 	sorter->edge_count += count;
-	return rc < 0 ? rc : rung__progress(job->progress, job->progress_ctx, "sort", sorter->pairs_done, sorter->input->pair_count_max);
+	return rc < 0 ? rc
+	              : rung__progress(job->progress, job->progress_ctx, "sort", sorter->pairs_done,
+	                               sorter->input->pair_count_max);
 }
 
 static int sort_keys(struct sorter *sorter, const struct rung__lists *lists)
@@ -236,7 +251,8 @@ static int sort_keys(struct sorter *sorter, const struct rung__lists *lists)
 		return rung__edges_changed(sorter->temp_name);
 	if (sorter->job->dedup)
 		count = rung__lists_drop_repeats(lists, sorter->threads);
-	for (uint64_t i = lists->range - 1; i > 0; i--)   /* ends of lists to beginnings in the result */
+	/* ends of lists to beginnings in the result */
+	for (uint64_t i = lists->range - 1; i > 0; i--)
 		lists->ends[i] = sorter->edge_count + lists->ends[i - 1];
 	lists->ends[0] = sorter->edge_count;
 	rc = rung__stream_append(&sorter->indptr, lists->ends, lists->range * sizeof(*lists->ends));
@@ -247,8 +263,13 @@ static int sort_in_arena(struct sorter *sorter, const struct node *node)
 {
 	const uint64_t pair_bytes = rung__spool_bytes(node->spool, node->bucket);
 	const struct rung__lists lists = {
-		.first = node->first, .range = node->range, .count = node->bucket->pair_count, .id_bytes = sorter->id_bytes,
-		.pairs = sorter->arena, .ids = sorter->arena, .dealt = sorter->arena + pair_bytes,
+		.first = node->first,
+		.range = node->range,
+		.count = node->bucket->pair_count,
+		.id_bytes = sorter->id_bytes,
+		.pairs = sorter->arena,
+		.ids = sorter->arena,
+		.dealt = sorter->arena + pair_bytes,
 		.ends = (uint64_t *)(sorter->arena + 2 * pair_bytes),
 	};
 	int rc = rung__spool_load(node->spool, node->bucket, lists.pairs);
@@ -256,19 +277,22 @@ static int sort_in_arena(struct sorter *sorter, const struct node *node)
 	if (rc < 0)
 		return rc;
 	sorter->pairs_done += lists.count;
-	return node->by_value ? append_ids(sorter, lists.ids, rung__lists_join(&lists)) : sort_keys(sorter, &lists);
+	return node->by_value ? append_ids(sorter, lists.ids, rung__lists_join(&lists))
+	                      : sort_keys(sorter, &lists);
 }
 
 /* ---- lists longer than the arena ---- */
 
-/* Values to the front of the block they were read into: it is the arena's, and is not read again. */
+/* Values to the front of the block they were read into: it is the arena's, and is not read
+ * again. */
 static int append_values(void *ctx, const struct rung__pairs *pairs)
 {
 	struct sorter *sorter = ctx;
 	void *ids = sorter->arena;
 
 	for (uint64_t i = 0; i < pairs->count; i++)
-		rung__id_set(ids, sorter->id_bytes, i, rung__id_get(pairs->values, sorter->id_bytes, i * pairs->stride));
+		rung__id_set(ids, sorter->id_bytes, i,
+		             rung__id_get(pairs->values, sorter->id_bytes, i * pairs->stride));
 	sorter->pairs_done += pairs->count;
 	return append_ids(sorter, ids, pairs->count);
 }
@@ -301,7 +325,8 @@ static int sort_node(struct sorter *sorter, const struct node *node)
 {
 	if (node->bucket->pair_count == 0)
 		return node->by_value ? 0 : append_empty(sorter, node->range);
-	if (node->bucket->pair_count <= sorter->pairs_max && (node->by_value || node->range <= sorter->range_max))
+	if (node->bucket->pair_count <= sorter->pairs_max &&
+	    (node->by_value || node->range <= sorter->range_max))
 		return sort_in_arena(sorter, node);
 	if (node->range > 1)
 		return sort_buckets(sorter, node);
@@ -322,8 +347,9 @@ static int take_memory(struct sorter *sorter, uint64_t memory_bytes)
 
 	sorter->arena_bytes = pages_of(memory_bytes / 2);
 	sorter->pairs_max = (sorter->arena_bytes - 4 * RUNG__PAGE_BYTES) / (2 * pair_bytes + 2);
-	sorter->range_max = sorter->pairs_max / 4;   /* 8 bytes each */
-	sorter->bins_max = RUNG__MIN(memory_bytes / 128 / (uint64_t)sorter->threads, UINT64_C(1) << 16);
+	sorter->range_max = sorter->pairs_max / 4; /* 8 bytes each */
+	sorter->bins_max =
+		RUNG__MIN(memory_bytes / 128 / (uint64_t)sorter->threads, UINT64_C(1) << 16);
 	sorter->bins_max = RUNG__MAX(sorter->bins_max, 2u);
 	sorter->dealt_pairs = RUNG__MIN(memory_bytes / 16 / pair_bytes, UINT64_C(1) << 21);
 	sorter->out_bytes = RUNG__MIN(pages_of(memory_bytes / 64), OUT_BYTES_MAX);
@@ -332,10 +358,11 @@ static int take_memory(struct sorter *sorter, uint64_t memory_bytes)
 	sorter->bucket_of = rung__malloc_array(sorter->bins_max, sizeof(*sorter->bucket_of));
 	sorter->out_pool = rung__map_pages(OUT_BUFFERS * sorter->out_bytes);
 	if (!sorter->arena || !sorter->dealt || !sorter->bucket_of || !sorter->out_pool)
-		return rung__fail(RUNG_E_NOMEM, "edges: no memory for buffers of %" PRIu64 " bytes", memory_bytes);
+		return rung__fail(RUNG_E_NOMEM, "edges: no memory for buffers of %" PRIu64 " bytes",
+		                  memory_bytes);
 	return rung__partition_init(&sorter->partition,
-				    (uint32_t)RUNG__MAX(sorter->bins_max, BUCKETS_MAX),
-				    sorter->threads);
+	                            (uint32_t)RUNG__MAX(sorter->bins_max, BUCKETS_MAX),
+	                            sorter->threads);
 }
 
 /*
@@ -347,17 +374,20 @@ static int check_space(struct sorter *sorter)
 	const struct rung__edge_input *input = sorter->input;
 	uint64_t bytes, offsets;
 
-	if (!rung__mul(input->pair_count_max, 2 * (uint64_t)input->index_bytes, &bytes) || !rung__mul(input->vertex_count, 8, &offsets) ||
-	    !rung__add(bytes, offsets, &bytes) ||
+	if (!rung__mul(input->pair_count_max, 2 * (uint64_t)input->index_bytes, &bytes) ||
+	    !rung__mul(input->vertex_count, 8, &offsets) || !rung__add(bytes, offsets, &bytes) ||
 	    !rung__add(bytes, RUNG__MIN(sorter->arena_bytes, bytes), &bytes))
 		bytes = UINT64_MAX;
 	sorter->bytes_needed = bytes;
 	return rung__space_check(sorter->job->temp_dir, bytes);
 }
 
-static int begin_result(struct sorter *sorter, struct rung__out_stream *stream, const struct rung__sorted *sorted)
+static int begin_result(struct sorter *sorter, struct rung__out_stream *stream,
+                        const struct rung__sorted *sorted)
 {
-	*stream = (struct rung__out_stream){ .writer = sorter->writer, .file = sorted->file, .buffer_bytes = sorter->out_bytes };
+	*stream = (struct rung__out_stream){ .writer = sorter->writer,
+		                             .file = sorted->file,
+		                             .buffer_bytes = sorter->out_bytes };
 	stream->file.bytes_needed = sorter->bytes_needed;
 	return rung__stream_append(stream, sorted->head, sorted->head_bytes);
 }
@@ -371,12 +401,15 @@ static int sort_all(struct sorter *sorter)
 	if (!sorter->temp_name)
 		return rung__fail(RUNG_E_NOMEM, "%s", job->temp_dir);
 	if ((rc = take_memory(sorter, job->memory_bytes)) < 0 || (rc = check_space(sorter)) < 0 ||
-	    (rc = rung__writer_open(sorter->out_pool, sorter->out_bytes, OUT_BUFFERS, &sorter->writer)) < 0 ||
+	    (rc = rung__writer_open(sorter->out_pool, sorter->out_bytes, OUT_BUFFERS,
+	                            &sorter->writer)) < 0 ||
 	    (rc = begin_result(sorter, &sorter->indptr, &job->indptr)) < 0 ||
 	    (rc = begin_result(sorter, &sorter->indices, &job->indices)) < 0 ||
-	    (rc = sort_buckets(sorter, &(struct node){ .range = sorter->input->vertex_count })) < 0 ||
-	    (rc = append_empty(sorter, 1)) < 0 ||   /* the last entry of indptr */
-	    (rc = rung__stream_end(&sorter->indptr)) < 0 || (rc = rung__stream_end(&sorter->indices)) < 0)
+	    (rc = sort_buckets(sorter, &(struct node){ .range = sorter->input->vertex_count })) <
+	            0 ||
+	    (rc = append_empty(sorter, 1)) < 0 || /* the last entry of indptr */
+	    (rc = rung__stream_end(&sorter->indptr)) < 0 ||
+	    (rc = rung__stream_end(&sorter->indices)) < 0)
 		return rc;
 	job->edge_count = sorter->edge_count;
 	return 0;
@@ -391,13 +424,18 @@ int rung__sort_memory_check(uint64_t memory_bytes)
 {
 	if (memory_bytes >= MEMORY_BYTES_MIN)
 		return 0;
-	return rung__fail_least(MEMORY_BYTES_MIN, "edges: memory_bytes is %" PRIu64 ": sorting a graph takes at least %" PRIu64,
+	return rung__fail_least(MEMORY_BYTES_MIN,
+	                        "edges: memory_bytes is %" PRIu64
+	                        ": sorting a graph takes at least %" PRIu64,
 	                        memory_bytes, MEMORY_BYTES_MIN);
 }
 
 int rung__sort(struct rung__edge_input *input, struct rung__sort_job *job)
 {
-	struct sorter sorter = { .job = job, .input = input, .id_bytes = input->index_bytes, .threads = rung__threads(job->threads) };
+	struct sorter sorter = { .job = job,
+		                 .input = input,
+		                 .id_bytes = input->index_bytes,
+		                 .threads = rung__threads(job->threads) };
 	int rc = sort_all(&sorter);
 
 	rung__writer_close(sorter.writer);

@@ -14,9 +14,9 @@
 
 /* An output, under its temporary name or without a name. */
 struct output {
-	const char *path;    /* NULL: without a name */
+	const char *path; /* NULL: without a name */
 	char *partial;
-	const char *name;    /* for messages */
+	const char *name; /* for messages */
 	int fd;
 	uint64_t bytes;
 	unsigned char *head; /* [RUNG__NPY_DATA_OFFSET] */
@@ -30,7 +30,7 @@ static int create(struct output *out, const char *path)
 		return rung__fail(RUNG_E_NOMEM, "%s", path);
 	if (access(path, F_OK) == 0)
 		return rung__fail(RUNG_E_EXIST, "%s: exists; choose another output, or remove it",
-				  path);
+		                  path);
 	out->fd = open(out->partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	return out->fd < 0 ? rung__fail_errno(errno, "%s: cannot be created", out->partial) : 0;
 }
@@ -42,8 +42,8 @@ static int prepare(struct output *out, enum rung_dtype dtype, uint64_t count)
 	if (!rung__array_measure(&array, &out->bytes) ||
 	    !rung__add(out->bytes, RUNG__NPY_DATA_OFFSET, &out->bytes))
 		return rung__fail(RUNG_E_INVAL,
-				  "%s: %" PRIu64 " entries are more than a file holds", out->name,
-				  count);
+		                  "%s: %" PRIu64 " entries are more than a file holds", out->name,
+		                  count);
 	out->head = rung__malloc(RUNG__NPY_DATA_OFFSET);
 	if (!out->head)
 		return rung__fail(RUNG_E_NOMEM, "%s", out->name);
@@ -53,13 +53,17 @@ static int prepare(struct output *out, enum rung_dtype dtype, uint64_t count)
 
 static int sync_output(const struct output *out)
 {
-	return fsync(out->fd) == 0 ? 0 : rung__fail_errno(errno, "%s: cannot be synced to the device", out->partial);
+	return fsync(out->fd) == 0 ? 0
+	                           : rung__fail_errno(errno, "%s: cannot be synced to the device",
+	                                              out->partial);
 }
 
 /* Under its name, which nobody has taken meanwhile. */
 static int publish(const struct output *out)
 {
-	return link(out->partial, out->path) == 0 ? 0 : rung__fail_errno(errno, "%s: cannot be given its name", out->path);
+	return link(out->partial, out->path) == 0
+	               ? 0
+	               : rung__fail_errno(errno, "%s: cannot be given its name", out->path);
 }
 
 static void close_output(const struct output *out)
@@ -81,7 +85,7 @@ static int begin(const struct output *out, struct rung__sorted *sorted)
 }
 
 static int sort(struct rung_edges *edges, const void *rank_of_vertex,
-		const struct rung__relabel_opts *opts, const struct output outputs[2])
+                const struct rung__relabel_opts *opts, const struct output outputs[2])
 {
 	struct rung__sort_job job = {
 		.memory_bytes = opts->memory_bytes,
@@ -95,7 +99,8 @@ static int sort(struct rung_edges *edges, const void *rank_of_vertex,
 	struct rung__edge_input input;
 	int rc = rung__edge_input_open_relabelled(&input, edges, rank_of_vertex);
 
-	if (rc == 0 && (rc = begin(&outputs[0], &job.indptr)) == 0 && (rc = begin(&outputs[1], &job.indices)) == 0)
+	if (rc == 0 && (rc = begin(&outputs[0], &job.indptr)) == 0 &&
+	    (rc = begin(&outputs[1], &job.indices)) == 0)
 		rc = rung__sort(&input, &job);
 	rung__direct_close(&job.indptr.file);
 	rung__direct_close(&job.indices.file);
@@ -105,7 +110,7 @@ static int sort(struct rung_edges *edges, const void *rank_of_vertex,
 
 /* To two open files. */
 static int write_graph(struct rung_edges *edges, const void *rank_of_vertex,
-		       const struct rung__relabel_opts *opts, struct output outputs[2])
+                       const struct rung__relabel_opts *opts, struct output outputs[2])
 {
 	const struct rung_edges_info *info = &edges->info;
 	const enum rung_dtype id_dtype = info->index_bytes == 4 ? RUNG_U32 : RUNG_U64;
@@ -117,8 +122,8 @@ static int write_graph(struct rung_edges *edges, const void *rank_of_vertex,
 }
 
 static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
-		       const struct rung__relabel_opts *opts, const char *indptr_path,
-		       const char *indices_path)
+                       const struct rung__relabel_opts *opts, const char *indptr_path,
+                       const char *indices_path)
 {
 	struct output outputs[2] = { { .fd = -1 }, { .fd = -1 } };
 	int rc;
@@ -139,8 +144,8 @@ static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
 
 /* Defaults set, the maps checked. */
 static int take_opts(const struct rung_edges *edges, const void *vertex_of_rank,
-		     const void *rank_of_vertex, const struct rung__relabel_opts *caller_opts,
-		     struct rung__relabel_opts *opts)
+                     const void *rank_of_vertex, const struct rung__relabel_opts *caller_opts,
+                     struct rung__relabel_opts *opts)
 {
 	const struct rung_edges_info *info = &edges->info;
 	int rc;
@@ -152,13 +157,13 @@ static int take_opts(const struct rung_edges *edges, const void *vertex_of_rank,
 		opts->temp_dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";
 	rc = rung__sort_memory_check(opts->memory_bytes);
 	return rc < 0 ? rc
-		      : rung__maps_check(vertex_of_rank, rank_of_vertex, info->vertex_count,
-					 info->index_bytes, rung__threads(opts->threads));
+	              : rung__maps_check(vertex_of_rank, rank_of_vertex, info->vertex_count,
+	                                 info->index_bytes, rung__threads(opts->threads));
 }
 
 int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
-		       const void *rank_of_vertex, const struct rung__relabel_opts *caller_opts,
-		       const char *indptr_path, const char *indices_path)
+                        const void *rank_of_vertex, const struct rung__relabel_opts *caller_opts,
+                        const char *indptr_path, const char *indices_path)
 {
 	struct rung__relabel_opts opts;
 	int rc = take_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
@@ -167,11 +172,11 @@ int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
 }
 
 int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_rank,
-			     const void *rank_of_vertex,
-			     const struct rung__relabel_opts *caller_opts, int fds_out[2])
+                             const void *rank_of_vertex,
+                             const struct rung__relabel_opts *caller_opts, int fds_out[2])
 {
 	static const char *const names[] = { "temporary file of indptr",
-					     "temporary file of indices" };
+		                             "temporary file of indices" };
 	struct rung__relabel_opts opts;
 	struct output outputs[2] = { { .fd = -1 }, { .fd = -1 } };
 	int rc = take_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
@@ -186,7 +191,7 @@ int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_ran
 	if (rc == 0)
 		rc = write_graph(edges, rank_of_vertex, &opts, outputs);
 	for (int i = 0; i < 2 && rc == 0; i++) {
-		fds_out[i] = rung__reopen(outputs[i].fd, 0);   /* without O_DIRECT */
+		fds_out[i] = rung__reopen(outputs[i].fd, 0); /* without O_DIRECT */
 		if (fds_out[i] < 0)
 			rc = rung__fail_errno(errno, "%s: cannot be opened again", names[i]);
 		if (rc < 0 && i == 1)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dealing: pairs are brought together by buckets in memory first, then each bucket's are appended to it. */
+/* Dealing: pairs are brought together by buckets in memory first, then each bucket's are appended
+ * to it. */
 #include "graph/graph.h"
 #include "edges/spool.h"
 
@@ -9,9 +10,10 @@
 #include <string.h>
 
 #define NO_BLOCK UINT32_MAX
-#define READS 4   /* in flight while a bucket is loaded */
+#define READS    4 /* in flight while a bucket is loaded */
 
-int rung__spool_open(struct rung__spool *spool, const char *dir, const char *name, uint64_t bytes_needed, unsigned char *pool)
+int rung__spool_open(struct rung__spool *spool, const char *dir, const char *name,
+                     uint64_t bytes_needed, unsigned char *pool)
 {
 	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes;
 	int rc;
@@ -20,15 +22,21 @@ int rung__spool_open(struct rung__spool *spool, const char *dir, const char *nam
 	spool->block_max = 0;
 	for (uint32_t b = 0; b < spool->bucket_count; b++) {
 		spool->buckets[b].head = spool->buckets[b].tail = NO_BLOCK;
-		spool->block_max += (spool->buckets[b].pairs_counted * pair_bytes + spool->block_bytes - 1) / spool->block_bytes;
+		spool->block_max +=
+			(spool->buckets[b].pairs_counted * pair_bytes + spool->block_bytes - 1) /
+			spool->block_bytes;
 	}
-	spool->next = spool->block_max < NO_BLOCK ? rung__malloc_array(spool->block_max, sizeof(*spool->next)) : NULL;
+	spool->next = spool->block_max < NO_BLOCK
+	                      ? rung__malloc_array(spool->block_max, sizeof(*spool->next))
+	                      : NULL;
 	if (!spool->next)
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a list of %" PRIu64 " blocks", name, spool->block_max);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a list of %" PRIu64 " blocks",
+		                  name, spool->block_max);
 	rc = rung__direct_temp(&spool->file, dir, name, bytes_needed);
 	if (rc < 0)
 		return rc;
-	return rung__writer_open(pool, spool->block_bytes, spool->bucket_count + RUNG__SPOOL_SPARE, &spool->writer);
+	return rung__writer_open(pool, spool->block_bytes, spool->bucket_count + RUNG__SPOOL_SPARE,
+	                         &spool->writer);
 }
 
 /* False when there are more blocks than can be: the input is not what was counted. */
@@ -47,13 +55,15 @@ static bool put_block(struct rung__spool *spool, struct rung__bucket *bucket)
 	bucket->tail = (uint32_t)block;
 	spool->next[block] = NO_BLOCK;
 	memset(bucket->buffer + bucket->used, 0, (size_t)(bytes - bucket->used));
-	rung__writer_put(spool->writer, &spool->file, bucket->buffer, bytes, block * spool->block_bytes);
+	rung__writer_put(spool->writer, &spool->file, bucket->buffer, bytes,
+	                 block * spool->block_bytes);
 	bucket->buffer = NULL;
 	bucket->used = 0;
 	return true;
 }
 
-static bool append(struct rung__spool *spool, struct rung__bucket *bucket, const unsigned char *pairs, uint64_t count)
+static bool append(struct rung__spool *spool, struct rung__bucket *bucket,
+                   const unsigned char *pairs, uint64_t count)
 {
 	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes;
 
@@ -120,7 +130,8 @@ int rung__spool_end(struct rung__spool *spool, const char *spec)
 	for (uint32_t b = 0; b < spool->bucket_count; b++) {
 		struct rung__bucket *bucket = &spool->buckets[b];
 
-		if (bucket->pair_count != bucket->pairs_counted || (bucket->buffer && !put_block(spool, bucket)))
+		if (bucket->pair_count != bucket->pairs_counted ||
+		    (bucket->buffer && !put_block(spool, bucket)))
 			return rung__edges_changed(spec);
 	}
 	rc = rung__writer_flush(spool->writer);
@@ -134,23 +145,28 @@ uint64_t rung__spool_bytes(const struct rung__spool *spool, const struct rung__b
 	return rung__align_up(bucket->pair_count * 2 * spool->id_bytes, RUNG__PAGE_BYTES);
 }
 
-/* What is read for the last time is given back: while buckets are read, what is made of them is written. */
-static int read_block(const struct rung__spool *spool, uint32_t block, uint64_t bytes, unsigned char *to, bool last)
+/* What is read for the last time is given back: while buckets are read, what is made of them is
+ * written. */
+static int read_block(const struct rung__spool *spool, uint32_t block, uint64_t bytes,
+                      unsigned char *to, bool last)
 {
 	int rc = rung__direct_read(&spool->file, to, bytes, block * spool->block_bytes);
 
-	if (last)   /* where that cannot be, it is given back when the file is closed */
-		fallocate(spool->file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(block * spool->block_bytes), (off_t)spool->block_bytes);
+	if (last) /* where that cannot be, it is given back when the file is closed */
+		fallocate(spool->file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		          (off_t)(block * spool->block_bytes), (off_t)spool->block_bytes);
 	return rc;
 }
 
-int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket *bucket, unsigned char *to)
+int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket *bucket,
+                     unsigned char *to)
 {
 	const uint64_t bytes = rung__spool_bytes(spool, bucket);
 	struct rung__failure failure = { .rc = 0 };
 	uint32_t blocks[READS];
 
-	for (uint64_t done = 0, block = bucket->head; done < bytes && failure.rc == 0; done += READS * spool->block_bytes) {
+	for (uint64_t done = 0, block = bucket->head; done < bytes && failure.rc == 0;
+	     done += READS * spool->block_bytes) {
 		const uint64_t left = (bytes - done + spool->block_bytes - 1) / spool->block_bytes;
 		const int count = (int)RUNG__MIN(left, READS);
 
@@ -164,23 +180,28 @@ int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket 
 			const uint64_t here = RUNG__MIN(spool->block_bytes, bytes - at);
 
 			rung__failure_keep(&failure,
-					   read_block(spool, blocks[i], here, to + at, true));
+			                   read_block(spool, blocks[i], here, to + at, true));
 		}
 	}
 	return rung__failure_tell(&failure);
 }
 
-int rung__spool_each(const struct rung__spool *spool, const struct rung__bucket *bucket, unsigned char *block, bool last,
-                     rung__pairs_fn fn, void *ctx)
+int rung__spool_each(const struct rung__spool *spool, const struct rung__bucket *bucket,
+                     unsigned char *block, bool last, rung__pairs_fn fn, void *ctx)
 {
-	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes, bytes = bucket->pair_count * pair_bytes;
+	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes,
+		       bytes = bucket->pair_count * pair_bytes;
 	uint32_t at = bucket->head;
 	int rc = 0;
 
 	for (uint64_t done = 0; done < bytes && rc == 0; done += spool->block_bytes) {
 		const uint64_t here = RUNG__MIN(bytes - done, spool->block_bytes);
 		const struct rung__pairs pairs = {
-			.keys = block, .values = block + spool->id_bytes, .count = here / pair_bytes, .stride = 2, .spec = spool->file.name,
+			.keys = block,
+			.values = block + spool->id_bytes,
+			.count = here / pair_bytes,
+			.stride = 2,
+			.spec = spool->file.name,
 		};
 
 		rc = read_block(spool, at, here, block, last);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Pairs dealt into buckets that lie in one temporary file, each a chain of blocks, which are written when they are full.
- * Private to the core.
+ * Pairs dealt into buckets that lie in one temporary file, each a chain of blocks, which are
+ * written when they are full. Private to the core.
  */
 #ifndef RUNG_SPOOL_H
 #define RUNG_SPOOL_H
@@ -11,37 +11,41 @@
 #include "file/writer.h"
 
 struct rung__bucket {
-	uint64_t first, range;    /* keys [first, first + range) */
-	uint64_t pairs_counted;   /* that it is to have */
-	uint64_t pair_count;      /* that it has */
-	uint32_t head, tail;      /* blocks */
-	unsigned char *buffer;    /* the block being filled; NULL: none */
-	uint64_t used;            /* bytes of it */
+	uint64_t first, range;  /* keys [first, first + range) */
+	uint64_t pairs_counted; /* that it is to have */
+	uint64_t pair_count;    /* that it has */
+	uint32_t head, tail;    /* blocks */
+	unsigned char *buffer;  /* the block being filled; NULL: none */
+	uint64_t used;          /* bytes of it */
 };
 
 struct rung__spool {
 	struct rung__direct file;
 	struct rung__writer *writer;
 	uint64_t block_bytes;
-	uint32_t *next;               /* [block_max] the block behind a block, in its bucket */
+	uint32_t *next; /* [block_max] the block behind a block, in its bucket */
 	uint64_t block_max;
 	_Atomic uint64_t block_count;
-	struct rung__partition *partition;   /* which bucket a pair goes to; only for dealing */
-	unsigned char *dealt;         /* [dealt_pairs] pairs in the order of the buckets; only for dealing */
+	struct rung__partition *partition; /* which bucket a pair goes to; only for dealing */
+	/* [dealt_pairs] pairs in the order of the buckets; only for dealing */
+	unsigned char *dealt;
 	uint64_t dealt_pairs;
 	unsigned id_bytes;
 	struct rung__bucket *buckets;
 	uint32_t bucket_count;
 };
 
-#define RUNG__SPOOL_SPARE 4u      /* blocks that are being written while others are filled */
+#define RUNG__SPOOL_SPARE 4u /* blocks that are being written while others are filled */
 
 /**
- * Open the file and take over the buckets, whose first, range and pairs_counted are set, as are partition, dealt and block_bytes.
+ * Open the file and take over the buckets, whose first, range and pairs_counted are set, as are
+ * partition, dealt and block_bytes.
  *
- * @param pool  [(bucket_count + RUNG__SPOOL_SPARE) * block_bytes] on a page, until rung__spool_end()
+ * @param pool  [(bucket_count + RUNG__SPOOL_SPARE) * block_bytes] on a page, until
+ *              rung__spool_end()
  */
-int rung__spool_open(struct rung__spool *spool, const char *dir, const char *name, uint64_t bytes_needed, unsigned char *pool);
+int rung__spool_open(struct rung__spool *spool, const char *dir, const char *name,
+                     uint64_t bytes_needed, unsigned char *pool);
 
 /** Append pairs, any number, to their buckets, each bucket in the order of the pairs. */
 int rung__spool_deal(struct rung__spool *spool, const struct rung__pairs *pairs);
@@ -52,12 +56,15 @@ int rung__spool_end(struct rung__spool *spool, const char *spec);
 /** Bytes that rung__spool_load() writes for a bucket: whole pages. */
 uint64_t rung__spool_bytes(const struct rung__spool *spool, const struct rung__bucket *bucket);
 
-/** All pairs of a bucket, key and value side by side; its room in the file is given back. @param to on a page */
-int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket *bucket, unsigned char *to);
+/** All pairs of a bucket, key and value side by side; its room in the file is given back. @param to
+ * on a page */
+int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket *bucket,
+                     unsigned char *to);
 
-/** The same block by block. @param block [block_bytes] on a page @param last  false: it stays in the file */
-int rung__spool_each(const struct rung__spool *spool, const struct rung__bucket *bucket, unsigned char *block, bool last,
-                     rung__pairs_fn fn, void *ctx);
+/** The same block by block. @param block [block_bytes] on a page @param last false: it stays in the
+ * file */
+int rung__spool_each(const struct rung__spool *spool, const struct rung__bucket *bucket,
+                     unsigned char *block, bool last, rung__pairs_fn fn, void *ctx);
 
 void rung__spool_close(struct rung__spool *spool);
 

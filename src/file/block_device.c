@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Block devices in /sys. dev/block/MAJOR:MINOR is a link to the device's folder; that of a partition lies in the folder of its disk,
- * and only the disk has a queue.
+ * Block devices in /sys. dev/block/MAJOR:MINOR is a link to the device's folder; that of a
+ * partition lies in the folder of its disk, and only the disk has a queue.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include "file/block_device.h"
 
-#define SECTOR_BYTES 512u   /* unit of "start", whatever the device's own block is */
+#define SECTOR_BYTES 512u /* unit of "start", whatever the device's own block is */
 
 /* A number from a file of one line. @return false when there is no such file or no number in it */
 static bool read_number(const char *path, uint64_t *number_out)
@@ -48,14 +48,16 @@ static uint64_t number_in(const char *folder, const char *name)
 	return number;
 }
 
-bool rung__block_device(const char *sys, unsigned major_number, unsigned minor_number, struct rung__block_device *device_out)
+bool rung__block_device(const char *sys, unsigned major_number, unsigned minor_number,
+                        struct rung__block_device *device_out)
 {
 	struct rung__block_device device = { .name = "" };
 	char link[PATH_MAX], folder[PATH_MAX];
 	const char *name;
 	uint64_t sectors;
 
-	if ((size_t)snprintf(link, sizeof(link), "%s/dev/block/%u:%u", sys, major_number, minor_number) >= sizeof(link) ||
+	if ((size_t)snprintf(link, sizeof(link), "%s/dev/block/%u:%u", sys, major_number,
+	                     minor_number) >= sizeof(link) ||
 	    !realpath(link, folder))
 		return false;
 	if (number_in(folder, "partition")) {
@@ -70,7 +72,8 @@ bool rung__block_device(const char *sys, unsigned major_number, unsigned minor_n
 	sectors = number_in(folder, "queue/max_sectors_kb");
 	if (!rung__mul(sectors, 1024, &device.command_bytes))
 		device.command_bytes = 0;
-	device.block_bytes = (uint32_t)RUNG__MIN(number_in(folder, "queue/logical_block_size"), UINT32_MAX);
+	device.block_bytes =
+		(uint32_t)RUNG__MIN(number_in(folder, "queue/logical_block_size"), UINT32_MAX);
 	*device_out = device;
 	return true;
 }

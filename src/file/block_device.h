@@ -6,18 +6,20 @@
 #include "base/base.h"
 
 struct rung__block_device {
-	char name[64];             /* of the whole disk, also for a file on a partition: "nvme0n1" */
-	uint64_t partition_at;     /* bytes of the disk in front of the partition; 0 without one */
-	uint64_t command_bytes;    /* what the kernel sends it in one command at most; 0: unknown */
-	uint32_t block_bytes;      /* logical; 0: unknown */
+	char name[64];          /* of the whole disk, also for a file on a partition: "nvme0n1" */
+	uint64_t partition_at;  /* bytes of the disk in front of the partition; 0 without one */
+	uint64_t command_bytes; /* what the kernel sends it in one command at most; 0: unknown */
+	uint32_t block_bytes;   /* logical; 0: unknown */
 };
 
 /**
  * Look up the device with a number (st_dev of a file).
  *
  * @param sys  where sysfs is mounted: "/sys", in tests a recorded folder
- * @return false when there is none: network and memory file systems, and those that span devices, have numbers of their own
+ * @return false when there is none: network and memory file systems, and those that span devices,
+ *         have numbers of their own
  */
-bool rung__block_device(const char *sys, unsigned major_number, unsigned minor_number, struct rung__block_device *device_out);
+bool rung__block_device(const char *sys, unsigned major_number, unsigned minor_number,
+                        struct rung__block_device *device_out);
 
 #endif

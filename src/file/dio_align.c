@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The alignment of direct reads. glibc 2.36's struct statx lacks the two fields, so the kernel's own header and the bare
- * system call are used; that header may not be included together with <sys/stat.h>, hence a file of its own.
+ * The alignment of direct reads. glibc 2.36's struct statx lacks the two fields, so the kernel's
+ * own header and the bare system call are used; that header may not be included together with
+ * <sys/stat.h>, hence a file of its own.
  */
 #include <fcntl.h>
 #include <linux/stat.h>
@@ -15,7 +16,8 @@
 static bool ask(int fd, struct statx *st_out)
 {
 	*st_out = (struct statx){ .stx_mask = 0 };
-	return syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, st_out) == 0 && (st_out->stx_mask & STATX_DIOALIGN);
+	return syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, st_out) == 0 &&
+	       (st_out->stx_mask & STATX_DIOALIGN);
 }
 
 uint32_t rung__dio_align(int fd)

@@ -41,30 +41,38 @@ int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes,
 
 	while (done < bytes) {
 		const uint64_t rest = rung__align_up(bytes - done, RUNG__PAGE_BYTES);
-		ssize_t got = pread(file->fd, (unsigned char *)to + done, (size_t)rest, (off_t)(offset + done));
+		ssize_t got = pread(file->fd, (unsigned char *)to + done, (size_t)rest,
+		                    (off_t)(offset + done));
 
 		if (got < 0 && (errno == EINTR || (errno == EINVAL && drop_direct(file->fd))))
 			continue;
 		if (got < 0)
-			return rung__fail_errno(errno, "%s: reading %" PRIu64 " bytes at offset %" PRIu64, file->name, rest, offset + done);
+			return rung__fail_errno(errno,
+			                        "%s: reading %" PRIu64 " bytes at offset %" PRIu64,
+			                        file->name, rest, offset + done);
 		if (got == 0)
-			return rung__fail(RUNG_E_IO, "%s: ends at offset %" PRIu64 ", %" PRIu64 " bytes short: the file was truncated",
+			return rung__fail(RUNG_E_IO,
+			                  "%s: ends at offset %" PRIu64 ", %" PRIu64
+			                  " bytes short: the file was truncated",
 			                  file->name, offset + done, bytes - done);
 		if ((uint64_t)got < bytes - done)
 			got = (ssize_t)rung__align_down((uint64_t)got, RUNG__PAGE_BYTES);
-		if (got == 0)   /* less than a page at a time, or the end: without alignment the one can be told from the other */
+		/* less than a page at a time, or the end: without alignment the one can be told
+		 * from the other */
+		if (got == 0)
 			break;
 		done += (uint64_t)got;
 	}
 	if (done < bytes) {
 		drop_direct(file->fd);
-		return rung__pread_all(file->fd, file->name, (unsigned char *)to + done, bytes - done, offset + done);
+		return rung__pread_all(file->fd, file->name, (unsigned char *)to + done,
+		                       bytes - done, offset + done);
 	}
 	return 0;
 }
 
 int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
-			   unsigned char *room, const unsigned char **at_out)
+                           unsigned char *room, const unsigned char **at_out)
 {
 	const uint64_t begin = rung__align_down(offset, RUNG__PAGE_BYTES);
 
@@ -72,7 +80,8 @@ int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uin
 	return bytes > 0 ? rung__direct_read(file, room, offset - begin + bytes, begin) : 0;
 }
 
-/* O_DIRECT behind the opening: a file system that refuses the flag may have made the file by then. */
+/* O_DIRECT behind the opening: a file system that refuses the flag may have made the file by
+ * then. */
 static void ask_direct(int fd)
 {
 	const int flags = fcntl(fd, F_GETFL);
@@ -90,11 +99,14 @@ int rung__direct_open_write(struct rung__direct *file, int fd, const char *name)
 	return 0;
 }
 
-int rung__direct_temp(struct rung__direct *file, const char *dir, const char *name, uint64_t bytes_needed)
+int rung__direct_temp(struct rung__direct *file, const char *dir, const char *name,
+                      uint64_t bytes_needed)
 {
 	char *path;
 
-	*file = (struct rung__direct){ .fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), .name = name, .bytes_needed = bytes_needed };
+	*file = (struct rung__direct){ .fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600),
+		                       .name = name,
+		                       .bytes_needed = bytes_needed };
 	if (file->fd < 0) {
 		path = rung__format("%s/rung-XXXXXX", dir);
 		if (!path)
@@ -110,21 +122,27 @@ int rung__direct_temp(struct rung__direct *file, const char *dir, const char *na
 	return 0;
 }
 
-int rung__direct_write(const struct rung__direct *file, const void *from, uint64_t bytes, uint64_t offset)
+int rung__direct_write(const struct rung__direct *file, const void *from, uint64_t bytes,
+                       uint64_t offset)
 {
 	uint64_t done = 0;
 
 	while (done < bytes) {
-		ssize_t put = pwrite(file->fd, (const unsigned char *)from + done, (size_t)(bytes - done), (off_t)(offset + done));
+		ssize_t put = pwrite(file->fd, (const unsigned char *)from + done,
+		                     (size_t)(bytes - done), (off_t)(offset + done));
 
 		if (put < 0 && (errno == EINTR || (errno == EINVAL && drop_direct(file->fd))))
 			continue;
 		if (put <= 0)
-			return rung__fail_errno(put < 0 ? errno : EIO, "%s: writing %" PRIu64 " bytes at offset %" PRIu64
-			                        " (%" PRIu64 " bytes are needed there in all)", file->name, bytes - done, offset + done,
+			return rung__fail_errno(put < 0 ? errno : EIO,
+			                        "%s: writing %" PRIu64 " bytes at offset %" PRIu64
+			                        " (%" PRIu64 " bytes are needed there in all)",
+			                        file->name, bytes - done, offset + done,
 			                        file->bytes_needed);
 		done += (uint64_t)put;
-		if (done % RUNG__PAGE_BYTES)   /* the disk ran full, or the file system does it in parts: the rest without alignment */
+		/* the disk ran full, or the file system does it in parts: the rest without
+		 * alignment */
+		if (done % RUNG__PAGE_BYTES)
 			drop_direct(file->fd);
 	}
 	return 0;
@@ -139,6 +157,8 @@ int rung__space_check(const char *dir, uint64_t bytes)
 		return rung__fail_errno(errno, "%s: free space is not known", dir);
 	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, &there) || there >= bytes)
 		return 0;
-	return rung__fail(RUNG_E_NOSPC, "%s: %" PRIu64 " bytes are needed, %" PRIu64 " are free: make room, or choose another folder", dir,
-	                  bytes, there);
+	return rung__fail(RUNG_E_NOSPC,
+	                  "%s: %" PRIu64 " bytes are needed, %" PRIu64
+	                  " are free: make room, or choose another folder",
+	                  dir, bytes, there);
 }

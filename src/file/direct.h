@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Large files read and written past the page cache, which a file larger than memory would only empty. */
+/** Large files read and written past the page cache, which a file larger than memory would only
+ * empty. */
 #ifndef RUNG_DIRECT_H
 #define RUNG_DIRECT_H
 
@@ -8,9 +9,10 @@
 
 /** A file open a second time, with O_DIRECT where its file system takes it. */
 struct rung__direct {
-	int fd;            /* -1: not open */
-	const char *name;  /* for messages; the caller's */
-	uint64_t bytes_needed;   /* of what is written, all files together: told when the disk is full */
+	int fd;           /* -1: not open */
+	const char *name; /* for messages; the caller's */
+	/* of what is written, all files together: told when the disk is full */
+	uint64_t bytes_needed;
 };
 
 /** The file behind `fd`, for reading. @return 0, or the failure of opening it again */
@@ -20,8 +22,10 @@ int rung__direct_open_write(struct rung__direct *file, int fd, const char *name)
 void rung__direct_close(struct rung__direct *file);
 
 /**
- * Read `bytes` at `offset`, which is on a page. Whole pages are written at `to`, page-aligned, as far as the file goes.
- * @return 0, or RUNG_E_IO naming the file, the offset and errno, also when the file ends before `bytes`
+ * Read `bytes` at `offset`, which is on a page. Whole pages are written at `to`, page-aligned, as
+ * far as the file goes.
+ * @return 0, or RUNG_E_IO naming the file, the offset and errno, also when the file ends before
+ *         `bytes`
  */
 int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes, uint64_t offset);
 
@@ -30,16 +34,19 @@ int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes,
  * @param room  on a page, for the whole pages around them; they come to be at *at_out in it
  */
 int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
-			   unsigned char *room, const unsigned char **at_out);
+                           unsigned char *room, const unsigned char **at_out);
 
 /**
- * A file in `dir` for reading and writing that is gone when it is closed, or the process ends: without a name where the file
- * system can do without one, else with one for a moment.
+ * A file in `dir` for reading and writing that is gone when it is closed, or the process ends:
+ * without a name where the file system can do without one, else with one for a moment.
  */
-int rung__direct_temp(struct rung__direct *file, const char *dir, const char *name, uint64_t bytes_needed);
+int rung__direct_temp(struct rung__direct *file, const char *dir, const char *name,
+                      uint64_t bytes_needed);
 
-/** Write whole pages from a page of memory. @return 0, RUNG_E_NOSPC or RUNG_E_IO naming the file, the offset and errno */
-int rung__direct_write(const struct rung__direct *file, const void *from, uint64_t bytes, uint64_t offset);
+/** Write whole pages from a page of memory. @return 0, RUNG_E_NOSPC or RUNG_E_IO naming the file,
+ * the offset and errno */
+int rung__direct_write(const struct rung__direct *file, const void *from, uint64_t bytes,
+                       uint64_t offset);
 
 /** RUNG_E_NOSPC when the file system of `dir` has less than `bytes` free. */
 int rung__space_check(const char *dir, uint64_t bytes);

@@ -9,22 +9,27 @@
 #include "file/file.h"
 #include "base/base.h"
 
-#define CALL_BYTES_MAX (1u << 30)   /* Linux moves at most 2 GiB - 4 KiB a call */
-#define RESERVE_TRIES  64           /* a timer may tick faster than any of them ends */
+#define CALL_BYTES_MAX (1u << 30) /* Linux moves at most 2 GiB - 4 KiB a call */
+#define RESERVE_TRIES  64         /* a timer may tick faster than any of them ends */
 
 int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_t offset)
 {
 	unsigned char *to = buf;
 
 	while (bytes > 0) {
-		ssize_t got = pread(fd, to, (size_t)RUNG__MIN(bytes, CALL_BYTES_MAX), (off_t)offset);
+		ssize_t got =
+			pread(fd, to, (size_t)RUNG__MIN(bytes, CALL_BYTES_MAX), (off_t)offset);
 
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return rung__fail_errno(errno, "%s: reading %" PRIu64 " bytes at offset %" PRIu64, path, bytes, offset);
+			return rung__fail_errno(errno,
+			                        "%s: reading %" PRIu64 " bytes at offset %" PRIu64,
+			                        path, bytes, offset);
 		if (got == 0)
-			return rung__fail(RUNG_E_IO, "%s: ends at offset %" PRIu64 ", %" PRIu64 " bytes short: the file was truncated",
+			return rung__fail(RUNG_E_IO,
+			                  "%s: ends at offset %" PRIu64 ", %" PRIu64
+			                  " bytes short: the file was truncated",
 			                  path, offset, bytes);
 		to += got;
 		offset += (uint64_t)got;
@@ -38,12 +43,15 @@ int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, 
 	const unsigned char *from = buf;
 
 	while (bytes > 0) {
-		ssize_t put = pwrite(fd, from, (size_t)RUNG__MIN(bytes, CALL_BYTES_MAX), (off_t)offset);
+		ssize_t put =
+			pwrite(fd, from, (size_t)RUNG__MIN(bytes, CALL_BYTES_MAX), (off_t)offset);
 
 		if (put < 0 && errno == EINTR)
 			continue;
 		if (put <= 0)
-			return rung__fail_errno(put < 0 ? errno : EIO, "%s: writing %" PRIu64 " bytes at offset %" PRIu64, path, bytes, offset);
+			return rung__fail_errno(put < 0 ? errno : EIO,
+			                        "%s: writing %" PRIu64 " bytes at offset %" PRIu64,
+			                        path, bytes, offset);
 		from += put;
 		offset += (uint64_t)put;
 		bytes -= (uint64_t)put;
@@ -106,7 +114,7 @@ int rung__open_regular(int dir_fd, const char *name, const char *path, int flags
 	if (fd >= 0)
 		close(fd);
 	return rung__fail(RUNG_E_FORMAT, "%s: is not a regular file; put the file itself there",
-			  path);
+	                  path);
 }
 
 int rung__reopen(int fd, int flags)

@@ -13,7 +13,8 @@
  */
 int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_t offset);
 
-/** Write exactly `bytes` at `offset`. @return 0, RUNG_E_NOSPC or RUNG_E_IO naming `path`, the offset and errno */
+/** Write exactly `bytes` at `offset`. @return 0, RUNG_E_NOSPC or RUNG_E_IO naming `path`, the
+ * offset and errno */
 int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, uint64_t offset);
 
 /**
@@ -42,12 +43,13 @@ int rung__open_regular(int dir_fd, const char *name, const char *path, int flags
 int rung__reopen(int fd, int flags);
 
 /**
- * Alignment that O_DIRECT asks of offset, length and memory on an open file: STATX_DIOALIGN (Linux 6.1), and
- * RUNG__PAGE_BYTES where the kernel or the file system does not say.
+ * Alignment that O_DIRECT asks of offset, length and memory on an open file: STATX_DIOALIGN (Linux
+ * 6.1), and RUNG__PAGE_BYTES where the kernel or the file system does not say.
  */
 uint32_t rung__dio_align(int fd);
 
-/** True when the file system says that it reads this file through the page cache even with O_DIRECT (ext4 with journalled data). */
+/** True when the file system says that it reads this file through the page cache even with O_DIRECT
+ * (ext4 with journalled data). */
 bool rung__dio_refused(int fd);
 
 #endif

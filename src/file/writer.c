@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread that writes buffers in the order they come. One lock guards the two rings; it is not held while a buffer is written. */
+/* A thread that writes buffers in the order they come. One lock guards the two rings; it is not
+ * held while a buffer is written. */
 #include "file/writer.h"
 
 #include <assert.h>
@@ -21,9 +22,9 @@ struct rung__writer {
 	pthread_cond_t changed;
 	uint64_t buffer_bytes;
 	uint32_t buffer_count;
-	unsigned char **free;        /* [buffer_count] of which free_count are there */
+	unsigned char **free; /* [buffer_count] of which free_count are there */
 	uint32_t free_count;
-	struct job *jobs;            /* [buffer_count], a ring: put_count - done_count from done_count on */
+	struct job *jobs; /* [buffer_count], a ring: put_count - done_count from done_count on */
 	uint64_t put_count, done_count;
 	bool ending;
 	struct rung__failure failure;
@@ -70,13 +71,15 @@ static void *write_all(void *ctx)
 	return NULL;
 }
 
-int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffer_count, struct rung__writer **writer_out)
+int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffer_count,
+                      struct rung__writer **writer_out)
 {
 	struct rung__writer *writer = rung__zalloc(sizeof(*writer));
 	int err;
 
 	if (!writer)
-		return rung__fail(RUNG_E_NOMEM, "writing through %" PRIu32 " buffers: no memory", buffer_count);
+		return rung__fail(RUNG_E_NOMEM, "writing through %" PRIu32 " buffers: no memory",
+		                  buffer_count);
 	writer->buffer_bytes = buffer_bytes;
 	writer->buffer_count = buffer_count;
 	writer->free = rung__malloc_array(buffer_count, sizeof(*writer->free));
@@ -85,7 +88,8 @@ int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffe
 	pthread_cond_init(&writer->changed, NULL);
 	for (; writer->free && writer->free_count < buffer_count; writer->free_count++)
 		writer->free[writer->free_count] = pool + writer->free_count * buffer_bytes;
-	err = writer->free && writer->jobs ? rung__thread_start(&writer->thread, write_all, writer) : ENOMEM;
+	err = writer->free && writer->jobs ? rung__thread_start(&writer->thread, write_all, writer)
+	                                   : ENOMEM;
 	if (err == 0) {
 		*writer_out = writer;
 		return 0;
@@ -110,8 +114,8 @@ unsigned char *rung__writer_take(struct rung__writer *writer)
 	return buffer;
 }
 
-void rung__writer_put(struct rung__writer *writer, const struct rung__direct *file, unsigned char *buffer, uint64_t bytes,
-                      uint64_t offset)
+void rung__writer_put(struct rung__writer *writer, const struct rung__direct *file,
+                      unsigned char *buffer, uint64_t bytes, uint64_t offset)
 {
 	pthread_mutex_lock(&writer->lock);
 	assert(bytes <= writer->buffer_bytes);
@@ -119,7 +123,8 @@ void rung__writer_put(struct rung__writer *writer, const struct rung__direct *fi
 	if (bytes == 0)
 		give_back(writer, buffer);
 	else
-		writer->jobs[writer->put_count++ % writer->buffer_count] = (struct job){ *file, buffer, bytes, offset };
+		writer->jobs[writer->put_count++ % writer->buffer_count] =
+			(struct job){ *file, buffer, bytes, offset };
 	pthread_cond_broadcast(&writer->changed);
 	pthread_mutex_unlock(&writer->lock);
 }
@@ -204,6 +209,7 @@ int rung__stream_end(struct rung__out_stream *stream)
 	}
 	rc = rung__writer_flush(stream->writer);
 	if (rc == 0 && ftruncate(stream->file.fd, (off_t)stream->written) < 0)
-		rc = rung__fail_errno(errno, "%s: cannot be cut to %" PRIu64 " bytes", stream->file.name, stream->written);
+		rc = rung__fail_errno(errno, "%s: cannot be cut to %" PRIu64 " bytes",
+		                      stream->file.name, stream->written);
 	return rc;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Writing behind the caller's back: buffers are filled here and written there, by a thread. Private to rung. */
+/** Writing behind the caller's back: buffers are filled here and written there, by a thread.
+ * Private to rung. */
 #ifndef RUNG_WRITER_H
 #define RUNG_WRITER_H
 
@@ -9,19 +10,24 @@
 struct rung__writer;
 
 /**
- * @param pool          [buffer_count * buffer_bytes] on a page; the caller's, and as long as the writer
+ * @param pool          [buffer_count * buffer_bytes] on a page; the caller's, and as long as the
+ *                      writer
  * @param buffer_bytes  whole pages
  */
-int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffer_count, struct rung__writer **writer_out);
+int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffer_count,
+                      struct rung__writer **writer_out);
 
-/** A buffer that is free, waiting for one. At most buffer_count - 1 are to be held while another is taken. */
+/** A buffer that is free, waiting for one. At most buffer_count - 1 are to be held while another is
+ * taken. */
 unsigned char *rung__writer_take(struct rung__writer *writer);
 
-/** Give a buffer back and have its first `bytes` (whole pages) written at `offset` (0: none, nothing is written). */
-void rung__writer_put(struct rung__writer *writer, const struct rung__direct *file, unsigned char *buffer, uint64_t bytes,
-                      uint64_t offset);
+/** Give a buffer back and have its first `bytes` (whole pages) written at `offset` (0: none,
+ * nothing is written). */
+void rung__writer_put(struct rung__writer *writer, const struct rung__direct *file,
+                      unsigned char *buffer, uint64_t bytes, uint64_t offset);
 
-/** Wait until all is written. @return 0, or the first failure of any write, here and from then on */
+/** Wait until all is written. @return 0, or the first failure of any write, here and from then
+ * on */
 int rung__writer_flush(struct rung__writer *writer);
 
 /** Whether a write has failed: what is put from then on is not written. */
@@ -33,11 +39,11 @@ void rung__writer_close(struct rung__writer *writer);
 /** A file written from its start to its end through buffers of a writer. */
 struct rung__out_stream {
 	struct rung__writer *writer;
-	struct rung__direct file;   /* the caller's to open and to close */
-	unsigned char *buffer;      /* being filled; NULL: none yet */
-	uint64_t buffer_bytes;      /* as the writer has it */
-	uint64_t used;              /* of buffer */
-	uint64_t written;           /* bytes handed to the writer */
+	struct rung__direct file; /* the caller's to open and to close */
+	unsigned char *buffer;    /* being filled; NULL: none yet */
+	uint64_t buffer_bytes;    /* as the writer has it */
+	uint64_t used;            /* of buffer */
+	uint64_t written;         /* bytes handed to the writer */
 };
 
 /** @return 0, or the failure of an earlier write */

@@ -2,42 +2,50 @@
 /*
  * The gather on the CPU.
  *
- * Its floor is the memory: rows lie in random places, so each begins with cache misses, and the copy is row_bytes read and written.
- * The loop asks for the lines of a later row while it copies this one, and an output that is too large for the caches is written past
- * them. One loop is compiled for each width of id and map, and way to copy.
+ * Its floor is the memory: rows lie in random places, so each begins with cache misses, and the
+ * copy is row_bytes read and written. The loop asks for the lines of a later row while it copies
+ * this one, and an output that is too large for the caches is written past them. One loop is
+ * compiled for each width of id and map, and way to copy.
  */
 #include <string.h>
 
 #include "gather/copy.h"
 #include "gather/gather.h"
 
-/* Measured with bench/gather_hits.py: distances of 4 to 16 rows are alike for wide rows, of narrow ones 16 are best. */
-#define AHEAD 16u              /* rows */
+/* Measured with bench/gather_hits.py: distances of 4 to 16 rows are alike for wide rows, of narrow
+ * ones 16 are best. */
+#define AHEAD 16u /* rows */
 /*
- * Where rows are copied in blocks, each block asks for one of a later row, and into the second level: what waits there is not in the way of
- * the few lines that a core can wait for at its first. Measured: 1.2 to 2 times as fast as 16 rows into the first, whether the output goes past
- * the caches or not (gather_hits.py; rung bench --host max --ids uniform --batch 256 to 4096); distances of 4 to 32 KiB are alike.
+ * Where rows are copied in blocks, each block asks for one of a later row, and into the second
+ * level: what waits there is not in the way of the few lines that a core can wait for at its first.
+ * Measured: 1.2 to 2 times as fast as 16 rows into the first, whether the output goes past the
+ * caches or not (gather_hits.py; rung bench --host max --ids uniform --batch 256 to 4096);
+ * distances of 4 to 32 KiB are alike.
  */
-#define AHEAD_BYTES 8192u
-#define AHEAD_MAX 32u          /* rows */
-#define PREFETCH_BYTES 512u    /* of a row: behind that the hardware prefetcher has caught on */
-#define LINE_BYTES 64u
+#define AHEAD_BYTES    8192u
+#define AHEAD_MAX      32u  /* rows */
+#define PREFETCH_BYTES 512u /* of a row: behind that the hardware prefetcher has caught on */
+#define LINE_BYTES     64u
 
 enum map_kind { MAP_NONE, MAP_32, MAP_64 };
 
 static inline uint64_t rank_at(const struct rung__gather *g, enum map_kind map, uint64_t id)
 {
 	switch (map) {
-	case MAP_32: return ((const uint32_t *)g->rank_of_vertex)[id];
-	case MAP_64: return ((const uint64_t *)g->rank_of_vertex)[id];
-	default: return id;
+	case MAP_32:
+		return ((const uint32_t *)g->rank_of_vertex)[id];
+	case MAP_64:
+		return ((const uint64_t *)g->rank_of_vertex)[id];
+	default:
+		return id;
 	}
 }
 
-/* Row i of the list; NULL where there is none, or none in the view. Its rank has been asked for before. */
-__attribute__((always_inline)) static inline const unsigned char *row_at(const struct rung__gather *g, const struct rung__view *view,
-                                                                         const struct rung_ids *ids, uint64_t i, enum rung_dtype dtype,
-                                                                         enum map_kind map)
+/* Row i of the list; NULL where there is none, or none in the view. Its rank has been asked for
+ * before. */
+__attribute__((always_inline)) static inline const unsigned char *row_at(
+	const struct rung__gather *g, const struct rung__view *view, const struct rung_ids *ids,
+	uint64_t i, enum rung_dtype dtype, enum map_kind map)
 {
 	uint64_t id = i < ids->count ? rung__gather_id(ids->data, dtype, i) : UINT64_MAX;
 	uint64_t slot = id < g->vertex_count ? rank_at(g, map, id) - view->rank_first : UINT64_MAX;
@@ -45,12 +53,15 @@ __attribute__((always_inline)) static inline const unsigned char *row_at(const s
 	return slot < view->row_count ? view->base + slot * view->stride : NULL;
 }
 
-/* Ask for it. Always inline: gcc takes a function that only prefetches for one without an effect, and leaves its calls out. */
-__attribute__((always_inline)) static inline void prefetch_row(const struct rung__gather *g, const unsigned char *row)
+/* Ask for it. Always inline: gcc takes a function that only prefetches for one without an effect,
+ * and leaves its calls out. */
+__attribute__((always_inline)) static inline void prefetch_row(const struct rung__gather *g,
+                                                               const unsigned char *row)
 {
 	if (!row)
 		return;
-	if (g->row_bytes >= PREFETCH_BYTES) {   /* a number that the compiler knows: no loop is left */
+	/* a number that the compiler knows: no loop is left */
+	if (g->row_bytes >= PREFETCH_BYTES) {
 		for (size_t at = 0; at < PREFETCH_BYTES; at += LINE_BYTES)
 			__builtin_prefetch(row + at, 0, 0);
 	} else {
@@ -59,26 +70,37 @@ __attribute__((always_inline)) static inline void prefetch_row(const struct rung
 	}
 }
 
-__attribute__((always_inline)) static inline void prefetch_rank(const struct rung__gather *g, const struct rung_ids *ids, uint64_t i,
-                                                                enum rung_dtype dtype, enum map_kind map)
+__attribute__((always_inline)) static inline void prefetch_rank(const struct rung__gather *g,
+                                                                const struct rung_ids *ids,
+                                                                uint64_t i, enum rung_dtype dtype,
+                                                                enum map_kind map)
 {
-	if (map != MAP_NONE && i < ids->count && rung__gather_id(ids->data, dtype, i) < g->vertex_count)
-		__builtin_prefetch((const char *)g->rank_of_vertex + rung__gather_id(ids->data, dtype, i) * (map == MAP_32 ? 4 : 8), 0, 0);
+	if (map != MAP_NONE && i < ids->count &&
+	    rung__gather_id(ids->data, dtype, i) < g->vertex_count)
+		__builtin_prefetch((const char *)g->rank_of_vertex +
+		                           rung__gather_id(ids->data, dtype, i) *
+		                                   (map == MAP_32 ? 4 : 8),
+		                   0, 0);
 }
 
 int rung__gather_outside(enum rung_dtype dtype, uint64_t id, uint64_t index, uint64_t vertex_count)
 {
 	if (dtype == RUNG_I32 || dtype == RUNG_I64)
-		return rung__fail(RUNG_E_RANGE, "gather: id %" PRId64 " at index %" PRIu64
-		                  " is not in 0..%" PRIu64, (int64_t)id, index, vertex_count - 1);
-	return rung__fail(RUNG_E_RANGE, "gather: id %" PRIu64 " at index %" PRIu64
-	                  " is not in 0..%" PRIu64, id, index, vertex_count - 1);
+		return rung__fail(RUNG_E_RANGE,
+		                  "gather: id %" PRId64 " at index %" PRIu64
+		                  " is not in 0..%" PRIu64,
+		                  (int64_t)id, index, vertex_count - 1);
+	return rung__fail(RUNG_E_RANGE,
+	                  "gather: id %" PRIu64 " at index %" PRIu64 " is not in 0..%" PRIu64, id,
+	                  index, vertex_count - 1);
 }
 
-/* How a loop copies rows and asks for later ones: as memcpy() does it, in blocks, or in blocks past the caches. */
+/* How a loop copies rows and asks for later ones: as memcpy() does it, in blocks, or in blocks past
+ * the caches. */
 enum way { PLAIN, BLOCKS, STREAMED };
 
-__attribute__((always_inline)) static inline void copy_row(enum way way, unsigned char *to, const unsigned char *from, size_t bytes,
+__attribute__((always_inline)) static inline void copy_row(enum way way, unsigned char *to,
+                                                           const unsigned char *from, size_t bytes,
                                                            const unsigned char *later)
 {
 #if RUNG__HAVE_STREAM
@@ -92,14 +114,17 @@ __attribute__((always_inline)) static inline void copy_row(enum way way, unsigne
 	memcpy(to, from, bytes);
 }
 
-__attribute__((always_inline)) static inline int gather_loop(const struct rung__gather *gather, const struct rung_ids *list, enum way way,
-                                                             struct rung__misses *misses, enum rung_dtype dtype, enum map_kind map)
+__attribute__((always_inline)) static inline int gather_loop(
+	const struct rung__gather *gather, const struct rung_ids *list, enum way way,
+	struct rung__misses *misses, enum rung_dtype dtype, enum map_kind map)
 {
 	/* of our own, so that the rows written cannot be taken for changes of them */
 	const struct rung__gather g = *gather;
 	const struct rung__view view = *g.view;
 	const struct rung_ids ids = *list;
-	const uint64_t ahead = way == PLAIN ? AHEAD : RUNG__MAX(RUNG__MIN(AHEAD_BYTES / g.row_bytes, AHEAD_MAX), 1u);
+	const uint64_t ahead =
+		way == PLAIN ? AHEAD
+			     : RUNG__MAX(RUNG__MIN(AHEAD_BYTES / g.row_bytes, AHEAD_MAX), 1u);
 	uint64_t missed = 0;
 
 	for (uint64_t i = 0; i < ids.count; i++) {
@@ -118,7 +143,8 @@ __attribute__((always_inline)) static inline int gather_loop(const struct rung__
 		if (slot < view.row_count) {
 			const unsigned char *row = view.base + slot * view.stride;
 
-			copy_row(way, g.out + i * g.out_stride, row, g.row_bytes, later ? later : row);
+			copy_row(way, g.out + i * g.out_stride, row, g.row_bytes,
+			         later ? later : row);
 		} else {
 			misses->ranks[missed] = rank;
 			misses->rows[missed++] = (uint32_t)i;
@@ -128,31 +154,42 @@ __attribute__((always_inline)) static inline int gather_loop(const struct rung__
 	return 0;
 }
 
-#define LOOPS(g, ids, way, misses, dtype)                                              \
-	((g)->rank_of_vertex == NULL ? gather_loop(g, ids, way, misses, dtype, MAP_NONE) \
-	 : (g)->map_bytes == 4       ? gather_loop(g, ids, way, misses, dtype, MAP_32)   \
+#define LOOPS(g, ids, way, misses, dtype)                                                          \
+	((g)->rank_of_vertex == NULL ? gather_loop(g, ids, way, misses, dtype, MAP_NONE)           \
+	 : (g)->map_bytes == 4       ? gather_loop(g, ids, way, misses, dtype, MAP_32)             \
 	                             : gather_loop(g, ids, way, misses, dtype, MAP_64))
 
-__attribute__((always_inline)) static inline int gather_ids(const struct rung__gather *g, const struct rung_ids *ids, enum way way,
+__attribute__((always_inline)) static inline int gather_ids(const struct rung__gather *g,
+                                                            const struct rung_ids *ids,
+                                                            enum way way,
                                                             struct rung__misses *misses)
 {
 	switch (ids->dtype) {
-	case RUNG_I32: return LOOPS(g, ids, way, misses, RUNG_I32);
-	case RUNG_U32: return LOOPS(g, ids, way, misses, RUNG_U32);
+	case RUNG_I32:
+		return LOOPS(g, ids, way, misses, RUNG_I32);
+	case RUNG_U32:
+		return LOOPS(g, ids, way, misses, RUNG_U32);
 	case RUNG_I64:
-	case RUNG_U64: return LOOPS(g, ids, way, misses, RUNG_U64);
+	case RUNG_U64:
+		return LOOPS(g, ids, way, misses, RUNG_U64);
 	default:
-		return rung__fail(RUNG_E_INVAL, "gather: ids of dtype %s: give i32, u32, i64 or u64", rung_dtype_name(ids->dtype));
+		return rung__fail(RUNG_E_INVAL,
+		                  "gather: ids of dtype %s: give i32, u32, i64 or u64",
+		                  rung_dtype_name(ids->dtype));
 	}
 }
 
 #if RUNG__HAVE_STREAM
-__attribute__((target("avx"))) static int gather_blocks(const struct rung__gather *g, const struct rung_ids *ids, struct rung__misses *misses)
+__attribute__((target("avx"))) static int gather_blocks(const struct rung__gather *g,
+                                                        const struct rung_ids *ids,
+                                                        struct rung__misses *misses)
 {
 	return gather_ids(g, ids, BLOCKS, misses);
 }
 
-__attribute__((target("avx"))) static int gather_streamed(const struct rung__gather *g, const struct rung_ids *ids, struct rung__misses *misses)
+__attribute__((target("avx"))) static int gather_streamed(const struct rung__gather *g,
+                                                          const struct rung_ids *ids,
+                                                          struct rung__misses *misses)
 {
 	int rc = gather_ids(g, ids, STREAMED, misses);
 
@@ -161,11 +198,13 @@ __attribute__((target("avx"))) static int gather_streamed(const struct rung__gat
 }
 #endif
 
-int rung__gather_run(const struct rung__gather *g, const struct rung_ids *ids, struct rung__misses *misses)
+int rung__gather_run(const struct rung__gather *g, const struct rung_ids *ids,
+                     struct rung__misses *misses)
 {
 #if RUNG__HAVE_STREAM
 	if (g->row_bytes >= RUNG__COPY_BLOCK && __builtin_cpu_supports("avx")) {
-		const bool streams = rung__streams(g->out, g->out_stride, ids->count * g->row_bytes);
+		const bool streams =
+			rung__streams(g->out, g->out_stride, ids->count * g->row_bytes);
 
 		return streams ? gather_streamed(g, ids, misses) : gather_blocks(g, ids, misses);
 	}

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The gather: copy the rows a view holds, list the others. The CPU device's form of the gather kernel. */
+/** The gather: copy the rows a view holds, list the others. The CPU device's form of the gather
+ * kernel. */
 #ifndef RUNG_GATHER_H
 #define RUNG_GATHER_H
 
 #include "layout/layout.h"
 
-/** Rows that are not in the view: the rank and the output row. The tmp arrays are for sorting, the last two refill's. */
+/** Rows that are not in the view: the rank and the output row. The tmp arrays are for sorting, the
+ * last two refill's. */
 struct rung__misses {
 	uint64_t *ranks;
 	uint32_t *rows;
@@ -18,13 +20,13 @@ struct rung__misses {
 
 struct rung__gather {
 	const struct rung__view *view;
-	const void *rank_of_vertex;   /* NULL: ids are ranks */
+	const void *rank_of_vertex; /* NULL: ids are ranks */
 	unsigned map_bytes;
 	uint64_t vertex_count;
 	size_t row_bytes;
 	unsigned char *out;
 	size_t out_stride;
-	uint64_t index_first;         /* of ids in the caller's list, for messages */
+	uint64_t index_first; /* of ids in the caller's list, for messages */
 };
 
 /**
@@ -43,9 +45,13 @@ static inline void rung__misses_lay_out(struct rung__misses *misses, uint64_t ro
 static inline uint64_t rung__gather_id(const void *ids, enum rung_dtype dtype, uint64_t i)
 {
 	switch (dtype) {
-	case RUNG_I32: return (uint64_t)(int64_t)((const int32_t *)ids)[i];   /* negative: far out of range */
-	case RUNG_U32: return ((const uint32_t *)ids)[i];
-	default: return ((const uint64_t *)ids)[i];
+	/* negative: far out of range */
+	case RUNG_I32:
+		return (uint64_t)(int64_t)((const int32_t *)ids)[i];
+	case RUNG_U32:
+		return ((const uint32_t *)ids)[i];
+	default:
+		return ((const uint64_t *)ids)[i];
 	}
 }
 
@@ -56,6 +62,7 @@ int rung__gather_outside(enum rung_dtype dtype, uint64_t id, uint64_t index, uin
  * Copy and list. Ids that are no vertex are never used to read.
  * @return 0, or RUNG_E_RANGE / RUNG_E_INVAL (dtype)
  */
-int rung__gather_run(const struct rung__gather *gather, const struct rung_ids *ids, struct rung__misses *misses);
+int rung__gather_run(const struct rung__gather *gather, const struct rung_ids *ids,
+                     struct rung__misses *misses);
 
 #endif

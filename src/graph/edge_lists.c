@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading edge lists: which of two shapes they have, chunks of them, their largest id, their edges as pairs. */
+/* Reading edge lists: which of two shapes they have, chunks of them, their largest id, their edges
+ * as pairs. */
 #include "graph/edge_lists.h"
 
 #include "graph/graph_ids.h"
@@ -10,7 +11,7 @@ struct rung__edge_list {
 	struct rung_source *src;
 	enum rung_dtype dtype;
 	uint64_t edge_count;
-	bool by_side;           /* [2,E]: all sources, then all destinations; else [E,2] */
+	bool by_side; /* [2,E]: all sources, then all destinations; else [E,2] */
 	struct rung__id_range source, destination;
 };
 
@@ -20,7 +21,7 @@ struct chunk {
 	uint64_t first;
 	uint64_t count;
 	uint64_t stride;
-	uint64_t destination_at;   /* source_at is 0 */
+	uint64_t destination_at; /* source_at is 0 */
 };
 
 typedef int (*chunk_fn)(struct rung__edge_lists *lists, const struct chunk *chunk, void *ctx);
@@ -46,7 +47,7 @@ static int open_source(const char *spec, int *transposed_out, struct rung__edge_
 static int open_list(const char *spec, struct rung__edge_list *list)
 {
 	const struct rung_array_info *info;
-	uint64_t first, second;   /* dimensions as the file states them */
+	uint64_t first, second; /* dimensions as the file states them */
 	int transposed, rc;
 
 	rc = open_source(spec, &transposed, list);
@@ -56,11 +57,14 @@ static int open_list(const char *spec, struct rung__edge_list *list)
 	first = info->dims[transposed ? 1 : 0];
 	second = info->dims[transposed ? 0 : 1];
 	if (first != 2 && second != 2)
-		return rung__fail(RUNG_E_FORMAT, "%s: an edge index of shape [%" PRIu64 ",%" PRIu64 "]: it must be [2,E] or [E,2]; reshape it",
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: an edge index of shape [%" PRIu64 ",%" PRIu64
+		                  "]: it must be [2,E] or [E,2]; reshape it",
 		                  spec, first, second);
 	list->dtype = info->dtype;
 	list->edge_count = first == 2 ? second : first;
-	list->by_side = (first == 2) != (transposed != 0);   /* [2,E] in Fortran order lies in the file as [E,2] does in C order */
+	/* [2,E] in Fortran order lies in the file as [E,2] does in C order */
+	list->by_side = (first == 2) != (transposed != 0);
 	return 0;
 }
 
@@ -75,7 +79,10 @@ static int open_lists(struct rung__edge_lists *lists)
 			return rc;
 		lists->source_bytes += rung__source_place(lists->lists[i].src).memory_bytes;
 		if (!rung__add(lists->edge_count, lists->lists[i].edge_count, &lists->edge_count))
-			return rung__fail(RUNG_E_FORMAT, "%s: with the lists before it there are more than 2^64 edges", opts->specs[i]);
+			return rung__fail(
+				RUNG_E_FORMAT,
+				"%s: with the lists before it there are more than 2^64 edges",
+				opts->specs[i]);
 	}
 	return 0;
 }
@@ -109,7 +116,8 @@ static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx
 		struct chunk chunk = { .list = &lists->lists[i] };
 
 		for (; chunk.first < chunk.list->edge_count; chunk.first += chunk.count) {
-			chunk.count = RUNG__MIN(lists->chunk_edges, chunk.list->edge_count - chunk.first);
+			chunk.count =
+				RUNG__MIN(lists->chunk_edges, chunk.list->edge_count - chunk.first);
 			rc = read_chunk(lists, &chunk);
 			if (rc < 0)
 				return rc;
@@ -117,7 +125,8 @@ static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx
 			if (rc < 0)
 				return rc;
 			done += chunk.count;
-			rc = rung__progress(lists->opts->progress, lists->opts->progress_ctx, "edges", done, lists->pass_total);
+			rc = rung__progress(lists->opts->progress, lists->opts->progress_ctx,
+			                    "edges", done, lists->pass_total);
 			if (rc < 0)
 				return rc;
 		}
@@ -127,7 +136,8 @@ static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx
 }
 
 /* First value of one side of a list that is no id there, whatever `first` is added to. */
-static uint64_t id_limit(const struct rung__edge_lists *lists, enum rung_dtype dtype, const struct rung__id_range *range)
+static uint64_t id_limit(const struct rung__edge_lists *lists, enum rung_dtype dtype,
+                         const struct rung__id_range *range)
 {
 	uint64_t limit = UINT64_MAX - range->first;
 
@@ -140,7 +150,8 @@ static int fail_id(const struct rung__edge_lists *lists, const struct chunk *chu
 {
 	const enum rung_dtype dtype = chunk->list->dtype;
 	const struct rung__id_range *range = &chunk->list->source;
-	uint64_t value = rung__ids_get(lists->raw, dtype, chunk->stride * i), limit = id_limit(lists, dtype, range);
+	uint64_t value = rung__ids_get(lists->raw, dtype, chunk->stride * i),
+		 limit = id_limit(lists, dtype, range);
 	const char *side = "source";
 	char text[RUNG__ID_TEXT_BYTES], last[RUNG__ID_TEXT_BYTES] = "none";
 
@@ -153,28 +164,32 @@ static int fail_id(const struct rung__edge_lists *lists, const struct chunk *chu
 	if (limit > 0)
 		rung__ids_text(last, RUNG_U64, limit - 1);
 	return rung__fail(RUNG_E_RANGE, "%s: edge %" PRIu64 ": %s id %s is out of range 0..%s; %s",
-			  rung__source_spec(chunk->list->src), chunk->first + i, side,
-			  rung__ids_text(text, dtype, value), last,
-			  limit == range->count ? "correct the edge or the count of ids"
-			  : lists->vertex_count > 0
-				  ? "correct the edge or give the right vertex count"
-				  : "correct the edge");
+	                  rung__source_spec(chunk->list->src), chunk->first + i, side,
+	                  rung__ids_text(text, dtype, value), last,
+	                  limit == range->count ? "correct the edge or the count of ids"
+	                  : lists->vertex_count > 0
+	                          ? "correct the edge or give the right vertex count"
+	                          : "correct the edge");
 }
 
 static bool is_stray(const struct rung__edge_lists *lists, const struct chunk *chunk, uint64_t i)
 {
 	const struct rung__edge_list *list = chunk->list;
 
-	return rung__ids_get(lists->raw, list->dtype, chunk->stride * i) >= id_limit(lists, list->dtype, &list->source) ||
+	return rung__ids_get(lists->raw, list->dtype, chunk->stride * i) >=
+	               id_limit(lists, list->dtype, &list->source) ||
 	       rung__ids_get(lists->raw, list->dtype, chunk->destination_at + chunk->stride * i) >=
-		       id_limit(lists, list->dtype, &list->destination);
+	               id_limit(lists, list->dtype, &list->destination);
 }
 
-static uint64_t larger_end(const struct rung__edge_lists *lists, const struct chunk *chunk, uint64_t i)
+static uint64_t larger_end(const struct rung__edge_lists *lists, const struct chunk *chunk,
+                           uint64_t i)
 {
 	const struct rung__edge_list *list = chunk->list;
-	const uint64_t source = rung__ids_get(lists->raw, list->dtype, chunk->stride * i) + list->source.first;
-	const uint64_t destination = rung__ids_get(lists->raw, list->dtype, chunk->destination_at + chunk->stride * i);
+	const uint64_t source =
+		rung__ids_get(lists->raw, list->dtype, chunk->stride * i) + list->source.first;
+	const uint64_t destination =
+		rung__ids_get(lists->raw, list->dtype, chunk->destination_at + chunk->stride * i);
 
 	return RUNG__MAX(source, destination + list->destination.first);
 }
@@ -224,10 +239,12 @@ static uint64_t close_gaps(const struct rung__edge_lists *lists, uint64_t pair_c
 }
 
 /* The chunk as pairs of destination and source, checked. */
-static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk, uint64_t *pair_count_out)
+static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk,
+                      uint64_t *pair_count_out)
 {
 	const enum rung_dtype dtype = chunk->list->dtype;
-	const uint64_t source_first = chunk->list->source.first, destination_first = chunk->list->destination.first;
+	const uint64_t source_first = chunk->list->source.first,
+		       destination_first = chunk->list->destination.first;
 	const uint64_t source_limit = id_limit(lists, dtype, &chunk->list->source);
 	const uint64_t destination_limit = id_limit(lists, dtype, &chunk->list->destination);
 	const uint64_t per_edge = lists->opts->undirected ? 2 : 1;
@@ -237,7 +254,8 @@ static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk,
 #pragma omp parallel for num_threads(lists->threads) reduction(min : first_bad) reduction(+ : self_loops) schedule(static)
 	for (uint64_t i = 0; i < chunk->count; i++) {
 		uint64_t source = rung__ids_get(lists->raw, dtype, chunk->stride * i);
-		uint64_t destination = rung__ids_get(lists->raw, dtype, chunk->destination_at + chunk->stride * i);
+		uint64_t destination =
+			rung__ids_get(lists->raw, dtype, chunk->destination_at + chunk->stride * i);
 
 		if (source >= source_limit || destination >= destination_limit)
 			first_bad = RUNG__MIN(first_bad, i);
@@ -260,7 +278,8 @@ static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk,
 }
 
 struct taker {
-	int (*take)(void *ctx, const void *keys, const void *values, uint64_t pair_count, const char *spec);
+	int (*take)(void *ctx, const void *keys, const void *values, uint64_t pair_count,
+	            const char *spec);
 	void *ctx;
 };
 
@@ -273,11 +292,12 @@ static int take_chunk(struct rung__edge_lists *lists, const struct chunk *chunk,
 	if (rc < 0)
 		return rc;
 	return taker->take(taker->ctx, lists->keys, lists->values, pair_count,
-			   rung__source_spec(chunk->list->src));
+	                   rung__source_spec(chunk->list->src));
 }
 
 int rung__edge_lists_each(struct rung__edge_lists *lists,
-                          int (*take)(void *ctx, const void *keys, const void *values, uint64_t pair_count, const char *spec),
+                          int (*take)(void *ctx, const void *keys, const void *values,
+                                      uint64_t pair_count, const char *spec),
                           void *ctx)
 {
 	struct taker taker = { take, ctx };
@@ -293,7 +313,8 @@ static int alloc_pairs(struct rung__edge_lists *lists)
 	lists->keys = rung__malloc_array(per_edge * lists->chunk_edges, lists->index_bytes);
 	lists->values = rung__malloc_array(per_edge * lists->chunk_edges, lists->index_bytes);
 	if (!lists->keys || !lists->values)
-		return rung__fail(RUNG_E_NOMEM, "graph: no memory for %" PRIu64 " edges of a file", lists->chunk_edges);
+		return rung__fail(RUNG_E_NOMEM, "graph: no memory for %" PRIu64 " edges of a file",
+		                  lists->chunk_edges);
 	return 0;
 }
 
@@ -304,7 +325,9 @@ int rung__edge_lists_find_vertex_count(struct rung__edge_lists *lists)
 	lists->vertex_count = lists->opts->vertex_count;
 	if (lists->vertex_count == 0) {
 		if (lists->edge_count == 0)
-			return rung__fail(RUNG_E_FORMAT, "%s: no edges, so nothing says how many vertices there are: give the vertex count",
+			return rung__fail(RUNG_E_FORMAT,
+			                  "%s: no edges, so nothing says how many vertices there "
+			                  "are: give the vertex count",
 			                  rung__graph_first(lists->opts));
 		rc = for_each_chunk(lists, find_largest, NULL);
 		lists->vertex_count = lists->largest + 1;
@@ -312,15 +335,20 @@ int rung__edge_lists_find_vertex_count(struct rung__edge_lists *lists)
 	return rc < 0 ? rc : alloc_pairs(lists);
 }
 
-int rung__edge_lists_open(struct rung__edge_lists *lists, const struct rung_graph_opts *opts, uint64_t chunk_edges)
+int rung__edge_lists_open(struct rung__edge_lists *lists, const struct rung_graph_opts *opts,
+                          uint64_t chunk_edges)
 {
-	*lists = (struct rung__edge_lists){ .opts = opts, .threads = rung__threads(0), .chunk_edges = chunk_edges };
+	*lists = (struct rung__edge_lists){ .opts = opts,
+		                            .threads = rung__threads(0),
+		                            .chunk_edges = chunk_edges };
 	lists->lists = rung__zalloc_array(opts->spec_count, sizeof(*lists->lists));
 	if (!lists->lists)
-		return rung__fail(RUNG_E_NOMEM, "graph of %zu edge lists: no memory", opts->spec_count);
+		return rung__fail(RUNG_E_NOMEM, "graph of %zu edge lists: no memory",
+		                  opts->spec_count);
 	lists->raw = rung__malloc_array(2 * chunk_edges, sizeof(uint64_t));
 	if (!lists->raw)
-		return rung__fail(RUNG_E_NOMEM, "graph: no memory for %" PRIu64 " edges of a file", chunk_edges);
+		return rung__fail(RUNG_E_NOMEM, "graph: no memory for %" PRIu64 " edges of a file",
+		                  chunk_edges);
 	return open_lists(lists);
 }
 
@@ -336,5 +364,8 @@ void rung__edge_lists_close(struct rung__edge_lists *lists)
 
 int rung__edges_changed(const char *spec)
 {
-	return rung__fail(RUNG_E_IO, "%s: the file changed while it was read: run it again when nobody writes to it", spec);
+	return rung__fail(
+		RUNG_E_IO,
+		"%s: the file changed while it was read: run it again when nobody writes to it",
+		spec);
 }

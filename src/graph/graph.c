@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs in memory: their life, and the check that every entry of indptr and indices is what the rest of rung relies on. */
+/* Graphs in memory: their life, and the check that every entry of indptr and indices is what the
+ * rest of rung relies on. */
 #include "graph/graph.h"
 
 const struct rung_csc *rung_graph_csc(const struct rung_graph *graph)
@@ -24,12 +25,13 @@ uint64_t rung__offsets_of_counts(uint64_t *counts, uint64_t count)
 		uint64_t here = counts[i];
 
 		counts[i] = sum;
-		sum += here;   /* entries of arrays: they fit */
+		sum += here; /* entries of arrays: they fit */
 	}
 	return sum;
 }
 
-/* First i with indptr[i] > indptr[i + 1]; vertex_count when there is none. The same for any number of threads. */
+/* First i with indptr[i] > indptr[i + 1]; vertex_count when there is none. The same for any number
+ * of threads. */
 static uint64_t first_descent(const struct rung_csc *csc)
 {
 	uint64_t first = csc->vertex_count;
@@ -61,26 +63,37 @@ int rung_csc_check(const struct rung_csc *csc)
 	uint64_t at;
 
 	if (csc->index_bytes != 4 && csc->index_bytes != 8)
-		return rung__fail(RUNG_E_INVAL, "graph: index_bytes is %u: it is 4 (uint32_t) or 8 (uint64_t)", csc->index_bytes);
+		return rung__fail(RUNG_E_INVAL,
+		                  "graph: index_bytes is %u: it is 4 (uint32_t) or 8 (uint64_t)",
+		                  csc->index_bytes);
 	if (csc->indptr[0] != 0)
-		return rung__fail(RUNG_E_FORMAT, "graph: indptr[0] is %" PRIu64 ": it must be 0", csc->indptr[0]);
+		return rung__fail(RUNG_E_FORMAT, "graph: indptr[0] is %" PRIu64 ": it must be 0",
+		                  csc->indptr[0]);
 	at = first_descent(csc);
 	if (at < csc->vertex_count)
-		return rung__fail(RUNG_E_FORMAT, "graph: indptr[%" PRIu64 "] is %" PRIu64 " and indptr[%" PRIu64 "] is %" PRIu64
-		                  ": it must never decrease", at, csc->indptr[at], at + 1, csc->indptr[at + 1]);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "graph: indptr[%" PRIu64 "] is %" PRIu64 " and indptr[%" PRIu64
+		                  "] is %" PRIu64 ": it must never decrease",
+		                  at, csc->indptr[at], at + 1, csc->indptr[at + 1]);
 	if (csc->indptr[csc->vertex_count] != csc->edge_count)
-		return rung__fail(RUNG_E_FORMAT, "graph: indptr[%" PRIu64 "] (its last) is %" PRIu64 ", but there are %" PRIu64
-		                  " indices: they must be equal", csc->vertex_count, csc->indptr[csc->vertex_count], csc->edge_count);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "graph: indptr[%" PRIu64 "] (its last) is %" PRIu64
+		                  ", but there are %" PRIu64 " indices: they must be equal",
+		                  csc->vertex_count, csc->indptr[csc->vertex_count],
+		                  csc->edge_count);
 	at = first_stray(csc);
 	if (at < csc->edge_count)
-		return rung__fail(RUNG_E_RANGE, "graph: indices[%" PRIu64 "] is %" PRIu64 ", which is not below the vertex count %" PRIu64
-		                  ": correct the index or the vertex count", at, rung__id_get(csc->indices, csc->index_bytes, at),
+		return rung__fail(RUNG_E_RANGE,
+		                  "graph: indices[%" PRIu64 "] is %" PRIu64
+		                  ", which is not below the vertex count %" PRIu64
+		                  ": correct the index or the vertex count",
+		                  at, rung__id_get(csc->indices, csc->index_bytes, at),
 		                  csc->vertex_count);
 	return 0;
 }
 
-int rung__graph_adopt(uint64_t vertex_count, uint64_t edge_count, uint64_t *indptr, void *indices, unsigned index_bytes,
-                      struct rung_graph **graph_out)
+int rung__graph_adopt(uint64_t vertex_count, uint64_t edge_count, uint64_t *indptr, void *indices,
+                      unsigned index_bytes, struct rung_graph **graph_out)
 {
 	struct rung_graph *graph = rung__zalloc(sizeof(*graph));
 	int rc;
@@ -88,12 +101,17 @@ int rung__graph_adopt(uint64_t vertex_count, uint64_t edge_count, uint64_t *indp
 	if (!graph) {
 		rung__free(indptr);
 		rung__free(indices);
-		return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " vertices: no memory", vertex_count);
+		return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " vertices: no memory",
+		                  vertex_count);
 	}
 	graph->indptr = indptr;
 	graph->indices = indices;
 	graph->csc = (struct rung_csc){
-		.vertex_count = vertex_count, .edge_count = edge_count, .indptr = indptr, .indices = indices, .index_bytes = index_bytes,
+		.vertex_count = vertex_count,
+		.edge_count = edge_count,
+		.indptr = indptr,
+		.indices = indices,
+		.index_bytes = index_bytes,
 	};
 	rc = rung_csc_check(&graph->csc);
 	if (rc < 0) {

@@ -11,7 +11,7 @@
 struct columns {
 	struct rung_source *indptr_src;
 	struct rung_source *indices_src;
-	void *raw;             /* [CHUNK_IDS] as in the file */
+	void *raw; /* [CHUNK_IDS] as in the file */
 	uint64_t vertex_count;
 	uint64_t edge_count;
 	unsigned index_bytes;
@@ -20,8 +20,8 @@ struct columns {
 	const struct rung_graph_opts *opts;
 };
 
-static int open_pair(const char *left, const char *right, struct rung_source **indptr_out, struct rung_source **indices_out,
-                     bool *left_opens_out)
+static int open_pair(const char *left, const char *right, struct rung_source **indptr_out,
+                     struct rung_source **indices_out, bool *left_opens_out)
 {
 	struct rung_source *indptr_src;
 	int rc = rung__ids_open(left, "indptr", 1, &indptr_src);
@@ -38,10 +38,12 @@ static int open_pair(const char *left, const char *right, struct rung_source **i
 }
 
 /*
- * A raw: source has commas of its own, so every comma is tried and the first at which both sides open is it. When none is,
- * the failure told is that of a comma whose left side opened, else of the first: most likely what was meant.
+ * A raw: source has commas of its own, so every comma is tried and the first at which both sides
+ * open is it. When none is, the failure told is that of a comma whose left side opened, else of the
+ * first: most likely what was meant.
  */
-int rung__columns_open(const char *spec, struct rung_source **indptr_out, struct rung_source **indices_out)
+int rung__columns_open(const char *spec, struct rung_source **indptr_out,
+                       struct rung_source **indices_out)
 {
 	const char *pair = spec + RUNG__COLUMNS_PREFIX;
 	char *left = rung__strdup(pair), *failure = NULL;
@@ -69,7 +71,9 @@ int rung__columns_open(const char *spec, struct rung_source **indptr_out, struct
 		}
 	}
 	if (rc == 0)
-		rc = rung__fail(RUNG_E_INVAL, "%s: two sources with a comma between them: %.4sINDPTR,INDICES", spec, spec);
+		rc = rung__fail(RUNG_E_INVAL,
+		                "%s: two sources with a comma between them: %.4sINDPTR,INDICES",
+		                spec, spec);
 	else if (failure)
 		rung__fail_text(rc, failure);
 out:
@@ -78,17 +82,23 @@ out:
 	return rc;
 }
 
-int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted, uint64_t *vertex_count_out)
+int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
+                        uint64_t *vertex_count_out)
 {
 	const uint64_t entries = rung_source_info(indptr_src)->row_count;
 	const char *spec = rung__source_spec(indptr_src);
 
 	if (entries < 2)
-		return rung__fail(RUNG_E_FORMAT, "%s: indptr has %" PRIu64 " entries: it needs one more than there are vertices", spec,
-		                  entries);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: indptr has %" PRIu64
+		                  " entries: it needs one more than there are vertices",
+		                  spec, entries);
 	if (wanted && wanted != entries - 1)
-		return rung__fail(RUNG_E_FORMAT, "%s: indptr has %" PRIu64 " entries, so %" PRIu64 " vertices, but %" PRIu64
-		                  " were said: take the right file or the right vertex count", spec, entries, entries - 1, wanted);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: indptr has %" PRIu64 " entries, so %" PRIu64
+		                  " vertices, but %" PRIu64
+		                  " were said: take the right file or the right vertex count",
+		                  spec, entries, entries - 1, wanted);
 	*vertex_count_out = entries - 1;
 	return 0;
 }
@@ -105,10 +115,10 @@ static int take_offsets(struct columns *columns, uint64_t first, uint64_t count)
 
 		if (value >= limit)
 			return rung__fail(RUNG_E_FORMAT,
-					  "%s: indptr[%" PRIu64
-					  "] is %s: offsets are not negative; make the file anew",
-					  rung__source_spec(columns->indptr_src), first + i,
-					  rung__ids_text(text, dtype, value));
+			                  "%s: indptr[%" PRIu64
+			                  "] is %s: offsets are not negative; make the file anew",
+			                  rung__source_spec(columns->indptr_src), first + i,
+			                  rung__ids_text(text, dtype, value));
 		columns->indptr[first + i] = value;
 	}
 	return 0;
@@ -120,19 +130,24 @@ static int check_offsets(const struct columns *columns)
 	const uint64_t *indptr = columns->indptr;
 
 	if (indptr[0] != 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: indptr[0] is %" PRIu64 ": it must be 0; make the file anew", spec, indptr[0]);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: indptr[0] is %" PRIu64 ": it must be 0; make the file anew",
+		                  spec, indptr[0]);
 	for (uint64_t v = 0; v < columns->vertex_count; v++) {
 		if (indptr[v] > indptr[v + 1])
-			return rung__fail(RUNG_E_FORMAT, "%s: indptr[%" PRIu64 "] is %" PRIu64 " and indptr[%" PRIu64 "] is %" PRIu64
-			                  ": it must never decrease; make the file anew", spec, v, indptr[v], v + 1, indptr[v + 1]);
+			return rung__fail(RUNG_E_FORMAT,
+			                  "%s: indptr[%" PRIu64 "] is %" PRIu64
+			                  " and indptr[%" PRIu64 "] is %" PRIu64
+			                  ": it must never decrease; make the file anew",
+			                  spec, v, indptr[v], v + 1, indptr[v + 1]);
 	}
 	if (indptr[columns->vertex_count] != columns->edge_count)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: indptr[%" PRIu64 "] (its last) is %" PRIu64
-				  ", but %s has %" PRIu64
-				  " indices: take the two files of one graph",
-				  spec, columns->vertex_count, indptr[columns->vertex_count],
-				  rung__source_spec(columns->indices_src), columns->edge_count);
+		                  "%s: indptr[%" PRIu64 "] (its last) is %" PRIu64
+		                  ", but %s has %" PRIu64
+		                  " indices: take the two files of one graph",
+		                  spec, columns->vertex_count, indptr[columns->vertex_count],
+		                  rung__source_spec(columns->indices_src), columns->edge_count);
 	return 0;
 }
 
@@ -177,7 +192,8 @@ static int read_all(struct columns *columns, struct rung_source *src, uint64_t t
 		rc = take(columns, first, count);
 		if (rc < 0)
 			return rc;
-		rc = rung__progress(opts->progress, opts->progress_ctx, "edges", first + count, total);
+		rc = rung__progress(opts->progress, opts->progress_ctx, "edges", first + count,
+		                    total);
 		if (rc < 0)
 			return rc;
 	}
@@ -186,7 +202,8 @@ static int read_all(struct columns *columns, struct rung_source *src, uint64_t t
 
 static int measure(struct columns *columns)
 {
-	int rc = rung__columns_count(columns->indptr_src, columns->opts->vertex_count, &columns->vertex_count);
+	int rc = rung__columns_count(columns->indptr_src, columns->opts->vertex_count,
+	                             &columns->vertex_count);
 
 	if (rc < 0)
 		return rc;
@@ -196,12 +213,14 @@ static int measure(struct columns *columns)
 	columns->indptr = rung__malloc_array(columns->vertex_count + 1, sizeof(*columns->indptr));
 	columns->indices = rung__malloc_array(columns->edge_count, columns->index_bytes);
 	if (!columns->raw || !columns->indptr || !columns->indices)
-		return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " vertices and %" PRIu64 " edges: no memory", columns->vertex_count,
-		                  columns->edge_count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "graph of %" PRIu64 " vertices and %" PRIu64 " edges: no memory",
+		                  columns->vertex_count, columns->edge_count);
 	return 0;
 }
 
-int rung__graph_from_columns(const char *spec, const struct rung_graph_opts *opts, struct rung_graph **graph_out)
+int rung__graph_from_columns(const char *spec, const struct rung_graph_opts *opts,
+                             struct rung_graph **graph_out)
 {
 	struct columns columns = { .opts = opts };
 	int rc;
@@ -228,6 +247,6 @@ out:
 		rung__free(columns.indices);
 		return rc;
 	}
-	return rung__graph_adopt(columns.vertex_count, columns.edge_count, columns.indptr, columns.indices, columns.index_bytes,
-	                         graph_out);
+	return rung__graph_adopt(columns.vertex_count, columns.edge_count, columns.indptr,
+	                         columns.indices, columns.index_bytes, graph_out);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Edge lists to columns. The files are read twice, a chunk at a time: the first pass counts the length of every column,
- * the second puts the sources into their places (and one more pass comes first when the vertex count is to be found).
- * So the edges are in memory once. Input order is kept inside a column; the reverse of an edge follows it.
+ * Edge lists to columns. The files are read twice, a chunk at a time: the first pass counts the
+ * length of every column, the second puts the sources into their places (and one more pass comes
+ * first when the vertex count is to be found). So the edges are in memory once. Input order is kept
+ * inside a column; the reverse of an edge follows it.
  *
- * Files may change between the passes: every pass checks every id, and no column is written past its end.
+ * Files may change between the passes: every pass checks every id, and no column is written past
+ * its end.
  */
 #include <string.h>
 
@@ -12,7 +14,7 @@
 #include "graph/edge_lists.h"
 #include "graph/graph.h"
 
-#define CHUNK_EDGES (RUNG__CHUNK_PAIRS / 2)   /* an edge and its reverse are two pairs */
+#define CHUNK_EDGES (RUNG__CHUNK_PAIRS / 2) /* an edge and its reverse are two pairs */
 
 struct loader {
 	struct rung__edge_lists lists;
@@ -22,20 +24,24 @@ struct loader {
 	struct rung__buckets buckets;
 };
 
-static int count_pairs(void *ctx, const void *keys, const void *values, uint64_t pair_count, const char *spec)
+static int count_pairs(void *ctx, const void *keys, const void *values, uint64_t pair_count,
+                       const char *spec)
 {
 	const struct loader *loader = ctx;
 
 	(void)values, (void)spec;
-	rung__count_keys(keys, loader->lists.index_bytes, pair_count, loader->lists.threads, loader->indptr);
+	rung__count_keys(keys, loader->lists.index_bytes, pair_count, loader->lists.threads,
+	                 loader->indptr);
 	return 0;
 }
 
-static int place_pairs(void *ctx, const void *keys, const void *values, uint64_t pair_count, const char *spec)
+static int place_pairs(void *ctx, const void *keys, const void *values, uint64_t pair_count,
+                       const char *spec)
 {
 	const struct loader *loader = ctx;
 
-	if (rung__buckets_place(&loader->buckets, keys, values, pair_count, loader->next, loader->indptr + 1, loader->indices) != pair_count)
+	if (rung__buckets_place(&loader->buckets, keys, values, pair_count, loader->next,
+	                        loader->indptr + 1, loader->indices) != pair_count)
 		return rung__edges_changed(spec);
 	return 0;
 }
@@ -49,11 +55,17 @@ static int alloc_columns(struct loader *loader)
 		loader->indptr = rung__zalloc_array(entries, sizeof(*loader->indptr));
 	loader->next = rung__malloc_array(lists->vertex_count, sizeof(*loader->next));
 	if (loader->indptr && loader->next)
-		return rung__buckets_init(&loader->buckets, lists->vertex_count, lists->index_bytes, lists->threads);
+		return rung__buckets_init(&loader->buckets, lists->vertex_count, lists->index_bytes,
+		                          lists->threads);
 	if (lists->largest_spec)
-		return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " vertices: no memory; so many because edge %" PRIu64
-		                  " of %s has id %" PRIu64, lists->vertex_count, lists->largest_edge, lists->largest_spec, lists->largest);
-	return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " vertices: no memory", lists->vertex_count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "graph of %" PRIu64
+		                  " vertices: no memory; so many because edge %" PRIu64
+		                  " of %s has id %" PRIu64,
+		                  lists->vertex_count, lists->largest_edge, lists->largest_spec,
+		                  lists->largest);
+	return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " vertices: no memory",
+	                  lists->vertex_count);
 }
 
 static int fill_columns(struct loader *loader)
@@ -71,7 +83,8 @@ static int fill_columns(struct loader *loader)
 	pair_count = loader->indptr[vertex_count];
 	loader->indices = rung__malloc_array(pair_count, lists->index_bytes);
 	if (!loader->indices)
-		return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " edges: no memory", pair_count);
+		return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " edges: no memory",
+		                  pair_count);
 	rc = rung__edge_lists_each(lists, place_pairs, loader);
 	for (uint64_t v = 0; v < vertex_count && rc == 0; v++) {
 		if (loader->next[v] != loader->indptr[v + 1])
@@ -105,5 +118,6 @@ int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph
 		rung__free(loader.indices);
 		return rc;
 	}
-	return rung__graph_adopt(vertex_count, loader.indptr[vertex_count], loader.indptr, loader.indices, index_bytes, graph_out);
+	return rung__graph_adopt(vertex_count, loader.indptr[vertex_count], loader.indptr,
+	                         loader.indices, index_bytes, graph_out);
 }

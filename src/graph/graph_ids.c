@@ -21,16 +21,21 @@ static int check(const char *spec, const char *what, unsigned dim_count, struct 
 	int rc = 0;
 
 	if (!rung__ids_dtype_ok(info->dtype))
-		rc = rung__fail(RUNG_E_FORMAT, "%s: %s has dtype %s: it must be i32, i64, u32 or u64; convert it with .astype('int64')",
+		rc = rung__fail(RUNG_E_FORMAT,
+		                "%s: %s has dtype %s: it must be i32, i64, u32 or u64; convert it "
+		                "with .astype('int64')",
 		                spec, what, rung_dtype_name(info->dtype));
 	else if (info->dim_count != dim_count)
-		rc = rung__fail(RUNG_E_FORMAT, "%s: %s has %u dimensions: it must have %u; reshape it", spec, what, info->dim_count, dim_count);
+		rc = rung__fail(RUNG_E_FORMAT,
+		                "%s: %s has %u dimensions: it must have %u; reshape it", spec, what,
+		                info->dim_count, dim_count);
 	if (rc < 0)
 		rung_source_close(src);
 	return rc;
 }
 
-int rung__ids_open(const char *spec, const char *what, unsigned dim_count, struct rung_source **src_out)
+int rung__ids_open(const char *spec, const char *what, unsigned dim_count,
+                   struct rung_source **src_out)
 {
 	struct rung_source *src;
 	int rc = rung_source_open(spec, &src);
@@ -42,7 +47,8 @@ int rung__ids_open(const char *spec, const char *what, unsigned dim_count, struc
 	return rc;
 }
 
-int rung__ids_open_matrix(const char *spec, const char *what, int *transposed_out, struct rung_source **src_out)
+int rung__ids_open_matrix(const char *spec, const char *what, int *transposed_out,
+                          struct rung_source **src_out)
 {
 	struct rung_source *src;
 	int rc = rung__source_open_either_order(spec, transposed_out, &src);

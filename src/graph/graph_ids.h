@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Integers of files as vertex ids and offsets: untrusted, of four types, signed or not. Private to the core. */
+/** Integers of files as vertex ids and offsets: untrusted, of four types, signed or not. Private to
+ * the core. */
 #ifndef RUNG_GRAPH_IDS_H
 #define RUNG_GRAPH_IDS_H
 
 #include "base/base.h"
 #include "rung/source.h"
 
-#define RUNG__ID_TEXT_BYTES 24   /* "-9223372036854775808" and its end */
+#define RUNG__ID_TEXT_BYTES 24 /* "-9223372036854775808" and its end */
 
 /** Whether ids may have this type: i32, i64, u32, u64. */
 static inline bool rung__ids_dtype_ok(enum rung_dtype dtype)
@@ -18,13 +19,17 @@ static inline bool rung__ids_dtype_ok(enum rung_dtype dtype)
 static inline uint64_t rung__ids_get(const void *raw, enum rung_dtype dtype, uint64_t i)
 {
 	switch (dtype) {
-	case RUNG_I32: return (uint64_t)(int64_t)((const int32_t *)raw)[i];
-	case RUNG_U32: return ((const uint32_t *)raw)[i];
-	default: return ((const uint64_t *)raw)[i];
+	case RUNG_I32:
+		return (uint64_t)(int64_t)((const int32_t *)raw)[i];
+	case RUNG_U32:
+		return ((const uint32_t *)raw)[i];
+	default:
+		return ((const uint64_t *)raw)[i];
 	}
 }
 
-/** First value that is no id when there are `vertex_count` vertices: negative ones are beyond it too. */
+/** First value that is no id when there are `vertex_count` vertices: negative ones are beyond it
+ * too. */
 static inline uint64_t rung__ids_limit(enum rung_dtype dtype, uint64_t vertex_count)
 {
 	const bool has_sign = dtype == RUNG_I32 || dtype == RUNG_I64;
@@ -35,11 +40,14 @@ static inline uint64_t rung__ids_limit(enum rung_dtype dtype, uint64_t vertex_co
 /** A value as it stands in the file. */
 const char *rung__ids_text(char text[RUNG__ID_TEXT_BYTES], enum rung_dtype dtype, uint64_t value);
 
-/** Open a source of integers of `dim_count` dimensions. @return 0, RUNG_E_FORMAT, or what rung_source_open() returns */
-int rung__ids_open(const char *spec, const char *what, unsigned dim_count, struct rung_source **src_out);
+/** Open a source of integers of `dim_count` dimensions. @return 0, RUNG_E_FORMAT, or what
+ * rung_source_open() returns */
+int rung__ids_open(const char *spec, const char *what, unsigned dim_count,
+                   struct rung_source **src_out);
 
 /** The same for a matrix in either order, as rung__source_open_either_order() has it. */
-int rung__ids_open_matrix(const char *spec, const char *what, int *transposed_out, struct rung_source **src_out);
+int rung__ids_open_matrix(const char *spec, const char *what, int *transposed_out,
+                          struct rung_source **src_out);
 
 /** Read `count` integers from the `first`-th on. */
 int rung__ids_read(const struct rung_source *src, uint64_t first, uint64_t count, void *raw);

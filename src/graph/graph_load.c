@@ -9,15 +9,20 @@ int rung__graph_opts_check(const struct rung_graph_opts *opts)
 	const bool none = opts->spec_count == 0;
 
 	if (none ? opts->vertex_count == 0 : !opts->specs)
-		return rung__fail(RUNG_E_INVAL, "graph: no source and no vertex count; "
-				  "give an edge index, csc:INDPTR,INDICES or csr:INDPTR,INDICES");
+		return rung__fail(RUNG_E_INVAL,
+		                  "graph: no source and no vertex count; "
+		                  "give an edge index, csc:INDPTR,INDICES or csr:INDPTR,INDICES");
 	if (none && (opts->undirected || opts->dedup))
-		return rung__fail(RUNG_E_INVAL, "graph: %s is set, but there are no edges; "
-				  "leave it out", opts->undirected ? "undirected" : "dedup");
+		return rung__fail(RUNG_E_INVAL,
+		                  "graph: %s is set, but there are no edges; "
+		                  "leave it out",
+		                  opts->undirected ? "undirected" : "dedup");
 	for (size_t i = 0; i < opts->spec_count && opts->spec_count > 1; i++) {
 		if (rung__spec_is_csc(opts->specs[i]) || rung__spec_is_csr(opts->specs[i]))
-			return rung__fail(RUNG_E_INVAL, "%s: stands alone, but %zu graphs are given: give edge lists or one %.4s", opts->specs[i],
-			                  opts->spec_count, opts->specs[i]);
+			return rung__fail(RUNG_E_INVAL,
+			                  "%s: stands alone, but %zu graphs are given: give edge "
+			                  "lists or one %.4s",
+			                  opts->specs[i], opts->spec_count, opts->specs[i]);
 	}
 	return 0;
 }
@@ -28,7 +33,7 @@ static int load(const struct rung_graph_opts *opts, struct rung_graph **graph_ou
 	int rc;
 
 	if (!rung__spec_is_csc(spec) && !rung__spec_is_csr(spec))
-		return rung__graph_from_edges(opts, graph_out);   /* undirected while it reads */
+		return rung__graph_from_edges(opts, graph_out); /* undirected while it reads */
 	rc = rung__graph_from_columns(spec, opts, graph_out);
 	if (rc < 0)
 		return rc;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turning a graph: lists of in-neighbours to lists of out-neighbours, and what is made of that. Turning twice gives the
- * first graph back with every list sorted by id, which is how duplicates are found without sorting list by list.
+ * Turning a graph: lists of in-neighbours to lists of out-neighbours, and what is made of that.
+ * Turning twice gives the first graph back with every list sorted by id, which is how duplicates
+ * are found without sorting list by list.
  */
 #include <string.h>
 
@@ -25,7 +26,8 @@ static uint64_t column_of(const struct rung_csc *csc, uint64_t edge)
 }
 
 /* columns[i] = column of edge first + i */
-static void fill_columns(const struct rung_csc *csc, uint64_t first, uint64_t count, int threads, void *columns)
+static void fill_columns(const struct rung_csc *csc, uint64_t first, uint64_t count, int threads,
+                         void *columns)
 {
 	const uint64_t part = (count + (uint64_t)threads - 1) / (uint64_t)threads;
 
@@ -44,7 +46,8 @@ static void fill_columns(const struct rung_csc *csc, uint64_t first, uint64_t co
 }
 
 /* Place all edges of csc into lists by source. indptr is complete; next is its copy, used up. */
-static int place_edges(const struct rung_csc *csc, int threads, const uint64_t *indptr, uint64_t *next, void *indices)
+static int place_edges(const struct rung_csc *csc, int threads, const uint64_t *indptr,
+                       uint64_t *next, void *indices)
 {
 	const char *keys = csc->indices;
 	struct rung__buckets buckets;
@@ -57,13 +60,15 @@ static int place_edges(const struct rung_csc *csc, int threads, const uint64_t *
 		return rc;
 	columns = rung__malloc_array(RUNG__CHUNK_PAIRS, csc->index_bytes);
 	if (!columns) {
-		rc = rung__fail(RUNG_E_NOMEM, "turning edges: no memory for %" PRIu64 " columns", RUNG__CHUNK_PAIRS);
+		rc = rung__fail(RUNG_E_NOMEM, "turning edges: no memory for %" PRIu64 " columns",
+		                RUNG__CHUNK_PAIRS);
 		goto fini_buckets;
 	}
 	for (uint64_t first = 0; first < csc->edge_count; first += count) {
 		count = RUNG__MIN(RUNG__CHUNK_PAIRS, csc->edge_count - first);
 		fill_columns(csc, first, count, threads, columns);
-		rung__buckets_place(&buckets, keys + first * csc->index_bytes, columns, count, next, indptr + 1, indices);
+		rung__buckets_place(&buckets, keys + first * csc->index_bytes, columns, count, next,
+		                    indptr + 1, indices);
 	}
 	rung__free(columns);
 fini_buckets:
@@ -71,7 +76,8 @@ fini_buckets:
 	return rc;
 }
 
-int rung__csc_turn(const struct rung_csc *csc, int threads, uint64_t **indptr_out, void **indices_out)
+int rung__csc_turn(const struct rung_csc *csc, int threads, uint64_t **indptr_out,
+                   void **indices_out)
 {
 	uint64_t *indptr = rung__zalloc_array(csc->vertex_count + 1, sizeof(*indptr));
 	uint64_t *next = rung__malloc_array(csc->vertex_count, sizeof(*next));
@@ -79,7 +85,9 @@ int rung__csc_turn(const struct rung_csc *csc, int threads, uint64_t **indptr_ou
 	int rc = 0;
 
 	if (!indptr || !next || !indices) {
-		rc = rung__fail(RUNG_E_NOMEM, "turning a graph of %" PRIu64 " vertices and %" PRIu64 " edges: no memory",
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "turning a graph of %" PRIu64 " vertices and %" PRIu64
+		                " edges: no memory",
 		                csc->vertex_count, csc->edge_count);
 		goto out;
 	}
@@ -134,18 +142,21 @@ int rung__graph_dedup(struct rung_graph *graph)
 		return rc;
 	next = rung__malloc_array(turned.vertex_count, sizeof(*next));
 	if (!next) {
-		rc = rung__fail(RUNG_E_NOMEM, "sorting the lists of %" PRIu64 " vertices: no memory", turned.vertex_count);
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "sorting the lists of %" PRIu64 " vertices: no memory",
+		                turned.vertex_count);
 		goto out;
 	}
 	turned.indptr = indptr;
 	turned.indices = indices;
 	memcpy(next, graph->indptr, turned.vertex_count * sizeof(*next));
-	rc = place_edges(&turned, threads, graph->indptr, next, graph->indices);   /* back into its own arrays, sorted */
+	/* back into its own arrays, sorted */
+	rc = place_edges(&turned, threads, graph->indptr, next, graph->indices);
 	if (rc < 0)
 		goto out;
 	drop_repeats(graph);
 	smaller = rung__realloc_array(graph->indices, graph->csc.edge_count, turned.index_bytes);
-	if (smaller) {   /* else the longer array serves as well */
+	if (smaller) { /* else the longer array serves as well */
 		graph->indices = smaller;
 		graph->csc.indices = smaller;
 	}
@@ -192,18 +203,21 @@ static int join(struct rung_graph *graph, const struct rung_csc *out)
 	if (indptr) {
 		indptr[0] = 0;
 		for (uint64_t v = 0; v < in.vertex_count; v++)
-			indptr[v + 1] = copy_reverse(out, v, indptr[v] + in.indptr[v + 1] - in.indptr[v], NULL);
+			indptr[v + 1] = copy_reverse(
+				out, v, indptr[v] + in.indptr[v + 1] - in.indptr[v], NULL);
 		indices = rung__malloc_array(indptr[in.vertex_count], in.index_bytes);
 	}
 	if (!indices) {
 		rung__free(indptr);
-		return rung__fail(RUNG_E_NOMEM, "reversing %" PRIu64 " edges: no memory", in.edge_count);
+		return rung__fail(RUNG_E_NOMEM, "reversing %" PRIu64 " edges: no memory",
+		                  in.edge_count);
 	}
 #pragma omp parallel for num_threads(rung__threads(0)) schedule(dynamic, 1024)
 	for (uint64_t v = 0; v < in.vertex_count; v++) {
 		const uint64_t degree = in.indptr[v + 1] - in.indptr[v];
 
-		memcpy((char *)indices + indptr[v] * in.index_bytes, (const char *)in.indices + in.indptr[v] * in.index_bytes,
+		memcpy((char *)indices + indptr[v] * in.index_bytes,
+		       (const char *)in.indices + in.indptr[v] * in.index_bytes,
 		       degree * in.index_bytes);
 		copy_reverse(out, v, indptr[v] + degree, indices);
 	}
@@ -239,7 +253,7 @@ int rung__graph_flip(struct rung_graph *graph, bool undirected)
 	rc = rung__csc_turn(&out, rung__threads(0), &indptr, &indices);
 	if (rc < 0)
 		return rc;
-	graph->indptr = NULL;   /* kept here while they are joined */
+	graph->indptr = NULL; /* kept here while they are joined */
 	graph->indices = NULL;
 	replace(graph, indptr, indices, out.edge_count);
 	if (undirected)

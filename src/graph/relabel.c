@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A graph under new names: list r of the new graph is the list of vertex_of_rank[r], its entries mapped by rank_of_vertex.
- * That the two maps belong together is checked first: swapping them gives a graph that looks right and is wrong.
+ * A graph under new names: list r of the new graph is the list of vertex_of_rank[r], its entries
+ * mapped by rank_of_vertex. That the two maps belong together is checked first: swapping them gives
+ * a graph that looks right and is wrong.
  */
 #include "graph/relabel.h"
 
 #include "base/base.h"
 
-#define AHEAD 8u          /* lists ahead whose beginning is fetched; twice as many, whose place is */
-#define PART_MIN 4096u    /* ranks that are worth a thread */
+#define AHEAD     8u    /* lists ahead whose beginning is fetched; twice as many, whose place is */
+#define PART_MIN  4096u /* ranks that are worth a thread */
 #define PARTS_MAX 256u
 
 struct maps {
@@ -17,25 +18,27 @@ struct maps {
 	unsigned index_bytes;
 };
 
-/* First rank whose vertex does not lead back to it; vertex_count when all do, and then both maps are permutations. */
+/* First rank whose vertex does not lead back to it; vertex_count when all do, and then both maps
+ * are permutations. */
 static uint64_t first_mismatch(const struct maps *maps, int threads)
 {
 	const unsigned index_bytes = maps->index_bytes;
 	uint64_t first = maps->vertex_count;
 
-	(void)threads;   /* without OpenMP */
+	(void)threads; /* without OpenMP */
 #pragma omp parallel for num_threads(threads) reduction(min : first) schedule(static)
 	for (uint64_t r = 0; r < maps->vertex_count; r++) {
 		const uint64_t v = rung__id_get(maps->vertex_of_rank, index_bytes, r);
 
-		if (v >= maps->vertex_count || rung__id_get(maps->rank_of_vertex, index_bytes, v) != r)
+		if (v >= maps->vertex_count ||
+		    rung__id_get(maps->rank_of_vertex, index_bytes, v) != r)
 			first = RUNG__MIN(first, r);
 	}
 	return first;
 }
 
-int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uint64_t vertex_count, unsigned index_bytes,
-                     int threads)
+int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uint64_t vertex_count,
+                     unsigned index_bytes, int threads)
 {
 	const struct maps maps = { vertex_of_rank, rank_of_vertex, vertex_count, index_bytes };
 	const uint64_t rank = first_mismatch(&maps, threads);
@@ -45,16 +48,24 @@ int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uin
 		return 0;
 	v = rung__id_get(vertex_of_rank, index_bytes, rank);
 	if (v >= vertex_count)
-		return rung__fail(RUNG_E_FORMAT, "relabel: vertex_of_rank[%" PRIu64 "] is %" PRIu64 ", not below the vertex count %" PRIu64
-		                  ": make the maps with rung_rank_order()", rank, v, vertex_count);
-	return rung__fail(RUNG_E_FORMAT, "relabel: vertex_of_rank[%" PRIu64 "] is %" PRIu64 ", but rank_of_vertex[%" PRIu64 "] is "
-	                  "%" PRIu64 ": the maps are not each other's inverse; make them with rung_rank_order()", rank, v, v,
-	                  rung__id_get(rank_of_vertex, index_bytes, v));
+		return rung__fail(RUNG_E_FORMAT,
+		                  "relabel: vertex_of_rank[%" PRIu64 "] is %" PRIu64
+		                  ", not below the vertex count %" PRIu64
+		                  ": make the maps with rung_rank_order()",
+		                  rank, v, vertex_count);
+	return rung__fail(
+		RUNG_E_FORMAT,
+		"relabel: vertex_of_rank[%" PRIu64 "] is %" PRIu64 ", but rank_of_vertex[%" PRIu64
+		"] is "
+		"%" PRIu64
+		": the maps are not each other's inverse; make them with rung_rank_order()",
+		rank, v, v, rung__id_get(rank_of_vertex, index_bytes, v));
 }
 
-/* Lengths of the lists of ranks [begin, end), summed up from `sum` on into indptr_out[begin + 1 ..]; NULL: only the sum. */
-static uint64_t sum_lengths(const struct rung_csc *csc, const void *vertex_of_rank, uint64_t begin, uint64_t end, uint64_t sum,
-                            uint64_t *indptr_out)
+/* Lengths of the lists of ranks [begin, end), summed up from `sum` on into indptr_out[begin + 1
+ * ..]; NULL: only the sum. */
+static uint64_t sum_lengths(const struct rung_csc *csc, const void *vertex_of_rank, uint64_t begin,
+                            uint64_t end, uint64_t sum, uint64_t *indptr_out)
 {
 	for (uint64_t r = begin; r < end; r++) {
 		const uint64_t v = rung__id_get(vertex_of_rank, csc->index_bytes, r);
@@ -66,17 +77,20 @@ static uint64_t sum_lengths(const struct rung_csc *csc, const void *vertex_of_ra
 	return sum;
 }
 
-static void fill_indptr(const struct rung_csc *csc, const void *vertex_of_rank, int threads, uint64_t *indptr_out)
+static void fill_indptr(const struct rung_csc *csc, const void *vertex_of_rank, int threads,
+                        uint64_t *indptr_out)
 {
 	const uint64_t parts_max = RUNG__MIN((uint64_t)threads, PARTS_MAX);
-	const uint64_t parts = RUNG__MIN(parts_max, csc->vertex_count / PART_MIN + 1), share = csc->vertex_count / parts + 1;
+	const uint64_t parts = RUNG__MIN(parts_max, csc->vertex_count / PART_MIN + 1),
+		       share = csc->vertex_count / parts + 1;
 	uint64_t sums[PARTS_MAX], sum = 0;
 
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
 	for (uint64_t part = 0; part < parts; part++) {
 		const uint64_t begin = RUNG__MIN(share * part, csc->vertex_count);
 
-		sums[part] = sum_lengths(csc, vertex_of_rank, begin, RUNG__MIN(begin + share, csc->vertex_count), 0, NULL);
+		sums[part] = sum_lengths(csc, vertex_of_rank, begin,
+		                         RUNG__MIN(begin + share, csc->vertex_count), 0, NULL);
 	}
 	for (uint64_t part = 0; part < parts; part++) {
 		const uint64_t here = sums[part];
@@ -89,43 +103,52 @@ static void fill_indptr(const struct rung_csc *csc, const void *vertex_of_rank, 
 	for (uint64_t part = 0; part < parts; part++) {
 		const uint64_t begin = RUNG__MIN(share * part, csc->vertex_count);
 
-		sum_lengths(csc, vertex_of_rank, begin, RUNG__MIN(begin + share, csc->vertex_count), sums[part], indptr_out);
+		sum_lengths(csc, vertex_of_rank, begin, RUNG__MIN(begin + share, csc->vertex_count),
+		            sums[part], indptr_out);
 	}
 }
 
-/* A list is found through two reads at any place: both are asked for ahead. What its entries read overlaps by itself. */
+/* A list is found through two reads at any place: both are asked for ahead. What its entries read
+ * overlaps by itself. */
 static inline void fetch_ahead(const struct rung_csc *csc, const void *vertex_of_rank, uint64_t r)
 {
 	if (r + 2 * AHEAD < csc->vertex_count)
-		__builtin_prefetch(&csc->indptr[rung__id_get(vertex_of_rank, csc->index_bytes, r + 2 * AHEAD)]);
+		__builtin_prefetch(&csc->indptr[rung__id_get(vertex_of_rank, csc->index_bytes,
+		                                             r + 2 * AHEAD)]);
 	if (r + AHEAD < csc->vertex_count) {
-		const uint64_t begin = csc->indptr[rung__id_get(vertex_of_rank, csc->index_bytes, r + AHEAD)];
+		const uint64_t begin =
+			csc->indptr[rung__id_get(vertex_of_rank, csc->index_bytes, r + AHEAD)];
 
 		__builtin_prefetch((const char *)csc->indices + begin * csc->index_bytes);
 	}
 }
 
-static inline __attribute__((always_inline)) void
-map_list(const struct rung_csc *csc, const struct maps *maps, uint64_t r, const uint64_t *indptr_out, void *indices_out,
-         unsigned index_bytes)
+static inline __attribute__((always_inline)) void map_list(const struct rung_csc *csc,
+                                                           const struct maps *maps, uint64_t r,
+                                                           const uint64_t *indptr_out,
+                                                           void *indices_out, unsigned index_bytes)
 {
-	const uint64_t begin = csc->indptr[rung__id_get(maps->vertex_of_rank, index_bytes, r)], at = indptr_out[r];
+	const uint64_t begin = csc->indptr[rung__id_get(maps->vertex_of_rank, index_bytes, r)],
+		       at = indptr_out[r];
 	const uint64_t count = indptr_out[r + 1] - at;
 
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t old = rung__id_get(csc->indices, index_bytes, begin + i);
 
-		rung__id_set(indices_out, index_bytes, at + i, rung__id_get(maps->rank_of_vertex, index_bytes, old));
+		rung__id_set(indices_out, index_bytes, at + i,
+		             rung__id_get(maps->rank_of_vertex, index_bytes, old));
 	}
 }
 
 int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
-			const void *rank_of_vertex, uint32_t threads, uint64_t *indptr_out,
-			void *indices_out)
+                        const void *rank_of_vertex, uint32_t threads, uint64_t *indptr_out,
+                        void *indices_out)
 {
-	const struct maps maps = { vertex_of_rank, rank_of_vertex, csc->vertex_count, csc->index_bytes };
+	const struct maps maps = { vertex_of_rank, rank_of_vertex, csc->vertex_count,
+		                   csc->index_bytes };
 	const int thread_count = rung__threads(threads);
-	int rc = rung__maps_check(vertex_of_rank, rank_of_vertex, csc->vertex_count, csc->index_bytes, thread_count);
+	int rc = rung__maps_check(vertex_of_rank, rank_of_vertex, csc->vertex_count,
+	                          csc->index_bytes, thread_count);
 
 	if (rc < 0)
 		return rc;

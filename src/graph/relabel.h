@@ -10,11 +10,11 @@ struct rung_edges;
 
 /** Options of rung__edges_relabel(): zeros are defaults. */
 struct rung__relabel_opts {
-	uint64_t memory_bytes; /* of the buffers of sorting; 0: 256 MiB. Two chunk_bytes of the
-				  graph come on top */
-	const char *temp_dir;  /* for two ids an edge, while it runs; NULL: $TMPDIR, or /var/tmp */
-	uint32_t threads;            /* 0: as OpenMP has it; the result does not depend on it */
-	rung_progress_fn progress;   /* may be NULL */
+	/* of the buffers of sorting; 0: 256 MiB. Two chunk_bytes of the graph come on top */
+	uint64_t memory_bytes;
+	const char *temp_dir; /* for two ids an edge, while it runs; NULL: $TMPDIR, or /var/tmp */
+	uint32_t threads;     /* 0: as OpenMP has it; the result does not depend on it */
+	rung_progress_fn progress; /* may be NULL */
 	void *progress_ctx;
 };
 
@@ -38,8 +38,8 @@ struct rung__relabel_opts {
  * that works), or what a pass over the graph says
  */
 int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
-			const void *rank_of_vertex, const struct rung__relabel_opts *opts,
-			const char *indptr_path, const char *indices_path);
+                        const void *rank_of_vertex, const struct rung__relabel_opts *opts,
+                        const char *indptr_path, const char *indices_path);
 
 /**
  * Relabel a graph (the data-tiering paper's Algorithm 2, with both maps kept apart): the list of
@@ -54,12 +54,12 @@ int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
  * @return 0, or RUNG_E_FORMAT when the two maps are not each other's inverse (names the entry)
  */
 int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
-			const void *rank_of_vertex, uint32_t threads, uint64_t *indptr_out,
-			void *indices_out);
+                        const void *rank_of_vertex, uint32_t threads, uint64_t *indptr_out,
+                        void *indices_out);
 
 /** RUNG_E_FORMAT with the entry when the two maps, of index_bytes, are not each other's inverse. */
-int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uint64_t vertex_count, unsigned index_bytes,
-                     int threads);
+int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uint64_t vertex_count,
+                     unsigned index_bytes, int threads);
 
 /**
  * rung__edges_relabel() to two files without names in opts->temp_dir, for reading through the page
@@ -67,7 +67,7 @@ int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uin
  * @param fds_out  indptr and indices, as .npy; set on success, the caller closes them
  */
 int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_rank,
-			     const void *rank_of_vertex, const struct rung__relabel_opts *opts,
-			     int fds_out[2]);
+                             const void *rank_of_vertex, const struct rung__relabel_opts *opts,
+                             int fds_out[2]);
 
 #endif

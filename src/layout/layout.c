@@ -13,7 +13,8 @@ static uint64_t gcd(uint64_t a, uint64_t b)
 	return a;
 }
 
-uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset, uint32_t align)
+uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset,
+                        uint32_t align)
 {
 	uint64_t step = gcd(gcd(row_stride, data_offset), align);
 

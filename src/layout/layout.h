@@ -14,23 +14,26 @@ struct rung__view {
 	uint64_t row_count;
 };
 
-#define RUNG__FILES_MAX RUNG_FEATURE_FILES_MAX
+#define RUNG__FILES_MAX       RUNG_FEATURE_FILES_MAX
 #define RUNG__FEATURES_PREFIX "features."
-#define RUNG__FEATURES_NAME RUNG__FEATURES_PREFIX "%03u.npy"
+#define RUNG__FEATURES_NAME   RUNG__FEATURES_PREFIX "%03u.npy"
 
 /**
- * How rows lie in the features files: blocks of block_rows ranks are dealt round robin over them; inside a file row i begins at
- * data_offset + i * row_stride. Rows that were left where they were (rung stage --in-place) lie in one file, in the order of the
- * vertices: row i is then that of vertex i.
+ * How rows lie in the features files: blocks of block_rows ranks are dealt round robin over them;
+ * inside a file row i begins at data_offset + i * row_stride. Rows that were left where they were
+ * (rung stage --in-place) lie in one file, in the order of the vertices: row i is then that of
+ * vertex i.
  */
 struct rung__layout {
 	uint64_t data_offset;
 	uint64_t row_stride;
 	uint64_t row_bytes;
 	uint64_t file_count;
-	uint64_t block_rows;    /* does not matter with one file */
-	uint64_t vertex_bytes;   /* rows left where they were: of an entry of vertex_of_rank, 4 or 8; else 0 */
-	const void *vertex_of_rank;   /* then, [vertices], of whoever reads rows; NULL where only sizes count */
+	uint64_t block_rows; /* does not matter with one file */
+	/* rows left where they were: of an entry of vertex_of_rank, 4 or 8; else 0 */
+	uint64_t vertex_bytes;
+	/* then, [vertices], of whoever reads rows; NULL where only sizes count */
+	const void *vertex_of_rank;
 	uint64_t file_bytes[RUNG__FILES_MAX];
 };
 
@@ -46,37 +49,43 @@ static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint6
 	if (layout->vertex_of_rank)
 		rank = rung__id_get(layout->vertex_of_rank, (unsigned)layout->vertex_bytes, rank);
 	else if (layout->file_count > 1)
-		rank = rank / layout->block_rows / layout->file_count * layout->block_rows + rank % layout->block_rows;
+		rank = rank / layout->block_rows / layout->file_count * layout->block_rows +
+		       rank % layout->block_rows;
 	return layout->data_offset + rank * layout->row_stride;
 }
 
 /** How many of `count` rows from a rank on lie behind each other in its file. */
-static inline uint64_t rung__row_run(const struct rung__layout *layout, uint64_t rank, uint64_t count)
+static inline uint64_t rung__row_run(const struct rung__layout *layout, uint64_t rank,
+                                     uint64_t count)
 {
-	uint64_t left = layout->block_rows - (layout->file_count == 1 ? 0 : rank % layout->block_rows);
+	uint64_t left =
+		layout->block_rows - (layout->file_count == 1 ? 0 : rank % layout->block_rows);
 
 	return layout->file_count == 1 || count < left ? count : left;
 }
 
 /** Rows of the first row_count ranks that are in a file. */
-static inline uint64_t rung__file_rows(const struct rung__layout *layout, uint64_t row_count, uint64_t file_idx)
+static inline uint64_t rung__file_rows(const struct rung__layout *layout, uint64_t row_count,
+                                       uint64_t file_idx)
 {
-	uint64_t round = layout->block_rows * layout->file_count, begin = file_idx * layout->block_rows, rest;
+	uint64_t round = layout->block_rows * layout->file_count,
+		 begin = file_idx * layout->block_rows, rest;
 
 	if (layout->file_count == 1)
 		return row_count;
 	rest = row_count % round;
 	rest = rest > begin ? rest - begin : 0;
-	return row_count / round * layout->block_rows + (rest < layout->block_rows ? rest : layout->block_rows);
+	return row_count / round * layout->block_rows +
+	       (rest < layout->block_rows ? rest : layout->block_rows);
 }
 
 /** What decides which rows share a read: the store's, and what is predicted of them. */
 struct rung__read_rule {
 	uint64_t row_bytes;
-	uint64_t align;            /* reads begin and end at multiples of it: a power of two */
-	uint64_t gap_bytes;        /* between two rows, that are worth reading over */
+	uint64_t align;     /* reads begin and end at multiples of it: a power of two */
+	uint64_t gap_bytes; /* between two rows, that are worth reading over */
 	uint64_t read_bytes_max;
-	bool apart;                /* each row has a read to itself */
+	bool apart; /* each row has a read to itself */
 };
 
 /**
@@ -85,7 +94,7 @@ struct rung__read_rule {
  * @param row_end  where the last of them ends
  */
 static inline bool rung__row_joins(const struct rung__read_rule *rule, uint64_t first,
-				   uint64_t row_end, uint64_t offset)
+                                   uint64_t row_end, uint64_t offset)
 {
 	const uint64_t align = rule->align;
 	const uint64_t reach = rung__align_up(row_end, align) + rule->gap_bytes;
@@ -95,7 +104,9 @@ static inline bool rung__row_joins(const struct rung__read_rule *rule, uint64_t 
 	       end - rung__align_down(first, align) <= rule->read_bytes_max;
 }
 
-/** Most bytes that the aligned read of one row takes: rows begin at multiples of gcd(stride, align) into a block. */
-uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset, uint32_t align);
+/** Most bytes that the aligned read of one row takes: rows begin at multiples of gcd(stride, align)
+ * into a block. */
+uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset,
+                        uint32_t align);
 
 #endif

@@ -8,8 +8,9 @@
 #include "base/random.h"
 
 #define BATCH_SIZE_DEFAULT 1024u
-#define AHEAD_DEFAULT 16u      /* enough for the cache to know what is wanted soonest (rung_prefetch()), and some tens of MiB */
-#define GATHERS_DEFAULT 2u     /* one whose rows are there, one whose rows are on the way */
+/* enough for the cache to know what is wanted soonest (rung_prefetch()), and some tens of MiB */
+#define AHEAD_DEFAULT       16u
+#define GATHERS_DEFAULT     2u /* one whose rows are there, one whose rows are on the way */
 #define THREADS_DEFAULT_MAX 8u
 /* On a GPU batches have room for the largest there can be; one is sampled while another one is
  * launched. */
@@ -22,7 +23,9 @@ static uint32_t cpus_allowed(void)
 {
 	cpu_set_t set;
 
-	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : THREADS_DEFAULT_MAX;   /* it fails above 1024 CPUs */
+	/* it fails above 1024 CPUs */
+	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set)
+	                                                    : THREADS_DEFAULT_MAX;
 }
 
 static uint32_t threads_default(void)
@@ -30,7 +33,8 @@ static uint32_t threads_default(void)
 	return RUNG__MIN(RUNG__MAX(cpus_allowed(), 2u) - 1, THREADS_DEFAULT_MAX);
 }
 
-static int take_opts(const struct rung_store *store, const struct rung_loader_opts *caller_opts, struct rung_loader_opts *opts)
+static int take_opts(const struct rung_store *store, const struct rung_loader_opts *caller_opts,
+                     struct rung_loader_opts *opts)
 {
 	const uint32_t gathers_max = RUNG__MAX(store->opts.requests_max, 2u) - 1;
 	int rc = rung__opts_take(opts, sizeof(*opts), caller_opts, "rung_loader_opts");
@@ -38,15 +42,23 @@ static int take_opts(const struct rung_store *store, const struct rung_loader_op
 	if (rc < 0)
 		return rc;
 	if (opts->sampler.size != sizeof(opts->sampler))
-		return rung__fail(RUNG_E_INVAL, "loader: size of the sampler's options is %zu, not %zu: set it with the struct's initialiser",
+		return rung__fail(RUNG_E_INVAL,
+		                  "loader: size of the sampler's options is %zu, not %zu: set it "
+		                  "with the struct's initialiser",
 		                  opts->sampler.size, sizeof(opts->sampler));
 	if (opts->threads > RUNG_LOADER_THREADS_MAX)
-		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " threads: at most %d", opts->threads, RUNG_LOADER_THREADS_MAX);
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " threads: at most %d",
+		                  opts->threads, RUNG_LOADER_THREADS_MAX);
 	if (opts->ahead > RUNG_LOADER_AHEAD_MAX)
-		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " batches ahead: at most %d", opts->ahead, RUNG_LOADER_AHEAD_MAX);
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " batches ahead: at most %d",
+		                  opts->ahead, RUNG_LOADER_AHEAD_MAX);
 	if (opts->gathers > gathers_max)
-		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " gathers beside the caller's batch, of a store with %" PRIu32 " requests: at most %" PRIu32
-		                  ", or open the store with a larger requests_max", opts->gathers, store->opts.requests_max, gathers_max);
+		return rung__fail(RUNG_E_INVAL,
+		                  "loader: %" PRIu32
+		                  " gathers beside the caller's batch, of a store with %" PRIu32
+		                  " requests: at most %" PRIu32
+		                  ", or open the store with a larger requests_max",
+		                  opts->gathers, store->opts.requests_max, gathers_max);
 	opts->batch_size = opts->batch_size ? opts->batch_size : BATCH_SIZE_DEFAULT;
 	if (opts->ahead == 0)
 		opts->ahead = opts->gpu_sampler ? AHEAD_DEFAULT_GPU : AHEAD_DEFAULT;
@@ -67,10 +79,15 @@ static int check_graph(const struct rung_store *store, const struct rung_csc *cs
 	if (opts->sampler.hop_count == 0)
 		return 0;
 	if (!csc)
-		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " hops and no graph: give one, or hop_count 0", opts->sampler.hop_count);
+		return rung__fail(RUNG_E_INVAL,
+		                  "loader: %" PRIu32 " hops and no graph: give one, or hop_count 0",
+		                  opts->sampler.hop_count);
 	if (csc->vertex_count != store->shape.vertex_count)
-		return rung__fail(RUNG_E_INVAL, "loader: a graph of %" PRIu64 " vertices, a store of %" PRIu64 " rows: give the relabelled graph of the "
-		                  "store's dataset", csc->vertex_count, store->shape.vertex_count);
+		return rung__fail(RUNG_E_INVAL,
+		                  "loader: a graph of %" PRIu64 " vertices, a store of %" PRIu64
+		                  " rows: give the relabelled graph of the "
+		                  "store's dataset",
+		                  csc->vertex_count, store->shape.vertex_count);
 	return 0;
 }
 
@@ -80,7 +97,8 @@ static int make_workers(struct rung_loader *loader, const struct rung_csc *csc)
 
 	loader->workers = rung__zalloc_array(loader->opts.threads, sizeof(*loader->workers));
 	if (!loader->workers)
-		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu32 " threads", loader->opts.threads);
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu32 " threads",
+		                  loader->opts.threads);
 	opts.threads = 1;
 	for (uint32_t i = 0; i < loader->opts.threads; i++) {
 		struct rung__feed_worker *worker = &loader->workers[i];
@@ -95,7 +113,7 @@ static int make_workers(struct rung_loader *loader, const struct rung_csc *csc)
 		if (rc < 0)
 			return rc;
 	}
-	loader->opts.sampler.fanouts = NULL;   /* the caller's: each sampler has its own */
+	loader->opts.sampler.fanouts = NULL; /* the caller's: each sampler has its own */
 	return 0;
 }
 
@@ -116,8 +134,8 @@ static int make_gpu_batches(struct rung_loader *loader)
 	return 0;
 }
 
-int rung_loader_create(struct rung_store *store, const struct rung_csc *csc, const struct rung_loader_opts *caller_opts,
-                       struct rung_loader **loader_out)
+int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
+                       const struct rung_loader_opts *caller_opts, struct rung_loader **loader_out)
 {
 	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
 	struct rung_loader *loader;
@@ -142,7 +160,9 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc, con
 	pthread_cond_init(&loader->moved, NULL);
 	loader->slot_count = (uint64_t)opts.ahead + opts.gathers;
 	loader->slots = rung__zalloc_array(loader->slot_count, sizeof(*loader->slots));
-	rc = loader->slots ? make_workers(loader, csc) : rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " batches", loader->slot_count);
+	rc = loader->slots ? make_workers(loader, csc)
+	                   : rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " batches",
+	                                loader->slot_count);
 	if (rc == 0 && store->device)
 		rc = store->device_ops->stream_open(store->device, &loader->stream);
 	if (rc == 0 && opts.gpu_sampler)
@@ -163,7 +183,7 @@ void rung__feed_settle(struct rung__feed_batch *batch)
 
 	if (!request)
 		return;
-	rung_request_wait(request, -1);   /* on a GPU putting would not wait */
+	rung_request_wait(request, -1); /* on a GPU putting would not wait */
 	rung_request_put(request);
 	batch->handed.request = NULL;
 }
@@ -204,7 +224,7 @@ void rung_loader_destroy(struct rung_loader *loader)
 	rung_loader_end(loader);
 	rung__feed_stop(loader);
 	while ((batch = RUNG__ENTRY(rung__queue_pop(&loader->held), struct rung__feed_batch,
-				    held_link)) != NULL) {
+	                            held_link)) != NULL) {
 		rung__feed_settle(batch);
 		rung__feed_free_batch(loader, batch);
 	}
@@ -236,7 +256,8 @@ static int copy_seeds(const struct rung_loader_pass *pass, uint64_t **seeds_out)
 	uint64_t *seeds = rung__malloc_array(pass->seed_count, sizeof(*seeds));
 
 	if (!seeds)
-		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " seeds", pass->seed_count);
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " seeds",
+		                  pass->seed_count);
 	if (pass->seed_count > 0)
 		memcpy(seeds, pass->seeds, pass->seed_count * sizeof(*seeds));
 	if (pass->shuffle)
@@ -254,11 +275,16 @@ int rung_loader_begin(struct rung_loader *loader, const struct rung_loader_pass 
 	if (rc < 0)
 		return rc;
 	if (pass.seed_count > 0 && !pass.seeds)
-		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu64 " seeds, and no list of them", pass.seed_count);
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu64 " seeds, and no list of them",
+		                  pass.seed_count);
 	batch_count = count_batches(loader, &pass);
 	if (pass.batch_first > batch_count)
-		return rung__fail(RUNG_E_INVAL, "loader: a pass of %" PRIu64 " batches cannot begin with batch %" PRIu64 ": give a batch_first of at most "
-		                  "that many", batch_count, pass.batch_first);
+		return rung__fail(RUNG_E_INVAL,
+		                  "loader: a pass of %" PRIu64
+		                  " batches cannot begin with batch %" PRIu64
+		                  ": give a batch_first of at most "
+		                  "that many",
+		                  batch_count, pass.batch_first);
 	rc = copy_seeds(&pass, &seeds);
 	if (rc < 0)
 		return rc;
@@ -287,11 +313,12 @@ int rung_loader_end(struct rung_loader *loader)
 	if (loader->counters.begin_ns && !loader->counters.end_ns)
 		loader->counters.end_ns = rung__now_ns();
 	pthread_mutex_unlock(&loader->lock);
-	for (; loader->handed < loader->claimed; loader->handed++) {   /* nobody else is at them */
+	for (; loader->handed < loader->claimed; loader->handed++) { /* nobody else is at them */
 		struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
 
-		if (slot->batch)   /* what does not come any more must not keep frames of the cache */
-			rung__prefetch_undo(loader->store, slot->batch->names, slot->batch->name_count);
+		if (slot->batch) /* what does not come any more must not keep frames of the cache */
+			rung__prefetch_undo(loader->store, slot->batch->names,
+			                    slot->batch->name_count);
 		rung__feed_settle(slot->batch);
 		rung__feed_give_batch(loader, slot->batch);
 		*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
@@ -310,11 +337,13 @@ static void await_slot(struct rung_loader *loader, const struct rung__feed_slot 
 		const uint64_t begin_ns = rung__now_ns();
 
 		pthread_cond_wait(&loader->moved, &loader->lock);
-		*(sampled ? &loader->counters.wait_rows_ns : &loader->counters.wait_sample_ns) += rung__now_ns() - begin_ns;
+		*(sampled ? &loader->counters.wait_rows_ns : &loader->counters.wait_sample_ns) +=
+			rung__now_ns() - begin_ns;
 	}
 }
 
-/* With the lock held, which is let go of meanwhile: the slot is ours. Rows on a GPU are not waited for. */
+/* With the lock held, which is let go of meanwhile: the slot is ours. Rows on a GPU are not waited
+ * for. */
 static int await_rows(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	uint64_t begin_ns;
@@ -341,7 +370,8 @@ static void hold(struct rung_loader *loader, struct rung__feed_batch *batch)
 	loader->counters.edges += batch->edge_count;
 }
 
-/* With the lock held, which is let go of meanwhile. The next batch leaves its slot. @return 0, or why it is not one; *batch_out in any case */
+/* With the lock held, which is let go of meanwhile. The next batch leaves its slot. @return 0, or
+ * why it is not one; *batch_out in any case */
 static int take_next(struct rung_loader *loader, struct rung__feed_batch **batch_out)
 {
 	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
@@ -372,7 +402,9 @@ int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch 
 		if (active && !loader->counters.end_ns)
 			loader->counters.end_ns = rung__now_ns();
 		pthread_mutex_unlock(&loader->lock);
-		return active ? 0 : rung__fail(RUNG_E_INVAL, "loader: no pass is on its way: begin one with rung_loader_begin()");
+		return active ? 0
+		              : rung__fail(RUNG_E_INVAL, "loader: no pass is on its way: begin one "
+		                                         "with rung_loader_begin()");
 	}
 	idx = loader->handed;
 	rc = take_next(loader, &batch);
@@ -415,7 +447,8 @@ static void put_unused(struct rung_loader *loader, const struct rung_loader_batc
 }
 
 /* @return 0 or RUNG_E_NOMEM; held: NULL where a batch failed, or there is none left */
-static int hold_batches(struct rung_loader *loader, const struct rung_loader_batch **held, uint32_t count)
+static int hold_batches(struct rung_loader *loader, const struct rung_loader_batch **held,
+                        uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		if (rung_loader_next(loader, &held[i]) == RUNG_E_NOMEM)
@@ -455,7 +488,8 @@ static double seconds(uint64_t ns)
 
 int rung_loader_stats(const struct rung_loader *loader, struct rung_loader_stats *stats_out)
 {
-	pthread_mutex_t *lock = (pthread_mutex_t *)&loader->lock;   /* what is locked is not changed */
+	/* what is locked is not changed */
+	pthread_mutex_t *lock = (pthread_mutex_t *)&loader->lock;
 	struct rung__feed_counters c;
 	struct rung_loader_stats stats;
 
@@ -466,7 +500,8 @@ int rung_loader_stats(const struct rung_loader *loader, struct rung_loader_stats
 		.batches = c.batches,
 		.rows = c.rows,
 		.edges = c.edges,
-		.seconds = c.begin_ns ? seconds((c.end_ns ? c.end_ns : rung__now_ns()) - c.begin_ns) : 0,
+		.seconds = c.begin_ns ? seconds((c.end_ns ? c.end_ns : rung__now_ns()) - c.begin_ns)
+		                      : 0,
 		.wait_s = seconds(c.wait_sample_ns + c.wait_rows_ns),
 		.wait_sample_s = seconds(c.wait_sample_ns),
 		.wait_rows_s = seconds(c.wait_rows_ns),

@@ -2,16 +2,17 @@
 /**
  * The inside of the loader. Private to loader*.c.
  *
- * Batches of a pass pass three marks, in order: `claimed` by a worker, `submitted` to the store, `handed` over. A batch between them lies in
- * slot idx mod slot_count:
+ * Batches of a pass pass three marks, in order: `claimed` by a worker, `submitted` to the store,
+ * `handed` over. A batch between them lies in slot idx mod slot_count:
  *
  *     handed ≤ submitted ≤ claimed ≤ end,   submitted - handed ≤ gathers,   claimed - submitted ≤ ahead,   slot_count = ahead + gathers
  *
- * A slot that is EMPTY belongs to the worker that has claimed its number, one that is SAMPLED to the feeder, one that is READY to
- * rung_loader_next(). What a slot holds leaves it when it is handed over, so batches that the caller keeps hold nothing up.
+ * A slot that is EMPTY belongs to the worker that has claimed its number, one that is SAMPLED to
+ * the feeder, one that is READY to rung_loader_next(). What a slot holds leaves it when it is
+ * handed over, so batches that the caller keeps hold nothing up.
  *
- * One lock guards everything but what is a thread's by the state of a slot; it is not held while a batch is sampled, announced or gathered,
- * while memory is taken or while anybody waits.
+ * One lock guards everything but what is a thread's by the state of a slot; it is not held while a
+ * batch is sampled, announced or gathered, while memory is taken or while anybody waits.
  */
 #ifndef RUNG_LOADER_INTERNAL_H
 #define RUNG_LOADER_INTERNAL_H
@@ -23,14 +24,16 @@
 #include "rung/loader.h"
 #include "store/store.h"
 
-#define RUNG__FEED_HELD 2u   /* batches of a caller that puts one only after it has got the next: so many more are kept for use again */
+/* batches of a caller that puts one only after it has got the next: so many more are kept for use
+ * again */
+#define RUNG__FEED_HELD 2u
 
 /* Memory that is used again. */
 struct rung__feed_item {
-	struct rung__link link;         /* in its list */
-	struct CUevent_st *used;        /* with a device: recorded behind the caller's work */
-	bool pending;                   /* recorded, and not known to have passed */
-	bool lost;                      /* could not be recorded: never used again */
+	struct rung__link link;  /* in its list */
+	struct CUevent_st *used; /* with a device: recorded behind the caller's work */
+	bool pending;            /* recorded, and not known to have passed */
+	bool lost;               /* could not be recorded: never used again */
 };
 
 struct rung__feed_list {
@@ -41,27 +44,28 @@ struct rung__feed_list {
 /* Memory of the store that rows are gathered to. It does not grow: rows that it has no room for get
  * other memory. */
 struct rung__feed_rows {
-	struct rung__feed_item item;    /* first */
-	uint64_t row_count;             /* there is room for */
+	struct rung__feed_item item; /* first */
+	uint64_t row_count;          /* there is room for */
 	void *memory;
 };
 
 struct rung__feed_batch {
-	struct rung__feed_item item;           /* first */
-	struct rung_loader_batch handed;       /* what the caller knows of it */
+	struct rung__feed_item item;     /* first */
+	struct rung_loader_batch handed; /* what the caller knows of it */
 	struct rung__link held_link;
 	struct rung_batch *sample;
-	struct rung__gpu_batch *gpu_sample;     /* with opts.gpu_sampler, in place of it */
-	const uint64_t *host_ranks;            /* handed.ranks on the host; NULL: not there */
-	uint64_t *pinned_seeds;                /* with opts.gpu_sampler: [batch_size], then
-	                                          room for host_ranks */
+	struct rung__gpu_batch *gpu_sample; /* with opts.gpu_sampler, in place of it */
+	const uint64_t *host_ranks;         /* handed.ranks on the host; NULL: not there */
+	/* with opts.gpu_sampler: [batch_size], then room for host_ranks */
+	uint64_t *pinned_seeds;
 	uint64_t pinned_bytes;
 	const struct rung_block *blocks[RUNG_HOPS_MAX];
 	uint64_t edge_count;
-	uint64_t *seeds;                       /* of a batch without edges */
+	uint64_t *seeds; /* of a batch without edges */
 	uint64_t seeds_capacity;
-	struct rung__feed_rows *rows;          /* NULL until its gather is submitted */
-	uint64_t *names;                       /* [name_count] while it is announced and not submitted: see rung__prefetch() */
+	struct rung__feed_rows *rows; /* NULL until its gather is submitted */
+	/* [name_count] while it is announced and not submitted: see rung__prefetch() */
+	uint64_t *names;
 	uint64_t names_capacity;
 	uint32_t name_count;
 };
@@ -70,66 +74,67 @@ enum rung__feed_state { RUNG__FEED_EMPTY, RUNG__FEED_SAMPLED, RUNG__FEED_READY }
 
 struct rung__feed_slot {
 	enum rung__feed_state state;
-	struct rung__feed_batch *batch;   /* NULL: no memory for one */
-	struct rung__failure failure;     /* why sampling or gathering failed */
+	struct rung__feed_batch *batch; /* NULL: no memory for one */
+	struct rung__failure failure;   /* why sampling or gathering failed */
 };
 
 struct rung__feed_worker {
 	pthread_t thread;
 	struct rung_loader *loader;
-	struct rung_sampler *sampler;   /* NULL without edges, and on a GPU */
-	struct CUstream_st *stream;     /* with opts.gpu_sampler: of its batches */
+	struct rung_sampler *sampler; /* NULL without edges, and on a GPU */
+	struct CUstream_st *stream;   /* with opts.gpu_sampler: of its batches */
 };
 
 struct rung__feed_counters {
 	uint64_t batches, rows, edges;
-	uint64_t begin_ns, end_ns;   /* end 0: on its way */
+	uint64_t begin_ns, end_ns; /* end 0: on its way */
 	uint64_t wait_sample_ns, wait_rows_ns, sample_ns, gather_ns, announce_ns;
 	uint64_t announced, announce_refused;
 };
 
 struct rung_loader {
 	struct rung_store *store;
-	struct rung_loader_opts opts;   /* defaults filled in; fanouts are not kept */
+	struct rung_loader_opts opts; /* defaults filled in; fanouts are not kept */
 	uint64_t row_bytes;
-	bool announces;                 /* some rows are cold and may be kept */
+	bool announces; /* some rows are cold and may be kept */
 	uint32_t hop_count;
-	struct CUstream_st *stream;     /* with a device: of its gathers, in order with no other */
+	struct CUstream_st *stream; /* with a device: of its gathers, in order with no other */
 
 	pthread_mutex_t lock;
-	pthread_cond_t room;            /* workers: a number can be claimed, or stop */
-	pthread_cond_t work;            /* feeder: a batch was sampled or handed over, or stop */
-	pthread_cond_t moved;           /* next and end: a slot has changed, a thread is idle */
+	pthread_cond_t room;  /* workers: a number can be claimed, or stop */
+	pthread_cond_t work;  /* feeder: a batch was sampled or handed over, or stop */
+	pthread_cond_t moved; /* next and end: a slot has changed, a thread is idle */
 	bool stop;
 
 	/* the pass */
 	bool active;
-	uint64_t *seeds;                /* [seed_count] in its order */
+	uint64_t *seeds; /* [seed_count] in its order */
 	uint64_t seed_count, key_first;
-	uint64_t end;                   /* numbers of batches end here */
+	uint64_t end; /* numbers of batches end here */
 	uint64_t claimed, submitted, handed;
-	uint64_t announced;             /* those below were, or are not any more; not below submitted */
-	bool refused;                   /* the store's window was full when batch `announced` was announced */
-	uint32_t sampling;              /* workers at it */
-	bool feeding;                   /* the feeder is */
-	struct rung__feed_slot *slots;  /* [slot_count] */
+	uint64_t announced; /* those below were, or are not any more; not below submitted */
+	bool refused;       /* the store's window was full when batch `announced` was announced */
+	uint32_t sampling;  /* workers at it */
+	bool feeding;       /* the feeder is */
+	struct rung__feed_slot *slots; /* [slot_count] */
 	uint64_t slot_count;
 	struct rung__feed_counters counters;
 
 	/* memory to be used again, and what is not put yet */
 	struct rung__queue held;
 	struct rung__feed_list free_batches, free_rows;
-	struct rung__feed_list dropped_batches, dropped_rows;   /* with a device: to be freed */
-	uint64_t rows_made;                  /* and not dropped */
-	uint64_t rank_count_max;             /* of the batches so far */
+	struct rung__feed_list dropped_batches, dropped_rows; /* with a device: to be freed */
+	uint64_t rows_made;                                   /* and not dropped */
+	uint64_t rank_count_max;                              /* of the batches so far */
 
-	struct rung__feed_worker *workers;   /* [opts.threads] */
-	uint32_t worker_count;               /* that run */
+	struct rung__feed_worker *workers; /* [opts.threads] */
+	uint32_t worker_count;             /* that run */
 	pthread_t feeder;
 	bool feeder_runs;
 };
 
-static inline struct rung__feed_slot *rung__feed_slot(const struct rung_loader *loader, uint64_t idx)
+static inline struct rung__feed_slot *rung__feed_slot(const struct rung_loader *loader,
+                                                      uint64_t idx)
 {
 	return &loader->slots[idx % loader->slot_count];
 }

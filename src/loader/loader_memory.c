@@ -233,8 +233,8 @@ int rung__feed_take_rows(struct rung_loader *loader, struct rung__feed_batch *ba
 	int rc = 0;
 
 	pthread_mutex_lock(&loader->lock);
-	may_make = loader->store->device &&
-	           loader->rows_made < loader->opts.gathers + RUNG__FEED_HELD;
+	may_make =
+		loader->store->device && loader->rows_made < loader->opts.gathers + RUNG__FEED_HELD;
 	pthread_mutex_unlock(&loader->lock);
 	rows = (struct rung__feed_rows *)take_free(loader, &loader->free_rows, may_make);
 	if (rows && rows->row_count < count) {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loader's threads: workers that sample, each the batch with the next number, and the feeder, which announces and gathers in order.
+ * The loader's threads: workers that sample, each the batch with the next number, and the feeder,
+ * which announces and gathers in order.
  *
- * A batch is announced before it is gathered or not at all: once its gather is submitted the announcement would be of one that does not
- * come any more. Gathering goes first, since somebody may be waiting for it; what is announced meanwhile is at most a gather later.
+ * A batch is announced before it is gathered or not at all: once its gather is submitted the
+ * announcement would be of one that does not come any more. Gathering goes first, since somebody
+ * may be waiting for it; what is announced meanwhile is at most a gather later.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -28,7 +30,8 @@ static int reserve(uint64_t **items, uint64_t *capacity, uint64_t count)
 	return 0;
 }
 
-static int take_seeds(struct rung_loader *loader, struct rung__feed_batch *batch, const uint64_t *seeds, uint64_t count)
+static int take_seeds(struct rung_loader *loader, struct rung__feed_batch *batch,
+                      const uint64_t *seeds, uint64_t count)
 {
 	const uint64_t vertex_count = loader->store->shape.vertex_count;
 	int rc = reserve(&batch->seeds, &batch->seeds_capacity, count);
@@ -37,7 +40,10 @@ static int take_seeds(struct rung_loader *loader, struct rung__feed_batch *batch
 		return rc;
 	for (uint64_t i = 0; i < count; i++) {
 		if (seeds[i] >= vertex_count)
-			return rung__fail(RUNG_E_RANGE, "loader: seed %" PRIu64 " is %" PRIu64 ", not below the vertex count %" PRIu64 ": correct the seeds",
+			return rung__fail(RUNG_E_RANGE,
+			                  "loader: seed %" PRIu64 " is %" PRIu64
+			                  ", not below the vertex count %" PRIu64
+			                  ": correct the seeds",
 			                  i, seeds[i], vertex_count);
 		batch->seeds[i] = seeds[i];
 	}
@@ -74,7 +80,7 @@ static int sample_on_gpu(const struct rung__feed_worker *worker, uint64_t idx,
 		return rc;
 	memcpy(batch->pinned_seeds, seeds, handed->seed_count * sizeof(*seeds));
 	rc = rung__gpu_batch_sample(batch->gpu_sample, batch->pinned_seeds, handed->seed_count,
-	                     loader->key_first + idx, worker->stream);
+	                            loader->key_first + idx, worker->stream);
 	if (rc == 0)
 		rc = rung__gpu_batch_wait(batch->gpu_sample, -1);
 	if (rc < 0)
@@ -93,11 +99,14 @@ static int sample_on_gpu(const struct rung__feed_worker *worker, uint64_t idx,
 static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__feed_batch *batch)
 {
 	struct rung_loader *loader = worker->loader;
-	const uint64_t size = loader->opts.batch_size, first = idx * size, count = RUNG__MIN(size, loader->seed_count - first);
+	const uint64_t size = loader->opts.batch_size, first = idx * size,
+		       count = RUNG__MIN(size, loader->seed_count - first);
 	struct rung_loader_batch *handed = &batch->handed;
 	int rc;
 
-	*handed = (struct rung_loader_batch){ .batch_idx = idx, .seed_count = count, .blocks = batch->blocks };
+	*handed = (struct rung_loader_batch){ .batch_idx = idx,
+		                              .seed_count = count,
+		                              .blocks = batch->blocks };
 	batch->edge_count = 0;
 	if (batch->gpu_sample)
 		return sample_on_gpu(worker, idx, batch, loader->seeds + first);
@@ -106,7 +115,8 @@ static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__f
 		handed->seeds = handed->ranks;
 		return rc;
 	}
-	rc = rung_sampler_sample(worker->sampler, loader->seeds + first, count, loader->key_first + idx, batch->sample);
+	rc = rung_sampler_sample(worker->sampler, loader->seeds + first, count,
+	                         loader->key_first + idx, batch->sample);
 	if (rc < 0)
 		return rc;
 	handed->ranks = batch->host_ranks = rung_batch_vertices(batch->sample, &handed->rank_count);
@@ -121,7 +131,8 @@ static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__f
 
 static bool may_claim(const struct rung_loader *loader)
 {
-	return loader->active && loader->claimed < loader->end && loader->claimed - loader->submitted < loader->opts.ahead;
+	return loader->active && loader->claimed < loader->end &&
+	       loader->claimed - loader->submitted < loader->opts.ahead;
 }
 
 /* With the lock held, which is let go of meanwhile. */
@@ -182,7 +193,8 @@ static void *run_worker(void *ctx)
 
 /* ---- the feeder ---- */
 
-/* More ids than a request takes, or no request left of those that others use too: the store splits and waits by itself. */
+/* More ids than a request takes, or no request left of those that others use too: the store splits
+ * and waits by itself. */
 static int submit(struct rung_loader *loader, const struct rung_ids *ids,
                   struct rung_loader_batch *handed)
 {
@@ -200,7 +212,9 @@ static int submit(struct rung_loader *loader, const struct rung_ids *ids,
 static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	struct rung_loader_batch *handed = &batch->handed;
-	struct rung_ids ids = { .count = handed->rank_count, .dtype = RUNG_U64, .space = RUNG_RANKS };
+	struct rung_ids ids = { .count = handed->rank_count,
+		                .dtype = RUNG_U64,
+		                .space = RUNG_RANKS };
 	int rc = rung__feed_take_rows(loader, batch);
 
 	if (rc < 0)
@@ -248,7 +262,8 @@ static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
 		                      .count = handed->rank_count,
 		                      .dtype = RUNG_U64,
 		                      .space = RUNG_RANKS };
-	int rc = reserve(&batch->names, &batch->names_capacity, handed->rank_count / loader->store->opts.batch_rows_max + 1);
+	int rc = reserve(&batch->names, &batch->names_capacity,
+	                 handed->rank_count / loader->store->opts.batch_rows_max + 1);
 
 	return rc < 0 ? rc : rung__prefetch(loader->store, &ids, batch->names, &batch->name_count);
 }
@@ -269,7 +284,7 @@ static void announce_next(struct rung_loader *loader)
 	loader->refused = rc == RUNG_E_AGAIN;
 	loader->counters.announce_refused += loader->refused;
 	loader->counters.announced += rc == 0;
-	loader->announced += !loader->refused;   /* of another failure its gather tells */
+	loader->announced += !loader->refused; /* of another failure its gather tells */
 }
 
 static bool is_sampled(const struct rung_loader *loader, uint64_t idx)
@@ -285,7 +300,8 @@ static bool feed(struct rung_loader *loader)
 	while (is_sampled(loader, loader->announced) &&
 	       (!loader->announces || rung__feed_slot(loader, loader->announced)->failure.rc < 0))
 		loader->announced++;
-	if (is_sampled(loader, loader->submitted) && loader->submitted - loader->handed < loader->opts.gathers &&
+	if (is_sampled(loader, loader->submitted) &&
+	    loader->submitted - loader->handed < loader->opts.gathers &&
 	    (loader->announced > loader->submitted || loader->refused))
 		submit_next(loader);
 	else if (is_sampled(loader, loader->announced) && !loader->refused)

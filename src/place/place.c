@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which node memory goes to: decided from the topology and the room on each node,
- * for rows, for frames, for the slots of each file.
+ * Which node memory goes to: decided from the topology and the room on each node, for rows, for
+ * frames, for the slots of each file.
  *
- * The readers' own nodes share evenly, in blocks, so that no memory controller and no link between sockets serves them all; when one of them is
- * full the others go on. What then is left, the coldest, goes to the next nearest node, then to the next. Distances are the firmware's; where it
+ * The readers' own nodes share evenly, in blocks, so that no memory controller and no link between
+ * sockets serves them all; when one of them is full the others go on. What then is left, the
+ * coldest, goes to the next nearest node, then to the next. Distances are the firmware's; where it
  * gives none all other nodes are equally far, and lower numbers come first.
  */
 #include <string.h>
 
 #include "place/place.h"
 
-#define SPARE_SHARE 16u                /* of a node is left free when memory is placed: page tables, buffers, the job's own */
-#define SPARE_MAX (1ull << 30)
-#define BLOCKS_MAX 8192u               /* of a part: each is a mapping, of which a process has 65530 */
-#define FARTHEST 256u
+/* of a node is left free when memory is placed: page tables, buffers, the job's own */
+#define SPARE_SHARE 16u
+#define SPARE_MAX   (1ull << 30)
+#define BLOCKS_MAX  8192u /* of a part: each is a mapping, of which a process has 65530 */
+#define FARTHEST    256u
 
 /* ---- rooms ---- */
 
 uint64_t rung__spare_of(const struct rung_topology_node *node)
 {
-	return node->total_bytes == RUNG_UNKNOWN ? 0 : RUNG__MIN(node->total_bytes / SPARE_SHARE, SPARE_MAX);
+	return node->total_bytes == RUNG_UNKNOWN
+	               ? 0
+	               : RUNG__MIN(node->total_bytes / SPARE_SHARE, SPARE_MAX);
 }
 
 static bool usable(const struct rung_topology_node *node, const struct rung__nodes *only)
@@ -30,18 +34,22 @@ static bool usable(const struct rung_topology_node *node, const struct rung__nod
 	return only ? rung__nodes_have(only, node->node) : node->gpu == NULL;
 }
 
-void rung__rooms_find(const struct rung_topology *topology, const struct rung__nodes *only, struct rung__rooms *rooms_out)
+void rung__rooms_find(const struct rung_topology *topology, const struct rung__nodes *only,
+                      struct rung__rooms *rooms_out)
 {
 	const struct rung_topology_node *node;
 
 	*rooms_out = (struct rung__rooms){ .topology = topology };
-	for (size_t n = 0; (node = rung_topology_node(topology, n)) != NULL && rooms_out->count < RUNG__PLACE_NODES_MAX; n++) {
+	for (size_t n = 0; (node = rung_topology_node(topology, n)) != NULL &&
+	                   rooms_out->count < RUNG__PLACE_NODES_MAX;
+	     n++) {
 		uint64_t spare = rung__spare_of(node);
 
 		if (!usable(node, only))
 			continue;
 		rooms_out->list[rooms_out->count].node = node->node;
-		rooms_out->list[rooms_out->count++].bytes = node->available_bytes - RUNG__MIN(node->available_bytes, spare);
+		rooms_out->list[rooms_out->count++].bytes =
+			node->available_bytes - RUNG__MIN(node->available_bytes, spare);
 	}
 }
 
@@ -67,14 +75,17 @@ size_t rung__node_position(const struct rung_topology *topology, uint32_t number
 }
 
 /* From whichever of the readers' nodes is nearest. */
-static uint32_t distance(const struct rung_topology *topology, const struct rung__nodes *near, uint32_t number)
+static uint32_t distance(const struct rung_topology *topology, const struct rung__nodes *near,
+                         uint32_t number)
 {
 	const struct rung_topology_node *from;
 	size_t to = rung__node_position(topology, number);
 	uint32_t least = FARTHEST;
 
 	for (size_t n = 0; (from = rung_topology_node(topology, n)) != NULL; n++) {
-		uint32_t far = rung__nodes_have(near, from->node) ? rung_topology_distance(topology, n, to) : 0;
+		uint32_t far = rung__nodes_have(near, from->node)
+		                       ? rung_topology_distance(topology, n, to)
+		                       : 0;
 
 		if (far > 0)
 			least = RUNG__MIN(least, far);
@@ -86,8 +97,8 @@ static uint32_t distance(const struct rung_topology *topology, const struct rung
 
 struct choice {
 	uint32_t node;
-	uint32_t far;       /* 0: one of the readers' own */
-	uint64_t room;      /* whole huge pages */
+	uint32_t far;  /* 0: one of the readers' own */
+	uint64_t room; /* whole huge pages */
 	uint32_t room_idx;
 };
 
@@ -101,7 +112,8 @@ static bool comes_before(const struct choice *a, const struct choice *b)
 	return a->node < b->node;
 }
 
-static uint32_t sort_choices(const struct rung__rooms *rooms, const struct rung__nodes *near, struct choice *choices)
+static uint32_t sort_choices(const struct rung__rooms *rooms, const struct rung__nodes *near,
+                             struct choice *choices)
 {
 	uint32_t near_count = 0;
 
@@ -120,7 +132,8 @@ static uint32_t sort_choices(const struct rung__rooms *rooms, const struct rung_
 	return near_count;
 }
 
-static void add_part(struct rung__placement *place, uint32_t node_first, uint32_t node_count, uint64_t bytes)
+static void add_part(struct rung__placement *place, uint32_t node_first, uint32_t node_count,
+                     uint64_t bytes)
 {
 	uint64_t block = RUNG__BORDER_BYTES * (bytes / (RUNG__BORDER_BYTES * BLOCKS_MAX) + 1);
 
@@ -134,13 +147,15 @@ static void add_part(struct rung__placement *place, uint32_t node_first, uint32_
 
 uint64_t rung__part_share(const struct rung__placement_part *part, uint32_t i)
 {
-	uint64_t round = part->block_bytes * part->node_count, rest = part->bytes % round, before = i * part->block_bytes;
+	uint64_t round = part->block_bytes * part->node_count, rest = part->bytes % round,
+		 before = i * part->block_bytes;
 
 	rest = rest > before ? RUNG__MIN(rest - before, part->block_bytes) : 0;
 	return part->bytes / round * part->block_bytes + rest;
 }
 
-static void take_rooms(struct rung__rooms *rooms, const struct choice *choices, const struct rung__placement *place)
+static void take_rooms(struct rung__rooms *rooms, const struct choice *choices,
+                       const struct rung__placement *place)
 {
 	for (uint32_t p = 0; p < place->part_count; p++) {
 		const struct rung__placement_part *part = &place->parts[p];
@@ -153,7 +168,8 @@ static void take_rooms(struct rung__rooms *rooms, const struct choice *choices, 
 	}
 }
 
-void rung__placement_decide(struct rung__rooms *rooms, const struct rung__nodes *near, uint64_t bytes, struct rung__placement *place_out)
+void rung__placement_decide(struct rung__rooms *rooms, const struct rung__nodes *near,
+                            uint64_t bytes, struct rung__placement *place_out)
 {
 	struct choice choices[RUNG__PLACE_NODES_MAX];
 	struct rung__placement place = { 0 };
@@ -166,7 +182,8 @@ void rung__placement_decide(struct rung__rooms *rooms, const struct rung__nodes 
 	near_count = sort_choices(rooms, near, choices);
 	for (uint32_t i = 0; i < rooms->count; i++)
 		place.nodes[i] = choices[i].node;
-	for (sharing = near_count; sharing > 0 && left > 0; sharing--) {   /* until the one with least room among them is full */
+	/* until the one with least room among them is full */
+	for (sharing = near_count; sharing > 0 && left > 0; sharing--) {
 		uint64_t more = (choices[sharing - 1].room - filled) * sharing;
 
 		if (more > 0)
@@ -183,7 +200,7 @@ void rung__placement_decide(struct rung__rooms *rooms, const struct rung__nodes 
 	}
 	if (left > 0 && place.part_count == 0) {
 		add_part(&place, 0, 1, left);
-	} else if (left > 0) {   /* too much: the check will say so */
+	} else if (left > 0) { /* too much: the check will say so */
 		struct rung__placement_part whole = place.parts[0];
 
 		place.part_count = 0;
@@ -208,14 +225,18 @@ uint32_t rung__placement_at(const struct rung__placement *place, uint64_t offset
 		return 0;
 	for (; part + 1 < place->parts + place->part_count && offset >= part->bytes; part++)
 		offset -= part->bytes;
-	return part->node_first + (part->node_count == 1 ? 0 : (uint32_t)(offset / part->block_bytes % part->node_count));
+	return part->node_first +
+	       (part->node_count == 1 ? 0
+	                              : (uint32_t)(offset / part->block_bytes % part->node_count));
 }
 
 static bool part_ok(const struct rung__placement *place, const struct rung__placement_part *part)
 {
-	if (part->bytes == 0 || part->block_bytes == 0 || part->block_bytes % RUNG__PAGE_BYTES != 0 || part->bytes % RUNG__PAGE_BYTES != 0)
+	if (part->bytes == 0 || part->block_bytes == 0 ||
+	    part->block_bytes % RUNG__PAGE_BYTES != 0 || part->bytes % RUNG__PAGE_BYTES != 0)
 		return false;
-	if (part->node_count == 0 || part->node_count > RUNG__PLACE_NODES_MAX || part->node_first > RUNG__PLACE_NODES_MAX - part->node_count)
+	if (part->node_count == 0 || part->node_count > RUNG__PLACE_NODES_MAX ||
+	    part->node_first > RUNG__PLACE_NODES_MAX - part->node_count)
 		return false;
 	for (uint32_t i = 0; i < part->node_count; i++) {
 		if (place->nodes[part->node_first + i] >= RUNG_NODES_MAX)
@@ -231,7 +252,8 @@ bool rung__placement_ok(const struct rung__placement *place, uint64_t bytes)
 	if (place->part_count > RUNG__PLACE_NODES_MAX)
 		return false;
 	for (uint32_t p = 0; p < place->part_count; p++) {
-		if (!part_ok(place, &place->parts[p]) || !rung__add(sum, place->parts[p].bytes, &sum))
+		if (!part_ok(place, &place->parts[p]) ||
+		    !rung__add(sum, place->parts[p].bytes, &sum))
 			return false;
 	}
 	return place->part_count == 0 || sum == bytes;
@@ -240,7 +262,7 @@ bool rung__placement_ok(const struct rung__placement *place, uint64_t bytes)
 /* ---- the places of a plan or a store ---- */
 
 void rung__places_decide_slots(struct rung__places *places, const struct rung__placed *sizes,
-			       struct rung__rooms *rooms)
+                               struct rung__rooms *rooms)
 {
 	for (uint32_t f = 0; f < sizes->file_count; f++) {
 		struct rung__nodes near = { .bits = { 0 } };

@@ -46,32 +46,35 @@
 
 #define RUNG__PLACE_NODES_MAX 64u
 #define RUNG__PLACE_WHY_BYTES 192u
-#define RUNG__BORDER_BYTES (2ull << 20)   /* borders lie between huge pages */
+#define RUNG__BORDER_BYTES    (2ull << 20) /* borders lie between huge pages */
 
 /** Memory from one border to the next: on one node, or in blocks on several in turn. */
 struct rung__placement_part {
-	uint64_t bytes;          /* a multiple of RUNG__BORDER_BYTES, but for the last part */
-	uint64_t block_bytes;    /* likewise; with one node the same as bytes */
-	uint32_t node_first;     /* in place.nodes */
+	uint64_t bytes;       /* a multiple of RUNG__BORDER_BYTES, but for the last part */
+	uint64_t block_bytes; /* likewise; with one node the same as bytes */
+	uint32_t node_first;  /* in place.nodes */
 	uint32_t node_count;
 };
 
 /** Where memory is to lie, in plain numbers: it goes to other processes as it is. */
 struct rung__placement {
-	uint32_t part_count;     /* 0: where the kernel puts it */
-	uint32_t nodes[RUNG__PLACE_NODES_MAX];   /* numbers; the rest 0 */
+	uint32_t part_count;                   /* 0: where the kernel puts it */
+	uint32_t nodes[RUNG__PLACE_NODES_MAX]; /* numbers; the rest 0 */
 	struct rung__placement_part parts[RUNG__PLACE_NODES_MAX];
 };
 
 /** What of a machine is to be used, in plain numbers too. */
 struct rung__places {
-	char why[RUNG__PLACE_WHY_BYTES];        /* why all is left to the kernel; "" when it is not */
-	uint32_t off;                           /* nonzero: because that was asked for */
-	int32_t asked_node;                     /* all memory is to lie there; -1: not asked for */
-	struct rung__placement host;                /* the host tier's rows */
-	struct rung__placement frames;              /* of the cold-row cache */
-	int32_t slots[RUNG_FEATURE_FILES_MAX];  /* by features file: the node of its staging slots; -1: where the kernel puts them */
-	int32_t drives[RUNG_FEATURE_FILES_MAX]; /* the node its drive is at, where its refill thread is to run; -1: not known, or anywhere */
+	char why[RUNG__PLACE_WHY_BYTES]; /* why all is left to the kernel; "" when it is not */
+	uint32_t off;                    /* nonzero: because that was asked for */
+	int32_t asked_node;              /* all memory is to lie there; -1: not asked for */
+	struct rung__placement host;     /* the host tier's rows */
+	struct rung__placement frames;   /* of the cold-row cache */
+	/* by features file: the node of its staging slots; -1: where the kernel puts them */
+	int32_t slots[RUNG_FEATURE_FILES_MAX];
+	/* the node its drive is at, where its refill thread is to run; -1: not known, or
+	 * anywhere */
+	int32_t drives[RUNG_FEATURE_FILES_MAX];
 };
 
 /** Where sys/ and proc/ of the machine are: "", but in tests. */
@@ -105,27 +108,31 @@ struct rung__rooms {
 	const struct rung_topology *topology;
 	uint32_t count;
 	struct {
-		uint32_t node;       /* number */
+		uint32_t node; /* number */
 		uint64_t bytes;
 	} list[RUNG__PLACE_NODES_MAX];
 };
 
 /**
- * Rooms of the nodes whose memory this process may take, less what is better left free; not of those that are a GPU's memory, unless `only`
- * names them.
+ * Rooms of the nodes whose memory this process may take, less what is better left free; not of
+ * those that are a GPU's memory, unless `only` names them.
  * @param only  NULL: all
  */
-void rung__rooms_find(const struct rung_topology *topology, const struct rung__nodes *only, struct rung__rooms *rooms_out);
+void rung__rooms_find(const struct rung_topology *topology, const struct rung__nodes *only,
+                      struct rung__rooms *rooms_out);
 
 /** Bytes of all of them. */
 uint64_t rung__rooms_sum(const struct rung__rooms *rooms);
 
 /**
- * Place memory that is read the more the nearer it is to its beginning, and take the room for it: dealt in blocks to the nodes in `near` that
- * have room, as many of them as have some left; behind that one node after the other, the nearest to any of `near` first. What finds no room at
- * all is given to the first part, for rung__placement_check() to refuse. Without any room there is nothing to decide.
+ * Place memory that is read the more the nearer it is to its beginning, and take the room for it:
+ * dealt in blocks to the nodes in `near` that have room, as many of them as have some left; behind
+ * that one node after the other, the nearest to any of `near` first. What finds no room at all is
+ * given to the first part, for rung__placement_check() to refuse. Without any room there is nothing
+ * to decide.
  */
-void rung__placement_decide(struct rung__rooms *rooms, const struct rung__nodes *near, uint64_t bytes, struct rung__placement *place_out);
+void rung__placement_decide(struct rung__rooms *rooms, const struct rung__nodes *near,
+                            uint64_t bytes, struct rung__placement *place_out);
 
 /** All of it on one node. */
 void rung__placement_on(uint32_t node, uint64_t bytes, struct rung__placement *place_out);
@@ -133,7 +140,8 @@ void rung__placement_on(uint32_t node, uint64_t bytes, struct rung__placement *p
 /** Bytes of a part on the i-th of its nodes. */
 uint64_t rung__part_share(const struct rung__placement_part *part, uint32_t i);
 
-/** Where an offset into the memory lies: the position of its node in place->nodes; 0 without parts. */
+/** Where an offset into the memory lies: the position of its node in place->nodes; 0 without
+ * parts. */
 uint32_t rung__placement_at(const struct rung__placement *place, uint64_t offset);
 
 /** Does a place that another process gave make sense, for memory of so many bytes? */
@@ -143,27 +151,30 @@ bool rung__placement_ok(const struct rung__placement *place, uint64_t bytes);
 
 /** Sizes of host memory that is placed. */
 struct rung__placed {
-	uint64_t rank_first, row_count, row_stride;   /* the host tier */
-	uint64_t slots_bytes;                         /* of each file */
+	uint64_t rank_first, row_count, row_stride; /* the host tier */
+	uint64_t slots_bytes;                       /* of each file */
 	uint64_t frames_bytes;
-	uint32_t file_count;                          /* 0: no slots */
+	uint32_t file_count; /* 0: no slots */
 };
 
-/** Decide for the staging slots of each file, whose drives are known. @param rooms  less what they take afterwards */
-void rung__places_decide_slots(struct rung__places *places, const struct rung__placed *sizes, struct rung__rooms *rooms);
+/** Decide for the staging slots of each file, whose drives are known. @param rooms less what they
+ * take afterwards */
+void rung__places_decide_slots(struct rung__places *places, const struct rung__placed *sizes,
+                               struct rung__rooms *rooms);
 
 /* ---- what decisions are made from (place_machine.c) ---- */
 
 /** The nodes that the CPUs are at which this process may run on. */
 void rung__placement_near_cpus(const struct rung_topology *topology, struct rung__nodes *near_out);
 
-/** Node of the drive behind a file; those of a striped volume when they are at one node. @return 0 or RUNG_E_NOMEM; -1 in *node_out: not known */
+/** Node of the drive behind a file; those of a striped volume when they are at one node. @return 0
+ * or RUNG_E_NOMEM; -1 in *node_out: not known */
 int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t *node_out);
 
 /** The memory policy that the calling thread came with (numactl, set_mempolicy). */
 enum rung__policy {
 	RUNG__POLICY_NONE,
-	RUNG__POLICY_BOUND,   /* to some nodes, on which memory can still be placed */
+	RUNG__POLICY_BOUND, /* to some nodes, on which memory can still be placed */
 	RUNG__POLICY_OTHER
 };
 
@@ -178,7 +189,7 @@ enum rung__policy rung__placement_policy(struct rung__nodes *only_out);
  * @return 0 or RUNG_E_NOMEM
  */
 int rung__places_begin(struct rung__places *places, struct rung__nodes *only,
-		       const struct rung__nodes **only_out, struct rung_topology **topology_out);
+                       const struct rung__nodes **only_out, struct rung_topology **topology_out);
 
 /* ---- apply (place_memory.c) ---- */
 
@@ -199,13 +210,15 @@ int rung__placement_check(const struct rung_topology *topology, const struct run
 
 /** The node of that number; NULL: there is none, or this process may take no memory there. */
 const struct rung_topology_node *rung__placement_node(const struct rung_topology *topology,
-						      uint32_t number);
+                                                      uint32_t number);
 
-/** Ask for memory, of which no page was touched, to lie there; whole pages. @return 0 or errno of mbind */
+/** Ask for memory, of which no page was touched, to lie there; whole pages. @return 0 or errno of
+ * mbind */
 int rung__placement_bind(void *memory, const struct rung__placement *place);
 
 /**
- * Ask for the memory of a node for pages not touched yet. Preferred, not bound: nobody has looked whether there is room.
+ * Ask for the memory of a node for pages not touched yet. Preferred, not bound: nobody has looked
+ * whether there is room.
  * @return 0 or an errno value, ENOSYS where rung was built without libnuma
  */
 int rung__place_on_node(void *memory, uint64_t bytes, uint32_t node);
@@ -222,17 +235,19 @@ int rung__placement_run_on(const struct rung_topology *topology, uint32_t node);
 /** As users see them. @param list_out  free with rung__free(); its nodes are in `places`. @return 0
  * or RUNG_E_NOMEM */
 int rung__places_list(const struct rung__places *places, const struct rung__placed *sizes,
-		      struct rung_place **list_out, size_t *count_out);
+                      struct rung_place **list_out, size_t *count_out);
 
 /**
- * Look up where pages of a part lie: all of them, or some spread over a large one. They are read first, because in memory of another process
- * only pages that were used here are known.
+ * Look up where pages of a part lie: all of them, or some spread over a large one. They are read
+ * first, because in memory of another process only pages that were used here are known.
  * @param at          where the part begins
- * @param count_out   pages looked at of which the kernel says where they are; one that is on its way somewhere is nowhere
+ * @param count_out   pages looked at of which the kernel says where they are; one that is on its
+ *                    way somewhere is nowhere
  * @param there_out   of them, those on the node that was asked for
  * @return 0 or errno of move_pages, or what it says of the first page when it tells of none
  */
-int rung__placement_look(const unsigned char *at, const struct rung__placement *place, uint32_t part_idx, uint64_t *count_out, uint64_t *there_out);
+int rung__placement_look(const unsigned char *at, const struct rung__placement *place,
+                         uint32_t part_idx, uint64_t *count_out, uint64_t *there_out);
 
 /**
  * Share of the pages, all or some, that lie on the node.
@@ -245,8 +260,8 @@ struct rung__mapped {
 	const unsigned char *at;
 	uint64_t bytes;
 	uint64_t resident_bytes;
-	uint64_t huge_bytes;     /* of them in huge pages */
-	bool told;               /* the kernel tells of huge pages there */
+	uint64_t huge_bytes; /* of them in huge pages */
+	bool told;           /* the kernel tells of huge pages there */
 };
 
 /**

@@ -15,8 +15,8 @@
 #include <numaif.h>
 #endif
 
-#define POLICY_MODES 0xfff   /* flags are above */
-#define VOLUME_DEPTH_MAX 4u   /* volumes of volumes of partitions of drives */
+#define POLICY_MODES     0xfff /* flags are above */
+#define VOLUME_DEPTH_MAX 4u    /* volumes of volumes of partitions of drives */
 
 const char *rung__machine_root = "";
 
@@ -61,13 +61,15 @@ enum rung__policy rung__placement_policy(struct rung__nodes *only_out)
 /* Of the PCI device that a block device hangs on; -1 when none of the folders above it says. */
 static int find_above(struct rung__sys *sys, char *folder, int32_t *node_out)
 {
-	for (char *cut; (cut = strrchr(folder, '/')) != NULL && strchr(folder, '/') != cut; *cut = 0) {
+	for (char *cut; (cut = strrchr(folder, '/')) != NULL && strchr(folder, '/') != cut;
+	     *cut = 0) {
 		uint64_t number;
 		int rc = rung__sys_read(sys, "%s/numa_node", folder);
 
 		if (rc == RUNG_E_NOMEM)
 			return rc;
-		if (rc > 0 && rung__number_of_text(sys->text, 10, RUNG_NODES_MAX - 1, "", &number)) {
+		if (rc > 0 &&
+		    rung__number_of_text(sys->text, 10, RUNG_NODES_MAX - 1, "", &number)) {
 			*node_out = (int32_t)number;
 			return 0;
 		}
@@ -80,11 +82,12 @@ static bool any_name(const char *name)
 	return name[0] != '.';
 }
 
-static int find_device(struct rung__sys *sys, const struct rung_topology *topology, const char *place, unsigned depth, int32_t *node_out);
+static int find_device(struct rung__sys *sys, const struct rung_topology *topology,
+                       const char *place, unsigned depth, int32_t *node_out);
 
 /* A volume over several devices is where all of them are. */
-static int find_volume(struct rung__sys *sys, const struct rung_topology *topology, const char *const *names, size_t count, unsigned depth,
-                       int32_t *node_out)
+static int find_volume(struct rung__sys *sys, const struct rung_topology *topology,
+                       const char *const *names, size_t count, unsigned depth, int32_t *node_out)
 {
 	int32_t first = -1;
 
@@ -119,14 +122,15 @@ static bool find_nvme(const struct rung_topology *topology, const char *name, in
 	return false;
 }
 
-static int find_device(struct rung__sys *sys, const struct rung_topology *topology, const char *place, unsigned depth, int32_t *node_out)
+static int find_device(struct rung__sys *sys, const struct rung_topology *topology,
+                       const char *place, unsigned depth, int32_t *node_out)
 {
 	char folder[PATH_MAX];
 	const char *const *names;
 	size_t count;
 	int rc;
 
-	strcpy(folder, place);   /* shorter than PATH_MAX: realpath() made it */
+	strcpy(folder, place); /* shorter than PATH_MAX: realpath() made it */
 	rc = rung__sys_read(sys, "%s/partition", folder);
 	if (rc == RUNG_E_NOMEM)
 		return rc;
@@ -137,7 +141,8 @@ static int find_device(struct rung__sys *sys, const struct rung_topology *topolo
 	rc = rung__sys_names(sys, any_name, &names, &count, "%s/slaves", folder);
 	if (rc == RUNG_E_NOMEM)
 		return rc;
-	return rc == 0 && count > 0 ? find_volume(sys, topology, names, count, depth, node_out) : find_above(sys, folder, node_out);
+	return rc == 0 && count > 0 ? find_volume(sys, topology, names, count, depth, node_out)
+	                            : find_above(sys, folder, node_out);
 }
 
 /*
@@ -157,7 +162,8 @@ int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t 
 		return rung__fail(RUNG_E_NOMEM, "place of a drive: out of memory");
 	rc = rung__sys_begin(sys, rung__machine_root, &arena);
 	if (rc == 0 && fstat(fd, &st) == 0)
-		rc = rung__sys_place(sys, &place, "sys/dev/block/%u:%u", major(st.st_dev), minor(st.st_dev));
+		rc = rung__sys_place(sys, &place, "sys/dev/block/%u:%u", major(st.st_dev),
+		                     minor(st.st_dev));
 	if (rc > 0)
 		rc = find_device(sys, topology, place, 0, node_out);
 	rung__arena_free(&arena);
@@ -189,7 +195,7 @@ static bool has_nodes(const struct rung_topology *topology, const struct rung__n
 }
 
 int rung__places_begin(struct rung__places *places, struct rung__nodes *only,
-		       const struct rung__nodes **only_out, struct rung_topology **topology_out)
+                       const struct rung__nodes **only_out, struct rung_topology **topology_out)
 {
 	enum rung__policy policy =
 		places->asked_node < 0 ? rung__placement_policy(only) : RUNG__POLICY_NONE;
@@ -209,7 +215,7 @@ int rung__places_begin(struct rung__places *places, struct rung__nodes *only,
 		say_why(places, rung_last_error());
 	else if (policy == RUNG__POLICY_OTHER)
 		say_why(places,
-			"the process has a memory policy of its own (numactl): it is left alone");
+		        "the process has a memory policy of its own (numactl): it is left alone");
 	else if (places->asked_node < 0 && !has_nodes(*topology_out, *only_out))
 		say_why(places, "there is one NUMA node");
 	else

@@ -12,10 +12,10 @@
 #endif
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23   /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
-#define TOUCH_BYTES (64ull << 20)   /* a thread at a time */
-#define CHECK_SHARE 4u              /* of the spare must still be free: some was used meanwhile */
+#define TOUCH_BYTES (64ull << 20) /* a thread at a time */
+#define CHECK_SHARE 4u            /* of the spare must still be free: some was used meanwhile */
 
 /* ---- before the first touch ---- */
 
@@ -25,7 +25,7 @@ static void add_node(struct rung__demand *demand, uint32_t node, uint64_t bytes)
 
 	while (n < demand->count && demand->list[n].node != node)
 		n++;
-	if (n == RUNG__PLACE_NODES_MAX)   /* all that are decided about are on the list */
+	if (n == RUNG__PLACE_NODES_MAX) /* all that are decided about are on the list */
 		return;
 	if (n == demand->count) {
 		demand->list[n].node = node;
@@ -42,12 +42,12 @@ void rung__demand_add(struct rung__demand *demand, const struct rung__placement 
 
 		for (uint32_t i = 0; i < part->node_count; i++)
 			add_node(demand, place->nodes[part->node_first + i],
-				 rung__part_share(part, i));
+			         rung__part_share(part, i));
 	}
 }
 
 const struct rung_topology_node *rung__placement_node(const struct rung_topology *topology,
-						      uint32_t number)
+                                                      uint32_t number)
 {
 	const size_t at = rung__node_position(topology, number);
 	const struct rung_topology_node *node = rung_topology_node(topology, at);
@@ -69,13 +69,13 @@ int rung__placement_check(const struct rung_topology *topology, const struct run
 			       RUNG__MIN(node->available_bytes, rung__spare_of(node) / CHECK_SHARE);
 		if (wanted > room)
 			return rung__fail(RUNG_E_NOMEM,
-					  "NUMA node %" PRIu32 ": %" PRIu64
-					  " bytes of host memory are to lie there, %" PRIu64
-					  " can be had: "
-					  "free memory there, give a smaller host budget, or plan "
-					  "again and let it lie on other nodes too (NUMA node "
-					  "auto or interleave)",
-					  demand->list[n].node, wanted, room);
+			                  "NUMA node %" PRIu32 ": %" PRIu64
+			                  " bytes of host memory are to lie there, %" PRIu64
+			                  " can be had: "
+			                  "free memory there, give a smaller host budget, or plan "
+			                  "again and let it lie on other nodes too (NUMA node "
+			                  "auto or interleave)",
+			                  demand->list[n].node, wanted, room);
 	}
 	return 0;
 }
@@ -113,10 +113,11 @@ int rung__placement_bind(void *memory, const struct rung__placement *place)
 	for (uint32_t p = 0; p < place->part_count; p++) {
 		const struct rung__placement_part *part = &place->parts[p];
 
-		for (uint64_t from = 0, block = 0; from < part->bytes; from += part->block_bytes, block++) {
+		for (uint64_t from = 0, block = 0; from < part->bytes;
+		     from += part->block_bytes, block++) {
 			uint32_t node = place->nodes[part->node_first + block % part->node_count];
 			int err = ask(at + from, RUNG__MIN(part->block_bytes, part->bytes - from),
-				      true, node);
+			              true, node);
 
 			if (err)
 				return err;
@@ -143,7 +144,8 @@ void rung__placement_touch(void *memory, uint64_t bytes)
 
 #pragma omp parallel for num_threads(rung__threads(0)) schedule(dynamic, 1)
 	for (int64_t i = 0; i < count; i++)
-		touch((unsigned char *)memory + (uint64_t)i * TOUCH_BYTES, RUNG__MIN(TOUCH_BYTES, bytes - (uint64_t)i * TOUCH_BYTES));
+		touch((unsigned char *)memory + (uint64_t)i * TOUCH_BYTES,
+		      RUNG__MIN(TOUCH_BYTES, bytes - (uint64_t)i * TOUCH_BYTES));
 }
 
 /* ---- CPUs ---- */

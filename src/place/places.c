@@ -15,17 +15,21 @@
 #include <numaif.h>
 #endif
 
-#define LOOKED_AT_MAX 16384u   /* pages of a part; a large one is looked at here and there */
-#define LOOK_AT_ONCE 512u
+#define LOOKED_AT_MAX 16384u /* pages of a part; a large one is looked at here and there */
+#define LOOK_AT_ONCE  512u
 
 /* ---- the list ---- */
 
-static void list_slots(const struct rung__places *places, const struct rung__placed *sizes, struct rung_place *list)
+static void list_slots(const struct rung__places *places, const struct rung__placed *sizes,
+                       struct rung_place *list)
 {
 	for (uint32_t f = 0; f < sizes->file_count; f++) {
-		list[f] = (struct rung_place){ .name = "slots", .bytes = sizes->slots_bytes, .block_bytes = sizes->slots_bytes };
+		list[f] = (struct rung_place){ .name = "slots",
+			                       .bytes = sizes->slots_bytes,
+			                       .block_bytes = sizes->slots_bytes };
 		if (places->slots[f] >= 0)
-			list[f].nodes = (struct rung_id_list){ (const uint32_t *)&places->slots[f], 1 };
+			list[f].nodes =
+				(struct rung_id_list){ (const uint32_t *)&places->slots[f], 1 };
 	}
 }
 
@@ -36,7 +40,8 @@ static uint64_t first_row(const struct rung__placed *sizes, uint64_t at)
 }
 
 /* @param rows  nonzero: they are the host tier's */
-static size_t list_parts(const char *name, const struct rung__placement *place, const struct rung__placed *sizes, uint64_t bytes, bool rows,
+static size_t list_parts(const char *name, const struct rung__placement *place,
+                         const struct rung__placed *sizes, uint64_t bytes, bool rows,
                          struct rung_place *list)
 {
 	const struct rung__placement_part unplaced = { .bytes = bytes, .block_bytes = bytes };
@@ -53,7 +58,7 @@ static size_t list_parts(const char *name, const struct rung__placement *place, 
 		list[p].block_bytes = part->block_bytes;
 		if (place->part_count > 0)
 			list[p].nodes = (struct rung_id_list){ place->nodes + part->node_first,
-			                                      part->node_count };
+				                               part->node_count };
 		if (rows) {
 			list[p].rank_first = sizes->rank_first + first_row(sizes, at);
 			list[p].row_count = first_row(sizes, end) - first_row(sizes, at);
@@ -63,10 +68,13 @@ static size_t list_parts(const char *name, const struct rung__placement *place, 
 	return count;
 }
 
-int rung__places_list(const struct rung__places *places, const struct rung__placed *sizes, struct rung_place **list_out, size_t *count_out)
+int rung__places_list(const struct rung__places *places, const struct rung__placed *sizes,
+                      struct rung_place **list_out, size_t *count_out)
 {
-	struct rung_place *list = rung__zalloc_array(2 * RUNG__PLACE_NODES_MAX + RUNG_FEATURE_FILES_MAX, sizeof(*list));
-	uint64_t host_bytes = rung__align_up(sizes->row_count * sizes->row_stride, RUNG__PAGE_BYTES);
+	struct rung_place *list = rung__zalloc_array(
+		2 * RUNG__PLACE_NODES_MAX + RUNG_FEATURE_FILES_MAX, sizeof(*list));
+	uint64_t host_bytes =
+		rung__align_up(sizes->row_count * sizes->row_stride, RUNG__PAGE_BYTES);
 	size_t count = 0;
 
 	if (!list)
@@ -76,7 +84,8 @@ int rung__places_list(const struct rung__places *places, const struct rung__plac
 	list_slots(places, sizes, list + count);
 	count += sizes->file_count;
 	if (sizes->frames_bytes > 0)
-		count += list_parts("cache", &places->frames, sizes, sizes->frames_bytes, false, list + count);
+		count += list_parts("cache", &places->frames, sizes, sizes->frames_bytes, false,
+		                    list + count);
 	*list_out = list;
 	*count_out = count;
 	return 0;
@@ -116,7 +125,7 @@ static uint32_t node_asked(const struct rung__placement *place,
 }
 
 int rung__placement_look(const unsigned char *at, const struct rung__placement *place,
-			 uint32_t part_idx, uint64_t *count_out, uint64_t *there_out)
+                         uint32_t part_idx, uint64_t *count_out, uint64_t *there_out)
 {
 	const struct rung__placement_part *part = &place->parts[part_idx];
 	uint64_t pages = part->bytes / RUNG__PAGE_BYTES, count = RUNG__MIN(pages, LOOKED_AT_MAX),
@@ -139,7 +148,7 @@ int rung__placement_look(const unsigned char *at, const struct rung__placement *
 		for (unsigned i = 0; i < some; i++) {
 			known += nodes[i] >= 0;
 			there += nodes[i] >= 0 &&
-				 (uint32_t)nodes[i] == node_asked(place, part, offsets[i]);
+			         (uint32_t)nodes[i] == node_asked(place, part, offsets[i]);
 		}
 		first = done == 0 ? nodes[0] : first;
 	}
@@ -206,8 +215,8 @@ int rung__mapped_look(const char *smaps_path, struct rung__mapped *list, size_t 
 			if (strcmp(key, "Rss") == 0)
 				mapping.resident = begin * 1024;
 			else if (strcmp(key, "AnonHugePages") == 0 ||
-				 strcmp(key, "ShmemPmdMapped") == 0 ||
-				 strcmp(key, "FilePmdMapped") == 0)
+			         strcmp(key, "ShmemPmdMapped") == 0 ||
+			         strcmp(key, "FilePmdMapped") == 0)
 				mapping.huge += begin * 1024;
 		}
 		line_begins = strchr(line, '\n') != NULL;
@@ -227,15 +236,15 @@ static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy
 	policy->can_bind = err == 0;
 	if (err)
 		snprintf(policy->bind_why, sizeof(policy->bind_why), "mbind: %s", strerror(err));
-	*(volatile unsigned char *)page = 1;   /* now it lies somewhere */
+	*(volatile unsigned char *)page = 1; /* now it lies somewhere */
 	share = rung__placed_share(page, RUNG__PAGE_BYTES, node, &err);
 	policy->can_look = err == 0;
 	if (err)
 		snprintf(policy->look_why, sizeof(policy->look_why), "move_pages: %s",
-			 strerror(err));
+		         strerror(err));
 	if (policy->can_bind && policy->can_look && share < 1) {
 		snprintf(policy->bind_why, sizeof(policy->bind_why),
-			 "mbind: a page for node %" PRIu32 " came to lie on another", node);
+		         "mbind: a page for node %" PRIu32 " came to lie on another", node);
 		policy->can_bind = 0;
 	}
 }
@@ -248,11 +257,11 @@ int rung_numa_try(uint32_t node, struct rung_numa_policy *policy_out)
 
 	if (node >= RUNG_NODES_MAX)
 		return rung__fail(RUNG_E_INVAL,
-				  "rung_numa_try: node %" PRIu32 " is none: give one below %d",
-				  node, RUNG_NODES_MAX);
+		                  "rung_numa_try: node %" PRIu32 " is none: give one below %d",
+		                  node, RUNG_NODES_MAX);
 	if (!RUNG_HAVE_NUMA) {
 		snprintf(policy.bind_why, sizeof(policy.bind_why),
-			 "rung was built without libnuma: %s", RUNG_WHY_NUMA);
+		         "rung was built without libnuma: %s", RUNG_WHY_NUMA);
 		memcpy(policy.look_why, policy.bind_why, sizeof(policy.look_why));
 		return rung__opts_give(policy_out, &policy, sizeof(policy), "rung_numa_policy");
 	}

@@ -2,9 +2,10 @@
 /*
  * The plan: which ranks live in which tier.
  *
- * Rank order is heat order, so a tier holds a range of ranks and the tier of a row is found by comparing its rank with the
- * borders. The host budget holds the staging slots, the cold-row cache, and where rows lie that were not brought into rank order, as well as
- * the rows: what `--host` says is what is used.
+ * Rank order is heat order, so a tier holds a range of ranks and the tier of a row is found by
+ * comparing its rank with the borders. The host budget holds the staging slots, the cold-row cache,
+ * and where rows lie that were not brought into rank order, as well as the rows: what `--host` says
+ * is what is used.
  */
 #include <math.h>
 #include <string.h>
@@ -17,27 +18,32 @@
 #include "plan/plan.h"
 #include "plan/profile_rates.h"
 
-#define CACHE_SHARE 8u           /* the cold-row cache takes this part of the budget unless told otherwise */
-#define CACHE_ROWS_MIN 16u       /* fewer are not worth looking into */
-#define FRAME_ALIGN 16u          /* the widest load of a kernel */
-#define SLOT_COUNT_MIN 4u        /* fewer cannot overlap reads with copies */
-#define SLOT_SHARE 8u            /* the slots take at most this part of the budget, unless the minimum is more */
-#define SLOT_SHARE_MAX 2u        /* or this, when they are fewer and large: on a small graph reads that serve many rows save more than hits */
-#define LINE_BYTES 128u          /* of a graph's arrays, as kernels read them */
+#define CACHE_SHARE    8u  /* default: the cold-row cache is 1/8 of the budget */
+#define CACHE_ROWS_MIN 16u /* fewer are not worth looking into */
+#define FRAME_ALIGN    16u /* the widest load of a kernel */
+#define SLOT_COUNT_MIN 4u  /* fewer cannot overlap reads with copies */
+/* the slots take at most this part of the budget, unless the minimum is more */
+#define SLOT_SHARE 8u
+/* or this, when they are fewer and large: on a small graph reads that serve many rows save more
+ * than hits */
+#define SLOT_SHARE_MAX      2u
+#define LINE_BYTES          128u /* of a graph's arrays, as kernels read them */
 #define QUEUE_DEPTH_DEFAULT 64u
-#define SLOTS_OF_CPU 2u          /* for each read in flight: one being copied from */
-#define SLOTS_OF_GPU 16u         /* slots wait for a kernel that copies many at once */
+#define SLOTS_OF_CPU        2u  /* for each read in flight: one being copied from */
+#define SLOTS_OF_GPU        16u /* slots wait for a kernel that copies many at once */
 
 /*
- * Slots of a size that lets rows share reads, when the budget has room for one per read in flight; else one row each. What tells where rows
- * lie comes first.
+ * Slots of a size that lets rows share reads, when the budget has room for one per read in flight;
+ * else one row each. What tells where rows lie comes first.
  */
 static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 {
 	const uint32_t depth = plan->queue_depth;
 	const uint64_t budget = host_bytes - RUNG__MIN(host_bytes, plan->vertices_bytes);
-	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset, RUNG__PAGE_BYTES);
-	static const uint64_t good[] = { 65536, 16384, 0 };   /* room for neighbouring rows to share a read */
+	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset,
+	                               RUNG__PAGE_BYTES);
+	/* room for neighbouring rows to share a read */
+	static const uint64_t good[] = { 65536, 16384, 0 };
 	uint64_t slot, count, least = SLOT_COUNT_MIN * plan->file_count;
 
 	for (unsigned i = 0;; i++) {
@@ -50,19 +56,28 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 			break;
 		}
 	}
-	count = RUNG__MIN(RUNG__MAX(count, SLOT_COUNT_MIN), depth * (plan->device.device == RUNG_DEVICE_CPU ? SLOTS_OF_CPU : SLOTS_OF_GPU));
+	count = RUNG__MIN(
+		RUNG__MAX(count, SLOT_COUNT_MIN),
+		depth * (plan->device.device == RUNG_DEVICE_CPU ? SLOTS_OF_CPU : SLOTS_OF_GPU));
 	count = RUNG__MIN(count, RUNG__SLOT_COUNT_MAX);
 	if (slot > UINT32_MAX)
-		return rung__fail(RUNG_E_INVAL, "rows of %" PRIu64 " bytes are too large for a staging slot (4 GiB): split the features",
-		                  plan->row_bytes);
-	count *= plan->file_count;   /* each file has its own, and its own queue */
+		return rung__fail(
+			RUNG_E_INVAL,
+			"rows of %" PRIu64
+			" bytes are too large for a staging slot (4 GiB): split the features",
+			plan->row_bytes);
+	count *= plan->file_count; /* each file has its own, and its own queue */
 	if (slot * count > budget)
-		return rung__fail_least(slot * least + plan->vertices_bytes,
-		                        "a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64 " staging slots of %" PRIu64
-		                        " bytes that rows of %" PRIu64 " bytes are read through%s: give at least %" PRIu64 " bytes",
-		                        host_bytes, least, slot, plan->row_bytes,
-		                        plan->vertices_bytes ? ", and what tells where rows lie that were staged in place" : "",
-		                        slot * least + plan->vertices_bytes);
+		return rung__fail_least(
+			slot * least + plan->vertices_bytes,
+			"a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64
+			" staging slots of %" PRIu64 " bytes that rows of %" PRIu64
+			" bytes are read through%s: give at least %" PRIu64 " bytes",
+			host_bytes, least, slot, plan->row_bytes,
+			plan->vertices_bytes
+				? ", and what tells where rows lie that were staged in place"
+				: "",
+			slot * least + plan->vertices_bytes);
 	plan->slots.slot_bytes = slot;
 	plan->slots.slot_count = count;
 	return 0;
@@ -70,7 +85,8 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 
 static uint64_t cache_bytes(const struct rung__cache_shape *shape, uint64_t frame)
 {
-	return rung__cache_index_bytes(shape) + rung__align_up(shape->frame_count * frame, RUNG__PAGE_BYTES);
+	return rung__cache_index_bytes(shape) +
+	       rung__align_up(shape->frame_count * frame, RUNG__PAGE_BYTES);
 }
 
 /* Rows that can be kept in so many bytes, behind the first `first` ranks. */
@@ -78,8 +94,10 @@ static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 {
 	uint32_t sector = plan->sector_bytes;
 	bool whole = plan->row_stride % sector == 0 && plan->data_offset % sector == 0;
-	uint64_t frame = rung__align_up(plan->row_bytes, whole ? RUNG__MAX(sector, FRAME_ALIGN) : FRAME_ALIGN);
-	struct rung__cache_shape shape = { .rank_first = first, .row_count = plan->vertex_count - first };
+	uint64_t frame = rung__align_up(plan->row_bytes,
+	                                whole ? RUNG__MAX(sector, FRAME_ALIGN) : FRAME_ALIGN);
+	struct rung__cache_shape shape = { .rank_first = first,
+		                           .row_count = plan->vertex_count - first };
 
 	shape.frame_count = RUNG__MIN(RUNG__MIN(bytes / frame, shape.row_count), RUNG__FRAMES_MAX);
 	while (shape.frame_count >= CACHE_ROWS_MIN && cache_bytes(&shape, frame) > bytes)
@@ -110,14 +128,16 @@ static uint64_t cache_budget(const struct rung_plan_opts *opts, uint64_t host_by
 }
 
 /* The next ranks, as many as are left of them. @return how many */
-static uint64_t give_ranks(struct rung_plan *plan, enum rung__tier_id tier, uint64_t first, uint64_t rows)
+static uint64_t give_ranks(struct rung_plan *plan, enum rung__tier_id tier, uint64_t first,
+                           uint64_t rows)
 {
 	plan->tiers[tier].rank_first = first;
 	plan->tiers[tier].row_count = RUNG__MIN(rows, plan->vertex_count - first);
 	return plan->tiers[tier].row_count;
 }
 
-/* Of graph and rows the same share: the border then stands at the same vertex. @return bytes on each GPU */
+/* Of graph and rows the same share: the border then stands at the same vertex. @return bytes on
+ * each GPU */
 static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 {
 	uint64_t gpu_count = plan->device.gpu_count;
@@ -128,12 +148,15 @@ static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 	graph->indptr_lines = share_of(plan->graph_lines[0], share);
 	graph->indices_lines = share_of(plan->graph_lines[1], share);
 	graph->gpu_bytes = (graph->indptr_lines + graph->indices_lines) * LINE_BYTES;
-	return RUNG__MIN(gpu_bytes, ((graph->indptr_lines + gpu_count - 1) / gpu_count + (graph->indices_lines + gpu_count - 1) / gpu_count) *
-	                            LINE_BYTES);
+	return RUNG__MIN(gpu_bytes, ((graph->indptr_lines + gpu_count - 1) / gpu_count +
+	                             (graph->indices_lines + gpu_count - 1) / gpu_count) *
+	                                    LINE_BYTES);
 }
 
-/* The map may take half of a GPU's memory; rows that every GPU has for itself, then rows that all of them share. */
-static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t gpu_bytes)
+/* The map may take half of a GPU's memory; rows that every GPU has for itself, then rows that all
+ * of them share. */
+static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                              uint64_t gpu_bytes)
 {
 	uint64_t map_bytes = plan->vertex_count * (plan->vertex_count <= UINT32_MAX ? 4 : 8);
 	uint64_t gpu_count = plan->device.gpu_count;
@@ -166,19 +189,26 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 	int rc;
 
 	if (graph_bytes > budget)
-		return rung__fail(RUNG_E_INVAL, "a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64 " bytes of the graph that are not on "
-		                  "a GPU: give more, or sample on the CPU", budget, graph_bytes);
+		return rung__fail(RUNG_E_INVAL,
+		                  "a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64
+		                  " bytes of the graph that are not on "
+		                  "a GPU: give more, or sample on the CPU",
+		                  budget, graph_bytes);
 	budget -= budget == RUNG_BYTES_MAX ? 0 : graph_bytes;
-	if (host_rows * plan->row_stride > budget) {   /* no overflow: inside the file, whose size was checked */
+	/* no overflow: inside the file, whose size was checked */
+	if (host_rows * plan->row_stride > budget) {
 		rc = choose_slots(plan, budget);
 		if (rc < 0)
 			return rc;
 		budget -= plan->vertices_bytes;
 		left = budget - plan->slots.slot_bytes * plan->slots.slot_count;
 		cache = cache_budget(opts, host_bytes, budget, left);
-		choose_cache(plan, cache, first + RUNG__MIN(host_rows, (left - cache) / plan->row_stride));
-		host_rows = RUNG__MIN(host_rows, (left - plan->cache.bytes) / plan->row_stride);   /* a cache too small to be one is none */
-		plan->cache.row_count = RUNG__MIN(plan->cache.row_count, plan->vertex_count - first - host_rows);
+		choose_cache(plan, cache,
+		             first + RUNG__MIN(host_rows, (left - cache) / plan->row_stride));
+		/* a cache too small to be one is none */
+		host_rows = RUNG__MIN(host_rows, (left - plan->cache.bytes) / plan->row_stride);
+		plan->cache.row_count =
+			RUNG__MIN(plan->cache.row_count, plan->vertex_count - first - host_rows);
 	}
 	first += give_ranks(plan, RUNG__TIER_HOST, first, host_rows);
 	if (give_ranks(plan, RUNG__TIER_NVME, first, UINT64_MAX) == 0) {
@@ -194,14 +224,17 @@ static void name_drive(int fd, char name[RUNG_DRIVE_NAME_BYTES])
 	struct rung__block_device device;
 	struct stat st;
 
-	_Static_assert(sizeof(device.name) == RUNG_DRIVE_NAME_BYTES, "the names of profiles are those of block_device.h");
+	_Static_assert(sizeof(device.name) == RUNG_DRIVE_NAME_BYTES,
+	               "the names of profiles are those of block_device.h");
 	name[0] = 0;
-	if (fstat(fd, &st) == 0 && rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &device))
+	if (fstat(fd, &st) == 0 &&
+	    rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &device))
 		strcpy(name, device.name);
 }
 
 /* @param topology  NULL: nobody asks where drives are */
-static int learn_features(const struct rung_dataset *ds, const struct rung_topology *topology, struct rung_plan *plan)
+static int learn_features(const struct rung_dataset *ds, const struct rung_topology *topology,
+                          struct rung_plan *plan)
 {
 	struct rung__features features;
 	int rc = rung__features_open(ds, &features);
@@ -211,12 +244,15 @@ static int learn_features(const struct rung_dataset *ds, const struct rung_topol
 	plan->data_offset = features.layout.data_offset;
 	plan->file_count = (uint32_t)features.layout.file_count;
 	plan->block_rows = features.layout.block_rows;
-	plan->vertices_bytes = plan->vertex_count * features.layout.vertex_bytes;   /* no overflow: the size of a file */
+	/* no overflow: the size of a file */
+	plan->vertices_bytes = plan->vertex_count * features.layout.vertex_bytes;
 	for (uint32_t f = 0; f < plan->file_count && rc == 0; f++) {
-		plan->sector_bytes = RUNG__MAX(plan->sector_bytes, rung__dio_align(features.files[f].fd));
+		plan->sector_bytes =
+			RUNG__MAX(plan->sector_bytes, rung__dio_align(features.files[f].fd));
 		name_drive(features.files[f].fd, plan->drive_names[f]);
 		if (topology)
-			rc = rung__placement_drive(topology, features.files[f].fd, &plan->places.drives[f]);
+			rc = rung__placement_drive(topology, features.files[f].fd,
+			                           &plan->places.drives[f]);
 	}
 	rung__features_close(&features);
 	return rc;
@@ -224,7 +260,8 @@ static int learn_features(const struct rung_dataset *ds, const struct rung_topol
 
 static uint64_t lines_of(uint64_t items, uint64_t item_bytes)
 {
-	return (items * item_bytes + LINE_BYTES - 1) / LINE_BYTES;   /* no overflow: the size of a file, which was checked */
+	/* no overflow: the size of a file, which was checked */
+	return (items * item_bytes + LINE_BYTES - 1) / LINE_BYTES;
 }
 
 static void measure_graph(const struct rung_dataset_info *info, struct rung_plan *plan)
@@ -234,8 +271,10 @@ static void measure_graph(const struct rung_dataset_info *info, struct rung_plan
 	plan->graph.bytes = (plan->graph_lines[0] + plan->graph_lines[1]) * LINE_BYTES;
 }
 
-/* Half of what is free, of the nodes that we may use. @param topology  NULL: there is no choice of nodes */
-static uint64_t host_budget(const struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung_topology *topology)
+/* Half of what is free, of the nodes that we may use. @param topology NULL: there is no choice of
+ * nodes */
+static uint64_t host_budget(const struct rung_plan *plan, const struct rung_plan_opts *opts,
+                            const struct rung_topology *topology)
 {
 	uint64_t free_bytes = rung__host_memory_free("");
 	struct rung__rooms rooms;
@@ -269,11 +308,12 @@ static int check_opts(const struct rung_plan_opts *opts)
 		                  opts->cache_share);
 	if (opts->cache_share > 0 && opts->cache_bytes != 0)
 		return rung__fail(RUNG_E_INVAL, "cache_share and cache_bytes are both set; "
-		                  "leave one of them 0");
+		                                "leave one of them 0");
 	return opts->profile ? rung__profile_check(opts->profile) : 0;
 }
 
-int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts, struct rung_plan **plan_out)
+int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts,
+                     struct rung_plan **plan_out)
 {
 	static const char *const names[] = {
 #define TIER_NAME(id, name) [id] = name,
@@ -308,10 +348,12 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	rc = rung__plan_choose_device(plan, &opts, &gpu_bytes);
 	if (rc < 0)
 		goto free_plan;
-	if (plan->device.device == RUNG_DEVICE_CPU)   /* asked for with AUTO: the CPU samples from memory of its own */
+	/* asked for with AUTO: the CPU samples from memory of its own */
+	if (plan->device.device == RUNG_DEVICE_CPU)
 		plan->graph = (struct rung__graph_place){ 0 };
 	choose(plan, &opts);
-	rc = place_on_host(plan, &opts, host_budget(plan, &opts, topology), place_on_gpus(plan, &opts, gpu_bytes));
+	rc = place_on_host(plan, &opts, host_budget(plan, &opts, topology),
+	                   place_on_gpus(plan, &opts, gpu_bytes));
 	if (rc < 0)
 		goto free_plan;
 	rc = rung__plan_place_memory(plan, &opts, topology);

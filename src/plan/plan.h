@@ -21,9 +21,9 @@
 #include "place/place.h"
 #include "tier/tier.h"
 
-#define RUNG__SLOT_COUNT_MAX 8192u
-#define RUNG__QUEUE_DEPTH_MAX (RUNG__SLOT_COUNT_MAX / 2)   /* two slots a read in flight */
-#define RUNG__FRAMES_MAX (1u << 30)   /* of the cache: their numbers have 31 bits */
+#define RUNG__SLOT_COUNT_MAX  8192u
+#define RUNG__QUEUE_DEPTH_MAX (RUNG__SLOT_COUNT_MAX / 2) /* two slots a read in flight */
+#define RUNG__FRAMES_MAX      (1u << 30) /* of the cache: their numbers have 31 bits */
 
 struct rung_plan {
 	struct rung_plan_tier tiers[RUNG__TIER_COUNT];
@@ -31,42 +31,52 @@ struct rung_plan {
 	struct rung_plan_cache cache;
 	struct rung_plan_device device;
 	struct rung__graph_place graph;
-	uint64_t graph_lines[2];     /* of indptr and indices */
+	uint64_t graph_lines[2]; /* of indptr and indices */
 	int gpus[RUNG_GPUS_MAX];
 	char device_why[RUNG__ERROR_BYTES];
 	uint64_t vertex_count;
 	uint64_t row_bytes;
 	uint64_t row_stride;
 	uint64_t data_offset;
-	uint32_t sector_bytes;       /* the largest of the files' */
-	uint32_t file_count;         /* of the features */
-	uint64_t block_rows;         /* dealt over them */
-	char drive_names[RUNG__FILES_MAX][RUNG_DRIVE_NAME_BYTES];   /* the disk of each, as the kernel has it; "": it says of none */
-	uint64_t vertices_bytes;     /* of the store's vertex_of_rank; 0: it needs none */
-	uint32_t queue_depth;        /* that it was made for */
-	bool has_choice;             /* there was a profile to choose by */
+	uint32_t sector_bytes; /* the largest of the files' */
+	uint32_t file_count;   /* of the features */
+	uint64_t block_rows;   /* dealt over them */
+	/* the disk of each, as the kernel has it; "": it says of none */
+	char drive_names[RUNG__FILES_MAX][RUNG_DRIVE_NAME_BYTES];
+	uint64_t vertices_bytes; /* of the store's vertex_of_rank; 0: it needs none */
+	uint32_t queue_depth;    /* that it was made for */
+	bool has_choice;         /* there was a profile to choose by */
 	struct rung_choice choice;
 	struct rung__places places;
-	struct rung__nodes cpu_nodes;    /* whose CPUs may gather; none: it is not known, or there is one node */
-	struct rung__nodes bound;        /* that memory may lie on alone, when `only` says so */
-	const struct rung__nodes *only;  /* NULL, or `bound` */
-	struct rung__placement spreads[2];   /* of the host tier's rows: nearest first, interleaved over all nodes */
-	uint32_t spread_count;           /* 2: which of them is better is for rung_plan_forecast() to see; else 0 */
-	bool spread_asked;               /* they are to be interleaved, come what may */
-	struct rung_place *place_list;   /* [place_count] */
+	/* whose CPUs may gather; none: it is not known, or there is one node */
+	struct rung__nodes cpu_nodes;
+	struct rung__nodes bound;       /* that memory may lie on alone, when `only` says so */
+	const struct rung__nodes *only; /* NULL, or `bound` */
+	/* of the host tier's rows: nearest first, interleaved over all nodes */
+	struct rung__placement spreads[2];
+	/* 2: which of them is better is for rung_plan_forecast() to see; else 0 */
+	uint32_t spread_count;
+	bool spread_asked;             /* they are to be interleaved, come what may */
+	struct rung_place *place_list; /* [place_count] */
 	size_t place_count;
 };
 
 /* ---- plan_place.c ---- */
 
-/** The nodes of the drives, and why nothing is to be placed, if so. @param topology_out  NULL then */
-int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_opts *opts, struct rung_topology **topology_out);
+/** The nodes of the drives, and why nothing is to be placed, if so. @param topology_out NULL
+ * then */
+int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                               struct rung_topology **topology_out);
 
-/** Decide where host memory is to lie, when all its sizes are known. @param topology  NULL: nowhere */
-int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung_topology *topology);
+/** Decide where host memory is to lie, when all its sizes are known. @param topology NULL:
+ * nowhere */
+int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                            const struct rung_topology *topology);
 
-/** What the plan takes of a profile that is whole. Needs what is known of the features, no tiers. */
-void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *profile, struct rung_choice *choice_out);
+/** What the plan takes of a profile that is whole. Needs what is known of the features, no
+ * tiers. */
+void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *profile,
+                       struct rung_choice *choice_out);
 
 /* ---- plan_list.c ---- */
 
@@ -81,23 +91,28 @@ int rung__plan_spread(struct rung_plan *plan, unsigned idx);
 /** A way to place rows, and how many of those that are asked for lie on each of its nodes. */
 struct rung__host_spread {
 	struct rung__placement place;
-	uint64_t hits[RUNG__PLACE_NODES_MAX];   /* by position in place.nodes; all in the first where it has no parts */
+	/* by position in place.nodes; all in the first where it has no parts */
+	uint64_t hits[RUNG__PLACE_NODES_MAX];
 };
 
 /**
  * Nanoseconds that so many threads take for the rows, on the nodes whose CPUs may gather.
  * @param cpu_ns  of one thread, for all else that they do
  */
-double rung__host_spread_ns(const struct rung_plan *plan, const struct rung_profile *profile, const struct rung__host_spread *spread, double cpu_ns,
+double rung__host_spread_ns(const struct rung_plan *plan, const struct rung_profile *profile,
+                            const struct rung__host_spread *spread, double cpu_ns,
                             uint32_t threads);
 
 /** Say in choice->spread_why why rows lie as they do while nobody has predicted seconds. */
 void rung__host_spread_say(const struct rung_plan *plan, struct rung_choice *choice);
 
-/** Take the one of plan->spreads that takes fewer nanoseconds, the first when it is all the same, and say why. @return 0 or RUNG_E_NOMEM */
-int rung__host_spread_choose(struct rung_plan *plan, const double ns[2], struct rung_choice *choice);
+/** Take the one of plan->spreads that takes fewer nanoseconds, the first when it is all the same,
+ * and say why. @return 0 or RUNG_E_NOMEM */
+int rung__host_spread_choose(struct rung_plan *plan, const double ns[2],
+                             struct rung_choice *choice);
 
 /** Choose device and GPUs. @param gpu_bytes_out  the budget of each GPU, 0 on the CPU */
-int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t *gpu_bytes_out);
+int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                             uint64_t *gpu_bytes_out);
 
 #endif

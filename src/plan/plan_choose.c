@@ -2,15 +2,19 @@
 /*
  * What plans choose by a machine profile.
  *
- * Reads in flight: by Little's law a drive that brings X reads a second, each of which takes L, has X times L of them in flight. With fewer it waits
- * for us, with more they wait for it: the knee of the curve is the depth that is taken, the fewest that bring nearly the most a second. It is that of
- * reads of one row; longer ones, of several rows, reach what the drive has to give with fewer.
+ * Reads in flight: by Little's law a drive that brings X reads a second, each of which takes L, has
+ * X times L of them in flight. With fewer it waits for us, with more they wait for it: the knee of
+ * the curve is the depth that is taken, the fewest that bring nearly the most a second. It is that
+ * of reads of one row; longer ones, of several rows, reach what the drive has to give with fewer.
  *
- * The gap: two rows in one read cost the bytes between them, two reads cost what a read costs beyond its bytes. In a long read a byte takes 1 / B, with
- * B the most bytes a second that were measured, so a hole is worth reading up to (time of a read of a row) * B less the row's own bytes. Then no
- * read takes longer than its rows would in reads of their own, however many rows and holes it has.
+ * The gap: two rows in one read cost the bytes between them, two reads cost what a read costs
+ * beyond its bytes. In a long read a byte takes 1 / B, with B the most bytes a second that were
+ * measured, so a hole is worth reading up to (time of a read of a row) * B less the row's own
+ * bytes. Then no read takes longer than its rows would in reads of their own, however many rows and
+ * holes it has.
  *
- * Threads: as many cores as it takes, each at the rate of one core alone, to come to the rate of all of them. Memory has no more to give then.
+ * Threads: as many cores as it takes, each at the rate of one core alone, to come to the rate of
+ * all of them. Memory has no more to give then.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,8 +23,8 @@
 #include "plan/profile_rates.h"
 #include "rung/store.h"
 
-#define NEARLY 0.95
-#define GAP_BYTES_MAX 65536u   /* as in io/engine/gap.c */
+#define NEARLY        0.95
+#define GAP_BYTES_MAX 65536u /* as in io/engine/gap.c */
 
 /* ---- drives ---- */
 
@@ -29,26 +33,35 @@ static uint32_t find_drive(const struct rung_profile *profile, const char *name)
 {
 	uint32_t i = 0;
 
-	while (i < profile->drive_count && (name[0] == 0 || strcmp(profile->drives[i].name, name) != 0))
+	while (i < profile->drive_count &&
+	       (name[0] == 0 || strcmp(profile->drives[i].name, name) != 0))
 		i++;
 	return i;
 }
 
 /* Of several files what is missing counts more than what was found. */
-static void say_drive(const struct rung_profile *profile, const char *own, bool found, struct rung_choice *choice)
+static void say_drive(const struct rung_profile *profile, const char *own, bool found,
+                      struct rung_choice *choice)
 {
-	const char *first = profile->drives[0].name[0] ? profile->drives[0].name : "a drive without a name";
+	const char *first =
+		profile->drives[0].name[0] ? profile->drives[0].name : "a drive without a name";
 
 	if (found && choice->drive_why[0] == 0)
 		snprintf(choice->drive_why, RUNG_WHY_BYTES, "the features lie there");
 	else if (!found && own[0])
-		snprintf(choice->drive_why, RUNG_WHY_BYTES, "features lie on %s, of which the profile has no reads: %s, its first, stands for it", own, first);
+		snprintf(choice->drive_why, RUNG_WHY_BYTES,
+		         "features lie on %s, of which the profile has no reads: %s, its first, "
+		         "stands for it",
+		         own, first);
 	else if (!found)
-		snprintf(choice->drive_why, RUNG_WHY_BYTES, "features lie on a drive that the kernel does not name: %s, the profile's first, stands for it",
+		snprintf(choice->drive_why, RUNG_WHY_BYTES,
+		         "features lie on a drive that the kernel does not name: %s, the profile's "
+		         "first, stands for it",
 		         first);
 }
 
-static void choose_drives(const struct rung_plan *plan, const struct rung_profile *profile, struct rung_choice *choice)
+static void choose_drives(const struct rung_plan *plan, const struct rung_profile *profile,
+                          struct rung_choice *choice)
 {
 	choice->drive_count = plan->file_count;
 	for (uint32_t file = 0; file < plan->file_count; file++) {
@@ -75,10 +88,13 @@ static uint32_t knee(const struct rung__drive_reads *reads, uint64_t bytes, doub
 	return depth;
 }
 
-static void choose_depth(const struct rung_plan *plan, const struct rung_profile *profile, uint64_t read_bytes, struct rung_choice *choice)
+static void choose_depth(const struct rung_plan *plan, const struct rung_profile *profile,
+                         uint64_t read_bytes, struct rung_choice *choice)
 {
-	for (uint32_t file = 0; file < plan->file_count; file++) {   /* one for all of them: that of the drive that wants most */
-		const struct rung__drive_reads reads = rung__drive_reads(profile, choice->drive_idx[file]);
+	/* one for all of them: that of the drive that wants most */
+	for (uint32_t file = 0; file < plan->file_count; file++) {
+		const struct rung__drive_reads reads =
+			rung__drive_reads(profile, choice->drive_idx[file]);
 		double most, rate;
 		const uint32_t depth = knee(&reads, read_bytes, &most);
 
@@ -86,42 +102,56 @@ static void choose_depth(const struct rung_plan *plan, const struct rung_profile
 			continue;
 		rate = 1e9 / rung__read_ns(&reads, depth, read_bytes);
 		choice->queue_depth = depth;
-		snprintf(choice->queue_depth_why, RUNG_WHY_BYTES, "%.4g reads of %" PRIu64 " bytes a second, each of which takes %.4g us; with more of them in "
-		         "flight %.4g a second at most", rate, read_bytes, depth / rate * 1e6, most);
+		snprintf(choice->queue_depth_why, RUNG_WHY_BYTES,
+		         "%.4g reads of %" PRIu64
+		         " bytes a second, each of which takes %.4g us; with more of them in "
+		         "flight %.4g a second at most",
+		         rate, read_bytes, depth / rate * 1e6, most);
 	}
 }
 
 /* ---- bytes that a read skips ---- */
 
-static void choose_gap(const struct rung_plan *plan, const struct rung_profile *profile, uint64_t read_bytes, struct rung_choice *choice)
+static void choose_gap(const struct rung_plan *plan, const struct rung_profile *profile,
+                       uint64_t read_bytes, struct rung_choice *choice)
 {
 	double gap = GAP_BYTES_MAX;
 	uint64_t bytes;
 
-	for (uint32_t file = 0; file < plan->file_count; file++) {   /* one for all of them: that of the drive that gains least */
-		const struct rung__drive_reads reads = rung__drive_reads(profile, choice->drive_idx[file]);
-		const double byte_ns = rung__read_byte_ns(&reads, choice->queue_depth), read_ns = rung__read_ns(&reads, choice->queue_depth, read_bytes);
+	/* one for all of them: that of the drive that gains least */
+	for (uint32_t file = 0; file < plan->file_count; file++) {
+		const struct rung__drive_reads reads =
+			rung__drive_reads(profile, choice->drive_idx[file]);
+		const double byte_ns = rung__read_byte_ns(&reads, choice->queue_depth),
+			     read_ns = rung__read_ns(&reads, choice->queue_depth, read_bytes);
 
 		if (byte_ns == 0) {
-			snprintf(choice->gap_why, RUNG_WHY_BYTES, "the profile has reads of one size: what bytes cost is measured when a store is opened");
+			snprintf(choice->gap_why, RUNG_WHY_BYTES,
+			         "the profile has reads of one size: what bytes cost is measured "
+			         "when a store is opened");
 			return;
 		}
 		if (file > 0 && read_ns / byte_ns - (double)read_bytes >= gap)
 			continue;
 		gap = RUNG__MAX(read_ns / byte_ns - (double)read_bytes, 0);
-		snprintf(choice->gap_why, RUNG_WHY_BYTES, "another read of %" PRIu64 " bytes takes %.3g us, a long one %.3g us for each 1024 bytes", read_bytes,
-		         read_ns / 1e3, byte_ns * 1.024);
+		snprintf(choice->gap_why, RUNG_WHY_BYTES,
+		         "another read of %" PRIu64
+		         " bytes takes %.3g us, a long one %.3g us for each 1024 bytes",
+		         read_bytes, read_ns / 1e3, byte_ns * 1.024);
 	}
-	bytes = rung__align_down((uint64_t)RUNG__MIN(gap, GAP_BYTES_MAX), RUNG__MAX(plan->sector_bytes, 1u));
+	bytes = rung__align_down((uint64_t)RUNG__MIN(gap, GAP_BYTES_MAX),
+	                         RUNG__MAX(plan->sector_bytes, 1u));
 	choice->gap_bytes = bytes ? (uint32_t)bytes : RUNG_GAP_NONE;
 }
 
 /* ---- threads that gather ---- */
 
 /* Of one node. @return 0: it was not measured */
-static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, uint64_t row_bytes, struct rung_choice *choice)
+static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, uint64_t row_bytes,
+                           struct rung_choice *choice)
 {
-	const double one = rung__row_ns(profile, RUNG__CORES_ONE, node, node, row_bytes), all = rung__row_ns(profile, RUNG__CORES_ALL, node, node, row_bytes);
+	const double one = rung__row_ns(profile, RUNG__CORES_ONE, node, node, row_bytes),
+		     all = rung__row_ns(profile, RUNG__CORES_ALL, node, node, row_bytes);
 	const uint32_t cores = rung__row_threads(profile, node);
 	uint32_t threads = 1;
 
@@ -130,13 +160,16 @@ static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, ui
 	while (threads < cores && threads / one < NEARLY / all)
 		threads++;
 	if (choice->threads == 0)
-		snprintf(choice->threads_why, RUNG_WHY_BYTES, "a core of node %" PRIu32 " copies %.4g rows of %" PRIu64 " bytes a second, its %" PRIu32 " cores %.4g",
+		snprintf(choice->threads_why, RUNG_WHY_BYTES,
+		         "a core of node %" PRIu32 " copies %.4g rows of %" PRIu64
+		         " bytes a second, its %" PRIu32 " cores %.4g",
 		         node, 1e9 / one, row_bytes, cores, 1e9 / all);
 	return threads;
 }
 
 /* Of all nodes whose CPUs may gather; where that is not known, of the one that is fastest. */
-static void choose_threads(const struct rung_plan *plan, const struct rung_profile *profile, struct rung_choice *choice)
+static void choose_threads(const struct rung_plan *plan, const struct rung_profile *profile,
+                           struct rung_choice *choice)
 {
 	uint32_t nodes = 0, node;
 	size_t length;
@@ -146,7 +179,8 @@ static void choose_threads(const struct rung_plan *plan, const struct rung_profi
 		return;
 	}
 	for (node = 0; node < RUNG_NODES_MAX; node++) {
-		if (rung__nodes_have(&plan->cpu_nodes, node) && threads_of(profile, node, plan->row_bytes, choice) > 0) {
+		if (rung__nodes_have(&plan->cpu_nodes, node) &&
+		    threads_of(profile, node, plan->row_bytes, choice) > 0) {
 			choice->threads += threads_of(profile, node, plan->row_bytes, choice);
 			nodes++;
 		}
@@ -154,21 +188,26 @@ static void choose_threads(const struct rung_plan *plan, const struct rung_profi
 	if (nodes == 0 && rung__row_ns_near(profile, RUNG__CORES_ALL, plan->row_bytes, &node) > 0)
 		choice->threads = threads_of(profile, node, plan->row_bytes, choice);
 	if (choice->threads == 0)
-		snprintf(choice->threads_why, RUNG_WHY_BYTES, "the profile has no rates of rows by all cores of a node");
+		snprintf(choice->threads_why, RUNG_WHY_BYTES,
+		         "the profile has no rates of rows by all cores of a node");
 	length = strlen(choice->threads_why);
 	if (nodes > 1)
-		snprintf(choice->threads_why + length, RUNG_WHY_BYTES - length, "; likewise of %" PRIu32 " nodes in all", nodes);
+		snprintf(choice->threads_why + length, RUNG_WHY_BYTES - length,
+		         "; likewise of %" PRIu32 " nodes in all", nodes);
 }
 
-void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *profile, struct rung_choice *choice_out)
+void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *profile,
+                       struct rung_choice *choice_out)
 {
-	const uint64_t read_bytes = rung__align_up(plan->row_bytes, RUNG__MAX(plan->sector_bytes, 1u));
+	const uint64_t read_bytes =
+		rung__align_up(plan->row_bytes, RUNG__MAX(plan->sector_bytes, 1u));
 
 	*choice_out = (struct rung_choice){ .drive_count = 0 };
 	choose_threads(plan, profile, choice_out);
 	rung__host_spread_say(plan, choice_out);
 	if (profile->reads_count == 0) {
-		snprintf(choice_out->drive_why, RUNG_WHY_BYTES, "the profile has no reads of a drive");
+		snprintf(choice_out->drive_why, RUNG_WHY_BYTES,
+		         "the profile has no reads of a drive");
 		return;
 	}
 	choose_drives(plan, profile, choice_out);

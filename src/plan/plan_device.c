@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan's device: which GPUs gather and share rows, and how much of their memory rung may take. */
+/* The plan's device: which GPUs gather and share rows, and how much of their memory rung may
+ * take. */
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/plan.h"
 
 #define SPARE_BYTES                                                                                \
-	(1ull << 30) /* for the training, where the caller does not say how much of a GPU to take  \
+	(1ull                                                                                      \
+	 << 30) /* for the training, where the caller does not say how much of a GPU to take  \
 		      */
 
-static int take_gpus(struct rung_plan *plan, const struct rung__device_ops *ops, const struct rung_plan_opts *opts)
+static int take_gpus(struct rung_plan *plan, const struct rung__device_ops *ops,
+                     const struct rung_plan_opts *opts)
 {
 	if (opts->gpus && (opts->gpu_count == 0 || opts->gpu_count > RUNG_GPUS_MAX))
-		return rung__fail(RUNG_E_INVAL, "plan: %u GPUs: give 1 to %d", opts->gpu_count, RUNG_GPUS_MAX);
+		return rung__fail(RUNG_E_INVAL, "plan: %u GPUs: give 1 to %d", opts->gpu_count,
+		                  RUNG_GPUS_MAX);
 	if (!opts->gpus) {
 		int current = ops->current();
 
@@ -27,19 +31,23 @@ static int take_gpus(struct rung_plan *plan, const struct rung__device_ops *ops,
 	return 0;
 }
 
-/* Every GPU that gathers reads from all: one pair without a link, and the first GPU is on its own. */
+/* Every GPU that gathers reads from all: one pair without a link, and the first GPU is on its
+ * own. */
 static int fold_without_link(struct rung_plan *plan, const struct rung__device_ops *ops)
 {
 	for (uint32_t i = 0; i < plan->device.gpu_count; i++) {
 		for (uint32_t k = 0; k < plan->device.gpu_count; k++) {
-			int rc = plan->gpus[i] == plan->gpus[k] ? 1 : ops->can_read(plan->gpus[i], plan->gpus[k]);
+			int rc = plan->gpus[i] == plan->gpus[k]
+			                 ? 1
+			                 : ops->can_read(plan->gpus[i], plan->gpus[k]);
 
 			if (rc < 0)
 				return rc;
 			if (rc == 0) {
 				snprintf(plan->device_why, sizeof(plan->device_why),
-				         "GPU %d cannot read the memory of GPU %d: no rows are shared, GPU %d is used alone", plan->gpus[i],
-				         plan->gpus[k], plan->gpus[0]);
+				         "GPU %d cannot read the memory of GPU %d: no rows are "
+				         "shared, GPU %d is used alone",
+				         plan->gpus[i], plan->gpus[k], plan->gpus[0]);
 				plan->device.gpu_count = 1;
 				return 0;
 			}
@@ -49,7 +57,8 @@ static int fold_without_link(struct rung_plan *plan, const struct rung__device_o
 }
 
 /* The least that one of them has free; a GPU that poses as several divides its own. */
-static int free_of_each(const struct rung_plan *plan, const struct rung__device_ops *ops, uint64_t spare, uint64_t *bytes_out)
+static int free_of_each(const struct rung_plan *plan, const struct rung__device_ops *ops,
+                        uint64_t spare, uint64_t *bytes_out)
 {
 	uint64_t least = UINT64_MAX;
 
@@ -62,13 +71,15 @@ static int free_of_each(const struct rung_plan *plan, const struct rung__device_
 			return rc;
 		for (uint32_t k = 0; k < plan->device.gpu_count; k++)
 			times += plan->gpus[k] == plan->gpus[i];
-		least = RUNG__MIN(least, (info.free_bytes - RUNG__MIN(info.free_bytes, spare)) / times);
+		least = RUNG__MIN(least,
+		                  (info.free_bytes - RUNG__MIN(info.free_bytes, spare)) / times);
 	}
 	*bytes_out = least;
 	return 0;
 }
 
-static int choose_cuda(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t *gpu_bytes_out)
+static int choose_cuda(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                       uint64_t *gpu_bytes_out)
 {
 	const struct rung__device_ops *ops = rung__device_find(RUNG_DEVICE_CUDA);
 	uint64_t free_bytes = 0;
@@ -76,26 +87,34 @@ static int choose_cuda(struct rung_plan *plan, const struct rung_plan_opts *opts
 
 	if (rc == 0)
 		rc = fold_without_link(plan, ops);
-	if (rc == 0)   /* also says whether they are there */
+	if (rc == 0) /* also says whether they are there */
 		rc = free_of_each(plan, ops, SPARE_BYTES, &free_bytes);
 	if (rc < 0)
 		return rc;
 	plan->device.device = RUNG_DEVICE_CUDA;
-	*gpu_bytes_out = opts->gpu_bytes == 0 ? free_bytes : opts->gpu_bytes == RUNG_BYTES_NONE ? 0 : opts->gpu_bytes;
+	*gpu_bytes_out = opts->gpu_bytes == 0                 ? free_bytes
+	                 : opts->gpu_bytes == RUNG_BYTES_NONE ? 0
+	                                                      : opts->gpu_bytes;
 	return 0;
 }
 
-int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts *opts, uint64_t *gpu_bytes_out)
+int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                             uint64_t *gpu_bytes_out)
 {
 	int rc = 0;
 
-	plan->device = (struct rung_plan_device){ .device = RUNG_DEVICE_CPU, .why = plan->device_why, .gpus = plan->gpus };
+	plan->device = (struct rung_plan_device){ .device = RUNG_DEVICE_CPU,
+		                                  .why = plan->device_why,
+		                                  .gpus = plan->gpus };
 	*gpu_bytes_out = 0;
 	if (!rung_device_name(opts->device))
-		return rung__fail(RUNG_E_INVAL, "plan: device %d is none: give RUNG_DEVICE_CPU, _CUDA or _AUTO", (int)opts->device);
+		return rung__fail(RUNG_E_INVAL,
+		                  "plan: device %d is none: give RUNG_DEVICE_CPU, _CUDA or _AUTO",
+		                  (int)opts->device);
 	if (opts->device != RUNG_DEVICE_CPU)
 		rc = choose_cuda(plan, opts, gpu_bytes_out);
-	if (rc < 0 && opts->device == RUNG_DEVICE_AUTO && (rc == RUNG_E_NODEV || rc == RUNG_E_NOSUP)) {
+	if (rc < 0 && opts->device == RUNG_DEVICE_AUTO &&
+	    (rc == RUNG_E_NODEV || rc == RUNG_E_NOSUP)) {
 		snprintf(plan->device_why, sizeof(plan->device_why), "%s", rung_last_error());
 		plan->device.gpu_count = 0;
 		rc = 0;

@@ -2,17 +2,20 @@
 /*
  * How long batches take, by what the machine was measured to do.
  *
- * Two things work side by side while two or more requests are in flight: the threads that gather copy rows that are in memory and look
- * up the rest, and the drive reads. So of a run of batches the longer of the two sums counts. What each takes is counted batch by batch on the
- * rows themselves: without announcements the cold-row cache keeps what the next batch wants, which is in flight, and in what room that leaves the
- * hottest ranks behind those of the host tier, from their first read on; rows in one read are found
- * by the rule that the store reads by. A read of b bytes takes
- * the time between two that were measured of its drive, of fewer and of more bytes, at the depth that the slots allow. Rows in memory cost what the
- * nodes do that they lie on (plan_spread.c).
+ * Two things work side by side while two or more requests are in flight: the threads that gather
+ * copy rows that are in memory and look up the rest, and the drive reads. So of a run of batches
+ * the longer of the two sums counts. What each takes is counted batch by batch on the rows
+ * themselves: without announcements the cold-row cache keeps what the next batch wants, which is in
+ * flight, and in what room that leaves the hottest ranks behind those of the host tier, from their
+ * first read on; rows in one read are found by the rule that the store reads by. A read of b bytes
+ * takes the time between two that were measured of its drive, of fewer and of more bytes, at the
+ * depth that the slots allow. Rows in memory cost what the nodes do that they lie on
+ * (plan_spread.c).
  *
- * A GPU that gathers reads its own memory, other GPUs' and, over its link, the host's side by side in one kernel: of the three sums the longest
- * counts. Cold rows come over the link as well, out of slots and frames; the thread that hands them over does what they take of the one that
- * gathers on the CPU.
+ * A GPU that gathers reads its own memory, other GPUs' and, over its link, the host's side by side
+ * in one kernel: of the three sums the longest counts. Cold rows come over the link as well, out of
+ * slots and frames; the thread that hands them over does what they take of the one that gathers on
+ * the CPU.
  */
 #include <string.h>
 
@@ -21,23 +24,29 @@
 #include "sort/radix.h"
 #include "rung/store.h"
 
-#define MISS_NS 60.0          /* of a thread that gathers, for a row that is not in memory: looked up, sorted, handed over */
-#define ID_NS 4.0             /* and for any row */
+/* of a thread that gathers, for a row that is not in memory: looked up, sorted, handed over */
+#define MISS_NS 60.0
+#define ID_NS   4.0 /* and for any row */
 
 struct forecast {
 	struct rung_plan *plan;
 	struct rung_forecast_opts opts;
 	struct rung__read_rule rule;
 	uint64_t frames, cold_first;
-	unsigned char *seen;               /* [frames] the ranks behind cold_first: has been read */
-	uint64_t rows_max;                 /* of a batch so far: room of the lists */
-	uint64_t *cold, *tmp;              /* [rows_max] rows of a batch that are not in host memory, ascending, each once; later those to be read */
-	uint64_t *before;                  /* [before_count] those of the batch before */
+	unsigned char *seen; /* [frames] the ranks behind cold_first: has been read */
+	uint64_t rows_max;   /* of a batch so far: room of the lists */
+	/* [rows_max] rows of a batch that are not in host memory, ascending, each once; later those
+	 * to be read */
+	uint64_t *cold, *tmp;
+	uint64_t *before; /* [before_count] those of the batch before */
 	uint64_t before_count;
-	struct rung__host_spread spreads[2];    /* of rows in host memory; the first alone where there is no choice */
+	/* of rows in host memory; the first alone where there is no choice */
+	struct rung__host_spread spreads[2];
 	uint32_t spread_count;
-	double cpu_ns;                     /* of the threads that gather, for all else; on a GPU of the one that looks after cold rows */
-	double gpu_ns, peer_ns, link_ns;   /* of a row, on a GPU */
+	/* of the threads that gather, for all else; on a GPU of the one that looks after cold
+	 * rows */
+	double cpu_ns;
+	double gpu_ns, peer_ns, link_ns; /* of a row, on a GPU */
 	struct rung__drive_reads drives[RUNG__FILES_MAX];
 	double nvme_ns[RUNG__FILES_MAX];
 	struct rung_forecast *out;
@@ -45,8 +54,11 @@ struct forecast {
 
 const char *rung_bound_name(enum rung_bound bound)
 {
-	static const char *const names[] = { [RUNG_BOUND_MEMORY] = "host memory", [RUNG_BOUND_NVME] = "nvme", [RUNG_BOUND_GPU] = "gpu memory",
-	                                     [RUNG_BOUND_PEER] = "peers", [RUNG_BOUND_LINK] = "link" };
+	static const char *const names[] = { [RUNG_BOUND_MEMORY] = "host memory",
+		                             [RUNG_BOUND_NVME] = "nvme",
+		                             [RUNG_BOUND_GPU] = "gpu memory",
+		                             [RUNG_BOUND_PEER] = "peers",
+		                             [RUNG_BOUND_LINK] = "link" };
 
 	return (unsigned)bound < RUNG__ARRAY_LEN(names) ? names[bound] : NULL;
 }
@@ -54,10 +66,14 @@ const char *rung_bound_name(enum rung_bound bound)
 const char *rung_assumed_name(enum rung_assumed assumed)
 {
 	switch (assumed) {
-	case RUNG_ASSUMED_GPU: return "gpu";
-	case RUNG_ASSUMED_PEER: return "peer";
-	case RUNG_ASSUMED_LINK: return "host";
-	default: return NULL;
+	case RUNG_ASSUMED_GPU:
+		return "gpu";
+	case RUNG_ASSUMED_PEER:
+		return "peer";
+	case RUNG_ASSUMED_LINK:
+		return "host";
+	default:
+		return NULL;
 	}
 }
 
@@ -81,7 +97,8 @@ static void add_read(struct forecast *f, uint64_t rank, uint64_t begin, uint64_t
 	f->nvme_ns[file] += rung__read_ns(&f->drives[file], f->out->queue_depth, bytes);
 }
 
-/* Places in tmp, ascending. Blocks of several files are so large that neighbours in one lie as in a file of their own. */
+/* Places in tmp, ascending. Blocks of several files are so large that neighbours in one lie as in a
+ * file of their own. */
 static void add_reads(struct forecast *f, uint64_t count)
 {
 	uint64_t first, begin, end;
@@ -133,7 +150,8 @@ static uint64_t count_common(const struct forecast *f, uint64_t count)
 /* Which of `count` cold rows are to be read: their places go to tmp. @return how many */
 static uint64_t take_misses(struct forecast *f, uint64_t count)
 {
-	uint64_t room = f->frames, spare = room - RUNG__MIN(room, count_common(f, count)), misses = 0;
+	uint64_t room = f->frames, spare = room - RUNG__MIN(room, count_common(f, count)),
+		 misses = 0;
 
 	for (uint64_t i = 0, at = 0; i < count; i++) {
 		const uint64_t rank = f->cold[i], hot = rank - f->cold_first;
@@ -157,13 +175,15 @@ static uint64_t take_misses(struct forecast *f, uint64_t count)
 
 static void add_hit(struct forecast *f, uint64_t rank)
 {
-	const uint64_t at = (rank - f->plan->tiers[RUNG__TIER_HOST].rank_first) * f->plan->row_stride;
+	const uint64_t at =
+		(rank - f->plan->tiers[RUNG__TIER_HOST].rank_first) * f->plan->row_stride;
 
 	for (uint32_t s = 0; s < f->spread_count; s++)
 		f->spreads[s].hits[rung__placement_at(&f->spreads[s].place, at)]++;
 }
 
-/* Of the rows dealt to several GPUs, those that the one which gathers has itself: when it poses as several. */
+/* Of the rows dealt to several GPUs, those that the one which gathers has itself: when it poses as
+ * several. */
 static bool is_own(const struct rung_plan *plan, uint64_t rank)
 {
 	const uint64_t row = rank - plan->tiers[RUNG__TIER_PEER].rank_first;
@@ -174,12 +194,14 @@ static bool is_own(const struct rung_plan *plan, uint64_t rank)
 /* What the GPU reads of a batch; ranks were checked. */
 static void add_gpu(struct forecast *f, const uint64_t *ranks, uint64_t count)
 {
-	const struct rung_plan_tier *gpu = &f->plan->tiers[RUNG__TIER_GPU], *peer = &f->plan->tiers[RUNG__TIER_PEER];
+	const struct rung_plan_tier *gpu = &f->plan->tiers[RUNG__TIER_GPU],
+				    *peer = &f->plan->tiers[RUNG__TIER_PEER];
 	uint64_t own = 0, others = 0;
 
 	for (uint64_t i = 0; i < count; i++) {
 		const bool in_peer = ranks[i] - peer->rank_first < peer->row_count;
-		const bool is_here = ranks[i] - gpu->rank_first < gpu->row_count || (in_peer && is_own(f->plan, ranks[i]));
+		const bool is_here = ranks[i] - gpu->rank_first < gpu->row_count ||
+		                     (in_peer && is_own(f->plan, ranks[i]));
 
 		own += is_here;
 		others += in_peer && !is_here;
@@ -198,7 +220,10 @@ static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 
 	for (uint64_t i = 0; i < count; i++) {
 		if (ranks[i] >= f->plan->vertex_count)
-			return rung__fail(RUNG_E_INVAL, "forecast: rank %" PRIu64 ", there are %" PRIu64 " vertices", ranks[i], f->plan->vertex_count);
+			return rung__fail(RUNG_E_INVAL,
+			                  "forecast: rank %" PRIu64 ", there are %" PRIu64
+			                  " vertices",
+			                  ranks[i], f->plan->vertex_count);
 		if (ranks[i] >= f->cold_first)
 			f->cold[cold++] = ranks[i];
 		else if (!on_gpu)
@@ -222,7 +247,8 @@ static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 
 /* ---- all of them ---- */
 
-/* Nanoseconds of a row by the profile, or by what is assumed, which is told of rungs that have rows. */
+/* Nanoseconds of a row by the profile, or by what is assumed, which is told of rungs that have
+ * rows. */
 static double gpu_row_ns(struct forecast *f, enum rung_assumed rung, bool has_rows)
 {
 	const double ns = rung__gpu_row_ns(f->opts.profile, rung, f->plan->row_bytes);
@@ -249,7 +275,9 @@ static void prepare_gpu(struct forecast *f)
 
 	f->gpu_ns = gpu_row_ns(f, RUNG_ASSUMED_GPU, tiers[RUNG__TIER_GPU].row_count > 0 || peers);
 	f->peer_ns = gpu_row_ns(f, RUNG_ASSUMED_PEER, peers && have_others(f->plan));
-	f->link_ns = gpu_row_ns(f, RUNG_ASSUMED_LINK, tiers[RUNG__TIER_HOST].row_count + tiers[RUNG__TIER_NVME].row_count > 0);
+	f->link_ns =
+		gpu_row_ns(f, RUNG_ASSUMED_LINK,
+	                   tiers[RUNG__TIER_HOST].row_count + tiers[RUNG__TIER_NVME].row_count > 0);
 }
 
 /* Rows of the host tier, and who gathers them. */
@@ -269,9 +297,11 @@ static void prepare_reads(struct forecast *f)
 	const uint32_t gap = f->opts.gap_bytes ? f->opts.gap_bytes : f->out->choice.gap_bytes;
 
 	for (uint32_t file = 0; file < plan->file_count; file++)
-		f->drives[file] = rung__drive_reads(f->opts.profile, f->out->choice.drive_idx[file]);
+		f->drives[file] =
+			rung__drive_reads(f->opts.profile, f->out->choice.drive_idx[file]);
 	f->out->queue_depth = f->opts.queue_depth ? f->opts.queue_depth : plan->queue_depth;
-	f->out->queue_depth = (uint32_t)RUNG__MIN(f->out->queue_depth, plan->slots.slot_count / plan->file_count);
+	f->out->queue_depth =
+		(uint32_t)RUNG__MIN(f->out->queue_depth, plan->slots.slot_count / plan->file_count);
 	f->out->gap_bytes = gap == RUNG_GAP_NONE ? 0 : gap;
 	f->rule = (struct rung__read_rule){
 		.row_bytes = plan->row_bytes,
@@ -288,8 +318,8 @@ static int prepare(struct forecast *f)
 
 	if (plan->tiers[RUNG__TIER_NVME].row_count > 0 && f->opts.profile->reads_count == 0)
 		return rung__fail(RUNG_E_INVAL,
-				  "forecast: rows are to be read from files, and the profile has "
-				  "no reads: measure the drive that they are on (rung numa --dir)");
+		                  "forecast: rows are to be read from files, and the profile has "
+		                  "no reads: measure the drive that they are on (rung numa --dir)");
 	f->seen = rung__zalloc_array(plan->cache.row_count, 1);
 	if (!f->seen)
 		return rung__fail(RUNG_E_NOMEM, "forecast: a cache of %" PRIu64 " rows",
@@ -319,7 +349,7 @@ static int make_room(struct forecast *f, uint64_t rows)
 
 		if (!larger)
 			return rung__fail(RUNG_E_NOMEM, "forecast: batches of %" PRIu64 " rows",
-					  rows);
+			                  rows);
 		*lists[i] = larger;
 	}
 	f->rows_max = rows;
@@ -340,11 +370,12 @@ static void forget_times(struct forecast *f)
 static int memory_seconds(struct forecast *f)
 {
 	const struct rung_choice *kept = &f->plan->choice;
-	double ns[2] = { f->cpu_ns, 0 };   /* that of a GPU has no spreads */
+	double ns[2] = { f->cpu_ns, 0 }; /* that of a GPU has no spreads */
 	int rc = 0;
 
 	for (uint32_t s = 0; s < f->spread_count; s++)
-		ns[s] = rung__host_spread_ns(f->plan, f->opts.profile, &f->spreads[s], f->cpu_ns, f->out->threads);
+		ns[s] = rung__host_spread_ns(f->plan, f->opts.profile, &f->spreads[s], f->cpu_ns,
+		                             f->out->threads);
 	if (f->spread_count > 1)
 		rc = rung__host_spread_choose(f->plan, ns, &f->out->choice);
 	f->out->memory_seconds = ns[f->out->choice.interleaved ? 1 : 0] * 1e-9;
@@ -361,7 +392,9 @@ static void find_bound(struct rung_forecast *out)
 		enum rung_bound bound;
 		double seconds;
 	} parts[] = {
-		{ RUNG_BOUND_NVME, out->nvme_seconds }, { RUNG_BOUND_GPU, out->gpu_seconds }, { RUNG_BOUND_PEER, out->peer_seconds },
+		{ RUNG_BOUND_NVME, out->nvme_seconds },
+		{ RUNG_BOUND_GPU, out->gpu_seconds },
+		{ RUNG_BOUND_PEER, out->peer_seconds },
 		{ RUNG_BOUND_LINK, out->link_seconds },
 	};
 
@@ -392,9 +425,9 @@ static int add_batches(struct forecast *f, rung_forecast_next_fn next, void *ctx
 	}
 	if (rc == 0 && f->opts.warmup_batches && f->opts.warmup_batches >= batches)
 		return rung__fail(RUNG_E_INVAL,
-				  "forecast: %" PRIu64 " batches for warm-up, of %" PRIu64
-				  ": none is left",
-				  f->opts.warmup_batches, batches);
+		                  "forecast: %" PRIu64 " batches for warm-up, of %" PRIu64
+		                  ": none is left",
+		                  f->opts.warmup_batches, batches);
 	return rc;
 }
 
@@ -423,7 +456,9 @@ int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *
 	if (rc < 0)
 		return rc;
 	if (!f.opts.profile)
-		return rung__fail(RUNG_E_INVAL, "forecast: there is no profile to predict by; rung_profile_assume() has figures of a common machine");
+		return rung__fail(RUNG_E_INVAL,
+		                  "forecast: there is no profile to predict by; "
+		                  "rung_profile_assume() has figures of a common machine");
 	rc = rung__profile_check(f.opts.profile);
 	if (rc < 0)
 		return rc;

@@ -11,7 +11,8 @@ struct rung__placed rung__plan_placed(const struct rung_plan *plan)
 		.row_count = host->row_count,
 		.row_stride = plan->row_stride,
 		.slots_bytes = plan->slots.slot_count / plan->file_count * plan->slots.slot_bytes,
-		.frames_bytes = rung__align_up(plan->cache.row_count * plan->cache.frame_bytes, RUNG__PAGE_BYTES),
+		.frames_bytes = rung__align_up(plan->cache.row_count * plan->cache.frame_bytes,
+		                               RUNG__PAGE_BYTES),
 		.file_count = plan->slots.slot_count ? plan->file_count : 0,
 	};
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan's NUMA nodes. Slots and frames are decided first: they are few, and each is wanted at its drive. Rows take what is left, the hottest at
- * those who read them.
+ * The plan's NUMA nodes. Slots and frames are decided first: they are few, and each is wanted at
+ * its drive. Rows take what is left, the hottest at those who read them.
  */
 #include "plan/plan.h"
 
@@ -12,19 +12,29 @@ static int check_node(const struct rung_topology *topology, uint32_t node)
 	if (rung__placement_node(topology, node))
 		return 0;
 	rung_topology_info(topology, &info);
-	return rung__fail(RUNG_E_INVAL, "NUMA node %" PRIu32 " is none that this process may take memory of: there are %" PRIu32 " (rung numa --topology "
-	                  "lists them)", node, info.node_count);
+	return rung__fail(RUNG_E_INVAL,
+	                  "NUMA node %" PRIu32
+	                  " is none that this process may take memory of: there are %" PRIu32
+	                  " (rung numa --topology "
+	                  "lists them)",
+	                  node, info.node_count);
 }
 
-int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_opts *opts, struct rung_topology **topology_out)
+int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                               struct rung_topology **topology_out)
 {
 	struct rung__places *places = &plan->places;
 	int rc;
 
 	if ((unsigned)opts->numa > RUNG_NUMA_NONE)
-		return rung__fail(RUNG_E_INVAL, "plan: NUMA placement %d is none: give RUNG_NUMA_AUTO, _NODE, _INTERLEAVE or _NONE", (int)opts->numa);
+		return rung__fail(RUNG_E_INVAL,
+		                  "plan: NUMA placement %d is none: give RUNG_NUMA_AUTO, _NODE, "
+		                  "_INTERLEAVE or _NONE",
+		                  (int)opts->numa);
 	if (opts->numa == RUNG_NUMA_NODE && opts->numa_node >= RUNG_NODES_MAX)
-		return rung__fail(RUNG_E_INVAL, "plan: NUMA node %" PRIu32 " is none: give one below %d", opts->numa_node, RUNG_NODES_MAX);
+		return rung__fail(RUNG_E_INVAL,
+		                  "plan: NUMA node %" PRIu32 " is none: give one below %d",
+		                  opts->numa_node, RUNG_NODES_MAX);
 	places->off = opts->numa == RUNG_NUMA_NONE;
 	places->asked_node = opts->numa == RUNG_NUMA_NODE ? (int32_t)opts->numa_node : -1;
 	for (uint32_t f = 0; f < RUNG_FEATURE_FILES_MAX; f++)
@@ -34,7 +44,7 @@ int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_op
 		rung__placement_near_cpus(*topology_out, &plan->cpu_nodes);
 	if (rc == 0 && *topology_out && opts->numa == RUNG_NUMA_NODE)
 		rc = check_node(*topology_out, opts->numa_node);
-	if (opts->numa == RUNG_NUMA_NODE) {   /* as if the process were bound to it */
+	if (opts->numa == RUNG_NUMA_NODE) { /* as if the process were bound to it */
 		rung__nodes_add(&plan->bound, opts->numa_node);
 		plan->only = &plan->bound;
 	}
@@ -42,7 +52,8 @@ int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_op
 }
 
 /* GPUs of which the kernel says where they are; without one the CPUs. */
-static int find_readers(const struct rung_plan *plan, const struct rung_topology *topology, struct rung__nodes *near)
+static int find_readers(const struct rung_plan *plan, const struct rung_topology *topology,
+                        struct rung__nodes *near)
 {
 	bool found = false;
 
@@ -78,8 +89,10 @@ static void add_rooms(const struct rung__rooms *rooms, struct rung__nodes *nodes
 		rung__nodes_add(nodes, rooms->list[r].node);
 }
 
-/* Both ways are worked out; which of them is faster shows when there are rows that are asked for. */
-static void keep_spreads(struct rung_plan *plan, const struct rung__rooms *rooms, const struct rung__nodes *near, uint64_t bytes)
+/* Both ways are worked out; which of them is faster shows when there are rows that are asked
+ * for. */
+static void keep_spreads(struct rung_plan *plan, const struct rung__rooms *rooms,
+                         const struct rung__nodes *near, uint64_t bytes)
 {
 	struct rung__nodes all = { .bits = { 0 } };
 	struct rung__rooms left;
@@ -94,7 +107,8 @@ static void keep_spreads(struct rung_plan *plan, const struct rung__rooms *rooms
 	plan->spread_count = 2;
 }
 
-static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung__placed *sizes, struct rung__rooms *rooms)
+static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                      const struct rung__placed *sizes, struct rung__rooms *rooms)
 {
 	uint64_t bytes = rung__align_up(sizes->row_count * sizes->row_stride, RUNG__PAGE_BYTES);
 	struct rung__nodes near = { .bits = { 0 } };
@@ -116,13 +130,15 @@ static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts,
 	return rc;
 }
 
-static void place_frames(struct rung__places *places, const struct rung__placed *sizes, struct rung__rooms *rooms)
+static void place_frames(struct rung__places *places, const struct rung__placed *sizes,
+                         struct rung__rooms *rooms)
 {
 	struct rung__nodes near = { .bits = { 0 } };
 	bool known = false;
 
 	if (places->asked_node >= 0) {
-		rung__placement_on((uint32_t)places->asked_node, sizes->frames_bytes, &places->frames);
+		rung__placement_on((uint32_t)places->asked_node, sizes->frames_bytes,
+		                   &places->frames);
 		return;
 	}
 	for (uint32_t f = 0; f < sizes->file_count; f++) {
@@ -135,7 +151,8 @@ static void place_frames(struct rung__places *places, const struct rung__placed 
 		rung__placement_decide(rooms, &near, sizes->frames_bytes, &places->frames);
 }
 
-int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts, const struct rung_topology *topology)
+int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                            const struct rung_topology *topology)
 {
 	struct rung__placed sizes = rung__plan_placed(plan);
 	struct rung__rooms rooms;
@@ -149,7 +166,9 @@ int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts 
 	}
 	if (plan->has_choice)
 		rung__host_spread_say(plan, &plan->choice);
-	return rc == 0 ? rung__places_list(&plan->places, &sizes, &plan->place_list, &plan->place_count) : rc;
+	return rc == 0 ? rung__places_list(&plan->places, &sizes, &plan->place_list,
+	                                   &plan->place_count)
+	               : rc;
 }
 
 const char *rung_plan_place_why(const struct rung_plan *plan)

@@ -13,7 +13,7 @@ struct counts {
 	const struct rung_plan *plan;
 	struct rung_sampler *sampler;
 	struct rung_batch *batch;
-	const uint64_t *order;   /* [seed_count] */
+	const uint64_t *order; /* [seed_count] */
 	uint64_t seed_count, batch_size;
 	uint64_t batches, batches_max;
 	uint64_t rows;
@@ -26,7 +26,8 @@ static uint64_t row_read_bytes(const struct rung_plan *plan, uint64_t rank)
 {
 	uint64_t first = plan->data_offset + rank * plan->row_stride;
 
-	return rung__align_up(first + plan->row_bytes, plan->sector_bytes) - rung__align_down(first, plan->sector_bytes);
+	return rung__align_up(first + plan->row_bytes, plan->sector_bytes) -
+	       rung__align_down(first, plan->sector_bytes);
 }
 
 static void count_rows(struct counts *counts, const uint64_t *ranks, uint64_t count)
@@ -37,7 +38,8 @@ static void count_rows(struct counts *counts, const uint64_t *ranks, uint64_t co
 	for (uint64_t i = 0; i < count; i++) {
 		unsigned tier = RUNG__TIER_GPU;
 
-		while (ranks[i] - plan->tiers[tier].rank_first >= plan->tiers[tier].row_count)   /* every rank is in one */
+		/* every rank is in one */
+		while (ranks[i] - plan->tiers[tier].rank_first >= plan->tiers[tier].row_count)
 			tier++;
 		counts->tier_rows[tier]++;
 		if (tier == RUNG__TIER_NVME)
@@ -118,13 +120,15 @@ static void report(struct rung_plan *plan, const struct counts *counts, uint64_t
 			.sector_bytes = plan->sector_bytes,
 			.seconds_per_epoch = forecast ? forecast->seconds * scale : NAN,
 			.forecast = forecast ? *forecast
-					     : (struct rung_forecast){ .size = sizeof(*forecast) },
+			                     : (struct rung_forecast){ .size = sizeof(*forecast) },
 		};
 }
 
-int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const struct rung_sampler_opts *sampler_opts,
-                      const uint64_t *seeds, uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
-                      const struct rung_forecast_opts *forecast_opts, struct rung_plan_traffic *traffic_out)
+int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
+                      const struct rung_sampler_opts *sampler_opts, const uint64_t *seeds,
+                      uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
+                      const struct rung_forecast_opts *forecast_opts,
+                      struct rung_plan_traffic *traffic_out)
 {
 	struct rung_forecast forecast = { .size = sizeof(forecast) };
 	struct counts counts = { .plan = plan, .seed_count = seed_count, .batch_size = batch_size };
@@ -134,16 +138,22 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc, const 
 	int rc;
 
 	if (seed_count == 0 || batch_size == 0)
-		return rung__fail(RUNG_E_INVAL, "a forecast needs seeds (got %" PRIu64 ") and a batch size (got %u)", seed_count, batch_size);
+		return rung__fail(RUNG_E_INVAL,
+		                  "a forecast needs seeds (got %" PRIu64
+		                  ") and a batch size (got %u)",
+		                  seed_count, batch_size);
 	if (csc->vertex_count != plan->vertex_count)
-		return rung__fail(RUNG_E_INVAL, "the graph has %" PRIu64 " vertices, the plan %" PRIu64 ": give the dataset's own graph",
+		return rung__fail(RUNG_E_INVAL,
+		                  "the graph has %" PRIu64 " vertices, the plan %" PRIu64
+		                  ": give the dataset's own graph",
 		                  csc->vertex_count, plan->vertex_count);
 	batches_per_epoch = (seed_count - 1) / batch_size + 1;
 	counts.batches_max =
 		RUNG__MIN(batches_per_epoch, batches_max ? batches_max : BATCHES_DEFAULT);
 	order = rung__malloc_array(seed_count, sizeof(*order));
 	if (!order)
-		return rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " seeds", seed_count);
+		return rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " seeds",
+		                  seed_count);
 	memcpy(order, seeds, seed_count * sizeof(*order));
 	rung__shuffle(order, seed_count, keyed_below, &stream);
 	counts.order = order;

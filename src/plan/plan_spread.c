@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What it costs to gather rows that lie on several nodes, and how they are spread for it to cost least.
+ * What it costs to gather rows that lie on several nodes, and how they are spread for it to cost
+ * least.
  *
- * Threads run on the CPUs of all nodes whose CPUs the process may use, the same share of the rows each: nobody knows which of them will ask for what.
- * Three things can end a gather last: the threads, each of which copies rows of a node as fast as one core was measured to; what the cores of a node
- * together get from a node, which is its link or its memory; and the memory of a node, which gives its own cores the most that was measured of
- * it. The longest of the three counts. So far nodes cost time while threads are few, and add bandwidth when they are many.
+ * Threads run on the CPUs of all nodes whose CPUs the process may use, the same share of the rows
+ * each: nobody knows which of them will ask for what. Three things can end a gather last: the
+ * threads, each of which copies rows of a node as fast as one core was measured to; what the cores
+ * of a node together get from a node, which is its link or its memory; and the memory of a node,
+ * which gives its own cores the most that was measured of it. The longest of the three counts. So
+ * far nodes cost time while threads are few, and add bandwidth when they are many.
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,18 +17,23 @@
 #include "plan/plan.h"
 #include "plan/profile_rates.h"
 
-/* A pair of nodes that was not measured is as good as the best that was: figures are not made up. @return 0: none of all cores was */
-static double row_ns(const struct rung_profile *profile, enum rung__cores cores, uint32_t cpu_node, uint32_t memory_node, uint64_t row_bytes)
+/* A pair of nodes that was not measured is as good as the best that was: figures are not made up.
+ * @return 0: none of all cores was */
+static double row_ns(const struct rung_profile *profile, enum rung__cores cores, uint32_t cpu_node,
+                     uint32_t memory_node, uint64_t row_bytes)
 {
 	const double ns = rung__row_ns(profile, cores, cpu_node, memory_node, row_bytes);
 
 	return ns > 0 ? ns : rung__row_ns_near(profile, cores, row_bytes, NULL);
 }
 
-/* The most that a node's memory was seen to give: to its own cores, or, where it has none, to whoever gets most. */
-static double memory_ns(const struct rung_plan *plan, const struct rung_profile *profile, uint32_t memory_node)
+/* The most that a node's memory was seen to give: to its own cores, or, where it has none, to
+ * whoever gets most. */
+static double memory_ns(const struct rung_plan *plan, const struct rung_profile *profile,
+                        uint32_t memory_node)
 {
-	double least = rung__row_ns(profile, RUNG__CORES_ALL, memory_node, memory_node, plan->row_bytes);
+	double least =
+		rung__row_ns(profile, RUNG__CORES_ALL, memory_node, memory_node, plan->row_bytes);
 
 	for (uint32_t cpu = 0; cpu < RUNG_NODES_MAX && least == 0; cpu++) {
 		if (rung__nodes_have(&plan->cpu_nodes, cpu))
@@ -33,7 +41,8 @@ static double memory_ns(const struct rung_plan *plan, const struct rung_profile 
 	}
 	for (uint32_t cpu = 0; cpu < RUNG_NODES_MAX; cpu++) {
 		if (rung__nodes_have(&plan->cpu_nodes, cpu))
-			least = fmin(least, row_ns(profile, RUNG__CORES_ALL, cpu, memory_node, plan->row_bytes));
+			least = fmin(least, row_ns(profile, RUNG__CORES_ALL, cpu, memory_node,
+			                           plan->row_bytes));
 	}
 	return least;
 }
@@ -47,8 +56,10 @@ static uint32_t count_nodes(const struct rung__nodes *nodes)
 	return count;
 }
 
-/* Of the rows of one node, as many as each of the readers asks for: what one thread takes for all of them, and what many cannot do without. */
-static void add_node(const struct rung_plan *plan, const struct rung_profile *profile, uint32_t memory_node, double hits, double *one, double *all)
+/* Of the rows of one node, as many as each of the readers asks for: what one thread takes for all
+ * of them, and what many cannot do without. */
+static void add_node(const struct rung_plan *plan, const struct rung_profile *profile,
+                     uint32_t memory_node, double hits, double *one, double *all)
 {
 	const double share = hits / count_nodes(&plan->cpu_nodes);
 
@@ -56,13 +67,14 @@ static void add_node(const struct rung_plan *plan, const struct rung_profile *pr
 		if (!rung__nodes_have(&plan->cpu_nodes, cpu))
 			continue;
 		*one += share * row_ns(profile, RUNG__CORES_ONE, cpu, memory_node, plan->row_bytes);
-		*all = fmax(*all, share * row_ns(profile, RUNG__CORES_ALL, cpu, memory_node, plan->row_bytes));
+		*all = fmax(*all, share * row_ns(profile, RUNG__CORES_ALL, cpu, memory_node,
+		                                 plan->row_bytes));
 	}
 	*all = fmax(*all, hits * memory_ns(plan, profile, memory_node));
 }
 
-double rung__host_spread_ns(const struct rung_plan *plan, const struct rung_profile *profile, const struct rung__host_spread *spread, double cpu_ns,
-                            uint32_t threads)
+double rung__host_spread_ns(const struct rung_plan *plan, const struct rung_profile *profile,
+                            const struct rung__host_spread *spread, double cpu_ns, uint32_t threads)
 {
 	double one = cpu_ns, all = 0, near = 0;
 
@@ -72,11 +84,12 @@ double rung__host_spread_ns(const struct rung_plan *plan, const struct rung_prof
 		if (spread->place.part_count == 0 || count_nodes(&plan->cpu_nodes) == 0)
 			near += (double)spread->hits[n];
 		else
-			add_node(plan, profile, spread->place.nodes[n], (double)spread->hits[n], &one, &all);
+			add_node(plan, profile, spread->place.nodes[n], (double)spread->hits[n],
+			         &one, &all);
 	}
 	one += near * rung__row_ns_near(profile, RUNG__CORES_ONE, plan->row_bytes, NULL);
 	all = fmax(all, near * rung__row_ns_near(profile, RUNG__CORES_ALL, plan->row_bytes, NULL));
-	return fmax(one / threads, fmin(all, one));   /* together they are never slower than one */
+	return fmax(one / threads, fmin(all, one)); /* together they are never slower than one */
 }
 
 /* ---- the choice ---- */
@@ -87,7 +100,8 @@ static uint64_t bytes_near(const struct rung_plan *plan, const struct rung__plac
 
 	for (uint32_t p = 0; p < place->part_count; p++) {
 		for (uint32_t i = 0; i < place->parts[p].node_count; i++) {
-			if (rung__nodes_have(&plan->cpu_nodes, place->nodes[place->parts[p].node_first + i]))
+			if (rung__nodes_have(&plan->cpu_nodes,
+			                     place->nodes[place->parts[p].node_first + i]))
 				bytes += rung__part_share(&place->parts[p], i);
 		}
 	}
@@ -126,9 +140,12 @@ int rung__host_spread_choose(struct rung_plan *plan, const double ns[2], struct 
 	const uint64_t bytes = bytes_of(near), at_readers = bytes_near(plan, near);
 
 	choice->interleaved = ns[1] < ns[0];
-	snprintf(choice->spread_why, sizeof(choice->spread_why), "nearest first, %" PRIu64 " bytes at the readers and %" PRIu64 " elsewhere: %.3g s; %" PRIu64
-	         " bytes in blocks over all nodes, %" PRIu64 " at the readers: %.3g s", at_readers, bytes - at_readers, ns[0] * 1e-9, bytes,
-	         bytes_near(plan, dealt), ns[1] * 1e-9);
+	snprintf(choice->spread_why, sizeof(choice->spread_why),
+	         "nearest first, %" PRIu64 " bytes at the readers and %" PRIu64
+	         " elsewhere: %.3g s; %" PRIu64 " bytes in blocks over all nodes, %" PRIu64
+	         " at the readers: %.3g s",
+	         at_readers, bytes - at_readers, ns[0] * 1e-9, bytes, bytes_near(plan, dealt),
+	         ns[1] * 1e-9);
 	if (plan->has_choice) {
 		plan->choice.interleaved = choice->interleaved;
 		memcpy(plan->choice.spread_why, choice->spread_why, sizeof(choice->spread_why));

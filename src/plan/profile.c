@@ -11,22 +11,25 @@
 #include "rung/numa.h"
 #include "rung/profile.h"
 
-#define SCHEMA 1
-#define RATE_MAX 1e15       /* of anything a second */
+#define SCHEMA      1
+#define RATE_MAX    1e15 /* of anything a second */
 #define THREADS_MAX 65536u
-#define BYTES_MAX (UINT64_C(1) << 32)
+#define BYTES_MAX   (UINT64_C(1) << 32)
 
 static int bad_value(const char *path, const char *key)
 {
-	return rung__fail(RUNG_E_FORMAT, "%s: \"%s\" is missing or holds what schema %d does not have; measure again with rung numa --json", path, key,
-			  SCHEMA);
+	return rung__fail(RUNG_E_FORMAT,
+	                  "%s: \"%s\" is missing or holds what schema %d does not have; measure "
+	                  "again with rung numa --json",
+	                  path, key, SCHEMA);
 }
 
 static bool get_bytes(const json_t *object, const char *key, uint64_t *value_out)
 {
 	const json_t *value = json_object_get(object, key);
 
-	if (!json_is_integer(value) || json_integer_value(value) < 1 || (uint64_t)json_integer_value(value) > BYTES_MAX)
+	if (!json_is_integer(value) || json_integer_value(value) < 1 ||
+	    (uint64_t)json_integer_value(value) > BYTES_MAX)
 		return false;
 	*value_out = (uint64_t)json_integer_value(value);
 	return true;
@@ -49,11 +52,13 @@ static bool is_text(const json_t *object, const char *key, const char *text)
 
 /* ---- rows ---- */
 
-static bool get_number(const json_t *object, const char *key, uint32_t low, uint32_t high, uint32_t *value_out)
+static bool get_number(const json_t *object, const char *key, uint32_t low, uint32_t high,
+                       uint32_t *value_out)
 {
 	const json_t *value = json_object_get(object, key);
 
-	if (!json_is_integer(value) || json_integer_value(value) < low || json_integer_value(value) > high)
+	if (!json_is_integer(value) || json_integer_value(value) < low ||
+	    json_integer_value(value) > high)
 		return false;
 	*value_out = (uint32_t)json_integer_value(value);
 	return true;
@@ -79,7 +84,8 @@ static int compare_rows(const void *a, const void *b)
 
 static bool is_near(const json_t *result)
 {
-	return json_equal(json_object_get(result, "cpu_node"), json_object_get(result, "memory_node"));
+	return json_equal(json_object_get(result, "cpu_node"),
+	                  json_object_get(result, "memory_node"));
 }
 
 static int add_rows(const char *path, const json_t *result, struct rung_profile *profile)
@@ -88,10 +94,12 @@ static int add_rows(const char *path, const json_t *result, struct rung_profile 
 	uint32_t i = 0;
 
 	rows.all_cores = is_text(result, "cores", "all");
-	if (!is_text(result, "matrix", "gather") || (!rows.all_cores && !is_text(result, "cores", "one")) ||
+	if (!is_text(result, "matrix", "gather") ||
+	    (!rows.all_cores && !is_text(result, "cores", "one")) ||
 	    !json_is_null(json_object_get(result, "absent")))
 		return 0;
-	if (!get_bytes(result, "row_bytes", &rows.row_bytes) || !get_rate(json_object_get(result, "rows_per_s"), "median", &rows.rows_per_s) ||
+	if (!get_bytes(result, "row_bytes", &rows.row_bytes) ||
+	    !get_rate(json_object_get(result, "rows_per_s"), "median", &rows.rows_per_s) ||
 	    !get_number(result, "cpu_node", 0, RUNG_NODES_MAX - 1, &rows.cpu_node) ||
 	    !get_number(result, "memory_node", 0, RUNG_NODES_MAX - 1, &rows.memory_node) ||
 	    (rows.all_cores && !get_number(result, "threads", 1, THREADS_MAX, &rows.threads)))
@@ -99,7 +107,7 @@ static int add_rows(const char *path, const json_t *result, struct rung_profile 
 	while (i < profile->rows_count && compare_rows(&profile->rows[i], &rows) != 0)
 		i++;
 	if (i == RUNG_PROFILE_ROWS_MAX)
-		return 0;   /* enough to go by */
+		return 0; /* enough to go by */
 	if (i == profile->rows_count)
 		profile->rows[profile->rows_count++] = rows;
 	else if (rows.rows_per_s > profile->rows[i].rows_per_s)
@@ -123,9 +131,13 @@ static int get_rows(const char *path, const json_t *root, struct rung_profile *p
 		}
 	}
 	for (uint32_t i = 0; i < profile->rows_count; i++)
-		any |= !profile->rows[i].all_cores && profile->rows[i].cpu_node == profile->rows[i].memory_node;
+		any |= !profile->rows[i].all_cores &&
+		       profile->rows[i].cpu_node == profile->rows[i].memory_node;
 	if (rc == 0 && !any)
-		rc = rung__fail(RUNG_E_FORMAT, "%s: has no rates of gathering rows by one core, which a plan needs; measure them: rung numa --json", path);
+		rc = rung__fail(RUNG_E_FORMAT,
+		                "%s: has no rates of gathering rows by one core, which a plan "
+		                "needs; measure them: rung numa --json",
+		                path);
 	qsort(profile->rows, profile->rows_count, sizeof(profile->rows[0]), compare_rows);
 	return rc;
 }
@@ -139,8 +151,10 @@ static int compare_gpu_rows(const void *a, const void *b)
 	return order(x->row_bytes, y->row_bytes);
 }
 
-/* More sizes than there is room for are enough to go by. @param slowest  of several rates of a size, not the fastest */
-static void keep_gpu_rows(const struct rung_profile_gpu_rows *rows, bool slowest, struct rung_profile_gpu_rows *list, uint32_t *count)
+/* More sizes than there is room for are enough to go by. @param slowest of several rates of a size,
+ * not the fastest */
+static void keep_gpu_rows(const struct rung_profile_gpu_rows *rows, bool slowest,
+                          struct rung_profile_gpu_rows *list, uint32_t *count)
 {
 	uint32_t i = 0;
 
@@ -150,14 +164,16 @@ static void keep_gpu_rows(const struct rung_profile_gpu_rows *rows, bool slowest
 		return;
 	if (i == *count)
 		list[(*count)++] = *rows;
-	list[i].rows_per_s = slowest ? RUNG__MIN(list[i].rows_per_s, rows->rows_per_s) : RUNG__MAX(list[i].rows_per_s, rows->rows_per_s);
+	list[i].rows_per_s = slowest ? RUNG__MIN(list[i].rows_per_s, rows->rows_per_s)
+	                             : RUNG__MAX(list[i].rows_per_s, rows->rows_per_s);
 }
 
 static int add_gpu_rows(const char *path, const json_t *entry, struct rung_profile *profile)
 {
 	struct rung_profile_gpu_rows rows;
 
-	if (!json_is_object(entry) || !get_bytes(entry, "row_bytes", &rows.row_bytes) || !get_rate(entry, "rows_per_s", &rows.rows_per_s))
+	if (!json_is_object(entry) || !get_bytes(entry, "row_bytes", &rows.row_bytes) ||
+	    !get_rate(entry, "rows_per_s", &rows.rows_per_s))
 		return bad_value(path, "gpu_gather");
 	if (is_text(entry, "from", "gpu"))
 		keep_gpu_rows(&rows, false, profile->gpu_rows, &profile->gpu_rows_count);
@@ -178,9 +194,12 @@ static int get_gpu_rows(const char *path, const json_t *root, struct rung_profil
 
 	for (size_t i = 0; i < json_array_size(list) && rc == 0; i++)
 		rc = add_gpu_rows(path, json_array_get(list, i), profile);
-	qsort(profile->gpu_rows, profile->gpu_rows_count, sizeof(profile->gpu_rows[0]), compare_gpu_rows);
-	qsort(profile->peer_rows, profile->peer_rows_count, sizeof(profile->peer_rows[0]), compare_gpu_rows);
-	qsort(profile->link_rows, profile->link_rows_count, sizeof(profile->link_rows[0]), compare_gpu_rows);
+	qsort(profile->gpu_rows, profile->gpu_rows_count, sizeof(profile->gpu_rows[0]),
+	      compare_gpu_rows);
+	qsort(profile->peer_rows, profile->peer_rows_count, sizeof(profile->peer_rows[0]),
+	      compare_gpu_rows);
+	qsort(profile->link_rows, profile->link_rows_count, sizeof(profile->link_rows[0]),
+	      compare_gpu_rows);
 	return rc;
 }
 
@@ -197,23 +216,28 @@ static int compare_reads(const void *a, const void *b)
 
 	if (x->drive != y->drive)
 		return order(x->drive, y->drive);
-	return x->read_bytes != y->read_bytes ? order(x->read_bytes, y->read_bytes) : order(x->depth, y->depth);
+	return x->read_bytes != y->read_bytes ? order(x->read_bytes, y->read_bytes)
+	                                      : order(x->depth, y->depth);
 }
 
 static bool same_target(const struct target *a, const struct target *b)
 {
-	return json_equal(a->drive, b->drive) && (json_is_string(a->drive) || json_equal(a->file, b->file));
+	return json_equal(a->drive, b->drive) &&
+	       (json_is_string(a->drive) || json_equal(a->file, b->file));
 }
 
 /* @return 0, or 1 when there is room for no more drives, or RUNG_E_FORMAT */
-static int find_drive(const char *path, const json_t *entry, struct target targets[RUNG_PROFILE_DRIVES_MAX], struct rung_profile *profile,
+static int find_drive(const char *path, const json_t *entry,
+                      struct target targets[RUNG_PROFILE_DRIVES_MAX], struct rung_profile *profile,
                       uint32_t *drive_out)
 {
-	const struct target target = { json_object_get(entry, "drive"), json_object_get(entry, "file") };
+	const struct target target = { json_object_get(entry, "drive"),
+		                       json_object_get(entry, "file") };
 	const char *name = json_is_string(target.drive) ? json_string_value(target.drive) : "";
 	uint32_t i = 0;
 
-	if ((!json_is_string(target.drive) && !json_is_null(target.drive)) || strlen(name) >= RUNG_DRIVE_NAME_BYTES)
+	if ((!json_is_string(target.drive) && !json_is_null(target.drive)) ||
+	    strlen(name) >= RUNG_DRIVE_NAME_BYTES)
 		return bad_value(path, "nvme_read: drive");
 	while (i < profile->drive_count && !same_target(&targets[i], &target))
 		i++;
@@ -228,18 +252,20 @@ static int find_drive(const char *path, const json_t *entry, struct target targe
 	return 0;
 }
 
-static int add_reads(const char *path, const json_t *entry, struct target targets[RUNG_PROFILE_DRIVES_MAX], struct rung_profile *profile)
+static int add_reads(const char *path, const json_t *entry,
+                     struct target targets[RUNG_PROFILE_DRIVES_MAX], struct rung_profile *profile)
 {
 	struct rung_profile_reads reads;
 	uint64_t depth;
 	uint32_t i = 0;
 	int rc;
 
-	if (!json_is_object(entry) || !get_bytes(entry, "row_bytes", &reads.read_bytes) || !get_bytes(entry, "queue_depth", &depth) ||
-	    depth > UINT32_MAX || !get_rate(entry, "reads_per_s", &reads.reads_per_s))
+	if (!json_is_object(entry) || !get_bytes(entry, "row_bytes", &reads.read_bytes) ||
+	    !get_bytes(entry, "queue_depth", &depth) || depth > UINT32_MAX ||
+	    !get_rate(entry, "reads_per_s", &reads.reads_per_s))
 		return bad_value(path, "nvme_read");
 	if (profile->reads_count == RUNG_PROFILE_READS_MAX)
-		return 0;   /* enough to go by, and no drive without reads */
+		return 0; /* enough to go by, and no drive without reads */
 	rc = find_drive(path, entry, targets, profile, &reads.drive);
 	if (rc != 0)
 		return RUNG__MIN(rc, 0);
@@ -275,13 +301,20 @@ static int load(const char *path, struct rung_profile *profile)
 
 	if (fd < 0)
 		return rung__fail(fd, "%s; write a profile with rung numa --json",
-				  rung_last_error());
+		                  rung_last_error());
 	root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
 	close(fd);
 	if (!root)
-		return rung__fail(RUNG_E_FORMAT, "%s: line %d: %s: is no machine profile; write one with rung numa --json", path, error.line, error.text);
-	if (json_integer_value(json_object_get(root, "schema")) != SCHEMA || !json_is_object(json_object_get(root, "measured")))
-		rc = rung__fail(RUNG_E_FORMAT, "%s: is no machine profile of schema %d; write one with rung numa --json", path, SCHEMA);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: line %d: %s: is no machine profile; write one with rung numa --json",
+			path, error.line, error.text);
+	if (json_integer_value(json_object_get(root, "schema")) != SCHEMA ||
+	    !json_is_object(json_object_get(root, "measured")))
+		rc = rung__fail(
+			RUNG_E_FORMAT,
+			"%s: is no machine profile of schema %d; write one with rung numa --json",
+			path, SCHEMA);
 	else if ((rc = get_rows(path, root, profile)) == 0)
 		rc = get_reads(path, root, profile);
 	if (rc == 0)
@@ -298,5 +331,6 @@ int rung_profile_load(const char *path, struct rung_profile *profile_out)
 	if (!path || !profile_out)
 		return rung__fail(RUNG_E_INVAL, "rung_profile_load: NULL given");
 	rc = load(path, &profile);
-	return rc < 0 ? rc : rung__opts_give(profile_out, &profile, sizeof(profile), "rung_profile");
+	return rc < 0 ? rc
+	              : rung__opts_give(profile_out, &profile, sizeof(profile), "rung_profile");
 }

@@ -1,28 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rates between those that a machine profile has, and the figures of a common machine where there is no profile. */
+/* Rates between those that a machine profile has, and the figures of a common machine where there
+ * is no profile. */
 #include <math.h>
 #include <string.h>
 
 #include "plan/profile_rates.h"
 #include "rung/numa.h"
 
-/* A GPU with 1.5 TB/s to its memory, 100 GB/s to others' and 20 GB/s to the host's, which fetches 32 bytes at least. */
-static const struct rung_profile_gpu_rows assumed_gpu[] = { { 64, 8e9 }, { 512, 2.5e9 }, { 4096, 350e6 } };
-static const struct rung_profile_gpu_rows assumed_peer[] = { { 64, 700e6 }, { 512, 180e6 }, { 4096, 24e6 } };
-static const struct rung_profile_gpu_rows assumed_link[] = { { 64, 130e6 }, { 512, 36e6 }, { 4096, 4.8e6 } };
+/* A GPU with 1.5 TB/s to its memory, 100 GB/s to others' and 20 GB/s to the host's, which fetches
+ * 32 bytes at least. */
+static const struct rung_profile_gpu_rows assumed_gpu[] = { { 64, 8e9 },
+	                                                    { 512, 2.5e9 },
+	                                                    { 4096, 350e6 } };
+static const struct rung_profile_gpu_rows assumed_peer[] = { { 64, 700e6 },
+	                                                     { 512, 180e6 },
+	                                                     { 4096, 24e6 } };
+static const struct rung_profile_gpu_rows assumed_link[] = { { 64, 130e6 },
+	                                                     { 512, 36e6 },
+	                                                     { 4096, 4.8e6 } };
 
 void rung_profile_assume(struct rung_profile *profile_out)
 {
-	/* a core that copies 6 GB/s of rows it finds at random, and a drive of 400,000 reads a second and 3 GB/s */
-	static const struct rung_profile_rows rows[] = { { 0, 1, 0, 0, 64, 30e6 }, { 0, 1, 0, 0, 512, 10e6 }, { 0, 1, 0, 0, 4096, 1.5e6 } };
+	/* a core that copies 6 GB/s of rows it finds at random, and a drive of 400,000 reads a
+	 * second and 3 GB/s */
+	static const struct rung_profile_rows rows[] = { { 0, 1, 0, 0, 64, 30e6 },
+		                                         { 0, 1, 0, 0, 512, 10e6 },
+		                                         { 0, 1, 0, 0, 4096, 1.5e6 } };
 	static const struct rung_profile_reads reads[] = {
-		{ 0, 4096, 1, 11e3 }, { 0, 4096, 8, 85e3 }, { 0, 4096, 32, 300e3 }, { 0, 4096, 128, 400e3 },
-		{ 0, 131072, 1, 5e3 }, { 0, 131072, 8, 20e3 }, { 0, 131072, 32, 23e3 }, { 0, 131072, 128, 23e3 },
+		{ 0, 4096, 1, 11e3 },    { 0, 4096, 8, 85e3 },     { 0, 4096, 32, 300e3 },
+		{ 0, 4096, 128, 400e3 }, { 0, 131072, 1, 5e3 },    { 0, 131072, 8, 20e3 },
+		{ 0, 131072, 32, 23e3 }, { 0, 131072, 128, 23e3 },
 	};
 
-	*profile_out = (struct rung_profile){ .size = sizeof(*profile_out), .rows_count = RUNG__ARRAY_LEN(rows), .drive_count = 1,
-	                                      .reads_count = RUNG__ARRAY_LEN(reads), .gpu_rows_count = RUNG__ARRAY_LEN(assumed_gpu),
-	                                      .peer_rows_count = RUNG__ARRAY_LEN(assumed_peer), .link_rows_count = RUNG__ARRAY_LEN(assumed_link) };
+	*profile_out = (struct rung_profile){ .size = sizeof(*profile_out),
+		                              .rows_count = RUNG__ARRAY_LEN(rows),
+		                              .drive_count = 1,
+		                              .reads_count = RUNG__ARRAY_LEN(reads),
+		                              .gpu_rows_count = RUNG__ARRAY_LEN(assumed_gpu),
+		                              .peer_rows_count = RUNG__ARRAY_LEN(assumed_peer),
+		                              .link_rows_count = RUNG__ARRAY_LEN(assumed_link) };
 	memcpy(profile_out->rows, rows, sizeof(rows));
 	memcpy(profile_out->reads, reads, sizeof(reads));
 	memcpy(profile_out->gpu_rows, assumed_gpu, sizeof(assumed_gpu));
@@ -45,8 +61,8 @@ static bool rows_ok(const struct rung_profile *profile)
 	for (uint32_t i = 0; i < profile->rows_count; i++) {
 		const struct rung_profile_rows *rows = &profile->rows[i];
 
-		if (rows->row_bytes == 0 || !is_rate(rows->rows_per_s) || rows->threads == 0 || rows->cpu_node >= RUNG_NODES_MAX ||
-		    rows->memory_node >= RUNG_NODES_MAX)
+		if (rows->row_bytes == 0 || !is_rate(rows->rows_per_s) || rows->threads == 0 ||
+		    rows->cpu_node >= RUNG_NODES_MAX || rows->memory_node >= RUNG_NODES_MAX)
 			return false;
 		any |= !rows->all_cores && rows->cpu_node == rows->memory_node;
 	}
@@ -65,12 +81,15 @@ static bool reads_ok(const struct rung_profile *profile)
 	const struct rung_profile_reads *reads = profile->reads;
 
 	for (uint32_t i = 0; i < profile->reads_count; i++) {
-		if (reads[i].read_bytes == 0 || reads[i].depth == 0 || !is_rate(reads[i].reads_per_s) || (i > 0 && !ascends(&reads[i - 1], &reads[i])))
+		if (reads[i].read_bytes == 0 || reads[i].depth == 0 ||
+		    !is_rate(reads[i].reads_per_s) || (i > 0 && !ascends(&reads[i - 1], &reads[i])))
 			return false;
 	}
 	if (profile->reads_count == 0)
 		return profile->drive_count == 0;
-	return reads[0].drive == 0 && reads[profile->reads_count - 1].drive + 1 == profile->drive_count;   /* each has some */
+	/* each has some */
+	return reads[0].drive == 0 &&
+	       reads[profile->reads_count - 1].drive + 1 == profile->drive_count;
 }
 
 static bool gpu_rows_ok(const struct rung_profile_gpu_rows *rows, uint32_t count)
@@ -78,7 +97,8 @@ static bool gpu_rows_ok(const struct rung_profile_gpu_rows *rows, uint32_t count
 	if (count > RUNG_PROFILE_GPU_ROWS_MAX)
 		return false;
 	for (uint32_t i = 0; i < count; i++) {
-		if (rows[i].row_bytes <= (i ? rows[i - 1].row_bytes : 0) || !is_rate(rows[i].rows_per_s))
+		if (rows[i].row_bytes <= (i ? rows[i - 1].row_bytes : 0) ||
+		    !is_rate(rows[i].rows_per_s))
 			return false;
 	}
 	return true;
@@ -87,14 +107,19 @@ static bool gpu_rows_ok(const struct rung_profile_gpu_rows *rows, uint32_t count
 int rung__profile_check(const struct rung_profile *profile)
 {
 	if (profile->size != sizeof(*profile))
-		return rung__fail(RUNG_E_ABI, "rung_profile: has %zu bytes, this rung wants %zu", profile->size, sizeof(*profile));
+		return rung__fail(RUNG_E_ABI, "rung_profile: has %zu bytes, this rung wants %zu",
+		                  profile->size, sizeof(*profile));
 	if (profile->rows_count == 0)
 		return rung__fail(RUNG_E_INVAL, "the profile has no rates of rows");
-	if (profile->rows_count > RUNG_PROFILE_ROWS_MAX || profile->reads_count > RUNG_PROFILE_READS_MAX ||
-	    profile->drive_count > RUNG_PROFILE_DRIVES_MAX || !rows_ok(profile) || !reads_ok(profile) ||
-	    !gpu_rows_ok(profile->gpu_rows, profile->gpu_rows_count) || !gpu_rows_ok(profile->peer_rows, profile->peer_rows_count) ||
+	if (profile->rows_count > RUNG_PROFILE_ROWS_MAX ||
+	    profile->reads_count > RUNG_PROFILE_READS_MAX ||
+	    profile->drive_count > RUNG_PROFILE_DRIVES_MAX || !rows_ok(profile) ||
+	    !reads_ok(profile) || !gpu_rows_ok(profile->gpu_rows, profile->gpu_rows_count) ||
+	    !gpu_rows_ok(profile->peer_rows, profile->peer_rows_count) ||
 	    !gpu_rows_ok(profile->link_rows, profile->link_rows_count))
-		return rung__fail(RUNG_E_INVAL, "the profile has counts, sizes or rates that cannot be: rung_profile_load() makes one that is whole");
+		return rung__fail(RUNG_E_INVAL,
+		                  "the profile has counts, sizes or rates that cannot be: "
+		                  "rung_profile_load() makes one that is whole");
 	return 0;
 }
 
@@ -117,24 +142,29 @@ static double ns_between(struct point low, struct point high, uint64_t row_bytes
 	if (high.row_bytes == 0)
 		return low_ns * (double)row_bytes / (double)low.row_bytes;
 	high_ns = 1e9 / high.rows_per_s;
-	return low_ns + (high_ns - low_ns) * (double)(row_bytes - low.row_bytes) / (double)(high.row_bytes - low.row_bytes);
+	return low_ns + (high_ns - low_ns) * (double)(row_bytes - low.row_bytes) /
+	                        (double)(high.row_bytes - low.row_bytes);
 }
 
-double rung__row_ns(const struct rung_profile *profile, enum rung__cores cores, uint32_t cpu_node, uint32_t memory_node, uint64_t row_bytes)
+double rung__row_ns(const struct rung_profile *profile, enum rung__cores cores, uint32_t cpu_node,
+                    uint32_t memory_node, uint64_t row_bytes)
 {
 	struct point low = { 0 }, high = { 0 };
 
 	for (uint32_t i = 0; i < profile->rows_count && high.row_bytes == 0; i++) {
 		const struct rung_profile_rows *rows = &profile->rows[i];
 
-		if ((rows->all_cores != 0) != (cores == RUNG__CORES_ALL) || rows->cpu_node != cpu_node || rows->memory_node != memory_node)
+		if ((rows->all_cores != 0) != (cores == RUNG__CORES_ALL) ||
+		    rows->cpu_node != cpu_node || rows->memory_node != memory_node)
 			continue;
-		*(rows->row_bytes < row_bytes ? &low : &high) = (struct point){ rows->row_bytes, rows->rows_per_s };
+		*(rows->row_bytes < row_bytes ? &low : &high) =
+			(struct point){ rows->row_bytes, rows->rows_per_s };
 	}
 	return ns_between(low, high, row_bytes);
 }
 
-double rung__row_ns_near(const struct rung_profile *profile, enum rung__cores cores, uint64_t row_bytes, uint32_t *node_out)
+double rung__row_ns_near(const struct rung_profile *profile, enum rung__cores cores,
+                         uint64_t row_bytes, uint32_t *node_out)
 {
 	double least = 0;
 
@@ -154,7 +184,8 @@ double rung__row_ns_near(const struct rung_profile *profile, enum rung__cores co
 uint32_t rung__row_threads(const struct rung_profile *profile, uint32_t node)
 {
 	for (uint32_t i = 0; i < profile->rows_count; i++) {
-		if (profile->rows[i].all_cores && profile->rows[i].cpu_node == node && profile->rows[i].memory_node == node)
+		if (profile->rows[i].all_cores && profile->rows[i].cpu_node == node &&
+		    profile->rows[i].memory_node == node)
 			return profile->rows[i].threads;
 	}
 	return 0;
@@ -162,30 +193,39 @@ uint32_t rung__row_threads(const struct rung_profile *profile, uint32_t node)
 
 /* ---- rows that a GPU gathers ---- */
 
-static double gpu_row_ns(const struct rung_profile_gpu_rows *rows, uint32_t count, uint64_t row_bytes)
+static double gpu_row_ns(const struct rung_profile_gpu_rows *rows, uint32_t count,
+                         uint64_t row_bytes)
 {
 	struct point low = { 0 }, high = { 0 };
 
 	for (uint32_t i = 0; i < count && high.row_bytes == 0; i++)
-		*(rows[i].row_bytes < row_bytes ? &low : &high) = (struct point){ rows[i].row_bytes, rows[i].rows_per_s };
+		*(rows[i].row_bytes < row_bytes ? &low : &high) =
+			(struct point){ rows[i].row_bytes, rows[i].rows_per_s };
 	return ns_between(low, high, row_bytes);
 }
 
-double rung__gpu_row_ns(const struct rung_profile *profile, enum rung_assumed rung, uint64_t row_bytes)
+double rung__gpu_row_ns(const struct rung_profile *profile, enum rung_assumed rung,
+                        uint64_t row_bytes)
 {
 	switch (rung) {
-	case RUNG_ASSUMED_GPU: return gpu_row_ns(profile->gpu_rows, profile->gpu_rows_count, row_bytes);
-	case RUNG_ASSUMED_PEER: return gpu_row_ns(profile->peer_rows, profile->peer_rows_count, row_bytes);
-	default: return gpu_row_ns(profile->link_rows, profile->link_rows_count, row_bytes);
+	case RUNG_ASSUMED_GPU:
+		return gpu_row_ns(profile->gpu_rows, profile->gpu_rows_count, row_bytes);
+	case RUNG_ASSUMED_PEER:
+		return gpu_row_ns(profile->peer_rows, profile->peer_rows_count, row_bytes);
+	default:
+		return gpu_row_ns(profile->link_rows, profile->link_rows_count, row_bytes);
 	}
 }
 
 double rung__gpu_row_ns_assumed(enum rung_assumed rung, uint64_t row_bytes)
 {
 	switch (rung) {
-	case RUNG_ASSUMED_GPU: return gpu_row_ns(assumed_gpu, RUNG__ARRAY_LEN(assumed_gpu), row_bytes);
-	case RUNG_ASSUMED_PEER: return gpu_row_ns(assumed_peer, RUNG__ARRAY_LEN(assumed_peer), row_bytes);
-	default: return gpu_row_ns(assumed_link, RUNG__ARRAY_LEN(assumed_link), row_bytes);
+	case RUNG_ASSUMED_GPU:
+		return gpu_row_ns(assumed_gpu, RUNG__ARRAY_LEN(assumed_gpu), row_bytes);
+	case RUNG_ASSUMED_PEER:
+		return gpu_row_ns(assumed_peer, RUNG__ARRAY_LEN(assumed_peer), row_bytes);
+	default:
+		return gpu_row_ns(assumed_link, RUNG__ARRAY_LEN(assumed_link), row_bytes);
 	}
 }
 
@@ -197,7 +237,8 @@ struct rung__drive_reads rung__drive_reads(const struct rung_profile *profile, u
 
 	while (reads.list->drive != drive)
 		reads.list++;
-	while (reads.list + reads.count < profile->reads + profile->reads_count && reads.list[reads.count].drive == drive)
+	while (reads.list + reads.count < profile->reads + profile->reads_count &&
+	       reads.list[reads.count].drive == drive)
 		reads.count++;
 	return reads;
 }
@@ -209,14 +250,16 @@ static double rate_at(const struct rung__drive_reads *reads, uint32_t first, uin
 	uint32_t i = first;
 	double latency, before;
 
-	while (i + 1 < reads->count && list[i + 1].read_bytes == list[first].read_bytes && list[i].depth < depth)
+	while (i + 1 < reads->count && list[i + 1].read_bytes == list[first].read_bytes &&
+	       list[i].depth < depth)
 		i++;
 	if (list[i].depth <= depth)
 		return list[i].reads_per_s;
 	latency = list[i].depth / list[i].reads_per_s;
 	if (i > first) {
 		before = list[i - 1].depth / list[i - 1].reads_per_s;
-		latency = before + (latency - before) * (depth - list[i - 1].depth) / (list[i].depth - list[i - 1].depth);
+		latency = before + (latency - before) * (depth - list[i - 1].depth) /
+		                           (list[i].depth - list[i - 1].depth);
 	}
 	return depth / latency;
 }
@@ -245,8 +288,10 @@ double rung__read_ns(const struct rung__drive_reads *reads, uint32_t depth, uint
 	}
 	low = 1e9 / rate_at(reads, i, depth);
 	high = 1e9 / rate_at(reads, next, depth);
-	low += (high - low) * (double)(bytes - list[i].read_bytes) / (double)(list[next].read_bytes - list[i].read_bytes);
-	return bytes > list[next].read_bytes ? RUNG__MAX(low, high) : low;   /* beyond them, too, but longer reads never take less */
+	low += (high - low) * (double)(bytes - list[i].read_bytes) /
+	       (double)(list[next].read_bytes - list[i].read_bytes);
+	/* beyond them, too, but longer reads never take less */
+	return bytes > list[next].read_bytes ? RUNG__MAX(low, high) : low;
 }
 
 double rung__read_byte_ns(const struct rung__drive_reads *reads, uint32_t depth)
@@ -255,8 +300,10 @@ double rung__read_byte_ns(const struct rung__drive_reads *reads, uint32_t depth)
 
 	if (next_size(reads, 0) == reads->count)
 		return 0;
-	for (uint32_t i = 0; i < reads->count && reads->list[i].read_bytes <= RUNG__READ_BYTES_MAX; i = next_size(reads, i)) {
-		const double ns = 1e9 / rate_at(reads, i, depth) / (double)reads->list[i].read_bytes;
+	for (uint32_t i = 0; i < reads->count && reads->list[i].read_bytes <= RUNG__READ_BYTES_MAX;
+	     i = next_size(reads, i)) {
+		const double ns =
+			1e9 / rate_at(reads, i, depth) / (double)reads->list[i].read_bytes;
 
 		least = least == 0 ? ns : RUNG__MIN(least, ns);
 	}

@@ -6,29 +6,35 @@
 #include "base/base.h"
 #include "rung/profile.h"
 
-#define RUNG__READ_BYTES_MAX 131072u   /* of a read of several rows */
+#define RUNG__READ_BYTES_MAX 131072u /* of a read of several rows */
 
-/** Is it whole, whoever made it? All calls below want that. @return 0, RUNG_E_INVAL or RUNG_E_ABI */
+/** Is it whole, whoever made it? All calls below want that. @return 0, RUNG_E_INVAL or
+ * RUNG_E_ABI */
 int rung__profile_check(const struct rung_profile *profile);
 
 /** Who copies rows. */
 enum rung__cores {
 	RUNG__CORES_ONE,
-	RUNG__CORES_ALL   /* of a node, together */
+	RUNG__CORES_ALL /* of a node, together */
 };
 
 /**
- * Nanoseconds from one row to the next: of sizes between two that were measured, between theirs; of larger ones as many bytes a second as the
- * largest.
+ * Nanoseconds from one row to the next: of sizes between two that were measured, between theirs; of
+ * larger ones as many bytes a second as the largest.
  * @return 0: rows of these nodes were not measured
  */
-double rung__row_ns(const struct rung_profile *profile, enum rung__cores cores, uint32_t cpu_node, uint32_t memory_node, uint64_t row_bytes);
+double rung__row_ns(const struct rung_profile *profile, enum rung__cores cores, uint32_t cpu_node,
+                    uint32_t memory_node, uint64_t row_bytes);
 
-/** The same from the memory of a node by its own CPUs, of the node that is fastest. @param node_out  may be NULL */
-double rung__row_ns_near(const struct rung_profile *profile, enum rung__cores cores, uint64_t row_bytes, uint32_t *node_out);
+/** The same from the memory of a node by its own CPUs, of the node that is fastest. @param node_out
+ * may be NULL */
+double rung__row_ns_near(const struct rung_profile *profile, enum rung__cores cores,
+                         uint64_t row_bytes, uint32_t *node_out);
 
-/** Nanoseconds of a row that a GPU gathers from one rung, between sizes as above; 0: that was not measured. */
-double rung__gpu_row_ns(const struct rung_profile *profile, enum rung_assumed rung, uint64_t row_bytes);
+/** Nanoseconds of a row that a GPU gathers from one rung, between sizes as above; 0: that was not
+ * measured. */
+double rung__gpu_row_ns(const struct rung_profile *profile, enum rung_assumed rung,
+                        uint64_t row_bytes);
 
 /** The same by the figures of a common machine. */
 double rung__gpu_row_ns_assumed(enum rung_assumed rung, uint64_t row_bytes);
@@ -39,7 +45,7 @@ uint32_t rung__row_threads(const struct rung_profile *profile, uint32_t node);
 /** Reads of one drive, by ascending size, then depth. */
 struct rung__drive_reads {
 	const struct rung_profile_reads *list;
-	uint32_t count;      /* at least one */
+	uint32_t count; /* at least one */
 };
 
 struct rung__drive_reads rung__drive_reads(const struct rung_profile *profile, uint32_t drive);
@@ -47,12 +53,14 @@ struct rung__drive_reads rung__drive_reads(const struct rung_profile *profile, u
 /**
  * Nanoseconds from one read to the next of so many bytes, so many of them in flight.
  *
- * Between two depths that were measured the latency, which by Little's law is the depth over the reads a second, is between theirs: as long as a
- * drive has more to give it stays the same, and from where it gives no more it grows with the depth.
+ * Between two depths that were measured the latency, which by Little's law is the depth over the
+ * reads a second, is between theirs: as long as a drive has more to give it stays the same, and
+ * from where it gives no more it grows with the depth.
  */
 double rung__read_ns(const struct rung__drive_reads *reads, uint32_t depth, uint64_t bytes);
 
-/** Nanoseconds that a byte more takes in long reads; 0: one size was measured, which does not tell. */
+/** Nanoseconds that a byte more takes in long reads; 0: one size was measured, which does not
+ * tell. */
 double rung__read_byte_ns(const struct rung__drive_reads *reads, uint32_t depth);
 
 /** The largest depth that was measured. */

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranking by descending score: pairs of key and id are dealt into buckets, ranges of keys that hold about as many scores
- * each (rank_cuts.c), then every bucket is ranked in the cache of one core (rank_bucket.c). Every thread has a slice of the
- * scores; where it writes the pairs of a bucket follows from the counts of all slices, bucket by bucket and inside a bucket
- * slice by slice. So ids ascend in every bucket, and ties stand by ascending id for any thread count and any cuts.
+ * Ranking by descending score: pairs of key and id are dealt into buckets, ranges of keys that hold
+ * about as many scores each (rank_cuts.c), then every bucket is ranked in the cache of one core
+ * (rank_bucket.c). Every thread has a slice of the scores; where it writes the pairs of a bucket
+ * follows from the counts of all slices, bucket by bucket and inside a bucket slice by slice. So
+ * ids ascend in every bucket, and ties stand by ascending id for any thread count and any cuts.
  *
- * A pair stays where it was dealt and gets its rank there. Because ids ascend, the pairs of a range of vertices lie in one
- * piece in every bucket, and reading these pieces, range by range, writes the inverse map inside the cache: the pairs are
- * dealt once for both maps.
+ * A pair stays where it was dealt and gets its rank there. Because ids ascend, the pairs of a range
+ * of vertices lie in one piece in every bucket, and reading these pieces, range by range, writes
+ * the inverse map inside the cache: the pairs are dealt once for both maps.
  *
- * Measured on two cores of an EPYC 9004, 100 M scores: the line behind the one that is written is fetched ahead, because
- * stores wait for theirs in order; without that, more than 1000 buckets take twice the time. Lines of our own that are
- * streamed are no faster. To find a score's bucket again would cost the dealing as much as all the rest of it: the buckets
- * are kept where the output will be.
+ * Measured on two cores of an EPYC 9004, 100 M scores: the line behind the one that is written is
+ * fetched ahead, because stores wait for theirs in order; without that, more than 1000 buckets take
+ * twice the time. Lines of our own that are streamed are no faster. To find a score's bucket again
+ * would cost the dealing as much as all the rest of it: the buckets are kept where the output will
+ * be.
  */
 #include <string.h>
 
@@ -23,28 +25,28 @@
 #include "rung/rank.h"
 #include "sort/partition.h"
 
-#define SLICE_MIN 1024u              /* scores that are worth a thread */
-#define BUCKETS_MAX 2048u            /* open lines and those ahead stay in a second-level cache */
-#define RANGE (UINT64_C(1) << 16)    /* vertices whose ranks do so */
-#define AHEAD_BUCKETS 4u             /* pieces of a range are fetched so far ahead, */
-#define AHEAD_LINES 6u               /* as much as they have on average with 1500 buckets */
+#define SLICE_MIN     1024u /* scores that are worth a thread */
+#define BUCKETS_MAX   2048u /* open lines and those ahead stay in a second-level cache */
+#define RANGE         (UINT64_C(1) << 16) /* vertices whose ranks do so */
+#define AHEAD_BUCKETS 4u                  /* pieces of a range are fetched so far ahead, */
+#define AHEAD_LINES   6u                  /* as much as they have on average with 1500 buckets */
 
 struct ranking {
 	const float *score;
 	uint64_t count;
 	unsigned index_bytes;
 	int threads;
-	bool wide;                /* ids do not fit 4 bytes */
-	void *vertex_of_rank;     /* until it is written: buckets of the scores, 2 bytes each */
+	bool wide;            /* ids do not fit 4 bytes */
+	void *vertex_of_rank; /* until it is written: buckets of the scores, 2 bytes each */
 	void *rank_of_vertex;
 	struct rung__cuts cuts;
 	uint64_t
 		*starts; /* [threads][cuts.count] where each slice goes on, at last where it ends */
-	uint64_t *firsts;         /* [cuts.count + 1] where each bucket begins */
-	uint64_t *cursors;        /* [threads][cuts.count] */
-	uint64_t *pairs;          /* [count] */
+	uint64_t *firsts;  /* [cuts.count + 1] where each bucket begins */
+	uint64_t *cursors; /* [threads][cuts.count] */
+	uint64_t *pairs;   /* [count] */
 	uint64_t pairs_bytes;
-	uint32_t *rooms;          /* [threads][room_words] */
+	uint32_t *rooms; /* [threads][room_words] */
 	uint64_t room_words;
 };
 
@@ -61,7 +63,8 @@ static uint64_t *starts_of(const struct ranking *rk, int slice)
 
 static void count_slice(const struct ranking *rk, int slice)
 {
-	const struct rung__cuts cuts = rk->cuts;   /* what is written cannot be a part of it: it stays in registers */
+	/* what is written cannot be a part of it: it stays in registers */
+	const struct rung__cuts cuts = rk->cuts;
 	const float *score = rk->score;
 	uint16_t *buckets = rk->vertex_of_rank;
 	uint64_t *counts = starts_of(rk, slice);
@@ -76,7 +79,8 @@ static void count_slice(const struct ranking *rk, int slice)
 	}
 }
 
-static inline __attribute__((always_inline)) void deal_slice(const struct ranking *rk, bool wide, int slice)
+static inline __attribute__((always_inline)) void deal_slice(const struct ranking *rk, bool wide,
+                                                             int slice)
 {
 	const float *score = rk->score;
 	const uint16_t *buckets = rk->vertex_of_rank;
@@ -87,7 +91,9 @@ static inline __attribute__((always_inline)) void deal_slice(const struct rankin
 		const uint64_t at = starts[buckets[v]]++;
 
 		rung__pair_set(pairs, wide, at, (struct rung__pair){ v, rung__rank_key(score[v]) });
-		__builtin_prefetch((const unsigned char *)(pairs + at * rung__pair_words(wide)) + RUNG__LINE_BYTES, 1);
+		__builtin_prefetch((const unsigned char *)(pairs + at * rung__pair_words(wide)) +
+		                           RUNG__LINE_BYTES,
+		                   1);
 	}
 }
 
@@ -111,14 +117,19 @@ static struct rung__rank_bucket bucket_at(const struct ranking *rk, uint32_t buc
 	const uint64_t first = rk->firsts[bucket];
 
 	return (struct rung__rank_bucket){
-		.pairs = rk->pairs + first * rung__pair_words(rk->wide), .wide = rk->wide,
-		.count = rk->firsts[bucket + 1] - first, .first_rank = first,
-		.first_key = rung__cuts_first(&rk->cuts, bucket), .last_key = rk->cuts.last[bucket],
-		.index_bytes = rk->index_bytes, .vertex_of_rank = rk->vertex_of_rank,
+		.pairs = rk->pairs + first * rung__pair_words(rk->wide),
+		.wide = rk->wide,
+		.count = rk->firsts[bucket + 1] - first,
+		.first_rank = first,
+		.first_key = rung__cuts_first(&rk->cuts, bucket),
+		.last_key = rk->cuts.last[bucket],
+		.index_bytes = rk->index_bytes,
+		.vertex_of_rank = rk->vertex_of_rank,
 	};
 }
 
-/* Room for the largest bucket that needs it: how large that is depends on the sample, but hardly. */
+/* Room for the largest bucket that needs it: how large that is depends on the sample, but
+ * hardly. */
 static bool alloc_rooms(struct ranking *rk)
 {
 	uint64_t order_words = 0;
@@ -142,7 +153,8 @@ static void rank_buckets(const struct ranking *rk)
 #pragma omp parallel for num_threads(rk->threads) schedule(dynamic, 1)
 	for (uint32_t b = 0; b < rk->cuts.count; b++) {
 		uint32_t *words = rk->rooms + (uint64_t)rung__thread_number() * rk->room_words;
-		const struct rung__rank_room room = { .starts = words, .order = words + RUNG__RANK_DIGITS };
+		const struct rung__rank_room room = { .starts = words,
+			                              .order = words + RUNG__RANK_DIGITS };
 		const struct rung__rank_bucket bucket = bucket_at(rk, b);
 
 		rung__rank_bucket(&bucket, &room);
@@ -150,8 +162,9 @@ static void rank_buckets(const struct ranking *rk)
 }
 
 /* The pairs of vertices below `range_end` of a slice, whose others are done. */
-static inline __attribute__((always_inline)) void
-invert_range(const struct ranking *rk, bool wide, unsigned index_bytes, int slice, uint64_t range_end)
+static inline __attribute__((always_inline)) void invert_range(const struct ranking *rk, bool wide,
+                                                               unsigned index_bytes, int slice,
+                                                               uint64_t range_end)
 {
 	const uint32_t bucket_count = rk->cuts.count;
 	const uint64_t *pairs = rk->pairs, *ends = starts_of(rk, slice);
@@ -159,7 +172,9 @@ invert_range(const struct ranking *rk, bool wide, unsigned index_bytes, int slic
 	void *ranks = rk->rank_of_vertex;
 
 	for (uint32_t b = 0; b < bucket_count; b++) {
-		const uint64_t *ahead = pairs + cursors[RUNG__MIN(b + AHEAD_BUCKETS, bucket_count - 1)] * rung__pair_words(wide);
+		const uint64_t *ahead =
+			pairs + cursors[RUNG__MIN(b + AHEAD_BUCKETS, bucket_count - 1)] *
+					rung__pair_words(wide);
 		uint64_t i = cursors[b];
 
 		for (unsigned line = 0; line < AHEAD_LINES; line++)
@@ -175,8 +190,8 @@ invert_range(const struct ranking *rk, bool wide, unsigned index_bytes, int slic
 	}
 }
 
-static inline __attribute__((always_inline)) void
-invert_slice(const struct ranking *rk, bool wide, unsigned index_bytes, int slice)
+static inline __attribute__((always_inline)) void invert_slice(const struct ranking *rk, bool wide,
+                                                               unsigned index_bytes, int slice)
 {
 	const uint64_t end = slice_begin(rk, slice + 1);
 	const uint64_t *begins = slice ? starts_of(rk, slice - 1) : rk->firsts;
@@ -205,11 +220,13 @@ static void invert(const struct ranking *rk)
 
 static bool alloc(struct ranking *rk, uint64_t bucket_scores)
 {
-	const uint32_t bucket_count = (uint32_t)RUNG__MIN(rk->count / bucket_scores + 1, BUCKETS_MAX);
+	const uint32_t bucket_count =
+		(uint32_t)RUNG__MIN(rk->count / bucket_scores + 1, BUCKETS_MAX);
 	const uint64_t threads = (uint64_t)rk->threads;
 
 	if (!rung__cuts_init(&rk->cuts, rk->score, rk->count, bucket_count) ||
-	    !rung__mul(rk->count, rung__pair_words(rk->wide) * sizeof(*rk->pairs), &rk->pairs_bytes))
+	    !rung__mul(rk->count, rung__pair_words(rk->wide) * sizeof(*rk->pairs),
+	               &rk->pairs_bytes))
 		return false;
 	rk->starts = rung__malloc_array(threads * rk->cuts.count, sizeof(*rk->starts));
 	rk->firsts = rung__malloc_array((uint64_t)rk->cuts.count + 1, sizeof(*rk->firsts));
@@ -218,12 +235,17 @@ static bool alloc(struct ranking *rk, uint64_t bucket_scores)
 	return rk->starts && rk->firsts && rk->cursors && rk->pairs;
 }
 
-int rung__rank_order(const float *score, uint64_t vertex_count, unsigned index_bytes, uint32_t threads,
-                     const struct rung__rank_measures *measures, void *vertex_of_rank, void *rank_of_vertex)
+int rung__rank_order(const float *score, uint64_t vertex_count, unsigned index_bytes,
+                     uint32_t threads, const struct rung__rank_measures *measures,
+                     void *vertex_of_rank, void *rank_of_vertex)
 {
 	struct ranking rk = {
-		.score = score, .count = vertex_count, .index_bytes = index_bytes, .wide = measures->wide,
-		.vertex_of_rank = vertex_of_rank, .rank_of_vertex = rank_of_vertex,
+		.score = score,
+		.count = vertex_count,
+		.index_bytes = index_bytes,
+		.wide = measures->wide,
+		.vertex_of_rank = vertex_of_rank,
+		.rank_of_vertex = rank_of_vertex,
 	};
 	bool done = false;
 
@@ -244,18 +266,24 @@ int rung__rank_order(const float *score, uint64_t vertex_count, unsigned index_b
 	rung__free(rk.starts);
 	rung__free(rk.firsts);
 	rung__cuts_fini(&rk.cuts);
-	return done ? 0 : rung__fail(RUNG_E_NOMEM, "ranking %" PRIu64 " vertices: no memory", vertex_count);
+	return done ? 0
+	            : rung__fail(RUNG_E_NOMEM, "ranking %" PRIu64 " vertices: no memory",
+	                         vertex_count);
 }
 
-int rung_rank_order(const float *score, uint64_t vertex_count, unsigned index_bytes, uint32_t threads, void *vertex_of_rank,
-                    void *rank_of_vertex)
+int rung_rank_order(const float *score, uint64_t vertex_count, unsigned index_bytes,
+                    uint32_t threads, void *vertex_of_rank, void *rank_of_vertex)
 {
 	const struct rung__rank_measures measures = {
-		.bucket_scores = RUNG__BUCKET_SCORES, .wide = rung_index_bytes(vertex_count) == 8,
+		.bucket_scores = RUNG__BUCKET_SCORES,
+		.wide = rung_index_bytes(vertex_count) == 8,
 	};
 
 	if ((index_bytes != 4 && index_bytes != 8) || index_bytes < rung_index_bytes(vertex_count))
-		return rung__fail(RUNG_E_INVAL, "ranking %" PRIu64 " vertices: index_bytes is %u: it is 4 up to 2^32 vertices, or 8",
+		return rung__fail(RUNG_E_INVAL,
+		                  "ranking %" PRIu64
+		                  " vertices: index_bytes is %u: it is 4 up to 2^32 vertices, or 8",
 		                  vertex_count, index_bytes);
-	return rung__rank_order(score, vertex_count, index_bytes, threads, &measures, vertex_of_rank, rank_of_vertex);
+	return rung__rank_order(score, vertex_count, index_bytes, threads, &measures,
+	                        vertex_of_rank, rank_of_vertex);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A counting sort over the bits in which the keys of a bucket lie apart, 16 at most at a time. With tens of thousands of
- * pairs that is once for most scores: a pair's rank follows from its key and the pairs before it, and no pair moves. Where
- * the keys lie farther apart, the places of the pairs are first sorted by the lower half of those bits.
+ * A counting sort over the bits in which the keys of a bucket lie apart, 16 at most at a time. With
+ * tens of thousands of pairs that is once for most scores: a pair's rank follows from its key and
+ * the pairs before it, and no pair moves. Where the keys lie farther apart, the places of the pairs
+ * are first sorted by the lower half of those bits.
  */
 #include "rank/rank_bucket.h"
 
@@ -18,13 +19,16 @@ struct digit {
 	uint32_t mask;
 };
 
-static inline __attribute__((always_inline)) uint32_t digit_of(const struct digit *digit, uint64_t key)
+static inline __attribute__((always_inline)) uint32_t digit_of(const struct digit *digit,
+                                                               uint64_t key)
 {
 	return ((uint32_t)key - digit->first_key) >> digit->shift & digit->mask;
 }
 
-/* Bits in which keys may differ when the first key is taken off: no more than a digit needs no look at the pairs. */
-static inline __attribute__((always_inline)) uint32_t differing_bits(const struct rung__rank_bucket *bucket, bool wide)
+/* Bits in which keys may differ when the first key is taken off: no more than a digit needs no look
+ * at the pairs. */
+static inline __attribute__((always_inline)) uint32_t differing_bits(
+	const struct rung__rank_bucket *bucket, bool wide)
 {
 	const uint32_t range = bucket->last_key - bucket->first_key;
 	uint32_t bits = 0;
@@ -36,17 +40,20 @@ static inline __attribute__((always_inline)) uint32_t differing_bits(const struc
 	return bits;
 }
 
-static inline __attribute__((always_inline)) void
-find_starts(const struct rung__rank_bucket *shared, bool wide, unsigned index_bytes, struct digit digit, uint32_t *starts)
+static inline __attribute__((always_inline)) void find_starts(
+	const struct rung__rank_bucket *shared, bool wide, unsigned index_bytes, struct digit digit,
+	uint32_t *starts)
 {
-	const struct rung__rank_bucket bucket = *shared;   /* what is written cannot be a part of it: it stays in registers */
-	const unsigned char *output = (const unsigned char *)bucket.vertex_of_rank + bucket.first_rank * index_bytes;
+	/* what is written cannot be a part of it: it stays in registers */
+	const struct rung__rank_bucket bucket = *shared;
+	const unsigned char *output =
+		(const unsigned char *)bucket.vertex_of_rank + bucket.first_rank * index_bytes;
 	uint32_t sum = 0;
 
 	memset(starts, 0, ((size_t)digit.mask + 1) * sizeof(*starts));
 	for (uint64_t i = 0; i < bucket.count; i++) {
 		starts[digit_of(&digit, rung__pair_get(bucket.pairs, wide, i).key)]++;
-		__builtin_prefetch(output + i * index_bytes, 1);   /* soon written, in no order */
+		__builtin_prefetch(output + i * index_bytes, 1); /* soon written, in no order */
 	}
 	for (uint32_t d = 0; d <= digit.mask; d++) {
 		const uint32_t here = starts[d];
@@ -56,10 +63,12 @@ find_starts(const struct rung__rank_bucket *shared, bool wide, unsigned index_by
 	}
 }
 
-/* Keys that are all the same have no `starts`, and pairs are met as they lie where `order` is NULL. */
-static inline __attribute__((always_inline)) void
-place(const struct rung__rank_bucket *shared, bool wide, unsigned index_bytes, struct digit digit, const uint32_t *order,
-      uint32_t *starts)
+/* Keys that are all the same have no `starts`, and pairs are met as they lie where `order` is
+ * NULL. */
+static inline __attribute__((always_inline)) void place(const struct rung__rank_bucket *shared,
+                                                        bool wide, unsigned index_bytes,
+                                                        struct digit digit, const uint32_t *order,
+                                                        uint32_t *starts)
 {
 	const struct rung__rank_bucket bucket = *shared;
 
@@ -73,23 +82,27 @@ place(const struct rung__rank_bucket *shared, bool wide, unsigned index_bytes, s
 	}
 }
 
-static inline __attribute__((always_inline)) void
-order_by(const struct rung__rank_bucket *shared, bool wide, struct digit digit, uint32_t *starts, uint32_t *order)
+static inline __attribute__((always_inline)) void order_by(const struct rung__rank_bucket *shared,
+                                                           bool wide, struct digit digit,
+                                                           uint32_t *starts, uint32_t *order)
 {
 	const struct rung__rank_bucket bucket = *shared;
 
 	for (uint64_t i = 0; i < bucket.count; i++)
-		order[starts[digit_of(&digit, rung__pair_get(bucket.pairs, wide, i).key)]++] = (uint32_t)i;
+		order[starts[digit_of(&digit, rung__pair_get(bucket.pairs, wide, i).key)]++] =
+			(uint32_t)i;
 }
 
-static inline __attribute__((always_inline)) void
-rank_bucket(const struct rung__rank_bucket *bucket, bool wide, unsigned index_bytes, const struct rung__rank_room *room)
+static inline __attribute__((always_inline)) void rank_bucket(
+	const struct rung__rank_bucket *bucket, bool wide, unsigned index_bytes,
+	const struct rung__rank_room *room)
 {
 	const uint32_t bits = differing_bits(bucket, wide);
 	const unsigned low = bits ? (unsigned)__builtin_ctz(bits) : 0;
 	const unsigned width = bits ? 32 - (unsigned)__builtin_clz(bits) - low : 0;
 	const unsigned half = width > DIGIT_BITS ? width / 2 : 0;
-	const struct digit upper = { bucket->first_key, low + half, (UINT32_C(1) << (width - half)) - 1 };
+	const struct digit upper = { bucket->first_key, low + half,
+		                     (UINT32_C(1) << (width - half)) - 1 };
 	const struct digit lower = { bucket->first_key, low, (UINT32_C(1) << half) - 1 };
 
 	if (!width) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Pairs of key and id, and ranking a bucket of them in the cache of one core. Private to the core. */
+/** Pairs of key and id, and ranking a bucket of them in the cache of one core. Private to the
+ * core. */
 #ifndef RUNG_RANK_BUCKET_H
 #define RUNG_RANK_BUCKET_H
 
@@ -7,7 +8,7 @@
 #include <stdint.h>
 
 #define RUNG__RANK_DIGITS (1u << 16)
-#define RUNG__LINE_BYTES 64u
+#define RUNG__LINE_BYTES  64u
 
 /* A pair is one number, the key in its upper half; two past 2^32 vertices, id and key. */
 struct rung__pair {
@@ -38,21 +39,23 @@ static inline void rung__pair_set(uint64_t *pairs, bool wide, uint64_t i, struct
 }
 
 struct rung__rank_bucket {
-	uint64_t *pairs;         /* [count] by ascending id */
+	uint64_t *pairs; /* [count] by ascending id */
 	bool wide;
-	uint64_t count;          /* less than 2^32, unless it has one key */
-	uint64_t first_rank;     /* the smallest key's, if there is one */
-	uint32_t first_key, last_key;   /* no key lies outside */
+	uint64_t count;               /* less than 2^32, unless it has one key */
+	uint64_t first_rank;          /* the smallest key's, if there is one */
+	uint32_t first_key, last_key; /* no key lies outside */
 	unsigned index_bytes;
-	void *vertex_of_rank;    /* [first_rank + count] written from first_rank on */
+	void *vertex_of_rank; /* [first_rank + count] written from first_rank on */
 };
 
 struct rung__rank_room {
-	uint32_t *starts;        /* [RUNG__RANK_DIGITS] */
-	uint32_t *order;         /* [count], if RUNG__RANK_DIGITS keys and more are between the first and the last */
+	uint32_t *starts; /* [RUNG__RANK_DIGITS] */
+	/* [count], if RUNG__RANK_DIGITS keys and more are between the first and the last */
+	uint32_t *order;
 };
 
-/** Rank the pairs by ascending key, equal ones by id. They stay where they are, each with its rank in place of the key. */
+/** Rank the pairs by ascending key, equal ones by id. They stay where they are, each with its rank
+ * in place of the key. */
 void rung__rank_bucket(const struct rung__rank_bucket *bucket, const struct rung__rank_room *room);
 
 #endif

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cuts from a random sample, drawn evenly: one score of each of as many equal parts. With 32 samples a bucket, few buckets
- * have twice as many scores as others, whatever the scores are. How many each has is counted afterwards.
+ * Cuts from a random sample, drawn evenly: one score of each of as many equal parts. With 32
+ * samples a bucket, few buckets have twice as many scores as others, whatever the scores are. How
+ * many each has is counted afterwards.
  */
 #include "rank/rank_cuts.h"
 
 #include "base/base.h"
 #include "sort/radix.h"
 
-#define COARSE_BINS (1u << RUNG__COARSE_BITS)
-#define COARSE_SHIFT (32u - RUNG__COARSE_BITS)
+#define COARSE_BINS    (1u << RUNG__COARSE_BITS)
+#define COARSE_SHIFT   (32u - RUNG__COARSE_BITS)
 #define BUCKET_SAMPLES 32u
-#define BUCKET_FINE 4u     /* fine bins of a bucket, about */
+#define BUCKET_FINE    4u /* fine bins of a bucket, about */
 
 struct sample {
 	uint64_t *keys, *keys_tmp;
@@ -21,9 +22,9 @@ struct sample {
 
 struct walk {
 	struct rung__cuts *cuts;
-	uint32_t most;      /* samples of a bucket */
-	uint64_t first;     /* key of the last one so far */
-	uint32_t held;      /* samples in it */
+	uint32_t most;  /* samples of a bucket */
+	uint64_t first; /* key of the last one so far */
+	uint32_t held;  /* samples in it */
 };
 
 static void sample_fini(struct sample *sample)
@@ -32,7 +33,8 @@ static void sample_fini(struct sample *sample)
 	rung__free(sample->payload);
 }
 
-static bool sample_init(struct sample *sample, const float *score, uint64_t score_count, uint32_t count)
+static bool sample_init(struct sample *sample, const float *score, uint64_t score_count,
+                        uint32_t count)
 {
 	const uint64_t part = score_count / count;
 
@@ -45,7 +47,8 @@ static bool sample_init(struct sample *sample, const float *score, uint64_t scor
 	sample->payload_tmp = sample->payload + count;
 	for (uint32_t i = 0; i < count; i++)
 		sample->keys[i] = rung__rank_key(score[i * part + rung__mix64(i) % part]);
-	rung__radix_sort_pairs(sample->keys, sample->payload, sample->keys_tmp, sample->payload_tmp, count, 32);
+	rung__radix_sort_pairs(sample->keys, sample->payload, sample->keys_tmp, sample->payload_tmp,
+	                       count, 32);
 	return true;
 }
 
@@ -104,8 +107,10 @@ static void make_cuts(struct walk *walk, const struct sample *sample)
 
 		walk->cuts->coarse[bin] = fine << 8 | shift;
 		fine += 1u << bits;
-		for (uint64_t key = bin << COARSE_SHIFT; key < (bin + 1) << COARSE_SHIFT; key += UINT64_C(1) << shift) {
-			const uint32_t end = samples_below(sample, at, key + (UINT64_C(1) << shift));
+		for (uint64_t key = bin << COARSE_SHIFT; key < (bin + 1) << COARSE_SHIFT;
+		     key += UINT64_C(1) << shift) {
+			const uint32_t end =
+				samples_below(sample, at, key + (UINT64_C(1) << shift));
 
 			if (end - at > walk->most)
 				add_crowded(walk, sample->keys + at, end - at);
@@ -125,19 +130,23 @@ static void fill_fine(struct rung__cuts *cuts)
 		const unsigned shift = cuts->coarse[bin] & 31;
 		uint16_t *fine = cuts->fine + (cuts->coarse[bin] >> 8);
 
-		for (uint64_t key = bin << COARSE_SHIFT; key < (bin + 1) << COARSE_SHIFT; key += UINT64_C(1) << shift) {
+		for (uint64_t key = bin << COARSE_SHIFT; key < (bin + 1) << COARSE_SHIFT;
+		     key += UINT64_C(1) << shift) {
 			const uint64_t last = key + (UINT64_C(1) << shift) - 1;
 
 			while (key > cuts->last[bucket])
 				bucket++;
-			*fine++ = (uint16_t)(bucket | (last > cuts->last[bucket] ? RUNG__CUT_INSIDE : 0));
+			*fine++ = (uint16_t)(bucket |
+			                     (last > cuts->last[bucket] ? RUNG__CUT_INSIDE : 0));
 		}
 	}
 }
 
-bool rung__cuts_init(struct rung__cuts *cuts, const float *score, uint64_t score_count, uint32_t bucket_count)
+bool rung__cuts_init(struct rung__cuts *cuts, const float *score, uint64_t score_count,
+                     uint32_t bucket_count)
 {
-	const uint32_t sample_count = (uint32_t)RUNG__MIN(score_count, (uint64_t)bucket_count * BUCKET_SAMPLES);
+	const uint32_t sample_count =
+		(uint32_t)RUNG__MIN(score_count, (uint64_t)bucket_count * BUCKET_SAMPLES);
 	struct walk walk = { .cuts = cuts, .most = sample_count / bucket_count };
 	struct sample sample = { 0 };
 	bool done = false;
@@ -145,8 +154,10 @@ bool rung__cuts_init(struct rung__cuts *cuts, const float *score, uint64_t score
 	*cuts = (struct rung__cuts){ 0 };
 	cuts->last = rung__malloc_array(8 * (uint64_t)bucket_count, sizeof(*cuts->last));
 	cuts->coarse = rung__malloc_array(COARSE_BINS, sizeof(*cuts->coarse));
-	cuts->fine = rung__malloc_array(COARSE_BINS + 4 * BUCKET_FINE * (uint64_t)bucket_count, sizeof(*cuts->fine));
-	if (cuts->last && cuts->coarse && cuts->fine && sample_init(&sample, score, score_count, sample_count)) {
+	cuts->fine = rung__malloc_array(COARSE_BINS + 4 * BUCKET_FINE * (uint64_t)bucket_count,
+	                                sizeof(*cuts->fine));
+	if (cuts->last && cuts->coarse && cuts->fine &&
+	    sample_init(&sample, score, score_count, sample_count)) {
 		make_cuts(&walk, &sample);
 		fill_fine(cuts);
 		done = true;

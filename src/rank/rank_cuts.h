@@ -7,19 +7,23 @@
 #include <stdint.h>
 #include <string.h>
 
-#define RUNG__COARSE_BITS 12u   /* sign, exponent and three bits of the mantissa */
-#define RUNG__CUT_INSIDE 0x8000u
+#define RUNG__COARSE_BITS 12u /* sign, exponent and three bits of the mantissa */
+#define RUNG__CUT_INSIDE  0x8000u
 
 /**
- * Bucket b has the keys behind last[b - 1] up to last[b]. A key that alone is more than a bucket's worth has a bucket of its
- * own. The tables say in which bucket the bin of a key begins: coarse bins by the upper bits, cut into as many fine ones as
- * buckets need.
+ * Bucket b has the keys behind last[b - 1] up to last[b]. A key that alone is more than a bucket's
+ * worth has a bucket of its own. The tables say in which bucket the bin of a key begins: coarse
+ * bins by the upper bits, cut into as many fine ones as buckets need.
  */
 struct rung__cuts {
 	uint32_t count;
-	uint32_t *last;     /* [count] */
-	uint32_t *coarse;   /* [1 << RUNG__COARSE_BITS] its first fine bin << 8 | the bits of a key below its fine bins */
-	uint16_t *fine;     /* bucket of the smallest key of a fine bin, and RUNG__CUT_INSIDE when the largest has another */
+	uint32_t *last; /* [count] */
+	/* [1 << RUNG__COARSE_BITS] its first fine bin << 8 | the bits of a key below its fine
+	 * bins */
+	uint32_t *coarse;
+	/* bucket of the smallest key of a fine bin, and RUNG__CUT_INSIDE when the largest has
+	 * another */
+	uint16_t *fine;
 };
 
 /**
@@ -27,10 +31,12 @@ struct rung__cuts {
  * @param bucket_count  about so many, at most 4096; it may become some times as many
  * @return false without memory
  */
-bool rung__cuts_init(struct rung__cuts *cuts, const float *score, uint64_t score_count, uint32_t bucket_count);
+bool rung__cuts_init(struct rung__cuts *cuts, const float *score, uint64_t score_count,
+                     uint32_t bucket_count);
 void rung__cuts_fini(struct rung__cuts *cuts);
 
-/** Ascending keys are descending scores. NaN gets the largest key, which no number has; -0.0 the key of 0.0. */
+/** Ascending keys are descending scores. NaN gets the largest key, which no number has; -0.0 the
+ * key of 0.0. */
 static inline uint32_t rung__rank_key(float score)
 {
 	const uint32_t sign = UINT32_C(1) << 31;
@@ -54,7 +60,8 @@ static inline uint32_t rung__cuts_find(const struct rung__cuts *cuts, uint32_t k
 	const uint32_t below = key & (UINT32_MAX >> RUNG__COARSE_BITS);
 	uint32_t bucket = cuts->fine[(coarse >> 8) + (below >> (coarse & 31))];
 
-	if (bucket & RUNG__CUT_INSIDE) {   /* rare: of fine bins that alone are more than a bucket's worth */
+	/* rare: of fine bins that alone are more than a bucket's worth */
+	if (bucket & RUNG__CUT_INSIDE) {
 		bucket ^= RUNG__CUT_INSIDE;
 		while (key > cuts->last[bucket])
 			bucket++;

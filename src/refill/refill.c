@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A refill thread, one per file of the features: starting and stopping it. refill_loop.c is its loop. */
+/* A refill thread, one per file of the features: starting and stopping it. refill_loop.c is its
+ * loop. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +8,9 @@
 #include "refill/refill_internal.h"
 
 #define TICK_NS_MAX 100000000ull
-#define STOP_TIMEOUTS 2u       /* a device that has not answered for so many times as long as a read may take is given up */
-#define STOP_SPARE_NS 1000000000ull
+/* a device that has not answered for so many times as long as a read may take is given up */
+#define STOP_TIMEOUTS      2u
+#define STOP_SPARE_NS      1000000000ull
 #define TIMEOUT_DEFAULT_MS 30000u
 
 static void learn_geometry(struct rung__refill *refill)
@@ -24,21 +26,25 @@ static void learn_geometry(struct rung__refill *refill)
 		.align = geometry->align,
 		.gap_bytes = geometry->gap_bytes,
 		.read_bytes_max = RUNG__MIN(refill->slot_bytes,
-					    RUNG__MAX(geometry->read_bytes_max, geometry->align)),
+		                            RUNG__MAX(geometry->read_bytes_max, geometry->align)),
 		.apart = refill->store->opts.no_merge,
 	};
-	refill->frames_exact = layout->row_stride % geometry->align == 0 && layout->data_offset % geometry->align == 0 &&
+	refill->frames_exact = layout->row_stride % geometry->align == 0 &&
+	                       layout->data_offset % geometry->align == 0 &&
 	                       refill->store->pool.frame_bytes % geometry->align == 0 &&
-	                       rung__align_up(layout->row_bytes, geometry->align) <= refill->store->pool.frame_bytes;
+	                       rung__align_up(layout->row_bytes, geometry->align) <=
+	                               refill->store->pool.frame_bytes;
 }
 
-/* Near the drive, and with it the threads that the engine starts. A node whose CPUs are all forbidden to us is no place. */
+/* Near the drive, and with it the threads that the engine starts. A node whose CPUs are all
+ * forbidden to us is no place. */
 static void go_near_drive(struct rung__refill *refill)
 {
 	int32_t node = refill->store->shape.places.drives[refill->file_idx];
 
 	pthread_setname_np(pthread_self(), "rung-refill");
-	if (refill->store->topology && node >= 0 && rung__placement_run_on(refill->store->topology, (uint32_t)node) == 0)
+	if (refill->store->topology && node >= 0 &&
+	    rung__placement_run_on(refill->store->topology, (uint32_t)node) == 0)
 		refill->cpu_node = node;
 }
 
@@ -80,7 +86,10 @@ static int create_thread(struct rung__refill *refill)
 {
 	int rc = rung__thread_start(&refill->thread, refill_main, refill);
 
-	return rc == 0 ? 0 : rung__fail(RUNG_E_NOMEM, "store: the refill thread could not be started: %s", strerror(rc));
+	return rc == 0 ? 0
+	               : rung__fail(RUNG_E_NOMEM,
+	                            "store: the refill thread could not be started: %s",
+	                            strerror(rc));
 }
 
 static int await_start(struct rung__refill *refill)
@@ -122,9 +131,10 @@ static int take_memory(struct rung__refill *refill)
 	refill->taken_back = rung__malloc_array(count, sizeof(*refill->taken_back));
 	refill->box.returned = rung__malloc_array(count, sizeof(*refill->box.returned));
 	refill->box.returned_max = refill->slot_count;
-	if (!refill->reads || !refill->free_tokens || !refill->fetched || !refill->slot_next || !refill->parcels || !refill->taken_back ||
-	    !refill->box.returned)
-		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u staging slots", refill->slot_count);
+	if (!refill->reads || !refill->free_tokens || !refill->fetched || !refill->slot_next ||
+	    !refill->parcels || !refill->taken_back || !refill->box.returned)
+		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u staging slots",
+		                  refill->slot_count);
 	for (uint32_t i = 0; i < refill->slot_count; i++)
 		refill->free_tokens[refill->free_count++] = refill->slot_count - 1 - i;
 	return 0;
@@ -134,11 +144,11 @@ static int check_ops(const struct rung__reader_ops *ops)
 {
 	if (!ops)
 		return rung__fail(RUNG_E_NOSUP,
-				  "store: rows in files need io/, which this build leaves out; "
-				  "build without RUNG_CORE_ONLY");
+		                  "store: rows in files need io/, which this build leaves out; "
+		                  "build without RUNG_CORE_ONLY");
 	if (!rung__reader_ops_valid(ops))
 		return rung__fail(RUNG_E_INVAL,
-				  "store: the reader's table of functions is not complete");
+		                  "store: the reader's table of functions is not complete");
 	return 0;
 }
 
@@ -147,7 +157,8 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx,
 {
 	struct rung__refill *refill = rung__zalloc(sizeof(*refill));
 	struct rung__reader_args reader_args = *args;
-	uint32_t timeout_ms = store->opts.read_timeout_ms ? store->opts.read_timeout_ms : TIMEOUT_DEFAULT_MS;
+	uint32_t timeout_ms =
+		store->opts.read_timeout_ms ? store->opts.read_timeout_ms : TIMEOUT_DEFAULT_MS;
 	int rc;
 
 	if (!refill)
@@ -207,18 +218,20 @@ int rung__refill_node(const struct rung__refill *refill)
  */
 static int not_ended(const struct rung__refill *refill, uint64_t waited_ns)
 {
-	const uint64_t blocked_ns = rung__now_ns() -
-		atomic_load_explicit(&refill->seen_ns, memory_order_relaxed);
+	const uint64_t blocked_ns =
+		rung__now_ns() - atomic_load_explicit(&refill->seen_ns, memory_order_relaxed);
 	const uint32_t reads = atomic_load_explicit(&refill->seen_reads, memory_order_relaxed);
 
 	if (reads > 0 && blocked_ns < TICKS_MISSED_MAX * TICK_NS_MAX)
-		return rung__fail(RUNG_E_TIMEDOUT, "%s: %u reads in flight have not come back for "
+		return rung__fail(RUNG_E_TIMEDOUT,
+		                  "%s: %u reads in flight have not come back for "
 		                  "%" PRIu64 " ms: the device is stuck; their memory is left",
 		                  refill->geometry.path, reads, waited_ns / 1000000u);
-	return rung__fail(RUNG_E_TIMEDOUT, "%s: the refill thread has been blocked for %" PRIu64
+	return rung__fail(RUNG_E_TIMEDOUT,
+	                  "%s: the refill thread has been blocked for %" PRIu64
 	                  " ms: a call to the drive does not return, or a process that shares the "
-	                  "store is stopped; the store's memory is left", refill->geometry.path,
-	                  blocked_ns / 1000000u);
+	                  "store is stopped; the store's memory is left",
+	                  refill->geometry.path, blocked_ns / 1000000u);
 }
 
 int rung__refill_stop(struct rung__refill *refill)
@@ -232,7 +245,7 @@ int rung__refill_stop(struct rung__refill *refill)
 	pthread_mutex_unlock(&refill->box.lock);
 	if (!rung__end_join(&refill->end, refill->thread, wait_ns))
 		return not_ended(refill, wait_ns);
-	if (refill->lost)   /* the kernel may still write to the pool: it stays */
+	if (refill->lost) /* the kernel may still write to the pool: it stays */
 		store->reads_lost = true;
 	free_refill(refill);
 	return 0;

@@ -28,34 +28,38 @@
 #include "base/thread.h"
 
 /* misses.frames of a node: the cache's frame for its row, or RUNG__CACHE_NONE. */
-#define RUNG__KEEPER (1u << 31)     /* and the node's own read is to fill it */
+#define RUNG__KEEPER (1u << 31) /* and the node's own read is to fill it */
 
 struct rung__chain {
-	uint64_t head, tail;       /* RUNG__NODE_NONE: empty */
+	uint64_t head, tail; /* RUNG__NODE_NONE: empty */
 };
 
 /* A read, by its token, which is also the number of the slot that is kept for it. */
 struct rung__read {
-	struct rung__part *part;   /* that made it; NULL: it was given up, nobody waits for it any more */
-	struct rung__chain nodes;  /* that wait for what is being read */
-	struct rung__chain rest;   /* taken apart: those of rows that will be read alone behind this one */
-	uint64_t offset;           /* in the file */
-	uint64_t base;             /* offset of what would lie at the first byte of the slot: rows read alone go where they would have been */
+	/* that made it; NULL: it was given up, nobody waits for it any more */
+	struct rung__part *part;
+	struct rung__chain nodes; /* that wait for what is being read */
+	/* taken apart: those of rows that will be read alone behind this one */
+	struct rung__chain rest;
+	uint64_t offset; /* in the file */
+	/* offset of what would lie at the first byte of the slot: rows read alone go where they
+	 * would have been */
+	uint64_t base;
 	uint64_t sent_ns, seen_ns;
-	uint64_t since_ns;         /* its time runs: sent_ns, and what did not count */
-	uint32_t bytes;            /* whole sectors */
-	uint32_t needed;           /* up to the last row's end: what must have been read */
-	uint32_t done;             /* of bytes, by earlier short reads */
-	uint32_t rows;             /* distinct */
+	uint64_t since_ns; /* its time runs: sent_ns, and what did not count */
+	uint32_t bytes;    /* whole sectors */
+	uint32_t needed;   /* up to the last row's end: what must have been read */
+	uint32_t done;     /* of bytes, by earlier short reads */
+	uint32_t rows;     /* distinct */
 	uint32_t tries;
-	uint32_t frame;            /* where it lands; RUNG__CACHE_NONE: in the slot */
-	bool busy;                 /* the token is taken */
-	bool sent;                 /* the tier has it */
-	bool slow;                 /* and for so long that nothing waits for it alone any more */
-	bool apart;                /* taken apart */
-	bool listed;               /* device: rows are to be copied from the slot */
-	bool held;                 /* device: until they have been copied */
-	bool early;                /* device: sent before the gather had run */
+	uint32_t frame; /* where it lands; RUNG__CACHE_NONE: in the slot */
+	bool busy;      /* the token is taken */
+	bool sent;      /* the tier has it */
+	bool slow;      /* and for so long that nothing waits for it alone any more */
+	bool apart;     /* taken apart */
+	bool listed;    /* device: rows are to be copied from the slot */
+	bool held;      /* device: until they have been copied */
+	bool early;     /* device: sent before the gather had run */
 };
 
 /* Written by the refill thread alone: no locked instruction. */
@@ -67,42 +71,44 @@ struct rung__refill_counters {
 
 struct rung__refill {
 	struct rung_store *store;
-	struct rung__cache *cache;       /* NULL: none */
+	struct rung__cache *cache; /* NULL: none */
 	uint32_t file_idx;
-	int cpu_node;                    /* on whose CPUs it runs; -1: anywhere */
+	int cpu_node; /* on whose CPUs it runs; -1: anywhere */
 	const struct rung__reader_ops *ops;
 	struct rung__reader *reader;
 	struct rung__geometry geometry;
 	struct rung__engine_state engine;
 	struct rung__layout layout;
-	uint64_t slots_at;               /* of ours in the pool */
+	uint64_t slots_at; /* of ours in the pool */
 	uint32_t slot_bytes, slot_count, depth;
-	struct rung__read_rule rule;     /* which rows share a read */
-	uint64_t timeout_ns;             /* of a read */
-	uint64_t tick_ns;                /* how long a wait lasts at most before stop and late reads are looked at */
-	bool frames_exact;               /* a row is whole sectors, and so is a frame: it can be read right there */
-	bool device;                     /* rows stay in the pool until a device has copied them */
-	bool stop;                       /* the store is being closed: what waits is canceled */
-	bool lost;                       /* reads were given up that the tier will never say have ended */
-	bool starved;                    /* rows of `elsewhere` found no token */
+	struct rung__read_rule rule; /* which rows share a read */
+	uint64_t timeout_ns;         /* of a read */
+	/* how long a wait lasts at most before stop and late reads are looked at */
+	uint64_t tick_ns;
+	/* a row is whole sectors, and so is a frame: it can be read right there */
+	bool frames_exact;
+	bool device;  /* rows stay in the pool until a device has copied them */
+	bool stop;    /* the store is being closed: what waits is canceled */
+	bool lost;    /* reads were given up that the tier will never say have ended */
+	bool starved; /* rows of `elsewhere` found no token */
 
-	struct rung__read *reads;        /* [slot_count] by token */
-	uint32_t *free_tokens;           /* stack */
+	struct rung__read *reads; /* [slot_count] by token */
+	uint32_t *free_tokens;    /* stack */
 	uint32_t free_count;
-	uint32_t early_count;            /* tokens of early reads */
+	uint32_t early_count; /* tokens of early reads */
 	uint32_t in_flight;
-	uint32_t slow_count;             /* of in_flight */
-	struct rung__fetched *fetched;   /* [depth] */
-	struct rung__queue issuing;      /* parts with misses not yet begun, oldest first */
-	struct rung__queue elsewhere;    /* parts with rows that another client reads */
-	struct rung__queue touched;      /* parts that may be over */
-	struct rung__queue holding;      /* device: parts with slots that it has not been told of */
+	uint32_t slow_count;           /* of in_flight */
+	struct rung__fetched *fetched; /* [depth] */
+	struct rung__queue issuing;    /* parts with misses not yet begun, oldest first */
+	struct rung__queue elsewhere;  /* parts with rows that another client reads */
+	struct rung__queue touched;    /* parts that may be over */
+	struct rung__queue holding;    /* device: parts with slots that it has not been told of */
 	uint64_t elsewhere_looked_ns, ticked_ns;
-	uint64_t now_ns;                 /* of the last look at the clock */
-	uint32_t *slot_next;             /* [slot_count] device: chains of slots with rows in them */
-	struct rung__parcel *parcels;    /* [slot_count] device: by the first slot of the chain */
-	uint32_t *taken_back;            /* [slot_count] device: scratch */
-	int broken;                      /* errno the tier gave up with */
+	uint64_t now_ns;              /* of the last look at the clock */
+	uint32_t *slot_next;          /* [slot_count] device: chains of slots with rows in them */
+	struct rung__parcel *parcels; /* [slot_count] device: by the first slot of the chain */
+	uint32_t *taken_back;         /* [slot_count] device: scratch */
+	int broken;                   /* errno the tier gave up with */
 	struct rung__refill_counters counters;
 
 	pthread_t thread;
@@ -120,12 +126,14 @@ struct rung__refill {
 
 static inline void rung__add_own(_Atomic uint64_t *counter, uint64_t n)
 {
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+	                      memory_order_relaxed);
 }
 
 /* ---- nodes ---- */
 
-static inline struct rung_request *rung__node_request(const struct rung__refill *refill, uint64_t node)
+static inline struct rung_request *rung__node_request(const struct rung__refill *refill,
+                                                      uint64_t node)
 {
 	return &refill->store->requests[node >> 32];
 }
@@ -214,7 +222,9 @@ static inline uint64_t rung__frame_at(const struct rung__refill *refill, uint32_
 	return refill->store->pool.frames_at + (uint64_t)frame * refill->store->pool.frame_bytes;
 }
 
-#define TICKS_MISSED_MAX 4u    /* a thread that was not here for longer was stopped, or had no CPU: reads may have come back meanwhile */
+/* a thread that was not here for longer was stopped, or had no CPU: reads may have come back
+ * meanwhile */
+#define TICKS_MISSED_MAX 4u
 
 /* ---- refill_loop.c ---- */
 
@@ -224,36 +234,42 @@ void rung__refill_run(struct rung__refill *refill);
 /* ---- refill_plan.c ---- */
 
 /**
- * Begin the next misses of a part: rows that are in the cache are put in place, those being read already wait there, and for the next
- * that are neither, one read is prepared.
+ * Begin the next misses of a part: rows that are in the cache are put in place, those being read
+ * already wait there, and for the next that are neither, one read is prepared.
  * @return true when there is such a read; else the token is still free
  */
 bool rung__read_plan(struct rung__refill *refill, uint32_t token, struct rung__part *part);
 
-/** Ask again for rows that other clients were reading; reads they have to be read by us after all are sent. */
+/** Ask again for rows that other clients were reading; reads they have to be read by us after all
+ * are sent. */
 void rung__elsewhere_look(struct rung__refill *refill);
 
 /* ---- refill_read.c ---- */
 
-extern const char rung__closed_text[];   /* of requests that are canceled */
+extern const char rung__closed_text[]; /* of requests that are canceled */
 
 /** Send a read; a tier that refuses fails the request and is not asked again. */
 void rung__read_send(struct rung__refill *refill, uint32_t token);
 
-/** A read that has come is copied soon: ask for its first bytes, which the device has written past this core's caches. */
+/** A read that has come is copied soon: ask for its first bytes, which the device has written past
+ * this core's caches. */
 void rung__read_prefetch(const struct rung__refill *refill, uint32_t token);
 
-/** True when a read has all its bytes and nothing follows it in its slot: rung__read_end() will only copy. */
+/** True when a read has all its bytes and nothing follows it in its slot: rung__read_end() will
+ * only copy. */
 bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__fetched *fetched);
 
-/** A read came back with bytes or -errno: put its rows in place, or fetch the rest, try again, take it apart, fail. */
+/** A read came back with bytes or -errno: put its rows in place, or fetch the rest, try again, take
+ * it apart, fail. */
 void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fetched);
 
-/** Fail those who wait for a read that has been out for too long, and see which are slow. `forgiven_ns` since the last look do not count.
+/** Fail those who wait for a read that has been out for too long, and see which are slow.
+ * `forgiven_ns` since the last look do not count.
  * @return true when every read in flight is too late */
 bool rung__reads_look_late(struct rung__refill *refill, uint64_t forgiven_ns);
 
-/** The tier cannot go on: fail the requests of all reads in flight. Their tokens are not used again. */
+/** The tier cannot go on: fail the requests of all reads in flight. Their tokens are not used
+ * again. */
 void rung__reads_give_up(struct rung__refill *refill);
 
 /** Fail a request because the tier takes no more reads (refill->broken). */
@@ -261,31 +277,38 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 
 /* ---- refill_rows.c ---- */
 
-/** Rows of misses first .. end of a part, which lie at `from` in the pool: copied to every output row that asked; for a device listed
- *  as (place, output row). */
-void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first, uint64_t end, uint64_t from);
+/** Rows of misses first .. end of a part, which lie at `from` in the pool: copied to every output
+ * row that asked; for a device listed as (place, output row). */
+void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first,
+                      uint64_t end, uint64_t from);
 
-/** Rows of a read that came: place them, keep those that have a frame. `first_at`: where the file's byte read->base lies in the pool. */
+/** Rows of a read that came: place them, keep those that have a frame. `first_at`: where the file's
+ * byte read->base lies in the pool. */
 void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at);
 
-/** Fail all nodes of a chain, which is empty then; frames they were to fill are empty again, but for one that may still be written to. */
-void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, uint32_t but_frame, int status, const char *text);
+/** Fail all nodes of a chain, which is empty then; frames they were to fill are empty again, but
+ * for one that may still be written to. */
+void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, uint32_t but_frame,
+                       int status, const char *text);
 
 /** Misses first .. end of a part are over. */
-static inline void rung__part_touch(struct rung__refill *refill, struct rung__part *part, uint64_t misses)
+static inline void rung__part_touch(struct rung__refill *refill, struct rung__part *part,
+                                    uint64_t misses)
 {
 	part->pending -= misses;
 	if (!rung__is_linked(&part->touched_link))
 		rung__queue_push_first(&refill->touched, &part->touched_link);
 }
 
-/** Complete what is over of the parts touched: at the end of each step, when nothing of theirs is used any more. */
+/** Complete what is over of the parts touched: at the end of each step, when nothing of theirs is
+ * used any more. */
 void rung__parts_settle(struct rung__refill *refill);
 
 /** Device: chain the slot to those of its part. */
 void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint32_t token);
 
-/** Hand what lies in the pool of a part over to the device, `last` when nothing more comes. Device only. */
+/** Hand what lies in the pool of a part over to the device, `last` when nothing more comes. Device
+ * only. */
 void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, bool last);
 
 #endif

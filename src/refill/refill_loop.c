@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop of a refill thread: it reads the cold rows of queued requests and puts them where they are
- * wanted.
+ * The loop of a refill thread: it reads the cold rows of queued requests and puts them where they
+ * are wanted.
  *
- * The device's queue is never drained between requests: as reads end, free slots take the next reads of the oldest request, then of
- * the one behind it, and are sent before the rows that came are copied: the device works while we do. That is what the slots beyond
- * the queue depth are for. Reads are taken back in groups, which costs fewer system calls and leaves the queue nearly full.
+ * The device's queue is never drained between requests: as reads end, free slots take the next
+ * reads of the oldest request, then of the one behind it, and are sent before the rows that came
+ * are copied: the device works while we do. That is what the slots beyond the queue depth are for.
+ * Reads are taken back in groups, which costs fewer system calls and leaves the queue nearly full.
  */
 #include <assert.h>
 #include <errno.h>
@@ -15,9 +16,11 @@
 #include "base/thread.h"
 #include "refill/refill_internal.h"
 
-#define SLOW_NS 1000000        /* between looks at reads that are slow, while there is nothing else to do */
-#define ELSEWHERE_NS 200000    /* the same while another process reads rows for us */
-#define GROUP_MAX 16u          /* measured best: depth / 8, at most 16; half the depth is as slow as a barrier */
+/* between looks at reads that are slow, while there is nothing else to do */
+#define SLOW_NS      1000000
+#define ELSEWHERE_NS 200000 /* the same while another process reads rows for us */
+/* measured best: depth / 8, at most 16; half the depth is as slow as a barrier */
+#define GROUP_MAX 16u
 
 /*
  * Reads for gathers that are still to run may take half of the slots: when they run is up to the
@@ -88,7 +91,7 @@ static void issue(struct rung__refill *refill)
 static void fail_issuing(const struct rung__refill *refill, int status, const char *text)
 {
 	RUNG__QUEUE_EACH(part, &refill->issuing, struct rung__part, link)
-		rung__request_fail(part->request, status, text);
+	rung__request_fail(part->request, status, text);
 }
 
 /* Those whose rows another process reads, too. */
@@ -96,22 +99,23 @@ static void cancel(const struct rung__refill *refill)
 {
 	fail_issuing(refill, RUNG_E_CANCELED, rung__closed_text);
 	RUNG__QUEUE_EACH(part, &refill->elsewhere, struct rung__part, elsewhere_link)
-		rung__request_fail(part->request, RUNG_E_CANCELED, rung__closed_text);
+	rung__request_fail(part->request, RUNG_E_CANCELED, rung__closed_text);
 }
 
 static void fail_gone(const struct rung__refill *refill)
 {
 	RUNG__QUEUE_EACH(part, &refill->issuing, struct rung__part, link)
-		rung__read_fail_gone(refill, part->request);
+	rung__read_fail_gone(refill, part->request);
 	RUNG__QUEUE_EACH(part, &refill->elsewhere, struct rung__part, elsewhere_link)
-		rung__read_fail_gone(refill, part->request);
+	rung__read_fail_gone(refill, part->request);
 }
 
 /* Slots that a device has copied from are free again. */
 static void take_back_slots(struct rung__refill *refill, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		for (uint32_t token = refill->taken_back[i]; token != RUNG__SLOT_NONE; token = refill->slot_next[token]) {
+		for (uint32_t token = refill->taken_back[i]; token != RUNG__SLOT_NONE;
+		     token = refill->slot_next[token]) {
 			assert(token < refill->slot_count && refill->reads[token].held);
 			refill->reads[token].held = false;
 			if (!refill->reads[token].busy)
@@ -125,10 +129,11 @@ static bool waits_for_none(const struct rung__refill *refill)
 	return rung__queue_is_empty(&refill->issuing) && rung__queue_is_empty(&refill->elsewhere);
 }
 
-/* Nothing can be done but wait: no read is about to come back, and no part waits for a token that is there. */
+/* Nothing can be done but wait: no read is about to come back, and no part waits for a token that
+ * is there. */
 static bool is_idle(const struct rung__refill *refill)
 {
-	bool stuck = refill->free_count == 0 && refill->device;   /* until the device has copied */
+	bool stuck = refill->free_count == 0 && refill->device; /* until the device has copied */
 
 	return rung__reads_expected(refill) == 0 &&
 	       (!oldest_part(refill) ||
@@ -144,13 +149,15 @@ static void await_work(struct rung__refill *refill)
 	       is_idle(refill) && (!refill->box.over || refill->in_flight > 0)) {
 		if (!elsewhere && refill->in_flight == 0)
 			pthread_cond_wait(&refill->box.wake, &refill->box.lock);
-		else if (pthread_cond_timedwait(&refill->box.wake, &refill->box.lock, &until) == ETIMEDOUT)
+		else if (pthread_cond_timedwait(&refill->box.wake, &refill->box.lock, &until) ==
+		         ETIMEDOUT)
 			return;
 	}
 }
 
 /*
- * Take over what has been queued and what slots have come back, waiting for it when there is nothing else to do.
+ * Take over what has been queued and what slots have come back, waiting for it when there is
+ * nothing else to do.
  * @return true once nothing more will come
  */
 static bool take_queue(struct rung__refill *refill)
@@ -163,7 +170,8 @@ static bool take_queue(struct rung__refill *refill)
 	returned = refill->box.returned_count;
 	assert(returned <= refill->slot_count);
 	if (returned > 0)
-		memcpy(refill->taken_back, refill->box.returned, returned * sizeof(*refill->box.returned));
+		memcpy(refill->taken_back, refill->box.returned,
+		       returned * sizeof(*refill->box.returned));
 	refill->box.returned_count = 0;
 	rung__queue_join(&refill->issuing, &refill->box.queue);
 	refill->stop = refill->box.closing;
@@ -174,8 +182,8 @@ static bool take_queue(struct rung__refill *refill)
 }
 
 /*
- * Every slot is full of rows for the device, or lost to a read that does not come back, and the device has not been told of some: a parcel
- * need not be full to be sent.
+ * Every slot is full of rows for the device, or lost to a read that does not come back, and the
+ * device has not been told of some: a parcel need not be full to be sent.
  */
 static void send_what_is_held(struct rung__refill *refill)
 {
@@ -185,18 +193,19 @@ static void send_what_is_held(struct rung__refill *refill)
 	    rung__reads_expected(refill) > 0)
 		return;
 	while ((part = RUNG__ENTRY(rung__queue_first(&refill->holding), struct rung__part,
-				   held_link)) != NULL)
+	                           held_link)) != NULL)
 		rung__parcel_send(refill, part, false);
 }
 
 static void reap(struct rung__refill *refill)
 {
 	uint32_t group = RUNG__MIN(RUNG__MAX(refill->depth / 8, 1u), GROUP_MAX);
-	uint32_t expected = rung__reads_expected(refill);   /* slow ones must not keep the others waiting, nor what is queued */
+	/* slow ones must not keep the others waiting, nor what is queued */
+	uint32_t expected = rung__reads_expected(refill);
 	uint32_t want = expected < group ? 1 : group;
 	uint64_t timeout_ns = expected == 0                               ? 0
-			      : !rung__queue_is_empty(&refill->elsewhere) ? ELSEWHERE_NS
-									  : refill->tick_ns;
+	                      : !rung__queue_is_empty(&refill->elsewhere) ? ELSEWHERE_NS
+	                                                                  : refill->tick_ns;
 	int count =
 		refill->ops->reap(refill->reader, want, timeout_ns, refill->fetched, refill->depth);
 	uint32_t whole = 0;
@@ -210,7 +219,8 @@ static void reap(struct rung__refill *refill)
 	}
 	assert((uint32_t)count <= refill->in_flight);
 	refill->in_flight -= (uint32_t)count;
-	for (int i = 0; i < count; i++) {   /* those that have to be sent again, before new reads take their places in the queue */
+	/* those that have to be sent again, before new reads take their places in the queue */
+	for (int i = 0; i < count; i++) {
 		struct rung__fetched *fetched = &refill->fetched[i];
 
 		if (rung__read_is_whole(refill, fetched))
@@ -224,7 +234,8 @@ static void reap(struct rung__refill *refill)
 		int rc = refill->ops->reap(refill->reader, 0, 0, NULL, 0);
 
 		if (rc < 0)
-			refill->broken = -rc;   /* the next wait for reads says so again and gives them up */
+			/* the next wait for reads says so again and gives them up */
+			refill->broken = -rc;
 	}
 	for (uint32_t i = 0; i < whole; i++) {
 		if (i + 1 < whole)
@@ -234,16 +245,21 @@ static void reap(struct rung__refill *refill)
 	rung__parts_settle(refill);
 }
 
-/* Every read that may be in flight is one that does not come back: those who wait for their turn wait in vain. */
+/* Every read that may be in flight is one that does not come back: those who wait for their turn
+ * wait in vain. */
 static void fail_stuck(const struct rung__refill *refill)
 {
 	char text[RUNG__ERROR_BYTES];
 
-	snprintf(text, sizeof(text), "%s: %u reads have not come back for %" PRIu64 " ms, and no other can be sent: %s",
-	         refill->geometry.path, refill->in_flight, refill->timeout_ns / 1000000u, strerror(ETIMEDOUT));
+	snprintf(text, sizeof(text),
+	         "%s: %u reads have not come back for %" PRIu64 " ms, and no other can be sent: %s",
+	         refill->geometry.path, refill->in_flight, refill->timeout_ns / 1000000u,
+	         strerror(ETIMEDOUT));
 	fail_issuing(refill, RUNG_E_IO, text);
-	RUNG__QUEUE_EACH(part, &refill->elsewhere, struct rung__part, elsewhere_link) {
-		if (refill->now_ns - part->elsewhere_ns > refill->timeout_ns)   /* nor do those rows come */
+	RUNG__QUEUE_EACH(part, &refill->elsewhere, struct rung__part, elsewhere_link)
+	{
+		/* nor do those rows come */
+		if (refill->now_ns - part->elsewhere_ns > refill->timeout_ns)
 			rung__request_fail(part->request, RUNG_E_IO, text);
 	}
 }
@@ -256,7 +272,9 @@ static void tick(struct rung__refill *refill)
 	if (passed_ns < refill->tick_ns)
 		return;
 	refill->ticked_ns = refill->now_ns;
-	if (rung__reads_look_late(refill, passed_ns > TICKS_MISSED_MAX * refill->tick_ns ? passed_ns - refill->tick_ns : 0) &&
+	if (rung__reads_look_late(refill, passed_ns > TICKS_MISSED_MAX * refill->tick_ns
+	                                          ? passed_ns - refill->tick_ns
+	                                          : 0) &&
 	    refill->in_flight >= refill->depth)
 		fail_stuck(refill);
 	if (refill->cache) {

@@ -2,18 +2,20 @@
 /*
  * From misses to reads.
  *
- * Misses come sorted by rank, which is the order of the file, so equal rows are next to each other (read once), and rows that are
- * near each other become one read: a device gives so many reads a second whatever their size, up to where its bandwidth ends, so
- * bytes between two rows are worth reading as long as they take no longer than another read would (gap_bytes).
+ * Misses come sorted by rank, which is the order of the file, so equal rows are next to each other
+ * (read once), and rows that are near each other become one read: a device gives so many reads a
+ * second whatever their size, up to where its bandwidth ends, so bytes between two rows are worth
+ * reading as long as they take no longer than another read would (gap_bytes).
  *
- * Each row is looked up in the cache once. It is there, or somebody is reading it, or it is read: into a frame of the cache, when the
- * cache keeps it and the read is of this row alone, else into a slot.
+ * Each row is looked up in the cache once. It is there, or somebody is reading it, or it is read:
+ * into a frame of the cache, when the cache keeps it and the read is of this row alone, else into a
+ * slot.
  */
 #include "refill/refill_internal.h"
 
-#define HITS_MAX 64u         /* rows found in the cache that are put in place in one go */
-#define LOOKS_MAX 256u       /* rows looked up while the cache is locked */
-#define ELSEWHERE_NS 100000  /* between two looks at rows that another process reads */
+#define HITS_MAX     64u    /* rows found in the cache that are put in place in one go */
+#define LOOKS_MAX    256u   /* rows looked up while the cache is locked */
+#define ELSEWHERE_NS 100000 /* between two looks at rows that another process reads */
 /* for which such rows are waited for: then their reader is taken for stopped, they are read here */
 #define LATE_NS 80000000u
 
@@ -27,8 +29,8 @@ struct plan {
 	struct rung__part *part;
 	struct rung__read *read;
 	uint32_t token;
-	uint64_t row_end;        /* in the file, of the read's last row */
-	bool waited;             /* for rows that another process reads, as long as that is done */
+	uint64_t row_end; /* in the file, of the read's last row */
+	bool waited;      /* for rows that another process reads, as long as that is done */
 	struct hit hits[HITS_MAX];
 	uint32_t hit_count;
 };
@@ -39,7 +41,7 @@ static bool joins(const struct plan *plan, uint64_t rank)
 
 	return plan->read->rows == 0 ||
 	       rung__row_joins(&refill->rule, plan->read->offset, plan->row_end,
-			       rung__row_offset(&refill->layout, rank));
+	                       rung__row_offset(&refill->layout, rank));
 }
 
 static void add_row(struct plan *plan, uint64_t node, uint32_t frame)
@@ -55,14 +57,16 @@ static void add_row(struct plan *plan, uint64_t node, uint32_t frame)
 	rung__chain_add(refill, &read->nodes, node);
 }
 
-/* Behind a read of ours that is under way; taken apart, the row's turn may be still to come. @return false: there is none, or it was given up */
-static bool wait_for_read(const struct plan *plan, const struct rung__cache_place *place, uint64_t node)
+/* Behind a read of ours that is under way; taken apart, the row's turn may be still to come.
+ * @return false: there is none, or it was given up */
+static bool wait_for_read(const struct plan *plan, const struct rung__cache_place *place,
+                          uint64_t node)
 {
 	struct rung__refill *refill = plan->refill;
 	struct rung__read *read;
 
-	if (place->reader >= refill->slot_count || place->reader == plan->token || !refill->reads[place->reader].busy ||
-	    !refill->reads[place->reader].part)
+	if (place->reader >= refill->slot_count || place->reader == plan->token ||
+	    !refill->reads[place->reader].busy || !refill->reads[place->reader].part)
 		return false;
 	read = &refill->reads[place->reader];
 	*rung__node_frame(refill, node) = place->frame;
@@ -88,7 +92,7 @@ static void take_row(struct plan *plan, uint64_t first, uint64_t end)
 	struct rung__cache_place place = { RUNG__CACHE_NONE, 0 };
 	enum rung__cache_found found = RUNG__CACHE_PASS;
 	uint64_t node = rung__node(plan->part, first), rank = rung__node_rank(refill, node),
-		batch = plan->part->request->batch;
+		 batch = plan->part->request->batch;
 
 	if (refill->cache)
 		found = rung__cache_take(refill->cache, batch, rank, plan->token, &place);
@@ -97,18 +101,26 @@ static void take_row(struct plan *plan, uint64_t first, uint64_t end)
 		found = rung__cache_take(refill->cache, batch, rank, plan->token, &place);
 	}
 	switch (found) {
-	case RUNG__CACHE_HIT: plan->hits[plan->hit_count++] = (struct hit){ first, end, place.frame }; break;
+	case RUNG__CACHE_HIT:
+		plan->hits[plan->hit_count++] = (struct hit){ first, end, place.frame };
+		break;
 	case RUNG__CACHE_READING:
 		if (!wait_for_read(plan, &place, node))
 			add_row(plan, node, RUNG__CACHE_NONE);
 		break;
-	case RUNG__CACHE_ELSEWHERE: wait_elsewhere(refill, plan->part, node); break;
-	case RUNG__CACHE_KEEP: add_row(plan, node, place.frame | RUNG__KEEPER); break;
+	case RUNG__CACHE_ELSEWHERE:
+		wait_elsewhere(refill, plan->part, node);
+		break;
+	case RUNG__CACHE_KEEP:
+		add_row(plan, node, place.frame | RUNG__KEEPER);
+		break;
 	case RUNG__CACHE_LATE:
 		rung__add_own(&refill->counters.late_rows, 1);
 		add_row(plan, node, RUNG__CACHE_NONE);
 		break;
-	case RUNG__CACHE_PASS: add_row(plan, node, RUNG__CACHE_NONE); break;
+	case RUNG__CACHE_PASS:
+		add_row(plan, node, RUNG__CACHE_NONE);
+		break;
 	}
 }
 
@@ -119,11 +131,12 @@ static void put_hits(struct plan *plan)
 	for (uint32_t i = 0; i < plan->hit_count; i++) {
 		const struct hit *hit = &plan->hits[i];
 
-		rung__rows_place(refill, plan->part, hit->first, hit->end, rung__frame_at(refill, hit->frame));
+		rung__rows_place(refill, plan->part, hit->first, hit->end,
+		                 rung__frame_at(refill, hit->frame));
 		rung__add_own(&refill->counters.cache_hits, hit->end - hit->first);
 		rung__part_touch(refill, plan->part, hit->end - hit->first);
 	}
-	if (plan->hit_count == 0 || refill->device)   /* pinned until the device has copied them */
+	if (plan->hit_count == 0 || refill->device) /* pinned until the device has copied them */
 		return;
 	rung__cache_lock(refill->cache);
 	for (uint32_t i = 0; i < plan->hit_count; i++)
@@ -138,7 +151,8 @@ static void finish_read(const struct plan *plan)
 	struct rung__read *read = plan->read;
 	uint32_t frame = *rung__node_frame(refill, read->nodes.head);
 
-	read->bytes = (uint32_t)(rung__align_up(plan->row_end, refill->geometry.align) - read->offset);
+	read->bytes =
+		(uint32_t)(rung__align_up(plan->row_end, refill->geometry.align) - read->offset);
 	read->needed = (uint32_t)(plan->row_end - read->offset);
 	if (read->rows == 1 && refill->frames_exact && frame != RUNG__CACHE_NONE)
 		read->frame = frame & ~RUNG__KEEPER;
@@ -155,13 +169,16 @@ static void begin_read(struct plan *plan)
 
 bool rung__read_plan(struct rung__refill *refill, uint32_t token, struct rung__part *part)
 {
-	struct plan plan = { .refill = refill, .part = part, .read = &refill->reads[token], .token = token };
+	struct plan plan = {
+		.refill = refill, .part = part, .read = &refill->reads[token], .token = token
+	};
 	uint32_t looks = 0;
 
 	begin_read(&plan);
 	if (refill->cache)
 		rung__cache_lock(refill->cache);
-	while (part->cursor < part->end && plan.hit_count < HITS_MAX && joins(&plan, part->request->misses.ranks[part->cursor])) {
+	while (part->cursor < part->end && plan.hit_count < HITS_MAX &&
+	       joins(&plan, part->request->misses.ranks[part->cursor])) {
 		uint64_t first = part->cursor, end = rung__run_end(part, first);
 
 		part->cursor = end;
@@ -183,10 +200,14 @@ bool rung__read_plan(struct rung__refill *refill, uint32_t token, struct rung__p
 
 /* ---- rows that other processes read ---- */
 
-/* One row: it has come, or it is still to come, or it is ours to read. @return true when a read with the token is to be sent */
-static bool look_at(struct rung__refill *refill, struct rung__part *part, uint64_t since_ns, uint64_t node, uint32_t token)
+/* One row: it has come, or it is still to come, or it is ours to read. @return true when a read
+ * with the token is to be sent */
+static bool look_at(struct rung__refill *refill, struct rung__part *part, uint64_t since_ns,
+                    uint64_t node, uint32_t token)
 {
-	struct plan plan = { .refill = refill, .part = part, .read = &refill->reads[token], .token = token };
+	struct plan plan = {
+		.refill = refill, .part = part, .read = &refill->reads[token], .token = token
+	};
 	uint64_t first = (uint32_t)node, end = rung__run_end(part, first);
 
 	begin_read(&plan);
@@ -208,17 +229,20 @@ static void look_at_part(struct rung__refill *refill, struct rung__part *part)
 	part->elsewhere = RUNG__NODE_NONE;
 	while (node != RUNG__NODE_NONE) {
 		uint64_t next = *rung__node_link(refill, node);
-		bool can_send = refill->free_count > 0 && refill->in_flight < refill->depth && !refill->broken;
+		bool can_send = refill->free_count > 0 && refill->in_flight < refill->depth &&
+		                !refill->broken;
 
 		if (part->request->status < 0) {
 			struct rung__chain one = { node, node };
 
 			*rung__node_link(refill, node) = RUNG__NODE_NONE;
-			rung__rows_failed(refill, &one, RUNG__CACHE_NONE, part->request->status, "");
+			rung__rows_failed(refill, &one, RUNG__CACHE_NONE, part->request->status,
+			                  "");
 		} else if (!can_send) {
 			refill->starved = true;
 			wait_elsewhere(refill, part, node);
-		} else if (look_at(refill, part, since_ns, node, refill->free_tokens[refill->free_count - 1])) {
+		} else if (look_at(refill, part, since_ns, node,
+		                   refill->free_tokens[refill->free_count - 1])) {
 			rung__read_send(refill, rung__token_take(refill));
 		}
 		node = next;
@@ -239,7 +263,7 @@ void rung__elsewhere_look(struct rung__refill *refill)
 	/* parts return to the list with the first of their rows that another client still reads */
 	rung__queue_join(&elsewhere, &refill->elsewhere);
 	while ((part = RUNG__ENTRY(rung__queue_pop(&elsewhere), struct rung__part,
-				   elsewhere_link)) != NULL)
+	                           elsewhere_link)) != NULL)
 		look_at_part(refill, part);
 	rung__parts_settle(refill);
 }

@@ -2,10 +2,11 @@
 /*
  * The life of a read: sent, come back, tried again, taken apart, over.
  *
- * Errors. A read that fails or stays short is tried again; a read of several rows is then taken apart and each row read alone, because
- * one bad sector fails everything the block layer merged with it. A row that still fails fails the requests that want it, with row, file,
- * offset and errno, and the others go on. A read that does not come back in time fails them as well; its slot or frame is used again only
- * when it has come back after all.
+ * Errors. A read that fails or stays short is tried again; a read of several rows is then taken
+ * apart and each row read alone, because one bad sector fails everything the block layer merged
+ * with it. A row that still fails fails the requests that want it, with row, file, offset and
+ * errno, and the others go on. A read that does not come back in time fails them as well; its slot
+ * or frame is used again only when it has come back after all.
  */
 #include <assert.h>
 #include <errno.h>
@@ -14,9 +15,10 @@
 
 #include "refill/refill_internal.h"
 
-#define TRIES_MAX 3u             /* of one read, the first included */
-#define ASK_BYTES 512u           /* of a read that has come: the hardware goes on from there */
-#define SLOW_NS 100000000ull     /* how long a read may be out until what it holds up is no longer held up for it */
+#define TRIES_MAX 3u   /* of one read, the first included */
+#define ASK_BYTES 512u /* of a read that has come: the hardware goes on from there */
+/* how long a read may be out until what it holds up is no longer held up for it */
+#define SLOW_NS 100000000ull
 
 const char rung__closed_text[] = "the store was closed while the request was in flight";
 
@@ -25,7 +27,8 @@ static uint64_t base_at(const struct rung__refill *refill, uint32_t token)
 {
 	uint32_t frame = refill->reads[token].frame;
 
-	return frame == RUNG__CACHE_NONE ? rung__slot_at(refill, token) : rung__frame_at(refill, frame);
+	return frame == RUNG__CACHE_NONE ? rung__slot_at(refill, token)
+	                                 : rung__frame_at(refill, frame);
 }
 
 static uint64_t row_offset(const struct rung__refill *refill, uint64_t node)
@@ -41,14 +44,18 @@ static void count_read(struct rung__refill *refill, const struct rung__read *rea
 	rung__add_own(&counters->device_read_bytes, read->bytes);
 	if (read->rows > 1)
 		rung__add_own(&counters->merged_rows, read->rows);
-	rung__add_own(&counters->stages[RUNG_STAGE_DEVICE][rung__latency_bucket(read->seen_ns - read->sent_ns)], 1);
+	rung__add_own(&counters->stages[RUNG_STAGE_DEVICE]
+	                               [rung__latency_bucket(read->seen_ns - read->sent_ns)],
+	              1);
 }
 
 static void count_copy(struct rung__refill *refill, const struct rung__read *read)
 {
 	uint64_t now_ns = rung__now_ns();
 
-	rung__add_own(&refill->counters.stages[RUNG_STAGE_COPY][rung__latency_bucket(now_ns - read->seen_ns)], 1);
+	rung__add_own(&refill->counters.stages[RUNG_STAGE_COPY]
+	                                      [rung__latency_bucket(now_ns - read->seen_ns)],
+	              1);
 	refill->now_ns = now_ns;
 }
 
@@ -66,27 +73,38 @@ static void release(struct rung__refill *refill, uint32_t token)
 
 /* ---- what goes wrong ---- */
 
-static void tell_row(const struct rung__refill *refill, const struct rung__read *read, int32_t result, char text[RUNG__ERROR_BYTES])
+static void tell_row(const struct rung__refill *refill, const struct rung__read *read,
+                     int32_t result, char text[RUNG__ERROR_BYTES])
 {
-	uint64_t node = read->nodes.head, rank = rung__node_rank(refill, node), offset = row_offset(refill, node);
+	uint64_t node = read->nodes.head, rank = rung__node_rank(refill, node),
+		 offset = row_offset(refill, node);
 	const char *path = refill->geometry.path;
 	uint64_t ended = read->offset + read->done + (result > 0 ? (uint32_t)result : 0);
 
 	if (result < 0)
-		snprintf(text, RUNG__ERROR_BYTES, "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": read failed %u times: %s", path, rank, offset,
-		         read->tries, strerror(-result));
+		snprintf(text, RUNG__ERROR_BYTES,
+		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
+		         ": read failed %u times: %s",
+		         path, rank, offset, read->tries, strerror(-result));
 	else if (ended >= refill->geometry.file_bytes || result == 0)
-		snprintf(text, RUNG__ERROR_BYTES, "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": the file ends at %" PRIu64
-		         " or before: it was truncated: run rung verify", path, rank, offset, ended);
+		snprintf(text, RUNG__ERROR_BYTES,
+		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
+		         ": the file ends at %" PRIu64
+		         " or before: it was truncated: run rung verify",
+		         path, rank, offset, ended);
 	else
-		snprintf(text, RUNG__ERROR_BYTES, "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": %u of %u bytes read after %u tries", path,
-		         rank, offset, read->done + (uint32_t)result, read->needed, read->tries);
+		snprintf(text, RUNG__ERROR_BYTES,
+		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
+		         ": %u of %u bytes read after %u tries",
+		         path, rank, offset, read->done + (uint32_t)result, read->needed,
+		         read->tries);
 }
 
 static void tell_gone(const struct rung__refill *refill, char text[RUNG__ERROR_BYTES])
 {
-	snprintf(text, RUNG__ERROR_BYTES, "%s: engine %s takes no more reads: %s: close the store and open it again", refill->geometry.path,
-	         refill->engine.name, strerror(refill->broken));
+	snprintf(text, RUNG__ERROR_BYTES,
+	         "%s: engine %s takes no more reads: %s: close the store and open it again",
+	         refill->geometry.path, refill->engine.name, strerror(refill->broken));
 }
 
 void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request)
@@ -97,8 +115,10 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 	rung__request_fail(request, RUNG_E_IO, text);
 }
 
-/* Neither its rows nor those behind it will come. `lands`: the tier may still write to where they were to land. */
-static void lose(struct rung__refill *refill, struct rung__read *read, bool lands, int status, const char *text)
+/* Neither its rows nor those behind it will come. `lands`: the tier may still write to where they
+ * were to land. */
+static void lose(struct rung__refill *refill, struct rung__read *read, bool lands, int status,
+                 const char *text)
 {
 	uint32_t frame = lands ? read->frame : RUNG__CACHE_NONE;
 
@@ -108,7 +128,8 @@ static void lose(struct rung__refill *refill, struct rung__read *read, bool land
 
 /* ---- rows read alone ---- */
 
-static void move_equal(const struct rung__refill *refill, struct rung__chain *from, struct rung__chain *to, uint64_t rank)
+static void move_equal(const struct rung__refill *refill, struct rung__chain *from,
+                       struct rung__chain *to, uint64_t rank)
 {
 	struct rung__chain all = *from;
 	uint64_t node;
@@ -118,10 +139,12 @@ static void move_equal(const struct rung__refill *refill, struct rung__chain *fr
 		rung__chain_add(refill, rung__node_rank(refill, node) == rank ? to : from, node);
 }
 
-/* False when every request that waits for the rows has failed: reading on would only keep others, or a close, waiting. */
+/* False when every request that waits for the rows has failed: reading on would only keep others,
+ * or a close, waiting. */
 static bool is_wanted(const struct rung__refill *refill, const struct rung__chain *nodes)
 {
-	for (uint64_t node = nodes->head; node != RUNG__NODE_NONE; node = *rung__node_link(refill, node)) {
+	for (uint64_t node = nodes->head; node != RUNG__NODE_NONE;
+	     node = *rung__node_link(refill, node)) {
 		if (rung__node_request(refill, node)->status == 0)
 			return true;
 	}
@@ -137,9 +160,11 @@ static bool next_alone(struct rung__refill *refill, uint32_t token)
 	while (read->nodes.head == RUNG__NODE_NONE) {
 		if (read->rest.head == RUNG__NODE_NONE)
 			return false;
-		move_equal(refill, &read->rest, &read->nodes, rung__node_rank(refill, read->rest.head));
+		move_equal(refill, &read->rest, &read->nodes,
+		           rung__node_rank(refill, read->rest.head));
 		if (refill->stop || !is_wanted(refill, &read->nodes))
-			rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_CANCELED, rung__closed_text);
+			rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_CANCELED,
+			                  rung__closed_text);
 	}
 	offset = row_offset(refill, read->nodes.head);
 	row_end = offset + refill->layout.row_bytes;
@@ -148,7 +173,7 @@ static bool next_alone(struct rung__refill *refill, uint32_t token)
 	read->needed = (uint32_t)(row_end - read->offset);
 	read->rows = 1;
 	read->done = 0;
-	read->tries = 1;   /* of it together with the others */
+	read->tries = 1; /* of it together with the others */
 	return true;
 }
 
@@ -174,9 +199,11 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 		go_on(refill, token);
 		return;
 	}
-	if (read->apart)   /* those who came later for this row */
-		move_equal(refill, &read->rest, &read->nodes, rung__node_rank(refill, read->nodes.head));
-	if (++read->tries < TRIES_MAX && !refill->broken && !refill->stop && is_wanted(refill, &read->nodes)) {
+	if (read->apart) /* those who came later for this row */
+		move_equal(refill, &read->rest, &read->nodes,
+		           rung__node_rank(refill, read->nodes.head));
+	if (++read->tries < TRIES_MAX && !refill->broken && !refill->stop &&
+	    is_wanted(refill, &read->nodes)) {
 		rung__read_send(refill, token);
 		return;
 	}
@@ -188,7 +215,8 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 void rung__read_prefetch(const struct rung__refill *refill, uint32_t token)
 {
 	const struct rung__read *read = &refill->reads[token];
-	const unsigned char *from = refill->store->pool.base + base_at(refill, token) + (read->offset - read->base);
+	const unsigned char *from =
+		refill->store->pool.base + base_at(refill, token) + (read->offset - read->base);
 
 	for (uint32_t at = 0; at < read->bytes && at < ASK_BYTES; at += 64)
 		__builtin_prefetch(from + at, 0, 0);
@@ -201,7 +229,8 @@ bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__f
 	assert(fetched->token < refill->slot_count && read->sent);
 	assert(fetched->result <=
 	       (int64_t)(read->bytes - read->done)); /* no more than was asked for */
-	return fetched->result > 0 && read->done + (uint32_t)fetched->result >= read->needed && !read->apart;
+	return fetched->result > 0 && read->done + (uint32_t)fetched->result >= read->needed &&
+	       !read->apart;
 }
 
 /* Nobody waits for it any more: only a frame that it filled is of use. */
@@ -235,10 +264,11 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 		return;
 	}
 	if (result > 0 && read->done + (uint32_t)result < read->needed) {
-		uint32_t whole = (uint32_t)rung__align_down((uint64_t)result, refill->geometry.align);
+		uint32_t whole =
+			(uint32_t)rung__align_down((uint64_t)result, refill->geometry.align);
 		uint64_t at = read->offset + read->done + (uint32_t)result;
 
-		if (whole > 0 && at < refill->geometry.file_bytes) {   /* fetch the rest */
+		if (whole > 0 && at < refill->geometry.file_bytes) { /* fetch the rest */
 			read->done += whole;
 			rung__add_own(&refill->counters.retries, 1);
 			rung__read_send(refill, fetched->token);
@@ -251,7 +281,8 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 	}
 	count_read(refill, read);
 	if (read->apart)
-		move_equal(refill, &read->rest, &read->nodes, rung__node_rank(refill, read->nodes.head));
+		move_equal(refill, &read->rest, &read->nodes,
+		           rung__node_rank(refill, read->nodes.head));
 	rung__rows_arrived(refill, read, base_at(refill, fetched->token));
 	count_copy(refill, read);
 	go_on(refill, fetched->token);
@@ -284,7 +315,8 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 		refill->in_flight++;
 		return;
 	}
-	/* The queue has room for every token, so a refusal is the tier's end: those who wait are told, and nothing is read again. */
+	/* The queue has room for every token, so a refusal is the tier's end: those who wait are
+	 * told, and nothing is read again. */
 	refill->broken = -rc;
 	tell_gone(refill, text);
 	lose(refill, read, false, RUNG_E_IO, text);
@@ -300,7 +332,7 @@ static void give_up(struct rung__refill *refill, uint32_t token, const char *tex
 
 	read->part = NULL;
 	lose(refill, read, true, RUNG_E_IO, text);
-	if (read->listed)   /* rows of it that came before */
+	if (read->listed) /* rows of it that came before */
 		rung__slot_hold(refill, part, token);
 }
 
@@ -326,9 +358,12 @@ bool rung__reads_look_late(struct rung__refill *refill, uint64_t forgiven_ns)
 		late++;
 		if (!read->part)
 			continue;
-		snprintf(text, sizeof(text), "%s: row of rank %" PRIu64 " at offset %" PRIu64 ": the read has not come back for %" PRIu64
-		         " ms: %s", refill->geometry.path, rung__node_rank(refill, read->nodes.head), row_offset(refill, read->nodes.head),
-		         refill->timeout_ns / 1000000u, strerror(ETIMEDOUT));
+		snprintf(text, sizeof(text),
+		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
+		         ": the read has not come back for %" PRIu64 " ms: %s",
+		         refill->geometry.path, rung__node_rank(refill, read->nodes.head),
+		         row_offset(refill, read->nodes.head), refill->timeout_ns / 1000000u,
+		         strerror(ETIMEDOUT));
 		give_up(refill, token, text);
 	}
 	return late > 0 && late == refill->in_flight;

@@ -2,9 +2,10 @@
 /*
  * Rows that are in the pool: put where they are wanted, and kept in the cache.
  *
- * On the CPU a row is copied once, from where it was read to its output row. For a device it stays where it is, until the device has
- * copied it: a slot is held back, a frame is pinned. Only a row of a merged read that the cache keeps is copied into its frame,
- * so that the slot is free for other reads.
+ * On the CPU a row is copied once, from where it was read to its output row. For a device it stays
+ * where it is, until the device has copied it: a slot is held back, a frame is pinned. Only a row
+ * of a merged read that the cache keeps is copied into its frame, so that the slot is free for
+ * other reads.
  */
 #include <assert.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "gather/copy.h"
 #include "refill/refill_internal.h"
 
-#define PARCELS_OF_ALL_SLOTS 8u  /* parcels that hold all slots */
+#define PARCELS_OF_ALL_SLOTS 8u /* parcels that hold all slots */
 
 /* ---- chains ---- */
 
@@ -41,16 +42,19 @@ uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *
 /* ---- placing ---- */
 
 #if RUNG__HAVE_STREAM
-__attribute__((target("avx"))) static void stream_out(const struct rung_request *request, uint64_t first, uint64_t end,
+__attribute__((target("avx"))) static void stream_out(const struct rung_request *request,
+                                                      uint64_t first, uint64_t end,
                                                       const unsigned char *row, size_t row_bytes)
 {
 	for (uint64_t i = first; i < end; i++)
-		rung__copy_streamed(request->out + request->misses.rows[i] * request->out_stride, row, row_bytes);
+		rung__copy_streamed(request->out + request->misses.rows[i] * request->out_stride,
+		                    row, row_bytes);
 }
 #endif
 
 /* One row to every output row that asked. */
-static void copy_out(const struct rung_request *request, uint64_t first, uint64_t end, const unsigned char *row, size_t row_bytes)
+static void copy_out(const struct rung_request *request, uint64_t first, uint64_t end,
+                     const unsigned char *row, size_t row_bytes)
 {
 	const struct rung__misses *misses = &request->misses;
 
@@ -64,7 +68,8 @@ static void copy_out(const struct rung_request *request, uint64_t first, uint64_
 		memcpy(request->out + misses->rows[i] * request->out_stride, row, row_bytes);
 }
 
-void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first, uint64_t end, uint64_t from)
+void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first,
+                      uint64_t end, uint64_t from)
 {
 	struct rung_request *request = part->request;
 	struct rung__misses *misses = &request->misses;
@@ -85,7 +90,8 @@ static void count_node(struct rung__refill *refill, uint32_t frame, uint64_t mis
 {
 	struct rung__refill_counters *counters = &refill->counters;
 
-	if (frame != RUNG__CACHE_NONE && !(frame & RUNG__KEEPER)) {   /* waited for somebody else's read */
+	/* waited for somebody else's read */
+	if (frame != RUNG__CACHE_NONE && !(frame & RUNG__KEEPER)) {
 		rung__add_own(&counters->joined_rows, misses);
 		return;
 	}
@@ -95,23 +101,29 @@ static void count_node(struct rung__refill *refill, uint32_t frame, uint64_t mis
 }
 
 /* @return where the node's rows are to be copied from */
-static uint64_t source_of(const struct rung__refill *refill, const struct rung__read *read, uint64_t node, uint64_t base_at)
+static uint64_t source_of(const struct rung__refill *refill, const struct rung__read *read,
+                          uint64_t node, uint64_t base_at)
 {
 	uint32_t frame = *rung__node_frame(refill, node);
 
 	/* another request's rows cannot hold our slot back */
-	if (frame != RUNG__CACHE_NONE && (read->frame != RUNG__CACHE_NONE || !(frame & RUNG__KEEPER)))
+	if (frame != RUNG__CACHE_NONE &&
+	    (read->frame != RUNG__CACHE_NONE || !(frame & RUNG__KEEPER)))
 		return rung__frame_at(refill, frame & ~RUNG__KEEPER);
-	return base_at + (rung__row_offset(&refill->layout, rung__node_rank(refill, node)) - read->base);
+	return base_at +
+	       (rung__row_offset(&refill->layout, rung__node_rank(refill, node)) - read->base);
 }
 
-/* Rows of a slot that the cache keeps go to their frames, before anybody is told that they are there. */
-static bool keep_rows(const struct rung__refill *refill, const struct rung__read *read, uint64_t base_at)
+/* Rows of a slot that the cache keeps go to their frames, before anybody is told that they are
+ * there. */
+static bool keep_rows(const struct rung__refill *refill, const struct rung__read *read,
+                      uint64_t base_at)
 {
 	unsigned char *pool = refill->store->pool.base;
 	bool keeps = false;
 
-	for (uint64_t node = read->nodes.head; node != RUNG__NODE_NONE; node = *rung__node_link(refill, node)) {
+	for (uint64_t node = read->nodes.head; node != RUNG__NODE_NONE;
+	     node = *rung__node_link(refill, node)) {
 		uint32_t frame = *rung__node_frame(refill, node);
 		uint64_t offset = rung__row_offset(&refill->layout, rung__node_rank(refill, node));
 
@@ -119,14 +131,15 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
 			continue;
 		keeps = true;
 		if (read->frame == RUNG__CACHE_NONE)
-			memcpy(pool + rung__frame_at(refill, frame & ~RUNG__KEEPER), pool + base_at + (offset - read->base),
+			memcpy(pool + rung__frame_at(refill, frame & ~RUNG__KEEPER),
+			       pool + base_at + (offset - read->base),
 			       (size_t)refill->layout.row_bytes);
 	}
 	return keeps;
 }
 
-/* Tell the cache, and pin what the device will copy from frames: a node that waited does, behind the node that keeps the row, which itself
- * may be copied from the slot. */
+/* Tell the cache, and pin what the device will copy from frames: a node that waited does, behind
+ * the node that keeps the row, which itself may be copied from the slot. */
 static void fill_frames(struct rung__refill *refill, const struct rung__read *read)
 {
 	/* those who keep a row get it from there */
@@ -158,7 +171,8 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 	bool keeps = keep_rows(refill, read, base_at);
 	uint64_t node;
 
-	for (node = read->nodes.head; node != RUNG__NODE_NONE; node = *rung__node_link(refill, node)) {
+	for (node = read->nodes.head; node != RUNG__NODE_NONE;
+	     node = *rung__node_link(refill, node)) {
 		struct rung__part *part = rung__node_part(refill, node);
 		uint64_t first = (uint32_t)node, from = source_of(refill, read, node, base_at);
 
@@ -179,7 +193,8 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 
 /* ---- failing ---- */
 
-void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, uint32_t but_frame, int status, const char *text)
+void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, uint32_t but_frame,
+                       int status, const char *text)
 {
 	uint64_t node;
 
@@ -189,7 +204,8 @@ void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, u
 		uint32_t frame = *rung__node_frame(refill, node);
 
 		rung__request_fail(part->request, status, text);
-		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) && (frame & ~RUNG__KEEPER) != but_frame) {
+		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) &&
+		    (frame & ~RUNG__KEEPER) != but_frame) {
 			rung__cache_lock(refill->cache);
 			rung__cache_failed(refill->cache, frame & ~RUNG__KEEPER);
 			rung__cache_unlock(refill->cache);
@@ -208,7 +224,8 @@ void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint3
 	part->held_head = token;
 	if (part->held_count++ == 0)
 		rung__queue_push_first(&refill->holding, &part->held_link);
-	/* enough for a kernel to be worth its launch, and few enough that reads and copies overlap */
+	/* enough for a kernel to be worth its launch, and few enough that reads and copies
+	 * overlap */
 	if (part->held_count >= RUNG__MAX(refill->slot_count / PARCELS_OF_ALL_SLOTS, 1u))
 		rung__parcel_send(refill, part, false);
 }
@@ -217,7 +234,7 @@ void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, boo
 {
 	struct rung__parcel *parcel = last ? &part->last_parcel : &refill->parcels[part->held_head];
 
-	assert(!rung__is_linked(&parcel->link));   /* the device has done with it */
+	assert(!rung__is_linked(&parcel->link)); /* the device has done with it */
 	*parcel = (struct rung__parcel){
 		.part = part,
 		.first = part->parcel_first,

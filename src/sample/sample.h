@@ -7,12 +7,12 @@
 #include "rung/sampler.h"
 #include "sample/sampler_positions.h"
 
-#define RUNG__DRAWS_IN_LIST 32u   /* up to so many draws, looking through them all beats a hash set */
+#define RUNG__DRAWS_IN_LIST 32u /* up to so many draws, looking through them all beats a hash set */
 
 /* What a thread that samples works with. */
 struct rung__space {
-	struct rung__positions positions;   /* of the vertices of its batch */
-	uint64_t *set;                      /* [set_size] drawn places + 1, 0: free */
+	struct rung__positions positions; /* of the vertices of its batch */
+	uint64_t *set;                    /* [set_size] drawn places + 1, 0: free */
 };
 
 struct rung_sampler {
@@ -22,10 +22,10 @@ struct rung_sampler {
 	enum rung_draws draws;
 	uint64_t seed;
 	uint32_t threads;
-	uint64_t set_size;           /* of one thread's hash set, a power of two; 0: no hop needs one */
-	bool hashed;                 /* positions are */
-	bool spread;                 /* all spaces have positions, not only the first */
-	struct rung__space *spaces;  /* [threads] */
+	uint64_t set_size; /* of one thread's hash set, a power of two; 0: no hop needs one */
+	bool hashed;       /* positions are */
+	bool spread;       /* all spaces have positions, not only the first */
+	struct rung__space *spaces; /* [threads] */
 };
 
 struct batch_hop {
@@ -40,9 +40,9 @@ struct rung_batch {
 	uint64_t *vertices;
 	uint64_t vertex_count;
 	uint64_t vertices_capacity;
-	uint64_t *wide_ids;       /* ids of 8 bytes as drawn, before they are numbered */
+	uint64_t *wide_ids; /* ids of 8 bytes as drawn, before they are numbered */
 	uint64_t wide_ids_capacity;
-	uint32_t hop_count;       /* 0 while it holds nothing */
+	uint32_t hop_count; /* 0 while it holds nothing */
 	struct batch_hop hops[RUNG_HOPS_MAX];
 };
 
@@ -52,30 +52,33 @@ static RUNG__ANYWHERE inline uint64_t rung__draw_count(uint32_t fanout, uint64_t
 	return fanout == UINT32_MAX ? degree : RUNG__MIN((uint64_t)fanout, degree);
 }
 
-/** Slots a thread's hash set needs for these fanouts and the largest degree; 0 when none is needed. */
+/** Slots a thread's hash set needs for these fanouts and the largest degree; 0 when none is
+ * needed. */
 uint64_t rung__draw_set_size(const uint32_t *fanouts, uint32_t hop_count, uint64_t degree_max);
 
 /** What all draws of a hop start from. */
 uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop);
 
 /**
- * Draw in-neighbours of vertices[first .. end): those of vertex i go to drawn[indptr[i] .. indptr[i+1]), which are none or
- * rung__draw_count() many, in ids of csc->index_bytes.
+ * Draw in-neighbours of vertices[first .. end): those of vertex i go to drawn[indptr[i] ..
+ * indptr[i+1]), which are none or rung__draw_count() many, in ids of csc->index_bytes.
  * @param set  [set_size] of this thread
  */
-void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *vertices, uint64_t first, uint64_t end,
-                const uint64_t *indptr, uint64_t *set, void *drawn);
+void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *vertices,
+                uint64_t first, uint64_t end, const uint64_t *indptr, uint64_t *set, void *drawn);
 
 /**
  * The places in its list of degree entries that a vertex draws from, `count` below degree.
  * @param set        [rung__draw_set_size()] of this thread
  * @param positions  [count] written
  */
-void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, uint64_t count, uint64_t *set, uint64_t *positions);
+void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, uint64_t count,
+                          uint64_t *set, uint64_t *positions);
 
 /** rung_sampler_sample() by a thread with this space; `threads` of them draw. */
-int rung__sample(const struct rung_sampler *sampler, struct rung__space *space, const uint64_t *seeds, uint64_t seed_count,
-                 uint64_t batch_key, uint32_t threads, struct rung_batch *batch);
+int rung__sample(const struct rung_sampler *sampler, struct rung__space *space,
+                 const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key, uint32_t threads,
+                 struct rung_batch *batch);
 
 /** Largest table of positions of a thread, 4 bytes a vertex; for larger graphs it is a hash table.
  * Tests set it. */

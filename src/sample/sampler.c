@@ -4,7 +4,8 @@
 
 #include "sample/sample.h"
 
-/* Beyond it a lookup misses all caches, and a hash table as large as the batch is quicker: by a half at 32 MiB, ids in no order. */
+/* Beyond it a lookup misses all caches, and a hash table as large as the batch is quicker: by a
+ * half at 32 MiB, ids in no order. */
 uint64_t rung__sampler_table_bytes = UINT64_C(32) << 20;
 
 static uint64_t largest_degree(const struct rung_csc *csc)
@@ -20,21 +21,31 @@ static uint64_t largest_degree(const struct rung_csc *csc)
 static int check_opts(const struct rung_csc *csc, const struct rung_sampler_opts *opts)
 {
 	if (csc->index_bytes != 4 && csc->index_bytes != 8)
-		return rung__fail(RUNG_E_INVAL, "sampler: index_bytes is %u: it is 4 (uint32_t) or 8 (uint64_t)", csc->index_bytes);
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler: index_bytes is %u: it is 4 (uint32_t) or 8 (uint64_t)",
+		                  csc->index_bytes);
 	if (opts->hop_count < 1 || opts->hop_count > RUNG_HOPS_MAX || !opts->fanouts)
-		return rung__fail(RUNG_E_INVAL, "sampler: %" PRIu32 " hops: 1 to %d, with a fanout for each", opts->hop_count, RUNG_HOPS_MAX);
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler: %" PRIu32 " hops: 1 to %d, with a fanout for each",
+		                  opts->hop_count, RUNG_HOPS_MAX);
 	for (uint32_t hop = 0; hop < opts->hop_count; hop++) {
 		if (opts->fanouts[hop] == 0)
-			return rung__fail(RUNG_E_INVAL, "sampler: fanout of hop %" PRIu32 " is 0: it is at least 1 (leave the hop out)", hop);
+			return rung__fail(RUNG_E_INVAL,
+			                  "sampler: fanout of hop %" PRIu32
+			                  " is 0: it is at least 1 (leave the hop out)",
+			                  hop);
 	}
 	if (opts->draws != RUNG_DRAWS_ALL && opts->draws != RUNG_DRAWS_NEW)
-		return rung__fail(RUNG_E_INVAL, "sampler: draws is %d: take RUNG_DRAWS_ALL or RUNG_DRAWS_NEW", (int)opts->draws);
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler: draws is %d: take RUNG_DRAWS_ALL or RUNG_DRAWS_NEW",
+		                  (int)opts->draws);
 	return 0;
 }
 
 static int no_memory(const struct rung_sampler *sampler)
 {
-	return rung__fail(RUNG_E_NOMEM, "sampler over %" PRIu64 " vertices: no memory", sampler->csc.vertex_count);
+	return rung__fail(RUNG_E_NOMEM, "sampler over %" PRIu64 " vertices: no memory",
+	                  sampler->csc.vertex_count);
 }
 
 static int make_spaces(struct rung_sampler *sampler)
@@ -47,14 +58,19 @@ static int make_spaces(struct rung_sampler *sampler)
 		if (!sampler->spaces[t].set)
 			return no_memory(sampler);
 	}
-	return rung__positions_init(&sampler->spaces[0].positions, sampler->csc.vertex_count, sampler->hashed) ? 0 : no_memory(sampler);
+	return rung__positions_init(&sampler->spaces[0].positions, sampler->csc.vertex_count,
+	                            sampler->hashed)
+	               ? 0
+	               : no_memory(sampler);
 }
 
 int rung__sampler_spread(struct rung_sampler *sampler)
 {
 	for (uint32_t t = 1; t < sampler->threads && !sampler->spread; t++) {
-		rung__positions_fini(&sampler->spaces[t].positions);   /* of an attempt that failed behind it */
-		if (!rung__positions_init(&sampler->spaces[t].positions, sampler->csc.vertex_count, sampler->hashed))
+		/* of an attempt that failed behind it */
+		rung__positions_fini(&sampler->spaces[t].positions);
+		if (!rung__positions_init(&sampler->spaces[t].positions, sampler->csc.vertex_count,
+		                          sampler->hashed))
 			return no_memory(sampler);
 	}
 	sampler->spread = true;
@@ -75,8 +91,11 @@ int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_op
 	if (rc < 0)
 		return rc;
 	if (csc->index_bytes == 4 && degree_max > UINT32_MAX)
-		return rung__fail(RUNG_E_NOSUP, "sampler: a list of %" PRIu64 " ids of 4 bytes: up to %" PRIu32 " can be drawn from: leave "
-		                  "parallel edges out", degree_max, UINT32_MAX);
+		return rung__fail(RUNG_E_NOSUP,
+		                  "sampler: a list of %" PRIu64 " ids of 4 bytes: up to %" PRIu32
+		                  " can be drawn from: leave "
+		                  "parallel edges out",
+		                  degree_max, UINT32_MAX);
 	sampler = rung__zalloc(sizeof(*sampler));
 	if (!sampler)
 		return rung__fail(RUNG_E_NOMEM, "sampler: no memory");
@@ -109,8 +128,9 @@ void rung_sampler_destroy(struct rung_sampler *sampler)
 	rung__free(sampler);
 }
 
-int rung_sampler_sample(struct rung_sampler *sampler, const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key,
-                        struct rung_batch *batch)
+int rung_sampler_sample(struct rung_sampler *sampler, const uint64_t *seeds, uint64_t seed_count,
+                        uint64_t batch_key, struct rung_batch *batch)
 {
-	return rung__sample(sampler, &sampler->spaces[0], seeds, seed_count, batch_key, sampler->threads, batch);
+	return rung__sample(sampler, &sampler->spaces[0], seeds, seed_count, batch_key,
+	                    sampler->threads, batch);
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Filling a batch. A hop is done some vertices at a time: how many neighbours each gets, the draws, and what was drawn is numbered in
- * order of first appearance. So the entries of graph and table that one step asks for are in the cache when the next one needs them.
- * With several threads the draws of the whole hop are one step, which they share.
+ * Filling a batch. A hop is done some vertices at a time: how many neighbours each gets, the draws,
+ * and what was drawn is numbered in order of first appearance. So the entries of graph and table
+ * that one step asks for are in the cache when the next one needs them. With several threads the
+ * draws of the whole hop are one step, which they share.
  */
 #include <string.h>
 
 #include "sample/sample.h"
 
-#define BLOCK_VERTICES 64u     /* some hundred draws: what they touch stays in the cache until they are numbered */
-#define AHEAD_VERTICES 24u     /* vertices ahead whose list's offsets are fetched */
-#define AHEAD_POSITIONS 24u    /* drawn ids ahead whose table entry is fetched */
+/* some hundred draws: what they touch stays in the cache until they are numbered */
+#define BLOCK_VERTICES  64u
+#define AHEAD_VERTICES  24u /* vertices ahead whose list's offsets are fetched */
+#define AHEAD_POSITIONS 24u /* drawn ids ahead whose table entry is fetched */
 
 int rung_batch_create(struct rung_batch **batch_out)
 {
@@ -46,7 +48,8 @@ const struct rung_block *rung_batch_block(const struct rung_batch *batch, uint32
 	return hop < batch->hop_count ? &batch->hops[hop].block : NULL;
 }
 
-/* Make room for `count` items; what is there stays, also on failure. Half more, so that growing ends soon. */
+/* Make room for `count` items; what is there stays, also on failure. Half more, so that growing
+ * ends soon. */
 static int reserve(void **items, uint64_t *capacity, uint64_t count, size_t item_bytes)
 {
 	uint64_t wanted;
@@ -58,8 +61,10 @@ static int reserve(void **items, uint64_t *capacity, uint64_t count, size_t item
 		wanted = count;
 	grown = rung__realloc_array(*items, wanted, item_bytes);
 	if (!grown)
-		return rung__fail(RUNG_E_NOMEM, "batch: no memory for %" PRIu64 " entries of %zu bytes: take a smaller batch or fanout", wanted,
-		                  item_bytes);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "batch: no memory for %" PRIu64
+		                  " entries of %zu bytes: take a smaller batch or fanout",
+		                  wanted, item_bytes);
 	*items = grown;
 	*capacity = wanted;
 	return 0;
@@ -83,16 +88,19 @@ static int reserve_u32(uint32_t **items, uint64_t *capacity, uint64_t count)
 	return rc;
 }
 
-static int take_seeds(const struct rung_sampler *sampler, struct rung__positions *positions, const uint64_t *seeds, uint64_t seed_count,
-                      struct rung_batch *batch)
+static int take_seeds(const struct rung_sampler *sampler, struct rung__positions *positions,
+                      const uint64_t *seeds, uint64_t seed_count, struct rung_batch *batch)
 {
 	int rc;
 
 	if (seed_count == 0)
-		return rung__fail(RUNG_E_INVAL, "sampling: a batch without seeds: at least one is needed");
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampling: a batch without seeds: at least one is needed");
 	if (seed_count >= RUNG__POSITION_NONE)
-		return rung__fail(RUNG_E_INVAL, "sampling: %" PRIu64 " seeds: a batch holds fewer than %" PRIu32 " vertices", seed_count,
-		                  RUNG__POSITION_NONE);
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampling: %" PRIu64 " seeds: a batch holds fewer than %" PRIu32
+		                  " vertices",
+		                  seed_count, RUNG__POSITION_NONE);
 	rc = reserve_u64(&batch->vertices, &batch->vertices_capacity, seed_count);
 	if (rc == 0)
 		rc = rung__positions_reserve(positions, batch->vertices, 0, seed_count);
@@ -102,12 +110,18 @@ static int take_seeds(const struct rung_sampler *sampler, struct rung__positions
 		uint32_t position;
 
 		if (seeds[i] >= sampler->csc.vertex_count)
-			return rung__fail(RUNG_E_RANGE, "sampling: seed %" PRIu64 " is %" PRIu64 ", not below the vertex count %" PRIu64
-			                  ": correct the seeds", i, seeds[i], sampler->csc.vertex_count);
+			return rung__fail(RUNG_E_RANGE,
+			                  "sampling: seed %" PRIu64 " is %" PRIu64
+			                  ", not below the vertex count %" PRIu64
+			                  ": correct the seeds",
+			                  i, seeds[i], sampler->csc.vertex_count);
 		batch->vertices[i] = seeds[i];
-		position = rung__positions_put(positions, seeds[i], (uint32_t)i, batch->vertices, 8, sampler->hashed);
+		position = rung__positions_put(positions, seeds[i], (uint32_t)i, batch->vertices, 8,
+		                               sampler->hashed);
 		if (position != i)
-			return rung__fail(RUNG_E_INVAL, "sampling: seeds %" PRIu32 " and %" PRIu64 " are both %" PRIu64 ": give each once",
+			return rung__fail(RUNG_E_INVAL,
+			                  "sampling: seeds %" PRIu32 " and %" PRIu64
+			                  " are both %" PRIu64 ": give each once",
 			                  position, i, seeds[i]);
 		batch->vertex_count = i + 1;
 	}
@@ -126,7 +140,8 @@ struct hop {
 	uint32_t fanout;
 };
 
-/* How many neighbours vertices first .. end get: the block's indptr, and room for the edges and for new vertices. */
+/* How many neighbours vertices first .. end get: the block's indptr, and room for the edges and for
+ * new vertices. */
 static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
 {
 	const uint64_t *indptr = hop->csc->indptr, *vertices = hop->batch->vertices;
@@ -147,22 +162,28 @@ static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
 		rc = reserve_u64(&hop->batch->wide_ids, &hop->batch->wide_ids_capacity, edge_count);
 	if (rc < 0)
 		return rc;
-	vertices_max = hop->batch->vertex_count + (edge_count - edges_before);   /* both have room in memory */
+	/* both have room in memory */
+	vertices_max = hop->batch->vertex_count + (edge_count - edges_before);
 	vertices_max = RUNG__MIN(vertices_max, hop->csc->vertex_count);
 	vertices_max = RUNG__MIN(vertices_max, RUNG__POSITION_NONE);
 	rc = reserve_u64(&hop->batch->vertices, &hop->batch->vertices_capacity, vertices_max);
-	return rc < 0 ? rc : rung__positions_reserve(&hop->space->positions, hop->batch->vertices, hop->batch->vertex_count, vertices_max);
+	return rc < 0 ? rc
+	              : rung__positions_reserve(&hop->space->positions, hop->batch->vertices,
+	                                        hop->batch->vertex_count, vertices_max);
 }
 
 /* Where ids go before they are numbered. */
 static void *drawn_ids(const struct hop *hop)
 {
-	return hop->csc->index_bytes == 4 ? (void *)hop->out->indices : (void *)hop->batch->wide_ids;
+	return hop->csc->index_bytes == 4 ? (void *)hop->out->indices
+	                                  : (void *)hop->batch->wide_ids;
 }
 
-/* Drawn ids to positions, new vertices at the end. drawn may be the indices: an entry is read before it is written. */
-static inline __attribute__((always_inline)) int
-number(const struct hop *hop, const void *drawn, unsigned id_bytes, bool hashed, uint64_t first, uint64_t end)
+/* Drawn ids to positions, new vertices at the end. drawn may be the indices: an entry is read
+ * before it is written. */
+static inline __attribute__((always_inline)) int number(const struct hop *hop, const void *drawn,
+                                                        unsigned id_bytes, bool hashed,
+                                                        uint64_t first, uint64_t end)
 {
 	struct rung__positions *positions = &hop->space->positions;
 	uint64_t *vertices = hop->batch->vertices, vertex_count = hop->batch->vertex_count;
@@ -174,11 +195,16 @@ number(const struct hop *hop, const void *drawn, unsigned id_bytes, bool hashed,
 		uint32_t position;
 
 		if (e + AHEAD_POSITIONS < end)
-			rung__positions_fetch(positions, rung__id_get(drawn, id_bytes, e + AHEAD_POSITIONS), hashed);
-		position = rung__positions_put(positions, id, (uint32_t)vertex_count, vertices, id_bytes, hashed);
+			rung__positions_fetch(positions,
+			                      rung__id_get(drawn, id_bytes, e + AHEAD_POSITIONS),
+			                      hashed);
+		position = rung__positions_put(positions, id, (uint32_t)vertex_count, vertices,
+		                               id_bytes, hashed);
 		if (position == vertex_count) {
 			if (vertex_count == RUNG__POSITION_NONE) {
-				rc = rung__fail(RUNG_E_INVAL, "sampling: more than %" PRIu32 " vertices in a batch: take fewer seeds",
+				rc = rung__fail(RUNG_E_INVAL,
+				                "sampling: more than %" PRIu32
+				                " vertices in a batch: take fewer seeds",
 				                RUNG__POSITION_NONE);
 				break;
 			}
@@ -199,8 +225,10 @@ static int number_drawn(const struct hop *hop, uint64_t first, uint64_t end)
 	first = hop->out->indptr[first];
 	end = hop->out->indptr[end];
 	if (hop->csc->index_bytes == 4)
-		return hashed ? number(hop, narrow, 4, true, first, end) : number(hop, narrow, 4, false, first, end);
-	return hashed ? number(hop, wide, 8, true, first, end) : number(hop, wide, 8, false, first, end);
+		return hashed ? number(hop, narrow, 4, true, first, end)
+		              : number(hop, narrow, 4, false, first, end);
+	return hashed ? number(hop, wide, 8, true, first, end)
+	              : number(hop, wide, 8, false, first, end);
 }
 
 static int sample_alone(const struct hop *hop)
@@ -212,7 +240,8 @@ static int sample_alone(const struct hop *hop)
 		rc = lay_out(hop, first, end);
 		if (rc < 0)
 			break;
-		rung__draw(hop->csc, hop->key, hop->batch->vertices, first, end, hop->out->indptr, hop->space->set, drawn_ids(hop));
+		rung__draw(hop->csc, hop->key, hop->batch->vertices, first, end, hop->out->indptr,
+		           hop->space->set, drawn_ids(hop));
 		rc = number_drawn(hop, first, end);
 	}
 	return rc;
@@ -220,10 +249,11 @@ static int sample_alone(const struct hop *hop)
 
 static int sample_shared(const struct hop *hop, const struct rung__space *spaces, uint32_t threads)
 {
-	const uint64_t blocks = (hop->dst_count - hop->dst_first + BLOCK_VERTICES - 1) / BLOCK_VERTICES;
+	const uint64_t blocks =
+		(hop->dst_count - hop->dst_first + BLOCK_VERTICES - 1) / BLOCK_VERTICES;
 	int rc = lay_out(hop, hop->dst_first, hop->dst_count);
 
-	(void)threads;   /* without OpenMP */
+	(void)threads; /* without OpenMP */
 	if (rc < 0)
 		return rc;
 #pragma omp parallel num_threads(rung__threads(threads))
@@ -234,19 +264,27 @@ static int sample_shared(const struct hop *hop, const struct rung__space *spaces
 		for (uint64_t block = 0; block < blocks; block++) {
 			const uint64_t first = hop->dst_first + block * BLOCK_VERTICES;
 
-			rung__draw(hop->csc, hop->key, hop->batch->vertices, first, RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count),
+			rung__draw(hop->csc, hop->key, hop->batch->vertices, first,
+			           RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count),
 			           hop->out->indptr, set, drawn_ids(hop));
 		}
 	}
 	return number_drawn(hop, hop->dst_first, hop->dst_count);
 }
 
-static int sample_hop(const struct rung_sampler *sampler, struct rung__space *space, uint32_t hop_idx, uint64_t key,
-                      uint64_t dst_first, uint32_t threads, struct rung_batch *batch)
+static int sample_hop(const struct rung_sampler *sampler, struct rung__space *space,
+                      uint32_t hop_idx, uint64_t key, uint64_t dst_first, uint32_t threads,
+                      struct rung_batch *batch)
 {
 	const struct hop hop = {
-		.csc = &sampler->csc, .space = space, .batch = batch, .out = &batch->hops[hop_idx], .key = key, .dst_first = dst_first,
-		.dst_count = batch->vertex_count, .fanout = sampler->fanouts[hop_idx],
+		.csc = &sampler->csc,
+		.space = space,
+		.batch = batch,
+		.out = &batch->hops[hop_idx],
+		.key = key,
+		.dst_first = dst_first,
+		.dst_count = batch->vertex_count,
+		.fanout = sampler->fanouts[hop_idx],
 	};
 	int rc = reserve_u64(&hop.out->indptr, &hop.out->indptr_capacity, hop.dst_count + 1);
 
@@ -257,25 +295,31 @@ static int sample_hop(const struct rung_sampler *sampler, struct rung__space *sp
 	if (rc < 0)
 		return rc;
 	hop.out->block = (struct rung_block){
-		.dst_count = hop.dst_count, .src_count = batch->vertex_count, .edge_count = hop.out->indptr[hop.dst_count],
-		.indptr = hop.out->indptr, .indices = hop.out->indices,
+		.dst_count = hop.dst_count,
+		.src_count = batch->vertex_count,
+		.edge_count = hop.out->indptr[hop.dst_count],
+		.indptr = hop.out->indptr,
+		.indices = hop.out->indices,
 	};
 	return 0;
 }
 
-int rung__sample(const struct rung_sampler *sampler, struct rung__space *space, const uint64_t *seeds, uint64_t seed_count,
-                 uint64_t batch_key, uint32_t threads, struct rung_batch *batch)
+int rung__sample(const struct rung_sampler *sampler, struct rung__space *space,
+                 const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key, uint32_t threads,
+                 struct rung_batch *batch)
 {
-	uint64_t drawn = 0;   /* vertices that have drawn */
+	uint64_t drawn = 0; /* vertices that have drawn */
 	int rc;
 
 	batch->hop_count = 0;
 	batch->vertex_count = 0;
 	rc = take_seeds(sampler, &space->positions, seeds, seed_count, batch);
 	for (uint32_t hop = 0; rc == 0 && hop < sampler->hop_count; hop++) {
-		const uint64_t known = batch->vertex_count, key = rung__draw_hop_key(sampler->seed, batch_key, hop);
+		const uint64_t known = batch->vertex_count,
+			       key = rung__draw_hop_key(sampler->seed, batch_key, hop);
 
-		rc = sample_hop(sampler, space, hop, key, sampler->draws == RUNG_DRAWS_NEW ? drawn : 0, threads, batch);
+		rc = sample_hop(sampler, space, hop, key,
+		                sampler->draws == RUNG_DRAWS_NEW ? drawn : 0, threads, batch);
 		drawn = known;
 	}
 	rung__positions_clear(&space->positions, batch->vertices, batch->vertex_count);

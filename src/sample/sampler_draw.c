@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drawing neighbours without replacement: Floyd's algorithm (Bentley, Floyd, "A Sample of Brilliance", 1987), which takes
- * exactly as many random numbers as draws. Whether a position was drawn before is looked up in the bits of a word for short
- * lists, among the draws themselves for small fanouts, in a hash set otherwise. A draw depends on the seed, the batch key, the hop,
- * the vertex and its running number, never on the thread.
+ * Drawing neighbours without replacement: Floyd's algorithm (Bentley, Floyd, "A Sample of
+ * Brilliance", 1987), which takes exactly as many random numbers as draws. Whether a position was
+ * drawn before is looked up in the bits of a word for short lists, among the draws themselves for
+ * small fanouts, in a hash set otherwise. A draw depends on the seed, the batch key, the hop, the
+ * vertex and its running number, never on the thread.
  *
- * Two steps for the vertices of a call, because nearly every draw is a cache miss: all positions first, which asks for the
- * entries, then the entries.
+ * Two steps for the vertices of a call, because nearly every draw is a cache miss: all positions
+ * first, which asks for the entries, then the entries.
  */
 #include <string.h>
 
@@ -29,7 +30,8 @@ uint64_t rung__draw_set_size(const uint32_t *fanouts, uint32_t hop_count, uint64
 
 	for (uint32_t hop = 0; hop < hop_count; hop++) {
 		/* a list shorter than the fanout is taken whole */
-		if (fanouts[hop] > RUNG__DRAWS_IN_LIST && fanouts[hop] < UINT32_MAX && fanouts[hop] < degree_max)
+		if (fanouts[hop] > RUNG__DRAWS_IN_LIST && fanouts[hop] < UINT32_MAX &&
+		    fanouts[hop] < degree_max)
 			draws_max = RUNG__MAX(draws_max, fanouts[hop]);
 	}
 	return draws_max ? set_size_for(draws_max) : 0;
@@ -43,11 +45,12 @@ uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop)
 /* The draws of one vertex. Positions in its list are written to where the ids will be. */
 struct draw {
 	uint64_t degree;
-	uint64_t count;         /* below degree */
+	uint64_t count; /* below degree */
 	struct rung__stream stream;
 };
 
-static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d, void *out, unsigned bytes)
+static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d, void *out,
+                                                               unsigned bytes)
 {
 	const uint64_t first = d->degree - d->count;
 	uint64_t taken = 0;
@@ -62,7 +65,8 @@ static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d, v
 	}
 }
 
-/* Nonzero when the position is among the first `count`: without leaving early, so that several are compared at once. */
+/* Nonzero when the position is among the first `count`: without leaving early, so that several are
+ * compared at once. */
 static inline uint32_t repeats_of_4(const uint32_t *positions, uint64_t count, uint32_t position)
 {
 	uint32_t repeats = 0;
@@ -81,7 +85,8 @@ static inline uint64_t repeats_of_8(const uint64_t *positions, uint64_t count, u
 	return repeats;
 }
 
-static inline __attribute__((always_inline)) void draw_by_list(struct draw *d, void *out, unsigned bytes)
+static inline __attribute__((always_inline)) void draw_by_list(struct draw *d, void *out,
+                                                               unsigned bytes)
 {
 	const uint64_t first = d->degree - d->count;
 
@@ -89,7 +94,8 @@ static inline __attribute__((always_inline)) void draw_by_list(struct draw *d, v
 		uint64_t position = rung__stream_below(&d->stream, first + i + 1);
 		uint64_t repeats;
 
-		repeats = bytes == 4 ? repeats_of_4(out, i, (uint32_t)position) : repeats_of_8(out, i, position);
+		repeats = bytes == 4 ? repeats_of_4(out, i, (uint32_t)position)
+		                     : repeats_of_8(out, i, position);
 		rung__id_set(out, bytes, i, repeats ? first + i : position);
 	}
 }
@@ -104,7 +110,8 @@ static uint64_t find_slot(const uint64_t *set, uint64_t set_size, uint64_t posit
 	return slot;
 }
 
-static inline __attribute__((always_inline)) void draw_by_set(struct draw *d, uint64_t *set, void *out, unsigned bytes)
+static inline __attribute__((always_inline)) void draw_by_set(struct draw *d, uint64_t *set,
+                                                              void *out, unsigned bytes)
 {
 	const uint64_t first = d->degree - d->count, set_size = set_size_for(d->count);
 
@@ -122,7 +129,8 @@ static inline __attribute__((always_inline)) void draw_by_set(struct draw *d, ui
 	}
 }
 
-static inline __attribute__((always_inline)) void draw_positions(struct draw *d, uint64_t *set, void *out, unsigned bytes)
+static inline __attribute__((always_inline)) void draw_positions(struct draw *d, uint64_t *set,
+                                                                 void *out, unsigned bytes)
 {
 	if (d->degree <= 64)
 		draw_by_bits(d, out, bytes);
@@ -132,7 +140,8 @@ static inline __attribute__((always_inline)) void draw_positions(struct draw *d,
 		draw_by_set(d, set, out, bytes);
 }
 
-void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, uint64_t count, uint64_t *set, uint64_t *positions)
+void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, uint64_t count,
+                          uint64_t *set, uint64_t *positions)
 {
 	struct draw d = { degree, count, { rung__key_join(hop_key, vertex) } };
 
@@ -144,13 +153,18 @@ static inline const char *entry_at(const struct rung_csc *csc, unsigned bytes, u
 	return (const char *)csc->indices + edge * bytes;
 }
 
-/* Positions of what vertices[i] draws, or nothing when its list is taken whole; the entries are asked for. */
-static inline __attribute__((always_inline)) void
-draw_at(const struct rung_csc *csc, uint64_t mixed_key, uint64_t vertex, uint64_t count, uint64_t *set, void *out, unsigned bytes)
+/* Positions of what vertices[i] draws, or nothing when its list is taken whole; the entries are
+ * asked for. */
+static inline __attribute__((always_inline)) void draw_at(const struct rung_csc *csc,
+                                                          uint64_t mixed_key, uint64_t vertex,
+                                                          uint64_t count, uint64_t *set, void *out,
+                                                          unsigned bytes)
 {
 	const uint64_t begin = csc->indptr[vertex];
 	/* rung__key_join(hop_key, vertex) */
-	struct draw d = { csc->indptr[vertex + 1] - begin, count, { rung__mix64(mixed_key ^ vertex) } };
+	struct draw d = { csc->indptr[vertex + 1] - begin,
+		          count,
+		          { rung__mix64(mixed_key ^ vertex) } };
 
 	if (d.count == d.degree) {
 		__builtin_prefetch(entry_at(csc, bytes, begin));
@@ -161,8 +175,9 @@ draw_at(const struct rung_csc *csc, uint64_t mixed_key, uint64_t vertex, uint64_
 		__builtin_prefetch(entry_at(csc, bytes, begin + rung__id_get(out, bytes, k)));
 }
 
-static inline __attribute__((always_inline)) void
-fetch_at(const struct rung_csc *csc, uint64_t vertex, uint64_t count, void *out, unsigned bytes)
+static inline __attribute__((always_inline)) void fetch_at(const struct rung_csc *csc,
+                                                           uint64_t vertex, uint64_t count,
+                                                           void *out, unsigned bytes)
 {
 	const uint64_t begin = csc->indptr[vertex], degree = csc->indptr[vertex + 1] - begin;
 	const char *list = entry_at(csc, bytes, begin);
@@ -175,22 +190,24 @@ fetch_at(const struct rung_csc *csc, uint64_t vertex, uint64_t count, void *out,
 		rung__id_set(out, bytes, k, rung__id_get(list, bytes, rung__id_get(out, bytes, k)));
 }
 
-static inline __attribute__((always_inline)) void
-draw_block(const struct rung_csc *csc, uint64_t mixed_key, const uint64_t *vertices, uint64_t first, uint64_t end,
-           const uint64_t *indptr, uint64_t *set, char *drawn, unsigned bytes)
+static inline __attribute__((always_inline)) void draw_block(
+	const struct rung_csc *csc, uint64_t mixed_key, const uint64_t *vertices, uint64_t first,
+	uint64_t end, const uint64_t *indptr, uint64_t *set, char *drawn, unsigned bytes)
 {
 	for (uint64_t i = first; i < end; i++) {
 		if (indptr[i] < indptr[i + 1])
-			draw_at(csc, mixed_key, vertices[i], indptr[i + 1] - indptr[i], set, drawn + indptr[i] * bytes, bytes);
+			draw_at(csc, mixed_key, vertices[i], indptr[i + 1] - indptr[i], set,
+			        drawn + indptr[i] * bytes, bytes);
 	}
 	for (uint64_t i = first; i < end; i++) {
 		if (indptr[i] < indptr[i + 1])
-			fetch_at(csc, vertices[i], indptr[i + 1] - indptr[i], drawn + indptr[i] * bytes, bytes);
+			fetch_at(csc, vertices[i], indptr[i + 1] - indptr[i],
+			         drawn + indptr[i] * bytes, bytes);
 	}
 }
 
-void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *vertices, uint64_t first, uint64_t end,
-                const uint64_t *indptr, uint64_t *set, void *drawn)
+void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *vertices,
+                uint64_t first, uint64_t end, const uint64_t *indptr, uint64_t *set, void *drawn)
 {
 	const uint64_t mixed_key = rung__mix64(hop_key);
 

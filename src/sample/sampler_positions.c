@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of positions. The dense one is reset where a batch touched it. The hash table is wiped as a whole, which is quick as long as the
- * batch filled much of it, or slot by slot after a small one: the last id first, so that the way to each is still there.
+ * Tables of positions. The dense one is reset where a batch touched it. The hash table is wiped as
+ * a whole, which is quick as long as the batch filled much of it, or slot by slot after a small
+ * one: the last id first, so that the way to each is still there.
  */
 #include <string.h>
 
 #include "sample/sampler_positions.h"
 
 #define SLOTS_MIN 1024u
-#define SPARSE 16u   /* slots an id from which on single ids are forgotten */
+#define SPARSE    16u /* slots an id from which on single ids are forgotten */
 
 bool rung__positions_init(struct rung__positions *positions, uint64_t vertex_count, bool hashed)
 {
@@ -27,18 +28,22 @@ void rung__positions_fini(struct rung__positions *positions)
 	rung__free(positions->slots);
 }
 
-int rung__positions_reserve(struct rung__positions *positions, const uint64_t *vertices, uint64_t count, uint64_t count_max)
+int rung__positions_reserve(struct rung__positions *positions, const uint64_t *vertices,
+                            uint64_t count, uint64_t count_max)
 {
 	uint64_t *old = positions->slots, wanted = RUNG__MAX(positions->slot_count, SLOTS_MIN);
 
 	if (positions->dense || count_max <= positions->slot_count / 2)
 		return 0;
-	while (wanted / 2 < count_max)   /* below 2^32: it does not overflow */
+	while (wanted / 2 < count_max) /* below 2^32: it does not overflow */
 		wanted *= 2;
 	positions->slots = rung__zalloc_array(wanted, sizeof(*positions->slots));
 	if (!positions->slots) {
 		positions->slots = old;
-		return rung__fail(RUNG_E_NOMEM, "batch: no memory to number %" PRIu64 " vertices: take a smaller batch or fanout", count_max);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "batch: no memory to number %" PRIu64
+		                  " vertices: take a smaller batch or fanout",
+		                  count_max);
 	}
 	positions->slot_count = wanted;
 	rung__free(old);
@@ -56,7 +61,8 @@ static void forget(struct rung__positions *positions, uint64_t id, uint32_t posi
 	positions->slots[slot] = 0;
 }
 
-void rung__positions_clear(struct rung__positions *positions, const uint64_t *vertices, uint64_t count)
+void rung__positions_clear(struct rung__positions *positions, const uint64_t *vertices,
+                           uint64_t count)
 {
 	if (positions->dense) {
 		for (uint64_t i = 0; i < count; i++)

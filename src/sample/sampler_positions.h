@@ -1,30 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Where in its batch an id stands: a dense table while the graph is small, a hash table beyond. Both are empty between batches.
- * Private to sampler*.c.
+ * Where in its batch an id stands: a dense table while the graph is small, a hash table beyond.
+ * Both are empty between batches. Private to sampler*.c.
  */
 #ifndef RUNG_SAMPLER_POSITIONS_H
 #define RUNG_SAMPLER_POSITIONS_H
 
 #include "base/base.h"
 
-#define RUNG__POSITION_NONE UINT32_MAX   /* so a batch has fewer vertices than that */
+#define RUNG__POSITION_NONE UINT32_MAX /* so a batch has fewer vertices than that */
 
 struct rung__positions {
-	uint32_t *dense;       /* [vertex_count] RUNG__POSITION_NONE where there is none; NULL: hashed */
-	uint64_t *slots;       /* [slot_count] low half of the id, then position + 1; 0: free. At most half of them are taken */
-	uint64_t slot_count;   /* a power of two, or 0 */
+	uint32_t *dense; /* [vertex_count] RUNG__POSITION_NONE where there is none; NULL: hashed */
+	/* [slot_count] low half of the id, then position + 1; 0: free. At most half of them are
+	 * taken */
+	uint64_t *slots;
+	uint64_t slot_count; /* a power of two, or 0 */
 };
 
-/** @param hashed  a hash table, which grows with the batches, and not 4 bytes a vertex. @return false: no memory */
+/** @param hashed  a hash table, which grows with the batches, and not 4 bytes a vertex. @return
+ *                false: no memory */
 bool rung__positions_init(struct rung__positions *positions, uint64_t vertex_count, bool hashed);
 void rung__positions_fini(struct rung__positions *positions);
 
-/** Room for `count_max` ids, when the first `count` of `vertices` are there. @return 0 or RUNG_E_NOMEM */
-int rung__positions_reserve(struct rung__positions *positions, const uint64_t *vertices, uint64_t count, uint64_t count_max);
+/** Room for `count_max` ids, when the first `count` of `vertices` are there. @return 0 or
+ * RUNG_E_NOMEM */
+int rung__positions_reserve(struct rung__positions *positions, const uint64_t *vertices,
+                            uint64_t count, uint64_t count_max);
 
 /** Forget all ids, which are `vertices`. */
-void rung__positions_clear(struct rung__positions *positions, const uint64_t *vertices, uint64_t count);
+void rung__positions_clear(struct rung__positions *positions, const uint64_t *vertices,
+                           uint64_t count);
 
 /* Multiplicative hashing (Knuth, The Art of Computer Programming, 6.4): ids in a row spread out. */
 static inline uint64_t rung__positions_slot(const struct rung__positions *positions, uint64_t id)
@@ -38,14 +44,17 @@ static inline uint64_t rung__positions_entry(uint64_t id, uint32_t position)
 }
 
 /* Ids whose low halves are equal are told apart by the batch itself. */
-static inline bool rung__positions_is(uint64_t entry, uint64_t id, const uint64_t *vertices, unsigned id_bytes)
+static inline bool rung__positions_is(uint64_t entry, uint64_t id, const uint64_t *vertices,
+                                      unsigned id_bytes)
 {
-	return entry >> 32 == (id & UINT32_MAX) && (id_bytes == 4 || vertices[(uint32_t)entry - 1] == id);
+	return entry >> 32 == (id & UINT32_MAX) &&
+	       (id_bytes == 4 || vertices[(uint32_t)entry - 1] == id);
 }
 
 /** The position of an id; `next` if it had none, and then it has. There is room for it. */
-static inline __attribute__((always_inline)) uint32_t
-rung__positions_put(struct rung__positions *positions, uint64_t id, uint32_t next, const uint64_t *vertices, unsigned id_bytes, bool hashed)
+static inline __attribute__((always_inline)) uint32_t rung__positions_put(
+	struct rung__positions *positions, uint64_t id, uint32_t next, const uint64_t *vertices,
+	unsigned id_bytes, bool hashed)
 {
 	uint64_t slot;
 
@@ -56,7 +65,8 @@ rung__positions_put(struct rung__positions *positions, uint64_t id, uint32_t nex
 			positions->dense[id] = next;
 		return position == RUNG__POSITION_NONE ? next : position;
 	}
-	for (slot = rung__positions_slot(positions, id); positions->slots[slot]; slot = (slot + 1) & (positions->slot_count - 1)) {
+	for (slot = rung__positions_slot(positions, id); positions->slots[slot];
+	     slot = (slot + 1) & (positions->slot_count - 1)) {
 		if (rung__positions_is(positions->slots[slot], id, vertices, id_bytes))
 			return (uint32_t)positions->slots[slot] - 1;
 	}
@@ -64,7 +74,8 @@ rung__positions_put(struct rung__positions *positions, uint64_t id, uint32_t nex
 	return next;
 }
 
-static inline __attribute__((always_inline)) void rung__positions_fetch(const struct rung__positions *positions, uint64_t id, bool hashed)
+static inline __attribute__((always_inline)) void rung__positions_fetch(
+	const struct rung__positions *positions, uint64_t id, bool hashed)
 {
 	if (hashed)
 		__builtin_prefetch(&positions->slots[rung__positions_slot(positions, id)], 1);

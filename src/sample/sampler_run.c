@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many batches side by side. Threads claim numbers of batches; batch i is made in slot i mod slot_count, and number i is given out
- * only when the batch that had the slot before was handed over. In order, a thread that has made the batch that is next hands over all
- * that are ready behind it as well, unless another is at it. Whoever holds the least number is sampling or handing over, never
- * waiting, so there is always one that goes on.
+ * Many batches side by side. Threads claim numbers of batches; batch i is made in slot i mod
+ * slot_count, and number i is given out only when the batch that had the slot before was handed
+ * over. In order, a thread that has made the batch that is next hands over all that are ready
+ * behind it as well, unless another is at it. Whoever holds the least number is sampling or handing
+ * over, never waiting, so there is always one that goes on.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -11,11 +12,11 @@
 #include "sample/sample.h"
 
 #define BATCH_SIZE_DEFAULT 1024u
-#define SLOTS_A_THREAD 4u   /* batches differ in size: with fewer, threads wait for each other */
+#define SLOTS_A_THREAD     4u /* batches differ in size: with fewer, threads wait for each other */
 
 struct slot {
 	struct rung_batch *batch;
-	bool ready;              /* made and not yet handed over */
+	bool ready; /* made and not yet handed over */
 };
 
 struct run {
@@ -25,13 +26,14 @@ struct run {
 	void *ctx;
 	struct slot *slots;
 	uint64_t slot_count;
-	pthread_mutex_t lock;    /* of all below, and of `ready` */
-	pthread_cond_t moved;    /* `handed` or `end` */
-	uint64_t claimed;        /* next number to give out */
-	uint64_t handed;         /* in order: all below were handed over */
-	bool handing;            /* somebody is at it */
-	uint64_t end;            /* numbers below are done: all batches, or those before the first that failed */
-	int rc;                  /* of batch `end` */
+	pthread_mutex_t lock; /* of all below, and of `ready` */
+	pthread_cond_t moved; /* `handed` or `end` */
+	uint64_t claimed;     /* next number to give out */
+	uint64_t handed;      /* in order: all below were handed over */
+	bool handing;         /* somebody is at it */
+	/* numbers below are done: all batches, or those before the first that failed */
+	uint64_t end;
+	int rc; /* of batch `end` */
 	char text[RUNG__ERROR_BYTES];
 };
 
@@ -49,7 +51,8 @@ static void fail(struct run *run, uint64_t idx, int rc)
 /* With the lock held. @return false when no batch is left */
 static bool claim(struct run *run, uint64_t *idx_out)
 {
-	while (!run->batches.any_order && run->claimed < run->end && run->claimed >= run->handed + run->slot_count)
+	while (!run->batches.any_order && run->claimed < run->end &&
+	       run->claimed >= run->handed + run->slot_count)
 		pthread_cond_wait(&run->moved, &run->lock);
 	if (run->claimed >= run->end)
 		return false;
@@ -70,7 +73,8 @@ static void hand_over(struct run *run, uint32_t thread)
 		if (!slot->ready)
 			break;
 		pthread_mutex_unlock(&run->lock);
-		rc = run->take(run->ctx, slot->batch, run->handed, thread);   /* only who hands over changes `handed` */
+		/* only who hands over changes `handed` */
+		rc = run->take(run->ctx, slot->batch, run->handed, thread);
 		pthread_mutex_lock(&run->lock);
 		slot->ready = false;
 		if (rc < 0) {
@@ -89,7 +93,8 @@ static int sample(const struct run *run, uint64_t idx, uint32_t thread, struct r
 	const uint64_t first = idx * all->batch_size;
 
 	return rung__sample(run->sampler, &run->sampler->spaces[thread], all->seeds + first,
-	                    RUNG__MIN(all->batch_size, all->seed_count - first), all->key_first + idx, 1, batch);
+	                    RUNG__MIN(all->batch_size, all->seed_count - first),
+	                    all->key_first + idx, 1, batch);
 }
 
 static void work(struct run *run, uint32_t thread)
@@ -98,7 +103,8 @@ static void work(struct run *run, uint32_t thread)
 
 	pthread_mutex_lock(&run->lock);
 	while (claim(run, &idx)) {
-		struct slot *slot = &run->slots[run->batches.any_order ? thread : idx % run->slot_count];
+		struct slot *slot =
+			&run->slots[run->batches.any_order ? thread : idx % run->slot_count];
 		int rc;
 
 		pthread_mutex_unlock(&run->lock);
@@ -129,7 +135,9 @@ static int run_init(struct run *run)
 
 	if (rc < 0)
 		return rc;
-	run->slot_count = RUNG__MIN(run->batches.any_order || threads == 1 ? threads : SLOTS_A_THREAD * threads, run->end);
+	run->slot_count = RUNG__MIN(
+		run->batches.any_order || threads == 1 ? threads : SLOTS_A_THREAD * threads,
+		run->end);
 	run->slots = rung__zalloc_array(run->slot_count, sizeof(*run->slots));
 	if (!run->slots)
 		return rung__fail(RUNG_E_NOMEM, "sampling batches: no memory");
@@ -138,10 +146,15 @@ static int run_init(struct run *run)
 	return rc;
 }
 
-int rung_sampler_run(struct rung_sampler *sampler, const struct rung_minibatches *batches, rung_batch_fn take, void *ctx)
+int rung_sampler_run(struct rung_sampler *sampler, const struct rung_minibatches *batches,
+                     rung_batch_fn take, void *ctx)
 {
 	struct run run = {
-		.sampler = sampler, .batches = RUNG_MINIBATCHES_INIT, .take = take, .ctx = ctx, .lock = PTHREAD_MUTEX_INITIALIZER,
+		.sampler = sampler,
+		.batches = RUNG_MINIBATCHES_INIT,
+		.take = take,
+		.ctx = ctx,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.moved = PTHREAD_COND_INITIALIZER,
 	};
 	uint32_t threads;
@@ -150,14 +163,15 @@ int rung_sampler_run(struct rung_sampler *sampler, const struct rung_minibatches
 	if (rc < 0)
 		return rc;
 	if (run.batches.seed_count == 0 || !run.batches.seeds)
-		return rung__fail(RUNG_E_INVAL, "sampling batches: no seeds: at least one is needed");
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampling batches: no seeds: at least one is needed");
 	if (run.batches.batch_size == 0)
 		run.batches.batch_size = BATCH_SIZE_DEFAULT;
 	run.end = (run.batches.seed_count - 1) / run.batches.batch_size + 1;
 	rc = run_init(&run);
 	if (rc == 0) {
 		threads = (uint32_t)RUNG__MIN((uint64_t)sampler->threads, run.end);
-		(void)threads;   /* without OpenMP */
+		(void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(rung__threads(threads))
 		work(&run, (uint32_t)rung__thread_number());
 		rc = run.rc ? rung__fail_text(run.rc, run.text) : 0;

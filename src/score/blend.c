@@ -1,78 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A prediction corrected by sampled batches: empirical Bayes shrinkage (Robbins 1956; James, Stein 1961; with a prior
- * mean that varies: Morris, "Parametric Empirical Bayes Inference", 1983).
+ * A prediction corrected by sampled batches: empirical Bayes shrinkage (Robbins 1956; James, Stein
+ * 1961; with a prior mean that varies: Morris, "Parametric Empirical Bayes Inference", 1983).
  *
- * Of vertex v are known P(v), the predicted probability that a batch holds it, and m(v), the share of n sampled batches
- * that did. The truth p(v) lies about the prediction with a spread that is not known, and m(v) about the truth with
- * noise. Vertices of about equal P are taken together (a bin), and there both are measured; sums go over the vertices of
- * a bin:
+ * Of vertex v are known P(v), the predicted probability that a batch holds it, and m(v), the share
+ * of n sampled batches that did. The truth p(v) lies about the prediction with a spread that is not
+ * known, and m(v) about the truth with noise. Vertices of about equal P are taken together (a bin),
+ * and there both are measured; sums go over the vertices of a bin:
  *
  *     g     = sum of m / sum of P                     what the prediction is off by, on the whole
  *     total = sum of (m - g P)^2                      = spread of the truth + noise
  *     w     = 1 - noise / total, at least 0           share of the total that is the truth's
  *     p     = g P + w (m - g P)                       least mean square error of all linear estimates
  *
- * Nothing is set by hand: without information in the counts w is 0 and the order of the prediction stands, and the more
- * batches, the nearer w is to 1 and the result to the counts. As the p of a bin add up to what was counted there, their
- * sum over the first ranks is also the forecast of the hits; the largest of noisy counts alone would promise too much.
+ * Nothing is set by hand: without information in the counts w is 0 and the order of the prediction
+ * stands, and the more batches, the nearer w is to 1 and the result to the counts. As the p of a
+ * bin add up to what was counted there, their sum over the first ranks is also the forecast of the
+ * hits; the largest of noisy counts alone would promise too much.
  *
- * The noise. Were batches drawn independently of each other, it would be B = sum of m (1 - m) / (n - 1). But an epoch
- * shares out the train vertices, so a vertex that is in every batch one of three seeds is in has no noise at all over a
- * whole epoch. Which part r of B comes from the draws, and not from which seeds there were, is measured: the first e of
- * the n batches are sampled again with the same seeds, shared out and drawing anew, and r = sum of (x - y)^2 / (2 e n B),
- * x and y being the counts of both. The other part counts as far as the n batches are no whole epochs: each train vertex
- * is a seed f = n / batches of an epoch times on average, and those are floor(f) or one more times, which has the
- * variance h (1 - h), h = f - floor(f), in place of the f of independent batches. So noise = B (r + (1 - r) h (1 - h) /
- * f). The difference of two runs of different seeds, half of an epoch each, would be up to seven times as large as the
- * noise of their sum, and the counts thrown away.
+ * The noise. Were batches drawn independently of each other, it would be B = sum of m (1 - m) / (n
+ * - 1). But an epoch shares out the train vertices, so a vertex that is in every batch one of three
+ * seeds is in has no noise at all over a whole epoch. Which part r of B comes from the draws, and
+ * not from which seeds there were, is measured: the first e of the n batches are sampled again with
+ * the same seeds, shared out and drawing anew, and r = sum of (x - y)^2 / (2 e n B), x and y being
+ * the counts of both. The other part counts as far as the n batches are no whole epochs: each train
+ * vertex is a seed f = n / batches of an epoch times on average, and those are floor(f) or one more
+ * times, which has the variance h (1 - h), h = f - floor(f), in place of the f of independent
+ * batches. So noise = B (r + (1 - r) h (1 - h) / f). The difference of two runs of different seeds,
+ * half of an epoch each, would be up to seven times as large as the noise of their sum, and the
+ * counts thrown away.
  *
- * Bins are ranges of the float's bits, 8 to a factor of two, neighbours joined until they have 256 vertices: no sorting,
- * and the mean squares are good to a tenth. So that bins in which little was seen do not take it for the truth: one more
- * batch is counted and predicted for g, four of the events for r are the draws', and the noise has the square of one
- * batch more. Sums are taken over a fixed number of slices and then slice by slice: the same bits for any number of
- * threads.
+ * Bins are ranges of the float's bits, 8 to a factor of two, neighbours joined until they have 256
+ * vertices: no sorting, and the mean squares are good to a tenth. So that bins in which little was
+ * seen do not take it for the truth: one more batch is counted and predicted for g, four of the
+ * events for r are the draws', and the noise has the square of one batch more. Sums are taken over
+ * a fixed number of slices and then slice by slice: the same bits for any number of threads.
  *
- * Corners: predicted never (0) stays never; predicted always (infinity) stays; what was in every batch is held to have
- * been left out of half a batch, so that scores stay finite.
+ * Corners: predicted never (0) stays never; predicted always (infinity) stays; what was in every
+ * batch is held to have been left out of half a batch, so that scores stay finite.
  */
 #include <math.h>
 #include <string.h>
 
 #include "score/presample.h"
 
-#define BIN_SHIFT 20u                        /* 3 bits of the mantissa stay */
-#define BIN_COUNT ((0x7f800000u >> BIN_SHIFT) + 1)
+#define BIN_SHIFT        20u /* 3 bits of the mantissa stay */
+#define BIN_COUNT        ((0x7f800000u >> BIN_SHIFT) + 1)
 #define BIN_VERTICES_MIN 256.0
-#define EVENTS_OF_DRAWS 4.0
-#define REPEATED_SHARE 8u                    /* of a run; with twice as many, hits change by less than 0.1 % of the ceiling */
-#define SLICES 32u                           /* more than cores that help a pass over three arrays */
+#define EVENTS_OF_DRAWS  4.0
+/* of a run; with twice as many, hits change by less than 0.1 % of the ceiling */
+#define REPEATED_SHARE 8u
+#define SLICES         32u /* more than cores that help a pass over three arrays */
 
 /* Sums over the vertices of a bin. */
 struct bin {
 	double vertices;
-	double predicted;            /* P */
+	double predicted; /* P */
 	double predicted_squares;
-	double counted;              /* m */
+	double counted; /* m */
 	double counted_squares;
-	double products;             /* m P */
-	double apart_squares;        /* (x - y)^2 */
+	double products;      /* m P */
+	double apart_squares; /* (x - y)^2 */
 };
 
 /* What is made of them. */
 struct shrink {
-	double factor;   /* g */
-	double weight;   /* w */
+	double factor; /* g */
+	double weight; /* w */
 };
 
 struct blending {
 	const struct rung__blend_counts *counted;
 	uint64_t vertex_count;
 	double batches;
-	double uneven;               /* h (1 - h) / f */
+	double uneven; /* h (1 - h) / f */
 	int threads;
-	struct bin *bins;            /* [SLICES][BIN_COUNT]; the first row becomes the sum */
-	struct shrink *shrinks;      /* [BIN_COUNT] */
+	struct bin *bins;       /* [SLICES][BIN_COUNT]; the first row becomes the sum */
+	struct shrink *shrinks; /* [BIN_COUNT] */
 	float *score;
 };
 
@@ -94,7 +98,8 @@ static void sum_slice(const struct blending *bl, uint64_t slice)
 	struct bin *bins = bl->bins + slice * BIN_COUNT;
 
 	for (uint64_t v = slice_begin(bl, slice); v < slice_begin(bl, slice + 1); v++) {
-		const double p = -expm1(-(double)bl->score[v]), m = bl->counted->counts[v] / bl->batches;
+		const double p = -expm1(-(double)bl->score[v]),
+			     m = bl->counted->counts[v] / bl->batches;
 		const double apart = (int32_t)bl->counted->apart[v];
 		struct bin *bin;
 
@@ -125,15 +130,19 @@ static void add(struct bin *sum, const struct bin *bin)
 static struct shrink shrink_of(const struct blending *bl, const struct bin *bin)
 {
 	const double once = 1 / bl->batches;
-	const double independent = (bin->counted - bin->counted_squares) * bl->batches / (bl->batches - 1);
+	const double independent =
+		(bin->counted - bin->counted_squares) * bl->batches / (bl->batches - 1);
 	const double events = 2 * (double)bl->counted->repeated * independent;
-	const double of_draws = fmin(1, (bin->apart_squares + EVENTS_OF_DRAWS) / (events + EVENTS_OF_DRAWS));
-	const double noise = independent / bl->batches * (of_draws + (1 - of_draws) * bl->uneven) + once * once;
+	const double of_draws =
+		fmin(1, (bin->apart_squares + EVENTS_OF_DRAWS) / (events + EVENTS_OF_DRAWS));
+	const double noise =
+		independent / bl->batches * (of_draws + (1 - of_draws) * bl->uneven) + once * once;
 	struct shrink shrink;
 	double total;
 
 	shrink.factor = (bin->counted + once) / (bin->predicted + once);
-	total = bin->counted_squares - 2 * shrink.factor * bin->products + shrink.factor * shrink.factor * bin->predicted_squares;
+	total = bin->counted_squares - 2 * shrink.factor * bin->products +
+	        shrink.factor * shrink.factor * bin->predicted_squares;
 	shrink.weight = total > noise ? 1 - noise / total : 0;
 	return shrink;
 }
@@ -150,7 +159,8 @@ static void join(const struct blending *bl, uint32_t first, uint32_t end)
 		bl->shrinks[bin] = bl->shrinks[first];
 }
 
-/* From the hottest down, where vertices weigh most; what is left over at the cold end joins the last. */
+/* From the hottest down, where vertices weigh most; what is left over at the cold end joins the
+ * last. */
 static void join_bins(const struct blending *bl)
 {
 	uint32_t end = BIN_COUNT, first = BIN_COUNT;
@@ -200,12 +210,18 @@ static void correct(const struct blending *bl)
 		bl->score[v] = corrected(bl, v);
 }
 
-int rung__blend_correct(const struct rung__blend_counts *counted, uint64_t vertex_count, int threads, float *score)
+int rung__blend_correct(const struct rung__blend_counts *counted, uint64_t vertex_count,
+                        int threads, float *score)
 {
-	const double epochs = (double)counted->batches / (double)counted->epoch_batches, part = epochs - floor(epochs);
+	const double epochs = (double)counted->batches / (double)counted->epoch_batches,
+		     part = epochs - floor(epochs);
 	struct blending bl = {
-		.counted = counted, .vertex_count = vertex_count, .batches = (double)counted->batches,
-		.uneven = part * (1 - part) / epochs, .threads = threads, .score = score,
+		.counted = counted,
+		.vertex_count = vertex_count,
+		.batches = (double)counted->batches,
+		.uneven = part * (1 - part) / epochs,
+		.threads = threads,
+		.score = score,
 	};
 	int rc = 0;
 
@@ -214,15 +230,18 @@ int rung__blend_correct(const struct rung__blend_counts *counted, uint64_t verte
 	if (bl.bins && bl.shrinks)
 		correct(&bl);
 	else
-		rc = rung__fail(RUNG_E_NOMEM, "blending the scores of %" PRIu64 " vertices: no memory", vertex_count);
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "blending the scores of %" PRIu64 " vertices: no memory",
+		                vertex_count);
 	rung__free(bl.bins);
 	rung__free(bl.shrinks);
 	return rc;
 }
 
 /* Batches [0, e) into `apart`, [0, n) into `counts`, [0, e) again off `apart`. */
-static int sample_runs(rung__presample_fn presample, const void *graph, const struct rung__run *caller_run, uint64_t batches,
-                       uint64_t repeated, uint64_t vertex_count, uint32_t *counts, uint32_t *apart)
+static int sample_runs(rung__presample_fn presample, const void *graph,
+                       const struct rung__run *caller_run, uint64_t batches, uint64_t repeated,
+                       uint64_t vertex_count, uint32_t *counts, uint32_t *apart)
 {
 	struct rung__run run = *caller_run;
 	int rc;
@@ -249,22 +268,29 @@ static int sample_runs(rung__presample_fn presample, const void *graph, const st
 	return presample(graph, &run, counts);
 }
 
-int rung__blend(rung__presample_fn presample, const void *graph, const struct rung__run *run, uint64_t vertex_count,
-                float *score)
+int rung__blend(rung__presample_fn presample, const void *graph, const struct rung__run *run,
+                uint64_t vertex_count, float *score)
 {
 	uint32_t *counts = rung__zalloc_array(vertex_count, sizeof(*counts));
 	uint32_t *apart = rung__zalloc_array(vertex_count, sizeof(*apart));
-	const uint64_t batch_count = RUNG__MAX(2, run->batch_count), repeated = RUNG__MAX(1, batch_count / REPEATED_SHARE);
+	const uint64_t batch_count = RUNG__MAX(2, run->batch_count),
+		       repeated = RUNG__MAX(1, batch_count / REPEATED_SHARE);
 	const struct rung__blend_counts counted = {
-		.counts = counts, .batches = 2 * batch_count - repeated, .apart = apart, .repeated = repeated,
+		.counts = counts,
+		.batches = 2 * batch_count - repeated,
+		.apart = apart,
+		.repeated = repeated,
 		.epoch_batches = rung__epoch_batches(run->train_count, run->batch_size),
 	};
 	int rc;
 
 	if (!counts || !apart)
-		rc = rung__fail(RUNG_E_NOMEM, "sampling for the scores of %" PRIu64 " vertices: no memory", vertex_count);
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "sampling for the scores of %" PRIu64 " vertices: no memory",
+		                vertex_count);
 	else
-		rc = sample_runs(presample, graph, run, counted.batches, repeated, vertex_count, counts, apart);
+		rc = sample_runs(presample, graph, run, counted.batches, repeated, vertex_count,
+		                 counts, apart);
 	if (rc == 0 && run->train_count)
 		rc = rung__blend_correct(&counted, vertex_count, run->threads, score);
 	rung__free(counts);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting which vertices sampled batches hold: PreSC of Yang et al., "GNNLab: A Factored System for Sample-based GNN
- * Training over GPUs", 2022. Batches are independent of each other, each is sampled by one thread, and counts are whole
- * numbers: they come out the same for any number of threads and any order.
+ * Counting which vertices sampled batches hold: PreSC of Yang et al., "GNNLab: A Factored System
+ * for Sample-based GNN Training over GPUs", 2022. Batches are independent of each other, each is
+ * sampled by one thread, and counts are whole numbers: they come out the same for any number of
+ * threads and any order.
  *
- * The order of an epoch is computed, not stored: position i of epoch e is a keyed permutation of 0 .. train_count-1, a
- * Feistel network over the next even number of bits, walked along until it is in range (Black, Rogaway, "Ciphers with
- * Arbitrary Finite Domains", 2002). So a run needs no array of its train vertices, and any batch can be made by itself.
+ * The order of an epoch is computed, not stored: position i of epoch e is a keyed permutation of 0
+ * .. train_count-1, a Feistel network over the next even number of bits, walked along until it is
+ * in range (Black, Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). So a run needs no array
+ * of its train vertices, and any batch can be made by itself.
  */
 #include <string.h>
 
@@ -14,10 +16,10 @@
 #include "score/presample.h"
 #include "base/random.h"
 
-#define SHUFFLE_KEY UINT64_C(0x73687566666c6531)   /* keys that no caller is likely to take */
-#define RUN_KEY UINT64_C(0x70726573616d706c)
-#define AGAIN_KEY UINT64_C(0x616761696e)
-#define ROUNDS 6u
+#define SHUFFLE_KEY UINT64_C(0x73687566666c6531) /* keys that no caller is likely to take */
+#define RUN_KEY     UINT64_C(0x70726573616d706c)
+#define AGAIN_KEY   UINT64_C(0x616761696e)
+#define ROUNDS      6u
 
 /* A permutation of 0 .. 2^(2 * half_bits) - 1. */
 static uint64_t feistel(uint64_t x, unsigned half_bits, uint64_t key)
@@ -60,18 +62,22 @@ static uint64_t permuted(uint64_t i, uint64_t count, uint64_t key)
 	return i;
 }
 
-uint64_t rung__run_seeds(const struct rung__run *run, uint64_t seed, uint64_t batch, uint64_t *seeds_out)
+uint64_t rung__run_seeds(const struct rung__run *run, uint64_t seed, uint64_t batch,
+                         uint64_t *seeds_out)
 {
-	const uint64_t per_epoch = rung__epoch_batches(run->train_count, run->batch_size), epoch = batch / per_epoch;
+	const uint64_t per_epoch = rung__epoch_batches(run->train_count, run->batch_size),
+		       epoch = batch / per_epoch;
 	const uint64_t first = batch % per_epoch * run->batch_size;
 	const uint64_t count = RUNG__MIN(run->batch_size, run->train_count - first);
 	const uint64_t key = rung__key_join(rung__key_join(seed, SHUFFLE_KEY), epoch);
-	uint64_t part = run->train_count;   /* of the epoch that the run takes: what is shared out anew */
+	/* of the epoch that the run takes: what is shared out anew */
+	uint64_t part = run->train_count;
 
 	if (run->again && run->batch_count - epoch * per_epoch < per_epoch)
 		part = RUNG__MIN(part, (run->batch_count - epoch * per_epoch) * run->batch_size);
 	for (uint64_t i = 0; i < count; i++) {
-		const uint64_t place = run->again ? permuted(first + i, part, key ^ AGAIN_KEY) : first + i;
+		const uint64_t place =
+			run->again ? permuted(first + i, part, key ^ AGAIN_KEY) : first + i;
 		const uint64_t position = permuted(place, run->train_count, key);
 
 		seeds_out[i] = run->train ? run->train[position] : position;
@@ -84,10 +90,10 @@ struct presampling {
 	const struct rung_csc *csc;
 	struct rung_sampler_opts sampler_opts;
 	const struct rung__run *run;
-	uint64_t seed;             /* the caller's */
+	uint64_t seed; /* the caller's */
 	uint32_t *counts;
-	uint64_t next;             /* batch, counted from the run's first; atomic */
-	uint64_t done;             /* atomic */
+	uint64_t next; /* batch, counted from the run's first; atomic */
+	uint64_t done; /* atomic */
 	struct rung__failure failure;
 };
 
@@ -118,7 +124,8 @@ static int worker_init(struct presample_worker *worker, const struct presampling
 	if (rc == 0) {
 		worker->seeds = rung__malloc_array(seeds_max, sizeof(*worker->seeds));
 		if (!worker->seeds)
-			rc = rung__fail(RUNG_E_NOMEM, "presampling: no memory for %" PRIu64 " seeds", seeds_max);
+			rc = rung__fail(RUNG_E_NOMEM,
+			                "presampling: no memory for %" PRIu64 " seeds", seeds_max);
 	}
 	if (rc < 0)
 		worker_fini(worker);
@@ -132,7 +139,8 @@ static int count_batch(struct presampling *ps, struct presample_worker *worker, 
 	uint64_t count;
 	int rc;
 
-	rc = rung_sampler_sample(worker->sampler, worker->seeds, seed_count, rung__run_key(ps->run, batch), worker->batch);
+	rc = rung_sampler_sample(worker->sampler, worker->seeds, seed_count,
+	                         rung__run_key(ps->run, batch), worker->batch);
 	if (rc < 0)
 		return rc;
 	vertices = rung_batch_vertices(worker->batch, &count);
@@ -158,8 +166,10 @@ static int work(struct presampling *ps, struct presample_worker *worker, bool re
 		rc = count_batch(ps, worker, run->batch_first + at);
 		done = __atomic_add_fetch(&ps->done, 1, __ATOMIC_RELAXED);
 		if (rc == 0 && reports)
-			rc = rung__progress(run->progress, run->progress_ctx, "presample", run->progress_done + done,
-			                    run->progress_total ? run->progress_total : run->batch_count);
+			rc = rung__progress(run->progress, run->progress_ctx, "presample",
+			                    run->progress_done + done,
+			                    run->progress_total ? run->progress_total
+			                                        : run->batch_count);
 	}
 	return rc;
 }
@@ -168,7 +178,11 @@ int rung__presample(const void *graph, const struct rung__run *run, uint32_t *co
 {
 	const struct rung__presample_graph *from = graph;
 	struct presampling ps = {
-		.csc = from->csc, .sampler_opts = from->sampler_opts, .seed = from->sampler_opts.seed, .run = run, .counts = counts,
+		.csc = from->csc,
+		.sampler_opts = from->sampler_opts,
+		.seed = from->sampler_opts.seed,
+		.run = run,
+		.counts = counts,
 	};
 
 	if (run->batch_count == 0 || run->train_count == 0)

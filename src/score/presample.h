@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Scores that rest on sampled batches: counting them, and correcting a prediction by the counts. Private to the core. */
+/** Scores that rest on sampled batches: counting them, and correcting a prediction by the counts.
+ * Private to the core. */
 #ifndef RUNG_PRESAMPLE_H
 #define RUNG_PRESAMPLE_H
 
 #include "base/base.h"
 #include "rung/sampler.h"
 
-/** Batches of one epoch, the short last one included; 0 without train vertices. @param batch_size at least 1 */
+/** Batches of one epoch, the short last one included; 0 without train vertices. @param batch_size
+ * at least 1 */
 static inline uint64_t rung__epoch_batches(uint64_t train_count, uint32_t batch_size)
 {
 	return train_count / batch_size + (train_count % batch_size != 0);
@@ -14,20 +16,24 @@ static inline uint64_t rung__epoch_batches(uint64_t train_count, uint32_t batch_
 
 /** A run of batches: each epoch is all train vertices in an order of its own, cut into batches. */
 struct rung__run {
-	const uint64_t *train;     /**< [train_count] distinct ids; NULL: every vertex */
+	const uint64_t *train; /**< [train_count] distinct ids; NULL: every vertex */
 	uint64_t train_count;
-	uint32_t batch_size;       /**< at least 1 */
-	uint64_t batch_first;      /**< numbers of the batches: those of epoch e begin at e * rung__epoch_batches() */
+	uint32_t batch_size; /**< at least 1 */
+	/** numbers of the batches: those of epoch e begin at e * rung__epoch_batches() */
+	uint64_t batch_first;
 	uint64_t batch_count;
-	bool again;                /**< the seeds that the run has without it, but other batches of them and other draws; batch_first is 0 */
+	/** the seeds that the run has without it, but other batches of them and other draws;
+	 * batch_first is 0 */
+	bool again;
 	int threads;               /**< at least 1; the counts do not depend on it */
 	rung_progress_fn progress; /**< may be NULL; called by the calling thread, counts batches */
 	void *progress_ctx;
-	uint64_t progress_done;    /**< batches of runs before this one */
-	uint64_t progress_total;   /**< of all runs; 0: batch_count */
+	uint64_t progress_done;  /**< batches of runs before this one */
+	uint64_t progress_total; /**< of all runs; 0: batch_count */
 };
 
-/** Seed of a run's sampler: not that of batches that a caller samples with the same seed, which the counts are to predict. */
+/** Seed of a run's sampler: not that of batches that a caller samples with the same seed, which the
+ * counts are to predict. */
 uint64_t rung__run_seed(uint64_t seed);
 
 /**
@@ -37,7 +43,8 @@ uint64_t rung__run_seed(uint64_t seed);
  * @param seeds_out  [batch_size] written
  * @return how many: batch_size, fewer in the last batch of an epoch
  */
-uint64_t rung__run_seeds(const struct rung__run *run, uint64_t seed, uint64_t batch, uint64_t *seeds_out);
+uint64_t rung__run_seeds(const struct rung__run *run, uint64_t seed, uint64_t batch,
+                         uint64_t *seeds_out);
 
 /** Key of a batch of a run for the sampler. */
 static inline uint64_t rung__run_key(const struct rung__run *run, uint64_t batch)
@@ -48,19 +55,21 @@ static inline uint64_t rung__run_key(const struct rung__run *run, uint64_t batch
 /** What a run is sampled from, in memory: what rung__presample() takes as its context. */
 struct rung__presample_graph {
 	const struct rung_csc *csc;
-	struct rung_sampler_opts sampler_opts;   /**< sampled with rung__run_seed() of its seed, a batch by one thread */
+	/** sampled with rung__run_seed() of its seed, a batch by one thread */
+	struct rung_sampler_opts sampler_opts;
 };
 
 /**
- * Sample the batches of a run; counts[v] goes up by the number of batches that hold v, seeds included.
+ * Sample the batches of a run; counts[v] goes up by the number of batches that hold v, seeds
+ * included.
  *
  * @param graph   a struct rung__presample_graph
  * @param counts  [vertex_count], the caller sets them to zero first
- * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED, RUNG_E_INVAL (options, a train id twice in a batch), RUNG_E_RANGE (a train id);
- *         after a failure the counts are of some of the batches
+ * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED, RUNG_E_INVAL (options, a train id twice in a batch),
+ *         RUNG_E_RANGE (a train id); after a failure the counts are of some of the batches
  *
- * Memory: for each thread a sampler (4 bytes a vertex), one batch and 8 bytes for each of its seeds; at most as many threads as
- * batches.
+ * Memory: for each thread a sampler (4 bytes a vertex), one batch and 8 bytes for each of its
+ * seeds; at most as many threads as batches.
  */
 int rung__presample(const void *graph, const struct rung__run *run, uint32_t *counts);
 
@@ -70,26 +79,32 @@ typedef int (*rung__presample_fn)(const void *graph, const struct rung__run *run
 /**
  * Correct a prediction by two sampled runs: what blend.c says.
  *
- * @param presample, graph  how runs are sampled
- * @param run               batch_count is of each of the two, at least 2 are taken; batch_first, again and progress_* are set here
- * @param score             [vertex_count] in: -log(1 - P) as predicted, 0 is never, infinity always; out: as corrected
+ * @param presample, graph how runs are sampled
+ * @param run               batch_count is of each of the two, at least 2 are taken; batch_first,
+ *          again and progress_* are set here
+ * @param score             [vertex_count] in: -log(1 - P) as predicted, 0 is never, infinity
+ *          always; out: as corrected
  * @return 0, RUNG_E_NOMEM, or what `presample` returns
  *
  * Memory: 8 bytes a vertex and what `presample` takes.
  */
-int rung__blend(rung__presample_fn presample, const void *graph, const struct rung__run *run, uint64_t vertex_count,
-                float *score);
+int rung__blend(rung__presample_fn presample, const void *graph, const struct rung__run *run,
+                uint64_t vertex_count, float *score);
 
 /** What two runs have counted. */
 struct rung__blend_counts {
-	const uint32_t *counts;    /**< [vertex_count] batches that held the vertex, of a run from batch 0 on */
-	uint64_t batches;          /**< at least 2 */
-	const uint32_t *apart;     /**< [vertex_count] the same over the first `repeated`, less that over other batches of their seeds */
+	/** [vertex_count] batches that held the vertex, of a run from batch 0 on */
+	const uint32_t *counts;
+	uint64_t batches; /**< at least 2 */
+	/** [vertex_count] the same over the first `repeated`, less that over other batches of their
+	 * seeds */
+	const uint32_t *apart;
 	uint64_t repeated;
 	uint64_t epoch_batches;
 };
 
 /** The second half of rung__blend(). */
-int rung__blend_correct(const struct rung__blend_counts *counted, uint64_t vertex_count, int threads, float *score);
+int rung__blend_correct(const struct rung__blend_counts *counted, uint64_t vertex_count,
+                        int threads, float *score);
 
 #endif

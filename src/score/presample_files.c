@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting sampled batches of a graph in files: many batches go hop by hop together, and one pass over the edges draws for all of them. As
- * a draw depends on nothing but seed, batch, hop and vertex, the batches are those that rung__presample() samples in memory.
+ * Counting sampled batches of a graph in files: many batches go hop by hop together, and one pass
+ * over the edges draws for all of them. As a draw depends on nothing but seed, batch, hop and
+ * vertex, the batches are those that rung__presample() samples in memory.
  *
- * What the batches hold is one sorted array of keys (vertex, batch, is it new): a pass meets the vertices in their order. What is drawn is
- * appended to another array, sorted, and merged into the first. When the arrays are too short for a group of batches, it is begun again
- * with half as many.
+ * What the batches hold is one sorted array of keys (vertex, batch, is it new): a pass meets the
+ * vertices in their order. What is drawn is appended to another array, sorted, and merged into the
+ * first. When the arrays are too short for a group of batches, it is begun again with half as many.
  */
 #include "score/presample_files.h"
 
@@ -16,9 +17,9 @@
 #include "sort/radix.h"
 #include "sample/sample.h"
 
-#define GROUP_BITS 12u      /* batches of a group, at most 2^12 */
-#define ENTRIES 1024u       /* vertices of batches that draw side by side */
-#define TOO_SHORT 1         /* of the arrays: no failure yet */
+#define GROUP_BITS 12u   /* batches of a group, at most 2^12 */
+#define ENTRIES    1024u /* vertices of batches that draw side by side */
+#define TOO_SHORT  1     /* of the arrays: no failure yet */
 
 /* A key: vertex << (GROUP_BITS + 1) | batch of the group << 1 | 1 when the last hop brought it */
 static uint64_t vertex_of(uint64_t key)
@@ -29,15 +30,16 @@ static uint64_t vertex_of(uint64_t key)
 struct lockstep {
 	const struct rung__file_presample *from;
 	const struct rung__run *run;
-	uint64_t seed;               /* of the draws */
-	uint64_t batch_first;        /* of the group, in the run */
+	uint64_t seed;        /* of the draws */
+	uint64_t batch_first; /* of the group, in the run */
 	uint64_t batch_count;
 	uint32_t hop;
-	uint64_t *held, *drawn, *spare;   /* [capacity] */
+	uint64_t *held, *drawn, *spare; /* [capacity] */
 	uint64_t held_count, drawn_count, capacity;
-	uint64_t at;                 /* in held: the first whose vertex is not done in this pass */
+	uint64_t at; /* in held: the first whose vertex is not done in this pass */
 	unsigned key_bits;
-	uint64_t *sets;              /* [threads][set_size + draws_max]: for the draws of a thread, and their positions */
+	/* [threads][set_size + draws_max]: for the draws of a thread, and their positions */
+	uint64_t *sets;
 	uint64_t set_size, draws_max;
 };
 
@@ -56,7 +58,8 @@ static void compact_drawn(struct lockstep *ls)
 	ls->drawn_count = at;
 }
 
-/* held = held and drawn; new is what was not held. Both are sorted, drawn has the bit of the new set. */
+/* held = held and drawn; new is what was not held. Both are sorted, drawn has the bit of the new
+ * set. */
 static int merge_drawn(struct lockstep *ls)
 {
 	uint64_t i = 0, k = 0, at = 0;
@@ -88,15 +91,17 @@ static uint64_t batch_key(const struct lockstep *ls, uint64_t key)
 	return rung__run_key(ls->run, ls->run->batch_first + batch);
 }
 
-/* What entry `key` draws of its list, as far as it lies in the chunk, places [begin, end) of `indices`, `skipped` before them. */
+/* What entry `key` draws of its list, as far as it lies in the chunk, places [begin, end) of
+ * `indices`, `skipped` before them. */
 struct hop_entry {
 	uint64_t key;
-	uint64_t degree, count;         /* of the whole list */
+	uint64_t degree, count; /* of the whole list */
 	uint64_t skipped, begin, end;
-	uint64_t room;                  /* where in drawn */
+	uint64_t room; /* where in drawn */
 };
 
-static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk, const struct hop_entry *entry, uint64_t *set)
+static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk,
+                       const struct hop_entry *entry, uint64_t *set)
 {
 	const uint64_t batch = (entry->key & ((UINT64_C(1) << (GROUP_BITS + 1)) - 1)) | 1;
 	const uint64_t hop_key = rung__draw_hop_key(ls->seed, batch_key(ls, entry->key), ls->hop);
@@ -105,35 +110,48 @@ static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk
 
 	if (entry->count == entry->degree) {
 		for (uint64_t i = entry->begin; i < entry->end; i++)
-			to[taken++] = rung__id_get(chunk->indices, chunk->index_bytes, i) << (GROUP_BITS + 1) | batch;
+			to[taken++] = rung__id_get(chunk->indices, chunk->index_bytes, i)
+			                      << (GROUP_BITS + 1) |
+			              batch;
 		return;
 	}
-	rung__draw_positions(hop_key, vertex_of(entry->key), entry->degree, entry->count, set, positions);
+	rung__draw_positions(hop_key, vertex_of(entry->key), entry->degree, entry->count, set,
+	                     positions);
 	for (uint64_t i = 0; i < entry->count; i++) {
-		const uint64_t place = positions[i] - entry->skipped;   /* wraps where it lies before */
+		/* wraps where it lies before */
+		const uint64_t place = positions[i] - entry->skipped;
 
 		if (place < entry->end - entry->begin)
-			to[taken++] = rung__id_get(chunk->indices, chunk->index_bytes, entry->begin + place) << (GROUP_BITS + 1) | batch;
+			to[taken++] = rung__id_get(chunk->indices, chunk->index_bytes,
+			                           entry->begin + place)
+			                      << (GROUP_BITS + 1) |
+			              batch;
 	}
-	while (taken < RUNG__MIN(entry->count, entry->end - entry->begin))   /* those in other chunks: its own vertex is held anyway */
+	/* those in other chunks: its own vertex is held anyway */
+	while (taken < RUNG__MIN(entry->count, entry->end - entry->begin))
 		to[taken++] = entry->key | 1;
 }
 
-/* The next entries that draw in the chunk; fewer when drawn has no room for more. `at` goes behind them. */
-static unsigned next_entries(struct lockstep *ls, const struct rung__edge_chunk *chunk, uint64_t *at, struct hop_entry *entries)
+/* The next entries that draw in the chunk; fewer when drawn has no room for more. `at` goes behind
+ * them. */
+static unsigned next_entries(struct lockstep *ls, const struct rung__edge_chunk *chunk,
+                             uint64_t *at, struct hop_entry *entries)
 {
 	const struct rung_sampler_opts *opts = &ls->from->sampler_opts;
 	const uint64_t vertex_end = chunk->vertex_first + chunk->vertex_count;
 	unsigned count = 0;
 
-	for (; count < ENTRIES && *at < ls->held_count && vertex_of(ls->held[*at]) < vertex_end; (*at)++) {
+	for (; count < ENTRIES && *at < ls->held_count && vertex_of(ls->held[*at]) < vertex_end;
+	     (*at)++) {
 		const uint64_t key = ls->held[*at], i = vertex_of(key) - chunk->vertex_first;
 		struct hop_entry *entry = &entries[count];
 		uint64_t most;
 
 		if (opts->draws == RUNG_DRAWS_NEW && !(key & 1))
 			continue;
-		*entry = (struct hop_entry){ .key = key, .degree = chunk->indptr[i + 1] - chunk->indptr[i], .room = ls->drawn_count };
+		*entry = (struct hop_entry){ .key = key,
+			                     .degree = chunk->indptr[i + 1] - chunk->indptr[i],
+			                     .room = ls->drawn_count };
 		entry->count = rung__draw_count(opts->fanouts[ls->hop], entry->degree);
 		rung__edge_chunk_list(chunk, i, &entry->begin, &entry->end);
 		entry->skipped = chunk->edge_first + entry->begin - chunk->indptr[i];
@@ -159,10 +177,12 @@ static int draw_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 
 #pragma omp parallel for num_threads(ls->run->threads) schedule(dynamic, 64)
 		for (unsigned i = 0; i < count; i++)
-			draw_entry(ls, chunk, &entries[i], ls->sets + (uint64_t)rung__thread_number() * (ls->set_size + ls->draws_max));
+			draw_entry(ls, chunk, &entries[i],
+			           ls->sets + (uint64_t)rung__thread_number() *
+			                              (ls->set_size + ls->draws_max));
 		if (at > at_before)
 			continue;
-		compact_drawn(ls);   /* no room for the next */
+		compact_drawn(ls); /* no room for the next */
 		if (drawn_before == 0 || ls->drawn_count > drawn_before / 2)
 			return TOO_SHORT;
 	}
@@ -188,7 +208,8 @@ static int hold_seeds(struct lockstep *ls)
 
 		if (RUNG__MIN(run->batch_size, run->train_count) > ls->capacity - ls->held_count)
 			return TOO_SHORT;
-		count = rung__run_seeds(run, ls->from->sampler_opts.seed, run->batch_first + ls->batch_first + b, seeds);
+		count = rung__run_seeds(run, ls->from->sampler_opts.seed,
+		                        run->batch_first + ls->batch_first + b, seeds);
 		for (uint64_t i = 0; i < count; i++)
 			ls->held[ls->held_count++] = seeds[i] << (GROUP_BITS + 1) | b << 1 | 1;
 	}
@@ -224,8 +245,13 @@ static int sample_run(struct lockstep *ls, uint32_t *counts)
 		ls->batch_count = RUNG__MIN(group, run->batch_count - ls->batch_first);
 		rc = sample_group(ls);
 		if (rc == TOO_SHORT && ls->batch_count == 1)
-			return rung__fail(RUNG_E_INVAL, "presample: a batch of %" PRIu32 " seeds draws more than the %" PRIu64 " vertices that the "
-			                  "memory budget has room for: give more, or take a smaller batch or fanout", run->batch_size, ls->capacity);
+			return rung__fail(RUNG_E_INVAL,
+			                  "presample: a batch of %" PRIu32
+			                  " seeds draws more than the %" PRIu64
+			                  " vertices that the "
+			                  "memory budget has room for: give more, or take a "
+			                  "smaller batch or fanout",
+			                  run->batch_size, ls->capacity);
 		if (rc == TOO_SHORT) {
 			group = (ls->batch_count + 1) / 2;
 			continue;
@@ -235,7 +261,8 @@ static int sample_run(struct lockstep *ls, uint32_t *counts)
 		for (uint64_t i = 0; i < ls->held_count; i++)
 			counts[vertex_of(ls->held[i])]++;
 		ls->batch_first += ls->batch_count;
-		rc = rung__progress(run->progress, run->progress_ctx, "presample", run->progress_done + ls->batch_first,
+		rc = rung__progress(run->progress, run->progress_ctx, "presample",
+		                    run->progress_done + ls->batch_first,
 		                    run->progress_total ? run->progress_total : run->batch_count);
 		if (rc < 0)
 			return rc;
@@ -257,14 +284,18 @@ static uint64_t draws_max(const struct rung_sampler_opts *opts)
 	uint64_t most = 1;
 
 	for (uint32_t hop = 0; hop < opts->hop_count; hop++)
-		most = opts->fanouts[hop] == UINT32_MAX ? most : RUNG__MAX(most, (uint64_t)opts->fanouts[hop]);
+		most = opts->fanouts[hop] == UINT32_MAX
+		               ? most
+		               : RUNG__MAX(most, (uint64_t)opts->fanouts[hop]);
 	return most;
 }
 
 int rung__presample_files(const void *graph, const struct rung__run *run, uint32_t *counts)
 {
 	const struct rung__file_presample *from = graph;
-	struct lockstep ls = { .from = from, .run = run, .seed = rung__run_seed(from->sampler_opts.seed) };
+	struct lockstep ls = { .from = from,
+		               .run = run,
+		               .seed = rung__run_seed(from->sampler_opts.seed) };
 	uint64_t *memory;
 	int rc;
 
@@ -272,13 +303,17 @@ int rung__presample_files(const void *graph, const struct rung__run *run, uint32
 		return 0;
 	ls.key_bits = bits_of(from->vertex_count);
 	ls.draws_max = draws_max(&from->sampler_opts);
-	ls.set_size = rung__draw_set_size(from->sampler_opts.fanouts, from->sampler_opts.hop_count, UINT64_MAX);
+	ls.set_size = rung__draw_set_size(from->sampler_opts.fanouts, from->sampler_opts.hop_count,
+	                                  UINT64_MAX);
 	/* what is sorted at once; a batch, whose places are numbers of 32 bits, has no more */
 	ls.capacity = RUNG__MIN(from->memory_bytes / (3 * sizeof(*memory)), (uint64_t)UINT32_MAX);
 	memory = rung__malloc_array(ls.capacity, 3 * sizeof(*memory));
-	ls.sets = rung__malloc_array((uint64_t)run->threads, (size_t)((ls.set_size + ls.draws_max) * sizeof(*ls.sets)));
+	ls.sets = rung__malloc_array((uint64_t)run->threads,
+	                             (size_t)((ls.set_size + ls.draws_max) * sizeof(*ls.sets)));
 	if (!memory || !ls.sets) {
-		rc = rung__fail(RUNG_E_NOMEM, "presample: no memory for %" PRIu64 " vertices of batches", ls.capacity);
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "presample: no memory for %" PRIu64 " vertices of batches",
+		                ls.capacity);
 	} else {
 		ls.held = memory;
 		ls.drawn = memory + ls.capacity;

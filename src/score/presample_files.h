@@ -10,13 +10,15 @@
 struct rung__file_presample {
 	struct rung_edges *edges;
 	uint64_t vertex_count;
-	struct rung_sampler_opts sampler_opts;   /**< as in struct rung__presample_graph */
-	uint64_t memory_bytes;                   /**< for what the batches hold, 24 bytes a vertex of each, a third of it drawn at a time */
-	uint64_t *edge_passes;                   /**< counts them */
+	struct rung_sampler_opts sampler_opts; /**< as in struct rung__presample_graph */
+	/** for what the batches hold, 24 bytes a vertex of each, a third of it drawn at a time */
+	uint64_t memory_bytes;
+	uint64_t *edge_passes; /**< counts them */
 };
 
 /**
- * As rung__presample(), with the same counts: L passes over the edges for as many batches as the memory holds.
+ * As rung__presample(), with the same counts: L passes over the edges for as many batches as the
+ * memory holds.
  * @return also RUNG_E_INVAL when the memory does not hold one batch, and what a pass returns
  */
 int rung__presample_files(const void *graph, const struct rung__run *run, uint32_t *counts);

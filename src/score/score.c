@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores of vertices: options, train vertices, and who computes what. The formulas stand in rank.h. */
+/* Scores of vertices: options, train vertices, and who computes what. The formulas stand in
+ * rank.h. */
 #include <string.h>
 
 #include "score/score_internal.h"
 
-#define ITERATIONS_WEIGHTED 5u
+#define ITERATIONS_WEIGHTED      5u
 #define ITERATIONS_CONVERGED_MAX 200u
-#define DAMPING 0.85
-#define TOLERANCE 1e-6
-#define BATCH_SIZE 1024u
+#define DAMPING                  0.85
+#define TOLERANCE                1e-6
+#define BATCH_SIZE               1024u
 
 enum needs { NEEDS_SAMPLING = 1, NEEDS_DAMPING = 2 };
 
@@ -61,15 +62,23 @@ int rung_score_method_parse(const char *name, enum rung_score_method *method_out
 static int check_fanouts(const struct rung_score_opts *opts, const char *name)
 {
 	if (!opts->fanouts || opts->hop_count == 0)
-		return rung__fail(RUNG_E_INVAL, "score %s: no fanouts: give those that training will sample with, as 25,10", name);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"score %s: no fanouts: give those that training will sample with, as 25,10",
+			name);
 	if (opts->hop_count > RUNG_HOPS_MAX)
-		return rung__fail(RUNG_E_INVAL, "score %s: %" PRIu32 " hops: at most %d", name, opts->hop_count, RUNG_HOPS_MAX);
+		return rung__fail(RUNG_E_INVAL, "score %s: %" PRIu32 " hops: at most %d", name,
+		                  opts->hop_count, RUNG_HOPS_MAX);
 	for (uint32_t hop = 0; hop < opts->hop_count; hop++) {
 		if (opts->fanouts[hop] == 0)
-			return rung__fail(RUNG_E_INVAL, "score %s: the fanout of hop %" PRIu32 " is 0: it is at least 1", name, hop);
+			return rung__fail(RUNG_E_INVAL,
+			                  "score %s: the fanout of hop %" PRIu32
+			                  " is 0: it is at least 1",
+			                  name, hop);
 	}
 	if (opts->draws != RUNG_DRAWS_ALL && opts->draws != RUNG_DRAWS_NEW)
-		return rung__fail(RUNG_E_INVAL, "score %s: %d is no way of drawing", name, (int)opts->draws);
+		return rung__fail(RUNG_E_INVAL, "score %s: %d is no way of drawing", name,
+		                  (int)opts->draws);
 	return 0;
 }
 
@@ -77,16 +86,19 @@ static int check_damping(struct rung_score_opts *opts)
 {
 	if (opts->damping == 0)
 		opts->damping = DAMPING;
-	if (!(opts->damping > 0 && opts->damping < 1))   /* NaN too */
-		return rung__fail(RUNG_E_INVAL, "score: damping is %g: it lies between 0 and 1", opts->damping);
+	if (!(opts->damping > 0 && opts->damping < 1)) /* NaN too */
+		return rung__fail(RUNG_E_INVAL, "score: damping is %g: it lies between 0 and 1",
+		                  opts->damping);
 	if (opts->tolerance == 0)
 		opts->tolerance = TOLERANCE;
 	if (!(opts->tolerance > 0))
-		return rung__fail(RUNG_E_INVAL, "score: tolerance is %g: it is above 0", opts->tolerance);
+		return rung__fail(RUNG_E_INVAL, "score: tolerance is %g: it is above 0",
+		                  opts->tolerance);
 	return 0;
 }
 
-static int take_opts(const struct rung_score_opts *caller_opts, struct rung_score_opts *opts, size_t *place_out)
+static int take_opts(const struct rung_score_opts *caller_opts, struct rung_score_opts *opts,
+                     size_t *place_out)
 {
 	int rc = rung__opts_take(opts, sizeof(*opts), caller_opts, "rung_score_opts");
 
@@ -97,13 +109,16 @@ static int take_opts(const struct rung_score_opts *caller_opts, struct rung_scor
 		return rung__fail(RUNG_E_INVAL, "score: %d is no method", (int)opts->method);
 	opts->method = methods[*place_out].method;
 	if (opts->iterations == 0)
-		opts->iterations = opts->method == RUNG_SCORE_RPAGERANK ? ITERATIONS_CONVERGED_MAX : ITERATIONS_WEIGHTED;
+		opts->iterations = opts->method == RUNG_SCORE_RPAGERANK ? ITERATIONS_CONVERGED_MAX
+		                                                        : ITERATIONS_WEIGHTED;
 	if (opts->batch_size == 0)
 		opts->batch_size = BATCH_SIZE;
 	if (opts->epochs == 0)
 		opts->epochs = 1;
 	if (opts->train_count && !opts->train)
-		return rung__fail(RUNG_E_INVAL, "score: %" PRIu64 " train vertices, but no array of them", opts->train_count);
+		return rung__fail(RUNG_E_INVAL,
+		                  "score: %" PRIu64 " train vertices, but no array of them",
+		                  opts->train_count);
 	rc = check_damping(opts);
 	if (rc == 0 && methods[*place_out].needs & NEEDS_SAMPLING)
 		rc = check_fanouts(opts, methods[*place_out].name);
@@ -116,8 +131,10 @@ static int fail_repeat(const struct rung_score_opts *opts, uint64_t second)
 
 	while (opts->train[first] != opts->train[second])
 		first++;
-	return rung__fail(RUNG_E_INVAL, "train vertices %" PRIu64 " and %" PRIu64 " are both %" PRIu64 ": give each id once", first, second,
-	                  opts->train[second]);
+	return rung__fail(RUNG_E_INVAL,
+	                  "train vertices %" PRIu64 " and %" PRIu64 " are both %" PRIu64
+	                  ": give each id once",
+	                  first, second, opts->train[second]);
 }
 
 static int mark_train(struct rung__scoring *scoring)
@@ -127,15 +144,21 @@ static int mark_train(struct rung__scoring *scoring)
 	scoring->train_count = scoring->vertex_count;
 	if (opts->train_count == 0)
 		return 0;
-	scoring->is_train = rung__zalloc_array(scoring->vertex_count / 64 + 1, sizeof(*scoring->is_train));
+	scoring->is_train =
+		rung__zalloc_array(scoring->vertex_count / 64 + 1, sizeof(*scoring->is_train));
 	if (!scoring->is_train)
-		return rung__fail(RUNG_E_NOMEM, "score: no memory for a bit for each of %" PRIu64 " vertices", scoring->vertex_count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "score: no memory for a bit for each of %" PRIu64 " vertices",
+		                  scoring->vertex_count);
 	for (uint64_t i = 0; i < opts->train_count; i++) {
 		const uint64_t id = opts->train[i];
 
 		if (id >= scoring->vertex_count)
-			return rung__fail(RUNG_E_RANGE, "train vertex %" PRIu64 ": id %" PRIu64 " is not below the vertex count %" PRIu64
-			                  ": correct the train ids", i, id, scoring->vertex_count);
+			return rung__fail(RUNG_E_RANGE,
+			                  "train vertex %" PRIu64 ": id %" PRIu64
+			                  " is not below the vertex count %" PRIu64
+			                  ": correct the train ids",
+			                  i, id, scoring->vertex_count);
 		if (rung__is_train(scoring, id))
 			return fail_repeat(opts, i);
 		scoring->is_train[id / 64] |= UINT64_C(1) << (id % 64);
@@ -144,7 +167,8 @@ static int mark_train(struct rung__scoring *scoring)
 	return 0;
 }
 
-static int compute(struct rung__scoring *scoring, const struct rung_score_opts *caller_opts, struct rung_score_report *report_out)
+static int compute(struct rung__scoring *scoring, const struct rung_score_opts *caller_opts,
+                   struct rung_score_report *report_out)
 {
 	struct rung_score_opts opts = RUNG_SCORE_OPTS_INIT;
 	struct rung_score_report report = { 0 };
@@ -169,15 +193,18 @@ static int compute(struct rung__scoring *scoring, const struct rung_score_opts *
 	return 0;
 }
 
-int rung_score_compute(const struct rung_csc *csc, const struct rung_score_opts *opts, float *score_out,
-                       struct rung_score_report *report_out)
+int rung_score_compute(const struct rung_csc *csc, const struct rung_score_opts *opts,
+                       float *score_out, struct rung_score_report *report_out)
 {
-	struct rung__scoring scoring = { .csc = csc, .vertex_count = csc->vertex_count, .score = score_out };
+	struct rung__scoring scoring = { .csc = csc,
+		                         .vertex_count = csc->vertex_count,
+		                         .score = score_out };
 
 	return compute(&scoring, opts, report_out);
 }
 
-int rung_score_edges(struct rung_edges *edges, const struct rung_score_opts *opts, float *score_out, struct rung_score_report *report_out)
+int rung_score_edges(struct rung_edges *edges, const struct rung_score_opts *opts, float *score_out,
+                     struct rung_score_report *report_out)
 {
 	struct rung__scoring scoring = { .edges = edges, .score = score_out };
 	struct rung_edges_info info = { .size = sizeof(info) };

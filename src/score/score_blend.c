@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores that rest on sampled batches: presample counts them, blend corrects `expected` by two runs of them. */
+/* Scores that rest on sampled batches: presample counts them, blend corrects `expected` by two runs
+ * of them. */
 #include "score/presample_files.h"
 #include "score/score_internal.h"
 
-#define BLEND_BATCHES 256u   /* of a run: with more, the order hardly changes any more */
+#define BLEND_BATCHES 256u /* of a run: with more, the order hardly changes any more */
 
 /* Of graphs in files: score and counts; and what batches hold. */
-#define BYTES_A_VERTEX 12u
-#define SAMPLING_BYTES (UINT64_C(128) << 20)
+#define BYTES_A_VERTEX     12u
+#define SAMPLING_BYTES     (UINT64_C(128) << 20)
 #define SAMPLING_BYTES_MIN (UINT64_C(1) << 20)
 
 static struct rung_sampler_opts sampler_opts(const struct rung_score_opts *opts)
 {
 	return (struct rung_sampler_opts){
-		.size = sizeof(struct rung_sampler_opts), .fanouts = opts->fanouts, .hop_count = opts->hop_count, .seed = opts->seed,
+		.size = sizeof(struct rung_sampler_opts),
+		.fanouts = opts->fanouts,
+		.hop_count = opts->hop_count,
+		.seed = opts->seed,
 		.draws = opts->draws,
 	};
 }
@@ -23,8 +27,13 @@ static struct rung__run sampled_run(const struct rung__scoring *scoring, uint64_
 	const struct rung_score_opts *opts = scoring->opts;
 
 	return (struct rung__run){
-		.train = opts->train_count ? opts->train : NULL, .train_count = scoring->train_count, .batch_size = opts->batch_size,
-		.batch_count = batch_count, .threads = scoring->threads, .progress = opts->progress, .progress_ctx = opts->progress_ctx,
+		.train = opts->train_count ? opts->train : NULL,
+		.train_count = scoring->train_count,
+		.batch_size = opts->batch_size,
+		.batch_count = batch_count,
+		.threads = scoring->threads,
+		.progress = opts->progress,
+		.progress_ctx = opts->progress_ctx,
 	};
 }
 
@@ -38,21 +47,28 @@ struct sampling {
 
 static int plan_sampling(const struct rung__scoring *scoring, struct sampling *sampling)
 {
-	const uint64_t state = scoring->vertex_count * BYTES_A_VERTEX, budget = scoring->opts->memory_bytes;
+	const uint64_t state = scoring->vertex_count * BYTES_A_VERTEX,
+		       budget = scoring->opts->memory_bytes;
 
-	sampling->in_memory = (struct rung__presample_graph){ scoring->csc, sampler_opts(scoring->opts) };
+	sampling->in_memory =
+		(struct rung__presample_graph){ scoring->csc, sampler_opts(scoring->opts) };
 	sampling->in_files = (struct rung__file_presample){
-		.edges = scoring->edges, .vertex_count = scoring->vertex_count, .sampler_opts = sampler_opts(scoring->opts),
-		.memory_bytes = SAMPLING_BYTES, .edge_passes = &scoring->report->edge_passes,
+		.edges = scoring->edges,
+		.vertex_count = scoring->vertex_count,
+		.sampler_opts = sampler_opts(scoring->opts),
+		.memory_bytes = SAMPLING_BYTES,
+		.edge_passes = &scoring->report->edge_passes,
 	};
 	sampling->fn = scoring->csc ? rung__presample : rung__presample_files;
 	sampling->graph = scoring->csc ? (const void *)&sampling->in_memory : &sampling->in_files;
 	if (scoring->csc || !budget)
 		return 0;
 	if (budget < state + SAMPLING_BYTES_MIN)
-		return rung__fail_least(state + SAMPLING_BYTES_MIN, "score: a memory budget of %" PRIu64 " bytes: counting batches that hold %"
-		                        PRIu64 " vertices takes at least %" PRIu64, budget, scoring->vertex_count,
-		                        state + SAMPLING_BYTES_MIN);
+		return rung__fail_least(state + SAMPLING_BYTES_MIN,
+		                        "score: a memory budget of %" PRIu64
+		                        " bytes: counting batches that hold %" PRIu64
+		                        " vertices takes at least %" PRIu64,
+		                        budget, scoring->vertex_count, state + SAMPLING_BYTES_MIN);
 	sampling->in_files.memory_bytes = budget - state;
 	return 0;
 }
@@ -60,14 +76,18 @@ static int plan_sampling(const struct rung__scoring *scoring, struct sampling *s
 int rung__score_presample(const struct rung__scoring *scoring)
 {
 	const struct rung_score_opts *opts = scoring->opts;
-	uint64_t batches = opts->epochs * rung__epoch_batches(scoring->train_count, opts->batch_size);
+	uint64_t batches =
+		opts->epochs * rung__epoch_batches(scoring->train_count, opts->batch_size);
 	uint32_t *counts = rung__zalloc_array(scoring->vertex_count, sizeof(*counts));
 	struct sampling sampling;
 	struct rung__run run;
 	int rc;
 
 	if (!counts)
-		return rung__fail(RUNG_E_NOMEM, "sampled batches: no memory for the counts of %" PRIu64 " vertices", scoring->vertex_count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "sampled batches: no memory for the counts of %" PRIu64
+		                  " vertices",
+		                  scoring->vertex_count);
 	if (opts->batches_max)
 		batches = RUNG__MIN(batches, (uint64_t)opts->batches_max);
 	run = sampled_run(scoring, batches);
@@ -83,11 +103,13 @@ int rung__score_presample(const struct rung__scoring *scoring)
 
 int rung__score_blend(const struct rung__scoring *scoring)
 {
-	const struct rung__run run = sampled_run(scoring, scoring->opts->batches_max ? scoring->opts->batches_max : BLEND_BATCHES);
+	const struct rung__run run = sampled_run(
+		scoring, scoring->opts->batches_max ? scoring->opts->batches_max : BLEND_BATCHES);
 	struct sampling sampling;
 	/*
-	 * Which takes more memory than sampling: it knows the least. It leaves overlaps to the counts, and is wrong about alike vertices, of one
-	 * bin, alike; with estimates of them it would be wrong by chance, and counts be believed where they are high by chance.
+	 * Which takes more memory than sampling: it knows the least. It leaves overlaps to the
+	 * counts, and is wrong about alike vertices, of one bin, alike; with estimates of them it
+	 * would be wrong by chance, and counts be believed where they are high by chance.
 	 */
 	int rc = rung__score_expected(scoring);
 
@@ -96,5 +118,6 @@ int rung__score_blend(const struct rung__scoring *scoring)
 	if (rc < 0)
 		return rc;
 	scoring->report->batches_sampled = 2 * run.batch_count;
-	return rung__blend(sampling.fn, sampling.graph, &run, scoring->vertex_count, scoring->score);
+	return rung__blend(sampling.fn, sampling.graph, &run, scoring->vertex_count,
+	                   scoring->score);
 }

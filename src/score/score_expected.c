@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Expected access: the probability that a batch asks for a row, from the graph, the fanouts and the train vertices alone. One pass over
- * the edges a hop, nothing is sampled. docs/SCORES.md derives it.
+ * Expected access: the probability that a batch asks for a row, from the graph, the fanouts and the
+ * train vertices alone. One pass over the edges a hop, nothing is sampled. docs/SCORES.md derives
+ * it.
  *
  *   P_t(v)    v is in the batch after t hops. P_0 = 1 / batches of an epoch for train vertices, else 0.
  *   q_t(v)    v draws a given one of its in-neighbours at hop t: min(1, fanout[t] / in_degree(v))
@@ -12,17 +13,19 @@
  *             only new ones draw:   a += max(0, P' - P' of the hop before) * q_t(v)
  *   S_l+1(u)  = -log(1 - P_0(u)) - sum over v with u in in(v) of log(1 - a(v,u));   P_l+1 = 1 - exp(-S_l+1);   score = S of the last hop
  *
- * Probabilities near 0 and near 1 both matter: the first because most rows have them, the second because sums of -log(1 - a) order the
- * hottest rows. So a and P are kept along with their complements A and M, each computed for itself, and stored as whichever of the two is
- * smaller; a float of it is enough.
+ * Probabilities near 0 and near 1 both matter: the first because most rows have them, the second
+ * because sums of -log(1 - a) order the hottest rows. So a and P are kept along with their
+ * complements A and M, each computed for itself, and stored as whichever of the two is smaller; a
+ * float of it is enough.
  *
  *   o(v,u)    share of those that have v in their lists which have u as well, estimated by signatures (minhash.h)
  *
- * Corners: a self loop draws nobody new; it still counts in the in_degree, as do parallel edges, each of which is one. A row that
- * every batch holds for certain has score +inf.
+ * Corners: a self loop draws nobody new; it still counts in the in_degree, as do parallel edges,
+ * each of which is one. A row that every batch holds for certain has score +inf.
  *
- * Memory: 4 bytes a vertex for each hop, 4 for its in_degree, 4 for its signature, beside the score and the sums (8). While the signatures are
- * made, in the pass of the first hop, arrays that are not in use yet have their minima and counts.
+ * Memory: 4 bytes a vertex for each hop, 4 for its in_degree, 4 for its signature, beside the score
+ * and the sums (8). While the signatures are made, in the pass of the first hop, arrays that are
+ * not in use yet have their minima and counts.
  */
 #include <float.h>
 #include <math.h>
@@ -31,18 +34,21 @@
 #include "spread/minhash.h"
 #include "score/score_internal.h"
 
-#define LANES 32u   /* edges at a time, for the vector units */
+#define LANES 32u /* edges at a time, for the vector units */
 
 struct expected {
 	const struct rung__scoring *scoring;
-	uint32_t hop;                         /* of the pass that is running */
-	float fanouts[RUNG_HOPS_MAX];         /* FLT_MAX: all */
-	float *present[RUNG_HOPS_MAX];        /* [vertex_count] P_t, packed; of the hops so far */
-	float *in_degree;                     /* [vertex_count] INFINITY where it is 0, so that q is 0 */
-	uint32_t *signatures;                 /* [vertex_count] of the sets of vertices that have it in their lists; NULL: not asked for */
-	uint32_t *minima[2];                  /* [vertex_count] lower and upper half, */
-	float *drawers;                       /* [vertex_count] and size of these sets (up to 2^24), until there are signatures */
-	double seed_score;                    /* -log(1 - P_0) of a train vertex */
+	uint32_t hop;                  /* of the pass that is running */
+	float fanouts[RUNG_HOPS_MAX];  /* FLT_MAX: all */
+	float *present[RUNG_HOPS_MAX]; /* [vertex_count] P_t, packed; of the hops so far */
+	float *in_degree;              /* [vertex_count] INFINITY where it is 0, so that q is 0 */
+	/* [vertex_count] of the sets of vertices that have it in their lists; NULL: not asked
+	 * for */
+	uint32_t *signatures;
+	uint32_t *minima[2]; /* [vertex_count] lower and upper half, */
+	/* [vertex_count] and size of these sets (up to 2^24), until there are signatures */
+	float *drawers;
+	double seed_score; /* -log(1 - P_0) of a train vertex */
 };
 
 /* P as a number in [0, 0.5), or 1 - P with its sign turned, -0 included. */
@@ -61,25 +67,28 @@ static inline bool is_complement(float packed)
 	return bits >> 31;
 }
 
-/* The same twice, for vertices in double and for edges in float: what v has drawn of u, and its complement. */
-#define DEFINE_DRAWN(name, real)                                                                                               \
-	struct name {                                                                                                          \
-		real a, A;                                                                                                     \
-		real before, Before;   /* P' of the hop before and its complement */                                           \
-	};                                                                                                                     \
-	static inline void name##_hop(struct name *d, real p, real M, real q, bool only_new)                                   \
-	{                                                                                                                      \
-		if (only_new) {                                                                                                \
-			const real more = p > d->before ? p : d->before, Less = M < d->Before ? M : d->Before;                 \
-                                                                                                                               \
-			d->a += (more - d->before) * q;                                                                        \
-			d->A = (d->A - q * d->Before) + q * Less;   /* nothing is lost where q is 1 and A is Before */         \
-			d->before = more;                                                                                      \
-			d->Before = Less;                                                                                      \
-		} else {                                                                                                       \
-			d->a = p > d->a ? d->a * (1 - q) + p * q : d->a;                                                       \
-			d->A = M < d->A ? d->A * (1 - q) + M * q : d->A;                                                       \
-		}                                                                                                              \
+/* The same twice, for vertices in double and for edges in float: what v has drawn of u, and its
+ * complement. */
+#define DEFINE_DRAWN(name, real)                                                                   \
+	struct name {                                                                              \
+		real a, A;                                                                         \
+		real before, Before; /* P' of the hop before and its complement */                 \
+	};                                                                                         \
+	static inline void name##_hop(struct name *d, real p, real M, real q, bool only_new)       \
+	{                                                                                          \
+		if (only_new) {                                                                    \
+			const real more = p > d->before ? p : d->before,                           \
+				   Less = M < d->Before ? M : d->Before;                           \
+                                                                                                   \
+			d->a += (more - d->before) * q;                                            \
+			d->A = (d->A - q * d->Before) +                                            \
+			       q * Less; /* nothing is lost where q is 1 and A is Before */        \
+			d->before = more;                                                          \
+			d->Before = Less;                                                          \
+		} else {                                                                           \
+			d->a = p > d->a ? d->a * (1 - q) + p * q : d->a;                           \
+			d->A = M < d->A ? d->A * (1 - q) + M * q : d->A;                           \
+		}                                                                                  \
 	}
 
 DEFINE_DRAWN(drawn_double, double)
@@ -99,9 +108,11 @@ static float give(const struct expected *ex, uint64_t v, float in_degree)
 	for (uint32_t t = 0; t <= ex->hop; t++) {
 		const float packed = ex->present[t][v];
 		const double stored = fabs((double)packed);
-		const double p = is_complement(packed) ? 1 - stored : stored, M = is_complement(packed) ? stored : 1 - stored;
+		const double p = is_complement(packed) ? 1 - stored : stored,
+			     M = is_complement(packed) ? stored : 1 - stored;
 
-		drawn_double_hop(&d, p, M, fmin(1, (double)ex->fanouts[t] / (double)in_degree), only_new);
+		drawn_double_hop(&d, p, M, fmin(1, (double)ex->fanouts[t] / (double)in_degree),
+		                 only_new);
 	}
 	return d.a > 0 ? (float)minus_log(d.a, d.A) : 0;
 }
@@ -130,7 +141,8 @@ static void add_and_sign(void *ctx, const struct rung__spread_tile *tile, double
 	for (uint64_t i = 0; i < tile->count; i++) {
 		const uint16_t u = tile->u[i];
 		const uint64_t least = (uint64_t)high[u] << 32 | low[u];
-		const uint64_t minima = rung__minhash_min(least, rung__minhash_of(tile->v_first + tile->v[i]));
+		const uint64_t minima =
+			rung__minhash_min(least, rung__minhash_of(tile->v_first + tile->v[i]));
 
 		low[u] = (uint32_t)minima;
 		high[u] = (uint32_t)(minima >> 32);
@@ -145,7 +157,8 @@ static uint32_t record_width(const struct expected *ex)
 }
 
 /* A record: P_0 .. P_hop packed, in_degree, signature if there are any. */
-static void send_records(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr, float *records)
+static void send_records(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
+                         float *records)
 {
 	const struct expected *ex = ctx;
 	const uint32_t width = record_width(ex);
@@ -160,27 +173,30 @@ static void send_records(void *ctx, uint64_t first, uint64_t count, const uint64
 	}
 }
 
-/* Natural logarithm of a positive float to 1e-7, branch-free: m * 2^e with m around 1, and the series of atanh((m - 1) / (m + 1)). */
+/* Natural logarithm of a positive float to 1e-7, branch-free: m * 2^e with m around 1, and the
+ * series of atanh((m - 1) / (m + 1)). */
 static inline float log_of(float x)
 {
 	int32_t bits, exponent;
 	float m, s, s2;
 
 	memcpy(&bits, &x, sizeof(bits));
-	exponent = (bits - 0x3f3504f3) >> 23;   /* m in [sqrt(1/2), sqrt(2)) */
+	exponent = (bits - 0x3f3504f3) >> 23; /* m in [sqrt(1/2), sqrt(2)) */
 	bits -= exponent * (1 << 23);
 	memcpy(&m, &bits, sizeof(m));
 	s = (m - 1) / (m + 1);
 	s2 = s * s;
 	return (float)exponent * 0.693147180559945f +
-	       2 * s * (1 + s2 * (0.333333333f + s2 * (0.2f + s2 * (0.142857143f + s2 * 0.111111111f))));
+	       2 * s *
+	               (1 + s2 * (0.333333333f +
+	                          s2 * (0.2f + s2 * (0.142857143f + s2 * 0.111111111f))));
 }
 
 /* -log(1 - a). For small a the rounding of 1 - a is taken back out (Kahan). */
 static inline float minus_log_float(float a, float A)
 {
 	const float rest = a < 0.5f ? 1 - a : A;
-	const float lost = 1 - rest;   /* exact where it is used */
+	const float lost = 1 - rest; /* exact where it is used */
 	const float value = -log_of(rest < FLT_MIN ? FLT_MIN : rest);
 	const float small = lost > 0 ? value * (a / lost) : a;
 
@@ -196,10 +212,11 @@ struct edges {
 	float v_packed[RUNG_HOPS_MAX][LANES], u_packed[RUNG_HOPS_MAX][LANES];
 	float v_degree[LANES], u_degree[LANES];
 	uint32_t v_signature[LANES], u_signature[LANES];
-	float share[LANES];   /* of v's drawers that are u's too */
+	float share[LANES]; /* of v's drawers that are u's too */
 };
 
-/* Without what others brought that draw u as well: `cut` is how much of it, p_seed and M_seed what v owes to none of them. */
+/* Without what others brought that draw u as well: `cut` is how much of it, p_seed and M_seed what
+ * v owes to none of them. */
 static inline void cut_common(float *p, float *M, float p_seed, float M_seed, float cut)
 {
 	*p -= *p > p_seed ? (*p - p_seed) * cut : 0;
@@ -207,10 +224,12 @@ static inline void cut_common(float *p, float *M, float p_seed, float M_seed, fl
 }
 
 /* Hop t of v -> u and, for the next, of u -> v. */
-static inline __attribute__((always_inline)) void
-hop_lanes(struct lanes *vu, struct lanes *uv, const struct edges *edges, uint32_t t, float fanout, bool only_new)
+static inline __attribute__((always_inline)) void hop_lanes(struct lanes *vu, struct lanes *uv,
+                                                            const struct edges *edges, uint32_t t,
+                                                            float fanout, bool only_new)
 {
-	const float *v_packed = edges->v_packed[t], *u_packed = edges->u_packed[t], *v_degree = edges->v_degree, *u_degree = edges->u_degree;
+	const float *v_packed = edges->v_packed[t], *u_packed = edges->u_packed[t],
+		    *v_degree = edges->v_degree, *u_degree = edges->u_degree;
 	const float *v_seed = edges->v_packed[0], *share = edges->share;
 
 #pragma omp simd
@@ -218,15 +237,21 @@ hop_lanes(struct lanes *vu, struct lanes *uv, const struct edges *edges, uint32_
 		struct drawn_float d = { vu->a[i], vu->A[i], vu->before[i], vu->Before[i] };
 		struct drawn_float b = { uv->a[i], uv->A[i], uv->before[i], uv->Before[i] };
 		const float v_stored = fabsf(v_packed[i]), u_stored = fabsf(u_packed[i]);
-		const float p = is_complement(v_packed[i]) ? 1 - v_stored : v_stored, M = is_complement(v_packed[i]) ? v_stored : 1 - v_stored;
-		const float r = is_complement(u_packed[i]) ? 1 - u_stored : u_stored, R = is_complement(u_packed[i]) ? u_stored : 1 - u_stored;
-		const float q_v = v_degree[i] <= fanout ? 1 : fanout / v_degree[i], q_u = u_degree[i] <= fanout ? 1 : fanout / u_degree[i];
+		const float p = is_complement(v_packed[i]) ? 1 - v_stored : v_stored,
+			    M = is_complement(v_packed[i]) ? v_stored : 1 - v_stored;
+		const float r = is_complement(u_packed[i]) ? 1 - u_stored : u_stored,
+			    R = is_complement(u_packed[i]) ? u_stored : 1 - u_stored;
+		const float q_v = v_degree[i] <= fanout ? 1 : fanout / v_degree[i],
+			    q_u = u_degree[i] <= fanout ? 1 : fanout / u_degree[i];
 		const float over_A = d.A > 0 ? 1 / d.A : 0, over_B = b.A > 0 ? 1 / b.A : 0;
-		const float r_own = r > d.a ? (r - d.a) * over_A : 0, R_own = R < d.A ? R * over_A : 1;
-		const float seed = fabsf(v_seed[i]), p_seed = is_complement(v_seed[i]) ? 1 - seed : seed;
+		const float r_own = r > d.a ? (r - d.a) * over_A : 0,
+			    R_own = R < d.A ? R * over_A : 1;
+		const float seed = fabsf(v_seed[i]),
+			    p_seed = is_complement(v_seed[i]) ? 1 - seed : seed;
 		float p_own = p > b.a ? (p - b.a) * over_B : 0, M_own = M < b.A ? M * over_B : 1;
 
-		cut_common(&p_own, &M_own, p_seed, is_complement(v_seed[i]) ? seed : 1 - seed, share[i] * sqrtf(sqrtf(q_v)));
+		cut_common(&p_own, &M_own, p_seed, is_complement(v_seed[i]) ? seed : 1 - seed,
+		           share[i] * sqrtf(sqrtf(q_v)));
 		drawn_float_hop(&d, p_own, M_own, q_v, only_new);
 		drawn_float_hop(&b, r_own, R_own, q_u, only_new);
 		vu->a[i] = d.a, vu->A[i] = d.A, vu->before[i] = d.before, vu->Before[i] = d.Before;
@@ -234,11 +259,14 @@ hop_lanes(struct lanes *vu, struct lanes *uv, const struct edges *edges, uint32_
 	}
 }
 
-/* Up to LANES edges from `first` on. What is missing is left as it was: edges like others, whose results nobody takes. */
-static void turn_records(const struct expected *ex, const struct rung__spread_tile *tile, uint64_t first, unsigned count, struct edges *edges)
+/* Up to LANES edges from `first` on. What is missing is left as it was: edges like others, whose
+ * results nobody takes. */
+static void turn_records(const struct expected *ex, const struct rung__spread_tile *tile,
+                         uint64_t first, unsigned count, struct edges *edges)
 {
 	const uint32_t width = record_width(ex);
-	const float *in_degree = ex->in_degree + tile->u_first, *records = tile->values + first * width;
+	const float *in_degree = ex->in_degree + tile->u_first,
+		    *records = tile->values + first * width;
 	const uint16_t *u = tile->u + first;
 
 	for (uint32_t t = 0; t <= ex->hop; t++) {
@@ -254,14 +282,15 @@ static void turn_records(const struct expected *ex, const struct rung__spread_ti
 		const unsigned vertex = u[i] & ~RUNG__SPREAD_MUTUAL;
 
 		edges->v_degree[i] = record[0];
-		edges->u_degree[i] = vertex != u[i] ? in_degree[vertex] : INFINITY;   /* one way: u does not draw v */
+		/* one way: u does not draw v */
+		edges->u_degree[i] = vertex != u[i] ? in_degree[vertex] : INFINITY;
 		if (ex->signatures) {
 			memcpy(&edges->v_signature[i], &record[1], sizeof(*record));
 			edges->u_signature[i] = ex->signatures[tile->u_first + vertex];
 		}
 	}
 	if (!ex->signatures)
-		return;   /* share stays 0 */
+		return; /* share stays 0 */
 #pragma omp simd
 	for (unsigned i = 0; i < LANES; i++)
 		edges->share[i] = rung__minhash_share(edges->u_signature[i], edges->v_signature[i]);
@@ -307,9 +336,11 @@ static double take(void *ctx, uint64_t first, uint64_t count, const double *sums
 	const bool last = ex->hop + 1 == scoring->opts->hop_count;
 
 	for (uint64_t v = first; ex->hop == 0 && ex->signatures && v < first + count; v++)
-		ex->signatures[v] = rung__minhash_signature((uint64_t)ex->minima[1][v] << 32 | ex->minima[0][v], ex->drawers[v]);
+		ex->signatures[v] = rung__minhash_signature(
+			(uint64_t)ex->minima[1][v] << 32 | ex->minima[0][v], ex->drawers[v]);
 	for (uint64_t i = 0; i < count; i++) {
-		const double score = sums[i] + (rung__is_train(scoring, first + i) ? ex->seed_score : 0);
+		const double score =
+			sums[i] + (rung__is_train(scoring, first + i) ? ex->seed_score : 0);
 
 		if (last)
 			scoring->score[first + i] = (float)score;
@@ -324,7 +355,8 @@ static int take_arrays(struct expected *ex, bool overlaps)
 	const uint64_t vertex_count = ex->scoring->vertex_count;
 
 	const uint32_t hops = ex->scoring->opts->hop_count;
-	const uint64_t bytes = vertex_count * sizeof(float);   /* fits: there are more bytes of indptr */
+	/* fits: there are more bytes of indptr */
+	const uint64_t bytes = vertex_count * sizeof(float);
 	bool complete;
 
 	ex->in_degree = rung__map_pages(bytes);
@@ -336,20 +368,25 @@ static int take_arrays(struct expected *ex, bool overlaps)
 	}
 	if (complete)
 		return 0;
-	return rung__fail(RUNG_E_NOMEM, "expected access of %" PRIu64 " vertices and %" PRIu32 " hops: no memory", vertex_count, hops);
+	return rung__fail(RUNG_E_NOMEM,
+	                  "expected access of %" PRIu64 " vertices and %" PRIu32 " hops: no memory",
+	                  vertex_count, hops);
 }
 
 static void start(struct expected *ex)
 {
 	const struct rung__scoring *scoring = ex->scoring;
 	const uint64_t batch_size = scoring->opts->batch_size;
-	const uint64_t batches = scoring->train_count / batch_size + (scoring->train_count % batch_size != 0);
+	const uint64_t batches =
+		scoring->train_count / batch_size + (scoring->train_count % batch_size != 0);
 	float seed;
 
-	ex->seed_score = -log1p(-1 / (double)batches);   /* +inf: one batch holds them all */
+	ex->seed_score = -log1p(-1 / (double)batches); /* +inf: one batch holds them all */
 	seed = pack(ex->seed_score);
 	for (uint32_t t = 0; t < scoring->opts->hop_count; t++)
-		ex->fanouts[t] = scoring->opts->fanouts[t] == UINT32_MAX ? FLT_MAX : (float)scoring->opts->fanouts[t];
+		ex->fanouts[t] = scoring->opts->fanouts[t] == UINT32_MAX
+		                         ? FLT_MAX
+		                         : (float)scoring->opts->fanouts[t];
 #pragma omp parallel for num_threads(scoring->threads) schedule(static)
 	for (uint64_t v = 0; v < scoring->vertex_count; v++)
 		ex->present[0][v] = rung__is_train(scoring, v) ? seed : 0;
@@ -373,13 +410,15 @@ static void start_signatures(struct expected *ex)
 
 static int run_hops(struct expected *ex, struct rung__spread *spread)
 {
-	struct rung__spread_rule rule = { .ctx = ex, .send = send, .send_records = send_records, .meet = meet, .receive = take };
+	struct rung__spread_rule rule = {
+		.ctx = ex, .send = send, .send_records = send_records, .meet = meet, .receive = take
+	};
 	int rc = 0;
 
 	if (ex->signatures)
 		start_signatures(ex);
 	for (ex->hop = 0; rc == 0 && ex->hop < ex->scoring->opts->hop_count; ex->hop++) {
-		if (ex->hop == 1)   /* nobody has drawn anybody before */
+		if (ex->hop == 1) /* nobody has drawn anybody before */
 			rc = rung__spread_find_records(spread, ex->signatures);
 		rule.width = ex->hop == 0 ? 0 : record_width(ex);
 		rule.add = ex->hop == 0 && ex->signatures ? add_and_sign : NULL;
@@ -394,8 +433,10 @@ int rung__score_expected(const struct rung__scoring *scoring)
 	const uint32_t hops = scoring->opts->hop_count;
 	const bool overlaps = hops > 1 && scoring->opts->method == RUNG_SCORE_EXPECTED;
 	const uint64_t bytes = scoring->vertex_count * sizeof(float);
-	struct rung__spread_opts opts = { .drop_loops = true, .width_max = hops > 1 ? hops + 1 + overlaps : 0, .pass_total = hops,
-		.other_bytes = (hops + UINT64_C(1) + overlaps) * bytes };
+	struct rung__spread_opts opts = { .drop_loops = true,
+		                          .width_max = hops > 1 ? hops + 1 + overlaps : 0,
+		                          .pass_total = hops,
+		                          .other_bytes = (hops + UINT64_C(1) + overlaps) * bytes };
 	struct expected ex = { .scoring = scoring };
 	struct rung__spread *spread;
 	int rc = take_arrays(&ex, overlaps);

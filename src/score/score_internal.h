@@ -9,14 +9,14 @@
 
 /** A score being computed. */
 struct rung__scoring {
-	const struct rung_score_opts *opts;   /* checked, the defaults filled in */
-	const struct rung_csc *csc;           /* NULL: the graph is in files */
+	const struct rung_score_opts *opts; /* checked, the defaults filled in */
+	const struct rung_csc *csc;         /* NULL: the graph is in files */
 	struct rung_edges *edges;
 	uint64_t vertex_count;
 	int threads;
-	uint64_t *is_train;                   /* a bit a vertex; NULL: every vertex is one */
-	uint64_t train_count;                 /* of them, vertex_count without any given */
-	float *score;                         /* the caller's */
+	uint64_t *is_train;   /* a bit a vertex; NULL: every vertex is one */
+	uint64_t train_count; /* of them, vertex_count without any given */
+	float *score;         /* the caller's */
 	struct rung_score_report *report;
 };
 
@@ -26,7 +26,8 @@ static inline bool rung__is_train(const struct rung__scoring *scoring, uint64_t 
 }
 
 /** Passes for a score. `opts` comes with what is the method's own. score_passes.c */
-int rung__scoring_spread(const struct rung__scoring *scoring, struct rung__spread_opts *opts, struct rung__spread **spread_out);
+int rung__scoring_spread(const struct rung__scoring *scoring, struct rung__spread_opts *opts,
+                         struct rung__spread **spread_out);
 
 /** degree, rpagerank, wrpagerank, ppr. score_pagerank.c */
 int rung__score_degree(const struct rung__scoring *scoring);

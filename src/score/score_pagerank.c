@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Out-degree, and reverse PageRank: plain, weighted by the train vertices, and personalised to them. The formulas stand in rank.h.
+ * Out-degree, and reverse PageRank: plain, weighted by the train vertices, and personalised to
+ * them. The formulas stand in rank.h.
  *
  * One step is one pass: v gives c[v] = s[v] / in_degree(v) to each u of in(v), and u becomes
  *     s'[u] = (1-d) * teleport[u] + d * sum of what it was given
  * Sums are doubles, the state is float32.
  *
- * Corners: a vertex without in-neighbours gives nothing to nobody; a self loop gives a share back to its vertex; parallel edges
- * count each.
+ * Corners: a vertex without in-neighbours gives nothing to nobody; a self loop gives a share back
+ * to its vertex; parallel edges count each.
  */
 #include <math.h>
 
 #include "score/score_internal.h"
 
-static void send_one(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr, float *messages)
+static void send_one(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
+                     float *messages)
 {
 	(void)ctx;
 	(void)first;
@@ -33,7 +35,9 @@ static double take_count(void *ctx, uint64_t first, uint64_t count, const double
 
 int rung__score_degree(const struct rung__scoring *scoring)
 {
-	const struct rung__spread_rule rule = { .ctx = (void *)(uintptr_t)scoring, .send = send_one, .receive = take_count };
+	const struct rung__spread_rule rule = { .ctx = (void *)(uintptr_t)scoring,
+		                                .send = send_one,
+		                                .receive = take_count };
 	struct rung__spread_opts opts = { .pass_total = 1 };
 	struct rung__spread *spread;
 	int rc = rung__scoring_spread(scoring, &opts, &spread);
@@ -49,10 +53,11 @@ int rung__score_degree(const struct rung__scoring *scoring)
 struct pagerank {
 	const struct rung__scoring *scoring;
 	double damping;
-	double base, base_train;   /* (1-d) * teleport, of the train vertices the second */
+	double base, base_train; /* (1-d) * teleport, of the train vertices the second */
 };
 
-static void send_share(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr, float *messages)
+static void send_share(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
+                       float *messages)
 {
 	const struct pagerank *pr = ctx;
 	const float *score = pr->scoring->score + first;
@@ -72,7 +77,9 @@ static double take_shares(void *ctx, uint64_t first, uint64_t count, const doubl
 	double change = 0;
 
 	for (uint64_t i = 0; i < count; i++) {
-		const double base = alike || !rung__is_train(pr->scoring, first + i) ? pr->base : pr->base_train;
+		const double base = alike || !rung__is_train(pr->scoring, first + i)
+		                            ? pr->base
+		                            : pr->base_train;
 		const float next = (float)(base + pr->damping * sums[i]);
 
 		change += fabs((double)next - (double)score[i]);
@@ -81,11 +88,13 @@ static double take_shares(void *ctx, uint64_t first, uint64_t count, const doubl
 	return change;
 }
 
-/* s = 1/N; wrpagerank: N/T times that for the T train vertices; ppr: 1/T for them and nothing for the others. */
+/* s = 1/N; wrpagerank: N/T times that for the T train vertices; ppr: 1/T for them and nothing for
+ * the others. */
 static void start(const struct rung__scoring *scoring)
 {
 	const enum rung_score_method method = scoring->opts->method;
-	const double all = 1 / (double)scoring->vertex_count, train = 1 / (double)scoring->train_count;
+	const double all = 1 / (double)scoring->vertex_count,
+		     train = 1 / (double)scoring->train_count;
 	const float other = (float)(method == RUNG_SCORE_PPR ? 0 : all);
 
 	for (uint64_t v = 0; v < scoring->vertex_count; v++) {
@@ -95,7 +104,8 @@ static void start(const struct rung__scoring *scoring)
 	}
 }
 
-static int run_steps(const struct rung__scoring *scoring, struct rung__spread *spread, const struct rung__spread_rule *rule)
+static int run_steps(const struct rung__scoring *scoring, struct rung__spread *spread,
+                     const struct rung__spread_rule *rule)
 {
 	const struct rung_score_opts *opts = scoring->opts;
 	struct rung_score_report *report = scoring->report;
@@ -116,7 +126,9 @@ int rung__score_pagerank(const struct rung__scoring *scoring)
 {
 	const double rest = 1 - scoring->opts->damping;
 	struct pagerank pr = { .scoring = scoring, .damping = scoring->opts->damping };
-	const struct rung__spread_rule rule = { .ctx = &pr, .send = send_share, .receive = take_shares };
+	const struct rung__spread_rule rule = { .ctx = &pr,
+		                                .send = send_share,
+		                                .receive = take_shares };
 	struct rung__spread_opts opts = { .pass_total = scoring->opts->iterations };
 	struct rung__spread *spread;
 	int rc;

@@ -3,7 +3,8 @@
 
 #include "score/score_internal.h"
 
-int rung__scoring_spread(const struct rung__scoring *scoring, struct rung__spread_opts *opts, struct rung__spread **spread_out)
+int rung__scoring_spread(const struct rung__scoring *scoring, struct rung__spread_opts *opts,
+                         struct rung__spread **spread_out)
 {
 	opts->threads = scoring->threads;
 	opts->progress = scoring->opts->progress;

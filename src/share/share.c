@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The creator's side: a thread that hands the offer and its descriptors to whoever of the same user connects. */
+/* The creator's side: a thread that hands the offer and its descriptors to whoever of the same user
+ * connects. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -12,16 +13,16 @@
 #include "share/share.h"
 #include "base/thread.h"
 
-#define REST_MS 100   /* after a failing accept (out of descriptors): not a busy loop */
-#define LEAVE_WAIT_NS 5000000000ull   /* for those who have our GPU memory open, when we close */
+#define REST_MS       100 /* after a failing accept (out of descriptors): not a busy loop */
+#define LEAVE_WAIT_NS 5000000000ull /* for those who have our GPU memory open, when we close */
 
 struct rung__share {
 	struct rung__place place;
 	struct rung__offer offer;
-	int fds[RUNG__OFFER_FDS_MAX];   /* the store's */
+	int fds[RUNG__OFFER_FDS_MAX]; /* the store's */
 	unsigned fd_count;
-	int wake_fd;                /* readable: stop */
-	int alive_fds[2];           /* attachers' and ours; -1 unless others read our GPU memory */
+	int wake_fd;      /* readable: stop */
+	int alive_fds[2]; /* attachers' and ours; -1 unless others read our GPU memory */
 	pthread_t thread;
 	bool started;
 };
@@ -29,16 +30,23 @@ struct rung__share {
 unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd which)
 {
 	switch (which) {
-	case RUNG__OFFER_HOST: return shape->tiers[RUNG__TIER_HOST].row_count > 0;
-	case RUNG__OFFER_MAP: return shape->map_bytes > 0;
-	case RUNG__OFFER_VERTICES: return shape->layout.vertex_bytes > 0;
-	case RUNG__OFFER_CACHE: return shape->frame_count > 0;
-	case RUNG__OFFER_ALIVE: return shape->tiers[RUNG__TIER_PEER].row_count > 0;
-	default: return (unsigned)RUNG__MIN(shape->layout.file_count, RUNG__FILES_MAX);
+	case RUNG__OFFER_HOST:
+		return shape->tiers[RUNG__TIER_HOST].row_count > 0;
+	case RUNG__OFFER_MAP:
+		return shape->map_bytes > 0;
+	case RUNG__OFFER_VERTICES:
+		return shape->layout.vertex_bytes > 0;
+	case RUNG__OFFER_CACHE:
+		return shape->frame_count > 0;
+	case RUNG__OFFER_ALIVE:
+		return shape->tiers[RUNG__TIER_PEER].row_count > 0;
+	default:
+		return (unsigned)RUNG__MIN(shape->layout.file_count, RUNG__FILES_MAX);
 	}
 }
 
-/* Never blocks: a message fits an empty socket's buffer, and one that cannot be sent at once is the client's loss. */
+/* Never blocks: a message fits an empty socket's buffer, and one that cannot be sent at once is the
+ * client's loss. */
 static void answer(const struct rung__share *share, int client_fd)
 {
 	struct iovec part = { .iov_base = (void *)&share->offer, .iov_len = sizeof(share->offer) };
@@ -83,10 +91,11 @@ static void *share_main(void *ctx)
 	for (;;) {
 		int client_fd;
 
-		poll(fds, RUNG__ARRAY_LEN(fds), -1);   /* ends with the store: the wake-up */
+		poll(fds, RUNG__ARRAY_LEN(fds), -1); /* ends with the store: the wake-up */
 		if (fds[0].revents)
 			return NULL;
-		client_fd = accept4(share->place.listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		client_fd =
+			accept4(share->place.listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (client_fd >= 0) {
 			answer(share, client_fd);
 			close(client_fd);
@@ -126,8 +135,12 @@ static int offer_gpu_memory(struct rung__share *share, const struct rung_store *
 static int make_offer(struct rung__share *share, const struct rung_store *store)
 {
 	int rc = offer_gpu_memory(share, store);
-	const int fds[RUNG__OFFER_KINDS] = { -1, store->host_memory.fd, store->map_memory.fd, store->vertices_memory.fd,
-	                                     store->pool.shared.fd, share->alive_fds[0] };
+	const int fds[RUNG__OFFER_KINDS] = { -1,
+		                             store->host_memory.fd,
+		                             store->map_memory.fd,
+		                             store->vertices_memory.fd,
+		                             store->pool.shared.fd,
+		                             share->alive_fds[0] };
 	struct rung__offer *offer = &share->offer;
 	struct stat st;
 
@@ -138,7 +151,7 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 	offer->bytes = sizeof(*offer);
 	offer->shape = store->shape;
 	offer->shape.layout.vertex_of_rank = NULL;
-	if (!store->pool.shared.base) {   /* the cache, if there is one, is ours alone */
+	if (!store->pool.shared.base) { /* the cache, if there is one, is ours alone */
 		offer->shape.frame_count = 0;
 		offer->shape.places.frames = (struct rung__placement){ .part_count = 0 };
 	}
@@ -155,7 +168,7 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 		if (rung__offer_count(&offer->shape, i))
 			share->fds[share->fd_count++] = fds[i];
 	}
-	if (!realpath(store->dataset_dir, offer->path))   /* others may work in another folder */
+	if (!realpath(store->dataset_dir, offer->path)) /* others may work in another folder */
 		return rung__fail_errno(errno, "%s", store->dataset_dir);
 	return 0;
 }
@@ -174,7 +187,9 @@ int rung__share_start(struct rung__share *share, const struct rung_store *store)
 		return rc;
 	rc = rung__thread_start(&share->thread, share_main, share);
 	if (rc != 0)
-		return rung__fail(RUNG_E_NOMEM, "%s: the thread that answers could not be started: %s", share->place.path, strerror(rc));
+		return rung__fail(RUNG_E_NOMEM,
+		                  "%s: the thread that answers could not be started: %s",
+		                  share->place.path, strerror(rc));
 	share->started = true;
 	return 0;
 }
@@ -190,7 +205,7 @@ void rung__share_stop(struct rung__share *share)
 	if (share->wake_fd >= 0)
 		close(share->wake_fd);
 	if (share->alive_fds[0] >= 0) {
-		shutdown(share->alive_fds[1], SHUT_WR);   /* attachers begin no gather then */
+		shutdown(share->alive_fds[1], SHUT_WR); /* attachers begin no gather then */
 		close(share->alive_fds[0]);
 	}
 	rung__place_leave(&share->place);
@@ -221,7 +236,8 @@ int rung__share_end(struct rung__share *share)
 		return 0;
 	if (share->alive_fds[1] >= 0) {
 		if (!all_have_left(share))
-			rc = rung__fail(RUNG_E_TIMEDOUT, "store: its GPU memory is still open in "
+			rc = rung__fail(RUNG_E_TIMEDOUT,
+			                "store: its GPU memory is still open in "
 			                "attached processes after %llu s; it stays allocated until "
 			                "this process ends; close attached stores first",
 			                LEAVE_WAIT_NS / 1000000000u);

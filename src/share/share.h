@@ -42,10 +42,11 @@
 
 #include "state/state.h"
 
-#define RUNG__SHARE_MAGIC "rungshr"        /* with its NUL: 8 bytes */
-#define RUNG__SHARE_VERSION 7u   /* of what follows, and of what the descriptors are */
+#define RUNG__SHARE_MAGIC   "rungshr" /* with its NUL: 8 bytes */
+#define RUNG__SHARE_VERSION 7u        /* of what follows, and of what the descriptors are */
 
-/** Descriptors that come with an offer, in this order, one for each features file; those that do not apply are left out. */
+/** Descriptors that come with an offer, in this order, one for each features file; those that do
+ * not apply are left out. */
 enum rung__offer_fd {
 	RUNG__OFFER_FEATURES,
 	RUNG__OFFER_HOST,
@@ -62,13 +63,14 @@ enum rung__offer_fd {
 struct rung__offer {
 	char magic[8];
 	uint32_t version;
-	uint32_t bytes;              /* sizeof(struct rung__offer); up to here the same in every version */
+	uint32_t bytes; /* sizeof(struct rung__offer); up to here the same in every version */
 	struct rung__shape shape;
 	struct {
 		uint64_t device, inode;
-	} files[RUNG__FILES_MAX];    /* which the rows are in: what fstat() says of the descriptors */
-	struct rung__gpu_handle peer_handles[RUNG_GPUS_MAX];   /* of the tier "peer", [shape.gpu_count] */
-	char path[PATH_MAX];   /* of the dataset's folder, absolute, ends with NUL */
+	} files[RUNG__FILES_MAX]; /* which the rows are in: what fstat() says of the descriptors */
+	/* of the tier "peer", [shape.gpu_count] */
+	struct rung__gpu_handle peer_handles[RUNG_GPUS_MAX];
+	char path[PATH_MAX]; /* of the dataset's folder, absolute, ends with NUL */
 };
 
 /** Descriptors of that kind that an offer comes with. */
@@ -85,9 +87,9 @@ bool rung__share_peer_is_us(int fd, unsigned *uid_out);
 /** What the creator sent. Unchecked. */
 struct rung__answer {
 	struct rung__offer offer;
-	size_t bytes;                   /* of the message that came */
-	int flags;                      /* of recvmsg() */
-	int fds[RUNG__OFFER_FDS_MAX];   /* [fd_count]; -1: the caller has taken it */
+	size_t bytes;                 /* of the message that came */
+	int flags;                    /* of recvmsg() */
+	int fds[RUNG__OFFER_FDS_MAX]; /* [fd_count]; -1: the caller has taken it */
 	unsigned fd_count;
 };
 
@@ -103,13 +105,14 @@ void rung__answer_close(struct rung__answer *answer);
 
 struct rung__place {
 	char *path;
-	const char *name;   /* of the socket in its folder: the end of path */
+	const char *name; /* of the socket in its folder: the end of path */
 	int dir_fd;
 	int lock_fd;
-	int listen_fd;      /* -1 until rung__place_listen() */
+	int listen_fd; /* -1 until rung__place_listen() */
 };
 
-/** Check or make the folder, and take the lock. @return also RUNG_E_BUSY: another process shares a store there */
+/** Check or make the folder, and take the lock. @return also RUNG_E_BUSY: another process shares a
+ * store there */
 int rung__place_take(const char *path, struct rung__place *place_out);
 
 /** Replace a socket that a dead process left, and listen. */

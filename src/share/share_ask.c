@@ -10,36 +10,35 @@
 
 #include "share/share.h"
 
-#define ANSWER_WAIT_NS                                                                             \
-	5000000000ull /* the answer needs no work on the other side: who is silent so long is      \
-			 stopped or stuck */
-#define CONNECT_PAUSE_NS 10000000      /* while the queue of those who ask is full */
+/* the answer needs no work on the other side: who is silent so long is stopped or stuck */
+#define ANSWER_WAIT_NS   5000000000ull
+#define CONNECT_PAUSE_NS 10000000 /* while the queue of those who ask is full */
 
 static int silent(const char *path)
 {
 	return rung__fail(RUNG_E_TIMEDOUT,
-			  "%s: the process that shares the store has not answered for %llu s: it "
-			  "is stopped or stuck; "
-			  "let it go on, or end it and start it again",
-			  path, ANSWER_WAIT_NS / 1000000000u);
+	                  "%s: the process that shares the store has not answered for %llu s: it "
+	                  "is stopped or stuck; "
+	                  "let it go on, or end it and start it again",
+	                  path, ANSWER_WAIT_NS / 1000000000u);
 }
 
 static int refused(const char *path, int err)
 {
 	if (err == ENOENT)
 		return rung__fail(RUNG_E_NOENT,
-				  "%s: no store is shared there: start the process that shares it, "
-				  "and wait until it has loaded",
-				  path);
+		                  "%s: no store is shared there: start the process that shares it, "
+		                  "and wait until it has loaded",
+		                  path);
 	if (err == ECONNREFUSED)
 		return rung__fail(RUNG_E_NOENT,
-				  "%s: nobody answers there: the process that shared a store is "
-				  "gone; start it again, it "
-				  "replaces the socket",
-				  path);
+		                  "%s: nobody answers there: the process that shared a store is "
+		                  "gone; start it again, it "
+		                  "replaces the socket",
+		                  path);
 	if (err == EPROTOTYPE)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: is another program's socket, not a shared store", path);
+		                  "%s: is another program's socket, not a shared store", path);
 	return rung__fail_errno(err, "%s: connecting", path);
 }
 
@@ -65,9 +64,9 @@ static int ask(const char *path, uint64_t until_ns, int *fd_out)
 	}
 	if (rc == 0 && !rung__share_peer_is_us(fd, &uid))
 		rc = rung__fail(RUNG_E_INVAL,
-				"%s: shared by user %u, we are user %u: stores are shared with "
-				"one's own processes only",
-				path, uid, (unsigned)geteuid());
+		                "%s: shared by user %u, we are user %u: stores are shared with "
+		                "one's own processes only",
+		                path, uid, (unsigned)geteuid());
 	if (rc < 0) {
 		close(fd);
 		return rc;
@@ -120,8 +119,8 @@ static int receive(const char *path, int fd, struct rung__answer *answer)
 	};
 	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-	if (got < 0 && errno == ECONNRESET) /* not taken from the queue before the socket was
-					       closed: an answer of 0 bytes */
+	/* not taken from the queue before the socket was closed: an answer of 0 bytes */
+	if (got < 0 && errno == ECONNRESET)
 		return 0;
 	if (got < 0)
 		return rung__fail_errno(errno, "%s: receiving the shared store", path);

@@ -10,17 +10,19 @@
 
 #include "share/share.h"
 
-#define BACKLOG 128
-#define LOCK_TRIES_MAX 100u   /* each lost to a holder that removed the file while we opened it */
-#define LOCK_NAME_BYTES 128u  /* a socket's name has at most 107 */
+#define BACKLOG         128
+#define LOCK_TRIES_MAX  100u /* each lost to a holder that removed the file while we opened it */
+#define LOCK_NAME_BYTES 128u /* a socket's name has at most 107 */
 
 int rung__share_address(const char *path, struct sockaddr_un *address_out)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
 	if (!path[0] || strlen(path) >= sizeof(address.sun_path))
-		return rung__fail(RUNG_E_INVAL, "%s: a socket's path has 1 to %zu bytes, this one %zu: give a shorter one", path,
-		                  sizeof(address.sun_path) - 1, strlen(path));
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: a socket's path has 1 to %zu bytes, this one %zu: give a shorter one",
+			path, sizeof(address.sun_path) - 1, strlen(path));
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	*address_out = address;
 	return 0;
@@ -43,11 +45,16 @@ static int check_folder(const char *dir, int fd)
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", dir);
 	if (st.st_uid != geteuid())
-		return rung__fail(RUNG_E_INVAL, "%s: belongs to user %u, not to us (%u): share in a folder of your own", dir,
-		                  (unsigned)st.st_uid, (unsigned)geteuid());
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: belongs to user %u, not to us (%u): share in a folder of your own",
+			dir, (unsigned)st.st_uid, (unsigned)geteuid());
 	if (st.st_mode & (S_IRWXG | S_IRWXO))
-		return rung__fail(RUNG_E_INVAL, "%s: has mode %03o, which lets other users in: chmod 700 it, or name a folder that is not "
-		                  "there yet", dir, (unsigned)st.st_mode & 0777u);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: has mode %03o, which lets other users in: chmod 700 it, or "
+		                  "name a folder that is not "
+		                  "there yet",
+		                  dir, (unsigned)st.st_mode & 0777u);
 	return 0;
 }
 
@@ -81,18 +88,20 @@ static bool same_file(int fd, int dir_fd, const char *name)
 {
 	struct stat ours, named;
 
-	return fstat(fd, &ours) == 0 && fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && ours.st_dev == named.st_dev &&
-	       ours.st_ino == named.st_ino;
+	return fstat(fd, &ours) == 0 && fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
 }
 
-/* A holder removes the file before it lets go: what we locked counts only while the name still leads to it. */
+/* A holder removes the file before it lets go: what we locked counts only while the name still
+ * leads to it. */
 static int take_lock(struct rung__place *place)
 {
 	char name[LOCK_NAME_BYTES];
 
 	lock_name(place, name);
 	for (unsigned tries = 0; tries < LOCK_TRIES_MAX; tries++) {
-		int fd = openat(place->dir_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+		int fd = openat(place->dir_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+		                S_IRUSR | S_IWUSR);
 
 		if (fd < 0)
 			return rung__fail_errno(errno, "%s.lock: opening", place->path);
@@ -110,8 +119,11 @@ static int take_lock(struct rung__place *place)
 		}
 		close(fd);
 	}
-	return rung__fail(RUNG_E_BUSY, "%s: another process, or a child forked from one, shares a store there: attach to it, or "
-	                  "give another path", place->path);
+	return rung__fail(RUNG_E_BUSY,
+	                  "%s: another process, or a child forked from one, shares a store there: "
+	                  "attach to it, or "
+	                  "give another path",
+	                  place->path);
 }
 
 int rung__place_take(const char *path, struct rung__place *place_out)
@@ -138,7 +150,8 @@ int rung__place_take(const char *path, struct rung__place *place_out)
 	if (place.name[0])
 		rc = open_folder(dir, &place.dir_fd);
 	else
-		rc = rung__fail(RUNG_E_INVAL, "%s: names a folder: give the path of a socket in it", path);
+		rc = rung__fail(RUNG_E_INVAL, "%s: names a folder: give the path of a socket in it",
+		                path);
 	if (rc == 0)
 		rc = take_lock(&place);
 	if (rc < 0) {
@@ -149,7 +162,8 @@ int rung__place_take(const char *path, struct rung__place *place_out)
 	return 0;
 }
 
-/* With the lock held nobody answers on what is left there. Only a socket is removed: a file of that name is somebody's data. */
+/* With the lock held nobody answers on what is left there. Only a socket is removed: a file of that
+ * name is somebody's data. */
 static int remove_stale(const struct rung__place *place)
 {
 	struct stat st;
@@ -157,9 +171,11 @@ static int remove_stale(const struct rung__place *place)
 	if (fstatat(place->dir_fd, place->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : rung__fail_errno(errno, "%s", place->path);
 	if (!S_ISSOCK(st.st_mode))
-		return rung__fail(RUNG_E_EXIST, "%s: is there and no socket: give another path", place->path);
+		return rung__fail(RUNG_E_EXIST, "%s: is there and no socket: give another path",
+		                  place->path);
 	if (unlinkat(place->dir_fd, place->name, 0) < 0)
-		return rung__fail_errno(errno, "%s: removing the socket of a process that is gone", place->path);
+		return rung__fail_errno(errno, "%s: removing the socket of a process that is gone",
+		                        place->path);
 	return 0;
 }
 
@@ -180,7 +196,7 @@ int rung__place_listen(struct rung__place *place)
 		close(fd);
 		return rc;
 	}
-	place->listen_fd = fd;   /* from here on the name is ours to remove */
+	place->listen_fd = fd; /* from here on the name is ours to remove */
 	if (listen(fd, BACKLOG) < 0)
 		return rung__fail_errno(errno, "%s: listening", place->path);
 	return 0;

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stable parallel placing of pairs into lists by key, chunk by chunk through buckets of neighbouring keys. */
+/* Stable parallel placing of pairs into lists by key, chunk by chunk through buckets of
+ * neighbouring keys. */
 #include "sort/bucket.h"
 
 #include "base/base.h"
 
 #include <assert.h>
 
-#define BUCKETS_MAX 1024u        /* more write streams than this cost more than they save */
-#define AHEAD_PAIRS 16u          /* pairs ahead whose place in its list is fetched */
-#define BUCKET_KEYS_BITS                                                                           \
-	12u /* 4096 lists of one bucket, or more: their ends fit the second-level cache */
+#define BUCKETS_MAX 1024u /* more write streams than this cost more than they save */
+#define AHEAD_PAIRS 16u   /* pairs ahead whose place in its list is fetched */
+/* 4096 lists of one bucket, or more: their ends fit the second-level cache */
+#define BUCKET_KEYS_BITS 12u
 
-int rung__buckets_init(struct rung__buckets *buckets, uint64_t key_limit, unsigned index_bytes, int threads)
+int rung__buckets_init(struct rung__buckets *buckets, uint64_t key_limit, unsigned index_bytes,
+                       int threads)
 {
 	const uint64_t range = RUNG__MAX(key_limit, 1u);
 	unsigned shift = BUCKET_KEYS_BITS;
@@ -20,7 +22,7 @@ int rung__buckets_init(struct rung__buckets *buckets, uint64_t key_limit, unsign
 	buckets->pairs = rung__malloc_array(RUNG__CHUNK_PAIRS, 2 * (size_t)index_bytes);
 	if (rc == 0 && !buckets->pairs)
 		rc = rung__fail(RUNG_E_NOMEM, "edges: no memory for %" PRIu64 " pairs",
-				RUNG__CHUNK_PAIRS);
+		                RUNG__CHUNK_PAIRS);
 	if (rc < 0) {
 		rung__buckets_fini(buckets);
 		return rc;
@@ -39,9 +41,9 @@ void rung__buckets_fini(struct rung__buckets *buckets)
 }
 
 /* Written once for ids of 4 and of 8 bytes: the compiler drops the choice inside the loops. */
-static inline __attribute__((always_inline)) uint64_t
-place_bucket(const struct rung__buckets *b, uint32_t bucket, unsigned index_bytes, uint64_t *next, const uint64_t *ends,
-             void *lists)
+static inline __attribute__((always_inline)) uint64_t place_bucket(
+	const struct rung__buckets *b, uint32_t bucket, unsigned index_bytes, uint64_t *next,
+	const uint64_t *ends, void *lists)
 {
 	const uint64_t end = b->partition.firsts[bucket + 1];
 	uint64_t placed = 0;
@@ -51,21 +53,23 @@ place_bucket(const struct rung__buckets *b, uint32_t bucket, unsigned index_byte
 		const uint64_t at = next[key];
 
 		if (i + AHEAD_PAIRS < end) {
-			const uint64_t key_ahead = rung__id_get(b->pairs, index_bytes, 2 * (i + AHEAD_PAIRS));
+			const uint64_t key_ahead =
+				rung__id_get(b->pairs, index_bytes, 2 * (i + AHEAD_PAIRS));
 
 			__builtin_prefetch((const char *)lists + next[key_ahead] * index_bytes, 1);
 		}
 		if (at >= ends[key])
 			continue;
-		rung__id_set(lists, index_bytes, at, rung__id_get(b->pairs, index_bytes, 2 * i + 1));
+		rung__id_set(lists, index_bytes, at,
+		             rung__id_get(b->pairs, index_bytes, 2 * i + 1));
 		next[key] = at + 1;
 		placed++;
 	}
 	return placed;
 }
 
-uint64_t rung__buckets_place(const struct rung__buckets *b, const void *keys, const void *values, uint64_t count,
-                             uint64_t *next, const uint64_t *ends, void *lists)
+uint64_t rung__buckets_place(const struct rung__buckets *b, const void *keys, const void *values,
+                             uint64_t count, uint64_t *next, const uint64_t *ends, void *lists)
 {
 	const struct rung__pairs pairs = {
 		.keys = keys, .values = values, .count = count, .stride = 1
@@ -86,9 +90,10 @@ uint64_t rung__buckets_place(const struct rung__buckets *b, const void *keys, co
 	return placed;
 }
 
-void rung__count_keys(const void *keys, unsigned index_bytes, uint64_t count, int threads, uint64_t *counts)
+void rung__count_keys(const void *keys, unsigned index_bytes, uint64_t count, int threads,
+                      uint64_t *counts)
 {
-	if (threads == 1) {   /* without the price of atomic additions */
+	if (threads == 1) { /* without the price of atomic additions */
 		for (uint64_t i = 0; i < count; i++)
 			counts[rung__id_get(keys, index_bytes, i)]++;
 		return;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Putting (key, value) pairs into lists by key, in parallel and stable: how edges are turned. Private to the core.
+ * Putting (key, value) pairs into lists by key, in parallel and stable: how edges are turned.
+ * Private to the core.
  *
- * Writing pair by pair misses the cache on nearly every pair of a large graph. A chunk of pairs is therefore first dealt
- * into buckets of neighbouring keys, and then every bucket is written by one thread, within a few thousand lists, whose ends are fetched ahead.
+ * Writing pair by pair misses the cache on nearly every pair of a large graph. A chunk of pairs is
+ * therefore first dealt into buckets of neighbouring keys, and then every bucket is written by one
+ * thread, within a few thousand lists, whose ends are fetched ahead.
  */
 #ifndef RUNG_BUCKET_H
 #define RUNG_BUCKET_H
@@ -11,18 +13,20 @@
 #include "sort/partition.h"
 
 /*
- * 32 or 64 MiB of pairs. With 1 M vertices and 16 M edges, a chunk of 2^20 pairs meets each list once and is placed at the
- * naive loop's speed; 2^22 pairs meet it four times and take two thirds of the time, dealing included; 2^23 gain no more.
+ * 32 or 64 MiB of pairs. With 1 M vertices and 16 M edges, a chunk of 2^20 pairs meets each list
+ * once and is placed at the naive loop's speed; 2^22 pairs meet it four times and take two thirds
+ * of the time, dealing included; 2^23 gain no more.
  */
 #define RUNG__CHUNK_PAIRS (UINT64_C(1) << 22)
 
 struct rung__buckets {
-	struct rung__partition partition;   /* of keys, each range of a few thousand a bucket */
-	void *pairs;                        /* [RUNG__CHUNK_PAIRS] key, value */
+	struct rung__partition partition; /* of keys, each range of a few thousand a bucket */
+	void *pairs;                      /* [RUNG__CHUNK_PAIRS] key, value */
 };
 
 /** Keys lie below `key_limit`. @return 0 or RUNG_E_NOMEM */
-int rung__buckets_init(struct rung__buckets *buckets, uint64_t key_limit, unsigned index_bytes, int threads);
+int rung__buckets_init(struct rung__buckets *buckets, uint64_t key_limit, unsigned index_bytes,
+                       int threads);
 void rung__buckets_fini(struct rung__buckets *buckets);
 
 /**
@@ -33,10 +37,12 @@ void rung__buckets_fini(struct rung__buckets *buckets);
  * @param ends    [key_limit] where each list ends: a pair that finds its list full is not written
  * @return pairs written: `count`, unless the keys are not those that were counted
  */
-uint64_t rung__buckets_place(const struct rung__buckets *buckets, const void *keys, const void *values, uint64_t count,
-                             uint64_t *next, const uint64_t *ends, void *lists);
+uint64_t rung__buckets_place(const struct rung__buckets *buckets, const void *keys,
+                             const void *values, uint64_t count, uint64_t *next,
+                             const uint64_t *ends, void *lists);
 
 /** counts[key]++ for every key, in parallel. */
-void rung__count_keys(const void *keys, unsigned index_bytes, uint64_t count, int threads, uint64_t *counts);
+void rung__count_keys(const void *keys, unsigned index_bytes, uint64_t count, int threads,
+                      uint64_t *counts);
 
 #endif

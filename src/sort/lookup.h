@@ -6,20 +6,22 @@
 #include "base/base.h"
 
 /**
- * The ids of a list in a hash set with room for twice as many; one id, which is not in the list, stands for a free slot. Ids are multiplied
- * by an odd number near 2^64 over the golden ratio (Knuth, "The Art of Computer Programming", volume 3), whose upper bits say
- * where to look first.
+ * The ids of a list in a hash set with room for twice as many; one id, which is not in the list,
+ * stands for a free slot. Ids are multiplied by an odd number near 2^64 over the golden ratio
+ * (Knuth, "The Art of Computer Programming", volume 3), whose upper bits say where to look first.
  */
 struct rung__lookup {
-	void *slots;            /* [rung__lookup_slots()] of index_bytes */
+	void *slots; /* [rung__lookup_slots()] of index_bytes */
 	unsigned index_bytes;
 	unsigned bits;
-	const void *few;        /* or the list itself, where it is short */
-	uint64_t few_count;     /* 0: it is not */
+	const void *few;    /* or the list itself, where it is short */
+	uint64_t few_count; /* 0: it is not */
 };
 
-#define RUNG__LOOKUP_FEW 24u   /* ids that are compared with each other sooner than put into slots, */
-#define RUNG__LOOKUP_ASKED 4u  /* as any number is when no more than these are looked up */
+/* Up to this many ids are compared with each other, which is faster than slots. */
+#define RUNG__LOOKUP_FEW 24u
+/* Lists of any length are searched without slots when at most this many ids are looked up. */
+#define RUNG__LOOKUP_ASKED 4u
 
 /** Slots for lists of up to so many ids. */
 static inline uint64_t rung__lookup_slots(uint64_t ids_max)
@@ -28,8 +30,8 @@ static inline uint64_t rung__lookup_slots(uint64_t ids_max)
 }
 
 /* The slot that holds id, or the free one where it belongs. */
-static inline __attribute__((always_inline)) uint64_t
-rung__lookup_find(const struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, uint64_t id)
+static inline __attribute__((always_inline)) uint64_t rung__lookup_find(
+	const struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, uint64_t id)
 {
 	const uint64_t mask = (UINT64_C(1) << set->bits) - 1;
 	uint64_t slot = (id * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - set->bits);
@@ -42,12 +44,13 @@ rung__lookup_find(const struct rung__lookup *set, unsigned index_bytes, uint64_t
 	return slot;
 }
 
-static inline __attribute__((always_inline)) void
-rung__lookup_fill_as(struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, const void *ids, uint64_t begin, uint64_t end,
-                     uint64_t asked)
+static inline __attribute__((always_inline)) void rung__lookup_fill_as(
+	struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, const void *ids,
+	uint64_t begin, uint64_t end, uint64_t asked)
 {
 	set->few = (const char *)ids + begin * index_bytes;
-	set->few_count = end - begin <= RUNG__LOOKUP_FEW || asked <= RUNG__LOOKUP_ASKED ? end - begin : 0;
+	set->few_count =
+		end - begin <= RUNG__LOOKUP_FEW || asked <= RUNG__LOOKUP_ASKED ? end - begin : 0;
 	if (set->few_count)
 		return;
 	set->bits = 1;
@@ -58,12 +61,15 @@ rung__lookup_fill_as(struct rung__lookup *set, unsigned index_bytes, uint64_t fr
 	for (; begin < end; begin++) {
 		const uint64_t id = rung__id_get(ids, index_bytes, begin);
 
-		rung__id_set(set->slots, index_bytes, rung__lookup_find(set, index_bytes, free_id, id), id);
+		rung__id_set(set->slots, index_bytes,
+		             rung__lookup_find(set, index_bytes, free_id, id), id);
 	}
 }
 
-/** The set of ids [begin, end), of which `asked` will be looked up; those equal to free_id are left out. */
-static inline void rung__lookup_fill(struct rung__lookup *set, uint64_t free_id, const void *ids, uint64_t begin, uint64_t end, uint64_t asked)
+/** The set of ids [begin, end), of which `asked` will be looked up; those equal to free_id are left
+ * out. */
+static inline void rung__lookup_fill(struct rung__lookup *set, uint64_t free_id, const void *ids,
+                                     uint64_t begin, uint64_t end, uint64_t asked)
 {
 	if (set->index_bytes == 4)
 		rung__lookup_fill_as(set, 4, free_id, ids, begin, end, asked);
@@ -72,7 +78,9 @@ static inline void rung__lookup_fill(struct rung__lookup *set, uint64_t free_id,
 }
 
 /* Without leaving early, so that several are compared at once. */
-static inline __attribute__((always_inline)) bool rung__lookup_among(const struct rung__lookup *set, unsigned index_bytes, uint64_t id)
+static inline __attribute__((always_inline)) bool rung__lookup_among(const struct rung__lookup *set,
+                                                                     unsigned index_bytes,
+                                                                     uint64_t id)
 {
 	const uint32_t *narrow = set->few;
 	const uint64_t *wide = set->few;
@@ -88,26 +96,29 @@ static inline __attribute__((always_inline)) bool rung__lookup_among(const struc
 	return found;
 }
 
-static inline __attribute__((always_inline)) bool
-rung__lookup_has(const struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, uint64_t id)
+static inline __attribute__((always_inline)) bool rung__lookup_has(const struct rung__lookup *set,
+                                                                   unsigned index_bytes,
+                                                                   uint64_t free_id, uint64_t id)
 {
 	if (set->few_count)
 		return rung__lookup_among(set, index_bytes, id);
-	return rung__id_get(set->slots, index_bytes, rung__lookup_find(set, index_bytes, free_id, id)) == id;
+	return rung__id_get(set->slots, index_bytes,
+	                    rung__lookup_find(set, index_bytes, free_id, id)) == id;
 }
 
-static inline __attribute__((always_inline)) void
-rung__lookup_mark_as(const struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, const void *ids, uint64_t first,
-                     uint64_t count, uint64_t *bits, uint64_t bit)
+static inline __attribute__((always_inline)) void rung__lookup_mark_as(
+	const struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, const void *ids,
+	uint64_t first, uint64_t count, uint64_t *bits, uint64_t bit)
 {
 	uint64_t word = 0;
 
 	for (uint64_t i = 0; i < count; i++, bit++) {
 		const uint64_t id = rung__id_get(ids, index_bytes, first + i);
 
-		word |= (uint64_t)(id != free_id && rung__lookup_has(set, index_bytes, free_id, id)) << (bit % 64);
+		word |= (uint64_t)(id != free_id && rung__lookup_has(set, index_bytes, free_id, id))
+		        << (bit % 64);
 		if (bit % 64 == 63 || i + 1 == count) {
-			if (word)   /* other lists, of other threads, have bits in it */
+			if (word) /* other lists, of other threads, have bits in it */
 				__atomic_fetch_or(&bits[bit / 64], word, __ATOMIC_RELAXED);
 			word = 0;
 		}
@@ -115,7 +126,8 @@ rung__lookup_mark_as(const struct rung__lookup *set, unsigned index_bytes, uint6
 }
 
 /** Set bit `bit` + i of `bits` for each i below count whose ids[first + i] is in the set. */
-static inline void rung__lookup_mark(const struct rung__lookup *set, uint64_t free_id, const void *ids, uint64_t first, uint64_t count,
+static inline void rung__lookup_mark(const struct rung__lookup *set, uint64_t free_id,
+                                     const void *ids, uint64_t first, uint64_t count,
                                      uint64_t *bits, uint64_t bit)
 {
 	if (set->index_bytes == 4)

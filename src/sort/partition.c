@@ -28,12 +28,14 @@ void rung__slice_starts(uint64_t *counts, uint32_t bucket_count, int slices, uin
 int rung__partition_init(struct rung__partition *partition, uint32_t bucket_count_max, int threads)
 {
 	*partition = (struct rung__partition){ .threads = threads };
-	partition->starts = rung__malloc_array((uint64_t)threads * bucket_count_max, sizeof(uint64_t));
+	partition->starts =
+		rung__malloc_array((uint64_t)threads * bucket_count_max, sizeof(uint64_t));
 	partition->firsts = rung__malloc_array((uint64_t)bucket_count_max + 1, sizeof(uint64_t));
 	if (partition->starts && partition->firsts)
 		return 0;
 	rung__partition_fini(partition);
-	return rung__fail(RUNG_E_NOMEM, "edges: no memory for %" PRIu32 " buckets of %d threads", bucket_count_max, threads);
+	return rung__fail(RUNG_E_NOMEM, "edges: no memory for %" PRIu32 " buckets of %d threads",
+	                  bucket_count_max, threads);
 }
 
 void rung__partition_fini(struct rung__partition *partition)
@@ -44,7 +46,8 @@ void rung__partition_fini(struct rung__partition *partition)
 	partition->firsts = NULL;
 }
 
-void rung__partition_set(struct rung__partition *partition, unsigned id_bytes, uint64_t first, uint64_t range, unsigned shift)
+void rung__partition_set(struct rung__partition *partition, unsigned id_bytes, uint64_t first,
+                         uint64_t range, unsigned shift)
 {
 	partition->id_bytes = id_bytes;
 	partition->by_value = false;
@@ -66,17 +69,20 @@ static inline uint64_t bucket_of(const struct rung__partition *p, uint64_t digit
 }
 
 /* Written once for ids of 4 and of 8 bytes: the compiler drops the choice inside the loops. */
-static inline __attribute__((always_inline)) bool
-count_slice(const struct rung__partition *p, const struct rung__pairs *pairs, unsigned id_bytes, int slice)
+static inline __attribute__((always_inline)) bool count_slice(const struct rung__partition *p,
+                                                              const struct rung__pairs *pairs,
+                                                              unsigned id_bytes, int slice)
 {
-	const void *digits = p->by_value ? pairs->values : pairs->keys, *others = p->by_value ? pairs->keys : pairs->values;
+	const void *digits = p->by_value ? pairs->values : pairs->keys,
+		   *others = p->by_value ? pairs->keys : pairs->values;
 	const uint64_t end = rung__slice_begin(pairs->count, slice + 1, p->threads);
 	uint64_t *counts = p->starts + (uint64_t)slice * p->bucket_count;
 
 	for (uint64_t i = rung__slice_begin(pairs->count, slice, p->threads); i < end; i++) {
-		const uint64_t id = rung__id_get(digits, id_bytes, i * pairs->stride), digit = id - p->first;
+		const uint64_t id = rung__id_get(digits, id_bytes, i * pairs->stride),
+			       digit = id - p->first;
 
-		if (digit >= p->range)   /* not what was written there */
+		if (digit >= p->range) /* not what was written there */
 			return false;
 		if (!pairs->skip_loops || id != rung__id_get(others, id_bytes, i * pairs->stride))
 			counts[bucket_of(p, digit)]++;
@@ -84,8 +90,9 @@ count_slice(const struct rung__partition *p, const struct rung__pairs *pairs, un
 	return true;
 }
 
-static inline __attribute__((always_inline)) void
-deal_slice(const struct rung__partition *p, const struct rung__pairs *pairs, unsigned id_bytes, int slice, void *to)
+static inline __attribute__((always_inline)) void deal_slice(const struct rung__partition *p,
+                                                             const struct rung__pairs *pairs,
+                                                             unsigned id_bytes, int slice, void *to)
 {
 	const uint64_t end = rung__slice_begin(pairs->count, slice + 1, p->threads);
 	uint64_t *starts = p->starts + (uint64_t)slice * p->bucket_count;
@@ -109,12 +116,13 @@ bool rung__partition_count(const struct rung__partition *p, const struct rung__p
 
 #pragma omp parallel for num_threads(p->threads) schedule(static, 1) reduction(&& : good)
 	for (int slice = 0; slice < p->threads; slice++)
-		good = good && (p->id_bytes == 4 ? count_slice(p, pairs, 4, slice) : count_slice(p, pairs, 8, slice));
+		good = good && (p->id_bytes == 4 ? count_slice(p, pairs, 4, slice)
+		                                 : count_slice(p, pairs, 8, slice));
 	return good;
 }
 
 bool rung__partition_pairs(const struct rung__partition *p, const struct rung__pairs *pairs,
-			   void *to)
+                           void *to)
 {
 	rung__partition_clear(p);
 	if (!rung__partition_count(p, pairs))

@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Pairs in memory brought together by ranges of their keys, in parallel and stable. Private to the core. */
+/** Pairs in memory brought together by ranges of their keys, in parallel and stable. Private to the
+ * core. */
 #ifndef RUNG_PARTITION_H
 #define RUNG_PARTITION_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Pair i is (keys[i * stride], values[i * stride]), ids of the graph's width: value is an in-neighbour of key. */
+/** Pair i is (keys[i * stride], values[i * stride]), ids of the graph's width: value is an
+ * in-neighbour of key. */
 struct rung__pairs {
 	const void *keys, *values;
 	uint64_t count;
 	unsigned stride;
-	bool skip_loops;    /* leave out pairs of equal ids */
-	const char *spec;   /* of the file they are from */
+	bool skip_loops;  /* leave out pairs of equal ids */
+	const char *spec; /* of the file they are from */
 };
 
 typedef int (*rung__pairs_fn)(void *ctx, const struct rung__pairs *pairs);
 
 struct rung__partition {
 	unsigned id_bytes;
-	bool by_value;                /* ranges of values, not of keys */
-	uint64_t first, range;        /* of the ids */
+	bool by_value;         /* ranges of values, not of keys */
+	uint64_t first, range; /* of the ids */
 	unsigned shift;
-	const uint32_t *bucket_of;    /* [((range - 1) >> shift) + 1]; NULL: each is a bucket of its own */
+	/* [((range - 1) >> shift) + 1]; NULL: each is a bucket of its own */
+	const uint32_t *bucket_of;
 	uint32_t bucket_count;
 	int threads;
-	uint64_t *starts; /* [threads][bucket_count] pairs that were counted; then where a slice
-			     writes its next */
-	uint64_t *firsts; /* [bucket_count + 1] where each bucket begins in what was written, and
-			     the end */
+	/* [threads][bucket_count] pairs that were counted; then where a slice writes its next */
+	uint64_t *starts;
+	/* [bucket_count + 1] where each bucket begins in what was written, and the end */
+	uint64_t *firsts;
 };
 
 /** Where slice `slice` of `slices` begins in `count` entries: all are equally long, but for one
@@ -52,7 +55,8 @@ void rung__slice_starts(uint64_t *counts, uint32_t bucket_count, int slices, uin
 /** Take starts and firsts for up to `bucket_count_max` buckets. */
 int rung__partition_init(struct rung__partition *partition, uint32_t bucket_count_max, int threads);
 /** By keys, each range of 1 << shift a bucket. What is to be otherwise is set afterwards. */
-void rung__partition_set(struct rung__partition *partition, unsigned id_bytes, uint64_t first, uint64_t range, unsigned shift);
+void rung__partition_set(struct rung__partition *partition, unsigned id_bytes, uint64_t first,
+                         uint64_t range, unsigned shift);
 void rung__partition_fini(struct rung__partition *partition);
 
 /**
@@ -62,13 +66,14 @@ void rung__partition_fini(struct rung__partition *partition);
  * @return false when an id is outside of the range
  */
 bool rung__partition_count(const struct rung__partition *partition,
-			   const struct rung__pairs *pairs);
+                           const struct rung__pairs *pairs);
 void rung__partition_clear(const struct rung__partition *partition);
 
 /**
  * @param to  [pairs->count] key and value side by side, bucket by bucket
  * @return false when an id is outside of the range
  */
-bool rung__partition_pairs(const struct rung__partition *partition, const struct rung__pairs *pairs, void *to);
+bool rung__partition_pairs(const struct rung__partition *partition, const struct rung__pairs *pairs,
+                           void *to);
 
 #endif

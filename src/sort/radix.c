@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Least-significant-digit radix sort of keys, alone or with a payload: all histograms in one pass over the keys, then one
- * counting pass for each digit on which the keys differ. Short inputs are sorted by insertion.
+ * Least-significant-digit radix sort of keys, alone or with a payload: all histograms in one pass
+ * over the keys, then one counting pass for each digit on which the keys differ. Short inputs are
+ * sorted by insertion.
  */
 #include "sort/radix.h"
 
 #include <assert.h>
 #include <string.h>
 
-#define INSERTION_MAX 64u      /* below this, insertion costs less than clearing one histogram */
-#define PASSES_PER_SWEEP 3u    /* histograms kept at once on the stack: 3 * 2048 * 4 bytes */
+#define INSERTION_MAX    64u /* below this, insertion costs less than clearing one histogram */
+#define PASSES_PER_SWEEP 3u  /* histograms kept at once on the stack: 3 * 2048 * 4 bytes */
 
 struct pairs {
 	uint64_t *keys;
-	uint32_t *payload;   /* NULL: keys alone */
+	uint32_t *payload; /* NULL: keys alone */
 };
 
 static void sort_by_insertion(struct pairs pairs, uint64_t count, uint64_t mask)
@@ -35,8 +36,8 @@ static void sort_by_insertion(struct pairs pairs, uint64_t count, uint64_t mask)
 }
 
 /* `starts` comes in as the histogram of the digit. */
-static void move_by_digit(struct pairs from, struct pairs to, uint64_t count, unsigned shift, uint64_t digit_mask,
-                          uint32_t *starts)
+static void move_by_digit(struct pairs from, struct pairs to, uint64_t count, unsigned shift,
+                          uint64_t digit_mask, uint32_t *starts)
 {
 	uint32_t sum = 0;
 
@@ -56,7 +57,8 @@ static void move_by_digit(struct pairs from, struct pairs to, uint64_t count, un
 }
 
 /* @return where they are sorted: in `from`, or in `to` */
-static struct pairs sort_by_digits(struct pairs from, struct pairs to, uint64_t count, uint64_t key_mask)
+static struct pairs sort_by_digits(struct pairs from, struct pairs to, uint64_t count,
+                                   uint64_t key_mask)
 {
 	uint64_t differing = 0;
 
@@ -65,12 +67,13 @@ static struct pairs sort_by_digits(struct pairs from, struct pairs to, uint64_t 
 		differing |= from.keys[i] ^ from.keys[0];
 	differing &= key_mask;
 
-	for (unsigned shift = 0; shift < 64 && differing >> shift; ) {
+	for (unsigned shift = 0; shift < 64 && differing >> shift;) {
 		uint32_t histogram[PASSES_PER_SWEEP][RUNG__RADIX_SIZE];
 		unsigned shifts[PASSES_PER_SWEEP];
 		unsigned passes = 0;
 
-		/* digits of this sweep: each starts at the lowest bit that differs above the last one */
+		/* digits of this sweep: each starts at the lowest bit that differs above the last
+		 * one */
 		while (passes < PASSES_PER_SWEEP && shift < 64 && differing >> shift) {
 			shift += (unsigned)__builtin_ctzll(differing >> shift);
 			shifts[passes++] = shift;
@@ -79,12 +82,14 @@ static struct pairs sort_by_digits(struct pairs from, struct pairs to, uint64_t 
 		memset(histogram, 0, passes * sizeof(histogram[0]));
 		for (uint64_t i = 0; i < count; i++) {
 			for (unsigned p = 0; p < passes; p++)
-				histogram[p][((from.keys[i] & key_mask) >> shifts[p]) & (RUNG__RADIX_SIZE - 1)]++;
+				histogram[p][((from.keys[i] & key_mask) >> shifts[p]) &
+				             (RUNG__RADIX_SIZE - 1)]++;
 		}
 		for (unsigned p = 0; p < passes; p++) {
 			const struct pairs swap = from;
 			/* bits past key_bits are left out of the top digit */
-			const uint64_t digit_mask = (key_mask >> shifts[p]) & (RUNG__RADIX_SIZE - 1);
+			const uint64_t digit_mask =
+				(key_mask >> shifts[p]) & (RUNG__RADIX_SIZE - 1);
 
 			move_by_digit(from, to, count, shifts[p], digit_mask, histogram[p]);
 			from = to;
@@ -100,8 +105,8 @@ static uint64_t mask_of(unsigned key_bits)
 	return key_bits >= 64 ? UINT64_MAX : (UINT64_C(1) << key_bits) - 1;
 }
 
-void rung__radix_sort_pairs(uint64_t *keys, uint32_t *payload, uint64_t *keys_tmp, uint32_t *payload_tmp, uint64_t count,
-                            unsigned key_bits)
+void rung__radix_sort_pairs(uint64_t *keys, uint32_t *payload, uint64_t *keys_tmp,
+                            uint32_t *payload_tmp, uint64_t count, unsigned key_bits)
 {
 	const struct pairs pairs = { keys, payload };
 	struct pairs sorted;
@@ -110,7 +115,8 @@ void rung__radix_sort_pairs(uint64_t *keys, uint32_t *payload, uint64_t *keys_tm
 		sort_by_insertion(pairs, count, mask_of(key_bits));
 		return;
 	}
-	sorted = sort_by_digits(pairs, (struct pairs){ keys_tmp, payload_tmp }, count, mask_of(key_bits));
+	sorted = sort_by_digits(pairs, (struct pairs){ keys_tmp, payload_tmp }, count,
+	                        mask_of(key_bits));
 	if (sorted.keys != keys) {
 		memcpy(keys, sorted.keys, count * sizeof(*keys));
 		memcpy(payload, sorted.payload, count * sizeof(*payload));
@@ -123,7 +129,9 @@ void rung__radix_sort_keys(uint64_t **keys, uint64_t **keys_tmp, uint64_t count,
 
 	if (count < INSERTION_MAX) {
 		sort_by_insertion(alone, count, mask_of(key_bits));
-	} else if (sort_by_digits(alone, (struct pairs){ *keys_tmp, NULL }, count, mask_of(key_bits)).keys != *keys) {
+	} else if (sort_by_digits(alone, (struct pairs){ *keys_tmp, NULL }, count,
+	                          mask_of(key_bits))
+	                   .keys != *keys) {
 		*keys = *keys_tmp;
 		*keys_tmp = alone.keys;
 	}

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Insertion for what is short, as most lists are; else a heap, whose time does not depend on what untrusted files hold. */
+/* Insertion for what is short, as most lists are; else a heap, whose time does not depend on what
+ * untrusted files hold. */
 #include "sort/sort_ids.h"
 
 #include "base/base.h"
 
 #define INSERTION_MAX 32u
 
-static inline __attribute__((always_inline)) void sort_by_insertion(void *ids, unsigned id_bytes, uint64_t count)
+static inline __attribute__((always_inline)) void sort_by_insertion(void *ids, unsigned id_bytes,
+                                                                    uint64_t count)
 {
 	for (uint64_t i = 1; i < count; i++) {
 		const uint64_t id = rung__id_get(ids, id_bytes, i);
@@ -19,12 +21,15 @@ static inline __attribute__((always_inline)) void sort_by_insertion(void *ids, u
 }
 
 /* `id` into the heap ids[0, count) whose place `at` is open. */
-static inline __attribute__((always_inline)) void sift_down(void *ids, unsigned id_bytes, uint64_t count, uint64_t at, uint64_t id)
+static inline __attribute__((always_inline)) void sift_down(void *ids, unsigned id_bytes,
+                                                            uint64_t count, uint64_t at,
+                                                            uint64_t id)
 {
 	for (;;) {
 		uint64_t child = 2 * at + 1;
 
-		if (child + 1 < count && rung__id_get(ids, id_bytes, child + 1) > rung__id_get(ids, id_bytes, child))
+		if (child + 1 < count &&
+		    rung__id_get(ids, id_bytes, child + 1) > rung__id_get(ids, id_bytes, child))
 			child++;
 		if (child >= count || rung__id_get(ids, id_bytes, child) <= id)
 			break;
@@ -40,7 +45,7 @@ static inline __attribute__((always_inline)) void sort(void *ids, unsigned id_by
 		sort_by_insertion(ids, id_bytes, count);
 		return;
 	}
-	for (uint64_t i = count / 2; i-- > 0; )
+	for (uint64_t i = count / 2; i-- > 0;)
 		sift_down(ids, id_bytes, count, i, rung__id_get(ids, id_bytes, i));
 	for (uint64_t end = count - 1; end > 0; end--) {
 		const uint64_t id = rung__id_get(ids, id_bytes, end);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Headers of .npy files: 6 bytes of magic, version, length, and a Python dict of descr, fortran_order and shape as text.
- * The parser takes just that dict, in any order and spacing, and nothing else: files are untrusted.
+ * Headers of .npy files: 6 bytes of magic, version, length, and a Python dict of descr,
+ * fortran_order and shape as text. The parser takes just that dict, in any order and spacing, and
+ * nothing else: files are untrusted.
  */
 #include <stdio.h>
 #include <string.h>
@@ -35,8 +36,8 @@ bool rung__array_measure(struct rung_array_info *array, uint64_t *bytes_out)
 		if (!rung__mul(row_bytes, array->dims[i], &row_bytes))
 			return false;
 	}
-	if (!rung__mul(row_bytes, array->dims[0], &bytes) || bytes > INT64_MAX || row_bytes > INT64_MAX ||
-	    array->dims[0] > INT64_MAX)
+	if (!rung__mul(row_bytes, array->dims[0], &bytes) || bytes > INT64_MAX ||
+	    row_bytes > INT64_MAX || array->dims[0] > INT64_MAX)
 		return false;
 	array->row_count = array->dims[0];
 	array->row_bytes = row_bytes;
@@ -52,13 +53,16 @@ bool rung__array_equal(const struct rung_array_info *a, const struct rung_array_
 
 static int malformed(const struct cursor *c, const char *what)
 {
-	return rung__fail(RUNG_E_FORMAT, "%s: malformed .npy header at byte %zu: %s; write the array again with numpy.save()",
-			  c->name, (size_t)(c->at - c->start), what);
+	return rung__fail(RUNG_E_FORMAT,
+	                  "%s: malformed .npy header at byte %zu: %s; write the array again with "
+	                  "numpy.save()",
+	                  c->name, (size_t)(c->at - c->start), what);
 }
 
 static void skip_space(struct cursor *c)
 {
-	while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r'))
+	while (c->at < c->end &&
+	       (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r'))
 		c->at++;
 }
 
@@ -71,7 +75,8 @@ static bool take(struct cursor *c, char wanted)
 	return true;
 }
 
-/* A quoted string without escapes; longer ones are cut. Bytes that do not print become '?': it goes into messages. */
+/* A quoted string without escapes; longer ones are cut. Bytes that do not print become '?': it goes
+ * into messages. */
 static int take_string(struct cursor *c, char text[DESCR_BYTES])
 {
 	size_t len = 0;
@@ -107,14 +112,16 @@ static bool take_word(struct cursor *c, const char *word)
 static int refuse_descr(const struct cursor *c, const char *descr)
 {
 	if (strchr(descr, 'O'))
-		return rung__fail(RUNG_E_FORMAT,
-				  "%s: dtype '%s' holds Python objects, not numbers; "
-				  "convert it with numpy.array(a.tolist(), dtype='<f4') and save it again",
-				  c->name, descr);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: dtype '%s' holds Python objects, not numbers; "
+			"convert it with numpy.array(a.tolist(), dtype='<f4') and save it again",
+			c->name, descr);
 	return rung__fail(RUNG_E_FORMAT,
-			  "%s: dtype '%s' is not one that rung knows (bool, integers, f16 f32 f64, 2-byte void for bf16); "
-			  "convert it with a.astype('<f4') or the like",
-			  c->name, descr);
+	                  "%s: dtype '%s' is not one that rung knows (bool, integers, f16 f32 f64, "
+	                  "2-byte void for bf16); "
+	                  "convert it with a.astype('<f4') or the like",
+	                  c->name, descr);
 }
 
 static int dtype_of_descr(const struct cursor *c, const char *descr, enum rung_dtype *dtype_out)
@@ -134,8 +141,9 @@ static int dtype_of_descr(const struct cursor *c, const char *descr, enum rung_d
 			continue;
 		if (order == '>' && rung_dtype_bytes((enum rung_dtype)i) > 1)
 			return rung__fail(RUNG_E_FORMAT,
-					  "%s: dtype '%s' is big-endian; convert it with a.astype('<%s') and save it again",
-					  c->name, descr, type);
+			                  "%s: dtype '%s' is big-endian; convert it with "
+			                  "a.astype('<%s') and save it again",
+			                  c->name, descr, type);
 		*dtype_out = (enum rung_dtype)i;
 		return 0;
 	}
@@ -149,10 +157,10 @@ static int take_descr(struct cursor *c, struct rung_array_info *array)
 
 	skip_space(c);
 	if (c->at < c->end && (*c->at == '[' || *c->at == '('))
-		return rung__fail(
-			RUNG_E_FORMAT,
-			"%s: a structured dtype (named fields or sub-arrays); save one field: numpy.save(file, a['field'])",
-			c->name);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: a structured dtype (named fields or sub-arrays); save one "
+		                  "field: numpy.save(file, a['field'])",
+		                  c->name);
 	rc = take_string(c, descr);
 	return rc < 0 ? rc : dtype_of_descr(c, descr, &array->dtype);
 }
@@ -160,9 +168,9 @@ static int take_descr(struct cursor *c, struct rung_array_info *array)
 int rung__npy_refuse_fortran(const char *name)
 {
 	return rung__fail(RUNG_E_FORMAT,
-			  "%s: Fortran order (columns lie together, not rows); "
-			  "convert it with numpy.ascontiguousarray(a) and save it again",
-			  name);
+	                  "%s: Fortran order (columns lie together, not rows); "
+	                  "convert it with numpy.ascontiguousarray(a) and save it again",
+	                  name);
 }
 
 static int take_fortran(struct cursor *c)
@@ -202,8 +210,10 @@ static int take_shape(struct cursor *c, struct rung_array_info *array)
 		if (!comma)
 			return malformed(c, "a comma is missing in shape");
 		if (array->dim_count == RUNG_DIMS_MAX)
-			return rung__fail(RUNG_E_FORMAT, "%s: more than %d dimensions; reshape it: a.reshape(len(a), -1)",
-					  c->name, RUNG_DIMS_MAX);
+			return rung__fail(
+				RUNG_E_FORMAT,
+				"%s: more than %d dimensions; reshape it: a.reshape(len(a), -1)",
+				c->name, RUNG_DIMS_MAX);
 		rc = take_dim(c, &array->dims[array->dim_count]);
 		if (rc < 0)
 			return rc;
@@ -212,8 +222,9 @@ static int take_shape(struct cursor *c, struct rung_array_info *array)
 	}
 	if (array->dim_count == 0)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: shape () is a single value; an array with one dimension or more is needed: a.reshape(1)",
-				  c->name);
+		                  "%s: shape () is a single value; an array with one dimension or "
+		                  "more is needed: a.reshape(1)",
+		                  c->name);
 	if (array->dim_count == 1 && !comma)
 		return malformed(c, "a comma is missing in shape");
 	return 0;
@@ -264,31 +275,37 @@ static int take_dict(struct cursor *c, struct rung_array_info *array)
 		return malformed(c, "text behind the dict");
 	for (key = 0; key < KEY_COUNT; key++) {
 		if (!seen[key])
-			return malformed(c, key == KEY_DESCR ? "no descr" : key == KEY_FORTRAN ? "no fortran_order" : "no shape");
+			return malformed(c, key == KEY_DESCR     ? "no descr"
+			                    : key == KEY_FORTRAN ? "no fortran_order"
+			                                         : "no shape");
 	}
 	return 0;
 }
 
 /* Where the dict starts and the data start. `bytes` is how much of the .npy there is. */
-static int parse_prefix(const char *name, const unsigned char *head, uint64_t bytes, uint64_t *dict_at, uint64_t *data_at)
+static int parse_prefix(const char *name, const unsigned char *head, uint64_t bytes,
+                        uint64_t *dict_at, uint64_t *data_at)
 {
 	uint64_t len;
 	unsigned major;
 
 	if (bytes < MAGIC_BYTES || memcmp(head, MAGIC, MAGIC_BYTES) != 0)
-		return rung__fail(RUNG_E_FORMAT,
-				  "%s: is no .npy file: wrong magic at byte 0; write it with numpy.save(), "
-				  "or give a file without header as raw:FILE,DTYPE,DIMxDIM",
-				  name);
-	if (bytes < PREFIX_BYTES_MAX)
-		return rung__fail(RUNG_E_FORMAT, "%s: truncated: ends at byte %" PRIu64 ", inside the .npy header; copy it again",
-				  name, bytes);
-	major = head[6];
-	if (major < 1 || major > 3 || head[7] != 0)
 		return rung__fail(
 			RUNG_E_FORMAT,
-			"%s: .npy version %u.%u at byte 6 is not one of 1.0, 2.0, 3.0; write it again with numpy.save()", name,
-			major, head[7]);
+			"%s: is no .npy file: wrong magic at byte 0; write it with numpy.save(), "
+			"or give a file without header as raw:FILE,DTYPE,DIMxDIM",
+			name);
+	if (bytes < PREFIX_BYTES_MAX)
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: truncated: ends at byte %" PRIu64
+		                  ", inside the .npy header; copy it again",
+		                  name, bytes);
+	major = head[6];
+	if (major < 1 || major > 3 || head[7] != 0)
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: .npy version %u.%u at byte 6 is not one of 1.0, 2.0, 3.0; "
+		                  "write it again with numpy.save()",
+		                  name, major, head[7]);
 	len = (uint64_t)head[8] | (uint64_t)head[9] << 8;
 	if (major > 1)
 		len |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
@@ -296,27 +313,30 @@ static int parse_prefix(const char *name, const unsigned char *head, uint64_t by
 	*data_at = *dict_at + len;
 	if (len > RUNG__NPY_HEADER_BYTES_MAX)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: the .npy header claims %" PRIu64 " bytes, at most %u are sensible; "
-				  "write it again with numpy.save()",
-				  name, len, RUNG__NPY_HEADER_BYTES_MAX);
+		                  "%s: the .npy header claims %" PRIu64
+		                  " bytes, at most %u are sensible; "
+		                  "write it again with numpy.save()",
+		                  name, len, RUNG__NPY_HEADER_BYTES_MAX);
 	return 0;
 }
 
-int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uint64_t file_bytes, struct rung__npy *npy_out)
+int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uint64_t file_bytes,
+                    struct rung__npy *npy_out)
 {
 	struct rung__npy npy = { .data_offset = 0 };
 	struct cursor c = { .name = name, .start = head };
 	uint64_t dict_at = 0, data_bytes;
 	int rc;
 
-	rc = parse_prefix(name, head, RUNG__MIN(head_bytes, file_bytes), &dict_at, &npy.data_offset);
+	rc = parse_prefix(name, head, RUNG__MIN(head_bytes, file_bytes), &dict_at,
+	                  &npy.data_offset);
 	if (rc < 0)
 		return rc;
 	if (npy.data_offset > head_bytes || npy.data_offset > file_bytes)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: truncated: the .npy header ends at byte %" PRIu64 ", the file at byte %" PRIu64
-				  "; copy it again",
-				  name, npy.data_offset, file_bytes);
+		                  "%s: truncated: the .npy header ends at byte %" PRIu64
+		                  ", the file at byte %" PRIu64 "; copy it again",
+		                  name, npy.data_offset, file_bytes);
 	c.at = c.start + dict_at;
 	c.end = c.start + npy.data_offset;
 	rc = take_dict(&c, &npy.array);
@@ -324,7 +344,8 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 		rc = rung__npy_refuse_fortran(name);
 	if (rc < 0)
 		return rc;
-	npy.transposed = c.fortran && npy.array.dim_count == 2; /* of a vector both orders are the same */
+	/* of a vector both orders are the same */
+	npy.transposed = c.fortran && npy.array.dim_count == 2;
 	if (npy.transposed) {
 		uint64_t swap = npy.array.dims[0];
 
@@ -332,18 +353,23 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 		npy.array.dims[1] = swap;
 	}
 	if (!rung__array_measure(&npy.array, &data_bytes))
-		return rung__fail(RUNG_E_FORMAT, "%s: the shape's product needs more than 63 bits: the .npy header is damaged",
-				  name);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: the shape's product needs more than 63 bits: the .npy "
+		                  "header is damaged",
+		                  name);
 	if (data_bytes > file_bytes - npy.data_offset)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: truncated: %" PRIu64 " bytes are missing at offset %" PRIu64
-				  " (the header asks for %" PRIu64 " bytes of data from offset %" PRIu64 " on); copy it again",
-				  name, data_bytes - (file_bytes - npy.data_offset), file_bytes, data_bytes, npy.data_offset);
+		                  "%s: truncated: %" PRIu64 " bytes are missing at offset %" PRIu64
+		                  " (the header asks for %" PRIu64
+		                  " bytes of data from offset %" PRIu64 " on); copy it again",
+		                  name, data_bytes - (file_bytes - npy.data_offset), file_bytes,
+		                  data_bytes, npy.data_offset);
 	*npy_out = npy;
 	return 0;
 }
 
-int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes, struct rung__npy *npy_out)
+int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes,
+                   struct rung__npy *npy_out)
 {
 	unsigned char prefix[PREFIX_BYTES_MAX] = { 0 };
 	uint64_t dict_at = 0, data_at = 0, head_bytes;
@@ -359,7 +385,8 @@ int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes,
 	head_bytes = RUNG__MIN(data_at, file_bytes);
 	head = rung__malloc((size_t)head_bytes);
 	if (!head)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes for the .npy header", name, head_bytes);
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes for the .npy header", name,
+		                  head_bytes);
 	rc = rung__pread_all(fd, name, head, head_bytes, base);
 	if (rc == 0)
 		rc = rung__npy_parse(name, head, head_bytes, file_bytes, npy_out);
@@ -367,7 +394,8 @@ int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes,
 	return rc;
 }
 
-void rung__npy_format(const struct rung_array_info *array, unsigned char head_out[RUNG__NPY_DATA_OFFSET])
+void rung__npy_format(const struct rung_array_info *array,
+                      unsigned char head_out[RUNG__NPY_DATA_OFFSET])
 {
 	static const char *const descrs[RUNG_DTYPE_COUNT] = {
 #define DESCR_ROW(code, name, bytes, text) [code] = text,
@@ -383,10 +411,13 @@ void rung__npy_format(const struct rung_array_info *array, unsigned char head_ou
 	head_out[8] = (unsigned char)(len & 0xff);
 	head_out[9] = (unsigned char)(len >> 8);
 	/* at most 8 dimensions of 20 digits: far below the page */
-	used = (size_t)snprintf(text, len, "{'descr': '%s', 'fortran_order': False, 'shape': (", descrs[array->dtype]);
+	used = (size_t)snprintf(text, len, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+	                        descrs[array->dtype]);
 	for (unsigned i = 0; i < array->dim_count; i++)
-		used += (size_t)snprintf(text + used, len - used, "%s%" PRIu64, i ? ", " : "", array->dims[i]);
-	used += (size_t)snprintf(text + used, len - used, "%s), }", array->dim_count == 1 ? "," : "");
+		used += (size_t)snprintf(text + used, len - used, "%s%" PRIu64, i ? ", " : "",
+		                         array->dims[i]);
+	used += (size_t)snprintf(text + used, len - used, "%s), }",
+	                         array->dim_count == 1 ? "," : "");
 	text[used] = ' ';
 	head_out[RUNG__NPY_DATA_OFFSET - 1] = '\n';
 }

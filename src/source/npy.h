@@ -8,13 +8,15 @@
 
 #include "rung/dtype.h"
 
-#define RUNG__NPY_DATA_OFFSET      4096u /* of every array that rung writes: the header is padded to a page */
+/* of every array that rung writes: the header is padded to a page */
+#define RUNG__NPY_DATA_OFFSET      4096u
 #define RUNG__NPY_HEADER_BYTES_MAX (1u << 20)
 
 struct rung__npy {
 	struct rung_array_info array;
 	uint64_t data_offset; /* from the first byte of the .npy */
-	bool transposed;      /* a matrix in Fortran order: `array` is its transpose, the same bytes in C order */
+	/* a matrix in Fortran order: `array` is its transpose, the same bytes in C order */
+	bool transposed;
 };
 
 /**
@@ -31,19 +33,24 @@ bool rung__array_equal(const struct rung_array_info *a, const struct rung_array_
  * Parse a header.
  *
  * @param name        for messages
- * @param head        the first `head_bytes` bytes of the .npy: at least its whole header, or all there is
+ * @param head        the first `head_bytes` bytes of the .npy: at least its whole header, or all
+ *                    there is
  * @param file_bytes  length of the whole .npy: the data must lie inside
  * @return 0, or RUNG_E_FORMAT saying what is wrong at which byte, and the cure
  */
-int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uint64_t file_bytes, struct rung__npy *npy_out);
+int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uint64_t file_bytes,
+                    struct rung__npy *npy_out);
 
-/** The same for the `file_bytes` bytes from `base` on in an open file. @return also RUNG_E_IO, RUNG_E_NOMEM */
-int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes, struct rung__npy *npy_out);
+/** The same for the `file_bytes` bytes from `base` on in an open file. @return also RUNG_E_IO,
+ * RUNG_E_NOMEM */
+int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes,
+                   struct rung__npy *npy_out);
 
 /** RUNG_E_FORMAT, with the cure, for those who need C order. */
 int rung__npy_refuse_fortran(const char *name);
 
 /** Write a version 1 header padded to RUNG__NPY_DATA_OFFSET bytes. The array is a valid one. */
-void rung__npy_format(const struct rung_array_info *array, unsigned char head_out[RUNG__NPY_DATA_OFFSET]);
+void rung__npy_format(const struct rung_array_info *array,
+                      unsigned char head_out[RUNG__NPY_DATA_OFFSET]);
 
 #endif

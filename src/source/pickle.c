@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine with a stack and a memo, as pickle has it, for the 26 instructions that a dict of integers and arrays is written
- * with. Values are small and hold no pointers of the file but spans; tuples, the only ones that hold others, lie in a pool of a
- * fixed size.
+ * A machine with a stack and a memo, as pickle has it, for the 26 instructions that a dict of
+ * integers and arrays is written with. Values are small and hold no pointers of the file but spans;
+ * tuples, the only ones that hold others, lie in a pool of a fixed size.
  *
- * An array is written as  _reconstruct(ndarray, (0,), b'b')  and then given its state, (1, (count,), dtype, False, bytes), where
- * bytes are  _codecs.encode(text, 'latin1'),  or  bytes()  when there are none, and the dtype is  dtype('i8', False, True)  with a
- * state that begins (3, '<'.
+ * An array is written as _reconstruct(ndarray, (0,), b'b') and then given its state, (1, (count,),
+ * dtype, False, bytes), where bytes are _codecs.encode(text, 'latin1'), or bytes() when there are
+ * none, and the dtype is dtype('i8', False, True) with a state that begins (3, '<'.
  */
 #include "source/pickle.h"
 
@@ -18,15 +18,30 @@
 #define MEMO_MAX  4096u
 #define POOL_MAX  4096u
 
-enum value_kind { NOTHING, MARK, NONE, BOOLEAN, NUMBER, TEXT, GLOBAL, BYTES, TUPLE, DICT, DTYPE, ARRAY };
+enum value_kind {
+	NOTHING,
+	MARK,
+	NONE,
+	BOOLEAN,
+	NUMBER,
+	TEXT,
+	GLOBAL,
+	BYTES,
+	TUPLE,
+	DICT,
+	DTYPE,
+	ARRAY
+};
 
 enum global { RECONSTRUCT, NDARRAY, NUMPY_DTYPE, ENCODE, EMPTY_BYTES };
 
 struct value {
 	enum value_kind kind;
-	int64_t number;             /* NUMBER; GLOBAL: which; DTYPE: which; ARRAY: its place in arrays; TUPLE: its first in the pool */
-	const unsigned char *text;  /* TEXT, BYTES */
-	uint64_t length;            /* of it; TUPLE: entries */
+	/* NUMBER; GLOBAL: which; DTYPE: which; ARRAY: its place in arrays; TUPLE: its first in the
+	 * pool */
+	int64_t number;
+	const unsigned char *text; /* TEXT, BYTES */
+	uint64_t length;           /* of it; TUPLE: entries */
 };
 
 struct array {
@@ -51,10 +66,10 @@ struct machine {
 static int refuse(const struct machine *m, const char *what)
 {
 	return rung__fail(RUNG_E_FORMAT,
-			  "%s: byte %zu of its pickle: %s; a dict of integers and 1-D integer "
-			  "NumPy arrays is needed; save it so with "
-			  "torch, see rung(1)",
-			  m->name, (size_t)(m->at - m->start), what);
+	                  "%s: byte %zu of its pickle: %s; a dict of integers and 1-D integer "
+	                  "NumPy arrays is needed; save it so with "
+	                  "torch, see rung(1)",
+	                  m->name, (size_t)(m->at - m->start), what);
 }
 
 /* ---- stack ---- */
@@ -73,7 +88,8 @@ static struct value top(const struct machine *m, uint32_t down)
 	return m->depth > down ? m->stack[m->depth - 1 - down] : (struct value){ .kind = NOTHING };
 }
 
-/* Put the upmost `count` values into a tuple, and that in their place and in that of `below` marks under them. */
+/* Put the upmost `count` values into a tuple, and that in their place and in that of `below` marks
+ * under them. */
 static int make_tuple(struct machine *m, uint32_t count, uint32_t marks)
 {
 	struct value tuple = { .kind = TUPLE, .number = m->pooled, .length = count };
@@ -102,12 +118,14 @@ static bool above_mark(const struct machine *m, uint32_t *count_out)
 
 static struct value entry(const struct machine *m, struct value tuple, uint64_t i)
 {
-	return tuple.kind == TUPLE && i < tuple.length ? m->pool[(uint64_t)tuple.number + i] : (struct value){ .kind = NOTHING };
+	return tuple.kind == TUPLE && i < tuple.length ? m->pool[(uint64_t)tuple.number + i]
+	                                               : (struct value){ .kind = NOTHING };
 }
 
 static bool is_text(struct value value, const char *text)
 {
-	return value.kind == TEXT && value.length == strlen(text) && memcmp(value.text, text, value.length) == 0;
+	return value.kind == TEXT && value.length == strlen(text) &&
+	       memcmp(value.text, text, value.length) == 0;
 }
 
 static bool is_global(struct value value, enum global which)
@@ -147,7 +165,8 @@ static int push_long(struct machine *m)
 
 	if (!take(m, 1, &bytes))
 		return refuse(m, "the file ends");
-	return bytes > 8 ? refuse(m, "an integer of more than 64 bits") : push_number(m, (unsigned)bytes, true);
+	return bytes > 8 ? refuse(m, "an integer of more than 64 bits")
+	                 : push_number(m, (unsigned)bytes, true);
 }
 
 static int push_text(struct machine *m)
@@ -170,8 +189,11 @@ static int push_global(struct machine *m)
 		const char *text;
 		enum global which;
 	} known[] = {
-		{ "numpy.core.multiarray\n_reconstruct\n", RECONSTRUCT }, { "numpy._core.multiarray\n_reconstruct\n", RECONSTRUCT },
-		{ "numpy\nndarray\n", NDARRAY }, { "numpy\ndtype\n", NUMPY_DTYPE }, { "_codecs\nencode\n", ENCODE },
+		{ "numpy.core.multiarray\n_reconstruct\n", RECONSTRUCT },
+		{ "numpy._core.multiarray\n_reconstruct\n", RECONSTRUCT },
+		{ "numpy\nndarray\n", NDARRAY },
+		{ "numpy\ndtype\n", NUMPY_DTYPE },
+		{ "_codecs\nencode\n", ENCODE },
 		{ "__builtin__\nbytes\n", EMPTY_BYTES },
 	};
 
@@ -212,8 +234,10 @@ static int make_dtype(struct machine *m, struct value args, struct value *out)
 	static const struct {
 		const char *text;
 		enum rung_dtype dtype;
-	} known[] = { { "i1", RUNG_I8 },  { "i2", RUNG_I16 }, { "i4", RUNG_I32 }, { "i8", RUNG_I64 },
-		      { "u1", RUNG_U8 },  { "u2", RUNG_U16 }, { "u4", RUNG_U32 }, { "u8", RUNG_U64 } };
+	} known[] = {
+		{ "i1", RUNG_I8 }, { "i2", RUNG_I16 }, { "i4", RUNG_I32 }, { "i8", RUNG_I64 },
+		{ "u1", RUNG_U8 }, { "u2", RUNG_U16 }, { "u4", RUNG_U32 }, { "u8", RUNG_U64 }
+	};
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(known); i++) {
 		if (is_text(entry(m, args, 0), known[i].text)) {
@@ -270,15 +294,20 @@ static int reduce(struct machine *m)
 
 static int build_array(struct machine *m, struct array *array, struct value state)
 {
-	const struct value shape = entry(m, state, 1), dtype = entry(m, state, 2), bytes = entry(m, state, 4);
+	const struct value shape = entry(m, state, 1), dtype = entry(m, state, 2),
+			   bytes = entry(m, state, 4);
 	const struct value count = entry(m, shape, 0);
 
-	if (array->built || shape.kind != TUPLE || shape.length != 1 || count.kind != NUMBER || count.number < 0)
+	if (array->built || shape.kind != TUPLE || shape.length != 1 || count.kind != NUMBER ||
+	    count.number < 0)
 		return refuse(m, "an array with another number of dimensions than one");
 	if (dtype.kind != DTYPE || bytes.kind != BYTES)
 		return refuse(m, "an array without its bytes");
-	*array = (struct array){ .built = true, .dtype = (enum rung_dtype)dtype.number, .count = (uint64_t)count.number,
-				 .text = bytes.text, .text_bytes = bytes.length };
+	*array = (struct array){ .built = true,
+		                 .dtype = (enum rung_dtype)dtype.number,
+		                 .count = (uint64_t)count.number,
+		                 .text = bytes.text,
+		                 .text_bytes = bytes.length };
 	return 0;
 }
 
@@ -287,7 +316,8 @@ static int build(struct machine *m)
 	const struct value object = top(m, 1), state = top(m, 0);
 	int rc = 0;
 
-	if (object.kind == DTYPE && !is_text(entry(m, state, 1), "<") && !is_text(entry(m, state, 1), "|"))
+	if (object.kind == DTYPE && !is_text(entry(m, state, 1), "<") &&
+	    !is_text(entry(m, state, 1), "|"))
 		return refuse(m, "a dtype that is not little-endian");
 	if (object.kind == ARRAY)
 		rc = build_array(m, &m->arrays[object.number], state);
@@ -311,7 +341,8 @@ static int add_item(struct machine *m, struct value key, struct value value)
 	}
 	if (value.kind != NUMBER && (value.kind != ARRAY || !m->arrays[value.number].built))
 		return refuse(m, "a value that is neither integer nor array");
-	*item = (struct rung__pickle_item){ .is_array = value.kind == ARRAY, .number = value.number };
+	*item = (struct rung__pickle_item){ .is_array = value.kind == ARRAY,
+		                            .number = value.number };
 	memcpy(item->key, key.text, key.length);
 	for (uint32_t i = 0; i < m->dict->count; i++) {
 		if (strcmp(m->dict->items[i].key, item->key) == 0)
@@ -336,7 +367,8 @@ static int set_items(struct machine *m, uint32_t count, uint32_t marks)
 	if (count % 2 || top(m, count + marks).kind != DICT)
 		return refuse(m, "entries of what is no dict");
 	for (uint32_t i = 0; rc == 0 && i < count; i += 2)
-		rc = add_item(m, m->stack[m->depth - count + i], m->stack[m->depth - count + i + 1]);
+		rc = add_item(m, m->stack[m->depth - count + i],
+		              m->stack[m->depth - count + i + 1]);
 	m->depth -= count + marks;
 	return rc;
 }
@@ -349,7 +381,8 @@ static int push_dict(struct machine *m)
 	return push(m, (struct value){ .kind = DICT });
 }
 
-static int since_mark(struct machine *m, int (*fn)(struct machine *m, uint32_t count, uint32_t marks))
+static int since_mark(struct machine *m,
+                      int (*fn)(struct machine *m, uint32_t count, uint32_t marks))
 {
 	uint32_t count;
 
@@ -360,31 +393,56 @@ static int since_mark(struct machine *m, int (*fn)(struct machine *m, uint32_t c
 static int step(struct machine *m, unsigned char code)
 {
 	switch (code) {
-	case '}': return push_dict(m);
-	case '(': return push(m, (struct value){ .kind = MARK });
-	case 'N': return push(m, (struct value){ .kind = NONE });
+	case '}':
+		return push_dict(m);
+	case '(':
+		return push(m, (struct value){ .kind = MARK });
+	case 'N':
+		return push(m, (struct value){ .kind = NONE });
 	case 0x88:
-	case 0x89: return push(m, (struct value){ .kind = BOOLEAN });
-	case 'K': return push_number(m, 1, false);
-	case 'M': return push_number(m, 2, false);
-	case 'J': return push_number(m, 4, true);
-	case 0x8a: return push_long(m);
-	case 'X': return push_text(m);
-	case 'c': return push_global(m);
-	case 'q': return store(m, 1);
-	case 'r': return store(m, 4);
-	case 'h': return fetch(m, 1);
-	case 'j': return fetch(m, 4);
-	case ')': return make_tuple(m, 0, 0);
-	case 0x85: return make_tuple(m, 1, 0);
-	case 0x86: return make_tuple(m, 2, 0);
-	case 0x87: return make_tuple(m, 3, 0);
-	case 't': return since_mark(m, make_tuple);
-	case 'R': return reduce(m);
-	case 'b': return build(m);
-	case 's': return set_items(m, 2, 0);
-	case 'u': return since_mark(m, set_items);
-	default: m->at--; return refuse(m, "an instruction that such dicts are not written with");
+	case 0x89:
+		return push(m, (struct value){ .kind = BOOLEAN });
+	case 'K':
+		return push_number(m, 1, false);
+	case 'M':
+		return push_number(m, 2, false);
+	case 'J':
+		return push_number(m, 4, true);
+	case 0x8a:
+		return push_long(m);
+	case 'X':
+		return push_text(m);
+	case 'c':
+		return push_global(m);
+	case 'q':
+		return store(m, 1);
+	case 'r':
+		return store(m, 4);
+	case 'h':
+		return fetch(m, 1);
+	case 'j':
+		return fetch(m, 4);
+	case ')':
+		return make_tuple(m, 0, 0);
+	case 0x85:
+		return make_tuple(m, 1, 0);
+	case 0x86:
+		return make_tuple(m, 2, 0);
+	case 0x87:
+		return make_tuple(m, 3, 0);
+	case 't':
+		return since_mark(m, make_tuple);
+	case 'R':
+		return reduce(m);
+	case 'b':
+		return build(m);
+	case 's':
+		return set_items(m, 2, 0);
+	case 'u':
+		return since_mark(m, set_items);
+	default:
+		m->at--;
+		return refuse(m, "an instruction that such dicts are not written with");
 	}
 }
 
@@ -402,13 +460,16 @@ static int run(struct machine *m)
 		const unsigned char code = *m->at++;
 
 		if (code == '.')
-			return m->depth == 1 && top(m, 0).kind == DICT ? 0 : refuse(m, "what is read is no dict");
+			return m->depth == 1 && top(m, 0).kind == DICT
+			               ? 0
+			               : refuse(m, "what is read is no dict");
 		rc = step(m, code);
 	}
 	return rc < 0 ? rc : refuse(m, "the file ends");
 }
 
-int rung__pickle_read(const char *name, const unsigned char *bytes, uint64_t byte_count, struct rung__pickle_dict *dict_out)
+int rung__pickle_read(const char *name, const unsigned char *bytes, uint64_t byte_count,
+                      struct rung__pickle_dict *dict_out)
 {
 	struct machine *m = rung__zalloc(sizeof(*m));
 	int rc;
@@ -425,10 +486,12 @@ int rung__pickle_read(const char *name, const unsigned char *bytes, uint64_t byt
 	return rc;
 }
 
-int rung__pickle_array(const char *name, const struct rung__pickle_item *item, unsigned char *data_out)
+int rung__pickle_array(const char *name, const struct rung__pickle_item *item,
+                       unsigned char *data_out)
 {
 	const unsigned char *at = item->text, *end = at + item->text_bytes;
-	const uint64_t bytes = item->count * rung_dtype_bytes(item->dtype);   /* the caller has room for it */
+	/* the caller has room for it */
+	const uint64_t bytes = item->count * rung_dtype_bytes(item->dtype);
 	uint64_t done = 0;
 
 	while (at < end && done < bytes) {
@@ -442,7 +505,9 @@ int rung__pickle_array(const char *name, const struct rung__pickle_item *item, u
 		}
 	}
 	if (done < bytes || at < end)
-		return rung__fail(RUNG_E_FORMAT, "%s: array '%s' of %" PRIu64 " entries does not have %" PRIu64 " bytes; copy the file again", name,
-				  item->key, item->count, bytes);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: array '%s' of %" PRIu64 " entries does not have %" PRIu64
+		                  " bytes; copy the file again",
+		                  name, item->key, item->count, bytes);
 	return 0;
 }

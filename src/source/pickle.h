@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A dict of integers and NumPy arrays of integers, as torch.save() and pickle (protocol 2) write it. Nothing is executed: of the words of the
- * pickle language those are known that such a dict is written with, and they only put what is read into the list below.
- * Private to io/.
+ * A dict of integers and NumPy arrays of integers, as torch.save() and pickle (protocol 2) write
+ * it. Nothing is executed: of the words of the pickle language those are known that such a dict is
+ * written with, and they only put what is read into the list below. Private to io/.
  */
 #ifndef RUNG_IO_PICKLE_H
 #define RUNG_IO_PICKLE_H
@@ -13,15 +13,15 @@
 #include "rung/dtype.h"
 
 #define RUNG__PICKLE_ITEMS_MAX 64u
-#define RUNG__PICKLE_KEY_BYTES 64u   /* its NUL included */
+#define RUNG__PICKLE_KEY_BYTES 64u /* its NUL included */
 
 struct rung__pickle_item {
 	char key[RUNG__PICKLE_KEY_BYTES];
 	bool is_array;
-	int64_t number;                  /* when it is none */
+	int64_t number; /* when it is none */
 	enum rung_dtype dtype;
-	uint64_t count;                  /* entries; one dimension */
-	const unsigned char *text;       /* its bytes, each a character of UTF-8 up to 255 */
+	uint64_t count;            /* entries; one dimension */
+	const unsigned char *text; /* its bytes, each a character of UTF-8 up to 255 */
 	uint64_t text_bytes;
 };
 
@@ -35,12 +35,16 @@ struct rung__pickle_dict {
  * @param bytes  untrusted; the items point into it
  * @return 0, or RUNG_E_FORMAT saying what is wrong at which byte, and the cure; RUNG_E_NOMEM
  */
-int rung__pickle_read(const char *name, const unsigned char *bytes, uint64_t byte_count, struct rung__pickle_dict *dict_out);
+int rung__pickle_read(const char *name, const unsigned char *bytes, uint64_t byte_count,
+                      struct rung__pickle_dict *dict_out);
 
-/** The array's bytes. @param data_out [count * bytes of dtype]. @return RUNG_E_FORMAT when there are more or fewer */
-int rung__pickle_array(const char *name, const struct rung__pickle_item *item, unsigned char *data_out);
+/** The array's bytes. @param data_out [count * bytes of dtype]. @return RUNG_E_FORMAT when there
+ * are more or fewer */
+int rung__pickle_array(const char *name, const struct rung__pickle_item *item,
+                       unsigned char *data_out);
 
-/** The dict of a file that torch.save() wrote: keys, numbers and counts; arrays without their bytes. */
+/** The dict of a file that torch.save() wrote: keys, numbers and counts; arrays without their
+ * bytes. */
 int rung__torch_read(const char *path, struct rung__pickle_dict *dict_out);
 
 #endif

@@ -36,7 +36,8 @@ static int open_npz(struct rung_source *src, const char *colon)
 	uint64_t bytes;
 	int rc;
 
-	rc = rung__source_open_file(src, src->spec, colon ? (size_t)(colon - src->spec) : strlen(src->spec), &bytes);
+	rc = rung__source_open_file(
+		src, src->spec, colon ? (size_t)(colon - src->spec) : strlen(src->spec), &bytes);
 	if (rc < 0)
 		return rc;
 	if (!colon || colon[1] == '\0')
@@ -56,10 +57,11 @@ static bool parse_dims(const char *text, struct rung_array_info *info)
 }
 
 /*
- * The words of a raw: spec, from the right, as FILE may hold commas: the last but one is the dtype, or there is an OFFSET
- * and it is the one before. `text` is cut up.
+ * The words of a raw: spec, from the right, as FILE may hold commas: the last but one is the dtype,
+ * or there is an OFFSET and it is the one before. `text` is cut up.
  */
-static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset_out, size_t *path_len_out)
+static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset_out,
+                      size_t *path_len_out)
 {
 	char *words[3]; /* from the right */
 	const char *offset_at;
@@ -99,21 +101,28 @@ static int open_raw(struct rung_source *src)
 	if (!parse_raw(text, &src->info, &src->data_offset, &path_len)) {
 		rung__free(text);
 		return rung__fail(RUNG_E_INVAL,
-				  "source '%s': write it as " RAW_USAGE ", as in raw:node_feat.npy,f16,121751666x768", src->spec);
+		                  "source '%s': write it as " RAW_USAGE
+		                  ", as in raw:node_feat.npy,f16,121751666x768",
+		                  src->spec);
 	}
 	rung__free(text);
-	if (!rung__array_measure(&src->info, &data_bytes) || !rung__add(src->data_offset, data_bytes, &end) || end > INT64_MAX)
-		return rung__fail(RUNG_E_INVAL, "source '%s': the product of its dimensions needs more than 63 bits; check them",
-				  src->spec);
+	if (!rung__array_measure(&src->info, &data_bytes) ||
+	    !rung__add(src->data_offset, data_bytes, &end) || end > INT64_MAX)
+		return rung__fail(RUNG_E_INVAL,
+		                  "source '%s': the product of its dimensions needs more than 63 "
+		                  "bits; check them",
+		                  src->spec);
 	rc = rung__source_open_file(src, words, path_len, &file_bytes);
 	if (rc < 0)
 		return rc;
 	if (file_bytes < end)
-		return rung__fail(
-			RUNG_E_FORMAT,
-			"%s: has %" PRIu64 " bytes, '%s' needs %" PRIu64 " (%" PRIu64 " of data from offset %" PRIu64
-			" on): %" PRIu64 " are missing at offset %" PRIu64 "; check dtype and dimensions, or copy it again",
-			src->path, file_bytes, src->spec, end, data_bytes, src->data_offset, end - file_bytes, file_bytes);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: has %" PRIu64 " bytes, '%s' needs %" PRIu64 " (%" PRIu64
+		                  " of data from offset %" PRIu64 " on): %" PRIu64
+		                  " are missing at offset %" PRIu64
+		                  "; check dtype and dimensions, or copy it again",
+		                  src->path, file_bytes, src->spec, end, data_bytes,
+		                  src->data_offset, end - file_bytes, file_bytes);
 	return 0;
 }
 
@@ -131,7 +140,8 @@ static bool begins_with(const char *text, const char *prefix)
 
 static bool is_text(const char *spec)
 {
-	return ends_in(spec, ".csv") || ends_in(spec, ".txt") || ends_in(spec, ".csv.gz") || ends_in(spec, ".txt.gz");
+	return ends_in(spec, ".csv") || ends_in(spec, ".txt") || ends_in(spec, ".csv.gz") ||
+	       ends_in(spec, ".txt.gz");
 }
 
 /* ---- what a spec names ---- */
@@ -149,7 +159,7 @@ enum spec_kind {
 
 struct spec {
 	enum spec_kind kind;
-	const char *colon;   /* of .npz and .pt: the one in front of the member; NULL: without */
+	const char *colon; /* of .npz and .pt: the one in front of the member; NULL: without */
 };
 
 /* The first `len` bytes of a spec. */
@@ -171,8 +181,9 @@ static const char *colon_before(const char *spec, const char *end, enum spec_kin
 	for (const char *at = end; at > spec; at--) {
 		if (*at != ':')
 			continue;
-		*kind_out = at - spec >= 4 && memcmp(at - 4, ".npz", 4) == 0 ? SPEC_NPZ :
-			    at - spec >= 3 && memcmp(at - 3, ".pt", 3) == 0 ? SPEC_TORCH : SPEC_NPY;
+		*kind_out = at - spec >= 4 && memcmp(at - 4, ".npz", 4) == 0  ? SPEC_NPZ
+		            : at - spec >= 3 && memcmp(at - 3, ".pt", 3) == 0 ? SPEC_TORCH
+		                                                              : SPEC_NPY;
 		if (*kind_out != SPEC_NPY)
 			return at;
 	}
@@ -204,9 +215,9 @@ static struct spec parse_spec(const char *spec)
 		const char *prefix;
 		enum spec_kind kind;
 	} prefixes[] = { { "raw:", SPEC_RAW },
-			 { RUNG__RANGE_PREFIX, SPEC_RANGE },
-			 { RUNG__PAD_PREFIX, SPEC_PAD },
-			 { RUNG__EVERY_PREFIX, SPEC_EVERY } };
+		         { RUNG__RANGE_PREFIX, SPEC_RANGE },
+		         { RUNG__PAD_PREFIX, SPEC_PAD },
+		         { RUNG__EVERY_PREFIX, SPEC_EVERY } };
 	struct spec parts = { .kind = SPEC_NPY };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(prefixes); i++) {
@@ -216,9 +227,9 @@ static struct spec parse_spec(const char *spec)
 	if (find_member(spec, &parts))
 		return parts;
 	parts.kind = ends_in(spec, ".npz")  ? SPEC_NPZ
-		     : ends_in(spec, ".pt") ? SPEC_TORCH
-		     : is_text(spec)        ? SPEC_TEXT
-					    : SPEC_NPY;
+	             : ends_in(spec, ".pt") ? SPEC_TORCH
+	             : is_text(spec)        ? SPEC_TEXT
+	                                    : SPEC_NPY;
 	return parts;
 }
 
@@ -233,14 +244,16 @@ static int open_text(struct rung_source *src)
 static int open_torch(struct rung_source *src, const char *colon)
 {
 	uint64_t bytes;
-	int rc = rung__source_open_file(src, src->spec, colon ? (size_t)(colon - src->spec) : strlen(src->spec), &bytes);
+	int rc = rung__source_open_file(
+		src, src->spec, colon ? (size_t)(colon - src->spec) : strlen(src->spec), &bytes);
 
-	return rc < 0 ? rc : rung__source_open_torch(src, colon && colon[1] ? colon + 1 : NULL, bytes);
+	return rc < 0 ? rc
+	              : rung__source_open_torch(src, colon && colon[1] ? colon + 1 : NULL, bytes);
 }
 
 /* The source inside is opened here, so that a format does not need to know the others. */
 static int open_derived(struct rung_source *src,
-			int (*open_it)(struct rung_source *src, struct rung_source *inner))
+                        int (*open_it)(struct rung_source *src, struct rung_source *inner))
 {
 	struct rung_source *inner;
 	const char *inner_spec;
@@ -256,14 +269,22 @@ static int open_any(struct rung_source *src)
 	const struct spec parts = parse_spec(src->spec);
 
 	switch (parts.kind) {
-	case SPEC_RAW: return open_raw(src);
-	case SPEC_RANGE: return rung__source_open_range(src);
-	case SPEC_PAD: return open_derived(src, rung__source_open_padded);
-	case SPEC_EVERY: return open_derived(src, rung__source_open_every);
-	case SPEC_NPZ: return open_npz(src, parts.colon);
-	case SPEC_TORCH: return open_torch(src, parts.colon);
-	case SPEC_TEXT: return open_text(src);
-	default: return open_npy(src);
+	case SPEC_RAW:
+		return open_raw(src);
+	case SPEC_RANGE:
+		return rung__source_open_range(src);
+	case SPEC_PAD:
+		return open_derived(src, rung__source_open_padded);
+	case SPEC_EVERY:
+		return open_derived(src, rung__source_open_every);
+	case SPEC_NPZ:
+		return open_npz(src, parts.colon);
+	case SPEC_TORCH:
+		return open_torch(src, parts.colon);
+	case SPEC_TEXT:
+		return open_text(src);
+	default:
+		return open_npy(src);
 	}
 }
 
@@ -278,7 +299,7 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 	int rc;
 
 	*st_out = (struct stat){ 0 };
-	if (parts.kind == SPEC_RANGE)   /* of no file */
+	if (parts.kind == SPEC_RANGE) /* of no file */
 		return 0;
 	if (inner)
 		return rung__source_stat(inner, st_out);
@@ -288,7 +309,7 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 		return -1;
 	}
 	if (parts.kind == SPEC_RAW)
-		parse_raw(path, &info, &offset, &path_len);   /* ends it after the file's name */
+		parse_raw(path, &info, &offset, &path_len); /* ends it after the file's name */
 	else if (parts.colon)
 		path[parts.colon - spec] = '\0';
 	rc = stat(path, st_out);
@@ -297,13 +318,14 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 }
 
 int rung__source_open_either_order(const char *spec, int *transposed_out,
-				   struct rung_source **src_out)
+                                   struct rung_source **src_out)
 {
 	struct rung_source *src;
 	int rc;
 
 	if (!spec || !spec[0])
-		return rung__fail(RUNG_E_INVAL, "source: empty; give file.npy, file.npz:member or " RAW_USAGE);
+		return rung__fail(RUNG_E_INVAL,
+		                  "source: empty; give file.npy, file.npz:member or " RAW_USAGE);
 	src = rung__zalloc(sizeof(*src));
 	if (!src)
 		return rung__fail(RUNG_E_NOMEM, "source '%s'", spec);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Where the bytes of a source lie, for those who read them past rung_source_read(). Private to rung; see source_read.c. */
+/** Where the bytes of a source lie, for those who read them past rung_source_read(). Private to
+ * rung; see source_read.c. */
 #ifndef RUNG_SOURCE_SOURCE_H
 #define RUNG_SOURCE_SOURCE_H
 
@@ -21,7 +22,7 @@
  * @param transposed_out  1 when the info and the rows of `src` are those of the transpose, else 0
  */
 int rung__source_open_either_order(const char *spec, int *transposed_out,
-                                    struct rung_source **src_out);
+                                   struct rung_source **src_out);
 
 /** The spec it was opened with, for messages. */
 const char *rung__source_spec(const struct rung_source *src);
@@ -35,13 +36,15 @@ int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, 
                             void *buf);
 
 struct rung__source_place {
-	const unsigned char *data;   /* all of the array in memory (a small deflated member), else NULL */
-	bool streamed; /* made as it is read: only by rung_source_read(), and best from the first
-			  row to the last; else */
-	int fd;                      /* the source's own, for reading */
+	/* all of the array in memory (a small deflated member), else NULL */
+	const unsigned char *data;
+	/* made as it is read: only by rung_source_read(), and best from the first row to the last;
+	 * else */
+	bool streamed;
+	int fd; /* the source's own, for reading */
 	const char *path;
-	uint64_t offset;             /* of the array in the file */
-	uint64_t memory_bytes;       /* that the source holds */
+	uint64_t offset;       /* of the array in the file */
+	uint64_t memory_bytes; /* that the source holds */
 };
 
 /** Valid until the source is closed. */
@@ -55,7 +58,7 @@ struct rung__source_place rung__source_place(const struct rung_source *src);
  * @return 0, RUNG_E_FORMAT (damaged), RUNG_E_IO
  */
 int rung__source_was_read(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
-			  const void *bytes);
+                          const void *bytes);
 
 /** stat() of the file that a spec names, which is not opened. @return 0, or -1 with errno */
 int rung__source_stat(const char *spec, struct stat *st_out);

@@ -9,7 +9,7 @@
 #include "source/source_private.h"
 
 struct derived {
-	struct rung_source *inner;   /* NULL: a range */
+	struct rung_source *inner; /* NULL: a range */
 	uint64_t row_bytes;
 	uint64_t inner_bytes;
 	uint64_t first; /* range: its first number; every: the first row of each period */
@@ -75,7 +75,7 @@ static int read_every(void *stream, uint64_t first, uint64_t count, unsigned cha
 		const uint64_t row = run * derived->period + derived->first;
 
 		rc = rung__source_read_bytes(derived->inner, row * derived->row_bytes + at, bytes,
-					    to);
+		                             to);
 		to += bytes;
 		first += bytes;
 		count -= bytes;
@@ -89,7 +89,7 @@ static const struct rung__stream_ops every_ops = { read_every, memory_of, close_
 
 /* @param inner  NULL: none; this owns it from here on. @return NULL with the failure recorded */
 static struct derived *begin(struct rung_source *src, const struct rung__stream_ops *ops,
-			     struct rung_source *inner)
+                             struct rung_source *inner)
 {
 	struct derived *derived = rung__zalloc(sizeof(*derived));
 
@@ -118,44 +118,44 @@ int rung__source_open_range(struct rung_source *src)
 	if (!rung__parse_number(&at, ',', &first) || *at++ != ',' ||
 	    !rung__parse_number(&at, '\0', &end) || first > end || end > INT64_MAX / 8)
 		return rung__fail(RUNG_E_INVAL,
-				  "source '%s': write it as range:FIRST,END, as in range:0,60000 "
-				  "for 0 to 59999",
-				  src->spec);
+		                  "source '%s': write it as range:FIRST,END, as in range:0,60000 "
+		                  "for 0 to 59999",
+		                  src->spec);
 	derived = begin(src, &range_ops, NULL);
 	if (!derived)
 		return RUNG_E_NOMEM;
 	derived->first = first;
 	src->info = (struct rung_array_info){ .dtype = RUNG_I64,
-					      .dim_count = 1,
-					      .dims = { end - first },
-					      .row_count = end - first,
-					      .row_bytes = 8 };
+		                              .dim_count = 1,
+		                              .dims = { end - first },
+		                              .row_count = end - first,
+		                              .row_bytes = 8 };
 	return 0;
 }
 
 static int check_padded(const struct rung_source *src, const struct rung_source *inner,
-			uint64_t row_count)
+                        uint64_t row_count)
 {
 	const enum rung_dtype dtype = inner->info.dtype;
 
 	if (dtype == RUNG_BOOL || (dtype >= RUNG_U8 && dtype <= RUNG_U64 && (dtype - RUNG_I8) % 2))
 		return rung__fail(RUNG_E_FORMAT,
-				  "source '%s': rows after those of %s would be NaN or -1, which "
-				  "%s has not; convert it with "
-				  "a.astype('<i8')",
-				  src->spec, inner->spec, rung_dtype_name(dtype));
+		                  "source '%s': rows after those of %s would be NaN or -1, which "
+		                  "%s has not; convert it with "
+		                  "a.astype('<i8')",
+		                  src->spec, inner->spec, rung_dtype_name(dtype));
 	if (inner->info.row_count > row_count)
 		return rung__fail(RUNG_E_FORMAT,
-				  "source '%s': %s has %" PRIu64 " rows, more than the %" PRIu64
-				  " there are to be",
-				  src->spec, inner->spec, inner->info.row_count, row_count);
+		                  "source '%s': %s has %" PRIu64 " rows, more than the %" PRIu64
+		                  " there are to be",
+		                  src->spec, inner->spec, inner->info.row_count, row_count);
 	return 0;
 }
 
 /* "PREFIX" of `spec`, then `count` numbers, each with a comma after it, then SRC. @return SRC, or
  * NULL */
 static const char *numbers_before_src(const char *spec, const char *prefix, uint64_t *numbers,
-				      unsigned count)
+                                      unsigned count)
 {
 	const char *at = spec + strlen(prefix);
 
@@ -207,8 +207,7 @@ int rung__source_check_derived(const struct rung_source *src, const char **inner
 	const bool padded = strncmp(src->spec, RUNG__PAD_PREFIX, strlen(RUNG__PAD_PREFIX)) == 0;
 	uint64_t numbers[EVERY_NUMBERS];
 
-	*inner_spec_out =
-		padded ? padded_spec(src->spec, numbers) : every_spec(src->spec, numbers);
+	*inner_spec_out = padded ? padded_spec(src->spec, numbers) : every_spec(src->spec, numbers);
 	if (!*inner_spec_out && padded)
 		return rung__fail(
 			RUNG_E_INVAL,
@@ -216,10 +215,10 @@ int rung__source_check_derived(const struct rung_source *src, const char **inner
 			src->spec);
 	if (!*inner_spec_out)
 		return rung__fail(RUNG_E_INVAL,
-				  "source '%s': write it as every:PERIOD,FIRST,END,SRC, as in "
-				  "every:5,0,3,ids.npy for the first 3 of "
-				  "every 5 rows",
-				  src->spec);
+		                  "source '%s': write it as every:PERIOD,FIRST,END,SRC, as in "
+		                  "every:5,0,3,ids.npy for the first 3 of "
+		                  "every 5 rows",
+		                  src->spec);
 	return 0;
 }
 
@@ -237,7 +236,7 @@ int rung__source_open_padded(struct rung_source *src, struct rung_source *inner)
 	src->info.dims[0] = row_count;
 	if (!rung__array_measure(&src->info, &bytes))
 		return rung__fail(RUNG_E_INVAL, "source '%s': its rows need more than 63 bits",
-				  src->spec);
+		                  src->spec);
 	return 0;
 }
 

@@ -15,18 +15,20 @@ static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 
 	if (info->dim_count != 1 || (info->dtype != RUNG_BOOL && !is_integer(info->dtype)))
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: vertices are a bool mask or integer ids with 1 dimension, this is %s with %u; "
-				  "convert it with a.astype('<i8').ravel()",
-				  spec, rung_dtype_name(info->dtype), info->dim_count);
+		                  "%s: vertices are a bool mask or integer ids with 1 dimension, "
+		                  "this is %s with %u; "
+		                  "convert it with a.astype('<i8').ravel()",
+		                  spec, rung_dtype_name(info->dtype), info->dim_count);
 	if (info->dtype == RUNG_BOOL && info->row_count != vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: the mask has %" PRIu64 " entries, there are %" PRIu64
-				  " vertices; give one for each vertex",
-				  spec, info->row_count, vertex_count);
+		                  "%s: the mask has %" PRIu64 " entries, there are %" PRIu64
+		                  " vertices; give one for each vertex",
+		                  spec, info->row_count, vertex_count);
 	if (info->row_count > vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: has %" PRIu64 " ids, there are only %" PRIu64 " vertices; give each id once", spec,
-				  info->row_count, vertex_count);
+		                  "%s: has %" PRIu64 " ids, there are only %" PRIu64
+		                  " vertices; give each id once",
+		                  spec, info->row_count, vertex_count);
 	return 0;
 }
 
@@ -48,7 +50,8 @@ static void write_masked(const unsigned char *mask, uint64_t vertex_count, uint6
 }
 
 /* Integers of any type. @return true and the value when it is not negative */
-static bool integer_at(const void *data, enum rung_dtype dtype, uint64_t i, uint64_t *value_out, int64_t *negative_out)
+static bool integer_at(const void *data, enum rung_dtype dtype, uint64_t i, uint64_t *value_out,
+                       int64_t *negative_out)
 {
 	int64_t value;
 
@@ -83,7 +86,8 @@ static bool integer_at(const void *data, enum rung_dtype dtype, uint64_t i, uint
 	return value >= 0;
 }
 
-static int write_ids(const struct rung_source *src, const void *data, uint64_t vertex_count, uint64_t *ids)
+static int write_ids(const struct rung_source *src, const void *data, uint64_t vertex_count,
+                     uint64_t *ids)
 {
 	const struct rung_array_info *info = rung_source_info(src);
 	int64_t negative;
@@ -91,12 +95,14 @@ static int write_ids(const struct rung_source *src, const void *data, uint64_t v
 	for (uint64_t i = 0; i < info->row_count; i++) {
 		if (!integer_at(data, info->dtype, i, &ids[i], &negative))
 			return rung__fail(RUNG_E_RANGE,
-					  "%s: entry %" PRIu64 " is %" PRId64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
-					  rung__source_spec(src), i, negative, vertex_count - 1);
+			                  "%s: entry %" PRIu64 " is %" PRId64
+			                  ", ids are 0 to %" PRIu64 "; give ids of vertices",
+			                  rung__source_spec(src), i, negative, vertex_count - 1);
 		if (ids[i] >= vertex_count)
 			return rung__fail(RUNG_E_RANGE,
-					  "%s: entry %" PRIu64 " is %" PRIu64 ", ids are 0 to %" PRIu64 "; give ids of vertices",
-					  rung__source_spec(src), i, ids[i], vertex_count - 1);
+			                  "%s: entry %" PRIu64 " is %" PRIu64
+			                  ", ids are 0 to %" PRIu64 "; give ids of vertices",
+			                  rung__source_spec(src), i, ids[i], vertex_count - 1);
 	}
 	return 0;
 }
@@ -108,19 +114,20 @@ static int fail_repeat(const struct rung_source *src, const uint64_t *ids, uint6
 	while (ids[first] != ids[second])
 		first++;
 	return rung__fail(RUNG_E_FORMAT,
-			  "%s: entries %" PRIu64 " and %" PRIu64 " are both %" PRIu64
-			  "; give each id once, as numpy.unique(a) has them",
-			  rung__source_spec(src), first, second, ids[second]);
+	                  "%s: entries %" PRIu64 " and %" PRIu64 " are both %" PRIu64
+	                  "; give each id once, as numpy.unique(a) has them",
+	                  rung__source_spec(src), first, second, ids[second]);
 }
 
-static int check_distinct(const struct rung_source *src, uint64_t vertex_count, const uint64_t *ids, uint64_t count)
+static int check_distinct(const struct rung_source *src, uint64_t vertex_count, const uint64_t *ids,
+                          uint64_t count)
 {
 	uint64_t *seen = rung__zalloc_array(vertex_count / 64 + 1, sizeof(*seen));
 	int rc = 0;
 
 	if (!seen)
 		return rung__fail(RUNG_E_NOMEM, "%s: a bit for each of %" PRIu64 " vertices",
-				  rung__source_spec(src), vertex_count);
+		                  rung__source_spec(src), vertex_count);
 	for (uint64_t i = 0; rc == 0 && i < count; i++) {
 		if (seen[ids[i] / 64] >> (ids[i] % 64) & 1)
 			rc = fail_repeat(src, ids, i);
@@ -130,8 +137,8 @@ static int check_distinct(const struct rung_source *src, uint64_t vertex_count, 
 	return rc;
 }
 
-static int take(const struct rung_source *src, const void *data, uint64_t vertex_count, int distinct, uint64_t *count_out,
-		uint64_t **ids_out)
+static int take(const struct rung_source *src, const void *data, uint64_t vertex_count,
+                int distinct, uint64_t *count_out, uint64_t **ids_out)
 {
 	const struct rung_array_info *info = rung_source_info(src);
 	const bool mask = info->dtype == RUNG_BOOL;
@@ -141,7 +148,7 @@ static int take(const struct rung_source *src, const void *data, uint64_t vertex
 
 	if (!ids)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", rung__source_spec(src),
-				  count);
+		                  count);
 	if (mask)
 		write_masked(data, vertex_count, ids);
 	else
@@ -157,8 +164,8 @@ static int take(const struct rung_source *src, const void *data, uint64_t vertex
 	return 0;
 }
 
-int rung_source_read_vertices(const struct rung_source *src, uint64_t vertex_count, int distinct, uint64_t *count_out,
-			      uint64_t **ids_out)
+int rung_source_read_vertices(const struct rung_source *src, uint64_t vertex_count, int distinct,
+                              uint64_t *count_out, uint64_t **ids_out)
 {
 	const struct rung_array_info *info = rung_source_info(src);
 	int rc = check_shape(src, vertex_count);
@@ -169,7 +176,7 @@ int rung_source_read_vertices(const struct rung_source *src, uint64_t vertex_cou
 	data = rung__malloc_array(info->row_count, (size_t)info->row_bytes);
 	if (!data)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", rung__source_spec(src),
-				  info->row_count);
+		                  info->row_count);
 	rc = rung_source_read(src, 0, info->row_count, data);
 	if (rc == 0)
 		rc = take(src, data, vertex_count, distinct, count_out, ids_out);

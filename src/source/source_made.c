@@ -24,11 +24,15 @@ static int begin_file(struct rung__made *made)
 	made->path = rung__format("%s: its copy in %s", made->src->spec, dir);
 	made->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, BUFFER_BYTES);
 	if (!made->path || !made->buffer)
-		return rung__fail(RUNG_E_NOMEM, "%s: a buffer of %u bytes", made->src->spec, BUFFER_BYTES);
+		return rung__fail(RUNG_E_NOMEM, "%s: a buffer of %u bytes", made->src->spec,
+		                  BUFFER_BYTES);
 	rc = rung__space_check(dir, made->bytes);
 	if (rc < 0)
-		return rung__fail(rc, "%s: its %" PRIu64 " bytes go into a temporary file: %s; set TMPDIR to a folder with room",
-				  made->src->spec, made->bytes, rung_last_error());
+		return rung__fail(
+			rc,
+			"%s: its %" PRIu64
+			" bytes go into a temporary file: %s; set TMPDIR to a folder with room",
+			made->src->spec, made->bytes, rung_last_error());
 	return rung__direct_temp(&made->file, dir, made->path, made->bytes);
 }
 
@@ -40,7 +44,8 @@ int rung__made_begin(struct rung__made *made, struct rung_source *src, uint64_t 
 		return begin_file(made);
 	src->data = rung__malloc_array(bytes, 1);
 	if (!src->data)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to hold it", src->spec, bytes);
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to hold it", src->spec,
+		                  bytes);
 	src->data_bytes = bytes;
 	return 0;
 }
@@ -59,7 +64,8 @@ static int flush(struct rung__made *made)
 	int rc;
 
 	memset(made->buffer + made->used, 0, (size_t)(bytes - made->used));
-	rc = bytes ? rung__direct_write(&made->file, made->buffer, bytes, made->done - made->used) : 0;
+	rc = bytes ? rung__direct_write(&made->file, made->buffer, bytes, made->done - made->used)
+	           : 0;
 	made->used = 0;
 	return rc;
 }

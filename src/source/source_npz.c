@@ -11,12 +11,13 @@
 #include "source/source_made.h"
 #include "source/source_zip.h"
 
-#define DEFLATE_RATIO_MAX 1032u      /* most that deflate expands; a size above it is a lie */
-#define LIST_BYTES        512u       /* of member names in a message */
+#define DEFLATE_RATIO_MAX 1032u /* most that deflate expands; a size above it is a lie */
+#define LIST_BYTES        512u  /* of member names in a message */
 /* Of a member that is inflated at once; the header of any is shorter. */
-#define WHOLE_BYTES_MAX   (RUNG__NPY_HEADER_BYTES_MAX + 64u)
+#define WHOLE_BYTES_MAX (RUNG__NPY_HEADER_BYTES_MAX + 64u)
 
-/* "a, b, c, ..." of what a .npz holds, ".npy" left out. A name may hold anything: what does not print becomes '?'. */
+/* "a, b, c, ..." of what a .npz holds, ".npy" left out. A name may hold anything: what does not
+ * print becomes '?'. */
 static void list_members(zip_t *zip, char list[LIST_BYTES])
 {
 	zip_int64_t count = zip_get_num_entries(zip, 0);
@@ -38,7 +39,8 @@ static void list_members(zip_t *zip, char list[LIST_BYTES])
 			used += 2;
 		}
 		for (size_t j = 0; j < len; j++)
-			list[used++] = (unsigned char)name[j] < ' ' || name[j] == 0x7f ? '?' : name[j];
+			list[used++] =
+				(unsigned char)name[j] < ' ' || name[j] == 0x7f ? '?' : name[j];
 		list[used] = '\0';
 	}
 }
@@ -53,7 +55,9 @@ int rung__source_no_member(struct rung_source *src)
 		return rc;
 	list_members(zip, list);
 	zip_discard(zip);
-	return rung__fail(RUNG_E_INVAL, "%s: names no member of the .npz; write file.npz:member. It has: %s", src->spec, list);
+	return rung__fail(RUNG_E_INVAL,
+	                  "%s: names no member of the .npz; write file.npz:member. It has: %s",
+	                  src->spec, list);
 }
 
 static int stat_member(const struct rung_source *src, zip_t *zip, zip_int64_t idx, zip_stat_t *st)
@@ -62,9 +66,13 @@ static int stat_member(const struct rung_source *src, zip_t *zip, zip_int64_t id
 		return rung__zip_failed(src, "its entry cannot be read", zip_get_error(zip));
 	if ((st->valid & (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD)) !=
 	    (ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD))
-		return rung__fail(RUNG_E_FORMAT, "%s: its zip entry has no sizes; write it again with numpy.savez()", src->spec);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: its zip entry has no sizes; write it again with numpy.savez()",
+			src->spec);
 	if ((st->valid & ZIP_STAT_ENCRYPTION_METHOD) && st->encryption_method != ZIP_EM_NONE)
-		return rung__fail(RUNG_E_FORMAT, "%s: is encrypted; write it again with numpy.savez()", src->spec);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: is encrypted; write it again with numpy.savez()", src->spec);
 	return 0;
 }
 
@@ -104,7 +112,7 @@ static int fail_twice(const struct rung_source *src, const char *name)
 }
 
 static int find_member(const struct rung_source *src, zip_t *zip, const char *member,
-		       zip_stat_t *st)
+                       zip_stat_t *st)
 {
 	char list[LIST_BYTES], *with_npy = rung__format("%s.npy", member);
 	const char *name = member;
@@ -122,7 +130,7 @@ static int find_member(const struct rung_source *src, zip_t *zip, const char *me
 	} else if (idx < 0) {
 		list_members(zip, list);
 		rc = rung__fail(RUNG_E_NOENT, "%s: has no member '%s'; it has: %s", src->path,
-				member, list);
+		                member, list);
 	} else {
 		rc = stat_member(src, zip, idx, st);
 	}
@@ -164,9 +172,9 @@ static int check_sizes(const struct rung_source *src, const zip_stat_t *st, uint
 	    (st->comp_method != ZIP_CM_STORE || st->size == st->comp_size))
 		return 0;
 	return rung__fail(RUNG_E_FORMAT,
-			  "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64 " in a file of %" PRIu64
-			  ", more than can be; copy it again",
-			  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size, file_bytes);
+	                  "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64
+	                  " in a file of %" PRIu64 ", more than can be; copy it again",
+	                  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size, file_bytes);
 }
 
 static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st)
@@ -185,33 +193,38 @@ static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st
 	return rc;
 }
 
-static bool find_bytes(const struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes, uint64_t *offset_out)
+static bool find_bytes(const struct rung_source *src, zip_t *zip, const zip_stat_t *st,
+                       uint64_t file_bytes, uint64_t *offset_out)
 {
-	const struct rung__zip_entry entry = { .name = zip_get_name(zip, st->index, ZIP_FL_ENC_RAW), .method = st->comp_method,
-					       .bytes = st->size, .stored_bytes = st->comp_size };
+	const struct rung__zip_entry entry = { .name = zip_get_name(zip, st->index, ZIP_FL_ENC_RAW),
+		                               .method = st->comp_method,
+		                               .bytes = st->size,
+		                               .stored_bytes = st->comp_size };
 
 	return rung__zip_offset(src->fd, file_bytes, st->index, &entry, offset_out);
 }
 
 /* Of a stored member, which is read where it lies. */
 static int watch_crc(struct rung_source *src, const zip_stat_t *st, uint64_t offset,
-		     uint64_t array_offset)
+                     uint64_t array_offset)
 {
 	const struct rung__stored member = { .offset = offset,
-					     .bytes = st->size,
-					     .array_offset = array_offset,
-					     .array_bytes =
-						     src->info.row_count * src->info.row_bytes,
-					     .crc = st->crc };
+		                             .bytes = st->size,
+		                             .array_offset = array_offset,
+		                             .array_bytes =
+		                                     src->info.row_count * src->info.row_bytes,
+		                             .crc = st->crc };
 
 	return rung__member_crc_open(src->fd, src->spec, &member, &src->crc);
 }
 
 /* Where it lies, as it is read, or whole, whichever goes. */
-static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st, uint64_t file_bytes)
+static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
+                      uint64_t file_bytes)
 {
 	const bool stored = st->comp_method == ZIP_CM_STORE;
-	const bool large = st->comp_method == ZIP_CM_DEFLATE && st->size > WHOLE_BYTES_MAX && (st->valid & ZIP_STAT_CRC);
+	const bool large = st->comp_method == ZIP_CM_DEFLATE && st->size > WHOLE_BYTES_MAX &&
+	                   (st->valid & ZIP_STAT_CRC);
 	struct rung__npy npy = { .data_offset = 0 };
 	uint64_t offset = 0;
 	bool in_place;
@@ -234,8 +247,8 @@ static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
 	src->transposed = npy.transposed;
 	src->data_offset = npy.data_offset + offset;
 	return rc == 0 && in_place && (st->valid & ZIP_STAT_CRC)
-		       ? watch_crc(src, st, offset, npy.data_offset)
-		       : rc;
+	               ? watch_crc(src, st, offset, npy.data_offset)
+	               : rc;
 }
 
 int rung__source_open_member(struct rung_source *src, const char *member, uint64_t file_bytes)
@@ -272,8 +285,10 @@ int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t 
 	else
 		rc = stat_member(src, zip, found, &st);
 	if (rc == 0 && st.size > rung__made_memory_max)
-		rc = rung__fail(RUNG_E_FORMAT, "%s: its '*%s' claims %" PRIu64 " bytes, at most %" PRIu64 " are read", src->path, end,
-				(uint64_t)st.size, rung__made_memory_max);
+		rc = rung__fail(RUNG_E_FORMAT,
+		                "%s: its '*%s' claims %" PRIu64 " bytes, at most %" PRIu64
+		                " are read",
+		                src->path, end, (uint64_t)st.size, rung__made_memory_max);
 	if (rc == 0)
 		rc = check_sizes(src, &st, file_bytes);
 	if (rc == 0)

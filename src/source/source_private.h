@@ -22,22 +22,24 @@ struct rung_source {
 	char *spec;
 	struct rung_array_info info;
 	bool transposed; /* the file has Fortran order; info and rows are the transpose's */
-	int fd; /* the file; -1 once all of it is in `data` */
+	int fd;          /* the file; -1 once all of it is in `data` */
 	char *path;
 	uint64_t data_offset; /* of row 0 in the file, or in `data` */
 	unsigned char *data;  /* all of it in memory, or NULL and */
 	const struct rung__stream_ops
 		*stream_ops; /* made as it is read; NULL: rows are read from the file */
 	void *stream;
-	struct rung__member_crc *crc; /* of a stored member that is read from the file, to be
-					 compared; NULL: of none */
-	uint64_t data_bytes;  /* of `data`, its header included */
+	/* of a stored member that is read from the file, to be compared; NULL: of none */
+	struct rung__member_crc *crc;
+	uint64_t data_bytes; /* of `data`, its header included */
 };
 
 /** Open a regular file as src->fd, under its own name src->path. */
-int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len, uint64_t *bytes_out);
+int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len,
+                           uint64_t *bytes_out);
 
-/** A decimal number that ends at `stop` or the text's end, where *at is then; false when it is none or too large. */
+/** A decimal number that ends at `stop` or the text's end, where *at is then; false when it is none
+ * or too large. */
 bool rung__parse_number(const char **at, char stop, uint64_t *value_out);
 
 /** "range:FIRST,END", "pad:ROWS,SRC" and "every:PERIOD,FIRST,END,SRC". `inner` is SRC, opened; they
@@ -55,10 +57,12 @@ const char *rung__source_inner_spec(const char *spec);
 /** Numbers in text, one a line, plain or compressed by gzip; src->fd is open. */
 int rung__source_open_text(struct rung_source *src);
 
-/** An array of a dict that torch.save() wrote; src->fd is open. @param key  NULL: names those there are, RUNG_E_INVAL */
+/** An array of a dict that torch.save() wrote; src->fd is open. @param key NULL: names those there
+ * are, RUNG_E_INVAL */
 int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t file_bytes);
 
-/** Read the only member whose name ends in `end` of the zip file src->fd is open on into src->data. */
+/** Read the only member whose name ends in `end` of the zip file src->fd is open on into
+ * src->data. */
 int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t file_bytes);
 
 /** Find a member in the zip file src->fd is open on, and fill info, and data_offset or data. */

@@ -12,22 +12,25 @@
 #include "source/source.h"
 #include "source/source_private.h"
 
-int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len, uint64_t *bytes_out)
+int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len,
+                           uint64_t *bytes_out)
 {
 	struct stat st;
 
 	src->path = rung__format("%.*s", (int)path_len, path);
 	if (!src->path)
 		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
-	src->fd = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for the writer of a pipe */
+	/* no waiting for the writer of a pipe */
+	src->fd = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (src->fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be opened", src->path);
 	if (fstat(src->fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", src->path);
 	if (!S_ISREG(st.st_mode))
 		return rung__fail(RUNG_E_INVAL,
-				  "%s: is no regular file; give the file itself, copied out of the pipe, device or folder",
-				  src->path);
+		                  "%s: is no regular file; give the file itself, copied out of the "
+		                  "pipe, device or folder",
+		                  src->path);
 	*bytes_out = (uint64_t)st.st_size;
 	return 0;
 }
@@ -40,7 +43,8 @@ bool rung__parse_number(const char **at, char stop, uint64_t *value_out)
 	if (*p < '0' || *p > '9')
 		return false;
 	for (; *p >= '0' && *p <= '9'; p++) {
-		if (!rung__mul(value, 10, &value) || !rung__add(value, (uint64_t)(*p - '0'), &value))
+		if (!rung__mul(value, 10, &value) ||
+		    !rung__add(value, (uint64_t)(*p - '0'), &value))
 			return false;
 	}
 	if (*p != stop && *p != '\0')
@@ -74,14 +78,17 @@ struct rung__source_place rung__source_place(const struct rung_source *src)
 }
 
 int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
-			    void *buf)
+                            void *buf)
 {
-	const uint64_t bytes = src->info.row_count * src->info.row_bytes; /* checked against the file when it was opened */
+	/* checked against the file when it was opened */
+	const uint64_t bytes = src->info.row_count * src->info.row_bytes;
 	int rc;
 
 	if (byte_first > bytes || byte_count > bytes - byte_first)
-		return rung__fail(RUNG_E_INVAL, "%s: %" PRIu64 " bytes from byte %" PRIu64 " on asked for, it has %" PRIu64,
-				  src->spec, byte_count, byte_first, bytes);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: %" PRIu64 " bytes from byte %" PRIu64
+		                  " on asked for, it has %" PRIu64,
+		                  src->spec, byte_count, byte_first, bytes);
 	if (byte_count == 0)
 		return 0;
 	if (src->data) {
@@ -95,20 +102,22 @@ int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, 
 }
 
 int rung__source_was_read(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
-			  const void *bytes)
+                          const void *bytes)
 {
 	return src->crc ? rung__member_crc_add(src->crc, byte_first, byte_count, bytes) : 0;
 }
 
-int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count, void *buf)
+int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t row_count,
+                     void *buf)
 {
 	const struct rung_array_info *info = &src->info;
 
 	if (row_first > info->row_count || row_count > info->row_count - row_first)
-		return rung__fail(RUNG_E_INVAL, "%s: rows %" PRIu64 " to %" PRIu64 " asked for, it has %" PRIu64, src->spec,
-				  row_first, row_first + row_count, info->row_count);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: rows %" PRIu64 " to %" PRIu64 " asked for, it has %" PRIu64,
+		                  src->spec, row_first, row_first + row_count, info->row_count);
 	return rung__source_read_bytes(src, row_first * info->row_bytes,
-				       row_count * info->row_bytes, buf);
+	                               row_count * info->row_bytes, buf);
 }
 
 void rung_source_close(struct rung_source *src)

@@ -14,30 +14,32 @@
 #include "source/source_private.h"
 
 #define READ_BYTES (1u << 16)
-#define GZIP_BYTES (1u << 17)   /* of zlib's, at most */
+#define GZIP_BYTES (1u << 17) /* of zlib's, at most */
 
 struct text {
 	pthread_mutex_t lock;
 	gzFile file;
-	const char *path;   /* the source's */
-	uint64_t count;     /* ids that there were when it was opened */
-	uint64_t row;       /* ids read since the start of the file, */
-	uint64_t last;      /* and the last of them */
-	unsigned used, at;  /* of the buffer */
+	const char *path;  /* the source's */
+	uint64_t count;    /* ids that there were when it was opened */
+	uint64_t row;      /* ids read since the start of the file, */
+	uint64_t last;     /* and the last of them */
+	unsigned used, at; /* of the buffer */
 	unsigned char buffer[READ_BYTES];
 };
 
 struct line {
 	uint64_t value;
-	bool digits;    /* it has some */
-	bool returned;  /* and a carriage return after them */
+	bool digits;   /* it has some */
+	bool returned; /* and a carriage return after them */
 	bool ended;
 };
 
 static int bad_line(const struct text *text, const char *what)
 {
-	return rung__fail(RUNG_E_FORMAT, "%s: line %" PRIu64 " %s; write one id a line, without a header, as numpy.savetxt(file, ids, '%%d') does",
-			  text->path, text->row + 1, what);
+	return rung__fail(RUNG_E_FORMAT,
+	                  "%s: line %" PRIu64 " %s; write one id a line, without a header, as "
+	                  "numpy.savetxt(file, ids, '%%d') does",
+	                  text->path, text->row + 1, what);
 }
 
 static int take_char(const struct text *text, struct line *line, unsigned char c)
@@ -71,7 +73,7 @@ static int read_failed(const struct text *text)
 	if (code == Z_ERRNO)
 		return rung__fail_errno(errno, "%s: cannot be read", text->path);
 	return rung__fail(RUNG_E_FORMAT, "%s: cannot be inflated: %s; copy it again", text->path,
-			  code == Z_BUF_ERROR ? "it is cut short" : what);
+	                  code == Z_BUF_ERROR ? "it is cut short" : what);
 }
 
 /* More of the file into the empty buffer; nothing at its end. */
@@ -83,7 +85,7 @@ static int fill(struct text *text)
 	text->used = got > 0 ? (unsigned)got : 0;
 	if (got > 0)
 		return 0;
-	gzerror(text->file, &code);   /* a file that is cut short ends as if it were whole */
+	gzerror(text->file, &code); /* a file that is cut short ends as if it were whole */
 	return got < 0 || code != Z_OK ? read_failed(text) : 0;
 }
 
@@ -125,9 +127,9 @@ static int go_to(struct text *text, uint64_t row)
 		rc = next_id(text, &there);
 	if (rc == 0 && !there)
 		return rung__fail(RUNG_E_IO,
-				  "%s: has %" PRIu64 " lines, it had %" PRIu64
-				  " when it was opened; do not change it while it is read",
-				  text->path, text->row, text->count);
+		                  "%s: has %" PRIu64 " lines, it had %" PRIu64
+		                  " when it was opened; do not change it while it is read",
+		                  text->path, text->row, text->count);
 	return rc;
 }
 
@@ -189,9 +191,9 @@ static int open_file(const struct rung_source *src, struct text *text)
 	}
 	if (gzdirect(text->file) != !named_gz(src->path))
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: its name says that it is %scompressed by gzip, its first "
-				  "bytes say otherwise; rename it",
-				  src->path, named_gz(src->path) ? "" : "not ");
+		                  "%s: its name says that it is %scompressed by gzip, its first "
+		                  "bytes say otherwise; rename it",
+		                  src->path, named_gz(src->path) ? "" : "not ");
 	return 0;
 }
 
@@ -214,9 +216,9 @@ int rung__source_open_text(struct rung_source *src)
 		return rc;
 	text->count = text->row;
 	src->info = (struct rung_array_info){ .dtype = RUNG_I64,
-					      .dim_count = 1,
-					      .dims = { text->count },
-					      .row_count = text->count,
-					      .row_bytes = 8 };
+		                              .dim_count = 1,
+		                              .dims = { text->count },
+		                              .row_count = text->count,
+		                              .row_bytes = 8 };
 	return 0;
 }

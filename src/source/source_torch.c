@@ -12,13 +12,15 @@
 static int check_zip(const struct rung_source *src, uint64_t file_bytes)
 {
 	unsigned char magic[4] = { 0 };
-	int rc = file_bytes < sizeof(magic) ? 0 : rung__pread_all(src->fd, src->path, magic, sizeof(magic), 0);
+	int rc = file_bytes < sizeof(magic)
+	                 ? 0
+	                 : rung__pread_all(src->fd, src->path, magic, sizeof(magic), 0);
 
 	if (rc == 0 && memcmp(magic, "PK\3\4", sizeof(magic)) != 0)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: not a zip file, which torch.save() writes since torch 1.6; "
-				  "load it with torch and save it again",
-				  src->path);
+		                  "%s: not a zip file, which torch.save() writes since torch 1.6; "
+		                  "load it with torch and save it again",
+		                  src->path);
 	return rc;
 }
 
@@ -31,12 +33,14 @@ static int read_dict(struct rung_source *src, uint64_t file_bytes, struct rung__
 	return rc < 0 ? rc : rung__pickle_read(src->path, src->data, src->data_bytes, dict);
 }
 
-static int no_key(const struct rung_source *src, const struct rung__pickle_dict *dict, const char *key)
+static int no_key(const struct rung_source *src, const struct rung__pickle_dict *dict,
+                  const char *key)
 {
 	char list[LIST_BYTES] = "none";
 	size_t used = 0;
 
-	for (uint32_t i = 0; i < dict->count && used + RUNG__PICKLE_KEY_BYTES + 8 < LIST_BYTES; i++) {
+	for (uint32_t i = 0; i < dict->count && used + RUNG__PICKLE_KEY_BYTES + 8 < LIST_BYTES;
+	     i++) {
 		const char *separator = used ? ", " : "";
 
 		memcpy(list + used, separator, strlen(separator) + 1);
@@ -45,7 +49,9 @@ static int no_key(const struct rung_source *src, const struct rung__pickle_dict 
 		used += strlen(dict->items[i].key);
 	}
 	if (!key)
-		return rung__fail(RUNG_E_INVAL, "%s: names no array of the dict; write file.pt:KEY. It has: %s", src->spec, list);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: names no array of the dict; write file.pt:KEY. It has: %s",
+		                  src->spec, list);
 	return rung__fail(RUNG_E_NOENT, "%s: has no array '%s'; it has: %s", src->path, key, list);
 }
 
@@ -55,9 +61,12 @@ static int take_array(struct rung_source *src, const struct rung__pickle_item *i
 	unsigned char *data;
 	int rc;
 
-	if (item->count > item->text_bytes / item_bytes)   /* each byte takes one of the text, or two */
-		return rung__fail(RUNG_E_FORMAT, "%s: array '%s' claims %" PRIu64 " entries, which do not fit the %" PRIu64 " bytes it has",
-				  src->path, item->key, item->count, item->text_bytes);
+	/* each byte takes one of the text, or two */
+	if (item->count > item->text_bytes / item_bytes)
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: array '%s' claims %" PRIu64
+		                  " entries, which do not fit the %" PRIu64 " bytes it has",
+		                  src->path, item->key, item->count, item->text_bytes);
 	data = rung__malloc_array(item->count, (size_t)item_bytes);
 	if (!data)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", src->spec, item->count);
@@ -69,8 +78,11 @@ static int take_array(struct rung_source *src, const struct rung__pickle_item *i
 	rung__free(src->data);
 	src->data = data;
 	src->data_bytes = item->count * item_bytes;
-	src->info = (struct rung_array_info){ .dtype = item->dtype, .dim_count = 1, .dims = { item->count },
-					      .row_count = item->count, .row_bytes = item_bytes };
+	src->info = (struct rung_array_info){ .dtype = item->dtype,
+		                              .dim_count = 1,
+		                              .dims = { item->count },
+		                              .row_count = item->count,
+		                              .row_bytes = item_bytes };
 	return 0;
 }
 
@@ -85,9 +97,11 @@ int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t f
 	if (rc == 0) {
 		uint32_t i = 0;
 
-		while (key && i < dict->count && (strcmp(dict->items[i].key, key) != 0 || !dict->items[i].is_array))
+		while (key && i < dict->count &&
+		       (strcmp(dict->items[i].key, key) != 0 || !dict->items[i].is_array))
 			i++;
-		rc = key && i < dict->count ? take_array(src, &dict->items[i]) : no_key(src, dict, key);
+		rc = key && i < dict->count ? take_array(src, &dict->items[i])
+		                            : no_key(src, dict, key);
 	}
 	rung__free(dict);
 	return rc;
@@ -110,7 +124,7 @@ int rung__torch_read(const char *path, struct rung__pickle_dict *dict_out)
 	if (rc == 0)
 		rc = read_dict(src, bytes, dict_out);
 	for (uint32_t i = 0; rc == 0 && i < dict_out->count; i++)
-		dict_out->items[i].text = NULL;   /* of the source */
+		dict_out->items[i].text = NULL; /* of the source */
 	rung_source_close(src);
 	return rc;
 }

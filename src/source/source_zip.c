@@ -20,10 +20,10 @@ int rung__zip_failed(const struct rung_source *src, const char *what, zip_error_
 		return rung__fail(RUNG_E_NOMEM, "%s: %s", src->spec, what);
 	if (code == ZIP_ER_READ || code == ZIP_ER_SEEK)
 		return rung__fail(RUNG_E_IO, "%s: %s: %s", src->spec, what,
-				  zip_error_strerror(error));
+		                  zip_error_strerror(error));
 	return rung__fail(RUNG_E_FORMAT,
-			  "%s: %s: %s; write it again with numpy.savez(), or copy it again",
-			  src->spec, what, zip_error_strerror(error));
+	                  "%s: %s: %s; write it again with numpy.savez(), or copy it again",
+	                  src->spec, what, zip_error_strerror(error));
 }
 
 int rung__zip_open(const struct rung_source *src, zip_t **zip_out)
@@ -50,30 +50,30 @@ int rung__zip_inflating_failed(const struct rung_source *src, zip_file_t *file)
 
 	if (zip_error_code_zip(error) == ZIP_ER_EOF)
 		return rung__fail(RUNG_E_IO, "%s: cannot be inflated: %s; copy it again", src->spec,
-				  zip_error_strerror(error));
+		                  zip_error_strerror(error));
 	return rung__zip_failed(src, "cannot be inflated", error);
 }
 
 int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint64_t bytes)
 {
 	return rung__fail(RUNG_E_FORMAT,
-			  "%s: inflates to %s than the %" PRIu64
-			  " bytes its zip entry claims; copy it again",
-			  src->spec, how, bytes);
+	                  "%s: inflates to %s than the %" PRIu64
+	                  " bytes its zip entry claims; copy it again",
+	                  src->spec, how, bytes);
 }
 
 /* ---- members that are inflated as they are read ---- */
 
 /* Both halves of an edge list [2,E] are read in turn, and the header was read before. */
 #define HANDLES    3u
-#define SKIP_BYTES 32768u   /* a handle skips more only when no other is free */
+#define SKIP_BYTES 32768u /* a handle skips more only when no other is free */
 
 /* Reading goes on where the last read of a handle ended; another place takes another handle, from
  * the start. */
 struct handle {
-	zip_file_t *file;   /* NULL: free */
-	uint64_t at;        /* bytes inflated */
-	uint64_t used;      /* when: larger is later */
+	zip_file_t *file; /* NULL: free */
+	uint64_t at;      /* bytes inflated */
+	uint64_t used;    /* when: larger is later */
 };
 
 struct inflated {
@@ -81,8 +81,8 @@ struct inflated {
 	const struct rung_source *src;
 	zip_t *zip;
 	zip_uint64_t idx;
-	uint64_t bytes;         /* of the member */
-	uint64_t data_offset;   /* of the array in it */
+	uint64_t bytes;       /* of the member */
+	uint64_t data_offset; /* of the array in it */
 	struct handle handles[HANDLES];
 	uint64_t uses;
 	bool damaged;
@@ -102,8 +102,8 @@ static int open_handle(struct inflated *inflated, struct handle *handle)
 	handle->at = 0;
 	handle->file = zip_fopen_index(inflated->zip, inflated->idx, 0);
 	return handle->file ? 0
-			    : rung__zip_failed(inflated->src, "cannot be opened",
-					 zip_get_error(inflated->zip));
+	                    : rung__zip_failed(inflated->src, "cannot be opened",
+	                                       zip_get_error(inflated->zip));
 }
 
 /* The handle at `first` or before it that is to read from there. */
@@ -131,12 +131,12 @@ static int find_handle(struct inflated *inflated, uint64_t first, struct handle 
 
 /* @param to  NULL: not wanted */
 static int inflate_up_to(struct inflated *inflated, struct handle *handle, uint64_t end,
-			 unsigned char *to)
+                         unsigned char *to)
 {
 	while (handle->at < end) {
 		const uint64_t left = end - handle->at;
 		zip_int64_t got = zip_fread(handle->file, to ? to : inflated->skipped,
-					    to ? left : RUNG__MIN(left, SKIP_BYTES));
+		                            to ? left : RUNG__MIN(left, SKIP_BYTES));
 
 		if (got < 0)
 			return rung__zip_inflating_failed(inflated->src, handle->file);
@@ -166,8 +166,8 @@ static int read_locked(struct inflated *inflated, uint64_t first, uint64_t count
 
 	if (inflated->damaged)
 		return rung__fail(RUNG_E_FORMAT,
-				  "%s: is damaged, as was found before; copy it again",
-				  inflated->src->spec);
+		                  "%s: is damaged, as was found before; copy it again",
+		                  inflated->src->spec);
 	rc = find_handle(inflated, first, &handle);
 	if (rc < 0)
 		return rc;
@@ -177,7 +177,7 @@ static int read_locked(struct inflated *inflated, uint64_t first, uint64_t count
 		rc = inflate_up_to(inflated, handle, first + count, to);
 	if (rc == 0 && handle->at == inflated->bytes)
 		rc = check_end(inflated, handle);
-	if (rc < 0 || handle->at == inflated->bytes)   /* of no use any more */
+	if (rc < 0 || handle->at == inflated->bytes) /* of no use any more */
 		close_handle(handle);
 	inflated->damaged = rc == RUNG_E_FORMAT;
 	return rc;
@@ -214,10 +214,10 @@ static void close_inflated(void *stream)
 }
 
 static const struct rung__stream_ops inflated_ops = { read_inflated, memory_of_inflated,
-						      close_inflated };
+	                                              close_inflated };
 
 int rung__inflated_begin(struct rung_source *src, const zip_stat_t *st, size_t head_bytes,
-			 struct rung__npy *npy)
+                         struct rung__npy *npy)
 {
 	unsigned char *head = rung__malloc(head_bytes);
 	struct inflated *inflated = rung__zalloc(sizeof(*inflated));
@@ -227,7 +227,7 @@ int rung__inflated_begin(struct rung_source *src, const zip_stat_t *st, size_t h
 		rung__free(head);
 		rung__free(inflated);
 		return rung__fail(RUNG_E_NOMEM, "%s: %zu bytes for the .npy header", src->spec,
-				  head_bytes);
+		                  head_bytes);
 	}
 	pthread_mutex_init(&inflated->lock, NULL);
 	inflated->src = src;

@@ -31,6 +31,6 @@ int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint6
  * @param head_bytes  at least those of the header, at most those of the member
  */
 int rung__inflated_begin(struct rung_source *src, const zip_stat_t *st, size_t head_bytes,
-			 struct rung__npy *npy);
+                         struct rung__npy *npy);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * How far sets of vertices overlap, from 32 bits a set: minwise hashing (Broder, "On the resemblance and containment of documents", 1997)
- * of which few bits are kept (Li, König, "b-Bit Minwise Hashing", 2010). Private to the core.
+ * How far sets of vertices overlap, from 32 bits a set: minwise hashing (Broder, "On the
+ * resemblance and containment of documents", 1997) of which few bits are kept (Li, König, "b-Bit
+ * Minwise Hashing", 2010). Private to the core.
  *
- * Each of three hashes of 21 bits has a least value over a set. Two sets A and B have the same with probability |A & B| / |A | B|. A
- * *signature* is the lower 8 bits of the three, and how many vertices the set has, to four binary digits.
+ * Each of three hashes of 21 bits has a least value over a set. Two sets A and B have the same with
+ * probability |A & B| / |A | B|. A *signature* is the lower 8 bits of the three, and how many
+ * vertices the set has, to four binary digits.
  */
 #ifndef RUNG_MINHASH_H
 #define RUNG_MINHASH_H
@@ -12,11 +14,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#define RUNG__MINHASHES 3u
+#define RUNG__MINHASHES    3u
 #define RUNG__MINHASH_BITS 21u
-#define RUNG__MINHASH_NONE ((UINT64_C(1) << RUNG__MINHASHES * RUNG__MINHASH_BITS) - 1)   /**< of the empty set */
+/** of the empty set */
+#define RUNG__MINHASH_NONE ((UINT64_C(1) << RUNG__MINHASHES * RUNG__MINHASH_BITS) - 1)
 
-/** The hashes of a vertex, side by side. Multiplied and shifted as in splitmix64, which has one more of each. */
+/** The hashes of a vertex, side by side. Multiplied and shifted as in splitmix64, which has one
+ * more of each. */
 static inline uint64_t rung__minhash_of(uint64_t vertex)
 {
 	uint64_t x = (vertex + 1) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -29,9 +33,11 @@ static inline uint64_t rung__minhash_of(uint64_t vertex)
 /** The least of both, hash by hash. */
 static inline uint64_t rung__minhash_min(uint64_t a, uint64_t b)
 {
-	const uint64_t low = (UINT64_C(1) << RUNG__MINHASH_BITS) - 1, middle = low << RUNG__MINHASH_BITS, high = middle << RUNG__MINHASH_BITS;
+	const uint64_t low = (UINT64_C(1) << RUNG__MINHASH_BITS) - 1,
+		       middle = low << RUNG__MINHASH_BITS, high = middle << RUNG__MINHASH_BITS;
 
-	return ((a & low) < (b & low) ? a & low : b & low) | ((a & middle) < (b & middle) ? a & middle : b & middle) |
+	return ((a & low) < (b & low) ? a & low : b & low) |
+	       ((a & middle) < (b & middle) ? a & middle : b & middle) |
 	       ((a & high) < (b & high) ? a & high : b & high);
 }
 
@@ -43,7 +49,8 @@ static inline uint32_t rung__minhash_signature(uint64_t minima, float count)
 
 	for (unsigned i = 0; i < RUNG__MINHASHES; i++)
 		signature |= (uint32_t)(minima >> i * RUNG__MINHASH_BITS & 0xff) << 8 * i;
-	memcpy(&bits, &number, sizeof(bits));   /* 23 bits behind the first; 127 is the exponent of 1 */
+	/* 23 bits behind the first; 127 is the exponent of 1 */
+	memcpy(&bits, &number, sizeof(bits));
 	bits = (bits >> 20) - (127u << 3);
 	return signature | (bits < 255 ? bits : 255) << 24;
 }
@@ -53,13 +60,15 @@ static inline uint32_t rung__minhash_common(uint32_t a, uint32_t b)
 {
 	const uint32_t differs = a ^ b;
 
-	return (uint32_t)!(differs & 0xff) + (uint32_t)!(differs & 0xff00) + (uint32_t)!(differs & 0xff0000);
+	return (uint32_t) !(differs & 0xff) + (uint32_t) !(differs & 0xff00) +
+	       (uint32_t) !(differs & 0xff0000);
 }
 
 /** Whether they agree on any. */
 static inline int rung__minhash_agree(uint32_t a, uint32_t b)
 {
-	const uint32_t differs = (a ^ b) | 0xff000000u;   /* a byte of it is zero when taking 1 from each borrows */
+	/* a byte of it is zero when taking 1 from each borrows */
+	const uint32_t differs = (a ^ b) | 0xff000000u;
 
 	return ((differs - 0x01010101u) & ~differs & 0x80808080u) != 0;
 }
@@ -78,7 +87,8 @@ static inline float rung__minhash_count(uint32_t signature)
 static inline float rung__minhash_share(uint32_t a, uint32_t b)
 {
 	const float common = (float)rung__minhash_common(a, b);
-	const float share = common / (RUNG__MINHASHES + common) * (1 + rung__minhash_count(a) / rung__minhash_count(b));
+	const float share = common / (RUNG__MINHASHES + common) *
+	                    (1 + rung__minhash_count(a) / rung__minhash_count(b));
 
 	return share < 1 ? share : 1;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes over all edges: their memory, and how a pass goes through the panels. What they are for stands in spread.h. */
+/* Passes over all edges: their memory, and how a pass goes through the panels. What they are for
+ * stands in spread.h. */
 #include "spread/spread_files.h"
 #include "graph/graph.h"
 #include "spread/spread_internal.h"
@@ -16,7 +17,7 @@ static uint64_t cut_blocks(const struct rung__spread *spread, struct rung__block
 		rung__block_cut(spread, vertex, edge, &block);
 		edge += block.edge_count;
 		vertex += block.vertex_count;
-		if (edge < csc->indptr[vertex])   /* the list goes on */
+		if (edge < csc->indptr[vertex]) /* the list goes on */
 			vertex--;
 		if (blocks)
 			blocks[count] = block;
@@ -38,7 +39,8 @@ static void place_blocks(struct rung__spread *spread)
 	}
 }
 
-int rung__spread_of_csc(const struct rung_csc *csc, const struct rung__spread_opts *opts, struct rung__spread **spread_out)
+int rung__spread_of_csc(const struct rung_csc *csc, const struct rung__spread_opts *opts,
+                        struct rung__spread **spread_out)
 {
 	struct rung__spread *spread;
 	int rc = rung__spread_create(csc, NULL, opts, &spread);
@@ -47,17 +49,23 @@ int rung__spread_of_csc(const struct rung_csc *csc, const struct rung__spread_op
 		return rc;
 	spread->block_count = cut_blocks(spread, NULL);
 	spread->blocks = rung__malloc_array(spread->block_count, sizeof(*spread->blocks));
-	spread->starts = rung__malloc_array(spread->block_count * (spread->bin_count + UINT64_C(1)), sizeof(*spread->starts));
+	spread->starts = rung__malloc_array(spread->block_count * (spread->bin_count + UINT64_C(1)),
+	                                    sizeof(*spread->starts));
 	spread->tile_bytes = csc->edge_count * 2 * sizeof(*spread->tiles);
 	spread->tiles = rung__map_pages(spread->tile_bytes);
 	/* all values of a pass without records at once, with them at least those of one block */
 	spread->values_max = csc->edge_count + RUNG__LINE_FLOATS * 2 * spread->block_count;
-	spread->values_max = RUNG__MAX(spread->values_max, (uint64_t)spread->block_edges * (1 + opts->width_max) + 2 * RUNG__LINE_FLOATS);
+	spread->values_max = RUNG__MAX(spread->values_max,
+	                               (uint64_t)spread->block_edges * (1 + opts->width_max) +
+	                                       2 * RUNG__LINE_FLOATS);
 	spread->values = rung__map_pages(spread->values_max * sizeof(*spread->values));
 	if (!spread->blocks || !spread->starts || !spread->tiles || !spread->values) {
 		rung__spread_close(spread);
-		return rung__fail(RUNG_E_NOMEM, "edge passes: no memory for %" PRIu64 " edges, 8 bytes each: give a memory budget, so that they "
-		                  "stay in files", csc->edge_count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "edge passes: no memory for %" PRIu64
+		                  " edges, 8 bytes each: give a memory budget, so that they "
+		                  "stay in files",
+		                  csc->edge_count);
 	}
 	cut_blocks(spread, spread->blocks);
 	place_blocks(spread);
@@ -79,16 +87,19 @@ static int run_in_memory(struct rung__spread *spread, const struct rung__spread_
 				break;
 			end++;
 		}
-		rung__panel_run(spread, rule, spread->blocks + begin, end - begin, begin == 0, end == spread->block_count);
+		rung__panel_run(spread, rule, spread->blocks + begin, end - begin, begin == 0,
+		                end == spread->block_count);
 		begin = end;
-		rc = rung__progress(spread->opts.progress, spread->opts.progress_ctx, "score", spread->rules_run, spread->opts.pass_total);
+		rc = rung__progress(spread->opts.progress, spread->opts.progress_ctx, "score",
+		                    spread->rules_run, spread->opts.pass_total);
 		if (rc < 0)
 			return rc;
 	} while (begin < spread->block_count);
 	return 0;
 }
 
-int rung__spread_pass(struct rung__spread *spread, const struct rung__spread_rule *rule, double *sum_out)
+int rung__spread_pass(struct rung__spread *spread, const struct rung__spread_rule *rule,
+                      double *sum_out)
 {
 	double sum = 0;
 	int rc;
@@ -108,7 +119,8 @@ int rung__spread_pass(struct rung__spread *spread, const struct rung__spread_rul
 int rung__spread_find_records(struct rung__spread *spread, const uint32_t *signatures)
 {
 	spread->signatures = signatures;
-	return spread->edges ? rung__spread_mark_mutual_files(spread) : rung__spread_mark_records(spread);
+	return spread->edges ? rung__spread_mark_mutual_files(spread)
+	                     : rung__spread_mark_records(spread);
 }
 
 uint64_t rung__spread_passes(const struct rung__spread *spread)

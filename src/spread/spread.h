@@ -42,29 +42,38 @@
 
 /** Edges into a bin out of a block. */
 struct rung__spread_tile {
-	uint64_t u_first, v_first, count;   /**< edges from u_first + u[i] to v_first + v[i] */
+	uint64_t u_first, v_first, count; /**< edges from u_first + u[i] to v_first + v[i] */
 	uint16_t *u;
 	const uint16_t *v;
-	const float *values;                /**< [count] what v gives, or [count * width] records */
+	const float *values; /**< [count] what v gives, or [count * width] records */
 };
 
 /**
- * What a pass gives and takes. Functions are called by several threads at a time, each for vertices of its own.
+ * What a pass gives and takes. Functions are called by several threads at a time, each for vertices
+ * of its own.
  *
- * Some edges may take part otherwise: with width above 0, v gives them a record, and what u gets of it is found where u's own state is at
- * hand. These are the edges whose reverse is there too (*mutual* edges), and those between vertices whose signatures agree on something.
+ * Some edges may take part otherwise: with width above 0, v gives them a record, and what u gets of
+ * it is found where u's own state is at hand. These are the edges whose reverse is there too
+ * (*mutual* edges), and those between vertices whose signatures agree on something.
  */
 struct rung__spread_rule {
 	void *ctx;
-	/** messages[i]: what vertex first + i gives to each u; its list has indptr[i + 1] - indptr[i] entries */
-	void (*send)(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr, float *messages);
-	uint32_t width;   /**< floats of a record; 0: no edge gives one, and the next two are not called */
-	void (*send_records)(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr, float *records);
-	/** sums[u[i]] += what vertex u_first + u[i] gets by its record, in this order; u[i] has RUNG__SPREAD_MUTUAL set where the edge is */
+	/** messages[i]: what vertex first + i gives to each u; its list has indptr[i + 1] -
+	 * indptr[i] entries */
+	void (*send)(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
+	             float *messages);
+	/** floats of a record; 0: no edge gives one, and the next two are not called */
+	uint32_t width;
+	void (*send_records)(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
+	                     float *records);
+	/** sums[u[i]] += what vertex u_first + u[i] gets by its record, in this order; u[i] has
+	 * RUNG__SPREAD_MUTUAL set where the edge is */
 	void (*meet)(void *ctx, const struct rung__spread_tile *tile, double *sums);
-	/** sums[u[i]] += values[i], in this order, and what else there is to do with such edges; of a bin one call at a time. NULL: that alone */
+	/** sums[u[i]] += values[i], in this order, and what else there is to do with such edges; of
+	 * a bin one call at a time. NULL: that alone */
 	void (*add)(void *ctx, const struct rung__spread_tile *tile, double *sums);
-	/** all sums of vertices first .. first + count are there. @return what the pass adds up, in order of the vertices */
+	/** all sums of vertices first .. first + count are there. @return what the pass adds up, in
+	 * order of the vertices */
 	double (*receive)(void *ctx, uint64_t first, uint64_t count, const double *sums);
 };
 
@@ -72,29 +81,36 @@ struct rung__spread;
 
 struct rung__spread_opts {
 	int threads;
-	bool drop_loops;         /* edges from a vertex to itself give nothing */
-	uint32_t width_max;      /* of the rules to come */
-	uint64_t memory_bytes;   /* of a graph in files: for everything here and other_bytes; 0: some 100 MiB */
-	uint64_t other_bytes;    /* that the caller takes out of memory_bytes */
+	bool drop_loops;    /* edges from a vertex to itself give nothing */
+	uint32_t width_max; /* of the rules to come */
+	/* of a graph in files: for everything here and other_bytes; 0: some 100 MiB */
+	uint64_t memory_bytes;
+	uint64_t other_bytes; /* that the caller takes out of memory_bytes */
 	rung_progress_fn progress;
 	void *progress_ctx;
-	uint64_t pass_total;     /* for progress: passes that will be done */
+	uint64_t pass_total; /* for progress: passes that will be done */
 };
 
 /** Over a graph in memory. @return 0 or RUNG_E_NOMEM */
-int rung__spread_of_csc(const struct rung_csc *csc, const struct rung__spread_opts *opts, struct rung__spread **spread_out);
+int rung__spread_of_csc(const struct rung_csc *csc, const struct rung__spread_opts *opts,
+                        struct rung__spread **spread_out);
 
 /** Over a graph in files. @return 0, RUNG_E_INVAL (memory_bytes), RUNG_E_NOMEM */
-int rung__spread_of_edges(struct rung_edges *edges, const struct rung__spread_opts *opts, struct rung__spread **spread_out);
+int rung__spread_of_edges(struct rung_edges *edges, const struct rung__spread_opts *opts,
+                          struct rung__spread **spread_out);
 
 void rung__spread_close(struct rung__spread *spread);
 
-/** One pass. @param sum_out what receive() returned, added up; may be NULL. @return 0, RUNG_E_CANCELED, of files what a pass over them returns */
-int rung__spread_pass(struct rung__spread *spread, const struct rung__spread_rule *rule, double *sum_out);
+/** One pass. @param sum_out what receive() returned, added up; may be NULL. @return 0,
+ * RUNG_E_CANCELED, of files what a pass over them returns */
+int rung__spread_pass(struct rung__spread *spread, const struct rung__spread_rule *rule,
+                      double *sum_out);
 
 /**
- * Find the edges that give records; until then none does, from then on rules have width. Reads all edges once or twice more.
- * @param signatures  [vertex_count] minhash.h, as long as `spread`; NULL: mutual edges alone give records
+ * Find the edges that give records; until then none does, from then on rules have width. Reads all
+ * edges once or twice more.
+ * @param signatures  [vertex_count] minhash.h, as long as `spread`; NULL: mutual edges alone give
+ *                    records
  * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED, of files what a pass over them returns
  */
 int rung__spread_find_records(struct rung__spread *spread, const uint32_t *signatures);

@@ -3,7 +3,7 @@
 #include "spread/spread_files.h"
 #include "spread/spread_internal.h"
 
-#define BINS_WANTED_BITS 6u   /* a small graph still has enough bins for the threads */
+#define BINS_WANTED_BITS 6u /* a small graph still has enough bins for the threads */
 
 static uint32_t block_edges = RUNG__BLOCK_EDGES_DEFAULT;
 
@@ -27,37 +27,46 @@ uint64_t rung__spread_room_bytes(const struct rung__spread *spread)
 	const uint64_t width = RUNG__MAX(spread->opts.width_max, 1u);
 
 	return rung__align_up(RUNG__SPREAD_VERTICES_MAX * width * sizeof(float), RUNG__PAGE_BYTES) +
-	       rung__align_up((spread->bin_count + UINT64_C(1)) * sizeof(uint32_t), RUNG__PAGE_BYTES) +
+	       rung__align_up((spread->bin_count + UINT64_C(1)) * sizeof(uint32_t),
+	                      RUNG__PAGE_BYTES) +
 	       rung__align_up(spread->block_edges * sizeof(uint32_t), RUNG__PAGE_BYTES);
 }
 
 static int take_rooms(struct rung__spread *spread)
 {
-	const uint64_t threads = (uint64_t)spread->opts.threads, bytes = rung__spread_room_bytes(spread);
+	const uint64_t threads = (uint64_t)spread->opts.threads,
+		       bytes = rung__spread_room_bytes(spread);
 	char *at;
 
 	spread->rooms = rung__zalloc_array(threads, sizeof(*spread->rooms));
-	spread->room_memory = rung__map_pages(threads * bytes);   /* huge ones, if there are: accesses are random */
+	/* huge ones, if there are: accesses are random */
+	spread->room_memory = rung__map_pages(threads * bytes);
 	if (!spread->rooms || !spread->room_memory)
-		return rung__fail(RUNG_E_NOMEM, "edge passes: no memory for %" PRIu64 " bytes of %" PRIu64 " threads: take fewer", bytes, threads);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "edge passes: no memory for %" PRIu64 " bytes of %" PRIu64
+		                  " threads: take fewer",
+		                  bytes, threads);
 	at = spread->room_memory;
 	for (uint64_t t = 0; t < threads; t++) {
 		struct rung__spread_room *room = &spread->rooms[t];
 		char *end = at + bytes;
 
 		room->messages = (float *)(void *)at;
-		at += rung__align_up(RUNG__SPREAD_VERTICES_MAX * (uint64_t)RUNG__MAX(spread->opts.width_max, 1u) * sizeof(float),
+		at += rung__align_up(RUNG__SPREAD_VERTICES_MAX *
+		                             (uint64_t)RUNG__MAX(spread->opts.width_max, 1u) *
+		                             sizeof(float),
 		                     RUNG__PAGE_BYTES);
 		room->next = (uint32_t *)(void *)at;
-		at += rung__align_up((spread->bin_count + UINT64_C(1)) * sizeof(uint32_t), RUNG__PAGE_BYTES);
+		at += rung__align_up((spread->bin_count + UINT64_C(1)) * sizeof(uint32_t),
+		                     RUNG__PAGE_BYTES);
 		room->pairs = (uint32_t *)(void *)at;
 		at = end;
 	}
 	return 0;
 }
 
-int rung__spread_create(const struct rung_csc *csc, struct rung_edges *edges, const struct rung__spread_opts *opts,
-                        struct rung__spread **spread_out)
+int rung__spread_create(const struct rung_csc *csc, struct rung_edges *edges,
+                        const struct rung__spread_opts *opts, struct rung__spread **spread_out)
 {
 	struct rung__spread *spread = rung__zalloc(sizeof(*spread));
 	int rc;
@@ -70,11 +79,15 @@ int rung__spread_create(const struct rung_csc *csc, struct rung_edges *edges, co
 	spread->edges = edges;
 	spread->block_edges = block_edges;
 	spread->bin_bits = bin_bits_for(csc->vertex_count);
-	spread->bin_count = (uint32_t)((csc->vertex_count + (UINT64_C(1) << spread->bin_bits) - 1) >> spread->bin_bits);
+	spread->bin_count =
+		(uint32_t)((csc->vertex_count + (UINT64_C(1) << spread->bin_bits) - 1) >>
+	                   spread->bin_bits);
 	spread->sums = rung__map_pages(csc->vertex_count * sizeof(*spread->sums));
 	spread->bin_results = rung__malloc_array(spread->bin_count, sizeof(*spread->bin_results));
 	if (!spread->sums || !spread->bin_results)
-		rc = rung__fail(RUNG_E_NOMEM, "edge passes: no memory for the sums of %" PRIu64 " vertices", csc->vertex_count);
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "edge passes: no memory for the sums of %" PRIu64 " vertices",
+		                csc->vertex_count);
 	else
 		rc = take_rooms(spread);
 	if (rc < 0) {
@@ -100,6 +113,7 @@ void rung__spread_close(struct rung__spread *spread)
 	rung__free(spread->mutual_rooms);
 	rung__direct_close(&spread->mutual_file);
 	rung__free(spread->rooms);
-	rung__unmap_pages(spread->room_memory, (uint64_t)spread->opts.threads * rung__spread_room_bytes(spread));
+	rung__unmap_pages(spread->room_memory,
+	                  (uint64_t)spread->opts.threads * rung__spread_room_bytes(spread));
 	rung__free(spread);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passes over graphs in files: blocks are cut out of the chunks that come in, just as they are out of memory, and kept until as many are
- * there as the budget allows. These are a panel. While it runs, the files are read ahead.
+ * Passes over graphs in files: blocks are cut out of the chunks that come in, just as they are out
+ * of memory, and kept until as many are there as the budget allows. These are a panel. While it
+ * runs, the files are read ahead.
  */
 #include "spread/spread_files.h"
 
@@ -11,15 +12,15 @@
 #include "graph/graph.h"
 #include "spread/spread_internal.h"
 
-#define BLOCKS_WANTED 16u   /* without a budget */
+#define BLOCKS_WANTED 16u /* without a budget */
 
 struct filling {
 	struct rung__spread *spread;
 	const struct rung__spread_rule *rule;
-	uint64_t block_count;      /* cut and complete */
-	uint64_t floats;           /* of their values */
-	bool open;                 /* blocks[block_count] takes more lists */
-	bool ran;                  /* a panel of this pass did */
+	uint64_t block_count; /* cut and complete */
+	uint64_t floats;      /* of their values */
+	bool open;            /* blocks[block_count] takes more lists */
+	bool ran;             /* a panel of this pass did */
 	uint64_t edges_done;
 };
 
@@ -39,15 +40,18 @@ static int run_panel(struct filling *fill, bool last)
 	fill->block_count = 0;
 	fill->floats = 0;
 	return rung__progress(spread->opts.progress, spread->opts.progress_ctx, "score",
-	                      (spread->rules_run - 1) * spread->csc.edge_count + fill->edges_done, spread->opts.pass_total * spread->csc.edge_count);
+	                      (spread->rules_run - 1) * spread->csc.edge_count + fill->edges_done,
+	                      spread->opts.pass_total * spread->csc.edge_count);
 }
 
 /* The block's bits, from the page that has the first on. */
 static int read_mutual(const struct rung__spread *spread, uint64_t i)
 {
 	struct rung__block *block = &spread->blocks[i];
-	const uint64_t first = block->edge_first / 64 * sizeof(uint64_t), page = rung__align_down(first, RUNG__PAGE_BYTES);
-	const uint64_t end = (block->edge_first + block->edge_count) / 64 * sizeof(uint64_t) + sizeof(uint64_t);
+	const uint64_t first = block->edge_first / 64 * sizeof(uint64_t),
+		       page = rung__align_down(first, RUNG__PAGE_BYTES);
+	const uint64_t end =
+		(block->edge_first + block->edge_count) / 64 * sizeof(uint64_t) + sizeof(uint64_t);
 	unsigned char *room = spread->mutual_rooms + i * spread->mutual_room_bytes;
 
 	block->mutual = (const uint64_t *)(const void *)(room + (first - page));
@@ -88,28 +92,35 @@ static int open_block(struct filling *fill, uint64_t v, uint64_t edge)
 	return 0;
 }
 
-static void append(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t edge, uint64_t count)
+static void append(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t edge,
+                   uint64_t count)
 {
 	struct rung__block *block = &fill->spread->blocks[fill->block_count];
 	const unsigned index_bytes = chunk->index_bytes;
 
 	memcpy((char *)block->tiles + (uint64_t)block->edge_count * index_bytes,
-	       (const char *)chunk->indices + (edge - chunk->edge_first) * index_bytes, count * index_bytes);
+	       (const char *)chunk->indices + (edge - chunk->edge_first) * index_bytes,
+	       count * index_bytes);
 	block->edge_count += (uint32_t)count;
 }
 
-/* As many lists from the i-th of the chunk on as are whole in it and go into the open block. @return how many */
+/* As many lists from the i-th of the chunk on as are whole in it and go into the open block.
+ * @return how many */
 static uint64_t append_lists(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t i)
 {
 	struct rung__block *block = &fill->spread->blocks[fill->block_count];
 	const uint64_t *indptr = chunk->indptr;
-	const uint64_t edge_end = RUNG__MIN(chunk->edge_first + chunk->edge_count, block->edge_first + fill->spread->block_edges);
-	const uint64_t count_max = RUNG__MIN(chunk->vertex_count - i, (uint64_t)(RUNG__SPREAD_VERTICES_MAX - block->vertex_count));
+	const uint64_t edge_end = RUNG__MIN(chunk->edge_first + chunk->edge_count,
+	                                    block->edge_first + fill->spread->block_edges);
+	const uint64_t count_max =
+		RUNG__MIN(chunk->vertex_count - i,
+	                  (uint64_t)(RUNG__SPREAD_VERTICES_MAX - block->vertex_count));
 	uint64_t count = 0;
 
 	while (count < count_max && indptr[i + count + 1] <= edge_end)
 		count++;
-	memcpy(indptr_of(fill->spread, fill->block_count) + block->vertex_count, indptr + i, (count + 1) * sizeof(*indptr));
+	memcpy(indptr_of(fill->spread, fill->block_count) + block->vertex_count, indptr + i,
+	       (count + 1) * sizeof(*indptr));
 	block->vertex_count += (uint32_t)count;
 	append(fill, chunk, indptr[i], indptr[i + count] - indptr[i]);
 	return count;
@@ -118,10 +129,12 @@ static uint64_t append_lists(struct filling *fill, const struct rung__edge_chunk
 /* Whether a list that ends with edge `end` goes into a block. */
 static bool fits(const struct rung__spread *spread, const struct rung__block *block, uint64_t end)
 {
-	return block->vertex_count < RUNG__SPREAD_VERTICES_MAX && end - block->edge_first <= spread->block_edges;
+	return block->vertex_count < RUNG__SPREAD_VERTICES_MAX &&
+	       end - block->edge_first <= spread->block_edges;
 }
 
-/* What the chunk has of its i-th list, which is longer than a block, or goes on from or into another chunk. */
+/* What the chunk has of its i-th list, which is longer than a block, or goes on from or into
+ * another chunk. */
 static int append_part(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t i)
 {
 	const uint64_t begin = chunk->indptr[i], end = chunk->indptr[i + 1];
@@ -129,7 +142,8 @@ static int append_part(struct filling *fill, const struct rung__edge_chunk *chun
 	uint64_t edge = RUNG__MAX(begin, chunk->edge_first);
 	int rc = 0;
 
-	if (fill->open && edge == begin && !fits(fill->spread, &fill->spread->blocks[fill->block_count], end))
+	if (fill->open && edge == begin &&
+	    !fits(fill->spread, &fill->spread->blocks[fill->block_count], end))
 		rc = close_block(fill);
 	do {
 		struct rung__block *block;
@@ -141,10 +155,12 @@ static int append_part(struct filling *fill, const struct rung__edge_chunk *chun
 			return rc;
 		block = &fill->spread->blocks[fill->block_count];
 		if (edge == begin || block->vertex_count == 0) {
-			memcpy(indptr_of(fill->spread, fill->block_count) + block->vertex_count, chunk->indptr + i, 2 * sizeof(*chunk->indptr));
+			memcpy(indptr_of(fill->spread, fill->block_count) + block->vertex_count,
+			       chunk->indptr + i, 2 * sizeof(*chunk->indptr));
 			block->vertex_count++;
 		}
-		count = RUNG__MIN(edge_end - edge, (uint64_t)(fill->spread->block_edges - block->edge_count));
+		count = RUNG__MIN(edge_end - edge,
+		                  (uint64_t)(fill->spread->block_edges - block->edge_count));
 		append(fill, chunk, edge, count);
 		edge += count;
 		if (block->edge_count == fill->spread->block_edges && edge < end)
@@ -178,37 +194,49 @@ static int take_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 /* Whole pages that hold the bits of a block wherever it begins, in whole words. */
 static uint64_t mutual_room_bytes(const struct rung__spread *spread)
 {
-	return rung__align_up(spread->block_edges / 8 + 2 * sizeof(uint64_t), RUNG__PAGE_BYTES) + RUNG__PAGE_BYTES;
+	return rung__align_up(spread->block_edges / 8 + 2 * sizeof(uint64_t), RUNG__PAGE_BYTES) +
+	       RUNG__PAGE_BYTES;
 }
 
 static uint64_t block_bytes(const struct rung__spread *spread)
 {
 	const uint64_t starts = (spread->bin_count + UINT64_C(1)) * sizeof(*spread->starts);
 
-	return (uint64_t)spread->block_edges * (spread->csc.index_bytes + sizeof(*spread->values)) + RUNG__SIDES * starts + mutual_room_bytes(spread) +
-	       (RUNG__SPREAD_VERTICES_MAX + UINT64_C(1)) * sizeof(*spread->indptr_copies) + sizeof(struct rung__block);
+	return (uint64_t)spread->block_edges * (spread->csc.index_bytes + sizeof(*spread->values)) +
+	       RUNG__SIDES * starts + mutual_room_bytes(spread) +
+	       (RUNG__SPREAD_VERTICES_MAX + UINT64_C(1)) * sizeof(*spread->indptr_copies) +
+	       sizeof(struct rung__block);
 }
 
 /* How many blocks the budget holds beside what there must be. */
 static int plan_blocks(struct rung__spread *spread)
 {
 	const struct rung__spread_opts *opts = &spread->opts;
-	const uint64_t each = block_bytes(spread), records = (uint64_t)spread->block_edges * opts->width_max * sizeof(*spread->values);
-	const uint64_t fixed = opts->other_bytes + spread->csc.vertex_count * sizeof(*spread->sums) +
+	const uint64_t each = block_bytes(spread), records = (uint64_t)spread->block_edges *
+	                                                     opts->width_max *
+	                                                     sizeof(*spread->values);
+	const uint64_t fixed = opts->other_bytes +
+	                       spread->csc.vertex_count * sizeof(*spread->sums) +
 	                       (uint64_t)opts->threads * rung__spread_room_bytes(spread) + records;
-	const uint64_t blocks_max = spread->csc.edge_count / spread->block_edges + spread->csc.vertex_count / RUNG__SPREAD_VERTICES_MAX + 1;
+	const uint64_t blocks_max = spread->csc.edge_count / spread->block_edges +
+	                            spread->csc.vertex_count / RUNG__SPREAD_VERTICES_MAX + 1;
 	uint64_t count = BLOCKS_WANTED;
 
 	if (opts->memory_bytes) {
 		if (opts->memory_bytes < fixed + each)
-			return rung__fail_least(fixed + each, "score: a memory budget of %" PRIu64 " bytes: %" PRIu64 " vertices, %d threads "
-			                        "and a block of edges take at least %" PRIu64, opts->memory_bytes, spread->csc.vertex_count,
+			return rung__fail_least(fixed + each,
+			                        "score: a memory budget of %" PRIu64
+			                        " bytes: %" PRIu64 " vertices, %d threads "
+			                        "and a block of edges take at least %" PRIu64,
+			                        opts->memory_bytes, spread->csc.vertex_count,
 			                        opts->threads, fixed + each);
 		count = (opts->memory_bytes - fixed) / each;
 	}
-	spread->block_count = RUNG__MIN(count, 2 * blocks_max);   /* more there cannot be: two in a row have more than a block's edges */
-	spread->values_max = spread->block_count * (spread->block_edges + UINT64_C(2) * RUNG__LINE_FLOATS) +
-	                     records / sizeof(*spread->values);
+	/* more there cannot be: two in a row have more than a block's edges */
+	spread->block_count = RUNG__MIN(count, 2 * blocks_max);
+	spread->values_max =
+		spread->block_count * (spread->block_edges + UINT64_C(2) * RUNG__LINE_FLOATS) +
+		records / sizeof(*spread->values);
 	return 0;
 }
 
@@ -220,10 +248,16 @@ static int take_blocks(struct rung__spread *spread)
 	spread->blocks = rung__zalloc_array(count, sizeof(*spread->blocks));
 	spread->starts = rung__malloc_array(count * starts, sizeof(*spread->starts));
 	spread->record_starts = rung__malloc_array(count * starts, sizeof(*spread->record_starts));
-	spread->indptr_copies = rung__malloc_array(count * (RUNG__SPREAD_VERTICES_MAX + UINT64_C(1)), sizeof(*spread->indptr_copies));
-	spread->mutual_rooms = rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)(count * spread->mutual_room_bytes));
-	if (!spread->blocks || !spread->starts || !spread->record_starts || !spread->indptr_copies || !spread->mutual_rooms)
-		return rung__fail(RUNG_E_NOMEM, "score: no memory for %" PRIu64 " blocks of edges: give a smaller budget", count);
+	spread->indptr_copies = rung__malloc_array(
+		count * (RUNG__SPREAD_VERTICES_MAX + UINT64_C(1)), sizeof(*spread->indptr_copies));
+	spread->mutual_rooms =
+		rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)(count * spread->mutual_room_bytes));
+	if (!spread->blocks || !spread->starts || !spread->record_starts ||
+	    !spread->indptr_copies || !spread->mutual_rooms)
+		return rung__fail(RUNG_E_NOMEM,
+		                  "score: no memory for %" PRIu64
+		                  " blocks of edges: give a smaller budget",
+		                  count);
 	for (uint64_t i = 0; i < count; i++) {
 		struct rung__block *block = &spread->blocks[i];
 
@@ -234,7 +268,8 @@ static int take_blocks(struct rung__spread *spread)
 	return rung__spread_take_panel(spread);
 }
 
-int rung__spread_of_edges(struct rung_edges *edges, const struct rung__spread_opts *opts, struct rung__spread **spread_out)
+int rung__spread_of_edges(struct rung_edges *edges, const struct rung__spread_opts *opts,
+                          struct rung__spread **spread_out)
 {
 	struct rung_edges_info info = { .size = sizeof(info) };
 	struct rung__spread *spread;
@@ -243,7 +278,9 @@ int rung__spread_of_edges(struct rung_edges *edges, const struct rung__spread_op
 
 	if (rc < 0)
 		return rc;
-	csc = (struct rung_csc){ .vertex_count = info.vertex_count, .edge_count = info.edge_count, .index_bytes = info.index_bytes };
+	csc = (struct rung_csc){ .vertex_count = info.vertex_count,
+		                 .edge_count = info.edge_count,
+		                 .index_bytes = info.index_bytes };
 	rc = rung__spread_create(&csc, edges, opts, &spread);
 	if (rc < 0)
 		return rc;

@@ -6,8 +6,8 @@
 #include "spread/spread.h"
 
 /** What both kinds have. spread_create.c */
-int rung__spread_create(const struct rung_csc *csc, struct rung_edges *edges, const struct rung__spread_opts *opts,
-                        struct rung__spread **spread_out);
+int rung__spread_create(const struct rung_csc *csc, struct rung_edges *edges,
+                        const struct rung__spread_opts *opts, struct rung__spread **spread_out);
 
 /** Memory of each thread. spread_create.c */
 uint64_t rung__spread_room_bytes(const struct rung__spread *spread);

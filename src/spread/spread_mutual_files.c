@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which edges of a graph in files are mutual. If the edges and their reverses are the same multiset, all are: two sums of hashes say so in
- * one pass. Else the graph is turned on disk, and its out-lists are read along with the in-lists of the same vertices; a bit for each edge
- * goes to a temporary file, from which the blocks of later passes take theirs.
+ * Which edges of a graph in files are mutual. If the edges and their reverses are the same
+ * multiset, all are: two sums of hashes say so in one pass. Else the graph is turned on disk, and
+ * its out-lists are read along with the in-lists of the same vertices; a bit for each edge goes to
+ * a temporary file, from which the blocks of later passes take theirs.
  *
- * A list that is longer than a buffer is looked up piece by piece, its out-neighbours marked in a bit for each vertex.
+ * A list that is longer than a buffer is looked up piece by piece, its out-neighbours marked in a
+ * bit for each vertex.
  */
 #include <string.h>
 
@@ -15,16 +17,16 @@
 #include "spread/spread_internal.h"
 #include "file/writer.h"
 
-#define IDS_MAX (UINT64_C(1) << 20)          /* in-neighbours at a time */
-#define OFFSETS_MAX (UINT64_C(1) << 16)      /* their lists */
-#define TURN_BYTES_MIN (UINT64_C(2) << 20)   /* panels have more, but in tests */
-#define OUT_BUFFERS 3u
-#define OUT_BYTES (UINT64_C(1) << 20)
+#define IDS_MAX        (UINT64_C(1) << 20) /* in-neighbours at a time */
+#define OFFSETS_MAX    (UINT64_C(1) << 16) /* their lists */
+#define TURN_BYTES_MIN (UINT64_C(2) << 20) /* panels have more, but in tests */
+#define OUT_BUFFERS    3u
+#define OUT_BYTES      (UINT64_C(1) << 20)
 
 /* ---- the same edges in both directions? ---- */
 
 struct fingerprint {
-	uint64_t forth, back;   /* sums of hashes */
+	uint64_t forth, back; /* sums of hashes */
 };
 
 static uint64_t hash_edge(uint64_t from, uint64_t to)
@@ -58,17 +60,19 @@ static int add_hashes(void *ctx, const struct rung__edge_chunk *chunk)
 
 struct marking {
 	struct rung__spread *spread;
-	struct rung_edges *edges;        /* in-lists; the chunks are of out-lists */
+	struct rung_edges *edges; /* in-lists; the chunks are of out-lists */
 	struct rung__id_reader offset_reader, id_reader;
 	unsigned char *offset_room, *id_room;
-	const uint64_t *indptr;          /* of the in-lists being looked at: entries from the first of them on */
-	uint64_t *words;                 /* [IDS_MAX / 64 + 2] bits of edges from words_first on */
-	uint64_t words_first;            /* a multiple of 64 */
-	uint64_t edges_done;             /* bits are made for those before */
+	/* of the in-lists being looked at: entries from the first of them on */
+	const uint64_t *indptr;
+	uint64_t *words;      /* [IDS_MAX / 64 + 2] bits of edges from words_first on */
+	uint64_t words_first; /* a multiple of 64 */
+	uint64_t edges_done;  /* bits are made for those before */
 	uint64_t marked;
 	struct rung__writer *writer;
 	struct rung__out_stream stream;
-	uint64_t *is_out;                /* [vertex_count / 64 + 1] of the one vertex whose list is split; NULL: not needed yet */
+	/* [vertex_count / 64 + 1] of the one vertex whose list is split; NULL: not needed yet */
+	uint64_t *is_out;
 	bool no_memory;
 };
 
@@ -89,21 +93,23 @@ static int settle(struct marking *mk, uint64_t edge)
 	return rc;
 }
 
-static int read_ids(const struct rung__id_file *file, const struct rung__id_reader *reader, uint64_t first,
-                    uint64_t count, void *room, const void **ids_out)
+static int read_ids(const struct rung__id_file *file, const struct rung__id_reader *reader,
+                    uint64_t first, uint64_t count, void *room, const void **ids_out)
 {
 	struct rung__ids ids;
 	const int rc = rung__id_file_read(file, reader, first, count, room, &ids);
 
 	*ids_out = ids.ids;
-	return rc < 0 || ids.good == count ? rc : rung__edges_changed(file->name);   /* passes have found them good */
+	/* passes have found them good */
+	return rc < 0 || ids.good == count ? rc : rung__edges_changed(file->name);
 }
 
 /* indptr of `count` in-lists from vertex v on. */
 static int read_offsets(struct marking *mk, uint64_t v, uint64_t count)
 {
 	const void *offsets;
-	const int rc = read_ids(&mk->edges->indptr, &mk->offset_reader, v, count + 1, mk->offset_room, &offsets);
+	const int rc = read_ids(&mk->edges->indptr, &mk->offset_reader, v, count + 1,
+	                        mk->offset_room, &offsets);
 
 	if (rc < 0)
 		return rc;
@@ -116,7 +122,8 @@ static int read_offsets(struct marking *mk, uint64_t v, uint64_t count)
 }
 
 /* Lists of the chunk and as many in-lists, all of them in buffers. */
-static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk, uint64_t i_first, uint64_t count, const void *in_ids)
+static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk, uint64_t i_first,
+                       uint64_t count, const void *in_ids)
 {
 	const unsigned index_bytes = chunk->index_bytes;
 
@@ -143,16 +150,20 @@ static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk,
 				__atomic_store_n(&mk->no_memory, true, __ATOMIC_RELAXED);
 				continue;
 			}
-			rung__lookup_fill(&set, v, chunk->indices, begin, end, mk->indptr[k + 1] - mk->indptr[k]);
-			rung__lookup_mark(&set, v, in_ids, mk->indptr[k] - mk->indptr[0], mk->indptr[k + 1] - mk->indptr[k], mk->words,
+			rung__lookup_fill(&set, v, chunk->indices, begin, end,
+			                  mk->indptr[k + 1] - mk->indptr[k]);
+			rung__lookup_mark(&set, v, in_ids, mk->indptr[k] - mk->indptr[0],
+			                  mk->indptr[k + 1] - mk->indptr[k], mk->words,
 			                  mk->indptr[k] - mk->words_first);
 		}
 		rung__free(set.slots);
 	}
 }
 
-/* As many whole lists of the chunk, from the i-th on, as go with their in-lists into the buffers: none when the first does not. */
-static int mark_whole(struct marking *mk, const struct rung__edge_chunk *chunk, uint64_t i, uint64_t *count_out)
+/* As many whole lists of the chunk, from the i-th on, as go with their in-lists into the buffers:
+ * none when the first does not. */
+static int mark_whole(struct marking *mk, const struct rung__edge_chunk *chunk, uint64_t i,
+                      uint64_t *count_out)
 {
 	const uint64_t edge_end = chunk->edge_first + chunk->edge_count;
 	const void *ids;
@@ -160,7 +171,8 @@ static int mark_whole(struct marking *mk, const struct rung__edge_chunk *chunk, 
 	int rc;
 
 	*count_out = 0;
-	while (count < OFFSETS_MAX && i + count < chunk->vertex_count && chunk->indptr[i + count + 1] <= edge_end)
+	while (count < OFFSETS_MAX && i + count < chunk->vertex_count &&
+	       chunk->indptr[i + count + 1] <= edge_end)
 		count++;
 	if (count == 0 || chunk->indptr[i] < chunk->edge_first)
 		return 0;
@@ -171,12 +183,14 @@ static int mark_whole(struct marking *mk, const struct rung__edge_chunk *chunk, 
 		count--;
 	if (count == 0)
 		return 0;
-	rc = read_ids(&mk->edges->indices, &mk->id_reader, mk->indptr[0], mk->indptr[count] - mk->indptr[0], mk->id_room, &ids);
+	rc = read_ids(&mk->edges->indices, &mk->id_reader, mk->indptr[0],
+	              mk->indptr[count] - mk->indptr[0], mk->id_room, &ids);
 	if (rc < 0)
 		return rc;
 	mark_lists(mk, chunk, i, count, ids);
 	if (mk->no_memory)
-		return rung__fail(RUNG_E_NOMEM, "mutual edges: no memory for the out-neighbours of a vertex");
+		return rung__fail(RUNG_E_NOMEM,
+		                  "mutual edges: no memory for the out-neighbours of a vertex");
 	*count_out = count;
 	return settle(mk, mk->indptr[count]);
 }
@@ -186,9 +200,13 @@ static int mark_out(struct marking *mk, const struct rung__edge_chunk *chunk, ui
 	uint64_t at, end;
 
 	if (!mk->is_out)
-		mk->is_out = rung__zalloc_array(mk->spread->csc.vertex_count / 64 + 1, sizeof(*mk->is_out));
+		mk->is_out = rung__zalloc_array(mk->spread->csc.vertex_count / 64 + 1,
+		                                sizeof(*mk->is_out));
 	if (!mk->is_out)
-		return rung__fail(RUNG_E_NOMEM, "mutual edges: no memory for a bit for each of %" PRIu64 " vertices", mk->spread->csc.vertex_count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "mutual edges: no memory for a bit for each of %" PRIu64
+		                  " vertices",
+		                  mk->spread->csc.vertex_count);
 	for (rung__edge_chunk_list(chunk, i, &at, &end); at < end; at++) {
 		const uint64_t id = rung__id_get(chunk->indices, chunk->index_bytes, at);
 
@@ -248,8 +266,8 @@ static int take_out_lists(void *ctx, const struct rung__edge_chunk *chunk)
 			return rc;
 		i++;
 	}
-	return rung__progress(opts->progress, opts->progress_ctx, "mutual edges", chunk->edge_first + chunk->edge_count,
-	                      mk->spread->csc.edge_count);
+	return rung__progress(opts->progress, opts->progress_ctx, "mutual edges",
+	                      chunk->edge_first + chunk->edge_count, mk->spread->csc.edge_count);
 }
 
 /* ---- the whole ---- */
@@ -258,17 +276,24 @@ static int take_buffers(struct marking *mk, unsigned char **memory_out, uint64_t
 {
 	const unsigned index_bytes = mk->spread->csc.index_bytes;
 	const uint64_t bounce = RUNG__READ_BYTES + RUNG__READ_SLACK;
-	const uint64_t ids = rung__align_up(IDS_MAX * index_bytes, RUNG__PAGE_BYTES) + RUNG__READ_SLACK;
-	const uint64_t offsets = rung__align_up((OFFSETS_MAX + 1) * 8, RUNG__PAGE_BYTES) + RUNG__READ_SLACK;
+	const uint64_t ids =
+		rung__align_up(IDS_MAX * index_bytes, RUNG__PAGE_BYTES) + RUNG__READ_SLACK;
+	const uint64_t offsets =
+		rung__align_up((OFFSETS_MAX + 1) * 8, RUNG__PAGE_BYTES) + RUNG__READ_SLACK;
 	const uint64_t words = rung__align_up((IDS_MAX / 64 + 2) * 8, RUNG__PAGE_BYTES);
 	unsigned char *at;
 
 	*bytes_out = bounce + ids + offsets + words + OUT_BUFFERS * OUT_BYTES;
 	*memory_out = at = rung__map_pages(*bytes_out);
 	if (!at)
-		return rung__fail(RUNG_E_NOMEM, "mutual edges: no memory for buffers of %" PRIu64 " bytes", *bytes_out);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "mutual edges: no memory for buffers of %" PRIu64 " bytes",
+		                  *bytes_out);
 	mk->id_reader = (struct rung__id_reader){
-		.id_bytes = index_bytes, .limit = mk->spread->csc.vertex_count, .read_bytes = RUNG__READ_BYTES, .bounce = at,
+		.id_bytes = index_bytes,
+		.limit = mk->spread->csc.vertex_count,
+		.read_bytes = RUNG__READ_BYTES,
+		.bounce = at,
 	};
 	mk->offset_reader = mk->id_reader;
 	mk->offset_reader.id_bytes = 8;
@@ -276,7 +301,8 @@ static int take_buffers(struct marking *mk, unsigned char **memory_out, uint64_t
 	mk->id_room = at + bounce;
 	mk->offset_room = mk->id_room + ids;
 	mk->words = (uint64_t *)(void *)(mk->offset_room + offsets);
-	return rung__writer_open(mk->offset_room + offsets + words, OUT_BYTES, OUT_BUFFERS, &mk->writer);
+	return rung__writer_open(mk->offset_room + offsets + words, OUT_BYTES, OUT_BUFFERS,
+	                         &mk->writer);
 }
 
 static int mark_all(struct marking *mk, struct rung_edges *turned)
@@ -285,12 +311,15 @@ static int mark_all(struct marking *mk, struct rung_edges *turned)
 	const uint64_t edge_count = spread->csc.edge_count;
 	int rc;
 
-	mk->stream = (struct rung__out_stream){ .writer = mk->writer, .file = spread->mutual_file, .buffer_bytes = OUT_BYTES };
+	mk->stream = (struct rung__out_stream){ .writer = mk->writer,
+		                                .file = spread->mutual_file,
+		                                .buffer_bytes = OUT_BYTES };
 	rc = rung__edges_pass(turned, take_out_lists, mk);
 	if (rc < 0)
 		return rc;
 	mk->marked += (uint64_t)__builtin_popcountll(mk->words[0]);
-	rc = rung__stream_append(&mk->stream, mk->words, sizeof(*mk->words));   /* what is left of the last word, if only nothing */
+	/* what is left of the last word, if only nothing */
+	rc = rung__stream_append(&mk->stream, mk->words, sizeof(*mk->words));
 	if (rc == 0)
 		rc = rung__stream_end(&mk->stream);
 	if (rc < 0 || mk->edges_done == edge_count)
@@ -300,7 +329,8 @@ static int mark_all(struct marking *mk, struct rung_edges *turned)
 
 static uint64_t memory_of_panel(const struct rung__spread *spread)
 {
-	return RUNG__MAX(spread->tile_bytes + spread->values_max * sizeof(*spread->values), TURN_BYTES_MIN);
+	return RUNG__MAX(spread->tile_bytes + spread->values_max * sizeof(*spread->values),
+	                 TURN_BYTES_MIN);
 }
 
 static int mark_by_turning(struct rung__spread *spread, uint64_t *marked_out)
@@ -313,8 +343,8 @@ static int mark_by_turning(struct rung__spread *spread, uint64_t *marked_out)
 
 	if (rc < 0)
 		return rc;
-	rc = rung__direct_temp(&spread->mutual_file, spread->edges->temp_dir, "temporary file of mutual edges",
-	                       spread->csc.edge_count / 8);
+	rc = rung__direct_temp(&spread->mutual_file, spread->edges->temp_dir,
+	                       "temporary file of mutual edges", spread->csc.edge_count / 8);
 	if (rc == 0)
 		rc = take_buffers(&mk, &memory, &memory_bytes);
 	if (rc == 0)
@@ -339,7 +369,7 @@ int rung__spread_mark_mutual_files(struct rung__spread *spread)
 	spread->all_mutual = print.forth == print.back;
 	if (spread->all_mutual)
 		return 0;
-	rung__spread_give_panel(spread);   /* its memory serves for turning */
+	rung__spread_give_panel(spread); /* its memory serves for turning */
 	rc = mark_by_turning(spread, &marked);
 	spread->passes += 2;
 	if (rc == 0)

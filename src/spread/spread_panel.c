@@ -6,16 +6,19 @@
 #include "gather/copy.h"
 #include "spread/spread_internal.h"
 
-#define AHEAD_LINES_MAX 64u   /* of the next tile, fetched while one is added; what is longer the hardware follows */
+/* of the next tile, fetched while one is added; what is longer the hardware follows */
+#define AHEAD_LINES_MAX 64u
 
 static uint64_t whole_lines(uint64_t floats)
 {
 	return rung__align_up(floats, RUNG__LINE_FLOATS);
 }
 
-uint64_t rung__block_values_max(const struct rung__spread_rule *rule, const struct rung__block *block)
+uint64_t rung__block_values_max(const struct rung__spread_rule *rule,
+                                const struct rung__block *block)
 {
-	return whole_lines(block->edge_count) + whole_lines((uint64_t)block->edge_count * rule->width);
+	return whole_lines(block->edge_count) +
+	       whole_lines((uint64_t)block->edge_count * rule->width);
 }
 
 /* A line past the caches: it is read again long after. */
@@ -45,20 +48,23 @@ static void write_values(const float *messages, const uint16_t *v, uint64_t coun
 		values[i] = messages[v[i]];
 }
 
-static void write_records(const float *records, uint32_t width, const uint16_t *v, uint64_t count, float *values)
+static void write_records(const float *records, uint32_t width, const uint16_t *v, uint64_t count,
+                          float *values)
 {
 	for (uint64_t i = 0; i < count; i++)
-		memcpy(values + i * width, records + (uint64_t)v[i] * width, width * sizeof(*values));
+		memcpy(values + i * width, records + (uint64_t)v[i] * width,
+		       width * sizeof(*values));
 }
 
 /* How a side is served under a rule: its edges as records, or as single values. */
-static bool takes_records(const struct rung__spread *spread, const struct rung__spread_rule *rule, int side)
+static bool takes_records(const struct rung__spread *spread, const struct rung__spread_rule *rule,
+                          int side)
 {
 	return rule->width > 0 && (side == RUNG__RECORDS || spread->all_mutual);
 }
 
-static void run_block(struct rung__spread *spread, const struct rung__spread_rule *rule, struct rung__block *block,
-                      const struct rung__spread_room *room)
+static void run_block(struct rung__spread *spread, const struct rung__spread_rule *rule,
+                      struct rung__block *block, const struct rung__spread_room *room)
 {
 	float *values = spread->values + block->value_at;
 
@@ -66,15 +72,18 @@ static void run_block(struct rung__spread *spread, const struct rung__spread_rul
 		rung__block_tile(spread, block, room);
 	for (int side = 0; side < RUNG__SIDES; side++) {
 		const uint32_t count = rung__block_side_count(spread, block, side);
-		const uint16_t *v = block->tiles + block->edge_count + (count ? block->starts[side][0] : 0);
+		const uint16_t *v =
+			block->tiles + block->edge_count + (count ? block->starts[side][0] : 0);
 
 		if (count == 0)
 			continue;
 		if (takes_records(spread, rule, side)) {
-			rule->send_records(rule->ctx, block->vertex_first, block->vertex_count, block->indptr, room->messages);
+			rule->send_records(rule->ctx, block->vertex_first, block->vertex_count,
+			                   block->indptr, room->messages);
 			write_records(room->messages, rule->width, v, count, values);
 		} else {
-			rule->send(rule->ctx, block->vertex_first, block->vertex_count, block->indptr, room->messages);
+			rule->send(rule->ctx, block->vertex_first, block->vertex_count,
+			           block->indptr, room->messages);
 			write_values(room->messages, v, count, values);
 		}
 		values += whole_lines(count);
@@ -82,11 +91,13 @@ static void run_block(struct rung__spread *spread, const struct rung__spread_rul
 	rung__copy_fence();
 }
 
-static struct rung__spread_tile tile_of(const struct rung__spread *spread, const struct rung__spread_rule *rule, const struct rung__block *block,
-                           int side, uint32_t bin)
+static struct rung__spread_tile tile_of(const struct rung__spread *spread,
+                                        const struct rung__spread_rule *rule,
+                                        const struct rung__block *block, int side, uint32_t bin)
 {
 	const uint32_t *starts = block->starts[side];
-	struct rung__spread_tile tile = { .u_first = (uint64_t)bin << spread->bin_bits, .v_first = block->vertex_first };
+	struct rung__spread_tile tile = { .u_first = (uint64_t)bin << spread->bin_bits,
+		                          .v_first = block->vertex_first };
 	const float *values = spread->values + block->value_at;
 	const uint32_t width = takes_records(spread, rule, side) ? rule->width : 1;
 
@@ -119,7 +130,8 @@ static void add_values(const struct rung__spread_tile *tile, double *sums)
 		sums[u[i]] += (double)values[i];
 }
 
-static void add_tile(const struct rung__spread_rule *rule, const struct rung__spread_tile *tile, bool records, double *sums)
+static void add_tile(const struct rung__spread_rule *rule, const struct rung__spread_tile *tile,
+                     bool records, double *sums)
 {
 	if (tile->count == 0)
 		return;
@@ -131,8 +143,8 @@ static void add_tile(const struct rung__spread_rule *rule, const struct rung__sp
 		add_values(tile, sums);
 }
 
-static void run_bin(const struct rung__spread *spread, const struct rung__spread_rule *rule, const struct rung__block *blocks,
-                    uint64_t block_count, uint32_t bin)
+static void run_bin(const struct rung__spread *spread, const struct rung__spread_rule *rule,
+                    const struct rung__block *blocks, uint64_t block_count, uint32_t bin)
 {
 	const uint64_t first = (uint64_t)bin << spread->bin_bits;
 	double *sums = spread->sums + first;
@@ -147,14 +159,16 @@ static void run_bin(const struct rung__spread *spread, const struct rung__spread
 
 			next = tile_of(spread, rule, &blocks[(i + 1) / RUNG__SIDES], side, bin);
 			fetch(next.u, next.count * sizeof(*next.u));
-			fetch(next.values, next.count * (takes_records(spread, rule, side) ? rule->width : 1) * sizeof(*next.values));
+			fetch(next.values,
+			      next.count * (takes_records(spread, rule, side) ? rule->width : 1) *
+			              sizeof(*next.values));
 		}
 		add_tile(rule, &tile, records, sums);
 	}
 }
 
-void rung__panel_run(struct rung__spread *spread, const struct rung__spread_rule *rule, struct rung__block *blocks, uint64_t block_count,
-                     bool first, bool last)
+void rung__panel_run(struct rung__spread *spread, const struct rung__spread_rule *rule,
+                     struct rung__block *blocks, uint64_t block_count, bool first, bool last)
 {
 	uint64_t value_at = 0;
 
@@ -172,14 +186,16 @@ void rung__panel_run(struct rung__spread *spread, const struct rung__spread_rule
 #pragma omp for schedule(dynamic, 1)
 		for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
 			const uint64_t begin = (uint64_t)bin << spread->bin_bits;
-			const uint64_t count = RUNG__MIN(UINT64_C(1) << spread->bin_bits, spread->csc.vertex_count - begin);
+			const uint64_t count = RUNG__MIN(UINT64_C(1) << spread->bin_bits,
+			                                 spread->csc.vertex_count - begin);
 
 			if (first)
 				memset(spread->sums + begin, 0, count * sizeof(*spread->sums));
 			if (block_count)
 				run_bin(spread, rule, blocks, block_count, bin);
 			if (last)
-				spread->bin_results[bin] = rule->receive(rule->ctx, begin, count, spread->sums + begin);
+				spread->bin_results[bin] = rule->receive(rule->ctx, begin, count,
+				                                         spread->sums + begin);
 		}
 	}
 }
@@ -200,7 +216,10 @@ int rung__spread_take_panel(struct rung__spread *spread)
 	spread->tiles = rung__map_pages(spread->tile_bytes);
 	spread->values = rung__map_pages(spread->values_max * sizeof(*spread->values));
 	if (!spread->tiles || !spread->values)
-		return rung__fail(RUNG_E_NOMEM, "score: no memory for %" PRIu64 " blocks of edges: give a smaller budget", spread->block_count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "score: no memory for %" PRIu64
+		                  " blocks of edges: give a smaller budget",
+		                  spread->block_count);
 	for (uint64_t i = 0; i < spread->block_count; i++) {
 		struct rung__block *block = &spread->blocks[i];
 

@@ -39,7 +39,8 @@ void rung__refill_return(struct rung__refill_box *box, uint32_t slot_head)
 {
 	pthread_mutex_lock(&box->lock);
 	assert(box->returned_count < box->returned_max);
-	box->returned[box->returned_count++] = slot_head;   /* chains are disjoint: at most one a slot */
+	/* chains are disjoint: at most one a slot */
+	box->returned[box->returned_count++] = slot_head;
 	pthread_cond_signal(&box->wake);
 	pthread_mutex_unlock(&box->lock);
 }

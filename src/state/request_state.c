@@ -9,10 +9,12 @@ unsigned rung__latency_bucket(uint64_t value)
 	unsigned octave;
 
 	if (value < 2)
-		return (unsigned)value;   /* [1,1.41) and below; [1.41,2) cannot be told apart with whole numbers */
+		/* [1,1.41) and below; [1.41,2) cannot be told apart with whole numbers */
+		return (unsigned)value;
 	octave = 63u - (unsigned)__builtin_clzll(value);
 	/* second half of the octave from 2^(k+1/2) on: 181/128 = sqrt(2) to 4 digits */
-	octave = octave * 2 + (value >> (octave > 7 ? octave - 7 : 0) << (octave > 7 ? 0 : 7 - octave) >= 181);
+	octave = octave * 2 +
+	         (value >> (octave > 7 ? octave - 7 : 0) << (octave > 7 ? 0 : 7 - octave) >= 181);
 	return RUNG__MIN(octave, RUNG_LATENCY_BUCKETS - 1u);
 }
 
@@ -43,9 +45,12 @@ void rung__request_finish(struct rung_request *request, int status)
 	bool give_back, first;
 
 	pthread_mutex_lock(&request->lock);
-	first = atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_DONE;   /* two may settle one */
+	/* two may settle one */
+	first = atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_DONE;
 	if (first) {
-		rung__count(&counters->latency[rung__latency_bucket((rung__now_ns() - request->submit_ns) / 1000)], 1);
+		rung__count(&counters->latency[rung__latency_bucket(
+				    (rung__now_ns() - request->submit_ns) / 1000)],
+		            1);
 		if (status < 0)
 			rung__count(&counters->request_errors, 1);
 		request->status = status;
@@ -62,6 +67,7 @@ void rung__request_fail(struct rung_request *request, int status, const char *te
 {
 	int none = 0;
 
-	if (atomic_compare_exchange_strong(&request->status, &none, status))   /* several refill threads may fail one */
+	/* several refill threads may fail one */
+	if (atomic_compare_exchange_strong(&request->status, &none, status))
 		snprintf(request->error, sizeof(request->error), "%s", text);
 }

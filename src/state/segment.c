@@ -10,10 +10,11 @@
 #include "file/file.h"
 #include "state/segment.h"
 
-#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
+#define SIZE_SEALS     (F_SEAL_SHRINK | F_SEAL_GROW)
+#define SEALS          (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 #define SEAL_TRIES_MAX 50u
-#define SEAL_PAUSE_NS 20000000   /* pages of direct reads may be held a moment longer than the reads */
+/* pages of direct reads may be held a moment longer than the reads */
+#define SEAL_PAUSE_NS 20000000
 
 int rung__segment_create(const char *name, uint64_t bytes, struct rung__segment *segment_out)
 {
@@ -24,12 +25,15 @@ int rung__segment_create(const char *name, uint64_t bytes, struct rung__segment 
 	if (segment.fd < 0)
 		return rung__fail_errno(errno, "%s: memory to be shared (memfd_create)", name);
 	if (ftruncate(segment.fd, (off_t)segment.bytes) < 0) {
-		rc = rung__fail_errno(errno, "%s: %" PRIu64 " bytes of memory to be shared", name, segment.bytes);
+		rc = rung__fail_errno(errno, "%s: %" PRIu64 " bytes of memory to be shared", name,
+		                      segment.bytes);
 		goto close_fd;
 	}
 	segment.base = rung__map_shared(segment.fd, segment.bytes, true);
 	if (!segment.base) {
-		rc = rung__fail(RUNG_E_NOMEM, "%s: no room for %" PRIu64 " bytes of memory to be shared", name, segment.bytes);
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "%s: no room for %" PRIu64 " bytes of memory to be shared", name,
+		                segment.bytes);
 		goto close_fd;
 	}
 	*segment_out = segment;
@@ -56,22 +60,28 @@ static int add_seals(int fd)
 int rung__segment_fix(const char *name, struct rung__segment *segment)
 {
 	if (fcntl(segment->fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
-		return rung__fail_errno(errno, "%s: fixing the size of %" PRIu64 " bytes of shared memory", name, segment->bytes);
+		return rung__fail_errno(errno,
+		                        "%s: fixing the size of %" PRIu64 " bytes of shared memory",
+		                        name, segment->bytes);
 	return 0;
 }
 
 /*
- * F_SEAL_WRITE is refused while there is a mapping that is or could be made writable: any shared one through a descriptor open
- * for writing. Hence a second descriptor for reading, whose mapping takes the place of the first, and which is what others get.
+ * F_SEAL_WRITE is refused while there is a mapping that is or could be made writable: any shared
+ * one through a descriptor open for writing. Hence a second descriptor for reading, whose mapping
+ * takes the place of the first, and which is what others get.
  */
 int rung__segment_seal(const char *name, struct rung__segment *segment)
 {
 	int read_fd = rung__reopen(segment->fd, 0);
 
 	if (read_fd < 0)
-		return rung__fail_errno(errno, "%s: opening shared memory again through /proc/self/fd", name);
-	if (!rung__map_readonly(segment->base, read_fd, segment->bytes) || add_seals(segment->fd) < 0) {
-		int rc = rung__fail_errno(errno, "%s: sealing %" PRIu64 " bytes of shared memory", name, segment->bytes);
+		return rung__fail_errno(
+			errno, "%s: opening shared memory again through /proc/self/fd", name);
+	if (!rung__map_readonly(segment->base, read_fd, segment->bytes) ||
+	    add_seals(segment->fd) < 0) {
+		int rc = rung__fail_errno(errno, "%s: sealing %" PRIu64 " bytes of shared memory",
+		                          name, segment->bytes);
 
 		close(read_fd);
 		return rc;
@@ -81,22 +91,30 @@ int rung__segment_seal(const char *name, struct rung__segment *segment)
 	return 0;
 }
 
-int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable, struct rung__segment *segment_out)
+int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable,
+                         struct rung__segment *segment_out)
 {
-	struct rung__segment segment = { .bytes = rung__align_up(bytes, RUNG__PAGE_BYTES), .fd = -1 };
+	struct rung__segment segment = { .bytes = rung__align_up(bytes, RUNG__PAGE_BYTES),
+		                         .fd = -1 };
 	int seals = fcntl(fd, F_GET_SEALS), wanted = writable ? SIZE_SEALS : SEALS;
 	struct stat st;
 
 	if (seals < 0 || (seals & wanted) != wanted)
-		return rung__fail(RUNG_E_FORMAT, "%s: what the other process gave is not sealed memory: it could change under us", name);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: what the other process gave is not sealed memory: it could "
+		                  "change under us",
+		                  name);
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s: shared memory", name);
 	if ((uint64_t)st.st_size != segment.bytes)
-		return rung__fail(RUNG_E_FORMAT, "%s: the shared memory has %jd bytes, not %" PRIu64, name, (intmax_t)st.st_size,
-		                  segment.bytes);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: the shared memory has %jd bytes, not %" PRIu64, name,
+		                  (intmax_t)st.st_size, segment.bytes);
 	segment.base = rung__map_shared(fd, segment.bytes, writable);
 	if (!segment.base)
-		return rung__fail(RUNG_E_NOMEM, "%s: no room to map %" PRIu64 " bytes of shared memory", name, segment.bytes);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "%s: no room to map %" PRIu64 " bytes of shared memory", name,
+		                  segment.bytes);
 	*segment_out = segment;
 	return 0;
 }

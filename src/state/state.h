@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The state of an open store, which its threads share: requests, the mailboxes of the threads, counters.
- * The threads know this room, and not each other.
+ * The state of an open store, which its threads share: requests, the mailboxes of the threads,
+ * counters. The threads know this room, and not each other.
  *
- * Threads. Submitting threads copy what is in memory, sort their misses and hand the request over; the refill thread reads, copies
- * from the slots and completes requests. A request belongs to one side at a time: to its submitter until it is queued, to refill
- * until its state is DONE (release store, acquire load), then to its submitter again.
+ * Threads. Submitting threads copy what is in memory, sort their misses and hand the request over;
+ * the refill thread reads, copies from the slots and completes requests. A request belongs to one
+ * side at a time: to its submitter until it is queued, to refill until its state is DONE (release
+ * store, acquire load), then to its submitter again.
  *
  * With a device there is a third side, the hand-off thread (handoff.c): it owns a request from its
  * submission on, hands its misses to the sorter (misses.c) and so to refill, gets *parcels* of rows
  * in slots back, has the device copy them, returns the slots, and completes the request. Sorter and
  * refill own what stands under "refill's" until the last parcel has been handed over.
  *
- * Locks. store->lock guards the free lists, the queues between the threads and the stop flag; request->lock the wait for one request.
- * Neither is ever taken while the other is held, nor while a device is called.
+ * Locks. store->lock guards the free lists, the queues between the threads and the stop flag;
+ * request->lock the wait for one request. Neither is ever taken while the other is held, nor while
+ * a device is called.
  */
 #ifndef RUNG_STATE_STATE_H
 #define RUNG_STATE_STATE_H
@@ -32,7 +34,7 @@
 enum rung__request_state {
 	RUNG__REQUEST_FREE,
 	RUNG__REQUEST_BUSY,
-	RUNG__REQUEST_LAUNCHED,   /* device: its last work is on a stream */
+	RUNG__REQUEST_LAUNCHED, /* device: its last work is on a stream */
 	RUNG__REQUEST_DONE
 };
 
@@ -45,38 +47,41 @@ struct rung__part;
 struct rung__parcel {
 	struct rung__link link;
 	struct rung__part *part;
-	uint64_t first, count;    /* entries of the request's lists */
-	uint32_t slot_head;       /* the slots, linked by refill; RUNG__SLOT_NONE: none */
-	bool last;                /* of the part */
+	uint64_t first, count; /* entries of the request's lists */
+	uint32_t slot_head;    /* the slots, linked by refill; RUNG__SLOT_NONE: none */
+	bool last;             /* of the part */
 };
 
-/* The misses of a request that lie in one file: the share of one refill thread, which owns it from the queue until it is over. */
+/* The misses of a request that lie in one file: the share of one refill thread, which owns it from
+ * the queue until it is over. */
 struct rung__part {
-	struct rung__link link;           /* in refill's queue */
+	struct rung__link link; /* in refill's queue */
 	struct rung_request *request;
-	uint64_t first, end;              /* misses first .. end */
-	uint64_t cursor;                  /* those before it have been begun */
-	uint64_t pending;                 /* those begun whose rows are neither in place nor failed */
-	uint64_t elsewhere;               /* begun, being read by another client of the cache: a chain, see refill_internal.h */
-	uint64_t elsewhere_ns;            /* since when */
+	uint64_t first, end; /* misses first .. end */
+	uint64_t cursor;     /* those before it have been begun */
+	uint64_t pending;    /* those begun whose rows are neither in place nor failed */
+	/* begun, being read by another client of the cache: a chain, see refill_internal.h */
+	uint64_t elsewhere;
+	uint64_t elsewhere_ns; /* since when */
 	struct rung__link elsewhere_link, touched_link;
 
 	/* device */
-	uint64_t placed;                  /* entries written to the lists of what lies in the pool: misses' tmp arrays */
-	uint64_t parcel_first;            /* those behind it have not been handed over */
-	uint32_t held_head, held_count;   /* the slots they lie in */
-	struct rung__link held_link;      /* in the list of parts that have some */
+	/* entries written to the lists of what lies in the pool: misses' tmp arrays */
+	uint64_t placed;
+	uint64_t parcel_first;          /* those behind it have not been handed over */
+	uint32_t held_head, held_count; /* the slots they lie in */
+	struct rung__link held_link;    /* in the list of parts that have some */
 	struct rung__parcel last_parcel;
 };
 
 struct rung_request {
 	struct rung_store *store;
-	struct rung__link link;           /* free, retired, or in the hand-off's inbox */
+	struct rung__link link; /* free, retired, or in the hand-off's inbox */
 	_Atomic int state;
 	_Atomic int status;
 	uint64_t submit_ns;
 
-	struct rung__misses misses;       /* ranks, sorted once queued, and the output row of each */
+	struct rung__misses misses; /* ranks, sorted once queued, and the output row of each */
 	unsigned char *out;
 	size_t out_stride;
 
@@ -86,28 +91,28 @@ struct rung_request {
 	 */
 	void *ranks;
 	bool known;
-	_Atomic bool may_copy;            /* the gather has run: rows that were read may go */
-	struct rung__link sort_link;      /* in the sorter's queue */
+	_Atomic bool may_copy;       /* the gather has run: rows that were read may go */
+	struct rung__link sort_link; /* in the sorter's queue */
 
 	/* refill's */
 	struct rung__part parts[RUNG__FILES_MAX];
-	_Atomic uint32_t parts_left;      /* that are not over */
-	uint64_t batch;                   /* the cache's name for it */
+	_Atomic uint32_t parts_left; /* that are not over */
+	uint64_t batch;              /* the cache's name for it */
 
 	/* the hand-off's */
-	bool reading;                     /* the gather has run, and misses are refill's */
-	bool read_through;                /* the last parcels of its parts have come */
+	bool reading;      /* the gather has run, and misses are refill's */
+	bool read_through; /* the last parcels of its parts have come */
 	uint32_t lasts_left;
 	int device_status;
-	struct rung__queue waiting;       /* parcels that are not being copied yet, oldest first */
+	struct rung__queue waiting; /* parcels that are not being copied yet, oldest first */
 	struct rung__parcel *scatters[RUNG__SCATTERS_MAX];
 	uint32_t scatter_first, scatter_count;
 
 	/* device */
-	_Atomic uint64_t checked_ns;      /* when the device was last asked whether it has failed */
-	enum rung_dtype id_dtype;         /* for messages, and index_first of a list that is split */
+	_Atomic uint64_t checked_ns; /* when the device was last asked whether it has failed */
+	enum rung_dtype id_dtype;    /* for messages, and index_first of a list that is split */
 	uint64_t index_first;
-	bool retired;                     /* put before it was done: who completes it gives it back; under lock */
+	bool retired; /* put before it was done: who completes it gives it back; under lock */
 
 	pthread_mutex_t lock;
 	pthread_cond_t done;
@@ -128,15 +133,17 @@ struct rung_gpu_sampler;
  *
  *     [slots of the first refill thread | of the second | … | frames of the cache]
  *
- * One range of addresses, so that a read names its place by one number. Slots are this process's own; frames, and the cache's index
- * with them, are one segment that all processes of a shared store map.
+ * One range of addresses, so that a read names its place by one number. Slots are this process's
+ * own; frames, and the cache's index with them, are one segment that all processes of a shared
+ * store map.
  */
 struct rung__pool {
 	unsigned char *base;
 	uint64_t bytes;
-	uint64_t frames_at;              /* offset of the first frame; bytes when there are none */
+	uint64_t frames_at; /* offset of the first frame; bytes when there are none */
 	uint64_t frame_bytes;
-	struct rung__segment shared;     /* [index, whole pages | frames]; base NULL when nobody else has it */
+	/* [index, whole pages | frames]; base NULL when nobody else has it */
+	struct rung__segment shared;
 	void *index;
 	uint64_t index_bytes;
 };
@@ -144,37 +151,38 @@ struct rung__pool {
 /** What a store holds and where, in plain numbers. */
 struct rung__shape {
 	uint64_t vertex_count;
-	struct rung_array_info array;     /* the features' type */
+	struct rung_array_info array; /* the features' type */
 	struct rung__layout layout;
 	struct {
 		uint64_t rank_first;
 		uint64_t row_count;
 	} tiers[RUNG__TIER_COUNT];
-	uint64_t slot_count;              /* of each file */
+	uint64_t slot_count; /* of each file */
 	uint64_t slot_bytes;
-	uint64_t frame_count;             /* of the cache; 0: none */
+	uint64_t frame_count; /* of the cache; 0: none */
 	uint64_t frame_bytes;
-	uint64_t map_bytes;               /* of an entry of rank_of_vertex; 0: not in memory */
-	uint64_t map_on_gpu;              /* nonzero: and it is in GPU memory */
-	uint64_t gpu_count;               /* over which the tier "peer" is interleaved; 0: the CPU gathers */
+	uint64_t map_bytes;  /* of an entry of rank_of_vertex; 0: not in memory */
+	uint64_t map_on_gpu; /* nonzero: and it is in GPU memory */
+	uint64_t gpu_count;  /* over which the tier "peer" is interleaved; 0: the CPU gathers */
 	struct rung__places places;
 };
 
 /** What other threads leave for a refill thread, and how they wake it. */
 struct rung__refill_box {
-	pthread_mutex_t lock;            /* of what follows */
+	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t wake;
-	struct rung__queue queue;        /* of parts */
-	uint32_t *returned; /* [returned_max] the slots of the thread; device: heads of slots that
-			       have been copied from */
+	struct rung__queue queue; /* of parts */
+	/* [returned_max] the slots of the thread; device: heads of slots that have been copied
+	 * from */
+	uint32_t *returned;
 	uint32_t returned_count, returned_max;
-	bool closing;                    /* set by rung__refill_cancel() */
-	bool over;                       /* nothing more will be queued or returned */
+	bool closing; /* set by rung__refill_cancel() */
+	bool over;    /* nothing more will be queued or returned */
 };
 
 /** The same for the hand-off thread, under store->lock. */
 struct rung__handoff_box {
-	struct rung__queue inbox;        /* requests whose gathers were started */
+	struct rung__queue inbox; /* requests whose gathers were started */
 	struct rung__queue parcels;
 	pthread_cond_t work;
 };
@@ -187,52 +195,56 @@ struct rung__sorter;
 struct rung_store {
 	struct rung_store_opts opts;
 	struct rung__shape shape;
-	struct rung__features features;   /* open while tiers are opened, and as long as the store is shared */
+	/* open while tiers are opened, and as long as the store is shared */
+	struct rung__features features;
 	char *dataset_dir;
 	bool attached;
-	struct rung__share *share;        /* NULL unless opts.share_path */
-	struct rung__segment host_memory; /* of the host tier; and of the maps when other processes have them too */
+	struct rung__share *share; /* NULL unless opts.share_path */
+	/* of the host tier; and of the maps when other processes have them too */
+	struct rung__segment host_memory;
 	struct rung__segment map_memory;
 	struct rung__segment vertices_memory;
 	struct rung__view host_view;
-	void *rank_of_vertex;             /* NULL unless opts.vertex_ids */
-	void *vertex_of_rank;             /* NULL unless rows lie by vertex, and are read: see struct rung__layout */
+	void *rank_of_vertex; /* NULL unless opts.vertex_ids */
+	/* NULL unless rows lie by vertex, and are read: see struct rung__layout */
+	void *vertex_of_rank;
 
-	const struct rung__device_ops *device_ops;   /* NULL: the CPU */
+	const struct rung__device_ops *device_ops; /* NULL: the CPU */
 	struct rung__device *device;
-	int gpus[RUNG_GPUS_MAX];          /* the first gathers */
-	struct rung__graph_place graph;     /* where the plan puts it; attached: all zero */
-	int alive_fd;                     /* attached, with a tier "peer": see share.h; else -1 */
-	void *known_ranks;                /* of all requests; NULL without a device */
+	int gpus[RUNG_GPUS_MAX];        /* the first gathers */
+	struct rung__graph_place graph; /* where the plan puts it; attached: all zero */
+	int alive_fd;                   /* attached, with a tier "peer": see share.h; else -1 */
+	void *known_ranks;              /* of all requests; NULL without a device */
 	uint64_t known_bytes;
-	struct rung__pool pool;           /* slots and frames */
-	struct rung__cache *cache;        /* NULL when there are no frames */
+	struct rung__pool pool;    /* slots and frames */
+	struct rung__cache *cache; /* NULL when there are no frames */
 	/* why there are none although the store that is attached to has some; "" otherwise */
 	char cache_why[RUNG__ERROR_BYTES];
-	struct rung__refill *refills[RUNG__FILES_MAX];   /* one a file; none when nothing is cold */
-	struct rung__refill_box *refill_boxes[RUNG__FILES_MAX];   /* theirs */
+	struct rung__refill *refills[RUNG__FILES_MAX]; /* one a file; none when nothing is cold */
+	struct rung__refill_box *refill_boxes[RUNG__FILES_MAX]; /* theirs */
 	uint32_t refill_count;
-	uint32_t sector_bytes;            /* the least that divides where their reads begin */
-	struct rung__announcer *announcer;   /* NULL without a cache */
-	struct rung__handoff *handoff;    /* NULL without a device, and when nothing is cold */
+	uint32_t sector_bytes;             /* the least that divides where their reads begin */
+	struct rung__announcer *announcer; /* NULL without a cache */
+	struct rung__handoff *handoff;     /* NULL without a device, and when nothing is cold */
 	struct rung__handoff_box handoff_box;
-	struct rung__sorter *sorter;      /* with it: sorts misses */
+	struct rung__sorter *sorter; /* with it: sorts misses */
 
 	pthread_mutex_t lock;
-	pthread_cond_t freed;             /* rung_gather waits: one of its own requests is free again */
-	struct rung_request *requests;    /* [request_count], the last SYNC_REQUESTS of them for rung_gather */
+	pthread_cond_t freed; /* rung_gather waits: one of its own requests is free again */
+	/* [request_count], the last SYNC_REQUESTS of them for rung_gather */
+	struct rung_request *requests;
 	uint32_t request_count;
 	struct rung__queue free, sync_free;
 	/* device without hand-off: requests that were put and may still run, oldest first */
 	struct rung__queue retired;
 	bool stop;
-	bool reads_lost;                  /* given up while the kernel may still write to the pool */
+	bool reads_lost; /* given up while the kernel may still write to the pool */
 
-	struct rung_topology *topology;   /* while tiers are opened, where memory has a place */
-	bool binds;                       /* memory is bound to its place */
-	char bind_why[RUNG__PLACE_WHY_BYTES];   /* why not; "" while it is */
+	struct rung_topology *topology;       /* while tiers are opened, where memory has a place */
+	bool binds;                           /* memory is bound to its place */
+	char bind_why[RUNG__PLACE_WHY_BYTES]; /* why not; "" while it is */
 	struct rung_place *place_list;
-	struct rung_store_place *places;  /* [place_count] */
+	struct rung_store_place *places; /* [place_count] */
 	uint32_t place_count;
 
 	struct rung__counters counters;
@@ -255,7 +267,8 @@ static inline uint64_t rung__request_own_bytes(const struct rung_store *store)
 
 /* ---- request_state.c ---- */
 
-/** Complete a request; `status` and request->error are final. Refill, the hand-off, or the submitter of a request without misses. */
+/** Complete a request; `status` and request->error are final. Refill, the hand-off, or the
+ * submitter of a request without misses. */
 void rung__request_finish(struct rung_request *request, int status);
 
 /** Back to the list of free requests. */
@@ -292,7 +305,8 @@ void rung__refill_may_copy(struct rung__refill_box *box);
 /** Device: a chain of slots that has been copied from. Any thread. */
 void rung__refill_return(struct rung__refill_box *box, uint32_t slot_head);
 
-/** The store is being closed: what waits is canceled. More may be queued and returned until rung__refill_stop(). */
+/** The store is being closed: what waits is canceled. More may be queued and returned until
+ * rung__refill_stop(). */
 void rung__refill_cancel(struct rung__refill_box *box);
 
 /** Device: rows in slots, for the hand-off thread. */

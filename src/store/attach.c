@@ -20,21 +20,35 @@ static int check_answer(const char *path, const struct rung__answer *answer)
 	unsigned wanted = 0;
 
 	if (answer->bytes == 0)
-		return rung__fail(RUNG_E_IO, "%s: the process that shares the store hung up: it is closing, or short of descriptors; "
-		                  "attach again", path);
-	if (answer->bytes < offsetof(struct rung__offer, shape) || memcmp(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic)) != 0)
+		return rung__fail(RUNG_E_IO,
+		                  "%s: the process that shares the store hung up: it is closing, "
+		                  "or short of descriptors; "
+		                  "attach again",
+		                  path);
+	if (answer->bytes < offsetof(struct rung__offer, shape) ||
+	    memcmp(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic)) != 0)
 		return rung__fail(RUNG_E_FORMAT, "%s: what answers there is no shared store", path);
 	if (offer->version != RUNG__SHARE_VERSION)
-		return rung__fail(RUNG_E_ABI, "%s: shared in version %u of the protocol, this rung knows %u: use one version of rung on "
-		                  "both sides", path, offer->version, RUNG__SHARE_VERSION);
-	if (offer->bytes != sizeof(*offer) || answer->bytes != sizeof(*offer) || (answer->flags & MSG_TRUNC))
-		return rung__fail(RUNG_E_ABI, "%s: the offer has %u bytes (%zu came), this rung's has %zu: use one build of rung on "
-		                  "both sides", path, offer->bytes, answer->bytes, sizeof(*offer));
+		return rung__fail(RUNG_E_ABI,
+		                  "%s: shared in version %u of the protocol, this rung knows %u: "
+		                  "use one version of rung on "
+		                  "both sides",
+		                  path, offer->version, RUNG__SHARE_VERSION);
+	if (offer->bytes != sizeof(*offer) || answer->bytes != sizeof(*offer) ||
+	    (answer->flags & MSG_TRUNC))
+		return rung__fail(RUNG_E_ABI,
+		                  "%s: the offer has %u bytes (%zu came), this rung's has %zu: use "
+		                  "one build of rung on "
+		                  "both sides",
+		                  path, offer->bytes, answer->bytes, sizeof(*offer));
 	for (unsigned i = 0; i < RUNG__OFFER_KINDS; i++)
 		wanted += rung__offer_count(&offer->shape, i);
 	if ((answer->flags & MSG_CTRUNC) || answer->fd_count != wanted)
-		return rung__fail(RUNG_E_IO, "%s: %u descriptors came with the shared store, %u belong to it: raise the limit of open files "
-		                  "(ulimit -n) when this process is near it", path, answer->fd_count, wanted);
+		return rung__fail(RUNG_E_IO,
+		                  "%s: %u descriptors came with the shared store, %u belong to it: "
+		                  "raise the limit of open files "
+		                  "(ulimit -n) when this process is near it",
+		                  path, answer->fd_count, wanted);
 	return 0;
 }
 
@@ -43,16 +57,20 @@ static bool layout_ok(const struct rung__shape *shape)
 	const struct rung__layout *layout = &shape->layout;
 	uint64_t rows, end;
 
-	if (shape->vertex_count == 0 || layout->row_bytes == 0 || layout->row_stride < layout->row_bytes || layout->file_count == 0 ||
+	if (shape->vertex_count == 0 || layout->row_bytes == 0 ||
+	    layout->row_stride < layout->row_bytes || layout->file_count == 0 ||
 	    layout->file_count > RUNG__FILES_MAX)
 		return false;
 	if (layout->file_count > 1 &&
-	    (layout->block_rows == 0 || layout->block_rows >= shape->vertex_count || layout->block_rows > INT64_MAX / RUNG__FILES_MAX))
+	    (layout->block_rows == 0 || layout->block_rows >= shape->vertex_count ||
+	     layout->block_rows > INT64_MAX / RUNG__FILES_MAX))
 		return false;
 	for (uint64_t f = 0; f < layout->file_count; f++) {
 		rows = rung__file_rows(layout, shape->vertex_count, f);
-		if (rows == 0 || layout->file_bytes[f] > INT64_MAX || !rung__mul(rows - 1, layout->row_stride, &end) ||
-		    !rung__add(end, layout->row_bytes, &end) || !rung__add(end, layout->data_offset, &end) || end > layout->file_bytes[f])
+		if (rows == 0 || layout->file_bytes[f] > INT64_MAX ||
+		    !rung__mul(rows - 1, layout->row_stride, &end) ||
+		    !rung__add(end, layout->row_bytes, &end) ||
+		    !rung__add(end, layout->data_offset, &end) || end > layout->file_bytes[f])
 			return false;
 	}
 	return true;
@@ -62,7 +80,8 @@ static bool layout_ok(const struct rung__shape *shape)
 static bool gpus_ok(const struct rung__shape *shape)
 {
 	if (shape->gpu_count == 0)
-		return shape->tiers[RUNG__TIER_GPU].row_count == 0 && shape->tiers[RUNG__TIER_PEER].row_count == 0 && !shape->map_on_gpu;
+		return shape->tiers[RUNG__TIER_GPU].row_count == 0 &&
+		       shape->tiers[RUNG__TIER_PEER].row_count == 0 && !shape->map_on_gpu;
 	return shape->gpu_count <= RUNG_GPUS_MAX && shape->map_on_gpu <= 1;
 }
 
@@ -73,7 +92,8 @@ static bool tiers_ok(const struct rung__shape *shape)
 	uint64_t next = 0;
 
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
-		if (shape->tiers[t].rank_first != next || shape->tiers[t].row_count > shape->vertex_count - next)
+		if (shape->tiers[t].rank_first != next ||
+		    shape->tiers[t].row_count > shape->vertex_count - next)
 			return false;
 		next += shape->tiers[t].row_count;
 	}
@@ -81,19 +101,23 @@ static bool tiers_ok(const struct rung__shape *shape)
 		return false;
 	if (shape->tiers[RUNG__TIER_NVME].row_count == 0)
 		return true;
-	return shape->slot_count > 0 && shape->slot_count <= RUNG__SLOT_COUNT_MAX && shape->slot_bytes <= UINT32_MAX &&
-	       layout->row_bytes <= UINT32_MAX && shape->slot_bytes % RUNG__PAGE_BYTES == 0 &&
-	       shape->slot_bytes >= rung__row_span(layout->row_bytes, layout->row_stride, layout->data_offset, RUNG__PAGE_BYTES);
+	return shape->slot_count > 0 && shape->slot_count <= RUNG__SLOT_COUNT_MAX &&
+	       shape->slot_bytes <= UINT32_MAX && layout->row_bytes <= UINT32_MAX &&
+	       shape->slot_bytes % RUNG__PAGE_BYTES == 0 &&
+	       shape->slot_bytes >= rung__row_span(layout->row_bytes, layout->row_stride,
+	                                           layout->data_offset, RUNG__PAGE_BYTES);
 }
 
 static bool cache_ok(const struct rung__shape *shape)
 {
-	uint64_t first = shape->tiers[RUNG__TIER_NVME].rank_first, rows = shape->tiers[RUNG__TIER_NVME].row_count;
+	uint64_t first = shape->tiers[RUNG__TIER_NVME].rank_first,
+		 rows = shape->tiers[RUNG__TIER_NVME].row_count;
 
 	if (shape->frame_count == 0)
 		return true;
-	return shape->frame_count <= rows && shape->frame_count <= RUNG__FRAMES_MAX && shape->frame_bytes >= shape->layout.row_bytes &&
-	       shape->frame_bytes <= UINT32_MAX && rung__pool_shared_bytes(first, rows, shape->frame_count, shape->frame_bytes) > 0;
+	return shape->frame_count <= rows && shape->frame_count <= RUNG__FRAMES_MAX &&
+	       shape->frame_bytes >= shape->layout.row_bytes && shape->frame_bytes <= UINT32_MAX &&
+	       rung__pool_shared_bytes(first, rows, shape->frame_count, shape->frame_bytes) > 0;
 }
 
 static bool array_ok(const struct rung__shape *shape)
@@ -101,13 +125,15 @@ static bool array_ok(const struct rung__shape *shape)
 	const struct rung_array_info *array = &shape->array;
 	uint64_t bytes = rung_dtype_bytes(array->dtype);
 
-	if (bytes == 0 || array->dim_count < 1 || array->dim_count > RUNG_DIMS_MAX || array->dims[0] != shape->vertex_count)
+	if (bytes == 0 || array->dim_count < 1 || array->dim_count > RUNG_DIMS_MAX ||
+	    array->dims[0] != shape->vertex_count)
 		return false;
 	for (unsigned d = 1; d < array->dim_count; d++) {
 		if (!rung__mul(bytes, array->dims[d], &bytes))
 			return false;
 	}
-	return bytes == shape->layout.row_bytes && array->row_bytes == bytes && array->row_count == shape->vertex_count;
+	return bytes == shape->layout.row_bytes && array->row_bytes == bytes &&
+	       array->row_count == shape->vertex_count;
 }
 
 static bool map_ok(const struct rung__shape *shape, uint64_t entry_bytes)
@@ -120,9 +146,11 @@ static bool map_ok(const struct rung__shape *shape, uint64_t entry_bytes)
 static bool places_ok(const struct rung__shape *shape)
 {
 	const struct rung__places *places = &shape->places;
-	uint64_t host = shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride, frames = shape->frame_count * shape->frame_bytes;
+	uint64_t host = shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride,
+		 frames = shape->frame_count * shape->frame_bytes;
 
-	return memchr(places->why, 0, sizeof(places->why)) && places->asked_node >= -1 && places->asked_node < RUNG_NODES_MAX &&
+	return memchr(places->why, 0, sizeof(places->why)) && places->asked_node >= -1 &&
+	       places->asked_node < RUNG_NODES_MAX &&
 	       rung__placement_ok(&places->host, rung__align_up(host, RUNG__PAGE_BYTES)) &&
 	       rung__placement_ok(&places->frames, rung__align_up(frames, RUNG__PAGE_BYTES));
 }
@@ -136,19 +164,21 @@ static bool maps_ok(const struct rung__shape *shape)
 static int check_shape(const char *path, const struct rung__offer *offer)
 {
 	const struct rung__shape *shape = &offer->shape;
-	const char *what = !layout_ok(shape)  ? "layout"
-	                   : !tiers_ok(shape) ? "tiers"
-	                   : !cache_ok(shape) ? "cold-row cache"
-	                   : !gpus_ok(shape)  ? "number of GPUs"
-	                   : !array_ok(shape) ? "type"
-	                   : !maps_ok(shape)  ? "map"
+	const char *what = !layout_ok(shape)   ? "layout"
+	                   : !tiers_ok(shape)  ? "tiers"
+	                   : !cache_ok(shape)  ? "cold-row cache"
+	                   : !gpus_ok(shape)   ? "number of GPUs"
+	                   : !array_ok(shape)  ? "type"
+	                   : !maps_ok(shape)   ? "map"
 	                   : !places_ok(shape) ? "place in memory"
-	                                      : NULL;
+	                                       : NULL;
 
 	if (what)
-		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's %s does not make sense", path, what);
+		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's %s does not make sense",
+		                  path, what);
 	if (offer->path[0] != '/' || !memchr(offer->path, 0, sizeof(offer->path)))
-		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's folder has no absolute path", path);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: the offered store's folder has no absolute path", path);
 	return 0;
 }
 
@@ -159,13 +189,18 @@ static int check_file(const char *path, const struct rung__offer *offer, uint64_
 
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s: the shared features file", path);
-	if (!S_ISREG(st.st_mode) || st.st_dev != offer->files[file_idx].device || st.st_ino != offer->files[file_idx].inode)
-		return rung__fail(RUNG_E_FORMAT, "%s: the descriptor that came is not of features file %" PRIu64 " of %s", path, file_idx,
-		                  offer->path);
+	if (!S_ISREG(st.st_mode) || st.st_dev != offer->files[file_idx].device ||
+	    st.st_ino != offer->files[file_idx].inode)
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: the descriptor that came is not of features file %" PRIu64
+		                  " of %s",
+		                  path, file_idx, offer->path);
 	if ((uint64_t)st.st_size != bytes)
-		return rung__fail(RUNG_E_FORMAT, "%s: features file %" PRIu64 " of %s has %jd bytes, not %" PRIu64 ": it was changed under the "
-		                  "shared store; stage the dataset again and share it anew", path, file_idx, offer->path,
-		                  (intmax_t)st.st_size, bytes);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: features file %" PRIu64 " of %s has %jd bytes, not %" PRIu64
+		                  ": it was changed under the "
+		                  "shared store; stage the dataset again and share it anew",
+		                  path, file_idx, offer->path, (intmax_t)st.st_size, bytes);
 	return 0;
 }
 
@@ -179,13 +214,16 @@ static int check_files(const char *path, const struct rung__answer *answer)
 }
 
 /* Once: the memory is sealed. */
-static int check_map(const char *path, const char *what, const void *map, unsigned bytes, uint64_t vertex_count)
+static int check_map(const char *path, const char *what, const void *map, unsigned bytes,
+                     uint64_t vertex_count)
 {
 	for (uint64_t i = 0; i < vertex_count; i++) {
 		uint64_t id = rung__id_get(map, bytes, i);
 
 		if (id >= vertex_count)
-			return rung__fail(RUNG_E_RANGE, "%s: entry %" PRIu64 " of the shared %s is %" PRIu64 ", there are %" PRIu64 " vertices",
+			return rung__fail(RUNG_E_RANGE,
+			                  "%s: entry %" PRIu64 " of the shared %s is %" PRIu64
+			                  ", there are %" PRIu64 " vertices",
 			                  path, i, what, id, vertex_count);
 	}
 	return 0;
@@ -214,13 +252,18 @@ static int take_map(const char *path, struct rung_store *store, struct rung__ans
 		return 0;
 	}
 	if (!fd)
-		return rung__fail(RUNG_E_INVAL, "%s: vertex ids need a store shared with vertex_ids set: set it where the "
-		                  "store is opened", path);
-	rc = rung__segment_attach(path, *fd, shape->vertex_count * shape->map_bytes, false, &store->map_memory);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: vertex ids need a store shared with vertex_ids set: set it where the "
+			"store is opened",
+			path);
+	rc = rung__segment_attach(path, *fd, shape->vertex_count * shape->map_bytes, false,
+	                          &store->map_memory);
 	if (rc < 0)
 		return rc;
 	store->rank_of_vertex = store->map_memory.base;
-	return check_map(path, "map", store->rank_of_vertex, (unsigned)shape->map_bytes, shape->vertex_count);
+	return check_map(path, "map", store->rank_of_vertex, (unsigned)shape->map_bytes,
+	                 shape->vertex_count);
 }
 
 static int take_vertices(const char *path, struct rung_store *store, struct rung__answer *answer)
@@ -231,14 +274,17 @@ static int take_vertices(const char *path, struct rung_store *store, struct rung
 
 	if (!fd)
 		return 0;
-	rc = rung__segment_attach(path, *fd, shape->vertex_count * shape->layout.vertex_bytes, false, &store->vertices_memory);
+	rc = rung__segment_attach(path, *fd, shape->vertex_count * shape->layout.vertex_bytes,
+	                          false, &store->vertices_memory);
 	if (rc < 0)
 		return rc;
 	rung__store_set_vertices(store, store->vertices_memory.base);
-	return check_map(path, "places of rows", store->vertex_of_rank, (unsigned)shape->layout.vertex_bytes, shape->vertex_count);
+	return check_map(path, "places of rows", store->vertex_of_rank,
+	                 (unsigned)shape->layout.vertex_bytes, shape->vertex_count);
 }
 
-/* As it is called where it is, for messages: rows that were left in their source are in a file of any name. */
+/* As it is called where it is, for messages: rows that were left in their source are in a file of
+ * any name. */
 static char *name_of(const struct rung__offer *offer, uint64_t file_idx, int fd)
 {
 	char link[64], path[PATH_MAX];
@@ -248,7 +294,8 @@ static char *name_of(const struct rung__offer *offer, uint64_t file_idx, int fd)
 		return rung__format("%s/" RUNG__FEATURES_NAME, offer->path, (unsigned)file_idx);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	length = readlink(link, path, sizeof(path));
-	return length < 0 ? rung__format("the features of %s", offer->path) : rung__format("%.*s", (int)length, path);
+	return length < 0 ? rung__format("the features of %s", offer->path)
+	                  : rung__format("%.*s", (int)length, path);
 }
 
 static int take_features(struct rung_store *store, struct rung__answer *answer)
@@ -264,7 +311,7 @@ static int take_features(struct rung_store *store, struct rung__answer *answer)
 			return rung__fail(RUNG_E_NOMEM, "store: out of memory");
 		store->features.files[f].path = file;
 		store->features.files[f].fd = answer->fds[f];
-		answer->fds[f] = -1;   /* the store's now */
+		answer->fds[f] = -1; /* the store's now */
 	}
 	return 0;
 }
@@ -278,8 +325,10 @@ static int take_device(const char *path, struct rung_store *store, int *alive_fd
 	if (store->shape.gpu_count == 0) {
 		if (!store->opts.gpu)
 			return 0;
-		return rung__fail(RUNG_E_INVAL, "%s: gpu %d, the shared store gathers on the CPU; "
-		                  "leave opts.gpu NULL", path, *store->opts.gpu);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: gpu %d, the shared store gathers on the CPU; "
+		                  "leave opts.gpu NULL",
+		                  path, *store->opts.gpu);
 	}
 	ops = rung__device_find(RUNG_DEVICE_CUDA);
 	if (!ops)
@@ -294,7 +343,7 @@ static int take_device(const char *path, struct rung_store *store, int *alive_fd
 		gpus[g] = gpu;
 	if (alive_fd) {
 		store->alive_fd = *alive_fd;
-		*alive_fd = -1;   /* the store's now */
+		*alive_fd = -1; /* the store's now */
 	}
 	return rung__store_choose_device(store, gpus, (uint32_t)store->shape.gpu_count);
 }
@@ -302,7 +351,8 @@ static int take_device(const char *path, struct rung_store *store, int *alive_fd
 static int fill(const char *path, struct rung_store *store, struct rung__answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
-	const int *host_fd = descriptor(answer, RUNG__OFFER_HOST), *cache_fd = descriptor(answer, RUNG__OFFER_CACHE);
+	const int *host_fd = descriptor(answer, RUNG__OFFER_HOST),
+		  *cache_fd = descriptor(answer, RUNG__OFFER_CACHE);
 	int *alive_fd = descriptor(answer, RUNG__OFFER_ALIVE);
 	int rc;
 
@@ -314,28 +364,30 @@ static int fill(const char *path, struct rung_store *store, struct rung__answer 
 		snprintf(store->cache_why, sizeof(store->cache_why),
 		         "private_cache is set: the shared cold-row cache is not used");
 	}
-	rung__store_set_vertices(store, NULL);   /* pointers of others mean nothing */
+	rung__store_set_vertices(store, NULL); /* pointers of others mean nothing */
 	rc = take_device(path, store, alive_fd);
-	store->opts.gpu = NULL;   /* the caller's */
+	store->opts.gpu = NULL; /* the caller's */
 	if (rc == 0)
 		rc = take_map(path, store, answer);
 	if (rc == 0 && host_fd)
-		rc = rung__segment_attach(path, *host_fd, shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride, false,
-		                          &store->host_memory);
+		rc = rung__segment_attach(path, *host_fd,
+		                          shape->tiers[RUNG__TIER_HOST].row_count *
+		                                  shape->layout.row_stride,
+		                          false, &store->host_memory);
 	if (rc == 0)
 		rc = take_features(store, answer);
 	if (rc == 0)
 		rc = take_vertices(path, store, answer);
 	if (rc == 0)
 		rc = rung__store_open_tiers(store, rung__registry_reader(),
-					    alive_fd ? answer->offer.peer_handles : NULL,
-					    cache_fd ? *cache_fd : -1);
-	rung__features_close(&store->features);   /* tiers have their own descriptors */
+		                            alive_fd ? answer->offer.peer_handles : NULL,
+		                            cache_fd ? *cache_fd : -1);
+	rung__features_close(&store->features); /* tiers have their own descriptors */
 	return rc;
 }
 
 static int open_answer(const char *path, const struct rung_store_opts *opts,
-		       struct rung__answer *answer, struct rung_store **store_out)
+                       struct rung__answer *answer, struct rung_store **store_out)
 {
 	struct rung_store *store = NULL;
 	int rc = check_answer(path, answer);
@@ -349,8 +401,10 @@ static int open_answer(const char *path, const struct rung_store_opts *opts,
 	if (rc < 0)
 		return rc;
 	if (store->opts.share_path)
-		rc = rung__fail(RUNG_E_INVAL, "%s: an attached store cannot be shared on: attach to %s from everywhere",
-		                store->opts.share_path, path);
+		rc = rung__fail(
+			RUNG_E_INVAL,
+			"%s: an attached store cannot be shared on: attach to %s from everywhere",
+			store->opts.share_path, path);
 	else
 		rc = fill(path, store, answer);
 	if (rc < 0) {

@@ -13,10 +13,13 @@ static void fail_bad_id(struct rung_request *request, const struct rung__found *
 	int len;
 
 	if (request->id_dtype == RUNG_I32 || request->id_dtype == RUNG_I64)
-		len = snprintf(text, sizeof(text), "gather: id %" PRId64 " at index %" PRIu64, (int64_t)found->bad_id, index);
+		len = snprintf(text, sizeof(text), "gather: id %" PRId64 " at index %" PRIu64,
+		               (int64_t)found->bad_id, index);
 	else
-		len = snprintf(text, sizeof(text), "gather: id %" PRIu64 " at index %" PRIu64, found->bad_id, index);
-	snprintf(text + len, sizeof(text) - (size_t)len, " is not in 0..%" PRIu64 ", the first of %" PRIu64 " such ids", last,
+		len = snprintf(text, sizeof(text), "gather: id %" PRIu64 " at index %" PRIu64,
+		               found->bad_id, index);
+	snprintf(text + len, sizeof(text) - (size_t)len,
+	         " is not in 0..%" PRIu64 ", the first of %" PRIu64 " such ids", last,
 	         found->bad_count);
 	rung__request_fail(request, RUNG_E_RANGE, text);
 }
@@ -32,7 +35,7 @@ void rung__found_take(struct rung_request *request, const struct rung__found *fo
 	rung__count(&hits[RUNG__TIER_GPU], found->local_rows);
 	rung__count(&hits[RUNG__TIER_PEER], found->peer_rows);
 	rung__count(&hits[RUNG__TIER_HOST], found->host_rows);
-	if (request->known)   /* the count is refill's by now */
+	if (request->known) /* the count is refill's by now */
 		assert(request->misses.count == found->miss_count);
 	else
 		request->misses.count = found->miss_count;
@@ -52,7 +55,7 @@ void rung__handoff_settle(struct rung_request *request)
 	                                 rung__check_is_due(request, rung__now_ns()), &found);
 	if (rc == 0)
 		return;
-	pthread_mutex_lock(&request->lock);   /* another thread may have looked as well */
+	pthread_mutex_lock(&request->lock); /* another thread may have looked as well */
 	busy = atomic_load_explicit(&request->state, memory_order_relaxed) == RUNG__REQUEST_BUSY;
 	if (busy && rc < 0)
 		rung__request_fail(request, rc, rung_last_error());

@@ -8,7 +8,7 @@
 #include "store/store.h"
 
 #define SEEDS_DEFAULT 1024u
-#define LOOK_NS 20000
+#define LOOK_NS       20000
 
 struct rung_gpu_sampler {
 	const struct rung_store *store;
@@ -22,7 +22,7 @@ struct rung__gpu_batch {
 	struct rung_gpu_sampler *sampler;
 	struct rung__device_batch *batch;
 	struct rung__sampled sampled;
-	bool there;   /* sampled holds it */
+	bool there; /* sampled holds it */
 };
 
 static int open_arrays(const struct rung_dataset *ds, const struct rung__graph_place *graph,
@@ -33,8 +33,10 @@ static int open_arrays(const struct rung_dataset *ds, const struct rung__graph_p
 
 	if (rc == 0)
 		rc = rung__array_open(ds, "graph_indices.npy", &files[1]);
-	args->indptr = (struct rung__graph_array){ &files[0], info->vertex_count + 1, sizeof(uint64_t), graph->indptr_lines };
-	args->indices = (struct rung__graph_array){ &files[1], info->edge_count, info->index_bytes, graph->indices_lines };
+	args->indptr = (struct rung__graph_array){ &files[0], info->vertex_count + 1,
+		                                   sizeof(uint64_t), graph->indptr_lines };
+	args->indices = (struct rung__graph_array){ &files[1], info->edge_count, info->index_bytes,
+		                                    graph->indices_lines };
 	return rc;
 }
 
@@ -42,22 +44,28 @@ static int check_opts(const struct rung_store *store, const struct rung_dataset 
                       const struct rung_plan *plan, const struct rung_gpu_sampler_opts *opts)
 {
 	if (!store->device)
-		return rung__fail(RUNG_E_NOSUP, "sampling on a GPU: the store's gathers run on the CPU: use rung_sampler_create()");
+		return rung__fail(RUNG_E_NOSUP, "sampling on a GPU: the store's gathers run on the "
+		                                "CPU: use rung_sampler_create()");
 	if (rung_dataset_info(ds)->vertex_count != store->shape.vertex_count ||
 	    (plan && plan->vertex_count != store->shape.vertex_count))
 		return rung__fail(RUNG_E_INVAL, "sampling on a GPU: dataset, plan and store have "
 		                                "different numbers of vertices: "
 		                                "use those that the store was opened with");
 	if (opts->hop_count < 1 || opts->hop_count > RUNG_HOPS_MAX || !opts->fanouts)
-		return rung__fail(RUNG_E_INVAL, "sampling on a GPU: %u hops: 1 to %d, with a fanout for each", opts->hop_count, RUNG_HOPS_MAX);
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampling on a GPU: %u hops: 1 to %d, with a fanout for each",
+		                  opts->hop_count, RUNG_HOPS_MAX);
 	if (opts->draws != RUNG_DRAWS_ALL)
-		return rung__fail(RUNG_E_NOSUP, "sampling on a GPU: there all vertices of a batch draw at each hop (RUNG_DRAWS_ALL): use "
-		                  "rung_sampler_create() for other draws");
+		return rung__fail(RUNG_E_NOSUP, "sampling on a GPU: there all vertices of a batch "
+		                                "draw at each hop (RUNG_DRAWS_ALL): use "
+		                                "rung_sampler_create() for other draws");
 	return 0;
 }
 
-int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
-                            const struct rung_gpu_sampler_opts *user_opts, struct rung_gpu_sampler **sampler_out)
+int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset *ds,
+                            const struct rung_plan *plan,
+                            const struct rung_gpu_sampler_opts *user_opts,
+                            struct rung_gpu_sampler **sampler_out)
 {
 	struct rung_gpu_sampler_opts opts = RUNG_GPU_SAMPLER_OPTS_INIT;
 	struct rung__features files[2] = { 0 };
@@ -75,7 +83,8 @@ int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset 
 	args.fanouts = opts.fanouts;
 	args.hop_count = sampler->hop_count = opts.hop_count;
 	args.seed = opts.seed;
-	args.seed_count_max = sampler->seed_count_max = opts.seed_count_max ? opts.seed_count_max : SEEDS_DEFAULT;
+	args.seed_count_max = sampler->seed_count_max =
+		opts.seed_count_max ? opts.seed_count_max : SEEDS_DEFAULT;
 	args.vertex_count_max = opts.vertex_count_max;
 	args.edge_count_max = opts.edge_count_max;
 	sampler->ops = store->device_ops;
@@ -152,14 +161,18 @@ void rung__gpu_batch_destroy(struct rung__gpu_batch *batch)
 }
 
 int rung__gpu_batch_sample(struct rung__gpu_batch *batch, const uint64_t *seeds,
-			   uint64_t seed_count, uint64_t batch_key, struct CUstream_st *stream)
+                           uint64_t seed_count, uint64_t batch_key, struct CUstream_st *stream)
 {
 	batch->there = false;
 	if (seed_count == 0)
-		return rung__fail(RUNG_E_INVAL, "sampling: a batch without seeds: at least one is needed");
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampling: a batch without seeds: at least one is needed");
 	if (seed_count > batch->sampler->seed_count_max)
-		return rung__fail(RUNG_E_INVAL, "sampling: %" PRIu64 " seeds, the sampler was made for %" PRIu64 ": make it with a larger "
-		                  "seed_count_max", seed_count, batch->sampler->seed_count_max);
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampling: %" PRIu64 " seeds, the sampler was made for %" PRIu64
+		                  ": make it with a larger "
+		                  "seed_count_max",
+		                  seed_count, batch->sampler->seed_count_max);
 	return batch->sampler->ops->sample(batch->batch, seeds, seed_count, batch_key, stream);
 }
 
@@ -175,7 +188,8 @@ int rung__gpu_batch_wait(struct rung__gpu_batch *batch, int64_t timeout_ns)
 		if (rc != 0)
 			break;
 		if (rung__now_ns() >= until_ns)
-			return rung__fail(RUNG_E_TIMEDOUT, "batch: not there after %" PRId64 " ns", timeout_ns);
+			return rung__fail(RUNG_E_TIMEDOUT, "batch: not there after %" PRId64 " ns",
+			                  timeout_ns);
 		nanosleep(&pause, NULL);
 	}
 	batch->there = rc > 0;

@@ -45,21 +45,21 @@
 #include "store/store.h"
 #include "base/thread.h"
 
-#define SLACK_NS 2000      /* of the timer: by default the kernel adds 50 us */
-#define STOP_WAIT_S 60     /* a device that has not answered for so long is given up */
+#define SLACK_NS    2000 /* of the timer: by default the kernel adds 50 us */
+#define STOP_WAIT_S 60   /* a device that has not answered for so long is given up */
 
 struct rung__handoff {
 	struct rung_store *store;
-	struct rung__handoff_box *box;     /* the store's, under store->lock */
+	struct rung__handoff_box *box; /* the store's, under store->lock */
 	const struct rung__device_ops *ops;
 	struct rung__device *device;
-	struct rung_request **active;      /* [request_count], in order of submission */
+	struct rung_request **active; /* [request_count], in order of submission */
 	uint32_t active_count;
-	bool looking;                      /* something is on its way on the device */
-	uint64_t now_ns;                   /* of this round of looks */
-	uint64_t found_ns;                 /* of the last one that found something */
+	bool looking;      /* something is on its way on the device */
+	uint64_t now_ns;   /* of this round of looks */
+	uint64_t found_ns; /* of the last one that found something */
 	bool stop;
-	char error[RUNG__ERROR_BYTES];     /* of the last scatter that failed */
+	char error[RUNG__ERROR_BYTES]; /* of the last scatter that failed */
 
 	pthread_t thread;
 	struct rung__end end;
@@ -83,7 +83,8 @@ static void end(struct rung__handoff *h, uint32_t active_idx)
 {
 	struct rung_request *request = h->active[active_idx];
 
-	memmove(&h->active[active_idx], &h->active[active_idx + 1], (--h->active_count - active_idx) * sizeof(*h->active));
+	memmove(&h->active[active_idx], &h->active[active_idx + 1],
+	        (--h->active_count - active_idx) * sizeof(*h->active));
 	rung__request_finish(request, request->status);
 }
 
@@ -113,9 +114,10 @@ static bool look_at_gather(struct rung__handoff *h, uint32_t active_idx)
 	else
 		rung__found_take(request, &found);
 	if (request->status == 0 && request->misses.count > 0 && h->stop)
-		rung__request_fail(request, RUNG_E_CANCELED, "the store was closed while the request was in flight");
+		rung__request_fail(request, RUNG_E_CANCELED,
+		                   "the store was closed while the request was in flight");
 	request->reading = true;
-	if (request->known && request->misses.count > 0) {   /* refill has them already */
+	if (request->known && request->misses.count > 0) { /* refill has them already */
 		may_copy(h, request);
 		return false;
 	}
@@ -136,7 +138,8 @@ static void unpin_frames(struct rung__handoff *h, const struct rung__parcel *par
 	bool locked = false;
 
 	for (uint64_t i = parcel->first; i < parcel->first + parcel->count; i++) {
-		if (places[i] < pool->frames_at || (i > parcel->first && places[i] == places[i - 1]))
+		if (places[i] < pool->frames_at ||
+		    (i > parcel->first && places[i] == places[i - 1]))
 			continue;
 		if (!locked)
 			rung__cache_lock(h->store->cache);
@@ -166,13 +169,14 @@ static void scatter_failed(struct rung__handoff *h, struct rung_request *request
 static uint64_t places_align(const struct rung_store *store)
 {
 	const struct rung__layout *layout = &store->shape.layout;
-	uint64_t ored = store->shape.slot_bytes | layout->data_offset | layout->row_stride | store->sector_bytes | store->pool.frames_at |
-	                store->pool.frame_bytes;
+	uint64_t ored = store->shape.slot_bytes | layout->data_offset | layout->row_stride |
+	                store->sector_bytes | store->pool.frames_at | store->pool.frame_bytes;
 
 	return ored & (0 - ored);
 }
 
-static int launch(struct rung__handoff *h, const struct rung_request *request, const struct rung__parcel *parcel, uint32_t idx)
+static int launch(struct rung__handoff *h, const struct rung_request *request,
+                  const struct rung__parcel *parcel, uint32_t idx)
 {
 	struct rung__scatter scatter = {
 		.first = parcel->first,
@@ -195,13 +199,16 @@ static bool is_lost(const struct rung_request *request)
 	return request->device_status < 0 || (request->read_through && request->status < 0);
 }
 
-/* Put parcels that wait on the device, as far as it has room; those of a request that has failed are not worth it. */
+/* Put parcels that wait on the device, as far as it has room; those of a request that has failed
+ * are not worth it. */
 static void launch_parcels(struct rung__handoff *h, struct rung_request *request)
 {
 	struct rung__parcel *parcel;
 
-	while (request->scatter_count < RUNG__SCATTERS_MAX && (parcel = pop(&request->waiting)) != NULL) {
-		uint32_t idx = (request->scatter_first + request->scatter_count) % RUNG__SCATTERS_MAX;
+	while (request->scatter_count < RUNG__SCATTERS_MAX &&
+	       (parcel = pop(&request->waiting)) != NULL) {
+		uint32_t idx =
+			(request->scatter_first + request->scatter_count) % RUNG__SCATTERS_MAX;
 		int rc = 0;
 
 		if (parcel->count > 0 && !is_lost(request)) {
@@ -274,7 +281,7 @@ static void take_inbox(struct rung__handoff *h)
 	struct rung_request *request;
 
 	while ((request = RUNG__ENTRY(rung__queue_pop(&h->box->inbox), struct rung_request,
-				      link)) != NULL) {
+	                              link)) != NULL) {
 		assert(h->active_count < h->store->request_count);
 		h->active[h->active_count++] = request;
 	}
@@ -308,7 +315,8 @@ static void take_work(struct rung__handoff *h)
 	pthread_mutex_lock(&store->lock);
 	while (!has_work(h->box) && (h->stop || !store->stop)) {
 		if (h->looking) {
-			if (pthread_cond_timedwait(&h->box->work, &store->lock, &until) == ETIMEDOUT)
+			if (pthread_cond_timedwait(&h->box->work, &store->lock, &until) ==
+			    ETIMEDOUT)
 				break;
 		} else {
 			if (h->stop && h->active_count == 0)
@@ -331,11 +339,12 @@ static void *handoff_main(void *ctx)
 	struct rung__handoff *h = ctx;
 
 	prctl(PR_SET_TIMERSLACK, SLACK_NS);
-	h->ops->adopt(h->device);   /* if it fails, so will what follows, and say so */
+	h->ops->adopt(h->device); /* if it fails, so will what follows, and say so */
 	do {
 		take_work(h);
 		h->looking = false;
-		for (uint32_t i = h->active_count; i-- > 0;) {   /* from the end, since one may leave the list */
+		/* from the end, since one may leave the list */
+		for (uint32_t i = h->active_count; i-- > 0;) {
 			if (!h->active[i]->reading && look_at_gather(h, i))
 				continue;
 			if (h->active[i]->reading)
@@ -355,12 +364,13 @@ static int check_alive(const struct rung_store *store)
 
 	if (store->alive_fd < 0 || poll(&other, 1, 0) <= 0)
 		return 0;
-	return rung__fail(RUNG_E_NODEV, "gather: the process that shared the store has closed it or is gone, and its GPU memory with it: "
-	                  "attach again when it is back");
+	return rung__fail(RUNG_E_NODEV, "gather: the process that shared the store has closed it "
+	                                "or is gone, and its GPU memory with it: "
+	                                "attach again when it is back");
 }
 
-int rung__handoff_submit(struct rung_request *request, const struct rung_ids *ids, void *out, size_t out_stride,
-                         struct CUstream_st *stream)
+int rung__handoff_submit(struct rung_request *request, const struct rung_ids *ids, void *out,
+                         size_t out_stride, struct CUstream_st *stream)
 {
 	struct rung_store *store = request->store;
 	struct rung_ids ranks;
@@ -392,7 +402,7 @@ int rung__handoff_submit(struct rung_request *request, const struct rung_ids *id
 	if (!store->handoff)
 		return 0;
 	rung__handoff_begin(store, request);
-	if (request->known && misses > 0)   /* it is in flight until they have been read */
+	if (request->known && misses > 0) /* it is in flight until they have been read */
 		rung__sorter_take(store->sorter, request);
 	return 0;
 }
@@ -426,7 +436,9 @@ int rung__handoff_start(struct rung_store *store)
 	rc = rung__thread_start(&h->thread, handoff_main, h);
 	if (rc != 0) {
 		free_handoff(h);
-		return rung__fail(RUNG_E_NOMEM, "store: the hand-off thread could not be started: %s", strerror(rc));
+		return rung__fail(RUNG_E_NOMEM,
+		                  "store: the hand-off thread could not be started: %s",
+		                  strerror(rc));
 	}
 	store->handoff = h;
 	return 0;

@@ -9,8 +9,8 @@
 
 __attribute__((always_inline)) static inline int list_ids(struct rung_request *request,
                                                           const struct rung_ids *ids,
-                                                          enum rung_dtype dtype,
-                                                          unsigned map_bytes, unsigned rank_bytes)
+                                                          enum rung_dtype dtype, unsigned map_bytes,
+                                                          unsigned rank_bytes)
 {
 	const struct rung_store *store = request->store;
 	const uint64_t vertex_count = store->shape.vertex_count, count = ids->count;
@@ -30,7 +30,7 @@ __attribute__((always_inline)) static inline int list_ids(struct rung_request *r
 		if (map_bytes)
 			rank = rung__id_get(map, map_bytes, rank);
 		rung__id_set(ranks, rank_bytes, i, rank);
-		cold_ranks[cold] = rank;   /* cold <= i: there is room, also where it is not cold */
+		cold_ranks[cold] = rank; /* cold <= i: there is room, also where it is not cold */
 		cold_rows[cold] = (uint32_t)i;
 		cold += any_cold && rank >= cold_first;
 	}
@@ -40,14 +40,17 @@ __attribute__((always_inline)) static inline int list_ids(struct rung_request *r
 
 __attribute__((always_inline)) static inline int list_dtype(struct rung_request *request,
                                                             const struct rung_ids *ids,
-                                                            unsigned map_bytes,
-                                                            unsigned rank_bytes)
+                                                            unsigned map_bytes, unsigned rank_bytes)
 {
 	switch (ids->dtype) {
-	case RUNG_I32: return list_ids(request, ids, RUNG_I32, map_bytes, rank_bytes);
-	case RUNG_U32: return list_ids(request, ids, RUNG_U32, map_bytes, rank_bytes);
-	case RUNG_I64: return list_ids(request, ids, RUNG_I64, map_bytes, rank_bytes);
-	default: return list_ids(request, ids, RUNG_U64, map_bytes, rank_bytes);
+	case RUNG_I32:
+		return list_ids(request, ids, RUNG_I32, map_bytes, rank_bytes);
+	case RUNG_U32:
+		return list_ids(request, ids, RUNG_U32, map_bytes, rank_bytes);
+	case RUNG_I64:
+		return list_ids(request, ids, RUNG_I64, map_bytes, rank_bytes);
+	default:
+		return list_ids(request, ids, RUNG_U64, map_bytes, rank_bytes);
 	}
 }
 

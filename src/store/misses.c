@@ -18,7 +18,7 @@
 
 struct rung__sorter {
 	struct rung_store *store;
-	struct rung__queue requests;   /* with misses, oldest first; under store->lock */
+	struct rung__queue requests; /* with misses, oldest first; under store->lock */
 	bool stop;
 	pthread_cond_t work;
 	pthread_t thread;

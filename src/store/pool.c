@@ -4,8 +4,9 @@
 
 #include "store/store.h"
 
-#define FRAMES_ALIGN (2ull << 20)      /* huge pages on both sides of the border */
-#define WINDOW_ROWS_PER_FRAME 4u       /* what is known of the coming batches beyond that hardly brings hits any more */
+#define FRAMES_ALIGN (2ull << 20) /* huge pages on both sides of the border */
+/* what is known of the coming batches beyond that hardly brings hits any more */
+#define WINDOW_ROWS_PER_FRAME 4u
 
 static struct rung__cache_shape cache_shape(const struct rung__shape *shape)
 {
@@ -16,23 +17,29 @@ static struct rung__cache_shape cache_shape(const struct rung__shape *shape)
 	};
 }
 
-uint64_t rung__pool_shared_bytes(uint64_t rank_first, uint64_t row_count, uint64_t frame_count, uint64_t frame_bytes)
+uint64_t rung__pool_shared_bytes(uint64_t rank_first, uint64_t row_count, uint64_t frame_count,
+                                 uint64_t frame_bytes)
 {
 	struct rung__cache_shape shape = { rank_first, row_count, frame_count };
 	uint64_t index = rung__cache_index_bytes(&shape), frames, bytes;
 
-	if (index == 0 || frame_count == 0 || !rung__mul(frame_count, frame_bytes, &frames) || !rung__add(index, frames, &bytes))
+	if (index == 0 || frame_count == 0 || !rung__mul(frame_count, frame_bytes, &frames) ||
+	    !rung__add(index, frames, &bytes))
 		return 0;
 	return bytes <= UINT64_MAX - FRAMES_ALIGN ? rung__align_up(bytes, RUNG__PAGE_BYTES) : 0;
 }
 
 static int no_memory(uint64_t bytes)
 {
-	return rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes of staging slots and cold-row cache: give a smaller "
-	                  "cache", bytes);
+	return rung__fail(RUNG_E_NOMEM,
+	                  "store: no memory for %" PRIu64
+	                  " bytes of staging slots and cold-row cache: give a smaller "
+	                  "cache",
+	                  bytes);
 }
 
-/* Frames of a shared store lie in the segment, behind the index; they are mapped at their place in the pool as well. */
+/* Frames of a shared store lie in the segment, behind the index; they are mapped at their place in
+ * the pool as well. */
 static int map_shared_frames(struct rung_store *store, int cache_fd)
 {
 	struct rung__pool *pool = &store->pool;
@@ -42,13 +49,16 @@ static int map_shared_frames(struct rung_store *store, int cache_fd)
 	if (cache_fd < 0)
 		rc = rung__segment_create("rung-cache", pool->index_bytes + frames, &pool->shared);
 	else
-		rc = rung__segment_attach("cold-row cache", cache_fd, pool->index_bytes + frames, true, &pool->shared);
+		rc = rung__segment_attach("cold-row cache", cache_fd, pool->index_bytes + frames,
+		                          true, &pool->shared);
 	if (rc == 0 && cache_fd < 0)
 		rc = rung__segment_fix("rung-cache", &pool->shared);
 	if (rc < 0)
 		return rc;
 	pool->index = pool->shared.base;
-	if (!rung__map_shared_at(pool->base + pool->frames_at, cache_fd < 0 ? pool->shared.fd : cache_fd, pool->index_bytes, frames))
+	if (!rung__map_shared_at(pool->base + pool->frames_at,
+	                         cache_fd < 0 ? pool->shared.fd : cache_fd, pool->index_bytes,
+	                         frames))
 		return no_memory(frames);
 	return 0;
 }
@@ -57,9 +67,11 @@ static uint64_t window_rows(const struct rung_store *store)
 {
 	uint64_t rows = store->opts.window_rows_max;
 
-	if (rows == 0)   /* of which those in flight take their part, and whole batches go in */
-		rows = store->shape.frame_count * WINDOW_ROWS_PER_FRAME + (store->request_count + 1ull) *
-		       RUNG__MIN(store->opts.batch_rows_max, store->shape.tiers[RUNG__TIER_NVME].row_count);
+	if (rows == 0) /* of which those in flight take their part, and whole batches go in */
+		rows = store->shape.frame_count * WINDOW_ROWS_PER_FRAME +
+		       (store->request_count + 1ull) *
+		               RUNG__MIN(store->opts.batch_rows_max,
+		                         store->shape.tiers[RUNG__TIER_NVME].row_count);
 	return RUNG__MIN(rows, RUNG__CACHE_WINDOW_ROWS_MAX);
 }
 
@@ -79,14 +91,16 @@ static int open_cache(struct rung_store *store, int cache_fd)
 	}
 	if (rc == 0)
 		rc = rung__cache_open(&shape, pool->index, pool->shared.base ? seat_fd : -1,
-		                      cache_fd < 0, window_rows(store),
-		                      RUNG__CACHE_BATCHES_MAX, &store->cache);
+		                      cache_fd < 0, window_rows(store), RUNG__CACHE_BATCHES_MAX,
+		                      &store->cache);
 	return rc == 0 ? rung__announcer_create(store, &store->announcer) : rc;
 }
 
 static int pin(struct rung_store *store, const char *what, uint64_t from, uint64_t bytes)
 {
-	return bytes ? store->device_ops->pin(store->device, what, store->pool.base + from, rung__align_up(bytes, RUNG__PAGE_BYTES)) : 0;
+	return bytes ? store->device_ops->pin(store->device, what, store->pool.base + from,
+	                                      rung__align_up(bytes, RUNG__PAGE_BYTES))
+	             : 0;
 }
 
 /* In two pieces, because two mappings may meet at the border. */
@@ -95,7 +109,9 @@ static int pin_pool(struct rung_store *store)
 	const struct rung__pool *pool = &store->pool;
 	int rc = pin(store, "staging slots", 0, pool->frames_at);
 
-	return rc == 0 ? pin(store, "the cold-row cache", pool->frames_at, pool->bytes - pool->frames_at) : rc;
+	return rc == 0 ? pin(store, "the cold-row cache", pool->frames_at,
+	                     pool->bytes - pool->frames_at)
+	               : rc;
 }
 
 static int open_pool(struct rung_store *store, int cache_fd)
@@ -108,7 +124,8 @@ static int open_pool(struct rung_store *store, int cache_fd)
 
 	pool->frame_bytes = shape->frame_bytes;
 	pool->frames_at = shape->frame_count ? rung__align_up(slots, FRAMES_ALIGN) : slots;
-	pool->bytes = pool->frames_at + rung__align_up(shape->frame_count * shape->frame_bytes, RUNG__PAGE_BYTES);
+	pool->bytes = pool->frames_at +
+	              rung__align_up(shape->frame_count * shape->frame_bytes, RUNG__PAGE_BYTES);
 	pool->index_bytes = shape->frame_count ? rung__cache_index_bytes(&cache) : 0;
 	pool->base = rung__map_pages(pool->bytes);
 	if (!pool->base)
@@ -145,7 +162,7 @@ void rung__pool_close(struct rung_store *store)
 	rung__cache_close(store->cache);
 	if (!pool->shared.base)
 		rung__unmap_pages(pool->index, pool->index_bytes);
-	rung__segment_fini(&pool->shared);   /* reads go to frames by their place in the pool */
+	rung__segment_fini(&pool->shared); /* reads go to frames by their place in the pool */
 	if (!store->reads_lost)
 		rung__unmap_pages(pool->base, pool->bytes);
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Announcing batches: which of their rows are cold, ascending and once each, is what the cache wants to know. */
+/* Announcing batches: which of their rows are cold, ascending and once each, is what the cache
+ * wants to know. */
 #include <string.h>
 
 #include "sort/radix.h"
 #include "store/store.h"
 
 struct rung__announcer {
-	pthread_mutex_t lock;      /* of the arrays */
-	uint64_t *ranks;           /* [batch_rows_max], and what sorting them takes */
+	pthread_mutex_t lock; /* of the arrays */
+	uint64_t *ranks;      /* [batch_rows_max], and what sorting them takes */
 	uint64_t bytes;
-	uint64_t batches[RUNG__CACHE_BATCHES_MAX];   /* of one list */
+	uint64_t batches[RUNG__CACHE_BATCHES_MAX]; /* of one list */
 	uint32_t batch_count;
 };
 
@@ -24,7 +25,8 @@ int rung__announcer_create(const struct rung_store *store, struct rung__announce
 	announcer->ranks = rung__map_growing(announcer->bytes);
 	if (!announcer->ranks) {
 		rung__free(announcer);
-		return rung__fail(RUNG_E_NOMEM, "store: no memory for announcements of %" PRIu64 " rows", rows);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "store: no memory for announcements of %" PRIu64 " rows", rows);
 	}
 	pthread_mutex_init(&announcer->lock, NULL);
 	*announcer_out = announcer;
@@ -42,8 +44,9 @@ void rung__announcer_destroy(struct rung__announcer *announcer)
 
 static int outside(const struct rung_store *store, uint64_t id, uint64_t idx)
 {
-	return rung__fail(RUNG_E_RANGE, "prefetch: id %" PRId64 " at index %" PRIu64 " is not in 0..%" PRIu64, (int64_t)id, idx,
-	                  store->shape.vertex_count - 1);
+	return rung__fail(RUNG_E_RANGE,
+	                  "prefetch: id %" PRId64 " at index %" PRIu64 " is not in 0..%" PRIu64,
+	                  (int64_t)id, idx, store->shape.vertex_count - 1);
 }
 
 /* Where nothing can be kept: what is wrong is wrong there, too. */
@@ -59,7 +62,8 @@ static int check_ids(const struct rung_store *store, const struct rung_ids *ids)
 }
 
 /* Cold rows of ids first .. first + count. */
-static int find_cold(const struct rung_store *store, const struct rung_ids *ids, uint64_t first, uint64_t count, uint64_t *cold_out)
+static int find_cold(const struct rung_store *store, const struct rung_ids *ids, uint64_t first,
+                     uint64_t count, uint64_t *cold_out)
 {
 	uint64_t rank_first = store->shape.tiers[RUNG__TIER_NVME].rank_first, cold = 0;
 	const void *map = ids->space == RUNG_VERTICES ? store->rank_of_vertex : NULL;
@@ -82,7 +86,7 @@ static uint64_t sort_distinct(const struct rung_store *store, uint64_t count)
 {
 	struct rung__announcer *a = store->announcer;
 	uint64_t *tmp = a->ranks + count, distinct = 0;
-	uint32_t *payload = (uint32_t *)(tmp + count);   /* without gaps: few rows are few pages */
+	uint32_t *payload = (uint32_t *)(tmp + count); /* without gaps: few rows are few pages */
 
 	rung__radix_sort_pairs(a->ranks, payload, tmp, payload + count, count,
 	                       rung__rank_bits(store));
@@ -93,7 +97,8 @@ static uint64_t sort_distinct(const struct rung_store *store, uint64_t count)
 	return distinct;
 }
 
-static int announce(struct rung_store *store, const struct rung_ids *ids, uint64_t first, uint64_t count)
+static int announce(struct rung_store *store, const struct rung_ids *ids, uint64_t first,
+                    uint64_t count)
 {
 	struct rung__announcer *a = store->announcer;
 	uint64_t cold = 0, batch;
@@ -103,11 +108,13 @@ static int announce(struct rung_store *store, const struct rung_ids *ids, uint64
 		return rc;
 	cold = sort_distinct(store, cold);
 	rc = rung__cache_announce(store->cache, a->ranks, cold, &batch);
-	if (rc == 0 && a->batch_count < RUNG__CACHE_BATCHES_MAX)   /* more only when some are gathered meanwhile */
+	/* more only when some are gathered meanwhile */
+	if (rc == 0 && a->batch_count < RUNG__CACHE_BATCHES_MAX)
 		a->batches[a->batch_count++] = batch;
 	if (rc == RUNG_E_AGAIN)
-		return rung__fail(rc, "prefetch: the window of announced rows is full: gather some batches first, or open the store with a larger "
-		                  "window_rows_max");
+		return rung__fail(rc, "prefetch: the window of announced rows is full: gather some "
+		                      "batches first, or open the store with a larger "
+		                      "window_rows_max");
 	return rc;
 }
 
@@ -120,7 +127,8 @@ static void take_back(struct rung_store *store)
 		rung__cache_end(store->cache, a->batches[i]);
 }
 
-int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_t *batches_out, uint32_t *batch_count_out)
+int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_t *batches_out,
+                   uint32_t *batch_count_out)
 {
 	int rc = rung__gather_check(store, ids);
 
@@ -132,12 +140,14 @@ int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_
 	pthread_mutex_lock(&store->announcer->lock);
 	store->announcer->batch_count = 0;
 	for (uint64_t first = 0; first < ids->count && rc == 0; first += store->opts.batch_rows_max)
-		rc = announce(store, ids, first, RUNG__MIN(ids->count - first, store->opts.batch_rows_max));
+		rc = announce(store, ids, first,
+		              RUNG__MIN(ids->count - first, store->opts.batch_rows_max));
 	if (rc < 0) {
 		take_back(store);
 	} else if (batches_out) {
 		*batch_count_out = store->announcer->batch_count;
-		memcpy(batches_out, store->announcer->batches, sizeof(*batches_out) * *batch_count_out);
+		memcpy(batches_out, store->announcer->batches,
+		       sizeof(*batches_out) * *batch_count_out);
 	}
 	pthread_mutex_unlock(&store->announcer->lock);
 	return rc;

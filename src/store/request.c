@@ -44,7 +44,8 @@ static void settle_within(struct rung_request *request, int64_t timeout_ns)
 	}
 }
 
-/* The lock is taken even when the state is there already: refill may still be inside rung__request_finish() with it. */
+/* The lock is taken even when the state is there already: refill may still be inside
+ * rung__request_finish() with it. */
 static bool await_state(struct rung_request *request, int state, int64_t timeout_ns)
 {
 	struct timespec until = rung__deadline(timeout_ns < 0 ? 0 : (uint64_t)timeout_ns);
@@ -75,7 +76,8 @@ int rung_request_wait(struct rung_request *request, int64_t timeout_ns)
 		done = await_state(request, RUNG__REQUEST_DONE, timeout_ns);
 	}
 	if (!done)
-		return rung__fail(RUNG_E_TIMEDOUT, "request: not complete after %" PRId64 " ns", timeout_ns);
+		return rung__fail(RUNG_E_TIMEDOUT, "request: not complete after %" PRId64 " ns",
+		                  timeout_ns);
 	return request->status < 0 ? rung__fail_text(request->status, request->error) : 0;
 }
 
@@ -97,7 +99,8 @@ const char *rung_request_error(const struct rung_request *request)
 	return state_of(request) == RUNG__REQUEST_DONE && request->status < 0 ? request->error : "";
 }
 
-/* Leave a request of a device to whoever completes it. @return false when it is done: the caller puts it */
+/* Leave a request of a device to whoever completes it. @return false when it is done: the caller
+ * puts it */
 static bool retire(struct rung_request *request)
 {
 	struct rung_store *store = request->store;

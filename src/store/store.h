@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A store: opening, requests, and the threads of one with a device. Private to rung; see state.h for
- * what threads share. */
+/** A store: opening, requests, and the threads of one with a device. Private to rung; see state.h
+ * for what threads share. */
 #ifndef RUNG_STORE_STORE_H
 #define RUNG_STORE_STORE_H
 
@@ -9,7 +9,8 @@
 #include "state/state.h"
 
 /** rung_store_open() with another reader: tests put one there that injects faults. */
-int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
+int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan,
+                          const struct rung_store_opts *opts,
                           const struct rung__reader_ops *reader_ops, struct rung_store **store_out);
 
 /** A store with its requests, and nothing in it yet. */
@@ -25,7 +26,8 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 
 /* ---- store_place.c ---- */
 
-/** Before any memory of the tiers is touched: see whether there is room for it, and whether it can be bound. */
+/** Before any memory of the tiers is touched: see whether there is room for it, and whether it can
+ * be bound. */
 int rung__store_place(struct rung_store *store);
 
 /** Bind memory that nobody has touched, if that can be done. */
@@ -43,19 +45,20 @@ int rung__store_look(struct rung_store *store);
 void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank);
 
 /**
- * Open the tiers of a store whose shape and features are set; rows are loaded unless host_memory has them, and those of the tier
- * "peer" unless there are handles of them. @param cache_fd  the memory of a cache that is there already, or -1
+ * Open the tiers of a store whose shape and features are set; rows are loaded unless host_memory
+ * has them, and those of the tier "peer" unless there are handles of them. @param cache_fd the
+ * memory of a cache that is there already, or -1
  */
 int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_ops *reader_ops,
                            const struct rung__gpu_handle *peer_handles, int cache_fd);
 
 /** rung_gather() on a stream. On the CPU NULL. */
-int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
-                 struct CUstream_st *stream);
+int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, void *out,
+                        size_t out_stride, struct CUstream_st *stream);
 
 /**
- * Device without a hand-off: take back what was put early, all that has run; with `must`, when no request is free, also the oldest that
- * has not, which is waited for.
+ * Device without a hand-off: take back what was put early, all that has run; with `must`, when no
+ * request is free, also the oldest that has not, which is waited for.
  */
 void rung__request_harvest(struct rung_store *store, bool must);
 
@@ -71,15 +74,18 @@ int rung__gather_check(const struct rung_store *store, const struct rung_ids *id
  */
 int rung__pool_open(struct rung_store *store, int cache_fd);
 
-/** Nothing for one that is all zero. Leaves the memory of slots alone if reads given up may still write to it. */
+/** Nothing for one that is all zero. Leaves the memory of slots alone if reads given up may still
+ * write to it. */
 void rung__pool_close(struct rung_store *store);
 
 /** Bytes of the segment that is shared: index and frames; 0 when the shape does not make sense. */
-uint64_t rung__pool_shared_bytes(uint64_t rank_first, uint64_t row_count, uint64_t frame_count, uint64_t frame_bytes);
+uint64_t rung__pool_shared_bytes(uint64_t rank_first, uint64_t row_count, uint64_t frame_count,
+                                 uint64_t frame_bytes);
 
 /* ---- request.c ---- */
 
-/** A free request; NULL: all are in flight. `sync`: of those for rung_gather(), which is waited for. */
+/** A free request; NULL: all are in flight. `sync`: of those for rung_gather(), which is waited
+ * for. */
 struct rung_request *rung__request_take_free(struct rung_store *store, bool sync);
 
 /* ---- misses.c ---- */
@@ -107,12 +113,13 @@ void rung__sorter_stop(struct rung__sorter *sorter);
 /** Start the thread that the device's requests need when some rows are cold. */
 int rung__handoff_start(struct rung_store *store);
 
-/** Stop it after what is on its way; the store's stop flag is set. @return 0 or RUNG_E_TIMEDOUT: the device does not answer */
+/** Stop it after what is on its way; the store's stop flag is set. @return 0 or RUNG_E_TIMEDOUT:
+ * the device does not answer */
 int rung__handoff_stop(struct rung__handoff *handoff);
 
 /** Put a request's gather on a stream. The request is BUSY from here on. */
-int rung__handoff_submit(struct rung_request *request, const struct rung_ids *ids, void *out, size_t out_stride,
-                         struct CUstream_st *stream);
+int rung__handoff_submit(struct rung_request *request, const struct rung_ids *ids, void *out,
+                         size_t out_stride, struct CUstream_st *stream);
 
 /** Put what a gather found into its request: misses, or why it fails. */
 void rung__found_take(struct rung_request *request, const struct rung__found *found);
@@ -120,9 +127,9 @@ void rung__found_take(struct rung_request *request, const struct rung__found *fo
 /** Without a hand-off: complete a request whose gather has run. Any thread. */
 void rung__handoff_settle(struct rung_request *request);
 
-#define RUNG__LOOK_NS_MIN 20000    /* between two looks at words that a device writes */
+#define RUNG__LOOK_NS_MIN 20000 /* between two looks at words that a device writes */
 #define RUNG__LOOK_NS_MAX 100000
-#define RUNG__CHECK_NS 10000000    /* between two questions to the device itself */
+#define RUNG__CHECK_NS    10000000 /* between two questions to the device itself */
 
 /**
  * How long to wait before the next look at a device that has shown nothing new for `idle_ns`: a
@@ -221,9 +228,11 @@ void rung__announcer_destroy(struct rung__announcer *announcer);
 
 /**
  * rung_prefetch() for one who may take it back.
- * @param batches_out  [one for each batch_rows_max of the list], by which the cache knows its parts that have cold rows; NULL: not wanted
+ * @param batches_out  [one for each batch_rows_max of the list], by which the cache knows its parts
+ *                     that have cold rows; NULL: not wanted
  */
-int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_t *batches_out, uint32_t *batch_count_out);
+int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_t *batches_out,
+                   uint32_t *batch_count_out);
 
 /** Take it back. Its gather has not been submitted, or has failed. */
 void rung__prefetch_undo(struct rung_store *store, const uint64_t *batches, uint32_t batch_count);

@@ -23,14 +23,15 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 static struct rung__ranks ranks_of(const struct rung_store *store, enum rung__tier_id tier)
 {
 	return (struct rung__ranks){ store->shape.tiers[tier].rank_first,
-	                             store->shape.tiers[tier].row_count };
+		                     store->shape.tiers[tier].row_count };
 }
 
 /* Room for the ranks of ids that callers have in plain host memory. */
 static int open_known(struct rung_store *store)
 {
-	const uint64_t bytes = rung__align_up((uint64_t)store->opts.batch_rows_max *
-	                                      rung__known_rank_bytes(store), RUNG__PAGE_BYTES);
+	const uint64_t bytes =
+		rung__align_up((uint64_t)store->opts.batch_rows_max * rung__known_rank_bytes(store),
+	                       RUNG__PAGE_BYTES);
 
 	store->known_bytes = bytes * store->request_count;
 	store->known_ranks = rung__map_pages(store->known_bytes);
@@ -47,7 +48,8 @@ static int open_known(struct rung_store *store)
 int rung__store_open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles)
 {
 	uint64_t host_rows = store->shape.tiers[RUNG__TIER_HOST].row_count;
-	struct rung__request_lists *lists = rung__malloc_array(store->request_count, sizeof(*lists));
+	struct rung__request_lists *lists =
+		rung__malloc_array(store->request_count, sizeof(*lists));
 	struct rung__device_args args = {
 		.gpus = store->gpus,
 		.gpu_count = (uint32_t)store->shape.gpu_count,
@@ -57,7 +59,8 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 		.peer = ranks_of(store, RUNG__TIER_PEER),
 		.peer_handles = peer_handles,
 		.host = store->host_view,
-		.host_bytes = rung__align_up(host_rows * store->shape.layout.row_stride, RUNG__PAGE_BYTES),
+		.host_bytes = rung__align_up(host_rows * store->shape.layout.row_stride,
+		                             RUNG__PAGE_BYTES),
 		.rank_of_vertex = store->rank_of_vertex,
 		.map_bytes = (unsigned)store->shape.map_bytes,
 		.map_on_gpu = store->shape.map_on_gpu,

@@ -9,7 +9,9 @@ int rung_store_alloc(struct rung_store *store, uint64_t bytes, void **memory_out
 	if (store->device)
 		return store->device_ops->alloc(store->device, bytes, memory_out);
 	*memory_out = rung__malloc_huge(bytes);
-	return *memory_out ? 0 : rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes", bytes);
+	return *memory_out
+	               ? 0
+	               : rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes", bytes);
 }
 
 void rung_store_free(struct rung_store *store, void *memory)
@@ -60,12 +62,15 @@ static void fill_stats(const struct rung_store *store, struct rung_store_stats *
 
 int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)
 {
-	struct rung_store_stats stats = { .engine = "none", .engine_why = "every row is in memory" };
+	struct rung_store_stats stats = { .engine = "none",
+		                          .engine_why = "every row is in memory" };
 
-	if (store->device && !store->handoff)   /* nobody else counts what was put before it had run */
+	/* nobody else counts what was put before it had run */
+	if (store->device && !store->handoff)
 		rung__request_harvest((struct rung_store *)store, false);
 	fill_stats(store, &stats);
-	for (uint32_t f = store->refill_count; f-- > 0;)   /* what is said of one engine is said of the first */
+	/* what is said of one engine is said of the first */
+	for (uint32_t f = store->refill_count; f-- > 0;)
 		rung__refill_stats(store->refills[f], &stats);
 	if (store->cache) {
 		stats.cache_rows = store->shape.frame_count;

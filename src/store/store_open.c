@@ -10,12 +10,13 @@
 #include "tier/load.h"
 #include "base/thread.h"
 
-#define REQUESTS_DEFAULT 8u
-#define REQUESTS_MAX 4096u
-#define BATCH_ROWS_DEFAULT (1u << 20)
+#define REQUESTS_DEFAULT    8u
+#define REQUESTS_MAX        4096u
+#define BATCH_ROWS_DEFAULT  (1u << 20)
 #define QUEUE_DEPTH_DEFAULT 64u
-#define CLOSE_WAIT_NS 60000000000ull
-#define SYNC_REQUESTS 2u            /* kept for rung_gather, which may block on them: its own always complete */
+#define CLOSE_WAIT_NS       60000000000ull
+/* kept for rung_gather, which may block on them: its own always complete */
+#define SYNC_REQUESTS 2u
 
 static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_opts *opts)
 {
@@ -27,9 +28,12 @@ static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_
 	opts->batch_rows_max = opts->batch_rows_max ? opts->batch_rows_max : BATCH_ROWS_DEFAULT;
 	opts->queue_depth = opts->queue_depth ? opts->queue_depth : QUEUE_DEPTH_DEFAULT;
 	if (opts->requests_max > REQUESTS_MAX)
-		return rung__fail(RUNG_E_INVAL, "requests_max %u is above %u", opts->requests_max, REQUESTS_MAX);
+		return rung__fail(RUNG_E_INVAL, "requests_max %u is above %u", opts->requests_max,
+		                  REQUESTS_MAX);
 	if ((unsigned)opts->engine > RUNG_ENGINE_NVME)
-		return rung__fail(RUNG_E_INVAL, "engine %d is none: give RUNG_ENGINE_AUTO, _IO_URING, _PREAD, _IO_URING_POLL or _NVME",
+		return rung__fail(RUNG_E_INVAL,
+		                  "engine %d is none: give RUNG_ENGINE_AUTO, _IO_URING, _PREAD, "
+		                  "_IO_URING_POLL or _NVME",
 		                  (int)opts->engine);
 	return 0;
 }
@@ -83,12 +87,15 @@ static int init_requests(struct rung_store *store)
 		store->request_count++;
 	}
 	if (store->request_count < wanted)
-		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u requests of %u rows", wanted, store->opts.batch_rows_max);
+		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u requests of %u rows",
+		                  wanted, store->opts.batch_rows_max);
 	return 0;
 }
 
-/* Move a map, which rung_malloc'ed memory holds, into whole pages: those that others can have, or those that a device can pin. */
-static int move_map(const struct rung_store *store, const char *name, uint64_t bytes, void **map, struct rung__segment *memory)
+/* Move a map, which rung_malloc'ed memory holds, into whole pages: those that others can have, or
+ * those that a device can pin. */
+static int move_map(const struct rung_store *store, const char *name, uint64_t bytes, void **map,
+                    struct rung__segment *memory)
 {
 	void *loaded = *map;
 	int rc = 0;
@@ -96,9 +103,13 @@ static int move_map(const struct rung_store *store, const char *name, uint64_t b
 	if (store->share) {
 		rc = rung__segment_create(name, bytes, memory);
 	} else {
-		*memory = (struct rung__segment){ .base = rung__map_pages(bytes), .bytes = bytes, .fd = -1 };
+		*memory = (struct rung__segment){ .base = rung__map_pages(bytes),
+			                          .bytes = bytes,
+			                          .fd = -1 };
 		if (!memory->base)
-			rc = rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes of %s", bytes, name);
+			rc = rung__fail(RUNG_E_NOMEM,
+			                "store: no memory for %" PRIu64 " bytes of %s", bytes,
+			                name);
 	}
 	if (rc < 0)
 		return rc;
@@ -114,13 +125,15 @@ static int load_map(struct rung_store *store, const struct rung_dataset *ds)
 
 	if (!store->opts.vertex_ids)
 		return 0;
-	rc = rung_dataset_load_array(ds, "rank_of_vertex", &array, &store->rank_of_vertex);   /* checks every entry */
+	/* checks every entry */
+	rc = rung_dataset_load_array(ds, "rank_of_vertex", &array, &store->rank_of_vertex);
 	if (rc < 0)
 		return rc;
 	store->shape.map_bytes = array.row_bytes;
 	if (!store->share && !store->device_ops)
 		return 0;
-	return move_map(store, "rung-map", array.row_count * array.row_bytes, &store->rank_of_vertex, &store->map_memory);
+	return move_map(store, "rung-map", array.row_count * array.row_bytes,
+	                &store->rank_of_vertex, &store->map_memory);
 }
 
 void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank)
@@ -138,11 +151,13 @@ static int load_vertices(struct rung_store *store, const struct rung_dataset *ds
 
 	if (store->shape.layout.vertex_bytes == 0)
 		return 0;
-	rc = rung_dataset_load_array(ds, "vertex_of_rank", &array, &vertices);   /* checks every entry */
+	/* checks every entry */
+	rc = rung_dataset_load_array(ds, "vertex_of_rank", &array, &vertices);
 	if (rc < 0)
 		return rc;
 	if (store->share)
-		rc = move_map(store, "rung-vertices", array.row_count * array.row_bytes, &vertices, &store->vertices_memory);
+		rc = move_map(store, "rung-vertices", array.row_count * array.row_bytes, &vertices,
+		              &store->vertices_memory);
 	rung__store_set_vertices(store, vertices);
 	return rc;
 }
@@ -161,13 +176,18 @@ static void drop_vertices(struct rung_store *store)
 /* Anonymous memory, which gets huge pages everywhere, unless others are to have it too. */
 static int take_host(struct rung_store *store, uint64_t rows)
 {
-	uint64_t bytes = rung__align_up(rows * store->shape.layout.row_stride, RUNG__PAGE_BYTES);   /* inside the file's size, which was checked */
+	/* inside the file's size, which was checked */
+	uint64_t bytes = rung__align_up(rows * store->shape.layout.row_stride, RUNG__PAGE_BYTES);
 
 	if (store->share)
 		return rung__segment_create("rung-host", bytes, &store->host_memory);
-	store->host_memory = (struct rung__segment){ .base = rung__map_pages(bytes), .bytes = bytes, .fd = -1 };
+	store->host_memory =
+		(struct rung__segment){ .base = rung__map_pages(bytes), .bytes = bytes, .fd = -1 };
 	if (!store->host_memory.base)
-		return rung__fail(RUNG_E_NOMEM, "host tier: no memory for %" PRIu64 " rows (%" PRIu64 " bytes): give a smaller host budget", rows, bytes);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "host tier: no memory for %" PRIu64 " rows (%" PRIu64
+		                  " bytes): give a smaller host budget",
+		                  rows, bytes);
 	return 0;
 }
 
@@ -185,7 +205,7 @@ static int load_host(struct rung_store *store, uint64_t first, uint64_t rows)
 static int open_host(struct rung_store *store)
 {
 	const uint64_t first = store->shape.tiers[RUNG__TIER_HOST].rank_first,
-	               rows = store->shape.tiers[RUNG__TIER_HOST].row_count;
+		       rows = store->shape.tiers[RUNG__TIER_HOST].row_count;
 	int rc = 0;
 
 	if (rows == 0)
@@ -194,9 +214,9 @@ static int open_host(struct rung_store *store)
 		rc = load_host(store, first, rows);
 	if (rc < 0)
 		return rc;
-	store->host_view = (struct rung__view){ store->host_memory.base,
-	                                        (size_t)store->shape.layout.row_stride, first,
-	                                        rows };
+	store->host_view =
+		(struct rung__view){ store->host_memory.base,
+		                     (size_t)store->shape.layout.row_stride, first, rows };
 	return store->share ? rung__segment_seal("rung-host", &store->host_memory) : 0;
 }
 
@@ -205,7 +225,8 @@ static int open_cold(struct rung_store *store, const struct rung__reader_ops *op
 {
 	struct rung__reader_args args = {
 		.features = &store->features,
-		.queue_depth = (uint32_t)RUNG__MIN(store->opts.queue_depth, store->shape.slot_count),
+		.queue_depth =
+			(uint32_t)RUNG__MIN(store->opts.queue_depth, store->shape.slot_count),
 		.engine = store->opts.engine,
 		.buffered = store->opts.buffered,
 		.gap_bytes = store->opts.gap_bytes,
@@ -306,7 +327,8 @@ int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store *
 	return 0;
 }
 
-static struct rung__shape shape_of(const struct rung_dataset_info *info, const struct rung_plan *plan)
+static struct rung__shape shape_of(const struct rung_dataset_info *info,
+                                   const struct rung_plan *plan)
 {
 	struct rung__shape shape = {
 		.vertex_count = info->vertex_count,
@@ -327,8 +349,8 @@ static struct rung__shape shape_of(const struct rung_dataset_info *info, const s
 }
 
 /* The place is taken first, because loading takes long, and others are let in last. */
-static int open_all(struct rung_store *store, const struct rung_dataset *ds, const struct rung_plan *plan,
-                    const struct rung__reader_ops *reader_ops)
+static int open_all(struct rung_store *store, const struct rung_dataset *ds,
+                    const struct rung_plan *plan, const struct rung__reader_ops *reader_ops)
 {
 	int rc = 0;
 
@@ -351,11 +373,12 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds, con
 		rc = rung__store_open_tiers(store, reader_ops, NULL, -1);
 	if (rc == 0 && store->share)
 		return rung__share_start(store->share, store);
-	rung__features_close(&store->features);   /* tiers have their own descriptors */
+	rung__features_close(&store->features); /* tiers have their own descriptors */
 	return rc;
 }
 
-int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *user_opts,
+int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan,
+                          const struct rung_store_opts *user_opts,
                           const struct rung__reader_ops *reader_ops, struct rung_store **store_out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
@@ -368,11 +391,13 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	opts.queue_depth = opts.queue_depth ? opts.queue_depth : plan->queue_depth;
 	opts.gap_bytes = opts.gap_bytes ? opts.gap_bytes : plan->choice.gap_bytes;
 	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
-		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset", rung_dataset_dir(ds));
+		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset",
+		                  rung_dataset_dir(ds));
 	if (opts.gpu)
-		return rung__fail(RUNG_E_INVAL, "%s: opts.gpu %d is for rung_store_attach(); name "
-		                  "the GPU in the options of the plan", rung_dataset_dir(ds),
-		                  *opts.gpu);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: opts.gpu %d is for rung_store_attach(); name "
+		                  "the GPU in the options of the plan",
+		                  rung_dataset_dir(ds), *opts.gpu);
 	rc = rung__store_new(&opts, &store);
 	if (rc < 0)
 		return rc;
@@ -386,8 +411,8 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	return 0;
 }
 
-int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan, const struct rung_store_opts *opts,
-                    struct rung_store **store_out)
+int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan,
+                    const struct rung_store_opts *opts, struct rung_store **store_out)
 {
 	return rung__store_open_over(ds, plan, opts, rung__registry_reader(), store_out);
 }
@@ -402,9 +427,13 @@ static int await_gathers(struct rung_store *store)
 		uint64_t now = rung__now_ns();
 
 		if (atomic_load(&request->state) != RUNG__REQUEST_FREE &&
-		    rung_request_wait(request, (int64_t)(until_ns > now ? until_ns - now : 0)) == RUNG_E_TIMEDOUT)
-			return rung__fail(RUNG_E_TIMEDOUT, "device %s: a gather has not ended for %llu s: the GPU is stuck; the store's memory is "
-			                  "left", store->device_ops->name, CLOSE_WAIT_NS / 1000000000u);
+		    rung_request_wait(request, (int64_t)(until_ns > now ? until_ns - now : 0)) ==
+		            RUNG_E_TIMEDOUT)
+			return rung__fail(RUNG_E_TIMEDOUT,
+			                  "device %s: a gather has not ended for %llu s: the GPU "
+			                  "is stuck; the store's memory is "
+			                  "left",
+			                  store->device_ops->name, CLOSE_WAIT_NS / 1000000000u);
 	}
 	return 0;
 }
@@ -429,7 +458,8 @@ int rung_store_close(struct rung_store *store)
 		rung__sorter_stop(store->sorter);
 	for (uint32_t f = 0; f < store->refill_count && rc == 0; f++)
 		rc = rung__refill_stop(store->refills[f]);
-	if (rc < 0)   /* the device may still write into slots, and refill into requests: leave them be */
+	/* the device may still write into slots, and refill into requests: leave them be */
+	if (rc < 0)
 		return rc;
 	rc = rung__share_end(store->share);
 	free_store(store, rc < 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store's memory and the nodes it is to lie on: whether there is room is seen before the first page is touched, then each piece is bound as
- * it is taken, and in the end all of it is looked up. What the kernel refuses is not needed: the store goes on and says so.
+ * The store's memory and the nodes it is to lie on: whether there is room is seen before the first
+ * page is touched, then each piece is bound as it is taken, and in the end all of it is looked up.
+ * What the kernel refuses is not needed: the store goes on and says so.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +20,9 @@ static struct rung__placed sizes_of(const struct rung_store *store)
 		.row_count = shape->tiers[RUNG__TIER_HOST].row_count,
 		.row_stride = shape->layout.row_stride,
 		.slots_bytes = shape->slot_count * shape->slot_bytes,
-		.frames_bytes = cold ? rung__align_up(shape->frame_count * shape->frame_bytes, RUNG__PAGE_BYTES) : 0,
+		.frames_bytes = cold ? rung__align_up(shape->frame_count * shape->frame_bytes,
+		                                      RUNG__PAGE_BYTES)
+		                     : 0,
 		.file_count = cold ? (uint32_t)shape->layout.file_count : 0,
 	};
 }
@@ -29,14 +32,17 @@ static uint64_t host_bytes(const struct rung__placed *sizes)
 	return rung__align_up(sizes->row_count * sizes->row_stride, RUNG__PAGE_BYTES);
 }
 
-/* Slots of an attached store are its own, so it decides for itself; rows and frames are where the creator has put them. */
-static int decide_slots(struct rung_store *store, const struct rung__placed *sizes, const struct rung__nodes *only)
+/* Slots of an attached store are its own, so it decides for itself; rows and frames are where the
+ * creator has put them. */
+static int decide_slots(struct rung_store *store, const struct rung__placed *sizes,
+                        const struct rung__nodes *only)
 {
 	struct rung__places *places = &store->shape.places;
 	struct rung__rooms rooms;
 
 	for (uint32_t f = 0; f < sizes->file_count; f++) {
-		int rc = rung__placement_drive(store->topology, store->features.files[f].fd, &places->drives[f]);
+		int rc = rung__placement_drive(store->topology, store->features.files[f].fd,
+		                               &places->drives[f]);
 
 		if (rc < 0)
 			return rc;
@@ -56,8 +62,9 @@ static int load_topology(struct rung_store *store, const struct rung__placed *si
 	if (!store->attached) {
 		if (!places->why[0])
 			rc = rung_topology_load(rung__machine_root, &store->topology);
-		if (rc < 0)   /* the plan has read it: what was there then is not now */
-			snprintf(store->bind_why, sizeof(store->bind_why), "%.*s", (int)sizeof(store->bind_why) - 1, rung_last_error());
+		if (rc < 0) /* the plan has read it: what was there then is not now */
+			snprintf(store->bind_why, sizeof(store->bind_why), "%.*s",
+			         (int)sizeof(store->bind_why) - 1, rung_last_error());
 		return rc == RUNG_E_NOMEM ? rc : 0;
 	}
 	for (uint32_t f = 0; f < RUNG__FILES_MAX; f++)
@@ -66,7 +73,8 @@ static int load_topology(struct rung_store *store, const struct rung__placed *si
 	return rc == 0 && store->topology ? decide_slots(store, sizes, only) : rc;
 }
 
-static void add_demand(const struct rung_store *store, const struct rung__placed *sizes, struct rung__demand *demand)
+static void add_demand(const struct rung_store *store, const struct rung__placed *sizes,
+                       struct rung__demand *demand)
 {
 	const struct rung__places *places = &store->shape.places;
 
@@ -90,9 +98,13 @@ static int check_all(const struct rung_store *store, const struct rung__placed *
 
 	if (!store->attached)
 		wanted += host_bytes(sizes) + sizes->frames_bytes;
-	if (available > 0 && wanted > available)   /* 0: not known */
-		return rung__fail(RUNG_E_NOMEM, "store: %" PRIu64 " bytes of host memory are to be taken, %" PRIu64 " can still be had of this machine "
-		                  "and within the limits of its control groups: give a smaller host budget", wanted, available);
+	if (available > 0 && wanted > available) /* 0: not known */
+		return rung__fail(
+			RUNG_E_NOMEM,
+			"store: %" PRIu64 " bytes of host memory are to be taken, %" PRIu64
+			" can still be had of this machine "
+			"and within the limits of its control groups: give a smaller host budget",
+			wanted, available);
 	return 0;
 }
 
@@ -161,11 +173,13 @@ static double share(uint64_t part, uint64_t whole)
 
 static const char *why_unplaced(const struct rung_store *store)
 {
-	return store->shape.places.why[0] ? store->shape.places.why : "the kernel does not say which node the drive is at";
+	return store->shape.places.why[0] ? store->shape.places.why
+	                                  : "the kernel does not say which node the drive is at";
 }
 
 /* Pages that nobody has touched yet lie nowhere. */
-static void look(struct rung_store *store, const unsigned char *at, const struct rung__placement *place, uint32_t part_idx, bool touched,
+static void look(struct rung_store *store, const unsigned char *at,
+                 const struct rung__placement *place, uint32_t part_idx, bool touched,
                  struct rung_store_place *out)
 {
 	uint64_t count = 0, there = 0;
@@ -181,7 +195,8 @@ static void look(struct rung_store *store, const unsigned char *at, const struct
 		out->node_share = share(there, count);
 }
 
-static void look_at_rows(struct rung_store *store, const unsigned char *base, const struct rung__placement *place, bool touched,
+static void look_at_rows(struct rung_store *store, const unsigned char *base,
+                         const struct rung__placement *place, bool touched,
                          struct rung_store_place *list, struct rung__mapped *mapped)
 {
 	for (uint32_t p = 0; p < RUNG__MAX(place->part_count, 1u); p++) {
@@ -191,13 +206,15 @@ static void look_at_rows(struct rung_store *store, const unsigned char *base, co
 	}
 }
 
-static void look_at_slots(struct rung_store *store, const struct rung__placed *sizes, struct rung_store_place *list, struct rung__mapped *mapped)
+static void look_at_slots(struct rung_store *store, const struct rung__placed *sizes,
+                          struct rung_store_place *list, struct rung__mapped *mapped)
 {
 	for (uint32_t f = 0; f < sizes->file_count; f++) {
 		const unsigned char *slots = store->pool.base + f * sizes->slots_bytes;
 		struct rung__placement place;
 
-		rung__placement_on((uint32_t)RUNG__MAX(store->shape.places.slots[f], 0), sizes->slots_bytes, &place);
+		rung__placement_on((uint32_t)RUNG__MAX(store->shape.places.slots[f], 0),
+		                   sizes->slots_bytes, &place);
 		mapped[f] = (struct rung__mapped){ .at = slots, .bytes = sizes->slots_bytes };
 		look(store, slots, &place, 0, store->binds, &list[f]);
 		list[f].cpu_node = rung__refill_node(store->refills[f]);
@@ -222,15 +239,19 @@ int rung__store_look(struct rung_store *store)
 	}
 	store->place_count = (uint32_t)count;
 	for (size_t i = 0; i < count; i++)
-		store->places[i] = (struct rung_store_place){ .place = store->place_list[i], .cpu_node = -1, .node_share = NAN };
+		store->places[i] = (struct rung_store_place){ .place = store->place_list[i],
+			                                      .cpu_node = -1,
+			                                      .node_share = NAN };
 	if (sizes.row_count > 0) {
-		look_at_rows(store, store->host_memory.base, &places->host, true, store->places, mapped);
+		look_at_rows(store, store->host_memory.base, &places->host, true, store->places,
+		             mapped);
 		at += RUNG__MAX(places->host.part_count, 1u);
 	}
 	look_at_slots(store, &sizes, store->places + at, mapped + at);
 	at += sizes.file_count;
 	if (sizes.frames_bytes > 0)
-		look_at_rows(store, store->pool.base + store->pool.frames_at, &places->frames, store->binds, store->places + at, mapped + at);
+		look_at_rows(store, store->pool.base + store->pool.frames_at, &places->frames,
+		             store->binds, store->places + at, mapped + at);
 	/* not told: nothing is resident, as far as is known */
 	rung__mapped_look("/proc/self/smaps", mapped, count);
 	for (size_t i = 0; i < count; i++)

@@ -4,23 +4,31 @@
 
 int rung__gather_check(const struct rung_store *store, const struct rung_ids *ids)
 {
-	if (ids->dtype != RUNG_I32 && ids->dtype != RUNG_U32 && ids->dtype != RUNG_I64 && ids->dtype != RUNG_U64)
-		return rung__fail(RUNG_E_INVAL, "gather: ids of dtype %s: give i32, u32, i64 or u64", rung_dtype_name(ids->dtype));
+	if (ids->dtype != RUNG_I32 && ids->dtype != RUNG_U32 && ids->dtype != RUNG_I64 &&
+	    ids->dtype != RUNG_U64)
+		return rung__fail(RUNG_E_INVAL,
+		                  "gather: ids of dtype %s: give i32, u32, i64 or u64",
+		                  rung_dtype_name(ids->dtype));
 	if (ids->space == RUNG_VERTICES && !store->rank_of_vertex)
-		return rung__fail(RUNG_E_INVAL, "gather: vertex ids need a store opened with vertex_ids set");
+		return rung__fail(RUNG_E_INVAL,
+		                  "gather: vertex ids need a store opened with vertex_ids set");
 	return 0;
 }
 
 static int check(const struct rung_store *store, const struct rung_ids *ids, size_t out_stride)
 {
 	if (out_stride < store->shape.layout.row_bytes)
-		return rung__fail(RUNG_E_INVAL, "gather: output stride %zu is less than a row of %" PRIu64 " bytes", out_stride,
-		                  store->shape.layout.row_bytes);
+		return rung__fail(RUNG_E_INVAL,
+		                  "gather: output stride %zu is less than a row of %" PRIu64
+		                  " bytes",
+		                  out_stride, store->shape.layout.row_bytes);
 	return rung__gather_check(store, ids);
 }
 
-/* Copy what is in memory; what is not goes to refill. The request is BUSY from here on and nobody else's yet. */
-static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids, uint64_t index_first, void *out, size_t out_stride)
+/* Copy what is in memory; what is not goes to refill. The request is BUSY from here on and nobody
+ * else's yet. */
+static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids,
+                        uint64_t index_first, void *out, size_t out_stride)
 {
 	struct rung_store *store = request->store;
 	struct rung__misses *misses = &request->misses;
@@ -50,8 +58,8 @@ static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids
 	return 0;
 }
 
-static int start(struct rung_request *request, const struct rung_ids *ids, uint64_t index_first, void *out, size_t out_stride,
-                 struct CUstream_st *stream)
+static int start(struct rung_request *request, const struct rung_ids *ids, uint64_t index_first,
+                 void *out, size_t out_stride, struct CUstream_st *stream)
 {
 	int rc;
 
@@ -72,8 +80,8 @@ static int start(struct rung_request *request, const struct rung_ids *ids, uint6
 	return rc;
 }
 
-int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
-                       struct CUstream_st *stream, struct rung_request **req_out)
+int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, void *out,
+                       size_t out_stride, struct CUstream_st *stream, struct rung_request **req_out)
 {
 	struct rung_request *request;
 	int rc;
@@ -83,14 +91,20 @@ int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, voi
 	if (rc < 0)
 		return rc;
 	if (ids->count > store->opts.batch_rows_max)
-		return rung__fail(RUNG_E_INVAL, "gather: %" PRIu64 " ids in one request, the store was opened for %u: open it with a larger "
-		                  "batch_rows_max, or use rung_gather()", ids->count, store->opts.batch_rows_max);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"gather: %" PRIu64
+			" ids in one request, the store was opened for %u: open it with a larger "
+			"batch_rows_max, or use rung_gather()",
+			ids->count, store->opts.batch_rows_max);
 	if (stream && stream != RUNG_STREAM_OWN && !store->device)
 		return rung__fail(RUNG_E_INVAL, "gather: a CUDA stream, and the store gathers on "
-				  "the CPU; give RUNG_STREAM_OWN");
+		                                "the CPU; give RUNG_STREAM_OWN");
 	request = rung__request_take_free(store, false);
 	if (!request)
-		return rung__fail(RUNG_E_AGAIN, "gather: all %u requests are in flight: wait for one and put it", store->opts.requests_max);
+		return rung__fail(RUNG_E_AGAIN,
+		                  "gather: all %u requests are in flight: wait for one and put it",
+		                  store->opts.requests_max);
 	rc = start(request, ids, 0, out, out_stride, stream);
 	if (rc < 0) {
 		rung__request_free(request);
@@ -105,8 +119,8 @@ int rung_gather(struct rung_store *store, const struct rung_ids *ids, void *out,
 	return rung__gather_stream(store, ids, out, out_stride, RUNG_STREAM_OWN);
 }
 
-int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, void *out, size_t out_stride,
-                 struct CUstream_st *stream)
+int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, void *out,
+                        size_t out_stride, struct CUstream_st *stream)
 {
 	size_t id_bytes = rung_dtype_bytes(ids->dtype);
 	struct rung_request *request;
@@ -117,7 +131,8 @@ int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, vo
 	if (rc < 0)
 		return rc;
 	request = rung__request_take_free(store, true);
-	for (uint64_t first = 0; first < ids->count && rc == 0; first += store->opts.batch_rows_max) {
+	for (uint64_t first = 0; first < ids->count && rc == 0;
+	     first += store->opts.batch_rows_max) {
 		struct rung_ids part = *ids;
 
 		part.data = (const char *)ids->data + first * id_bytes;

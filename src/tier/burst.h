@@ -6,24 +6,24 @@
 #include "tier/reader.h"
 
 #define RUNG__BURST_DEPTH_MAX 1024u
-#define RUNG__BURST_WAIT_NS 30000000000ull   /* for a read */
+#define RUNG__BURST_WAIT_NS   30000000000ull /* for a read */
 
 struct rung__burst {
 	const struct rung__reader_ops *ops;
-	struct rung__reader *reader;   /* started */
+	struct rung__reader *reader; /* started */
 	uint64_t file_bytes;
-	uint64_t to;                   /* in the pool: room for `depth` reads */
-	uint32_t read_bytes;           /* each place in the file is a multiple of it */
-	uint32_t depth;                /* at most RUNG__BURST_DEPTH_MAX */
-	uint64_t ns;                   /* as long as this, or while fewer than reads_min ended */
-	uint64_t ns_max;               /* but no longer than this */
+	uint64_t to;         /* in the pool: room for `depth` reads */
+	uint32_t read_bytes; /* each place in the file is a multiple of it */
+	uint32_t depth;      /* at most RUNG__BURST_DEPTH_MAX */
+	uint64_t ns;         /* as long as this, or while fewer than reads_min ended */
+	uint64_t ns_max;     /* but no longer than this */
 	uint32_t reads_min;
-	uint64_t drawn;                /* numbers the places; goes on with the next burst */
+	uint64_t drawn; /* numbers the places; goes on with the next burst */
 
 	/* what came of it */
-	uint64_t ended;                /* reads, while the queue was full */
-	uint64_t took_ns;              /* until the last of them */
-	int err;                       /* of a read that failed or came short, which ends it; 0 */
+	uint64_t ended;   /* reads, while the queue was full */
+	uint64_t took_ns; /* until the last of them */
+	int err;          /* of a read that failed or came short, which ends it; 0 */
 };
 
 /** Called by the thread that reads. @return 0, or -errno when the reader cannot go on */

@@ -4,7 +4,8 @@
 
 #include "tier/load.h"
 
-int rung__row_loader_open(const struct rung__features *features, struct rung__row_loader *loader_out)
+int rung__row_loader_open(const struct rung__features *features,
+                          struct rung__row_loader *loader_out)
 {
 	struct rung__row_loader loader = { .features = features };
 	int rc;
@@ -12,10 +13,12 @@ int rung__row_loader_open(const struct rung__features *features, struct rung__ro
 	for (uint64_t f = 0; f < features->layout.file_count; f++)
 		loader.files[f].fd = -1;
 	loader.bounce = rung__map_pages(RUNG__LOAD_BYTES);
-	rc = loader.bounce ? 0 : rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through", features->files[0].path);
+	rc = loader.bounce ? 0
+	                   : rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through",
+	                                features->files[0].path);
 	for (uint64_t f = 0; f < features->layout.file_count && rc == 0; f++)
 		rc = rung__direct_open(&loader.files[f], features->files[f].fd,
-				       features->files[f].path);
+		                       features->files[f].path);
 	if (rc == 0 && features->layout.vertex_of_rank)
 		rc = rung__scattered_open(features, &loader.scattered);
 	if (rc < 0) {
@@ -35,8 +38,9 @@ void rung__row_loader_close(struct rung__row_loader *loader)
 }
 
 /*
- * A CPU's first look at a page that a device has written faults once more where the machine is virtual, in the tables of its host: some
- * microseconds a page, here and not in the first epoch's gathers.
+ * A CPU's first look at a page that a device has written faults once more where the machine is
+ * virtual, in the tables of its host: some microseconds a page, here and not in the first epoch's
+ * gathers.
  */
 static void look_at_pages(const unsigned char *memory, uint64_t bytes)
 {
@@ -45,18 +49,20 @@ static void look_at_pages(const unsigned char *memory, uint64_t bytes)
 }
 
 /* As far as the bounce buffer reaches. */
-static int read_through(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
+static int read_through(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset,
+                        uint64_t bytes, unsigned char *to)
 {
 	uint64_t lead = offset % RUNG__PAGE_BYTES;
 	int rc = rung__direct_read(&loader->files[file_idx], loader->bounce, lead + bytes,
-				   offset - lead);
+	                           offset - lead);
 
 	if (rc == 0)
 		memcpy(to, loader->bounce + lead, bytes);
 	return rc;
 }
 
-int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset, uint64_t bytes, unsigned char *to)
+int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset,
+                          uint64_t bytes, unsigned char *to)
 {
 	int rc = 0;
 
@@ -66,7 +72,7 @@ int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_i
 		if ((uintptr_t)to % RUNG__PAGE_BYTES != lead) {
 			part = RUNG__MIN(bytes, RUNG__LOAD_BYTES - lead);
 			rc = read_through(loader, file_idx, offset, part, to);
-		} else if (lead > 0) {   /* to the next page */
+		} else if (lead > 0) { /* to the next page */
 			part = RUNG__MIN(bytes, RUNG__PAGE_BYTES - lead);
 			rc = read_through(loader, file_idx, offset, part, to);
 		} else {
@@ -82,7 +88,8 @@ int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_i
 	return rc;
 }
 
-int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first, uint64_t rows, unsigned char *to)
+int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first, uint64_t rows,
+                          unsigned char *to)
 {
 	const struct rung__layout *layout = &loader->features->layout;
 	int rc = 0;
@@ -90,12 +97,15 @@ int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first,
 	if (loader->scattered)
 		return rung__scattered_rows(loader->scattered, first, rows, to);
 	while (rows > 0 && rc == 0) {
-		uint64_t run = rung__row_run(layout, first, rows), file_idx = rung__row_file(layout, first);
+		uint64_t run = rung__row_run(layout, first, rows),
+			 file_idx = rung__row_file(layout, first);
 		uint64_t offset = rung__row_offset(layout, first);
 
 		/* behind a file's last row there may be nothing */
-		rc = rung__row_loader_read(loader, (uint32_t)file_idx, offset,
-		                           RUNG__MIN(run * layout->row_stride, layout->file_bytes[file_idx] - offset), to);
+		rc = rung__row_loader_read(
+			loader, (uint32_t)file_idx, offset,
+			RUNG__MIN(run * layout->row_stride, layout->file_bytes[file_idx] - offset),
+			to);
 		first += run;
 		rows -= run;
 		to += run * layout->row_stride;

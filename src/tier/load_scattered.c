@@ -2,9 +2,11 @@
 /*
  * Loading the rows of some ranks from a file in which they lie by vertex.
  *
- * The file is gone through once, from its beginning to its end: a pass over the ranks counts how many of them have their row in each of some
- * thousand pieces of the file, and as many pieces as fit the list are sorted and read at a time. Rows near each other share a
- * read as in refill, so hot rows that lie close together cost no more than a scan, and few of many one read each, many in flight.
+ * The file is gone through once, from its beginning to its end: a pass over the ranks counts how
+ * many of them have their row in each of some thousand pieces of the file, and as many pieces as
+ * fit the list are sorted and read at a time. Rows near each other share a read as in refill, so
+ * hot rows that lie close together cost no more than a scan, and few of many one read each, many in
+ * flight.
  */
 #include <string.h>
 
@@ -12,11 +14,11 @@
 #include "tier/load.h"
 #include "tier/row_reads.h"
 
-#define DEPTH 64u                    /* reads in flight */
-#define POOL_BYTES_MAX (16u << 20)   /* of large rows fewer */
-#define DEPTH_MIN 4u
-#define SLOT_BYTES 131072u           /* rows near each other share a read */
-#define PIECES_MAX (1u << 14)
+#define DEPTH          64u         /* reads in flight */
+#define POOL_BYTES_MAX (16u << 20) /* of large rows fewer */
+#define DEPTH_MIN      4u
+#define SLOT_BYTES     131072u /* rows near each other share a read */
+#define PIECES_MAX     (1u << 14)
 
 uint64_t rung__scattered_list_rows = 1u << 20;
 
@@ -28,7 +30,7 @@ struct rung__scattered {
 	uint64_t *vertices, *vertices_tmp;
 	uint32_t *rows, *rows_tmp;
 	uint64_t count, room;
-	uint64_t *counts;                /* [PIECES_MAX + 1] */
+	uint64_t *counts; /* [PIECES_MAX + 1] */
 	unsigned char *to;
 };
 
@@ -36,7 +38,7 @@ static int open_reads(struct rung__scattered *s)
 {
 	const struct rung__layout *layout = &s->features->layout;
 	const uint64_t span = rung__row_span(layout->row_bytes, layout->row_stride,
-					     layout->data_offset, RUNG__PAGE_BYTES);
+	                                     layout->data_offset, RUNG__PAGE_BYTES);
 	struct rung__row_reads_args args = { .features = s->features };
 
 	args.slot_bytes = RUNG__MAX(span, SLOT_BYTES);
@@ -46,7 +48,7 @@ static int open_reads(struct rung__scattered *s)
 }
 
 int rung__scattered_open(const struct rung__features *features,
-			 struct rung__scattered **scattered_out)
+                         struct rung__scattered **scattered_out)
 {
 	struct rung__scattered *s = rung__zalloc(sizeof(*s));
 	int rc = 0;
@@ -55,7 +57,7 @@ int rung__scattered_open(const struct rung__features *features,
 		s->counts = rung__malloc_array(PIECES_MAX + 1, sizeof(*s->counts));
 	if (!s || !s->counts)
 		rc = rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through",
-				features->files[0].path);
+		                features->files[0].path);
 	if (rc == 0) {
 		s->features = features;
 		rc = open_reads(s);
@@ -129,11 +131,13 @@ static int make_room(struct rung__scattered *s, uint64_t rows)
 	s->rows_tmp = rung__malloc_array(rows, sizeof(*s->rows_tmp));
 	if (s->vertices && s->vertices_tmp && s->rows && s->rows_tmp)
 		return 0;
-	return rung__fail(RUNG_E_NOMEM, "%s: no memory for a list of %" PRIu64 " rows", s->features->files[0].path, rows);
+	return rung__fail(RUNG_E_NOMEM, "%s: no memory for a list of %" PRIu64 " rows",
+	                  s->features->files[0].path, rows);
 }
 
 /* Ranks first .. first + rows whose vertices are in pieces [begin, end), sorted by vertex. */
-static void list_rows(struct rung__scattered *s, uint64_t first, uint64_t rows, unsigned shift, uint64_t begin, uint64_t end)
+static void list_rows(struct rung__scattered *s, uint64_t first, uint64_t rows, unsigned shift,
+                      uint64_t begin, uint64_t end)
 {
 	const struct rung__layout *layout = &s->features->layout;
 
@@ -153,7 +157,9 @@ static void list_rows(struct rung__scattered *s, uint64_t first, uint64_t rows, 
 static int read_part(struct rung__scattered *s, uint64_t first, uint64_t rows, unsigned char *to)
 {
 	const struct rung__layout *layout = &s->features->layout;
-	const uint64_t vertices = (layout->file_bytes[0] - layout->data_offset) / layout->row_stride + 1;   /* at least as many as there are */
+	/* at least as many as there are */
+	const uint64_t vertices =
+		(layout->file_bytes[0] - layout->data_offset) / layout->row_stride + 1;
 	unsigned shift = 0;
 	uint64_t most = 0;
 	int rc;
@@ -179,12 +185,13 @@ static int read_part(struct rung__scattered *s, uint64_t first, uint64_t rows, u
 	return rc;
 }
 
-int rung__scattered_rows(struct rung__scattered *s, uint64_t first, uint64_t rows, unsigned char *to)
+int rung__scattered_rows(struct rung__scattered *s, uint64_t first, uint64_t rows,
+                         unsigned char *to)
 {
 	int rc = 0;
 
 	while (rows > 0 && rc == 0) {
-		const uint64_t part = RUNG__MIN(rows, UINT32_MAX);   /* a list's rows have 32 bits */
+		const uint64_t part = RUNG__MIN(rows, UINT32_MAX); /* a list's rows have 32 bits */
 
 		rc = read_part(s, first, part, to);
 		first += part;

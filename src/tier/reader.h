@@ -15,24 +15,24 @@
 
 #define RUNG__READER_ABI 1
 
-struct rung__reader;   /* a reader's own state */
+struct rung__reader; /* a reader's own state */
 
 /** What reads of a file have to be like. */
 struct rung__geometry {
 	uint64_t file_bytes;
-	uint32_t read_bytes_max;   /* what the device takes in one command */
+	uint32_t read_bytes_max; /* what the device takes in one command */
 	/* between two rows that are worth reading along: what it reads in the time of another
 	   command */
 	uint32_t gap_bytes;
 	/* of offset, length and memory of a read: a power of two; 1 through the page cache */
 	uint32_t align;
-	const char *path;          /* for messages */
+	const char *path; /* for messages */
 };
 
 /** A read of the file into the pool. */
 struct rung__fetch {
-	uint64_t offset;       /* in the file */
-	uint64_t to;           /* in the pool */
+	uint64_t offset; /* in the file */
+	uint64_t to;     /* in the pool */
 	uint32_t bytes;
 	/* comes back with the result; less than token_count, and no two in flight are alike */
 	uint32_t token;
@@ -45,32 +45,32 @@ struct rung__fetched {
 };
 
 struct rung__reader_args {
-	const struct rung__features *features;   /* may be closed once the reader is open */
-	uint32_t file_idx;          /* of the features */
-	unsigned char *pool;        /* memory that reads go to, page aligned; outlives the reader */
-	uint64_t pool_bytes;        /* at least a page */
+	const struct rung__features *features; /* may be closed once the reader is open */
+	uint32_t file_idx;                     /* of the features */
+	unsigned char *pool; /* memory that reads go to, page aligned; outlives the reader */
+	uint64_t pool_bytes; /* at least a page */
 	/* of these bytes of the pool, whole pages, nobody but the reader makes use before and in
 	   start */
 	uint64_t probe_at, probe_bytes;
 	uint32_t token_count;
-	uint32_t queue_depth;       /* at most token_count */
+	uint32_t queue_depth; /* at most token_count */
 	enum rung_engine engine;
 	bool buffered;
-	uint32_t gap_bytes;         /* as in rung_store_opts */
+	uint32_t gap_bytes; /* as in rung_store_opts */
 };
 
 /** What a reader reads with, for statistics. */
 struct rung__engine_state {
 	const char *name;
-	const char *why;   /* why not a better one; "" when it is the best */
+	const char *why; /* why not a better one; "" when it is the best */
 	bool direct;
-	const struct rung_engine_step *steps, *parts;   /* as in struct rung_store_stats */
+	const struct rung_engine_step *steps, *parts; /* as in struct rung_store_stats */
 	uint32_t step_count, part_count;
 };
 
 struct rung__reader_ops {
-	uint32_t abi;     /* RUNG__READER_ABI */
-	uint32_t size;    /* sizeof(struct rung__reader_ops) */
+	uint32_t abi;  /* RUNG__READER_ABI */
+	uint32_t size; /* sizeof(struct rung__reader_ops) */
 	const char *name;
 
 	int (*open)(const struct rung__reader_args *args, struct rung__reader **reader_out);
@@ -105,8 +105,8 @@ struct rung__reader_ops {
 static inline bool rung__reader_ops_valid(const struct rung__reader_ops *ops)
 {
 	return ops->abi == RUNG__READER_ABI && ops->size >= sizeof(*ops) && ops->name &&
-		ops->open && ops->close && ops->geometry && ops->start && ops->stop &&
-		ops->engine && ops->submit && ops->reap;
+	       ops->open && ops->close && ops->geometry && ops->start && ops->stop && ops->engine &&
+	       ops->submit && ops->reap;
 }
 
 #endif

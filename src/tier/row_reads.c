@@ -7,17 +7,17 @@
 #include "tier/burst.h"
 #include "tier/row_reads.h"
 
-#define REAP_MAX 64u        /* at a time */
-#define REAP_TOGETHER 16u   /* reads that are waited for: fewer calls of the kernel */
-#define REAP_NS 1000000000ull
+#define REAP_MAX      64u /* at a time */
+#define REAP_TOGETHER 16u /* reads that are waited for: fewer calls of the kernel */
+#define REAP_NS       1000000000ull
 
 enum rung_engine rung__row_reads_engine = RUNG_ENGINE_AUTO;
 
 /* By its token. */
 struct read {
-	uint64_t first, end;   /* of the list */
-	uint64_t offset;       /* in the file */
-	uint32_t needed;       /* up to the last row's end */
+	uint64_t first, end; /* of the list */
+	uint64_t offset;     /* in the file */
+	uint32_t needed;     /* up to the last row's end */
 };
 
 struct rung__row_reads {
@@ -27,9 +27,9 @@ struct rung__row_reads {
 	bool started;
 	struct rung__geometry geometry;
 	struct rung__read_rule rule;
-	unsigned char *pool;     /* [depth][slot_bytes] */
-	struct read *reads;      /* [depth] */
-	uint32_t *free_tokens;   /* [depth] stack */
+	unsigned char *pool;   /* [depth][slot_bytes] */
+	struct read *reads;    /* [depth] */
+	uint32_t *free_tokens; /* [depth] stack */
 	uint32_t free_count;
 };
 
@@ -48,9 +48,9 @@ static int take_memory(struct rung__row_reads *reads)
 	reads->reads = rung__malloc_array(depth, sizeof(*reads->reads));
 	reads->free_tokens = rung__malloc_array(depth, sizeof(*reads->free_tokens));
 	if (!reads->pool || !reads->reads || !reads->free_tokens)
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu32 " reads of %" PRIu64
-				  " bytes", reads->args.features->files[0].path, depth,
-				  reads->args.slot_bytes);
+		return rung__fail(
+			RUNG_E_NOMEM, "%s: no memory for %" PRIu32 " reads of %" PRIu64 " bytes",
+			reads->args.features->files[0].path, depth, reads->args.slot_bytes);
 	for (uint32_t token = 0; token < depth; token++)
 		reads->free_tokens[reads->free_count++] = token;
 	return 0;
@@ -66,7 +66,7 @@ static void learn_geometry(struct rung__row_reads *reads)
 		.align = geometry->align,
 		.gap_bytes = geometry->gap_bytes,
 		.read_bytes_max = RUNG__MIN(reads->args.slot_bytes,
-					    RUNG__MAX(geometry->read_bytes_max, geometry->align)),
+		                            RUNG__MAX(geometry->read_bytes_max, geometry->align)),
 	};
 }
 
@@ -86,9 +86,10 @@ static int start(struct rung__row_reads *reads)
 
 	reads->ops = rung__registry_reader();
 	if (!reads->ops)
-		return rung__fail(RUNG_E_NOSUP, "%s: reading it where it is needs io/, which this "
-				  "build leaves out; build without RUNG_CORE_ONLY",
-				  args->features->files[0].path);
+		return rung__fail(RUNG_E_NOSUP,
+		                  "%s: reading it where it is needs io/, which this "
+		                  "build leaves out; build without RUNG_CORE_ONLY",
+		                  args->features->files[0].path);
 	rc = take_memory(reads);
 	if (rc < 0)
 		return rc;
@@ -104,16 +105,17 @@ static int start(struct rung__row_reads *reads)
 }
 
 int rung__row_reads_open(const struct rung__row_reads_args *args,
-			 struct rung__row_reads **reads_out)
+                         struct rung__row_reads **reads_out)
 {
 	struct rung__row_reads *reads = rung__zalloc(sizeof(*reads));
 	const char *path = args->features->files[0].path;
 	int rc;
 
 	if (args->slot_bytes > UINT32_MAX)
-		rc = rung__fail(RUNG_E_INVAL, "%s: rows of %" PRIu64 " bytes are too large for one "
-				"read (4 GiB): split the features", path,
-				args->features->layout.row_bytes);
+		rc = rung__fail(RUNG_E_INVAL,
+		                "%s: rows of %" PRIu64 " bytes are too large for one "
+		                "read (4 GiB): split the features",
+		                path, args->features->layout.row_bytes);
 	else if (!reads)
 		rc = rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through", path);
 	else {
@@ -145,7 +147,7 @@ void rung__row_reads_close(struct rung__row_reads *reads)
 /* ---- reading ---- */
 
 static uint64_t offset_of(const struct rung__row_reads *reads, const struct rung__row_list *list,
-			  uint64_t i)
+                          uint64_t i)
 {
 	const struct rung__layout *layout = &reads->args.features->layout;
 
@@ -155,7 +157,7 @@ static uint64_t offset_of(const struct rung__row_reads *reads, const struct rung
 
 /* The rows from `first` on that one read brings. */
 static void plan_read(const struct rung__row_reads *reads, const struct rung__row_list *list,
-		      uint64_t first, struct read *read)
+                      uint64_t first, struct read *read)
 {
 	const struct rung__read_rule *rule = &reads->rule;
 	uint64_t offset = offset_of(reads, list, first), end = first, row_end;
@@ -184,13 +186,14 @@ static int send(struct rung__row_reads *reads, uint32_t token)
 
 	assert(fetch.bytes <= reads->args.slot_bytes);
 	rc = reads->ops->submit(reads->reader, &fetch);
-	return rc == 0 ? 0 : rung__fail_errno(-rc, "%s: reading at offset %" PRIu64,
-					      reads->geometry.path, fetch.offset);
+	return rc == 0 ? 0
+	               : rung__fail_errno(-rc, "%s: reading at offset %" PRIu64,
+	                                  reads->geometry.path, fetch.offset);
 }
 
 /* Send as many as there are slots for. */
 static int send_all(struct rung__row_reads *reads, const struct rung__row_list *list,
-		    uint64_t *next)
+                    uint64_t *next)
 {
 	int rc = 0;
 
@@ -207,7 +210,7 @@ static int send_all(struct rung__row_reads *reads, const struct rung__row_list *
 
 /* What came short, or not at all, is read again in the plain way, which also says what is wrong. */
 static int end_read(const struct rung__row_reads *reads, const struct rung__row_list *list,
-		    const struct rung__fetched *fetched)
+                    const struct rung__fetched *fetched)
 {
 	const struct rung__features *features = reads->args.features;
 	const struct read *read = &reads->reads[fetched->token];
@@ -216,7 +219,7 @@ static int end_read(const struct rung__row_reads *reads, const struct rung__row_
 
 	if (fetched->result < 0 || (uint32_t)fetched->result < read->needed)
 		rc = rung__pread_all(features->files[0].fd, features->files[0].path, at,
-				     read->needed, read->offset);
+		                     read->needed, read->offset);
 	at += offset_of(reads, list, read->first) - read->offset;
 	return rc < 0 ? rc : list->put(list->ctx, read->first, read->end, at);
 }
@@ -239,10 +242,10 @@ int rung__row_reads_run(struct rung__row_reads *reads, const struct rung__row_li
 		if (in_flight == 0)
 			break;
 		count = reads->ops->reap(reads->reader, RUNG__MIN(in_flight, REAP_TOGETHER),
-					 REAP_NS, fetched, REAP_MAX);
-		if (count < 0)   /* closing the reader waits for them */
+		                         REAP_NS, fetched, REAP_MAX);
+		if (count < 0) /* closing the reader waits for them */
 			return rung__fail_errno(-count, "%s: waiting for reads",
-						reads->geometry.path);
+			                        reads->geometry.path);
 		for (int i = 0; i < count; i++) {
 			assert(fetched[i].token < depth && reads->free_count < depth);
 			if (rc == 0)

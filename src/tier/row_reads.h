@@ -8,14 +8,14 @@
 struct rung__row_reads_args {
 	/** File 0 of it, and the size and the distance of its rows; outlives the reads. */
 	const struct rung__features *features;
-	uint32_t depth;        /* reads in flight */
-	uint64_t slot_bytes;   /* of each, at most: whole pages, and room for a row in them */
-	uint32_t gap_bytes;    /* as in rung_store_opts */
+	uint32_t depth;      /* reads in flight */
+	uint64_t slot_bytes; /* of each, at most: whole pages, and room for a row in them */
+	uint32_t gap_bytes;  /* as in rung_store_opts */
 };
 
 /** Rows of a file by vertex. */
 struct rung__row_list {
-	const void *vertices;  /* [count] ascending, of id_bytes */
+	const void *vertices; /* [count] ascending, of id_bytes */
 	unsigned id_bytes;
 	uint64_t count;
 	/**
@@ -30,7 +30,7 @@ struct rung__row_reads;
 
 /** The reads are the calling thread's. */
 int rung__row_reads_open(const struct rung__row_reads_args *args,
-			 struct rung__row_reads **reads_out);
+                         struct rung__row_reads **reads_out);
 
 /** Read all rows of the list. @return 0, or the first failure, when no read is in flight */
 int rung__row_reads_run(struct rung__row_reads *reads, const struct rung__row_list *list);

@@ -10,17 +10,17 @@
 
 #include <stdbool.h>
 
-#define RUNG__TIER_LIST(X)        \
-	X(RUNG__TIER_GPU, "gpu")   \
-	X(RUNG__TIER_PEER, "peer") \
-	X(RUNG__TIER_HOST, "host") \
+#define RUNG__TIER_LIST(X)                                                                         \
+	X(RUNG__TIER_GPU, "gpu")                                                                   \
+	X(RUNG__TIER_PEER, "peer")                                                                 \
+	X(RUNG__TIER_HOST, "host")                                                                 \
 	X(RUNG__TIER_NVME, "nvme")
 
 enum rung__tier_id {
 #define RUNG__TIER_ENUM(id, name) id,
 	RUNG__TIER_LIST(RUNG__TIER_ENUM)
 #undef RUNG__TIER_ENUM
-	RUNG__TIER_COUNT
+		RUNG__TIER_COUNT
 };
 
 /** The first tier there can be: without a GPU there are those of the host alone. */

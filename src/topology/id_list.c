@@ -4,7 +4,8 @@
 
 #include "topology/sysfs.h"
 
-bool rung__number_of_text(const char *text, unsigned base, uint64_t most, const char *end, uint64_t *number_out)
+bool rung__number_of_text(const char *text, unsigned base, uint64_t most, const char *end,
+                          uint64_t *number_out)
 {
 	uint64_t number = 0;
 	const char *at = text;
@@ -46,7 +47,7 @@ static bool take_number(const char **at, uint32_t limit, uint32_t *number_out)
 bool rung__ids_of_text(const char *text, uint32_t limit, uint32_t *ids, uint32_t *count_out)
 {
 	const char *at = text;
-	uint32_t count = 0, next = 0;   /* the least number that may follow */
+	uint32_t count = 0, next = 0; /* the least number that may follow */
 
 	while (*at && *at != '\n') {
 		uint32_t first, last;
@@ -60,7 +61,8 @@ bool rung__ids_of_text(const char *text, uint32_t limit, uint32_t *ids, uint32_t
 			return false;
 		if (first < next || last < first)
 			return false;
-		for (next = first; next <= last; next++, count++) {   /* fewer than limit in all: they ascend */
+		/* fewer than limit in all: they ascend */
+		for (next = first; next <= last; next++, count++) {
 			if (ids)
 				ids[count] = next;
 		}
@@ -88,7 +90,8 @@ bool rung__ids_have(const struct rung_id_list *list, uint32_t id)
 	return false;
 }
 
-static int pick(struct rung__arena *arena, const struct rung_id_list *a, const struct rung_id_list *b, bool both, struct rung_id_list *list_out)
+static int pick(struct rung__arena *arena, const struct rung_id_list *a,
+                const struct rung_id_list *b, bool both, struct rung_id_list *list_out)
 {
 	struct rung_id_list list = { NULL, 0 };
 	uint32_t *ids;
@@ -107,12 +110,14 @@ static int pick(struct rung__arena *arena, const struct rung_id_list *a, const s
 	return 0;
 }
 
-int rung__ids_both(struct rung__arena *arena, const struct rung_id_list *a, const struct rung_id_list *b, struct rung_id_list *list_out)
+int rung__ids_both(struct rung__arena *arena, const struct rung_id_list *a,
+                   const struct rung_id_list *b, struct rung_id_list *list_out)
 {
 	return pick(arena, a, b, true, list_out);
 }
 
-int rung__ids_without(struct rung__arena *arena, const struct rung_id_list *a, const struct rung_id_list *b, struct rung_id_list *list_out)
+int rung__ids_without(struct rung__arena *arena, const struct rung_id_list *a,
+                      const struct rung_id_list *b, struct rung_id_list *list_out)
 {
 	return pick(arena, a, b, false, list_out);
 }

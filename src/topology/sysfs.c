@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading small files of /sys and /proc: bounded, and with the file and the value in every message. */
+/* Reading small files of /sys and /proc: bounded, and with the file and the value in every
+ * message. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 
 #include "topology/sysfs.h"
 
-#define SHOWN_BYTES 60   /* of a value, in messages */
+#define SHOWN_BYTES 60 /* of a value, in messages */
 
 static int no_memory(void)
 {
@@ -29,7 +30,9 @@ int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena 
 	if (!realpath(*root ? root : "/", sys->home))
 		return rung__fail_errno(errno, "%s", *root ? root : "/");
 	if (stat(sys->home, &stat_of) == 0 && !S_ISDIR(stat_of.st_mode))
-		return rung__fail(RUNG_E_NOENT, "%s: is no folder; give one with sys/ and proc/ of a machine in it", root);
+		return rung__fail(
+			RUNG_E_NOENT,
+			"%s: is no folder; give one with sys/ and proc/ of a machine in it", root);
 	if (strcmp(sys->home, "/") == 0)
 		sys->home[0] = 0;
 	return 0;
@@ -38,29 +41,44 @@ int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena 
 static int make_path(struct rung__sys *sys, const char *format, va_list args)
 {
 	int root = snprintf(sys->path, sizeof(sys->path), "%s/", sys->root);
-	int rest = root < 0 || (size_t)root >= sizeof(sys->path) ? -1 : vsnprintf(sys->path + root, sizeof(sys->path) - (size_t)root, format, args);
+	int rest = root < 0 || (size_t)root >= sizeof(sys->path)
+	                   ? -1
+	                   : vsnprintf(sys->path + root, sizeof(sys->path) - (size_t)root, format,
+	                               args);
 
 	if (rest < 0 || (size_t)rest >= sizeof(sys->path) - (size_t)root)
-		return rung__fail(RUNG_E_INVAL, "topology: a path below '%.80s' is longer than %zu bytes", sys->root, sizeof(sys->path));
+		return rung__fail(RUNG_E_INVAL,
+		                  "topology: a path below '%.80s' is longer than %zu bytes",
+		                  sys->root, sizeof(sys->path));
 	return 0;
 }
 
-#define MAKE_PATH(rc, sys, format)              \
-	do {                                    \
-		va_list args;                   \
-		va_start(args, format);         \
-		rc = make_path(sys, format, args); \
-		va_end(args);                   \
+#define MAKE_PATH(rc, sys, format)                                                                 \
+	do {                                                                                       \
+		va_list args;                                                                      \
+		va_start(args, format);                                                            \
+		rc = make_path(sys, format, args);                                                 \
+		va_end(args);                                                                      \
 	} while (0)
 
 /*
- * The kernel does not tell: there is no such file, we may not read it, or the driver has no answer (a link's speed gives EINVAL on some
- * devices, and whatever a device that is gone or asleep is asked, EIO or ENODEV). Circles of links and lack of descriptors are none of these.
+ * The kernel does not tell: there is no such file, we may not read it, or the driver has no answer
+ * (a link's speed gives EINVAL on some devices, and whatever a device that is gone or asleep is
+ * asked, EIO or ENODEV). Circles of links and lack of descriptors are none of these.
  */
 static bool not_told(int err)
 {
 	switch (err) {
-	case ENOENT: case ENOTDIR: case EACCES: case EPERM: case EINVAL: case EIO: case ENODEV: case ENXIO: case EOPNOTSUPP: case ENODATA:
+	case ENOENT:
+	case ENOTDIR:
+	case EACCES:
+	case EPERM:
+	case EINVAL:
+	case EIO:
+	case ENODEV:
+	case ENXIO:
+	case EOPNOTSUPP:
+	case ENODATA:
 		return true;
 	default:
 		return false;
@@ -88,7 +106,8 @@ int rung__sys_bad(const struct rung__sys *sys, const char *value, const char *wh
 	size_t length = strlen(value);
 
 	printable(shown, sizeof(shown), value, length);
-	return rung__fail(RUNG_E_FORMAT, "%s: '%s%s' is not %s", sys->path, shown, length > SHOWN_BYTES ? "..." : "", what);
+	return rung__fail(RUNG_E_FORMAT, "%s: '%s%s' is not %s", sys->path, shown,
+	                  length > SHOWN_BYTES ? "..." : "", what);
 }
 
 static int read_descriptor(struct rung__sys *sys, int fd)
@@ -111,7 +130,8 @@ static int read_descriptor(struct rung__sys *sys, int fd)
 			break;
 		length += (size_t)got;
 		if (length == sizeof(sys->text))
-			return rung__fail(RUNG_E_FORMAT, "%s: has %u bytes or more", sys->path, RUNG__SYS_TEXT_BYTES);
+			return rung__fail(RUNG_E_FORMAT, "%s: has %u bytes or more", sys->path,
+			                  RUNG__SYS_TEXT_BYTES);
 	}
 	sys->text[length] = 0;
 	if (strlen(sys->text) != length)
@@ -123,7 +143,8 @@ static int read_descriptor(struct rung__sys *sys, int fd)
 
 static int read_path(struct rung__sys *sys)
 {
-	int rc, fd = open(sys->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);   /* a FIFO must not make us wait */
+	/* a FIFO must not make us wait */
+	int rc, fd = open(sys->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0)
 		return absent_or_fail(sys, errno);
@@ -140,7 +161,8 @@ int rung__sys_read(struct rung__sys *sys, const char *format, ...)
 	return rc < 0 ? rc : read_path(sys);
 }
 
-int rung__sys_number(struct rung__sys *sys, unsigned base, uint64_t most, uint64_t *number_out, const char *format, ...)
+int rung__sys_number(struct rung__sys *sys, unsigned base, uint64_t most, uint64_t *number_out,
+                     const char *format, ...)
 {
 	int rc;
 
@@ -150,7 +172,10 @@ int rung__sys_number(struct rung__sys *sys, unsigned base, uint64_t most, uint64
 	if (rc > 0 && !rung__number_of_text(sys->text, base, most, "", number_out)) {
 		char what[64];
 
-		snprintf(what, sizeof(what), base == 16 ? "a hexadecimal number up to %" PRIx64 : "a number up to %" PRIu64, most);
+		snprintf(what, sizeof(what),
+		         base == 16 ? "a hexadecimal number up to %" PRIx64
+		                    : "a number up to %" PRIu64,
+		         most);
 		return rung__sys_bad(sys, sys->text, what);
 	}
 	return rc;
@@ -187,14 +212,16 @@ int rung__sys_text(struct rung__sys *sys, const char **text_out, const char *for
 	return rc > 0 ? keep_text(sys, sys->text, strlen(sys->text), text_out) : rc;
 }
 
-static int keep_ids(struct rung__sys *sys, const char *text, uint32_t limit, struct rung_id_list *list_out)
+static int keep_ids(struct rung__sys *sys, const char *text, uint32_t limit,
+                    struct rung_id_list *list_out)
 {
 	uint32_t count, *ids;
 
 	if (!rung__ids_of_text(text, limit, NULL, &count)) {
 		char what[80];
 
-		snprintf(what, sizeof(what), "a list of numbers below %" PRIu32 ", ascending, such as 0-3,8", limit);
+		snprintf(what, sizeof(what),
+		         "a list of numbers below %" PRIu32 ", ascending, such as 0-3,8", limit);
 		return rung__sys_bad(sys, text, what);
 	}
 	ids = rung__arena_take(sys->arena, count, sizeof(*ids));
@@ -205,7 +232,8 @@ static int keep_ids(struct rung__sys *sys, const char *text, uint32_t limit, str
 	return 1;
 }
 
-int rung__sys_ids(struct rung__sys *sys, uint32_t limit, struct rung_id_list *list_out, const char *format, ...)
+int rung__sys_ids(struct rung__sys *sys, uint32_t limit, struct rung_id_list *list_out,
+                  const char *format, ...)
 {
 	int rc;
 
@@ -232,7 +260,8 @@ int rung__sys_link(struct rung__sys *sys, const char **name_out, const char *for
 		return absent_or_fail(sys, errno);
 	target[length] = 0;
 	slash = strrchr(target, '/');
-	return keep_text(sys, slash ? slash + 1 : target, strlen(slash ? slash + 1 : target), name_out);
+	return keep_text(sys, slash ? slash + 1 : target, strlen(slash ? slash + 1 : target),
+	                 name_out);
 }
 
 int rung__sys_place(struct rung__sys *sys, const char **place_out, const char *format, ...)
@@ -248,7 +277,8 @@ int rung__sys_place(struct rung__sys *sys, const char **place_out, const char *f
 	if (!realpath(sys->path, real))
 		return absent_or_fail(sys, errno);
 	if (strncmp(real, sys->home, home) != 0 || strncmp(real + home, "/sys/", 5) != 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: leads to '%.200s', which is not in %s/sys", sys->path, real, sys->home);
+		return rung__fail(RUNG_E_FORMAT, "%s: leads to '%.200s', which is not in %s/sys",
+		                  sys->path, real, sys->home);
 	place = rung__arena_take(sys->arena, strlen(real + home), 1);
 	if (!place)
 		return no_memory();
@@ -260,7 +290,7 @@ int rung__sys_place(struct rung__sys *sys, const char **place_out, const char *f
 /* ---- folders ---- */
 
 struct pattern {
-	bool (*wanted)(const char *name);   /* NULL: PREFIX<number>SUFFIX */
+	bool (*wanted)(const char *name); /* NULL: PREFIX<number>SUFFIX */
 	const char *prefix, *suffix;
 	uint32_t limit;
 };
@@ -270,8 +300,10 @@ static bool number_of(const struct pattern *pattern, const char *name, uint32_t 
 	size_t prefix = strlen(pattern->prefix);
 	uint64_t number;
 
-	if (strncmp(name, pattern->prefix, prefix) != 0 || (name[prefix] == '0' && name[prefix + 1] >= '0' && name[prefix + 1] <= '9') ||
-	    !rung__number_of_text(name + prefix, 10, (uint64_t)pattern->limit - 1, pattern->suffix, &number))
+	if (strncmp(name, pattern->prefix, prefix) != 0 ||
+	    (name[prefix] == '0' && name[prefix + 1] >= '0' && name[prefix + 1] <= '9') ||
+	    !rung__number_of_text(name + prefix, 10, (uint64_t)pattern->limit - 1, pattern->suffix,
+	                          &number))
 		return false;
 	*number_out = (uint32_t)number;
 	return true;
@@ -289,7 +321,8 @@ static int natural_order(const void *a, const void *b)
 	return strverscmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int keep_names(struct rung__sys *sys, DIR *dir, const struct pattern *pattern, const char *const **names_out, size_t *count_out)
+static int keep_names(struct rung__sys *sys, DIR *dir, const struct pattern *pattern,
+                      const char *const **names_out, size_t *count_out)
 {
 	size_t entries = 0, count = 0, kept = 0;
 	const struct dirent *entry;
@@ -297,7 +330,8 @@ static int keep_names(struct rung__sys *sys, DIR *dir, const struct pattern *pat
 
 	while ((entry = readdir(dir)) != NULL) {
 		if (++entries > RUNG__SYS_ENTRIES_MAX)
-			return rung__fail(RUNG_E_FORMAT, "%s: has more than %u entries", sys->path, RUNG__SYS_ENTRIES_MAX);
+			return rung__fail(RUNG_E_FORMAT, "%s: has more than %u entries", sys->path,
+			                  RUNG__SYS_ENTRIES_MAX);
 		count += matches(pattern, entry->d_name);
 	}
 	names = rung__arena_take(sys->arena, count, sizeof(*names));
@@ -322,7 +356,8 @@ static int keep_names(struct rung__sys *sys, DIR *dir, const struct pattern *pat
 }
 
 /* 1, 0 when there is no such folder, or a failure. */
-static int names_in(struct rung__sys *sys, const struct pattern *pattern, const char *const **names_out, size_t *count_out)
+static int names_in(struct rung__sys *sys, const struct pattern *pattern,
+                    const char *const **names_out, size_t *count_out)
 {
 	DIR *dir = opendir(sys->path);
 	int rc;
@@ -336,8 +371,8 @@ static int names_in(struct rung__sys *sys, const struct pattern *pattern, const 
 	return rc;
 }
 
-int rung__sys_names(struct rung__sys *sys, bool (*wanted)(const char *name), const char *const **names_out, size_t *count_out,
-                    const char *format, ...)
+int rung__sys_names(struct rung__sys *sys, bool (*wanted)(const char *name),
+                    const char *const **names_out, size_t *count_out, const char *format, ...)
 {
 	const struct pattern pattern = { .wanted = wanted };
 	int rc;
@@ -348,8 +383,8 @@ int rung__sys_names(struct rung__sys *sys, bool (*wanted)(const char *name), con
 	return rc < 0 ? rc : 0;
 }
 
-int rung__sys_numbered(struct rung__sys *sys, const char *prefix, const char *suffix, uint32_t limit, struct rung_id_list *list_out,
-                       const char *format, ...)
+int rung__sys_numbered(struct rung__sys *sys, const char *prefix, const char *suffix,
+                       uint32_t limit, struct rung_id_list *list_out, const char *format, ...)
 {
 	const struct pattern pattern = { NULL, prefix, suffix, limit };
 	const char *const *names;
@@ -365,7 +400,8 @@ int rung__sys_numbered(struct rung__sys *sys, const char *prefix, const char *su
 	ids = rung__arena_take(sys->arena, count, sizeof(*ids));
 	if (!ids)
 		return no_memory();
-	for (size_t i = 0; i < count; i++)   /* natural order is by number here: prefix and suffix are the same */
+	/* natural order is by number here: prefix and suffix are the same */
+	for (size_t i = 0; i < count; i++)
 		number_of(&pattern, names[i], &ids[i]);
 	*list_out = (struct rung_id_list){ ids, (uint32_t)count };
 	return 0;
@@ -384,7 +420,8 @@ int rung__sys_field(struct rung__sys *sys, const char *key, const char **value_o
 	return 0;
 }
 
-int rung__sys_field_ids(struct rung__sys *sys, const char *key, uint32_t limit, struct rung_id_list *list_out)
+int rung__sys_field_ids(struct rung__sys *sys, const char *key, uint32_t limit,
+                        struct rung_id_list *list_out)
 {
 	const char *value;
 	int rc = rung__sys_field(sys, key, &value);

@@ -22,7 +22,8 @@
 #include "base/base.h"
 #include "topology/topology_private.h"
 
-/* CPUs of the machine, and what of it this process may use: the kernel has its affinity and all cpusets above it in one file. */
+/* CPUs of the machine, and what of it this process may use: the kernel has its affinity and all
+ * cpusets above it in one file. */
 static int read_machine(struct rung__sys *sys, struct rung_topology_info *info)
 {
 	struct rung_id_list present = { NULL, 0 };
@@ -35,11 +36,14 @@ static int read_machine(struct rung__sys *sys, struct rung_topology_info *info)
 	if (rc >= 0)
 		rc = rung__sys_read(sys, "proc/self/status");
 	if (rc > 0)
-		rc = rung__sys_field_ids(sys, "Cpus_allowed_list:", RUNG__CPUS_MAX, &info->cpus_allowed);
+		rc = rung__sys_field_ids(sys, "Cpus_allowed_list:", RUNG__CPUS_MAX,
+		                         &info->cpus_allowed);
 	if (rc > 0)
-		rc = rung__sys_field_ids(sys, "Mems_allowed_list:", RUNG_NODES_MAX, &info->nodes_allowed);
-	if (rc >= 0 && info->cpus.ids)   /* those that are off are allowed as well */
-		rc = rung__ids_both(sys->arena, &info->cpus_allowed, &info->cpus, &info->cpus_allowed);
+		rc = rung__sys_field_ids(sys, "Mems_allowed_list:", RUNG_NODES_MAX,
+		                         &info->nodes_allowed);
+	if (rc >= 0 && info->cpus.ids) /* those that are off are allowed as well */
+		rc = rung__ids_both(sys->arena, &info->cpus_allowed, &info->cpus,
+		                    &info->cpus_allowed);
 	return rc < 0 ? rc : 0;
 }
 
@@ -80,7 +84,9 @@ int rung_topology_load(const char *root, struct rung_topology **topology_out)
 		rc = rung__fail(RUNG_E_NOMEM, "topology: out of memory");
 		goto destroy;
 	}
-	topology->info = (struct rung_topology_info){ .size = sizeof(topology->info), .total_bytes = RUNG_UNKNOWN, .available_bytes = RUNG_UNKNOWN };
+	topology->info = (struct rung_topology_info){ .size = sizeof(topology->info),
+		                                      .total_bytes = RUNG_UNKNOWN,
+		                                      .available_bytes = RUNG_UNKNOWN };
 	rc = load(root ? root : "", sys, topology);
 	if (rc < 0)
 		goto destroy;
@@ -103,7 +109,8 @@ void rung_topology_destroy(struct rung_topology *topology)
 
 int rung_topology_info(const struct rung_topology *topology, struct rung_topology_info *info_out)
 {
-	return rung__opts_give(info_out, &topology->info, sizeof(topology->info), "rung_topology_info");
+	return rung__opts_give(info_out, &topology->info, sizeof(topology->info),
+	                       "rung_topology_info");
 }
 
 static size_t device_count(const struct rung_topology *topology)
@@ -111,21 +118,25 @@ static size_t device_count(const struct rung_topology *topology)
 	return (size_t)topology->info.gpu_count + topology->info.nvme_count;
 }
 
-const struct rung_topology_node *rung_topology_node(const struct rung_topology *topology, size_t idx)
+const struct rung_topology_node *rung_topology_node(const struct rung_topology *topology,
+                                                    size_t idx)
 {
 	return idx < topology->info.node_count ? &topology->nodes[idx] : NULL;
 }
 
-const struct rung_topology_device *rung_topology_device(const struct rung_topology *topology, size_t idx)
+const struct rung_topology_device *rung_topology_device(const struct rung_topology *topology,
+                                                        size_t idx)
 {
 	return idx < device_count(topology) ? &topology->devices[idx] : NULL;
 }
 
-uint32_t rung_topology_distance(const struct rung_topology *topology, size_t from_idx, size_t to_idx)
+uint32_t rung_topology_distance(const struct rung_topology *topology, size_t from_idx,
+                                size_t to_idx)
 {
 	size_t count = topology->info.node_count;
 
-	return from_idx < count && to_idx < count ? topology->distances[from_idx * count + to_idx] : 0;
+	return from_idx < count && to_idx < count ? topology->distances[from_idx * count + to_idx]
+	                                          : 0;
 }
 
 /* ---- links ---- */
@@ -133,8 +144,9 @@ uint32_t rung_topology_distance(const struct rung_topology *topology, size_t fro
 const char *rung_link_name(enum rung_link link)
 {
 	static const char *const names[] = {
-		[RUNG_LINK_UNKNOWN] = "?", [RUNG_LINK_SELF] = "X", [RUNG_LINK_PIX] = "PIX", [RUNG_LINK_PXB] = "PXB",
-		[RUNG_LINK_PHB] = "PHB", [RUNG_LINK_NODE] = "NODE", [RUNG_LINK_SYS] = "SYS",
+		[RUNG_LINK_UNKNOWN] = "?", [RUNG_LINK_SELF] = "X",  [RUNG_LINK_PIX] = "PIX",
+		[RUNG_LINK_PXB] = "PXB",   [RUNG_LINK_PHB] = "PHB", [RUNG_LINK_NODE] = "NODE",
+		[RUNG_LINK_SYS] = "SYS",
 	};
 
 	return (unsigned)link < RUNG__ARRAY_LEN(names) ? names[link] : "?";
@@ -161,8 +173,9 @@ static unsigned part_count(const char *path)
 }
 
 /*
- * Paths are host bridge, bridges, device. A switch is two bridges deep, its upstream port and one downstream port for each device: below
- * the last bridge that both share, a device of the same switch has one more bridge above it, one behind a further switch has three.
+ * Paths are host bridge, bridges, device. A switch is two bridges deep, its upstream port and one
+ * downstream port for each device: below the last bridge that both share, a device of the same
+ * switch has one more bridge above it, one behind a further switch has three.
  */
 enum rung_link rung__pci_link(const char *a, const char *b)
 {
@@ -180,10 +193,12 @@ enum rung_link rung__pci_link(const char *a, const char *b)
 	return part_count(a) <= 2 && part_count(b) <= 2 ? RUNG_LINK_PIX : RUNG_LINK_PXB;
 }
 
-/* On a machine of one node that is where everything is, though the kernel does not say so of devices. */
+/* On a machine of one node that is where everything is, though the kernel does not say so of
+ * devices. */
 static int node_of(const struct rung_topology *topology, const struct rung_topology_device *device)
 {
-	return device->node < 0 && topology->info.node_count == 1 ? (int)topology->nodes[0].node : device->node;
+	return device->node < 0 && topology->info.node_count == 1 ? (int)topology->nodes[0].node
+	                                                          : device->node;
 }
 
 enum rung_link rung_topology_link(const struct rung_topology *topology, size_t a_idx, size_t b_idx)
@@ -206,7 +221,8 @@ enum rung_link rung_topology_link(const struct rung_topology *topology, size_t a
 	return node_of(topology, a) == node_of(topology, b) ? RUNG_LINK_NODE : RUNG_LINK_SYS;
 }
 
-enum rung_link rung_topology_node_link(const struct rung_topology *topology, size_t device_idx, size_t node_idx)
+enum rung_link rung_topology_node_link(const struct rung_topology *topology, size_t device_idx,
+                                       size_t node_idx)
 {
 	const struct rung_topology_device *device = rung_topology_device(topology, device_idx);
 	const struct rung_topology_node *node = rung_topology_node(topology, node_idx);

@@ -5,11 +5,11 @@
 
 #include "topology/topology_private.h"
 
-#define PCI_DEVICES "sys/bus/pci/devices"
-#define DEVICES_MAX 4096u   /* GPUs and drives together: the matrix of links is of their square */
+#define PCI_DEVICES   "sys/bus/pci/devices"
+#define DEVICES_MAX   4096u /* GPUs and drives together: the matrix of links is of their square */
 #define CLASS_DISPLAY 0x03u
-#define WIDTH_UNKNOWN 255u  /* what a device that has fallen off the bus answers */
-#define HEX "0123456789abcdef"
+#define WIDTH_UNKNOWN 255u /* what a device that has fallen off the bus answers */
+#define HEX           "0123456789abcdef"
 
 static int no_memory(void)
 {
@@ -33,8 +33,8 @@ bool rung__is_bus_id(const char *name, size_t length)
 {
 	const char *at = name;
 
-	return skip_hex(&at, 4, 8, ':') && skip_hex(&at, 2, 2, ':') && skip_hex(&at, 2, 2, '.') && *at >= '0' && *at <= '7' &&
-	       at + 1 == name + length;
+	return skip_hex(&at, 4, 8, ':') && skip_hex(&at, 2, 2, ':') && skip_hex(&at, 2, 2, '.') &&
+	       *at >= '0' && *at <= '7' && at + 1 == name + length;
 }
 
 bool rung__is_host_bridge(const char *name, size_t length)
@@ -79,10 +79,12 @@ static bool is_namespace(const char *name)
 /* ---- what all devices on PCI have ---- */
 
 /*
- * Of "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0" the part from the first host bridge to the last entry on a bus, in
- * the arena. Host bridges may stand below devices (VMD). *path_out is NULL when there is none.
+ * Of "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0" the part from the first host
+ * bridge to the last entry on a bus, in the arena. Host bridges may stand below devices (VMD).
+ * *path_out is NULL when there is none.
  */
-static int cut_pci_path(struct rung__sys *sys, const char *place, const char **path_out, const char **bus_id_out)
+static int cut_pci_path(struct rung__sys *sys, const char *place, const char **path_out,
+                        const char **bus_id_out)
 {
 	const char *from = NULL, *last = NULL;
 	char *path;
@@ -123,7 +125,8 @@ static int read_node_number(struct rung__sys *sys, const char *folder, int *node
 	return rc;
 }
 
-/* "8.0 GT/s PCIe", "8 GT/s" of older kernels, "Unknown". Not by strtod(), which asks the locale for its point. */
+/* "8.0 GT/s PCIe", "8 GT/s" of older kernels, "Unknown". Not by strtod(), which asks the locale for
+ * its point. */
 static bool parse_speed(const char *text, double *gt_per_s_out)
 {
 	unsigned whole = 0, tenths = 0, digits = 0;
@@ -144,7 +147,8 @@ static bool parse_speed(const char *text, double *gt_per_s_out)
 	return true;
 }
 
-static int read_speed(struct rung__sys *sys, const char *folder, const char *name, double *gt_per_s_out)
+static int read_speed(struct rung__sys *sys, const char *folder, const char *name,
+                      double *gt_per_s_out)
 {
 	int rc = rung__sys_read(sys, "%s/%s", folder, name);
 
@@ -153,7 +157,8 @@ static int read_speed(struct rung__sys *sys, const char *folder, const char *nam
 	return rc;
 }
 
-static int read_width(struct rung__sys *sys, const char *folder, const char *name, uint32_t *width_out)
+static int read_width(struct rung__sys *sys, const char *folder, const char *name,
+                      uint32_t *width_out)
 {
 	uint64_t width = 0;
 	int rc = rung__sys_number(sys, 10, WIDTH_UNKNOWN, &width, "%s/%s", folder, name);
@@ -162,7 +167,8 @@ static int read_width(struct rung__sys *sys, const char *folder, const char *nam
 	return rc;
 }
 
-/* Devices inside the processor or emulated ones have no link: the files are there, and hold "Unknown" and 0. */
+/* Devices inside the processor or emulated ones have no link: the files are there, and hold
+ * "Unknown" and 0. */
 static int read_link(struct rung__sys *sys, const char *folder, struct rung_pcie_link *link)
 {
 	int rc = read_speed(sys, folder, "current_link_speed", &link->gt_per_s);
@@ -195,19 +201,24 @@ static int read_pci(struct rung__sys *sys, const char *folder, struct rung_topol
 }
 
 /* Room for `count` more devices behind the `used` there are. */
-static int add_room(struct rung__sys *sys, struct rung_topology *topology, size_t used, size_t count)
+static int add_room(struct rung__sys *sys, struct rung_topology *topology, size_t used,
+                    size_t count)
 {
 	struct rung_topology_device *devices;
 
 	if (used + count > DEVICES_MAX)
-		return rung__fail(RUNG_E_FORMAT, "%s: shows %zu GPUs and drives, more than %u", sys->path, used + count, DEVICES_MAX);
+		return rung__fail(RUNG_E_FORMAT, "%s: shows %zu GPUs and drives, more than %u",
+		                  sys->path, used + count, DEVICES_MAX);
 	devices = rung__arena_take(sys->arena, used + count, sizeof(*devices));
 	if (!devices)
 		return no_memory();
 	if (used > 0)
 		memcpy(devices, topology->devices, used * sizeof(*devices));
 	for (size_t i = used; i < used + count; i++) {
-		devices[i] = (struct rung_topology_device){ .node = -1, .memory_node = -1, .bytes = RUNG_UNKNOWN, .sector_bytes = RUNG_UNKNOWN };
+		devices[i] = (struct rung_topology_device){ .node = -1,
+			                                    .memory_node = -1,
+			                                    .bytes = RUNG_UNKNOWN,
+			                                    .sector_bytes = RUNG_UNKNOWN };
 	}
 	topology->devices = devices;
 	return 0;
@@ -218,16 +229,21 @@ static int add_room(struct rung__sys *sys, struct rung_topology *topology, size_
 static const char *vendor_name(uint64_t vendor)
 {
 	switch (vendor) {
-	case 0x10de: return "nvidia";
-	case 0x1002: return "amd";
-	case 0x8086: return "intel";
-	default: return NULL;
+	case 0x10de:
+		return "nvidia";
+	case 0x1002:
+		return "amd";
+	case 0x8086:
+		return "intel";
+	default:
+		return NULL;
 	}
 }
 
 /*
- * Display controllers of those who make GPUs: the graphics of a server's management controller are none. And what a GPU's driver has
- * taken, because not all accelerators are of the display class. But not the virtual functions that a GPU shows for guests.
+ * Display controllers of those who make GPUs: the graphics of a server's management controller are
+ * none. And what a GPU's driver has taken, because not all accelerators are of the display class.
+ * But not the virtual functions that a GPU shows for guests.
  */
 static int is_gpu(struct rung__sys *sys, const char *name, uint64_t *vendor_out)
 {
@@ -247,11 +263,14 @@ static int is_gpu(struct rung__sys *sys, const char *name, uint64_t *vendor_out)
 	if (class_code >> 16 == CLASS_DISPLAY)
 		return 1;
 	rc = rung__sys_link(sys, &driver, PCI_DEVICES "/%s/driver", name);
-	return rc < 0 ? rc : driver && (strcmp(driver, "nvidia") == 0 || strcmp(driver, "amdgpu") == 0);
+	return rc < 0 ? rc
+	              : driver && (strcmp(driver, "nvidia") == 0 || strcmp(driver, "amdgpu") == 0);
 }
 
-/* What NVIDIA's driver tells: the model, and the node that the GPU's memory is on coherent platforms. */
-static int read_nvidia(struct rung__sys *sys, struct rung_topology *topology, struct rung_topology_device *gpu)
+/* What NVIDIA's driver tells: the model, and the node that the GPU's memory is on coherent
+ * platforms. */
+static int read_nvidia(struct rung__sys *sys, struct rung_topology *topology,
+                       struct rung_topology_device *gpu)
 {
 	const char *value = NULL;
 	uint64_t node;
@@ -275,7 +294,8 @@ static int read_nvidia(struct rung__sys *sys, struct rung_topology *topology, st
 	return 0;
 }
 
-static int read_gpu(struct rung__sys *sys, struct rung_topology *topology, const char *name, uint64_t vendor, struct rung_topology_device *gpu)
+static int read_gpu(struct rung__sys *sys, struct rung_topology *topology, const char *name,
+                    uint64_t vendor, struct rung_topology_device *gpu)
 {
 	char folder[64];
 	int rc;
@@ -318,8 +338,8 @@ static int read_gpus(struct rung__sys *sys, struct rung_topology *topology)
 /* ---- NVMe ---- */
 
 /*
- * The controller of a namespace is the folder it lies in; one that several controllers can lead to lies in that of its subsystem, with
- * links to them.
+ * The controller of a namespace is the folder it lies in; one that several controllers can lead to
+ * lies in that of its subsystem, with links to them.
  */
 static int find_controller(struct rung__sys *sys, const char *name, const char **controller_out)
 {
@@ -355,17 +375,19 @@ static int find_controller(struct rung__sys *sys, const char *name, const char *
 static int read_controller(struct rung__sys *sys, struct rung_topology_device *drive)
 {
 	char folder[64];
-	int rc = rung__sys_text(sys, &drive->transport, "sys/class/nvme/%s/transport", drive->controller);
+	int rc = rung__sys_text(sys, &drive->transport, "sys/class/nvme/%s/transport",
+	                        drive->controller);
 
 	if (rc >= 0)
-		rc = rung__sys_text(sys, &drive->model, "sys/class/nvme/%s/model", drive->controller);
+		rc = rung__sys_text(sys, &drive->model, "sys/class/nvme/%s/model",
+		                    drive->controller);
 	snprintf(folder, sizeof(folder), "sys/class/nvme/%s/device", drive->controller);
 	return rc < 0 ? rc : read_pci(sys, folder, drive);
 }
 
 static int read_drive(struct rung__sys *sys, const char *name, struct rung_topology_device *drive)
 {
-	uint64_t sectors;   /* of 512 bytes, whatever the drive's own are */
+	uint64_t sectors; /* of 512 bytes, whatever the drive's own are */
 	int rc;
 
 	drive->kind = RUNG_TOPOLOGY_NVME;
@@ -374,7 +396,8 @@ static int read_drive(struct rung__sys *sys, const char *name, struct rung_topol
 	if (rc > 0)
 		drive->bytes = sectors * 512;
 	if (rc >= 0)
-		rc = rung__sys_number(sys, 10, UINT32_MAX, &drive->sector_bytes, "sys/block/%s/queue/logical_block_size", name);
+		rc = rung__sys_number(sys, 10, UINT32_MAX, &drive->sector_bytes,
+		                      "sys/block/%s/queue/logical_block_size", name);
 	if (rc >= 0)
 		rc = find_controller(sys, name, &drive->controller);
 	return rc < 0 || !drive->controller ? rc : read_controller(sys, drive);

@@ -5,10 +5,10 @@
 
 #include "topology/topology_private.h"
 
-#define NODES "sys/devices/system/node"
-#define PAGE_SIZES_MAX 16u       /* arm64 has four */
-#define RATINGS_MAX 2u           /* access classes that the kernel knows */
-#define DISTANCE_MAX 255u        /* a byte in the firmware's table */
+#define NODES          "sys/devices/system/node"
+#define PAGE_SIZES_MAX 16u  /* arm64 has four */
+#define RATINGS_MAX    2u   /* access classes that the kernel knows */
+#define DISTANCE_MAX   255u /* a byte in the firmware's table */
 
 static int no_memory(void)
 {
@@ -33,7 +33,8 @@ static int field_bytes(struct rung__sys *sys, const char *key, uint64_t *bytes_o
 	return 1;
 }
 
-int rung__topology_read_memory(struct rung__sys *sys, const char *path, uint64_t *total_out, uint64_t *free_out)
+int rung__topology_read_memory(struct rung__sys *sys, const char *path, uint64_t *total_out,
+                               uint64_t *free_out)
 {
 	int rc = rung__sys_read(sys, "%s", path);
 
@@ -44,7 +45,8 @@ int rung__topology_read_memory(struct rung__sys *sys, const char *path, uint64_t
 	return rc;
 }
 
-/* Unused, and what files and the kernel's own caches hold that can be had again, in the meminfo that was read last. */
+/* Unused, and what files and the kernel's own caches hold that can be had again, in the meminfo
+ * that was read last. */
 static int add_up_available(struct rung__sys *sys, struct rung_topology_node *node)
 {
 	static const char *const caches[] = { "Active(file):", "Inactive(file):", "SReclaimable:" };
@@ -66,7 +68,8 @@ static int add_up_available(struct rung__sys *sys, struct rung_topology_node *no
 	return 0;
 }
 
-static int read_node_memory(struct rung__sys *sys, const char *path, struct rung_topology_node *node)
+static int read_node_memory(struct rung__sys *sys, const char *path,
+                            struct rung_topology_node *node)
 {
 	int rc = rung__topology_read_memory(sys, path, &node->total_bytes, &node->free_bytes);
 
@@ -74,7 +77,8 @@ static int read_node_memory(struct rung__sys *sys, const char *path, struct rung
 }
 
 /* @param folder  that of a node, or of the whole machine, with a folder for each page size */
-static int read_huge_pages(struct rung__sys *sys, const char *folder, struct rung_topology_node *node)
+static int read_huge_pages(struct rung__sys *sys, const char *folder,
+                           struct rung_topology_node *node)
 {
 	struct rung_id_list kib = { NULL, 0 };
 	struct rung_huge_pages *pages;
@@ -83,15 +87,21 @@ static int read_huge_pages(struct rung__sys *sys, const char *folder, struct run
 	if (rc < 0)
 		return rc;
 	if (kib.count > PAGE_SIZES_MAX)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu32 " page sizes, more than %u", sys->path, kib.count, PAGE_SIZES_MAX);
+		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu32 " page sizes, more than %u",
+		                  sys->path, kib.count, PAGE_SIZES_MAX);
 	pages = rung__arena_take(sys->arena, kib.count, sizeof(*pages));
 	if (!pages)
 		return no_memory();
 	for (uint32_t i = 0; i < kib.count; i++) {
-		pages[i] = (struct rung_huge_pages){ kib.ids[i] * UINT64_C(1024), RUNG_UNKNOWN, RUNG_UNKNOWN };
-		rc = rung__sys_number(sys, 10, UINT64_MAX - 1, &pages[i].total, "%s/hugepages-%" PRIu32 "kB/nr_hugepages", folder, kib.ids[i]);
+		pages[i] = (struct rung_huge_pages){ kib.ids[i] * UINT64_C(1024), RUNG_UNKNOWN,
+			                             RUNG_UNKNOWN };
+		rc = rung__sys_number(sys, 10, UINT64_MAX - 1, &pages[i].total,
+		                      "%s/hugepages-%" PRIu32 "kB/nr_hugepages", folder,
+		                      kib.ids[i]);
 		if (rc >= 0)
-			rc = rung__sys_number(sys, 10, UINT64_MAX - 1, &pages[i].free, "%s/hugepages-%" PRIu32 "kB/free_hugepages", folder, kib.ids[i]);
+			rc = rung__sys_number(sys, 10, UINT64_MAX - 1, &pages[i].free,
+			                      "%s/hugepages-%" PRIu32 "kB/free_hugepages", folder,
+			                      kib.ids[i]);
 		if (rc < 0)
 			return rc;
 	}
@@ -103,10 +113,12 @@ static int read_huge_pages(struct rung__sys *sys, const char *folder, struct run
 /* ---- ratings ---- */
 
 /* A figure of 0 is one that the firmware does not give. */
-static int read_rate(struct rung__sys *sys, uint32_t node, uint32_t access, const char *name, uint64_t unit, uint64_t *rate_out)
+static int read_rate(struct rung__sys *sys, uint32_t node, uint32_t access, const char *name,
+                     uint64_t unit, uint64_t *rate_out)
 {
 	uint64_t number = 0;
-	int rc = rung__sys_number(sys, 10, (UINT64_MAX - 1) / unit, &number, NODES "/node%" PRIu32 "/access%" PRIu32 "/initiators/%s", node,
+	int rc = rung__sys_number(sys, 10, (UINT64_MAX - 1) / unit, &number,
+	                          NODES "/node%" PRIu32 "/access%" PRIu32 "/initiators/%s", node,
 	                          access, name);
 
 	*rate_out = rc > 0 && number > 0 ? number * unit : RUNG_UNKNOWN;
@@ -115,13 +127,15 @@ static int read_rate(struct rung__sys *sys, uint32_t node, uint32_t access, cons
 
 static bool says_something(const struct rung_memory_rating *rating)
 {
-	return rating->read_bytes_per_s != RUNG_UNKNOWN || rating->write_bytes_per_s != RUNG_UNKNOWN ||
+	return rating->read_bytes_per_s != RUNG_UNKNOWN ||
+	       rating->write_bytes_per_s != RUNG_UNKNOWN ||
 	       rating->read_latency_ns != RUNG_UNKNOWN || rating->write_latency_ns != RUNG_UNKNOWN;
 }
 
 static int read_ratings(struct rung__sys *sys, struct rung_topology_node *node)
 {
-	struct rung_memory_rating *ratings = rung__arena_take(sys->arena, RATINGS_MAX, sizeof(*ratings));
+	struct rung_memory_rating *ratings =
+		rung__arena_take(sys->arena, RATINGS_MAX, sizeof(*ratings));
 
 	if (!ratings)
 		return no_memory();
@@ -131,15 +145,20 @@ static int read_ratings(struct rung__sys *sys, struct rung_topology_node *node)
 
 		*rating = (struct rung_memory_rating){ .access = access };
 		rc = rung__sys_numbered(sys, "node", "", RUNG_NODES_MAX, &rating->initiators,
-		                        NODES "/node%" PRIu32 "/access%" PRIu32 "/initiators", node->node, access);
-		if (rc >= 0)   /* bandwidths are in MiB/s */
-			rc = read_rate(sys, node->node, access, "read_bandwidth", 1 << 20, &rating->read_bytes_per_s);
+		                        NODES "/node%" PRIu32 "/access%" PRIu32 "/initiators",
+		                        node->node, access);
+		if (rc >= 0) /* bandwidths are in MiB/s */
+			rc = read_rate(sys, node->node, access, "read_bandwidth", 1 << 20,
+			               &rating->read_bytes_per_s);
 		if (rc >= 0)
-			rc = read_rate(sys, node->node, access, "write_bandwidth", 1 << 20, &rating->write_bytes_per_s);
+			rc = read_rate(sys, node->node, access, "write_bandwidth", 1 << 20,
+			               &rating->write_bytes_per_s);
 		if (rc >= 0)
-			rc = read_rate(sys, node->node, access, "read_latency", 1, &rating->read_latency_ns);
+			rc = read_rate(sys, node->node, access, "read_latency", 1,
+			               &rating->read_latency_ns);
 		if (rc >= 0)
-			rc = read_rate(sys, node->node, access, "write_latency", 1, &rating->write_latency_ns);
+			rc = read_rate(sys, node->node, access, "write_latency", 1,
+			               &rating->write_latency_ns);
 		if (rc < 0)
 			return rc;
 		node->rating_count += says_something(rating);
@@ -170,13 +189,15 @@ static int read_distances(struct rung__sys *sys, uint32_t node, uint32_t *row, s
 		got++;
 	}
 	if (got != count)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %zu distances where %zu nodes are online", sys->path, got, count);
+		return rung__fail(RUNG_E_FORMAT, "%s: has %zu distances where %zu nodes are online",
+		                  sys->path, got, count);
 	return 0;
 }
 
 /* ---- nodes ---- */
 
-/* The nodes of the CPUs that are off: their folders keep the link, while cpulist has only what is online. */
+/* The nodes of the CPUs that are off: their folders keep the link, while cpulist has only what is
+ * online. */
 static int read_offline_cpus(struct rung__sys *sys, const struct rung_topology *topology)
 {
 	const struct rung_id_list *offline = &topology->info.cpus_offline;
@@ -186,7 +207,8 @@ static int read_offline_cpus(struct rung__sys *sys, const struct rung_topology *
 		return no_memory();
 	for (uint32_t i = 0; i < offline->count; i++) {
 		struct rung_id_list links = { NULL, 0 };
-		int rc = rung__sys_numbered(sys, "node", "", RUNG_NODES_MAX, &links, "sys/devices/system/cpu/cpu%" PRIu32, offline->ids[i]);
+		int rc = rung__sys_numbered(sys, "node", "", RUNG_NODES_MAX, &links,
+		                            "sys/devices/system/cpu/cpu%" PRIu32, offline->ids[i]);
 
 		if (rc < 0)
 			return rc;
@@ -213,7 +235,8 @@ static int read_offline_cpus(struct rung__sys *sys, const struct rung_topology *
 static int read_node(struct rung__sys *sys, struct rung_topology_node *node)
 {
 	char path[96];
-	int rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &node->cpus, NODES "/node%" PRIu32 "/cpulist", node->node);
+	int rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &node->cpus, NODES "/node%" PRIu32 "/cpulist",
+	                       node->node);
 
 	snprintf(path, sizeof(path), NODES "/node%" PRIu32 "/meminfo", node->node);
 	if (rc >= 0)
@@ -227,27 +250,34 @@ static int read_node(struct rung__sys *sys, struct rung_topology_node *node)
 }
 
 /* Where the kernel does not say, what was read of the node does. */
-static void classify(struct rung_topology_node *node, const struct rung_id_list *with_cpu, const struct rung_id_list *with_memory)
+static void classify(struct rung_topology_node *node, const struct rung_id_list *with_cpu,
+                     const struct rung_id_list *with_memory)
 {
 	node->has_cpu = with_cpu->ids ? rung__ids_have(with_cpu, node->node) : node->cpus.count > 0;
-	node->has_memory = with_memory->ids ? rung__ids_have(with_memory, node->node) : node->total_bytes != RUNG_UNKNOWN && node->total_bytes > 0;
+	node->has_memory = with_memory->ids
+	                           ? rung__ids_have(with_memory, node->node)
+	                           : node->total_bytes != RUNG_UNKNOWN && node->total_bytes > 0;
 }
 
 static int take_nodes(struct rung__sys *sys, struct rung_topology *topology, uint32_t count)
 {
 	topology->nodes = rung__arena_take(sys->arena, count, sizeof(*topology->nodes));
-	topology->distances = rung__arena_take(sys->arena, (uint64_t)count * count, sizeof(*topology->distances));
+	topology->distances =
+		rung__arena_take(sys->arena, (uint64_t)count * count, sizeof(*topology->distances));
 	if (!topology->nodes || !topology->distances)
 		return no_memory();
 	topology->info.node_count = count;
 	for (uint32_t n = 0; n < count; n++)
 		topology->nodes[n] = (struct rung_topology_node){
-			.total_bytes = RUNG_UNKNOWN, .free_bytes = RUNG_UNKNOWN, .available_bytes = RUNG_UNKNOWN,
+			.total_bytes = RUNG_UNKNOWN,
+			.free_bytes = RUNG_UNKNOWN,
+			.available_bytes = RUNG_UNKNOWN,
 		};
 	return 0;
 }
 
-static int read_online_nodes(struct rung__sys *sys, struct rung_topology *topology, const struct rung_id_list *online)
+static int read_online_nodes(struct rung__sys *sys, struct rung_topology *topology,
+                             const struct rung_id_list *online)
 {
 	struct rung_id_list with_cpu = { NULL, 0 }, with_memory = { NULL, 0 };
 	int rc = rung__sys_ids(sys, RUNG_NODES_MAX, &with_cpu, NODES "/has_cpu");
@@ -262,7 +292,9 @@ static int read_online_nodes(struct rung__sys *sys, struct rung_topology *topolo
 		node->node = online->ids[n];
 		rc = read_node(sys, node);
 		if (rc >= 0)
-			rc = read_distances(sys, node->node, topology->distances + (size_t)n * online->count, online->count);
+			rc = read_distances(sys, node->node,
+			                    topology->distances + (size_t)n * online->count,
+			                    online->count);
 		classify(node, &with_cpu, &with_memory);
 	}
 	if (rc >= 0)
@@ -296,11 +328,14 @@ static int read_allowed(struct rung__sys *sys, struct rung_topology *topology)
 
 	for (uint32_t n = 0; n < info->node_count; n++) {
 		struct rung_topology_node *node = &topology->nodes[n];
-		int rc = rung__ids_both(sys->arena, &node->cpus, &info->cpus_allowed, &node->cpus_allowed);
+		int rc = rung__ids_both(sys->arena, &node->cpus, &info->cpus_allowed,
+		                        &node->cpus_allowed);
 
 		if (rc < 0)
 			return rc;
-		node->memory_allowed = info->nodes_allowed.ids ? rung__ids_have(&info->nodes_allowed, node->node) : -1;
+		node->memory_allowed = info->nodes_allowed.ids
+		                               ? rung__ids_have(&info->nodes_allowed, node->node)
+		                               : -1;
 	}
 	return 0;
 }
@@ -311,7 +346,8 @@ static void add_up(struct rung_topology *topology)
 	uint64_t sum = 0;
 
 	for (uint32_t n = 0; n < topology->info.node_count; n++) {
-		if (topology->nodes[n].total_bytes == RUNG_UNKNOWN || !rung__add(sum, topology->nodes[n].total_bytes, &sum))
+		if (topology->nodes[n].total_bytes == RUNG_UNKNOWN ||
+		    !rung__add(sum, topology->nodes[n].total_bytes, &sum))
 			return;
 	}
 	topology->info.total_bytes = sum;
@@ -327,7 +363,10 @@ int rung__topology_read_nodes(struct rung__sys *sys, struct rung_topology *topol
 	if (rc > 0 && online.count == 0)
 		return rung__sys_bad(sys, sys->text, "a list of nodes: none is online");
 	if (rc == 0 && !topology->info.cpus.ids)
-		return rung__fail(RUNG_E_NOENT, "%s/sys/devices/system: has neither node/online nor cpu/online; is sysfs mounted?", sys->root);
+		return rung__fail(RUNG_E_NOENT,
+		                  "%s/sys/devices/system: has neither node/online nor cpu/online; "
+		                  "is sysfs mounted?",
+		                  sys->root);
 	rc = rc > 0 ? read_online_nodes(sys, topology, &online) : read_whole_machine(sys, topology);
 	if (rc >= 0)
 		rc = read_allowed(sys, topology);

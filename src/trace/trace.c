@@ -5,8 +5,8 @@
 #include "trace/trace_internal.h"
 
 #define KEPT_DEFAULT (UINT64_C(1) << 26)
-#define KEPT_FIRST (UINT64_C(1) << 16)
-#define DIGIT_BITS 11u
+#define KEPT_FIRST   (UINT64_C(1) << 16)
+#define DIGIT_BITS   11u
 #define DIGIT_VALUES (1u << DIGIT_BITS)
 
 int rung_trace_create(const struct rung_trace_opts *caller_opts, struct rung_trace **trace_out)
@@ -25,11 +25,13 @@ int rung_trace_create(const struct rung_trace_opts *caller_opts, struct rung_tra
 	if (!trace)
 		return rung__fail(RUNG_E_NOMEM, "trace: no memory");
 	trace->opts = opts;
-	trace->id_bytes = opts.vertex_count <= UINT32_MAX && opts.kept_max <= UINT32_MAX ? 4 : 8;   /* the largest says "never" */
+	/* the largest says "never" */
+	trace->id_bytes = opts.vertex_count <= UINT32_MAX && opts.kept_max <= UINT32_MAX ? 4 : 8;
 	trace->counts = rung__zalloc_array(opts.vertex_count, sizeof(*trace->counts));
 	if (!trace->counts) {
 		rung_trace_destroy(trace);
-		return rung__fail(RUNG_E_NOMEM, "trace over %" PRIu64 " rows: no memory", opts.vertex_count);
+		return rung__fail(RUNG_E_NOMEM, "trace over %" PRIu64 " rows: no memory",
+		                  opts.vertex_count);
 	}
 	*trace_out = trace;
 	return 0;
@@ -56,7 +58,8 @@ static int make_room(struct rung_trace *trace, uint64_t more)
 		return 0;
 	grown = rung__realloc_array(trace->kept, wanted, trace->id_bytes);
 	if (!grown)
-		return rung__fail(RUNG_E_NOMEM, "trace: no memory for %" PRIu64 " requests: keep fewer", wanted);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "trace: no memory for %" PRIu64 " requests: keep fewer", wanted);
 	trace->kept = grown;
 	trace->kept_capacity = wanted;
 	return 0;
@@ -69,8 +72,10 @@ int rung_trace_add(struct rung_trace *trace, const uint64_t *rows, uint64_t row_
 
 	for (uint64_t i = 0; i < row_count; i++) {
 		if (rows[i] >= trace->opts.vertex_count)
-			return rung__fail(RUNG_E_RANGE, "trace: request %" PRIu64 " of a batch is for row %" PRIu64 ", not below %" PRIu64, i,
-			                  rows[i], trace->opts.vertex_count);
+			return rung__fail(RUNG_E_RANGE,
+			                  "trace: request %" PRIu64
+			                  " of a batch is for row %" PRIu64 ", not below %" PRIu64,
+			                  i, rows[i], trace->opts.vertex_count);
 	}
 	rc = make_room(trace, kept);
 	if (rc < 0)
@@ -99,18 +104,21 @@ uint64_t rung_trace_kept(const struct rung_trace *trace)
 	return trace->kept_count;
 }
 
-int rung__trace_check_sizes(const struct rung_trace *trace, const uint64_t *sizes, uint32_t size_count)
+int rung__trace_check_sizes(const struct rung_trace *trace, const uint64_t *sizes,
+                            uint32_t size_count)
 {
 	for (uint32_t s = 0; s < size_count; s++) {
 		if (sizes[s] > trace->opts.vertex_count || (s && sizes[s] < sizes[s - 1]))
-			return rung__fail(RUNG_E_INVAL, "trace: size %" PRIu32 " is %" PRIu64 " rows: sizes ascend, and none is above %" PRIu64,
+			return rung__fail(RUNG_E_INVAL,
+			                  "trace: size %" PRIu32 " is %" PRIu64
+			                  " rows: sizes ascend, and none is above %" PRIu64,
 			                  s, sizes[s], trace->opts.vertex_count);
 	}
 	return 0;
 }
 
-int rung_trace_static_hits(const struct rung_trace *trace, const void *order, unsigned index_bytes, const uint64_t *sizes,
-                           uint32_t size_count, uint64_t *hits_out)
+int rung_trace_static_hits(const struct rung_trace *trace, const void *order, unsigned index_bytes,
+                           const uint64_t *sizes, uint32_t size_count, uint64_t *hits_out)
 {
 	uint64_t hits = 0, i = 0;
 	int rc = rung__trace_check_sizes(trace, sizes, size_count);
@@ -122,7 +130,10 @@ int rung_trace_static_hits(const struct rung_trace *trace, const void *order, un
 			const uint64_t row = order ? rung__id_get(order, index_bytes, i) : i;
 
 			if (row >= trace->opts.vertex_count)
-				return rung__fail(RUNG_E_RANGE, "trace: place %" PRIu64 " of an order holds %" PRIu64 ", not below %" PRIu64,
+				return rung__fail(RUNG_E_RANGE,
+				                  "trace: place %" PRIu64
+				                  " of an order holds %" PRIu64
+				                  ", not below %" PRIu64,
 				                  i, row, trace->opts.vertex_count);
 			hits += trace->counts[row];
 		}
@@ -131,7 +142,8 @@ int rung_trace_static_hits(const struct rung_trace *trace, const void *order, un
 	return 0;
 }
 
-/* The oracle's order is not needed, only its counts: descending, by counting in two arrays in turn, a digit at a time. */
+/* The oracle's order is not needed, only its counts: descending, by counting in two arrays in turn,
+ * a digit at a time. */
 static void sort_descending(uint64_t *counts, uint64_t *other, uint64_t row_count, uint64_t largest)
 {
 	uint64_t starts[DIGIT_VALUES];
@@ -154,7 +166,8 @@ static void sort_descending(uint64_t *counts, uint64_t *other, uint64_t row_coun
 	}
 }
 
-int rung_trace_oracle_hits(const struct rung_trace *trace, const uint64_t *sizes, uint32_t size_count, uint64_t *hits_out)
+int rung_trace_oracle_hits(const struct rung_trace *trace, const uint64_t *sizes,
+                           uint32_t size_count, uint64_t *hits_out)
 {
 	const uint64_t row_count = trace->opts.vertex_count;
 	uint64_t *counts, *other, hits = 0, i = 0, largest = 0;

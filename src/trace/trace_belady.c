@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Belady's rule with the right to bypass (Belady 1966). A row stays from a request to its next one or it does not; it is a hit there in
- * the first case. When more rows would stay than there is room for, the one whose next request is farthest away goes, which may be the
- * row just asked for. So a tier is the set of the times at which its rows are wanted next: no two rows share one, the time that comes
- * is in the set or not, and the farthest is the set's largest. Sets are bits with levels of bits above, 64 a word.
+ * Belady's rule with the right to bypass (Belady 1966). A row stays from a request to its next one
+ * or it does not; it is a hit there in the first case. When more rows would stay than there is room
+ * for, the one whose next request is farthest away goes, which may be the row just asked for. So a
+ * tier is the set of the times at which its rows are wanted next: no two rows share one, the time
+ * that comes is in the set or not, and the farthest is the set's largest. Sets are bits with levels
+ * of bits above, 64 a word.
  */
 #include <string.h>
 
 #include "trace/trace_internal.h"
 
-#define WORD_BITS 64u
-#define LEVELS_MAX 11u   /* 64^11 > 2^64 */
+#define WORD_BITS  64u
+#define LEVELS_MAX 11u /* 64^11 > 2^64 */
 
 struct time_set {
-	uint64_t *levels[LEVELS_MAX];   /* [0] has a bit for each time, each other one a bit for each word of that below */
+	/* [0] has a bit for each time, each other one a bit for each word of that below */
+	uint64_t *levels[LEVELS_MAX];
 	uint64_t words[LEVELS_MAX];
-	unsigned level_count;           /* the last level is one word */
+	unsigned level_count; /* the last level is one word */
 };
 
 static int set_init(struct time_set *set, uint64_t time_count)
@@ -28,7 +31,9 @@ static int set_init(struct time_set *set, uint64_t time_count)
 
 		set->levels[set->level_count] = rung__zalloc_array(words, sizeof(uint64_t));
 		if (!set->levels[set->level_count])
-			return rung__fail(RUNG_E_NOMEM, "Belady's rule over %" PRIu64 " requests: no memory", time_count);
+			return rung__fail(RUNG_E_NOMEM,
+			                  "Belady's rule over %" PRIu64 " requests: no memory",
+			                  time_count);
 		set->words[set->level_count++] = words;
 		bits = words;
 	} while (bits > 1);
@@ -81,7 +86,8 @@ static uint64_t set_largest(const struct time_set *set)
 	uint64_t at = 0;
 
 	for (unsigned level = set->level_count; level-- > 0;)
-		at = at * WORD_BITS + (WORD_BITS - 1 - (unsigned)__builtin_clzll(set->levels[level][at]));
+		at = at * WORD_BITS +
+		     (WORD_BITS - 1 - (unsigned)__builtin_clzll(set->levels[level][at]));
 	return at;
 }
 
@@ -92,10 +98,12 @@ static int make_next(const struct rung_trace *trace, uint64_t never, void *next)
 	void *soonest = rung__malloc_array(trace->opts.vertex_count, bytes);
 
 	if (!soonest)
-		return rung__fail(RUNG_E_NOMEM, "Belady's rule over %" PRIu64 " rows: no memory", trace->opts.vertex_count);
+		return rung__fail(RUNG_E_NOMEM, "Belady's rule over %" PRIu64 " rows: no memory",
+		                  trace->opts.vertex_count);
 	memset(soonest, 0xff, trace->opts.vertex_count * bytes);
 	for (uint64_t i = trace->kept_count; i-- > 0;) {
-		const uint64_t row = rung__id_get(trace->kept, bytes, i), time = rung__id_get(soonest, bytes, row);
+		const uint64_t row = rung__id_get(trace->kept, bytes, i),
+			       time = rung__id_get(soonest, bytes, row);
 
 		rung__id_set(next, bytes, i, RUNG__MIN(time, never));
 		rung__id_set(soonest, bytes, row, i);
@@ -104,7 +112,8 @@ static int make_next(const struct rung_trace *trace, uint64_t never, void *next)
 	return 0;
 }
 
-static uint64_t count_hits(struct time_set *set, const void *next, unsigned bytes, uint64_t count, uint64_t counted_from, uint64_t size)
+static uint64_t count_hits(struct time_set *set, const void *next, unsigned bytes, uint64_t count,
+                           uint64_t counted_from, uint64_t size)
 {
 	uint64_t hits = 0, held = 0;
 
@@ -135,8 +144,8 @@ struct belady {
 	const uint64_t *sizes;
 	uint32_t size_count;
 	uint64_t *hits;
-	uint32_t done;       /* sizes, of all threads */
-	int rc;              /* of the first that failed */
+	uint32_t done; /* sizes, of all threads */
+	int rc;        /* of the first that failed */
 };
 
 static bool tell(struct belady *belady)
@@ -146,7 +155,8 @@ static bool tell(struct belady *belady)
 
 #pragma omp atomic capture
 	done = ++belady->done;
-	return opts->progress && opts->progress(opts->progress_ctx, "Belady", done, belady->size_count);
+	return opts->progress &&
+	       opts->progress(opts->progress_ctx, "Belady", done, belady->size_count);
 }
 
 static void all_sizes(struct belady *belady)
@@ -164,8 +174,9 @@ static void all_sizes(struct belady *belady)
 			failed = belady->rc;
 			if (rc < 0 || failed < 0)
 				continue;
-			belady->hits[s] = count_hits(&set, belady->next, trace->id_bytes, trace->kept_count, belady->counted_from,
-			                             belady->sizes[s]);
+			belady->hits[s] =
+				count_hits(&set, belady->next, trace->id_bytes, trace->kept_count,
+			                   belady->counted_from, belady->sizes[s]);
 			if (tell(belady))
 				rc = RUNG_E_CANCELED;
 		}
@@ -177,11 +188,15 @@ static void all_sizes(struct belady *belady)
 	}
 }
 
-int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from, const uint64_t *sizes, uint32_t size_count,
-                           uint64_t *hits_out)
+int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from,
+                           const uint64_t *sizes, uint32_t size_count, uint64_t *hits_out)
 {
 	struct belady belady = {
-		.trace = trace, .counted_from = counted_from, .sizes = sizes, .size_count = size_count, .hits = hits_out,
+		.trace = trace,
+		.counted_from = counted_from,
+		.sizes = sizes,
+		.size_count = size_count,
+		.hits = hits_out,
 	};
 	void *next;
 	int rc = rung__trace_check_sizes(trace, sizes, size_count);
@@ -190,7 +205,9 @@ int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from
 		return rc;
 	next = rung__malloc_array(trace->kept_count, trace->id_bytes);
 	if (!next)
-		return rung__fail(RUNG_E_NOMEM, "Belady's rule over %" PRIu64 " requests: no memory: keep fewer", trace->kept_count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "Belady's rule over %" PRIu64 " requests: no memory: keep fewer",
+		                  trace->kept_count);
 	rc = make_next(trace, trace->kept_count, next);
 	if (rc == 0) {
 		belady.next = next;
@@ -200,7 +217,8 @@ int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from
 	if (rc == RUNG_E_CANCELED)
 		rung__fail(rc, "Belady's rule: canceled");
 	else if (rc == RUNG_E_NOMEM)
-		rung__fail(rc, "Belady's rule over %" PRIu64 " requests: no memory: keep fewer", trace->kept_count);
+		rung__fail(rc, "Belady's rule over %" PRIu64 " requests: no memory: keep fewer",
+		           trace->kept_count);
 	rung__free(next);
 	return rc;
 }

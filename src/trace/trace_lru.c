@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LRU of all sizes at once. The stack distance of a request is how many rows were asked for since its row was last, itself included; a
- * tier of that many rows or more still has it (Mattson, Gecsei, Slutz, Traiger 1970).
+ * LRU of all sizes at once. The stack distance of a request is how many rows were asked for since
+ * its row was last, itself included; a tier of that many rows or more still has it (Mattson,
+ * Gecsei, Slutz, Traiger 1970).
  *
- * The last request of each row is a bit at its time. The distance is the number of bits from there on: whole words by a
- * Fenwick tree (Fenwick 1994) over the words' counts, which is small enough for the cache, the rest by counting bits. Times run
- * up to twice the number of rows; then the bits are pushed together and times begin behind them.
+ * The last request of each row is a bit at its time. The distance is the number of bits from there
+ * on: whole words by a Fenwick tree (Fenwick 1994) over the words' counts, which is small enough
+ * for the cache, the rest by counting bits. Times run up to twice the number of rows; then the bits
+ * are pushed together and times begin behind them.
  */
 #include <string.h>
 
 #include "trace/trace_internal.h"
 
-#define WORD_BITS 64u
+#define WORD_BITS         64u
 #define PROGRESS_REQUESTS (UINT64_C(1) << 20)
 
 struct lru {
 	uint64_t row_count;
-	uint64_t *last;       /* [row_count] time of the last request + 1, 0: there was none */
-	uint64_t *bits;       /* [word_count] set at the times in `last` */
-	uint64_t *tree;       /* [word_count + 1] Fenwick tree over the numbers of bits of the words; entry 0 is not used */
+	uint64_t *last; /* [row_count] time of the last request + 1, 0: there was none */
+	uint64_t *bits; /* [word_count] set at the times in `last` */
+	/* [word_count + 1] Fenwick tree over the numbers of bits of the words; entry 0 is not
+	 * used */
+	uint64_t *tree;
 	uint64_t word_count;
-	uint64_t now;         /* next time */
-	uint64_t live;        /* bits set */
+	uint64_t now;  /* next time */
+	uint64_t live; /* bits set */
 };
 
 static int lru_init(struct lru *lru, uint64_t row_count)
@@ -48,7 +52,7 @@ static void lru_fini(struct lru *lru)
 static void tree_add(struct lru *lru, uint64_t word, uint64_t change)
 {
 	for (uint64_t i = word + 1; i <= lru->word_count; i += i & (0 - i))
-		lru->tree[i] += change;   /* minus one wraps */
+		lru->tree[i] += change; /* minus one wraps */
 }
 
 /* Bits at times before this one. */
@@ -125,8 +129,8 @@ static uint32_t first_size(const uint64_t *sizes, uint32_t size_count, uint64_t 
 	return low;
 }
 
-int rung_trace_lru_hits(const struct rung_trace *trace, uint64_t counted_from, const uint64_t *sizes, uint32_t size_count,
-                        uint64_t *hits_out)
+int rung_trace_lru_hits(const struct rung_trace *trace, uint64_t counted_from,
+                        const uint64_t *sizes, uint32_t size_count, uint64_t *hits_out)
 {
 	const struct rung_trace_opts *opts = &trace->opts;
 	struct lru lru;
@@ -137,16 +141,20 @@ int rung_trace_lru_hits(const struct rung_trace *trace, uint64_t counted_from, c
 	rc = lru_init(&lru, opts->vertex_count);
 	memset(hits_out, 0, size_count * sizeof(*hits_out));
 	for (uint64_t i = 0; i < trace->kept_count && rc == 0; i++) {
-		const uint64_t distance = request(&lru, rung__id_get(trace->kept, trace->id_bytes, i));
-		const uint32_t s = distance && i >= counted_from ? first_size(sizes, size_count, distance) : size_count;
+		const uint64_t distance =
+			request(&lru, rung__id_get(trace->kept, trace->id_bytes, i));
+		const uint32_t s = distance && i >= counted_from
+		                           ? first_size(sizes, size_count, distance)
+		                           : size_count;
 
 		if (s < size_count)
 			hits_out[s]++;
-		if (opts->progress && i % PROGRESS_REQUESTS == 0 && opts->progress(opts->progress_ctx, "LRU", i, trace->kept_count))
+		if (opts->progress && i % PROGRESS_REQUESTS == 0 &&
+		    opts->progress(opts->progress_ctx, "LRU", i, trace->kept_count))
 			rc = rung__fail(RUNG_E_CANCELED, "LRU: canceled");
 	}
 	for (uint32_t s = 1; s < size_count; s++)
-		hits_out[s] += hits_out[s - 1];   /* what a smaller tier has, a larger one has too */
+		hits_out[s] += hits_out[s - 1]; /* what a smaller tier has, a larger one has too */
 	lru_fini(&lru);
 	return rc;
 }

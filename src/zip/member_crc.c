@@ -19,7 +19,7 @@
 struct piece {
 	uint64_t begin, end;
 	uint32_t crc;
-	bool summed;   /* else its reader is at it */
+	bool summed; /* else its reader is at it */
 };
 
 enum state { SUMMING, GIVEN_UP, AGREES, DIFFERS };
@@ -29,7 +29,7 @@ struct rung__member_crc {
 	int fd;
 	const char *name;
 	struct rung__stored member;
-	uint32_t head_crc;   /* of what is before the array */
+	uint32_t head_crc; /* of what is before the array */
 	enum state state;
 	uint32_t piece_count;
 	struct piece pieces[PIECES_MAX];
@@ -54,8 +54,8 @@ static int sum_rest(const struct rung__member_crc *crc, uint64_t first, uint64_t
 static int fail_crc(const struct rung__member_crc *crc)
 {
 	return rung__fail(RUNG_E_FORMAT,
-			  "%s: its CRC is not that of its zip entry: it is damaged; copy it again",
-			  crc->name);
+	                  "%s: its CRC is not that of its zip entry: it is damaged; copy it again",
+	                  crc->name);
 }
 
 /* All of the array is summed. */
@@ -88,7 +88,7 @@ static bool claim(struct rung__member_crc *crc, uint64_t *at, uint64_t *end)
 	if (i < crc->piece_count)
 		*end = RUNG__MIN(*end, crc->pieces[i].begin);
 	memmove(crc->pieces + i + 1, crc->pieces + i,
-		(crc->piece_count - i) * sizeof(*crc->pieces));
+	        (crc->piece_count - i) * sizeof(*crc->pieces));
 	crc->pieces[i] = (struct piece){ .begin = *at, .end = *end };
 	crc->piece_count++;
 	return true;
@@ -103,7 +103,7 @@ static void join(struct rung__member_crc *crc, uint32_t i)
 	    !right->summed)
 		return;
 	left->crc = (uint32_t)crc32_combine(left->crc, right->crc,
-					    (z_off_t)(right->end - right->begin));
+	                                    (z_off_t)(right->end - right->begin));
 	left->end = right->end;
 	memmove(right, right + 1, (crc->piece_count - i - 2) * sizeof(*crc->pieces));
 	crc->piece_count--;
@@ -128,7 +128,7 @@ static int settle(struct rung__member_crc *crc, uint64_t begin, uint32_t sum)
 }
 
 int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t count,
-			 const void *bytes)
+                         const void *bytes)
 {
 	uint64_t at = first, end = first + count;
 	int rc = 0;
@@ -139,7 +139,7 @@ int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t 
 
 		pthread_mutex_unlock(&crc->lock);
 		sum = (uint32_t)crc32_z(0, (const unsigned char *)bytes + (at - first),
-					(size_t)(end - at));
+		                        (size_t)(end - at));
 		pthread_mutex_lock(&crc->lock);
 		rc = settle(crc, at, sum);
 		at = end;
@@ -152,7 +152,7 @@ int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t 
 }
 
 int rung__member_crc_open(int fd, const char *name, const struct rung__stored *member,
-			  struct rung__member_crc **crc_out)
+                          struct rung__member_crc **crc_out)
 {
 	struct rung__member_crc *crc = rung__zalloc(sizeof(*crc));
 	int rc;

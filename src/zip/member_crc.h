@@ -13,9 +13,9 @@ struct rung__member_crc;
 
 /** Where the member's bytes are in the file, and where in them an array is. */
 struct rung__stored {
-	uint64_t offset, bytes;              /* of the member in the file */
-	uint64_t array_offset, array_bytes;  /* of the array in the member */
-	uint32_t crc;                        /* as the zip file states it */
+	uint64_t offset, bytes;             /* of the member in the file */
+	uint64_t array_offset, array_bytes; /* of the array in the member */
+	uint32_t crc;                       /* as the zip file states it */
 };
 
 /**
@@ -25,7 +25,7 @@ struct rung__stored {
  * @return 0, RUNG_E_IO, RUNG_E_NOMEM, for an empty array also RUNG_E_FORMAT
  */
 int rung__member_crc_open(int fd, const char *name, const struct rung__stored *member,
-			  struct rung__member_crc **crc_out);
+                          struct rung__member_crc **crc_out);
 
 /**
  * Bytes [first, first + count) of the array, as they were read. Bytes that were there before are
@@ -36,7 +36,7 @@ int rung__member_crc_open(int fd, const char *name, const struct rung__stored *m
  * @return 0; RUNG_E_FORMAT once all bytes were there and are not those of the CRC; RUNG_E_IO
  */
 int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t count,
-			 const void *bytes);
+                         const void *bytes);
 
 /** NULL is allowed. */
 void rung__member_crc_close(struct rung__member_crc *crc);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the bytes of an entry of a zip file begin. The end record gives the central directory, its entry the local header, and
- * that the data. Only the plain case is taken (one disk, offsets from the start of the file, zip64 included); every number
- * is checked against the file. In any other case the answer is no, and the caller lets libzip do it.
+ * Where the bytes of an entry of a zip file begin. The end record gives the central directory, its
+ * entry the local header, and that the data. Only the plain case is taken (one disk, offsets from
+ * the start of the file, zip64 included); every number is checked against the file. In any other
+ * case the answer is no, and the caller lets libzip do it.
  */
 #include <string.h>
 
@@ -41,17 +42,20 @@ static uint64_t le(const unsigned char *p, unsigned bytes)
 
 static bool read_at(int fd, void *buf, uint64_t bytes, uint64_t offset, uint64_t file_bytes)
 {
-	return offset <= file_bytes && bytes <= file_bytes - offset && rung__pread_all(fd, "zip", buf, bytes, offset) == 0;
+	return offset <= file_bytes && bytes <= file_bytes - offset &&
+	       rung__pread_all(fd, "zip", buf, bytes, offset) == 0;
 }
 
 static bool find_directory64(int fd, uint64_t file_bytes, uint64_t end_at, struct directory *dir)
 {
 	unsigned char locator[LOCATOR_BYTES], end[END64_BYTES];
 
-	if (end_at < LOCATOR_BYTES || !read_at(fd, locator, LOCATOR_BYTES, end_at - LOCATOR_BYTES, file_bytes) ||
+	if (end_at < LOCATOR_BYTES ||
+	    !read_at(fd, locator, LOCATOR_BYTES, end_at - LOCATOR_BYTES, file_bytes) ||
 	    memcmp(locator, "PK\6\7", 4) != 0)
 		return false;
-	if (!read_at(fd, end, END64_BYTES, le(locator + 8, 8), file_bytes) || memcmp(end, "PK\6\6", 4) != 0)
+	if (!read_at(fd, end, END64_BYTES, le(locator + 8, 8), file_bytes) ||
+	    memcmp(end, "PK\6\6", 4) != 0)
 		return false;
 	dir->entry_count = le(end + 32, 8);
 	dir->bytes = le(end + 40, 8);
@@ -81,7 +85,8 @@ static bool find_directory(int fd, uint64_t file_bytes, struct directory *dir)
 		dir->entry_count = le(end + 10, 2);
 		dir->bytes = le(end + 12, 4);
 		dir->offset = le(end + 16, 4);
-		if (dir->entry_count == UINT16_MAX || dir->bytes == UINT32_MAX || dir->offset == UINT32_MAX)
+		if (dir->entry_count == UINT16_MAX || dir->bytes == UINT32_MAX ||
+		    dir->offset == UINT32_MAX)
 			found = find_directory64(fd, file_bytes, file_bytes - tail_bytes + at, dir);
 		if (!found)
 			break;
@@ -117,10 +122,12 @@ static bool widen(struct directory_entry *e, const unsigned char *extra, size_t 
 		extra += 4 + len;
 		extra_len -= 4 + len;
 	}
-	return e->bytes != UINT32_MAX && e->stored_bytes != UINT32_MAX && e->local_offset != UINT32_MAX;
+	return e->bytes != UINT32_MAX && e->stored_bytes != UINT32_MAX &&
+	       e->local_offset != UINT32_MAX;
 }
 
-static bool find_entry(const unsigned char *dir, uint64_t dir_bytes, uint64_t idx, struct directory_entry *e)
+static bool find_entry(const unsigned char *dir, uint64_t dir_bytes, uint64_t idx,
+                       struct directory_entry *e)
 {
 	for (uint64_t i = 0;; i++) {
 		size_t name_len, extra_len, comment_len;
@@ -147,24 +154,29 @@ static bool find_entry(const unsigned char *dir, uint64_t dir_bytes, uint64_t id
 	}
 }
 
-static bool data_offset_of(int fd, uint64_t file_bytes, const struct directory_entry *e, uint64_t *offset_out)
+static bool data_offset_of(int fd, uint64_t file_bytes, const struct directory_entry *e,
+                           uint64_t *offset_out)
 {
 	unsigned char local[LOCAL_BYTES], name[UINT16_MAX];
 	uint64_t at;
 
-	if (!read_at(fd, local, LOCAL_BYTES, e->local_offset, file_bytes) || memcmp(local, "PK\3\4", 4) != 0 ||
-	    le(local + 8, 2) != e->method || le(local + 26, 2) != e->name_len)
+	if (!read_at(fd, local, LOCAL_BYTES, e->local_offset, file_bytes) ||
+	    memcmp(local, "PK\3\4", 4) != 0 || le(local + 8, 2) != e->method ||
+	    le(local + 26, 2) != e->name_len)
 		return false;
-	if (!read_at(fd, name, e->name_len, e->local_offset + LOCAL_BYTES, file_bytes) || memcmp(name, e->name, e->name_len) != 0)
+	if (!read_at(fd, name, e->name_len, e->local_offset + LOCAL_BYTES, file_bytes) ||
+	    memcmp(name, e->name, e->name_len) != 0)
 		return false;
-	at = e->local_offset + LOCAL_BYTES + e->name_len + le(local + 28, 2); /* below 2^63 + 2^17: the header was read */
+	/* below 2^63 + 2^17: the header was read */
+	at = e->local_offset + LOCAL_BYTES + e->name_len + le(local + 28, 2);
 	if (at > file_bytes || e->stored_bytes > file_bytes - at)
 		return false;
 	*offset_out = at;
 	return true;
 }
 
-bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx, const struct rung__zip_entry *wanted, uint64_t *offset_out)
+bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx,
+                      const struct rung__zip_entry *wanted, uint64_t *offset_out)
 {
 	struct directory dir = { 0 };
 	unsigned char *text;
@@ -176,10 +188,12 @@ bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx, const struct ru
 	text = rung__malloc((size_t)dir.bytes);
 	if (!text)
 		return false;
-	ok = read_at(fd, text, dir.bytes, dir.offset, file_bytes) && find_entry(text, dir.bytes, idx, &e) &&
-	     e.method == wanted->method && (e.flags & FLAG_ENCRYPTED) == 0 && e.bytes == wanted->bytes &&
+	ok = read_at(fd, text, dir.bytes, dir.offset, file_bytes) &&
+	     find_entry(text, dir.bytes, idx, &e) && e.method == wanted->method &&
+	     (e.flags & FLAG_ENCRYPTED) == 0 && e.bytes == wanted->bytes &&
 	     e.stored_bytes == wanted->stored_bytes && e.name_len == strlen(wanted->name) &&
-	     memcmp(e.name, wanted->name, e.name_len) == 0 && data_offset_of(fd, file_bytes, &e, offset_out);
+	     memcmp(e.name, wanted->name, e.name_len) == 0 &&
+	     data_offset_of(fd, file_bytes, &e, offset_out);
 	rung__free(text);
 	return ok;
 }

@@ -14,10 +14,12 @@ struct rung__zip_entry {
 };
 
 /**
- * Where the bytes of entry `idx` of a zip file lie, from its central directory and local header (libzip does not tell).
- * @return false when the entry is not the wanted one, or encrypted, or the directory is not plainly readable: the caller then
- *         reads it through libzip
+ * Where the bytes of entry `idx` of a zip file lie, from its central directory and local header
+ * (libzip does not tell).
+ * @return false when the entry is not the wanted one, or encrypted, or the directory is not plainly
+ *         readable: the caller then reads it through libzip
  */
-bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx, const struct rung__zip_entry *wanted, uint64_t *offset_out);
+bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx,
+                      const struct rung__zip_entry *wanted, uint64_t *offset_out);
 
 #endif

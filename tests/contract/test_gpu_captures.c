@@ -44,7 +44,7 @@ Test(gpu_captures, a_stream_that_is_captured_is_refused)
 	out = fixture_memory(&f, ASKED * WIDTH);
 	before = submit(out, RUNG_STREAM_OWN);
 	begin_capture(stream);
-	for (unsigned i = 0; i < 10; i++)   /* no request is lost */
+	for (unsigned i = 0; i < 10; i++) /* no request is lost */
 		is_refused(rung_gather_submit(f.store, &list, out, 0, stream, &request), "gather");
 	is_refused(rung_request_wait_stream(before, stream), "letting a stream wait for rows");
 	end_capture(stream);
@@ -101,7 +101,7 @@ Test(gpu_captures, batches_are_not_sampled_on_a_stream_that_is_captured)
 	cr_assert_eq(rung__gpu_batch_wait(batch, -1), 0, "%s", rung_last_error());
 	end_capture(stream);
 	cr_assert_eq(rung__gpu_batch_sample(batch, seeds.data, 4, 1, stream), 0, "%s",
-		     rung_last_error());
+	             rung_last_error());
 	cr_assert_eq(rung__gpu_batch_wait(batch, -1), 0, "%s", rung_last_error());
 	cr_assert_eq(cudaStreamDestroy(stream), cudaSuccess);
 	rung__gpu_batch_destroy(batch);

@@ -11,14 +11,14 @@
 #include "sim.h"
 #include "store_fixture.h"
 
-#define ROWS 2000
+#define ROWS  2000
 #define WIDTH 400
 #define ASKED 600
 #define SEEDS 10
 
 static struct store_fixture f;
 static uint64_t ids[ASKED];
-static struct rung_ids list;   /* they, in memory of the store */
+static struct rung_ids list; /* they, in memory of the store */
 static unsigned char *out;
 
 static void says(const char *words)
@@ -43,12 +43,19 @@ static void open_on_gpu_1(uint64_t host_bytes)
 {
 	static const int gpu = 1;
 	struct rung_plan_opts plan_opts = {
-		.size = sizeof(plan_opts), .device = RUNG_DEVICE_CUDA, .gpus = &gpu, .gpu_count = 1,
-		.gpu_bytes = ROWS * WIDTH / 4, .host_bytes = host_bytes, .vertex_ids = 1,
+		.size = sizeof(plan_opts),
+		.device = RUNG_DEVICE_CUDA,
+		.gpus = &gpu,
+		.gpu_count = 1,
+		.gpu_bytes = ROWS * WIDTH / 4,
+		.host_bytes = host_bytes,
+		.vertex_ids = 1,
 		.sample_on_gpu = 1,
 	};
 	struct rung_store_opts opts = {
-		.size = sizeof(opts), .batch_rows_max = 1000, .vertex_ids = 1,
+		.size = sizeof(opts),
+		.batch_rows_max = 1000,
+		.vertex_ids = 1,
 	};
 
 	fixture_free_memories(&f);
@@ -106,8 +113,9 @@ Test(gpu_cards, memory_of_another_gpu_is_refused_and_both_are_named)
 	void *theirs = memory_of(2, ASKED * WIDTH);
 	struct rung_ids there = { theirs, ASKED, RUNG_U64, RUNG_RANKS };
 
-	is_refused(&list, theirs, "memory of GPU 2, the store gathers on GPU 1; copy it to GPU 1, "
-	                          "or open the store on GPU 2");
+	is_refused(&list, theirs,
+	           "memory of GPU 2, the store gathers on GPU 1; copy it to GPU 1, "
+	           "or open the store on GPU 2");
 	is_refused(&there, out, "ids at ");
 	cr_assert_eq(cudaSetDevice(1), cudaSuccess);
 	/* others may rely on it, a store does not */
@@ -122,7 +130,7 @@ Test(gpu_cards, memory_of_the_host_is_judged_by_where_the_gpu_has_it)
 	struct rung_ids here = { NULL, ASKED, RUNG_U64, RUNG_RANKS };
 	void *pinned, *managed, *combined;
 
-	cr_assert_eq(cudaSetDevice(2), cudaSuccess);   /* it is all GPUs', whichever was current */
+	cr_assert_eq(cudaSetDevice(2), cudaSuccess); /* it is all GPUs', whichever was current */
 	cr_assert_eq(cudaHostAlloc(&pinned, ASKED * WIDTH, cudaHostAllocDefault), cudaSuccess);
 	cr_assert_eq(cudaMallocManaged(&managed, sizeof(ids), cudaMemAttachGlobal), cudaSuccess);
 	cr_assert_eq(cudaHostAlloc(&combined, ASKED * WIDTH, cudaHostAllocWriteCombined),
@@ -157,7 +165,7 @@ Test(gpu_cards, a_gather_on_a_stream_of_another_gpu_is_refused)
 
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, theirs, &request), RUNG_E_INVAL);
 	says("of GPU 2, the store gathers on GPU 1; give a stream of GPU 1");
-	sim_fail("cuStreamGetDevice", 1, cudaErrorUnknown);   /* as a driver without it */
+	sim_fail("cuStreamGetDevice", 1, cudaErrorUnknown); /* as a driver without it */
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, theirs, &request), RUNG_E_IO);
 	says("cuda: starting the gather kernel");
 	fixture_gather_and_check(&f, ids, ASKED);
@@ -193,7 +201,10 @@ static uint64_t *seeds;
 static void open_sampler(void)
 {
 	struct rung_gpu_sampler_opts opts = {
-		.size = sizeof(opts), .fanouts = fanouts, .hop_count = 2, .seed_count_max = SEEDS,
+		.size = sizeof(opts),
+		.fanouts = fanouts,
+		.hop_count = 2,
+		.seed_count_max = SEEDS,
 	};
 	uint64_t first[SEEDS];
 
@@ -279,7 +290,7 @@ Test(gpu_cards, no_gpu_but_the_stores_gets_a_context)
 	sample();
 	close_sampler();
 	only_gpu_1_has_a_context("sampling");
-	open_on_gpu_1(RUNG_BYTES_MAX);   /* nothing is cold: callers look at the GPU themselves */
+	open_on_gpu_1(RUNG_BYTES_MAX); /* nothing is cold: callers look at the GPU themselves */
 	gather_in_every_way();
 	fixture_free_memories(&f);
 	cr_assert_eq(rung_store_close(f.store), 0);

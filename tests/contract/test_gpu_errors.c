@@ -18,18 +18,36 @@ TestSuite(gpu_errors, .init = set_up, .fini = tear_down);
 /* ---- opening ---- */
 
 static const char *const functions[] = {
-	"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId", "cudaMemGetInfo",
-	"cudaDeviceGetAttribute", "cudaMalloc", "cudaHostRegister", "cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaMemcpy", "cudaMemsetAsync",
-	"cudaDeviceGetStreamPriorityRange", "cudaStreamCreateWithPriority",
-	"cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize",
+	"cudaGetDeviceCount",
+	"cudaGetDevice",
+	"cudaSetDevice",
+	"cudaGetDeviceProperties",
+	"cudaDeviceGetPCIBusId",
+	"cudaMemGetInfo",
+	"cudaDeviceGetAttribute",
+	"cudaMalloc",
+	"cudaHostRegister",
+	"cudaMemcpyAsync",
+	"cudaMemcpy2DAsync",
+	"cudaMemcpy",
+	"cudaMemsetAsync",
+	"cudaDeviceGetStreamPriorityRange",
+	"cudaStreamCreateWithPriority",
+	"cudaEventCreateWithFlags",
+	"cudaEventRecord",
+	"cudaEventSynchronize",
 	"cudaStreamSynchronize",
-	"cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaGetDriverEntryPointByVersion", "cudaDeviceEnablePeerAccess",
+	"cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+	"cudaGetDriverEntryPointByVersion",
+	"cudaDeviceEnablePeerAccess",
 	"cuCtxPushCurrent",
 };
 
 static int open_store_once(void)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 1000, .vertex_ids = 1, .requests_max = 1 };
+	struct rung_store_opts opts = {
+		.size = sizeof(opts), .batch_rows_max = 1000, .vertex_ids = 1, .requests_max = 1
+	};
 	struct rung_store *store;
 	int rc = rung_store_open(f.ds, f.plan, &opts, &store);
 
@@ -41,7 +59,9 @@ static int open_store_once(void)
 static int open_sampler_once(void)
 {
 	static const uint32_t fanouts[] = { 3, 2 };
-	struct rung_gpu_sampler_opts opts = { .size = sizeof(opts), .fanouts = fanouts, .hop_count = 2, .seed_count_max = 10 };
+	struct rung_gpu_sampler_opts opts = {
+		.size = sizeof(opts), .fanouts = fanouts, .hop_count = 2, .seed_count_max = 10
+	};
 	struct rung_gpu_sampler *sampler;
 	struct rung__gpu_batch *batch;
 	int rc = rung_gpu_sampler_create(f.store, f.ds, f.plan, &opts, &sampler);
@@ -66,22 +86,25 @@ static void open_with_failures(int (*open_once)(void), const char *function, uns
 		sim_fail(function, nth, cudaErrorUnknown);
 		rc = open_once();
 		sim_fail(function, 0, cudaSuccess);
-		if (rc == 0) {   /* while closing */
+		if (rc == 0) { /* while closing */
 			cr_assert(strcmp(function, "cuCtxPushCurrent") == 0 ||
-			          strcmp(function, "cudaSetDevice") == 0 ||
-			          strcmp(function, "cudaGetDevice") == 0,
+			                  strcmp(function, "cudaSetDevice") == 0 ||
+			                  strcmp(function, "cudaGetDevice") == 0,
 			          "%s, call %u of %lu", function, nth, calls);
 		} else {
 			cr_assert_eq(rc, RUNG_E_IO, "%s: %s", function, rung_last_error());
-			cr_assert(strstr(rung_last_error(), "cuda: "), "%s: %s", function, rung_last_error());
+			cr_assert(strstr(rung_last_error(), "cuda: "), "%s: %s", function,
+			          rung_last_error());
 		}
-		cr_assert_eq(sim_live(), live, "%s, call %u of %lu leaves something", function, nth, calls);
+		cr_assert_eq(sim_live(), live, "%s, call %u of %lu leaves something", function, nth,
+		             calls);
 	}
 }
 
 static void fail_each_call(int (*open_once)(void))
 {
-	unsigned long before[RUNG__ARRAY_LEN(functions)], calls[RUNG__ARRAY_LEN(functions)], all = 0;
+	unsigned long before[RUNG__ARRAY_LEN(functions)], calls[RUNG__ARRAY_LEN(functions)],
+		all = 0;
 
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(functions); i++)
 		before[i] = sim_calls(functions[i]);
@@ -120,7 +143,8 @@ Test(gpu_errors, a_gpu_without_room_says_how_much_there_is)
 
 	sim_fail("cudaMalloc", 1, cudaErrorMemoryAllocation);
 	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), RUNG_E_NOMEM);
-	cr_assert(strstr(rung_last_error(), "bytes are free: give a smaller GPU budget"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "bytes are free: give a smaller GPU budget"), "%s",
+	          rung_last_error());
 	cr_assert_eq(sim_live(), live);
 }
 
@@ -140,7 +164,10 @@ Test(gpu_errors, rows_that_cross_the_border_of_a_registration_are_loaded)
 {
 	const uint64_t wide = RUNG__REGISTER_BYTES / 2 + 7 * RUNG__PAGE_BYTES + 40, rows = 3;
 	struct rung_store_opts opts = {
-		.size = sizeof(opts), .requests_max = 1, .batch_rows_max = 1, .vertex_ids = 1,
+		.size = sizeof(opts),
+		.requests_max = 1,
+		.batch_rows_max = 1,
+		.vertex_ids = 1,
 	};
 	struct rung_plan_opts plan_opts;
 	int gpus[3];
@@ -165,11 +192,14 @@ Test(gpu_errors, gpus_without_a_link_at_open_are_named)
 	struct rung_store *store;
 	size_t live = sim_live();
 
-	if (rung_plan_device(f.plan)->gpus[rung_plan_device(f.plan)->gpu_count - 1] == 0 && rung_plan_device(f.plan)->gpus[1] == 0)
+	if (rung_plan_device(f.plan)->gpus[rung_plan_device(f.plan)->gpu_count - 1] == 0 &&
+	    rung_plan_device(f.plan)->gpus[1] == 0)
 		SKIP("one GPU: it reaches itself");
-	sim_fail("cudaDeviceEnablePeerAccess", 1, cudaErrorPeerAccessUnsupported);   /* as if the plan were another machine's */
+	/* as if the plan were another machine's */
+	sim_fail("cudaDeviceEnablePeerAccess", 1, cudaErrorPeerAccessUnsupported);
 	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), RUNG_E_NOSUP);
-	cr_assert(strstr(rung_last_error(), "GPU 0 cannot read the memory of GPU 1"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "GPU 0 cannot read the memory of GPU 1"), "%s",
+	          rung_last_error());
 	cr_assert_eq(sim_live(), live);
 }
 
@@ -191,8 +221,11 @@ Test(gpu_errors, gpu_memory_that_cannot_be_named_or_opened_fails_the_share)
 	cr_assert_eq(sim_live(), live);
 	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &creator), 0, "%s", rung_last_error());
 	live = sim_live();
-	cr_assert_eq(rung_store_attach(path, NULL, &store), RUNG_E_IO);   /* CUDA IPC opens nothing of one's own process */
-	cr_assert(strstr(rung_last_error(), "opening GPU memory of the process that shares the store"), "%s", rung_last_error());
+	/* CUDA IPC opens nothing of one's own process */
+	cr_assert_eq(rung_store_attach(path, NULL, &store), RUNG_E_IO);
+	cr_assert(strstr(rung_last_error(),
+	                 "opening GPU memory of the process that shares the store"),
+	          "%s", rung_last_error());
 	cr_assert_eq(sim_live(), live);
 	cr_assert_eq(rung_store_close(creator), 0);
 }
@@ -200,7 +233,9 @@ Test(gpu_errors, gpu_memory_that_cannot_be_named_or_opened_fails_the_share)
 Test(gpu_errors, a_gpu_that_is_not_there_is_named)
 {
 	int gpu = 77;
-	struct rung_plan_opts opts = { .size = sizeof(opts), .device = RUNG_DEVICE_CUDA, .gpus = &gpu, .gpu_count = 1 };
+	struct rung_plan_opts opts = {
+		.size = sizeof(opts), .device = RUNG_DEVICE_CUDA, .gpus = &gpu, .gpu_count = 1
+	};
 	struct rung_plan *plan;
 
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_NODEV);
@@ -216,13 +251,15 @@ Test(gpu_errors, a_launch_that_fails_fails_its_request_alone)
 
 	sim_fail("cudaLaunchKernel", 1, cudaErrorLaunchFailure);
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), RUNG_E_IO);
-	cr_assert(strstr(rung_last_error(), "cuda: starting the gather kernel"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "cuda: starting the gather kernel"), "%s",
+	          rung_last_error());
 	sim_fail("cudaEventRecord", 1, cudaErrorUnknown);
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), RUNG_E_IO);
-	sim_fail("cudaLaunchKernel", 2, cudaErrorLaunchFailure);   /* the first scatter */
+	sim_fail("cudaLaunchKernel", 2, cudaErrorLaunchFailure); /* the first scatter */
 	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
-	cr_assert(strstr(rung_last_error(), "cuda: starting the scatter kernel"), "%s", rung_last_error());
-	for (unsigned i = 0; i < 10; i++)   /* no slot and no request was lost */
+	cr_assert(strstr(rung_last_error(), "cuda: starting the scatter kernel"), "%s",
+	          rung_last_error());
+	for (unsigned i = 0; i < 10; i++) /* no slot and no request was lost */
 		gather_is_right();
 }
 
@@ -248,8 +285,8 @@ Test(gpu_errors, kernels_that_never_run_are_noticed)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
 
-	for (unsigned nth = 1; nth <= 2; nth++) {   /* the gather, the first scatter */
-		sim_fail("cudaLaunchKernel", nth, cudaSuccess);   /* says so, and does nothing */
+	for (unsigned nth = 1; nth <= 2; nth++) {               /* the gather, the first scatter */
+		sim_fail("cudaLaunchKernel", nth, cudaSuccess); /* says so, and does nothing */
 		cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
 		cr_assert(strstr(rung_last_error(), "the kernel has not run"), "%s",
 		          rung_last_error());
@@ -262,7 +299,7 @@ Test(gpu_errors, a_gather_of_no_rows_waits_for_no_kernel)
 	const struct rung_ids none = { NULL, 0, RUNG_U64, RUNG_RANKS };
 	struct rung_request *request;
 
-	gather_is_right();   /* and leaves a report with misses */
+	gather_is_right(); /* and leaves a report with misses */
 	hold();
 	cr_assert_eq(rung_gather_submit(f.store, &none, NULL, 0, NULL, &request), 0, "%s",
 	             rung_last_error());
@@ -271,7 +308,8 @@ Test(gpu_errors, a_gather_of_no_rows_waits_for_no_kernel)
 	sim_hold(false);
 }
 
-/* The kernel was started: it has to be over when the request may serve again, on whatever stream. */
+/* The kernel was started: it has to be over when the request may serve again, on whatever
+ * stream. */
 Test(gpu_errors, what_was_started_ends_before_a_failed_submit_returns)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
@@ -302,7 +340,8 @@ Test(gpu_errors, after_a_sticky_error_every_request_fails_and_the_store_closes)
 	sim_hold(false);
 	for (unsigned i = 0; i < 3; i++) {
 		cr_assert_eq(rung_request_wait(requests[i], -1), RUNG_E_IO);
-		cr_assert(strstr(rung_request_error(requests[i]), "cuda: "), "%s", rung_request_error(requests[i]));
+		cr_assert(strstr(rung_request_error(requests[i]), "cuda: "), "%s",
+		          rung_request_error(requests[i]));
 		rung_request_put(requests[i]);
 	}
 }
@@ -320,7 +359,9 @@ Test(gpu_errors, memory_the_gpu_cannot_reach_is_refused)
 
 Test(gpu_errors, reads_that_fail_fail_their_request_and_lose_no_slot)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 3, .batch_rows_max = 1000 };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .requests_max = 3,
+		                        .batch_rows_max = 1000 };
 	unsigned char *out;
 
 	tear_down();

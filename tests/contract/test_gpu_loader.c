@@ -20,7 +20,7 @@ Test(gpu_loader, a_pass_goes_on_while_the_legacy_stream_is_held, .timeout = 120)
 	open_all(ALL);
 	loader = make_loader(2, 4, 2);
 	for (unsigned again = 0; again < 2; again++) {
-		begin(loader, whole_pass());   /* it may free, and so wait for the GPU */
+		begin(loader, whole_pass()); /* it may free, and so wait for the GPU */
 		hold(cudaStreamLegacy);
 		for (uint64_t b = 0; b < BATCHES; b++)
 			use_and_put(loader, next(loader), user.stream);
@@ -83,7 +83,7 @@ static bool memory_is_used_again(struct rung_loader *loader)
 	cr_assert_not_null(batch->request);
 	for (unsigned i = 0; again && i < TRIES; i++) {
 		cr_assert_eq(rung_request_poll(batch->request), 0,
-			     "its memory is still to be read");
+		             "its memory is still to be read");
 		usleep(500);
 	}
 	let_go();
@@ -103,7 +103,7 @@ Test(gpu_loader, memory_is_used_again_after_the_work_on_the_putting_stream, .tim
 
 	open_all(ALL);
 	loader = make_loader(2, 4, 2);
-	while (!memory_is_used_again(loader))   /* too small memory is replaced by larger */
+	while (!memory_is_used_again(loader)) /* too small memory is replaced by larger */
 		cr_assert_leq(++passes, PASSES);
 	rung_loader_destroy(loader);
 	close_all();
@@ -168,14 +168,14 @@ static bool pass_allocates_nothing(struct rung_loader *loader)
 {
 	unsigned long before[RUNG__ARRAY_LEN(waiting_calls)], synchronized;
 
-	cr_assert_eq(rung_loader_end(loader), 0);   /* frees what was too small */
+	cr_assert_eq(rung_loader_end(loader), 0); /* frees what was too small */
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(waiting_calls); i++)
 		before[i] = sim_calls(waiting_calls[i]);
 	synchronized = sim_calls("cudaStreamSynchronize");
 	begin(loader, whole_pass());
 	for (uint64_t b = 0; b < BATCHES; b++)
 		use_and_put(loader, next(loader), user.stream);
-	if (sim_calls("cudaMalloc") != before[0])   /* a batch larger than those before it */
+	if (sim_calls("cudaMalloc") != before[0]) /* a batch larger than those before it */
 		return false;
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(waiting_calls); i++)
 		cr_assert_eq(sim_calls(waiting_calls[i]), before[i], "%s", waiting_calls[i]);

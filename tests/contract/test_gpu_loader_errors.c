@@ -161,7 +161,7 @@ Test(gpu_loader_errors, a_gpu_that_breaks_down_ends_the_pass, .timeout = 120)
 	begin(loader, whole_pass());
 	use_and_put(loader, next(loader), user.stream);
 	(void)next(loader); /* not put */
-	sim_hold(true);   /* what runs has ended: its memory is about to go */
+	sim_hold(true);     /* what runs has ended: its memory is about to go */
 	sim_break(cudaErrorIllegalAddress);
 	for (uint64_t b = 2; b < BATCHES; b++) {
 		const struct rung_loader_batch *batch = NULL;

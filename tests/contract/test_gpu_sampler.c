@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampling on the GPU of a store, over a graph on several tiers: the batches of the CPU, and what can be wrong. */
+/* Sampling on the GPU of a store, over a graph on several tiers: the batches of the CPU, and what
+ * can be wrong. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,13 +13,15 @@
 #include "says.h"
 #include "store_fixture.h"
 
-#define ROWS 3000
+#define ROWS  3000
 #define WIDTH 64
 #define SEEDS 40
 
 static struct store_fixture f;
 static const uint32_t fanouts[] = { 5, 3, UINT32_MAX };
-static struct rung_gpu_sampler_opts opts = { .size = sizeof(opts), .fanouts = fanouts, .hop_count = 3, .seed = 9, .seed_count_max = SEEDS };
+static struct rung_gpu_sampler_opts opts = {
+	.size = sizeof(opts), .fanouts = fanouts, .hop_count = 3, .seed = 9, .seed_count_max = SEEDS
+};
 
 static void set_up(void)
 {
@@ -77,8 +80,10 @@ static void batches_are_equal(const struct rung__gpu_batch *gpu, const struct ru
 		cr_assert_eq(got->dst_count, block->dst_count);
 		cr_assert_eq(got->src_count, block->src_count);
 		cr_assert_eq(got->edge_count, block->edge_count);
-		same(got->indptr, block->indptr, (block->dst_count + 1) * sizeof(*block->indptr), "indptr");
-		same(got->indices, block->indices, block->edge_count * sizeof(*block->indices), "indices");
+		same(got->indptr, block->indptr, (block->dst_count + 1) * sizeof(*block->indptr),
+		     "indptr");
+		same(got->indices, block->indices, block->edge_count * sizeof(*block->indices),
+		     "indices");
 	}
 	cr_assert_null(rung__gpu_batch_block(gpu, opts.hop_count));
 }
@@ -86,12 +91,14 @@ static void batches_are_equal(const struct rung__gpu_batch *gpu, const struct ru
 static void choose_seeds(uint64_t *seeds, uint64_t key)
 {
 	for (uint64_t i = 0; i < SEEDS; i++)
-		seeds[i] = (i * 71 + key * 13) % ROWS;   /* 71 and ROWS have no factor in common */
+		seeds[i] = (i * 71 + key * 13) % ROWS; /* 71 and ROWS have no factor in common */
 }
 
 Test(gpu_sampler, batches_are_those_of_the_cpu_and_their_rows_follow)
 {
-	struct rung_sampler_opts cpu_opts = { .size = sizeof(cpu_opts), .fanouts = fanouts, .hop_count = 3, .seed = 9 };
+	struct rung_sampler_opts cpu_opts = {
+		.size = sizeof(cpu_opts), .fanouts = fanouts, .hop_count = 3, .seed = 9
+	};
 	const struct rung__graph_place *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	struct rung_gpu_sampler *sampler;
@@ -103,7 +110,8 @@ Test(gpu_sampler, batches_are_those_of_the_cpu_and_their_rows_follow)
 	cr_assert_eq(rung_dataset_load_graph(f.ds, &graph), 0);
 	cr_assert_eq(rung_sampler_create(rung_graph_csc(graph), &cpu_opts, &cpu), 0);
 	cr_assert_eq(rung_batch_create(&cpu_batch), 0);
-	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &opts, &sampler), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &opts, &sampler), 0, "%s",
+	             rung_last_error());
 	cr_assert_eq(rung__gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
 	for (uint64_t key = 0; key < 6; key++) {
 		struct rung_ids ids = { .dtype = RUNG_U64, .space = RUNG_RANKS };
@@ -116,9 +124,9 @@ Test(gpu_sampler, batches_are_those_of_the_cpu_and_their_rows_follow)
 				     batch,
 				     fixture_ids(&f, seeds, SEEDS, RUNG_U64, RUNG_RANKS).data,
 				     SEEDS, key, NULL),
-			     0, "%s", rung_last_error());
+		             0, "%s", rung_last_error());
 		cr_assert_eq(rung__gpu_batch_wait(batch, key % 2 ? -1 : 60000000000), 0, "%s",
-			     rung_last_error());
+		             rung_last_error());
 		batches_are_equal(batch, cpu_batch);
 		ids.data = rung__gpu_batch_vertices(batch, &ids.count);
 		out = fixture_memory(&f, ids.count * WIDTH);
@@ -146,8 +154,11 @@ Test(gpu_sampler, structure_and_features_share_one_budget)
 	uint64_t gpu_count = rung_plan_device(plan)->gpu_count, budget = plan_opts.gpu_bytes;
 
 	for (unsigned t = 0; t < 2; t++)
-		gpu_rows += rung_plan_tier(plan, t)->row_count * (strcmp(rung_plan_tier(plan, t)->name, "gpu") == 0 ? gpu_count : 1);
-	cr_assert_eq(graph->bytes, ((ROWS + 1) * 8 + 127) / 128 * 128 + (rung_dataset_info(f.ds)->edge_count * 4 + 127) / 128 * 128);
+		gpu_rows += rung_plan_tier(plan, t)->row_count *
+		            (strcmp(rung_plan_tier(plan, t)->name, "gpu") == 0 ? gpu_count : 1);
+	cr_assert_eq(graph->bytes,
+	             ((ROWS + 1) * 8 + 127) / 128 * 128 +
+	                     (rung_dataset_info(f.ds)->edge_count * 4 + 127) / 128 * 128);
 	if (budget == RUNG_BYTES_NONE) {
 		cr_assert_eq(graph->gpu_bytes, 0);
 		cr_assert_eq(gpu_rows, 0);
@@ -155,9 +166,13 @@ Test(gpu_sampler, structure_and_features_share_one_budget)
 		double share = (double)graph->gpu_bytes / (double)graph->bytes;
 
 		cr_assert_gt(gpu_rows, 0);
-		cr_assert_leq(gpu_rows * WIDTH + graph->gpu_bytes + map_bytes * gpu_count, budget * gpu_count);
-		cr_assert_gt(gpu_rows * WIDTH + graph->gpu_bytes + map_bytes * gpu_count, budget * gpu_count * 9 / 10);
-		cr_assert_lt(share, (double)budget * (double)gpu_count / (double)(graph->bytes + ROWS * WIDTH) + 0.01);
+		cr_assert_leq(gpu_rows * WIDTH + graph->gpu_bytes + map_bytes * gpu_count,
+		              budget * gpu_count);
+		cr_assert_gt(gpu_rows * WIDTH + graph->gpu_bytes + map_bytes * gpu_count,
+		             budget * gpu_count * 9 / 10);
+		cr_assert_lt(share, (double)budget * (double)gpu_count /
+		                                    (double)(graph->bytes + ROWS * WIDTH) +
+		                            0.01);
 		cr_assert_gt(share, 0.1);
 	}
 	rung_plan_destroy(plan);
@@ -168,14 +183,14 @@ Test(gpu_sampler, structure_and_features_share_one_budget)
 }
 
 static void fails(struct rung__gpu_batch *batch, const uint64_t *seeds, uint64_t count, int status,
-		  const char *words)
+                  const char *words)
 {
 	uint64_t vertex_count;
 
 	cr_assert_eq(rung__gpu_batch_sample(
 			     batch, fixture_ids(&f, seeds, count, RUNG_U64, RUNG_RANKS).data, count,
 			     1, NULL),
-		     0, "%s", rung_last_error());
+	             0, "%s", rung_last_error());
 	assert_says(rung__gpu_batch_wait(batch, -1), status, words);
 	rung__gpu_batch_vertices(batch, &vertex_count);
 	cr_assert_eq(vertex_count, 0);
@@ -191,7 +206,8 @@ Test(gpu_sampler, mistakes_are_told_and_the_batch_serves_again)
 	struct rung_gpu_sampler *sampler;
 	struct rung__gpu_batch *batch;
 
-	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &opts, &sampler), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &opts, &sampler), 0, "%s",
+	             rung_last_error());
 	cr_assert_eq(rung__gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
 	fails(batch, outside, 3, RUNG_E_RANGE, "seed 2 is 3000");
 	fails(batch, twice, 3, RUNG_E_INVAL, "seeds 0 and 2 are both 4");
@@ -202,14 +218,15 @@ Test(gpu_sampler, mistakes_are_told_and_the_batch_serves_again)
 	cr_assert(strstr(rung_last_error(), "cannot reach the seeds"), "%s", rung_last_error());
 	choose_seeds(good, 3);
 	cr_assert_eq(rung__gpu_batch_sample(batch,
-					    fixture_ids(&f, good, SEEDS, RUNG_U64, RUNG_RANKS).data,
-					    SEEDS, 1, NULL),
-		     0);
+	                                    fixture_ids(&f, good, SEEDS, RUNG_U64, RUNG_RANKS).data,
+	                                    SEEDS, 1, NULL),
+	             0);
 	cr_assert_eq(rung__gpu_batch_wait(batch, -1), 0, "%s", rung_last_error());
 	rung__gpu_batch_destroy(batch);
 	rung_gpu_sampler_destroy(sampler);
 	small.vertex_count_max = SEEDS + 3;
-	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &small, &sampler), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &small, &sampler), 0, "%s",
+	             rung_last_error());
 	cr_assert_eq(rung__gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
 	fails(batch, good, SEEDS, RUNG_E_NOMEM, "vertices");
 	rung__gpu_batch_destroy(batch);
@@ -234,10 +251,12 @@ Test(gpu_sampler, a_damaged_graph_is_told_by_the_batch_that_meets_it)
 	memset(bad, 0xff, edge_count * sizeof(*bad));
 	snprintf(path, sizeof(path), "%s/graph_indices.npy", f.dir);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
-	cr_assert_eq(pwrite(fd, bad, edge_count * sizeof(*bad), 4096), (ssize_t)(edge_count * sizeof(*bad)));
+	cr_assert_eq(pwrite(fd, bad, edge_count * sizeof(*bad), 4096),
+	             (ssize_t)(edge_count * sizeof(*bad)));
 	close(fd);
 	free(bad);
-	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &opts, &sampler), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &opts, &sampler), 0, "%s",
+	             rung_last_error());
 	cr_assert_eq(rung__gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
 	choose_seeds(seeds, 1);
 	fails(batch, seeds, SEEDS, RUNG_E_RANGE, "4294967295");
@@ -269,7 +288,8 @@ Test(gpu_sampler, draws_of_new_vertices_alone_are_for_the_cpu)
 	struct rung_gpu_sampler *sampler;
 
 	new_draws.draws = RUNG_DRAWS_NEW;
-	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &new_draws, &sampler), RUNG_E_NOSUP);
+	cr_assert_eq(rung_gpu_sampler_create(f.store, f.ds, plan, &new_draws, &sampler),
+	             RUNG_E_NOSUP);
 	cr_assert(strstr(rung_last_error(), "RUNG_DRAWS_ALL"), "%s", rung_last_error());
 	rung_plan_destroy(plan);
 }
@@ -292,7 +312,8 @@ Test(gpu_sampler, creation_fails_cleanly_however_few_allocations_succeed)
 				rung_gpu_sampler_destroy(sampler);
 		}
 		rung__alloc_limit(-1);
-		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s: %s", rung_status_name(rc), rung_last_error());
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s: %s", rung_status_name(rc),
+		          rung_last_error());
 		cr_assert_lt(allowed, 1000);
 	} while (rc < 0);
 	cr_assert_gt(allowed, 10);

@@ -10,7 +10,7 @@
 
 #include "sim_store_fixture.h"
 
-#define TURNS 12   /* of what goes wrong in every other order that the simulation draws */
+#define TURNS 12 /* of what goes wrong in every other order that the simulation draws */
 
 TestSuite(gpu_streams, .fini = tear_down);
 
@@ -136,7 +136,8 @@ Test(gpu_streams, the_stream_of_one_thread_waits_for_that_of_another)
 		cr_assert_eq(pthread_join(thread, NULL), 0);
 		cr_assert_eq(rung_request_wait_stream(other.request, cudaStreamPerThread), 0);
 		cr_assert_eq(cudaMemcpyAsync(seen, other.out, ASKED * WIDTH, cudaMemcpyDefault,
-		                             cudaStreamPerThread), cudaSuccess);
+		                             cudaStreamPerThread),
+		             cudaSuccess);
 		sim_hold(false);
 		cr_assert_eq(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
 		cr_assert_eq(rung_store_copy(f.store, copy, seen, ASKED * WIDTH), 0);
@@ -152,7 +153,8 @@ static void hold_stream(cudaStream_t stream, const uint32_t *word)
 	int (*wait_value)(cudaStream_t, unsigned long long, uint32_t, unsigned);
 
 	cr_assert_eq(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value,
-	                                              12000, cudaEnableDefault, NULL), cudaSuccess);
+	                                              12000, cudaEnableDefault, NULL),
+	             cudaSuccess);
 	cr_assert_eq(wait_value(stream, (uintptr_t)word, 1, 0), 0);
 }
 
@@ -240,7 +242,7 @@ Test(gpu_streams, rows_arrive_while_a_module_is_loaded)
 		cr_assert_eq(rung_request_wait_stream(request, stream), 0, "%s", rung_last_error());
 		cr_assert_eq(cudaMemcpyAsync(theirs, out, ASKED * WIDTH, cudaMemcpyDefault, stream),
 		             cudaSuccess);
-		load(NULL);   /* behind work that waits for the rows */
+		load(NULL); /* behind work that waits for the rows */
 		cr_assert_eq(cudaStreamQuery(stream), cudaSuccess);
 		cr_assert_eq(pthread_join(thread, NULL), 0);
 		put_rows(request, theirs);

@@ -23,8 +23,9 @@ Test(gpu_waits, work_on_another_stream_sees_the_rows)
 		struct rung_request *request = submit(out, round % 2 ? mine : RUNG_STREAM_OWN);
 
 		cr_assert_eq(rung_request_wait_stream(request, theirs), 0, "%s", rung_last_error());
-		cr_assert_eq(cudaMemcpyAsync(host, out, ASKED * WIDTH, cudaMemcpyDeviceToHost,
-		                             theirs), cudaSuccess);
+		cr_assert_eq(
+			cudaMemcpyAsync(host, out, ASKED * WIDTH, cudaMemcpyDeviceToHost, theirs),
+			cudaSuccess);
 		rung_request_put(request);
 		cr_assert_eq(cudaStreamSynchronize(theirs), cudaSuccess);
 		cr_assert_eq(rung_store_copy(f.store, out, host, ASKED * WIDTH), 0);
@@ -36,8 +37,14 @@ Test(gpu_waits, work_on_another_stream_sees_the_rows)
 }
 
 static const char *const waits[] = {
-	"cudaEventSynchronize", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpy",
-	"cudaMalloc", "cudaFree", "cudaHostRegister", "cudaStreamCreateWithPriority",
+	"cudaEventSynchronize",
+	"cudaStreamSynchronize",
+	"cudaDeviceSynchronize",
+	"cudaMemcpy",
+	"cudaMalloc",
+	"cudaFree",
+	"cudaHostRegister",
+	"cudaStreamCreateWithPriority",
 	"cudaEventCreateWithFlags",
 };
 
@@ -75,9 +82,9 @@ static uint64_t hits(void)
  */
 Test(gpu_waits, a_batch_of_hits_makes_the_host_wait_for_nothing)
 {
-	struct rung_store_opts opts = {
-		.size = sizeof(opts), .requests_max = 4, .batch_rows_max = 1000
-	};
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .requests_max = 4,
+		                        .batch_rows_max = 1000 };
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(ROWS * WIDTH, RUNG_BYTES_MAX, gpus);
 	cudaStream_t theirs;
@@ -93,7 +100,7 @@ Test(gpu_waits, a_batch_of_hits_makes_the_host_wait_for_nothing)
 	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
 	cr_assert_eq(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
 	before = calls_of_waits();
-	hold();   /* nothing ends meanwhile: who waits, waits for ever */
+	hold(); /* nothing ends meanwhile: who waits, waits for ever */
 	for (unsigned i = 0; i < 4; i++) {
 		struct rung_request *request = submit(out, NULL);
 
@@ -108,7 +115,7 @@ Test(gpu_waits, a_batch_of_hits_makes_the_host_wait_for_nothing)
 	for (unsigned i = 0; i < 50; i++)
 		rung_request_put(submit(out, NULL));
 	cr_assert_eq(cudaDeviceSynchronize(), cudaSuccess);
-	cr_assert_eq(hits(), 54 * ASKED);   /* also of those that nobody asked after */
+	cr_assert_eq(hits(), 54 * ASKED); /* also of those that nobody asked after */
 	gather_is_right();
 	cr_assert_eq(cudaStreamDestroy(theirs), cudaSuccess);
 }
@@ -131,7 +138,7 @@ Test(gpu_waits, a_wait_has_a_bound_while_the_gpu_is_silent)
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
 	struct rung_request *request;
 
-	for (unsigned round = 0; round < 3; round++) {   /* the same request each time */
+	for (unsigned round = 0; round < 3; round++) { /* the same request each time */
 		hold();
 		request = submit(out, NULL);
 		cr_assert_eq(rung_request_wait(request, 1000000), RUNG_E_TIMEDOUT);

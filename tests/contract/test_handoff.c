@@ -15,14 +15,14 @@
 #include "sim.h"
 #include "store_fixture.h"
 
-#define ROWS 3000
-#define WIDTH 512
-#define COLD_FIRST 2000u       /* ranks from there on are in the file */
-#define SOME_BYTES (ROWS / 4 * WIDTH)   /* of host memory */
-#define FEW 40u
-#define MANY 60u
-#define APART 100u             /* ranks that are not read together */
-#define LIMIT_NS 20000000000   /* of what takes some milliseconds */
+#define ROWS       3000
+#define WIDTH      512
+#define COLD_FIRST 2000u              /* ranks from there on are in the file */
+#define SOME_BYTES (ROWS / 4 * WIDTH) /* of host memory */
+#define FEW        40u
+#define MANY       60u
+#define APART      100u        /* ranks that are not read together */
+#define LIMIT_NS   20000000000 /* of what takes some milliseconds */
 
 static struct store_fixture f;
 
@@ -30,7 +30,7 @@ static struct store_fixture f;
 
 static pthread_mutex_t sort_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t sort_changed = PTHREAD_COND_INITIALIZER;
-static uint64_t held_count;   /* sorts of that many pairs are held; 0: none */
+static uint64_t held_count; /* sorts of that many pairs are held; 0: none */
 static unsigned sorts_held;
 
 void __real_rung__radix_sort_pairs(uint64_t *keys, uint32_t *payload, uint64_t *keys_tmp,
@@ -161,7 +161,7 @@ static void rows_are_copied_while_others_are_sorted(uint32_t file_count)
 		late[i] = COLD_FIRST + 500 + i * 5;
 	first = submit(early, FEW, first_out);
 	while (script.held == 0)
-		sched_yield();   /* its misses are sorted, and being read */
+		sched_yield(); /* its misses are sorted, and being read */
 	hold_sorts_of(MANY);
 	second = submit(late, MANY, second_out);
 	await_held_sort();
@@ -193,7 +193,9 @@ Test(handoff, so_they_are_with_a_refill_thread_for_each_of_three_files)
 static void cuda_is_rarely_asked(uint64_t host_bytes)
 {
 	static const char *const questions[] = {
-		"cudaEventQuery", "cudaEventSynchronize", "cudaStreamQuery",
+		"cudaEventQuery",
+		"cudaEventSynchronize",
+		"cudaStreamQuery",
 		"cudaStreamSynchronize",
 	};
 	uint64_t ranks[MANY], asked = 0, begin_ns;
@@ -256,7 +258,7 @@ Test(handoff, ids_in_plain_memory_are_read_while_the_gather_is_still_to_run)
 	while (script.ended < script.sent)
 		sched_yield();
 	cr_assert_eq(rung_request_wait(request, 1000000), RUNG_E_TIMEDOUT);
-	cr_assert_eq(scatters(), before);   /* not before the gather: the output may be in use */
+	cr_assert_eq(scatters(), before); /* not before the gather: the output may be in use */
 	sim_hold(false);
 	ends_well(request, ranks, MANY, out);
 	close_store();
@@ -316,7 +318,8 @@ Test(handoff, early_reads_leave_slots_to_requests_that_others_wait_for)
 	early_out = fixture_memory(&f, 1000 * WIDTH);
 	other_out = fixture_memory(&f, 1000 * WIDTH);
 	cr_assert_eq(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found, 12000,
-	                                              cudaEnableDefault, NULL), cudaSuccess);
+	                                              cudaEnableDefault, NULL),
+	             cudaSuccess);
 	memcpy(&wait_value, &found, sizeof(found));
 	cr_assert_eq(cudaStreamCreateWithFlags(&mine, cudaStreamNonBlocking), cudaSuccess);
 	cr_assert_eq(cudaHostAlloc((void **)&word, sizeof(*word), 0), cudaSuccess);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store against rows computed from their vertex: every engine, budget and id type, and every way a request can be refused. */
+/* The store against rows computed from their vertex: every engine, budget and id type, and every
+ * way a request can be refused. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -15,7 +16,8 @@ struct setting {
 	int buffered, no_merge;
 };
 
-/* Budgets: the least that holds the slots, about half, everything. Widths: below, at, across and above a sector and a page. */
+/* Budgets: the least that holds the slots, about half, everything. Widths: below, at, across and
+ * above a sector and a page. */
 ParameterizedTestParameters(store, rows_arrive_whole)
 {
 	static const uint64_t widths[] = { 1, 4, 100, 400, 512, 1200, 1536, 4096, 5000 };
@@ -23,26 +25,35 @@ ParameterizedTestParameters(store, rows_arrive_whole)
 	size_t n = 0;
 
 	for (size_t w = 0; w < RUNG__ARRAY_LEN(widths); w++) {
-		uint64_t vertices = fixture_on_cuda() ? 2000 : 6000, bytes = widths[w] * vertices;   /* simulated GPUs take their time */
+		/* simulated GPUs take their time */
+		uint64_t vertices = fixture_on_cuda() ? 2000 : 6000, bytes = widths[w] * vertices;
 		uint64_t least = 4 * rung__row_span(widths[w], widths[w], 4096, 4096);
 		enum rung_engine engines[] = { RUNG_ENGINE_IO_URING, RUNG_ENGINE_PREAD };
 
 		for (size_t e = 0; e < 2; e++) {
-			settings[n++] = (struct setting){ vertices, widths[w], least, engines[e], 0, 0 };
-			if (fixture_on_cuda())   /* how rows are read has been tried on the CPU */
+			settings[n++] =
+				(struct setting){ vertices, widths[w], least, engines[e], 0, 0 };
+			if (fixture_on_cuda()) /* how rows are read has been tried on the CPU */
 				continue;
-			settings[n++] = (struct setting){ vertices, widths[w], RUNG__MAX(least, bytes / 2), engines[e], 0, 1 };
-			settings[n++] = (struct setting){ vertices, widths[w], RUNG__MAX(least, bytes / 3), engines[e], 1, 0 };
+			settings[n++] = (struct setting){
+				vertices, widths[w], RUNG__MAX(least, bytes / 2), engines[e], 0, 1
+			};
+			settings[n++] = (struct setting){
+				vertices, widths[w], RUNG__MAX(least, bytes / 3), engines[e], 1, 0
+			};
 		}
-		settings[n++] = (struct setting){ vertices, widths[w], RUNG_BYTES_MAX, RUNG_ENGINE_AUTO, 0, 0 };
+		settings[n++] = (struct setting){ vertices,         widths[w], RUNG_BYTES_MAX,
+			                          RUNG_ENGINE_AUTO, 0,         0 };
 	}
 	return cr_make_param_array(struct setting, settings, n);
 }
 
 ParameterizedTest(struct setting *setting, store, rows_arrive_whole)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .engine = setting->engine, .buffered = setting->buffered,
-	                                .no_merge = setting->no_merge };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .engine = setting->engine,
+		                        .buffered = setting->buffered,
+		                        .no_merge = setting->no_merge };
 	struct store_fixture f;
 	uint64_t ids[3000];
 
@@ -82,7 +93,9 @@ Test(store, a_list_longer_than_a_request_is_split_by_rung_gather)
 	fixture_random_ids(&f, ids, RUNG__ARRAY_LEN(ids), 5);
 	fixture_gather_and_check(&f, ids, RUNG__ARRAY_LEN(ids));
 	list = fixture_ids(&f, ids, 101, RUNG_U64, RUNG_RANKS);
-	cr_assert_eq(rung_gather_submit(f.store, &list, fixture_memory(&f, 101 * 100), 0, NULL, &request), RUNG_E_INVAL);
+	cr_assert_eq(rung_gather_submit(f.store, &list, fixture_memory(&f, 101 * 100), 0, NULL,
+	                                &request),
+	             RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "101 ids"));
 	fixture_close(&f);
 }
@@ -131,7 +144,8 @@ Test(store, ids_of_every_type_and_space_name_the_same_rows)
 		uint64_t packed[400];
 
 		for (unsigned i = 0; i < 400; i++)
-			rung__id_set(packed, (unsigned)rung_dtype_bytes(dtypes[t]), i, f.vertex_of_rank[ids[i]]);
+			rung__id_set(packed, (unsigned)rung_dtype_bytes(dtypes[t]), i,
+			             f.vertex_of_rank[ids[i]]);
 		list = fixture_ids(&f, packed, 400, dtypes[t], RUNG_VERTICES);
 		cr_assert_eq(rung_gather(f.store, &list, out, 128), 0, "%s", rung_last_error());
 		fixture_check(&f, ids, 400, out, 128);
@@ -154,10 +168,11 @@ Test(store, ids_outside_are_named_and_never_read)
 	out = fixture_memory(&f, 4 * 64);
 	list = fixture_ids(&f, wide, 4, RUNG_U64, RUNG_RANKS);
 	rc = rung_gather_submit(f.store, &list, out, 0, NULL, &request);
-	if (rc == 0)   /* a device says it later */
+	if (rc == 0) /* a device says it later */
 		rc = rung_request_wait(request, -1);
 	cr_assert_eq(rc, RUNG_E_RANGE);
-	cr_assert(strstr(rung_last_error(), "id 1000 at index 2 is not in 0..999"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "id 1000 at index 2 is not in 0..999"), "%s",
+	          rung_last_error());
 	rung_request_put(request);
 	list = fixture_ids(&f, narrow, 4, RUNG_I32, RUNG_VERTICES);
 	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_RANGE);
@@ -165,7 +180,7 @@ Test(store, ids_outside_are_named_and_never_read)
 	wide[2] = UINT64_MAX;
 	list = fixture_ids(&f, wide, 4, RUNG_U64, RUNG_VERTICES);
 	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_RANGE);
-	fixture_random_ids(&f, wide, 4, 1);   /* and the store goes on */
+	fixture_random_ids(&f, wide, 4, 1); /* and the store goes on */
 	fixture_gather_and_check(&f, wide, 4);
 	fixture_close(&f);
 }
@@ -181,7 +196,8 @@ Test(store, an_id_outside_is_counted_from_the_start_of_a_list_that_is_split)
 	ids[37] = 5000;
 	list = fixture_ids(&f, ids, 40, RUNG_I64, RUNG_RANKS);
 	cr_assert_eq(rung_gather(f.store, &list, fixture_memory(&f, 40 * 64), 0), RUNG_E_RANGE);
-	cr_assert(strstr(rung_last_error(), "id 5000 at index 37 is not in 0..999"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "id 5000 at index 37 is not in 0..999"), "%s",
+	          rung_last_error());
 	fixture_close(&f);
 }
 
@@ -237,7 +253,7 @@ Test(store, counters_add_up)
 
 	fixture_open(&f, 4000, 512, 4000 * 512 / 4, &opts, NULL);
 	for (unsigned i = 0; i < 1000; i++)
-		ids[i] = ids[1999 - i] = f.vertices - 1 - i;   /* cold, each twice, all neighbours */
+		ids[i] = ids[1999 - i] = f.vertices - 1 - i; /* cold, each twice, all neighbours */
 	fixture_gather_and_check(&f, ids, 2000);
 	cr_assert_eq(rung_store_stats(f.store, &stats), 0);
 	for (unsigned t = 0; t < stats.tier_count; t++) {
@@ -247,9 +263,10 @@ Test(store, counters_add_up)
 	cr_assert_eq(rows, 4000);
 	cr_assert_eq(stats.duplicate_rows, 1000);
 	cr_assert_eq(stats.requests, 1);
-	if (!fixture_in_place()) {   /* neighbours lie together */
+	if (!fixture_in_place()) { /* neighbours lie together */
 		cr_assert_eq(stats.merged_rows, 1000);
-		cr_assert_leq(stats.device_reads, 1000 / 7 + 2);   /* eight rows a page-sized slot, one end may be odd */
+		/* eight rows a page-sized slot, one end may be odd */
+		cr_assert_leq(stats.device_reads, 1000 / 7 + 2);
 	}
 	cr_assert_geq(stats.device_read_bytes, 1000 * 512);
 	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
@@ -271,7 +288,8 @@ Test(store, opens_with_clean_failure_however_few_allocations_succeed)
 		rung__alloc_limit(allowed++);
 		rc = rung_store_open(f.ds, f.plan, &opts, &store);
 		rung__alloc_limit(-1);
-		cr_assert(rc == 0 || rc == RUNG_E_NOMEM || rc == RUNG_E_IO, "%s: %s", rung_status_name(rc), rung_last_error());
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM || rc == RUNG_E_IO, "%s: %s",
+		          rung_status_name(rc), rung_last_error());
 		cr_assert_lt(allowed, 1000);
 	} while (rc < 0);
 	cr_assert_gt(allowed, 10);
@@ -312,7 +330,8 @@ Test(store, a_file_truncated_under_it_fails_only_the_rows_that_are_gone)
 	snprintf(path, sizeof(path), "%s/features.000.npy", f.dir);
 	cr_assert_eq(truncate(path, 4096 + 2000 * 512), 0);
 	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
-	cr_assert(strstr(rung_last_error(), "row of rank 2999 at offset 1539584"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "row of rank 2999 at offset 1539584"), "%s",
+	          rung_last_error());
 	cr_assert(strstr(rung_last_error(), "features.000.npy"));
 	fixture_gather_and_check(&f, ids, 1);
 	fixture_close(&f);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store's cold-row cache: the rows are right, each is read once while it is kept, what is announced is kept, and all is counted. */
+/* The store's cold-row cache: the rows are right, each is read once while it is kept, what is
+ * announced is kept, and all is counted. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,11 +11,11 @@
 #include "fault_reader.h"
 #include "store_fixture.h"
 
-#define ROWS 4000u
-#define WIDTH 512u
-#define ASKED 900u
-#define HOST_BYTES 600000u
-#define CACHE_HEADER 45000u   /* of the index, whatever the frames */
+#define ROWS         4000u
+#define WIDTH        512u
+#define ASKED        900u
+#define HOST_BYTES   600000u
+#define CACHE_HEADER 45000u /* of the index, whatever the frames */
 
 static struct store_fixture f;
 static uint64_t ids[ASKED * 2];
@@ -34,7 +35,8 @@ static void stage(uint64_t width)
 static void open_store(uint64_t kept, struct rung_store_opts opts)
 {
 	int gpus[3];
-	struct rung_plan_opts plan_opts = fixture_plan_opts(ROWS * f.row_bytes, HOST_BYTES / WIDTH * f.row_bytes, gpus);
+	struct rung_plan_opts plan_opts =
+		fixture_plan_opts(ROWS * f.row_bytes, HOST_BYTES / WIDTH * f.row_bytes, gpus);
 
 	support_fault_reset();
 	opts.size = sizeof(opts);
@@ -45,7 +47,7 @@ static void open_store(uint64_t kept, struct rung_store_opts opts)
 	cr_assert_geq(rung_plan_cache(f.plan)->row_count, kept * 3 / 4);
 	cr_assert_leq(rung_plan_cache(f.plan)->row_count, kept * 3 / 2);
 	cr_assert_eq(rung__store_open_over(f.ds, f.plan, &opts, &support_fault_reader, &f.store), 0,
-		     "%s", rung_last_error());
+	             "%s", rung_last_error());
 	atomic_store(&support_fault.seen, 0);
 }
 
@@ -72,7 +74,8 @@ static void check_sum(void)
 {
 	struct rung_store_stats stats = stats_now();
 
-	cr_assert_eq(stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows + stats.failed_rows,
+	cr_assert_eq(stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows +
+	                     stats.failed_rows,
 	             stats.tiers[fixture_tier(&f, "nvme")].hits);
 	cr_assert_eq(stats.cache_rows, rung_plan_cache(f.plan)->row_count);
 	cr_assert_leq(stats.cache_rows_filled, stats.cache_rows);
@@ -105,7 +108,8 @@ static struct rung_request *submit(const uint64_t *ranks, uint64_t count, unsign
 	struct rung_request *request = NULL;
 
 	*out = fixture_memory(&f, count * f.row_bytes);
-	cr_assert_eq(rung_gather_submit(f.store, &list, *out, 0, NULL, &request), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_gather_submit(f.store, &list, *out, 0, NULL, &request), 0, "%s",
+	             rung_last_error());
 	return request;
 }
 
@@ -129,7 +133,8 @@ Test(store_cache, rows_are_right_with_a_cache_smaller_than_a_batch)
 			for (uint64_t round = 0; round < 6; round++) {
 				fixture_random_ids(&f, ids, ASKED, round);
 				if (round % 2)
-					cr_assert_eq(prefetch(ids, ASKED), 0, "%s", rung_last_error());
+					cr_assert_eq(prefetch(ids, ASKED), 0, "%s",
+					             rung_last_error());
 				fixture_gather_and_check(&f, ids, ASKED);
 			}
 			cr_assert_gt(stats_now().cache_hits, 0);
@@ -167,9 +172,10 @@ Test(store_cache, without_a_cache_nothing_is_kept_and_prefetching_is_no_error)
 	open_store(0, (struct rung_store_opts){ 0 });
 	fixture_random_ids(&f, ids, ASKED, 1);
 	cr_assert_eq(prefetch(ids, ASKED), 0);
-	ids[7] = ROWS;   /* is one with a cache, too */
+	ids[7] = ROWS; /* is one with a cache, too */
 	cr_assert_eq(prefetch(ids, ASKED), RUNG_E_RANGE);
-	cr_assert(strstr(rung_last_error(), "id 4000 at index 7 is not in 0..3999"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "id 4000 at index 7 is not in 0..3999"), "%s",
+	          rung_last_error());
 	ids[7] = 7;
 	fixture_gather_and_check(&f, ids, ASKED);
 	fixture_gather_and_check(&f, ids, ASKED);
@@ -181,7 +187,8 @@ Test(store_cache, without_a_cache_nothing_is_kept_and_prefetching_is_no_error)
 
 /* ---- in flight ---- */
 
-/* The same rows by several requests while the reads of the first are held back: shared with the slot they are read into, or the frame. */
+/* The same rows by several requests while the reads of the first are held back: shared with the
+ * slot they are read into, or the frame. */
 static void gather_together(uint64_t width, int no_merge, uint64_t count)
 {
 	struct rung_request *requests[3];
@@ -198,7 +205,8 @@ static void gather_together(uint64_t width, int no_merge, uint64_t count)
 		requests[r] = submit(ids, count, &outs[r]);
 	for (unsigned tries = 0; tries < 1000 && atomic_load(&support_fault.seen) == 0; tries++)
 		usleep(1000);
-	usleep(20000);   /* for the others to find their rows on the way; they may be late, and find them kept */
+	/* for the others to find their rows on the way; they may be late, and find them kept */
+	usleep(20000);
 	atomic_store(&support_fault.release, 1);
 	for (unsigned r = 0; r < 3; r++) {
 		cr_assert_eq(rung_request_wait(requests[r], -1), 0, "%s", rung_last_error());
@@ -217,9 +225,9 @@ static void gather_together(uint64_t width, int no_merge, uint64_t count)
 
 Test(store_cache, rows_that_several_requests_in_flight_want_are_read_once)
 {
-	gather_together(512, 0, 30);    /* merged reads into slots */
-	gather_together(100, 1, 20);    /* rows read alone into slots */
-	gather_together(4096, 1, 20);   /* right into frames */
+	gather_together(512, 0, 30);  /* merged reads into slots */
+	gather_together(100, 1, 20);  /* rows read alone into slots */
+	gather_together(4096, 1, 20); /* right into frames */
 }
 
 Test(store_cache, reads_that_fail_fail_all_who_wait_for_them_and_nobody_else)
@@ -237,7 +245,8 @@ Test(store_cache, reads_that_fail_fail_all_who_wait_for_them_and_nobody_else)
 	requests[2] = submit(ids, 5, &outs[2]);
 	cr_assert_eq(rung_request_wait(requests[0], -1), RUNG_E_IO);
 	cr_assert_eq(rung_request_wait(requests[1], -1), RUNG_E_IO);
-	cr_assert(strstr(rung_request_error(requests[1]), strerror(ENODATA)), "%s", rung_request_error(requests[1]));
+	cr_assert(strstr(rung_request_error(requests[1]), strerror(ENODATA)), "%s",
+	          rung_request_error(requests[1]));
 	cr_assert_eq(rung_request_wait(requests[2], -1), 0, "%s", rung_last_error());
 	fixture_check(&f, ids, 5, outs[2], 4096);
 	for (unsigned r = 0; r < 3; r++)
@@ -245,14 +254,16 @@ Test(store_cache, reads_that_fail_fail_all_who_wait_for_them_and_nobody_else)
 	check_sum();
 	cr_assert_gt(stats_now().failed_rows, 0);
 	support_fault.bad_offset = 0;
-	fixture_gather_and_check(&f, ids, 10);   /* the row that failed was not kept */
+	fixture_gather_and_check(&f, ids, 10); /* the row that failed was not kept */
 	close_store();
 	fixture_close(&f);
 }
 
 Test(store_cache, counters_add_up_whatever_happens_to_reads)
 {
-	static const enum support_fault_kind kinds[] = { SUPPORT_FAULT_ERRNO, SUPPORT_FAULT_SHORT, SUPPORT_FAULT_REVERSED, SUPPORT_FAULT_LATE };
+	static const enum support_fault_kind kinds[] = { SUPPORT_FAULT_ERRNO, SUPPORT_FAULT_SHORT,
+		                                         SUPPORT_FAULT_REVERSED,
+		                                         SUPPORT_FAULT_LATE };
 
 	stage(WIDTH);
 	for (unsigned k = 0; k < RUNG__ARRAY_LEN(kinds); k++) {
@@ -271,7 +282,9 @@ Test(store_cache, counters_add_up_whatever_happens_to_reads)
 			for (unsigned r = 0; r < 4; r++) {
 				int rc = rung_request_wait(requests[r], -1);
 
-				cr_assert(rc == 0 || (rc == RUNG_E_IO && kinds[k] == SUPPORT_FAULT_ERRNO), "%s", rung_last_error());
+				cr_assert(rc == 0 || (rc == RUNG_E_IO &&
+				                      kinds[k] == SUPPORT_FAULT_ERRNO),
+				          "%s", rung_last_error());
 				fixture_random_ids(&f, ids, 300, round * 2 + r % 3);
 				if (rc == 0)
 					fixture_check(&f, ids, 300, outs[r], WIDTH);
@@ -300,15 +313,16 @@ Test(store_cache, a_list_that_cannot_be_announced_is_refused_as_a_whole)
 	for (uint64_t i = 0; i < 1000; i++)
 		ids[i] = ROWS - 1 - i;
 	ids[700] = ROWS;
-	cr_assert_eq(prefetch(ids, 1000), RUNG_E_AGAIN);   /* the third part of it has no room */
+	cr_assert_eq(prefetch(ids, 1000), RUNG_E_AGAIN); /* the third part of it has no room */
 	cr_assert(strstr(rung_last_error(), "window_rows_max"), "%s", rung_last_error());
 	ids[300] = ROWS;
 	cr_assert_eq(prefetch(ids, 1000), RUNG_E_RANGE);
-	cr_assert(strstr(rung_last_error(), "id 4000 at index 300 is not in 0..3999"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "id 4000 at index 300 is not in 0..3999"), "%s",
+	          rung_last_error());
 	ids[300] = ROWS - 301;
 	for (count = 0; prefetch(ids, 500) == 0; count++)
 		cr_assert_lt(count, 2);
-	cr_assert_eq(count, 1);   /* nothing of what was refused takes room */
+	cr_assert_eq(count, 1); /* nothing of what was refused takes room */
 	cr_assert_eq(prefetch(ids, 1), RUNG_E_AGAIN);
 	fixture_gather_and_check(&f, ids, 256);
 	fixture_gather_and_check(&f, ids + 256, 244);
@@ -318,7 +332,7 @@ Test(store_cache, a_list_that_cannot_be_announced_is_refused_as_a_whole)
 }
 
 #define BATCHES 60u
-#define BATCH 150u
+#define BATCH   150u
 
 /* Batch n of a trace over the cold rows, the hotter the likelier; each row once. */
 static void draw(uint64_t n, uint64_t *ranks)
@@ -395,7 +409,8 @@ Test(store_cache, vertices_and_narrow_ids_are_announced_as_well)
 {
 	uint64_t vertices[BATCH];
 	uint32_t narrow[BATCH];
-	struct rung_ids lists[2] = { { vertices, BATCH, RUNG_I64, RUNG_VERTICES }, { narrow, BATCH, RUNG_I32, RUNG_RANKS } };
+	struct rung_ids lists[2] = { { vertices, BATCH, RUNG_I64, RUNG_VERTICES },
+		                     { narrow, BATCH, RUNG_I32, RUNG_RANKS } };
 
 	stage(WIDTH);
 	open_store(200, (struct rung_store_opts){ .vertex_ids = 1 });
@@ -408,7 +423,7 @@ Test(store_cache, vertices_and_narrow_ids_are_announced_as_well)
 		cr_assert_eq(rung_prefetch(f.store, &lists[l]), 0, "%s", rung_last_error());
 		cr_assert_neq(f.store->cache->window.oldest, 0);
 		fixture_gather_and_check(&f, ids, BATCH);
-		cr_assert_eq(f.store->cache->window.oldest, 0);   /* it was that one */
+		cr_assert_eq(f.store->cache->window.oldest, 0); /* it was that one */
 	}
 	narrow[5] = UINT32_MAX;
 	cr_assert_eq(rung_prefetch(f.store, &lists[1]), RUNG_E_RANGE);

@@ -37,7 +37,7 @@ Test(close, a_close_has_a_bound_while_a_read_is_stuck)
 	cr_assert(strstr(rung_last_error(), "features.000.npy: 1 reads in flight"), "%s",
 	          rung_last_error());
 	cr_assert_eq(rung_request_poll(request), 1);
-	left = f.store;   /* memory that may still be written to */
+	left = f.store; /* memory that may still be written to */
 	f.store = NULL;
 	let_go();
 	close_all();
@@ -132,7 +132,7 @@ Test(close, a_close_does_not_wait_for_rows_to_be_read_alone)
 	pthread_join(thread, NULL);
 	cr_assert_eq(rc, 0);
 	cr_assert_leq(atomic_load(&script.sent), 2, "%llu reads",
-		      (unsigned long long)atomic_load(&script.sent));
+	              (unsigned long long)atomic_load(&script.sent));
 	f.store = NULL;
 	close_all();
 }

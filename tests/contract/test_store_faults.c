@@ -11,7 +11,7 @@
 #include "fault_reader.h"
 #include "store_fixture.h"
 
-#define ROWS 3000
+#define ROWS  3000
 #define WIDTH 512
 #define ASKED 700
 
@@ -21,7 +21,9 @@ static unsigned char *out;
 
 static void open_rows(uint64_t rows, uint64_t width, int no_merge)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .no_merge = no_merge };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .requests_max = 4,
+		                        .no_merge = no_merge };
 
 	support_fault_reset();
 	fixture_open(&f, rows, width, 20 * RUNG__MAX(width, 4096), &opts, &support_fault_reader);
@@ -62,7 +64,8 @@ static struct rung_request *submit(uint64_t first, uint64_t count)
 	struct rung_ids list = fixture_ids(&f, ids + first, count, RUNG_U64, RUNG_RANKS);
 	struct rung_request *request = NULL;
 
-	cr_assert_eq(rung_gather_submit(f.store, &list, out + first * WIDTH, 0, NULL, &request), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_gather_submit(f.store, &list, out + first * WIDTH, 0, NULL, &request), 0,
+	             "%s", rung_last_error());
 	return request;
 }
 
@@ -86,7 +89,7 @@ Test(faults, a_read_that_fails_once_is_read_again)
 
 Test(faults, short_reads_are_completed)
 {
-	open_rows(600, 8192, 0);   /* several sectors, whether of 512 bytes or of 4096 */
+	open_rows(600, 8192, 0); /* several sectors, whether of 512 bytes or of 4096 */
 	support_fault.kind = SUPPORT_FAULT_SHORT;
 	support_fault.count = UINT64_MAX;
 	fixture_gather_and_check(&f, ids, ASKED);
@@ -113,12 +116,13 @@ Test(faults, a_bad_sector_fails_only_the_requests_that_want_its_row)
 	char says[64];
 
 	if (fixture_in_place())
-		cr_skip_test("a row's neighbours are not those of its rank where rows stay in place");
+		cr_skip_test(
+			"a row's neighbours are not those of its rank where rows stay in place");
 	open_over_faults(0);
 	step = sector_rows();
 	first = ROWS - 21 * step;
 	bad = first + 10 * step;
-	for (unsigned i = 0; i < 20; i++)   /* on both sides of the bad sector: one merged read */
+	for (unsigned i = 0; i < 20; i++) /* on both sides of the bad sector: one merged read */
 		ids[i] = first + i * step;
 	for (unsigned i = 0; i < 20; i++)
 		ids[20 + i] = first + (i + (i >= 10)) * step;
@@ -136,7 +140,7 @@ Test(faults, a_bad_sector_fails_only_the_requests_that_want_its_row)
 	rung_request_put(hit);
 	rung_request_put(spared);
 	support_fault.bad_offset = 0;
-	fixture_gather_and_check(&f, ids, 20);   /* the sector is well again, and so is the store */
+	fixture_gather_and_check(&f, ids, 20); /* the sector is well again, and so is the store */
 	close_all();
 }
 
@@ -204,11 +208,11 @@ Test(faults, closing_cancels_what_is_queued_and_waits_for_what_is_in_flight)
 	support_fault.count = UINT64_MAX;
 	for (unsigned i = 0; i < 4; i++)
 		submit(i * 100, 100);
-	while (atomic_load(&support_fault.seen) == 0)   /* until reads are in flight, and held */
+	while (atomic_load(&support_fault.seen) == 0) /* until reads are in flight, and held */
 		usleep(1000);
 	pthread_create(&thread, NULL, release_soon, NULL);
 	cr_assert_eq(rung_store_close(f.store), 0);
-	cr_assert_eq(atomic_load(&support_fault.release), 1);   /* not before the reads came back */
+	cr_assert_eq(atomic_load(&support_fault.release), 1); /* not before the reads came back */
 	f.store = NULL;
 	pthread_join(thread, NULL);
 	close_all();
@@ -226,10 +230,11 @@ Test(faults, a_device_that_is_gone_fails_every_request_and_hangs_none)
 		requests[i] = submit(i * 200, 200);
 	for (unsigned i = 0; i < 3; i++) {
 		cr_assert_eq(rung_request_wait(requests[i], -1), RUNG_E_IO);
-		cr_assert(strstr(rung_request_error(requests[i]), strerror(ENODEV)), "%s", rung_request_error(requests[i]));
+		cr_assert(strstr(rung_request_error(requests[i]), strerror(ENODEV)), "%s",
+		          rung_request_error(requests[i]));
 		rung_request_put(requests[i]);
 	}
-	requests[0] = submit(0, 200);   /* still gone: told at once */
+	requests[0] = submit(0, 200); /* still gone: told at once */
 	cr_assert_eq(rung_request_wait(requests[0], -1), RUNG_E_IO);
 	rung_request_put(requests[0]);
 	support_fault.kind = SUPPORT_FAULT_NONE;
@@ -251,7 +256,8 @@ Test(faults, a_device_that_is_gone_with_every_slot_in_flight_hangs_nobody)
 	for (unsigned i = 0; i < 3; i++)
 		requests[i] = submit(i * 200, 200);
 	for (unsigned i = 0; i < 3; i++) {
-		cr_assert_eq(rung_request_wait(requests[i], 10000000000), RUNG_E_IO, "%s", rung_last_error());
+		cr_assert_eq(rung_request_wait(requests[i], 10000000000), RUNG_E_IO, "%s",
+		             rung_last_error());
 		rung_request_put(requests[i]);
 	}
 	support_fault.kind = SUPPORT_FAULT_NONE;

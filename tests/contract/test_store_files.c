@@ -11,12 +11,13 @@
 #include "dataset.h"
 #include "store_fixture.h"
 
-#define VERTICES 1500u   /* blocks of 16 rows: the last one is not full */
-#define ASKED 700u
+#define VERTICES 1500u /* blocks of 16 rows: the last one is not full */
+#define ASKED    700u
 
 static struct store_fixture f;
 
-static void open_files(uint32_t file_count, uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts)
+static void open_files(uint32_t file_count, uint64_t row_bytes, uint64_t host_bytes,
+                       const struct rung_store_opts *opts)
 {
 	fixture_open_files(&f, file_count, VERTICES, row_bytes, host_bytes, opts, NULL);
 }
@@ -43,13 +44,18 @@ Test(files, rows_arrive_whole_from_each_of_them)
 {
 	static const uint64_t widths[] = { 512, 1000, 4096 };
 
-	for (uint32_t file_count = 2; file_count <= RUNG_FEATURE_FILES_MAX; file_count = file_count * 3 - 1) {   /* 2, 5, 14 */
+	/* 2, 5, 14 */
+	for (uint32_t file_count = 2; file_count <= RUNG_FEATURE_FILES_MAX;
+	     file_count = file_count * 3 - 1) {
 		for (unsigned w = 0; w < RUNG__ARRAY_LEN(widths); w++) {
 			open_files(file_count, widths[w], 4u << 20, NULL);
 			cr_assert_eq(rung_dataset_info(f.ds)->feature_file_count, file_count);
 			gather_twice(w);
 			fixture_close(&f);
-			open_files(file_count, widths[w], rung__row_span(widths[w], widths[w], 4096, 4096) * 4 * file_count, NULL);
+			open_files(file_count, widths[w],
+			           rung__row_span(widths[w], widths[w], 4096, 4096) * 4 *
+			                   file_count,
+			           NULL);
 			gather_twice(w);
 			cr_assert_gt(stats_of(&f).read_rows, 0);
 			fixture_close(&f);
@@ -85,8 +91,9 @@ Test(files, slots_of_all_of_them_are_in_the_budget)
 	slots = rung_plan_slots(f.plan);
 	cr_assert_eq(slots->slot_count % 4, 0);
 	cr_assert_leq(slots->slot_count * slots->slot_bytes + rung_plan_cache(f.plan)->bytes +
-	              rung_plan_tier(f.plan, fixture_tier(&f, "host"))->bytes, budget);
-	opts.host_bytes = 8192 * 4 * 4 - 1;   /* a row may lie across two pages; 4 slots a file */
+	                      rung_plan_tier(f.plan, fixture_tier(&f, "host"))->bytes,
+	              budget);
+	opts.host_bytes = 8192 * 4 * 4 - 1; /* a row may lie across two pages; 4 slots a file */
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "at least 131072 bytes"), "%s", rung_last_error());
 	fixture_close(&f);
@@ -105,7 +112,9 @@ Test(files, the_counters_are_those_of_all_of_them)
 	stats = stats_of(&f);
 	cr_assert_gt(cold, 0);
 	cr_assert_eq(stats.tiers[fixture_tier(&f, "nvme")].hits, cold);
-	cr_assert_eq(stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows + stats.failed_rows, cold);
+	cr_assert_eq(stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows +
+	                     stats.failed_rows,
+	             cold);
 	cr_assert_eq(stats.failed_rows, 0);
 	cr_assert_leq(stats.device_reads, stats.read_rows);
 	fixture_close(&f);
@@ -154,7 +163,7 @@ Test(files, one_that_is_cut_off_fails_its_own_rows_and_is_named)
 	open_files(3, 4096, 64u << 10, &opts);
 	layout = &f.store->shape.layout;
 	snprintf(path, sizeof(path), "%s.1/features.001.npy", f.dir);
-	cr_assert_eq(truncate(path, 4096 + 20 * 4096), 0);   /* its first twenty rows are left */
+	cr_assert_eq(truncate(path, 4096 + 20 * 4096), 0); /* its first twenty rows are left */
 	for (uint64_t rank = VERTICES - 200; rank < VERTICES; rank++) {
 		struct rung_ids ids = fixture_ids(&f, &rank, 1, RUNG_U64, RUNG_RANKS);
 		unsigned char *out = fixture_memory(&f, 4096);
@@ -162,7 +171,8 @@ Test(files, one_that_is_cut_off_fails_its_own_rows_and_is_named)
 
 		if (rung__row_file(layout, rank) == 1) {
 			cr_assert_eq(rc, RUNG_E_IO);
-			cr_assert(strstr(rung_last_error(), "features.001.npy"), "%s", rung_last_error());
+			cr_assert(strstr(rung_last_error(), "features.001.npy"), "%s",
+			          rung_last_error());
 			cr_assert(strstr(rung_last_error(), "truncated"), "%s", rung_last_error());
 			bad++;
 		} else {
@@ -235,7 +245,8 @@ Test(files, one_that_is_not_there_is_told_at_open)
 	snprintf(path, sizeof(path), "%s.2/features.002.npy", f.dir);
 	cr_assert_eq(unlink(path), 0);
 	cr_assert_eq(rung_dataset_open(f.dir, &ds), RUNG_E_FORMAT);
-	cr_assert(strstr(rung_last_error(), "features.002.npy: is missing"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "features.002.npy: is missing"), "%s",
+	          rung_last_error());
 	fixture_close(&f);
 }
 
@@ -248,8 +259,11 @@ Test(files, the_command_finds_no_row_wrong)
 	if (!rung)
 		cr_skip_test("RUNG names no command");
 	open_files(3, 1000, 128u << 10, NULL);
-	snprintf(line, sizeof(line), "'%s' bench '%s' --host 256KiB --ids uniform --rows 5000 --check --quiet > '%s/out' && "
-	         "'%s' info '%s' | grep -q 'in 3 files, dealt in blocks of 16 rows'", rung, f.dir, f.parent, rung, f.dir);
+	snprintf(line, sizeof(line),
+	         "'%s' bench '%s' --host 256KiB --ids uniform --rows 5000 --check --quiet > "
+	         "'%s/out' && "
+	         "'%s' info '%s' | grep -q 'in 3 files, dealt in blocks of 16 rows'",
+	         rung, f.dir, f.parent, rung, f.dir);
 	cr_assert_eq(system(line), 0);
 	fixture_close(&f);
 }

@@ -17,12 +17,12 @@
 
 #define MIB (1ull << 20)
 /* More than a request's ids: the defaults then leave the most room */
-#define VERTICES (1200ull * 1000)
-#define ROW_BYTES 64u
+#define VERTICES   (1200ull * 1000)
+#define ROW_BYTES  64u
 #define HOST_BYTES (32 * MIB)
-#define IN_FLIGHT 8u
-#define ROWS_MAX 1024u
-#define MARK "--attached"
+#define IN_FLIGHT  8u
+#define ROWS_MAX   1024u
+#define MARK       "--attached"
 
 static struct store_fixture f;
 
@@ -65,8 +65,9 @@ static void gather(uint64_t flights, uint64_t rows)
 	const uint64_t cold = rung_plan_tier(f.plan, fixture_tier(&f, "nvme"))->rank_first;
 
 	for (uint64_t i = 0; i < flights; i++) {
-		struct rung_ids ids = { .data = ranks[i], .count = rows, .dtype = RUNG_U64,
-			                .space = RUNG_RANKS };
+		struct rung_ids ids = {
+			.data = ranks[i], .count = rows, .dtype = RUNG_U64, .space = RUNG_RANKS
+		};
 
 		for (uint64_t r = 0; r < rows; r++)
 			ranks[i][r] = cold + rung__mix64(i << 32 | r) % (VERTICES - cold);
@@ -79,7 +80,7 @@ static void gather(uint64_t flights, uint64_t rows)
 		     "rows are wrong");
 		rung_request_put(requests[i]);
 	}
-	malloc_trim(0);   /* what the check left behind */
+	malloc_trim(0); /* what the check left behind */
 }
 
 static bool is_within(uint64_t before, uint64_t bound, const char *what)

@@ -18,7 +18,7 @@ Test(reads, a_request_that_has_failed_reads_no_more_rows_alone)
 	fail_end = BAD_RANK + RUN;
 	script.decide = fail_ranks;
 	ends_with(submit(run, RUN, out), RUNG_E_IO, "row of rank 2900");
-	cr_assert_eq(atomic_load(&script.sent), 3);   /* together, and twice the first alone */
+	cr_assert_eq(atomic_load(&script.sent), 3); /* together, and twice the first alone */
 	all_rows_are_accounted_for();
 	close_all();
 }
@@ -108,9 +108,9 @@ Test(reads, a_file_truncated_under_the_store_fails_the_rows_that_are_gone)
 	static const uint64_t here[] = { 2000, 2001, 2050 }, gone[] = { 2050, 2850 };
 
 	for (unsigned i = 0; i < 4; i++) {
-		struct rung_store_opts opts = {
-			.size = sizeof(opts), .engine = engines[i % 2], .buffered = i >= 2
-		};
+		struct rung_store_opts opts = { .size = sizeof(opts),
+			                        .engine = engines[i % 2],
+			                        .buffered = i >= 2 };
 		char path[300];
 
 		if (opts.engine == RUNG_ENGINE_IO_URING && !fixture_has_io_uring())
@@ -121,7 +121,7 @@ Test(reads, a_file_truncated_under_the_store_fails_the_rows_that_are_gone)
 		cr_assert_eq(truncate(path, (off_t)offset_of(2800)), 0);
 		fixture_gather_and_check(&f, here, 3);
 		ends_with(submit(gone, 2, out), RUNG_E_IO,
-			  "row of rank 2850 at offset 1463296: the file ends");
+		          "row of rank 2850 at offset 1463296: the file ends");
 		ends_with(submit(gone, 2, out), RUNG_E_IO, "truncated");
 		fixture_gather_and_check(&f, here, 3);
 		all_rows_are_accounted_for();

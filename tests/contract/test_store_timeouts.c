@@ -21,12 +21,13 @@ Test(timeouts, a_read_that_is_late_fails_its_request_and_no_other)
 	for (unsigned i = 0; i < 5; i++)
 		fixture_gather_and_check(&f, ids, ASKED);
 	cr_assert_eq(rung_request_wait(hit, 60000000000), RUNG_E_IO);
-	cr_assert(strstr(rung_request_error(hit), "row of rank 2900 at offset 1488896"), "%s", rung_request_error(hit));
+	cr_assert(strstr(rung_request_error(hit), "row of rank 2900 at offset 1488896"), "%s",
+	          rung_request_error(hit));
 	cr_assert(strstr(rung_request_error(hit), "features.000.npy"));
 	ends_with(hit, RUNG_E_IO, strerror(ETIMEDOUT));
-	for (unsigned i = 0; i < 5; i++)   /* its slot is still out: the others do with the rest */
+	for (unsigned i = 0; i < 5; i++) /* its slot is still out: the others do with the rest */
 		fixture_gather_and_check(&f, ids, ASKED);
-	fixture_gather_and_check(&f, bad, 2);   /* read again, into another one */
+	fixture_gather_and_check(&f, bad, 2); /* read again, into another one */
 	let_go();
 	fixture_gather_and_check(&f, bad, 2);
 	all_rows_are_accounted_for();
@@ -35,22 +36,29 @@ Test(timeouts, a_read_that_is_late_fails_its_request_and_no_other)
 
 Test(timeouts, reads_that_are_stuck_in_every_slot_fail_requests_until_they_come_back)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 6, .read_timeout_ms = TIMEOUT_MS, .no_merge = 1 };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .requests_max = 6,
+		                        .read_timeout_ms = TIMEOUT_MS,
+		                        .no_merge = 1 };
 	struct rung_request *requests[6];
 
 	open_script(SMALL, &opts);
-	for (unsigned round = 0; round < 2; round++) {   /* once more: none has been lost */
+	for (unsigned round = 0; round < 2; round++) { /* once more: none has been lost */
 		atomic_store(&script.release, 0);
 		atomic_store(&script.late_peak, 0);
 		atomic_store(&holding, INT32_MAX);
 		script.decide = hold_next;
-		for (unsigned i = 0; i < 6; i++)   /* cold: they are the last rows */
-			requests[i] = submit((const uint64_t[]){ 2000 + i * 40, 2001 + i * 40, 2005 + i * 40, 2011 + i * 40, 2021 + i * 40 }, 5, out);
+		for (unsigned i = 0; i < 6; i++) /* cold: they are the last rows */
+			requests[i] = submit((const uint64_t[]){ 2000 + i * 40, 2001 + i * 40,
+			                                         2005 + i * 40, 2011 + i * 40,
+			                                         2021 + i * 40 },
+			                     5, out);
 		for (unsigned i = 0; i < 6; i++)
 			ends_with(requests[i], RUNG_E_IO, strerror(ETIMEDOUT));
 		requests[0] = submit(ids, ASKED, out);
 		cr_assert_eq(rung_request_wait(requests[0], 60000000000), RUNG_E_IO);
-		cr_assert(strstr(rung_request_error(requests[0]), "no other can be sent"), "%s", rung_request_error(requests[0]));
+		cr_assert(strstr(rung_request_error(requests[0]), "no other can be sent"), "%s",
+		          rung_request_error(requests[0]));
 		rung_request_put(requests[0]);
 		cr_assert_eq(atomic_load(&script.late_peak), stats().queue_depth);
 		let_go();
@@ -70,16 +78,17 @@ Test(timeouts, a_frame_of_the_cache_is_not_given_away_while_a_late_read_may_writ
 	script.decide = hold_bad_rank;
 	atomic_store(&holding, 1);
 	ends_with(submit(bad, 1, out), RUNG_E_IO, strerror(ETIMEDOUT));
-	for (unsigned round = 0; round < 8; round++) {   /* each frame has had other rows by then */
+	for (unsigned round = 0; round < 8; round++) { /* each frame has had other rows by then */
 		for (unsigned i = 0; i < ASKED; i++)
 			many[i] = 2000 + (round * ASKED + i) * 7 % 800;
 		fixture_gather_and_check(&f, many, ASKED);
 	}
-	cr_assert_eq(stats().cache_rows_filled + 1, stats().cache_rows);   /* all but the one that is away */
+	/* all but the one that is away */
+	cr_assert_eq(stats().cache_rows_filled + 1, stats().cache_rows);
 	fixture_gather_and_check(&f, bad, 1);
 	let_go();
 	hits = stats().cache_hits;
-	fixture_gather_and_check(&f, bad, 1);   /* it came after all, and was kept */
+	fixture_gather_and_check(&f, bad, 1); /* it came after all, and was kept */
 	cr_assert_eq(stats().cache_hits, hits + 1);
 	all_rows_are_accounted_for();
 	close_all();
@@ -87,24 +96,25 @@ Test(timeouts, a_frame_of_the_cache_is_not_given_away_while_a_late_read_may_writ
 
 Test(timeouts, reads_that_are_slow_do_not_hold_up_the_others)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .no_merge = 1 };   /* not late for 30 s */
+	/* not late for 30 s */
+	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .no_merge = 1 };
 	static const uint64_t slow[] = { 2700, 2720, 2740, 2760, 2780, 2800 };
 	struct rung_request *request;
 	uint64_t expired, next = 2600;
 
-	open_script(LARGE, &opts);   /* many slots: reads are taken back in groups */
+	open_script(LARGE, &opts); /* many slots: reads are taken back in groups */
 	atomic_store(&holding, RUNG__ARRAY_LEN(slow));
 	script.decide = hold_next;
 	request = submit(slow, RUNG__ARRAY_LEN(slow), out);
 	await_held(RUNG__ARRAY_LEN(slow));
-	do {   /* until it is noticed that they are */
+	do { /* until it is noticed that they are */
 		expired = atomic_load(&script.expired);
 		fixture_gather_and_check(&f, &next, 1);
 		next++;
 	} while (expired == 0 || atomic_load(&script.expired) > expired);
 	for (unsigned i = 0; i < 30; i++)
 		fixture_gather_and_check(&f, ids + i * 10, 10);
-	cr_assert_eq(atomic_load(&script.expired), expired);   /* nothing was waited for in vain */
+	cr_assert_eq(atomic_load(&script.expired), expired); /* nothing was waited for in vain */
 	let_go();
 	cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
 	fixture_check(&f, slow, RUNG__ARRAY_LEN(slow), out, WIDTH);
@@ -114,9 +124,12 @@ Test(timeouts, reads_that_are_slow_do_not_hold_up_the_others)
 
 Test(timeouts, reads_that_are_stuck_keep_no_rows_from_the_device)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .queue_depth = 4096, .read_timeout_ms = TIMEOUT_MS };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .queue_depth = 4096,
+		                        .read_timeout_ms = TIMEOUT_MS };
 	struct rung_request *request;
-	uint64_t stuck[240], pairs[10], slots;   /* two rows a read: it goes to a slot, not to a frame */
+	/* two rows a read: it goes to a slot, not to a frame */
+	uint64_t stuck[240], pairs[10], slots;
 
 	open_script(LARGE, &opts);
 	slots = rung_plan_slots(f.plan)->slot_count;
@@ -127,9 +140,11 @@ Test(timeouts, reads_that_are_stuck_keep_no_rows_from_the_device)
 		pairs[i] = 1600 + i / 2 * 10 + i % 2;
 	atomic_store(&holding, (int)slots - 1);
 	script.decide = hold_next;
-	ends_with(submit(stuck, 2 * (slots - 1), fixture_memory(&f, sizeof(stuck) / 8 * WIDTH)), RUNG_E_IO, strerror(ETIMEDOUT));
+	ends_with(submit(stuck, 2 * (slots - 1), fixture_memory(&f, sizeof(stuck) / 8 * WIDTH)),
+	          RUNG_E_IO, strerror(ETIMEDOUT));
 	cr_assert_eq(atomic_load(&script.sent), slots - 1);
-	request = submit(pairs, RUNG__ARRAY_LEN(pairs), out);   /* one slot is left, and is given back pair by pair */
+	/* one slot is left, and is given back pair by pair */
+	request = submit(pairs, RUNG__ARRAY_LEN(pairs), out);
 	cr_assert_eq(rung_request_wait(request, 60000000000), 0, "%s", rung_last_error());
 	rung_request_put(request);
 	let_go();
@@ -153,10 +168,12 @@ Test(timeouts, time_in_which_the_thread_did_not_run_does_not_count)
 	close_all();
 }
 
-/* The fixture's store, shared over the script, and one that is attached to it, whose reads are its own. */
+/* The fixture's store, shared over the script, and one that is attached to it, whose reads are its
+ * own. */
 static struct rung_store *open_shared(uint32_t shared_timeout_ms, uint32_t timeout_ms)
 {
-	struct rung_store_opts shared_opts = { .size = sizeof(shared_opts), .read_timeout_ms = shared_timeout_ms };
+	struct rung_store_opts shared_opts = { .size = sizeof(shared_opts),
+		                               .read_timeout_ms = shared_timeout_ms };
 	struct rung_store_opts opts = { .size = sizeof(opts), .read_timeout_ms = timeout_ms };
 	struct rung_store *attached;
 	char path[300];
@@ -167,7 +184,7 @@ static struct rung_store *open_shared(uint32_t shared_timeout_ms, uint32_t timeo
 	snprintf(path, sizeof(path), "%s/share/socket", f.parent);
 	shared_opts.share_path = path;
 	cr_assert_eq(rung__store_open_over(f.ds, f.plan, &shared_opts, &script_reader, &f.store), 0,
-		     "%s", rung_last_error());
+	             "%s", rung_last_error());
 	cr_assert_eq(rung_store_attach(path, &opts, &attached), 0, "%s", rung_last_error());
 	out = fixture_memory(&f, ASKED * WIDTH);
 	script.decide = hold_bad_rank;
@@ -180,14 +197,14 @@ Test(timeouts, rows_that_another_process_is_stuck_with_are_read_after_all)
 	static const uint64_t bad[] = { BAD_RANK };
 	struct rung_store *attached = open_shared(TIMEOUT_MS, TIMEOUT_MS), *sharing = f.store;
 
-	ends_with(submit(bad, 1, out), RUNG_E_IO, strerror(ETIMEDOUT));   /* its frame is still out */
+	ends_with(submit(bad, 1, out), RUNG_E_IO, strerror(ETIMEDOUT)); /* its frame is still out */
 	f.store = attached;
 	fixture_gather_and_check(&f, bad, 1);
 	cr_assert_eq(stats().read_rows, 1);
 	all_rows_are_accounted_for();
 	let_go();
 	fixture_gather_and_check(&f, bad, 1);
-	cr_assert_eq(stats().read_rows, 1);   /* what came late is a hit for both */
+	cr_assert_eq(stats().read_rows, 1); /* what came late is a hit for both */
 	f.store = sharing;
 	fixture_gather_and_check(&f, bad, 1);
 	cr_assert_eq(rung_store_close(attached), 0);
@@ -212,7 +229,7 @@ Test(timeouts, a_request_that_fails_while_another_process_reads_its_rows_takes_n
 		cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
 		rung_request_put(request);
 		cr_assert_eq(stats().cache_hits, i);
-		if (i == 0)   /* the same request: its first row is in nobody's frame this time */
+		if (i == 0) /* the same request: its first row is in nobody's frame this time */
 			ends_with(submit(both, 2, out), RUNG_E_IO, "truncated");
 	}
 	all_rows_are_accounted_for();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stands in graphs' files. The input: a byte of flags, one for the number of vertices, and the files: offsets (csc: and csr:) of
- * 8 bytes, then ids. What rung_graph_load() takes, the passes over edges in files take, and give the same lists.
+ * What stands in graphs' files. The input: a byte of flags, one for the number of vertices, and the
+ * files: offsets (csc: and csr:) of 8 bytes, then ids. What rung_graph_load() takes, the passes
+ * over edges in files take, and give the same lists.
  */
 #include <string.h>
 
@@ -27,10 +28,12 @@ static int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 	FUZZ_CHECK(chunk->edge_first == lists->edges && chunk->index_bytes == csc->index_bytes);
 	FUZZ_CHECK(chunk->vertex_first + chunk->vertex_count <= csc->vertex_count);
 	FUZZ_CHECK(chunk->edge_count <= csc->edge_count - lists->edges);
-	FUZZ_CHECK(memcmp(chunk->indptr, csc->indptr + chunk->vertex_first, (chunk->vertex_count + 1) * sizeof(uint64_t)) == 0);
+	FUZZ_CHECK(memcmp(chunk->indptr, csc->indptr + chunk->vertex_first,
+	                  (chunk->vertex_count + 1) * sizeof(uint64_t)) == 0);
 	FUZZ_CHECK(chunk->edge_count == 0 ||
-		   memcmp(chunk->indices, (const char *)csc->indices + lists->edges * csc->index_bytes,
-			  chunk->edge_count * csc->index_bytes) == 0);
+	           memcmp(chunk->indices,
+	                  (const char *)csc->indices + lists->edges * csc->index_bytes,
+	                  chunk->edge_count * csc->index_bytes) == 0);
 	lists->edges += chunk->edge_count;
 	return 0;
 }
@@ -70,12 +73,15 @@ static bool write_spec(const uint8_t *data, size_t bytes, char *spec, size_t spe
 	offsets = fuzz_file(0, "offsets", data + 2, offsets_bytes);
 	ids = fuzz_file(1, "ids", data + 2 + offsets_bytes, bytes - 2 - offsets_bytes);
 	if (offsets_bytes > 0)
-		snprintf(spec, spec_bytes, "%s:raw:%s,u64,%zu,raw:%s,%s,%zu", data[0] & COLUMNS ? "csc" : "csr", offsets,
-			 offsets_count, ids, id_bytes == 8 ? "i64" : "u32", count);
+		snprintf(spec, spec_bytes, "%s:raw:%s,u64,%zu,raw:%s,%s,%zu",
+		         data[0] & COLUMNS ? "csc" : "csr", offsets, offsets_count, ids,
+		         id_bytes == 8 ? "i64" : "u32", count);
 	else if (data[0] & PAIRS_DOWN)
-		snprintf(spec, spec_bytes, "raw:%s,%s,%zux2", ids, id_bytes == 8 ? "u64" : "i32", count / 2);
+		snprintf(spec, spec_bytes, "raw:%s,%s,%zux2", ids, id_bytes == 8 ? "u64" : "i32",
+		         count / 2);
 	else
-		snprintf(spec, spec_bytes, "raw:%s,%s,2x%zu", ids, id_bytes == 8 ? "u64" : "i32", count / 2);
+		snprintf(spec, spec_bytes, "raw:%s,%s,2x%zu", ids, id_bytes == 8 ? "u64" : "i32",
+		         count / 2);
 	return true;
 }
 

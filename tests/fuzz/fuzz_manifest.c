@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * manifest.json. The input is its text; its checksum is made to be right, and where its end is not there it is put behind the text,
- * so that what is parsed is the input and not only its checksum.
+ * manifest.json. The input is its text; its checksum is made to be right, and where its end is not
+ * there it is put behind the text, so that what is parsed is the input and not only its checksum.
  */
 #include <string.h>
 
@@ -22,8 +22,10 @@ static char *with_checksum(const uint8_t *data, size_t bytes, size_t *bytes_out)
 	static const char end[] = RUNG__MANIFEST_CHECKSUM_KEY ZEROS RUNG__MANIFEST_TAIL;
 	const size_t end_bytes = sizeof(end) - 1, key_bytes = strlen(RUNG__MANIFEST_CHECKSUM_KEY);
 	char digits[RUNG__CHECKSUM_DIGITS + 1], *text = malloc(bytes + end_bytes);
-	bool has_end = bytes >= end_bytes && memcmp(data + bytes - end_bytes, end, key_bytes) == 0 &&
-		       memcmp(data + bytes - strlen(RUNG__MANIFEST_TAIL), RUNG__MANIFEST_TAIL, strlen(RUNG__MANIFEST_TAIL)) == 0;
+	bool has_end = bytes >= end_bytes &&
+	               memcmp(data + bytes - end_bytes, end, key_bytes) == 0 &&
+	               memcmp(data + bytes - strlen(RUNG__MANIFEST_TAIL), RUNG__MANIFEST_TAIL,
+	                      strlen(RUNG__MANIFEST_TAIL)) == 0;
 
 	FUZZ_CHECK(text);
 	memcpy(text, data, bytes);

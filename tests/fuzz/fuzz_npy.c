@@ -19,11 +19,15 @@ static void check(const struct rung__npy *npy, size_t bytes)
 	struct rung_array_info array = npy->array;
 
 	FUZZ_CHECK(npy->data_offset <= bytes && rung__array_measure(&array, &data_bytes));
-	FUZZ_CHECK(data_bytes <= bytes - npy->data_offset && array.row_count * array.row_bytes == data_bytes);
-	FUZZ_CHECK(array.row_count == npy->array.row_count && array.row_bytes == npy->array.row_bytes);
+	FUZZ_CHECK(data_bytes <= bytes - npy->data_offset &&
+	           array.row_count * array.row_bytes == data_bytes);
+	FUZZ_CHECK(array.row_count == npy->array.row_count &&
+	           array.row_bytes == npy->array.row_bytes);
 	rung__npy_format(&array, head);
-	FUZZ_CHECK(rung__npy_parse("again", head, sizeof(head), sizeof(head) + data_bytes, &again) == 0);
-	FUZZ_CHECK(rung__array_equal(&array, &again.array) && again.data_offset == sizeof(head) && !again.transposed);
+	FUZZ_CHECK(rung__npy_parse("again", head, sizeof(head), sizeof(head) + data_bytes,
+	                           &again) == 0);
+	FUZZ_CHECK(rung__array_equal(&array, &again.array) && again.data_offset == sizeof(head) &&
+	           !again.transposed);
 }
 
 int fuzz_one(const uint8_t *data, size_t bytes)
@@ -35,13 +39,15 @@ int fuzz_one(const uint8_t *data, size_t bytes)
 
 	if (rc == 0)
 		check(&npy, bytes);
-	FUZZ_CHECK(rung__npy_parse("input.npy", data, bytes / 2, bytes, &read) < 0 || npy.data_offset <= bytes / 2);
+	FUZZ_CHECK(rung__npy_parse("input.npy", data, bytes / 2, bytes, &read) < 0 ||
+	           npy.data_offset <= bytes / 2);
 	opened = rung__source_open_either_order(fuzz_file(0, "input.npy", data, bytes), &transposed,
-						&src);
+	                                        &src);
 	FUZZ_CHECK((opened == 0) == (rc == 0));
 	if (opened < 0)
 		return opened;
-	FUZZ_CHECK(transposed == npy.transposed && rung__array_equal(rung_source_info(src), &npy.array));
+	FUZZ_CHECK(transposed == npy.transposed &&
+	           rung__array_equal(rung_source_info(src), &npy.array));
 	rung_source_close(src);
 	return 0;
 }

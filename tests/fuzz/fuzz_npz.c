@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members of .npz files. The input is a zip file, of which the member "x" is opened. What rung reads of it where it lies must be
- * what libzip reads: the two find it each in their own way.
+ * Members of .npz files. The input is a zip file, of which the member "x" is opened. What rung
+ * reads of it where it lies must be what libzip reads: the two find it each in their own way.
  */
 #include <string.h>
 #include <zip.h>
@@ -19,11 +19,13 @@ static unsigned char *read_with_libzip(const char *path, const char *member, uin
 {
 	zip_t *zip = zip_open(path, ZIP_RDONLY, NULL);
 	zip_int64_t idx = zip ? zip_name_locate(zip, member, 0) : -1;
-	zip_file_t *file = idx >= 0 ? zip_fopen_index(zip, (zip_uint64_t)idx, ZIP_FL_COMPRESSED) : NULL;
+	zip_file_t *file =
+		idx >= 0 ? zip_fopen_index(zip, (zip_uint64_t)idx, ZIP_FL_COMPRESSED) : NULL;
 	unsigned char *data = NULL;
 	zip_stat_t st;
 
-	if (file && zip_stat_index(zip, (zip_uint64_t)idx, 0, &st) == 0 && st.size <= fuzz_bytes_max) {
+	if (file && zip_stat_index(zip, (zip_uint64_t)idx, 0, &st) == 0 &&
+	    st.size <= fuzz_bytes_max) {
 		data = malloc(st.size + 1);
 		FUZZ_CHECK(data);
 		if (zip_fread(file, data, st.size) != (zip_int64_t)st.size) {
@@ -39,7 +41,8 @@ static unsigned char *read_with_libzip(const char *path, const char *member, uin
 	return data;
 }
 
-static void compare(const struct rung_source *src, const char *path, const unsigned char *rows, uint64_t bytes)
+static void compare(const struct rung_source *src, const char *path, const unsigned char *rows,
+                    uint64_t bytes)
 {
 	uint64_t member_bytes = 0;
 	unsigned char *member = read_with_libzip(path, "x", &member_bytes);
@@ -83,7 +86,7 @@ static void read_all(const struct rung_source *src, const char *path)
 	rows = malloc(bytes);
 	FUZZ_CHECK(rows);
 	rc = rung__source_read_bytes(src, 0, bytes, rows);
-	FUZZ_CHECK(rc == 0 || rc == RUNG_E_FORMAT);   /* another CRC than the zip entry states */
+	FUZZ_CHECK(rc == 0 || rc == RUNG_E_FORMAT); /* another CRC than the zip entry states */
 	if (rc == 0)
 		compare(src, path, rows, bytes);
 	free(rows);
@@ -96,7 +99,8 @@ int fuzz_one(const uint8_t *data, size_t bytes)
 	char spec[160];
 	int transposed, rc;
 
-	FUZZ_CHECK(rung_source_open(path, &src) < 0); /* no member is named: lists those there are */
+	/* no member is named: lists those there are */
+	FUZZ_CHECK(rung_source_open(path, &src) < 0);
 	snprintf(spec, sizeof(spec), "%s:x", path);
 	rc = rung__source_open_either_order(spec, &transposed, &src);
 	if (rc < 0)

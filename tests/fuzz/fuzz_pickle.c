@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dicts of arrays as torch.save() pickles them. What is taken has keys that can be printed, and arrays that come out whole or not at all. */
+/* Dicts of arrays as torch.save() pickles them. What is taken has keys that can be printed, and
+ * arrays that come out whole or not at all. */
 #include <string.h>
 
 #include "fuzz.h"
@@ -36,7 +37,8 @@ int fuzz_one(const uint8_t *data, size_t bytes)
 		for (const char *c = item->key; *c; c++)
 			FUZZ_CHECK(*c > ' ' && *c <= '~');
 		if (item->is_array) {
-			FUZZ_CHECK(item->text >= data && item->text_bytes <= (uint64_t)(data + bytes - item->text));
+			FUZZ_CHECK(item->text >= data &&
+			           item->text_bytes <= (uint64_t)(data + bytes - item->text));
 			read_item(item);
 		}
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Specs of sources and graphs. The input is text: a digit whose bits are undirected and dedup, then up to four lines, each opened
- * as a source and all of them as a graph of 64 vertices. "@" is the folder with files of 4 KiB, and "/" is not taken, so that no
- * other files are opened.
+ * Specs of sources and graphs. The input is text: a digit whose bits are undirected and dedup, then
+ * up to four lines, each opened as a source and all of them as a graph of 64 vertices. "@" is the
+ * folder with files of 4 KiB, and "/" is not taken, so that no other files are opened.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -13,12 +13,13 @@
 const size_t fuzz_bytes_max = 1024;
 const size_t fuzz_places_max = 150;
 
-#define LINES_MAX 4u
+#define LINES_MAX  4u
 #define TEXT_BYTES (1u << 17) /* of all lines with every "@" of them written out */
 
 static void make_files(void)
 {
-	static const char head[] = "\x93NUMPY\x01\x00\x76\x00{'descr': '<u4', 'fortran_order': False, 'shape': (2, 32), }";
+	static const char head[] = "\x93NUMPY\x01\x00\x76\x00{'descr': '<u4', 'fortran_order': "
+				   "False, 'shape': (2, 32), }";
 	unsigned char page[4096] = { 0 };
 
 	for (unsigned i = 0; i < 1024; i++)
@@ -42,7 +43,8 @@ static size_t write_out(const uint8_t *data, size_t bytes, char *text, const cha
 	lines[0] = text;
 	for (size_t i = 0; i < bytes && data[i]; i++) {
 		if (data[i] == '@') {
-			used += (size_t)snprintf(text + used, TEXT_BYTES - used, "%s/", fuzz_folder());
+			used += (size_t)snprintf(text + used, TEXT_BYTES - used, "%s/",
+			                         fuzz_folder());
 			continue;
 		}
 		if (data[i] == '\n' && count == LINES_MAX)
@@ -102,7 +104,8 @@ static int try_graph(const char *const lines[], size_t count, unsigned flags)
 	rc = rung_graph_load(&opts, &graph);
 	if (rc < 0)
 		return rc;
-	FUZZ_CHECK(rung_csc_check(rung_graph_csc(graph)) == 0 && rung_graph_csc(graph)->vertex_count == 64);
+	FUZZ_CHECK(rung_csc_check(rung_graph_csc(graph)) == 0 &&
+	           rung_graph_csc(graph)->vertex_count == 64);
 	rung_graph_destroy(graph);
 	return 0;
 }
@@ -117,7 +120,8 @@ int fuzz_one(const uint8_t *data, size_t bytes)
 
 	if (bytes == 0)
 		return FUZZ_UNTRIED;
-	for (size_t i = 0; i < bytes; i++) { /* specs are the user's own words, and may come back in messages as they are */
+	/* specs are the user's own words, and may come back in messages as they are */
+	for (size_t i = 0; i < bytes; i++) {
 		if (data[i] != '\n' && (data[i] < ' ' || data[i] == 0x7f))
 			return FUZZ_UNTRIED;
 	}

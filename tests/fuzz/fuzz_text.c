@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids in lines of text, compressed by gzip when the input begins so. What is taken is what strtoll() makes of the lines. */
+/* Ids in lines of text, compressed by gzip when the input begins so. What is taken is what
+ * strtoll() makes of the lines. */
 #include <string.h>
 
 #include "fuzz.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target without libFuzzer: replay FOLDER... feeds every file of the folders to it. Files called ok-* must be taken and bad-* be
- * refused, others may be either; then those that are taken are cut and changed in many places, which may be anything but a crash. A program
- * for any compiler (0 or 1).
+ * A target without libFuzzer: replay FOLDER... feeds every file of the folders to it. Files called
+ * ok-* must be taken and bad-* be refused, others may be either; then those that are taken are cut
+ * and changed in many places, which may be anything but a crash. A program for any compiler (0 or
+ * 1).
  */
 #include <dirent.h>
 #include <string.h>
@@ -50,9 +51,11 @@ static int replay_file(const char *folder, const char *name)
 	data = support_read_file(path, &bytes);
 	FUZZ_CHECK(data);
 	status = try_copy(data, bytes);
-	wrong = (strncmp(name, "ok-", 3) == 0 && status != 0) || (strncmp(name, "bad-", 4) == 0 && status >= 0);
+	wrong = (strncmp(name, "ok-", 3) == 0 && status != 0) ||
+	        (strncmp(name, "bad-", 4) == 0 && status >= 0);
 	if (wrong)
-		fprintf(stderr, "%s: status %d: %s\n", path, status, status < 0 ? rung_last_error() : "");
+		fprintf(stderr, "%s: status %d: %s\n", path, status,
+		        status < 0 ? rung_last_error() : "");
 	if (status == 0)
 		spoil(data, bytes);
 	free(data);

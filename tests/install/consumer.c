@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that uses an installed rung: opens a staged dataset, gathers all rows by the user's own ids, twice and backwards,
- * and compares them with the file they were staged from.
+ * A program that uses an installed rung: opens a staged dataset, gathers all rows by the user's own
+ * ids, twice and backwards, and compares them with the file they were staged from.
  *
  *     consumer DATASET ROWS ROW_BYTES FILE      with FILE the rows without a header
  */
@@ -24,7 +24,8 @@ static int open_missing(void)
 	int rc = rung_dataset_open("no/such/dataset", &ds);
 
 	if (rc != RUNG_E_NOENT || ds || !strstr(rung_last_error(), "no/such/dataset")) {
-		fprintf(stderr, "consumer: a missing dataset gave %s: '%s'\n", rung_status_name(rc), rung_last_error());
+		fprintf(stderr, "consumer: a missing dataset gave %s: '%s'\n", rung_status_name(rc),
+		        rung_last_error());
 		return 1;
 	}
 	printf("missing: %s\n", rung_last_error());
@@ -37,7 +38,8 @@ static unsigned char *read_file(const char *path, size_t bytes)
 	FILE *file = fopen(path, "rb");
 
 	if (!data || !file || fread(data, 1, bytes, file) != bytes) {
-		fprintf(stderr, "consumer: cannot read %lu bytes of %s\n", (unsigned long)bytes, path);
+		fprintf(stderr, "consumer: cannot read %lu bytes of %s\n", (unsigned long)bytes,
+		        path);
 		exit(1);
 	}
 	fclose(file);
@@ -77,22 +79,26 @@ static int print_stats(const struct rung_store *store, uint64_t requested)
 	if (rung_store_stats(store, &stats) < 0)
 		return complain("stats");
 	for (t = 0; t < stats.tier_count; t++) {
-		printf("tier %s: %llu hits\n", stats.tiers[t].name, (unsigned long long)stats.tiers[t].hits);
+		printf("tier %s: %llu hits\n", stats.tiers[t].name,
+		       (unsigned long long)stats.tiers[t].hits);
 		hits += stats.tiers[t].hits;
 		if (stats.tiers[t].hits == 0) {
-			fprintf(stderr, "consumer: no row came from tier %s\n", stats.tiers[t].name);
+			fprintf(stderr, "consumer: no row came from tier %s\n",
+			        stats.tiers[t].name);
 			return 1;
 		}
 	}
 	printf("engine %s\n", stats.engine);
 	if (hits != requested) {
-		fprintf(stderr, "consumer: %llu hits of %llu rows\n", (unsigned long long)hits, (unsigned long long)requested);
+		fprintf(stderr, "consumer: %llu hits of %llu rows\n", (unsigned long long)hits,
+		        (unsigned long long)requested);
 		return 1;
 	}
 	return 0;
 }
 
-static int gather_and_compare(struct rung_store *store, uint64_t rows, size_t row_bytes, const char *path)
+static int gather_and_compare(struct rung_store *store, uint64_t rows, size_t row_bytes,
+                              const char *path)
 {
 	unsigned char *truth = read_file(path, (size_t)rows * row_bytes);
 	unsigned char *out = malloc((size_t)rows * 2 * row_bytes);
@@ -113,8 +119,10 @@ static int gather_and_compare(struct rung_store *store, uint64_t rows, size_t ro
 	if (rung_gather(store, &ids, out, 0) < 0)
 		return complain("gather");
 	for (i = 0; i < 2 * rows; i++)
-		wrong += memcmp(out + i * row_bytes, truth + vertices[i] * row_bytes, row_bytes) != 0;
-	printf("%llu rows gathered, %llu wrong\n", (unsigned long long)(2 * rows), (unsigned long long)wrong);
+		wrong += memcmp(out + i * row_bytes, truth + vertices[i] * row_bytes, row_bytes) !=
+		         0;
+	printf("%llu rows gathered, %llu wrong\n", (unsigned long long)(2 * rows),
+	       (unsigned long long)wrong);
 	free(vertices);
 	free(out);
 	free(truth);
@@ -139,7 +147,8 @@ int main(int argc, char **argv)
 		return 1;
 	if (open_store(argv[1], rows * row_bytes / 2, &store) < 0)
 		return complain(argv[1]);
-	failed = gather_and_compare(store, rows, row_bytes, argv[4]) || print_stats(store, 2 * rows);
+	failed =
+		gather_and_compare(store, rows, row_bytes, argv[4]) || print_stats(store, 2 * rows);
 	if (rung_store_close(store) < 0)
 		return complain("close");
 	return failed;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The headers in C++: options from their initialising functions, a call that works and one that fails.
+// The headers in C++: options from their initialising functions, a call that works and one that
+// fails.
 #include <rung/rung.h>
 
 #include <cstdio>

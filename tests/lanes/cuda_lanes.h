@@ -16,7 +16,7 @@
 
 #include "cuda_language.h"
 
-/* ---- runtime --------------------------------------------------------------------------------------------------------- */
+/* ---- runtime ---- */
 
 typedef struct CUstream_st *cudaStream_t;
 enum cudaError_t {
@@ -32,9 +32,11 @@ enum cudaError_t {
 };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 
-namespace lanes {
-inline cudaError_t next_error = cudaSuccess;   /* what the next runtime call returns instead of working */
-inline int sm_count = 3, blocks_per_sm = 2;    /* of the machine we pretend to be */
+namespace lanes
+{
+/* what the next runtime call returns instead of working */
+inline cudaError_t next_error = cudaSuccess;
+inline int sm_count = 3, blocks_per_sm = 2; /* of the machine we pretend to be */
 inline unsigned launches = 0, blocks_started = 0;
 
 inline cudaError_t take_error()
@@ -45,9 +47,18 @@ inline cudaError_t take_error()
 }
 } // namespace lanes
 
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }
-inline const char *cudaGetErrorName(cudaError_t) { return "error of the harness"; }
-inline const char *cudaGetErrorString(cudaError_t err) { return err == cudaErrorNoDevice ? "no device" : "some error"; }
+inline cudaError_t cudaGetLastError()
+{
+	return cudaSuccess;
+}
+inline const char *cudaGetErrorName(cudaError_t)
+{
+	return "error of the harness";
+}
+inline const char *cudaGetErrorString(cudaError_t err)
+{
+	return err == cudaErrorNoDevice ? "no device" : "some error";
+}
 
 inline cudaError_t cudaGetDevice(int *device)
 {
@@ -75,7 +86,8 @@ inline cudaError_t cudaMemsetAsync(void *ptr, int value, size_t bytes, cudaStrea
 }
 
 template <class... Args>
-inline cudaError_t cudaLaunchKernel(void (*function)(Args...), dim3 grid, dim3 block, void **args, size_t, cudaStream_t)
+inline cudaError_t cudaLaunchKernel(void (*function)(Args...), dim3 grid, dim3 block, void **args,
+                                    size_t, cudaStream_t)
 {
 	const cudaError_t err = lanes::take_error();
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * CUDA kernels on the CPU, lane by lane: the language and the warp intrinsics. What launches kernels is cuda_lanes.h beside this
- * file (at once, in memory that the test lends) or the simulated runtime in ../sim (on streams, in memory of simulated GPUs).
+ * CUDA kernels on the CPU, lane by lane: the language and the warp intrinsics. What launches
+ * kernels is cuda_lanes.h beside this file (at once, in memory that the test lends) or the
+ * simulated runtime in ../sim (on streams, in memory of simulated GPUs).
  *
- * Each lane of a block is a fiber. It runs until a collective (shuffle, ballot, barrier) and waits there; when all lanes of the
- * mask have come, they go on with the result. What the hardware leaves undefined fails here: a lane missing from a mask, a lane
- * of the mask that waits elsewhere or has left the kernel, a shuffle from a lane outside the mask, a barrier that some do not
- * reach. Lanes, warps and blocks run in an order drawn from lanes::seed, so that nothing can rely on one. Every access to global
- * memory is checked: aligned to its width, inside memory that the kernel may use, not written where only reading is allowed.
+ * Each lane of a block is a fiber. It runs until a collective (shuffle, ballot, barrier) and waits
+ * there; when all lanes of the mask have come, they go on with the result. What the hardware leaves
+ * undefined fails here: a lane missing from a mask, a lane of the mask that waits elsewhere or has
+ * left the kernel, a shuffle from a lane outside the mask, a barrier that some do not reach. Lanes,
+ * warps and blocks run in an order drawn from lanes::seed, so that nothing can rely on one. Every
+ * access to global memory is checked: aligned to its width, inside memory that the kernel may use,
+ * not written where only reading is allowed.
  *
  * What it cannot find: races inside one stretch between two collectives, and how fast anything is.
  */
@@ -24,25 +27,32 @@
 #define __forceinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
-#define __shared__ static   /* one block runs at a time */
+#define __shared__ static /* one block runs at a time */
 
-struct uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct uint3 { unsigned x, y, z; };
+struct uint2 {
+	unsigned x, y;
+};
+struct alignas(16) uint4 {
+	unsigned x, y, z, w;
+};
+struct uint3 {
+	unsigned x, y, z;
+};
 struct dim3 {
 	unsigned x, y, z;
-	dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+	dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+	{
+	}
 };
 
 inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
-#include "scheduler.h"   /* uses these */
+#include "scheduler.h" /* uses these */
 
-/* ---- intrinsics ------------------------------------------------------------------------------------------------------ */
+/* ---- intrinsics ---- */
 
-template <class T>
-inline T lanes_shuffle(unsigned mask, T value, unsigned source, int line)
+template <class T> inline T lanes_shuffle(unsigned mask, T value, unsigned source, int line)
 {
 	uint64_t bits = 0;
 
@@ -54,23 +64,27 @@ inline T lanes_shuffle(unsigned mask, T value, unsigned source, int line)
 }
 
 /* Without a width: the whole warp. Up and down from past its edge: the lane's own value. */
-template <class T> inline T __shfl_sync(unsigned mask, T value, int source, int line = __builtin_LINE())
+template <class T>
+inline T __shfl_sync(unsigned mask, T value, int source, int line = __builtin_LINE())
 {
 	return lanes_shuffle(mask, value, (unsigned)source % lanes::WARP, line);
 }
 
-template <class T> inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int line = __builtin_LINE())
+template <class T>
+inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int line = __builtin_LINE())
 {
 	return lanes_shuffle(mask, value, (threadIdx.x ^ (unsigned)lane_mask) % lanes::WARP, line);
 }
 
-template <class T> inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int line = __builtin_LINE())
+template <class T>
+inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int line = __builtin_LINE())
 {
 	const unsigned lane = threadIdx.x % lanes::WARP;
 	return lanes_shuffle(mask, value, lane >= delta ? lane - delta : lane, line);
 }
 
-template <class T> inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int line = __builtin_LINE())
+template <class T>
+inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int line = __builtin_LINE())
 {
 	const unsigned lane = threadIdx.x % lanes::WARP;
 	return lanes_shuffle(mask, value, lane + delta < lanes::WARP ? lane + delta : lane, line);
@@ -101,7 +115,8 @@ inline int __reduce_add_sync(unsigned mask, int value, int line = __builtin_LINE
 	return (int)__reduce_add_sync(mask, (unsigned)value, line);
 }
 
-template <class T> inline unsigned __match_any_sync(unsigned mask, T value, int line = __builtin_LINE())
+template <class T>
+inline unsigned __match_any_sync(unsigned mask, T value, int line = __builtin_LINE())
 {
 	uint64_t bits = 0;
 
@@ -120,9 +135,15 @@ inline void __syncthreads(int line = __builtin_LINE())
 	lanes::meet(lanes::SYNC_BLOCK, 0, 0, 0, line);
 }
 
-/* The host's threads are other threads of ours; within a block, lanes change places at collectives only. */
-inline void __threadfence_block() {}
-inline void __threadfence() { lanes::fence(); }
+/* The host's threads are other threads of ours; within a block, lanes change places at collectives
+ * only. */
+inline void __threadfence_block()
+{
+}
+inline void __threadfence()
+{
+	lanes::fence();
+}
 inline void __threadfence_system()
 {
 	lanes::fence();
@@ -135,8 +156,14 @@ inline unsigned __activemask()
 	return 1u << threadIdx.x % lanes::WARP;
 }
 
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __popc(unsigned x)
+{
+	return __builtin_popcount(x);
+}
+inline int __ffs(int x)
+{
+	return __builtin_ffs(x);
+}
 
 template <class T> inline T __ldg(const T *ptr)
 {
@@ -162,13 +189,34 @@ inline void lanes_store_release(uint32_t *ptr, uint32_t value)
 }
 
 /* The same to us: caches are what they differ in. */
-template <class T> inline T __ldca(const T *ptr) { return __ldg(ptr); }
-template <class T> inline T __ldcg(const T *ptr) { return __ldg(ptr); }
-template <class T> inline T __ldcv(const T *ptr) { return __ldg(ptr); }
-template <class T> inline T __ldcs(const T *ptr) { return __ldg(ptr); }
-template <class T> inline void __stcg(T *ptr, T value) { __stwb(ptr, value); }
-template <class T> inline void __stcs(T *ptr, T value) { __stwb(ptr, value); }
-template <class T> inline void __stwt(T *ptr, T value) { __stwb(ptr, value); }
+template <class T> inline T __ldca(const T *ptr)
+{
+	return __ldg(ptr);
+}
+template <class T> inline T __ldcg(const T *ptr)
+{
+	return __ldg(ptr);
+}
+template <class T> inline T __ldcv(const T *ptr)
+{
+	return __ldg(ptr);
+}
+template <class T> inline T __ldcs(const T *ptr)
+{
+	return __ldg(ptr);
+}
+template <class T> inline void __stcg(T *ptr, T value)
+{
+	__stwb(ptr, value);
+}
+template <class T> inline void __stcs(T *ptr, T value)
+{
+	__stwb(ptr, value);
+}
+template <class T> inline void __stwt(T *ptr, T value)
+{
+	__stwb(ptr, value);
+}
 
 /* Real atomics: the host may look at the same word. */
 template <class T, class Change> inline T lanes_atomic(T *ptr, Change change)
@@ -176,35 +224,59 @@ template <class T, class Change> inline T lanes_atomic(T *ptr, Change change)
 	T *at = (T *)lanes::access_at(ptr, sizeof(T), lanes::ATOMIC);
 	T old = __atomic_load_n(at, __ATOMIC_RELAXED);
 
-	while (!__atomic_compare_exchange_n(at, &old, change(old), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	while (!__atomic_compare_exchange_n(at, &old, change(old), false, __ATOMIC_RELAXED,
+	                                    __ATOMIC_RELAXED))
 		;
 	return old;
 }
 
-#define LANES_ATOMICS(T)                                                                                                         \
-	inline T atomicAdd(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return (T)(old + value); }); }            \
-	inline T atomicMin(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return old < value ? old : value; }); }   \
-	inline T atomicMax(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return old > value ? old : value; }); }   \
-	inline T atomicOr(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return (T)(old | value); }); }             \
-	inline T atomicAnd(T *ptr, T value) { return lanes_atomic(ptr, [value](T old) { return (T)(old & value); }); }            \
-	inline T atomicExch(T *ptr, T value) { return lanes_atomic(ptr, [value](T) { return value; }); }                          \
-	inline T atomicCAS(T *ptr, T compare, T value)                                                                           \
-	{                                                                                                                        \
-		return lanes_atomic(ptr, [compare, value](T old) { return old == compare ? value : old; });                     \
+#define LANES_ATOMICS(T)                                                                           \
+	inline T atomicAdd(T *ptr, T value)                                                        \
+	{                                                                                          \
+		return lanes_atomic(ptr, [value](T old) { return (T)(old + value); });             \
+	}                                                                                          \
+	inline T atomicMin(T *ptr, T value)                                                        \
+	{                                                                                          \
+		return lanes_atomic(ptr, [value](T old) { return old < value ? old : value; });    \
+	}                                                                                          \
+	inline T atomicMax(T *ptr, T value)                                                        \
+	{                                                                                          \
+		return lanes_atomic(ptr, [value](T old) { return old > value ? old : value; });    \
+	}                                                                                          \
+	inline T atomicOr(T *ptr, T value)                                                         \
+	{                                                                                          \
+		return lanes_atomic(ptr, [value](T old) { return (T)(old | value); });             \
+	}                                                                                          \
+	inline T atomicAnd(T *ptr, T value)                                                        \
+	{                                                                                          \
+		return lanes_atomic(ptr, [value](T old) { return (T)(old & value); });             \
+	}                                                                                          \
+	inline T atomicExch(T *ptr, T value)                                                       \
+	{                                                                                          \
+		return lanes_atomic(ptr, [value](T) { return value; });                            \
+	}                                                                                          \
+	inline T atomicCAS(T *ptr, T compare, T value)                                             \
+	{                                                                                          \
+		return lanes_atomic(                                                               \
+			ptr, [compare, value](T old) { return old == compare ? value : old; });    \
 	}
 LANES_ATOMICS(int)
 LANES_ATOMICS(unsigned)
 LANES_ATOMICS(unsigned long long)
 
-/* ---- launches -------------------------------------------------------------------------------------------------------- */
+/* ---- launches ---- */
 
 /* What a lane of a launch calls: the kernel with a copy of the arguments, taken now. */
 template <class... Args, size_t... I>
-inline std::function<void()> lanes_call(void (*function)(Args...), void **args, std::index_sequence<I...>)
+inline std::function<void()> lanes_call(void (*function)(Args...), void **args,
+                                        std::index_sequence<I...>)
 {
-	(void)args;   /* of a kernel without any */
-	return [function, values = std::tuple<typename std::decay<Args>::type...>(
-			  *static_cast<typename std::remove_reference<Args>::type *>(args[I])...)] { std::apply(function, values); };
+	(void)args; /* of a kernel without any */
+	return [function,
+	        values = std::tuple<typename std::decay<Args>::type...>(
+			*static_cast<typename std::remove_reference<Args>::type *>(args[I])...)] {
+		std::apply(function, values);
+	};
 }
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Fibers: one stack a lane, switched by hand. On x86-64 a few instructions, because a warp is switched 32 times for each shuffle
- * and ucontext makes two system calls a switch; elsewhere, and with LANES_UCONTEXT defined, ucontext.
+ * Fibers: one stack a lane, switched by hand. On x86-64 a few instructions, because a warp is
+ * switched 32 times for each shuffle and ucontext makes two system calls a switch; elsewhere, and
+ * with LANES_UCONTEXT defined, ucontext.
  */
 #ifndef LANES_FIBER_H
 #define LANES_FIBER_H
@@ -18,29 +19,34 @@
 #else
 extern "C" void lanes_switch(void **sp_from, void *sp_to);
 /*
- * Saves what a call keeps, changes stacks, restores. The MXCSR and x87 modes are those of the whole program. Not `ret`: the processor
- * foretells where that goes from the calls it has seen, wrongly whenever the stack is another.
+ * Saves what a call keeps, changes stacks, restores. The MXCSR and x87 modes are those of the whole
+ * program. Not `ret`: the processor foretells where that goes from the calls it has seen, wrongly
+ * whenever the stack is another.
  */
 asm(".text\n"
     ".local lanes_switch\n"
     ".type lanes_switch, @function\n"
     "lanes_switch:\n"
-    "	pushq %rbp\n	pushq %rbx\n	pushq %r12\n	pushq %r13\n	pushq %r14\n	pushq %r15\n"
+    "	pushq %rbp\n	pushq %rbx\n	pushq %r12\n"
+    "	pushq %r13\n	pushq %r14\n	pushq %r15\n"
     "	movq %rsp, (%rdi)\n"
     "	movq %rsi, %rsp\n"
-    "	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbx\n	popq %rbp\n"
+    "	popq %r15\n	popq %r14\n	popq %r13\n"
+    "	popq %r12\n	popq %rbx\n	popq %rbp\n"
     "	popq %rcx\n	jmpq *%rcx\n"
     ".size lanes_switch, .-lanes_switch\n");
 #endif
 
-namespace lanes {
+namespace lanes
+{
 
-const size_t STACK_BYTES = 128 * 1024;   /* with AddressSanitizer frames are several times as large */
+const size_t STACK_BYTES = 128 * 1024; /* with AddressSanitizer frames are several times as large */
 
 /*
  * ThreadSanitizer is not told of fibers: what runs on them is compiled without it (../sim/race.h).
  *
- * Fibers run `main` for ever: they are never ended, so that sanitizers see every frame left as it was entered.
+ * Fibers run `main` for ever: they are never ended, so that sanitizers see every frame left as it
+ * was entered.
  */
 struct fiber {
 	void *stack = nullptr;
@@ -66,12 +72,13 @@ struct fiber {
 		void **slot = (void **)top - 8;
 		for (int i = 0; i < 8; i++)
 			slot[i] = nullptr;
-		slot[6] = (void *)main;   /* where `ret` goes, with the stack as after a call: 8 past a multiple of 16 */
+		/* where `ret` goes, with the stack as after a call: 8 past a multiple of 16 */
+		slot[6] = (void *)main;
 		sp = slot;
 #endif
 	}
 
-	void enter()   /* from the scheduler */
+	void enter() /* from the scheduler */
 	{
 #ifdef LANES_UCONTEXT
 		swapcontext(&back, &context);
@@ -80,7 +87,7 @@ struct fiber {
 #endif
 	}
 
-	void leave()   /* from the fiber, back to who entered it */
+	void leave() /* from the fiber, back to who entered it */
 	{
 #ifdef LANES_UCONTEXT
 		swapcontext(&context, &back);

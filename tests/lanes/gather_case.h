@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One gather: tiers in memory, ids, the kernel's run, and the naive loop it is compared with. The loop knows rows by the formula
- * of row_byte() and tiers by their sizes; it shares neither the kernel's arithmetic nor its memory.
+ * One gather: tiers in memory, ids, the kernel's run, and the naive loop it is compared with. The
+ * loop knows rows by the formula of row_byte() and tiers by their sizes; it shares neither the
+ * kernel's arithmetic nor its memory.
  */
 #ifndef GATHER_CASE_H
 #define GATHER_CASE_H
@@ -16,29 +17,31 @@ struct tier {
 	unsigned gpus = 1;
 	unsigned over_link = 0;
 	unsigned misaligned = 0;
-	unsigned stride_more = 0;    /* bytes from row to row beyond the row */
+	unsigned stride_more = 0; /* bytes from row to row beyond the row */
 };
 
 struct gather_case {
 	uint32_t row_bytes = 64;
-	uint64_t row_count = 0;               /* 0: the tiers' rows and 5 more */
+	uint64_t row_count = 0; /* 0: the tiers' rows and 5 more */
 	std::vector<tier> tiers;
 	std::vector<__int128> ids;
 	enum rung_dtype dtype = RUNG_U32;
-	unsigned map_bytes = 0;               /* 0: ids are ranks; else rank = (7 * vertex + 3) mod row_count, which 7 must not divide */
+	/* 0: ids are ranks; else rank = (7 * vertex + 3) mod row_count, which 7 must not divide */
+	unsigned map_bytes = 0;
 	unsigned out_misaligned = 0;
 	unsigned out_stride_more = 0;
 	unsigned block_count = 2;
 	uint64_t link_bytes = 0;
-	__int128 window_first = 0;            /* tiers' memory and map begin at this rank and vertex: for numbers that no memory holds */
+	/* tiers' memory and map begin at this rank and vertex: for numbers that no memory holds */
+	__int128 window_first = 0;
 	uint64_t window_rows = UINT64_MAX;
 };
 
 struct gather_seen {
 	uint64_t misses;
-	std::vector<lanes::access> row_loads, stores, in_order;   /* in_order: both */
-	std::vector<lanes::access> link_loads;   /* those of row_loads that are over a link */
-	unsigned long atomics;   /* on the number of misses */
+	std::vector<lanes::access> row_loads, stores, in_order; /* in_order: both */
+	std::vector<lanes::access> link_loads; /* those of row_loads that are over a link */
+	unsigned long atomics;                 /* on the number of misses */
 	uintptr_t out_begin;
 };
 
@@ -48,11 +51,12 @@ static uint64_t map_of(const gather_case &c, uint64_t vertex)
 }
 
 /* The rows of one tier that the window covers, in as many memories as GPUs. Fills the view. */
-static void place_tier(const gather_case &c, const tier &t, uint64_t rank_first, struct rung__cuda_view *view,
-                       std::vector<memory> &memories)
+static void place_tier(const gather_case &c, const tier &t, uint64_t rank_first,
+                       struct rung__cuda_view *view, std::vector<memory> &memories)
 {
 	const uint64_t window_first = (uint64_t)c.window_first;
-	const uint64_t first = window_first > rank_first ? std::min(window_first - rank_first, t.rows) : 0;
+	const uint64_t first =
+		window_first > rank_first ? std::min(window_first - rank_first, t.rows) : 0;
 	const uint64_t end = c.window_rows > t.rows - first ? t.rows : first + c.window_rows;
 	const uint64_t stride = c.row_bytes + t.stride_more;
 
@@ -66,25 +70,29 @@ static void place_tier(const gather_case &c, const tier &t, uint64_t rank_first,
 			if (i % t.gpus == gpu)
 				held.push_back(i);
 		if (held.empty()) {
-			static unsigned char nothing[16] __attribute__((aligned(16)));   /* never lent */
+			/* never lent */
+			static unsigned char nothing[16] __attribute__((aligned(16)));
 			view->base[gpu] = t.rows > gpu ? nothing : nullptr;
 			continue;
 		}
-		memories.emplace_back((held.size() - 1) * stride + c.row_bytes, t.misaligned, false);
+		memories.emplace_back((held.size() - 1) * stride + c.row_bytes, t.misaligned,
+		                      false);
 		for (size_t k = 0; k < held.size(); k++)
-			fill_row(memories.back().at + k * stride, rank_first + held[k], c.row_bytes);
-		view->base[gpu] = memories.back().at - held[0] / t.gpus * stride;   /* where slot 0 would be */
+			fill_row(memories.back().at + k * stride, rank_first + held[k],
+			         c.row_bytes);
+		/* where slot 0 would be */
+		view->base[gpu] = memories.back().at - held[0] / t.gpus * stride;
 	}
 }
 
 static memory place_ids(const gather_case &c)
 {
 	const size_t bytes = rung_dtype_bytes(c.dtype);
-	memory ids(c.ids.size() * bytes, bytes, false);   /* aligned to its width only */
+	memory ids(c.ids.size() * bytes, bytes, false); /* aligned to its width only */
 
 	for (size_t i = 0; i < c.ids.size(); i++) {
 		const uint64_t value = (uint64_t)c.ids[i];
-		memcpy(ids.at + i * bytes, &value, bytes);   /* little endian */
+		memcpy(ids.at + i * bytes, &value, bytes); /* little endian */
 	}
 	return ids;
 }
@@ -103,7 +111,8 @@ static memory place_map(const gather_case &c)
 }
 
 /* What must stand in the output, the miss list and the report. */
-static void compare_with_naive_loop(const gather_case &c, const memory &out, const struct rung__cuda_gather &g)
+static void compare_with_naive_loop(const gather_case &c, const memory &out,
+                                    const struct rung__cuda_gather &g)
 {
 	const uint64_t stride = c.row_bytes + c.out_stride_more;
 	std::vector<unsigned char> rows(out.bytes, 0xee);
@@ -128,14 +137,18 @@ static void compare_with_naive_loop(const gather_case &c, const memory &out, con
 		else
 			misses.push_back({ rank, (uint32_t)i });
 	}
-	CHECK(g.report->bad_count == bad, "%llu, not %llu", (unsigned long long)g.report->bad_count, (unsigned long long)bad);
+	CHECK(g.report->bad_count == bad, "%llu, not %llu", (unsigned long long)g.report->bad_count,
+	      (unsigned long long)bad);
 	if (bad)
-		CHECK(g.report->bad_index == bad_first && g.report->bad_id == (uint64_t)c.ids[bad_first], "index %llu, id %llu",
-		      (unsigned long long)g.report->bad_index, (unsigned long long)g.report->bad_id);
+		CHECK(g.report->bad_index == bad_first &&
+		              g.report->bad_id == (uint64_t)c.ids[bad_first],
+		      "index %llu, id %llu", (unsigned long long)g.report->bad_index,
+		      (unsigned long long)g.report->bad_id);
 	for (size_t t = 0; t < c.tiers.size(); t++)
 		CHECK(g.report->view_rows[t] == tier_rows[t], "view %zu: %llu rows, not %llu", t,
 		      (unsigned long long)g.report->view_rows[t], (unsigned long long)tier_rows[t]);
-	CHECK(g.report->miss_count == misses.size(), "%llu, not %zu", (unsigned long long)g.report->miss_count, misses.size());
+	CHECK(g.report->miss_count == misses.size(), "%llu, not %zu",
+	      (unsigned long long)g.report->miss_count, misses.size());
 	for (size_t k = 0; k < misses.size(); k++)
 		listed.push_back({ g.miss_ranks[k], g.miss_rows[k] });
 	std::sort(misses.begin(), misses.end());
@@ -246,9 +259,8 @@ static void launch(const gather_case &c, const struct rung__cuda_gather &g)
 	const int rc = rung__cuda_gather_launch(&g, c.block_count, nullptr);
 	lanes::watch = nullptr;
 	CHECK(rc == 0, "%s", rung_last_error());
-	const bool link = std::any_of(c.tiers.begin(), c.tiers.end(), [](const tier &t) {
-		return t.over_link && t.rows;
-	});
+	const bool link = std::any_of(c.tiers.begin(), c.tiers.end(),
+	                              [](const tier &t) { return t.over_link && t.rows; });
 	const unsigned blocks_max = std::max(c.block_count, link ? 2u : 1u);
 	CHECK(lanes::blocks_started <= blocks_max, "%u blocks", lanes::blocks_started);
 	CHECK(*g.end.word == (g.id_count ? 77u : 0u));

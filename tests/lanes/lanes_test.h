@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the lane tests share: checks, memory of exact size that is lent to the kernel, rows whose bytes are known without it. */
+/** What the lane tests share: checks, memory of exact size that is lent to the kernel, rows whose
+ * bytes are known without it. */
 #ifndef LANES_TEST_H
 #define LANES_TEST_H
 
@@ -24,18 +25,20 @@ __attribute__((format(printf, 1, 2))) static inline void scenario(const char *fo
 	cases++;
 }
 
-#define CHECK(condition, ...)                                                                          \
-	do {                                                                                           \
-		if (!(condition)) {                                                                    \
-			fprintf(stderr, "%s:%d: %s is not so\n  in: ", __FILE__, __LINE__, #condition); \
-			fprintf(stderr, "%s\n  ", lanes::scenario);                                    \
-			fprintf(stderr, " " __VA_ARGS__);                                              \
-			fprintf(stderr, "\n");                                                         \
-			exit(1);                                                                       \
-		}                                                                                      \
+#define CHECK(condition, ...)                                                                      \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s is not so\n  in: ", __FILE__, __LINE__,         \
+			        #condition);                                                       \
+			fprintf(stderr, "%s\n  ", lanes::scenario);                                \
+			fprintf(stderr, " " __VA_ARGS__);                                          \
+			fprintf(stderr, "\n");                                                     \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 
-/** Heap memory of `bytes` bytes that begins `misaligned` bytes behind a multiple of 128 and ends where the heap block ends. */
+/** Heap memory of `bytes` bytes that begins `misaligned` bytes behind a multiple of 128 and ends
+ * where the heap block ends. */
 struct memory {
 	unsigned char *block = nullptr, *at = nullptr;
 	size_t bytes = 0;
@@ -49,10 +52,16 @@ struct memory {
 		at = block + misaligned;
 		lanes::lend(at, bytes, writable);
 	}
-	memory(memory &&other) noexcept : block(other.block), at(other.at), bytes(other.bytes) { other.block = nullptr; }
+	memory(memory &&other) noexcept : block(other.block), at(other.at), bytes(other.bytes)
+	{
+		other.block = nullptr;
+	}
 	memory(const memory &) = delete;
 	memory &operator=(const memory &) = delete;
-	~memory() { free(block); }
+	~memory()
+	{
+		free(block);
+	}
 };
 
 /** Byte `at` of the row of a rank. */
@@ -72,7 +81,7 @@ static inline void fill_row(unsigned char *at, uint64_t rank, uint64_t bytes)
 
 struct random_numbers {
 	uint64_t state;
-	uint64_t below(uint64_t limit)   /* near enough to even for tests */
+	uint64_t below(uint64_t limit) /* near enough to even for tests */
 	{
 		state = state * 6364136223846793005u + 1442695040888963407u;
 		return (state >> 20) % limit;

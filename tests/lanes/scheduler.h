@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Inside the lane harness (cuda_lanes.h includes it): memory lent to kernels, lanes and where they meet, blocks and grids. */
+/** Inside the lane harness (cuda_lanes.h includes it): memory lent to kernels, lanes and where they
+ * meet, blocks and grids. */
 #ifndef LANES_SCHEDULER_H
 #define LANES_SCHEDULER_H
 
@@ -12,26 +13,33 @@
 
 #include "fiber.h"
 
-#ifdef LANES_TSAN   /* kernels are compiled without ThreadSanitizer, which is told of what they access (../sim/race.h) */
+/* kernels are compiled without ThreadSanitizer, which is told of what they access
+ * (../sim/race.h) */
+#ifdef LANES_TSAN
 void lanes_race_access(void *at, size_t bytes, bool write, bool atomic);
 void lanes_race_store_release(void *at, uint32_t value);
 #endif
 
-namespace lanes {
+namespace lanes
+{
 
 const unsigned WARP = 32;
 const unsigned BLOCK_LANES_MAX = 1024;
 
-/* ---- failures and memory --------------------------------------------------------------------------------------------- */
+/* ---- failures and memory ---- */
 
-inline const char *scenario = "";   /* what the test is doing, for messages */
+inline const char *scenario = ""; /* what the test is doing, for messages */
 
-[[noreturn]] inline void leave_failed() { _exit(1); }
-inline void (*on_failure)() = leave_failed;   /* does not return */
+[[noreturn]] inline void leave_failed()
+{
+	_exit(1);
+}
+inline void (*on_failure)() = leave_failed; /* does not return */
 
 [[noreturn]] inline void fail(const char *what, long long a = 0, long long b = 0)
 {
-	fprintf(stderr, "lanes: block %u, thread %u: %s (%lld, %lld)\n  in: %s\n", blockIdx.x, threadIdx.x, what, a, b, scenario);
+	fprintf(stderr, "lanes: block %u, thread %u: %s (%lld, %lld)\n  in: %s\n", blockIdx.x,
+	        threadIdx.x, what, a, b, scenario);
 	on_failure();
 	abort();
 }
@@ -39,7 +47,7 @@ inline void (*on_failure)() = leave_failed;   /* does not return */
 struct region {
 	uintptr_t begin, end;
 	bool writable;
-	ptrdiff_t offset = 0;   /* from the address a kernel knows to the bytes themselves */
+	ptrdiff_t offset = 0; /* from the address a kernel knows to the bytes themselves */
 };
 inline std::vector<region> lent;
 
@@ -55,7 +63,7 @@ struct access {
 	uintptr_t at;
 	size_t bytes;
 };
-inline std::function<void(const access &)> watch;   /* called for every access when set */
+inline std::function<void(const access &)> watch; /* called for every access when set */
 
 inline const region *find_lent(uintptr_t at, access_kind)
 {
@@ -64,11 +72,12 @@ inline const region *find_lent(uintptr_t at, access_kind)
 			return &r;
 	return nullptr;
 }
-inline const region *(*find_region)(uintptr_t at, access_kind kind) = find_lent;   /* the simulated runtime has its own */
+/* the simulated runtime has its own */
+inline const region *(*find_region)(uintptr_t at, access_kind kind) = find_lent;
 
 /* ---- fences: which lanes of the grid have stored something since their last one ---- */
 
-inline std::vector<char> unfenced;   /* [blocks * threads] */
+inline std::vector<char> unfenced; /* [blocks * threads] */
 
 inline void note_stores(bool stored)
 {
@@ -100,12 +109,15 @@ inline void *access_at(const void *ptr, size_t bytes, access_kind kind)
 	const region *r;
 
 	if (at % bytes != 0)
-		fail("misaligned access (address mod bytes, bytes)", (long long)(at % bytes), (long long)bytes);
+		fail("misaligned access (address mod bytes, bytes)", (long long)(at % bytes),
+		     (long long)bytes);
 	r = find_region(at, kind);
 	if (!r)
-		fail("access outside all memory lent (address, bytes)", (long long)at, (long long)bytes);
+		fail("access outside all memory lent (address, bytes)", (long long)at,
+		     (long long)bytes);
 	if (bytes > r->end - at)
-		fail("access past the end of its memory (bytes, bytes left)", (long long)bytes, (long long)(r->end - at));
+		fail("access past the end of its memory (bytes, bytes left)", (long long)bytes,
+		     (long long)(r->end - at));
 	if (kind != LOAD && !r->writable)
 		fail("write to memory that is lent for reading");
 	if (watch)
@@ -125,7 +137,7 @@ inline void fence()
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* ---- lanes and collectives ------------------------------------------------------------------------------------------- */
+/* ---- lanes and collectives ---- */
 
 enum collective { NONE, SHUFFLE, BALLOT, REDUCE_ADD, MATCH, SYNC_WARP, SYNC_BLOCK };
 enum lane_state { READY, WAITING, LEFT };
@@ -135,8 +147,8 @@ struct lane {
 	lane_state state = LEFT;
 	collective kind = NONE;
 	unsigned mask = 0;
-	int line = 0;          /* of the source: lanes at different places have not met */
-	unsigned source = 0;   /* lane of the warp */
+	int line = 0;        /* of the source: lanes at different places have not met */
+	unsigned source = 0; /* lane of the warp */
 	uint64_t value = 0, result = 0;
 };
 
@@ -184,7 +196,8 @@ inline const char *not_met(const lane *warp, unsigned at)
 			continue;
 		if (warp[l].state == LEFT)
 			return "a lane of the mask has left the kernel (lane, line)";
-		if (warp[l].kind != warp[at].kind || warp[l].mask != warp[at].mask || warp[l].line != warp[at].line)
+		if (warp[l].kind != warp[at].kind || warp[l].mask != warp[at].mask ||
+		    warp[l].line != warp[at].line)
 			return "a lane of the mask waits elsewhere (lane, line)";
 	}
 	return nullptr;
@@ -218,7 +231,8 @@ inline void resolve(lane *warp, unsigned at)
 		if (!(mask >> l & 1))
 			continue;
 		if (kind == SHUFFLE && !(mask >> warp[l].source & 1))
-			fail("shuffle from a lane outside the mask (lane, line)", warp[l].source, warp[l].line);
+			fail("shuffle from a lane outside the mask (lane, line)", warp[l].source,
+			     warp[l].line);
 		warp[l].result = kind == SHUFFLE      ? warp[warp[l].source].value
 		                 : kind == REDUCE_ADD ? (unsigned)sum
 		                 : kind == MATCH      ? same_value(warp, mask, l)
@@ -258,7 +272,8 @@ inline void run_warp(unsigned first)
 				continue;
 			threadIdx.x = first + l;
 			if (!(warp[l].mask >> l & 1))
-				fail("a lane that is not in its own mask (lane, line)", l, warp[l].line);
+				fail("a lane that is not in its own mask (lane, line)", l,
+				     warp[l].line);
 			const char *reason = not_met(warp, l);
 			if (!reason) {
 				resolve(warp, l);
@@ -292,8 +307,11 @@ inline void run_block(unsigned threads)
 		if (waiting == 0)
 			return;
 		for (unsigned t = 0; t < threads; t++) {
-			if (block_lanes[t].state != WAITING || block_lanes[t].line != block_lanes[0].line)
-				fail("a barrier that not all threads of the block reach (waiting, thread)", waiting, t);
+			if (block_lanes[t].state != WAITING ||
+			    block_lanes[t].line != block_lanes[0].line)
+				fail("a barrier that not all threads of the block reach (waiting, "
+				     "thread)",
+				     waiting, t);
 			block_lanes[t].state = READY;
 		}
 	}

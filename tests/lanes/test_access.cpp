@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the gather kernel reaches memory: piece width, lines over a link, loads in flight, atomics, grid; and what it refuses. */
+/* How the gather kernel reaches memory: piece width, lines over a link, loads in flight, atomics,
+ * grid; and what it refuses. */
 #include <map>
 #include <set>
 
@@ -39,32 +40,39 @@ static void pieces_are_as_wide_as_alignment_allows()
 	}
 }
 
-/* Over a link, each lane of a warp keeps its place in the line: the warp's accesses begin where lines begin. */
+/* Over a link, each lane of a warp keeps its place in the line: the warp's accesses begin where
+ * lines begin. */
 static void accesses_over_a_link_begin_at_lines()
 {
 	for (unsigned base = 0; base < 128; base++) {
-		for (uint32_t w : { 4u, 16u, 44u, 100u, 128u, 176u, 256u, 400u, 512u, 516u, 600u, 1040u }) {
+		for (uint32_t w :
+		     { 4u, 16u, 44u, 100u, 128u, 176u, 256u, 400u, 512u, 516u, 600u, 1040u }) {
 			for (unsigned more : { 0u, 16u }) {
 				gather_case c;
 				gather_seen seen;
 				c.row_bytes = w;
 				c.tiers = { { 12, 1, 1, base, more } };
 				c.ids = ids_up_to(16, 12);
-				scenario("host rows of %u bytes, %u from one to the next, base %u behind a line", w, w + more, base);
+				scenario("host rows of %u bytes, %u from one to the next, base %u "
+				         "behind a line",
+				         w, w + more, base);
 				run_case(c, &seen);
 				if (base == 0 && (w + more) % 128 == 0)
-					continue;   /* all rows begin at lines: nothing to shift */
+					continue; /* all rows begin at lines: nothing to shift */
 				for (const lanes::access &a : seen.row_loads) {
-					const uint64_t window = std::min<uint64_t>(128, 32 * a.bytes);
-					CHECK(a.at % window == a.thread * a.bytes % window, "thread %u reads %zu bytes at %zu of a line", a.thread, a.bytes,
-					      (size_t)(a.at % 128));
+					const uint64_t window =
+						std::min<uint64_t>(128, 32 * a.bytes);
+					CHECK(a.at % window == a.thread * a.bytes % window,
+					      "thread %u reads %zu bytes at %zu of a line",
+					      a.thread, a.bytes, (size_t)(a.at % 128));
 				}
 			}
 		}
 	}
 }
 
-/* Rows that begin at lines anyway take no more rounds than their width asks for, and local ones are never shifted. */
+/* Rows that begin at lines anyway take no more rounds than their width asks for, and local ones are
+ * never shifted. */
 static void nothing_is_shifted_in_vain()
 {
 	for (unsigned link : { 0u, 1u }) {
@@ -76,11 +84,14 @@ static void nothing_is_shifted_in_vain()
 		scenario("rows of 512 bytes, over a link %u", link);
 		run_case(c, &seen);
 		for (size_t k = 0; k < seen.row_loads.size(); k++)
-			CHECK(seen.stores[k].thread % 32 * 16 == (seen.stores[k].at - seen.out_begin) % 512);   /* lane l copies piece l */
+			/* lane l copies piece l */
+			CHECK(seen.stores[k].thread % 32 * 16 ==
+			      (seen.stores[k].at - seen.out_begin) % 512);
 	}
 }
 
-/* Each lane asks for several pieces before it stores the first of them, for short rows and long ones. */
+/* Each lane asks for several pieces before it stores the first of them, for short rows and long
+ * ones. */
 static void loads_are_in_flight_before_the_first_store()
 {
 	for (uint32_t w : { 16u, 64u, 256u, 512u, 2048u, 4096u, 100u, 333u }) {
@@ -90,7 +101,7 @@ static void loads_are_in_flight_before_the_first_store()
 		c.ids = ids_up_to(512, 64);
 		c.block_count = 1;
 		scenario("512 rows of %u bytes", w);
-		std::map<unsigned, unsigned> ahead;   /* thread: loads since its last store */
+		std::map<unsigned, unsigned> ahead; /* thread: loads since its last store */
 		unsigned long batches = 0, full = 0;
 		gather_seen seen;
 		run_case(c, &seen);
@@ -99,12 +110,14 @@ static void loads_are_in_flight_before_the_first_store()
 				ahead[a.thread]++;
 			} else if (ahead[a.thread]) {
 				batches++;
-				/* short rows: a tile has no more; ragged ones: lanes idle in the last round */
+				/* short rows: a tile has no more; ragged ones: lanes idle in the
+				 * last round */
 				full += ahead[a.thread] >= (w < 64 || w % 16 ? 2 : 4);
 				ahead[a.thread] = 0;
 			}
 		}
-		CHECK(batches && full * 10 >= batches * 7, "only %lu of %lu batches were full", full, batches);
+		CHECK(batches && full * 10 >= batches * 7, "only %lu of %lu batches were full",
+		      full, batches);
 	}
 }
 
@@ -114,7 +127,7 @@ static void a_tile_has_16_kib_at_most()
 	const struct {
 		uint32_t row_bytes, rows;
 	} cases_of[] = { { 16, 32 },  { 512, 32 }, { 528, 16 }, { 1024, 16 },
-			 { 4096, 4 }, { 5000, 2 }, { 8208, 1 }, { 1 << 20, 1 } };
+		         { 4096, 4 }, { 5000, 2 }, { 8208, 1 }, { 1 << 20, 1 } };
 
 	for (const auto &k : cases_of) {
 		scenario("tiles of rows of %u bytes", k.row_bytes);
@@ -138,9 +151,10 @@ static void misses_take_one_atomic_a_tile()
 		scenario("%zu ids, nearly all of them misses", n);
 		run_case(c, &seen);
 		CHECK(seen.misses > n * 9 / 10);
-		/* 8 warps in the grid, 4 rows side by side: the tile is full from 256 ids on, and smaller for the few */
+		/* 8 warps in the grid, 4 rows side by side: the tile is full from 256 ids on, and
+		 * smaller for the few */
 		const size_t tile = n >= 256 ? 32 : 8;
-		CHECK(seen.atomics <= (n + tile - 1) / tile + 1,   /* and the report's */
+		CHECK(seen.atomics <= (n + tile - 1) / tile + 1, /* and the report's */
 		      "%lu atomics", seen.atomics);
 	}
 	gather_case hits;
@@ -149,7 +163,7 @@ static void misses_take_one_atomic_a_tile()
 	hits.ids = ids_up_to(500, 100);
 	scenario("only hits");
 	run_case(hits, &seen);
-	CHECK(seen.atomics == 1);   /* the report's */
+	CHECK(seen.atomics == 1); /* the report's */
 }
 
 /* Every third row is over a link, every third a miss. */
@@ -200,7 +214,7 @@ static void few_blocks_copy_the_rows_over_a_link()
 	}
 	gather_case near_only;
 	gather_seen seen;
-	near_only.tiers = { { 100 }, { 0, 1, 1 } };   /* the tier over the link is empty */
+	near_only.tiers = { { 100 }, { 0, 1, 1 } }; /* the tier over the link is empty */
 	near_only.ids = ids_up_to(20000, 100);
 	near_only.block_count = 40;
 	scenario("no row is over a link");
@@ -214,7 +228,7 @@ static void rows_between_others_are_in_flight_together()
 {
 	for (uint32_t w : { 512u, 1024u, 2048u }) {
 		gather_case c = thirds(w, 6144);
-		std::map<std::pair<unsigned, unsigned>, unsigned> ahead;   /* by block and thread */
+		std::map<std::pair<unsigned, unsigned>, unsigned> ahead; /* by block and thread */
 		unsigned long batches = 0, full = 0;
 		gather_seen seen;
 
@@ -251,7 +265,7 @@ static void a_warp_holds_one_tile_at_a_time()
 		c.row_bytes = 64;
 		c.tiers = { { 100, 1, link } };
 		c.ids = ids_up_to(10000, 100);
-		c.block_count = link ? 6 : 3;   /* three for the rows over the link */
+		c.block_count = link ? 6 : 3; /* three for the rows over the link */
 		c.link_bytes = 3 * 16384;
 		scenario("10000 rows for 3 blocks, over a link %u", link);
 		run_case(c, &seen);
@@ -260,7 +274,7 @@ static void a_warp_holds_one_tile_at_a_time()
 		for (const auto &k : rows_of_block)
 			rows.push_back(k.second.size());
 		std::sort(rows.begin(), rows.end());
-		const size_t first = 8 * (link ? 128 : 32);   /* of the warps of a block */
+		const size_t first = 8 * (link ? 128 : 32); /* of the warps of a block */
 		CHECK(rows.size() == 3 && rows[0] == first && rows[1] == first, "%zu and %zu rows",
 		      rows[0], rows[1]);
 	}
@@ -282,7 +296,8 @@ static void the_grid_is_bounded_and_no_larger_than_the_work()
 	scenario("16 ids, 1000 blocks");
 	run_case(c);
 	CHECK(lanes::blocks_started == 1);
-	CHECK(rung__cuda_gather_blocks(&blocks) == 0 && blocks == (unsigned)(lanes::sm_count * lanes::blocks_per_sm));
+	CHECK(rung__cuda_gather_blocks(&blocks) == 0 &&
+	      blocks == (unsigned)(lanes::sm_count * lanes::blocks_per_sm));
 }
 
 static struct rung__cuda_gather a_good_gather(const memory &room)
@@ -348,13 +363,21 @@ static void what_is_wrong_is_refused_before_anything_starts()
 
 	using gather = struct rung__cuda_gather;
 	refused(room, "dtype number", [](gather &g, unsigned &) { g.id_dtype = RUNG_F32; });
-	refused(room, "ids, at most", [](gather &g, unsigned &) { g.id_count = UINT64_C(1) << 32; });
-	refused(room, "no multiple of it", [](gather &g, unsigned &) { g.ids = (const char *)g.ids + 2; });
-	refused(room, "no multiple of it", [](gather &g, unsigned &) { g.id_dtype = RUNG_I64, g.ids = (const char *)g.ids + 4; });
-	refused(room, "map entries", [](gather &g, unsigned &) { g.rank_of_vertex = g.ids, g.map_bytes = 2; });
-	refused(room, "map entries", [](gather &g, unsigned &) { g.rank_of_vertex = (const char *)g.ids + 4, g.map_bytes = 8; });
+	refused(room, "ids, at most",
+	        [](gather &g, unsigned &) { g.id_count = UINT64_C(1) << 32; });
+	refused(room, "no multiple of it",
+	        [](gather &g, unsigned &) { g.ids = (const char *)g.ids + 2; });
+	refused(room, "no multiple of it", [](gather &g, unsigned &) {
+		g.id_dtype = RUNG_I64, g.ids = (const char *)g.ids + 4;
+	});
+	refused(room, "map entries",
+	        [](gather &g, unsigned &) { g.rank_of_vertex = g.ids, g.map_bytes = 2; });
+	refused(room, "map entries", [](gather &g, unsigned &) {
+		g.rank_of_vertex = (const char *)g.ids + 4, g.map_bytes = 8;
+	});
 	refused(room, "rows of 0 bytes", [](gather &g, unsigned &) { g.row_bytes = 0; });
-	refused(room, "rows of", [](gather &g, unsigned &) { g.row_bytes = RUNG__CUDA_ROW_BYTES_MAX + 1; });
+	refused(room, "rows of",
+	        [](gather &g, unsigned &) { g.row_bytes = RUNG__CUDA_ROW_BYTES_MAX + 1; });
 	refused(room, "output stride", [](gather &g, unsigned &) { g.out_stride = 15; });
 	refused(room, "no blocks", [](gather &, unsigned &blocks) { blocks = 0; });
 	refused(room, "report", [](gather &g, unsigned &) { g.report = nullptr; });
@@ -362,7 +385,8 @@ static void what_is_wrong_is_refused_before_anything_starts()
 	refused(room, "output", [](gather &g, unsigned &) { g.out = nullptr; });
 	refused(room, "views, at most", [](gather &g, unsigned &) { g.view_count = 9; });
 	refused(room, "ends at rank 101", [](gather &g, unsigned &) { g.views[0].rank_end = 101; });
-	refused(room, "ends at rank 7", [](gather &g, unsigned &) { g.view_count = 2, g.views[1].rank_end = 7; });
+	refused(room, "ends at rank 7",
+	        [](gather &g, unsigned &) { g.view_count = 2, g.views[1].rank_end = 7; });
 	refused(room, "0 bases", [](gather &g, unsigned &) { g.views[0].base_count = 0; });
 	refused(room, "17 bases", [](gather &g, unsigned &) { g.views[0].base_count = 17; });
 	refused(room, "no base 1", [](gather &g, unsigned &) { g.views[0].base_count = 2; });

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler's draws: step by step as a loop makes them, where numbers are thrown away too, and even in distribution. The scan. */
+/* The sampler's draws: step by step as a loop makes them, where numbers are thrown away too, and
+ * even in distribution. The scan. */
 #include <cmath>
 #include <set>
 
@@ -8,7 +9,7 @@
 
 static random_numbers rnd = { 5 };
 
-/* ---- against a loop -------------------------------------------------------------------------------------------------- */
+/* ---- against a loop ---- */
 
 struct list {
 	uint64_t degree, draws;
@@ -38,8 +39,10 @@ static void run_draws(const std::vector<list> &lists, uint32_t fanout, unsigned 
 	lanes::lent.clear();
 	for (const list &l : lists)
 		indptr.push_back(indptr.back() + l.draws);
-	const memory state(sizeof(struct sample_state), 0, true), vertices(count * 8, 0, false), begins(count * 8, 0, false);
-	const memory degrees(count * 8, 0, false), offsets((count + 1) * 8, 0, false), where(indptr.back() * 8, 0, true);
+	const memory state(sizeof(struct sample_state), 0, true), vertices(count * 8, 0, false),
+		begins(count * 8, 0, false);
+	const memory degrees(count * 8, 0, false), offsets((count + 1) * 8, 0, false),
+		where(indptr.back() * 8, 0, true);
 	const memory sets(fanout > SHORT_FANOUT ? indptr.back() * 16 : 0, 0, true);
 	struct sample_launch l = {};
 	cudaError_t err = cudaSuccess;
@@ -52,8 +55,10 @@ static void run_draws(const std::vector<list> &lists, uint32_t fanout, unsigned 
 	}
 	l.step.state = (struct sample_state *)state.at;
 	l.step.state->report.vertex_counts[0] = count;
-	l.step.vertices = (uint64_t *)vertices.at, l.step.begins = (uint64_t *)begins.at, l.step.degrees = (uint64_t *)degrees.at;
-	l.step.indptr = (uint64_t *)offsets.at, l.step.where = (uint64_t *)where.at, l.step.sets = (unsigned long long *)sets.at;
+	l.step.vertices = (uint64_t *)vertices.at, l.step.begins = (uint64_t *)begins.at,
+	l.step.degrees = (uint64_t *)degrees.at;
+	l.step.indptr = (uint64_t *)offsets.at, l.step.where = (uint64_t *)where.at,
+	l.step.sets = (unsigned long long *)sets.at;
 	l.step.hop_key = hop_key;
 	l.step.fanout = fanout;
 	if (fanout <= SHORT_FANOUT)
@@ -62,9 +67,11 @@ static void run_draws(const std::vector<list> &lists, uint32_t fanout, unsigned 
 		start(&err, l, blocks, draw_long);
 	CHECK(err == cudaSuccess);
 	for (uint64_t i = 0; i < count; i++) {
-		const std::vector<uint64_t> positions = draw_by_loop(rung__key_join(hop_key, i * i + 7), lists[i]);
+		const std::vector<uint64_t> positions =
+			draw_by_loop(rung__key_join(hop_key, i * i + 7), lists[i]);
 		for (uint64_t k = 0; k < lists[i].draws && lists[i].draws < lists[i].degree; k++)
-			CHECK(((uint64_t *)where.at)[indptr[i] + k] == positions[k], "draw %u of list %u", (unsigned)k, (unsigned)i);
+			CHECK(((uint64_t *)where.at)[indptr[i] + k] == positions[k],
+			      "draw %u of list %u", (unsigned)k, (unsigned)i);
 	}
 }
 
@@ -76,7 +83,7 @@ static void draws_are_those_of_a_loop()
 			std::vector<list> lists;
 			for (unsigned i = 0; i < (fanout > 32 ? 20u : 150u); i++)
 				lists.push_back({ fanout + more, fanout });
-			lists[3] = { fanout / 2, fanout / 2 };   /* whole ones between them */
+			lists[3] = { fanout / 2, fanout / 2 }; /* whole ones between them */
 			lists[7] = { 0, 0 };
 			scenario("%u draws of %u", fanout, (unsigned)(fanout + more));
 			run_draws(lists, fanout, 2);
@@ -84,13 +91,15 @@ static void draws_are_those_of_a_loop()
 	}
 }
 
-static __global__ void falls_back_kernel(uint64_t *positions, uint32_t lanes, uint64_t draws, uint64_t fallback_first)
+static __global__ void falls_back_kernel(uint64_t *positions, uint32_t lanes, uint64_t draws,
+                                         uint64_t fallback_first)
 {
 	const struct draw_group group = draw_group_of(lanes);
 	const uint64_t position = __ldcg(positions + threadIdx.x);
 	const bool mine = group.at < draws;
 
-	if (draw_falls_back(group, position, fallback_first, mine, mine && position == 3))   /* which was drawn before */
+	/* which was drawn before */
+	if (draw_falls_back(group, position, fallback_first, mine, mine && position == 3))
 		__stwb(positions + threadIdx.x, fallback_first + group.at);
 }
 
@@ -101,50 +110,63 @@ static void chains_of_any_length_are_followed()
 		for (unsigned round = 0; round < 60; round++) {
 			lanes::lent.clear();
 			const memory positions(32 * 8, 0, true);
-			uint64_t *at = (uint64_t *)positions.at, fallback_first = 4 + rnd.below(40), draws = round % 4 ? lanes : 1 + rnd.below(lanes);
+			uint64_t *at = (uint64_t *)positions.at, fallback_first = 4 + rnd.below(40),
+				 draws = round % 4 ? lanes : 1 + rnd.below(lanes);
 			std::vector<uint64_t> expected;
 			void *args[] = { &at, &lanes, &draws, &fallback_first };
 			for (uint64_t l = 0; l < 32; l++) {
 				const uint64_t mine = l % lanes;
-				/* mostly what the lane before falls back to; else anything below what is its own */
-				at[l] = mine && rnd.below(40) ? fallback_first + mine - 1 : rnd.below(2) ? 3 : rnd.below(fallback_first + mine + 1);
+				/* mostly what the lane before falls back to; else anything below
+				 * what is its own */
+				at[l] = mine && rnd.below(40) ? fallback_first + mine - 1
+				        : rnd.below(2)        ? 3
+				                       : rnd.below(fallback_first + mine + 1);
 			}
 			for (uint64_t first = 0; first < 32; first += lanes) {
 				std::set<uint64_t> drawn = { 3 };
 				for (uint64_t k = 0; k < lanes; k++) {
 					const uint64_t position = at[first + k];
-					expected.push_back(k < draws && drawn.count(position) ? fallback_first + k : position);
+					expected.push_back(k < draws && drawn.count(position)
+					                           ? fallback_first + k
+					                           : position);
 					if (k < draws)
 						drawn.insert(expected.back());
 				}
 			}
-			scenario("chains in groups of %u, %u of them draw, round %u", lanes, (unsigned)draws, round);
-			CHECK(cudaLaunchKernel(falls_back_kernel, dim3(1), dim3(32), args, 0, nullptr) == cudaSuccess);
+			scenario("chains in groups of %u, %u of them draw, round %u", lanes,
+			         (unsigned)draws, round);
+			CHECK(cudaLaunchKernel(falls_back_kernel, dim3(1), dim3(32), args, 0,
+			                       nullptr) == cudaSuccess);
 			for (uint64_t l = 0; l < 32; l++)
 				CHECK(at[l] == expected[l], "lane %u", (unsigned)l);
 		}
 	}
 }
 
-/* Limits above 2^63 throw away up to half of the numbers: what real degrees do once in 2^30 draws. */
+/* Limits above 2^63 throw away up to half of the numbers: what real degrees do once in 2^30
+ * draws. */
 static void numbers_are_thrown_away_as_by_a_loop()
 {
 	for (uint32_t fanout : { 1u, 2u, 7u, 16u, 32u, 33u, 65u, 130u }) {
-		for (uint64_t degree : { (UINT64_C(1) << 63) + 500, (UINT64_C(1) << 62) * 3 - 1, UINT64_MAX - 1, (UINT64_C(1) << 63) - 1 }) {
+		for (uint64_t degree : { (UINT64_C(1) << 63) + 500, (UINT64_C(1) << 62) * 3 - 1,
+		                         UINT64_MAX - 1, (UINT64_C(1) << 63) - 1 }) {
 			std::vector<list> lists(40, list{ degree, fanout });
-			lists[5] = { 200, fanout };   /* a group that throws nothing away beside those that do */
+			/* a group that throws nothing away beside those that do */
+			lists[5] = { 200, fanout };
 			scenario("%u draws of %llu", fanout, (unsigned long long)degree);
 			run_draws(lists, fanout, 1);
 		}
 	}
 }
 
-/* ---- distribution ---------------------------------------------------------------------------------------------------- */
+/* ---- distribution ---- */
 
-/* Whether a chi-square value is among all but one in a million, neither too large nor too small (Wilson, Hilferty, 1931). */
+/* Whether a chi-square value is among all but one in a million, neither too large nor too small
+ * (Wilson, Hilferty, 1931). */
 static bool is_even(double chi_square, double freedom)
 {
-	const double spread = 2 / (9 * freedom), z = (std::cbrt(chi_square / freedom) - (1 - spread)) / std::sqrt(spread);
+	const double spread = 2 / (9 * freedom),
+		     z = (std::cbrt(chi_square / freedom) - (1 - spread)) / std::sqrt(spread);
 
 	return z > -4.9 && z < 4.9;
 }
@@ -180,12 +202,15 @@ static std::vector<uint64_t> places(const sampled &got, const graph &g, size_t h
 	std::vector<uint64_t> drawn;
 
 	for (uint64_t e = got.indptr[hop][i]; e < got.indptr[hop][i + 1]; e++)
-		drawn.push_back((got.vertices[got.indices[hop][e]] + g.vertices() - got.vertices[i] - 1) % g.vertices());
+		drawn.push_back(
+			(got.vertices[got.indices[hop][e]] + g.vertices() - got.vertices[i] - 1) %
+			g.vertices());
 	std::sort(drawn.begin(), drawn.end());
 	return drawn;
 }
 
-static sampled batch_of_all(const graph &g, std::vector<uint32_t> fanouts, uint64_t key, bool compare)
+static sampled batch_of_all(const graph &g, std::vector<uint32_t> fanouts, uint64_t key,
+                            bool compare)
 {
 	sample_case c;
 
@@ -200,9 +225,12 @@ static sampled batch_of_all(const graph &g, std::vector<uint32_t> fanouts, uint6
 
 static void all_subsets_are_as_likely()
 {
-	const struct { uint64_t degree; uint32_t fanout; size_t subsets; } sizes[] = {
-		{ 6, 3, 20 }, { 7, 2, 21 }, { 9, 1, 9 }, { 5, 4, 5 }, { 34, 33, 34 }, { 66, 65, 66 }, { 80, 1, 80 }
-	};
+	const struct {
+		uint64_t degree;
+		uint32_t fanout;
+		size_t subsets;
+	} sizes[] = { { 6, 3, 20 },   { 7, 2, 21 },   { 9, 1, 9 },  { 5, 4, 5 },
+		      { 34, 33, 34 }, { 66, 65, 66 }, { 80, 1, 80 } };
 
 	for (const auto &size : sizes) {
 		const graph g = equal_lists(100, size.degree);
@@ -217,17 +245,23 @@ static void all_subsets_are_as_likely()
 		CHECK(seen.size() == size.subsets, "%zu", seen.size());
 		for (const auto &entry : seen)
 			counts.push_back(entry.second);
-		CHECK(is_even(chi_square(counts), (double)size.subsets - 1), "chi square %f", chi_square(counts));
-		for (size_t k = 0; k < counts.size(); k++)   /* the test can tell: a third of the subsets 1.5 times as often */
+		CHECK(is_even(chi_square(counts), (double)size.subsets - 1), "chi square %f",
+		      chi_square(counts));
+		/* the test can tell: a third of the subsets 1.5 times as often */
+		for (size_t k = 0; k < counts.size(); k++)
 			counts[k] += k % 3 == 0 ? counts[k] / 2 : 0;
 		CHECK(!is_even(chi_square(counts), (double)size.subsets - 1));
 	}
 }
 
-/* Too many subsets to count: how often each place is drawn. The counts of a draw hang together, which the factor makes good. */
+/* Too many subsets to count: how often each place is drawn. The counts of a draw hang together,
+ * which the factor makes good. */
 static void all_places_are_as_likely()
 {
-	const struct { uint64_t degree; uint32_t fanout; } sizes[] = { { 90, 40 }, { 70, 64 }, { 64, 20 }, { 65, 32 }, { 99, 98 } };
+	const struct {
+		uint64_t degree;
+		uint32_t fanout;
+	} sizes[] = { { 90, 40 }, { 70, 64 }, { 64, 20 }, { 65, 32 }, { 99, 98 } };
 
 	for (const auto &size : sizes) {
 		const graph g = equal_lists(100, size.degree);
@@ -242,13 +276,15 @@ static void all_places_are_as_likely()
 					counts[place]++;
 		}
 		for (uint64_t n : counts)
-			sum += ((double)n - lists * share) * ((double)n - lists * share) / (lists * share * (1 - share));
+			sum += ((double)n - lists * share) * ((double)n - lists * share) /
+			       (lists * share * (1 - share));
 		sum *= (double)(size.degree - 1) / (double)size.degree;
 		CHECK(is_even(sum, (double)size.degree - 1), "chi square %f", sum);
 	}
 }
 
-/* One draw tells nothing of the next: of the same vertex at the next hop and the next batch, of the next vertex. */
+/* One draw tells nothing of the next: of the same vertex at the next hop and the next batch, of the
+ * next vertex. */
 static void draws_do_not_hang_together()
 {
 	const graph g = equal_lists(100, 5);
@@ -263,7 +299,7 @@ static void draws_do_not_hang_together()
 			if (key)
 				batches[now * 5 + before[i]]++;
 			if (i)
-				vertices[now * 5 + before[i - 1]]++;   /* of this batch already */
+				vertices[now * 5 + before[i - 1]]++; /* of this batch already */
 			before[i] = now;
 		}
 	}
@@ -272,7 +308,7 @@ static void draws_do_not_hang_together()
 	CHECK(is_even(chi_square(vertices), 24), "%f", chi_square(vertices));
 }
 
-/* ---- scan ------------------------------------------------------------------------------------------------------------ */
+/* ---- scan ---- */
 
 static __global__ void scan_kernel(uint64_t *sums, uint64_t count, uint64_t *all)
 {
@@ -283,7 +319,8 @@ static __global__ void scan_kernel(uint64_t *sums, uint64_t count, uint64_t *all
 
 static void a_block_scans_any_number_of_sums()
 {
-	for (uint64_t count : { 0u, 1u, 3u, 4u, 5u, 127u, 128u, 1023u, 1024u, 1025u, 2048u, 5000u }) {
+	for (uint64_t count :
+	     { 0u, 1u, 3u, 4u, 5u, 127u, 128u, 1023u, 1024u, 1025u, 2048u, 5000u }) {
 		for (bool huge : { false, true }) {
 			lanes::lent.clear();
 			const memory sums(count * 8, 8, true), all(BLOCK_THREADS * 8, 0, true);
@@ -293,15 +330,18 @@ static void a_block_scans_any_number_of_sums()
 			void *args[] = { &at, &n, &all_at };
 			for (uint64_t i = 0; i < count; i++) {
 				at[i] = huge && i % 100 == 0 ? UINT64_MAX / 3 : rnd.below(1000);
-				before.push_back((uint64_t)std::min<unsigned __int128>(sum, UINT64_MAX));
+				before.push_back(
+					(uint64_t)std::min<unsigned __int128>(sum, UINT64_MAX));
 				sum += at[i];
 			}
 			scenario("a scan of %u sums, huge %d", (unsigned)count, huge);
-			CHECK(cudaLaunchKernel(scan_kernel, dim3(1), dim3(BLOCK_THREADS), args, 0, nullptr) == cudaSuccess);
+			CHECK(cudaLaunchKernel(scan_kernel, dim3(1), dim3(BLOCK_THREADS), args, 0,
+			                       nullptr) == cudaSuccess);
 			for (uint64_t i = 0; i < count; i++)
 				CHECK(at[i] == before[i], "sum %u", (unsigned)i);
 			for (unsigned t = 0; t < BLOCK_THREADS; t++)
-				CHECK(all_at[t] == (uint64_t)std::min<unsigned __int128>(sum, UINT64_MAX));
+				CHECK(all_at[t] ==
+				      (uint64_t)std::min<unsigned __int128>(sum, UINT64_MAX));
 		}
 	}
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gather kernel, lane by lane, against a naive loop: widths, alignments, thresholds, ids, maps, misses. */
+/* The gather kernel, lane by lane, against a naive loop: widths, alignments, thresholds, ids, maps,
+ * misses. */
 #include "gather_case.h"
 
 static random_numbers rnd = { 2024 };
@@ -42,7 +43,9 @@ static void widths_and_base_misalignments()
 	for (uint32_t w : widths) {
 		for (unsigned m = 0; m < 16; m++) {
 			gather_case c = three_tiers(w, w < 128 ? 40 : w < 1024 ? 14 : 6);
-			const bool keep = m % 2 == 0;   /* half of the time nothing but the width and the misalignment decides the pieces */
+			/* half of the time nothing but the width and the misalignment decides the
+			 * pieces */
+			const bool keep = m % 2 == 0;
 			for (tier &t : c.tiers) {
 				t.misaligned = m;
 				t.stride_more = keep ? (16 - w % 16) % 16 : (unsigned)rnd.below(40);
@@ -57,13 +60,15 @@ static void widths_and_base_misalignments()
 
 static void base_and_out_misalignments()
 {
-	for (uint32_t w : { 1u, 2u, 4u, 8u, 15u, 16u, 17u, 32u, 48u, 64u, 100u, 128u, 144u, 256u, 264u, 496u, 512u, 528u, 600u }) {
+	for (uint32_t w : { 1u, 2u, 4u, 8u, 15u, 16u, 17u, 32u, 48u, 64u, 100u, 128u, 144u, 256u,
+	                    264u, 496u, 512u, 528u, 600u }) {
 		for (unsigned base = 0; base < 16; base++) {
 			for (unsigned out = 0; out < 16; out++) {
 				gather_case c = three_tiers(w, 12);
 				c.tiers[base % 3].misaligned = base;
 				c.out_misaligned = out;
-				scenario("width %u, one base misaligned by %u, out by %u", w, base, out);
+				scenario("width %u, one base misaligned by %u, out by %u", w, base,
+				         out);
 				run_case(c);
 			}
 		}
@@ -106,7 +111,8 @@ static void mixes_drawn()
 	}
 }
 
-/* Each place of the three borders in a dozen ranks, so that each tier, and each pair of them, is empty once. */
+/* Each place of the three borders in a dozen ranks, so that each tier, and each pair of them, is
+ * empty once. */
 static void thresholds()
 {
 	const uint64_t n = 12;
@@ -122,7 +128,8 @@ static void thresholds()
 					for (uint64_t r = 0; r < n; r++)
 						c.ids.push_back((__int128)((r * 5 + a) % n));
 					c.block_count = 1;
-					scenario("borders %d %d %d of %d, %u GPUs", (int)a, (int)b, (int)h, (int)n, gpus);
+					scenario("borders %d %d %d of %d, %u GPUs", (int)a, (int)b,
+					         (int)h, (int)n, gpus);
 					run_case(c);
 				}
 			}
@@ -135,7 +142,8 @@ static void numbers_of_tiers()
 	for (unsigned count = 0; count <= RUNG__CUDA_VIEWS_MAX; count++) {
 		gather_case c;
 		for (unsigned v = 0; v < count; v++)
-			c.tiers.push_back({ v % 3 == 2 ? 0 : 3 + v, v % 2 ? RUNG__CUDA_BASES_MAX : 1u, v % 4 == 3 });
+			c.tiers.push_back({ v % 3 == 2 ? 0 : 3 + v,
+			                    v % 2 ? RUNG__CUDA_BASES_MAX : 1u, v % 4 == 3 });
 		c.row_count = 64;
 		for (int r = 63; r >= 0; r--)
 			c.ids.push_back(r);
@@ -144,10 +152,12 @@ static void numbers_of_tiers()
 	}
 }
 
-/* Few and many ids, so that tiles are of every size, partly filled, and taken by every warp of few and many blocks. */
+/* Few and many ids, so that tiles are of every size, partly filled, and taken by every warp of few
+ * and many blocks. */
 static void counts_and_grids()
 {
-	for (size_t n : { 0u, 1u, 2u, 3u, 15u, 16u, 17u, 31u, 32u, 33u, 63u, 64u, 65u, 255u, 256u, 257u, 1000u, 3000u }) {
+	for (size_t n : { 0u, 1u, 2u, 3u, 15u, 16u, 17u, 31u, 32u, 33u, 63u, 64u, 65u, 255u, 256u,
+	                  257u, 1000u, 3000u }) {
 		for (unsigned blocks : { 1u, 2u, 3u, 7u, 40u }) {
 			for (uint32_t w : { 4u, 16u, 48u, 256u, 520u }) {
 				gather_case c = three_tiers(w, n);
@@ -166,7 +176,8 @@ static void ids_at_the_limits_and_outside()
 	for (enum rung_dtype dtype : id_types) {
 		const bool is_signed = dtype == RUNG_I32 || dtype == RUNG_I64;
 		const int bits = dtype == RUNG_I32 || dtype == RUNG_U32 ? 32 : 64;
-		const __int128 top = (one << (bits - is_signed)) - 1, bottom = is_signed ? -(one << (bits - 1)) : 0;
+		const __int128 top = (one << (bits - is_signed)) - 1,
+			       bottom = is_signed ? -(one << (bits - 1)) : 0;
 		for (unsigned map_bytes : { 0u, 4u, 8u }) {
 			gather_case c = three_tiers(24, 0);
 			c.dtype = dtype;
@@ -174,13 +185,15 @@ static void ids_at_the_limits_and_outside()
 			c.ids = { 0, 19, 20, 21, top, top - 1, bottom, 3 };
 			if (is_signed)
 				c.ids.insert(c.ids.end(), { -1, -2, -20, bottom + 1 });
-			for (size_t first = 0; first < c.ids.size(); first++) {   /* each is first once, and last */
+			/* each is first once, and last */
+			for (size_t first = 0; first < c.ids.size(); first++) {
 				std::rotate(c.ids.begin(), c.ids.begin() + 1, c.ids.end());
 				for (size_t in_front : { 0u, 40u, 300u }) {
 					gather_case longer = c;
 					longer.ids.insert(longer.ids.begin(), in_front, 7);
-					scenario("%d-bit ids, signed %d, map %u, %zu good ids in front, turn %zu", bits, is_signed, map_bytes,
-					         in_front, first);
+					scenario("%d-bit ids, signed %d, map %u, %zu good ids in "
+					         "front, turn %zu",
+					         bits, is_signed, map_bytes, in_front, first);
 					run_case(longer);
 				}
 			}
@@ -199,24 +212,31 @@ static void map_entries_outside_are_reported_and_not_read()
 	for (unsigned map_bytes : { 4u, 8u }) {
 		const size_t n = 40;
 		lanes::lent.clear();
-		const memory rows(8 * 16, 0, false), ids(n * 4, 0, false), map(8 * map_bytes, 0, false), out(n * 16, 0, true);
-		const memory ranks(n * 8, 0, true), miss_rows(n * 4, 0, true), report(sizeof(struct rung__cuda_report), 0, true);
+		const memory rows(8 * 16, 0, false), ids(n * 4, 0, false),
+			map(8 * map_bytes, 0, false), out(n * 16, 0, true);
+		const memory ranks(n * 8, 0, true), miss_rows(n * 4, 0, true),
+			report(sizeof(struct rung__cuda_report), 0, true);
 		const memory counts(sizeof(struct rung__cuda_counts), 0, true);
 		memset(counts.at, 0, counts.bytes);
 		memset(map.at, 0, map.bytes);
 		memset(map.at + 5 * map_bytes, 0xff, map_bytes);
-		map.at[6 * map_bytes] = 8;   /* the first rank that is none */
+		map.at[6 * map_bytes] = 8; /* the first rank that is none */
 		for (unsigned i = 0; i < n; i++)
 			((uint32_t *)ids.at)[i] = i < 33 ? 1 : i % 8;
 		struct rung__cuda_gather g = {};
-		g.ids = ids.at, g.id_count = n, g.id_dtype = RUNG_U32, g.map_bytes = map_bytes, g.rank_of_vertex = map.at;
+		g.ids = ids.at, g.id_count = n, g.id_dtype = RUNG_U32, g.map_bytes = map_bytes,
+		g.rank_of_vertex = map.at;
 		g.row_count = 8, g.row_bytes = 16, g.view_count = 1;
-		g.views[0].base[0] = rows.at, g.views[0].base_count = 1, g.views[0].stride = 16, g.views[0].rank_end = 8;
-		g.out = out.at, g.out_stride = 16, g.miss_ranks = (uint64_t *)ranks.at, g.miss_rows = (uint32_t *)miss_rows.at;
-		g.report = (struct rung__cuda_report *)report.at, g.counts = (struct rung__cuda_counts *)counts.at;
+		g.views[0].base[0] = rows.at, g.views[0].base_count = 1, g.views[0].stride = 16,
+		g.views[0].rank_end = 8;
+		g.out = out.at, g.out_stride = 16, g.miss_ranks = (uint64_t *)ranks.at,
+		g.miss_rows = (uint32_t *)miss_rows.at;
+		g.report = (struct rung__cuda_report *)report.at,
+		g.counts = (struct rung__cuda_counts *)counts.at;
 		scenario("a map of %u-byte entries, two of them wrong", map_bytes);
 		CHECK(rung__cuda_gather_launch(&g, 2, nullptr) == 0);
-		CHECK(g.report->bad_count == 2 && g.report->bad_index == 37 && g.report->bad_id == 5 && g.report->miss_count == 0);
+		CHECK(g.report->bad_count == 2 && g.report->bad_index == 37 &&
+		      g.report->bad_id == 5 && g.report->miss_count == 0);
 	}
 }
 
@@ -224,7 +244,9 @@ static void map_entries_outside_are_reported_and_not_read()
 static void numbers_beyond_32_bits()
 {
 	const uint64_t g4 = UINT64_C(1) << 32, n = 2 * g4 + 500;
-	const uint64_t windows[] = { g4 - 20, g4, g4 + 80, 2 * g4 - 20, 2 * g4 + 80, 2 * g4 + 380, 2 * g4 + 460 };
+	const uint64_t windows[] = { g4 - 20,     g4,           g4 + 80,     2 * g4 - 20,
+		                     2 * g4 + 80, 2 * g4 + 380, 2 * g4 + 460 };
+	const tier tail = { 300, 1, 1 }, all = { 2 * g4 + 400, 1, 1 };
 
 	for (uint64_t first : windows) {
 		for (unsigned gpus : { 1u, 3u, 4u, 5u }) {
@@ -234,17 +256,19 @@ static void numbers_beyond_32_bits()
 					c.row_bytes = w;
 					c.row_count = n;
 					if (which == 0)
-						c.tiers = { { g4 + 40 }, { g4 + 100, gpus }, { 300, 1, 1 } };
+						c.tiers = { { g4 + 40 }, { g4 + 100, gpus }, tail };
 					else if (which == 1)
-						c.tiers = { { 50 }, { 2 * g4 + 100, gpus }, { 300, 1, 1 } };
+						c.tiers = { { 50 }, { 2 * g4 + 100, gpus }, tail };
 					else
-						c.tiers = { { 10 }, { 30, gpus }, { 2 * g4 + 400, 1, 1 } };
+						c.tiers = { { 10 }, { 30, gpus }, all };
 					c.window_first = first;
 					c.window_rows = 40;
 					c.dtype = RUNG_U64;
 					for (uint64_t i = 0; i < 40; i++)
 						c.ids.push_back((__int128)(first + i * 11 % 40));
-					scenario("ids from 2^32 %+lld on, tiers %d, %u GPUs, width %u", (long long)(first - g4), which, gpus, w);
+					scenario("ids from 2^32 %+lld on, tiers %d, %u GPUs, width "
+					         "%u",
+					         (long long)(first - g4), which, gpus, w);
 					run_case(c);
 					c.dtype = RUNG_I64;
 					run_case(c);
@@ -252,7 +276,14 @@ static void numbers_beyond_32_bits()
 			}
 		}
 	}
-	for (enum rung_dtype dtype : { RUNG_I32, RUNG_I64 }) {   /* -1 is no id there either: not 2^32 - 1 */
+}
+
+static void negative_ids_and_long_maps()
+{
+	const uint64_t g4 = UINT64_C(1) << 32, n = 2 * g4 + 500;
+
+	/* -1 is not read as 2^32 - 1 */
+	for (enum rung_dtype dtype : { RUNG_I32, RUNG_I64 }) {
 		gather_case c;
 		c.row_count = n;
 		c.tiers = { { n } };
@@ -263,7 +294,8 @@ static void numbers_beyond_32_bits()
 		scenario("negative ids of %s among more than 2^32 rows", rung_dtype_name(dtype));
 		run_case(c);
 	}
-	for (unsigned map_bytes : { 4u, 8u }) {   /* a map longer than 2^32; the ranks it gives are beyond all tiers */
+	/* a map longer than 2^32; its ranks are beyond all tiers */
+	for (unsigned map_bytes : { 4u, 8u }) {
 		gather_case c;
 		c.row_count = map_bytes == 8 ? n : g4 - 3;
 		c.tiers = { { 3 } };
@@ -291,6 +323,7 @@ int main()
 	ids_at_the_limits_and_outside();
 	map_entries_outside_are_reported_and_not_read();
 	numbers_beyond_32_bits();
+	negative_ids_and_long_maps();
 	printf("gather: %lu cases\n", cases);
 	return 0;
 }

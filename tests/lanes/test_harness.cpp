@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lane harness itself: what the intrinsics give, and that kernels with a mistake in them fail. */
+/* The lane harness itself: what the intrinsics give, and that kernels with a mistake in them
+ * fail. */
 #include <numeric>
 
 #include <fcntl.h>
@@ -11,16 +12,19 @@
 
 static const unsigned ALL = 0xffffffffu;
 
-template <class... Args> static void launch(unsigned blocks, unsigned threads, void (*kernel)(Args...), Args... args)
+template <class... Args>
+static void launch(unsigned blocks, unsigned threads, void (*kernel)(Args...), Args... args)
 {
 	void *pointers[] = { &args..., nullptr };
 
-	CHECK(cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, nullptr) == cudaSuccess);
+	CHECK(cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, nullptr) ==
+	      cudaSuccess);
 }
 
-/* ---- right kernels --------------------------------------------------------------------------------------------------- */
+/* ---- right kernels ---- */
 
-/* The sum of a block's numbers: shuffles in each warp, the warps' sums through memory and a barrier. */
+/* The sum of a block's numbers: shuffles in each warp, the warps' sums through memory and a
+ * barrier. */
 static void sum_kernel(const unsigned *numbers, unsigned *warp_sums, unsigned *sums)
 {
 	const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -46,15 +50,18 @@ static void a_sum_over_blocks_is_right_in_every_order()
 
 	for (unsigned turn = 1; turn <= 50; turn++) {
 		lanes::lent.clear();
-		const memory numbers(blocks * threads * 4, 0, false), warp_sums(blocks * threads / 32 * 4, 0, true), sums(blocks * 4, 0, true);
+		const memory numbers(blocks * threads * 4, 0, false),
+			warp_sums(blocks * threads / 32 * 4, 0, true), sums(blocks * 4, 0, true);
 		const unsigned *from = (const unsigned *)numbers.at;
 		lanes::seed = turn;
 		scenario("sums, order %u", turn);
 		for (unsigned i = 0; i < blocks * threads; i++)
 			((unsigned *)numbers.at)[i] = i * i + turn;
-		launch(blocks, threads, sum_kernel, from, (unsigned *)warp_sums.at, (unsigned *)sums.at);
+		launch(blocks, threads, sum_kernel, from, (unsigned *)warp_sums.at,
+		       (unsigned *)sums.at);
 		for (unsigned b = 0; b < blocks; b++)
-			CHECK(((unsigned *)sums.at)[b] == std::accumulate(from + b * threads, from + (b + 1) * threads, 0u));
+			CHECK(((unsigned *)sums.at)[b] ==
+			      std::accumulate(from + b * threads, from + (b + 1) * threads, 0u));
 	}
 }
 
@@ -87,12 +94,15 @@ static void halves_of_a_warp_may_part_and_meet()
 	at[33] = 99;
 	launch(1, 32, halves_kernel, at);
 	for (unsigned lane = 0; lane < 32; lane++)
-		CHECK(at[lane] == (lane < 16 ? 3ull << 40 : 0xaaaa0000ull) + 1 + 1 + 4, "lane %u: %llx", lane, at[lane]);
+		CHECK(at[lane] == (lane < 16 ? 3ull << 40 : 0xaaaa0000ull) + 1 + 1 + 4,
+		      "lane %u: %llx", lane, at[lane]);
 	CHECK(at[32] == 31 && at[33] == 0 && at[34] == 31 * 16);
 }
 
-/* Every lane names its number; of those with the same one, the first to come takes the place. Block sums through shared memory. */
-static void meet_kernel(const unsigned *numbers, unsigned long long *places, unsigned *same, unsigned *sums)
+/* Every lane names its number; of those with the same one, the first to come takes the place. Block
+ * sums through shared memory. */
+static void meet_kernel(const unsigned *numbers, unsigned long long *places, unsigned *same,
+                        unsigned *sums)
 {
 	__shared__ unsigned warp_sums[2];
 	const unsigned warp = threadIdx.x / 32, number = __ldcg(numbers + threadIdx.x);
@@ -111,20 +121,24 @@ static void equal_values_find_each_other_and_one_takes_the_place()
 {
 	for (unsigned turn = 1; turn <= 20; turn++) {
 		lanes::lent.clear();
-		const memory numbers(64 * 4, 0, false), places(8 * 8, 0, true), same(64 * 4, 0, true), sums(64 * 4, 0, true);
+		const memory numbers(64 * 4, 0, false), places(8 * 8, 0, true),
+			same(64 * 4, 0, true), sums(64 * 4, 0, true);
 		unsigned *number = (unsigned *)numbers.at, sum = 0;
 		lanes::seed = turn;
 		scenario("lanes that match, order %u", turn);
 		memset(places.at, 0, places.bytes);
 		for (unsigned t = 0; t < 64; t++)
 			sum += number[t] = t * t * turn % 7;
-		launch(1, 64, meet_kernel, (const unsigned *)number, (unsigned long long *)places.at, (unsigned *)same.at, (unsigned *)sums.at);
+		launch(1, 64, meet_kernel, (const unsigned *)number,
+		       (unsigned long long *)places.at, (unsigned *)same.at, (unsigned *)sums.at);
 		for (unsigned t = 0; t < 64; t++) {
-			const unsigned long long taken_by = ((unsigned long long *)places.at)[number[t]];
+			const unsigned long long taken_by =
+				((unsigned long long *)places.at)[number[t]];
 			CHECK(taken_by >= 1 && number[taken_by - 1] == number[t]);
 			CHECK(((unsigned *)sums.at)[t] == sum);
 			for (unsigned l = 0; l < 32; l++)
-				CHECK((((unsigned *)same.at)[t] >> l & 1) == (number[t / 32 * 32 + l] == number[t]));
+				CHECK((((unsigned *)same.at)[t] >> l & 1) ==
+				      (number[t / 32 * 32 + l] == number[t]));
 		}
 	}
 }
@@ -133,8 +147,10 @@ static void equal_values_find_each_other_and_one_takes_the_place()
 static void votes_kernel(unsigned *out, unsigned long long *words)
 {
 	const unsigned lane = threadIdx.x % 32;
-	const unsigned bits = (unsigned)__any_sync(ALL, lane == 7) | (unsigned)__any_sync(ALL, lane == 40) << 1 |
-			      (unsigned)__all_sync(ALL, lane < 32) << 2 | (unsigned)__all_sync(ALL, lane < 31) << 3;
+	const unsigned bits = (unsigned)__any_sync(ALL, lane == 7) |
+	                      (unsigned)__any_sync(ALL, lane == 40) << 1 |
+	                      (unsigned)__all_sync(ALL, lane < 32) << 2 |
+	                      (unsigned)__all_sync(ALL, lane < 31) << 3;
 
 	__stcs(out + lane, bits);
 	__stcg(out + 32 + lane, __reduce_add_sync(ALL, lane));
@@ -143,7 +159,8 @@ static void votes_kernel(unsigned *out, unsigned long long *words)
 	atomicOr(words, 1ull << lane);
 	atomicAnd(words + 1, ~(1ull << lane));
 	atomicExch(words + 2 + lane, lane + 1ull);
-	for (unsigned long long seen = __ldcv(words + 34), was; (was = atomicCAS(words + 34, seen, seen * 3 + 1)) != seen;)
+	for (unsigned long long seen = __ldcv(words + 34), was;
+	     (was = atomicCAS(words + 34, seen, seen * 3 + 1)) != seen;)
 		seen = was;
 }
 
@@ -159,7 +176,8 @@ static void votes_sums_and_atomics()
 	w[1] = ~0ull;
 	launch(1, 32, votes_kernel, (unsigned *)out.at, w);
 	for (unsigned lane = 0; lane < 32; lane++)
-		CHECK(at[lane] == 5 && at[32 + lane] == 31 * 16 && (int)at[64 + lane] == -32 * 31 * 16 && w[2 + lane] == lane + 1);
+		CHECK(at[lane] == 5 && at[32 + lane] == 31 * 16 &&
+		      (int)at[64 + lane] == -32 * 31 * 16 && w[2 + lane] == lane + 1);
 	for (unsigned lane = 0; lane < 32; lane++)
 		power = power * 3 + 1;
 	CHECK(w[0] == ALL && w[1] == ~(unsigned long long)ALL && w[34] == power);
@@ -185,18 +203,35 @@ static void blocks_have_shared_memory()
 		CHECK(((unsigned *)out.at)[i] == 63 - i);
 }
 
-/* ---- wrong kernels --------------------------------------------------------------------------------------------------- */
+/* ---- wrong kernels ---- */
 
-static void shuffle_in_a_branch(unsigned *) { if (threadIdx.x < 20) __shfl_sync(ALL, 1, 0); }
-static void lane_leaves_early(unsigned *) { if (threadIdx.x == 9) return; __ballot_sync(ALL, 1); }
-static void two_places(unsigned *) {
+static void shuffle_in_a_branch(unsigned *)
+{
+	if (threadIdx.x < 20)
+		__shfl_sync(ALL, 1, 0);
+}
+static void lane_leaves_early(unsigned *)
+{
+	if (threadIdx.x == 9)
+		return;
+	__ballot_sync(ALL, 1);
+}
+static void two_places(unsigned *)
+{
 	if (threadIdx.x < 16)
 		__syncwarp();
 	else
 		__syncwarp();
 }
-static void not_in_its_own_mask(unsigned *) { __ballot_sync(0x7fffffffu, 1); }
-static void shuffle_from_outside_the_mask(unsigned *) { if (threadIdx.x < 16) __shfl_sync(0xffffu, 1, 20); }
+static void not_in_its_own_mask(unsigned *)
+{
+	__ballot_sync(0x7fffffffu, 1);
+}
+static void shuffle_from_outside_the_mask(unsigned *)
+{
+	if (threadIdx.x < 16)
+		__shfl_sync(0xffffu, 1, 20);
+}
 /* The last block that comes tells of what all have stored. */
 static void tell_kernel(unsigned *numbers, unsigned *blocks_done, unsigned *word)
 {
@@ -220,18 +255,59 @@ static void a_word_is_released_behind_the_fences_of_all_blocks()
 	CHECK(word[0] == 9 && word[1] == blocks);
 }
 
-static void activemask_as_if_all_were_there(unsigned *) { __shfl_sync(__activemask(), 1, 0); }
-static void match_in_a_branch(unsigned *) { if (threadIdx.x % 2) __match_any_sync(ALL, 1); }
-static void swap_in_what_is_read_only(unsigned *p) { atomicCAS(p + 64, 0u, 1u); }
-static void barrier_for_some(unsigned *) { if (threadIdx.x < 32) __syncthreads(); }
-static void barrier_in_a_branch(unsigned *) { if (threadIdx.x % 32 == 0) __syncthreads(); else __syncwarp(0xfffffffeu); }
-static void load_past_the_end(unsigned *p) { __ldg(p + 4); }
-static void load_across_the_end(unsigned *p) { __ldg((const uint4 *)p + 17); }
-static void load_in_front(unsigned *p) { __ldg(p - 1); }
-static void misaligned_load(unsigned *p) { __ldg((const uint2 *)(p + 1)); }
-static void misaligned_store(unsigned *p) { __stwb((unsigned short *)((unsigned char *)p + 1), (unsigned short)1); }
-static void store_to_what_is_read_only(unsigned *p) { __stwb(p + 64, 1u); }
-static void atomic_outside(unsigned *p) { atomicAdd(p + 1000, 1u); }
+static void activemask_as_if_all_were_there(unsigned *)
+{
+	__shfl_sync(__activemask(), 1, 0);
+}
+static void match_in_a_branch(unsigned *)
+{
+	if (threadIdx.x % 2)
+		__match_any_sync(ALL, 1);
+}
+static void swap_in_what_is_read_only(unsigned *p)
+{
+	atomicCAS(p + 64, 0u, 1u);
+}
+static void barrier_for_some(unsigned *)
+{
+	if (threadIdx.x < 32)
+		__syncthreads();
+}
+static void barrier_in_a_branch(unsigned *)
+{
+	if (threadIdx.x % 32 == 0)
+		__syncthreads();
+	else
+		__syncwarp(0xfffffffeu);
+}
+static void load_past_the_end(unsigned *p)
+{
+	__ldg(p + 4);
+}
+static void load_across_the_end(unsigned *p)
+{
+	__ldg((const uint4 *)p + 17);
+}
+static void load_in_front(unsigned *p)
+{
+	__ldg(p - 1);
+}
+static void misaligned_load(unsigned *p)
+{
+	__ldg((const uint2 *)(p + 1));
+}
+static void misaligned_store(unsigned *p)
+{
+	__stwb((unsigned short *)((unsigned char *)p + 1), (unsigned short)1);
+}
+static void store_to_what_is_read_only(unsigned *p)
+{
+	__stwb(p + 64, 1u);
+}
+static void atomic_outside(unsigned *p)
+{
+	atomicAdd(p + 1000, 1u);
+}
 
 static void release_behind_a_store(unsigned *p)
 {
@@ -256,7 +332,10 @@ static void release_behind_one_lanes_fence(unsigned *p)
 	__threadfence_system();
 	lanes_store_release(p, 1);
 }
-static void release_to_what_is_read_only(unsigned *p) { lanes_store_release(p + 64, 1); }
+static void release_to_what_is_read_only(unsigned *p)
+{
+	lanes_store_release(p + 64, 1);
+}
 
 static void fails(const char *name, void (*kernel)(unsigned *), const char *says)
 {
@@ -285,7 +364,8 @@ static void fails(const char *name, void (*kernel)(unsigned *), const char *says
 	text[all] = 0;
 	close(ends[0]);
 	CHECK(waitpid(child, &status, 0) == child);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %x: %s", (unsigned)status, text);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %x: %s", (unsigned)status,
+	      text);
 	CHECK(strstr(text, says), "it said: %s", text);
 }
 
@@ -296,7 +376,8 @@ static void kernels_with_a_mistake_fail()
 	fails("the same barrier at two places", two_places, "waits elsewhere");
 	fails("a lane that is not in its own mask", not_in_its_own_mask, "not in its own mask");
 	fails("a shuffle from outside the mask", shuffle_from_outside_the_mask, "outside the mask");
-	fails("activemask believed to be the warp", activemask_as_if_all_were_there, "outside the mask");
+	fails("activemask believed to be the warp", activemask_as_if_all_were_there,
+	      "outside the mask");
 	fails("a match in a branch", match_in_a_branch, "has left the kernel");
 	fails("a swap in what is lent for reading", swap_in_what_is_read_only, "for reading");
 	fails("a barrier that one warp reaches", barrier_for_some, "not all threads");

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler's kernels, lane by lane: the CPU's batches, whatever the graph, the fanouts and the tiers are. */
+/* The sampler's kernels, lane by lane: the CPU's batches, whatever the graph, the fanouts and the
+ * tiers are. */
 #include "base/random.h"
 #include "sampler_case.h"
 
 static random_numbers rnd = { 12 };
 
-/* ---- graphs ---------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---- */
 
 static graph random_graph(uint64_t vertex_count, uint64_t degree_max, unsigned index_bytes)
 {
@@ -14,10 +15,14 @@ static graph random_graph(uint64_t vertex_count, uint64_t degree_max, unsigned i
 	g.index_bytes = index_bytes;
 	for (uint64_t v = 0; v < vertex_count; v++) {
 		std::vector<uint64_t> list;
-		const uint64_t kind = rnd.below(8);   /* an eighth empty, an eighth long */
-		const uint64_t degree = kind == 0 ? 0 : kind == 1 ? rnd.below(degree_max * 4 + 1) : rnd.below(degree_max + 1);
+		const uint64_t kind = rnd.below(8); /* an eighth empty, an eighth long */
+		const uint64_t degree = kind == 0   ? 0
+		                        : kind == 1 ? rnd.below(degree_max * 4 + 1)
+		                                    : rnd.below(degree_max + 1);
 		for (uint64_t k = 0; k < degree; k++)
-			list.push_back(rnd.below(rnd.below(2) ? vertex_count : (vertex_count + 9) / 10));   /* parallel edges, loops, hubs */
+			/* parallel edges, loops, hubs */
+			list.push_back(
+				rnd.below(rnd.below(2) ? vertex_count : (vertex_count + 9) / 10));
 		g.add(list);
 	}
 	return g;
@@ -74,19 +79,21 @@ static std::vector<tier> random_tiers(uint64_t lines)
 	std::vector<tier> tiers(rnd.below(rnd.below(4) ? 4 : 8));
 
 	for (tier &t : tiers)
-		t = { rnd.below(3) ? rnd.below(lines + 1) : 0, 1 + (unsigned)rnd.below(4), 0, 128 * (unsigned)rnd.below(2) };
+		t = { rnd.below(3) ? rnd.below(lines + 1) : 0, 1 + (unsigned)rnd.below(4), 0,
+		      128 * (unsigned)rnd.below(2) };
 	tiers.push_back({ REST, 1, 1 });
 	return tiers;
 }
 
-/* ---- tests ----------------------------------------------------------------------------------------------------------- */
+/* ---- tests ---- */
 
 static void each_fanout_on_each_degree()
 {
 	for (unsigned index_bytes : { 4u, 8u }) {
 		const graph g = all_degrees(110, index_bytes);
-		for (uint32_t fanout : { 1u, 2u, 3u, 4u, 7u, 8u, 10u, 16u, 17u, 25u, 31u, 32u, 33u, 63u, 64u, 65u, 95u, 96u, 97u, 100u, 109u, 110u, 5000u,
-		                         ALL_NEIGHBOURS }) {
+		for (uint32_t fanout : { 1u,  2u,  3u,  4u,   7u,   8u,   10u,   16u,
+		                         17u, 25u, 31u, 32u,  33u,  63u,  64u,   65u,
+		                         95u, 96u, 97u, 100u, 109u, 110u, 5000u, ALL_NEIGHBOURS }) {
 			for (uint64_t key = 0; key < 3; key++) {
 				sample_case c;
 				c.g = &g;
@@ -94,7 +101,8 @@ static void each_fanout_on_each_degree()
 				c.seeds = some_seeds(g, 111);
 				c.batch_key = key;
 				c.block_count = 1 + (unsigned)rnd.below(4);
-				scenario("fanout %u, key %u, degrees 0 to 110, ids of %u bytes", fanout, (unsigned)key, index_bytes);
+				scenario("fanout %u, key %u, degrees 0 to 110, ids of %u bytes",
+				         fanout, (unsigned)key, index_bytes);
 				run_case(c);
 			}
 		}
@@ -107,9 +115,10 @@ static void random_graphs_fanouts_and_tiers(unsigned rounds)
 
 	for (unsigned round = 0; round < rounds; round++) {
 		const unsigned index_bytes = rnd.below(2) ? 4 : 8;
-		const graph g = random_graph(1 + rnd.below(rnd.below(3) ? 60 : 400), 1 + rnd.below(30), index_bytes);
+		const graph g = random_graph(1 + rnd.below(rnd.below(3) ? 60 : 400),
+		                             1 + rnd.below(30), index_bytes);
 		sample_case c;
-		uint64_t edges_max = 3000;   /* fibers are slow */
+		uint64_t edges_max = 3000; /* fibers are slow */
 		c.g = &g;
 		c.indptr_tiers = random_tiers(rung__cuda_lines(g.indptr.size(), 8));
 		c.index_tiers = random_tiers(rung__cuda_lines(g.indices.size(), index_bytes));
@@ -123,8 +132,10 @@ static void random_graphs_fanouts_and_tiers(unsigned rounds)
 		c.seed = rnd.below(1 << 20);
 		c.batch_key = rnd.below(1 << 20);
 		c.block_count = 1 + (unsigned)rnd.below(3);
-		scenario("round %u: %zu vertices, %zu edges, %zu hops from %zu seeds, first fanout %u", round, (size_t)g.vertices(),
-		         g.indices.size(), c.fanouts.size(), c.seeds.size(), c.fanouts[0]);
+		scenario("round %u: %zu vertices, %zu edges, %zu hops from %zu seeds, first fanout "
+		         "%u",
+		         round, (size_t)g.vertices(), g.indices.size(), c.fanouts.size(),
+		         c.seeds.size(), c.fanouts[0]);
 		run_case(c);
 	}
 }
@@ -132,7 +143,8 @@ static void random_graphs_fanouts_and_tiers(unsigned rounds)
 static void views_split_anywhere()
 {
 	const graph g = random_graph(40, 12, 4);
-	const uint64_t lines = rung__cuda_lines(g.indptr.size(), 8), index_lines = rung__cuda_lines(g.indices.size(), 4);
+	const uint64_t lines = rung__cuda_lines(g.indptr.size(), 8),
+		       index_lines = rung__cuda_lines(g.indices.size(), 4);
 	sample_case c;
 
 	c.g = &g;
@@ -141,14 +153,16 @@ static void views_split_anywhere()
 	for (unsigned gpus = 1; gpus <= 4; gpus++) {
 		for (uint64_t a = 0; a <= index_lines; a++) {
 			for (uint64_t b = 0; b <= lines; b++) {
-				scenario("%u GPUs, %u lines of indices and %u of indptr on them", gpus, (unsigned)a, (unsigned)b);
+				scenario("%u GPUs, %u lines of indices and %u of indptr on them",
+				         gpus, (unsigned)a, (unsigned)b);
 				c.index_tiers = { { a, gpus }, { REST, 1, 1 } };
 				c.indptr_tiers = { { b / 2 }, { b - b / 2, gpus }, { REST, 1, 1 } };
 				run_case(c);
 			}
 		}
 	}
-	c.indptr_tiers = { { REST, 4 } };   /* one on GPUs, the other on the host; with more GPUs than lines */
+	/* one on GPUs, the other on the host; with more GPUs than lines */
+	c.indptr_tiers = { { REST, 4 } };
 	c.index_tiers = { { 0 }, { 0, 3 }, { REST, 1, 1 } };
 	scenario("indptr on GPUs, indices on the host");
 	run_case(c);
@@ -184,7 +198,7 @@ static void small_graphs()
 
 	lonely.add({});
 	loop.add({ 0, 0, 0 });
-	for (unsigned v = 0; v < 600; v++)   /* tiles of vertices without an edge */
+	for (unsigned v = 0; v < 600; v++) /* tiles of vertices without an edge */
 		empty.add({});
 	c.seeds = { 0 };
 	for (uint32_t fanout : { 1u, 2u, 40u, ALL_NEIGHBOURS }) {
@@ -239,10 +253,12 @@ static void every_order_of_lanes_gives_the_same()
 	}
 }
 
-/* A window into a graph of 2^37 vertices: lines, bytes and ids beyond 32 bits. The draws are made again by a loop. */
+/* A window into a graph of 2^37 vertices: lines, bytes and ids beyond 32 bits. The draws are made
+ * again by a loop. */
 static void numbers_beyond_32_bits()
 {
-	const uint64_t first = (UINT64_C(1) << 37) - 100, first_edge = (UINT64_C(1) << 38) + 5, hop_key = rung__key_join(rung__key_join(9, 4), 0);
+	const uint64_t first = (UINT64_C(1) << 37) - 100, first_edge = (UINT64_C(1) << 38) + 5,
+		       hop_key = rung__key_join(rung__key_join(9, 4), 0);
 	graph g;
 	sample_case c;
 
@@ -271,13 +287,18 @@ static void numbers_beyond_32_bits()
 		scenario("vertices from 2^37 - 100 on, fanout %u", fanout);
 		const sampled got = run_case(c);
 		for (size_t i = 0; i < c.seeds.size() && fanout < 90; i++) {
-			const uint64_t v = c.seeds[i] - first, degree = v, begin = got.indptr[0][i], draws = got.indptr[0][i + 1] - begin;
+			const uint64_t v = c.seeds[i] - first, degree = v, begin = got.indptr[0][i],
+				       draws = got.indptr[0][i + 1] - begin;
 			struct rung__stream stream = { rung__key_join(hop_key, c.seeds[i]) };
 			std::vector<uint64_t> positions;
 			for (uint64_t k = degree - draws; k < degree && draws < degree; k++) {
 				const uint64_t position = rung__stream_below(&stream, k + 1);
-				positions.push_back(std::count(positions.begin(), positions.end(), position) ? k : position);
-				CHECK(got.vertices[got.indices[0][begin + positions.size() - 1]] == g.indices[g.indptr[v] - first_edge + positions.back()]);
+				positions.push_back(
+					std::count(positions.begin(), positions.end(), position)
+						? k
+						: position);
+				CHECK(got.vertices[got.indices[0][begin + positions.size() - 1]] ==
+				      g.indices[g.indptr[v] - first_edge + positions.back()]);
 			}
 		}
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler's kernels where something is wrong: seeds, room, the graph's arrays, arguments. Memory is of exact size throughout. */
+/* The sampler's kernels where something is wrong: seeds, room, the graph's arrays, arguments.
+ * Memory is of exact size throughout. */
 #include "sampler_case.h"
 
 /* 40 vertices in a ring of lists of 10; indices of 4 bytes. */
@@ -24,12 +25,14 @@ static void expect(const sample_case &c, uint64_t outcome, int status, const cha
 		again.block_count = 1 + turn;
 		lanes::seed += turn;
 		const sampled got = run_batch(again);
-		CHECK(got.report.outcome == outcome, "%u: %s", (unsigned)got.report.outcome, rung_last_error());
-		CHECK(got.status == status && strstr(rung_last_error(), says), "%d: %s", got.status, rung_last_error());
+		CHECK(got.report.outcome == outcome, "%u: %s", (unsigned)got.report.outcome,
+		      rung_last_error());
+		CHECK(got.status == status && strstr(rung_last_error(), says), "%d: %s", got.status,
+		      rung_last_error());
 	}
 }
 
-/* ---- seeds ----------------------------------------------------------------------------------------------------------- */
+/* ---- seeds ---- */
 
 /* The sentence is the CPU's, and so is the seed it names. */
 static void bad_seeds(const std::vector<uint64_t> &seeds, uint64_t outcome)
@@ -51,7 +54,7 @@ static void seeds_that_are_wrong_are_named_as_the_cpu_does()
 {
 	scenario("a seed that is no vertex");
 	bad_seeds({ 1, 2, 40, 3 }, RUNG__CUDA_SAMPLE_BAD_SEED);
-	bad_seeds({ UINT64_MAX }, RUNG__CUDA_SAMPLE_BAD_SEED);   /* what marks free slots */
+	bad_seeds({ UINT64_MAX }, RUNG__CUDA_SAMPLE_BAD_SEED); /* what marks free slots */
 	bad_seeds({ UINT64_MAX - 1, 3 }, RUNG__CUDA_SAMPLE_BAD_SEED);
 	bad_seeds({ 1, 99, 98, 97, 1, 1 }, RUNG__CUDA_SAMPLE_BAD_SEED);
 	scenario("a seed twice");
@@ -60,7 +63,7 @@ static void seeds_that_are_wrong_are_named_as_the_cpu_does()
 	bad_seeds({ 5, 6, 7, 7, 7, 7, 6 }, RUNG__CUDA_SAMPLE_SEED_TWICE);
 }
 
-/* ---- room ------------------------------------------------------------------------------------------------------------ */
+/* ---- room ---- */
 
 static void batches_beyond_the_room_say_what_they_need()
 {
@@ -74,56 +77,77 @@ static void batches_beyond_the_room_say_what_they_need()
 	c.vertex_room = { 2, 22, 40 };
 	scenario("just enough room");
 	const sampled enough = run_case(c);
-	CHECK(enough.report.edge_counts[0] == 20 && enough.report.edge_counts[1] == 66 && enough.report.vertex_counts[1] == 22);
+	CHECK(enough.report.edge_counts[0] == 20 && enough.report.edge_counts[1] == 66 &&
+	      enough.report.vertex_counts[1] == 22);
 	c.vertex_room[2] = enough.report.vertex_counts[2];
 	run_case(c);
 	scenario("no room for a vertex of the last hop");
 	c.vertex_room[2]--;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_VERTICES, RUNG_E_NOMEM,
-	       ("hop 1 comes to " + std::to_string(c.vertex_room[2] + 1) + " vertices, there is room for").c_str());
+	       ("hop 1 comes to " + std::to_string(c.vertex_room[2] + 1) +
+	        " vertices, there is room for")
+	               .c_str());
 	scenario("no room for an edge of the last hop");
 	c.edge_room[1] = 65;
-	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM, "hop 1 comes to 66 edges, there is room for 65");
+	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
+	       "hop 1 comes to 66 edges, there is room for 65");
 	scenario("no room for a vertex of the first hop");
 	c.vertex_room = { 2, 21, 40 };
-	expect(c, RUNG__CUDA_SAMPLE_MANY_VERTICES, RUNG_E_NOMEM, "hop 0 comes to 22 vertices, there is room for 21");
+	expect(c, RUNG__CUDA_SAMPLE_MANY_VERTICES, RUNG_E_NOMEM,
+	       "hop 0 comes to 22 vertices, there is room for 21");
 	scenario("no room for an edge of the first hop");
 	c.edge_room[0] = 19;
-	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM, "hop 0 comes to 20 edges, there is room for 19");
+	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
+	       "hop 0 comes to 20 edges, there is room for 19");
 	c.edge_room[0] = 0;
-	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM, "hop 0 comes to 20 edges, there is room for 0");
+	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
+	       "hop 0 comes to 20 edges, there is room for 0");
 }
 
 static void room_max_is_what_a_batch_can_reach()
 {
 	struct rung__cuda_sample_room room;
-	const uint32_t small[] = { 25, 15 }, all[] = { 10, ALL_NEIGHBOURS }, none[] = { 3, 0 }, large[] = { UINT32_MAX - 1, UINT32_MAX - 1 };
+	const uint32_t small[] = { 25, 15 }, all[] = { 10, ALL_NEIGHBOURS }, none[] = { 3, 0 },
+		       large[] = { UINT32_MAX - 1, UINT32_MAX - 1 };
 
 	scenario("room");
 	CHECK(rung__cuda_sample_room_max(1000000, 50000000, small, 2, 1024, &room) == 0);
-	CHECK(room.vertex_counts[0] == 1024 && room.edge_counts[0] == 25600 && room.vertex_counts[1] == 26624);
+	CHECK(room.vertex_counts[0] == 1024 && room.edge_counts[0] == 25600 &&
+	      room.vertex_counts[1] == 26624);
 	CHECK(room.edge_counts[1] == 26624 * 15 && room.vertex_counts[2] == 26624 * 16);
 	CHECK(rung__cuda_sample_room_max(30000, 50000000, small, 2, 1024, &room) == 0);
-	CHECK(room.vertex_counts[1] == 26624 && room.edge_counts[1] == 26624 * 15 && room.vertex_counts[2] == 30000);
+	CHECK(room.vertex_counts[1] == 26624 && room.edge_counts[1] == 26624 * 15 &&
+	      room.vertex_counts[2] == 30000);
 	CHECK(rung__cuda_sample_room_max(1000000, 20000, all, 2, 1024, &room) == 0);
-	CHECK(room.edge_counts[0] == 10240 && room.edge_counts[1] == 20000 && room.vertex_counts[2] == 1024 + 10240 + 20000);
-	CHECK(rung__cuda_sample_room_max(UINT64_C(1) << 50, UINT64_MAX, large, 2, UINT32_MAX, &room) == 0);
-	CHECK(room.edge_counts[0] == UINT64_C(0xffffffff) * (UINT32_MAX - 1) && room.vertex_counts[2] == UINT32_MAX);
-	CHECK(rung__cuda_sample_room_max(10, 10, none, 2, 1, &room) == RUNG_E_INVAL && strstr(rung_last_error(), "hop 1 is 0"));
+	CHECK(room.edge_counts[0] == 10240 && room.edge_counts[1] == 20000 &&
+	      room.vertex_counts[2] == 1024 + 10240 + 20000);
+	CHECK(rung__cuda_sample_room_max(UINT64_C(1) << 50, UINT64_MAX, large, 2, UINT32_MAX,
+	                                 &room) == 0);
+	CHECK(room.edge_counts[0] == UINT64_C(0xffffffff) * (UINT32_MAX - 1) &&
+	      room.vertex_counts[2] == UINT32_MAX);
+	CHECK(rung__cuda_sample_room_max(10, 10, none, 2, 1, &room) == RUNG_E_INVAL &&
+	      strstr(rung_last_error(), "hop 1 is 0"));
 	CHECK(rung__cuda_sample_room_max(10, 10, small, 0, 1, &room) == RUNG_E_INVAL);
-	CHECK(rung__cuda_sample_room_max(10, 10, small, RUNG_HOPS_MAX + 1, 1, &room) == RUNG_E_INVAL);
-	CHECK(rung__cuda_sample_room_max(10, 10, small, 2, 11, &room) == RUNG_E_INVAL && strstr(rung_last_error(), "1..10"));
+	CHECK(rung__cuda_sample_room_max(10, 10, small, RUNG_HOPS_MAX + 1, 1, &room) ==
+	      RUNG_E_INVAL);
+	CHECK(rung__cuda_sample_room_max(10, 10, small, 2, 11, &room) == RUNG_E_INVAL &&
+	      strstr(rung_last_error(), "1..10"));
 	CHECK(rung__cuda_sample_room_max(10, 10, small, 2, 0, &room) == RUNG_E_INVAL);
 }
 
-/* ---- damaged graphs -------------------------------------------------------------------------------------------------- */
+/* ---- damaged graphs ---- */
 
 /* The graph is damaged behind the CPU's back: its sampler trusts what was checked before. */
 static void damaged_lists_are_named_and_not_used()
 {
-	const struct { uint64_t at, value; const char *says; } damages[] = {
-		{ 5, 39, "indptr[4] is 40 and the entry behind it 39" }, { 5, 401, "indptr[4] is 40 and the entry behind it 401, among 400 edges" },
-		{ 5, UINT64_MAX, "indptr[4] is 40 and the entry behind it 18446744073709551615" }, { 0, 11, "indptr[0] is 11 and the entry behind it 10" },
+	const struct {
+		uint64_t at, value;
+		const char *says;
+	} damages[] = {
+		{ 5, 39, "indptr[4] is 40 and the entry behind it 39" },
+		{ 5, 401, "indptr[4] is 40 and the entry behind it 401, among 400 edges" },
+		{ 5, UINT64_MAX, "indptr[4] is 40 and the entry behind it 18446744073709551615" },
+		{ 0, 11, "indptr[0] is 11 and the entry behind it 10" },
 		{ 40, 1000, "indptr[39] is 390 and the entry behind it 1000" },
 	};
 
@@ -136,7 +160,8 @@ static void damaged_lists_are_named_and_not_used()
 			c.fanouts = { fanout };
 			for (uint64_t v = 0; v < 40; v++)
 				c.seeds.push_back(39 - v);
-			scenario("indptr[%u] is %llu, fanout %u", (unsigned)damage.at, (unsigned long long)damage.value, fanout);
+			scenario("indptr[%u] is %llu, fanout %u", (unsigned)damage.at,
+			         (unsigned long long)damage.value, fanout);
 			g.indptr[damage.at] = damage.value;
 			expect(c, RUNG__CUDA_SAMPLE_BAD_LIST, RUNG_E_FORMAT, damage.says);
 		}
@@ -151,9 +176,10 @@ static void damaged_lists_are_named_and_not_used()
 	for (uint64_t v = 1; v < 40; v++)
 		g.indptr[v] = v % 2 ? 400 : 10;
 	g.indptr[1] = 10;
-	expect(c, RUNG__CUDA_SAMPLE_BAD_LIST, RUNG_E_FORMAT, "indptr[3] is 400 and the entry behind it 10");
+	expect(c, RUNG__CUDA_SAMPLE_BAD_LIST, RUNG_E_FORMAT,
+	       "indptr[3] is 400 and the entry behind it 10");
 	c.fanouts = { ALL_NEIGHBOURS };
-	CHECK(run_batch(c).status == 0);   /* which does not meet it */
+	CHECK(run_batch(c).status == 0); /* which does not meet it */
 }
 
 /* Every list claims all edges: sums that would wrap stop at the top, and the room holds. */
@@ -174,22 +200,26 @@ static void lists_that_claim_everything_do_not_wrap()
 	for (uint64_t v = 0; v < 200; v++)
 		c.seeds.push_back(2 * v);
 	scenario("200 lists of nearly 2^60 edges");
-	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM, "comes to at least 18446744073709551615 edges, there is room for 100");
+	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
+	       "comes to at least 18446744073709551615 edges, there is room for 100");
 }
 
 static void damaged_indices_are_named_and_not_used()
 {
 	for (unsigned index_bytes : { 4u, 8u }) {
-		for (uint64_t value : { (uint64_t)40, (uint64_t)UINT32_MAX, UINT64_MAX, UINT64_MAX - 1 }) {
+		for (uint64_t value :
+		     { (uint64_t)40, (uint64_t)UINT32_MAX, UINT64_MAX, UINT64_MAX - 1 }) {
 			graph g = ring(index_bytes);
 			sample_case c;
 			const uint64_t stored = index_bytes == 4 ? (uint32_t)value : value;
 			c.g = &g;
 			c.fanouts = { 10, 2 };
 			c.seeds = { 30, 4, 9 };
-			g.indices[45] = g.indices[97] = g.indices[301] = value;   /* of vertices 4, 9 and 30 */
+			/* of vertices 4, 9 and 30 */
+			g.indices[45] = g.indices[97] = g.indices[301] = value;
 			scenario("an index of %llu", (unsigned long long)stored);
-			expect(c, RUNG__CUDA_SAMPLE_BAD_VERTEX, RUNG_E_RANGE, ("indices[45] is " + std::to_string(stored)).c_str());
+			expect(c, RUNG__CUDA_SAMPLE_BAD_VERTEX, RUNG_E_RANGE,
+			       ("indices[45] is " + std::to_string(stored)).c_str());
 			c.seeds = { 17, 18 };
 			c.fanouts = { 2 };
 			CHECK(run_batch(c).status == 0);
@@ -197,7 +227,7 @@ static void damaged_indices_are_named_and_not_used()
 	}
 }
 
-/* ---- arguments ------------------------------------------------------------------------------------------------------- */
+/* ---- arguments ---- */
 
 struct arguments {
 	unsigned char room[8192] __attribute__((aligned(128)));
@@ -209,36 +239,42 @@ struct arguments {
 		const uint32_t fanout = 5;
 
 		sampler.graph.vertex_count = 40, sampler.graph.edge_count = 400;
-		for (struct rung__cuda_array *array : { &sampler.graph.indptr, &sampler.graph.indices }) {
+		for (struct rung__cuda_array *array :
+		     { &sampler.graph.indptr, &sampler.graph.indices }) {
 			array->item_bytes = array == &sampler.graph.indptr ? 8 : 4;
 			array->view_count = 2;
-			array->views[0].base_count = 1, array->views[0].base[0] = room, array->views[0].stride = 128, array->views[0].rank_end = 2;
+			array->views[0].base_count = 1, array->views[0].base[0] = room,
+			array->views[0].stride = 128, array->views[0].rank_end = 2;
 			array->views[1] = array->views[0];
-			array->views[1].rank_end = array == &sampler.graph.indptr ? 3 : 13;   /* 41 * 8 and 400 * 4 bytes */
+			/* 41 * 8 and 400 * 4 bytes */
+			array->views[1].rank_end = array == &sampler.graph.indptr ? 3 : 13;
 		}
 		sampler.fanouts[0] = fanout, sampler.hop_count = 1;
 		CHECK(rung__cuda_sample_room_max(40, 400, &fanout, 1, 4, &sampler.room) == 0);
-		sample.seeds = (const uint64_t *)room, sample.seed_count = 4, sample.vertices = (uint64_t *)room, sample.workspace = room;
+		sample.seeds = (const uint64_t *)room, sample.seed_count = 4,
+		sample.vertices = (uint64_t *)room, sample.workspace = room;
 		sample.indptr[0] = (uint64_t *)room, sample.indices[0] = (uint32_t *)room;
 		sample.report = (struct rung__cuda_sample_report *)room;
-		CHECK(rung__cuda_sampler_workspace(&sampler, &sample.workspace_bytes) == 0, "%s", rung_last_error());
+		CHECK(rung__cuda_sampler_workspace(&sampler, &sample.workspace_bytes) == 0, "%s",
+		      rung_last_error());
 	}
 	void refused(const char *says, unsigned blocks = 4)
 	{
 		const unsigned before = lanes::launches;
-		CHECK(rung__cuda_sample_launch(&sampler, &sample, blocks, nullptr) == RUNG_E_INVAL, "%s", says);
+		CHECK(rung__cuda_sample_launch(&sampler, &sample, blocks, nullptr) == RUNG_E_INVAL,
+		      "%s", says);
 		CHECK(strstr(rung_last_error(), says), "%s", rung_last_error());
 		CHECK(lanes::launches == before);
 	}
 };
 
-#define REFUSED(change, says)                     \
-	do {                                      \
-		arguments a;                      \
-		struct rung__cuda_graph &g = a.sampler.graph; \
-		(void)g;                          \
-		change;                           \
-		a.refused(says);                  \
+#define REFUSED(change, says)                                                                      \
+	do {                                                                                       \
+		arguments a;                                                                       \
+		struct rung__cuda_graph &g = a.sampler.graph;                                      \
+		(void)g;                                                                           \
+		change;                                                                            \
+		a.refused(says);                                                                   \
 	} while (0)
 
 static void what_is_wrong_is_refused()
@@ -259,14 +295,19 @@ static void what_is_wrong_is_refused()
 	REFUSED(g.indptr.views[1].rank_end = 4, "indptr: view 1 ends at rank 4, not in 2..3");
 	REFUSED(g.indptr.views[0].rank_end = 4, "indptr: view 0 ends at rank 4, not in 0..3");
 	REFUSED(g.indptr.views[1].rank_end = 1, "indptr: view 1 ends at rank 1, not in 2..3");
-	REFUSED(g.indptr.views[0].stride = 120, "indptr: view 0 has a stride of 120 bytes, rows have 128");
-	REFUSED(g.indptr.views[0].stride = 132, "indptr: view 0 has a base or stride that is no multiple of 8");
-	REFUSED(g.indices.views[1].base[0]++, "indices: view 1 has a base or stride that is no multiple of 4");
+	REFUSED(g.indptr.views[0].stride = 120,
+	        "indptr: view 0 has a stride of 120 bytes, rows have 128");
+	REFUSED(g.indptr.views[0].stride = 132,
+	        "indptr: view 0 has a base or stride that is no multiple of 8");
+	REFUSED(g.indices.views[1].base[0]++,
+	        "indices: view 1 has a base or stride that is no multiple of 4");
 	REFUSED(g.indices.views[1].base_count = 2, "indices: view 1 has no base 1");
 	REFUSED(g.indices.views[1].base_count = 17, "indices: view 1 has 17 bases");
 	REFUSED(a.sampler.room.vertex_counts[0] = 0, "room for 0 vertices before hop 0");
-	REFUSED(a.sampler.room.vertex_counts[1] = 3, "room for 3 vertices before hop 1, not in 4..");
-	REFUSED(a.sampler.room.vertex_counts[1] = UINT64_C(1) << 32, "room for 4294967296 vertices");
+	REFUSED(a.sampler.room.vertex_counts[1] = 3,
+	        "room for 3 vertices before hop 1, not in 4..");
+	REFUSED(a.sampler.room.vertex_counts[1] = UINT64_C(1) << 32,
+	        "room for 4294967296 vertices");
 	REFUSED(a.sampler.room.edge_counts[0] = UINT64_MAX / 2, "edges of hop 0");
 	REFUSED(a.sample.seed_count = 0, "a batch of 0 seeds");
 	REFUSED(a.sample.seed_count = 5, "a batch of 5 seeds, there is room for 1..4");
@@ -293,12 +334,15 @@ static void errors_of_the_device_are_passed_on()
 		const unsigned before = lanes::launches;
 		const int status = err == cudaErrorNoDevice ? RUNG_E_NODEV : RUNG_E_NOSUP;
 		lanes::next_error = err;
-		CHECK(rung__cuda_sample_launch(&a.sampler, &a.sample, 4, nullptr) == status && lanes::launches == before);
+		CHECK(rung__cuda_sample_launch(&a.sampler, &a.sample, 4, nullptr) == status &&
+		      lanes::launches == before);
 		lanes::next_error = err;
 		CHECK(rung__cuda_sampler_blocks(&blocks) == status && blocks == 0);
 	}
-	CHECK(rung__cuda_sampler_blocks(&blocks) == 0 && blocks == (unsigned)(lanes::sm_count * lanes::blocks_per_sm));
-	CHECK(rung__cuda_sample_status(&a.sampler, &nothing) == RUNG_E_IO && strstr(rung_last_error(), "left no report"));
+	CHECK(rung__cuda_sampler_blocks(&blocks) == 0 &&
+	      blocks == (unsigned)(lanes::sm_count * lanes::blocks_per_sm));
+	CHECK(rung__cuda_sample_status(&a.sampler, &nothing) == RUNG_E_IO &&
+	      strstr(rung_last_error(), "left no report"));
 	nothing.outcome = 4711;
 	nothing.hop = UINT64_MAX;
 	CHECK(rung__cuda_sample_status(&a.sampler, &nothing) == RUNG_E_IO);

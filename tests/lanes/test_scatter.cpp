@@ -10,9 +10,9 @@ static random_numbers rnd = { 77 };
 struct scatter_case {
 	uint32_t row_bytes = 64;
 	size_t slots = 6;
-	size_t count = 20;               /* slots are repeated where there are more than slots */
+	size_t count = 20; /* slots are repeated where there are more than slots */
 	unsigned slots_misaligned = 0;
-	uint64_t align = 0;              /* of offsets; 0: any offset, and the kernel is told so */
+	uint64_t align = 0; /* of offsets; 0: any offset, and the kernel is told so */
 	unsigned out_misaligned = 0, out_stride_more = 0;
 	unsigned over_link = 1;
 	unsigned block_count = 2;
@@ -28,10 +28,12 @@ static void run_case(const scatter_case &c)
 	std::vector<uint32_t> rows(out_rows);
 	struct rung__cuda_scatter s = {};
 
-	for (size_t k = 0; k < c.slots; k++)   /* the last slot's row ends where the memory ends */
-		begins.push_back(k * slot_bytes + (k + 1 < c.slots ? rnd.below(24 / align + 1) * align : 0));
+	for (size_t k = 0; k < c.slots; k++) /* the last slot's row ends where the memory ends */
+		begins.push_back(k * slot_bytes +
+		                 (k + 1 < c.slots ? rnd.below(24 / align + 1) * align : 0));
 	lanes::lent.clear();
-	const memory slots(begins.back() + c.row_bytes, c.slots_misaligned, false), offsets(c.count * 8, 8, false);
+	const memory slots(begins.back() + c.row_bytes, c.slots_misaligned, false),
+		offsets(c.count * 8, 8, false);
 	const memory to(c.count * 4, 4, false);
 	const memory out((out_rows - 1) * stride + c.row_bytes, c.out_misaligned, true);
 	const memory blocks_done(8, 8, true), word(4, 4, true);
@@ -53,7 +55,8 @@ static void run_case(const scatter_case &c)
 		fill_row(&expected[rows[i] * stride], slot, c.row_bytes);
 	}
 	memset(out.at, 0xee, out.bytes);
-	s.slots = slots.at, s.offsets = (const uint64_t *)offsets.at, s.out_rows = (const uint32_t *)to.at, s.count = c.count;
+	s.slots = slots.at, s.offsets = (const uint64_t *)offsets.at,
+	s.out_rows = (const uint32_t *)to.at, s.count = c.count;
 	s.offset_align = c.align, s.row_bytes = c.row_bytes, s.over_link = c.over_link;
 	s.link_bytes = c.link_bytes, s.out = out.at, s.out_stride = stride;
 	s.blocks_done = (unsigned long long *)blocks_done.at;
@@ -61,7 +64,8 @@ static void run_case(const scatter_case &c)
 	CHECK(rung__cuda_scatter_launch(&s, c.block_count, nullptr) == 0, "%s", rung_last_error());
 	CHECK(*s.end.word == (c.count ? 5u : 0u) && *s.blocks_done == 0);
 	for (size_t k = 0; k < out.bytes; k++)
-		CHECK(out.at[k] == expected[k], "byte %zu of output row %zu", k % stride, k / stride);
+		CHECK(out.at[k] == expected[k], "byte %zu of output row %zu", k % stride,
+		      k / stride);
 }
 
 static void widths_and_alignments()
@@ -78,7 +82,8 @@ static void widths_and_alignments()
 			c.over_link = m % 4 != 3;
 			if (m % 3 == 0)
 				c.align = 0;
-			scenario("width %u, slots misaligned by %u, offsets aligned to %u", w, m, (unsigned)c.align);
+			scenario("width %u, slots misaligned by %u, offsets aligned to %u", w, m,
+			         (unsigned)c.align);
 			run_case(c);
 		}
 	}
@@ -95,7 +100,7 @@ static void counts_and_grids()
 			c.row_bytes = 40;
 			scenario("%zu rows, %u blocks", n, blocks);
 			run_case(c);
-			c.slots = 1;   /* one slot to every output row */
+			c.slots = 1; /* one slot to every output row */
 			run_case(c);
 		}
 	}
@@ -134,7 +139,7 @@ static void few_blocks_copy_over_a_link()
 static void offsets_beyond_32_bits()
 {
 	const uint64_t far = (UINT64_C(1) << 33) + 512, stride = 4096;
-	const uint32_t row = 3000000;   /* 12 GB into the output */
+	const uint32_t row = 3000000; /* 12 GB into the output */
 
 	lanes::lent.clear();
 	const memory slot(200, 0, false), offsets(8, 0, false), to(4, 0, false), out(200, 0, true);
@@ -144,8 +149,10 @@ static void offsets_beyond_32_bits()
 	fill_row(slot.at, 9, 200);
 	memcpy(offsets.at, &far, 8);
 	memcpy(to.at, &row, 4);
-	s.slots = slot.at - far, s.offsets = (const uint64_t *)offsets.at, s.out_rows = (const uint32_t *)to.at, s.count = 1;
-	s.offset_align = 512, s.row_bytes = 200, s.over_link = 1, s.out = out.at - row * stride, s.out_stride = stride;
+	s.slots = slot.at - far, s.offsets = (const uint64_t *)offsets.at,
+	s.out_rows = (const uint32_t *)to.at, s.count = 1;
+	s.offset_align = 512, s.row_bytes = 200, s.over_link = 1, s.out = out.at - row * stride,
+	s.out_stride = stride;
 	CHECK(rung__cuda_scatter_launch(&s, 1, nullptr) == 0, "%s", rung_last_error());
 	for (unsigned k = 0; k < 200; k++)
 		CHECK(out.at[k] == row_byte(9, k));
@@ -158,30 +165,37 @@ static void what_is_wrong_is_refused()
 	const unsigned before = lanes::launches;
 	unsigned blocks = 0;
 
-	good.slots = room, good.offsets = (const uint64_t *)room, good.out_rows = (const uint32_t *)room, good.out = room;
+	good.slots = room, good.offsets = (const uint64_t *)room,
+	good.out_rows = (const uint32_t *)room, good.out = room;
 	good.row_bytes = 16, good.out_stride = 16;
 	scenario("no rows");
 	CHECK(rung__cuda_scatter_launch(&good, 4, nullptr) == 0);
 	scenario("what is refused");
 	good.count = 1;
 	s = good, s.row_bytes = 0;
-	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "rows of 0 bytes"));
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL &&
+	      strstr(rung_last_error(), "rows of 0 bytes"));
 	s = good, s.out_stride = 15;
-	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "output stride of 15"));
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL &&
+	      strstr(rung_last_error(), "output stride of 15"));
 	s = good, s.count = UINT64_C(1) << 32;
-	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "at most"));
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL &&
+	      strstr(rung_last_error(), "at most"));
 	s = good, s.offset_align = 24;
-	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "no power of two"));
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL &&
+	      strstr(rung_last_error(), "no power of two"));
 	s = good, s.end.word = (uint32_t *)s.out;
 	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL);
 	CHECK(strstr(rung_last_error(), "without a count of blocks"));
 	s = good, s.slots = nullptr;
-	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL && strstr(rung_last_error(), "no blocks"));
+	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL &&
+	      strstr(rung_last_error(), "no blocks"));
 	CHECK(rung__cuda_scatter_launch(&good, 0, nullptr) == RUNG_E_INVAL);
 	lanes::next_error = cudaErrorNoDevice;
 	CHECK(rung__cuda_scatter_launch(&good, 4, nullptr) == RUNG_E_NODEV);
 	CHECK(lanes::launches == before);
-	CHECK(rung__cuda_scatter_blocks(&blocks) == 0 && blocks == (unsigned)(lanes::sm_count * lanes::blocks_per_sm));
+	CHECK(rung__cuda_scatter_blocks(&blocks) == 0 &&
+	      blocks == (unsigned)(lanes::sm_count * lanes::blocks_per_sm));
 }
 
 int main()

@@ -162,7 +162,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, enum cudaStreamCaptureSta
 	return call(is_capturing, [&](state &s, held_lock &) {
 		const auto st = find_stream(s, handle);
 
-		for (const auto &other : s.streams)   /* that one is asked does not spoil it */
+		for (const auto &other : s.streams) /* that one is asked does not spoil it */
 			if (is_legacy(s, *st) && blocks_legacy(*st, *other.second))
 				return cudaErrorStreamCaptureImplicit;
 		*status_out = cudaStreamCaptureStatusNone;

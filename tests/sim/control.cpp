@@ -93,15 +93,16 @@ size_t sim_live(void)
 
 void sim_leaks(FILE *out)
 {
-	static const char *const kinds[] = { "device memory", "memory of another process", "registered memory", "pinned memory",
-		"managed memory" };
+	static const char *const kinds[] = { "device memory", "memory of another process",
+		                             "registered memory", "pinned memory",
+		                             "managed memory" };
 	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
 
 	for (const auto &r : s.ranges)
-		fprintf(out, "%s, %zu bytes at %p, GPU %d\n", kinds[r.second.kind], r.second.bytes, (void *)r.second.begin,
-		        r.second.gpu);
+		fprintf(out, "%s, %zu bytes at %p, GPU %d\n", kinds[r.second.kind], r.second.bytes,
+		        (void *)r.second.begin, r.second.gpu);
 	for (const auto &st : s.streams)
 		fprintf(out, "stream %p, GPU %d\n", (void *)st.first, st.second->gpu);
 	for (const auto &e : s.events)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Found in place of CUDA's by .cu files: the language lane by lane (../lanes) and the simulated runtime. C++ only. */
+/** Found in place of CUDA's by .cu files: the language lane by lane (../lanes) and the simulated
+ * runtime. C++ only. */
 #ifndef SIM_CUDA_RUNTIME_H
 #define SIM_CUDA_RUNTIME_H
 
 #include "../lanes/cuda_language.h"
 #include "cuda_runtime_api.h"
 
-namespace sim {
+namespace sim
+{
 
 /** What the calls below would do for any kernel. `lane` is what each lane calls. */
 cudaError_t launch(const void *function, dim3 grid, dim3 block, std::function<void()> lane,
@@ -18,7 +20,8 @@ cudaError_t blocks_per_sm(const void *function, int *blocks_out, int threads);
 
 /** The arguments are copied now, the kernel runs when its stream has come to it. */
 template <class... Args>
-inline cudaError_t cudaLaunchKernel(void (*function)(Args...), dim3 grid, dim3 block, void **args, size_t, cudaStream_t stream)
+inline cudaError_t cudaLaunchKernel(void (*function)(Args...), dim3 grid, dim3 block, void **args,
+                                    size_t, cudaStream_t stream)
 {
 	return sim::launch((const void *)function, grid, block,
 	                   lanes_call(function, args, std::index_sequence_for<Args...>()), stream);

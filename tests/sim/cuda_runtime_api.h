@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The CUDA runtime's C functions as the simulated GPUs of this folder offer them; found in place of CUDA's own header by the include
- * path. Names, arguments and numbers are those of CUDA 13, and so is what the functions do, as far as it is documented; what CUDA
- * leaves undefined ends the program with a message. sim.h has what a test needs on top.
+ * The CUDA runtime's C functions as the simulated GPUs of this folder offer them; found in place of
+ * CUDA's own header by the include path. Names, arguments and numbers are those of CUDA 13, and so
+ * is what the functions do, as far as it is documented; what CUDA leaves undefined ends the program
+ * with a message. sim.h has what a test needs on top.
  *
- * Each process has GPUs of its own, all alike; what cudaIpc opens is the memory of another process's GPU of the same number.
+ * Each process has GPUs of its own, all alike; what cudaIpc opens is the memory of another
+ * process's GPU of the same number.
  *
  * The environment says what there is, read at the first call:
  *   RUNG_SIM_GPUS        number of GPUs (1); 0: there is a driver but no GPU; none: there is no driver
@@ -25,7 +27,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default)   /* of the library for tests in Python */
+#pragma GCC visibility push(default) /* of the library for tests in Python */
 
 #define CUDART_VERSION 13000
 
@@ -92,7 +94,7 @@ cudaError_t cudaPeekAtLastError(void);
 cudaError_t cudaRuntimeGetVersion(int *runtimeVersion);
 cudaError_t cudaDriverGetVersion(int *driverVersion);
 
-/* ---- devices ------------------------------------------------------------------------------------------------------------- */
+/* ---- devices ---- */
 
 enum cudaDeviceAttr {
 	cudaDevAttrMaxThreadsPerBlock = 1,
@@ -117,7 +119,7 @@ enum cudaDeviceAttr {
 };
 
 struct cudaDeviceProp {
-	char name[256];   /* nothing else is simulated */
+	char name[256]; /* nothing else is simulated */
 };
 
 cudaError_t cudaGetDeviceCount(int *count);
@@ -131,7 +133,7 @@ cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevi
 cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags);
 cudaError_t cudaDeviceDisablePeerAccess(int peerDevice);
 
-/* ---- memory -------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 #define cudaHostAllocDefault       0x00
 #define cudaHostAllocPortable      0x01
@@ -188,9 +190,11 @@ cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsig
 cudaError_t cudaIpcCloseMemHandle(void *devPtr);
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind);
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream);
-cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
-                              enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
+                              size_t width, size_t height, enum cudaMemcpyKind kind,
+                              cudaStream_t stream);
 /* Managed memory is host memory that every GPU reaches; advice is checked and changes nothing. */
 #define cudaMemAttachGlobal 0x01
 #define cudaMemAttachHost   0x02
@@ -216,12 +220,13 @@ struct cudaMemLocation {
 };
 
 cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags);
-cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvise advice, struct cudaMemLocation location);
+cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvise advice,
+                          struct cudaMemLocation location);
 
 cudaError_t cudaMemset(void *devPtr, int value, size_t count);
 cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream);
 
-/* ---- streams and events -------------------------------------------------------------------------------------------------- */
+/* ---- streams and events ---- */
 
 #define cudaStreamDefault     0x00
 #define cudaStreamNonBlocking 0x01
@@ -274,7 +279,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
-/* ---- the driver's functions ---------------------------------------------------------------------------------------------- */
+/* ---- the driver's functions ---- */
 
 enum cudaDriverEntryPointQueryResult {
 	cudaDriverEntryPointSuccess = 0,
@@ -289,10 +294,11 @@ enum cudaDriverEntryPointQueryResult {
  * Knows cuStreamWaitValue32, cuStreamWriteValue32, cuStreamGetDevice and, for contexts,
  * cuDevicePrimaryCtxRetain, cuCtxPushCurrent and cuCtxPopCurrent. Contexts stay until the end.
  */
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr, unsigned int cudaVersion, unsigned long long flags,
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
+                                             unsigned int cudaVersion, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *driverStatus);
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 struct cudaFuncAttributes {
 	size_t sharedSizeBytes, constSizeBytes, localSizeBytes;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated runtime: its state, the way into every call, and the thread that does the work of the streams. */
+/* The simulated runtime: its state, the way into every call, and the thread that does the work of
+ * the streams. */
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -13,13 +14,15 @@
 #include "../lanes/cuda_language.h"
 #include "runtime.h"
 
-namespace sim {
+namespace sim
+{
 
-static const std::chrono::microseconds LOOK_AGAIN(50);   /* at a word that the host writes: nobody says when it does */
+/* at a word that the host writes: nobody says when it does */
+static const std::chrono::microseconds LOOK_AGAIN(50);
 static const unsigned LAZY_US_MAX = 8000;
 
-static bool forked;                        /* this process came of fork(): CUDA does not work in it */
-static bool started_here;                  /* there is a state */
+static bool forked;       /* this process came of fork(): CUDA does not work in it */
+static bool started_here; /* there is a state */
 static thread_local bool on_device_thread;
 static thread_local cudaError_t last_error;
 
@@ -43,7 +46,7 @@ uint64_t draw(state &s)
 	return s.seed;
 }
 
-/* ---- state --------------------------------------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 static unsigned long long number_in_environment(const char *name, unsigned long long otherwise)
 {
@@ -58,7 +61,8 @@ static unsigned long long number_in_environment(const char *name, unsigned long 
 	return value;
 }
 
-/* Before the process ends, no kernel may run: what it uses is taken down. Host functions are left to themselves: they may wait. */
+/* Before the process ends, no kernel may run: what it uses is taken down. Host functions are left
+ * to themselves: they may wait. */
 static void stop_at_exit()
 {
 	if (forked)
@@ -66,7 +70,7 @@ static void stop_at_exit()
 	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
-	s.stopping = true;   /* as when CUDA is unloaded: see enter() */
+	s.stopping = true; /* as when CUDA is unloaded: see enter() */
 	s.finished.wait(lock, [&] { return !s.running || s.running_host_function; });
 }
 
@@ -109,7 +113,7 @@ state &the_state()
 	return *s;
 }
 
-/* ---- calls --------------------------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 entry *first_entry;
 
@@ -125,14 +129,16 @@ void enter(entry &function, entered *out)
 		return;
 	}
 	if (on_device_thread)
-		wrong("%s was called by a host function that a stream runs, where no call of CUDA's is allowed", function.name);
+		wrong("%s was called by a host function that a stream runs, where no call of "
+		      "CUDA's is allowed",
+		      function.name);
 	state &s = the_state();
 	out->s = &s;
 	out->lock = held_lock(s.lock);
 	if (s.stopping)
 		wrong("%s was called after CUDA was unloaded at exit", function.name);
 	function.calls++;
-	if (!(function.flags & NEEDS_NO_GPU))   /* the context's lock */
+	if (!(function.flags & NEEDS_NO_GPU)) /* the context's lock */
 		s.finished.wait(out->lock, [&] { return !s.loading; });
 	if (function.drain_in > 0 && --function.drain_in == 0)
 		wait_for_all(s, out->lock, -1);
@@ -155,7 +161,7 @@ cudaError_t leave(cudaError_t err)
 	return err;
 }
 
-/* ---- the device thread --------------------------------------------------------------------------------------------------- */
+/* ---- the device thread ---- */
 
 static bool is_done(const mark &m)
 {
@@ -173,14 +179,19 @@ bool passed(const mark &m)
 
 static bool word_has_come(state &s, const awaited_word &word)
 {
-	const void *at = real_address(s, (const void *)word.at, sizeof(uint32_t), false, "a stream that waits for a word");
+	const void *at = real_address(s, (const void *)word.at, sizeof(uint32_t), false,
+	                              "a stream that waits for a word");
 	const uint32_t now = __atomic_load_n((const uint32_t *)at, __ATOMIC_ACQUIRE);
 
 	switch (word.compare) {
-	case 0: return (int32_t)(now - word.value) >= 0;
-	case 1: return now == word.value;
-	case 2: return (now & word.value) != 0;
-	default: return ~(now | word.value) != 0;
+	case 0:
+		return (int32_t)(now - word.value) >= 0;
+	case 1:
+		return now == word.value;
+	case 2:
+		return (now & word.value) != 0;
+	default:
+		return ~(now | word.value) != 0;
 	}
 }
 
@@ -188,7 +199,8 @@ static bool word_has_come(state &s, const awaited_word &word)
 static void load_seen(state &s, const awaited_word &word)
 {
 	held_lock lock(s.lock);
-	const void *at = real_address(s, (const void *)word.at, sizeof(uint32_t), false, "a stream that waits for a word");
+	const void *at = real_address(s, (const void *)word.at, sizeof(uint32_t), false,
+	                              "a stream that waits for a word");
 
 	lock.unlock();
 	race::see(true);
@@ -196,7 +208,8 @@ static void load_seen(state &s, const awaited_word &word)
 	race::see(false);
 }
 
-/* May the first operation of the queue run? If not, and only time or the host's memory can change that, `again` says when to look. */
+/* May the first operation of the queue run? If not, and only time or the host's memory can change
+ * that, `again` says when to look. */
 static bool is_ready(state &s, const queue &q, time_point now, time_point *again)
 {
 	const op &first = q.ops.front();
@@ -225,7 +238,7 @@ static std::shared_ptr<queue> draw_ready_queue(state &s, time_point now, time_po
 		if (!s.queues[i]->ops.empty()) {
 			if (is_ready(s, *s.queues[i], now, again))
 				ready.push_back(s.queues[i]);
-		} else if (s.queues[i].use_count() == 1) {   /* its stream was destroyed */
+		} else if (s.queues[i].use_count() == 1) { /* its stream was destroyed */
 			s.queues[i--].swap(s.queues.back());
 			s.queues.pop_back();
 		}
@@ -296,7 +309,7 @@ static void start_device_thread(state &s)
 	pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/* ---- queues -------------------------------------------------------------------------------------------------------------- */
+/* ---- queues ---- */
 
 std::shared_ptr<queue> new_queue(state &s, int gpu)
 {
@@ -310,7 +323,8 @@ mark append(state &s, const std::shared_ptr<queue> &where, op what)
 	if (!s.started)
 		start_device_thread(s);
 	if (s.lazy)
-		what.not_before = std::chrono::steady_clock::now() + std::chrono::microseconds(draw(s) % LAZY_US_MAX);
+		what.not_before = std::chrono::steady_clock::now() +
+		                  std::chrono::microseconds(draw(s) % LAZY_US_MAX);
 	what.token = where->last = race::make_token();
 	race::before(what.token);
 	where->ops.push_back(std::move(what));
@@ -382,19 +396,35 @@ void lanes_race_store_release(void *at, uint32_t value)
 	race::see(false);
 }
 
-/* By width, not as a range: that would be bytes, more of them than the sanitizer remembers for one place. */
+/* By width, not as a range: that would be bytes, more of them than the sanitizer remembers for one
+ * place. */
 void lanes_race_access(void *at, size_t bytes, bool write, bool atomic)
 {
 	race::see_accesses(true);
 	switch (atomic ? bytes + 100 : bytes) {
-	case 1: write ? __tsan_write1(at) : __tsan_read1(at); break;
-	case 2: write ? __tsan_write2(at) : __tsan_read2(at); break;
-	case 4: write ? __tsan_write4(at) : __tsan_read4(at); break;
-	case 8: write ? __tsan_write8(at) : __tsan_read8(at); break;
-	case 16: write ? __tsan_write16(at) : __tsan_read16(at); break;
-	case 104: __tsan_atomic32_fetch_add(at, 0, __ATOMIC_RELAXED); break;
-	case 108: __tsan_atomic64_fetch_add(at, 0, __ATOMIC_RELAXED); break;
-	default: sim::wrong("an access of %zu bytes", bytes);
+	case 1:
+		write ? __tsan_write1(at) : __tsan_read1(at);
+		break;
+	case 2:
+		write ? __tsan_write2(at) : __tsan_read2(at);
+		break;
+	case 4:
+		write ? __tsan_write4(at) : __tsan_read4(at);
+		break;
+	case 8:
+		write ? __tsan_write8(at) : __tsan_read8(at);
+		break;
+	case 16:
+		write ? __tsan_write16(at) : __tsan_read16(at);
+		break;
+	case 104:
+		__tsan_atomic32_fetch_add(at, 0, __ATOMIC_RELAXED);
+		break;
+	case 108:
+		__tsan_atomic64_fetch_add(at, 0, __ATOMIC_RELAXED);
+		break;
+	default:
+		sim::wrong("an access of %zu bytes", bytes);
 	}
 	race::see_accesses(false);
 }

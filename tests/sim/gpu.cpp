@@ -8,13 +8,16 @@
 
 using namespace sim;
 
-/* ---- errors -------------------------------------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 static const struct {
 	cudaError_t err;
 	const char *name, *text;
 } error_names[] = {
-#define ERROR(name, text) { name, #name, text }
+#define ERROR(name, text)                                                                          \
+	{                                                                                          \
+		name, #name, text                                                                  \
+	}
 	ERROR(cudaSuccess, "no error"),
 	ERROR(cudaErrorInvalidValue, "invalid argument"),
 	ERROR(cudaErrorMemoryAllocation, "out of memory"),
@@ -25,8 +28,10 @@ static const struct {
 	ERROR(cudaErrorInvalidSymbol, "invalid device symbol"),
 	ERROR(cudaErrorInvalidDevicePointer, "invalid device pointer"),
 	ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
-	ERROR(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
-	ERROR(cudaErrorCallRequiresNewerDriver, "API call is not supported in the installed CUDA driver"),
+	ERROR(cudaErrorInsufficientDriver,
+	      "CUDA driver version is insufficient for CUDA runtime version"),
+	ERROR(cudaErrorCallRequiresNewerDriver,
+	      "API call is not supported in the installed CUDA driver"),
 	ERROR(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
 	ERROR(cudaErrorMissingConfiguration, "__global__ function call is not configured"),
 	ERROR(cudaErrorInvalidDeviceFunction, "invalid device function"),
@@ -34,9 +39,11 @@ static const struct {
 	ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
 	ERROR(cudaErrorDeviceUninitialized, "invalid device context"),
 	ERROR(cudaErrorMapBufferObjectFailed, "mapping of buffer object failed"),
-	ERROR(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device"),
+	ERROR(cudaErrorNoKernelImageForDevice,
+	      "no kernel image is available for execution on the device"),
 	ERROR(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
-	ERROR(cudaErrorPeerAccessUnsupported, "peer access is not supported between these two devices"),
+	ERROR(cudaErrorPeerAccessUnsupported,
+	      "peer access is not supported between these two devices"),
 	ERROR(cudaErrorOperatingSystem, "OS call failed or operation not supported on this OS"),
 	ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
 	ERROR(cudaErrorSymbolNotFound, "named symbol not found"),
@@ -47,8 +54,10 @@ static const struct {
 	ERROR(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
 	ERROR(cudaErrorPeerAccessNotEnabled, "peer access has not been enabled"),
 	ERROR(cudaErrorTooManyPeers, "peer mapping resources exhausted"),
-	ERROR(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"),
-	ERROR(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"),
+	ERROR(cudaErrorHostMemoryAlreadyRegistered,
+	      "part or all of the requested memory range is already mapped"),
+	ERROR(cudaErrorHostMemoryNotRegistered,
+	      "pointer does not correspond to a registered memory region"),
 	ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
 	ERROR(cudaErrorNotPermitted, "operation not permitted"),
 	ERROR(cudaErrorNotSupported, "operation not supported"),
@@ -89,7 +98,8 @@ static cudaError_t last_error(entry &function, bool reset)
 	return in.err != cudaSuccess ? in.err : last_error_of_thread(reset);
 }
 
-static entry get_last("cudaGetLastError", NEEDS_NO_GPU), peek_last("cudaPeekAtLastError", NEEDS_NO_GPU);
+static entry get_last("cudaGetLastError", NEEDS_NO_GPU),
+	peek_last("cudaPeekAtLastError", NEEDS_NO_GPU);
 cudaError_t cudaGetLastError()
 {
 	return last_error(get_last, true);
@@ -100,7 +110,8 @@ cudaError_t cudaPeekAtLastError()
 	return last_error(peek_last, false);
 }
 
-static entry runtime_version("cudaRuntimeGetVersion", NEEDS_NO_GPU), driver_version("cudaDriverGetVersion", NEEDS_NO_GPU);
+static entry runtime_version("cudaRuntimeGetVersion", NEEDS_NO_GPU),
+	driver_version("cudaDriverGetVersion", NEEDS_NO_GPU);
 cudaError_t cudaRuntimeGetVersion(int *version_out)
 {
 	return call(runtime_version, [&](state &, held_lock &) {
@@ -117,11 +128,11 @@ cudaError_t cudaDriverGetVersion(int *version_out)
 	});
 }
 
-/* ---- GPUs ---------------------------------------------------------------------------------------------------------------- */
+/* ---- GPUs ---- */
 
 static const int SM_COUNT = 3, BLOCKS_PER_SM = 2;
 static thread_local int current;
-static thread_local std::vector<int> pushed;   /* contexts, by their GPUs */
+static thread_local std::vector<int> pushed; /* contexts, by their GPUs */
 
 int sim::current_gpu()
 {
@@ -158,7 +169,7 @@ cudaError_t cudaSetDevice(int device)
 	return call(set_device, [&](state &s, held_lock &) {
 		if (!is_gpu(s, device))
 			return cudaErrorInvalidDevice;
-		(pushed.empty() ? current : pushed.back()) = device;   /* in place of the last */
+		(pushed.empty() ? current : pushed.back()) = device; /* in place of the last */
 		s.gpus[(size_t)device].has_context = true;
 		return cudaSuccess;
 	});
@@ -173,9 +184,15 @@ cudaError_t cudaDeviceGetAttribute(int *value_out, enum cudaDeviceAttr attribute
 		if (!is_gpu(s, device))
 			return cudaErrorInvalidDevice;
 		switch (attribute) {
-		case cudaDevAttrMaxThreadsPerBlock: value = lanes::BLOCK_LANES_MAX; break;
-		case cudaDevAttrWarpSize: value = lanes::WARP; break;
-		case cudaDevAttrMultiProcessorCount: value = SM_COUNT; break;
+		case cudaDevAttrMaxThreadsPerBlock:
+			value = lanes::BLOCK_LANES_MAX;
+			break;
+		case cudaDevAttrWarpSize:
+			value = lanes::WARP;
+			break;
+		case cudaDevAttrMultiProcessorCount:
+			value = SM_COUNT;
+			break;
 		case cudaDevAttrConcurrentKernels:
 		case cudaDevAttrCanMapHostMemory:
 		case cudaDevAttrUnifiedAddressing:
@@ -183,16 +200,27 @@ cudaError_t cudaDeviceGetAttribute(int *value_out, enum cudaDeviceAttr attribute
 		case cudaDevAttrConcurrentManagedAccess:
 		case cudaDevAttrCooperativeLaunch:
 		case cudaDevAttrHostRegisterSupported:
-		case cudaDevAttrIpcEventSupport: value = 1; break;
-		case cudaDevAttrAsyncEngineCount: value = 2; break;
-		case cudaDevAttrComputeCapabilityMajor: value = 9; break;
+		case cudaDevAttrIpcEventSupport:
+			value = 1;
+			break;
+		case cudaDevAttrAsyncEngineCount:
+			value = 2;
+			break;
+		case cudaDevAttrComputeCapabilityMajor:
+			value = 9;
+			break;
 		case cudaDevAttrComputeCapabilityMinor:
 		case cudaDevAttrIntegrated:
 		case cudaDevAttrHostNativeAtomicSupported:
 		case cudaDevAttrPageableMemoryAccess:
-		case cudaDevAttrPageableMemoryAccessUsesHostPageTables: value = 0; break;
-		case cudaDevAttrHostRegisterReadOnlySupported: value = s.may_register_read_only; break;
-		default: return cudaErrorInvalidValue;
+		case cudaDevAttrPageableMemoryAccessUsesHostPageTables:
+			value = 0;
+			break;
+		case cudaDevAttrHostRegisterReadOnlySupported:
+			value = s.may_register_read_only;
+			break;
+		default:
+			return cudaErrorInvalidValue;
 		}
 		*value_out = value;
 		return cudaSuccess;
@@ -256,7 +284,9 @@ static cudaError_t set_peer(state &s, int peer, bool enable)
 static entry enable_peer("cudaDeviceEnablePeerAccess"), disable_peer("cudaDeviceDisablePeerAccess");
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 {
-	return call(enable_peer, [&](state &s, held_lock &) { return flags ? cudaErrorInvalidValue : set_peer(s, peer, true); });
+	return call(enable_peer, [&](state &s, held_lock &) {
+		return flags ? cudaErrorInvalidValue : set_peer(s, peer, true);
+	});
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer)
@@ -332,7 +362,7 @@ void *sim::find_driver_function(const char *symbol)
 	return nullptr;
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 /* Of its first use: with the lock of the context held, the GPU's queues are waited for. */
 static entry load_module("cuModuleLoadData");
@@ -364,7 +394,8 @@ cudaError_t sim_load()
 	return call(load_entry, [](state &s, held_lock &lock) { return load_now(s, lock); });
 }
 
-static entry func_attributes("cudaFuncGetAttributes"), occupancy("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+static entry func_attributes("cudaFuncGetAttributes"),
+	occupancy("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
 cudaError_t sim::function_attributes(const void *function, struct cudaFuncAttributes *out)
 {
 	return call(func_attributes, [&](state &s, held_lock &lock) {

@@ -2,13 +2,15 @@
 /**
  * Inside the simulated CUDA runtime: races under ThreadSanitizer; without it, nothing.
  *
- * One lock and one device thread would put all that streams do into one order and hide every race. So what the simulator does for
- * itself is unseen (it is compiled without the sanitizer, and its locks are ignored), each queue is a fiber of the sanitizer's,
- * and the orders that CUDA promises are announced, those and no others: an operation comes after the call that put it on its stream
- * and after those in front of it; a wait, after the operation waited for. What is seen are the accesses of kernels (the harness
- * announces each), of copies and fills, and words that streams wait for; of host functions only what they lock and signal, because
- * all of them have the device thread's stack. So a kernel that writes what the host, or
- * another stream, reads without waiting is reported, however the threads happened to run.
+ * One lock and one device thread would put all that streams do into one order and hide every race.
+ * So what the simulator does for itself is unseen (it is compiled without the sanitizer, and its
+ * locks are ignored), each queue is a fiber of the sanitizer's, and the orders that CUDA promises
+ * are announced, those and no others: an operation comes after the call that put it on its stream
+ * and after those in front of it; a wait, after the operation waited for. What is seen are the
+ * accesses of kernels (the harness announces each), of copies and fills, and words that streams
+ * wait for; of host functions only what they lock and signal, because all of them have the device
+ * thread's stack. So a kernel that writes what the host, or another stream, reads without waiting
+ * is reported, however the threads happened to run.
  */
 #ifndef SIM_RACE_H
 #define SIM_RACE_H
@@ -18,10 +20,10 @@
 #include <memory>
 
 #ifdef LANES_TSAN
-extern "C" {   /* some are built into gcc, with just these types */
+extern "C" { /* some are built into gcc, with just these types */
 void AnnotateIgnoreSyncBegin(const char *file, int line);
 void AnnotateIgnoreSyncEnd(const char *file, int line);
-void AnnotateIgnoreReadsBegin(const char *file, int line);   /* and writes */
+void AnnotateIgnoreReadsBegin(const char *file, int line); /* and writes */
 void AnnotateIgnoreReadsEnd(const char *file, int line);
 void __tsan_acquire(void *token);
 void __tsan_release(void *token);
@@ -46,13 +48,17 @@ unsigned long __tsan_atomic64_fetch_add(volatile void *at, unsigned long value, 
 }
 #endif
 
-namespace race {
+namespace race
+{
 
 /** An operation, to the sanitizer. Null without it. */
 using token = std::shared_ptr<char>;
 
 #ifdef LANES_TSAN
-inline token make_token() { return std::make_shared<char>(); }
+inline token make_token()
+{
+	return std::make_shared<char>();
+}
 
 inline void see_locks(bool seen)
 {
@@ -68,7 +74,7 @@ inline void see_accesses(bool seen)
 	else
 		AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
 }
-inline void after(const token &what)   /* from unseen code: what follows comes after it */
+inline void after(const token &what) /* from unseen code: what follows comes after it */
 {
 	if (!what)
 		return;
@@ -76,22 +82,45 @@ inline void after(const token &what)   /* from unseen code: what follows comes a
 	__tsan_acquire(what.get());
 	see_locks(false);
 }
-inline void before(const token &what)   /* the same, the other way round */
+inline void before(const token &what) /* the same, the other way round */
 {
 	see_locks(true);
 	__tsan_release(what.get());
 	see_locks(false);
 }
-inline uint32_t load_word(const uint32_t *at) { return __tsan_atomic32_load(at, __ATOMIC_ACQUIRE); }
-inline void store_word(uint32_t *at, uint32_t value) { __tsan_atomic32_store(at, value, __ATOMIC_RELEASE); }
+inline uint32_t load_word(const uint32_t *at)
+{
+	return __tsan_atomic32_load(at, __ATOMIC_ACQUIRE);
+}
+inline void store_word(uint32_t *at, uint32_t value)
+{
+	__tsan_atomic32_store(at, value, __ATOMIC_RELEASE);
+}
 #else
-inline token make_token() { return nullptr; }
-inline void see_locks(bool) {}
-inline void see_accesses(bool) {}
-inline void after(const token &) {}
-inline void before(const token &) {}
-inline uint32_t load_word(const uint32_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
-inline void store_word(uint32_t *at, uint32_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+inline token make_token()
+{
+	return nullptr;
+}
+inline void see_locks(bool)
+{
+}
+inline void see_accesses(bool)
+{
+}
+inline void after(const token &)
+{
+}
+inline void before(const token &)
+{
+}
+inline uint32_t load_word(const uint32_t *at)
+{
+	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+inline void store_word(uint32_t *at, uint32_t value)
+{
+	__atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
 #endif
 
 inline void see(bool seen)
@@ -102,8 +131,14 @@ inline void see(bool seen)
 
 /** Until its end, nothing that the thread does is seen. Not inside another. */
 struct unseen {
-	unseen() { see(false); }
-	~unseen() { see(true); }
+	unseen()
+	{
+		see(false);
+	}
+	~unseen()
+	{
+		see(true);
+	}
 	unseen(const unseen &) = delete;
 	unseen &operator=(const unseen &) = delete;
 };
@@ -120,11 +155,14 @@ struct context {
 		device = __tsan_get_current_fiber();
 		if (first)
 			fiber = __tsan_create_fiber(0);
-		__tsan_switch_to_fiber(fiber, 1);   /* 1: no order comes of it */
+		__tsan_switch_to_fiber(fiber, 1); /* 1: no order comes of it */
 		if (first)
 			see(false);
 	}
-	void leave() { __tsan_switch_to_fiber(device, 1); }
+	void leave()
+	{
+		__tsan_switch_to_fiber(device, 1);
+	}
 	~context()
 	{
 		if (!fiber)
@@ -136,8 +174,12 @@ struct context {
 		__tsan_destroy_fiber(fiber);
 	}
 #else
-	void enter() {}
-	void leave() {}
+	void enter()
+	{
+	}
+	void leave()
+	{
+	}
 #endif
 };
 

@@ -2,12 +2,13 @@
 /**
  * Inside the simulated CUDA runtime.
  *
- * One device thread does the work of all streams of all GPUs, an operation at a time. A stream is a queue of operations, first in,
- * first out; among the queues whose first operation can run, the thread draws one. Everything is under one lock, which the thread
- * lets go of while an operation runs.
+ * One device thread does the work of all streams of all GPUs, an operation at a time. A stream is a
+ * queue of operations, first in, first out; among the queues whose first operation can run, the
+ * thread draws one. Everything is under one lock, which the thread lets go of while an operation
+ * runs.
  *
- * An address of device memory lies in a reservation that nobody can read or write; the bytes are elsewhere, in a memfd for each
- * allocation, which other processes open by its number.
+ * An address of device memory lies in a reservation that nobody can read or write; the bytes are
+ * elsewhere, in a memfd for each allocation, which other processes open by its number.
  */
 #ifndef SIM_RUNTIME_H
 #define SIM_RUNTIME_H
@@ -29,7 +30,8 @@
 #include "race.h"
 #include "sim.h"
 
-namespace sim {
+namespace sim
+{
 
 using held_lock = std::unique_lock<std::mutex>;
 using time_point = std::chrono::steady_clock::time_point;
@@ -37,15 +39,15 @@ using time_point = std::chrono::steady_clock::time_point;
 /** The end of the program: the caller did what CUDA leaves undefined. */
 [[noreturn]] __attribute__((format(printf, 1, 2))) void wrong(const char *format, ...);
 
-/* ---- streams ------------------------------------------------------------------------------------------------------------- */
+/* ---- streams ---- */
 
 struct queue;
 
 /** A place in a queue: what was in it up to there. */
 struct mark {
-	std::shared_ptr<struct queue> where;   /* null: nothing */
+	std::shared_ptr<struct queue> where; /* null: nothing */
 	uint64_t position = 0;
-	race::token last;              /* the operation there */
+	race::token last; /* the operation there */
 };
 
 /** A word that a stream waits for. */
@@ -60,47 +62,47 @@ enum op_kind { WORK, HOST_FUNCTION, WAIT_MARK, WAIT_WORD };
 
 struct op {
 	op_kind kind = WORK;
-	std::function<void()> run;   /* by the device thread, without the lock */
+	std::function<void()> run; /* by the device thread, without the lock */
 	mark until;
 	awaited_word word;
 	race::token token;
-	time_point not_before = {};  /* unless somebody waits for it */
+	time_point not_before = {}; /* unless somebody waits for it */
 };
 
 struct queue {
 	int gpu = 0;
 	std::deque<op> ops;
-	uint64_t queued = 0, done = 0;   /* operations ever */
-	uint64_t wanted = 0;             /* up to here, somebody waits */
-	race::token last;                /* operation that was put in */
+	uint64_t queued = 0, done = 0; /* operations ever */
+	uint64_t wanted = 0;           /* up to here, somebody waits */
+	race::token last;              /* operation that was put in */
 	race::context context;
 };
 
 /** Work that goes into a graph. */
 struct capture {
 	enum cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-	uint64_t thread = 0;             /* that began it */
+	uint64_t thread = 0; /* that began it */
 	bool invalid = false, over = false;
 };
 
 struct stream {
-	std::shared_ptr<struct queue> ops;   /* of its own, or its GPU's */
-	mark end;                            /* its last operation */
+	std::shared_ptr<struct queue> ops; /* of its own, or its GPU's */
+	mark end;                          /* its last operation */
 	int gpu = 0;
-	bool blocking = false;               /* in order with the legacy stream of its GPU */
+	bool blocking = false; /* in order with the legacy stream of its GPU */
 	int priority = 0;
-	std::shared_ptr<struct capture> capture;   /* null: its work is done */
+	std::shared_ptr<struct capture> capture; /* null: its work is done */
 };
 
 struct event {
 	int gpu = 0;
 	unsigned flags = 0;
 	mark at;
-	std::shared_ptr<struct capture> capture;   /* that it was last recorded in */
-	std::shared_ptr<time_point> when;   /* its record was come to; null before the first record */
+	std::shared_ptr<struct capture> capture; /* that it was last recorded in */
+	std::shared_ptr<time_point> when; /* its record was come to; null before the first record */
 };
 
-/* ---- memory -------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 enum range_kind { DEVICE, IMPORTED, REGISTERED, PINNED, MANAGED };
 
@@ -108,47 +110,51 @@ struct range {
 	range_kind kind;
 	uintptr_t begin;
 	size_t bytes;
-	unsigned char *real;       /* where the bytes are; host memory: at begin */
-	int gpu;                   /* that has it; host memory: current when it was registered */
-	bool writable;             /* by kernels */
-	bool combined;             /* write-combined: kernels have it at another address */
-	int fd;                    /* DEVICE, IMPORTED: the memfd */
-	unsigned references;       /* IMPORTED: times opened */
-	dev_t dev;                 /* IMPORTED: which file */
+	unsigned char *real; /* where the bytes are; host memory: at begin */
+	int gpu;             /* that has it; host memory: current when it was registered */
+	bool writable;       /* by kernels */
+	bool combined;       /* write-combined: kernels have it at another address */
+	int fd;              /* DEVICE, IMPORTED: the memfd */
+	unsigned references; /* IMPORTED: times opened */
+	dev_t dev;           /* IMPORTED: which file */
 	ino_t ino;
 };
 
 struct gpu {
-	uintptr_t begin = 0, end = 0;   /* the reservation */
-	uintptr_t next = 0;             /* new allocations go here, so that a freed address stays unused for long */
+	uintptr_t begin = 0, end = 0; /* the reservation */
+	/* new allocations go here, so that a freed address stays unused for long */
+	uintptr_t next = 0;
 	size_t used = 0;
-	std::vector<bool> peers;        /* whose memory its kernels may use */
-	bool has_context = false;       /* primary */
-	std::shared_ptr<struct queue> one_queue;   /* with CUDA_DEVICE_MAX_CONNECTIONS=1 */
+	std::vector<bool> peers;                 /* whose memory its kernels may use */
+	bool has_context = false;                /* primary */
+	std::shared_ptr<struct queue> one_queue; /* with CUDA_DEVICE_MAX_CONNECTIONS=1 */
 	std::shared_ptr<struct stream> legacy;
 };
 
-/* ---- everything ---------------------------------------------------------------------------------------------------------- */
+/* ---- everything ---- */
 
 struct state {
 	std::mutex lock;
-	std::condition_variable work, finished;   /* for the device thread; for those who wait for it */
+	/* for the device thread; for those who wait for it */
+	std::condition_variable work, finished;
 
 	/* from the environment */
-	bool driver = true, may_peer = true, may_register_read_only = true, lazy = false, launch_blocking = false, one_queue = false;
+	bool driver = true, may_peer = true, may_register_read_only = true, lazy = false,
+	     launch_blocking = false, one_queue = false;
 	size_t gpu_bytes = 64 << 20;
 	std::vector<struct gpu> gpus;
 
-	std::map<uintptr_t, struct range> ranges;   /* by begin; none overlap */
+	std::map<uintptr_t, struct range> ranges; /* by begin; none overlap */
 	uint64_t ranges_changed = 1;
 	std::unordered_map<cudaStream_t, std::shared_ptr<struct stream>> streams;
 	std::unordered_map<cudaEvent_t, struct event> events;
-	std::map<std::pair<uint64_t, int>, std::shared_ptr<struct stream>> thread_streams;   /* of a thread and a GPU */
-	uintptr_t handles = 0;                      /* made so far; none is used twice */
-	std::vector<std::shared_ptr<struct capture>> captures;   /* that go on */
+	/* of a thread and a GPU */
+	std::map<std::pair<uint64_t, int>, std::shared_ptr<struct stream>> thread_streams;
+	uintptr_t handles = 0;                                 /* made so far; none is used twice */
+	std::vector<std::shared_ptr<struct capture>> captures; /* that go on */
 	std::set<cudaGraph_t> graphs;
 
-	std::set<const void *> loaded;              /* kernels, with CUDA_MODULE_LOADING=LAZY */
+	std::set<const void *> loaded; /* kernels, with CUDA_MODULE_LOADING=LAZY */
 	bool lazy_modules = false, loading = false;
 
 	std::vector<std::shared_ptr<struct queue>> queues;
@@ -165,7 +171,7 @@ uint64_t draw(state &s);
 /** The GPU of the calling thread's current context: the last pushed, else the one it has set. */
 int current_gpu();
 
-/* ---- calls --------------------------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 enum { NEEDS_NO_GPU = 1, RELEASES = 2, NEEDS_NO_CONTEXT = 4, UNSAFE = 8 /* for captures */ };
 
@@ -185,11 +191,11 @@ struct entered {
 	race::unseen unseen;
 	state *s = nullptr;
 	held_lock lock;
-	cudaError_t err = cudaSuccess;   /* to be returned in place of working */
-	bool skip = false;               /* also when it is no error: a test wants that */
+	cudaError_t err = cudaSuccess; /* to be returned in place of working */
+	bool skip = false;             /* also when it is no error: a test wants that */
 };
 void enter(entry &function, entered *out);
-cudaError_t leave(cudaError_t err);   /* keeps it as the thread's last error */
+cudaError_t leave(cudaError_t err); /* keeps it as the thread's last error */
 
 /** The body of a function of CUDA's, under the lock: body(state, lock) -> cudaError_t. */
 template <class Body> cudaError_t call(entry &function, Body body)
@@ -206,12 +212,12 @@ template <class Body> cudaError_t call(entry &function, Body body)
 	return leave(in.err != cudaSuccess ? in.err : err);
 }
 
-/* ---- across files -------------------------------------------------------------------------------------------------------- */
+/* ---- across files ---- */
 
 /** device.cpp */
 std::shared_ptr<struct queue> new_queue(state &s, int gpu);
 mark append(state &s, const std::shared_ptr<struct queue> &where, op what);
-bool passed(const mark &m);      /* if so, what the caller does comes after it */
+bool passed(const mark &m); /* if so, what the caller does comes after it */
 cudaError_t wait_for(state &s, held_lock &lock, const mark &m);
 cudaError_t wait_for_all(state &s, held_lock &lock, int gpu_or_minus_1);
 void drop_work(state &s);
@@ -219,27 +225,28 @@ cudaError_t last_error_of_thread(bool reset);
 extern entry *first_entry;
 
 /** capture.cpp: what a call may not do while streams are captured. A refusal spoils the capture. */
-uint64_t thread_number();                                  /* of the calling thread, from 1 */
-cudaError_t check_unsafe(state &s);                        /* a call with UNSAFE */
-cudaError_t check_put(state &s, const struct stream &to);  /* work is put on a stream */
-cudaError_t check_status(state &s, const struct stream &st);   /* it is waited for, or queried */
-cudaError_t check_device(state &s, int gpu);               /* all streams are waited for */
-cudaError_t capture_wait(struct stream &st, const struct event &e);   /* a stream waits */
+uint64_t thread_number();                                    /* of the calling thread, from 1 */
+cudaError_t check_unsafe(state &s);                          /* a call with UNSAFE */
+cudaError_t check_put(state &s, const struct stream &to);    /* work is put on a stream */
+cudaError_t check_status(state &s, const struct stream &st); /* it is waited for, or queried */
+cudaError_t check_device(state &s, int gpu);                 /* all streams are waited for */
+cudaError_t capture_wait(struct stream &st, const struct event &e); /* a stream waits */
 
 /** gpu.cpp */
 cudaError_t load_kernel(state &s, held_lock &lock, const void *function);
-void *find_driver_function(const char *symbol);   /* of contexts; NULL: not one of them */
+void *find_driver_function(const char *symbol); /* of contexts; NULL: not one of them */
 
 /** stream.cpp */
 std::shared_ptr<struct stream> find_stream(state &s, cudaStream_t handle);
-mark put(state &s, struct stream &to, op what);   /* behind what is there, in order with the legacy stream */
+/* behind what is there, in order with the legacy stream */
+mark put(state &s, struct stream &to, op what);
 
 /** memory.cpp */
 const size_t PAGE = 4096;
-const uintptr_t COMBINED_AT = (uintptr_t)1 << 50;   /* from the host's address to the GPUs' */
-const size_t BLOCK = 2 << 20;         /* that allocations are parts of, or several of */
-const size_t ALIGN = 512;             /* of device memory: what CUDA's own allocations have at least */
-const unsigned char GARBAGE = 0xa5;   /* fresh memory is not zero */
+const uintptr_t COMBINED_AT = (uintptr_t)1 << 50; /* from the host's address to the GPUs' */
+const size_t BLOCK = 2 << 20;                     /* that allocations are parts of, or several of */
+const size_t ALIGN = 512; /* of device memory: what CUDA's own allocations have at least */
+const unsigned char GARBAGE = 0xa5; /* fresh memory is not zero */
 inline size_t round_up(size_t bytes, size_t to)
 {
 	return (bytes + to - 1) / to * to;
@@ -247,18 +254,21 @@ inline size_t round_up(size_t bytes, size_t to)
 
 void reserve_gpu(state &s, struct gpu *gpu);
 bool is_device_address(state &s, uintptr_t at, int *gpu_out);
-uintptr_t take_address(state &s, struct gpu *gpu, size_t bytes);   /* 0: there is none */
+uintptr_t take_address(state &s, struct gpu *gpu, size_t bytes); /* 0: there is none */
 
 void add_range(state &s, const struct range &r);
 void remove_range(state &s, uintptr_t begin);
-struct range *find_range(state &s, uintptr_t at);                          /* that holds the byte, or NULL */
-struct range *range_at(state &s, const void *ptr, range_kind kind);        /* that begins there and is of the kind, or NULL */
+struct range *find_range(state &s, uintptr_t at); /* that holds the byte, or NULL */
+/* that begins there and is of the kind, or NULL */
+struct range *range_at(state &s, const void *ptr, range_kind kind);
 /** The range that holds all `bytes` bytes, or the end of the program. */
-const struct range &checked_range(state &s, const void *ptr, size_t bytes, bool write, const char *what);
+const struct range &checked_range(state &s, const void *ptr, size_t bytes, bool write,
+                                  const char *what);
 unsigned char *real_address(state &s, const void *ptr, size_t bytes, bool write, const char *what);
 
 bool may_use(state &s, const struct range &r, int gpu);
-/** Let kernels on the GPU use what is theirs: called by the device thread before each, with the lock. */
+/** Let kernels on the GPU use what is theirs: called by the device thread before each, with the
+ * lock. */
 void lend_to_kernels(state &s, int gpu);
 
 } // namespace sim

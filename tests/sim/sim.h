@@ -25,7 +25,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default)   /* of the library for tests in Python */
+#pragma GCC visibility push(default) /* of the library for tests in Python */
 
 /**
  * The nth call of `function` from now (1: the next) does nothing and returns `err`, which may be
@@ -40,15 +40,17 @@ void sim_fail(const char *function, unsigned nth, cudaError_t err);
 void sim_drain(const char *function, unsigned nth);
 
 /**
- * As after an error that leaves the GPUs unusable: work that is queued is dropped, waiting ends, every later call returns `err`,
- * except for names and texts of errors. Calls that free, unregister, close or destroy still count for sim_live().
+ * As after an error that leaves the GPUs unusable: work that is queued is dropped, waiting ends,
+ * every later call returns `err`, except for names and texts of errors. Calls that free,
+ * unregister, close or destroy still count for sim_live().
  */
 void sim_break(cudaError_t err);
 
 /** Calls of `function` so far in this process, failed ones too. */
 unsigned long sim_calls(const char *function);
 
-/** Hold the GPUs before their next operation; the one that runs has ended when this returns, unless it is a host function. */
+/** Hold the GPUs before their next operation; the one that runs has ended when this returns, unless
+ * it is a host function. */
 void sim_hold(bool hold);
 
 /** Has a GPU a context: by a call that needs one, made while it was current, by set or retain? */
@@ -67,7 +69,7 @@ cudaError_t sim_load(void);
 size_t sim_live(void);
 
 /* The default, 0, is not the lowest here, so that a stream without a priority is seen. */
-#define SIM_PRIORITY_LEAST 1
+#define SIM_PRIORITY_LEAST    1
 #define SIM_PRIORITY_GREATEST (-5)
 
 /** Streams of that priority that are there now. */

@@ -4,7 +4,9 @@
 
 #include <cuda_runtime.h>
 
-template <class... Args> static cudaError_t start(cudaStream_t stream, unsigned blocks, void (*kernel)(Args...), Args... args)
+template <class... Args>
+static cudaError_t start(cudaStream_t stream, unsigned blocks, void (*kernel)(Args...),
+                         Args... args)
 {
 	void *pointers[] = { &args... };
 

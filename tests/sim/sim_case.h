@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the tests of the simulated GPUs share. Each case runs in a process of its own, because the environment says what GPUs there
- * are and because the wrong ones end it. The kernels are in sim_case.cu: host code and kernels are compiled apart, as for CUDA.
+ * What the tests of the simulated GPUs share. Each case runs in a process of its own, because the
+ * environment says what GPUs there are and because the wrong ones end it. The kernels are in
+ * sim_case.cu: host code and kernels are compiled apart, as for CUDA.
  */
 #ifndef SIM_CASE_H
 #define SIM_CASE_H
@@ -28,29 +29,34 @@
 #define RACES_ARE_SEEN 1
 #endif
 #endif
-#ifdef RACES_ARE_SEEN   /* by ThreadSanitizer, which sleeps for a second before a process ends */
+#ifdef RACES_ARE_SEEN /* by ThreadSanitizer, which sleeps for a second before a process ends */
 extern "C" const char *__tsan_default_options();
-extern "C" const char *__tsan_default_options() { return "atexit_sleep_ms=20"; }
+extern "C" const char *__tsan_default_options()
+{
+	return "atexit_sleep_ms=20";
+}
 #endif
 
 inline const char *case_name = "";
 inline unsigned long cases;
 
-#define CHECK(condition)                                                                                         \
-	do {                                                                                                     \
-		if (!(condition)) {                                                                              \
-			fprintf(stderr, "%s:%d: %s is not so\n  in: %s\n", __FILE__, __LINE__, #condition, case_name); \
-			exit(1);                                                                                 \
-		}                                                                                                \
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s is not so\n  in: %s\n", __FILE__, __LINE__,     \
+			        #condition, case_name);                                            \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 #define OK(call) CHECK((call) == cudaSuccess)
 
-/* ---- processes ----------------------------------------------------------------------------------------------------------- */
+/* ---- processes ---- */
 
 using environment = std::vector<std::pair<const char *, const char *>>;
 
 /* The child's status; what it said on stderr. */
-static inline int in_child(const environment &env, const std::function<void()> &body, std::string *said)
+static inline int in_child(const environment &env, const std::function<void()> &body,
+                           std::string *said)
 {
 	int ends[2], status = 0;
 	char text[512];
@@ -77,7 +83,8 @@ static inline int in_child(const environment &env, const std::function<void()> &
 	return status;
 }
 
-static inline void passes(const char *name, const environment &env, const std::function<void()> &body)
+static inline void passes(const char *name, const environment &env,
+                          const std::function<void()> &body)
 {
 	std::string said;
 
@@ -104,7 +111,7 @@ static inline void dies(const char *name, const char *says, const std::function<
 	}
 }
 
-/* ---- things to work on --------------------------------------------------------------------------------------------------- */
+/* ---- things to work on ---- */
 
 static inline cudaStream_t new_stream()
 {
@@ -154,7 +161,8 @@ static inline void wait_for_word(cudaStream_t stream, const unsigned *word, unsi
 {
 	int (*wait_value)(cudaStream_t, unsigned long long, uint32_t, unsigned);
 
-	OK(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value, 12000, cudaEnableDefault, nullptr));
+	OK(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value, 12000,
+	                                    cudaEnableDefault, nullptr));
 	CHECK(wait_value(stream, (uintptr_t)word, value, 0) == 0);
 }
 
@@ -171,7 +179,7 @@ static inline void set_flag(void *flag)
 	__atomic_store_n((int *)flag, 1, __ATOMIC_RELEASE);
 }
 
-/* ---- kernels: blocks of 64 threads --------------------------------------------------------------------------------------- */
+/* ---- kernels: blocks of 64 threads ---- */
 
 /** a[i] = a[i] * 3 + add: two of them give another result in another order. One block. */
 cudaError_t start_step(cudaStream_t stream, unsigned *a, unsigned add);

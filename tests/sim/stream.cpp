@@ -7,7 +7,7 @@
 
 using namespace sim;
 
-/* ---- streams ------------------------------------------------------------------------------------------------------------- */
+/* ---- streams ---- */
 
 static std::shared_ptr<struct stream> make_stream(state &s, int gpu, bool blocking)
 {
@@ -82,12 +82,15 @@ static cudaError_t create_stream(state &s, cudaStream_t *stream_out, unsigned fl
 static entry create("cudaStreamCreate"), create_with_flags("cudaStreamCreateWithFlags");
 cudaError_t cudaStreamCreate(cudaStream_t *stream_out)
 {
-	return call(create, [&](state &s, held_lock &) { return create_stream(s, stream_out, cudaStreamDefault); });
+	return call(create, [&](state &s, held_lock &) {
+		return create_stream(s, stream_out, cudaStreamDefault);
+	});
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream_out, unsigned flags)
 {
-	return call(create_with_flags, [&](state &s, held_lock &) { return create_stream(s, stream_out, flags); });
+	return call(create_with_flags,
+	            [&](state &s, held_lock &) { return create_stream(s, stream_out, flags); });
 }
 
 /* Work is done in drawn orders whatever its priority. */
@@ -97,9 +100,9 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream_out, unsigned flag
 	return call(create_with_priority, [&](state &s, held_lock &) {
 		const cudaError_t err = create_stream(s, stream_out, flags);
 
-		if (err == cudaSuccess)   /* out of range: the nearest one, as CUDA has it */
-			s.streams[*stream_out]->priority = std::clamp(
-				priority, SIM_PRIORITY_GREATEST, SIM_PRIORITY_LEAST);
+		if (err == cudaSuccess) /* out of range: the nearest one, as CUDA has it */
+			s.streams[*stream_out]->priority =
+				std::clamp(priority, SIM_PRIORITY_GREATEST, SIM_PRIORITY_LEAST);
 		return err;
 	});
 }
@@ -124,8 +127,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle)
 		if (!handle || handle == cudaStreamLegacy || handle == cudaStreamPerThread)
 			return cudaErrorInvalidResourceHandle;
 		if (!s.streams.erase(handle))
-			wrong("cudaStreamDestroy: stream %p was destroyed, or never made", (void *)handle);
-		s.work.notify_one();   /* an empty queue is let go of */
+			wrong("cudaStreamDestroy: stream %p was destroyed, or never made",
+			      (void *)handle);
+		s.work.notify_one(); /* an empty queue is let go of */
 		return cudaSuccess;
 	});
 }
@@ -209,7 +213,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void 
 	});
 }
 
-/* ---- events -------------------------------------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 static struct event &find_event(state &s, cudaEvent_t handle)
 {
@@ -224,7 +228,8 @@ static entry event_create("cudaEventCreateWithFlags"), event_destroy("cudaEventD
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event_out, unsigned flags)
 {
 	return call(event_create, [&](state &s, held_lock &) {
-		if ((flags & ~7u) || ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming)))
+		if ((flags & ~7u) ||
+		    ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming)))
 			return cudaErrorInvalidValue;
 		const cudaEvent_t handle = (cudaEvent_t)(0x7000000 + 16 * ++s.handles);
 		s.events[handle].gpu = current_gpu();
@@ -238,7 +243,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle)
 {
 	return call(event_destroy, [&](state &s, held_lock &) {
 		if (!s.events.erase(handle))
-			wrong("cudaEventDestroy: event %p was destroyed, or never made", (void *)handle);
+			wrong("cudaEventDestroy: event %p was destroyed, or never made",
+			      (void *)handle);
 		return cudaSuccess;
 	});
 }
@@ -275,7 +281,8 @@ cudaError_t cudaEventElapsedTime(float *ms_out, cudaEvent_t begun, cudaEvent_t e
 	return call(elapsed, [&](state &s, held_lock &) {
 		const struct event &from = find_event(s, begun), &to = find_event(s, ended);
 
-		if (!from.when || !to.when || ((from.flags | to.flags) & cudaEventDisableTiming) || from.gpu != to.gpu)
+		if (!from.when || !to.when || ((from.flags | to.flags) & cudaEventDisableTiming) ||
+		    from.gpu != to.gpu)
 			return cudaErrorInvalidResourceHandle;
 		if (!passed(from.at) || !passed(to.at))
 			return cudaErrorNotReady;
@@ -316,9 +323,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle)
 	});
 }
 
-/* ---- words that streams wait for ----------------------------------------------------------------------------------------- */
+/* ---- words that streams wait for ---- */
 
-enum { COMPARES = 4, WAIT_FLUSH = 1 << 30 };   /* GEQ, EQ, AND, NOR */
+enum { COMPARES = 4, WAIT_FLUSH = 1 << 30 }; /* GEQ, EQ, AND, NOR */
 
 static entry wait_value("cuStreamWaitValue32"), write_value("cuStreamWriteValue32");
 static int wait_value_32(cudaStream_t stream, unsigned long long at, uint32_t value, unsigned flags)
@@ -327,7 +334,7 @@ static int wait_value_32(cudaStream_t stream, unsigned long long at, uint32_t va
 		const auto st = find_stream(s, stream);
 		op what;
 
-		if (at % 4 != 0 || flags >= COMPARES)   /* we cannot flush: few GPUs can */
+		if (at % 4 != 0 || flags >= COMPARES) /* we cannot flush: few GPUs can */
 			return flags & WAIT_FLUSH ? cudaErrorNotSupported : cudaErrorInvalidValue;
 		checked_range(s, (const void *)at, 4, false, "cuStreamWaitValue32");
 		what.kind = WAIT_WORD;
@@ -337,7 +344,8 @@ static int wait_value_32(cudaStream_t stream, unsigned long long at, uint32_t va
 	});
 }
 
-static int write_value_32(cudaStream_t stream, unsigned long long at, uint32_t value, unsigned flags)
+static int write_value_32(cudaStream_t stream, unsigned long long at, uint32_t value,
+                          unsigned flags)
 {
 	return call(write_value, [&](state &s, held_lock &) {
 		op what;
@@ -347,7 +355,8 @@ static int write_value_32(cudaStream_t stream, unsigned long long at, uint32_t v
 		checked_range(s, (const void *)at, 4, true, "cuStreamWriteValue32");
 		what.run = [&s, at, value] {
 			held_lock lock(s.lock);
-			void *word = real_address(s, (const void *)at, 4, true, "cuStreamWriteValue32");
+			void *word =
+				real_address(s, (const void *)at, 4, true, "cuStreamWriteValue32");
 			lock.unlock();
 			race::see(true);
 			race::store_word((uint32_t *)word, value);
@@ -382,7 +391,8 @@ static void *find_function(const char *symbol, unsigned *since_out)
 }
 
 static entry entry_point("cudaGetDriverEntryPointByVersion", NEEDS_NO_CONTEXT);
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function_out, unsigned version, unsigned long long flags,
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function_out,
+                                             unsigned version, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *result_out)
 {
 	return call(entry_point, [&](state &, held_lock &) {
@@ -400,6 +410,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
 			*function_out = function;
 		if (result_out)
 			*result_out = result;
-		return result == cudaDriverEntryPointSuccess || result_out ? cudaSuccess : cudaErrorSymbolNotFound;
+		return result == cudaDriverEntryPointSuccess || result_out
+		               ? cudaSuccess
+		               : cudaErrorSymbolNotFound;
 	});
 }

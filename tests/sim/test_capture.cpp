@@ -59,7 +59,7 @@ static void captured_work_is_not_done()
 	CHECK(status_of(stream) == active && status_of(other) == none);
 	OK(start_store(stream, a, 1));
 	OK(cudaEventRecord(event, stream));
-	OK(cudaStreamWaitEvent(other, event, 0));   /* which joins it */
+	OK(cudaStreamWaitEvent(other, event, 0)); /* which joins it */
 	CHECK(status_of(other) == active);
 	OK(start_store(other, a, 1));
 	CHECK(end(stream));
@@ -107,11 +107,11 @@ static void modes()
 	const cudaEvent_t event = new_event();
 	const struct {
 		cudaStreamCaptureMode capture, thread;
-		bool own, elsewhere;   /* allowed there */
+		bool own, elsewhere; /* allowed there */
 	} each[] = {
 		{ global, global, false, false }, { global, local, false, true },
-		{ global, relaxed, true, true }, { local, global, false, true },
-		{ local, relaxed, true, true }, { relaxed, global, true, true },
+		{ global, relaxed, true, true },  { local, global, false, true },
+		{ local, relaxed, true, true },   { relaxed, global, true, true },
 	};
 
 	for (const auto &c : each) {
@@ -133,13 +133,13 @@ static void the_legacy_stream_and_captures()
 	enum cudaStreamCaptureStatus status;
 	cudaStream_t blocking;
 
-	begin(apart);   /* is nothing to it */
+	begin(apart); /* is nothing to it */
 	OK(start_store(nullptr, a, 1));
 	CHECK(status_of(nullptr) == none && end(apart));
 	OK(cudaStreamCreate(&blocking));
 	begin(blocking);
 	CHECK(cudaStreamIsCapturing(cudaStreamLegacy, &status) == cudaErrorStreamCaptureImplicit);
-	CHECK(end(blocking));   /* the question did no harm */
+	CHECK(end(blocking)); /* the question did no harm */
 	begin(blocking, relaxed);
 	CHECK(start_store(nullptr, a, 1) == cudaErrorStreamCaptureImplicit && !end(blocking));
 }
@@ -154,7 +154,7 @@ static void a_load_holds_the_lock()
 
 	OK(start_store(stream, a, 1));
 	OK(start_store(stream, a, 1));
-	CHECK(sim_calls("cuModuleLoadData") == 1);   /* once */
+	CHECK(sim_calls("cuModuleLoadData") == 1); /* once */
 	wait_for_word(stream, word, 1);
 	std::thread loads([&] {
 		OK(start_copy(new_stream(), a, a));

@@ -10,13 +10,14 @@ static void calls_fail_when_told()
 	sim_fail("cudaMalloc", 2, cudaErrorUnknown);
 	sim_fail("cudaLaunchKernel", 1, cudaErrorLaunchOutOfResources);
 	unsigned *a = device_words(64);
-	CHECK(cudaMalloc(&ptr, 16) == cudaErrorUnknown && cudaPeekAtLastError() == cudaErrorUnknown);
+	CHECK(cudaMalloc(&ptr, 16) == cudaErrorUnknown &&
+	      cudaPeekAtLastError() == cudaErrorUnknown);
 	OK(cudaMalloc(&ptr, 16));
 	CHECK(start_store(nullptr, a, 1) == cudaErrorLaunchOutOfResources);
 	sim_fail("cudaLaunchKernel", 1, cudaSuccess);
 	OK(cudaMemset(a, 0xff, 256));
 	OK(start_store(nullptr, a, 1));
-	CHECK(word_at(a + 1) == 0xffffffff);   /* nothing ran */
+	CHECK(word_at(a + 1) == 0xffffffff); /* nothing ran */
 	OK(start_store(nullptr, a, 1));
 	CHECK(word_at(a + 1) == 1);
 	sim_fail("cudaFree", 1, cudaErrorUnknown);
@@ -38,10 +39,12 @@ static void a_broken_gpu_stays_broken()
 		usleep(100);
 	sim_break(cudaErrorIllegalAddress);
 	waiting.join();
-	CHECK(end == cudaErrorIllegalAddress && cudaGetLastError() == end && cudaGetLastError() == end);
+	CHECK(end == cudaErrorIllegalAddress && cudaGetLastError() == end &&
+	      cudaGetLastError() == end);
 	CHECK(start_store(stream, a, 1) == end && cudaStreamQuery(stream) == end);
 	CHECK(sim_live() == 3);
-	CHECK(cudaFree(a) == end && cudaFreeHost(word) == end && cudaStreamDestroy(stream) == end && sim_live() == 0);
+	CHECK(cudaFree(a) == end && cudaFreeHost(word) == end && cudaStreamDestroy(stream) == end &&
+	      sim_live() == 0);
 }
 
 static void leaks_are_listed()
@@ -65,18 +68,23 @@ static void no_gpu_and_no_driver()
 	int count = 7, version = 7;
 	const bool driver = strcmp(getenv("RUNG_SIM_GPUS"), "none") != 0;
 
-	CHECK(cudaGetDeviceCount(&count) == (driver ? cudaErrorNoDevice : cudaErrorInsufficientDriver) && count == 0);
+	CHECK(cudaGetDeviceCount(&count) ==
+	              (driver ? cudaErrorNoDevice : cudaErrorInsufficientDriver) &&
+	      count == 0);
 	OK(cudaDriverGetVersion(&version));
 	CHECK(version == (driver ? CUDART_VERSION : 0));
 	unsigned blocks = 0;
-	CHECK(rung__cuda_gather_blocks(&blocks) == RUNG_E_NODEV && strstr(rung_last_error(), "cuda"));
+	CHECK(rung__cuda_gather_blocks(&blocks) == RUNG_E_NODEV &&
+	      strstr(rung_last_error(), "cuda"));
 }
 
-/* The launch functions of kernels/ in this program are the simulated ones, with or without CUDA in the library. */
+/* The launch functions of kernels/ in this program are the simulated ones, with or without CUDA in
+ * the library. */
 static void the_gather_runs_here()
 {
 	const cudaStream_t stream = new_stream();
-	unsigned char *rows = (unsigned char *)device_words(250), *out = (unsigned char *)device_words(30);
+	unsigned char *rows = (unsigned char *)device_words(250),
+		      *out = (unsigned char *)device_words(30);
 	unsigned *ids = pinned_words(10);
 	struct rung__cuda_gather g = {};
 	unsigned char got[60], blocks_known;
@@ -113,7 +121,8 @@ static void the_gather_runs_here()
 	struct rung__cuda_report report;
 	OK(cudaMemcpy(&report, g.report, sizeof(report), cudaMemcpyDeviceToHost));
 	OK(cudaMemcpy(got, out, sizeof(got), cudaMemcpyDeviceToHost));
-	CHECK(report.miss_count == 1 && report.bad_count == 1 && report.bad_index == 5 && report.bad_id == 120 && report.view_rows[0] == 4);
+	CHECK(report.miss_count == 1 && report.bad_count == 1 && report.bad_index == 5 &&
+	      report.bad_id == 120 && report.view_rows[0] == 4);
 	CHECK(got[0] == 3 && got[9] == 3 && got[10] == 99 && got[30] == 0 && got[49] == 50);
 	CHECK(sim_calls("cudaLaunchKernel") == 1);
 }

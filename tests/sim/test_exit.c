@@ -17,21 +17,21 @@
 #include "sim.h"
 #include "store_fixture.h"
 
-#define ROWS 2000
-#define WIDTH 400
-#define ASKED 600
+#define ROWS      2000
+#define WIDTH     400
+#define ASKED     600
 #define IN_FLIGHT 2
-#define SEEDS 500
-#define HANG_S 120       /* a hang guard */
-#define PAUSE_US 50000   /* longer than an exit that waits for no thread */
+#define SEEDS     500
+#define HANG_S    120   /* a hang guard */
+#define PAUSE_US  50000 /* longer than an exit that waits for no thread */
 
-#define CHECK(condition)                                                                          \
-	do {                                                                                      \
-		if (!(condition)) {                                                               \
-			fprintf(stderr, "%s:%d: %s is not so: %s\n", __FILE__, __LINE__,          \
-			        #condition, rung_last_error());                                   \
-			_exit(1);                                                                 \
-		}                                                                                 \
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s is not so: %s\n", __FILE__, __LINE__,           \
+			        #condition, rung_last_error());                                    \
+			_exit(1);                                                                  \
+		}                                                                                  \
 	} while (0)
 
 static struct store_fixture f;
@@ -48,7 +48,10 @@ static bool is_refused(int rc)
 static void open_store(uint64_t host_bytes)
 {
 	struct rung_store_opts opts = {
-		.size = sizeof(opts), .requests_max = 3, .batch_rows_max = 2000, .vertex_ids = 1,
+		.size = sizeof(opts),
+		.requests_max = 3,
+		.batch_rows_max = 2000,
+		.vertex_ids = 1,
 	};
 
 	fixture_open(&f, ROWS, WIDTH, host_bytes, &opts, NULL);
@@ -125,7 +128,9 @@ static void a_loader(void)
 	static const uint32_t fanouts[] = { 4, 3 };
 	static uint64_t seeds[SEEDS];
 	struct rung_gpu_sampler_opts sampler_opts = {
-		.size = sizeof(sampler_opts), .fanouts = fanouts, .hop_count = 2,
+		.size = sizeof(sampler_opts),
+		.fanouts = fanouts,
+		.hop_count = 2,
 		.seed_count_max = 1,
 	};
 	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;

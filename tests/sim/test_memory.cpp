@@ -18,10 +18,10 @@ static void memory_runs_out_and_comes_back()
 	OK(cudaFree(a));
 	CHECK(cudaFree(a) == cudaErrorInvalidValue);
 	OK(cudaMalloc(&c, 600 * 1024));
-	CHECK(c != a);   /* an old address is not given out again soon */
+	CHECK(c != a); /* an old address is not given out again soon */
 	OK(cudaFree(nullptr));
 	OK(cudaFree(b));
-	for (int i = 0; i < 3000; i++) {   /* round the addresses */
+	for (int i = 0; i < 3000; i++) { /* round the addresses */
 		OK(cudaFree(c));
 		OK(cudaMalloc(&c, 1000 * 1024));
 	}
@@ -39,32 +39,37 @@ static void copies_of_rectangles_and_between_gpus()
 	for (unsigned i = 0; i < 64; i++)
 		host[i] = i;
 	OK(cudaMemcpyAsync(a, host, 256, cudaMemcpyHostToDevice, stream));
-	OK(cudaMemcpyAsync(b, a, 256, cudaMemcpyDeviceToDevice, stream));   /* needs no peer access */
+	OK(cudaMemcpyAsync(b, a, 256, cudaMemcpyDeviceToDevice, stream)); /* needs no peer access */
 	OK(cudaMemsetAsync(a, 0xff, 256, stream));
 	OK(cudaMemcpy2DAsync(a + 1, 32, b, 16, 8, 4, cudaMemcpyDefault, stream));
 	OK(cudaStreamSynchronize(stream));
-	CHECK(word_at(b + 63) == 63 && word_at(a) == 0xffffffffu && word_at(a + 1) == 0 && word_at(a + 2) == 1);
+	CHECK(word_at(b + 63) == 63 && word_at(a) == 0xffffffffu && word_at(a + 1) == 0 &&
+	      word_at(a + 2) == 1);
 	CHECK(word_at(a + 3) == 0xffffffffu && word_at(a + 9) == 4 && word_at(a + 26) == 13);
 	sim_hold(true);
-	OK(cudaMemcpy(a, b, 256, cudaMemcpyDeviceToDevice));   /* does not wait, as CUDA's does not */
+	OK(cudaMemcpy(a, b, 256, cudaMemcpyDeviceToDevice)); /* does not wait, as CUDA's does not */
 	CHECK(cudaStreamQuery(nullptr) == cudaErrorNotReady);
 	sim_hold(false);
 	CHECK(word_at(a + 9) == 9);
-	CHECK(cudaMemcpyAsync(a, host, 256, cudaMemcpyDeviceToDevice, stream) == cudaErrorInvalidValue);
-	CHECK(cudaMemcpy2DAsync(a, 4, b, 16, 8, 4, cudaMemcpyDefault, stream) == cudaErrorInvalidPitchValue);
+	CHECK(cudaMemcpyAsync(a, host, 256, cudaMemcpyDeviceToDevice, stream) ==
+	      cudaErrorInvalidValue);
+	CHECK(cudaMemcpy2DAsync(a, 4, b, 16, 8, 4, cudaMemcpyDefault, stream) ==
+	      cudaErrorInvalidPitchValue);
 }
 
 static void registered_memory()
 {
 	const size_t bytes = 3 * 4096;
-	unsigned char *room = (unsigned char *)mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *room = (unsigned char *)mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+	                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	const cudaStream_t stream = new_stream();
 	unsigned *words = (unsigned *)(room + 64);
 	struct cudaPointerAttributes about;
 	void *seen;
 
 	OK(cudaHostRegister(room + 64, 4096, cudaHostRegisterPortable | cudaHostRegisterMapped));
-	CHECK(cudaHostRegister(room, 64, 0) == cudaErrorHostMemoryAlreadyRegistered);   /* the same page */
+	/* the same page */
+	CHECK(cudaHostRegister(room, 64, 0) == cudaErrorHostMemoryAlreadyRegistered);
 	CHECK(cudaHostRegister(room + 8000, 64, 0) == cudaErrorHostMemoryAlreadyRegistered);
 	OK(cudaHostRegister(room + 8192, 4096, cudaHostRegisterReadOnly));
 	OK(cudaHostGetDevicePointer(&seen, words, 0));
@@ -74,16 +79,19 @@ static void registered_memory()
 	OK(cudaStreamSynchronize(stream));
 	CHECK(words[0] == 0 && words[63] == 63 && words[64] == 0);
 	OK(cudaPointerGetAttributes(&about, words + 3));
-	CHECK(about.type == cudaMemoryTypeHost && about.hostPointer == words + 3 && about.devicePointer == words + 3);
+	CHECK(about.type == cudaMemoryTypeHost && about.hostPointer == words + 3 &&
+	      about.devicePointer == words + 3);
 	OK(cudaHostUnregister(words));
 	CHECK(cudaHostUnregister(words) == cudaErrorHostMemoryNotRegistered);
 	OK(cudaPointerGetAttributes(&about, words));
 	CHECK(about.type == cudaMemoryTypeUnregistered && !about.devicePointer);
 	OK(cudaHostUnregister(room + 8192));
 	CHECK(mprotect(room, 4096, PROT_READ) == 0);
-	CHECK(cudaHostRegister(room, 4096, 0) == cudaErrorInvalidValue);   /* cannot be written: only for reading */
+	/* cannot be written: only for reading */
+	CHECK(cudaHostRegister(room, 4096, 0) == cudaErrorInvalidValue);
 	OK(cudaHostRegister(room, 4096, cudaHostRegisterReadOnly));
-	CHECK(munmap(room + 4096, 4096) == 0 && cudaHostRegister(room + 4096, 4096, 0) == cudaErrorInvalidValue);
+	CHECK(munmap(room + 4096, 4096) == 0 &&
+	      cudaHostRegister(room + 4096, 4096, 0) == cudaErrorInvalidValue);
 }
 
 static void registrations_side_by_side()
@@ -95,7 +103,7 @@ static void registrations_side_by_side()
 
 	OK(cudaHostRegister(room, page, 0));
 	OK(cudaHostRegister(border, page, 0));
-	OK(start_store(stream, (unsigned *)(border - 128), 1));   /* kernels may */
+	OK(start_store(stream, (unsigned *)(border - 128), 1)); /* kernels may */
 	OK(cudaStreamSynchronize(stream));
 	const cudaError_t no = cudaErrorInvalidValue;
 	CHECK(cudaMemcpyAsync(device, border - 4, 8, cudaMemcpyDefault, stream) == no);
@@ -128,7 +136,8 @@ static void peers()
 	OK(cudaStreamSynchronize(stream));
 	CHECK(word_at(mine + 9) == 9);
 	OK(cudaSetDevice(0));
-	CHECK(start_store(stream, mine, 1) == cudaErrorInvalidResourceHandle);   /* a stream of the other GPU */
+	/* a stream of the other GPU */
+	CHECK(start_store(stream, mine, 1) == cudaErrorInvalidResourceHandle);
 }
 
 static void write_combined_memory()
@@ -175,7 +184,7 @@ static void contexts()
 	const cudaStream_t stream = new_stream();
 	CHECK(device_of(stream, &gpu) == 0 && gpu == 1);
 	OK(cudaStreamSynchronize(stream));
-	OK(cudaSetDevice(2));   /* for as long as the context is pushed */
+	OK(cudaSetDevice(2)); /* for as long as the context is pushed */
 	CHECK(pop(&popped) == 0 && sim_has_context(2));
 	OK(cudaGetDevice(&gpu));
 	CHECK(gpu == 0 && !sim_has_context(0));
@@ -183,7 +192,7 @@ static void contexts()
 	CHECK(sim_has_context(0));
 }
 
-/* ---- several processes --------------------------------------------------------------------------------------------------- */
+/* ---- several processes ---- */
 
 static void read_all(int fd, void *to, size_t bytes)
 {
@@ -202,15 +211,16 @@ static void import_outlives_the_exporter()
 	CHECK(exporter >= 0);
 	if (exporter == 0) {
 		OK(cudaSetDevice(1));
-		unsigned *a = device_words(512 << 10);   /* a whole block */
+		unsigned *a = device_words(512 << 10); /* a whole block */
 		OK(start_store(nullptr, a, 1));
 		OK(cudaDeviceSynchronize());
 		OK(cudaIpcGetMemHandle(&handle, a));
 		CHECK(cudaIpcGetMemHandle(&bad, a + 1) == cudaErrorInvalidValue);
-		CHECK(cudaIpcOpenMemHandle(&at, handle, cudaIpcMemLazyEnablePeerAccess) == cudaErrorDeviceUninitialized);
+		CHECK(cudaIpcOpenMemHandle(&at, handle, cudaIpcMemLazyEnablePeerAccess) ==
+		      cudaErrorDeviceUninitialized);
 		CHECK(write(to_us[1], &handle, sizeof(handle)) == (ssize_t)sizeof(handle));
 		read_all(to_them[0], &go, 1);
-		CHECK(word_at(a) == 1000);   /* what the other wrote */
+		CHECK(word_at(a) == 1000); /* what the other wrote */
 		_exit(0);
 	}
 	read_all(to_us[0], &handle, sizeof(handle));
@@ -223,16 +233,19 @@ static void import_outlives_the_exporter()
 	OK(cudaMemcpy(at, &thousand, 4, cudaMemcpyDefault));
 	CHECK(write(to_them[1], &go, 1) == 1);
 	CHECK(waitpid(exporter, &status, 0) == exporter && status == 0);
-	unsigned *mine = device_words(64);   /* on GPU 0: opening has made a peer of GPU 1 */
+	unsigned *mine = device_words(64); /* on GPU 0: opening has made a peer of GPU 1 */
 	OK(start_copy(nullptr, mine, (const unsigned *)at));
 	CHECK(word_at(mine) == 1000 && word_at(mine + 63) == 63);
-	CHECK(cudaIpcOpenMemHandle(&again, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);   /* still open here */
+	/* still open here */
+	CHECK(cudaIpcOpenMemHandle(&again, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess);
 	for (int i = 0; i < 3; i++)
 		OK(cudaIpcCloseMemHandle(at));
 	CHECK(cudaIpcCloseMemHandle(at) == cudaErrorInvalidValue);
-	CHECK(cudaIpcOpenMemHandle(&at, handle, cudaIpcMemLazyEnablePeerAccess) == cudaErrorMapBufferObjectFailed);
+	CHECK(cudaIpcOpenMemHandle(&at, handle, cudaIpcMemLazyEnablePeerAccess) ==
+	      cudaErrorMapBufferObjectFailed);
 	memset(&bad, 0x55, sizeof(bad));
-	CHECK(cudaIpcOpenMemHandle(&at, bad, cudaIpcMemLazyEnablePeerAccess) == cudaErrorInvalidValue);
+	CHECK(cudaIpcOpenMemHandle(&at, bad, cudaIpcMemLazyEnablePeerAccess) ==
+	      cudaErrorInvalidValue);
 	OK(cudaFree(mine));
 	CHECK(sim_live() == 0);
 }
@@ -254,15 +267,19 @@ static void cuda_does_not_survive_fork()
 
 static void managed_memory()
 {
-	const struct cudaMemLocation host = { cudaMemLocationTypeHost, 0 }, gpu = { cudaMemLocationTypeDevice, 0 }, other = { cudaMemLocationTypeDevice, 9 };
+	const struct cudaMemLocation host = { cudaMemLocationTypeHost, 0 },
+				     gpu = { cudaMemLocationTypeDevice, 0 },
+				     other = { cudaMemLocationTypeDevice, 9 };
 	struct cudaPointerAttributes about;
 	unsigned char *memory, *copy;
 
 	OK(cudaMallocManaged((void **)&memory, 5000, cudaMemAttachGlobal));
 	OK(cudaMemAdvise(memory, 5000, cudaMemAdviseSetPreferredLocation, host));
 	OK(cudaMemAdvise(memory + 4096, 904, cudaMemAdviseSetAccessedBy, gpu));
-	CHECK(cudaMemAdvise(memory, 5001, cudaMemAdviseSetAccessedBy, gpu) == cudaErrorInvalidValue);
-	CHECK(cudaMemAdvise(memory, 5000, cudaMemAdviseSetAccessedBy, other) == cudaErrorInvalidDevice);
+	CHECK(cudaMemAdvise(memory, 5001, cudaMemAdviseSetAccessedBy, gpu) ==
+	      cudaErrorInvalidValue);
+	CHECK(cudaMemAdvise(memory, 5000, cudaMemAdviseSetAccessedBy, other) ==
+	      cudaErrorInvalidDevice);
 	OK(cudaPointerGetAttributes(&about, memory));
 	CHECK(about.type == cudaMemoryTypeManaged);
 	OK(cudaMalloc((void **)&copy, 5000));
@@ -279,7 +296,8 @@ static void managed_memory()
 
 int main()
 {
-	passes("memory runs out", { { "RUNG_SIM_GPU_BYTES", "1048576" } }, memory_runs_out_and_comes_back);
+	passes("memory runs out", { { "RUNG_SIM_GPU_BYTES", "1048576" } },
+	       memory_runs_out_and_comes_back);
 	passes("copies", { { "RUNG_SIM_GPUS", "2" } }, copies_of_rectangles_and_between_gpus);
 	passes("registered memory", {}, registered_memory);
 	passes("two registrations", {}, registrations_side_by_side);
@@ -287,14 +305,16 @@ int main()
 	passes("no read-only registrations", { { "RUNG_SIM_READ_ONLY", "0" } }, [] {
 		int can = 7;
 		OK(cudaDeviceGetAttribute(&can, cudaDevAttrHostRegisterReadOnlySupported, 0));
-		CHECK(can == 0 && cudaHostRegister(&can, 4, cudaHostRegisterReadOnly) == cudaErrorNotSupported);
+		CHECK(can == 0 &&
+		      cudaHostRegister(&can, 4, cudaHostRegisterReadOnly) == cudaErrorNotSupported);
 	});
 	passes("peers", { { "RUNG_SIM_GPUS", "2" } }, peers);
 	passes("write-combined memory", {}, write_combined_memory);
 	passes("contexts", { { "RUNG_SIM_GPUS", "3" } }, contexts);
 	passes("no peers", { { "RUNG_SIM_GPUS", "2" }, { "RUNG_SIM_PEERS", "0" } },
 	       [] { CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaErrorPeerAccessUnsupported); });
-	passes("memory of another process", { { "RUNG_SIM_GPUS", "2" } }, import_outlives_the_exporter);
+	passes("memory of another process", { { "RUNG_SIM_GPUS", "2" } },
+	       import_outlives_the_exporter);
 	passes("fork", {}, cuda_does_not_survive_fork);
 	printf("memory: %lu cases\n", cases);
 	return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulated GPUs: what CUDA leaves undefined ends the program; races are reported under ThreadSanitizer. */
+/* Simulated GPUs: what CUDA leaves undefined ends the program; races are reported under
+ * ThreadSanitizer. */
 #include "sim_case.h"
 
 static void finish(cudaError_t err)
@@ -13,8 +14,10 @@ static unsigned plain[64];
 
 static void accesses_of_the_host()
 {
-	dies("the host reads device memory", nullptr, [] { *(volatile unsigned *)device_words(4); });
-	dies("the host writes device memory", nullptr, [] { *(volatile unsigned *)device_words(4) = 1; });
+	dies("the host reads device memory", nullptr,
+	     [] { *(volatile unsigned *)device_words(4); });
+	dies("the host writes device memory", nullptr,
+	     [] { *(volatile unsigned *)device_words(4) = 1; });
 	dies("a handle of a part of a block", "opens all that is in the same block", [] {
 		cudaIpcMemHandle_t handle;
 
@@ -59,9 +62,8 @@ static void copies_and_fills()
 	dies("an asynchronous copy from plain memory", "not registered", [] {
 		(void)cudaMemcpyAsync(device_words(64), plain, 256, cudaMemcpyHostToDevice, legacy);
 	});
-	dies("a copy past an allocation", "of a memory of", [] {
-		(void)cudaMemcpy(device_words(63), plain, 256, cudaMemcpyDefault);
-	});
+	dies("a copy past an allocation", "of a memory of",
+	     [] { (void)cudaMemcpy(device_words(63), plain, 256, cudaMemcpyDefault); });
 	dies("a fill of what was freed", "has no memory", [] {
 		unsigned *a = device_words(64);
 		OK(cudaFree(a));
@@ -85,13 +87,14 @@ static void streams_events_and_calls()
 		const cudaHostFn_t calls = [](void *) { (void)cudaGetLastError(); };
 		finish(cudaLaunchHostFunc(legacy, calls, nullptr));
 	});
-	dies("a name that is no function", "no function cudaMallocate", [] { sim_fail("cudaMallocate", 1, cudaErrorUnknown); });
+	dies("a name that is no function", "no function cudaMallocate",
+	     [] { sim_fail("cudaMallocate", 1, cudaErrorUnknown); });
 }
 
-/* ---- races --------------------------------------------------------------------------------------------------------------- */
+/* ---- races ---- */
 
 #ifdef RACES_ARE_SEEN
-static unsigned seen;   /* so that reading is not optimised away */
+static unsigned seen; /* so that reading is not optimised away */
 
 static void races_are_reported()
 {
@@ -99,7 +102,7 @@ static void races_are_reported()
 		unsigned *words = pinned_words(64);
 		OK(start_store(nullptr, words, 1));
 		seen = words[0];
-		OK(cudaDeviceSynchronize());   /* by then the kernel has run, before or after */
+		OK(cudaDeviceSynchronize()); /* by then the kernel has run, before or after */
 	});
 	dies("the host writes what a copy reads", "data race", [] {
 		unsigned *words = pinned_words(64);
@@ -130,7 +133,7 @@ static void races_are_reported()
 		wait_for_word(stream, flag, 1);
 		OK(start_load(stream, words));
 		__atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
-		words[1] = 1;   /* should have been before */
+		words[1] = 1; /* should have been before */
 		OK(cudaDeviceSynchronize());
 	});
 }

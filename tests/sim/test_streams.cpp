@@ -51,7 +51,9 @@ static void streams_are_in_no_order()
 	for (unsigned seed = 1; seed <= 12; seed++) {
 		const std::string text = std::to_string(seed);
 		std::string said;
-		const int status = in_child({ { "RUNG_SIM_SEED", text.c_str() } }, [] { exit(first_of_two_streams()); }, &said);
+		const int status = in_child(
+			{ { "RUNG_SIM_SEED", text.c_str() } }, [] { exit(first_of_two_streams()); },
+			&said);
 		CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 1 || WEXITSTATUS(status) == 2));
 		first[WEXITSTATUS(status) - 1]++;
 	}
@@ -72,7 +74,8 @@ static void an_event_orders_two_streams()
 		OK(cudaEventRecord(event, one));
 		OK(cudaStreamWaitEvent(two, event, 0));
 		OK(start_step(two, a, 5));
-		CHECK(cudaEventQuery(event) == cudaErrorNotReady && cudaStreamQuery(two) == cudaErrorNotReady);
+		CHECK(cudaEventQuery(event) == cudaErrorNotReady &&
+		      cudaStreamQuery(two) == cudaErrorNotReady);
 		sim_hold(false);
 		OK(cudaStreamSynchronize(two));
 		OK(cudaEventQuery(event));
@@ -97,7 +100,7 @@ static void an_event_is_a_place_in_a_stream()
 	OK(cudaEventRecord(event, one));
 	OK(cudaStreamSynchronize(two));
 	CHECK(cudaEventQuery(event) == cudaErrorNotReady);
-	OK(cudaEventDestroy(event));   /* in use */
+	OK(cudaEventDestroy(event)); /* in use */
 	OK(cudaStreamDestroy(two));
 	__atomic_store_n(word, 1u, __ATOMIC_RELEASE);
 	OK(cudaStreamSynchronize(one));
@@ -112,9 +115,11 @@ static void waiting_and_writing_words()
 	enum cudaDriverEntryPointQueryResult found;
 	void *none;
 
-	OK(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value, 12000, cudaEnableDefault, &found));
+	OK(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value, 12000,
+	                                    cudaEnableDefault, &found));
 	CHECK(found == cudaDriverEntryPointSuccess);
-	OK(cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", (void **)&write_value, 12000, cudaEnableDefault, &found));
+	OK(cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", (void **)&write_value, 12000,
+	                                    cudaEnableDefault, &found));
 	CHECK(found == cudaDriverEntryPointSuccess);
 	OK(cudaGetDriverEntryPointByVersion("cuNothing", &none, 12000, cudaEnableDefault, &found));
 	CHECK(found == cudaDriverEntryPointSymbolNotFound && !none);
@@ -124,7 +129,8 @@ static void waiting_and_writing_words()
 	OK(start_step(one, a, 7));
 	CHECK(write_value(one, (uintptr_t)(words + 1), 99, 0) == 0);
 	CHECK(cudaStreamQuery(one) == cudaErrorNotReady);
-	CHECK(wait_value(two, (uintptr_t)(words + 1), 99, 1) == 0);   /* equal: what the first stream writes */
+	/* equal: what the first stream writes */
+	CHECK(wait_value(two, (uintptr_t)(words + 1), 99, 1) == 0);
 	OK(start_copy(two, words, a));
 	__atomic_store_n(words, 2u, __ATOMIC_RELEASE);
 	OK(cudaStreamSynchronize(two));
@@ -143,7 +149,8 @@ static void one_queue_is_held_by_its_head()
 	OK(cudaSetDevice(1));
 	other = new_stream();
 	unsigned *b = device_words(64);
-	for (int i = 0; i < 30; i++) {   /* another GPU has another queue; and turns for the wrong thing to happen in */
+	/* another GPU has another queue; and turns for the wrong thing to happen in */
+	for (int i = 0; i < 30; i++) {
 		OK(start_store(other, b, 1));
 		OK(cudaStreamSynchronize(other));
 	}
@@ -178,7 +185,8 @@ static void the_legacy_stream_waits_for_blocking_ones()
 	OK(start_step(cudaStreamPerThread, a, 3));
 	OK(cudaEventRecord(new_event(), apart));
 	OK(cudaStreamSynchronize(apart));
-	CHECK(cudaStreamQuery(cudaStreamLegacy) == cudaErrorNotReady && cudaStreamQuery(cudaStreamPerThread) == cudaErrorNotReady);
+	CHECK(cudaStreamQuery(cudaStreamLegacy) == cudaErrorNotReady &&
+	      cudaStreamQuery(cudaStreamPerThread) == cudaErrorNotReady);
 	__atomic_store_n(word, 1u, __ATOMIC_RELEASE);
 	OK(cudaStreamSynchronize(cudaStreamPerThread));
 	CHECK(word_at(a) == (1 * 3 + 2) * 3 + 3);
@@ -199,7 +207,7 @@ static void lazy_work_is_done_in_time_and_when_waited_for()
 	}
 	OK(cudaEventSynchronize(event));
 	CHECK(word_at(a) == expected);
-	OK(cudaLaunchHostFunc(one, set_flag, &flag));   /* nobody waits: it comes all the same */
+	OK(cudaLaunchHostFunc(one, set_flag, &flag)); /* nobody waits: it comes all the same */
 	while (!__atomic_load_n(&flag, __ATOMIC_ACQUIRE))
 		usleep(100);
 }
@@ -254,7 +262,8 @@ static void orders_are_no_races()
 {
 	const cudaStream_t one = new_stream(), two = new_stream();
 	const cudaEvent_t event = new_event();
-	unsigned *words = pinned_words(64), *flag = pinned_words(1), *a = zero_words(64), *count = zero_words(1);
+	unsigned *words = pinned_words(64), *flag = pinned_words(1), *a = zero_words(64),
+		 *count = zero_words(1);
 	int done = 0;
 
 	for (unsigned turn = 1; turn <= 20; turn++) {
@@ -268,7 +277,7 @@ static void orders_are_no_races()
 		OK(cudaStreamWaitEvent(two, event, 0));
 		OK(start_step(two, a, 1));
 		OK(start_copy(two, words, a));
-		OK(start_count(one, count));   /* atomics of two streams */
+		OK(start_count(one, count)); /* atomics of two streams */
 		OK(start_count(two, count));
 		OK(cudaEventRecord(event, two));
 		OK(cudaLaunchHostFunc(two, set_flag, &done));
@@ -289,10 +298,12 @@ static void the_time_between_two_events()
 	OK(cudaEventCreateWithFlags(&begun, cudaEventDefault));
 	OK(cudaEventCreateWithFlags(&ended, cudaEventDefault));
 	OK(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
-	CHECK(cudaEventElapsedTime(&ms, begun, ended) == cudaErrorInvalidResourceHandle);   /* never recorded */
+	/* never recorded */
+	CHECK(cudaEventElapsedTime(&ms, begun, ended) == cudaErrorInvalidResourceHandle);
 	OK(cudaEventRecord(untimed, st));
 	OK(cudaEventRecord(begun, st));
-	OK(cudaLaunchHostFunc(st, [](void *) { usleep(3000); }, nullptr));
+	OK(cudaLaunchHostFunc(
+		st, [](void *) { usleep(3000); }, nullptr));
 	sim_hold(true);
 	OK(cudaEventRecord(ended, st));
 	CHECK(cudaEventElapsedTime(&ms, begun, ended) == cudaErrorNotReady);
@@ -309,23 +320,31 @@ static void the_time_between_two_events()
 int main()
 {
 	for (const char *lazy : { "0", "1" }) {
-		passes("a stream keeps its order", { { "RUNG_SIM_LAZY", lazy } }, a_stream_keeps_its_order);
-		passes("an event orders two streams", { { "RUNG_SIM_LAZY", lazy } }, an_event_orders_two_streams);
-		passes("an event is a place in a stream", { { "RUNG_SIM_LAZY", lazy } }, an_event_is_a_place_in_a_stream);
+		passes("a stream keeps its order", { { "RUNG_SIM_LAZY", lazy } },
+		       a_stream_keeps_its_order);
+		passes("an event orders two streams", { { "RUNG_SIM_LAZY", lazy } },
+		       an_event_orders_two_streams);
+		passes("an event is a place in a stream", { { "RUNG_SIM_LAZY", lazy } },
+		       an_event_is_a_place_in_a_stream);
 		passes("words", { { "RUNG_SIM_LAZY", lazy } }, waiting_and_writing_words);
 		passes("threads", { { "RUNG_SIM_LAZY", lazy } }, threads_do_not_meet);
-		passes("lazy work", { { "RUNG_SIM_LAZY", lazy } }, lazy_work_is_done_in_time_and_when_waited_for);
+		passes("lazy work", { { "RUNG_SIM_LAZY", lazy } },
+		       lazy_work_is_done_in_time_and_when_waited_for);
 	}
 	case_name = "streams are in no order";
 	streams_are_in_no_order();
-	passes("threads, one queue", { { "CUDA_DEVICE_MAX_CONNECTIONS", "1" } }, threads_do_not_meet);
-	passes("one queue", { { "RUNG_SIM_GPUS", "2" }, { "CUDA_DEVICE_MAX_CONNECTIONS", "1" } }, one_queue_is_held_by_its_head);
+	passes("threads, one queue", { { "CUDA_DEVICE_MAX_CONNECTIONS", "1" } },
+	       threads_do_not_meet);
+	passes("one queue", { { "RUNG_SIM_GPUS", "2" }, { "CUDA_DEVICE_MAX_CONNECTIONS", "1" } },
+	       one_queue_is_held_by_its_head);
 	passes("many queues", {}, streams_of_their_own_are_not_held);
 	passes("the legacy stream", {}, the_legacy_stream_waits_for_blocking_ones);
 	passes("the time between two events", {}, the_time_between_two_events);
-	passes("launches that block", { { "CUDA_LAUNCH_BLOCKING", "1" }, { "RUNG_SIM_LAZY", "1" } }, launches_that_block);
+	passes("launches that block", { { "CUDA_LAUNCH_BLOCKING", "1" }, { "RUNG_SIM_LAZY", "1" } },
+	       launches_that_block);
 	for (const char *seed : { "1", "2", "3" })
-		passes("orders that are no races", { { "RUNG_SIM_SEED", seed } }, orders_are_no_races);
+		passes("orders that are no races", { { "RUNG_SIM_SEED", seed } },
+		       orders_are_no_races);
 	printf("streams: %lu cases\n", cases);
 	return 0;
 }

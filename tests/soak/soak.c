@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One store after the other, until the time is over. Exit: 0 all was well, 1 something was not, 2 usage, 77 it cannot be done here. */
+/* One store after the other, until the time is over. Exit: 0 all was well, 1 something was not, 2
+ * usage, 77 it cannot be done here. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -13,17 +14,19 @@
 #include "dataset.h"
 #include "soak.h"
 
-#define VERTICES 3000u
-#define EDGES 9000u
-#define HANG_S 120u              /* a store that is not done by then never will be */
+#define VERTICES     3000u
+#define EDGES        9000u
+#define HANG_S       120u        /* a store that is not done by then never will be */
 #define GROWTH_BYTES (64u << 20) /* of addresses, beyond what broken stores may leave */
 
 static const uint64_t row_widths[] = { 512, 400, 2048, 4096 };
 
 static struct {
-	uint64_t stores, refused_opens, shared, broken, closed_in_flight, left_descriptors, left_threads, wrong_counters, failed_closes;
-	uint64_t lost_bytes;      /* addresses that stores of a broken tier may keep */
-	uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows, retries, merged_rows, device_reads;
+	uint64_t stores, refused_opens, shared, broken, closed_in_flight, left_descriptors,
+		left_threads, wrong_counters, failed_closes;
+	uint64_t lost_bytes; /* addresses that stores of a broken tier may keep */
+	uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows, retries,
+		merged_rows, device_reads;
 } totals;
 
 static uint64_t store_seed;
@@ -42,13 +45,15 @@ static void need(int rc, const char *what)
 {
 	if (rc >= 0)
 		return;
-	fprintf(stderr, "soak: store of seed %" PRIu64 ": %s: %s\n", store_seed, what, rung_last_error());
+	fprintf(stderr, "soak: store of seed %" PRIu64 ": %s: %s\n", store_seed, what,
+	        rung_last_error());
 	exit(1);
 }
 
 static void complain(const char *what, uint64_t is, uint64_t should_be)
 {
-	fprintf(stderr, "soak: store of seed %" PRIu64 ": %s: %" PRIu64 ", not %" PRIu64 "\n", store_seed, what, is, should_be);
+	fprintf(stderr, "soak: store of seed %" PRIu64 ": %s: %" PRIu64 ", not %" PRIu64 "\n",
+	        store_seed, what, is, should_be);
 }
 
 /* ---- datasets ---- */
@@ -68,7 +73,8 @@ static void open_data(struct soak_data *data, const char *dir)
 	rung__features_close(&features);
 	data->rows = malloc(data->vertices * data->row_bytes);
 	for (uint64_t rank = 0; rank < data->vertices; rank++)
-		support_row(vertex_of_rank[rank], data->row_bytes, data->rows + rank * data->row_bytes);
+		support_row(vertex_of_rank[rank], data->row_bytes,
+		            data->rows + rank * data->row_bytes);
 	rung_free(vertex_of_rank);
 }
 
@@ -143,9 +149,14 @@ static struct rung_plan *make_plan(const struct soak_data *data, uint64_t *rng)
 	struct rung_plan *plan;
 
 	switch (soak_draw(rng, 4)) {
-	case 0: opts.cache_bytes = RUNG_BYTES_NONE; break;
-	case 1: opts.cache_bytes = opts.host_bytes / 2; break;
-	default: break;
+	case 0:
+		opts.cache_bytes = RUNG_BYTES_NONE;
+		break;
+	case 1:
+		opts.cache_bytes = opts.host_bytes / 2;
+		break;
+	default:
+		break;
 	}
 	need(rung_plan_create(data->ds, &opts, &plan), "plan");
 	return plan;
@@ -167,9 +178,11 @@ static struct rung_store_opts make_opts(uint64_t *rng)
 	return opts;
 }
 
-static void add_faults(struct soak_faults *faults, uint64_t cold_first, uint64_t cold, uint64_t *rng)
+static void add_faults(struct soak_faults *faults, uint64_t cold_first, uint64_t cold,
+                       uint64_t *rng)
 {
-	static const uint64_t rates[] = { 0, 0, 300, 10000, 100000 }, late[] = { 0, 0, 0, 100, 1000 };
+	static const uint64_t rates[] = { 0, 0, 300, 10000, 100000 },
+			      late[] = { 0, 0, 0, 100, 1000 };
 	static const uint64_t jitter[] = { 0, 50000, 1000000 };
 
 	faults->rates.errors = (uint32_t)one_of(rng, rates, RUNG__ARRAY_LEN(rates));
@@ -200,8 +213,10 @@ static void add_up(struct soak_run *run)
 		if (strcmp(stats.tiers[t].name, "nvme") == 0)
 			cold = stats.tiers[t].hits;
 	}
-	sum = stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows + stats.failed_rows;
-	if (cold != sum || asked != run->asked || stats.requests != run->requests || stats.request_errors < run->failed ||
+	sum = stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows +
+	      stats.failed_rows;
+	if (cold != sum || asked != run->asked || stats.requests != run->requests ||
+	    stats.request_errors < run->failed ||
 	    stats.request_errors > run->failed + run->put_early) {
 		complain("cold rows", sum, cold);
 		complain("rows asked for", asked, run->asked);
@@ -232,7 +247,8 @@ static void end_store(struct soak_run *run)
 		totals.lost_bytes += run->store->pool.bytes * 2 + run->store->pool.index_bytes;
 	}
 	if (rung_store_close(run->store) != 0) {
-		fprintf(stderr, "soak: store of seed %" PRIu64 ": close: %s\n", run->seed, rung_last_error());
+		fprintf(stderr, "soak: store of seed %" PRIu64 ": close: %s\n", run->seed,
+		        rung_last_error());
 		totals.failed_closes++;
 	}
 }
@@ -248,7 +264,9 @@ static void load_store(struct soak_run *run, uint64_t *rng)
 
 static void attach(struct soak_run *run, const char *socket_path)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 256, .read_timeout_ms = 100 };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .batch_rows_max = 256,
+		                        .read_timeout_ms = 100 };
 
 	need(rung_store_attach(socket_path, &opts, &run->attached), "attach");
 	totals.shared++;
@@ -267,7 +285,9 @@ static void scripted_store(const struct soak_data *data, const char *folder, uin
 
 	script_reset();
 	script.align = (uint32_t)one_of(&rng, aligns, RUNG__ARRAY_LEN(aligns));
-	script.gap_bytes = opts.gap_bytes == RUNG_GAP_NONE ? 0 : opts.gap_bytes ? opts.gap_bytes : 4096;
+	script.gap_bytes = opts.gap_bytes == RUNG_GAP_NONE ? 0
+	                   : opts.gap_bytes                ? opts.gap_bytes
+	                                                   : 4096;
 	script.shuffled = soak_one_in(&rng, 2);
 	script.seed = seed;
 	opts.read_timeout_ms = 20 + (uint32_t)soak_draw(&rng, 80);
@@ -321,7 +341,8 @@ static void soak(const char *folder, struct soak_data *data, uint64_t data_count
 	uint64_t until_ns = rung__now_ns() + soak_options.seconds * 1000000000u, addresses = 0;
 
 	while (totals.stores < soak_options.stores && rung__now_ns() < until_ns) {
-		uint64_t descriptors = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
+		uint64_t descriptors = count_entries("/proc/self/fd"),
+			 threads = count_entries("/proc/self/task");
 
 		store_seed = soak_options.seed;
 		if (soak_options.stores != 1)
@@ -330,20 +351,23 @@ static void soak(const char *folder, struct soak_data *data, uint64_t data_count
 		if (soak_options.dataset)
 			device_store(data, store_seed);
 		else
-			scripted_store(&data[rung__mix64(store_seed) % data_count], folder, store_seed);
+			scripted_store(&data[rung__mix64(store_seed) % data_count], folder,
+			               store_seed);
 		if (!becomes("/proc/self/fd", descriptors)) {
 			complain("open descriptors", count_entries("/proc/self/fd"), descriptors);
 			totals.left_descriptors++;
 		}
-		if (totals.stores > 0 && !becomes("/proc/self/task", threads)) {   /* ThreadSanitizer starts one of its own with the first */
+		/* ThreadSanitizer starts one of its own with the first */
+		if (totals.stores > 0 && !becomes("/proc/self/task", threads)) {
 			complain("threads", count_entries("/proc/self/task"), threads);
 			totals.left_threads++;
 		}
-		if (++totals.stores == 20)   /* the heap has its size by now */
+		if (++totals.stores == 20) /* the heap has its size by now */
 			addresses = address_bytes();
 	}
 	alarm(0);
-	if (addresses && !getenv("RUNG_SANITIZE") && address_bytes() > addresses + totals.lost_bytes + GROWTH_BYTES) {
+	if (addresses && !getenv("RUNG_SANITIZE") &&
+	    address_bytes() > addresses + totals.lost_bytes + GROWTH_BYTES) {
 		complain("bytes of addresses", address_bytes(), addresses);
 		totals.wrong_counters++;
 	}
@@ -357,7 +381,8 @@ static void print_count(const char *name, uint64_t value)
 static int report(void)
 {
 	struct soak_counts *c = &soak_counts;
-	uint64_t bad = c->wrong_rows + c->unexplained + c->spared + atomic_load(&script.violations) + totals.left_descriptors +
+	uint64_t bad = c->wrong_rows + c->unexplained + c->spared +
+	               atomic_load(&script.violations) + totals.left_descriptors +
 	               totals.left_threads + totals.wrong_counters + totals.failed_closes;
 
 	printf("{\n");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The soak: stores of random shapes, one after the other, each under load from several threads while reads fail, are short, late or never
- * come, and the tier breaks. Every row that is returned is compared, every failure must be one that was asked for, the store's
- * counters must add up, and nothing may be left behind.
+ * The soak: stores of random shapes, one after the other, each under load from several threads
+ * while reads fail, are short, late or never come, and the tier breaks. Every row that is returned
+ * is compared, every failure must be one that was asked for, the store's counters must add up, and
+ * nothing may be left behind.
  *
  * Files: soak.c chooses, opens and closes the stores; soak_options.c has the command line;
  * soak_load.c gathers from them and judges what comes back; soak_faults.c spoils reads, and knows
@@ -16,15 +17,15 @@
 #include "store/store.h"
 
 #define SOAK_THREADS_MAX 6u
-#define SOAK_BAD_MAX 16u
+#define SOAK_BAD_MAX     16u
 
 /** A dataset, and what its rows must be. */
 struct soak_data {
 	char dir[300];
 	struct rung_dataset *ds;
 	uint64_t vertices, row_bytes;
-	unsigned char *rows;             /* [vertices] by rank */
-	struct rung__layout layout;      /* of the features */
+	unsigned char *rows;        /* [vertices] by rank */
+	struct rung__layout layout; /* of the features */
 };
 
 /** What the command line says. */
@@ -46,21 +47,23 @@ struct soak_rates {
 /** What is wrong with the reads of one store. */
 struct soak_faults {
 	struct soak_rates rates;
-	uint64_t timeout_ns;             /* of the store: reads that are late are later */
-	uint32_t bad_count;              /* of rows over a sector that always fails */
+	uint64_t timeout_ns; /* of the store: reads that are late are later */
+	uint32_t bad_count;  /* of rows over a sector that always fails */
 	uint64_t bad_ranks[4];
-	uint32_t shaky_count;            /* and of rows that fail most of the time */
+	uint32_t shaky_count; /* and of rows that fail most of the time */
 	uint64_t shaky_ranks[4];
-	uint64_t break_at;               /* the tier breaks at this read; 0: never */
-	bool refuses;                    /* and takes no more, instead of reporting no more */
+	uint64_t break_at; /* the tier breaks at this read; 0: never */
+	bool refuses;      /* and takes no more, instead of reporting no more */
 };
 
 /** Everything that has been counted. */
 struct soak_counts {
 	_Atomic uint64_t requests, rows, put_early, again;
-	_Atomic uint64_t failed_by_row, failed_late, failed_broken;   /* requests, by what they said */
-	_Atomic uint64_t wrong_rows, unexplained, spared;   /* spared: should have failed, and did not */
-	_Atomic uint64_t errors, shorts, empties, late, bad, broken;   /* spoiled reads */
+	/* requests, by what they said */
+	_Atomic uint64_t failed_by_row, failed_late, failed_broken;
+	/* spared: should have failed, and did not */
+	_Atomic uint64_t wrong_rows, unexplained, spared;
+	_Atomic uint64_t errors, shorts, empties, late, bad, broken; /* spoiled reads */
 };
 
 extern struct soak_counts soak_counts;
@@ -70,15 +73,15 @@ struct soak_run {
 	const struct soak_data *data;
 	uint64_t seed;
 	struct rung_store *store;
-	struct rung_store *attached;     /* to it; NULL: none. Its own reads are not spoiled */
-	uint64_t cold_first;             /* rank */
+	struct rung_store *attached; /* to it; NULL: none. Its own reads are not spoiled */
+	uint64_t cold_first;         /* rank */
 	unsigned threads;
-	uint64_t rounds;                 /* of each */
+	uint64_t rounds; /* of each */
 	uint32_t batch_max;
 	bool announces;
-	bool leaves;                     /* requests in flight when it is done */
-	bool any_error;                  /* the device fails reads at random: whatever says which row is believed */
-	_Atomic uint64_t asked, requests, failed, put_early;   /* of `store` */
+	bool leaves;    /* requests in flight when it is done */
+	bool any_error; /* the device fails reads at random: whatever says which row is believed */
+	_Atomic uint64_t asked, requests, failed, put_early; /* of `store` */
 };
 
 static inline uint64_t soak_draw(uint64_t *state, uint64_t below)
@@ -101,14 +104,18 @@ void soak_parse(char **argv);
 /* ---- soak_faults.c ---- */
 
 /** Spoil reads of the scripted tier from now on. */
-void soak_faults_begin(const struct soak_data *data, const struct soak_faults *faults, uint64_t seed);
+void soak_faults_begin(const struct soak_data *data, const struct soak_faults *faults,
+                       uint64_t seed);
 
-/** The device spoils them: rows whose reads, rounded to `align`, go over bytes bad_offsets .. + 512 always fail. */
-void soak_faults_of_device(const struct soak_data *data, const uint64_t *bad_offsets, uint32_t count, uint32_t align);
+/** The device spoils them: rows whose reads, rounded to `align`, go over bytes bad_offsets .. + 512
+ * always fail. */
+void soak_faults_of_device(const struct soak_data *data, const uint64_t *bad_offsets,
+                           uint32_t count, uint32_t align);
 
 bool soak_is_bad(uint64_t rank);
 
-/** Spoiled reads over a row so far; it has changed when one has been sent or has come back since. */
+/** Spoiled reads over a row so far; it has changed when one has been sent or has come back
+ * since. */
 uint32_t soak_events(uint64_t rank);
 
 /** True when a read that is late was in flight at that time or later. */

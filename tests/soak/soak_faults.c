@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spoiled reads. Decided by refill's thread when a read is sent; the load's threads ask afterwards. */
+/* Spoiled reads. Decided by refill's thread when a read is sent; the load's threads ask
+ * afterwards. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +8,14 @@
 #include "soak.h"
 
 #define MILLION 1000000u
-#define SECTOR 512u
+#define SECTOR  512u
 
 static struct {
 	const struct soak_data *data;
 	struct soak_faults faults;
 	uint64_t seed;
-	bool *bad;                         /* [vertices] */
-	_Atomic uint32_t *events;          /* [vertices] */
+	bool *bad;                /* [vertices] */
+	_Atomic uint32_t *events; /* [vertices] */
 	_Atomic uint64_t late_until_ns;
 	_Atomic bool broken;
 } state;
@@ -45,7 +46,8 @@ static bool covers(const struct script_read *read, uint64_t rank)
 	const struct rung__fetch *fetch = &read->fetch;
 	uint64_t offset = row_offset(rank);
 
-	return is_in(read->file_idx, rank) && fetch->offset < offset + state.data->row_bytes && offset < fetch->offset + fetch->bytes;
+	return is_in(read->file_idx, rank) && fetch->offset < offset + state.data->row_bytes &&
+	       offset < fetch->offset + fetch->bytes;
 }
 
 /* The first byte of a bad row is what is bad: neighbours in its sector are bad with it. */
@@ -56,7 +58,8 @@ static bool covers_bad(const struct script_read *read)
 	for (uint32_t i = 0; i < state.faults.bad_count; i++) {
 		uint64_t offset = row_offset(state.faults.bad_ranks[i]);
 
-		if (is_in(read->file_idx, state.faults.bad_ranks[i]) && fetch->offset <= offset && offset < fetch->offset + fetch->bytes)
+		if (is_in(read->file_idx, state.faults.bad_ranks[i]) && fetch->offset <= offset &&
+		    offset < fetch->offset + fetch->bytes)
 			return true;
 	}
 	return false;
@@ -78,15 +81,20 @@ static uint64_t rank_of(uint32_t file_idx, uint64_t row)
 
 	if (layout->file_count == 1)
 		return row;
-	return (row / layout->block_rows * layout->file_count + file_idx) * layout->block_rows + row % layout->block_rows;
+	return (row / layout->block_rows * layout->file_count + file_idx) * layout->block_rows +
+	       row % layout->block_rows;
 }
 
 static void note(const struct script_read *read)
 {
 	const struct rung__layout *layout = &state.data->layout;
 	const struct rung__fetch *fetch = &read->fetch;
-	uint64_t first = fetch->offset > layout->data_offset ? (fetch->offset - layout->data_offset) / layout->row_stride : 0;
-	uint64_t end = (fetch->offset + fetch->bytes - layout->data_offset + layout->row_stride - 1) / layout->row_stride;
+	uint64_t first = fetch->offset > layout->data_offset
+	                         ? (fetch->offset - layout->data_offset) / layout->row_stride
+	                         : 0;
+	uint64_t end =
+		(fetch->offset + fetch->bytes - layout->data_offset + layout->row_stride - 1) /
+		layout->row_stride;
 
 	for (uint64_t row = first; row < end; row++) {
 		uint64_t rank = rank_of(read->file_idx, row);
@@ -159,7 +167,8 @@ static void came_back(const struct script_read *read, const struct script_fate *
 		note(read);
 }
 
-void soak_faults_begin(const struct soak_data *data, const struct soak_faults *faults, uint64_t seed)
+void soak_faults_begin(const struct soak_data *data, const struct soak_faults *faults,
+                       uint64_t seed)
 {
 	forget(data);
 	state.faults = *faults;
@@ -171,11 +180,14 @@ void soak_faults_begin(const struct soak_data *data, const struct soak_faults *f
 		uint32_t file_idx = (uint32_t)rung__row_file(&data->layout, faults->bad_ranks[i]);
 
 		for (uint64_t rank = 0; rank < data->vertices; rank++)
-			state.bad[rank] |= is_in(file_idx, rank) && row_offset(rank) < sector + script.align && sector < row_offset(rank) + data->row_bytes;
+			state.bad[rank] |= is_in(file_idx, rank) &&
+			                   row_offset(rank) < sector + script.align &&
+			                   sector < row_offset(rank) + data->row_bytes;
 	}
 }
 
-void soak_faults_of_device(const struct soak_data *data, const uint64_t *bad_offsets, uint32_t count, uint32_t align)
+void soak_faults_of_device(const struct soak_data *data, const uint64_t *bad_offsets,
+                           uint32_t count, uint32_t align)
 {
 	forget(data);
 	for (uint32_t i = 0; i < count; i++) {

@@ -10,15 +10,15 @@
 #include "soak.h"
 
 #define IN_FLIGHT 3u
-#define AHEAD 3u            /* batches announced before they are gathered */
-#define SPOILED 0x5a        /* fills outputs */
+#define AHEAD     3u   /* batches announced before they are gathered */
+#define SPOILED   0x5a /* fills outputs */
 
 struct soak_counts soak_counts;
 
 struct flight {
 	struct rung_request *request;
-	uint64_t *ranks;             /* [batch_max] */
-	uint32_t *events;            /* [batch_max] when it was submitted */
+	uint64_t *ranks;  /* [batch_max] */
+	uint32_t *events; /* [batch_max] when it was submitted */
 	unsigned char *out;
 	uint64_t count, submit_ns;
 };
@@ -35,18 +35,32 @@ struct worker {
 static uint64_t make_batch(const struct worker *worker, uint64_t round, uint64_t *ranks)
 {
 	const struct soak_run *run = worker->run;
-	uint64_t own = soak_one_in(&(uint64_t){ round }, 3) ? 0 : worker->first_round;   /* now and then all threads want the same */
+	/* now and then all threads want the same */
+	uint64_t own = soak_one_in(&(uint64_t){ round }, 3) ? 0 : worker->first_round;
 	uint64_t rng = rung__mix64(run->seed ^ (own + round) * 0x9e3779b97f4a7c15);
 	uint64_t count = 1 + soak_draw(&rng, soak_one_in(&rng, 3) ? run->batch_max : 16);
 	uint64_t cold = run->data->vertices - run->cold_first;
 
 	for (uint64_t i = 0; i < count; i++) {
 		switch (soak_draw(&rng, 6)) {
-		case 0: ranks[i] = soak_draw(&rng, run->data->vertices); break;
-		case 1: ranks[i] = i ? ranks[soak_draw(&rng, i)] : 0; break;
-		case 2: case 3: ranks[i] = run->cold_first + soak_draw(&rng, cold / 8 + 1) % cold; break;   /* those that are asked for often */
-		case 4: ranks[i] = i ? RUNG__MIN(ranks[i - 1] + 1, run->data->vertices - 1) : run->cold_first; break;
-		default: ranks[i] = run->cold_first + soak_draw(&rng, cold); break;
+		case 0:
+			ranks[i] = soak_draw(&rng, run->data->vertices);
+			break;
+		case 1:
+			ranks[i] = i ? ranks[soak_draw(&rng, i)] : 0;
+			break;
+		/* those that are asked for often */
+		case 2:
+		case 3:
+			ranks[i] = run->cold_first + soak_draw(&rng, cold / 8 + 1) % cold;
+			break;
+		case 4:
+			ranks[i] = i ? RUNG__MIN(ranks[i - 1] + 1, run->data->vertices - 1)
+			             : run->cold_first;
+			break;
+		default:
+			ranks[i] = run->cold_first + soak_draw(&rng, cold);
+			break;
 		}
 	}
 	return count;
@@ -56,7 +70,8 @@ static uint64_t make_batch(const struct worker *worker, uint64_t round, uint64_t
 
 static void complain(const struct soak_run *run, const char *what, const char *detail)
 {
-	fprintf(stderr, "soak: store of seed %llu: %s: %s\n", (unsigned long long)run->seed, what, detail);
+	fprintf(stderr, "soak: store of seed %llu: %s: %s\n", (unsigned long long)run->seed, what,
+	        detail);
 }
 
 static bool asked_for(const struct flight *flight, uint64_t rank, uint64_t *at_out)
@@ -68,7 +83,8 @@ static bool asked_for(const struct flight *flight, uint64_t rank, uint64_t *at_o
 	return false;
 }
 
-/* A failure names a row of the request that is bad, or of which a read was spoiled while the request was in flight. */
+/* A failure names a row of the request that is bad, or of which a read was spoiled while the
+ * request was in flight. */
 static bool is_explained(const struct soak_run *run, const struct flight *flight, const char *text)
 {
 	const char *row = strstr(text, "row of rank ");
@@ -91,7 +107,8 @@ static bool is_explained(const struct soak_run *run, const struct flight *flight
 	return run->any_error || soak_is_bad(rank) || soak_events(rank) != flight->events[at];
 }
 
-/* What is in its place says where it went wrong: the mark of a read in flight, of a failed one, of no row at all, or another's row. */
+/* What is in its place says where it went wrong: the mark of a read in flight, of a failed one, of
+ * no row at all, or another's row. */
 static void complain_of_row(const struct soak_run *run, uint64_t rank, const unsigned char *is)
 {
 	uint64_t row_bytes = run->data->row_bytes, at = 0;
@@ -99,11 +116,15 @@ static void complain_of_row(const struct soak_run *run, uint64_t rank, const uns
 
 	while (is[at] == row[at])
 		at++;
-	fprintf(stderr, "soak: store of seed %llu: row of rank %llu is wrong from byte %llu on: %02x .. %02x\n", (unsigned long long)run->seed,
-	        (unsigned long long)rank, (unsigned long long)at, is[at], is[row_bytes - 1]);
+	fprintf(stderr,
+	        "soak: store of seed %llu: row of rank %llu is wrong from byte %llu on: %02x .. "
+	        "%02x\n",
+	        (unsigned long long)run->seed, (unsigned long long)rank, (unsigned long long)at,
+	        is[at], is[row_bytes - 1]);
 	for (uint64_t other = 0; other < run->data->vertices; other++) {
 		if (memcmp(is, run->data->rows + other * row_bytes, row_bytes) == 0)
-			fprintf(stderr, "soak: it is that of rank %llu\n", (unsigned long long)other);
+			fprintf(stderr, "soak: it is that of rank %llu\n",
+			        (unsigned long long)other);
 	}
 }
 
@@ -118,7 +139,8 @@ static void check_rows(const struct soak_run *run, const struct flight *flight, 
 			complain_of_row(run, flight->ranks[i], is);
 			wrong++;
 		}
-		spared += spoiled && flight->ranks[i] >= run->cold_first && soak_is_bad(flight->ranks[i]);
+		spared += spoiled && flight->ranks[i] >= run->cold_first &&
+		          soak_is_bad(flight->ranks[i]);
 	}
 	atomic_fetch_add(&soak_counts.wrong_rows, wrong);
 	if (spared) {
@@ -127,17 +149,22 @@ static void check_rows(const struct soak_run *run, const struct flight *flight, 
 	}
 }
 
-static void judge(struct soak_run *run, struct flight *flight, bool attached, int rc, const char *text)
+static void judge(struct soak_run *run, struct flight *flight, bool attached, int rc,
+                  const char *text)
 {
 	if (rc == 0) {
-		check_rows(run, flight, !attached && !run->attached);   /* the attached store reads what is bad here into the cache */
+		/* the attached store reads what is bad here into the cache */
+		check_rows(run, flight, !attached && !run->attached);
 		return;
 	}
 	if (!attached)
 		atomic_fetch_add(&run->failed, 1);
 	if (rc != RUNG_E_IO || attached || !is_explained(run, flight, text)) {
 		atomic_fetch_add(&soak_counts.unexplained, 1);
-		complain(run, attached ? "a failure of the attached store" : "a failure that nothing explains", text);
+		complain(run,
+		         attached ? "a failure of the attached store"
+		                  : "a failure that nothing explains",
+		         text);
 	}
 }
 
@@ -149,7 +176,8 @@ static void await(struct worker *worker, struct rung_request *request)
 
 	while (how == 0 && !rung_request_poll(request))
 		sched_yield();
-	while (how == 1 && rung_request_wait(request, 500000) == RUNG_E_TIMEDOUT && !rung_request_poll(request))
+	while (how == 1 && rung_request_wait(request, 500000) == RUNG_E_TIMEDOUT &&
+	       !rung_request_poll(request))
 		continue;
 }
 
@@ -160,7 +188,7 @@ static void land(struct worker *worker, struct flight *flight)
 	int rc;
 
 	flight->request = NULL;
-	if (soak_one_in(&worker->rng, 16)) {   /* put before it is done */
+	if (soak_one_in(&worker->rng, 16)) { /* put before it is done */
 		atomic_fetch_add(&run->put_early, 1);
 		atomic_fetch_add(&soak_counts.put_early, 1);
 		rung_request_put(request);
@@ -205,7 +233,8 @@ static void launch(struct worker *worker, struct flight *flight, uint64_t round)
 		complain(run, "a gather was refused", rung_last_error());
 		return;
 	}
-	rc = rung_gather(attached ? run->attached : run->store, &ids, flight->out, 0);   /* all requests are in flight, or it was its turn */
+	/* all requests are in flight, or it was its turn */
+	rc = rung_gather(attached ? run->attached : run->store, &ids, flight->out, 0);
 	if (!attached)
 		count_asked(run, flight);
 	judge(run, flight, attached, rc, rc < 0 ? rung_last_error() : "");
@@ -214,7 +243,10 @@ static void launch(struct worker *worker, struct flight *flight, uint64_t round)
 static void announce(struct worker *worker, uint64_t round, uint64_t *ranks)
 {
 	struct soak_run *run = worker->run;
-	struct rung_ids ids = { .data = ranks, .count = make_batch(worker, round, ranks), .dtype = RUNG_U64, .space = RUNG_RANKS };
+	struct rung_ids ids = { .data = ranks,
+		                .count = make_batch(worker, round, ranks),
+		                .dtype = RUNG_U64,
+		                .space = RUNG_RANKS };
 	int rc = rung_prefetch(run->store, &ids);
 
 	if (rc == RUNG_E_AGAIN) {
@@ -236,7 +268,7 @@ static void *work(void *arg)
 
 		if (flight->request)
 			land(worker, flight);
-		if (run->announces && !soak_one_in(&worker->rng, 8))   /* some come unannounced */
+		if (run->announces && !soak_one_in(&worker->rng, 8)) /* some come unannounced */
 			announce(worker, round + AHEAD, announced);
 		launch(worker, flight, round);
 	}
@@ -250,7 +282,8 @@ static void *work(void *arg)
 
 void soak_load(struct soak_run *run)
 {
-	static struct worker workers[SOAK_THREADS_MAX];   /* and their memory: until the next store, as requests may be left in flight */
+	/* and their memory: until the next store, as requests may be left in flight */
+	static struct worker workers[SOAK_THREADS_MAX];
 	pthread_t threads[SOAK_THREADS_MAX];
 
 	for (unsigned t = 0; t < run->threads; t++) {
@@ -263,8 +296,10 @@ void soak_load(struct soak_run *run)
 			struct flight *flight = &worker->flights[i];
 
 			flight->request = NULL;
-			flight->ranks = realloc(flight->ranks, run->batch_max * sizeof(*flight->ranks));
-			flight->events = realloc(flight->events, run->batch_max * sizeof(*flight->events));
+			flight->ranks =
+				realloc(flight->ranks, run->batch_max * sizeof(*flight->ranks));
+			flight->events =
+				realloc(flight->events, run->batch_max * sizeof(*flight->events));
 			flight->out = realloc(flight->out, run->batch_max * run->data->row_bytes);
 		}
 		pthread_create(&threads[t], NULL, work, worker);

@@ -6,18 +6,18 @@
 
 #include "soak.h"
 
-#define USAGE \
-	"usage: soak [--seconds N] [--seed S] [--stores N]\n" \
-	"       soak --make FOLDER\n" \
-	"       soak --dataset FOLDER [--bad OFFSET]... [--any-error] [--buffered | --direct]" \
-	" [--seconds N] [--seed S]\n" \
-	"\n" \
-	"Stores on a tier that fails as a script says, 5 seconds of them or as said; the whole" \
-	" soak is --seconds 600. A complaint names the seed\n" \
-	"of its store: --seed S --stores 1 makes that store again.\n" \
-	"\n" \
-	"With --dataset the reads go to the file, whose device fails by itself: reads of the 512" \
-	" bytes at each --bad OFFSET always, with\n" \
+#define USAGE                                                                                      \
+	"usage: soak [--seconds N] [--seed S] [--stores N]\n"                                      \
+	"       soak --make FOLDER\n"                                                              \
+	"       soak --dataset FOLDER [--bad OFFSET]... [--any-error] [--buffered | --direct]"     \
+	" [--seconds N] [--seed S]\n"                                                              \
+	"\n"                                                                                       \
+	"Stores on a tier that fails as a script says, 5 seconds of them or as said; the whole"    \
+	" soak is --seconds 600. A complaint names the seed\n"                                     \
+	"of its store: --seed S --stores 1 makes that store again.\n"                              \
+	"\n"                                                                                       \
+	"With --dataset the reads go to the file, whose device fails by itself: reads of the 512"  \
+	" bytes at each --bad OFFSET always, with\n"                                               \
 	"--any-error others now and then. --make FOLDER stages the dataset there, in FOLDER/ds.\n"
 
 struct soak_options soak_options = { .seconds = 5, .seed = 1, .stores = UINT64_MAX };

@@ -15,21 +15,21 @@
 
 #include "cache_fixture.h"
 
-#define SIDES 2          /* as processes: each is a client, and has a window */
-#define THREADS 2        /* of each, as refill threads: each has the rows of its files */
-#define LIVES 8          /* of each side */
-#define BATCHES 400      /* of each life */
-#define BATCH 64
-#define AHEAD 6
-#define FRAMES 48
-#define ROWS 400
+#define SIDES      2   /* as processes: each is a client, and has a window */
+#define THREADS    2   /* of each, as refill threads: each has the rows of its files */
+#define LIVES      8   /* of each side */
+#define BATCHES    400 /* of each life */
+#define BATCH      64
+#define AHEAD      6
+#define FRAMES     48
+#define ROWS       400
 #define RANK_FIRST 1000
 #define STOPPED_US 150000
 
 struct side {
 	struct rung__cache *cache;
 	unsigned life;
-	_Atomic uint64_t next;   /* batch to begin */
+	_Atomic uint64_t next; /* batch to begin */
 };
 
 static const struct rung__cache_shape shape = { RANK_FIRST, ROWS, FRAMES };
@@ -65,7 +65,7 @@ static bool take(const struct client *c, uint64_t rank)
 	rung__cache_unlock(cache);
 	if (found == RUNG__CACHE_ELSEWHERE)
 		return false;
-	if (found == RUNG__CACHE_READING)   /* it has finished all it began */
+	if (found == RUNG__CACHE_READING) /* it has finished all it began */
 		atomic_fetch_add(&wrong, 1);
 	if (found == RUNG__CACHE_KEEP) {
 		contents[place.frame] = rank;
@@ -164,7 +164,7 @@ static void *announcer_main(void *arg)
 			sched_yield();
 			continue;
 		}
-		if (n++ % 10 == 9)   /* taken back, perhaps while it is served */
+		if (n++ % 10 == 9) /* taken back, perhaps while it is served */
 			rung__cache_end(side->cache, batch);
 	}
 	return NULL;

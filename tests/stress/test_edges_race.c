@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Races of edges in files: passes that are worked through, ended by the work and ended by a wrong id, and sorting through the
- * thread that writes. A plain program (0, 1), so that it runs under ThreadSanitizer.
+ * Races of edges in files: passes that are worked through, ended by the work and ended by a wrong
+ * id, and sorting through the thread that writes. A plain program (0, 1), so that it runs under
+ * ThreadSanitizer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 #include "edges/edges.h"
 
 #define VERTICES 5000u
-#define EDGES 60000u
-#define ROUNDS 40
+#define EDGES    60000u
+#define ROUNDS   40
 
 static char path[] = "/tmp/rung-edges-race-XXXXXX";
 
@@ -69,9 +70,11 @@ static int check(const uint32_t *ids)
 
 		if (open_list(&edges) < 0)
 			return -1;
-		if (rung__edges_pass(edges, add, &some) != 1 || rung__edges_pass(edges, add, &all) != 0 || all.ids != ids_sum)
+		if (rung__edges_pass(edges, add, &some) != 1 ||
+		    rung__edges_pass(edges, add, &all) != 0 || all.ids != ids_sum)
 			return -1;
-		edges->info.vertex_count = VERTICES - 1;   /* now some ids are wrong, and so is indptr's end */
+		/* now some ids are wrong, and so is indptr's end */
+		edges->info.vertex_count = VERTICES - 1;
 		if (rung__edges_pass(edges, add, &all) >= 0)
 			return -1;
 		rung_edges_close(edges);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Races: threads that submit, poll, wait and gather on one store at the same time, one that reads the counters, and the refill
- * thread between them, for both engines. A plain program (0, 1, 77), so that it runs under ThreadSanitizer.
+ * Races: threads that submit, poll, wait and gather on one store at the same time, one that reads
+ * the counters, and the refill thread between them, for both engines. A plain program (0, 1, 77),
+ * so that it runs under ThreadSanitizer.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -12,10 +13,10 @@
 #include "store_fixture.h"
 
 #define SUBMITTERS 4
-#define ROUNDS 60
-#define IN_FLIGHT 3
-#define BATCH 200
-#define WIDTH 400
+#define ROUNDS     60
+#define IN_FLIGHT  3
+#define BATCH      200
+#define WIDTH      400
 
 static struct store_fixture f;
 static _Atomic uint64_t wrong;
@@ -24,8 +25,8 @@ static _Atomic int running;
 struct flight {
 	struct rung_request *request;
 	uint64_t ranks[BATCH];
-	struct rung_ids ids;     /* the same in memory of the store */
-	unsigned char *out;      /* as well */
+	struct rung_ids ids; /* the same in memory of the store */
+	unsigned char *out;  /* as well */
 };
 
 static void *store_memory(uint64_t bytes)
@@ -59,15 +60,16 @@ static void launch(struct flight *flight, uint64_t seed)
 	int rc;
 
 	fixture_random_ids(&f, flight->ranks, BATCH, seed);
-	if (seed % 2)   /* on a GPU their cold rows are read before the gather has run */
+	if (seed % 2) /* on a GPU their cold rows are read before the gather has run */
 		ids.data = flight->ranks;
 	else
 		rung_store_copy(f.store, (void *)ids.data, flight->ranks, sizeof(flight->ranks));
 	rc = rung_gather_submit(f.store, &ids, flight->out, 0, RUNG_STREAM_OWN, &flight->request);
-	if (rc == RUNG_E_AGAIN) {   /* the others have them all: then at once */
+	if (rc == RUNG_E_AGAIN) { /* the others have them all: then at once */
 		flight->request = NULL;
 		rc = rung_gather(f.store, &ids, flight->out, 0);
-		atomic_fetch_add(&wrong, fixture_wrong_rows(&f, flight->ranks, BATCH, flight->out, WIDTH));
+		atomic_fetch_add(&wrong,
+		                 fixture_wrong_rows(&f, flight->ranks, BATCH, flight->out, WIDTH));
 	}
 	if (rc != 0) {
 		fprintf(stderr, "%s\n", rung_last_error());
@@ -81,7 +83,8 @@ static void *submitter(void *arg)
 	struct flight *flights = calloc(IN_FLIGHT, sizeof(*flights));
 
 	for (unsigned i = 0; i < IN_FLIGHT; i++) {
-		flights[i].ids = (struct rung_ids){ store_memory(sizeof(flights[i].ranks)), BATCH, RUNG_U64, RUNG_RANKS };
+		flights[i].ids = (struct rung_ids){ store_memory(sizeof(flights[i].ranks)), BATCH,
+			                            RUNG_U64, RUNG_RANKS };
 		flights[i].out = store_memory(BATCH * WIDTH);
 	}
 
@@ -120,7 +123,9 @@ static void *watcher(void *arg)
 
 static void race(enum rung_engine engine)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .engine = engine, .requests_max = SUBMITTERS * IN_FLIGHT - 2 };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .engine = engine,
+		                        .requests_max = SUBMITTERS * IN_FLIGHT - 2 };
 	pthread_t threads[SUBMITTERS], watch;
 
 	fixture_open(&f, 5000, WIDTH, 300000, &opts, NULL);

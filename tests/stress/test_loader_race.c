@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Races: a loader whose passes are left at any batch, threads that put its batches, one that reads the counters, one that gathers on the
- * same store, and a second loader on it. A plain program (0, 1), so that it runs under ThreadSanitizer.
+ * Races: a loader whose passes are left at any batch, threads that put its batches, one that reads
+ * the counters, one that gathers on the same store, and a second loader on it. A plain program (0,
+ * 1), so that it runs under ThreadSanitizer.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -10,21 +11,21 @@
 
 #include "store_fixture.h"
 
-#define ROWS 5000
-#define WIDTH 400
+#define ROWS       5000
+#define WIDTH      400
 #define HOST_BYTES 600000
-#define SEEDS 600
-#define BATCH 20
-#define BATCHES (SEEDS / BATCH)
-#define PASSES 18
-#define PUTTERS 2
-#define KEPT 5
+#define SEEDS      600
+#define BATCH      20
+#define BATCHES    (SEEDS / BATCH)
+#define PASSES     18
+#define PUTTERS    2
+#define KEPT       5
 
 static struct store_fixture f;
 static struct rung_graph *graph;
 static uint64_t seeds[SEEDS];
 static struct rung_loader *loader;
-static _Atomic(const struct rung_loader_batch *) given[PUTTERS];   /* to be put; NULL: room for one */
+static _Atomic(const struct rung_loader_batch *) given[PUTTERS]; /* to be put; NULL: room for one */
 static _Atomic uint64_t wrong;
 static _Atomic int running;
 
@@ -38,11 +39,13 @@ static void need(int rc)
 
 static void check(const struct rung_loader_batch *batch, uint64_t idx)
 {
-	bool good = batch->batch_idx == idx && batch->seed_count == BATCH && (!batch->request || rung_request_wait(batch->request, -1) == 0);
+	bool good = batch->batch_idx == idx && batch->seed_count == BATCH &&
+	            (!batch->request || rung_request_wait(batch->request, -1) == 0);
 
 	for (uint64_t i = 0; i < BATCH && good; i++)
 		good = batch->seeds[i] == seeds[idx * BATCH + i];
-	if (!good || fixture_wrong_rows(&f, batch->ranks, batch->rank_count, batch->rows, WIDTH) > 0)
+	if (!good ||
+	    fixture_wrong_rows(&f, batch->ranks, batch->rank_count, batch->rows, WIDTH) > 0)
 		atomic_fetch_add(&wrong, 1);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Races: threads that share a store at one place, over and over and against each other, and threads that attach there, gather, and
- * close, often after the creator has gone. The first thing that goes wrong ends it. A plain program (0, 1, 77), so that it runs under
- * ThreadSanitizer. Engine pread: liburing maps and unmaps its rings behind ThreadSanitizer's back, which takes the next store's ring
- * at the same address for a race.
+ * Races: threads that share a store at one place, over and over and against each other, and threads
+ * that attach there, gather, and close, often after the creator has gone. The first thing that goes
+ * wrong ends it. A plain program (0, 1, 77), so that it runs under ThreadSanitizer. Engine pread:
+ * liburing maps and unmaps its rings behind ThreadSanitizer's back, which takes the next store's
+ * ring at the same address for a race.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -13,14 +14,14 @@
 
 #include "share_fixture.h"
 
-#define SHARERS 2
+#define SHARERS   2
 #define ATTACHERS 3
-#define ROUNDS 40
-#define BATCH 150
+#define ROUNDS    40
+#define BATCH     150
 
 static struct share_fixture s;
 static _Atomic uint64_t wrong, shared, attached;
-static _Atomic int sharing;   /* sharers at work */
+static _Atomic int sharing; /* sharers at work */
 
 static void complain(const char *who, int rc)
 {
@@ -46,8 +47,12 @@ static void gather(struct rung_store *store, uint64_t seed)
 /* Holds the store until somebody has attached since. */
 static void *sharer(void *arg)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 1000, .engine = RUNG_ENGINE_PREAD, .queue_depth = 4,
-	                                .vertex_ids = 1, .share_path = s.path };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .batch_rows_max = 1000,
+		                        .engine = RUNG_ENGINE_PREAD,
+		                        .queue_depth = 4,
+		                        .vertex_ids = 1,
+		                        .share_path = s.path };
 
 	for (uint64_t round = 0; round < ROUNDS && atomic_load(&wrong) == 0;) {
 		struct rung_store *store;
@@ -76,8 +81,11 @@ static void *sharer(void *arg)
 
 static void *attacher(void *arg)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 1000, .engine = RUNG_ENGINE_PREAD, .queue_depth = 4,
-	                                .vertex_ids = 1 };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .batch_rows_max = 1000,
+		                        .engine = RUNG_ENGINE_PREAD,
+		                        .queue_depth = 4,
+		                        .vertex_ids = 1 };
 
 	for (uint64_t round = 0; atomic_load(&sharing) > 0 && atomic_load(&wrong) == 0; round++) {
 		struct rung_store *store;
@@ -91,7 +99,7 @@ static void *attacher(void *arg)
 		} else {
 			sched_yield();
 		}
-		if (rc != 0 && rc != RUNG_E_NOENT && rc != RUNG_E_IO)   /* not there, gone, hung up */
+		if (rc != 0 && rc != RUNG_E_NOENT && rc != RUNG_E_IO) /* not there, gone, hung up */
 			complain("attach", rc);
 	}
 	return arg;
@@ -109,8 +117,9 @@ int main(void)
 		pthread_create(&threads[i], NULL, i < SHARERS ? sharer : attacher, NULL);
 	for (unsigned i = 0; i < SHARERS + ATTACHERS; i++)
 		pthread_join(threads[i], NULL);
-	printf("shared %llu times, attached %llu times, %llu wrong\n", (unsigned long long)atomic_load(&shared),
-	       (unsigned long long)atomic_load(&attached), (unsigned long long)atomic_load(&wrong));
+	printf("shared %llu times, attached %llu times, %llu wrong\n",
+	       (unsigned long long)atomic_load(&shared), (unsigned long long)atomic_load(&attached),
+	       (unsigned long long)atomic_load(&wrong));
 	if (atomic_load(&shared) < SHARERS * ROUNDS || share_fixture_descriptors(NULL) != before)
 		atomic_fetch_add(&wrong, 1);
 	share_fixture_close(&s);

@@ -14,13 +14,14 @@
 #include "dataset/checksum.h"
 #include "dataset.h"
 
-#define MEMORY_MIN (1ul << 30)   /* free in /dev/shm */
+#define MEMORY_MIN (1ul << 30) /* free in /dev/shm */
 
 int support_tempdir(char *path_out, size_t path_bytes)
 {
 	const char *base = getenv("TMPDIR");
 
-	if (snprintf(path_out, path_bytes, "%s/rung-test-XXXXXX", base && base[0] ? base : "/tmp") >= (int)path_bytes) {
+	if (snprintf(path_out, path_bytes, "%s/rung-test-XXXXXX",
+	             base && base[0] ? base : "/tmp") >= (int)path_bytes) {
 		errno = ENAMETOOLONG;
 		return -1;
 	}
@@ -51,7 +52,8 @@ void support_remove(const char *path)
 	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static int write_parts(const char *path, const void *head, size_t head_bytes, const void *data, size_t bytes)
+static int write_parts(const char *path, const void *head, size_t head_bytes, const void *data,
+                       size_t bytes)
 {
 	FILE *file = fopen(path, "wb");
 	int failed;
@@ -59,7 +61,7 @@ static int write_parts(const char *path, const void *head, size_t head_bytes, co
 	if (!file)
 		return -1;
 	failed = (head_bytes && fwrite(head, 1, head_bytes, file) != head_bytes) ||
-		 (bytes && fwrite(data, 1, bytes, file) != bytes);
+	         (bytes && fwrite(data, 1, bytes, file) != bytes);
 	return fclose(file) != 0 || failed ? -1 : 0;
 }
 
@@ -83,10 +85,12 @@ void support_put(const char *root, const char *name, const char *text)
 	}
 }
 
-int support_write_npy(const char *path, const char *descr, const char *shape, const void *data, size_t bytes)
+int support_write_npy(const char *path, const char *descr, const char *shape, const void *data,
+                      size_t bytes)
 {
 	char head[256];
-	int len = snprintf(head + 10, sizeof(head) - 10, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
+	int len = snprintf(head + 10, sizeof(head) - 10,
+	                   "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
 
 	memcpy(head, "\x93NUMPY\x01\x00", 8);
 	while ((len + 11) % 64 != 0)
@@ -105,7 +109,8 @@ unsigned char *support_read_file(const char *path, size_t *bytes_out)
 
 	if (!file)
 		return NULL;
-	if (fseek(file, 0, SEEK_END) == 0 && (bytes = ftell(file)) >= 0 && fseek(file, 0, SEEK_SET) == 0) {
+	if (fseek(file, 0, SEEK_END) == 0 && (bytes = ftell(file)) >= 0 &&
+	    fseek(file, 0, SEEK_SET) == 0) {
 		data = malloc((size_t)bytes + 1);
 		if (data && fread(data, 1, (size_t)bytes, file) != (size_t)bytes) {
 			free(data);
@@ -127,19 +132,22 @@ int support_flip(const char *path, uint64_t at)
 		return -1;
 	if (fseek(file, (long)at, SEEK_SET) == 0)
 		byte = fgetc(file);
-	failed = byte == EOF || fseek(file, (long)at, SEEK_SET) != 0 || fputc(byte ^ 0x10, file) == EOF;
+	failed = byte == EOF || fseek(file, (long)at, SEEK_SET) != 0 ||
+	         fputc(byte ^ 0x10, file) == EOF;
 	return fclose(file) != 0 || failed ? -1 : 0;
 }
 
 int support_forge(const char *dir, const char *text, const char *from, const char *to)
 {
 	const char *at = strstr(text, from);
-	char *forged = malloc(strlen(text) + strlen(to) + 1), digits[RUNG__CHECKSUM_DIGITS + 1], path[4096];
+	char *forged = malloc(strlen(text) + strlen(to) + 1), digits[RUNG__CHECKSUM_DIGITS + 1],
+	     path[4096];
 	size_t len;
 	int rc = -1;
 
 	if (at && forged) {
-		len = (size_t)sprintf(forged, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+		len = (size_t)sprintf(forged, "%.*s%s%s", (int)(at - text), text, to,
+		                      at + strlen(from));
 		memset(forged + len - 20, '0', 16);
 		rung__checksum_text(rung__checksum(forged, len), digits);
 		memcpy(forged + len - 20, digits, 16);
@@ -153,7 +161,7 @@ int support_forge(const char *dir, const char *text, const char *from, const cha
 int support_open_descriptors(void)
 {
 	DIR *fds = opendir("/proc/self/fd");
-	int count = -3;   /* ".", ".." and `fds` itself */
+	int count = -3; /* ".", ".." and `fds` itself */
 
 	if (!fds)
 		abort();
@@ -214,7 +222,8 @@ static int write_features(const char *path, uint64_t vertices, uint64_t row_byte
 		return -1;
 	for (uint64_t v = 0; v < vertices; v++)
 		support_row(v, row_bytes, rows + v * row_bytes);
-	snprintf(shape, sizeof(shape), "(%llu, %llu)", (unsigned long long)vertices, (unsigned long long)row_bytes);
+	snprintf(shape, sizeof(shape), "(%llu, %llu)", (unsigned long long)vertices,
+	         (unsigned long long)row_bytes);
 	rc = support_write_npy(path, "|u1", shape, rows, (size_t)(vertices * row_bytes));
 	free(rows);
 	return rc;
@@ -234,7 +243,8 @@ static int write_carried(const char *dir, uint64_t vertices)
 	}
 	snprintf(shape, sizeof(shape), "(%llu,)", (unsigned long long)vertices);
 	snprintf(path, sizeof(path), "%s/labels.npy", dir);
-	failed = failed || support_write_npy(path, "<i8", shape, values, (size_t)vertices * sizeof(*values));
+	failed = failed ||
+	         support_write_npy(path, "<i8", shape, values, (size_t)vertices * sizeof(*values));
 	snprintf(path, sizeof(path), "%s/valid.npy", dir);
 	failed = failed || support_write_npy(path, "|b1", shape, mask, (size_t)vertices);
 	for (uint64_t v = vertices; v-- > 0 && !failed;) {
@@ -243,13 +253,15 @@ static int write_carried(const char *dir, uint64_t vertices)
 	}
 	snprintf(shape, sizeof(shape), "(%llu,)", (unsigned long long)count);
 	snprintf(path, sizeof(path), "%s/train.npy", dir);
-	failed = failed || support_write_npy(path, "<i8", shape, values, (size_t)count * sizeof(*values));
+	failed = failed ||
+	         support_write_npy(path, "<i8", shape, values, (size_t)count * sizeof(*values));
 	free(values);
 	free(mask);
 	return failed ? -1 : 0;
 }
 
-int support_sources(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes, uint64_t seed)
+int support_sources(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes,
+                    uint64_t seed)
 {
 	char path[4096];
 

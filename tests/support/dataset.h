@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Temporary folders, .npy files and small staged datasets for tests. Plain C: used by Criterion and plain programs. */
+/** Temporary folders, .npy files and small staged datasets for tests. Plain C: used by Criterion
+ * and plain programs. */
 #ifndef SUPPORT_DATASET_H
 #define SUPPORT_DATASET_H
 
@@ -19,23 +20,27 @@ void support_prefer_memory(void);
 void support_remove(const char *path);
 
 /** Write a .npy, version 1: `descr` as "<f4", `shape` as "(3, 4)". @return 0, or -1 with errno */
-int support_write_npy(const char *path, const char *descr, const char *shape, const void *data, size_t bytes);
+int support_write_npy(const char *path, const char *descr, const char *shape, const void *data,
+                      size_t bytes);
 
 /** Write any file. @return 0, or -1 with errno */
 int support_write_file(const char *path, const void *data, size_t bytes);
 
-/** Write a text file at `name`, "/sys/…", of a folder that stands for "/", with the folders on the way. Ends the program when it cannot. */
+/** Write a text file at `name`, "/sys/…", of a folder that stands for "/", with the folders on the
+ * way. Ends the program when it cannot. */
 void support_put(const char *root, const char *name, const char *text);
 
 /** Read a whole file; free() it. NULL when it cannot be read. */
 unsigned char *support_read_file(const char *path, size_t *bytes_out);
 
-/** Change a byte of a file; the same call changes it back. @return 0, or -1 with errno or past the end */
+/** Change a byte of a file; the same call changes it back. @return 0, or -1 with errno or past the
+ * end */
 int support_flip(const char *path, uint64_t at);
 
 /**
- * Write `text` as the manifest of the dataset `dir`, `from` replaced by `to` and its checksum made right again, as somebody with
- * intent would. @return 0, or -1 with errno or when `from` is not in it
+ * Write `text` as the manifest of the dataset `dir`, `from` replaced by `to` and its checksum made
+ * right again, as somebody with intent would. @return 0, or -1 with errno or when `from` is not in
+ * it
  */
 int support_forge(const char *dir, const char *text, const char *from, const char *to);
 
@@ -43,9 +48,9 @@ int support_forge(const char *dir, const char *text, const char *from, const cha
 int support_open_descriptors(void);
 
 /**
- * Byte `at` of the row of ORIGINAL vertex v, for any v and at: with a 64-bit word w = v * 0x100000001b3 + at / 8,
- * multiplied by 0xff51afd7ed558ccd, xored with itself shifted right by 33, multiplied by 0xc4ceb9fe1a85ec53, it is byte
- * at % 8 from the lowest on.
+ * Byte `at` of the row of ORIGINAL vertex v, for any v and at: with a 64-bit word w = v *
+ * 0x100000001b3 + at / 8, multiplied by 0xff51afd7ed558ccd, xored with itself shifted right by 33,
+ * multiplied by 0xc4ceb9fe1a85ec53, it is byte at % 8 from the lowest on.
  */
 unsigned char support_row_byte(uint64_t vertex, uint64_t at);
 
@@ -61,15 +66,19 @@ void support_row(uint64_t vertex, uint64_t row_bytes, unsigned char *row_out);
  *   valid.npy     bool mask, every third vertex from 1 on
  * @return 0, or -1 with errno
  */
-int support_sources(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes, uint64_t seed);
+int support_sources(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes,
+                    uint64_t seed);
 
-/** support_sources(), and stage them into `dir`/ds with splits "train" and "valid"; with RUNG_TEST_IN_PLACE in the environment the features
- * stay where they are. @return what rung_stage() returns; RUNG_E_IO for sources */
-int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes, uint64_t seed);
+/** support_sources(), and stage them into `dir`/ds with splits "train" and "valid"; with
+ * RUNG_TEST_IN_PLACE in the environment the features stay where they are. @return what rung_stage()
+ * returns; RUNG_E_IO for sources */
+int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes,
+                    uint64_t seed);
 
 /**
- * Deal the features of the dataset `dir`, which is in one file, over `file_count` files in blocks of block_rows, as if on as many devices:
- * each in a folder of its own beside the dataset, with a link to it there. @return a status; RUNG_E_IO for files
+ * Deal the features of the dataset `dir`, which is in one file, over `file_count` files in blocks
+ * of block_rows, as if on as many devices: each in a folder of its own beside the dataset, with a
+ * link to it there. @return a status; RUNG_E_IO for files
  */
 int support_deal(const char *dir, uint32_t file_count, uint64_t block_rows);
 

@@ -17,7 +17,8 @@
 #define PATH_BYTES 4096
 
 /* An array as a .npy file; replaces what is there. */
-static int write_array(const char *path, const struct rung_array_info *array, const void *data, uint64_t bytes)
+static int write_array(const char *path, const struct rung_array_info *array, const void *data,
+                       uint64_t bytes)
 {
 	unsigned char *all = malloc(RUNG__NPY_DATA_OFFSET + bytes);
 	int rc;
@@ -30,11 +31,14 @@ static int write_array(const char *path, const struct rung_array_info *array, co
 }
 
 /* Rows of one file, out of all of them. */
-static int write_part(const char *dir, const struct rung__manifest *m, uint32_t f, const unsigned char *rows)
+static int write_part(const char *dir, const struct rung__manifest *m, uint32_t f,
+                      const unsigned char *rows)
 {
 	const struct rung__manifest_file *file = &m->files[f];
-	const struct rung__layout layout = { .file_count = m->feature_file_count, .block_rows = m->block_rows };
-	uint64_t row_bytes = m->features.row_bytes, bytes = file->bytes - RUNG__NPY_DATA_OFFSET, done = 0;
+	const struct rung__layout layout = { .file_count = m->feature_file_count,
+		                             .block_rows = m->block_rows };
+	uint64_t row_bytes = m->features.row_bytes, bytes = file->bytes - RUNG__NPY_DATA_OFFSET,
+		 done = 0;
 	unsigned char *part = malloc(bytes);
 	char link[PATH_BYTES + 256], folder[PATH_BYTES], path[PATH_BYTES + 256];
 	int rc;
@@ -48,7 +52,9 @@ static int write_part(const char *dir, const struct rung__manifest *m, uint32_t 
 	snprintf(folder, sizeof(folder), "%s.%u", dir, f);
 	snprintf(path, sizeof(path), "%s/%s", folder, file->name);
 	snprintf(link, sizeof(link), "%s/%s", dir, file->name);
-	rc = done != bytes || mkdir(folder, 0777) < 0 ? RUNG_E_IO : write_array(path, &file->array, part, bytes);
+	rc = done != bytes || mkdir(folder, 0777) < 0
+	             ? RUNG_E_IO
+	             : write_array(path, &file->array, part, bytes);
 	free(part);
 	return rc < 0 || symlink(path, link) < 0 ? RUNG_E_IO : 0;
 }

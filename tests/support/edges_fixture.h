@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Edges in files, for tests: a folder with files of graphs, their specs, and the comparison with graphs in memory. */
+/** Edges in files, for tests: a folder with files of graphs, their specs, and the comparison with
+ * graphs in memory. */
 #ifndef TESTS_EDGES_FIXTURE_H
 #define TESTS_EDGES_FIXTURE_H
 
@@ -18,7 +19,8 @@ static inline unsigned dtype_bytes(const char *dtype)
 }
 
 /* Integers as a file of any of the four types. */
-static inline const char *ids_file(int slot, const uint64_t *values, uint64_t count, size_t skip, const char *dtype)
+static inline const char *ids_file(int slot, const uint64_t *values, uint64_t count, size_t skip,
+                                   const char *dtype)
 {
 	void *ids = test_ids(values, count, dtype_bytes(dtype));
 	char shape[60];
@@ -30,14 +32,16 @@ static inline const char *ids_file(int slot, const uint64_t *values, uint64_t co
 }
 
 /* Lists as "csc:SRC,SRC" or "csr:SRC,SRC". */
-static inline const char *columns_spec(const char *prefix, const struct test_graph *graph, size_t skip, const char *offset_dtype, const char *id_dtype)
+static inline const char *columns_spec(const char *prefix, const struct test_graph *graph,
+                                       size_t skip, const char *offset_dtype, const char *id_dtype)
 {
 	static char text[1200];
 	uint64_t *indices = malloc(graph->csc.edge_count * sizeof(*indices) + 1);
 
 	for (uint64_t e = 0; e < graph->csc.edge_count; e++)
 		indices[e] = test_id(graph->indices, graph->csc.index_bytes, e);
-	snprintf(text, sizeof(text), "%s:%s,%s", prefix, ids_file(0, graph->indptr, graph->csc.vertex_count + 1, skip, offset_dtype),
+	snprintf(text, sizeof(text), "%s:%s,%s", prefix,
+	         ids_file(0, graph->indptr, graph->csc.vertex_count + 1, skip, offset_dtype),
 	         ids_file(1, indices, graph->csc.edge_count, skip, id_dtype));
 	free(indices);
 	return text;
@@ -46,7 +50,7 @@ static inline const char *columns_spec(const char *prefix, const struct test_gra
 /* What chunks bring, put together and compared with the graph in memory. */
 struct seen {
 	const struct rung_csc *csc;
-	uint64_t vertices, edges;   /* so far */
+	uint64_t vertices, edges; /* so far */
 	uint64_t chunks, split;
 	uint64_t edges_max;
 };
@@ -56,7 +60,8 @@ static inline int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 	struct seen *seen = ctx;
 	const struct rung_csc *csc = seen->csc;
 	const bool goes_on = chunk->edge_first > chunk->indptr[0];
-	const bool stays_open = chunk->edge_first + chunk->edge_count < chunk->indptr[chunk->vertex_count];
+	const bool stays_open =
+		chunk->edge_first + chunk->edge_count < chunk->indptr[chunk->vertex_count];
 	uint64_t covered = 0;
 
 	cr_assert_eq(chunk->index_bytes, csc->index_bytes);
@@ -65,9 +70,13 @@ static inline int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 	cr_assert_gt(chunk->vertex_count, 0);
 	cr_assert_leq(chunk->vertex_first + chunk->vertex_count, csc->vertex_count);
 	cr_assert_leq(chunk->edge_count, seen->edges_max);
-	cr_assert_eq(memcmp(chunk->indptr, csc->indptr + chunk->vertex_first, (chunk->vertex_count + 1) * 8), 0);
-	cr_assert_eq(memcmp(chunk->indices, (const char *)csc->indices + chunk->edge_first * csc->index_bytes,
-	                    chunk->edge_count * csc->index_bytes), 0, "edges from %d on", (int)chunk->edge_first);
+	cr_assert_eq(memcmp(chunk->indptr, csc->indptr + chunk->vertex_first,
+	                    (chunk->vertex_count + 1) * 8),
+	             0);
+	cr_assert_eq(memcmp(chunk->indices,
+	                    (const char *)csc->indices + chunk->edge_first * csc->index_bytes,
+	                    chunk->edge_count * csc->index_bytes),
+	             0, "edges from %d on", (int)chunk->edge_first);
 	for (uint64_t i = 0; i < chunk->vertex_count; i++) {
 		uint64_t begin, end;
 
@@ -75,7 +84,8 @@ static inline int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 		cr_assert_eq(begin, covered);
 		covered = end;
 		if (goes_on || stays_open)
-			cr_assert(i > 0 || chunk->indptr[1] - chunk->indptr[0] > seen->edges_max, "a list is split that fits");
+			cr_assert(i > 0 || chunk->indptr[1] - chunk->indptr[0] > seen->edges_max,
+			          "a list is split that fits");
 	}
 	cr_assert_eq(covered, chunk->edge_count);
 	if (stays_open)
@@ -87,7 +97,8 @@ static inline int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 	return 0;
 }
 
-static inline int open_edges(const char *const *specs, size_t spec_count, struct rung_edges_opts opts, struct rung_edges **edges_out)
+static inline int open_edges(const char *const *specs, size_t spec_count,
+                             struct rung_edges_opts opts, struct rung_edges **edges_out)
 {
 	opts.graph.specs = specs;
 	opts.graph.spec_count = spec_count;
@@ -95,10 +106,12 @@ static inline int open_edges(const char *const *specs, size_t spec_count, struct
 	return rung_edges_open(&opts, edges_out);
 }
 
-#define DEFAULTS (struct rung_edges_opts)RUNG_EDGES_OPTS_INIT
+#define DEFAULTS (struct rung_edges_opts) RUNG_EDGES_OPTS_INIT
 
-/* Passes over the files equal the graph that rung_graph_load() makes of them. Gives back what chunks there were. */
-static inline struct seen assert_equals_load(const char *const *specs, size_t spec_count, struct rung_edges_opts opts)
+/* Passes over the files equal the graph that rung_graph_load() makes of them. Gives back what
+ * chunks there were. */
+static inline struct seen assert_equals_load(const char *const *specs, size_t spec_count,
+                                             struct rung_edges_opts opts)
 {
 	struct rung_edges_info info = { .size = sizeof(info) };
 	struct rung_graph *graph;
@@ -112,10 +125,13 @@ static inline struct seen assert_equals_load(const char *const *specs, size_t sp
 	cr_assert_eq(rung_edges_info(edges, &info), 0);
 	cr_assert_eq(info.vertex_count, rung_graph_csc(graph)->vertex_count);
 	cr_assert_eq(info.edge_count, rung_graph_csc(graph)->edge_count);
-	cr_assert_leq(info.memory_bytes, opts.memory_bytes ? opts.memory_bytes : UINT64_C(256) << 20);
+	cr_assert_leq(info.memory_bytes,
+	              opts.memory_bytes ? opts.memory_bytes : UINT64_C(256) << 20);
 	for (int pass = 0; pass < 2; pass++) {
-		seen = (struct seen){ .csc = rung_graph_csc(graph), .edges_max = info.chunk_bytes / info.index_bytes };
-		cr_assert_eq(rung__edges_pass(edges, compare_chunk, &seen), 0, "%s", rung_last_error());
+		seen = (struct seen){ .csc = rung_graph_csc(graph),
+			              .edges_max = info.chunk_bytes / info.index_bytes };
+		cr_assert_eq(rung__edges_pass(edges, compare_chunk, &seen), 0, "%s",
+		             rung_last_error());
 		cr_assert_eq(seen.vertices, info.vertex_count);
 		cr_assert_eq(seen.edges, info.edge_count);
 	}
@@ -127,7 +143,8 @@ static inline struct seen assert_equals_load(const char *const *specs, size_t sp
 /* Vertex 3 has 5000 in-edges, others few or none. */
 static inline struct test_graph hub_graph(void)
 {
-	uint64_t *sources = malloc(5200 * sizeof(*sources)), *destinations = malloc(5200 * sizeof(*destinations)), state = 5;
+	uint64_t *sources = malloc(5200 * sizeof(*sources)),
+		 *destinations = malloc(5200 * sizeof(*destinations)), state = 5;
 
 	for (uint64_t e = 0; e < 5200; e++) {
 		sources[e] = test_random(&state) % 40000;
@@ -136,7 +153,8 @@ static inline struct test_graph hub_graph(void)
 	return test_graph_of_edges(40000, 5200, sources, destinations, 4);
 }
 
-static inline const char *edges_spec(int slot, const struct test_graph *graph, uint64_t first, uint64_t count, bool by_row, const char *dtype)
+static inline const char *edges_spec(int slot, const struct test_graph *graph, uint64_t first,
+                                     uint64_t count, bool by_row, const char *dtype)
 {
 	uint64_t *both = malloc(2 * count * sizeof(*both) + 1);
 	void *ids;
@@ -154,7 +172,8 @@ static inline const char *edges_spec(int slot, const struct test_graph *graph, u
 	return spec_text[slot];
 }
 
-static inline int cancel_when_sorting(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static inline int cancel_when_sorting(void *ctx, const char *stage, unsigned long long done,
+                                      unsigned long long total)
 {
 	cr_assert_leq(done, total);
 	return strcmp(stage, ctx) == 0;

@@ -10,7 +10,7 @@
 #include "rung/graph.h"
 
 struct test_graph {
-	uint64_t *sources, *destinations;   /* [edge_count] in input order */
+	uint64_t *sources, *destinations; /* [edge_count] in input order */
 	uint64_t *indptr;
 	void *indices;
 	struct rung_csc csc;
@@ -45,11 +45,13 @@ static inline void *test_ids(const uint64_t *values, uint64_t count, unsigned by
 }
 
 /* Takes the two arrays over. */
-static inline struct test_graph test_graph_of_edges(uint64_t vertex_count, uint64_t edge_count, uint64_t *sources,
-                                                    uint64_t *destinations, unsigned index_bytes)
+static inline struct test_graph test_graph_of_edges(uint64_t vertex_count, uint64_t edge_count,
+                                                    uint64_t *sources, uint64_t *destinations,
+                                                    unsigned index_bytes)
 {
 	struct test_graph graph = { .sources = sources, .destinations = destinations };
-	uint64_t *lists = malloc(edge_count * sizeof(*lists) + 1), *next = calloc(vertex_count + 1, sizeof(*next));
+	uint64_t *lists = malloc(edge_count * sizeof(*lists) + 1),
+		 *next = calloc(vertex_count + 1, sizeof(*next));
 
 	graph.indptr = calloc(vertex_count + 1, sizeof(*graph.indptr));
 	cr_assert(lists && next && graph.indptr);
@@ -60,21 +62,26 @@ static inline struct test_graph test_graph_of_edges(uint64_t vertex_count, uint6
 	for (uint64_t e = 0; e < edge_count; e++)
 		lists[graph.indptr[destinations[e]] + next[destinations[e]]++] = sources[e];
 	graph.indices = test_ids(lists, edge_count, index_bytes);
-	graph.csc = (struct rung_csc){ vertex_count, edge_count, graph.indptr, graph.indices, index_bytes };
+	graph.csc = (struct rung_csc){ vertex_count, edge_count, graph.indptr, graph.indices,
+		                       index_bytes };
 	free(lists);
 	free(next);
 	return graph;
 }
 
-/* Random edges, some vertices much likelier than others, with self loops and parallel edges; the last tenth has no in-edges. */
-static inline struct test_graph test_graph_random(uint64_t vertex_count, uint64_t edge_count, uint64_t seed, unsigned index_bytes)
+/* Random edges, some vertices much likelier than others, with self loops and parallel edges; the
+ * last tenth has no in-edges. */
+static inline struct test_graph test_graph_random(uint64_t vertex_count, uint64_t edge_count,
+                                                  uint64_t seed, unsigned index_bytes)
 {
-	uint64_t *sources = malloc(edge_count * sizeof(*sources) + 1), *destinations = malloc(edge_count * sizeof(*destinations) + 1);
+	uint64_t *sources = malloc(edge_count * sizeof(*sources) + 1),
+		 *destinations = malloc(edge_count * sizeof(*destinations) + 1);
 	uint64_t state = seed * 2 + 1;
 
 	cr_assert(sources && destinations);
 	for (uint64_t e = 0; e < edge_count; e++) {
-		const uint64_t range = test_random(&state) % 2 ? vertex_count : vertex_count / 20 + 1;
+		const uint64_t range =
+			test_random(&state) % 2 ? vertex_count : vertex_count / 20 + 1;
 
 		sources[e] = test_random(&state) % range;
 		destinations[e] = test_random(&state) % (vertex_count - vertex_count / 10);

@@ -24,19 +24,21 @@ void support_put_link(const char *root, const char *name, const char *target)
 
 	snprintf(path, sizeof(path), "%s%s", root, name);
 	unlink(path);
-	support_put(root, name, "");   /* makes the folders */
+	support_put(root, name, ""); /* makes the folders */
 	if (unlink(path) != 0 || symlink(target, path) != 0)
 		give_up(path);
 }
 
-void support_put_node(const char *root, unsigned node, const char *cpus, unsigned long long total_kib, unsigned long long free_kib)
+void support_put_node(const char *root, unsigned node, const char *cpus,
+                      unsigned long long total_kib, unsigned long long free_kib)
 {
 	char name[100], text[200];
 
 	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/cpulist", node);
 	support_put(root, name, cpus);
 	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/meminfo", node);
-	snprintf(text, sizeof(text), "Node %u MemTotal: %llu kB\nNode %u MemFree: %llu kB\n", node, total_kib, node, free_kib);
+	snprintf(text, sizeof(text), "Node %u MemTotal: %llu kB\nNode %u MemFree: %llu kB\n", node,
+	         total_kib, node, free_kib);
 	support_put(root, name, text);
 	snprintf(name, sizeof(name), "/sys/devices/system/node/node%u/distance", node);
 	support_put(root, name, node ? "20 10\n" : "10 20\n");
@@ -91,7 +93,8 @@ static void put_line(const char *root, char *line)
 	if (target) {
 		support_put_link(root, name, target + 4);
 	} else if (name[length] == '/') {
-		support_put(root, strcat(name, "keep"), "");   /* a file that nobody asks for: the folder is what counts */
+		/* a file that nobody asks for: the folder is what counts */
+		support_put(root, strcat(name, "keep"), "");
 	} else {
 		char text[4096];
 

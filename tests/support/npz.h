@@ -12,7 +12,7 @@
 
 /* Add the file `npy` as a member to a .npz, which is made when it is not there. */
 static inline void add_to_npz(const char *npz, const char *member, const char *npy,
-			      zip_int32_t method)
+                              zip_int32_t method)
 {
 	size_t bytes;
 	unsigned char *data = support_read_file(npy, &bytes);

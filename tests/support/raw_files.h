@@ -32,8 +32,10 @@ static inline void remove_folder(void)
 	cr_assert_eq(rmdir(folder), 0, "temporary files are left in %s", folder);
 }
 
-/* File `slot` with `skip` bytes in front, and a raw: spec of it in which `shape` gives dtype and dimensions. */
-static inline const char *raw_file(int slot, const void *bytes, size_t byte_count, size_t skip, const char *shape)
+/* File `slot` with `skip` bytes in front, and a raw: spec of it in which `shape` gives dtype and
+ * dimensions. */
+static inline const char *raw_file(int slot, const void *bytes, size_t byte_count, size_t skip,
+                                   const char *shape)
 {
 	char front[5000], path[400];
 	FILE *file;

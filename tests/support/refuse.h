@@ -5,7 +5,8 @@
 
 #include <stdbool.h>
 
-/** From here on mbind() and move_pages() fail with EPERM in this process. @return false with errno where there is no seccomp */
+/** From here on mbind() and move_pages() fail with EPERM in this process. @return false with errno
+ * where there is no seccomp */
 bool refuse_placement(void);
 
 #endif

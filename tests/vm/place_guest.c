@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runs in the virtual machines of test_place.py: stores whose memory and threads have places, looked at page by page.
+ * What runs in the virtual machines of test_place.py: stores whose memory and threads have places,
+ * looked at page by page.
  *
  *     place_guest make FOLDER                   on the host: stage the dataset FOLDER/ds
  *     place_guest check DATASET DRIVE ORDER     in the machine; the node of the drive, and the other nodes, nearest to it first: "0,3,2"
@@ -22,21 +23,24 @@
 #include "rung/rung.h"
 #include "store/store.h"
 
-#define VERTICES 48000
-#define WIDTH 512
-#define SEED 6
+#define VERTICES  48000
+#define WIDTH     512
+#define SEED      6
 #define ALL_BYTES ((uint64_t)VERTICES * WIDTH)
-#define SOME_BYTES (ALL_BYTES / 4 * 3)   /* of host memory: slots, cache, and rows; the rest is cold */
-#define NODES_MAX 8
-#define LEFT_BYTES (10ull << 20)     /* on the drive's node once it is filled, besides what is always left: for slots, cache and some rows */
+/* of host memory: slots, cache, and rows; the rest is cold */
+#define SOME_BYTES (ALL_BYTES / 4 * 3)
+#define NODES_MAX  8
+/* on the drive's node once it is filled, besides what is always left: for slots, cache and some
+ * rows */
+#define LEFT_BYTES      (10ull << 20)
 #define NEXT_LEFT_BYTES (6ull << 20) /* and on the next one, where there is a third */
-#define WANTED 0.99                  /* share of pages that must be where they are to be */
+#define WANTED          0.99         /* share of pages that must be where they are to be */
 
 static struct rung_dataset *ds;
 static struct rung_topology *topology;
 static uint64_t *vertex_of_rank;
 static uint32_t drive;
-static uint32_t order[NODES_MAX], order_count;   /* the drive's node and those after it */
+static uint32_t order[NODES_MAX], order_count; /* the drive's node and those after it */
 static int failures;
 
 static void need(int rc, const char *what)
@@ -47,7 +51,8 @@ static void need(int rc, const char *what)
 	exit(1);
 }
 
-static void __attribute__((format(printf, 3, 4))) check(bool ok, const char *what, const char *format, ...)
+static void __attribute__((format(printf, 3, 4)))
+check(bool ok, const char *what, const char *format, ...)
 {
 	va_list args;
 
@@ -68,7 +73,8 @@ static const struct rung_topology_node *node_of(uint32_t number)
 {
 	const struct rung_topology_node *node = NULL;
 
-	for (size_t n = 0; (node = rung_topology_node(topology, n)) != NULL && node->node != number; n++)
+	for (size_t n = 0; (node = rung_topology_node(topology, n)) != NULL && node->node != number;
+	     n++)
 		;
 	return node;
 }
@@ -95,7 +101,8 @@ static void run_on(uint32_t number)
 	for (uint32_t i = 0; i < NODES_MAX; i++) {
 		const struct rung_topology_node *node = node_of(i);
 
-		for (uint32_t c = 0; node && (number == i || number == NODES_MAX) && c < node->cpus.count; c++)
+		for (uint32_t c = 0;
+		     node && (number == i || number == NODES_MAX) && c < node->cpus.count; c++)
 			CPU_SET(node->cpus.ids[c], &set);
 	}
 	check(sched_setaffinity(0, sizeof(set), &set) == 0, "CPUs", "sched_setaffinity");
@@ -126,19 +133,24 @@ static void check_pages(const char *what, unsigned char *at, const struct rung_p
 	for (uint64_t p = 0; p < pages; p++) {
 		void *page = at + p * 4096;
 		int node = -1;
-		uint32_t wanted = place->nodes.ids[p * 4096 / place->block_bytes % place->nodes.count];
+		uint32_t wanted =
+			place->nodes.ids[p * 4096 / place->block_bytes % place->nodes.count];
 
 		(void)*(volatile unsigned char *)page;
 		move_pages(0, 1, &page, NULL, &node, 0);
 		wrong += node != (int)wanted;
 	}
-	snprintf(text, sizeof(text), "%s: pages of %s are on node %u", what, place->name, place->nodes.ids[0]);
-	check((double)wrong <= (1 - WANTED) * (double)pages, text, "%llu of %llu are not", (unsigned long long)wrong, (unsigned long long)pages);
+	snprintf(text, sizeof(text), "%s: pages of %s are on node %u", what, place->name,
+	         place->nodes.ids[0]);
+	check((double)wrong <= (1 - WANTED) * (double)pages, text, "%llu of %llu are not",
+	      (unsigned long long)wrong, (unsigned long long)pages);
 }
 
 static struct rung_plan *plan_for(enum rung_numa numa, uint32_t node, uint64_t host_bytes)
 {
-	struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = host_bytes, .numa = numa, .numa_node = node };
+	struct rung_plan_opts opts = {
+		.size = sizeof(opts), .host_bytes = host_bytes, .numa = numa, .numa_node = node
+	};
 	struct rung_plan *plan = NULL;
 
 	need(rung_plan_create(ds, &opts, &plan), "plan");
@@ -146,26 +158,35 @@ static struct rung_plan *plan_for(enum rung_numa numa, uint32_t node, uint64_t h
 }
 
 /* What the store says agrees with what the plan says, and with what the pages say. */
-static void check_store(const char *what, const struct rung_plan *plan, const struct rung_store *store)
+static void check_store(const char *what, const struct rung_plan *plan,
+                        const struct rung_store *store)
 {
 	struct rung_store_stats stats = { .size = sizeof(stats) };
-	unsigned char *host = (unsigned char *)store->host_view.base, *slots = store->pool.base, *frames = slots + store->pool.frames_at;
+	unsigned char *host = (unsigned char *)store->host_view.base, *slots = store->pool.base,
+		      *frames = slots + store->pool.frames_at;
 	const struct rung_place *place;
 	uint32_t i = 0;
 
 	need(rung_store_stats(store, &stats), "statistics");
 	for (; (place = rung_plan_place(plan, i)) != NULL; i++) {
 		const struct rung_store_place *got = &stats.places[i];
-		unsigned char **at = strcmp(place->name, "host") == 0 ? &host : strcmp(place->name, "slots") == 0 ? &slots : &frames;
+		unsigned char **at = strcmp(place->name, "host") == 0    ? &host
+		                     : strcmp(place->name, "slots") == 0 ? &slots
+		                                                         : &frames;
 
-		check(i < stats.place_count && got->place.bytes == place->bytes && got->place.rank_first == place->rank_first &&
-		      place->nodes.count > 0 && got->place.nodes.count == place->nodes.count && got->place.nodes.ids[0] == place->nodes.ids[0],
+		check(i < stats.place_count && got->place.bytes == place->bytes &&
+		              got->place.rank_first == place->rank_first &&
+		              place->nodes.count > 0 &&
+		              got->place.nodes.count == place->nodes.count &&
+		              got->place.nodes.ids[0] == place->nodes.ids[0],
 		      what, "place %u is not as planned (%s)", i, rung_plan_place_why(plan));
 		if (i >= stats.place_count || place->nodes.count == 0)
 			return;
-		check(got->node_share >= WANTED && !got->why[0], what, "%s: %.3f of the pages are on node %u; %s", place->name, got->node_share,
+		check(got->node_share >= WANTED && !got->why[0], what,
+		      "%s: %.3f of the pages are on node %u; %s", place->name, got->node_share,
 		      place->nodes.ids[0], got->why);
-		check(got->huge_share >= 0 && got->huge_share <= 1, what, "%s: %f in huge pages", place->name, got->huge_share);
+		check(got->huge_share >= 0 && got->huge_share <= 1, what, "%s: %f in huge pages",
+		      place->name, got->huge_share);
 		check_pages(what, *at, place);
 		*at += place->bytes;
 	}
@@ -231,9 +252,11 @@ static void check_refill(const char *what)
 		look_at_task(entry->d_name, allowed, &cpu);
 		for (uint32_t c = 0; c < node->cpus.count; c++)
 			on_node |= (int)node->cpus.ids[c] == cpu;
-		snprintf(wanted, sizeof(wanted), node->cpus.count > 1 ? "%u-%u" : "%u", node->cpus.ids[0], node->cpus.ids[node->cpus.count - 1]);
-		check(strcmp(allowed, wanted) == 0 && on_node, what, "the refill thread may run on %s and was on %d; the drive's node has %s", allowed,
-		      cpu, wanted);
+		snprintf(wanted, sizeof(wanted), node->cpus.count > 1 ? "%u-%u" : "%u",
+		         node->cpus.ids[0], node->cpus.ids[node->cpus.count - 1]);
+		check(strcmp(allowed, wanted) == 0 && on_node, what,
+		      "the refill thread may run on %s and was on %d; the drive's node has %s",
+		      allowed, cpu, wanted);
 	}
 	closedir(tasks);
 	check(found == 1, what, "%u refill threads", found);
@@ -261,7 +284,10 @@ static void check_rows(const char *what, struct rung_store *store)
 
 static void check_opened(const char *what, const struct rung_plan *plan, const char *share_path)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 2, .batch_rows_max = 4096, .share_path = share_path };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .requests_max = 2,
+		                        .batch_rows_max = 4096,
+		                        .share_path = share_path };
 	struct rung_store *store = NULL, *attached = NULL;
 
 	need(rung_store_open(ds, plan, &opts, &store), what);
@@ -285,7 +311,8 @@ static void check_refused(const struct rung_plan *plan)
 	char words[32];
 
 	snprintf(words, sizeof(words), "NUMA node %u: ", drive);
-	check(rc == RUNG_E_NOMEM && strstr(rung_last_error(), words), "a node that is too small is an error", "%d: %s", rc,
+	check(rc == RUNG_E_NOMEM && strstr(rung_last_error(), words),
+	      "a node that is too small is an error", "%d: %s", rc,
 	      rc ? rung_last_error() : "it opened");
 	rung_store_close(store);
 }
@@ -301,19 +328,26 @@ static void check_near_first(void)
 	run_on(drive);
 	memory = fill(drive, node_of(drive)->total_bytes / 16 + LEFT_BYTES, &filled);
 	if (order_count > 2)
-		next = fill(order[1], node_of(order[1])->total_bytes / 16 + NEXT_LEFT_BYTES, &next_filled);
+		next = fill(order[1], node_of(order[1])->total_bytes / 16 + NEXT_LEFT_BYTES,
+		            &next_filled);
 	plan = plan_for(RUNG_NUMA_AUTO, 0, SOME_BYTES);
-	for (; (place = rung_plan_place(plan, i)) != NULL && strcmp(place->name, "host") == 0; i++) {
-		check(i < order_count && place->nodes.count == 1 && place->nodes.ids[0] == order[i] && place->rank_first == rank,
-		      "near nodes come first", "place %u is on node %u", i, place->nodes.count ? place->nodes.ids[0] : 999);
+	for (; (place = rung_plan_place(plan, i)) != NULL && strcmp(place->name, "host") == 0;
+	     i++) {
+		check(i < order_count && place->nodes.count == 1 &&
+		              place->nodes.ids[0] == order[i] && place->rank_first == rank,
+		      "near nodes come first", "place %u is on node %u", i,
+		      place->nodes.count ? place->nodes.ids[0] : 999);
 		rank += place->row_count;
 	}
-	check(i >= RUNG__MIN(order_count, 3u), "what has no room goes to the next node", "%u places", i);
-	check(rank == rung_plan_tier(plan, 0)->row_count, "all rows have a place", "%llu", (unsigned long long)rank);
+	check(i >= RUNG__MIN(order_count, 3u), "what has no room goes to the next node",
+	      "%u places", i);
+	check(rank == rung_plan_tier(plan, 0)->row_count, "all rows have a place", "%llu",
+	      (unsigned long long)rank);
 	check_opened("near first", plan, NULL);
 	rung_plan_destroy(plan);
 
-	plan = plan_for(RUNG_NUMA_NODE, drive, RUNG_BYTES_MAX);   /* which has not the room for all rows */
+	/* which has not the room for all rows */
+	plan = plan_for(RUNG_NUMA_NODE, drive, RUNG_BYTES_MAX);
 	check_refused(plan);
 	rung_plan_destroy(plan);
 	rung__unmap_pages(memory, filled);
@@ -326,18 +360,21 @@ static void check_modes(void)
 	struct rung_plan *plan = plan_for(RUNG_NUMA_AUTO, 0, SOME_BYTES);
 	const struct rung_place *place = rung_plan_place(plan, 0);
 
-	check(place->nodes.count > 1, "CPUs of several nodes share them", "%u nodes", place->nodes.count);
+	check(place->nodes.count > 1, "CPUs of several nodes share them", "%u nodes",
+	      place->nodes.count);
 	check_opened("shared by CPUs", plan, "/run/rung/socket");
 	rung_plan_destroy(plan);
 	plan = plan_for(RUNG_NUMA_INTERLEAVE, 0, SOME_BYTES);
-	check(rung_plan_place(plan, 0)->nodes.count == order_count, "interleave takes all nodes", "%u", rung_plan_place(plan, 0)->nodes.count);
+	check(rung_plan_place(plan, 0)->nodes.count == order_count, "interleave takes all nodes",
+	      "%u", rung_plan_place(plan, 0)->nodes.count);
 	check_opened("interleave", plan, NULL);
 	rung_plan_destroy(plan);
 	plan = plan_for(RUNG_NUMA_NODE, order[1], SOME_BYTES);
 	check_opened("on a node that was asked for", plan, NULL);
 	rung_plan_destroy(plan);
 	plan = plan_for(RUNG_NUMA_NONE, 0, SOME_BYTES);
-	check(rung_plan_place(plan, 0)->nodes.count == 0 && rung_plan_place_why(plan)[0], "none places nothing", "it does");
+	check(rung_plan_place(plan, 0)->nodes.count == 0 && rung_plan_place_why(plan)[0],
+	      "none places nothing", "it does");
 	rung_plan_destroy(plan);
 }
 
@@ -349,12 +386,14 @@ static void check_policies(void)
 
 	check(set_mempolicy(MPOL_INTERLEAVE, &two, 64) == 0, "a policy", "set_mempolicy");
 	plan = plan_for(RUNG_NUMA_AUTO, 0, SOME_BYTES);
-	check(rung_plan_place(plan, 0)->nodes.count == 0 && strstr(rung_plan_place_why(plan), "policy of its own"), "a policy is left alone", "%s",
-	      rung_plan_place_why(plan));
+	check(rung_plan_place(plan, 0)->nodes.count == 0 &&
+	              strstr(rung_plan_place_why(plan), "policy of its own"),
+	      "a policy is left alone", "%s", rung_plan_place_why(plan));
 	rung_plan_destroy(plan);
 	check(set_mempolicy(MPOL_BIND, &two, 64) == 0, "a bound", "set_mempolicy");
 	plan = plan_for(RUNG_NUMA_INTERLEAVE, 0, SOME_BYTES);
-	check(rung_plan_place(plan, 0)->nodes.count == 2, "a bound is kept", "%u nodes", rung_plan_place(plan, 0)->nodes.count);
+	check(rung_plan_place(plan, 0)->nodes.count == 2, "a bound is kept", "%u nodes",
+	      rung_plan_place(plan, 0)->nodes.count);
 	rung_plan_destroy(plan);
 	set_mempolicy(MPOL_DEFAULT, NULL, 0);
 }
@@ -390,7 +429,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc != 5 || strcmp(argv[1], "check") != 0) {
-		fprintf(stderr, "usage: place_guest make FOLDER | place_guest check DATASET DRIVE ORDER\n");
+		fprintf(stderr,
+		        "usage: place_guest make FOLDER | place_guest check DATASET DRIVE ORDER\n");
 		return 2;
 	}
 	drive = (uint32_t)strtoul(argv[3], NULL, 10);

@@ -5,18 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_FIRST  0x10000   /* no character */
+#define KEY_FIRST  0x10000 /* no character */
 #define NAME_BYTES 64
 
 /* A command line being read. */
 struct reading {
 	const struct tool_command *command;
 	void *args;
-	struct argp_option *listed;          /* [count], and a row of zeros */
+	struct argp_option *listed; /* [count], and a row of zeros */
 	struct target {
 		const struct tool_option *option;
-		void *args;                  /* of its set, or of the subcommand */
-	} *targets;                          /* [count] */
+		void *args; /* of its set, or of the subcommand */
+	} * targets;        /* [count] */
 	int count;
 };
 
@@ -58,17 +58,17 @@ static void *part_args(const struct reading *reading, const struct tool_part *pa
 /* ---- values ---- */
 
 static uint64_t arg_bytes(const struct tool_option *option, const struct argp_state *state,
-			  const char *name, const char *arg)
+                          const char *name, const char *arg)
 {
 	const struct tool_size size = tool_arg_size(state, name, arg);
 
 	if (size.share >= 0 || size.bytes == RUNG_BYTES_MAX || size.bytes < option->low)
 		argp_error(state, "%s: '%s' is %s", name, arg, option->wrong);
-	return size.bytes ? size.bytes : 1;   /* too little like any other size */
+	return size.bytes ? size.bytes : 1; /* too little like any other size */
 }
 
 static unsigned arg_word(const struct tool_option *option, const struct argp_state *state,
-			 const char *name, const char *arg)
+                         const char *name, const char *arg)
 {
 	const struct tool_word *word = option->words;
 
@@ -79,8 +79,8 @@ static unsigned arg_word(const struct tool_option *option, const struct argp_sta
 	return word->value;
 }
 
-static void store(const struct tool_option *option, const struct argp_state *state,
-		  const char *arg, void *args)
+static void store(const struct tool_option *option, const struct argp_state *state, const char *arg,
+                  void *args)
 {
 	const uint32_t low = (uint32_t)option->low, high = (uint32_t)option->high;
 	void *at = (char *)args + option->offset;
@@ -105,7 +105,7 @@ static void store(const struct tool_option *option, const struct argp_state *sta
 		break;
 	case TOOL_TYPE_REAL:
 		*(double *)at = tool_arg_double(state, name, arg, option->real_low,
-						option->real_high, option->bounds);
+		                                option->real_high, option->bounds);
 		break;
 	case TOOL_TYPE_SIZE:
 		*(struct tool_size *)at = tool_arg_size(state, name, arg);
@@ -137,7 +137,7 @@ void tool_need_dir(const struct argp_state *state, const char *dir)
 }
 
 static error_t operand(const struct reading *reading, const struct argp_state *state,
-		       const char *arg)
+                       const char *arg)
 {
 	const struct tool_command *command = reading->command;
 	const char **dir = (const char **)((char *)reading->args + command->dir);

@@ -26,17 +26,17 @@
 #include "tool.h"
 
 enum tool_option_type {
-	TOOL_TYPE_SET,       /**< by a function */
-	TOOL_TYPE_FLAG,      /**< an int, which becomes 1 */
-	TOOL_TYPE_TEXT,      /**< a const char *: a path, a SRC */
+	TOOL_TYPE_SET,  /**< by a function */
+	TOOL_TYPE_FLAG, /**< an int, which becomes 1 */
+	TOOL_TYPE_TEXT, /**< a const char *: a path, a SRC */
 	TOOL_TYPE_U32,
 	TOOL_TYPE_U64,
-	TOOL_TYPE_REAL,      /**< a double */
-	TOOL_TYPE_SIZE,      /**< a struct tool_size */
-	TOOL_TYPE_BYTES,     /**< a uint64_t, no share or max; 0 becomes 1: 0 is a default */
-	TOOL_TYPE_WORD,      /**< an enum: one of `words` */
-	TOOL_TYPE_LIST,      /**< uint32_t [room], with a size_t of how many */
-	TOOL_TYPE_FANOUTS    /**< a struct tool_fanouts */
+	TOOL_TYPE_REAL,   /**< a double */
+	TOOL_TYPE_SIZE,   /**< a struct tool_size */
+	TOOL_TYPE_BYTES,  /**< a uint64_t, no share or max; 0 becomes 1: 0 is a default */
+	TOOL_TYPE_WORD,   /**< an enum: one of `words` */
+	TOOL_TYPE_LIST,   /**< uint32_t [room], with a size_t of how many */
+	TOOL_TYPE_FANOUTS /**< a struct tool_fanouts */
 };
 
 typedef void tool_option_fn(const struct argp_state *state, void *args, const char *arg);
@@ -50,87 +50,92 @@ struct tool_word {
 
 /** An option; without a name: a heading of the help. A row of zeros ends a table. */
 struct tool_option {
-	const char *name, *value;      /**< value: its name in the help; NULL: it has none */
-	int group;                     /**< as in struct argp_option: options are listed by it */
-	const char *help;              /**< NULL: not listed */
+	const char *name, *value; /**< value: its name in the help; NULL: it has none */
+	int group;                /**< as in struct argp_option: options are listed by it */
+	const char *help;         /**< NULL: not listed */
 	enum tool_option_type type;
-	size_t offset;                 /**< of the target in the struct of the set or subcommand */
-	uint64_t low, high;            /**< of U32, U64 and LIST, included; low also of BYTES */
-	double real_low, real_high;    /**< of REAL, by `bounds` */
+	size_t offset;              /**< of the target in the struct of the set or subcommand */
+	uint64_t low, high;         /**< of U32, U64 and LIST, included; low also of BYTES */
+	double real_low, real_high; /**< of REAL, by `bounds` */
 	enum tool_bounds bounds;
 	const struct tool_word *words; /**< of WORD, up to a NULL word */
 	const char *wrong;             /**< of WORD and BYTES: "--pad: 'x' is " and this */
 	size_t count_offset;           /**< of LIST */
 	uint32_t room;
-	size_t noted;                  /**< of a const char * that keeps the name; 0: none */
-	tool_option_fn *set;           /**< of SET */
+	size_t noted;        /**< of a const char * that keeps the name; 0: none */
+	tool_option_fn *set; /**< of SET */
 };
 
 #define TOOL_AT(kind, args, member) .type = (kind), .offset = offsetof(args, member)
-#define TOOL_SET(function) .type = TOOL_TYPE_SET, .set = (function)
-#define TOOL_FLAG(args, member) TOOL_AT(TOOL_TYPE_FLAG, args, member)
-#define TOOL_TEXT(args, member) TOOL_AT(TOOL_TYPE_TEXT, args, member)
-#define TOOL_SIZE(args, member) TOOL_AT(TOOL_TYPE_SIZE, args, member)
-#define TOOL_FANOUTS(args, member) TOOL_AT(TOOL_TYPE_FANOUTS, args, member)
-#define TOOL_U32(args, member, least, most) \
+#define TOOL_SET(function)          .type = TOOL_TYPE_SET, .set = (function)
+#define TOOL_FLAG(args, member)     TOOL_AT(TOOL_TYPE_FLAG, args, member)
+#define TOOL_TEXT(args, member)     TOOL_AT(TOOL_TYPE_TEXT, args, member)
+#define TOOL_SIZE(args, member)     TOOL_AT(TOOL_TYPE_SIZE, args, member)
+#define TOOL_FANOUTS(args, member)  TOOL_AT(TOOL_TYPE_FANOUTS, args, member)
+#define TOOL_U32(args, member, least, most)                                                        \
 	TOOL_AT(TOOL_TYPE_U32, args, member), .low = (least), .high = (most)
-#define TOOL_U64(args, member, least, most) \
+#define TOOL_U64(args, member, least, most)                                                        \
 	TOOL_AT(TOOL_TYPE_U64, args, member), .low = (least), .high = (most)
-#define TOOL_REAL(args, member, least, most, which) \
-	TOOL_AT(TOOL_TYPE_REAL, args, member), .real_low = (least), .real_high = (most), \
-	.bounds = (which)
-#define TOOL_BYTES(args, member, least, text) \
+#define TOOL_REAL(args, member, least, most, which)                                                \
+	TOOL_AT(TOOL_TYPE_REAL, args, member), .real_low = (least), .real_high = (most),           \
+					       .bounds = (which)
+#define TOOL_BYTES(args, member, least, text)                                                      \
 	TOOL_AT(TOOL_TYPE_BYTES, args, member), .low = (least), .wrong = (text)
-#define TOOL_WORD(args, member, accepted, text) \
+#define TOOL_WORD(args, member, accepted, text)                                                    \
 	TOOL_AT(TOOL_TYPE_WORD, args, member), .words = (accepted), .wrong = (text)
-#define TOOL_LIST(args, member, count, least, most) \
-	TOOL_AT(TOOL_TYPE_LIST, args, member), .count_offset = offsetof(args, count), \
-	.room = sizeof(((args *)0)->member) / sizeof(uint32_t), .low = (least), .high = (most)
+#define TOOL_LIST(args, member, count, least, most)                                                \
+	TOOL_AT(TOOL_TYPE_LIST, args, member),                                                     \
+		.count_offset = offsetof(args, count),                                             \
+		.room = sizeof(((args *)0)->member) / sizeof(uint32_t), .low = (least),            \
+		.high = (most)
 #define TOOL_NOTED(args, member) .noted = offsetof(args, member)
 
 /** Options that several subcommands have. */
 struct tool_option_set {
 	const struct tool_option *options;
-	void (*begin)(void *args);     /**< before the first option; may be NULL */
-	tool_check_fn *check;          /**< after the last; may be NULL */
+	void (*begin)(void *args); /**< before the first option; may be NULL */
+	tool_check_fn *check;      /**< after the last; may be NULL */
 };
 
-extern const struct tool_option_set tool_common_set;    /**< struct tool_common */
-extern const struct tool_option_set tool_budget_set;    /**< struct tool_store_args, */
-extern const struct tool_option_set tool_engine_set;    /**< the same, */
-extern const struct tool_option_set tool_gpu_set;       /**< and the same */
-extern const struct tool_option_set tool_graph_set;     /**< struct tool_graph_args */
-extern const struct tool_option_set tool_score_set;     /**< struct tool_score_args */
-extern const struct tool_option_set tool_preset_set;    /**< struct tool_preset_args */
+extern const struct tool_option_set tool_common_set; /**< struct tool_common */
+extern const struct tool_option_set tool_budget_set; /**< struct tool_store_args, */
+extern const struct tool_option_set tool_engine_set; /**< the same, */
+extern const struct tool_option_set tool_gpu_set;    /**< and the same */
+extern const struct tool_option_set tool_graph_set;  /**< struct tool_graph_args */
+extern const struct tool_option_set tool_score_set;  /**< struct tool_score_args */
+extern const struct tool_option_set tool_preset_set; /**< struct tool_preset_args */
 
-extern const struct tool_word tool_draws[];             /**< enum rung_draws */
+extern const struct tool_word tool_draws[]; /**< enum rung_draws */
 
 /** A set in a subcommand, whose struct has its targets at `offset`. */
 struct tool_part {
 	const struct tool_option_set *set;
 	size_t offset;
 };
-#define TOOL_PART(set, args, member) { &(set), offsetof(args, member) }
+#define TOOL_PART(set, args, member)                                                               \
+	{                                                                                          \
+		&(set), offsetof(args, member)                                                     \
+	}
 
 enum tool_takes {
 	TOOL_TAKES_OPTIONS = 0,
-	TOOL_TAKES_DIR,        /**< and DIR, one, the staged dataset */
+	TOOL_TAKES_DIR, /**< and DIR, one, the staged dataset */
 	TOOL_TAKES_DIR_OR_NOT
 };
 
 struct tool_command {
-	const struct tool_option *options;   /**< NULL: none but those of the parts */
-	const struct tool_part *parts;       /**< up to a NULL set; checked last to first */
-	const char *operands, *doc;          /**< as args_doc and doc of struct argp */
+	const struct tool_option *options; /**< NULL: none but those of the parts */
+	const struct tool_part *parts;     /**< up to a NULL set; checked last to first */
+	const char *operands, *doc;        /**< as args_doc and doc of struct argp */
 	enum tool_takes takes;
-	size_t dir;                          /**< offset of a const char *, of TAKES_DIR */
-	tool_option_fn *operand;             /**< what else to do with it, or NULL */
-	tool_check_fn *check;                /**< after those of the parts; may be NULL */
+	size_t dir;              /**< offset of a const char *, of TAKES_DIR */
+	tool_option_fn *operand; /**< what else to do with it, or NULL */
+	tool_check_fn *check;    /**< after those of the parts; may be NULL */
 };
 
 extern const struct tool_command tool_stage_command, tool_score_command, tool_verify_command,
 	tool_info_command, tool_plan_command, tool_trace_command, tool_numa_command,
-	tool_bench_command, tool_train_command;   /**< the last only where RUNG_HAVE_BLAS */
+	tool_bench_command, tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
 
 /** Read a command line into `args`; exits when it is wrong. */
 void tool_args_parse(const struct tool_command *command, int argc, char **argv, void *args);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of the subcommands: sizes, numbers, lists, and the options that several have; those of GPUs are in arguments_gpu.c. */
+/* Arguments of the subcommands: sizes, numbers, lists, and the options that several have; those of
+ * GPUs are in arguments_gpu.c. */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -11,13 +12,15 @@
 
 #define SIZE_HELP "give bytes (4096), 64KiB, 1.5GiB, TiB, a share such as 10%%, or max"
 
-/* The unit behind a number; 0 when there is no such unit. KB and GB are refused: they mean 1000 to some and 1024 to others. */
+/* The unit behind a number; 0 when there is no such unit. KB and GB are refused: they mean 1000 to
+ * some and 1024 to others. */
 static double unit_bytes(const char *unit)
 {
 	static const struct {
 		const char *name;
 		double bytes;
-	} units[] = { { "", 1 }, { "B", 1 }, { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 }, { "TiB", 0x1p40 } };
+	} units[] = { { "", 1 },         { "B", 1 },        { "KiB", 0x1p10 },
+		      { "MiB", 0x1p20 }, { "GiB", 0x1p30 }, { "TiB", 0x1p40 } };
 
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (strcmp(unit, units[i].name) == 0)
@@ -26,7 +29,8 @@ static double unit_bytes(const char *unit)
 	return 0;
 }
 
-/* Digits with at most one point: strtod() would also take signs, hexadecimals, exponents, "nan" and leading blanks. */
+/* Digits with at most one point: strtod() would also take signs, hexadecimals, exponents, "nan" and
+ * leading blanks. */
 static size_t decimal_length(const char *text)
 {
 	size_t digits = strspn(text, "0123456789"), behind = 0;
@@ -44,7 +48,8 @@ static void too_large(const struct argp_state *state, const char *option, const 
 	           option, arg);
 }
 
-static void size_bytes(const struct argp_state *state, const char *option, const char *arg, size_t length, struct tool_size *size)
+static void size_bytes(const struct argp_state *state, const char *option, const char *arg,
+                       size_t length, struct tool_size *size)
 {
 	double unit = unit_bytes(arg + length);
 	unsigned long long whole;
@@ -59,8 +64,8 @@ static void size_bytes(const struct argp_state *state, const char *option, const
 			too_large(state, option, arg);
 		size->bytes = (uint64_t)bytes;
 	} else if (errno == ERANGE ||
-		   __builtin_mul_overflow((uint64_t)whole, (uint64_t)unit, &size->bytes) ||
-		   size->bytes == RUNG_BYTES_NONE) {   /* which stands for no bytes at all */
+	           __builtin_mul_overflow((uint64_t)whole, (uint64_t)unit, &size->bytes) ||
+	           size->bytes == RUNG_BYTES_NONE) { /* which stands for no bytes at all */
 		too_large(state, option, arg);
 	}
 }
@@ -77,7 +82,8 @@ struct tool_size tool_arg_size(const struct argp_state *state, const char *optio
 	} else if (strcmp(arg + length, "%") == 0) {
 		size.share = strtod(arg, NULL) / 100;
 		if (size.share > 1)
-			argp_error(state, "%s: '%s' is more than the whole; give at most 100%%", option, arg);
+			argp_error(state, "%s: '%s' is more than the whole; give at most 100%%",
+			           option, arg);
 	} else {
 		size_bytes(state, option, arg, length, &size);
 	}
@@ -97,7 +103,8 @@ uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole)
 	return bytes ? bytes : RUNG_BYTES_NONE;
 }
 
-uint64_t tool_arg_u64(const struct argp_state *state, const char *option, const char *arg, uint64_t low, uint64_t high)
+uint64_t tool_arg_u64(const struct argp_state *state, const char *option, const char *arg,
+                      uint64_t low, uint64_t high)
 {
 	size_t length = strspn(arg, "0123456789");
 	unsigned long long value;
@@ -107,19 +114,20 @@ uint64_t tool_arg_u64(const struct argp_state *state, const char *option, const 
 	errno = 0;
 	value = strtoull(arg, NULL, 10);
 	if (errno == ERANGE || value < low || value > high) {
-		argp_error(state, "%s: '%s' is out of range; give %llu to %llu", option, arg, (unsigned long long)low,
-			   (unsigned long long)high);
+		argp_error(state, "%s: '%s' is out of range; give %llu to %llu", option, arg,
+		           (unsigned long long)low, (unsigned long long)high);
 	}
 	return value;
 }
 
-uint32_t tool_arg_u32(const struct argp_state *state, const char *option, const char *arg, uint32_t low, uint32_t high)
+uint32_t tool_arg_u32(const struct argp_state *state, const char *option, const char *arg,
+                      uint32_t low, uint32_t high)
 {
 	return (uint32_t)tool_arg_u64(state, option, arg, low, high);
 }
 
-double tool_arg_double(const struct argp_state *state, const char *option, const char *arg, double low, double high,
-		       enum tool_bounds bounds)
+double tool_arg_double(const struct argp_state *state, const char *option, const char *arg,
+                       double low, double high, enum tool_bounds bounds)
 {
 	char *end;
 	double value = strtod(arg, &end);
@@ -129,15 +137,16 @@ double tool_arg_double(const struct argp_state *state, const char *option, const
 	if (value < low || value > high || ((bounds & TOOL_OPEN_LOW) && value <= low) ||
 	    ((bounds & TOOL_OPEN_HIGH) && value >= high)) {
 		argp_error(state, "%s: '%s' is out of range; give %s %g and %s %g", option, arg,
-			   bounds & TOOL_OPEN_LOW ? "more than" : "at least", low,
-			   bounds & TOOL_OPEN_HIGH ? "less than" : "at most", high);
+		           bounds & TOOL_OPEN_LOW ? "more than" : "at least", low,
+		           bounds & TOOL_OPEN_HIGH ? "less than" : "at most", high);
 	}
 	return value;
 }
 
 #define ITEM_BYTES 32
 
-/* The text of a list up to its next comma; "" where that is no item. @return what is behind the comma; NULL at the end */
+/* The text of a list up to its next comma; "" where that is no item. @return what is behind the
+ * comma; NULL at the end */
 static const char *take_item(const char *from, char item[ITEM_BYTES])
 {
 	size_t length = strcspn(from, ",");
@@ -150,7 +159,8 @@ static const char *take_item(const char *from, char item[ITEM_BYTES])
 	return from[length] ? from + length + 1 : NULL;
 }
 
-struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char *option, const char *arg)
+struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char *option,
+                                     const char *arg)
 {
 	struct tool_fanouts fanouts = { 0 };
 	char item[ITEM_BYTES];
@@ -158,16 +168,22 @@ struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char 
 	for (const char *from = arg; from;) {
 		from = take_item(from, item);
 		if (!item[0])
-			argp_error(state, "%s: '%s' is no list of fanouts; write 25,10 (or all for a hop)", option, arg);
+			argp_error(state,
+			           "%s: '%s' is no list of fanouts; write 25,10 (or all for a hop)",
+			           option, arg);
 		if (fanouts.count == RUNG_HOPS_MAX)
-			argp_error(state, "%s: '%s' has more than %d hops", option, arg, RUNG_HOPS_MAX);
+			argp_error(state, "%s: '%s' has more than %d hops", option, arg,
+			           RUNG_HOPS_MAX);
 		fanouts.hops[fanouts.count++] =
-			strcmp(item, "all") == 0 ? UINT32_MAX : tool_arg_u32(state, option, item, 1, UINT32_MAX - 1);
+			strcmp(item, "all") == 0
+				? UINT32_MAX
+				: tool_arg_u32(state, option, item, 1, UINT32_MAX - 1);
 	}
 	return fanouts;
 }
 
-uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const char *arg, int gpus[RUNG_GPUS_MAX])
+uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const char *arg,
+                       int gpus[RUNG_GPUS_MAX])
 {
 	uint32_t count = 0;
 	char item[ITEM_BYTES];
@@ -177,14 +193,15 @@ uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const
 		if (!item[0])
 			argp_error(state, "%s: '%s' is no list of GPUs; write 0,1", option, arg);
 		if (count == RUNG_GPUS_MAX)
-			argp_error(state, "%s: '%s' has more than %d GPUs", option, arg, RUNG_GPUS_MAX);
+			argp_error(state, "%s: '%s' has more than %d GPUs", option, arg,
+			           RUNG_GPUS_MAX);
 		gpus[count++] = (int)tool_arg_u32(state, option, item, 0, INT_MAX);
 	}
 	return count;
 }
 
-uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const char *arg, uint32_t low, uint32_t high, uint32_t *numbers,
-		       uint32_t room)
+uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const char *arg,
+                       uint32_t low, uint32_t high, uint32_t *numbers, uint32_t room)
 {
 	uint32_t count = 0;
 	char item[ITEM_BYTES];
@@ -192,7 +209,8 @@ uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const
 	for (const char *from = arg; from;) {
 		from = take_item(from, item);
 		if (!item[0])
-			argp_error(state, "%s: '%s' is no list of numbers; write 512,4096", option, arg);
+			argp_error(state, "%s: '%s' is no list of numbers; write 512,4096", option,
+			           arg);
 		if (count == room)
 			argp_error(state, "%s: '%s' has more than %u numbers", option, arg, room);
 		numbers[count++] = tool_arg_u32(state, option, item, low, high);
@@ -202,7 +220,8 @@ uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const
 
 size_t tool_name_length(const char *arg)
 {
-	size_t length = strspn(arg, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+	size_t length =
+		strspn(arg, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
 
 	return arg[length] == '=' ? length : 0;
 }
@@ -218,14 +237,13 @@ size_t tool_arg_split(const struct argp_state *state, const char *arg)
 
 /* ---- options that every subcommand has ---- */
 
-#define THREADS_MAX 1024u   /* the library starts no more */
+#define THREADS_MAX 1024u /* the library starts no more */
 
 static const struct tool_option common_options[] = {
 	{ "json", NULL, -1, "Print the result as one JSON object",
 	  TOOL_FLAG(struct tool_common, json) },
 	{ "quiet", NULL, -1, "No progress on stderr", TOOL_FLAG(struct tool_common, quiet) },
-	{ "threads", "N", -1,
-	  "Threads to work with (default: one per CPU)",
+	{ "threads", "N", -1, "Threads to work with (default: one per CPU)",
 	  TOOL_U32(struct tool_common, threads, 1, THREADS_MAX) },
 	{ 0 },
 };
@@ -241,14 +259,16 @@ static void set_gap(const struct argp_state *state, void *ctx, const char *arg)
 	const struct tool_size size = tool_arg_size(state, "--gap", arg);
 
 	if (size.share >= 0 || size.bytes >= RUNG_GAP_NONE)
-		argp_error(state, "--gap: '%s' is too much or not in bytes; give 0, 4096, 16KiB", arg);
+		argp_error(state, "--gap: '%s' is too much or not in bytes; give 0, 4096, 16KiB",
+		           arg);
 	args->gap_bytes = size.bytes ? (uint32_t)size.bytes : RUNG_GAP_NONE;
 }
 
 static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
 {
 	static const struct tool_word words[] = {
-		{ "auto", RUNG_NUMA_AUTO }, { "interleave", RUNG_NUMA_INTERLEAVE },
+		{ "auto", RUNG_NUMA_AUTO },
+		{ "interleave", RUNG_NUMA_INTERLEAVE },
 		{ "none", RUNG_NUMA_NONE },
 	};
 	struct tool_store_args *args = ctx;
@@ -262,9 +282,9 @@ static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
 	}
 	if (*arg < '0' || *arg > '9')
 		argp_error(state,
-			   "--numa-node: '%s' is no node; give its number, auto, interleave or "
-			   "none",
-			   arg);
+		           "--numa-node: '%s' is no node; give its number, auto, interleave or "
+		           "none",
+		           arg);
 	args->numa = RUNG_NUMA_NODE;
 	args->numa_node = tool_arg_u32(state, "--numa-node", arg, 0, RUNG_NODES_MAX - 1);
 }
@@ -309,12 +329,10 @@ static const struct tool_option engine_options[] = {
 	  "How rows are read from the file: auto, nvme, io_uring_poll, io_uring or pread "
 	  "(default: auto)",
 	  TOOL_WORD(struct tool_store_args, engine, engines,
-		    "no engine; give auto, nvme, io_uring_poll, io_uring or pread") },
-	{ "buffered", NULL, 6,
-	  "Read through the page cache instead of O_DIRECT",
+	            "no engine; give auto, nvme, io_uring_poll, io_uring or pread") },
+	{ "buffered", NULL, 6, "Read through the page cache instead of O_DIRECT",
 	  TOOL_FLAG(struct tool_store_args, buffered) },
-	{ "no-merge", NULL, 6,
-	  "Read neighbouring rows one by one",
+	{ "no-merge", NULL, 6, "Read neighbouring rows one by one",
 	  TOOL_FLAG(struct tool_store_args, no_merge) },
 	{ "gap", "SIZE", 6,
 	  "Bytes between two rows that are read along in one read (default: by --profile, else as "

@@ -27,16 +27,14 @@ static const struct tool_option options[] = {
 	  "is free but 1 GiB)",
 	  TOOL_SIZE(struct tool_store_args, gpu),
 	  TOOL_NOTED(struct tool_store_args, device_option) },
-	{ "peers", "N", 4,
-	  "Interleave rows over N GPUs, the first of which gathers",
+	{ "peers", "N", 4, "Interleave rows over N GPUs, the first of which gathers",
 	  TOOL_U32(struct tool_store_args, peers, 1, RUNG_GPUS_MAX),
 	  TOOL_NOTED(struct tool_store_args, device_option) },
 	{ "replicate", "SIZE", 4,
 	  "Of --gpu: the hottest rows, which the GPU that gathers has for itself (default: none)",
 	  TOOL_SIZE(struct tool_store_args, replicate),
 	  TOOL_NOTED(struct tool_store_args, device_option) },
-	{ "gpus", "LIST", 4,
-	  "Which GPUs: 0,1 (default: the current one; with --peers 0 to N-1)",
+	{ "gpus", "LIST", 4, "Which GPUs: 0,1 (default: the current one; with --peers 0 to N-1)",
 	  TOOL_SET(set_gpus), TOOL_NOTED(struct tool_store_args, device_option) },
 	{ 0 },
 };
@@ -59,16 +57,18 @@ static void check(const struct argp_state *state, void *ctx)
 	}
 	if (args->device == RUNG_DEVICE_CPU)
 		argp_error(state,
-			   "--device cpu and --%s exclude each other: the CPU uses no GPU memory",
-			   args->device_option);
+		           "--device cpu and --%s exclude each other: the CPU uses no GPU memory",
+		           args->device_option);
 	if (args->peers && args->gpu_count && args->peers != args->gpu_count)
-		argp_error(state, "--peers %u, but --gpus names %u; leave out one of them", args->peers, args->gpu_count);
+		argp_error(state, "--peers %u, but --gpus names %u; leave out one of them",
+		           args->peers, args->gpu_count);
 	if (args->peers && !args->gpu_count) {
 		for (args->gpu_count = 0; args->gpu_count < args->peers; args->gpu_count++)
 			args->gpus[args->gpu_count] = (int)args->gpu_count;
 	}
 	if (args->replicate.given && args->gpu_count < 2)
-		argp_error(state, "--replicate is for rows interleaved over several GPUs; give --peers 2 or --gpus 0,1 as well");
+		argp_error(state, "--replicate is for rows interleaved over several GPUs; give "
+		                  "--peers 2 or --gpus 0,1 as well");
 }
 
 const struct tool_option_set tool_gpu_set = { options, begin, check };

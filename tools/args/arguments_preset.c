@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options that name the folder of a public data set, in the place of those that name its files one by one. */
+/* Options that name the folder of a public data set, in the place of those that name its files one
+ * by one. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,15 @@ static bool is_folder(const char *path)
 
 /* ROOT, or ROOT:WORD with lower-case letters after the last colon; a folder that is called so is
  * ROOT. */
-static void set(const struct argp_state *state, struct tool_preset_args *args, enum rung_preset_kind kind, const char *option, const char *arg)
+static void set(const struct argp_state *state, struct tool_preset_args *args,
+                enum rung_preset_kind kind, const char *option, const char *arg)
 {
 	const char *colon = strrchr(arg, ':');
 	size_t length = strlen(arg);
 
 	if (args->kind)
-		argp_error(state, "%s: there is %s already; give one data set", option, args->option);
+		argp_error(state, "%s: there is %s already; give one data set", option,
+		           args->option);
 	if (colon && colon[1] && !is_folder(arg) &&
 	    colon[1 + strspn(colon + 1, "abcdefghijklmnopqrstuvwxyz")] == 0) {
 		args->part = strdup(colon + 1);
@@ -55,7 +58,7 @@ static void set_igb(const struct argp_state *state, void *args, const char *arg)
 static const struct tool_option options[] = {
 	{ .group = 10,
 	  .help = "Folders of public data sets, for graph, features, labels and splits that are "
-		  "not given:" },
+	          "not given:" },
 	{ "ogb-papers100M", "ROOT", 10, "ogbn-papers100M", TOOL_SET(set_papers100m) },
 	{ "ogb-mag240m", "ROOT[:papers|all]", 10,
 	  "MAG240M of OGB-LSC: papers alone, or papers, authors and institutions (default: as "

@@ -48,7 +48,9 @@ static const struct tool_option graph_options[] = {
 const struct tool_option_set tool_graph_set = { graph_options, NULL, check_graph };
 
 const struct tool_word tool_draws[] = {
-	{ "all", RUNG_DRAWS_ALL }, { "new", RUNG_DRAWS_NEW }, { 0 },
+	{ "all", RUNG_DRAWS_ALL },
+	{ "new", RUNG_DRAWS_NEW },
+	{ 0 },
 };
 
 static const struct tool_option score_options[] = {
@@ -62,7 +64,7 @@ static const struct tool_option score_options[] = {
 	  "Which vertices draw at a hop: all of the batch, as in DGL (default), or those that are "
 	  "new in it, as in PyG",
 	  TOOL_WORD(struct tool_score_args, opts.draws, tool_draws,
-		    "no way of drawing; give all or new") },
+	            "no way of drawing; give all or new") },
 	{ "epochs", "N", 4, "presample: epochs that are sampled (default: 1)",
 	  TOOL_U32(struct tool_score_args, opts.epochs, 1, 1000000) },
 	{ "batches", "N", 4,
@@ -85,11 +87,12 @@ const struct tool_option_set tool_score_set = { score_options, NULL, NULL };
 
 int tool_score_samples(enum rung_score_method method)
 {
-	return method == RUNG_SCORE_DEFAULT || method == RUNG_SCORE_PRESAMPLE || method == RUNG_SCORE_EXPECTED ||
-	       method == RUNG_SCORE_BLEND;
+	return method == RUNG_SCORE_DEFAULT || method == RUNG_SCORE_PRESAMPLE ||
+	       method == RUNG_SCORE_EXPECTED || method == RUNG_SCORE_BLEND;
 }
 
 int tool_score_converges(enum rung_score_method method)
 {
-	return method == RUNG_SCORE_RPAGERANK || method == RUNG_SCORE_WRPAGERANK || method == RUNG_SCORE_PPR;
+	return method == RUNG_SCORE_RPAGERANK || method == RUNG_SCORE_WRPAGERANK ||
+	       method == RUNG_SCORE_PPR;
 }

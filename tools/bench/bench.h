@@ -7,21 +7,22 @@
 
 struct bench_args {
 	const char *dir;
-	const char *ids;                /* "trace", "uniform", "zipf", or a file */
-	uint64_t rows;                  /* 0: not given */
-	uint64_t warmup;                /* rows before the clock starts, at least */
-	uint32_t batch;                 /* rows of a request; trace: seeds of a batch; 0: not given */
-	uint32_t in_flight;             /* requests of each thread */
-	uint32_t prefetch;              /* batches announced before the one that is submitted */
+	const char *ids;    /* "trace", "uniform", "zipf", or a file */
+	uint64_t rows;      /* 0: not given */
+	uint64_t warmup;    /* rows before the clock starts, at least */
+	uint32_t batch;     /* rows of a request; trace: seeds of a batch; 0: not given */
+	uint32_t in_flight; /* requests of each thread */
+	uint32_t prefetch;  /* batches announced before the one that is submitted */
 	uint64_t seed;
 	int check;
-	const char *share;              /* share the store at this path; NULL: not */
-	int hold;                       /* also after the run */
-	int private_cache;              /* the cold-row cache is left out of what is shared */
-	const char *attach;             /* the path at which another process shares it; NULL: the store is opened here */
+	const char *share; /* share the store at this path; NULL: not */
+	int hold;          /* also after the run */
+	int private_cache; /* the cold-row cache is left out of what is shared */
+	/* the path at which another process shares it; NULL: the store is opened here */
+	const char *attach;
 	struct tool_fanouts fanouts;
 	struct tool_store_args store;
-	struct tool_common common;      /* threads: those that submit; set when they are not given */
+	struct tool_common common; /* threads: those that submit; set when they are not given */
 };
 
 /** The ids of all requests; those of a round are in memory. The first requests are the warm-up. */
@@ -36,13 +37,13 @@ struct bench_ids {
 	uint64_t rows_bound;   /* of any request */
 	uint64_t first, end;   /* these requests are in memory */
 	uint64_t *ids;
-	uint64_t *starts;      /* [end - first + 1] in ids */
+	uint64_t *starts; /* [end - first + 1] in ids */
 	struct bench_source *source;
 };
 
 /** The ids of a request that is in memory. */
 static inline const uint64_t *bench_ids_of(const struct bench_ids *ids, uint64_t batch_idx,
-					   uint64_t *count_out)
+                                           uint64_t *count_out)
 {
 	const uint64_t *start = &ids->starts[batch_idx - ids->first];
 
@@ -71,8 +72,8 @@ int bench_ids_are_vertices(const struct bench_args *args);
  * Begin them, with the first round in memory. `args` outlives them.
  * @return a status, its sentence printed
  */
-int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds, struct tool_progress *progress,
-                   struct bench_ids *out);
+int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds,
+                   struct tool_progress *progress, struct bench_ids *out);
 void bench_ids_free(struct bench_ids *ids);
 
 /**
@@ -80,33 +81,37 @@ void bench_ids_free(struct bench_ids *ids);
  * place that headers and manifest say.
  */
 struct bench_truth {
-	int fds[RUNG_FEATURE_FILES_MAX];   /* [file_count] */
+	int fds[RUNG_FEATURE_FILES_MAX]; /* [file_count] */
 	uint32_t file_count;
-	const char *dir;                   /* of the dataset, which outlives this */
+	const char *dir; /* of the dataset, which outlives this */
 	uint64_t block_rows;
 	uint64_t data_offset;
 	uint64_t row_stride;
 	uint64_t row_bytes;
-	uint64_t *rank_of_vertex, *vertex_of_rank;   /* of what an id is to where its row lies; both NULL: the same */
+	/* of what an id is to where its row lies; both NULL: the same */
+	uint64_t *rank_of_vertex, *vertex_of_rank;
 };
 
-int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_id_space space, struct bench_truth *out);
+int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_id_space space,
+                     struct bench_truth *out);
 void bench_truth_close(struct bench_truth *truth);
 
-/** Compare the row of `id`; `row` is room for row_bytes. @return 1 equal, 0 not, negative: errno of a failed read */
+/** Compare the row of `id`; `row` is room for row_bytes. @return 1 equal, 0 not, negative: errno of
+ * a failed read */
 int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row);
 
 struct bench_result {
 	double seconds;
-	uint64_t request_count;             /* timed and complete: all of them unless interrupted */
-	uint64_t rows;                      /* of these */
-	const char *interrupted;            /* the signal that came before the end, or NULL */
-	int left_behind;                    /* threads still wait: close nothing that they use */
+	uint64_t request_count;  /* timed and complete: all of them unless interrupted */
+	uint64_t rows;           /* of these */
+	const char *interrupted; /* the signal that came before the end, or NULL */
+	int left_behind;         /* threads still wait: close nothing that they use */
 	double cpu_seconds;
 	uint64_t wrong_rows;
-	uint64_t first_wrong;               /* id; valid while wrong_rows > 0 */
-	uint64_t *latency_ns;               /* [latency_count], ascending: of timed requests,
-	                                       every n-th of many; the last is the longest */
+	uint64_t first_wrong; /* id; valid while wrong_rows > 0 */
+	/* [latency_count], ascending: of timed requests, every n-th of many; the last is the
+	 * longest */
+	uint64_t *latency_ns;
 	uint64_t latency_count;
 	struct rung_store_info info;
 	struct rung_store_stats before, after;
@@ -117,15 +122,16 @@ struct bench_result {
  * @return a status, its sentence printed
  */
 int bench_run(const char *name, const struct bench_args *args, struct rung_store *store,
-	      struct bench_ids *ids, const struct bench_truth *truth,
-	      struct tool_progress *progress, struct bench_result *result);
+              struct bench_ids *ids, const struct bench_truth *truth,
+              struct tool_progress *progress, struct bench_result *result);
 
 /**
  * Print what came of it.
  * @param forecast  of all requests; NULL: none
  * @return an exit code: TOOL_FAILED when rows were wrong
  */
-int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
-                 const struct rung_forecast *forecast, const struct bench_result *result);
+int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data,
+                 const struct bench_ids *ids, const struct rung_forecast *forecast,
+                 const struct bench_result *result);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The source of truth of rung bench --check: the staged features files, read by pread() through the page cache at the offset its
- * header gives. It shares nothing with the store: not the engine, not O_DIRECT, not the tier map, not the store's copy of the
- * maps.
+ * The source of truth of rung bench --check: the staged features files, read by pread() through the
+ * page cache at the offset its header gives. It shares nothing with the store: not the engine, not
+ * O_DIRECT, not the tier map, not the store's copy of the maps.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,8 @@
 
 #include "bench/bench.h"
 
-static int open_file(const char *name, const char *path, uint64_t data_offset, struct bench_truth *truth)
+static int open_file(const char *name, const char *path, uint64_t data_offset,
+                     struct bench_truth *truth)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
@@ -34,7 +35,9 @@ static int open_files(const char *name, const struct rung_dataset *ds, struct be
 
 	if (info->features_path)
 		return open_file(name, info->features_path, info->features_offset, truth);
-	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL && truth->file_count < RUNG_FEATURE_FILES_MAX && rc == 0; i++) {
+	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL &&
+	                   truth->file_count < RUNG_FEATURE_FILES_MAX && rc == 0;
+	     i++) {
 		char *path;
 
 		if (strncmp(file->name, "features.", strlen("features.")) != 0)
@@ -49,7 +52,8 @@ static int open_files(const char *name, const struct rung_dataset *ds, struct be
 	return rc;
 }
 
-static int load_map(const char *name, const struct rung_dataset *ds, const char *map, uint64_t **ids_out)
+static int load_map(const char *name, const struct rung_dataset *ds, const char *map,
+                    uint64_t **ids_out)
 {
 	uint64_t count;
 	int rc = rung_dataset_load_ids(ds, map, &count, ids_out);
@@ -59,11 +63,14 @@ static int load_map(const char *name, const struct rung_dataset *ds, const char 
 	return rc;
 }
 
-int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_id_space space, struct bench_truth *out)
+int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_id_space space,
+                     struct bench_truth *out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	struct bench_truth truth = { .dir = rung_dataset_dir(ds), .block_rows = info->block_rows, .row_stride = info->row_stride,
-	                             .row_bytes = info->features.row_bytes };
+	struct bench_truth truth = { .dir = rung_dataset_dir(ds),
+		                     .block_rows = info->block_rows,
+		                     .row_stride = info->row_stride,
+		                     .row_bytes = info->features.row_bytes };
 	int rc = open_files(name, ds, &truth);
 
 	if (rc == 0 && space == RUNG_VERTICES && !info->features_path)
@@ -88,14 +95,19 @@ void bench_truth_close(struct bench_truth *truth)
 
 int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row)
 {
-	/* rows lie by rank, or where they were left, which is by vertex: one of the maps is there if the id is the other one */
-	uint64_t place = truth->rank_of_vertex ? truth->rank_of_vertex[id] : truth->vertex_of_rank ? truth->vertex_of_rank[id] : id;
-	uint64_t block = place / truth->block_rows;   /* dealt round robin over the files */
-	uint64_t row_idx = block / truth->file_count * truth->block_rows + place % truth->block_rows;
+	/* rows lie by rank, or where they were left, which is by vertex: one of the maps is there
+	 * if the id is the other one */
+	uint64_t place = truth->rank_of_vertex   ? truth->rank_of_vertex[id]
+	                 : truth->vertex_of_rank ? truth->vertex_of_rank[id]
+	                                         : id;
+	uint64_t block = place / truth->block_rows; /* dealt round robin over the files */
+	uint64_t row_idx =
+		block / truth->file_count * truth->block_rows + place % truth->block_rows;
 	uint64_t done = 0;
 
 	while (done < truth->row_bytes) {
-		ssize_t n = pread(truth->fds[block % truth->file_count], (char *)row + done, truth->row_bytes - done,
+		ssize_t n = pread(truth->fds[block % truth->file_count], (char *)row + done,
+		                  truth->row_bytes - done,
 		                  (off_t)(truth->data_offset + row_idx * truth->row_stride + done));
 		if (n < 0 && errno == EINTR)
 			continue;

@@ -34,7 +34,7 @@ static void see(struct run *run, struct flight *flight)
 	atomic_fetch_add_explicit(&run->timed_rows, count, memory_order_relaxed);
 	if (timed % run->latency_step == 0)
 		atomic_store_explicit(&run->latency_ns[timed / run->latency_step], ns ? ns : 1,
-				      memory_order_relaxed);
+		                      memory_order_relaxed);
 	while (ns > most && !atomic_compare_exchange_weak(&run->latency_max_ns, &most, ns))
 		;
 }
@@ -64,9 +64,9 @@ static int announce(struct run *run, uint64_t end)
 {
 	int rc = 0;
 
-	end = end < run->ids->end ? end : run->ids->end;   /* a round has those that it announces */
+	end = end < run->ids->end ? end : run->ids->end; /* a round has those that it announces */
 	pthread_mutex_lock(&run->announce_lock);
-	if (run->announced < run->ids->first)   /* there was no room; their ids are forgotten */
+	if (run->announced < run->ids->first) /* there was no room; their ids are forgotten */
 		run->announced = run->ids->first;
 	while (run->announced < end && rc >= 0) {
 		struct rung_ids ids = batch_of(run, run->announced);
@@ -85,14 +85,14 @@ static int submit(struct worker *worker, struct flight *flight, uint64_t batch_i
 
 	if (run->placed)
 		ids.data = (const uint64_t *)run->placed +
-			   ((const uint64_t *)ids.data - run->ids->ids);
+		           ((const uint64_t *)ids.data - run->ids->ids);
 	flight->batch_idx = batch_idx;
 	flight->seen = 0;
 	if (run->truth) {
 		int rc;
 		memset(worker->rows, BENCH_UNWRITTEN, ids.count * run->row_bytes);
 		rc = rung_store_copy(run->store, flight->out, worker->rows,
-				     ids.count * run->row_bytes);
+		                     ids.count * run->row_bytes);
 		if (rc < 0)
 			return rc;
 	}
@@ -119,10 +119,10 @@ static void check(struct worker *worker, const struct flight *flight)
 	}
 	for (uint64_t i = 0; i < count; i++) {
 		int equal = bench_truth_check(run->truth, ids[i], worker->rows + i * run->row_bytes,
-					      worker->row);
+		                              worker->row);
 		if (equal < 0) {
 			snprintf(text, sizeof(text), "%s: row of id %llu: %s", run->truth->dir,
-				 (unsigned long long)ids[i], strerror(-equal));
+			         (unsigned long long)ids[i], strerror(-equal));
 			bench_give_up(run, RUNG_E_IO, text);
 			return;
 		}
@@ -153,13 +153,13 @@ void bench_gather_all(struct worker *worker)
 {
 	struct run *run = worker->run;
 	const uint64_t depth = run->args->in_flight;
-	uint64_t oldest = 0, newest = 0;   /* flights oldest .. newest-1 are submitted */
+	uint64_t oldest = 0, newest = 0; /* flights oldest .. newest-1 are submitted */
 
 	for (;;) {
 		while (newest - oldest < depth &&
 		       !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
 			uint64_t idx = atomic_fetch_add_explicit(&run->next_batch, 1,
-								 memory_order_relaxed);
+			                                         memory_order_relaxed);
 			int rc;
 
 			if (idx >= run->end_batch)

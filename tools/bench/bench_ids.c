@@ -18,8 +18,8 @@
 #ifndef ROUND_ROWS
 #define ROUND_ROWS (1u << 22)
 #endif
-#define ROUND_FIRST   (ROUND_ROWS / 64)   /* of several: sampling as many rows is soon done */
-#define READ_ROWS     (1u << 16)          /* of a file at a time */
+#define ROUND_FIRST (ROUND_ROWS / 64) /* of several: sampling as many rows is soon done */
+#define READ_ROWS   (1u << 16)        /* of a file at a time */
 
 enum kind { UNIFORM, ZIPF, FILE_IDS, TRACE };
 
@@ -30,25 +30,25 @@ struct bench_source {
 	uint64_t vertex_count;
 	uint64_t batch;              /* rows of a request; of a trace: seeds */
 	uint64_t made, made_batches; /* since the beginning */
-	struct rung__stream draws;    /* begins as the seed */
+	struct rung__stream draws;   /* begins as the seed */
 	uint64_t ids_room, starts_room;
 
 	struct rung_source *file;
-	void *data;                  /* [READ_ROWS] of the file, from data_first on */
+	void *data; /* [READ_ROWS] of the file, from data_first on */
 	uint64_t data_first, data_count;
 
-	struct rung_graph *graph;    /* of a trace */
+	struct rung_graph *graph; /* of a trace */
 	struct rung_sampler *sampler;
 	struct rung_batch *sampled;
-	uint64_t *seeds;             /* [seed_count] of an epoch, shuffled */
+	uint64_t *seeds; /* [seed_count] of an epoch, shuffled */
 	uint64_t seed_count, seeds_from;
-	struct tool_progress *progress;   /* until the first round is made */
+	struct tool_progress *progress; /* until the first round is made */
 };
 
 static int out_of_memory(const char *name)
 {
 	tool_error(name, TOOL_FAILED,
-		   "no memory for the ids; give fewer --rows or a smaller --batch");
+	           "no memory for the ids; give fewer --rows or a smaller --batch");
 	return RUNG_E_NOMEM;
 }
 
@@ -122,8 +122,8 @@ static int draw_batch(struct bench_ids *ids, uint64_t count)
 		return RUNG_E_NOMEM;
 	for (uint64_t i = 0; i < count; i++)
 		to[i] = source->kind == ZIPF
-				? bench_draw_zipf(&source->draws, source->vertex_count)
-				: rung__stream_below(&source->draws, source->vertex_count);
+		                ? bench_draw_zipf(&source->draws, source->vertex_count)
+		                : rung__stream_below(&source->draws, source->vertex_count);
 	return 0;
 }
 
@@ -133,9 +133,12 @@ static int draw_batch(struct bench_ids *ids, uint64_t count)
 static uint64_t id_of(const void *data, enum rung_dtype dtype, uint64_t i)
 {
 	switch (dtype) {
-	case RUNG_I32: return (uint64_t)(int64_t)((const int32_t *)data)[i];
-	case RUNG_U32: return ((const uint32_t *)data)[i];
-	default: return ((const uint64_t *)data)[i];
+	case RUNG_I32:
+		return (uint64_t)(int64_t)((const int32_t *)data)[i];
+	case RUNG_U32:
+		return ((const uint32_t *)data)[i];
+	default:
+		return ((const uint64_t *)data)[i];
 	}
 }
 
@@ -163,10 +166,10 @@ static int read_id(struct bench_source *source, uint64_t i, uint64_t *id_out)
 	id = id_of(source->data, info->dtype, i - source->data_first);
 	if (id >= source->vertex_count) {
 		tool_error(source->name, TOOL_FAILED,
-			   "%s: element %llu is %lld, vertices go from 0 to %llu; give vertex ids "
-			   "of the graph that was staged",
-			   source->args->ids, (unsigned long long)i, (long long)id,
-			   (unsigned long long)source->vertex_count - 1);
+		           "%s: element %llu is %lld, vertices go from 0 to %llu; give vertex ids "
+		           "of the graph that was staged",
+		           source->args->ids, (unsigned long long)i, (long long)id,
+		           (unsigned long long)source->vertex_count - 1);
 		return RUNG_E_RANGE;
 	}
 	*id_out = id;
@@ -196,10 +199,13 @@ static int open_file(struct bench_source *source)
 	}
 	info = rung_source_info(source->file);
 	if (info->dim_count != 1 || info->row_count == 0 ||
-	    (info->dtype != RUNG_I32 && info->dtype != RUNG_U32 && info->dtype != RUNG_I64 && info->dtype != RUNG_U64)) {
+	    (info->dtype != RUNG_I32 && info->dtype != RUNG_U32 && info->dtype != RUNG_I64 &&
+	     info->dtype != RUNG_U64)) {
 		tool_error(source->name, TOOL_FAILED,
-			   "%s: %s of %u dimensions, %llu rows; --ids wants a vector of vertex ids as i32, u32, i64 or u64",
-			   args->ids, rung_dtype_name(info->dtype), info->dim_count, (unsigned long long)info->row_count);
+		           "%s: %s of %u dimensions, %llu rows; --ids wants a vector of vertex ids "
+		           "as i32, u32, i64 or u64",
+		           args->ids, rung_dtype_name(info->dtype), info->dim_count,
+		           (unsigned long long)info->row_count);
 		return RUNG_E_FORMAT;
 	}
 	source->data = calloc(READ_ROWS, info->row_bytes);
@@ -215,7 +221,7 @@ static uint64_t most_rows(const struct bench_source *source, const struct tool_f
 	uint64_t rows = source->batch < source->seed_count ? source->batch : source->seed_count;
 
 	for (uint32_t hop = 0; hop < fanouts->count && rows < most; hop++)
-		rows *= 1 + (uint64_t)fanouts->hops[hop];   /* both below 2^32 */
+		rows *= 1 + (uint64_t)fanouts->hops[hop]; /* both below 2^32 */
 	return rows < most ? rows : most;
 }
 
@@ -255,7 +261,7 @@ static int open_trace(struct bench_ids *ids, const struct rung_dataset *ds)
 		tool_fail(source->name, rc);
 	} else if (source->seed_count == 0 || source->batch == 0) {
 		tool_error(source->name, TOOL_FAILED,
-			   "%s: the split train is empty; use --ids uniform", rung_dataset_dir(ds));
+		           "%s: the split train is empty; use --ids uniform", rung_dataset_dir(ds));
 		rc = RUNG_E_INVAL;
 	} else {
 		begin_trace(ids, &fanouts);
@@ -296,7 +302,7 @@ static int sample_batch(struct bench_ids *ids)
 	left = source->seed_count - source->seeds_from;
 	left = left < source->batch ? left : source->batch;
 	rc = rung_sampler_sample(source->sampler, source->seeds + source->seeds_from, left,
-				 source->made_batches, source->sampled);
+	                         source->made_batches, source->sampled);
 	if (rc < 0)
 		return tool_fail(source->name, rc), rc;
 	source->seeds_from += left;
@@ -326,7 +332,7 @@ static void rewind_ids(struct bench_ids *ids)
 	ids->first = ids->end = 0;
 	source->made = source->made_batches = 0;
 	source->draws.state = source->args->seed;
-	if (source->kind == TRACE) {   /* as tool_train_ranks() gave them */
+	if (source->kind == TRACE) { /* as tool_train_ranks() gave them */
 		qsort(source->seeds, source->seed_count, sizeof(*source->seeds), compare_ids);
 		source->seeds_from = source->seed_count;
 	}
@@ -339,9 +345,12 @@ static int make_batch(struct bench_ids *ids)
 		       count = left < source->batch ? left : source->batch;
 
 	switch (source->kind) {
-	case TRACE: return sample_batch(ids);
-	case FILE_IDS: return read_batch(ids, count);
-	default: return draw_batch(ids, count);
+	case TRACE:
+		return sample_batch(ids);
+	case FILE_IDS:
+		return read_batch(ids, count);
+	default:
+		return draw_batch(ids, count);
 	}
 }
 
@@ -358,10 +367,10 @@ static int count_cut(struct bench_ids *ids)
 	ids->warmup_rows = ids->warmup_count * source->batch;
 	if (source->file && ids->warmup_rows >= file_rows) {
 		tool_error(source->name, TOOL_FAILED,
-			   "%s: has %llu ids, and --warmup takes the first %llu: give fewer, or "
-			   "more ids",
-			   args->ids, (unsigned long long)file_rows,
-			   (unsigned long long)ids->warmup_rows);
+		           "%s: has %llu ids, and --warmup takes the first %llu: give fewer, or "
+		           "more ids",
+		           args->ids, (unsigned long long)file_rows,
+		           (unsigned long long)ids->warmup_rows);
 		return RUNG_E_INVAL;
 	}
 	if (source->file && (args->rows == 0 || rows > file_rows - ids->warmup_rows))
@@ -404,9 +413,9 @@ int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out)
 
 		if (rc < 0)
 			return rc;
-		if (source->progress && source->kind == TRACE)   /* main() reports a signal */
+		if (source->progress && source->kind == TRACE) /* main() reports a signal */
 			tool_progress_update(source->progress, "sampling", source->made,
-				      ids->count < rows ? ids->count : rows);
+			                     ids->count < rows ? ids->count : rows);
 	}
 	*end_out = bench_ids_over(ids, ids->end) ? ids->end : ids->end - ahead;
 	return 0;
@@ -414,7 +423,8 @@ int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out)
 
 int bench_ids_are_vertices(const struct bench_args *args)
 {
-	return strcmp(args->ids, "trace") != 0 && strcmp(args->ids, "uniform") != 0 && strcmp(args->ids, "zipf") != 0;
+	return strcmp(args->ids, "trace") != 0 && strcmp(args->ids, "uniform") != 0 &&
+	       strcmp(args->ids, "zipf") != 0;
 }
 
 static enum kind kind_of(const struct bench_args *args)
@@ -423,11 +433,11 @@ static enum kind kind_of(const struct bench_args *args)
 		return FILE_IDS;
 	return strcmp(args->ids, "trace") == 0  ? TRACE
 	       : strcmp(args->ids, "zipf") == 0 ? ZIPF
-						: UNIFORM;
+	                                        : UNIFORM;
 }
 
-int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds, struct tool_progress *progress,
-                   struct bench_ids *out)
+int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds,
+                   struct tool_progress *progress, struct bench_ids *out)
 {
 	struct bench_source *source = calloc(1, sizeof(*source));
 	uint64_t end;
@@ -442,8 +452,8 @@ int bench_ids_make(const char *name, const struct bench_args *args, const struct
 	source->kind = kind_of(args);
 	source->vertex_count = rung_dataset_info(ds)->vertex_count;
 	source->batch = args->batch             ? args->batch
-			: source->kind == TRACE ? rung_dataset_info(ds)->batch_size
-						: BATCH_DEFAULT;
+	                : source->kind == TRACE ? rung_dataset_info(ds)->batch_size
+	                                        : BATCH_DEFAULT;
 	if (source->kind == FILE_IDS) {
 		out->space = RUNG_VERTICES;
 		rc = open_file(source);

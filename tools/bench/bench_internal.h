@@ -12,13 +12,13 @@
 #include "bench/bench.h"
 
 #define BENCH_TEXT_BYTES 1024
-#define BENCH_UNWRITTEN  0xa5   /* what a checked buffer holds before its request */
+#define BENCH_UNWRITTEN  0xa5 /* what a checked buffer holds before its request */
 
 struct flight {
 	struct rung_request *req;
 	uint64_t batch_idx;
 	uint64_t begun_ns;
-	int seen;            /* its time is taken */
+	int seen; /* its time is taken */
 	char *out;
 };
 
@@ -26,39 +26,39 @@ struct run {
 	const struct bench_args *args;
 	struct rung_store *store;
 	struct bench_ids *ids;
-	void *placed;                      /* of the store: the round's ids, for a GPU; or NULL */
-	const struct bench_truth *truth;   /* NULL: no check */
+	void *placed;                    /* of the store: the round's ids, for a GPU; or NULL */
+	const struct bench_truth *truth; /* NULL: no check */
 	uint64_t row_bytes;
-	uint64_t buffer_bytes;             /* of one flight; grows between rounds */
-	_Atomic uint64_t *latency_ns;      /* of every latency_step-th timed request; or 0 */
-	uint64_t latency_count;            /* with those of this round */
-	uint64_t latency_step;             /* doubles between rounds when there is no room */
-	_Atomic uint64_t latency_max_ns;   /* of all of them */
+	uint64_t buffer_bytes;           /* of one flight; grows between rounds */
+	_Atomic uint64_t *latency_ns;    /* of every latency_step-th timed request; or 0 */
+	uint64_t latency_count;          /* with those of this round */
+	uint64_t latency_step;           /* doubles between rounds when there is no room */
+	_Atomic uint64_t latency_max_ns; /* of all of them */
 	pthread_barrier_t ready, go;
-	uint64_t end_batch;                /* of the round; set between the barriers */
-	int over;                          /* no round follows; likewise */
-	pthread_mutex_t announce_lock;     /* of announced, and of their order */
-	uint64_t announced;                /* batches before it */
-	pthread_mutex_t lock;              /* of running, error, text */
+	uint64_t end_batch;            /* of the round; set between the barriers */
+	int over;                      /* no round follows; likewise */
+	pthread_mutex_t announce_lock; /* of announced, and of their order */
+	uint64_t announced;            /* batches before it */
+	pthread_mutex_t lock;          /* of running, error, text */
 	pthread_cond_t ended;
 	uint32_t running;
-	int left_behind;                   /* after a signal threads still wait, and use this */
+	int left_behind; /* after a signal threads still wait, and use this */
 	int error;
 	char text[BENCH_TEXT_BYTES];
 	_Atomic uint64_t next_batch;
 	_Atomic uint64_t rows_done;
-	_Atomic uint64_t timed_requests, timed_rows;   /* that are complete */
+	_Atomic uint64_t timed_requests, timed_rows; /* that are complete */
 	_Atomic uint64_t wrong_rows;
 	_Atomic uint64_t first_wrong;
-	_Atomic int stop;                  /* after a failure or a signal: submit no more */
+	_Atomic int stop; /* after a failure or a signal: submit no more */
 };
 
 struct worker {
 	struct run *run;
-	struct flight *flights;            /* [in_flight] a ring */
-	void *buffers;                     /* of the store */
-	char *rows;                        /* of one flight, for the host; NULL without a check */
-	char *row;                         /* for the check */
+	struct flight *flights; /* [in_flight] a ring */
+	void *buffers;          /* of the store */
+	char *rows;             /* of one flight, for the host; NULL without a check */
+	char *row;              /* for the check */
 	uint64_t ended_ns;
 	pthread_t thread;
 };

@@ -85,7 +85,8 @@ static void set_stages(json_t *root, const struct rung_store_stats *stats)
 	tool_json_set(root, "stages_us", stages);
 }
 
-static void set_cache(json_t *root, const struct bench_args *args, const struct rung_store_stats *stats)
+static void set_cache(json_t *root, const struct bench_args *args,
+                      const struct rung_store_stats *stats)
 {
 	json_t *cache = json_object();
 
@@ -104,13 +105,17 @@ static void set_cache(json_t *root, const struct bench_args *args, const struct 
 }
 
 static void set_settings(json_t *root, const struct bench_args *args,
-			 const struct bench_result *result, const struct rung_choice *choice,
-			 const struct rung_store_stats *stats)
+                         const struct bench_result *result, const struct rung_choice *choice,
+                         const struct rung_store_stats *stats)
 {
 	tool_json_set(root, "engine", tool_json_text(stats->engine));
-	tool_json_set(root, "engine_why", tool_json_text(stats->engine_why && *stats->engine_why ? stats->engine_why : NULL));
-	tool_json_set(root, "engine_steps", tool_json_steps(stats->engine_steps, stats->engine_step_count));
-	tool_json_set(root, "engine_parts", tool_json_steps(stats->engine_parts, stats->engine_part_count));
+	tool_json_set(
+		root, "engine_why",
+		tool_json_text(stats->engine_why && *stats->engine_why ? stats->engine_why : NULL));
+	tool_json_set(root, "engine_steps",
+	              tool_json_steps(stats->engine_steps, stats->engine_step_count));
+	tool_json_set(root, "engine_parts",
+	              tool_json_steps(stats->engine_parts, stats->engine_part_count));
 	tool_json_set(root, "direct", json_boolean(stats->direct));
 	tool_json_set(root, "queue_depth", tool_json_u64(stats->queue_depth));
 	tool_json_set(root, "sector_bytes", tool_json_u64(stats->sector_bytes));
@@ -133,7 +138,9 @@ static void set_places(json_t *root, const struct rung_store_stats *stats)
 		const struct rung_store_place *place = &stats->places[i];
 		json_t *one = tool_json_place(&place->place);
 
-		tool_json_set(one, "cpu_node", place->cpu_node < 0 ? json_null() : tool_json_u64((uint64_t)place->cpu_node));
+		tool_json_set(one, "cpu_node",
+		              place->cpu_node < 0 ? json_null()
+		                                  : tool_json_u64((uint64_t)place->cpu_node));
 		tool_json_set(one, "node_share", tool_json_real(place->node_share));
 		tool_json_set(one, "huge_share", tool_json_real(place->huge_share));
 		tool_json_set(one, "why", tool_json_text(*place->why ? place->why : NULL));
@@ -143,8 +150,8 @@ static void set_places(json_t *root, const struct rung_store_stats *stats)
 }
 
 /* What only a GPU has is null on the CPU. */
-static void set_device(json_t *root, const struct tool_data *data, const struct rung_store_info *info,
-                       const struct rung_store_stats *stats)
+static void set_device(json_t *root, const struct tool_data *data,
+                       const struct rung_store_info *info, const struct rung_store_stats *stats)
 {
 	int on_gpu = info->device == RUNG_DEVICE_CUDA;
 	const char *why = data->plan ? rung_plan_device(data->plan)->why : "";
@@ -185,8 +192,9 @@ static json_t *forecast_json(const struct bench_args *args, const struct rung_fo
 	return root;
 }
 
-static json_t *bench_json(const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
-                          const struct rung_forecast *forecast, const struct bench_result *result)
+static json_t *bench_json(const struct bench_args *args, const struct tool_data *data,
+                          const struct bench_ids *ids, const struct rung_forecast *forecast,
+                          const struct bench_result *result)
 {
 	uint64_t row_bytes = result->info.features.row_bytes, rows = result->rows;
 	struct rung_store_stats stats = difference(result);
@@ -202,7 +210,8 @@ static json_t *bench_json(const struct bench_args *args, const struct tool_data 
 	tool_json_set(root, "seconds", tool_json_real(result->seconds));
 	tool_json_set(root, "predicted", forecast_json(args, forecast));
 	tool_json_set(root, "rows_per_s", tool_json_real((double)rows / result->seconds));
-	tool_json_set(root, "bytes_per_s", tool_json_real((double)rows * (double)row_bytes / result->seconds));
+	tool_json_set(root, "bytes_per_s",
+	              tool_json_real((double)rows * (double)row_bytes / result->seconds));
 	tool_json_set(root, "device_reads", tool_json_u64(stats.device_reads));
 	tool_json_set(root, "device_read_bytes", tool_json_u64(stats.device_read_bytes));
 	tool_json_set(root, "merged_rows", tool_json_u64(stats.merged_rows));
@@ -214,7 +223,8 @@ static json_t *bench_json(const struct bench_args *args, const struct tool_data 
 	set_places(root, &stats);
 	tool_json_set(root, "latency_us", latency);
 	tool_json_set(root, "cpu_seconds", tool_json_real(result->cpu_seconds));
-	tool_json_set(root, "wrong_rows", args->check ? tool_json_u64(result->wrong_rows) : json_null());
+	tool_json_set(root, "wrong_rows",
+	              args->check ? tool_json_u64(result->wrong_rows) : json_null());
 	set_device(root, data, &result->info, &stats);
 	set_settings(root, args, result, data->plan ? rung_plan_choice(data->plan) : NULL, &stats);
 	return root;
@@ -226,19 +236,22 @@ static void print_gpu(const struct rung_store_info *info, const struct rung_stor
 
 	if (info->device != RUNG_DEVICE_CUDA || rung_gpu_info(info->gpu, &gpu) < 0)
 		return;
-	printf("gathered by GPU %d, %s; %llu scatters, the host waited %llu times\n", info->gpu, gpu.name,
-	       (unsigned long long)stats->scatters, (unsigned long long)stats->host_waits);
+	printf("gathered by GPU %d, %s; %llu scatters, the host waited %llu times\n", info->gpu,
+	       gpu.name, (unsigned long long)stats->scatters,
+	       (unsigned long long)stats->host_waits);
 }
 
 static void print_stages(const struct rung_store_stats *stats)
 {
 	printf("reads, p50 and p99 in us:");
 	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++)
-		printf("%s %s %.1f, %.1f", s ? ";" : "", stage_names[s], stage_us(stats->stages[s], 0.5), stage_us(stats->stages[s], 0.99));
+		printf("%s %s %.1f, %.1f", s ? ";" : "", stage_names[s],
+		       stage_us(stats->stages[s], 0.5), stage_us(stats->stages[s], 0.99));
 	putchar('\n');
 }
 
-static void print_bench(const struct bench_args *args, const struct bench_ids *ids, const struct bench_result *result)
+static void print_bench(const struct bench_args *args, const struct bench_ids *ids,
+                        const struct bench_result *result)
 {
 	uint64_t row_bytes = result->info.features.row_bytes;
 	struct rung_store_stats stats = difference(result);
@@ -249,7 +262,7 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 		printf("interrupted by %s: %llu of %llu requests were complete\n",
 		       result->interrupted, (unsigned long long)result->request_count,
 		       (unsigned long long)(ids->batch_count - ids->warmup_count));
-	else if (result->interrupted)   /* the number of a trace's batches is known at its end */
+	else if (result->interrupted) /* the number of a trace's batches is known at its end */
 		printf("interrupted by %s: %llu requests were complete, %llu of %llu rows\n",
 		       result->interrupted, (unsigned long long)result->request_count,
 		       (unsigned long long)result->rows,
@@ -261,16 +274,18 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 	tool_print_places(&stats);
 	tool_print_engine(&stats);
 	printf("%llu rows of %llu bytes in %llu requests: %s", (unsigned long long)result->rows,
-	       (unsigned long long)row_bytes,
-	       (unsigned long long)result->request_count, tool_seconds_text(text, result->seconds));
+	       (unsigned long long)row_bytes, (unsigned long long)result->request_count,
+	       tool_seconds_text(text, result->seconds));
 	printf(", %s rows/s, %s/s\n", tool_count_text(text, rows / result->seconds),
 	       tool_bytes_text(more, rows * (double)row_bytes / result->seconds));
 	printf("device: %s reads", tool_count_text(text, (double)stats.device_reads));
-	printf(", %s; %llu rows merged, %llu asked for twice\n", tool_bytes_text(more, (double)stats.device_read_bytes),
+	printf(", %s; %llu rows merged, %llu asked for twice\n",
+	       tool_bytes_text(more, (double)stats.device_read_bytes),
 	       (unsigned long long)stats.merged_rows, (unsigned long long)stats.duplicate_rows);
 	printf("cache: room for %s rows", tool_count_text(text, (double)stats.cache_rows));
 	printf(", %s hits", tool_count_text(text, (double)stats.cache_hits));
-	printf(", %s rows waited for another request's read\n", tool_count_text(text, (double)stats.joined_rows));
+	printf(", %s rows waited for another request's read\n",
+	       tool_count_text(text, (double)stats.joined_rows));
 	if (stats.cache_timeouts > 0)
 		printf("cache: another process was stopped or slow %llu times, %llu rows that it "
 		       "read were read here as well\n",
@@ -283,23 +298,28 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 	       percentile_us(result, 0.5), percentile_us(result, 0.99), percentile_us(result, 1),
 	       result->cpu_seconds);
 	if (args->check)
-		printf("checked: %llu wrong rows (times include the check)\n", (unsigned long long)result->wrong_rows);
+		printf("checked: %llu wrong rows (times include the check)\n",
+		       (unsigned long long)result->wrong_rows);
 }
 
-static void print_forecast(const struct bench_args *args, const struct rung_forecast *forecast, const struct bench_result *result)
+static void print_forecast(const struct bench_args *args, const struct rung_forecast *forecast,
+                           const struct bench_result *result)
 {
 	char text[TOOL_ASSUMED_BYTES];
 
 	if (!forecast)
 		return;
-	printf("predicted by %s%s: ", args->store.profile, tool_assumed_text(text, forecast->assumed));
+	printf("predicted by %s%s: ", args->store.profile,
+	       tool_assumed_text(text, forecast->assumed));
 	printf("%s", tool_seconds_text(text, forecast->seconds));
-	printf(", bound by %s, %s reads; measured is %.2f times that\n", rung_bound_name(forecast->bound), tool_count_text(text, forecast->reads),
+	printf(", bound by %s, %s reads; measured is %.2f times that\n",
+	       rung_bound_name(forecast->bound), tool_count_text(text, forecast->reads),
 	       result->seconds / forecast->seconds);
 }
 
-int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data, const struct bench_ids *ids,
-                 const struct rung_forecast *forecast, const struct bench_result *result)
+int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data,
+                 const struct bench_ids *ids, const struct rung_forecast *forecast,
+                 const struct bench_result *result)
 {
 	if (!args->common.json) {
 		print_bench(args, ids, result);
@@ -311,6 +331,7 @@ int bench_report(const char *name, const struct bench_args *args, const struct t
 	}
 	if (result->wrong_rows == 0)
 		return TOOL_DONE;
-	return tool_error(name, TOOL_FAILED, "%llu wrong rows; the first has id %llu", (unsigned long long)result->wrong_rows,
+	return tool_error(name, TOOL_FAILED, "%llu wrong rows; the first has id %llu",
+	                  (unsigned long long)result->wrong_rows,
 	                  (unsigned long long)result->first_wrong);
 }

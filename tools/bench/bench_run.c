@@ -13,10 +13,10 @@
 #include "bench/bench_internal.h"
 #include "interrupt.h"
 
-#define BUFFER_ALIGN  4096u
-#define REPORT_NS     100000000u   /* how often the main thread looks at the progress */
-#define DRAIN_NS      300000000u   /* for requests in flight when a signal comes */
-#define GRACE_MS      5000u        /* for what follows DRAIN_NS: the report */
+#define BUFFER_ALIGN 4096u
+#define REPORT_NS    100000000u /* how often the main thread looks at the progress */
+#define DRAIN_NS     300000000u /* for requests in flight when a signal comes */
+#define GRACE_MS     5000u      /* for what follows DRAIN_NS: the report */
 /* kept, 8 MiB: of a longer run every second, fourth, eighth … Tests keep fewer. */
 #ifndef LATENCIES_MAX
 #define LATENCIES_MAX (1u << 20)
@@ -27,8 +27,9 @@ static int no_output(struct run *run, int rc, const char *why)
 	char text[BENCH_TEXT_BYTES];
 
 	snprintf(text, sizeof(text),
-		 "no room for the output of all requests: %s; give a smaller --batch, --in-flight "
-		 "or --threads", why);
+	         "no room for the output of all requests: %s; give a smaller --batch, --in-flight "
+	         "or --threads",
+	         why);
 	bench_give_up(run, rc, text);
 	return rc;
 }
@@ -43,7 +44,7 @@ static void *work(void *ctx)
 	struct worker *worker = ctx;
 	struct run *run = worker->run;
 
-	for (;;) {   /* rounds */
+	for (;;) { /* rounds */
 		pthread_barrier_wait(&run->ready);
 		pthread_barrier_wait(&run->go);
 		if (run->over)
@@ -74,7 +75,7 @@ static void watch(struct run *run, struct tool_progress *progress)
 		pthread_cond_timedwait(&run->ended, &run->lock, &until);
 		pthread_mutex_unlock(&run->lock);
 		if (tool_progress_update(progress, "gathers", atomic_load(&run->rows_done),
-				  run->ids->count) &&
+		                         run->ids->count) &&
 		    drained_ns == UINT64_MAX) {
 			atomic_store(&run->stop, 1);
 			drained_ns = tool_now_ns() + DRAIN_NS;
@@ -113,7 +114,7 @@ static int touch(struct run *run, struct worker *worker)
 			return RUNG_E_CANCELED;
 		worker->flights[i].out = (char *)worker->buffers + i * run->buffer_bytes;
 		rc = rung_store_copy(run->store, worker->flights[i].out, worker->rows,
-				     run->buffer_bytes);
+		                     run->buffer_bytes);
 	}
 	return rc;
 }
@@ -162,7 +163,7 @@ static int worker_init(struct run *run, struct worker *worker)
  * what earlier rounds took.
  */
 static void race(struct run *run, const struct worker *workers, uint64_t first, uint64_t end,
-		 struct tool_progress *progress, struct bench_result *result)
+                 struct tool_progress *progress, struct bench_result *result)
 {
 	const uint32_t thread_count = run->args->common.threads;
 	uint64_t begun_ns, ended_ns = 0;
@@ -172,7 +173,7 @@ static void race(struct run *run, const struct worker *workers, uint64_t first, 
 	run->running = thread_count;
 	run->end_batch = end;
 	atomic_store(&run->next_batch, first);
-	if (first <= run->ids->warmup_count) {   /* the warm-up is forgotten */
+	if (first <= run->ids->warmup_count) { /* the warm-up is forgotten */
 		rung_store_stats(run->store, &result->before);
 		result->seconds = result->cpu_seconds = 0;
 	}
@@ -255,11 +256,11 @@ static void make_latencies(struct run *run, uint64_t timed)
 
 /* Between two rounds no thread uses them. */
 static int prepare_round(struct run *run, struct worker *workers, uint64_t first, uint64_t end,
-			 const struct bench_result *result)
+                         const struct bench_result *result)
 {
 	int rc = grow_buffers(run, workers);
 
-	if (rc >= 0 && first > 0)   /* those of the first are placed */
+	if (rc >= 0 && first > 0) /* those of the first are placed */
 		rc = place_ids(run, result);
 	if (end > run->ids->warmup_count)
 		make_latencies(run, end - run->ids->warmup_count);
@@ -268,7 +269,7 @@ static int prepare_round(struct run *run, struct worker *workers, uint64_t first
 
 /* The warm-up, and then what is timed. */
 static void race_all(struct run *run, struct worker *workers, struct tool_progress *progress,
-		     struct bench_result *result)
+                     struct bench_result *result)
 {
 	const struct bench_ids *ids = run->ids;
 	uint64_t end;
@@ -276,10 +277,10 @@ static void race_all(struct run *run, struct worker *workers, struct tool_progre
 	for (uint64_t first = 0; !bench_ids_over(ids, first) && !run->stop; first = end) {
 		int rc = bench_ids_round(run->ids, first, &end);
 
-		if (rc == RUNG_E_CANCELED)   /* the report is of the rounds before */
+		if (rc == RUNG_E_CANCELED) /* the report is of the rounds before */
 			return;
 		if (rc < 0) {
-			bench_give_up(run, rc, "");   /* it is printed */
+			bench_give_up(run, rc, ""); /* it is printed */
 			return;
 		}
 		if (first < ids->warmup_count && end > ids->warmup_count)
@@ -298,7 +299,7 @@ static int compare_times(const void *a, const void *b)
 }
 
 static int run_workers(const char *name, struct run *run, struct tool_progress *progress,
-		       struct bench_result *result)
+                       struct bench_result *result)
 {
 	const uint32_t thread_count = run->args->common.threads;
 	struct worker *workers = calloc(thread_count, sizeof(*workers));
@@ -314,9 +315,9 @@ static int run_workers(const char *name, struct run *run, struct tool_progress *
 	pthread_barrier_init(&run->go, NULL, thread_count + 1);
 	for (; started < thread_count; started++) {
 		int err = pthread_create(&workers[started].thread, NULL, work, &workers[started]);
-		if (err) {   /* those started wait at a barrier that will never be full */
+		if (err) { /* those started wait at a barrier that will never be full */
 			fprintf(stderr, "%s: thread %u of %u: %s\n", name, started + 1,
-				thread_count, strerror(err));
+			        thread_count, strerror(err));
 			exit(TOOL_FAILED);
 		}
 	}
@@ -338,13 +339,13 @@ free_workers:
 }
 
 static int run_on_device(const char *name, struct run *run, struct tool_progress *progress,
-			 struct bench_result *result)
+                         struct bench_result *result)
 {
 	uint64_t end;
 	int rc = bench_ids_round(run->ids, 0, &end);
 
 	if (rc < 0)
-		bench_give_up(run, rc, "");   /* it is printed */
+		bench_give_up(run, rc, ""); /* it is printed */
 	else if ((rc = place_ids(run, result)) >= 0)
 		rc = run_workers(name, run, progress, result);
 	if (!run->left_behind)
@@ -374,7 +375,7 @@ static int collect(const struct run *run, struct bench_result *result)
 	result->rows = atomic_load(&run->timed_rows);
 	if (!ids->counted || result->request_count < ids->batch_count - ids->warmup_count)
 		result->interrupted = tool_interrupt_name();
-	if (result->request_count == 0) {   /* there is only a warm-up */
+	if (result->request_count == 0) { /* there is only a warm-up */
 		result->seconds = result->cpu_seconds = 0;
 		result->before = result->after;
 	}
@@ -386,13 +387,13 @@ static int collect(const struct run *run, struct bench_result *result)
 static int no_memory(const char *name, const struct bench_ids *ids)
 {
 	tool_error(name, TOOL_FAILED,
-		   "no memory for a request of %llu rows; give a smaller --batch",
-		   (unsigned long long)ids->rows_max);
+	           "no memory for a request of %llu rows; give a smaller --batch",
+	           (unsigned long long)ids->rows_max);
 	return RUNG_E_NOMEM;
 }
 
 static int run_all(struct run *run, const char *name, struct tool_progress *progress,
-		   struct bench_result *result)
+                   struct bench_result *result)
 {
 	pthread_condattr_t monotonic;
 	int rc;
@@ -417,10 +418,10 @@ static int run_all(struct run *run, const char *name, struct tool_progress *prog
 }
 
 int bench_run(const char *name, const struct bench_args *args, struct rung_store *store,
-	      struct bench_ids *ids, const struct bench_truth *truth,
-	      struct tool_progress *progress, struct bench_result *result)
+              struct bench_ids *ids, const struct bench_truth *truth,
+              struct tool_progress *progress, struct bench_result *result)
 {
-	struct run *run = calloc(1, sizeof(*run));   /* threads left behind keep it */
+	struct run *run = calloc(1, sizeof(*run)); /* threads left behind keep it */
 	int rc;
 
 	if (!run)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung bench: measure gathers from a staged dataset, and check them. The parts are declared in bench.h. */
+/* rung bench: measure gathers from a staged dataset, and check them. The parts are declared in
+ * bench.h. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,30 +10,39 @@
 #include "bench/bench.h"
 #include "interrupt.h"
 
-#define REQUESTS_MAX 4096u       /* threads * in-flight */
-#define PREFETCH_MAX 4096u       /* what a store takes */
-#define HOLD_LOOK_NS 100000000   /* between looks for a signal */
+#define REQUESTS_MAX 4096u     /* threads * in-flight */
+#define PREFETCH_MAX 4096u     /* what a store takes */
+#define HOLD_LOOK_NS 100000000 /* between looks for a signal */
 
 /* Where the store comes from, and where it goes. */
 static void check_place(const struct argp_state *state, const struct bench_args *args)
 {
 	const char *budget = args->store.host.given    ? "host"
-			     : args->store.cache.given ? "cache"
-			     : args->store.numa_given  ? "numa-node"
-						       : args->store.device_option;
+	                     : args->store.cache.given ? "cache"
+	                     : args->store.numa_given  ? "numa-node"
+	                                               : args->store.device_option;
 
 	if (args->dir && args->attach)
-		argp_error(state, "DIR and --attach exclude each other: the dataset is that of the store at %s", args->attach);
+		argp_error(state,
+		           "DIR and --attach exclude each other: the dataset is that of the store "
+		           "at %s",
+		           args->attach);
 	if (args->attach && budget)
 		argp_error(state,
-			   "--attach and --%s exclude each other: the process that shares the "
-			   "store has placed the rows",
-			   budget);
+		           "--attach and --%s exclude each other: the process that shares the "
+		           "store has placed the rows",
+		           budget);
 	if (args->attach && args->share)
-		argp_error(state, "--attach and --share exclude each other: whoever wants the store attaches to %s", args->attach);
-	if (args->store.profile && (args->attach || args->in_flight < 2 || args->prefetch || bench_ids_are_vertices(args)))
-		argp_error(state, "--profile predicts for threads with two or more requests in flight, without announcements, on a store of its own, and for "
-			   "ranks; leave out --attach, --in-flight 1, --prefetch and ids in files");
+		argp_error(state,
+		           "--attach and --share exclude each other: whoever wants the store "
+		           "attaches to %s",
+		           args->attach);
+	if (args->store.profile &&
+	    (args->attach || args->in_flight < 2 || args->prefetch || bench_ids_are_vertices(args)))
+		argp_error(state,
+		           "--profile predicts for threads with two or more requests in flight, "
+		           "without announcements, on a store of its own, and for "
+		           "ranks; leave out --attach, --in-flight 1, --prefetch and ids in files");
 	if (args->hold && !args->share)
 		argp_error(state, "--hold is for --share");
 	if (args->private_cache && !args->share && !args->attach)
@@ -55,17 +65,14 @@ static const struct tool_option options[] = {
 	  "Rows of a request (default: 4096); of trace: seeds of a batch (default: as it was "
 	  "staged)",
 	  TOOL_U32(struct bench_args, batch, 1, UINT32_MAX) },
-	{ "fanout", "LIST", 1,
-	  "Neighbours drawn per hop by trace (default: as staged)",
+	{ "fanout", "LIST", 1, "Neighbours drawn per hop by trace (default: as staged)",
 	  TOOL_FANOUTS(struct bench_args, fanouts) },
-	{ "in-flight", "N", 1,
-	  "Requests in flight of each submitting thread (default: 2)",
+	{ "in-flight", "N", 1, "Requests in flight of each submitting thread (default: 2)",
 	  TOOL_U32(struct bench_args, in_flight, 1, REQUESTS_MAX) },
 	{ "prefetch", "N", 1,
 	  "Announce N batches ahead, so that the cache keeps what they want (default: 0)",
 	  TOOL_U32(struct bench_args, prefetch, 0, PREFETCH_MAX) },
-	{ "seed", "N", 1,
-	  "Seed of the ids (default: 1)",
+	{ "seed", "N", 1, "Seed of the ids (default: 1)",
 	  TOOL_U64(struct bench_args, seed, 0, UINT64_MAX) },
 	{ "check", NULL, 1,
 	  "Compare every row with the staged file, read another way; the run is slower",
@@ -77,8 +84,7 @@ static const struct tool_option options[] = {
 	{ "hold", NULL, 2,
 	  "With --share: when all is printed, keep it open until SIGINT or SIGTERM",
 	  TOOL_FLAG(struct bench_args, hold) },
-	{ "attach", "PATH", 2,
-	  "Instead of DIR: the store that another process shares at PATH",
+	{ "attach", "PATH", 2, "Instead of DIR: the store that another process shares at PATH",
 	  TOOL_TEXT(struct bench_args, attach) },
 	{ "private-cache", NULL, 2,
 	  "With --share or --attach: leave out the cold-row cache, which all processes can write "
@@ -98,7 +104,7 @@ static void check(const struct argp_state *state, void *ctx)
 	args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;
 	if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX)
 		argp_error(state, "--threads %u times --in-flight %u is more than %u requests",
-			   args->common.threads, args->in_flight, REQUESTS_MAX);
+		           args->common.threads, args->in_flight, REQUESTS_MAX);
 }
 
 static const struct tool_part parts[] = {
@@ -112,15 +118,18 @@ const struct tool_command tool_bench_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "DIR\n--attach PATH",
-	.doc = "Gather rows of the staged dataset DIR and report rows per second, reads, latencies and CPU time. Ids are made "
+	.doc = "Gather rows of the staged dataset DIR and report rows per second, reads, latencies "
+	       "and CPU time. Ids are made "
 	       "and the store "
-	       "is opened before the clock starts. --threads is the number of submitting threads (default: by --profile, else 1).",
+	       "is opened before the clock starts. --threads is the number of submitting threads "
+	       "(default: by --profile, else 1).",
 	.takes = TOOL_TAKES_DIR_OR_NOT,
 	.dir = offsetof(struct bench_args, dir),
 	.check = check,
 };
 
-/* The dataset of a shared store: only who is attached knows, and the ids have to be made before it is opened for them. */
+/* The dataset of a shared store: only who is attached knows, and the ids have to be made before it
+ * is opened for them. */
 static int find_shared(const struct bench_args *args, struct tool_data *data)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
@@ -140,7 +149,8 @@ static int find_shared(const struct bench_args *args, struct tool_data *data)
 }
 
 /* What is in the folder now, and what is shared there now, may be others than a moment ago. */
-static int check_attached(const char *name, const struct bench_args *args, const struct tool_data *data)
+static int check_attached(const char *name, const struct bench_args *args,
+                          const struct tool_data *data)
 {
 	const struct rung_dataset_info *dataset = rung_dataset_info(data->ds);
 	struct rung_store_info info = { .size = sizeof(info) };
@@ -148,21 +158,26 @@ static int check_attached(const char *name, const struct bench_args *args, const
 
 	if (rc < 0)
 		return tool_fail(name, rc);
-	if (strcmp(info.dataset_dir, rung_dataset_dir(data->ds)) == 0 && info.vertex_count == dataset->vertex_count &&
-	    info.features.dtype == dataset->features.dtype && info.features.row_bytes == dataset->features.row_bytes)
+	if (strcmp(info.dataset_dir, rung_dataset_dir(data->ds)) == 0 &&
+	    info.vertex_count == dataset->vertex_count &&
+	    info.features.dtype == dataset->features.dtype &&
+	    info.features.row_bytes == dataset->features.row_bytes)
 		return TOOL_DONE;
-	return tool_error(name, TOOL_FAILED, "%s: holds another dataset than the store shared at %s: share it anew",
+	return tool_error(name, TOOL_FAILED,
+	                  "%s: holds another dataset than the store shared at %s: share it anew",
 	                  rung_dataset_dir(data->ds), args->attach);
 }
 
-static int open_store(const char *name, const struct bench_args *args, const struct bench_ids *ids, struct tool_data *data)
+static int open_store(const char *name, const struct bench_args *args, const struct bench_ids *ids,
+                      struct tool_data *data)
 {
 	const uint64_t most = ids->counted ? ids->rows_max : ids->rows_bound;
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	int rc;
 
 	if (most > UINT32_MAX) {
-		return tool_error(name, TOOL_FAILED, "a request of %llu rows is too long; give a smaller --batch",
+		return tool_error(name, TOOL_FAILED,
+		                  "a request of %llu rows is too long; give a smaller --batch",
 		                  (unsigned long long)most);
 	}
 	opts.requests_max = args->common.threads * args->in_flight;
@@ -185,8 +200,9 @@ static void hold(const char *name, const struct bench_args *args)
 	const struct timespec pause = { .tv_nsec = HOLD_LOOK_NS };
 
 	if (!args->common.quiet)
-		tool_error(name, TOOL_DONE, "the store stays shared at %s until SIGINT or SIGTERM", args->share);
-	while (!tool_interrupted())   /* the signal ends the sleep when it comes to this thread */
+		tool_error(name, TOOL_DONE, "the store stays shared at %s until SIGINT or SIGTERM",
+		           args->share);
+	while (!tool_interrupted()) /* the signal ends the sleep when it comes to this thread */
 		nanosleep(&pause, NULL);
 }
 
@@ -194,10 +210,10 @@ static void hold(const char *name, const struct bench_args *args)
 struct walk {
 	struct bench_ids *ids;
 	struct tool_progress *progress;
-	uint64_t batch, end;   /* the next request; requests before `end` are in memory */
+	uint64_t batch, end; /* the next request; requests before `end` are in memory */
 	uint64_t rows;
-	int first_round;       /* no others */
-	int failed;            /* and why is printed */
+	int first_round; /* no others */
+	int failed;      /* and why is printed */
 };
 
 static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out)
@@ -226,14 +242,14 @@ static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out
  * @return a status, its sentence printed
  */
 static int forecast(const char *name, const struct bench_args *args, const struct tool_data *data,
-		    struct bench_ids *ids, int first_round, struct tool_progress *progress,
-		    struct rung_forecast *out)
+                    struct bench_ids *ids, int first_round, struct tool_progress *progress,
+                    struct rung_forecast *out)
 {
 	struct rung_forecast_opts opts = RUNG_FORECAST_OPTS_INIT;
 	struct walk walk = { .ids = ids, .first_round = first_round, .progress = progress };
 	int rc;
 
-	if (first_round)   /* all of it is in memory */
+	if (first_round) /* all of it is in memory */
 		walk.end = ids->end;
 	opts.profile = data->profile;
 	opts.gap_bytes = args->store.gap_bytes;
@@ -265,8 +281,8 @@ static uint32_t default_threads(const struct bench_args *args, const struct tool
 
 /* The result, and beside it what all requests should have taken: of a long run only now. */
 static int report(const char *name, const struct bench_args *args, const struct tool_data *data,
-		  struct bench_ids *ids, int forecast_is_whole, struct tool_progress *progress,
-		  struct rung_forecast *predicted, const struct bench_result *result)
+                  struct bench_ids *ids, int forecast_is_whole, struct tool_progress *progress,
+                  struct rung_forecast *predicted, const struct bench_result *result)
 {
 	const int wanted = data->profile && !result->interrupted;
 	int code, rc = 0;
@@ -278,7 +294,8 @@ static int report(const char *name, const struct bench_args *args, const struct 
 }
 
 /* Everything between an open dataset and its closing; returns an exit code. */
-static int bench(const char *name, const struct bench_args *args, struct tool_data *data, struct tool_progress *progress)
+static int bench(const char *name, const struct bench_args *args, struct tool_data *data,
+                 struct tool_progress *progress)
 {
 	struct bench_ids ids;
 	struct bench_truth truth = { .file_count = 0 };
@@ -287,7 +304,7 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	int whole, code, rc = bench_ids_make(name, args, data->ds, progress, &ids);
 
 	tool_progress_end(progress);
-	whole = bench_ids_over(&ids, ids.end);   /* all requests are in memory */
+	whole = bench_ids_over(&ids, ids.end); /* all requests are in memory */
 	code = tool_exit_code(rc);
 	if (rc < 0)
 		goto free_ids;
@@ -300,10 +317,10 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	code = rc < 0 ? tool_exit_code(rc) : open_store(name, args, &ids, data);
 	if (code)
 		goto close_truth;
-	tool_interrupt_grace(TOOL_GRACE_MS);   /* closing removes a socket */
+	tool_interrupt_grace(TOOL_GRACE_MS); /* closing removes a socket */
 	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
-	code = rc < 0 ? TOOL_FAILED   /* hardware and usage were right until here */
-		      : report(name, args, data, &ids, whole, progress, &predicted, &result);
+	code = rc < 0 ? TOOL_FAILED /* hardware and usage were right until here */
+	              : report(name, args, data, &ids, whole, progress, &predicted, &result);
 	if (result.left_behind) {
 		tool_flush(name);
 		tool_interrupt_end();
@@ -331,7 +348,8 @@ int cmd_bench(int argc, char **argv)
 
 	tool_args_parse(&tool_bench_command, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
-	rc = args.attach ? find_shared(&args, &data) : tool_plan(argv[0], args.dir, &args.store, &data);
+	rc = args.attach ? find_shared(&args, &data)
+	                 : tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
 	if (args.common.threads == 0)

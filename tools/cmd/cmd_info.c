@@ -43,9 +43,11 @@ static json_t *files_json(const struct rung_dataset *ds)
 		int is_array = file->array.dtype != RUNG_DTYPE_NONE;
 		tool_json_set(entry, "name", tool_json_text(file->name));
 		tool_json_set(entry, "bytes", tool_json_u64(file->bytes));
-		tool_json_set(entry, "dtype", tool_json_text(is_array ? rung_dtype_name(file->array.dtype) : NULL));
+		tool_json_set(entry, "dtype",
+		              tool_json_text(is_array ? rung_dtype_name(file->array.dtype) : NULL));
 		tool_json_set(entry, "shape", shape_json(&file->array));
-		tool_json_set(entry, "data_offset", is_array ? tool_json_u64(file->data_offset) : json_null());
+		tool_json_set(entry, "data_offset",
+		              is_array ? tool_json_u64(file->data_offset) : json_null());
 		tool_json_append(files, entry);
 	}
 	return files;
@@ -64,13 +66,18 @@ static json_t *info_json(const struct rung_dataset *ds)
 	tool_json_set(root, "row_stride", tool_json_u64(info->row_stride));
 	tool_json_set(root, "feature_bytes", tool_json_u64(info->feature_bytes));
 	tool_json_set(root, "feature_files", tool_json_u64(info->feature_file_count));
-	tool_json_set(root, "block_rows", info->feature_file_count > 1 ? tool_json_u64(info->block_rows) : json_null());
+	tool_json_set(root, "block_rows",
+	              info->feature_file_count > 1 ? tool_json_u64(info->block_rows) : json_null());
 	tool_json_set(root, "in_place", tool_json_text(info->features_path));
 	tool_json_set(root, "score", tool_json_text(info->score_method));
-	tool_json_set(root, "iterations", info->score_iterations ? tool_json_u64(info->score_iterations) : json_null());
-	tool_json_set(root, "damping", info->score_damping > 0 ? tool_json_real(info->score_damping) : json_null());
-	tool_json_set(root, "score_batches", info->score_sampled ? tool_json_u64(info->score_batches) : json_null());
-	tool_json_set(root, "score_seed", info->score_sampled ? tool_json_u64(info->score_seed) : json_null());
+	tool_json_set(root, "iterations",
+	              info->score_iterations ? tool_json_u64(info->score_iterations) : json_null());
+	tool_json_set(root, "damping",
+	              info->score_damping > 0 ? tool_json_real(info->score_damping) : json_null());
+	tool_json_set(root, "score_batches",
+	              info->score_sampled ? tool_json_u64(info->score_batches) : json_null());
+	tool_json_set(root, "score_seed",
+	              info->score_sampled ? tool_json_u64(info->score_seed) : json_null());
 	tool_json_set(root, "fanout", tool_json_u32s(info->fanouts, info->fanout_count));
 	tool_json_set(root, "batch", tool_json_u64(info->batch_size));
 	tool_json_set(root, "draws", tool_json_text(info->draws == RUNG_DRAWS_NEW ? "new" : "all"));
@@ -103,13 +110,15 @@ static void print_info(const struct rung_dataset *ds)
 	const struct rung_dataset_file *file;
 	char text[TOOL_TEXT_BYTES];
 
-	printf("vertices  %llu\nedges     %llu\n", (unsigned long long)info->vertex_count, (unsigned long long)info->edge_count);
+	printf("vertices  %llu\nedges     %llu\n", (unsigned long long)info->vertex_count,
+	       (unsigned long long)info->edge_count);
 	printf("features  ");
 	print_array(&info->features);
 	printf(", %llu bytes a row, %s\n", (unsigned long long)info->features.row_bytes,
 	       tool_bytes_text(text, (double)info->feature_bytes));
 	if (info->feature_file_count > 1)
-		printf("          in %u files, dealt in blocks of %llu rows\n", info->feature_file_count, (unsigned long long)info->block_rows);
+		printf("          in %u files, dealt in blocks of %llu rows\n",
+		       info->feature_file_count, (unsigned long long)info->block_rows);
 	if (info->features_path)
 		printf("          in place, in %s\n", info->features_path);
 	printf("order     %s", info->score_method);
@@ -128,7 +137,8 @@ static void print_info(const struct rung_dataset *ds)
 	}
 	if (info->draws == RUNG_DRAWS_NEW)
 		printf(", new vertices draw");
-	printf("\nlabels    %s\narrays    %s", info->has_labels ? "yes" : "no", info->array_count ? "" : "none");
+	printf("\nlabels    %s\narrays    %s", info->has_labels ? "yes" : "no",
+	       info->array_count ? "" : "none");
 	for (size_t i = 0; i < info->array_count; i++)
 		printf("%s%s", i ? " " : "", info->array_names[i]);
 	printf("\nsplits    %s", info->split_count ? "" : "none");

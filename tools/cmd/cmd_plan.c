@@ -8,7 +8,7 @@
 struct plan_args {
 	const char *dir;
 	struct tool_fanouts fanouts;
-	uint32_t batch;          /* 0: that of the manifest */
+	uint32_t batch; /* 0: that of the manifest */
 	uint64_t seed;
 	struct tool_store_args store;
 	struct tool_common common;
@@ -47,7 +47,8 @@ const struct tool_command tool_plan_command = {
 	.dir = offsetof(struct plan_args, dir),
 };
 
-static int predict(const struct plan_args *args, const struct tool_data *data, struct prediction *out)
+static int predict(const struct plan_args *args, const struct tool_data *data,
+                   struct prediction *out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(data->ds);
 	struct rung_sampler_opts sampler = RUNG_SAMPLER_OPTS_INIT;
@@ -72,7 +73,8 @@ static int predict(const struct plan_args *args, const struct tool_data *data, s
 	sampler.hop_count = out->fanouts.count;
 	sampler.seed = args->seed;
 	sampler.threads = args->common.threads;
-	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count, out->batch, 0, &forecast, &out->traffic);
+	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count,
+	                       out->batch, 0, &forecast, &out->traffic);
 	rung_graph_destroy(graph);
 free_seeds:
 	free(seeds);
@@ -90,7 +92,8 @@ static void set_device(json_t *root, const struct rung_plan_device *device)
 	tool_json_set(root, "gpus", gpus);
 }
 
-static void set_forecast(json_t *root, const struct rung_plan *plan, const struct plan_args *args, const struct rung_plan_traffic *traffic)
+static void set_forecast(json_t *root, const struct rung_plan *plan, const struct plan_args *args,
+                         const struct rung_plan_traffic *traffic)
 {
 	const struct rung_forecast *forecast = &traffic->forecast;
 	const int on_gpu = rung_plan_device(plan)->device == RUNG_DEVICE_CUDA;
@@ -98,19 +101,27 @@ static void set_forecast(json_t *root, const struct rung_plan *plan, const struc
 
 	tool_json_set(root, "seconds_per_epoch", tool_json_real(traffic->seconds_per_epoch));
 	tool_json_set(root, "seconds_per_batch", tool_json_real(forecast->seconds / batches));
-	tool_json_set(root, "memory_seconds_per_batch", tool_json_real(forecast->memory_seconds / batches));
-	tool_json_set(root, "nvme_seconds_per_batch", tool_json_real(forecast->nvme_seconds / batches));
-	tool_json_set(root, "gpu_seconds_per_batch", on_gpu ? tool_json_real(forecast->gpu_seconds / batches) : json_null());
-	tool_json_set(root, "peer_seconds_per_batch", on_gpu ? tool_json_real(forecast->peer_seconds / batches) : json_null());
-	tool_json_set(root, "link_seconds_per_batch", on_gpu ? tool_json_real(forecast->link_seconds / batches) : json_null());
+	tool_json_set(root, "memory_seconds_per_batch",
+	              tool_json_real(forecast->memory_seconds / batches));
+	tool_json_set(root, "nvme_seconds_per_batch",
+	              tool_json_real(forecast->nvme_seconds / batches));
+	tool_json_set(root, "gpu_seconds_per_batch",
+	              on_gpu ? tool_json_real(forecast->gpu_seconds / batches) : json_null());
+	tool_json_set(root, "peer_seconds_per_batch",
+	              on_gpu ? tool_json_real(forecast->peer_seconds / batches) : json_null());
+	tool_json_set(root, "link_seconds_per_batch",
+	              on_gpu ? tool_json_real(forecast->link_seconds / batches) : json_null());
 	tool_json_set(root, "reads_per_batch", tool_json_real(forecast->reads / batches));
 	tool_json_set(root, "bound", tool_json_text(rung_bound_name(forecast->bound)));
 	tool_json_set(root, "threads", on_gpu ? json_null() : tool_json_u64(forecast->threads));
-	tool_json_set(root, "queue_depth", forecast->queue_depth ? tool_json_u64(forecast->queue_depth) : json_null());
-	tool_json_set(root, "gap_bytes", forecast->queue_depth ? tool_json_u64(forecast->gap_bytes) : json_null());
+	tool_json_set(root, "queue_depth",
+	              forecast->queue_depth ? tool_json_u64(forecast->queue_depth) : json_null());
+	tool_json_set(root, "gap_bytes",
+	              forecast->queue_depth ? tool_json_u64(forecast->gap_bytes) : json_null());
 	tool_json_set(root, "chosen", tool_json_choice(rung_plan_choice(plan)));
 	tool_json_set(root, "profile", tool_json_text(args->store.profile));
-	tool_json_set(root, "assumed", args->store.profile ? tool_json_assumed(forecast->assumed) : json_null());
+	tool_json_set(root, "assumed",
+	              args->store.profile ? tool_json_assumed(forecast->assumed) : json_null());
 }
 
 static void print_forecast(const struct plan_args *args, const struct rung_plan_traffic *traffic)
@@ -118,17 +129,22 @@ static void print_forecast(const struct plan_args *args, const struct rung_plan_
 	const struct rung_forecast *forecast = &traffic->forecast;
 	char text[TOOL_ASSUMED_BYTES], more[TOOL_TEXT_BYTES];
 
-	printf("\npredicted: %s a batch, ", tool_seconds_text(text, forecast->seconds / (double)traffic->batches_sampled));
-	printf("%s an epoch, bound by %s", tool_seconds_text(more, traffic->seconds_per_epoch), rung_bound_name(forecast->bound));
+	printf("\npredicted: %s a batch, ",
+	       tool_seconds_text(text, forecast->seconds / (double)traffic->batches_sampled));
+	printf("%s an epoch, bound by %s", tool_seconds_text(more, traffic->seconds_per_epoch),
+	       rung_bound_name(forecast->bound));
 	if (forecast->threads)
 		printf(", with %u thread%s", forecast->threads, forecast->threads > 1 ? "s" : "");
 	if (forecast->queue_depth)
-		printf("%s %u reads in flight; gaps up to %u bytes are read over", forecast->threads ? " and" : ", with", forecast->queue_depth,
+		printf("%s %u reads in flight; gaps up to %u bytes are read over",
+		       forecast->threads ? " and" : ", with", forecast->queue_depth,
 		       forecast->gap_bytes);
 	if (args->store.profile)
-		printf("\nby the profile %s%s", args->store.profile, tool_assumed_text(text, forecast->assumed));
+		printf("\nby the profile %s%s", args->store.profile,
+		       tool_assumed_text(text, forecast->assumed));
 	else
-		printf("\nfigures of the machine are assumed: measure them with rung numa --json, and give --profile");
+		printf("\nfigures of the machine are assumed: measure them with rung numa --json, "
+		       "and give --profile");
 }
 
 static void set_places(json_t *root, const struct rung_plan *plan)
@@ -143,7 +159,8 @@ static void set_places(json_t *root, const struct rung_plan *plan)
 	tool_json_set(root, "places_why", tool_json_text(*why ? why : NULL));
 }
 
-static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *args, const struct prediction *prediction)
+static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *args,
+                         const struct prediction *prediction)
 {
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
 	const struct rung_plan_slots *slots = rung_plan_slots(plan);
@@ -169,7 +186,8 @@ static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *a
 	tool_json_set(root, "batches_per_epoch", tool_json_u64(traffic->batches_per_epoch));
 	tool_json_set(root, "batches_sampled", tool_json_u64(traffic->batches_sampled));
 	tool_json_set(root, "sector_bytes", tool_json_u64(traffic->sector_bytes));
-	tool_json_set(root, "fanout", tool_json_u32s(prediction->fanouts.hops, prediction->fanouts.count));
+	tool_json_set(root, "fanout",
+	              tool_json_u32s(prediction->fanouts.hops, prediction->fanouts.count));
 	tool_json_set(root, "batch", tool_json_u64(prediction->batch));
 	tool_json_set(root, "seeds", tool_json_u64(prediction->seed_count));
 	return root;
@@ -185,7 +203,8 @@ static void print_gpus(const struct rung_plan_device *device)
 	putchar('\n');
 }
 
-static void print_plan(const struct rung_plan *plan, const struct plan_args *args, const struct prediction *prediction)
+static void print_plan(const struct rung_plan *plan, const struct plan_args *args,
+                       const struct prediction *prediction)
 {
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
 	const struct rung_plan_slots *slots = rung_plan_slots(plan);
@@ -195,7 +214,8 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 	tool_print_plan(plan);
 	print_gpus(rung_plan_device(plan));
 	if (slots->slot_count) {
-		printf("staging slots: %llu of %s, %s of the host budget\n", (unsigned long long)slots->slot_count,
+		printf("staging slots: %llu of %s, %s of the host budget\n",
+		       (unsigned long long)slots->slot_count,
 		       tool_bytes_text(text, (double)slots->slot_bytes),
 		       tool_bytes_text(more, (double)(slots->slot_count * slots->slot_bytes)));
 	}
@@ -207,7 +227,8 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 		printf("places of rows that were staged in place: %s of the host budget\n",
 		       tool_bytes_text(text, (double)rung_plan_vertices_bytes(plan)));
 	printf("an epoch of %llu batches (%llu sampled, %u seeds each): %.0f rows a batch",
-	       (unsigned long long)traffic->batches_per_epoch, (unsigned long long)traffic->batches_sampled, prediction->batch,
+	       (unsigned long long)traffic->batches_per_epoch,
+	       (unsigned long long)traffic->batches_sampled, prediction->batch,
 	       traffic->rows_per_batch);
 	printf(", %s rows in all", tool_count_text(text, traffic->rows_per_epoch));
 	printf(", %s cold", tool_count_text(text, traffic->cold_rows_per_epoch));

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung score: a score for every vertex of a graph, in memory or within a budget out of files, as a .npy. */
+/* rung score: a score for every vertex of a graph, in memory or within a budget out of files, as a
+ * .npy. */
 #include <stdlib.h>
 
 #include "args/args.h"
 #include "output/json.h"
 #include "output/out_file.h"
 
-#define EDGES_BYTES_MAX (UINT64_C(64) << 20)   /* of reading ahead: more makes no disk faster */
+#define EDGES_BYTES_MAX (UINT64_C(64) << 20) /* of reading ahead: more makes no disk faster */
 #define EDGES_BYTES_MIN (UINT64_C(1) << 20)
-#define EDGES_CHUNKS 13                        /* of edges' buffers, what they hold beside edges included */
+#define EDGES_CHUNKS    13 /* of edges' buffers, what they hold beside edges included */
 #define CHUNK_BYTES_MIN 4096u
 
 struct score_args {
@@ -16,19 +17,19 @@ struct score_args {
 	struct tool_score_args score;
 	const char *train;
 	const char *out;
-	uint64_t memory_bytes;   /* 0: the graph goes into memory */
+	uint64_t memory_bytes; /* 0: the graph goes into memory */
 	struct tool_common common;
 };
 
 /* A score being computed. */
 struct scoring {
-	const char *name;            /* of the command */
+	const char *name; /* of the command */
 	const struct score_args *args;
 	struct tool_progress progress;
 	struct rung_source *train_src;
-	uint64_t *train;             /* [opts.train_count] */
+	uint64_t *train; /* [opts.train_count] */
 	struct rung_score_opts opts;
-	struct rung_graph *graph;    /* or */
+	struct rung_graph *graph; /* or */
 	struct rung_edges *edges;
 	struct rung_edges_info edges_info;
 	uint64_t vertex_count, edge_count;
@@ -53,8 +54,10 @@ static void check_complete(const struct argp_state *state, void *ctx)
 	if (!args->out)
 		argp_error(state, "--out is missing: the file to write");
 	if (tool_score_samples(method) && args->score.fanouts.count == 0)
-		argp_error(state, "--fanout is missing: %s needs to know how training will sample; write 25,10",
-			   rung_score_method_name(method));
+		argp_error(state,
+		           "--fanout is missing: %s needs to know how training will sample; write "
+		           "25,10",
+		           rung_score_method_name(method));
 }
 
 static void set_method(const struct argp_state *state, void *ctx, const char *arg)
@@ -63,9 +66,9 @@ static void set_method(const struct argp_state *state, void *ctx, const char *ar
 
 	if (rung_score_method_parse(arg, &args->score.opts.method) < 0)
 		argp_error(state,
-			   "--method: '%s' is none; give blend, expected, presample, ppr, "
-			   "wrpagerank, rpagerank or degree",
-			   arg);
+		           "--method: '%s' is none; give blend, expected, presample, ppr, "
+		           "wrpagerank, rpagerank or degree",
+		           arg);
 }
 
 static const struct tool_option options[] = {
@@ -81,8 +84,8 @@ static const struct tool_option options[] = {
 	{ "memory", "SIZE", 5,
 	  "Leave the graph in its files and take so much memory (default: read it into memory)",
 	  TOOL_BYTES(struct score_args, memory_bytes, 0,
-		     "not in bytes; give 64MiB, 4GiB, or leave it out to have the graph in "
-		     "memory") },
+	             "not in bytes; give 64MiB, 4GiB, or leave it out to have the graph in "
+	             "memory") },
 	{ 0 },
 };
 
@@ -110,14 +113,20 @@ static uint64_t edges_bytes(uint64_t memory_bytes)
 {
 	const uint64_t share = memory_bytes / 4;
 
-	return share < EDGES_BYTES_MIN ? EDGES_BYTES_MIN : share > EDGES_BYTES_MAX ? EDGES_BYTES_MAX : share;
+	return share < EDGES_BYTES_MIN   ? EDGES_BYTES_MIN
+	       : share > EDGES_BYTES_MAX ? EDGES_BYTES_MAX
+	                                 : share;
 }
 
-/* The same, and what is in memory beside the score: train ids, and a bit for each vertex that says whether it is one. */
+/* The same, and what is in memory beside the score: train ids, and a bit for each vertex that says
+ * whether it is one. */
 static uint64_t other_bytes(const struct scoring *scoring, uint64_t memory_bytes)
 {
 	const uint64_t buffers = edges_bytes(memory_bytes), used = scoring->edges_info.memory_bytes;
-	const uint64_t train = scoring->opts.train_count ? scoring->opts.train_count * sizeof(uint64_t) + scoring->vertex_count / 8 : 0;
+	const uint64_t train =
+		scoring->opts.train_count
+			? scoring->opts.train_count * sizeof(uint64_t) + scoring->vertex_count / 8
+			: 0;
 
 	return train + (used > buffers ? used : buffers);
 }
@@ -125,7 +134,8 @@ static uint64_t other_bytes(const struct scoring *scoring, uint64_t memory_bytes
 /* The least budget that leaves `score_bytes` for the score, found by halving. */
 static uint64_t least_budget(const struct scoring *scoring, uint64_t score_bytes)
 {
-	uint64_t low = score_bytes, high = score_bytes + other_bytes(scoring, UINT64_MAX);   /* low is too little */
+	/* low is too little */
+	uint64_t low = score_bytes, high = score_bytes + other_bytes(scoring, UINT64_MAX);
 
 	while (high - low > 1) {
 		const uint64_t middle = low + (high - low) / 2;
@@ -169,7 +179,7 @@ static int open_edges(struct scoring *scoring, const struct rung_graph_opts *gra
 	opts.memory_bytes = memory_bytes < EDGES_BYTES_MIN ? EDGES_BYTES_MIN : memory_bytes;
 	opts.chunk_bytes = chunk - chunk % CHUNK_BYTES_MIN;
 	rc = rung_edges_open(&opts, &scoring->edges);
-	if (rc < 0 && rung_last_error_least() > 0) {   /* the score will say what all of it takes */
+	if (rc < 0 && rung_last_error_least() > 0) { /* the score will say what all of it takes */
 		opts.memory_bytes = rung_last_error_least();
 		rc = rung_edges_open(&opts, &scoring->edges);
 	}
@@ -203,22 +213,25 @@ static int read_train(struct scoring *scoring)
 
 	if (!scoring->train_src)
 		return TOOL_DONE;
-	rc = rung_source_read_vertices(scoring->train_src, scoring->vertex_count, 1, &scoring->opts.train_count, &scoring->train);
+	rc = rung_source_read_vertices(scoring->train_src, scoring->vertex_count, 1,
+	                               &scoring->opts.train_count, &scoring->train);
 	rung_source_close(scoring->train_src);
 	scoring->train_src = NULL;
 	if (rc < 0)
 		return failed(scoring, rc);
 	tool_progress_end(&scoring->progress);
 	if (scoring->opts.train_count == 0)
-		return tool_error(scoring->name, TOOL_FAILED, "%s: has no vertex; leave --train out when all are to count",
-				  scoring->args->train);
+		return tool_error(scoring->name, TOOL_FAILED,
+		                  "%s: has no vertex; leave --train out when all are to count",
+		                  scoring->args->train);
 	scoring->opts.train = scoring->train;
 	return TOOL_DONE;
 }
 
 static int score_edges(struct scoring *scoring)
 {
-	const uint64_t memory_bytes = scoring->args->memory_bytes, others = other_bytes(scoring, memory_bytes);
+	const uint64_t memory_bytes = scoring->args->memory_bytes,
+		       others = other_bytes(scoring, memory_bytes);
 	unsigned long long least;
 	int rc;
 
@@ -231,9 +244,11 @@ static int score_edges(struct scoring *scoring)
 		return failed(scoring, rc);
 	tool_progress_end(&scoring->progress);
 	return tool_error(scoring->name, TOOL_USAGE,
-			  "--memory: %llu bytes are too little for this score of %llu vertices with these threads; give at least %llu",
-			  (unsigned long long)memory_bytes, (unsigned long long)scoring->vertex_count,
-			  (unsigned long long)least_budget(scoring, least));
+	                  "--memory: %llu bytes are too little for this score of %llu vertices "
+	                  "with these threads; give at least %llu",
+	                  (unsigned long long)memory_bytes,
+	                  (unsigned long long)scoring->vertex_count,
+	                  (unsigned long long)least_budget(scoring, least));
 }
 
 static int compute(struct scoring *scoring)
@@ -248,13 +263,16 @@ static int compute(struct scoring *scoring)
 	scoring->opts.progress_ctx = &scoring->progress;
 	if (read_train(scoring) != TOOL_DONE)
 		return TOOL_FAILED;
-	scoring->score = calloc(scoring->vertex_count ? scoring->vertex_count : 1, sizeof(*scoring->score));
+	scoring->score =
+		calloc(scoring->vertex_count ? scoring->vertex_count : 1, sizeof(*scoring->score));
 	if (!scoring->score)
-		return tool_error(scoring->name, TOOL_FAILED, "no memory for the score of %llu vertices",
-				  (unsigned long long)scoring->vertex_count);
+		return tool_error(scoring->name, TOOL_FAILED,
+		                  "no memory for the score of %llu vertices",
+		                  (unsigned long long)scoring->vertex_count);
 	if (scoring->edges)
 		return score_edges(scoring);
-	rc = rung_score_compute(rung_graph_csc(scoring->graph), &scoring->opts, scoring->score, &scoring->report);
+	rc = rung_score_compute(rung_graph_csc(scoring->graph), &scoring->opts, scoring->score,
+	                        &scoring->report);
 	return rc < 0 ? failed(scoring, rc) : TOOL_DONE;
 }
 
@@ -275,19 +293,27 @@ static json_t *report_json(const struct scoring *scoring)
 	json_t *root = json_object();
 
 	tool_json_set(root, "out", tool_json_text(args->out));
-	tool_json_set(root, "method", tool_json_text(rung_score_method_name(args->score.opts.method)));
+	tool_json_set(root, "method",
+	              tool_json_text(rung_score_method_name(args->score.opts.method)));
 	tool_json_set(root, "vertices", tool_json_u64(scoring->vertex_count));
 	tool_json_set(root, "edges", tool_json_u64(scoring->edge_count));
 	tool_json_set(root, "load_seconds", tool_json_real(scoring->load_seconds));
 	tool_json_set(root, "seconds", tool_json_real(report->seconds));
 	tool_json_set(root, "edges_per_s", tool_json_real(edges_per_s(scoring)));
 	tool_json_set(root, "edge_passes", tool_json_u64(report->edge_passes));
-	tool_json_set(root, "iterations", report->iterations ? tool_json_u64(report->iterations) : json_null());
-	tool_json_set(root, "residual", tool_score_converges(args->score.opts.method) ? tool_json_real(report->residual) : json_null());
+	tool_json_set(root, "iterations",
+	              report->iterations ? tool_json_u64(report->iterations) : json_null());
+	tool_json_set(root, "residual",
+	              tool_score_converges(args->score.opts.method)
+	                      ? tool_json_real(report->residual)
+	                      : json_null());
 	tool_json_set(root, "batches_sampled", tool_json_u64(report->batches_sampled));
-	tool_json_set(root, "memory_bytes", in_files ? tool_json_u64(args->memory_bytes) : json_null());
-	tool_json_set(root, "input_passes", in_files ? tool_json_u64(scoring->edges_info.input_passes) : json_null());
-	tool_json_set(root, "temp_bytes", in_files ? tool_json_u64(scoring->edges_info.temp_bytes) : json_null());
+	tool_json_set(root, "memory_bytes",
+	              in_files ? tool_json_u64(args->memory_bytes) : json_null());
+	tool_json_set(root, "input_passes",
+	              in_files ? tool_json_u64(scoring->edges_info.input_passes) : json_null());
+	tool_json_set(root, "temp_bytes",
+	              in_files ? tool_json_u64(scoring->edges_info.temp_bytes) : json_null());
 	tool_json_set(root, "peak_rss_bytes", tool_json_u64(tool_peak_rss()));
 	return root;
 }
@@ -298,8 +324,10 @@ static void print_report(const struct scoring *scoring)
 	char text[TOOL_TEXT_BYTES];
 
 	printf("%llu vertices, %llu edges, read in %s\n", (unsigned long long)scoring->vertex_count,
-	       (unsigned long long)scoring->edge_count, tool_seconds_text(text, scoring->load_seconds));
-	printf("%s in %s", rung_score_method_name(scoring->args->score.opts.method), tool_seconds_text(text, report->seconds));
+	       (unsigned long long)scoring->edge_count,
+	       tool_seconds_text(text, scoring->load_seconds));
+	printf("%s in %s", rung_score_method_name(scoring->args->score.opts.method),
+	       tool_seconds_text(text, report->seconds));
 	if (report->edge_passes)
 		printf(", %llu edge passes", (unsigned long long)report->edge_passes);
 	if (report->batches_sampled)
@@ -311,7 +339,8 @@ static int score(struct scoring *scoring, struct tool_out *out)
 {
 	int code, rc;
 
-	if (scoring->args->train && (rc = rung_source_open(scoring->args->train, &scoring->train_src)) < 0)
+	if (scoring->args->train &&
+	    (rc = rung_source_open(scoring->args->train, &scoring->train_src)) < 0)
 		return failed(scoring, rc);
 	code = open_graph(scoring);
 	if (code == TOOL_DONE)
@@ -332,7 +361,8 @@ static int score(struct scoring *scoring, struct tool_out *out)
 
 int cmd_score(int argc, char **argv)
 {
-	struct score_args args = { .graph = { .opts = RUNG_GRAPH_OPTS_INIT }, .score = { .opts = RUNG_SCORE_OPTS_INIT } };
+	struct score_args args = { .graph = { .opts = RUNG_GRAPH_OPTS_INIT },
+		                   .score = { .opts = RUNG_SCORE_OPTS_INIT } };
 	struct scoring scoring = { .name = argv[0], .args = &args };
 	struct tool_out out;
 	int code;

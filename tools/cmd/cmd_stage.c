@@ -11,9 +11,9 @@
 
 struct stage_args {
 	struct rung_stage_opts opts;
-	struct rung_stage_split *splits;     /* [split_count]; their names are copies of ours */
+	struct rung_stage_split *splits; /* [split_count]; their names are copies of ours */
 	size_t split_count;
-	struct rung_stage_array *arrays;     /* [array_count]; likewise */
+	struct rung_stage_array *arrays; /* [array_count]; likewise */
 	size_t array_count;
 	const char *stripes[RUNG_FEATURE_FILES_MAX];
 	struct tool_graph_args graph;
@@ -39,9 +39,11 @@ static void add_split(const struct argp_state *state, void *ctx, const char *tex
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 }
 
-static void add_array(const struct argp_state *state, struct stage_args *args, const char *text, size_t name_length)
+static void add_array(const struct argp_state *state, struct stage_args *args, const char *text,
+                      size_t name_length)
 {
-	struct rung_stage_array *array = realloc(args->arrays, (args->array_count + 1) * sizeof(*args->arrays));
+	struct rung_stage_array *array =
+		realloc(args->arrays, (args->array_count + 1) * sizeof(*args->arrays));
 
 	if (!text[name_length + 1])
 		argp_error(state, "--features: '%s' names no source; write year=year.npy", text);
@@ -68,9 +70,10 @@ static void set_score(const struct argp_state *state, void *ctx, const char *tex
 		args->opts.score_spec = text;
 	else
 		argp_error(state,
-			   "--score: '%s' is no method and no file; give blend, expected, presample, ppr, wrpagerank, rpagerank, "
-			   "degree, file.npy, file.npz:member or raw:...",
-			   text);
+		           "--score: '%s' is no method and no file; give blend, expected, "
+		           "presample, ppr, wrpagerank, rpagerank, "
+		           "degree, file.npy, file.npz:member or raw:...",
+		           text);
 }
 
 static void set_features(const struct argp_state *state, void *ctx, const char *arg)
@@ -105,23 +108,29 @@ static void check_complete(const struct argp_state *state, void *ctx)
 
 	if (!tool_graph_given(&args->graph) && !args->preset.kind)
 		argp_error(state,
-			   "--graph is missing: an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
+		           "--graph is missing: an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
 	if (args->graph.none && args->preset.kind)
 		argp_error(state, "--graph none: the folder given has a graph; leave it out");
 	if (!args->opts.features && !args->preset.kind)
-		argp_error(state, "--features is missing: file.npy, file.npz:member or raw:FILE,DTYPE,DIMxDIM");
+		argp_error(state, "--features is missing: file.npy, file.npz:member or "
+		                  "raw:FILE,DTYPE,DIMxDIM");
 	if (!args->opts.out_dir)
 		argp_error(state, "--out is missing: the folder to make");
 }
 
 static const struct tool_word pads[] = {
-	{ "none", RUNG_STAGE_PAD_NONE }, { "sector", RUNG_STAGE_PAD_SECTOR },
-	{ "auto", RUNG_STAGE_PAD_AUTO }, { 0 },
+	{ "none", RUNG_STAGE_PAD_NONE },
+	{ "sector", RUNG_STAGE_PAD_SECTOR },
+	{ "auto", RUNG_STAGE_PAD_AUTO },
+	{ 0 },
 };
 
 static const struct tool_word plans[] = {
-	{ "auto", RUNG_STAGE_PLAN_AUTO }, { "passes", RUNG_STAGE_PLAN_PASSES },
-	{ "deal", RUNG_STAGE_PLAN_DEAL }, { "gather", RUNG_STAGE_PLAN_GATHER }, { 0 },
+	{ "auto", RUNG_STAGE_PLAN_AUTO },
+	{ "passes", RUNG_STAGE_PLAN_PASSES },
+	{ "deal", RUNG_STAGE_PLAN_DEAL },
+	{ "gather", RUNG_STAGE_PLAN_GATHER },
+	{ 0 },
 };
 
 static const struct tool_option options[] = {
@@ -129,11 +138,8 @@ static const struct tool_option options[] = {
 	  "Feature rows [vertices, ...]; with a NAME (repeatable) another array of the vertices, "
 	  "staged beside them",
 	  TOOL_SET(set_features) },
-	{ "out", "DIR", 1,
-	  "Folder to make",
-	  TOOL_TEXT(struct stage_args, opts.out_dir) },
-	{ "labels", "SRC", 1,
-	  "Labels [vertices, ...], carried along in rank order",
+	{ "out", "DIR", 1, "Folder to make", TOOL_TEXT(struct stage_args, opts.out_dir) },
+	{ "labels", "SRC", 1, "Labels [vertices, ...], carried along in rank order",
 	  TOOL_TEXT(struct stage_args, opts.labels) },
 	{ "split", "NAME=SRC", 1,
 	  "Named vertex ids, or a bool mask over the vertices (repeatable); 'train' gives the "
@@ -143,8 +149,7 @@ static const struct tool_option options[] = {
 	  "Rank by blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree, "
 	  "or by the float32 values of a file",
 	  TOOL_SET(set_score) },
-	{ "stripe", "DIR", 3,
-	  "Deal the rows over folders on several devices (repeatable)",
+	{ "stripe", "DIR", 3, "Deal the rows over folders on several devices (repeatable)",
 	  TOOL_SET(add_stripe) },
 	{ "pad", "NAME", 3,
 	  "Bytes between rows: none (default), sector: to the next 512, auto: so that no row up "
@@ -164,14 +169,13 @@ static const struct tool_option options[] = {
 	  "Take at most so much memory (default: a quarter of RAM, or what a control group "
 	  "leaves)",
 	  TOOL_BYTES(struct stage_args, opts.memory_bytes, 0,
-		     "not in bytes; give 512MiB, 4GiB, or leave it out for a quarter of RAM") },
+	             "not in bytes; give 512MiB, 4GiB, or leave it out for a quarter of RAM") },
 	{ "plan", "NAME", 7,
 	  "How rows are brought into order: passes, deal, gather, or auto (default): the fastest "
 	  "by what the devices are measured to do",
 	  TOOL_WORD(struct stage_args, opts.plan, plans,
-		    "none; give auto, passes, deal or gather") },
-	{ "dry-run", NULL, 5,
-	  "Check inputs and space, say what will be written, write nothing",
+	            "none; give auto, passes, deal or gather") },
+	{ "dry-run", NULL, 5, "Check inputs and space, say what will be written, write nothing",
 	  TOOL_FLAG(struct stage_args, opts.dry_run) },
 	{ 0 },
 };
@@ -187,7 +191,8 @@ const struct tool_command tool_stage_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "--graph GRAPH --features SRC --out DIR\n--ogb-mag240m ROOT --out DIR",
-	.doc = "Score and rank the vertices of a graph, and write graph, features, labels and splits in that order into the "
+	.doc = "Score and rank the vertices of a graph, and write graph, features, labels and "
+	       "splits in that order into the "
 	       "folder DIR. "
 	       "A SRC is file.npy, file.npz:member, or raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
 	.operand = refuse_operand,
@@ -200,18 +205,24 @@ static const char *score_name(const struct stage_args *args)
 }
 
 static json_t *score_json(const struct stage_args *args, const struct rung_score_report *score,
-			  int already_staged)
+                          int already_staged)
 {
 	json_t *root = json_object();
 	int computed = !args->opts.score_spec && !args->opts.dry_run && !already_staged;
 
 	tool_json_set(root, "method", tool_json_text(score_name(args)));
 	tool_json_set(root, "seconds", computed ? tool_json_real(score->seconds) : json_null());
-	tool_json_set(root, "iterations", computed && score->iterations ? tool_json_u64(score->iterations) : json_null());
+	tool_json_set(root, "iterations",
+	              computed && score->iterations ? tool_json_u64(score->iterations)
+	                                            : json_null());
 	tool_json_set(root, "residual",
-		      computed && tool_score_converges(args->score.opts.method) ? tool_json_real(score->residual) : json_null());
-	tool_json_set(root, "edge_passes", computed ? tool_json_u64(score->edge_passes) : json_null());
-	tool_json_set(root, "batches_sampled", computed ? tool_json_u64(score->batches_sampled) : json_null());
+	              computed && tool_score_converges(args->score.opts.method)
+	                      ? tool_json_real(score->residual)
+	                      : json_null());
+	tool_json_set(root, "edge_passes",
+	              computed ? tool_json_u64(score->edge_passes) : json_null());
+	tool_json_set(root, "batches_sampled",
+	              computed ? tool_json_u64(score->batches_sampled) : json_null());
 	return root;
 }
 
@@ -231,7 +242,8 @@ static json_t *rows_json(const struct rung_stage_report *report)
 	tool_json_set(root, "bytes_written", tool_json_u64(report->rows_bytes_written));
 	tool_json_set(root, "temp_bytes", tool_json_u64(report->temp_bytes));
 	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++)
-		tool_json_set(expected, rung_stage_plan_name((enum rung_stage_plan)plan), measured(report->plan_seconds[plan]));
+		tool_json_set(expected, rung_stage_plan_name((enum rung_stage_plan)plan),
+		              measured(report->plan_seconds[plan]));
 	tool_json_set(root, "expected_seconds", expected);
 	tool_json_set(root, "read_bytes_per_s", measured(report->read_bytes_per_s));
 	tool_json_set(root, "write_bytes_per_s", measured(report->write_bytes_per_s));
@@ -278,17 +290,18 @@ static json_t *report_json(const struct stage_args *args, const struct rung_stag
 	tool_json_set(root, "already_staged", json_boolean(report->already_staged));
 	tool_json_set(root, "in_place", json_boolean(report->in_place));
 	tool_json_set(root, "rows",
-		      report->in_place || report->already_staged ? json_null() : rows_json(report));
+	              report->in_place || report->already_staged ? json_null() : rows_json(report));
 	tool_json_set(root, "phases",
-		      args->opts.dry_run || report->already_staged ? json_null()
-								   : phases_json(report));
+	              args->opts.dry_run || report->already_staged ? json_null()
+	                                                           : phases_json(report));
 	tool_json_set(root, "score", score_json(args, &report->score, report->already_staged));
 	tool_json_set(root, "seconds", tool_json_real(report->seconds));
 	tool_json_set(root, "peak_rss_bytes", tool_json_u64(tool_peak_rss()));
 	return root;
 }
 
-/* How the rows go, and why so: "rows by deal in 31 parts (reads 24.0 GiB, writes 24.0 GiB): 58 s expected; passes 210 s, gather 97 s". */
+/* How the rows go, and why so: "rows by deal in 31 parts (reads 24.0 GiB, writes 24.0 GiB): 58 s
+ * expected; passes 210 s, gather 97 s". */
 static void print_plan(const struct rung_stage_report *report)
 {
 	char in[TOOL_TEXT_BYTES], out[TOOL_TEXT_BYTES], text[TOOL_TEXT_BYTES];
@@ -297,8 +310,10 @@ static void print_plan(const struct rung_stage_report *report)
 		printf("rows stay where they are\n");
 		return;
 	}
-	printf("rows by %s in %llu parts: reads %s, writes %s", rung_stage_plan_name(report->plan), (unsigned long long)report->range_count,
-	       tool_bytes_text(in, (double)report->rows_bytes_read), tool_bytes_text(out, (double)report->rows_bytes_written));
+	printf("rows by %s in %llu parts: reads %s, writes %s", rung_stage_plan_name(report->plan),
+	       (unsigned long long)report->range_count,
+	       tool_bytes_text(in, (double)report->rows_bytes_read),
+	       tool_bytes_text(out, (double)report->rows_bytes_written));
 	if (report->temp_bytes)
 		printf(", %s more meanwhile", tool_bytes_text(text, (double)report->temp_bytes));
 	if (report->rows_seconds > 0)
@@ -309,7 +324,8 @@ static void print_plan(const struct rung_stage_report *report)
 			       rung_stage_plan_name((enum rung_stage_plan)plan));
 	}
 	if (report->rows_seconds > 0)
-		printf(": measured %s/s read, %s/s written, %.0f rows/s read one by one", tool_bytes_text(in, report->read_bytes_per_s),
+		printf(": measured %s/s read, %s/s written, %.0f rows/s read one by one",
+		       tool_bytes_text(in, report->read_bytes_per_s),
 		       tool_bytes_text(out, report->write_bytes_per_s), report->row_reads_per_s);
 	printf("\n");
 }
@@ -318,19 +334,24 @@ static void print_report(const struct stage_args *args, const struct rung_stage_
 {
 	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
 
-	printf("%llu vertices, %llu edges, rows of %llu bytes\n", (unsigned long long)report->vertex_count,
-	       (unsigned long long)report->edge_count, (unsigned long long)report->row_bytes);
+	printf("%llu vertices, %llu edges, rows of %llu bytes\n",
+	       (unsigned long long)report->vertex_count, (unsigned long long)report->edge_count,
+	       (unsigned long long)report->row_bytes);
 	if (report->row_stride != report->row_bytes)
-		printf("%llu bytes from row to row: %.1f %% more\n", (unsigned long long)report->row_stride,
-		       100.0 * (double)(report->row_stride - report->row_bytes) / (double)report->row_bytes);
+		printf("%llu bytes from row to row: %.1f %% more\n",
+		       (unsigned long long)report->row_stride,
+		       100.0 * (double)(report->row_stride - report->row_bytes) /
+		               (double)report->row_bytes);
 	if (report->already_staged) {
 		printf("already staged: %s holds all %s of this job\n", args->opts.out_dir,
 		       tool_bytes_text(text, (double)report->bytes_written));
 		return;
 	}
 	if (args->opts.dry_run) {
-		printf("would write %s to %s", tool_bytes_text(text, (double)report->bytes_written), args->opts.out_dir);
-		printf(" (%s free), holding %s in memory\n", tool_bytes_text(text, (double)report->free_bytes),
+		printf("would write %s to %s", tool_bytes_text(text, (double)report->bytes_written),
+		       args->opts.out_dir);
+		printf(" (%s free), holding %s in memory\n",
+		       tool_bytes_text(text, (double)report->free_bytes),
 		       tool_bytes_text(more, (double)report->memory_bytes));
 		print_plan(report);
 		return;
@@ -338,8 +359,8 @@ static void print_report(const struct stage_args *args, const struct rung_stage_
 	printf("ranked by %s", score_name(args));
 	if (!args->opts.score_spec)
 		printf(" in %s", tool_seconds_text(text, report->score.seconds));
-	printf("\nwrote %s to %s in %s\n", tool_bytes_text(text, (double)report->bytes_written), args->opts.out_dir,
-	       tool_seconds_text(more, report->seconds));
+	printf("\nwrote %s to %s in %s\n", tool_bytes_text(text, (double)report->bytes_written),
+	       args->opts.out_dir, tool_seconds_text(more, report->seconds));
 	if (report->in_place)
 		printf("rows stay where they are: the dataset needs their file as it is\n");
 }
@@ -367,9 +388,9 @@ static void prepare_interruption(const char *name, const char *out_dir)
 	if (asprintf(&journal, "%.*s.partial/journal", length, out_dir) < 0)
 		journal = NULL;
 	if (asprintf(&hint,
-		     "%s: finished work is in %.*s.partial; to continue, "
-		     "run the same command with --resume\n",
-		     name, length, out_dir) < 0)
+	             "%s: finished work is in %.*s.partial; to continue, "
+	             "run the same command with --resume\n",
+	             name, length, out_dir) < 0)
 		hint = NULL;
 	tool_interrupt_hint(journal, hint);
 	tool_interrupt_grace(TOOL_GRACE_MS);
@@ -378,7 +399,9 @@ static void prepare_interruption(const char *name, const char *out_dir)
 int cmd_stage(int argc, char **argv)
 {
 	struct stage_args args = {
-		.opts = RUNG_STAGE_OPTS_INIT, .graph = { .opts = RUNG_GRAPH_OPTS_INIT }, .score = { .opts = RUNG_SCORE_OPTS_INIT },
+		.opts = RUNG_STAGE_OPTS_INIT,
+		.graph = { .opts = RUNG_GRAPH_OPTS_INIT },
+		.score = { .opts = RUNG_SCORE_OPTS_INIT },
 	};
 	struct rung_stage_report report = { 0 };
 	struct tool_progress progress;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung verify: re-read a staged dataset and compare all checksums, and what is in it with its sources; repair what is bad. */
+/* rung verify: re-read a staged dataset and compare all checksums, and what is in it with its
+ * sources; repair what is bad. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,22 +8,22 @@
 #include "interrupt.h"
 #include "output/json.h"
 
-#define BAD_LINES_MAX 20   /* of the human output; JSON lists all */
+#define BAD_LINES_MAX 20 /* of the human output; JSON lists all */
 
 struct verify_args {
 	const char *dir;
 	struct rung_verify_opts opts;
-	char **split_names;          /* [opts.split_count] ours */
+	char **split_names; /* [opts.split_count] ours */
 	const char **split_specs;
-	char **array_names;          /* [opts.array_count] likewise */
+	char **array_names; /* [opts.array_count] likewise */
 	const char **array_specs;
 	struct tool_graph_args graph;
 	struct tool_common common;
 };
 
 /* One more NAME=SRC, whose name is `length` long. */
-static void add_named(const struct argp_state *state, char ***names_at, const char ***specs_at, size_t *count_at, const char *text,
-		      size_t length)
+static void add_named(const struct argp_state *state, char ***names_at, const char ***specs_at,
+                      size_t *count_at, const char *text, size_t length)
 {
 	const size_t count = *count_at + 1;
 	char **names = realloc(*names_at, count * sizeof(*names));
@@ -44,7 +45,8 @@ static void add_source(const struct argp_state *state, void *ctx, const char *te
 	const size_t length = tool_name_length(text);
 
 	if (length > 0)
-		add_named(state, &args->array_names, &args->array_specs, &args->opts.array_count, text, length);
+		add_named(state, &args->array_names, &args->array_specs, &args->opts.array_count,
+		          text, length);
 	else
 		args->opts.source = text;
 }
@@ -54,7 +56,7 @@ static void add_split(const struct argp_state *state, void *ctx, const char *tex
 	struct verify_args *args = ctx;
 
 	add_named(state, &args->split_names, &args->split_specs, &args->opts.split_count, text,
-		  tool_arg_split(state, text));
+	          tool_arg_split(state, text));
 }
 
 /* "1%" and "0.01" are shares, whole numbers are rows. */
@@ -81,7 +83,8 @@ static void check_sample(const struct argp_state *state, void *ctx)
 	const int given = opts->source || tool_graph_given(&args->graph);
 
 	if ((opts->sample_rows || opts->sample_share > 0) && !given)
-		argp_error(state, "--sample says how much to compare: give --source or --graph as well");
+		argp_error(state,
+		           "--sample says how much to compare: give --source or --graph as well");
 }
 
 static const struct tool_option options[] = {
@@ -103,7 +106,7 @@ static const struct tool_option options[] = {
 	{ "memory", "SIZE", 3,
 	  "Most memory to take for comparing (default: a quarter of the machine's)",
 	  TOOL_BYTES(struct verify_args, opts.memory_bytes, 0,
-		     "not in bytes; give 64MiB or 4GiB") },
+	             "not in bytes; give 64MiB or 4GiB") },
 	{ "repair", NULL, 5, "Make bad blocks again out of the sources given and of each other",
 	  TOOL_FLAG(struct verify_args, opts.repair) },
 	{ 0 },
@@ -156,27 +159,51 @@ static void set_compared(json_t *root, const struct compared *c)
 	tool_json_set(root, c->keys[0], c->given ? tool_json_u64(c->compared) : json_null());
 	tool_json_set(root, c->keys[1], c->given ? tool_json_u64(c->different) : json_null());
 	if (c->keys[2])
-		tool_json_set(root, c->keys[2], c->different ? tool_json_u64(c->first) : json_null());
+		tool_json_set(root, c->keys[2],
+		              c->different ? tool_json_u64(c->first) : json_null());
 }
 
-static void set_all_compared(json_t *root, const struct verify_args *args, const struct rung_verify_report *r)
+static void set_all_compared(json_t *root, const struct verify_args *args,
+                             const struct rung_verify_report *r)
 {
 	const struct rung_verify_opts *opts = &args->opts;
 	const struct compared all[] = {
-		{ { "rows_compared", "rows_different", "first_different" }, r->rows_compared, r->rows_different, r->first_different,
+		{ { "rows_compared", "rows_different", "first_different" },
+		  r->rows_compared,
+		  r->rows_different,
+		  r->first_different,
 		  opts->source != NULL },
-		{ { "lists_compared", "lists_different", "first_list_different" }, r->lists_compared, r->lists_different,
-		  r->first_list_different, opts->graph != NULL },
-		{ { "labels_compared", "labels_different", "first_label_different" }, r->labels_compared, r->labels_different,
-		  r->first_label_different, opts->labels != NULL },
-		{ { "scores_compared", "scores_different", "first_score_different" }, r->scores_compared, r->scores_different,
-		  r->first_score_different, opts->score != NULL },
-		{ { "array_rows_compared", "array_rows_different", "first_array_different" }, r->array_rows_compared,
-		  r->array_rows_different, r->first_array_different, opts->array_count > 0 },
-		{ { "split_ids_compared", "split_ids_different", NULL }, r->split_ids_compared, r->split_ids_different, 0,
+		{ { "lists_compared", "lists_different", "first_list_different" },
+		  r->lists_compared,
+		  r->lists_different,
+		  r->first_list_different,
+		  opts->graph != NULL },
+		{ { "labels_compared", "labels_different", "first_label_different" },
+		  r->labels_compared,
+		  r->labels_different,
+		  r->first_label_different,
+		  opts->labels != NULL },
+		{ { "scores_compared", "scores_different", "first_score_different" },
+		  r->scores_compared,
+		  r->scores_different,
+		  r->first_score_different,
+		  opts->score != NULL },
+		{ { "array_rows_compared", "array_rows_different", "first_array_different" },
+		  r->array_rows_compared,
+		  r->array_rows_different,
+		  r->first_array_different,
+		  opts->array_count > 0 },
+		{ { "split_ids_compared", "split_ids_different", NULL },
+		  r->split_ids_compared,
+		  r->split_ids_different,
+		  0,
 		  opts->split_count > 0 },
-		{ { "in_place_blocks_compared", "in_place_blocks_different", "first_in_place_different" }, r->in_place_blocks_compared,
-		  r->in_place_blocks_different, r->first_in_place_different, r->in_place_blocks_compared > 0 },
+		{ { "in_place_blocks_compared", "in_place_blocks_different",
+		    "first_in_place_different" },
+		  r->in_place_blocks_compared,
+		  r->in_place_blocks_different,
+		  r->first_in_place_different,
+		  r->in_place_blocks_compared > 0 },
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
@@ -185,10 +212,12 @@ static void set_all_compared(json_t *root, const struct verify_args *args, const
 
 static double bytes_per_s(const struct rung_verify_report *report)
 {
-	return report->block_seconds > 0 ? (double)report->bytes_checked / report->block_seconds : 0;
+	return report->block_seconds > 0 ? (double)report->bytes_checked / report->block_seconds
+	                                 : 0;
 }
 
-static json_t *report_json(const struct verify_args *args, const struct rung_verify_report *report, int ok)
+static json_t *report_json(const struct verify_args *args, const struct rung_verify_report *report,
+                           int ok)
 {
 	json_t *root = json_object();
 
@@ -197,32 +226,42 @@ static json_t *report_json(const struct verify_args *args, const struct rung_ver
 	tool_json_set(root, "bytes_checked", tool_json_u64(report->bytes_checked));
 	tool_json_set(root, "bytes_per_s", tool_json_real(bytes_per_s(report)));
 	tool_json_set(root, "bad", blocks_json(report->bad, report->bad_count));
-	tool_json_set(root, "repaired", args->opts.repair ? blocks_json(report->repaired, report->repaired_count) : json_null());
-	tool_json_set(root, "unrepaired", report->unrepaired ? tool_json_text(report->unrepaired) : json_null());
+	tool_json_set(root, "repaired",
+	              args->opts.repair ? blocks_json(report->repaired, report->repaired_count)
+	                                : json_null());
+	tool_json_set(root, "unrepaired",
+	              report->unrepaired ? tool_json_text(report->unrepaired) : json_null());
 	tool_json_set(root, "maps_agree", json_boolean(!report->maps_disagree));
 	set_all_compared(root, args, report);
-	tool_json_set(root, "seed", args->opts.sample_rows || args->opts.sample_share > 0 ? tool_json_u64(args->opts.seed) : json_null());
+	tool_json_set(root, "seed",
+	              args->opts.sample_rows || args->opts.sample_share > 0
+	                      ? tool_json_u64(args->opts.seed)
+	                      : json_null());
 	tool_json_set(root, "seconds", tool_json_real(report->seconds));
 	return root;
 }
 
 /* ---- text ---- */
 
-static void print_blocks(const char *dir, const struct rung_bad_block *blocks, uint64_t count, const char *what)
+static void print_blocks(const char *dir, const struct rung_bad_block *blocks, uint64_t count,
+                         const char *what)
 {
 	for (uint64_t i = 0; i < count && i < BAD_LINES_MAX; i++) {
-		printf("%s/%s: block %llu at offset %llu %s\n", dir, blocks[i].file, (unsigned long long)blocks[i].block,
-		       (unsigned long long)blocks[i].offset, what);
+		printf("%s/%s: block %llu at offset %llu %s\n", dir, blocks[i].file,
+		       (unsigned long long)blocks[i].block, (unsigned long long)blocks[i].offset,
+		       what);
 	}
 	if (count > BAD_LINES_MAX)
-		printf("… and %llu more blocks (--json lists all)\n", (unsigned long long)(count - BAD_LINES_MAX));
+		printf("… and %llu more blocks (--json lists all)\n",
+		       (unsigned long long)(count - BAD_LINES_MAX));
 }
 
-static void print_different(const char *what, const char *source, uint64_t different, uint64_t first)
+static void print_different(const char *what, const char *source, uint64_t different,
+                            uint64_t first)
 {
 	if (different)
-		printf("%llu %s differ from the %s, the first is that of vertex %llu\n", (unsigned long long)different, what, source,
-		       (unsigned long long)first);
+		printf("%llu %s differ from the %s, the first is that of vertex %llu\n",
+		       (unsigned long long)different, what, source, (unsigned long long)first);
 }
 
 static void print_compared(const char *what, uint64_t count)
@@ -235,27 +274,36 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 {
 	char bytes[TOOL_TEXT_BYTES], rate[TOOL_TEXT_BYTES], time[TOOL_TEXT_BYTES];
 
-	print_blocks(args->dir, r->repaired, r->repaired_count, "differed from its checksum, and is repaired");
+	print_blocks(args->dir, r->repaired, r->repaired_count,
+	             "differed from its checksum, and is repaired");
 	print_blocks(args->dir, r->bad, r->bad_count, "differs from its checksum");
 	if (r->unrepaired)
 		printf("not repaired: %s\n", r->unrepaired);
 	if (r->maps_disagree)
-		printf("vertex_of_rank.npy and rank_of_vertex.npy are not each other's inverse: nothing was compared through them\n");
+		printf("vertex_of_rank.npy and rank_of_vertex.npy are not each other's inverse: "
+		       "nothing was compared through them\n");
 	print_different("rows", "source", r->rows_different, r->first_different);
 	print_different("lists", "graph", r->lists_different, r->first_list_different);
 	print_different("labels", "source", r->labels_different, r->first_label_different);
 	print_different("scores", "source", r->scores_different, r->first_score_different);
-	print_different("rows of arrays", "source", r->array_rows_different, r->first_array_different);
+	print_different("rows of arrays", "source", r->array_rows_different,
+	                r->first_array_different);
 	if (r->split_ids_different)
-		printf("%llu ids of the splits differ from their sources\n", (unsigned long long)r->split_ids_different);
+		printf("%llu ids of the splits differ from their sources\n",
+		       (unsigned long long)r->split_ids_different);
 	if (r->in_place_blocks_different)
-		printf("%llu of %llu blocks of the file that the rows were left in differ, the first at offset %llu: put it back as it was\n",
-		       (unsigned long long)r->in_place_blocks_different, (unsigned long long)r->in_place_blocks_compared,
+		printf("%llu of %llu blocks of the file that the rows were left in differ, the "
+		       "first at offset %llu: put it back as it was\n",
+		       (unsigned long long)r->in_place_blocks_different,
+		       (unsigned long long)r->in_place_blocks_compared,
 		       (unsigned long long)r->first_in_place_different);
-	printf("%s: %llu blocks, %s, %s/s", ok ? "ok" : "does not verify", (unsigned long long)r->blocks_checked,
-	       tool_bytes_text(bytes, (double)r->bytes_checked), tool_bytes_text(rate, bytes_per_s(r)));
+	printf("%s: %llu blocks, %s, %s/s", ok ? "ok" : "does not verify",
+	       (unsigned long long)r->blocks_checked,
+	       tool_bytes_text(bytes, (double)r->bytes_checked),
+	       tool_bytes_text(rate, bytes_per_s(r)));
 	if (r->in_place_blocks_compared)
-		printf(", %llu blocks of the rows' own file", (unsigned long long)r->in_place_blocks_compared);
+		printf(", %llu blocks of the rows' own file",
+		       (unsigned long long)r->in_place_blocks_compared);
 	print_compared("rows", r->rows_compared);
 	print_compared("lists", r->lists_compared);
 	print_compared("labels", r->labels_compared);
@@ -264,9 +312,12 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 	print_compared("ids of splits", r->split_ids_compared);
 	printf(", %s\n", tool_seconds_text(time, r->seconds));
 	if (!ok && r->bad_count > 0 && !args->opts.repair)
-		printf("Repair it with what it was staged from: rung verify %s --repair --source ... --graph ... --labels ...\n", args->dir);
+		printf("Repair it with what it was staged from: rung verify %s --repair --source "
+		       "... --graph ... --labels ...\n",
+		       args->dir);
 	else if (!ok)
-		printf("Stage it again from its source: rung stage ... --out %s --force\n", args->dir);
+		printf("Stage it again from its source: rung stage ... --out %s --force\n",
+		       args->dir);
 }
 
 static int run(const char *name, struct verify_args *args)
@@ -284,7 +335,7 @@ static int run(const char *name, struct verify_args *args)
 	args->opts.threads = args->common.threads;
 	args->opts.progress = tool_progress_update;
 	args->opts.progress_ctx = &progress;
-	if (args->opts.repair)   /* may have a temporary folder, which the library removes */
+	if (args->opts.repair) /* may have a temporary folder, which the library removes */
 		tool_interrupt_grace(TOOL_GRACE_MS);
 	rc = rung_dataset_verify(args->dir, &args->opts, &report);
 	tool_progress_end(&progress);
@@ -301,7 +352,8 @@ static int run(const char *name, struct verify_args *args)
 
 int cmd_verify(int argc, char **argv)
 {
-	struct verify_args args = { .opts = RUNG_VERIFY_OPTS_INIT, .graph = { .opts = RUNG_GRAPH_OPTS_INIT } };
+	struct verify_args args = { .opts = RUNG_VERIFY_OPTS_INIT,
+		                    .graph = { .opts = RUNG_GRAPH_OPTS_INIT } };
 	int code;
 
 	tool_args_parse(&tool_verify_command, argc, argv, &args);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening what the subcommands work on: dataset, plan, store, on the device that the options ask for. */
+/* Opening what the subcommands work on: dataset, plan, store, on the device that the options ask
+ * for. */
 #include <stdlib.h>
 
 #include "tool.h"
 
-static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes, struct rung_plan_opts *opts)
+static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes,
+                          struct rung_plan_opts *opts)
 {
 	uint64_t replicate_bytes = tool_size_bytes(&args->replicate, feature_bytes);
 
@@ -28,7 +30,9 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 static void tell_device(const char *name, const struct rung_plan_device *device)
 {
 	if (*device->why)
-		tool_error(name, TOOL_DONE, "%s%s", device->device == RUNG_DEVICE_CPU ? "the CPU gathers: " : "", device->why);
+		tool_error(name, TOOL_DONE, "%s%s",
+		           device->device == RUNG_DEVICE_CPU ? "the CPU gathers: " : "",
+		           device->why);
 }
 
 static int load_profile(const char *path, struct rung_profile **profile_out)
@@ -48,7 +52,8 @@ static int load_profile(const char *path, struct rung_profile **profile_out)
 	return 0;
 }
 
-int tool_plan(const char *name, const char *dir, const struct tool_store_args *args, struct tool_data *data_out)
+int tool_plan(const char *name, const char *dir, const struct tool_store_args *args,
+              struct tool_data *data_out)
 {
 	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
 	struct tool_data data = { 0 };
@@ -72,7 +77,8 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 	return 0;
 }
 
-static struct rung_store_opts store_opts(const struct tool_store_args *args, const struct rung_store_opts *opts)
+static struct rung_store_opts store_opts(const struct tool_store_args *args,
+                                         const struct rung_store_opts *opts)
 {
 	struct rung_store_opts all = *opts;
 
@@ -91,7 +97,8 @@ static int status_of_store(const struct tool_store_args *args, int rc)
 	return rc == RUNG_E_NOSUP && args->engine == RUNG_ENGINE_AUTO ? RUNG_E_NODEV : rc;
 }
 
-int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts, struct tool_data *data)
+int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts,
+                    struct tool_data *data)
 {
 	struct rung_store_opts all = store_opts(args, opts);
 	struct rung_store *store;
@@ -102,8 +109,8 @@ int tool_open_store(const struct tool_store_args *args, const struct rung_store_
 	return status_of_store(args, rc);
 }
 
-int tool_attach_store(const char *path, const struct tool_store_args *args, const struct rung_store_opts *opts,
-                      struct tool_data *data)
+int tool_attach_store(const char *path, const struct tool_store_args *args,
+                      const struct rung_store_opts *opts, struct tool_data *data)
 {
 	struct rung_store_opts all = store_opts(args, opts);
 	struct rung_store *store;
@@ -114,8 +121,8 @@ int tool_attach_store(const char *path, const struct tool_store_args *args, cons
 	return status_of_store(args, rc);
 }
 
-int tool_open(const char *name, const char *dir, const struct tool_store_args *args, const struct rung_store_opts *opts,
-              struct tool_data *data_out)
+int tool_open(const char *name, const char *dir, const struct tool_store_args *args,
+              const struct rung_store_opts *opts, struct tool_data *data_out)
 {
 	struct tool_data data;
 	int rc = tool_plan(name, dir, args, &data);

@@ -9,10 +9,10 @@ static const struct {
 	const char *name;
 	const struct tool_command *command;
 } commands[] = {
-	{ "stage", &tool_stage_command }, { "score", &tool_score_command },
+	{ "stage", &tool_stage_command },   { "score", &tool_score_command },
 	{ "verify", &tool_verify_command }, { "info", &tool_info_command },
-	{ "plan", &tool_plan_command }, { "trace", &tool_trace_command },
-	{ "numa", &tool_numa_command }, { "bench", &tool_bench_command },
+	{ "plan", &tool_plan_command },     { "trace", &tool_trace_command },
+	{ "numa", &tool_numa_command },     { "bench", &tool_bench_command },
 #if RUNG_HAVE_BLAS
 	{ "train", &tool_train_command },
 #endif
@@ -23,7 +23,7 @@ static const struct {
 typedef void option_fn(FILE *out, const char *command, const struct tool_option *option);
 
 static void each_of(FILE *out, const char *command, const struct tool_option *option,
-		    option_fn *visit)
+                    option_fn *visit)
 {
 	for (; option && (option->name || option->help); option++) {
 		if (option->name && option->help)
@@ -65,16 +65,16 @@ static void write_words(FILE *out, const char *command, const struct tool_option
 static void write_all(FILE *out)
 {
 	fprintf(out, "# bash completion for rung, generated from its tables of options\n"
-		     "_rung()\n{\n"
-		     "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-		     "\tlocal command=${COMP_WORDS[1]} options= valued= words=\n\n"
-		     "\tCOMPREPLY=()\n"
-		     "\tif [[ $cur == = ]]; then   # --option=WORD is three words\n"
-		     "\t\tcur=\n"
-		     "\telif [[ $prev == = ]]; then\n"
-		     "\t\tprev=${COMP_WORDS[COMP_CWORD-2]}\n"
-		     "\tfi\n"
-		     "\tcase $command in\n");
+	             "_rung()\n{\n"
+	             "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+	             "\tlocal command=${COMP_WORDS[1]} options= valued= words=\n\n"
+	             "\tCOMPREPLY=()\n"
+	             "\tif [[ $cur == = ]]; then   # --option=WORD is three words\n"
+	             "\t\tcur=\n"
+	             "\telif [[ $prev == = ]]; then\n"
+	             "\t\tprev=${COMP_WORDS[COMP_CWORD-2]}\n"
+	             "\tfi\n"
+	             "\tcase $command in\n");
 	for (size_t i = 0; i < COMMAND_COUNT; i++) {
 		fprintf(out, "\t%s)\n\t\toptions='--help", commands[i].name);
 		each(out, i, write_name);
@@ -89,12 +89,12 @@ static void write_all(FILE *out)
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		fprintf(out, " %s", commands[i].name);
 	fprintf(out, "'\n"
-		     "\telif [[ $cur == -* && $valued != *\" $prev \"* ]]; then\n"
-		     "\t\twords=$options\n"
-		     "\tfi\n"
-		     "\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))   # none: files\n"
-		     "}\n"
-		     "complete -o default -F _rung rung\n");
+	             "\telif [[ $cur == -* && $valued != *\" $prev \"* ]]; then\n"
+	             "\t\twords=$options\n"
+	             "\tfi\n"
+	             "\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))   # none: files\n"
+	             "}\n"
+	             "complete -o default -F _rung rung\n");
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung numa: nodes, CPUs, memory, GPUs and NVMe drives of a machine, and how far they are from each other. */
+/* rung numa: nodes, CPUs, memory, GPUs and NVMe drives of a machine, and how far they are from each
+ * other. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,16 +8,16 @@
 #include "numa/numa.h"
 #include "output/out_file.h"
 
-#define ROWS_MAX 64u         /* as in the library, like all of these */
-#define DEPTH_MAX 128u
+#define ROWS_MAX      64u /* as in the library, like all of these */
+#define DEPTH_MAX     128u
 #define ROW_BYTES_MIN 4u
 #define ROW_BYTES_MAX 1048576u
-#define FILES_MAX 64u
+#define FILES_MAX     64u
 
 struct numa_args {
-	int topology;            /* nothing is measured */
-	const char *root;        /* NULL: this machine */
-	const char *measuring;   /* an option given that only measuring makes use of; NULL: none */
+	int topology;          /* nothing is measured */
+	const char *root;      /* NULL: this machine */
+	const char *measuring; /* an option given that only measuring makes use of; NULL: none */
 	struct rung_numa_measure_opts opts;
 	const char *files[FILES_MAX];
 	uint32_t row_bytes[ROWS_MAX], depths[ROWS_MAX];
@@ -41,7 +42,10 @@ static void set_only(const struct argp_state *state, void *ctx, const char *arg)
 				found = bit;
 		}
 		if (!found || (from[length] && !from[length + 1]))
-			argp_error(state, "--only: '%s' is no list of bandwidth, latency, loaded, gather, gpu, peer, nvme, touch and register", arg);
+			argp_error(state,
+			           "--only: '%s' is no list of bandwidth, latency, loaded, gather, "
+			           "gpu, peer, nvme, touch and register",
+			           arg);
 		matrices |= found;
 		from += length + (from[length] != 0);
 	}
@@ -65,11 +69,11 @@ static void check(const struct argp_state *state, void *ctx)
 
 	if (args->topology && args->measuring)
 		argp_error(state, "--%s is of measuring, and --topology measures nothing",
-			   args->measuring);
+		           args->measuring);
 	if (args->root && !args->topology)
 		argp_error(state,
-			   "--root is a machine that is not here: it can be shown (--topology), "
-			   "not measured");
+		           "--root is a machine that is not here: it can be shown (--topology), "
+		           "not measured");
 	if (args->csv && args->common.json)
 		argp_error(state, "--csv and --json: give one of them");
 	if (args->opts.dir_bytes && !args->opts.dir)
@@ -116,8 +120,8 @@ static const struct tool_option options[] = {
 	  TOOL_BYTES(struct numa_args, opts.memory_bytes_max, 1, NOT_BYTES), MEASURING },
 	{ "csv", NULL, 3, "Print the samples as a table for programs",
 	  TOOL_FLAG(struct numa_args, csv), MEASURING },
-	{ "svg", "FILE", 3, "Draw heat maps of the medians",
-	  TOOL_TEXT(struct numa_args, svg), MEASURING },
+	{ "svg", "FILE", 3, "Draw heat maps of the medians", TOOL_TEXT(struct numa_args, svg),
+	  MEASURING },
 	{ 0 },
 };
 
@@ -143,7 +147,8 @@ static int node_to_try(const struct rung_topology *topology)
 	int best = -1;
 
 	for (size_t i = 0; (node = rung_topology_node(topology, i)) != NULL; i++) {
-		if (node->memory_allowed != 0 && node->free_bytes != RUNG_UNKNOWN && node->free_bytes > most) {
+		if (node->memory_allowed != 0 && node->free_bytes != RUNG_UNKNOWN &&
+		    node->free_bytes > most) {
 			most = node->free_bytes;
 			best = (int)node->node;
 		}
@@ -156,9 +161,11 @@ static json_t *policy_json(const struct rung_numa_policy *policy)
 	json_t *entry = json_object();
 
 	tool_json_set(entry, "can_bind", json_boolean(policy->can_bind));
-	tool_json_set(entry, "bind_why", tool_json_text(*policy->bind_why ? policy->bind_why : NULL));
+	tool_json_set(entry, "bind_why",
+	              tool_json_text(*policy->bind_why ? policy->bind_why : NULL));
 	tool_json_set(entry, "can_look", json_boolean(policy->can_look));
-	tool_json_set(entry, "look_why", tool_json_text(*policy->look_why ? policy->look_why : NULL));
+	tool_json_set(entry, "look_why",
+	              tool_json_text(*policy->look_why ? policy->look_why : NULL));
 	return entry;
 }
 
@@ -168,18 +175,22 @@ static void print_policy(const struct rung_numa_policy *policy)
 		printf("\nmemory can be put on nodes, and where it lies can be looked up\n");
 		return;
 	}
-	printf("\nmemory %s be put on nodes%s%s%s\n", policy->can_bind ? "can" : "cannot", *policy->bind_why ? " (" : "", policy->bind_why,
-	       *policy->bind_why ? ")" : "");
-	printf("where it lies %s be looked up%s%s%s\n", policy->can_look ? "can" : "cannot", *policy->look_why ? " (" : "", policy->look_why,
-	       *policy->look_why ? ")" : "");
+	printf("\nmemory %s be put on nodes%s%s%s\n", policy->can_bind ? "can" : "cannot",
+	       *policy->bind_why ? " (" : "", policy->bind_why, *policy->bind_why ? ")" : "");
+	printf("where it lies %s be looked up%s%s%s\n", policy->can_look ? "can" : "cannot",
+	       *policy->look_why ? " (" : "", policy->look_why, *policy->look_why ? ")" : "");
 }
 
 /* @param policy  NULL where nothing could be tried; `measured` NULL when nothing was */
-static int report(const char *name, const struct numa_args *args, const struct rung_topology *topology, const struct rung_numa_policy *policy,
-		  const struct numa_measured *measured)
+static int report(const char *name, const struct numa_args *args,
+                  const struct rung_topology *topology, const struct rung_numa_policy *policy,
+                  const struct numa_measured *measured)
 {
 	if (args->csv)
-		return numa_results_csv(measured) < 0 ? tool_error(name, TOOL_FAILED, "writing the table: %s", strerror(errno)) : TOOL_DONE;
+		return numa_results_csv(measured) < 0
+		               ? tool_error(name, TOOL_FAILED, "writing the table: %s",
+		                            strerror(errno))
+		               : TOOL_DONE;
 	if (args->common.json) {
 		json_t *root = json_object();
 
@@ -208,9 +219,11 @@ static int draw(const char *name, const struct numa_measured *measured, struct t
 	return tool_out_commit(svg);
 }
 
-static int measure(const char *name, struct numa_args *args, const struct rung_topology *topology, const struct rung_numa_policy *policy)
+static int measure(const char *name, struct numa_args *args, const struct rung_topology *topology,
+                   const struct rung_numa_policy *policy)
 {
-	struct numa_measured measured = { .topology = topology, .info = { .size = sizeof(measured.info) } };
+	struct numa_measured measured = { .topology = topology,
+		                          .info = { .size = sizeof(measured.info) } };
 	struct tool_progress progress;
 	struct rung_numa_report *numa_report;
 	struct rung_topology_info info = { .size = sizeof(info) };
@@ -266,7 +279,8 @@ int cmd_numa(int argc, char **argv)
 	if (rc < 0)
 		code = tool_fail(argv[0], rc);
 	else
-		code = args.topology ? report(argv[0], &args, topology, tried, NULL) : measure(argv[0], &args, topology, tried);
+		code = args.topology ? report(argv[0], &args, topology, tried, NULL)
+		                     : measure(argv[0], &args, topology, tried);
 	rung_topology_destroy(topology);
 	return code;
 }

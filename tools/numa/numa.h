@@ -6,7 +6,8 @@
 #include "output/json.h"
 #include "tool.h"
 
-#define NUMA_SCHEMA 1   /* of the JSON: grows when a key changes its meaning or goes, not when one is added */
+/* of the JSON: grows when a key changes its meaning or goes, not when one is added */
+#define NUMA_SCHEMA 1
 
 /** The topology's keys: cpus, memory, nodes, distances, gpus, nvme, links. */
 void numa_topology_json(json_t *root, const struct rung_topology *topology);
@@ -14,7 +15,8 @@ void numa_topology_json(json_t *root, const struct rung_topology *topology);
 /** Its tables on stdout. @return 0, or -1 when memory lacked */
 int numa_topology_print(const struct rung_topology *topology);
 
-/** "0-3,8", to be freed; "-" for an empty list, NULL for one that is not known or when memory lacked. */
+/** "0-3,8", to be freed; "-" for an empty list, NULL for one that is not known or when memory
+ * lacked. */
 char *numa_list_text(const struct rung_id_list *list);
 
 /* ---- what was measured ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The topology as JSON. Lists of CPUs and nodes are texts, as taskset and numactl take them; matrices are in the order of the lists. */
+/* The topology as JSON. Lists of CPUs and nodes are texts, as taskset and numactl take them;
+ * matrices are in the order of the lists. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,11 +86,13 @@ static json_t *node_json(const struct rung_topology_node *node)
 	tool_json_set(entry, "node", tool_json_u64(node->node));
 	tool_json_set(entry, "has_cpu", json_boolean(node->has_cpu));
 	tool_json_set(entry, "has_memory", json_boolean(node->has_memory));
-	tool_json_set(entry, "cpu_count", node->cpus.ids ? tool_json_u64(node->cpus.count) : json_null());
+	tool_json_set(entry, "cpu_count",
+	              node->cpus.ids ? tool_json_u64(node->cpus.count) : json_null());
 	tool_json_set(entry, "cpus", list_json(&node->cpus));
 	tool_json_set(entry, "cpus_offline", list_json(&node->cpus_offline));
 	tool_json_set(entry, "cpus_allowed", list_json(&node->cpus_allowed));
-	tool_json_set(entry, "memory_allowed", node->memory_allowed < 0 ? json_null() : json_boolean(node->memory_allowed));
+	tool_json_set(entry, "memory_allowed",
+	              node->memory_allowed < 0 ? json_null() : json_boolean(node->memory_allowed));
 	tool_json_set(entry, "total_bytes", known(node->total_bytes));
 	tool_json_set(entry, "free_bytes", known(node->free_bytes));
 	tool_json_set(entry, "huge_pages", huge_pages_json(node));
@@ -119,10 +122,13 @@ static json_t *link_json(const struct rung_pcie_link *link)
 {
 	json_t *entry = json_object();
 
-	tool_json_set(entry, "gt_per_s", link->gt_per_s > 0 ? tool_json_real(link->gt_per_s) : json_null());
+	tool_json_set(entry, "gt_per_s",
+	              link->gt_per_s > 0 ? tool_json_real(link->gt_per_s) : json_null());
 	tool_json_set(entry, "width", link->width ? tool_json_u64(link->width) : json_null());
-	tool_json_set(entry, "gt_per_s_max", link->gt_per_s_max > 0 ? tool_json_real(link->gt_per_s_max) : json_null());
-	tool_json_set(entry, "width_max", link->width_max ? tool_json_u64(link->width_max) : json_null());
+	tool_json_set(entry, "gt_per_s_max",
+	              link->gt_per_s_max > 0 ? tool_json_real(link->gt_per_s_max) : json_null());
+	tool_json_set(entry, "width_max",
+	              link->width_max ? tool_json_u64(link->width_max) : json_null());
 	return entry;
 }
 
@@ -149,11 +155,12 @@ static json_t *device_json(const struct rung_topology_device *device)
 	return entry;
 }
 
-typedef enum rung_link (*link_between)(const struct rung_topology *topology, size_t a_idx, size_t b_idx);
+typedef enum rung_link (*link_between)(const struct rung_topology *topology, size_t a_idx,
+                                       size_t b_idx);
 
 /* Rows and columns are positions, each from a first one on. */
-static json_t *links_json(const struct rung_topology *topology, link_between between, size_t row, size_t row_count, size_t column,
-			  size_t column_count)
+static json_t *links_json(const struct rung_topology *topology, link_between between, size_t row,
+                          size_t row_count, size_t column, size_t column_count)
 {
 	json_t *rows = json_array();
 
@@ -163,7 +170,9 @@ static json_t *links_json(const struct rung_topology *topology, link_between bet
 		for (size_t b = column; b < column + column_count; b++) {
 			enum rung_link link = between(topology, a, b);
 
-			tool_json_append(cells, link == RUNG_LINK_UNKNOWN ? json_null() : json_string(rung_link_name(link)));
+			tool_json_append(cells, link == RUNG_LINK_UNKNOWN
+			                                ? json_null()
+			                                : json_string(rung_link_name(link)));
 		}
 		tool_json_append(rows, cells);
 	}
@@ -173,7 +182,8 @@ static json_t *links_json(const struct rung_topology *topology, link_between bet
 void numa_topology_json(json_t *root, const struct rung_topology *topology)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
-	json_t *nodes = json_array(), *gpus = json_array(), *nvme = json_array(), *links = json_object();
+	json_t *nodes = json_array(), *gpus = json_array(), *nvme = json_array(),
+	       *links = json_object();
 	const struct rung_topology_device *device;
 	const struct rung_topology_node *node;
 
@@ -182,15 +192,26 @@ void numa_topology_json(json_t *root, const struct rung_topology *topology)
 	for (size_t i = 0; (node = rung_topology_node(topology, i)) != NULL; i++)
 		tool_json_append(nodes, node_json(node));
 	for (size_t i = 0; (device = rung_topology_device(topology, i)) != NULL; i++)
-		tool_json_append(device->kind == RUNG_TOPOLOGY_GPU ? gpus : nvme, device_json(device));
+		tool_json_append(device->kind == RUNG_TOPOLOGY_GPU ? gpus : nvme,
+		                 device_json(device));
 	tool_json_set(root, "nodes", nodes);
 	tool_json_set(root, "distances", distances_json(topology, info.node_count));
 	tool_json_set(root, "gpus", gpus);
 	tool_json_set(root, "nvme", nvme);
-	tool_json_set(links, "gpu_gpu", links_json(topology, rung_topology_link, 0, info.gpu_count, 0, info.gpu_count));
-	tool_json_set(links, "gpu_nvme", links_json(topology, rung_topology_link, 0, info.gpu_count, info.gpu_count, info.nvme_count));
-	tool_json_set(links, "nvme_nvme", links_json(topology, rung_topology_link, info.gpu_count, info.nvme_count, info.gpu_count, info.nvme_count));
-	tool_json_set(links, "gpu_node", links_json(topology, rung_topology_node_link, 0, info.gpu_count, 0, info.node_count));
-	tool_json_set(links, "nvme_node", links_json(topology, rung_topology_node_link, info.gpu_count, info.nvme_count, 0, info.node_count));
+	tool_json_set(
+		links, "gpu_gpu",
+		links_json(topology, rung_topology_link, 0, info.gpu_count, 0, info.gpu_count));
+	tool_json_set(links, "gpu_nvme",
+	              links_json(topology, rung_topology_link, 0, info.gpu_count, info.gpu_count,
+	                         info.nvme_count));
+	tool_json_set(links, "nvme_nvme",
+	              links_json(topology, rung_topology_link, info.gpu_count, info.nvme_count,
+	                         info.gpu_count, info.nvme_count));
+	tool_json_set(links, "gpu_node",
+	              links_json(topology, rung_topology_node_link, 0, info.gpu_count, 0,
+	                         info.node_count));
+	tool_json_set(links, "nvme_node",
+	              links_json(topology, rung_topology_node_link, info.gpu_count, info.nvme_count,
+	                         0, info.node_count));
 	tool_json_set(root, "links", links);
 }

@@ -17,7 +17,8 @@ char *numa_list_text(const struct rung_id_list *list)
 	if (list->count == 0)
 		fputc('-', out);
 	for (uint32_t i = 0, last; i < list->count; i = last + 1) {
-		for (last = i; last + 1 < list->count && list->ids[last + 1] == list->ids[last] + 1;)
+		for (last = i;
+		     last + 1 < list->count && list->ids[last + 1] == list->ids[last] + 1;)
 			last++;
 		fprintf(out, "%s%u", i ? "," : "", list->ids[i]);
 		if (last > i)
@@ -67,8 +68,9 @@ static void headings(struct tool_table *table, const char *const *names, size_t 
 		tool_table_cell(table, "%s", names[i]);
 }
 
-#define HEADINGS(table, ...)                                                                \
-	headings(table, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+#define HEADINGS(table, ...)                                                                       \
+	headings(table, (const char *const[]){ __VA_ARGS__ },                                      \
+	         sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
 
 /* ---- machine ---- */
 
@@ -80,7 +82,8 @@ static const char *plural(uint32_t count)
 static void print_machine(const struct rung_topology_info *info)
 {
 	char text[TOOL_TEXT_BYTES];
-	char *cpus = numa_list_text(&info->cpus_allowed), *nodes = numa_list_text(&info->nodes_allowed);
+	char *cpus = numa_list_text(&info->cpus_allowed),
+	     *nodes = numa_list_text(&info->nodes_allowed);
 
 	printf("%u NUMA node%s", info->node_count, plural(info->node_count));
 	if (!info->numa)
@@ -88,15 +91,19 @@ static void print_machine(const struct rung_topology_info *info)
 	if (info->cpus.ids)
 		printf(", %u CPU%s", info->cpus.count, plural(info->cpus.count));
 	if (info->cpus_offline.count)
-		printf(" and %u that %s off", info->cpus_offline.count, info->cpus_offline.count == 1 ? "is" : "are");
+		printf(" and %u that %s off", info->cpus_offline.count,
+		       info->cpus_offline.count == 1 ? "is" : "are");
 	if (info->total_bytes != RUNG_UNKNOWN)
 		printf(", %s of memory", tool_bytes_text(text, (double)info->total_bytes));
-	printf(", %u GPU%s, %u NVMe drive%s\n", info->gpu_count, plural(info->gpu_count), info->nvme_count, plural(info->nvme_count));
-	printf("this process may use CPUs %s, memory of nodes %s", cpus ? cpus : "?", nodes ? nodes : "?");
+	printf(", %u GPU%s, %u NVMe drive%s\n", info->gpu_count, plural(info->gpu_count),
+	       info->nvme_count, plural(info->nvme_count));
+	printf("this process may use CPUs %s, memory of nodes %s", cpus ? cpus : "?",
+	       nodes ? nodes : "?");
 	if (info->available_bytes != RUNG_UNKNOWN)
 		printf("; %s are available", tool_bytes_text(text, (double)info->available_bytes));
 	if (info->limit_bytes != RUNG_UNKNOWN)
-		printf(", its control groups' limit is %s", tool_bytes_text(text, (double)info->limit_bytes));
+		printf(", its control groups' limit is %s",
+		       tool_bytes_text(text, (double)info->limit_bytes));
 	putchar('\n');
 	free(cpus);
 	free(nodes);
@@ -125,11 +132,13 @@ static void huge_page_cell(struct tool_table *table, const struct rung_topology_
 
 		if (pages->total == 0 || pages->total == RUNG_UNKNOWN)
 			continue;
-		snprintf(text + used, sizeof(text) - used, "%s%llu x %s", used ? ", " : "", (unsigned long long)pages->total,
-			 tool_bytes_text(size, (double)pages->page_bytes));
+		snprintf(text + used, sizeof(text) - used, "%s%llu x %s", used ? ", " : "",
+		         (unsigned long long)pages->total,
+		         tool_bytes_text(size, (double)pages->page_bytes));
 		used = strlen(text);
 		if (pages->free != RUNG_UNKNOWN)
-			snprintf(text + used, sizeof(text) - used, " (%llu free)", (unsigned long long)pages->free);
+			snprintf(text + used, sizeof(text) - used, " (%llu free)",
+			         (unsigned long long)pages->free);
 	}
 	tool_table_cell(table, "%s", text[0] ? text : "-");
 }
@@ -141,7 +150,8 @@ static void add_note(FILE *out, const char *note, const char *more)
 
 static void note_cell(struct tool_table *table, const struct rung_topology_node *node)
 {
-	char *offline = node->cpus_offline.count ? numa_list_text(&node->cpus_offline) : NULL, *text = NULL;
+	char *offline = node->cpus_offline.count ? numa_list_text(&node->cpus_offline) : NULL,
+	     *text = NULL;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
 
@@ -232,9 +242,13 @@ static void latency_cell(struct tool_table *table, uint64_t ns)
 static int same_rating(const struct rung_memory_rating *a, const struct rung_memory_rating *b)
 {
 	return a->initiators.count == b->initiators.count &&
-	       (a->initiators.count == 0 || memcmp(a->initiators.ids, b->initiators.ids, a->initiators.count * sizeof(*a->initiators.ids)) == 0) &&
-	       a->read_bytes_per_s == b->read_bytes_per_s && a->write_bytes_per_s == b->write_bytes_per_s &&
-	       a->read_latency_ns == b->read_latency_ns && a->write_latency_ns == b->write_latency_ns;
+	       (a->initiators.count == 0 ||
+	        memcmp(a->initiators.ids, b->initiators.ids,
+	               a->initiators.count * sizeof(*a->initiators.ids)) == 0) &&
+	       a->read_bytes_per_s == b->read_bytes_per_s &&
+	       a->write_bytes_per_s == b->write_bytes_per_s &&
+	       a->read_latency_ns == b->read_latency_ns &&
+	       a->write_latency_ns == b->write_latency_ns;
 }
 
 /* Nothing where the firmware rates no memory, and one line where both classes say the same. */
@@ -244,7 +258,8 @@ static int print_ratings(const struct rung_topology *topology)
 	const struct rung_topology_node *node;
 	size_t count = 0;
 
-	HEADINGS(table, "memory of", "from nodes", "access", "read", "write", "read latency", "write latency");
+	HEADINGS(table, "memory of", "from nodes", "access", "read", "write", "read latency",
+	         "write latency");
 	for (size_t i = 0; (node = rung_topology_node(topology, i)) != NULL; i++) {
 		for (size_t r = 0; r < node->rating_count; r++, count++) {
 			if (r > 0 && same_rating(&node->ratings[r - 1], &node->ratings[r]))
@@ -292,7 +307,8 @@ static int print_gpus(const struct rung_topology *topology, uint32_t count)
 {
 	struct tool_table *table = tool_table_new("lllllrlr");
 
-	HEADINGS(table, "GPU", "bus id", "vendor", "model", "driver", "node", "PCIe link", "memory node");
+	HEADINGS(table, "GPU", "bus id", "vendor", "model", "driver", "node", "PCIe link",
+	         "memory node");
 	for (uint32_t i = 0; i < count; i++) {
 		const struct rung_topology_device *gpu = rung_topology_device(topology, i);
 
@@ -316,7 +332,8 @@ static int print_drives(const struct rung_topology *topology, uint32_t first, ui
 {
 	struct tool_table *table = tool_table_new("llllrrlrl");
 
-	HEADINGS(table, "NVMe", "controller", "over", "bus id", "size", "sector", "model", "node", "PCIe link");
+	HEADINGS(table, "NVMe", "controller", "over", "bus id", "size", "sector", "model", "node",
+	         "PCIe link");
 	for (uint32_t i = first; i < first + count; i++) {
 		const struct rung_topology_device *drive = rung_topology_device(topology, i);
 
@@ -363,16 +380,20 @@ static int print_links(const struct rung_topology *topology, const struct rung_t
 	for (size_t a = 0; a < devices; a++) {
 		device_cell(table, topology, a);
 		for (size_t b = 0; b < devices; b++)
-			tool_table_cell(table, "%s", rung_link_name(rung_topology_link(topology, a, b)));
+			tool_table_cell(table, "%s",
+			                rung_link_name(rung_topology_link(topology, a, b)));
 		for (size_t n = 0; n < info->node_count; n++)
-			tool_table_cell(table, "%s", rung_link_name(rung_topology_node_link(topology, a, n)));
+			tool_table_cell(table, "%s",
+			                rung_link_name(rung_topology_node_link(topology, a, n)));
 	}
 	putchar('\n');
 	rc = tool_table_print(table);
 	free(columns);
 	if (rc == 0) {
-		printf("X itself, PIX at most one PCIe switch, PXB several, PHB a host bridge, NODE host bridges of one node (of a device and a\n"
-		       "node: it is at that node), SYS the interconnect between nodes, ? not known. NVLink is not seen here.\n");
+		printf("X itself, PIX at most one PCIe switch, PXB several, PHB a host bridge, "
+		       "NODE host bridges of one node (of a device and a\n"
+		       "node: it is at that node), SYS the interconnect between nodes, ? not "
+		       "known. NVLink is not seen here.\n");
 	}
 	return rc;
 }

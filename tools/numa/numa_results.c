@@ -23,15 +23,15 @@ static const char *cores_of(const struct rung_numa_result *result)
 	return result->all_cores < 0 ? NULL : result->all_cores ? "all" : "one";
 }
 
-#define WORDS(function) NUMA_WORDS, 0, 0, function
-#define TEXT(member) NUMA_TEXT, NUMA_AT(member), 0, NULL
-#define NODE(member) NUMA_NODE, NUMA_AT(member), 0, NULL
+#define WORDS(function)   NUMA_WORDS, 0, 0, function
+#define TEXT(member)      NUMA_TEXT, NUMA_AT(member), 0, NULL
+#define NODE(member)      NUMA_NODE, NUMA_AT(member), 0, NULL
 #define U32(member, zero) NUMA_U32, NUMA_AT(member), zero, NULL
 #define U64(member, zero) NUMA_U64, NUMA_AT(member), zero, NULL
-#define DOUBLE(member) NUMA_REAL, NUMA_AT(member), 0, NULL
-#define VALUE(member) NUMA_VALUE, NUMA_AT(member), 0, NULL
-#define GPUS (RUNG_NUMA_GPU | RUNG_NUMA_PEER)
-#define COSTS (RUNG_NUMA_TOUCH | RUNG_NUMA_REGISTER)
+#define DOUBLE(member)    NUMA_REAL, NUMA_AT(member), 0, NULL
+#define VALUE(member)     NUMA_VALUE, NUMA_AT(member), 0, NULL
+#define GPUS              (RUNG_NUMA_GPU | RUNG_NUMA_PEER)
+#define COSTS             (RUNG_NUMA_TOUCH | RUNG_NUMA_REGISTER)
 
 const struct numa_field numa_fields[] = {
 	{ "matrix", RUNG_NUMA_ALL, WORDS(matrix_of) },
@@ -91,19 +91,20 @@ struct numa_datum numa_datum(const struct numa_field *field, const struct rung_n
 		datum.is = datum.word ? NUMA_WORD : NUMA_NOTHING;
 		break;
 	case NUMA_NODE:
-		datum.number = (uint64_t)*(const int *)at;
+		datum.number = (uint64_t) * (const int *)at;
 		datum.is = *(const int *)at < 0 ? NUMA_NOTHING : NUMA_NUMBER;
 		break;
 	case NUMA_U32:
 	case NUMA_U64:
-		datum.number = field->form == NUMA_U32 ? *(const uint32_t *)at
-						       : *(const uint64_t *)at;
+		datum.number =
+			field->form == NUMA_U32 ? *(const uint32_t *)at : *(const uint64_t *)at;
 		datum.is = datum.number || field->zero ? NUMA_NUMBER : NUMA_NOTHING;
 		break;
 	case NUMA_REAL:
 	case NUMA_VALUE:
-		datum.real = field->form == NUMA_REAL ? *(const double *)at
-				: ((const struct rung_numa_value *)at)->median;
+		datum.real = field->form == NUMA_REAL
+		                     ? *(const double *)at
+		                     : ((const struct rung_numa_value *)at)->median;
 		datum.is = isfinite(datum.real) ? NUMA_DOUBLE : NUMA_NOTHING;
 		break;
 	}
@@ -113,99 +114,198 @@ struct numa_datum numa_datum(const struct numa_field *field, const struct rung_n
 /* ---- lists ---- */
 
 #define KEYS (const struct numa_list_key[])
-#define SAME(field) { field, field, NULL }
+#define SAME(field)                                                                                \
+	{                                                                                          \
+		field, field, NULL                                                                 \
+	}
 
 const struct numa_list numa_lists[] = {
-	{ "nvme_read", RUNG_NUMA_NVME, NULL, 0, KEYS {
-	    SAME("drive"), SAME("file"), SAME("cpu_node"), SAME("row_bytes"),
-	    SAME("queue_depth"), SAME("engine"), SAME("reads_per_s"), SAME("bytes_per_s"),
-	    { 0 } } },
-	{ "gpu_copy", RUNG_NUMA_GPU, "to_gpu", 1, KEYS {
-	    SAME("gpu"), SAME("gpu_bus_id"), SAME("memory_node"),
-	    { "to_gpu_bytes_per_s", "bytes_per_s", "to_gpu" },
-	    { "from_gpu_bytes_per_s", "bytes_per_s", "from_gpu" },
-	    { "both_bytes_per_s", "bytes_per_s", "both" }, { 0 } } },
-	{ "gpu_peer", RUNG_NUMA_PEER, "copy", 0, KEYS {
-	    { "from_gpu", "gpu", NULL }, { "from_gpu_bus_id", "gpu_bus_id", NULL },
-	    SAME("to_gpu"), SAME("to_gpu_bus_id"), SAME("bytes_per_s"), { 0 } } },
-	{ "gpu_gather", RUNG_NUMA_GPU, "gather", 0, KEYS {
-	    SAME("gpu"), SAME("gpu_bus_id"), SAME("from"), SAME("memory_node"),
-	    { "from_gpu", "to_gpu", NULL }, { "from_gpu_bus_id", "to_gpu_bus_id", NULL },
-	    SAME("row_bytes"), SAME("rows_per_s"), SAME("bytes_per_s"), { 0 } } },
-	{ "gpu_gather", RUNG_NUMA_PEER, "gather", 0, KEYS {
-	    { "gpu", "to_gpu", NULL }, { "gpu_bus_id", "to_gpu_bus_id", NULL },
-	    SAME("from"), SAME("memory_node"), { "from_gpu", "gpu", NULL },
-	    { "from_gpu_bus_id", "gpu_bus_id", NULL }, SAME("row_bytes"),
-	    SAME("rows_per_s"), SAME("bytes_per_s"), { 0 } } },
+	{ "nvme_read", RUNG_NUMA_NVME, NULL, 0,
+	  KEYS{ SAME("drive"),
+	        SAME("file"),
+	        SAME("cpu_node"),
+	        SAME("row_bytes"),
+	        SAME("queue_depth"),
+	        SAME("engine"),
+	        SAME("reads_per_s"),
+	        SAME("bytes_per_s"),
+	        { 0 } } },
+	{ "gpu_copy", RUNG_NUMA_GPU, "to_gpu", 1,
+	  KEYS{ SAME("gpu"),
+	        SAME("gpu_bus_id"),
+	        SAME("memory_node"),
+	        { "to_gpu_bytes_per_s", "bytes_per_s", "to_gpu" },
+	        { "from_gpu_bytes_per_s", "bytes_per_s", "from_gpu" },
+	        { "both_bytes_per_s", "bytes_per_s", "both" },
+	        { 0 } } },
+	{ "gpu_peer", RUNG_NUMA_PEER, "copy", 0,
+	  KEYS{ { "from_gpu", "gpu", NULL },
+	        { "from_gpu_bus_id", "gpu_bus_id", NULL },
+	        SAME("to_gpu"),
+	        SAME("to_gpu_bus_id"),
+	        SAME("bytes_per_s"),
+	        { 0 } } },
+	{ "gpu_gather", RUNG_NUMA_GPU, "gather", 0,
+	  KEYS{ SAME("gpu"),
+	        SAME("gpu_bus_id"),
+	        SAME("from"),
+	        SAME("memory_node"),
+	        { "from_gpu", "to_gpu", NULL },
+	        { "from_gpu_bus_id", "to_gpu_bus_id", NULL },
+	        SAME("row_bytes"),
+	        SAME("rows_per_s"),
+	        SAME("bytes_per_s"),
+	        { 0 } } },
+	{ "gpu_gather", RUNG_NUMA_PEER, "gather", 0,
+	  KEYS{ { "gpu", "to_gpu", NULL },
+	        { "gpu_bus_id", "to_gpu_bus_id", NULL },
+	        SAME("from"),
+	        SAME("memory_node"),
+	        { "from_gpu", "gpu", NULL },
+	        { "from_gpu_bus_id", "gpu_bus_id", NULL },
+	        SAME("row_bytes"),
+	        SAME("rows_per_s"),
+	        SAME("bytes_per_s"),
+	        { 0 } } },
 	{ 0 },
 };
 
 /* ---- tables ---- */
 
-#define CPUS    { "CPUs", NUMA_CELL_NODE, NUMA_AT(cpu_node), NULL, 0 }
-#define MEMORY  { "memory", NUMA_CELL_NODE, NUMA_AT(memory_node), NULL, 0 }
-#define THREADS(heading) { heading, NUMA_CELL_COUNT, NUMA_AT(threads), NULL, 0 }
-#define ROW     { "row", NUMA_CELL_BYTES, NUMA_AT(row_bytes), NULL, 0 }
-#define PER_S   { "rows/s", NUMA_CELL_PER_S, NUMA_AT(per_s), NULL, 0 }
-#define RATE(heading) { heading, NUMA_CELL_RATE, NUMA_AT(bytes_per_s), NULL, 0 }
-#define OTHER(heading, kind) { heading, NUMA_CELL_OTHER, NUMA_AT(bytes_per_s), kind, 0 }
-#define SPREADS(heading) { heading, NUMA_CELL_SPREADS, 0, NULL, 0 }
-#define SPREAD(member) { "+-", NUMA_CELL_SPREAD, NUMA_AT(member), NULL, 0 }
-#define REAL(heading, member, format, factor) \
-	{ heading, NUMA_CELL_REAL, NUMA_AT(member), format, factor }
+#define CPUS                                                                                       \
+	{                                                                                          \
+		"CPUs", NUMA_CELL_NODE, NUMA_AT(cpu_node), NULL, 0                                 \
+	}
+#define MEMORY                                                                                     \
+	{                                                                                          \
+		"memory", NUMA_CELL_NODE, NUMA_AT(memory_node), NULL, 0                            \
+	}
+#define THREADS(heading)                                                                           \
+	{                                                                                          \
+		heading, NUMA_CELL_COUNT, NUMA_AT(threads), NULL, 0                                \
+	}
+#define ROW                                                                                        \
+	{                                                                                          \
+		"row", NUMA_CELL_BYTES, NUMA_AT(row_bytes), NULL, 0                                \
+	}
+#define PER_S                                                                                      \
+	{                                                                                          \
+		"rows/s", NUMA_CELL_PER_S, NUMA_AT(per_s), NULL, 0                                 \
+	}
+#define RATE(heading)                                                                              \
+	{                                                                                          \
+		heading, NUMA_CELL_RATE, NUMA_AT(bytes_per_s), NULL, 0                             \
+	}
+#define OTHER(heading, kind)                                                                       \
+	{                                                                                          \
+		heading, NUMA_CELL_OTHER, NUMA_AT(bytes_per_s), kind, 0                            \
+	}
+#define SPREADS(heading)                                                                           \
+	{                                                                                          \
+		heading, NUMA_CELL_SPREADS, 0, NULL, 0                                             \
+	}
+#define SPREAD(member)                                                                             \
+	{                                                                                          \
+		"+-", NUMA_CELL_SPREAD, NUMA_AT(member), NULL, 0                                   \
+	}
+#define REAL(heading, member, format, factor)                                                      \
+	{                                                                                          \
+		heading, NUMA_CELL_REAL, NUMA_AT(member), format, factor                           \
+	}
 #define SHARE(heading, member) REAL(heading, member, "%.0f %%", 100)
-#define COLUMNS (const struct numa_column[])
+#define COLUMNS                (const struct numa_column[])
 
 static const struct numa_column cost_columns[] = {
-	MEMORY, { "pages", NUMA_CELL_BYTES, NUMA_AT(page_bytes), NULL, 0 }, THREADS("threads"),
-	REAL("a GiB takes", seconds_per_gib.median, "%.1f ms", 1000), SPREAD(seconds_per_gib),
+	MEMORY,
+	{ "pages", NUMA_CELL_BYTES, NUMA_AT(page_bytes), NULL, 0 },
+	THREADS("threads"),
+	REAL("a GiB takes", seconds_per_gib.median, "%.1f ms", 1000),
+	SPREAD(seconds_per_gib),
 	{ 0 },
 };
 
 const struct numa_table numa_tables[] = {
 	{ RUNG_NUMA_BANDWIDTH, "read", 0,
-	  "bandwidth, bytes counted as STREAM does (a copy of n bytes is 2 n)", COLUMNS {
-	    CPUS, MEMORY, THREADS("threads"), OTHER("read", "read"),
-	    OTHER("write", "write"), OTHER("copy", "copy"), OTHER("triad", "triad"),
-	    SPREADS("+-"), SHARE("there", placed_share), { 0 } } },
-	{ RUNG_NUMA_LATENCY, NULL, 0,
-	  "latency of one dependent load, nothing else running", COLUMNS {
-	    CPUS, MEMORY, REAL("latency", latency_ns.median, "%.1f ns", 1),
-	    REAL("least", latency_ns.min, "%.1f", 1),
-	    REAL("most", latency_ns.max, "%.1f", 1), SHARE("huge pages", huge_share), { 0 } } },
-	{ RUNG_NUMA_LOADED, NULL, 0,
-	  "latency of one core's dependent loads while others read", COLUMNS {
-	    CPUS, MEMORY, THREADS("cores that read"), RATE("they read"),
-	    REAL("latency", latency_ns.median, "%.1f ns", 1), SPREAD(latency_ns), { 0 } } },
+	  "bandwidth, bytes counted as STREAM does (a copy of n bytes is 2 n)",
+	  COLUMNS{ CPUS,
+	           MEMORY,
+	           THREADS("threads"),
+	           OTHER("read", "read"),
+	           OTHER("write", "write"),
+	           OTHER("copy", "copy"),
+	           OTHER("triad", "triad"),
+	           SPREADS("+-"),
+	           SHARE("there", placed_share),
+	           { 0 } } },
+	{ RUNG_NUMA_LATENCY, NULL, 0, "latency of one dependent load, nothing else running",
+	  COLUMNS{ CPUS,
+	           MEMORY,
+	           REAL("latency", latency_ns.median, "%.1f ns", 1),
+	           REAL("least", latency_ns.min, "%.1f", 1),
+	           REAL("most", latency_ns.max, "%.1f", 1),
+	           SHARE("huge pages", huge_share),
+	           { 0 } } },
+	{ RUNG_NUMA_LOADED, NULL, 0, "latency of one core's dependent loads while others read",
+	  COLUMNS{ CPUS,
+	           MEMORY,
+	           THREADS("cores that read"),
+	           RATE("they read"),
+	           REAL("latency", latency_ns.median, "%.1f ns", 1),
+	           SPREAD(latency_ns),
+	           { 0 } } },
 	{ RUNG_NUMA_GATHER, NULL, 0,
 	  "rows gathered from random places, counted as a copy; in flight: rows a second of a "
 	  "thread x idle latency (a thread asks\n8 KiB ahead, 16 or 32 rows at most, and a core "
-	  "waits for some tens of lines of 64 bytes at a time: what small rows lose by)", COLUMNS {
-	    CPUS, MEMORY, ROW, THREADS("threads"), PER_S, RATE("bandwidth"),
-	    REAL("of copy", of_copy, "%.2f", 1), SPREAD(bytes_per_s),
-	    REAL("rows in flight", rows_in_flight, "%.1f", 1),
-	    REAL("lines in flight", lines_in_flight, "%.1f", 1), { 0 } } },
+	  "waits for some tens of lines of 64 bytes at a time: what small rows lose by)",
+	  COLUMNS{ CPUS,
+	           MEMORY,
+	           ROW,
+	           THREADS("threads"),
+	           PER_S,
+	           RATE("bandwidth"),
+	           REAL("of copy", of_copy, "%.2f", 1),
+	           SPREAD(bytes_per_s),
+	           REAL("rows in flight", rows_in_flight, "%.1f", 1),
+	           REAL("lines in flight", lines_in_flight, "%.1f", 1),
+	           { 0 } } },
 	{ RUNG_NUMA_GPU, "to_gpu", 1,
 	  "pinned memory and GPUs: copy engines, and a kernel that reads it in sequence; bytes "
-	  "that cross the link, of both ways the sum", COLUMNS {
-	    { "GPU", NUMA_CELL_GPU, 0, NULL, 0 }, MEMORY, OTHER("to the GPU", "to_gpu"),
-	    OTHER("from it", "from_gpu"), OTHER("both at once", "both"),
-	    OTHER("read by a kernel", "read"), SPREADS("+- at most"),
-	    SHARE("on node", placed_share), { 0 } } },
+	  "that cross the link, of both ways the sum",
+	  COLUMNS{ { "GPU", NUMA_CELL_GPU, 0, NULL, 0 },
+	           MEMORY,
+	           OTHER("to the GPU", "to_gpu"),
+	           OTHER("from it", "from_gpu"),
+	           OTHER("both at once", "both"),
+	           OTHER("read by a kernel", "read"),
+	           SPREADS("+- at most"),
+	           SHARE("on node", placed_share),
+	           { 0 } } },
 	{ RUNG_NUMA_GPU, "gather", 0,
-	  "rows that a GPU gathers from random places of pinned memory, counted once", COLUMNS {
-	    { "GPU", NUMA_CELL_GPU, 0, NULL, 0 }, MEMORY, ROW, PER_S, RATE("bandwidth"),
-	    SPREAD(bytes_per_s), { 0 } } },
+	  "rows that a GPU gathers from random places of pinned memory, counted once",
+	  COLUMNS{ { "GPU", NUMA_CELL_GPU, 0, NULL, 0 },
+	           MEMORY,
+	           ROW,
+	           PER_S,
+	           RATE("bandwidth"),
+	           SPREAD(bytes_per_s),
+	           { 0 } } },
 	{ RUNG_NUMA_PEER, "copy", 0,
 	  "copies between GPUs, by the one they go to; from a GPU to itself they are read and "
-	  "written there", COLUMNS {
-	    { "from", NUMA_CELL_GPU, 0, NULL, 0 }, { "to", NUMA_CELL_TO_GPU, 0, NULL, 0 },
-	    RATE("copy"), SPREAD(bytes_per_s), { 0 } } },
+	  "written there",
+	  COLUMNS{ { "from", NUMA_CELL_GPU, 0, NULL, 0 },
+	           { "to", NUMA_CELL_TO_GPU, 0, NULL, 0 },
+	           RATE("copy"),
+	           SPREAD(bytes_per_s),
+	           { 0 } } },
 	{ RUNG_NUMA_PEER, "gather", 0,
-	  "rows that a GPU gathers from random places of a GPU's memory, counted once", COLUMNS {
-	    { "GPU", NUMA_CELL_TO_GPU, 0, NULL, 0 },
-	    { "memory", NUMA_CELL_GPU, 0, NULL, 0 }, ROW, PER_S, RATE("bandwidth"),
-	    SPREAD(bytes_per_s), { 0 } } },
+	  "rows that a GPU gathers from random places of a GPU's memory, counted once",
+	  COLUMNS{ { "GPU", NUMA_CELL_TO_GPU, 0, NULL, 0 },
+	           { "memory", NUMA_CELL_GPU, 0, NULL, 0 },
+	           ROW,
+	           PER_S,
+	           RATE("bandwidth"),
+	           SPREAD(bytes_per_s),
+	           { 0 } } },
 	{ RUNG_NUMA_NVME, NULL, 0, "random reads a second", NULL },
 	{ RUNG_NUMA_TOUCH, NULL, 0, "first touch of fresh memory", cost_columns },
 	{ RUNG_NUMA_REGISTER, NULL, 0, "registering memory with io_uring", cost_columns },
@@ -214,14 +314,14 @@ const struct numa_table numa_tables[] = {
 
 /* ---- heat maps ---- */
 
-#define NODES NUMA_CPUS, NUMA_MEMORY, NUMA_AT(bytes_per_s), 0
+#define NODES     NUMA_CPUS, NUMA_MEMORY, NUMA_AT(bytes_per_s), 0
 #define GPU_NODES NUMA_GPUS, NUMA_MEMORY, NUMA_AT(bytes_per_s), 0
 #define GPU_PAIRS NUMA_FROM_GPUS, NUMA_TO_GPUS, NUMA_AT(bytes_per_s), 0
 
 const struct numa_map numa_maps[] = {
 	{ RUNG_NUMA_BANDWIDTH, NULL, "%s, all cores", NODES },
-	{ RUNG_NUMA_LATENCY, NULL, "latency, idle",
-	  NUMA_CPUS, NUMA_MEMORY, NUMA_AT(latency_ns), 1 },
+	{ RUNG_NUMA_LATENCY, NULL, "latency, idle", NUMA_CPUS, NUMA_MEMORY, NUMA_AT(latency_ns),
+	  1 },
 	{ RUNG_NUMA_GATHER, NULL, "rows of %s gathered, all cores", NODES },
 	{ RUNG_NUMA_GPU, "to_gpu", "copies from pinned memory to GPUs", GPU_NODES },
 	{ RUNG_NUMA_GPU, "from_gpu", "copies from GPUs to pinned memory", GPU_NODES },
@@ -241,14 +341,14 @@ int numa_alike(const char *a, const char *b)
 }
 
 int numa_is_of(const struct rung_numa_result *result, enum rung_numa_matrix matrix,
-	       const char *kind, int absent_too)
+               const char *kind, int absent_too)
 {
 	return result->matrix == matrix && (absent_too || !result->absent) &&
 	       (!kind || numa_alike(result->kind, kind));
 }
 
 const struct rung_numa_result *numa_find(const struct numa_measured *measured,
-					 const struct rung_numa_result *like)
+                                         const struct rung_numa_result *like)
 {
 	const struct rung_numa_result *result;
 
@@ -284,8 +384,8 @@ size_t numa_count_reads(const struct numa_measured *measured, size_t first, size
 
 	*depth_count_out = 0;
 	while ((result = rung_numa_report_result(measured->report, first + count)) != NULL &&
-	       numa_is_of(result, begin->matrix, NULL, 0) &&
-	       result->cpu_node == begin->cpu_node && strcmp(result->file, begin->file) == 0) {
+	       numa_is_of(result, begin->matrix, NULL, 0) && result->cpu_node == begin->cpu_node &&
+	       strcmp(result->file, begin->file) == 0) {
 		if (*depth_count_out == count && result->row_bytes == begin->row_bytes)
 			++*depth_count_out;
 		count++;

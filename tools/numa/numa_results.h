@@ -12,32 +12,32 @@
 /* ---- fields: JSON and CSV ---- */
 
 enum numa_form {
-	NUMA_WORDS,    /**< what `word` returns */
-	NUMA_TEXT,     /**< const char * */
-	NUMA_NODE,     /**< int; negative: absent */
-	NUMA_U32,      /**< 0: absent, unless `zero` */
-	NUMA_U64,      /**< likewise */
-	NUMA_REAL,     /**< double */
-	NUMA_VALUE     /**< struct rung_numa_value */
+	NUMA_WORDS, /**< what `word` returns */
+	NUMA_TEXT,  /**< const char * */
+	NUMA_NODE,  /**< int; negative: absent */
+	NUMA_U32,   /**< 0: absent, unless `zero` */
+	NUMA_U64,   /**< likewise */
+	NUMA_REAL,  /**< double */
+	NUMA_VALUE  /**< struct rung_numa_value */
 };
 
 enum numa_zero {
 	NUMA_ZERO_ABSENT = 0,
-	NUMA_ZERO_JSON,      /**< a number in JSON, absent in CSV */
-	NUMA_ZERO_THREADS,   /**< likewise, but a number in CSV where threads play a part */
+	NUMA_ZERO_JSON,    /**< a number in JSON, absent in CSV */
+	NUMA_ZERO_THREADS, /**< likewise, but a number in CSV where threads play a part */
 	NUMA_ZERO_NUMBER
 };
 
 /** A field of the results of some matrices. */
 struct numa_field {
 	const char *key;
-	uint32_t matrices;   /**< 0: in lists only */
+	uint32_t matrices; /**< 0: in lists only */
 	enum numa_form form;
 	size_t offset;
 	enum numa_zero zero;
 	const char *(*word)(const struct rung_numa_result *result);
 };
-extern const struct numa_field numa_fields[];   /**< in the order of JSON, up to a NULL key */
+extern const struct numa_field numa_fields[]; /**< in the order of JSON, up to a NULL key */
 
 /** What a result has in a field. */
 struct numa_datum {
@@ -60,28 +60,28 @@ struct numa_list_key {
 
 /** A list in JSON, with an entry of medians for each result of a kind. */
 struct numa_list {
-	const char *key;                    /**< of several lists with one key, one list is made */
+	const char *key; /**< of several lists with one key, one list is made */
 	enum rung_numa_matrix matrix;
-	const char *kind;                   /**< NULL: any */
+	const char *kind; /**< NULL: any */
 	int absent_too;
-	const struct numa_list_key *keys;   /**< up to a NULL key */
+	const struct numa_list_key *keys; /**< up to a NULL key */
 };
-extern const struct numa_list numa_lists[];   /**< up to a NULL key */
+extern const struct numa_list numa_lists[]; /**< up to a NULL key */
 
 /* ---- tables ---- */
 
 enum numa_cell {
-	NUMA_CELL_NODE,     /**< int; this one and GPUs are at the left */
+	NUMA_CELL_NODE, /**< int; this one and GPUs are at the left */
 	NUMA_CELL_GPU,
 	NUMA_CELL_TO_GPU,
-	NUMA_CELL_COUNT,    /**< uint32_t */
-	NUMA_CELL_BYTES,    /**< uint64_t */
-	NUMA_CELL_REAL,     /**< double, times `factor`, by `format` */
-	NUMA_CELL_RATE,     /**< struct rung_numa_value of bytes a second, as the next two */
+	NUMA_CELL_COUNT, /**< uint32_t */
+	NUMA_CELL_BYTES, /**< uint64_t */
+	NUMA_CELL_REAL,  /**< double, times `factor`, by `format` */
+	NUMA_CELL_RATE,  /**< struct rung_numa_value of bytes a second, as the next two */
 	NUMA_CELL_PER_S,
 	NUMA_CELL_SPREAD,
-	NUMA_CELL_OTHER,    /**< rate of the result that is alike, but of kind `format` */
-	NUMA_CELL_SPREADS   /**< the largest spread of those before it in the line */
+	NUMA_CELL_OTHER,  /**< rate of the result that is alike, but of kind `format` */
+	NUMA_CELL_SPREADS /**< the largest spread of those before it in the line */
 };
 
 struct numa_column {
@@ -95,12 +95,12 @@ struct numa_column {
 /** A table with a line for each result of a kind. */
 struct numa_table {
 	enum rung_numa_matrix matrix;
-	const char *kind;                    /**< NULL: any */
+	const char *kind; /**< NULL: any */
 	int absent_too;
 	const char *title;
-	const struct numa_column *columns;   /**< up to a NULL heading; NULL: a table per drive */
+	const struct numa_column *columns; /**< up to a NULL heading; NULL: a table per drive */
 };
-extern const struct numa_table numa_tables[];   /**< up to a NULL title */
+extern const struct numa_table numa_tables[]; /**< up to a NULL title */
 
 /* ---- heat maps ---- */
 
@@ -109,13 +109,13 @@ enum numa_axis { NUMA_CPUS, NUMA_MEMORY, NUMA_GPUS, NUMA_FROM_GPUS, NUMA_TO_GPUS
 /** Maps of a matrix, one for each kind and size of a row. */
 struct numa_map {
 	enum rung_numa_matrix matrix;
-	const char *kind;      /**< NULL: any */
-	const char *title;     /**< %s: the kind, or the size of a row */
+	const char *kind;  /**< NULL: any */
+	const char *title; /**< %s: the kind, or the size of a row */
 	enum numa_axis rows, columns;
 	size_t value;
 	int is_latency;
 };
-extern const struct numa_map numa_maps[];   /**< up to a NULL title */
+extern const struct numa_map numa_maps[]; /**< up to a NULL title */
 
 /* ---- finding ---- */
 
@@ -124,11 +124,11 @@ int numa_alike(const char *a, const char *b);
 
 /** Nonzero for a result of a matrix and a kind, NULL: any, that has values or may be absent. */
 int numa_is_of(const struct rung_numa_result *result, enum rung_numa_matrix matrix,
-	       const char *kind, int absent_too);
+               const char *kind, int absent_too);
 
 /** Result with matrix, kind, nodes, GPUs, row_bytes, level and all_cores of `like`; NULL: none. */
 const struct rung_numa_result *numa_find(const struct numa_measured *measured,
-					 const struct rung_numa_result *like);
+                                         const struct rung_numa_result *like);
 
 /** A member by its offset. */
 static inline const void *numa_at(const struct rung_numa_result *result, size_t offset)
@@ -141,7 +141,7 @@ static inline const void *numa_at(const struct rung_numa_result *result, size_t 
  * @return how many are reads of its drive, by its node
  */
 size_t numa_count_reads(const struct numa_measured *measured, size_t first,
-			size_t *depth_count_out);
+                        size_t *depth_count_out);
 
 /** "GPU0" as in the topology, its bus id where it is not there, "-" where neither is known. */
 const char *numa_gpu_text(char text[TOOL_TEXT_BYTES], int gpu, const char *bus_id);

@@ -39,7 +39,7 @@ static void print_field(const struct rung_numa_result *result, const struct numa
 
 /* @param unit  NULL where the result is absent */
 static void print_line(const struct rung_numa_result *result, const char *unit, size_t sample,
-		       double value)
+                       double value)
 {
 	for (const char *key = headings; *key;) {
 		const size_t length = strcspn(key, ",");

@@ -54,7 +54,7 @@ static json_t *result_json(const struct rung_numa_result *result)
 
 /* [row][column] of the results that are like this one, but for their nodes. */
 static json_t *matrix_json(const struct numa_measured *measured, struct rung_numa_result like,
-			   size_t value)
+                           size_t value)
 {
 	json_t *rows = json_array();
 
@@ -88,11 +88,11 @@ static json_t *gathers_json(const struct numa_measured *measured)
 
 		if (result->matrix != RUNG_NUMA_GATHER || result->row_bytes == last)
 			continue;
-		last = result->row_bytes;   /* they ascend */
+		last = result->row_bytes; /* they ascend */
 		entry = json_object();
 		tool_json_set(entry, "row_bytes", tool_json_u64(last));
 		tool_json_set(entry, "bytes_per_s",
-			      matrix_json(measured, *result, NUMA_AT(bytes_per_s)));
+		              matrix_json(measured, *result, NUMA_AT(bytes_per_s)));
 		tool_json_set(entry, "rows_per_s", matrix_json(measured, *result, NUMA_AT(per_s)));
 		tool_json_append(array, entry);
 	}
@@ -106,18 +106,19 @@ static json_t *bandwidth_json(const struct numa_measured *measured)
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		const struct rung_numa_result like = {
-			.matrix = RUNG_NUMA_BANDWIDTH, .kind = kinds[i], .all_cores = 1,
+			.matrix = RUNG_NUMA_BANDWIDTH,
+			.kind = kinds[i],
+			.all_cores = 1,
 		};
 
-		tool_json_set(object, kinds[i],
-			      matrix_json(measured, like, NUMA_AT(bytes_per_s)));
+		tool_json_set(object, kinds[i], matrix_json(measured, like, NUMA_AT(bytes_per_s)));
 	}
 	tool_json_set(object, "gather", gathers_json(measured));
 	return object;
 }
 
 static json_t *entry_json(const struct numa_measured *measured, const struct numa_list_key *keys,
-			  const struct rung_numa_result *result)
+                          const struct rung_numa_result *result)
 {
 	json_t *entry = json_object();
 
@@ -129,9 +130,12 @@ static json_t *entry_json(const struct numa_measured *measured, const struct num
 			like.kind = key->kind;
 			from = numa_find(measured, &like);
 		}
-		tool_json_set(entry, key->key, key->kind && (!from || from->absent) ? json_null()
-			      : field_json(numa_field(result->matrix, key->field,
-						      strlen(key->field)), from));
+		tool_json_set(entry, key->key,
+		              key->kind && (!from || from->absent)
+		                      ? json_null()
+		                      : field_json(numa_field(result->matrix, key->field,
+		                                              strlen(key->field)),
+		                                   from));
 	}
 	return entry;
 }
@@ -170,8 +174,8 @@ static json_t *machine_json(const struct rung_numa_report_info *info)
 	tool_json_set(entry, "governor", tool_json_text(info->governor));
 	tool_json_set(entry, "thp", tool_json_text(info->thp));
 	tool_json_set(entry, "last_level_cache_bytes",
-		      info->last_level_cache_bytes ? tool_json_u64(info->last_level_cache_bytes)
-						   : json_null());
+	              info->last_level_cache_bytes ? tool_json_u64(info->last_level_cache_bytes)
+	                                           : json_null());
 	tool_json_set(entry, "stores", tool_json_text(info->stores));
 	return entry;
 }
@@ -187,8 +191,8 @@ static json_t *measured_json(const struct rung_numa_report_info *info)
 		strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
 	for (uint32_t bit = 1; bit < RUNG_NUMA_ALL; bit <<= 1) {
 		if (info->matrices & bit)
-			tool_json_append(matrices, json_string(
-				rung_numa_matrix_name((enum rung_numa_matrix)bit)));
+			tool_json_append(matrices, json_string(rung_numa_matrix_name(
+							   (enum rung_numa_matrix)bit)));
 	}
 	tool_json_set(entry, "version", json_string(rung_version()));
 	tool_json_set(entry, "began", json_string(text));
@@ -209,8 +213,7 @@ void numa_results_json(json_t *root, const struct numa_measured *measured)
 	tool_json_set(root, "machine", machine_json(&measured->info));
 	tool_json_set(root, "measured", measured_json(&measured->info));
 	tool_json_set(root, "bandwidth", bandwidth_json(measured));
-	tool_json_set(root, "latency_ns",
-		      matrix_json(measured, latency, NUMA_AT(latency_ns)));
+	tool_json_set(root, "latency_ns", matrix_json(measured, latency, NUMA_AT(latency_ns)));
 	set_lists(root, measured);
 	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++)
 		tool_json_append(results, result_json(result));

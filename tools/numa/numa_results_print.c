@@ -6,7 +6,7 @@
 #include "numa/numa_results.h"
 #include "output/table.h"
 
-#define COLUMNS_MAX 130u   /* the depths of a drive, and two more */
+#define COLUMNS_MAX 130u /* the depths of a drive, and two more */
 
 /* ---- machine ---- */
 
@@ -20,7 +20,9 @@ static void print_setting(const struct rung_numa_report_info *info)
 		printf("%s of last-level cache; ",
 		       tool_bytes_text(text, (double)info->last_level_cache_bytes));
 	printf("SMT %s, clock governor %s, huge pages %s, %s stores\n",
-	       info->smt < 0 ? "?" : info->smt ? "on" : "off",
+	       info->smt < 0 ? "?"
+	       : info->smt   ? "on"
+	                     : "off",
 	       info->governor ? info->governor : "?", info->thp ? info->thp : "?", info->stores);
 	printf("medians of %u samples of %g s%s\n", info->samples, info->sample_seconds,
 	       info->quick ? "; quick: good to see what is there, too coarse to plan by" : "");
@@ -34,8 +36,8 @@ static double spread(const struct rung_numa_value *value)
 	return value->count ? (value->max - value->min) / 2 / value->median : NAN;
 }
 
-__attribute__((format(printf, 2, 0)))
-static void number_cell(struct tool_table *table, const char *format, double number)
+__attribute__((format(printf, 2, 0))) static void number_cell(struct tool_table *table,
+                                                              const char *format, double number)
 {
 	char text[TOOL_TEXT_BYTES];
 
@@ -55,7 +57,7 @@ static void rate_cell(struct tool_table *table, double bytes_per_s)
 
 /* The rate of the result that is alike but of this kind, and its spread where it is larger. */
 static void other_cell(struct tool_table *table, const struct numa_measured *measured,
-		       struct rung_numa_result like, const char *kind, double *most)
+                       struct rung_numa_result like, const char *kind, double *most)
 {
 	const struct rung_numa_result *other;
 
@@ -67,8 +69,8 @@ static void other_cell(struct tool_table *table, const struct numa_measured *mea
 }
 
 static void cell(struct tool_table *table, const struct numa_measured *measured,
-		 const struct rung_numa_result *result, const struct numa_column *column,
-		 double *most)
+                 const struct rung_numa_result *result, const struct numa_column *column,
+                 double *most)
 {
 	const void *at = numa_at(result, column->offset);
 	const struct rung_numa_value *value = at;
@@ -141,7 +143,7 @@ static int print_table(const struct numa_measured *measured, const struct numa_t
 
 /* One drive from one node: rows are sizes, columns depths. @return results printed; 0: no memory */
 static size_t print_drive(const struct numa_measured *measured, const struct numa_table *what,
-			  size_t first)
+                          size_t first)
 {
 	const struct rung_numa_result *begin = rung_numa_report_result(measured->report, first);
 	const struct rung_numa_result *result;

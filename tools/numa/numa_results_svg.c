@@ -12,7 +12,7 @@
 struct maps {
 	struct heat_map *maps;
 	size_t count;
-	int incomplete;       /* memory lacked */
+	int incomplete; /* memory lacked */
 };
 
 static const char *rate_text(char *text, double value)
@@ -20,7 +20,7 @@ static const char *rate_text(char *text, double value)
 	char bytes[TOOL_TEXT_BYTES];
 
 	snprintf(text, TOOL_TEXT_BYTES, "%.*s/s", TOOL_TEXT_BYTES - 3,
-		 tool_bytes_text(bytes, value));
+	         tool_bytes_text(bytes, value));
 	return text;
 }
 
@@ -55,7 +55,9 @@ static struct heat_map *add(struct maps *maps, char *title, size_t row_count, si
 	maps->maps = map;
 	map += maps->count;
 	*map = (struct heat_map){
-		.title = title, .row_count = row_count, .column_count = column_count,
+		.title = title,
+		.row_count = row_count,
+		.column_count = column_count,
 		.text = rate_text,
 	};
 	map->rows = calloc(row_count, sizeof(*map->rows));
@@ -70,8 +72,7 @@ static struct heat_map *add(struct maps *maps, char *title, size_t row_count, si
 	return NULL;
 }
 
-__attribute__((format(printf, 1, 2)))
-static char *text_of(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static char *text_of(const char *format, ...)
 {
 	va_list args;
 	char *text;
@@ -93,7 +94,7 @@ static void set_name(struct maps *maps, const char *const *names, size_t idx, ch
 
 /* A result for each GPU of a matrix that could be measured; [*count_out], NULL without memory. */
 static const struct rung_numa_result **list_gpus(const struct numa_measured *measured,
-						 enum rung_numa_matrix matrix, size_t *count_out)
+                                                 enum rung_numa_matrix matrix, size_t *count_out)
 {
 	const struct rung_numa_result **list, *result;
 	size_t count = 0;
@@ -115,11 +116,11 @@ static const struct rung_numa_result **list_gpus(const struct numa_measured *mea
 
 /* Have `cell` at position `idx` of an axis. @return the name of that; NULL without memory */
 static char *set_place(struct rung_numa_result *cell, const struct numa_measured *measured,
-		       const struct rung_numa_result *const *gpus, enum numa_axis axis, size_t idx)
+                       const struct rung_numa_result *const *gpus, enum numa_axis axis, size_t idx)
 {
 	static const char *const names[] = {
-		[NUMA_CPUS] = "CPUs of node %d", [NUMA_MEMORY] = "node %d",
-		[NUMA_GPUS] = "%s", [NUMA_FROM_GPUS] = "from %s", [NUMA_TO_GPUS] = "to %s",
+		[NUMA_CPUS] = "CPUs of node %d", [NUMA_MEMORY] = "node %d", [NUMA_GPUS] = "%s",
+		[NUMA_FROM_GPUS] = "from %s",    [NUMA_TO_GPUS] = "to %s",
 	};
 	char text[TOOL_TEXT_BYTES];
 
@@ -134,8 +135,8 @@ static char *set_place(struct rung_numa_result *cell, const struct numa_measured
 }
 
 static void fill(struct maps *maps, struct heat_map *map, const struct numa_measured *measured,
-		 const struct numa_map *what, const struct rung_numa_result *const *gpus,
-		 struct rung_numa_result cell)
+                 const struct numa_map *what, const struct rung_numa_result *const *gpus,
+                 struct rung_numa_result cell)
 {
 	double *values = (double *)(uintptr_t)map->values;
 
@@ -158,7 +159,7 @@ static void fill(struct maps *maps, struct heat_map *map, const struct numa_meas
 
 /* The results that are like this one but for their places. */
 static void add_map(struct maps *maps, const struct numa_measured *measured,
-		    const struct numa_map *what, const struct rung_numa_result *like)
+                    const struct numa_map *what, const struct rung_numa_result *like)
 {
 	char text[TOOL_TEXT_BYTES];
 	const char *subject =
@@ -169,8 +170,8 @@ static void add_map(struct maps *maps, const struct numa_measured *measured,
 
 	if (gpus)
 		map = add(maps, text_of(what->title, subject),
-			  what->rows == NUMA_CPUS ? measured->node_count : gpu_count,
-			  what->columns == NUMA_MEMORY ? measured->node_count : gpu_count);
+		          what->rows == NUMA_CPUS ? measured->node_count : gpu_count,
+		          what->columns == NUMA_MEMORY ? measured->node_count : gpu_count);
 	if (map) {
 		map->less_is_better = what->is_latency;
 		map->text = what->is_latency ? ns_text : rate_text;
@@ -190,16 +191,17 @@ static size_t add_drive(struct maps *maps, const struct numa_measured *measured,
 	char text[TOOL_TEXT_BYTES];
 	struct heat_map *map;
 
-	map = add(maps, text_of("random reads of %s by node %d",
-				result->drive ? result->drive : result->file, result->cpu_node),
-		  count / depth_count, depth_count);
+	map = add(maps,
+	          text_of("random reads of %s by node %d",
+	                  result->drive ? result->drive : result->file, result->cpu_node),
+	          count / depth_count, depth_count);
 	for (size_t i = 0; map && i < count; i++) {
 		result = rung_numa_report_result(measured->report, first + i);
 		if (i < depth_count)
 			set_name(maps, map->columns, i, text_of("depth %u", result->queue_depth));
 		if (i % depth_count == 0)
 			set_name(maps, map->rows, i / depth_count,
-				 text_of("%s", tool_bytes_text(text, (double)result->row_bytes)));
+			         text_of("%s", tool_bytes_text(text, (double)result->row_bytes)));
 		((double *)(uintptr_t)map->values)[i] = result->bytes_per_s.median;
 	}
 	return count;
@@ -231,16 +233,16 @@ int numa_results_svg(const struct numa_measured *measured, FILE *out)
 	const struct rung_numa_report_info *info = &measured->info;
 	struct maps maps = { 0 };
 	char *subtitle = text_of("%s, Linux %s, medians of %u samples of %g s%s",
-				 info->cpu_model ? info->cpu_model : "processor not known",
-				 info->kernel ? info->kernel : "?", info->samples,
-				 info->sample_seconds, info->quick ? ", quick" : "");
+	                         info->cpu_model ? info->cpu_model : "processor not known",
+	                         info->kernel ? info->kernel : "?", info->samples,
+	                         info->sample_seconds, info->quick ? ", quick" : "");
 
 	for (size_t i = 0; i < info->result_count;)
 		i += add_first(&maps, measured, i);
 	maps.incomplete |= !subtitle;
 	if (!maps.incomplete)
 		heat_write("Memory, GPUs and drives, from each NUMA node", subtitle, maps.maps,
-			   maps.count, out);
+		           maps.count, out);
 	for (size_t i = 0; i < maps.count; i++)
 		free_map(&maps.maps[i]);
 	free(maps.maps);

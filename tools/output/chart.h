@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A line chart as SVG: lines differ by colour, by dashes and by markers, so that they do in black and white as well. */
+/** A line chart as SVG: lines differ by colour, by dashes and by markers, so that they do in black
+ * and white as well. */
 #ifndef RUNG_TOOL_CHART_H
 #define RUNG_TOOL_CHART_H
 
@@ -7,11 +8,11 @@
 #include <stdio.h>
 
 #define CHART_SERIES_MAX 16u
-#define CHART_MARKS_MAX 8u
+#define CHART_MARKS_MAX  8u
 
 struct chart_series {
 	const char *name;
-	const double *y;          /**< [point_count] percent; NaN: no point */
+	const double *y; /**< [point_count] percent; NaN: no point */
 };
 
 /** A vertical line across the plot. */
@@ -26,8 +27,8 @@ struct chart {
 	const char *subtitle;
 	const char *x_label;
 	const char *y_label;
-	double x_min, x_max;      /**< x_min above 0 */
-	const double *x;          /**< [point_count] ascending; points outside x_min .. x_max are left out */
+	double x_min, x_max; /**< x_min above 0 */
+	const double *x; /**< [point_count] ascending; points outside x_min .. x_max are left out */
 	uint32_t point_count;
 	struct chart_series series[CHART_SERIES_MAX];
 	uint32_t series_count;

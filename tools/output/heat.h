@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Heat maps as SVG: matrices one below the other, each with its own scale, and the number in every cell, so that no colour needs to be read. */
+/** Heat maps as SVG: matrices one below the other, each with its own scale, and the number in every
+ * cell, so that no colour needs to be read. */
 #ifndef RUNG_TOOL_HEAT_H
 #define RUNG_TOOL_HEAT_H
 
@@ -8,15 +9,16 @@
 
 struct heat_map {
 	const char *title;
-	const char *const *rows;      /**< [row_count] names */
-	const char *const *columns;   /**< [column_count] */
+	const char *const *rows;    /**< [row_count] names */
+	const char *const *columns; /**< [column_count] */
 	size_t row_count, column_count;
-	const double *values;         /**< [row_count x column_count]; NaN: absent */
+	const double *values; /**< [row_count x column_count]; NaN: absent */
 	int less_is_better;
-	const char *(*text)(char *text, double value);   /**< of a cell, TOOL_TEXT_BYTES */
+	const char *(*text)(char *text, double value); /**< of a cell, TOOL_TEXT_BYTES */
 };
 
 /** Write them. What could not be written is in the file's error flag. */
-void heat_write(const char *title, const char *subtitle, const struct heat_map *maps, size_t map_count, FILE *out);
+void heat_write(const char *title, const char *subtitle, const struct heat_map *maps,
+                size_t map_count, FILE *out);
 
 #endif

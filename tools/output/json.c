@@ -9,7 +9,8 @@
 #include "output/json.h"
 #include "tool.h"
 
-static int incomplete;   /* a value was lost to lack of memory: better no object than one without a key */
+/* a value was lost to lack of memory: better no object than one without a key */
+static int incomplete;
 
 void tool_json_set(json_t *object, const char *key, json_t *value)
 {
@@ -121,7 +122,8 @@ json_t *tool_json_place(const struct rung_place *place)
 	tool_json_set(root, "rows", tool_json_u64(place->row_count));
 	tool_json_set(root, "bytes", tool_json_u64(place->bytes));
 	tool_json_set(root, "nodes", tool_json_u32s(place->nodes.ids, place->nodes.count));
-	tool_json_set(root, "block_bytes", place->nodes.count > 1 ? tool_json_u64(place->block_bytes) : json_null());
+	tool_json_set(root, "block_bytes",
+	              place->nodes.count > 1 ? tool_json_u64(place->block_bytes) : json_null());
 	return root;
 }
 
@@ -131,7 +133,8 @@ json_t *tool_json_assumed(uint32_t assumed)
 
 	for (uint32_t bit = 1; bit < RUNG_ASSUMED_ALL; bit <<= 1) {
 		if (assumed & bit)
-			tool_json_append(array, json_string(rung_assumed_name((enum rung_assumed)bit)));
+			tool_json_append(array,
+			                 json_string(rung_assumed_name((enum rung_assumed)bit)));
 	}
 	return array;
 }
@@ -160,7 +163,9 @@ json_t *tool_json_choice(const struct rung_choice *choice)
 	tool_json_set(root, "drives_why", why_text(choice->drive_why));
 	tool_json_set(root, "queue_depth", chosen(choice->queue_depth));
 	tool_json_set(root, "queue_depth_why", why_text(choice->queue_depth_why));
-	tool_json_set(root, "gap_bytes", choice->gap_bytes == RUNG_GAP_NONE ? tool_json_u64(0) : chosen(choice->gap_bytes));
+	tool_json_set(root, "gap_bytes",
+	              choice->gap_bytes == RUNG_GAP_NONE ? tool_json_u64(0)
+	                                                 : chosen(choice->gap_bytes));
 	tool_json_set(root, "gap_why", why_text(choice->gap_why));
 	tool_json_set(root, "threads", chosen(choice->threads));
 	tool_json_set(root, "threads_why", why_text(choice->threads_why));
@@ -191,7 +196,7 @@ int tool_json_print(const char *name, json_t *object)
 	if (!object || incomplete)
 		tool_error(name, TOOL_FAILED, "no memory for the JSON result");
 	else if (json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF &&
-		 fflush(stdout) == 0)
+	         fflush(stdout) == 0)
 		rc = 0;
 	else
 		tool_output_lost(name, ferror(stdout) ? errno : ENOMEM);

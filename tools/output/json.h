@@ -8,11 +8,13 @@
 
 #include <rung/rung.h>
 
-/** Set a key; a value that could not be made (no memory) is remembered and fails tool_json_print(). */
+/** Set a key; a value that could not be made (no memory) is remembered and fails
+ * tool_json_print(). */
 void tool_json_set(json_t *object, const char *key, json_t *value);
 void tool_json_append(json_t *array, json_t *value);
 
-/** Values. NaN and infinities are null, and so is a NULL text; a u64 beyond json's integers is a real. */
+/** Values. NaN and infinities are null, and so is a NULL text; a u64 beyond json's integers is a
+ * real. */
 json_t *tool_json_real(double value);
 json_t *tool_json_u64(uint64_t value);
 json_t *tool_json_text(const char *text);
@@ -36,7 +38,8 @@ json_t *tool_json_choice(const struct rung_choice *choice);
 /** [{"name","why"}], why null of those in use. */
 json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count);
 
-/** Print an object on stdout and give it up. @return 0, or -1 when it could not be made or written (said on stderr) */
+/** Print an object on stdout and give it up. @return 0, or -1 when it could not be made or written
+ * (said on stderr) */
 int tool_json_print(const char *name, json_t *object);
 
 #endif

@@ -17,7 +17,8 @@
 
 static int refuse(const struct tool_out *out, int err)
 {
-	return tool_error(out->name, TOOL_FAILED, "%s cannot be written: %s", out->path, strerror(err));
+	return tool_error(out->name, TOOL_FAILED, "%s cannot be written: %s", out->path,
+	                  strerror(err));
 }
 
 static void forget(struct tool_out *out)
@@ -45,9 +46,9 @@ static int make_paths(struct tool_out *out)
 	if (!out->dir || !out->partial || tool_interrupt_unlink(out->partial) < 0)
 		return ENOMEM;
 	return strlen(strrchr(out->partial, '/') ? strrchr(out->partial, '/') + 1 : out->partial) >
-			       NAME_MAX
-		       ? ENAMETOOLONG
-		       : 0;
+	                       NAME_MAX
+	               ? ENAMETOOLONG
+	               : 0;
 }
 
 /* @return an errno value, or 0 */
@@ -57,7 +58,8 @@ static int open_file(struct tool_out *out)
 	struct stat found;
 	int fd, err = 0;
 
-	if (length == 0 || out->path[length - 1] == '/' || (stat(out->path, &found) == 0 && S_ISDIR(found.st_mode)))
+	if (length == 0 || out->path[length - 1] == '/' ||
+	    (stat(out->path, &found) == 0 && S_ISDIR(found.st_mode)))
 		return EISDIR;
 	if (stat(out->path, &found) == 0 && !S_ISREG(found.st_mode)) {
 		fd = open(out->path, O_WRONLY | O_CLOEXEC);
@@ -90,7 +92,9 @@ int tool_out_open(const char *name, const char *path, struct tool_out *out)
 	err = open_file(out);
 	if (err == 0)
 		return TOOL_DONE;
-	code = err == EISDIR ? tool_error(name, TOOL_FAILED, "'%s' cannot be the name of a file; give one", path) : refuse(out, err);
+	code = err == EISDIR ? tool_error(name, TOOL_FAILED,
+	                                  "'%s' cannot be the name of a file; give one", path)
+	                     : refuse(out, err);
 	forget(out);
 	return code;
 }
@@ -104,8 +108,8 @@ static void make_header(char head[DATA_OFFSET], enum rung_dtype dtype, uint64_t 
 	const unsigned length = DATA_OFFSET - 10;
 	char text[128];
 
-	snprintf(text, sizeof(text), "{'descr': '%s', 'fortran_order': False, 'shape': (%llu,), }", descrs[dtype],
-		 (unsigned long long)count);
+	snprintf(text, sizeof(text), "{'descr': '%s', 'fortran_order': False, 'shape': (%llu,), }",
+	         descrs[dtype], (unsigned long long)count);
 	memset(head, ' ', DATA_OFFSET);
 	memcpy(head, "\x93NUMPY\x01\x00", 8);
 	head[8] = (char)(length & 0xff);
@@ -128,7 +132,8 @@ int tool_out_npy(struct tool_out *out, enum rung_dtype dtype, uint64_t count, co
 	return TOOL_DONE;
 }
 
-/* An open file by its descriptor: linkat() with AT_EMPTY_PATH would take a privilege. @return an errno value, or 0 */
+/* An open file by its descriptor: linkat() with AT_EMPTY_PATH would take a privilege. @return an
+ * errno value, or 0 */
 static int give_name(struct tool_out *out)
 {
 	char fd_path[40];
@@ -161,7 +166,8 @@ int tool_out_commit(struct tool_out *out)
 	if (!out->file)
 		return TOOL_DONE;
 	errno = EIO;
-	if (fflush(out->file) != 0 || ferror(out->file) || (out->dir && fsync(fileno(out->file)) != 0))
+	if (fflush(out->file) != 0 || ferror(out->file) ||
+	    (out->dir && fsync(fileno(out->file)) != 0))
 		err = errno;
 	if (err == 0 && out->dir)
 		err = give_name(out);

@@ -6,10 +6,10 @@
 #include "interrupt.h"
 #include "tool.h"
 
-#define BAR_CELLS       24
-#define SHOW_AFTER_NS   1000000000u    /* a step shorter than this shows nothing */
-#define REDRAW_NS       100000000u     /* on a terminal */
-#define LINE_NS         10000000000u   /* elsewhere */
+#define BAR_CELLS     24
+#define SHOW_AFTER_NS 1000000000u  /* a step shorter than this shows nothing */
+#define REDRAW_NS     100000000u   /* on a terminal */
+#define LINE_NS       10000000000u /* elsewhere */
 
 void tool_progress_init(struct tool_progress *progress, const char *name, int quiet)
 {
@@ -20,7 +20,8 @@ void tool_progress_init(struct tool_progress *progress, const char *name, int qu
 	pthread_mutex_init(&progress->lock, NULL);
 }
 
-static void draw(struct tool_progress *progress, unsigned long long done, unsigned long long total, uint64_t now_ns)
+static void draw(struct tool_progress *progress, unsigned long long done, unsigned long long total,
+                 uint64_t now_ns)
 {
 	double seconds = (double)(now_ns - progress->stage_ns) / 1e9;
 	double rate = seconds > 0 ? (double)done / seconds : 0;
@@ -43,7 +44,8 @@ static void draw(struct tool_progress *progress, unsigned long long done, unsign
 		fprintf(stderr, " %3.0f %%", 100 * (double)done / (double)total);
 	fprintf(stderr, ", %s/s", tool_count_text(count, rate));
 	if (total && rate > 0 && done <= total)
-		fprintf(stderr, ", %s left", tool_seconds_text(left, (double)(total - done) / rate));
+		fprintf(stderr, ", %s left",
+		        tool_seconds_text(left, (double)(total - done) / rate));
 	if (!progress->terminal)
 		fputc('\n', stderr);
 	fflush(stderr);
@@ -52,7 +54,7 @@ static void draw(struct tool_progress *progress, unsigned long long done, unsign
 }
 
 int tool_progress_update(void *ctx, const char *stage, unsigned long long done,
-			 unsigned long long total)
+                         unsigned long long total)
 {
 	struct tool_progress *progress = ctx;
 	uint64_t now_ns, wait_ns = progress->terminal ? REDRAW_NS : LINE_NS;

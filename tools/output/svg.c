@@ -6,9 +6,15 @@ void svg_text(FILE *out, const char *text)
 {
 	for (; *text; text++) {
 		switch (*text) {
-		case '&': fputs("&amp;", out); break;
-		case '<': fputs("&lt;", out); break;
-		case '>': fputs("&gt;", out); break;
+		case '&':
+			fputs("&amp;", out);
+			break;
+		case '<':
+			fputs("&lt;", out);
+			break;
+		case '>':
+			fputs("&gt;", out);
+			break;
 		default:
 			/* XML knows no other control characters, not even escaped */
 			fputc((unsigned char)*text < ' ' ? ' ' : *text, out);

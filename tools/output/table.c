@@ -10,9 +10,9 @@
 struct tool_table {
 	const char *columns;
 	size_t column_count;
-	char **cells;        /* [cell_count] */
+	char **cells; /* [cell_count] */
 	size_t cell_count, room;
-	int incomplete;      /* a cell was lost to lack of memory */
+	int incomplete; /* a cell was lost to lack of memory */
 };
 
 struct tool_table *tool_table_new(const char *columns)
@@ -71,13 +71,15 @@ static size_t width_of(const struct tool_table *table, size_t column)
 	return width;
 }
 
-/* No blanks at the end of a line: those of a column that stands left are owed until a cell follows. */
+/* No blanks at the end of a line: those of a column that stands left are owed until a cell
+ * follows. */
 static void print_rows(const struct tool_table *table, const size_t *widths)
 {
 	size_t owed = 0;
 
 	for (size_t i = 0; i < table->cell_count; i++) {
-		size_t column = i % table->column_count, length = strlen(table->cells[i]), pad = widths[column] - length;
+		size_t column = i % table->column_count, length = strlen(table->cells[i]),
+		       pad = widths[column] - length;
 
 		if (table->columns[column] == 'r')
 			owed += pad;

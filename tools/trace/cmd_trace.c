@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung trace: sample epochs on a staged graph, and say what tiers of any size and order would serve of their requests. */
+/* rung trace: sample epochs on a staged graph, and say what tiers of any size and order would serve
+ * of their requests. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,7 +92,8 @@ static int open_outputs(const char *name, const struct trace_args *args, struct 
 	return code ? code : tool_out_open(name, args->out, &outputs->counts);
 }
 
-static int load_input(const char *name, const struct trace_args *args, const struct tool_data *data, struct trace_input *input)
+static int load_input(const char *name, const struct trace_args *args, const struct tool_data *data,
+                      struct trace_input *input)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(data->ds);
 	int rc;
@@ -106,11 +108,14 @@ static int load_input(const char *name, const struct trace_args *args, const str
 	if (rc < 0)
 		return tool_fail(name, rc);
 	if (input->seed_count == 0)
-		return tool_error(name, TOOL_FAILED, "%s: the split train is empty: there is nothing to sample", args->dir);
+		return tool_error(name, TOOL_FAILED,
+		                  "%s: the split train is empty: there is nothing to sample",
+		                  args->dir);
 	return TOOL_DONE;
 }
 
-static int make_trace(const struct trace_args *args, const struct trace_input *input, struct rung_trace **trace_out)
+static int make_trace(const struct trace_args *args, const struct trace_input *input,
+                      struct rung_trace **trace_out)
 {
 	struct rung_trace_opts opts = RUNG_TRACE_OPTS_INIT;
 
@@ -122,8 +127,9 @@ static int make_trace(const struct trace_args *args, const struct trace_input *i
 	return rung_trace_create(&opts, trace_out);
 }
 
-static int count(const char *name, const struct trace_args *args, const struct trace_input *input, const struct rung_trace *trace,
-                 struct outputs *outputs, struct trace_result *result)
+static int count(const char *name, const struct trace_args *args, const struct trace_input *input,
+                 const struct rung_trace *trace, struct outputs *outputs,
+                 struct trace_result *result)
 {
 	int rc = trace_count_tiers(args, input, trace, result);
 
@@ -137,7 +143,8 @@ static int count(const char *name, const struct trace_args *args, const struct t
 	return trace_write_counts(name, input->ds, trace, &outputs->counts);
 }
 
-static int run(const char *name, const struct trace_args *args, const struct tool_data *data, struct outputs *outputs)
+static int run(const char *name, const struct trace_args *args, const struct tool_data *data,
+               struct outputs *outputs)
 {
 	struct tool_progress progress;
 	struct trace_input input = { .progress = &progress };
@@ -152,7 +159,8 @@ static int run(const char *name, const struct trace_args *args, const struct too
 		code = rc < 0 ? tool_fail(name, rc) : TOOL_DONE;
 	}
 	if (code == TOOL_DONE)
-		code = trace_sample(name, args, &input, trace, &result) < 0 ? TOOL_FAILED : TOOL_DONE;
+		code = trace_sample(name, args, &input, trace, &result) < 0 ? TOOL_FAILED
+		                                                            : TOOL_DONE;
 	if (code == TOOL_DONE)
 		code = count(name, args, &input, trace, outputs, &result);
 	if (code == TOOL_DONE)

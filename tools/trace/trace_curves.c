@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rung trace makes of a trace: hits per tier beside the forecast, and the hits of tiers of any size in every order asked for. */
+/* What rung trace makes of a trace: hits per tier beside the forecast, and the hits of tiers of any
+ * size in every order asked for. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,19 +8,24 @@
 #include "trace/trace.h"
 
 const double trace_shares[TRACE_SHARES] = {
-	0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
+	0,   0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075,
+	0.1, 0.15,  0.2,   0.25,  0.3,  0.4,  0.5,  0.75, 1,
 };
 
 /* ---- tiers ---- */
 
-/* Whether the staged score is -log(1 - P) with P the probability that one of these very batches asks for the row. */
+/* Whether the staged score is -log(1 - P) with P the probability that one of these very batches
+ * asks for the row. */
 static int score_is_forecast(const struct trace_args *args, const struct trace_input *input)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(input->ds);
 
-	return (strcmp(info->score_method, "expected") == 0 || strcmp(info->score_method, "blend") == 0) && args->draws == RUNG_DRAWS_ALL &&
-	       info->batch_size == input->batch && info->fanout_count == input->fanouts.count &&
-	       memcmp(info->fanouts, input->fanouts.hops, info->fanout_count * sizeof(*info->fanouts)) == 0;
+	return (strcmp(info->score_method, "expected") == 0 ||
+	        strcmp(info->score_method, "blend") == 0) &&
+	       args->draws == RUNG_DRAWS_ALL && info->batch_size == input->batch &&
+	       info->fanout_count == input->fanouts.count &&
+	       memcmp(info->fanouts, input->fanouts.hops,
+	              info->fanout_count * sizeof(*info->fanouts)) == 0;
 }
 
 static int predict_by_score(const struct trace_input *input, struct trace_result *result)
@@ -33,7 +39,8 @@ static int predict_by_score(const struct trace_input *input, struct trace_result
 	for (unsigned t = 0; t < result->tier_count; t++) {
 		const struct rung_plan_tier *tier = rung_plan_tier(input->plan, t);
 
-		for (uint64_t rank = tier->rank_first; rank < tier->rank_first + tier->row_count; rank++)
+		for (uint64_t rank = tier->rank_first; rank < tier->rank_first + tier->row_count;
+		     rank++)
 			in_tier[t] -= expm1(-(double)((const float *)score)[rank]);
 		all += in_tier[t];
 	}
@@ -45,7 +52,8 @@ static int predict_by_score(const struct trace_input *input, struct trace_result
 }
 
 /* With another seed: a forecast that saw the very batches would be none. */
-static int predict_by_sampling(const struct trace_args *args, const struct trace_input *input, struct trace_result *result)
+static int predict_by_sampling(const struct trace_args *args, const struct trace_input *input,
+                               struct trace_result *result)
 {
 	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
 	int rc;
@@ -55,7 +63,8 @@ static int predict_by_sampling(const struct trace_args *args, const struct trace
 	opts.seed = ~args->seed;
 	opts.threads = args->common.threads;
 	opts.draws = args->draws;
-	rc = rung_plan_predict(input->plan, rung_graph_csc(input->graph), &opts, input->seeds, input->seed_count, input->batch, 0, NULL, NULL);
+	rc = rung_plan_predict(input->plan, rung_graph_csc(input->graph), &opts, input->seeds,
+	                       input->seed_count, input->batch, 0, NULL, NULL);
 	if (rc < 0)
 		return rc;
 	for (unsigned t = 0; t < result->tier_count; t++)
@@ -64,27 +73,31 @@ static int predict_by_sampling(const struct trace_args *args, const struct trace
 	return 0;
 }
 
-int trace_count_tiers(const struct trace_args *args, const struct trace_input *input, const struct rung_trace *trace,
-                      struct trace_result *result)
+int trace_count_tiers(const struct trace_args *args, const struct trace_input *input,
+                      const struct rung_trace *trace, struct trace_result *result)
 {
 	const uint64_t *counts = rung_trace_counts(trace);
 	const struct rung_plan_tier *tier;
 
-	for (unsigned t = 0; (tier = rung_plan_tier(input->plan, t)) != NULL && t < TRACE_TIERS_MAX; t++) {
+	for (unsigned t = 0; (tier = rung_plan_tier(input->plan, t)) != NULL && t < TRACE_TIERS_MAX;
+	     t++) {
 		struct trace_tier *out = &result->tiers[result->tier_count++];
 
 		*out = (struct trace_tier){ .name = tier->name, .rows = tier->row_count };
-		for (uint64_t rank = tier->rank_first; rank < tier->rank_first + tier->row_count; rank++) {
+		for (uint64_t rank = tier->rank_first; rank < tier->rank_first + tier->row_count;
+		     rank++) {
 			out->hits += counts[rank];
 			result->unique_rows += counts[rank] > 0;
 		}
 	}
-	return score_is_forecast(args, input) ? predict_by_score(input, result) : predict_by_sampling(args, input, result);
+	return score_is_forecast(args, input) ? predict_by_score(input, result)
+	                                      : predict_by_sampling(args, input, result);
 }
 
 /* ---- curves ---- */
 
-static struct trace_curve *add_curve(struct trace_result *result, const char *name, enum trace_kind kind, const uint64_t *hits, uint64_t of)
+static struct trace_curve *add_curve(struct trace_result *result, const char *name,
+                                     enum trace_kind kind, const uint64_t *hits, uint64_t of)
 {
 	struct trace_curve *curve = &result->curves[result->curve_count++];
 
@@ -95,7 +108,8 @@ static struct trace_curve *add_curve(struct trace_result *result, const char *na
 	return curve;
 }
 
-static int score_graph(const struct trace_args *args, const struct trace_input *input, enum rung_score_method method, float *score)
+static int score_graph(const struct trace_args *args, const struct trace_input *input,
+                       enum rung_score_method method, float *score)
 {
 	struct rung_score_opts opts = RUNG_SCORE_OPTS_INIT;
 
@@ -109,12 +123,13 @@ static int score_graph(const struct trace_args *args, const struct trace_input *
 	opts.hop_count = input->fanouts.count;
 	opts.batch_size = input->batch;
 	opts.draws = args->draws;
-	opts.seed = args->seed;   /* not the trace's batches, says rank.h */
+	opts.seed = args->seed; /* not the trace's batches, says rank.h */
 	return rung_score_compute(rung_graph_csc(input->graph), &opts, score, NULL);
 }
 
-static int add_method(const struct trace_args *args, const struct trace_input *input, enum rung_score_method method,
-                      const struct rung_trace *trace, struct trace_result *result)
+static int add_method(const struct trace_args *args, const struct trace_input *input,
+                      enum rung_score_method method, const struct rung_trace *trace,
+                      struct trace_result *result)
 {
 	const uint64_t vertex_count = rung_dataset_info(input->ds)->vertex_count;
 	const unsigned index_bytes = rung_index_bytes(vertex_count);
@@ -124,11 +139,14 @@ static int add_method(const struct trace_args *args, const struct trace_input *i
 	int rc = score && order ? score_graph(args, input, method, score) : RUNG_E_NOMEM;
 
 	if (rc == 0)
-		rc = rung_rank_order(score, vertex_count, index_bytes, args->common.threads, order, NULL);
+		rc = rung_rank_order(score, vertex_count, index_bytes, args->common.threads, order,
+		                     NULL);
 	if (rc == 0)
-		rc = rung_trace_static_hits(trace, order, index_bytes, result->sizes, TRACE_SHARES, hits);
+		rc = rung_trace_static_hits(trace, order, index_bytes, result->sizes, TRACE_SHARES,
+		                            hits);
 	if (rc == 0)
-		add_curve(result, rung_score_method_name(method), TRACE_STATIC, hits, result->requests);
+		add_curve(result, rung_score_method_name(method), TRACE_STATIC, hits,
+		          result->requests);
 	free(score);
 	free(order);
 	return rc;
@@ -153,8 +171,8 @@ static int add_dynamic(const struct rung_trace *trace, struct trace_result *resu
 	return 0;
 }
 
-int trace_make_curves(const struct trace_args *args, const struct trace_input *input, const struct rung_trace *trace,
-                      struct trace_result *result)
+int trace_make_curves(const struct trace_args *args, const struct trace_input *input,
+                      const struct rung_trace *trace, struct trace_result *result)
 {
 	const uint64_t vertex_count = rung_dataset_info(input->ds)->vertex_count;
 	uint64_t hits[TRACE_SHARES];

@@ -30,8 +30,10 @@ static json_t *tiers_json(const struct trace_result *result)
 		tool_json_set(entry, "name", tool_json_text(tier->name));
 		tool_json_set(entry, "rows", tool_json_u64(tier->rows));
 		tool_json_set(entry, "hits", tool_json_u64(tier->hits));
-		tool_json_set(entry, "hit_share", tool_json_real(share(tier->hits, result->requests)));
-		tool_json_set(entry, "predicted_hit_share", tool_json_real(tier->predicted_hit_share));
+		tool_json_set(entry, "hit_share",
+		              tool_json_real(share(tier->hits, result->requests)));
+		tool_json_set(entry, "predicted_hit_share",
+		              tool_json_real(tier->predicted_hit_share));
 		tool_json_append(array, entry);
 	}
 	return array;
@@ -62,13 +64,15 @@ static json_t *curve_json(const struct trace_result *result)
 		else if (curve->kind == TRACE_ORACLE)
 			tool_json_set(root, "oracle", reals_json(curve->hit_share));
 		else
-			tool_json_set(root, strcmp(curve->name, "LRU") == 0 ? "lru" : "belady", reals_json(curve->hit_share));
+			tool_json_set(root, strcmp(curve->name, "LRU") == 0 ? "lru" : "belady",
+			              reals_json(curve->hit_share));
 	}
 	tool_json_set(root, "methods", methods);
 	return root;
 }
 
-static json_t *trace_json(const struct trace_args *args, const struct trace_input *input, const struct trace_result *result)
+static json_t *trace_json(const struct trace_args *args, const struct trace_input *input,
+                          const struct trace_result *result)
 {
 	json_t *root = json_object(), *dynamic = json_object();
 
@@ -99,8 +103,8 @@ static void print_summary(const struct trace_args *args, const struct trace_resu
 {
 	char text[TOOL_TEXT_BYTES];
 
-	printf("%u epoch%s, %llu batches: %s edges", args->epochs, args->epochs == 1 ? "" : "s", (unsigned long long)result->batches,
-	       tool_count_text(text, (double)result->edges));
+	printf("%u epoch%s, %llu batches: %s edges", args->epochs, args->epochs == 1 ? "" : "s",
+	       (unsigned long long)result->batches, tool_count_text(text, (double)result->edges));
 	printf(" sampled in %s", tool_seconds_text(text, result->seconds));
 	printf(", %s edges/s\n", tool_count_text(text, (double)result->edges / result->seconds));
 	printf("%s requests", tool_count_text(text, (double)result->requests));
@@ -113,10 +117,13 @@ static void print_tiers(const struct trace_result *result)
 	for (unsigned t = 0; t < result->tier_count; t++) {
 		const struct trace_tier *tier = &result->tiers[t];
 
-		printf("%-8s %14llu %14llu %7.1f %% %9.1f %%\n", tier->name, (unsigned long long)tier->rows, (unsigned long long)tier->hits,
+		printf("%-8s %14llu %14llu %7.1f %% %9.1f %%\n", tier->name,
+		       (unsigned long long)tier->rows, (unsigned long long)tier->hits,
 		       100 * share(tier->hits, result->requests), 100 * tier->predicted_hit_share);
 	}
-	printf("predicted by %s\n\n", strcmp(result->predicted_by, "score") == 0 ? "the staged score" : "sampled batches of another seed");
+	printf("predicted by %s\n\n", strcmp(result->predicted_by, "score") == 0
+	                                      ? "the staged score"
+	                                      : "sampled batches of another seed");
 }
 
 static void print_curves(const struct trace_result *result)
@@ -131,14 +138,17 @@ static void print_curves(const struct trace_result *result)
 			printf(" %10.1f", 100 * result->curves[c].hit_share[i]);
 		putchar('\n');
 	}
-	printf("LRU and Belady: %s %llu requests, the first third warms up\n", result->kept < result->requests ? "the first" : "all",
+	printf("LRU and Belady: %s %llu requests, the first third warms up\n",
+	       result->kept < result->requests ? "the first" : "all",
 	       (unsigned long long)result->kept);
 }
 
-int trace_report(const char *name, const struct trace_args *args, const struct trace_input *input, const struct trace_result *result)
+int trace_report(const char *name, const struct trace_args *args, const struct trace_input *input,
+                 const struct trace_result *result)
 {
 	if (args->common.json)
-		return tool_json_print(name, trace_json(args, input, result)) < 0 ? TOOL_FAILED : TOOL_DONE;
+		return tool_json_print(name, trace_json(args, input, result)) < 0 ? TOOL_FAILED
+		                                                                  : TOOL_DONE;
 	print_summary(args, result);
 	print_tiers(result);
 	print_curves(result);
@@ -172,7 +182,8 @@ static void fanout_text(const struct tool_fanouts *fanouts, char text[TEXT_BYTES
 		if (fanouts->hops[hop] == UINT32_MAX)
 			used += snprintf(text + used, TEXT_BYTES - (size_t)used, "%sall", comma);
 		else
-			used += snprintf(text + used, TEXT_BYTES - (size_t)used, "%s%u", comma, fanouts->hops[hop]);
+			used += snprintf(text + used, TEXT_BYTES - (size_t)used, "%s%u", comma,
+			                 fanouts->hops[hop]);
 	}
 }
 
@@ -183,41 +194,55 @@ static void add_marks(const struct trace_result *result, uint64_t vertex_count, 
 
 	for (unsigned t = 0; t < result->tier_count; t++) {
 		end += result->tiers[t].rows;
-		if (result->tiers[t].rows && end < vertex_count && chart->mark_count < CHART_MARKS_MAX)
+		if (result->tiers[t].rows && end < vertex_count &&
+		    chart->mark_count < CHART_MARKS_MAX)
 			chart->marks[chart->mark_count++] =
-				(struct chart_mark){ result->tiers[t].name, 100 * (double)end / (double)vertex_count };
+				(struct chart_mark){ result->tiers[t].name,
+				                     100 * (double)end / (double)vertex_count };
 	}
 }
 
-/* The staged order and what it is measured by come first: they look the same in every chart, however many methods follow. */
-static void add_series(const struct trace_result *result, double y[][TRACE_SHARES], struct chart *chart)
+/* The staged order and what it is measured by come first: they look the same in every chart,
+ * however many methods follow. */
+static void add_series(const struct trace_result *result, double y[][TRACE_SHARES],
+                       struct chart *chart)
 {
 	for (int methods = 0; methods <= 1; methods++) {
 		for (uint32_t c = 0; c < result->curve_count; c++) {
 			const int is_method = c > 0 && result->curves[c].kind == TRACE_STATIC;
 
 			if (is_method == methods)
-				chart->series[chart->series_count++] = (struct chart_series){ result->curves[c].name, y[c] };
+				chart->series[chart->series_count++] =
+					(struct chart_series){ result->curves[c].name, y[c] };
 		}
 	}
 }
 
-void trace_write_svg(const struct trace_args *args, const struct trace_input *input, const struct trace_result *result, FILE *out)
+void trace_write_svg(const struct trace_args *args, const struct trace_input *input,
+                     const struct trace_result *result, FILE *out)
 {
 	const uint64_t vertex_count = rung_dataset_info(input->ds)->vertex_count;
 	double x[TRACE_SHARES], y[TRACE_CURVES_MAX][TRACE_SHARES];
-	char title[TEXT_BYTES], subtitle[3 * TEXT_BYTES], dataset[TEXT_BYTES], fanout[TEXT_BYTES], rows[TOOL_TEXT_BYTES],
-		requests[TOOL_TEXT_BYTES];
+	char title[TEXT_BYTES], subtitle[3 * TEXT_BYTES], dataset[TEXT_BYTES], fanout[TEXT_BYTES],
+		rows[TOOL_TEXT_BYTES], requests[TOOL_TEXT_BYTES];
 	struct chart chart = {
-		.title = title, .subtitle = subtitle, .x_label = "rows resident, % of all (logarithmic)", .y_label = "row requests hit, %",
-		.x_min = 0.1, .x_max = 100, .x = x, .point_count = TRACE_SHARES,
+		.title = title,
+		.subtitle = subtitle,
+		.x_label = "rows resident, % of all (logarithmic)",
+		.y_label = "row requests hit, %",
+		.x_min = 0.1,
+		.x_max = 100,
+		.x = x,
+		.point_count = TRACE_SHARES,
 	};
 
 	dataset_name(args->dir, dataset);
 	fanout_text(&input->fanouts, fanout);
 	snprintf(title, sizeof(title), "Row requests that a tier serves: %.400s", dataset);
-	snprintf(subtitle, sizeof(subtitle), "fanout %s; batch %u; %u epoch%s; %s rows; %s requests", fanout, input->batch, args->epochs,
-	         args->epochs == 1 ? "" : "s", tool_count_text(rows, (double)vertex_count),
+	snprintf(subtitle, sizeof(subtitle),
+	         "fanout %s; batch %u; %u epoch%s; %s rows; %s requests", fanout, input->batch,
+	         args->epochs, args->epochs == 1 ? "" : "s",
+	         tool_count_text(rows, (double)vertex_count),
 	         tool_count_text(requests, (double)result->requests));
 	for (unsigned i = 0; i < TRACE_SHARES; i++) {
 		x[i] = 100 * trace_shares[i];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The epochs of rung trace: batches of shuffled train vertices, their requests, and how often each vertex was asked for. */
+/* The epochs of rung trace: batches of shuffled train vertices, their requests, and how often each
+ * vertex was asked for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_
 		taking->result->edges += rung_batch_block(batch, hop)->edge_count;
 	taking->result->batches++;
 	tool_progress_update(taking->progress, "sampling", taking->result->batches,
-		      taking->batches_in_all);
+	                     taking->batches_in_all);
 	return 0;
 }
 
@@ -42,7 +43,8 @@ static uint64_t below(struct rung__stream *stream, uint64_t limit)
 	return value;
 }
 
-static int sample_epochs(const struct trace_args *args, const struct trace_input *input, struct rung_sampler *sampler, struct taking *taking)
+static int sample_epochs(const struct trace_args *args, const struct trace_input *input,
+                         struct rung_sampler *sampler, struct taking *taking)
 {
 	struct rung_minibatches batches = RUNG_MINIBATCHES_INIT;
 	const uint64_t batches_per_epoch = (input->seed_count - 1) / input->batch + 1;
@@ -66,10 +68,13 @@ static int sample_epochs(const struct trace_args *args, const struct trace_input
 	return rc;
 }
 
-int trace_sample(const char *name, const struct trace_args *args, const struct trace_input *input, struct rung_trace *trace,
-                 struct trace_result *result)
+int trace_sample(const char *name, const struct trace_args *args, const struct trace_input *input,
+                 struct rung_trace *trace, struct trace_result *result)
 {
-	struct taking taking = { .trace = trace, .result = result, .progress = input->progress, .hop_count = input->fanouts.count };
+	struct taking taking = { .trace = trace,
+		                 .result = result,
+		                 .progress = input->progress,
+		                 .hop_count = input->fanouts.count };
 	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
 	struct rung_sampler *sampler;
 	uint64_t begun_ns;
@@ -94,7 +99,8 @@ int trace_sample(const char *name, const struct trace_args *args, const struct t
 	return rc;
 }
 
-int trace_write_counts(const char *name, const struct rung_dataset *ds, const struct rung_trace *trace, struct tool_out *out)
+int trace_write_counts(const char *name, const struct rung_dataset *ds,
+                       const struct rung_trace *trace, struct tool_out *out)
 {
 	const uint64_t *counts = rung_trace_counts(trace);
 	uint64_t count, *by_vertex;

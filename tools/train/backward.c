@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss, the gradients of the model, and Adam. Sums over rows run in a fixed order inside one thread each. */
+/* The loss, the gradients of the model, and Adam. Sums over rows run in a fixed order inside one
+ * thread each. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +30,8 @@ static double row_loss(float *row, uint32_t width, int32_t label, int gradient, 
 	return loss + log(sum);
 }
 
-int train_model_loss(struct train_model *model, float *logits, const int32_t *labels, uint64_t count, int gradient,
-		     double *loss_out)
+int train_model_loss(struct train_model *model, float *logits, const int32_t *labels,
+                     uint64_t count, int gradient, double *loss_out)
 {
 	uint32_t width = model->class_count;
 	if (count > model->row_loss_cap) {
@@ -44,7 +45,8 @@ int train_model_loss(struct train_model *model, float *logits, const int32_t *la
 	double *losses = model->row_loss;
 #pragma omp parallel for schedule(static)
 	for (uint64_t r = 0; r < count; r++)
-		losses[r] = row_loss(logits + r * width, width, labels[r], gradient, 1.0f / (float)count);
+		losses[r] = row_loss(logits + r * width, width, labels[r], gradient,
+		                     1.0f / (float)count);
 	double sum = 0;
 	for (uint64_t r = 0; r < count; r++)
 		sum += losses[r];
@@ -53,7 +55,8 @@ int train_model_loss(struct train_model *model, float *logits, const int32_t *la
 }
 
 /* d_weights = in^T * d_out */
-static void weight_gradient(const float *in, const float *d_out, const struct train_layer *layer, uint64_t rows, float *d_weights)
+static void weight_gradient(const float *in, const float *d_out, const struct train_layer *layer,
+                            uint64_t rows, float *d_weights)
 {
 	train_blas.sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)layer->in_width,
 	                 (int)layer->out_width, (int)rows, 1.0f, in, (int)layer->in_width, d_out,
@@ -61,7 +64,8 @@ static void weight_gradient(const float *in, const float *d_out, const struct tr
 }
 
 /* d_in = d_out * weights^T */
-static void input_gradient(const float *d_out, const float *weights, const struct train_layer *layer, uint64_t rows, float *d_in)
+static void input_gradient(const float *d_out, const float *weights,
+                           const struct train_layer *layer, uint64_t rows, float *d_in)
 {
 	train_blas.sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)layer->in_width,
 	                 (int)layer->out_width, 1.0f, d_out, (int)layer->out_width, weights,
@@ -78,7 +82,8 @@ static void bias_gradient(const float *d_out, uint64_t rows, uint64_t width, flo
 }
 
 /* Through dropout and ReLU: what came out positive was kept, and was scaled by 1 / (1 - rate). */
-static void activation_gradient(const float *out, uint64_t rows, uint64_t width, float rate, float *d_out)
+static void activation_gradient(const float *out, uint64_t rows, uint64_t width, float rate,
+                                float *d_out)
 {
 	float scale = 1.0f / (1.0f - rate);
 #pragma omp parallel for schedule(static)
@@ -88,8 +93,10 @@ static void activation_gradient(const float *out, uint64_t rows, uint64_t width,
 	}
 }
 
-/* Gradient of the rows that went into layer l, from that of its output; lands in model->d_hidden[l - 1]. */
-static int layer_input_gradient(struct train_model *model, const struct rung_block *block, uint32_t l, const float *d_out)
+/* Gradient of the rows that went into layer l, from that of its output; lands in model->d_hidden[l
+ * - 1]. */
+static int layer_input_gradient(struct train_model *model, const struct rung_block *block,
+                                uint32_t l, const float *d_out)
 {
 	const struct train_layer *layer = &model->layers[l];
 	struct train_buffer *d_in = &model->d_hidden[l - 1];
@@ -97,15 +104,18 @@ static int layer_input_gradient(struct train_model *model, const struct rung_blo
 	if (train_buffer_need(d_in, block->src_count, width) < 0)
 		return RUNG_E_NOMEM;
 	input_gradient(d_out, layer->self, layer, block->dst_count, d_in->data);
-	memset(d_in->data + block->dst_count * width, 0, (block->src_count - block->dst_count) * width * sizeof(float));
+	memset(d_in->data + block->dst_count * width, 0,
+	       (block->src_count - block->dst_count) * width * sizeof(float));
 	if (block->edge_count) {
 		if (train_buffer_need(&model->d_mean, block->dst_count, width) < 0 ||
 		    train_transpose_build(&model->turned, block) < 0)
 			return RUNG_E_NOMEM;
 		input_gradient(d_out, layer->neigh, layer, block->dst_count, model->d_mean.data);
-		train_transpose_add(&model->turned, block->src_count, model->d_mean.data, width, d_in->data);
+		train_transpose_add(&model->turned, block->src_count, model->d_mean.data, width,
+		                    d_in->data);
 	}
-	activation_gradient(model->hidden[l - 1].data, block->src_count, width, model->dropout, d_in->data);
+	activation_gradient(model->hidden[l - 1].data, block->src_count, width, model->dropout,
+	                    d_in->data);
 	return 0;
 }
 
@@ -118,9 +128,11 @@ int train_model_backward(struct train_model *model, const struct train_input *in
 		const float *in = l ? model->hidden[l - 1].data : input->rows;
 		weight_gradient(in, d_out, layer, block->dst_count, layer->d_self);
 		if (block->edge_count)
-			weight_gradient(model->mean[l].data, d_out, layer, block->dst_count, layer->d_neigh);
+			weight_gradient(model->mean[l].data, d_out, layer, block->dst_count,
+			                layer->d_neigh);
 		else
-			memset(layer->d_neigh, 0, (size_t)layer->in_width * layer->out_width * sizeof(float));
+			memset(layer->d_neigh, 0,
+			       (size_t)layer->in_width * layer->out_width * sizeof(float));
 		bias_gradient(d_out, block->dst_count, layer->out_width, layer->d_bias);
 		if (l == 0)
 			break;
@@ -132,9 +144,11 @@ int train_model_backward(struct train_model *model, const struct train_input *in
 	return 0;
 }
 
-static void adam_update(struct train_model *model, uint64_t first, uint64_t count, float weight_decay, float rate, float root2)
+static void adam_update(struct train_model *model, uint64_t first, uint64_t count,
+                        float weight_decay, float rate, float root2)
 {
-	float *params = model->params + first, *m = model->moment1 + first, *v = model->moment2 + first;
+	float *params = model->params + first, *m = model->moment1 + first,
+	      *v = model->moment2 + first;
 	const float *grads = model->grads + first;
 #pragma omp parallel for schedule(static)
 	for (uint64_t i = 0; i < count; i++) {
@@ -148,7 +162,8 @@ static void adam_update(struct train_model *model, uint64_t first, uint64_t coun
 void train_adam_step(struct train_adam *adam, struct train_model *model)
 {
 	double step = (double)++adam->steps;
-	float rate = (float)((double)adam->lr / (1 - pow(ADAM_BETA1, step))); /* the bias of both moments is taken out here */
+	/* the bias of both moments is taken out here */
+	float rate = (float)((double)adam->lr / (1 - pow(ADAM_BETA1, step)));
 	float root2 = (float)(1 / sqrt(1 - pow(ADAM_BETA2, step)));
 	for (uint32_t l = 0; l < model->layer_count; l++) {
 		const struct train_layer *layer = &model->layers[l];

@@ -17,7 +17,7 @@ const char *train_blas_load(void)
 		return dlerror();
 	*(void **)&train_blas.sgemm = dlsym(library, "cblas_sgemm");
 	*(void **)&train_blas.set_num_threads = dlsym(library, "openblas_set_num_threads");
-	return train_blas.sgemm && train_blas.set_num_threads
-	       ? NULL
-	       : RUNG_BLAS_LIBRARY ": is not OpenBLAS with CBLAS";
+	return train_blas.sgemm && train_blas.set_num_threads ? NULL
+	                                                      : RUNG_BLAS_LIBRARY
+	               ": is not OpenBLAS with CBLAS";
 }

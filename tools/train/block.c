@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mean aggregator and its gradient. Every output row is computed by one thread in a fixed order, so results do not
- * depend on the number of threads. The gradient of a mean scatters into its sources; sorted by source it is a sum of rows too.
+ * The mean aggregator and its gradient. Every output row is computed by one thread in a fixed
+ * order, so results do not depend on the number of threads. The gradient of a mean scatters into
+ * its sources; sorted by source it is a sum of rows too.
  */
 #include "block.h"
 
@@ -28,7 +29,8 @@ void train_block_mean(const struct rung_block *block, const float *src, uint64_t
 	}
 }
 
-/* An array of at least `count` items, whose content is lost when it grows; NULL (and *cap 0) without memory. */
+/* An array of at least `count` items, whose content is lost when it grows; NULL (and *cap 0)
+ * without memory. */
 static void *grown(void *array, uint64_t *cap, uint64_t count, size_t item_bytes)
 {
 	size_t bytes;
@@ -46,12 +48,16 @@ static void *grown(void *array, uint64_t *cap, uint64_t count, size_t item_bytes
 
 int train_transpose_build(struct train_transpose *turned, const struct rung_block *block)
 {
-	turned->indptr = grown(turned->indptr, &turned->src_cap, block->src_count + 2, sizeof(*turned->indptr));
-	turned->indices = grown(turned->indices, &turned->edge_cap, block->edge_count + 1, sizeof(*turned->indices));
-	turned->weights = grown(turned->weights, &turned->dst_cap, block->dst_count + 1, sizeof(*turned->weights));
+	turned->indptr = grown(turned->indptr, &turned->src_cap, block->src_count + 2,
+	                       sizeof(*turned->indptr));
+	turned->indices = grown(turned->indices, &turned->edge_cap, block->edge_count + 1,
+	                        sizeof(*turned->indices));
+	turned->weights = grown(turned->weights, &turned->dst_cap, block->dst_count + 1,
+	                        sizeof(*turned->weights));
 	if (!turned->indptr || !turned->indices || !turned->weights)
 		return RUNG_E_NOMEM;
-	/* A counting sort; counts lie two places ahead, so that filling leaves indptr[s] at the start of s. */
+	/* A counting sort; counts lie two places ahead, so that filling leaves indptr[s] at the
+	 * start of s. */
 	uint64_t *next = turned->indptr + 1;
 	memset(turned->indptr, 0, (block->src_count + 2) * sizeof(uint64_t));
 	for (uint64_t e = 0; e < block->edge_count; e++)
@@ -75,8 +81,8 @@ void train_transpose_fini(struct train_transpose *turned)
 	memset(turned, 0, sizeof(*turned));
 }
 
-void train_transpose_add(const struct train_transpose *turned, uint64_t src_count, const float *d_mean, uint64_t width,
-			 float *d_src)
+void train_transpose_add(const struct train_transpose *turned, uint64_t src_count,
+                         const float *d_mean, uint64_t width, float *d_src)
 {
 #pragma omp parallel for schedule(dynamic, 64)
 	for (uint64_t s = 0; s < src_count; s++) {

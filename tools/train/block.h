@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Messages along the edges of a block: means of source rows, and the way back of their gradients. */
+/** Messages along the edges of a block: means of source rows, and the way back of their
+ * gradients. */
 #ifndef TRAIN_BLOCK_H
 #define TRAIN_BLOCK_H
 
 #include "rung/sampler.h"
 
-/** mean[d] = mean of src[s] over the sources s of destination d; zeros where there are none. Rows of `width` floats. */
-void train_block_mean(const struct rung_block *block, const float *src, uint64_t width, float *mean);
+/** mean[d] = mean of src[s] over the sources s of destination d; zeros where there are none. Rows
+ * of `width` floats. */
+void train_block_mean(const struct rung_block *block, const float *src, uint64_t width,
+                      float *mean);
 
 /** The edges of a block sorted by source, so that gradients are gathered, not scattered. */
 struct train_transpose {
@@ -20,8 +23,9 @@ struct train_transpose {
 int train_transpose_build(struct train_transpose *turned, const struct rung_block *block);
 void train_transpose_fini(struct train_transpose *turned);
 
-/** d_src[s] += sum over its destinations d, in ascending order, of d_mean[d] * weights[d], for all src_count rows. */
-void train_transpose_add(const struct train_transpose *turned, uint64_t src_count, const float *d_mean, uint64_t width,
-			 float *d_src);
+/** d_src[s] += sum over its destinations d, in ascending order, of d_mean[d] * weights[d], for all
+ * src_count rows. */
+void train_transpose_add(const struct train_transpose *turned, uint64_t src_count,
+                         const float *d_mean, uint64_t width, float *d_src);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `rung train`: a small GraphSAGE trainer that uses the library as any trainer would. Options; parts opened and closed. */
+/* `rung train`: a small GraphSAGE trainer that uses the library as any trainer would. Options;
+ * parts opened and closed. */
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -16,15 +17,20 @@
 #define GATHERS            2 /* beside the batch that is computed on */
 #define LOADER_THREADS_MAX 8 /* sampling is a fraction of the model's work */
 
-static const char doc[] =
-	"Train a GraphSAGE on the dataset staged in DIR, with its features on the tiers that --host leaves them."
-	"\vThe splits train, valid and test are used; the weights with the highest validation accuracy are tested. "
-	"A seed gives the same losses whatever --host and --engine say. "
-	"Where other programs want the cores too, OMP_WAIT_POLICY=passive in the environment makes it faster.\n\n"
-	"Exit: 0 done, 1 failed, 2 usage.";
+static const char doc[] = "Train a GraphSAGE on the dataset staged in DIR, with its features on "
+			  "the tiers that --host leaves them."
+			  "\vThe splits train, valid and test are used; the weights with the "
+			  "highest validation accuracy are tested. "
+			  "A seed gives the same losses whatever --host and --engine say. "
+			  "Where other programs want the cores too, OMP_WAIT_POLICY=passive in the "
+			  "environment makes it faster.\n\n"
+			  "Exit: 0 done, 1 failed, 2 usage.";
 
 static const struct tool_word norms[] = {
-	{ "none", TRAIN_NORM_NONE }, { "l1", TRAIN_NORM_L1 }, { "l2", TRAIN_NORM_L2 }, { 0 },
+	{ "none", TRAIN_NORM_NONE },
+	{ "l1", TRAIN_NORM_L1 },
+	{ "l2", TRAIN_NORM_L2 },
+	{ 0 },
 };
 
 static void refuse_gpu(const struct argp_state *state, void *args, const char *arg)
@@ -32,7 +38,7 @@ static void refuse_gpu(const struct argp_state *state, void *args, const char *a
 	(void)args;
 	(void)arg;
 	argp_error(state, "training computes on the CPU; --device, --gpu, --gpus, --peers and "
-			  "--replicate are for rung plan and rung bench");
+	                  "--replicate are for rung plan and rung bench");
 }
 
 static void check_args(const struct argp_state *state, void *ctx)
@@ -41,50 +47,42 @@ static void check_args(const struct argp_state *state, void *ctx)
 
 	if (!args->dir)
 		argp_error(state, "the folder of a staged dataset is missing");
-	if (args->fanouts.count && args->eval_fanouts.count && args->fanouts.count != args->eval_fanouts.count)
-		argp_error(state, "--eval-fanout has %u hops, --fanout %u; both need as many as the model has layers",
-			   args->eval_fanouts.count, args->fanouts.count);
+	if (args->fanouts.count && args->eval_fanouts.count &&
+	    args->fanouts.count != args->eval_fanouts.count)
+		argp_error(state,
+		           "--eval-fanout has %u hops, --fanout %u; both need as many as the model "
+		           "has layers",
+		           args->eval_fanouts.count, args->fanouts.count);
 }
 
 static const struct tool_option options[] = {
-	{ "hidden", "N", 1,
-	  "Width of hidden layers (default: 128)",
+	{ "hidden", "N", 1, "Width of hidden layers (default: 128)",
 	  TOOL_U32(struct train_args, hidden, 1, 65536) },
 	{ "fanout", "LIST", 1,
 	  "In-neighbours drawn per hop, hop 0 first; as many layers as hops (default: as staged)",
 	  TOOL_FANOUTS(struct train_args, fanouts) },
-	{ "batch", "N", 1,
-	  "Train vertices per batch (default: as staged)",
+	{ "batch", "N", 1, "Train vertices per batch (default: as staged)",
 	  TOOL_U32(struct train_args, batch_size, 1, INT32_MAX) },
-	{ "epochs", "N", 1,
-	  "Epochs (default: 10)",
+	{ "epochs", "N", 1, "Epochs (default: 10)",
 	  TOOL_U32(struct train_args, epochs, 1, 1000000) },
-	{ "patience", "N", 1,
-	  "Stop when validation has not improved for N epochs (default: never)",
+	{ "patience", "N", 1, "Stop when validation has not improved for N epochs (default: never)",
 	  TOOL_U32(struct train_args, patience, 1, 1000000) },
-	{ "lr", "F", 1,
-	  "Learning rate of Adam (default: 0.01)",
+	{ "lr", "F", 1, "Learning rate of Adam (default: 0.01)",
 	  TOOL_REAL(struct train_args, lr, 0, 1000, TOOL_OPEN_LOW) },
-	{ "weight-decay", "F", 1,
-	  "L2 penalty, added to the gradients of the matrices (default: 0)",
+	{ "weight-decay", "F", 1, "L2 penalty, added to the gradients of the matrices (default: 0)",
 	  TOOL_REAL(struct train_args, weight_decay, 0, 1000, TOOL_CLOSED) },
-	{ "dropout", "F", 1,
-	  "Share of inputs and hidden values dropped (default: 0.5)",
+	{ "dropout", "F", 1, "Share of inputs and hidden values dropped (default: 0.5)",
 	  TOOL_REAL(struct train_args, dropout, 0, 0.99, TOOL_CLOSED) },
-	{ "input-dropout", "F", 1,
-	  "Share of inputs dropped (default: as --dropout)",
+	{ "input-dropout", "F", 1, "Share of inputs dropped (default: as --dropout)",
 	  TOOL_REAL(struct train_args, input_dropout, 0, 0.99, TOOL_CLOSED) },
 	{ "normalize", "NORM", 1,
 	  "Scale each feature row to norm 1: none, l1 or l2 (default: none)",
 	  TOOL_WORD(struct train_args, norm, norms, "no norm; give none, l1 or l2") },
-	{ "seed", "N", 1,
-	  "Seed of weights, order, neighbours and dropout (default: 0)",
+	{ "seed", "N", 1, "Seed of weights, order, neighbours and dropout (default: 0)",
 	  TOOL_U64(struct train_args, seed, 0, UINT64_MAX) },
-	{ "eval-fanout", "LIST", 1,
-	  "Fanouts of evaluation (default: as --fanout)",
+	{ "eval-fanout", "LIST", 1, "Fanouts of evaluation (default: as --fanout)",
 	  TOOL_FANOUTS(struct train_args, eval_fanouts) },
-	{ "no-edges", NULL, 1,
-	  "The same model without neighbours, to see what the graph is worth",
+	{ "no-edges", NULL, 1, "The same model without neighbours, to see what the graph is worth",
 	  TOOL_FLAG(struct train_args, no_edges) },
 	{ "ahead", "N", 1,
 	  "Batches sampled ahead, so that the cache keeps what they want (default: 16)",
@@ -134,21 +132,27 @@ static void set_threads(uint32_t threads)
 }
 
 /* Fill in what the dataset knows. Returns an exit code. */
-static int complete_args(struct train_args *args, const char *name, const struct rung_dataset_info *info)
+static int complete_args(struct train_args *args, const char *name,
+                         const struct rung_dataset_info *info)
 {
 	if (!args->fanouts.count) {
 		if (!info->fanout_count || info->fanout_count > RUNG_HOPS_MAX)
-			return tool_error(name, TOOL_USAGE, "the dataset was staged without fanouts; give --fanout 25,10");
+			return tool_error(
+				name, TOOL_USAGE,
+				"the dataset was staged without fanouts; give --fanout 25,10");
 		args->fanouts.count = info->fanout_count;
-		memcpy(args->fanouts.hops, info->fanouts, info->fanout_count * sizeof(*info->fanouts));
+		memcpy(args->fanouts.hops, info->fanouts,
+		       info->fanout_count * sizeof(*info->fanouts));
 	}
 	if (!args->eval_fanouts.count)
 		args->eval_fanouts = args->fanouts;
 	if (args->eval_fanouts.count != args->fanouts.count)
-		return tool_error(name, TOOL_USAGE, "--eval-fanout has %u hops, but the model has %u layers",
-				  args->eval_fanouts.count, args->fanouts.count);
+		return tool_error(name, TOOL_USAGE,
+		                  "--eval-fanout has %u hops, but the model has %u layers",
+		                  args->eval_fanouts.count, args->fanouts.count);
 	if (!args->batch_size)
-		args->batch_size = info->batch_size && info->batch_size <= INT32_MAX ? info->batch_size : 1024;
+		args->batch_size =
+			info->batch_size && info->batch_size <= INT32_MAX ? info->batch_size : 1024;
 	return TOOL_DONE;
 }
 
@@ -188,7 +192,8 @@ static int open_loaders(struct session *session, const struct train_args *args)
 		opts.sampler.seed = args->seed;
 	}
 	opts.batch_size = args->batch_size;
-	opts.threads = args->common.threads < LOADER_THREADS_MAX ? args->common.threads : LOADER_THREADS_MAX;
+	opts.threads = args->common.threads < LOADER_THREADS_MAX ? args->common.threads
+	                                                         : LOADER_THREADS_MAX;
 	opts.ahead = args->ahead;
 	opts.gathers = GATHERS;
 	int rc = rung_loader_create(session->tool.store, csc, &opts, &session->loader);
@@ -206,20 +211,25 @@ static int open_model(struct session *session, const struct train_args *args, co
 	uint64_t width = features->row_bytes / rung_dtype_bytes(features->dtype);
 	int rc = RUNG_E_INVAL;
 	if (width <= INT_MAX)
-		rc = train_model_init(&session->model, args->fanouts.count, (uint32_t)width, args->hidden,
-				      session->data.class_count, (float)args->dropout, args->seed);
+		rc = train_model_init(&session->model, args->fanouts.count, (uint32_t)width,
+		                      args->hidden, session->data.class_count, (float)args->dropout,
+		                      args->seed);
 	if (rc < 0)
-		return tool_error(name, TOOL_FAILED, "%s for a model of %llu inputs, %u hidden, %u classes", rung_status_text(rc),
-				  (unsigned long long)width, args->hidden, session->data.class_count);
+		return tool_error(name, TOOL_FAILED,
+		                  "%s for a model of %llu inputs, %u hidden, %u classes",
+		                  rung_status_text(rc), (unsigned long long)width, args->hidden,
+		                  session->data.class_count);
 	return TOOL_DONE;
 }
 
-/* Everything that can fail before the first batch. Returns an exit code; the caller closes the session either way. */
+/* Everything that can fail before the first batch. Returns an exit code; the caller closes the
+ * session either way. */
 static int open_session(struct session *session, struct train_args *args, const char *name)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_dataset *ds;
-	int rc = rung_dataset_open(args->dir, &ds); /* a first look: the store's options depend on it */
+	/* a first look: the store's options depend on it */
+	int rc = rung_dataset_open(args->dir, &ds);
 	if (rc < 0)
 		return tool_fail(name, rc);
 	int code = complete_args(args, name, rung_dataset_info(ds));
@@ -250,7 +260,8 @@ static void close_session(struct session *session)
 	train_data_fini(&session->data);
 }
 
-static int report(const struct train_run *run, const struct train_result *result, const struct rung_store *store)
+static int report(const struct train_run *run, const struct train_result *result,
+                  const struct rung_store *store)
 {
 	struct rung_store_stats stats = { .size = sizeof(stats) };
 	int rc = rung_store_stats(store, &stats);
@@ -264,7 +275,9 @@ static int report(const struct train_run *run, const struct train_result *result
 
 int cmd_train(int argc, char **argv)
 {
-	struct train_args args = { .hidden = 128, .epochs = 10, .lr = 0.01, .dropout = 0.5, .input_dropout = -1 };
+	struct train_args args = {
+		.hidden = 128, .epochs = 10, .lr = 0.01, .dropout = 0.5, .input_dropout = -1
+	};
 	struct session session = { 0 };
 	struct train_result result = { 0 };
 	const char *name = argv[0];
@@ -273,19 +286,20 @@ int cmd_train(int argc, char **argv)
 	if (why)
 		return tool_error(name, TOOL_FAILED,
 		                  "OpenBLAS cannot be loaded: %s; "
-		                  "install it (Debian: libopenblas0)", why);
+		                  "install it (Debian: libopenblas0)",
+		                  why);
 	set_threads(args.common.threads);
 	tool_progress_init(&session.progress, name, args.common.quiet);
 	int code = open_session(&session, &args, name);
 	if (code == TOOL_DONE) {
 		struct train_run run = { .name = name,
-					 .args = &args,
-					 .data = &session.data,
-					 .features = &rung_dataset_info(session.tool.ds)->features,
-					 .loader = session.loader,
-					 .eval_loader = session.eval_loader,
-					 .model = &session.model,
-					 .progress = &session.progress };
+			                 .args = &args,
+			                 .data = &session.data,
+			                 .features = &rung_dataset_info(session.tool.ds)->features,
+			                 .loader = session.loader,
+			                 .eval_loader = session.eval_loader,
+			                 .model = &session.model,
+			                 .progress = &session.progress };
 		code = train_run(&run, &result);
 		tool_progress_end(&session.progress);
 		if (code == TOOL_DONE)

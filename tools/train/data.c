@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Labels and splits: any number type, one label a vertex; a class is a whole number from 0 on, NaN and negative mean no label. */
+/* Labels and splits: any number type, one label a vertex; a class is a whole number from 0 on, NaN
+ * and negative mean no label. */
 #include "data.h"
 
 #include <inttypes.h>
@@ -13,11 +14,11 @@
 
 static const char *const split_names[TRAIN_SPLIT_COUNT] = { "train", "valid", "test" };
 
-#define LABEL_CASE(code, type)                                                                                                   \
-	case code: {                                                                                                             \
-		type value;                                                                                                      \
-		memcpy(&value, at, sizeof(value));                                                                               \
-		return (double)value;                                                                                            \
+#define LABEL_CASE(code, type)                                                                     \
+	case code: {                                                                               \
+		type value;                                                                        \
+		memcpy(&value, at, sizeof(value));                                                 \
+		return (double)value;                                                              \
 	}
 
 static double label_value(enum rung_dtype dtype, const void *labels, uint64_t r)
@@ -60,16 +61,20 @@ static int load_values(struct loader *loader)
 	const char *dir = rung_dataset_dir(loader->ds);
 	int rc = rung_dataset_load_array(loader->ds, "labels", &loader->info, &loader->values);
 	if (rc == RUNG_E_NOENT)
-		return tool_error(loader->name, TOOL_FAILED, "%s: has no labels to train on; stage it with --labels SRC", dir);
+		return tool_error(loader->name, TOOL_FAILED,
+		                  "%s: has no labels to train on; stage it with --labels SRC", dir);
 	if (rc < 0)
 		return tool_fail(loader->name, rc);
 	if (loader->info.row_count != rung_dataset_info(loader->ds)->vertex_count)
-		return tool_error(loader->name, TOOL_FAILED, "%s: %" PRIu64 " labels, but %" PRIu64 " vertices; stage it again",
-				  dir, loader->info.row_count, rung_dataset_info(loader->ds)->vertex_count);
+		return tool_error(
+			loader->name, TOOL_FAILED,
+			"%s: %" PRIu64 " labels, but %" PRIu64 " vertices; stage it again", dir,
+			loader->info.row_count, rung_dataset_info(loader->ds)->vertex_count);
 	if (loader->info.row_bytes != rung_dtype_bytes(loader->info.dtype))
 		return tool_error(loader->name, TOOL_FAILED,
-				  "%s: labels have %" PRIu64 " bytes a vertex; one number a vertex is needed", dir,
-				  loader->info.row_bytes);
+		                  "%s: labels have %" PRIu64
+		                  " bytes a vertex; one number a vertex is needed",
+		                  dir, loader->info.row_bytes);
 	return TOOL_DONE;
 }
 
@@ -92,10 +97,12 @@ static int filter_split(struct loader *loader, const char *split_name, struct tr
 			continue;
 		}
 		if (value >= TRAIN_CLASSES_MAX || value != floor(value))
-			return tool_error(loader->name, TOOL_FAILED,
-					  "%s: labels: rank %" PRIu64
-					  " of split %s holds %.9g; a class is a whole number from 0 to %u",
-					  rung_dataset_dir(loader->ds), r, split_name, value, TRAIN_CLASSES_MAX - 1);
+			return tool_error(
+				loader->name, TOOL_FAILED,
+				"%s: labels: rank %" PRIu64
+				" of split %s holds %.9g; a class is a whole number from 0 to %u",
+				rung_dataset_dir(loader->ds), r, split_name, value,
+				TRAIN_CLASSES_MAX - 1);
 		data->labels[r] = (int32_t)value;
 		if ((uint32_t)value >= data->class_count)
 			data->class_count = (uint32_t)value + 1;
@@ -103,9 +110,10 @@ static int filter_split(struct loader *loader, const char *split_name, struct tr
 	}
 	if ((unlabelled || repeats) && !loader->quiet)
 		fprintf(stderr,
-			"%s: split %s: %" PRIu64 " of %" PRIu64 " ids left out (%" PRIu64 " without label, %" PRIu64
-			" repeated)\n",
-			loader->name, split_name, unlabelled + repeats, split->count, unlabelled, repeats);
+		        "%s: split %s: %" PRIu64 " of %" PRIu64 " ids left out (%" PRIu64
+		        " without label, %" PRIu64 " repeated)\n",
+		        loader->name, split_name, unlabelled + repeats, split->count, unlabelled,
+		        repeats);
 	split->count = kept;
 	return TOOL_DONE;
 }
@@ -130,16 +138,20 @@ static int load_splits(struct loader *loader)
 			return rc;
 	}
 	if (!loader->data->splits[TRAIN_SPLIT_TRAIN].ids)
-		return tool_error(loader->name, TOOL_FAILED, "%s: has no split 'train'; stage it with --split train=SRC", dir);
+		return tool_error(loader->name, TOOL_FAILED,
+		                  "%s: has no split 'train'; stage it with --split train=SRC", dir);
 	if (!loader->data->splits[TRAIN_SPLIT_TRAIN].count)
-		return tool_error(loader->name, TOOL_FAILED, "%s: split 'train' holds no vertex with a label", dir);
+		return tool_error(loader->name, TOOL_FAILED,
+		                  "%s: split 'train' holds no vertex with a label", dir);
 	return TOOL_DONE;
 }
 
-/* What one gets by always guessing the most frequent class of the train split; of equal ones the first. */
+/* What one gets by always guessing the most frequent class of the train split; of equal ones the
+ * first. */
 static int find_majority(struct train_data *data)
 {
-	const struct train_split *train = &data->splits[TRAIN_SPLIT_TRAIN], *test = &data->splits[TRAIN_SPLIT_TEST];
+	const struct train_split *train = &data->splits[TRAIN_SPLIT_TRAIN],
+				 *test = &data->splits[TRAIN_SPLIT_TEST];
 	uint64_t *count = calloc(data->class_count, sizeof(*count));
 	uint64_t hits = 0;
 	uint32_t best = 0;
@@ -158,7 +170,8 @@ static int find_majority(struct train_data *data)
 	return 0;
 }
 
-int train_data_load(const struct rung_dataset *ds, const char *name, int quiet, struct train_data *data_out)
+int train_data_load(const struct rung_dataset *ds, const char *name, int quiet,
+                    struct train_data *data_out)
 {
 	uint64_t vertex_count = rung_dataset_info(ds)->vertex_count;
 	struct train_data data = { 0 };
@@ -172,9 +185,11 @@ int train_data_load(const struct rung_dataset *ds, const char *name, int quiet, 
 		memset(data.labels, 0xff, vertex_count * sizeof(*data.labels));
 		code = load_splits(&loader);
 		if (code == TOOL_DONE && find_majority(&data) < 0)
-			code = tool_error(name, TOOL_FAILED, "no memory to count %u classes", data.class_count);
+			code = tool_error(name, TOOL_FAILED, "no memory to count %u classes",
+			                  data.class_count);
 	} else {
-		code = tool_error(name, TOOL_FAILED, "no memory for %" PRIu64 " labels", vertex_count);
+		code = tool_error(name, TOOL_FAILED, "no memory for %" PRIu64 " labels",
+		                  vertex_count);
 	}
 	free(loader.seen);
 	if (code == TOOL_DONE)

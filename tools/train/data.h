@@ -20,15 +20,18 @@ struct train_data {
 	int32_t *labels;      /* [vertex_count] by rank; -1 outside the splits */
 	uint32_t class_count; /* largest label in a split + 1 */
 	struct train_split splits[TRAIN_SPLIT_COUNT];
-	double majority_accuracy; /* share of the test split in the most frequent class of the train split; NaN without test */
+	/* share of the test split in the most frequent class of the train split; NaN without
+	 * test */
+	double majority_accuracy;
 };
 
 /**
- * Read labels and splits. Vertices without a label (NaN, negative) and repeats are left out of the splits, with a note on stderr
- * unless `quiet`. Says on stderr what is wrong.
+ * Read labels and splits. Vertices without a label (NaN, negative) and repeats are left out of the
+ * splits, with a note on stderr unless `quiet`. Says on stderr what is wrong.
  * @return an exit code, TOOL_DONE when all is there
  */
-int train_data_load(const struct rung_dataset *ds, const char *name, int quiet, struct train_data *data_out);
+int train_data_load(const struct rung_dataset *ds, const char *name, int quiet,
+                    struct train_data *data_out);
 void train_data_fini(struct train_data *data);
 
 #endif

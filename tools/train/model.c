@@ -12,7 +12,8 @@
 int train_buffer_need(struct train_buffer *buffer, uint64_t rows, uint64_t width)
 {
 	uint64_t count, bytes;
-	if (__builtin_mul_overflow(rows, width, &count) || __builtin_mul_overflow(count, 2 * sizeof(float), &bytes))
+	if (__builtin_mul_overflow(rows, width, &count) ||
+	    __builtin_mul_overflow(count, 2 * sizeof(float), &bytes))
 		return RUNG_E_NOMEM;
 	if (count <= buffer->cap)
 		return 0;
@@ -53,12 +54,12 @@ static void place_params(struct train_model *model)
 	}
 }
 
-int train_model_init(struct train_model *model, uint32_t layer_count, uint32_t width, uint32_t hidden, uint32_t class_count,
-		     float dropout, uint64_t seed)
+int train_model_init(struct train_model *model, uint32_t layer_count, uint32_t width,
+                     uint32_t hidden, uint32_t class_count, float dropout, uint64_t seed)
 {
 	memset(model, 0, sizeof(*model));
-	if (layer_count < 1 || layer_count > RUNG_HOPS_MAX || width < 1 || width > INT_MAX || hidden > INT_MAX ||
-	    class_count > INT_MAX)
+	if (layer_count < 1 || layer_count > RUNG_HOPS_MAX || width < 1 || width > INT_MAX ||
+	    hidden > INT_MAX || class_count > INT_MAX)
 		return RUNG_E_INVAL;
 	model->layer_count = layer_count;
 	model->class_count = class_count;
@@ -68,7 +69,8 @@ int train_model_init(struct train_model *model, uint32_t layer_count, uint32_t w
 		struct train_layer *layer = &model->layers[l];
 		layer->in_width = l == 0 ? width : hidden;
 		layer->out_width = l + 1 == layer_count ? class_count : hidden;
-		model->param_count += 2 * (uint64_t)layer->in_width * layer->out_width + layer->out_width;
+		model->param_count +=
+			2 * (uint64_t)layer->in_width * layer->out_width + layer->out_width;
 	}
 	model->params = calloc(model->param_count, sizeof(float));
 	model->grads = calloc(model->param_count, sizeof(float));
@@ -104,7 +106,8 @@ void train_model_fini(struct train_model *model)
 }
 
 /* out += in * weights, for `rows` rows. */
-static void multiply_add(const float *in, const float *weights, const struct train_layer *layer, uint64_t rows, float *out)
+static void multiply_add(const float *in, const float *weights, const struct train_layer *layer,
+                         uint64_t rows, float *out)
 {
 	train_blas.sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows,
 	                 (int)layer->out_width, (int)layer->in_width, 1.0f, in,
@@ -131,8 +134,8 @@ static void activate(uint64_t rows, uint64_t width, struct train_dropout dropout
 	}
 }
 
-int train_model_forward(struct train_model *model, const struct train_input *input, int training, uint64_t step,
-			float **logits_out)
+int train_model_forward(struct train_model *model, const struct train_input *input, int training,
+                        uint64_t step, float **logits_out)
 {
 	const float *in = input->rows;
 	for (uint32_t l = 0; l < model->layer_count; l++) {
@@ -142,7 +145,8 @@ int train_model_forward(struct train_model *model, const struct train_input *inp
 		if (rows > INT_MAX)
 			return RUNG_E_INVAL;
 		if (train_buffer_need(&model->hidden[l], rows, layer->out_width) < 0 ||
-		    (block->edge_count && train_buffer_need(&model->mean[l], rows, layer->in_width) < 0))
+		    (block->edge_count &&
+		     train_buffer_need(&model->mean[l], rows, layer->in_width) < 0))
 			return RUNG_E_NOMEM;
 		float *out = model->hidden[l].data;
 		fill_bias(layer, rows, out);
@@ -152,7 +156,8 @@ int train_model_forward(struct train_model *model, const struct train_input *inp
 			multiply_add(model->mean[l].data, layer->neigh, layer, rows, out);
 		}
 		if (l + 1 < model->layer_count) {
-			struct train_dropout dropout = { training ? model->dropout : 0, train_key(model->seed, step, l + 16) };
+			struct train_dropout dropout = { training ? model->dropout : 0,
+				                         train_key(model->seed, step, l + 16) };
 			activate(rows, layer->out_width, dropout, out);
 		}
 		in = out;
@@ -161,7 +166,8 @@ int train_model_forward(struct train_model *model, const struct train_input *inp
 	return 0;
 }
 
-uint64_t train_count_correct(const float *logits, const int32_t *labels, uint64_t count, uint32_t class_count)
+uint64_t train_count_correct(const float *logits, const int32_t *labels, uint64_t count,
+                             uint32_t class_count)
 {
 	uint64_t correct = 0;
 	for (uint64_t r = 0; r < count; r++) {

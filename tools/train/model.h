@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * GraphSAGE with the mean aggregator (Hamilton, Ying, Leskovec, "Inductive Representation Learning on Large Graphs", 2017),
- * forward and backward over sampled blocks:
+ * GraphSAGE with the mean aggregator (Hamilton, Ying, Leskovec, "Inductive Representation Learning
+ * on Large Graphs", 2017), forward and backward over sampled blocks:
  *
  *     h_0     = input rows (dropped out)
  *     z_l     = h_l[destinations] * W_self_l + mean over sampled in-neighbours of h_l * W_neigh_l + b_l
  *     h_{l+1} = dropout(relu(z_l)),   the last z being the logits
  *
- * trained on softmax cross-entropy with Adam. Matrices are row-major float32; products are CBLAS calls.
+ * trained on softmax cross-entropy with Adam. Matrices are row-major float32; products are CBLAS
+ * calls.
  */
 #ifndef TRAIN_MODEL_H
 #define TRAIN_MODEL_H
@@ -18,7 +19,8 @@
 #include "buffer.h"
 #include "rows.h"
 
-/** Adam (Kingma, Ba, 2015). Weight decay is L2: added to the gradients of the matrices, not of the biases. */
+/** Adam (Kingma, Ba, 2015). Weight decay is L2: added to the gradients of the matrices, not of the
+ * biases. */
 struct train_adam {
 	float lr;
 	float weight_decay;
@@ -41,7 +43,8 @@ struct train_model {
 	float *params, *grads;    /* [param_count] all layers */
 	float *moment1, *moment2; /* Adam's */
 	/* of the last forward pass: */
-	struct train_buffer hidden[RUNG_HOPS_MAX]; /* output rows of layer l; of the last one the logits, then their gradients */
+	/* output rows of layer l; of the last one the logits, then their gradients */
+	struct train_buffer hidden[RUNG_HOPS_MAX];
 	struct train_buffer mean[RUNG_HOPS_MAX];
 	struct train_buffer d_mean, d_hidden[RUNG_HOPS_MAX];
 	struct train_transpose turned;
@@ -49,15 +52,17 @@ struct train_model {
 	uint64_t row_loss_cap;
 };
 
-/** What a model computes on: blocks[l] belongs to layer l, so blocks[0] is the last hop of a batch. */
+/** What a model computes on: blocks[l] belongs to layer l, so blocks[0] is the last hop of a
+ * batch. */
 struct train_input {
 	const struct rung_block *const *blocks; /* [layer_count] */
-	const float *rows;                      /* [blocks[0]->src_count][width] dropped out already while training */
+	const float *rows; /* [blocks[0]->src_count][width] dropped out already while training */
 };
 
-/** Make a model with Glorot-uniform weights and zero biases. @return 0, RUNG_E_NOMEM, RUNG_E_INVAL (sizes beyond CBLAS) */
-int train_model_init(struct train_model *model, uint32_t layer_count, uint32_t width, uint32_t hidden, uint32_t class_count,
-		     float dropout, uint64_t seed);
+/** Make a model with Glorot-uniform weights and zero biases. @return 0, RUNG_E_NOMEM, RUNG_E_INVAL
+ * (sizes beyond CBLAS) */
+int train_model_init(struct train_model *model, uint32_t layer_count, uint32_t width,
+                     uint32_t hidden, uint32_t class_count, float dropout, uint64_t seed);
 void train_model_fini(struct train_model *model);
 
 /**
@@ -66,15 +71,15 @@ void train_model_fini(struct train_model *model);
  * @param logits_out  [dst_count][class_count], the model's
  * @return 0, RUNG_E_NOMEM, RUNG_E_INVAL (a batch beyond CBLAS)
  */
-int train_model_forward(struct train_model *model, const struct train_input *input, int training, uint64_t step,
-			float **logits_out);
+int train_model_forward(struct train_model *model, const struct train_input *input, int training,
+                        uint64_t step, float **logits_out);
 
 /**
  * Mean softmax cross-entropy of logits; with `gradient` they are replaced by its gradient.
  * @return 0 or RUNG_E_NOMEM
  */
-int train_model_loss(struct train_model *model, float *logits, const int32_t *labels, uint64_t count, int gradient,
-		     double *loss_out);
+int train_model_loss(struct train_model *model, float *logits, const int32_t *labels,
+                     uint64_t count, int gradient, double *loss_out);
 
 /** Gradients of all parameters, from the gradient of the logits that train_model_loss() left. */
 int train_model_backward(struct train_model *model, const struct train_input *input);
@@ -83,6 +88,7 @@ int train_model_backward(struct train_model *model, const struct train_input *in
 void train_adam_step(struct train_adam *adam, struct train_model *model);
 
 /** Rows whose largest logit (of equal ones the first) is the label's. */
-uint64_t train_count_correct(const float *logits, const int32_t *labels, uint64_t count, uint32_t class_count);
+uint64_t train_count_correct(const float *logits, const int32_t *labels, uint64_t count,
+                             uint32_t class_count);
 
 #endif

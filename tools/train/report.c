@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `rung train` prints. Losses and accuracies have nine digits: two runs that print the same are the same. */
+/* What `rung train` prints. Losses and accuracies have nine digits: two runs that print the same
+ * are the same. */
 #include <math.h>
 #include <stdio.h>
 
@@ -19,25 +20,33 @@ void train_print_epoch(uint32_t number, const struct train_epoch *epoch)
 {
 	char valid[TOOL_TEXT_BYTES];
 	if (number == 1) {
-		printf("%5s %12s %9s %9s %9s %9s %9s %9s %9s\n", "epoch", "loss", "valid", "seconds", "sample", "gather",
-		       "compute", "stall", "eval");
+		printf("%5s %12s %9s %9s %9s %9s %9s %9s %9s\n", "epoch", "loss", "valid",
+		       "seconds", "sample", "gather", "compute", "stall", "eval");
 	}
-	printf("%5u %12.9g %9s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f\n", number, epoch->loss, percent(valid, epoch->valid_accuracy),
-	       epoch->seconds, epoch->load.sample_s, epoch->load.gather_s, epoch->compute_s, epoch->load.wait_s, epoch->eval_s);
+	printf("%5u %12.9g %9s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f\n", number, epoch->loss,
+	       percent(valid, epoch->valid_accuracy), epoch->seconds, epoch->load.sample_s,
+	       epoch->load.gather_s, epoch->compute_s, epoch->load.wait_s, epoch->eval_s);
 }
 
-void train_print_summary(const struct train_run *run, const struct train_result *result, const struct rung_store_stats *stats)
+void train_print_summary(const struct train_run *run, const struct train_result *result,
+                         const struct rung_store_stats *stats)
 {
 	const struct train_epoch *best = &result->epochs[result->best_epoch];
 	char text[TOOL_TEXT_BYTES];
-	printf("\n%s, %llu parameters, best epoch %u of %u\n", run->args->no_edges ? "model without edges" : "GraphSAGE",
-	       (unsigned long long)run->model->param_count, result->best_epoch + 1, result->epoch_count);
-	printf("valid accuracy     %9s  (%.9g)\n", percent(text, best->valid_accuracy), best->valid_accuracy);
-	printf("test accuracy      %9s  (%.9g)\n", percent(text, result->test_accuracy), result->test_accuracy);
-	printf("majority class     %9s  of the test split\n", percent(text, run->data->majority_accuracy));
+	printf("\n%s, %llu parameters, best epoch %u of %u\n",
+	       run->args->no_edges ? "model without edges" : "GraphSAGE",
+	       (unsigned long long)run->model->param_count, result->best_epoch + 1,
+	       result->epoch_count);
+	printf("valid accuracy     %9s  (%.9g)\n", percent(text, best->valid_accuracy),
+	       best->valid_accuracy);
+	printf("test accuracy      %9s  (%.9g)\n", percent(text, result->test_accuracy),
+	       result->test_accuracy);
+	printf("majority class     %9s  of the test split\n",
+	       percent(text, run->data->majority_accuracy));
 	printf("time               %9s\n", tool_seconds_text(text, result->seconds));
 	printf("peak memory        %9s\n", tool_bytes_text(text, (double)tool_peak_rss()));
-	printf("read from file     %9s  in %llu reads\n\n", tool_bytes_text(text, (double)stats->device_read_bytes),
+	printf("read from file     %9s  in %llu reads\n\n",
+	       tool_bytes_text(text, (double)stats->device_read_bytes),
 	       (unsigned long long)stats->device_reads);
 	tool_print_hits(stats);
 	tool_print_engine(stats);
@@ -62,20 +71,23 @@ static json_t *epoch_json(const struct train_epoch *epoch)
 	return object;
 }
 
-int train_print_json(const struct train_run *run, const struct train_result *result, const struct rung_store_stats *stats)
+int train_print_json(const struct train_run *run, const struct train_result *result,
+                     const struct rung_store_stats *stats)
 {
 	json_t *object = json_object(), *epochs = json_array();
 	for (uint32_t e = 0; e < result->epoch_count; e++)
 		tool_json_append(epochs, epoch_json(&result->epochs[e]));
 	tool_json_set(object, "epochs", epochs);
 	tool_json_set(object, "best_epoch", tool_json_u64(result->best_epoch + 1));
-	tool_json_set(object, "valid_accuracy", tool_json_real(result->epochs[result->best_epoch].valid_accuracy));
+	tool_json_set(object, "valid_accuracy",
+	              tool_json_real(result->epochs[result->best_epoch].valid_accuracy));
 	tool_json_set(object, "test_accuracy", tool_json_real(result->test_accuracy));
 	tool_json_set(object, "majority_accuracy", tool_json_real(run->data->majority_accuracy));
 	tool_json_set(object, "edges", json_boolean(!run->args->no_edges));
 	tool_json_set(object, "classes", tool_json_u64(run->model->class_count));
 	tool_json_set(object, "parameters", tool_json_u64(run->model->param_count));
-	tool_json_set(object, "fanout", tool_json_u32s(run->args->fanouts.hops, run->args->fanouts.count));
+	tool_json_set(object, "fanout",
+	              tool_json_u32s(run->args->fanouts.hops, run->args->fanouts.count));
 	tool_json_set(object, "batch", tool_json_u64(run->args->batch_size));
 	tool_json_set(object, "seconds", tool_json_real(result->seconds));
 	tool_json_set(object, "tiers", tool_json_hits(stats));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversion of feature rows to float32, with normalisation and dropout on the way: one pass over the memory.
- * Each row is written by one thread and depends on nothing but its bytes and its position.
+ * Conversion of feature rows to float32, with normalisation and dropout on the way: one pass over
+ * the memory. Each row is written by one thread and depends on nothing but its bytes and its
+ * position.
  */
 #include "rows.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
-
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -26,7 +26,8 @@ static float from_bits(uint32_t bits)
 
 float train_from_f16(uint16_t bits)
 {
-	/* Exponent and mantissa moved into a float are 2^112 too small; the product is exact, subnormals included. */
+	/* Exponent and mantissa moved into a float are 2^112 too small; the product is exact,
+	 * subnormals included. */
 	uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
 	uint32_t rest = (uint32_t)(bits & 0x7fffu) << 13;
 	if ((bits & 0x7c00u) == 0x7c00u) /* infinity, NaN */
@@ -47,11 +48,13 @@ static void f16_row(const uint16_t *in, uint64_t width, float *out)
 }
 
 #if HAVE_F16C_PATH
-__attribute__((target("avx,f16c"))) static void f16_row_f16c(const uint16_t *in, uint64_t width, float *out)
+__attribute__((target("avx,f16c"))) static void f16_row_f16c(const uint16_t *in, uint64_t width,
+                                                             float *out)
 {
 	uint64_t i = 0;
 	for (; i + 8 <= width; i += 8)
-		_mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + i))));
+		_mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(
+						  (const __m128i *)(const void *)(in + i))));
 	f16_row(in + i, width - i, out + i);
 }
 
@@ -68,16 +71,17 @@ static bool have_f16c(void)
 }
 #endif
 
-#define CONVERT_LOOP(type, expression)                                                                                           \
-	do {                                                                                                                     \
-		for (uint64_t i = 0; i < width; i++) {                                                                           \
-			type value;                                                                                              \
-			memcpy(&value, row + i * sizeof(type), sizeof(type));                                                    \
-			out[i] = expression;                                                                                     \
-		}                                                                                                                \
+#define CONVERT_LOOP(type, expression)                                                             \
+	do {                                                                                       \
+		for (uint64_t i = 0; i < width; i++) {                                             \
+			type value;                                                                \
+			memcpy(&value, row + i * sizeof(type), sizeof(type));                      \
+			out[i] = expression;                                                       \
+		}                                                                                  \
 	} while (0)
 
-static void convert_row(enum rung_dtype dtype, bool f16c, const unsigned char *row, uint64_t width, float *out)
+static void convert_row(enum rung_dtype dtype, bool f16c, const unsigned char *row, uint64_t width,
+                        float *out)
 {
 	switch (dtype) {
 	case RUNG_F16:
@@ -126,7 +130,8 @@ static void normalise_row(enum train_norm norm, uint64_t width, float *row)
 {
 	double sum = 0;
 	for (uint64_t i = 0; i < width; i++)
-		sum += norm == TRAIN_NORM_L1 ? fabs((double)row[i]) : (double)row[i] * (double)row[i];
+		sum += norm == TRAIN_NORM_L1 ? fabs((double)row[i])
+		                             : (double)row[i] * (double)row[i];
 	if (norm == TRAIN_NORM_L2)
 		sum = sqrt(sum);
 	if (sum == 0)
@@ -144,7 +149,8 @@ static inline void drop(float *value, uint64_t bits, uint32_t threshold, float s
 
 void train_row_dropout(struct train_dropout dropout, uint64_t row_idx, uint64_t width, float *row)
 {
-	/* Four elements a draw, 16 bits each: the rate is met to 2^-16. Zeros need none: features are often sparse. */
+	/* Four elements a draw, 16 bits each: the rate is met to 2^-16. Zeros need none: features
+	 * are often sparse. */
 	uint32_t threshold = (uint32_t)(dropout.rate * 65536.0f);
 	float scale = 1.0f / (1.0f - dropout.rate);
 	uint64_t key = rung__mix64(dropout.key ^ row_idx);
@@ -163,8 +169,8 @@ void train_row_dropout(struct train_dropout dropout, uint64_t row_idx, uint64_t 
 		drop(row + i + k, draw >> (16 * k), threshold, scale);
 }
 
-void train_rows_convert(enum rung_dtype dtype, const void *rows, uint64_t row_count, uint64_t width, enum train_norm norm,
-			struct train_dropout dropout, float *out)
+void train_rows_convert(enum rung_dtype dtype, const void *rows, uint64_t row_count, uint64_t width,
+                        enum train_norm norm, struct train_dropout dropout, float *out)
 {
 	uint64_t row_bytes = width * rung_dtype_bytes(dtype);
 	bool f16c = have_f16c();

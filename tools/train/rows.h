@@ -20,7 +20,8 @@ static inline uint64_t train_key(uint64_t seed, uint64_t a, uint64_t b)
 	return rung__mix64(rung__key_join(seed, a) ^ b);
 }
 
-/** Dropout: an element is kept with probability 1 - rate and then scaled by 1 / (1 - rate), decided by key and position. */
+/** Dropout: an element is kept with probability 1 - rate and then scaled by 1 / (1 - rate), decided
+ * by key and position. */
 struct train_dropout {
 	float rate; /* 0: none; below 1 */
 	uint64_t key;
@@ -30,8 +31,8 @@ struct train_dropout {
  * Convert `row_count` rows of `width` elements. Rows of zeros stay so when they are normalised.
  * Every value of f16, bf16, i8 and u8 becomes the same number; f64 and wide integers are rounded.
  */
-void train_rows_convert(enum rung_dtype dtype, const void *rows, uint64_t row_count, uint64_t width, enum train_norm norm,
-			struct train_dropout dropout, float *out);
+void train_rows_convert(enum rung_dtype dtype, const void *rows, uint64_t row_count, uint64_t width,
+                        enum train_norm norm, struct train_dropout dropout, float *out);
 
 /** Dropout on one row in place; `row_idx` is its position. */
 void train_row_dropout(struct train_dropout dropout, uint64_t row_idx, uint64_t width, float *row);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Epochs: shuffle, train batch by batch, evaluate, keep the best weights. Draws come from keys made of the seed and running
- * numbers, never from time or memory, so that a seed gives the same bits whatever tier or engine delivers the rows.
+ * Epochs: shuffle, train batch by batch, evaluate, keep the best weights. Draws come from keys made
+ * of the seed and running numbers, never from time or memory, so that a seed gives the same bits
+ * whatever tier or engine delivers the rows.
  */
 #include "train.h"
 
@@ -23,16 +24,19 @@ struct trainer {
 	struct train_buffer rows; /* float32 */
 	int32_t *labels;          /* of the batch */
 	float *best_params;
-	const struct rung_block *blocks[RUNG_HOPS_MAX]; /* of the batch, the last hop first: the order of a model's layers */
-	struct rung_block bare;                         /* without edges: all of them */
-	uint64_t *bare_indptr;                          /* its zeros */
-	char stage[32];                                 /* for progress */
+	/* of the batch, the last hop first: the order of a model's layers */
+	const struct rung_block *blocks[RUNG_HOPS_MAX];
+	struct rung_block bare; /* without edges: all of them */
+	uint64_t *bare_indptr;  /* its zeros */
+	char stage[32];         /* for progress */
 };
 
 static int no_memory(const struct trainer *trainer, int rc)
 {
-	return tool_error(trainer->run->name, TOOL_FAILED, "%s; take a smaller --batch, --fanout or --hidden",
-			  rc == RUNG_E_INVAL ? "a batch has more than 2^31 - 1 rows" : "no memory for a batch of the model");
+	return tool_error(trainer->run->name, TOOL_FAILED,
+	                  "%s; take a smaller --batch, --fanout or --hidden",
+	                  rc == RUNG_E_INVAL ? "a batch has more than 2^31 - 1 rows"
+	                                     : "no memory for a batch of the model");
 }
 
 static uint64_t keyed_below(struct rung__stream *stream, uint64_t limit)
@@ -49,27 +53,30 @@ static void take_blocks(struct trainer *trainer, const struct rung_loader_batch 
 {
 	uint32_t layer_count = trainer->run->model->layer_count;
 	trainer->bare = (struct rung_block){ .dst_count = batch->seed_count,
-					     .src_count = batch->seed_count,
-					     .indptr = trainer->bare_indptr };
+		                             .src_count = batch->seed_count,
+		                             .indptr = trainer->bare_indptr };
 	for (uint32_t l = 0; l < layer_count; l++)
-		trainer->blocks[l] = batch->block_count ? batch->blocks[layer_count - 1 - l] : &trainer->bare;
+		trainer->blocks[l] =
+			batch->block_count ? batch->blocks[layer_count - 1 - l] : &trainer->bare;
 }
 
 /* Rows to float32, then through the model. Returns a status. */
-static int forward(struct trainer *trainer, const struct rung_loader_batch *batch, int training, struct train_input *input,
-		   float **logits)
+static int forward(struct trainer *trainer, const struct rung_loader_batch *batch, int training,
+                   struct train_input *input, float **logits)
 {
 	struct train_run *run = trainer->run;
 	struct train_model *model = run->model;
 	uint64_t width = model->layers[0].in_width;
-	struct train_dropout dropout = { 0, train_key(run->args->seed, trainer->step, DROPOUT_KEY) };
+	struct train_dropout dropout = { 0,
+		                         train_key(run->args->seed, trainer->step, DROPOUT_KEY) };
 	if (training)
-		dropout.rate = (float)(run->args->input_dropout < 0 ? run->args->dropout : run->args->input_dropout);
+		dropout.rate = (float)(run->args->input_dropout < 0 ? run->args->dropout
+		                                                    : run->args->input_dropout);
 	int rc = train_buffer_need(&trainer->rows, batch->rank_count, width);
 	if (rc < 0)
 		return rc;
-	train_rows_convert(run->features->dtype, batch->rows, batch->rank_count, width, run->args->norm, dropout,
-			   trainer->rows.data);
+	train_rows_convert(run->features->dtype, batch->rows, batch->rank_count, width,
+	                   run->args->norm, dropout, trainer->rows.data);
 	for (uint64_t i = 0; i < batch->seed_count; i++)
 		trainer->labels[i] = run->data->labels[batch->seeds[i]];
 	take_blocks(trainer, batch);
@@ -87,30 +94,36 @@ static bool row_is_finite(const float *row, uint64_t width)
 }
 
 /* The loss is no number: a feature is not one, or the weights ran away. */
-static int loss_failed(const struct trainer *trainer, const struct rung_loader_batch *batch, double loss)
+static int loss_failed(const struct trainer *trainer, const struct rung_loader_batch *batch,
+                       double loss)
 {
 	const struct train_run *run = trainer->run;
 	uint64_t width = run->model->layers[0].in_width;
 	for (uint64_t i = 0; i < batch->rank_count; i++) {
 		if (!row_is_finite(trainer->rows.data + i * width, width))
 			return tool_error(run->name, TOOL_FAILED,
-					  "the features of rank %llu hold NaN, an infinity or a number beyond float32; repair "
-					  "them and stage again",
-					  (unsigned long long)batch->ranks[i]);
+			                  "the features of rank %llu hold NaN, an infinity or a "
+			                  "number beyond float32; repair "
+			                  "them and stage again",
+			                  (unsigned long long)batch->ranks[i]);
 	}
-	return tool_error(run->name, TOOL_FAILED, "the loss is %g at step %llu; take a smaller --lr, or --normalize l2", loss,
-			  (unsigned long long)trainer->step);
+	return tool_error(run->name, TOOL_FAILED,
+	                  "the loss is %g at step %llu; take a smaller --lr, or --normalize l2",
+	                  loss, (unsigned long long)trainer->step);
 }
 
-/* A step on a batch. Returns an exit code; where it is not TOOL_DONE the weights are as they were. */
-static int train_batch(struct trainer *trainer, const struct rung_loader_batch *batch, double *loss_out)
+/* A step on a batch. Returns an exit code; where it is not TOOL_DONE the weights are as they
+ * were. */
+static int train_batch(struct trainer *trainer, const struct rung_loader_batch *batch,
+                       double *loss_out)
 {
 	struct train_model *model = trainer->run->model;
 	struct train_input input;
 	float *logits;
 	int rc = forward(trainer, batch, 1, &input, &logits);
 	if (rc >= 0)
-		rc = train_model_loss(model, logits, trainer->labels, batch->seed_count, 1, loss_out);
+		rc = train_model_loss(model, logits, trainer->labels, batch->seed_count, 1,
+		                      loss_out);
 	if (rc >= 0 && isfinite(*loss_out))
 		rc = train_model_backward(model, &input);
 	if (rc < 0)
@@ -123,24 +136,28 @@ static int train_batch(struct trainer *trainer, const struct rung_loader_batch *
 }
 
 /* Loss and right answers of a batch. Returns an exit code. */
-static int test_batch(struct trainer *trainer, const struct rung_loader_batch *batch, double *loss_out, uint64_t *correct_out)
+static int test_batch(struct trainer *trainer, const struct rung_loader_batch *batch,
+                      double *loss_out, uint64_t *correct_out)
 {
 	struct train_model *model = trainer->run->model;
 	struct train_input input;
 	float *logits;
 	int rc = forward(trainer, batch, 0, &input, &logits);
 	if (rc >= 0)
-		rc = train_model_loss(model, logits, trainer->labels, batch->seed_count, 0, loss_out);
+		rc = train_model_loss(model, logits, trainer->labels, batch->seed_count, 0,
+		                      loss_out);
 	if (rc < 0)
 		return no_memory(trainer, rc);
 	if (!isfinite(*loss_out))
 		return loss_failed(trainer, batch, *loss_out);
-	*correct_out = train_count_correct(logits, trainer->labels, batch->seed_count, model->class_count);
+	*correct_out =
+		train_count_correct(logits, trainer->labels, batch->seed_count, model->class_count);
 	return TOOL_DONE;
 }
 
 /* The split's seeds, in the order of `ids`. Returns a status. */
-static int begin_pass(struct rung_loader *loader, const struct train_split *split, const uint64_t *ids, uint64_t key_first)
+static int begin_pass(struct rung_loader *loader, const struct train_split *split,
+                      const uint64_t *ids, uint64_t key_first)
 {
 	struct rung_loader_pass pass = RUNG_LOADER_PASS_INIT;
 	pass.seeds = ids;
@@ -184,7 +201,8 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	return TOOL_DONE;
 }
 
-/* Accuracy and loss of a split, always with the same sampled neighbourhoods. Returns an exit code; NaN for an empty split. */
+/* Accuracy and loss of a split, always with the same sampled neighbourhoods. Returns an exit code;
+ * NaN for an empty split. */
 static int evaluate(struct trainer *trainer, int which, double *accuracy_out, double *loss_out)
 {
 	struct train_run *run = trainer->run;
@@ -208,7 +226,7 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 		correct += batch_correct;
 		done += seed_count;
 		tool_progress_update(run->progress, which == TRAIN_SPLIT_TEST ? "test" : "valid",
-				     done, split->count);
+		                     done, split->count);
 	}
 	if (rc < 0)
 		return tool_fail(run->name, rc);
@@ -236,7 +254,8 @@ static int run_epochs(struct trainer *trainer, struct train_result *result)
 		if (code != TOOL_DONE)
 			return code;
 		uint64_t start_ns = tool_now_ns();
-		code = evaluate(trainer, TRAIN_SPLIT_VALID, &epoch->valid_accuracy, &epoch->valid_loss);
+		code = evaluate(trainer, TRAIN_SPLIT_VALID, &epoch->valid_accuracy,
+		                &epoch->valid_loss);
 		if (code != TOOL_DONE)
 			return code;
 		epoch->eval_s = (double)(tool_now_ns() - start_ns) / 1e9;
@@ -262,20 +281,25 @@ int train_run(struct train_run *run, struct train_result *result_out)
 {
 	const struct train_split *train = &run->data->splits[TRAIN_SPLIT_TRAIN];
 	struct trainer trainer = { .run = run,
-				   .adam = { .lr = (float)run->args->lr, .weight_decay = (float)run->args->weight_decay } };
-	struct train_result result = { .epochs = calloc(run->args->epochs, sizeof(*result.epochs)) };
+		                   .adam = { .lr = (float)run->args->lr,
+		                             .weight_decay = (float)run->args->weight_decay } };
+	struct train_result result = { .epochs =
+		                               calloc(run->args->epochs, sizeof(*result.epochs)) };
 	uint64_t start_ns = tool_now_ns();
 	double test_loss;
 	int code;
 	trainer.order = malloc(train->count * sizeof(*trainer.order));
 	trainer.labels = malloc(run->args->batch_size * sizeof(*trainer.labels));
 	trainer.best_params = malloc(run->model->param_count * sizeof(float));
-	trainer.bare_indptr = calloc((size_t)run->args->batch_size + 1, sizeof(*trainer.bare_indptr));
-	if (result.epochs && trainer.order && trainer.labels && trainer.best_params && trainer.bare_indptr) {
+	trainer.bare_indptr =
+		calloc((size_t)run->args->batch_size + 1, sizeof(*trainer.bare_indptr));
+	if (result.epochs && trainer.order && trainer.labels && trainer.best_params &&
+	    trainer.bare_indptr) {
 		memcpy(trainer.order, train->ids, train->count * sizeof(*trainer.order));
 		code = run_epochs(&trainer, &result);
 		if (code == TOOL_DONE)
-			code = evaluate(&trainer, TRAIN_SPLIT_TEST, &result.test_accuracy, &test_loss);
+			code = evaluate(&trainer, TRAIN_SPLIT_TEST, &result.test_accuracy,
+			                &test_loss);
 	} else {
 		code = no_memory(&trainer, RUNG_E_NOMEM);
 	}

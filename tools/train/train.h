@@ -13,7 +13,8 @@ struct train_args {
 	struct tool_common common;
 	struct tool_store_args store;
 	const char *dir;
-	uint32_t hidden, batch_size, epochs, patience;   /* batch_size 0: as staged; patience 0: all epochs */
+	/* batch_size 0: as staged; patience 0: all epochs */
+	uint32_t hidden, batch_size, epochs, patience;
 	uint32_t ahead;                                  /* 0: as the loader has it */
 	struct tool_fanouts fanouts, eval_fanouts;       /* count 0: as staged; as in training */
 	double lr, weight_decay, dropout, input_dropout; /* input_dropout negative: as dropout */
@@ -49,17 +50,19 @@ struct train_run {
 };
 
 /**
- * Train for the epochs asked for, evaluate after each, and test the weights of the best: highest validation accuracy, of equal
- * ones the lower validation loss, of equal ones the earlier. Without a valid split they are the last. Says on stderr why it
- * failed. @return an exit code
+ * Train for the epochs asked for, evaluate after each, and test the weights of the best: highest
+ * validation accuracy, of equal ones the lower validation loss, of equal ones the earlier. Without
+ * a valid split they are the last. Says on stderr why it failed. @return an exit code
  */
 int train_run(struct train_run *run, struct train_result *result_out);
 
 /** Table line of an epoch on stdout, epochs counted from 1; a heading above the first. */
 void train_print_epoch(uint32_t number, const struct train_epoch *epoch);
-void train_print_summary(const struct train_run *run, const struct train_result *result, const struct rung_store_stats *stats);
+void train_print_summary(const struct train_run *run, const struct train_result *result,
+                         const struct rung_store_stats *stats);
 
 /** @return an exit code */
-int train_print_json(const struct train_run *run, const struct train_result *result, const struct rung_store_stats *stats);
+int train_print_json(const struct train_run *run, const struct train_result *result,
+                     const struct rung_store_stats *stats);
 
 #endif

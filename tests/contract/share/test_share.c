@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores shared between processes: right rows everywhere, deaths on either side, and every way to be refused. */
+/* Stores shared between processes: right rows everywhere, deaths on either side, and every way to
+ * be refused. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -63,16 +64,19 @@ Test(share, all_rows_in_memory_or_none_can_be_shared)
 	static const uint64_t budgets[] = { RUNG_BYTES_MAX, 4 * 8192 };
 
 	for (unsigned b = 0; b < RUNG__ARRAY_LEN(budgets); b++) {
-		struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts), .host_bytes = budgets[b] };
+		struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts),
+			                            .host_bytes = budgets[b] };
 		struct rung_store_opts opts = { .size = sizeof(opts), .share_path = s.path };
 		struct rung_store *creator, *store;
 		struct rung_plan *plan;
 
 		if (fixture_in_place() && b > 0)
 			plan_opts.host_bytes += s.base.vertices * rung_index_bytes(s.base.vertices);
-		cr_assert_eq(rung_plan_create(s.base.ds, &plan_opts, &plan), 0, "%s", rung_last_error());
+		cr_assert_eq(rung_plan_create(s.base.ds, &plan_opts, &plan), 0, "%s",
+		             rung_last_error());
 		cr_assert_eq(rung_plan_tier(plan, 0)->row_count, b == 0 ? s.base.vertices : 0);
-		cr_assert_eq(rung_store_open(s.base.ds, plan, &opts, &creator), 0, "%s", rung_last_error());
+		cr_assert_eq(rung_store_open(s.base.ds, plan, &opts, &creator), 0, "%s",
+		             rung_last_error());
 		cr_assert_eq(rung_store_attach(s.path, NULL, &store), 0, "%s", rung_last_error());
 		rung_plan_destroy(plan);
 		share_fixture_check(&s, store, b);
@@ -144,7 +148,8 @@ Test(share, vertex_ids_need_a_creator_that_has_the_map)
 	struct rung_store_opts attach_opts = { .size = sizeof(attach_opts), .vertex_ids = 1 };
 	struct rung_store *creator, *store;
 
-	cr_assert_eq(rung_store_open(s.base.ds, s.base.plan, &opts, &creator), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_store_open(s.base.ds, s.base.plan, &opts, &creator), 0, "%s",
+	             rung_last_error());
 	cr_assert_eq(rung_store_attach(s.path, &attach_opts, &store), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "vertex_ids"), "%s", rung_last_error());
 	cr_assert_eq(rung_store_attach(s.path, NULL, &store), 0, "%s", rung_last_error());
@@ -174,9 +179,11 @@ Test(share, attachers_go_on_when_the_creator_is_killed)
 	struct share_child creator, children[2];
 	struct rung_store *store;
 
-	cr_assert_eq(share_child_start(&creator, "create", s.path, s.base.dir), 0, "%s", creator.line);
+	cr_assert_eq(share_child_start(&creator, "create", s.path, s.base.dir), 0, "%s",
+	             creator.line);
 	for (unsigned c = 0; c < 2; c++) {
-		cr_assert_eq(share_child_start(&children[c], "attach", s.path, s.base.dir), 0, "%s", children[c].line);
+		cr_assert_eq(share_child_start(&children[c], "attach", s.path, s.base.dir), 0, "%s",
+		             children[c].line);
 		cr_assert_eq(share_child_ask(&children[c], "go"), 0);
 	}
 	share_child_kill(&creator);
@@ -187,7 +194,7 @@ Test(share, attachers_go_on_when_the_creator_is_killed)
 	cr_assert(there(s.path));
 	cr_assert_eq(rung_store_attach(s.path, NULL, &store), RUNG_E_NOENT);
 	cr_assert(strstr(rung_last_error(), "start it again"), "%s", rung_last_error());
-	store = share_fixture_create(&s);   /* the socket that is left is replaced */
+	store = share_fixture_create(&s); /* the socket that is left is replaced */
 	share_fixture_check(&s, store, 5);
 	for (unsigned c = 0; c < 2; c++) {
 		cr_assert_eq(share_child_ask(&children[c], "gather 7"), 0, "%s", children[c].line);
@@ -202,7 +209,8 @@ Test(share, nobody_minds_an_attacher_that_is_killed)
 	struct rung_store *creator = share_fixture_create(&s), *store;
 	struct share_child killed, child;
 
-	cr_assert_eq(share_child_start(&killed, "attach", s.path, s.base.dir), 0, "%s", killed.line);
+	cr_assert_eq(share_child_start(&killed, "attach", s.path, s.base.dir), 0, "%s",
+	             killed.line);
 	cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), 0, "%s", child.line);
 	cr_assert_eq(share_child_ask(&killed, "go"), 0);
 	cr_assert_eq(share_child_ask(&child, "go"), 0);
@@ -218,13 +226,14 @@ Test(share, nobody_minds_an_attacher_that_is_killed)
 
 Test(share, attachers_go_on_when_the_creator_closes_and_nobody_new_gets_in)
 {
-	struct rung_store *creator = share_fixture_create(&s), *store = share_fixture_attach(&s), *late;
+	struct rung_store *creator = share_fixture_create(&s), *store = share_fixture_attach(&s),
+			  *late;
 
 	cr_assert_eq(rung_store_close(creator), 0);
 	share_fixture_check(&s, store, 3);
 	cr_assert_eq(rung_store_attach(s.path, NULL, &late), RUNG_E_NOENT);
 	cr_assert(strstr(rung_last_error(), "no store is shared there"), "%s", rung_last_error());
-	cr_assert_eq(rmdir(s.folder), 0);   /* nothing is left in it */
+	cr_assert_eq(rmdir(s.folder), 0); /* nothing is left in it */
 	rung_store_close(store);
 }
 
@@ -238,9 +247,10 @@ Test(share, one_store_to_a_place)
 
 	cr_assert_eq(rung_store_open(s.base.ds, s.base.plan, &opts, &second), RUNG_E_BUSY);
 	cr_assert(strstr(rung_last_error(), s.path), "%s", rung_last_error());
-	cr_assert_eq(share_child_start(&child, "create", s.path, s.base.dir), RUNG_E_BUSY, "%s", child.line);
+	cr_assert_eq(share_child_start(&child, "create", s.path, s.base.dir), RUNG_E_BUSY, "%s",
+	             child.line);
 	cr_assert_eq(share_child_end(&child), 0);
-	second = share_fixture_attach(&s);   /* the first is as it was */
+	second = share_fixture_attach(&s); /* the first is as it was */
 	share_fixture_check(&s, second, 1);
 	rung_store_close(second);
 	rung_store_close(creator);
@@ -314,7 +324,8 @@ Test(share, a_relative_path_will_do)
 
 	cr_assert_eq(mkdir(s.folder, 0700), 0);
 	cr_assert_eq(chdir(s.folder), 0);
-	cr_assert_eq(rung_store_open(s.base.ds, s.base.plan, &opts, &creator), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_store_open(s.base.ds, s.base.plan, &opts, &creator), 0, "%s",
+	             rung_last_error());
 	cr_assert_eq(rung_store_attach("socket", NULL, &store), 0, "%s", rung_last_error());
 	rung_store_close(store);
 	rung_store_close(creator);
@@ -335,7 +346,9 @@ Test(share, an_attached_store_is_not_shared_on)
 
 Test(share, opens_with_clean_failure_however_few_allocations_succeed)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1, .share_path = s.path };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .vertex_ids = 1,
+		                        .share_path = s.path };
 	unsigned before = share_fixture_descriptors(NULL);
 	struct rung_store *creator, *store;
 	int64_t allowed = 0;
@@ -345,8 +358,10 @@ Test(share, opens_with_clean_failure_however_few_allocations_succeed)
 		rung__alloc_limit(allowed++);
 		rc = rung_store_open(s.base.ds, s.base.plan, &opts, &creator);
 		rung__alloc_limit(-1);
-		cr_assert(rc == 0 || rc == RUNG_E_NOMEM || rc == RUNG_E_IO, "%s: %s", rung_status_name(rc), rung_last_error());
-		cr_assert(rc == 0 || share_fixture_descriptors(NULL) == before, "%s", rung_last_error());
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM || rc == RUNG_E_IO, "%s: %s",
+		          rung_status_name(rc), rung_last_error());
+		cr_assert(rc == 0 || share_fixture_descriptors(NULL) == before, "%s",
+		          rung_last_error());
 		cr_assert(rc == 0 || !there(s.path));
 		cr_assert_lt(allowed, 1000);
 	} while (rc < 0);
@@ -358,8 +373,10 @@ Test(share, opens_with_clean_failure_however_few_allocations_succeed)
 		rung__alloc_limit(allowed++);
 		rc = rung_store_attach(s.path, &opts, &store);
 		rung__alloc_limit(-1);
-		cr_assert(rc == 0 || rc == RUNG_E_NOMEM || rc == RUNG_E_IO, "%s: %s", rung_status_name(rc), rung_last_error());
-		cr_assert(rc == 0 || share_fixture_descriptors_become(before), "%s", rung_last_error());
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM || rc == RUNG_E_IO, "%s: %s",
+		          rung_status_name(rc), rung_last_error());
+		cr_assert(rc == 0 || share_fixture_descriptors_become(before), "%s",
+		          rung_last_error());
 		cr_assert_lt(allowed, 1000);
 	} while (rc < 0);
 	cr_assert_gt(allowed, 12);

@@ -51,8 +51,8 @@ static void *gather_all(void *arg)
 		rung_store_copy(side->store, ids, ranks, sizeof(ranks));
 		if (rung_gather(side->store, &list, out, 0) < 0)
 			side->wrong++;
-		side->wrong += fixture_wrong_rows(&base, ranks, BATCH, out,
-		                                  (size_t)s.base.row_bytes);
+		side->wrong +=
+			fixture_wrong_rows(&base, ranks, BATCH, out, (size_t)s.base.row_bytes);
 	}
 	rung_store_free(side->store, ids);
 	rung_store_free(side->store, out);
@@ -131,18 +131,22 @@ static void spoil_index(unsigned seconds)
 {
 	const uint64_t end = rung__now_ns() + seconds * UINT64_C(1000000000);
 	struct rung__cache_shape shape = cache_shape();
-	const uint64_t words = rung__cache_index_bytes(&shape) / 4, header =
-		sizeof(struct rung__cache_index) / 4;
+	const uint64_t words = rung__cache_index_bytes(&shape) / 4,
+		       header = sizeof(struct rung__cache_index) / 4;
 	const uint64_t lock = offsetof(struct rung__cache_index, lock) / 4;
 	uint32_t *index = map_index();
 
 	for (uint64_t i = 0; rung__now_ns() < end; i++) {
 		uint64_t value = rung__mix64(i), at = rung__mix64(value);
 
-		at = i % 50 == 0 ? lock : at % 3 == 0 ? at / 3 % words : at % 3 == 1
-			? at / 3 % header : at / 3 % 200;
-		__atomic_store_n(&index[at], value % 2 ? (uint32_t)(value >> 32)
-		                 : (uint32_t)(value >> 32) % 400, __ATOMIC_RELAXED);
+		at = i % 50 == 0   ? lock
+		     : at % 3 == 0 ? at / 3 % words
+		     : at % 3 == 1 ? at / 3 % header
+		                   : at / 3 % 200;
+		__atomic_store_n(&index[at],
+		                 value % 2 ? (uint32_t)(value >> 32)
+		                           : (uint32_t)(value >> 32) % 400,
+		                 __ATOMIC_RELAXED);
 		usleep(20);
 	}
 	_exit(0);
@@ -171,8 +175,8 @@ Test(share_cache, garbage_in_the_index_neither_crashes_nor_hangs_those_who_share
 		cr_assert_eq(rung_prefetch(s.base.store, &list), 0, "%s", rung_last_error());
 		list = fixture_ids(&s.base, ranks, BATCH, RUNG_U64, RUNG_RANKS);
 		cr_assert_eq(rung_gather(s.base.store, &list,
-		                         fixture_memory(&s.base, BATCH * s.base.row_bytes), 0), 0,
-		                         "%s", rung_last_error());
+		                         fixture_memory(&s.base, BATCH * s.base.row_bytes), 0),
+		             0, "%s", rung_last_error());
 		fixture_free_memories(&s.base);
 		s.base.store = own;
 	}
@@ -201,15 +205,17 @@ static void check_without(const struct rung_store_opts *opts, const char *why)
 Test(share_cache, beyond_32_processes_are_without_it)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
-	struct flock seats = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1,
-	                       .l_len = RUNG__CACHE_CLIENTS_MAX - 1 };
+	struct flock seats = { .l_type = F_WRLCK,
+		               .l_whence = SEEK_SET,
+		               .l_start = 1,
+		               .l_len = RUNG__CACHE_CLIENTS_MAX - 1 };
 	struct rung_store *store;
 	int fd;
 
 	open_creator(300);
 	gather_in(creator, 3);
 	fd = rung__reopen(creator->pool.shared.fd, O_RDWR);
-	cr_assert_eq(fcntl(fd, F_OFD_SETLK, &seats), 0);   /* of the other 31 */
+	cr_assert_eq(fcntl(fd, F_OFD_SETLK, &seats), 0); /* of the other 31 */
 	check_without(&opts, "32 processes use it");
 	close(fd);
 	cr_assert_eq(rung_store_attach(s.path, &opts, &store), 0, "%s", rung_last_error());

@@ -22,10 +22,10 @@
 
 struct holding {
 	struct rung__cache_shape shape;
-	uint64_t rank_last;   /* and every other one below */
+	uint64_t rank_last; /* and every other one below */
 	unsigned count;
-	int fd;            /* of the index */
-	bool keeps_lock;   /* for ever as well */
+	int fd;          /* of the index */
+	bool keeps_lock; /* for ever as well */
 };
 
 static int hold_for_ever(const struct holding *h)
@@ -34,7 +34,7 @@ static int hold_for_ever(const struct holding *h)
 	void *index = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, h->fd, 0);
 	struct rung__cache *cache;
 
-	alarm(60);   /* a test that fails leaves nobody behind */
+	alarm(60); /* a test that fails leaves nobody behind */
 	if (index == MAP_FAILED ||
 	    rung__cache_open(&h->shape, index, h->fd, false, 10, 2, &cache) < 0)
 		return 1;
@@ -42,8 +42,7 @@ static int hold_for_ever(const struct holding *h)
 	for (unsigned i = 0; i < h->count; i++) {
 		struct rung__cache_place place;
 
-		if (rung__cache_take(cache, 0, h->rank_last - 2 * i, 0, &place) !=
-		    RUNG__CACHE_KEEP)
+		if (rung__cache_take(cache, 0, h->rank_last - 2 * i, 0, &place) != RUNG__CACHE_KEEP)
 			return 2;
 	}
 	if (!h->keeps_lock)
@@ -71,9 +70,8 @@ __attribute__((constructor)) static void holder_main(int argc, char **argv)
 /* Another process that has begun to read these rows, and stays. */
 static pid_t start_holder(uint64_t rank_last, unsigned count, bool keeps_lock)
 {
-	const struct holding h = {
-		cache_shape(), rank_last, count, creator->pool.shared.fd, keeps_lock
-	};
+	const struct holding h = { cache_shape(), rank_last, count, creator->pool.shared.fd,
+		                   keeps_lock };
 	int pair[2];
 	char byte;
 	pid_t pid;
@@ -143,14 +141,14 @@ static void gather_behind_reader(bool dies)
 	cr_assert_eq(stats.read_rows, RUNG__ARRAY_LEN(ranks));
 	if (!dies) {
 		cr_assert_eq(stats.late_rows, READ_ELSEWHERE);
-		for (uint64_t i = 2; i < 10; i++) {   /* it is not waited for again */
+		for (uint64_t i = 2; i < 10; i++) { /* it is not waited for again */
 			fixture_gather_and_check(&s.base, ranks, RUNG__ARRAY_LEN(ranks));
 			cr_assert_eq(stats_of(store).late_rows, i * READ_ELSEWHERE);
 		}
 		cr_assert_eq(stats_of(store).cache_timeouts, 1);
 		kill_reader(reader);
 	}
-	do {   /* the rows are kept, in other frames, as soon as it is known to be dead */
+	do { /* the rows are kept, in other frames, as soon as it is known to be dead */
 		stats = stats_of(store);
 		fixture_gather_and_check(&s.base, ranks, RUNG__ARRAY_LEN(ranks));
 		fixture_free_memories(&s.base);
@@ -199,7 +197,7 @@ Test(share_cache_stuck, a_process_that_keeps_the_lock_holds_others_up_once)
 	cr_assert_eq(stats_of(early).cache_timeouts, 1);
 	cr_assert_eq(stats_of(late).cache_timeouts, 1);
 	cr_assert_gt(stats_of(late).cache_wait_ns, 0);
-	cr_assert_eq(stats_of(creator).cache_rows_filled, filled);   /* as far as it knows */
+	cr_assert_eq(stats_of(creator).cache_rows_filled, filled); /* as far as it knows */
 	cr_assert_eq(rung_store_close(early), 0);
 	kill_reader(holder);
 	/* a row, by whoever, is kept again */

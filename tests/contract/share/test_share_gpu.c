@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores with rows in GPU memory, shared between processes: CUDA IPC wants two of them, so one end is always a child. */
+/* Stores with rows in GPU memory, shared between processes: CUDA IPC wants two of them, so one end
+ * is always a child. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <sched.h>
@@ -47,7 +48,8 @@ Test(share_gpu, nobody_minds_an_attacher_that_is_killed)
 	struct rung_store *creator = share_fixture_create(&s);
 	struct share_child killed, child;
 
-	cr_assert_eq(share_child_start(&killed, "attach", s.path, s.base.dir), 0, "%s", killed.line);
+	cr_assert_eq(share_child_start(&killed, "attach", s.path, s.base.dir), 0, "%s",
+	             killed.line);
 	cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), 0, "%s", child.line);
 	cr_assert_eq(share_child_ask(&killed, "go"), 0);
 	share_child_kill(&killed);
@@ -63,13 +65,14 @@ Test(share_gpu, a_creator_that_is_killed_is_told_to_those_who_read_its_memory)
 	struct share_child creator, child;
 	int wanted = has_peer_rows() ? RUNG_E_NODEV : 0;
 
-	cr_assert_eq(share_child_start(&creator, "create", s.path, s.base.dir), 0, "%s", creator.line);
+	cr_assert_eq(share_child_start(&creator, "create", s.path, s.base.dir), 0, "%s",
+	             creator.line);
 	cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), 0, "%s", child.line);
 	cr_assert_eq(share_child_ask(&child, "gather 1"), 0, "%s", child.line);
 	share_child_kill(&creator);
 	cr_assert_eq(share_child_ask(&child, "gather 2"), wanted, "%s", child.line);
 	cr_assert_eq(share_child_ask(&child, "gather 3"), wanted, "%s", child.line);
-	cr_assert_eq(share_child_end(&child), 0);   /* and it closes its store */
+	cr_assert_eq(share_child_end(&child), 0); /* and it closes its store */
 }
 
 static struct rung_store *closing;
@@ -93,7 +96,7 @@ Test(share_gpu, a_creator_that_closes_waits_for_those_who_read_its_memory)
 	cr_assert_eq(share_child_ask(&child, "submit 1"), 0, "%s", child.line);
 	cr_assert_eq(pthread_create(&thread, NULL, close_store, NULL), 0);
 	cr_assert_eq(share_child_ask(&child, "finish"), 0, "%s", child.line);
-	while (share_fixture_is_shared(&s))   /* it is being closed: no gather begins any more */
+	while (share_fixture_is_shared(&s)) /* it is being closed: no gather begins any more */
 		sched_yield();
 	cr_assert_eq(share_child_ask(&child, "gather 2"), refused, "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
@@ -109,7 +112,8 @@ Test(share_gpu, a_creator_that_closes_leaves_memory_that_a_stopped_process_has_o
 	cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), 0, "%s", child.line);
 	cr_assert_eq(kill(child.pid, SIGSTOP), 0);
 	if (has_peer_rows()) {
-		assert_says(rung_store_close(creator), RUNG_E_TIMEDOUT, "is still open in attached "
+		assert_says(rung_store_close(creator), RUNG_E_TIMEDOUT,
+		            "is still open in attached "
 		            "processes after 5 s; it stays allocated until this process ends");
 	} else {
 		cr_assert_eq(rung_store_close(creator), 0, "%s", rung_last_error());
@@ -129,7 +133,8 @@ Test(share_gpu, a_driver_that_registers_no_read_only_memory_is_named)
 	if (!strstr(info.name, "imulated"))
 		cr_skip_test("a real GPU: what it registers is not ours to say");
 	setenv("RUNG_SIM_READ_ONLY", "0", 1);
-	cr_assert_eq(share_child_start(&child, "create", s.path, s.base.dir), RUNG_E_NOSUP, "%s", child.line);
+	cr_assert_eq(share_child_start(&child, "create", s.path, s.base.dir), RUNG_E_NOSUP, "%s",
+	             child.line);
 	cr_assert(strstr(child.line, "open the store without share_path"), "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
 	unsetenv("RUNG_SIM_READ_ONLY");
@@ -142,7 +147,8 @@ Test(share_gpu, a_process_that_has_no_gpu_is_told_so)
 
 	setenv("CUDA_VISIBLE_DEVICES", "", 1);
 	setenv("RUNG_SIM_GPUS", "0", 1);
-	cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), RUNG_E_NODEV, "%s", child.line);
+	cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), RUNG_E_NODEV, "%s",
+	             child.line);
 	cr_assert(strstr(child.line, "cuda: looking for GPUs"), "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
 	unsetenv("CUDA_VISIBLE_DEVICES");
@@ -179,7 +185,7 @@ Test(share_gpu, who_attaches_may_name_its_gpu)
 	cr_assert(strstr(child.line, "gpu -2; give a GPU's number"), "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
 	rung_store_close(creator);
-	opts.gpu = &info.node;   /* any number */
+	opts.gpu = &info.node; /* any number */
 	cr_assert_eq(rung_store_open(s.base.ds, s.base.plan, &opts, &store), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "is for rung_store_attach()"), "%s", rung_last_error());
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Neither end of the socket believes the other: offers that are wrong, servers that are not ours, clients that misbehave. */
+/* Neither end of the socket believes the other: offers that are wrong, servers that are not ours,
+ * clients that misbehave. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +21,8 @@
 
 static struct share_fixture s;
 static struct rung_store *creator;
-static struct share_message good;   /* what the creator sends */
-static char impostor[450];          /* a socket beside the creator's */
+static struct share_message good; /* what the creator sends */
+static char impostor[450];        /* a socket beside the creator's */
 static int listen_fd;
 
 static void set_up(void)
@@ -109,10 +110,12 @@ Test(refusals, a_connection_that_is_reset_brings_no_descriptors)
 	pthread_create(&thread, NULL, stop_listening, &listen_fd);
 	rc = rung_store_attach(impostor, &opts, &store);
 	pthread_join(thread, NULL);
-	cr_assert(rc == RUNG_E_IO || rc == RUNG_E_NOENT, "%s: %s", rung_status_name(rc), rung_last_error());
+	cr_assert(rc == RUNG_E_IO || rc == RUNG_E_NOENT, "%s: %s", rung_status_name(rc),
+	          rung_last_error());
 	for (unsigned i = 0; i < 32; i++)
-		cr_assert_eq(close(files[i]), 0, "descriptor %d was closed behind our back", files[i]);
-	listen_fd = open("/dev/null", O_RDONLY);   /* for tear_down to close */
+		cr_assert_eq(close(files[i]), 0, "descriptor %d was closed behind our back",
+		             files[i]);
+	listen_fd = open("/dev/null", O_RDONLY); /* for tear_down to close */
 }
 
 Test(refusals, the_offer_as_it_was_sent_is_taken)
@@ -155,7 +158,7 @@ Test(refusals, other_versions)
 	refuses(&message, RUNG_E_ABI, later);
 	message = good;
 	message.offer.version = 0;
-	message.bytes = 16;   /* the head is all that versions have in common */
+	message.bytes = 16; /* the head is all that versions have in common */
 	refuses(&message, RUNG_E_ABI, "version 0");
 	message = good;
 	message.offer.bytes++;
@@ -176,7 +179,7 @@ Test(refusals, descriptors_that_are_not_those_of_the_offer)
 	refuses(&message, RUNG_E_IO, "0 descriptors came");
 	message = good;
 	message.fds[message.fd_count++] = other;
-	refuses(&message, RUNG_E_IO, "ulimit -n");   /* the fourth is cut off */
+	refuses(&message, RUNG_E_IO, "ulimit -n"); /* the fourth is cut off */
 	message = good;
 	message.fds[RUNG__OFFER_FEATURES] = other;
 	refuses(&message, RUNG_E_FORMAT, "is not of");
@@ -207,7 +210,8 @@ Test(refusals, memory_that_could_change)
 
 	cr_assert_eq(fstat(good.fds[RUNG__OFFER_MAP], &st), 0);
 	for (unsigned m = 0; m < RUNG__ARRAY_LEN(missing); m++) {
-		unsigned seals = (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) & ~missing[m];
+		unsigned seals =
+			(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) & ~missing[m];
 		int fd = memory((uint64_t)st.st_size, 0, seals);
 
 		message.fds[RUNG__OFFER_MAP] = fd;
@@ -222,7 +226,9 @@ Test(refusals, a_map_with_entries_outside)
 	struct stat st;
 
 	cr_assert_eq(fstat(good.fds[RUNG__OFFER_MAP], &st), 0);
-	message.fds[RUNG__OFFER_MAP] = memory((uint64_t)st.st_size, 0xff, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+	message.fds[RUNG__OFFER_MAP] =
+		memory((uint64_t)st.st_size, 0xff,
+	               F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	refuses(&message, RUNG_E_RANGE, "entry 0 of the shared map");
 	close(message.fds[RUNG__OFFER_MAP]);
 }
@@ -235,7 +241,7 @@ Test(refusals, places_of_rows_that_make_no_sense)
 	struct stat st;
 
 	cr_assert_eq(fstat(good.fds[RUNG__OFFER_MAP], &st), 0);
-	cr_assert_eq(good.fd_count, RUNG__OFFER_VERTICES + 1);   /* the cache's comes behind it */
+	cr_assert_eq(good.fd_count, RUNG__OFFER_VERTICES + 1); /* the cache's comes behind it */
 	message.fds[RUNG__OFFER_VERTICES + 1] = message.fds[RUNG__OFFER_VERTICES];
 	message.fds[RUNG__OFFER_VERTICES] = memory((uint64_t)st.st_size, 0xff, seals);
 	message.fd_count++;
@@ -247,18 +253,18 @@ Test(refusals, places_of_rows_that_make_no_sense)
 	refuses(&message, RUNG_E_RANGE, "entry 0 of the shared places of rows");
 	close(message.fds[RUNG__OFFER_VERTICES]);
 	message = good;
-	message.offer.shape.layout.vertex_of_rank = &message;   /* a pointer of another process */
+	message.offer.shape.layout.vertex_of_rank = &message; /* a pointer of another process */
 	cr_assert_eq(attach_to(&message, &store), 0, "%s", rung_last_error());
 	cr_assert_null(store->shape.layout.vertex_of_rank);
 	rung_store_close(store);
 }
 
 /* One number of the offer each. */
-#define WRONG(field, value, words)                              \
-	do {                                                    \
-		struct share_message wrong = good;              \
-		wrong.offer.field = (value);                    \
-		refuses(&wrong, RUNG_E_FORMAT, words);          \
+#define WRONG(field, value, words)                                                                 \
+	do {                                                                                       \
+		struct share_message wrong = good;                                                 \
+		wrong.offer.field = (value);                                                       \
+		refuses(&wrong, RUNG_E_FORMAT, words);                                             \
 	} while (0)
 
 Test(refusals, numbers_that_make_no_sense)
@@ -280,12 +286,14 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(shape.layout.file_bytes[0], shape->layout.file_bytes[0] + 1, "changed under");
 	WRONG(shape.tiers[RUNG__TIER_HOST].rank_first, 1, "tiers");
 	WRONG(shape.tiers[RUNG__TIER_HOST].row_count, UINT64_MAX, "tiers");
-	WRONG(shape.tiers[RUNG__TIER_NVME].rank_first, shape->tiers[RUNG__TIER_NVME].rank_first - 1, "tiers");
-	WRONG(shape.tiers[RUNG__TIER_NVME].row_count, shape->tiers[RUNG__TIER_NVME].row_count + 1, "tiers");
+	WRONG(shape.tiers[RUNG__TIER_NVME].rank_first, shape->tiers[RUNG__TIER_NVME].rank_first - 1,
+	      "tiers");
+	WRONG(shape.tiers[RUNG__TIER_NVME].row_count, shape->tiers[RUNG__TIER_NVME].row_count + 1,
+	      "tiers");
 	WRONG(shape.slot_count, 0, "tiers");
 	WRONG(shape.slot_count, UINT64_MAX, "tiers");
 	WRONG(shape.slot_count, 8193, "tiers");
-	WRONG(shape.slot_bytes, 4096, "tiers");   /* a row may lie across two pages */
+	WRONG(shape.slot_bytes, 4096, "tiers"); /* a row may lie across two pages */
 	WRONG(shape.slot_bytes, shape->slot_bytes + 1, "tiers");
 	WRONG(shape.array.dtype, RUNG_DTYPE_COUNT, "type");
 	WRONG(shape.array.dim_count, RUNG_DIMS_MAX + 1, "type");
@@ -300,11 +308,13 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(files[0].inode, good.offer.files[0].inode + 1, "is not of");
 	WRONG(files[0].device, good.offer.files[0].device + 1, "is not of");
 	WRONG(path[0], 'x', "no absolute path");
-	message.offer.shape.tiers[RUNG__TIER_GPU].row_count = shape->tiers[RUNG__TIER_HOST].row_count;   /* of no GPU */
+	/* of no GPU */
+	message.offer.shape.tiers[RUNG__TIER_GPU].row_count =
+		shape->tiers[RUNG__TIER_HOST].row_count;
 	message.offer.shape.tiers[RUNG__TIER_HOST] = shape->tiers[RUNG__TIER_NVME];
 	message.offer.shape.tiers[RUNG__TIER_HOST].row_count = 0;
 	message.offer.shape.tiers[RUNG__TIER_PEER] = message.offer.shape.tiers[RUNG__TIER_HOST];
-	message.fd_count--;   /* the host tier's */
+	message.fd_count--; /* the host tier's */
 	refuses(&message, RUNG_E_FORMAT, "number of GPUs");
 	message = good;
 	memset(message.offer.path, '/', sizeof(message.offer.path));
@@ -335,7 +345,8 @@ Test(refusals, numbers_of_files_that_make_no_sense)
 	message.offer.shape.layout.file_count = UINT64_MAX;
 	refuses(&message, RUNG_E_IO, "descriptors came");
 	refuses_blocks(0);
-	refuses_blocks(good.offer.shape.vertex_count);   /* nothing would be left for the second file */
+	/* nothing would be left for the second file */
+	refuses_blocks(good.offer.shape.vertex_count);
 	refuses_blocks(UINT64_MAX / RUNG__FILES_MAX);
 	refuses_blocks(UINT64_MAX);
 }
@@ -352,7 +363,8 @@ Test(refusals, offers_with_random_bytes_are_refused_or_harmless)
 		struct share_message message = good;
 		struct rung_store *store = NULL;
 
-		((unsigned char *)&message.offer.shape)[draw % sizeof(message.offer.shape)] ^= (unsigned char)(1u << (draw >> 32) % 8);
+		((unsigned char *)&message.offer.shape)[draw % sizeof(message.offer.shape)] ^=
+			(unsigned char)(1u << (draw >> 32) % 8);
 		if (attach_to(&message, &store) == 0) {
 			rung_gather(store, &ids, out, 0);
 			rung_store_close(store);
@@ -374,7 +386,8 @@ Test(refusals, what_is_shared_cannot_be_written)
 		cr_assert_eq(errno, EPERM);
 		cr_assert_eq(ftruncate(fd, 0), -1);
 		cr_assert_eq(errno, EPERM);
-		cr_assert_eq(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+		cr_assert_eq(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
+		             MAP_FAILED);
 		close(fd);
 	}
 }
@@ -383,7 +396,8 @@ Test(refusals, an_attacher_short_of_descriptors_says_so)
 {
 	struct rlimit before, tight;
 	struct rung_store *store;
-	int lowest[3];   /* free ones: for its socket, the creator's end of it, one of the three that come */
+	/* free ones: for its socket, the creator's end of it, one of the three that come */
+	int lowest[3];
 	int rc;
 
 	for (unsigned i = 0; i < 3; i++)
@@ -422,7 +436,8 @@ Test(refusals, a_server_whose_queue_is_full_is_given_up)
 		if (connect(fds[i], (struct sockaddr *)&address, sizeof(address)) < 0)
 			cr_assert_eq(errno, EAGAIN);
 	}
-	cr_assert_eq(rung_store_attach(impostor, NULL, &store), RUNG_E_TIMEDOUT, "%s", rung_last_error());
+	cr_assert_eq(rung_store_attach(impostor, NULL, &store), RUNG_E_TIMEDOUT, "%s",
+	             rung_last_error());
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(fds); i++)
 		close(fds[i]);
 }
@@ -456,7 +471,8 @@ Test(refusals, clients_that_are_silent_or_talk_nonsense_are_in_nobodys_way)
 		fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 		cr_assert_eq(connect(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
 		if (i % 2)
-			send(fds[i], nonsense, sizeof(nonsense), MSG_NOSIGNAL);   /* may find it hung up already */
+			/* may find it hung up already */
+			send(fds[i], nonsense, sizeof(nonsense), MSG_NOSIGNAL);
 	}
 	store = share_fixture_attach(&s);
 	rung_store_close(store);

@@ -7,7 +7,7 @@
 
 using namespace sim;
 
-/* ---- copies -------------------------------------------------------------------------------------------------------------- */
+/* ---- copies ---- */
 
 struct rectangle {
 	unsigned char *to;
@@ -24,19 +24,26 @@ static size_t span(size_t pitch, size_t width, size_t height)
 static bool direction_fits(state &s, const rectangle &c, enum cudaMemcpyKind kind)
 {
 	int gpu;
-	const bool to_gpu = is_device_address(s, (uintptr_t)c.to, &gpu), from_gpu = is_device_address(s, (uintptr_t)c.from, &gpu);
+	const bool to_gpu = is_device_address(s, (uintptr_t)c.to, &gpu),
+		   from_gpu = is_device_address(s, (uintptr_t)c.from, &gpu);
 
 	switch (kind) {
-	case cudaMemcpyHostToHost: return !to_gpu && !from_gpu;
-	case cudaMemcpyHostToDevice: return to_gpu && !from_gpu;
-	case cudaMemcpyDeviceToHost: return !to_gpu && from_gpu;
-	case cudaMemcpyDeviceToDevice: return to_gpu && from_gpu;
-	default: return kind == cudaMemcpyDefault;
+	case cudaMemcpyHostToHost:
+		return !to_gpu && !from_gpu;
+	case cudaMemcpyHostToDevice:
+		return to_gpu && !from_gpu;
+	case cudaMemcpyDeviceToHost:
+		return !to_gpu && from_gpu;
+	case cudaMemcpyDeviceToDevice:
+		return to_gpu && from_gpu;
+	default:
+		return kind == cudaMemcpyDefault;
 	}
 }
 
 /* Where one side of a copy is. The host's plain memory only for calls that wait. */
-static unsigned char *side(state &s, const unsigned char *at, size_t bytes, bool write, bool pageable, const char *what)
+static unsigned char *side(state &s, const unsigned char *at, size_t bytes, bool write,
+                           bool pageable, const char *what)
 {
 	int gpu;
 
@@ -69,8 +76,8 @@ static void copy_now(state &s, rectangle c, bool pageable, const char *what)
 	race::see(false);
 }
 
-static cudaError_t put_copy(state &s, held_lock &lock, const rectangle &c, enum cudaMemcpyKind kind, cudaStream_t stream, bool wait,
-                            const char *what)
+static cudaError_t put_copy(state &s, held_lock &lock, const rectangle &c, enum cudaMemcpyKind kind,
+                            cudaStream_t stream, bool wait, const char *what)
 {
 	const auto st = find_stream(s, stream);
 	const cudaError_t err = check_put(s, *st);
@@ -86,7 +93,8 @@ static cudaError_t put_copy(state &s, held_lock &lock, const rectangle &c, enum 
 	    crosses_registrations(s, c.to, span(c.to_pitch, c.width, c.height)) ||
 	    crosses_registrations(s, c.from, span(c.from_pitch, c.width, c.height)))
 		return cudaErrorInvalidValue;
-	side(s, c.to, span(c.to_pitch, c.width, c.height), true, wait, what);   /* now, and again when it is done */
+	/* now, and again when it is done */
+	side(s, c.to, span(c.to_pitch, c.width, c.height), true, wait, what);
 	side(s, c.from, span(c.from_pitch, c.width, c.height), false, wait, what);
 	copy.run = [&s, c, wait, what] { copy_now(s, c, wait, what); };
 	const mark end = put(s, *st, std::move(copy));
@@ -105,32 +113,43 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 {
 	return call(copy_entry, [&](state &s, held_lock &lock) {
 		int gpu;
-		const bool wait = !is_device_address(s, (uintptr_t)to, &gpu) || !is_device_address(s, (uintptr_t)from, &gpu);
+		const bool wait = !is_device_address(s, (uintptr_t)to, &gpu) ||
+		                  !is_device_address(s, (uintptr_t)from, &gpu);
 
-		return put_copy(s, lock, line(to, from, bytes), kind, cudaStreamLegacy, wait, "cudaMemcpy");
+		return put_copy(s, lock, line(to, from, bytes), kind, cudaStreamLegacy, wait,
+		                "cudaMemcpy");
 	});
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
 {
 	return call(copy_async, [&](state &s, held_lock &lock) {
-		return put_copy(s, lock, line(to, from, bytes), kind, stream, false, "cudaMemcpyAsync");
+		return put_copy(s, lock, line(to, from, bytes), kind, stream, false,
+		                "cudaMemcpyAsync");
 	});
 }
 
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                              enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, enum cudaMemcpyKind kind,
+                              cudaStream_t stream)
 {
 	return call(copy_2d_async, [&](state &s, held_lock &lock) {
-		const rectangle c = { (unsigned char *)to, (const unsigned char *)from, to_pitch, from_pitch, width, height };
+		const rectangle c = { (unsigned char *)to,
+			              (const unsigned char *)from,
+			              to_pitch,
+			              from_pitch,
+			              width,
+			              height };
 
 		return put_copy(s, lock, c, kind, stream, false, "cudaMemcpy2DAsync");
 	});
 }
 
-/* ---- fills --------------------------------------------------------------------------------------------------------------- */
+/* ---- fills ---- */
 
-static cudaError_t put_fill(state &s, held_lock &lock, void *at, int value, size_t bytes, cudaStream_t stream, const char *what)
+static cudaError_t put_fill(state &s, held_lock &lock, void *at, int value, size_t bytes,
+                            cudaStream_t stream, const char *what)
 {
 	const auto st = find_stream(s, stream);
 	const cudaError_t err = check_put(s, *st);
@@ -168,11 +187,12 @@ cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stre
 	});
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 static bool is_shape(const dim3 &grid, const dim3 &block)
 {
-	return grid.x > 0 && block.x > 0 && block.x <= lanes::BLOCK_LANES_MAX && grid.y * grid.z * block.y * block.z == 1;
+	return grid.x > 0 && block.x > 0 && block.x <= lanes::BLOCK_LANES_MAX &&
+	       grid.y * grid.z * block.y * block.z == 1;
 }
 
 static entry launch_kernel("cudaLaunchKernel");

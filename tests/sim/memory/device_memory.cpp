@@ -89,12 +89,12 @@ cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total_out)
 	});
 }
 
-/* ---- memory of other processes ------------------------------------------------------------------------------------------- */
+/* ---- memory of other processes ---- */
 
 struct handle_text {
 	char magic[8];
 	uint64_t bytes;
-	uint64_t dev, ino;   /* of the memfd: its number may have come to mean another file */
+	uint64_t dev, ino; /* of the memfd: its number may have come to mean another file */
 	int32_t pid, fd, gpu, zero;
 };
 static_assert(sizeof(handle_text) <= CUDA_IPC_HANDLE_SIZE, "fits a handle");
@@ -139,7 +139,8 @@ static void *map_memory_of(const handle_text &text, int *fd_out)
 	const int fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return nullptr;
-	if (fstat(fd, &st) == 0 && st.st_dev == text.dev && st.st_ino == text.ino && (uint64_t)st.st_size == text.bytes)
+	if (fstat(fd, &st) == 0 && st.st_dev == text.dev && st.st_ino == text.ino &&
+	    (uint64_t)st.st_size == text.bytes)
 		real = mmap(nullptr, text.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (real == MAP_FAILED || flock(fd, LOCK_SH | LOCK_NB) != 0) {
 		close(fd);
@@ -203,8 +204,8 @@ cudaError_t cudaIpcOpenMemHandle(void **ptr_out, cudaIpcMemHandle_t handle, unsi
 		handle_text text;
 
 		memcpy(&text, &handle, sizeof(text));
-		if (flags != cudaIpcMemLazyEnablePeerAccess || memcmp(text.magic, HANDLE_MAGIC, sizeof(text.magic)) != 0 ||
-		    text.bytes == 0)
+		if (flags != cudaIpcMemLazyEnablePeerAccess ||
+		    memcmp(text.magic, HANDLE_MAGIC, sizeof(text.magic)) != 0 || text.bytes == 0)
 			return cudaErrorInvalidValue;
 		if (text.pid == getpid())
 			return cudaErrorDeviceUninitialized;

@@ -46,11 +46,13 @@ static entry host_register("cudaHostRegister", UNSAFE);
 cudaError_t cudaHostRegister(void *ptr, size_t bytes, unsigned flags)
 {
 	return call(host_register, [&](state &s, held_lock &) {
-		const uintptr_t begin = (uintptr_t)ptr / PAGE * PAGE, end = round_up((uintptr_t)ptr + bytes, PAGE);
+		const uintptr_t begin = (uintptr_t)ptr / PAGE * PAGE,
+				end = round_up((uintptr_t)ptr + bytes, PAGE);
 		const bool read_only = flags & cudaHostRegisterReadOnly;
 		int gpu;
 
-		if (!ptr || bytes == 0 || (flags & ~0xfu) || is_device_address(s, (uintptr_t)ptr, &gpu))
+		if (!ptr || bytes == 0 || (flags & ~0xfu) ||
+		    is_device_address(s, (uintptr_t)ptr, &gpu))
 			return cudaErrorInvalidValue;
 		if (read_only && !s.may_register_read_only)
 			return cudaErrorNotSupported;
@@ -82,7 +84,8 @@ cudaError_t cudaHostUnregister(void *ptr)
 	return call(host_unregister, [&](state &s, held_lock &lock) {
 		wait_for_kernel(s, lock);
 		if (!range_at(s, ptr, REGISTERED))
-			return find_range(s, (uintptr_t)ptr) ? cudaErrorInvalidValue : cudaErrorHostMemoryNotRegistered;
+			return find_range(s, (uintptr_t)ptr) ? cudaErrorInvalidValue
+			                                     : cudaErrorHostMemoryNotRegistered;
 		remove_range(s, (uintptr_t)ptr);
 		return cudaSuccess;
 	});
@@ -148,19 +151,22 @@ cudaError_t cudaMallocManaged(void **ptr_out, size_t bytes, unsigned flags)
 }
 
 static entry mem_advise("cudaMemAdvise");
-cudaError_t cudaMemAdvise(const void *ptr, size_t bytes, enum cudaMemoryAdvise advice, struct cudaMemLocation location)
+cudaError_t cudaMemAdvise(const void *ptr, size_t bytes, enum cudaMemoryAdvise advice,
+                          struct cudaMemLocation location)
 {
 	return call(mem_advise, [&](state &s, held_lock &) {
 		const struct range *r = find_range(s, (uintptr_t)ptr);
 		const bool device = location.type == cudaMemLocationTypeDevice;
 
-		if (advice < cudaMemAdviseSetReadMostly || advice > cudaMemAdviseUnsetAccessedBy || bytes == 0)
+		if (advice < cudaMemAdviseSetReadMostly || advice > cudaMemAdviseUnsetAccessedBy ||
+		    bytes == 0)
 			return cudaErrorInvalidValue;
 		if (!r || r->kind != MANAGED || bytes > r->bytes - ((uintptr_t)ptr - r->begin))
 			return cudaErrorInvalidValue;
 		if (device && (location.id < 0 || (size_t)location.id >= s.gpus.size()))
 			return cudaErrorInvalidDevice;
-		return device || location.type == cudaMemLocationTypeHost ? cudaSuccess : cudaErrorInvalidValue;
+		return device || location.type == cudaMemLocationTypeHost ? cudaSuccess
+		                                                          : cudaErrorInvalidValue;
 	});
 }
 
@@ -187,7 +193,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const vo
 		*out = {};
 		if (!r) {
 			out->type = cudaMemoryTypeUnregistered;
-			out->device = -2;   /* cudaInvalidDeviceId */
+			out->device = -2; /* cudaInvalidDeviceId */
 			out->hostPointer = same;
 		} else if (r->kind == DEVICE || r->kind == IMPORTED) {
 			out->type = cudaMemoryTypeDevice;

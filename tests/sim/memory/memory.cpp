@@ -11,13 +11,14 @@
 
 using namespace sim;
 
-/* ---- addresses ----------------------------------------------------------------------------------------------------------- */
+/* ---- addresses ---- */
 
 /* Several times the memory, so that addresses do not come back soon. */
 void sim::reserve_gpu(state &s, struct gpu *gpu)
 {
 	const size_t bytes = std::max<size_t>(round_up(s.gpu_bytes, PAGE) * 4, (size_t)1 << 30);
-	void *at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *at =
+		mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (at == MAP_FAILED)
 		wrong("no room for the addresses of a GPU");
@@ -46,7 +47,8 @@ struct range *sim::find_range(state &s, uintptr_t at)
 	return at - r.begin < r.bytes ? &r : nullptr;
 }
 
-const struct range &sim::checked_range(state &s, const void *ptr, size_t bytes, bool write, const char *what)
+const struct range &sim::checked_range(state &s, const void *ptr, size_t bytes, bool write,
+                                       const char *what)
 {
 	const uintptr_t at = (uintptr_t)ptr;
 	const struct range *r = find_range(s, at);
@@ -55,15 +57,18 @@ const struct range &sim::checked_range(state &s, const void *ptr, size_t bytes, 
 	if (!r && is_device_address(s, at, &gpu))
 		wrong("%s: %zu bytes at %p, where GPU %d has no memory", what, bytes, ptr, gpu);
 	if (!r)
-		wrong("%s: %zu bytes at %p, which is host memory that is not registered", what, bytes, ptr);
+		wrong("%s: %zu bytes at %p, which is host memory that is not registered", what,
+		      bytes, ptr);
 	if (bytes > r->bytes - (at - r->begin))
-		wrong("%s: %zu bytes at %p, which is byte %zu of a memory of %zu", what, bytes, ptr, (size_t)(at - r->begin), r->bytes);
+		wrong("%s: %zu bytes at %p, which is byte %zu of a memory of %zu", what, bytes, ptr,
+		      (size_t)(at - r->begin), r->bytes);
 	if (write && !r->writable)
 		wrong("%s: writes to %p, which is registered for reading only", what, ptr);
 	return *r;
 }
 
-unsigned char *sim::real_address(state &s, const void *ptr, size_t bytes, bool write, const char *what)
+unsigned char *sim::real_address(state &s, const void *ptr, size_t bytes, bool write,
+                                 const char *what)
 {
 	const struct range &r = checked_range(s, ptr, bytes, write, what);
 
@@ -75,7 +80,8 @@ static uintptr_t free_address(state &s, const struct gpu &gpu, uintptr_t from, s
 {
 	uintptr_t at = from;
 
-	for (auto r = s.ranges.lower_bound(gpu.begin); r != s.ranges.end() && r->first < gpu.end; ++r) {
+	for (auto r = s.ranges.lower_bound(gpu.begin); r != s.ranges.end() && r->first < gpu.end;
+	     ++r) {
 		/* something between: what runs over is seen */
 		const uintptr_t end = r->first + round_up(r->second.bytes, ALIGN) + ALIGN;
 
@@ -97,7 +103,7 @@ uintptr_t sim::take_address(state &s, struct gpu *gpu, size_t bytes)
 	return at;
 }
 
-/* ---- ranges -------------------------------------------------------------------------------------------------------------- */
+/* ---- ranges ---- */
 
 void sim::add_range(state &s, const struct range &r)
 {
@@ -118,14 +124,16 @@ struct range *sim::range_at(state &s, const void *ptr, range_kind kind)
 	return at != s.ranges.end() && at->second.kind == kind ? &at->second : nullptr;
 }
 
-/* ---- what kernels may use ------------------------------------------------------------------------------------------------ */
+/* ---- what kernels may use ---- */
 
 bool sim::may_use(state &s, const struct range &r, int gpu)
 {
-	return r.kind == REGISTERED || r.kind == PINNED || r.kind == MANAGED || r.gpu == gpu || s.gpus[(size_t)gpu].peers[(size_t)r.gpu];
+	return r.kind == REGISTERED || r.kind == PINNED || r.kind == MANAGED || r.gpu == gpu ||
+	       s.gpus[(size_t)gpu].peers[(size_t)r.gpu];
 }
 
-static std::vector<lanes::region> lent;   /* to the kernel that runs, by address; the device thread's own */
+/* to the kernel that runs, by address; the device thread's own */
+static std::vector<lanes::region> lent;
 static const lanes::region *last_found[lanes::RELEASE + 1];
 
 static const lanes::region *find_in_lent(uintptr_t at, lanes::access_kind kind)
@@ -134,8 +142,9 @@ static const lanes::region *find_in_lent(uintptr_t at, lanes::access_kind kind)
 
 	if (last && at - last->begin < last->end - last->begin)
 		return last;
-	auto after = std::upper_bound(lent.begin(), lent.end(), at,
-	                              [](uintptr_t a, const lanes::region &r) { return a < r.begin; });
+	auto after =
+		std::upper_bound(lent.begin(), lent.end(), at,
+	                         [](uintptr_t a, const lanes::region &r) { return a < r.begin; });
 	if (after == lent.begin() || at >= std::prev(after)->end)
 		return nullptr;
 	return last_found[kind] = &*std::prev(after);
@@ -159,9 +168,8 @@ void sim::lend_to_kernels(state &s, int gpu)
 			lent.push_back({ at, at + r.bytes, r.writable,
 			                 (ptrdiff_t)((uintptr_t)r.real - at) });
 	}
-	std::sort(lent.begin(), lent.end(), [](const lanes::region &a, const lanes::region &b) {
-		return a.begin < b.begin;
-	});
+	std::sort(lent.begin(), lent.end(),
+	          [](const lanes::region &a, const lanes::region &b) { return a.begin < b.begin; });
 	lanes::find_region = find_in_lent;
 	lanes::on_failure = abort;
 }

@@ -21,7 +21,8 @@
 #define EDGES     300u
 #define ROW_BYTES 12u
 
-static char dir[256], out[300], partial[320], aside[330], features[300], edges[300], labels[300], train[300], valid[300];
+static char dir[256], out[300], partial[320], aside[330], features[300], edges[300], labels[300],
+	train[300], valid[300];
 static const char *specs[] = { edges };
 static struct rung_stage_split splits[] = { { "train", train }, { "valid", valid } };
 static struct rung_stage_opts opts;
@@ -80,7 +81,7 @@ static inline unsigned char *plain_manifest(const char *path, size_t *bytes_out)
 	struct rung__manifest *m = NULL;
 
 	cr_assert(text && rung__manifest_parse(path, text, *bytes_out, &m) == 0, "%s",
-		  rung_last_error());
+	          rung_last_error());
 	rung__free(m->job);
 	m->job = NULL;
 	cr_assert_eq(rung__manifest_format(m, &plain), 0);
@@ -98,7 +99,7 @@ static inline unsigned char *file_bytes(const char *folder, const char *name, si
 
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
 	return strcmp(name, "manifest.json") == 0 ? plain_manifest(path, bytes_out)
-						  : support_read_file(path, bytes_out);
+	                                          : support_read_file(path, bytes_out);
 }
 
 /* All files of two datasets are the same bytes. */
@@ -114,7 +115,7 @@ static inline void same_files(const char *one, const char *other)
 			      *b = file_bytes(other, name, &b_bytes);
 
 		cr_assert(a && b && a_bytes == b_bytes && memcmp(a, b, a_bytes) == 0, "%s/%s",
-			  other, name);
+		          other, name);
 		free(a);
 		free(b);
 	}

@@ -18,7 +18,8 @@
 #define ROW_BYTES   3001u /* features of 1.7 blocks, rows across their border and on no sector's */
 #define BLOCK_BYTES 1048576u
 
-static char dir[256], ds_dir[300], path[4096], source[300], edges[300], labels[300], score[300], train[300], valid[300];
+static char dir[256], ds_dir[300], path[4096], source[300], edges[300], labels[300], score[300],
+	train[300], valid[300];
 static const char *specs[] = { edges };
 static struct rung_graph_opts graph = { .size = sizeof(graph), .specs = specs, .spec_count = 1 };
 static const char *split_names[] = { "train", "valid" }, *split_specs[] = { train, valid };
@@ -59,7 +60,8 @@ static inline void setup(void)
 	snprintf(score, sizeof(score), "%s/score.npy", dir);
 	snprintf(train, sizeof(train), "%s/train.npy", dir);
 	snprintf(valid, sizeof(valid), "%s/valid.npy", dir);
-	cr_assert_eq(support_dataset(dir, VERTICES, EDGES, ROW_BYTES, 9), 0, "%s", rung_last_error());
+	cr_assert_eq(support_dataset(dir, VERTICES, EDGES, ROW_BYTES, 9), 0, "%s",
+	             rung_last_error());
 	write_score();
 }
 
@@ -88,7 +90,8 @@ static inline struct rung_verify_report verified(const struct rung_verify_opts *
 {
 	struct rung_verify_report report = { 0 };
 
-	cr_assert_eq(rung_dataset_verify(ds_dir, opts, &report), status, "wanted %d: %s", status, rung_last_error());
+	cr_assert_eq(rung_dataset_verify(ds_dir, opts, &report), status, "wanted %d: %s", status,
+	             rung_last_error());
 	return report;
 }
 

@@ -33,7 +33,8 @@ int cache_fixture_fd(const struct rung__cache_shape *shape)
 	return fd;
 }
 
-void cache_fixture_open(struct cache_fixture *f, const struct rung__cache_shape *shape, uint64_t rows_max, uint32_t batches_max)
+void cache_fixture_open(struct cache_fixture *f, const struct rung__cache_shape *shape,
+                        uint64_t rows_max, uint32_t batches_max)
 {
 	*f = (struct cache_fixture){ .shape = *shape };
 	f->fd = cache_fixture_fd(shape);
@@ -51,12 +52,14 @@ void cache_fixture_close(struct cache_fixture *f)
 	close(f->fd);
 }
 
-void cache_fixture_attach(struct cache_fixture *f, const struct cache_fixture *first, uint64_t rows_max, uint32_t batches_max)
+void cache_fixture_attach(struct cache_fixture *f, const struct cache_fixture *first,
+                          uint64_t rows_max, uint32_t batches_max)
 {
 	*f = *first;
 	f->wrong = 0;
 	need(rung__cache_open(&f->shape, f->index, f->fd, false, rows_max, batches_max,
-	                      &f->cache) == 0, "opening");
+	                      &f->cache) == 0,
+	     "opening");
 }
 
 void cache_fixture_detach(struct cache_fixture *f)
@@ -90,7 +93,7 @@ enum { IN_FREE = 1, IN_AGE = 2, IN_HASH = 4, IN_BUCKET = 8, IN_LOST = 16 };
 struct walk {
 	const struct rung__cache *cache;
 	const struct rung__cache_index *index;
-	unsigned char *seen;   /* [frame_count] lists that a frame is in */
+	unsigned char *seen; /* [frame_count] lists that a frame is in */
 };
 
 /* A list may have each frame once. NULL: none such, or a second time. */
@@ -107,7 +110,8 @@ static const char *walk_unused(struct walk *w)
 	for (uint32_t link = w->index->free; link; link = w->cache->frames[link - 1].older) {
 		const struct rung__cache_frame *frame = visit(w, link, IN_FREE);
 
-		if (!frame || rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_EMPTY || link > w->index->fresh_count)
+		if (!frame || rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_EMPTY ||
+		    link > w->index->fresh_count)
 			return "the list of empty frames";
 	}
 	for (uint32_t link = w->index->fresh_count + 1; link <= w->cache->frame_count; link++)
@@ -115,7 +119,8 @@ static const char *walk_unused(struct walk *w)
 	for (uint32_t link = w->index->lost_first; link; link = w->cache->frames[link - 1].newer) {
 		const struct rung__cache_frame *frame = visit(w, link, IN_LOST);
 
-		if (!frame || rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_LOST || (frame->newer == 0 && w->index->lost_last != link))
+		if (!frame || rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_LOST ||
+		    (frame->newer == 0 && w->index->lost_last != link))
 			return "the list of lost frames";
 	}
 	return NULL;
@@ -129,14 +134,16 @@ static const char *walk_ages(struct walk *w)
 	for (uint32_t link = w->index->oldest; link; link = w->cache->frames[link - 1].newer) {
 		const struct rung__cache_frame *frame = visit(w, link, IN_AGE);
 
-		if (!frame || frame->older != older || rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED)
+		if (!frame || frame->older != older ||
+		    rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED)
 			return "the order of filling";
 		older = link;
 		count++;
 	}
 	if (older != w->index->newest)
 		return "the newest frame";
-	if (w->index->hand && (w->index->hand > w->cache->frame_count || !(w->seen[w->index->hand - 1] & IN_AGE)))
+	if (w->index->hand &&
+	    (w->index->hand > w->cache->frame_count || !(w->seen[w->index->hand - 1] & IN_AGE)))
 		return "the hand";
 	return count == w->index->filled_count ? NULL : "the count of filled frames";
 }
@@ -144,7 +151,8 @@ static const char *walk_ages(struct walk *w)
 static const char *walk_hash(struct walk *w)
 {
 	for (uint64_t head = 0; head <= w->cache->heads_mask; head++) {
-		for (uint32_t link = w->cache->heads[head]; link; link = w->cache->frames[link - 1].hash_next) {
+		for (uint32_t link = w->cache->heads[head]; link;
+		     link = w->cache->frames[link - 1].hash_next) {
 			const struct rung__cache_frame *frame = visit(w, link, IN_HASH);
 
 			if (!frame || (rung__cache_hash(frame->row) & w->cache->heads_mask) != head)
@@ -161,18 +169,22 @@ static const char *walk_buckets(struct walk *w)
 	for (uint32_t bucket = 0; bucket < RUNG__CACHE_BUCKETS; bucket++) {
 		uint32_t prev = 0;
 
-		if ((w->index->bucket_bits[bucket / 64] >> bucket % 64 & 1) != (w->index->buckets[bucket] != 0))
+		if ((w->index->bucket_bits[bucket / 64] >> bucket % 64 & 1) !=
+		    (w->index->buckets[bucket] != 0))
 			return "the bit of a bucket";
-		for (uint32_t link = w->index->buckets[bucket]; link; link = w->cache->frames[link - 1].use_next) {
+		for (uint32_t link = w->index->buckets[bucket]; link;
+		     link = w->cache->frames[link - 1].use_next) {
 			const struct rung__cache_frame *frame = visit(w, link, IN_BUCKET);
 
-			if (!frame || frame->use_prev != prev || frame->next_use == 0 || frame->next_use % RUNG__CACHE_BUCKETS != bucket)
+			if (!frame || frame->use_prev != prev || frame->next_use == 0 ||
+			    frame->next_use % RUNG__CACHE_BUCKETS != bucket)
 				return "a bucket";
 			prev = link;
 		}
 	}
 	for (uint32_t word = 0; word < RUNG__CACHE_BUCKETS / 64; word++) {
-		if ((w->index->bucket_groups[word / 64] >> word % 64 & 1) != (w->index->bucket_bits[word] != 0))
+		if ((w->index->bucket_groups[word / 64] >> word % 64 & 1) !=
+		    (w->index->bucket_bits[word] != 0))
 			return "the bit of a word of buckets";
 	}
 	return NULL;
@@ -188,7 +200,8 @@ static const char *walk_map(const struct walk *w)
 		if (!(w->cache->levels[0][row / 64] >> row % 64 & 1))
 			continue;
 		link = rung__cache_frames_find(w->cache, row);
-		if (!link || !rung__cache_frame_offered(&w->cache->frames[link - 1]) || w->cache->frames[link - 1].next_use != 0)
+		if (!link || !rung__cache_frame_offered(&w->cache->frames[link - 1]) ||
+		    w->cache->frames[link - 1].next_use != 0)
 			return "a row among the idle ones";
 		count++;
 	}
@@ -196,7 +209,8 @@ static const char *walk_map(const struct walk *w)
 		return "the count of idle frames";
 	for (unsigned level = 1; level < w->cache->level_count; level++) {
 		for (uint64_t word = 0; word < w->cache->level_words[level - 1]; word++) {
-			if ((w->cache->levels[level][word / 64] >> word % 64 & 1) != (w->cache->levels[level - 1][word] != 0))
+			if ((w->cache->levels[level][word / 64] >> word % 64 & 1) !=
+			    (w->cache->levels[level - 1][word] != 0))
 				return "a higher level of the map";
 		}
 	}
@@ -209,15 +223,20 @@ static const char *look_at_frame(const struct walk *w, uint32_t link, bool alone
 	unsigned wanted;
 
 	switch (rung__cache_frame_state(frame)) {
-	case RUNG__CACHE_FRAME_EMPTY: wanted = IN_FREE; break;
-	case RUNG__CACHE_FRAME_LOST: wanted = IN_LOST; break;
+	case RUNG__CACHE_FRAME_EMPTY:
+		wanted = IN_FREE;
+		break;
+	case RUNG__CACHE_FRAME_LOST:
+		wanted = IN_LOST;
+		break;
 	case RUNG__CACHE_FRAME_READING:
 		wanted = IN_HASH;
 		if (!(w->index->joined >> (frame->state >> 8) & 1))
 			return "the reader of a frame";
 		break;
 	default:
-		wanted = IN_HASH | IN_AGE | (rung__cache_frame_offered(frame) && frame->next_use ? IN_BUCKET : 0);
+		wanted = IN_HASH | IN_AGE |
+		         (rung__cache_frame_offered(frame) && frame->next_use ? IN_BUCKET : 0);
 		if (frame->pins & ~w->index->joined)
 			return "the pins of a frame";
 		if (alone && frame->next_use != rung__cache_window_next(w->cache, frame->row))
@@ -233,13 +252,16 @@ static uint64_t idle_frames(const struct rung__cache *cache)
 	uint64_t count = 0;
 
 	for (uint32_t i = 0; i < cache->frame_count; i++)
-		count += rung__cache_frame_offered(&cache->frames[i]) && cache->frames[i].next_use == 0;
+		count += rung__cache_frame_offered(&cache->frames[i]) &&
+		         cache->frames[i].next_use == 0;
 	return count;
 }
 
 const char *cache_fixture_fault(const struct rung__cache *cache, bool alone)
 {
-	struct walk w = { .cache = cache, .index = cache->index, .seen = calloc(cache->frame_count, 1) };
+	struct walk w = { .cache = cache,
+		          .index = cache->index,
+		          .seen = calloc(cache->frame_count, 1) };
 	const char *fault = walk_unused(&w);
 
 	if (!fault)
@@ -281,7 +303,8 @@ const char *cache_window_fault(const struct rung__cache *cache)
 	if (rows + window->rows_left != window->rows_max)
 		return "the room that is left";
 	for (uint64_t head = 0; head < window->heads_count; head++) {
-		for (uint32_t first = window->heads[head]; first; first = rung__cache_use_at(window, first)->hash_next) {
+		for (uint32_t first = window->heads[head]; first;
+		     first = rung__cache_use_at(window, first)->hash_next) {
 			uint32_t last = 0, time = rung__cache_use_at(window, first)->time;
 
 			if (rung__cache_window_head(
@@ -289,10 +312,13 @@ const char *cache_window_fault(const struct rung__cache *cache)
 				    rung__cache_hash(rung__cache_use_at(window, first)->row)) !=
 			    &window->heads[head])
 				return "the head of a row";
-			for (uint32_t link = first; link; link = rung__cache_use_at(window, link)->later) {
-				const struct rung__cache_use *use = rung__cache_use_at(window, link);
+			for (uint32_t link = first; link;
+			     link = rung__cache_use_at(window, link)->later) {
+				const struct rung__cache_use *use =
+					rung__cache_use_at(window, link);
 
-				if (left-- == 0 || use->over || use->row != rung__cache_use_at(window, first)->row ||
+				if (left-- == 0 || use->over ||
+				    use->row != rung__cache_use_at(window, first)->row ||
 				    rung__cache_later(time, use->time))
 					return "the uses of a row";
 				time = use->time;

@@ -14,10 +14,10 @@
 #include "graphs.h"
 
 #define RANK_FIRST 100u
-#define ROWS 1000u
-#define FRAMES 64u
-#define BATCH 40u
-#define HELD_MAX 8u
+#define ROWS       1000u
+#define FRAMES     64u
+#define BATCH      40u
+#define HELD_MAX   8u
 
 static const struct rung__cache_shape shape = { RANK_FIRST, ROWS, FRAMES };
 static struct cache_fixture f;
@@ -29,7 +29,7 @@ struct worker {
 	struct {
 		uint32_t frame;
 		uint64_t rank;
-		bool read;   /* else pinned */
+		bool read; /* else pinned */
 	} held[HELD_MAX];
 	unsigned held_count;
 };
@@ -69,8 +69,8 @@ static inline void work_on_row(struct worker *w, uint64_t batch, uint64_t rank)
 /* Rows of a batch, from a random one on, some left out. */
 static inline void draw(struct worker *w, uint64_t *ranks)
 {
-	uint64_t rank = RANK_FIRST +
-			test_random(&w->state) % (ROWS / 2) * (test_random(&w->state) % 2);
+	uint64_t rank =
+		RANK_FIRST + test_random(&w->state) % (ROWS / 2) * (test_random(&w->state) % 2);
 
 	for (unsigned i = 0; i < BATCH; i++)
 		ranks[i] = rank += 1 + test_random(&w->state) % 3;

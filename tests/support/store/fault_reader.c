@@ -58,7 +58,8 @@ static void spoil(struct rung__fetched *fetched, uint64_t number)
 {
 	const struct rung__fetch *sent = &state.sent[fetched->token];
 
-	if (support_fault.bad_offset >= sent->offset && support_fault.bad_offset < sent->offset + sent->bytes && support_fault.bad_offset)
+	if (support_fault.bad_offset >= sent->offset &&
+	    support_fault.bad_offset < sent->offset + sent->bytes && support_fault.bad_offset)
 		fetched->result = -ENODATA;
 	if (!spoiled(number))
 		return;
@@ -67,7 +68,8 @@ static void spoil(struct rung__fetched *fetched, uint64_t number)
 	if (support_fault.kind == SUPPORT_FAULT_EMPTY)
 		fetched->result = 0;
 	if (support_fault.kind == SUPPORT_FAULT_SHORT && fetched->result > (int32_t)state.align)
-		fetched->result = (int32_t)rung__align_down((uint64_t)fetched->result - 1, state.align);
+		fetched->result =
+			(int32_t)rung__align_down((uint64_t)fetched->result - 1, state.align);
 }
 
 static bool holds(uint64_t number)
@@ -93,25 +95,26 @@ static bool let_go(void)
 		return false;
 	if (support_fault.kind == SUPPORT_FAULT_HELD)
 		return atomic_load(&support_fault.release);
-	return state.held_count == state.in_flight;   /* nothing but what is late is left */
+	return state.held_count == state.in_flight; /* nothing but what is late is left */
 }
 
 static int fault_reap(struct rung__reader *reader, uint32_t want, uint64_t timeout_ns,
-		      struct rung__fetched *fetched, uint32_t max)
+                      struct rung__fetched *fetched, uint32_t max)
 {
 	uint32_t real = state.in_flight - state.held_count;
 	uint32_t kept = 0;
 	int count;
 
-	if (support_fault.kind == SUPPORT_FAULT_GONE && atomic_load(&support_fault.seen) >= support_fault.first)
+	if (support_fault.kind == SUPPORT_FAULT_GONE &&
+	    atomic_load(&support_fault.seen) >= support_fault.first)
 		return -support_fault.err;
 	while (let_go() && kept < max)
 		fetched[kept++] = state.held[--state.held_count];
-	if (kept == 0 && real == 0) {   /* all held: the real reader has nothing to wait for */
+	if (kept == 0 && real == 0) { /* all held: the real reader has nothing to wait for */
 		usleep(1000);
 	} else if (kept == 0) {
 		count = rung__file_reader.reap(reader, RUNG__MIN(want, real), timeout_ns, fetched,
-					       max);
+		                               max);
 		if (count < 0)
 			return count;
 		for (int i = 0; i < count; i++) {
@@ -133,8 +136,8 @@ static int fault_reap(struct rung__reader *reader, uint32_t want, uint64_t timeo
 static int fault_open(const struct rung__reader_args *args, struct rung__reader **reader_out)
 {
 	return args->token_count > SLOTS_MAX
-		       ? rung__fail(RUNG_E_INVAL, "fault reader: too many slots")
-		       : rung__file_reader.open(args, reader_out);
+	               ? rung__fail(RUNG_E_INVAL, "fault reader: too many slots")
+	               : rung__file_reader.open(args, reader_out);
 }
 
 static void fault_close(struct rung__reader *reader)

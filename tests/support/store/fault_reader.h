@@ -10,22 +10,25 @@
 
 enum support_fault_kind {
 	SUPPORT_FAULT_NONE,
-	SUPPORT_FAULT_ERRNO,     /* fails with `err`, the slot untouched */
-	SUPPORT_FAULT_SHORT,     /* all but the last sector of what was read counts, at least one sector */
-	SUPPORT_FAULT_EMPTY,     /* 0 bytes: as if the file ended */
-	SUPPORT_FAULT_REVERSED,  /* completions of one reap in reverse order */
-	SUPPORT_FAULT_LATE,      /* held back while others are in flight */
-	SUPPORT_FAULT_HELD,      /* held back until `release` is set */
-	SUPPORT_FAULT_GONE       /* reap itself fails with `err` from this read on */
+	SUPPORT_FAULT_ERRNO, /* fails with `err`, the slot untouched */
+	/* all but the last sector of what was read counts, at least one sector */
+	SUPPORT_FAULT_SHORT,
+	SUPPORT_FAULT_EMPTY,    /* 0 bytes: as if the file ended */
+	SUPPORT_FAULT_REVERSED, /* completions of one reap in reverse order */
+	SUPPORT_FAULT_LATE,     /* held back while others are in flight */
+	SUPPORT_FAULT_HELD,     /* held back until `release` is set */
+	SUPPORT_FAULT_GONE      /* reap itself fails with `err` from this read on */
 };
 
 struct support_fault {
 	enum support_fault_kind kind;
-	int err;                   /* positive errno */
-	uint64_t first, count;     /* completions first .. first + count, numbered from 0, are spoiled */
-	uint64_t bad_offset;       /* nonzero: besides, every read over this byte of the file fails with ENODATA */
+	int err; /* positive errno */
+	/* completions first .. first + count, numbered from 0, are spoiled */
+	uint64_t first, count;
+	/* nonzero: besides, every read over this byte of the file fails with ENODATA */
+	uint64_t bad_offset;
 	_Atomic int release;
-	_Atomic uint64_t seen;     /* completions so far */
+	_Atomic uint64_t seen; /* completions so far */
 };
 
 extern struct support_fault support_fault;

@@ -22,9 +22,8 @@ typedef int (*wait_value_fn)(cudaStream_t stream, unsigned long long at, uint32_
 static struct {
 	uint32_t *word;        /* pinned */
 	unsigned char *copies; /* pinned: [BATCHES][BATCH_ROWS_MAX * WIDTH] */
-	uint64_t *
-		ranks; /* pinned: [BATCHES][BATCH_ROWS_MAX], of batches on the GPU */
-	cudaStream_t stream; /* not in order with the legacy one */
+	uint64_t *ranks;       /* pinned: [BATCHES][BATCH_ROWS_MAX], of batches on the GPU */
+	cudaStream_t stream;   /* not in order with the legacy one */
 } user;
 
 static inline void close_all(void)
@@ -83,7 +82,7 @@ static inline unsigned char *copy_of(uint64_t idx)
 /* As training does: behind the rows, reading them, and then the batch goes back while that is still
  * to come. */
 static inline void use_and_put(struct rung_loader *loader, const struct rung_loader_batch *batch,
-                        cudaStream_t stream)
+                               cudaStream_t stream)
 {
 	cr_assert_leq(batch->rank_count, BATCH_ROWS_MAX);
 	if (batch->request)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A store with a graph, the batches that its sampler gives for a list of seeds, and loaders of them. */
+/** A store with a graph, the batches that its sampler gives for a list of seeds, and loaders of
+ * them. */
 #ifndef SUPPORT_LOADER_FIXTURE_H
 #define SUPPORT_LOADER_FIXTURE_H
 
@@ -10,22 +11,22 @@
 #include "says.h"
 #include "store_fixture.h"
 
-#define ROWS 3000u
-#define WIDTH 512u
-#define HOST_BYTES 500000u   /* of 1.5 MB, less slots and cache */
-#define SEEDS 330u
-#define BATCH 32u
-#define BATCHES ((SEEDS + BATCH - 1) / BATCH)
-#define HOPS 2
-#define KEY_FIRST 100u
+#define ROWS       3000u
+#define WIDTH      512u
+#define HOST_BYTES 500000u /* of 1.5 MB, less slots and cache */
+#define SEEDS      330u
+#define BATCH      32u
+#define BATCHES    ((SEEDS + BATCH - 1) / BATCH)
+#define HOPS       2
+#define KEY_FIRST  100u
 
 static const uint32_t fanouts[HOPS] = { 4, 3 };
 
 static struct store_fixture f;
 static struct rung_graph *graph;
 static uint64_t seeds[SEEDS];
-static struct rung_batch *expected[BATCHES];   /* by rung_sampler_sample() */
-static struct rung_gpu_sampler *gpu_sampler;   /* of all loaders, with RUNG_TEST_SAMPLE_ON=gpu */
+static struct rung_batch *expected[BATCHES]; /* by rung_sampler_sample() */
+static struct rung_gpu_sampler *gpu_sampler; /* of all loaders, with RUNG_TEST_SAMPLE_ON=gpu */
 
 static inline bool samples_on_gpu(void)
 {
@@ -55,7 +56,10 @@ static inline void sample_expected(void)
 	cr_assert_eq(rung_sampler_create(rung_graph_csc(graph), &opts, &sampler), 0);
 	for (uint64_t b = 0; b < BATCHES; b++) {
 		cr_assert_eq(rung_batch_create(&expected[b]), 0);
-		cr_assert_eq(rung_sampler_sample(sampler, seeds + b * BATCH, RUNG__MIN(BATCH, SEEDS - b * BATCH), KEY_FIRST + b, expected[b]), 0);
+		cr_assert_eq(rung_sampler_sample(sampler, seeds + b * BATCH,
+		                                 RUNG__MIN(BATCH, SEEDS - b * BATCH), KEY_FIRST + b,
+		                                 expected[b]),
+		             0);
 	}
 	rung_sampler_destroy(sampler);
 }
@@ -83,7 +87,8 @@ static inline void close_store(void)
 	fixture_close(&f);
 }
 
-static inline struct rung_loader_opts loader_opts(uint32_t threads, uint32_t ahead, uint32_t gathers)
+static inline struct rung_loader_opts loader_opts(uint32_t threads, uint32_t ahead,
+                                                  uint32_t gathers)
 {
 	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
 
@@ -199,9 +204,11 @@ static inline void check_batch(const struct rung_loader_batch *batch, uint64_t i
 	check_array(batch, batch->seeds, seeds + idx * BATCH, batch->seed_count * sizeof(*seeds));
 	cr_assert_eq(batch->block_count, HOPS);
 	for (uint32_t hop = 0; hop < HOPS; hop++) {
-		const struct rung_block *got = batch->blocks[hop], *want = rung_batch_block(expected[idx], hop);
+		const struct rung_block *got = batch->blocks[hop],
+					*want = rung_batch_block(expected[idx], hop);
 
-		cr_assert(got->dst_count == want->dst_count && got->src_count == want->src_count && got->edge_count == want->edge_count);
+		cr_assert(got->dst_count == want->dst_count && got->src_count == want->src_count &&
+		          got->edge_count == want->edge_count);
 		check_array(batch, got->indptr, want->indptr,
 		            (want->dst_count + 1) * sizeof(*want->indptr));
 		check_array(batch, got->indices, want->indices,

@@ -11,9 +11,9 @@
 #include "file/file.h"
 #include "script_reader.h"
 
-#define IN_FLIGHT_MARK 0xa5   /* fills the memory of a read that is in flight */
-#define FAILED_MARK 0xee      /* and that of one that failed */
-#define POLL_NS 100000u      /* between looks at `release` */
+#define IN_FLIGHT_MARK 0xa5    /* fills the memory of a read that is in flight */
+#define FAILED_MARK    0xee    /* and that of one that failed */
+#define POLL_NS        100000u /* between looks at `release` */
 
 struct script_settings script;
 
@@ -30,7 +30,7 @@ struct rung__reader {
 	int fd;
 	uint64_t shuffles;
 	uint32_t count;
-	struct flying flying[];   /* [queue_depth], in order of submission */
+	struct flying flying[]; /* [queue_depth], in order of submission */
 };
 
 void script_reset(void)
@@ -44,8 +44,8 @@ void script_reset(void)
 static void violation(const char *what, const struct rung__fetch *fetch)
 {
 	fprintf(stderr, "script reader: read of token %u at offset %llu of %u bytes to %llu: %s\n",
-		fetch->token, (unsigned long long)fetch->offset, fetch->bytes,
-		(unsigned long long)fetch->to, what);
+	        fetch->token, (unsigned long long)fetch->offset, fetch->bytes,
+	        (unsigned long long)fetch->to, what);
 	atomic_fetch_add(&script.violations, 1);
 }
 
@@ -95,7 +95,9 @@ static void script_geometry(const struct rung__reader *reader, struct rung__geom
 static void script_engine(const struct rung__reader *reader, struct rung__engine_state *state_out)
 {
 	(void)reader;
-	*state_out = (struct rung__engine_state){ .name = "script", .why = "", .direct = script.align > 1 };
+	*state_out = (struct rung__engine_state){ .name = "script",
+		                                  .why = "",
+		                                  .direct = script.align > 1 };
 }
 
 static void check_fetch(const struct rung__reader *reader, const struct rung__fetch *fetch)
@@ -142,7 +144,7 @@ static int script_submit(struct rung__reader *reader, const struct rung__fetch *
 		return -atomic_load(&script.broken);
 	check_fetch(reader, fetch);
 	*flying = (struct flying){ .read = { *fetch, reader->args.file_idx,
-					     atomic_fetch_add(&script.sent, 1) } };
+		                             atomic_fetch_add(&script.sent, 1) } };
 	if (script.decide)
 		script.decide(&flying->read, &flying->fate);
 	flying->due_ns = rung__now_ns() + flying->fate.delay_ns;
@@ -181,7 +183,7 @@ static struct rung__fetched end_read(struct rung__reader *reader, const struct f
 	if (fate->bytes_max > 0)
 		bytes = RUNG__MIN(bytes, RUNG__MAX((uint32_t)rung__align_down(
 							   fate->bytes_max, reader->geometry.align),
-						   reader->geometry.align));
+		                                   reader->geometry.align));
 	memset(to, FAILED_MARK, fetch->bytes);
 	if (fate->err || fate->empty)
 		return (struct rung__fetched){ fetch->token, -fate->err };
@@ -225,7 +227,8 @@ static uint32_t take_ready(struct rung__reader *reader, struct rung__fetched *fe
 
 static void sleep_ns(uint64_t ns)
 {
-	const struct timespec pause = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+	const struct timespec pause = { .tv_sec = (time_t)(ns / 1000000000u),
+		                        .tv_nsec = (long)(ns % 1000000000u) };
 
 	nanosleep(&pause, NULL);
 }
@@ -240,7 +243,7 @@ static uint32_t count_ready(const struct rung__reader *reader, uint64_t now_ns)
 }
 
 static int script_reap(struct rung__reader *reader, uint32_t want, uint64_t timeout_ns,
-		       struct rung__fetched *fetched, uint32_t max)
+                       struct rung__fetched *fetched, uint32_t max)
 {
 	uint64_t until_ns = rung__now_ns() + timeout_ns;
 	int taken;
@@ -258,7 +261,7 @@ static int script_reap(struct rung__reader *reader, uint32_t want, uint64_t time
 	}
 	if (atomic_load(&script.broken))
 		return atomic_load(&script.refuses) ? (int)take_ready(reader, fetched, max)
-						    : -atomic_load(&script.broken);
+		                                    : -atomic_load(&script.broken);
 	taken = (int)take_ready(reader, fetched, max);
 	if (max > 0 && script.oversleep_ns > 0)
 		sleep_ns(script.oversleep_ns);

@@ -11,20 +11,20 @@
 #include "script_reader.h"
 #include "store_fixture.h"
 
-#define ROWS 3000
-#define WIDTH 512
-#define ASKED 300
-#define BAD_RANK 2900u
-#define RUN 6u                 /* rows from there on that are one read */
-#define SMALL (16 * 4096)      /* host memory for a few slots, and for hardly any cache */
-#define LARGE (1 << 20)        /* and for some hundreds of rows in the cache */
+#define ROWS       3000
+#define WIDTH      512
+#define ASKED      300
+#define BAD_RANK   2900u
+#define RUN        6u          /* rows from there on that are one read */
+#define SMALL      (16 * 4096) /* host memory for a few slots, and for hardly any cache */
+#define LARGE      (1 << 20)   /* and for some hundreds of rows in the cache */
 #define TIMEOUT_MS 40
 
 static struct store_fixture f;
 static uint64_t ids[ASKED];
 static unsigned char *out;
-static _Atomic int holding;     /* so many reads are held */
-static _Atomic int failing;     /* errno of reads of the ranks below */
+static _Atomic int holding; /* so many reads are held */
+static _Atomic int failing; /* errno of reads of the ranks below */
 static uint64_t fail_first, fail_end;
 
 static inline uint64_t offset_of(uint64_t rank)
@@ -70,9 +70,9 @@ static inline void open_script(uint64_t host_bytes, struct rung_store_opts *opts
 
 static inline void open_with_timeout(uint64_t host_bytes)
 {
-	struct rung_store_opts opts = {
-		.size = sizeof(opts), .requests_max = 8, .read_timeout_ms = TIMEOUT_MS
-	};
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .requests_max = 8,
+		                        .read_timeout_ms = TIMEOUT_MS };
 
 	open_script(host_bytes, &opts);
 }
@@ -98,7 +98,7 @@ static inline struct rung_request *submit(const uint64_t *ranks, uint64_t count,
 	struct rung_request *request = NULL;
 
 	cr_assert_eq(rung_gather_submit(f.store, &list, to, 0, NULL, &request), 0, "%s",
-		     rung_last_error());
+	             rung_last_error());
 	return request;
 }
 

@@ -13,8 +13,8 @@
 #include "cache/cache_internal.h"
 #include "share_fixture.h"
 
-#define HOST_BYTES 500000
-#define CACHE_HEADER 45000   /* of the index, whatever the frames */
+#define HOST_BYTES   500000
+#define CACHE_HEADER 45000 /* of the index, whatever the frames */
 
 static struct share_fixture s;
 static struct rung_store *creator;
@@ -25,9 +25,11 @@ static inline void open_creator(uint64_t kept)
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts;
-	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1,
-	                                .share_path = s.path, .batch_rows_max = 4096,
-	                                .private_cache = private_cache };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .vertex_ids = 1,
+		                        .share_path = s.path,
+		                        .batch_rows_max = 4096,
+		                        .private_cache = private_cache };
 
 	share_fixture_open(&s);
 	plan_opts = fixture_plan_opts(s.base.vertices * s.base.row_bytes, HOST_BYTES, gpus);
@@ -51,8 +53,8 @@ static inline struct rung_store_stats stats_of(const struct rung_store *store)
 	struct rung_store_stats stats = { .size = sizeof(stats) };
 
 	cr_assert_eq(rung_store_stats(store, &stats), 0);
-	cr_assert_eq(stats.cache_hits + stats.joined_rows + stats.read_rows +
-	             stats.duplicate_rows + stats.failed_rows,
+	cr_assert_eq(stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows +
+	                     stats.failed_rows,
 	             stats.tiers[fixture_tier(&s.base, "nvme")].hits);
 	return stats;
 }
@@ -64,9 +66,8 @@ static inline uint64_t cold_first(void)
 
 static inline struct rung__cache_shape cache_shape(void)
 {
-	return (struct rung__cache_shape){
-		cold_first(), s.base.vertices - cold_first(), creator->shape.frame_count
-	};
+	return (struct rung__cache_shape){ cold_first(), s.base.vertices - cold_first(),
+		                           creator->shape.frame_count };
 }
 
 static inline void *map_index(void)

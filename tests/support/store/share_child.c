@@ -11,10 +11,10 @@
 #include "share_child.h"
 #include "store_fixture.h"
 
-#define MARK "--share-child"
+#define MARK       "--share-child"
 #define HOST_BYTES 300000u
-#define ASKED 500u
-#define NOBODY 65534u
+#define ASKED      500u
+#define NOBODY     65534u
 
 /* ---- the child ---- */
 
@@ -61,7 +61,8 @@ static int64_t wrong_rows(uint64_t seed)
 	for (unsigned i = 0; i < ASKED; i++)
 		vertices[i] = f.vertex_of_rank[ranks[i]];
 	for (unsigned space = RUNG_RANKS; space <= RUNG_VERTICES; space++) {
-		struct rung_ids list = fixture_ids(&f, space == RUNG_RANKS ? ranks : vertices, ASKED, RUNG_U64, space);
+		struct rung_ids list = fixture_ids(&f, space == RUNG_RANKS ? ranks : vertices,
+		                                   ASKED, RUNG_U64, space);
 		unsigned char *out = fixture_memory(&f, ASKED * f.row_bytes);
 
 		rc = rung_gather(f.store, &list, out, 0);
@@ -156,7 +157,8 @@ static void serve_lines(void)
 	}
 }
 
-/* Before main(), which is Criterion's and does not let itself be replaced; glibc hands constructors main's arguments. */
+/* Before main(), which is Criterion's and does not let itself be replaced; glibc hands constructors
+ * main's arguments. */
 __attribute__((constructor)) static void child_main(int argc, char **argv)
 {
 	int rc;
@@ -191,7 +193,8 @@ static bool hear(struct share_child *child)
 	return fgets(child->line, sizeof(child->line), child->from) != NULL;
 }
 
-int share_child_start(struct share_child *child, const char *role, const char *socket_path, const char *dataset_dir)
+int share_child_start(struct share_child *child, const char *role, const char *socket_path,
+                      const char *dataset_dir)
 {
 	int to[2], from[2];
 
@@ -201,7 +204,8 @@ int share_child_start(struct share_child *child, const char *role, const char *s
 	if (child->pid == 0) {
 		dup2(to[0], STDIN_FILENO);
 		dup2(from[1], STDOUT_FILENO);
-		execl("/proc/self/exe", "share-child", MARK, role, socket_path, dataset_dir, (char *)NULL);
+		execl("/proc/self/exe", "share-child", MARK, role, socket_path, dataset_dir,
+		      (char *)NULL);
 		_exit(127);
 	}
 	close(to[0]);

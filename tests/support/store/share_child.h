@@ -2,8 +2,9 @@
 /**
  * A program of its own that shares a store or attaches to one, told what to do by lines.
  *
- * It is the test program itself, executed anew, so that it has no threads nor locks of its parent. It begins with a line "STATUS
- * SENTENCE" of its open or attach, and answers each line that it is told with one of its own:
+ * It is the test program itself, executed anew, so that it has no threads nor locks of its parent.
+ * It begins with a line "STATUS SENTENCE" of its open or attach, and answers each line that it is
+ * told with one of its own:
  *   gather SEED    "N" rows that were wrong, by ranks and by vertices; the negative status of a gather that failed
  *   submit SEED    "0" once a gather is in flight, or its negative status
  *   finish         waits for it: "N" rows that were wrong, or its negative status
@@ -21,7 +22,7 @@
 struct share_child {
 	pid_t pid;
 	FILE *to, *from;
-	char line[1200];   /* its last */
+	char line[1200]; /* its last */
 };
 
 /**
@@ -29,7 +30,8 @@ struct share_child {
  * @param role  "create", "attach", or "attach-as-nobody" (for root)
  * @return its STATUS; the line is in child->line
  */
-int share_child_start(struct share_child *child, const char *role, const char *socket_path, const char *dataset_dir);
+int share_child_start(struct share_child *child, const char *role, const char *socket_path,
+                      const char *dataset_dir);
 
 /** Tell it a line, and wait for the number it answers; -1 when it died. */
 int share_child_ask(struct share_child *child, const char *line);

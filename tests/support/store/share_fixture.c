@@ -11,9 +11,9 @@
 #include "share_child.h"
 #include "share_fixture.h"
 
-#define VERTICES 3000
-#define ROW_BYTES 400
-#define HOST_BYTES 400000   /* a third of the rows */
+#define VERTICES   3000
+#define ROW_BYTES  400
+#define HOST_BYTES 400000 /* a third of the rows */
 
 static void need(bool ok, const char *what)
 {
@@ -38,7 +38,9 @@ void share_fixture_close(struct share_fixture *s)
 
 struct rung_store *share_fixture_create(const struct share_fixture *s)
 {
-	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1, .share_path = s->path };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .vertex_ids = 1,
+		                        .share_path = s->path };
 	struct rung_store *store;
 
 	need(rung_store_open(s->base.ds, s->base.plan, &opts, &store) == 0, "sharing");
@@ -70,13 +72,15 @@ void share_fixture_check(struct share_fixture *s, struct rung_store *store, uint
 	s->base.store = own;
 }
 
-void share_fixture_compete(struct share_fixture *s, struct rung_store *store, unsigned child_count, unsigned rounds)
+void share_fixture_compete(struct share_fixture *s, struct rung_store *store, unsigned child_count,
+                           unsigned rounds)
 {
 	struct share_child children[4];
 
 	need(child_count <= RUNG__ARRAY_LEN(children), "children");
 	for (unsigned c = 0; c < child_count; c++) {
-		need(share_child_start(&children[c], "attach", s->path, s->base.dir) == 0, children[c].line);
+		need(share_child_start(&children[c], "attach", s->path, s->base.dir) == 0,
+		     children[c].line);
 		need(share_child_ask(&children[c], "go") == 0, children[c].line);
 	}
 	for (unsigned round = 0; round < rounds; round++)
@@ -134,7 +138,10 @@ ssize_t share_message_receive(const char *path, struct share_message *message_ou
 		char bytes[CMSG_SPACE(sizeof(message_out->fds))];
 	} control;
 	struct iovec part = { &message_out->offer, sizeof(message_out->offer) };
-	struct msghdr header = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control) };
+	struct msghdr header = { .msg_iov = &part,
+		                 .msg_iovlen = 1,
+		                 .msg_control = control.bytes,
+		                 .msg_controllen = sizeof(control) };
 	struct sockaddr_un address;
 	struct cmsghdr *rights;
 	int fd = unix_socket(path, &address);
@@ -145,7 +152,8 @@ ssize_t share_message_receive(const char *path, struct share_message *message_ou
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
 		got = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
 	if (got > 0)
-		need(recv(fd, &more, 1, 0) == 0, "the end of the answer");   /* a creator in this process has closed its end then */
+		/* a creator in this process has closed its end then */
+		need(recv(fd, &more, 1, 0) == 0, "the end of the answer");
 	close(fd);
 	message_out->bytes = got > 0 ? (size_t)got : 0;
 	rights = got > 0 ? CMSG_FIRSTHDR(&header) : NULL;
@@ -167,7 +175,9 @@ int share_impostor_listen(const char *path, int backlog)
 	struct sockaddr_un address;
 	int fd = unix_socket(path, &address);
 
-	need(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(fd, backlog) == 0, "listening");
+	need(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+	             listen(fd, backlog) == 0,
+	     "listening");
 	return fd;
 }
 

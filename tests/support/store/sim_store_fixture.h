@@ -13,13 +13,13 @@
 #include "sim.h"
 #include "store_fixture.h"
 
-#define ROWS 2000
+#define ROWS  2000
 #define WIDTH 400
 #define ASKED 600
 
 static struct store_fixture f;
 static uint64_t ids[ASKED];
-static struct rung_ids list;   /* they, in memory of the store */
+static struct rung_ids list; /* they, in memory of the store */
 
 static inline void open_store_of(struct rung_store_opts opts, uint64_t memory_bytes)
 {
@@ -54,10 +54,10 @@ static inline void tear_down(void)
 }
 
 /* There is no tear-down behind a skip, and the store goes with the process. */
-#define SKIP(why)                          \
-	do {                               \
-		support_remove(f.parent);  \
-		cr_skip_test(why);         \
+#define SKIP(why)                                                                                  \
+	do {                                                                                       \
+		support_remove(f.parent);                                                          \
+		cr_skip_test(why);                                                                 \
 	} while (0)
 
 /* From here on nothing that was put on a GPU runs. */

@@ -14,8 +14,8 @@
 #include <liburing.h>
 #endif
 
-#define FIXTURE_SEED 77
-#define FIXTURE_RING_DEPTH 64u   /* of a store by default */
+#define FIXTURE_SEED       77
+#define FIXTURE_RING_DEPTH 64u /* of a store by default */
 
 static void need(int rc, const char *what)
 {
@@ -87,7 +87,8 @@ void *fixture_memory(struct store_fixture *f, uint64_t bytes)
 	return memory;
 }
 
-struct rung_ids fixture_ids(struct store_fixture *f, const void *ids, uint64_t count, enum rung_dtype dtype, enum rung_id_space space)
+struct rung_ids fixture_ids(struct store_fixture *f, const void *ids, uint64_t count,
+                            enum rung_dtype dtype, enum rung_id_space space)
 {
 	uint64_t bytes = count * rung_dtype_bytes(dtype);
 	struct rung_ids list = { fixture_memory(f, bytes), count, dtype, space };
@@ -100,7 +101,7 @@ unsigned fixture_tier(const struct store_fixture *f, const char *name)
 {
 	unsigned i = 0;
 
-	while (strcmp(rung_plan_tier(f->plan, i)->name, name) != 0)   /* NULL past the end */
+	while (strcmp(rung_plan_tier(f->plan, i)->name, name) != 0) /* NULL past the end */
 		i++;
 	return i;
 }
@@ -112,12 +113,14 @@ static void free_memories(struct store_fixture *f, unsigned down_to)
 
 		if (f->store)
 			rung_store_free(f->store, memory);
-		else if (!fixture_on_cuda())   /* closed by the test while requests were in flight; a GPU's goes with the process */
+		else if (!fixture_on_cuda())
+			/* the test closed the store with requests in flight; GPU memory ends with
+			 * the process */
 			rung_free(memory);
 	}
 }
 
-#define SETTLE_NS 10000000000u   /* a hang guard: some tests leave reads that never end */
+#define SETTLE_NS 10000000000u /* a hang guard: some tests leave reads that never end */
 
 /*
  * Memory may be freed once no gather writes there. A request for cold rows that was put early may
@@ -146,7 +149,7 @@ void fixture_free_memories(struct store_fixture *f)
 	free_memories(f, 0);
 }
 
-#define MEMORY_WAIT_NS 30000000000u   /* a hang guard */
+#define MEMORY_WAIT_NS 30000000000u /* a hang guard */
 
 /* Rings of tests that run at the same time, by the same user, share one RLIMIT_MEMLOCK. */
 static int open_store(struct store_fixture *f, const struct rung_store_opts *opts,
@@ -163,8 +166,8 @@ static int open_store(struct store_fixture *f, const struct rung_store_opts *opt
 }
 
 void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t vertices,
-			uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
-			const struct rung__reader_ops *reader_ops)
+                        uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
+                        const struct rung__reader_ops *reader_ops)
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(vertices * row_bytes, host_bytes, gpus);
@@ -173,30 +176,38 @@ void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t v
 	uint64_t count;
 
 	plan_opts.sample_on_gpu = getenv("RUNG_TEST_SAMPLE_ON") != NULL;
-	if (fixture_in_place() && host_bytes != 0 && host_bytes != RUNG_BYTES_NONE && host_bytes != RUNG_BYTES_MAX)
-		plan_opts.host_bytes += vertices * rung_index_bytes(vertices) + 4 * RUNG__PAGE_BYTES;   /* the source does not begin at a page */
+	if (fixture_in_place() && host_bytes != 0 && host_bytes != RUNG_BYTES_NONE &&
+	    host_bytes != RUNG_BYTES_MAX)
+		/* the source does not begin at a page */
+		plan_opts.host_bytes +=
+			vertices * rung_index_bytes(vertices) + 4 * RUNG__PAGE_BYTES;
 	if (opts)
 		own = *opts;
 	if (fixture_on_cuda() && own.batch_rows_max == 0)
-		own.batch_rows_max = 1u << 17;   /* all of it is pinned, in every test anew */
+		own.batch_rows_max = 1u << 17; /* all of it is pinned, in every test anew */
 	*f = (struct store_fixture){ .vertices = vertices, .row_bytes = row_bytes };
-	snprintf(f->parent, sizeof(f->parent), "%s/rung-store-XXXXXX", tmp ? tmp : "/var/tmp");   /* a disk: /tmp may be memory */
+	/* a disk: /tmp may be memory */
+	snprintf(f->parent, sizeof(f->parent), "%s/rung-store-XXXXXX", tmp ? tmp : "/var/tmp");
 	if (!mkdtemp(f->parent)) {
 		perror(f->parent);
 		abort();
 	}
 	snprintf(f->dir, sizeof(f->dir), "%s/ds", f->parent);
-	need(support_dataset(f->parent, vertices, vertices * 4, row_bytes, FIXTURE_SEED), "staging");
+	need(support_dataset(f->parent, vertices, vertices * 4, row_bytes, FIXTURE_SEED),
+	     "staging");
 	if (file_count > 1)
-		need(support_deal(f->dir, file_count, vertices / 100 + 1), "dealing rows over files");
+		need(support_deal(f->dir, file_count, vertices / 100 + 1),
+		     "dealing rows over files");
 	need(rung_dataset_open(f->dir, &f->ds), "opening the dataset");
-	need(rung_dataset_load_ids(f->ds, "vertex_of_rank", &count, &f->vertex_of_rank), "loading the map");
+	need(rung_dataset_load_ids(f->ds, "vertex_of_rank", &count, &f->vertex_of_rank),
+	     "loading the map");
 	need(rung_plan_create(f->ds, &plan_opts, &f->plan), "planning");
 	need(open_store(f, &own, reader_ops ? reader_ops : &rung__file_reader),
 	     "opening the store");
 }
 
-void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
+void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes,
+                  uint64_t host_bytes, const struct rung_store_opts *opts,
                   const struct rung__reader_ops *reader_ops)
 {
 	fixture_open_files(f, 1, vertices, row_bytes, host_bytes, opts, reader_ops);
@@ -212,20 +223,28 @@ void fixture_close(struct store_fixture *f)
 	support_remove(f->parent);
 }
 
-void fixture_random_ids(const struct store_fixture *f, uint64_t *ranks, uint64_t count, uint64_t seed)
+void fixture_random_ids(const struct store_fixture *f, uint64_t *ranks, uint64_t count,
+                        uint64_t seed)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t draw = rung__mix64(seed << 32 | i);
 
 		switch (draw % 3) {
-		case 0: ranks[i] = (draw >> 8) % f->vertices; break;
-		case 1: ranks[i] = f->vertices - 1 - (draw >> 8) % (f->vertices / 10 + 1); break;
-		default: ranks[i] = i ? ranks[(draw >> 8) % i] : 0; break;
+		case 0:
+			ranks[i] = (draw >> 8) % f->vertices;
+			break;
+		case 1:
+			ranks[i] = f->vertices - 1 - (draw >> 8) % (f->vertices / 10 + 1);
+			break;
+		default:
+			ranks[i] = i ? ranks[(draw >> 8) % i] : 0;
+			break;
 		}
 	}
 }
 
-uint64_t fixture_wrong_rows(const struct store_fixture *f, const uint64_t *ranks, uint64_t count, const unsigned char *out, size_t stride)
+uint64_t fixture_wrong_rows(const struct store_fixture *f, const uint64_t *ranks, uint64_t count,
+                            const unsigned char *out, size_t stride)
 {
 	unsigned char *row = malloc(f->row_bytes);
 	uint64_t bytes = count ? (count - 1) * stride + f->row_bytes : 0, wrong = 0;
@@ -241,12 +260,14 @@ uint64_t fixture_wrong_rows(const struct store_fixture *f, const uint64_t *ranks
 	return wrong;
 }
 
-void fixture_check(const struct store_fixture *f, const uint64_t *ranks, uint64_t count, const unsigned char *out, size_t stride)
+void fixture_check(const struct store_fixture *f, const uint64_t *ranks, uint64_t count,
+                   const unsigned char *out, size_t stride)
 {
 	uint64_t wrong = fixture_wrong_rows(f, ranks, count, out, stride);
 
 	if (wrong) {
-		fprintf(stderr, "fixture: %llu of %llu rows are wrong\n", (unsigned long long)wrong, (unsigned long long)count);
+		fprintf(stderr, "fixture: %llu of %llu rows are wrong\n", (unsigned long long)wrong,
+		        (unsigned long long)count);
 		abort();
 	}
 }

@@ -7,7 +7,7 @@
 
 TestSuite(jobs, .timeout = 60);
 
-#define JOBS 1000u
+#define JOBS    1000u
 #define WAIT_NS UINT64_C(1000000000)
 
 struct counts {

@@ -29,7 +29,8 @@ static void expect(const struct rung__queue *queue, const char *numbers)
 	char seen[ENTRIES + 1] = "";
 	size_t count = 0;
 
-	RUNG__QUEUE_EACH(entry, queue, struct entry, link) {
+	RUNG__QUEUE_EACH(entry, queue, struct entry, link)
+	{
 		cr_assert_lt(count, (size_t)ENTRIES);
 		seen[count++] = (char)('0' + entry->number);
 	}
@@ -51,7 +52,7 @@ Test(queue, entries_leave_in_the_order_of_the_list)
 	rung__queue_push(&queue, &entries[2].link);
 	rung__queue_push_first(&queue, &entries[0].link);
 	expect(&queue, "012");
-	rung__queue_push(&others, &entries[1].other);   /* another link of the same entry */
+	rung__queue_push(&others, &entries[1].other); /* another link of the same entry */
 	cr_assert_eq(RUNG__ENTRY(rung__queue_pop(&queue), struct entry, link), &entries[0]);
 	cr_assert_not(rung__is_linked(&entries[0].link));
 	expect(&queue, "12");
@@ -82,8 +83,8 @@ Test(queue, any_entry_can_be_taken_out)
 Test(queue, one_list_is_put_behind_another)
 {
 	static const char *const joined[3][3] = { { "", "0", "01" },
-						  { "0", "01", "012" },
-						  { "01", "012", "0123" } };
+		                                  { "0", "01", "012" },
+		                                  { "01", "012", "0123" } };
 
 	for (int first = 0; first < 3; first++) {
 		for (int second = 0; second < 3; second++) {
@@ -148,7 +149,7 @@ Test(queue, a_request_is_freed_once, .signal = SIGABRT)
 {
 	static struct rung_request request;
 	static struct rung_store store = { .requests = &request,
-					   .lock = PTHREAD_MUTEX_INITIALIZER };
+		                           .lock = PTHREAD_MUTEX_INITIALIZER };
 
 	store.opts.requests_max = 1;
 	request.store = &store;

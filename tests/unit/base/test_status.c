@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status codes, the last error of a thread, options that grow, sizes, and the allocation limit that other tests rely on. */
+/* Status codes, the last error of a thread, options that grow, sizes, and the allocation limit that
+ * other tests rely on. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
@@ -8,7 +9,7 @@
 
 #include "base/base.h"
 
-/* ---- codes -------------------------------------------------------------------------------------------------------- */
+/* ---- codes ---- */
 
 static const int all_codes[] = {
 #define CODE(code, value, text) code,
@@ -21,9 +22,12 @@ Test(status, every_code_is_negative_and_unlike_the_others)
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(all_codes); i++) {
 		cr_assert_lt(all_codes[i], 0);
 		for (size_t k = 0; k < i; k++) {
-			cr_assert_neq(all_codes[i], all_codes[k], "codes %zu and %zu are both %d", k, i, all_codes[i]);
-			cr_assert_str_neq(rung_status_name(all_codes[i]), rung_status_name(all_codes[k]));
-			cr_assert_str_neq(rung_status_text(all_codes[i]), rung_status_text(all_codes[k]));
+			cr_assert_neq(all_codes[i], all_codes[k], "codes %zu and %zu are both %d",
+			              k, i, all_codes[i]);
+			cr_assert_str_neq(rung_status_name(all_codes[i]),
+			                  rung_status_name(all_codes[k]));
+			cr_assert_str_neq(rung_status_text(all_codes[i]),
+			                  rung_status_text(all_codes[k]));
 		}
 	}
 }
@@ -57,7 +61,8 @@ Test(status, version_has_three_numbers)
 	int major, minor, patch, end = 0;
 
 	cr_assert_eq(sscanf(rung_version(), "%d.%d.%d%n", &major, &minor, &patch, &end), 3);
-	cr_assert_eq((size_t)end, strlen(rung_version()), "something behind the numbers: %s", rung_version());
+	cr_assert_eq((size_t)end, strlen(rung_version()), "something behind the numbers: %s",
+	             rung_version());
 	cr_assert_gt(strlen(rung_commit()), 0);
 }
 
@@ -79,7 +84,7 @@ Test(status, every_feature_says_whether_it_is_built_in_and_why)
 	cr_assert_null(rung_feature(count + 1000, NULL, NULL));
 }
 
-/* ---- last error --------------------------------------------------------------------------------------------------- */
+/* ---- last error ---- */
 
 Test(last_error, is_empty_before_any_failure)
 {
@@ -131,14 +136,16 @@ Test(last_error, errno_becomes_a_status_and_its_text_follows)
 	static const struct {
 		int err, status;
 	} cases[] = {
-		{ ENOENT, RUNG_E_NOENT }, { ENOTDIR, RUNG_E_NOENT }, { EEXIST, RUNG_E_EXIST }, { ENOSPC, RUNG_E_NOSPC },
-		{ EDQUOT, RUNG_E_NOSPC }, { ENOMEM, RUNG_E_NOMEM },  { EIO, RUNG_E_IO },       { EACCES, RUNG_E_IO },
+		{ ENOENT, RUNG_E_NOENT }, { ENOTDIR, RUNG_E_NOENT }, { EEXIST, RUNG_E_EXIST },
+		{ ENOSPC, RUNG_E_NOSPC }, { EDQUOT, RUNG_E_NOSPC },  { ENOMEM, RUNG_E_NOMEM },
+		{ EIO, RUNG_E_IO },       { EACCES, RUNG_E_IO },
 	};
 	char expected[256];
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
 		snprintf(expected, sizeof(expected), "a file: %s", strerror(cases[i].err));
-		cr_assert_eq(rung__fail_errno(cases[i].err, "a %s", "file"), cases[i].status, "errno %d", cases[i].err);
+		cr_assert_eq(rung__fail_errno(cases[i].err, "a %s", "file"), cases[i].status,
+		             "errno %d", cases[i].err);
 		cr_assert_str_eq(rung_last_error(), expected);
 	}
 }
@@ -171,7 +178,7 @@ Test(last_error, belongs_to_its_thread)
 	cr_assert_str_eq(rung_last_error(), "main", "another thread's failure replaced this one's");
 }
 
-/* ---- options that grow -------------------------------------------------------------------------------------------- */
+/* ---- options that grow ---- */
 
 struct known_opts {
 	size_t size;
@@ -216,7 +223,8 @@ Test(options, an_older_caller_leaves_newer_fields_alone)
 	} given;
 	struct known_opts opts = { .width = 3 };
 
-	memset(&given, 0xff, sizeof(given));   /* what lies behind the caller's struct is not ours to read */
+	/* what lies behind the caller's struct is not ours to read */
+	memset(&given, 0xff, sizeof(given));
 	given.opts.size = offsetof(struct older_opts, depth) + sizeof(given.opts.depth);
 	given.opts.depth = 9;
 	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "opts"), 0);
@@ -235,11 +243,13 @@ Test(options, a_newer_caller_that_asks_for_nothing_new_is_served)
 
 Test(options, a_newer_caller_that_asks_for_something_new_is_refused)
 {
-	struct newer_opts given = { .known = { .size = sizeof(given), .depth = 5 }, .colour = (uint64_t)1 << 56 };
+	struct newer_opts given = { .known = { .size = sizeof(given), .depth = 5 },
+		                    .colour = (uint64_t)1 << 56 };
 	struct known_opts opts = { .depth = 64 };
 
 	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "rung_known_opts"), RUNG_E_ABI);
-	cr_assert_not_null(strstr(rung_last_error(), "rung_known_opts"), "the struct is not named: %s", rung_last_error());
+	cr_assert_not_null(strstr(rung_last_error(), "rung_known_opts"),
+	                   "the struct is not named: %s", rung_last_error());
 	cr_assert_eq(opts.depth, 64, "options were taken though the call failed");
 }
 
@@ -249,11 +259,12 @@ Test(options, a_struct_without_its_size_is_refused)
 	struct known_opts opts = { .depth = 64 };
 
 	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "opts"), RUNG_E_INVAL);
-	cr_assert_not_null(strstr(rung_last_error(), "initialiser"), "no cure in: %s", rung_last_error());
+	cr_assert_not_null(strstr(rung_last_error(), "initialiser"), "no cure in: %s",
+	                   rung_last_error());
 	cr_assert_eq(opts.depth, 64);
 }
 
-/* ---- sizes -------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ---- */
 
 Test(sizes, products_and_sums_past_64_bits_are_noticed)
 {
@@ -294,7 +305,7 @@ Test(sizes, ids_of_both_widths_are_kept_apart)
 	cr_assert_eq(rung__id_get(wide, 8, 1), (uint64_t)UINT32_MAX + 1);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 Test(memory, counts_that_overflow_give_null)
 {
@@ -310,8 +321,12 @@ Test(memory, counts_that_overflow_give_null)
 
 Test(memory, nothing_of_something_is_still_a_pointer)
 {
-	void *ptrs[] = { rung__malloc(0), rung__zalloc(0), rung__malloc_array(0, 8), rung__zalloc_array(0, 8),
-		         rung__malloc_aligned(64, 0), rung__malloc_huge(0) };
+	void *ptrs[] = { rung__malloc(0),
+		         rung__zalloc(0),
+		         rung__malloc_array(0, 8),
+		         rung__zalloc_array(0, 8),
+		         rung__malloc_aligned(64, 0),
+		         rung__malloc_huge(0) };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(ptrs); i++) {
 		cr_assert_not_null(ptrs[i], "allocation %zu", i);
@@ -333,13 +348,15 @@ Test(memory, aligned_memory_is_aligned)
 
 Test(memory, large_memory_is_there_to_its_last_byte)
 {
-	const uint64_t sizes[] = { 1, 4095, (4u << 20) - 1, 4u << 20, (4u << 20) + 1, (7u << 20) + 12345 };
+	const uint64_t sizes[] = { 1,        4095,           (4u << 20) - 1,
+		                   4u << 20, (4u << 20) + 1, (7u << 20) + 12345 };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(sizes); i++) {
 		unsigned char *ptr = rung__malloc_huge(sizes[i]);
 
 		cr_assert_not_null(ptr);
-		cr_assert_eq((uintptr_t)ptr % (sizes[i] < (4u << 20) ? RUNG__HUGE_ALIGN : 2u << 20), 0);
+		cr_assert_eq((uintptr_t)ptr % (sizes[i] < (4u << 20) ? RUNG__HUGE_ALIGN : 2u << 20),
+		             0);
 		memset(ptr, 1, (size_t)sizes[i]);
 		rung__free(ptr);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the cold-row cache keeps, against naive models: Belady's choice, the static order, and rank with SIEVE. */
+/* What the cold-row cache keeps, against naive models: Belady's choice, the static order, and rank
+ * with SIEVE. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 #include "graphs.h"
 
 #define RANK_FIRST 700u
-#define ROWS 2000u
-#define FRAMES 200u
+#define ROWS       2000u
+#define FRAMES     200u
 
 static const struct rung__cache_shape shape = { RANK_FIRST, ROWS, FRAMES };
 static struct cache_fixture f;
@@ -26,7 +27,7 @@ static void check_lists(void)
 
 struct trace {
 	uint64_t batch_count, batch_rows;
-	uint64_t *rows;   /* batch after batch, ascending */
+	uint64_t *rows; /* batch after batch, ascending */
 };
 
 static int by_value(const void *a, const void *b)
@@ -36,10 +37,13 @@ static int by_value(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Row ROWS * u^skew, u uniform: the larger skew, the hotter the first rows. `shuffled`: and then ranks say nothing about heat. */
-static struct trace make_trace(uint64_t batch_count, uint64_t batch_rows, double skew, bool shuffled, uint64_t seed)
+/* Row ROWS * u^skew, u uniform: the larger skew, the hotter the first rows. `shuffled`: and then
+ * ranks say nothing about heat. */
+static struct trace make_trace(uint64_t batch_count, uint64_t batch_rows, double skew,
+                               bool shuffled, uint64_t seed)
 {
-	struct trace trace = { batch_count, batch_rows, malloc(batch_count * batch_rows * sizeof(*trace.rows)) };
+	struct trace trace = { batch_count, batch_rows,
+		               malloc(batch_count * batch_rows * sizeof(*trace.rows)) };
 	uint64_t state = seed * 2 + 1, name_of[ROWS];
 
 	for (uint64_t i = 0; i < ROWS; i++) {
@@ -128,15 +132,17 @@ static void announce(const struct trace *trace, uint64_t b)
 {
 	uint64_t batch;
 
-	cr_assert_eq(rung__cache_announce(f.cache, trace->rows + b * trace->batch_rows, trace->batch_rows, &batch), 0, "%s",
-	             rung_last_error());
+	cr_assert_eq(rung__cache_announce(f.cache, trace->rows + b * trace->batch_rows,
+	                                  trace->batch_rows, &batch),
+	             0, "%s", rung_last_error());
 }
 
 /* Each batch announced `ahead` batches before it begins. */
 static uint64_t cache_hits(const struct trace *given, uint64_t ahead, uint64_t from)
 {
 	uint64_t count = given->batch_count * given->batch_rows, announced = 0, hits = 0;
-	struct trace trace = { given->batch_count, given->batch_rows, malloc(count * sizeof(*trace.rows)) };
+	struct trace trace = { given->batch_count, given->batch_rows,
+		               malloc(count * sizeof(*trace.rows)) };
 
 	for (uint64_t i = 0; i < count; i++)
 		trace.rows[i] = given->rows[i] + RANK_FIRST;
@@ -144,12 +150,15 @@ static uint64_t cache_hits(const struct trace *given, uint64_t ahead, uint64_t f
 	for (uint64_t b = 0; b < trace.batch_count; b++) {
 		uint64_t batch;
 
-		for (; ahead > 0 && announced < trace.batch_count && announced <= b + ahead; announced++)
+		for (; ahead > 0 && announced < trace.batch_count && announced <= b + ahead;
+		     announced++)
 			announce(&trace, announced);
-		rung__cache_begin(f.cache, trace.rows + b * trace.batch_rows, trace.batch_rows, &batch);
+		rung__cache_begin(f.cache, trace.rows + b * trace.batch_rows, trace.batch_rows,
+		                  &batch);
 		cr_assert_neq(batch, 0);
 		for (uint64_t i = b * trace.batch_rows; i < (b + 1) * trace.batch_rows; i++)
-			hits += cache_fixture_take(&f, batch, trace.rows[i]) == RUNG__CACHE_HIT && i >= from;
+			hits += cache_fixture_take(&f, batch, trace.rows[i]) == RUNG__CACHE_HIT &&
+			        i >= from;
 		rung__cache_end(f.cache, batch);
 		if (b % 64 == 0)
 			check_lists();
@@ -160,15 +169,19 @@ static uint64_t cache_hits(const struct trace *given, uint64_t ahead, uint64_t f
 	return hits;
 }
 
-/* With so many times the frames announced, at least so many percent of what Belady's choice hits that knows all. */
-static void expect_share_of_belady(double skew, bool shuffled, uint64_t batch_rows, uint64_t times, uint64_t percent)
+/* With so many times the frames announced, at least so many percent of what Belady's choice hits
+ * that knows all. */
+static void expect_share_of_belady(double skew, bool shuffled, uint64_t batch_rows, uint64_t times,
+                                   uint64_t percent)
 {
-	struct trace trace = make_trace(24000 / batch_rows, batch_rows, skew, shuffled, (uint64_t)skew);
-	uint64_t best = belady_hits(&trace), hits = cache_hits(&trace, times * FRAMES / batch_rows, 0);
+	struct trace trace =
+		make_trace(24000 / batch_rows, batch_rows, skew, shuffled, (uint64_t)skew);
+	uint64_t best = belady_hits(&trace),
+		 hits = cache_hits(&trace, times * FRAMES / batch_rows, 0);
 
-	cr_expect_geq(hits * 100, best * percent, "skew %g, shuffled %d, %u rows a batch: %u of %u", skew, shuffled, (unsigned)batch_rows,
-	              (unsigned)hits, (unsigned)best);
-	cr_expect_leq(hits, best);   /* or the model is none */
+	cr_expect_geq(hits * 100, best * percent, "skew %g, shuffled %d, %u rows a batch: %u of %u",
+	              skew, shuffled, (unsigned)batch_rows, (unsigned)hits, (unsigned)best);
+	cr_expect_leq(hits, best); /* or the model is none */
 	free(trace.rows);
 }
 
@@ -182,7 +195,8 @@ Test(cache, a_window_of_four_times_the_frames_gives_nearly_what_belady_gives)
 	}
 }
 
-/* Rows all equally warm, or scores that say nothing: what is beyond the window cannot be guessed, so the window has to be longer. */
+/* Rows all equally warm, or scores that say nothing: what is beyond the window cannot be guessed,
+ * so the window has to be longer. */
 Test(cache, a_window_of_six_times_the_frames_does_even_where_scores_say_nothing)
 {
 	static const double skews[] = { 1, 1.5, 3, 5 };
@@ -202,10 +216,13 @@ Test(cache, announced_ever_so_little_ahead_it_is_not_worse_than_the_static_order
 		uint64_t half = 12000;
 
 		for (uint64_t ahead = 1; ahead <= 32; ahead *= 2) {
-			uint64_t hits = cache_hits(&trace, ahead, 0), later = cache_hits(&trace, ahead, half);
+			uint64_t hits = cache_hits(&trace, ahead, 0),
+				 later = cache_hits(&trace, ahead, half);
 
-			cr_expect_geq(hits, static_hits(&trace, 0), "skew %g, %u ahead: %u", skews[s], (unsigned)ahead, (unsigned)hits);
-			cr_expect_geq(later, static_hits(&trace, half), "skew %g, %u ahead: %u", skews[s], (unsigned)ahead, (unsigned)later);
+			cr_expect_geq(hits, static_hits(&trace, 0), "skew %g, %u ahead: %u",
+			              skews[s], (unsigned)ahead, (unsigned)hits);
+			cr_expect_geq(later, static_hits(&trace, half), "skew %g, %u ahead: %u",
+			              skews[s], (unsigned)ahead, (unsigned)later);
 		}
 		free(trace.rows);
 	}
@@ -213,21 +230,23 @@ Test(cache, announced_ever_so_little_ahead_it_is_not_worse_than_the_static_order
 
 /* ---- without announcements ---- */
 
-/* Rows and whether they were visited, from the newest [0] to the oldest; and those refused, each where its hash says. */
+/* Rows and whether they were visited, from the newest [0] to the oldest; and those refused, each
+ * where its hash says. */
 struct model {
 	uint64_t rows[FRAMES];
 	bool visited[FRAMES];
-	int count, hand;   /* -1: at the oldest */
+	int count, hand; /* -1: at the oldest */
 	uint64_t refused[256];
-	int room;          /* for them */
+	int room; /* for them */
 };
 
 static void model_remove(struct model *m, int at)
 {
 	memmove(&m->rows[at], &m->rows[at + 1], (size_t)(m->count - at - 1) * sizeof(*m->rows));
-	memmove(&m->visited[at], &m->visited[at + 1], (size_t)(m->count - at - 1) * sizeof(*m->visited));
+	memmove(&m->visited[at], &m->visited[at + 1],
+	        (size_t)(m->count - at - 1) * sizeof(*m->visited));
 	m->count--;
-	m->hand -= m->hand >= at;   /* to a newer one, or none, when it was that one */
+	m->hand -= m->hand >= at; /* to a newer one, or none, when it was that one */
 }
 
 static int model_coldest(const struct model *m)
@@ -289,7 +308,8 @@ static enum rung__cache_found model_take(struct model *m, int frames, uint64_t r
 
 Test(cache, without_announcements_rank_lets_in_and_sieve_replaces)
 {
-	static const int frames[] = { 1, 2, 30, 64, 100 };   /* as many as the hand looks at without taking one that was visited */
+	/* as many as the hand looks at without taking one that was visited */
+	static const int frames[] = { 1, 2, 30, 64, 100 };
 
 	for (unsigned n = 0; n < RUNG__ARRAY_LEN(frames); n++) {
 		for (unsigned shuffled = 0; shuffled < 2; shuffled++) {
@@ -301,7 +321,8 @@ Test(cache, without_announcements_rank_lets_in_and_sieve_replaces)
 				model.room *= 2;
 			cache_fixture_open(&f, &small, 10, 2);
 			for (uint64_t i = 0; i < trace.batch_count * trace.batch_rows; i++)
-				cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + trace.rows[i]), model_take(&model, frames[n], trace.rows[i]),
+				cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + trace.rows[i]),
+				             model_take(&model, frames[n], trace.rows[i]),
 				             "%d frames, row %u", frames[n], (unsigned)i);
 			check_lists();
 			cr_assert_eq(rung__cache_filled_count(f.cache), (uint64_t)frames[n]);
@@ -319,10 +340,12 @@ Test(cache, rows_that_are_wanted_again_outlive_a_scan)
 	for (unsigned round = 0; round < 20; round++) {
 		for (uint64_t i = 0; i < FRAMES; i++)
 			hits += cache_fixture_take(&f, 0, RANK_FIRST + i / 2) == RUNG__CACHE_HIT;
-		for (unsigned i = 0; i < 3 * FRAMES; i++, scanned = scanned + 1 < ROWS ? scanned + 1 : FRAMES)
+		for (unsigned i = 0; i < 3 * FRAMES;
+		     i++, scanned = scanned + 1 < ROWS ? scanned + 1 : FRAMES)
 			cache_fixture_take(&f, 0, RANK_FIRST + scanned);
 	}
-	cr_assert_geq(hits * 100, (20 * FRAMES - FRAMES / 2) * 99);   /* nearly all but the very first */
+	/* nearly all but the very first */
+	cr_assert_geq(hits * 100, (20 * FRAMES - FRAMES / 2) * 99);
 	check_lists();
 	cache_fixture_close(&f);
 }
@@ -360,7 +383,7 @@ Test(cache, announcements_long_past_count_no_more)
 	for (uint64_t i = 0; i < FRAMES; i++)
 		cache_fixture_take(&f, batch, RANK_FIRST + i);
 	rung__cache_end(f.cache, batch);
-	for (unsigned i = 0; i < 2; i++)   /* colder than all, however often it is asked for */
+	for (unsigned i = 0; i < 2; i++) /* colder than all, however often it is asked for */
 		cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + FRAMES), RUNG__CACHE_PASS);
 	for (uint64_t i = 0; i <= RUNG__CACHE_LOOKAHEAD_MAX; i++) {
 		rung__cache_begin(f.cache, &row, 1, &batch);
@@ -387,15 +410,18 @@ Test(cache, what_is_pinned_stays_where_it_is)
 
 	cache_fixture_open(&f, &shape, 1000, 10);
 	for (unsigned step = 0; step < 60000; step++) {
-		uint64_t rank = RANK_FIRST + test_random(&state) % (step % 20000 < 10000 ? ROWS : FRAMES);
+		uint64_t rank =
+			RANK_FIRST + test_random(&state) % (step % 20000 < 10000 ? ROWS : FRAMES);
 		struct rung__cache_place place;
 		enum rung__cache_found found;
 
-		if (step % 100 == 0) {   /* with announcements and without */
+		if (step % 100 == 0) { /* with announcements and without */
 			for (unsigned i = 0; i < RUNG__ARRAY_LEN(ahead); i++)
 				ahead[i] = RANK_FIRST + i * 97 + step / 100 % 90;
 			if (step / 20000 == 1)
-				cr_assert_eq(rung__cache_announce(f.cache, ahead, RUNG__ARRAY_LEN(ahead), &batch), 0);
+				cr_assert_eq(rung__cache_announce(f.cache, ahead,
+				                                  RUNG__ARRAY_LEN(ahead), &batch),
+				             0);
 			rung__cache_begin(f.cache, ahead, RUNG__ARRAY_LEN(ahead), &batch);
 		}
 		rung__cache_lock(f.cache);
@@ -416,10 +442,12 @@ Test(cache, what_is_pinned_stays_where_it_is)
 		} else {
 			cr_assert_eq(found, RUNG__CACHE_PASS);
 		}
-		while (count > 0 && (count >= RUNG__ARRAY_LEN(pins) - 1 || test_random(&state) % 5 < 3)) {
+		while (count > 0 &&
+		       (count >= RUNG__ARRAY_LEN(pins) - 1 || test_random(&state) % 5 < 3)) {
 			unsigned which = (unsigned)(test_random(&state) % count);
 
-			cr_assert_eq(f.contents[pins[which].frame], pins[which].rank, "step %u", step);
+			cr_assert_eq(f.contents[pins[which].frame], pins[which].rank, "step %u",
+			             step);
 			rung__cache_unpin(f.cache, pins[which].frame);
 			pins[which] = pins[--count];
 		}

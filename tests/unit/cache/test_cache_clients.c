@@ -20,7 +20,7 @@ static pid_t start_worker(uint64_t seed, unsigned batches)
 	cr_assert_geq(pid, 0);
 	if (pid > 0)
 		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);   /* a test that fails leaves nobody behind */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
 	cache_fixture_attach(&w.f, &f, 1000, 20);
 	for (unsigned i = 1; w.f.wrong == 0; i++) {
 		work_on_batch(&w);
@@ -52,7 +52,8 @@ static void end_worker(pid_t pid)
 	int status;
 
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
-	cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "a row was wrong in a child: %x", status);
+	cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+	          "a row was wrong in a child: %x", status);
 }
 
 Test(cache_clients, killed_at_any_point_a_process_leaves_the_others_working)
@@ -64,7 +65,8 @@ Test(cache_clients, killed_at_any_point_a_process_leaves_the_others_working)
 	cache_fixture_open(&f, &shape, 1000, 20);
 	parent.f = f;
 	rung__cache_lock(f.cache);
-	for (unsigned i = 0; i < PARENTS_PINS; i++) {   /* rows that the children use too, in some frame they do not choose */
+	/* rows that the children use too, in some frame they do not choose */
+	for (unsigned i = 0; i < PARENTS_PINS; i++) {
 		struct rung__cache_place place;
 
 		cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST + 10 * i, 0, &place),
@@ -85,7 +87,7 @@ Test(cache_clients, killed_at_any_point_a_process_leaves_the_others_working)
 		lost += age_lost_frames();
 		for (unsigned i = 0; i < PARENTS_PINS; i++)
 			cr_assert_eq(f.contents[i], RANK_FIRST + 10 * i);
-		if (round % 4 == 3)   /* one that surely dies with the lock held */
+		if (round % 4 == 3) /* one that surely dies with the lock held */
 			end_worker(start_worker(round, round % 5 + 1));
 		for (unsigned i = 0; i < 5; i++)
 			work_on_batch(&parent);
@@ -129,11 +131,13 @@ Test(cache_clients, the_pins_and_reads_of_the_dead_are_taken_back)
 		_exit(0);
 	}
 	cr_assert(waitpid(pid, &status, 0) == pid && status == 0);
-	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_ELSEWHERE);   /* nobody has looked yet */
+	/* nobody has looked yet */
+	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_ELSEWHERE);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 1), RUNG__CACHE_PASS);
 	survive(1);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_KEEP);
-	cr_assert_eq(rung__cache_filled_count(f.cache), FRAMES - 1);   /* the frame it was reading into stays out of use */
+	/* the frame it was reading into stays out of use */
+	cr_assert_eq(rung__cache_filled_count(f.cache), FRAMES - 1);
 	cr_assert_eq(age_lost_frames(), 1);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 1), RUNG__CACHE_KEEP);
 	cr_assert_eq(rung__cache_filled_count(f.cache), FRAMES);
@@ -186,12 +190,12 @@ Test(cache_clients, a_forked_child_does_not_keep_its_dead_parents_seat)
 			dprintf(ready[1], "%d ", (int)pid);
 			raise(SIGKILL);
 		}
-		sleep(20);   /* a test that fails leaves nobody behind */
+		sleep(20); /* a test that fails leaves nobody behind */
 		_exit(0);
 	}
 	cr_assert_gt(read(ready[0], pid_text, sizeof(pid_text) - 1), 0);
 	end_worker(pid);
-	survive(1);   /* though it held the lock */
+	survive(1); /* though it held the lock */
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_KEEP);
 	cr_assert_eq(kill((pid_t)atoi(pid_text), SIGKILL), 0);
 	cache_fixture_close(&f);

@@ -8,7 +8,7 @@
 
 #include "cache_worker.h"
 
-#define GUARD_BYTES 65536u   /* a bit too high in the map leads to a word 32 KiB behind its end */
+#define GUARD_BYTES 65536u /* a bit too high in the map leads to a word 32 KiB behind its end */
 
 static const struct rung__cache_shape wide = { RANK_FIRST, 5 * ROWS, FRAMES };
 
@@ -16,17 +16,19 @@ static const struct rung__cache_shape wide = { RANK_FIRST, 5 * ROWS, FRAMES };
 static void open_guarded(struct cache_fixture *guarded)
 {
 	const uint64_t bytes = rung__cache_index_bytes(&wide);
-	unsigned char *memory = mmap(NULL, bytes + 2 * GUARD_BYTES, PROT_NONE,
-				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *memory =
+		mmap(NULL, bytes + 2 * GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	cr_assert(memory != MAP_FAILED);
-	*guarded = (struct cache_fixture){ .shape = wide, .index = memory + GUARD_BYTES,
-	                                   .fd = cache_fixture_fd(&wide) };
+	*guarded = (struct cache_fixture){ .shape = wide,
+		                           .index = memory + GUARD_BYTES,
+		                           .fd = cache_fixture_fd(&wide) };
 	cr_assert(mmap(guarded->index, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 	               guarded->fd, 0) != MAP_FAILED);
 	guarded->contents = calloc(FRAMES, sizeof(*guarded->contents));
 	cr_assert_eq(rung__cache_open(&wide, guarded->index, guarded->fd, true, 2000, 20,
-	                              &guarded->cache), 0);
+	                              &guarded->cache),
+	             0);
 }
 
 static void close_guarded(struct cache_fixture *guarded)
@@ -44,23 +46,40 @@ static void spoil(struct worker *w)
 	const uint64_t bytes = rung__cache_index_bytes(&wide),
 		       header = sizeof(struct rung__cache_index);
 	const uint64_t lock = offsetof(struct rung__cache_index, lock);
-	const uint64_t frames = (uint64_t)((unsigned char *)w->f.cache->frames -
-					   (unsigned char *)w->f.index);
+	const uint64_t frames =
+		(uint64_t)((unsigned char *)w->f.cache->frames - (unsigned char *)w->f.index);
 	uint64_t value = test_random(&w->state), at = test_random(&w->state);
 
 	switch (at % 5) {
-	case 0: at = lock + at / 5 % (offsetof(struct rung__cache_index, buckets) - lock); break;
-	case 1: at = header + at / 5 % (bytes - header); break;
-	case 2: at = frames + at / 5 % (FRAMES * sizeof(struct rung__cache_frame)); break;
-	case 3: at = at / 5 % bytes; break;
-	default: at = at / 5 % 10 == 0 ? lock : bytes - 4; break;
+	case 0:
+		at = lock + at / 5 % (offsetof(struct rung__cache_index, buckets) - lock);
+		break;
+	case 1:
+		at = header + at / 5 % (bytes - header);
+		break;
+	case 2:
+		at = frames + at / 5 % (FRAMES * sizeof(struct rung__cache_frame));
+		break;
+	case 3:
+		at = at / 5 % bytes;
+		break;
+	default:
+		at = at / 5 % 10 == 0 ? lock : bytes - 4;
+		break;
 	}
 	at &= ~UINT64_C(3);
 	switch (test_random(&w->state) % 4) {
-	case 0: value %= FRAMES + 2; break;
-	case 1: value %= 4; break;
-	case 2: value = f.cache->index->clock + value % 10000 - 5000; break;
-	default: break;
+	case 0:
+		value %= FRAMES + 2;
+		break;
+	case 1:
+		value %= 4;
+		break;
+	case 2:
+		value = f.cache->index->clock + value % 10000 - 5000;
+		break;
+	default:
+		break;
 	}
 	memcpy((unsigned char *)w->f.index + at, &value, sizeof(uint32_t));
 }
@@ -105,8 +124,15 @@ Test(cache_damage, no_damage_leads_outside_or_round_and_round)
 Test(cache_damage, a_lock_that_is_overwritten_holds_nobody_up_for_good)
 {
 	struct cache_fixture other;
-	uint32_t words[] = { 1, 2, 3, RUNG__CACHE_CLIENTS_MAX, RUNG__CACHE_CLIENTS_MAX + 1,
-	                     UINT32_C(1) << 31, UINT32_MAX, 1u << 6, 0 };
+	uint32_t words[] = { 1,
+		             2,
+		             3,
+		             RUNG__CACHE_CLIENTS_MAX,
+		             RUNG__CACHE_CLIENTS_MAX + 1,
+		             UINT32_C(1) << 31,
+		             UINT32_MAX,
+		             1u << 6,
+		             0 };
 	const char *fault;
 
 	cache_fixture_open(&f, &shape, 1000, 20);
@@ -135,8 +161,8 @@ Test(cache_damage, a_lock_that_is_overwritten_holds_nobody_up_for_good)
 
 Test(cache_damage, an_index_of_nothing_but_noise_leads_nowhere_either)
 {
-	const uint64_t lock = offsetof(struct rung__cache_index, lock), bytes =
-		rung__cache_index_bytes(&wide);
+	const uint64_t lock = offsetof(struct rung__cache_index, lock),
+		       bytes = rung__cache_index_bytes(&wide);
 
 	for (uint64_t seed = 0; seed < 30; seed++) {
 		struct worker w = { .state = seed * 2 + 101 };
@@ -146,8 +172,8 @@ Test(cache_damage, an_index_of_nothing_but_noise_leads_nowhere_either)
 		for (uint64_t at = lock; at < bytes; at++)
 			((unsigned char *)f.index)[at] =
 				(unsigned char)(seed % 3 == 0   ? 0xff
-						: seed % 3 == 1 ? 1
-								: test_random(&w.state));
+			                        : seed % 3 == 1 ? 1
+			                                        : test_random(&w.state));
 		for (unsigned round = 0; round < 20; round++)
 			use_damaged(&w);
 		rung__cache_lock(f.cache);

@@ -34,8 +34,8 @@ Test(cache_stopped, without_the_lock_rows_pass_by_and_frames_are_told_of_later)
 
 	cache_fixture_open(&f, &shape, 1000, 20);
 	cache_fixture_attach(&other, &f, 1000, 20);
-	keep(&f, RANK_FIRST, 2, &frames[0]);       /* pinned */
-	keep(&f, RANK_FIRST + 1, 0, &frames[1]);   /* three that are being read */
+	keep(&f, RANK_FIRST, 2, &frames[0]);     /* pinned */
+	keep(&f, RANK_FIRST + 1, 0, &frames[1]); /* three that are being read */
 	keep(&f, RANK_FIRST + 2, 0, &frames[2]);
 	keep(&f, RANK_FIRST + 3, 0, &frames[3]);
 	rung__cache_lock(other.cache);
@@ -62,7 +62,7 @@ Test(cache_stopped, without_the_lock_rows_pass_by_and_frames_are_told_of_later)
 	cr_assert_eq(rung__cache_announce(f.cache, ranks, 3, &ahead), 0);
 	rung__cache_begin(f.cache, ranks, 2, &batch);
 	rung__cache_end(f.cache, batch);
-	cr_assert_eq(timeouts_of(&f), 1);   /* it was waited for once */
+	cr_assert_eq(timeouts_of(&f), 1); /* it was waited for once */
 	rung__cache_unlock(other.cache);
 
 	rung__cache_lock(f.cache);
@@ -108,7 +108,7 @@ Test(cache_stopped, each_time_that_the_lock_is_kept_is_waited_for_once)
 	cr_assert_neq(cache_fixture_take(&joins, 0, RANK_FIRST + 1), RUNG__CACHE_PASS);
 	survive(3);
 	cr_assert_eq(__builtin_popcount(f.cache->index->joined), 3);
-	cr_assert_eq(f.cache->frames[0].pins, 0);   /* what could not be given back is taken back */
+	cr_assert_eq(f.cache->frames[0].pins, 0); /* what could not be given back is taken back */
 	cache_fixture_detach(&joins);
 	cache_fixture_detach(&other);
 	cache_fixture_close(&f);
@@ -135,7 +135,7 @@ Test(cache_stopped, a_reader_is_late_until_it_ends_a_read)
 	rung__cache_failed(other.cache, frames[1]);
 	rung__cache_unlock(other.cache);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_ELSEWHERE);
-	rung__cache_seat_leave(other.cache);   /* as if it had died */
+	rung__cache_seat_leave(other.cache); /* as if it had died */
 	rung__cache_lock(f.cache);
 	rung__cache_late(f.cache, other.cache->seat);
 	rung__cache_unlock(f.cache);
@@ -156,7 +156,7 @@ Test(cache_stopped, a_client_is_not_late_for_the_one_that_had_its_seat)
 	rung__cache_late(f.cache, other.cache->seat);
 	rung__cache_unlock(f.cache);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_LATE);
-	rung__cache_seat_leave(other.cache);   /* as if it had died */
+	rung__cache_seat_leave(other.cache); /* as if it had died */
 	cache_fixture_attach(&next, &f, 10, 2);
 	cr_assert_eq(next.cache->seat, other.cache->seat);
 	keep(&next, RANK_FIRST + 1, 0, &frame);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cold-row cache's window: which batch is which, what is forgotten, what is refused; and rows on their way between two clients. */
+/* The cold-row cache's window: which batch is which, what is forgotten, what is refused; and rows
+ * on their way between two clients. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 #include "graphs.h"
 
 #define RANK_FIRST 100u
-#define ROWS 1000u
-#define FRAMES 64u
+#define ROWS       1000u
+#define FRAMES     64u
 
 static const struct rung__cache_shape shape = { RANK_FIRST, ROWS, FRAMES };
 static struct cache_fixture f;
@@ -44,7 +45,8 @@ static uint64_t announce(uint64_t first, uint64_t count)
 {
 	uint64_t batch = 0;
 
-	cr_assert_eq(rung__cache_announce(f.cache, rows(first, 1), count, &batch), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__cache_announce(f.cache, rows(first, 1), count, &batch), 0, "%s",
+	             rung_last_error());
 	cr_assert_neq(batch, 0);
 	return batch;
 }
@@ -72,9 +74,11 @@ Test(cache_window, a_full_window_takes_nothing_more)
 	check_lists();
 	announce(100, 20);
 	announce(200, 20);
-	cr_assert_eq(rung__cache_announce(f.cache, rows(300, 1), 0, &batch), RUNG_E_AGAIN);   /* three batches */
+	/* three batches */
+	cr_assert_eq(rung__cache_announce(f.cache, rows(300, 1), 0, &batch), RUNG_E_AGAIN);
 	cr_assert_eq(begin(400, 10), 0);
-	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 400), RUNG__CACHE_KEEP);   /* served all the same */
+	/* served all the same */
+	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 400), RUNG__CACHE_KEEP);
 	rung__cache_end(f.cache, 0);
 	check_lists();
 	rung__cache_end(f.cache, first);
@@ -122,7 +126,7 @@ Test(cache_window, room_comes_back_in_whatever_order_batches_end)
 
 		if (names[which]) {
 			rung__cache_end(f.cache, names[which]);
-			rung__cache_end(f.cache, names[which]);   /* its name is nobody's now */
+			rung__cache_end(f.cache, names[which]); /* its name is nobody's now */
 			names[which] = 0;
 		} else if (test_random(&state) % 2) {
 			names[which] = announce(first, count);
@@ -133,7 +137,9 @@ Test(cache_window, room_comes_back_in_whatever_order_batches_end)
 			cr_assert_neq(names[which], 0);
 		}
 		for (unsigned i = 0; i < 20; i++)
-			cache_fixture_take(&f, begun[which] ? names[which] : 0, RANK_FIRST + (first + test_random(&state) % count) % ROWS);
+			cache_fixture_take(&f, begun[which] ? names[which] : 0,
+			                   RANK_FIRST +
+			                           (first + test_random(&state) % count) % ROWS);
 		if (step % 100 == 0)
 			check_lists();
 	}
@@ -157,8 +163,10 @@ static uint64_t mapped_bytes(void)
 
 Test(cache_window, takes_no_more_memory_than_is_said)
 {
-	const uint64_t rows_max = 1 << 22, said = rung__cache_window_bytes(rows_max, 100), small = 1 << 20;
-	void *index = mmap(NULL, rung__cache_index_bytes(&shape), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const uint64_t rows_max = 1 << 22, said = rung__cache_window_bytes(rows_max, 100),
+		       small = 1 << 20;
+	void *index = mmap(NULL, rung__cache_index_bytes(&shape), PROT_READ | PROT_WRITE,
+	                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t before = mapped_bytes(), after;
 	struct rung__cache *cache;
 
@@ -185,7 +193,7 @@ Test(cache_window, a_batch_is_known_by_its_rows)
 	cr_assert_eq(begin(10, 30), second);
 	cr_assert_eq(begin(0, 31), third);
 	cr_assert_eq(begin(0, 30), first);
-	cr_assert_neq(begin(0, 30), first);   /* it has begun: another one, that nobody announced */
+	cr_assert_neq(begin(0, 30), first); /* it has begun: another one, that nobody announced */
 	close_all();
 }
 
@@ -198,7 +206,8 @@ Test(cache_window, of_equal_batches_the_oldest_comes_first)
 		names[i] = announce(5, 20);
 	for (unsigned i = 0; i < 4; i++) {
 		cr_assert_eq(begin(5, 20), names[i]);
-		cr_assert_eq(cache_fixture_take(&f, names[i], RANK_FIRST + 5), i == 0 ? RUNG__CACHE_KEEP : RUNG__CACHE_HIT);
+		cr_assert_eq(cache_fixture_take(&f, names[i], RANK_FIRST + 5),
+		             i == 0 ? RUNG__CACHE_KEEP : RUNG__CACHE_HIT);
 		check_lists();
 		rung__cache_end(f.cache, names[i]);
 	}
@@ -222,7 +231,7 @@ Test(cache_window, one_that_is_overtaken_too_often_is_given_up)
 	announce(500, 10);
 	rung__cache_end(f.cache, begin(500, 10));
 	cr_assert_eq(f.cache->window.rows_left, 1000);
-	cr_assert_eq(f.cache->frames[0].next_use, 0);   /* nobody waits for its rows either */
+	cr_assert_eq(f.cache->frames[0].next_use, 0); /* nobody waits for its rows either */
 	check_lists();
 	cr_assert_neq(begin(900, 20), late);
 	close_all();
@@ -250,7 +259,8 @@ Test(cache_window, the_clock_may_go_round)
 	uint64_t hits = 0;
 
 	cache_fixture_open(&f, &shape, 1000, 10);
-	f.cache->index->clock = f.cache->window.time_last = f.cache->window.time_begun = UINT32_MAX - 500;
+	f.cache->index->clock = f.cache->window.time_last = f.cache->window.time_begun =
+		UINT32_MAX - 500;
 	for (unsigned i = 0; i < 1000; i++) {
 		uint64_t batch;
 
@@ -259,13 +269,14 @@ Test(cache_window, the_clock_may_go_round)
 		announce((i + 1) % 50 * 10, 10);
 		batch = begin(i % 50 * 10, 10);
 		for (uint64_t r = 0; r < 10; r++)
-			hits += cache_fixture_take(&f, batch, RANK_FIRST + i % 50 * 10 + r) == RUNG__CACHE_HIT;
+			hits += cache_fixture_take(&f, batch, RANK_FIRST + i % 50 * 10 + r) ==
+			        RUNG__CACHE_HIT;
 		rung__cache_end(f.cache, batch);
 		if (i % 100 == 0)
 			check_lists();
 	}
 	cr_assert_lt(f.cache->index->clock, 1000);
-	cr_assert_geq(hits, 950 / 50 * FRAMES * 9 / 10);   /* the first rows of the circle stay */
+	cr_assert_geq(hits, 950 / 50 * FRAMES * 9 / 10); /* the first rows of the circle stay */
 	close_all();
 }
 
@@ -280,14 +291,16 @@ Test(cache_window, times_of_the_dead_are_replaced_first)
 		cache_fixture_take(&f, 0, RANK_FIRST + i);
 	cr_assert_eq(rung__cache_announce(other.cache, &row, 1, &batch), 0);
 	cr_assert_neq(f.cache->frames[10].next_use, 0);
-	for (unsigned i = 0; i <= RUNG__CACHE_BEHIND_MAX; i++) {   /* the other does not get any further */
+	/* the other does not get any further */
+	for (unsigned i = 0; i <= RUNG__CACHE_BEHIND_MAX; i++) {
 		cr_assert_neq(f.cache->frames[10].state, 0);
 		announce(500, 1);
 		rung__cache_end(f.cache, begin(500, 1));
 	}
 	announce(500, 1);
 	rung__cache_end(f.cache, begin(500, 1));
-	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 700), RUNG__CACHE_KEEP);   /* colder than all that is there */
+	/* colder than all that is there */
+	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 700), RUNG__CACHE_KEEP);
 	cr_assert_eq(f.cache->frames[10].row, 700);
 	cache_fixture_detach(&other);
 	close_all();
@@ -295,7 +308,8 @@ Test(cache_window, times_of_the_dead_are_replaced_first)
 
 /* ---- rows on their way ---- */
 
-static enum rung__cache_found take(const struct cache_fixture *client, uint64_t rank, uint32_t reader, struct rung__cache_place *place)
+static enum rung__cache_found take(const struct cache_fixture *client, uint64_t rank,
+                                   uint32_t reader, struct rung__cache_place *place)
 {
 	enum rung__cache_found found;
 
@@ -394,10 +408,12 @@ Test(cache_window, what_a_client_was_reading_when_it_left_is_not_used_for_a_time
 	cache_fixture_open(&f, &shape, 1000, 10);
 	cache_fixture_attach(&other, &f, 1000, 10);
 	for (uint64_t i = 0; i < FRAMES; i++)
-		cr_assert_eq(take(i % 2 ? &f : &other, RANK_FIRST + i, 1, &place), RUNG__CACHE_KEEP);
+		cr_assert_eq(take(i % 2 ? &f : &other, RANK_FIRST + i, 1, &place),
+		             RUNG__CACHE_KEEP);
 	cache_fixture_detach(&other);
 	check_lists();
-	cr_assert_eq(take(&f, RANK_FIRST, 1, &place), RUNG__CACHE_PASS);   /* the device may still write to it */
+	/* the device may still write to it */
+	cr_assert_eq(take(&f, RANK_FIRST, 1, &place), RUNG__CACHE_PASS);
 	since = &f.cache->frames[f.cache->index->lost_first - 1].row;
 	cr_assert_leq(*since, rung__now_ns());
 	*since -= RUNG__CACHE_LOST_NS;
@@ -422,7 +438,8 @@ Test(cache_window, an_index_of_another_shape_or_version_is_refused)
 	cache_fixture_open(&f, &shape, 1000, 10);
 	other.frame_count--;
 	cr_assert_eq(rung__cache_open(&other, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);
-	cr_assert(strstr(rung_last_error(), "keeps 64 of the 1000 rows from rank 100 on, not 63"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "keeps 64 of the 1000 rows from rank 100 on, not 63"),
+	          "%s", rung_last_error());
 	other = shape;
 	other.row_count++;
 	cr_assert_eq(rung__cache_open(&other, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);
@@ -442,7 +459,9 @@ Test(cache_window, an_index_of_another_shape_or_version_is_refused)
 Test(cache_window, shapes_that_cannot_be_are_refused)
 {
 	static const struct rung__cache_shape shapes[] = {
-		{ 0, 10, 0 }, { 0, 0, 10 }, { 10, UINT64_MAX, 10 }, { 0, UINT64_MAX, UINT32_MAX }, { 0, 10, UINT64_MAX },
+		{ 0, 10, 0 },           { 0, 0, 10 },
+		{ 10, UINT64_MAX, 10 }, { 0, UINT64_MAX, UINT32_MAX },
+		{ 0, 10, UINT64_MAX },
 	};
 	struct rung__cache *cache;
 
@@ -478,7 +497,8 @@ Test(cache_window, opens_with_clean_failure_however_few_allocations_succeed)
 	int rc;
 
 	do {
-		void *index = mmap(NULL, index_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		void *index = mmap(NULL, index_bytes, PROT_READ | PROT_WRITE,
+		                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 		rung__alloc_limit(allowed++);
 		rc = rung__cache_open(&shape, index, -1, true, 1000, 10, &cache);
@@ -489,5 +509,5 @@ Test(cache_window, opens_with_clean_failure_however_few_allocations_succeed)
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());
 		cr_assert_lt(allowed, 20);
 	} while (rc < 0);
-	cr_assert_eq(allowed, 6);   /* cache, uses, heads, batches, pins */
+	cr_assert_eq(allowed, 6); /* cache, uses, heads, batches, pins */
 }

@@ -24,7 +24,8 @@ static void setup(void)
 {
 	cr_assert_eq(support_tempdir(dir, sizeof(dir)), 0);
 	snprintf(ds_dir, sizeof(ds_dir), "%s/ds", dir);
-	cr_assert_eq(support_dataset(dir, VERTICES, EDGES, ROW_BYTES, 3), 0, "%s", rung_last_error());
+	cr_assert_eq(support_dataset(dir, VERTICES, EDGES, ROW_BYTES, 3), 0, "%s",
+	             rung_last_error());
 }
 
 static void teardown(void)
@@ -122,12 +123,14 @@ Test(dataset, arrays_are_in_rank_order_and_maps_are_inverse)
 	cr_assert_eq(rung_dataset_load_array(ds, "score", &info, &data), 0);
 	score = data;
 	for (uint64_t r = 1; r < VERTICES; r++)
-		cr_assert(score[r] < score[r - 1] || (score[r] == score[r - 1] && vertices[r] > vertices[r - 1]));
+		cr_assert(score[r] < score[r - 1] ||
+		          (score[r] == score[r - 1] && vertices[r] > vertices[r - 1]));
 	rung_free(data);
 	cr_assert_eq(rung_dataset_load_ids(ds, "split_train", &count, &train), 0);
 	cr_assert_eq(count, (VERTICES + 2) / 3);
 	for (uint64_t i = 0; i < count; i++)
-		cr_assert_eq(vertices[train[i]], 3 * (count - 1 - i), "the order of the file is kept");
+		cr_assert_eq(vertices[train[i]], 3 * (count - 1 - i),
+		             "the order of the file is kept");
 	rung_free(train);
 	cr_assert_eq(rung_dataset_load_ids(ds, "split_valid", &count, &train), 0);
 	for (uint64_t i = 0; i < count; i++)
@@ -228,7 +231,8 @@ Test(dataset, every_file_must_be_there_whole)
 		cr_assert_eq(rename(path, gone), 0);
 		fails(RUNG_E_FORMAT, "is missing");
 		cr_assert_eq(symlink(gone, path), 0);
-		if (strncmp(name, "features.", strlen("features.")) == 0)   /* they alone may lie elsewhere */
+		/* they alone may lie elsewhere */
+		if (strncmp(name, "features.", strlen("features.")) == 0)
 			rung_dataset_close(opened());
 		else
 			fails(RUNG_E_FORMAT, "not a regular file");
@@ -267,10 +271,12 @@ Test(dataset, any_changed_byte_of_the_manifest_is_found)
 
 static void forge(const char *original, const char *from, const char *to)
 {
-	cr_assert_eq(support_forge(ds_dir, original, from, to), 0, "%s is not in the manifest", from);
+	cr_assert_eq(support_forge(ds_dir, original, from, to), 0, "%s is not in the manifest",
+	             from);
 }
 
-/* Each replacement alone must be told; the text with its checksum made anew and nothing replaced must open. */
+/* Each replacement alone must be told; the text with its checksum made anew and nothing replaced
+ * must open. */
 static void refuses_forgeries(const char *const forgeries[][2], size_t count)
 {
 	size_t bytes;
@@ -283,7 +289,8 @@ static void refuses_forgeries(const char *const forgeries[][2], size_t count)
 
 		forge(text, forgeries[i][0], forgeries[i][1]);
 		rc = rung_dataset_open(ds_dir, &ds);
-		cr_assert_eq(rc, RUNG_E_FORMAT, "%s -> %s: %d %s", forgeries[i][0], forgeries[i][1], rc, rung_last_error());
+		cr_assert_eq(rc, RUNG_E_FORMAT, "%s -> %s: %d %s", forgeries[i][0], forgeries[i][1],
+		             rc, rung_last_error());
 		cr_assert(strstr(rung_last_error(), "manifest.json"), "%s", rung_last_error());
 	}
 	forge(text, "\"producer\"", "\"producer\"");
@@ -334,7 +341,8 @@ Test(dataset, a_forged_manifest_is_refused_field_by_field)
 		{ "\"draws\": \"all\"", "\"draws\": null" },
 		{ "\"job\": [", "\"job\": [ 1," },
 		{ "\"job\": [", "\"job\": [ \"a\\nb\"," },
-		{ "\"method\": \"wrpagerank\"", "\"method\": \"a name that is far too long for any score method\"" },
+		{ "\"method\": \"wrpagerank\"",
+		  "\"method\": \"a name that is far too long for any score method\"" },
 		{ "\"method\": \"wrpagerank\"", "\"method\": \"wr\\u0000\"" },
 		{ "\"algorithm\": \"xxh3-64\"", "\"algorithm\": \"crc32c\"" },
 		{ "\"block_bytes\": 1048576", "\"block_bytes\": 0" },
@@ -349,7 +357,8 @@ Test(dataset, a_forged_manifest_is_refused_field_by_field)
 
 Test(dataset, one_from_before_draws_and_seeds_were_kept_opens)
 {
-	static const char *const gone[] = { " \"draws\": \"all\",\n", ",\n  \"batches\": null", ",\n  \"seed\": null" };
+	static const char *const gone[] = { " \"draws\": \"all\",\n", ",\n  \"batches\": null",
+		                            ",\n  \"seed\": null" };
 
 	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++) {
 		size_t bytes;
@@ -371,7 +380,8 @@ Test(dataset, a_forged_list_of_features_files_is_refused)
 	static const char *const forgeries[][2] = {
 		{ "\"block_rows\": 16", "\"block_rows\": 0" },
 		{ "\"block_rows\": 16", "\"block_rows\": 17" },
-		{ "\"block_rows\": 16", "\"block_rows\": 250" },   /* nothing left for the third file */
+		/* nothing left for the third file */
+		{ "\"block_rows\": 16", "\"block_rows\": 250" },
 		{ "\"block_rows\": 16", "\"block_rows\": 9223372036854775807" },
 		{ "\"block_rows\": 16", "\"block_rows\": null" },
 		{ "\"block_rows\": 16", "\"block_row\": 16" },
@@ -380,7 +390,8 @@ Test(dataset, a_forged_list_of_features_files_is_refused)
 		{ "\"features.001.npy\",", "\"../features.001.npy\"," },
 		{ "\"features.001.npy\",", "\"features.001.npy\", \"features.001.npy\"," },
 		{ "\"features.001.npy\",", "1," },
-		{ "\"features.001.npy\",", "\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"," },
+		{ "\"features.001.npy\",", "\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\","
+		                           "\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"," },
 	};
 
 	cr_assert_eq(support_deal(ds_dir, 3, 16), 0, "%s", rung_last_error());

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs in files relabelled into files: the bytes that relabelling in memory gives, whole or not at all. */
+/* Graphs in files relabelled into files: the bytes that relabelling in memory gives, whole or not
+ * at all. */
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -19,7 +20,7 @@ static struct rung__relabel_opts relabel_opts(void)
 
 /* Outputs are files 4 and 5. */
 static int relabel(struct rung_edges *edges, const void *vertex_of_rank, const void *rank_of_vertex,
-		   const struct rung__relabel_opts *opts)
+                   const struct rung__relabel_opts *opts)
 {
 	char indptr[400], indices[400];
 
@@ -65,7 +66,9 @@ static void assert_relabels_as_in_memory(struct test_graph graph, uint64_t chunk
 	const char *spec = columns_spec("csc", &graph, 0, "i64", "i32");
 	uint64_t *indptr = malloc((vertex_count + 1) * sizeof(*indptr));
 	uint32_t *indices = malloc(edge_count * sizeof(*indices)), *vertex_of_rank, *rank_of_vertex;
-	struct rung_edges_opts opts = { .size = sizeof(opts), .graph.size = sizeof(opts.graph), .chunk_bytes = chunk_bytes };
+	struct rung_edges_opts opts = { .size = sizeof(opts),
+		                        .graph.size = sizeof(opts.graph),
+		                        .chunk_bytes = chunk_bytes };
 	struct rung__relabel_opts with = relabel_opts();
 	struct rung_edges *edges;
 
@@ -75,7 +78,8 @@ static void assert_relabels_as_in_memory(struct test_graph graph, uint64_t chunk
 		0);
 	cr_assert_eq(open_edges(&spec, 1, opts, &edges), 0, "%s", rung_last_error());
 	for (with.threads = 1; with.threads <= 3; with.threads += 2) {
-		cr_assert_eq(relabel(edges, vertex_of_rank, rank_of_vertex, &with), 0, "%s", rung_last_error());
+		cr_assert_eq(relabel(edges, vertex_of_rank, rank_of_vertex, &with), 0, "%s",
+		             rung_last_error());
 		assert_file(4, indptr, (vertex_count + 1) * sizeof(*indptr));
 		assert_file(5, indices, edge_count * sizeof(*indices));
 	}
@@ -90,7 +94,7 @@ static void assert_relabels_as_in_memory(struct test_graph graph, uint64_t chunk
 Test(edges_relabel, files_are_relabelled_as_graphs_in_memory_are)
 {
 	assert_relabels_as_in_memory(test_graph_random(20000, 90000, 3, 4), 32768);
-	assert_relabels_as_in_memory(hub_graph(), 4096);   /* with a list that is split */
+	assert_relabels_as_in_memory(hub_graph(), 4096); /* with a list that is split */
 	assert_relabels_as_in_memory(test_graph_random(1, 3, 3, 4), 0);
 }
 
@@ -127,19 +131,24 @@ Test(edges_relabel, relabelling_that_fails_leaves_nothing)
 	make_maps(20000, &vertex_of_rank, &rank_of_vertex);
 	cr_assert_eq(open_edges(&spec, 1, DEFAULTS, &edges), 0);
 	fds = support_open_descriptors();
-	assert_says(relabel(edges, rank_of_vertex, rank_of_vertex, &with), RUNG_E_FORMAT, "not each other's inverse");
+	assert_says(relabel(edges, rank_of_vertex, rank_of_vertex, &with), RUNG_E_FORMAT,
+	            "not each other's inverse");
 	with.memory_bytes = 1000;
-	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_INVAL, "at least 1048576");
+	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_INVAL,
+	            "at least 1048576");
 	with = relabel_opts();
 	with.temp_dir = "/nowhere";
-	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_NOENT, "/nowhere");
+	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_NOENT,
+	            "/nowhere");
 	with = relabel_opts();
 	with.progress = cancel_when_sorting;
 	with.progress_ctx = "sort";
-	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_CANCELED, "canceled");
+	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_CANCELED,
+	            "canceled");
 	with = relabel_opts();
 	raw_file(5, "x", 1, 0, "u8,1");
-	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_EXIST, "/5: exists");
+	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_EXIST,
+	            "/5: exists");
 	remove_output(5);
 	assert_nothing_was_made();
 	do {
@@ -156,7 +165,8 @@ Test(edges_relabel, relabelling_that_fails_leaves_nothing)
 	remove_output(5);
 	signal(SIGXFSZ, SIG_IGN);
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_NOSPC, "5.partial: reserving 364096 bytes");
+	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_NOSPC,
+	            "5.partial: reserving 364096 bytes");
 	assert_nothing_was_made();
 	rung_edges_close(edges);
 	free(vertex_of_rank);

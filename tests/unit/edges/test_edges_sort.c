@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edges sorted outside memory: the lists of rung_graph_load(), whatever the budget, and nothing left when it fails. */
+/* Edges sorted outside memory: the lists of rung_graph_load(), whatever the budget, and nothing
+ * left when it fails. */
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -12,7 +13,9 @@ TestSuite(edges_sort, .init = make_folder, .fini = remove_folder);
 static void assert_sorts_as_load(const char *const *specs, size_t spec_count, uint64_t vertex_count)
 {
 	for (int mix = 0; mix < 4; mix++) {
-		struct rung_edges_opts opts = { .size = sizeof(opts), .graph.size = sizeof(opts.graph), .memory_bytes = 16 << 20 };
+		struct rung_edges_opts opts = { .size = sizeof(opts),
+			                        .graph.size = sizeof(opts.graph),
+			                        .memory_bytes = 16 << 20 };
 
 		opts.graph.vertex_count = vertex_count;
 		opts.graph.undirected = mix & 1;
@@ -26,8 +29,9 @@ static void assert_sorts_as_load(const char *const *specs, size_t spec_count, ui
 Test(edges_sort, joined_edge_lists_are_sorted_as_they_are_loaded)
 {
 	struct test_graph graph = test_graph_random(20000, 60000, 8, 4);
-	const char *const specs[] = { edges_spec(0, &graph, 0, 30000, false, "i64"), edges_spec(1, &graph, 30000, 0, false, "i32"),
-	                              edges_spec(2, &graph, 30000, 30000, true, "u32") };
+	const char *const specs[] = { edges_spec(0, &graph, 0, 30000, false, "i64"),
+		                      edges_spec(1, &graph, 30000, 0, false, "i32"),
+		                      edges_spec(2, &graph, 30000, 30000, true, "u32") };
 
 	assert_sorts_as_load(specs, 3, 0);
 	assert_sorts_as_load(specs, 3, 70000);
@@ -45,15 +49,18 @@ Test(edges_sort, columns_and_rows_are_sorted_as_they_are_loaded)
 	test_graph_fini(&graph);
 }
 
-/* Most edges end in vertex 4711: more than fit at a time, which takes dealing again, and of one list, and by value. */
+/* Most edges end in vertex 4711: more than fit at a time, which takes dealing again, and of one
+ * list, and by value. */
 Test(edges_sort, a_list_larger_than_the_memory_is_sorted_as_it_is_loaded)
 {
-	uint64_t *sources = malloc(60000 * sizeof(*sources)), *destinations = malloc(60000 * sizeof(*destinations)), state = 12;
+	uint64_t *sources = malloc(60000 * sizeof(*sources)),
+		 *destinations = malloc(60000 * sizeof(*destinations)), state = 12;
 	struct test_graph graph;
 	const char *spec;
 
 	for (uint64_t e = 0; e < 60000; e++) {
-		sources[e] = e % 3 ? test_random(&state) % 30000 : 29;   /* one value alone is too much, too */
+		/* one value alone is too much, too */
+		sources[e] = e % 3 ? test_random(&state) % 30000 : 29;
 		destinations[e] = e % 20 ? 4711 : test_random(&state) % 30000;
 	}
 	graph = test_graph_of_edges(30000, 60000, sources, destinations, 4);
@@ -64,7 +71,8 @@ Test(edges_sort, a_list_larger_than_the_memory_is_sorted_as_it_is_loaded)
 
 Test(edges_sort, few_edges_and_many_vertices_are_sorted_as_they_are_loaded)
 {
-	uint64_t *sources = malloc(10 * sizeof(*sources)), *destinations = malloc(10 * sizeof(*destinations));
+	uint64_t *sources = malloc(10 * sizeof(*sources)),
+		 *destinations = malloc(10 * sizeof(*destinations));
 	struct test_graph graph;
 	const char *spec;
 
@@ -91,12 +99,15 @@ Test(edges_sort, lists_of_any_length_and_order_are_put_in_order)
 				void *copy;
 
 				for (uint64_t i = 0; i < count; i++)
-					sum += ids[i] = kind == 0 ? test_random(&state) >> 32 : kind == 1 ? i / 3 : count - i;
+					sum += ids[i] = kind == 0   ? test_random(&state) >> 32
+					                : kind == 1 ? i / 3
+					                            : count - i;
 				copy = test_ids(ids, count, bytes);
 				rung__ids_sort(copy, bytes, count);
 				for (uint64_t i = 0; i < count; i++) {
 					sum_after += test_id(copy, bytes, i);
-					cr_assert(i == 0 || test_id(copy, bytes, i - 1) <= test_id(copy, bytes, i));
+					cr_assert(i == 0 || test_id(copy, bytes, i - 1) <=
+					                            test_id(copy, bytes, i));
 				}
 				cr_assert_eq(sum, sum_after);
 				free(copy);
@@ -109,17 +120,22 @@ Test(edges_sort, lists_of_any_length_and_order_are_put_in_order)
 Test(edges_sort, sorting_names_a_stray_id_and_a_changed_file)
 {
 	const uint64_t stray[] = { 0, 1, 4, 1, 1, 1 };
-	struct rung_edges_opts opts = { .size = sizeof(opts), .graph.size = sizeof(opts.graph), .graph.vertex_count = 4 };
+	struct rung_edges_opts opts = { .size = sizeof(opts),
+		                        .graph.size = sizeof(opts.graph),
+		                        .graph.vertex_count = 4 };
 	const char *spec = raw_file(0, stray, sizeof(stray), 0, "i64,2x3");
 	struct rung_edges *edges;
 	char columns[1100];
 	const char *specs[] = { columns };
 
-	assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_RANGE, "edge 2: source id 4 is out of range 0..3");
-	snprintf(columns, sizeof(columns), "csr:%s,%s", ids_file(0, (uint64_t[]){ 0, 1, 3 }, 3, 0, "i64"),
+	assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_RANGE,
+	            "edge 2: source id 4 is out of range 0..3");
+	snprintf(columns, sizeof(columns), "csr:%s,%s",
+	         ids_file(0, (uint64_t[]){ 0, 1, 3 }, 3, 0, "i64"),
 	         ids_file(1, (uint64_t[]){ 1, 0, 2 }, 3, 0, "i32"));
 	opts.graph.vertex_count = 0;
-	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_RANGE, "indices[2]: id 2 is out of range 0..1");
+	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_RANGE,
+	            "indices[2]: id 2 is out of range 0..1");
 	opts.graph.vertex_count = 3;
 	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_FORMAT, "2 vertices, but 3");
 	opts.memory_bytes = 1000000;
@@ -130,7 +146,8 @@ Test(edges_sort, sorting_names_a_stray_id_and_a_changed_file)
 	assert_says(open_edges(specs, 0, opts, &edges), RUNG_E_INVAL, "no source");
 }
 
-static int rewrite_edges(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int rewrite_edges(void *ctx, const char *stage, unsigned long long done,
+                         unsigned long long total)
 {
 	(void)stage, (void)done, (void)total;
 	raw_file(0, ctx, 6 * sizeof(uint64_t), 0, "i64,2x3");
@@ -140,8 +157,11 @@ static int rewrite_edges(void *ctx, const char *stage, unsigned long long done, 
 Test(edges_sort, a_file_that_changes_between_the_passes_of_sorting_is_an_error)
 {
 	/* more in one bucket than were counted; a vertex that is none */
-	uint64_t edges_before[] = { 0, 0, 0, 1, 2, 1 }, loops[] = { 0, 2, 2, 0, 2, 2 }, stray[] = { 0, 0, 0, 1, 2, 7 };
-	struct rung_edges_opts opts = { .size = sizeof(opts), .graph.size = sizeof(opts.graph), .graph.vertex_count = 3 };
+	uint64_t edges_before[] = { 0, 0, 0, 1, 2, 1 }, loops[] = { 0, 2, 2, 0, 2, 2 },
+		 stray[] = { 0, 0, 0, 1, 2, 7 };
+	struct rung_edges_opts opts = { .size = sizeof(opts),
+		                        .graph.size = sizeof(opts.graph),
+		                        .graph.vertex_count = 3 };
 	struct rung_edges *edges;
 	const char *spec;
 
@@ -158,14 +178,18 @@ Test(edges_sort, a_file_that_changes_between_the_passes_of_sorting_is_an_error)
 Test(edges_sort, progress_can_cancel_each_step)
 {
 	struct test_graph graph = test_graph_random(2000, 5000, 2, 4);
-	struct rung_edges_opts opts = { .size = sizeof(opts), .graph.size = sizeof(opts.graph), .memory_bytes = 2 << 20 };
-	const char *specs[] = { edges_spec(2, &graph, 0, 5000, true, "i32"), columns_spec("csr", &graph, 0, "i64", "i64") };
+	struct rung_edges_opts opts = { .size = sizeof(opts),
+		                        .graph.size = sizeof(opts.graph),
+		                        .memory_bytes = 2 << 20 };
+	const char *specs[] = { edges_spec(2, &graph, 0, 5000, true, "i32"),
+		                columns_spec("csr", &graph, 0, "i64", "i64") };
 	struct rung_edges *edges;
 
 	opts.graph.progress = cancel_when_sorting;
 	for (int i = 0; i < 4; i++) {
 		opts.graph.progress_ctx = i % 2 ? "sort" : "edges";
-		assert_says(open_edges(&specs[i / 2], 1, opts, &edges), RUNG_E_CANCELED, "canceled");
+		assert_says(open_edges(&specs[i / 2], 1, opts, &edges), RUNG_E_CANCELED,
+		            "canceled");
 	}
 	test_graph_fini(&graph);
 }
@@ -173,7 +197,9 @@ Test(edges_sort, progress_can_cancel_each_step)
 Test(edges_sort, a_file_size_limit_is_told_as_lack_of_space_with_what_is_needed)
 {
 	struct test_graph graph = test_graph_random(20000, 100000, 2, 4);
-	struct rung_edges_opts opts = { .size = sizeof(opts), .graph.size = sizeof(opts.graph), .memory_bytes = 2 << 20 };
+	struct rung_edges_opts opts = { .size = sizeof(opts),
+		                        .graph.size = sizeof(opts.graph),
+		                        .memory_bytes = 2 << 20 };
 	const char *spec = edges_spec(0, &graph, 0, 100000, false, "i32");
 	const rlim_t limits[] = { 40000, 300000 };
 	struct rung_edges *edges;
@@ -183,7 +209,8 @@ Test(edges_sort, a_file_size_limit_is_told_as_lack_of_space_with_what_is_needed)
 		const struct rlimit limit = { limits[i], RLIM_INFINITY };
 
 		cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-		assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_NOSPC, "bytes are needed there in all");
+		assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_NOSPC,
+		            "bytes are needed there in all");
 	}
 	opts.temp_dir = "/nowhere";
 	opts.graph.specs = &spec;
@@ -195,7 +222,8 @@ Test(edges_sort, a_file_size_limit_is_told_as_lack_of_space_with_what_is_needed)
 Test(edges_sort, a_small_graph_needs_little_room_whatever_the_memory)
 {
 	struct test_graph graph = test_graph_random(20000, 100000, 2, 4);
-	struct rung_edges_opts opts = { .size = sizeof(opts), .graph.size = sizeof(opts.graph),
+	struct rung_edges_opts opts = { .size = sizeof(opts),
+		                        .graph.size = sizeof(opts.graph),
 		                        .memory_bytes = 64 << 20 };
 	const char *spec = edges_spec(0, &graph, 0, 100000, false, "i32"), *said;
 	const struct rlimit limit = { 40000, RLIM_INFINITY };
@@ -214,8 +242,11 @@ Test(edges_sort, a_small_graph_needs_little_room_whatever_the_memory)
 Test(edges_sort, nothing_is_left_when_memory_ends_anywhere)
 {
 	struct test_graph graph = test_graph_random(50, 300, 2, 4);
-	struct rung_edges_opts opts = { .size = sizeof(opts), .graph.size = sizeof(opts.graph), .memory_bytes = 1 << 20 };
-	const char *specs[] = { columns_spec("csr", &graph, 0, "i64", "i64"), edges_spec(2, &graph, 0, 300, true, "i32"), NULL };
+	struct rung_edges_opts opts = { .size = sizeof(opts),
+		                        .graph.size = sizeof(opts.graph),
+		                        .memory_bytes = 1 << 20 };
+	const char *specs[] = { columns_spec("csr", &graph, 0, "i64", "i64"),
+		                edges_spec(2, &graph, 0, 300, true, "i32"), NULL };
 	char in_place[1200];
 
 	snprintf(in_place, sizeof(in_place), "csc%s", specs[0] + 3);
@@ -231,7 +262,8 @@ Test(edges_sort, nothing_is_left_when_memory_ends_anywhere)
 			rung__alloc_limit(limit++);
 			rc = open_edges(&specs[i], 1, opts, &edges);
 			rung__alloc_limit(-1);
-			cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "allocation %d: %s", (int)limit, rung_last_error());
+			cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "allocation %d: %s", (int)limit,
+			          rung_last_error());
 			if (rc == 0)
 				rung_edges_close(edges);
 			cr_assert_eq(support_open_descriptors(), fds);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Engines on an ordinary file: each brings the same bytes, does without what the kernel refuses, and says so. Calls of liburing are
- * wrapped (tests/CMakeLists.txt), so that they can be refused one by one. Disks of their own are in tests/vm.
+ * Engines on an ordinary file: each brings the same bytes, does without what the kernel refuses,
+ * and says so. Calls of liburing are wrapped (tests/CMakeLists.txt), so that they can be refused
+ * one by one. Disks of their own are in tests/vm.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -21,7 +22,7 @@
 
 #define FILE_BYTES (1u << 20)
 #define POOL_BYTES (1u << 20)
-#define DEPTH 8u
+#define DEPTH      8u
 
 static char folder[256], path[300];
 static unsigned char content[FILE_BYTES];
@@ -32,8 +33,11 @@ static struct rung__reader reader;
 static void open_reader(void)
 {
 	reader = (struct rung__reader){
-		.args = { .pool = pool, .pool_bytes = POOL_BYTES, .probe_bytes = POOL_BYTES,
-		          .token_count = DEPTH, .queue_depth = DEPTH },
+		.args = { .pool = pool,
+		          .pool_bytes = POOL_BYTES,
+		          .probe_bytes = POOL_BYTES,
+		          .token_count = DEPTH,
+		          .queue_depth = DEPTH },
 		.geometry = { .file_bytes = FILE_BYTES, .path = path },
 		.path = path,
 		.fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC),
@@ -56,7 +60,8 @@ static void set_up(void)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	snprintf(folder, sizeof(folder), "%s/rung-engine-XXXXXX", tmp ? tmp : "/var/tmp");   /* a disk: /tmp may be memory */
+	/* a disk: /tmp may be memory */
+	snprintf(folder, sizeof(folder), "%s/rung-engine-XXXXXX", tmp ? tmp : "/var/tmp");
 	cr_assert(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/file", folder);
 	for (size_t i = 0; i < FILE_BYTES; i++)
@@ -100,19 +105,22 @@ static void check_reads(void)
 
 			if (fetches[t].bytes)
 				continue;
-			fetches[t] = (struct rung__fetch){ draw % (FILE_BYTES / place) * place, (uint64_t)t * place, (uint32_t)(draw >> 40) % 8 * align + align, t };
+			fetches[t] = (struct rung__fetch){
+				draw % (FILE_BYTES / place) * place, (uint64_t)t * place,
+				(uint32_t)(draw >> 40) % 8 * align + align, t
+			};
 			cr_assert_eq(reader.ops->submit(reader.engine, &fetches[t]), 0);
 			sent++;
 			in_flight++;
 		}
 		count = reader.ops->reap(reader.engine, in_flight / 2 + 1, 10000000000u, fetched,
-					 DEPTH);
+		                         DEPTH);
 		cr_assert_gt(count, 0);
 		for (int i = 0; i < count; i++) {
 			struct rung__fetch *fetch = &fetches[fetched[i].token];
 
 			cr_assert_eq(fetched[i].result, (int32_t)fetch->bytes, "%s",
-				     reader.ops->name);
+			             reader.ops->name);
 			cr_assert_arr_eq(pool + fetch->to, content + fetch->offset, fetch->bytes);
 			fetch->bytes = 0;
 			in_flight--;
@@ -144,7 +152,7 @@ Test(engine, a_read_behind_the_end_is_empty_and_over_it_short)
 
 	for (unsigned e = 0; e < (fixture_has_io_uring() ? 2 : 1); e++) {
 		struct rung__fetch over = { FILE_BYTES - reader.geometry.align, 0,
-					    2 * reader.geometry.align, 1 },
+			                    2 * reader.geometry.align, 1 },
 				   behind = { FILE_BYTES, 0, reader.geometry.align, 2 };
 		struct rung__fetched fetched[1];
 
@@ -156,7 +164,7 @@ Test(engine, a_read_behind_the_end_is_empty_and_over_it_short)
 		cr_assert_eq(reader.ops->reap(reader.engine, 1, 10000000000u, fetched, 1), 1);
 		cr_assert_eq(fetched[0].result, 0);
 		cr_assert_eq(reader.ops->reap(reader.engine, 1, 1000000, fetched, 1), 0,
-			     "nothing is in flight: the wait has a bound");
+		             "nothing is in flight: the wait has a bound");
 		close_reader();
 		open_reader();
 	}
@@ -167,7 +175,8 @@ Test(engine, a_file_that_cannot_be_read_says_so)
 	close(reader.fd);
 	reader.fd = open(path, O_WRONLY | O_CLOEXEC);
 	cr_assert_eq(start(RUNG_ENGINE_AUTO), RUNG_E_IO);
-	cr_assert(strstr(rung_last_error(), path) && strstr(rung_last_error(), strerror(EBADF)), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), path) && strstr(rung_last_error(), strerror(EBADF)),
+	          "%s", rung_last_error());
 	cr_assert_null(reader.engine);
 }
 
@@ -175,34 +184,45 @@ Test(engine, a_file_that_cannot_be_read_says_so)
 
 #if RUNG_HAVE_IO_URING
 static unsigned setup_flags_refused;
-static unsigned setup_tries, setup_refused_tries;   /* 0: setup_refused holds for all */
+static unsigned setup_tries, setup_refused_tries; /* 0: setup_refused holds for all */
 static int setup_refused, buffers_refused, files_refused, ring_refused;
 static bool spoil;
 
-int __real_io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *params);
-int __wrap_io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *params);
-int __real_io_uring_register_buffers(struct io_uring *ring, const struct iovec *iovecs, unsigned count);
-int __wrap_io_uring_register_buffers(struct io_uring *ring, const struct iovec *iovecs, unsigned count);
+int __real_io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
+                                      struct io_uring_params *params);
+int __wrap_io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
+                                      struct io_uring_params *params);
+int __real_io_uring_register_buffers(struct io_uring *ring, const struct iovec *iovecs,
+                                     unsigned count);
+int __wrap_io_uring_register_buffers(struct io_uring *ring, const struct iovec *iovecs,
+                                     unsigned count);
 int __real_io_uring_register_files(struct io_uring *ring, const int *files, unsigned count);
 int __wrap_io_uring_register_files(struct io_uring *ring, const int *files, unsigned count);
 int __real_io_uring_register_ring_fd(struct io_uring *ring);
 int __wrap_io_uring_register_ring_fd(struct io_uring *ring);
-int __real_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe, unsigned count, struct __kernel_timespec *ts,
+int __real_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
+                                            unsigned count, struct __kernel_timespec *ts,
                                             sigset_t *mask);
-int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe, unsigned count, struct __kernel_timespec *ts,
+int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
+                                            unsigned count, struct __kernel_timespec *ts,
                                             sigset_t *mask);
 
-int __wrap_io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *params)
+int __wrap_io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
+                                      struct io_uring_params *params)
 {
 	setup_tries++;
 	if (setup_refused && (!setup_refused_tries || setup_tries <= setup_refused_tries))
 		return -setup_refused;
-	return params->flags & setup_flags_refused ? -EINVAL : __real_io_uring_queue_init_params(entries, ring, params);
+	return params->flags & setup_flags_refused
+	               ? -EINVAL
+	               : __real_io_uring_queue_init_params(entries, ring, params);
 }
 
-int __wrap_io_uring_register_buffers(struct io_uring *ring, const struct iovec *iovecs, unsigned count)
+int __wrap_io_uring_register_buffers(struct io_uring *ring, const struct iovec *iovecs,
+                                     unsigned count)
 {
-	return buffers_refused ? -buffers_refused : __real_io_uring_register_buffers(ring, iovecs, count);
+	return buffers_refused ? -buffers_refused
+	                       : __real_io_uring_register_buffers(ring, iovecs, count);
 }
 
 int __wrap_io_uring_register_files(struct io_uring *ring, const int *files, unsigned count)
@@ -215,7 +235,8 @@ int __wrap_io_uring_register_ring_fd(struct io_uring *ring)
 	return ring_refused ? -ring_refused : __real_io_uring_register_ring_fd(ring);
 }
 
-int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe, unsigned count, struct __kernel_timespec *ts,
+int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
+                                            unsigned count, struct __kernel_timespec *ts,
                                             sigset_t *mask)
 {
 	int rc = __real_io_uring_submit_and_wait_timeout(ring, cqe, count, ts, mask);
@@ -260,8 +281,10 @@ Test(engine, io_uring_does_without_what_is_refused)
 		int buffers, files, ring;
 		const char *part, *why;
 	} cases[] = {
-		{ IORING_SETUP_DEFER_TASKRUN, 0, 0, 0, "deferred completions", "only IORING_SETUP_COOP_TASKRUN" },
-		{ IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN, 0, 0, 0, "deferred completions", "neither" },
+		{ IORING_SETUP_DEFER_TASKRUN, 0, 0, 0, "deferred completions",
+		  "only IORING_SETUP_COOP_TASKRUN" },
+		{ IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN, 0, 0, 0,
+		  "deferred completions", "neither" },
 		{ 0, ENOMEM, 0, 0, "registered memory", "RLIMIT_MEMLOCK" },
 		{ 0, EOPNOTSUPP, 0, 0, "registered memory", "does not take" },
 		{ 0, 0, EMFILE, 0, "registered file", "refuses" },
@@ -276,7 +299,8 @@ Test(engine, io_uring_does_without_what_is_refused)
 		ring_refused = cases[i].ring;
 		cr_assert_eq(start(RUNG_ENGINE_IO_URING), 0, "%s", rung_last_error());
 		check_reads();
-		cr_assert(strstr(part_why(cases[i].part), cases[i].why), "%s: %s", cases[i].part, part_why(cases[i].part));
+		cr_assert(strstr(part_why(cases[i].part), cases[i].why), "%s: %s", cases[i].part,
+		          part_why(cases[i].part));
 		cr_assert(strstr(reader.engine_why, cases[i].why), "%s", reader.engine_why);
 		close_reader();
 		open_reader();
@@ -290,14 +314,15 @@ Test(engine, a_limit_on_locked_memory_leaves_the_pool_unregistered)
 
 	need_io_uring();
 	cr_assert_eq(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	limit.rlim_cur = limit.rlim_max = RUNG__MIN(limit.rlim_max, 65536);   /* not raised */
+	limit.rlim_cur = limit.rlim_max = RUNG__MIN(limit.rlim_max, 65536); /* not raised */
 	cr_assert_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	if (root && seteuid(65534) != 0)   /* root is not held to it */
+	if (root && seteuid(65534) != 0) /* root is not held to it */
 		cr_skip_test("no other user to become");
 	cr_assert_eq(start(RUNG_ENGINE_IO_URING), 0, "%s", rung_last_error());
 	cr_assert(!root || seteuid(0) == 0);
 	check_reads();
-	cr_assert(strstr(part_why("registered memory"), "RLIMIT_MEMLOCK"), "'%s'", part_why("registered memory"));
+	cr_assert(strstr(part_why("registered memory"), "RLIMIT_MEMLOCK"), "'%s'",
+	          part_why("registered memory"));
 }
 
 Test(engine, refused_setup_leads_to_pread_or_to_an_error_with_the_reason)
@@ -311,7 +336,9 @@ Test(engine, refused_setup_leads_to_pread_or_to_an_error_with_the_reason)
 	close_reader();
 	open_reader();
 	cr_assert_eq(start(RUNG_ENGINE_IO_URING), RUNG_E_NOSUP);
-	cr_assert(strstr(rung_last_error(), "engine io_uring") && strstr(rung_last_error(), "seccomp"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "engine io_uring") &&
+	                  strstr(rung_last_error(), "seccomp"),
+	          "%s", rung_last_error());
 	cr_assert_null(reader.engine);
 }
 
@@ -358,13 +385,13 @@ Test(engine, polling_works_or_says_why_not)
 	}
 	cr_assert(strstr(rung_last_error(), "engine io_uring_poll"), "%s", rung_last_error());
 	cr_assert(strstr(rung_last_error(), reader.direct ? "no queues for polling" : "page cache"),
-		  "%s", rung_last_error());
+	          "%s", rung_last_error());
 }
 
 Test(engine, passthrough_says_why_not)
 {
 	need_io_uring();
-	if (start(RUNG_ENGINE_NVME) == 0) {   /* an NVMe disk of our own: fine */
+	if (start(RUNG_ENGINE_NVME) == 0) { /* an NVMe disk of our own: fine */
 		check_reads();
 		return;
 	}
@@ -437,13 +464,18 @@ static int scripted_reap(struct rung__engine *handle, uint32_t want, uint64_t ti
 	(void)timeout_ns;
 	cr_assert_geq(engine->count, want);
 	for (unsigned i = 0; i < count; i++)
-		fetched[i] = (struct rung__fetched){ engine->queue[i].token, engine->err ? engine->err : (int32_t)engine->queue[i].bytes };
+		fetched[i] =
+			(struct rung__fetched){ engine->queue[i].token,
+			                        engine->err ? engine->err
+			                                    : (int32_t)engine->queue[i].bytes };
 	engine->count -= count;
 	memmove(engine->queue, engine->queue + count, engine->count * sizeof(engine->queue[0]));
 	return (int)count;
 }
 
-static const struct rung__engine_ops scripted = { .name = "scripted", .submit = scripted_submit, .reap = scripted_reap };
+static const struct rung__engine_ops scripted = { .name = "scripted",
+	                                          .submit = scripted_submit,
+	                                          .reap = scripted_reap };
 static struct script script;
 
 static uint32_t measured(void)
@@ -453,7 +485,7 @@ static uint32_t measured(void)
 	reader.ops = &scripted;
 	reader.engine = (struct rung__engine *)(void *)&script;
 	cr_assert_eq(rung__gap_measure(&rung__file_reader, &reader, 131072, &gap), 0);
-	reader.engine = NULL;   /* it cannot be closed */
+	reader.engine = NULL; /* it cannot be closed */
 	cr_assert_eq(script.count, 0, "reads are left in flight");
 	return gap;
 }
@@ -491,9 +523,9 @@ Test(engine, the_gap_is_the_default_where_measuring_tells_nothing)
 
 Test(engine, the_gap_is_bandwidth_over_reads_a_second)
 {
-	cr_assert_eq(rung__gap_of(1.6e9, 1e5, 512), 15872);      /* 16000, whole sectors */
+	cr_assert_eq(rung__gap_of(1.6e9, 1e5, 512), 15872); /* 16000, whole sectors */
 	cr_assert_eq(rung__gap_of(1.6e9, 1e5, 4096), 12288);
-	cr_assert_eq(rung__gap_of(1e8, 100, 512), 65536);        /* a disk with heads */
+	cr_assert_eq(rung__gap_of(1e8, 100, 512), 65536); /* a disk with heads */
 	cr_assert_eq(rung__gap_of(0, 1e5, 512), RUNG__GAP_DEFAULT);
 	cr_assert_eq(rung__gap_of(1e9, 0, 512), RUNG__GAP_DEFAULT);
 }

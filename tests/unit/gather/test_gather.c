@@ -13,7 +13,9 @@ static uint32_t rows[16], rows_tmp[16];
 
 static struct rung__misses empty_misses(void)
 {
-	return (struct rung__misses){ .ranks = ranks, .rows = rows, .ranks_tmp = ranks_tmp, .rows_tmp = rows_tmp };
+	return (struct rung__misses){
+		.ranks = ranks, .rows = rows, .ranks_tmp = ranks_tmp, .rows_tmp = rows_tmp
+	};
 }
 
 Test(gather, rows_in_the_view_are_copied_and_the_others_listed_in_order)
@@ -24,7 +26,9 @@ Test(gather, rows_in_the_view_are_copied_and_the_others_listed_in_order)
 	const struct rung_ids list = { ids, 6, RUNG_U32, RUNG_RANKS };
 	struct rung__misses misses = empty_misses();
 	unsigned char out[6 * 5];
-	struct rung__gather gather = { .view = &view, .vertex_count = 8, .row_bytes = 4, .out = out, .out_stride = 5 };
+	struct rung__gather gather = {
+		.view = &view, .vertex_count = 8, .row_bytes = 4, .out = out, .out_stride = 5
+	};
 
 	memset(out, '.', sizeof(out));
 	cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
@@ -36,19 +40,25 @@ Test(gather, rows_in_the_view_are_copied_and_the_others_listed_in_order)
 
 Test(gather, ids_at_the_border_of_32_bits_keep_all_their_bits)
 {
-	static const unsigned char held[4] = { 10, 11, 12, 13 };   /* ranks 2^32 - 2 to 2^32 + 1 */
+	static const unsigned char held[4] = { 10, 11, 12, 13 }; /* ranks 2^32 - 2 to 2^32 + 1 */
 	const struct rung__view view = { held, 1, BORDER - 2, 4 };
-	const uint64_t ids[] = { BORDER - 3, BORDER - 2, BORDER - 1, BORDER, BORDER + 1, BORDER + 2, 0, 1 };
+	const uint64_t ids[] = { BORDER - 3, BORDER - 2, BORDER - 1, BORDER,
+		                 BORDER + 1, BORDER + 2, 0,          1 };
 	const struct rung_ids list = { ids, 8, RUNG_U64, RUNG_RANKS };
 	struct rung__misses misses = empty_misses();
 	unsigned char out[8] = { 0 };
-	struct rung__gather gather = { .view = &view, .vertex_count = BORDER + 3, .row_bytes = 1, .out = out, .out_stride = 1 };
+	struct rung__gather gather = { .view = &view,
+		                       .vertex_count = BORDER + 3,
+		                       .row_bytes = 1,
+		                       .out = out,
+		                       .out_stride = 1 };
 
 	cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
 	cr_assert(out[1] == 10 && out[2] == 11 && out[3] == 12 && out[4] == 13);
 	cr_assert(out[0] == 0 && out[5] == 0 && out[6] == 0 && out[7] == 0);
 	cr_assert_eq(misses.count, 4);
-	cr_assert(ranks[0] == BORDER - 3 && ranks[1] == BORDER + 2 && ranks[2] == 0 && ranks[3] == 1);
+	cr_assert(ranks[0] == BORDER - 3 && ranks[1] == BORDER + 2 && ranks[2] == 0 &&
+	          ranks[3] == 1);
 }
 
 Test(gather, ids_outside_are_refused_for_every_type)
@@ -63,15 +73,22 @@ Test(gather, ids_outside_are_refused_for_every_type)
 		uint64_t vertex_count;
 		const char *says;
 	} cases[] = {
-		{ { wide, 2, RUNG_U64, RUNG_RANKS }, BORDER + 3, "id 4294967299 at index 1 is not in 0..4294967298" },
+		{ { wide, 2, RUNG_U64, RUNG_RANKS },
+		  BORDER + 3,
+		  "id 4294967299 at index 1 is not in 0..4294967298" },
 		{ { narrow, 2, RUNG_U32, RUNG_RANKS }, UINT32_MAX, "id 4294967295 at index 1" },
 		{ { negative, 2, RUNG_I32, RUNG_RANKS }, BORDER + 3, "id -1 at index 1" },
-		{ { negative_wide, 2, RUNG_I64, RUNG_RANKS }, BORDER + 3, "id -9223372036854775808 at index 1" },
+		{ { negative_wide, 2, RUNG_I64, RUNG_RANKS },
+		  BORDER + 3,
+		  "id -9223372036854775808 at index 1" },
 	};
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
 		struct rung__misses misses = empty_misses();
-		struct rung__gather gather = { .view = &view, .vertex_count = cases[i].vertex_count, .row_bytes = 1, .out_stride = 1 };
+		struct rung__gather gather = { .view = &view,
+			                       .vertex_count = cases[i].vertex_count,
+			                       .row_bytes = 1,
+			                       .out_stride = 1 };
 
 		cr_assert_eq(rung__gather_run(&gather, &cases[i].ids, &misses), RUNG_E_RANGE);
 		cr_assert(strstr(rung_last_error(), cases[i].says), "%s", rung_last_error());
@@ -89,8 +106,14 @@ Test(gather, maps_of_4_and_8_bytes_lead_to_the_same_ranks)
 	for (unsigned map_bytes = 4; map_bytes <= 8; map_bytes += 4) {
 		struct rung__misses misses = empty_misses();
 		unsigned char out[5];
-		struct rung__gather gather = { .view = &view, .rank_of_vertex = map_bytes == 4 ? (const void *)narrow : wide,
-		                               .map_bytes = map_bytes, .vertex_count = 4, .row_bytes = 1, .out = out, .out_stride = 1 };
+		struct rung__gather gather = { .view = &view,
+			                       .rank_of_vertex =
+			                               map_bytes == 4 ? (const void *)narrow : wide,
+			                       .map_bytes = map_bytes,
+			                       .vertex_count = 4,
+			                       .row_bytes = 1,
+			                       .out = out,
+			                       .out_stride = 1 };
 
 		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
 		cr_assert_arr_eq(out, "YWZXY", 5);
@@ -98,52 +121,77 @@ Test(gather, maps_of_4_and_8_bytes_lead_to_the_same_ranks)
 	}
 }
 
-/* Rows that go past the caches: every width of row, place and step of the output must come out as with few rows. */
+/* Rows that go past the caches: every width of row, place and step of the output must come out as
+ * with few rows. */
+enum { HELD = 61 }; /* rows from rank 1 on: ranks 0 and HELD + 1 miss */
+
+/* Each output row is as `held` has it, misses stay dots, and nothing is written between rows. */
+static void check_large_output(const struct rung__gather *gather, const uint32_t *ids,
+                               uint64_t count, const unsigned char *held,
+                               const struct rung__misses *misses)
+{
+	const size_t row_bytes = gather->row_bytes, stride = gather->out_stride;
+	size_t missed = 0;
+	unsigned char dots[4096];
+
+	memset(dots, '.', sizeof(dots));
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t rank = (ids[i] * 5 + 3) % (HELD + 2);
+		const unsigned char *row = (const unsigned char *)gather->out + i * stride;
+
+		if (rank - 1 < HELD) {
+			cr_assert(memcmp(row, held + (rank - 1) * row_bytes, row_bytes) == 0,
+			          "%zu bytes, row %lu", row_bytes, (unsigned long)i);
+		} else {
+			cr_assert(misses->ranks[missed] == rank && misses->rows[missed] == i);
+			cr_assert(memcmp(row, dots, row_bytes) == 0, "a missing row was written");
+			missed++;
+		}
+		cr_assert(memcmp(row + row_bytes, dots, stride - row_bytes) == 0,
+		          "written between rows");
+	}
+	cr_assert_eq(misses->count, missed);
+}
+
 Test(gather, outputs_larger_than_the_caches_hold_the_same_rows)
 {
 	static const struct {
 		size_t row_bytes, out_stride, shift;
-	} cases[] = { { 1536, 1536, 0 }, { 4096, 4128, 0 }, { 1000, 1024, 0 }, { 100, 128, 0 }, { 1536, 1536, 16 }, { 1000, 1000, 0 } };
-	enum { HELD = 61, OUT_BYTES = 24 << 20, SLACK = 64 };
+	} cases[] = { { 1536, 1536, 0 }, { 4096, 4128, 0 },  { 1000, 1024, 0 },
+		      { 100, 128, 0 },   { 1536, 1536, 16 }, { 1000, 1000, 0 } };
+	enum { OUT_BYTES = 24 << 20, SLACK = 64 };
 	unsigned char *held = malloc(HELD * 4096), *out = aligned_alloc(64, OUT_BYTES + SLACK);
-	uint32_t vertex_of[HELD + 2], *ids = malloc(OUT_BYTES / 100 * sizeof(*ids)), *miss_rows = malloc(OUT_BYTES / 100 * sizeof(*miss_rows));
+	uint32_t vertex_of[HELD + 2], *ids = malloc(OUT_BYTES / 100 * sizeof(*ids)),
+				      *miss_rows = malloc(OUT_BYTES / 100 * sizeof(*miss_rows));
 	uint64_t *miss_ranks = malloc(OUT_BYTES / 100 * sizeof(*miss_ranks));
 
 	for (size_t i = 0; i < HELD * 4096; i++)
 		held[i] = (unsigned char)(i * 2654435761u >> 13);
 	for (uint32_t v = 0; v < HELD + 2; v++)
-		vertex_of[v] = (v * 5 + 3) % (HELD + 2);   /* of ranks: a permutation, 63 and 5 have no common divisor but 1 */
+		/* of ranks: a permutation, 63 and 5 have no common divisor but 1 */
+		vertex_of[v] = (v * 5 + 3) % (HELD + 2);
 	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
-		size_t row_bytes = cases[c].row_bytes, stride = cases[c].out_stride, missed = 0;
+		size_t row_bytes = cases[c].row_bytes, stride = cases[c].out_stride;
 		uint64_t count = (12u << 20) / row_bytes;
 		const struct rung__view view = { held, row_bytes, 1, HELD };
 		const struct rung_ids list = { ids, count, RUNG_U32, RUNG_VERTICES };
 		struct rung__misses misses = { .ranks = miss_ranks, .rows = miss_rows };
 		unsigned char *to = out + cases[c].shift;
 		struct rung__gather gather = {
-			.view = &view, .rank_of_vertex = vertex_of, .map_bytes = 4, .vertex_count = HELD + 2,
-			.row_bytes = row_bytes, .out = to, .out_stride = stride,
+			.view = &view,
+			.rank_of_vertex = vertex_of,
+			.map_bytes = 4,
+			.vertex_count = HELD + 2,
+			.row_bytes = row_bytes,
+			.out = to,
+			.out_stride = stride,
 		};
 
 		memset(out, '.', OUT_BYTES + SLACK);
 		for (uint64_t i = 0; i < count; i++)
 			ids[i] = (uint32_t)(i * 7 % (HELD + 2));
 		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
-		for (uint64_t i = 0; i < count; i++) {
-			uint64_t rank = (ids[i] * 5 + 3) % (HELD + 2);
-			unsigned char dots[4096];
-
-			memset(dots, '.', sizeof(dots));
-			if (rank - 1 < HELD) {
-				cr_assert(memcmp(to + i * stride, held + (rank - 1) * row_bytes, row_bytes) == 0, "case %zu, row %lu", c, (unsigned long)i);
-			} else {
-				cr_assert(miss_ranks[missed] == rank && miss_rows[missed] == i);
-				cr_assert(memcmp(to + i * stride, dots, row_bytes) == 0, "a row that is not held was written");
-				missed++;
-			}
-			cr_assert(memcmp(to + i * stride + row_bytes, dots, stride - row_bytes) == 0, "written between rows");
-		}
-		cr_assert_eq(misses.count, missed);
+		check_large_output(&gather, ids, count, held, &misses);
 	}
 	free(held);
 	free(out);
@@ -152,19 +200,28 @@ Test(gather, outputs_larger_than_the_caches_hold_the_same_rows)
 	free(miss_ranks);
 }
 
-/* Outputs too large for the caches go past them; the last block of a row may be a part, and the last rows have none behind them to ask for. */
+/* Outputs too large for the caches go past them; the last block of a row may be a part, and the
+ * last rows have none behind them to ask for. */
 Test(gather, large_outputs_of_any_width_hold_the_same_rows)
 {
 	static const size_t widths[] = { 1, 64, 100, 127, 128, 160, 512, 1500, 4096, 40000 };
 
 	for (size_t w = 0; w < RUNG__ARRAY_LEN(widths); w++) {
-		const size_t width = widths[w], stride = rung__align_up(width, 32), held_rows = 97, count = (20u << 20) / stride;
-		unsigned char *held = rung__malloc_aligned(64, held_rows * width), *out = rung__malloc_aligned(64, count * stride);
-		const struct rung__view view = { held, width, 3, held_rows };   /* ranks 0 to 2 are not in it */
+		const size_t width = widths[w], stride = rung__align_up(width, 32), held_rows = 97,
+			     count = (20u << 20) / stride;
+		unsigned char *held = rung__malloc_aligned(64, held_rows * width),
+			      *out = rung__malloc_aligned(64, count * stride);
+		/* ranks 0 to 2 are not in it */
+		const struct rung__view view = { held, width, 3, held_rows };
 		uint32_t *ids = rung__malloc_array(count, sizeof(*ids));
 		struct rung_ids list = { ids, count, RUNG_U32, RUNG_RANKS };
-		struct rung__gather gather = { .view = &view, .vertex_count = 100, .row_bytes = width, .out = out, .out_stride = stride };
-		struct rung__misses misses = { .ranks = rung__malloc_array(count, 8), .rows = rung__malloc_array(count, 4) };
+		struct rung__gather gather = { .view = &view,
+			                       .vertex_count = 100,
+			                       .row_bytes = width,
+			                       .out = out,
+			                       .out_stride = stride };
+		struct rung__misses misses = { .ranks = rung__malloc_array(count, 8),
+			                       .rows = rung__malloc_array(count, 4) };
 		uint64_t missed = 0;
 
 		for (size_t i = 0; i < held_rows * width; i++)
@@ -175,14 +232,17 @@ Test(gather, large_outputs_of_any_width_hold_the_same_rows)
 		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
 		for (size_t i = 0; i < count; i++) {
 			if (ids[i] < 3) {
-				cr_assert(missed < misses.count && misses.rows[missed] == i && misses.ranks[missed] == ids[i]);
+				cr_assert(missed < misses.count && misses.rows[missed] == i &&
+				          misses.ranks[missed] == ids[i]);
 				missed++;
 				cr_assert_eq(out[i * stride], 0x5a, "a miss is left alone");
 			} else {
-				cr_assert_arr_eq(out + i * stride, held + (ids[i] - 3) * width, width, "row %zu of %zu bytes", i, width);
+				cr_assert_arr_eq(out + i * stride, held + (ids[i] - 3) * width,
+				                 width, "row %zu of %zu bytes", i, width);
 			}
 			for (size_t k = width; k < stride; k++)
-				cr_assert_eq(out[i * stride + k], 0x5a, "nor what lies between rows");
+				cr_assert_eq(out[i * stride + k], 0x5a,
+				             "nor what lies between rows");
 		}
 		cr_assert_eq(missed, misses.count);
 		rung__free(held);

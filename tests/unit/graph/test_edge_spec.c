@@ -5,7 +5,8 @@
 
 TestSuite(edge_spec, .init = make_folder, .fini = remove_folder);
 
-static void assert_parts(const char *spec, size_t length, uint64_t source, uint64_t sources, uint64_t destination, uint64_t destinations)
+static void assert_parts(const char *spec, size_t length, uint64_t source, uint64_t sources,
+                         uint64_t destination, uint64_t destinations)
 {
 	struct rung__edge_spec parts;
 
@@ -31,8 +32,14 @@ Test(edge_spec, numbers_at_the_end_say_where_the_parts_begin)
 
 Test(edge_spec, everything_else_is_a_source_as_it_stands)
 {
-	static const char *const specs[] = { "a.npy", "raw:a,i64,2x9,16", "a+b,5", "a+5", "a+5,", "a+,5", "a5,6", "a+5:,6", "a+:5,6", "a+5,6:", "a+5,-6", "a+5,6 ",
-					     "a+5:6:7,8", "a+99999999999999999999,1", "" };
+	static const char *const specs[] = { "a.npy",     "raw:a,i64,2x9,16",
+		                             "a+b,5",     "a+5",
+		                             "a+5,",      "a+,5",
+		                             "a5,6",      "a+5:,6",
+		                             "a+:5,6",    "a+5,6:",
+		                             "a+5,-6",    "a+5,6 ",
+		                             "a+5:6:7,8", "a+99999999999999999999,1",
+		                             "" };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(specs); i++)
 		assert_parts(specs[i], strlen(specs[i]), 0, UINT64_MAX, 0, UINT64_MAX);
@@ -57,14 +64,18 @@ Test(edge_spec, ids_of_more_than_63_bits_are_refused)
 {
 	struct rung__edge_spec parts;
 
-	assert_says(rung__edge_spec_parse("a+9223372036854775808,0", &parts), RUNG_E_INVAL, "63 bits");
-	assert_says(rung__edge_spec_parse("a+0,9223372036854775807:1", &parts), RUNG_E_INVAL, "63 bits");
-	assert_says(rung__edge_spec_parse("a+0:9223372036854775808,0", &parts), RUNG_E_INVAL, "63 bits");
+	assert_says(rung__edge_spec_parse("a+9223372036854775808,0", &parts), RUNG_E_INVAL,
+	            "63 bits");
+	assert_says(rung__edge_spec_parse("a+0,9223372036854775807:1", &parts), RUNG_E_INVAL,
+	            "63 bits");
+	assert_says(rung__edge_spec_parse("a+0:9223372036854775808,0", &parts), RUNG_E_INVAL,
+	            "63 bits");
 }
 
 /* Edges of `graph`, the ends counted from `source` and `destination` on. */
-static const char *moved_spec(int slot, const struct test_graph *graph, uint64_t source, uint64_t destination, bool by_row, const char *dtype,
-			      const char *suffix)
+static const char *moved_spec(int slot, const struct test_graph *graph, uint64_t source,
+                              uint64_t destination, bool by_row, const char *dtype,
+                              const char *suffix)
 {
 	for (uint64_t e = 0; e < graph->csc.edge_count; e++) {
 		graph->sources[e] -= source;
@@ -81,7 +92,8 @@ static const char *moved_spec(int slot, const struct test_graph *graph, uint64_t
 /* Sources are vertices from 600 on, destinations from 100 on. */
 static struct test_graph graph_of_parts(void)
 {
-	uint64_t *sources = malloc(4000 * sizeof(*sources)), *destinations = malloc(4000 * sizeof(*destinations)), state = 3;
+	uint64_t *sources = malloc(4000 * sizeof(*sources)),
+		 *destinations = malloc(4000 * sizeof(*destinations)), state = 3;
 
 	for (uint64_t e = 0; e < 4000; e++) {
 		sources[e] = 600 + test_random(&state) % 400;
@@ -121,7 +133,8 @@ Test(edge_spec, a_graph_of_parts_is_the_one_with_the_ids_of_the_whole)
 	for (int mix = 0; mix < 8; mix++) {
 		const bool by_row = mix & 1;
 		const char *whole = edges_spec(0, &graph, 0, 4000, by_row, "i64");
-		const char *parts = moved_spec(1, &graph, 600, 100, by_row, mix & 2 ? "i32" : "u64", mix & 4 ? "+600:400,100:500" : "+600,100");
+		const char *parts = moved_spec(1, &graph, 600, 100, by_row, mix & 2 ? "i32" : "u64",
+		                               mix & 4 ? "+600:400,100:500" : "+600,100");
 		struct rung_edges_opts opts = DEFAULTS;
 
 		assert_same_graph(parts, whole, 0, mix >> 1 & 1);
@@ -134,7 +147,9 @@ Test(edge_spec, a_graph_of_parts_is_the_one_with_the_ids_of_the_whole)
 
 static void assert_stray(const char *spec, uint64_t vertex_count, const char *words)
 {
-	struct rung_graph_opts opts = { .size = sizeof(opts), .specs = &spec, .spec_count = 1, .vertex_count = vertex_count };
+	struct rung_graph_opts opts = {
+		.size = sizeof(opts), .specs = &spec, .spec_count = 1, .vertex_count = vertex_count
+	};
 	struct rung_graph *graph;
 
 	assert_says(rung_graph_load(&opts, &graph), RUNG_E_RANGE, words);
@@ -144,12 +159,16 @@ Test(edge_spec, an_id_beyond_its_part_is_named)
 {
 	struct test_graph graph = graph_of_parts();
 
-	assert_stray(moved_spec(1, &graph, 600, 100, false, "i64", "+600:399,100"), 0, "edge 17: source id 399 is out of range 0..398");
+	assert_stray(moved_spec(1, &graph, 600, 100, false, "i64", "+600:399,100"), 0,
+	             "edge 17: source id 399 is out of range 0..398");
 	assert_stray(spec_text[1], 1000, "correct the edge or the count of ids");
-	assert_stray(moved_spec(1, &graph, 600, 100, false, "i64", "+600:400,100"), 999, "edge 17: source id 399 is out of range 0..398");
+	assert_stray(moved_spec(1, &graph, 600, 100, false, "i64", "+600:400,100"), 999,
+	             "edge 17: source id 399 is out of range 0..398");
 	cr_assert(strstr(rung_last_error(), "the right vertex count"));
-	assert_stray(moved_spec(1, &graph, 600, 100, true, "i32", "+600,100:10"), 0, "is out of range 0..9");
-	assert_stray(moved_spec(1, &graph, 600, 100, true, "i32", "+2000,100"), 1500, "is out of range 0..none");
+	assert_stray(moved_spec(1, &graph, 600, 100, true, "i32", "+600,100:10"), 0,
+	             "is out of range 0..9");
+	assert_stray(moved_spec(1, &graph, 600, 100, true, "i32", "+2000,100"), 1500,
+	             "is out of range 0..none");
 	assert_stray(moved_spec(1, &graph, 601, 100, false, "i64", "+601,100"), 0, "source id -1");
 	test_graph_fini(&graph);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs: reading edge lists and columns, what is refused and in which words, turning, joining, dropping repeats. */
+/* Graphs: reading edge lists and columns, what is refused and in which words, turning, joining,
+ * dropping repeats. */
 #include "graph/graph.h"
 #include "graphs.h"
 #include "raw_files.h"
@@ -16,7 +17,8 @@ static int load(const char *spec, struct rung_graph_opts opts, struct rung_graph
 	return rung_graph_load(&opts, graph_out);
 }
 
-static void assert_graph(const struct rung_graph *graph, uint64_t vertex_count, const uint64_t *indptr, const uint32_t *indices)
+static void assert_graph(const struct rung_graph *graph, uint64_t vertex_count,
+                         const uint64_t *indptr, const uint32_t *indices)
 {
 	const struct rung_csc *csc = rung_graph_csc(graph);
 
@@ -24,12 +26,15 @@ static void assert_graph(const struct rung_graph *graph, uint64_t vertex_count, 
 	cr_assert_eq(csc->index_bytes, 4);
 	cr_assert_eq(csc->edge_count, indptr[vertex_count]);
 	for (uint64_t v = 0; v <= vertex_count; v++)
-		cr_assert_eq(csc->indptr[v], indptr[v], "indptr[%d]: %d, not %d", (int)v, (int)csc->indptr[v], (int)indptr[v]);
+		cr_assert_eq(csc->indptr[v], indptr[v], "indptr[%d]: %d, not %d", (int)v,
+		             (int)csc->indptr[v], (int)indptr[v]);
 	for (uint64_t e = 0; e < indptr[vertex_count]; e++)
-		cr_assert_eq(((const uint32_t *)csc->indices)[e], indices[e], "indices[%d]", (int)e);
+		cr_assert_eq(((const uint32_t *)csc->indices)[e], indices[e], "indices[%d]",
+		             (int)e);
 }
 
-static void assert_refused(const char *spec, struct rung_graph_opts opts, int status, const char *words)
+static void assert_refused(const char *spec, struct rung_graph_opts opts, int status,
+                           const char *words)
 {
 	struct rung_graph *graph;
 	int rc = load(spec, opts, &graph);
@@ -37,7 +42,7 @@ static void assert_refused(const char *spec, struct rung_graph_opts opts, int st
 	assert_says(rc, status, words);
 }
 
-#define DEFAULTS (struct rung_graph_opts)RUNG_GRAPH_OPTS_INIT
+#define DEFAULTS (struct rung_graph_opts) RUNG_GRAPH_OPTS_INIT
 /* as raw_file() wants them: bytes, how many, and nothing in front */
 #define I64(...) (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }), 0
 #define I32(...) (const int32_t[]){ __VA_ARGS__ }, sizeof((const int32_t[]){ __VA_ARGS__ }), 0
@@ -51,8 +56,10 @@ static const uint32_t five_indices[] = { 1, 0, 3, 0, 2 };
 Test(graph, reads_both_shapes_and_every_integer_type_in_input_order)
 {
 	const char *specs[] = {
-		raw_file(0, I64(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i64,2x5"),  raw_file(1, I32(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i32,2x5"),
-		raw_file(2, U32(0, 1, 3, 1, 0, 1, 2, 2, 1, 0), "u32,5x2"),  raw_file(3, U64(0, 1, 3, 1, 0, 1, 2, 2, 1, 0), "u64,5x2"),
+		raw_file(0, I64(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i64,2x5"),
+		raw_file(1, I32(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i32,2x5"),
+		raw_file(2, U32(0, 1, 3, 1, 0, 1, 2, 2, 1, 0), "u32,5x2"),
+		raw_file(3, U64(0, 1, 3, 1, 0, 1, 2, 2, 1, 0), "u64,5x2"),
 	};
 
 	for (int i = 0; i < 4; i++) {
@@ -68,16 +75,20 @@ Test(graph, a_square_edge_index_is_read_by_side)
 {
 	struct rung_graph *graph;
 
-	cr_assert_eq(load(raw_file(0, I64(0, 1, 2, 2), "i64,2x2"), DEFAULTS, &graph), 0, "%s", rung_last_error());
+	cr_assert_eq(load(raw_file(0, I64(0, 1, 2, 2), "i64,2x2"), DEFAULTS, &graph), 0, "%s",
+	             rung_last_error());
 	assert_graph(graph, 3, (uint64_t[]){ 0, 0, 0, 2 }, (uint32_t[]){ 0, 1 });
 	rung_graph_destroy(graph);
 }
 
 Test(graph, joins_lists_in_the_order_given_and_takes_a_vertex_count)
 {
-	const char *const specs[] = { raw_file(0, I64(2, 1, 0, 0), "i64,2x2"), raw_file(1, I32(1, 0, 3, 0), "i32,2x2"),
-	                              raw_file(2, I32(0), "i32,2x0") };
-	struct rung_graph_opts opts = { .size = sizeof(opts), .specs = specs, .spec_count = 3, .vertex_count = 6 };
+	const char *const specs[] = { raw_file(0, I64(2, 1, 0, 0), "i64,2x2"),
+		                      raw_file(1, I32(1, 0, 3, 0), "i32,2x2"),
+		                      raw_file(2, I32(0), "i32,2x0") };
+	struct rung_graph_opts opts = {
+		.size = sizeof(opts), .specs = specs, .spec_count = 3, .vertex_count = 6
+	};
 	struct rung_graph *graph;
 
 	cr_assert_eq(rung_graph_load(&opts, &graph), 0, "%s", rung_last_error());
@@ -90,8 +101,10 @@ Test(graph, undirected_adds_each_reverse_behind_its_edge_but_doubles_no_self_loo
 	struct rung_graph_opts opts = { .size = sizeof(opts), .undirected = 1 };
 	struct rung_graph *graph;
 
-	cr_assert_eq(load(raw_file(0, I64(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i64,2x5"), opts, &graph), 0, "%s", rung_last_error());
-	assert_graph(graph, 4, (uint64_t[]){ 0, 3, 7, 8, 9 }, (uint32_t[]){ 1, 1, 1, 0, 3, 0, 0, 2, 1 });
+	cr_assert_eq(load(raw_file(0, I64(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i64,2x5"), opts, &graph),
+	             0, "%s", rung_last_error());
+	assert_graph(graph, 4, (uint64_t[]){ 0, 3, 7, 8, 9 },
+	             (uint32_t[]){ 1, 1, 1, 0, 3, 0, 0, 2, 1 });
 	rung_graph_destroy(graph);
 }
 
@@ -100,8 +113,9 @@ Test(graph, dedup_keeps_one_of_equal_edges_and_sorts)
 	struct rung_graph_opts opts = { .size = sizeof(opts), .dedup = 1 };
 	struct rung_graph *graph;
 
-	cr_assert_eq(load(raw_file(0, I64(3, 3, 0, 2, 1, 1, 0, 1, 1, 1, 2, 0, 0, 1), "i64,2x7"), opts, &graph), 0, "%s",
-	             rung_last_error());
+	cr_assert_eq(load(raw_file(0, I64(3, 3, 0, 2, 1, 1, 0, 1, 1, 1, 2, 0, 0, 1), "i64,2x7"),
+	                  opts, &graph),
+	             0, "%s", rung_last_error());
 	assert_graph(graph, 4, (uint64_t[]){ 0, 1, 3, 4, 4 }, (uint32_t[]){ 1, 0, 3, 2 });
 	rung_graph_destroy(graph);
 }
@@ -112,7 +126,8 @@ Test(graph, undirected_and_dedup_of_columns_give_each_neighbour_once)
 	struct rung_graph *graph;
 	char spec[1100];
 
-	snprintf(spec, sizeof(spec), "csc:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(1, I32(1, 0, 3, 0, 2), "i32,5"));
+	snprintf(spec, sizeof(spec), "csc:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"),
+	         raw_file(1, I32(1, 0, 3, 0, 2), "i32,5"));
 	cr_assert_eq(load(spec, opts, &graph), 0, "%s", rung_last_error());
 	assert_graph(graph, 4, (uint64_t[]){ 0, 1, 3, 4, 5 }, (uint32_t[]){ 1, 0, 3, 2, 1 });
 	rung_graph_destroy(graph);
@@ -125,13 +140,15 @@ Test(graph, rows_become_columns_whose_sources_ascend)
 	struct rung_graph *graph;
 	char spec[1100];
 
-	snprintf(spec, sizeof(spec), "csr:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(1, I32(1, 3, 0, 0, 2), "i32,5"));
+	snprintf(spec, sizeof(spec), "csr:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"),
+	         raw_file(1, I32(1, 3, 0, 0, 2), "i32,5"));
 	cr_assert_eq(load(spec, opts, &graph), 0, "%s", rung_last_error());
 	assert_graph(graph, 4, (uint64_t[]){ 0, 2, 3, 4, 5 }, (uint32_t[]){ 1, 1, 0, 2, 1 });
 	rung_graph_destroy(graph);
 	opts.undirected = 1;
 	cr_assert_eq(load(spec, opts, &graph), 0, "%s", rung_last_error());
-	assert_graph(graph, 4, (uint64_t[]){ 0, 3, 7, 8, 9 }, (uint32_t[]){ 1, 1, 1, 0, 3, 0, 0, 2, 1 });
+	assert_graph(graph, 4, (uint64_t[]){ 0, 3, 7, 8, 9 },
+	             (uint32_t[]){ 1, 1, 1, 0, 3, 0, 0, 2, 1 });
 	rung_graph_destroy(graph);
 	opts.dedup = 1;
 	cr_assert_eq(load(spec, opts, &graph), 0, "%s", rung_last_error());
@@ -145,7 +162,8 @@ Test(graph, columns_are_split_at_the_comma_where_both_sides_open)
 	struct rung_graph *graph;
 	char spec[1100];
 
-	snprintf(spec, sizeof(spec), "csc:%s,%s", raw_file(0, (const int64_t[]){ 0, 1, 4, 5, 5 }, 40, 8, "i64,5"),
+	snprintf(spec, sizeof(spec), "csc:%s,%s",
+	         raw_file(0, (const int64_t[]){ 0, 1, 4, 5, 5 }, 40, 8, "i64,5"),
 	         raw_file(1, (const uint64_t[]){ 1, 0, 3, 0, 2 }, 40, 16, "u64,5"));
 	cr_assert_eq(load(spec, DEFAULTS, &graph), 0, "%s", rung_last_error());
 	assert_graph(graph, 4, five_indptr, five_indices);
@@ -156,8 +174,10 @@ Test(graph, names_edge_side_value_and_range_of_a_stray_id)
 {
 	struct rung_graph_opts four = { .size = sizeof(four), .vertex_count = 4 };
 
-	assert_refused(raw_file(0, I64(0, 1, 4, 1, 1, 1), "i64,2x3"), four, RUNG_E_RANGE, "edge 2: source id 4 is out of range 0..3");
-	assert_refused(raw_file(0, I32(0, 1, 2, 1, -3, 1), "i32,3x2"), four, RUNG_E_RANGE, "edge 2: source id -3 is out of range 0..3");
+	assert_refused(raw_file(0, I64(0, 1, 4, 1, 1, 1), "i64,2x3"), four, RUNG_E_RANGE,
+	               "edge 2: source id 4 is out of range 0..3");
+	assert_refused(raw_file(0, I32(0, 1, 2, 1, -3, 1), "i32,3x2"), four, RUNG_E_RANGE,
+	               "edge 2: source id -3 is out of range 0..3");
 	assert_refused(raw_file(0, I64(0, 1, 2, 1, 3, 1, 2, -1), "i64,2x4"), DEFAULTS, RUNG_E_RANGE,
 	               "edge 3: destination id -1 is out of range");
 	assert_refused(raw_file(0, U64(0, 1, 2, UINT64_MAX), "u64,2x2"), DEFAULTS, RUNG_E_RANGE,
@@ -167,20 +187,26 @@ Test(graph, names_edge_side_value_and_range_of_a_stray_id)
 
 Test(graph, an_id_far_out_of_reach_is_named_when_the_vertex_count_follows_from_it)
 {
-	assert_refused(raw_file(0, U64(0, 1, 2, UINT64_MAX - 1), "u64,2x2"), DEFAULTS, RUNG_E_NOMEM, "edge 1");
-	assert_refused(raw_file(0, U64(0, 1, 2, UINT64_C(1) << 60), "u64,2x2"), DEFAULTS, RUNG_E_NOMEM, "has id 1152921504606846976");
+	assert_refused(raw_file(0, U64(0, 1, 2, UINT64_MAX - 1), "u64,2x2"), DEFAULTS, RUNG_E_NOMEM,
+	               "edge 1");
+	assert_refused(raw_file(0, U64(0, 1, 2, UINT64_C(1) << 60), "u64,2x2"), DEFAULTS,
+	               RUNG_E_NOMEM, "has id 1152921504606846976");
 }
 
 Test(graph, refuses_what_is_no_edge_index)
 {
-	assert_refused(raw_file(0, I64(0, 1, 2, 3, 4, 5, 6, 7, 8), "i64,3x3"), DEFAULTS, RUNG_E_FORMAT, "[3,3]");
-	assert_refused(raw_file(0, I64(0, 1, 2, 3), "i64,4"), DEFAULTS, RUNG_E_FORMAT, "1 dimensions");
-	assert_refused(raw_file(0, I64(0, 1, 2, 3), "f64,2x2"), DEFAULTS, RUNG_E_FORMAT, "dtype f64");
+	assert_refused(raw_file(0, I64(0, 1, 2, 3, 4, 5, 6, 7, 8), "i64,3x3"), DEFAULTS,
+	               RUNG_E_FORMAT, "[3,3]");
+	assert_refused(raw_file(0, I64(0, 1, 2, 3), "i64,4"), DEFAULTS, RUNG_E_FORMAT,
+	               "1 dimensions");
+	assert_refused(raw_file(0, I64(0, 1, 2, 3), "f64,2x2"), DEFAULTS, RUNG_E_FORMAT,
+	               "dtype f64");
 	assert_refused(raw_file(0, I64(0), "i64,2x0"), DEFAULTS, RUNG_E_FORMAT, "vertex count");
 	assert_refused("/nowhere/edges.npy", DEFAULTS, RUNG_E_NOENT, "/nowhere/edges.npy");
 }
 
-static void assert_columns_refused(const char *indptr, const char *indices, int status, const char *words)
+static void assert_columns_refused(const char *indptr, const char *indices, int status,
+                                   const char *words)
 {
 	char spec[1100];
 
@@ -194,16 +220,23 @@ Test(graph, names_what_is_wrong_with_columns)
 	struct rung_graph_opts seven = { .size = sizeof(seven), .vertex_count = 7 };
 	char spec[1100];
 
-	assert_columns_refused(raw_file(0, I64(0, 1, 4, 3, 5), "i64,5"), five, RUNG_E_FORMAT, "indptr[2] is 4 and indptr[3] is 3");
-	assert_columns_refused(raw_file(0, I64(1, 1, 4, 5, 5), "i64,5"), five, RUNG_E_FORMAT, "indptr[0] is 1");
-	assert_columns_refused(raw_file(0, I64(0, 1, 4, 4, 4), "i64,5"), five, RUNG_E_FORMAT, "is 4, but");
-	assert_columns_refused(raw_file(0, I32(0, 1, -4, 5, 5), "i32,5"), five, RUNG_E_FORMAT, "indptr[2] is -4");
+	assert_columns_refused(raw_file(0, I64(0, 1, 4, 3, 5), "i64,5"), five, RUNG_E_FORMAT,
+	                       "indptr[2] is 4 and indptr[3] is 3");
+	assert_columns_refused(raw_file(0, I64(1, 1, 4, 5, 5), "i64,5"), five, RUNG_E_FORMAT,
+	                       "indptr[0] is 1");
+	assert_columns_refused(raw_file(0, I64(0, 1, 4, 4, 4), "i64,5"), five, RUNG_E_FORMAT,
+	                       "is 4, but");
+	assert_columns_refused(raw_file(0, I32(0, 1, -4, 5, 5), "i32,5"), five, RUNG_E_FORMAT,
+	                       "indptr[2] is -4");
 	assert_columns_refused(raw_file(0, I32(0), "i32,1"), five, RUNG_E_FORMAT, "1 entries");
-	assert_columns_refused(raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(2, I32(1, 0, 4, 0, 2), "i32,5"), RUNG_E_RANGE,
+	assert_columns_refused(raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"),
+	                       raw_file(2, I32(1, 0, 4, 0, 2), "i32,5"), RUNG_E_RANGE,
 	                       "indices[2]: id 4 is out of range 0..3");
-	assert_columns_refused(raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(2, I32(1, 0, 3, 0, -2), "i32,5"), RUNG_E_RANGE,
+	assert_columns_refused(raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"),
+	                       raw_file(2, I32(1, 0, 3, 0, -2), "i32,5"), RUNG_E_RANGE,
 	                       "indices[4]: id -2 is out of range 0..3");
-	assert_columns_refused(raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), "/nowhere/indices.npy", RUNG_E_NOENT, "/nowhere/indices.npy");
+	assert_columns_refused(raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), "/nowhere/indices.npy",
+	                       RUNG_E_NOENT, "/nowhere/indices.npy");
 	assert_refused("csc:lonely.npy", DEFAULTS, RUNG_E_INVAL, "comma");
 	snprintf(spec, sizeof(spec), "csc:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), five);
 	assert_refused(spec, seven, RUNG_E_FORMAT, "7");
@@ -235,12 +268,14 @@ Test(graph, without_sources_it_has_the_vertices_that_are_given_and_no_edges)
 	cr_assert_not_null(strstr(rung_last_error(), "undirected is set, but there are no edges"));
 }
 
-/* More edges than two chunks, so that chunks follow each other; the naive placing is in test_graph_of_edges(). */
+/* More edges than two chunks, so that chunks follow each other; the naive placing is in
+ * test_graph_of_edges(). */
 Test(graph, a_graph_of_many_chunks_equals_the_naive_one)
 {
 	const uint64_t vertex_count = 30000, edge_count = 2200007;
 	struct test_graph naive = test_graph_random(vertex_count, edge_count, 5, 4);
-	uint64_t *both = malloc(2 * edge_count * sizeof(*both)), *rows = malloc(2 * edge_count * sizeof(*rows));
+	uint64_t *both = malloc(2 * edge_count * sizeof(*both)),
+		 *rows = malloc(2 * edge_count * sizeof(*rows));
 	char shape[40];
 
 	memcpy(both, naive.sources, edge_count * sizeof(*both));
@@ -250,15 +285,22 @@ Test(graph, a_graph_of_many_chunks_equals_the_naive_one)
 		rows[2 * e + 1] = naive.destinations[e];
 	}
 	for (int by_row = 0; by_row < 2; by_row++) {
-		struct rung_graph_opts opts = { .size = sizeof(opts), .vertex_count = vertex_count };
+		struct rung_graph_opts opts = { .size = sizeof(opts),
+			                        .vertex_count = vertex_count };
 		struct rung_graph *graph;
 
 		snprintf(shape, sizeof(shape), by_row ? "i64,%dx2" : "i64,2x%d", (int)edge_count);
-		cr_assert_eq(load(raw_file(0, by_row ? rows : both, 2 * edge_count * sizeof(*both), 0, shape), opts, &graph), 0, "%s",
-		             rung_last_error());
+		cr_assert_eq(load(raw_file(0, by_row ? rows : both, 2 * edge_count * sizeof(*both),
+		                           0, shape),
+		                  opts, &graph),
+		             0, "%s", rung_last_error());
 		cr_assert_eq(rung_graph_csc(graph)->edge_count, edge_count);
-		cr_assert_eq(memcmp(rung_graph_csc(graph)->indptr, naive.indptr, (vertex_count + 1) * sizeof(uint64_t)), 0);
-		cr_assert_eq(memcmp(rung_graph_csc(graph)->indices, naive.indices, edge_count * sizeof(uint32_t)), 0);
+		cr_assert_eq(memcmp(rung_graph_csc(graph)->indptr, naive.indptr,
+		                    (vertex_count + 1) * sizeof(uint64_t)),
+		             0);
+		cr_assert_eq(memcmp(rung_graph_csc(graph)->indices, naive.indices,
+		                    edge_count * sizeof(uint32_t)),
+		             0);
 		rung_graph_destroy(graph);
 	}
 	free(both);
@@ -280,14 +322,19 @@ Test(graph, turning_lists_destinations_in_order_for_any_thread_count_and_width)
 				columns[e] = test_id(graph.indices, index_bytes, e);
 			}
 		}
-		turned = test_graph_of_edges(graph.csc.vertex_count, graph.csc.edge_count, sorted_sources, columns, index_bytes);
+		turned = test_graph_of_edges(graph.csc.vertex_count, graph.csc.edge_count,
+		                             sorted_sources, columns, index_bytes);
 		for (int threads = 1; threads <= 7; threads += 2) {
 			uint64_t *indptr;
 			void *indices;
 
 			cr_assert_eq(rung__csc_turn(&graph.csc, threads, &indptr, &indices), 0);
-			cr_assert_eq(memcmp(indptr, turned.indptr, (graph.csc.vertex_count + 1) * sizeof(uint64_t)), 0);
-			cr_assert_eq(memcmp(indices, turned.indices, graph.csc.edge_count * index_bytes), 0);
+			cr_assert_eq(memcmp(indptr, turned.indptr,
+			                    (graph.csc.vertex_count + 1) * sizeof(uint64_t)),
+			             0);
+			cr_assert_eq(
+				memcmp(indices, turned.indices, graph.csc.edge_count * index_bytes),
+				0);
 			rung_free(indptr);
 			rung_free(indices);
 		}
@@ -325,7 +372,8 @@ Test(graph, ids_take_four_bytes_up_to_two_to_the_32_vertices)
 	cr_assert_eq(rung_index_bytes(UINT64_MAX), 8);
 }
 
-static int cancel_at_second(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int cancel_at_second(void *ctx, const char *stage, unsigned long long done,
+                            unsigned long long total)
 {
 	cr_assert_str_eq(stage, "edges");
 	cr_assert_leq(done, total);
@@ -335,25 +383,32 @@ static int cancel_at_second(void *ctx, const char *stage, unsigned long long don
 Test(graph, progress_can_cancel)
 {
 	int calls = 0;
-	struct rung_graph_opts opts = { .size = sizeof(opts), .progress = cancel_at_second, .progress_ctx = &calls };
+	struct rung_graph_opts opts = { .size = sizeof(opts),
+		                        .progress = cancel_at_second,
+		                        .progress_ctx = &calls };
 	struct rung_graph *graph;
 
 	cr_assert_eq(load(raw_file(0, I64(0, 1, 2, 2), "i64,2x2"), opts, &graph), RUNG_E_CANCELED);
 	cr_assert_eq(calls, 2);
 }
 
-static int rewrite_file(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int rewrite_file(void *ctx, const char *stage, unsigned long long done,
+                        unsigned long long total)
 {
 	(void)ctx, (void)stage, (void)done, (void)total;
-	raw_file(0, I64(0, 0, 0, 2, 2, 2), "i64,2x3");   /* too many for the last column: they would go past the end */
+	/* too many for the last column: they would go past the end */
+	raw_file(0, I64(0, 0, 0, 2, 2, 2), "i64,2x3");
 	return 0;
 }
 
 Test(graph, a_file_that_changes_between_the_passes_is_an_error)
 {
-	struct rung_graph_opts opts = { .size = sizeof(opts), .vertex_count = 3, .progress = rewrite_file };
+	struct rung_graph_opts opts = { .size = sizeof(opts),
+		                        .vertex_count = 3,
+		                        .progress = rewrite_file };
 
-	assert_refused(raw_file(0, I64(0, 0, 0, 1, 2, 1), "i64,2x3"), opts, RUNG_E_IO, "changed while it was read");
+	assert_refused(raw_file(0, I64(0, 0, 0, 1, 2, 1), "i64,2x3"), opts, RUNG_E_IO,
+	               "changed while it was read");
 }
 
 static int load_with_allocations(const char *spec, struct rung_graph_opts opts, int64_t limit)
@@ -374,14 +429,17 @@ Test(graph, every_allocation_may_fail)
 	struct rung_graph_opts opts = { .size = sizeof(opts), .undirected = 1, .dedup = 1 };
 	char lists[1100];
 
-	snprintf(lists, sizeof(lists), "csc:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"), raw_file(1, I32(1, 0, 3, 0, 2), "i32,5"));
+	snprintf(lists, sizeof(lists), "csc:%s,%s", raw_file(0, I64(0, 1, 4, 5, 5), "i64,5"),
+	         raw_file(1, I32(1, 0, 3, 0, 2), "i32,5"));
 	for (int form = 0; form < 3; form++) {
-		const char *spec = form ? lists : raw_file(2, I64(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i64,2x5");
+		const char *spec =
+			form ? lists : raw_file(2, I64(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i64,2x5");
 		int64_t limit = 0;
 		int rc;
 
 		while ((rc = load_with_allocations(spec, opts, limit)) < 0) {
-			cr_assert_eq(rc, RUNG_E_NOMEM, "allocation %d: %s", (int)limit, rung_last_error());
+			cr_assert_eq(rc, RUNG_E_NOMEM, "allocation %d: %s", (int)limit,
+			             rung_last_error());
 			cr_assert_lt(++limit, 200);
 		}
 		cr_assert_gt(limit, 8);

@@ -45,10 +45,11 @@ Test(gpu_meter, a_meter_copies_and_gathers_what_it_times)
 {
 	const struct rung__meter_ops *ops = rung__device_find(RUNG_DEVICE_CUDA)->meter;
 	uint64_t ids[2 * PICKED], bytes = (uint64_t)ROWS * BYTES;
-	struct rung__meter_gather gather = {
-		.table_rows = ROWS, .row_bytes = BYTES, .over_link = 1, .row_count = PICKED,
-		.list_count = 2
-	};
+	struct rung__meter_gather gather = { .table_rows = ROWS,
+		                             .row_bytes = BYTES,
+		                             .over_link = 1,
+		                             .row_count = PICKED,
+		                             .list_count = 2 };
 	unsigned char *host = rung__map_pages(bytes);
 	struct rung__meter_copy copy = { .bytes = bytes };
 	struct rung__meter *meter;
@@ -80,7 +81,7 @@ Test(gpu_meter, a_meter_copies_and_gathers_what_it_times)
 	cr_assert_eq(ops->copy(meter, &copy, 1, 1, &seconds), 0, "%s", rung_last_error());
 	for (uint64_t i = 0; i < bytes; i++)
 		cr_assert_eq(host[i], (unsigned char)rung__mix64(i));
-	ids[0] = ROWS;   /* a row that is none */
+	ids[0] = ROWS; /* a row that is none */
 	cr_assert_eq(ops->put(0, ids_on_gpu, ids, sizeof(ids)), 0);
 	cr_assert_eq(ops->gather(meter, &gather, 1, &seconds), RUNG_E_IO);
 	cr_assert(strstr(rung_last_error(), "a gather found 69 of 70 rows"), "%s",
@@ -111,7 +112,7 @@ Test(gpu_meter, a_meter_survives_a_driver_that_waits_for_its_queues)
 	}
 	sim_drain("cudaMemcpyAsync", 1);
 	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), 0, "%s", rung_last_error());
-	sim_drain("cudaMemcpyAsync", 2);   /* the other stream's first */
+	sim_drain("cudaMemcpyAsync", 2); /* the other stream's first */
 	cr_assert_eq(ops->copy(meter, copies, 2, 3, &seconds), 0, "%s", rung_last_error());
 	sim_drain("cudaMemcpyAsync", 3);
 	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), RUNG_E_TIMEDOUT);

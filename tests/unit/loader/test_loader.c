@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader: batches and rows are those of the sampler and the dataset, in order, whatever works on them, and announced ahead. */
+/* The loader: batches and rows are those of the sampler and the dataset, in order, whatever works
+ * on them, and announced ahead. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 
 Test(loader, batches_are_those_of_the_sampler_and_their_rows_those_of_the_dataset)
 {
-	static const uint32_t of[][3] = { { 0, 0, 0 }, { 1, 1, 1 }, { 1, 16, 3 }, { 3, 1, 2 }, { 5, 4, 1 }, { 4, 100, 7 } };
+	static const uint32_t of[][3] = { { 0, 0, 0 }, { 1, 1, 1 }, { 1, 16, 3 },
+		                          { 3, 1, 2 }, { 5, 4, 1 }, { 4, 100, 7 } };
 
 	open_store(HOST_BYTES, (struct rung_store_opts){ .requests_max = 8 });
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(of); i++) {
@@ -32,7 +34,8 @@ Test(loader, counters_are_of_the_pass)
 	for (uint64_t b = 0; b < BATCHES; b++) {
 		rung_batch_vertices(expected[b], &count);
 		rows += count;
-		edges += rung_batch_block(expected[b], 0)->edge_count + rung_batch_block(expected[b], 1)->edge_count;
+		edges += rung_batch_block(expected[b], 0)->edge_count +
+		         rung_batch_block(expected[b], 1)->edge_count;
 	}
 	loader = make_loader(2, 0, 0);
 	stats = stats_of(loader);
@@ -43,7 +46,8 @@ Test(loader, counters_are_of_the_pass)
 		cr_assert_eq(stats.batches, BATCHES);
 		cr_assert_eq(stats.rows, rows);
 		cr_assert_eq(stats.edges, edges);
-		cr_assert(stats.sample_s > 0 && stats.gather_s > 0 && stats.announce_s > 0 && stats.seconds >= stats.wait_s);
+		cr_assert(stats.sample_s > 0 && stats.gather_s > 0 && stats.announce_s > 0 &&
+		          stats.seconds >= stats.wait_s);
 		cr_assert_float_eq(stats.wait_s, stats.wait_sample_s + stats.wait_rows_s, 1e-6);
 		cr_assert_eq(stats_of(loader).seconds, stats.seconds, "the pass is over");
 	}
@@ -81,15 +85,19 @@ Test(loader, what_warms_up_is_not_of_the_pass_and_the_pass_is_the_same)
 
 		cr_assert_eq(rung_loader_warm_up(loader, &pass), 0, "%s", rung_last_error());
 		stats = stats_of(loader);
-		cr_assert(stats.batches == 0 && stats.rows == 0 && stats.sample_s == 0 && stats.seconds == 0);
-		cr_assert_geq(store_requests(), before + 4);   /* two that are gathered ahead, and two that the caller has */
-		cr_assert_eq(rung_loader_next(loader, &(const struct rung_loader_batch *){ NULL }), RUNG_E_INVAL);
+		cr_assert(stats.batches == 0 && stats.rows == 0 && stats.sample_s == 0 &&
+		          stats.seconds == 0);
+		/* two that are gathered ahead, and two that the caller has */
+		cr_assert_geq(store_requests(), before + 4);
+		cr_assert_eq(rung_loader_next(loader, &(const struct rung_loader_batch *){ NULL }),
+		             RUNG_E_INVAL);
 		run_pass(loader, whole_pass());
-		cr_assert_eq(stats_of(loader).announced, BATCHES, "nothing that was announced is left");
+		cr_assert_eq(stats_of(loader).announced, BATCHES,
+		             "nothing that was announced is left");
 	}
-	begin(loader, pass);   /* one on its way */
+	begin(loader, pass); /* one on its way */
 	rung_loader_put(loader, next(loader), NULL);
-	pass.seed_count = BATCH;   /* fewer batches than are held */
+	pass.seed_count = BATCH; /* fewer batches than are held */
 	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0);
 	pass.seed_count = 0;
 	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0);
@@ -167,7 +175,10 @@ Test(loader, every_order_is_equally_likely)
 	for (uint64_t i = 0; i < 6000; i++) {
 		const struct rung_loader_batch *batch;
 
-		begin(loader, (struct rung_loader_pass){ .size = sizeof(struct rung_loader_pass), .seeds = three, .seed_count = 3, .shuffle = 1,
+		begin(loader, (struct rung_loader_pass){ .size = sizeof(struct rung_loader_pass),
+		                                         .seeds = three,
+		                                         .seed_count = 3,
+		                                         .shuffle = 1,
 		                                         .shuffle_seed = i });
 		batch = next(loader);
 		seen[batch->seeds[0] * 3 + batch->seeds[1]]++;
@@ -175,7 +186,9 @@ Test(loader, every_order_is_equally_likely)
 	}
 	for (uint64_t i = 0; i < 9; i++) {
 		if (i % 4 != 0)
-			cr_assert(seen[i] > 850 && seen[i] < 1150, "order %" PRIu64 ": %" PRIu64, i, seen[i]);   /* five standard deviations */
+			/* five standard deviations */
+			cr_assert(seen[i] > 850 && seen[i] < 1150, "order %" PRIu64 ": %" PRIu64, i,
+			          seen[i]);
 	}
 	rung_loader_destroy(loader);
 	close_store();
@@ -284,7 +297,7 @@ Test(loader, a_loader_is_destroyed_at_any_moment_with_batches_not_put)
 			next(loader);
 		rung_loader_destroy(loader);
 	}
-	rung_loader_destroy(make_loader(2, 3, 2));   /* never used */
+	rung_loader_destroy(make_loader(2, 3, 2)); /* never used */
 	rung_loader_destroy(NULL);
 	close_store();
 }
@@ -298,12 +311,14 @@ Test(loader, a_pass_goes_on_at_a_batch)
 	loader = make_loader(2, 3, 2);
 	for (pass.batch_first = 0; pass.batch_first <= BATCHES; pass.batch_first++)
 		run_pass(loader, pass);
-	assert_says(rung_loader_begin(loader, &pass), RUNG_E_INVAL, "a pass of 11 batches cannot begin with batch 12");
+	assert_says(rung_loader_begin(loader, &pass), RUNG_E_INVAL,
+	            "a pass of 11 batches cannot begin with batch 12");
 	rung_loader_destroy(loader);
 	close_store();
 }
 
-static uint64_t count_batches(struct rung_loader *loader, uint64_t seed_count, int drop_last, uint64_t *last_out)
+static uint64_t count_batches(struct rung_loader *loader, uint64_t seed_count, int drop_last,
+                              uint64_t *last_out)
 {
 	struct rung_loader_pass pass = whole_pass();
 	const struct rung_loader_batch *batch;
@@ -350,18 +365,21 @@ Test(loader, without_edges_a_batch_is_its_seeds)
 	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
 	opts.batch_size = BATCH;
 	cr_assert_eq(rung_loader_create(f.store, NULL, &opts, &loader), 0, "%s", rung_last_error());
-	seeds[5] = seeds[4];         /* nothing is wrong with that here */
+	seeds[5] = seeds[4]; /* nothing is wrong with that here */
 	seeds[2 * BATCH + 3] = ROWS;
 	begin(loader, pass);
 	for (uint64_t b = 0; b < BATCHES; b++) {
 		if (b == 2) {
-			assert_says(rung_loader_next(loader, &batch), RUNG_E_RANGE, "batch 2: loader: seed 3 is 3000");
+			assert_says(rung_loader_next(loader, &batch), RUNG_E_RANGE,
+			            "batch 2: loader: seed 3 is 3000");
 			continue;
 		}
 		batch = next(loader);
 		cr_assert_eq(batch->batch_idx, b);
-		cr_assert(batch->seeds == batch->ranks && batch->seed_count == batch->rank_count && batch->block_count == 0);
-		cr_assert_arr_eq(batch->seeds, seeds + b * BATCH, batch->seed_count * sizeof(*seeds));
+		cr_assert(batch->seeds == batch->ranks && batch->seed_count == batch->rank_count &&
+		          batch->block_count == 0);
+		cr_assert_arr_eq(batch->seeds, seeds + b * BATCH,
+		                 batch->seed_count * sizeof(*seeds));
 		check_rows(batch);
 		rung_loader_put(loader, batch, NULL);
 	}
@@ -453,7 +471,9 @@ static void open_with_window(double batches, uint32_t batch_rows_max)
 	rows = cold_rows_max();
 	cr_assert_gt(rows, 10);
 	close_store();
-	open_store(HOST_BYTES, (struct rung_store_opts){ .window_rows_max = (uint64_t)((double)rows * batches), .batch_rows_max = batch_rows_max });
+	open_store(HOST_BYTES,
+	           (struct rung_store_opts){ .window_rows_max = (uint64_t)((double)rows * batches),
+	                                     .batch_rows_max = batch_rows_max });
 }
 
 Test(loader, a_window_that_is_full_is_tried_again_behind_the_next_gather)
@@ -471,7 +491,7 @@ Test(loader, a_window_that_is_full_is_tried_again_behind_the_next_gather)
 	rung_loader_destroy(loader);
 	close_store();
 
-	open_with_window(0.1, 0);   /* for none */
+	open_with_window(0.1, 0); /* for none */
 	loader = make_loader(2, 8, 2);
 	run_pass(loader, whole_pass());
 	cr_assert_eq(stats_of(loader).announced, 0);
@@ -485,11 +505,13 @@ Test(loader, what_was_announced_of_a_pass_that_is_left_is_taken_back)
 	static const uint32_t ahead = 5, gathers = 2;
 	struct rung_loader *loader;
 
-	open_with_window(ahead + 2 * gathers, 100);   /* as many again may be over, and not forgotten yet */
+	/* as many again may be over, and not forgotten yet */
+	open_with_window(ahead + 2 * gathers, 100);
 	loader = make_loader(2, ahead, gathers);
 	for (int again = 0; again < 20; again++) {
 		begin(loader, whole_pass());
-		while (stats_of(loader).announced < ahead + gathers && stats_of(loader).announce_refused == 0)
+		while (stats_of(loader).announced < ahead + gathers &&
+		       stats_of(loader).announce_refused == 0)
 			sched_yield();
 		cr_assert_eq(stats_of(loader).announce_refused, 0);
 	}

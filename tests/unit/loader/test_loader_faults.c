@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader: what cannot be read, sampled or had memory for fails the batches that want it; what cannot be asked for is refused. */
+/* The loader: what cannot be read, sampled or had memory for fails the batches that want it; what
+ * cannot be asked for is refused. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +48,8 @@ Test(loader_faults, a_row_that_cannot_be_read_fails_the_batches_that_want_it)
 	uint64_t rank;
 
 	if (fixture_in_place())
-		cr_skip_test("a row's neighbours are not those of its rank where rows stay in place");
+		cr_skip_test(
+			"a row's neighbours are not those of its rank where rows stay in place");
 	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
 	rank = find_rank();
 	support_fault.bad_offset = 4096 + rank * WIDTH;
@@ -60,7 +62,8 @@ Test(loader_faults, a_row_that_cannot_be_read_fails_the_batches_that_want_it)
 
 		if (batch && batch->request)
 			rc = rung_request_wait(batch->request, -1) < 0 ? RUNG_E_IO : rc;
-		cr_assert_eq(rc, wants(b, rank) ? RUNG_E_IO : 1, "batch %" PRIu64 ": %d: %s", b, rc, rung_last_error());
+		cr_assert_eq(rc, wants(b, rank) ? RUNG_E_IO : 1, "batch %" PRIu64 ": %d: %s", b, rc,
+		             rung_last_error());
 		if (rc < 0) {
 			const char *row = strstr(rung_last_error(), "row of rank ");
 
@@ -110,7 +113,8 @@ Test(loader_faults, a_batch_that_cannot_be_sampled_is_left_out)
 	close_store();
 }
 
-static void refuse(struct rung_loader_opts opts, const struct rung_csc *csc, int status, const char *words)
+static void refuse(struct rung_loader_opts opts, const struct rung_csc *csc, int status,
+                   const char *words)
 {
 	struct rung_loader *loader = NULL;
 
@@ -158,7 +162,8 @@ Test(loader_faults, options_that_cannot_be_are_refused)
 	csc.vertex_count--;
 	refuse(good, &csc, RUNG_E_INVAL, "2999 vertices");
 	longer.opts.size = sizeof(longer);
-	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &longer.opts, &loader), RUNG_E_ABI);
+	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &longer.opts, &loader),
+	             RUNG_E_ABI);
 	longer.more = 0;
 	cr_assert_eq(rung_loader_create(f.store, rung_graph_csc(graph), &longer.opts, &loader), 0);
 	rung_loader_destroy(loader);
@@ -254,6 +259,7 @@ Test(loader_faults, every_allocation_may_fail)
 		rung__alloc_limit(-1);
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d: %s", rc, rung_last_error());
 	}
-	cr_assert(limit > 20 && limit < 1000, "loader, workers, batches and their arrays, rows: %" PRIu64, limit);
+	cr_assert(limit > 20 && limit < 1000,
+	          "loader, workers, batches and their arrays, rows: %" PRIu64, limit);
 	close_store();
 }

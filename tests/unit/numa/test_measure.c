@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of measuring: statistics, kernels against plain loops, the chase's circle, threads, where memory lies, refusals. */
+/* The parts of measuring: statistics, kernels against plain loops, the chase's circle, threads,
+ * where memory lies, refusals. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <math.h>
@@ -47,7 +48,8 @@ Test(measure, what_was_put_on_a_node_is_found_there)
 
 	if (node < 0)
 		cr_skip("no node has both memory and a CPU of ours");
-	cr_assert(isnan(rung__placed_share(memory, bytes, (uint32_t)node, &err)), "not touched: nowhere");
+	cr_assert(isnan(rung__placed_share(memory, bytes, (uint32_t)node, &err)),
+	          "not touched: nowhere");
 	cr_assert_neq(err, 0);
 	err = rung__place_on_node(memory, bytes, (uint32_t)node);
 	if (err)
@@ -57,8 +59,10 @@ Test(measure, what_was_put_on_a_node_is_found_there)
 	if (err)
 		cr_skip("move_pages: %s", strerror(err));
 	cr_assert_geq(share, 0.95);
-	cr_assert_eq(rung__placed_share(memory, bytes, RUNG_NODES_MAX - 1, &err), 0, "nor is it anywhere else");
-	cr_assert_neq(rung__place_on_node(memory, bytes, RUNG_NODES_MAX - 1), 0, "hardly a machine has so many");
+	cr_assert_eq(rung__placed_share(memory, bytes, RUNG_NODES_MAX - 1, &err), 0,
+	             "nor is it anywhere else");
+	cr_assert_neq(rung__place_on_node(memory, bytes, RUNG_NODES_MAX - 1), 0,
+	              "hardly a machine has so many");
 	rung__unmap_pages(memory, bytes);
 	rung_topology_destroy(topology);
 }
@@ -81,7 +85,8 @@ Test(measure, huge_pages_are_counted_where_the_memory_is)
 	fputs("1000-3000 rw-p 00000000 00:00 0 \nSize:  8 kB\nAnonHugePages:      8 kB\n"
 	      "400000-c00000 rw-p 00000000 00:00 0  [heap]\nSize:               8192 kB\n"
 	      "Rss: 5 kB\nAnonHugePages:      2048 kB\n"
-	      "c00000-d00000 rw-p 00000000 00:00 0 \nSize:               1024 kB\n", file);
+	      "c00000-d00000 rw-p 00000000 00:00 0 \nSize:               1024 kB\n",
+	      file);
 	fclose(file);
 	cr_assert_eq(huge_share(path, 0x400000, 0x800000), 0.25);
 	cr_assert_eq(huge_share(path, 0xbff000, 0x1000), 0.25, "a part of a mapping");
@@ -116,12 +121,12 @@ static struct rung_topology *nodes_with(uint64_t first_kib, uint64_t second_kib)
 static void choose(struct rung__measuring *m, struct rung__measure_node nodes[2], uint64_t cache,
                    uint32_t cores, const struct rung_numa_measure_opts *opts)
 {
-	*m = (struct rung__measuring){ .topology = m->topology, .opts = *opts, .nodes = nodes,
-		                       .node_count = 2 };
+	*m = (struct rung__measuring){
+		.topology = m->topology, .opts = *opts, .nodes = nodes, .node_count = 2
+	};
 	for (size_t i = 0; i < 2; i++) {
-		nodes[i] = (struct rung__measure_node){
-			.node = rung_topology_node(m->topology, i)
-		};
+		nodes[i] =
+			(struct rung__measure_node){ .node = rung_topology_node(m->topology, i) };
 		nodes[i].core_count = i == 0 ? cores : 0;
 		nodes[i].cache_bytes = i == 0 ? cache : 0;
 	}
@@ -189,11 +194,12 @@ static struct rung_numa_measure_opts small(uint32_t matrices)
 	opts.quick = 1;
 	opts.samples = 1;
 	opts.sample_seconds = 1e-4;
-	opts.memory_bytes_max = 80u << 20;   /* whatever caches the machine has */
+	opts.memory_bytes_max = 80u << 20; /* whatever caches the machine has */
 	return opts;
 }
 
-static struct rung_numa_report *measured(const struct rung_topology *topology, const struct rung_numa_measure_opts *opts)
+static struct rung_numa_report *measured(const struct rung_topology *topology,
+                                         const struct rung_numa_measure_opts *opts)
 {
 	struct rung_numa_report *report = NULL;
 
@@ -218,8 +224,10 @@ Test(measure, a_container_that_refuses_placement_is_measured_by_first_touch)
 		cr_assert(isnan(result->placed_share), "nobody may look");
 		if (result->memory_node == node && result->cpu_node == node && !result->absent)
 			count++;
-		else if (result->absent && result->cpu_node == node && strstr(result->absent, "cannot be put"))
-			cr_assert(strstr(result->absent, "mbind: Operation not permitted"), "%s", result->absent);
+		else if (result->absent && result->cpu_node == node &&
+		         strstr(result->absent, "cannot be put"))
+			cr_assert(strstr(result->absent, "mbind: Operation not permitted"), "%s",
+			          result->absent);
 	}
 	cr_assert_gt(count, 0, "memory near our own CPUs needs no call");
 	rung_numa_report_destroy(report);
@@ -243,8 +251,8 @@ static uint64_t put_cache(const char *root, uint64_t bytes)
 Test(measure,
      caches_larger_than_the_memory_make_tables_smaller_than_advised_and_figures_all_the_same)
 {
-	struct rung_numa_measure_opts opts = small(RUNG_NUMA_BANDWIDTH | RUNG_NUMA_LATENCY |
-	                                           RUNG_NUMA_GATHER);
+	struct rung_numa_measure_opts opts =
+		small(RUNG_NUMA_BANDWIDTH | RUNG_NUMA_LATENCY | RUNG_NUMA_GATHER);
 	struct rung_topology *topology = this_machine();
 	const uint64_t memory = UINT64_C(100) << 20;
 	const int node = own_node(topology);
@@ -295,9 +303,10 @@ Test(measure, the_report_tells_what_was_asked_for)
 	cr_assert_eq(info.matrices, opts.matrices);
 	cr_assert_eq(info.samples, 1);
 	cr_assert_eq(info.sample_seconds, 1e-4);
-	cr_assert_geq(info.result_count, 2);   /* without a GPU */
+	cr_assert_geq(info.result_count, 2); /* without a GPU */
 	cr_assert_eq(rung_numa_report_result(report, 0)->matrix, RUNG_NUMA_GPU);
-	cr_assert_eq(rung_numa_report_result(report, info.result_count - 1)->matrix, RUNG_NUMA_PEER);
+	cr_assert_eq(rung_numa_report_result(report, info.result_count - 1)->matrix,
+	             RUNG_NUMA_PEER);
 	cr_assert_null(rung_numa_report_result(report, info.result_count));
 	info.size = sizeof(info) + 8;
 	cr_assert_eq(rung_numa_report_info(report, &info), RUNG_E_ABI);
@@ -313,7 +322,9 @@ Test(measure, wrong_options_are_refused)
 	const uint32_t rows[] = { 512, 3 };
 	const char *files[] = { NULL };
 	struct rung_numa_measure_opts cases[7];
-	const char *says[] = { "matrices 0x200", "1001 samples", "regions of nan s", "rows of 3 bytes", "file 0 of 1 is NULL", "65 rows", "512 reads in flight" };
+	const char *says[] = { "matrices 0x200",     "1001 samples",        "regions of nan s",
+		               "rows of 3 bytes",    "file 0 of 1 is NULL", "65 rows",
+		               "512 reads in flight" };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++)
 		cases[i] = small(RUNG_NUMA_GPU);
@@ -339,7 +350,8 @@ Test(measure, names_of_matrices)
 {
 	cr_assert_str_eq(rung_numa_matrix_name(RUNG_NUMA_LOADED), "loaded");
 	cr_assert_null(rung_numa_matrix_name((enum rung_numa_matrix)0));
-	cr_assert_null(rung_numa_matrix_name((enum rung_numa_matrix)(RUNG_NUMA_GPU | RUNG_NUMA_NVME)));
+	cr_assert_null(
+		rung_numa_matrix_name((enum rung_numa_matrix)(RUNG_NUMA_GPU | RUNG_NUMA_NVME)));
 }
 
 static int cancel(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
@@ -352,7 +364,8 @@ static int cancel(void *ctx, const char *stage, unsigned long long done, unsigne
 
 Test(measure, a_call_can_be_canceled)
 {
-	struct rung_numa_measure_opts opts = small(RUNG_NUMA_TOUCH | RUNG_NUMA_GPU | RUNG_NUMA_PEER);
+	struct rung_numa_measure_opts opts =
+		small(RUNG_NUMA_TOUCH | RUNG_NUMA_GPU | RUNG_NUMA_PEER);
 	struct rung_topology *topology = this_machine();
 	struct rung_numa_report *report = NULL;
 	unsigned calls = 0;
@@ -377,7 +390,8 @@ Test(measure, memory_that_ends_leaves_nothing)
 		rung__alloc_limit(allowed);
 		rc = rung_numa_measure(topology, &opts, &report);
 		rung__alloc_limit(-1);
-		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d after %ld allocations: %s", rc, (long)allowed, rung_last_error());
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d after %ld allocations: %s", rc,
+		          (long)allowed, rung_last_error());
 		cr_assert_lt(allowed, 10000);
 	}
 	rung_numa_report_destroy(report);

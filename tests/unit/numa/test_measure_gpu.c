@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measuring GPUs, which are simulated, at two nodes that are made up: the calls that place memory are wrapped (tests/CMakeLists.txt). What comes out as
- * figures means nothing; what is looked at is what there are values of, what there are reasons of, and that all is given back.
+ * Measuring GPUs, which are simulated, at two nodes that are made up: the calls that place memory
+ * are wrapped (tests/CMakeLists.txt). What comes out as figures means nothing; what is looked at is
+ * what there are values of, what there are reasons of, and that all is given back.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -16,15 +17,17 @@
 #include "rung/rung.h"
 #include "sim.h"
 
-#define BOUND_MAX 4096
-#define FREE_KIB (16ull << 20)
+#define BOUND_MAX   4096
+#define FREE_KIB    (16ull << 20)
 #define TABLE_BYTES (1u << 20)
 #define BATCH_BYTES (16u << 10)
-#define GPU_KINDS 4u    /* beside gathers */
-#define PEER_KINDS 1u
+#define GPU_KINDS   4u /* beside gathers */
+#define PEER_KINDS  1u
 
-long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits, unsigned flags);
-long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags);
+long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
+                  unsigned long bits, unsigned flags);
+long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status,
+                       int flags);
 
 static struct {
 	unsigned char *at;
@@ -34,7 +37,8 @@ static struct {
 static unsigned bound_count;
 static bool all_on_node_0;
 
-long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits, unsigned flags)
+long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
+                  unsigned long bits, unsigned flags)
 {
 	(void)mode;
 	(void)bits;
@@ -55,7 +59,8 @@ static int node_at(const unsigned char *page)
 	return 0;
 }
 
-long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags)
+long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status,
+                       int flags)
 {
 	cr_assert(pid == 0 && !nodes && flags == 0);
 	for (unsigned long i = 0; i < count; i++)
@@ -67,7 +72,7 @@ long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *no
 
 static char root[256];
 static struct rung_topology *topology;
-static int gpu_count;   /* that are simulated */
+static int gpu_count; /* that are simulated */
 
 static void put_gpu(const char *bus_id, unsigned node)
 {
@@ -93,9 +98,11 @@ static void set_up(void)
 
 	gpu_count = gpus ? atoi(gpus) : 1;
 	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
-	snprintf(text, sizeof(text), "Cpus_allowed_list:\t%u\nMems_allowed_list:\t0-1\n", support_first_cpu());
+	snprintf(text, sizeof(text), "Cpus_allowed_list:\t%u\nMems_allowed_list:\t0-1\n",
+	         support_first_cpu());
 	support_put(root, "/proc/self/status", text);
-	snprintf(text, sizeof(text), "MemTotal: %llu kB\nMemFree: %llu kB\nMemAvailable: %llu kB\n", 2 * FREE_KIB, 2 * FREE_KIB, 2 * FREE_KIB);
+	snprintf(text, sizeof(text), "MemTotal: %llu kB\nMemFree: %llu kB\nMemAvailable: %llu kB\n",
+	         2 * FREE_KIB, 2 * FREE_KIB, 2 * FREE_KIB);
 	support_put(root, "/proc/meminfo", text);
 	snprintf(text, sizeof(text), "%u\n", support_first_cpu());
 	support_put(root, "/sys/devices/system/cpu/online", text);
@@ -129,17 +136,20 @@ TestSuite(measure_gpu, .init = set_up, .fini = tear_down, .timeout = 300);
 
 /* ---- results ---- */
 
-static const struct rung_numa_result *find(const struct rung_numa_report *report, enum rung_numa_matrix matrix, const char *kind, int gpu, int to_gpu,
-                                           int node, uint64_t row_bytes)
+static const struct rung_numa_result *find(const struct rung_numa_report *report,
+                                           enum rung_numa_matrix matrix, const char *kind, int gpu,
+                                           int to_gpu, int node, uint64_t row_bytes)
 {
 	const struct rung_numa_result *result;
 
 	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
-		if (result->matrix == matrix && result->kind && strcmp(result->kind, kind) == 0 && result->gpu == gpu && result->to_gpu == to_gpu &&
-		    result->memory_node == node && result->row_bytes == row_bytes)
+		if (result->matrix == matrix && result->kind && strcmp(result->kind, kind) == 0 &&
+		    result->gpu == gpu && result->to_gpu == to_gpu && result->memory_node == node &&
+		    result->row_bytes == row_bytes)
 			return result;
 	}
-	cr_assert_fail("no result %s of GPU %d (%d), node %d, rows of %lu", kind, gpu, to_gpu, node, (unsigned long)row_bytes);
+	cr_assert_fail("no result %s of GPU %d (%d), node %d, rows of %lu", kind, gpu, to_gpu, node,
+	               (unsigned long)row_bytes);
 	return NULL;
 }
 
@@ -152,7 +162,8 @@ static void is_there(const struct rung_numa_result *result, bool rows)
 	cr_assert_gt(result->buffer_bytes, 0);
 	cr_assert(result->all_cores == -1 && result->cpu_node == -1);
 	if (rows)
-		cr_assert_float_eq(result->bytes_per_s.median / result->per_s.median, (double)result->row_bytes, 1e-6);
+		cr_assert_float_eq(result->bytes_per_s.median / result->per_s.median,
+		                   (double)result->row_bytes, 1e-6);
 }
 
 static struct rung__measuring m;
@@ -171,11 +182,13 @@ static void begin(void)
 
 	rung_topology_info(topology, &info);
 	bound_count = 0;
-	m = (struct rung__measuring){ .root = "", .topology = topology,
-	                              .opts = RUNG_NUMA_MEASURE_OPTS_INIT,
-	                              .node_count = info.node_count, .rows = { 64, 4096 },
-	                              .row_count = 2,
-	                              .gpu_sizes = { TABLE_BYTES, BATCH_BYTES, 100 } };
+	m = (struct rung__measuring){ .root = "",
+		                      .topology = topology,
+		                      .opts = RUNG_NUMA_MEASURE_OPTS_INIT,
+		                      .node_count = info.node_count,
+		                      .rows = { 64, 4096 },
+		                      .row_count = 2,
+		                      .gpu_sizes = { TABLE_BYTES, BATCH_BYTES, 100 } };
 	m.opts.samples = 2;
 	m.opts.sample_seconds = 1e-9;
 	m.policy.can_bind = m.policy.can_look = 1;
@@ -198,7 +211,7 @@ Test(measure_gpu, every_gpu_copies_and_gathers_from_every_node_and_every_gpu)
 	cr_assert_eq(rung__measure_peer(&m), 0, "%s", rung_last_error());
 	report = m.report;
 	cr_assert_eq(report->info.result_count, count * 2 * (GPU_KINDS + row_count) +
-	                                        count * count * (PEER_KINDS + row_count));
+	                                                count * count * (PEER_KINDS + row_count));
 	for (int gpu = 0; gpu < gpu_count; gpu++) {
 		for (int node = 0; node < 2; node++) {
 			const struct rung_numa_result *to =
@@ -207,19 +220,22 @@ Test(measure_gpu, every_gpu_copies_and_gathers_from_every_node_and_every_gpu)
 			is_there(to, false);
 			cr_assert_eq(to->placed_share, 1);
 			cr_assert(strncmp(to->gpu_bus_id, "0000:1", 6) == 0 &&
-			          to->gpu_bus_id[6] == '0' + gpu, "%s", to->gpu_bus_id);
+			                  to->gpu_bus_id[6] == '0' + gpu,
+			          "%s", to->gpu_bus_id);
 			is_there(find(report, RUNG_NUMA_GPU, "from_gpu", gpu, -1, node, 0), false);
 			is_there(find(report, RUNG_NUMA_GPU, "both", gpu, -1, node, 0), false);
 			is_there(find(report, RUNG_NUMA_GPU, "read", gpu, -1, node, 0), false);
 			for (size_t r = 0; r < row_count; r++)
 				is_there(find(report, RUNG_NUMA_GPU, "gather", gpu, -1, node,
-				              rows[r]), true);
+				              rows[r]),
+				         true);
 		}
 		for (int to = 0; to < gpu_count; to++) {
 			is_there(find(report, RUNG_NUMA_PEER, "copy", gpu, to, -1, 0), false);
 			for (size_t r = 0; r < row_count; r++)
 				is_there(find(report, RUNG_NUMA_PEER, "gather", gpu, to, -1,
-				              rows[r]), true);
+				              rows[r]),
+				         true);
 		}
 	}
 	end();
@@ -245,10 +261,11 @@ static size_t count_there(void)
 	return count;
 }
 
-static const size_t of_a_node = GPU_KINDS + 2;   /* and a GPU */
+static const size_t of_a_node = GPU_KINDS + 2; /* and a GPU */
 static const size_t of_a_pair = PEER_KINDS + 2;
 
-static void measure_with_failure(int (*measure)(struct rung__measuring *m), const char *function, unsigned nth, cudaError_t err)
+static void measure_with_failure(int (*measure)(struct rung__measuring *m), const char *function,
+                                 unsigned nth, cudaError_t err)
 {
 	begin();
 	sim_fail(function, nth, err);
@@ -259,21 +276,29 @@ static void measure_with_failure(int (*measure)(struct rung__measuring *m), cons
 
 Test(measure_gpu, memory_that_is_not_registered_is_the_reason_for_its_node_alone)
 {
-	measure_with_failure(rung__measure_gpu, "cudaHostRegister", (unsigned)gpu_count + 1, cudaErrorMemoryAllocation);   /* behind a page for each meter */
-	cr_assert_eq(count_absent("registering 1048576 bytes of host memory: out of memory (cudaErrorMemoryAllocation)"), (size_t)gpu_count * of_a_node);
+	/* behind a page for each meter */
+	measure_with_failure(rung__measure_gpu, "cudaHostRegister", (unsigned)gpu_count + 1,
+	                     cudaErrorMemoryAllocation);
+	cr_assert_eq(count_absent("registering 1048576 bytes of host memory: out of memory "
+	                          "(cudaErrorMemoryAllocation)"),
+	             (size_t)gpu_count * of_a_node);
 	cr_assert_eq(count_there(), (size_t)gpu_count * of_a_node);
 	for (size_t i = 0; i < m.report->info.result_count; i++)
-		cr_assert_eq(rung_numa_report_result(m.report, i)->memory_node == 0, rung_numa_report_result(m.report, i)->absent != NULL);
+		cr_assert_eq(rung_numa_report_result(m.report, i)->memory_node == 0,
+		             rung_numa_report_result(m.report, i)->absent != NULL);
 	end();
 }
 
 Test(measure_gpu, a_gpu_that_cannot_be_used_is_the_reason_for_itself_alone)
 {
 	measure_with_failure(rung__measure_gpu, "cudaHostRegister", 1, cudaErrorNotSupported);
-	cr_assert_eq(count_absent("GPU 0 (0000:10:00.0): cuda: registering a page to measure with: operation not supported"), 1);
+	cr_assert_eq(count_absent("GPU 0 (0000:10:00.0): cuda: registering a page to measure with: "
+	                          "operation not supported"),
+	             1);
 	cr_assert_eq(count_there(), (size_t)(gpu_count - 1) * 2 * of_a_node);
 	end();
-	measure_with_failure(rung__measure_peer, "cudaStreamCreateWithFlags", 1, cudaErrorDevicesUnavailable);
+	measure_with_failure(rung__measure_peer, "cudaStreamCreateWithFlags", 1,
+	                     cudaErrorDevicesUnavailable);
 	cr_assert_eq(count_absent("(cudaErrorDevicesUnavailable)"), 1);
 	cr_assert_eq(count_there(), (size_t)((gpu_count - 1) * (gpu_count - 1)) * of_a_pair);
 	end();
@@ -281,14 +306,22 @@ Test(measure_gpu, a_gpu_that_cannot_be_used_is_the_reason_for_itself_alone)
 
 Test(measure_gpu, a_gpu_without_room_is_a_reason)
 {
-	measure_with_failure(rung__measure_gpu, "cudaMalloc", (unsigned)gpu_count + 1, cudaErrorMemoryAllocation);   /* the first buffer */
-	cr_assert_eq(count_absent("GPU 0: taking 1048576 bytes to measure with: out of memory (cudaErrorMemoryAllocation)"), of_a_node);
+	/* the first buffer */
+	measure_with_failure(rung__measure_gpu, "cudaMalloc", (unsigned)gpu_count + 1,
+	                     cudaErrorMemoryAllocation);
+	cr_assert_eq(count_absent("GPU 0: taking 1048576 bytes to measure with: out of memory "
+	                          "(cudaErrorMemoryAllocation)"),
+	             of_a_node);
 	cr_assert_eq(count_there(), (size_t)(2 * gpu_count - 1) * of_a_node);
 	end();
-	measure_with_failure(rung__measure_gpu, "cudaMalloc", (unsigned)gpu_count + 2, cudaErrorMemoryAllocation);   /* the first ids */
+	/* the first ids */
+	measure_with_failure(rung__measure_gpu, "cudaMalloc", (unsigned)gpu_count + 2,
+	                     cudaErrorMemoryAllocation);
 	cr_assert_eq(count_absent("out of memory (cudaErrorMemoryAllocation)"), 1);
 	end();
-	measure_with_failure(rung__measure_peer, "cudaMalloc", (unsigned)gpu_count + 2, cudaErrorMemoryAllocation);   /* behind the first table */
+	/* behind the first table */
+	measure_with_failure(rung__measure_peer, "cudaMalloc", (unsigned)gpu_count + 2,
+	                     cudaErrorMemoryAllocation);
 	cr_assert_eq(count_absent("GPU 0: taking 1048576 bytes to measure with"), of_a_pair);
 	cr_assert_eq(count_there(), (size_t)(gpu_count * gpu_count - 1) * of_a_pair);
 	end();
@@ -298,11 +331,15 @@ Test(measure_gpu, gpus_that_do_not_reach_each_other_have_their_own_memory)
 {
 	if (gpu_count < 2)
 		cr_skip_test("RUNG_SIM_GPUS: one GPU");
-	measure_with_failure(rung__measure_peer, "cudaDeviceEnablePeerAccess", 1, cudaErrorPeerAccessUnsupported);
-	cr_assert_eq(count_absent("letting GPU 1 read the memory of GPU 0: peer access is not supported between these two devices"), of_a_pair);
+	measure_with_failure(rung__measure_peer, "cudaDeviceEnablePeerAccess", 1,
+	                     cudaErrorPeerAccessUnsupported);
+	cr_assert_eq(count_absent("letting GPU 1 read the memory of GPU 0: peer access is not "
+	                          "supported between these two devices"),
+	             of_a_pair);
 	cr_assert_eq(count_there(), 3 * of_a_pair);
 	end();
-	measure_with_failure(rung__measure_peer, "cudaDeviceEnablePeerAccess", 0, cudaSuccess);   /* on already: no failure */
+	/* on already: no failure */
+	measure_with_failure(rung__measure_peer, "cudaDeviceEnablePeerAccess", 0, cudaSuccess);
 	cr_assert_eq(count_there(), 4 * of_a_pair);
 	end();
 }
@@ -321,19 +358,38 @@ Test(measure_gpu, a_copy_that_fails_is_the_reason_for_its_value_alone)
 	measure_with_failure(rung__measure_peer, "cudaMemcpy", 1, cudaErrorUnknown);
 	cr_assert_eq(count_absent("cuda: copying ids to a GPU"), 1);
 	end();
-	measure_with_failure(rung__measure_peer, "cudaLaunchKernel", 1, cudaErrorLaunchOutOfResources);
+	measure_with_failure(rung__measure_peer, "cudaLaunchKernel", 1,
+	                     cudaErrorLaunchOutOfResources);
 	cr_assert_eq(count_absent("(cudaErrorLaunchOutOfResources)"), 1);
 	cr_assert_eq(count_there(), (size_t)(gpu_count * gpu_count) * of_a_pair - 1);
 	end();
 }
 
 static const char *const functions[] = {
-	"cudaGetDeviceCount", "cudaGetDevice", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId",
+	"cudaGetDeviceCount",
+	"cudaGetDevice",
+	"cudaGetDeviceProperties",
+	"cudaDeviceGetPCIBusId",
 	"cudaMemGetInfo",
-	"cudaDeviceGetAttribute", "cudaMalloc", "cudaHostRegister", "cudaMemcpyAsync", "cudaMemcpy", "cudaMemsetAsync", "cudaStreamCreateWithFlags",
-	"cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime",
-	"cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaGetDriverEntryPointByVersion", "cudaDeviceEnablePeerAccess", "cudaLaunchKernel",
-	"cuStreamWaitValue32", "cuCtxPushCurrent",
+	"cudaDeviceGetAttribute",
+	"cudaMalloc",
+	"cudaHostRegister",
+	"cudaMemcpyAsync",
+	"cudaMemcpy",
+	"cudaMemsetAsync",
+	"cudaStreamCreateWithFlags",
+	"cudaStreamWaitEvent",
+	"cudaStreamSynchronize",
+	"cudaEventCreateWithFlags",
+	"cudaEventRecord",
+	"cudaEventSynchronize",
+	"cudaEventElapsedTime",
+	"cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+	"cudaGetDriverEntryPointByVersion",
+	"cudaDeviceEnablePeerAccess",
+	"cudaLaunchKernel",
+	"cuStreamWaitValue32",
+	"cuCtxPushCurrent",
 };
 
 /* Some of the calls of one function, the first and the last among them. */
@@ -348,12 +404,14 @@ static void fail_some(int (*measure)(struct rung__measuring *m), const char *fun
 	calls = sim_calls(function) - before;
 	end();
 	step = RUNG__MAX(calls / 6, 1);
-	for (unsigned long nth = 1; nth <= calls; nth += nth + step > calls && nth < calls ? calls - nth : step) {
+	for (unsigned long nth = 1; nth <= calls;
+	     nth += nth + step > calls && nth < calls ? calls - nth : step) {
 		measure_with_failure(measure, function, (unsigned)nth, cudaErrorUnknown);
 		/* these also while all is given back */
 		if (strcmp(function, "cuCtxPushCurrent") != 0 &&
 		    strcmp(function, "cudaGetDevice") != 0)
-			cr_assert_gt(count_absent("cuda: "), 0, "%s, call %lu of %lu", function, nth, calls);
+			cr_assert_gt(count_absent("cuda: "), 0, "%s, call %lu of %lu", function,
+			             nth, calls);
 		end();
 	}
 }
@@ -366,7 +424,8 @@ Test(measure_gpu, any_call_may_fail_and_nothing_is_left)
 	}
 }
 
-static int break_down(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int break_down(void *ctx, const char *stage, unsigned long long done,
+                      unsigned long long total)
 {
 	(void)ctx;
 	(void)stage;
@@ -382,7 +441,8 @@ Test(measure_gpu, gpus_that_break_down_are_the_reason_for_all_that_follows)
 	m.opts.progress = break_down;
 	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
 	cr_assert_eq(count_there(), 2);
-	cr_assert_eq(count_absent("(cudaErrorIllegalAddress)"), (size_t)gpu_count * 2 * of_a_node - 2);
+	cr_assert_eq(count_absent("(cudaErrorIllegalAddress)"),
+	             (size_t)gpu_count * 2 * of_a_node - 2);
 	cr_assert_eq(sim_live(), 0);
 	end();
 }
@@ -410,7 +470,8 @@ Test(measure_gpu, memory_that_came_to_lie_elsewhere_is_no_measurement)
 	begin();
 	all_on_node_0 = true;
 	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
-	cr_assert_eq(count_absent("0 % of 1 MiB came to lie on node 1, the rest elsewhere"), (size_t)gpu_count * of_a_node);
+	cr_assert_eq(count_absent("0 % of 1 MiB came to lie on node 1, the rest elsewhere"),
+	             (size_t)gpu_count * of_a_node);
 	cr_assert_eq(count_there(), (size_t)gpu_count * of_a_node);
 	end();
 }
@@ -421,12 +482,14 @@ Test(measure_gpu, gpus_that_cuda_does_not_show_are_told)
 	reload();
 	begin();
 	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
-	cr_assert_eq(count_absent("CUDA does not show 0000:05:00.0 to this process (driver none)"), 1);
+	cr_assert_eq(count_absent("CUDA does not show 0000:05:00.0 to this process (driver none)"),
+	             1);
 	cr_assert_eq(count_there(), (size_t)gpu_count * 2 * of_a_node);
 	for (size_t i = 0; i < m.report->info.result_count; i++) {
 		const struct rung_numa_result *result = rung_numa_report_result(m.report, i);
 
-		cr_assert_eq(result->gpu == 0, result->absent != NULL, "they are counted by bus id");
+		cr_assert_eq(result->gpu == 0, result->absent != NULL,
+		             "they are counted by bus id");
 	}
 	end();
 }
@@ -437,7 +500,10 @@ Test(measure_gpu, launches_that_block_cannot_be_timed)
 	begin();
 	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
 	cr_assert_eq(rung__measure_peer(&m), 0, "%s", rung_last_error());
-	cr_assert_eq(count_absent("CUDA_LAUNCH_BLOCKING is 1, with which nothing can be timed: unset it"), 2 * (size_t)gpu_count);
+	cr_assert_eq(
+		count_absent(
+			"CUDA_LAUNCH_BLOCKING is 1, with which nothing can be timed: unset it"),
+		2 * (size_t)gpu_count);
 	cr_assert_eq(count_there(), 0);
 	end();
 }
@@ -453,7 +519,8 @@ Test(measure_gpu, memory_of_the_host_that_ends_is_a_failure_and_leaves_nothing)
 		if (rc == 0)
 			rc = rung__measure_peer(&m);
 		rung__alloc_limit(-1);
-		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d after %ld allocations: %s", rc, (long)allowed, rung_last_error());
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d after %ld allocations: %s", rc,
+		          (long)allowed, rung_last_error());
 		cr_assert_eq(sim_live(), 0);
 		cr_assert_lt(allowed, 1000);
 		end();

@@ -23,7 +23,8 @@ Test(measure_parts, median_least_and_most)
 	cr_assert_eq(value.min, 1);
 	cr_assert_eq(value.max, 5);
 	cr_assert_eq(value.samples, samples, "kept in the order of measuring");
-	cr_assert_eq(rung__measure_value(samples, 6, sorted).median, 3.5, "between the two in the middle");
+	cr_assert_eq(rung__measure_value(samples, 6, sorted).median, 3.5,
+	             "between the two in the middle");
 	cr_assert_eq(rung__measure_value(samples, 1, sorted).median, 5);
 	cr_assert(isnan(rung__measure_value(samples, 0, sorted).median));
 }
@@ -59,7 +60,8 @@ Test(measure_parts, kernels_do_what_stream_says)
 		for (size_t i = 0; i < COUNT; i++) {
 			const double want[] = { -7, 1, x->b[i], x->b[i] + 3 * x->c[i] };
 
-			cr_assert_eq(x->a[i], want[kind], "kind %u, element %zu: %g", kind, i, x->a[i]);
+			cr_assert_eq(x->a[i], want[kind], "kind %u, element %zu: %g", kind, i,
+			             x->a[i]);
 			cr_assert_eq(x->b[i], (double)i + 0.5);
 			cr_assert_eq(x->c[i], 1000.0 - (double)i);
 		}
@@ -75,7 +77,8 @@ Test(measure_parts, the_chase_visits_every_line_once_and_changes_the_page_with_e
 {
 	for (uint64_t pages = 2; pages < 200; pages = pages * 3 + 1) {
 		const uint64_t lines = pages * RUNG__PAGE_BYTES / RUNG__MEASURE_LINE_BYTES;
-		unsigned char *memory = rung__map_pages(pages * RUNG__PAGE_BYTES), *seen = calloc(lines, 1);
+		unsigned char *memory = rung__map_pages(pages * RUNG__PAGE_BYTES),
+			      *seen = calloc(lines, 1);
 		uint32_t order[256];
 		void *first = rung__chase_make(memory, pages, order), *at = first;
 
@@ -86,11 +89,14 @@ Test(measure_parts, the_chase_visits_every_line_once_and_changes_the_page_with_e
 			cr_assert_eq(offset % RUNG__MEASURE_LINE_BYTES, 0);
 			cr_assert_not(seen[offset / RUNG__MEASURE_LINE_BYTES]);
 			seen[offset / RUNG__MEASURE_LINE_BYTES] = 1;
-			cr_assert_neq(offset / RUNG__PAGE_BYTES, (uint64_t)((unsigned char *)next - memory) / RUNG__PAGE_BYTES);
+			cr_assert_neq(offset / RUNG__PAGE_BYTES,
+			              (uint64_t)((unsigned char *)next - memory) /
+			                      RUNG__PAGE_BYTES);
 			at = next;
 		}
 		cr_assert_eq(at, first);
-		cr_assert_eq(rung__chase(first, 3 * lines + 5), rung__chase(first, 5), "any number of hops");
+		cr_assert_eq(rung__chase(first, 3 * lines + 5), rung__chase(first, 5),
+		             "any number of hops");
 		rung__unmap_pages(memory, pages * RUNG__PAGE_BYTES);
 		free(seen);
 	}
@@ -110,7 +116,8 @@ Test(measure_parts, both_lines_of_a_pair_are_far_from_each_other)
 		const uint64_t apart = turn[line + 1] - turn[line];
 
 		cr_assert_gt(turn[line + 1], turn[line]);
-		cr_assert(apart > pages && apart < lines - pages, "%lu of %lu hops", (unsigned long)apart, (unsigned long)lines);
+		cr_assert(apart > pages && apart < lines - pages, "%lu of %lu hops",
+		          (unsigned long)apart, (unsigned long)lines);
 	}
 	rung__unmap_pages(memory, pages * RUNG__PAGE_BYTES);
 	free(turn);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where memory goes on recorded and invented machines: decisions, and what the check before the first touch says. */
+/* Where memory goes on recorded and invented machines: decisions, and what the check before the
+ * first touch says. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +17,8 @@
 #include "rung/rung.h"
 #include "rung_config.h"
 
-#define KIB 1024ull
-#define GIB (1ull << 30)
+#define KIB  1024ull
+#define GIB  (1ull << 30)
 #define HUGE (2ull << 20)
 
 static char root[256];
@@ -66,7 +67,8 @@ static uint64_t room(uint32_t node)
 	return UINT64_MAX;
 }
 
-static void check_part(const struct rung__placement *place, uint32_t idx, uint64_t bytes, const char *nodes)
+static void check_part(const struct rung__placement *place, uint32_t idx, uint64_t bytes,
+                       const char *nodes)
 {
 	const struct rung__placement_part *part = &place->parts[idx];
 	struct rung__nodes wanted = nodes_of(nodes);
@@ -75,10 +77,12 @@ static void check_part(const struct rung__placement *place, uint32_t idx, uint64
 	for (const char *at = nodes; *at; at++)
 		count += *at == ',';
 	cr_assert_lt(idx, place->part_count);
-	cr_assert_eq(part->bytes, bytes, "part %u: %llu bytes, not %llu", idx, (unsigned long long)part->bytes, (unsigned long long)bytes);
+	cr_assert_eq(part->bytes, bytes, "part %u: %llu bytes, not %llu", idx,
+	             (unsigned long long)part->bytes, (unsigned long long)bytes);
 	cr_assert_eq(part->node_count, count);
 	for (uint32_t i = 0; i < count; i++)
-		cr_assert(rung__nodes_have(&wanted, place->nodes[part->node_first + i]), "part %u: node %u", idx, place->nodes[part->node_first + i]);
+		cr_assert(rung__nodes_have(&wanted, place->nodes[part->node_first + i]),
+		          "part %u: node %u", idx, place->nodes[part->node_first + i]);
 }
 
 Test(place, the_nearest_node_first_then_by_distance)
@@ -87,15 +91,15 @@ Test(place, the_nearest_node_first_then_by_distance)
 	struct rung__placement place;
 
 	load("cxl");
-	near = rung__align_down(130000000 * KIB - GIB, HUGE);   /* a GiB is left alone */
+	near = rung__align_down(130000000 * KIB - GIB, HUGE); /* a GiB is left alone */
 	next = near;
 	cr_assert_eq(rung__align_down(room(1), HUGE), near);
 	place = decide("1", 2 * near + 5 * HUGE + 4096);
 	cr_assert_eq(place.part_count, 3);
 	check_part(&place, 0, near, "1");
 	check_part(&place, 1, next, "0");
-	check_part(&place, 2, 5 * HUGE + 4096, "2");   /* the expander, which is farthest */
-	cr_assert_lt(room(1), HUGE);   /* its room is taken */
+	check_part(&place, 2, 5 * HUGE + 4096, "2"); /* the expander, which is farthest */
+	cr_assert_lt(room(1), HUGE);                 /* its room is taken */
 	place = decide("1", HUGE);
 	check_part(&place, 0, HUGE, "2");
 	unload();
@@ -139,7 +143,7 @@ Test(place, readers_at_several_nodes_share_them_in_blocks)
 	place = decide("0,2,8", 35 * GIB);
 	cr_assert_eq(place.part_count, 2);
 	cr_assert_eq(place.parts[0].node_count, 3);
-	check_part(&place, 1, 35 * GIB - place.parts[0].bytes, "8");   /* it has most room */
+	check_part(&place, 1, 35 * GIB - place.parts[0].bytes, "8"); /* it has most room */
 	for (uint32_t p = 0; p < place.part_count; p++) {
 		for (uint32_t i = 0; i < place.parts[p].node_count; i++) {
 			for (unsigned n = 0; n < 3; n++) {
@@ -148,7 +152,7 @@ Test(place, readers_at_several_nodes_share_them_in_blocks)
 			}
 		}
 	}
-	for (unsigned n = 0; n < 3; n++) {   /* blocks may be larger than those of the slow way */
+	for (unsigned n = 0; n < 3; n++) { /* blocks may be larger than those of the slow way */
 		uint64_t apart = got[n] > given[n] ? got[n] - given[n] : given[n] - got[n];
 
 		cr_assert_leq(apart, 2 * place.parts[0].block_bytes, "node %u", numbers[n]);
@@ -198,7 +202,9 @@ Test(place, memory_of_a_gpu_is_only_taken_when_it_is_named)
 
 Test(place, one_node_is_no_choice_unless_it_is_one_of_several)
 {
-	static const char *const machines[] = { "one-node", "no-numa", "two-sockets", "grace-hopper" };   /* of the third, a job is allowed one */
+	/* of the third, a job is allowed one */
+	static const char *const machines[] = { "one-node", "no-numa", "two-sockets",
+		                                "grace-hopper" };
 	struct rung__places places;
 	struct rung__nodes bound;
 	const struct rung__nodes *only;
@@ -226,7 +232,7 @@ Test(place, without_distances_lower_numbers_come_first)
 	struct rung__placement place;
 
 	load("unplaced");
-	place = decide("", 4 * HUGE);   /* nor readers */
+	place = decide("", 4 * HUGE); /* nor readers */
 	cr_assert_eq(place.part_count, 1);
 	check_part(&place, 0, 4 * HUGE, "0");
 	unload();
@@ -236,7 +242,8 @@ Test(place, what_is_cached_counts_as_room)
 {
 	load("cxl");
 	support_put(root, "/sys/devices/system/node/node1/meminfo",
-	            "Node 1 MemTotal: 16777216 kB\nNode 1 MemFree: 1048576 kB\nNode 1 Active(file): 2097152 kB\nNode 1 Inactive(file): 1048576 kB\n"
+	            "Node 1 MemTotal: 16777216 kB\nNode 1 MemFree: 1048576 kB\nNode 1 "
+	            "Active(file): 2097152 kB\nNode 1 Inactive(file): 1048576 kB\n"
 	            "Node 1 SReclaimable: 524288 kB\n");
 	rung_topology_destroy(topology);
 	cr_assert_eq(rung_topology_load(root, &topology), 0);
@@ -286,32 +293,40 @@ Test(place, memory_that_is_forbidden_is_no_room)
 
 Test(place, an_offset_lies_on_the_node_of_its_part_and_block)
 {
-	struct rung__placement place = { .part_count = 3, .nodes = { 3, 1, 7 },
-		                         .parts = { { 5 * HUGE, HUGE, 0, 2 }, { HUGE, HUGE, 1, 1 }, { 4096, 4096, 2, 1 } } };
+	struct rung__placement place = {
+		.part_count = 3,
+		.nodes = { 3, 1, 7 },
+		.parts = { { 5 * HUGE, HUGE, 0, 2 }, { HUGE, HUGE, 1, 1 }, { 4096, 4096, 2, 1 } }
+	};
 	static const uint32_t nodes[] = { 3, 1, 3, 1, 3, 1, 7 };
 
 	for (uint64_t i = 0; i < RUNG__ARRAY_LEN(nodes); i++) {
-		cr_assert_eq(place.nodes[rung__placement_at(&place, i * HUGE)], nodes[i], "block %d", (int)i);
-		cr_assert_eq(place.nodes[rung__placement_at(&place, i * HUGE + (i < 6 ? HUGE - 1 : 4095))], nodes[i], "block %d", (int)i);
+		cr_assert_eq(place.nodes[rung__placement_at(&place, i * HUGE)], nodes[i],
+		             "block %d", (int)i);
+		cr_assert_eq(place.nodes[rung__placement_at(&place,
+		                                            i * HUGE + (i < 6 ? HUGE - 1 : 4095))],
+		             nodes[i], "block %d", (int)i);
 	}
-	for (uint32_t p = 0; p < 2; p++)   /* as many bytes on each as the shares say */
+	for (uint32_t p = 0; p < 2; p++) /* as many bytes on each as the shares say */
 		cr_assert_eq(rung__part_share(&place.parts[0], p), (3 - p) * HUGE);
 	cr_assert_eq(rung__placement_at(&(struct rung__placement){ .part_count = 0 }, HUGE), 0);
 }
 
 Test(place, what_another_process_says_is_checked)
 {
-	struct rung__placement good = { .part_count = 2, .nodes = { 3, 1 },
-		                        .parts = { { HUGE, HUGE, 0, 2 }, { 4096, 4096, 1, 1 } } }, bad;
+	struct rung__placement good = { .part_count = 2,
+		                        .nodes = { 3, 1 },
+		                        .parts = { { HUGE, HUGE, 0, 2 }, { 4096, 4096, 1, 1 } } },
+			       bad;
 
 	cr_assert(rung__placement_ok(&good, HUGE + 4096));
 	cr_assert_not(rung__placement_ok(&good, HUGE));
 	cr_assert(rung__placement_ok(&(struct rung__placement){ .part_count = 0 }, 77));
-#define REFUSED(member, value)                                   \
-	do {                                                     \
-		bad = good;                                      \
-		bad.member = value;                              \
-		cr_assert_not(rung__placement_ok(&bad, HUGE + 4096), #member); \
+#define REFUSED(member, value)                                                                     \
+	do {                                                                                       \
+		bad = good;                                                                        \
+		bad.member = value;                                                                \
+		cr_assert_not(rung__placement_ok(&bad, HUGE + 4096), #member);                     \
 	} while (0)
 	REFUSED(part_count, RUNG__PLACE_NODES_MAX + 1);
 	REFUSED(nodes[1], RUNG_NODES_MAX);
@@ -330,14 +345,15 @@ Test(place, near_are_the_nodes_of_the_cpus_that_are_allowed)
 {
 	struct rung__nodes near;
 
-	load("two-sockets");   /* CPUs 0 to 7 of 64 */
+	load("two-sockets"); /* CPUs 0 to 7 of 64 */
 	rung__placement_near_cpus(topology, &near);
 	cr_assert(rung__nodes_have(&near, 0));
 	cr_assert_not(rung__nodes_have(&near, 1));
 	unload();
 	load("cxl");
 	rung__placement_near_cpus(topology, &near);
-	cr_assert(rung__nodes_have(&near, 0) && rung__nodes_have(&near, 1) && !rung__nodes_have(&near, 2));
+	cr_assert(rung__nodes_have(&near, 0) && rung__nodes_have(&near, 1) &&
+	          !rung__nodes_have(&near, 2));
 	unload();
 }
 
@@ -386,10 +402,12 @@ static void load_drives(void)
 	struct stat st;
 
 	load("two-sockets");
-	drive_fd = open(root, O_RDONLY | O_CLOEXEC);   /* any file: what counts is the number of its device */
+	/* any file: what counts is the number of its device */
+	drive_fd = open(root, O_RDONLY | O_CLOEXEC);
 	cr_assert_geq(drive_fd, 0);
 	cr_assert_eq(fstat(drive_fd, &st), 0);
-	snprintf(drive_link, sizeof(drive_link), "/sys/dev/block/%u:%u", major(st.st_dev), minor(st.st_dev));
+	snprintf(drive_link, sizeof(drive_link), "/sys/dev/block/%u:%u", major(st.st_dev),
+	         minor(st.st_dev));
 }
 
 static void unload_drives(void)
@@ -399,12 +417,14 @@ static void unload_drives(void)
 }
 
 #define NVME2 "devices/pci0000:b0/0000:b0:00.0/0000:b1:00.0/nvme/nvme2/nvme2n1"
-#define NVME0 "devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:01.0/0000:1b:00.0/nvme/nvme0/nvme0n1"
+#define NVME0                                                                                      \
+	"devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:01.0/0000:1b:00.0/nvme/nvme0/"       \
+	"nvme0n1"
 
 Test(place, a_drive_is_where_its_controller_is)
 {
 	load_drives();
-	cr_assert_eq(drive_node(), -1);   /* no such device: a file system of its own */
+	cr_assert_eq(drive_node(), -1); /* no such device: a file system of its own */
 	on_disk(NVME2);
 	cr_assert_eq(drive_node(), 1);
 	on_disk(NVME0);
@@ -437,10 +457,12 @@ Test(place, a_volume_is_where_all_its_devices_are)
 	on_disk("devices/virtual/block/md0");
 	cr_assert_eq(drive_node(), 1);
 	support_put(root, "/sys/devices/virtual/block/md0/slaves/nvme0n1", "");
-	cr_assert_eq(drive_node(), -1);   /* it is not told where that one is */
+	cr_assert_eq(drive_node(), -1); /* it is not told where that one is */
 	support_put_link(root, "/sys/class/block/nvme0n1", "../../" NVME0);
-	cr_assert_eq(drive_node(), -1);   /* at another node */
-	cr_assert_eq(unlink(strcat(strcpy((char[768]){ 0 }, root), "/sys/devices/virtual/block/md0/slaves/nvme2n1p3")), 0);
+	cr_assert_eq(drive_node(), -1); /* at another node */
+	cr_assert_eq(unlink(strcat(strcpy((char[768]){ 0 }, root),
+	                           "/sys/devices/virtual/block/md0/slaves/nvme2n1p3")),
+	             0);
 	cr_assert_eq(drive_node(), 0);
 	unload_drives();
 }

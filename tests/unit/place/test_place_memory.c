@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores on a machine of two nodes that is made up: the calls that place memory are wrapped (tests/CMakeLists.txt), so that what is asked of the
- * kernel can be seen, and be refused. Real ones are in tests/vm.
+ * Stores on a machine of two nodes that is made up: the calls that place memory are wrapped
+ * (tests/CMakeLists.txt), so that what is asked of the kernel can be seen, and be refused. Real
+ * ones are in tests/vm.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -18,23 +19,26 @@
 #include "machine.h"
 #include "store_fixture.h"
 
-#define NODE_KIB (64u << 10)
-#define VERTICES 16000
-#define WIDTH 512
+#define NODE_KIB   (64u << 10)
+#define VERTICES   16000
+#define WIDTH      512
 #define HOST_BYTES (6ull << 20)
-#define MIB (1ull << 20)
-#define MODE_BIND 2
-#define BOUND_MAX 256
+#define MIB        (1ull << 20)
+#define MODE_BIND  2
+#define BOUND_MAX  256
 
-long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits, unsigned flags);
-long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags);
-long __wrap_get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, void *at, unsigned long flags);
+long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
+                  unsigned long bits, unsigned flags);
+long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status,
+                       int flags);
+long __wrap_get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, void *at,
+                          unsigned long flags);
 
 static struct {
 	unsigned char *at;
 	uint64_t bytes;
 	int node;
-	bool touched;   /* before it was bound */
+	bool touched; /* before it was bound */
 } bound[BOUND_MAX];
 static unsigned bound_count, stray_every, page_count;
 static int bind_refused, look_refused, policy;
@@ -52,7 +56,8 @@ static bool is_touched(void *memory, unsigned long bytes)
 	return touched;
 }
 
-long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits, unsigned flags)
+long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
+                  unsigned long bits, unsigned flags)
 {
 	cr_assert_eq(flags, 0);
 	cr_assert_gt(bits, 2);
@@ -78,7 +83,8 @@ static int node_at(const unsigned char *page)
 	return 0;
 }
 
-long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags)
+long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status,
+                       int flags)
 {
 	cr_assert(pid == 0 && !nodes && flags == 0);
 	if (look_refused) {
@@ -86,11 +92,13 @@ long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *no
 		return -1;
 	}
 	for (unsigned long i = 0; i < count; i++)
-		status[i] = stray_every && ++page_count % stray_every == 0 ? 1 - node_at(pages[i]) : node_at(pages[i]);
+		status[i] = stray_every && ++page_count % stray_every == 0 ? 1 - node_at(pages[i])
+		                                                           : node_at(pages[i]);
 	return 0;
 }
 
-long __wrap_get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, void *at, unsigned long flags)
+long __wrap_get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, void *at,
+                          unsigned long flags)
 {
 	cr_assert(bits > 64 && !at && flags == 0);
 	*mode = policy;
@@ -103,16 +111,19 @@ long __wrap_get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, vo
 static char root[256];
 static struct store_fixture f;
 
-/* The CPU that there is for sure is node 1's; the drive hangs there; node 1 has 4 MiB to be left alone, and `free_mib` less. */
+/* The CPU that there is for sure is node 1's; the drive hangs there; node 1 has 4 MiB to be left
+ * alone, and `free_mib` less. */
 static void put_machine(unsigned free_mib)
 {
 	char text[200], link[300];
 	struct stat st;
 
 	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
-	snprintf(text, sizeof(text), "Cpus_allowed_list:\t%u\nMems_allowed_list:\t0-1\n", support_first_cpu());
+	snprintf(text, sizeof(text), "Cpus_allowed_list:\t%u\nMems_allowed_list:\t0-1\n",
+	         support_first_cpu());
 	support_put(root, "/proc/self/status", text);
-	support_put(root, "/proc/meminfo", "MemTotal: 131072 kB\nMemFree: 120000 kB\nMemAvailable: 120000 kB\n");
+	support_put(root, "/proc/meminfo",
+	            "MemTotal: 131072 kB\nMemFree: 120000 kB\nMemAvailable: 120000 kB\n");
 	snprintf(text, sizeof(text), "%u\n", support_first_cpu());
 	support_put(root, "/sys/devices/system/cpu/online", text);
 	support_put(root, "/sys/devices/system/node/online", "0-1\n");
@@ -178,7 +189,8 @@ static uint64_t bound_on(const unsigned char *at, int node)
 {
 	uint64_t bytes = 0;
 
-	for (unsigned i = 0; i < bound_count; i++) {   /* one page: the trial, whose memory may have come to lie there again */
+	/* one page: the trial, whose memory may have come to lie there again */
+	for (unsigned i = 0; i < bound_count; i++) {
 		if (bound[i].at == at + bytes && bound[i].node == node && bound[i].bytes > 4096) {
 			cr_assert_not(bound[i].touched);
 			bytes += bound[i].bytes;
@@ -193,17 +205,18 @@ Test(place_memory, the_hottest_rows_are_bound_to_the_nearest_node_before_they_ar
 	struct rung_store_stats stats;
 	uint64_t first;
 
-	begin(4 + 6);   /* slots, cache, and some of the rows */
+	begin(4 + 6); /* slots, cache, and some of the rows */
 	cr_assert_eq(reopen(&plain, NULL), 0, "%s", rung_last_error());
 	stats = stats_of();
-	cr_assert_eq(stats.place_count, 4);   /* rows on both, slots, cache */
+	cr_assert_eq(stats.place_count, 4); /* rows on both, slots, cache */
 	place = &stats.places[0].place;
 	first = place->bytes;
 	cr_assert_eq(first % (2 * MIB), 0);
 	cr_assert(place->nodes.count == 1 && place->nodes.ids[0] == 1 && place->rank_first == 0);
 	cr_assert_eq(place->row_count, first / WIDTH);
 	place = &stats.places[1].place;
-	cr_assert(place->nodes.count == 1 && place->nodes.ids[0] == 0 && place->rank_first == first / WIDTH);
+	cr_assert(place->nodes.count == 1 && place->nodes.ids[0] == 0 &&
+	          place->rank_first == first / WIDTH);
 	cr_assert_eq(place->row_count, f.plan->tiers[RUNG__TIER_HOST].row_count - first / WIDTH);
 	cr_assert_eq(bound_on(f.store->host_view.base, 1), first);
 	cr_assert_eq(bound_on(f.store->host_view.base + first, 0), place->bytes);
@@ -211,7 +224,8 @@ Test(place_memory, the_hottest_rows_are_bound_to_the_nearest_node_before_they_ar
 	cr_assert_eq(bound_on(f.store->pool.base, 1), stats.places[2].place.bytes);
 	cr_assert_eq(stats.places[2].cpu_node, 1);
 	cr_assert_str_eq(stats.places[3].place.name, "cache");
-	cr_assert_eq(bound_on(f.store->pool.base + f.store->pool.frames_at, 1), stats.places[3].place.bytes);
+	cr_assert_eq(bound_on(f.store->pool.base + f.store->pool.frames_at, 1),
+	             stats.places[3].place.bytes);
 	for (unsigned i = 0; i < stats.place_count; i++) {
 		cr_assert_float_eq(stats.places[i].node_share, 1, 1e-9);
 		cr_assert_str_eq(stats.places[i].why, "");
@@ -231,7 +245,8 @@ Test(place_memory, pages_that_came_to_lie_elsewhere_are_counted)
 	stats = stats_of();
 	cr_assert_eq(stats.place_count, 3);
 	for (unsigned i = 0; i < stats.place_count; i++)
-		cr_assert_float_eq(stats.places[i].node_share, 0.75, 0.01, "%f", stats.places[i].node_share);
+		cr_assert_float_eq(stats.places[i].node_share, 0.75, 0.01, "%f",
+		                   stats.places[i].node_share);
 	close_all();
 }
 
@@ -246,10 +261,13 @@ Test(place_memory, what_may_not_be_bound_serves_all_the_same)
 	cr_assert_eq(bound_count, 0);
 	cr_assert_eq(stats.place_count, 4);
 	for (unsigned i = 0; i < stats.place_count; i++)
-		cr_assert(strstr(stats.places[i].why, "mbind: Operation not permitted"), "%s", stats.places[i].why);
-	cr_assert_float_eq(stats.places[0].node_share, 0, 1e-9);   /* rows were looked up: they lie on node 0 */
+		cr_assert(strstr(stats.places[i].why, "mbind: Operation not permitted"), "%s",
+		          stats.places[i].why);
+	/* rows were looked up: they lie on node 0 */
+	cr_assert_float_eq(stats.places[0].node_share, 0, 1e-9);
 	cr_assert_float_eq(stats.places[1].node_share, 1, 1e-9);
-	cr_assert(isnan(stats.places[2].node_share));              /* of the slots nothing has been touched for sure */
+	/* of the slots nothing has been touched for sure */
+	cr_assert(isnan(stats.places[2].node_share));
 	gather_some();
 	close_all();
 }
@@ -265,7 +283,8 @@ Test(place_memory, what_may_not_be_looked_up_is_not_known)
 	cr_assert_gt(stats.place_count, 0);
 	for (unsigned i = 0; i < stats.place_count; i++) {
 		cr_assert(isnan(stats.places[i].node_share));
-		cr_assert(strstr(stats.places[i].why, "move_pages: Operation not permitted"), "%s", stats.places[i].why);
+		cr_assert(strstr(stats.places[i].why, "move_pages: Operation not permitted"), "%s",
+		          stats.places[i].why);
 	}
 	gather_some();
 	close_all();
@@ -280,9 +299,10 @@ Test(place_memory, a_node_that_is_too_small_is_an_error_before_anything_is_touch
 	opts.numa_node = 1;
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_NOMEM);
 	cr_assert(strstr(rung_last_error(), "NUMA node 1: "), "%s", rung_last_error());
-	cr_assert(strstr(rung_last_error(), "4194304 can be had"), "%s", rung_last_error());   /* 5 MiB, less a quarter of what is left alone */
-	cr_assert_leq(bound_count, 1);   /* the page that tried it */
-	opts.host_bytes = 0;   /* half of what the node has, less what is left alone */
+	/* 5 MiB, less a quarter of what is left alone */
+	cr_assert(strstr(rung_last_error(), "4194304 can be had"), "%s", rung_last_error());
+	cr_assert_leq(bound_count, 1); /* the page that tried it */
+	opts.host_bytes = 0;           /* half of what the node has, less what is left alone */
 	cr_assert_eq(reopen(&opts, NULL), 0, "%s", rung_last_error());
 	cr_assert_leq(stats_of().places[0].place.bytes, MIB / 2);
 	opts = plain;
@@ -304,7 +324,9 @@ Test(place_memory, more_than_the_control_group_leaves_is_an_error)
 	support_put(root, "/sys/fs/cgroup/job/memory.current", "8000000\n");
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_NOMEM);
 	cr_assert(strstr(rung_last_error(), "1000000 can still be had"), "%s", rung_last_error());
-	support_put(root, "/sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 5500000\nactive_file 500000\n");   /* which the kernel gives up */
+	/* which the kernel gives up */
+	support_put(root, "/sys/fs/cgroup/job/memory.stat",
+	            "anon 1\ninactive_file 5500000\nactive_file 500000\n");
 	cr_assert_eq(reopen(&opts, NULL), 0, "%s", rung_last_error());
 	close_all();
 }
@@ -319,7 +341,7 @@ Test(place_memory, a_cpuset_of_one_node_is_kept_and_is_what_there_is_room_in)
 	cr_assert_eq(bound_on(f.store->host_view.base, 1), stats_of().places[0].place.bytes);
 	support_put_node(root, 1, "\n", NODE_KIB, 5 << 10);
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_NOMEM);
-	opts.host_bytes = 0;   /* half of what is free there */
+	opts.host_bytes = 0; /* half of what is free there */
 	cr_assert_eq(reopen(&opts, NULL), 0, "%s", rung_last_error());
 	cr_assert_leq(stats_of().places[0].place.bytes, 1 * MIB);
 	close_all();
@@ -328,14 +350,16 @@ Test(place_memory, a_cpuset_of_one_node_is_kept_and_is_what_there_is_room_in)
 Test(place_memory, the_policy_that_a_process_came_with_is_kept)
 {
 	begin(60);
-	policy = 3;   /* MPOL_INTERLEAVE */
+	policy = 3; /* MPOL_INTERLEAVE */
 	cr_assert_eq(reopen(&plain, NULL), 0, "%s", rung_last_error());
 	cr_assert_eq(bound_count, 0);
-	cr_assert(strstr(stats_of().places[0].why, "memory policy of its own"), "%s", stats_of().places[0].why);
+	cr_assert(strstr(stats_of().places[0].why, "memory policy of its own"), "%s",
+	          stats_of().places[0].why);
 	policy = MODE_BIND;
 	policy_mask = 1;
 	cr_assert_eq(reopen(&plain, NULL), 0, "%s", rung_last_error());
-	cr_assert_eq(bound_on(f.store->host_view.base, 0), stats_of().places[0].place.bytes);   /* though the CPUs are at node 1 */
+	/* though the CPUs are at node 1 */
+	cr_assert_eq(bound_on(f.store->host_view.base, 0), stats_of().places[0].place.bytes);
 	close_all();
 }
 
@@ -366,7 +390,8 @@ Test(place_memory, a_node_that_there_is_not_is_a_mistake)
 	opts.numa_node = 2;
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "NUMA node 2"), "%s", rung_last_error());
-	opts.host_bytes = 0;   /* of what that node has: it is what is said, not that half of nothing is too little */
+	/* of what that node has: it is what is said, not that half of nothing is too little */
+	opts.host_bytes = 0;
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "NUMA node 2"), "%s", rung_last_error());
 	opts.numa_node = RUNG_NODES_MAX;
@@ -382,7 +407,8 @@ Test(place_memory, a_machine_that_cannot_be_read_is_no_obstacle)
 	support_put(root, "/sys/devices/system/node/node1/distance", "x y\n");
 	cr_assert_eq(reopen(&plain, NULL), 0, "%s", rung_last_error());
 	cr_assert_eq(bound_count, 0);
-	cr_assert(strstr(stats_of().places[0].why, "node1/distance"), "%s", stats_of().places[0].why);
+	cr_assert(strstr(stats_of().places[0].why, "node1/distance"), "%s",
+	          stats_of().places[0].why);
 	gather_some();
 	close_all();
 }
@@ -398,7 +424,8 @@ Test(place_memory, shared_memory_is_bound_too)
 	cr_assert_eq(reopen(&plain, &opts), 0, "%s", rung_last_error());
 	stats = stats_of();
 	cr_assert_eq(bound_on(f.store->host_view.base, 1), stats.places[0].place.bytes);
-	cr_assert_eq(bound_on(f.store->pool.base + f.store->pool.frames_at, 1), stats.places[3].place.bytes);
+	cr_assert_eq(bound_on(f.store->pool.base + f.store->pool.frames_at, 1),
+	             stats.places[3].place.bytes);
 	close_all();
 }
 
@@ -419,13 +446,15 @@ static const struct rung_plan_opts *gpu_opts(unsigned gpu_count)
 
 Test(place_memory, gpus_have_the_hottest_rows_at_their_node)
 {
-	static const struct rung_store_opts small = { .size = sizeof(small), .batch_rows_max = 1u << 12 };
+	static const struct rung_store_opts small = { .size = sizeof(small),
+		                                      .batch_rows_max = 1u << 12 };
 	const struct rung_place *place;
 
 	if (!fixture_on_cuda())
 		cr_skip_test("RUNG_TEST_DEVICE: no GPU");
 	begin(60);
-	support_put(root, "/sys/bus/pci/devices/0000:10:00.0/numa_node", "0\n");   /* the CPUs are at node 1 */
+	/* the CPUs are at node 1 */
+	support_put(root, "/sys/bus/pci/devices/0000:10:00.0/numa_node", "0\n");
 	cr_assert_eq(reopen(gpu_opts(1), &small), 0, "%s", rung_last_error());
 	place = &stats_of().places[0].place;
 	cr_assert_str_eq(place->name, "host");
@@ -437,7 +466,8 @@ Test(place_memory, gpus_have_the_hottest_rows_at_their_node)
 
 Test(place_memory, gpus_at_several_nodes_share_rows_in_blocks)
 {
-	static const struct rung_store_opts small = { .size = sizeof(small), .batch_rows_max = 1u << 12 };
+	static const struct rung_store_opts small = { .size = sizeof(small),
+		                                      .batch_rows_max = 1u << 12 };
 	const struct rung_place *place;
 
 	if (!fixture_on_cuda())
@@ -447,12 +477,14 @@ Test(place_memory, gpus_at_several_nodes_share_rows_in_blocks)
 	support_put(root, "/sys/bus/pci/devices/0000:11:00.0/numa_node", "1\n");
 	cr_assert_eq(reopen(gpu_opts(2), &small), 0, "%s", rung_last_error());
 	place = &stats_of().places[0].place;
-	cr_assert(place->nodes.count == 2 && place->block_bytes == 2 * MIB && place->bytes > 2 * place->block_bytes);
+	cr_assert(place->nodes.count == 2 && place->block_bytes == 2 * MIB &&
+	          place->bytes > 2 * place->block_bytes);
 	for (uint64_t at = 0; at < place->bytes; at += 2 * MIB) {
 		int node = (int)place->nodes.ids[at / (2 * MIB) % 2];
 
 		cr_assert_eq(node_at(f.store->host_view.base + at), node);
-		cr_assert_eq(bound_on(f.store->host_view.base + at, node), RUNG__MIN(2 * MIB, place->bytes - at));
+		cr_assert_eq(bound_on(f.store->host_view.base + at, node),
+		             RUNG__MIN(2 * MIB, place->bytes - at));
 	}
 	cr_assert_neq(place->nodes.ids[0], place->nodes.ids[1]);
 	gather_some();
@@ -466,7 +498,8 @@ Test(place_memory, memory_that_ends_is_an_error_at_any_moment)
 	begin(4 + 6);
 	rung_store_close(f.store);
 	f.store = NULL;
-	for (int64_t allowed = 0; rc < 0; allowed++) {   /* an engine that lacks memory is one that does not work */
+	/* an engine that lacks memory is one that does not work */
+	for (int64_t allowed = 0; rc < 0; allowed++) {
 		rung__alloc_limit(allowed);
 		rc = reopen(&plain, NULL);
 		rung__alloc_limit(-1);

@@ -12,23 +12,29 @@ Test(forecast, rows_in_memory_take_the_time_between_two_sizes, .init = setup)
 	cr_assert_float_eq(out.memory_seconds, 3 * (100 + ID_NS) * 1e-9, 1e-15);
 	cr_assert_eq(out.nvme_seconds, 0);
 	cr_assert_str_eq(rung_bound_name(out.bound), "host memory");
-	plan.row_bytes = 1536;   /* twice the largest size: twice its time */
-	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * (280 + ID_NS) * 1e-9, 1e-15);
-	plan.row_bytes = 8;      /* less than the smallest: no less time */
-	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * (60 + ID_NS) * 1e-9, 1e-15);
+	plan.row_bytes = 1536; /* twice the largest size: twice its time */
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * (280 + ID_NS) * 1e-9,
+	                   1e-15);
+	plan.row_bytes = 8; /* less than the smallest: no less time */
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * (60 + ID_NS) * 1e-9,
+	                   1e-15);
 }
 
 Test(forecast, cold_rows_that_are_near_each_other_share_a_read, .init = setup)
 {
-	/* gap: a read of 1000 ns against 8192 bytes in 3000 ns: 2730 bytes, less the row's own, in whole sectors 2048 = 4 rows */
+	/* gap: a read of 1000 ns against 8192 bytes in 3000 ns: 2730 bytes, less the row's own, in
+	 * whole sectors 2048 = 4 rows */
 	const uint64_t ranks[] = { 300, 305, 200, 500, 506, 50, 300 }, starts[] = { 0, 7 };
 	struct rung_forecast out = forecast_of(ranks, starts, 1);
 
 	cr_assert_eq(out.gap_bytes, 2048);
 	cr_assert_eq(out.queue_depth, 4);
-	cr_assert_eq(out.reads, 4);   /* 200 | 300 and 305, four rows between them | 500 | 506, five rows between them */
+	/* 200 | 300 and 305, four rows between them | 500 | 506, five rows between them */
+	cr_assert_eq(out.reads, 4);
 	cr_assert_eq(out.read_bytes, 3 * 512 + 6 * 512);
-	cr_assert_float_eq(out.nvme_seconds, (3 * 1000 + 1000 + 2000.0 * (6 * 512 - 512) / (8192 - 512)) * 1e-9, 1e-14);
+	cr_assert_float_eq(out.nvme_seconds,
+	                   (3 * 1000 + 1000 + 2000.0 * (6 * 512 - 512) / (8192 - 512)) * 1e-9,
+	                   1e-14);
 	cr_assert_float_eq(out.memory_seconds, (7 * ID_NS + 100 + 6 * MISS_NS) * 1e-9, 1e-15);
 	cr_assert_str_eq(rung_bound_name(out.bound), "nvme");
 	opts.gap_bytes = 2560;
@@ -56,29 +62,30 @@ Test(forecast, depths_between_two_and_beyond, .init = setup)
 {
 	const uint64_t ranks[] = { 300 }, starts[] = { 0, 1 };
 
-	plan.slots.slot_count = 2;   /* each read takes 4 us with one in flight, and with four */
+	plan.slots.slot_count = 2; /* each read takes 4 us with one in flight, and with four */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 1 / 500e3, 1e-12);
 	plan.slots.slot_count = 1;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 1 / 250e3, 1e-12);
 	plan.slots.slot_count = 64;
 	opts.queue_depth = 64;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 1e-6, 1e-12);
-	profile.reads[1].reads_per_s = 5e5;   /* 8 us with four: 5.33 us with two, between */
+	profile.reads[1].reads_per_s = 5e5; /* 8 us with four: 5.33 us with two, between */
 	plan.slots.slot_count = 2;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 4e-6 * (4.0 / 3) / 2, 1e-12);
-	profile.reads[0].depth = 2;           /* fewer than were measured: each as long as the fewest */
+	profile.reads[0].depth = 2; /* fewer than were measured: each as long as the fewest */
 	plan.slots.slot_count = 1;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 8e-6, 1e-12);
 }
 
 Test(forecast, the_cache_has_what_the_batch_before_wanted_and_the_hottest, .init = setup)
 {
-	const uint64_t ranks[] = { 100, 300, 500, 100, 300, 700, 100, 500, 900, 500 }, starts[] = { 0, 3, 6, 9, 10 };
+	const uint64_t ranks[] = { 100, 300, 500, 100, 300, 700, 100, 500, 900, 500 },
+		       starts[] = { 0, 3, 6, 9, 10 };
 
 	plan.cache.row_count = 2;
 	/* 100 and 300 were in the batch before; then 100 again, and 500 no more; then 500 */
 	cr_assert_eq(forecast_of(ranks, starts, 4).cache_hits, 2 + 1 + 1);
-	plan.cache.row_count = 1;   /* room for one: 100 of the two, 100, 500 */
+	plan.cache.row_count = 1; /* room for one: 100 of the two, 100, 500 */
 	cr_assert_eq(forecast_of(ranks, starts, 4).cache_hits, 3);
 	plan.cache.row_count = 0;
 	cr_assert_eq(forecast_of(ranks, starts, 4).cache_hits, 0);
@@ -87,13 +94,15 @@ Test(forecast, the_cache_has_what_the_batch_before_wanted_and_the_hottest, .init
 
 Test(forecast, what_warms_up_fills_the_cache_and_does_not_count, .init = setup)
 {
-	const uint64_t ranks[] = { 5, 300, 500, 300, 500, 99, 900, 500 }, starts[] = { 0, 3, 5, 6, 8 };
+	const uint64_t ranks[] = { 5, 300, 500, 300, 500, 99, 900, 500 },
+		       starts[] = { 0, 3, 5, 6, 8 };
 	struct rung_forecast out;
 
 	plan.cache.row_count = 2;
 	opts.warmup_batches = 1;
 	out = forecast_of(ranks, starts, 4);
-	cr_assert_eq(out.cache_hits, 2);   /* 300 and 500 were in the batch before, which does not count */
+	/* 300 and 500 were in the batch before, which does not count */
+	cr_assert_eq(out.cache_hits, 2);
 	cr_assert_eq(out.reads, 2);
 	cr_assert_eq(out.read_bytes, 2 * 512);
 	cr_assert_float_eq(out.nvme_seconds, 2e-6, 1e-14);
@@ -104,7 +113,8 @@ Test(forecast, what_warms_up_fills_the_cache_and_does_not_count, .init = setup)
 	cr_assert_float_eq(out.memory_seconds, (2 * ID_NS + 2 * MISS_NS) * 1e-9, 1e-15);
 	opts.warmup_batches = 4;
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 4, &out), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "4 batches for warm-up, of 4: none is left"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "4 batches for warm-up, of 4: none is left"), "%s",
+	          rung_last_error());
 }
 
 Test(forecast, the_busiest_of_several_files_counts, .init = setup)
@@ -114,7 +124,8 @@ Test(forecast, the_busiest_of_several_files_counts, .init = setup)
 	plan.file_count = 2;
 	plan.block_rows = 100;
 	plan.slots.slot_count = 8;
-	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 3e-6, 1e-12);   /* three of them in the second file */
+	/* three of them in the second file */
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 3e-6, 1e-12);
 }
 
 Test(forecast, reads_are_those_of_the_drive_that_the_features_lie_on, .init = setup)
@@ -135,17 +146,21 @@ Test(forecast, reads_are_those_of_the_drive_that_the_features_lie_on, .init = se
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_float_eq(out.nvme_seconds, 1e-6, 1e-12);
 	cr_assert_str_eq(out.choice.drives[0], "a");
-	cr_assert(strstr(out.choice.drive_why, "c, of which the profile has no reads: a, its first"), "%s", out.choice.drive_why);
+	cr_assert(
+		strstr(out.choice.drive_why, "c, of which the profile has no reads: a, its first"),
+		"%s", out.choice.drive_why);
 	plan.drive_names[0][0] = 0;
-	profile.drives[0].name[0] = 0;   /* two that have no name are not the same drive */
+	profile.drives[0].name[0] = 0; /* two that have no name are not the same drive */
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_eq(out.choice.drive_idx[0], 0);
-	cr_assert(strstr(out.choice.drive_why, "does not name: a drive without a name"), "%s", out.choice.drive_why);
+	cr_assert(strstr(out.choice.drive_why, "does not name: a drive without a name"), "%s",
+	          out.choice.drive_why);
 }
 
 Test(forecast, files_on_several_drives_have_each_its_own_reads, .init = setup)
 {
-	const uint64_t ranks[] = { 150, 250, 350, 550 }, starts[] = { 0, 4 };   /* one in the first file, three in the second */
+	/* one in the first file, three in the second */
+	const uint64_t ranks[] = { 150, 250, 350, 550 }, starts[] = { 0, 4 };
 	struct rung_forecast out;
 
 	plan.file_count = 2;
@@ -157,11 +172,14 @@ Test(forecast, files_on_several_drives_have_each_its_own_reads, .init = setup)
 	strcpy(plan.drive_names[0], "b");
 	strcpy(plan.drive_names[1], "a");
 	out = forecast_of(ranks, starts, 1);
-	cr_assert_float_eq(out.nvme_seconds, 1e-5, 1e-12);   /* 10 us for the one, 1 us for each of the three */
+	/* 10 us for the one, 1 us for each of the three */
+	cr_assert_float_eq(out.nvme_seconds, 1e-5, 1e-12);
 	strcpy(plan.drive_names[0], "a");
 	strcpy(plan.drive_names[1], "b");
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 3e-5, 1e-12);
-	cr_assert(out.gap_bytes == 0 && out.choice.gap_bytes == 0 && strstr(out.choice.gap_why, "one size"));   /* of the second drive one size is known */
+	/* of the second drive one size is known */
+	cr_assert(out.gap_bytes == 0 && out.choice.gap_bytes == 0 &&
+	          strstr(out.choice.gap_why, "one size"));
 }
 
 Test(forecast, rows_in_place_lie_anywhere, .init = setup)
@@ -183,11 +201,16 @@ static void setup_gpu(void)
 {
 	setup();
 	memcpy(gpus, (int[]){ 1, 0, 1 }, sizeof(gpus));
-	plan.device = (struct rung_plan_device){ .device = RUNG_DEVICE_CUDA, .gpus = gpus, .gpu_count = 3 };
+	plan.device = (struct rung_plan_device){ .device = RUNG_DEVICE_CUDA,
+		                                 .gpus = gpus,
+		                                 .gpu_count = 3 };
 	plan.tiers[RUNG__TIER_GPU] = (struct rung_plan_tier){ .rank_first = 0, .row_count = 100 };
-	plan.tiers[RUNG__TIER_PEER] = (struct rung_plan_tier){ .rank_first = 100, .row_count = 300 };
-	plan.tiers[RUNG__TIER_HOST] = (struct rung_plan_tier){ .rank_first = 400, .row_count = 200 };
-	plan.tiers[RUNG__TIER_NVME] = (struct rung_plan_tier){ .rank_first = 600, .row_count = VERTICES - 600 };
+	plan.tiers[RUNG__TIER_PEER] =
+		(struct rung_plan_tier){ .rank_first = 100, .row_count = 300 };
+	plan.tiers[RUNG__TIER_HOST] =
+		(struct rung_plan_tier){ .rank_first = 400, .row_count = 200 };
+	plan.tiers[RUNG__TIER_NVME] =
+		(struct rung_plan_tier){ .rank_first = 600, .row_count = VERTICES - 600 };
 	profile.gpu_rows_count = profile.peer_rows_count = profile.link_rows_count = 1;
 	profile.gpu_rows[0] = (struct rung_profile_gpu_rows){ 512, 1e9 };
 	profile.peer_rows[0] = (struct rung_profile_gpu_rows){ 512, 1e8 };
@@ -200,14 +223,17 @@ static struct rung_forecast gpu_forecast_of(const uint64_t *ranks, uint64_t coun
 	struct rung_forecast out = { .size = sizeof(out) };
 
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), 0, "%s",
-		     rung_last_error());
-	cr_assert_eq(out.seconds, fmax(fmax(out.gpu_seconds, fmax(out.peer_seconds, out.link_seconds)), fmax(out.memory_seconds, out.nvme_seconds)));
+	             rung_last_error());
+	cr_assert_eq(out.seconds,
+	             fmax(fmax(out.gpu_seconds, fmax(out.peer_seconds, out.link_seconds)),
+	                  fmax(out.memory_seconds, out.nvme_seconds)));
 	return out;
 }
 
 Test(forecast, a_gpu_reads_its_own_memory_and_others_and_its_link_side_by_side, .init = setup_gpu)
 {
-	/* two of its own; of those dealt 100 is GPU 1's, 101 GPU 0's, 102 GPU 1's again; two in host memory, one in the file */
+	/* two of its own; of those dealt 100 is GPU 1's, 101 GPU 0's, 102 GPU 1's again; two in
+	 * host memory, one in the file */
 	const uint64_t ranks[] = { 5, 99, 100, 101, 102, 400, 599, 700 };
 	struct rung_forecast out = gpu_forecast_of(ranks, 8);
 
@@ -234,9 +260,10 @@ Test(forecast, what_warms_up_a_gpu_does_not_count, .init = setup_gpu)
 
 	opts.warmup_batches = 1;
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 2, &out), 0, "%s",
-		     rung_last_error());
+	             rung_last_error());
 	cr_assert_float_eq(out.gpu_seconds, 1e-9, 1e-16);
-	cr_assert_eq(out.peer_seconds + out.link_seconds + out.memory_seconds + out.nvme_seconds, 0);
+	cr_assert_eq(out.peer_seconds + out.link_seconds + out.memory_seconds + out.nvme_seconds,
+	             0);
 }
 
 Test(forecast, rows_of_a_gpu_take_the_time_between_two_sizes, .init = setup_gpu)
@@ -259,7 +286,7 @@ Test(forecast, on_a_gpu_no_threads_are_chosen, .init = setup_gpu)
 	struct rung_forecast out;
 
 	profile.rows[profile.rows_count++] = (struct rung_profile_rows){ 1, 8, 0, 0, 512, 1e9 };
-	opts.threads = 7;   /* more of them look after cold rows no faster */
+	opts.threads = 7; /* more of them look after cold rows no faster */
 	out = gpu_forecast_of(ranks, 3);
 	cr_assert_eq(out.threads + out.choice.threads, 0);
 	cr_assert_str_eq(out.choice.threads_why, "a GPU gathers");
@@ -277,9 +304,10 @@ Test(forecast, rungs_without_figures_are_assumed_and_told, .init = setup_gpu)
 	cr_assert_eq(gpu_forecast_of(ranks, 3).assumed, RUNG_ASSUMED_PEER);
 	profile.gpu_rows_count = profile.link_rows_count = 0;
 	cr_assert_eq(gpu_forecast_of(ranks, 3).assumed, RUNG_ASSUMED_ALL);
-	cr_assert_float_eq(gpu_forecast_of(ranks, 3).link_seconds, 1 / assumed.link_rows[1].rows_per_s, 1e-15);
+	cr_assert_float_eq(gpu_forecast_of(ranks, 3).link_seconds,
+	                   1 / assumed.link_rows[1].rows_per_s, 1e-15);
 	cr_assert_eq(assumed.link_rows[1].row_bytes, 512);
-	gpus[1] = 1;   /* one GPU that poses as three has no others */
+	gpus[1] = 1; /* one GPU that poses as three has no others */
 	cr_assert_eq(gpu_forecast_of(ranks, 3).assumed, RUNG_ASSUMED_GPU | RUNG_ASSUMED_LINK);
 	plan.tiers[RUNG__TIER_GPU].row_count = plan.tiers[RUNG__TIER_PEER].row_count = 0;
 	plan.tiers[RUNG__TIER_PEER].rank_first = 0;
@@ -295,7 +323,8 @@ Test(forecast, what_cannot_be_predicted_is_refused, .init = setup)
 	struct rung_forecast out = { .size = sizeof(out) };
 
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "rank 1000, there are 1000 vertices"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "rank 1000, there are 1000 vertices"), "%s",
+	          rung_last_error());
 	profile.reads_count = 0;
 	profile.drive_count = 0;
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
@@ -305,7 +334,7 @@ Test(forecast, what_cannot_be_predicted_is_refused, .init = setup)
 	out.size = 4096;
 	setup();
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, (uint64_t[]){ 0, 1 }, 1, &out),
-		     RUNG_E_ABI);
+	             RUNG_E_ABI);
 }
 
 Test(forecast, profiles_that_cannot_be_are_refused, .init = setup)
@@ -318,27 +347,29 @@ Test(forecast, profiles_that_cannot_be_are_refused, .init = setup)
 		setup();                                                                           \
 		change;                                                                            \
 		cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL,   \
-			     #change);                                                             \
+		             #change);                                                             \
 	} while (0)
 	REFUSED(profile.rows_count = RUNG_PROFILE_ROWS_MAX + 1);
 	REFUSED(profile.reads_count = RUNG_PROFILE_READS_MAX + 1);
 	REFUSED(profile.drive_count = RUNG_PROFILE_DRIVES_MAX + 1);
-	REFUSED(profile.drive_count = 2);   /* of which one has no reads */
+	REFUSED(profile.drive_count = 2); /* of which one has no reads */
 	REFUSED(profile.rows[1].rows_per_s = 0);
 	REFUSED(profile.rows[0].rows_per_s = NAN);
 	REFUSED(profile.rows[0].row_bytes = 0);
 	REFUSED(profile.rows[0].threads = 0);
 	REFUSED(profile.rows[1].cpu_node = UINT32_MAX);
-	REFUSED(profile.rows[0].memory_node = profile.rows[1].memory_node = 1);   /* none is near */
+	REFUSED(profile.rows[0].memory_node = profile.rows[1].memory_node = 1); /* none is near */
 	REFUSED(profile.rows[0].all_cores = profile.rows[1].all_cores = 1);
-	REFUSED(profile.reads[1].depth = 1);   /* twice the same */
+	REFUSED(profile.reads[1].depth = 1); /* twice the same */
 	REFUSED(profile.reads[1].read_bytes = 9999);
 	REFUSED(profile.gpu_rows_count = RUNG_PROFILE_GPU_ROWS_MAX + 1);
 	REFUSED(profile.peer_rows_count = RUNG_PROFILE_GPU_ROWS_MAX + 1);
 	REFUSED(profile.link_rows_count = RUNG_PROFILE_GPU_ROWS_MAX + 1);
-	REFUSED(profile.gpu_rows_count = 1);   /* of no bytes */
-	REFUSED(profile.peer_rows_count = 1; profile.peer_rows[0].row_bytes = 512);   /* at no rate */
-	REFUSED(profile.link_rows_count = 2; profile.link_rows[0].row_bytes = profile.link_rows[1].row_bytes = 512;   /* twice the same */
+	REFUSED(profile.gpu_rows_count = 1); /* of no bytes */
+	REFUSED(profile.peer_rows_count = 1; profile.peer_rows[0].row_bytes = 512); /* at no rate */
+	/* twice the same */
+	REFUSED(profile.link_rows_count = 2;
+	        profile.link_rows[0].row_bytes = profile.link_rows[1].row_bytes = 512;
 	        profile.link_rows[0].rows_per_s = profile.link_rows[1].rows_per_s = 1e9);
 	REFUSED(opts.profile = NULL);
 	REFUSED(profile.reads[3].reads_per_s = -1);
@@ -359,5 +390,6 @@ Test(forecast, assumed_figures_are_whole)
 	cr_assert_gt(profile.reads_count, 1);
 	cr_assert(profile.gpu_rows_count && profile.peer_rows_count && profile.link_rows_count);
 	for (uint32_t i = 1; i < profile.reads_count; i++)
-		cr_assert(profile.reads[i - 1].read_bytes < profile.reads[i].read_bytes || profile.reads[i - 1].depth < profile.reads[i].depth);
+		cr_assert(profile.reads[i - 1].read_bytes < profile.reads[i].read_bytes ||
+		          profile.reads[i - 1].depth < profile.reads[i].depth);
 }

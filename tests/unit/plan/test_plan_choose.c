@@ -12,42 +12,51 @@ static struct rung_choice choice_of(void)
 	return forecast_of(ranks, starts, 1).choice;
 }
 
-/* Reads of 512 bytes of a drive whose latency is 10 us, until it brings so many a second; of 64 KiB at a fifth of that. */
+/* Reads of 512 bytes of a drive whose latency is 10 us, until it brings so many a second; of 64 KiB
+ * at a fifth of that. */
 static void drive_with_a_knee_at(double most)
 {
 	static const uint32_t depths[] = { 1, 8, 32, 128, 512 };
 
 	profile.reads_count = 0;
 	for (unsigned i = 0; i < 10; i++)
-		profile.reads[profile.reads_count++] = (struct rung_profile_reads){ 0, i < 5 ? 512 : 65536, depths[i % 5],
-			                                                            fmin(depths[i % 5] * 1e5, i < 5 ? most : most / 5) };
+		profile.reads[profile.reads_count++] =
+			(struct rung_profile_reads){ 0, i < 5 ? 512 : 65536, depths[i % 5],
+			                             fmin(depths[i % 5] * 1e5,
+			                                  i < 5 ? most : most / 5) };
 }
 
 Test(plan_choose, the_depth_is_where_the_curve_has_its_knee, .init = setup)
 {
 	struct rung_choice choice;
 
-	drive_with_a_knee_at(3.2e6);   /* 10 us x 3.2 M a second: 32 in flight, 95 % of it are 31 */
+	drive_with_a_knee_at(3.2e6); /* 10 us x 3.2 M a second: 32 in flight, 95 % of it are 31 */
 	choice = choice_of();
 	cr_assert_eq(choice.queue_depth, 31);
-	cr_assert(strstr(choice.queue_depth_why, "3.1e+06 reads of 512 bytes a second, each of which takes 10 us"), "%s", choice.queue_depth_why);
-	for (double most = 1e5; most < 5e7; most *= 1.1) {   /* a faster drive wants no fewer, and between depths no more than twice what it takes */
+	cr_assert(strstr(choice.queue_depth_why,
+	                 "3.1e+06 reads of 512 bytes a second, each of which takes 10 us"),
+	          "%s", choice.queue_depth_why);
+	/* a faster drive wants no fewer, and between depths no more than twice what it takes */
+	for (double most = 1e5; most < 5e7; most *= 1.1) {
 		const uint32_t before = choice.queue_depth;
 
 		drive_with_a_knee_at(most);
 		choice = choice_of();
-		cr_assert(most == 1e5 || choice.queue_depth >= before, "%g: %u after %u", most, choice.queue_depth, before);
+		cr_assert(most == 1e5 || choice.queue_depth >= before, "%g: %u after %u", most,
+		          choice.queue_depth, before);
 		cr_assert_geq(choice.queue_depth, fmin(0.949 * most / 1e5, 512));
 		cr_assert_leq(choice.queue_depth, fmax(4 * most / 1e5, 1));
 	}
 	drive_with_a_knee_at(1e9);
-	cr_assert_eq(choice_of().queue_depth, 487);   /* 95 % of the most that were measured: nobody knows of more */
+	/* 95 % of the most that were measured: nobody knows of more */
+	cr_assert_eq(choice_of().queue_depth, 487);
 	profile.reads_count = 1;
 	profile.reads[0].depth = UINT32_MAX;
 	cr_assert_eq(choice_of().queue_depth, RUNG__QUEUE_DEPTH_MAX * 95 / 100 + 1);
 }
 
-Test(plan_choose, of_several_drives_the_one_that_wants_most_decides_the_depth_and_the_one_that_gains_least_the_gap, .init = setup)
+Test(plan_choose, the_neediest_drive_decides_the_depth_and_the_one_that_gains_least_the_gap,
+     .init = setup)
 {
 	struct rung_choice choice;
 
@@ -63,7 +72,8 @@ Test(plan_choose, of_several_drives_the_one_that_wants_most_decides_the_depth_an
 	choice = choice_of();
 	cr_assert_eq(choice.queue_depth, 61);
 	cr_assert_eq(choice.gap_bytes, 2048);
-	profile.reads[5].reads_per_s = 32e5;   /* 312 ns for 4096 bytes: in 156 ns 2048, less the row's own */
+	/* 312 ns for 4096 bytes: in 156 ns 2048, less the row's own */
+	profile.reads[5].reads_per_s = 32e5;
 	cr_assert_eq(choice_of().gap_bytes, 1536);
 }
 
@@ -80,10 +90,14 @@ Test(plan_choose, the_gap_never_makes_reads_slower_than_rows_read_apart, .init =
 		gap = choice.gap_bytes == RUNG_GAP_NONE ? 0 : choice.gap_bytes;
 		reads = rung__drive_reads(&profile, 0);
 		for (uint64_t rows = 2; rows * (512 + gap) < 65536; rows++)
-			cr_assert_leq(rung__read_ns(&reads, choice.queue_depth, rows * 512 + (rows - 1) * gap),
-			              1.0001 * (double)rows * rung__read_ns(&reads, choice.queue_depth, 512), "%g: gap %d", most, (int)gap);
+			cr_assert_leq(rung__read_ns(&reads, choice.queue_depth,
+			                            rows * 512 + (rows - 1) * gap),
+			              1.0001 * (double)rows *
+			                      rung__read_ns(&reads, choice.queue_depth, 512),
+			              "%g: gap %d", most, (int)gap);
 	}
-	profile.reads[9].reads_per_s = profile.reads[4].reads_per_s / 128;   /* each byte costs the same: nothing is gained */
+	/* each byte costs the same: nothing is gained */
+	profile.reads[9].reads_per_s = profile.reads[4].reads_per_s / 128;
 	for (unsigned i = 5; i < 9; i++)
 		profile.reads[i].reads_per_s = profile.reads[i - 5].reads_per_s / 128;
 	cr_assert_eq(choice_of().gap_bytes, RUNG_GAP_NONE);
@@ -108,10 +122,12 @@ Test(plan_choose, threads_are_as_many_as_reach_the_rate_of_all_cores, .init = se
 		profile.rows[1] = (struct rung_profile_rows){ 1, 8, 3, 3, 512, all[i] };
 		cr_assert_eq(choice_of().threads, threads[i], "%g", all[i]);
 	}
-	cr_assert(strstr(choice_of().threads_why, "a core of node 3 copies 1e+07 rows of 512 bytes a second, its 8 cores 1e+12"), "%s",
-	          choice_of().threads_why);
+	cr_assert(strstr(choice_of().threads_why, "a core of node 3 copies 1e+07 rows of 512 bytes "
+	                                          "a second, its 8 cores 1e+12"),
+	          "%s", choice_of().threads_why);
 	profile.rows[1].rows_per_s = 3e7;
-	for (opts.threads = 1; opts.threads < 20; opts.threads++) {   /* more are never slower, and no faster than all cores */
+	/* more are never slower, and no faster than all cores */
+	for (opts.threads = 1; opts.threads < 20; opts.threads++) {
 		struct rung_forecast out = forecast_of(ranks, starts, 1);
 
 		cr_assert_eq(out.threads, opts.threads);
@@ -120,22 +136,27 @@ Test(plan_choose, threads_are_as_many_as_reach_the_rate_of_all_cores, .init = se
 		before = out.memory_seconds;
 	}
 	cr_assert_float_eq(before, 1e-7, 1e-12);
-	profile.rows[1].rows_per_s = 1;   /* what cannot be: all cores slower than one of them */
-	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * (100 + ID_NS) * 1e-9, 1e-15);
+	profile.rows[1].rows_per_s = 1; /* what cannot be: all cores slower than one of them */
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * (100 + ID_NS) * 1e-9,
+	                   1e-15);
 	cr_assert_eq(choice_of().threads, 1);
 }
 
 /* ---- nodes ---- */
 
-/* Nodes 0 and 1 have CPUs: of 512 bytes a core copies 10 M rows a second that are near and 5 M that are not, all four cores of a node 40 M and 8 M. */
+/* Nodes 0 and 1 have CPUs: of 512 bytes a core copies 10 M rows a second that are near and 5 M that
+ * are not, all four cores of a node 40 M and 8 M. */
 static void two_nodes(void)
 {
 	setup();
 	profile.rows_count = 0;
 	for (unsigned all = 0; all < 2; all++) {
 		for (uint32_t pair = 0; pair < 4; pair++)
-			profile.rows[profile.rows_count++] = (struct rung_profile_rows){ (int)all, all ? 4 : 1, pair / 2, pair % 2, 512,
-				                                                         pair % 3 ? (all ? 8e6 : 5e6) : (all ? 4e7 : 1e7) };
+			profile.rows[profile.rows_count++] = (struct rung_profile_rows){
+				(int)all, all ? 4 : 1,
+				pair / 2, pair % 2,
+				512,      pair % 3 ? (all ? 8e6 : 5e6) : (all ? 4e7 : 1e7)
+			};
 	}
 	rung__nodes_add(&plan.cpu_nodes, 0);
 }
@@ -143,30 +164,43 @@ static void two_nodes(void)
 /* Ranks 0 to 49 on the first node, 50 to 99 on the second. */
 static struct rung__placement halves(uint32_t first, uint32_t second)
 {
-	return (struct rung__placement){ .part_count = 2, .nodes = { first, second },
-		                         .parts = { { 50 * 512, 50 * 512, 0, 1 }, { 50 * 512, 50 * 512, 1, 1 } } };
+	return (struct rung__placement){ .part_count = 2,
+		                         .nodes = { first, second },
+		                         .parts = { { 50 * 512, 50 * 512, 0, 1 },
+		                                    { 50 * 512, 50 * 512, 1, 1 } } };
 }
 
 Test(plan_choose, rows_cost_what_the_nodes_do_that_they_lie_on, .init = two_nodes)
 {
 	const uint64_t ranks[] = { 0, 49, 50, 7 }, starts[] = { 0, 4 };
 
-	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 4 * (100 + ID_NS) * 1e-9, 1e-15);   /* placed nowhere: near */
+	/* placed nowhere: near */
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 4 * (100 + ID_NS) * 1e-9,
+	                   1e-15);
 	plan.places.host = halves(0, 1);
-	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, (3 * 100 + 200 + 4 * ID_NS) * 1e-9, 1e-15);
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds,
+	                   (3 * 100 + 200 + 4 * ID_NS) * 1e-9, 1e-15);
 	plan.places.host = halves(1, 0);
-	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, (100 + 3 * 200 + 4 * ID_NS) * 1e-9, 1e-15);
-	opts.threads = 1000;   /* three rows over the link, whatever waits for them */
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds,
+	                   (100 + 3 * 200 + 4 * ID_NS) * 1e-9, 1e-15);
+	opts.threads = 1000; /* three rows over the link, whatever waits for them */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * 125 * 1e-9, 1e-15);
-	rung__nodes_add(&plan.cpu_nodes, 1);   /* half of the threads are there now, and half of what crosses goes the other way */
+	/* half of the threads are there now, and half of what crosses goes the other way */
+	rung__nodes_add(&plan.cpu_nodes, 1);
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 1.5 * 125 * 1e-9, 1e-15);
 	opts.threads = 1;
-	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, (2 * 100 + 2 * 200 + 4 * ID_NS) * 1e-9, 1e-15);
-	plan.places.host = (struct rung__placement){ .part_count = 1, .nodes = { 0, 1 }, .parts = { { 100 * 512, 10 * 512, 0, 2 } } };
-	plan.cpu_nodes.bits[0] = 1;   /* ranks 0 and 7 are in the first block, 49 and 50 in the fifth and the sixth */
-	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, (3 * 100 + 200 + 4 * ID_NS) * 1e-9, 1e-15);
-	plan.places.host = halves(7, 0);   /* a node that was not measured is taken for a near one */
-	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 4 * (100 + ID_NS) * 1e-9, 1e-15);
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds,
+	                   (2 * 100 + 2 * 200 + 4 * ID_NS) * 1e-9, 1e-15);
+	plan.places.host = (struct rung__placement){ .part_count = 1,
+		                                     .nodes = { 0, 1 },
+		                                     .parts = { { 100 * 512, 10 * 512, 0, 2 } } };
+	/* ranks 0 and 7 are in the first block, 49 and 50 in the fifth and the sixth */
+	plan.cpu_nodes.bits[0] = 1;
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds,
+	                   (3 * 100 + 200 + 4 * ID_NS) * 1e-9, 1e-15);
+	plan.places.host = halves(7, 0); /* a node that was not measured is taken for a near one */
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 4 * (100 + ID_NS) * 1e-9,
+	                   1e-15);
 }
 
 Test(plan_choose, the_more_rows_are_far_the_longer_it_takes, .init = two_nodes)
@@ -185,7 +219,8 @@ Test(plan_choose, the_more_rows_are_far_the_longer_it_takes, .init = two_nodes)
 			plan.places.host.parts[0].bytes = (100 - far) * 512;
 			plan.places.host.parts[1].bytes = far * 512;
 			seconds = forecast_of(ranks, starts, 1).memory_seconds;
-			cr_assert_gt(seconds, before * (opts.threads < 8), "%u threads, %d rows are far", opts.threads, (int)far);
+			cr_assert_gt(seconds, before * (opts.threads < 8),
+			             "%u threads, %d rows are far", opts.threads, (int)far);
 			before = seconds;
 		}
 	}
@@ -196,20 +231,29 @@ Test(plan_choose, threads_are_those_of_all_nodes_whose_CPUs_gather, .init = two_
 	cr_assert_eq(choice_of().threads, 4);
 	rung__nodes_add(&plan.cpu_nodes, 1);
 	cr_assert_eq(choice_of().threads, 8);
-	cr_assert(strstr(choice_of().threads_why, "; likewise of 2 nodes in all"), "%s", choice_of().threads_why);
-	plan.cpu_nodes.bits[0] = 1 << 5;   /* whose rates nobody knows: those of the best */
+	cr_assert(strstr(choice_of().threads_why, "; likewise of 2 nodes in all"), "%s",
+	          choice_of().threads_why);
+	plan.cpu_nodes.bits[0] = 1 << 5; /* whose rates nobody knows: those of the best */
 	cr_assert_eq(choice_of().threads, 4);
 }
 
-/* Rows on the readers' nodes 0 and 1, or on 2 as well, which has no CPUs: so many rows a second of one core there, so many of all. */
+/* Rows on the readers' nodes 0 and 1, or on 2 as well, which has no CPUs: so many rows a second of
+ * one core there, so many of all. */
 static void a_third_node(double one, double all)
 {
-	const struct rung_profile_rows rates[] = { { 0, 1, 0, 2, 512, one }, { 0, 1, 1, 2, 512, one }, { 1, 4, 0, 2, 512, all }, { 1, 4, 1, 2, 512, all } };
+	const struct rung_profile_rows rates[] = { { 0, 1, 0, 2, 512, one },
+		                                   { 0, 1, 1, 2, 512, one },
+		                                   { 1, 4, 0, 2, 512, all },
+		                                   { 1, 4, 1, 2, 512, all } };
 
 	rung__nodes_add(&plan.cpu_nodes, 1);
 	plan.spread_count = 2;
-	plan.spreads[0] = (struct rung__placement){ .part_count = 1, .nodes = { 0, 1 }, .parts = { { 100 * 512, 512, 0, 2 } } };
-	plan.spreads[1] = (struct rung__placement){ .part_count = 1, .nodes = { 0, 1, 2 }, .parts = { { 100 * 512, 512, 0, 3 } } };
+	plan.spreads[0] = (struct rung__placement){ .part_count = 1,
+		                                    .nodes = { 0, 1 },
+		                                    .parts = { { 100 * 512, 512, 0, 2 } } };
+	plan.spreads[1] = (struct rung__placement){ .part_count = 1,
+		                                    .nodes = { 0, 1, 2 },
+		                                    .parts = { { 100 * 512, 512, 0, 3 } } };
 	plan.places.host = plan.spreads[0];
 	memcpy(&profile.rows[8], rates, sizeof(rates));
 	profile.rows_count = 12;
@@ -221,28 +265,33 @@ Test(plan_choose, rows_are_interleaved_over_all_nodes_where_that_takes_less, .in
 	struct rung_forecast out;
 
 	a_third_node(4e6, 12e6);
-	opts.threads = 1;   /* six rows, half of them near: 900 ns; a third of them on node 2: 600 + 500 ns */
+	/* six rows, half of them near: 900 ns; a third of them on node 2: 600 + 500 ns */
+	opts.threads = 1;
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_eq(out.choice.interleaved, 0);
 	cr_assert_float_eq(out.memory_seconds, (900 + 6 * ID_NS) * 1e-9, 1e-15);
-	cr_assert(strstr(out.choice.spread_why, "nearest first, 51200 bytes at the readers and 0 elsewhere: 9.24e-07 s; 51200 bytes in blocks over all nodes, "
-	                 "34304 at the readers: 1.12e-06 s"), "%s", out.choice.spread_why);
+	cr_assert(strstr(out.choice.spread_why,
+	                 "nearest first, 51200 bytes at the readers and 0 elsewhere: 9.24e-07 s; "
+	                 "51200 bytes in blocks over all nodes, "
+	                 "34304 at the readers: 1.12e-06 s"),
+	          "%s", out.choice.spread_why);
 	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 2);
-	opts.threads = 100;   /* the links between 0 and 1 carry less: 1.5 rows each way, or one */
+	opts.threads = 100; /* the links between 0 and 1 carry less: 1.5 rows each way, or one */
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_eq(out.choice.interleaved, 1);
-	cr_assert_float_eq(out.memory_seconds, 2 / 12e6, 1e-12);   /* what node 2 gives to those who get most of it */
+	/* what node 2 gives to those who get most of it */
+	cr_assert_float_eq(out.memory_seconds, 2 / 12e6, 1e-12);
 	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 3);
 	cr_assert_eq(plan.places.host.parts[0].node_count, 3);
 	opts.threads = 1;
-	opts.keep_places = 1;   /* as of an open store: a third of the rows on node 2, as above */
+	opts.keep_places = 1; /* as of an open store: a third of the rows on node 2, as above */
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_float_eq(out.memory_seconds, (600 + 500 + 6 * ID_NS) * 1e-9, 1e-15);
 	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 3);
-	opts.keep_places = 0;   /* and back again */
+	opts.keep_places = 0; /* and back again */
 	cr_assert_eq(forecast_of(ranks, starts, 1).choice.interleaved, 0);
 	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 2);
-	profile.rows_count = 1;   /* of one node alone: nothing tells them apart */
+	profile.rows_count = 1; /* of one node alone: nothing tells them apart */
 	cr_assert_eq(forecast_of(ranks, starts, 1).choice.interleaved, 0);
 	rung__free(plan.place_list);
 }

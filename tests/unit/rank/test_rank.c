@@ -23,20 +23,23 @@ static int by_score_then_id(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void assert_ranked(const float *score, uint64_t count, unsigned index_bytes, struct rung__rank_measures measures,
-                          uint32_t threads)
+static void assert_ranked(const float *score, uint64_t count, unsigned index_bytes,
+                          struct rung__rank_measures measures, uint32_t threads)
 {
 	uint64_t *order = malloc(count * sizeof(*order) + 1);
-	void *vertex_of_rank = malloc(count * index_bytes + 1), *rank_of_vertex = malloc(count * index_bytes + 1);
+	void *vertex_of_rank = malloc(count * index_bytes + 1),
+	     *rank_of_vertex = malloc(count * index_bytes + 1);
 
 	for (uint64_t v = 0; v < count; v++)
 		order[v] = v;
 	compared_scores = score;
 	qsort(order, count, sizeof(*order), by_score_then_id);
-	cr_assert_eq(rung__rank_order(score, count, index_bytes, threads, &measures, vertex_of_rank, rank_of_vertex), 0, "%s",
-	             rung_last_error());
+	cr_assert_eq(rung__rank_order(score, count, index_bytes, threads, &measures, vertex_of_rank,
+	                              rank_of_vertex),
+	             0, "%s", rung_last_error());
 	for (uint64_t r = 0; r < count; r++) {
-		cr_assert_eq(test_id(vertex_of_rank, index_bytes, r), order[r], "rank %d of %d, %u threads", (int)r, (int)count, threads);
+		cr_assert_eq(test_id(vertex_of_rank, index_bytes, r), order[r],
+		             "rank %d of %d, %u threads", (int)r, (int)count, threads);
 		cr_assert_eq(test_id(rank_of_vertex, index_bytes, order[r]), r);
 	}
 	free(order);
@@ -44,9 +47,11 @@ static void assert_ranked(const float *score, uint64_t count, unsigned index_byt
 	free(rank_of_vertex);
 }
 
-static void assert_ranked_as_by_qsort(const float *score, uint64_t count, unsigned index_bytes, bool wide, uint32_t threads)
+static void assert_ranked_as_by_qsort(const float *score, uint64_t count, unsigned index_bytes,
+                                      bool wide, uint32_t threads)
 {
-	const struct rung__rank_measures measures = { .bucket_scores = RUNG__BUCKET_SCORES, .wide = wide };
+	const struct rung__rank_measures measures = { .bucket_scores = RUNG__BUCKET_SCORES,
+		                                      .wide = wide };
 
 	assert_ranked(score, count, index_bytes, measures, threads);
 }
@@ -64,7 +69,8 @@ Test(rank, the_two_maps_of_a_permutation_that_is_not_its_own_inverse)
 
 Test(rank, ties_stand_by_id_zeros_are_equal_and_nan_is_last)
 {
-	const float score[] = { NAN, -0.0f, 0.0f, INFINITY, -INFINITY, -1.0f, 0.0f, -NAN, 1e-45f, -1e-45f, -0.0f, 3.4e38f };
+	const float score[] = { NAN,  -0.0f, 0.0f,   INFINITY, -INFINITY, -1.0f,
+		                0.0f, -NAN,  1e-45f, -1e-45f,  -0.0f,     3.4e38f };
 	const uint64_t vertices[] = { 3, 11, 8, 1, 2, 6, 10, 9, 5, 4, 0, 7 };
 	uint64_t vertex_of_rank[12];
 
@@ -84,14 +90,17 @@ Test(rank, equals_qsort_for_any_count_width_and_thread_count)
 				uint32_t bits = (uint32_t)(test_random(&state) >> 32);
 
 				if (kind == 0)
-					score[v] = (float)(bits % 7);           /* many ties */
+					score[v] = (float)(bits % 7); /* many ties */
 				else if (kind == 1)
 					score[v] = (float)bits * 1e-9f;
 				else
-					memcpy(&score[v], &bits, sizeof(bits));   /* any float there is */
+					/* any float there is */
+					memcpy(&score[v], &bits, sizeof(bits));
 			}
 			for (uint32_t threads = 1; threads <= 7; threads += 2)
-				assert_ranked_as_by_qsort(score, counts[c], threads % 4 == 1 ? 4 : 8, threads == 7, threads);
+				assert_ranked_as_by_qsort(score, counts[c],
+				                          threads % 4 == 1 ? 4 : 8, threads == 7,
+				                          threads);
 		}
 	}
 	free(score);
@@ -108,7 +117,9 @@ Test(rank, many_scores_are_ranked_as_few_are)
 		for (uint64_t v = 0; v < count; v++) {
 			const double draw = (double)(test_random(&state) >> 40) + 1;
 
-			score[v] = kind == 0 ? (float)draw * 1e-7f : kind == 1 ? (float)(1e9 / (draw * draw)) : (float)(uint32_t)(1e7 / draw);
+			score[v] = kind == 0   ? (float)draw * 1e-7f
+			           : kind == 1 ? (float)(1e9 / (draw * draw))
+			                       : (float)(uint32_t)(1e7 / draw);
 		}
 		assert_ranked_as_by_qsort(score, count, kind == 1 ? 8 : 4, false, 3);
 		assert_ranked_as_by_qsort(score, count, 8, true, (uint32_t)kind + 1);
@@ -130,19 +141,21 @@ static float draw_of_kind(int kind, uint64_t v, uint64_t *state)
 	const uint32_t bits = (uint32_t)(test_random(state) >> 32);
 
 	switch (kind) {
-	case 0:    /* all the same */
+	case 0: /* all the same */
 		return 0.25f;
-	case 1:    /* two values */
+	case 1: /* two values */
 		return bits % 2 ? 0.25f : 0.75f;
-	case 2:    /* one value, few others next to it and far away */
-		return bits % 64 ? 1.0f : bits % 128 ? float_of(0x3f800000 + (bits >> 29)) : (float)bits;
-	case 3:    /* close together, and one far away */
+	case 2: /* one value, few others next to it and far away */
+		return bits % 64    ? 1.0f
+		       : bits % 128 ? float_of(0x3f800000 + (bits >> 29))
+		                    : (float)bits;
+	case 3: /* close together, and one far away */
 		return v == 5 ? -3e30f : float_of(0x3f800000 + bits % 3000);
-	case 4:    /* ascending, many of them none */
+	case 4: /* ascending, many of them none */
 		return bits % 3 ? (float)v : 0.0f;
-	case 5:    /* few numbers */
+	case 5: /* few numbers */
 		return bits % 16 ? NAN : (float)bits;
-	default:   /* one in a thousand is not the least, which no sample need find */
+	default: /* one in a thousand is not the least, which no sample need find */
 		return bits % 1000 ? 0.0f : float_of(bits >> 2);
 	}
 }
@@ -157,7 +170,9 @@ Test(rank, skewed_scores_are_ranked_in_many_buckets)
 		for (uint64_t v = 0; v < count; v++)
 			score[v] = draw_of_kind(kind, v, &state);
 		for (uint32_t threads = 1; threads <= 4; threads++) {
-			const struct rung__rank_measures measures = { .bucket_scores = 32u << 2 * threads, .wide = threads == 3 };
+			const struct rung__rank_measures measures = { .bucket_scores =
+				                                              32u << 2 * threads,
+				                                      .wide = threads == 3 };
 
 			assert_ranked(score, count, threads == 2 ? 4 : 8, measures, threads);
 		}
@@ -165,7 +180,8 @@ Test(rank, skewed_scores_are_ranked_in_many_buckets)
 	free(score);
 }
 
-/* Two buckets take a sample of 64, here all the same: one bucket has those, and the other all the rest. */
+/* Two buckets take a sample of 64, here all the same: one bucket has those, and the other all the
+ * rest. */
 Test(rank, a_bucket_that_is_much_too_large_is_ranked)
 {
 	const uint64_t part = 500, count = 64 * part;
@@ -179,9 +195,11 @@ Test(rank, a_bucket_that_is_much_too_large_is_ranked)
 	}
 	cr_assert(rung__cuts_init(&cuts, score, count, 2));
 	for (uint64_t v = 0; v < count; v++)
-		cr_assert_eq(rung__cuts_find(&cuts, rung__rank_key(score[v])), score[v] == 1e30f ? 1 : 2);
+		cr_assert_eq(rung__cuts_find(&cuts, rung__rank_key(score[v])),
+		             score[v] == 1e30f ? 1 : 2);
 	rung__cuts_fini(&cuts);
-	assert_ranked(score, count, 4, (struct rung__rank_measures){ .bucket_scores = count - 1 }, 2);
+	assert_ranked(score, count, 4, (struct rung__rank_measures){ .bucket_scores = count - 1 },
+	              2);
 	free(score);
 }
 
@@ -193,7 +211,8 @@ Test(rank, more_threads_than_scores)
 	assert_ranked_as_by_qsort(score, 1, 8, true, 50);
 }
 
-/* Each key lies in the bucket that is found for it; what is alone more than a bucket's worth, alone in its own. */
+/* Each key lies in the bucket that is found for it; what is alone more than a bucket's worth, alone
+ * in its own. */
 Test(rank, cuts_hold_every_key)
 {
 	const uint64_t count = 20000;
@@ -208,16 +227,20 @@ Test(rank, cuts_hold_every_key)
 		cr_assert(rung__cuts_init(&cuts, score, count, 50));
 		cr_assert_eq(cuts.last[cuts.count - 1], UINT32_MAX);
 		for (uint64_t i = 0; i < 2 * count; i++) {
-			const uint32_t key = i < count ? rung__rank_key(score[i]) : (uint32_t)(test_random(&state) >> 32);
+			const uint32_t key = i < count ? rung__rank_key(score[i])
+			                               : (uint32_t)(test_random(&state) >> 32);
 			const uint32_t bucket = rung__cuts_find(&cuts, key);
 
 			cr_assert_lt(bucket, cuts.count);
-			cr_assert(key >= rung__cuts_first(&cuts, bucket) && key <= cuts.last[bucket]);
+			cr_assert(key >= rung__cuts_first(&cuts, bucket) &&
+			          key <= cuts.last[bucket]);
 		}
 		if (kind <= 2) {
-			const uint32_t key = rung__rank_key(kind == 2 ? 1.0f : 0.25f), bucket = rung__cuts_find(&cuts, key);
+			const uint32_t key = rung__rank_key(kind == 2 ? 1.0f : 0.25f),
+				       bucket = rung__cuts_find(&cuts, key);
 
-			cr_assert(key == rung__cuts_first(&cuts, bucket) && key == cuts.last[bucket]);
+			cr_assert(key == rung__cuts_first(&cuts, bucket) &&
+			          key == cuts.last[bucket]);
 		}
 		rung__cuts_fini(&cuts);
 	}
@@ -226,7 +249,8 @@ Test(rank, cuts_hold_every_key)
 
 Test(rank, four_bytes_do_not_hold_ids_past_two_to_the_32)
 {
-	cr_assert_eq(rung_rank_order(NULL, (UINT64_C(1) << 32) + 1, 4, 1, NULL, NULL), RUNG_E_INVAL);
+	cr_assert_eq(rung_rank_order(NULL, (UINT64_C(1) << 32) + 1, 4, 1, NULL, NULL),
+	             RUNG_E_INVAL);
 	cr_assert_eq(rung_rank_order(NULL, 1, 2, 1, NULL, NULL), RUNG_E_INVAL);
 }
 
@@ -245,7 +269,7 @@ Test(rank, every_allocation_may_fail)
 			break;
 		cr_assert_eq(rc, RUNG_E_NOMEM);
 	}
-	cr_assert_eq(limit, 10);   /* five of the cuts, starts, firsts, cursors, pairs, rooms */
+	cr_assert_eq(limit, 10); /* five of the cuts, starts, firsts, cursors, pairs, rooms */
 }
 
 struct pair {
@@ -267,24 +291,32 @@ Test(rank, pairs_are_sorted_stably_for_any_count_and_key_width)
 	const uint64_t counts[] = { 0, 1, 2, 63, 64, 65, 1000, 40000 };
 	const unsigned widths[] = { 1, 5, 11, 12, 22, 23, 33, 40, 63, 64 };
 	uint64_t *keys = malloc(40000 * sizeof(*keys)), *keys_tmp = malloc(40000 * sizeof(*keys));
-	uint32_t *payload = malloc(40000 * sizeof(*payload)), *payload_tmp = malloc(40000 * sizeof(*payload));
+	uint32_t *payload = malloc(40000 * sizeof(*payload)),
+		 *payload_tmp = malloc(40000 * sizeof(*payload));
 	struct pair *pairs = malloc(40000 * sizeof(*pairs));
 	uint64_t state = 31;
 
 	for (size_t c = 0; c < RUNG__ARRAY_LEN(counts); c++) {
 		for (size_t w = 0; w < RUNG__ARRAY_LEN(widths); w++) {
-			const uint64_t mask = widths[w] == 64 ? UINT64_MAX : (UINT64_C(1) << widths[w]) - 1;
-			const uint64_t sparse = w % 2 ? UINT64_MAX : UINT64_C(0xf0f0f00ff00f0ff1);   /* some digits the same everywhere */
+			const uint64_t mask =
+				widths[w] == 64 ? UINT64_MAX : (UINT64_C(1) << widths[w]) - 1;
+			/* some digits the same everywhere */
+			const uint64_t sparse = w % 2 ? UINT64_MAX : UINT64_C(0xf0f0f00ff00f0ff1);
 
 			for (uint64_t i = 0; i < counts[c]; i++) {
 				keys[i] = pairs[i].key = test_random(&state) & mask & sparse;
-				payload[i] = pairs[i].payload = (uint32_t)i;   /* ascending: a stable sort keeps them so */
+				/* ascending: a stable sort keeps them so */
+				payload[i] = pairs[i].payload = (uint32_t)i;
 			}
 			qsort(pairs, counts[c], sizeof(*pairs), by_key_then_payload);
-			rung__radix_sort_pairs(keys, payload, keys_tmp, payload_tmp, counts[c], widths[w]);
+			rung__radix_sort_pairs(keys, payload, keys_tmp, payload_tmp, counts[c],
+			                       widths[w]);
 			for (uint64_t i = 0; i < counts[c]; i++) {
-				cr_assert_eq(keys[i], pairs[i].key, "key %d of %d, %u bits", (int)i, (int)counts[c], widths[w]);
-				cr_assert_eq(payload[i], pairs[i].payload, "payload %d of %d, %u bits", (int)i, (int)counts[c], widths[w]);
+				cr_assert_eq(keys[i], pairs[i].key, "key %d of %d, %u bits", (int)i,
+				             (int)counts[c], widths[w]);
+				cr_assert_eq(payload[i], pairs[i].payload,
+				             "payload %d of %d, %u bits", (int)i, (int)counts[c],
+				             widths[w]);
 			}
 		}
 	}
@@ -323,7 +355,8 @@ static int by_low_bits_then_high(const void *a, const void *b)
 Test(rank, keys_alone_are_sorted_stably_into_either_of_the_two_arrays)
 {
 	const uint64_t counts[] = { 0, 1, 2, 63, 64, 65, 1000, 40000 };
-	const uint32_t masks[] = { 0, 1, 0x7ff, 0xfff, 0xf0f0f, 0x3fffff, UINT32_MAX };   /* none to three digits */
+	/* none to three digits */
+	const uint32_t masks[] = { 0, 1, 0x7ff, 0xfff, 0xf0f0f, 0x3fffff, UINT32_MAX };
 	uint64_t *first = malloc(40000 * sizeof(*first)), *second = malloc(40000 * sizeof(*second));
 	uint64_t *sorted = malloc(40000 * sizeof(*sorted)), state = 32;
 	bool stayed = false, moved = false;
@@ -337,11 +370,13 @@ Test(rank, keys_alone_are_sorted_stably_into_either_of_the_two_arrays)
 				keys[i] = sorted[i] = i << 32 | (test_random(&state) & masks[m]);
 			qsort(sorted, counts[c], sizeof(*sorted), by_low_bits_then_high);
 			rung__radix_sort_keys(&keys, &keys_tmp, counts[c], 32);
-			cr_assert((keys == first && keys_tmp == second) || (keys == second && keys_tmp == first));
+			cr_assert((keys == first && keys_tmp == second) ||
+			          (keys == second && keys_tmp == first));
 			stayed |= keys == first;
 			moved |= keys == second;
 			for (uint64_t i = 0; i < counts[c]; i++)
-				cr_assert_eq(keys[i], sorted[i], "key %d of %d, mask %x", (int)i, (int)counts[c], masks[m]);
+				cr_assert_eq(keys[i], sorted[i], "key %d of %d, mask %x", (int)i,
+				             (int)counts[c], masks[m]);
 		}
 	}
 	cr_assert(stayed && moved);

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler: what a batch must be, by the lists of the graph; uniform draws; equal batches for any thread count. */
+/* The sampler: what a batch must be, by the lists of the graph; uniform draws; equal batches for
+ * any thread count. */
 #include "graphs.h"
 #include "base/base.h"
 #include "rung/sampler.h"
 #include "sample/sample.h"
 
-static struct rung_sampler *make_sampler(const struct rung_csc *csc, const uint32_t *fanouts, uint32_t hop_count, uint64_t seed,
-                                         uint32_t threads)
+static struct rung_sampler *make_sampler(const struct rung_csc *csc, const uint32_t *fanouts,
+                                         uint32_t hop_count, uint64_t seed, uint32_t threads)
 {
 	const struct rung_sampler_opts opts = {
-		.size = sizeof(opts), .fanouts = fanouts, .hop_count = hop_count, .seed = seed, .threads = threads,
+		.size = sizeof(opts),
+		.fanouts = fanouts,
+		.hop_count = hop_count,
+		.seed = seed,
+		.threads = threads,
 	};
 	struct rung_sampler *sampler;
 
@@ -25,16 +30,18 @@ static struct rung_batch *make_batch(void)
 	return batch;
 }
 
-static void sample(struct rung_sampler *sampler, const uint64_t *seeds, uint64_t seed_count, uint64_t key,
-                   struct rung_batch *batch)
+static void sample(struct rung_sampler *sampler, const uint64_t *seeds, uint64_t seed_count,
+                   uint64_t key, struct rung_batch *batch)
 {
-	cr_assert_eq(rung_sampler_sample(sampler, seeds, seed_count, key, batch), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_sampler_sample(sampler, seeds, seed_count, key, batch), 0, "%s",
+	             rung_last_error());
 }
 
 /* Vertex 0 has the in-neighbours 1 .. degree, nobody else has any. */
 static struct test_graph star(uint64_t degree)
 {
-	uint64_t *sources = malloc(degree * sizeof(*sources)), *destinations = calloc(degree, sizeof(*destinations));
+	uint64_t *sources = malloc(degree * sizeof(*sources)),
+		 *destinations = calloc(degree, sizeof(*destinations));
 
 	for (uint64_t e = 0; e < degree; e++)
 		sources[e] = e + 1;
@@ -51,8 +58,8 @@ static uint64_t occurrences(const struct test_graph *graph, uint64_t list, uint6
 	return count;
 }
 
-static void assert_list_drawn(const struct test_graph *graph, uint32_t fanout, uint64_t dst, const uint64_t *vertices,
-                              const uint32_t *drawn, uint64_t count)
+static void assert_list_drawn(const struct test_graph *graph, uint32_t fanout, uint64_t dst,
+                              const uint64_t *vertices, const uint32_t *drawn, uint64_t count)
 {
 	const uint64_t degree = graph->indptr[dst + 1] - graph->indptr[dst];
 
@@ -62,16 +69,20 @@ static void assert_list_drawn(const struct test_graph *graph, uint32_t fanout, u
 
 		for (uint64_t k = 0; k < count; k++)
 			times += drawn[k] == drawn[i];
-		cr_assert_leq(times, occurrences(graph, dst, vertices[drawn[i]]), "drawn without replacement, and from the list");
+		cr_assert_leq(times, occurrences(graph, dst, vertices[drawn[i]]),
+		              "drawn without replacement, and from the list");
 		if (count == degree)
-			cr_assert_eq(vertices[drawn[i]], test_id(graph->indices, graph->csc.index_bytes, graph->indptr[dst] + i),
+			cr_assert_eq(vertices[drawn[i]],
+			             test_id(graph->indices, graph->csc.index_bytes,
+			                     graph->indptr[dst] + i),
 			             "whole lists in order");
 	}
 }
 
 /* Which vertices of a hop draw: from dst_first on. */
-static void assert_batch_draws(const struct test_graph *graph, const uint32_t *fanouts, uint32_t hop_count, const uint64_t *seeds,
-                               uint64_t seed_count, enum rung_draws draws, const struct rung_batch *batch)
+static void assert_batch_draws(const struct test_graph *graph, const uint32_t *fanouts,
+                               uint32_t hop_count, const uint64_t *seeds, uint64_t seed_count,
+                               enum rung_draws draws, const struct rung_batch *batch)
 {
 	uint64_t vertex_count, known = seed_count, dst_first = 0;
 	const uint64_t *vertices = rung_batch_vertices(batch, &vertex_count);
@@ -85,15 +96,18 @@ static void assert_batch_draws(const struct test_graph *graph, const uint32_t *f
 	for (uint32_t hop = 0; hop < hop_count; hop++) {
 		const struct rung_block *block = rung_batch_block(batch, hop);
 
-		cr_assert_eq(block->dst_count, known, "the vertices of a hop are a prefix of those of the next");
+		cr_assert_eq(block->dst_count, known,
+		             "the vertices of a hop are a prefix of those of the next");
 		cr_assert_eq(block->indptr[0], 0);
 		cr_assert_eq(block->indptr[block->dst_count], block->edge_count);
 		cr_assert_eq(block->indptr[dst_first], 0, "who has drawn does not again");
 		for (uint64_t i = dst_first; i < block->dst_count; i++)
-			assert_list_drawn(graph, fanouts[hop], vertices[i], vertices, block->indices + block->indptr[i],
+			assert_list_drawn(graph, fanouts[hop], vertices[i], vertices,
+			                  block->indices + block->indptr[i],
 			                  block->indptr[i + 1] - block->indptr[i]);
 		for (uint64_t e = 0; e < block->edge_count; e++) {
-			cr_assert_leq(block->indices[e], known, "numbered in order of first appearance");
+			cr_assert_leq(block->indices[e], known,
+			              "numbered in order of first appearance");
 			known += block->indices[e] == known;
 		}
 		cr_assert_eq(block->src_count, known);
@@ -104,22 +118,28 @@ static void assert_batch_draws(const struct test_graph *graph, const uint32_t *f
 	free(seen);
 }
 
-static void assert_batch(const struct test_graph *graph, const uint32_t *fanouts, uint32_t hop_count, const uint64_t *seeds,
-                         uint64_t seed_count, const struct rung_batch *batch)
+static void assert_batch(const struct test_graph *graph, const uint32_t *fanouts,
+                         uint32_t hop_count, const uint64_t *seeds, uint64_t seed_count,
+                         const struct rung_batch *batch)
 {
 	assert_batch_draws(graph, fanouts, hop_count, seeds, seed_count, RUNG_DRAWS_ALL, batch);
 }
 
-static bool batches_equal(const struct rung_batch *a, const struct rung_batch *b, uint32_t hop_count)
+static bool batches_equal(const struct rung_batch *a, const struct rung_batch *b,
+                          uint32_t hop_count)
 {
 	uint64_t a_count, b_count;
-	const uint64_t *a_vertices = rung_batch_vertices(a, &a_count), *b_vertices = rung_batch_vertices(b, &b_count);
-	bool equal = a_count == b_count && !memcmp(a_vertices, b_vertices, a_count * sizeof(*a_vertices));
+	const uint64_t *a_vertices = rung_batch_vertices(a, &a_count),
+		       *b_vertices = rung_batch_vertices(b, &b_count);
+	bool equal = a_count == b_count &&
+	             !memcmp(a_vertices, b_vertices, a_count * sizeof(*a_vertices));
 
 	for (uint32_t hop = 0; equal && hop < hop_count; hop++) {
-		const struct rung_block *x = rung_batch_block(a, hop), *y = rung_batch_block(b, hop);
+		const struct rung_block *x = rung_batch_block(a, hop),
+					*y = rung_batch_block(b, hop);
 
-		equal = x->dst_count == y->dst_count && x->src_count == y->src_count && x->edge_count == y->edge_count &&
+		equal = x->dst_count == y->dst_count && x->src_count == y->src_count &&
+		        x->edge_count == y->edge_count &&
 		        !memcmp(x->indptr, y->indptr, (x->dst_count + 1) * sizeof(uint64_t)) &&
 		        !memcmp(x->indices, y->indices, x->edge_count * sizeof(uint32_t));
 	}
@@ -129,7 +149,8 @@ static bool batches_equal(const struct rung_batch *a, const struct rung_batch *b
 Test(sampler, batches_are_what_the_header_says_on_random_multigraphs)
 {
 	const uint32_t fanouts[][3] = {
-		{ 5, 3, 2 }, { 1, 1, 1 }, { 33, 2, 40 }, { 200, 32, 7 }, { UINT32_MAX, 2, 3 }, { 3, UINT32_MAX, 1 },
+		{ 5, 3, 2 },    { 1, 1, 1 },          { 33, 2, 40 },
+		{ 200, 32, 7 }, { UINT32_MAX, 2, 3 }, { 3, UINT32_MAX, 1 },
 	};
 
 	for (unsigned index_bytes = 4; index_bytes <= 8; index_bytes += 4) {
@@ -140,11 +161,13 @@ Test(sampler, batches_are_what_the_header_says_on_random_multigraphs)
 		for (uint64_t i = 0; i < 30; i++)
 			seeds[i] = (i * 37 + 11) % 600;
 		for (size_t f = 0; f < RUNG__ARRAY_LEN(fanouts); f++) {
-			struct rung_sampler *sampler = make_sampler(&graph.csc, fanouts[f], 3, 5, 2);
+			struct rung_sampler *sampler =
+				make_sampler(&graph.csc, fanouts[f], 3, 5, 2);
 
 			for (uint64_t key = 0; key < 4; key++) {
 				sample(sampler, seeds, key == 3 ? 1 : 30, key, batch);
-				assert_batch(&graph, fanouts[f], 3, seeds, key == 3 ? 1 : 30, batch);
+				assert_batch(&graph, fanouts[f], 3, seeds, key == 3 ? 1 : 30,
+				             batch);
 			}
 			rung_sampler_destroy(sampler);
 		}
@@ -160,8 +183,13 @@ Test(sampler, only_new_vertices_draw_when_asked)
 	for (unsigned index_bytes = 4; index_bytes <= 8; index_bytes += 4) {
 		struct test_graph graph = test_graph_random(3000, 30000, 40, index_bytes);
 		struct rung_batch *all = make_batch(), *one = make_batch(), *two = make_batch();
-		struct rung_sampler_opts opts = { .size = sizeof(opts), .fanouts = fanouts, .hop_count = 4, .seed = 5, .threads = 1 };
-		struct rung_sampler *all_draw = make_sampler(&graph.csc, fanouts, 4, 5, 1), *alone, *shared;
+		struct rung_sampler_opts opts = { .size = sizeof(opts),
+			                          .fanouts = fanouts,
+			                          .hop_count = 4,
+			                          .seed = 5,
+			                          .threads = 1 };
+		struct rung_sampler *all_draw = make_sampler(&graph.csc, fanouts, 4, 5, 1), *alone,
+				    *shared;
 		const uint64_t seeds[] = { 7, 2999, 40 };
 		const struct rung_block *a, *b;
 
@@ -176,8 +204,10 @@ Test(sampler, only_new_vertices_draw_when_asked)
 		cr_assert(batches_equal(one, two, 4));
 		a = rung_batch_block(all, 0);
 		b = rung_batch_block(one, 0);
-		cr_assert_eq(memcmp(a->indices, b->indices, a->edge_count * sizeof(*a->indices)), 0, "at hop 0 all are new");
-		cr_assert_gt(rung_batch_block(all, 1)->edge_count, rung_batch_block(one, 1)->edge_count);
+		cr_assert_eq(memcmp(a->indices, b->indices, a->edge_count * sizeof(*a->indices)), 0,
+		             "at hop 0 all are new");
+		cr_assert_gt(rung_batch_block(all, 1)->edge_count,
+		             rung_batch_block(one, 1)->edge_count);
 		rung_sampler_destroy(all_draw);
 		rung_sampler_destroy(alone);
 		rung_sampler_destroy(shared);
@@ -200,7 +230,8 @@ Test(sampler, lists_of_every_length_are_drawn_without_repeats)
 		const uint64_t seed = 0;
 
 		for (size_t f = 0; f < RUNG__ARRAY_LEN(fanouts); f++) {
-			struct rung_sampler *sampler = make_sampler(&graph.csc, &fanouts[f], 1, 1, 1);
+			struct rung_sampler *sampler =
+				make_sampler(&graph.csc, &fanouts[f], 1, 1, 1);
 
 			for (uint64_t key = 0; key < 5; key++) {
 				sample(sampler, &seed, 1, key, batch);
@@ -213,7 +244,8 @@ Test(sampler, lists_of_every_length_are_drawn_without_repeats)
 	}
 }
 
-/* A fixed seed: these figures are the same in every run. Limits are the 0.999 quantiles of chi-square. */
+/* A fixed seed: these figures are the same in every run. Limits are the 0.999 quantiles of
+ * chi-square. */
 static void assert_uniform(uint64_t degree, uint32_t fanout, uint64_t batches, double limit)
 {
 	struct test_graph graph = star(degree);
@@ -237,8 +269,10 @@ static void assert_uniform(uint64_t degree, uint32_t fanout, uint64_t batches, d
 	}
 	for (uint64_t i = 0; i < degree; i++)
 		chi_square += (counts[i] - expected) * (counts[i] - expected) / variance;
-	cr_assert_lt(chi_square, limit, "degree %d, fanout %d: chi-square %g", (int)degree, (int)fanout, chi_square);
-	cr_assert_gt(chi_square, (double)degree / 4, "degree %d, fanout %d: chi-square %g: too even for chance", (int)degree,
+	cr_assert_lt(chi_square, limit, "degree %d, fanout %d: chi-square %g", (int)degree,
+	             (int)fanout, chi_square);
+	cr_assert_gt(chi_square, (double)degree / 4,
+	             "degree %d, fanout %d: chi-square %g: too even for chance", (int)degree,
 	             (int)fanout, chi_square);
 	free(counts);
 	rung_batch_destroy(batch);
@@ -285,7 +319,8 @@ Test(sampler, every_pair_of_neighbours_is_drawn_equally_often)
 Test(sampler, batches_are_equal_for_any_thread_count_and_id_width)
 {
 	const uint32_t fanouts[] = { 10, 40, 5 }, threads[] = { 2, 3, 7 };
-	struct test_graph graph = test_graph_random(20000, 400000, 12, 4), wide = test_graph_random(20000, 400000, 12, 8);
+	struct test_graph graph = test_graph_random(20000, 400000, 12, 4),
+			  wide = test_graph_random(20000, 400000, 12, 8);
 	struct rung_sampler *one = make_sampler(&graph.csc, fanouts, 3, 99, 1);
 	struct rung_batch *expected = make_batch(), *found = make_batch();
 	uint64_t seeds[700];
@@ -294,9 +329,11 @@ Test(sampler, batches_are_equal_for_any_thread_count_and_id_width)
 		seeds[i] = (i * 7919) % 20000;
 	sample(one, seeds, 700, 3, expected);
 	for (size_t t = 0; t < RUNG__ARRAY_LEN(threads); t++) {
-		struct rung_sampler *sampler = make_sampler(t == 1 ? &wide.csc : &graph.csc, fanouts, 3, 99, threads[t]);
+		struct rung_sampler *sampler =
+			make_sampler(t == 1 ? &wide.csc : &graph.csc, fanouts, 3, 99, threads[t]);
 
-		sample(sampler, seeds, 700, 2, found);   /* another one before: nothing of it may stay */
+		/* another one before: nothing of it may stay */
+		sample(sampler, seeds, 700, 2, found);
 		cr_assert(!batches_equal(expected, found, 3), "another key, another batch");
 		sample(sampler, seeds, 700, 3, found);
 		cr_assert(batches_equal(expected, found, 3), "%u threads", threads[t]);
@@ -310,14 +347,17 @@ Test(sampler, batches_are_equal_for_any_thread_count_and_id_width)
 
 		rung__sampler_table_bytes = 1;
 		opts.threads = hashed % 2 ? 3 : 1;
-		cr_assert_eq(rung_sampler_create(hashed / 2 ? &wide.csc : &graph.csc, &opts, &sampler), 0);
+		cr_assert_eq(
+			rung_sampler_create(hashed / 2 ? &wide.csc : &graph.csc, &opts, &sampler),
+			0);
 		sample(sampler, seeds, 700, 2, found);
-		sample(sampler, seeds, 1, 2, found);   /* small ones are forgotten in another way */
+		sample(sampler, seeds, 1, 2, found); /* small ones are forgotten in another way */
 		sample(sampler, seeds, 700, 3, found);
 		cr_assert(batches_equal(expected, found, 3), "a hash table of positions");
 		sample(sampler, seeds, 1, 3, found);
 		sample(sampler, seeds, 700, 3, found);
-		cr_assert(batches_equal(expected, found, 3), "and nothing of a small batch stays in it");
+		cr_assert(batches_equal(expected, found, 3),
+		          "and nothing of a small batch stays in it");
 		rung_sampler_destroy(sampler);
 	}
 	rung_sampler_destroy(one);
@@ -331,7 +371,8 @@ Test(sampler, batches_are_equal_for_any_thread_count_and_id_width)
 	test_graph_fini(&wide);
 }
 
-/* Draws belong to vertices, not to places in the batch: what one seed draws does not depend on the others. */
+/* Draws belong to vertices, not to places in the batch: what one seed draws does not depend on the
+ * others. */
 Test(sampler, a_vertex_draws_the_same_whoever_is_in_the_batch)
 {
 	struct test_graph graph = test_graph_random(300, 30000, 6, 4);
@@ -348,7 +389,8 @@ Test(sampler, a_vertex_draws_the_same_whoever_is_in_the_batch)
 	b = rung_batch_block(among, 0);
 	cr_assert_eq(a->edge_count, 7);
 	for (uint64_t i = 0; i < 7; i++)
-		cr_assert_eq(rung_batch_vertices(alone, &count)[a->indices[i]], rung_batch_vertices(among, &count)[b->indices[b->indptr[2] + i]]);
+		cr_assert_eq(rung_batch_vertices(alone, &count)[a->indices[i]],
+		             rung_batch_vertices(among, &count)[b->indices[b->indptr[2] + i]]);
 	rung_batch_destroy(alone);
 	rung_batch_destroy(among);
 	rung_sampler_destroy(sampler);
@@ -381,7 +423,8 @@ Test(sampler, wrong_seeds_are_named_and_leave_no_trace)
 	uint64_t count;
 
 	cr_assert_eq(rung_sampler_sample(sampler, twice, 4, 0, batch), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "seeds 1 and 3 are both 9") != NULL, "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "seeds 1 and 3 are both 9") != NULL, "%s",
+	          rung_last_error());
 	cr_assert_eq(rung_sampler_sample(sampler, outside, 3, 0, batch), RUNG_E_RANGE);
 	cr_assert(strstr(rung_last_error(), "seed 2 is 100") != NULL, "%s", rung_last_error());
 	cr_assert_eq(rung_sampler_sample(sampler, good, 0, 0, batch), RUNG_E_INVAL);
@@ -399,7 +442,9 @@ Test(sampler, hop_counts_and_fanouts_have_limits)
 {
 	struct test_graph graph = star(3);
 	uint32_t fanouts[RUNG_HOPS_MAX + 1];
-	struct rung_sampler_opts opts = { .size = sizeof(opts), .fanouts = fanouts, .hop_count = RUNG_HOPS_MAX };
+	struct rung_sampler_opts opts = { .size = sizeof(opts),
+		                          .fanouts = fanouts,
+		                          .hop_count = RUNG_HOPS_MAX };
 	struct rung_sampler *sampler;
 	struct rung_batch *batch = make_batch();
 	const uint64_t seed = 2;
@@ -407,9 +452,10 @@ Test(sampler, hop_counts_and_fanouts_have_limits)
 	for (int i = 0; i <= RUNG_HOPS_MAX; i++)
 		fanouts[i] = 2;
 	cr_assert_eq(rung_sampler_create(&graph.csc, &opts, &sampler), 0);
-	sample(sampler, &seed, 1, 0, batch);   /* no in-neighbours: sixteen empty blocks */
+	sample(sampler, &seed, 1, 0, batch); /* no in-neighbours: sixteen empty blocks */
 	for (uint32_t hop = 0; hop < RUNG_HOPS_MAX; hop++)
-		cr_assert(rung_batch_block(batch, hop)->edge_count == 0 && rung_batch_block(batch, hop)->src_count == 1);
+		cr_assert(rung_batch_block(batch, hop)->edge_count == 0 &&
+		          rung_batch_block(batch, hop)->src_count == 1);
 	rung_sampler_destroy(sampler);
 	opts.hop_count = RUNG_HOPS_MAX + 1;
 	cr_assert_eq(rung_sampler_create(&graph.csc, &opts, &sampler), RUNG_E_INVAL);
@@ -423,7 +469,7 @@ Test(sampler, hop_counts_and_fanouts_have_limits)
 	cr_assert_eq(rung_sampler_create(&graph.csc, &opts, &sampler), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "hop 1") != NULL);
 	fanouts[1] = 1;
-	graph.indptr[1] = graph.csc.edge_count = UINT64_C(1) << 32;   /* never read */
+	graph.indptr[1] = graph.csc.edge_count = UINT64_C(1) << 32; /* never read */
 	graph.indptr[2] = graph.indptr[3] = graph.indptr[4] = graph.indptr[1];
 	graph.csc.index_bytes = 4;
 	cr_assert_eq(rung_sampler_create(&graph.csc, &opts, &sampler), RUNG_E_NOSUP);

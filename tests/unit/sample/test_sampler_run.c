@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many batches side by side: those of the one-batch call, in order or each once, and what ends a run. */
+/* Many batches side by side: those of the one-batch call, in order or each once, and what ends a
+ * run. */
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,17 +10,17 @@
 #include "rung/rank.h"
 #include "sample/sample.h"
 
-#define SEEDS 300
-#define BATCH 7
+#define SEEDS   300
+#define BATCH   7
 #define BATCHES ((SEEDS + BATCH - 1) / BATCH)
-#define HOPS 2
+#define HOPS    2
 
 static const uint32_t fanouts[HOPS] = { 4, 40 };
 
 struct fixture {
 	struct test_graph graph;
 	uint64_t seeds[SEEDS];
-	struct rung_batch *expected[BATCHES];   /* by rung_sampler_sample() */
+	struct rung_batch *expected[BATCHES]; /* by rung_sampler_sample() */
 };
 
 static struct rung_sampler *make_sampler(const struct fixture *f, uint32_t threads)
@@ -58,8 +59,10 @@ static void init(struct fixture *f)
 	sampler = make_sampler(f, 1);
 	for (uint64_t b = 0; b < BATCHES; b++) {
 		cr_assert_eq(rung_batch_create(&f->expected[b]), 0);
-		cr_assert_eq(rung_sampler_sample(sampler, f->seeds + b * BATCH, RUNG__MIN(BATCH, SEEDS - b * BATCH), 100 + b,
-		                                 f->expected[b]), 0);
+		cr_assert_eq(rung_sampler_sample(sampler, f->seeds + b * BATCH,
+		                                 RUNG__MIN(BATCH, SEEDS - b * BATCH), 100 + b,
+		                                 f->expected[b]),
+		             0);
 	}
 	rung_sampler_destroy(sampler);
 }
@@ -74,13 +77,17 @@ static void fini(struct fixture *f)
 static bool batches_equal(const struct rung_batch *a, const struct rung_batch *b)
 {
 	uint64_t a_count, b_count;
-	const uint64_t *a_vertices = rung_batch_vertices(a, &a_count), *b_vertices = rung_batch_vertices(b, &b_count);
-	bool equal = a_count == b_count && !memcmp(a_vertices, b_vertices, a_count * sizeof(*a_vertices));
+	const uint64_t *a_vertices = rung_batch_vertices(a, &a_count),
+		       *b_vertices = rung_batch_vertices(b, &b_count);
+	bool equal = a_count == b_count &&
+	             !memcmp(a_vertices, b_vertices, a_count * sizeof(*a_vertices));
 
 	for (uint32_t hop = 0; equal && hop < HOPS; hop++) {
-		const struct rung_block *x = rung_batch_block(a, hop), *y = rung_batch_block(b, hop);
+		const struct rung_block *x = rung_batch_block(a, hop),
+					*y = rung_batch_block(b, hop);
 
-		equal = x->edge_count == y->edge_count && !memcmp(x->indptr, y->indptr, (x->dst_count + 1) * sizeof(uint64_t)) &&
+		equal = x->edge_count == y->edge_count &&
+		        !memcmp(x->indptr, y->indptr, (x->dst_count + 1) * sizeof(uint64_t)) &&
 		        !memcmp(x->indices, y->indices, x->edge_count * sizeof(uint32_t));
 	}
 	return equal;
@@ -89,12 +96,12 @@ static bool batches_equal(const struct rung_batch *a, const struct rung_batch *b
 struct taker {
 	const struct fixture *f;
 	uint32_t threads;
-	_Atomic uint64_t taken;         /* as many */
+	_Atomic uint64_t taken; /* as many */
 	_Atomic int at_once;
-	_Atomic bool wrong;             /* checked by the test: an assertion belongs to its thread */
+	_Atomic bool wrong; /* checked by the test: an assertion belongs to its thread */
 	_Atomic int seen[BATCHES];
 	bool in_order;
-	uint64_t fail_at;               /* this batch is not taken */
+	uint64_t fail_at; /* this batch is not taken */
 };
 
 static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_t thread)
@@ -102,7 +109,8 @@ static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_
 	struct taker *taker = ctx;
 	const int others = atomic_fetch_add(&taker->at_once, 1);
 
-	if (idx >= BATCHES || thread >= taker->threads || !batches_equal(batch, taker->f->expected[idx]))
+	if (idx >= BATCHES || thread >= taker->threads ||
+	    !batches_equal(batch, taker->f->expected[idx]))
 		taker->wrong = true;
 	else if (atomic_fetch_add(&taker->seen[idx], 1) != 0)
 		taker->wrong = true;
@@ -137,8 +145,10 @@ Test(sampler_run, batches_come_in_order_and_are_those_of_the_one_batch_call)
 					.fail_at = UINT64_MAX,
 				};
 
-				cr_assert_eq(rung_sampler_run(sampler, &batches, take, &taker), 0, "%s", rung_last_error());
-				cr_assert(!taker.wrong, "%u threads, any order %d", threads, any_order);
+				cr_assert_eq(rung_sampler_run(sampler, &batches, take, &taker), 0,
+				             "%s", rung_last_error());
+				cr_assert(!taker.wrong, "%u threads, any order %d", threads,
+				          any_order);
 				cr_assert_eq(taker.taken, BATCHES);
 			}
 			rung_sampler_destroy(sampler);
@@ -155,7 +165,9 @@ Test(sampler_run, what_is_not_taken_ends_the_run_with_its_sentence)
 	for (uint32_t threads = 1; threads <= 4; threads++) {
 		struct rung_sampler *sampler = make_sampler(&f, threads);
 		struct rung_minibatches batches = minibatches(&f);
-		struct taker taker = { .f = &f, .threads = threads, .in_order = true, .fail_at = 11 };
+		struct taker taker = {
+			.f = &f, .threads = threads, .in_order = true, .fail_at = 11
+		};
 
 		cr_assert_eq(rung_sampler_run(sampler, &batches, take, &taker), RUNG_E_NOSPC);
 		cr_assert_str_eq(rung_last_error(), "batch 11 was one too many");
@@ -179,10 +191,13 @@ Test(sampler_run, the_first_batch_that_cannot_be_sampled_is_told)
 	for (uint32_t threads = 1; threads <= 4; threads++) {
 		struct rung_sampler *sampler = make_sampler(&f, threads);
 		struct rung_minibatches batches = minibatches(&f);
-		struct taker taker = { .f = &f, .threads = threads, .in_order = true, .fail_at = UINT64_MAX };
+		struct taker taker = {
+			.f = &f, .threads = threads, .in_order = true, .fail_at = UINT64_MAX
+		};
 
 		cr_assert_eq(rung_sampler_run(sampler, &batches, take, &taker), RUNG_E_RANGE);
-		cr_assert(strstr(rung_last_error(), "seed 3 is 2000") != NULL, "%s", rung_last_error());
+		cr_assert(strstr(rung_last_error(), "seed 3 is 2000") != NULL, "%s",
+		          rung_last_error());
 		cr_assert(!taker.wrong && taker.taken == 20);
 		rung_sampler_destroy(sampler);
 	}
@@ -218,9 +233,11 @@ static int in_a_child(const struct fixture *f, struct rung_sampler *sampler)
 	uint32_t order[2000];
 	float score[2000] = { 0 };
 
-	alarm(300);   /* waiting for threads that are not here would be for ever */
-	return rung_sampler_run(sampler, &batches, take, &taker) < 0 || taker.wrong || taker.taken != BATCHES ||
-	       rung_sampler_sample(sampler, f->seeds, SEEDS, 1, f->expected[0]) < 0 || rung_csc_check(&f->graph.csc) < 0 ||
+	alarm(300); /* waiting for threads that are not here would be for ever */
+	return rung_sampler_run(sampler, &batches, take, &taker) < 0 || taker.wrong ||
+	       taker.taken != BATCHES ||
+	       rung_sampler_sample(sampler, f->seeds, SEEDS, 1, f->expected[0]) < 0 ||
+	       rung_csc_check(&f->graph.csc) < 0 ||
 	       rung_rank_order(score, 2000, 4, 3, order, NULL) < 0 || order[1999] != 1999;
 }
 
@@ -258,7 +275,9 @@ Test(sampler_run, every_allocation_may_fail)
 
 	init(&f);
 	for (limit = 0, rc = -1; rc < 0; limit++) {
-		struct taker taker = { .f = &f, .threads = 3, .in_order = true, .fail_at = UINT64_MAX };
+		struct taker taker = {
+			.f = &f, .threads = 3, .in_order = true, .fail_at = UINT64_MAX
+		};
 		struct rung_sampler *sampler = make_sampler(&f, 3);
 		struct rung_minibatches batches = minibatches(&f);
 

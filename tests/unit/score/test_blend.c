@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blend: by hand, beside a naive computation that goes through all vertices for each bin, and on counts drawn from a known truth. */
+/* Blend: by hand, beside a naive computation that goes through all vertices for each bin, and on
+ * counts drawn from a known truth. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,10 +17,15 @@ struct counted {
 	struct rung__blend_counts runs;
 };
 
-static struct counted make_counted(uint64_t count, uint64_t batches, uint64_t repeated, uint64_t epoch_batches)
+static struct counted make_counted(uint64_t count, uint64_t batches, uint64_t repeated,
+                                   uint64_t epoch_batches)
 {
-	struct counted c = { .count = count, .expected = calloc(count, 4), .score = calloc(count, 4), .truth = calloc(count, 8),
-		             .counts = calloc(count, 4), .apart = calloc(count, 4) };
+	struct counted c = { .count = count,
+		             .expected = calloc(count, 4),
+		             .score = calloc(count, 4),
+		             .truth = calloc(count, 8),
+		             .counts = calloc(count, 4),
+		             .apart = calloc(count, 4) };
 
 	cr_assert(c.expected && c.score && c.truth && c.counts && c.apart);
 	c.runs = (struct rung__blend_counts){ c.counts, batches, c.apart, repeated, epoch_batches };
@@ -50,10 +56,12 @@ static double uniform(uint64_t *state)
 }
 
 /*
- * The truth lies within a factor of four about a prediction over four orders of magnitude, which is half as large again. Of the vertices'
- * batches `drawn` come about by draws, the others by seeds: with the same seeds they are the same batches.
+ * The truth lies within a factor of four about a prediction over four orders of magnitude, which is
+ * half as large again. Of the vertices' batches `drawn` come about by draws, the others by seeds:
+ * with the same seeds they are the same batches.
  */
-static struct counted draw_counted(uint64_t count, uint64_t batches, uint64_t repeated, double drawn, uint64_t seed)
+static struct counted draw_counted(uint64_t count, uint64_t batches, uint64_t repeated,
+                                   double drawn, uint64_t seed)
 {
 	struct counted c = make_counted(count, batches, repeated, 1000000007);
 	uint64_t state = seed * 2 + 1;
@@ -68,40 +76,50 @@ static struct counted draw_counted(uint64_t count, uint64_t batches, uint64_t re
 
 			c.counts[v] += held;
 			if (b < repeated)
-				c.apart[v] += held - (uniform(&state) < drawn ? uniform(&state) < c.truth[v] : held);
+				c.apart[v] += held - (uniform(&state) < drawn
+				                              ? uniform(&state) < c.truth[v]
+				                              : held);
 		}
 	}
 	return c;
 }
 
 /*
- * Four vertices, all predicted 1/2; m = 1 3/4 1/4 0 over four batches, one of them repeated, where vertices 1 and 2 came out otherwise.
- * g = (2 + 1/4) / (2 + 1/4) = 1, total = 1/4 + 1/16 + 1/16 + 1/4 = 5/8; B = 3/8 / 3 = 1/8, of the draws (2 + 4) / (1 + 4), held to 1:
- * noise = 1/8 + 1/16 = 3/16, w = 7/10: p = 1/2 + 7/10 (m - 1/2) = 17/20 27/40 13/40 3/20.
+ * Four vertices, all predicted 1/2; m = 1 3/4 1/4 0 over four batches, one of them repeated, where
+ * vertices 1 and 2 came out otherwise. g = (2 + 1/4) / (2 + 1/4) = 1, total = 1/4 + 1/16 + 1/16 +
+ * 1/4 = 5/8; B = 3/8 / 3 = 1/8, of the draws (2 + 4) / (1 + 4), held to 1: noise = 1/8 + 1/16 =
+ * 3/16, w = 7/10: p = 1/2 + 7/10 (m - 1/2) = 17/20 27/40 13/40 3/20.
  *
- * Nothing otherwise: of the draws are 4 / (1 + 4). An epoch of 8 batches is half done: h = f = 1/2, h (1 - h) / f = 1/2.
- * noise = 1/8 (4/5 + 1/5 / 2) + 1/16 = 7/40, w = 18/25.
+ * Nothing otherwise: of the draws are 4 / (1 + 4). An epoch of 8 batches is half done: h = f = 1/2,
+ * h (1 - h) / f = 1/2. noise = 1/8 (4/5 + 1/5 / 2) + 1/16 = 7/40, w = 18/25.
  */
 Test(blend, four_vertices_worked_out_by_hand)
 {
-	const uint32_t counts[4] = { 4, 3, 1, 0 }, otherwise[4] = { 0, 1, UINT32_MAX, 0 }, same[4] = { 0 };
+	const uint32_t counts[4] = { 4, 3, 1, 0 }, otherwise[4] = { 0, 1, UINT32_MAX, 0 },
+		       same[4] = { 0 };
 	const double p[4] = { 17.0 / 20, 27.0 / 40, 13.0 / 40, 3.0 / 20 }, w = 18.0 / 25;
 	float score[4] = { logf(2), logf(2), logf(2), logf(2) };
 
-	cr_assert_eq(rung__blend_correct(&(struct rung__blend_counts){ counts, 4, otherwise, 1, 2 }, 4, 1, score), 0);
+	cr_assert_eq(rung__blend_correct(&(struct rung__blend_counts){ counts, 4, otherwise, 1, 2 },
+	                                 4, 1, score),
+	             0);
 	for (int v = 0; v < 4; v++)
-		cr_assert_float_eq(-expm1(-(double)score[v]), p[v], 1e-6, "vertex %d: %g", v, (double)score[v]);
+		cr_assert_float_eq(-expm1(-(double)score[v]), p[v], 1e-6, "vertex %d: %g", v,
+		                   (double)score[v]);
 	for (int v = 0; v < 4; v++)
 		score[v] = logf(2);
-	cr_assert_eq(rung__blend_correct(&(struct rung__blend_counts){ counts, 4, same, 1, 8 }, 4, 1, score), 0);
+	cr_assert_eq(rung__blend_correct(&(struct rung__blend_counts){ counts, 4, same, 1, 8 }, 4,
+	                                 1, score),
+	             0);
 	for (int v = 0; v < 4; v++)
-		cr_assert_float_eq(-expm1(-(double)score[v]), 0.5 + w * (counts[v] / 4.0 - 0.5), 1e-6);
+		cr_assert_float_eq(-expm1(-(double)score[v]), 0.5 + w * (counts[v] / 4.0 - 0.5),
+		                   1e-6);
 }
 
 static uint32_t exponent_and_three_bits(float x)
 {
 	int exponent;
-	const double mantissa = frexp((double)x, &exponent);   /* 1/2 to 1 */
+	const double mantissa = frexp((double)x, &exponent); /* 1/2 to 1 */
 
 	return (uint32_t)((exponent + 200) * 8 + (int)((mantissa - 0.5) * 16));
 }
@@ -120,7 +138,8 @@ static double prediction(const struct counted *c, uint64_t v)
 	return -expm1(-(double)c->expected[v]);
 }
 
-static struct naive sum_up(const struct counted *c, const uint32_t *bins, uint32_t low, uint32_t high)
+static struct naive sum_up(const struct counted *c, const uint32_t *bins, uint32_t low,
+                           uint32_t high)
 {
 	struct naive sums = { 0 };
 
@@ -129,20 +148,24 @@ static struct naive sum_up(const struct counted *c, const uint32_t *bins, uint32
 			continue;
 		sums.vertices++;
 		sums.counted += share(c, v);
-		sums.independent += share(c, v) * (1 - share(c, v)) / (1 - 1.0 / (double)c->runs.batches);
+		sums.independent +=
+			share(c, v) * (1 - share(c, v)) / (1 - 1.0 / (double)c->runs.batches);
 		sums.predicted += prediction(c, v);
 		sums.events += pow((int32_t)c->apart[v], 2);
 	}
 	return sums;
 }
 
-static void naive_bin(const struct counted *c, const uint32_t *bins, uint32_t low, uint32_t high, double *p_out)
+static void naive_bin(const struct counted *c, const uint32_t *bins, uint32_t low, uint32_t high,
+                      double *p_out)
 {
-	const double n = (double)c->runs.batches, f = n / (double)c->runs.epoch_batches, h = fmod(f, 1), e = (double)c->runs.repeated;
+	const double n = (double)c->runs.batches, f = n / (double)c->runs.epoch_batches,
+		     h = fmod(f, 1), e = (double)c->runs.repeated;
 	const struct naive sums = sum_up(c, bins, low, high);
 	const double factor = (sums.counted + 1 / n) / (sums.predicted + 1 / n);
 	const double draws = fmin(1, (sums.events + 4) / (2 * e * sums.independent + 4));
-	const double noise = sums.independent / n * (draws + (1 - draws) * h * (1 - h) / f) + 1 / (n * n);
+	const double noise =
+		sums.independent / n * (draws + (1 - draws) * h * (1 - h) / f) + 1 / (n * n);
 	double total = 0, weight;
 
 	for (uint64_t v = 0; v < c->count; v++) {
@@ -167,7 +190,8 @@ static void naive_blend(const struct counted *c, double *p_out)
 		bins[v] = c->expected[v] > 0 ? exponent_and_three_bits(c->expected[v]) : UINT32_MAX;
 	for (; sum_up(c, bins, 0, high).vertices > 0; high = low) {
 		low = high - 1;
-		while (low > 0 && (sum_up(c, bins, low, high).vertices < 256 || sum_up(c, bins, 0, low).vertices < 256))
+		while (low > 0 && (sum_up(c, bins, low, high).vertices < 256 ||
+		                   sum_up(c, bins, 0, low).vertices < 256))
 			low--;
 		naive_bin(c, bins, low, high, p_out);
 	}
@@ -183,7 +207,8 @@ Test(blend, equals_the_naive_computation)
 		double *p = calloc(counts[i], sizeof(*p));
 
 		c.runs.epoch_batches = i % 2 ? 7 : 100;
-		for (uint64_t v = 0; v < counts[i]; v += 9)   /* some that nothing leads to, some far from the others */
+		/* some that nothing leads to, some far from the others */
+		for (uint64_t v = 0; v < counts[i]; v += 9)
 			c.expected[v] = v % 2 ? 0 : c.expected[v] * 1e-9f;
 		for (uint64_t v = 1; v < counts[i]; v += 9)
 			c.expected[v] *= v % 2 ? 500.0f : 0.01f;
@@ -192,7 +217,9 @@ Test(blend, equals_the_naive_computation)
 		for (uint64_t v = 0; v < counts[i]; v++) {
 			const double found = -expm1(-(double)c.score[v]);
 
-			cr_assert(fabs(found - p[v]) <= 1e-6 * p[v], "%d of %d: %.9g, expected %.9g", (int)v, (int)counts[i], found, p[v]);
+			cr_assert(fabs(found - p[v]) <= 1e-6 * p[v],
+			          "%d of %d: %.9g, expected %.9g", (int)v, (int)counts[i], found,
+			          p[v]);
 		}
 		free(p);
 		free_counted(&c);
@@ -216,9 +243,10 @@ static int descending(const void *a, const void *b)
 }
 
 /* Share of the first tenth by p: of the truth, and as p has it. */
-static void first_tenth(const struct counted *c, const double *p, double *truth_out, double *forecast_out)
+static void first_tenth(const struct counted *c, const double *p, double *truth_out,
+                        double *forecast_out)
 {
-	double (*pairs)[2] = malloc(c->count * sizeof(*pairs)), sums[2] = { 0 }, tops[2] = { 0 };
+	double(*pairs)[2] = malloc(c->count * sizeof(*pairs)), sums[2] = { 0 }, tops[2] = { 0 };
 
 	for (uint64_t v = 0; v < c->count; v++) {
 		pairs[v][0] = p[v];
@@ -242,7 +270,8 @@ Test(blend, is_nearer_the_truth_than_prediction_and_counts_and_foretells_its_hit
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(batches); i++) {
 		struct counted c = draw_counted(10000, batches[i], batches[i] / 4, 1, 40 + i);
-		double *blended = malloc(10000 * 8), *predicted = malloc(10000 * 8), *counted = malloc(10000 * 8), best, hits, forecast;
+		double *blended = malloc(10000 * 8), *predicted = malloc(10000 * 8),
+		       *counted = malloc(10000 * 8), best, hits, forecast;
 
 		blend(&c, 2);
 		for (uint64_t v = 0; v < c.count; v++) {
@@ -253,7 +282,8 @@ Test(blend, is_nearer_the_truth_than_prediction_and_counts_and_foretells_its_hit
 		best = fmin(mean_square_error(&c, predicted), mean_square_error(&c, counted));
 		cr_assert_lt(mean_square_error(&c, blended), best);
 		first_tenth(&c, blended, &hits, &forecast);
-		cr_assert_lt(fabs(hits - forecast), 0.015, "%d batches: %g foretold, %g it is", (int)batches[i], forecast, hits);
+		cr_assert_lt(fabs(hits - forecast), 0.015, "%d batches: %g foretold, %g it is",
+		             (int)batches[i], forecast, hits);
 		free(blended);
 		free(predicted);
 		free(counted);
@@ -261,7 +291,8 @@ Test(blend, is_nearer_the_truth_than_prediction_and_counts_and_foretells_its_hit
 	}
 }
 
-/* The same counts of whole epochs: where the repeats agree they are the truth, where they are other draws they are not. */
+/* The same counts of whole epochs: where the repeats agree they are the truth, where they are other
+ * draws they are not. */
 Test(blend, counts_that_come_out_the_same_again_are_believed)
 {
 	struct counted c = draw_counted(20000, 20, 10, 0, 5);
@@ -289,8 +320,10 @@ Test(blend, without_counts_the_order_of_the_prediction_stands)
 		c.expected[v] = powf(1.02f, -(float)v);
 	blend(&c, 1);
 	for (uint64_t v = 0; v < 3000; v++) {
-		cr_assert(c.score[v] > 0 && c.score[v] <= c.expected[v], "vertex %d: %g", (int)v, (double)c.score[v]);
-		if (v > 0 && exponent_and_three_bits(c.expected[v]) == exponent_and_three_bits(c.expected[v - 1]))
+		cr_assert(c.score[v] > 0 && c.score[v] <= c.expected[v], "vertex %d: %g", (int)v,
+		          (double)c.score[v]);
+		if (v > 0 && exponent_and_three_bits(c.expected[v]) ==
+		                     exponent_and_three_bits(c.expected[v - 1]))
 			cr_assert_lt(c.score[v], c.score[v - 1]);
 	}
 	free_counted(&c);
@@ -302,7 +335,10 @@ Test(blend, scores_are_numbers_and_certain_ones_stay)
 	struct counted c = make_counted(2000, 2, 1, 1);
 
 	for (uint64_t v = 0; v < 2000; v++) {
-		c.expected[v] = v % 4 == 0 ? 0 : v % 4 == 1 ? INFINITY : v % 4 == 2 ? 80 : 1e-30f * (float)v;
+		c.expected[v] = v % 4 == 0   ? 0
+		                : v % 4 == 1 ? INFINITY
+		                : v % 4 == 2 ? 80
+		                             : 1e-30f * (float)v;
 		c.counts[v] = v % 4 ? 2 : 0;
 	}
 	blend(&c, 3);
@@ -313,7 +349,9 @@ Test(blend, scores_are_numbers_and_certain_ones_stay)
 		else if (v % 4 == 1)
 			cr_assert(isinf(c.score[v]) && c.score[v] > 0);
 		else
-			cr_assert_float_eq(c.score[v], -log1p(-0.75), 1e-6, "left out of half a batch of two: %g", (double)c.score[v]);
+			cr_assert_float_eq(c.score[v], -log1p(-0.75), 1e-6,
+			                   "left out of half a batch of two: %g",
+			                   (double)c.score[v]);
 	}
 	free_counted(&c);
 }
@@ -327,7 +365,8 @@ Test(blend, bits_are_equal_for_any_thread_count)
 	memcpy(first, c.score, 40000 * sizeof(*first));
 	for (int threads = 2; threads <= 5; threads++) {
 		blend(&c, threads);
-		cr_assert_eq(memcmp(first, c.score, 40000 * sizeof(*first)), 0, "%d threads", threads);
+		cr_assert_eq(memcmp(first, c.score, 40000 * sizeof(*first)), 0, "%d threads",
+		             threads);
 	}
 	free(first);
 	free_counted(&c);
@@ -360,7 +399,9 @@ static int tell(const void *graph, const struct rung__run *run, uint32_t *counts
 
 Test(blend, samples_two_runs_the_second_of_which_begins_with_the_seeds_of_the_first)
 {
-	const struct rung__run run = { .train_count = 5000, .batch_size = 10, .batch_count = 40, .threads = 2 };
+	const struct rung__run run = {
+		.train_count = 5000, .batch_size = 10, .batch_count = 40, .threads = 2
+	};
 	struct told told = { .fail_at = -1 };
 	float score[200], found[200];
 	uint32_t counts[200] = { 0 }, apart[200] = { 0 };
@@ -372,7 +413,9 @@ Test(blend, samples_two_runs_the_second_of_which_begins_with_the_seeds_of_the_fi
 	cr_assert_eq(rung__blend(tell, &told, &run, 200, found), 0);
 	cr_assert_eq(told.batches, 75);
 	cr_assert_eq(told.again_batches, 5);
-	cr_assert_eq(rung__blend_correct(&(struct rung__blend_counts){ counts, 75, apart, 5, 500 }, 200, 1, score), 0);
+	cr_assert_eq(rung__blend_correct(&(struct rung__blend_counts){ counts, 75, apart, 5, 500 },
+	                                 200, 1, score),
+	             0);
 	cr_assert_eq(memcmp(found, score, sizeof(score)), 0);
 	for (int fail_at = 0; fail_at < 3; fail_at++) {
 		told = (struct told){ .fail_at = fail_at };
@@ -382,7 +425,9 @@ Test(blend, samples_two_runs_the_second_of_which_begins_with_the_seeds_of_the_fi
 
 Test(blend, every_allocation_may_fail)
 {
-	const struct rung__run run = { .train_count = 5000, .batch_size = 10, .batch_count = 40, .threads = 1 };
+	const struct rung__run run = {
+		.train_count = 5000, .batch_size = 10, .batch_count = 40, .threads = 1
+	};
 	float score[200] = { 0 };
 	int64_t limit = 0;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expected access: probabilities worked out by hand, and a naive reference in double that follows the formula edge by edge. */
+/* Expected access: probabilities worked out by hand, and a naive reference in double that follows
+ * the formula edge by edge. */
 #include <math.h>
 
 #include "graphs.h"
@@ -16,8 +17,8 @@ struct drawers {
 struct reference {
 	const struct test_graph *graph;
 	const struct rung_score_opts *opts;
-	double *score;   /* [hop_count + 1][vertex_count] S of each hop */
-	struct drawers *drawers;   /* [vertex_count] */
+	double *score;           /* [hop_count + 1][vertex_count] S of each hop */
+	struct drawers *drawers; /* [vertex_count] */
 };
 
 static uint64_t degree_of(const struct reference *ref, uint64_t v)
@@ -38,7 +39,9 @@ static double chance(const struct reference *ref, uint32_t hop, uint64_t v)
 {
 	const double fanout = ref->opts->fanouts[hop], degree = (double)degree_of(ref, v);
 
-	return degree == 0 ? 0 : ref->opts->fanouts[hop] == UINT32_MAX ? 1 : fmin(1, fanout / degree);
+	return degree == 0                             ? 0
+	       : ref->opts->fanouts[hop] == UINT32_MAX ? 1
+	                                               : fmin(1, fanout / degree);
 }
 
 /* 1 - P_t(v), which carries all digits where P is near 1; P by itself where it is near 0. */
@@ -56,14 +59,18 @@ static double present(const struct reference *ref, uint32_t t, uint64_t v)
 static void find_drawers(struct reference *ref)
 {
 	for (uint64_t x = 0; x < ref->graph->csc.vertex_count; x++)
-		ref->drawers[x] = (struct drawers){ .least = { (1 << 21) - 1, (1 << 21) - 1, (1 << 21) - 1 } };
+		ref->drawers[x] = (struct drawers){ .least = { (1 << 21) - 1, (1 << 21) - 1,
+			                                       (1 << 21) - 1 } };
 	for (uint64_t e = 0; e < ref->graph->csc.edge_count; e++) {
 		struct drawers *drawers = &ref->drawers[ref->graph->sources[e]];
 
 		if (ref->graph->sources[e] == ref->graph->destinations[e])
 			continue;
 		for (unsigned i = 0; i < 3; i++)
-			drawers->least[i] = RUNG__MIN(drawers->least[i], rung__minhash_of(ref->graph->destinations[e]) >> 21 * i & ((1 << 21) - 1));
+			drawers->least[i] =
+				RUNG__MIN(drawers->least[i],
+			                  rung__minhash_of(ref->graph->destinations[e]) >> 21 * i &
+			                          ((1 << 21) - 1));
 		drawers->count++;
 	}
 }
@@ -95,11 +102,14 @@ static double given(const struct reference *ref, uint64_t v, uint64_t u, uint32_
 {
 	const bool mutual = draws_from(ref, u, v), only_new = ref->opts->draws == RUNG_DRAWS_NEW;
 	const double share = l > 0 ? shared(ref, u, v) : 0;
-	long double a = 0, A = 1, b = 0, B = 1, p_before = 0, P_before = 1, r_before = 0, R_before = 1;
+	long double a = 0, A = 1, b = 0, B = 1, p_before = 0, P_before = 1, r_before = 0,
+		    R_before = 1;
 
 	for (uint32_t t = 0; t <= l; t++) {
-		long double p = present(ref, t, v), P = missing(ref, t, v), r = present(ref, t, u), R = missing(ref, t, u);
-		const long double q_v = chance(ref, t, v), q_u = chance(ref, t, u), a_old = a, A_old = A;
+		long double p = present(ref, t, v), P = missing(ref, t, v), r = present(ref, t, u),
+			    R = missing(ref, t, u);
+		const long double q_v = chance(ref, t, v), q_u = chance(ref, t, u), a_old = a,
+				  A_old = A;
 
 		if (mutual) {
 			p = B > 0 && p > b ? (p - b) / B : 0;
@@ -112,7 +122,8 @@ static double given(const struct reference *ref, uint64_t v, uint64_t u, uint32_
 		if (P < missing(ref, 0, v))
 			P += (missing(ref, 0, v) - P) * share * powl(q_v, 0.25L);
 		if (only_new) {
-			p = fmaxl(p, p_before), P = fminl(P, P_before), r = fmaxl(r, r_before), R = fminl(R, R_before);
+			p = fmaxl(p, p_before), P = fminl(P, P_before), r = fmaxl(r, r_before),
+			R = fminl(R, R_before);
 			a += (p - p_before) * q_v;
 			A = (A - q_v * P_before) + q_v * P;
 			b += (r - r_before) * q_u;
@@ -144,7 +155,9 @@ static void run_reference(const struct reference *ref)
 		memcpy(next, seed, vertex_count * sizeof(*seed));
 		for (uint64_t e = 0; e < ref->graph->csc.edge_count; e++) {
 			if (ref->graph->sources[e] != ref->graph->destinations[e])
-				next[ref->graph->sources[e]] += given(ref, ref->graph->destinations[e], ref->graph->sources[e], l);
+				next[ref->graph->sources[e]] +=
+					given(ref, ref->graph->destinations[e],
+				              ref->graph->sources[e], l);
 		}
 	}
 	free(seed);
@@ -154,7 +167,10 @@ static void assert_equals_reference(const struct test_graph *graph, struct rung_
 {
 	const uint64_t vertex_count = graph->csc.vertex_count;
 	struct reference ref = {
-		graph, &opts, calloc((opts.hop_count + 1) * vertex_count, sizeof(double)), calloc(vertex_count, sizeof(struct drawers)),
+		graph,
+		&opts,
+		calloc((opts.hop_count + 1) * vertex_count, sizeof(double)),
+		calloc(vertex_count, sizeof(struct drawers)),
 	};
 	const double *expected = ref.score + opts.hop_count * vertex_count;
 	float *score = malloc(vertex_count * sizeof(*score));
@@ -164,12 +180,15 @@ static void assert_equals_reference(const struct test_graph *graph, struct rung_
 	opts.method = RUNG_SCORE_EXPECTED;
 	find_drawers(&ref);
 	run_reference(&ref);
-	cr_assert_eq(rung_score_compute(&graph->csc, &opts, score, &report), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_score_compute(&graph->csc, &opts, score, &report), 0, "%s",
+	             rung_last_error());
 	for (uint64_t v = 0; v < vertex_count; v++) {
-		const bool equal = isinf(expected[v]) ? isinf(score[v]) : fabs((double)score[v] - expected[v]) <= 1e-5 * expected[v];
+		const bool equal = isinf(expected[v]) ? isinf(score[v])
+		                                      : fabs((double)score[v] - expected[v]) <=
+		                                                1e-5 * expected[v];
 
-		cr_assert(equal, "vertex %d: %.9g, expected %.9g (%u hops, draws %d)", (int)v, (double)score[v], expected[v], opts.hop_count,
-		          (int)opts.draws);
+		cr_assert(equal, "vertex %d: %.9g, expected %.9g (%u hops, draws %d)", (int)v,
+		          (double)score[v], expected[v], opts.hop_count, (int)opts.draws);
 	}
 	cr_assert_eq(report.iterations, opts.hop_count);
 	free(ref.score);
@@ -181,7 +200,8 @@ static void assert_equals_reference(const struct test_graph *graph, struct rung_
 static struct test_graph both_ways(const struct test_graph *graph, unsigned index_bytes)
 {
 	const uint64_t edge_count = graph->csc.edge_count;
-	uint64_t *sources = malloc(2 * edge_count * sizeof(*sources)), *destinations = malloc(2 * edge_count * sizeof(*destinations));
+	uint64_t *sources = malloc(2 * edge_count * sizeof(*sources)),
+		 *destinations = malloc(2 * edge_count * sizeof(*destinations));
 	uint64_t count = 0;
 
 	for (uint64_t e = 0; e < edge_count; e++) {
@@ -192,7 +212,8 @@ static struct test_graph both_ways(const struct test_graph *graph, unsigned inde
 		sources[count] = graph->destinations[e];
 		destinations[count++] = graph->sources[e];
 	}
-	return test_graph_of_edges(graph->csc.vertex_count, count, sources, destinations, index_bytes);
+	return test_graph_of_edges(graph->csc.vertex_count, count, sources, destinations,
+	                           index_bytes);
 }
 
 static void try_options(const struct test_graph *graph, uint64_t train_count)
@@ -204,17 +225,25 @@ static void try_options(const struct test_graph *graph, uint64_t train_count)
 		train[i] = i * (graph->csc.vertex_count / train_count);
 	for (uint32_t hops = 1; hops <= 4; hops++) {
 		for (int draws = RUNG_DRAWS_ALL; draws <= RUNG_DRAWS_NEW; draws++)
-			assert_equals_reference(graph, (struct rung_score_opts){ .fanouts = fanouts, .hop_count = hops, .batch_size = 7,
-			                        .draws = (enum rung_draws)draws, .train = train, .train_count = train_count });
+			assert_equals_reference(
+				graph, (struct rung_score_opts){ .fanouts = fanouts,
+			                                         .hop_count = hops,
+			                                         .batch_size = 7,
+			                                         .draws = (enum rung_draws)draws,
+			                                         .train = train,
+			                                         .train_count = train_count });
 	}
-	assert_equals_reference(graph, (struct rung_score_opts){ .fanouts = fanouts, .hop_count = 2, .batch_size = 16 });
+	assert_equals_reference(
+		graph,
+		(struct rung_score_opts){ .fanouts = fanouts, .hop_count = 2, .batch_size = 16 });
 	free(train);
 }
 
 Test(expected, equals_the_reference_on_directed_graphs_with_some_mutual_edges)
 {
 	for (uint64_t seed = 1; seed <= 4; seed++) {
-		struct test_graph graph = test_graph_random(60 * seed, 700 * seed, seed, seed % 2 ? 4 : 8);
+		struct test_graph graph =
+			test_graph_random(60 * seed, 700 * seed, seed, seed % 2 ? 4 : 8);
 
 		rung__spread_set_block_edges(seed == 3 ? 9 : 0);
 		try_options(&graph, 30);
@@ -225,7 +254,8 @@ Test(expected, equals_the_reference_on_directed_graphs_with_some_mutual_edges)
 Test(expected, equals_the_reference_where_all_edges_are_mutual)
 {
 	for (uint64_t seed = 1; seed <= 3; seed++) {
-		struct test_graph half = test_graph_random(80 * seed, 400 * seed, seed, 4), graph = both_ways(&half, seed % 2 ? 4 : 8);
+		struct test_graph half = test_graph_random(80 * seed, 400 * seed, seed, 4),
+				  graph = both_ways(&half, seed % 2 ? 4 : 8);
 
 		rung__spread_set_block_edges(seed == 3 ? 9 : 0);
 		try_options(&graph, 20);
@@ -236,16 +266,19 @@ Test(expected, equals_the_reference_where_all_edges_are_mutual)
 
 Test(expected, equals_the_reference_without_mutual_edges_and_without_edges)
 {
-	struct test_graph graph = test_graph_random(300, 2000, 4, 4), empty = test_graph_random(40, 0, 1, 4);
-	struct test_graph one = test_graph_of_edges(1, 2, calloc(2, sizeof(uint64_t)), calloc(2, sizeof(uint64_t)), 4);
+	struct test_graph graph = test_graph_random(300, 2000, 4, 4),
+			  empty = test_graph_random(40, 0, 1, 4);
+	struct test_graph one = test_graph_of_edges(1, 2, calloc(2, sizeof(uint64_t)),
+	                                            calloc(2, sizeof(uint64_t)), 4);
 
-	for (uint64_t e = 0; e < 2000; e++) {   /* from the larger to the smaller id */
+	for (uint64_t e = 0; e < 2000; e++) { /* from the larger to the smaller id */
 		const uint64_t a = graph.sources[e], b = graph.destinations[e];
 
 		graph.sources[e] = RUNG__MAX(a, b);
 		graph.destinations[e] = RUNG__MIN(a, b);
 	}
-	struct test_graph acyclic = test_graph_of_edges(300, 2000, graph.sources, graph.destinations, 4);
+	struct test_graph acyclic =
+		test_graph_of_edges(300, 2000, graph.sources, graph.destinations, 4);
 
 	try_options(&acyclic, 30);
 	try_options(&empty, 10);
@@ -257,14 +290,20 @@ Test(expected, equals_the_reference_without_mutual_edges_and_without_edges)
 	test_graph_fini(&one);
 }
 
-/* 1 -> 0, 2 -> 0, 0 -> 1: vertex 0 draws one of 1 and 2, vertex 1 draws 0. Train 0 and 3, batches of one. */
+/* 1 -> 0, 2 -> 0, 0 -> 1: vertex 0 draws one of 1 and 2, vertex 1 draws 0. Train 0 and 3, batches
+ * of one. */
 Test(expected, two_hops_worked_out_by_hand)
 {
 	static const uint64_t from[] = { 1, 2, 0 }, to[] = { 0, 0, 1 }, train[] = { 0, 3 };
 	static const uint32_t fanouts[] = { 1, 1 };
 	uint64_t *sources = malloc(sizeof(from)), *destinations = malloc(sizeof(to));
 	struct rung_score_opts opts = {
-		.size = sizeof(opts), .method = RUNG_SCORE_EXPECTED, .fanouts = fanouts, .hop_count = 2, .batch_size = 1, .train = train,
+		.size = sizeof(opts),
+		.method = RUNG_SCORE_EXPECTED,
+		.fanouts = fanouts,
+		.hop_count = 2,
+		.batch_size = 1,
+		.train = train,
 		.train_count = 2,
 	};
 	struct test_graph graph;
@@ -274,8 +313,9 @@ Test(expected, two_hops_worked_out_by_hand)
 	memcpy(destinations, to, sizeof(to));
 	graph = test_graph_of_edges(4, 3, sources, destinations, 4);
 	/*
-	 * Hop 0: P of 1 and 2 is 1/2 * 1/2. Hop 1, all draw: 0 has drawn 2 with 1/4, then draws again: 1/4 + (1/2 - 1/4) / 2 = 3/8.
-	 * Vertex 1 is there because 0 drew it, so it brings nobody new: 0 stays at 1/2.
+	 * Hop 0: P of 1 and 2 is 1/2 * 1/2. Hop 1, all draw: 0 has drawn 2 with 1/4, then draws
+	 * again: 1/4 + (1/2 - 1/4) / 2 = 3/8. Vertex 1 is there because 0 drew it, so it brings
+	 * nobody new: 0 stays at 1/2.
 	 */
 	cr_assert_eq(rung_score_compute(&graph.csc, &opts, score, NULL), 0);
 	cr_assert_float_eq(-expm1(-score[0]), 0.5, 1e-6);
@@ -290,14 +330,20 @@ Test(expected, two_hops_worked_out_by_hand)
 	test_graph_fini(&graph);
 }
 
-/* 2 -> 0, 1 -> 0, 1 -> 2: vertex 0 draws 1 and 2, and 2, which only 0 brings, draws what 0 has drawn. Train 0 and 3. */
+/* 2 -> 0, 1 -> 0, 1 -> 2: vertex 0 draws 1 and 2, and 2, which only 0 brings, draws what 0 has
+ * drawn. Train 0 and 3. */
 Test(expected, what_the_one_who_brought_it_draws_as_well_is_not_drawn_twice)
 {
 	static const uint64_t from[] = { 2, 1, 1 }, to[] = { 0, 0, 2 }, train[] = { 0, 3 };
 	static const uint32_t fanouts[] = { 2, 2 };
 	uint64_t *sources = malloc(sizeof(from)), *destinations = malloc(sizeof(to));
 	const struct rung_score_opts opts = {
-		.size = sizeof(opts), .method = RUNG_SCORE_EXPECTED, .fanouts = fanouts, .hop_count = 2, .batch_size = 1, .train = train,
+		.size = sizeof(opts),
+		.method = RUNG_SCORE_EXPECTED,
+		.fanouts = fanouts,
+		.hop_count = 2,
+		.batch_size = 1,
+		.train = train,
 		.train_count = 2,
 	};
 	double share, equal = 0;
@@ -305,9 +351,11 @@ Test(expected, what_the_one_who_brought_it_draws_as_well_is_not_drawn_twice)
 	float score[4];
 
 	for (unsigned i = 0; i < 3; i++)
-		equal += (rung__minhash_of(0) >> 21 * i & 0x1fffff) < (rung__minhash_of(2) >> 21 * i & 0x1fffff);
+		equal += (rung__minhash_of(0) >> 21 * i & 0x1fffff) <
+		         (rung__minhash_of(2) >> 21 * i & 0x1fffff);
 	cr_assert_gt(equal, 0);
-	share = fmin(1, equal / (3 + equal) * (2 + 1));   /* of one that draws 2: it is one of the two that draw 1, so in truth 1 */
+	/* of one that draws 2: it is one of the two that draw 1, so in truth 1 */
+	share = fmin(1, equal / (3 + equal) * (2 + 1));
 	memcpy(sources, from, sizeof(from));
 	memcpy(destinations, to, sizeof(to));
 	graph = test_graph_of_edges(4, 3, sources, destinations, 4);
@@ -324,7 +372,12 @@ Test(expected, one_batch_holds_all_train_vertices_for_certain)
 	const uint32_t fanouts[] = { 2 };
 	const uint64_t train[] = { 11, 4 };
 	const struct rung_score_opts opts = {
-		.size = sizeof(opts), .method = RUNG_SCORE_EXPECTED, .fanouts = fanouts, .hop_count = 1, .train = train, .train_count = 2,
+		.size = sizeof(opts),
+		.method = RUNG_SCORE_EXPECTED,
+		.fanouts = fanouts,
+		.hop_count = 1,
+		.train = train,
+		.train_count = 2,
 	};
 	float score[50];
 

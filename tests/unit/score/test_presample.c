@@ -10,7 +10,10 @@ static const uint32_t fanouts[] = { 4, 3 };
 
 static struct rung_sampler_opts sampler_opts(void)
 {
-	return (struct rung_sampler_opts){ .size = sizeof(struct rung_sampler_opts), .fanouts = fanouts, .hop_count = 2, .seed = 9 };
+	return (struct rung_sampler_opts){ .size = sizeof(struct rung_sampler_opts),
+		                           .fanouts = fanouts,
+		                           .hop_count = 2,
+		                           .seed = 9 };
 }
 
 static void presample(const struct test_graph *graph, const struct rung__run *run, uint32_t *counts)
@@ -28,7 +31,9 @@ Test(presample, an_epoch_holds_every_train_vertex_once_and_its_order_is_its_own)
 	for (uint64_t i = 0; i < 257; i++)
 		train[i] = 1000 + 3 * i;
 	for (size_t t = 0; t < RUNG__ARRAY_LEN(train_counts); t++) {
-		const struct rung__run run = { .train = train, .train_count = train_counts[t], .batch_size = 10 };
+		const struct rung__run run = { .train = train,
+			                       .train_count = train_counts[t],
+			                       .batch_size = 10 };
 		const uint64_t batches = rung__epoch_batches(run.train_count, run.batch_size);
 		uint64_t orders[2][257];
 
@@ -37,13 +42,15 @@ Test(presample, an_epoch_holds_every_train_vertex_once_and_its_order_is_its_own)
 			uint64_t at = 0;
 
 			for (uint64_t b = 0; b < batches; b++) {
-				const uint64_t count = rung__run_seeds(&run, 7, epoch * batches + b, seeds);
+				const uint64_t count =
+					rung__run_seeds(&run, 7, epoch * batches + b, seeds);
 
 				cr_assert_eq(count, RUNG__MIN(10, run.train_count - b * 10));
 				for (uint64_t i = 0; i < count; i++) {
 					const uint64_t idx = (seeds[i] - 1000) / 3;
 
-					cr_assert(seeds[i] >= 1000 && idx < run.train_count && train[idx] == seeds[i] && !seen[idx]);
+					cr_assert(seeds[i] >= 1000 && idx < run.train_count &&
+					          train[idx] == seeds[i] && !seen[idx]);
 					seen[idx] = 1;
 					orders[epoch][at++] = seeds[i];
 				}
@@ -51,7 +58,8 @@ Test(presample, an_epoch_holds_every_train_vertex_once_and_its_order_is_its_own)
 			cr_assert_eq(at, run.train_count);
 		}
 		if (run.train_count > 60)
-			moved += memcmp(orders[0], orders[1], run.train_count * sizeof(orders[0][0])) != 0;
+			moved += memcmp(orders[0], orders[1],
+			                run.train_count * sizeof(orders[0][0])) != 0;
 	}
 	cr_assert_eq(moved, 3);
 }
@@ -68,8 +76,9 @@ Test(presample, any_train_vertex_is_as_likely_at_any_place)
 		}
 	}
 	for (uint64_t at = 0; at < 7; at++) {
-		for (uint64_t v = 0; v < 7; v++)   /* 1000 expected, one standard deviation is 29 */
-			cr_assert(found[at][v] > 850 && found[at][v] < 1150, "%d at %d: %d", (int)v, (int)at, (int)found[at][v]);
+		for (uint64_t v = 0; v < 7; v++) /* 1000 expected, one standard deviation is 29 */
+			cr_assert(found[at][v] > 850 && found[at][v] < 1150, "%d at %d: %d", (int)v,
+			          (int)at, (int)found[at][v]);
 	}
 }
 
@@ -80,7 +89,9 @@ Test(presample, a_run_again_has_the_same_seeds_in_other_batches_and_draws_anew)
 	uint64_t seeds[16];
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(batch_counts); i++) {
-		struct rung__run run = { .train_count = 100, .batch_size = 16, .batch_count = batch_counts[i] };
+		struct rung__run run = { .train_count = 100,
+			                 .batch_size = 16,
+			                 .batch_count = batch_counts[i] };
 		uint64_t times[2][100] = { { 0 } }, batch_of[2][100];
 
 		for (int again = 0; again < 2; again++) {
@@ -95,7 +106,8 @@ Test(presample, a_run_again_has_the_same_seeds_in_other_batches_and_draws_anew)
 				}
 			}
 		}
-		cr_assert_eq(memcmp(times[0], times[1], sizeof(times[0])), 0, "%d batches", (int)run.batch_count);
+		cr_assert_eq(memcmp(times[0], times[1], sizeof(times[0])), 0, "%d batches",
+		             (int)run.batch_count);
 		if (run.batch_count > 1)
 			cr_assert_neq(memcmp(batch_of[0], batch_of[1], sizeof(batch_of[0])), 0);
 		cr_assert_neq(rung__run_key(&run, 0), 0);
@@ -103,7 +115,8 @@ Test(presample, a_run_again_has_the_same_seeds_in_other_batches_and_draws_anew)
 }
 
 /* One sampler, batch after batch. */
-static void count_naively(const struct test_graph *graph, const struct rung__run *run, uint32_t *counts)
+static void count_naively(const struct test_graph *graph, const struct rung__run *run,
+                          uint32_t *counts)
 {
 	struct rung_sampler_opts opts = sampler_opts();
 	uint64_t *seeds = malloc(run->batch_size * sizeof(*seeds)), count;
@@ -117,7 +130,9 @@ static void count_naively(const struct test_graph *graph, const struct rung__run
 		const uint64_t seed_count = rung__run_seeds(run, 9, b, seeds);
 		const uint64_t *vertices;
 
-		cr_assert_eq(rung_sampler_sample(sampler, seeds, seed_count, rung__run_key(run, b), batch), 0);
+		cr_assert_eq(rung_sampler_sample(sampler, seeds, seed_count, rung__run_key(run, b),
+		                                 batch),
+		             0);
 		vertices = rung_batch_vertices(batch, &count);
 		for (uint64_t i = 0; i < count; i++)
 			counts[vertices[i]]++;
@@ -132,7 +147,11 @@ Test(presample, counts_equal_batches_sampled_one_by_one_for_any_number_of_thread
 	for (unsigned index_bytes = 4; index_bytes <= 8; index_bytes += 4) {
 		struct test_graph graph = test_graph_random(VERTICES, 6000, 5, index_bytes);
 		uint64_t train[100];
-		struct rung__run run = { .train = train, .train_count = 100, .batch_size = 16, .batch_first = 3, .batch_count = 25 };
+		struct rung__run run = { .train = train,
+			                 .train_count = 100,
+			                 .batch_size = 16,
+			                 .batch_first = 3,
+			                 .batch_count = 25 };
 		uint32_t naive[VERTICES] = { 0 }, again[VERTICES] = { 0 };
 
 		for (uint64_t i = 0; i < 100; i++)
@@ -142,7 +161,8 @@ Test(presample, counts_equal_batches_sampled_one_by_one_for_any_number_of_thread
 			uint32_t counts[VERTICES] = { 0 };
 
 			presample(&graph, &run, counts);
-			cr_assert_eq(memcmp(counts, naive, sizeof(counts)), 0, "%d threads", run.threads);
+			cr_assert_eq(memcmp(counts, naive, sizeof(counts)), 0, "%d threads",
+			             run.threads);
 		}
 		run.batch_first = 0;
 		run.again = true;
@@ -157,7 +177,9 @@ Test(presample, counts_equal_batches_sampled_one_by_one_for_any_number_of_thread
 Test(presample, parts_of_a_run_add_up)
 {
 	struct test_graph graph = test_graph_random(VERTICES, 6000, 6, 4);
-	struct rung__run run = { .train_count = VERTICES, .batch_size = 64, .batch_count = 19, .threads = 2 };
+	struct rung__run run = {
+		.train_count = VERTICES, .batch_size = 64, .batch_count = 19, .threads = 2
+	};
 	uint32_t whole[VERTICES] = { 0 }, parts[VERTICES] = { 0 };
 	uint64_t sum = 0;
 
@@ -179,12 +201,18 @@ Test(presample, parts_of_a_run_add_up)
 	test_graph_fini(&graph);
 }
 
-/* Vertex 0 draws 1 .. 4, one hop: those are in every batch with 0, and 5 and 6 in none but their own. */
+/* Vertex 0 draws 1 .. 4, one hop: those are in every batch with 0, and 5 and 6 in none but their
+ * own. */
 Test(presample, certain_and_lonely_vertices)
 {
 	const uint64_t train[] = { 0 };
-	const struct rung__run run = { .train = train, .train_count = 1, .batch_size = 1024, .batch_count = 12, .threads = 3 };
-	uint64_t *sources = malloc(4 * sizeof(*sources)), *destinations = calloc(4, sizeof(*destinations));
+	const struct rung__run run = { .train = train,
+		                       .train_count = 1,
+		                       .batch_size = 1024,
+		                       .batch_count = 12,
+		                       .threads = 3 };
+	uint64_t *sources = malloc(4 * sizeof(*sources)),
+		 *destinations = calloc(4, sizeof(*destinations));
 	struct test_graph graph;
 	uint32_t counts[7] = { 0 };
 
@@ -197,8 +225,8 @@ Test(presample, certain_and_lonely_vertices)
 	test_graph_fini(&graph);
 }
 
-static void assert_refused(const struct test_graph *graph, const struct rung_sampler_opts *opts, const struct rung__run *run,
-                           int status, const char *words)
+static void assert_refused(const struct test_graph *graph, const struct rung_sampler_opts *opts,
+                           const struct rung__run *run, int status, const char *words)
 {
 	const struct rung__presample_graph from = { &graph->csc, *opts };
 	uint32_t counts[VERTICES] = { 0 };
@@ -206,7 +234,8 @@ static void assert_refused(const struct test_graph *graph, const struct rung_sam
 	assert_says(rung__presample(&from, run, counts), status, words);
 }
 
-static int cancel_at_second(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int cancel_at_second(void *ctx, const char *stage, unsigned long long done,
+                            unsigned long long total)
 {
 	cr_assert_str_eq(stage, "presample");
 	cr_assert(done >= 1 && done <= total && total == 40);
@@ -219,7 +248,9 @@ Test(presample, failures_of_any_thread_reach_the_caller)
 	const uint64_t outside[] = { 1, VERTICES }, twice[] = { 7, 7 };
 	const uint32_t no_fanout[] = { 4, 0 };
 	struct rung_sampler_opts opts = sampler_opts();
-	struct rung__run run = { .train = outside, .train_count = 2, .batch_size = 2, .batch_count = 40, .threads = 2 };
+	struct rung__run run = {
+		.train = outside, .train_count = 2, .batch_size = 2, .batch_count = 40, .threads = 2
+	};
 	int calls = 0;
 
 	assert_refused(&graph, &opts, &run, RUNG_E_RANGE, "500");
@@ -238,7 +269,9 @@ Test(presample, failures_of_any_thread_reach_the_caller)
 Test(presample, every_allocation_may_fail)
 {
 	struct test_graph graph = test_graph_random(VERTICES, 6000, 5, 8);
-	const struct rung__run run = { .train_count = VERTICES, .batch_size = 8, .batch_count = 3, .threads = 2 };
+	const struct rung__run run = {
+		.train_count = VERTICES, .batch_size = 8, .batch_count = 3, .threads = 2
+	};
 	const struct rung__presample_graph from = { &graph.csc, sampler_opts() };
 	uint32_t counts[VERTICES] = { 0 };
 	int64_t limit = 0;

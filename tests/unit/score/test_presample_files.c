@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Presampling with edges in files: the counts of presampling in memory, for any budget, chunk, number of threads and way of drawing. */
+/* Presampling with edges in files: the counts of presampling in memory, for any budget, chunk,
+ * number of threads and way of drawing. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -23,7 +24,9 @@ static void write_all(const char *path, const void *bytes, size_t count)
 static struct files open_files(const struct rung_csc *csc, uint64_t chunk_bytes)
 {
 	struct files files = { .dir = "/tmp/rung-presample-XXXXXX" };
-	struct rung_edges_opts opts = { .size = sizeof(opts), .graph = { .size = sizeof(opts.graph) }, .chunk_bytes = chunk_bytes };
+	struct rung_edges_opts opts = { .size = sizeof(opts),
+		                        .graph = { .size = sizeof(opts.graph) },
+		                        .chunk_bytes = chunk_bytes };
 	char spec[300];
 	const char *specs = spec;
 
@@ -32,8 +35,9 @@ static struct files open_files(const struct rung_csc *csc, uint64_t chunk_bytes)
 	snprintf(files.indices, sizeof(files.indices), "%s/indices", files.dir);
 	write_all(files.indptr, csc->indptr, (csc->vertex_count + 1) * 8);
 	write_all(files.indices, csc->indices, csc->edge_count * csc->index_bytes);
-	snprintf(spec, sizeof(spec), "csc:raw:%s,u64,%d,raw:%s,u%u,%d", files.indptr, (int)csc->vertex_count + 1, files.indices,
-	         8 * csc->index_bytes, (int)csc->edge_count);
+	snprintf(spec, sizeof(spec), "csc:raw:%s,u64,%d,raw:%s,u%u,%d", files.indptr,
+	         (int)csc->vertex_count + 1, files.indices, 8 * csc->index_bytes,
+	         (int)csc->edge_count);
 	opts.graph.specs = &specs;
 	opts.graph.spec_count = 1;
 	cr_assert_eq(rung_edges_open(&opts, &files.edges), 0, "%s", rung_last_error());
@@ -48,24 +52,35 @@ static void close_files(struct files *files)
 	cr_assert_eq(rmdir(files->dir), 0);
 }
 
-static struct rung_sampler_opts opts_of(const uint32_t *fanouts, uint32_t hop_count, enum rung_draws draws)
+static struct rung_sampler_opts opts_of(const uint32_t *fanouts, uint32_t hop_count,
+                                        enum rung_draws draws)
 {
 	return (struct rung_sampler_opts){
-		.size = sizeof(struct rung_sampler_opts), .fanouts = fanouts, .hop_count = hop_count, .seed = 11, .draws = draws,
+		.size = sizeof(struct rung_sampler_opts),
+		.fanouts = fanouts,
+		.hop_count = hop_count,
+		.seed = 11,
+		.draws = draws,
 	};
 }
 
 static uint64_t passes;
 
-static struct rung__file_presample from_files(const struct files *files, struct rung_sampler_opts opts, uint64_t memory_bytes)
+static struct rung__file_presample from_files(const struct files *files,
+                                              struct rung_sampler_opts opts, uint64_t memory_bytes)
 {
 	return (struct rung__file_presample){
-		.edges = files->edges, .vertex_count = VERTICES, .sampler_opts = opts, .memory_bytes = memory_bytes, .edge_passes = &passes,
+		.edges = files->edges,
+		.vertex_count = VERTICES,
+		.sampler_opts = opts,
+		.memory_bytes = memory_bytes,
+		.edge_passes = &passes,
 	};
 }
 
 /* @return passes over the edges */
-static uint64_t assert_same_counts(const struct test_graph *graph, const struct rung__file_presample *from, struct rung__run run)
+static uint64_t assert_same_counts(const struct test_graph *graph,
+                                   const struct rung__file_presample *from, struct rung__run run)
 {
 	const struct rung__presample_graph in_memory = { &graph->csc, from->sampler_opts };
 	uint32_t wanted[VERTICES] = { 0 }, counts[VERTICES];
@@ -76,7 +91,8 @@ static uint64_t assert_same_counts(const struct test_graph *graph, const struct 
 	for (run.threads = 1; run.threads <= 3; run.threads += 2) {
 		memset(counts, 0, sizeof(counts));
 		cr_assert_eq(rung__presample_files(from, &run, counts), 0, "%s", rung_last_error());
-		cr_assert_eq(memcmp(counts, wanted, sizeof(counts)), 0, "%d threads, %d bytes", run.threads, (int)from->memory_bytes);
+		cr_assert_eq(memcmp(counts, wanted, sizeof(counts)), 0, "%d threads, %d bytes",
+		             run.threads, (int)from->memory_bytes);
 	}
 	return passes / 2;
 }
@@ -89,12 +105,16 @@ Test(presample_files, counts_are_those_of_presampling_in_memory)
 	for (unsigned index_bytes = 4; index_bytes <= 8; index_bytes += 4) {
 		struct test_graph graph = test_graph_random(VERTICES, 20000, 3, index_bytes);
 		struct files files = open_files(&graph.csc, index_bytes == 4 ? 0 : 4096);
-		const struct rung__run run = { .train_count = 500, .batch_size = 20, .batch_first = 2, .batch_count = 9 };
+		const struct rung__run run = {
+			.train_count = 500, .batch_size = 20, .batch_first = 2, .batch_count = 9
+		};
 		int divided = 0;
 
 		for (int i = 0; i < 12; i++) {
-			const struct rung_sampler_opts opts = opts_of(fanouts[i % 3], 3, i / 3 % 2 ? RUNG_DRAWS_NEW : RUNG_DRAWS_ALL);
-			const struct rung__file_presample from = from_files(&files, opts, memory[i / 6]);
+			const struct rung_sampler_opts opts = opts_of(
+				fanouts[i % 3], 3, i / 3 % 2 ? RUNG_DRAWS_NEW : RUNG_DRAWS_ALL);
+			const struct rung__file_presample from =
+				from_files(&files, opts, memory[i / 6]);
 			const uint64_t found = assert_same_counts(&graph, &from, run);
 
 			if (i / 6 == 0)
@@ -111,7 +131,8 @@ Test(presample_files, counts_are_those_of_presampling_in_memory)
 Test(presample_files, lists_longer_than_a_chunk)
 {
 	const uint32_t fanouts[][2] = { { 7, 3 }, { 1000, 2 }, { UINT32_MAX, 5 } };
-	uint64_t *sources = malloc(12000 * sizeof(*sources)), *destinations = malloc(12000 * sizeof(*destinations));
+	uint64_t *sources = malloc(12000 * sizeof(*sources)),
+		 *destinations = malloc(12000 * sizeof(*destinations));
 	struct test_graph graph;
 	struct files files;
 
@@ -122,9 +143,13 @@ Test(presample_files, lists_longer_than_a_chunk)
 	graph = test_graph_of_edges(VERTICES, 12000, sources, destinations, 4);
 	files = open_files(&graph.csc, 4096);
 	for (int i = 0; i < 3; i++) {
-		const struct rung__file_presample from = from_files(&files, opts_of(fanouts[i], 2, RUNG_DRAWS_ALL), 1 << 22);
+		const struct rung__file_presample from =
+			from_files(&files, opts_of(fanouts[i], 2, RUNG_DRAWS_ALL), 1 << 22);
 
-		assert_same_counts(&graph, &from, (struct rung__run){ .train_count = VERTICES, .batch_size = 30, .batch_count = 33 });
+		assert_same_counts(&graph, &from,
+		                   (struct rung__run){ .train_count = VERTICES,
+		                                       .batch_size = 30,
+		                                       .batch_count = 33 });
 	}
 	close_files(&files);
 	test_graph_fini(&graph);
@@ -135,9 +160,13 @@ Test(presample_files, blend_is_the_same_bits)
 	const uint32_t fanouts[] = { 5, 3 };
 	struct test_graph graph = test_graph_random(VERTICES, 9000, 8, 4);
 	struct files files = open_files(&graph.csc, 0);
-	const struct rung__presample_graph in_memory = { &graph.csc, opts_of(fanouts, 2, RUNG_DRAWS_NEW) };
-	const struct rung__file_presample from = from_files(&files, in_memory.sampler_opts, 1 << 22);
-	const struct rung__run run = { .train_count = 300, .batch_size = 10, .batch_count = 20, .threads = 2 };
+	const struct rung__presample_graph in_memory = { &graph.csc,
+		                                         opts_of(fanouts, 2, RUNG_DRAWS_NEW) };
+	const struct rung__file_presample from =
+		from_files(&files, in_memory.sampler_opts, 1 << 22);
+	const struct rung__run run = {
+		.train_count = 300, .batch_size = 10, .batch_count = 20, .threads = 2
+	};
 	float score[VERTICES], wanted[VERTICES];
 
 	for (uint64_t v = 0; v < VERTICES; v++)
@@ -160,8 +189,13 @@ Test(presample_files, refuses_what_cannot_be)
 	const uint32_t fanouts[] = { 5, 3 };
 	struct test_graph graph = test_graph_random(VERTICES, 9000, 8, 4);
 	struct files files = open_files(&graph.csc, 0);
-	struct rung__file_presample from = from_files(&files, opts_of(fanouts, 2, RUNG_DRAWS_ALL), 400);
-	const struct rung__run run = { .train_count = VERTICES, .batch_size = 50, .batch_count = 40, .threads = 2, .progress = cancel };
+	struct rung__file_presample from =
+		from_files(&files, opts_of(fanouts, 2, RUNG_DRAWS_ALL), 400);
+	const struct rung__run run = { .train_count = VERTICES,
+		                       .batch_size = 50,
+		                       .batch_count = 40,
+		                       .threads = 2,
+		                       .progress = cancel };
 	uint32_t counts[VERTICES] = { 0 };
 
 	cr_assert_eq(rung__presample_files(&from, &run, counts), RUNG_E_INVAL);
@@ -177,8 +211,11 @@ Test(presample_files, every_allocation_may_fail)
 	const uint32_t fanouts[] = { 5, 40 };
 	struct test_graph graph = test_graph_random(VERTICES, 9000, 8, 4);
 	struct files files = open_files(&graph.csc, 0);
-	const struct rung__file_presample from = from_files(&files, opts_of(fanouts, 2, RUNG_DRAWS_ALL), 1 << 22);
-	const struct rung__run run = { .train_count = VERTICES, .batch_size = 50, .batch_count = 4, .threads = 2 };
+	const struct rung__file_presample from =
+		from_files(&files, opts_of(fanouts, 2, RUNG_DRAWS_ALL), 1 << 22);
+	const struct rung__run run = {
+		.train_count = VERTICES, .batch_size = 50, .batch_count = 4, .threads = 2
+	};
 	uint32_t counts[VERTICES] = { 0 };
 	int64_t limit = 0;
 

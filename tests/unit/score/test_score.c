@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores: small graphs worked out by hand, and a naive reference in double that pushes along the edge list instead of pulling. */
+/* Scores: small graphs worked out by hand, and a naive reference in double that pushes along the
+ * edge list instead of pulling. */
 #include <math.h>
 
 #include "graphs.h"
@@ -16,12 +17,13 @@ static void compute(const struct rung_csc *csc, const struct rung_score_opts *op
 
 static void assert_close(float found, double expected, double rtol, const char *what, uint64_t v)
 {
-	cr_assert(fabs((double)found - expected) <= rtol * fabs(expected), "%s: vertex %d: %.9g, expected %.9g", what, (int)v,
-	          (double)found, expected);
+	cr_assert(fabs((double)found - expected) <= rtol * fabs(expected),
+	          "%s: vertex %d: %.9g, expected %.9g", what, (int)v, (double)found, expected);
 }
 
 /* Steps along the input edges; returns the L1 change of the last. */
-static double push_steps(const struct test_graph *graph, double *state, uint32_t steps, double damping)
+static double push_steps(const struct test_graph *graph, double *state, uint32_t steps,
+                         double damping)
 {
 	const uint64_t vertex_count = graph->csc.vertex_count;
 	double *next = malloc(vertex_count * sizeof(*next) + 1), change = 0;
@@ -33,7 +35,8 @@ static double push_steps(const struct test_graph *graph, double *state, uint32_t
 		for (uint64_t e = 0; e < graph->csc.edge_count; e++) {
 			const uint64_t u = graph->sources[e], v = graph->destinations[e];
 
-			next[u] += damping * state[v] / (double)(graph->indptr[v + 1] - graph->indptr[v]);
+			next[u] += damping * state[v] /
+			           (double)(graph->indptr[v + 1] - graph->indptr[v]);
 		}
 		for (uint64_t v = 0; v < vertex_count; v++) {
 			change += fabs(next[v] - state[v]);
@@ -71,9 +74,14 @@ Test(score, degree_counts_the_lists_that_hold_a_vertex)
 Test(score, two_weighted_steps_worked_out_by_hand)
 {
 	struct test_graph graph = chain();
-	const uint64_t train[] = { 3 };   /* start 1/4 1/4 1/4 1 */
+	const uint64_t train[] = { 3 }; /* start 1/4 1/4 1/4 1 */
 	const struct rung_score_opts opts = {
-		.size = sizeof(opts), .method = RUNG_SCORE_WRPAGERANK, .iterations = 2, .damping = 0.5, .train = train, .train_count = 1,
+		.size = sizeof(opts),
+		.method = RUNG_SCORE_WRPAGERANK,
+		.iterations = 2,
+		.damping = 0.5,
+		.train = train,
+		.train_count = 1,
 	};
 	struct rung_score_report report;
 	float score[4];
@@ -83,18 +91,22 @@ Test(score, two_weighted_steps_worked_out_by_hand)
 	 * step 2: c = 0 5/16 0 1/8;  s = 1/8 + 1/2 * {5/16, 1/8, 5/16, 0} = 9/32 3/16 9/32 1/8
 	 */
 	compute(&graph.csc, &opts, score, &report);
-	cr_assert(score[0] == 9.0f / 32 && score[1] == 3.0f / 16 && score[2] == 9.0f / 32 && score[3] == 1.0f / 8, "%g %g %g %g",
-	          (double)score[0], (double)score[1], (double)score[2], (double)score[3]);
+	cr_assert(score[0] == 9.0f / 32 && score[1] == 3.0f / 16 && score[2] == 9.0f / 32 &&
+	                  score[3] == 1.0f / 8,
+	          "%g %g %g %g", (double)score[0], (double)score[1], (double)score[2],
+	          (double)score[3]);
 	cr_assert_eq(report.iterations, 2);
 	cr_assert_float_eq(report.residual, 3.0 / 32 + 7.0 / 16 + 3.0 / 32, 1e-12);
 	test_graph_fini(&graph);
 }
 
-/* A star whose leaves feed the hub, and the same with every edge turned round, put opposite vertices first. */
+/* A star whose leaves feed the hub, and the same with every edge turned round, put opposite
+ * vertices first. */
 Test(score, the_direction_of_the_edges_decides_who_is_first)
 {
 	struct test_graph graph = chain();
-	const struct rung_score_opts opts = { .size = sizeof(opts), .method = RUNG_SCORE_RPAGERANK };
+	const struct rung_score_opts opts = { .size = sizeof(opts),
+		                              .method = RUNG_SCORE_RPAGERANK };
 	struct test_graph turned = test_graph_of_edges(4, 3, graph.destinations, graph.sources, 4);
 	uint32_t order[4], turned_order[4];
 	float score[4];
@@ -106,16 +118,20 @@ Test(score, the_direction_of_the_edges_decides_who_is_first)
 	cr_assert_eq(order[0], 1);
 	cr_assert_eq(order[3], 3, "nobody draws vertex 3");
 	cr_assert_eq(turned_order[0], 3);
-	graph.sources = graph.destinations = NULL;   /* they are the turned graph's */
+	graph.sources = graph.destinations = NULL; /* they are the turned graph's */
 	test_graph_fini(&turned);
 	test_graph_fini(&graph);
 }
 
-static void assert_equals_reference(const struct test_graph *graph, const uint64_t *train, uint64_t train_count)
+static void assert_equals_reference(const struct test_graph *graph, const uint64_t *train,
+                                    uint64_t train_count)
 {
 	const uint64_t vertex_count = graph->csc.vertex_count;
 	const struct rung_score_opts opts = {
-		.size = sizeof(opts), .method = RUNG_SCORE_WRPAGERANK, .train = train, .train_count = train_count,
+		.size = sizeof(opts),
+		.method = RUNG_SCORE_WRPAGERANK,
+		.train = train,
+		.train_count = train_count,
 	};
 	double *state = malloc(vertex_count * sizeof(*state)), change;
 	float *score = malloc(vertex_count * sizeof(*score));
@@ -130,7 +146,8 @@ static void assert_equals_reference(const struct test_graph *graph, const uint64
 	for (uint64_t v = 0; v < vertex_count; v++)
 		assert_close(score[v], state[v], 1e-6, "wrpagerank", v);
 	cr_assert_eq(report.iterations, 5);
-	cr_assert(fabs(report.residual - change) < 1e-6, "residual %g, expected %g", report.residual, change);
+	cr_assert(fabs(report.residual - change) < 1e-6, "residual %g, expected %g",
+	          report.residual, change);
 	free(state);
 	free(score);
 }
@@ -138,8 +155,10 @@ static void assert_equals_reference(const struct test_graph *graph, const uint64
 Test(score, weighted_pagerank_equals_the_pushed_reference_on_random_graphs)
 {
 	for (uint64_t seed = 1; seed <= 6; seed++) {
-		const uint64_t vertex_count = seed == 1 ? 1 : 3000 * seed, edge_count = seed == 2 ? 0 : 20000 * seed;
-		struct test_graph graph = test_graph_random(vertex_count, edge_count, seed, seed % 2 ? 4 : 8);
+		const uint64_t vertex_count = seed == 1 ? 1 : 3000 * seed,
+			       edge_count = seed == 2 ? 0 : 20000 * seed;
+		struct test_graph graph =
+			test_graph_random(vertex_count, edge_count, seed, seed % 2 ? 4 : 8);
 		uint64_t *train = malloc(vertex_count * sizeof(*train)), count = 0;
 
 		for (uint64_t v = 0; v < vertex_count; v += 10)
@@ -154,7 +173,8 @@ Test(score, weighted_pagerank_equals_the_pushed_reference_on_random_graphs)
 Test(score, reverse_pagerank_converges_to_the_fixed_point)
 {
 	struct test_graph graph = test_graph_random(9000, 100000, 3, 4);
-	const struct rung_score_opts opts = { .size = sizeof(opts), .method = RUNG_SCORE_RPAGERANK };
+	const struct rung_score_opts opts = { .size = sizeof(opts),
+		                              .method = RUNG_SCORE_RPAGERANK };
 	double *state = malloc(9000 * sizeof(*state)), apart = 0;
 	float *score = malloc(9000 * sizeof(*score));
 	struct rung_score_report report;
@@ -167,7 +187,8 @@ Test(score, reverse_pagerank_converges_to_the_fixed_point)
 	cr_assert_lt(report.iterations, 200);
 	for (uint64_t v = 0; v < 9000; v++)
 		apart += fabs(score[v] - state[v]);
-	cr_assert_lt(apart, 1e-6 * 0.85 / 0.15 + 1e-6, "what is left is at most d / (1 - d) times the last change: %g", apart);
+	cr_assert_lt(apart, 1e-6 * 0.85 / 0.15 + 1e-6,
+	             "what is left is at most d / (1 - d) times the last change: %g", apart);
 	free(state);
 	free(score);
 	test_graph_fini(&graph);
@@ -177,7 +198,10 @@ Test(score, reverse_pagerank_stops_at_its_cap)
 {
 	struct test_graph graph = test_graph_random(900, 10000, 3, 4);
 	const struct rung_score_opts opts = {
-		.size = sizeof(opts), .method = RUNG_SCORE_RPAGERANK, .iterations = 3, .tolerance = 1e-30,
+		.size = sizeof(opts),
+		.method = RUNG_SCORE_RPAGERANK,
+		.iterations = 3,
+		.tolerance = 1e-30,
 	};
 	struct rung_score_report report;
 	float score[900];
@@ -190,13 +214,20 @@ Test(score, reverse_pagerank_stops_at_its_cap)
 }
 
 /* What all methods are asked with where their results are compared. */
-static struct rung_score_opts opts_of(enum rung_score_method method, const uint64_t *train, uint64_t train_count)
+static struct rung_score_opts opts_of(enum rung_score_method method, const uint64_t *train,
+                                      uint64_t train_count)
 {
 	static const uint32_t fanouts[] = { 4, 3, UINT32_MAX };
 
 	return (struct rung_score_opts){
-		.size = sizeof(struct rung_score_opts), .method = method, .train = train, .train_count = train_count, .fanouts = fanouts,
-		.hop_count = 3, .batch_size = 16, .batches_max = 12,
+		.size = sizeof(struct rung_score_opts),
+		.method = method,
+		.train = train,
+		.train_count = train_count,
+		.fanouts = fanouts,
+		.hop_count = 3,
+		.batch_size = 16,
+		.batches_max = 12,
 	};
 }
 
@@ -210,7 +241,8 @@ Test(score, bits_are_equal_for_any_thread_count)
 	for (uint64_t i = 0; i < 100; i++)
 		train[i] = 100 * i;
 	rung__spread_set_block_edges(5000);
-	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_BLEND; method++) {
+	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_BLEND;
+	     method++) {
 		struct rung_score_report report, first_report;
 
 		for (size_t t = 0; t < RUNG__ARRAY_LEN(threads); t++) {
@@ -220,8 +252,10 @@ Test(score, bits_are_equal_for_any_thread_count)
 			compute(&graph.csc, &opts, t ? score : first, t ? &report : &first_report);
 			if (t == 0)
 				continue;
-			cr_assert_eq(memcmp(score, first, 20000 * sizeof(*score)), 0, "method %d, %u threads", (int)method, threads[t]);
-			cr_assert(report.residual == first_report.residual && report.iterations == first_report.iterations);
+			cr_assert_eq(memcmp(score, first, 20000 * sizeof(*score)), 0,
+			             "method %d, %u threads", (int)method, threads[t]);
+			cr_assert(report.residual == first_report.residual &&
+			          report.iterations == first_report.iterations);
 		}
 	}
 	free(score);
@@ -229,22 +263,26 @@ Test(score, bits_are_equal_for_any_thread_count)
 	test_graph_fini(&graph);
 }
 
-/* Lists longer than a block, blocks of one edge: nothing but the order of additions depends on them, and of PageRank not even that. */
+/* Lists longer than a block, blocks of one edge: nothing but the order of additions depends on
+ * them, and of PageRank not even that. */
 Test(score, pageranks_are_the_same_bits_for_blocks_of_any_size)
 {
 	const uint32_t block_edges[] = { 1, 7, 300, 4096 };
 	struct test_graph graph = test_graph_random(3000, 20000, 5, 8);
 	float *score = malloc(3000 * sizeof(*score)), *first = malloc(3000 * sizeof(*first));
 
-	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_PPR; method++) {
-		const struct rung_score_opts opts = opts_of(method, (const uint64_t[]){ 3, 1, 4 }, 3);
+	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_PPR;
+	     method++) {
+		const struct rung_score_opts opts =
+			opts_of(method, (const uint64_t[]){ 3, 1, 4 }, 3);
 
 		rung__spread_set_block_edges(0);
 		compute(&graph.csc, &opts, first, NULL);
 		for (size_t i = 0; i < RUNG__ARRAY_LEN(block_edges); i++) {
 			rung__spread_set_block_edges(block_edges[i]);
 			compute(&graph.csc, &opts, score, NULL);
-			cr_assert_eq(memcmp(score, first, 3000 * sizeof(*score)), 0, "method %d, %u edges", (int)method, block_edges[i]);
+			cr_assert_eq(memcmp(score, first, 3000 * sizeof(*score)), 0,
+			             "method %d, %u edges", (int)method, block_edges[i]);
 		}
 	}
 	free(score);
@@ -269,7 +307,8 @@ Test(score, personalised_pagerank_equals_the_pushed_reference)
 		for (uint64_t e = 0; e < 4000; e++) {
 			const uint64_t u = graph.sources[e], v = graph.destinations[e];
 
-			next[u] += 0.85 * state[v] / (double)(graph.indptr[v + 1] - graph.indptr[v]);
+			next[u] +=
+				0.85 * state[v] / (double)(graph.indptr[v + 1] - graph.indptr[v]);
 		}
 		memcpy(state, next, sizeof(state));
 	}
@@ -290,7 +329,7 @@ Test(score, presample_counts_what_the_sampler_brings)
 	opts.hop_count = 1;
 	opts.batches_max = 0;
 	opts.epochs = 2;
-	opts.batch_size = 400;   /* everybody is a seed of the one batch of an epoch */
+	opts.batch_size = 400; /* everybody is a seed of the one batch of an epoch */
 	compute(&graph.csc, &opts, score, &report);
 	cr_assert_eq(report.batches_sampled, 2);
 	for (uint64_t v = 0; v < 400; v++)
@@ -298,7 +337,8 @@ Test(score, presample_counts_what_the_sampler_brings)
 	test_graph_fini(&graph);
 }
 
-static void assert_refused(const struct rung_csc *csc, struct rung_score_opts opts, int status, const char *words)
+static void assert_refused(const struct rung_csc *csc, struct rung_score_opts opts, int status,
+                           const char *words)
 {
 	float score[4];
 
@@ -311,13 +351,24 @@ Test(score, refuses_options_out_of_range)
 	struct test_graph graph = chain();
 	const uint64_t train[] = { 1, 4 };
 
-	assert_refused(&graph.csc, (struct rung_score_opts){ .method = RUNG_SCORE_DEGREE, .train = train, .train_count = 2 }, RUNG_E_RANGE,
-	               "train vertex 1: id 4");
-	assert_refused(&graph.csc, (struct rung_score_opts){ .method = RUNG_SCORE_DEGREE, .train_count = 2 }, RUNG_E_INVAL, "train");
-	assert_refused(&graph.csc, (struct rung_score_opts){ .method = RUNG_SCORE_PPR, .damping = 1 }, RUNG_E_INVAL, "damping");
-	assert_refused(&graph.csc, (struct rung_score_opts){ .method = RUNG_SCORE_PPR, .damping = (double)NAN }, RUNG_E_INVAL, "damping");
-	assert_refused(&graph.csc, (struct rung_score_opts){ .method = RUNG_SCORE_PPR, .tolerance = -1 }, RUNG_E_INVAL, "tolerance");
-	assert_refused(&graph.csc, (struct rung_score_opts){ .method = (enum rung_score_method)99 }, RUNG_E_INVAL, "method");
+	assert_refused(&graph.csc,
+	               (struct rung_score_opts){
+			       .method = RUNG_SCORE_DEGREE, .train = train, .train_count = 2 },
+	               RUNG_E_RANGE, "train vertex 1: id 4");
+	assert_refused(&graph.csc,
+	               (struct rung_score_opts){ .method = RUNG_SCORE_DEGREE, .train_count = 2 },
+	               RUNG_E_INVAL, "train");
+	assert_refused(&graph.csc,
+	               (struct rung_score_opts){ .method = RUNG_SCORE_PPR, .damping = 1 },
+	               RUNG_E_INVAL, "damping");
+	assert_refused(&graph.csc,
+	               (struct rung_score_opts){ .method = RUNG_SCORE_PPR, .damping = (double)NAN },
+	               RUNG_E_INVAL, "damping");
+	assert_refused(&graph.csc,
+	               (struct rung_score_opts){ .method = RUNG_SCORE_PPR, .tolerance = -1 },
+	               RUNG_E_INVAL, "tolerance");
+	assert_refused(&graph.csc, (struct rung_score_opts){ .method = (enum rung_score_method)99 },
+	               RUNG_E_INVAL, "method");
 	test_graph_fini(&graph);
 }
 
@@ -326,16 +377,28 @@ Test(score, refuses_sampling_that_cannot_be)
 	static const uint32_t zero[] = { 5, 0 }, many[RUNG_HOPS_MAX + 1] = { 1 };
 	struct test_graph graph = chain();
 
-	for (enum rung_score_method method = RUNG_SCORE_PRESAMPLE; method <= RUNG_SCORE_BLEND; method++) {
-		assert_refused(&graph.csc, (struct rung_score_opts){ .method = method }, RUNG_E_INVAL, "no fanouts");
-		assert_refused(&graph.csc, (struct rung_score_opts){ .method = method, .fanouts = zero, .hop_count = 2 }, RUNG_E_INVAL,
-		               "the fanout of hop 1 is 0");
-		assert_refused(&graph.csc, (struct rung_score_opts){ .method = method, .fanouts = many, .hop_count = RUNG_HOPS_MAX + 1 },
+	for (enum rung_score_method method = RUNG_SCORE_PRESAMPLE; method <= RUNG_SCORE_BLEND;
+	     method++) {
+		assert_refused(&graph.csc, (struct rung_score_opts){ .method = method },
+		               RUNG_E_INVAL, "no fanouts");
+		assert_refused(&graph.csc,
+		               (struct rung_score_opts){
+				       .method = method, .fanouts = zero, .hop_count = 2 },
+		               RUNG_E_INVAL, "the fanout of hop 1 is 0");
+		assert_refused(&graph.csc,
+		               (struct rung_score_opts){ .method = method,
+		                                         .fanouts = many,
+		                                         .hop_count = RUNG_HOPS_MAX + 1 },
 		               RUNG_E_INVAL, "17 hops");
-		assert_refused(&graph.csc, (struct rung_score_opts){ .method = method, .fanouts = zero, .hop_count = 1,
-		                                                     .draws = (enum rung_draws)7 }, RUNG_E_INVAL, "way of drawing");
+		assert_refused(&graph.csc,
+		               (struct rung_score_opts){ .method = method,
+		                                         .fanouts = zero,
+		                                         .hop_count = 1,
+		                                         .draws = (enum rung_draws)7 },
+		               RUNG_E_INVAL, "way of drawing");
 	}
-	assert_refused(&graph.csc, (struct rung_score_opts){ 0 }, RUNG_E_INVAL, "score blend: no fanouts");
+	assert_refused(&graph.csc, (struct rung_score_opts){ 0 }, RUNG_E_INVAL,
+	               "score blend: no fanouts");
 	test_graph_fini(&graph);
 }
 
@@ -344,8 +407,10 @@ Test(score, refuses_a_train_vertex_given_twice)
 	struct test_graph graph = chain();
 	const uint64_t train[] = { 2, 3, 0, 3 };
 
-	assert_refused(&graph.csc, (struct rung_score_opts){ .method = RUNG_SCORE_DEGREE, .train = train, .train_count = 4 }, RUNG_E_INVAL,
-	               "train vertices 1 and 3 are both 3");
+	assert_refused(&graph.csc,
+	               (struct rung_score_opts){
+			       .method = RUNG_SCORE_DEGREE, .train = train, .train_count = 4 },
+	               RUNG_E_INVAL, "train vertices 1 and 3 are both 3");
 	test_graph_fini(&graph);
 }
 
@@ -362,7 +427,8 @@ Test(score, names_of_methods)
 	cr_assert_eq(rung_score_method_parse("pagerank", &method), RUNG_E_INVAL);
 }
 
-static int cancel_at_third(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int cancel_at_third(void *ctx, const char *stage, unsigned long long done,
+                           unsigned long long total)
 {
 	cr_assert_str_eq(stage, "score");
 	cr_assert_leq(done, total);
@@ -374,7 +440,10 @@ Test(score, progress_can_cancel)
 	struct test_graph graph = chain();
 	int calls = 0;
 
-	assert_refused(&graph.csc, (struct rung_score_opts){ .method = RUNG_SCORE_PPR, .progress = cancel_at_third, .progress_ctx = &calls },
+	assert_refused(&graph.csc,
+	               (struct rung_score_opts){ .method = RUNG_SCORE_PPR,
+	                                         .progress = cancel_at_third,
+	                                         .progress_ctx = &calls },
 	               RUNG_E_CANCELED, "canceled");
 	cr_assert_eq(calls, 3);
 	test_graph_fini(&graph);
@@ -385,7 +454,8 @@ Test(score, every_allocation_may_fail)
 	struct test_graph graph = test_graph_random(30, 100, 1, 4);
 	float score[30];
 
-	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_BLEND; method++) {
+	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_BLEND;
+	     method++) {
 		struct rung_score_opts opts = opts_of(method, (const uint64_t[]){ 1, 2 }, 2);
 		int64_t limit = 0;
 		int rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores of graphs in files: the bits of those of graphs in memory, whatever the budget; what is too small, and files that fail. */
+/* Scores of graphs in files: the bits of those of graphs in memory, whatever the budget; what is
+ * too small, and files that fail. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -29,8 +30,9 @@ static struct files write_files(const struct rung_csc *csc)
 	snprintf(files.indices, sizeof(files.indices), "%s/indices", files.dir);
 	write_all(files.indptr, csc->indptr, (csc->vertex_count + 1) * 8);
 	write_all(files.indices, csc->indices, csc->edge_count * csc->index_bytes);
-	snprintf(files.spec, sizeof(files.spec), "csc:raw:%s,u64,%d,raw:%s,u%u,%d", files.indptr, (int)csc->vertex_count + 1, files.indices,
-	         8 * csc->index_bytes, (int)csc->edge_count);
+	snprintf(files.spec, sizeof(files.spec), "csc:raw:%s,u64,%d,raw:%s,u%u,%d", files.indptr,
+	         (int)csc->vertex_count + 1, files.indices, 8 * csc->index_bytes,
+	         (int)csc->edge_count);
 	return files;
 }
 
@@ -45,7 +47,9 @@ static struct rung_edges *open_edges(const struct files *files, uint64_t chunk_b
 {
 	const char *spec = files->spec;
 	const struct rung_edges_opts opts = {
-		.size = sizeof(opts), .graph = { .size = sizeof(opts.graph), .specs = &spec, .spec_count = 1 }, .chunk_bytes = chunk_bytes,
+		.size = sizeof(opts),
+		.graph = { .size = sizeof(opts.graph), .specs = &spec, .spec_count = 1 },
+		.chunk_bytes = chunk_bytes,
 		.temp_dir = files->dir,
 	};
 	struct rung_edges *edges;
@@ -54,37 +58,51 @@ static struct rung_edges *open_edges(const struct files *files, uint64_t chunk_b
 	return edges;
 }
 
-static struct rung_score_opts opts_of(enum rung_score_method method, const uint64_t *train, uint64_t train_count)
+static struct rung_score_opts opts_of(enum rung_score_method method, const uint64_t *train,
+                                      uint64_t train_count)
 {
 	static const uint32_t fanouts[] = { 4, 3, UINT32_MAX };
 
 	return (struct rung_score_opts){
-		.size = sizeof(struct rung_score_opts), .method = method, .train = train, .train_count = train_count, .fanouts = fanouts,
-		.hop_count = 3, .batch_size = 16, .batches_max = 12, .iterations = 4,
+		.size = sizeof(struct rung_score_opts),
+		.method = method,
+		.train = train,
+		.train_count = train_count,
+		.fanouts = fanouts,
+		.hop_count = 3,
+		.batch_size = 16,
+		.batches_max = 12,
+		.iterations = 4,
 	};
 }
 
-static void assert_same_scores(const struct test_graph *graph, const uint64_t *train, uint64_t train_count)
+static void assert_same_scores(const struct test_graph *graph, const uint64_t *train,
+                               uint64_t train_count)
 {
 	static const uint64_t memory[] = { 0, UINT64_C(4) << 20, UINT64_C(64) << 20 };
 	const uint64_t bytes = graph->csc.vertex_count * sizeof(float);
 	const struct files files = write_files(&graph->csc);
 	float *score = malloc(bytes), *wanted = malloc(bytes);
 
-	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_BLEND; method++) {
+	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_BLEND;
+	     method++) {
 		struct rung_score_opts opts = opts_of(method, train, train_count);
 		struct rung_score_report report;
 
-		cr_assert_eq(rung_score_compute(&graph->csc, &opts, wanted, NULL), 0, "%s", rung_last_error());
+		cr_assert_eq(rung_score_compute(&graph->csc, &opts, wanted, NULL), 0, "%s",
+		             rung_last_error());
 		for (size_t i = 0; i < RUNG__ARRAY_LEN(memory); i++) {
 			struct rung_edges *edges = open_edges(&files, i == 1 ? 4096 : 0);
 
 			opts.memory_bytes = memory[i];
 			opts.threads = (uint32_t)i + 1;
-			cr_assert_eq(rung_score_edges(edges, &opts, score, &report), 0, "%s", rung_last_error());
+			cr_assert_eq(rung_score_edges(edges, &opts, score, &report), 0, "%s",
+			             rung_last_error());
 			for (uint64_t v = 0; v < graph->csc.vertex_count; v++)
-				cr_assert(memcmp(&score[v], &wanted[v], sizeof(float)) == 0, "%s, memory %d: vertex %d: %.9g, in memory %.9g",
-				          rung_score_method_name(method), (int)i, (int)v, (double)score[v], (double)wanted[v]);
+				cr_assert(memcmp(&score[v], &wanted[v], sizeof(float)) == 0,
+				          "%s, memory %d: vertex %d: %.9g, in memory %.9g",
+				          rung_score_method_name(method), (int)i, (int)v,
+				          (double)score[v], (double)wanted[v]);
 			cr_assert_gt(report.edge_passes, 0);
 			rung_edges_close(edges);
 		}
@@ -96,10 +114,12 @@ static void assert_same_scores(const struct test_graph *graph, const uint64_t *t
 
 Test(score_edges, are_the_bits_of_those_in_memory)
 {
-	const uint64_t train[] = { 0, 5, 90, 300, 301, 302, 303, 304, 700, 701, 702, 800, 801, 802, 803, 804, 805, 806, 811 };
+	const uint64_t train[] = { 0,   5,   90,  300, 301, 302, 303, 304, 700, 701,
+		                   702, 800, 801, 802, 803, 804, 805, 806, 811 };
 
 	for (uint64_t seed = 1; seed <= 4; seed++) {
-		struct test_graph graph = test_graph_random(1000 * seed, 9000 * seed, seed, seed % 2 ? 4 : 8);
+		struct test_graph graph =
+			test_graph_random(1000 * seed, 9000 * seed, seed, seed % 2 ? 4 : 8);
 
 		rung__spread_set_block_edges(seed == 1 ? 37 : seed == 2 ? 500 : 1000);
 		assert_same_scores(&graph, train, 19);
@@ -107,11 +127,13 @@ Test(score_edges, are_the_bits_of_those_in_memory)
 	}
 }
 
-/* A vertex that everybody draws from and that draws from everybody: lists of several chunks and blocks, mutual in part. */
+/* A vertex that everybody draws from and that draws from everybody: lists of several chunks and
+ * blocks, mutual in part. */
 Test(score_edges, are_the_same_where_lists_are_longer_than_blocks_and_chunks)
 {
 	const uint64_t vertices = 9000, edges = 3 * vertices;
-	uint64_t *sources = malloc(edges * sizeof(*sources)), *destinations = malloc(edges * sizeof(*destinations));
+	uint64_t *sources = malloc(edges * sizeof(*sources)),
+		 *destinations = malloc(edges * sizeof(*destinations));
 	const uint64_t train[] = { 1, 2, 4444 };
 	struct test_graph graph;
 
@@ -132,7 +154,8 @@ Test(score_edges, are_the_same_where_lists_are_longer_than_blocks_and_chunks)
 /* Every edge both ways: nothing has to be turned to know that. */
 Test(score_edges, are_the_same_where_all_edges_are_mutual)
 {
-	uint64_t *sources = malloc(8000 * sizeof(*sources)), *destinations = malloc(8000 * sizeof(*destinations)), state = 5;
+	uint64_t *sources = malloc(8000 * sizeof(*sources)),
+		 *destinations = malloc(8000 * sizeof(*destinations)), state = 5;
 	struct test_graph graph;
 
 	for (uint64_t e = 0; e < 8000; e += 2) {
@@ -174,7 +197,8 @@ Test(score_edges, a_file_that_shrinks_is_told)
 	const struct files files = write_files(&graph.csc);
 	float *score = malloc(5000 * sizeof(*score));
 
-	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_BLEND; method++) {
+	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_BLEND;
+	     method++) {
 		const struct rung_score_opts opts = opts_of(method, NULL, 0);
 		struct rung_edges *edges;
 
@@ -182,7 +206,8 @@ Test(score_edges, a_file_that_shrinks_is_told)
 		edges = open_edges(&files, 0);
 		cr_assert_eq(truncate(files.indices, 40000), 0);
 		cr_assert_eq(rung_score_edges(edges, &opts, score, NULL), RUNG_E_IO);
-		cr_assert(strstr(rung_last_error(), files.indices) != NULL, "%s", rung_last_error());
+		cr_assert(strstr(rung_last_error(), files.indices) != NULL, "%s",
+		          rung_last_error());
 		rung_edges_close(edges);
 	}
 	free(score);

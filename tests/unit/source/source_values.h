@@ -46,9 +46,9 @@ static inline unsigned char *npy_of_values(size_t *bytes_out)
 	int32_t values[100];
 
 	fill(values);
-	cr_assert_eq(support_write_npy(file_at("values.npy"), "<i4", "(25, 4)", values,
-				       sizeof(values)),
-		     0);
+	cr_assert_eq(
+		support_write_npy(file_at("values.npy"), "<i4", "(25, 4)", values, sizeof(values)),
+		0);
 	return support_read_file(path, bytes_out);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large deflated members, inflated as they are read: any part in any order, and what is wrong with them. */
+/* Large deflated members, inflated as they are read: any part in any order, and what is wrong with
+ * them. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 
 #define ROWS      110000u
 #define ROW_BYTES 100u
-#define BYTES     ((uint64_t)ROWS * ROW_BYTES)   /* 10.5 MiB */
+#define BYTES     ((uint64_t)ROWS * ROW_BYTES) /* 10.5 MiB */
 
 static char dir[256], npz[300], spec[320];
 static unsigned char *expected;
@@ -77,7 +78,8 @@ Test(inflate, any_part_is_read_in_any_order)
 	cr_assert_eq(read_some(src, BYTES - 5, 5), 0);
 	cr_assert_eq(read_some(src, 0, 1), 0);
 	for (int i = 0; i < 30; i++) {
-		const uint64_t first = rung__mix64(draw++) % BYTES, count = 1 + rung__mix64(draw++) % (i % 3 ? 3000 : 3000000);
+		const uint64_t first = rung__mix64(draw++) % BYTES,
+			       count = 1 + rung__mix64(draw++) % (i % 3 ? 3000 : 3000000);
 
 		cr_assert_eq(read_some(src, first, RUNG__MIN(count, BYTES - first)), 0, "%d", i);
 	}
@@ -122,7 +124,7 @@ static void is_damaged(uint64_t at, unsigned char change, const char *words)
 		rc = read_some(src, first, RUNG__MIN(BYTES - first, 1u << 20));
 	assert_says(rc, RUNG_E_FORMAT, words);
 	cr_assert_eq(rung__source_read_bytes(src, BYTES - 5, 5, &rc),
-		     RUNG_E_FORMAT); /* and it stays so */
+	             RUNG_E_FORMAT); /* and it stays so */
 	rung_source_close(src);
 	data[at] ^= change;
 	cr_assert_eq(support_write_file(npz, data, bytes), 0);
@@ -145,11 +147,12 @@ Test(inflate, damage_is_told)
 {
 	const uint64_t entry = find("PK\1\2");
 
-	is_damaged(entry + 16, 1, "CRC");   /* what the zip file says of the member */
+	is_damaged(entry + 16, 1, "CRC"); /* what the zip file says of the member */
 	is_damaged(entry - 3000, 0x55, "cannot be inflated");
 }
 
-/* The member with so many bytes fewer or more than the array has, and the length of the array in its entry. */
+/* The member with so many bytes fewer or more than the array has, and the length of the array in
+ * its entry. */
 static void has_length(int more, unsigned char change, const char *words)
 {
 	char npy[300];
@@ -164,7 +167,8 @@ static void has_length(int more, unsigned char change, const char *words)
 
 Test(inflate, another_length_than_the_zip_file_claims_is_told)
 {
-	has_length(64, 0x80 ^ 0x40, "to more");   /* 11000192 ends in 0x80, 11000128 in 0x40, 11000064 in 0 */
+	/* 11000192 ends in 0x80, 11000128 in 0x40, 11000064 in 0 */
+	has_length(64, 0x80 ^ 0x40, "to more");
 	has_length(-64, 0x40, "to less");
 }
 
@@ -175,7 +179,7 @@ Test(inflate, a_file_cut_after_opening_is_an_error)
 	cr_assert_eq(truncate(npz, 3 << 20), 0);
 	cr_assert_eq(read_some(src, 0, 1 << 20), 0);
 	cr_assert_eq(read_some(src, BYTES - 5, 5), RUNG_E_IO);
-	cr_assert_eq(read_some(src, 0, 1 << 20), 0);   /* what is there can still be read */
+	cr_assert_eq(read_some(src, 0, 1 << 20), 0); /* what is there can still be read */
 	rung_source_close(src);
 }
 
@@ -194,7 +198,8 @@ Test(inflate, nothing_is_left_when_memory_ends_anywhere)
 		rung__alloc_limit(-1);
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d: %s", rc, rung_last_error());
 		if (rc < 0 && src)
-			cr_assert_eq(read_some(src, 0, BYTES), 0, "a read without memory harms none that follow");
+			cr_assert_eq(read_some(src, 0, BYTES), 0,
+			             "a read without memory harms none that follow");
 		rung_source_close(src);
 	} while (rc == RUNG_E_NOMEM);
 	cr_assert_gt(allowed, 5);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Headers of .npy files: what is taken, what is refused with which words, and that no bytes break the parser. */
+/* Headers of .npy files: what is taken, what is refused with which words, and that no bytes break
+ * the parser. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 #include "rung/rung.h"
 
 struct npy_bytes {
-	unsigned char *data; /* exactly `bytes`: reading past it is an error that the sanitizer sees */
+	/* exactly `bytes`: reading past it is an error that the sanitizer sees */
+	unsigned char *data;
 	size_t bytes;
 };
 
@@ -37,12 +39,14 @@ static int parse(unsigned major, const char *dict, uint64_t data_bytes, struct r
 	return rc;
 }
 
-static void accepts(const char *dict, enum rung_dtype dtype, unsigned dim_count, uint64_t first, uint64_t row_bytes)
+static void accepts(const char *dict, enum rung_dtype dtype, unsigned dim_count, uint64_t first,
+                    uint64_t row_bytes)
 {
 	for (unsigned major = 1; major <= 3; major++) {
 		struct rung__npy npy;
 
-		cr_assert_eq(parse(major, dict, first * row_bytes, &npy), 0, "%s: %s", dict, rung_last_error());
+		cr_assert_eq(parse(major, dict, first * row_bytes, &npy), 0, "%s: %s", dict,
+		             rung_last_error());
 		cr_assert_eq(npy.array.dtype, dtype, "%s", dict);
 		cr_assert_eq(npy.array.dim_count, dim_count);
 		cr_assert_eq(npy.array.row_count, first);
@@ -56,7 +60,8 @@ static void refuses(const char *dict, const char *words)
 	struct rung__npy npy;
 
 	cr_assert_eq(parse(1, dict, 1 << 20, &npy), RUNG_E_FORMAT, "%s", dict);
-	cr_assert(strstr(rung_last_error(), words), "%s: '%s' not in '%s'", dict, words, rung_last_error());
+	cr_assert(strstr(rung_last_error(), words), "%s: '%s' not in '%s'", dict, words,
+	          rung_last_error());
 	cr_assert(strstr(rung_last_error(), "a.npy"));
 }
 
@@ -66,22 +71,31 @@ Test(npy, a_matrix_in_fortran_order_is_its_transpose_and_a_vector_is_itself)
 
 	accepts("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }", RUNG_F32, 2, 4, 12);
 	accepts("{'descr': '<f4', 'fortran_order': True, 'shape': (5,), }", RUNG_F32, 1, 5, 4);
-	cr_assert_eq(parse(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 3), }", 36, &npy), 0);
+	cr_assert_eq(
+		parse(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 3), }", 36, &npy),
+		0);
 	cr_assert(npy.transposed);
-	cr_assert_eq(parse(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3), }", 36, &npy), 0);
+	cr_assert_eq(
+		parse(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3), }", 36, &npy),
+		0);
 	cr_assert_not(npy.transposed);
-	cr_assert_eq(parse(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3,), }", 12, &npy), 0);
+	cr_assert_eq(parse(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3,), }", 12, &npy),
+	             0);
 	cr_assert_not(npy.transposed);
 }
 
 Test(npy, any_order_and_spacing_of_the_dict_is_taken)
 {
 	accepts("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", RUNG_F32, 2, 3, 16);
-	accepts("{\"shape\":(3,4,),\"fortran_order\":False,\"descr\":\"<f4\"}   \n", RUNG_F32, 2, 3, 16);
-	accepts(" { 'fortran_order' :False ,\n'shape' : ( 5 , ) , 'descr' : '<i8' } \n", RUNG_I64, 1, 5, 8);
-	accepts("{'descr': '<f2', 'fortran_order': False, 'shape': (10L, 2L), }\n", RUNG_F16, 2, 10, 4);
+	accepts("{\"shape\":(3,4,),\"fortran_order\":False,\"descr\":\"<f4\"}   \n", RUNG_F32, 2, 3,
+	        16);
+	accepts(" { 'fortran_order' :False ,\n'shape' : ( 5 , ) , 'descr' : '<i8' } \n", RUNG_I64,
+	        1, 5, 8);
+	accepts("{'descr': '<f2', 'fortran_order': False, 'shape': (10L, 2L), }\n", RUNG_F16, 2, 10,
+	        4);
 	accepts("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }", RUNG_F32, 2, 0, 16);
-	accepts("{'descr': '<f4', 'fortran_order': False, 'shape': (2,1,1,1,1,1,1,3), }", RUNG_F32, 8, 2, 12);
+	accepts("{'descr': '<f4', 'fortran_order': False, 'shape': (2,1,1,1,1,1,1,3), }", RUNG_F32,
+	        8, 2, 12);
 }
 
 Test(npy, every_dtype_is_told_by_its_descr)
@@ -89,39 +103,50 @@ Test(npy, every_dtype_is_told_by_its_descr)
 	static const struct {
 		const char *descr;
 		enum rung_dtype dtype;
-	} known[] = { { "|b1", RUNG_BOOL }, { "?", RUNG_BOOL },  { "|?", RUNG_BOOL }, { "|i1", RUNG_I8 },   { "<i1", RUNG_I8 },
-		      { ">u1", RUNG_U8 },   { "<i2", RUNG_I16 }, { "<u2", RUNG_U16 }, { "=i4", RUNG_I32 },  { "<u4", RUNG_U32 },
-		      { "i8", RUNG_I64 },   { "<u8", RUNG_U64 }, { "<f2", RUNG_F16 }, { "|V2", RUNG_BF16 }, { "V2", RUNG_BF16 },
+	} known[] = { { "|b1", RUNG_BOOL }, { "?", RUNG_BOOL },   { "|?", RUNG_BOOL },
+		      { "|i1", RUNG_I8 },   { "<i1", RUNG_I8 },   { ">u1", RUNG_U8 },
+		      { "<i2", RUNG_I16 },  { "<u2", RUNG_U16 },  { "=i4", RUNG_I32 },
+		      { "<u4", RUNG_U32 },  { "i8", RUNG_I64 },   { "<u8", RUNG_U64 },
+		      { "<f2", RUNG_F16 },  { "|V2", RUNG_BF16 }, { "V2", RUNG_BF16 },
 		      { "<f4", RUNG_F32 },  { "=f8", RUNG_F64 } };
 	char dict[128];
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		snprintf(dict, sizeof(dict), "{'descr': '%s', 'fortran_order': False, 'shape': (6,), }", known[i].descr);
+		snprintf(dict, sizeof(dict),
+		         "{'descr': '%s', 'fortran_order': False, 'shape': (6,), }",
+		         known[i].descr);
 		accepts(dict, known[i].dtype, 1, 6, rung_dtype_bytes(known[i].dtype));
 	}
 }
 
 Test(npy, what_rung_cannot_read_is_refused_with_the_cure)
 {
-	refuses("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4, 2), }", "numpy.ascontiguousarray");
+	refuses("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4, 2), }",
+	        "numpy.ascontiguousarray");
 	refuses("{'descr': '>f4', 'fortran_order': False, 'shape': (3, 4), }", "a.astype('<f4')");
 	refuses("{'descr': '>i8', 'fortran_order': False, 'shape': (3,), }", "big-endian");
 	refuses("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", "Python objects");
-	refuses("{'descr': [('a', '<f4'), ('b', '<i8')], 'fortran_order': False, 'shape': (3,), }", "structured");
+	refuses("{'descr': [('a', '<f4'), ('b', '<i8')], 'fortran_order': False, 'shape': (3,), }",
+	        "structured");
 	refuses("{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }", "'<c8' is not one");
 	refuses("{'descr': '<U7', 'fortran_order': False, 'shape': (3,), }", "'<U7' is not one");
 	refuses("{'descr': '|V4', 'fortran_order': False, 'shape': (3,), }", "'|V4' is not one");
 	refuses("{'descr': '', 'fortran_order': False, 'shape': (3,), }", "'' is not one");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "single value");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }", "more than 8 dimensions");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }",
+	        "more than 8 dimensions");
 }
 
 Test(npy, malformed_dicts_are_refused_with_the_place)
 {
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3), }", "byte 63: a comma is missing in shape");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3 4), }", "a comma is missing in shape");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (,), }", "a dimension is no number");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,), }", "a dimension is no number");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3), }",
+	        "byte 63: a comma is missing in shape");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3 4), }",
+	        "a comma is missing in shape");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (,), }",
+	        "a dimension is no number");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,), }",
+	        "a dimension is no number");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': [3], }", "shape is no tuple");
 	refuses("{'descr': '<f4', 'fortran_order': 0, 'shape': (3,), }", "neither True nor False");
 	refuses("{'descr': '<f4' 'fortran_order': False, 'shape': (3,), }", "a comma is missing");
@@ -129,7 +154,8 @@ Test(npy, malformed_dicts_are_refused_with_the_place)
 	refuses("{'descr': '<f4', 'shape': (3,)}", "no fortran_order");
 	refuses("{'fortran_order': False, 'shape': (3,)}", "no descr");
 	refuses("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", "twice");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'x': 1}", "a key that is none");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'x': 1}",
+	        "a key that is none");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)", "a comma is missing");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} 1", "text behind");
 	refuses("{'descr': '<f4", "does not end");
@@ -140,10 +166,14 @@ Test(npy, malformed_dicts_are_refused_with_the_place)
 
 Test(npy, sizes_that_overflow_are_refused)
 {
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551616,), }", "more than 64 bits");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904,), }", "more than 63 bits");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", "more than 63 bits");
-	refuses("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 9223372036854775807), }", "more than 63 bits");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551616,), }",
+	        "more than 64 bits");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904,), }",
+	        "more than 63 bits");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
+	        "more than 63 bits");
+	refuses("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 9223372036854775807), }",
+	        "more than 63 bits");
 }
 
 Test(npy, missing_bytes_are_counted)
@@ -165,11 +195,13 @@ Test(npy, wrong_magic_and_versions_are_refused)
 	struct rung__npy out;
 
 	npy.data[6] = 4;
-	cr_assert_eq(rung__npy_parse("a.npy", npy.data, npy.bytes, npy.bytes + 4, &out), RUNG_E_FORMAT);
+	cr_assert_eq(rung__npy_parse("a.npy", npy.data, npy.bytes, npy.bytes + 4, &out),
+	             RUNG_E_FORMAT);
 	cr_assert(strstr(rung_last_error(), "version 4.0 at byte 6"));
 	npy.data[6] = 1;
 	npy.data[0] = 'P';
-	cr_assert_eq(rung__npy_parse("a.npy", npy.data, npy.bytes, npy.bytes + 4, &out), RUNG_E_FORMAT);
+	cr_assert_eq(rung__npy_parse("a.npy", npy.data, npy.bytes, npy.bytes + 4, &out),
+	             RUNG_E_FORMAT);
 	cr_assert(strstr(rung_last_error(), "wrong magic"));
 	cr_assert_eq(rung__npy_parse("a.npy", npy.data, 0, 0, &out), RUNG_E_FORMAT);
 	free(npy.data);
@@ -192,7 +224,8 @@ static void parse_exactly(const unsigned char *data, size_t bytes)
 
 Test(npy, no_changed_byte_and_no_cut_breaks_the_parser)
 {
-	struct npy_bytes npy = make(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 40), }      \n");
+	struct npy_bytes npy =
+		make(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 40), }      \n");
 	uint64_t state = 88172645463325252u;
 
 	for (size_t bytes = 0; bytes <= npy.bytes; bytes++)
@@ -207,7 +240,8 @@ Test(npy, no_changed_byte_and_no_cut_breaks_the_parser)
 		npy.data[at] = old;
 	}
 	for (int round = 0; round < 20000; round++) {
-		struct npy_bytes other = make(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 40), }");
+		struct npy_bytes other =
+			make(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 40), }");
 
 		for (int i = 0; i < 4; i++) {
 			state = state * 6364136223846793005u + 1442695040888963407u;
@@ -225,8 +259,8 @@ Test(npy, a_written_header_fills_a_page_and_reads_back)
 	for (int dtype = 1; dtype < RUNG_DTYPE_COUNT; dtype++) {
 		for (unsigned dims = 1; dims <= RUNG_DIMS_MAX; dims++) {
 			struct rung_array_info array = { .dtype = (enum rung_dtype)dtype,
-							 .dim_count = dims,
-							 .dims = { 3, 1, 2, 1, 5, 1, 1, 7 } };
+				                         .dim_count = dims,
+				                         .dims = { 3, 1, 2, 1, 5, 1, 1, 7 } };
 			unsigned char head[RUNG__NPY_DATA_OFFSET];
 			struct rung__npy npy;
 			uint64_t bytes;
@@ -234,8 +268,9 @@ Test(npy, a_written_header_fills_a_page_and_reads_back)
 			cr_assert(rung__array_measure(&array, &bytes));
 			rung__npy_format(&array, head);
 			cr_assert_eq(head[sizeof(head) - 1], '\n');
-			cr_assert_eq(rung__npy_parse("a.npy", head, sizeof(head), sizeof(head) + bytes, &npy), 0, "%s",
-				     rung_last_error());
+			cr_assert_eq(rung__npy_parse("a.npy", head, sizeof(head),
+			                             sizeof(head) + bytes, &npy),
+			             0, "%s", rung_last_error());
 			cr_assert(rung__array_equal(&npy.array, &array));
 			cr_assert_eq(npy.data_offset, 4096);
 			cr_assert_eq(npy.array.row_bytes, array.row_bytes);
@@ -248,7 +283,9 @@ Test(npy, shapes_at_the_border_of_32_bits_read_back)
 	static const uint64_t counts[] = { 4294967295u, 4294967296u, 4294967297u, 8589934592u };
 
 	for (size_t i = 0; i < 4; i++) {
-		struct rung_array_info array = { .dtype = RUNG_F16, .dim_count = 2, .dims = { counts[i], 768 } };
+		struct rung_array_info array = { .dtype = RUNG_F16,
+			                         .dim_count = 2,
+			                         .dims = { counts[i], 768 } };
 		unsigned char head[RUNG__NPY_DATA_OFFSET];
 		struct rung__npy npy;
 		uint64_t bytes;
@@ -256,9 +293,12 @@ Test(npy, shapes_at_the_border_of_32_bits_read_back)
 		cr_assert(rung__array_measure(&array, &bytes));
 		cr_assert_eq(bytes, counts[i] * 1536);
 		rung__npy_format(&array, head);
-		cr_assert_eq(rung__npy_parse("a.npy", head, sizeof(head), sizeof(head) + bytes, &npy), 0, "%s",
-			     rung_last_error());
+		cr_assert_eq(
+			rung__npy_parse("a.npy", head, sizeof(head), sizeof(head) + bytes, &npy), 0,
+			"%s", rung_last_error());
 		cr_assert_eq(npy.array.row_count, counts[i]);
-		cr_assert_eq(rung__npy_parse("a.npy", head, sizeof(head), sizeof(head) + bytes - 1, &npy), RUNG_E_FORMAT);
+		cr_assert_eq(rung__npy_parse("a.npy", head, sizeof(head), sizeof(head) + bytes - 1,
+		                             &npy),
+		             RUNG_E_FORMAT);
 	}
 }

@@ -56,7 +56,8 @@ Test(source, members_of_a_npz_are_read_stored_and_deflated)
 	write_npz("a.npz", "deflated.npy", ZIP_CM_DEFLATE, npy, bytes);
 	free(npy);
 	for (int i = 0; i < 4; i++) {
-		snprintf(spec, sizeof(spec), "%s:%s%s", file_at("a.npz"), i & 1 ? "stored" : "deflated", i & 2 ? ".npy" : "");
+		snprintf(spec, sizeof(spec), "%s:%s%s", file_at("a.npz"),
+		         i & 1 ? "stored" : "deflated", i & 2 ? ".npy" : "");
 		holds_0_to_99(spec);
 		cr_assert_eq(rung_source_open(spec, &src), 0);
 		cr_assert_eq(src->data == NULL, i & 1, "a stored member is read where it lies");
@@ -65,7 +66,8 @@ Test(source, members_of_a_npz_are_read_stored_and_deflated)
 	/* an archive behind other bytes: offsets are not those of the file, so libzip reads it */
 	{
 		size_t zip_bytes;
-		unsigned char *zip = support_read_file(file_at("a.npz"), &zip_bytes), *moved = calloc(1, zip_bytes + 100);
+		unsigned char *zip = support_read_file(file_at("a.npz"), &zip_bytes),
+			      *moved = calloc(1, zip_bytes + 100);
 
 		memcpy(moved + 100, zip, zip_bytes);
 		cr_assert_eq(support_write_file(file_at("moved.npz"), moved, zip_bytes + 100), 0);
@@ -167,7 +169,8 @@ Test(source, a_damaged_npz_is_refused)
 	int refused = 0;
 
 	for (int i = 0; i < 100; i++)
-		npy[bytes - 400 + (size_t)i * 4] = (unsigned char)(i * 37); /* does not deflate to nothing */
+		/* does not deflate to nothing */
+		npy[bytes - 400 + (size_t)i * 4] = (unsigned char)(i * 37);
 	write_npz("a.npz", "x.npy", ZIP_CM_DEFLATE, npy, bytes);
 	free(npy);
 	zip = support_read_file(file_at("a.npz"), &zip_bytes);
@@ -184,8 +187,8 @@ Test(source, a_damaged_npz_is_refused)
 		if (rc == 0)
 			rung_source_close(src);
 		else
-			cr_assert(rc == RUNG_E_FORMAT || rc == RUNG_E_NOENT || rc == RUNG_E_IO, "byte %zu: %d %s", at, rc,
-				  rung_last_error());
+			cr_assert(rc == RUNG_E_FORMAT || rc == RUNG_E_NOENT || rc == RUNG_E_IO,
+			          "byte %zu: %d %s", at, rc, rung_last_error());
 		/* inside the deflated data, behind the local header of 30 bytes and the name */
 		if (at >= 30 + 5 && at < zip_bytes / 2)
 			cr_assert_lt(rc, 0, "byte %zu of the data changed and not found", at);
@@ -216,9 +219,12 @@ Test(source, no_damage_to_a_stored_npz_breaks_the_reader)
 			cr_assert_eq(support_write_file(file_at("b.npz"), zip, zip_bytes), 0);
 			zip[at] = old;
 			snprintf(spec, sizeof(spec), "%s:x", path);
-			if (rung_source_open(spec, &src) == 0 && rung_source_info(src)->row_bytes <= sizeof(row))
-				cr_assert_eq(rung_source_read(src, rung_source_info(src)->row_count - 1, 1, row), 0, "%s",
-					     rung_last_error());
+			if (rung_source_open(spec, &src) == 0 &&
+			    rung_source_info(src)->row_bytes <= sizeof(row))
+				cr_assert_eq(rung_source_read(src,
+				                              rung_source_info(src)->row_count - 1,
+				                              1, row),
+				             0, "%s", rung_last_error());
 			rung_source_close(src);
 		}
 	}
@@ -241,7 +247,8 @@ Test(source, what_is_no_array_file_is_refused)
 	fails(path, RUNG_E_FORMAT, "wrong magic");
 	cr_assert_eq(support_write_file(file_at("short.npy"), "\x93NUMPY\x01\x00", 8), 0);
 	fails(path, RUNG_E_FORMAT, "truncated: ends at byte 8");
-	cr_assert_eq(support_write_file(file_at("text.npz"), "hello, I am no archive at all", 29), 0);
+	cr_assert_eq(support_write_file(file_at("text.npz"), "hello, I am no archive at all", 29),
+	             0);
 	snprintf(spec, sizeof(spec), "%s:x", path);
 	fails(spec, RUNG_E_FORMAT, "cannot be read as a .npz");
 }
@@ -278,26 +285,27 @@ Test(source, a_file_cut_after_opening_is_an_error_not_a_crash)
 Test(source, words_of_a_raw_spec_are_checked)
 {
 	static const char *const bad[] = { "raw:",
-					   "raw:f",
-					   "raw:f,f32",
-					   "raw:f,f99,3",
-					   "raw:f,f32,",
-					   "raw:f,f32,x",
-					   "raw:f,f32,3x",
-					   "raw:f,f32,3,",
-					   "raw:f,f32,3,x",
-					   "raw:f,f32,-3",
-					   "raw:f,f32,3,-1",
-					   "raw:,f32,3",
-					   "raw:f,f32,1x1x1x1x1x1x1x1x1",
-					   "raw:f,f32,99999999999999999999",
-					   "raw:f,f32,3 ",
-					   "raw:f,f32,0x" };
+		                           "raw:f",
+		                           "raw:f,f32",
+		                           "raw:f,f99,3",
+		                           "raw:f,f32,",
+		                           "raw:f,f32,x",
+		                           "raw:f,f32,3x",
+		                           "raw:f,f32,3,",
+		                           "raw:f,f32,3,x",
+		                           "raw:f,f32,-3",
+		                           "raw:f,f32,3,-1",
+		                           "raw:,f32,3",
+		                           "raw:f,f32,1x1x1x1x1x1x1x1x1",
+		                           "raw:f,f32,99999999999999999999",
+		                           "raw:f,f32,3 ",
+		                           "raw:f,f32,0x" };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		fails(bad[i], RUNG_E_INVAL, "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]");
 	fails("raw:f,f64,4294967296x4294967296", RUNG_E_INVAL, "more than 63 bits");
-	fails("raw:f,u8,9223372036854775807,9223372036854775807", RUNG_E_INVAL, "more than 63 bits");
+	fails("raw:f,u8,9223372036854775807,9223372036854775807", RUNG_E_INVAL,
+	      "more than 63 bits");
 }
 
 Test(source, a_raw_file_that_is_too_short_is_told_with_all_sizes)
@@ -305,7 +313,8 @@ Test(source, a_raw_file_that_is_too_short_is_told_with_all_sizes)
 	cr_assert_eq(support_write_file(file_at("r"), "0123456789", 10), 0);
 	snprintf(spec, sizeof(spec), "raw:%s,f32,2,3", path);
 	fails(spec, RUNG_E_FORMAT, "has 10 bytes");
-	fails(spec, RUNG_E_FORMAT, "needs 11 (8 of data from offset 3 on): 1 are missing at offset 10");
+	fails(spec, RUNG_E_FORMAT,
+	      "needs 11 (8 of data from offset 3 on): 1 are missing at offset 10");
 }
 
 /* No such data are needed to see that the arithmetic holds: a file with holes has the size. */

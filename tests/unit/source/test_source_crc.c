@@ -61,8 +61,8 @@ Test(source_crc, the_crc_of_a_stored_member_is_compared_when_all_of_it_was_read)
 		const unsigned char old = zip[at];
 		struct rung_source *src;
 
-		zip[at] = old == ' ' ? '\t' : old ^ 1; /* of the header: another space, or a letter,
-							  which may be refused */
+		/* of the header: another space, or a letter, which may be refused */
+		zip[at] = old == ' ' ? '\t' : old ^ 1;
 		cr_assert_eq(support_write_file(file_at("b.npz"), zip, zip_bytes), 0);
 		zip[at] = old;
 		snprintf(spec, sizeof(spec), "%s:x", path);
@@ -133,7 +133,7 @@ Test(source_crc, of_threads_that_read_parts_of_a_stored_member_the_last_finds_it
 		for (unsigned t = 0; t < 8; t++) {
 			readers[t] = (struct reader){ .src = src, .first = t * (WIDE_ROWS / 8) };
 			cr_assert_eq(pthread_create(&threads[t], NULL, read_eighth, &readers[t]),
-				     0);
+			             0);
 		}
 		for (unsigned t = 0; t < 8; t++) {
 			pthread_join(threads[t], NULL);
@@ -155,7 +155,7 @@ Test(source_crc, rows_of_a_stored_member_that_are_read_at_random_are_not_compare
 
 		for (uint64_t i = 0; i < WIDE_ROWS; i++)
 			cr_assert_eq(rung_source_read(src, i * 7919 % WIDE_ROWS, 1, row), 0, "%s",
-				     rung_last_error());
+			             rung_last_error());
 		rung_source_close(src);
 	}
 }

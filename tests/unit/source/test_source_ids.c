@@ -25,8 +25,8 @@ static void teardown(void)
 
 TestSuite(source_ids, .init = setup, .fini = teardown);
 
-static int read_array(const char *descr, const char *shape, const void *data, size_t bytes, uint64_t vertex_count, int distinct,
-		      uint64_t *count_out, uint64_t **ids_out)
+static int read_array(const char *descr, const char *shape, const void *data, size_t bytes,
+                      uint64_t vertex_count, int distinct, uint64_t *count_out, uint64_t **ids_out)
 {
 	struct rung_source *src;
 	int rc;
@@ -38,15 +38,16 @@ static int read_array(const char *descr, const char *shape, const void *data, si
 	return rc;
 }
 
-#define FAILS(status, words, descr, shape, vertex_count, distinct, ...)                                                        \
-	do {                                                                                                                   \
-		const __typeof__((__VA_ARGS__)[0]) *fa_data = (__VA_ARGS__);                                                   \
-		uint64_t fa_count, *fa_ids = NULL;                                                                             \
-		int fa_rc = read_array(descr, shape, fa_data, sizeof(__VA_ARGS__), vertex_count, distinct, &fa_count, &fa_ids); \
-                                                                                                                               \
-		assert_says(fa_rc, status, words);                                                                             \
-		cr_assert(strstr(rung_last_error(), "ids.npy"), "%s", rung_last_error());                                      \
-		cr_assert_null(fa_ids);                                                                                        \
+#define FAILS(status, words, descr, shape, vertex_count, distinct, ...)                            \
+	do {                                                                                       \
+		const __typeof__((__VA_ARGS__)[0]) *fa_data = (__VA_ARGS__);                       \
+		uint64_t fa_count, *fa_ids = NULL;                                                 \
+		int fa_rc = read_array(descr, shape, fa_data, sizeof(__VA_ARGS__), vertex_count,   \
+		                       distinct, &fa_count, &fa_ids);                              \
+                                                                                                   \
+		assert_says(fa_rc, status, words);                                                 \
+		cr_assert(strstr(rung_last_error(), "ids.npy"), "%s", rung_last_error());          \
+		cr_assert_null(fa_ids);                                                            \
 	} while (0)
 
 Test(source_ids, ids_of_every_integer_type_keep_their_order)
@@ -54,7 +55,8 @@ Test(source_ids, ids_of_every_integer_type_keep_their_order)
 	static const struct {
 		const char *descr;
 		size_t bytes;
-	} types[] = { { "|i1", 1 }, { "|u1", 1 }, { "<i2", 2 }, { "<u2", 2 }, { "<i4", 4 }, { "<u4", 4 }, { "<i8", 8 }, { "<u8", 8 } };
+	} types[] = { { "|i1", 1 }, { "|u1", 1 }, { "<i2", 2 }, { "<u2", 2 },
+		      { "<i4", 4 }, { "<u4", 4 }, { "<i8", 8 }, { "<u8", 8 } };
 	static const uint64_t wanted[] = { 99, 0, 7, 99 };
 
 	for (size_t t = 0; t < RUNG__ARRAY_LEN(types); t++) {
@@ -63,7 +65,9 @@ Test(source_ids, ids_of_every_integer_type_keep_their_order)
 
 		for (size_t i = 0; i < 4; i++)
 			memcpy(data + i * types[t].bytes, &wanted[i], types[t].bytes);
-		cr_assert_eq(read_array(types[t].descr, "(4,)", data, 4 * types[t].bytes, 100, 0, &count, &ids), 0, "%s", rung_last_error());
+		cr_assert_eq(read_array(types[t].descr, "(4,)", data, 4 * types[t].bytes, 100, 0,
+		                        &count, &ids),
+		             0, "%s", rung_last_error());
 		cr_assert_eq(count, 4);
 		cr_assert_arr_eq(ids, wanted, sizeof(wanted), "%s", types[t].descr);
 		rung_free(ids);
@@ -76,7 +80,8 @@ Test(source_ids, a_mask_gives_its_true_entries_in_order)
 	static const uint64_t wanted[] = { 1, 2, 5 };
 	uint64_t count, *ids;
 
-	cr_assert_eq(read_array("|b1", "(6,)", mask, sizeof(mask), 6, 1, &count, &ids), 0, "%s", rung_last_error());
+	cr_assert_eq(read_array("|b1", "(6,)", mask, sizeof(mask), 6, 1, &count, &ids), 0, "%s",
+	             rung_last_error());
 	cr_assert_eq(count, 3);
 	cr_assert_arr_eq(ids, wanted, sizeof(wanted));
 	rung_free(ids);
@@ -87,10 +92,13 @@ Test(source_ids, a_mask_gives_its_true_entries_in_order)
 
 Test(source_ids, ids_that_are_no_vertices_are_named_with_their_place)
 {
-	FAILS(RUNG_E_RANGE, "entry 1 is -7, ids are 0 to 59", "<i4", "(3,)", 60, 0, (int32_t[]){ 5, -7, 1 });
+	FAILS(RUNG_E_RANGE, "entry 1 is -7, ids are 0 to 59", "<i4", "(3,)", 60, 0,
+	      (int32_t[]){ 5, -7, 1 });
 	FAILS(RUNG_E_RANGE, "entry 1 is -128", "|i1", "(2,)", 60, 0, (int8_t[]){ 5, -128 });
-	FAILS(RUNG_E_RANGE, "entry 0 is -9223372036854775808", "<i8", "(2,)", 60, 0, (int64_t[]){ INT64_MIN, 0 });
-	FAILS(RUNG_E_RANGE, "entry 2 is 18446744073709551615", "<u8", "(3,)", 60, 0, (uint64_t[]){ 0, 1, UINT64_MAX });
+	FAILS(RUNG_E_RANGE, "entry 0 is -9223372036854775808", "<i8", "(2,)", 60, 0,
+	      (int64_t[]){ INT64_MIN, 0 });
+	FAILS(RUNG_E_RANGE, "entry 2 is 18446744073709551615", "<u8", "(3,)", 60, 0,
+	      (uint64_t[]){ 0, 1, UINT64_MAX });
 	FAILS(RUNG_E_RANGE, "entry 1 is 60", "<u2", "(2,)", 60, 0, (uint16_t[]){ 59, 60 });
 }
 
@@ -98,8 +106,10 @@ Test(source_ids, an_id_given_twice_is_refused_where_they_must_differ)
 {
 	uint64_t count, *ids;
 
-	FAILS(RUNG_E_FORMAT, "entries 0 and 2 are both 63", "<i8", "(4,)", 65, 1, (int64_t[]){ 63, 64, 63, 64 });
-	cr_assert_eq(read_array("<i8", "(2,)", (int64_t[]){ 63, 64 }, 16, 65, 1, &count, &ids), 0, "%s", rung_last_error());
+	FAILS(RUNG_E_FORMAT, "entries 0 and 2 are both 63", "<i8", "(4,)", 65, 1,
+	      (int64_t[]){ 63, 64, 63, 64 });
+	cr_assert_eq(read_array("<i8", "(2,)", (int64_t[]){ 63, 64 }, 16, 65, 1, &count, &ids), 0,
+	             "%s", rung_last_error());
 	rung_free(ids);
 }
 
@@ -107,8 +117,10 @@ Test(source_ids, arrays_that_are_no_sets_of_vertices_are_refused)
 {
 	FAILS(RUNG_E_FORMAT, "this is f32 with 1", "<f4", "(2,)", 60, 0, (float[]){ 1, 2 });
 	FAILS(RUNG_E_FORMAT, "this is i32 with 2", "<i4", "(1, 2)", 60, 0, (int32_t[]){ 1, 2 });
-	FAILS(RUNG_E_FORMAT, "the mask has 2 entries, there are 60", "|b1", "(2,)", 60, 0, (unsigned char[]){ 1, 1 });
-	FAILS(RUNG_E_FORMAT, "has 3 ids, there are only 2", "<i4", "(3,)", 2, 0, (int32_t[]){ 0, 1, 1 });
+	FAILS(RUNG_E_FORMAT, "the mask has 2 entries, there are 60", "|b1", "(2,)", 60, 0,
+	      (unsigned char[]){ 1, 1 });
+	FAILS(RUNG_E_FORMAT, "has 3 ids, there are only 2", "<i4", "(3,)", 2, 0,
+	      (int32_t[]){ 0, 1, 1 });
 }
 
 Test(source_ids, nothing_is_left_when_memory_ends_anywhere)

@@ -44,7 +44,9 @@ static void write_npz(uint32_t count)
 	for (uint32_t i = 0; i < count; i++)
 		values[i] = i;
 	snprintf(shape, sizeof(shape), "(%u,)", count);
-	cr_assert_eq(support_write_npy(file_at("values.npy"), "<u4", shape, values, count * sizeof(*values)), 0);
+	cr_assert_eq(support_write_npy(file_at("values.npy"), "<u4", shape, values,
+	                               count * sizeof(*values)),
+	             0);
 	npy = support_read_file(file_at("values.npy"), &bytes);
 	zip = zip_open(file_at("a.npz"), ZIP_CREATE, NULL);
 	cr_assert(zip_file_add(zip, "d.npy", zip_source_buffer(zip, npy, bytes, 0), 0) == 0);
@@ -77,7 +79,7 @@ static void holds_ascending(const char *what, uint32_t count, uint32_t first)
 Test(source_made, what_is_too_large_for_memory_goes_into_a_file_and_reads_the_same)
 {
 	const int fds = support_open_descriptors();
-	const uint32_t count = 1050001;   /* more than a buffer, and no whole pages */
+	const uint32_t count = 1050001; /* more than a buffer, and no whole pages */
 
 	write_npz(count);
 	for (int in_file = 0; in_file < 2; in_file++) {
@@ -136,7 +138,8 @@ Test(source_made, padding_is_minus_one_or_nan_behind_the_rows)
 	int16_t all[3];
 	struct rung_source *src;
 
-	cr_assert_eq(support_write_npy(file_at("f.npy"), "<f4", "(2, 2)", values, sizeof(values)), 0);
+	cr_assert_eq(support_write_npy(file_at("f.npy"), "<f4", "(2, 2)", values, sizeof(values)),
+	             0);
 	cr_assert_eq(support_write_npy(file_at("i.npy"), "<i2", "(2,)", ids, sizeof(ids)), 0);
 	src = opened(spec_of("pad:5,", "f.npy", ""), 5);
 	cr_assert_eq(rung_source_read(src, 0, 5, rows), 0);
@@ -164,7 +167,7 @@ Test(source_made, some_rows_of_every_few_are_those_at_their_places)
 	for (unsigned count = 0; count <= 23; count += count < 11 ? 1 : 6) {
 		snprintf(shape, sizeof(shape), "(%u, 2)", count);
 		cr_assert_eq(support_write_npy(file_at("m.npy"), "<i2", shape, values, 4 * count),
-			     0);
+		             0);
 		for (unsigned c = 0; c < 6 * 7 * 7; c++) {
 			const unsigned period = 1 + c % 6, first = c / 6 % 7, end = c / 42;
 			struct rung_source *src;
@@ -181,7 +184,7 @@ Test(source_made, some_rows_of_every_few_are_those_at_their_places)
 			for (uint64_t at = 0; at <= found; at++) {
 				cr_assert_eq(rung_source_read(src, at, found - at, rows), 0);
 				cr_assert_eq(memcmp(rows, wanted + 2 * at, (found - at) * 4), 0,
-					     "%s from %" PRIu64 " on", spec, at);
+				             "%s from %" PRIu64 " on", spec, at);
 			}
 			rung_source_close(src);
 		}
@@ -229,7 +232,8 @@ Test(source_made, the_file_of_a_spec_is_found_without_opening_it)
 	cr_assert_eq(rung__source_stat(spec_of("", "f.pt", ":train"), &found), 0);
 	cr_assert_eq(found.st_ino, wanted.st_ino);
 	cr_assert_eq(rung__source_stat(spec_of("", "f.pt", ".csv.gz"), &found), -1);
-	cr_assert_eq(rung__source_stat("range:0,9", &found), 0);   /* of no file: nothing of it changes */
+	/* of no file: nothing of it changes */
+	cr_assert_eq(rung__source_stat("range:0,9", &found), 0);
 	cr_assert_eq(found.st_ino, 0);
 }
 
@@ -254,7 +258,9 @@ static void text_holds(const char *name, uint64_t count, const int64_t *wanted)
 
 Test(source_made, ids_are_read_from_lines_of_text)
 {
-	static const char *const texts[] = { "7\n0\n9223372036854775807\n", "7\r\n0\r\n9223372036854775807", "007\n00\n9223372036854775807\r" };
+	static const char *const texts[] = { "7\n0\n9223372036854775807\n",
+		                             "7\r\n0\r\n9223372036854775807",
+		                             "007\n00\n9223372036854775807\r" };
 	const int64_t ids[] = { 7, 0, INT64_MAX };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(texts); i++) {
@@ -272,14 +278,16 @@ Test(source_made, text_with_anything_else_is_refused_with_its_line)
 	static const struct {
 		const char *text, *words;
 	} bad[] = {
-		{ "id\n1\n", "line 1 holds more" },   { "1\n2,3\n", "line 2 holds more" }, { "1\n-2\n", "line 2 holds more" },
-		{ "1\n\n2\n", "line 2 holds no id" }, { "1\n2 \n", "line 2 holds more" },  { "1\r2\n", "line 1 holds a carriage" },
-		{ "\r\n", "line 1 holds a carriage" }, { "1\r\r\n", "line 1 holds a carriage" },
+		{ "id\n1\n", "line 1 holds more" },     { "1\n2,3\n", "line 2 holds more" },
+		{ "1\n-2\n", "line 2 holds more" },     { "1\n\n2\n", "line 2 holds no id" },
+		{ "1\n2 \n", "line 2 holds more" },     { "1\r2\n", "line 1 holds a carriage" },
+		{ "\r\n", "line 1 holds a carriage" },  { "1\r\r\n", "line 1 holds a carriage" },
 		{ "9223372036854775808\n", "63 bits" }, { "99999999999999999999999\n", "63 bits" },
 	};
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(bad); i++) {
-		cr_assert_eq(support_write_file(file_at("a.csv"), bad[i].text, strlen(bad[i].text)), 0);
+		cr_assert_eq(support_write_file(file_at("a.csv"), bad[i].text, strlen(bad[i].text)),
+		             0);
 		fails(spec_of("", "a.csv", ""), RUNG_E_FORMAT, bad[i].words);
 	}
 	cr_assert_eq(support_write_file(file_at("a.csv.gz"), "1\n", 2), 0);
@@ -313,10 +321,10 @@ Test(source_made, no_memory_is_taken_for_the_ids_of_a_text)
 	src = opened(spec_of("", "a.csv.gz", ""), count);
 	cr_assert_lt(rung__source_place(src).memory_bytes, 400000);
 	assert_says(rung_source_read_vertices(src, 100, 0, &found, &ids), RUNG_E_FORMAT,
-		    "a.csv.gz: has 400000 ids, there are only 100 vertices");
+	            "a.csv.gz: has 400000 ids, there are only 100 vertices");
 	cr_assert_null(ids);
 	cr_assert_eq(rung_source_read_vertices(src, count, 1, &found, &ids), 0, "%s",
-		     rung_last_error());
+	             rung_last_error());
 	cr_assert_eq(found, count);
 	for (uint64_t i = 0; i < count; i++)
 		cr_assert_eq(ids[i], i);
@@ -337,9 +345,9 @@ Test(source_made, text_is_read_from_any_byte_on_in_any_order)
 		const uint64_t count = RUNG__MIN(1 + i % 37, 2400 - at);
 
 		cr_assert_eq(rung__source_read_bytes(src, at, count, bytes), 0, "%s",
-			     rung_last_error());
+		             rung_last_error());
 		cr_assert_eq(memcmp(bytes, wanted + at, count), 0,
-			     "%" PRIu64 " bytes from %" PRIu64 " on", count, at);
+		             "%" PRIu64 " bytes from %" PRIu64 " on", count, at);
 	}
 	rung_source_close(src);
 }
@@ -370,7 +378,8 @@ Test(source_made, no_damage_to_compressed_text_breaks_the_reader)
 	for (size_t i = 0; i < count; i++) {
 		bytes[i] ^= 0x55;
 		cr_assert_eq(support_write_file(file_at("b.csv.gz"), bytes, count), 0);
-		if (rung_source_open(spec_of("", "b.csv.gz", ""), &src) == 0)   /* time and system in the header do not matter */
+		/* time and system in the header do not matter */
+		if (rung_source_open(spec_of("", "b.csv.gz", ""), &src) == 0)
 			rung_source_close(src);
 		bytes[i] ^= 0x55;
 		cr_assert_eq(support_write_file(file_at("b.csv.gz"), bytes, i), 0);

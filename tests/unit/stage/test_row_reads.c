@@ -9,11 +9,11 @@
 
 TestSuite(row_reads, .init = setup, .fini = teardown, .timeout = 120);
 
-#define ROWS      4000u
-#define BYTES     700u
-#define OFFSET    128u
-#define DEPTH     40u
-#define SLOT      (3 * RUNG__PAGE_BYTES)
+#define ROWS   4000u
+#define BYTES  700u
+#define OFFSET 128u
+#define DEPTH  40u
+#define SLOT   (3 * RUNG__PAGE_BYTES)
 
 static const enum rung_engine engines[] = { RUNG_ENGINE_AUTO, RUNG_ENGINE_PREAD };
 static char path[300];
@@ -38,10 +38,10 @@ static void open_reads(enum rung_engine engine)
 	support_row(1, bytes, expected);
 	cr_assert_eq(support_write_file(path, expected, bytes), 0);
 	of_file = (struct rung__features){ .layout = { .data_offset = OFFSET,
-							.row_stride = BYTES,
-							.row_bytes = BYTES,
-							.file_count = 1,
-							.file_bytes = { bytes } } };
+		                                       .row_stride = BYTES,
+		                                       .row_bytes = BYTES,
+		                                       .file_count = 1,
+		                                       .file_bytes = { bytes } } };
 	of_file.files[0].path = path;
 	of_file.files[0].fd = open(path, O_RDONLY);
 	cr_assert_geq(of_file.files[0].fd, 0);
@@ -77,16 +77,16 @@ static int look(void *ctx, uint64_t first, uint64_t end, const unsigned char *ro
 
 		p->seen[i]++;
 		cr_assert_eq(memcmp(row + (v - vertices[first]) * BYTES,
-				    expected + OFFSET + v * BYTES, BYTES), 0,
-			     "vertex %" PRIu64, v);
+		                    expected + OFFSET + v * BYTES, BYTES),
+		             0, "vertex %" PRIu64, v);
 	}
 	return p->calls == p->stop_at ? rung__fail(RUNG_E_CANCELED, "enough") : 0;
 }
 
 static int run(struct putting *p)
 {
-	const struct rung__row_list list = { vertices, sizeof(vertices[0]), list_vertices(),
-					     look, p };
+	const struct rung__row_list list = { vertices, sizeof(vertices[0]), list_vertices(), look,
+		                             p };
 
 	return rung__row_reads_run(reads, &list);
 }

@@ -8,7 +8,8 @@
 
 TestSuite(stage, .init = setup, .fini = teardown, .timeout = 300);
 
-static const char *put_npy(const char *name, const char *descr, const char *shape, const void *data, size_t bytes)
+static const char *put_npy(const char *name, const char *descr, const char *shape, const void *data,
+                           size_t bytes)
 {
 	static char paths[8][400];
 	static int next;
@@ -37,7 +38,8 @@ static void rows_are_right(const char *folder, uint64_t vertices, uint64_t row_b
 	cr_assert_eq(count, vertices);
 	for (uint64_t r = 0; r < vertices; r++) {
 		support_row(vertex[r], row_bytes, row);
-		cr_assert_eq(memcmp(file + 4096 + r * row_bytes, row, row_bytes), 0, "rank %" PRIu64, r);
+		cr_assert_eq(memcmp(file + 4096 + r * row_bytes, row, row_bytes), 0,
+		             "rank %" PRIu64, r);
 	}
 	rung_free(vertex);
 	rung_dataset_close(ds);
@@ -77,7 +79,8 @@ Test(stage, rows_are_right_for_all_widths_threads_and_numbers_of_blocks)
 	static const uint64_t widths[] = { 1, 4, 100, 1536, 4096, 5000, 300000 };
 
 	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
-		uint64_t vertices = widths[i] > 100000 ? 150 : 6000; /* the widest are read row by row, past the bounce buffer */
+		/* the widest are read row by row, past the bounce buffer */
+		uint64_t vertices = widths[i] > 100000 ? 150 : 6000;
 
 		opts.threads = (uint32_t)i % 4;
 		opts.force = i > 0;
@@ -108,8 +111,10 @@ Test(stage, one_row_and_no_edges_work)
 
 	lone[0] = put_npy("none.npy", "<i8", "(2, 0)", NULL, 0);
 	snprintf(features, sizeof(features), "%s",
-		 put_npy("one.npy", "|u1", "(1, 3)",
-			 (unsigned char[]){ support_row_byte(0, 0), support_row_byte(0, 1), support_row_byte(0, 2) }, 3));
+	         put_npy("one.npy", "|u1", "(1, 3)",
+	                 (unsigned char[]){ support_row_byte(0, 0), support_row_byte(0, 1),
+	                                    support_row_byte(0, 2) },
+	                 3));
 	opts.graph.specs = lone;
 	opts.labels = NULL;
 	opts.split_count = 0;
@@ -175,12 +180,17 @@ Test(stage, the_manifest_tells_what_the_score_was_made_with)
 	static const struct {
 		enum rung_score_method method;
 		const char *name;
-		uint32_t iterations;   /* 0: damping does not apply either */
-		uint64_t batches;      /* 0: nothing is sampled */
+		uint32_t iterations; /* 0: damping does not apply either */
+		uint64_t batches;    /* 0: nothing is sampled */
 	} cases[] = {
-		{ RUNG_SCORE_DEFAULT, "blend", 0, 4 }, { RUNG_SCORE_BLEND, "blend", 0, 4 }, { RUNG_SCORE_PRESAMPLE, "presample", 0, 2 },
-		{ RUNG_SCORE_EXPECTED, "expected", 0, 0 }, { RUNG_SCORE_DEGREE, "degree", 0, 0 }, { RUNG_SCORE_PPR, "ppr", 3, 0 },
-		{ RUNG_SCORE_WRPAGERANK, "wrpagerank", 3, 0 }, { RUNG_SCORE_RPAGERANK, "rpagerank", 3, 0 },
+		{ RUNG_SCORE_DEFAULT, "blend", 0, 4 },
+		{ RUNG_SCORE_BLEND, "blend", 0, 4 },
+		{ RUNG_SCORE_PRESAMPLE, "presample", 0, 2 },
+		{ RUNG_SCORE_EXPECTED, "expected", 0, 0 },
+		{ RUNG_SCORE_DEGREE, "degree", 0, 0 },
+		{ RUNG_SCORE_PPR, "ppr", 3, 0 },
+		{ RUNG_SCORE_WRPAGERANK, "wrpagerank", 3, 0 },
+		{ RUNG_SCORE_RPAGERANK, "rpagerank", 3, 0 },
 	};
 
 	opts.score.iterations = 3;
@@ -193,7 +203,8 @@ Test(stage, the_manifest_tells_what_the_score_was_made_with)
 
 		cr_assert_str_eq(info->score_method, cases[i].name);
 		cr_assert_eq(info->score_iterations, cases[i].iterations, "%s", cases[i].name);
-		cr_assert_float_eq(info->score_damping, cases[i].iterations ? 0.85 : 0, 1e-12, "%s", cases[i].name);
+		cr_assert_float_eq(info->score_damping, cases[i].iterations ? 0.85 : 0, 1e-12, "%s",
+		                   cases[i].name);
 		cr_assert_eq(info->score_sampled, cases[i].batches > 0, "%s", cases[i].name);
 		cr_assert_eq(info->score_batches, cases[i].batches, "%s", cases[i].name);
 		cr_assert_eq(info->score_seed, cases[i].batches ? 77 : 0, "%s", cases[i].name);
@@ -234,7 +245,8 @@ Test(stage, the_score_is_that_of_the_fanouts_and_batches_of_the_dataset)
 	score_opts.batch_size = 4;
 	score_opts.train = ids;
 	score_opts.train_count = count;
-	cr_assert_eq(rung_score_compute(rung_graph_csc(graph), &score_opts, wanted, NULL), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_score_compute(rung_graph_csc(graph), &score_opts, wanted, NULL), 0, "%s",
+	             rung_last_error());
 	cr_assert_eq(rung_dataset_load_ids(ds, "vertex_of_rank", &count, &vertex), 0);
 	cr_assert_eq(rung_dataset_load_array(ds, "score", NULL, (void **)&score), 0);
 	for (uint64_t r = 0; r < VERTICES; r++)
@@ -300,7 +312,8 @@ Test(stage, a_given_score_may_be_infinite_but_not_nan)
 	rung_dataset_close(ds);
 }
 
-/* The graph twice is the least there can be; what a score takes beside the graph is more with each hop. */
+/* The graph twice is the least there can be; what a score takes beside the graph is more with each
+ * hop. */
 Test(stage, the_memory_told_is_that_of_the_score)
 {
 	static const uint32_t fanouts[] = { 5, 5, 5, 5 };
@@ -371,7 +384,9 @@ Test(stage, ids_outside_are_named_with_place_and_value)
 Test(stage, split_names_are_checked)
 {
 	static const char *const bad[] = {
-		"", "a/b", "..", "a b", "\xc3\xa4", "0123456789012345678901234567890123456789012345678901234567890123"
+		"",         "a/b",
+		"..",       "a b",
+		"\xc3\xa4", "0123456789012345678901234567890123456789012345678901234567890123"
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

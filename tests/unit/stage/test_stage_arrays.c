@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Further arrays of the vertices: staged beside the features, described, read, compared and repaired. */
+/* Further arrays of the vertices: staged beside the features, described, read, compared and
+ * repaired. */
 #include "dataset/checksum.h"
 #include "stage_fixture.h"
 
@@ -43,17 +44,18 @@ Test(stage_arrays, arrays_are_staged_in_rank_order_each_of_its_own_type)
 	struct rung_array_info array;
 	uint64_t count, *vertices;
 	int16_t *all;
-	float (*wide_rows)[2][3];
+	float(*wide_rows)[2][3];
 
 	cr_assert_eq(info->array_count, 2);
 	cr_assert_str_eq(info->array_names[0], "year");
 	cr_assert_str_eq(info->array_names[1], "wide-2");
 	cr_assert_eq(rung_dataset_load_ids(ds, "vertex_of_rank", &count, &vertices), 0);
 	cr_assert_eq(rung_dataset_load_array(ds, "features_wide-2", &array, (void **)&wide_rows),
-		     0);
+	             0);
 	cr_assert(array.dtype == RUNG_F32 && array.dim_count == 3 && array.row_count == VERTICES &&
-		  array.row_bytes == 24);
-	cr_assert_eq(rung_dataset_load_array(ds, "features_year", &array, (void **)&all), 0, "%s", rung_last_error());
+	          array.row_bytes == 24);
+	cr_assert_eq(rung_dataset_load_array(ds, "features_year", &array, (void **)&all), 0, "%s",
+	             rung_last_error());
 	cr_assert_eq(array.dtype, RUNG_I16);
 	for (uint64_t r = 0; r < VERTICES; r++) {
 		cr_assert_eq(all[r], year_of[vertices[r]]);
@@ -134,8 +136,10 @@ static char *manifest_text(void)
 Test(stage_arrays, a_manifest_with_other_arrays_is_refused)
 {
 	static const char *const names[] = {
-		"\"year\",\n  \"year\"", "\"year\"", "\"year\",\n  \"../b\"", "\"year\",\n  \"wide-2\",\n  \"third\"", "\"wide-2\",\n  \"year\"",
-		"\"year\",\n  7", "\"year\",\n  \"wide-2\\u0000\"", "",
+		"\"year\",\n  \"year\"",          "\"year\"",
+		"\"year\",\n  \"../b\"",          "\"year\",\n  \"wide-2\",\n  \"third\"",
+		"\"wide-2\",\n  \"year\"",        "\"year\",\n  7",
+		"\"year\",\n  \"wide-2\\u0000\"", "",
 	};
 	const char *list = "\"year\",\n  \"wide-2\"";
 	char *text;
@@ -144,9 +148,12 @@ Test(stage_arrays, a_manifest_with_other_arrays_is_refused)
 	text = manifest_text();
 	cr_assert_eq(forged(text, list, list), 0, "%s", rung_last_error());
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		cr_assert_eq(forged(text, list, names[i]), RUNG_E_FORMAT, "%s: %s", names[i], rung_last_error());
+		cr_assert_eq(forged(text, list, names[i]), RUNG_E_FORMAT, "%s: %s", names[i],
+		             rung_last_error());
 	cr_assert_eq(forged(text, "\"arrays\": [", "\"arrays\": 5, \"other\": ["), RUNG_E_FORMAT);
-	cr_assert_eq(forged(text, "\"i16\",\n   \"shape\": [\n    60", "\"i16\",\n   \"shape\": [\n    59"), RUNG_E_FORMAT);
+	cr_assert_eq(forged(text, "\"i16\",\n   \"shape\": [\n    60",
+	                    "\"i16\",\n   \"shape\": [\n    59"),
+	             RUNG_E_FORMAT);
 	free(text);
 }
 

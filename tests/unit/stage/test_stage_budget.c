@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging in little memory: whichever way rows and edges go, the files are those of a run that has all of it in memory. */
+/* Staging in little memory: whichever way rows and edges go, the files are those of a run that has
+ * all of it in memory. */
 #include "base/base.h"
 #include "stage_fixture.h"
 #include "rows/stage_plan.h"
@@ -35,7 +36,8 @@ static struct rung_stage_report stage_by(enum rung_stage_plan plan, uint64_t ran
 	support_remove(out);
 	opts.plan = plan;
 	rung__stage_range_rows_max = range_rows;
-	cr_assert_eq(rung_stage(&opts, &report), 0, "%s: %s", rung_stage_plan_name(plan), rung_last_error());
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s: %s", rung_stage_plan_name(plan),
+	             rung_last_error());
 	same_files(reference, out);
 	no_leftovers(out);
 	return report;
@@ -46,17 +48,19 @@ Test(stage_budget, all_plans_give_the_same_files_for_rows_of_any_width)
 	static const struct {
 		uint64_t row_bytes, vertices, range_rows;
 	} cases[] = {
-		{ 1, 5000, 700 }, { 12, 3000, 999 }, { 100, 3000, 64 }, { 1433, 3000, 1000 }, { 4096, 600, 199 }, { 5732, 500, 77 },
-		{ 300001, 40, 7 },
+		{ 1, 5000, 700 },   { 12, 3000, 999 }, { 100, 3000, 64 }, { 1433, 3000, 1000 },
+		{ 4096, 600, 199 }, { 5732, 500, 77 }, { 300001, 40, 7 },
 	};
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
 		stage_reference(cases[i].vertices, cases[i].row_bytes);
 		for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
-			const struct rung_stage_report report = stage_by((enum rung_stage_plan)plan, cases[i].range_rows);
+			const struct rung_stage_report report =
+				stage_by((enum rung_stage_plan)plan, cases[i].range_rows);
 
 			cr_assert_eq((int)report.plan, plan);
-			cr_assert_eq(report.range_count, (cases[i].vertices + cases[i].range_rows - 1) / cases[i].range_rows);
+			cr_assert_eq(report.range_count, (cases[i].vertices + cases[i].range_rows -
+			                                  1) / cases[i].range_rows);
 		}
 	}
 }
@@ -76,15 +80,19 @@ Test(stage_budget, a_small_budget_is_kept_by_every_plan)
 		cr_assert_eq(report.budget_bytes, budget);
 		cr_assert_gt(report.range_count, 2);
 		cr_assert_eq(report.temp_bytes > 0, plan == RUNG_STAGE_PLAN_DEAL);
-		cr_assert_eq(report.rows_bytes_read, plan == RUNG_STAGE_PLAN_PASSES ? report.range_count * report.feature_bytes
-						   : plan == RUNG_STAGE_PLAN_DEAL ? 2 * report.feature_bytes : report.feature_bytes);
+		cr_assert_eq(report.rows_bytes_read,
+		             plan == RUNG_STAGE_PLAN_PASSES
+		                     ? report.range_count * report.feature_bytes
+		             : plan == RUNG_STAGE_PLAN_DEAL ? 2 * report.feature_bytes
+		                                            : report.feature_bytes);
 	}
 }
 
 /* What is left in files is decided by the budget; here it is asked for, so that small graphs do. */
 Test(stage_budget, a_graph_that_stays_in_files_gives_the_same_files)
 {
-	static const enum rung_score_method methods[] = { RUNG_SCORE_DEGREE, RUNG_SCORE_EXPECTED, RUNG_SCORE_BLEND };
+	static const enum rung_score_method methods[] = { RUNG_SCORE_DEGREE, RUNG_SCORE_EXPECTED,
+		                                          RUNG_SCORE_BLEND };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(methods); i++) {
 		opts.score.method = methods[i];
@@ -123,7 +131,8 @@ Test(stage_budget, a_graph_that_does_not_fit_stays_in_files)
 	stage_reference(2000, 8);
 	cr_assert_eq(support_sources(dir, 2000, 2000000, 8, 9), 0);
 	opts.memory_bytes = 1;
-	for (int tries = 0; tries < 3 && rung_stage(&opts, &report) < 0; tries++)   /* rows, then the score, say what they take */
+	/* rows, then the score, say what they take */
+	for (int tries = 0; tries < 3 && rung_stage(&opts, &report) < 0; tries++)
 		opts.memory_bytes = rung_last_error_least();
 	cr_assert(opens(out), "%s", rung_last_error());
 	cr_assert_eq(report.graph_in_files, 1);
@@ -150,7 +159,7 @@ Test(stage_budget, too_little_memory_is_told_with_the_least_that_works)
 	opts.memory_bytes = 1;
 	fails(RUNG_E_INVAL, "--memory");
 	opts.memory_bytes = rung_last_error_least();
-	fails(RUNG_E_INVAL, "too little for this score");   /* which says itself what it takes */
+	fails(RUNG_E_INVAL, "too little for this score"); /* which says itself what it takes */
 	opts.memory_bytes = rung_last_error_least();
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	support_remove(out);
@@ -176,7 +185,8 @@ Test(stage_budget, the_least_is_enough_for_every_plan)
 		fails(RUNG_E_INVAL, "--memory");
 		opts.memory_bytes = rung_last_error_least();
 		cr_assert_gt(opts.memory_bytes, 1);
-		cr_assert_eq(rung_stage(&opts, NULL), 0, "%s: %s", rung_stage_plan_name(opts.plan), rung_last_error());
+		cr_assert_eq(rung_stage(&opts, NULL), 0, "%s: %s", rung_stage_plan_name(opts.plan),
+		             rung_last_error());
 		support_remove(out);
 	}
 }
@@ -192,13 +202,15 @@ Test(stage_budget, what_is_counted_is_within_the_budget_before_the_files_are_kno
 	cr_assert_eq(support_sources(dir, vertices, 10, 1, 9), 0);
 	cr_assert_eq(support_write_file(sparse, "", 0), 0);
 	cr_assert_eq(truncate(sparse, (off_t)(vertices * row_bytes)), 0);
-	snprintf(spec, sizeof(spec), "raw:%s,u8,%lux%lu", sparse, (unsigned long)vertices, (unsigned long)row_bytes);
+	snprintf(spec, sizeof(spec), "raw:%s,u8,%lux%lu", sparse, (unsigned long)vertices,
+	         (unsigned long)row_bytes);
 	opts.features = spec;
 	opts.dry_run = 1;
 	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
 		opts.plan = (enum rung_stage_plan)plan;
 		opts.memory_bytes = 64 << 20;
 		cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
-		cr_assert_leq(report.memory_bytes, report.budget_bytes, "%s", rung_stage_plan_name(report.plan));
+		cr_assert_leq(report.memory_bytes, report.budget_bytes, "%s",
+		              rung_stage_plan_name(report.plan));
 	}
 }

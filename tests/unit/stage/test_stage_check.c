@@ -79,10 +79,10 @@ static void stop_before_publishing(void)
 Test(stage_check, damaged_files_are_not_published_and_the_old_dataset_stays)
 {
 	static const char *const names[] = { "features.000.npy",   "graph_indptr.npy",
-					     "graph_indices.npy",  "vertex_of_rank.npy",
-					     "rank_of_vertex.npy", "score.npy",
-					     "labels.npy",         "features_year.npy",
-					     "split_train.npy",    "split_valid.npy" };
+		                             "graph_indices.npy",  "vertex_of_rank.npy",
+		                             "rank_of_vertex.npy", "score.npy",
+		                             "labels.npy",         "features_year.npy",
+		                             "split_train.npy",    "split_valid.npy" };
 	struct rung_stage_report report;
 	struct kept kept;
 
@@ -92,8 +92,8 @@ Test(stage_check, damaged_files_are_not_published_and_the_old_dataset_stays)
 			do_damage(damage, partial, names[i], &kept);
 			assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, names[i]);
 			cr_assert(strstr(rung_last_error(), "--resume") &&
-					  strstr(rung_last_error(), "--force"),
-				  "%s", rung_last_error());
+			                  strstr(rung_last_error(), "--force"),
+			          "%s", rung_last_error());
 			cr_assert(opens(out) && verifies(out), "%s", names[i]);
 			cr_assert(exists(partial));
 			undo_damage(&kept);
@@ -106,7 +106,7 @@ Test(stage_check, damaged_files_are_not_published_and_the_old_dataset_stays)
 }
 
 static int cut_labels(void *ctx, const char *step, unsigned long long done,
-		      unsigned long long total)
+                      unsigned long long total)
 {
 	char path[400];
 
@@ -126,7 +126,7 @@ Test(stage_check, damage_in_the_run_that_wrote_the_file_is_found_too)
 }
 
 static int move_partial(void *ctx, const char *step, unsigned long long done,
-			unsigned long long total)
+                        unsigned long long total)
 {
 	(void)ctx;
 	if (strcmp(step, "check") == 0 && done == total && exists(partial))
@@ -165,16 +165,16 @@ Test(stage_check, a_features_file_on_a_drive_that_is_gone_is_named)
 Test(stage_check, of_a_large_file_the_first_block_the_last_and_one_in_64_are_read)
 {
 	const struct rung__manifest_file small = { .bytes = (UINT64_C(64) << 20) - 1,
-						   .block_count = 64 };
+		                                   .block_count = 64 };
 	const struct rung__manifest_file large = { .bytes = (UINT64_C(1000) << 20) + 1,
-						   .block_count = 1001 };
+		                                   .block_count = 1001 };
 	uint64_t count = 0;
 
 	for (uint64_t block = 0; block < large.block_count; block++)
 		count += rung__block_is_checked(&large, block);
 	cr_assert_eq(count, 1000 / 64 + 2);
 	cr_assert(rung__block_is_checked(&large, 0) && rung__block_is_checked(&large, 640) &&
-		  rung__block_is_checked(&large, 1000));
+	          rung__block_is_checked(&large, 1000));
 	for (uint64_t block = 0; block < small.block_count; block++)
 		cr_assert(rung__block_is_checked(&small, block));
 }
@@ -212,7 +212,7 @@ Test(stage_check, going_on_with_a_finished_job_does_nothing)
 		opts.force = force;
 		cr_assert_eq(rung_stage(&opts, &again), 0, "%s", rung_last_error());
 		cr_assert(again.already_staged && again.resumed &&
-			  again.edge_count == first.edge_count);
+		          again.edge_count == first.edge_count);
 		cr_assert_eq(again.bytes_written, first.bytes_written);
 		no_leftovers(out);
 	}
@@ -245,9 +245,9 @@ Test(stage_check, going_on_with_another_job_than_the_finished_one_names_what_dif
 	cr_assert_eq(utime(features, &times), 0);
 	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST, "is '");
 	cr_assert(strstr(rung_last_error(), "features.npy") &&
-			  strstr(rung_last_error(), "changed at 1000."),
-		  "%s", rung_last_error());
-	opts.force = 1;   /* replaced, then */
+	                  strstr(rung_last_error(), "changed at 1000."),
+	          "%s", rung_last_error());
+	opts.force = 1; /* replaced, then */
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 	cr_assert_eq(report.already_staged, 0);
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
@@ -256,7 +256,7 @@ Test(stage_check, going_on_with_another_job_than_the_finished_one_names_what_dif
 	forget_job(out);
 	cr_assert(opens(out));
 	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST,
-		    "without a record of what it was staged from");
+	            "without a record of what it was staged from");
 }
 
 static bool exchanged;
@@ -329,7 +329,7 @@ Test(stage_check, a_replaced_dataset_that_cannot_be_removed_is_reported)
 	rung__stage_step_hook = NULL;
 	cr_assert_eq(report.old_left, 1);
 	cr_assert(strstr(rung_last_error(), partial) && strstr(rung_last_error(), "'alien'"), "%s",
-		  rung_last_error());
+	          rung_last_error());
 	cr_assert(verifies(out));
 }
 
@@ -338,7 +338,7 @@ Test(stage_check, a_replaced_dataset_that_cannot_be_removed_is_reported)
 static const char *changing;
 
 static int change_input(void *ctx, const char *step, unsigned long long done,
-			unsigned long long total)
+                        unsigned long long total)
 {
 	struct utimbuf times = { 1000, 1000 };
 
@@ -365,7 +365,7 @@ Test(stage_check, an_input_that_changes_while_it_is_staged_is_named)
 		changing = inputs[i];
 		assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "changed while it was staged");
 		cr_assert(strstr(rung_last_error(), inputs[i]), "%s: %s", inputs[i],
-			  rung_last_error());
+		          rung_last_error());
 		cr_assert_not(exists(out));
 		cr_assert(exists(partial));
 		opts.force = 1;

@@ -13,10 +13,10 @@
 
 TestSuite(stage_deflated, .init = setup, .fini = teardown, .timeout = 300);
 
-#define WIDE_ROWS   31000u
-#define WIDE_BYTES  1500u
-#define MANY_ROWS   140000u
-#define MANY_EDGES  180000u
+#define WIDE_ROWS  31000u
+#define WIDE_BYTES 1500u
+#define MANY_ROWS  140000u
+#define MANY_EDGES 180000u
 
 static char reference[310], npz[310], npz_features[330], npz_labels[330], npz_edges[330];
 
@@ -28,7 +28,8 @@ static void write_features(uint64_t rows, uint64_t row_bytes)
 
 	for (uint64_t v = 0; v < rows; v++)
 		support_row(v, RUNG__MIN(row_bytes, 40u), data + v * row_bytes);
-	snprintf(shape, sizeof(shape), "(%llu, %llu)", (unsigned long long)rows, (unsigned long long)row_bytes);
+	snprintf(shape, sizeof(shape), "(%llu, %llu)", (unsigned long long)rows,
+	         (unsigned long long)row_bytes);
 	cr_assert_eq(support_write_npy(features, "|u1", shape, data, rows * row_bytes), 0);
 	free(data);
 }
@@ -44,7 +45,8 @@ static void deflate_sources(void)
 	snprintf(npz_edges, sizeof(npz_edges), "%s:edge_index", npz);
 }
 
-/* The dataset of the plain sources; then those are gone, so that nothing can read them by mistake. */
+/* The dataset of the plain sources; then those are gone, so that nothing can read them by
+ * mistake. */
 static void stage_reference(uint64_t rows, uint64_t row_bytes, uint64_t edge_count)
 {
 	cr_assert_eq(support_sources(dir, rows, edge_count, 1, 9), 0);
@@ -68,7 +70,8 @@ static struct rung_stage_report stage_with_least(void)
 	int rc, tries = 0;
 
 	opts.memory_bytes = 1;
-	while ((rc = rung_stage(&opts, &report)) == RUNG_E_INVAL && rung_last_error_least() > opts.memory_bytes && tries++ < 9)
+	while ((rc = rung_stage(&opts, &report)) == RUNG_E_INVAL &&
+	       rung_last_error_least() > opts.memory_bytes && tries++ < 9)
 		opts.memory_bytes = rung_last_error_least();
 	cr_assert_eq(rc, 0, "%s", rung_last_error());
 	cr_assert_leq(report.memory_bytes, report.budget_bytes);
@@ -143,9 +146,12 @@ static void make_columns(char *spec, size_t spec_bytes)
 	snprintf(indptr, sizeof(indptr), "%s/indptr.npy", dir);
 	snprintf(indices, sizeof(indices), "%s/indices.npy", dir);
 	snprintf(shape, sizeof(shape), "(%u,)", MANY_ROWS + 1);
-	cr_assert_eq(support_write_npy(indptr, "<u8", shape, csc->indptr, (MANY_ROWS + 1) * sizeof(uint64_t)), 0);
+	cr_assert_eq(support_write_npy(indptr, "<u8", shape, csc->indptr,
+	                               (MANY_ROWS + 1) * sizeof(uint64_t)),
+	             0);
 	snprintf(shape, sizeof(shape), "(%llu,)", (unsigned long long)csc->edge_count);
-	cr_assert_eq(support_write_npy(indices, "<u4", shape, csc->indices, csc->edge_count * 4), 0);
+	cr_assert_eq(support_write_npy(indices, "<u4", shape, csc->indices, csc->edge_count * 4),
+	             0);
 	rung_graph_destroy(loaded);
 	deflate_into(npz, "indptr", indptr);
 	deflate_into(npz, "indices", indices);
@@ -153,7 +159,8 @@ static void make_columns(char *spec, size_t spec_bytes)
 	snprintf(spec, spec_bytes, "csc:%s:indptr,%s:indices", npz, npz);
 }
 
-/* In files and sorted there, with as little as either takes; a row graph of the columns turned twice is what it was. */
+/* In files and sorted there, with as little as either takes; a row graph of the columns turned
+ * twice is what it was. */
 Test(stage_deflated, columns_are_inflated_as_they_are_read)
 {
 	char spec[700];
@@ -177,7 +184,8 @@ Test(stage_deflated, columns_are_inflated_as_they_are_read)
 
 static unsigned long long stop_done;
 
-static int stop_in_features(void *ctx, const char *name, unsigned long long done, unsigned long long total)
+static int stop_in_features(void *ctx, const char *name, unsigned long long done,
+                            unsigned long long total)
 {
 	(void)ctx;
 	(void)total;
@@ -195,8 +203,10 @@ Test(stage_deflated, a_stopped_run_goes_on_to_the_same_bytes)
 		for (int part = 2; part <= 5; part += 3) {
 			opts.plan = (enum rung_stage_plan)plan;
 			opts.resume = 0;
-			stop_done = bytes * (unsigned)part * (plan == RUNG_STAGE_PLAN_DEAL ? 4 : 5) / 8;
-			cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_CANCELED, "%d %d: %s", plan, part, rung_last_error());
+			stop_done =
+				bytes * (unsigned)part * (plan == RUNG_STAGE_PLAN_DEAL ? 4 : 5) / 8;
+			cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_CANCELED, "%d %d: %s", plan,
+			             part, rung_last_error());
 			stop_done = 0;
 			opts.resume = 1;
 			cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
@@ -209,7 +219,8 @@ Test(stage_deflated, a_stopped_run_goes_on_to_the_same_bytes)
 
 Test(stage_deflated, verify_compares_samples_and_repairs_from_them)
 {
-	static const char *const names[] = { "features.000.npy", "labels.npy", "graph_indices.npy" };
+	static const char *const names[] = { "features.000.npy", "labels.npy",
+		                             "graph_indices.npy" };
 	struct rung_verify_opts verify = RUNG_VERIFY_OPTS_INIT;
 	struct rung_verify_report report;
 	struct rung_graph_opts graph = opts.graph;
@@ -220,7 +231,8 @@ Test(stage_deflated, verify_compares_samples_and_repairs_from_them)
 	verify.labels = npz_labels;
 	verify.graph = &graph;
 	cr_assert_eq(rung_dataset_verify(reference, &verify, &report), 0, "%s", rung_last_error());
-	cr_assert_eq(report.rows_compared + report.lists_compared + report.labels_compared, 3 * MANY_ROWS);
+	cr_assert_eq(report.rows_compared + report.lists_compared + report.labels_compared,
+	             3 * MANY_ROWS);
 	verify.sample_rows = 5000;
 	cr_assert_eq(rung_dataset_verify(reference, &verify, &report), 0, "%s", rung_last_error());
 	cr_assert_eq(report.rows_compared + report.lists_compared, 10000);
@@ -235,7 +247,8 @@ Test(stage_deflated, verify_compares_samples_and_repairs_from_them)
 		bytes[count - 77] ^= 4;
 		cr_assert_eq(support_write_file(path, bytes, count), 0);
 		free(bytes);
-		cr_assert_eq(rung_dataset_verify(reference, &verify, &report), 0, "%s", rung_last_error());
+		cr_assert_eq(rung_dataset_verify(reference, &verify, &report), 0, "%s",
+		             rung_last_error());
 		cr_assert_eq(report.repaired_count, 1);
 		rung_verify_report_fini(&report);
 	}
@@ -258,7 +271,7 @@ static const char *damaged_member(const char *npy)
 static void finds_damage(void)
 {
 	assert_says(rung_stage(&opts, NULL), RUNG_E_FORMAT,
-		    ".npz:m: its CRC is not that of its zip entry");
+	            ".npz:m: its CRC is not that of its zip entry");
 	cr_assert_not(exists(out));
 	support_remove(partial);
 }
@@ -274,7 +287,7 @@ Test(stage_deflated, a_damaged_stored_member_is_found_where_it_is_read_in_order)
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	verify.source = damaged_member(features);
 	assert_says(rung_dataset_verify(out, &verify, &report), RUNG_E_FORMAT,
-		    "its CRC is not that");
+	            "its CRC is not that");
 	support_remove(out);
 	rung__stage_range_rows_max = 7;
 	opts.features = verify.source;
@@ -282,8 +295,8 @@ Test(stage_deflated, a_damaged_stored_member_is_found_where_it_is_read_in_order)
 		opts.plan = (enum rung_stage_plan)plan;
 		finds_damage();
 	}
-	opts.plan = RUNG_STAGE_PLAN_GATHER; /* each row where it lies: only a reader of all of it
-					       can know */
+	/* each row where it lies: only a reader of all of it can know */
+	opts.plan = RUNG_STAGE_PLAN_GATHER;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	support_remove(out);
 	opts.plan = RUNG_STAGE_PLAN_AUTO;
@@ -321,17 +334,17 @@ Test(stage_deflated, damaged_stored_columns_are_found)
 	snprintf(wide_file, sizeof(wide_file), "%s/wide.npy", dir);
 	cr_assert_eq(support_write_npy(indptr_file, "<u8", "(61,)", offsets, sizeof(offsets)), 0);
 	cr_assert_eq(support_write_npy(narrow_file, "<u4", "(4,)", narrow, sizeof(narrow)),
-		     0); /* read in place, */
+	             0); /* read in place, */
 	cr_assert_eq(support_write_npy(wide_file, "<u8", "(4,)", wide, sizeof(wide)),
-		     0); /* and through a buffer */
+	             0); /* and through a buffer */
 	opts.score.method = RUNG_SCORE_DEGREE;
 	specs[0] = spec;
 	for (int i = 0; i < 6; i++) {
 		rung__stage_graph_in_files = i % 2;
 		files[0] = i < 4 ? indptr_file : damaged_member(indptr_file);
 		files[1] = i < 2   ? damaged_member(narrow_file)
-			   : i < 4 ? damaged_member(wide_file)
-				   : wide_file;
+		           : i < 4 ? damaged_member(wide_file)
+		                   : wide_file;
 		snprintf(spec, sizeof(spec), "csc:%s,%s", files[0], files[1]);
 		finds_damage();
 	}

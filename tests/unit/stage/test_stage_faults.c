@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Staging on devices that fail: the calls that read, write and sync are taken over here, fail once at a drawn moment, and a run that goes on
- * afterwards comes to the same bytes.
+ * Staging on devices that fail: the calls that read, write and sync are taken over here, fail once
+ * at a drawn moment, and a run that goes on afterwards comes to the same bytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,8 @@ TestSuite(stage_faults, .init = setup, .fini = teardown, .timeout = 300);
 enum call { CALL_READ, CALL_WRITE, CALL_SYNC, CALL_KINDS };
 
 static atomic_int calls[CALL_KINDS];
-static atomic_int fail_at[CALL_KINDS];   /* 0: never */
-static int fail_errno;                   /* 0: the call does half of it */
+static atomic_int fail_at[CALL_KINDS]; /* 0: never */
+static int fail_errno;                 /* 0: the call does half of it */
 
 static bool fails_now(enum call kind)
 {
@@ -29,7 +29,8 @@ static bool fails_now(enum call kind)
 	return atomic_fetch_add(&calls[kind], 1) + 1 == at;
 }
 
-/* The program's own definitions come before libc's. Half of a call is whole pages, as devices have it, or a few bytes. */
+/* The program's own definitions come before libc's. Half of a call is whole pages, as devices have
+ * it, or a few bytes. */
 static ssize_t move(long number, enum call kind, int fd, void *buf, size_t bytes, off_t offset)
 {
 	if (fails_now(kind)) {
@@ -64,7 +65,7 @@ ssize_t pwrite64(int fd, const void *buf, size_t bytes, off_t offset)
 
 static struct {
 	struct stat folder;
-	bool synced, journal_before;   /* the folder; a journal while the folder was not */
+	bool synced, journal_before; /* the folder; a journal while the folder was not */
 } watched;
 
 static void watch_sync(int fd)
@@ -100,7 +101,7 @@ int fdatasync(int fd)
 	return sync_by(SYS_fdatasync, fd);
 }
 
-static int interruptions_max;   /* of a file's reservation, by signals */
+static int interruptions_max; /* of a file's reservation, by signals */
 static int interruptions, reserved;
 
 int fallocate(int fd, int mode, off_t offset, off_t bytes)
@@ -168,14 +169,16 @@ static void fails_and_goes_on(enum call kind, int err, int status, int step)
 			rc = stage_with(kind, at, err);
 			if (rc < 0) {
 				cr_assert_eq(rc, status, "call %d: %s", at, rung_last_error());
-				cr_assert(strstr(rung_last_error(), strerror(err)), "call %d: %s", at, rung_last_error());
+				cr_assert(strstr(rung_last_error(), strerror(err)), "call %d: %s",
+				          at, rung_last_error());
 				failures++;
 			}
 			cr_assert_not(opens(partial));
 			/* also when it was the last sync that failed, behind giving the name */
 			if (rc < 0) {
 				opts.resume = 1;
-				cr_assert_eq(rung_stage(&opts, NULL), 0, "call %d: %s", at, rung_last_error());
+				cr_assert_eq(rung_stage(&opts, NULL), 0, "call %d: %s", at,
+				             rung_last_error());
 			}
 			same_files(reference, out);
 			no_leftovers(out);
@@ -249,7 +252,8 @@ Test(stage_faults, short_reads_and_writes_are_continued)
 		opts.plan = (enum rung_stage_plan)plan;
 		for (int kind = CALL_READ; kind <= CALL_WRITE; kind++) {
 			for (int at = 1; at < 40; at += 11) {
-				cr_assert_eq(stage_with((enum call)kind, at, 0), 0, "call %d: %s", at, rung_last_error());
+				cr_assert_eq(stage_with((enum call)kind, at, 0), 0, "call %d: %s",
+				             at, rung_last_error());
 				same_files(reference, out);
 				support_remove(out);
 			}
@@ -272,7 +276,8 @@ Test(stage_faults, interrupted_reservations_are_tried_again)
 	same_files(reference, out);
 }
 
-static int cut_source(void *ctx, const char *name, unsigned long long done, unsigned long long total)
+static int cut_source(void *ctx, const char *name, unsigned long long done,
+                      unsigned long long total)
 {
 	(void)ctx;
 	(void)done;
@@ -289,11 +294,14 @@ Test(stage_faults, a_source_that_shrinks_while_it_is_read_is_told)
 	opts.plan = RUNG_STAGE_PLAN_PASSES;
 	opts.progress = cut_source;
 	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_IO);
-	cr_assert(strstr(rung_last_error(), "features.npy: ends at offset") && strstr(rung_last_error(), "truncated"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "features.npy: ends at offset") &&
+	                  strstr(rung_last_error(), "truncated"),
+	          "%s", rung_last_error());
 	cr_assert_not(exists(out));
 	opts.progress = NULL;
 	opts.resume = 1;
-	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_FORMAT);   /* its header claims more than is there */
+	/* its header claims more than is there */
+	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_FORMAT);
 	cr_assert_eq(support_sources(dir, 300, 900, 5000, 3), 0);
 	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "another job"), "%s", rung_last_error());

@@ -48,14 +48,15 @@ static void does_not_open(int status, const char *words)
 static void does_not_stage(const char *words)
 {
 	assert_says(rung_stage(&opts, NULL), RUNG_E_INVAL, words);
-	rung_dataset_close(opened());   /* what was there is still there */
+	rung_dataset_close(opened()); /* what was there is still there */
 }
 
 /* Every row of a store whose host tier has about so many. */
 static void check_rows(uint64_t host_rows)
 {
 	struct rung_store_opts store_opts = { .size = sizeof(store_opts), .vertex_ids = 1 };
-	struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts), .host_bytes = host_rows * ROW_BYTES };
+	struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts),
+		                            .host_bytes = host_rows * ROW_BYTES };
 	struct rung_dataset *ds = opened();
 	unsigned char *rows = malloc(VERTICES * ROW_BYTES), want[ROW_BYTES];
 	uint32_t ids[VERTICES];
@@ -66,7 +67,8 @@ static void check_rows(uint64_t host_rows)
 	for (uint32_t i = 0; i < VERTICES; i++)
 		ids[i] = (i * 7u) % VERTICES;
 	cr_assert_eq(rung_plan_create(ds, &plan_opts, &plan), 0, "%s", rung_last_error());
-	cr_assert_eq(rung_plan_vertices_bytes(plan), rung_plan_tier(plan, 1)->row_count > 0 ? VERTICES * 4 : 0);
+	cr_assert_eq(rung_plan_vertices_bytes(plan),
+	             rung_plan_tier(plan, 1)->row_count > 0 ? VERTICES * 4 : 0);
 	cr_assert_eq(rung_store_open(ds, plan, &store_opts, &store), 0, "%s", rung_last_error());
 	cr_assert_eq(rung_gather(store, &list, rows, 0), 0, "%s", rung_last_error());
 	for (uint32_t i = 0; i < VERTICES; i++) {
@@ -172,17 +174,18 @@ Test(in_place, another_file_in_its_place_is_noticed)
 	size_t bytes;
 	unsigned char *data = support_read_file(source, &bytes);
 
-	cr_assert_eq(utime(source, &long_ago), 0);   /* a copy: its rows are as they were */
+	cr_assert_eq(utime(source, &long_ago), 0); /* a copy: its rows are as they were */
 	rung_dataset_close(opened());
 	flip(source, bytes - 1);
 	cr_assert_eq(utime(source, &long_ago), 0);
-	does_not_open(RUNG_E_CORRUPT, "1 of 2 blocks looked at are others, the first at offset 1048576");
+	does_not_open(RUNG_E_CORRUPT,
+	              "1 of 2 blocks looked at are others, the first at offset 1048576");
 	flip(source, bytes - 1);
 	cr_assert_eq(truncate(source, (off_t)bytes - 1), 0);
 	does_not_open(RUNG_E_FORMAT, "bytes, it had");
 	cr_assert_eq(rename(source, moved), 0);
 	does_not_open(RUNG_E_FORMAT, "is not there");
-	cr_assert_eq(mkfifo(source, 0600), 0);   /* nobody writes to it */
+	cr_assert_eq(mkfifo(source, 0600), 0); /* nobody writes to it */
 	does_not_open(RUNG_E_FORMAT, "bytes, it had");
 	cr_assert_eq(unlink(source), 0);
 	cr_assert_eq(mkdir(source, 0700), 0);
@@ -208,7 +211,8 @@ Test(in_place, a_file_that_shrinks_once_the_dataset_is_open_is_noticed)
 	cr_assert_eq(rung_dataset_load_array(ds, "vertex_of_rank", NULL, &vertices), 0);
 	features.layout.vertex_of_rank = vertices;
 	cr_assert_eq(rung__scattered_open(&features, &scattered), 0, "%s", rung_last_error());
-	cr_assert_eq(rung__scattered_rows(scattered, 0, VERTICES, rows), 0, "%s", rung_last_error());
+	cr_assert_eq(rung__scattered_rows(scattered, 0, VERTICES, rows), 0, "%s",
+	             rung_last_error());
 	cr_assert_eq(truncate(source, (off_t)(bytes - 100 * ROW_BYTES)), 0);
 	cr_assert_eq(rung__scattered_rows(scattered, 0, VERTICES, rows), RUNG_E_IO);
 	cr_assert(strstr(rung_last_error(), "the file was truncated"), "%s", rung_last_error());
@@ -236,11 +240,14 @@ Test(in_place, rows_are_loaded_in_parts_of_any_size)
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(list_rows); i++) {
 		rung__scattered_list_rows = list_rows[i];
 		memset(rows, 0x5a, sizeof(rows));
-		cr_assert_eq(rung__scattered_open(&features, &scattered), 0, "%s", rung_last_error());
-		cr_assert_eq(rung__scattered_rows(scattered, 100, VERTICES - 200, rows), 0, "%s", rung_last_error());
+		cr_assert_eq(rung__scattered_open(&features, &scattered), 0, "%s",
+		             rung_last_error());
+		cr_assert_eq(rung__scattered_rows(scattered, 100, VERTICES - 200, rows), 0, "%s",
+		             rung_last_error());
 		for (uint64_t r = 0; r < VERTICES - 200; r++) {
 			support_row(rung__id_get(vertices, 4, 100 + r), ROW_BYTES, want);
-			cr_assert_eq(memcmp(rows + r * ROW_BYTES, want, ROW_BYTES), 0, "rank %lu", (unsigned long)(100 + r));
+			cr_assert_eq(memcmp(rows + r * ROW_BYTES, want, ROW_BYTES), 0, "rank %lu",
+			             (unsigned long)(100 + r));
 		}
 		cr_assert_eq(rows[(VERTICES - 200) * ROW_BYTES], 0x5a);
 		rung__scattered_close(scattered);
@@ -285,7 +292,8 @@ Test(in_place, verifying_compares_rows_and_what_is_remembered_of_the_file)
 
 Test(in_place, what_is_in_the_folder_is_repaired_as_ever)
 {
-	static const char *const names[] = { "vertex_of_rank.npy", "graph_indices.npy", "score.npy", "labels.npy", "split_train.npy" };
+	static const char *const names[] = { "vertex_of_rank.npy", "graph_indices.npy", "score.npy",
+		                             "labels.npy", "split_train.npy" };
 	struct rung_verify_opts all = all_sources();
 
 	all.repair = 1;
@@ -314,7 +322,8 @@ Test(in_place, a_dry_run_says_that_rows_stay_and_writes_nothing)
 	cr_assert_neq(access(other, F_OK), 0);
 }
 
-static int stop_at_relabel(void *ctx, const char *what, unsigned long long done, unsigned long long total)
+static int stop_at_relabel(void *ctx, const char *what, unsigned long long done,
+                           unsigned long long total)
 {
 	(void)ctx;
 	(void)done;
@@ -351,7 +360,9 @@ Test(in_place, the_least_host_budget_counts_where_rows_lie)
 	struct rung_plan *plan;
 
 	cr_assert_eq(rung_plan_create(ds, &plan_opts, &plan), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "where rows lie that were staged in place: give at least 35168 bytes"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(),
+	                 "where rows lie that were staged in place: give at least 35168 bytes"),
+	          "%s", rung_last_error());
 	plan_opts.host_bytes = 4 * 8192 + 4 * VERTICES;
 	cr_assert_eq(rung_plan_create(ds, &plan_opts, &plan), 0, "%s", rung_last_error());
 	rung_plan_destroy(plan);

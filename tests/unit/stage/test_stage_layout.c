@@ -42,15 +42,18 @@ Test(stage_layout, a_stride_is_taken_when_it_saves_more_than_it_costs)
 		enum rung_stage_pad pad;
 		uint64_t stride;
 	} cases[] = {
-		{ 1536, RUNG_STAGE_PAD_NONE, 1536 }, { 1536, RUNG_STAGE_PAD_AUTO, 1536 }, { 2000, RUNG_STAGE_PAD_AUTO, 2048 },
-		{ 1000, RUNG_STAGE_PAD_AUTO, 1024 }, { 1100, RUNG_STAGE_PAD_AUTO, 1100 }, { 3000, RUNG_STAGE_PAD_AUTO, 4096 },
-		{ 400, RUNG_STAGE_PAD_AUTO, 400 },   { 4096, RUNG_STAGE_PAD_AUTO, 4096 }, { 4100, RUNG_STAGE_PAD_AUTO, 4100 },
-		{ 512, RUNG_STAGE_PAD_AUTO, 512 },   { 1, RUNG_STAGE_PAD_AUTO, 1 },       { 400, RUNG_STAGE_PAD_SECTOR, 512 },
+		{ 1536, RUNG_STAGE_PAD_NONE, 1536 },   { 1536, RUNG_STAGE_PAD_AUTO, 1536 },
+		{ 2000, RUNG_STAGE_PAD_AUTO, 2048 },   { 1000, RUNG_STAGE_PAD_AUTO, 1024 },
+		{ 1100, RUNG_STAGE_PAD_AUTO, 1100 },   { 3000, RUNG_STAGE_PAD_AUTO, 4096 },
+		{ 400, RUNG_STAGE_PAD_AUTO, 400 },     { 4096, RUNG_STAGE_PAD_AUTO, 4096 },
+		{ 4100, RUNG_STAGE_PAD_AUTO, 4100 },   { 512, RUNG_STAGE_PAD_AUTO, 512 },
+		{ 1, RUNG_STAGE_PAD_AUTO, 1 },         { 400, RUNG_STAGE_PAD_SECTOR, 512 },
 		{ 1536, RUNG_STAGE_PAD_SECTOR, 1536 }, { 5732, RUNG_STAGE_PAD_SECTOR, 6144 },
 	};
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++)
-		cr_assert_eq(rung__padded_stride(cases[i].row_bytes, cases[i].pad), cases[i].stride, "%" PRIu64, cases[i].row_bytes);
+		cr_assert_eq(rung__padded_stride(cases[i].row_bytes, cases[i].pad), cases[i].stride,
+		             "%" PRIu64, cases[i].row_bytes);
 	opts.pad = (enum rung_stage_pad)3;
 	fails(RUNG_E_INVAL, "3 is no padding");
 }
@@ -75,7 +78,9 @@ static void rows_are_right(uint64_t row_bytes)
 	cr_assert_eq(rung_dataset_load_ids(ds, "vertex_of_rank", &count, &vertex), 0);
 	for (uint64_t r = 0; r < count; r++) {
 		const uint64_t block = r / info->block_rows, f = block % info->feature_file_count;
-		const uint64_t at = 4096 + (block / info->feature_file_count * info->block_rows + r % info->block_rows) * info->row_stride;
+		const uint64_t at = 4096 + (block / info->feature_file_count * info->block_rows +
+		                            r % info->block_rows) *
+		                                   info->row_stride;
 
 		support_row(vertex[r], row_bytes, row);
 		cr_assert_leq(at + info->row_stride, bytes[f]);
@@ -103,7 +108,8 @@ static void stage_each_plan(uint64_t vertices, uint64_t row_bytes, uint64_t rang
 		cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 		rows_are_right(row_bytes);
 		no_leftovers(out);
-		cr_assert_eq(rung_dataset_verify(out, &verify, &report), 0, "%s", rung_last_error());
+		cr_assert_eq(rung_dataset_verify(out, &verify, &report), 0, "%s",
+		             rung_last_error());
 		rung_verify_report_fini(&report);
 		opts.force = 1;
 	}
@@ -151,7 +157,8 @@ Test(stage_layout, folders_that_cannot_be_are_refused)
 
 static const char *stop_at;
 
-static int stop_at_name(void *ctx, const char *name, unsigned long long done, unsigned long long total)
+static int stop_at_name(void *ctx, const char *name, unsigned long long done,
+                        unsigned long long total)
 {
 	(void)ctx;
 	return stop_at && strcmp(name, stop_at) == 0 && done > total / 2;
@@ -170,7 +177,8 @@ Test(stage_layout, stripes_of_a_stopped_run_are_gone_on_with_or_removed)
 			opts.progress = stop_at_name;
 			stop_at = "features";
 			opts.resume = opts.force = 0;
-			cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_CANCELED, "%s", rung_last_error());
+			cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_CANCELED, "%s",
+			             rung_last_error());
 			for (int i = 0; i < 3; i++)
 				cr_assert_eq(files_in(stripes[i]), 1);
 			stop_at = NULL;
@@ -191,7 +199,7 @@ Test(stage_layout, stripes_of_a_stopped_run_are_gone_on_with_or_removed)
 }
 
 static int fail_at_once(void *ctx, const char *step, unsigned long long done,
-			unsigned long long total)
+                        unsigned long long total)
 {
 	(void)ctx;
 	(void)done;
@@ -221,7 +229,7 @@ Test(stage_layout, names_that_are_too_long_are_refused_before_any_work)
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	assert_says(rung_stage(&opts, NULL), RUNG_E_INVAL, "at most 238");
 	opts.progress = NULL;
-	for (size_t length = 221; length <= 238; length += 17) {   /* those that are allowed work */
+	for (size_t length = 221; length <= 238; length += 17) { /* those that are allowed work */
 		name[length] = '\0';
 		snprintf(path, sizeof(path), "%s/%s", dir, name);
 		opts.stripe_count = length == 221 ? 2 : 0;

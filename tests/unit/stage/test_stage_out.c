@@ -117,8 +117,8 @@ Test(stage_out, a_dry_run_reports_and_writes_nothing)
 	cr_assert_eq(dry.edge_count, real.edge_count);
 	/* the parameters of a score are known once it is computed: a few bytes of the manifest */
 	cr_assert(real.bytes_written >= dry.bytes_written
-			  ? real.bytes_written - dry.bytes_written < 64
-			  : dry.bytes_written - real.bytes_written < 64);
+	                  ? real.bytes_written - dry.bytes_written < 64
+	                  : dry.bytes_written - real.bytes_written < 64);
 	opts.dry_run = 1;
 	cr_assert_eq(rung_stage(&opts, &dry), RUNG_E_EXIST);
 	opts.out_dir = "/nowhere/at/all";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging gone on with: the same bytes as without a stop, nothing done twice, and nothing taken for what it is not. */
+/* Staging gone on with: the same bytes as without a stop, nothing done twice, and nothing taken for
+ * what it is not. */
 #include <fcntl.h>
 #include <utime.h>
 
@@ -12,9 +13,9 @@
 
 TestSuite(stage_resume, .init = setup, .fini = teardown, .timeout = 300);
 
-#define ROWS 400u
+#define ROWS       400u
 #define RANGE_ROWS 90u
-#define STEP 7   /* from one kill to the next: each plan begins elsewhere */
+#define STEP       7 /* from one kill to the next: each plan begins elsewhere */
 
 static char reference[310], journal[340];
 
@@ -59,7 +60,7 @@ static void resumes_from_anywhere(enum rung_stage_plan plan, bool in_files)
 		}
 		opts.resume = 1;
 		cr_assert_eq(stage_killed_at(0), 0, "step %d",
-			     k); /* also where it was whole, perhaps but for the journal */
+		             k); /* also where it was whole, perhaps but for the journal */
 		same_files(reference, out);
 		no_leftovers(out);
 		support_remove(out);
@@ -83,10 +84,11 @@ Test(stage_resume, gathering_killed_at_any_step_goes_on_to_the_same_bytes)
 	resumes_from_anywhere(RUNG_STAGE_PLAN_GATHER, false);
 }
 
-static const char *stop_at;   /* progress of this name, and at least so many bytes of it */
+static const char *stop_at; /* progress of this name, and at least so many bytes of it */
 static unsigned long long stop_done;
 
-static int stop_at_name(void *ctx, const char *name, unsigned long long done, unsigned long long total)
+static int stop_at_name(void *ctx, const char *name, unsigned long long done,
+                        unsigned long long total)
 {
 	(void)ctx;
 	(void)total;
@@ -118,7 +120,7 @@ Test(stage_resume, finished_parts_are_not_done_again)
 
 	setup_ranges();
 	opts.plan = RUNG_STAGE_PLAN_GATHER;
-	stop_in("features", 2 * (ROWS / 2) * 5000 + 1);   /* read and written: more than half */
+	stop_in("features", 2 * (ROWS / 2) * 5000 + 1); /* read and written: more than half */
 	opts.resume = 1;
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 	cr_assert_eq(report.resumed, 1);
@@ -133,7 +135,8 @@ Test(stage_resume, finished_parts_are_not_done_again)
 	cr_assert_eq(rung_stage(&opts, &report), 0);
 	cr_assert_eq(report.resumed, 0);
 	cr_assert_eq(report.rows_resumed, 0);
-	cr_assert(has_phase(&report, "graph") && has_phase(&report, "score") && has_phase(&report, "relabel"));
+	cr_assert(has_phase(&report, "graph") && has_phase(&report, "score") &&
+	          has_phase(&report, "relabel"));
 }
 
 /* The half-done folder is as it was: the right job still finishes it. */
@@ -152,13 +155,13 @@ Test(stage_resume, half_done_work_is_kept_for_the_one_who_asks_for_it)
 	stop_in("features", 1);
 	is_refused(RUNG_E_EXIST, "--resume");
 	is_refused(RUNG_E_EXIST, "--force");
-	opts.force = 1;   /* begins anew */
+	opts.force = 1; /* begins anew */
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 	cr_assert_eq(report.resumed, 0);
 	same_files(reference, out);
 	support_remove(out);
 	opts.force = 0;
-	opts.resume = 1;   /* with nothing there: from the start */
+	opts.resume = 1; /* with nothing there: from the start */
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 	cr_assert_eq(report.resumed, 0);
 	cr_assert_eq(report.already_staged, 0);
@@ -224,7 +227,7 @@ Test(stage_resume, memory_and_threads_may_change_but_not_below_what_was_dealt)
 	opts.out_dir = out;
 	opts.plan = RUNG_STAGE_PLAN_DEAL;
 	rung__stage_range_rows_max = 1500;
-	stop_in("features", 3000 * 5000 * 2 + 5000);   /* all are dealt */
+	stop_in("features", 3000 * 5000 * 2 + 5000); /* all are dealt */
 	opts.resume = 1;
 	opts.memory_bytes = UINT64_C(16) << 20;
 	is_refused(RUNG_E_INVAL, "--memory");
@@ -232,14 +235,15 @@ Test(stage_resume, memory_and_threads_may_change_but_not_below_what_was_dealt)
 	cr_assert_leq(least, UINT64_C(64) << 20);
 	opts.memory_bytes = least;
 	opts.threads = 1;
-	opts.plan = RUNG_STAGE_PLAN_PASSES;   /* what is dealt stays so */
+	opts.plan = RUNG_STAGE_PLAN_PASSES; /* what is dealt stays so */
 	rung__stage_range_rows_max = 0;
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 	cr_assert_eq(report.plan, RUNG_STAGE_PLAN_DEAL);
 	same_files(reference, out);
 }
 
-/* Cut anywhere, or with a byte of its last lines changed, the journal is believed as far as it is whole. */
+/* Cut anywhere, or with a byte of its last lines changed, the journal is believed as far as it is
+ * whole. */
 Test(stage_resume, a_damaged_journal_is_believed_as_far_as_it_is_whole)
 {
 	unsigned char *lines;
@@ -293,7 +297,8 @@ static void forge_map(const char *name, uint64_t block, uint32_t entry)
 
 Test(stage_resume, maps_that_would_lead_rows_astray_are_refused)
 {
-	const uint64_t first = (4096 + ROWS * 5000 + 1048575) / 1048576 + 2;   /* block, behind the features and the graph */
+	/* block, behind the features and the graph */
+	const uint64_t first = (4096 + ROWS * 5000 + 1048575) / 1048576 + 2;
 
 	setup_ranges();
 	opts.plan = RUNG_STAGE_PLAN_PASSES;
@@ -303,7 +308,8 @@ Test(stage_resume, maps_that_would_lead_rows_astray_are_refused)
 		stop_in("features", ROWS * 5000 * 4);
 		opts.resume = 1;
 		opts.force = 0;
-		forge_map(map ? "rank_of_vertex.npy" : "vertex_of_rank.npy", first + map, UINT32_MAX);
+		forge_map(map ? "rank_of_vertex.npy" : "vertex_of_rank.npy", first + map,
+		          UINT32_MAX);
 		is_refused(RUNG_E_CORRUPT, "are not each other's inverse");
 	}
 }
@@ -366,13 +372,13 @@ Test(stage_resume, dealt_rows_that_were_changed_before_they_are_put_in_order_are
 		opts.resume = 0;
 		opts.force = 1;
 		stop_in("features",
-			ROWS * 5000 * 2 + (i % 2 ? RANGE_ROWS * 5000 + 1
-						 : 1)); /* all dealt, or a range in order as well */
+		        ROWS * 5000 * 2 + (i % 2 ? RANGE_ROWS * 5000 + 1
+		                                 : 1)); /* all dealt, or a range in order as well */
 		opts.resume = 1;
 		opts.force = 0;
 		bytes = spoil_features(cuts[i / 2], (5 << 20) + 1000, &count);
 		is_refused(RUNG_E_CORRUPT, "features.000.npy");
-		is_refused(RUNG_E_CORRUPT, "features.000.npy");   /* nor later */
+		is_refused(RUNG_E_CORRUPT, "features.000.npy"); /* nor later */
 		free(bytes);
 	}
 	opts.resume = 0;

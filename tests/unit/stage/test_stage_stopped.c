@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging, canceled, killed, out of space, out of memory: nothing is left that opens but a whole dataset. */
+/* Staging, canceled, killed, out of space, out of memory: nothing is left that opens but a whole
+ * dataset. */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -28,7 +29,8 @@ static struct {
 	int seen_graph, seen_score, seen_features, seen_files;
 } progress;
 
-static int count_progress(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int count_progress(void *ctx, const char *stage, unsigned long long done,
+                          unsigned long long total)
 {
 	(void)ctx;
 	(void)done;
@@ -58,7 +60,8 @@ Test(stage_stopped, a_run_canceled_at_any_call_leaves_nothing_or_what_can_be_gon
 	opts.threads = 1; /* the same calls each time */
 	opts.progress = count_progress;
 	cr_assert_eq(rung_stage(&opts, NULL), 0);
-	cr_assert(progress.seen_graph && progress.seen_score && progress.seen_features && progress.seen_files);
+	cr_assert(progress.seen_graph && progress.seen_score && progress.seen_features &&
+	          progress.seen_files);
 	calls = progress.calls;
 	cr_assert_gt(calls, 10);
 	support_remove(out);
@@ -74,7 +77,8 @@ Test(stage_stopped, a_run_canceled_at_any_call_leaves_nothing_or_what_can_be_gon
 	cr_assert(kept > 3 && kept < calls - 3);
 }
 
-static int kill_at_progress(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int kill_at_progress(void *ctx, const char *stage, unsigned long long done,
+                            unsigned long long total)
 {
 	(void)ctx;
 	(void)stage;
@@ -84,7 +88,8 @@ static int kill_at_progress(void *ctx, const char *stage, unsigned long long don
 	return 0;
 }
 
-/* In a child that is killed at its k-th step, or sign of progress. @return true when it got to the end before that */
+/* In a child that is killed at its k-th step, or sign of progress. @return true when it got to the
+ * end before that */
 static bool stage_ends(int k)
 {
 	int status;
@@ -107,7 +112,8 @@ static bool has_score_method(const char *path, const char *method)
 	return has;
 }
 
-/* Whatever is found after a kill must let the next run through. All runs are in children: OpenMP does not survive a fork. */
+/* Whatever is found after a kill must let the next run through. All runs are in children: OpenMP
+ * does not survive a fork. */
 Test(stage_stopped, a_run_killed_at_any_step_leaves_no_folder_that_opens_but_a_whole_one)
 {
 	int k = 1, whole = 0;
@@ -147,11 +153,13 @@ static void killed_while_replacing(bool plain)
 		done = stage_ends(k);
 		old = has_score_method(out, "blend");
 		new = has_score_method(out, "degree");
-		/* two renames cannot be one: in between the old folder has another name, and the next run puts it back */
+		/* two renames cannot be one: in between the old folder has another name, and the
+		 * next run puts it back */
 		cr_assert(old || new || (plain && exists(aside)), "step %d", k);
 		cr_assert_not(opens(partial), "step %d", k);
 		cr_assert_not(opens(aside), "step %d", k);
-		opts.resume = 1;   /* goes on where there is something to go on with, and begins anew else */
+		/* goes on where there is something to go on with, and begins anew else */
+		opts.resume = 1;
 		cr_assert(stage_ends(0), "the run after a kill at step %d", k);
 		opts.resume = 0;
 		cr_assert(has_score_method(out, "degree"));
@@ -267,12 +275,12 @@ Test(stage_stopped, room_for_folders_on_one_device_is_added_up)
 	opts.out_dir = target;
 	snprintf(words, sizeof(words), "%s, %s: staging needs ", target, a);
 	has_no_room(words);
-	folders[0] = wide;   /* on another device there is room */
+	folders[0] = wide; /* on another device there is room */
 	cr_expect_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 }
 
 static int stop_at_features(void *ctx, const char *what, unsigned long long done,
-			    unsigned long long total)
+                            unsigned long long total)
 {
 	(void)ctx;
 	return strcmp(what, "features") == 0 && done > total / 2;

@@ -13,7 +13,7 @@
 #include "store_fixture.h"
 
 #define VERTICES 3000u
-#define BATCH 70u
+#define BATCH    70u
 
 static struct store_fixture f;
 static struct tool_progress progress;
@@ -36,7 +36,7 @@ static void make(const struct bench_args *args, struct bench_ids *out)
 
 /* What a run asks for, round by round. @return room: how many rows were in memory at most */
 static uint64_t walk(struct bench_ids *ids, const struct bench_args *args, uint64_t *all,
-		     uint64_t *batches_out)
+                     uint64_t *batches_out)
 {
 	uint64_t rows = 0, room = 0, batches = 0;
 
@@ -45,7 +45,7 @@ static uint64_t walk(struct bench_ids *ids, const struct bench_args *args, uint6
 		cr_assert_gt(end, batch);
 		cr_assert_leq(end, ids->end);
 		cr_assert(bench_ids_over(ids, end) ||
-			  ids->end >= end + args->prefetch); /* announced in this round */
+		          ids->end >= end + args->prefetch); /* announced in this round */
 		for (uint64_t b = batch; b < end; b++) {
 			uint64_t count;
 			const uint64_t *of = bench_ids_of(ids, b, &count);
@@ -75,7 +75,7 @@ static void write_ids(void)
 	file = fopen(id_file, "wb");
 	cr_assert_not_null(file);
 	snprintf(header, sizeof(header), "%-117s\n",
-		 "{'descr': '<i4', 'fortran_order': False, 'shape': (30000,), }");
+	         "{'descr': '<i4', 'fortran_order': False, 'shape': (30000,), }");
 	fwrite("\x93NUMPY\x01\x00\x76\x00", 1, 10, file);
 	fwrite(header, 1, 118, file);
 	cr_assert_eq(fwrite(ids, sizeof(ids[0]), RUNG__ARRAY_LEN(ids), file), RUNG__ARRAY_LEN(ids));
@@ -89,7 +89,7 @@ static void compare(const char *kind, uint32_t prefetch)
 	uint64_t *all = calloc(40000, sizeof(*all)), *again = calloc(40000, sizeof(*again)),
 		 batches, room;
 
-	whole.prefetch = 4096;   /* more than there are: all of them in one round */
+	whole.prefetch = 4096; /* more than there are: all of them in one round */
 	make(&whole, &same);
 	cr_assert_eq(walk(&same, &whole, all, &batches), same.count);
 	args.prefetch = prefetch;
@@ -98,7 +98,7 @@ static void compare(const char *kind, uint32_t prefetch)
 	cr_assert_eq(ids.counted, strcmp(kind, "trace") != 0);
 	walk(&ids, &args, again, &batches);
 	memset(again, 0, 40000 * sizeof(*again));
-	room = walk(&ids, &args, again, &batches);   /* from the beginning, as after a forecast */
+	room = walk(&ids, &args, again, &batches); /* from the beginning, as after a forecast */
 	cr_assert_eq(ids.count, same.count);
 	cr_assert_eq(ids.batch_count, same.batch_count);
 	cr_assert_eq(ids.warmup_rows, same.warmup_rows);
@@ -106,7 +106,7 @@ static void compare(const char *kind, uint32_t prefetch)
 	cr_assert_eq(ids.rows_max, same.rows_max);
 	cr_assert_eq(batches, same.batch_count);
 	cr_assert_leq(room, ROUND_ROWS + (prefetch + 2) * ids.rows_max, "%s: %llu rows in memory",
-		      kind, (unsigned long long)room);
+	              kind, (unsigned long long)room);
 	cr_assert_lt(room, ids.count / 2);
 	cr_assert_eq(memcmp(all, again, ids.count * sizeof(*all)), 0, "%s: other ids", kind);
 	bench_ids_free(&ids);
@@ -131,7 +131,7 @@ Test(bench_ids, rounds_have_the_same_ids_as_a_run_that_holds_all)
 
 /* Rows of a page: the room that a request has is no more than its own. */
 static void run_in_rounds(const char *kind, uint32_t batch, uint64_t seed,
-			  struct bench_result *result, bool *grown_out)
+                          struct bench_result *result, bool *grown_out)
 {
 	struct bench_args args = args_of(kind);
 	struct bench_truth truth;
@@ -150,7 +150,7 @@ static void run_in_rounds(const char *kind, uint32_t batch, uint64_t seed,
 	cr_assert_eq(result->rows, ids.count - ids.warmup_rows);
 	cr_assert_null(result->interrupted);
 	cr_assert_eq(result->wrong_rows, 0);
-	*grown_out = ids.rows_max > first_max + first_max / 8;   /* more than is spared */
+	*grown_out = ids.rows_max > first_max + first_max / 8; /* more than is spared */
 	bench_truth_close(&truth);
 	bench_ids_free(&ids);
 }
@@ -184,7 +184,7 @@ Test(bench_ids, rounds_gather_all_rows_and_keep_as_many_times_as_there_is_room_f
 			step *= 2;
 		cr_assert_eq(result.latency_count, (result.request_count - 1) / step + 1);
 		cr_assert_geq(result.latency_count,
-			      RUNG__MIN(result.request_count, LATENCIES_MAX / 2));
+		              RUNG__MIN(result.request_count, LATENCIES_MAX / 2));
 		for (uint64_t i = 1; i < result.latency_count; i++)
 			cr_assert_geq(result.latency_ns[i], result.latency_ns[i - 1]);
 		cr_assert_gt(result.latency_ns[0], 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trainer's model against naive loops in double precision, and its parts against cases worked out by hand. */
+/* The trainer's model against naive loops in double precision, and its parts against cases worked
+ * out by hand. */
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -32,8 +33,8 @@ static double half_by_definition(unsigned bits)
 {
 	int exponent = (int)(bits >> 10 & 31), mantissa = (int)(bits & 1023);
 	double magnitude = exponent == 0    ? ldexp(mantissa, -24)
-			   : exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY)
-					    : ldexp(1024 + mantissa, exponent - 25);
+	                   : exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY)
+	                                    : ldexp(1024 + mantissa, exponent - 25);
 	return bits & 0x8000 ? -magnitude : magnitude;
 }
 
@@ -43,7 +44,8 @@ Test(rows, every_f16_becomes_the_same_number_one_by_one_and_in_a_row)
 	static float row[65536];
 	for (unsigned i = 0; i < 65536; i++)
 		bits[i] = (uint16_t)i;
-	train_rows_convert(RUNG_F16, bits, 1, 65536, TRAIN_NORM_NONE, (struct train_dropout){ 0 }, row);
+	train_rows_convert(RUNG_F16, bits, 1, 65536, TRAIN_NORM_NONE, (struct train_dropout){ 0 },
+	                   row);
 	for (unsigned i = 0; i < 65536; i++) {
 		double expected = half_by_definition(i);
 		float one = train_from_f16((uint16_t)i);
@@ -78,7 +80,8 @@ Test(rows, rows_are_scaled_to_norm_one_and_zeros_stay)
 	float in[6] = { 3, -4, 0, 0, 0, 2 }, l1[6], l2[6];
 	train_rows_convert(RUNG_F32, in, 3, 2, TRAIN_NORM_L1, (struct train_dropout){ 0 }, l1);
 	train_rows_convert(RUNG_F32, in, 3, 2, TRAIN_NORM_L2, (struct train_dropout){ 0 }, l2);
-	float expected1[6] = { 3.0f / 7, -4.0f / 7, 0, 0, 0, 1 }, expected2[6] = { 0.6f, -0.8f, 0, 0, 0, 1 };
+	float expected1[6] = { 3.0f / 7, -4.0f / 7, 0, 0, 0, 1 },
+	      expected2[6] = { 0.6f, -0.8f, 0, 0, 0, 1 };
 	for (int i = 0; i < 6; i++) {
 		cr_assert_float_eq(l1[i], expected1[i], 1e-6);
 		cr_assert_float_eq(l2[i], expected2[i], 1e-6);
@@ -122,7 +125,8 @@ static uint64_t small_draw(uint64_t *state, uint64_t bound)
 	return rung__mix64((*state)++) % bound;
 }
 
-static void make_block(struct rung_block *block, uint64_t dst_count, uint64_t src_count, uint64_t *state)
+static void make_block(struct rung_block *block, uint64_t dst_count, uint64_t src_count,
+                       uint64_t *state)
 {
 	uint64_t *indptr = calloc(dst_count + 1, sizeof(*indptr));
 	uint32_t *indices = calloc(dst_count * 5 + 1, sizeof(*indices));
@@ -160,7 +164,8 @@ static void small_fini(struct small *small)
 	free(small->rows);
 }
 
-/* The model by its formula, in double precision; the mean loss over the seeds. logits may be NULL. */
+/* The model by its formula, in double precision; the mean loss over the seeds. logits may be
+ * NULL. */
 static double naive_loss(const struct small *small, const double *params, double *logits)
 {
 	double *in = calloc(32 * WIDTH, sizeof(double)), loss = 0;
@@ -169,7 +174,8 @@ static double naive_loss(const struct small *small, const double *params, double
 	for (int l = 0; l < LAYERS; l++) {
 		const struct rung_block *block = &small->blocks[l];
 		int wide = l == 0 ? WIDTH : HIDDEN, out_width = l + 1 == LAYERS ? CLASSES : HIDDEN;
-		const double *self = params, *neigh = self + wide * out_width, *bias = neigh + wide * out_width;
+		const double *self = params, *neigh = self + wide * out_width,
+			     *bias = neigh + wide * out_width;
 		double *out = calloc(block->dst_count * (uint64_t)out_width, sizeof(double));
 		for (uint64_t d = 0; d < block->dst_count; d++) {
 			for (int o = 0; o < out_width; o++) {
@@ -177,12 +183,18 @@ static double naive_loss(const struct small *small, const double *params, double
 				uint64_t degree = block->indptr[d + 1] - block->indptr[d];
 				for (int i = 0; i < wide; i++) {
 					double sum = 0;
-					for (uint64_t e = block->indptr[d]; e < block->indptr[d + 1]; e++)
-						sum += in[block->indices[e] * (unsigned)wide + (unsigned)i];
-					z += in[d * (uint64_t)wide + (uint64_t)i] * self[i * out_width + o];
-					z += degree ? sum / (double)degree * neigh[i * out_width + o] : 0;
+					for (uint64_t e = block->indptr[d];
+					     e < block->indptr[d + 1]; e++)
+						sum += in[block->indices[e] * (unsigned)wide +
+						          (unsigned)i];
+					z += in[d * (uint64_t)wide + (uint64_t)i] *
+					     self[i * out_width + o];
+					z += degree ? sum / (double)degree *
+					                      neigh[i * out_width + o]
+					            : 0;
 				}
-				out[d * (uint64_t)out_width + (uint64_t)o] = l + 1 < LAYERS && z < 0 ? 0 : z;
+				out[d * (uint64_t)out_width + (uint64_t)o] =
+					l + 1 < LAYERS && z < 0 ? 0 : z;
 			}
 		}
 		free(in);
@@ -247,7 +259,8 @@ Test(model, gradients_are_the_slopes_of_the_formula)
 	small_init(&small);
 	init_model(&model);
 	double *params = params_in_double(&model);
-	for (int round = 0; round < 2; round++) { /* the second finds buffers that were used before */
+	/* the second finds buffers that were used before */
+	for (int round = 0; round < 2; round++) {
 		cr_assert_eq(train_model_forward(&model, &small.input, 1, 0, &logits), 0);
 		cr_assert_eq(train_model_loss(&model, logits, small.labels, SEEDS, 1, &loss), 0);
 		cr_assert_eq(train_model_backward(&model, &small.input), 0);
@@ -260,8 +273,9 @@ Test(model, gradients_are_the_slopes_of_the_formula)
 		double below = naive_loss(&small, params, NULL);
 		params[i] = at;
 		double slope = (above - below) / (2 * step);
-		cr_assert_float_eq((double)model.grads[i], slope, 1e-5, "parameter %d: %g, slope %g", (int)i,
-				   (double)model.grads[i], slope);
+		cr_assert_float_eq((double)model.grads[i], slope, 1e-5,
+		                   "parameter %d: %g, slope %g", (int)i, (double)model.grads[i],
+		                   slope);
 		nonzero += fabs(slope) > 1e-3;
 	}
 	cr_assert_gt(nonzero, (int)model.param_count / 3); /* the case is worth its name */
@@ -272,7 +286,8 @@ Test(model, gradients_are_the_slopes_of_the_formula)
 
 Test(model, gradients_pass_through_dropout_only_where_it_kept)
 {
-	/* One hidden layer whose output is dropped out: what was dropped gets no gradient in the layer below. */
+	/* One hidden layer whose output is dropped out: what was dropped gets no gradient in the
+	 * layer below. */
 	const uint64_t indptr[2] = { 0, 0 };
 	const struct rung_block bare = { .dst_count = 1, .src_count = 1, .indptr = indptr };
 	const struct rung_block *blocks[2] = { &bare, &bare };
@@ -335,11 +350,13 @@ Test(adam, two_steps_are_those_worked_out_by_hand)
 		model.params[i] = (float)p[i];
 	for (int step = 0; step < 2; step++) {
 		for (int i = 0; i < 3; i++) {
-			double grad = grads[step][i] + (i < 2 ? 0.5 * p[i] : 0); /* the third is the bias: no decay */
+			/* the third is the bias: no decay */
+			double grad = grads[step][i] + (i < 2 ? 0.5 * p[i] : 0);
 			model.grads[i] = (float)grads[step][i];
 			m[i] = 0.9 * m[i] + 0.1 * grad;
 			v[i] = 0.999 * v[i] + 0.001 * grad * grad;
-			p[i] -= 0.1 * (m[i] / (1 - pow(0.9, step + 1))) / (sqrt(v[i] / (1 - pow(0.999, step + 1))) + 1e-8);
+			p[i] -= 0.1 * (m[i] / (1 - pow(0.9, step + 1))) /
+			        (sqrt(v[i] / (1 - pow(0.999, step + 1))) + 1e-8);
 		}
 		train_adam_step(&adam, &model);
 		for (int i = 0; i < 3; i++)

@@ -15,10 +15,10 @@
 
 #define RESULTS_MAX 128
 #define SAMPLES_MAX 512
-#define BUS_A "0000:1a:00.0"
-#define BUS_B "0000:2b:00.0"   /* not in the topology */
-#define KIB UINT64_C(1024)
-#define MIB (1024 * KIB)
+#define BUS_A       "0000:1a:00.0"
+#define BUS_B       "0000:2b:00.0" /* not in the topology */
+#define KIB         UINT64_C(1024)
+#define MIB         (1024 * KIB)
 
 static struct rung__measure_entry entries[RESULTS_MAX];
 static struct rung_numa_report report = { .entries = entries };
@@ -28,7 +28,7 @@ static size_t sample_count;
 /* ---- synthetic results ---- */
 
 static struct rung_numa_result *add(enum rung_numa_matrix matrix, const char *kind, int cpu,
-				    int memory)
+                                    int memory)
 {
 	struct rung_numa_result *result = &entries[report.info.result_count++].result;
 
@@ -88,7 +88,7 @@ static void add_bandwidth(void)
 			set_memory(result, 512 * MIB, 256 * MIB);
 			set_rate(result, all ? 4e10 : 9e9, 0);
 		}
-		if (k != 1) {   /* node 3 has no write */
+		if (k != 1) { /* node 3 has no write */
 			result = add(RUNG_NUMA_BANDWIDTH, kinds[k], 0, 3);
 			set_threads(result, 1);
 			set_memory(result, 64 * MIB, 256 * MIB);
@@ -160,7 +160,7 @@ static void add_gathers(void)
 }
 
 static struct rung_numa_result *add_gpu(enum rung_numa_matrix matrix, const char *kind, int gpu,
-					int to)
+                                        int to)
 {
 	struct rung_numa_result *result = add(matrix, kind, -1, -1);
 
@@ -180,7 +180,7 @@ static void add_gpus(void)
 	static const char *const kinds[] = { "to_gpu", "from_gpu", "both", "read" };
 	struct rung_numa_result *result;
 
-	for (int place = 0; place < 3; place++) {   /* GPU 0 and node 0, it and node 3, the other */
+	for (int place = 0; place < 3; place++) { /* GPU 0 and node 0, it and node 3, the other */
 		const int gpu = place == 2, node = place == 1 ? 3 : 0;
 
 		for (size_t k = 0; k < 4; k++) {
@@ -191,7 +191,7 @@ static void add_gpus(void)
 			else if (place != 2 || k != 3)
 				set_rate(result, 2e10, 0);
 			else
-				report.info.result_count--;   /* has no read */
+				report.info.result_count--; /* has no read */
 		}
 		for (uint64_t row = 64; place != 1 && row <= 4096; row *= 64) {
 			result = add_gpu(RUNG_NUMA_GPU, "gather", gpu, node);
@@ -227,7 +227,7 @@ static void add_peers(void)
 }
 
 static void add_reads(int node, const char *drive, const char *file, uint32_t depth_max,
-		      uint64_t bytes_max)
+                      uint64_t bytes_max)
 {
 	for (uint64_t bytes = 4 * KIB; bytes <= bytes_max; bytes *= 4) {
 		for (uint32_t depth = 1; depth <= depth_max; depth *= 8) {
@@ -282,11 +282,20 @@ static void add_costs(void)
 static void add_all(void)
 {
 	report.info = (struct rung_numa_report_info){
-		.size = sizeof(report.info), .kernel = "6.1.0-test",
+		.size = sizeof(report.info),
+		.kernel = "6.1.0-test",
 		.cpu_model = "Test CPU <1> & \"2\"",
-		.governor = "performance", .thp = "madvise", .stores = "non-temporal", .smt = 1,
-		.hypervisor = 1, .last_level_cache_bytes = 32 * MIB, .matrices = RUNG_NUMA_ALL,
-		.samples = 2, .sample_seconds = 0.2, .began_s = 1700000000, .seconds = 61.5,
+		.governor = "performance",
+		.thp = "madvise",
+		.stores = "non-temporal",
+		.smt = 1,
+		.hypervisor = 1,
+		.last_level_cache_bytes = 32 * MIB,
+		.matrices = RUNG_NUMA_ALL,
+		.samples = 2,
+		.sample_seconds = 0.2,
+		.began_s = 1700000000,
+		.seconds = 61.5,
 	};
 	add_bandwidth();
 	add_latency();
@@ -301,8 +310,13 @@ static void add_all(void)
 static void add_reasons(void)
 {
 	report.info = (struct rung_numa_report_info){
-		.size = sizeof(report.info), .stores = "plain", .smt = -1, .hypervisor = -1,
-		.quick = 1, .samples = 1, .sample_seconds = 0.05,
+		.size = sizeof(report.info),
+		.stores = "plain",
+		.smt = -1,
+		.hypervisor = -1,
+		.quick = 1,
+		.samples = 1,
+		.sample_seconds = 0.05,
 		.matrices = RUNG_NUMA_GPU | RUNG_NUMA_TOUCH,
 	};
 	for (uint32_t bit = 1; bit < RUNG_NUMA_ALL; bit <<= 1) {
@@ -327,14 +341,16 @@ static void print_json(const struct numa_measured *measured)
 
 	numa_results_json(root, measured);
 	json_object_del(json_object_get(root, "measured"), "version");
-	json_object_foreach(root, key, entry) {
+	json_object_foreach(root, key, entry)
+	{
 		printf("%s:", key);
 		if (strcmp(key, "results") != 0) {
 			json_dumpf(entry, stdout, JSON_REAL_PRECISION(9));
 		} else {
 			json_t *result;
 
-			json_array_foreach(entry, i, result) {
+			json_array_foreach(entry, i, result)
+			{
 				putchar('\n');
 				json_dumpf(result, stdout, JSON_REAL_PRECISION(9));
 			}
@@ -386,7 +402,7 @@ static void compare(const char *name)
 	while (!getenv("RUNG_UPDATE_GOLDEN") && fgets(line, sizeof(line), file)) {
 		number++;
 		cr_assert(strncmp(at, line, strlen(line)) == 0, "%s:%d is\n%.*s", name, number,
-			  (int)strcspn(at, "\n"), at);
+		          (int)strcspn(at, "\n"), at);
 		at += strlen(line);
 	}
 	cr_assert_str_empty(at);

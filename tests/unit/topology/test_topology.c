@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The topology: lists, numbers and PCI paths by hand, a machine with holes, and memory that ends. tests/cli/test_numa.py has the machines. */
+/* The topology: lists, numbers and PCI paths by hand, a machine with holes, and memory that ends.
+ * tests/cli/test_numa.py has the machines. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -28,16 +29,18 @@ static void put_link(const char *name, const char *target)
 {
 	char path[512];
 
-	support_put(root, name, "");   /* makes the folders */
+	support_put(root, name, ""); /* makes the folders */
 	snprintf(path, sizeof(path), "%s%s", root, name);
 	cr_assert_eq(unlink(path), 0);
 	cr_assert_eq(symlink(target, path), 0);
 }
 
-/* Nodes 1 and 5, CPU 3 off, a GPU at node 5 whose memory is node 1, and a drive of which nobody says where it is. */
+/* Nodes 1 and 5, CPU 3 off, a GPU at node 5 whose memory is node 1, and a drive of which nobody
+ * says where it is. */
 static void put_machine(void)
 {
-	support_put(root, "/proc/meminfo", "MemTotal: 3000 kB\nMemFree: 900 kB\nMemAvailable: 1000 kB\n");
+	support_put(root, "/proc/meminfo",
+	            "MemTotal: 3000 kB\nMemFree: 900 kB\nMemAvailable: 1000 kB\n");
 	support_put(root, "/proc/self/status", "Cpus_allowed_list:\t0-1\nMems_allowed_list:\t5\n");
 	support_put(root, "/sys/devices/system/cpu/online", "0-2\n");
 	support_put(root, "/sys/devices/system/cpu/present", "0-3\n");
@@ -45,18 +48,24 @@ static void put_machine(void)
 	support_put(root, "/sys/devices/system/node/online", "1,5\n");
 	support_put(root, "/sys/devices/system/node/node1/cpulist", "\n");
 	support_put(root, "/sys/devices/system/node/node1/distance", "10 80\n");
-	support_put(root, "/sys/devices/system/node/node1/meminfo", "Node 1 MemTotal: 2000 kB\nNode 1 MemFree: 700 kB\n");
+	support_put(root, "/sys/devices/system/node/node1/meminfo",
+	            "Node 1 MemTotal: 2000 kB\nNode 1 MemFree: 700 kB\n");
 	support_put(root, "/sys/devices/system/node/node5/cpulist", "0-2\n");
 	support_put(root, "/sys/devices/system/node/node5/distance", "81 10\n");
-	support_put(root, "/sys/devices/system/node/node5/meminfo", "Node 5 MemTotal: 1000 kB\nNode 5 MemFree: 200 kB\n");
-	support_put(root, "/sys/devices/system/node/node5/hugepages/hugepages-2048kB/nr_hugepages", "2\n");
-	support_put(root, "/sys/devices/system/node/node5/access0/initiators/read_bandwidth", "3\n");
+	support_put(root, "/sys/devices/system/node/node5/meminfo",
+	            "Node 5 MemTotal: 1000 kB\nNode 5 MemFree: 200 kB\n");
+	support_put(root, "/sys/devices/system/node/node5/hugepages/hugepages-2048kB/nr_hugepages",
+	            "2\n");
+	support_put(root, "/sys/devices/system/node/node5/access0/initiators/read_bandwidth",
+	            "3\n");
 	put_link("/sys/devices/system/node/node5/access0/initiators/node5", "../../../node5");
-	put_link("/sys/bus/pci/devices/0000:01:00.0", "../../../devices/pci0000:00/0000:00:01.0/0000:01:00.0");
+	put_link("/sys/bus/pci/devices/0000:01:00.0",
+	         "../../../devices/pci0000:00/0000:00:01.0/0000:01:00.0");
 	support_put(root, "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/class", "0x030200\n");
 	support_put(root, "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/vendor", "0x10de\n");
 	support_put(root, "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/numa_node", "5\n");
-	support_put(root, "/proc/driver/nvidia/gpus/0000:01:00.0/numa_status", "Node:      1\nStatus:    online\n");
+	support_put(root, "/proc/driver/nvidia/gpus/0000:01:00.0/numa_status",
+	            "Node:      1\nStatus:    online\n");
 	put_link("/sys/block/nvme0n1", "../devices/pci0000:80/0000:80:00.0/nvme/nvme0/nvme0n1");
 	support_put(root, "/sys/devices/pci0000:80/0000:80:00.0/nvme/nvme0/nvme0n1/size", "8\n");
 	put_link("/sys/class/nvme/nvme0", "../../devices/pci0000:80/0000:80:00.0/nvme/nvme0");
@@ -70,8 +79,9 @@ static void check_ids(const struct rung_id_list *list, uint32_t count, const uin
 	cr_assert_arr_eq(list->ids, ids, count * sizeof(*ids));
 }
 
-#define CHECK_IDS(list, ...) \
-	check_ids(list, sizeof((uint32_t[]){ __VA_ARGS__ }) / sizeof(uint32_t), (uint32_t[]){ __VA_ARGS__ })
+#define CHECK_IDS(list, ...)                                                                       \
+	check_ids(list, sizeof((uint32_t[]){ __VA_ARGS__ }) / sizeof(uint32_t),                    \
+	          (uint32_t[]){ __VA_ARGS__ })
 
 Test(topology, lists_are_read_as_the_kernel_writes_them)
 {
@@ -93,8 +103,13 @@ Test(topology, lists_are_read_as_the_kernel_writes_them)
 
 Test(topology, lists_that_are_none_are_refused)
 {
-	static const char *const bad[] = { "-", "0-", "-0", "0--1", "3-2", "1,0", "0,0", "0-2,2", ",", "0,", ",0", "0,,1", " 0", "0 ", "0\n1", "0\n\n",
-		                           "12", "0-12", "4294967296", "18446744073709551616", "0x1", "+1", "1.0", "a", "0-3:1/2" };
+	static const char *const bad[] = { "-",      "0-",   "-0",         "0--1",
+		                           "3-2",    "1,0",  "0,0",        "0-2,2",
+		                           ",",      "0,",   ",0",         "0,,1",
+		                           " 0",     "0 ",   "0\n1",       "0\n\n",
+		                           "12",     "0-12", "4294967296", "18446744073709551616",
+		                           "0x1",    "+1",   "1.0",        "a",
+		                           "0-3:1/2" };
 	uint32_t count = 99;
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(bad); i++) {
@@ -129,22 +144,37 @@ Test(topology, links_of_pci_paths)
 		const char *a, *b;
 		enum rung_link link;
 	} cases[] = {
-		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:00/0000:00:01.0/0000:01:00.0", RUNG_LINK_PIX },   /* two namespaces */
-		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:00/0000:00:01.0/0000:01:00.1", RUNG_LINK_PIX },   /* two functions */
-		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:00/0000:00:02.0/0000:02:00.0", RUNG_LINK_PHB },
-		{ "pci0000:00/0000:00:01.0", "pci0000:00/0000:00:02.0/0000:02:00.0", RUNG_LINK_PHB },   /* in the processor */
-		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:80/0000:80:01.0/0000:81:00.0", RUNG_LINK_UNKNOWN },
+		/* two namespaces */
+		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:00/0000:00:01.0/0000:01:00.0",
+		  RUNG_LINK_PIX },
+		/* two functions */
+		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:00/0000:00:01.0/0000:01:00.1",
+		  RUNG_LINK_PIX },
+		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:00/0000:00:02.0/0000:02:00.0",
+		  RUNG_LINK_PHB },
+		/* in the processor */
+		{ "pci0000:00/0000:00:01.0", "pci0000:00/0000:00:02.0/0000:02:00.0",
+		  RUNG_LINK_PHB },
+		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:80/0000:80:01.0/0000:81:00.0",
+		  RUNG_LINK_UNKNOWN },
 		{ "pci0000:00/0000:00:01.0", "pci0000:000/0000:00:01.0", RUNG_LINK_UNKNOWN },
-		{ "pci0000:00/r/up/0000:02:00.0/0000:03:00.0", "pci0000:00/r/up/0000:02:01.0/0000:04:00.0", RUNG_LINK_PIX },
-		{ "pci0000:00/r/up/d0/0000:03:00.0", "pci0000:00/r/up/d1/up/d0/0000:05:00.0", RUNG_LINK_PXB },
-		{ "pci0000:00/r/up/d0/up/d0/0000:03:00.0", "pci0000:00/r/up/d1/up/d0/0000:05:00.0", RUNG_LINK_PXB },
-		{ "pci0000:00/r/up/d1/up/d1/0000:03:00.0", "pci0000:00/r/up/d1/up/d0/0000:05:00.0", RUNG_LINK_PIX },
-		{ "pci0000:b0/0000:b0:05.5/pci10000:80/a/b", "pci0000:b0/0000:b0:05.5/pci10000:80/c/d", RUNG_LINK_PHB },
+		{ "pci0000:00/r/up/0000:02:00.0/0000:03:00.0",
+		  "pci0000:00/r/up/0000:02:01.0/0000:04:00.0", RUNG_LINK_PIX },
+		{ "pci0000:00/r/up/d0/0000:03:00.0", "pci0000:00/r/up/d1/up/d0/0000:05:00.0",
+		  RUNG_LINK_PXB },
+		{ "pci0000:00/r/up/d0/up/d0/0000:03:00.0", "pci0000:00/r/up/d1/up/d0/0000:05:00.0",
+		  RUNG_LINK_PXB },
+		{ "pci0000:00/r/up/d1/up/d1/0000:03:00.0", "pci0000:00/r/up/d1/up/d0/0000:05:00.0",
+		  RUNG_LINK_PIX },
+		{ "pci0000:b0/0000:b0:05.5/pci10000:80/a/b",
+		  "pci0000:b0/0000:b0:05.5/pci10000:80/c/d", RUNG_LINK_PHB },
 	};
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
-		cr_assert_eq(rung__pci_link(cases[i].a, cases[i].b), cases[i].link, "%s, %s", cases[i].a, cases[i].b);
-		cr_assert_eq(rung__pci_link(cases[i].b, cases[i].a), cases[i].link, "%s, %s", cases[i].b, cases[i].a);
+		cr_assert_eq(rung__pci_link(cases[i].a, cases[i].b), cases[i].link, "%s, %s",
+		             cases[i].a, cases[i].b);
+		cr_assert_eq(rung__pci_link(cases[i].b, cases[i].a), cases[i].link, "%s, %s",
+		             cases[i].b, cases[i].a);
 	}
 }
 
@@ -273,9 +303,11 @@ Test(topology, what_can_be_done_about_memory_is_found_by_a_try)
 {
 	struct rung_numa_policy policy = { .size = sizeof(policy) };
 
-	cr_assert_eq(rung_numa_try(RUNG_NODES_MAX - 1, &policy), 0);   /* hardly a machine has so many */
+	/* hardly a machine has so many */
+	cr_assert_eq(rung_numa_try(RUNG_NODES_MAX - 1, &policy), 0);
 	cr_assert_not(policy.can_bind);
-	cr_assert(strstr(policy.bind_why, has_libnuma() ? "mbind" : "libnuma"), "%s", policy.bind_why);
+	cr_assert(strstr(policy.bind_why, has_libnuma() ? "mbind" : "libnuma"), "%s",
+	          policy.bind_why);
 	cr_assert_eq(policy.can_look != 0, policy.look_why[0] == 0);
 }
 

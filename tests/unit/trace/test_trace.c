@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hits of static tiers, LRU and Belady's rule, beside simulations that do one request after the other in the plainest way. */
+/* Hits of static tiers, LRU and Belady's rule, beside simulations that do one request after the
+ * other in the plainest way. */
 #include "graphs.h"
 #include "base/base.h"
 #include "rung/trace.h"
 
-#define ROWS 60u
+#define ROWS     60u
 #define REQUESTS 3000u
-#define SIZES 8u
+#define SIZES    8u
 
 static const uint64_t sizes[SIZES] = { 0, 1, 2, 5, 17, 17, 59, 60 };
 
 struct fixture {
 	struct rung_trace *trace;
 	uint64_t rows[REQUESTS];
-	uint64_t seen;            /* of the rows, distinct */
+	uint64_t seen; /* of the rows, distinct */
 };
 
 /* Batches of distinct rows, some much likelier than others; the last three rows never come. */
@@ -47,11 +48,13 @@ static void init(struct fixture *f, uint64_t seed, uint64_t kept_max)
 	draw(f, seed);
 	f->trace = make_trace(ROWS, kept_max, 2);
 	for (uint64_t i = 0; i < REQUESTS; i += 100)
-		cr_assert_eq(rung_trace_add(f->trace, f->rows + i, 100), 0, "%s", rung_last_error());
+		cr_assert_eq(rung_trace_add(f->trace, f->rows + i, 100), 0, "%s",
+		             rung_last_error());
 }
 
 /* A list of rows, the latest first. */
-static uint64_t naive_lru(const struct fixture *f, uint64_t count, uint64_t counted_from, uint64_t size)
+static uint64_t naive_lru(const struct fixture *f, uint64_t count, uint64_t counted_from,
+                          uint64_t size)
 {
 	uint64_t list[ROWS], held = 0, hits = 0;
 
@@ -83,7 +86,8 @@ static uint64_t next_use(const struct fixture *f, uint64_t count, uint64_t from,
 	return from;
 }
 
-static uint64_t naive_belady(const struct fixture *f, uint64_t count, uint64_t counted_from, uint64_t size)
+static uint64_t naive_belady(const struct fixture *f, uint64_t count, uint64_t counted_from,
+                             uint64_t size)
 {
 	bool here[ROWS] = { false };
 	uint64_t held = 0, hits = 0;
@@ -99,7 +103,8 @@ static uint64_t naive_belady(const struct fixture *f, uint64_t count, uint64_t c
 		if (held++ < size)
 			continue;
 		for (uint64_t row = 0; row < ROWS; row++) {
-			if (here[row] && next_use(f, count, i + 1, row) > next_use(f, count, i + 1, farthest))
+			if (here[row] &&
+			    next_use(f, count, i + 1, row) > next_use(f, count, i + 1, farthest))
 				farthest = row;
 		}
 		here[farthest] = false;
@@ -117,19 +122,24 @@ Test(trace, lru_and_belady_are_those_of_a_plain_simulation)
 
 		init(&f, seed, 0);
 		cr_assert_eq(rung_trace_lru_hits(f.trace, counted_from, sizes, SIZES, lru), 0);
-		cr_assert_eq(rung_trace_belady_hits(f.trace, counted_from, sizes, SIZES, belady), 0);
+		cr_assert_eq(rung_trace_belady_hits(f.trace, counted_from, sizes, SIZES, belady),
+		             0);
 		for (uint32_t s = 0; s < SIZES; s++) {
-			cr_assert_eq(lru[s], naive_lru(&f, REQUESTS, counted_from, sizes[s]), "LRU of %d rows", (int)sizes[s]);
-			cr_assert_eq(belady[s], naive_belady(&f, REQUESTS, counted_from, sizes[s]), "Belady, %d rows", (int)sizes[s]);
+			cr_assert_eq(lru[s], naive_lru(&f, REQUESTS, counted_from, sizes[s]),
+			             "LRU of %d rows", (int)sizes[s]);
+			cr_assert_eq(belady[s], naive_belady(&f, REQUESTS, counted_from, sizes[s]),
+			             "Belady, %d rows", (int)sizes[s]);
 		}
 		cr_assert_eq(lru[0], 0);
 		if (counted_from == 0)
-			cr_assert_eq(belady[SIZES - 1], REQUESTS - f.seen, "every row is a miss once");
+			cr_assert_eq(belady[SIZES - 1], REQUESTS - f.seen,
+			             "every row is a miss once");
 		rung_trace_destroy(f.trace);
 	}
 }
 
-/* Most hits of requests i .. count, with these rows in the tier; every choice of what stays is tried. */
+/* Most hits of requests i .. count, with these rows in the tier; every choice of what stays is
+ * tried. */
 static unsigned most_hits(const unsigned *rows, unsigned count, unsigned i, unsigned held, int size)
 {
 	unsigned best = 0, all;
@@ -167,7 +177,8 @@ Test(trace, nothing_beats_belady_on_short_traces)
 		}
 		cr_assert_eq(rung_trace_belady_hits(trace, 0, three, 3, hits), 0);
 		for (int size = 1; size <= 3; size++)
-			cr_assert_eq(hits[size - 1], most_hits(rows, 8, 0, 0, size), "try %d, size %d", try, size);
+			cr_assert_eq(hits[size - 1], most_hits(rows, 8, 0, 0, size),
+			             "try %d, size %d", try, size);
 		rung_trace_destroy(trace);
 	}
 }
@@ -183,7 +194,8 @@ Test(trace, long_traces_of_few_rows_are_scanned)
 	for (uint64_t i = 0; i < MANY; i++, row = (row + 1) % 100)
 		cr_assert_eq(rung_trace_add(trace, &row, 1), 0);
 	cr_assert_eq(rung_trace_lru_hits(trace, 0, three, 3, hits), 0);
-	cr_assert(hits[0] == 0 && hits[1] == 0 && hits[2] == MANY - 100, "a scan is the worst for LRU");
+	cr_assert(hits[0] == 0 && hits[1] == 0 && hits[2] == MANY - 100,
+	          "a scan is the worst for LRU");
 	cr_assert_eq(rung_trace_belady_hits(trace, 0, three, 3, hits), 0);
 	cr_assert_eq(hits[0], (MANY / 100 - 1) * 10, "ten of them stay for good");
 	cr_assert_eq(hits[2], MANY - 100);
@@ -193,7 +205,8 @@ Test(trace, long_traces_of_few_rows_are_scanned)
 Test(trace, static_hits_follow_the_order_and_the_oracle_has_most)
 {
 	uint32_t order[ROWS];
-	uint64_t wide[ROWS], counts[ROWS] = { 0 }, hits[SIZES], wide_hits[SIZES], own_hits[SIZES], oracle[SIZES];
+	uint64_t wide[ROWS], counts[ROWS] = { 0 }, hits[SIZES], wide_hits[SIZES], own_hits[SIZES],
+			     oracle[SIZES];
 	struct fixture f;
 
 	init(&f, 9, 0);
@@ -220,11 +233,13 @@ Test(trace, static_hits_follow_the_order_and_the_oracle_has_most)
 			most += left[largest];
 			left[largest] = 0;
 		}
-		cr_assert(hits[s] == expected && wide_hits[s] == expected && own_hits[s] == own && oracle[s] == most);
+		cr_assert(hits[s] == expected && wide_hits[s] == expected && own_hits[s] == own &&
+		          oracle[s] == most);
 	}
 	order[3] = ROWS;
 	cr_assert_eq(rung_trace_static_hits(f.trace, order, 4, sizes, SIZES, hits), RUNG_E_RANGE);
-	cr_assert(strstr(rung_last_error(), "place 3 of an order holds 60") != NULL, "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "place 3 of an order holds 60") != NULL, "%s",
+	          rung_last_error());
 	rung_trace_destroy(f.trace);
 }
 
@@ -285,12 +300,14 @@ Test(trace, wrong_rows_and_sizes_are_named)
 
 	init(&f, 1, 0);
 	cr_assert_eq(rung_trace_add(f.trace, rows, 3), RUNG_E_RANGE);
-	cr_assert(strstr(rung_last_error(), "request 1 of a batch is for row 60") != NULL, "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "request 1 of a batch is for row 60") != NULL, "%s",
+	          rung_last_error());
 	cr_assert(rung_trace_requests(f.trace) == REQUESTS && rung_trace_kept(f.trace) == REQUESTS);
 	for (int i = 0; i < 2; i++) {
 		const uint64_t *wrong = i ? large : descending;
 
-		cr_assert_eq(rung_trace_static_hits(f.trace, NULL, 0, wrong, 2, hits), RUNG_E_INVAL);
+		cr_assert_eq(rung_trace_static_hits(f.trace, NULL, 0, wrong, 2, hits),
+		             RUNG_E_INVAL);
 		cr_assert_eq(rung_trace_oracle_hits(f.trace, wrong, 2, hits), RUNG_E_INVAL);
 		cr_assert_eq(rung_trace_lru_hits(f.trace, 0, wrong, 2, hits), RUNG_E_INVAL);
 		cr_assert_eq(rung_trace_belady_hits(f.trace, 0, wrong, 2, hits), RUNG_E_INVAL);
@@ -332,7 +349,9 @@ Test(trace, long_counts_can_be_canceled)
 Test(trace, every_allocation_may_fail)
 {
 	for (int what = 0; what < 4; what++) {
-		struct rung_trace_opts opts = { .size = sizeof(opts), .vertex_count = ROWS, .threads = 2 };
+		struct rung_trace_opts opts = { .size = sizeof(opts),
+			                        .vertex_count = ROWS,
+			                        .threads = 2 };
 		struct fixture f;
 		uint64_t hits[SIZES];
 		int64_t limit;

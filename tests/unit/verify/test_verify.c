@@ -21,7 +21,8 @@ static void setup(void)
 	cr_assert_eq(support_tempdir(dir, sizeof(dir)), 0);
 	snprintf(ds_dir, sizeof(ds_dir), "%s/ds", dir);
 	snprintf(source, sizeof(source), "%s/features.npy", dir);
-	cr_assert_eq(support_dataset(dir, VERTICES, 20000, ROW_BYTES, 9), 0, "%s", rung_last_error());
+	cr_assert_eq(support_dataset(dir, VERTICES, 20000, ROW_BYTES, 9), 0, "%s",
+	             rung_last_error());
 }
 
 static void teardown(void)
@@ -51,7 +52,8 @@ static void finds_only(const char *name, uint64_t block)
 	struct rung_verify_report report;
 	char words[64];
 
-	cr_assert_eq(verify(&report, NULL), RUNG_E_CORRUPT, "%s block %" PRIu64 " not found", name, block);
+	cr_assert_eq(verify(&report, NULL), RUNG_E_CORRUPT, "%s block %" PRIu64 " not found", name,
+	             block);
 	cr_assert_eq(report.bad_count, 1, "%s: %" PRIu64 " blocks", name, report.bad_count);
 	cr_assert_str_eq(report.bad[0].file, name);
 	cr_assert_eq(report.bad[0].block, block);
@@ -83,7 +85,7 @@ Test(verify, a_whole_dataset_passes_with_every_byte_and_row_looked_at)
 		bytes += rung_dataset_file(ds, i)->bytes;
 	cr_assert_eq(report.bytes_checked, bytes);
 	cr_assert_eq(report.blocks_checked, rung_dataset_info(ds)->file_count + 2,
-		     "three blocks of features, one of each other file");
+	             "three blocks of features, one of each other file");
 	rung_dataset_close(ds);
 	rung_verify_report_fini(&report);
 }
@@ -111,7 +113,8 @@ Test(verify, one_changed_byte_of_any_file_is_found_and_named)
 
 Test(verify, bytes_at_the_borders_of_blocks_belong_to_their_block)
 {
-	static const uint64_t places[] = { BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES - 1, 2 * BLOCK_BYTES };
+	static const uint64_t places[] = { BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES - 1,
+		                           2 * BLOCK_BYTES };
 
 	for (size_t i = 0; i < 4; i++) {
 		flip("features.000.npy", places[i]);
@@ -164,7 +167,8 @@ Test(verify, rows_that_differ_from_the_source_are_counted)
 {
 	struct rung_verify_report report;
 	size_t bytes;
-	unsigned char *npy = support_read_file(source, &bytes), *rows = npy + bytes - VERTICES * ROW_BYTES;
+	unsigned char *npy = support_read_file(source, &bytes),
+		      *rows = npy + bytes - VERTICES * ROW_BYTES;
 	uint64_t count, *ranks;
 	struct rung_dataset *ds;
 
@@ -195,7 +199,8 @@ Test(verify, a_source_of_another_shape_is_refused)
 	cr_assert_eq(verify(&report, "none.npy"), RUNG_E_NOENT);
 }
 
-static int stop_at_once(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int stop_at_once(void *ctx, const char *stage, unsigned long long done,
+                        unsigned long long total)
 {
 	(void)ctx;
 	(void)stage;
@@ -223,7 +228,8 @@ Test(verify, nothing_is_left_when_memory_ends_anywhere)
 		rung__alloc_limit(allowed++);
 		rc = verify(&report, source);
 		rung__alloc_limit(-1);
-		cr_assert(rc == RUNG_E_CORRUPT || rc == RUNG_E_NOMEM, "%d %s", rc, rung_last_error());
+		cr_assert(rc == RUNG_E_CORRUPT || rc == RUNG_E_NOMEM, "%d %s", rc,
+		          rung_last_error());
 	} while (rc == RUNG_E_NOMEM);
 	cr_assert_eq(report.bad_count, 1);
 	cr_assert_gt(allowed, 10);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was staged is compared with its sources: rows, lists, labels, score and splits, all of them or a sample, with little memory. */
+/* What was staged is compared with its sources: rows, lists, labels, score and splits, all of them
+ * or a sample, with little memory. */
 #include "dataset/checksum.h"
 #include "dataset/manifest.h"
 #include "verify_fixture.h"
@@ -13,8 +14,9 @@ static void all_agree(const struct rung_verify_report *report)
 	cr_assert_eq(report->labels_compared, VERTICES);
 	cr_assert_eq(report->scores_compared, VERTICES);
 	cr_assert_eq(report->split_ids_compared, 400);
-	cr_assert_eq(report->rows_different + report->lists_different + report->labels_different + report->scores_different +
-		     report->split_ids_different, 0);
+	cr_assert_eq(report->rows_different + report->lists_different + report->labels_different +
+	                     report->scores_different + report->split_ids_different,
+	             0);
 	cr_assert_not(report->maps_disagree);
 }
 
@@ -102,7 +104,8 @@ Test(verify_compare, lists_that_differ_are_counted)
 	cr_assert_eq(report.first_list_different, pair[1]);
 	cr_assert(strstr(rung_last_error(), "1 of 600 lists differ"), "%s", rung_last_error());
 	flip(edges, data + 8 * 77);
-	flip(edges, data + 8 * (EDGES + 77)); /* another destination: one list is longer, one shorter */
+	/* another destination: one list is longer, one shorter */
+	flip(edges, data + 8 * (EDGES + 77));
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.lists_different, 2);
 	flip(edges, data + 8 * (EDGES + 77));
@@ -125,7 +128,8 @@ static void make_lists(void)
 
 	snprintf(indptr, sizeof(indptr), "%s/indptr", dir);
 	snprintf(indices, sizeof(indices), "%s/indices", dir);
-	snprintf(spec, sizeof(spec), "csc:raw:%s,u64,%u,raw:%s,u32,%u", indptr, VERTICES + 1, indices, EDGES);
+	snprintf(spec, sizeof(spec), "csc:raw:%s,u64,%u,raw:%s,u32,%u", indptr, VERTICES + 1,
+	         indices, EDGES);
 	graph.vertex_count = VERTICES;
 	cr_assert_eq(rung_graph_load(&graph, &loaded), 0, "%s", rung_last_error());
 	csc = rung_graph_csc(loaded);
@@ -222,7 +226,8 @@ Test(verify_compare, a_sample_finds_lists_that_differ)
 	graph.undirected = 1; /* nearly every list is another */
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.lists_compared, 300);
-	cr_assert(report.lists_different > 250 && report.lists_different <= 300, "%" PRIu64, report.lists_different);
+	cr_assert(report.lists_different > 250 && report.lists_different <= 300, "%" PRIu64,
+	          report.lists_different);
 	graph.undirected = 0;
 }
 
@@ -232,28 +237,32 @@ Test(verify_compare, sources_of_another_shape_are_refused)
 
 	opts.labels = train;
 	cr_assert_eq(rung_dataset_verify(ds_dir, &opts, NULL), RUNG_E_FORMAT);
-	cr_assert(strstr(rung_last_error(), "give the labels it was staged from"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "give the labels it was staged from"), "%s",
+	          rung_last_error());
 	opts.labels = labels;
 	opts.score = labels;
 	cr_assert_eq(rung_dataset_verify(ds_dir, &opts, NULL), RUNG_E_FORMAT);
 	opts.score = score;
 	opts.source = labels;
 	cr_assert_eq(rung_dataset_verify(ds_dir, &opts, NULL), RUNG_E_FORMAT);
-	cr_assert(strstr(rung_last_error(), "give the features it was staged from"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "give the features it was staged from"), "%s",
+	          rung_last_error());
 	opts.source = source;
 	graph.specs = (const char *[]){ "none.npy" };
 	cr_assert_eq(rung_dataset_verify(ds_dir, &opts, NULL), RUNG_E_NOENT);
 	graph.specs = specs;
 }
 
-/* Swap two entries of a map, and make all checksums right again: as a faulty program would have staged it. */
+/* Swap two entries of a map, and make all checksums right again: as a faulty program would have
+ * staged it. */
 static void stage_wrong_map(void)
 {
 	struct rung__manifest *m;
 	const struct rung__manifest_file *map;
 	size_t map_bytes, sums_bytes, text_bytes;
 	char *text = (char *)support_read_file(file_at("manifest.json"), &text_bytes);
-	unsigned char *ids = support_read_file(file_at("vertex_of_rank.npy"), &map_bytes), *sums, entry[4];
+	unsigned char *ids = support_read_file(file_at("vertex_of_rank.npy"), &map_bytes), *sums,
+		      entry[4];
 	uint64_t sum;
 
 	cr_assert_eq(rung__manifest_parse("manifest.json", text, text_bytes, &m), 0);
@@ -299,14 +308,16 @@ static int stop_at(void *ctx, const char *stage, unsigned long long done, unsign
 
 Test(verify_compare, it_can_be_canceled_in_every_step)
 {
-	static const char *const stages[] = { "checksums", "verify", "rows", "labels", "score", "lists" };
+	static const char *const stages[] = { "checksums", "verify", "rows",
+		                              "labels",    "score",  "lists" };
 	struct rung_verify_opts opts = all_sources();
 
 	opts.progress = stop_at;
 	for (size_t i = 0; i < 6; i++) {
 		opts.progress_ctx = (void *)stages[i];
 		opts.sample_rows = i == 2 ? 50 : 0;
-		cr_assert_eq(rung_dataset_verify(ds_dir, &opts, NULL), RUNG_E_CANCELED, "%s", stages[i]);
+		cr_assert_eq(rung_dataset_verify(ds_dir, &opts, NULL), RUNG_E_CANCELED, "%s",
+		             stages[i]);
 	}
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verifying and repairing where rows have bytes between them, lie in several folders, or were staged in the least memory. */
+/* Verifying and repairing where rows have bytes between them, lie in several folders, or were
+ * staged in the least memory. */
 #include <sys/stat.h>
 
 #include "verify_fixture.h"
@@ -18,9 +19,12 @@ static const struct layout {
 	enum rung_stage_plan plan;
 	bool tiny; /* the least memory that works */
 } layouts[] = {
-	{ RUNG_STAGE_PAD_SECTOR, 0, RUNG_STAGE_PLAN_AUTO, false },   { RUNG_STAGE_PAD_AUTO, 3, RUNG_STAGE_PLAN_DEAL, true },
-	{ RUNG_STAGE_PAD_NONE, 2, RUNG_STAGE_PLAN_GATHER, false },   { RUNG_STAGE_PAD_SECTOR, 3, RUNG_STAGE_PLAN_PASSES, true },
-	{ RUNG_STAGE_PAD_NONE, 0, RUNG_STAGE_PLAN_GATHER, true },    { RUNG_STAGE_PAD_AUTO, 1, RUNG_STAGE_PLAN_PASSES, false },
+	{ RUNG_STAGE_PAD_SECTOR, 0, RUNG_STAGE_PLAN_AUTO, false },
+	{ RUNG_STAGE_PAD_AUTO, 3, RUNG_STAGE_PLAN_DEAL, true },
+	{ RUNG_STAGE_PAD_NONE, 2, RUNG_STAGE_PLAN_GATHER, false },
+	{ RUNG_STAGE_PAD_SECTOR, 3, RUNG_STAGE_PLAN_PASSES, true },
+	{ RUNG_STAGE_PAD_NONE, 0, RUNG_STAGE_PLAN_GATHER, true },
+	{ RUNG_STAGE_PAD_AUTO, 1, RUNG_STAGE_PLAN_PASSES, false },
 };
 
 /* In place of the fixture's dataset, with its score. */
@@ -65,7 +69,8 @@ static void keep_files(void)
 		free(kept[--kept_count]);
 	cr_assert_eq(rung_dataset_open(ds_dir, &ds), 0, "%s", rung_last_error());
 	for (size_t i = 0; i < rung_dataset_info(ds)->file_count; i++) {
-		snprintf(kept_names[i], sizeof(kept_names[i]), "%s", rung_dataset_file(ds, i)->name);
+		snprintf(kept_names[i], sizeof(kept_names[i]), "%s",
+		         rung_dataset_file(ds, i)->name);
 		kept[i] = support_read_file(file_at(kept_names[i]), &kept_bytes[i]);
 		cr_assert_not_null(kept[i]);
 		kept_count++;
@@ -79,7 +84,8 @@ static void all_as_staged(const char *what)
 		size_t bytes;
 		unsigned char *data = support_read_file(file_at(kept_names[i]), &bytes);
 
-		cr_assert(data && bytes == kept_bytes[i] && memcmp(data, kept[i], bytes) == 0, "%s: %s", what, kept_names[i]);
+		cr_assert(data && bytes == kept_bytes[i] && memcmp(data, kept[i], bytes) == 0,
+		          "%s: %s", what, kept_names[i]);
 		free(data);
 	}
 }
@@ -109,7 +115,8 @@ Test(verify_layout, a_row_that_differs_is_found_and_named_in_every_layout)
 	free(support_read_file(source, &bytes));
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(layouts); i++) {
 		struct rung_verify_opts opts = all_sources();
-		const uint64_t vertex = 97 * (i + 1) % VERTICES, at = bytes - (VERTICES - vertex) * ROW_BYTES;
+		const uint64_t vertex = 97 * (i + 1) % VERTICES,
+			       at = bytes - (VERTICES - vertex) * ROW_BYTES;
 		struct rung_verify_report report;
 
 		stage_as(&layouts[i]);
@@ -140,7 +147,8 @@ static void repairs(uint64_t wanted)
 	all_as_staged("repaired");
 }
 
-/* Of all features files a byte of the header, of the first row, behind it, where padding may be, and the last; then one of the others. */
+/* Of all features files a byte of the header, of the first row, behind it, where padding may be,
+ * and the last; then one of the others. */
 Test(verify_layout, a_bad_block_of_any_layout_is_repaired_to_the_byte)
 {
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(layouts); i++) {
@@ -150,7 +158,8 @@ Test(verify_layout, a_bad_block_of_any_layout_is_repaired_to_the_byte)
 		keep_files();
 		for (size_t p = 0; p < 4; p++) {
 			for (size_t f = 0; f < kept_count; f++) {
-				const uint64_t places[] = { 5, 4096, 4096 + ROW_BYTES, kept_bytes[f] - 1 };
+				const uint64_t places[] = { 5, 4096, 4096 + ROW_BYTES,
+					                    kept_bytes[f] - 1 };
 
 				if (strncmp(kept_names[f], "features.", 9) == 0)
 					flip(file_at(kept_names[f]), places[p]);
@@ -158,8 +167,10 @@ Test(verify_layout, a_bad_block_of_any_layout_is_repaired_to_the_byte)
 			repairs(RUNG__MAX(layouts[i].stripes, 1u));
 		}
 		for (size_t f = 0; f < kept_count; f++) {
-			if (strncmp(kept_names[f], "features.", 9) == 0 || strcmp(kept_names[f], "manifest.json") == 0 ||
-			    strcmp(kept_names[f], "vertex_of_rank.npy") == 0 || strcmp(kept_names[f], "checksums.npy") == 0)
+			if (strncmp(kept_names[f], "features.", 9) == 0 ||
+			    strcmp(kept_names[f], "manifest.json") == 0 ||
+			    strcmp(kept_names[f], "vertex_of_rank.npy") == 0 ||
+			    strcmp(kept_names[f], "checksums.npy") == 0)
 				continue;
 			flip(file_at(kept_names[f]), kept_bytes[f] - 1);
 			damaged++;
@@ -168,7 +179,8 @@ Test(verify_layout, a_bad_block_of_any_layout_is_repaired_to_the_byte)
 	}
 }
 
-/* What stood where the link points, is cut, grown or gone, and made again there: the link stays one. */
+/* What stood where the link points, is cut, grown or gone, and made again there: the link stays
+ * one. */
 Test(verify_layout, files_in_other_folders_are_made_again_where_they_were)
 {
 	struct rung_verify_opts opts = all_sources();
@@ -187,7 +199,8 @@ Test(verify_layout, files_in_other_folders_are_made_again_where_they_were)
 		length = readlink(file_at(name), target, sizeof(target) - 1);
 		cr_assert_gt(length, 0);
 		target[length] = '\0';
-		cr_assert_eq(f == 0 ? unlink(target) : truncate(target, f == 1 ? 10000 : 9000000), 0);
+		cr_assert_eq(f == 0 ? unlink(target) : truncate(target, f == 1 ? 10000 : 9000000),
+		             0);
 		report = verified(&opts, 0);
 		cr_assert_geq(report.repaired_count, 1);
 		rung_verify_report_fini(&report);
@@ -216,7 +229,8 @@ Test(verify_layout, a_dataset_staged_in_the_least_memory_is_verified_in_the_leas
 		if (!layouts[i].tiny)
 			continue;
 		stage_as(&layouts[i]);
-		while ((rc = rung_dataset_verify(ds_dir, &opts, &report)) == RUNG_E_INVAL && tries++ < 20)
+		while ((rc = rung_dataset_verify(ds_dir, &opts, &report)) == RUNG_E_INVAL &&
+		       tries++ < 20)
 			opts.memory_bytes = rung_last_error_least();
 		cr_assert_eq(rc, 0, "%s", rung_last_error());
 		cr_assert_eq(report.rows_compared + report.lists_compared, 2 * VERTICES);

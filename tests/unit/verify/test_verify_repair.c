@@ -79,7 +79,8 @@ Test(verify_repair, a_byte_anywhere_in_any_file)
 
 	keep_files();
 	for (size_t i = 0; i < kept_count; i++) {
-		const uint64_t places[] = { 0, kept[i].bytes - 1, random_below(kept[i].bytes), random_below(kept[i].bytes) };
+		const uint64_t places[] = { 0, kept[i].bytes - 1, random_below(kept[i].bytes),
+			                    random_below(kept[i].bytes) };
 
 		for (size_t p = 0; p < 4 && !is(i, "manifest.json"); p++) {
 			const uint64_t at = RUNG__MIN(places[p], kept[i].bytes - 1);
@@ -114,7 +115,8 @@ Test(verify_repair, files_that_are_cut_longer_or_gone)
 		for (size_t s = 0; s < 3; s++) {
 			cr_assert_eq(truncate(file_at(kept[i].name), sizes[s]), 0);
 			report = verified(&opts, 0);
-			cr_assert_geq(report.repaired_count, 1, "%s of %jd", kept[i].name, (intmax_t)sizes[s]);
+			cr_assert_geq(report.repaired_count, 1, "%s of %jd", kept[i].name,
+			              (intmax_t)sizes[s]);
 			rung_verify_report_fini(&report);
 		}
 		cr_assert_eq(unlink(file_at(kept[i].name)), 0);
@@ -125,7 +127,8 @@ Test(verify_repair, files_that_are_cut_longer_or_gone)
 	all_as_staged("in the end");
 }
 
-/* All at once, but for the two maps, which come from each other, and checksums.npy, whose other blocks come from the files. */
+/* All at once, but for the two maps, which come from each other, and checksums.npy, whose other
+ * blocks come from the files. */
 Test(verify_repair, many_files_at_once)
 {
 	struct rung_verify_opts opts = repairing();
@@ -135,7 +138,8 @@ Test(verify_repair, many_files_at_once)
 	keep_files();
 	for (int round = 0; round < 4; round++) {
 		for (size_t i = 0; i < kept_count; i++) {
-			if (is(i, "manifest.json") || is(i, round % 2 ? "vertex_of_rank.npy" : "rank_of_vertex.npy"))
+			if (is(i, "manifest.json") ||
+			    is(i, round % 2 ? "vertex_of_rank.npy" : "rank_of_vertex.npy"))
 				continue;
 			if (round < 2 || !is(i, "checksums.npy"))
 				flip(file_at(kept[i].name), random_below(kept[i].bytes));
@@ -151,8 +155,11 @@ Test(verify_repair, without_its_source_a_block_stays_and_the_reason_is_told)
 {
 	static const struct {
 		const char *name, *words;
-	} files[] = { { "features.000.npy", "--source SRC" }, { "labels.npy", "--labels SRC" }, { "score.npy", "--score SRC" },
-		      { "split_valid.npy", "--split NAME=SRC" }, { "graph_indptr.npy", "--graph" }, { "graph_indices.npy", "--graph" } };
+	} files[] = {
+		{ "features.000.npy", "--source SRC" }, { "labels.npy", "--labels SRC" },
+		{ "score.npy", "--score SRC" },         { "split_valid.npy", "--split NAME=SRC" },
+		{ "graph_indptr.npy", "--graph" },      { "graph_indices.npy", "--graph" }
+	};
 
 	keep_files();
 	for (size_t i = 0; i < 6; i++) {
@@ -175,7 +182,8 @@ Test(verify_repair, without_its_source_a_block_stays_and_the_reason_is_told)
 /* Maps and checksums come from the folder alone. */
 Test(verify_repair, what_follows_from_the_folder_needs_no_source)
 {
-	static const char *const names[] = { "vertex_of_rank.npy", "rank_of_vertex.npy", "checksums.npy" };
+	static const char *const names[] = { "vertex_of_rank.npy", "rank_of_vertex.npy",
+		                             "checksums.npy" };
 	struct rung_verify_opts opts = RUNG_VERIFY_OPTS_INIT;
 	struct rung_verify_report report;
 
@@ -192,7 +200,8 @@ Test(verify_repair, what_follows_from_the_folder_needs_no_source)
 	flip(file_at(names[1]), 4100);
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.bad_count, 2);
-	cr_assert(strstr(report.unrepaired, "does not have its recorded checksum"), "%s", report.unrepaired);
+	cr_assert(strstr(report.unrepaired, "does not have its recorded checksum"), "%s",
+	          report.unrepaired);
 	rung_verify_report_fini(&report);
 	flip(file_at(names[0]), 4100);
 	flip(file_at(names[1]), 4100);
@@ -200,7 +209,8 @@ Test(verify_repair, what_follows_from_the_folder_needs_no_source)
 	cr_assert_eq(unlink(file_at(names[2])), 0); /* a file and what would say so */
 	flip(file_at("score.npy"), 4100);
 	report = verified(&opts, RUNG_E_CORRUPT);
-	cr_assert(strstr(report.unrepaired, "files it is of are damaged as well"), "%s", report.unrepaired);
+	cr_assert(strstr(report.unrepaired, "files it is of are damaged as well"), "%s",
+	          report.unrepaired);
 	rung_verify_report_fini(&report);
 	flip(file_at("manifest.json"), 100);
 	report = verified(&opts, RUNG_E_CORRUPT);
@@ -234,7 +244,8 @@ Test(verify_repair, another_source_is_not_written)
 	all_as_staged("another source");
 }
 
-static int stop_at_block(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int stop_at_block(void *ctx, const char *stage, unsigned long long done,
+                         unsigned long long total)
 {
 	int *left = ctx;
 
@@ -246,7 +257,8 @@ static int stop_at_block(void *ctx, const char *stage, unsigned long long done, 
 /* After each block: the rest is as bad as it was, and nothing else is worse. */
 Test(verify_repair, stopped_in_the_middle_it_can_go_on)
 {
-	static const char *const names[] = { "features.000.npy", "features.000.npy", "labels.npy", "graph_indices.npy" };
+	static const char *const names[] = { "features.000.npy", "features.000.npy", "labels.npy",
+		                             "graph_indices.npy" };
 	struct rung_verify_report report;
 
 	keep_files();
@@ -276,7 +288,7 @@ struct temp_watch {
 };
 
 static int watch_temp(void *ctx, const char *stage, unsigned long long done,
-		      unsigned long long total)
+                      unsigned long long total)
 {
 	struct temp_watch *watch = ctx;
 	DIR *folder = opendir(watch->dir);
@@ -325,7 +337,8 @@ Test(verify_repair, nothing_is_left_when_memory_ends_anywhere)
 	opts.memory_bytes = 8 << 20;
 	do {
 		for (size_t i = 0; i < kept_count; i++) {
-			if (is(i, "labels.npy") || is(i, "vertex_of_rank.npy") || is(i, "split_train.npy") || is(i, "graph_indptr.npy")) {
+			if (is(i, "labels.npy") || is(i, "vertex_of_rank.npy") ||
+			    is(i, "split_train.npy") || is(i, "graph_indptr.npy")) {
 				restore(i);
 				flip(file_at(kept[i].name), 4200);
 			}

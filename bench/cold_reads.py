@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The cold rows of batches: rung beside the ways in which others read them, on the same file, for the same ids, in turn.
+"""The cold rows of batches: rung beside the ways in which others read them, on the same file, for
+the same ids, in turn.
 
-Three parts. dense: uniform rows in spans of a large file, from sparse to dense. trace: sampled batches of a real graph. lookahead: what
-a cache of rung hits on such batches when some are announced, beside Belady's rule and the static order; counted, not timed.
-bench/README.md says what each strategy does and what is timed. One JSON object on stdout, tables on stderr. Python standard library;
+Three parts. dense: uniform rows in spans of a large file, from sparse to dense. trace: sampled
+batches of a real graph. lookahead: what a cache of rung hits on such batches when some are
+announced, beside Belady's rule and the static order; counted, not timed. bench/README.md says what
+each strategy does and what is timed. One JSON object on stdout, tables on stderr. Python standard
+library;
 --rmat needs numpy.
 """
 import argparse
@@ -55,7 +58,7 @@ class Programs:
         return [self.cold, *(str(word) for word in words)]
 
 
-# ---- timing ---------------------------------------------------------------------------------------------------------
+# ---- timing ----
 
 def sample(command, path, row_bytes):
     """One run of a strategy, in figures."""
@@ -64,12 +67,15 @@ def sample(command, path, row_bytes):
     if out["wrong_rows"] != 0:
         raise Failure(f"{as_typed(command)}: {out['wrong_rows']} rows are wrong")
     rows = out["rows"]
-    return {**out, "rows_per_s": rows / out["seconds"], "reads_per_s": out["reads"] / out["seconds"], "reads_per_row": out["reads"] / rows,
-            "bytes_read_per_byte_wanted": out["read_bytes"] / (rows * row_bytes), "cpu_us_per_row": out["cpu_seconds"] / rows * 1e6}
+    return {**out, "rows_per_s": rows / out["seconds"],
+            "reads_per_s": out["reads"] / out["seconds"], "reads_per_row": out["reads"] / rows,
+            "bytes_read_per_byte_wanted": out["read_bytes"] / (rows * row_bytes),
+            "cpu_us_per_row": out["cpu_seconds"] / rows * 1e6}
 
 
 def race(args, path, row_bytes, commands):
-    """{strategy: samples}: rounds of all, each second one backwards; the first is a warm-up and dropped."""
+    """{strategy: samples}: rounds of all, each second one backwards; the first is a warm-up and
+    dropped."""
     samples, dropped = {name: [] for name in commands}, 0 if args.small else 1
     for idx in range(args.rounds + dropped):
         for name in sorted(commands, key=list(commands).index, reverse=idx % 2 == 1):
@@ -78,39 +84,49 @@ def race(args, path, row_bytes, commands):
 
 
 def summary(samples, commands):
-    """Figures of each strategy, and by how much each of rung's is ahead of each other one, round by round."""
-    figures = ("rows_per_s", "reads_per_s", "reads_per_row", "bytes_read_per_byte_wanted", "cpu_us_per_row")
+    """Figures of each strategy, and by how much each of rung's is ahead of each other one, round by
+    round."""
+    figures = ("rows_per_s", "reads_per_s", "reads_per_row", "bytes_read_per_byte_wanted",
+               "cpu_us_per_row")
     out = {}
     for name, rounds in samples.items():
         out[name] = {figure: spread([r[figure] for r in rounds]) for figure in figures}
         out[name].update(samples=rounds, command=as_typed(commands[name]))
         if not name.startswith("rung"):
             continue
-        others = [other for other in samples if not other.startswith("rung") or other == "rung-rows"]
+        others = [other for other in samples if not other.startswith("rung")
+                  or other == "rung-rows"]
         out[name]["times_the_rows_per_s_of"] = {
-            other: spread([mine["rows_per_s"] / theirs["rows_per_s"] for mine, theirs in zip(rounds, samples[other])]) for other in others}
+            other: spread([mine["rows_per_s"] / theirs["rows_per_s"] for mine,
+                           theirs in zip(rounds, samples[other])]) for other in others}
         out[name]["times_the_reads_of"] = {
-            other: spread([mine["reads"] / max(1, theirs["reads"]) for mine, theirs in zip(rounds, samples[other])]) for other in others}
+            other: spread([mine["reads"] / max(1, theirs["reads"]) for mine,
+                           theirs in zip(rounds, samples[other])]) for other in others}
     return out
 
 
 def tell(title, strategies):
-    say(f"{title}\n  {'':18} {'rows/s':>9} {'reads/s':>9} {'reads/row':>9} {'read/wanted':>11} {'CPU us/row':>10}")
+    say(f"{title}\n  {'':18} {'rows/s':>9} {'reads/s':>9} {'reads/row':>9} {'read/wanted':>11} "
+        f"{'CPU us/row':>10}")
     for name, s in strategies.items():
-        say(f"  {name:18} {s['rows_per_s']['median']:9.0f} {s['reads_per_s']['median']:9.0f} {s['reads_per_row']['median']:9.3f}"
-            f" {s['bytes_read_per_byte_wanted']['median']:11.2f} {s['cpu_us_per_row']['median']:10.2f}")
+        say(f"  {name:18} {s['rows_per_s']['median']:9.0f} {s['reads_per_s']['median']:9.0f} "
+            f"{s['reads_per_row']['median']:9.3f}"
+            f" {s['bytes_read_per_byte_wanted']['median']:11.2f} "
+            f"{s['cpu_us_per_row']['median']:10.2f}")
 
 
 def commands_of(programs, dataset, trace, resident, more):
     """{strategy: command}; `more` are rung's: {name: words}."""
     wanted = {**programs.baselines, **{name: ["rung", *words] for name, words in more.items()}}
-    return {name: programs.call("run", dataset, trace, words[0], f"resident={resident}", *words[1:]) for name, words in wanted.items()}
+    return {name: programs.call("run", dataset, trace, words[0], f"resident={resident}",
+                                *words[1:]) for name, words in wanted.items()}
 
 
-# ---- the parts ------------------------------------------------------------------------------------------------------
+# ---- the parts ----
 
 def dense(args, programs, folder):
-    """Uniform rows in spans: nothing to merge in the widest, most rows near each other in the narrowest."""
+    """Uniform rows in spans: nothing to merge in the widest, most rows near each other in the
+    narrowest."""
     vertices, dataset = args.size // args.row_bytes, os.path.join(folder, "dense")
     resident = round(vertices * RESIDENT_OF_DENSE)
     say(f"staging {vertices} rows of {args.row_bytes} bytes")
@@ -122,14 +138,20 @@ def dense(args, programs, folder):
     for density in args.densities:
         span = min(round(SPAN_ROWS / density * 100), vertices - resident)
         trace = os.path.join(folder, "dense.trace")
-        make = programs.call("spans", dataset, trace, resident, SPAN_ROWS, span, args.span_batches, args.seed)
+        make = programs.call("spans", dataset, trace, resident, SPAN_ROWS, span, args.span_batches,
+                             args.seed)
         run_text(make)
-        commands = commands_of(programs, dataset, trace, resident, {"rung-rows": ["no-merge=1"], "rung": []})
+        commands = commands_of(programs, dataset, trace, resident,
+                               {"rung-rows": ["no-merge=1"], "rung": []})
         strategies = summary(race(args, path, args.row_bytes, commands), commands)
-        tell(f"{SPAN_ROWS} rows of {args.row_bytes} bytes in a span of {span} ({SPAN_ROWS / span * 100:.2f} %)", strategies)
-        results.append({"density_percent": SPAN_ROWS / span * 100, "span_rows": span, "rows_per_batch": SPAN_ROWS,
-                        "batches": args.span_batches, "row_bytes": args.row_bytes, "resident_rows": resident, "vertices": vertices,
-                        "one_read_a_row": list(ONE_READ_A_ROW), "trace": as_typed(make), "strategies": strategies})
+        tell(f"{SPAN_ROWS} rows of {args.row_bytes} bytes in a span of {span} "
+             f"({SPAN_ROWS / span * 100:.2f} %)", strategies)
+        results.append({"density_percent": SPAN_ROWS / span * 100, "span_rows": span,
+                        "rows_per_batch": SPAN_ROWS,
+                        "batches": args.span_batches, "row_bytes": args.row_bytes,
+                        "resident_rows": resident, "vertices": vertices,
+                        "one_read_a_row": list(ONE_READ_A_ROW), "trace": as_typed(make),
+                        "strategies": strategies})
     shutil.rmtree(dataset)
     return results
 
@@ -137,12 +159,16 @@ def dense(args, programs, folder):
 def small_graph(folder):
     """For --small: uneven degrees, no numpy."""
     draws, vertices = random.Random(1), 6000
-    edges = array.array("I", [int(vertices * draws.random() ** 3) for _ in range(60_000)] + [draws.randrange(vertices) for _ in range(60_000)])
+    edges = array.array("I",
+                        [int(vertices * draws.random() ** 3)
+                         for _ in range(60_000)] + [draws.randrange(vertices)
+                                                    for _ in range(60_000)])
     with open(f"{folder}/edges.bin", "wb") as out:
         edges.tofile(out)
     with open(f"{folder}/train.bin", "wb") as out:
         array.array("I", draws.sample(range(vertices), 2048)).tofile(out)
-    return {"name": "6000 vertices, 60000 edges from a few of them", "vertices": vertices, "edges": f"raw:{folder}/edges.bin,u32,2x60000",
+    return {"name": "6000 vertices, 60000 edges from a few of them", "vertices": vertices,
+            "edges": f"raw:{folder}/edges.bin,u32,2x60000",
             "train": f"raw:{folder}/train.bin,u32,2048", "directions": {"both directions": True}}
 
 
@@ -159,7 +185,8 @@ def open_graph(args, folder):
 def stage_sampled(args, programs, folder, graph):
     dataset = os.path.join(folder, "graph")
     say(f"staging {graph['name']}")
-    stage_graph(args.rung, graph, args.row_bytes, args.score, graph["directions"].get("both directions", False), dataset)
+    stage_graph(args.rung, graph, args.row_bytes, args.score,
+                graph["directions"].get("both directions", False), dataset)
     run_text(programs.call("fill", dataset))
     programs.leave_out_slots(dataset, args.row_bytes)
     return dataset
@@ -167,50 +194,69 @@ def stage_sampled(args, programs, folder, graph):
 
 def trace_part(args, programs, folder, graph, dataset):
     """The first batches of an epoch; those before args.warmup fill caches and are not timed."""
-    path, results, trace = features_file(args.rung, dataset), [], os.path.join(folder, "graph.trace")
-    make = programs.call("sample", dataset, trace, args.fanout, args.batch, args.warmup + args.trace_batches, args.seed)
+    path, results, trace = features_file(args.rung,
+                                         dataset), [], os.path.join(folder, "graph.trace")
+    make = programs.call("sample", dataset, trace, args.fanout, args.batch,
+                         args.warmup + args.trace_batches, args.seed)
     run_text(make)
     for share in args.resident:
-        resident, cache = round(graph["vertices"] * share / 100), round(graph["vertices"] * args.cache / 100)
+        resident, cache = round(graph["vertices"] * share
+                                / 100), round(graph["vertices"] * args.cache / 100)
         commands = commands_of(programs, dataset, trace, resident, {
-            "rung-rows": ["no-merge=1"], "rung-one-in-flight": ["in-flight=1"], "rung": [], "rung-cache": [f"cache={cache}"],
+            "rung-rows": ["no-merge=1"], "rung-one-in-flight": ["in-flight=1"], "rung": [],
+            "rung-cache": [f"cache={cache}"],
             "rung-cache-ahead": [f"cache={cache}", f"ahead={args.ahead}"]})
         commands = {name: [*command, f"warmup={args.warmup}"] for name, command in commands.items()}
         strategies = summary(race(args, path, args.row_bytes, commands), commands)
-        tell(f"{graph['name']}, fanout {args.fanout}, batch {args.batch}, {share} % resident", strategies)
-        results.append({"fanout": args.fanout, "batch": args.batch, "batches": args.trace_batches, "warmup": args.warmup,
-                        "resident_percent": share, "resident_rows": resident, "cache_rows": cache, "ahead": args.ahead,
-                        "row_bytes": args.row_bytes, "trace": as_typed(make), "strategies": strategies})
+        tell(f"{graph['name']}, fanout {args.fanout}, batch {args.batch}, {share} % resident",
+             strategies)
+        results.append({"fanout": args.fanout, "batch": args.batch, "batches": args.trace_batches,
+                        "warmup": args.warmup,
+                        "resident_percent": share, "resident_rows": resident, "cache_rows": cache,
+                        "ahead": args.ahead,
+                        "row_bytes": args.row_bytes, "trace": as_typed(make),
+                        "strategies": strategies})
     return results
 
 
 def lookahead(args, programs, folder, graph, dataset):
-    """Rows that the cache had, from a third of the trace on, with W batches announced; each row of each batch is checked."""
+    """Rows that the cache had, from a third of the trace on, with W batches announced; each row of
+    each batch is checked."""
     results, trace = [], os.path.join(folder, "ahead.trace")
     for case in args.lookahead:
         batch, batches, windows = case[0], case[1], case[2:]
         make = programs.call("sample", dataset, trace, args.fanout, batch, batches, args.seed)
         run_text(make)
         for share in args.resident:
-            resident, cache = round(graph["vertices"] * share / 100), round(graph["vertices"] * args.cache / 100)
+            resident, cache = round(graph["vertices"] * share
+                                    / 100), round(graph["vertices"] * args.cache / 100)
             bound = run_json(programs.call("count", dataset, trace, resident, cache, batches // 3))
-            say(f"batch {batch}, {share} % resident, cache of {args.cache} %: Belady hits {bound['belady_hits'] / bound['rows']:.3f},"
+            say(f"batch {batch}, {share} % resident, cache of {args.cache} %: Belady hits "
+                f"{bound['belady_hits'] / bound['rows']:.3f},"
                 f" static order {bound['static_hits'] / bound['rows']:.3f} of the cold rows")
             for window in windows:
-                command = programs.call("run", dataset, trace, "rung", f"resident={resident}", f"cache={cache}", f"ahead={window}",
+                command = programs.call("run", dataset, trace, "rung", f"resident={resident}",
+                                        f"cache={cache}", f"ahead={window}",
                                         "in-flight=1", f"warmup={batches // 3}", "check=1")
                 out = run_json(command)
                 if out["wrong_rows"] != 0 or out["rows"] != bound["rows"]:
-                    raise Failure(f"{as_typed(command)}: {out['wrong_rows']} wrong rows, {out['rows']} of {bound['rows']} counted")
+                    raise Failure(f"{as_typed(command)}: {out['wrong_rows']} wrong rows, "
+                                  f"{out['rows']} of {bound['rows']} counted")
                 ahead = window * bound["rows"] / out["batches"] / cache
                 results.append({
-                    "batch": batch, "batches": batches, "fanout": args.fanout, "resident_percent": share, "resident_rows": resident,
-                    "cache_rows": cache, "window_batches": window, "window_rows_over_cache_rows": ahead, "rows": out["rows"],
-                    "hits": out["saved_rows"], "belady_hits": bound["belady_hits"], "static_hits": bound["static_hits"],
+                    "batch": batch, "batches": batches, "fanout": args.fanout,
+                    "resident_percent": share, "resident_rows": resident,
+                    "cache_rows": cache, "window_batches": window,
+                    "window_rows_over_cache_rows": ahead, "rows": out["rows"],
+                    "hits": out["saved_rows"], "belady_hits": bound["belady_hits"],
+                    "static_hits": bound["static_hits"],
                     "hits_over_belady": out["saved_rows"] / max(1, bound["belady_hits"]),
-                    "hits_over_static": out["saved_rows"] / max(1, bound["static_hits"]), "trace": as_typed(make), "command": as_typed(command)})
-                say(f"  {window:4} batches ahead, {ahead:6.2f} times the cache: hits {out['saved_rows'] / out['rows']:.3f},"
-                    f" {results[-1]['hits_over_belady']:.3f} of Belady's, {results[-1]['hits_over_static']:.3f} of the static order's")
+                    "hits_over_static": out["saved_rows"] / max(1, bound["static_hits"]),
+                    "trace": as_typed(make), "command": as_typed(command)})
+                say(f"  {window:4} batches ahead, {ahead:6.2f} times the cache: hits "
+                    f"{out['saved_rows'] / out['rows']:.3f},"
+                    f" {results[-1]['hits_over_belady']:.3f} of Belady's, "
+                    f"{results[-1]['hits_over_static']:.3f} of the static order's")
     return results
 
 
@@ -220,34 +266,58 @@ def parse_lookahead(text):
 
 
 def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
-    parser.add_argument("--programs", help="folder of rung_cold_reads (default: bench/ beside the command)")
-    parser.add_argument("--dir", help="folder for the temporary folder; --size and a little is needed (default: $TMPDIR)")
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS), help="of dense,trace,lookahead (default: all)")
-    parser.add_argument("--size", type=size, default=size("6GiB"), help="dense: bytes of features (default: 6GiB)")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
+                        help="the command (default: build/rung)")
+    parser.add_argument("--programs",
+                        help="folder of rung_cold_reads (default: bench/ beside the command)")
+    parser.add_argument("--dir",
+                        help="folder for the temporary folder; --size and a little is needed "
+                             "(default: $TMPDIR)")
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS),
+                        help="of dense,trace,lookahead (default: all)")
+    parser.add_argument("--size", type=size, default=size("6GiB"),
+                        help="dense: bytes of features (default: 6GiB)")
     parser.add_argument("--row-bytes", type=int, default=512, help="(default: 512)")
-    parser.add_argument("--densities", type=lambda text: [float(n) for n in text.split(",")], default=[0.07, 6, 25],
-                        help="dense: percent of the rows of a span that a batch asks for (default: 0.07,6,25)")
-    parser.add_argument("--span-batches", type=int, default=12, help="dense: batches of a sample (default: 12)")
-    parser.add_argument("--graph", help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data beside the checkout)")
-    parser.add_argument("--rmat", type=int, metavar="SCALE", help="instead: a graph of 2^SCALE vertices, made here")
-    parser.add_argument("--score", default="degree", help="by which rows are ordered (default: degree)")
+    parser.add_argument("--densities", type=lambda text: [float(n) for n in text.split(",")],
+                        default=[0.07, 6, 25],
+                        help="dense: percent of the rows of a span that a batch asks for "
+                             "(default: 0.07,6,25)")
+    parser.add_argument("--span-batches", type=int, default=12,
+                        help="dense: batches of a sample (default: 12)")
+    parser.add_argument("--graph",
+                        help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data beside "
+                             "the checkout)")
+    parser.add_argument("--rmat", type=int, metavar="SCALE",
+                        help="instead: a graph of 2^SCALE vertices, made here")
+    parser.add_argument("--score", default="degree",
+                        help="by which rows are ordered (default: degree)")
     parser.add_argument("--fanout", default="25,15", help="(default: 25,15)")
-    parser.add_argument("--batch", type=int, default=1024, help="trace: seeds of a batch (default: 1024)")
-    parser.add_argument("--trace-batches", type=int, default=6, help="trace: batches of a sample (default: 6)")
-    parser.add_argument("--warmup", type=int, default=3, help="trace: batches before them, not timed (default: 3)")
-    parser.add_argument("--resident", type=numbers, default=[5, 10], help="percent of the rows in memory (default: 5,10)")
-    parser.add_argument("--cache", type=int, default=10, help="percent of the rows that the cache holds (default: 10)")
-    parser.add_argument("--ahead", type=int, default=2, help="trace: batches announced (default: 2)")
-    parser.add_argument("--lookahead", type=parse_lookahead, default=parse_lookahead("1024:45:1,2,3,4;64:300:1,4,16,32"),
-                        help="lookahead: BATCH:BATCHES:W,W,...;... (default: 1024:45:1,2,3,4;64:300:1,4,16,32)")
+    parser.add_argument("--batch", type=int, default=1024,
+                        help="trace: seeds of a batch (default: 1024)")
+    parser.add_argument("--trace-batches", type=int, default=6,
+                        help="trace: batches of a sample (default: 6)")
+    parser.add_argument("--warmup", type=int, default=3,
+                        help="trace: batches before them, not timed (default: 3)")
+    parser.add_argument("--resident", type=numbers, default=[5, 10],
+                        help="percent of the rows in memory (default: 5,10)")
+    parser.add_argument("--cache", type=int, default=10,
+                        help="percent of the rows that the cache holds (default: 10)")
+    parser.add_argument("--ahead", type=int, default=2,
+                        help="trace: batches announced (default: 2)")
+    parser.add_argument("--lookahead", type=parse_lookahead,
+                        default=parse_lookahead("1024:45:1,2,3,4;64:300:1,4,16,32"),
+                        help="lookahead: BATCH:BATCHES:W,W,...;... (default: "
+                             "1024:45:1,2,3,4;64:300:1,4,16,32)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default: 5)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--small", action="store_true", help="to try the script: a few seconds; the figures say nothing")
+    parser.add_argument("--small", action="store_true",
+                        help="to try the script: a few seconds; the figures say nothing")
     args = parser.parse_args()
     if args.small:
-        args.size, args.span_batches, args.rounds, args.densities, args.resident = size("24MiB"), 2, 1, [25], [10]
+        args.size, args.span_batches, args.rounds, args.densities, args.resident = size(
+            "24MiB"), 2, 1, [25], [10]
         args.batch, args.trace_batches, args.warmup, args.fanout = 64, 3, 1, "5,3"
         args.lookahead = parse_lookahead("64:18:0,8")
     args.programs = args.programs or os.path.join(os.path.dirname(args.rung), "bench")
@@ -267,7 +337,8 @@ def main():
         if {"trace", "lookahead"} & set(args.parts):
             graph = open_graph(args, folder)
             if not graph:
-                say("skipped: arxiv.npz was not found: give --graph, set RUNG_TEST_DATA to its folder, use --rmat, or --parts dense")
+                say("skipped: arxiv.npz was not found: give --graph, set RUNG_TEST_DATA to its "
+                    "folder, use --rmat, or --parts dense")
                 return 77
             dataset = stage_sampled(args, programs, folder, graph)
             out["graph"] = graph["name"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmark scripts share: running commands, staging data, graphs, and what a record says of the machine."""
+"""What the benchmark scripts share: running commands, staging data, graphs, and what a record says
+of the machine."""
 import argparse
 import array
 import json
@@ -35,7 +36,8 @@ def say(text):
 def size(text):
     match = re.fullmatch(r"(\d+)([KMG]iB)?", text)
     if not match:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size: give bytes, or a number with KiB, MiB or GiB")
+        raise argparse.ArgumentTypeError(f"'{text}' is no size: give bytes, or a number with KiB, "
+                                         "MiB or GiB")
     return int(match[1]) * UNITS[match[2] or ""]
 
 
@@ -44,7 +46,8 @@ def numbers(text):
 
 
 def run_text(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False)
     if done.returncode != 0:
         raise Failure(f"{shlex.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -57,13 +60,16 @@ def run_json(command):
 
 def as_typed(command):
     """A command of the checkout as one types it there: its path says nothing to others."""
-    return shlex.join([os.path.relpath(command[0], ROOT) if command[0].startswith(ROOT + os.sep) else command[0]] + command[1:])
+    return shlex.join([os.path.relpath(command[0], ROOT) if command[0].startswith(ROOT + os.sep)
+                       else command[0]] + command[1:])
 
 
 def command_line(script):
-    """As it was started, without what is a matter of this machine: where commands and the temporary folder are."""
+    """As it was started, without what is a matter of this machine: where commands and the temporary
+    folder are."""
     words = iter(sys.argv[1:])
-    kept = [word for word in words if not (word in ("--rung", "--programs", "--dir", "--torch", "--numpy", "--peers") and next(words, None))]
+    kept = [word for word in words if not (word in ("--rung", "--programs", "--dir", "--torch",
+                                                    "--numpy", "--peers") and next(words, None))]
     return shlex.join([f"bench/{script}", *kept])
 
 
@@ -71,13 +77,14 @@ def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
-# ---- contestants that take turns --------------------------------------------------------------------------------------
+# ---- contestants that take turns ----
 
 class Worker:
     """A program that carries out one order at a time."""
 
     def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)   # pylint: disable=consider-using-with
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)   # pylint: disable=consider-using-with
         self.command = command
 
     def answer(self):
@@ -103,20 +110,23 @@ def missing(python, library):
     """Why this Python does not have it; None when it does."""
     if not python or not shutil.which(python):
         return f"there is no {python}"
-    done = subprocess.run([python, "-c", f"import numpy, {library}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run([python, "-c", f"import numpy, {library}"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, check=False)
     return None if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 
-# ---- datasets -------------------------------------------------------------------------------------------------------
+# ---- datasets ----
 
 def write_skewed_edges(path, rows, edges, seed, step=1):
-    """Sources are hot where ids are low; with a step that has no factor in common with `rows` they are anywhere."""
+    """Sources are hot where ids are low; with a step that has no factor in common with `rows` they
+    are anywhere."""
     draws = random.Random(seed)
     with open(path, "wb") as out:
         for hot in (True, False):
             for first in range(0, edges, EDGES_CHUNK):
                 raw = array.array("Q", draws.randbytes(8 * min(EDGES_CHUNK, edges - first)))
-                ids = (int(rows * ((value >> 11) / (1 << 53)) ** 2) * step % rows if hot else value % rows for value in raw)
+                ids = (int(rows * ((value >> 11) / (1 << 53)) ** 2) * step % rows if hot
+                       else value % rows for value in raw)
                 array.array("I", ids).tofile(out)
 
 
@@ -144,7 +154,8 @@ def stage(rung, features, vertices, row_bytes, out):
     source = f"raw:{features},u8,{vertices}x{row_bytes}"
     edges = f"{out}.edges"
     write_edges(edges, vertices)
-    run_json([rung, "stage", "--json", "--quiet", "--graph", f"raw:{edges},u32,2x{EDGES}", "--features", source, "--score", "degree",
+    run_json([rung, "stage", "--json", "--quiet", "--graph", f"raw:{edges},u32,2x{EDGES}",
+              "--features", source, "--score", "degree",
               "--out", out])
     os.unlink(edges)
     return source
@@ -153,7 +164,8 @@ def stage(rung, features, vertices, row_bytes, out):
 def features_file(rung, dataset):
     """Its path; row 0 begins at byte DATA_OFFSET."""
     files = run_json([rung, "info", "--json", dataset])["files"]
-    largest = max((entry for entry in files if entry["name"].startswith("features")), key=lambda entry: entry["bytes"])
+    largest = max((entry for entry in files if entry["name"].startswith("features")),
+                  key=lambda entry: entry["bytes"])
     return os.path.join(dataset, largest["name"])
 
 
@@ -171,24 +183,27 @@ def drop_cached(path):
         os.close(fd)
 
 
-# ---- graphs ---------------------------------------------------------------------------------------------------------
+# ---- graphs ----
 
 def find_graph(path):
     """arxiv.npz as given, in $RUNG_TEST_DATA, or beside the checkout; None."""
     folders = [os.environ.get("RUNG_TEST_DATA", ""), os.path.join(ROOT, "..", "shared", "data")]
-    for file in [path] if path else [os.path.join(folder, "arxiv.npz") for folder in folders if folder]:
+    for file in [path] if path else [os.path.join(folder, "arxiv.npz") for folder in folders
+                                     if folder]:
         if os.path.exists(file):
             return os.path.abspath(file)
     return None
 
 
 def arxiv(path):
-    return {"name": "ogbn-arxiv", "vertices": 169343, "edges": f"{path}:edge_index", "train": f"{path}:train_idx",
+    return {"name": "ogbn-arxiv", "vertices": 169343, "edges": f"{path}:edge_index",
+            "train": f"{path}:train_idx",
             "directions": {"as cited": False, "both directions": True}}
 
 
 def rmat(scale, seed, folder, edge_factor=16):
-    """Edges by R-MAT (Chakrabarti, Zhan, Faloutsos 2004), with the parameters of Graph500, which has 16 edges a vertex."""
+    """Edges by R-MAT (Chakrabarti, Zhan, Faloutsos 2004), with the parameters of Graph500, which
+    has 16 edges a vertex."""
     import numpy as np   # pylint: disable=import-outside-toplevel
     rng, vertices = np.random.default_rng(seed), 1 << scale
     ends = np.zeros((2, edge_factor * vertices), np.int32)
@@ -198,9 +213,12 @@ def rmat(scale, seed, folder, edge_factor=16):
         ends[1] |= (((draw >= 0.57) & (draw < 0.76)) | (draw >= 0.95)).astype(np.int32) << bit
     name = rng.permutation(vertices).astype(np.int32)   # ids say nothing of degrees
     np.save(os.path.join(folder, "edges.npy"), name[ends])
-    np.save(os.path.join(folder, "train.npy"), np.sort(rng.choice(vertices, vertices // 100, replace=False)).astype(np.int64))
-    return {"name": f"R-MAT, scale {scale}, {edge_factor} edges a vertex, 0.57 0.19 0.19 0.05, 1 % of the vertices to train on",
-            "vertices": vertices, "edges": os.path.join(folder, "edges.npy"), "train": os.path.join(folder, "train.npy"),
+    np.save(os.path.join(folder, "train.npy"),
+            np.sort(rng.choice(vertices, vertices // 100, replace=False)).astype(np.int64))
+    return {"name": f"R-MAT, scale {scale}, {edge_factor} edges a vertex, 0.57 0.19 0.19 0.05, 1 "
+                    "% of the vertices to train on",
+            "vertices": vertices, "edges": os.path.join(folder, "edges.npy"),
+            "train": os.path.join(folder, "train.npy"),
             "directions": {"as drawn": False}}
 
 
@@ -208,16 +226,19 @@ def stage_graph(rung, graph, row_bytes, score, undirected, out):
     """A graph with features of zeros."""
     features = f"{out}.features"
     write_hole(features, graph["vertices"] * row_bytes)
-    run_json([rung, "stage", "--json", "--quiet", "--graph", graph["edges"], *(["--undirected"] if undirected else []),
-              "--features", f"raw:{features},u8,{graph['vertices']}x{row_bytes}", "--split", f"train={graph['train']}",
+    run_json([rung, "stage", "--json", "--quiet", "--graph", graph["edges"],
+              *(["--undirected"] if undirected else []),
+              "--features", f"raw:{features},u8,{graph['vertices']}x{row_bytes}", "--split",
+              f"train={graph['train']}",
               "--score", score, "--out", out])
     os.unlink(features)
 
 
-# ---- the record -----------------------------------------------------------------------------------------------------
+# ---- the record ----
 
 def lines(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          cwd=ROOT, check=False)
     return done.stdout.splitlines() if done.returncode == 0 and done.stdout else [None]
 
 
@@ -231,17 +252,20 @@ def machine(folder=None):
         model = re.search(r"model name\s*: (.+)", info.read())
     with open("/proc/meminfo", encoding="utf-8") as info:
         memory_kib = int(re.search(r"MemTotal:\s+(\d+)", info.read())[1])
-    what = {"cpu": model[1] if model else platform.machine(), "cpus": os.cpu_count(), "memory_bytes": memory_kib * 1024,
+    what = {"cpu": model[1] if model else platform.machine(), "cpus": os.cpu_count(),
+            "memory_bytes": memory_kib * 1024,
             "kernel": platform.release()}
     if folder:
-        what.update(filesystem=first_line("stat", "-f", "-c", "%T", folder), device=lines("df", "--output=source", folder)[-1])
+        what.update(filesystem=first_line("stat", "-f", "-c", "%T", folder),
+                    device=lines("df", "--output=source", folder)[-1])
     return what
 
 
 def record(benchmark, script, rung, folder=None):
     """What every record begins with."""
     return {"benchmark": benchmark, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "commit": first_line("git", "describe", "--always", "--dirty"), "rung": first_line(rung, "--version"),
+            "commit": first_line("git", "describe", "--always", "--dirty"),
+            "rung": first_line(rung, "--version"),
             "command": command_line(script), "machine": machine(folder)}
 
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers of rows that are all in memory, on the CPU: rung, the plainest loop, numpy and torch, in turn, over the same rows and ids.
+"""Gathers of rows that are all in memory, on the CPU: rung, the plainest loop, numpy and torch, in
+turn, over the same rows and ids.
 
-Stages random bytes, lets each contestant load them into its own memory, and has them gather the same lists one after the other.
-One JSON object on stdout, a table on stderr. numpy and torch are taken where a Python has them (--numpy, --torch); the others are
-reported as null, with the reason. bench/README.md says what is timed.
+Stages random bytes, lets each contestant load them into its own memory, and has them gather the
+same lists one after the other. One JSON object on stdout, a table on stderr. numpy and torch are
+taken where a Python has them (--numpy, --torch); the others are reported as null, with the reason.
+bench/README.md says what is timed.
 """
 import argparse
 import array
@@ -16,7 +18,8 @@ import statistics
 import sys
 import time
 
-from common import (DATA_OFFSET, ROOT, Failure, Worker, features_file, missing, numbers, record, run_main, say, size, spread, stage,
+from common import (DATA_OFFSET, ROOT, Failure, Worker, features_file, missing, numbers, record,
+                    run_main, say, size, spread, stage,
                     temporary_folder, write_random)
 
 LISTS = 4                    # in turn: one alone would be served from the caches
@@ -24,11 +27,12 @@ SAMPLE_BYTES = 256 << 20     # that a sample copies at least
 CALIBRATION_ROUNDS = 5
 
 
-# ---- contestants in Python: the same orders as rung_gather_hits takes --------------------------------------------------
+# ---- contestants in Python: the same orders as rung_gather_hits takes ----
 
 def load_floats(path, rows, row_bytes, ids_path):
     import numpy as np   # pylint: disable=import-outside-toplevel
-    features = np.fromfile(path, np.float32, rows * row_bytes // 4, offset=DATA_OFFSET).reshape(rows, row_bytes // 4)
+    features = np.fromfile(path, np.float32, rows * row_bytes // 4,
+                           offset=DATA_OFFSET).reshape(rows, row_bytes // 4)
     return features, np.fromfile(ids_path, np.int64)
 
 
@@ -48,13 +52,15 @@ def numpy_contestants(path, rows, row_bytes, ids_path, count):
     from concurrent.futures import ThreadPoolExecutor   # pylint: disable=import-outside-toplevel
     import numpy as np   # pylint: disable=import-outside-toplevel
     features, ids = load_floats(path, rows, row_bytes, ids_path)
-    lists, out, pool = ids.reshape(-1, count), np.empty((count, features.shape[1]), np.float32), ThreadPoolExecutor(64)
+    lists, out, pool = ids.reshape(-1, count), np.empty((count, features.shape[1]),
+                                                        np.float32), ThreadPoolExecutor(64)
 
     def take(threads, repeats):
         def work(share):
             for _ in range(repeats):
                 for one in lists:
-                    np.take(features, one[share], axis=0, out=out[share], mode="clip")   # "raise" copies the output once more
+                    # "raise" copies the output once more
+                    np.take(features, one[share], axis=0, out=out[share], mode="clip")
         return timed(pool, threads, count, work)
 
     def index(threads, repeats):
@@ -87,7 +93,8 @@ def torch_contestants(path, rows, row_bytes, ids_path, count):
 
     def check():
         torch.index_select(table, 0, lists[0], out=out)
-        return int((out.numpy().view(np.uint32) != features.view(np.uint32)[lists[0].numpy()]).any(axis=1).sum())
+        return int((out.numpy().view(np.uint32) != features.view(np.uint32)[lists[0].numpy()]).any(
+            axis=1).sum())
     return {"index_select": index_select}, check, torch.__version__
 
 
@@ -97,21 +104,24 @@ def serve(library, path, rows, row_bytes, ids_path, count):
     print(version, flush=True)
     for order in sys.stdin:
         words = order.split()
-        print(check() if words == ["check"] else f"{functions[words[0]](int(words[1]), int(words[2])):.9f}", flush=True)
+        print(check() if words == ["check"]
+              else f"{functions[words[0]](int(words[1]), int(words[2])):.9f}", flush=True)
 
 
-# ---- the driver -------------------------------------------------------------------------------------------------------
+# ---- the driver ----
 
 def open_workers(args, dataset, ids_path, vertices, row_bytes, absent):
     """{name: worker}, {contestant: (worker, order)}"""
     path = features_file(args.rung, dataset)
-    program = Worker([os.path.join(args.programs, "rung_gather_hits"), dataset, ids_path, str(args.rows)])
+    program = Worker([os.path.join(args.programs, "rung_gather_hits"), dataset, ids_path,
+                      str(args.rows)])
     workers = {"rung": program}
     contestants = {"rung": (program, ["rung"])}
     for library, names in (("numpy", ("take", "index")), ("torch", ("index_select",))):
         if library in absent:
             continue
-        worker = Worker([getattr(args, library), "-B", os.path.abspath(__file__), "--serve", library, path, str(vertices), str(row_bytes),
+        worker = Worker([getattr(args, library), "-B", os.path.abspath(__file__), "--serve",
+                         library, path, str(vertices), str(row_bytes),
                          ids_path, str(args.rows)])
         worker.version = worker.answer()
         workers[library] = worker
@@ -120,11 +130,13 @@ def open_workers(args, dataset, ids_path, vertices, row_bytes, absent):
 
 
 def choose_floor(args, program, repeats):
-    """The fastest loop for each number of threads, chosen before the race: chosen after it, it would be the luckiest one as well."""
+    """The fastest loop for each number of threads, chosen before the race: chosen after it, it
+    would be the luckiest one as well."""
     variants, seconds = program.order("variants").split(), {threads: [] for threads in args.threads}
     for _ in range(1 if args.small else CALIBRATION_ROUNDS):
         for threads in args.threads:
-            seconds[threads].append([float(program.order("floor", i, threads, repeats)) for i in range(len(variants))])
+            seconds[threads].append([float(program.order("floor", i, threads, repeats))
+                                     for i in range(len(variants))])
     chosen = {}
     for threads, rounds in seconds.items():
         medians = [statistics.median(samples) for samples in zip(*rounds)]
@@ -133,15 +145,18 @@ def choose_floor(args, program, repeats):
 
 
 def race(args, contestants, floor, repeats):
-    """{contestant: {threads: [seconds]}}: rounds of all, each second one backwards; the first is a warm-up and dropped."""
+    """{contestant: {threads: [seconds]}}: rounds of all, each second one backwards; the first is a
+    warm-up and dropped."""
     program = contestants["rung"][0]
     turns = [(name, threads) for threads in args.threads for name in ("floor", *contestants)]
-    seconds, dropped = {name: {threads: [] for threads in args.threads} for name in ("floor", *contestants)}, 0 if args.small else 1
+    seconds, dropped = {name: {threads: [] for threads in args.threads}
+                        for name in ("floor", *contestants)}, 0 if args.small else 1
     for idx in range(args.rounds + dropped):
         for name, threads in turns if idx % 2 == 0 else reversed(turns):
             worker, order = contestants.get(name, (program, ["floor", floor[threads][0]]))
             seconds[name][threads].append(float(worker.order(*order, threads, repeats)))
-    return {name: {threads: samples[dropped:] for threads, samples in by.items()} for name, by in seconds.items()}
+    return {name: {threads: samples[dropped:] for threads, samples in by.items()} for name,
+            by in seconds.items()}
 
 
 def best_of(by_threads):
@@ -150,14 +165,17 @@ def best_of(by_threads):
 
 
 def against(rung, by_threads):
-    """How many times as fast as the other rung is, each with the number of threads that is best for it, round by round."""
+    """How many times as fast as the other rung is, each with the number of threads that is best for
+    it, round by round."""
     threads, samples = best_of(by_threads)
     mine_threads, mine = best_of(rung)
-    return {"rung_threads": mine_threads, "threads": threads, **spread([theirs / ours for theirs, ours in zip(samples, mine)])}
+    return {"rung_threads": mine_threads, "threads": threads,
+            **spread([theirs / ours for theirs, ours in zip(samples, mine)])}
 
 
 def measure(args, folder, row_bytes, absent):
-    vertices, dataset, ids_path = args.size // row_bytes, os.path.join(folder, "rows"), os.path.join(folder, "ids")
+    vertices, dataset, ids_path = args.size // row_bytes, os.path.join(
+        folder, "rows"), os.path.join(folder, "ids")
     say(f"rows of {row_bytes} bytes")
     write_random(f"{folder}/source.bin", vertices * row_bytes)
     stage(args.rung, f"{folder}/source.bin", vertices, row_bytes, dataset)
@@ -176,39 +194,60 @@ def measure(args, folder, row_bytes, absent):
     shutil.rmtree(dataset)
     if any(wrong.values()):
         raise Failure(f"wrong rows: {wrong}")
-    return {**figures(args, row_bytes, repeats, seconds), "floor_loops": {threads: loop for threads, (_, loop) in floor.items()}, "row_count": vertices, "wrong_rows": wrong, "versions": versions, "absent": absent}
+    return {**figures(args, row_bytes, repeats, seconds),
+            "floor_loops": {threads: loop for threads, (_, loop) in floor.items()},
+            "row_count": vertices, "wrong_rows": wrong, "versions": versions, "absent": absent}
 
 
 def figures(args, row_bytes, repeats, seconds):
     gathered = repeats * LISTS * args.rows
     others = ("floor", "numpy take", "numpy index", "torch index_select")
     result = {"row_bytes": row_bytes, "rows": args.rows, "repeats": repeats,
-              "ns_per_row": {name: {threads: {**spread(ns := [s / gathered * 1e9 for s in samples]), "samples": ns}
-                                    for threads, samples in by.items()} for name, by in seconds.items()},
-              "times_as_fast_as": {name: against(seconds["rung"], seconds[name]) if name in seconds else None for name in others},
-              "of_floor_by_threads": {threads: spread([theirs / ours for theirs, ours in zip(seconds["floor"][threads], seconds["rung"][threads])])
+              "ns_per_row": {name: {threads: {**spread(ns := [s / gathered * 1e9 for s in samples]),
+                                              "samples": ns}
+                                    for threads, samples in by.items()} for name,
+                             by in seconds.items()},
+              "times_as_fast_as": {name: against(seconds["rung"], seconds[name]) if name in seconds
+                                   else None for name in others},
+              "of_floor_by_threads": {threads: spread([theirs / ours for theirs,
+                                                       ours in zip(seconds["floor"][
+                                                           threads], seconds["rung"][threads])])
                                       for threads in args.threads}}
     for name, by in result["ns_per_row"].items():
-        say(f"  {name:20}" + "".join(f" {entry['median']:8.0f} ns/row, {threads} thr." for threads, entry in by.items()))
+        say(f"  {name:20}" + "".join(f" {entry['median']:8.0f} ns/row, {threads} thr." for threads,
+                                     entry in by.items()))
     for label, ratio in result["times_as_fast_as"].items():
-        say(f"  rung / {label:18} " + (f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})" if ratio else "null"))
+        say(f"  rung / {label:18} "
+            + (f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})" if ratio
+               else "null"))
     return result
 
 
 def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
-    parser.add_argument("--programs", help="folder of rung_gather_hits (default: bench/ beside the command)")
-    parser.add_argument("--dir", help="folder for the temporary folder; twice --size is needed (default: $TMPDIR)")
-    parser.add_argument("--size", type=size, default=size("512MiB"), help="bytes of features, held once by each contestant (default: 512MiB)")
-    parser.add_argument("--row-bytes", type=numbers, default=[512, 1536, 4096], help="widths, each measured (default: 512,1536,4096)")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
+                        help="the command (default: build/rung)")
+    parser.add_argument("--programs",
+                        help="folder of rung_gather_hits (default: bench/ beside the command)")
+    parser.add_argument("--dir",
+                        help="folder for the temporary folder; twice --size is needed (default: "
+                             "$TMPDIR)")
+    parser.add_argument("--size", type=size, default=size("512MiB"),
+                        help="bytes of features, held once by each contestant (default: 512MiB)")
+    parser.add_argument("--row-bytes", type=numbers, default=[512, 1536, 4096],
+                        help="widths, each measured (default: 512,1536,4096)")
     parser.add_argument("--rows", type=int, default=16384, help="rows of a gather (default: 16384)")
-    parser.add_argument("--threads", type=numbers, default=[1, 2], help="each measured, the best counts (default: 1,2)")
+    parser.add_argument("--threads", type=numbers, default=[1, 2],
+                        help="each measured, the best counts (default: 1,2)")
     parser.add_argument("--rounds", type=int, default=9, help="rounds that count (default: 9)")
-    parser.add_argument("--numpy", metavar="PYTHON", default=sys.executable, help="a Python with numpy (default: this one)")
-    parser.add_argument("--torch", metavar="PYTHON", default=sys.executable, help="a Python with numpy and torch (default: this one)")
+    parser.add_argument("--numpy", metavar="PYTHON", default=sys.executable,
+                        help="a Python with numpy (default: this one)")
+    parser.add_argument("--torch", metavar="PYTHON", default=sys.executable,
+                        help="a Python with numpy and torch (default: this one)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--small", action="store_true", help="to try the script: a few seconds; the figures say nothing")
+    parser.add_argument("--small", action="store_true",
+                        help="to try the script: a few seconds; the figures say nothing")
     args = parser.parse_args()
     args.sample_bytes = SAMPLE_BYTES
     if args.small:
@@ -222,7 +261,8 @@ def main():
         serve(*sys.argv[2:])
         return 0
     args = parse_args()
-    absent = {library: why for library in ("numpy", "torch") if (why := missing(getattr(args, library), library))}
+    absent = {library: why for library in ("numpy", "torch")
+              if (why := missing(getattr(args, library), library))}
     for library, why in absent.items():
         say(f"without {library}: {why}")
     with temporary_folder(args.dir) as folder:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rows left in their source beside rows copied into rank order: staging, opening a store, and the rows of sampled batches, by turns.
+"""Rows left in their source beside rows copied into rank order: staging, opening a store, and the
+rows of sampled batches, by turns.
 
 One JSON object on stdout. Ratios are in place over copied; hot vertices lie anywhere in the source.
     in_place.py --rows 2097152 --row-bytes 1536 --edges 16000000
@@ -10,15 +11,18 @@ import json
 import os
 import time
 
-from common import (ROOT, drop_cached, record, run_json, run_main, say, size, spread, temporary_folder, write_random, write_skewed_edges)
+from common import (ROOT, drop_cached, record, run_json, run_main, say, size, spread,
+                    temporary_folder, write_random, write_skewed_edges)
 
 STEP = 2654435761   # a prime
 KINDS = ("copied", "in_place")
 
 
 def stage(args, kind, features, edges, train, out):
-    command = [args.rung, "stage", "--json", "--quiet", "--graph", f"raw:{edges},u32,2x{args.edges}", "--features",
-               f"raw:{features},u8,{args.rows}x{args.row_bytes}", "--split", f"train=raw:{train},u32,{args.rows // 16}", "--score", "wrpagerank",
+    command = [args.rung, "stage", "--json", "--quiet", "--graph",
+               f"raw:{edges},u32,2x{args.edges}", "--features",
+               f"raw:{features},u8,{args.rows}x{args.row_bytes}", "--split",
+               f"train=raw:{train},u32,{args.rows // 16}", "--score", "wrpagerank",
                "--out", out]
     report = run_json(command + (["--in-place"] if kind == "in_place" else []))
     return {"seconds": report["seconds"], "bytes_written": report["bytes_written"]}
@@ -26,10 +30,13 @@ def stage(args, kind, features, edges, train, out):
 
 def gather(args, dataset, host, seed):
     began = time.monotonic()
-    report = run_json([args.rung, "bench", "--json", "--host", str(host), "--rows", str(args.gathered), "--seed", str(seed), "--batch",
+    report = run_json([args.rung, "bench", "--json", "--host", str(host), "--rows",
+                       str(args.gathered), "--seed", str(seed), "--batch",
                        str(args.batch), dataset])
-    found = {key: report[key] for key in ("seconds", "device_reads", "device_read_bytes", "cache_hits", "merged_rows")}
-    return dict(found, rest_s=time.monotonic() - began - report["seconds"])   # loading the store and making the ids
+    found = {key: report[key] for key in ("seconds", "device_reads", "device_read_bytes",
+                                          "cache_hits", "merged_rows")}
+    # loading the store and making the ids
+    return dict(found, rest_s=time.monotonic() - began - report["seconds"])
 
 
 def by_turns(args, folder, host):
@@ -40,14 +47,17 @@ def by_turns(args, folder, host):
     ratios = {}
     for key in runs["copied"][0]:
         pairs = [(b[key], a[key]) for a, b in zip(runs["copied"], runs["in_place"])]
-        ratios[key] = spread([b / a for b, a in pairs]) if all(a for _, a in pairs) else None   # of nothing there is none
+        # of nothing there is none
+        ratios[key] = spread([b / a for b, a in pairs]) if all(a for _, a in pairs) else None
     return {"host_bytes": host, "runs": runs, "ratios": ratios}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
-    parser.add_argument("--dir", type=os.path.abspath, default=".", help="where files of twice the features fit")
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
+                        help="the command (default: build/rung)")
+    parser.add_argument("--dir", type=os.path.abspath, default=".",
+                        help="where files of twice the features fit")
     parser.add_argument("--rows", type=int, default=200000)
     parser.add_argument("--row-bytes", type=int, default=1536)
     parser.add_argument("--edges", type=int, default=1000000)
@@ -58,7 +68,8 @@ def main():
     args = parser.parse_args()
     total = args.rows * args.row_bytes
     with temporary_folder(args.dir) as folder:
-        features, edges, train = (os.path.join(folder, name) for name in ("features.raw", "edges.raw", "train.raw"))
+        features, edges, train = (os.path.join(folder, name)
+                                  for name in ("features.raw", "edges.raw", "train.raw"))
         say(f"making {total >> 20} MiB of features and {args.edges} edges")
         write_random(features, total)
         write_skewed_edges(edges, args.rows, args.edges, 1, STEP)
@@ -72,9 +83,11 @@ def main():
         gathers = []
         for share in args.hosts.split(","):
             say(f"gathering with {share} % in host memory")
-            gathers.append(dict(by_turns(args, folder, total * int(share) // 100), percent=int(share)))
+            gathers.append(dict(by_turns(args, folder, total * int(share) // 100),
+                                percent=int(share)))
         found = record("in_place", "in_place.py", args.rung, folder)
-    found.update(rows=args.rows, row_bytes=args.row_bytes, edges=args.edges, staged=staged, gathers=gathers)
+    found.update(rows=args.rows, row_bytes=args.row_bytes, edges=args.edges, staged=staged,
+                 gathers=gathers)
     print(json.dumps(found, indent=1))
     return 0
 

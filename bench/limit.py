@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A limit on the memory of a command and its children, page cache included: a control group of ours where we may make one, else of
-systemd's."""
+"""A limit on the memory of a command and its children, page cache included: a control group of ours
+where we may make one, else of systemd's."""
 import os
 import shutil
 import subprocess
@@ -21,14 +21,17 @@ def write(path, number):
 
 
 class Limit:
-    """with Limit(bytes) as limit: subprocess.run(limit.wrap(command), preexec_fn=limit.enter); limit.kind, limit.peak()."""
+    """with Limit(bytes) as limit: subprocess.run(limit.wrap(command), preexec_fn=limit.enter);
+    limit.kind, limit.peak()."""
 
     def __init__(self, limit_bytes):
         self.bytes = limit_bytes
         self.kind = self.group = None
 
     def __enter__(self):
-        v2 = os.path.exists(V2 + "/cgroup.controllers") and "memory" in read(V2 + "/cgroup.controllers")
+        v2 = os.path.exists(V2
+                            + "/cgroup.controllers") and "memory" in read(
+                                V2 + "/cgroup.controllers")
         base, name = (V2, "memory.max") if v2 else (V1, "memory.limit_in_bytes")
         group = "%s/rung-bench-%d" % (base, os.getpid())
         self.peak_file = "memory.peak" if v2 else "memory.max_usage_in_bytes"
@@ -39,13 +42,15 @@ class Limit:
             self.kind = "cgroup v2" if v2 else "cgroup v1"
         except OSError:
             self.__exit__()
-            if shutil.which("systemd-run") and subprocess.run(self.scope() + ["true"], stdin=subprocess.DEVNULL, capture_output=True,
+            if shutil.which("systemd-run") and subprocess.run(self.scope() + [
+                    "true"], stdin=subprocess.DEVNULL, capture_output=True,
                                                               check=False).returncode == 0:
                 self.kind = "systemd-run"
         return self
 
     def scope(self):
-        return ["systemd-run", "--quiet", "--scope", "--user", "-p", "MemoryMax=%d" % self.bytes, "-p", "MemorySwapMax=0"]
+        return ["systemd-run", "--quiet", "--scope", "--user", "-p", "MemoryMax=%d" % self.bytes,
+                "-p", "MemorySwapMax=0"]
 
     def wrap(self, command):
         return self.scope() + command if self.kind == "systemd-run" else command

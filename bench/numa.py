@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `rung numa` measures, beside programs that measure the same: the loops of STREAM with OpenMP, a second pointer chase, and fio.
+"""What `rung numa` measures, beside programs that measure the same: the loops of STREAM with
+OpenMP, a second pointer chase, and fio.
 
-Pairs take turns, and their ratios are taken pair by pair. One JSON object on stdout, a table on stderr. bench/README.md says what is compared.
+Pairs take turns, and their ratios are taken pair by pair. One JSON object on stdout, a table on
+stderr. bench/README.md says what is compared.
 """
 import argparse
 import json
@@ -11,7 +13,8 @@ import shlex
 import shutil
 import statistics
 
-from common import ROOT, Failure, as_typed, first_line, record, run_json, run_main, run_text, say, size, spread, temporary_folder, write_random
+from common import (ROOT, Failure, as_typed, first_line, record, run_json, run_main, run_text, say,
+                    size, spread, temporary_folder, write_random)
 
 KINDS = ("read", "write", "copy", "triad")
 DEPTHS = (1, 8, 32, 128)
@@ -19,7 +22,8 @@ THREADS = {"all": None, "one": 1}
 
 
 def pairs_of(count, ours, theirs):
-    """`count` pairs of what the two return, behind one that is dropped; each second pair begins with ours."""
+    """`count` pairs of what the two return, behind one that is dropped; each second pair begins
+    with ours."""
     pairs = []
     for number in range(count + 1):
         if number % 2:
@@ -33,25 +37,31 @@ def pairs_of(count, ours, theirs):
 def compared(pairs, key):
     """Ratio of each pair at one key, ours over theirs."""
     mine, other = [pair[0][key] for pair in pairs], [pair[1][key] for pair in pairs]
-    return {"ratio": spread([a / b for a, b in zip(mine, other)]), "rung": spread(mine), "other": spread(other),
+    return {"ratio": spread([a / b for a, b in zip(mine, other)]), "rung": spread(mine),
+            "other": spread(other),
             "samples": {"rung": mine, "other": other}}
 
 
 def tell(name, result, unit=1e9, text="GB/s"):
-    say(f"  {name:22} rung {result['rung']['median'] / unit:9.2f}  other {result['other']['median'] / unit:9.2f} {text:8}"
-        f" ratio {result['ratio']['median']:.3f} ({result['ratio']['min']:.3f} to {result['ratio']['max']:.3f})")
+    say(f"  {name:22} rung {result['rung']['median'] / unit:9.2f}  other "
+        f"{result['other']['median'] / unit:9.2f} {text:8}"
+        f" ratio {result['ratio']['median']:.3f} ({result['ratio']['min']:.3f} to "
+        f"{result['ratio']['max']:.3f})")
 
 
 def numa(args, *more):
     """A run of one sample, on the first node that has CPUs and memory: the programs know none."""
-    return [args.rung, "numa", "--json", "--quiet", "--samples", "1", "--seconds", str(args.seconds), *more]
+    return [args.rung, "numa", "--json", "--quiet", "--samples", "1", "--seconds",
+            str(args.seconds), *more]
 
 
 def own_results(out, matrix):
-    results = [result for result in out["results"] if result["matrix"] == matrix and not result["absent"]
+    results = [result for result in out["results"]
+               if result["matrix"] == matrix and not result["absent"]
                and result["cpu_node"] == result["memory_node"]]
     if not results:
-        raise Failure("rung numa: %s: %s" % (matrix, {result["absent"] for result in out["results"]}))
+        raise Failure("rung numa: %s: %s" % (matrix,
+                                             {result["absent"] for result in out["results"]}))
     return [result for result in results if result["cpu_node"] == results[0]["cpu_node"]]
 
 
@@ -59,16 +69,19 @@ def bandwidth(args):
     ours_command = numa(args, "--only", "bandwidth")
     first = own_results(run_json(ours_command), "bandwidth")
     buffer_bytes, threads = first[0]["buffer_bytes"], first[0]["threads"]
-    commands = {cores: [os.path.join(args.programs, "rung_bench_stream"), str(buffer_bytes), str(count or threads), str(args.seconds)]
+    commands = {cores: [os.path.join(args.programs, "rung_bench_stream"), str(buffer_bytes),
+                        str(count or threads), str(args.seconds)]
                 for cores, count in THREADS.items()}
 
     def ours():
-        return {(result["kind"], result["cores"]): result["bytes_per_s"]["median"] for result in own_results(run_json(ours_command), "bandwidth")}
+        return {(result["kind"], result["cores"]): result["bytes_per_s"]["median"]
+                for result in own_results(run_json(ours_command), "bandwidth")}
 
     def theirs():
         found = {}
         for cores, command in commands.items():
-            found.update({(line.split()[0], cores): float(line.split()[1]) for line in run_text(command).splitlines()})
+            found.update({(line.split()[0], cores): float(line.split()[1])
+                          for line in run_text(command).splitlines()})
         return found
 
     say(f"bandwidth, arrays of {buffer_bytes >> 20} MiB, {threads} threads and one")
@@ -77,36 +90,51 @@ def bandwidth(args):
         for kind in KINDS:
             result = compared(pairs, (kind, cores))
             tell(f"{kind}, {cores} cores", result)
-            results.append({"kind": kind, "cores": cores, "buffer_bytes": buffer_bytes, "unit": "bytes_per_s", **result})
-    return {"results": results, "commands": {"rung": as_typed(ours_command), **{cores: as_typed(command) for cores, command in commands.items()}}}
+            results.append({"kind": kind, "cores": cores, "buffer_bytes": buffer_bytes,
+                            "unit": "bytes_per_s", **result})
+    return {"results": results, "commands": {"rung": as_typed(ours_command),
+                                             **{cores: as_typed(command) for cores,
+                                                command in commands.items()}}}
 
 
 def latency(args):
     ours_command = numa(args, "--only", "latency")
     buffer_bytes = own_results(run_json(ours_command), "latency")[0]["buffer_bytes"]
-    other_command = [os.path.join(args.programs, "rung_bench_latency"), str(buffer_bytes), str(args.seconds)]
+    other_command = [os.path.join(args.programs, "rung_bench_latency"), str(buffer_bytes),
+                     str(args.seconds)]
     say(f"idle latency, {buffer_bytes >> 20} MiB")
-    result = compared(pairs_of(args.pairs, lambda: {"ns": own_results(run_json(ours_command), "latency")[0]["latency_ns"]["median"]},
+    result = compared(pairs_of(args.pairs,
+                               lambda: {"ns": own_results(run_json(ours_command), "latency")[0][
+                                   "latency_ns"]["median"]},
                                lambda: {"ns": float(run_text(other_command))}), "ns")
     tell("one dependent load", result, 1, "ns")
-    return {"buffer_bytes": buffer_bytes, "unit": "ns", **result, "commands": {"rung": as_typed(ours_command), "other": as_typed(other_command)}}
+    return {"buffer_bytes": buffer_bytes, "unit": "ns", **result,
+            "commands": {"rung": as_typed(ours_command), "other": as_typed(other_command)}}
 
 
 def gathers(args):
     """How near gathers come to copying: both inside of rung numa, sample by sample in turns."""
-    command = [args.rung, "numa", "--json", "--quiet", "--only", "latency,gather", "--samples", str(2 * args.pairs + 1), "--seconds", str(args.seconds / 2)]
+    command = [args.rung, "numa", "--json", "--quiet", "--only", "latency,gather", "--samples",
+               str(2 * args.pairs + 1), "--seconds", str(args.seconds / 2)]
     results = own_results(run_json(command), "gather")
     say("gathers, of a copy")
     for result in results:
-        say(f"  {result['row_bytes']:5} bytes, {result['cores']:3} cores {result['of_copy']:.3f}, {result['lines_in_flight']:.1f} lines in flight")
-    kept = ("row_bytes", "cores", "threads", "of_copy", "rows_in_flight", "lines_in_flight", "bytes_per_s", "rows_per_s")
-    return {"results": [{key: result[key] for key in kept} for result in results], "commands": {"rung": as_typed(command)}}
+        say(f"  {result['row_bytes']:5} bytes, {result['cores']:3} cores {result['of_copy']:.3f}, "
+            f"{result['lines_in_flight']:.1f} lines in flight")
+    kept = ("row_bytes", "cores", "threads", "of_copy", "rows_in_flight", "lines_in_flight",
+            "bytes_per_s", "rows_per_s")
+    return {"results": [{key: result[key] for key in kept} for result in results],
+            "commands": {"rung": as_typed(command)}}
 
 
 def fio_command(args, path, row_bytes, depth):
-    """Its buffers in huge pages, as rung's are: a read into small ones is a list of many pages, which virtual disks take longer for."""
-    return ["env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "fio", "--name=r", "--thread", "--iomem_align=2m", f"--filename={path}", "--readonly", "--direct=1", "--time_based", f"--runtime={round(1000 * args.read_seconds)}ms",
-            "--randrepeat=0", "--norandommap", "--rw=randread", f"--bs={row_bytes}", "--ioengine=io_uring", f"--iodepth={depth}",
+    """Its buffers in huge pages, as rung's are: a read into small ones is a list of many pages,
+    which virtual disks take longer for."""
+    return ["env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "fio", "--name=r", "--thread",
+            "--iomem_align=2m", f"--filename={path}", "--readonly", "--direct=1", "--time_based",
+            f"--runtime={round(1000 * args.read_seconds)}ms",
+            "--randrepeat=0", "--norandommap", "--rw=randread", f"--bs={row_bytes}",
+            "--ioengine=io_uring", f"--iodepth={depth}",
             "--output-format=json"]
 
 
@@ -115,55 +143,73 @@ def reads(args, folder):
     say(f"writing {args.size >> 20} MiB of random bytes")
     write_random(path, args.size)
     os.sync()
-    row_bytes = sorted({result["row_bytes"] for result in own_results(run_json(numa(args, "--only", "nvme", "--nvme", path, "--depths", "1")), "nvme")})
+    row_bytes = sorted({result["row_bytes"]
+                        for result in own_results(run_json(numa(
+                                args, "--only", "nvme", "--nvme", path, "--depths", "1")), "nvme")})
     results = []
     say(f"random reads of {row_bytes} bytes")
-    for depth in DEPTHS[::3] if args.small else DEPTHS:   # pairs of a depth, so that what the disk does next is little later
-        ours_command = [args.rung, "numa", "--json", "--quiet", "--only", "nvme", "--nvme", path, "--depths", str(depth), "--samples", "1", "--seconds",
+    # pairs of a depth, so that what the disk does next is little later
+    for depth in DEPTHS[::3] if args.small else DEPTHS:
+        ours_command = [args.rung, "numa", "--json", "--quiet", "--only", "nvme", "--nvme", path,
+                        "--depths", str(depth), "--samples", "1", "--seconds",
                         str(args.read_seconds)]
 
         def ours(command=tuple(ours_command)):
-            return {result["row_bytes"]: result["reads_per_s"]["median"] for result in own_results(run_json(list(command)), "nvme")}
+            return {result["row_bytes"]: result["reads_per_s"]["median"]
+                    for result in own_results(run_json(list(command)), "nvme")}
 
         def theirs(depth=depth):
-            return {one: run_json(fio_command(args, path, one, depth))["jobs"][0]["read"]["iops"] for one in row_bytes}
+            return {one: run_json(fio_command(args, path, one, depth))["jobs"][0]["read"]["iops"]
+                    for one in row_bytes}
 
         pairs = pairs_of(args.read_pairs, ours, theirs)
         for one in row_bytes:
             result = compared(pairs, one)
             tell(f"{one} bytes, depth {depth}", result, 1e3, "k reads/s")
             results.append({"row_bytes": one, "queue_depth": depth, "unit": "reads_per_s", **result,
-                            "commands": {"rung": as_typed(ours_command), "fio": shlex.join(fio_command(args, path, one, depth))}})
+                            "commands": {"rung": as_typed(ours_command),
+                                         "fio": shlex.join(fio_command(args, path, one, depth))}})
     middle = statistics.median(result["ratio"]["median"] for result in results)
     say(f"  median of the medians {middle:.3f}")
     return {"file_bytes": args.size, "median_of_medians": middle, "results": results}
 
 
 def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
-    parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"), help="folder of rung_bench_stream (default: build/bench)")
-    parser.add_argument("--dir", help="folder for the temporary folder, on the disk to read (default: $TMPDIR)")
-    parser.add_argument("--size", type=size, default=size("2GiB"), help="bytes of the file to read (default: 2GiB)")
-    parser.add_argument("--parts", default="bandwidth,latency,gather,reads", help="some of bandwidth,latency,gather,reads (default: all)")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
+                        help="the command (default: build/rung)")
+    parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"),
+                        help="folder of rung_bench_stream (default: build/bench)")
+    parser.add_argument("--dir",
+                        help="folder for the temporary folder, on the disk to read (default: "
+                             "$TMPDIR)")
+    parser.add_argument("--size", type=size, default=size("2GiB"),
+                        help="bytes of the file to read (default: 2GiB)")
+    parser.add_argument("--parts", default="bandwidth,latency,gather,reads",
+                        help="some of bandwidth,latency,gather,reads (default: all)")
     parser.add_argument("--pairs", type=int, default=9, help="pairs that count (default: 9)")
     parser.add_argument("--read-pairs", type=int, default=7, help="pairs of the reads (default: 7)")
     parser.add_argument("--seconds", type=float, default=0.3, help="of a sample (default: 0.3)")
-    parser.add_argument("--read-seconds", type=float, default=0.5, help="of a sample of reads (default: 0.5)")
-    parser.add_argument("--small", action="store_true", help="to try the script; the figures say nothing")
+    parser.add_argument("--read-seconds", type=float, default=0.5,
+                        help="of a sample of reads (default: 0.5)")
+    parser.add_argument("--small", action="store_true",
+                        help="to try the script; the figures say nothing")
     return parser.parse_args()
 
 
 def main():
     args = parse_args()
     if args.small:
-        args.size, args.pairs, args.read_pairs, args.seconds, args.read_seconds = size("16MiB"), 1, 1, 0.01, 0.01
+        args.size, args.pairs, args.read_pairs, args.seconds, args.read_seconds = size(
+            "16MiB"), 1, 1, 0.01, 0.01
     parts = args.parts.split(",")
     if "reads" in parts and not shutil.which("fio"):
         say("skipped: fio was not found (Debian: fio)")
         return 77
     with temporary_folder(args.dir) as folder:
-        out = {**record("numa", "numa.py", args.rung, folder), "fio": first_line("fio", "--version") if "reads" in parts else None}
+        out = {**record("numa", "numa.py", args.rung, folder),
+               "fio": first_line("fio", "--version") if "reads" in parts else None}
         for name, part in (("bandwidth", bandwidth), ("latency", latency), ("gather", gathers)):
             if name in parts:
                 out[name] = part(args)

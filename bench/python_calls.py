@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call of Store.gather() takes beyond the C call inside it, for rows that are all in memory.
 
-One JSON object on stdout, a table on stderr. Run it with a Python that has numpy and the package rung, or RUNG_LIBRARY and PYTHONPATH; with torch that is
-measured as well. bench/README.md says what is timed.
+One JSON object on stdout, a table on stderr. Run it with a Python that has numpy and the package
+rung, or RUNG_LIBRARY and PYTHONPATH; with torch that is measured as well. bench/README.md says what
+is timed.
 """
 import argparse
 import json
@@ -30,7 +31,8 @@ def per_call(call, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"))
     parser.add_argument("--rows", type=int, default=1024)
     parser.add_argument("--width", type=int, default=128, help="of float32")
@@ -40,19 +42,24 @@ def main():
     args = parser.parse_args()
     rng = np.random.default_rng(1)
     with temporary_folder(None) as folder:
-        rung.stage(os.path.join(folder, "g"), graph=rng.integers(0, args.vertices, (2, 4 * args.vertices)),
-                   features=rng.standard_normal((args.vertices, args.width), np.float32), score="degree")
+        rung.stage(os.path.join(folder, "g"),
+                   graph=rng.integers(0, args.vertices, (2, 4 * args.vertices)),
+                   features=rng.standard_normal((args.vertices, args.width), np.float32),
+                   score="degree")
         with rung.open(os.path.join(folder, "g"), host="max") as store:
             ids = rng.integers(0, args.vertices, args.rows)
             out = np.empty((args.rows, args.width), np.float32)
             struct, address = Ids(ids.ctypes.data, args.rows, 8, VERTICES), out.ctypes.data
             handle = store._memory.pointer   # pylint: disable=protected-access
-            calls = {"c_call": lambda: lib.rung_gather(handle, byref(struct), address, 0), "ctypes": lambda: lib.rung_request_put(None),
-                     "numpy_out": lambda: store.gather(ids, out), "numpy": lambda: store.gather(ids)}
+            calls = {"c_call": lambda: lib.rung_gather(handle, byref(struct), address, 0),
+                     "ctypes": lambda: lib.rung_request_put(None),
+                     "numpy_out": lambda: store.gather(ids, out),
+                     "numpy": lambda: store.gather(ids)}
             try:
                 import torch   # pylint: disable=import-outside-toplevel
                 tensor, room = torch.from_numpy(ids), torch.empty(args.rows, args.width)
-                calls.update(torch_out=lambda: store.gather(tensor, room), torch=lambda: store.gather(tensor))
+                calls.update(torch_out=lambda: store.gather(tensor, room),
+                             torch=lambda: store.gather(tensor))
             except ImportError:
                 say("without torch")
             samples = {name: [] for name in calls}
@@ -60,13 +67,17 @@ def main():
                 for name, call in calls.items():
                     samples[name].append(per_call(call, args.calls))
             samples = {name: taken[1:] for name, taken in samples.items()}
-        found = {**record("python_calls", "python_calls.py", args.rung, folder), "python": sys.version.split()[0], "rows": args.rows, "row_bytes": 4 * args.width}
+        found = {**record("python_calls", "python_calls.py", args.rung, folder),
+                 "python": sys.version.split()[0], "rows": args.rows, "row_bytes": 4 * args.width}
     inside = [whole - ctypes for whole, ctypes in zip(samples["c_call"], samples["ctypes"])]
-    found["us_per_call"] = {name: {**spread(taken), "samples": taken} for name, taken in samples.items()}
-    found["us_beyond_c"] = {name: spread([whole - c for whole, c in zip(taken, inside)]) for name, taken in samples.items() if name not in ("c_call", "ctypes")}
+    found["us_per_call"] = {name: {**spread(taken), "samples": taken} for name,
+                            taken in samples.items()}
+    found["us_beyond_c"] = {name: spread([whole - c for whole, c in zip(taken, inside)]) for name,
+                            taken in samples.items() if name not in ("c_call", "ctypes")}
     found["asked_us_at_most"] = ASKED_US
     for name, beyond in found["us_beyond_c"].items():
-        say(f"{name:10} {found['us_per_call'][name]['median']:7.1f} us a call, {beyond['median']:5.1f} beyond C ({beyond['min']:.1f} to {beyond['max']:.1f})")
+        say(f"{name:10} {found['us_per_call'][name]['median']:7.1f} us a call, "
+            f"{beyond['median']:5.1f} beyond C ({beyond['min']:.1f} to {beyond['max']:.1f})")
     print(json.dumps(found, indent=1))
     return 0
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranking scores, beside copying them eight times with as many threads.
 
-Each sample copies and ranks in turn, the first pair is dropped; the maps are checked afterwards. One JSON object on stdout, a table on
-stderr. bench/README.md says what is timed.
+Each sample copies and ranks in turn, the first pair is dropped; the maps are checked afterwards.
+One JSON object on stdout, a table on stderr. bench/README.md says what is timed.
 """
 import argparse
 import json
@@ -16,23 +16,31 @@ KINDS = ("uniform", "heavy", "degrees")
 
 
 def measure(args, kind, index_bytes):
-    command = [os.path.join(args.programs, "rung_rank_speed"), str(args.count), str(index_bytes), str(args.threads), str(args.samples + 1), kind]
+    command = [os.path.join(args.programs, "rung_rank_speed"), str(args.count), str(index_bytes),
+               str(args.threads), str(args.samples + 1), kind]
     pairs = [[float(word) for word in line.split()] for line in run_text(command).splitlines()][1:]
     ratios = [rank / copies for copies, rank in pairs]
-    result = {"scores": kind, "count": args.count, "index_bytes": index_bytes, "threads": args.threads,
-              "samples": [{"copies_s": copies, "rank_s": rank, "ratio": rank / copies} for copies, rank in pairs],
-              "copies_s": spread([copies for copies, _ in pairs]), "rank_s": spread([rank for _, rank in pairs]), "ratio": spread(ratios)}
-    say(f"{kind:8} {index_bytes}-byte ids: ranked in {result['rank_s']['median']:.3f} s, 8 copies in {result['copies_s']['median']:.3f} s, "
+    result = {"scores": kind, "count": args.count, "index_bytes": index_bytes,
+              "threads": args.threads,
+              "samples": [{"copies_s": copies, "rank_s": rank, "ratio": rank / copies} for copies,
+                          rank in pairs],
+              "copies_s": spread([copies for copies, _ in pairs]),
+              "rank_s": spread([rank for _, rank in pairs]), "ratio": spread(ratios)}
+    say(f"{kind:8} {index_bytes}-byte ids: ranked in {result['rank_s']['median']:.3f} s, 8 copies "
+        f"in {result['copies_s']['median']:.3f} s, "
         f"ratio {result['ratio']['median']:.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     return result
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command, for the record (build/rung)")
-    parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"), help="where rung_rank_speed is (build/bench)")
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
+                        help="the command, for the record (build/rung)")
+    parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"),
+                        help="where rung_rank_speed is (build/bench)")
     parser.add_argument("--count", type=int, default=100_000_000, help="scores (100 million)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of both (all processors)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(),
+                        help="of both (all processors)")
     parser.add_argument("--samples", type=int, default=5, help="that count (5)")
     parser.add_argument("--index-bytes", type=numbers, default=[4], help="of the maps' ids (4)")
     parser.add_argument("--at-most", type=float, help="exit 1 when a median ratio is higher")
@@ -41,9 +49,11 @@ def main():
     if args.small:
         args.count, args.samples = 300_000, 1
     out = record("rank", "rank.py", args.rung)
-    out["results"] = [measure(args, kind, index_bytes) for index_bytes in args.index_bytes for kind in KINDS]
+    out["results"] = [measure(args, kind, index_bytes) for index_bytes in args.index_bytes
+                      for kind in KINDS]
     print(json.dumps(out, indent=1))
-    return int(args.at_most is not None and max(result["ratio"]["median"] for result in out["results"]) > args.at_most)
+    return int(args.at_most is not None and max(result["ratio"]["median"]
+                                                for result in out["results"]) > args.at_most)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Neighbour sampling on the CPU: rung beside public samplers, in turn, on the same graph, fanouts, batches and machine.
+"""Neighbour sampling on the CPU: rung beside public samplers, in turn, on the same graph, fanouts,
+batches and machine.
 
-Each contestant holds the graph in its own memory and samples all batches of an epoch, again and again in turn. One JSON object on
-stdout, a table on stderr. GraphBolt and DGL, and the sampler of PyG (torch_sparse), are taken from a Python that has them (--peers); the
-others are reported as null, with the reason. bench/README.md says what is timed.
+Each contestant holds the graph in its own memory and samples all batches of an epoch, again and
+again in turn. One JSON object on stdout, a table on stderr. GraphBolt and DGL, and the sampler of
+PyG (torch_sparse), are taken from a Python that has them (--peers); the others are reported as
+null, with the reason. bench/README.md says what is timed.
 """
 import argparse
 import json
@@ -12,13 +14,15 @@ import os
 import sys
 import time
 
-from common import (ROOT, Failure, Worker, arxiv, find_graph, missing, numbers, record, rmat, run_main, say, spread, temporary_folder)
+from common import (ROOT, Failure, Worker, arxiv, find_graph, missing, numbers, record, rmat,
+                    run_main, say, spread, temporary_folder)
 
-LIBRARIES = {"graphbolt": "dgl.graphbolt", "dgl": "dgl", "pyg": "torch_sparse"}   # and the module to look for
+# and the module to look for
+LIBRARIES = {"graphbolt": "dgl.graphbolt", "dgl": "dgl", "pyg": "torch_sparse"}
 SAME_WORK = 0.02   # edges and vertices of an epoch may differ by so much: draws are others
 
 
-# ---- contestants in Python: the same orders as rung_sampler_rate takes -------------------------------------------------
+# ---- contestants in Python: the same orders as rung_sampler_rate takes ----
 
 def graphbolt_sampler(indptr, indices, fanouts):
     """What its NeighborSampler does for a minibatch, without the pipe around it."""
@@ -42,7 +46,8 @@ def dgl_sampler(indptr, indices, fanouts):
     import numpy as np   # pylint: disable=import-outside-toplevel
     import torch   # pylint: disable=import-outside-toplevel,import-error
     wide = torch.from_numpy(indices.astype(np.int64))
-    graph = dgl.graph(("csc", (torch.from_numpy(indptr), wide, torch.tensor([], dtype=torch.int64))))
+    graph = dgl.graph(("csc",
+                       (torch.from_numpy(indptr), wide, torch.tensor([], dtype=torch.int64))))
     sampler = dgl.dataloading.NeighborSampler(fanouts[::-1])
 
     def sample(seeds):
@@ -59,7 +64,8 @@ def pyg_sampler(indptr, indices, fanouts):
     colptr, row = torch.from_numpy(indptr), torch.from_numpy(indices.astype(np.int64))
 
     def sample(seeds):
-        vertices, edges, _, _ = torch.ops.torch_sparse.neighbor_sample(colptr, row, seeds, fanouts, False, True)
+        vertices, edges, _, _ = torch.ops.torch_sparse.neighbor_sample(
+            colptr, row, seeds, fanouts, False, True)
         return len(edges), len(vertices)
     return sample, np.int64
 
@@ -69,7 +75,8 @@ def serve(library, folder, fanouts, batch):
     import torch   # pylint: disable=import-outside-toplevel,import-error
     fanouts, batch = numbers(fanouts), int(batch)
     make = {"graphbolt": graphbolt_sampler, "dgl": dgl_sampler, "pyg": pyg_sampler}[library]
-    sample, id_type = make(np.load(f"{folder}/indptr.npy"), np.load(f"{folder}/indices.npy"), fanouts)
+    sample, id_type = make(np.load(f"{folder}/indptr.npy"), np.load(f"{folder}/indices.npy"),
+                           fanouts)
     seeds = torch.from_numpy(np.fromfile(f"{folder}/seeds.bin", np.uint64).astype(id_type))
     batches = seeds.split(batch)
     module = sys.modules[LIBRARIES[library].partition(".")[0]]
@@ -82,7 +89,7 @@ def serve(library, folder, fanouts, batch):
         print(f"{time.perf_counter() - begun:.9f} {edges} {vertices}", flush=True)
 
 
-# ---- graphs -----------------------------------------------------------------------------------------------------------
+# ---- graphs ----
 
 def write_csc(folder, vertices, edges, train, both_directions, seed):
     """In-neighbour lists and the shuffled seeds of an epoch."""
@@ -113,17 +120,20 @@ def make_graph(args, name, folder):
     if not path:
         raise Failure("arxiv.npz was not found: give --arxiv, or leave it out of --graphs")
     with np.load(path) as file:
-        write_csc(folder, arxiv(path)["vertices"], file["edge_index"], file["train_idx"], True, args.seed)
+        write_csc(folder, arxiv(path)["vertices"], file["edge_index"], file["train_idx"], True,
+                  args.seed)
     return "ogbn-arxiv, both directions, its own split to train on"
 
 
-# ---- the race ---------------------------------------------------------------------------------------------------------
+# ---- the race ----
 
 class Contestant:
-    """Samples an epoch by an order to each of its workers, in which {part} is the worker's number."""
+    """Samples an epoch by an order to each of its workers, in which {part} is the worker's
+    number."""
 
     def __init__(self, workers, order, draws):
-        self.workers, self.order, self.draws = workers, order, draws   # of other draws there are more, or fewer
+        # of other draws there are more, or fewer
+        self.workers, self.order, self.draws = workers, order, draws
 
     def run(self):
         """(seconds, edges, vertices)"""
@@ -136,48 +146,62 @@ class Contestant:
 
 
 def open_contestants(args, folder, fanouts, absent):
-    """({name: {threads: contestant}}, workers, versions). Of several processes each has its share of the batches."""
-    program = Worker([os.path.join(args.programs, "rung_sampler_rate"), f"csc:{folder}/indptr.npy,{folder}/indices.npy",
+    """({name: {threads: contestant}}, workers, versions). Of several processes each has its share
+    of the batches."""
+    program = Worker([os.path.join(args.programs, "rung_sampler_rate"),
+                      f"csc:{folder}/indptr.npy,{folder}/indices.npy",
                       f"{folder}/seeds.bin", ",".join(map(str, fanouts)), str(args.batch)])
     program.answer()
     workers, versions, contestants = [program], {}, {}
-    for name, order, draws in (("rung", "sample {} any all", "all"), ("rung, in order", "sample {} ordered all", "all"),
-                               ("rung, a batch at a time", "single {} all", "all"), ("rung, new draw", "sample {} any new", "new")):
-        contestants[name] = {threads: Contestant([program], order.format(threads), draws) for threads in args.threads}
+    for name, order, draws in (("rung", "sample {} any all", "all"),
+                               ("rung, in order", "sample {} ordered all", "all"),
+                               ("rung, a batch at a time", "single {} all", "all"),
+                               ("rung, new draw", "sample {} any new", "new")):
+        contestants[name] = {threads: Contestant([program], order.format(threads), draws)
+                             for threads in args.threads}
     for library in LIBRARIES:
         if library in absent:
             continue
-        mine = [Worker([args.peers, "-B", os.path.abspath(__file__), "--serve", library, folder, ",".join(map(str, fanouts)), str(args.batch)])
+        mine = [Worker([args.peers, "-B", os.path.abspath(__file__), "--serve", library, folder,
+                        ",".join(map(str, fanouts)), str(args.batch)])
                 for _ in range(max(args.threads))]
         versions[library] = [worker.answer() for worker in mine][0]
         workers += mine
         draws = "new" if library == "pyg" else "all"
-        contestants[library] = {threads: Contestant(mine[:1], f"sample {threads} 0 1", draws) for threads in args.threads}
+        contestants[library] = {threads: Contestant(mine[:1], f"sample {threads} 0 1", draws)
+                                for threads in args.threads}
         if max(args.threads) > 1:
-            contestants[f"{library}, processes"] = {threads: Contestant(mine[:threads], f"sample 1 {{part}} {threads}", draws)
+            contestants[f"{library}, processes"] = {threads: Contestant(mine[
+                :threads], f"sample 1 {{part}} {threads}", draws)
                                                     for threads in args.threads if threads > 1}
     return contestants, workers, versions
 
 
 def race(args, contestants):
-    """{name: {threads: [(seconds, edges, vertices)]}}: rounds of all, each second one backwards; the first is a warm-up and dropped."""
-    turns = [(name, threads) for threads in args.threads for name in contestants if threads in contestants[name]]
-    samples, dropped = {name: {threads: [] for threads in by} for name, by in contestants.items()}, 0 if args.small else 1
+    """{name: {threads: [(seconds, edges, vertices)]}}: rounds of all, each second one backwards;
+    the first is a warm-up and dropped."""
+    turns = [(name, threads) for threads in args.threads for name in contestants
+             if threads in contestants[name]]
+    samples, dropped = {name: {threads: [] for threads in by} for name,
+                        by in contestants.items()}, 0 if args.small else 1
     for idx in range(args.rounds + dropped):
         for name, threads in turns if idx % 2 == 0 else reversed(turns):
             samples[name][threads].append(contestants[name][threads].run())
-    return {name: {threads: runs[dropped:] for threads, runs in by.items()} for name, by in samples.items()}
+    return {name: {threads: runs[dropped:] for threads, runs in by.items()} for name,
+            by in samples.items()}
 
 
 def check_work(contestants, samples, tolerance):
     """All have sampled as much, but for chance."""
     for draws in ("all", "new"):
-        found = {(name, threads): run for name, by in samples.items() for threads, runs in by.items() for run in runs
+        found = {(name, threads): run for name, by in samples.items() for threads,
+                 runs in by.items() for run in runs
                  if contestants[name][threads].draws == draws}
         for what in (1, 2):
             amounts = [run[what] for run in found.values()]
             if amounts and max(amounts) > min(amounts) * (1 + tolerance):
-                raise Failure(f"not the same work: {({key: run[1:] for key, run in found.items()})}")
+                raise Failure(f"not the same work: "
+                              f"{({key: run[1:] for key, run in found.items()})}")
 
 
 def measure(args, folder, name, fanouts, absent):
@@ -189,30 +213,38 @@ def measure(args, folder, name, fanouts, absent):
     if wrong:
         raise Failure(f"{wrong} edges that are not in the graph")
     check_work(contestants, samples, 10 * SAME_WORK if args.small else SAME_WORK)
-    return {"graph": name, "fanout": fanouts, "batch": args.batch, "wrong_edges": wrong, "versions": versions, "absent": absent,
+    return {"graph": name, "fanout": fanouts, "batch": args.batch, "wrong_edges": wrong,
+            "versions": versions, "absent": absent,
             **figures(args, samples)}
 
 
 def against(rates, name, threads):
-    """How many times as fast as another rung is with as many threads, in the way that is best for the other; round by round."""
+    """How many times as fast as another rung is with as many threads, in the way that is best for
+    the other; round by round."""
     ways = [way for way in (name, f"{name}, processes") if threads in rates.get(way, {})]
     best = max(ways, key=lambda way: spread(rates[way][threads])["median"])
     own = rates["rung, new draw" if name == "pyg" else "rung"][threads]
-    return {"as": best, **spread([mine / theirs for mine, theirs in zip(own, rates[best][threads])])}
+    return {"as": best, **spread([mine / theirs for mine,
+                                  theirs in zip(own, rates[best][threads])])}
 
 
 def figures(args, samples):
-    rates = {name: {threads: [edges / seconds for seconds, edges, _ in runs] for threads, runs in by.items()} for name, by in samples.items()}
+    rates = {name: {threads: [edges / seconds for seconds, edges, _ in runs] for threads,
+                    runs in by.items()} for name, by in samples.items()}
     _, edges, vertices = samples["rung"][args.threads[0]][0]
     result = {"edges": edges, "vertices": vertices,
-              "edges_per_s": {name: {threads: {**spread(values), "samples": values} for threads, values in by.items()}
+              "edges_per_s": {name: {threads: {**spread(values), "samples": values} for threads,
+                                     values in by.items()}
                               for name, by in rates.items()},
-              "times_as_fast_as": {name: {threads: against(rates, name, threads) for threads in args.threads} if name in rates else None
+              "times_as_fast_as": {name: {threads: against(rates, name, threads)
+                                          for threads in args.threads} if name in rates else None
                                    for name in LIBRARIES}}
     for name, by in result["edges_per_s"].items():
-        say(f"  {name:26}" + "".join(f" {entry['median'] / 1e6:8.2f} M edges/s, {threads} thr." for threads, entry in by.items()))
+        say(f"  {name:26}" + "".join(f" {entry['median'] / 1e6:8.2f} M edges/s, {threads} thr."
+                                     for threads, entry in by.items()))
     for name, by in result["times_as_fast_as"].items():
-        ratios = [f" {ratio['median']:.1f} ({ratio['min']:.1f} to {ratio['max']:.1f}), {threads} thr." for threads, ratio in (by or {}).items()]
+        ratios = [f" {ratio['median']:.1f} ({ratio['min']:.1f} to {ratio['max']:.1f}), {threads} "
+                  "thr." for threads, ratio in (by or {}).items()]
         say(f"  rung / {name:19}" + ("".join(ratios) or " null"))
     return result
 
@@ -222,20 +254,28 @@ def lists(text):
 
 
 def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
-    parser.add_argument("--programs", help="folder of rung_sampler_rate (default: bench/ beside the command)")
-    parser.add_argument("--peers", metavar="PYTHON", default=sys.executable, help="a Python with torch, dgl and torch_sparse (default: this one)")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
+                        help="the command (default: build/rung)")
+    parser.add_argument("--programs",
+                        help="folder of rung_sampler_rate (default: bench/ beside the command)")
+    parser.add_argument("--peers", metavar="PYTHON", default=sys.executable,
+                        help="a Python with torch, dgl and torch_sparse (default: this one)")
     parser.add_argument("--dir", help="folder for the temporary folder (default: $TMPDIR)")
-    parser.add_argument("--arxiv", help="arxiv.npz (default: in $RUNG_TEST_DATA, or beside the checkout)")
-    parser.add_argument("--graphs", type=lambda text: text.split(","), default=["arxiv", "rmat20", "rmat22"],
+    parser.add_argument("--arxiv",
+                        help="arxiv.npz (default: in $RUNG_TEST_DATA, or beside the checkout)")
+    parser.add_argument("--graphs", type=lambda text: text.split(","),
+                        default=["arxiv", "rmat20", "rmat22"],
                         help="arxiv, rmatSCALE (default: arxiv,rmat20,rmat22)")
-    parser.add_argument("--fanouts", type=lists, default=[[25, 10], [15, 10, 5]], help="hop 0 first (default: 25,10:15,10,5)")
+    parser.add_argument("--fanouts", type=lists, default=[[25, 10], [15, 10, 5]],
+                        help="hop 0 first (default: 25,10:15,10,5)")
     parser.add_argument("--batch", type=int, default=1024, help="seeds of a batch (default: 1024)")
     parser.add_argument("--threads", type=numbers, default=[1, 2], help="default: 1,2")
     parser.add_argument("--rounds", type=int, default=9, help="rounds that count (default: 9)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--small", action="store_true", help="to try the script: a few seconds; the figures say nothing")
+    parser.add_argument("--small", action="store_true",
+                        help="to try the script: a few seconds; the figures say nothing")
     args = parser.parse_args()
     if args.small:
         args.graphs, args.fanouts, args.batch, args.rounds = ["rmat14"], [[5, 3]], 64, 1
@@ -248,10 +288,13 @@ def main():
         serve(*sys.argv[2:])
         return 0
     args = parse_args()
-    os.environ.setdefault("DGLBACKEND", "pytorch")   # else it asks, and makes a file in the home folder
+    # else it asks, and makes a file in the home folder
+    os.environ.setdefault("DGLBACKEND", "pytorch")
     if missing(sys.executable, "numpy"):
-        raise Failure(f"{sys.executable} has no numpy: Debian python3-numpy, or run this with a Python that has it")
-    absent = {name: why for name, library in LIBRARIES.items() if (why := missing(args.peers, library))}
+        raise Failure(f"{sys.executable} has no numpy: Debian python3-numpy, or run this with a "
+                      "Python that has it")
+    absent = {name: why for name,
+              library in LIBRARIES.items() if (why := missing(args.peers, library))}
     for name, why in absent.items():
         say(f"without {name}: {why}")
     with temporary_folder(args.dir) as folder:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of the scores: one wrpagerank iteration beside the PageRank loop of the GAP benchmark suite and beside the floor, expected beside
-wrpagerank, and both out of core beside reading the files.
+"""Speed of the scores: one wrpagerank iteration beside the PageRank loop of the GAP benchmark suite
+and beside the floor, expected beside wrpagerank, and both out of core beside reading the files.
 
-All on the same graphs, made here, in turn; medians of pairs. One JSON object on stdout, a table on stderr. bench/README.md says what is timed.
+All on the same graphs, made here, in turn; medians of pairs. One JSON object on stdout, a table on
+stderr. bench/README.md says what is timed.
 """
 import argparse
 import json
@@ -26,7 +27,8 @@ def floats(line):
 
 
 def open_worker(args, kind, scale, edge_factor, folder=None):
-    worker = Worker([os.path.join(args.programs, "rung_score_speed"), kind, str(scale), str(edge_factor), str(args.seed), str(args.threads),
+    worker = Worker([os.path.join(args.programs, "rung_score_speed"), kind, str(scale),
+                     str(edge_factor), str(args.seed), str(args.threads),
                      *([folder] if folder else [])])
     if worker.answer() != "ready":
         raise Failure("rung_score_speed did not become ready")
@@ -42,7 +44,8 @@ def iterations(args, kind, scale):
     rounds = []
     for idx in range(args.rounds + 1):
         orders = [("pull", PULLS), ("steps", ITERATIONS)]
-        found = {order: floats(worker.order(order, count)) for order, count in (orders if idx % 2 == 0 else reversed(orders))}
+        found = {order: floats(worker.order(order, count)) for order,
+                 count in (orders if idx % 2 == 0 else reversed(orders))}
         found["copy"] = floats(worker.order("copy"))[0]
         rounds.append(found)
     worker.close()
@@ -52,12 +55,15 @@ def iterations(args, kind, scale):
     step = [statistics.median(one["steps"][1:]) for one in rounds]
     floor = [(EDGE_BYTES * edges + VERTEX_BYTES * vertices) / one["copy"] for one in rounds]
     return {
-        "graph": kind, "scale": scale, "edge_factor": args.edge_factor, "vertices": vertices, "edges": edges, "difference": difference,
-        "pull_s": spread(pull), "step_s": spread(step), "first_step_s": spread([one["steps"][0] for one in rounds]),
+        "graph": kind, "scale": scale, "edge_factor": args.edge_factor, "vertices": vertices,
+        "edges": edges, "difference": difference,
+        "pull_s": spread(pull), "step_s": spread(step),
+        "first_step_s": spread([one["steps"][0] for one in rounds]),
         "edges_per_s": spread([edges / seconds for seconds in step]),
         "ratio": spread([mine / own for mine, own in zip(pull, step)]),
         "copy_bytes_per_s": spread([one["copy"] for one in rounds]), "floor_s": spread(floor),
-        "share_of_floor": spread([least / own for least, own in zip(floor, step)]), "rounds": rounds,
+        "share_of_floor": spread([least / own for least, own in zip(floor, step)]),
+        "rounds": rounds,
     }
 
 
@@ -66,12 +72,14 @@ def expected(args, kind, scale):
     pairs = [floats(worker.order("hops", HOPS)) for _ in range(args.rounds + 1)][1:]
     worker.close()
     return {"graph": kind, "scale": scale, "edge_factor": args.edge_factor, "hops": HOPS,
-            "wrpagerank_s": spread([pair[0] for pair in pairs]), "expected_s": spread([pair[1] for pair in pairs]),
+            "wrpagerank_s": spread([pair[0] for pair in pairs]),
+            "expected_s": spread([pair[1] for pair in pairs]),
             "ratio": spread([pair[1] / pair[0] for pair in pairs]), "rounds": pairs}
 
 
 def out_of_core(args, folder):
-    """Files eight times as large as the budget; each pair reads them right before and right after."""
+    """Files eight times as large as the budget; each pair reads them right before and right
+    after."""
     scale, factor = args.files_scale, args.files_edge_factor
     memory = (factor << scale) * 4 // 8
     worker = open_worker(args, "rmat", scale, factor, folder)
@@ -80,50 +88,65 @@ def out_of_core(args, folder):
     for _ in range(args.rounds + 1):
         before = float(worker.order("read"))
         seconds = float(worker.order("files", ITERATIONS, memory))
-        rounds.append({"read_s": [before, float(worker.order("read"))], "passes_s": seconds / ITERATIONS})
+        rounds.append({"read_s": [before, float(worker.order("read"))],
+                       "passes_s": seconds / ITERATIONS})
     worker.close()
     rounds = rounds[1:]
-    return {"graph": "rmat", "scale": scale, "edge_factor": factor, "memory_bytes": memory, "file_bytes": (factor << scale) * 4 + (8 << scale),
-            "passes": ITERATIONS, "read_s": spread([statistics.mean(one["read_s"]) for one in rounds]),
+    return {"graph": "rmat", "scale": scale, "edge_factor": factor, "memory_bytes": memory,
+            "file_bytes": (factor << scale) * 4 + (8 << scale),
+            "passes": ITERATIONS, "read_s": spread([statistics.mean(one["read_s"])
+                                                    for one in rounds]),
             "pass_s": spread([one["passes_s"] for one in rounds]),
-            "ratio": spread([one["passes_s"] / statistics.mean(one["read_s"]) for one in rounds]), "rounds": rounds}
+            "ratio": spread([one["passes_s"] / statistics.mean(one["read_s"]) for one in rounds]),
+            "rounds": rounds}
 
 
 def tell(result):
     for one in result["iterations"]:
-        say(f"{one['graph']:8} {one['scale']}   pull {one['pull_s']['median']:.3f} s, step {one['step_s']['median']:.3f} s "
-            f"({one['edges_per_s']['median'] / 1e6:.0f} M edges/s): {one['ratio']['median']:.2f} x; {one['share_of_floor']['median']:.2f} of the "
+        say(f"{one['graph']:8} {one['scale']}   pull {one['pull_s']['median']:.3f} s, step "
+            f"{one['step_s']['median']:.3f} s "
+            f"({one['edges_per_s']['median'] / 1e6:.0f} M edges/s): {one['ratio']['median']:.2f} "
+            f"x; {one['share_of_floor']['median']:.2f} of the "
             f"floor; first {one['first_step_s']['median']:.2f} s")
     for one in result["expected"]:
-        say(f"{one['graph']:8} {one['scale']}   {HOPS} hops of expected: {one['ratio']['median']:.2f} x {HOPS} iterations of wrpagerank")
+        say(f"{one['graph']:8} {one['scale']}   {HOPS} hops of expected: "
+            f"{one['ratio']['median']:.2f} x {HOPS} iterations of wrpagerank")
     if result["files"]:
         one = result["files"]
-        say(f"out of core: {one['pass_s']['median']:.2f} s a pass, {one['ratio']['median']:.2f} x reading ({one['read_s']['median']:.2f} s)")
+        say(f"out of core: {one['pass_s']['median']:.2f} s a pass, {one['ratio']['median']:.2f} x "
+            f"reading ({one['read_s']['median']:.2f} s)")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scales", default="22,24", help="of the graphs: 2^scale vertices (default: 22,24)")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scales", default="22,24",
+                        help="of the graphs: 2^scale vertices (default: 22,24)")
     parser.add_argument("--edge-factor", type=int, default=16, help="edges a vertex (default: 16)")
-    parser.add_argument("--files-scale", type=int, default=22, help="of the graph out of core, 0: none (default: 22)")
-    parser.add_argument("--files-edge-factor", type=int, default=64, help="its edges a vertex (default: 64)")
+    parser.add_argument("--files-scale", type=int, default=22,
+                        help="of the graph out of core, 0: none (default: 22)")
+    parser.add_argument("--files-edge-factor", type=int, default=64,
+                        help="its edges a vertex (default: 64)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5, help="that count (default: 5)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--dir", default=None, help="folder for the files (a temporary one is made in it)")
+    parser.add_argument("--dir", default=None,
+                        help="folder for the files (a temporary one is made in it)")
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"))
     parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"))
     parser.add_argument("--small", action="store_true", help="a try of a few seconds")
     args = parser.parse_args()
     if args.small:
-        args.scales, args.files_scale, args.rounds = "14", 0, 1   # out of core a budget of less than 30 MiB is too small
+        # out of core a budget of less than 30 MiB is too small
+        args.scales, args.files_scale, args.rounds = "14", 0, 1
     if not os.path.exists(os.path.join(args.programs, "rung_score_speed")):
         raise Failure(f"{args.programs}: no rung_score_speed: build with -DRUNG_BENCH=ON")
     scales = [int(scale) for scale in args.scales.split(",")]
     with temporary_folder(args.dir) as folder:
         result = record("score_speed", "score_speed.py", args.rung, folder)
         result["threads"] = args.threads
-        result["iterations"] = [iterations(args, kind, scale) for scale in scales for kind in ("rmat", "uniform")]
+        result["iterations"] = [iterations(args, kind, scale) for scale in scales
+                                for kind in ("rmat", "uniform")]
         result["expected"] = [expected(args, kind, scales[0]) for kind in ("rmat", "uniform")]
         result["files"] = out_of_core(args, folder) if args.files_scale else None
     tell(result)

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every score's order beside the best order there is: the share of row requests that the first 1, 10 and 25 % of the rows serve.
+"""Every score's order beside the best order there is: the share of row requests that the first 1,
+10 and 25 % of the rows serve.
 
     bench/scores.py                         ogbn-arxiv and Cora
     bench/scores.py --graphs FOLDER         and every FOLDER/NAME.npz with an edge_index [2, E] (train_idx if it has a split)
     bench/scores.py --table RECORD...       the tables of docs/SCORES.md from such records
 
-Settings: edges as given and in both directions (once where that is the same); to train on: the graph's own split, 1 % and
-10 % of the vertices drawn at random, and 5 % that lie together (breadth first from random vertices); fanouts, batch sizes,
-and both ways of drawing. Each is measured by the program rung_scores: orders are judged by sampled batches that no score has
-seen, the ceiling's order is that of other such batches.
+Settings: edges as given and in both directions (once where that is the same); to train on: the
+graph's own split, 1 % and 10 % of the vertices drawn at random, and 5 % that lie together (breadth
+first from random vertices); fanouts, batch sizes, and both ways of drawing. Each is measured by the
+program rung_scores: orders are judged by sampled batches that no score has seen, the ceiling's
+order is that of other such batches.
 
 One JSON object on stdout, a table on stderr. Needs numpy.
 """
@@ -22,11 +24,13 @@ import sys
 from common import ROOT, Failure, numbers, record, run_json, run_main, say, temporary_folder
 
 TOPS = ["1 %", "10 %", "25 %"]
-SMALL_VERTICES = 30000   # a batch of 1024 would ask for most of a smaller graph: they get batches of 16, and one size
+# a batch of 1024 would ask for most of a smaller graph: they get batches of 16, and one size
+SMALL_VERTICES = 30000
 
 
 def folders():
-    return [folder for folder in (os.environ.get("RUNG_TEST_DATA", ""), os.path.join(ROOT, "..", "shared", "data")) if folder]
+    return [folder for folder in (os.environ.get("RUNG_TEST_DATA", ""),
+                                  os.path.join(ROOT, "..", "shared", "data")) if folder]
 
 
 def find_graphs(args):
@@ -34,7 +38,8 @@ def find_graphs(args):
     found = {}
     for name in ("arxiv", "cora"):
         paths = [os.path.join(folder, f"{name}.npz") for folder in folders()]
-        found.update({name: os.path.abspath(path) for path in reversed(paths) if os.path.exists(path)})
+        found.update({name: os.path.abspath(path) for path in reversed(paths)
+                      if os.path.exists(path)})
     for path in sorted(glob.glob(os.path.join(args.graphs, "*.npz"))) if args.graphs else []:
         found[os.path.basename(path)[:-len(".npz")]] = os.path.abspath(path)
     return {name: path for name, path in found.items() if not args.names or name in args.names}
@@ -44,7 +49,8 @@ def neighbours_of(np, edges, vertices):
     """indptr and indices of the graph in both directions."""
     ends = np.concatenate([edges, edges[::-1]], axis=1)
     order = np.argsort(ends[1], kind="stable")
-    return np.concatenate([[0], np.cumsum(np.bincount(ends[1], minlength=vertices))]), ends[0][order]
+    return np.concatenate([[0],
+                           np.cumsum(np.bincount(ends[1], minlength=vertices))]), ends[0][order]
 
 
 def clustered(np, rng, edges, vertices, count):
@@ -67,8 +73,10 @@ def write_train_sets(np, args, arrays, vertices, folder):
     if "train_idx" in arrays:
         sets["own split"] = arrays["train_idx"]
     for percent in (1, 10):
-        sets[f"{percent} % at random"] = rng.choice(vertices, max(vertices * percent // 100, 16), replace=False)
-    sets["5 % clustered"] = clustered(np, rng, arrays["edge_index"], vertices, max(vertices // 20, 16))
+        sets[f"{percent} % at random"] = rng.choice(vertices, max(vertices * percent // 100, 16),
+                                                    replace=False)
+    sets["5 % clustered"] = clustered(np, rng, arrays["edge_index"], vertices,
+                                      max(vertices // 20, 16))
     paths = {}
     for name, ids in sets.items():
         if args.train and name not in args.train:
@@ -80,11 +88,13 @@ def write_train_sets(np, args, arrays, vertices, folder):
 
 def settings(args, vertices):
     batches = args.batches if vertices >= SMALL_VERTICES else [16]
-    return [(fanouts, batch, draws) for draws in args.draws for batch in batches for fanouts in args.fanouts]
+    return [(fanouts, batch, draws) for draws in args.draws for batch in batches
+            for fanouts in args.fanouts]
 
 
 def is_symmetric(np, edges, vertices):
-    there, back = (np.unique(ends[0].astype(np.int64) * vertices + ends[1]) for ends in (edges, edges[::-1]))
+    there, back = (np.unique(ends[0].astype(np.int64) * vertices + ends[1])
+                   for ends in (edges, edges[::-1]))
     return np.array_equal(there, back)
 
 
@@ -105,11 +115,15 @@ def measure_graph(np, args, name, path, folder):
     for direction in directions_of(np, args, arrays["edge_index"], vertices):
         for train, train_path in train_sets.items():
             for fanouts, batch, draws in settings(args, vertices):
-                case = {"graph": name, "direction": direction, "train_set": train, "fanouts": fanouts, "batch": batch, "draws": draws}
-                case.update(run_json([args.program, f"{path}:edge_index", str(vertices), direction, train_path, fanouts, str(batch),
-                                      draws, str(args.requests), str(args.seed), str(args.threads)]))
+                case = {"graph": name, "direction": direction, "train_set": train,
+                        "fanouts": fanouts, "batch": batch, "draws": draws}
+                case.update(run_json([args.program, f"{path}:edge_index", str(vertices), direction,
+                                      train_path, fanouts, str(batch),
+                                      draws, str(args.requests), str(args.seed),
+                                      str(args.threads)]))
                 cases.append(case)
-                of_ceiling = {score: case["scores"][score]["of_ceiling"][1] for score in ("wrpagerank", "expected", "blend")}
+                of_ceiling = {score: case["scores"][score]["of_ceiling"][1]
+                              for score in ("wrpagerank", "expected", "blend")}
                 say(f"{name:12} {direction:10} {train:16} {fanouts:9} {batch:5} {draws:4}" +
                     "".join(f" {share:9.4f}" for share in of_ceiling.values()))
     return cases
@@ -120,16 +134,20 @@ def percent(values):
 
 
 def summary_of(cases):
-    """For each score: mean and worst of the ceiling at each top, and how far its forecast was off at most, in points."""
+    """For each score: mean and worst of the ceiling at each top, and how far its forecast was off
+    at most, in points."""
     summary = {"cases": len(cases)}
     for score in cases[0]["scores"]:
         found = [case["scores"][score] for case in cases]
         shares = list(zip(*[one["of_ceiling"] for one in found]))
-        summary[score] = {"mean_percent_of_ceiling": percent([sum(top) / len(top) for top in shares]),
+        summary[
+            score] = {"mean_percent_of_ceiling": percent([sum(top) / len(top) for top in shares]),
                           "worst_percent_of_ceiling": percent([min(top) for top in shares])}
         if "forecast" in found[0]:
-            off = list(zip(*[[abs(a - b) for a, b in zip(one["forecast"], one["hits"])] for one in found]))
-            summary[score]["forecast_off_points_mean"] = percent([sum(top) / len(top) for top in off])
+            off = list(zip(*[[abs(a - b) for a, b in zip(one["forecast"], one["hits"])]
+                             for one in found]))
+            summary[
+                score]["forecast_off_points_mean"] = percent([sum(top) / len(top) for top in off])
             summary[score]["forecast_off_points_worst"] = percent([max(top) for top in off])
     return summary
 
@@ -138,7 +156,8 @@ def summaries(cases):
     by_graph = {}
     for case in cases:
         by_graph.setdefault(f"{case['graph']}, {case['direction']}", []).append(case)
-    return {"tops": TOPS, "all": summary_of(cases), **{name: summary_of(of_graph) for name, of_graph in by_graph.items()}}
+    return {"tops": TOPS, "all": summary_of(cases),
+            **{name: summary_of(of_graph) for name, of_graph in by_graph.items()}}
 
 
 def table_row(cells):
@@ -146,7 +165,8 @@ def table_row(cells):
 
 
 def mean_and_worst(summary, score, top):
-    return f"{summary[score]['mean_percent_of_ceiling'][top]:.1f} / {summary[score]['worst_percent_of_ceiling'][top]:.1f}"
+    return (f"{summary[score]['mean_percent_of_ceiling'][top]:.1f} / "
+            f"{summary[score]['worst_percent_of_ceiling'][top]:.1f}")
 
 
 def print_tables(paths):
@@ -161,39 +181,57 @@ def print_tables(paths):
     print(table_row(["score"] + TOPS) + "\n|---|---|---|---|")
     for score in cases[0]["scores"]:
         print(table_row([score] + [mean_and_worst(whole, score, top) for top in range(len(TOPS))]))
-    print("\n" + table_row(["graph", "cases", *columns, "forecast of expected", "of blend"]) + "\n" + "|---" * 9 + "|")
+    print("\n" + table_row(["graph", "cases", *columns, "forecast of expected", "of blend"]) + "\n"
+          + "|---" * 9 + "|")
     for name in list(by)[2:]:
-        off = [f"{max(by[name][score]['forecast_off_points_worst']):.1f}" for score in ("expected", "blend")]
-        print(table_row([name, str(by[name]["cases"])] + [mean_and_worst(by[name], score, 1) for score in columns] + off))
-    off = [f"{max(whole[score]['forecast_off_points_worst']):.1f}" for score in ("expected", "blend")]
-    print(table_row(["all", str(whole["cases"])] + [mean_and_worst(whole, score, 1) for score in columns] + off))
+        off = [f"{max(by[name][score]['forecast_off_points_worst']):.1f}"
+               for score in ("expected", "blend")]
+        print(table_row([name,
+                         str(by[name]["cases"])] + [mean_and_worst(by[name], score, 1)
+                                                    for score in columns] + off))
+    off = [f"{max(whole[score]['forecast_off_points_worst']):.1f}"
+           for score in ("expected", "blend")]
+    print(table_row(["all", str(whole["cases"])] + [mean_and_worst(whole, score, 1)
+                                                    for score in columns] + off))
 
 
 def text_of(result, cases):
     """A case is a line: there are hundreds."""
     head = json.dumps(result, indent=1)[:-2]
-    return head + ',\n "cases": [\n' + ",\n".join("  " + json.dumps(case) for case in cases) + "\n ]\n}"
+    return (head + ',\n "cases": [\n' + ",\n".join("  " + json.dumps(case)
+                                                   for case in cases) + "\n ]\n}")
 
 
 def parse_args():
     words = lambda text: text.split(",")   # pylint: disable=unnecessary-lambda-assignment
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
-    parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"), help="folder of rung_scores (default: build/bench)")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
+                        help="the command (default: build/rung)")
+    parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"),
+                        help="folder of rung_scores (default: build/bench)")
     parser.add_argument("--graphs", metavar="FOLDER", help="more graphs")
     parser.add_argument("--names", type=words, help="graphs to measure (default: all found)")
-    parser.add_argument("--directions", type=words, default=["directed", "undirected"], help="(default: directed,undirected)")
-    parser.add_argument("--train", type=words, help="\"own split\", \"1 %% at random\", ... (default: all)")
-    parser.add_argument("--fanouts", type=lambda text: text.split(":"), default=["12,12,12", "25,10", "10,10,10"],
+    parser.add_argument("--directions", type=words, default=["directed", "undirected"],
+                        help="(default: directed,undirected)")
+    parser.add_argument("--train", type=words,
+                        help="\"own split\", \"1 %% at random\", ... (default: all)")
+    parser.add_argument("--fanouts", type=lambda text: text.split(":"),
+                        default=["12,12,12", "25,10", "10,10,10"],
                         help="lists with ':' between them (default: 12,12,12:25,10:10,10,10)")
     parser.add_argument("--batches", type=numbers, default=[64, 1024],
-                        help=f"seeds of a batch (default: 64,1024); graphs of less than {SMALL_VERTICES} vertices: 16")
-    parser.add_argument("--draws", type=words, default=["all", "new"], help="who draws at a hop (default: all,new)")
-    parser.add_argument("--requests", type=int, default=30000000, help="rows that a trace asks for, at least (default: 30000000)")
+                        help=f"seeds of a batch (default: 64,1024); graphs of less than "
+                             f"{SMALL_VERTICES} vertices: 16")
+    parser.add_argument("--draws", type=words, default=["all", "new"],
+                        help="who draws at a hop (default: all,new)")
+    parser.add_argument("--requests", type=int, default=30000000,
+                        help="rows that a trace asks for, at least (default: 30000000)")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--table", nargs="+", metavar="RECORD", help="measure nothing: print tables of these records in Markdown")
-    parser.add_argument("--small", action="store_true", help="one tiny graph made here, to try the script")
+    parser.add_argument("--table", nargs="+", metavar="RECORD",
+                        help="measure nothing: print tables of these records in Markdown")
+    parser.add_argument("--small", action="store_true",
+                        help="one tiny graph made here, to try the script")
     args = parser.parse_args()
     args.program = os.path.join(args.programs, "rung_scores")
     return args
@@ -202,7 +240,8 @@ def parse_args():
 def write_small(np, folder):
     """200 vertices in a ring of chords."""
     here = np.arange(200)
-    ends = np.stack([np.concatenate([(here + step) % 200 for step in (1, 2, 3, 50)]), np.tile(here, 4)])
+    ends = np.stack([np.concatenate([(here + step) % 200 for step in (1, 2, 3, 50)]),
+                     np.tile(here, 4)])
     np.savez(os.path.join(folder, "ring.npz"), edge_index=ends.astype(np.int64))
     return {"ring": os.path.join(folder, "ring.npz")}
 
@@ -221,13 +260,17 @@ def main():
             args.requests = 1000
         graphs = write_small(np, folder) if args.small else find_graphs(args)
         if not graphs:
-            say("skipped: no graph was found: set RUNG_TEST_DATA to the folder of arxiv.npz, or give --graphs")
+            say("skipped: no graph was found: set RUNG_TEST_DATA to the folder of arxiv.npz, or "
+                "give --graphs")
             return 77
-        say(f"{'graph':12} {'direction':10} {'train':16} {'fanouts':9} {'batch':>5} draws wrpagerank expected     blend"
+        say(f"{'graph':12} {'direction':10} {'train':16} {'fanouts':9} {'batch':>5} draws "
+            "wrpagerank expected     blend"
             "  (10 %, of the ceiling)")
         result = record("scores", "scores.py", args.rung)
-        cases = [case for name, path in graphs.items() for case in measure_graph(np, args, name, path, folder)]
-        print(text_of({**result, "seed": args.seed, "requests": args.requests, "summary": summaries(cases)}, cases))
+        cases = [case for name,
+                 path in graphs.items() for case in measure_graph(np, args, name, path, folder)]
+        print(text_of({**result, "seed": args.seed, "requests": args.requests,
+                       "summary": summaries(cases)}, cases))
     return 0
 
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes over the link to the GPU when its memory holds the hottest rows, against all rows in host memory: counted, not timed.
+"""Bytes over the link to the GPU when its memory holds the hottest rows, against all rows in host
+memory: counted, not timed.
 
-Stages a graph for each score, samples an epoch of batches with `rung bench --ids trace`, and adds up the counters of the tiers.
-Where there is no GPU the host tier stands for it: it holds the same ranks, and a row of another tier would have crossed the link.
-The graph is ogbn-arxiv, or with --rmat one whose degrees are as uneven as those of web and social graphs. One JSON object on
-stdout, a table on stderr. Python standard library; --rmat needs numpy.
+Stages a graph for each score, samples an epoch of batches with `rung bench --ids trace`, and adds
+up the counters of the tiers. Where there is no GPU the host tier stands for it: it holds the same
+ranks, and a row of another tier would have crossed the link. The graph is ogbn-arxiv, or with
+--rmat one whose degrees are as uneven as those of web and social graphs. One JSON object on stdout,
+a table on stderr. Python standard library; --rmat needs numpy.
 """
 import argparse
 import json
@@ -14,7 +16,8 @@ import shutil
 import sys
 import tempfile
 
-from common import ROOT, Failure, arxiv, find_graph, numbers, record, rmat, run_json, run_main, say, stage_graph
+from common import (ROOT, Failure, arxiv, find_graph, numbers, record, rmat, run_json, run_main,
+                    say, stage_graph)
 
 SCORES = ("degree", "wrpagerank")
 SHARES = (5, 10, 25)
@@ -22,9 +25,12 @@ TRIES = 12
 PAGE_BYTES = 4096
 SLOT_BYTES_MAX = 1 << 28      # of host memory
 EPOCH_MARGIN = 1.03   # the rows of an epoch are predicted from some of its batches
-PAPER = {"what": "reduction of PCIe traffic that the paper reports, measured with nvprof on other graphs: MAG240M 5 % of the rows on the "
-                 "GPU, ogbn-papers100M and WikiKG90M 10 %; 25 % for ogbn-papers100M alone. ogbn-arxiv is none of its graphs.",
-         "reduction": {"5 and 10": [0.87, 0.95], "25": 0.97}, "fanouts": {"ogbn-papers100M": "12,12,12", "MAG240M": "25,15"}}
+PAPER = {"what": "reduction of PCIe traffic that the paper reports, measured with nvprof on other "
+                 "graphs: MAG240M 5 % of the rows on the "
+                 "GPU, ogbn-papers100M and WikiKG90M 10 %; 25 % for ogbn-papers100M alone. "
+                 "ogbn-arxiv is none of its graphs.",
+         "reduction": {"5 and 10": [0.87, 0.95], "25": 0.97},
+         "fanouts": {"ogbn-papers100M": "12,12,12", "MAG240M": "25,15"}}
 
 
 def host_budget(args, dataset, rows):
@@ -69,7 +75,8 @@ def trace(args, dataset, fanout, batch, share):
     plan = run_json([args.rung, "plan", dataset, "--json", "--quiet", *places, *sampling])
     wanted = int(plan["rows_per_epoch"] * EPOCH_MARGIN)
     for _ in range(TRIES):
-        out = run_json([args.rung, "bench", dataset, "--json", "--quiet", *places, *sampling, "--ids", "trace", "--rows", str(wanted)])
+        out = run_json([args.rung, "bench", dataset, "--json", "--quiet", *places, *sampling,
+                        "--ids", "trace", "--rows", str(wanted)])
         if out["requests"] >= plan["batches_per_epoch"]:
             return counted(args, out, plan, rows, fanout, batch, share)
         wanted = int(wanted * EPOCH_MARGIN * plan["batches_per_epoch"] / out["requests"])
@@ -80,11 +87,15 @@ def counted(args, out, plan, rows, fanout, batch, share):
     fast, total = out["tiers"][0], sum(tier["bytes"] for tier in out["tiers"])
     if fast["rows"] != rows or total != out["rows"] * args.row_bytes:
         raise Failure(f"counters do not add up: {json.dumps(out['tiers'])}")
-    return {"fanout": fanout, "batch": batch, "gpu_share_percent": share, "gpu_rows": rows, "batches": out["requests"],
-            "batches_per_epoch": plan["batches_per_epoch"], "rows_per_batch": out["rows"] / out["requests"],
-            "link_bytes_all_host": total, "link_bytes": total - fast["bytes"], "reduction": fast["bytes"] / total,
+    return {"fanout": fanout, "batch": batch, "gpu_share_percent": share, "gpu_rows": rows,
+            "batches": out["requests"],
+            "batches_per_epoch": plan["batches_per_epoch"],
+            "rows_per_batch": out["rows"] / out["requests"],
+            "link_bytes_all_host": total, "link_bytes": total - fast["bytes"],
+            "reduction": fast["bytes"] / total,
             # a row is fetched once a batch: no placement serves more rows of a batch than it holds
-            "reduction_at_most": min(1.0, rows * out["requests"] / out["rows"]), "tiers": out["tiers"]}
+            "reduction_at_most": min(1.0, rows * out["requests"] / out["rows"]),
+            "tiers": out["tiers"]}
 
 
 def measure(args, folder, graph):
@@ -96,37 +107,52 @@ def measure(args, folder, graph):
             for batch in args.batches:
                 for fanout in args.fanouts:
                     for share in args.shares:
-                        result = {"edges": kind, "score": score, **trace(args, dataset, fanout, batch, share)}
+                        result = {"edges": kind, "score": score,
+                                  **trace(args, dataset, fanout, batch, share)}
                         results.append(result)
-                        say(f"{kind:16} {score:11} {fanout:9} {batch:5} {result['rows_per_batch']:9.0f} {share:4} %"
+                        say(f"{kind:16} {score:11} {fanout:9} {batch:5} "
+                            f"{result['rows_per_batch']:9.0f} {share:4} %"
                             f" {result['reduction']:10.3f} {result['reduction_at_most']:8.3f}")
             shutil.rmtree(dataset)
     return results
 
 
 def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"), help="the command (default: build/rung)")
-    parser.add_argument("--graph", help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data beside the checkout)")
-    parser.add_argument("--rmat", type=int, metavar="SCALE", help="instead: a graph of 2^SCALE vertices, made here")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
+                        help="the command (default: build/rung)")
+    parser.add_argument("--graph",
+                        help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data beside "
+                             "the checkout)")
+    parser.add_argument("--rmat", type=int, metavar="SCALE",
+                        help="instead: a graph of 2^SCALE vertices, made here")
     parser.add_argument("--dir", default="/dev/shm" if os.path.isdir("/dev/shm") else None,
-                        help="folder for the temporary folder, some 300 MB; memory is fastest (default: /dev/shm)")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: rows on the GPU are counted there (default: cpu)")
+                        help="folder for the temporary folder, some 300 MB; memory is fastest "
+                             "(default: /dev/shm)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu",
+                        help="cuda: rows on the GPU are counted there (default: cpu)")
     parser.add_argument("--row-bytes", type=int, default=512, help="(default: 512, 128 floats)")
-    parser.add_argument("--scores", type=lambda text: text.split(","), default=list(SCORES), help="(default: degree,wrpagerank)")
-    parser.add_argument("--shares", type=numbers, default=list(SHARES), help="percent of the rows on the GPU (default: 5,10,25)")
-    parser.add_argument("--fanouts", type=lambda text: text.split(":"), default=["12,12,12", "25,15"],
+    parser.add_argument("--scores", type=lambda text: text.split(","), default=list(SCORES),
+                        help="(default: degree,wrpagerank)")
+    parser.add_argument("--shares", type=numbers, default=list(SHARES),
+                        help="percent of the rows on the GPU (default: 5,10,25)")
+    parser.add_argument("--fanouts", type=lambda text: text.split(":"),
+                        default=["12,12,12", "25,15"],
                         help="lists with ':' between them (default: 12,12,12:25,15, the paper's)")
-    parser.add_argument("--batches", type=numbers, default=[1024, 64], help="seeds of a batch (default: 1024,64)")
+    parser.add_argument("--batches", type=numbers, default=[1024, 64],
+                        help="seeds of a batch (default: 1024,64)")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
 
 def make_record(args, folder, graph):
     args.vertices = graph["vertices"]
-    say(f"{'edges':16} {'score':11} {'fanout':9} {'batch':>5} {'rows/batch':>9} {'GPU':>6} {'reduction':>10} {'at most':>8}")
+    say(f"{'edges':16} {'score':11} {'fanout':9} {'batch':>5} {'rows/batch':>9} {'GPU':>6} "
+        f"{'reduction':>10} {'at most':>8}")
     return {**record("traffic", "traffic.py", args.rung), "graph": graph["name"],
-            "vertices": args.vertices, "row_bytes": args.row_bytes, "device": args.device, "seed": args.seed, "paper": PAPER,
+            "vertices": args.vertices, "row_bytes": args.row_bytes, "device": args.device,
+            "seed": args.seed, "paper": PAPER,
             "results": measure(args, folder, graph)}
 
 
@@ -134,7 +160,8 @@ def main():
     args = parse_args()
     path = None if args.rmat else find_graph(args.graph)
     if not args.rmat and not path:
-        say("skipped: arxiv.npz was not found: give --graph, set RUNG_TEST_DATA to its folder, or use --rmat")
+        say("skipped: arxiv.npz was not found: give --graph, set RUNG_TEST_DATA to its folder, or "
+            "use --rmat")
         return 77
     with tempfile.TemporaryDirectory(prefix="rung-traffic-", dir=args.dir) as folder:
         graph = rmat(args.rmat, args.seed, folder) if args.rmat else arxiv(path)

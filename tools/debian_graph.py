@@ -4,7 +4,8 @@
 
     tools/debian_graph.py OUT [--input FILE] [--force]
 
-Every Debian machine knows its archive as text (`apt-cache dumpavail`, or a file of the same form with --input). From it:
+Every Debian machine knows its archive as text (`apt-cache dumpavail`, or a file of the same form
+with --input). From it:
 
     edges.npy     int64 [2, E]      dependency (row 0) -> package (row 1), for Pre-Depends, Depends, Recommends and Suggests;
                                     all alternatives of "a | b" count, versions and architectures are cut off, names that are
@@ -17,7 +18,8 @@ Every Debian machine knows its archive as text (`apt-cache dumpavail`, or a file
                                     archive changes; packages without a section are in none
     packages.txt classes.txt        line i names package i, class i
 
-Packages are numbered by name; of several stanzas of a name the first counts. The same input gives the same bytes.
+Packages are numbered by name; of several stanzas of a name the first counts. The same input gives
+the same bytes.
 """
 import argparse
 import array
@@ -65,7 +67,8 @@ def read_stanzas(lines):
 
 
 def dependencies(stanza):
-    """Names a stanza refers to, alternatives included: "a (>= 1) | b:any [amd64], c" gives a, b, c."""
+    """Names a stanza refers to, alternatives included: "a (>= 1) | b:any [amd64], c" gives a, b,
+    c."""
     names = set()
     for relation in RELATIONS:
         for clause in stanza.get(relation, "").replace("\n", " ").split(","):
@@ -77,8 +80,8 @@ def dependencies(stanza):
 
 
 def words(name, stanza):
-    """How often each word occurs. The name is split at everything that is no letter; "~" marks its parts, for a word in a
-    name says another thing than in a sentence, and both are counted."""
+    """How often each word occurs. The name is split at everything that is no letter; "~" marks its
+    parts, for a word in a name says another thing than in a sentence, and both are counted."""
     count = collections.Counter(WORD.findall(stanza.get("description", "").lower()))
     for part in re.findall(r"[a-z]+", name):
         count[part] += 1
@@ -160,9 +163,10 @@ def make(packages, out):
     for file, lines in (("packages.txt", names), ("classes.txt", classes)):
         with open(os.path.join(out, file), "w", encoding="utf-8") as text:
             text.writelines(line + "\n" for line in lines)
-    return "%d packages, %d edges, %d sections, %d features (%.1f MB); train %d, valid %d, test %d" % (
-        len(names), len(edges), len(classes), COLUMNS, len(names) * COLUMNS * 2 / 1e6,
-        len(splits["train"]), len(splits["valid"]), len(splits["test"]))
+    return ("%d packages, %d edges, %d sections, %d features (%.1f MB); train %d, valid %d, test "
+            "%d" % (
+         len(names), len(edges), len(classes), COLUMNS, len(names) * COLUMNS * 2 / 1e6,
+         len(splits["train"]), len(splits["valid"]), len(splits["test"])))
 
 
 def read_archive(path):
@@ -170,7 +174,8 @@ def read_archive(path):
     if path:
         with open(path, encoding="utf-8", errors="replace") as text:
             return read_stanzas(text)
-    with subprocess.Popen(["apt-cache", "dumpavail"], stdout=subprocess.PIPE, encoding="utf-8", errors="replace") as apt:
+    with subprocess.Popen(["apt-cache", "dumpavail"], stdout=subprocess.PIPE, encoding="utf-8",
+                          errors="replace") as apt:
         packages = read_stanzas(apt.stdout)
     if apt.returncode:
         sys.exit("apt-cache dumpavail: exit %d" % apt.returncode)
@@ -178,22 +183,28 @@ def read_archive(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Make a node classification data set out of the Debian package archive.")
+    parser = argparse.ArgumentParser(description="Make a node classification data set out of the "
+                                                 "Debian package archive.")
     parser.add_argument("out", metavar="OUT", help="folder to make")
-    parser.add_argument("--input", metavar="FILE", help="read stanzas from FILE instead of `apt-cache dumpavail`")
-    parser.add_argument("--force", action="store_true", help="replace OUT when it is such a data set")
+    parser.add_argument("--input", metavar="FILE",
+                        help="read stanzas from FILE instead of `apt-cache dumpavail`")
+    parser.add_argument("--force", action="store_true",
+                        help="replace OUT when it is such a data set")
     args = parser.parse_args()
     out = args.out.rstrip("/")
-    is_ours = all(os.path.isfile(os.path.join(out, name)) for name in ("packages.txt", "classes.txt", "edges.npy"))
+    is_ours = all(os.path.isfile(os.path.join(out, name))
+                  for name in ("packages.txt", "classes.txt", "edges.npy"))
     if os.path.lexists(out) and not (args.force and is_ours):
-        sys.exit("%s: exists%s" % (out, " and is no such data set; choose another folder" if args.force else
+        sys.exit("%s: exists%s" % (out, " and is no such data set; choose another folder"
+                                   if args.force else
                                    "; --force replaces it"))
     try:
         packages = read_archive(args.input)
     except OSError as error:
         sys.exit("%s: %s" % (error.filename or args.input, error.strerror))
     if not packages:
-        sys.exit("%s: no packages; run `apt-get update` first" % (args.input or "apt-cache dumpavail"))
+        sys.exit("%s: no packages; run `apt-get update` first" % (args.input or "apt-cache "
+                                                                                "dumpavail"))
     partial = out + ".partial"   # complete or not there at all
     shutil.rmtree(partial, ignore_errors=True)
     try:

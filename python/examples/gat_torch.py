@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A graph attention network (Velickovic et al., 2018) in plain torch on a staged data set, its features on rung's ladder.
+"""A graph attention network (Velickovic et al., 2018) in plain torch on a staged data set, its
+features on rung's ladder.
 
     gat_torch.py cora.rung --host 20% --fanouts 10,10 --batch-size 32 --epochs 20 --test test
 """
@@ -13,7 +14,8 @@ from training import accuracy, add_training, make_parser, train_epoch, width_and
 
 
 class Attention(nn.Module):
-    """A layer: each destination weighs its sources and itself by a softmax of its own, once a head."""
+    """A layer: each destination weighs its sources and itself by a softmax of its own, once a
+    head."""
 
     def __init__(self, width, out, heads):
         super().__init__()
@@ -29,20 +31,27 @@ class Attention(nn.Module):
         rows = self.project(rows).view(-1, heads, out)
         loops = torch.arange(block.dst_count).expand(2, -1)   # destinations are the first sources
         sources, targets = torch.cat([block.edge_index(), loops], 1)
-        score = F.leaky_relu((rows * self.of_source).sum(2)[sources] + (rows[: block.dst_count] * self.of_target).sum(2)[targets], 0.2)
+        score = F.leaky_relu((rows
+                              * self.of_source).sum(2)[sources] + (rows[
+                                  : block.dst_count] * self.of_target).sum(2)[targets], 0.2)
         spread = targets[:, None].expand(-1, heads)
-        most = score.new_full((block.dst_count, heads), -torch.inf).scatter_reduce(0, spread, score.detach(), "amax")
+        most = score.new_full((block.dst_count, heads),
+                              -torch.inf).scatter_reduce(0, spread, score.detach(), "amax")
         weight = (score - most[targets]).exp()
-        weight = weight / weight.new_zeros(block.dst_count, heads).index_add(0, targets, weight)[targets]
+        weight = weight / weight.new_zeros(block.dst_count,
+                                           heads).index_add(0, targets, weight)[targets]
         weight = F.dropout(weight, dropout, self.training)
-        return rows.new_zeros(block.dst_count, heads, out).index_add(0, targets, weight[:, :, None] * rows[sources]) + self.bias
+        return (rows.new_zeros(block.dst_count, heads,
+                               out).index_add(0, targets,
+                                              weight[:, :, None] * rows[sources]) + self.bias)
 
 
 class Gat(nn.Module):
     def __init__(self, width, hidden, heads, classes, hops, dropout):
         super().__init__()
         widths = [width] + [hidden * heads] * (hops - 1)
-        self.layers = nn.ModuleList([Attention(wide, hidden, heads) for wide in widths[:-1]] + [Attention(widths[-1], classes, 1)])
+        self.layers = nn.ModuleList([Attention(wide, hidden, heads)
+                                     for wide in widths[:-1]] + [Attention(widths[-1], classes, 1)])
         self.dropout = dropout
 
     def forward(self, rows, blocks):
@@ -55,7 +64,8 @@ class Gat(nn.Module):
 
 def main():
     parser = make_parser(__doc__)
-    parser.add_argument("--host", default=None, help="host memory of the store (default: half of what is free)")
+    parser.add_argument("--host", default=None,
+                        help="host memory of the store (default: half of what is free)")
     parser.add_argument("--test", metavar="SPLIT", help="tell the accuracy on it in the end")
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--batch-size", type=int, default=1024)

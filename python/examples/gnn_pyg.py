@@ -5,7 +5,8 @@
     gnn_pyg.py cora.rung --model sage --host 20%                    PyG's NodeLoader over rung.FeatureStore
     gnn_pyg.py cora.rung --model gat --host 20% --loader rung       rung.Loader, which samples and gathers ahead
 
-Stage it with draws="new" ("--draws new"), which is how PyG samples. Neither pyg-lib nor torch-sparse is needed.
+Stage it with draws="new" ("--draws new"), which is how PyG samples. Neither pyg-lib nor
+torch-sparse is needed.
 """
 import torch
 from torch_geometric.data import Data
@@ -23,7 +24,8 @@ def node_loader(args, store, dataset, fanouts):
     sampler = rung.pyg.Sampler(dataset, fanouts, seed=args.seed)
 
     def make(split, shuffle):
-        return NodeLoader((features, Data(num_nodes=dataset.vertex_count)), node_sampler=sampler, input_nodes=torch.from_numpy(dataset.split(split)),
+        return NodeLoader((features, Data(num_nodes=dataset.vertex_count)), node_sampler=sampler,
+                          input_nodes=torch.from_numpy(dataset.split(split)),
                           batch_size=args.batch_size, shuffle=shuffle, filter_per_worker=False)
 
     return make
@@ -31,7 +33,8 @@ def node_loader(args, store, dataset, fanouts):
 
 def rung_loader(args, store, _dataset, fanouts):
     def make(split, shuffle):
-        return rung.Loader(store, split, fanouts=fanouts, batch_size=args.batch_size, shuffle=shuffle, seed=args.seed, form="pyg")
+        return rung.Loader(store, split, fanouts=fanouts, batch_size=args.batch_size,
+                           shuffle=shuffle, seed=args.seed, form="pyg")
 
     return make
 
@@ -40,7 +43,8 @@ def main():
     parser = make_parser(__doc__)
     parser.add_argument("--model", choices=("sage", "gat"), default="sage")
     parser.add_argument("--loader", choices=("pyg", "rung"), default="pyg")
-    parser.add_argument("--host", default=None, help="host memory of the store (default: half of what is free)")
+    parser.add_argument("--host", default=None,
+                        help="host memory of the store (default: half of what is free)")
     parser.add_argument("--fanouts", default="10,10")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--hidden", type=int, default=64)
@@ -51,7 +55,8 @@ def main():
     fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
     with rung.Dataset(args.dataset) as dataset, rung.open(args.dataset, host=args.host) as store:
         width, classes = width_and_classes(dataset)
-        shape = {"in_channels": width, "hidden_channels": args.hidden, "num_layers": len(fanouts), "out_channels": classes, "dropout": args.dropout}
+        shape = {"in_channels": width, "hidden_channels": args.hidden, "num_layers": len(fanouts),
+                 "out_channels": classes, "dropout": args.dropout}
         model = GraphSAGE(**shape) if args.model == "sage" else GAT(**shape, heads=8)
         optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, weight_decay=5e-4)
         make = (node_loader if args.loader == "pyg" else rung_loader)(args, store, dataset, fanouts)
@@ -68,7 +73,8 @@ def main():
             if split in dataset.splits:
                 print(f"accuracy on {split}: {accuracy(make(split, False), model, outputs):.4f}")
         stats = store.stats()
-        print("rows from " + ", ".join(f"{tier.name} {tier.hits}" for tier in stats.tiers) + f"; {stats.device_reads} reads")
+        print("rows from " + ", ".join(f"{tier.name} {tier.hits}"
+                                       for tier in stats.tiers) + f"; {stats.device_reads} reads")
 
 
 if __name__ == "__main__":

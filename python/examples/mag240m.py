@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""MAG240M of OGB-LSC, papers and citations, with GraphSAGE or GAT in PyTorch Geometric, its 174 GiB of features on rung's ladder.
+"""MAG240M of OGB-LSC, papers and citations, with GraphSAGE or GAT in PyTorch Geometric, its 174 GiB
+of features on rung's ladder.
 
     rung stage --ogb-mag240m mag240m_kddcup2021:papers --fanout 25,15 --draws new --out mag240m.rung
     rung stage --ogb-mag240m mag240m_kddcup2021:papers --fanout 25,15 --draws new --in-place --out mag240m.rung      copies no rows
@@ -8,9 +9,11 @@
     mag240m.py mag240m.rung --host 8GiB --model sage
     mag240m.py mag240m.rung --host 8GiB --epochs 100 --predict predictions.npz
 
-The feature line is the difference: where others load or map `paper_feat`, here is `rung.FeatureStore(rung.open(...))` in PyG's own NodeLoader.
+The feature line is the difference: where others load or map `paper_feat`, here is
+`rung.FeatureStore(rung.open(...))` in PyG's own NodeLoader.
 
-What a budget holds, by rung plan on a data set of this shape (121,751,666 rows of 1536 bytes) that was staged in place; hits depend on the graph:
+What a budget holds, by rung plan on a data set of this shape (121,751,666 rows of 1536 bytes) that
+was staged in place; hits depend on the graph:
 
     --host    rows in memory    of all    cache of rows from the file    where rows lie (in place only)
     4GiB      3.10 GiB           1.8 %     451 MiB                       464 MiB
@@ -18,8 +21,9 @@ What a budget holds, by rung plan on a data set of this shape (121,751,666 rows 
     12GiB     10.1 GiB           5.8 %    1.44 GiB                       464 MiB
     16GiB     13.6 GiB           7.8 %    1.94 GiB                       464 MiB
 
-A copied data set has the last column's room for rows. Beside the budget there are the graph, 0.9 GiB and 4 bytes an edge (1.3 billion citations, both
-ways up to 9.7 GiB), the store's map and three arrays of the papers here (maps, labels; 0.5 GiB each), and batches and model.
+A copied data set has the last column's room for rows. Beside the budget there are the graph, 0.9
+GiB and 4 bytes an edge (1.3 billion citations, both ways up to 9.7 GiB), the store's map and three
+arrays of the papers here (maps, labels; 0.5 GiB each), and batches and model.
 """
 import time
 
@@ -37,7 +41,8 @@ from training import accuracy, add_training, make_parser, train_epoch
 
 
 class Gnn(nn.Module):
-    """Convolutions with a skip connection and batch normalisation each, and a perceptron behind them."""
+    """Convolutions with a skip connection and batch normalisation each, and a perceptron behind
+    them."""
 
     def __init__(self, model, width, hidden, classes, hops, heads, dropout):
         super().__init__()
@@ -45,15 +50,18 @@ class Gnn(nn.Module):
         if model == "sage":
             self.convolutions = nn.ModuleList(SAGEConv(wide, hidden) for wide in widths)
         else:
-            self.convolutions = nn.ModuleList(GATConv(wide, hidden // heads, heads) for wide in widths)
+            self.convolutions = nn.ModuleList(GATConv(wide, hidden // heads, heads)
+                                              for wide in widths)
         self.skips = nn.ModuleList(nn.Linear(wide, hidden) for wide in widths)
         self.norms = nn.ModuleList(nn.BatchNorm1d(hidden) for _ in widths)
-        self.head = nn.Sequential(nn.Linear(hidden, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, classes))
+        self.head = nn.Sequential(nn.Linear(hidden, hidden), nn.BatchNorm1d(hidden), nn.ReLU(),
+                                  nn.Dropout(dropout), nn.Linear(hidden, classes))
         self.dropout = dropout
 
     def forward(self, x, edge_index, seeds):
         for convolution, skip, norm in zip(self.convolutions, self.skips, self.norms):
-            x = F.dropout(F.elu(norm(convolution(x, edge_index) + skip(x))), self.dropout, self.training)
+            x = F.dropout(F.elu(norm(convolution(x, edge_index) + skip(x))), self.dropout,
+                          self.training)
         return self.head(x[:seeds])
 
 
@@ -63,12 +71,15 @@ class Papers:
     def __init__(self, args, dataset, store):
         self.dataset, self.batch_size = dataset, args.batch_size
         self.features = rung.FeatureStore(store)
-        self.sampler = rung.pyg.Sampler(dataset, [int(fanout) for fanout in args.fanouts.split(",")], seed=args.seed)
+        self.sampler = rung.pyg.Sampler(dataset,
+                                        [int(fanout) for fanout in args.fanouts.split(",")],
+                                        seed=args.seed)
         self.labels = torch.from_numpy(dataset.labels()).flatten()
 
     def loader(self, split, shuffle=False):
         graph = Data(num_nodes=self.dataset.vertex_count)   # the sampler has the edges
-        return NodeLoader((self.features, graph), node_sampler=self.sampler, input_nodes=torch.from_numpy(self.dataset.split(split)),
+        return NodeLoader((self.features, graph), node_sampler=self.sampler,
+                          input_nodes=torch.from_numpy(self.dataset.split(split)),
                           batch_size=self.batch_size, shuffle=shuffle, filter_per_worker=False)
 
     def labels_of(self, batch):
@@ -80,8 +91,10 @@ def main():
     parser.add_argument("--model", choices=("sage", "gat"), default="sage")
     parser.add_argument("--host", default="8GiB", help="host memory of the store")
     parser.add_argument("--cache", help="of it for rows from the file (default: an eighth)")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="of the model")
-    parser.add_argument("--predict", metavar="FILE", help="write the classes of the split test-dev to this .npz, as y_pred")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu",
+                        help="of the model")
+    parser.add_argument("--predict", metavar="FILE",
+                        help="write the classes of the split test-dev to this .npz, as y_pred")
     parser.add_argument("--fanouts", default="25,15")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=1024)
@@ -90,10 +103,12 @@ def main():
     add_training(parser, epochs=100, lr=0.001)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
-    with rung.Dataset(args.dataset) as dataset, rung.open(args.dataset, host=args.host, cache=args.cache) as store:
+    with rung.Dataset(args.dataset) as dataset, rung.open(
+            args.dataset, host=args.host, cache=args.cache) as store:
         papers = Papers(args, dataset, store)
         width, classes = int(np.prod(dataset.shape[1:])), int(np.nanmax(papers.labels.numpy())) + 1
-        model = Gnn(args.model, width, args.hidden, classes, len(args.fanouts.split(",")), args.heads, args.dropout).to(args.device)
+        model = Gnn(args.model, width, args.hidden, classes, len(args.fanouts.split(",")),
+                    args.heads, args.dropout).to(args.device)
         optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 25, 0.25)
         train, valid = papers.loader("train", shuffle=True), papers.loader("valid")

@@ -6,9 +6,11 @@
     rung plan papers100M.rung --host 8GiB
     papers100m.py papers100M.rung --host 8GiB
 
-The feature line is the difference: where others load `data.x`, here is `rung.open()`, and rung.Loader in the place of NeighborLoader.
+The feature line is the difference: where others load `data.x`, here is `rung.open()`, and
+rung.Loader in the place of NeighborLoader.
 
-What a budget holds, by rung plan on a data set of this shape (111,059,956 rows of 512 bytes) that was staged in place; hits depend on the graph:
+What a budget holds, by rung plan on a data set of this shape (111,059,956 rows of 512 bytes) that
+was staged in place; hits depend on the graph:
 
     --host    rows in memory    of all    cache of rows from the file    where rows lie (in place only)
     4GiB      3.13 GiB           5.9 %     456 MiB                       424 MiB
@@ -16,8 +18,9 @@ What a budget holds, by rung plan on a data set of this shape (111,059,956 rows 
     12GiB     10.1 GiB          19.1 %    1.44 GiB                       424 MiB
     16GiB     13.7 GiB          25.8 %    1.92 GiB                       424 MiB
 
-A copied data set has the last column's room for rows. Beside the budget there are the graph, 0.8 GiB and 4 bytes an edge (1.6 billion edges: 6.0 GiB, both
-ways up to 12.0), 4 bytes a vertex each for maps of the store and the loader (0.4 GiB), and batches and model.
+A copied data set has the last column's room for rows. Beside the budget there are the graph, 0.8
+GiB and 4 bytes an edge (1.6 billion edges: 6.0 GiB, both ways up to 12.0), 4 bytes a vertex each
+for maps of the store and the loader (0.4 GiB), and batches and model.
 """
 import time
 
@@ -32,7 +35,8 @@ def main():
     parser = make_parser(__doc__, dataset="staged folder")
     parser.add_argument("--host", default="8GiB", help="host memory of the store")
     parser.add_argument("--cache", help="of it for rows from the file (default: an eighth)")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="of the model")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu",
+                        help="of the model")
     parser.add_argument("--fanouts", default="15,10,5")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=256)
@@ -43,10 +47,12 @@ def main():
     fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
     with rung.Dataset(args.dataset) as dataset:
         width, classes = width_and_classes(dataset)
-    model = GraphSAGE(width, args.hidden, len(fanouts), classes, dropout=args.dropout, norm="batch_norm").to(args.device)
+    model = GraphSAGE(width, args.hidden, len(fanouts), classes, dropout=args.dropout,
+                      norm="batch_norm").to(args.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
     store = rung.open(args.dataset, host=args.host, cache=args.cache)
-    loaders = {split: rung.Loader(store, split, fanouts=fanouts, batch_size=args.batch_size, shuffle=split == "train", seed=args.seed, form="pyg")
+    loaders = {split: rung.Loader(store, split, fanouts=fanouts, batch_size=args.batch_size,
+                                  shuffle=split == "train", seed=args.seed, form="pyg")
                for split in ("train", "valid", "test")}
 
     def outputs(batch):
@@ -62,8 +68,10 @@ def main():
         valid, test = (accuracy(loaders[split], model, outputs) for split in ("valid", "test"))
         best = max(best, (valid, test))
         stats = store.stats()
-        print(f"epoch {epoch}: loss {total / seen:.4f}, valid {valid:.4f}, test {test:.4f}; {seconds:.1f} s, {waits.wait_sample:.1f} waiting for samples, "
-              f"{waits.wait_rows:.1f} for rows; so far {stats.hit_share('host'):.1%} of the rows from memory, {stats.device_read_bytes / 2**30:.1f} GiB read", flush=True)
+        print(f"epoch {epoch}: loss {total / seen:.4f}, valid {valid:.4f}, test {test:.4f}; "
+              f"{seconds:.1f} s, {waits.wait_sample:.1f} waiting for samples, "
+              f"{waits.wait_rows:.1f} for rows; so far {stats.hit_share('host'):.1%} of the rows "
+              f"from memory, {stats.device_read_bytes / 2**30:.1f} GiB read", flush=True)
     print(f"test {best[1]:.4f} where valid is best, {best[0]:.4f}")
     store.close()
 

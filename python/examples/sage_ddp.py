@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Data-parallel GraphSAGE in plain torch: the ranks of a machine share one store, so its memory and its cache exist once.
+"""Data-parallel GraphSAGE in plain torch: the ranks of a machine share one store, so its memory and
+its cache exist once.
 
     torchrun --nproc-per-node 2 sage_ddp.py papers.rung --host 8GiB --test test
 
@@ -32,15 +33,18 @@ def train(args, device):
         return model(batch.features, batch.blocks), batch.labels
 
     with rung.distributed.open(args.dataset, host=args.host, vertex_ids=False) as store:
-        loader = rung.Loader(store, fanouts=fanouts, batch_size=args.batch_size, seed=args.seed)   # this rank's share of the seeds
+        # this rank's share of the seeds
+        loader = rung.Loader(store, fanouts=fanouts, batch_size=args.batch_size, seed=args.seed)
         for epoch in range(1, args.epochs + 1):
             sums = train_epoch(loader, optimizer, outputs, args.batches)
             total = torch.tensor(sums, dtype=torch.float64, device=device)
             dist.all_reduce(total)
             if dist.get_rank() == 0:
-                print(f"epoch {epoch}: loss {total[0].item() / total[1].item():.4f} of {int(total[1])} seeds", flush=True)
+                print(f"epoch {epoch}: loss {total[0].item() / total[1].item():.4f} of "
+                      f"{int(total[1])} seeds", flush=True)
         if args.test and dist.get_rank() == 0:
-            whole = rung.Loader(store, args.test, fanouts=fanouts, batch_size=args.batch_size, shuffle=False, seed=args.seed, rank=0, world_size=1)
+            whole = rung.Loader(store, args.test, fanouts=fanouts, batch_size=args.batch_size,
+                                shuffle=False, seed=args.seed, rank=0, world_size=1)
             found = accuracy(whole, model.module, partial(outputs, model=model.module))
             print(f"accuracy on {args.test}: {found:.4f}")
         dist.barrier()   # the first rank's memory serves all of them to the end
@@ -48,7 +52,9 @@ def train(args, device):
 
 def main():
     parser = make_parser(__doc__)
-    parser.add_argument("--host", default=None, help="host memory of the store, once a machine (default: half of what is free)")
+    parser.add_argument("--host", default=None,
+                        help="host memory of the store, once a machine (default: half of what is "
+                             "free)")
     parser.add_argument("--test", metavar="SPLIT", help="tell the accuracy on it in the end")
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--batch-size", type=int, default=1024, help="of each rank")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GraphSAGE in plain torch on a staged data set, with its features on rung's ladder or, to compare, elsewhere.
+"""GraphSAGE in plain torch on a staged data set, with its features on rung's ladder or, to compare,
+elsewhere.
 
     sage_torch.py papers.rung --host 4GiB
     sage_torch.py papers.rung --features memmap --source x.npy      what one does without rung
@@ -22,7 +23,8 @@ from training import accuracy, add_training, make_parser, width_and_classes
 
 
 class Sage(nn.Module):
-    """Layers of mean aggregation (Hamilton et al., 2017). Aggregates before it multiplies: the first layer has few destinations and wide rows."""
+    """Layers of mean aggregation (Hamilton et al., 2017). Aggregates before it multiplies: the
+    first layer has few destinations and wide rows."""
 
     def __init__(self, width, hidden, classes, hops):
         super().__init__()
@@ -32,7 +34,8 @@ class Sage(nn.Module):
 
     def forward(self, rows, blocks):
         for layer, block in enumerate(blocks):
-            mean = F.embedding_bag(block.indices, rows, block.indptr.int(), mode="mean", include_last_offset=True)
+            mean = F.embedding_bag(block.indices, rows, block.indptr.int(), mode="mean",
+                                   include_last_offset=True)
             rows = self.own[layer](rows[: block.dst_count].float()) + self.mean[layer](mean.float())
             if layer + 1 < len(blocks):
                 rows = F.relu(rows)
@@ -40,7 +43,8 @@ class Sage(nn.Module):
 
 
 class OtherLoader:
-    """The same batches with rows out of an array: sampled ahead by a thread, gathered when they are wanted."""
+    """The same batches with rows out of an array: sampled ahead by a thread, gathered when they are
+    wanted."""
 
     def __init__(self, path, fanouts, batch_size, seed, rows):
         self.dataset = rung.Dataset(path)
@@ -94,18 +98,23 @@ def make_loader(args):
     fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
     if args.features == "rung":
         store = rung.open(args.dataset, host=args.host, cache=args.cache, vertex_ids=False)
-        loader = rung.Loader(store, fanouts=fanouts, batch_size=args.batch_size, seed=args.seed, arrays="torch", threads=args.threads,
+        loader = rung.Loader(store, fanouts=fanouts, batch_size=args.batch_size, seed=args.seed,
+                             arrays="torch", threads=args.threads,
                              gathers=args.gathers)
         return loader, lambda: loader.stats().wait_rows, store
     if not args.source:
-        sys.exit(f"sage_torch.py: --features {args.features} wants --source, the features as a .npy")
+        sys.exit(f"sage_torch.py: --features {args.features} wants --source, the features as a "
+                 ".npy")
     mapped = np.load(args.source, mmap_mode="r")
     if args.features == "memory":
-        whole = torch.from_numpy(np.fromfile(args.source, mapped.dtype, offset=mapped.offset).reshape(mapped.shape))
+        whole = torch.from_numpy(np.fromfile(args.source, mapped.dtype,
+                                             offset=mapped.offset).reshape(mapped.shape))
         rows = whole.index_select
-        loader = OtherLoader(args.dataset, fanouts, args.batch_size, args.seed, lambda ids: rows(0, ids))
+        loader = OtherLoader(args.dataset, fanouts, args.batch_size, args.seed,
+                             lambda ids: rows(0, ids))
     else:
-        loader = OtherLoader(args.dataset, fanouts, args.batch_size, args.seed, lambda ids: torch.from_numpy(mapped[ids.numpy()]))
+        loader = OtherLoader(args.dataset, fanouts, args.batch_size, args.seed,
+                             lambda ids: torch.from_numpy(mapped[ids.numpy()]))
     return loader, lambda: loader.waited, None
 
 
@@ -113,9 +122,12 @@ def main():
     parser = make_parser(__doc__)
     parser.add_argument("--features", choices=("rung", "memmap", "memory"), default="rung")
     parser.add_argument("--source", help="features by original vertex, .npy: of memmap and memory")
-    parser.add_argument("--host", default=None, help="host memory of the store (default: half of what is free)")
-    parser.add_argument("--test", metavar="SPLIT", help="tell the accuracy on it in the end, with --features rung")
-    parser.add_argument("--cache", default=None, help="of it for rows from the file (default: an eighth)")
+    parser.add_argument("--host", default=None,
+                        help="host memory of the store (default: half of what is free)")
+    parser.add_argument("--test", metavar="SPLIT",
+                        help="tell the accuracy on it in the end, with --features rung")
+    parser.add_argument("--cache", default=None,
+                        help="of it for rows from the file (default: an eighth)")
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=128)
@@ -136,22 +148,27 @@ def main():
         start, compute, total, seen, batches, rows = time.perf_counter(), 0.0, 0.0, 0, 0, 0
         for batch in loader:
             begin = time.perf_counter()
-            loss = F.cross_entropy(model(batch.features, batch.blocks), batch.labels.long().flatten())
+            loss = F.cross_entropy(model(batch.features, batch.blocks),
+                                   batch.labels.long().flatten())
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            total, seen, batches, rows = total + loss.item() * len(batch.labels), seen + len(batch.labels), batches + 1, rows + len(batch.ranks)
+            total, seen, batches, rows = total + loss.item() * len(
+                batch.labels), seen + len(batch.labels), batches + 1, rows + len(batch.ranks)
             compute += time.perf_counter() - begin
             if batches == args.batches:
                 break
-        found = {"epoch": epoch, "loss": total / seen, "seconds": time.perf_counter() - start, "feature_wait_s": waited(), "compute_s": compute,
+        found = {"epoch": epoch, "loss": total / seen, "seconds": time.perf_counter() - start,
+                 "feature_wait_s": waited(), "compute_s": compute,
                  "batches": batches, "rows": rows}
         if store is not None:
             stats = store.stats()
-            found.update(device_reads=stats.device_reads, device_read_bytes=stats.device_read_bytes, hits={tier.name: tier.hits for tier in stats.tiers},
+            found.update(device_reads=stats.device_reads, device_read_bytes=stats.device_read_bytes,
+                         hits={tier.name: tier.hits for tier in stats.tiers},
                          cache_hits=stats.cache_hits, wait_s=loader.stats().wait)
         print(json.dumps(found) if args.json else
-              f"epoch {epoch}: loss {found['loss']:.4f}, {found['seconds']:.2f} s, of them {found['feature_wait_s']:.2f} waiting for rows, {compute:.2f} computing;"
+              f"epoch {epoch}: loss {found['loss']:.4f}, {found['seconds']:.2f} s, of them "
+              f"{found['feature_wait_s']:.2f} waiting for rows, {compute:.2f} computing;"
               f" {batches} batches, {rows} rows", flush=True)
     if args.test:
         fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
@@ -159,7 +176,8 @@ def main():
                              shuffle=False, seed=args.seed, arrays="torch")
         found = accuracy(loader, model,
                          lambda batch: (model(batch.features, batch.blocks), batch.labels))
-        print(json.dumps({"split": args.test, "accuracy": found}) if args.json else f"accuracy on {args.test}: {found:.4f}")
+        print(json.dumps({"split": args.test, "accuracy": found}) if args.json
+              else f"accuracy on {args.test}: {found:.4f}")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ from ._library import VERSION as __version__
 from .arrays import Array
 from .dataset import Dataset, Graph
 from .dtypes import DType
-from .errors import (AbiError, AgainError, BusyError, CanceledError, ClosedError, CorruptError, Error, ExistsError, ForkError, FormatError,
-                     InvalidError, LibraryError, NoDeviceError, NoMemoryError, NoSpaceError, NotFoundError, NotSupportedError, RangeError,
+from .errors import (AbiError, AgainError, BusyError, CanceledError, ClosedError, CorruptError,
+                     Error, ExistsError, ForkError, FormatError,
+                     InvalidError, LibraryError, NoDeviceError, NoMemoryError, NoSpaceError,
+                     NotFoundError, NotSupportedError, RangeError,
                      ReadError, TimedOutError)
 from .gather import Gather
 from .loader import Batch, EpochStats, Loader
@@ -33,8 +35,12 @@ def __getattr__(name: str):
     return value
 
 
-__all__ = ["AbiError", "AgainError", "Array", "Batch", "Block", "BusyError", "CanceledError", "ClosedError", "CorruptError", "DType",
-           "Dataset", "EpochStats", "Error", "ExistsError", "ForkError", "FormatError", "Gather", "Graph", "InvalidError", "LibraryError",
-           "Loader", "NeighborSampler", "NoDeviceError", "NoMemoryError", "NoSpaceError", "NotFoundError", "NotSupportedError",
-           "RangeError", "ReadError", "Sample", "StageResult", "Stats", "Store", "Tier", "TimedOutError", "__version__", "attach", "open",
+__all__ = ["AbiError", "AgainError", "Array", "Batch", "Block", "BusyError", "CanceledError",
+           "ClosedError", "CorruptError", "DType",
+           "Dataset", "EpochStats", "Error", "ExistsError", "ForkError", "FormatError", "Gather",
+           "Graph", "InvalidError", "LibraryError",
+           "Loader", "NeighborSampler", "NoDeviceError", "NoMemoryError", "NoSpaceError",
+           "NotFoundError", "NotSupportedError",
+           "RangeError", "ReadError", "Sample", "StageResult", "Stats", "Store", "Tier",
+           "TimedOutError", "__version__", "attach", "open",
            "stage"]

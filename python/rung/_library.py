@@ -193,16 +193,19 @@ def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise LibraryError(f"{path}: {error}; install the package ('pip install ./python') or set RUNG_LIBRARY to librung.so") from None
+        raise LibraryError(f"{path}: {error}; install the package ('pip install ./python') or set "
+                           "RUNG_LIBRARY to librung.so") from None
     for name, (result, args) in FUNCTIONS.items():
         try:
             function = getattr(library, name)
         except AttributeError:
-            raise LibraryError(f"{path}: has no {name}: it is not the librung {VERSION} that this package is for") from None
+            raise LibraryError(f"{path}: has no {name}: it is not the librung {VERSION} that this "
+                               "package is for") from None
         function.restype, function.argtypes = result, args
     found = library.rung_version().decode()
     if found != VERSION:
-        raise LibraryError(f"{path}: is librung {found}, this package is for {VERSION}; install both from the same checkout")
+        raise LibraryError(f"{path}: is librung {found}, this package is for {VERSION}; install "
+                           "both from the same checkout")
     return library
 
 
@@ -211,7 +214,8 @@ lib = _load()
 
 def raise_last(status: int) -> NoReturn:
     """The exception of a call that failed on this thread."""
-    raise error_of(status, lib.rung_status_name(status).decode(), os.fsdecode(lib.rung_last_error()), lib.rung_last_error_least())
+    raise error_of(status, lib.rung_status_name(status).decode(),
+                   os.fsdecode(lib.rung_last_error()), lib.rung_last_error_least())
 
 
 def check(status: int) -> int:

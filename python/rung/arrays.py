@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that rung hands out and takes, exchanged by DLPack (github.com/dmlc/dlpack, versions 0 and 1) without a copy and without torch's ABI."""
+"""Arrays that rung hands out and takes, exchanged by DLPack (github.com/dmlc/dlpack, versions 0 and
+1) without a copy and without torch's ABI."""
 
 from __future__ import annotations
 
@@ -22,8 +23,10 @@ _READ_ONLY = 1   # flag of the versioned form
 
 
 class _Tensor(Structure):
-    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32), ("dtype_code", c_uint8),
-                ("dtype_bits", c_uint8), ("dtype_lanes", c_uint16), ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)),
+    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32),
+                ("ndim", c_int32), ("dtype_code", c_uint8),
+                ("dtype_bits", c_uint8), ("dtype_lanes", c_uint16), ("shape", POINTER(c_int64)),
+                ("strides", POINTER(c_int64)),
                 ("byte_offset", c_uint64)]
 
 
@@ -32,11 +35,13 @@ class _Managed(Structure):
 
 
 class _Versioned(Structure):
-    _fields_ = [("major", c_uint32), ("minor", c_uint32), ("context", c_void_p), ("deleter", c_void_p), ("flags", c_uint64), ("tensor", _Tensor)]
+    _fields_ = [("major", c_uint32), ("minor", c_uint32), ("context", c_void_p),
+                ("deleter", c_void_p), ("flags", c_uint64), ("tensor", _Tensor)]
 
 
 # names of a capsule, unused and used: it keeps their address, so they have to stay
-_FORMS = ((b"dltensor_versioned", b"used_dltensor_versioned", _Versioned), (b"dltensor", b"used_dltensor", _Managed))
+_FORMS = ((b"dltensor_versioned", b"used_dltensor_versioned", _Versioned),
+          (b"dltensor", b"used_dltensor", _Managed))
 
 _int_call = PYFUNCTYPE(c_int, py_object, c_char_p)
 _pointer_call = PYFUNCTYPE(c_void_p, py_object, c_char_p)
@@ -83,7 +88,8 @@ def _managed_of(capsule: Any, source: Any) -> tuple[Any, bytes, bytes]:
     for name, used, form in _FORMS:
         if _capsule_valid(capsule, name):
             return form.from_address(_capsule_pointer(capsule, name)), name, used
-    raise InvalidError(f"__dlpack__() of {type(source).__name__} did not give an unused DLPack capsule")
+    raise InvalidError(f"__dlpack__() of {type(source).__name__} did not give an unused DLPack "
+                       "capsule")
 
 
 class _Memory:
@@ -92,15 +98,16 @@ class _Memory:
     __slots__ = ("__array_interface__", "_owner")
 
     def __init__(self, data: int, shape: tuple[int, ...], descr: str, owner: Any):
-        self.__array_interface__ = {"data": (data, False), "shape": shape, "typestr": descr, "version": 3}
+        self.__array_interface__ = {"data": (data, False), "shape": shape, "typestr": descr,
+                                    "version": 3}
         self._owner = owner
 
 
 class Array:
     """An array in memory that rung holds: C order, on the host or a GPU.
 
-    `numpy()` and `torch()` give it without a copy; so does any library's `from_dlpack()`. The memory goes back to rung when
-    neither this nor what was made of it is left.
+    `numpy()` and `torch()` give it without a copy; so does any library's `from_dlpack()`. The
+    memory goes back to rung when neither this nor what was made of it is left.
 
     Attributes: `shape`, `dtype` (a `rung.DType`), `device` ("cpu" or "cuda:N"), `data` (address),
     `nbytes`; `ready`, on a GPU: `ready(handle)` lets a CUDA stream wait for the memory's writers;
@@ -140,31 +147,36 @@ class Array:
     def view(self, dtype: DType) -> Array:
         """The same memory as elements of another type of the same width."""
         if dtype.dlpack[1] != self.dtype.dlpack[1]:
-            raise InvalidError(f"a view of {self.dtype.name} as {dtype.name}: they are not of the same width")
+            raise InvalidError(f"a view of {self.dtype.name} as {dtype.name}: they are not of the "
+                               "same width")
         return Array(self.data, self.shape, dtype, self._owner, self._device, self.ready)
 
     def numpy(self) -> np.ndarray:
-        """As a numpy array, without a copy; bf16 as two bytes of void. Of memory that a GPU has: InvalidError."""
+        """As a numpy array, without a copy; bf16 as two bytes of void. Of memory that a GPU has:
+        InvalidError."""
         if self._device[0] not in HOST_READABLE:
             raise InvalidError(f"rows are on {self.device}: numpy reads host memory; use torch()")
         return self._as(self.dtype.numpy)
 
     def _as(self, descr: str) -> np.ndarray:   # numpy reads nothing of it here
-        return np.asarray(_Memory(self.data, self.shape, descr, self)) if 0 not in self.shape else np.empty(self.shape, descr)
+        return (np.asarray(_Memory(self.data, self.shape, descr, self)) if 0 not in self.shape
+                else np.empty(self.shape, descr))
 
     def torch(self):
         """As a torch tensor, without a copy."""
         import torch
 
         if 0 in self.shape:
-            return torch.empty(self.shape, dtype=getattr(torch, self.dtype.torch), device=self.device)
+            return torch.empty(self.shape, dtype=getattr(torch, self.dtype.torch),
+                               device=self.device)
         return torch.from_dlpack(self)
 
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
-                raise ValueError(f"{self.dtype.name} as {np.dtype(dtype)} is a copy, and copy=False")
+                raise ValueError(f"{self.dtype.name} as {np.dtype(dtype)} is a copy, and "
+                                 "copy=False")
             return array.astype(dtype)
         return array.copy() if copy else array
 
@@ -181,15 +193,19 @@ class Array:
         """
         consumer = _consumer(stream) if self._device[0] == CUDA else None
         if dl_device is not None and tuple(dl_device) != self._device:
-            raise BufferError(f"the array is on device {self._device}, not {tuple(dl_device)}: copy it there first")
+            raise BufferError(f"the array is on device {self._device}, not {tuple(dl_device)}: "
+                              "copy it there first")
         if copy:
             raise BufferError("the array is not copied here: take it as it is and copy that")
-        # The capsule is numpy's: what runs when it dies is in C, and may run while an exception is on its way, without the GIL, and when
-        # the interpreter has ended. numpy has no bf16 and knows no GPUs: these are put in afterwards, and it reads none of the memory.
+        # The capsule is numpy's: what runs when it dies is in C, and may run while an exception is
+        # on its way, without the GIL, and when
+        # the interpreter has ended. numpy has no bf16 and knows no GPUs: these are put in
+        # afterwards, and it reads none of the memory.
         code, bits = self.dtype.dlpack
         if consumer is not None and self.ready is not None:
             self.ready(consumer)
-        capsule = _capsule_of(self._as("|u1" if bits == 8 else f"<u{bits // 8}"), max_version is not None and max_version[0] >= 1)
+        capsule = _capsule_of(self._as("|u1" if bits == 8 else f"<u{bits // 8}"),
+                              max_version is not None and max_version[0] >= 1)
         tensor = _managed_of(capsule, self)[0].tensor
         tensor.dtype_code = code
         tensor.device_type, tensor.device_id = self._device
@@ -201,7 +217,8 @@ class Array:
 class Foreign:
     """Memory of another library, taken by DLPack; given back when this goes.
 
-    Attributes: `data` (address), `shape`, `strides` (elements), `dtype` (a `rung.DType` or None), `device` (type, number), `read_only`.
+    Attributes: `data` (address), `shape`, `strides` (elements), `dtype` (a `rung.DType` or None),
+    `device` (type, number), `read_only`.
 
     Args:
         stream: handle of a CUDA stream, for memory that a GPU has: work put on it from now on comes
@@ -219,7 +236,8 @@ class Foreign:
         managed, unused, used = _managed_of(capsule, source)
         versioned = isinstance(managed, _Versioned)
         if versioned and managed.major != 1:
-            raise InvalidError(f"DLPack {managed.major}.{managed.minor}: versions 0 and 1 are understood")
+            raise InvalidError(f"DLPack {managed.major}.{managed.minor}: versions 0 and 1 are "
+                               "understood")
         tensor = managed.tensor
         # used, for others; a capsule that dies unused gives the memory back
         self._unuse = partial(_capsule_rename, capsule, unused)
@@ -228,7 +246,8 @@ class Foreign:
         self.shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
         strides = tensor.strides or _packed(self.shape)
         self.strides = tuple(strides[axis] for axis in range(tensor.ndim))
-        self.dtype = BY_DLPACK.get((tensor.dtype_code, tensor.dtype_bits)) if tensor.dtype_lanes == 1 else None
+        self.dtype = BY_DLPACK.get((tensor.dtype_code,
+                                    tensor.dtype_bits)) if tensor.dtype_lanes == 1 else None
         self.device = (tensor.device_type, tensor.device_id)
         if self.device[0] == CUDA != device[0]:
             raise InvalidError(f"{type(source).__name__} on {device_name(self.device)}: has no "

@@ -46,7 +46,8 @@ class LazyArray:
 
 
 class Graph:
-    """The relabelled graph in memory, its vertices ranks: `indptr` int64 [vertices + 1], `indices` int32 or int64 [edges], numpy without a copy.
+    """The relabelled graph in memory, its vertices ranks: `indptr` int64 [vertices + 1], `indices`
+    int32 or int64 [edges], numpy without a copy.
 
     Column v lists the in-neighbours of v.
     """
@@ -58,25 +59,28 @@ class Graph:
         self.vertex_count = csc.vertex_count
         self.edge_count = csc.edge_count
         self.indptr = Array(csc.indptr, (csc.vertex_count + 1,), BY_CODE[8], self.memory).numpy()
-        self.indices = Array(csc.indices, (csc.edge_count,), BY_CODE[6 if csc.index_bytes == 4 else 8], self.memory).numpy()
+        self.indices = Array(csc.indices, (csc.edge_count,),
+                             BY_CODE[6 if csc.index_bytes == 4 else 8], self.memory).numpy()
 
     def __reduce__(self):
         raise NotSupportedError("pickle: rung.Graph is memory of this process; "
                                 "pickle its rung.Dataset, and call graph()")
 
 
-# Of each data set, for as long as anything has it: it is by far the largest thing that loaders and samplers have in common. By its manifest's file.
+# Of each data set, for as long as anything has it: it is by far the largest thing that loaders and
+# samplers have in common. By its manifest's file.
 _graphs: weakref.WeakValueDictionary[tuple[int, ...], Graph] = weakref.WeakValueDictionary()
 
 
 class Dataset:
     """A staged data set, `Dataset(path)`. A context manager. Threads: any.
 
-    Raises NotFoundError (no folder, or not staged to its end), FormatError, CorruptError, ReadError.
+    Raises NotFoundError (no folder, or not staged to its end), FormatError, CorruptError,
+    ReadError.
 
-    Attributes: `path`, `vertex_count`, `edge_count`, `shape` (of the features, [vertices, ...]), `dtype`, `fanouts`, `batch_size` (as
-    given at staging; -1: all neighbours), `draws` ("all" or "new"), `score` (method), `splits`
-    (names), `arrays` (names of further ones), `has_labels`.
+    Attributes: `path`, `vertex_count`, `edge_count`, `shape` (of the features, [vertices, ...]),
+    `dtype`, `fanouts`, `batch_size` (as given at staging; -1: all neighbours), `draws` ("all" or
+    "new"), `score` (method), `splits` (names), `arrays` (names of further ones), `has_labels`.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -100,8 +104,10 @@ class Dataset:
         self.batch_size: int = info.batch_size
         self.draws: str = DRAWS[info.draws]
         self.score: str = text(info.score_method)
-        self.splits: tuple[str, ...] = tuple(text(info.split_names[i]) for i in range(info.split_count))
-        self.arrays: tuple[str, ...] = tuple(text(info.array_names[i]) for i in range(info.array_count))
+        self.splits: tuple[str, ...] = tuple(text(info.split_names[i])
+                                             for i in range(info.split_count))
+        self.arrays: tuple[str, ...] = tuple(text(info.array_names[i])
+                                             for i in range(info.array_count))
         self.has_labels = bool(info.has_labels)
 
     def _open(self) -> Owned:
@@ -114,10 +120,12 @@ class Dataset:
         self._lock = threading.RLock()
 
     def array(self, name: str) -> np.ndarray:
-        """An array of the data set in memory: "labels", "score", "features_NAME" [vertices, ...] in rank order, "vertex_of_rank",
-        "rank_of_vertex", or "split_NAME" (ranks, in the order it was given). numpy, without a copy; yours.
+        """An array of the data set in memory: "labels", "score", "features_NAME" [vertices, ...] in
+        rank order, "vertex_of_rank", "rank_of_vertex", or "split_NAME" (ranks, in the order it was
+        given). numpy, without a copy; yours.
 
-        Raises NotFoundError (no such array), RangeError (an id that is no vertex), ReadError, NoMemoryError, ClosedError.
+        Raises NotFoundError (no such array), RangeError (an id that is no vertex), ReadError,
+        NoMemoryError, ClosedError.
         """
         return _load_array(self._open(), name)
 
@@ -134,7 +142,8 @@ class Dataset:
         return found.astype(np.int64)
 
     def split(self, name: str, ranks: bool = False) -> np.ndarray:
-        """Vertices of a split, int64 [vertices of it], by original id or, with `ranks`, by rank; in the order it was given.
+        """Vertices of a split, int64 [vertices of it], by original id or, with `ranks`, by rank; in
+        the order it was given.
 
         Raises what `array()` raises.
         """
@@ -142,17 +151,22 @@ class Dataset:
         return found if ranks else self.array("vertex_of_rank")[found].astype(np.int64)
 
     def labels(self) -> np.ndarray:
-        """Labels [vertices, ...] by original vertex, in their dtype. NotFoundError when it was staged without."""
+        """Labels [vertices, ...] by original vertex, in their dtype. NotFoundError when it was
+        staged without."""
         return self.array("labels")[self.array("rank_of_vertex")]
 
     def graph(self) -> Graph:
-        """The relabelled graph, checked; in memory once for all that use it. Takes 8 bytes a vertex and 4 or 8 an edge.
+        """The relabelled graph, checked; in memory once for all that use it. Takes 8 bytes a vertex
+        and 4 or 8 an edge.
 
-        Raises FormatError, RangeError (an entry that cannot be), ReadError, NoMemoryError, ClosedError.
+        Raises FormatError, RangeError (an entry that cannot be), ReadError, NoMemoryError,
+        ClosedError.
         """
         with self._lock:
             memory = self._open()
-            if self._graph is None:   # two threads may load one each: a lock of all would be one more that a forked child could find held
+            # two threads may load one each: a lock of all would be one more that a forked child
+            # could find held
+            if self._graph is None:
                 self._graph = _graphs.get(self._identity)
             if self._graph is None:
                 self._graph = _graphs[self._identity] = Graph(memory)
@@ -172,4 +186,5 @@ class Dataset:
         return Dataset, (self.path,)
 
     def __repr__(self) -> str:
-        return f"rung.Dataset({self.path!r}): {self.vertex_count} vertices, {self.edge_count} edges, features {list(self.shape)} {self.dtype.name}"
+        return (f"rung.Dataset({self.path!r}): {self.vertex_count} vertices, {self.edge_count} "
+                f"edges, features {list(self.shape)} {self.dtype.name}")

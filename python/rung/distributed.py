@@ -27,24 +27,31 @@ def _own_gpu(local_rank: int) -> int:
     return 0 if torch.cuda.device_count() == 1 else local_rank
 
 
-def open(path: Union[str, os.PathLike], *, share: Optional[Union[str, os.PathLike]] = None, vertex_ids: bool = True, **options: Any) -> Store:   # pylint: disable=redefined-builtin
-    """`rung.open()` for every rank of an initialised process group, called by all: the first rank of each machine opens the store, the others attach.
+def open(path: Union[str, os.PathLike], *, share: Optional[Union[str, os.PathLike]] = None,
+         vertex_ids: bool = True, **options: Any) -> Store:   # pylint: disable=redefined-builtin
+    """`rung.open()` for every rank of an initialised process group, called by all: the first rank
+    of each machine opens the store, the others attach.
 
     Where the first rank gathers on a GPU (`gpu=`, `gpus=`), each other one does on the GPU of its
     LOCAL_RANK.
 
-    Its host memory, and the cache of rows from the file, exist once a machine. On several machines each opens its own copy under `path`.
+    Its host memory, and the cache of rows from the file, exist once a machine. On several machines
+    each opens its own copy under `path`.
 
     Args:
-        share: socket of this job on this machine (default: one in the temporary folder, named by the job)
-        options: of `rung.open()`, those of the first rank of the machine; `requests` and `batch_rows` of each
+        share: socket of this job on this machine (default: one in the temporary folder, named by
+            the job)
+        options: of `rung.open()`, those of the first rank of the machine; `requests` and
+            `batch_rows` of each
 
     Raises what opening or attaching raises, on all ranks: none is left waiting.
     """
     if not dist.is_initialized():
-        raise InvalidError("torch.distributed is not initialised: call init_process_group() first, and start with torchrun")
+        raise InvalidError("torch.distributed is not initialised: call init_process_group() "
+                           "first, and start with torchrun")
     if "LOCAL_RANK" not in os.environ:
-        raise InvalidError("LOCAL_RANK is not set: start with torchrun, or set it to the rank on this machine")
+        raise InvalidError("LOCAL_RANK is not set: start with torchrun, or set it to the rank on "
+                           "this machine")
     share_path = os.fspath(share) if share is not None else _share_path()
     store, error = None, None
     local_rank, machine, on_gpu = int(os.environ["LOCAL_RANK"]), os.uname().nodename, False

@@ -21,18 +21,25 @@ class DType(NamedTuple):
 _INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
 
 DTYPES = [
-    DType(1, "bool", "|b1", "bool", (_BOOL, 8)), DType(2, "i8", "|i1", "int8", (_INT, 8)), DType(3, "u8", "|u1", "uint8", (_UINT, 8)),
-    DType(4, "i16", "<i2", "int16", (_INT, 16)), DType(5, "u16", "<u2", "uint16", (_UINT, 16)), DType(6, "i32", "<i4", "int32", (_INT, 32)),
-    DType(7, "u32", "<u4", "uint32", (_UINT, 32)), DType(8, "i64", "<i8", "int64", (_INT, 64)), DType(9, "u64", "<u8", "uint64", (_UINT, 64)),
-    DType(10, "f16", "<f2", "float16", (_FLOAT, 16)), DType(11, "bf16", "|V2", "bfloat16", (_BFLOAT, 16)),
-    DType(12, "f32", "<f4", "float32", (_FLOAT, 32)), DType(13, "f64", "<f8", "float64", (_FLOAT, 64)),
+    DType(1, "bool", "|b1", "bool", (_BOOL, 8)), DType(2, "i8", "|i1", "int8", (_INT, 8)),
+    DType(3, "u8", "|u1", "uint8", (_UINT, 8)),
+    DType(4, "i16", "<i2", "int16", (_INT, 16)), DType(5, "u16", "<u2", "uint16", (_UINT, 16)),
+    DType(6, "i32", "<i4", "int32", (_INT, 32)),
+    DType(7, "u32", "<u4", "uint32", (_UINT, 32)), DType(8, "i64", "<i8", "int64", (_INT, 64)),
+    DType(9, "u64", "<u8", "uint64", (_UINT, 64)),
+    DType(10, "f16", "<f2", "float16", (_FLOAT, 16)),
+    DType(11, "bf16", "|V2", "bfloat16", (_BFLOAT, 16)),
+    DType(12, "f32", "<f4", "float32", (_FLOAT, 32)),
+    DType(13, "f64", "<f8", "float64", (_FLOAT, 64)),
 ]
 
 BY_CODE = {dtype.code: dtype for dtype in DTYPES}
 BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 BY_DLPACK = {dtype.dlpack: dtype for dtype in DTYPES}
-ID_NUMPY = {np.dtype(BY_NAME[name].numpy): BY_NAME[name].code for name in ("i32", "u32", "i64", "u64")}
-ID_TORCH = {"torch." + BY_NAME[name].torch: BY_NAME[name].code for name in ("i32", "u32", "i64", "u64")}
+ID_NUMPY = {np.dtype(BY_NAME[name].numpy): BY_NAME[name].code
+            for name in ("i32", "u32", "i64", "u64")}
+ID_TORCH = {"torch." + BY_NAME[name].torch: BY_NAME[name].code
+            for name in ("i32", "u32", "i64", "u64")}
 ID_DLPACK = {BY_NAME[name].dlpack: BY_NAME[name].code for name in ("i32", "u32", "i64", "u64")}
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong, as exceptions: one class for each status of librung, each also of the built-in class that a caller would expect.
+"""What goes wrong, as exceptions: one class for each status of librung, each also of the built-in
+class that a caller would expect.
 
 The text is the library's sentence: file, place, value and cure.
 """
@@ -8,7 +9,8 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """Any failure of rung. `status` is the library's name of it ("RUNG_E_IO"), "" when Python found it.
+    """Any failure of rung. `status` is the library's name of it ("RUNG_E_IO"), "" when Python found
+    it.
 
     `least_bytes`: the memory budget that would have been enough, when one was too small; else 0.
     """
@@ -94,10 +96,14 @@ class ForkError(Error, RuntimeError):
 
 
 _CLASSES = {
-    "RUNG_E_INVAL": InvalidError, "RUNG_E_NOMEM": NoMemoryError, "RUNG_E_IO": ReadError, "RUNG_E_NODEV": NoDeviceError,
-    "RUNG_E_NOSUP": NotSupportedError, "RUNG_E_AGAIN": AgainError, "RUNG_E_ABI": AbiError, "RUNG_E_NOENT": NotFoundError,
-    "RUNG_E_EXIST": ExistsError, "RUNG_E_FORMAT": FormatError, "RUNG_E_RANGE": RangeError, "RUNG_E_NOSPC": NoSpaceError,
-    "RUNG_E_CORRUPT": CorruptError, "RUNG_E_CANCELED": CanceledError, "RUNG_E_TIMEDOUT": TimedOutError, "RUNG_E_BUSY": BusyError,
+    "RUNG_E_INVAL": InvalidError, "RUNG_E_NOMEM": NoMemoryError, "RUNG_E_IO": ReadError,
+    "RUNG_E_NODEV": NoDeviceError,
+    "RUNG_E_NOSUP": NotSupportedError, "RUNG_E_AGAIN": AgainError, "RUNG_E_ABI": AbiError,
+    "RUNG_E_NOENT": NotFoundError,
+    "RUNG_E_EXIST": ExistsError, "RUNG_E_FORMAT": FormatError, "RUNG_E_RANGE": RangeError,
+    "RUNG_E_NOSPC": NoSpaceError,
+    "RUNG_E_CORRUPT": CorruptError, "RUNG_E_CANCELED": CanceledError,
+    "RUNG_E_TIMEDOUT": TimedOutError, "RUNG_E_BUSY": BusyError,
 }
 
 

@@ -92,10 +92,10 @@ class Flight(Running):
 class Gather:
     """Rows on their way, of `Store.gather_async()`. Threads: one at a time.
 
-    On the CPU `wait()` gives them. On a GPU `wait_stream()` lets later work on a CUDA stream wait for them, the host does not.
-    One that is dropped is waited for: its memory is written to until then. torch keeps its own
-    for a stream that waits: after `wait_stream()` the host does not. Rows of one that its
-    store's `close()` has waited for are there.
+    On the CPU `wait()` gives them. On a GPU `wait_stream()` lets later work on a CUDA stream wait
+    for them, the host does not. One that is dropped is waited for: its memory is written to until
+    then. torch keeps its own for a stream that waits: after `wait_stream()` the host does not. Rows
+    of one that its store's `close()` has waited for are there.
     """
 
     _let_go: Callable[[], Any] = staticmethod(list)
@@ -136,7 +136,8 @@ class Gather:
             self._rows = None
             status, sentence = self._flight.failed
             if status == 0:
-                raise ForkError(f"{self._store.path}: these rows are the parent process's; gather in the child")
+                raise ForkError(f"{self._store.path}: these rows are the parent process's; gather "
+                                "in the child")
             raise error_of(status, text(lib.rung_status_name(status)), sentence)
         return self._rows if self._on is None else self._for(stream_of(self._store))
 

@@ -46,7 +46,8 @@ class Feature:
         self._store, self._metadata = store, dict(metadata or {})
 
     def read(self, ids: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Rows [n, ...] of original vertices [n], on the device of the ids; without ids all rows, in memory."""
+        """Rows [n, ...] of original vertices [n], on the device of the ids; without ids all rows,
+        in memory."""
         if ids is None:
             ids = torch.arange(len(self._store))
         if ids.device.type == "cuda" and self._store.gpu < 0:
@@ -54,9 +55,11 @@ class Feature:
         return self._store.gather(ids)
 
     def read_async(self, ids: torch.Tensor) -> Iterator[Any]:
-        """A generator of one stage, which begins the reads and yields their future: `.wait()` gives the rows."""
+        """A generator of one stage, which begins the reads and yields their future: `.wait()` gives
+        the rows."""
         if self.read_async_num_stages(ids.device) == 0:
-            raise InvalidError(f"ids are on {ids.device}, the store gathers on {self._store.device}: use read()")
+            raise InvalidError(f"ids are on {ids.device}, the store gathers on "
+                               f"{self._store.device}: use read()")
         try:
             yield self._store.gather_async(ids)
         except (AgainError, InvalidError):   # all requests are in flight, or ids for several: split
@@ -76,7 +79,8 @@ class Feature:
 
     def update(self, value: torch.Tensor, ids: Optional[torch.Tensor] = None) -> None:
         """Refused: rows of a staged data set are not changed."""
-        raise NotSupportedError(f"{self._store.path}: rows of a staged data set are not changed; stage them anew with rung.stage()")
+        raise NotSupportedError(f"{self._store.path}: rows of a staged data set are not changed; "
+                                "stage them anew with rung.stage()")
 
     def metadata(self) -> dict[str, Any]:
         return dict(self._metadata)

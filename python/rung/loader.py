@@ -37,8 +37,10 @@ _RANK_MAX = 2**31 - 1
 class EpochStats:
     """Of the epoch on its way, or the last one. Seconds.
 
-    `wait` is what the trainer waited for batches; of it `wait_sample` because the batch was not sampled yet (more `threads` help), `wait_rows` because its
-    rows were not there (more memory, or `gathers`). `sample` is the work of all sampling threads, `gather` and `announce` that of the thread that gathers.
+    `wait` is what the trainer waited for batches; of it `wait_sample` because the batch was not
+    sampled yet (more `threads` help), `wait_rows` because its rows were not there (more memory, or
+    `gathers`). `sample` is the work of all sampling threads, `gather` and `announce` that of the
+    thread that gathers.
     """
 
     batches: int
@@ -70,7 +72,8 @@ class _Lent(Running):
 
 
 class Batch(WithVertices):
-    """A batch: its vertices, seeds first, their rows, and the edges between them. Nothing is copied; memory is used again when it is let go.
+    """A batch: its vertices, seeds first, their rows, and the edges between them. Nothing is
+    copied; memory is used again when it is let go.
 
     On a GPU it is for the CUDA stream that was torch's current one when it was handed over. Its
     memory is used again after the work that is on that stream when the batch is let go. Where
@@ -128,7 +131,8 @@ class Batch(WithVertices):
                        self.vertices)
 
     def __repr__(self) -> str:
-        return f"rung.Batch({self.idx}: {len(self.seeds)} seeds, {len(self.ranks)} vertices, {sum(block.edge_count for block in self.blocks)} edges)"
+        return (f"rung.Batch({self.idx}: {len(self.seeds)} seeds, {len(self.ranks)} vertices, "
+                f"{sum(block.edge_count for block in self.blocks)} edges)")
 
 
 def _gpu_sampler(store: Store, dataset: Dataset, opts: c.rung_loader_opts) -> Owned:
@@ -175,11 +179,13 @@ def _check_kinds(store: Any, form: str, arrays: Optional[str], sample_on: str) -
 class Loader:
     """Batches of a split, or of some vertices: `for batch in loader` is an epoch.
 
-    Threads of the library sample `ahead` batches, announce their rows to the store in the order of their gathers, and gather the next few, while the
-    trainer computes. What batches hold follows from `seed` and the epoch's number alone: not from threads, tiers or time.
+    Threads of the library sample `ahead` batches, announce their rows to the store in the order of
+    their gathers, and gather the next few, while the trainer computes. What batches hold follows
+    from `seed` and the epoch's number alone: not from threads, tiers or time.
 
     Args:
-        store: the rows. Its data set's graph is loaded once for all who use it (8 bytes a vertex, 4 or 8 an edge), except with `fanouts=()`
+        store: the rows. Its data set's graph is loaded once for all who use it (8 bytes a vertex, 4
+            or 8 an edge), except with `fanouts=()`
         seeds: name of a split ("train"), or original vertices [n], each at most once
         fanouts: hop 0 (from the seeds) first; -1: all neighbours; (): no edges (default: as staged)
         batch_size: seeds of a batch (default: as staged)
@@ -198,24 +204,30 @@ class Loader:
             share of an epoch's seeds; the rest of the division is left out, different seeds each
             epoch. Default: those of torch.distributed, read when an epoch begins; without it, one
             rank
-        ahead, gathers, threads: batches sampled and announced ahead (16), gathered ahead (2: each takes the memory of its rows), threads that
-            sample. 0: default
-        warm_up: make the first epoch's first batches at once, and let them go, so that its memory is there before the trainer waits for any
+        ahead, gathers, threads: batches sampled and announced ahead (16), gathered ahead (2: each
+            takes the memory of its rows), threads that sample. 0: default
+        warm_up: make the first epoch's first batches at once, and let them go, so that its memory
+            is there before the trainer waits for any
         progress: show each epoch with tqdm
 
-    An epoch that is left early (`break`) ends there; the next `for` begins the next one. One epoch at a time.
+    An epoch that is left early (`break`) ends there; the next `for` begins the next one. One epoch
+    at a time.
     """
 
-    def __init__(self, store: Store, seeds: Union[str, Any] = "train", *, fanouts: Optional[Sequence[int]] = None, batch_size: int = 0,
-                 draws: Optional[str] = None, shuffle: bool = True, drop_last: bool = False, seed: int = 0, form: str = "blocks",
-                 arrays: Optional[str] = None, labels: bool = True, rank: Optional[int] = None, world_size: Optional[int] = None, ahead: int = 0,
+    def __init__(self, store: Store, seeds: Union[str, Any] = "train", *,
+                 fanouts: Optional[Sequence[int]] = None, batch_size: int = 0,
+                 draws: Optional[str] = None, shuffle: bool = True, drop_last: bool = False,
+                 seed: int = 0, form: str = "blocks",
+                 arrays: Optional[str] = None, labels: bool = True, rank: Optional[int] = None,
+                 world_size: Optional[int] = None, ahead: int = 0,
                  gathers: int = 0, threads: int = 0, warm_up: bool = True, progress: bool = False,
                  sample_on: str = "cpu"):
         _check_kinds(store, form, arrays, sample_on)
         torch = form == "pyg" or "torch" in sys.modules
         self._kind = arrays or ("torch" if torch else "numpy")
         if self._kind == "numpy" and store.gpu >= 0:
-            raise InvalidError(f"the rows are on {store.device}: numpy cannot show them; give arrays='torch'")
+            raise InvalidError(f"the rows are on {store.device}: numpy cannot show them; give "
+                               "arrays='torch'")
         self._pyg = None
         if form == "pyg":
             from torch_geometric.data import Data
@@ -331,7 +343,9 @@ class Loader:
 
     def _order(self, rank: int, world: int) -> np.ndarray:
         count = len(self._seeds)
-        order = np.random.default_rng([self.seed, self.epoch]).permutation(count) if self._shuffle else np.arange(count)
+        order = np.random.default_rng([self.seed,
+                                       self.epoch]).permutation(
+                                           count) if self._shuffle else np.arange(count)
         share = count // world
         return order[: share * world][rank::world]
 
@@ -403,19 +417,23 @@ class Loader:
         blocks = [block_of(batch.blocks[hop].contents, lent, kind, sampled)
                   for hop in range(batch.block_count)]
         taken = order[batch.batch_idx * self.batch_size :][: batch.seed_count]
-        seeds, labels = self._seeds[taken], self._labels[taken] if self._labels is not None else None
+        seeds, labels = self._seeds[
+            taken], self._labels[taken] if self._labels is not None else None
         if kind == "torch":
             import torch
 
-            seeds, labels = torch.from_numpy(seeds), torch.from_numpy(labels) if labels is not None else None
+            seeds, labels = torch.from_numpy(
+                seeds), torch.from_numpy(labels) if labels is not None else None
         found = Batch(batch.batch_idx, seeds, labels, ranks, features, blocks[::-1],
                       self._vertex_of_rank)
         if self._pyg is None:
             return found
         counts = [batch.seed_count, *(block.src_count - block.dst_count for block in blocks)]
-        return self._pyg(x=features, edge_index=edges_of(blocks), y=labels, num_nodes=batch.rank_count, batch_size=batch.seed_count,
+        return self._pyg(x=features, edge_index=edges_of(blocks), y=labels,
+                         num_nodes=batch.rank_count, batch_size=batch.seed_count,
                          n_id=found.vertices, input_id=torch.from_numpy(taken),
-                         num_sampled_nodes=counts, num_sampled_edges=[block.edge_count for block in blocks])
+                         num_sampled_nodes=counts,
+                         num_sampled_edges=[block.edge_count for block in blocks])
 
     def __reduce__(self):
         raise NotSupportedError("pickle: rung.Loader has threads; "
@@ -426,5 +444,6 @@ class Loader:
         self._check_pid()
         found = c.rung_loader_stats()
         self._call(lib.rung_loader_stats, byref(found))
-        return EpochStats(found.batches, found.rows, found.edges, found.seconds, found.wait_s, found.wait_sample_s, found.wait_rows_s, found.sample_s,
+        return EpochStats(found.batches, found.rows, found.edges, found.seconds, found.wait_s,
+                          found.wait_sample_s, found.wait_rows_s, found.sample_s,
                           found.gather_s, found.announce_s, found.announced, found.announce_refused)

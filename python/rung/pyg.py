@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For PyTorch Geometric: a FeatureStore over staged data sets, and a sampler for its loaders. Imports torch_geometric."""
+"""For PyTorch Geometric: a FeatureStore over staged data sets, and a sampler for its loaders.
+Imports torch_geometric."""
 
 from __future__ import annotations
 
@@ -30,14 +31,17 @@ class FeatureStore(PygFeatureStore):
     PyG's NeighborSampler (pyg-lib or torch-sparse) with typed seeds; `rung.pyg.Sampler` refuses
     them. Small tensors, such as labels, can be put with `put_tensor`; they stay in memory.
 
-    In a loader give `(feature_store, graph_store)` as data and `filter_per_worker=False`: rows are then gathered in the main process, by this store's
-    threads. With workers that gather themselves each gets a store of its own (`rung.Store`): share it (`rung.open(..., share=True)`) so that its memory
-    exists once. A store on a GPU raises ForkError there.
+    In a loader give `(feature_store, graph_store)` as data and `filter_per_worker=False`: rows are
+    then gathered in the main process, by this store's threads. With workers that gather themselves
+    each gets a store of its own (`rung.Store`): share it (`rung.open(..., share=True)`) so that its
+    memory exists once. A store on a GPU raises ForkError there.
 
-    Rows of a staged data set are not changed: `put_tensor`, `update_tensor` and `remove_tensor` of them raise NotSupportedError.
+    Rows of a staged data set are not changed: `put_tensor`, `update_tensor` and `remove_tensor` of
+    them raise NotSupportedError.
     """
 
-    def __init__(self, stores: Union[Store, Mapping[Union[str, Key], Store]], tensors: Optional[Mapping[Union[str, Key], Any]] = None):
+    def __init__(self, stores: Union[Store, Mapping[Union[str, Key], Store]],
+                 tensors: Optional[Mapping[Union[str, Key], Any]] = None):
         super().__init__()
         if tensors is not None and not isinstance(tensors, Mapping):
             raise InvalidError(f"tensors: a {type(tensors).__name__}; "
@@ -62,7 +66,9 @@ class FeatureStore(PygFeatureStore):
 
     def _refuse(self, attr: TensorAttr, what: str) -> None:
         if (attr.group_name, attr.attr_name) in self._stores:
-            raise NotSupportedError(f"{what} {attr.attr_name!r} of {attr.group_name!r}: rows of a staged data set are not changed; stage them anew with rung.stage()")
+            raise NotSupportedError(f"{what} {attr.attr_name!r} of {attr.group_name!r}: rows of a "
+                                    "staged data set are not changed; stage them anew with "
+                                    "rung.stage()")
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         self._refuse(attr, "put")
@@ -98,7 +104,8 @@ class FeatureStore(PygFeatureStore):
             rows = np.arange(*(index or slice(None)).indices(len(store)))   # 5:3 is empty
             return store.gather(torch.from_numpy(rows))
         if isinstance(index, (int, np.integer)):
-            return store.gather(_index([int(index) % len(store) if -len(store) <= index < len(store) else int(index)]))[0]
+            return store.gather(_index([int(index) % len(store)
+                                        if -len(store) <= index < len(store) else int(index)]))[0]
         return store.gather(_ids(index, len(store)))
 
     def _multi_get_tensor(self, attrs: Sequence[TensorAttr]) -> list[torch.Tensor]:
@@ -107,12 +114,14 @@ class FeatureStore(PygFeatureStore):
         found: list[Any] = []
         for attr in attrs:
             store = self._stores.get((attr.group_name, attr.attr_name))
-            if store is None or store.gpu >= 0 or not isinstance(attr.index, (torch.Tensor, np.ndarray)) or len(attrs) == 1:
+            if store is None or store.gpu >= 0 or not isinstance(
+                    attr.index, (torch.Tensor, np.ndarray)) or len(attrs) == 1:
                 found.append((self._get_tensor(attr), None))
                 continue
             try:
                 found.append((None, store.gather_async(_ids(attr.index, len(store)))))
-            except (AgainError, InvalidError):   # all its requests are in flight, or the list is longer than one takes: it is split
+            except (AgainError,
+                    InvalidError):   # all its requests are in flight, or the list is longer than one takes: it is split
                 found.append((self._get_tensor(attr), None))
         return [tensor if gather is None else gather.wait() for tensor, gather in found]
 
@@ -135,10 +144,12 @@ class FeatureStore(PygFeatureStore):
             return None
         if not attr.is_set("index") or attr.index is None:
             return shape
-        return tuple(self._tensors[key][_index(attr.index)].shape) if key in self._tensors else (*_rows_of(attr.index, shape[0]), *shape[1:])
+        return (tuple(self._tensors[key][_index(attr.index)].shape) if key in self._tensors
+                else (*_rows_of(attr.index, shape[0]), *shape[1:]))
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
-        return [TensorAttr(group_name=group, attr_name=name) for group, name in (*self._stores, *self._tensors)]
+        return [TensorAttr(group_name=group, attr_name=name) for group,
+                name in (*self._stores, *self._tensors)]
 
     def __len__(self) -> int:   # PyG asks whether there is anything
         return len(self._stores) + len(self._tensors)
@@ -206,15 +217,18 @@ def _rows_of(index: Any, count: int) -> tuple[int, ...]:
 
 
 class Sampler(BaseSampler):
-    """rung's neighbour sampling in PyG's loaders: `NodeLoader((feature_store, graph_store), node_sampler=rung.pyg.Sampler(dataset, [15, 10]), ...)`.
+    """rung's neighbour sampling in PyG's loaders: `NodeLoader((feature_store, graph_store),
+    node_sampler=rung.pyg.Sampler(dataset, [15, 10]), ...)`.
 
-    Vertices are original ones. Needs neither pyg-lib nor torch-sparse. Each batch's draws follow from `seed` and its seeds.
+    Vertices are original ones. Needs neither pyg-lib nor torch-sparse. Each batch's draws follow
+    from `seed` and its seeds.
 
     It samples the graph of one data set, which has neither types nor times. It refuses seeds with
     a type (`input_nodes=("paper", ids)`), seeds with times (`input_time`), and links.
     """
 
-    def __init__(self, dataset: Dataset, fanouts: Sequence[int], *, draws: str = "new", seed: int = 0, threads: int = 0):
+    def __init__(self, dataset: Dataset, fanouts: Sequence[int], *, draws: str = "new",
+                 seed: int = 0, threads: int = 0):
         self._sampler = NeighborSampler(dataset, fanouts, draws=draws, seed=seed, threads=threads)
 
     def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
@@ -230,10 +244,13 @@ class Sampler(BaseSampler):
         key = int(index.input_id[0]) if index.input_id is not None and len(index.input_id) else 0
         sample = self._sampler.sample(index.node, key, kind="torch")
         edges = edges_of(sample.blocks)
-        counts = [sample.seed_count, *(block.src_count - block.dst_count for block in sample.blocks)]
+        counts = [sample.seed_count, *(block.src_count - block.dst_count
+                                       for block in sample.blocks)]
         return SamplerOutput(node=sample.vertices, row=edges[0], col=edges[1], edge=None,
-                             num_sampled_nodes=counts, num_sampled_edges=[block.edge_count for block in sample.blocks],
+                             num_sampled_nodes=counts,
+                             num_sampled_edges=[block.edge_count for block in sample.blocks],
                              metadata=(index.input_id, index.time))
 
     def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> SamplerOutput:
-        raise NotSupportedError("rung.pyg.Sampler samples from nodes; use PyG's NeighborSampler for links, with rung.FeatureStore as it is")
+        raise NotSupportedError("rung.pyg.Sampler samples from nodes; use PyG's NeighborSampler "
+                                "for links, with rung.FeatureStore as it is")

@@ -169,19 +169,22 @@ def sampler_opts(dataset: Dataset, fanouts: Optional[Sequence[int]], draws: Opti
 
 
 class NeighborSampler:
-    """Uniform neighbour sampling, without replacement, deduplicated per batch (Hamilton et al., 2017).
+    """Uniform neighbour sampling, without replacement, deduplicated per batch (Hamilton et al.,
+    2017).
 
     Args:
         dataset: its relabelled graph is loaded (8 bytes a vertex, 4 or 8 an edge)
         fanouts: hop 0 (from the seeds) first; -1: all neighbours (default: as staged)
-        draws: "all": seeds and earlier vertices draw again at each hop, as in DGL; "new": only those that the hop before brought, as in PyG
+        draws: "all": seeds and earlier vertices draw again at each hop, as in DGL; "new": only
+            those that the hop before brought, as in PyG
         seed: of all draws: the same seed, key and seeds give the same batch, whatever the threads
 
     Threads: `sample()` from one at a time, others wait. Pickled, as for spawned workers, it is its
     data set's path and these options: each process loads the graph.
     """
 
-    def __init__(self, dataset: Dataset, fanouts: Optional[Sequence[int]] = None, *, draws: Optional[str] = None, seed: int = 0, threads: int = 0):
+    def __init__(self, dataset: Dataset, fanouts: Optional[Sequence[int]] = None, *,
+                 draws: Optional[str] = None, seed: int = 0, threads: int = 0):
         need_edges(dataset)
         self._lock = threading.RLock()
         self.graph: Graph = dataset.graph()   # what the sampler reads
@@ -244,7 +247,8 @@ class NeighborSampler:
 
 
 def edges_of(blocks: Sequence[Block]) -> Any:
-    """[2, edges] int64 of all hops, hop 0 first: the subgraph as PyG's loaders give it (draws "new")."""
+    """[2, edges] int64 of all hops, hop 0 first: the subgraph as PyG's loaders give it (draws
+    "new")."""
     parts = [block.edge_index() for block in blocks]
     if parts and not isinstance(parts[0], np.ndarray):
         import torch

@@ -70,7 +70,8 @@ def size_bytes(size: Size, whole: int | None = None, name: str = "size") -> int:
     amount = Fraction(found[1])
     if found[2] == "%":
         if whole is None:
-            raise InvalidError(f"{name}={size!r}: there is nothing here that it is a share of: give bytes (4096), '64KiB', '1.5GiB', TiB, or 'max'")
+            raise InvalidError(f"{name}={size!r}: there is nothing here that it is a share of: "
+                               "give bytes (4096), '64KiB', '1.5GiB', TiB, or 'max'")
         if amount > 100:
             raise InvalidError(f"{name}={size!r}: more than all; {_CURE}")
         return int(amount * whole / 100)

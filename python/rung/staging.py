@@ -30,10 +30,10 @@ Progress = Callable[[str, int, int], None]
 class StageResult:
     """What staging did, or with `dry_run` would do.
 
-    Attributes: `path`, `vertex_count`, `edge_count`, `row_bytes`, `feature_bytes`, `bytes_written` (all files), `memory_bytes` (most held at once),
-    `seconds`, `plan` ("passes", "deal" or "gather"), `in_place`, `resumed`, `phases` (seconds by
-    step), `already_staged` (`resume` found `path` whole and of this very job, and wrote nothing;
-    `plan` is "auto" then).
+    Attributes: `path`, `vertex_count`, `edge_count`, `row_bytes`, `feature_bytes`, `bytes_written`
+    (all files), `memory_bytes` (most held at once), `seconds`, `plan` ("passes", "deal" or
+    "gather"), `in_place`, `resumed`, `phases` (seconds by step), `already_staged` (`resume` found
+    `path` whole and of this very job, and wrote nothing; `plan` is "auto" then).
     """
 
     path: str
@@ -52,10 +52,12 @@ class StageResult:
 
 
 class _Progress:
-    """Calls the user's function from the library; what that raises ends the work and is raised again behind it.
+    """Calls the user's function from the library; what that raises ends the work and is raised
+    again behind it.
 
-    So does what a handler of a signal raises, as of Ctrl-C. Handlers run where Python next does, which is where the library calls it: an
-    exception there would be lost before any line of ours could catch it. So inside `with` they run under a catch of their own.
+    So does what a handler of a signal raises, as of Ctrl-C. Handlers run where Python next does,
+    which is where the library calls it: an exception there would be lost before any line of ours
+    could catch it. So inside `with` they run under a catch of their own.
     """
 
     def __init__(self, wanted: Union[bool, Progress, None]):
@@ -120,12 +122,14 @@ class _Progress:
         if stage != self._stage:
             if self._bar is not None:
                 self._bar.close()
-            self._stage, self._bar = stage, tqdm(total=total or None, desc=stage, unit_scale=True, file=sys.stderr)
+            self._stage, self._bar = stage, tqdm(total=total or None, desc=stage, unit_scale=True,
+                                                 file=sys.stderr)
         self._bar.update(done - self._bar.n)
 
 
 class _Sources:
-    """Specs of what the caller gave; arrays in memory are written to files first, on the disk that the data set goes to."""
+    """Specs of what the caller gave; arrays in memory are written to files first, on the disk that
+    the data set goes to."""
 
     def __init__(self, out: str):
         self._parent = os.path.dirname(os.path.abspath(out))
@@ -145,7 +149,8 @@ class _Sources:
                 source = source.numpy()
         array = np.ascontiguousarray(source)
         if array.dtype.hasobject or np.ndim(source) == 0:
-            raise InvalidError(f"{name}: a source is a path, 'file.npz:member', 'raw:...', or an array; not {type(source).__name__}")
+            raise InvalidError(f"{name}: a source is a path, 'file.npz:member', 'raw:...', or an "
+                               f"array; not {type(source).__name__}")
         if self.folder is None:
             self.folder = Folder.create(".rung-", self._parent)
         self._count += 1
@@ -182,7 +187,8 @@ def fanout_array(fanouts: Sequence[int]):
 
 
 def _throw_away(half_done: str) -> None:
-    """Remove the folder, unless another process is staging into it by now: those hold a lock on it."""
+    """Remove the folder, unless another process is staging into it by now: those hold a lock on
+    it."""
     folders: list[int] = []
     try:   # extend() is one step: an exception of a signal finds the descriptor in the list
         folders.extend(map(os.open, (half_done,), (os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW,)))
@@ -291,23 +297,30 @@ def _run(given: SimpleNamespace) -> StageResult:
 
 def stage(out: Union[str, os.PathLike], *, features: Source,
           graph: Union[Source, Sequence[Source], None] = None, labels: Optional[Source] = None,
-          splits: Optional[Mapping[str, Source]] = None, arrays: Optional[Mapping[str, Source]] = None, undirected: bool = False,
+          splits: Optional[Mapping[str, Source]] = None,
+          arrays: Optional[Mapping[str, Source]] = None, undirected: bool = False,
           dedup: bool = False, vertex_count: int = 0,
           score: Optional[str] = None, score_source: Optional[Source] = None,
-          fanouts: Sequence[int] = (), batch_size: int = 0, draws: str = "all", seed: int = 0, memory: Size = 0, threads: int = 0,
-          force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False, plan: str = "auto", pad: str = "none",
-          stripe: Sequence[Union[str, os.PathLike]] = (), progress: Union[bool, Progress, None] = None) -> StageResult:
-    """Score the vertices, rank their rows, relabel the graph, and write the folder `out` that `rung.open()` takes.
+          fanouts: Sequence[int] = (), batch_size: int = 0, draws: str = "all", seed: int = 0,
+          memory: Size = 0, threads: int = 0,
+          force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False,
+          plan: str = "auto", pad: str = "none",
+          stripe: Sequence[Union[str, os.PathLike]] = (),
+          progress: Union[bool, Progress, None] = None) -> StageResult:
+    """Score the vertices, rank their rows, relabel the graph, and write the folder `out` that
+    `rung.open()` takes.
 
-    Sources are paths (.npy; "file.npz:member"; "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"; .csv and .txt, .gz too; "file.pt:key") or arrays in memory (numpy,
-    or torch tensors), which are written beside `out` meanwhile.
+    Sources are paths (.npy; "file.npz:member"; "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"; .csv and .txt,
+    .gz too; "file.pt:key") or arrays in memory (numpy, or torch tensors), which are written beside
+    `out` meanwhile.
 
     Args:
         out: folder to make; its parent must exist. It appears under its name only when it is whole
-        graph: integers [2, E] or [E, 2], each edge from row 0 to row 1 in the direction messages flow; "csc:INDPTR,INDICES" with the in-neighbours
-            of each vertex, "csr:..." with the out-neighbours; or several edge lists. None: no
-            graph, as for rows of authors or items. Rows then rank by `score_source`, or those of
-            the train split first and others in their order; loaders give batches without edges
+        graph: integers [2, E] or [E, 2], each edge from row 0 to row 1 in the direction messages
+            flow; "csc:INDPTR,INDICES" with the in-neighbours of each vertex, "csr:..." with the
+            out-neighbours; or several edge lists. None: no graph, as for rows of authors or items.
+            Rows then rank by `score_source`, or those of the train split first and others in their
+            order; loaders give batches without edges
         features: [vertices, ...] of any dtype
         labels: [vertices, ...]
         splits: name to ids [K] or bool [vertices]; "train" gives the train vertices of the score
@@ -315,15 +328,17 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
         score: "blend" (default), "expected", "presample", "ppr", "wrpagerank", "rpagerank" or
             "degree"
         score_source: float32 [vertices] to rank by, in the place of `score`
-        fanouts, batch_size, draws: how training will sample, hop 0 first (default 25, 10 and 1024); -1: all neighbours; draws "all" (DGL) or
-            "new" (PyG)
-        memory: most that may be held: bytes or "4GiB" (default: a quarter of RAM, less where less is free)
-        force: replace `out` when it is a staged data set.  resume: go on with a stopped run's work, of sources that are files: of arrays in memory
-            nothing is left. Where this job has finished `out`, its files are checked and nothing
-            is written (`already_staged`)
+        fanouts, batch_size, draws: how training will sample, hop 0 first (default 25, 10 and 1024);
+            -1: all neighbours; draws "all" (DGL) or "new" (PyG)
+        memory: most that may be held: bytes or "4GiB" (default: a quarter of RAM, less where less
+            is free)
+        force: replace `out` when it is a staged data set. resume: go on with a stopped run's work,
+            of sources that are files: of arrays in memory nothing is left. Where this job has
+            finished `out`, its files are checked and nothing is written (`already_staged`)
         in_place: leave the features in their file, which `out` then needs as it is
         plan, pad, stripe, dry_run: see rung-stage(1)
-        progress: True (tqdm) or a function of (step, done, total); what it raises cancels, as Ctrl-C does
+        progress: True (tqdm) or a function of (step, done, total); what it raises cancels, as
+            Ctrl-C does
 
     Raises ExistsError, NotFoundError, FormatError, RangeError, NoSpaceError, NoMemoryError,
     BusyError, CanceledError, ReadError, InvalidError, and CorruptError when a file that was

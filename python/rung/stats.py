@@ -26,7 +26,8 @@ class Tier:
 
 @dataclass(frozen=True)
 class Stats:
-    """Counters of a store since it was opened. Each is exact; together they are of about the same moment."""
+    """Counters of a store since it was opened. Each is exact; together they are of about the same
+    moment."""
 
     tiers: tuple[Tier, ...]
     requests: int
@@ -68,7 +69,8 @@ class Stats:
         """
         if name not in TIERS:
             raise InvalidError(f"tier {name!r}: unknown; give one of {', '.join(TIERS)}")
-        return sum(tier.hits for tier in self.tiers if tier.name == name) / self.rows if self.rows else float("nan")
+        return (sum(tier.hits for tier in self.tiers if tier.name == name) / self.rows if self.rows
+                else float("nan"))
 
 
 def read_stats(memory: Owned) -> Stats:

@@ -33,13 +33,16 @@ INT_MAX = 2**31 - 1
 
 
 class Store:
-    """Feature rows behind one gather; from `rung.open()` or `rung.attach()`. A context manager. Threads: any number at the same time.
+    """Feature rows behind one gather; from `rung.open()` or `rung.attach()`. A context manager.
+    Threads: any number at the same time.
 
-    A forked child, such as a worker of a torch DataLoader, gets a store of its own when it first uses this one: attached to
-    this one's memory when it is shared (`share=True`), else opened again, with its host memory. One that gathers on a GPU raises
-    ForkError there. Pickling gives the same (workers that are spawned).
+    A forked child, such as a worker of a torch DataLoader, gets a store of its own when it first
+    uses this one: attached to this one's memory when it is shared (`share=True`), else opened
+    again, with its host memory. One that gathers on a GPU raises ForkError there. Pickling gives
+    the same (workers that are spawned).
 
-    Attributes: `path` of the data set, `shape` [vertices, ...], `dtype` (a `rung.DType`), `device` ("cpu" or "cuda:N"), `row_bytes`.
+    Attributes: `path` of the data set, `shape` [vertices, ...], `dtype` (a `rung.DType`), `device`
+    ("cpu" or "cuda:N"), `row_bytes`.
     """
 
     def __init__(self, arguments: dict):
@@ -86,7 +89,8 @@ class Store:
         with Dataset(path) as dataset:
             whole = dataset.feature_bytes
             if host is not None:
-                plan_opts.host_bytes = size_bytes(host, whole, "host") or 1   # 0 stands for the default: the refusal says the least that works
+                # 0 stands for the default: the refusal says the least that works
+                plan_opts.host_bytes = size_bytes(host, whole, "host") or 1
             if gpu is not None:
                 plan_opts.gpu_bytes = size_bytes(gpu, whole, "gpu") or BYTES_NONE
             if cache is not None:
@@ -108,16 +112,19 @@ class Store:
                 named = [policy for policy in NUMA_POLICIES if policy != "node"]
                 plan_opts.numa = choice(numa, named, "numa", NUMA_POLICIES)
             else:
-                plan_opts.numa, plan_opts.numa_node = NUMA_POLICIES.index("node"), whole_number(numa, "numa")
+                plan_opts.numa, plan_opts.numa_node = NUMA_POLICIES.index(
+                    "node"), whole_number(numa, "numa")
             if profile is not None:
                 figures = c.rung_profile()
                 check(lib.rung_profile_load(string(profile, "profile"), byref(figures)))
                 plan_opts.profile = pointer(figures)
             opts.engine = choice(engine, ENGINES, "engine")
-            opts.requests_max, opts.batch_rows_max = whole_number(requests, "requests"), whole_number(batch_rows, "batch_rows")
+            opts.requests_max, opts.batch_rows_max = whole_number(
+                requests, "requests"), whole_number(batch_rows, "batch_rows")
             opts.gap_bytes, opts.buffered = whole_number(gap, "gap"), bool(buffered)
             if not isinstance(read_timeout, Real) or not 0 <= read_timeout <= UINT32_MAX // 1000:
-                raise InvalidError(f"read_timeout={read_timeout!r}: give seconds, 0 (for 30) to {UINT32_MAX // 1000}")
+                raise InvalidError(f"read_timeout={read_timeout!r}: give seconds, 0 (for 30) to "
+                                   f"{UINT32_MAX // 1000}")
             opts.read_timeout_ms = ceil(read_timeout * 1000)
             files = dataset._open()
             try:
@@ -172,7 +179,8 @@ class Store:
 
     def _open_in_child(self) -> None:
         if self.device != "cpu":
-            raise ForkError(f"{self.path}: this store gathers on {self.device}, which a forked child cannot use; use workers that are spawned, gather in "
+            raise ForkError(f"{self.path}: this store gathers on {self.device}, which a forked "
+                            "child cannot use; use workers that are spawned, gather in "
                             "the main process (PyG: filter_per_worker=False), or num_workers=0")
         with self._lock:
             if self._parents:
@@ -205,17 +213,21 @@ class Store:
         """Rows of a list of ids, in its order; repeats allowed.
 
         Args:
-            ids: integers [n]: torch tensor, numpy array, list, or anything with `__dlpack__`; original vertices
-            out: memory for the rows, [n, ...] of the features' dtype, contiguous, of the same kind and device; default: new
+            ids: integers [n]: torch tensor, numpy array, list, or anything with `__dlpack__`;
+                original vertices
+            out: memory for the rows, [n, ...] of the features' dtype, contiguous, of the same kind
+                and device; default: new
             ranks: ids are ranks, of the relabelled graph
 
-        Returns rows [n, ...]: a torch tensor, on the ids' device, when ids are one; numpy for numpy and lists; else `rung.Array`.
-        On a GPU rows of host ids of torch and numpy are copied to the host; `gather_async()` leaves
-        them on the GPU.
+        Returns rows [n, ...]: a torch tensor, on the ids' device, when ids are one; numpy for numpy
+        and lists; else `rung.Array`. On a GPU rows of host ids of torch and numpy are copied to the
+        host; `gather_async()` leaves them on the GPU.
 
-        Raises RangeError (an id outside: says which), ReadError (row, file, offset), InvalidError, ClosedError, ForkError.
+        Raises RangeError (an id outside: says which), ReadError (row, file, offset), InvalidError,
+        ClosedError, ForkError.
 
-        The GIL is given up meanwhile. On a GPU the work is put behind torch's current stream, and waited for.
+        The GIL is given up meanwhile. On a GPU the work is put behind torch's current stream, and
+        waited for.
         """
         space = c.RUNG_RANKS if ranks else c.RUNG_VERTICES
         if self.gpu >= 0:
@@ -229,7 +241,8 @@ class Store:
         check(self._call(lib.rung_gather, listed.ids, address, 0))
         return rows
 
-    def gather_async(self, ids: Any, out: Any = None, *, ranks: bool = False, stream: Any = None) -> Gather:
+    def gather_async(self, ids: Any, out: Any = None, *, ranks: bool = False,
+                     stream: Any = None) -> Gather:
         """The same, begun: rows in memory are copied at once, the others are read meanwhile.
 
         Args:
@@ -291,7 +304,8 @@ class Store:
         return rows
 
     def __getitem__(self, ids: Any) -> Any:
-        """`store[5]` one row [...], `store[2:9]` rows of a range, `store[ids]` as `gather(ids)`, `store[mask]` those where it is true."""
+        """`store[5]` one row [...], `store[2:9]` rows of a range, `store[ids]` as `gather(ids)`,
+        `store[mask]` those where it is true."""
         if isinstance(ids, tuple):
             raise InvalidError(f"store[{', '.join(map(_indexed, ids))}]: rows have one index; "
                                "give a list of ids, or store[ids][...]")
@@ -303,7 +317,8 @@ class Store:
         if isinstance(ids, slice):
             return self.gather(np.arange(*ids.indices(len(self)), dtype=np.int64))
         torch = torch_of(ids)
-        if (torch is not None and ids.dtype == torch.bool) or (isinstance(ids, np.ndarray) and ids.dtype == bool):
+        if (torch is not None
+            and ids.dtype == torch.bool) or (isinstance(ids, np.ndarray) and ids.dtype == bool):
             if tuple(ids.shape) != self.shape[:1]:
                 raise InvalidError(f"a mask of {list(ids.shape)}: wanted [{len(self)}]")
             ids = ids.nonzero().flatten() if torch is not None else ids.nonzero()[0]
@@ -332,9 +347,11 @@ class Store:
         return list(self.gather(ids))
 
     def prefetch(self, ids: Any, *, ranks: bool = False) -> None:
-        """Announce a batch that will be gathered later, so that the cold-row cache keeps what is wanted soonest. In the order of the gathers.
+        """Announce a batch that will be gathered later, so that the cold-row cache keeps what is
+        wanted soonest. In the order of the gathers.
 
-        Raises AgainError when enough is announced: gather some first. On a GPU store, too, ids are host memory.
+        Raises AgainError when enough is announced: gather some first. On a GPU store, too, ids are
+        host memory.
         """
         listed = list_ids(ids, c.RUNG_RANKS if ranks else c.RUNG_VERTICES)
         if listed.device[0] == CUDA:
@@ -348,11 +365,13 @@ class Store:
     # ---- end ----
 
     def close(self) -> None:
-        """Wait for what is in flight, and close. Rows that were handed out stay: memory of the store's own goes with the last of them.
+        """Wait for what is in flight, and close. Rows that were handed out stay: memory of the
+        store's own goes with the last of them.
 
-        Threads: any; what others are doing is waited for, what they begin afterwards is a ClosedError. In a forked child it leaves the parent's alone.
-        After an exception of a signal, close() again continues. From a signal handler, the call
-        that it interrupts closes when it ends.
+        Threads: any; what others are doing is waited for, what they begin afterwards is a
+        ClosedError. In a forked child it leaves the parent's alone. After an exception of a signal,
+        close() again continues. From a signal handler, the call that it interrupts closes when it
+        ends.
         """
         if self._calls.inside():
             self._closed = self._close_later = True
@@ -429,37 +448,50 @@ def _attach(memory: Owned, share_path: str, vertex_ids: bool, requests: int, bat
     if gpu is not None:
         opts.gpu = pointer(c_int(whole_number(gpu, "gpu", INT_MAX)))
     opts.vertex_ids, opts.private_cache = bool(vertex_ids), bool(private_cache)
-    opts.requests_max, opts.batch_rows_max = whole_number(requests, "requests"), whole_number(batch_rows, "batch_rows")
+    opts.requests_max, opts.batch_rows_max = whole_number(
+        requests, "requests"), whole_number(batch_rows, "batch_rows")
     path = string(share_path, "share_path")
     check(lib.rung_store_attach(path, byref(opts), byref(memory.pointer)))
 
 
-def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Optional[Size] = None, gpus: Sequence[int] = (),   # pylint: disable=redefined-builtin
-         device: Optional[str] = None, cache: Optional[Size] = None, share: Union[bool, str, os.PathLike] = False, vertex_ids: bool = True,
-         queue_depth: int = 0, engine: str = "auto", numa: Union[str, int] = "auto", requests: int = 0, batch_rows: int = 0, gap: int = 0,
+def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Optional[Size] = None,
+         gpus: Sequence[int] = (),   # pylint: disable=redefined-builtin
+         device: Optional[str] = None, cache: Optional[Size] = None,
+         share: Union[bool, str, os.PathLike] = False, vertex_ids: bool = True,
+         queue_depth: int = 0, engine: str = "auto", numa: Union[str, int] = "auto",
+         requests: int = 0, batch_rows: int = 0, gap: int = 0,
          buffered: bool = False, read_timeout: float = 0,
          profile: Union[str, os.PathLike, None] = None, private_cache: bool = False,
          sample_on_gpu: bool = False) -> Store:
-    """Open a staged data set's features: the hottest rows are read into memory, the others stay in the file.
+    """Open a staged data set's features: the hottest rows are read into memory, the others stay in
+    the file.
 
     Args:
         path: folder that `rung.stage()` or `rung stage` made
-        host: host memory for rows, slots and cache of rows from the file: bytes, "4GiB", "10%" of the features, "max" (default: half of what is free)
-        gpu: memory of each GPU for rows; given, or with `gpus`, a GPU gathers where there is one (default: the CPU gathers)
+        host: host memory for rows, slots and cache of rows from the file: bytes, "4GiB", "10%" of
+            the features, "max" (default: half of what is free)
+        gpu: memory of each GPU for rows; given, or with `gpus`, a GPU gathers where there is one
+            (default: the CPU gathers)
         gpus: their numbers; the first gathers
-        device: "cpu", "cuda" (NoDeviceError where there is none) or "auto" (`why_cpu` then says why it is the CPU)
+        device: "cpu", "cuda" (NoDeviceError where there is none) or "auto" (`why_cpu` then says why
+            it is the CPU)
         cache: of `host`, for rows from the file that will be wanted again: bytes, "1GiB", "10%" of
             `host` or of its default (default: an eighth)
-        share: let other processes attach: True (workers that this one forks or spawns) or the path of a socket
+        share: let other processes attach: True (workers that this one forks or spawns) or the path
+            of a socket
         private_cache: with `share`: the cold-row cache is not shared, attached processes have none
         sample_on_gpu: the graph takes part in the budgets `gpu` and `host`, the same share of it as
             of the rows on the GPUs: for `rung.Loader(..., sample_on="gpu")`
         vertex_ids: ids are original vertices; False: ranks only, which spares 4 bytes a vertex
-        queue_depth, engine, numa, gap, buffered, read_timeout: see rung-bench(1); numa "auto", "interleave", "none" or a node
-        profile: what `rung numa --json` measured on this machine: queue_depth, gap and numa are chosen by it, where they are not given
-        requests: `gather_async()`s in flight at most (default 8).  batch_rows: ids of each at most (default 1 Mi)
+        queue_depth, engine, numa, gap, buffered, read_timeout: see rung-bench(1); numa "auto",
+            "interleave", "none" or a node
+        profile: what `rung numa --json` measured on this machine: queue_depth, gap and numa are
+            chosen by it, where they are not given
+        requests: `gather_async()`s in flight at most (default 8). batch_rows: ids of each at most
+            (default 1 Mi)
 
-    Raises NotFoundError, FormatError, CorruptError, InvalidError (a budget too small: `least_bytes` would do), NoMemoryError, NoDeviceError.
+    Raises NotFoundError, FormatError, CorruptError, InvalidError (a budget too small: `least_bytes`
+    would do), NoMemoryError, NoDeviceError.
     """
     arguments = dict(locals())
     if not isinstance(gpus, Iterable) or isinstance(gpus, (str, bytes)):
@@ -472,7 +504,8 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
 
 def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requests: int = 0,
            batch_rows: int = 0, private_cache: bool = False, gpu: Optional[int] = None) -> Store:
-    """Attach to a store that another process of this user on this machine opened with `share`: its host memory exists once.
+    """Attach to a store that another process of this user on this machine opened with `share`: its
+    host memory exists once.
 
     Args:
         vertex_ids, requests, batch_rows: as in `rung.open()`

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the Python package share: small staged data sets, programs of their own, a library whose reads can be held up."""
+"""What the tests of the Python package share: small staged data sets, programs of their own, a
+library whose reads can be held up."""
 
 from __future__ import annotations
 
@@ -21,10 +22,13 @@ SIMULATED = os.environ.get("RUNG_SIM_LIBRARY", "")
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """All skipped, such as for want of torch, is a status of its own where one is asked for (ctest)."""
+    """All skipped, such as for want of torch, is a status of its own where one is asked for
+    (ctest)."""
     code = os.environ.get("RUNG_SKIPPED_STATUS")
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if code and exitstatus in (0, 5) and reporter.stats.get("skipped") and not reporter.stats.get("passed"):
+    if code and exitstatus in (0,
+                               5) and reporter.stats.get(
+                                   "skipped") and not reporter.stats.get("passed"):
         session.exitstatus = int(code)
 
 
@@ -49,14 +53,16 @@ def random_rows(dtype: str, shape: tuple, seed: int = 5) -> np.ndarray:
     return np.frombuffer(numbers.bytes(size), descr).reshape(shape)
 
 
-def stage_small(folder, dtype: str = "f32", row: tuple = (16,), vertices: int = VERTICES, **more) -> Staged:
+def stage_small(folder, dtype: str = "f32", row: tuple = (16,), vertices: int = VERTICES,
+                **more) -> Staged:
     numbers = np.random.default_rng(7)
     graph = numbers.integers(0, vertices, (2, 4 * vertices))
     features = random_rows(dtype, (vertices, *row))
     labels = numbers.integers(0, 11, vertices)
     train = numbers.permutation(vertices)[: vertices // 5]
     path = os.path.join(folder, f"{dtype}.rung")
-    rung.stage(path, graph=graph, features=features, labels=labels, splits={"train": train}, fanouts=(4, 3), batch_size=64, **more)
+    rung.stage(path, graph=graph, features=features, labels=labels, splits={"train": train},
+               fanouts=(4, 3), batch_size=64, **more)
     return Staged(path, features, labels, graph, train)
 
 
@@ -92,7 +98,8 @@ def same(rows, expected: np.ndarray) -> bool:
         rows = rows.contiguous().view(torch.uint8).numpy() if rows.dim() else rows.numpy()
         return rows.tobytes() == np.ascontiguousarray(expected).tobytes()
     rows = np.asarray(rows)
-    return rows.shape == expected.shape and rows.dtype == expected.dtype and rows.tobytes() == np.ascontiguousarray(expected).tobytes()
+    return (rows.shape == expected.shape and rows.dtype == expected.dtype
+            and rows.tobytes() == np.ascontiguousarray(expected).tobytes())
 
 
 class Program:
@@ -104,8 +111,10 @@ class Program:
     def __call__(self, text: str, *args: str, status: int = 0) -> str:
         """Its output; what it writes to stderr, or another status, fails."""
         package = os.path.dirname(os.path.dirname(os.path.abspath(rung.__file__)))
-        before = [package, HERE] + ([os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else [])
-        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(before), "PYTHONDONTWRITEBYTECODE": "1"}
+        before = [package, HERE] + ([os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH")
+                                    else [])
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(before),
+                     "PYTHONDONTWRITEBYTECODE": "1"}
         if self.preload:
             variables["LD_PRELOAD"] = self.preload
         file = os.path.join(self.folder, "program.py")
@@ -132,7 +141,8 @@ def compiler() -> str:
 def gate_library(tmp_path_factory) -> str:
     path = str(tmp_path_factory.mktemp("gate") / "libgate.so")
     try:
-        subprocess.run([compiler(), "-shared", "-fPIC", "-O1", "-pthread", "-o", path, os.path.join(HERE, "gate.c")], check=True)
+        subprocess.run([compiler(), "-shared", "-fPIC", "-O1", "-pthread", "-o", path,
+                        os.path.join(HERE, "gate.c")], check=True)
     except FileNotFoundError:
         pytest.skip(f"no C compiler ({compiler()}): reads of librung cannot be held up")
     return path

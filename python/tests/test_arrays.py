@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung.Array, and the exchange by DLPack: who holds memory, until when, and that nothing stays behind."""
+"""rung.Array, and the exchange by DLPack: who holds memory, until when, and that nothing stays
+behind."""
 
 import ctypes
 import gc
@@ -38,16 +39,19 @@ def dies(owner) -> bool:
 
 def test_what_it_says():
     array, _ = owned()
-    assert (array.shape, array.dtype.name, array.device, array.nbytes, len(array)) == ((3, 4), "f32", "cpu", 48, 3)
+    assert ((array.shape, array.dtype.name, array.device, array.nbytes,
+             len(array)) == ((3, 4), "f32", "cpu", 48, 3))
     assert repr(array) == "rung.Array(shape=(3, 4), dtype=f32, device=cpu)"
-    assert owned(device=(CUDA, 2))[0].device == "cuda:2" and owned(shape=())[0].nbytes == 4 and owned(shape=(3, 0))[0].nbytes == 0
+    assert (owned(device=(CUDA, 2))[0].device == "cuda:2" and owned(shape=())[0].nbytes == 4
+            and owned(shape=(3, 0))[0].nbytes == 0)
 
 
 @pytest.mark.parametrize("dtype", [dtype.name for dtype in DTYPES])
 def test_numpy_shares_the_memory(dtype):
     array, owner = owned(dtype)
     found = array.numpy()
-    assert found.dtype == np.dtype(BY_NAME[dtype].numpy) and found.shape == (3, 4) and found.ctypes.data == array.data
+    assert (found.dtype == np.dtype(BY_NAME[dtype].numpy) and found.shape == (3, 4)
+            and found.ctypes.data == array.data)
     assert found.tobytes() == owner().memory.tobytes()
     found[0, 0] = found[2, 3]
     assert array.numpy()[0, 0] == found[2, 3]
@@ -68,7 +72,8 @@ def test_capsules_hold_the_memory(dtype, version):
             return array.__dlpack__(max_version=version)
 
     taken = Foreign(Source())
-    assert (taken.data, taken.shape, taken.dtype, taken.device, taken.contiguous, taken.read_only) == (array.data, (2, 3, 4), BY_NAME[dtype], (1, 0), True, False)
+    assert ((taken.data, taken.shape, taken.dtype, taken.device, taken.contiguous,
+             taken.read_only) == (array.data, (2, 3, 4), BY_NAME[dtype], (1, 0), True, False))
     assert taken.strides == (12, 4, 1)
     del array
     assert not dies(owner)
@@ -115,7 +120,9 @@ def test_arrays_on_a_gpu_say_so_in_the_capsule():
     """Nothing reads the memory meanwhile."""
     array = Array(64, (5, 2), BY_NAME["bf16"], None, (CUDA, 3))
     taken = Foreign(array)
-    assert (taken.data, taken.shape, taken.dtype.name, taken.device) == (64, (5, 2), "bf16", (CUDA, 3)) and array.__dlpack_device__() == (CUDA, 3)
+    assert ((taken.data, taken.shape, taken.dtype.name,
+             taken.device) == (64, (5, 2), "bf16", (CUDA, 3))
+            and array.__dlpack_device__() == (CUDA, 3))
     with pytest.raises(rung.InvalidError, match="numpy reads host memory"):
         array.numpy()
     with pytest.raises(rung.InvalidError):
@@ -136,7 +143,8 @@ def test_no_elements():
 
 def test_numpy_conversions():
     array, _ = owned("i32", (6,))
-    assert np.asarray(array).ctypes.data == array.data and np.array(array, copy=True).ctypes.data != array.data
+    assert (np.asarray(array).ctypes.data == array.data
+            and np.array(array, copy=True).ctypes.data != array.data)
     assert np.asarray(array, np.float64).dtype == np.float64
     assert array.__array__(np.int32).ctypes.data == array.data
     with pytest.raises(ValueError, match="copy=False"):
@@ -205,7 +213,8 @@ def test_torch_shares_the_memory(dtype):
     torch = pytest.importorskip("torch")
     array, owner = owned(dtype)
     tensor = array.torch()
-    assert tensor.dtype == getattr(torch, BY_NAME[dtype].torch) and tensor.data_ptr() == array.data and same(tensor, array.numpy())
+    assert (tensor.dtype == getattr(torch, BY_NAME[dtype].torch)
+            and tensor.data_ptr() == array.data and same(tensor, array.numpy()))
     assert torch.from_dlpack(array).data_ptr() == array.data
     part = tensor[1:]
     del array, tensor
@@ -224,7 +233,8 @@ def test_torch_tensors_are_taken():
     torch = pytest.importorskip("torch")
     tensor = torch.zeros(2, 3, dtype=torch.bfloat16)
     taken = Foreign(tensor)
-    assert (taken.data, taken.shape, taken.dtype.name, taken.device) == (tensor.data_ptr(), (2, 3), "bf16", (1, 0))
+    assert ((taken.data, taken.shape, taken.dtype.name,
+             taken.device) == (tensor.data_ptr(), (2, 3), "bf16", (1, 0)))
 
 
 # ---- memory of a store ----

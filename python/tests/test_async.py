@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers on their way: what can be done meanwhile, and how they end. Reads are held up, not hoped to be slow."""
+"""Gathers on their way: what can be done meanwhile, and how they end. Reads are held up, not hoped
+to be slow."""
 
 import gc
 import os
@@ -39,7 +40,8 @@ def test_a_timeout_without_end(store, staged):
 
 
 def test_dropped_gathers_are_waited_for(store, staged, ids):
-    """Else they would write to memory that is no longer theirs, and their requests would be used up."""
+    """Else they would write to memory that is no longer theirs, and their requests would be used
+    up."""
     for _ in range(50):
         store.gather_async(ids)
     gc.collect()
@@ -116,7 +118,8 @@ def test_as_many_gathers_as_there_are_requests(gated, staged):
 
 
 def test_other_threads_run_while_a_gather_waits(gated, staged):
-    """If the GIL were kept the program would not end: the gate is opened by a thread that Python has to run."""
+    """If the GIL were kept the program would not end: the gate is opened by a thread that Python
+    has to run."""
     gated("""
         import sys, threading
         import numpy as np

@@ -18,23 +18,29 @@ def dataset(staged):
 
 
 def test_what_it_says(dataset, staged):
-    assert (dataset.path, dataset.vertex_count, dataset.edge_count, dataset.shape) == (staged.path, VERTICES, 4 * VERTICES, (VERTICES, 16))
-    assert (dataset.dtype.name, dataset.row_bytes, dataset.feature_bytes) == ("f32", 64, VERTICES * 64)
-    assert (dataset.fanouts, dataset.batch_size, dataset.draws, dataset.score) == ((4, 3), 64, "all", "blend")
+    assert ((dataset.path, dataset.vertex_count, dataset.edge_count,
+             dataset.shape) == (staged.path, VERTICES, 4 * VERTICES, (VERTICES, 16)))
+    assert ((dataset.dtype.name, dataset.row_bytes,
+             dataset.feature_bytes) == ("f32", 64, VERTICES * 64))
+    assert ((dataset.fanouts, dataset.batch_size, dataset.draws,
+             dataset.score) == ((4, 3), 64, "all", "blend"))
     assert (dataset.splits, dataset.arrays, dataset.has_labels) == (("train",), (), True)
-    assert repr(dataset) == f"rung.Dataset({staged.path!r}): {VERTICES} vertices, {4 * VERTICES} edges, features [{VERTICES}, 16] f32"
+    assert (repr(dataset) == f"rung.Dataset({staged.path!r}): {VERTICES} vertices, {4 * VERTICES} "
+                             f"edges, features [{VERTICES}, 16] f32")
     assert rung.Dataset(pathlib.Path(staged.path)).path == staged.path
 
 
 def test_the_maps_are_each_others_inverse(dataset):
     order, rank = dataset.array("vertex_of_rank"), dataset.array("rank_of_vertex")
     assert order.dtype == rank.dtype == np.int32 or order.dtype == np.uint32
-    assert np.array_equal(np.sort(order), np.arange(VERTICES)) and np.array_equal(rank[order], np.arange(VERTICES))
+    assert (np.array_equal(np.sort(order), np.arange(VERTICES))
+            and np.array_equal(rank[order], np.arange(VERTICES)))
 
 
 def test_labels_and_splits(dataset, staged):
     order = dataset.array("vertex_of_rank")
-    assert same(dataset.labels(), staged.labels) and same(dataset.array("labels"), staged.labels[order])
+    assert (same(dataset.labels(), staged.labels)
+            and same(dataset.array("labels"), staged.labels[order]))
     train = dataset.split("train")
     assert train.dtype == np.int64 and np.array_equal(train, staged.train)   # in the order given
     ranks = dataset.split("train", ranks=True)
@@ -63,11 +69,14 @@ def test_arrays_are_the_callers(dataset):
 
 def test_the_graph_is_the_relabelled_one(dataset, staged):
     graph = dataset.graph()
-    assert (graph.vertex_count, graph.edge_count) == (VERTICES, 4 * VERTICES) and dataset.graph() is graph
-    assert graph.indptr.dtype == np.int64 and graph.indptr.shape == (VERTICES + 1,) and graph.indices.dtype == np.int32
+    assert ((graph.vertex_count, graph.edge_count) == (VERTICES, 4 * VERTICES)
+            and dataset.graph() is graph)
+    assert (graph.indptr.dtype == np.int64 and graph.indptr.shape == (VERTICES + 1,)
+            and graph.indices.dtype == np.int32)
     order = dataset.array("vertex_of_rank")
     mine = sorted(zip(*staged.graph.tolist()))
-    theirs = sorted(zip(order[graph.indices].tolist(), order[np.repeat(np.arange(VERTICES), np.diff(graph.indptr))].tolist()))
+    theirs = sorted(zip(order[graph.indices].tolist(),
+                        order[np.repeat(np.arange(VERTICES), np.diff(graph.indptr))].tolist()))
     assert mine == theirs
     indices = graph.indices
     del graph
@@ -78,9 +87,11 @@ def test_the_graph_is_the_relabelled_one(dataset, staged):
 
 def test_without_what_is_optional(tmp_path):
     path = tmp_path / "plain.rung"
-    rung.stage(path, graph=np.zeros((2, 0), np.int64), features=np.ones((40, 3)), vertex_count=40, score="degree")
+    rung.stage(path, graph=np.zeros((2, 0), np.int64), features=np.ones((40, 3)), vertex_count=40,
+               score="degree")
     with rung.Dataset(path) as plain:
-        assert (plain.edge_count, plain.splits, plain.arrays, plain.has_labels, plain.score) == (0, (), (), False, "degree")
+        assert ((plain.edge_count, plain.splits, plain.arrays, plain.has_labels,
+                 plain.score) == (0, (), (), False, "degree"))
         assert plain.fanouts == (25, 10) and plain.batch_size == 1024
         assert plain.graph().indices.shape == (0,) and not plain.graph().indptr.any()
         with pytest.raises(rung.NotFoundError, match="labels"):
@@ -89,12 +100,15 @@ def test_without_what_is_optional(tmp_path):
 
 def test_further_arrays(tmp_path):
     numbers = np.random.default_rng(0)
-    years, more = numbers.integers(0, 100, 200).astype(np.uint8), numbers.random((200, 2, 2)).astype(np.float16)
+    years, more = numbers.integers(0, 100,
+                                   200).astype(
+                                       np.uint8), numbers.random((200, 2, 2)).astype(np.float16)
     small = stage_small(tmp_path, vertices=200, arrays={"year": years, "more": more})
     with rung.Dataset(small.path) as dataset:
         assert dataset.arrays == ("year", "more")
         order = dataset.array("vertex_of_rank")
-        assert same(dataset.array("features_year"), years[order]) and same(dataset.array("features_more"), more[order])
+        assert (same(dataset.array("features_year"), years[order])
+                and same(dataset.array("features_more"), more[order]))
 
 
 def test_a_data_set_goes_with_its_last_reference(staged):

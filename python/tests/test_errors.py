@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong arrives as the exception that fits, with the library's sentence: file, place, value and cure."""
+"""What goes wrong arrives as the exception that fits, with the library's sentence: file, place,
+value and cure."""
 
 import ctypes
 import json
@@ -15,10 +16,14 @@ from conftest import same, stage_small
 import rung
 from rung import _library, errors
 
-BUILT_IN = {"InvalidError": ValueError, "NoMemoryError": MemoryError, "ReadError": OSError, "NoDeviceError": RuntimeError,
-            "NotSupportedError": NotImplementedError, "AgainError": RuntimeError, "AbiError": RuntimeError, "NotFoundError": FileNotFoundError,
-            "ExistsError": FileExistsError, "FormatError": ValueError, "RangeError": IndexError, "NoSpaceError": OSError, "CorruptError": ValueError,
-            "CanceledError": RuntimeError, "TimedOutError": TimeoutError, "BusyError": OSError, "ClosedError": ValueError, "ForkError": RuntimeError,
+BUILT_IN = {"InvalidError": ValueError, "NoMemoryError": MemoryError, "ReadError": OSError,
+            "NoDeviceError": RuntimeError,
+            "NotSupportedError": NotImplementedError, "AgainError": RuntimeError,
+            "AbiError": RuntimeError, "NotFoundError": FileNotFoundError,
+            "ExistsError": FileExistsError, "FormatError": ValueError, "RangeError": IndexError,
+            "NoSpaceError": OSError, "CorruptError": ValueError,
+            "CanceledError": RuntimeError, "TimedOutError": TimeoutError, "BusyError": OSError,
+            "ClosedError": ValueError, "ForkError": RuntimeError,
             "LibraryError": ImportError}
 
 
@@ -33,7 +38,8 @@ def copy(staged, tmp_path):
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_class_is_one_that_callers_know(name):
     cls = getattr(rung, name)
-    assert issubclass(cls, rung.Error) and issubclass(cls, BUILT_IN[name]) and name in rung.__all__ and cls.__doc__
+    assert (issubclass(cls, rung.Error) and issubclass(cls, BUILT_IN[name])
+            and name in rung.__all__ and cls.__doc__)
     error = cls("a sentence")
     assert str(error) == "a sentence" and (error.status, error.least_bytes) == ("", 0)
 
@@ -96,8 +102,11 @@ def test_a_file_cut_while_it_is_open(copy):
         store.gather(np.arange(3000), ranks=True)
         os.truncate(copy / "features.000.npy", 120000)
         assert store.gather(np.arange(1000), ranks=True).shape == (1000, 16)
-        for wait in (lambda: store.gather([2999], ranks=True), store.gather_async([2999], ranks=True).wait):
-            with pytest.raises(rung.ReadError, match=r"features\.000\.npy: row of rank 2999 at offset \d+: .*(end|short)") as found:
+        for wait in (lambda: store.gather([2999], ranks=True),
+                     store.gather_async([2999], ranks=True).wait):
+            with pytest.raises(rung.ReadError,
+                               match=r"features\.000\.npy: row of rank 2999 at offset \d+: "
+                                     r".*(end|short)") as found:
                 wait()
             assert found.value.status == "RUNG_E_IO" and isinstance(found.value, OSError)
         assert store.stats().request_errors == 2 and store.stats().failed_rows == 2
@@ -130,16 +139,24 @@ def test_memory_that_is_not_there(staged):
 
 
 @pytest.mark.parametrize("options, says", [
-    ({"host": -1}, "host=-1: give bytes"), ({"host": True}, "host=True"), ({"host": 1.5}, "host=1.5"), ({"host": "4 Gib"}, "host='4 Gib'"),
-    ({"host": ""}, "host=''"), ({"host": "101%"}, "more than all"), ({"host": "16EiB"}, "host="), ({"host": "17179869184GiB"}, "more than 16 EiB"),
+    ({"host": -1}, "host=-1: give bytes"), ({"host": True}, "host=True"),
+    ({"host": 1.5}, "host=1.5"), ({"host": "4 Gib"}, "host='4 Gib'"),
+    ({"host": ""}, "host=''"), ({"host": "101%"}, "more than all"), ({"host": "16EiB"}, "host="),
+    ({"host": "17179869184GiB"}, "more than 16 EiB"),
     ({"host": 2**64}, "host="), ({"host": 2**64 - 2}, "host="), ({"cache": 2**64 - 2}, "cache="),
     ({"cache": "101%"}, "more than all"),
-    ({"cache": "x"}, "cache='x'"), ({"gpu": []}, r"gpu=\[\]"), ({"device": "tpu"}, "device='tpu': give one of cpu, cuda, auto"),
-    ({"engine": "aio"}, "engine='aio': give one of auto, io_uring"), ({"numa": "node"}, "numa='node': give one of auto, interleave, none"),
-    ({"numa": -1}, "numa=-1"), ({"numa": True}, "numa=True"), ({"numa": 2**40}, "numa="), ({"queue_depth": -1}, "queue_depth=-1"),
-    ({"queue_depth": 2**32}, "queue_depth="), ({"queue_depth": 5000}, "queue depth 5000 is above 4096"), ({"requests": -1}, "requests=-1"),
-    ({"requests": 1.0}, "requests=1.0"), ({"requests": 5000}, "requests_max 5000"), ({"batch_rows": "9"}, "batch_rows='9'"), ({"gap": -1}, "gap=-1"),
-    ({"read_timeout": -1}, "read_timeout=-1"), ({"read_timeout": float("nan")}, "read_timeout=nan"), ({"read_timeout": float("inf")}, "read_timeout=inf"),
+    ({"cache": "x"}, "cache='x'"), ({"gpu": []}, r"gpu=\[\]"),
+    ({"device": "tpu"}, "device='tpu': give one of cpu, cuda, auto"),
+    ({"engine": "aio"}, "engine='aio': give one of auto, io_uring"),
+    ({"numa": "node"}, "numa='node': give one of auto, interleave, none"),
+    ({"numa": -1}, "numa=-1"), ({"numa": True}, "numa=True"), ({"numa": 2**40}, "numa="),
+    ({"queue_depth": -1}, "queue_depth=-1"),
+    ({"queue_depth": 2**32}, "queue_depth="),
+    ({"queue_depth": 5000}, "queue depth 5000 is above 4096"), ({"requests": -1}, "requests=-1"),
+    ({"requests": 1.0}, "requests=1.0"), ({"requests": 5000}, "requests_max 5000"),
+    ({"batch_rows": "9"}, "batch_rows='9'"), ({"gap": -1}, "gap=-1"),
+    ({"read_timeout": -1}, "read_timeout=-1"), ({"read_timeout": float("nan")}, "read_timeout=nan"),
+    ({"read_timeout": float("inf")}, "read_timeout=inf"),
     ({"gpus": [-1]}, "gpus=-1"), ({"gpus": [0.5]}, "gpus=0.5"), ({"gpus": 0}, "gpus=0"),
     ({"read_timeout": "1"}, "read_timeout='1'"),
     ({"device": "cpu", "gpu": "1GiB"}, "device='cpu'.*leave out gpu"),
@@ -151,14 +168,17 @@ def test_options_that_cannot_be(staged, options, says):
 
 
 @pytest.mark.parametrize("options", [
-    {"host": np.int64(200000)}, {"host": "200000"}, {"host": "200000B"}, {"host": "0.19 MiB"}, {"host": "100%"}, {"host": "max", "cache": 0},
+    {"host": np.int64(200000)}, {"host": "200000"}, {"host": "200000B"}, {"host": "0.19 MiB"},
+    {"host": "100%"}, {"host": "max", "cache": 0},
     {"host": "90%", "cache": "1%"}, {"cache": "10%"}, {"cache": "10%", "host": "max"},
     {"cache": "max"}, {"numa": 0}, {"numa": "none"}, {"numa": "interleave"},
     {"engine": "pread", "buffered": True},
-    {"gap": 2**32 - 1}, {"gap": 4096, "queue_depth": np.int32(8)}, {"read_timeout": 0.5}, {"requests": 1, "batch_rows": 1}, {"device": "cpu"}])
+    {"gap": 2**32 - 1}, {"gap": 4096, "queue_depth": np.int32(8)}, {"read_timeout": 0.5},
+    {"requests": 1, "batch_rows": 1}, {"device": "cpu"}])
 def test_options_that_can_be(staged, options):
     with rung.open(staged.path, **options) as store:
-        assert store.gather(np.arange(3000)).shape == (3000, 16) and store.device == "cpu" and store.gpu == -1
+        assert (store.gather(np.arange(3000)).shape == (3000, 16) and store.device == "cpu"
+                and store.gpu == -1)
 
 
 def test_a_share_of_the_cache_is_one_of_the_host_budget(staged):
@@ -173,11 +193,16 @@ def test_a_share_of_the_cache_is_one_of_the_host_budget(staged):
 
 def test_a_profile_chooses_what_is_not_given(staged, tmp_path):
     path = tmp_path / "machine.json"
-    rows = {"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0, "absent": None, "row_bytes": 256, "rows_per_s": {"median": 1e7}}
-    reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth, "reads_per_s": 1e7 / size}
-             for size in (512, 131072) for depth in (1, 16)]   # of a drive that does one thing at a time
-    path.write_text(json.dumps({"schema": 1, "measured": {}, "results": [rows], "nvme_read": reads}), encoding="utf-8")
-    with rung.open(staged.path, host="90%") as store, rung.open(staged.path, host="90%", profile=path) as chosen:
+    rows = {"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0, "absent": None,
+            "row_bytes": 256, "rows_per_s": {"median": 1e7}}
+    reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth,
+              "reads_per_s": 1e7 / size}
+             # of a drive that does one thing at a time
+             for size in (512, 131072) for depth in (1, 16)]
+    path.write_text(json.dumps({"schema": 1, "measured": {}, "results": [rows],
+                                "nvme_read": reads}), encoding="utf-8")
+    with rung.open(staged.path,
+                   host="90%") as store, rung.open(staged.path, host="90%", profile=path) as chosen:
         assert store.stats().queue_depth > 3 and chosen.stats().queue_depth == 1
         assert same(chosen.gather(np.arange(3000)), staged.features)
         with pickle.loads(pickle.dumps(chosen)) as again:
@@ -216,7 +241,8 @@ for options in ({"device": "auto"}, {"gpu": "1GiB"}, {"gpus": [0]}):
 with rung.open(sys.argv[1]) as store:
     assert store.why_cpu == ""
 """, staged.path).splitlines()
-    cls, status = ("NoDeviceError", "RUNG_E_NODEV") if built_with_cuda() else ("NotSupportedError", "RUNG_E_NOSUP")
+    cls, status = ("NoDeviceError",
+                   "RUNG_E_NODEV") if built_with_cuda() else ("NotSupportedError", "RUNG_E_NOSUP")
     assert len(said) == 3 and all(re.match(f"{cls} {status} .*cuda", line) for line in said)
 
 
@@ -238,10 +264,13 @@ def test_a_library_that_is_not_there(program, tmp_path):
 def test_closed_stores_and_data_sets(staged):
     with rung.open(staged.path) as store, rung.Dataset(staged.path) as dataset:
         pass
-    calls = [lambda: store.gather([1]), lambda: store.gather_async([1]), lambda: store.prefetch([1]), lambda: store[1], store.stats,
-             lambda: dataset.array("labels"), dataset.labels, dataset.graph, lambda: dataset.split("train")]
+    calls = [lambda: store.gather([1]), lambda: store.gather_async([1]),
+             lambda: store.prefetch([1]), lambda: store[1], store.stats,
+             lambda: dataset.array("labels"), dataset.labels, dataset.graph,
+             lambda: dataset.split("train")]
     for call in calls:
-        with pytest.raises(rung.ClosedError, match=f"{staged.path}: the (store|data set) was closed"):
+        with pytest.raises(rung.ClosedError,
+                           match=f"{staged.path}: the (store|data set) was closed"):
             call()
     store.close()
     dataset.close()

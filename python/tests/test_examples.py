@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each example runs as it is: on a small graph whose classes show in the features, and on folders as OGB lays them out, in miniature."""
+"""Each example runs as it is: on a small graph whose classes show in the features, and on folders
+as OGB lays them out, in miniature."""
 
 import gzip
 import os
@@ -35,16 +36,20 @@ def made(vertices, width, seed=3):
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("examples") / "g"
     rows, edges, labels, order = made(1500, 1024)
-    rung.stage(path, graph=edges, features=rows.astype(np.float32), labels=labels, splits={"train": order[:400], "valid": order[400:600], "test": order[600:900]},
+    rung.stage(path, graph=edges, features=rows.astype(np.float32), labels=labels,
+               splits={"train": order[:400], "valid": order[400:600], "test": order[600:900]},
                fanouts=(5, 5), batch_size=50, draws="new", undirected=True)
     return path
 
 
 def run(name, *arguments, before=()):
     package = os.path.dirname(os.path.dirname(rung.__file__))
-    done = subprocess.run([sys.executable, *(before or ("-W", "ignore")), os.path.join(EXAMPLES, name), *map(str, arguments)], stdout=subprocess.PIPE,
+    done = subprocess.run([sys.executable, *(before or ("-W", "ignore")),
+                           os.path.join(EXAMPLES, name), *map(str, arguments)],
+                          stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, check=False, timeout=300,
-                          env={**os.environ, "PYTHONPATH": package, "OMP_NUM_THREADS": "1", "TMPDIR": os.path.dirname(os.path.abspath(arguments[0]))})
+                          env={**os.environ, "PYTHONPATH": package, "OMP_NUM_THREADS": "1",
+                               "TMPDIR": os.path.dirname(os.path.abspath(arguments[0]))})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -62,7 +67,8 @@ def test_sage_torch(folder):
 
 
 def test_gat_torch(folder):
-    assert share(run("gat_torch.py", folder, *SMALL, "--epochs", 4, "--dropout", 0.2, "--test", "test")) > 0.6
+    assert (share(run("gat_torch.py", folder, *SMALL, "--epochs", 4, "--dropout", 0.2, "--test",
+                      "test")) > 0.6)
 
 
 @pytest.mark.parametrize("model", ["sage", "gat"])
@@ -75,7 +81,8 @@ def test_gnn_pyg(folder, model, loader):
 
 
 def test_sage_ddp(folder):
-    text = run("sage_ddp.py", folder, *SMALL, "--epochs", 4, "--test", "test", before=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"))
+    text = run("sage_ddp.py", folder, *SMALL, "--epochs", 4, "--test", "test",
+               before=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"))
     assert text.count("of 400 seeds") == 4   # both ranks' together
     assert share(text) > 0.6
 
@@ -89,7 +96,8 @@ def command():
 
 
 def stage(command, *arguments):
-    done = subprocess.run([command, "stage", *map(str, arguments), "--fanout", "5,5", "--batch", "50", "--draws", "new"], stdout=subprocess.PIPE,
+    done = subprocess.run([command, "stage", *map(str, arguments), "--fanout", "5,5", "--batch",
+                           "50", "--draws", "new"], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
@@ -100,15 +108,21 @@ def test_papers100m(command, tmp_path):
     raw, split = tmp_path / "papers100M-bin" / "raw", tmp_path / "papers100M-bin" / "split" / "time"
     raw.mkdir(parents=True)
     split.mkdir(parents=True)
-    classes = np.where(np.arange(800) < 790, labels, np.nan).astype(np.float32)[:, None]   # not all are known
+    # not all are known
+    classes = np.where(np.arange(800) < 790, labels, np.nan).astype(np.float32)[:, None]
     order = order[order < 790]
-    np.savez(raw / "data.npz", edge_index=edges, node_feat=rows.astype(np.float32), node_year=np.full((800, 1), 2000), num_nodes_list=np.array([800]))
+    np.savez(raw / "data.npz", edge_index=edges, node_feat=rows.astype(np.float32),
+             node_year=np.full((800, 1), 2000), num_nodes_list=np.array([800]))
     np.savez_compressed(raw / "node-label.npz", node_label=classes)
     for name, ids in (("train", order[:300]), ("valid", order[300:400]), ("test", order[400:500])):
-        (split / f"{name}.csv.gz").write_bytes(gzip.compress("".join(f"{each}\n" for each in ids).encode()))
+        (split
+         / f"{name}.csv.gz").write_bytes(
+             gzip.compress("".join(f"{each}\n" for each in ids).encode()))
     stage(command, "--ogb-papers100M", tmp_path, "--undirected", "--out", tmp_path / "papers.rung")
-    text = run("papers100m.py", tmp_path / "papers.rung", "--host", "60%", "--fanouts", "5,5", "--batch-size", 50, "--hidden", 32, "--lr", 0.01, "--epochs", 6)
-    assert text.count("epoch ") == 6 and float(re.search(r"test (\d\.\d+) where valid is best", text)[1]) > 0.6
+    text = run("papers100m.py", tmp_path / "papers.rung", "--host", "60%", "--fanouts", "5,5",
+               "--batch-size", 50, "--hidden", 32, "--lr", 0.01, "--epochs", 6)
+    assert (text.count("epoch ") == 6
+            and float(re.search(r"test (\d\.\d+) where valid is best", text)[1]) > 0.6)
 
 
 @pytest.mark.parametrize("model", ["sage", "gat"])
@@ -124,14 +138,21 @@ def test_mag240m(command, tmp_path, model, in_place):
         (base / "processed" / name).mkdir(parents=True)
     np.save(base / "processed" / "paper___cites___paper" / "edge_index.npy", edges)
     np.save(base / "processed" / "paper" / "node_feat.npy", rows.astype(np.float16))
-    np.save(base / "processed" / "paper" / "node_label.npy", np.where(np.arange(800) < 700, labels, np.nan).astype(np.float32))
+    np.save(base / "processed" / "paper" / "node_label.npy",
+            np.where(np.arange(800) < 700, labels, np.nan).astype(np.float32))
     np.save(base / "processed" / "paper" / "node_year.npy", np.full(800, 2020, np.int32))
     hidden = np.arange(700, 800)   # their classes are not told
     order = order[order < 700]
-    torchfile.write(str(base / "split_dict.pt"), {"train": order[:300].tolist(), "valid": order[300:400].tolist(), "test-dev": hidden.tolist(), "test-challenge": [799]})
-    torchfile.write(str(base / "meta.pt"), {"paper": 800, "author": 0, "institution": 0, "num_classes": CLASSES})
-    stage(command, "--ogb-mag240m", f"{tmp_path}:papers", "--out", tmp_path / "mag.rung", *(["--in-place"] if in_place else []))
-    text = run("mag240m.py", tmp_path / "mag.rung", "--host", "70%", "--fanouts", "5,5", "--batch-size", 50, "--hidden", 32, "--epochs", 6, "--lr", 0.01, "--model", model,
+    torchfile.write(str(base / "split_dict.pt"), {"train": order[:300].tolist(),
+                                                  "valid": order[300:400].tolist(),
+                                                  "test-dev": hidden.tolist(),
+                                                  "test-challenge": [799]})
+    torchfile.write(str(base / "meta.pt"), {"paper": 800, "author": 0, "institution": 0,
+                                            "num_classes": CLASSES})
+    stage(command, "--ogb-mag240m", f"{tmp_path}:papers", "--out", tmp_path / "mag.rung",
+          *(["--in-place"] if in_place else []))
+    text = run("mag240m.py", tmp_path / "mag.rung", "--host", "70%", "--fanouts", "5,5",
+               "--batch-size", 50, "--hidden", 32, "--epochs", 6, "--lr", 0.01, "--model", model,
                "--predict", tmp_path / "predictions.npz")
     assert share(text.splitlines()[-1], "valid") > 0.6
     with np.load(tmp_path / "predictions.npz") as found:

@@ -7,7 +7,8 @@ from conftest import VERTICES, same, stage_small
 
 import rung
 
-ROWS = {"bool": (3,), "i8": (7,), "u8": (5, 3), "i16": (4,), "u16": (4,), "i32": (2, 3), "u32": (9,), "i64": (2,), "u64": (2,), "f16": (33,),
+ROWS = {"bool": (3,), "i8": (7,), "u8": (5, 3), "i16": (4,), "u16": (4,), "i32": (2, 3),
+        "u32": (9,), "i64": (2,), "u64": (2,), "f16": (33,),
         "bf16": (8, 2), "f32": (2, 2, 2), "f64": ()}
 
 
@@ -73,7 +74,8 @@ def test_torch_ids_of_every_type(store, staged, ids):
     torch = pytest.importorskip("torch")
     for name in ("int32", "int64", "uint32", "uint64"):
         rows = store.gather(torch.from_numpy(ids).to(getattr(torch, name)))
-        assert isinstance(rows, torch.Tensor) and rows.dtype == torch.float32 and same(rows, staged.features[ids])
+        assert (isinstance(rows, torch.Tensor) and rows.dtype == torch.float32
+                and same(rows, staged.features[ids]))
     given = torch.from_numpy(ids)
     assert same(store.gather(given[::2]), staged.features[ids[::2]])
     assert same(store.gather(torch.stack([given, given], 1)[:, 1]), staged.features[ids])
@@ -84,7 +86,8 @@ def test_torch_ids_of_every_type(store, staged, ids):
 def test_ids_by_dlpack(store, staged, ids, form):
     for dtype in (np.int32, np.uint32, np.int64, np.uint64):
         rows = store.gather(form(ids.astype(dtype)))
-        assert type(rows) is rung.Array and rows.shape == (1000, 16) and rows.dtype.name == "f32" and rows.device == "cpu"
+        assert (type(rows) is rung.Array and rows.shape == (1000, 16) and rows.dtype.name == "f32"
+                and rows.device == "cpu")
         assert same(rows.numpy(), staged.features[ids])
     rows = store.gather(form(np.empty(0, np.int64)))
     assert rows.shape == (0, 16) and same(rows.numpy(), staged.features[:0])
@@ -111,13 +114,17 @@ def test_every_dtype_and_shape_of_rows(tmp_path, dtype):
     except ImportError:
         pass
     with rung.open(small.path, host=35000) as store:
-        assert (store.shape, store.row_shape, store.dtype.name) == ((12000, *ROWS[dtype]), ROWS[dtype], dtype)
-        assert same(store.gather(ids), small.features[ids]) and 0 < store.stats().hit_share("nvme") < 1
+        assert ((store.shape, store.row_shape,
+                 store.dtype.name) == ((12000, *ROWS[dtype]), ROWS[dtype], dtype))
+        assert (same(store.gather(ids), small.features[ids])
+                and 0 < store.stats().hit_share("nvme") < 1)
         array = store.gather(Old(ids))
         assert same(array.numpy(), small.features[ids])
         if torch is not None:
             rows = store.gather(torch.from_numpy(ids))
-            assert rows.dtype == getattr(torch, store.dtype.torch) and tuple(rows.shape) == (3000, *ROWS[dtype]) and same(rows, small.features[ids])
+            assert (rows.dtype == getattr(torch, store.dtype.torch)
+                    and tuple(rows.shape) == (3000, *ROWS[dtype])
+                    and same(rows, small.features[ids]))
             assert array.torch().dtype == rows.dtype and same(array.torch(), small.features[ids])
 
 
@@ -148,12 +155,15 @@ def test_out_by_dlpack(store, staged, ids):
         out = form(memory)
         assert store.gather(form(ids), out) is out and same(memory, staged.features[ids])
     again = store.gather(Old(ids))
-    assert store.gather(Old(ids[::-1].copy()), again) is again and same(again.numpy(), staged.features[ids[::-1]])
+    assert (store.gather(Old(ids[::-1].copy()), again) is again
+            and same(again.numpy(), staged.features[ids[::-1]]))
 
 
 @pytest.mark.parametrize("out, says", [
-    (np.empty((1000, 15), np.float32), r"out \[1000, 15\] float32: wanted a numpy array \[1000, 16\] float32"),
-    (np.empty((999, 16), np.float32), r"\[999, 16\]"), (np.empty((1000, 16)), "float64"), (np.empty((1000, 32), np.float32)[:, ::2], "C order"),
+    (np.empty((1000, 15), np.float32),
+     r"out \[1000, 15\] float32: wanted a numpy array \[1000, 16\] float32"),
+    (np.empty((999, 16), np.float32), r"\[999, 16\]"), (np.empty((1000, 16)), "float64"),
+    (np.empty((1000, 32), np.float32)[:, ::2], "C order"),
     (np.empty((16, 1000), np.float32).T, "C order"), ([0], "of type list"), ("no", "of type str"),
     (np.frombuffer(bytes(64000), np.float32).reshape(1000, 16), "writeable")])
 def test_out_that_does_not_fit(store, ids, out, says):
@@ -169,8 +179,10 @@ def test_out_that_does_not_fit(store, ids, out, says):
 def test_out_of_another_kind(store, ids):
     torch = pytest.importorskip("torch")
     given = torch.from_numpy(ids)
-    for out in (np.empty((1000, 16), np.float32), torch.empty(1000, 15), torch.empty(1000, 16, dtype=torch.float64), torch.empty(16, 1000).T, [1], 7):
-        with pytest.raises(rung.InvalidError, match=r"wanted a contiguous tensor \[1000, 16\] torch.float32 on cpu"):
+    for out in (np.empty((1000, 16), np.float32), torch.empty(1000, 15),
+                torch.empty(1000, 16, dtype=torch.float64), torch.empty(16, 1000).T, [1], 7):
+        with pytest.raises(rung.InvalidError,
+                           match=r"wanted a contiguous tensor \[1000, 16\] torch.float32 on cpu"):
             store.gather(given, out)
     with pytest.raises(rung.InvalidError, match="wanted a numpy array"):
         store.gather(ids, torch.empty(1000, 16))
@@ -191,7 +203,8 @@ def test_square_brackets(store, staged, ids):
     features = staged.features
     for at in (0, 7, VERTICES - 1, -1, -VERTICES, np.int32(9), np.uint64(9)):
         assert same(store[at], features[at])
-    for part in (slice(2, 9), slice(None, 5), slice(-4, None), slice(90, 10, -7), slice(5, 5), slice(2990, 9999)):
+    for part in (slice(2, 9), slice(None, 5), slice(-4, None), slice(90, 10, -7), slice(5, 5),
+                 slice(2990, 9999)):
         assert same(store[part], features[part])
     assert same(store[ids], features[ids]) and same(store[[3, 1]], features[[3, 1]])
     mask = np.zeros(VERTICES, bool)
@@ -245,10 +258,14 @@ def test_as_a_tensor_it_is_gathered_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("wrong, says", [
-    (np.arange(3.0), r"ids \[3\] float64: ids are int32, uint32, int64 or uint64"), (np.arange(4).reshape(2, 2), r"\[2, 2\]"), (np.array(3), r"ids \[\]"),
-    (np.arange(3, dtype=np.int16), "int16"), (np.arange(3).astype(">i8"), ">i8"), (np.zeros(3, bool), "bool"), ([1.5], "float64"), ([True], "bool"),
-    (5, r"ids \[\]"), (None, "object"), ("5", "<U1"), ({1}, "object"), ([[1], [2, 3]], "ids: "), ([-1, 2**63], "ids are int32"),
-    (Old(np.arange(3.0)), r"ids \[3\]: ids are int32"), (Old(np.arange(6)[::2]), "without gaps"), (Old(np.zeros((2, 2), np.int64)), r"\[2, 2\]")])
+    (np.arange(3.0), r"ids \[3\] float64: ids are int32, uint32, int64 or uint64"),
+    (np.arange(4).reshape(2, 2), r"\[2, 2\]"), (np.array(3), r"ids \[\]"),
+    (np.arange(3, dtype=np.int16), "int16"), (np.arange(3).astype(">i8"), ">i8"),
+    (np.zeros(3, bool), "bool"), ([1.5], "float64"), ([True], "bool"),
+    (5, r"ids \[\]"), (None, "object"), ("5", "<U1"), ({1}, "object"), ([[1], [2, 3]], "ids: "),
+    ([-1, 2**63], "ids are int32"),
+    (Old(np.arange(3.0)), r"ids \[3\]: ids are int32"), (Old(np.arange(6)[::2]), "without gaps"),
+    (Old(np.zeros((2, 2), np.int64)), r"\[2, 2\]")])
 def test_ids_that_are_none(store, wrong, says):
     for call in (store.gather, store.gather_async, store.prefetch):
         with pytest.raises(rung.InvalidError, match=says) as found:
@@ -258,7 +275,8 @@ def test_ids_that_are_none(store, wrong, says):
 
 def test_torch_ids_that_are_none(store):
     torch = pytest.importorskip("torch")
-    for wrong in (torch.rand(3), torch.zeros(2, 2, dtype=torch.int64), torch.tensor(3), torch.zeros(3, dtype=torch.int16), torch.zeros(3, device="meta").long(),
+    for wrong in (torch.rand(3), torch.zeros(2, 2, dtype=torch.int64), torch.tensor(3),
+                  torch.zeros(3, dtype=torch.int16), torch.zeros(3, device="meta").long(),
                   torch.zeros(3, dtype=torch.int64).to_sparse()):
         with pytest.raises(rung.InvalidError):
             store.gather(wrong)
@@ -266,8 +284,11 @@ def test_torch_ids_that_are_none(store):
         store.gather(torch.zeros(VERTICES, dtype=torch.bool))
 
 
-@pytest.mark.parametrize("ids, says", [([0, VERTICES], f"id {VERTICES} at index 1 is not in 0..{VERTICES - 1}"), ([-1], "id -1 at index 0"),
-                                       (np.array([3, 2**64 - 1], np.uint64), "at index 1"), (np.array([2**32 - 1], np.uint32), "id 4294967295")])
+@pytest.mark.parametrize("ids, says",
+                         [([0, VERTICES], f"id {VERTICES} at index 1 is not in 0..{VERTICES - 1}"),
+                          ([-1], "id -1 at index 0"),
+                                       (np.array([3, 2**64 - 1], np.uint64), "at index 1"),
+                          (np.array([2**32 - 1], np.uint32), "id 4294967295")])
 def test_ids_outside(store, ids, says):
     for call in (store.gather, store.gather_async):
         with pytest.raises(rung.RangeError, match=says) as found:
@@ -277,17 +298,20 @@ def test_ids_outside(store, ids, says):
 
 def test_memory_of_a_gpu_is_refused_by_a_store_on_the_cpu(store, ids):
     """It would be read by the CPU."""
-    elsewhere = rung.Array(ids.ctypes.data, (1000,), rung.dtypes.BY_NAME["i64"], ids, (rung.arrays.CUDA, 0))
+    elsewhere = rung.Array(ids.ctypes.data, (1000,), rung.dtypes.BY_NAME["i64"], ids,
+                           (rung.arrays.CUDA, 0))
     assert elsewhere.device == "cuda:0"
     for call in (store.gather, store.gather_async):
-        with pytest.raises(rung.InvalidError, match="ids are on cuda:0, the store gathers on the CPU"):
+        with pytest.raises(rung.InvalidError,
+                           match="ids are on cuda:0, the store gathers on the CPU"):
             call(elsewhere)
     with pytest.raises(rung.InvalidError, match="ids.cpu()"):
         store.prefetch(elsewhere)
     other = rung.Array(ids.ctypes.data, (1000,), rung.dtypes.BY_NAME["i64"], ids, (10, 0))   # ROCm
     with pytest.raises(rung.InvalidError, match=r"device \(10, 0\)"):
         store.gather(other)
-    rows = rung.Array(np.zeros((1000, 16), np.float32).ctypes.data, (1000, 16), rung.dtypes.BY_NAME["f32"], None, (rung.arrays.CUDA, 0))
+    rows = rung.Array(np.zeros((1000, 16), np.float32).ctypes.data, (1000, 16),
+                      rung.dtypes.BY_NAME["f32"], None, (rung.arrays.CUDA, 0))
     with pytest.raises(rung.InvalidError, match="wanted"):
         store.gather(Old(ids), rows)
 
@@ -301,10 +325,13 @@ def test_stats(store, staged, ids):
     assert after.hit_share("gpu") == 0
     with pytest.raises(rung.InvalidError, match="tier 'hots': unknown; give one of gpu, peer"):
         after.hit_share("hots")
-    assert after.hit_share("host") + after.hit_share("nvme") == pytest.approx(1) and 0 < after.hit_share("host") < 1
-    assert sum(tier.rows for tier in after.tiers) == VERTICES and sum(tier.bytes for tier in after.tiers) == 1000 * store.row_bytes
+    assert (after.hit_share("host") + after.hit_share("nvme") == pytest.approx(1)
+            and 0 < after.hit_share("host") < 1)
+    assert (sum(tier.rows for tier in after.tiers) == VERTICES
+            and sum(tier.bytes for tier in after.tiers) == 1000 * store.row_bytes)
     assert after.device_reads > 0 and after.read_rows + after.duplicate_rows == after.tiers[1].hits
-    assert sum(after.latency) == 1 and set(after.stages) == {"queue", "device", "copy"} and after.engine != "none"
+    assert (sum(after.latency) == 1 and set(after.stages) == {"queue", "device", "copy"}
+            and after.engine != "none")
     with pytest.raises(AttributeError):
         after.requests = 0
 

@@ -13,21 +13,30 @@ from conftest import SOURCE, compiler
 from rung import _library, dtypes, errors
 from rung._library import FUNCTIONS, c
 
-SCALARS = {"int": ctypes.c_int, "char": ctypes.c_char, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t,
-           "double": ctypes.c_double, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64, "int64_t": ctypes.c_int64, "unsigned long long": ctypes.c_ulonglong,
+SCALARS = {"int": ctypes.c_int, "char": ctypes.c_char, "unsigned": ctypes.c_uint,
+           "unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t,
+           "double": ctypes.c_double, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
+           "int64_t": ctypes.c_int64, "unsigned long long": ctypes.c_ulonglong,
            "float": ctypes.c_float, "void": None}
-ENUMS = {"rung_device": ("RUNG_DEVICE_", _library.DEVICES), "rung_engine": ("RUNG_ENGINE_", _library.ENGINES),
-         "rung_numa": ("RUNG_NUMA_", _library.NUMA_POLICIES), "rung_stage_plan": ("RUNG_STAGE_PLAN_", _library.STAGE_PLANS),
-         "rung_stage_pad": ("RUNG_STAGE_PAD_", _library.STAGE_PADS), "rung_draws": ("RUNG_DRAWS_", _library.DRAWS),
+ENUMS = {"rung_device": ("RUNG_DEVICE_", _library.DEVICES),
+         "rung_engine": ("RUNG_ENGINE_", _library.ENGINES),
+         "rung_numa": ("RUNG_NUMA_", _library.NUMA_POLICIES),
+         "rung_stage_plan": ("RUNG_STAGE_PLAN_", _library.STAGE_PLANS),
+         "rung_stage_pad": ("RUNG_STAGE_PAD_", _library.STAGE_PADS),
+         "rung_draws": ("RUNG_DRAWS_", _library.DRAWS),
          "rung_read_stage": ("RUNG_STAGE_", (*_library.STAGES, "count")),
          "rung_id_space": ("RUNG_", ("ranks", "vertices")),
-         "rung_dtype": ("RUNG_", ("dtype_none", *(dtype.name for dtype in dtypes.DTYPES), "dtype_count"))}
+         "rung_dtype": ("RUNG_", ("dtype_none", *(dtype.name for dtype in dtypes.DTYPES),
+                                  "dtype_count"))}
 READ = _library._headers   # the headers, as the package reads them
-CONSTANTS = {"RUNG_BYTES_MAX": _library.BYTES_MAX, "RUNG_BYTES_NONE": _library.BYTES_NONE, "UINT32_MAX": _library.UINT32_MAX,
+CONSTANTS = {"RUNG_BYTES_MAX": _library.BYTES_MAX, "RUNG_BYTES_NONE": _library.BYTES_NONE,
+             "UINT32_MAX": _library.UINT32_MAX,
              **READ.constants}
 
 INCLUDE = os.path.join(SOURCE, "include")
-pytestmark = pytest.mark.skipif(shutil.which(compiler()) is None, reason=f"no C compiler ({compiler()}): the headers cannot be looked at")
+pytestmark = pytest.mark.skipif(shutil.which(compiler()) is None,
+                                reason=f"no C compiler ({compiler()}): the headers cannot be "
+                                       "looked at")
 
 
 class Headers:
@@ -35,18 +44,23 @@ class Headers:
 
     def __init__(self, include, folder):
         self.include, self.folder = include, str(folder)
-        names = sorted(name for name in os.listdir(os.path.join(include, "rung")) if name.endswith(".h"))
+        names = sorted(name for name in os.listdir(os.path.join(include, "rung"))
+                       if name.endswith(".h"))
         self.text = "".join(f"#include <rung/{name}>\n" for name in names)
-        done = subprocess.run([compiler(), "-std=c11", "-E", "-P", "-I", include, "-x", "c", "-"], input=self.text, capture_output=True, text=True, check=True)
+        done = subprocess.run([compiler(), "-std=c11", "-E", "-P", "-I", include, "-x", "c", "-"],
+                              input=self.text, capture_output=True, text=True, check=True)
         self.seen = re.sub(r"__attribute__\s*\(\(.*?\)\)+", "", done.stdout)
 
     def run(self, lines):
         """Output of a C program of these statements."""
         source, binary = os.path.join(self.folder, "layout.c"), os.path.join(self.folder, "layout")
         with open(source, "w", encoding="utf-8") as out:
-            out.write(f"#include <stddef.h>\n#include <stdio.h>\n{self.text}int main(void)\n{{\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
-        subprocess.run([compiler(), "-std=c11", "-I", self.include, "-o", binary, source], check=True)
-        return subprocess.run([binary], capture_output=True, text=True, check=True).stdout.splitlines()
+            out.write(f"#include <stddef.h>\n#include <stdio.h>\n{self.text}int main(void)\n{{\n"
+                      + "\n".join(lines) + "\nreturn 0;\n}\n")
+        subprocess.run([compiler(), "-std=c11", "-I", self.include, "-o", binary, source],
+                       check=True)
+        return subprocess.run([binary], capture_output=True, text=True,
+                              check=True).stdout.splitlines()
 
     def body(self, kind, name):
         """Between the braces of its definition."""
@@ -73,8 +87,11 @@ class Headers:
     def functions(self):
         """Result and argument types of every function."""
         found = {}
-        for result, name, args in re.findall(r"([\w\s*]+?)\b(rung_\w+)\s*\(([^()]*)\)\s*;", self.seen):
-            listed = [] if args.strip() == "void" else [re.sub(r"\w+\s*$", "", arg) if not arg.strip().endswith("*") else arg for arg in args.split(",")]
+        for result, name, args in re.findall(r"([\w\s*]+?)\b(rung_\w+)\s*\(([^()]*)\)\s*;",
+                                             self.seen):
+            listed = [] if args.strip() == "void" else [re.sub(r"\w+\s*$", "", arg)
+                                                        if not arg.strip().endswith("*") else arg
+                                                        for arg in args.split(",")]
             found[name] = (" ".join(result.split()), [" ".join(arg.split()) for arg in listed])
         return found
 
@@ -121,9 +138,11 @@ def differences(headers, read):
         for field, _ in cls._fields_:
             lines.append(f'printf("%zu\\n", offsetof(struct {name}, {field}));')
             lines.append(f'printf("%zu\\n", sizeof(((struct {name} *)0)->{field}));')
-            expected += [(f"offsetof({name}, {field})", getattr(cls, field).offset), (f"sizeof({name}.{field})", getattr(cls, field).size)]
+            expected += [(f"offsetof({name}, {field})", getattr(cls, field).offset),
+                         (f"sizeof({name}.{field})", getattr(cls, field).size)]
     values = headers.run(lines)
-    return found + [f"{what} is {value}, here {mine}" for value, (what, mine) in zip(values, expected) if int(value) != mine]
+    return (found + [f"{what} is {value}, here {mine}" for value,
+                     (what, mine) in zip(values, expected) if int(value) != mine])
 
 
 @pytest.fixture
@@ -198,17 +217,22 @@ def test_enumerators_are_numbered_alike(headers, name):
     prefix, words = ENUMS[name]
     enumerators = re.findall(r"\b(RUNG_\w+)", re.sub(r"=[^,]*", "", headers.body("enum", name)))
     assert enumerators == [prefix + word.upper() for word in words]
-    assert [int(value) for value in headers.run([f'printf("%d\\n", (int){one});' for one in enumerators])] == list(range(len(words)))
+    assert ([int(value) for value in headers.run([f'printf("%d\\n", (int){one});'
+                                                  for one in enumerators])] == list(
+                                                          range(len(words))))
 
 
 def test_constants_are_the_same(headers):
-    values = headers.run([f'printf("%llu\\n", (unsigned long long)({name}));' for name in CONSTANTS])
+    values = headers.run([f'printf("%llu\\n", (unsigned long long)({name}));'
+                          for name in CONSTANTS])
     assert dict(zip(CONSTANTS, map(int, values))) == CONSTANTS
 
 
 def test_dtypes_have_the_same_widths_and_names(headers):
-    listed = headers.run(['#define X(code, name, bytes, descr) printf("%d %s %d %s\\n", code, name, bytes, descr);\nRUNG_DTYPE_LIST(X)'])
-    assert listed == [f"{dtype.code} {dtype.name} {dtype.dlpack[1] // 8} {dtype.numpy}" for dtype in dtypes.DTYPES]
+    listed = headers.run(['#define X(code, name, bytes, descr) printf("%d %s %d %s\\n", code, '
+                          'name, bytes, descr);\nRUNG_DTYPE_LIST(X)'])
+    assert (listed == [f"{dtype.code} {dtype.name} {dtype.dlpack[1] // 8} {dtype.numpy}"
+                       for dtype in dtypes.DTYPES])
 
 
 def test_every_status_has_a_class_of_its_own(headers):
@@ -219,6 +243,8 @@ def test_every_status_has_a_class_of_its_own(headers):
 
 
 def test_the_version_is_the_one_of_the_build():
-    with open(os.path.join(SOURCE, "CMakeLists.txt"), encoding="utf-8") as cmake, open(os.path.join(SOURCE, "python", "pyproject.toml"), encoding="utf-8") as toml:
+    with open(os.path.join(SOURCE, "CMakeLists.txt"),
+              encoding="utf-8") as cmake, open(os.path.join(SOURCE, "python", "pyproject.toml"),
+                                               encoding="utf-8") as toml:
         assert re.search(r"project\(rung VERSION (\S+)", cmake.read()).group(1) == _library.VERSION
         assert re.search(r'^version = "(.+)"$', toml.read(), re.M).group(1) == _library.VERSION

@@ -24,7 +24,8 @@ def in_child(function):
     """Run it in a forked child; what it raises fails the test."""
     read, write = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)   # that other threads may hold locks: it is what is tested
+        # that other threads may hold locks: it is what is tested
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         said = b"ok"
@@ -59,7 +60,9 @@ def test_a_forked_child_gathers(either, staged, ids):
     handle = either._memory.pointer.value
 
     def child():
-        assert same(either.gather(ids), expected) and same(either.gather_async(ids).wait(), expected) and same(either[5], staged.features[5])
+        assert (same(either.gather(ids), expected)
+                and same(either.gather_async(ids).wait(), expected)
+                and same(either[5], staged.features[5]))
         assert same(either.gather(Old(ids)).numpy(), expected)
         assert either.stats().requests == 4
         inner = either.share_path
@@ -96,7 +99,8 @@ def test_a_child_that_does_not_use_it_leaves_it_alone(either, staged, ids):
 
     in_child(child)
     in_child(lambda: None)
-    assert same(either.gather(ids), staged.features[ids]) and (either.share_path is None or os.path.exists(either.share_path))
+    assert (same(either.gather(ids), staged.features[ids])
+            and (either.share_path is None or os.path.exists(either.share_path)))
 
 
 def test_what_the_parent_had_on_its_way(either, staged, ids):
@@ -115,7 +119,8 @@ def test_what_the_parent_had_on_its_way(either, staged, ids):
         assert same(either.gather(ids), staged.features[ids])
 
     in_child(child)
-    assert all(same(gather.wait(), staged.features[ids]) for gather in gathers) and same(rows.numpy(), staged.features[ids])
+    assert (all(same(gather.wait(), staged.features[ids]) for gather in gathers)
+            and same(rows.numpy(), staged.features[ids]))
 
 
 def test_a_fork_while_other_threads_gather(either, staged):
@@ -182,7 +187,8 @@ def test_data_sets_in_a_forked_child(staged):
     dataset = rung.Dataset(staged.path)
     with dataset._lock:   # as another thread would hold it
         def child():
-            assert same(dataset.labels(), staged.labels) and dataset.graph().edge_count == dataset.edge_count
+            assert (same(dataset.labels(), staged.labels)
+                    and dataset.graph().edge_count == dataset.edge_count)
         in_child(child)
     again = pickle.loads(pickle.dumps(dataset))
     assert again.path == dataset.path and same(again.labels(), staged.labels)
@@ -214,12 +220,14 @@ def test_processes_of_multiprocessing(either, staged, ids, method):
             found = pool.map(gathered, [(either, part) for part in np.array_split(ids, 4)])
     assert all(pid != os.getpid() for pid, _, _, _ in found)
     assert same(np.concatenate([rows for _, rows, _, _ in found]), staged.features[ids])
-    assert {path for _, _, path, _ in found} == {either.share_path} and {rows for _, _, _, rows in found} == {either.stats().tiers[0].rows}
+    assert ({path for _, _, path, _ in found} == {either.share_path}
+            and {rows for _, _, _, rows in found} == {either.stats().tiers[0].rows})
 
 
 def test_pickling(either, staged, ids):
     again = pickle.loads(pickle.dumps(either))
-    assert again is not either and same(again.gather(ids), staged.features[ids]) and again.share_path == either.share_path
+    assert (again is not either and same(again.gather(ids), staged.features[ids])
+            and again.share_path == either.share_path)
     third = pickle.loads(pickle.dumps(again))
     again.close()
     assert same(third.gather(ids), staged.features[ids])
@@ -233,7 +241,9 @@ def test_errors_come_through_a_pickle(store):
     with pytest.raises(rung.RangeError) as found:
         store.gather([5000])
     again = pickle.loads(pickle.dumps(found.value))
-    assert type(again) is rung.RangeError and (str(again), again.status, again.least_bytes) == (str(found.value), "RUNG_E_RANGE", 0)
+    assert (type(again) is rung.RangeError and (str(again), again.status,
+                                                again.least_bytes) == (
+                                                    str(found.value), "RUNG_E_RANGE", 0))
     with pytest.raises(rung.InvalidError) as found:
         rung.open(store.path, host=1)
     again = pickle.loads(pickle.dumps(found.value))
@@ -244,10 +254,14 @@ def test_attach(staged, ids, tmp_path):
     socket = tmp_path / "folder" / "socket"
     store = rung.open(staged.path, host="50%", share=socket)
     assert store.share_path == str(socket)
-    with rung.attach(socket) as first, rung.attach(str(socket), requests=2, batch_rows=1000) as second:
-        assert (first.path, first.shape, first.dtype, first.share_path) == (store.path, store.shape, store.dtype, str(socket))
-        assert same(first.gather(ids), staged.features[ids]) and same(second.gather_async(ids).wait(), staged.features[ids])
-        assert first.stats().requests == 1 and store.stats().requests == 0   # counters are each one's own
+    with rung.attach(socket) as first, rung.attach(str(socket), requests=2,
+                                                   batch_rows=1000) as second:
+        assert ((first.path, first.shape, first.dtype,
+                 first.share_path) == (store.path, store.shape, store.dtype, str(socket)))
+        assert (same(first.gather(ids), staged.features[ids])
+                and same(second.gather_async(ids).wait(), staged.features[ids]))
+        # counters are each one's own
+        assert first.stats().requests == 1 and store.stats().requests == 0
         with pytest.raises(rung.BusyError, match="socket"):
             rung.open(staged.path, share=socket)
         store.close()
@@ -298,7 +312,8 @@ def test_a_stopped_process_holds_another_up_once_a_stop():
 
 def test_sockets_that_cannot_be(staged, tmp_path):
     (tmp_path / "open").mkdir(mode=0o755)
-    for share, error in ((tmp_path / "open" / "socket", rung.InvalidError), ("/tmp/" + "x" * 107, rung.InvalidError)):
+    for share, error in ((tmp_path / "open" / "socket", rung.InvalidError),
+                         ("/tmp/" + "x" * 107, rung.InvalidError)):
         with pytest.raises(error):
             rung.open(staged.path, share=share)
     private = tmp_path / "private"
@@ -314,7 +329,8 @@ def test_sockets_that_cannot_be(staged, tmp_path):
 
 def test_a_shared_store_that_does_not_open_leaves_no_folder(staged, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    for wrong in ({"host": 1}, {"engine": "io_uring", "queue_depth": 5000}, {"batch_rows": 2**32 - 1, "requests": 4096}):
+    for wrong in ({"host": 1}, {"engine": "io_uring", "queue_depth": 5000},
+                  {"batch_rows": 2**32 - 1, "requests": 4096}):
         with pytest.raises(rung.Error):
             rung.open(staged.path, share=True, **wrong)
         assert os.listdir(tmp_path) == []
@@ -328,7 +344,8 @@ def batches(store, workers, method):
     """What a DataLoader gives whose collate_fn gathers in its workers."""
     from torch.utils.data import DataLoader
 
-    loader = DataLoader(range(3000), batch_size=500, num_workers=workers, collate_fn=store.gather, multiprocessing_context=method if workers else None)
+    loader = DataLoader(range(3000), batch_size=500, num_workers=workers, collate_fn=store.gather,
+                        multiprocessing_context=method if workers else None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return [np.asarray(batch) for batch in loader]
@@ -338,7 +355,8 @@ def batches(store, workers, method):
 def test_workers_of_a_data_loader(either, staged, workers, method):
     pytest.importorskip("torch")
     found = batches(either, workers, method)
-    assert same(np.concatenate(found), staged.features) and same(either.gather(np.arange(9)), staged.features[:9])
+    assert (same(np.concatenate(found), staged.features)
+            and same(either.gather(np.arange(9)), staged.features[:9]))
 
 
 def test_a_store_is_a_data_set_of_torch(either, staged):
@@ -346,7 +364,8 @@ def test_a_store_is_a_data_set_of_torch(either, staged):
     whole = torch.utils.data.DataLoader(either, batch_size=700)
     assert same(torch.cat(list(whole)), staged.features)
     assert either.stats().requests == len(whole) == 5
-    loader = torch.utils.data.DataLoader(either, batch_size=700, num_workers=2, multiprocessing_context="fork")
+    loader = torch.utils.data.DataLoader(either, batch_size=700, num_workers=2,
+                                         multiprocessing_context="fork")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         found = torch.cat(list(loader))
@@ -357,7 +376,8 @@ def test_an_error_of_a_worker_is_the_librarys(either):
     pytest.importorskip("torch")
     from torch.utils.data import DataLoader
 
-    loader = DataLoader([1, 5000], batch_size=2, num_workers=1, collate_fn=either.gather, multiprocessing_context="fork")
+    loader = DataLoader([1, 5000], batch_size=2, num_workers=1, collate_fn=either.gather,
+                        multiprocessing_context="fork")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         with pytest.raises(rung.RangeError, match="id 5000 at index 1"):

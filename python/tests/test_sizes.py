@@ -8,14 +8,18 @@ import rung
 from rung.sizes import size_bytes, whole_number
 
 
-@pytest.mark.parametrize("size, bytes_", [(0, 0), (4096, 4096), ("4096", 4096), ("1KiB", 1024), ("1.5 KiB", 1536), ("2MiB", 2 << 20), ("0.5GiB", 1 << 29),
-                                          ("3TiB", 3 << 40), ("7B", 7), ("max", 2**64 - 1), ("10%", 100), ("100%", 1000), ("0%", 0), ("0.15%", 1),
-                                          (np.uint64(5), 5), (2**64 - 1, 2**64 - 1), ("0.0009765625KiB", 1)])
+@pytest.mark.parametrize("size, bytes_", [(0, 0), (4096, 4096), ("4096", 4096), ("1KiB", 1024),
+                                          ("1.5 KiB", 1536), ("2MiB", 2 << 20), ("0.5GiB", 1 << 29),
+                                          ("3TiB", 3 << 40), ("7B", 7), ("max", 2**64 - 1),
+                                          ("10%", 100), ("100%", 1000), ("0%", 0), ("0.15%", 1),
+                                          (np.uint64(5), 5), (2**64 - 1, 2**64 - 1),
+                                          ("0.0009765625KiB", 1)])
 def test_sizes(size, bytes_):
     assert size_bytes(size, 1000) == bytes_
 
 
-@pytest.mark.parametrize("size", [-1, 2**64, True, None, 1.0, b"1", "", " 1", "1 ", "-1", "+1", "1e3", "1.5", "1.5B", "1,5KiB", "1KB", "1kib", "KiB", "1..5KiB",
+@pytest.mark.parametrize("size", [-1, 2**64, True, None, 1.0, b"1", "", " 1", "1 ", "-1", "+1",
+                                  "1e3", "1.5", "1.5B", "1,5KiB", "1KB", "1kib", "KiB", "1..5KiB",
                                   "٣KiB", "100.1%", "%", 2**64 - 2, "16777216TiB", "9" * 21,
                                   "Max", "max%", [1], np.bool_(True)])
 def test_sizes_that_are_none(size):

@@ -27,7 +27,8 @@ def files(tmp_path):
     """The same as files."""
     np.save(tmp_path / "graph.npy", GRAPH)
     np.save(tmp_path / "features.npy", FEATURES)
-    return {"graph": tmp_path / "graph.npy", "features": str(tmp_path / "features.npy"), "fanouts": (3, 2)}
+    return {"graph": tmp_path / "graph.npy", "features": str(tmp_path / "features.npy"),
+            "fanouts": (3, 2)}
 
 
 def rows_of(path):
@@ -41,17 +42,21 @@ def everything(path):
 
 
 def left(tmp_path):
-    return sorted(name for name in os.listdir(tmp_path) if name not in ("graph.npy", "features.npy"))
+    return sorted(name for name in os.listdir(tmp_path)
+                  if name not in ("graph.npy", "features.npy"))
 
 
 def test_the_result(tmp_path):
     out = tmp_path / "out.rung"
     found = rung.stage(out, **SMALL)
     assert isinstance(found, rung.StageResult)
-    assert (found.path, found.vertex_count, found.edge_count, found.row_bytes, found.feature_bytes) == (str(out), VERTICES, 2000, 24, VERTICES * 24)
-    assert found.bytes_written == sum(len(data) for data in everything(out).values()) and found.memory_bytes > 0 and found.seconds > 0
+    assert ((found.path, found.vertex_count, found.edge_count, found.row_bytes,
+             found.feature_bytes) == (str(out), VERTICES, 2000, 24, VERTICES * 24))
+    assert (found.bytes_written == sum(len(data) for data in everything(out).values())
+            and found.memory_bytes > 0 and found.seconds > 0)
     assert found.plan in ("passes", "deal", "gather") and not found.in_place and not found.resumed
-    assert {"graph", "score", "rank", "relabel", "features"} <= set(found.phases) and sum(found.phases.values()) <= found.seconds * 1.01
+    assert ({"graph", "score", "rank", "relabel", "features"} <= set(found.phases)
+            and sum(found.phases.values()) <= found.seconds * 1.01)
     assert left(tmp_path) == ["out.rung"] and same(rows_of(out), FEATURES)
 
 
@@ -59,13 +64,17 @@ def test_arrays_and_files_give_the_same_data_set(tmp_path, files):
     rung.stage(tmp_path / "arrays.rung", **SMALL)
     rung.stage(tmp_path / "files.rung", **files)
     one, other = everything(tmp_path / "arrays.rung"), everything(tmp_path / "files.rung")
-    assert {name: data for name, data in one.items() if name != "manifest.json" and name != "checksums.npy"} == \
-           {name: data for name, data in other.items() if name != "manifest.json" and name != "checksums.npy"}
+    assert ({name: data for name, data in one.items() if name != "manifest.json"
+             and name != "checksums.npy"} == \
+            {name: data for name, data in other.items() if name != "manifest.json"
+             and name != "checksums.npy"})
 
 
 @pytest.mark.parametrize("features", [
-    np.asfortranarray(FEATURES), FEATURES[::-1][::-1], np.stack([FEATURES, FEATURES], 2)[:, :, 1], FEATURES.astype(">f4"), FEATURES.tolist(), FEATURES[:, 0],
-    random_rows("bf16", (VERTICES, 4)), random_rows("f16", (VERTICES, 2, 2)), random_rows("bool", (VERTICES, 9)), random_rows("u64", (VERTICES, 1))])
+    np.asfortranarray(FEATURES), FEATURES[::-1][::-1], np.stack([FEATURES, FEATURES], 2)[:, :, 1],
+    FEATURES.astype(">f4"), FEATURES.tolist(), FEATURES[:, 0],
+    random_rows("bf16", (VERTICES, 4)), random_rows("f16", (VERTICES, 2, 2)),
+    random_rows("bool", (VERTICES, 9)), random_rows("u64", (VERTICES, 1))])
 def test_features_in_memory(tmp_path, features):
     rung.stage(tmp_path / "out.rung", graph=GRAPH, features=features, fanouts=(2,))
     expected = np.asarray(features)
@@ -81,15 +90,19 @@ def test_rows_of_a_store_are_features(tmp_path):
         first = random_rows(dtype, (VERTICES, 3))
         rung.stage(tmp_path / "first.rung", graph=GRAPH, features=first, fanouts=(2,), force=True)
         with rung.open(tmp_path / "first.rung") as store:
-            rung.stage(tmp_path / "second.rung", graph=GRAPH, features=store.gather(Old()), fanouts=(2,), force=True)
+            rung.stage(tmp_path / "second.rung", graph=GRAPH, features=store.gather(Old()),
+                       fanouts=(2,), force=True)
         assert same(rows_of(tmp_path / "second.rung"), first)
 
 
 def test_torch_tensors(tmp_path):
     torch = pytest.importorskip("torch")
-    for features in (torch.randn(VERTICES, 4).bfloat16(), torch.randn(4, VERTICES).T, torch.randn(VERTICES, 3, requires_grad=True),
-                     torch.randint(0, 9, (VERTICES,), dtype=torch.uint16), torch.randn(VERTICES, 2).bfloat16()[:, ::2]):
-        rung.stage(tmp_path / "out.rung", graph=torch.from_numpy(GRAPH), features=features, labels=torch.arange(VERTICES), splits={"train": torch.arange(9)},
+    for features in (torch.randn(VERTICES, 4).bfloat16(), torch.randn(4, VERTICES).T,
+                     torch.randn(VERTICES, 3, requires_grad=True),
+                     torch.randint(0, 9, (VERTICES,), dtype=torch.uint16),
+                     torch.randn(VERTICES, 2).bfloat16()[:, ::2]):
+        rung.stage(tmp_path / "out.rung", graph=torch.from_numpy(GRAPH), features=features,
+                   labels=torch.arange(VERTICES), splits={"train": torch.arange(9)},
                    fanouts=[2], force=True)
         with rung.open(tmp_path / "out.rung") as store:
             rows = store.gather(torch.arange(VERTICES))
@@ -100,21 +113,28 @@ def test_several_graphs_and_forms(tmp_path, files):
     indptr = np.concatenate([[0], np.cumsum(np.bincount(GRAPH[1], minlength=VERTICES))])
     np.save(tmp_path / "indptr.npy", indptr)
     np.save(tmp_path / "indices.npy", GRAPH[0][np.argsort(GRAPH[1], kind="stable")])
-    for graph in ([GRAPH[:, :700], GRAPH[:, 700:]], (files["graph"],), GRAPH.T, GRAPH.astype(np.int32), [GRAPH.tolist()],
+    for graph in ([GRAPH[:, :700], GRAPH[:, 700:]], (files["graph"],), GRAPH.T,
+                  GRAPH.astype(np.int32), [GRAPH.tolist()],
                   f"csc:{tmp_path}/indptr.npy,{tmp_path}/indices.npy"):
-        found = rung.stage(tmp_path / "out.rung", graph=graph, features=FEATURES, fanouts=(3, 2), force=True)
+        found = rung.stage(tmp_path / "out.rung", graph=graph, features=FEATURES, fanouts=(3, 2),
+                           force=True)
         assert found.edge_count == 2000
-    assert rung.stage(tmp_path / "out.rung", undirected=True, dry_run=True, force=True, **SMALL).edge_count >= 2000
-    assert rung.stage(tmp_path / "out.rung", dedup=True, dry_run=True, force=True, **SMALL).edge_count <= 2000
+    assert (rung.stage(tmp_path / "out.rung", undirected=True, dry_run=True, force=True,
+                       **SMALL).edge_count >= 2000)
+    assert (rung.stage(tmp_path / "out.rung", dedup=True, dry_run=True, force=True,
+                       **SMALL).edge_count <= 2000)
 
 
 def test_scores_of_the_callers(tmp_path):
     scores = NUMBERS.random(VERTICES).astype(np.float32)
     rung.stage(tmp_path / "out.rung", score_source=scores, **SMALL)
     with rung.Dataset(tmp_path / "out.rung") as dataset:
-        assert dataset.score == "given" and np.array_equal(dataset.array("vertex_of_rank"), np.argsort(-scores, kind="stable"))
+        assert (dataset.score == "given"
+                and np.array_equal(dataset.array("vertex_of_rank"),
+                                   np.argsort(-scores, kind="stable")))
     for score in ("expected", "presample", "ppr", "wrpagerank", "rpagerank", "degree"):
-        rung.stage(tmp_path / "out.rung", score=score, force=True, draws="new", seed=2**63 - 1, threads=1, **SMALL)
+        rung.stage(tmp_path / "out.rung", score=score, force=True, draws="new", seed=2**63 - 1,
+                   threads=1, **SMALL)
         with rung.Dataset(tmp_path / "out.rung") as dataset:
             assert (dataset.score, dataset.draws) == (score, "new")
 
@@ -122,7 +142,8 @@ def test_scores_of_the_callers(tmp_path):
 def test_fanouts_of_all_kinds(tmp_path):
     for fanouts, kept in (([25, -1], (25, -1)), (np.array([3, 2]), (3, 2)), ((), (25, 10)),
                           (range(1, 3), (1, 2))):
-        rung.stage(tmp_path / "out.rung", graph=GRAPH, features=FEATURES, fanouts=fanouts, force=True)
+        rung.stage(tmp_path / "out.rung", graph=GRAPH, features=FEATURES, fanouts=fanouts,
+                   force=True)
         with rung.Dataset(tmp_path / "out.rung") as dataset:
             assert dataset.fanouts == kept
             assert rung.NeighborSampler(dataset).hop_count == len(kept)   # all of them can be used
@@ -141,7 +162,8 @@ def test_in_place(tmp_path, files):
 
 def test_further_choices(tmp_path, files):
     (tmp_path / "disk").mkdir()
-    for options in ({"plan": "gather"}, {"plan": "deal"}, {"pad": "sector"}, {"stripe": [tmp_path / "disk"]}, {"memory": "64MiB"}, {"memory": 64 << 20}):
+    for options in ({"plan": "gather"}, {"plan": "deal"}, {"pad": "sector"},
+                    {"stripe": [tmp_path / "disk"]}, {"memory": "64MiB"}, {"memory": 64 << 20}):
         rung.stage(tmp_path / "out.rung", force=True, **options, **files)
         assert same(rows_of(tmp_path / "out.rung"), FEATURES)
 
@@ -178,7 +200,8 @@ def test_existing_output(tmp_path):
     before = everything(tmp_path / "out.rung")
     with pytest.raises(rung.ExistsError, match="out.rung: exists") as found:
         rung.stage(tmp_path / "out.rung", **SMALL)
-    assert isinstance(found.value, FileExistsError) and everything(tmp_path / "out.rung") == before and left(tmp_path) == ["out.rung"]
+    assert (isinstance(found.value, FileExistsError)
+            and everything(tmp_path / "out.rung") == before and left(tmp_path) == ["out.rung"])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine").write_text("x")
     with pytest.raises(rung.ExistsError):
@@ -189,9 +212,12 @@ def test_existing_output(tmp_path):
 
 
 @pytest.mark.parametrize("wrong, error, says", [
-    ({"features": "none.npy"}, rung.NotFoundError, "none.npy"), ({"graph": "none.npy"}, rung.NotFoundError, "none.npy"),
-    ({"features": object()}, rung.InvalidError, "features: a source is a path"), ({"features": 5}, rung.InvalidError, "not int"),
-    ({"features": FEATURES[:-1]}, rung.Error, r"499|500"), ({"features": FEATURES.astype(complex)}, rung.FormatError, "c8|c16|dtype|type"),
+    ({"features": "none.npy"}, rung.NotFoundError, "none.npy"),
+    ({"graph": "none.npy"}, rung.NotFoundError, "none.npy"),
+    ({"features": object()}, rung.InvalidError, "features: a source is a path"),
+    ({"features": 5}, rung.InvalidError, "not int"),
+    ({"features": FEATURES[:-1]}, rung.Error, r"499|500"),
+    ({"features": FEATURES.astype(complex)}, rung.FormatError, "c8|c16|dtype|type"),
     ({"graph": GRAPH[0]}, rung.Error, "dimension"),
     ({"graph": GRAPH * 1.0}, rung.FormatError, "i32, i64"),
     ({"graph": []}, rung.InvalidError, "graph: an empty list has no source"),
@@ -200,14 +226,25 @@ def test_existing_output(tmp_path):
     ({"score": "degree", "score_source": np.ones(VERTICES, np.float32)}, rung.InvalidError,
      "score='degree' and score_source: both"),
     ({"graph": GRAPH - 1}, rung.RangeError, "-1"), ({"vertex_count": 499}, rung.Error, "499"),
-    ({"labels": np.arange(3)}, rung.Error, "labels|3"), ({"splits": {"a/b": [1]}}, rung.InvalidError, "a/b"), ({"splits": {"a\0": [1]}}, rung.InvalidError, "zero byte"),
-    ({"splits": {"train": [VERTICES]}}, rung.RangeError, "500"), ({"splits": {"train": [0.5]}}, rung.FormatError, "integer|bool|f64"),
-    ({"arrays": {"x": np.arange(7)}}, rung.Error, "7"), ({"score": "best"}, rung.InvalidError, "best.*blend"), ({"score_source": np.arange(VERTICES)}, rung.Error, "f32|float32|i64"),
-    ({"draws": "some"}, rung.InvalidError, "draws='some'"), ({"plan": "x"}, rung.InvalidError, "plan='x'"), ({"pad": 4}, rung.InvalidError, "pad=4"),
-    ({"batch_size": -1}, rung.InvalidError, "batch_size=-1"), ({"batch_size": 2**32}, rung.InvalidError, "batch_size="), ({"vertex_count": -1}, rung.InvalidError, "vertex_count"),
-    ({"seed": -1}, rung.InvalidError, "seed=-1"), ({"seed": 2**63}, rung.InvalidError, "seed="), ({"threads": -1}, rung.InvalidError, "threads=-1"),
-    ({"memory": "1 GB"}, rung.InvalidError, "memory='1 GB'"), ({"memory": "10%"}, rung.InvalidError, "memory="), ({"stripe": ["none"]}, rung.Error, "none"),
-    ({"features": "a\0.npy"}, rung.InvalidError, "zero byte"), ({"memory": 1}, rung.InvalidError, "memory")])
+    ({"labels": np.arange(3)}, rung.Error, "labels|3"),
+    ({"splits": {"a/b": [1]}}, rung.InvalidError, "a/b"),
+    ({"splits": {"a\0": [1]}}, rung.InvalidError, "zero byte"),
+    ({"splits": {"train": [VERTICES]}}, rung.RangeError, "500"),
+    ({"splits": {"train": [0.5]}}, rung.FormatError, "integer|bool|f64"),
+    ({"arrays": {"x": np.arange(7)}}, rung.Error, "7"),
+    ({"score": "best"}, rung.InvalidError, "best.*blend"),
+    ({"score_source": np.arange(VERTICES)}, rung.Error, "f32|float32|i64"),
+    ({"draws": "some"}, rung.InvalidError, "draws='some'"),
+    ({"plan": "x"}, rung.InvalidError, "plan='x'"), ({"pad": 4}, rung.InvalidError, "pad=4"),
+    ({"batch_size": -1}, rung.InvalidError, "batch_size=-1"),
+    ({"batch_size": 2**32}, rung.InvalidError, "batch_size="),
+    ({"vertex_count": -1}, rung.InvalidError, "vertex_count"),
+    ({"seed": -1}, rung.InvalidError, "seed=-1"), ({"seed": 2**63}, rung.InvalidError, "seed="),
+    ({"threads": -1}, rung.InvalidError, "threads=-1"),
+    ({"memory": "1 GB"}, rung.InvalidError, "memory='1 GB'"),
+    ({"memory": "10%"}, rung.InvalidError, "memory="), ({"stripe": ["none"]}, rung.Error, "none"),
+    ({"features": "a\0.npy"}, rung.InvalidError, "zero byte"),
+    ({"memory": 1}, rung.InvalidError, "memory")])
 def test_what_cannot_be_staged(tmp_path, monkeypatch, wrong, error, says):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=says):
@@ -223,7 +260,8 @@ def test_a_budget_too_small_says_what_would_do(tmp_path):
             rung.stage(tmp_path / "out.rung", memory=memory, **SMALL)
             break
         except rung.InvalidError as error:
-            assert error.least_bytes > memory and str(error.least_bytes) in str(error) and left(tmp_path) == []
+            assert (error.least_bytes > memory and str(error.least_bytes) in str(error)
+                    and left(tmp_path) == [])
             memory = error.least_bytes
     assert memory > 1 and same(rows_of(tmp_path / "out.rung"), FEATURES)
 
@@ -248,7 +286,8 @@ def test_progress(tmp_path):
     told = []
     rung.stage(tmp_path / "out.rung", progress=lambda *args: told.append(args), **SMALL)
     assert {"score", "features", "files"} <= {step for step, _, _ in told}
-    assert all(type(step) is str and 0 <= done and (total == 0 or done <= total) for step, done, total in told)
+    assert all(type(step) is str and 0 <= done and (total == 0 or done <= total) for step, done,
+               total in told)
 
 
 def test_progress_by_tqdm(tmp_path, capsys):
@@ -292,9 +331,11 @@ def test_of_files_it_can_be_gone_on_with(tmp_path, files):
         rung.stage(tmp_path / "out.rung", plan="none", force=True, **SMALL)
     assert left(tmp_path) == ["out.rung.partial", "whole.rung"]
     found = rung.stage(tmp_path / "out.rung", resume=True, **files)
-    assert found.resumed and same(rows_of(tmp_path / "out.rung"), FEATURES) and left(tmp_path) == ["out.rung", "whole.rung"]
+    assert (found.resumed and same(rows_of(tmp_path / "out.rung"), FEATURES)
+            and left(tmp_path) == ["out.rung", "whole.rung"])
     one, other = everything(tmp_path / "out.rung"), everything(tmp_path / "whole.rung")
-    assert one.keys() == other.keys() and all(one[name] == other[name] for name in one if name not in ("manifest.json", "checksums.npy"))
+    assert (one.keys() == other.keys() and all(one[name] == other[name] for name in one
+                                               if name not in ("manifest.json", "checksums.npy")))
     again = rung.stage(tmp_path / "out.rung", resume=True, **files)
     assert again.already_staged and not found.already_staged
     assert (again.bytes_written, again.edge_count) == (found.bytes_written, found.edge_count)
@@ -327,7 +368,8 @@ def test_work_of_another_process_is_not_thrown_away(tmp_path, files):
 
 
 def test_ctrl_c(program, tmp_path, files):
-    """As the terminal sends it, while the library works; without a progress of the caller's own, too."""
+    """As the terminal sends it, while the library works; without a progress of the caller's own,
+    too."""
     program("""
         import os, signal, sys, threading
         import numpy as np
@@ -380,7 +422,8 @@ def test_nothing_is_kept(tmp_path):
         features = FEATURES.copy().view(Owner)
         gone = weakref.ref(features)
         try:
-            rung.stage(tmp_path / "out.rung", force=True, progress=progress, **{**SMALL, "features": features})
+            rung.stage(tmp_path / "out.rung", force=True, progress=progress,
+                       **{**SMALL, "features": features})
         except Mine:
             pass
         del features

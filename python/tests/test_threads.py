@@ -150,7 +150,8 @@ def test_the_graph_is_loaded_once(staged):
 def test_no_call_keeps_the_gil():
     """As gathers show (test_async.py), all others do: ctypes keeps it for a PyDLL alone."""
     assert type(_library.lib) is ctypes.CDLL
-    assert all(isinstance(getattr(_library.lib, name), ctypes._CFuncPtr) for name in _library.FUNCTIONS)
+    assert all(isinstance(getattr(_library.lib, name), ctypes._CFuncPtr)
+               for name in _library.FUNCTIONS)
     python_api = 4   # FUNCFLAG_PYTHONAPI
     assert not any(getattr(_library.lib, name)._flags_ & python_api for name in _library.FUNCTIONS)
 

@@ -21,13 +21,15 @@ class BadInput(CliTest):
     def refused(self, says, code=1, more=(), **changes):
         """Staging with these changes fails, names every word of `says`, and leaves nothing."""
         before = sorted(os.listdir(self.folder))
-        message = self.fails("stage", *self.graph.options(**changes), "--out", self.out, *more, code=code, says=says)
+        message = self.fails("stage", *self.graph.options(**changes), "--out", self.out, *more,
+                             code=code, says=says)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
         self.assertEqual(len(message.strip().splitlines()), 1, message)
         return message
 
     def edges(self, name, pairs, descr="<i8"):
-        return self.graph.write(name, descr, (2, len(pairs)), [u for u, _ in pairs] + [v for _, v in pairs])
+        return self.graph.write(name, descr, (2, len(pairs)),
+                                [u for u, _ in pairs] + [v for _, v in pairs])
 
     # ---- files ----
 
@@ -59,12 +61,14 @@ class BadInput(CliTest):
                 with open(self.path("short.npy"), "wb") as file:
                     file.write(whole[:length])
                 self.refused("short.npy", features=self.path("short.npy"))
-        self.refused(["short.npy", "truncated", "offset %d" % (len(whole) - 1), "3200"], features=self.path("short.npy"))
+        self.refused(["short.npy", "truncated", "offset %d" % (len(whole) - 1), "3200"],
+                     features=self.path("short.npy"))
 
     def test_truncated_raw(self):
         with open(self.path("rows.raw"), "wb") as file:
             file.write(self.graph.rows[:-1])
-        self.refused(["rows.raw", "3199", "3200"], features="raw:%s,u8,100x32" % self.path("rows.raw"))
+        self.refused(["rows.raw", "3199", "3200"],
+                     features="raw:%s,u8,100x32" % self.path("rows.raw"))
 
     def test_wrong_magic(self):
         with open(self.path("text.npy"), "wb") as file:
@@ -99,7 +103,9 @@ class BadInput(CliTest):
     def test_other_dtypes(self):
         for descr in ("<U8", "<c8", "<M8[ns]"):
             with self.subTest(descr):
-                self.refused(["other.npy", descr], features=self.graph.write("other.npy", descr, (100, 4), self.graph.rows))
+                self.refused(["other.npy", descr],
+                             features=self.graph.write("other.npy", descr, (100, 4),
+                                                       self.graph.rows))
 
     def test_npz(self):
         members = {"x": npy_bytes("|u1", (100, 32), self.graph.rows)}
@@ -114,7 +120,8 @@ class BadInput(CliTest):
                 self.refused("a.npz", features=path + ":x")
 
     def test_damaged_deflated_member(self):
-        path = self.graph.write_npz("a.npz", {"x": npy_bytes("|u1", (100, 32), self.graph.rows)}, deflate=True)
+        path = self.graph.write_npz("a.npz", {"x": npy_bytes("|u1", (100, 32), self.graph.rows)},
+                                    deflate=True)
         with open(path, "r+b") as file:
             file.seek(1000)
             byte = file.read(1)
@@ -123,11 +130,13 @@ class BadInput(CliTest):
         self.refused("a.npz", features=path + ":x")
 
     def test_words_of_a_source(self):
-        for spec in ("raw:f", "raw:f,u8", "raw:f,u9,10x10", "raw:f,u8,10xx10", "raw:f,u8,0x,1", "raw:f,u8,10x10,-1", "a.npz",
+        for spec in ("raw:f", "raw:f,u8", "raw:f,u9,10x10", "raw:f,u8,10xx10", "raw:f,u8,0x,1",
+                     "raw:f,u8,10x10,-1", "a.npz",
                      "features"):
             with self.subTest(spec):
                 before = sorted(os.listdir(self.folder))
-                done = subprocess.run([RUNG, "stage", *self.graph.options(features=spec), "--out", self.out],
+                done = subprocess.run([RUNG, "stage", *self.graph.options(features=spec), "--out",
+                                       self.out],
                                       capture_output=True, text=True,
                                       check=False, cwd=self.folder)
                 self.assertIn(done.returncode, (1, 2))
@@ -141,15 +150,19 @@ class BadInput(CliTest):
         for value in (100, 1 << 32, (1 << 32) + 3, -1, -(1 << 63)):
             for place, edge in (("source", (value, 5)), ("target", (5, value))):
                 with self.subTest(value=value, place=place):
-                    self.refused(["bad.npy", "edge 200", str(value)], graph=self.edges("bad.npy", good + [edge] + good))
+                    self.refused(["bad.npy", "edge 200", str(value)],
+                                 graph=self.edges("bad.npy", good + [edge] + good))
 
     def test_edge_out_of_range_in_other_types(self):
-        self.refused(["bad.npy", "edge 1", str((1 << 64) - 1)], graph=self.edges("bad.npy", [(0, 1), (2, (1 << 64) - 1)], "<u8"))
+        self.refused(["bad.npy", "edge 1", str((1 << 64) - 1)],
+                     graph=self.edges("bad.npy", [(0, 1), (2, (1 << 64) - 1)], "<u8"))
         self.refused(["bad.npy", "edge 0", "-7"], graph=self.edges("bad.npy", [(-7, 1)], "<i4"))
-        self.refused(["bad.npy", "edge 1", "255"], graph=self.graph.write("bad.npy", "<i8", (2, 2), [1, 255, 2, 3]))
+        self.refused(["bad.npy", "edge 1", "255"],
+                     graph=self.graph.write("bad.npy", "<i8", (2, 2), [1, 255, 2, 3]))
 
     def test_second_list_is_named(self):
-        self.refused(["bad.npy", "edge 2", "100"], graph=[self.graph.graph, self.edges("bad.npy", [(0, 1), (1, 2), (100, 3)])])
+        self.refused(["bad.npy", "edge 2", "100"],
+                     graph=[self.graph.graph, self.edges("bad.npy", [(0, 1), (1, 2), (100, 3)])])
 
     def test_vertices_too_few(self):
         top = max(max(edge) for edge in self.graph.edges)
@@ -159,7 +172,8 @@ class BadInput(CliTest):
     def test_shape_of_edges(self):
         for shape, count in (((3, 10), 30), ((20,), 20), ((2, 5, 2), 20)):
             with self.subTest(shape):
-                self.refused("bad.npy", graph=self.graph.write("bad.npy", "<i8", shape, [0] * count))
+                self.refused("bad.npy",
+                             graph=self.graph.write("bad.npy", "<i8", shape, [0] * count))
         self.refused(["bad.npy", "f32"], graph=self.graph.write("bad.npy", "<f4", (2, 5), [0] * 10))
 
     def csc(self, indptr, indices, descr="<i8"):
@@ -180,7 +194,8 @@ class BadInput(CliTest):
         self.refused(["100", "50"], graph=self.csc([0] * 51, []))
 
     def test_index_out_of_range(self):
-        message = self.refused(["indices.npy", "100"], graph=self.csc([0] * 51 + [4] * 50, [0, 99, 100, 1]))
+        message = self.refused(["indices.npy", "100"],
+                               graph=self.csc([0] * 51 + [4] * 50, [0, 99, 100, 1]))
         self.assertIn("2", message)
 
     # ---- arrays that belong together ----
@@ -193,7 +208,8 @@ class BadInput(CliTest):
 
     def test_zero_rows(self):
         path = self.graph.write("empty.npy", "|u1", (0, 32), b"")
-        self.refused(["empty.npy", "0"], features=path, graph=self.edges("none.npy", []), labels=None, split=None)
+        self.refused(["empty.npy", "0"], features=path, graph=self.edges("none.npy", []),
+                     labels=None, split=None)
 
     def test_rows_of_zero_bytes(self):
         self.refused("empty.npy", features=self.graph.write("empty.npy", "|u1", (100, 0), b""))
@@ -217,14 +233,18 @@ class BadInput(CliTest):
                 self.refused(["ids.npy", "2", str(value)], split=["train=" + path])
 
     def test_split_of_wrong_type_or_shape(self):
-        self.refused(["ids.npy", "f32"], split=["train=" + self.graph.write("ids.npy", "<f4", (3,), [0, 1, 2])])
-        self.refused("ids.npy", split=["train=" + self.graph.write("ids.npy", "<i4", (3, 2), [0] * 6)])
+        self.refused(["ids.npy", "f32"],
+                     split=["train=" + self.graph.write("ids.npy", "<f4", (3,), [0, 1, 2])])
+        self.refused("ids.npy",
+                     split=["train=" + self.graph.write("ids.npy", "<i4", (3, 2), [0] * 6)])
 
     def test_split_names(self):
         for name in ("../evil", "a/b", "a b", "."):
             with self.subTest(name):
                 before = sorted(os.listdir(self.folder))
-                done = subprocess.run([RUNG, "stage", *self.graph.options(split=[name + "=" + self.graph.train_file]), "--out",
+                done = subprocess.run([RUNG, "stage",
+                                       *self.graph.options(
+                                           split=[name + "=" + self.graph.train_file]), "--out",
                                        self.out],
                                       capture_output=True, text=True, check=False)
                 self.assertIn(done.returncode, (1, 2))
@@ -233,30 +253,37 @@ class BadInput(CliTest):
 
     def test_the_same_split_twice(self):
         before = sorted(os.listdir(self.folder))
-        done = subprocess.run([RUNG, "stage", *self.graph.options(split=["a=" + self.graph.train_file] * 2), "--out", self.out],
+        done = subprocess.run([RUNG, "stage",
+                               *self.graph.options(split=["a=" + self.graph.train_file] * 2),
+                               "--out", self.out],
                               capture_output=True, text=True, check=False)
         self.assertIn(done.returncode, (1, 2))
         self.assertIn("'a'", done.stderr)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
 
     def test_score_of_wrong_type_or_length(self):
-        self.refused(["score.npy", "f64"], score=self.graph.write("score.npy", "<f8", (100,), [0] * 100))
-        self.refused(["score.npy", "99", "100"], score=self.graph.write("score.npy", "<f4", (99,), [0] * 99))
+        self.refused(["score.npy", "f64"],
+                     score=self.graph.write("score.npy", "<f8", (100,), [0] * 100))
+        self.refused(["score.npy", "99", "100"],
+                     score=self.graph.write("score.npy", "<f4", (99,), [0] * 99))
 
     def test_score_that_is_no_number(self):
         score = [1.0] * 40 + [float("nan")] + [float("inf")] * 59
-        self.refused(["score.npy", "score 40 is NaN", "nan_to_num"], score=self.graph.write("score.npy", "<f4", (100,), score))
+        self.refused(["score.npy", "score 40 is NaN", "nan_to_num"],
+                     score=self.graph.write("score.npy", "<f4", (100,), score))
 
     def test_train_id_given_twice(self):
         path = self.graph.write("twice.npy", "<i4", (3,), [5, 7, 5])
         for method in ("degree", "expected", "blend"):
-            self.refused(["twice.npy", "entries 0 and 2 are both 5"], split=["train=" + path], score=method)
+            self.refused(["twice.npy", "entries 0 and 2 are both 5"], split=["train=" + path],
+                         score=method)
 
     # ---- place ----
 
     def test_output_exists(self):
         os.mkdir(self.out)
-        self.fails("stage", *self.graph.options(), "--out", self.out, code=1, says=[self.out, "exists"])
+        self.fails("stage", *self.graph.options(), "--out", self.out, code=1,
+                   says=[self.out, "exists"])
         self.assertEqual(os.listdir(self.out), [])
 
     def test_output_cannot_be_made(self):
@@ -264,28 +291,34 @@ class BadInput(CliTest):
 
     @staticmethod
     def limit_file_size():
-        """Writes beyond the limit fail as on a full disk; the signal that comes with them is the command's to ignore."""
+        """Writes beyond the limit fail as on a full disk; the signal that comes with them is the
+        command's to ignore."""
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
 
     def test_writes_that_fail_for_space(self):
         graph = Graph(self.folder, vertices=20000, edges=1000, row_bytes=64)
         before = sorted(os.listdir(self.folder))
-        self.fails("stage", *graph.options(), "--out", self.out, code=1, says=[self.out, "File too large"],
+        self.fails("stage", *graph.options(), "--out", self.out, code=1,
+                   says=[self.out, "File too large"],
                    preexec_fn=self.limit_file_size)
-        self.assertEqual(sorted(os.listdir(self.folder)), sorted(before + [os.path.basename(self.out) + ".partial"]))
-        self.run_rung("stage", *graph.options(), "--out", self.out, "--resume")   # with room it ends
+        self.assertEqual(sorted(os.listdir(self.folder)),
+                         sorted(before + [os.path.basename(self.out) + ".partial"]))
+        # with room it ends
+        self.run_rung("stage", *graph.options(), "--out", self.out, "--resume")
         self.run_rung("verify", self.out, "--source", graph.features)
 
     def on_a_small_disk(self, size, *args):
-        """Run the command with self.out on a tmpfs of `size`; returns what was done and what is on it at the end."""
+        """Run the command with self.out on a tmpfs of `size`; returns what was done and what is on
+        it at the end."""
         disk = self.path("disk")
         os.makedirs(disk, exist_ok=True)
         script = "mount -t tmpfs -o size=%s tmpfs '%s' || exit 99; \"$@\"; code=$?; ls -A '%s' >&3; exit $code" % (size, disk,
                                                                                                                    disk)
         listing = self.path("listing")
         with open(listing, "wb") as file:
-            done = subprocess.run(["unshare", "-rm", "sh", "-c", "exec 3>&%d; " % file.fileno() + script, "sh", RUNG, *args],
+            done = subprocess.run(["unshare", "-rm", "sh", "-c",
+                                   "exec 3>&%d; " % file.fileno() + script, "sh", RUNG, *args],
                                   pass_fds=[file.fileno()],
                                   capture_output=True, text=True, check=False)
         with open(listing, encoding="utf-8") as file:
@@ -298,11 +331,13 @@ class BadInput(CliTest):
     @unittest.skipUnless(shutil.which("unshare"), "unshare is not installed")
     def test_full_disk(self):
         graph = Graph(self.folder, vertices=20000, edges=1000, row_bytes=64)
-        done, names = self.on_a_small_disk("1m", "stage", *graph.options(), "--out", self.path("disk", "out"))
+        done, names = self.on_a_small_disk("1m", "stage", *graph.options(), "--out",
+                                           self.path("disk", "out"))
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("free", done.stderr)   # said before anything is written
         self.assertEqual(names, [])
-        done, names = self.on_a_small_disk("16m", "stage", *graph.options(), "--out", self.path("disk", "out"))
+        done, names = self.on_a_small_disk("16m", "stage", *graph.options(), "--out",
+                                           self.path("disk", "out"))
         self.assertEqual((done.returncode, names), (0, ["out"]), done.stderr)
 
 

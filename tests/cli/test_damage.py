@@ -63,7 +63,8 @@ class Corrupt(CliTest):
             bad = self.json_of("verify", self.staged, code=3)["bad"]
             self.assertEqual(len(bad), 1)
             text = self.run_rung("verify", self.staged, code=3).stdout
-            self.assertIn("%s: block %d at offset %d" % (name, bad[0]["block"], bad[0]["offset"]), text)
+            self.assertIn("%s: block %d at offset %d" % (name, bad[0]["block"], bad[0]["offset"]),
+                          text)
         self.assertGreaterEqual(bad[0]["block"], 0)
 
     def test_two_places_are_both_named(self):
@@ -76,7 +77,8 @@ class Corrupt(CliTest):
         for offset in range(0, size, size // 25):
             with self.subTest(offset), self.flipped("manifest.json", offset):
                 for name in ("info", "plan", "bench"):
-                    done = subprocess.run([RUNG, name, self.staged], capture_output=True, text=True, check=False)
+                    done = subprocess.run([RUNG, name, self.staged], capture_output=True, text=True,
+                                          check=False)
                     self.assertIn(done.returncode, (1, 3))
                     self.assertIn("manifest.json", done.stderr)
 
@@ -92,10 +94,12 @@ class Corrupt(CliTest):
                         with open(path, "r+b") as file:
                             file.seek(0, os.SEEK_END)
                             file.truncate(file.tell() + (1 if what == "grown" else -1))
-                    done = subprocess.run([RUNG, "info", self.staged], capture_output=True, text=True, check=False)
+                    done = subprocess.run([RUNG, "info", self.staged], capture_output=True,
+                                          text=True, check=False)
                     self.assertIn(done.returncode, (1, 3))
                     self.assertIn(name, done.stderr)
-                    done = subprocess.run([RUNG, "verify", self.staged], capture_output=True, text=True, check=False)
+                    done = subprocess.run([RUNG, "verify", self.staged], capture_output=True,
+                                          text=True, check=False)
                     self.assertIn(done.returncode, (1, 3))
                     self.assertIn(name, done.stdout + done.stderr)
                 shutil.copy(kept, path)
@@ -155,7 +159,8 @@ class Killed(CliTest):
         self.out = self.path("out")
 
     def start(self, *more):
-        return subprocess.Popen([RUNG, "stage", *self.graph.options(), "--out", self.out, "--quiet", *more],
+        return subprocess.Popen([RUNG, "stage", *self.graph.options(), "--out", self.out, "--quiet",
+                                 *more],
                                 stdout=subprocess.DEVNULL,
                                 stderr=subprocess.PIPE, text=True)
 
@@ -167,7 +172,8 @@ class Killed(CliTest):
     def same_as_reference(self, folder):
         names = sorted(os.listdir(self.reference))
         self.assertEqual(sorted(os.listdir(folder)), names)
-        self.assertEqual(filecmp.cmpfiles(folder, self.reference, names, shallow=False)[1:], ([], []))
+        self.assertEqual(filecmp.cmpfiles(folder, self.reference, names, shallow=False)[1:],
+                         ([], []))
 
     def test_sigkill_at_any_moment_leaves_nothing_that_opens(self):
         whole = 0
@@ -176,7 +182,8 @@ class Killed(CliTest):
             time.sleep(self.seconds * kill / self.KILLS * 1.1)
             process.kill()
             process.communicate()
-            if os.path.exists(self.out):   # it was done, to the last byte, perhaps but for the journal
+            # it was done, to the last byte, perhaps but for the journal
+            if os.path.exists(self.out):
                 whole += 1
                 if os.path.exists(os.path.join(self.out, "journal")):
                     self.run_rung("stage", *self.graph.options(), "--out", self.out, "--resume")
@@ -186,7 +193,8 @@ class Killed(CliTest):
             self.assertFalse(self.opens(self.out))
             self.assertFalse(self.opens(self.out + ".partial"))
         self.assertLess(whole, self.KILLS)
-        self.run_rung("stage", *self.graph.options(), "--out", self.out, "--resume")   # behind what the killed left
+        # behind what the killed left
+        self.run_rung("stage", *self.graph.options(), "--out", self.out, "--resume")
         self.same_as_reference(self.out)
         self.assertFalse(os.path.exists(self.out + ".partial"))
 

@@ -10,7 +10,8 @@ import zlib
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import CliTest, main, read_npy
 
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "debian_graph.py")
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools",
+                      "debian_graph.py")
 
 ARCHIVE = """\
 Package: zeta
@@ -56,7 +57,8 @@ class DebianGraph(CliTest):
     def make(self, text=ARCHIVE, *more, out="data", code=0):
         with open(self.path("available"), "w", encoding="utf-8") as file:
             file.write(text)
-        done = subprocess.run([sys.executable, SCRIPT, self.path(out), "--input", self.path("available"), *more],
+        done = subprocess.run([sys.executable, SCRIPT, self.path(out), "--input",
+                               self.path("available"), *more],
                               capture_output=True,
                               text=True, check=False, timeout=60)
         self.assertEqual(done.returncode, code, done.stderr)
@@ -75,7 +77,8 @@ class DebianGraph(CliTest):
         descr, shape, values = self.load("edges")
         self.assertEqual((descr, shape), ("<i8", (2, 5)))
         edges = {(NAMES[u], NAMES[v]) for u, v in zip(values[:5], values[5:])}
-        self.assertEqual(edges, {("libc6", "alpha"), ("beta", "alpha"), ("zeta", "alpha"), ("gamma-tools", "alpha"), ("alpha",
+        self.assertEqual(edges, {("libc6", "alpha"), ("beta", "alpha"), ("zeta", "alpha"),
+                                 ("gamma-tools", "alpha"), ("alpha",
                                                                                                                       "beta")})
 
     def test_labels_are_sections_without_their_area(self):
@@ -92,7 +95,9 @@ class DebianGraph(CliTest):
         expected = {}
         for word, holders in (("games", 2), ("beta", 1), ("~beta", 1)):
             code = zlib.crc32(word.encode())
-            expected[code % 512] = expected.get(code % 512, 0) + (1 if code & 512 else -1) * math.log(5 / holders)
+            expected[code % 512] = expected.get(code % 512,
+                                                0) + (1 if code & 512
+                                                      else -1) * math.log(5 / holders)
         length = math.sqrt(sum(value * value for value in expected.values()))
         values = self.halves(rows[1])
         for column in range(512):
@@ -107,7 +112,8 @@ class DebianGraph(CliTest):
         text = "".join("Package: p%d\nSection: %s\n\n" % (i, "ab"[i % 2]) for i in range(5000))
         self.make(text)
         names = self.lines("packages.txt")
-        splits = {name: [names[i] for i in self.load(name)[2]] for name in ("train", "valid", "test")}
+        splits = {name: [names[i] for i in self.load(name)[2]]
+                  for name in ("train", "valid", "test")}
         self.assertEqual(sorted(sum(splits.values(), [])), names)
         for name, share in (("train", 0.6), ("valid", 0.2), ("test", 0.2)):
             self.assertAlmostEqual(len(splits[name]) / 5000, share, delta=0.03)
@@ -126,7 +132,8 @@ class DebianGraph(CliTest):
         self.make(out="data")
         self.make(out="again")
         for name in os.listdir(self.path("data")):
-            with open(self.path("data", name), "rb") as one, open(self.path("again", name), "rb") as other:
+            with open(self.path("data", name),
+                      "rb") as one, open(self.path("again", name), "rb") as other:
                 self.assertEqual(one.read(), other.read(), name)
 
     def test_what_is_there_is_replaced_only_when_asked(self):

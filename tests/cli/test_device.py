@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of GPUs on a machine without one (a GPU that is there is hidden from CUDA): the CPU serves and says why, or exit 77."""
+"""Options of GPUs on a machine without one (a GPU that is there is hidden from CUDA): the CPU
+serves and says why, or exit 77."""
 import os
 import sys
 
@@ -16,12 +17,14 @@ class WithoutGpu(CliTest):
         self.staged = self.stage(Graph(self.folder, vertices=3000))
 
     def test_the_cpu_serves_and_one_line_says_why(self):
-        for args in (["--gpu", "10%"], ["--gpu", "max"], ["--gpu", "0"], ["--peers", "2"], ["--gpus", "0,1", "--replicate", "5%"],
+        for args in (["--gpu", "10%"], ["--gpu", "max"], ["--gpu", "0"], ["--peers", "2"],
+                     ["--gpus", "0,1", "--replicate", "5%"],
                      ["--device", "auto"], ["--device", "auto", "--gpu", "1MiB"]):
             for name, more in (("plan", []), ("bench", ["--rows", "1000", "--check"])):
                 with self.subTest([name] + args):
                     done = self.run_rung(name, self.staged, "--host", "40%", *args, *more)
-                    self.assertRegex(done.stderr, r"\Arung %s: the CPU gathers: %s\n\Z" % (name, WHY))
+                    self.assertRegex(done.stderr,
+                                     r"\Arung %s: the CPU gathers: %s\n\Z" % (name, WHY))
                     found = self.json_of(name, self.staged, "--host", "40%", *args, *more)
                     self.assertEqual(found["device"], "cpu")
                     self.assertRegex(found["device_why"], r"\A%s\Z" % WHY)
@@ -34,18 +37,24 @@ class WithoutGpu(CliTest):
             done = self.run_rung("bench", self.staged, "--rows", "1000", *args)
             self.assertEqual(done.stderr, "")
             found = self.json_of("bench", self.staged, "--rows", "1000", *args)
-            self.assertEqual({key: found[key] for key in ("device", "device_why", "gpu", "gpu_name", "gpu_count", "map_on_gpu",
+            self.assertEqual({key: found[key]
+                              for key in ("device", "device_why", "gpu", "gpu_name", "gpu_count",
+                                          "map_on_gpu",
                                                           "host_waits", "scatters", "attached")},
-                             {"device": "cpu", "device_why": None, "gpu": None, "gpu_name": None, "gpu_count": None,
-                              "map_on_gpu": None, "host_waits": None, "scatters": None, "attached": False})
+                             {"device": "cpu", "device_why": None, "gpu": None, "gpu_name": None,
+                              "gpu_count": None,
+                              "map_on_gpu": None, "host_waits": None, "scatters": None,
+                              "attached": False})
             plan = self.json_of("plan", self.staged, *args)
             self.assertEqual((plan["device"], plan["device_why"], plan["gpus"]), ("cpu", None, []))
 
     def test_cuda_asked_for_is_hardware_absent(self):
         for name in ("plan", "bench"):
-            for args in ([], ["--gpu", "10%"], ["--peers", "2"], ["--engine", "pread"] if name == "bench" else []):
+            for args in ([], ["--gpu", "10%"], ["--peers", "2"],
+                         ["--engine", "pread"] if name == "bench" else []):
                 with self.subTest([name] + args):
-                    message = self.fails(name, self.staged, "--device", "cuda", *args, code=77, says="rung %s: " % name)
+                    message = self.fails(name, self.staged, "--device", "cuda", *args, code=77,
+                                         says="rung %s: " % name)
                     self.assertRegex(message, r"\Arung %s: %s\n\Z" % (name, WHY))
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""plan and bench on simulated GPUs: right rows for every mix of tiers, found where their ranks say, in whatever order CUDA works."""
+"""plan and bench on simulated GPUs: right rows for every mix of tiers, found where their ranks say,
+in whatever order CUDA works."""
 import json
 import os
 import random
@@ -14,7 +15,8 @@ from clitest import SIM, CliTest, Graph, main, read_npy, shape_of
 
 VERTICES, ROW_BYTES = 3000, 64
 THREADS = 80   # more than the engine of a store starts
-SOME = "%dB" % (4 * 4096 + 1000 * ROW_BYTES)   # of host memory: the fewest slots, and a third of the rows
+# of host memory: the fewest slots, and a third of the rows
+SOME = "%dB" % (4 * 4096 + 1000 * ROW_BYTES)
 
 # name: (what the machine has, options)
 MIXES = {
@@ -23,12 +25,17 @@ MIXES = {
     "GPU": ({}, ["--gpu", "max"]),
     "GPU, host and file": ({}, ["--gpu", "20%", "--host", SOME]),
     "GPU and file": ({}, ["--gpu", "20%", "--host", "16KiB"]),
-    "one GPU posing as three": ({}, ["--gpus", "0,0,0", "--gpu", "16%", "--replicate", "3%", "--host", SOME]),
+    "one GPU posing as three": ({}, ["--gpus", "0,0,0", "--gpu", "16%", "--replicate", "3%",
+                                     "--host", SOME]),
     "peers": ({"RUNG_SIM_GPUS": "2"}, ["--peers", "2", "--gpu", "max"]),
-    "peers, host and file": ({"RUNG_SIM_GPUS": "2"}, ["--peers", "2", "--gpu", "20%", "--host", SOME]),
-    "replicas, peers, host and file": ({"RUNG_SIM_GPUS": "3"}, ["--gpus", "2,0", "--gpu", "20%", "--replicate", "8%", "--host",
+    "peers, host and file": ({"RUNG_SIM_GPUS": "2"},
+                             ["--peers", "2", "--gpu", "20%", "--host", SOME]),
+    "replicas, peers, host and file": ({"RUNG_SIM_GPUS": "3"},
+                                       ["--gpus", "2,0", "--gpu", "20%", "--replicate", "8%",
+                                        "--host",
                                                               SOME]),
-    "replicas only": ({"RUNG_SIM_GPUS": "2"}, ["--peers", "2", "--gpu", "20%", "--replicate", "max", "--host", SOME]),
+    "replicas only": ({"RUNG_SIM_GPUS": "2"}, ["--peers", "2", "--gpu", "20%", "--replicate", "max",
+                                               "--host", SOME]),
 }
 
 
@@ -69,7 +76,8 @@ class GpuTest(CliTest):
         self.assertEqual(found["rows"], len(ranks))
 
     def bench_ranks(self, *args, rows=3000, seed=3):
-        found = self.json_of("bench", self.staged, "--ids", "uniform", "--rows", rows, "--seed", seed, "--batch", 500, "--check",
+        found = self.json_of("bench", self.staged, "--ids", "uniform", "--rows", rows, "--seed",
+                             seed, "--batch", 500, "--check",
                              *args)
         self.check(found, uniform(rows, VERTICES, seed))
         return found
@@ -89,7 +97,8 @@ class Mixes(GpuTest):
                                  [(tier["name"], tier["rows"]) for tier in plan["tiers"]])
                 self.assertAlmostEqual(sum(tier["hit_share"] for tier in plan["tiers"]), 1)
                 rows = {tier["name"]: tier["rows"] for tier in plan["tiers"]}
-                for tier, words in (("gpu", ("GPU", "replicas", "three")), ("peer", ("peers", "three")), ("nvme", ("file", "three",
+                for tier, words in (("gpu", ("GPU", "replicas", "three")),
+                                    ("peer", ("peers", "three")), ("nvme", ("file", "three",
                                                                                                                    "only"))):
                     self.assertEqual(rows[tier] > 0, any(word in name for word in words), tier)
                 self.assertEqual(found["scatters"] > 0, rows["nvme"] > 0)
@@ -100,24 +109,29 @@ class Mixes(GpuTest):
         on_cpu = self.bench_ranks("--device", "cpu", "--host", SOME)
         self.assertEqual([tier["name"] for tier in on_cpu["tiers"]], ["host", "nvme"])
         self.assertEqual((on_cpu["device"], on_cpu["scatters"]), ("cpu", None))
-        self.assertEqual(on_gpu["tiers"][2]["rows"], on_cpu["tiers"][0]["rows"], "the host budget holds as many rows")
+        self.assertEqual(on_gpu["tiers"][2]["rows"], on_cpu["tiers"][0]["rows"],
+                         "the host budget holds as many rows")
 
     def test_vertex_ids(self):
         rank_of_vertex = read_npy(os.path.join(self.staged, "rank_of_vertex.npy"))[2]
         draws = random.Random(5)
-        vertices = [draws.randrange(VERTICES) for _ in range(2500)] + [VERTICES - 1] * 300 + list(range(200))
+        vertices = [draws.randrange(VERTICES)
+                    for _ in range(2500)] + [VERTICES - 1] * 300 + list(range(200))
         ids = self.graph.write("ids.npy", "<i4", (len(vertices),), vertices)
         for name, (variables, options) in MIXES.items():
             with self.subTest(name):
                 self.machine(**variables)
-                found = self.json_of("bench", self.staged, "--ids", ids, "--batch", 700, "--check", *options)
+                found = self.json_of("bench", self.staged, "--ids", ids, "--batch", 700, "--check",
+                                     *options)
                 self.check(found, [rank_of_vertex[vertex] for vertex in vertices])
-                self.assertIs(found["map_on_gpu"], "0" not in options, "a map of 12000 bytes fits half of every other budget")
+                self.assertIs(found["map_on_gpu"], "0" not in options,
+                              "a map of 12000 bytes fits half of every other budget")
 
     def test_traces(self):
         for name in ("GPU, host and file", "replicas, peers, host and file"):
             self.machine(**MIXES[name][0])
-            found = self.json_of("bench", self.staged, "--rows", 6000, "--in-flight", 3, "--check", *MIXES[name][1])
+            found = self.json_of("bench", self.staged, "--rows", 6000, "--in-flight", 3, "--check",
+                                 *MIXES[name][1])
             self.assertEqual(found["wrong_rows"], 0)
             self.assertEqual(sum(tier["hits"] for tier in found["tiers"]), found["rows"])
 
@@ -142,7 +156,8 @@ class Machines(GpuTest):
         options = ["--peers", "2", "--gpu", "20%", "--replicate", "5%", "--host", SOME]
         why = "GPU 0 cannot read the memory of GPU 1: no rows are shared, GPU 0 is used alone"
         for name, more in (("plan", []), ("bench", ["--rows", "1000"])):
-            self.assertEqual(self.run_rung(name, self.staged, *options, *more).stderr, "rung %s: %s\n" % (name, why))
+            self.assertEqual(self.run_rung(name, self.staged, *options, *more).stderr,
+                             "rung %s: %s\n" % (name, why))
         plan = self.json_of("plan", self.staged, *options)
         self.assertEqual((plan["device"], plan["device_why"], plan["gpus"]), ("cuda", why, [0]))
         self.assertEqual([tier["rows"] for tier in plan["tiers"]][:2], [VERTICES // 5, 0])
@@ -150,26 +165,34 @@ class Machines(GpuTest):
 
     def test_a_gpu_that_is_too_small_says_what_is_free(self):
         self.machine(RUNG_SIM_GPU_BYTES="100000")
-        for args, says in ((["--gpu", "max"], 'rows of the tier "gpu" of %d bytes' % (VERTICES * ROW_BYTES)),
-                           (["--gpu", "0", "--ids", "uniform", "--rows", "20000"], "an allocation of 160000 bytes"),
-                           (["--gpu", "0", "--ids", "uniform", "--rows", "3000"], "no room for the output of all requests")):
-            message = self.fails("bench", self.staged, *args, code=1, says=["GPU 0: no room for ", says])
+        for args, says in ((["--gpu", "max"],
+                            'rows of the tier "gpu" of %d bytes' % (VERTICES * ROW_BYTES)),
+                           (["--gpu", "0", "--ids", "uniform", "--rows", "20000"],
+                            "an allocation of 160000 bytes"),
+                           (["--gpu", "0", "--ids", "uniform", "--rows", "3000"],
+                            "no room for the output of all requests")):
+            message = self.fails("bench", self.staged, *args, code=1,
+                                 says=["GPU 0: no room for ", says])
             self.assertRegex(message, r"\d+ of 100000 bytes are free: give a smaller GPU budget")
 
     def test_no_gpu(self):
         for variables, why in (({"RUNG_SIM_GPUS": "none"}, "cudaErrorInsufficientDriver"),
                                ({"RUNG_SIM_GPUS": "0"}, "cudaErrorNoDevice")):
             self.machine(**variables)
-            self.fails("bench", self.staged, "--device", "cuda", code=77, says=["rung bench: cuda: looking for GPUs: ", why])
+            self.fails("bench", self.staged, "--device", "cuda", code=77,
+                       says=["rung bench: cuda: looking for GPUs: ", why])
             done = self.run_rung("bench", self.staged, "--gpu", "10%", "--rows", "1000", "--check")
-            self.assertRegex(done.stderr, r"\Arung bench: the CPU gathers: cuda: looking for GPUs: .*%s\)\n\Z" % why)
+            self.assertRegex(done.stderr,
+                             r"\Arung bench: the CPU gathers: cuda: looking for GPUs: .*%s\)\n\Z" % why)
             self.assertIn("checked: 0 wrong rows", done.stdout)
 
     def test_a_gpu_that_is_not_there(self):
         self.machine(RUNG_SIM_GPUS="2")
         for args in (["--gpus", "2"], ["--peers", "3"], ["--gpus", "0,7"]):
-            self.fails("plan", self.staged, "--device", "cuda", *args, code=77, says=["there is no GPU ", "CUDA shows 2"])
-            self.assertIn("the CPU gathers: cuda: there is no GPU ", self.run_rung("plan", self.staged, *args).stderr)
+            self.fails("plan", self.staged, "--device", "cuda", *args, code=77,
+                       says=["there is no GPU ", "CUDA shows 2"])
+            self.assertIn("the CPU gathers: cuda: there is no GPU ",
+                          self.run_rung("plan", self.staged, *args).stderr)
 
 
 class Shared(GpuTest):
@@ -183,15 +206,18 @@ class Shared(GpuTest):
         return self.json_of("bench", "--attach", self.socket, "--check", *args, code=code)
 
     def test_an_attached_bench_finds_the_same_rows(self):
-        for name in ("GPU, host and file", "one GPU posing as three", "replicas, peers, host and file"):
+        for name in ("GPU, host and file", "one GPU posing as three",
+                     "replicas, peers, host and file"):
             with self.subTest(name):
                 self.machine(**MIXES[name][0])
-                creator, first = self.share(self.staged, self.socket, "--rows", 1000, *MIXES[name][1])
+                creator, first = self.share(self.staged, self.socket, "--rows", 1000,
+                                            *MIXES[name][1])
                 found = self.attached("--ids", "uniform", "--rows", 2000, "--seed", 9)
                 self.check(found, uniform(2000, VERTICES, 9))
                 self.assertEqual([(tier["name"], tier["rows"]) for tier in found["tiers"]],
                                  [(tier["name"], tier["rows"]) for tier in first["tiers"]])
-                self.assertEqual((found["device"], found["attached"], first["attached"]), ("cuda", True, False))
+                self.assertEqual((found["device"], found["attached"], first["attached"]),
+                                 ("cuda", True, False))
                 creator.terminate()
                 self.assertEqual(creator.wait(60), -signal.SIGTERM)
 
@@ -199,11 +225,14 @@ class Shared(GpuTest):
         self.machine()
         self.share(self.staged, self.socket, "--rows", 1000, *MIXES["GPU, host and file"][1])
         self.machine(RUNG_SIM_GPUS="0")
-        self.fails("bench", "--attach", self.socket, code=77, says=["rung bench: ", "cudaErrorNoDevice"])
+        self.fails("bench", "--attach", self.socket, code=77,
+                   says=["rung bench: ", "cudaErrorNoDevice"])
 
     def gathering(self):
-        """An attacher that has begun to gather and is not soon done: only then it has all its threads."""
-        attacher = self.start("bench", "--attach", self.socket, "--ids", "uniform", "--rows", 1 << 22, "--batch", 100, "--quiet",
+        """An attacher that has begun to gather and is not soon done: only then it has all its
+        threads."""
+        attacher = self.start("bench", "--attach", self.socket, "--ids", "uniform", "--rows",
+                              1 << 22, "--batch", 100, "--quiet",
                               "--threads", THREADS)
         until = time.monotonic() + 60
         while attacher.poll() is None and len(os.listdir("/proc/%d/task" % attacher.pid)) < THREADS:
@@ -213,12 +242,14 @@ class Shared(GpuTest):
 
     def test_gpu_memory_goes_with_its_process(self):
         self.machine()
-        creator, _ = self.share(self.staged, self.socket, "--rows", 1000, *MIXES["one GPU posing as three"][1])
+        creator, _ = self.share(self.staged, self.socket, "--rows", 1000,
+                                *MIXES["one GPU posing as three"][1])
         attacher = self.gathering()
         creator.kill()
         output, message = attacher.communicate(timeout=60)
         self.assertEqual((attacher.returncode, output), (1, ""))
-        self.assertRegex(message, "rung bench: .*the process that shared the store has closed it or is gone")
+        self.assertRegex(message,
+                         "rung bench: .*the process that shared the store has closed it or is gone")
 
 
 class Reports(GpuTest):
@@ -226,12 +257,16 @@ class Reports(GpuTest):
         self.machine()
         forecast = ("gpu_seconds_per_batch", "peer_seconds_per_batch", "link_seconds_per_batch")
         for name, more in (("plan", []), ("bench", ["--rows", "1000", "--check"])):
-            on_gpu, on_cpu = (shape_of(self.json_of(name, self.staged, "--host", SOME, *options, *more))
+            on_gpu, on_cpu = (shape_of(self.json_of(name, self.staged, "--host", SOME, *options,
+                                                    *more))
                               for options in (["--gpu", "20%"], []))
             self.assertEqual(set(on_gpu), set(on_cpu))
-            self.assertEqual({key: on_gpu[key] for key in on_gpu if on_gpu[key] != on_cpu[key] and not key.startswith("engine")},
-                             dict({key: "number" for key in forecast}, gpus=["number"], threads="null") if name == "plan" else
-                             {"gpu": "number", "gpu_name": "text", "gpu_count": "number", "map_on_gpu": "boolean",
+            self.assertEqual({key: on_gpu[key] for key in on_gpu
+                              if on_gpu[key] != on_cpu[key] and not key.startswith("engine")},
+                             dict({key: "number" for key in forecast}, gpus=["number"],
+                                  threads="null") if name == "plan" else
+                             {"gpu": "number", "gpu_name": "text", "gpu_count": "number",
+                              "map_on_gpu": "boolean",
                               "host_waits": "number", "scatters": "number"})
 
     def profile(self, *rungs):
@@ -239,64 +274,86 @@ class Reports(GpuTest):
         rates = {"gpu": 1e9, "peer": 1e8, "host": 1e7}
         with open(self.path("machine.json"), "w", encoding="utf-8") as out:
             json.dump({"schema": 1, "measured": {},
-                       "results": [{"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0, "absent": None, "row_bytes": ROW_BYTES,
+                       "results": [{"matrix": "gather", "cores": "one", "cpu_node": 0,
+                                    "memory_node": 0, "absent": None, "row_bytes": ROW_BYTES,
                                     "rows_per_s": {"median": 1e7}}],
-                       "nvme_read": [{"drive": None, "file": "f", "row_bytes": 4096, "queue_depth": 64, "reads_per_s": 1e12}],
-                       "gpu_gather": [{"from": rung, "row_bytes": ROW_BYTES, "rows_per_s": rates[rung]} for rung in rungs]}, out)
+                       "nvme_read": [{"drive": None, "file": "f", "row_bytes": 4096,
+                                      "queue_depth": 64, "reads_per_s": 1e12}],
+                       "gpu_gather": [{"from": rung, "row_bytes": ROW_BYTES,
+                                       "rows_per_s": rates[rung]} for rung in rungs]}, out)
         return self.path("machine.json")
 
     def test_seconds_are_predicted_by_what_each_rung_was_measured_to_do(self):
         self.machine(RUNG_SIM_GPUS="2")
         options = ["--peers", "2", "--gpu", "20%", "--replicate", "8%", "--host", SOME]
-        plan = self.json_of("plan", self.staged, *options, "--profile", self.profile("gpu", "peer", "host"))
+        plan = self.json_of("plan", self.staged, *options, "--profile",
+                            self.profile("gpu", "peer", "host"))
         share = {tier["name"]: tier["hit_share"] for tier in plan["tiers"]}
         rows = plan["rows_per_batch"]
-        own = plan["gpu_seconds_per_batch"] * 1e9   # some of those dealt to two GPUs are the first one's
+        # some of those dealt to two GPUs are the first one's
+        own = plan["gpu_seconds_per_batch"] * 1e9
         peer = plan["peer_seconds_per_batch"] * 1e8
         self.assertAlmostEqual((own + peer) / rows, share["gpu"] + share["peer"], places=6)
         self.assertGreater(own / rows, share["gpu"])
         self.assertGreater(peer, 0)
-        self.assertAlmostEqual(plan["link_seconds_per_batch"] * 1e7 / rows, share["host"] + share["nvme"], places=6)
-        self.assertEqual((plan["bound"], plan["seconds_per_batch"]), ("link", plan["link_seconds_per_batch"]))
+        self.assertAlmostEqual(plan["link_seconds_per_batch"] * 1e7 / rows,
+                               share["host"] + share["nvme"], places=6)
+        self.assertEqual((plan["bound"], plan["seconds_per_batch"]),
+                         ("link", plan["link_seconds_per_batch"]))
         self.assertEqual(plan["assumed"], [])
-        self.assertEqual((plan["threads"], plan["chosen"]["threads"], plan["chosen"]["threads_why"]), (None, None, "a GPU gathers"))
-        self.assertLessEqual(plan["queue_depth"], plan["chosen"]["queue_depth"])   # as many as there is room for
+        self.assertEqual((plan["threads"], plan["chosen"]["threads"],
+                          plan["chosen"]["threads_why"]), (None, None, "a GPU gathers"))
+        # as many as there is room for
+        self.assertLessEqual(plan["queue_depth"], plan["chosen"]["queue_depth"])
         for rungs in ((), ("gpu",), ("gpu", "host")):
             profile = self.profile(*rungs)
             missing = [rung for rung in ("gpu", "peer", "host") if rung not in rungs]
-            self.assertEqual(self.json_of("plan", self.staged, *options, "--profile", profile)["assumed"], missing)
-            self.assertIn("by the profile %s, without figures of what a GPU reads from %s, which are assumed" % (profile, ", ".join(missing)),
+            self.assertEqual(self.json_of("plan", self.staged, *options, "--profile",
+                                          profile)["assumed"], missing)
+            self.assertIn("by the profile %s, without figures of what a GPU reads from %s, which "
+                          "are assumed" % (profile, ", ".join(missing)),
                           self.run_rung("plan", self.staged, *options, "--profile", profile).stdout)
-            bench = self.json_of("bench", self.staged, *options, "--rows", 1000, "--profile", profile)
+            bench = self.json_of("bench", self.staged, *options, "--rows", 1000, "--profile",
+                                 profile)
             self.assertEqual(bench["predicted"]["assumed"], missing)
         assumed = self.json_of("plan", self.staged, *options)
         self.assertEqual((assumed["assumed"], assumed["profile"]), (None, None))
         self.assertGreater(assumed["link_seconds_per_batch"], 0)
-        self.assertIn("figures of the machine are assumed", self.run_rung("plan", self.staged, *options).stdout)
+        self.assertIn("figures of the machine are assumed",
+                      self.run_rung("plan", self.staged, *options).stdout)
 
     def test_a_gpu_posing_as_three_reads_its_own_memory(self):
         self.machine()
-        plan = self.json_of("plan", self.staged, "--gpus", "0,0,0", "--gpu", "max", "--profile", self.profile("gpu"))
-        self.assertEqual((plan["peer_seconds_per_batch"], plan["link_seconds_per_batch"], plan["assumed"]), (0, 0, []))
-        self.assertAlmostEqual(plan["gpu_seconds_per_batch"] * 1e9, plan["rows_per_batch"], places=3)
+        plan = self.json_of("plan", self.staged, "--gpus", "0,0,0", "--gpu", "max", "--profile",
+                            self.profile("gpu"))
+        self.assertEqual((plan["peer_seconds_per_batch"], plan["link_seconds_per_batch"],
+                          plan["assumed"]), (0, 0, []))
+        self.assertAlmostEqual(plan["gpu_seconds_per_batch"] * 1e9, plan["rows_per_batch"],
+                               places=3)
         self.assertEqual(plan["bound"], "gpu memory")
 
     def test_text(self):
         self.machine(RUNG_SIM_GPUS="2")
         options = ["--peers", "2", "--gpu", "20%", "--host", SOME]
-        self.assertIn("\nGPU 0 gathers; rows are interleaved with GPU 1\n", self.run_rung("plan", self.staged, *options).stdout)
+        self.assertIn("\nGPU 0 gathers; rows are interleaved with GPU 1\n",
+                      self.run_rung("plan", self.staged, *options).stdout)
         text = self.run_rung("bench", self.staged, *options, "--rows", "1000").stdout
-        self.assertRegex(text, r"\ngathered by GPU 0, simulated GPU; \d+ scatters, the host waited \d+ times\n")
+        self.assertRegex(text,
+                         r"\ngathered by GPU 0, simulated GPU; \d+ scatters, the host waited \d+ "
+                         r"times\n")
         self.assertRegex(text, r"(?m)^peer +1200 +\d+ +\d")
 
     def test_check_sees_rows_that_are_wrong(self):
         """The GPU keeps the rows that were read at the opening; the file changes meanwhile."""
         self.machine()
-        path = os.path.join(self.staged, next(name for name in os.listdir(self.staged) if name.startswith("features")))
+        path = os.path.join(self.staged, next(name for name in os.listdir(self.staged)
+                                              if name.startswith("features")))
         size = os.path.getsize(path) - 4096
         with open(path, "r+b") as file, subprocess.Popen(
-                [SIM, "bench", self.staged, "--check", "--json", "--quiet", "--gpu", "max", "--ids", "uniform", "--rows", "200000"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment()) as bench:
+                [SIM, "bench", self.staged, "--check", "--json", "--quiet", "--gpu", "max", "--ids",
+                 "uniform", "--rows", "200000"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env=self.environment()) as bench:
             fill = 0
             while bench.poll() is None:
                 fill ^= 0xff

@@ -20,7 +20,8 @@ class Help(CliTest):
             with self.subTest(name):
                 done = self.run_rung(name, "--help")
                 self.golden("help-%s.txt" % name, done.stdout)
-                self.assertNotRegex(done.stdout, r"(?m) $|^ {7,28}--", "argp breaks lines that just fit: reword it")
+                self.assertNotRegex(done.stdout, r"(?m) $|^ {7,28}--",
+                                    "argp breaks lines that just fit: reword it")
                 for option in ("--json", "--quiet", "--threads"):
                     self.assertIn(option, done.stdout)
 
@@ -28,9 +29,11 @@ class Help(CliTest):
         source = os.environ.get("RUNG_SOURCE_DIR", os.path.join(TESTS, ".."))
         names = COMMANDS + (["train"] if self.can_train() else [])
         for name in names:
-            with open(os.path.join(source, "tools", "man", "rung-%s.1.md" % name), encoding="utf-8") as file:
+            with open(os.path.join(source, "tools", "man", "rung-%s.1.md" % name),
+                      encoding="utf-8") as file:
                 page = file.read()
-            options = re.findall(r"^ +(?:-., )?--([A-Za-z0-9-]+)", self.run_rung(name, "--help").stdout, re.MULTILINE)
+            options = re.findall(r"^ +(?:-., )?--([A-Za-z0-9-]+)",
+                                 self.run_rung(name, "--help").stdout, re.MULTILINE)
             self.assertGreater(len(options), 4)
             for option in set(options) - {"usage"}:
                 self.assertIn("**--%s**" % option, page, "man page of " + name)
@@ -137,14 +140,17 @@ class Usage(CliTest):
     def test_stage_needs_graph_features_and_out(self):
         self.fails("stage", "--features", "f.npy", "--out", "o", code=2, says="--graph is missing")
         self.fails("stage", "--graph", "g.npy", "--out", "o", code=2, says="--features is missing")
-        self.fails("stage", "--graph", "g.npy", "--features", "f.npy", code=2, says="--out is missing")
-        self.fails("stage", "--graph", "g.npy", "--features", "f.npy", "o", code=2, says=["'o'", "--out o"])
+        self.fails("stage", "--graph", "g.npy", "--features", "f.npy", code=2,
+                   says="--out is missing")
+        self.fails("stage", "--graph", "g.npy", "--features", "f.npy", "o", code=2,
+                   says=["'o'", "--out o"])
 
     def test_score_needs_graph_out_and_fanouts(self):
         self.fails("score", "--out", "o", code=2, says="--graph is missing")
         self.fails("score", "--graph", "g.npy", code=2, says="--out is missing")
         self.fails("score", "--graph", "g.npy", "--out", "o", "o", code=2, says=["'o'", "--out o"])
-        for method in ([], ["--method", "blend"], ["--method", "expected"], ["--method", "presample"]):
+        for method in ([], ["--method", "blend"], ["--method", "expected"],
+                       ["--method", "presample"]):
             self.fails("score", "--graph", "g.npy", "--out", "o", *method, code=2,
                        says=["--fanout is missing", method[1] if method else "blend"])
 
@@ -156,14 +162,18 @@ class Usage(CliTest):
 
 class Values(CliTest):
     def test_wrong_sizes(self):
-        for text, says in (("1,5GiB", "no size"), ("10GB", "no size"), ("-1", "no size"), ("", "no size"), ("1e9", "no size"),
+        for text, says in (("1,5GiB", "no size"), ("10GB", "no size"), ("-1", "no size"),
+                           ("", "no size"), ("1e9", "no size"),
                            (".", "no size"),
-                           ("0x10", "no size"), ("5 GiB", "no size"), ("101%", "at most 100%"), ("10%%", "no size"), ("lots",
+                           ("0x10", "no size"), ("5 GiB", "no size"), ("101%", "at most 100%"),
+                           ("10%%", "no size"), ("lots",
                                                                                                                       "no size"),
-                           ("99999999999999999999", "2^64"), ("18446744073709551616", "2^64"), ("16777216TiB", "2^64"),
+                           ("99999999999999999999", "2^64"), ("18446744073709551616", "2^64"),
+                           ("16777216TiB", "2^64"),
                            ("16777216.0TiB", "2^64"), ("18446744073709551614", "2^64")):
             with self.subTest(text):
-                self.fails("plan", "x", "--host=" + text, code=2, says=["rung plan: --host: '%s'" % text, says])
+                self.fails("plan", "x", "--host=" + text, code=2,
+                           says=["rung plan: --host: '%s'" % text, says])
 
     def test_wrong_numbers(self):
         for args, says in (
@@ -175,23 +185,28 @@ class Values(CliTest):
                  "--threads: '0' is out of range; give 1 to 1024"),
                 (["bench", "x", "--threads", "1000", "--in-flight", "5"],
                  "more than 4096 requests"),
-                (["bench", "x", "--engine", "aio"], "--engine: 'aio' is no engine; give auto, nvme, io_uring_poll, io_uring or pread"),
+                (["bench", "x", "--engine", "aio"],
+                 "--engine: 'aio' is no engine; give auto, nvme, io_uring_poll, io_uring or pread"),
                 (["bench", "x", "--gap", "10%"], "--gap: '10%' is too much or not in bytes"),
                 (["bench", "x", "--gap", "4GiB"], "--gap: '4GiB' is too much or not in bytes"),
-                (["stage", "--damping", "1"], "--damping: '1' is out of range; give more than 0 and less than 1"),
+                (["stage", "--damping", "1"],
+                 "--damping: '1' is out of range; give more than 0 and less than 1"),
                 (["stage", "--damping", "nan"], "--damping: 'nan' is no number"),
                 (["stage", "--damping", "0.5x"], "--damping: '0.5x' is no number"),
-                (["stage", "--fanout", "25,,10"], "--fanout: '25,,10' is no list of fanouts; write 25,10"),
+                (["stage", "--fanout", "25,,10"],
+                 "--fanout: '25,,10' is no list of fanouts; write 25,10"),
                 (["stage", "--fanout", "25,0"], "--fanout: '0' is out of range"),
                 (["stage", "--fanout", ",".join("1" * 17)], "more than 16 hops"),
                 (["stage", "--batch", "4294967296"], "--batch: '4294967296' is out of range"),
                 (["stage", "--split", "train"], "--split: 'train' is not NAME=SRC"),
                 (["stage", "--split", "=x.npy"], "--split: '=x.npy' is not NAME=SRC"),
                 (["stage", "--score", "pagerank"], "--score: 'pagerank' is no method and no file"),
-                (["stage", "--draws", "both"], "--draws: 'both' is no way of drawing; give all or new"),
+                (["stage", "--draws", "both"],
+                 "--draws: 'both' is no way of drawing; give all or new"),
                 (["stage", "--epochs", "0"], "--epochs: '0' is out of range"),
                 (["stage", "--batches", "0"], "--batches: '0' is out of range"),
-                (["stage", "--seed", "9223372036854775808"], "--seed: '9223372036854775808' is out of range"),
+                (["stage", "--seed", "9223372036854775808"],
+                 "--seed: '9223372036854775808' is out of range"),
                 (["stage", "--tolerance", "0"], "--tolerance: '0' is out of range"),
                 (["score", "--fanout", "25,0"], "--fanout: '0' is out of range"),
                 (["score", "--iterations", "0"], "--iterations: '0' is out of range"),
@@ -208,17 +223,24 @@ class Values(CliTest):
         for args, says in (
                 (["--gpu", "1GB"], "--gpu: '1GB' is no size"),
                 (["--device", "tpu"], "--device: 'tpu' is no device; give cpu, cuda or auto"),
-                (["--peers", "0"], "--peers: '0' is out of range; give 1 to 16"), (["--peers", "17"], "out of range"),
-                (["--gpus", ""], "--gpus: '' is no list of GPUs; write 0,1"), (["--gpus", "0,"], "no list of GPUs"),
-                (["--gpus", "0,,1"], "no list of GPUs"), (["--gpus", "0,a"], "--gpus: 'a' is no whole number"),
-                (["--gpus", "-1"], "'-1' is no whole number"), (["--gpus", "2147483648"], "out of range"),
+                (["--peers", "0"], "--peers: '0' is out of range; give 1 to 16"),
+                (["--peers", "17"], "out of range"),
+                (["--gpus", ""], "--gpus: '' is no list of GPUs; write 0,1"),
+                (["--gpus", "0,"], "no list of GPUs"),
+                (["--gpus", "0,,1"], "no list of GPUs"),
+                (["--gpus", "0,a"], "--gpus: 'a' is no whole number"),
+                (["--gpus", "-1"], "'-1' is no whole number"),
+                (["--gpus", "2147483648"], "out of range"),
                 (["--gpus", ",".join("0" * 17)], "more than 16 GPUs"),
                 (["--gpu", "1GiB", "--device", "cpu"], "--device cpu and --gpu exclude each other"),
-                (["--device", "cpu", "--peers", "2"], "--device cpu and --peers exclude each other"),
+                (["--device", "cpu", "--peers", "2"],
+                 "--device cpu and --peers exclude each other"),
                 (["--peers", "3", "--gpus", "0,1"], "--peers 3, but --gpus names 2"),
                 (["--replicate", "1GiB"], "--replicate is for rows interleaved over several GPUs"),
-                (["--replicate", "1GiB", "--gpus", "1"], "--replicate is for rows interleaved over several GPUs"),
-                (["--peers", "1", "--replicate", "max"], "--replicate is for rows interleaved over several GPUs")):
+                (["--replicate", "1GiB", "--gpus", "1"],
+                 "--replicate is for rows interleaved over several GPUs"),
+                (["--peers", "1", "--replicate", "max"],
+                 "--replicate is for rows interleaved over several GPUs")):
             for name in ("plan", "bench"):
                 with self.subTest([name] + args):
                     self.fails(name, "x", *args, code=2, says=["rung %s: " % name, says])
@@ -226,7 +248,8 @@ class Values(CliTest):
     def test_good_sizes_are_what_they_say(self):
         graph = Graph(self.folder, vertices=4000, row_bytes=64)   # 256000 bytes of features
         staged = self.stage(graph)
-        for text, room in (("65536", 65536), ("64KiB", 65536), ("65536B", 65536), ("0.0625MiB", 65536), ("40%", 102400),
+        for text, room in (("65536", 65536), ("64KiB", 65536), ("65536B", 65536),
+                           ("0.0625MiB", 65536), ("40%", 102400),
                            ("max", 256000),
                            ("1.5GiB", 256000), ("100%", 256000), ("18446744073709551615", 256000)):
             with self.subTest(text):
@@ -250,7 +273,8 @@ class Values(CliTest):
     def test_a_budget_that_cannot_hold_the_slots_names_the_least(self):
         staged = self.stage(Graph(self.folder))
         for text in ("0", "0%", "100"):
-            message = self.fails("plan", staged, "--host", text, code=2, says=["budget", "at least"])
+            message = self.fails("plan", staged, "--host", text, code=2,
+                                 says=["budget", "at least"])
             least = message.split("at least ")[1].split()[0]
             self.json_of("plan", staged, "--host", least)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stage, verify, info, plan and bench on a small random graph, against a plain retelling of what they should do."""
+"""stage, verify, info, plan and bench on a small random graph, against a plain retelling of what
+they should do."""
 import filecmp
 import json
 import os
@@ -37,7 +38,8 @@ class Contents(CliTest):
         self.assertEqual([rank_of_vertex[v] for v in vertex_of_rank], list(range(graph.vertices)))
         score = load("score")
         order = sorted(range(graph.vertices), key=lambda rank: (-score[rank], vertex_of_rank[rank]))
-        self.assertEqual(order, list(range(graph.vertices)), "rows are not in the order of their scores")
+        self.assertEqual(order, list(range(graph.vertices)),
+                         "rows are not in the order of their scores")
         indptr, indices = load("graph_indptr"), load("graph_indices")
         for rank, vertex in enumerate(vertex_of_rank):
             mine = [vertex_of_rank[r] for r in indices[indptr[rank]:indptr[rank + 1]]]
@@ -52,11 +54,13 @@ class Contents(CliTest):
         self.assertEqual([vertex_of_rank[r] for r in load("split_valid")], graph.valid)
         self.assertEqual(sorted(vertex_of_rank[r] for r in load("split_test")),
                          [v for v in range(graph.vertices) if graph.test_mask[v]])
-        self.assertEqual(self.run_rung("verify", staged, "--source", graph.features).stdout.split(":")[0], "ok")
+        self.assertEqual(self.run_rung("verify", staged, "--source",
+                                       graph.features).stdout.split(":")[0], "ok")
 
     def test_every_score_stages_the_same_graph(self):
         lists = in_lists(self.graph)
-        for method in ("degree", "rpagerank", "wrpagerank", "ppr", "presample", "expected", "blend"):
+        for method in ("degree", "rpagerank", "wrpagerank", "ppr", "presample", "expected",
+                       "blend"):
             with self.subTest(method):
                 staged = self.stage(self.graph, method, score=method)
                 self.check(staged, lists)
@@ -68,19 +72,23 @@ class Contents(CliTest):
         for u, _ in self.graph.edges:
             degree[u] += 1
         vertex_of_rank = read_npy(os.path.join(staged, "vertex_of_rank.npy"))[2]
-        self.assertEqual(vertex_of_rank, sorted(range(self.graph.vertices), key=lambda v: (-degree[v], v)))
+        self.assertEqual(vertex_of_rank, sorted(range(self.graph.vertices),
+                                                key=lambda v: (-degree[v], v)))
 
     def test_what_the_score_was_made_with_is_kept(self):
         staged = self.stage(self.graph, draws="new", seed=7, batches=3, fanout="4,all", batch=50)
         info = self.json_of("info", staged)
-        self.assertEqual((info["score"], info["score_batches"], info["score_seed"], info["draws"], info["fanout"]),
+        self.assertEqual((info["score"], info["score_batches"], info["score_seed"], info["draws"],
+                          info["fanout"]),
                          ("blend", 6, 7, "new", [4, 4294967295]))
         self.assertIn("fanout 4,all, new vertices draw\n", self.run_rung("info", staged).stdout)
         staged = self.stage(self.graph, "presampled", score="presample", epochs=2, batch=50)
         self.assertEqual(self.json_of("info", staged)["score_batches"], 10)
-        staged = self.stage(self.graph, "ranked", score="rpagerank", damping=0.5, tolerance=0.1, iterations=9)
+        staged = self.stage(self.graph, "ranked", score="rpagerank", damping=0.5, tolerance=0.1,
+                            iterations=9)
         info = self.json_of("info", staged)
-        self.assertEqual((info["damping"], info["score_batches"], info["score_seed"]), (0.5, None, None))
+        self.assertEqual((info["damping"], info["score_batches"], info["score_seed"]),
+                         (0.5, None, None))
         self.assertLess(info["iterations"], 9)
 
     def test_the_score_is_that_of_rung_score(self):
@@ -89,15 +97,18 @@ class Contents(CliTest):
             with self.subTest(method):
                 sampling = ["--fanout", "4,3", "--batch", 40]
                 out = self.path(method + ".npy")
-                self.run_rung("score", "--graph", graph.graph, "--vertices", graph.vertices, "--train", graph.train_file,
+                self.run_rung("score", "--graph", graph.graph, "--vertices", graph.vertices,
+                              "--train", graph.train_file,
                               "--method", method, *sampling, "--out", out)
                 staged = self.stage(graph, method, score=method, fanout="4,3", batch=40)
                 score = read_npy(out)[2]
                 vertex_of_rank = read_npy(os.path.join(staged, "vertex_of_rank.npy"))[2]
-                self.assertEqual(read_npy(os.path.join(staged, "score.npy"))[2], [score[v] for v in vertex_of_rank])
+                self.assertEqual(read_npy(os.path.join(staged, "score.npy"))[2],
+                                 [score[v] for v in vertex_of_rank])
                 given = self.stage(graph, method + " given", score=out)
                 names = ["vertex_of_rank.npy", "features.000.npy", "graph_indices.npy"]
-                self.assertEqual(filecmp.cmpfiles(staged, given, names, shallow=False)[1:], ([], []))
+                self.assertEqual(filecmp.cmpfiles(staged, given, names, shallow=False)[1:],
+                                 ([], []))
 
     def test_undirected_adds_reverses(self):
         staged = self.path("staged")
@@ -135,28 +146,37 @@ class Contents(CliTest):
             indptr.append(indptr[-1] + len(neighbours))
         with open(graph.path("features.raw"), "wb") as file:
             file.write(b"header" + graph.rows)
-        members = {"edges": npy_bytes("<i8", (2, len(graph.edges)), flat), "x": npy_bytes("|u1", (graph.vertices,
+        members = {"edges": npy_bytes("<i8", (2, len(graph.edges)), flat),
+                   "x": npy_bytes("|u1", (graph.vertices,
                                                                                                   graph.row_bytes), graph.rows)}
         stored = graph.write_npz("stored.npz", members, deflate=False)
         deflated = graph.write_npz("deflated.npz", members, deflate=True)
         head, tail = graph.edges[:half], graph.edges[half:]
         variants = {
-            "version2": {"features": graph.write("v2.npy", "|u1", (graph.vertices, graph.row_bytes), graph.rows, version=(2, 0))},
-            "version3": {"features": graph.write("v3.npy", "|u1", (graph.vertices, graph.row_bytes), graph.rows, version=(3, 0))},
-            "raw": {"features": "raw:%s,u8,%dx%d,6" % (graph.path("features.raw"), graph.vertices, graph.row_bytes)},
+            "version2": {"features": graph.write("v2.npy", "|u1", (graph.vertices, graph.row_bytes),
+                                                 graph.rows, version=(2, 0))},
+            "version3": {"features": graph.write("v3.npy", "|u1", (graph.vertices, graph.row_bytes),
+                                                 graph.rows, version=(3, 0))},
+            "raw": {"features": "raw:%s,u8,%dx%d,6" % (graph.path("features.raw"), graph.vertices,
+                                                       graph.row_bytes)},
             "stored": {"graph": stored + ":edges", "features": stored + ":x"},
             "deflated": {"graph": deflated + ":edges.npy", "features": deflated + ":x.npy"},
             "by edge": {"graph": graph.write("by_edge.npy", "<u4", (len(graph.edges), 2),
                                              [end for edge in graph.edges for end in edge])},
             "by side, Fortran": {"graph": graph.write("by_side_f.npy", "<i8", (2, len(graph.edges)),
-                                                      [end for edge in graph.edges for end in edge], fortran=True)},
-            "by edge, Fortran": {"graph": graph.write("by_edge_f.npy", "<i8", (len(graph.edges), 2), flat, fortran=True)},
+                                                      [end for edge in graph.edges for end in edge],
+                                                      fortran=True)},
+            "by edge, Fortran": {"graph": graph.write("by_edge_f.npy", "<i8", (len(graph.edges), 2),
+                                                      flat, fortran=True)},
             "two lists": {"graph": [
-                graph.write("head.npy", "<u8", (2, len(head)), [u for u, _ in head] + [v for _, v in head]),
-                graph.write("tail.npy", "<i4", (2, len(tail)), [u for u, _ in tail] + [v for _, v in tail])]},
+                graph.write("head.npy", "<u8", (2, len(head)),
+                            [u for u, _ in head] + [v for _, v in head]),
+                graph.write("tail.npy", "<i4", (2, len(tail)),
+                            [u for u, _ in tail] + [v for _, v in tail])]},
             "csc": {"graph": "csc:%s,%s" % (
                 graph.write("indptr.npy", "<i8", (len(indptr),), indptr),
-                graph.write("indices.npy", "<i4", (len(graph.edges),), [u for neighbours in lists for u in neighbours]))},
+                graph.write("indices.npy", "<i4", (len(graph.edges),),
+                            [u for neighbours in lists for u in neighbours]))},
         }
         for name, changes in variants.items():
             with self.subTest(name):
@@ -174,7 +194,8 @@ class Contents(CliTest):
         graph.graph = graph.write("graph.npy", "<i8", (2, 1), [0, 0])
         staged = self.stage(graph, split=None)
         self.assertEqual(self.json_of("info", staged)["vertices"], 1)
-        self.assertEqual(self.json_of("bench", staged, "--check", "--ids", "uniform", "--rows", 10)["wrong_rows"], 0)
+        self.assertEqual(self.json_of("bench", staged, "--check", "--ids", "uniform", "--rows",
+                                      10)["wrong_rows"], 0)
 
     def test_no_edges(self):
         graph = self.graph
@@ -194,10 +215,13 @@ class Folder(CliTest):
         planned = self.json_of("stage", *self.graph.options(), "--out", out, "--dry-run")
         self.assertEqual(sorted(os.listdir(self.folder)), before)
         self.assertIs(planned["dry_run"], True)
-        self.assertIn("would write", self.run_rung("stage", *self.graph.options(), "--out", out, "--dry-run").stdout)
+        self.assertIn("would write", self.run_rung("stage", *self.graph.options(), "--out", out,
+                                                   "--dry-run").stdout)
         done = self.json_of("stage", *self.graph.options(), "--out", out)
-        self.assertEqual(done["bytes_written"], sum(os.path.getsize(os.path.join(out, name)) for name in os.listdir(out)))
-        self.assertLess(abs(planned["bytes_written"] - done["bytes_written"]), 8192)   # the manifest's length is not known before
+        self.assertEqual(done["bytes_written"], sum(os.path.getsize(os.path.join(out, name))
+                                                    for name in os.listdir(out)))
+        # the manifest's length is not known before
+        self.assertLess(abs(planned["bytes_written"] - done["bytes_written"]), 8192)
 
     def test_existing_folder_is_kept_unless_forced(self):
         out = self.stage(self.graph, score="degree")
@@ -218,12 +242,14 @@ class Folder(CliTest):
     def test_a_failed_forced_run_keeps_the_old_folder(self):
         out = self.stage(self.graph, score="degree")
         broken = self.graph.write("broken.npy", "<i8", (2, 1), [0, self.graph.vertices])
-        self.fails("stage", *self.graph.options(graph=broken), "--out", out, "--force", code=1, says="broken.npy")
+        self.fails("stage", *self.graph.options(graph=broken), "--out", out, "--force", code=1,
+                   says="broken.npy")
         self.run_rung("verify", out, "--source", self.graph.features)
         self.assertFalse(os.path.exists(out + ".partial"))
 
     def test_parent_folder_must_exist(self):
-        self.fails("stage", *self.graph.options(), "--out", self.path("no", "such"), code=1, says=self.path("no"))
+        self.fails("stage", *self.graph.options(), "--out", self.path("no", "such"), code=1,
+                   says=self.path("no"))
 
     def test_verify_finds_rows_that_differ_from_the_source(self):
         graph = self.graph
@@ -233,10 +259,12 @@ class Folder(CliTest):
             changed[vertex * graph.row_bytes + 5] ^= 1
         other = graph.write("other.npy", "|u1", (graph.vertices, graph.row_bytes), changed)
         report = self.json_of("verify", staged, "--source", other, code=3)
-        self.assertEqual((report["ok"], report["rows_compared"], report["rows_different"]), (False, graph.vertices, 2))
+        self.assertEqual((report["ok"], report["rows_compared"], report["rows_different"]),
+                         (False, graph.vertices, 2))
         self.assertIn(report["first_different"], (33, 77))
         self.assertEqual(report["bad"], [])
-        self.assertIn("2 rows differ", self.run_rung("verify", staged, "--source", other, code=3).stdout)
+        self.assertIn("2 rows differ", self.run_rung("verify", staged, "--source", other,
+                                                     code=3).stdout)
 
 
 class Results(CliTest):
@@ -246,24 +274,34 @@ class Results(CliTest):
         super().setUp()
         self.graph = Graph(self.folder, vertices=4000, edges=20000, row_bytes=256)
         self.staged = self.path("staged")
-        self.report = self.json_of("stage", *self.graph.options(), "--out", self.staged, "--fanout", "5,3", "--batch", 100)
+        self.report = self.json_of("stage", *self.graph.options(), "--out", self.staged, "--fanout",
+                                   "5,3", "--batch", 100)
 
     def test_shape_of_the_json(self):
         ids = self.graph.write("ids.npy", "<i8", (3,), [0, 3999, 0])
         shapes = {
             "stage": shape_of(self.report),
-            "score": shape_of(self.json_of("score", "--graph", self.graph.graph, "--method", "degree", "--out",
+            "score": shape_of(self.json_of("score", "--graph", self.graph.graph, "--method",
+                                           "degree", "--out",
                                            self.path("score.npy"))),
-            "score --memory": shape_of(self.json_of("score", "--graph", self.graph.graph, "--method", "degree", "--out",
+            "score --memory": shape_of(self.json_of("score", "--graph", self.graph.graph,
+                                                    "--method", "degree", "--out",
                                                     self.path("score.npy"), "--memory", "256MiB")),
             "verify": shape_of(self.json_of("verify", self.staged)),
-            "verify --source": shape_of(self.json_of("verify", self.staged, "--source", self.graph.features)),
+            "verify --source": shape_of(self.json_of("verify", self.staged, "--source",
+                                                     self.graph.features)),
             "info": shape_of(self.json_of("info", self.staged)),
-            "plan": shape_of(self.json_of("plan", self.staged, "--numa-node", "none", "--host", "20%")),
-            "trace": shape_of(self.json_of("trace", self.staged, "--host", "20%", "--methods", "degree")),
-            "bench": shape_of(self.json_of("bench", self.staged, "--numa-node", "none", "--host", "max", "--rows", 100)),
-            "bench --profile": shape_of(self.json_of("bench", self.staged, "--numa-node", "none", "--host", "max", "--rows", 100, "--profile", self.profile())),
-            "bench --check": shape_of(self.json_of("bench", self.staged, "--numa-node", "none", "--host", "max", "--ids", ids, "--check")),
+            "plan": shape_of(self.json_of("plan", self.staged, "--numa-node", "none", "--host",
+                                          "20%")),
+            "trace": shape_of(self.json_of("trace", self.staged, "--host", "20%", "--methods",
+                                           "degree")),
+            "bench": shape_of(self.json_of("bench", self.staged, "--numa-node", "none", "--host",
+                                           "max", "--rows", 100)),
+            "bench --profile": shape_of(self.json_of("bench", self.staged, "--numa-node", "none",
+                                                     "--host", "max", "--rows", 100, "--profile",
+                                                     self.profile())),
+            "bench --check": shape_of(self.json_of("bench", self.staged, "--numa-node", "none",
+                                                   "--host", "max", "--ids", ids, "--check")),
         }
         self.golden("json-shapes.json", json.dumps(shapes, indent=1) + "\n")
 
@@ -278,9 +316,12 @@ class Results(CliTest):
 
     def test_info(self):
         info = self.json_of("info", self.staged)
-        self.assertEqual((info["vertices"], info["edges"], info["dtype"], info["row_bytes"]), (4000, 20000, "u8", 256))
-        self.assertEqual((info["fanout"], info["batch"], info["draws"], info["labels"]), ([5, 3], 100, "all", True))
-        self.assertEqual((info["score"], info["score_batches"], info["score_seed"], info["iterations"], info["damping"]),
+        self.assertEqual((info["vertices"], info["edges"], info["dtype"], info["row_bytes"]),
+                         (4000, 20000, "u8", 256))
+        self.assertEqual((info["fanout"], info["batch"], info["draws"], info["labels"]),
+                         ([5, 3], 100, "all", True))
+        self.assertEqual((info["score"], info["score_batches"], info["score_seed"],
+                          info["iterations"], info["damping"]),
                          ("blend", 512, 0, None, None))
         self.assertEqual(sorted(info["splits"]), ["test", "train", "valid"])
         for entry in info["files"]:
@@ -298,11 +339,13 @@ class Results(CliTest):
         self.assertEqual([host["name"], nvme["name"]], ["host", "nvme"])
         self.assertEqual(host["rows"] + nvme["rows"], 4000)
         self.assertEqual(host["bytes"], host["rows"] * 256)
-        self.assertEqual(host["rows"], (200 * 1024 - plan["slots"]["bytes"] - plan["cache"]["bytes"]) // 256)
+        self.assertEqual(host["rows"],
+                         (200 * 1024 - plan["slots"]["bytes"] - plan["cache"]["bytes"]) // 256)
         self.assertAlmostEqual(host["hit_share"] + nvme["hit_share"], 1)
         self.assertGreater(host["hit_share"], host["rows"] / 4000)   # hot rows come first
         self.assertEqual(plan["batches_per_epoch"], 20)
-        self.assertAlmostEqual(plan["cold_rows_per_epoch"] / plan["rows_per_epoch"], nvme["hit_share"])
+        self.assertAlmostEqual(plan["cold_rows_per_epoch"] / plan["rows_per_epoch"],
+                               nvme["hit_share"])
         self.assertEqual(self.json_of("plan", self.staged, "--batch", 2000)["batches_per_epoch"], 1)
 
     def test_plan_gives_a_share_of_the_budget_to_the_cache(self):
@@ -319,62 +362,86 @@ class Results(CliTest):
 
     def profile(self, **change):
         rates = {"row_bytes": 256, "rows_per_s": {"median": 1e7}}
-        reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth, "reads_per_s": min(20e3 * depth, 1e9 / size)}
+        reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth,
+                  "reads_per_s": min(20e3 * depth, 1e9 / size)}
                  for size in (512, 131072) for depth in (1, 64)]
-        gather = dict({"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0, "absent": None}, **rates)
+        gather = dict({"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0,
+                       "absent": None}, **rates)
         path = self.path("machine.json")
         with open(path, "w", encoding="utf-8") as out:
-            json.dump(dict({"schema": 1, "measured": {}, "results": [gather], "nvme_read": reads}, **change), out)
+            json.dump(dict({"schema": 1, "measured": {}, "results": [gather], "nvme_read": reads},
+                           **change), out)
         return path
 
     def test_plan_predicts_seconds_by_a_profile_or_by_what_it_assumes(self):
         assumed = self.json_of("plan", self.staged, "--host", "20%")
         self.assertIsNone(assumed["profile"])
         self.assertGreater(assumed["seconds_per_epoch"], 0)
-        self.assertIn("figures of the machine are assumed", self.run_rung("plan", self.staged, "--host", "20%").stdout)
+        self.assertIn("figures of the machine are assumed",
+                      self.run_rung("plan", self.staged, "--host", "20%").stdout)
         profile = self.profile()
         plan = self.json_of("plan", self.staged, "--host", "20%", "--profile", profile)
         self.assertEqual((plan["profile"], plan["bound"]), (profile, "nvme"))
-        self.assertAlmostEqual(plan["seconds_per_epoch"], plan["seconds_per_batch"] * plan["batches_per_epoch"])
-        self.assertEqual(plan["seconds_per_batch"], max(plan["nvme_seconds_per_batch"], plan["memory_seconds_per_batch"]))
-        self.assertIn("by the profile " + profile, self.run_rung("plan", self.staged, "--host", "20%", "--profile", profile).stdout)
+        self.assertAlmostEqual(plan["seconds_per_epoch"],
+                               plan["seconds_per_batch"] * plan["batches_per_epoch"])
+        self.assertEqual(plan["seconds_per_batch"],
+                         max(plan["nvme_seconds_per_batch"], plan["memory_seconds_per_batch"]))
+        self.assertIn("by the profile " + profile,
+                      self.run_rung("plan", self.staged, "--host", "20%", "--profile",
+                                    profile).stdout)
         all_there = self.json_of("plan", self.staged, "--host", "max", "--profile", profile)
-        self.assertEqual((all_there["bound"], all_there["nvme_seconds_per_batch"], all_there["gap_bytes"]), ("host memory", 0, None))
-        seconds = [self.json_of("plan", self.staged, "--host", share, "--profile", profile)["seconds_per_epoch"] for share in ("10%", "50%", "max")]
+        self.assertEqual((all_there["bound"], all_there["nvme_seconds_per_batch"],
+                          all_there["gap_bytes"]), ("host memory", 0, None))
+        seconds = [self.json_of("plan", self.staged, "--host", share, "--profile",
+                                profile)["seconds_per_epoch"] for share in ("10%", "50%", "max")]
         self.assertEqual(seconds, sorted(seconds, reverse=True))
 
     def drive(self):
-        """Name of the disk that the staged folder lies on, by the links of /sys; None where there is none."""
+        """Name of the disk that the staged folder lies on, by the links of /sys; None where there
+        is none."""
         number = os.stat(self.staged).st_dev
         link = "/sys/dev/block/%d:%d" % (os.major(number), os.minor(number))
         if not os.path.exists(link):
             return None
         folder = os.path.realpath(link)
-        return os.path.basename(os.path.dirname(folder) if os.path.exists(os.path.join(folder, "partition")) else folder)
+        return os.path.basename(os.path.dirname(folder)
+                                if os.path.exists(os.path.join(folder, "partition")) else folder)
 
     def test_plan_takes_the_reads_of_the_drive_that_the_features_lie_on(self):
         own = self.drive()
-        reads = [{"drive": name, "file": "f", "row_bytes": size, "queue_depth": 64, "reads_per_s": rate}
-                 for name, rate in (("other9n1", 1e6), (own or "another9n1", 1e3)) for size in (512, 4096)]
-        plan = self.json_of("plan", self.staged, "--host", "20%", "--profile", self.profile(nvme_read=reads))
-        first = self.json_of("plan", self.staged, "--host", "20%", "--profile", self.profile(nvme_read=reads[:2]))
+        reads = [{"drive": name, "file": "f", "row_bytes": size, "queue_depth": 64,
+                  "reads_per_s": rate}
+                 for name, rate in (("other9n1", 1e6), (own or "another9n1", 1e3))
+                 for size in (512, 4096)]
+        plan = self.json_of("plan", self.staged, "--host", "20%", "--profile",
+                            self.profile(nvme_read=reads))
+        first = self.json_of("plan", self.staged, "--host", "20%", "--profile",
+                             self.profile(nvme_read=reads[:2]))
         self.assertEqual(first["chosen"]["drives"], ["other9n1"])
         self.assertIn("other9n1", first["chosen"]["drives_why"])
         if own:
-            self.assertEqual((plan["chosen"]["drives"], plan["chosen"]["drives_why"]), ([own], "the features lie there"))
-            self.assertAlmostEqual(plan["nvme_seconds_per_batch"] / first["nvme_seconds_per_batch"], 1000, delta=500)   # by gaps not the same reads
+            self.assertEqual((plan["chosen"]["drives"], plan["chosen"]["drives_why"]),
+                             ([own], "the features lie there"))
+            # by gaps not the same reads
+            self.assertAlmostEqual(plan["nvme_seconds_per_batch"] / first["nvme_seconds_per_batch"],
+                                   1000, delta=500)
         else:
             self.assertEqual(plan["chosen"]["drives"], ["other9n1"])
             self.assertIn("does not name", plan["chosen"]["drives_why"])
-        self.assertIn("  drive      other9n1: features lie on", self.run_rung("plan", self.staged, "--host", "20%", "--profile",
+        self.assertIn("  drive      other9n1: features lie on",
+                      self.run_rung("plan", self.staged, "--host", "20%", "--profile",
                                                                             self.profile(nvme_read=reads[:2])).stdout)
 
     def chosen_profile(self):
-        """A drive of 100 us and 199,000 reads a second, cores of 10 M rows a second, of which two come to what all of them reach."""
-        reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth, "reads_per_s": min(10e3 * depth, most)}
+        """A drive of 100 us and 199,000 reads a second, cores of 10 M rows a second, of which two
+        come to what all of them reach."""
+        reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth,
+                  "reads_per_s": min(10e3 * depth, most)}
                  for size, most in ((4096, 199e3), (65536, 199e3 / 8)) for depth in (1, 10, 20, 40)]
-        gather = [{"matrix": "gather", "cores": cores, "threads": threads, "cpu_node": 0, "memory_node": 0, "absent": None, "row_bytes": 256,
-                   "rows_per_s": {"median": rate}} for cores, threads, rate in (("one", 1, 1e7), ("all", 8, 1.9e7))]
+        gather = [{"matrix": "gather", "cores": cores, "threads": threads, "cpu_node": 0,
+                   "memory_node": 0, "absent": None, "row_bytes": 256,
+                   "rows_per_s": {"median": rate}} for cores, threads,
+                  rate in (("one", 1, 1e7), ("all", 8, 1.9e7))]
         return self.profile(results=gather, nvme_read=reads)
 
     def test_what_is_not_given_is_chosen_by_the_profile(self):
@@ -386,12 +453,16 @@ class Results(CliTest):
         row = max(sector, 256)
         self.assertEqual(chosen["gap_bytes"] % sector, 0)
         self.assertAlmostEqual(chosen["gap_bytes"], 8192 / 0.95 - row, delta=0.2 * 8192)
-        self.assertEqual((plan["queue_depth"], plan["gap_bytes"], plan["threads"]), (19, chosen["gap_bytes"], 2))
+        self.assertEqual((plan["queue_depth"], plan["gap_bytes"], plan["threads"]),
+                         (19, chosen["gap_bytes"], 2))
         self.assertIn("each of which takes 100.5 us", chosen["queue_depth_why"])
         text = self.run_rung("plan", self.staged, "--host", "80%", "--profile", profile).stdout
-        for line in ("  depth      19: ", "  gap        %d bytes: another read" % chosen["gap_bytes"], "  threads    2: a core of node 0"):
+        for line in ("  depth      19: ",
+                     "  gap        %d bytes: another read" % chosen["gap_bytes"],
+                     "  threads    2: a core of node 0"):
             self.assertIn(line, text)
-        own = self.json_of("plan", self.staged, "--host", "80%", "--profile", profile, "--queue-depth", 5, "--threads", 1)
+        own = self.json_of("plan", self.staged, "--host", "80%", "--profile", profile,
+                           "--queue-depth", 5, "--threads", 1)
         self.assertEqual((own["queue_depth"], own["threads"], own["chosen"]), (5, 1, chosen))
         self.assertLess(own["slots"]["count"], plan["slots"]["count"])
         self.assertGreater(own["nvme_seconds_per_batch"], plan["nvme_seconds_per_batch"])
@@ -401,24 +472,33 @@ class Results(CliTest):
 
     def test_bench_takes_what_the_profile_chooses(self):
         profile = self.chosen_profile()
-        bench = lambda *options: self.json_of("bench", self.staged, "--host", "80%", "--rows", 2000, *options)
-        plain, chosen, own = bench(), bench("--profile", profile), bench("--profile", profile, "--queue-depth", 7, "--gap", 512, "--threads", 3)
+        bench = lambda *options: self.json_of("bench", self.staged, "--host", "80%", "--rows", 2000,
+                                              *options)
+        plain, chosen, own = bench(), bench("--profile",
+                                            profile), bench(
+                                                "--profile", profile, "--queue-depth", 7, "--gap",
+                                                512, "--threads", 3)
         self.assertEqual((plain["chosen"], plain["threads"]), (None, 1))
-        self.assertEqual((chosen["queue_depth"], chosen["gap_bytes"]), (19, chosen["chosen"]["gap_bytes"]))
+        self.assertEqual((chosen["queue_depth"], chosen["gap_bytes"]),
+                         (19, chosen["chosen"]["gap_bytes"]))
         self.assertEqual(chosen["threads"], min(2, len(os.sched_getaffinity(0))))
         self.assertEqual((own["queue_depth"], own["gap_bytes"], own["threads"]), (7, 512, 3))
         self.assertEqual(own["chosen"], chosen["chosen"])
 
     def test_bench_reports_predicted_beside_measured(self):
         profile = self.profile()
-        bench = self.json_of("bench", self.staged, "--host", "20%", "--rows", 20000, "--cache", 0, "--profile", profile)
+        bench = self.json_of("bench", self.staged, "--host", "20%", "--rows", 20000, "--cache", 0,
+                             "--profile", profile)
         self.assertEqual(bench["predicted"]["profile"], profile)
         self.assertGreater(bench["predicted"]["seconds"], 0)
         self.assertEqual(bench["predicted"]["cache_hits"], 0)
         self.assertGreater(bench["predicted"]["device_reads"], 0)
-        self.assertIn("predicted by " + profile, self.run_rung("bench", self.staged, "--host", "20%", "--rows", 2000, "--profile", profile).stdout)
+        self.assertIn("predicted by " + profile,
+                      self.run_rung("bench", self.staged, "--host", "20%", "--rows", 2000,
+                                    "--profile", profile).stdout)
         for option in (("--in-flight", 1), ("--prefetch", 3)):
-            self.fails("bench", self.staged, "--profile", profile, *option, code=2, says="leave out")
+            self.fails("bench", self.staged, "--profile", profile, *option, code=2,
+                       says="leave out")
 
     def test_all_rows_of_a_long_run_are_predicted(self):
         """Also those of the rounds after the first, and none of those that warm up."""
@@ -430,65 +510,83 @@ class Results(CliTest):
         self.assertAlmostEqual(bench["predicted"]["memory_seconds"] / rows, 104e-9, delta=1e-12)
 
     def test_profiles_that_are_none_are_refused(self):
-        self.fails("plan", self.staged, "--profile", self.path("none.json"), code=1, says=["none.json", "rung numa --json"])
-        self.fails("plan", self.staged, "--profile", self.profile(schema=2), code=1, says=["machine.json", "schema 1"])
-        self.fails("bench", self.staged, "--profile", self.profile(nvme_read=[{}]), code=1, says=["machine.json", "nvme_read"])
-        self.fails("plan", self.staged, "--host", "20%", "--profile", self.profile(nvme_read=[]), code=2, says="the profile has no reads")
+        self.fails("plan", self.staged, "--profile", self.path("none.json"), code=1,
+                   says=["none.json", "rung numa --json"])
+        self.fails("plan", self.staged, "--profile", self.profile(schema=2), code=1,
+                   says=["machine.json", "schema 1"])
+        self.fails("bench", self.staged, "--profile", self.profile(nvme_read=[{}]), code=1,
+                   says=["machine.json", "nvme_read"])
+        self.fails("plan", self.staged, "--host", "20%", "--profile", self.profile(nvme_read=[]),
+                   code=2, says="the profile has no reads")
 
     def test_plan_with_everything_in_memory(self):
         plan = self.json_of("plan", self.staged, "--host", "max")
         self.assertEqual([tier["rows"] for tier in plan["tiers"]], [4000, 0])
-        self.assertEqual((plan["slots"]["count"], plan["read_bytes_per_epoch"], plan["tiers"][0]["hit_share"]), (0, 0, 1))
+        self.assertEqual((plan["slots"]["count"], plan["read_bytes_per_epoch"],
+                          plan["tiers"][0]["hit_share"]), (0, 0, 1))
 
     def test_whole_neighbourhoods_can_be_counted(self):
-        """One batch of all train vertices with fanout all: the rows are the vertices within one hop."""
+        """One batch of all train vertices with fanout all: the rows are the vertices within one
+        hop."""
         reached = set(self.graph.train)
         train = set(self.graph.train)
         reached.update(u for u, v in self.graph.edges if v in train)
-        plan = self.json_of("plan", self.staged, "--fanout", "all", "--batch", len(self.graph.train))
+        plan = self.json_of("plan", self.staged, "--fanout", "all", "--batch",
+                            len(self.graph.train))
         self.assertEqual(plan["rows_per_batch"], len(reached))
 
     def test_prediction_is_what_bench_then_finds(self):
         plan = self.json_of("plan", self.staged, "--host", "30%")
-        bench = self.json_of("bench", self.staged, "--host", "30%", "--ids", "trace", "--rows", 60000)
+        bench = self.json_of("bench", self.staged, "--host", "30%", "--ids", "trace", "--rows",
+                             60000)
         hits = sum(tier["hits"] for tier in bench["tiers"])
         self.assertEqual(hits, bench["rows"])
-        self.assertAlmostEqual(bench["tiers"][0]["hits"] / hits, plan["tiers"][0]["hit_share"], delta=0.03)
+        self.assertAlmostEqual(bench["tiers"][0]["hits"] / hits, plan["tiers"][0]["hit_share"],
+                               delta=0.03)
 
     def test_ids_of_a_file_are_vertices(self):
         rank_of_vertex = read_npy(os.path.join(self.staged, "rank_of_vertex.npy"))[2]
         host_rows = self.json_of("plan", self.staged, "--host", "100KiB")["tiers"][0]["rows"]
         hot = [v for v in range(4000) if rank_of_vertex[v] < host_rows]
         for descr, code in (("<i4", "i"), ("<u4", "I"), ("<i8", "q"), ("<u8", "Q")):
-            ids = self.graph.write("hot.npy", descr, (len(hot),), struct.pack("<%d%s" % (len(hot), code), *hot))
+            ids = self.graph.write("hot.npy", descr, (len(hot),),
+                                   struct.pack("<%d%s" % (len(hot), code), *hot))
             bench = self.json_of("bench", self.staged, "--host", "100KiB", "--ids", ids, "--check")
             self.assertEqual([tier["hits"] for tier in bench["tiers"]], [len(hot), 0])
             self.assertEqual((bench["device_reads"], bench["wrong_rows"]), (0, 0))
 
     def test_ids_that_are_no_vertices(self):
         for descr, values, says in (("<i8", [3, -1], "element 1 is -1"), ("<i8", [4000],
-                                                                          "element 0 is 4000, vertices go from 0 to 3999"),
-                                    ("<i8", [1 << 32], "4294967296"), ("<f4", [1.0], "f32"), ("<i8", [], "0 rows")):
+                                                                          "element 0 is 4000, "
+                                                                          "vertices go from 0 to "
+                                                                          "3999"),
+                                    ("<i8", [1 << 32], "4294967296"), ("<f4", [1.0], "f32"),
+                                    ("<i8", [], "0 rows")):
             ids = self.graph.write("ids.npy", descr, (len(values),), values)
             self.fails("bench", self.staged, "--ids", ids, code=1, says=["ids.npy", says])
 
     def test_the_same_seed_asks_for_the_same_rows(self):
         for ids in ("trace", "uniform", "zipf"):
-            runs = [self.json_of("bench", self.staged, "--host", "20%", "--ids", ids, "--rows", 20000, "--seed",
+            runs = [self.json_of("bench", self.staged, "--host", "20%", "--ids", ids, "--rows",
+                                 20000, "--seed",
                                  seed) for seed in (5, 5, 6)]
             hits = [run["tiers"][0]["hits"] for run in runs]
             self.assertEqual(hits[0], hits[1])
             self.assertNotEqual(hits[0], hits[2])
 
     def test_zipf_prefers_low_ranks_as_it_should(self):
-        bench = self.json_of("bench", self.staged, "--host", "20%", "--ids", "zipf", "--rows", 200000)
+        bench = self.json_of("bench", self.staged, "--host", "20%", "--ids", "zipf", "--rows",
+                             200000)
         host_rows = bench["tiers"][0]["rows"]
-        weight = sum(1 / (rank + 1) for rank in range(host_rows)) / sum(1 / (rank + 1) for rank in range(4000))
+        weight = sum(1 / (rank + 1)
+                     for rank in range(host_rows)) / sum(1 / (rank + 1) for rank in range(4000))
         self.assertAlmostEqual(bench["tiers"][0]["hits"] / 200000, weight, delta=0.01)
 
     def test_uniform_is_uniform(self):
-        bench = self.json_of("bench", self.staged, "--host", "20%", "--ids", "uniform", "--rows", 200000)
-        self.assertAlmostEqual(bench["tiers"][0]["hits"] / 200000, bench["tiers"][0]["rows"] / 4000, delta=0.01)
+        bench = self.json_of("bench", self.staged, "--host", "20%", "--ids", "uniform", "--rows",
+                             200000)
+        self.assertAlmostEqual(bench["tiers"][0]["hits"] / 200000, bench["tiers"][0]["rows"] / 4000,
+                               delta=0.01)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of public data sets, in miniature: what is staged of them, and what is said when something is missing or damaged."""
+"""Folders of public data sets, in miniature: what is staged of them, and what is said when
+something is missing or damaged."""
 import gzip
 import json
 import math
@@ -9,9 +10,11 @@ import struct
 import sys
 import zipfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+                                "support"))
 import torchfile                                     # noqa: E402  pylint: disable=wrong-import-position
-from clitest import CliTest, main, npy_bytes, read_npy   # noqa: E402  pylint: disable=wrong-import-position
+from clitest import (CliTest, main, npy_bytes,
+                     read_npy)   # noqa: E402  pylint: disable=wrong-import-position
 
 NAN = float("nan")
 
@@ -37,7 +40,8 @@ class Folder(CliTest):
         return path
 
     def edges_between(self, count, sources, destinations):
-        return [(self.draws.randrange(sources), self.draws.randrange(destinations)) for _ in range(count)]
+        return [(self.draws.randrange(sources), self.draws.randrange(destinations))
+                for _ in range(count)]
 
     @staticmethod
     def two_rows(edges):
@@ -45,7 +49,8 @@ class Folder(CliTest):
 
     def staged(self, *args):
         report = self.json_of("stage", *args, "--out", self.out, "--score", "degree")
-        self.maps = [read_npy(os.path.join(self.out, name + ".npy"))[2] for name in ("vertex_of_rank", "rank_of_vertex")]
+        self.maps = [read_npy(os.path.join(self.out, name + ".npy"))[2]
+                     for name in ("vertex_of_rank", "rank_of_vertex")]
         return report
 
     def array(self, name):
@@ -54,7 +59,8 @@ class Folder(CliTest):
     def has_rows(self, rows, row_bytes):
         with open(os.path.join(self.out, "features.000.npy"), "rb") as file:
             content = file.read()[4096:]
-        self.assertEqual(b"".join(content[rank * row_bytes:(rank + 1) * row_bytes] for rank in self.maps[1]), rows)
+        self.assertEqual(b"".join(content[rank * row_bytes:(rank + 1) * row_bytes]
+                                  for rank in self.maps[1]), rows)
 
     def has_edges(self, edges):
         """In-neighbours of every vertex, in any order."""
@@ -88,20 +94,26 @@ class Papers100M(Folder):
     def make(self, deflate=False, inside="papers100M-bin"):
         self.rows = floats(self.draws, self.papers * self.width)
         self.edges = self.edges_between(2000, self.papers, self.papers)
-        self.classes = [float(self.draws.randrange(9)) if v % 3 == 0 else NAN for v in range(self.papers)]
+        self.classes = [float(self.draws.randrange(9)) if v % 3 == 0 else NAN
+                        for v in range(self.papers)]
         members = {
-            "edge_index": self.two_rows(self.edges), "node_feat": npy_bytes("<f4", (self.papers, self.width), self.rows),
-            "node_year": npy_bytes("<i8", (self.papers, 1), [1990 + v for v in range(self.papers)]), "num_nodes_list": npy_bytes("<i8", (1,), [self.papers]),
+            "edge_index": self.two_rows(self.edges),
+            "node_feat": npy_bytes("<f4", (self.papers, self.width), self.rows),
+            "node_year": npy_bytes("<i8", (self.papers, 1), [1990 + v for v in range(self.papers)]),
+            "num_nodes_list": npy_bytes("<i8", (1,), [self.papers]),
         }
         self.npz(inside + "/raw/data.npz", members, deflate)
-        self.npz(inside + "/raw/node-label.npz", {"node_label": npy_bytes("<f4", (self.papers, 1), self.classes)}, True)
+        self.npz(inside + "/raw/node-label.npz",
+                 {"node_label": npy_bytes("<f4", (self.papers, 1), self.classes)}, True)
         self.splits = {"train": [3, 0, 299], "valid": [6], "test": list(range(9, 60, 3))}
         for name, ids in self.splits.items():
-            self.put("%s/split/time/%s.csv.gz" % (inside, name), gzip.compress("".join("%d\n" % i for i in ids).encode()))
+            self.put("%s/split/time/%s.csv.gz" % (inside, name),
+                     gzip.compress("".join("%d\n" % i for i in ids).encode()))
 
     def npz(self, name, members, deflate):
         path = self.put(name, b"")
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if deflate else zipfile.ZIP_STORED) as archive:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if deflate
+                             else zipfile.ZIP_STORED) as archive:
             for member, content in members.items():
                 archive.writestr(member + ".npy", content)
 
@@ -111,7 +123,8 @@ class Papers100M(Folder):
         for name, ids in self.splits.items():
             self.has_split(name, ids)
         self.has_years(1990 + v for v in range(self.papers))
-        self.assertEqual([-1 if math.isnan(c) else c for c in self.labels()], [-1 if math.isnan(c) else c for c in self.classes])
+        self.assertEqual([-1 if math.isnan(c) else c for c in self.labels()],
+                         [-1 if math.isnan(c) else c for c in self.classes])
 
     def test_everything_is_staged_of_stored_and_of_deflated_members(self):
         for deflate in (False, True):
@@ -130,7 +143,8 @@ class Papers100M(Folder):
         os.remove(os.path.join(self.root, "papers100M-bin/raw/node-label.npz"))
         os.remove(os.path.join(self.root, "papers100M-bin/split/time/test.csv.gz"))
         labels = self.put("labels.npy", npy_bytes("<i4", (self.papers,), range(self.papers)))
-        self.staged("--ogb-papers100M", self.root, "--labels", labels, "--split", "train=range:5,8", "--features", "id=range:0,300")
+        self.staged("--ogb-papers100M", self.root, "--labels", labels, "--split", "train=range:5,8",
+                    "--features", "id=range:0,300")
         self.assertEqual(self.labels(), list(range(self.papers)))
         self.has_split("train", [5, 6, 7])
         with open(os.path.join(self.out, "manifest.json"), encoding="utf-8") as file:
@@ -138,21 +152,26 @@ class Papers100M(Folder):
         self.assertEqual((manifest["splits"], manifest["arrays"]), (["train"], ["id"]))
 
     def test_what_is_missing_or_damaged_is_named(self):
-        self.refused("--ogb-papers100M", self.root, says=["is no folder of ogbn-papers100M", "papers100M-bin/raw/data.npz"])
+        self.refused("--ogb-papers100M", self.root,
+                     says=["is no folder of ogbn-papers100M", "papers100M-bin/raw/data.npz"])
         self.make()
         self.refused("--ogb-papers100M", self.root + ":part", code=2, says=["has no part 'part'"])
         test = os.path.join(self.root, "papers100M-bin/split/time/test.csv.gz")
         with open(test, "rb") as file:
             whole = file.read()
-        for content, says in ((whole[:-6], "cut short"), (gzip.compress(b"1\nx\n"), "line 2"), (b"1\n2\n", "rename it"),
-                              (gzip.compress(b"5\n300\n"), "300"), (whole[:-8] + b"12345678", "cannot be inflated"),
-                              (gzip.compress(b"1\n\n2\n"), "line 2"), (gzip.compress(b"1,2\n"), "line 1"),
+        for content, says in ((whole[:-6], "cut short"), (gzip.compress(b"1\nx\n"), "line 2"),
+                              (b"1\n2\n", "rename it"),
+                              (gzip.compress(b"5\n300\n"), "300"),
+                              (whole[:-8] + b"12345678", "cannot be inflated"),
+                              (gzip.compress(b"1\n\n2\n"), "line 2"),
+                              (gzip.compress(b"1,2\n"), "line 1"),
                               (gzip.compress(b"9223372036854775808\n"), "63 bits")):
             self.put("papers100M-bin/split/time/test.csv.gz", content)
             self.refused("--ogb-papers100M", self.root, says=["test.csv.gz", says])
         os.remove(test)
         self.refused("--ogb-papers100M", self.root, says=[test + ": is missing", "of its own"])
-        self.refused("--ogb-papers100M", self.root, "--igb", self.root, code=2, says="give one data set")
+        self.refused("--ogb-papers100M", self.root, "--igb", self.root, code=2,
+                     says="give one data set")
 
 
 class Mag240M(Folder):
@@ -166,18 +185,25 @@ class Mag240M(Folder):
         self.writes = self.edges_between(90, self.authors, self.papers)
         self.works = self.edges_between(20, self.authors, self.institutions)
         self.put(base + "processed/paper___cites___paper/edge_index.npy", self.two_rows(self.cites))
-        self.put(base + "processed/author___writes___paper/edge_index.npy", self.two_rows(self.writes))
-        self.put(base + "processed/author___affiliated_with___institution/edge_index.npy", self.two_rows(self.works))
+        self.put(base + "processed/author___writes___paper/edge_index.npy",
+                 self.two_rows(self.writes))
+        self.put(base + "processed/author___affiliated_with___institution/edge_index.npy",
+                 self.two_rows(self.works))
         self.rows = self.draws.randbytes(self.all * 1536)
-        self.put(base + "processed/paper/node_feat.npy", npy_bytes("<f2", (self.papers, 768), self.rows[:self.papers * 1536]))
+        self.put(base + "processed/paper/node_feat.npy",
+                 npy_bytes("<f2", (self.papers, 768), self.rows[:self.papers * 1536]))
         self.classes = [float(v % 5) if v % 2 else NAN for v in range(self.papers)]
-        self.put(base + "processed/paper/node_label.npy", npy_bytes("<f4", (self.papers,), self.classes))
-        self.put(base + "processed/paper/node_year.npy", npy_bytes("<i4", (self.papers,), range(self.papers)))
-        self.splits = {"train": list(range(1, 40)), "valid": [50, 41], "test-dev": [52], "test-challenge": []}
+        self.put(base + "processed/paper/node_label.npy",
+                 npy_bytes("<f4", (self.papers,), self.classes))
+        self.put(base + "processed/paper/node_year.npy",
+                 npy_bytes("<i4", (self.papers,), range(self.papers)))
+        self.splits = {"train": list(range(1, 40)), "valid": [50, 41], "test-dev": [52],
+                       "test-challenge": []}
         self.split_file = self.put(base + "split_dict.pt", b"")
         self.meta_file = self.put(base + "meta.pt", b"")
         torchfile.write(self.split_file, self.splits)
-        torchfile.write(self.meta_file, {"paper": self.papers, "author": self.authors, "institution": self.institutions, "num_classes": 153})
+        torchfile.write(self.meta_file, {"paper": self.papers, "author": self.authors,
+                                         "institution": self.institutions, "num_classes": 153})
         if full:
             self.put(full + "/full_feat.npy", self.rows)
             self.put(full + "/full_feat_done.txt", b"done")
@@ -199,7 +225,8 @@ class Mag240M(Folder):
         self.has_years(range(self.papers))
         for name, ids in self.splits.items():
             self.has_split(name, ids)
-        self.assertEqual([-1 if math.isnan(c) else c for c in self.labels()], [-1 if math.isnan(c) else c for c in self.classes])
+        self.assertEqual([-1 if math.isnan(c) else c for c in self.labels()],
+                         [-1 if math.isnan(c) else c for c in self.classes])
 
     def test_authors_and_institutions_where_there_are_their_features(self):
         for place in ("mag240m_kddcup2021", "mag240m"):
@@ -241,25 +268,31 @@ class Mag240M(Folder):
         self.make("mag240m")
         full = os.path.join(self.root, "mag240m/full_feat")
         self.put("mag240m/full_feat.npy", self.rows[:-1])
-        self.refused("--ogb-mag240m", self.root, says=["has %d bytes" % (len(self.rows) - 1), "float16 [107, 768]"])
+        self.refused("--ogb-mag240m", self.root, says=["has %d bytes" % (len(self.rows) - 1),
+                                                       "float16 [107, 768]"])
         os.remove(full + "_done.txt")
         self.refused("--ogb-mag240m", self.root, says=["half-done", "full_feat_done.txt"])
         os.remove(full + ".npy")
         self.refused("--ogb-mag240m", self.root + ":all", says=["full_feat.npy: is missing"])
-        self.refused("--ogb-mag240m", self.root + ":authors", code=2, says=["its parts are papers and all"])
+        self.refused("--ogb-mag240m", self.root + ":authors", code=2,
+                     says=["its parts are papers and all"])
 
     def test_an_author_that_is_none_is_found(self):
         self.make("mag240m")
         self.writes[7] = (self.authors, 3)   # would be the first institution
-        path = self.put("mag240m_kddcup2021/processed/author___writes___paper/edge_index.npy", self.two_rows(self.writes))
-        self.refused("--ogb-mag240m", self.root, says=[path, "edge 7", "source id 40 is out of range 0..39"])
+        path = self.put("mag240m_kddcup2021/processed/author___writes___paper/edge_index.npy",
+                        self.two_rows(self.writes))
+        self.refused("--ogb-mag240m", self.root,
+                     says=[path, "edge 7", "source id 40 is out of range 0..39"])
 
     def test_splits_that_are_no_plain_dict_are_refused(self):
         self.make(None)
         cases = (
-            (torchfile.dict_pickle({"train": torchfile.ndarray([1.5], "f4")}), "dtype that is no integer"),
+            (torchfile.dict_pickle({"train": torchfile.ndarray([1.5], "f4")}),
+             "dtype that is no integer"),
             (torchfile.dict_pickle({"train": torchfile.ndarray([1], "i8", ">")}), "little-endian"),
-            (torchfile.dict_pickle({"train": torchfile.ndarray([1, 2], shape=(1, 2))}), "number of dimensions"),
+            (torchfile.dict_pickle({"train": torchfile.ndarray([1, 2], shape=(1, 2))}),
+             "number of dimensions"),
             (torchfile.dict_pickle({"train": torchfile.ndarray([1, 2], shape=(3,))}), "fit"),
             (torchfile.dict_pickle({"train": [1]}, protocol=4), "protocol 2"),
             (torchfile.dict_pickle({"train": [1], "x": 3}), "'x' is not a split"),
@@ -303,9 +336,11 @@ class Mag240M(Folder):
 
     def test_one_array_of_a_torch_file(self):
         self.make(None)
-        torchfile.write(self.path("ids.pt"), {"a": torchfile.ndarray([200, 5], "u1"), "b": torchfile.ndarray([-1], "i4"), "n": 5}, "ids")
+        torchfile.write(self.path("ids.pt"), {"a": torchfile.ndarray([200, 5], "u1"),
+                                              "b": torchfile.ndarray([-1], "i4"), "n": 5}, "ids")
         bad = ["--ogb-mag240m", self.root, "--split"]
-        self.refused(*bad, "train=%s:c" % self.path("ids.pt"), says=["has no array 'c'; it has: a, b, n"])
+        self.refused(*bad, "train=%s:c" % self.path("ids.pt"),
+                     says=["has no array 'c'; it has: a, b, n"])
         self.refused(*bad, "train=%s" % self.path("ids.pt"), code=2, says=["names no array"])
         self.refused(*bad, "train=%s:b" % self.path("ids.pt"), says=["entry 0 is -1"])
         self.refused(*bad, "train=%s:a" % self.path("ids.pt"), says=["entry 0 is 200"])
@@ -322,8 +357,10 @@ class Igb(Folder):
         features = npy_bytes("<f4", (self.papers, 1024), self.rows) if header else self.rows
         labels = struct.pack("<%df" % self.papers, *self.classes)
         self.feature_file = self.put(base + "paper/node_feat.npy", features)
-        self.label_file = self.put(base + "paper/node_label_19.npy", npy_bytes("<f4", (self.papers,), labels) if header else labels)
-        self.put(base + "paper__cites__paper/edge_index.npy", npy_bytes("<i8", (len(self.edges), 2), [i for edge in self.edges for i in edge]))
+        self.label_file = self.put(base + "paper/node_label_19.npy",
+                                   npy_bytes("<f4", (self.papers,), labels) if header else labels)
+        self.put(base + "paper__cites__paper/edge_index.npy",
+                 npy_bytes("<i8", (len(self.edges), 2), [i for edge in self.edges for i in edge]))
 
     def test_with_and_without_headers(self):
         for size, header in (("tiny", True), ("full", False)):
@@ -348,9 +385,11 @@ class Igb(Folder):
         self.refused("--igb", self.root + ":big", code=2, says=["no size 'big'"])
         self.refused("--igb", self.root + ":small", says=["small/processed/paper/node_feat.npy"])
         self.put("full/processed/paper/node_label_19.npy", b"\0" * 4 * (self.papers - 1))
-        self.refused("--igb", self.root + ":full", says=[self.label_file, "has 49 labels, there are 50 papers"])
+        self.refused("--igb", self.root + ":full",
+                     says=[self.label_file, "has 49 labels, there are 50 papers"])
         self.put("full/processed/paper/node_feat.npy", self.rows[:-5])
-        self.refused("--igb", self.root + ":full", says=[self.feature_file, "no whole number of rows of 4096"])
+        self.refused("--igb", self.root + ":full",
+                     says=[self.feature_file, "no whole number of rows of 4096"])
 
 
 if __name__ == "__main__":

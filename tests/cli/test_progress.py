@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress: a bar on a terminal for what takes longer than a second, nothing with --quiet, never on standard output."""
+"""Progress: a bar on a terminal for what takes longer than a second, nothing with --quiet, never on
+standard output."""
 import json
 import os
 import subprocess
@@ -24,7 +25,8 @@ class Progress(CliTest):
                 pass
 
         reader = threading.Thread(target=drain)
-        with subprocess.Popen([RUNG, *args], stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
+        with subprocess.Popen([RUNG, *args], stdout=subprocess.PIPE, stderr=theirs,
+                              text=True) as process:
             os.close(theirs)
             reader.start()
             result = process.stdout.read()
@@ -38,7 +40,8 @@ class Progress(CliTest):
         rows = 1 << 21
         shown = ""
         while not shown and rows <= 1 << 28:   # until it takes long enough on this machine
-            args = ["bench", staged, "--host", "max", "--ids", "uniform", "--rows", str(rows), "--check", "--json"]
+            args = ["bench", staged, "--host", "max", "--ids", "uniform", "--rows", str(rows),
+                    "--check", "--json"]
             shown, _ = self.on_a_terminal(*args)
             rows *= 2
         self.assertRegex(shown, r"rung bench: gathers \[#*\.*\] +\d+ %, \d.*/s, \d.* left")
@@ -47,7 +50,8 @@ class Progress(CliTest):
 
     def test_short_commands_show_nothing(self):
         graph = Graph(self.folder)
-        shown, report = self.on_a_terminal("stage", *graph.options(), "--out", self.path("out"), "--json")
+        shown, report = self.on_a_terminal("stage", *graph.options(), "--out", self.path("out"),
+                                           "--json")
         if report["seconds"] < 1:
             self.assertEqual(shown, "")
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung score: its file, the same bits from memory and from files, budgets, what it refuses, and that nothing is left behind."""
+"""rung score: its file, the same bits from memory and from files, budgets, what it refuses, and
+that nothing is left behind."""
 import os
 import re
 import resource
@@ -26,7 +27,8 @@ class ScoreTest(CliTest):
 
     def score(self, *args, graph=None):
         """The values written, and the report."""
-        report = self.json_of("score", "--graph", graph or self.graph.graph, *self.base, *args, "--out", self.out)
+        report = self.json_of("score", "--graph", graph or self.graph.graph, *self.base, *args,
+                              "--out", self.out)
         descr, shape, values = read_npy(self.out)
         self.assertEqual((descr, shape), ("<f4", (report["vertices"],)))
         return values, report
@@ -39,7 +41,8 @@ class ScoreTest(CliTest):
         return message
 
     def columns(self, of_sources=False, deflate=None):
-        """csc:, or csr: with of_sources, of the same edges; the order of a csr: is not that of the list. deflate: in a .npz"""
+        """csc:, or csr: with of_sources, of the same edges; the order of a csr: is not that of the
+        list. deflate: in a .npz"""
         lists = [[] for _ in range(self.graph.vertices)]
         for u, v in self.graph.edges:
             lists[u if of_sources else v].append(v if of_sources else u)
@@ -48,11 +51,15 @@ class ScoreTest(CliTest):
             indptr.append(indptr[-1] + len(entries))
         name = "csr" if of_sources else "csc"
         if deflate is not None:
-            path = self.graph.write_npz("columns.npz", {"p": npy_bytes("<i8", (len(indptr),), indptr), "i": npy_bytes(
+            path = self.graph.write_npz("columns.npz",
+                                        {"p": npy_bytes("<i8", (len(indptr),), indptr),
+                                         "i": npy_bytes(
                 "<i8", (indptr[-1],), [i for entries in lists for i in entries])}, deflate)
             return "%s:%s:p,%s:i" % (name, path, path)
-        return "%s:%s,%s" % (name, self.graph.write(name + "_indptr.npy", "<i8", (len(indptr),), indptr),
-                             self.graph.write(name + "_indices.npy", "<i4", (indptr[-1],), [i for entries in lists for i in entries]))
+        return ("%s:%s,%s" % (name, self.graph.write(name + "_indptr.npy", "<i8", (len(indptr),),
+                                                     indptr),
+                              self.graph.write(name + "_indices.npy", "<i4", (indptr[-1],),
+                                               [i for entries in lists for i in entries])))
 
 
 class File(ScoreTest):
@@ -62,15 +69,19 @@ class File(ScoreTest):
         for u, _ in self.graph.edges:
             degree[u] += 1
         self.assertEqual(values, degree)
-        self.assertEqual((report["method"], report["edges"], report["edge_passes"]), ("degree", len(self.graph.edges), 1))
+        self.assertEqual((report["method"], report["edges"], report["edge_passes"]),
+                         ("degree", len(self.graph.edges), 1))
         self.assertGreater(report["edges_per_s"], 0)
-        self.assertEqual((report["memory_bytes"], report["input_passes"], report["temp_bytes"]), (None, None, None))
+        self.assertEqual((report["memory_bytes"], report["input_passes"], report["temp_bytes"]),
+                         (None, None, None))
 
     def test_presample_of_whole_neighbourhoods_can_be_counted(self):
-        """One batch of all train vertices with fanout all: the rows are the vertices within a hop."""
+        """One batch of all train vertices with fanout all: the rows are the vertices within a
+        hop."""
         held = set(self.graph.train)
         held.update([u for u, v in self.graph.edges if v in held])
-        values, report = self.score("--method", "presample", "--fanout", "all", "--batch", 1000, "--epochs", 3)
+        values, report = self.score("--method", "presample", "--fanout", "all", "--batch", 1000,
+                                    "--epochs", 3)
         self.assertEqual(values, [3 * (v in held) for v in range(self.graph.vertices)])
         self.assertEqual(report["batches_sampled"], 3)
 
@@ -80,32 +91,38 @@ class File(ScoreTest):
             content = file.read()
         self.assertEqual(content[:8], b"\x93NUMPY\x01\x00")
         self.assertEqual(struct.unpack("<H", content[8:10])[0], 4096 - 10)
-        self.assertEqual((content[4095:4096], len(content)), (b"\n", 4096 + 4 * self.graph.vertices))
+        self.assertEqual((content[4095:4096], len(content)),
+                         (b"\n", 4096 + 4 * self.graph.vertices))
 
     def test_an_older_file_is_replaced(self):
         with open(self.out, "wb") as file:
             file.write(b"old")
         self.score("--method", "degree")
         os.chdir(self.folder)
-        self.run_rung("score", "--graph", self.graph.graph, "--method", "degree", "--out", "here.npy")   # no folder in its name
+        # no folder in its name
+        self.run_rung("score", "--graph", self.graph.graph, "--method", "degree", "--out",
+                      "here.npy")
         self.assertTrue(os.path.exists(self.path("here.npy")))
         self.assertEqual([name for name in os.listdir(self.folder) if "partial" in name], [])
 
     def test_every_option_counts(self):
         def differs(method, *changed):
-            self.assertNotEqual(self.score("--method", method)[0], self.score("--method", method, *changed)[0], changed)
+            self.assertNotEqual(self.score("--method", method)[0],
+                                self.score("--method", method, *changed)[0], changed)
 
         differs("wrpagerank", "--iterations", 2)
         differs("wrpagerank", "--damping", 0.5)
         differs("wrpagerank", "--undirected")
         differs("rpagerank", "--tolerance", 0.1)
-        for changed in (["--fanout", "4,1"], ["--fanout", "4"], ["--batch", 10], ["--draws", "new"]):
+        for changed in (["--fanout", "4,1"], ["--fanout", "4"], ["--batch", 10],
+                        ["--draws", "new"]):
             differs("expected", *changed)
         for changed in (["--seed", 5], ["--batches", 2], ["--draws", "new"]):
             differs("blend", *changed)
         differs("presample", "--epochs", 2, "--batches", 14)
         values = self.score("--method", "ppr")[0]
-        everybody = self.json_of("score", "--graph", self.graph.graph, "--method", "ppr", "--out", self.out)
+        everybody = self.json_of("score", "--graph", self.graph.graph, "--method", "ppr", "--out",
+                                 self.out)
         self.assertEqual(everybody["vertices"], 1 + max(max(edge) for edge in self.graph.edges))
         self.assertNotEqual(read_npy(self.out)[2], values)
 
@@ -117,12 +134,16 @@ class File(ScoreTest):
         for v in self.graph.train:
             mask[v] = 1
         ids = self.score("--method", "ppr")[0]
-        self.assertEqual(self.score("--method", "ppr", "--train", self.graph.write("mask.npy", "|b1", (len(mask),), mask))[0], ids)
+        self.assertEqual(self.score("--method", "ppr", "--train",
+                                    self.graph.write("mask.npy", "|b1", (len(mask),), mask))[0],
+                         ids)
 
     def test_what_is_printed(self):
         args = ["--graph", self.graph.graph, *self.base, "--out", self.out]
         text = self.run_rung("score", *args, "--method", "degree").stdout
-        self.assertRegex(text, r"^500 vertices, 3000 edges, read in .* s\ndegree in .* s, 1 edge passes\nwrote .*score.npy\n$")
+        self.assertRegex(text,
+                         r"^500 vertices, 3000 edges, read in .* s\ndegree in .* s, 1 edge "
+                         r"passes\nwrote .*score.npy\n$")
         self.assertIn("8 batches sampled\n", self.run_rung("score", *args).stdout)
 
     def test_one_vertex_and_no_edges(self):
@@ -132,7 +153,8 @@ class File(ScoreTest):
             for method in METHODS:
                 with self.subTest(method, memory=memory):
                     for edges, vertices in ((none, 3), (loop, 1)):
-                        report = self.json_of("score", "--graph", edges, "--vertices", vertices, "--method", method, *SAMPLING, *memory,
+                        report = self.json_of("score", "--graph", edges, "--vertices", vertices,
+                                              "--method", method, *SAMPLING, *memory,
                                               "--out", self.out)
                         self.assertEqual(report["vertices"], vertices)
                         self.assertEqual(len(read_npy(self.out)[2]), vertices)
@@ -144,7 +166,8 @@ class Files(ScoreTest):
     def same(self, *args, graph=None, runs=(("64MiB", 2),)):
         wanted = self.score(*args, graph=graph)[0]
         for budget, threads in runs:
-            values, report = self.score(*args, "--memory", budget, "--threads", threads, graph=graph)
+            values, report = self.score(*args, "--memory", budget, "--threads", threads,
+                                        graph=graph)
             self.assertEqual(values, wanted, (args, budget, threads))
         return report
 
@@ -157,13 +180,18 @@ class Files(ScoreTest):
         graph, edges = self.graph, self.graph.edges
         half = len(edges) // 2
         flat = [end for edge in edges for end in edge]
-        lists = [graph.write("%d.npy" % i, "<i4", (len(part), 2), [end for edge in part for end in edge])
+        lists = [graph.write("%d.npy" % i, "<i4", (len(part), 2),
+                             [end for edge in part for end in edge])
                  for i, part in enumerate((edges[:half], edges[half:]))]
         wanted = self.score("--method", "expected")[0]
         for name, spec in (("csc", self.columns()), ("csr", self.columns(of_sources=True)),
                            ("by edge", graph.write("by_edge.npy", "<u4", (len(edges), 2), flat)),
-                           ("stored", graph.write_npz("s.npz", {"e": npy_bytes("<i8", (len(edges), 2), flat)}, False) + ":e"),
-                           ("deflated", graph.write_npz("d.npz", {"e": npy_bytes("<i8", (len(edges), 2), flat)}, True) + ":e")):
+                           ("stored", graph.write_npz("s.npz",
+                                                      {"e": npy_bytes("<i8", (len(
+                                                          edges), 2), flat)}, False) + ":e"),
+                           ("deflated", graph.write_npz("d.npz",
+                                                        {"e": npy_bytes("<i8", (len(
+                                                            edges), 2), flat)}, True) + ":e")):
             with self.subTest(name):
                 report = self.same("--method", "expected", graph=spec)
                 self.assertEqual(report["input_passes"] == 0, name == "csc")
@@ -171,7 +199,8 @@ class Files(ScoreTest):
                 if name != "csr":   # whose lists have another order, and sums with it
                     self.assertEqual(self.score("--method", "expected", graph=spec)[0], wanted)
         self.same("--method", "expected", "--graph", lists[1], graph=lists[0])
-        self.assertEqual(self.score("--method", "expected", "--graph", lists[1], graph=lists[0])[0], wanted)
+        self.assertEqual(self.score("--method", "expected", "--graph", lists[1], graph=lists[0])[0],
+                         wanted)
         for more in (["--undirected"], ["--dedup"], ["--undirected", "--dedup"]):
             self.same("--method", "expected", *more)
             self.same("--method", "expected", *more, graph=self.columns())
@@ -183,50 +212,65 @@ class Files(ScoreTest):
 
     def test_a_budget_too_small_names_the_least(self):
         columns = self.columns()
-        for graph, method in ((self.graph.graph, "degree"), (columns, "presample"), (columns, "expected"), (self.graph.graph, "blend"),
+        for graph, method in ((self.graph.graph, "degree"), (columns, "presample"),
+                              (columns, "expected"), (self.graph.graph, "blend"),
                               (self.columns(deflate=True), "degree")):
             with self.subTest(method):
-                args = ["--graph", graph, *self.base, "--method", method, "--threads", 2, "--out", self.out]
+                args = ["--graph", graph, *self.base, "--method", method, "--threads", 2, "--out",
+                        self.out]
                 least = set()
                 for budget in ("0", "64KiB", "1MiB"):
-                    message = self.refused(*args, "--memory", budget, code=2, says=["--memory", "at least"])
+                    message = self.refused(*args, "--memory", budget, code=2,
+                                           says=["--memory", "at least"])
                     least.add(int(re.search(r"at least (\d+)$", message.strip())[1]))
                 self.assertEqual(len(least), 1)
-                self.refused(*args, "--memory", min(least) - 1, code=2, says="at least %d" % min(least))
+                self.refused(*args, "--memory", min(least) - 1, code=2,
+                             says="at least %d" % min(least))
                 self.run_rung("score", *args, "--memory", min(least))
                 os.remove(self.out)
 
 
 class Refused(ScoreTest):
     def args(self, **changes):
-        options = {"graph": self.graph.graph, "train": self.graph.train_file, "method": "expected", "fanout": "4,3", "out": self.out,
+        options = {"graph": self.graph.graph, "train": self.graph.train_file, "method": "expected",
+                   "fanout": "4,3", "out": self.out,
                    **changes}
-        return [word for name, value in options.items() if value is not None for word in ("--" + name, value)]
+        return [word for name, value in options.items() if value is not None
+                for word in ("--" + name, value)]
 
     def test_train_ids(self):
         top = max(max(edge) for edge in self.graph.edges)
         for memory in (None, "256MiB"):
-            for name, values, says in (("out of range", [3, top + 1], ["ids.npy: entry 1 is %d" % (top + 1), "0 to %d" % top]),
+            for name, values, says in (("out of range", [3, top + 1],
+                                        ["ids.npy: entry 1 is %d" % (top + 1), "0 to %d" % top]),
                                        ("negative", [3, -1], "ids.npy: entry 1 is -1"),
-                                       ("twice", [3, 8, 3], ["ids.npy: entries 0 and 2 are both 3", "give each id once"]),
-                                       ("none", [], ["ids.npy: has no vertex", "leave --train out"])):
+                                       ("twice", [3, 8, 3],
+                                        ["ids.npy: entries 0 and 2 are both 3",
+                                         "give each id once"]),
+                                       ("none", [], ["ids.npy: has no vertex",
+                                                     "leave --train out"])):
                 with self.subTest(name, memory=memory):
                     ids = self.graph.write("ids.npy", "<i8", (len(values),), values)
                     self.refused(*self.args(train=ids, memory=memory), code=1, says=says)
-        self.refused(*self.args(train=self.graph.write("f.npy", "<f4", (2,), [0, 1])), code=1, says=["f.npy", "f32"])
-        self.refused(*self.args(train=self.path("none.npy"), graph=self.path("no.npy")), code=1, says="none.npy: cannot be opened")
+        self.refused(*self.args(train=self.graph.write("f.npy", "<f4", (2,), [0, 1])), code=1,
+                     says=["f.npy", "f32"])
+        self.refused(*self.args(train=self.path("none.npy"), graph=self.path("no.npy")), code=1,
+                     says="none.npy: cannot be opened")
 
     def test_graphs(self):
         bad = self.graph.write("bad.npy", "<i8", (2, 2), [0, -5, 1, 1])
         for memory in (None, "256MiB"):
-            self.refused(*self.args(graph=self.path("none.npy"), memory=memory), code=1, says="none.npy")
+            self.refused(*self.args(graph=self.path("none.npy"), memory=memory), code=1,
+                         says="none.npy")
             self.refused(*self.args(graph=bad, memory=memory), code=1, says=["bad.npy", "-5"])
             self.refused(*self.args(vertices="3", memory=memory), code=1, says="graph.npy")
 
     def test_outputs_are_looked_at_first(self):
         os.mkdir(self.path("folder"))
-        for out, says in ((self.path("no", "such", "file.npy"), "No such file"), (self.path("folder"), "cannot be the name of a file"),
-                          (self.path("folder") + "/", "cannot be the name of a file"), ("", "cannot be the name of a file"),
+        for out, says in ((self.path("no", "such", "file.npy"), "No such file"),
+                          (self.path("folder"), "cannot be the name of a file"),
+                          (self.path("folder") + "/", "cannot be the name of a file"),
+                          ("", "cannot be the name of a file"),
                           ("/proc/score.npy", "cannot be written"),
                           (self.path("n" * 246 + ".npy"), "File name too long")):
             with self.subTest(out):
@@ -234,7 +278,8 @@ class Refused(ScoreTest):
 
     @staticmethod
     def limit_file_size():
-        """Writes beyond the limit fail as on a full disk; the signal that comes with them is the command's to ignore."""
+        """Writes beyond the limit fail as on a full disk; the signal that comes with them is the
+        command's to ignore."""
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4500, 4500))
 
@@ -242,7 +287,8 @@ class Refused(ScoreTest):
         with open(self.out, "wb") as file:
             file.write(b"old")
         before = sorted(os.listdir(self.folder))
-        self.fails("score", *self.args(method="degree"), code=1, says=[self.out, "File too large"], preexec_fn=self.limit_file_size)
+        self.fails("score", *self.args(method="degree"), code=1, says=[self.out, "File too large"],
+                   preexec_fn=self.limit_file_size)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
         with open(self.out, "rb") as file:
             self.assertEqual(file.read(), b"old")
@@ -250,8 +296,10 @@ class Refused(ScoreTest):
 
 class Stopped(ScoreTest):
     def started(self, *more):
-        """A run that takes minutes, once it has the place of its output; and whether that is a file without a name."""
-        process = self.start("score", "--graph", self.graph.graph, *self.base, "--method", "presample", "--epochs", 1000000, "--batches",
+        """A run that takes minutes, once it has the place of its output; and whether that is a file
+        without a name."""
+        process = self.start("score", "--graph", self.graph.graph, *self.base, "--method",
+                             "presample", "--epochs", 1000000, "--batches",
                              100000000, "--batch", 1, "--out", self.out, *more)
         fds = "/proc/%d/fd" % process.pid
         while process.poll() is None:
@@ -279,13 +327,15 @@ class Stopped(ScoreTest):
     @unittest.skipIf(SANITIZED, "a sanitizer is to be loaded first")
     def test_a_file_system_without_unnamed_files(self):
         library = self.path("named_only.so")
-        subprocess.run([os.environ.get("RUNG_CC", "cc"), "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-ldl"], input=NAMED_ONLY,
+        subprocess.run([os.environ.get("RUNG_CC", "cc"), "-shared", "-fPIC", "-x", "c", "-", "-o",
+                        library, "-ldl"], input=NAMED_ONLY,
                        text=True, check=True)
         self.variables["LD_PRELOAD"] = library
         before = sorted(os.listdir(self.folder))
         process, unnamed = self.started()
         self.assertFalse(unnamed)
-        self.assertEqual(sorted(os.listdir(self.folder)), sorted(before + ["score.npy.%d.partial" % process.pid]))
+        self.assertEqual(sorted(os.listdir(self.folder)),
+                         sorted(before + ["score.npy.%d.partial" % process.pid]))
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         self.assertEqual(sorted(os.listdir(self.folder)), before)

@@ -20,8 +20,10 @@ class Stage(CliTest):
     def test_every_plan_verifies(self):
         for plan in ("passes", "deal", "gather", "auto"):
             out = self.path(plan)
-            report = self.json_of("stage", *self.options, "--out", out, "--memory", "16MiB", "--plan", plan)
-            self.assertIn(report["rows"]["plan"], ("passes", "deal", "gather") if plan == "auto" else (plan,))
+            report = self.json_of("stage", *self.options, "--out", out, "--memory", "16MiB",
+                                  "--plan", plan)
+            self.assertIn(report["rows"]["plan"], ("passes", "deal", "gather") if plan == "auto"
+                          else (plan,))
             self.assertEqual(report["budget_bytes"], 16 << 20)
             self.assertLessEqual(report["memory_bytes"], 16 << 20)
             self.assertEqual([phase["name"] for phase in report["phases"]],
@@ -31,13 +33,15 @@ class Stage(CliTest):
 
     def test_a_dry_run_says_which_plan_and_what_it_takes(self):
         out = self.path("out")
-        text = self.run_rung("stage", *self.options, "--out", out, "--memory", "16MiB", "--plan", "deal", "--dry-run").stdout
+        text = self.run_rung("stage", *self.options, "--out", out, "--memory", "16MiB", "--plan",
+                             "deal", "--dry-run").stdout
         self.assertIn("rows by deal in", text)
         self.assertIn("more meanwhile", text)
         self.assertFalse(os.path.exists(out) or os.path.exists(out + ".partial"))
 
     def test_too_little_memory_is_told(self):
-        self.fails("stage", *self.options, "--out", self.path("out"), "--memory", "1MiB", code=2, says=["at least", "--memory"])
+        self.fails("stage", *self.options, "--out", self.path("out"), "--memory", "1MiB", code=2,
+                   says=["at least", "--memory"])
         self.assertFalse(os.path.exists(self.path("out.partial")))
 
     def test_files_whose_names_look_like_specs(self):
@@ -75,7 +79,8 @@ class Stage(CliTest):
 
     def interrupted(self, out):
         """Stop it by SIGINT once it has ranked."""
-        process = self.start("stage", *self.options, "--out", out, "--memory", "16MiB", "--plan", "passes")
+        process = self.start("stage", *self.options, "--out", out, "--memory", "16MiB", "--plan",
+                             "passes")
         journal = os.path.join(out + ".partial", "journal")
         while process.poll() is None and not os.path.exists(journal):
             time.sleep(0.001)
@@ -96,7 +101,8 @@ class Stage(CliTest):
                 self.run_rung("stage", *self.options, "--out", out, "--force", "--quiet")
                 os.rename(out, "%s.%d" % (out, tries))
         self.fails("stage", *self.options, "--out", out, code=1, says=["--resume", "--force"])
-        self.fails("stage", *self.options, "--out", out, "--resume", "--batch", "7", code=2, says=["another job", "batches of 7"])
+        self.fails("stage", *self.options, "--out", out, "--resume", "--batch", "7", code=2,
+                   says=["another job", "batches of 7"])
         report = self.json_of("stage", *self.options, "--out", out, "--resume")
         self.assertTrue(report["resumed"])
         self.assertIs(report["already_staged"], False)

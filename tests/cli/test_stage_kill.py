@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung stage, killed at random moments and gone on with: the same bytes, no half-done folder that opens, nothing left behind.
+"""rung stage, killed at random moments and gone on with: the same bytes, no half-done folder that
+opens, nothing left behind.
 
-RUNG_KILLS says how often (12), RUNG_KILL_MIB of how many MiB of features (8), RUNG_KILL_SEED when. A thorough run:
+RUNG_KILLS says how often (12), RUNG_KILL_MIB of how many MiB of features (8), RUNG_KILL_SEED when.
+A thorough run:
     RUNG_KILLS=200 RUNG_KILL_MIB=200 RUNG=build/rung python3 tests/cli/test_stage_kill.py
 """
 import filecmp
@@ -26,8 +28,10 @@ class StageKill(CliTest):
     def setUp(self):
         super().setUp()
         self.vertices = MIB * (1 << 20) // ROW_BYTES
-        self.graph = Graph(self.folder, vertices=self.vertices, edges=4 * self.vertices, row_bytes=ROW_BYTES)
-        self.options = self.graph.options(score="degree") + ["--memory", "%dMiB" % (12 + MIB // 8), "--quiet", "--json"]
+        self.graph = Graph(self.folder, vertices=self.vertices, edges=4 * self.vertices,
+                           row_bytes=ROW_BYTES)
+        self.options = self.graph.options(
+            score="degree") + ["--memory", "%dMiB" % (12 + MIB // 8), "--quiet", "--json"]
         self.expected = self.path("expected")
         began = time.monotonic()
         self.run_rung("stage", *self.options, "--out", self.expected)
@@ -35,8 +39,10 @@ class StageKill(CliTest):
 
     def stage_for(self, out, seconds, *args):
         """Kill it after so many seconds. True when it was done before."""
-        process = subprocess.Popen([self.command, "stage", *self.options, "--out", out, *args], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment())
+        process = subprocess.Popen([self.command, "stage", *self.options, "--out", out, *args],
+                                   stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=self.environment())
         try:
             output, errors = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -50,7 +56,8 @@ class StageKill(CliTest):
         names = sorted(os.listdir(out))
         self.assertEqual(names, sorted(os.listdir(self.expected)))
         for name in names:
-            self.assertTrue(filecmp.cmp(os.path.join(out, name), os.path.join(self.expected, name), shallow=False), name)
+            self.assertTrue(filecmp.cmp(os.path.join(out, name), os.path.join(self.expected, name),
+                                        shallow=False), name)
 
     def check(self, plan, draws):
         out, kills = self.path("out"), 0
@@ -67,7 +74,8 @@ class StageKill(CliTest):
             again = draws.uniform(0, self.seconds) if draws.random() < 0.3 else 300
             done = self.stage_for(out, again, "--plan", plan, "--resume")
         self.is_whole(out)
-        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("out")], ["out"])
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("out")],
+                         ["out"])
         shutil.rmtree(out)
         return kills
 

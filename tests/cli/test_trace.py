@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung trace: its figures against a second computation from the counts it writes, its chart, and what it refuses."""
+"""rung trace: its figures against a second computation from the counts it writes, its chart, and
+what it refuses."""
 import math
 import os
 import shutil
@@ -26,7 +27,8 @@ class TraceTest(CliTest):
             folder = tempfile.mkdtemp(prefix="rung-cli-")
             unittest.addModuleCleanup(shutil.rmtree, folder, ignore_errors=True)
             TraceTest.graph = Graph(folder, vertices=600, edges=5000, row_bytes=512)
-            TraceTest.staged = self.stage(self.graph, os.path.join(folder, "staged"), score="degree", fanout="4,3", batch=32)
+            TraceTest.staged = self.stage(self.graph, os.path.join(folder, "staged"),
+                                          score="degree", fanout="4,3", batch=32)
 
     def trace(self, *args):
         return self.json_of("trace", self.staged, *OPTIONS, *args)
@@ -50,7 +52,8 @@ class Trace(TraceTest):
         self.assertEqual(report["rows"], sum(by_vertex))
         self.assertEqual(report["unique_rows"], sum(count > 0 for count in by_vertex))
         self.assertEqual(report["batches"], 3 * -(-len(self.graph.train) // 32))
-        self.assertTrue(all(by_vertex[vertex] >= 3 for vertex in self.graph.train), "each is a seed once an epoch")
+        self.assertTrue(all(by_vertex[vertex] >= 3 for vertex in self.graph.train),
+                        "each is a seed once an epoch")
         first = 0
         for tier in report["tiers"]:
             self.assertEqual(tier["hits"], sum(by_rank[first:first + tier["rows"]]), tier["name"])
@@ -58,21 +61,29 @@ class Trace(TraceTest):
             first += tier["rows"]
         self.assertEqual(first, self.graph.vertices)
         curve = report["curve"]
-        self.assertEqual(curve["rows"], [int(share * self.graph.vertices + 0.5) for share in curve["share"]])
+        self.assertEqual(curve["rows"], [int(share * self.graph.vertices + 0.5)
+                                         for share in curve["share"]])
         degrees = [0] * self.graph.vertices
         for source, _ in self.graph.edges:
             degrees[source] += 1
-        by_degree = sorted(range(self.graph.vertices), key=lambda vertex: (-degrees[vertex], vertex))
+        by_degree = sorted(range(self.graph.vertices),
+                           key=lambda vertex: (-degrees[vertex], vertex))
         self.check_close(curve["methods"]["staged"], self.shares(by_rank, curve["rows"]))
-        self.check_close(curve["methods"]["degree"], self.shares([by_vertex[vertex] for vertex in by_degree], curve["rows"]))
-        self.check_close(curve["oracle"], self.shares(sorted(by_vertex, reverse=True), curve["rows"]))
-        self.assertEqual(list(curve["methods"]), ["staged", "degree", "wrpagerank", "expected", "blend"])
+        self.check_close(curve["methods"]["degree"],
+                         self.shares([by_vertex[vertex] for vertex in by_degree], curve["rows"]))
+        self.check_close(curve["oracle"], self.shares(sorted(by_vertex, reverse=True),
+                                                      curve["rows"]))
+        self.assertEqual(list(curve["methods"]), ["staged", "degree", "wrpagerank", "expected",
+                                                  "blend"])
         for name in curve["methods"]:
-            self.assertTrue(all(a <= b for a, b in zip(curve["methods"][name], curve["oracle"])), name)
+            self.assertTrue(all(a <= b for a, b in zip(curve["methods"][name], curve["oracle"])),
+                            name)
         self.assertTrue(all(a <= b for a, b in zip(curve["lru"], curve["belady"])))
-        self.assertEqual(curve["lru"][-1], curve["belady"][-1], "where all rows are resident only first requests miss")
+        self.assertEqual(curve["lru"][-1], curve["belady"][-1],
+                         "where all rows are resident only first requests miss")
         self.assertEqual((curve["lru"][0], curve["belady"][0]), (0, 0))
-        self.assertEqual(report["dynamic"], {"rows": report["rows"], "counted_from": report["rows"] // 3})
+        self.assertEqual(report["dynamic"],
+                         {"rows": report["rows"], "counted_from": report["rows"] // 3})
 
     def check_close(self, found, expected):
         self.assertEqual(len(found), len(expected))
@@ -81,20 +92,24 @@ class Trace(TraceTest):
 
     def test_the_forecast_is_that_of_another_seed(self):
         report = self.trace("--methods", "none", "--seed", "5")
-        plan = self.json_of("plan", self.staged, "--fanout", "4,3", "--batch", "32", "--host", "20%", "--seed", (1 << 64) - 1 - 5)
+        plan = self.json_of("plan", self.staged, "--fanout", "4,3", "--batch", "32", "--host",
+                            "20%", "--seed", (1 << 64) - 1 - 5)
         self.assertEqual(report["predicted_by"], "sampled batches")
-        self.assertEqual([tier["predicted_hit_share"] for tier in report["tiers"]], [tier["hit_share"] for tier in plan["tiers"]])
+        self.assertEqual([tier["predicted_hit_share"] for tier in report["tiers"]],
+                         [tier["hit_share"] for tier in plan["tiers"]])
         for tier in report["tiers"]:
             self.assertAlmostEqual(tier["predicted_hit_share"], tier["hit_share"], delta=0.05)
 
     def test_a_score_that_is_a_forecast_is_taken_as_one(self):
-        staged = self.stage(self.graph, self.path("staged"), score="expected", fanout="4,3", batch=32)
+        staged = self.stage(self.graph, self.path("staged"), score="expected", fanout="4,3",
+                            batch=32)
         report = self.json_of("trace", staged, *OPTIONS, "--methods", "expected")
         chance = [-math.expm1(-score) for score in read_npy(os.path.join(staged, "score.npy"))[2]]
         first = 0
         self.assertEqual(report["predicted_by"], "score")
         for tier in report["tiers"]:
-            self.assertAlmostEqual(tier["predicted_hit_share"], sum(chance[first:first + tier["rows"]]) / sum(chance), places=6)
+            self.assertAlmostEqual(tier["predicted_hit_share"],
+                                   sum(chance[first:first + tier["rows"]]) / sum(chance), places=6)
             self.assertAlmostEqual(tier["predicted_hit_share"], tier["hit_share"], delta=0.05)
             first += tier["rows"]
         for other in (["--batch", "33"], ["--fanout", "4,4"], ["--draws", "new"]):
@@ -102,30 +117,35 @@ class Trace(TraceTest):
             self.assertEqual(report["predicted_by"], "sampled batches", other)
 
     def test_figures_are_the_same_for_any_number_of_threads(self):
-        one, three, other = self.trace("--threads", "1"), self.trace("--threads", "3"), self.trace("--seed", "2")
+        one, three, other = self.trace("--threads",
+                                       "1"), self.trace("--threads", "3"), self.trace("--seed", "2")
         for report in (one, three, other):
             del report["seconds"], report["edges_per_s"]
         self.assertEqual(one, three)
         self.assertNotEqual(one["curve"], other["curve"])
 
     def test_fewer_are_drawn_when_only_new_vertices_draw(self):
-        draw_all, draw_new = self.trace("--methods", "none"), self.trace("--methods", "none", "--draws", "new")
+        draw_all, draw_new = self.trace("--methods",
+                                        "none"), self.trace("--methods", "none", "--draws", "new")
         self.assertLess(draw_new["edges"], draw_all["edges"])
         self.assertLess(draw_new["rows"], draw_all["rows"])
         self.assertEqual((draw_all["draws"], draw_new["draws"]), ("all", "new"))
 
     def test_lru_and_belady_see_the_first_requests_alone(self):
-        whole, part = self.trace("--methods", "none"), self.trace("--methods", "none", "--trace-rows", "900")
+        whole, part = self.trace("--methods",
+                                 "none"), self.trace("--methods", "none", "--trace-rows", "900")
         self.assertEqual(part["dynamic"], {"rows": 900, "counted_from": 300})
         for report in (whole, part):
             del report["curve"]["lru"], report["curve"]["belady"]
         self.assertEqual(whole["curve"], part["curve"])
-        text = self.run_rung("trace", self.staged, *OPTIONS, "--quiet", "--trace-rows", "900").stdout
+        text = self.run_rung("trace", self.staged, *OPTIONS, "--quiet", "--trace-rows",
+                             "900").stdout
         self.assertIn("LRU and Belady: the first 900 requests", text)
 
     def test_text_has_the_tables(self):
         text = self.run_rung("trace", self.staged, *OPTIONS, "--quiet").stdout
-        for word in ("3 epochs, 30 batches", "predicted by sampled batches", "host", "nvme", "staged", "wrpagerank", "oracle", "Belady",
+        for word in ("3 epochs, 30 batches", "predicted by sampled batches", "host", "nvme",
+                     "staged", "wrpagerank", "oracle", "Belady",
                      "LRU and Belady: all"):
             self.assertIn(word, text)
 
@@ -140,14 +160,17 @@ class Chart(TraceTest):
         root = self.chart("--methods", "degree,rpagerank")
         texts = [text.text for text in root.iter(SVG + "text")]
         self.assertIn("Row requests that a tier serves: a & b<c", texts)
-        self.assertTrue(any("fanout 4, 3; batch 32; 3 epochs; 600 rows" in text for text in texts), texts)
-        for word in ("rows resident, % of all (logarithmic)", "row requests hit, %", "staged", "degree", "rpagerank", "oracle", "LRU", "Belady",
+        self.assertTrue(any("fanout 4, 3; batch 32; 3 epochs; 600 rows" in text for text in texts),
+                        texts)
+        for word in ("rows resident, % of all (logarithmic)", "row requests hit, %", "staged",
+                     "degree", "rpagerank", "oracle", "LRU", "Belady",
                      "host", "0.1", "50", "100", "0"):
             self.assertIn(word, texts)
 
     def test_lines_differ_without_colours(self):
         root = self.chart("--methods", "degree,rpagerank,wrpagerank")
-        lines = [path for path in root.iter(SVG + "path") if path.get("fill") == "none" and path.get("d", "").count("L") > 10]
+        lines = [path for path in root.iter(SVG + "path")
+                 if path.get("fill") == "none" and path.get("d", "").count("L") > 10]
         self.assertEqual(len(lines), 7)
         looks = {(line.get("stroke-dasharray"), line.get("stroke-width")) for line in lines}
         self.assertEqual(len(looks), 7)
@@ -177,15 +200,18 @@ class Refusals(TraceTest):
         with open(os.path.join(staged, "graph_indices.npy"), "r+b") as file:
             file.seek(-4, os.SEEK_END)
             file.write(b"\xff\xff\xff\xff")
-        self.refuses("--svg", self.path("x.svg"), code=1, says="indices[4999] is 4294967295", staged=staged)
+        self.refuses("--svg", self.path("x.svg"), code=1, says="indices[4999] is 4294967295",
+                     staged=staged)
 
     def test_places_that_cannot_be_written_to_are_told_before_sampling(self):
         for option in ("--svg", "--out"):
-            self.refuses(option, self.path("no", "such", "file"), code=1, says=["no/such/file cannot be written", "No such file"])
+            self.refuses(option, self.path("no", "such", "file"), code=1,
+                         says=["no/such/file cannot be written", "No such file"])
             self.refuses(option, self.folder, code=1, says="cannot be the name of a file")
 
     def test_both_files_or_none(self):
-        self.refuses("--svg", self.path("x.svg"), "--out", self.path("no", "y.npy"), code=1, says="y.npy cannot be written")
+        self.refuses("--svg", self.path("x.svg"), "--out", self.path("no", "y.npy"), code=1,
+                     says="y.npy cannot be written")
 
     def test_a_device_stays_one(self):
         self.trace("--svg", "/dev/null", "--methods", "none")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung train: what it learns, that tiers and engines do not change a bit of it, and what it refuses."""
+"""rung train: what it learns, that tiers and engines do not change a bit of it, and what it
+refuses."""
 import os
 import random
 import subprocess
@@ -20,7 +21,8 @@ def have_trainer():
 
 
 class Communities(Graph):
-    """Vertices link to their own class nine times out of ten; a row says little of its class, the neighbours' mean much."""
+    """Vertices link to their own class nine times out of ten; a row says little of its class, the
+    neighbours' mean much."""
 
     def __init__(self, folder, vertices=600):
         super().__init__(folder, vertices=vertices, edges=10)
@@ -31,16 +33,20 @@ class Communities(Graph):
         for v in range(vertices):
             for _ in range(8):
                 own = draws.random() < 0.9
-                self.edges.append((draws.choice(members[self.labels[v]]) if own else draws.randrange(vertices), v))
+                self.edges.append((draws.choice(members[self.labels[v]]) if own
+                                   else draws.randrange(vertices), v))
         # small whole numbers: every dtype holds them exactly
-        self.values = [draws.randrange(5) + (3 if i % CLASSES == self.labels[v] and draws.random() < 0.2 else 0)
+        self.values = [draws.randrange(5) + (3 if i % CLASSES == self.labels[v]
+                                             and draws.random() < 0.2 else 0)
                        for v in range(vertices) for i in range(FEATURES)]
-        self.graph = self.write("graph.npy", "<i8", (2, len(self.edges)), [u for u, _ in self.edges] + [v for _, v in self.edges])
+        self.graph = self.write("graph.npy", "<i8", (2, len(self.edges)),
+                                [u for u, _ in self.edges] + [v for _, v in self.edges])
         self.label_file = self.write("labels.npy", "<i4", (vertices,), self.labels)
         self.features = self.write_features("<f4")
 
     def write_features(self, descr):
-        return self.write("features-%s.npy" % descr[1:], descr, (self.vertices, FEATURES), self.values)
+        return self.write("features-%s.npy" % descr[1:], descr, (self.vertices, FEATURES),
+                          self.values)
 
 
 def learned(result):
@@ -50,7 +56,8 @@ def learned(result):
 
 
 class TrainTest(CliTest):
-    OPTIONS = ["--epochs", 4, "--batch", 64, "--fanout", "5,5", "--hidden", 16, "--lr", 0.01, "--dropout", 0.2, "--seed", 3]
+    OPTIONS = ["--epochs", 4, "--batch", 64, "--fanout", "5,5", "--hidden", 16, "--lr", 0.01,
+               "--dropout", 0.2, "--seed", 3]
 
     def setUp(self):
         super().setUp()
@@ -78,13 +85,15 @@ class Learning(TrainTest):
         everything = self.train(self.staged, "--host", "max")
         self.assertEqual({tier["name"]: tier["hits"] for tier in everything["tiers"]}["nvme"], 0)
         budgets = [["--host", "20KiB", "--queue-depth", 2, "--engine", engine] + more
-                   for engine in ("pread", "io_uring", "auto") for more in ([], ["--no-merge"], ["--buffered"])]
+                   for engine in ("pread", "io_uring", "auto")
+                   for more in ([], ["--no-merge"], ["--buffered"])]
         compared = 0
         for budget in budgets:
             if "io_uring" in budget and not self.io_uring_works():
                 continue
             result = self.train(self.staged, *budget)
-            self.assertGreater({tier["name"]: tier["hits"] for tier in result["tiers"]}["nvme"], 0, budget)
+            self.assertGreater({tier["name"]: tier["hits"] for tier in result["tiers"]}["nvme"], 0,
+                               budget)
             self.assertEqual(learned(result), learned(everything), budget)
             compared += 1
         self.assertGreaterEqual(compared, 6)
@@ -97,44 +106,53 @@ class Learning(TrainTest):
         everything = self.train(staged, "--host", "max")
         self.assertEqual([epoch["announced"] for epoch in everything["epochs"]], [0] * 4)
         batches = -(-len(graph.train) // 64)
-        for more in (["--ahead", 1], ["--ahead", 100], ["--threads", 1], ["--threads", 3], ["--eval-fanout", "5,5", "--ahead", 2]):
-            result = self.train(staged, "--host", "160KiB", "--cache", "80KiB", "--queue-depth", 2, *more)
+        for more in (["--ahead", 1], ["--ahead", 100], ["--threads", 1], ["--threads", 3],
+                     ["--eval-fanout", "5,5", "--ahead", 2]):
+            result = self.train(staged, "--host", "160KiB", "--cache", "80KiB", "--queue-depth", 2,
+                                *more)
             self.assertEqual(learned(result), learned(everything), more)
-            self.assertEqual([epoch["announced"] for epoch in result["epochs"]], [batches] * 4, more)
+            self.assertEqual([epoch["announced"] for epoch in result["epochs"]], [batches] * 4,
+                             more)
         other = self.train(staged, "--eval-fanout", "2,2", "--host", "max")
-        self.assertEqual([epoch["loss"] for epoch in other["epochs"]], [epoch["loss"] for epoch in everything["epochs"]])
+        self.assertEqual([epoch["loss"] for epoch in other["epochs"]],
+                         [epoch["loss"] for epoch in everything["epochs"]])
         self.assertNotEqual(other["epochs"][0]["valid_loss"], everything["epochs"][0]["valid_loss"])
 
     def io_uring_works(self):
-        done = subprocess.run([RUNG, "train", self.staged, "--epochs", "1", "--host", "20KiB", "--queue-depth", "2", "--engine",
+        done = subprocess.run([RUNG, "train", self.staged, "--epochs", "1", "--host", "20KiB",
+                               "--queue-depth", "2", "--engine",
                                "io_uring", "--quiet"], capture_output=True, check=False)
         return done.returncode == 0
 
     def test_numbers_that_every_dtype_holds_train_the_same(self):
         results = []
         for descr in ("<f4", "<f2", "<f8", "|i1", "|u1", "<i4", "<i8"):
-            staged = self.stage(self.graph, "staged-" + descr[1:], features=self.graph.write_features(descr))
+            staged = self.stage(self.graph, "staged-" + descr[1:],
+                                features=self.graph.write_features(descr))
             results.append((descr, learned(self.train(staged))))
         bf16 = self.path("features.bf16")
         with open(self.path("features-f4.npy"), "rb") as file:
             rows = file.read()[-4 * len(self.graph.values):]
         with open(bf16, "wb") as file:   # the upper halves
             file.write(b"".join(rows[i + 2:i + 4] for i in range(0, len(rows), 4)))
-        staged = self.stage(self.graph, "staged-bf16", features="raw:%s,bf16,%dx%d" % (bf16, self.graph.vertices, FEATURES))
+        staged = self.stage(self.graph, "staged-bf16",
+                            features="raw:%s,bf16,%dx%d" % (bf16, self.graph.vertices, FEATURES))
         results.append(("bf16", learned(self.train(staged))))
         for descr, result in results[1:]:
             self.assertEqual(result, results[0][1], descr)
 
     def test_labels_of_any_number_type_train_the_same(self):
         expected = learned(self.train(self.staged))
-        for descr, shape in (("<f4", (self.graph.vertices,)), ("|u1", (self.graph.vertices, 1)), ("<i8", (self.graph.vertices,))):
+        for descr, shape in (("<f4", (self.graph.vertices,)), ("|u1", (self.graph.vertices, 1)),
+                             ("<i8", (self.graph.vertices,))):
             labels = self.graph.write("other.npy", descr, shape, self.graph.labels)
             staged = self.stage(self.graph, "staged-labels-" + descr[1:], labels=labels)
             self.assertEqual(learned(self.train(staged)), expected, descr)
 
     def test_any_number_of_hops_and_a_last_batch_of_one(self):
         for fanout in ("3", "3,3,3", "all,2"):
-            result = self.train(self.staged, "--fanout", fanout, "--batch", (self.graph.vertices // 2) - 1, "--epochs", 2)
+            result = self.train(self.staged, "--fanout", fanout, "--batch",
+                                (self.graph.vertices // 2) - 1, "--epochs", 2)
             self.assertEqual(len(result["epochs"]), 2)
             self.assertEqual(result["fanout"][0], 2 ** 32 - 1 if fanout.startswith("all") else 3)
         # one number a vertex, one vertex a batch
@@ -143,10 +161,12 @@ class Learning(TrainTest):
     def test_json_holds_what_scripts_read(self):
         result = self.train(self.staged)
         first = result["epochs"][0]
-        for key in ("loss", "seconds", "sample_s", "gather_s", "announce_s", "compute_s", "stall_s", "stall_sample_s", "stall_rows_s"):
+        for key in ("loss", "seconds", "sample_s", "gather_s", "announce_s", "compute_s", "stall_s",
+                    "stall_sample_s", "stall_rows_s"):
             self.assertIsInstance(first[key], float)
         self.assertLessEqual(first["compute_s"] + first["stall_s"], first["seconds"] * 1.001)
-        self.assertAlmostEqual(first["stall_sample_s"] + first["stall_rows_s"], first["stall_s"], delta=1e-6)
+        self.assertAlmostEqual(first["stall_sample_s"] + first["stall_rows_s"], first["stall_s"],
+                               delta=1e-6)
         self.assertEqual(len(result["epochs"]), 4)
         self.assertGreater(result["peak_rss_bytes"], 1 << 20)
         self.assertEqual([tier["name"] for tier in result["tiers"]], ["host", "nvme"])
@@ -157,7 +177,8 @@ class Learning(TrainTest):
         test = [v for v in range(self.graph.vertices) if self.graph.test_mask[v]]
         counts = [sum(self.graph.labels[v] == c for v in self.graph.train) for c in range(CLASSES)]
         majority = counts.index(max(counts))
-        self.assertAlmostEqual(result["majority_accuracy"], sum(self.graph.labels[v] == majority for v in test) / len(test))
+        self.assertAlmostEqual(result["majority_accuracy"],
+                               sum(self.graph.labels[v] == majority for v in test) / len(test))
 
     def test_the_table_holds_the_numbers_of_the_json(self):
         result = self.train(self.staged)
@@ -183,13 +204,17 @@ class Learning(TrainTest):
         dropped = self.graph.train[:7]
         for i, vertex in enumerate(dropped):
             labels[vertex] = float("nan") if i % 2 else -1.0
-        staged = self.stage(self.graph, "nan", labels=self.graph.write("nan.npy", "<f8", (len(labels),), labels))
+        staged = self.stage(self.graph, "nan",
+                            labels=self.graph.write("nan.npy", "<f8", (len(labels),), labels))
         text = self.run_rung("train", staged, *self.OPTIONS, "--json").stderr
-        self.assertIn("split train: 7 of %d ids left out (7 without label, 0 repeated)" % len(self.graph.train), text)
-        kept = self.graph.write("kept.npy", "<i8", (len(self.graph.train) - 7,), self.graph.train[7:])
+        self.assertIn("split train: 7 of %d ids left out (7 without label, 0 repeated)" % len(
+            self.graph.train), text)
+        kept = self.graph.write("kept.npy", "<i8", (len(self.graph.train) - 7,),
+                                self.graph.train[7:])
         splits = ["train=" + kept, "valid=" + self.graph.valid_file, "test=" + self.graph.test_file]
         # the score depends on the train ids: rank both by the same one
-        score = self.graph.write("score.npy", "<f4", (self.graph.vertices,), list(range(self.graph.vertices)))
+        score = self.graph.write("score.npy", "<f4", (self.graph.vertices,),
+                                 list(range(self.graph.vertices)))
         one = self.train(self.stage(self.graph, "one", score=score, labels=self.path("nan.npy")))
         other = self.train(self.stage(self.graph, "other", score=score, split=splits))
         self.assertEqual(learned(one), learned(other))
@@ -205,9 +230,11 @@ class Refusals(TrainTest):
 
     def test_what_cannot_be_trained_on(self):
         self.refuses(self.stage(self.graph, "a", labels=None), ["no labels", "--labels"])
-        self.refuses(self.stage(self.graph, "b", split="valid=" + self.graph.valid_file), ["split 'train'", "--split train="])
+        self.refuses(self.stage(self.graph, "b", split="valid=" + self.graph.valid_file),
+                     ["split 'train'", "--split train="])
         for descr, shape, labels, says in (
-                ("<f4", (60,), [label + 0.5 for label in self.graph.labels], ["rank", ".5", "whole number"]),
+                ("<f4", (60,), [label + 0.5 for label in self.graph.labels],
+                 ["rank", ".5", "whole number"]),
                 ("<i8", (60,), [5000000] * 60, ["5000000", "whole number"]),
                 ("<i4", (60, 2), self.graph.labels * 2, "one number a vertex"),
                 ("<i4", (60,), [-1] * 60, "no vertex with a label")):
@@ -220,28 +247,34 @@ class Refusals(TrainTest):
         self.graph.values[5 * FEATURES + 3] = float("nan")
         # all vertices train, so that vertex 5 is met; the largest score makes it rank 0
         train = self.graph.write("all.npy", "<i8", (60,), list(range(60)))
-        score = self.graph.write("score.npy", "<f4", (60,), [100 if v == 5 else 60 - v for v in range(60)])
-        staged = self.stage(self.graph, features=self.graph.write_features("<f4"), split="train=" + train, score=score)
+        score = self.graph.write("score.npy", "<f4", (60,),
+                                 [100 if v == 5 else 60 - v for v in range(60)])
+        staged = self.stage(self.graph, features=self.graph.write_features("<f4"),
+                            split="train=" + train, score=score)
         self.refuses(staged, ["rank 0", "NaN"], "--epochs", 1)
 
     def test_options_out_of_range(self):
         staged = self.stage(self.graph)
         for words in (["--dropout", "1"], ["--lr", "0"], ["--fanout", "0"], ["--fanout", "2,x"],
-                      ["--normalize", "l3"], ["--epochs", "0"], ["--hidden", "0"], ["--eval-fanout", "3"], ["--engine", "tape"],
+                      ["--normalize", "l3"], ["--epochs", "0"], ["--hidden", "0"],
+                      ["--eval-fanout", "3"], ["--engine", "tape"],
                       ["--ahead", "0"], ["--ahead", "4097"]):
             self.run_rung("train", staged, *words, code=2)
         self.run_rung("train", code=2)
 
     def test_options_of_gpus_are_refused(self):
         staged = self.stage(self.graph)
-        for words in (["--device", "cuda"], ["--gpu", "1GiB"], ["--gpus", "0"], ["--peers", "2"], ["--replicate", "max"]):
-            self.fails("train", staged, *words, code=2, says="training computes on the CPU; --device, --gpu")
+        for words in (["--device", "cuda"], ["--gpu", "1GiB"], ["--gpus", "0"], ["--peers", "2"],
+                      ["--replicate", "max"]):
+            self.fails("train", staged, *words, code=2,
+                       says="training computes on the CPU; --device, --gpu")
 
 
 class Cora(TrainTest):
     """The standard split of Cora; published GraphSAGE and GCN reach 0.79 to 0.82."""
     # chosen by validation accuracy among widths, norms, decays and dropouts
-    OPTIONS = ["--fanout", "25,10", "--hidden", 64, "--normalize", "l1", "--dropout", 0.7, "--weight-decay", 5e-4, "--lr", 0.01,
+    OPTIONS = ["--fanout", "25,10", "--hidden", 64, "--normalize", "l1", "--dropout", 0.7,
+               "--weight-decay", 5e-4, "--lr", 0.01,
                "--epochs", 100]
 
     def setUp(self):
@@ -250,22 +283,27 @@ class Cora(TrainTest):
         self.staged = self.stage_cora()
 
     def find(self):
-        folders = [os.environ.get("RUNG_TEST_DATA"), os.path.join(HERE, "..", "..", "..", "shared", "data")]
+        folders = [os.environ.get("RUNG_TEST_DATA"),
+                   os.path.join(HERE, "..", "..", "..", "shared", "data")]
         for folder in filter(None, folders):
             path = os.path.join(folder, "cora.npz")
             if os.path.isfile(path):
                 return path
-        return self.skipTest("cora.npz is neither in RUNG_TEST_DATA (%s) nor in ../shared/data beside the checkout"
+        return self.skipTest("cora.npz is neither in RUNG_TEST_DATA (%s) nor in ../shared/data "
+                             "beside the checkout"
                              % (folders[0] or "not set"))
 
     def stage_cora(self):
-        splits = [word for name in ("train", "valid", "test") for word in ("--split", "%s=%s:%s_idx" % (name, self.npz, name))]
-        self.run_rung("stage", "--graph", self.npz + ":edge_index", "--features", self.npz + ":node_feat", "--labels",
+        splits = [word for name in ("train", "valid", "test")
+                  for word in ("--split", "%s=%s:%s_idx" % (name, self.npz, name))]
+        self.run_rung("stage", "--graph", self.npz + ":edge_index", "--features",
+                      self.npz + ":node_feat", "--labels",
                       self.npz + ":node_label", *splits, "--out", self.path("cora"), "--quiet")
         return self.path("cora")
 
     def test_the_mean_of_five_seeds_is_that_of_the_papers(self):
-        accuracies = [self.train(self.staged, "--seed", seed, "--host", "10%")["test_accuracy"] for seed in range(5)]
+        accuracies = [self.train(self.staged, "--seed", seed, "--host", "10%")["test_accuracy"]
+                      for seed in range(5)]
         print("Cora: test accuracy of seeds 0-4:", accuracies, file=sys.stderr)
         self.assertGreaterEqual(sum(accuracies) / 5, 0.79)
         self.assertLess(max(accuracies), 0.90)   # more would mean that the test split leaked
@@ -273,7 +311,8 @@ class Cora(TrainTest):
     def test_memory_and_file_give_the_same_bits(self):
         expected = learned(self.train(self.staged, "--epochs", 10, "--host", "max"))
         for budget in (["--host", "10%"], ["--host", "10%", "--engine", "pread"]):
-            self.assertEqual(learned(self.train(self.staged, "--epochs", 10, *budget)), expected, budget)
+            self.assertEqual(learned(self.train(self.staged, "--epochs", 10, *budget)), expected,
+                             budget)
 
 
 if __name__ == "__main__":

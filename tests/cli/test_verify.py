@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung verify with sources: what differs is named, a sample is one, and damage is repaired, also by one that was killed meanwhile."""
+"""rung verify with sources: what differs is named, a sample is one, and damage is repaired, also by
+one that was killed meanwhile."""
 import filecmp
 import os
 import random
@@ -15,10 +16,13 @@ from clitest import RUNG, CliTest, Graph, main
 class Verify(CliTest):
     def setUp(self):
         super().setUp()
-        self.graph = Graph(self.folder, vertices=1500, edges=10000, row_bytes=1500)   # features of 2.1 blocks
+        # features of 2.1 blocks
+        self.graph = Graph(self.folder, vertices=1500, edges=10000, row_bytes=1500)
         self.staged = self.stage(self.graph)
-        self.sources = ["--source", self.graph.features, "--graph", self.graph.graph, "--labels", self.graph.label_file,
-                        "--split", "train=" + self.graph.train_file, "--split", "valid=" + self.graph.valid_file,
+        self.sources = ["--source", self.graph.features, "--graph", self.graph.graph, "--labels",
+                        self.graph.label_file,
+                        "--split", "train=" + self.graph.train_file, "--split",
+                        "valid=" + self.graph.valid_file,
                         "--split", "test=" + self.graph.test_file]
         self.reference = self.path("reference")
         shutil.copytree(self.staged, self.reference)
@@ -33,30 +37,37 @@ class Verify(CliTest):
     def same_as_reference(self):
         names = sorted(os.listdir(self.reference))
         self.assertEqual(sorted(os.listdir(self.staged)), names)
-        self.assertEqual(filecmp.cmpfiles(self.staged, self.reference, names, shallow=False)[1:], ([], []))
+        self.assertEqual(filecmp.cmpfiles(self.staged, self.reference, names, shallow=False)[1:],
+                         ([], []))
 
     def test_all_sources(self):
         report = self.json_of("verify", self.staged, *self.sources)
         for what in ("rows", "lists", "labels", "split_ids"):
-            self.assertEqual((report[what + "_compared"], report[what + "_different"]), (1500, 0), what)
+            self.assertEqual((report[what + "_compared"], report[what + "_different"]), (1500, 0),
+                             what)
         self.assertIsNone(report["scores_compared"])
         self.assertIsNone(report["repaired"])
         self.assertGreater(report["bytes_per_s"], 0)
         text = self.run_rung("verify", self.staged, *self.sources, "--memory", "64MiB").stdout
-        self.assertRegex(text, r"ok: \d+ blocks, .*/s, 1500 rows compared with the source, 1500 lists")
+        self.assertRegex(text,
+                         r"ok: \d+ blocks, .*/s, 1500 rows compared with the source, 1500 lists")
 
     def test_sample(self):
         for given, count in (("10%", 150), ("0.01", 15), ("100", 100)):
-            report = self.json_of("verify", self.staged, *self.sources[:4], "--sample", given, "--seed", "5")
-            self.assertEqual((report["rows_compared"], report["lists_compared"], report["seed"]), (count, count, 5), given)
+            report = self.json_of("verify", self.staged, *self.sources[:4], "--sample", given,
+                                  "--seed", "5")
+            self.assertEqual((report["rows_compared"], report["lists_compared"], report["seed"]),
+                             (count, count, 5), given)
         for wrong in ("0", "1.5", "-1"):
-            self.fails("verify", self.staged, *self.sources[:2], "--sample=" + wrong, code=2, says="--sample")
+            self.fails("verify", self.staged, *self.sources[:2], "--sample=" + wrong, code=2,
+                       says="--sample")
         self.fails("verify", self.staged, "--sample", "1%", code=2, says="--source or --graph")
 
     def test_what_differs_is_named(self):
         self.change(self.graph.features, os.path.getsize(self.graph.features) - 1)
         report = self.json_of("verify", self.staged, *self.sources, code=3)
-        self.assertEqual((report["rows_different"], report["first_different"], report["lists_different"]), (1, 1499, 0))
+        self.assertEqual((report["rows_different"], report["first_different"],
+                          report["lists_different"]), (1, 1499, 0))
         self.assertIn("1 rows differ from the source, the first is that of vertex 1499",
                       self.run_rung("verify", self.staged, *self.sources, code=3).stdout)
         report = self.json_of("verify", self.staged, *self.sources[2:], "--undirected", code=3)
@@ -64,22 +75,28 @@ class Verify(CliTest):
         self.assertIsNone(report["rows_compared"])
 
     def test_too_little_memory_says_how_much(self):
-        self.fails("verify", self.staged, *self.sources, "--memory", "10KiB", code=2, says="at least")
+        self.fails("verify", self.staged, *self.sources, "--memory", "10KiB", code=2,
+                   says="at least")
 
     def test_repair(self):
-        for name in ("features.000.npy", "graph_indices.npy", "labels.npy", "rank_of_vertex.npy", "split_train.npy", "checksums.npy"):
-            self.change(os.path.join(self.staged, name), 4112)   # of the checksums: that of a block that is good
+        for name in ("features.000.npy", "graph_indices.npy", "labels.npy", "rank_of_vertex.npy",
+                     "split_train.npy", "checksums.npy"):
+            # of the checksums: that of a block that is good
+            self.change(os.path.join(self.staged, name), 4112)
         os.remove(os.path.join(self.staged, "graph_indptr.npy"))
         self.change(os.path.join(self.staged, "score.npy"), 4500)
-        report = self.json_of("verify", self.staged, "--repair", *self.sources, code=3)   # the score has no source here
+        # the score has no source here
+        report = self.json_of("verify", self.staged, "--repair", *self.sources, code=3)
         self.assertEqual([bad["file"] for bad in report["bad"]], ["score.npy"])
         self.assertIn("--score SRC", report["unrepaired"])
-        self.assertIn("not repaired: score.npy", self.run_rung("verify", self.staged, "--repair", code=3).stdout)
+        self.assertIn("not repaired: score.npy",
+                      self.run_rung("verify", self.staged, "--repair", code=3).stdout)
         self.assertEqual(len(report["repaired"]), 7)
         shutil.copy(os.path.join(self.reference, "score.npy"), self.staged)
         self.same_as_reference()
         self.change(os.path.join(self.staged, "features.000.npy"), 1 << 20)
-        self.assertIn("features.000.npy: block 1 at offset 1048576 differed from its checksum, and is repaired",
+        self.assertIn("features.000.npy: block 1 at offset 1048576 differed from its checksum, "
+                      "and is repaired",
                       self.run_rung("verify", self.staged, "--repair", *self.sources).stdout)
         self.same_as_reference()
 
@@ -103,15 +120,18 @@ class Verify(CliTest):
                 path = os.path.join(self.staged, name)
                 for _ in range(3):
                     self.change(path, draws.randrange(os.path.getsize(path)))
-            before = {(bad["file"], bad["block"]) for bad in self.json_of("verify", self.staged, code=3)["bad"]}
-            process = subprocess.Popen([RUNG, "verify", self.staged, "--repair", *self.sources, "--quiet"],
+            before = {(bad["file"], bad["block"])
+                      for bad in self.json_of("verify", self.staged, code=3)["bad"]}
+            process = subprocess.Popen([RUNG, "verify", self.staged, "--repair", *self.sources,
+                                        "--quiet"],
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                        env=dict(os.environ, TMPDIR=temp))
             time.sleep(kill * 0.015)
             process.kill()
             process.wait()
             self.assertEqual(os.listdir(temp), [])
-            after = subprocess.run([RUNG, "verify", self.staged, "--json"], capture_output=True, check=False)
+            after = subprocess.run([RUNG, "verify", self.staged, "--json"], capture_output=True,
+                                   check=False)
             self.assertIn(after.returncode, (0, 3))
             after = self.json_of("verify", self.staged, code=after.returncode)["bad"]
             self.assertLessEqual({(bad["file"], bad["block"]) for bad in after}, before)

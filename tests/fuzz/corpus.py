@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The seeds of the fuzz targets. Standard library only.
 
-ok-* is what rung takes, bad-* what it refuses: the replay holds it to that. The rest may be either."""
+ok-* is what rung takes, bad-* what it refuses: the replay holds it to that. The rest may be
+either."""
 import gzip
 import io
 import json
@@ -11,7 +12,8 @@ import sys
 import zipfile
 import zlib
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+                                "support"))
 import torchfile   # noqa: E402  pylint: disable=wrong-import-position
 
 SEEDS = {}
@@ -49,23 +51,37 @@ def npy_seeds():
     seed("npy", "ok-void-of-2", npy(header("'|V2'"), rows))
     seed("npy", "ok-bytes-behind", good + b"more")
     for name, text in (
-            ("big-endian", header("'>i4'")), ("objects", header("'|O'")), ("text", header("'<U4'")), ("fields", header("[('a', '<i4')]")),
-            ("empty-descr", header("''")), ("long-descr", header("'<i%s'" % ("4" * 5000))), ("escape", header("'<i4\\x00'")),
+            ("big-endian", header("'>i4'")), ("objects", header("'|O'")), ("text", header("'<U4'")),
+            ("fields", header("[('a', '<i4')]")),
+            ("empty-descr", header("''")), ("long-descr", header("'<i%s'" % ("4" * 5000))),
+            ("escape", header("'<i4\\x00'")),
             ("terminal-escape", header("'<i4\x1b[2J'")), ("control-key", "{'\x07descr': '<i4'}"),
-            ("fortran-cube", header(fortran="True", shape="(2, 3, 1)")), ("fortran-word", header(fortran="Maybe")),
-            ("fortran-number", header(fortran="1")), ("scalar", header(shape="()")), ("list-shape", header(shape="[2, 3]")),
-            ("negative", header(shape="(-2, 3)")), ("no-comma", header(shape="(2 3)")), ("two-commas", header(shape="(2,, 3)")),
-            ("one-number", header(shape="(6)")), ("real", header(shape="(2.0, 3)")), ("hex", header(shape="(0x2, 3)")),
-            ("nested-shape", header(shape="(2, (3,))")), ("nine-dimensions", header(shape="(1, 1, 1, 1, 1, 1, 1, 1, 6)")),
-            ("huge", header(shape="(9223372036854775807, 9223372036854775807)")), ("2-to-64", header(shape="(18446744073709551616, 1)")),
-            ("2-to-64-less-1", header(shape="(18446744073709551615,)")), ("product-wraps", header(shape="(4611686018427387904, 4)")),
-            ("wraps-to-small", header(shape="(4294967296, 4294967296)")), ("no-rows-of-huge", header(shape="(0, 9223372036854775807, 3)")),
+            ("fortran-cube", header(fortran="True", shape="(2, 3, 1)")),
+            ("fortran-word", header(fortran="Maybe")),
+            ("fortran-number", header(fortran="1")), ("scalar", header(shape="()")),
+            ("list-shape", header(shape="[2, 3]")),
+            ("negative", header(shape="(-2, 3)")), ("no-comma", header(shape="(2 3)")),
+            ("two-commas", header(shape="(2,, 3)")),
+            ("one-number", header(shape="(6)")), ("real", header(shape="(2.0, 3)")),
+            ("hex", header(shape="(0x2, 3)")),
+            ("nested-shape", header(shape="(2, (3,))")),
+            ("nine-dimensions", header(shape="(1, 1, 1, 1, 1, 1, 1, 1, 6)")),
+            ("huge", header(shape="(9223372036854775807, 9223372036854775807)")),
+            ("2-to-64", header(shape="(18446744073709551616, 1)")),
+            ("2-to-64-less-1", header(shape="(18446744073709551615,)")),
+            ("product-wraps", header(shape="(4611686018427387904, 4)")),
+            ("wraps-to-small", header(shape="(4294967296, 4294967296)")),
+            ("no-rows-of-huge", header(shape="(0, 9223372036854775807, 3)")),
             ("many-digits", header(shape="(%s, 3)" % ("9" * 4000))),
             ("nested-dict", "{'descr': {'descr': '<i4'}, 'fortran_order': False, 'shape': (6,)}"),
-            ("deep", "{'shape': " + "(" * 5000), ("deep-dict", "{" * 5000), ("twice", "{'descr': '<i4', 'descr': '<i4', 'fortran_order': "
-             "False, 'shape': (6,)}"), ("unknown-key", header()[:-3] + "'more': 1}"), ("no-shape", "{'descr': '<i4', 'fortran_order': False}"),
-            ("no-descr", "{'fortran_order': False, 'shape': (6,)}"), ("text-behind", header() + "print('hello')"),
-            ("no-dict", "['descr']"), ("open-string", "{'descr"), ("nothing", ""), ("spaces", " " * 1000), ("zeros", "\0" * 100),
+            ("deep", "{'shape': " + "(" * 5000), ("deep-dict", "{" * 5000),
+            ("twice", "{'descr': '<i4', 'descr': '<i4', 'fortran_order': "
+             "False, 'shape': (6,)}"), ("unknown-key", header()[:-3] + "'more': 1}"),
+            ("no-shape", "{'descr': '<i4', 'fortran_order': False}"),
+            ("no-descr", "{'fortran_order': False, 'shape': (6,)}"),
+            ("text-behind", header() + "print('hello')"),
+            ("no-dict", "['descr']"), ("open-string", "{'descr"), ("nothing", ""),
+            ("spaces", " " * 1000), ("zeros", "\0" * 100),
             ("expression", "__import__('os').system('true')")):
         seed("npy", "bad-" + name, npy(text, rows))
     for cut in (0, 1, 5, 6, 7, 8, 9, 10, 11, 20, len(good) - 25, len(good) - 24, len(good) - 1):
@@ -98,40 +114,51 @@ def patched(data, signature, offset, value, bytes_count, last=False):
 LOCAL, CENTRAL, END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
 
 
-def raw_zip(name=b"x.npy", data=b"", method=0, flags=0, sizes=None, extra_local=b"", extra=b"", local_name=None, local_at=0,
-            descriptor=b"", size_in_entry=None, comment=b"", before=b"", entries=1, directory_at=None, directory_bytes=None, tail=b""):
+def raw_zip(name=b"x.npy", data=b"", method=0, flags=0, sizes=None, extra_local=b"", extra=b"",
+            local_name=None, local_at=0,
+            descriptor=b"", size_in_entry=None, comment=b"", before=b"", entries=1,
+            directory_at=None, directory_bytes=None, tail=b""):
     """A zip file of one member, with every lie that is wanted."""
     packed, plain = sizes or (len(data), len(data))
     local_name = name if local_name is None else local_name
     crc = zlib.crc32(data)
     in_local = (0, 0, 0) if flags & 8 else (crc, packed, plain)
-    local = LOCAL + struct.pack("<5H3I2H", 20, flags, method, 0, 33, *in_local, len(local_name), len(extra_local))
+    local = LOCAL + struct.pack("<5H3I2H", 20, flags, method, 0, 33, *in_local, len(local_name),
+                                len(extra_local))
     local += local_name + extra_local + data + descriptor
     at = len(before) + len(local)
     packed, plain = size_in_entry or (packed, plain)
-    entry = CENTRAL + struct.pack("<6H3I5H2I", 20, 20, flags, method, 0, 33, crc, packed, plain, len(name), len(extra), 0, 0, 0, 0,
+    entry = CENTRAL + struct.pack("<6H3I5H2I", 20, 20, flags, method, 0, 33, crc, packed, plain,
+                                  len(name), len(extra), 0, 0, 0, 0,
                                   local_at + len(before)) + name + extra
-    end = tail + END + struct.pack("<4H2IH", 0, 0, entries, entries, len(entry) if directory_bytes is None else directory_bytes,
-                                   at if directory_at is None else directory_at, len(comment)) + comment
+    end = tail + END + struct.pack("<4H2IH", 0, 0, entries, entries,
+                                   len(entry) if directory_bytes is None else directory_bytes,
+                                   at if directory_at is None else directory_at,
+                                   len(comment)) + comment
     return before + local + entry + end
 
 
-def zip64(member, sizes=None, local_at=0, offset=None, extra_bytes=None, locator_at=None, entries=1):
+def zip64(member, sizes=None, local_at=0, offset=None, extra_bytes=None, locator_at=None,
+          entries=1):
     """A member whose numbers are all in zip64 fields."""
     packed, plain = sizes or (len(member), len(member))
     name, most = b"x.npy", 0xffffffff
     extra_local = struct.pack("<HHQQ", 1, 16, plain, packed)
-    local = LOCAL + struct.pack("<5H3I2H", 45, 0, 0, 0, 33, zlib.crc32(member), most, most, len(name), len(extra_local))
+    local = LOCAL + struct.pack("<5H3I2H", 45, 0, 0, 0, 33, zlib.crc32(member), most, most,
+                                len(name), len(extra_local))
     local += name + extra_local + member
     extra = struct.pack("<HHQQQ", 1, 24, plain, packed, local_at)
     if extra_bytes is not None:
         extra = struct.pack("<HH", 1, extra_bytes) + extra[4:]
-    entry = CENTRAL + struct.pack("<6H3I5H2I", 45, 45, 0, 0, 0, 33, zlib.crc32(member), most, most, len(name), len(extra), 0, 0, 0, 0,
+    entry = CENTRAL + struct.pack("<6H3I5H2I", 45, 45, 0, 0, 0, 33, zlib.crc32(member), most, most,
+                                  len(name), len(extra), 0, 0, 0, 0,
                                   most) + name + extra
     at = len(local) + len(entry)
-    end64 = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, entries, entries, len(entry), len(local) if offset is None else offset)
+    end64 = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, entries, entries, len(entry),
+                                    len(local) if offset is None else offset)
     locator = b"PK\6\7" + struct.pack("<IQI", 0, at if locator_at is None else locator_at, 1)
-    return local + entry + end64 + locator + END + struct.pack("<4H2IH", 0, 0, 0xffff, 0xffff, most, most, 0)
+    return (local + entry + end64 + locator + END
+            + struct.pack("<4H2IH", 0, 0, 0xffff, 0xffff, most, most, 0))
 
 
 def npz_seeds():
@@ -141,12 +168,15 @@ def npz_seeds():
     seed("npz", "ok-deflated", packed)
     seed("npz", "ok-second", stored([("y.npy", b"no npy"), ("x.npy", member)]))
     seed("npz", "ok-without-npy", stored([("x", member)]))
-    seed("npz", "ok-zeros", stored([("x.npy", npy(header("'|u1'", shape="(100000,)"), bytes(100000)))], zipfile.ZIP_DEFLATED))
+    seed("npz", "ok-zeros", stored([("x.npy", npy(header("'|u1'", shape="(100000,)"),
+                                                  bytes(100000)))], zipfile.ZIP_DEFLATED))
     seed("npz", "ok-raw", raw_zip(data=member))
     seed("npz", "ok-zip64", zip64(member))
     seed("npz", "ok-comment", raw_zip(data=member, comment=b"c" * 300))
     seed("npz", "ok-extra", raw_zip(data=member, extra_local=b"ab\4\0what"))
-    seed("npz", "data-descriptor", raw_zip(data=member, flags=8, descriptor=b"PK\7\10" + struct.pack("<3I", zlib.crc32(member), *[len(member)] * 2)))
+    seed("npz", "data-descriptor", raw_zip(data=member, flags=8, descriptor=b"PK\7\10"
+                                           + struct.pack(
+                                               "<3I", zlib.crc32(member), *[len(member)] * 2)))
     seed("npz", "before", raw_zip(data=member, before=b"#!/bin/sh\n" * 3))
     seed("npz", "end-in-comment", raw_zip(data=member, comment=END + bytes(18)))
     seed("npz", "two-ends", raw_zip(data=member, tail=END + bytes(18)))
@@ -165,29 +195,44 @@ def npz_seeds():
     many = stored([("%s%d" % ("long" * 30, i), b"") for i in range(9)])
     seed("npz", "bad-many-names", many)
     for name, data in (
-            ("nothing", b""), ("no-zip", b"no zip at all"), ("end-alone", END + bytes(18)), ("no-member", stored([("y.npy", member)])),
-            ("terminal-escape", stored([("\x1b[2J\x07.npy", member)])), ("no-npy", stored([("x.npy", b"no npy")])),
-            ("empty-member", stored([("x.npy", b"")])), ("encrypted", raw_zip(data=bytes(12) + member, flags=1)),
-            ("strong", raw_zip(data=member, flags=0x41)), ("unknown-method", raw_zip(data=member, method=77)),
+            ("nothing", b""), ("no-zip", b"no zip at all"), ("end-alone", END + bytes(18)),
+            ("no-member", stored([("y.npy", member)])),
+            ("terminal-escape", stored([("\x1b[2J\x07.npy", member)])),
+            ("no-npy", stored([("x.npy", b"no npy")])),
+            ("empty-member", stored([("x.npy", b"")])),
+            ("encrypted", raw_zip(data=bytes(12) + member, flags=1)),
+            ("strong", raw_zip(data=member, flags=0x41)),
+            ("unknown-method", raw_zip(data=member, method=77)),
             ("bomb", patched(packed, CENTRAL, 24, 0x7fffffff, 4)),
             ("sizes", raw_zip(data=member, size_in_entry=(0x7fffffff, 0x7fffffff))),
-            ("packed-beyond-the-file", patched(patched(packed, CENTRAL, 20, 0x70000000, 4), CENTRAL, 24, 0x70000000, 4)),
+            ("packed-beyond-the-file", patched(patched(packed, CENTRAL, 20, 0x70000000, 4), CENTRAL,
+                                               24, 0x70000000, 4)),
             ("larger-by-1", raw_zip(data=member, size_in_entry=(len(member) + 1,) * 2)),
             ("plain-differs", raw_zip(data=member, size_in_entry=(len(member), len(member) + 1))),
             ("smaller-by-1", raw_zip(data=member, size_in_entry=(len(member) - 1,) * 2)),
             ("cut-deflate", patched(packed, CENTRAL, 20, 10, 4)),
-            ("local-beyond", patched(good, CENTRAL, 42, 0x7fffffff, 4)), ("local-negative", patched(good, CENTRAL, 42, 0xfffffffe, 4)),
-            ("local-inside", patched(good, CENTRAL, 42, 3, 4)), ("directory-beyond", raw_zip(data=member, directory_at=0x7fffffff)),
+            ("local-beyond", patched(good, CENTRAL, 42, 0x7fffffff, 4)),
+            ("local-negative", patched(good, CENTRAL, 42, 0xfffffffe, 4)),
+            ("local-inside", patched(good, CENTRAL, 42, 3, 4)),
+            ("directory-beyond", raw_zip(data=member, directory_at=0x7fffffff)),
             ("directory-negative", raw_zip(data=member, directory_at=0xfffffff0)),
             ("directory-bytes", raw_zip(data=member, directory_bytes=0x7fffffff)),
-            ("local-name-length", patched(good, LOCAL, 26, 0xffff, 2)), ("local-extra-length", patched(good, LOCAL, 28, 0xffff, 2)),
-            ("name-length", patched(good, CENTRAL, 28, 0xffff, 2)), ("extra-length", patched(good, CENTRAL, 30, 0xffff, 2)),
-            ("comment-length", patched(good, CENTRAL, 32, 0xffff, 2)), ("end-comment", patched(good, END, 20, 0xffff, 2)),
-            ("zip64-offset", zip64(member, offset=(1 << 64) - 8)), ("zip64-local", zip64(member, local_at=(1 << 64) - 30)),
-            ("zip64-sizes", zip64(member, sizes=((1 << 63) - 1,) * 2)), ("zip64-wrap", zip64(member, sizes=((1 << 64) - 1,) * 2)),
-            ("zip64-extra", zip64(member, extra_bytes=8)), ("zip64-extra-long", zip64(member, extra_bytes=0xffff)),
-            ("zip64-locator", zip64(member, locator_at=(1 << 64) - 1)), ("zip64-entries", zip64(member, entries=(1 << 64) - 1))):
-        seed("npz", ("bad-" if name not in ("larger-by-1", "local-name-length") else "") + name, data)
+            ("local-name-length", patched(good, LOCAL, 26, 0xffff, 2)),
+            ("local-extra-length", patched(good, LOCAL, 28, 0xffff, 2)),
+            ("name-length", patched(good, CENTRAL, 28, 0xffff, 2)),
+            ("extra-length", patched(good, CENTRAL, 30, 0xffff, 2)),
+            ("comment-length", patched(good, CENTRAL, 32, 0xffff, 2)),
+            ("end-comment", patched(good, END, 20, 0xffff, 2)),
+            ("zip64-offset", zip64(member, offset=(1 << 64) - 8)),
+            ("zip64-local", zip64(member, local_at=(1 << 64) - 30)),
+            ("zip64-sizes", zip64(member, sizes=((1 << 63) - 1,) * 2)),
+            ("zip64-wrap", zip64(member, sizes=((1 << 64) - 1,) * 2)),
+            ("zip64-extra", zip64(member, extra_bytes=8)),
+            ("zip64-extra-long", zip64(member, extra_bytes=0xffff)),
+            ("zip64-locator", zip64(member, locator_at=(1 << 64) - 1)),
+            ("zip64-entries", zip64(member, entries=(1 << 64) - 1))):
+        seed("npz", ("bad-" if name not in ("larger-by-1", "local-name-length") else "") + name,
+             data)
     for cut in (1, 4, 29, 60, len(good) - 60, len(good) - 22, len(good) - 1):
         seed("npz", "bad-cut-%d" % cut, good[:cut])
 
@@ -199,7 +244,8 @@ def spec_seeds():
     seed("spec", "ok-raw-offset", "1raw:@f,u32,2x100,512")
     seed("spec", "ok-npy", "2@e.npy")
     seed("spec", "ok-two", "3@e.npy\nraw:@f,u32,2x8")
-    for name, text in (("parts", "@e.npy+0,0"), ("part-counts", "@e.npy+0:64,0:64"), ("raw-parts", "raw:@f,u32,2x100,512+0:64,0"),
+    for name, text in (("parts", "@e.npy+0,0"), ("part-counts", "@e.npy+0:64,0:64"),
+                       ("raw-parts", "raw:@f,u32,2x100,512+0:64,0"),
                        ("range", "range:3,9"), ("no-range", "range:3,3"),
                        ("pad", "pad:9,range:3,9"), ("pad-npy", "pad:2,range:0,2"),
                        ("every", "every:3,1,3,range:0,9"),
@@ -208,20 +254,33 @@ def spec_seeds():
     seed("spec", "graph-csc", "0csc:raw:@p,u64,65,raw:@f,u32,64")
     seed("spec", "graph-csr", "1csr:raw:@p,u64,65,0,raw:@f,u32,64,0")
     for name, text in (
-            ("empty", ""), ("raw", "raw:"), ("commas", "raw:,,,"), ("more-commas", "raw:" + "," * 900), ("no-dtype", "raw:@f,2x512"),
-            ("dtype", "raw:@f,u7,2x512"), ("no-dims", "raw:@f,u32,"), ("x", "raw:@f,u32,x"), ("2x", "raw:@f,u32,2x"), ("0x", "raw:@f,u32,0x10g"),
-            ("negative", "raw:@f,u32,-2x3"), ("plus", "raw:@f,u32,+2x3"), ("space", "raw:@f,u32, 2x3"), ("nine", "raw:@f,u8,1x1x1x1x1x1x1x1x1"),
-            ("large", "raw:@f,u32,2x513"), ("huge", "raw:@f,u64,9223372036854775807x9223372036854775807"),
-            ("2-to-64", "raw:@f,u8,18446744073709551616"), ("wraps", "raw:@f,u8,4294967296x4294967296"),
-            ("offset", "raw:@f,u32,2x512,1"), ("offset-huge", "raw:@f,u8,1,18446744073709551615"), ("offset-negative", "raw:@f,u8,1,-1"),
-            ("offset-text", "raw:@f,u8,1,a"), ("folder", "raw:@,u8,1"), ("missing", "raw:@none,u8,1"), ("no-npy", "@f"),
-            ("npz", "@n.npz"), ("npz-member", "@n.npz:x"), ("npz-colons", "@n.npz:.npz:.npz:"), ("npz-twice", "@n.npz:x.npz:y"),
-            ("csc", "csc:"), ("csc-comma", "csc:,"), ("csc-commas", "csc:" + "," * 900), ("csc-one", "csc:@e.npy"),
-            ("csc-nested", "csc:csc:@e.npy,@e.npy,@e.npy"), ("csc-and", "csc:raw:@p,u64,65,raw:@f,u32,64\n@e.npy"),
+            ("empty", ""), ("raw", "raw:"), ("commas", "raw:,,,"),
+            ("more-commas", "raw:" + "," * 900), ("no-dtype", "raw:@f,2x512"),
+            ("dtype", "raw:@f,u7,2x512"), ("no-dims", "raw:@f,u32,"), ("x", "raw:@f,u32,x"),
+            ("2x", "raw:@f,u32,2x"), ("0x", "raw:@f,u32,0x10g"),
+            ("negative", "raw:@f,u32,-2x3"), ("plus", "raw:@f,u32,+2x3"),
+            ("space", "raw:@f,u32, 2x3"), ("nine", "raw:@f,u8,1x1x1x1x1x1x1x1x1"),
+            ("large", "raw:@f,u32,2x513"),
+            ("huge", "raw:@f,u64,9223372036854775807x9223372036854775807"),
+            ("2-to-64", "raw:@f,u8,18446744073709551616"),
+            ("wraps", "raw:@f,u8,4294967296x4294967296"),
+            ("offset", "raw:@f,u32,2x512,1"), ("offset-huge", "raw:@f,u8,1,18446744073709551615"),
+            ("offset-negative", "raw:@f,u8,1,-1"),
+            ("offset-text", "raw:@f,u8,1,a"), ("folder", "raw:@,u8,1"),
+            ("missing", "raw:@none,u8,1"), ("no-npy", "@f"),
+            ("npz", "@n.npz"), ("npz-member", "@n.npz:x"), ("npz-colons", "@n.npz:.npz:.npz:"),
+            ("npz-twice", "@n.npz:x.npz:y"),
+            ("csc", "csc:"), ("csc-comma", "csc:,"), ("csc-commas", "csc:" + "," * 900),
+            ("csc-one", "csc:@e.npy"),
+            ("csc-nested", "csc:csc:@e.npy,@e.npy,@e.npy"),
+            ("csc-and", "csc:raw:@p,u64,65,raw:@f,u32,64\n@e.npy"),
             ("csr-short", "csr:raw:@p,u64,64,raw:@f,u32,64"), ("percent", "%s%s%s%n%n"),
-            ("part", "@e.npy+0,1"), ("part-count", "@e.npy+0,0:63"), ("part-huge", "@e.npy+9223372036854775807,1"), ("parts-alone", "+0,0"),
-            ("range", "range:9,3"), ("range-text", "range:a,b"), ("range-one", "range:1"), ("range-huge", "range:0,9223372036854775807"),
-            ("pad-short", "pad:1,range:0,2"), ("pad-unsigned", "pad:4096,raw:@f,u8,9"), ("pad-pad", "pad:9,pad:8,range:0,2"), ("pad-huge",
+            ("part", "@e.npy+0,1"), ("part-count", "@e.npy+0,0:63"),
+            ("part-huge", "@e.npy+9223372036854775807,1"), ("parts-alone", "+0,0"),
+            ("range", "range:9,3"), ("range-text", "range:a,b"), ("range-one", "range:1"),
+            ("range-huge", "range:0,9223372036854775807"),
+            ("pad-short", "pad:1,range:0,2"), ("pad-unsigned", "pad:4096,raw:@f,u8,9"),
+            ("pad-pad", "pad:9,pad:8,range:0,2"), ("pad-huge",
              "pad:9223372036854775807,range:0,2"), ("pad-none", "pad:5,"),
             ("every-empty", "every:5,3,3,range:0,9"), ("every-end", "every:2,0,3,range:0,9"),
             ("every-zero", "every:0,0,0,range:0,9"), ("every-short", "every:5,0,range:0,9"),
@@ -234,7 +293,8 @@ def spec_seeds():
 # ---- dicts of torch, ids in text ----
 
 def pickle_seeds():
-    good = torchfile.dict_pickle({"train": [1, 200, -1], "n": 70000, "none": [], "more": torchfile.ndarray([255], "u1")})
+    good = torchfile.dict_pickle({"train": [1, 200, -1], "n": 70000, "none": [],
+                                  "more": torchfile.ndarray([255], "u1")})
     seed("pickle", "ok-dict", good)
     seed("pickle", "ok-numbers", torchfile.dict_pickle({"a": 1, "b": 256, "c": 1 << 40, "d": -5}))
     seed("pickle", "ok-many", torchfile.dict_pickle({"k%d" % i: [i] for i in range(40)}))
@@ -244,11 +304,16 @@ def pickle_seeds():
             ("floats", torchfile.dict_pickle({"a": torchfile.ndarray([1.5], "f4")})),
             ("big-endian", torchfile.dict_pickle({"a": torchfile.ndarray([1], "i8", ">")})),
             ("matrix", torchfile.dict_pickle({"a": torchfile.ndarray([1, 2], shape=(1, 2))})),
-            ("protocol-4", torchfile.dict_pickle({"a": [1]}, protocol=4)), ("protocol-0", torchfile.dict_pickle({"a": [1]}, protocol=0)),
-            ("many", torchfile.dict_pickle({"k%d" % i: 1 for i in range(65)})), ("key-escape", torchfile.dict_pickle({"\x1b[2J": 1})),
-            ("key-long", torchfile.dict_pickle({"k" * 64: 1})), ("key-number", torchfile.dict_pickle({5: 1})),
-            ("nested", torchfile.dict_pickle({"a": {"b": 1}})), ("text", torchfile.dict_pickle({"a": "b"})),
-            ("call", b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R."), ("deep", b"\x80\x02" + b"(" * 5000), ("tuples", b"\x80\x02N" + b"\x85" * 9000),
+            ("protocol-4", torchfile.dict_pickle({"a": [1]}, protocol=4)),
+            ("protocol-0", torchfile.dict_pickle({"a": [1]}, protocol=0)),
+            ("many", torchfile.dict_pickle({"k%d" % i: 1 for i in range(65)})),
+            ("key-escape", torchfile.dict_pickle({"\x1b[2J": 1})),
+            ("key-long", torchfile.dict_pickle({"k" * 64: 1})),
+            ("key-number", torchfile.dict_pickle({5: 1})),
+            ("nested", torchfile.dict_pickle({"a": {"b": 1}})),
+            ("text", torchfile.dict_pickle({"a": "b"})),
+            ("call", b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R."),
+            ("deep", b"\x80\x02" + b"(" * 5000), ("tuples", b"\x80\x02N" + b"\x85" * 9000),
             ("empty", b""), ("stop", b"\x80\x02."), ("length", b"\x80\x02X\xff\xff\xff\x7fa")):
         seed("pickle", "bad-" + name, content)
     for cut in (1, 2, 3, 50, 100, len(good) - 1):
@@ -263,8 +328,10 @@ def text_seeds():
     seed("text", "ok-windows", b"1\r\n2\r\n3")
     seed("text", "ok-most", b"9223372036854775807\n000\n")
     seed("text", "ok-nothing", b"")
-    for name, content in (("header", b"id\n1\n"), ("column", b"1,2\n"), ("negative", b"-1\n"), ("too-large", b"9223372036854775808\n"), ("blank", b"1\n\n2\n"),
-                          ("space", b"1 \n"), ("return", b"1\r2\n"), ("real", b"1.0\n"), ("nul", b"1\0\n"), ("many-digits", b"9" * 10000)):
+    for name, content in (("header", b"id\n1\n"), ("column", b"1,2\n"), ("negative", b"-1\n"),
+                          ("too-large", b"9223372036854775808\n"), ("blank", b"1\n\n2\n"),
+                          ("space", b"1 \n"), ("return", b"1\r2\n"), ("real", b"1.0\n"),
+                          ("nul", b"1\0\n"), ("many-digits", b"9" * 10000)):
         seed("text", "bad-" + name, content)
         seed("text", "bad-packed-" + name, gzip.compress(content, mtime=0))
     packed = gzip.compress(good, mtime=0)
@@ -277,8 +344,9 @@ def text_seeds():
 
 def graph(flags, vertices, ids, offsets=()):
     code = "Q" if flags & 16 else "I"
-    return bytes([flags, vertices]) + struct.pack("<%dQ" % len(offsets), *[o % (1 << 64) for o in offsets]) + \
-        struct.pack("<%d%s" % (len(ids), code), *ids)
+    return (bytes([flags, vertices]) + struct.pack("<%dQ" % len(offsets),
+                                                   *[o % (1 << 64) for o in offsets]) + \
+         struct.pack("<%d%s" % (len(ids), code), *ids))
 
 
 def graph_seeds():
@@ -288,16 +356,21 @@ def graph_seeds():
             seed("graph", "ok-list-%d" % (flags | shape), graph(flags | shape, 4, ids))
         for kind in (4, 8):
             for wide in (0, 16):
-                seed("graph", "ok-lists-%d" % (flags | kind | wide), graph(flags | kind | wide, 4, ids, (0, 3, 3, 9, 10)))
+                seed("graph", "ok-lists-%d" % (flags | kind | wide),
+                     graph(flags | kind | wide, 4, ids, (0, 3, 3, 9, 10)))
     seed("graph", "ok-none", graph(0, 4, []))
     seed("graph", "ok-empty-lists", graph(4, 4, [], (0,) * 5))
-    seed("graph", "ok-long-list", graph(4, 4, [i % 4 for i in range(1000)], (0, 0, 1000, 1000, 1000)))
+    seed("graph", "ok-long-list", graph(4, 4, [i % 4 for i in range(1000)],
+                                        (0, 0, 1000, 1000, 1000)))
     for flags in (0, 16):
         seed("graph", "bad-id-%d" % flags, graph(flags, 4, [0, 1, 2, 4]))
-        seed("graph", "bad-id-max-%d" % flags, graph(flags, 4, [0, 1, 2, (1 << (64 if flags else 32)) - 1]))
+        seed("graph", "bad-id-max-%d" % flags,
+             graph(flags, 4, [0, 1, 2, (1 << (64 if flags else 32)) - 1]))
     for kind in (4, 8):
-        for name, offsets in (("falls", (0, 3, 2, 9, 10)), ("first", (1, 3, 3, 9, 10)), ("last", (0, 3, 3, 9, 9)), ("beyond", (0, 3, 3, 9, 11)),
-                              ("negative", (0, -1, 3, 9, 10)), ("huge", (0, 3, 1 << 63, 9, 10)), ("wraps", (0, 3, (1 << 64) - 4, 2, 10))):
+        for name, offsets in (("falls", (0, 3, 2, 9, 10)), ("first", (1, 3, 3, 9, 10)),
+                              ("last", (0, 3, 3, 9, 9)), ("beyond", (0, 3, 3, 9, 11)),
+                              ("negative", (0, -1, 3, 9, 10)), ("huge", (0, 3, 1 << 63, 9, 10)),
+                              ("wraps", (0, 3, (1 << 64) - 4, 2, 10))):
             seed("graph", "bad-%s-%d" % (name, kind), graph(kind, 4, ids, offsets))
         seed("graph", "bad-id-%d" % kind, graph(kind, 4, [0, 1, 2, 3, 4], (0, 1, 2, 3, 5)))
 
@@ -308,17 +381,26 @@ def base():
     """As FORMAT.md has it: 5 vertices, 7 edges, rows of 3 f32."""
     files, first = [], 0
     for name, dtype, shape, size in (
-            ("features.000.npy", "f32", [5, 3], 60), ("graph_indptr.npy", "u64", [6], 48), ("graph_indices.npy", "u32", [7], 28),
-            ("vertex_of_rank.npy", "u32", [5], 20), ("rank_of_vertex.npy", "u32", [5], 20), ("score.npy", "f32", [5], 20),
-            ("labels.npy", "i64", [5], 40), ("split_train.npy", "u32", [2], 8), ("split_a-B_9.npy", "u32", [0], 0)):
-        files.append({"name": name, "bytes": 4096 + size, "dtype": dtype, "shape": shape, "first_block": first, "blocks": 1})
+            ("features.000.npy", "f32", [5, 3], 60), ("graph_indptr.npy", "u64", [6], 48),
+            ("graph_indices.npy", "u32", [7], 28),
+            ("vertex_of_rank.npy", "u32", [5], 20), ("rank_of_vertex.npy", "u32", [5], 20),
+            ("score.npy", "f32", [5], 20),
+            ("labels.npy", "i64", [5], 40), ("split_train.npy", "u32", [2], 8),
+            ("split_a-B_9.npy", "u32", [0], 0)):
+        files.append({"name": name, "bytes": 4096 + size, "dtype": dtype, "shape": shape,
+                      "first_block": first, "blocks": 1})
         first += 1
     return {
-        "format": "rung-dataset", "version": 1, "producer": "a test", "vertices": 5, "edges": 7, "index_bytes": 4,
-        "features": {"files": ["features.000.npy"], "dtype": "f32", "shape": [5, 3], "row_bytes": 12, "row_stride": 12, "data_offset": 4096},
-        "score": {"method": "wrpagerank", "iterations": 20, "damping": 0.85, "tolerance": None, "batches": None, "seed": None},
-        "fanouts": [25, 10], "batch_size": 1024, "draws": "all", "labels": True, "splits": ["train", "a-B_9"], "files": files,
-        "checksums": {"algorithm": "xxh3-64", "block_bytes": 1048576, "file": "checksums.npy", "bytes": 4096 + 8 * len(files),
+        "format": "rung-dataset", "version": 1, "producer": "a test", "vertices": 5, "edges": 7,
+        "index_bytes": 4,
+        "features": {"files": ["features.000.npy"], "dtype": "f32", "shape": [5, 3],
+                     "row_bytes": 12, "row_stride": 12, "data_offset": 4096},
+        "score": {"method": "wrpagerank", "iterations": 20, "damping": 0.85, "tolerance": None,
+                  "batches": None, "seed": None},
+        "fanouts": [25, 10], "batch_size": 1024, "draws": "all", "labels": True,
+        "splits": ["train", "a-B_9"], "files": files,
+        "checksums": {"algorithm": "xxh3-64", "block_bytes": 1048576, "file": "checksums.npy",
+                      "bytes": 4096 + 8 * len(files),
                       "blocks": ["0123456789abcdef"]}}
 
 
@@ -346,7 +428,9 @@ def in_place(**change):
     for i, file in enumerate(root["files"]):
         file["first_block"] = i
     root["checksums"]["bytes"] -= 8
-    root["features"].update(files=[], data_offset=40, in_place={"file": "/a/x.npz", "bytes": 100, "mtime_ns": 5, "samples": ["00112233445566ff"]})
+    root["features"].update(files=[], data_offset=40,
+                            in_place={"file": "/a/x.npz", "bytes": 100, "mtime_ns": 5,
+                                      "samples": ["00112233445566ff"]})
     for key, value in change.items():
         at = root["features"]
         at = at if key in ("files", "data_offset", "row_stride", "in_place") else at["in_place"]
@@ -359,13 +443,19 @@ def in_place(**change):
 
 def in_place_seeds():
     seed("manifest", "ok-in-place", in_place())
-    seed("manifest", "ok-in-place-many", in_place(bytes=1 << 40, samples=["%016x" % i for i in range(64)]))
+    seed("manifest", "ok-in-place-many",
+         in_place(bytes=1 << 40, samples=["%016x" % i for i in range(64)]))
     for name, change in (
-            ("none", {"in_place": KeyError}), ("text", {"in_place": "x"}), ("beyond", {"data_offset": 41}), ("huge", {"data_offset": 2**63 - 1}),
-            ("negative", {"data_offset": -1}), ("padded", {"row_stride": 16}), ("path", {"file": "a/x.npz"}), ("no-path", {"file": KeyError}),
-            ("bell", {"file": "/a\a"}), ("long-path", {"file": "/" + "a" * 5000}), ("short", {"bytes": 99}), ("time", {"mtime_ns": -1}),
-            ("no-time", {"mtime_ns": None}), ("more", {"samples": ["0" * 16] * 2}), ("fewer", {"samples": []}),
-            ("digits", {"samples": ["x" * 16]}), ("numbers", {"samples": [5]}), ("no-list", {"samples": {}})):
+            ("none", {"in_place": KeyError}), ("text", {"in_place": "x"}),
+            ("beyond", {"data_offset": 41}), ("huge", {"data_offset": 2**63 - 1}),
+            ("negative", {"data_offset": -1}), ("padded", {"row_stride": 16}),
+            ("path", {"file": "a/x.npz"}), ("no-path", {"file": KeyError}),
+            ("bell", {"file": "/a\a"}), ("long-path", {"file": "/" + "a" * 5000}),
+            ("short", {"bytes": 99}), ("time", {"mtime_ns": -1}),
+            ("no-time", {"mtime_ns": None}), ("more", {"samples": ["0" * 16] * 2}),
+            ("fewer", {"samples": []}),
+            ("digits", {"samples": ["x" * 16]}), ("numbers", {"samples": [5]}),
+            ("no-list", {"samples": {}})):
         seed("manifest", "bad-in-place-" + name, in_place(**change))
 
 
@@ -373,12 +463,14 @@ def further_array_seeds():
     arrays = base()
     arrays["arrays"] = ["year", "A-1"]
     for name, dtype, shape, size in (("year", "i16", [5], 10), ("A-1", "f64", [5, 2, 2], 160)):
-        arrays["files"].insert(-2, {"name": "features_%s.npy" % name, "bytes": 4096 + size, "dtype": dtype, "shape": shape, "blocks": 1})
+        arrays["files"].insert(-2, {"name": "features_%s.npy" % name, "bytes": 4096 + size,
+                                    "dtype": dtype, "shape": shape, "blocks": 1})
     for i, file in enumerate(arrays["files"]):
         file["first_block"] = i
     arrays["checksums"]["bytes"] += 16
     seed("manifest", "ok-arrays", manifest_text(arrays))
-    for name, value in (("twice", ["year", "year"]), ("path", ["year", "../a"]), ("fewer", ["year"]), ("order", ["A-1", "year"]), ("number", 5),
+    for name, value in (("twice", ["year", "year"]), ("path", ["year", "../a"]),
+                        ("fewer", ["year"]), ("order", ["A-1", "year"]), ("number", 5),
                         ("null", None), ("many", ["a%d" % i for i in range(65)])):
         seed("manifest", "bad-arrays-" + name, manifest_text(dict(arrays, arrays=value)))
 
@@ -387,7 +479,8 @@ def two_file_seeds():
     root = base()
     root["features"].update(files=["features.%03d.npy" % f for f in range(2)], block_rows=2)
     root["files"][0].update(bytes=4096 + 36, shape=[3, 3])
-    root["files"].insert(1, {"name": "features.001.npy", "bytes": 4096 + 24, "dtype": "f32", "shape": [2, 3], "blocks": 1})
+    root["files"].insert(1, {"name": "features.001.npy", "bytes": 4096 + 24, "dtype": "f32",
+                             "shape": [2, 3], "blocks": 1})
     for i, file in enumerate(root["files"]):
         file["first_block"] = i
     root["checksums"]["bytes"] += 8
@@ -398,7 +491,8 @@ def wrong_type_seeds():
     for key in list(base()):
         if key != "draws":
             seed("manifest", "bad-without-" + key, changed(key, value=KeyError))
-        for name, value in (("null", None), ("text", "text"), ("number", 1 << 62), ("negative", -1), ("real", 0.5), ("list", []),
+        for name, value in (("null", None), ("text", "text"), ("number", 1 << 62), ("negative", -1),
+                            ("real", 0.5), ("list", []),
                             ("object", {}), ("lists", [[[]]])):
             if (key, name) not in (("producer", "text"), ("fanouts", "list"), ("edges", "number")):
                 seed("manifest", "bad-%s-is-%s" % (key, name), changed(key, value=value))
@@ -406,22 +500,41 @@ def wrong_type_seeds():
 
 def wrong_value_seeds():
     for name, path, value in (
-            ("version", ("version",), 2), ("vertices-0", ("vertices",), 0), ("vertices-max", ("vertices",), (1 << 63) - 1),
-            ("edges", ("edges",), (1 << 62) + 5), ("index-bytes", ("index_bytes",), 8), ("shape", ("features", "shape"), [5, 3, 1 << 62, 4]),
-            ("shape-deep", ("features", "shape"), [[5], 3]), ("shape-real", ("features", "shape"), [5.0, 3]), ("rows", ("features", "shape"), [6, 3]),
-            ("row-bytes", ("features", "row_bytes"), 13), ("stride", ("features", "row_stride"), 4), ("offset", ("features", "data_offset"), 0),
-            ("feature-name", ("features", "files"), ["../features.npy"]), ("feature-names", ("features", "files"), ["features.000.npy"] * 17),
-            ("no-rows-of-features", ("features", "shape"), [5, 0]), ("dtype", ("features", "dtype"), "none"),
-            ("method-long", ("score", "method"), "m" * 32), ("method-escape", ("score", "method"), "\x1b[2J"), ("producer-long", ("producer",), "p" * 96),
-            ("producer-escape", ("producer",), "a\nb\x1b[2J"), ("iterations", ("score", "iterations"), 1 << 32),
-            ("fanouts", ("fanouts",), [1] * 17), ("fanout-0", ("fanouts",), [0]), ("fanout-large", ("fanouts",), [1 << 32]),
-            ("draws", ("draws",), "some"), ("split-path", ("splits",), ["train", "../a"]), ("split-twice", ("splits",), ["train", "train"]),
-            ("split-empty", ("splits",), ["train", ""]), ("splits-many", ("splits",), ["s%d" % i for i in range(300)]),
-            ("name", ("files", 1, "name"), "other.npy"), ("bytes", ("files", 2, "bytes"), 4095), ("first", ("files", 2, "first_block"), 0),
-            ("blocks", ("files", 0, "blocks"), 1 << 40), ("labels-shape", ("files", 6, "shape"), [6]),
-            ("split-shape", ("files", 7, "shape"), [6]), ("split-large", ("files", 7, "shape"), [(1 << 63) - 1]),
-            ("sums", ("checksums", "blocks"), []), ("sums-many", ("checksums", "blocks"), ["0" * 16] * 2), ("sum-short", ("checksums", "blocks"), ["0"]),
-            ("sum-upper", ("checksums", "blocks"), ["A" * 16]), ("algorithm", ("checksums", "algorithm"), "md5")):
+            ("version", ("version",), 2), ("vertices-0", ("vertices",), 0),
+            ("vertices-max", ("vertices",), (1 << 63) - 1),
+            ("edges", ("edges",), (1 << 62) + 5), ("index-bytes", ("index_bytes",), 8),
+            ("shape", ("features", "shape"), [5, 3, 1 << 62, 4]),
+            ("shape-deep", ("features", "shape"), [[5], 3]),
+            ("shape-real", ("features", "shape"), [5.0, 3]),
+            ("rows", ("features", "shape"), [6, 3]),
+            ("row-bytes", ("features", "row_bytes"), 13), ("stride", ("features", "row_stride"), 4),
+            ("offset", ("features", "data_offset"), 0),
+            ("feature-name", ("features", "files"), ["../features.npy"]),
+            ("feature-names", ("features", "files"), ["features.000.npy"] * 17),
+            ("no-rows-of-features", ("features", "shape"), [5, 0]),
+            ("dtype", ("features", "dtype"), "none"),
+            ("method-long", ("score", "method"), "m" * 32),
+            ("method-escape", ("score", "method"), "\x1b[2J"),
+            ("producer-long", ("producer",), "p" * 96),
+            ("producer-escape", ("producer",), "a\nb\x1b[2J"),
+            ("iterations", ("score", "iterations"), 1 << 32),
+            ("fanouts", ("fanouts",), [1] * 17), ("fanout-0", ("fanouts",), [0]),
+            ("fanout-large", ("fanouts",), [1 << 32]),
+            ("draws", ("draws",), "some"), ("split-path", ("splits",), ["train", "../a"]),
+            ("split-twice", ("splits",), ["train", "train"]),
+            ("split-empty", ("splits",), ["train", ""]),
+            ("splits-many", ("splits",), ["s%d" % i for i in range(300)]),
+            ("name", ("files", 1, "name"), "other.npy"), ("bytes", ("files", 2, "bytes"), 4095),
+            ("first", ("files", 2, "first_block"), 0),
+            ("blocks", ("files", 0, "blocks"), 1 << 40),
+            ("labels-shape", ("files", 6, "shape"), [6]),
+            ("split-shape", ("files", 7, "shape"), [6]),
+            ("split-large", ("files", 7, "shape"), [(1 << 63) - 1]),
+            ("sums", ("checksums", "blocks"), []),
+            ("sums-many", ("checksums", "blocks"), ["0" * 16] * 2),
+            ("sum-short", ("checksums", "blocks"), ["0"]),
+            ("sum-upper", ("checksums", "blocks"), ["A" * 16]),
+            ("algorithm", ("checksums", "algorithm"), "md5")):
         seed("manifest", "bad-" + name, changed(*path, value=value))
     big = base()   # files of 2^60 bytes: 2^40 checksums, for which there is neither room nor a list
     big["vertices"], big["features"]["shape"] = 1 << 57, [1 << 57, 3]
@@ -429,11 +542,15 @@ def wrong_value_seeds():
 
 
 def wrong_text_seeds(text):
-    for name, value in (("nan", "NaN"), ("infinity", "-Infinity"), ("large-real", "1e999"), ("large-integer", "9" * 400), ("hex", "0x5"),
-                        ("leading-0", "05"), ("plus", "+5"), ("2-to-63", str(1 << 63)), ("exponent", "5e0"), ("single-quotes", "'5'"), ("bare", "five")):
-        seed("manifest", "bad-number-" + name, text.replace('"vertices": 5', '"vertices": ' + value))
+    for name, value in (("nan", "NaN"), ("infinity", "-Infinity"), ("large-real", "1e999"),
+                        ("large-integer", "9" * 400), ("hex", "0x5"),
+                        ("leading-0", "05"), ("plus", "+5"), ("2-to-63", str(1 << 63)),
+                        ("exponent", "5e0"), ("single-quotes", "'5'"), ("bare", "five")):
+        seed("manifest", "bad-number-" + name,
+             text.replace('"vertices": 5', '"vertices": ' + value))
     seed("manifest", "bad-twice", text.replace('"edges": 7', '"edges": 7, "edges": 7'))
-    seed("manifest", "bad-twice-inside", text.replace('"row_bytes": 12', '"row_bytes": 12, "row_bytes": 12'))
+    seed("manifest", "bad-twice-inside", text.replace('"row_bytes": 12',
+                                                      '"row_bytes": 12, "row_bytes": 12'))
     seed("manifest", "bad-deep-list", '{"format": ' + "[" * 20000 + "]" * 20000 + ",")
     seed("manifest", "bad-deep-object", '{"a":' * 8000)
     seed("manifest", "bad-nul", text.replace("a test", "a\\u0000test"))

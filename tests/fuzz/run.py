@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run.py TARGET PROGRAM FOLDER [--fuzz [OPTION...]]: make the seeds in FOLDER/seeds-TARGET and give them to the program: the replay,
-or with --fuzz libFuzzer for RUNG_FUZZ_SECONDS (20), with more options of its own. What it found new stays in FOLDER/corpus-TARGET for the next run, and an input that
-ends the program is FOLDER/found-TARGET-*. Standard library only."""
+"""run.py TARGET PROGRAM FOLDER [--fuzz [OPTION...]]: make the seeds in FOLDER/seeds-TARGET and give
+them to the program: the replay, or with --fuzz libFuzzer for RUNG_FUZZ_SECONDS (20), with more
+options of its own. What it found new stays in FOLDER/corpus-TARGET for the next run, and an input
+that ends the program is FOLDER/found-TARGET-*. Standard library only."""
 import os
 import subprocess
 import sys
@@ -20,8 +21,10 @@ def main():
         return subprocess.run([program, seeds], check=False).returncode
     grown = os.path.join(folder, "corpus-" + target)
     os.makedirs(grown, exist_ok=True)
-    command = [program, "-max_total_time=" + os.environ.get("RUNG_FUZZ_SECONDS", "20"), "-timeout=%d" % ONE_INPUT_SECONDS,
-               "-rss_limit_mb=%d" % MEMORY_MIB, "-print_final_stats=1", "-verbosity=0", "-artifact_prefix=%s" % os.path.join(folder, "found-%s-" % target),
+    command = [program, "-max_total_time=" + os.environ.get("RUNG_FUZZ_SECONDS", "20"),
+               "-timeout=%d" % ONE_INPUT_SECONDS,
+               "-rss_limit_mb=%d" % MEMORY_MIB, "-print_final_stats=1", "-verbosity=0",
+               "-artifact_prefix=%s" % os.path.join(folder, "found-%s-" % target),
                *sys.argv[5:], grown, seeds]
     return subprocess.run(command, check=False).returncode
 

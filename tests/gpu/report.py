@@ -18,7 +18,8 @@ WHY = re.compile(r"FAIL|CRASH|error|Error|wrong|cuda:|fixture:|simulated CUDA:|=
 
 def output_of(*command, cwd=None):
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=30, cwd=cwd, check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              timeout=30, cwd=cwd, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 and done.stdout.strip() else None
@@ -27,9 +28,11 @@ def output_of(*command, cwd=None):
 def machine():
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         model = re.search(r"model name\s*: (.+)", info.read())
-    gpus = output_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current",
+    gpus = output_of("nvidia-smi",
+                     "--query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current",
                      "--format=csv,noheader")
-    return {"gpus": gpus.splitlines() if gpus else [], "cpu": model[1] if model else platform.machine(), "cpus": os.cpu_count(),
+    return {"gpus": gpus.splitlines() if gpus else [],
+            "cpu": model[1] if model else platform.machine(), "cpus": os.cpu_count(),
             "kernel": platform.release(), "python": platform.python_version()}
 
 
@@ -62,7 +65,8 @@ def lines_of(text):
 
 
 def read_steps(path):
-    """The steps as run.sh wrote them, the lines of JSON that the benchmarks printed, and what rung numa did."""
+    """The steps as run.sh wrote them, the lines of JSON that the benchmarks printed, and what rung
+    numa did."""
     steps, measured, numa = [], [], None
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -81,7 +85,8 @@ def read_steps(path):
                 try:
                     numa = json.loads(text)
                 except ValueError:
-                    step.update(state="failed", reason="its output is no JSON", output=text.splitlines()[-LOG_LINES:])
+                    step.update(state="failed", reason="its output is no JSON",
+                                output=text.splitlines()[-LOG_LINES:])
             steps.append(step)
     return steps, measured, numa
 
@@ -91,7 +96,8 @@ def figures(measured):
     found = []
 
     def add(what, line, value, bound, asked):
-        found.append({"what": what, "row_bytes": line.get("row_bytes"), "value": value, bound: asked,
+        found.append({"what": what, "row_bytes": line.get("row_bytes"), "value": value,
+                      bound: asked,
                       "reached": value >= asked if bound == "at_least" else value <= asked})
     select = {(line["table_bytes"], line["row_bytes"]): line["rows_per_s"]
               for line in measured if line["benchmark"] == "index_select" and "skipped" not in line}
@@ -117,19 +123,24 @@ def main():
     steps, measured, numa = read_steps(args.steps)
     failed = [step["name"] for step in steps if step["state"] == "failed"]
     aimed = figures(measured)
-    print(json.dumps({"benchmark": "gpu", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    print(json.dumps({"benchmark": "gpu",
+                      "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                       "commit": commit(args.root), "command": args.command.strip(),
                       "dry_run": args.dry_run == "yes",
                       "machine": machine_once(args.machine), "failed": failed, "steps": steps,
                       "figures": aimed, "measured": measured, "numa": numa}, indent=1))
     if args.quiet:
         return 0
-    counts = {state: sum(step["state"] == state for step in steps) for state in ("passed", "failed", "skipped", "planned")}
-    print(", ".join(f"{count} {state}" for state, count in counts.items() if count), file=sys.stderr)
+    counts = {state: sum(step["state"] == state for step in steps)
+              for state in ("passed", "failed", "skipped", "planned")}
+    print(", ".join(f"{count} {state}" for state, count in counts.items() if count),
+          file=sys.stderr)
     for figure in aimed:
         bound = "at_least" if "at_least" in figure else "at_most"
-        print(f"{'reached' if figure['reached'] else 'MISSED ':8} {figure['what']:45} {figure['row_bytes']!s:>6}"
-              f" {figure['value']:12.6g}  {bound.replace('_', ' ')} {figure[bound]:g}", file=sys.stderr)
+        print(f"{'reached' if figure['reached'] else 'MISSED ':8} {figure['what']:45} "
+              f"{figure['row_bytes']!s:>6}"
+              f" {figure['value']:12.6g}  {bound.replace('_', ' ')} {figure[bound]:g}",
+              file=sys.stderr)
     return 1 if failed else 0
 
 

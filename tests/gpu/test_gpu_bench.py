@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU benchmark on simulated GPUs, small: every part runs, checks its rows, and counts what it should. No time is looked at."""
+"""The GPU benchmark on simulated GPUs, small: every part runs, checks its rows, and counts what it
+should. No time is looked at."""
 import json
 import os
 import subprocess
@@ -12,14 +13,17 @@ BENCH = os.environ.get("RUNG_GPU_BENCH", "")
 WIDTHS = (512, 1200)
 SAMPLES, WARMUPS = 3, 2
 SIZE = 2 << 20
-SMALL = ["--size", str(SIZE), "--row-bytes", ",".join(map(str, WIDTHS)), "--batch-bytes", "256KiB", "--link-bytes", "128KiB",
-         "--managed-bytes", "256KiB", "--check-rows", "100", "--cold-rows", "3000", "--cold-host", "512KiB",
+SMALL = ["--size", str(SIZE), "--row-bytes", ",".join(map(str, WIDTHS)), "--batch-bytes", "256KiB",
+         "--link-bytes", "128KiB",
+         "--managed-bytes", "256KiB", "--check-rows", "100", "--cold-rows", "3000", "--cold-host",
+         "512KiB",
          "--samples", str(SAMPLES), "--batches", "64", "--table-bytes", "1MiB,2MiB,1GiB"]
 
 
 def run(*args, **env):
     with tempfile.TemporaryDirectory(prefix="rung-gpu-bench-test-") as folder:
-        done = subprocess.run([BENCH, "--dir", folder, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=500,
+        done = subprocess.run([BENCH, "--dir", folder, *args], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=500,
                               env=dict(os.environ, **env), check=False)
         left = os.listdir(folder)
     print(done.stderr, end="", file=sys.stderr)   # ctest looks for reports of sanitizers
@@ -31,7 +35,8 @@ class GpuBench(unittest.TestCase):
     def setUpClass(cls):
         done, cls.left = run(*SMALL)
         cls.status, cls.said = done.returncode, done.stderr
-        cls.lines = [json.loads(line) for line in done.stdout.splitlines()] if done.returncode == 0 else []
+        cls.lines = [json.loads(line)
+                     for line in done.stdout.splitlines()] if done.returncode == 0 else []
 
     def of(self, name):
         return [line for line in self.lines if line["benchmark"] == name]
@@ -45,7 +50,8 @@ class GpuBench(unittest.TestCase):
     def test_it_ends_well_and_leaves_nothing(self):
         self.assertEqual((self.status, self.said), (0, ""))
         self.assertEqual(self.left, [])
-        self.assertEqual([line["benchmark"] for line in self.lines if line["benchmark"] not in ("gather", "mixed", "baselines")],
+        self.assertEqual([line["benchmark"] for line in self.lines
+                          if line["benchmark"] not in ("gather", "mixed", "baselines")],
                          ["gpu", "check", "ceilings"] + 5 * ["table"]
                          + ["launch", "cold", "cold", "timeline"] + 3 * ["epoch"])
 
@@ -105,7 +111,8 @@ class GpuBench(unittest.TestCase):
         lines = self.of("baselines")
         self.assertEqual([line["row_bytes"] for line in lines], list(WIDTHS))
         for line in lines:
-            for way in ("cpu_store_and_copy", "cpu_threads_and_copy", "zero_copy", "managed", "rung_host"):
+            for way in ("cpu_store_and_copy", "cpu_threads_and_copy", "zero_copy", "managed",
+                        "rung_host"):
                 self.assertEqual(line[way]["verified_rows"], (128 << 10) // line["row_bytes"])
                 self.check_times(line[way]["seconds"])
 
@@ -148,7 +155,8 @@ class Refusals(unittest.TestCase):
 
     def test_only_some_parts(self):
         done, _ = run(*SMALL, "--only", "launch,ceilings")
-        self.assertEqual([json.loads(line)["benchmark"] for line in done.stdout.splitlines()], ["gpu", "ceilings", "launch"])
+        self.assertEqual([json.loads(line)["benchmark"] for line in done.stdout.splitlines()],
+                         ["gpu", "ceilings", "launch"])
 
     def test_wrong_arguments(self):
         for args in (["--only", "launch,nothing"], ["--size", "1MiB"], ["--row-bytes", ""],

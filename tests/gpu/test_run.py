@@ -57,11 +57,13 @@ class Run(unittest.TestCase):
     def run_it(self, build, *args, code=0):
         """The JSON object, or None when there is none."""
         out = os.path.join(self.folder, "out.json")
-        done = subprocess.run(["bash", RUN, "--build", build, "--dir", self.folder, "--out", out, *args], stdin=subprocess.DEVNULL,
+        done = subprocess.run(["bash", RUN, "--build", build, "--dir", self.folder, "--out", out,
+                               *args], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=500, check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.said = done.stderr
-        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("rung-gpu-run-")], [], "temporary files are left")
+        self.assertEqual([name for name in os.listdir(self.folder)
+                          if name.startswith("rung-gpu-run-")], [], "temporary files are left")
         if not os.path.exists(out):
             return None
         with open(out, encoding="utf-8") as file:
@@ -86,7 +88,8 @@ class Run(unittest.TestCase):
     def test_states_and_figures(self):
         build = self.fake(test_store="echo first; echo 'it FAILED'; exit 3",
                           test_store_cache="echo skipped: no luck; exit 77",
-                          test_gpu_sampler="echo 'Synthesis: Tested: 0 | Passing: 0'", rung_gpu_bench="""
+                          test_gpu_sampler="echo 'Synthesis: Tested: 0 | Passing: 0'",
+                          rung_gpu_bench="""
 case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 2e-05, "at_most": 1.5e-05}';;
 *gather*) echo '{"benchmark": "gather", "tier": "gpu", "aligned": 1, "row_bytes": 512, "ratio": 0.9, "at_least": 0.85}'; echo cut '{"benchmark": "ga';; esac""")
         record = self.run_it(build, "--only", "contract,races,bench", code=1)
@@ -102,7 +105,8 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         failed = next(step for step in record["steps"] if step["state"] == "failed")
         self.assertEqual((failed["why"], failed["output"]), (["it FAILED"], ["first", "it FAILED"]))
         self.assertIn("exit 3", failed["reason"])
-        self.assertEqual({figure["what"]: figure["reached"] for figure in record["figures"]}, {"launch": False, "gather gpu": True})
+        self.assertEqual({figure["what"]: figure["reached"] for figure in record["figures"]},
+                         {"launch": False, "gather gpu": True})
 
     def test_what_is_no_json_is_a_failure(self):
         record = self.run_it(self.fake(rung="echo not this"), "--only", "numa", code=1)
@@ -181,7 +185,8 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
             "sampler_memcheck": "passed", "sampler_racecheck": "passed"})
 
     def test_no_gpu_is_said_and_nothing_is_run(self):
-        build = self.fake(rung_gpu_bench="echo 'rung_gpu_bench: skipped: cuda: none here' >&2; exit 77")
+        build = self.fake(rung_gpu_bench="echo 'rung_gpu_bench: skipped: cuda: none here' >&2; "
+                                         "exit 77")
         self.assertEqual(self.states(self.run_it(build, code=77)), {"first_launch": "skipped"})
         self.assertIn("skipped: cuda: none here", self.said)
 
@@ -195,7 +200,8 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         self.assertIn("bench/rung_gpu_bench", record["failed"])
 
     def test_wrong_arguments(self):
-        for args in (["--only", "contract,nothing"], ["--seconds", "soon"], ["--build"], ["--unknown"]):
+        for args in (["--only", "contract,nothing"], ["--seconds", "soon"], ["--build"],
+                     ["--unknown"]):
             done = subprocess.run(["bash", RUN, *args], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stdout), (2, ""), args)
 
@@ -209,33 +215,39 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         self.assertEqual(record["failed"], [])
         states = self.states(record)
         self.assertEqual([states[name] for name in STARTS], ["passed"] * len(STARTS))
-        planned = {step["name"]: step["command"] for step in record["steps"] if step["state"] == "planned"}
+        planned = {step["name"]: step["command"] for step in record["steps"]
+                   if step["state"] == "planned"}
         self.assertLessEqual({"rows_equal_the_cpus", "bench_table", "bench_cold", "torch_epoch",
                               "bench_index_select", "ncu_gather", "test_loader-cuda-gpu",
                               "rung_bench_check_gpu_30", "memcheck", "initcheck",
                               "sampler_memcheck", "sampler_racecheck", "numa_gpu_peer"},
                              set(planned))
         self.assertLess(list(planned).index("torch_epoch"), list(planned).index("memcheck"))
-        self.assertEqual(planned["test_store-cuda-peer"], "RUNG_TEST_DEVICE=cuda-peer tests/test_store --jobs 1 --verbose")
+        self.assertEqual(planned["test_store-cuda-peer"],
+                         "RUNG_TEST_DEVICE=cuda-peer tests/test_store --jobs 1 --verbose")
         for step in record["steps"][:len(PROGRAMS)]:
-            if step["name"] in ("bench/rung_gpu_bench", "tests/test_store", "tests/stress_test_gather_race"):
+            if step["name"] in ("bench/rung_gpu_bench", "tests/test_store",
+                                "tests/stress_test_gather_race"):
                 self.assertRegex(step["reason"], "cuda: looking for GPUs")
 
     def test_a_pack_brings_its_libraries(self):
         if os.environ.get("RUNG_SANITIZE"):
             self.skipTest("a build with sanitizers is not carried")
         build, pack = os.path.join(self.folder, "static"), os.path.join(self.folder, "pack")
-        cmake = subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DRUNG_STATIC_DEPS=ON", "-DRUNG_CUDA=OFF", "-DRUNG_BLAS=OFF",
+        cmake = subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DRUNG_STATIC_DEPS=ON",
+                                "-DRUNG_CUDA=OFF", "-DRUNG_BLAS=OFF",
                                 "-DRUNG_TESTS=OFF", "-DCMAKE_BUILD_TYPE=Debug",
                                 "-DCMAKE_C_FLAGS_DEBUG=-O0",
                                 "-DCMAKE_C_COMPILER=" + os.environ["RUNG_CC"]],
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               check=False)
         if cmake.returncode != 0 and "RUNG_STATIC_DEPS=ON, but" in cmake.stdout:
             self.skipTest("an archive is missing")
         self.assertEqual(cmake.returncode, 0, cmake.stdout)
         subprocess.run(["cmake", "--build", build, "--parallel", "2", "--target", "rung_command",
                         "rung_shared"], check=True, capture_output=True)
-        subprocess.run(["bash", RUN, "--build", build, "--pack", pack], check=True, capture_output=True)
+        subprocess.run(["bash", RUN, "--build", build, "--pack", pack], check=True,
+                       capture_output=True)
         libraries = os.listdir(os.path.join(pack, "lib"))
         self.assertTrue(any(name.startswith("libzip.so") for name in libraries), libraries)
         self.assertFalse([name for name in libraries
@@ -291,7 +303,8 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
             self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_other_builds_are_not_packed(self):
-        done = subprocess.run(["bash", RUN, "--build", self.fake(), "--pack", os.path.join(self.folder, "pack")], capture_output=True,
+        done = subprocess.run(["bash", RUN, "--build", self.fake(), "--pack",
+                               os.path.join(self.folder, "pack")], capture_output=True,
                               text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("RUNG_STATIC_DEPS=ON", done.stderr)
@@ -302,7 +315,8 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         for name in ("bench", "tests"):
             os.makedirs(os.path.join(build, name))
         os.symlink(os.environ["RUNG_GPU_BENCH"], os.path.join(build, "bench/rung_gpu_bench"))
-        with open(os.path.join(build, "rung"), "w", encoding="utf-8") as file:   # rung numa, small and with room for its tables
+        # rung numa, small and with room for its tables
+        with open(os.path.join(build, "rung"), "w", encoding="utf-8") as file:
             file.write('#!/bin/sh\n[ "$1" != numa ] || set -- "$@" --quick --samples 2'
                        ' --seconds 0.001 --memory 16MiB\nRUNG_SIM_GPU_BYTES=%d exec %s "$@"\n'
                        % (8 << 30, os.path.join(simulated, "rung_sim_command")))
@@ -327,7 +341,8 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
                          if line["benchmark"] == "torch_epoch")
             self.assertEqual(torch["parts"]["processes"]["status"], "passed")
         self.assertEqual(record["numa"]["measured"]["matrices"], ["gpu", "peer"])
-        self.assertEqual({gather["from"] for gather in record["numa"]["gpu_gather"]}, {"gpu", "host"})
+        self.assertEqual({gather["from"] for gather in record["numa"]["gpu_gather"]},
+                         {"gpu", "host"})
         self.assertLessEqual({"gpu", "ceilings", "table", "gather", "mixed", "launch", "cold",
                               "timeline", "epoch", "baselines"},
                              {line["benchmark"] for line in record["measured"]})

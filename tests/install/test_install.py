@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `cmake --install` puts down works for those who link it: find_package and pkg-config, shared and static, C and C++."""
+"""What `cmake --install` puts down works for those who link it: find_package and pkg-config, shared
+and static, C and C++."""
 import array
 import glob
 import os
@@ -21,27 +22,32 @@ ROWS, ROW_BYTES = 8192, 512     # 4 MiB of features: half of it leaves room for 
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
 
 if os.environ.get("RUNG_SANITIZE"):
-    print("skipped: a library built with sanitizers needs their runtime in every program that links it")
+    print("skipped: a library built with sanitizers needs their runtime in every program that "
+          "links it")
     sys.exit(77)
 
 
 def cxx_compiler():
     """The C++ compiler beside the C compiler, or None."""
     name = os.path.basename(CC)
-    candidates = [CC[:-len(name)] + name.replace("clang", "clang++").replace("gcc", "g++"), "c++", "g++", "clang++"]
-    return next((found for c in candidates if c != CC for found in [shutil.which(c)] if found), None)
+    candidates = [CC[:-len(name)] + name.replace("clang", "clang++").replace("gcc", "g++"), "c++",
+                  "g++", "clang++"]
+    return next((found for c in candidates if c != CC for found in [shutil.which(c)] if found),
+                None)
 
 
 def run(*args, **kwargs):
     """Run a command that must succeed; its stdout."""
     done = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
     if done.returncode != 0:
-        raise AssertionError(f"{shlex.join(args)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        raise AssertionError(f"{shlex.join(args)}: exit "
+                             f"{done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
 def files_below(folder):
-    return sorted(os.path.relpath(os.path.join(base, name), folder) for base, _, names in os.walk(folder) for name in names)
+    return sorted(os.path.relpath(os.path.join(base, name), folder) for base, _,
+                  names in os.walk(folder) for name in names)
 
 
 class Installed(unittest.TestCase):
@@ -83,7 +89,7 @@ class Installed(unittest.TestCase):
             "--features", f"raw:{cls.features},f32,{ROWS}x{ROW_BYTES // 4}", "--out", dataset)
         cls.dataset = dataset
 
-    # -- programs that link it ---------------------------------------------------------------------------------------
+    # -- programs that link it ----
 
     def check_consumer(self, program, env=None):
         self.stage()
@@ -96,23 +102,28 @@ class Installed(unittest.TestCase):
         os.mkdir(project)
         shutil.copy(os.path.join(HERE, "consumer.c"), project)
         with open(os.path.join(project, "CMakeLists.txt"), "w") as out:
-            out.write("cmake_minimum_required(VERSION 3.16)\nproject(consumer C)\nset(CMAKE_C_STANDARD 11)\n"
+            out.write("cmake_minimum_required(VERSION 3.16)\nproject(consumer "
+                      "C)\nset(CMAKE_C_STANDARD 11)\n"
                       f"set(RUNG_STATIC {static})\nfind_package(rung 0.1 REQUIRED)\n"
-                      "add_executable(consumer consumer.c)\ntarget_link_libraries(consumer PRIVATE rung::rung)\n")
+                      "add_executable(consumer consumer.c)\ntarget_link_libraries(consumer "
+                      "PRIVATE rung::rung)\n")
         build = os.path.join(project, "build")
-        run("cmake", "-S", project, "-B", build, f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        run("cmake", "-S", project, "-B", build, f"-DCMAKE_C_COMPILER={CC}",
+            f"-DCMAKE_PREFIX_PATH={self.prefix}")
         run("cmake", "--build", build)
         program = os.path.join(build, "consumer")
         self.check_consumer(program)
         self.check_needs_librung(program, not static)
 
     def check_pkg_config(self, static):
-        flags = shlex.split(run("pkg-config", *(["--static"] if static else []), "--cflags", "--libs", "rung", env=self.env))
+        flags = shlex.split(run("pkg-config", *(["--static"] if static else []), "--cflags",
+                                "--libs", "rung", env=self.env))
         if static:    # both kinds lie in one folder, and -lrung prefers the shared one
             flags = [os.path.join(self.libdir, "librung.a") if f == "-lrung" else f for f in flags]
         program = os.path.join(self.tmp, f"consumer-pkg-{static}")
         run(CC, "-std=c11", *WARNINGS, os.path.join(HERE, "consumer.c"), "-o", program, *flags)
-        self.check_consumer(program, None if static else dict(os.environ, LD_LIBRARY_PATH=self.libdir))
+        self.check_consumer(program,
+                            None if static else dict(os.environ, LD_LIBRARY_PATH=self.libdir))
         self.check_needs_librung(program, not static)
 
     def check_needs_librung(self, program, expected):
@@ -143,8 +154,10 @@ class Installed(unittest.TestCase):
         self.stage()
         with open(self.features, "rb") as data:
             rows = [data.read(ROW_BYTES) for _ in range(3)]
-        self.assertEqual(run(source[:-2], self.dataset, env=dict(os.environ, LD_LIBRARY_PATH=self.libdir)),
-                         "".join(f"vertex {v}: {rows[v][0]:02x} {rows[v][1]:02x} ...\n" for v in (2, 0, 1, 2)))
+        self.assertEqual(run(source[:-2], self.dataset,
+                             env=dict(os.environ, LD_LIBRARY_PATH=self.libdir)),
+                         "".join(f"vertex {v}: {rows[v][0]:02x} {rows[v][1]:02x} ...\n"
+                                 for v in (2, 0, 1, 2)))
 
     def test_cxx_consumer(self):
         cxx = cxx_compiler()
@@ -159,28 +172,33 @@ class Installed(unittest.TestCase):
         """pkg-config names nothing but rung itself to those who link the shared library."""
         libs = shlex.split(run("pkg-config", "--libs", "rung", env=self.env))
         self.assertEqual([f for f in libs if f.startswith("-l")], ["-lrung"])
-        self.assertEqual(run("pkg-config", "--print-requires-private", "rung", env=self.env).split(), [])
+        self.assertEqual(run("pkg-config", "--print-requires-private", "rung",
+                             env=self.env).split(), [])
 
     def test_find_package_refuses_another_version(self):
         project = os.path.join(self.tmp, "project-version")
         os.mkdir(project)
         with open(os.path.join(project, "CMakeLists.txt"), "w") as out:
-            out.write("cmake_minimum_required(VERSION 3.16)\nproject(consumer NONE)\nfind_package(rung 99.0 REQUIRED)\n")
-        done = subprocess.run(["cmake", "-S", project, "-B", project + "/build", f"-DCMAKE_PREFIX_PATH={self.prefix}"],
+            out.write("cmake_minimum_required(VERSION 3.16)\nproject(consumer "
+                      "NONE)\nfind_package(rung 99.0 REQUIRED)\n")
+        done = subprocess.run(["cmake", "-S", project, "-B", project + "/build",
+                               f"-DCMAKE_PREFIX_PATH={self.prefix}"],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("rung-config.cmake, version: 0.", done.stdout)
 
-    # -- headers -----------------------------------------------------------------------------------------------------
+    # -- headers ----
 
     def check_headers(self, compiler, language, standard):
         include = os.path.join(self.prefix, "include")
         headers = sorted(glob.glob(os.path.join(glob.escape(include), "rung", "*.h")))
         self.assertEqual([os.path.basename(h) for h in headers],
-                         sorted(os.path.basename(h) for h in glob.glob(os.path.join(SOURCE, "include/rung/*.h"))))
+                         sorted(os.path.basename(h)
+                                for h in glob.glob(os.path.join(SOURCE, "include/rung/*.h"))))
         for header in headers:
             with self.subTest(header=os.path.basename(header), standard=standard):
-                run(compiler, "-x", language, f"-std={standard}", *WARNINGS, "-fsyntax-only", "-I", include, "-",
+                run(compiler, "-x", language, f"-std={standard}", *WARNINGS, "-fsyntax-only", "-I",
+                    include, "-",
                     input=f'#include "{header}"\n#include "{header}"\n')
 
     def test_headers_alone_as_c11(self):
@@ -195,7 +213,7 @@ class Installed(unittest.TestCase):
             self.skipTest("no C++ compiler")
         self.check_headers(cxx, "c++", "c++17")
 
-    # -- symbols -----------------------------------------------------------------------------------------------------
+    # -- symbols ----
 
     def declared(self):
         """Functions that the headers mark RUNG_API."""
@@ -207,7 +225,8 @@ class Installed(unittest.TestCase):
         return {m.group(1) for m in re.finditer(r"^RUNG_API\b[^;{]*?\b(rung_\w+)\(", text, re.M)}
 
     def defined(self, *args):
-        return {line.split()[-1] for line in run("nm", *args).splitlines() if len(line.split()) == 3}
+        return {line.split()[-1] for line in run("nm", *args).splitlines()
+                if len(line.split()) == 3}
 
     def test_shared_library_exports_what_the_headers_declare_and_nothing_else(self):
         exported = self.defined("-D", "--defined-only", os.path.join(self.libdir, "librung.so"))
@@ -216,14 +235,16 @@ class Installed(unittest.TestCase):
 
     def test_static_library_keeps_to_its_names(self):
         names = self.defined("-g", "--defined-only", os.path.join(self.libdir, "librung.a"))
-        # .gomp_critical_*: locks that compilers add for OpenMP, meant to be shared by all who have them
-        self.assertEqual({n for n in names if not re.match(r"rung__?[a-z]|\.gomp_critical_user_", n)}, set())
+        # .gomp_critical_*: locks that compilers add for OpenMP, meant to be shared by all who have
+        # them
+        self.assertEqual({n for n in names
+                          if not re.match(r"rung__?[a-z]|\.gomp_critical_user_", n)}, set())
 
     def test_shared_library_has_its_so_name(self):
         out = run("objdump", "-p", os.path.join(self.libdir, "librung.so"))
         self.assertRegex(out, r"SONAME\s+librung\.so\.0\b")
 
-    # -- the tree ----------------------------------------------------------------------------------------------------
+    # -- the tree ----
 
     def test_no_installed_text_names_the_folders_it_was_built_in(self):
         for name in files_below(self.prefix):
@@ -237,14 +258,17 @@ class Installed(unittest.TestCase):
         moved = os.path.join(self.tmp, "moved")
         shutil.copytree(self.prefix, moved, symlinks=True)
         pc = glob.glob(moved + "/**/rung.pc", recursive=True)[0]
-        cflags = run("pkg-config", "--cflags", "rung", env=dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(pc)))
+        cflags = run("pkg-config", "--cflags", "rung",
+                     env=dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(pc)))
         include = [f[2:] for f in shlex.split(cflags) if f.startswith("-I")]
-        self.assertEqual([os.path.realpath(i) for i in include], [os.path.realpath(moved + "/include")])
+        self.assertEqual([os.path.realpath(i) for i in include],
+                         [os.path.realpath(moved + "/include")])
         self.assertIn("rung ", run(moved + "/bin/rung", "--version"))
 
     def test_destdir_holds_the_same_files(self):
         root = os.path.join(self.tmp, "root")
-        run("cmake", "--install", BUILD, "--prefix", "/opt/rung", env=dict(os.environ, DESTDIR=root))
+        run("cmake", "--install", BUILD, "--prefix", "/opt/rung",
+            env=dict(os.environ, DESTDIR=root))
         self.assertEqual(files_below(root + "/opt/rung"), files_below(self.prefix))
 
     def test_licence_and_man_pages_are_there(self):
@@ -252,7 +276,8 @@ class Installed(unittest.TestCase):
         self.assertTrue(any(f.endswith("doc/rung/LICENSE") for f in files), files)
         if not shutil.which("pandoc"):
             self.skipTest("no pandoc: man pages are not made")
-        pages = sorted(os.path.basename(p)[:-3] for p in glob.glob(os.path.join(SOURCE, "tools/man/*.1.md")))
+        pages = sorted(os.path.basename(p)[:-3]
+                       for p in glob.glob(os.path.join(SOURCE, "tools/man/*.1.md")))
         self.assertEqual(sorted(os.path.basename(f) for f in files if "/man1/" in f), pages)
         self.assertIn("rung.1", pages)
         for name in pages:

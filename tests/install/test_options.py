@@ -31,7 +31,8 @@ class Options(unittest.TestCase):
         if hide:
             env["PKG_CONFIG_LIBDIR"] = self.packages_without(hide)
             env.pop("PKG_CONFIG_PATH", None)
-        done = subprocess.run(["cmake", "-S", SOURCE, "-B", os.path.join(self.tmp, "build"), f"-DCMAKE_C_COMPILER={CC}",
+        done = subprocess.run(["cmake", "-S", SOURCE, "-B", os.path.join(self.tmp, "build"),
+                               f"-DCMAKE_C_COMPILER={CC}",
                                "-DRUNG_TESTS=OFF", *options], env=env,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return done.returncode, re.sub(r"\s+", " ", done.stdout) if done.returncode else done.stdout
@@ -39,7 +40,8 @@ class Options(unittest.TestCase):
     def packages_without(self, hide):
         folder = os.path.join(self.tmp, "pkgconfig")
         os.mkdir(folder)
-        paths = subprocess.run(["pkg-config", "--variable", "pc_path", "pkg-config"], stdout=subprocess.PIPE, text=True,
+        paths = subprocess.run(["pkg-config", "--variable", "pc_path", "pkg-config"],
+                               stdout=subprocess.PIPE, text=True,
                                check=True).stdout.strip().split(":")
         for path in paths:
             for pc in glob.glob(os.path.join(path, "*.pc")):
@@ -52,7 +54,8 @@ class Options(unittest.TestCase):
         """{part: (yes or no, why)} of a configuration that must succeed."""
         status, text = self.configure(*options, hide=hide)
         self.assertEqual(status, 0, text)
-        return {m[1]: (m[2], m[3]) for m in re.finditer(r"^--   (\w+): (yes|no), (.+)$", text, re.M)}
+        return {m[1]: (m[2], m[3]) for m in re.finditer(r"^--   (\w+): (yes|no), (.+)$", text,
+                                                        re.M)}
 
     def refused(self, *options, hide=()):
         status, text = self.configure(*options, hide=hide)
@@ -71,13 +74,15 @@ class Options(unittest.TestCase):
 
     def test_what_is_missing_is_left_out_and_named(self):
         found = self.summary(hide=("liburing", "numa", "openblas"))
-        self.assertEqual(found["io_uring"], ("no", "liburing 2.3 or newer was not found (Debian: liburing-dev)"))
+        self.assertEqual(found["io_uring"],
+                         ("no", "liburing 2.3 or newer was not found (Debian: liburing-dev)"))
         self.assertEqual(found["numa"], ("no", "libnuma was not found (Debian: libnuma-dev)"))
         self.assertEqual(found["blas"], ("no", "OpenBLAS was not found (Debian: libopenblas-dev)"))
 
     def test_on_fails_where_the_part_is_missing(self):
         text = self.refused("-DRUNG_IO_URING=ON", hide=("liburing",))
-        self.assertIn("RUNG_IO_URING=ON, but liburing 2.3 or newer was not found (Debian: liburing-dev)", text)
+        self.assertIn("RUNG_IO_URING=ON, but liburing 2.3 or newer was not found (Debian: "
+                      "liburing-dev)", text)
 
     def broken_nvcc(self, script):
         """A program to name as nvcc."""
@@ -90,12 +95,14 @@ class Options(unittest.TestCase):
     def test_cuda_without_nvcc_is_left_out_and_named(self):
         nowhere = f"-DRUNG_NVCC={self.tmp}/nowhere/nvcc"
         self.assertEqual(self.summary(nowhere)["cuda"], ("no", "nvcc was not found (CUDA toolkit)"))
-        self.assertIn("RUNG_CUDA=ON, but nvcc was not found (CUDA toolkit)", self.refused(nowhere, "-DRUNG_CUDA=ON"))
+        self.assertIn("RUNG_CUDA=ON, but nvcc was not found (CUDA toolkit)",
+                      self.refused(nowhere, "-DRUNG_CUDA=ON"))
 
     def test_an_nvcc_that_does_not_compile_is_quoted(self):
         nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; '
                                 '--version) echo "release 13, V13.0.9";; '
-                                '*) echo "nvcc fatal   : no host compiler here" >&2; exit 1;; esac\n')
+                                '*) echo "nvcc fatal   : no host compiler here" >&2; exit 1;; '
+                                'esac\n')
         why = "nvcc does not compile: nvcc fatal : no host compiler here"
         part, text = self.summary(nvcc)["cuda"]
         self.assertEqual((part, " ".join(text.split())), ("no", why))
@@ -106,7 +113,8 @@ class Options(unittest.TestCase):
         nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; '
                                 '--version) echo "release 13, V13.0.9";; esac\n')
         why = "nvcc knows none of the GPUs of CMAKE_CUDA_ARCHITECTURES"
-        self.assertEqual(self.summary(nvcc, "-DCMAKE_CUDA_ARCHITECTURES=90;751")["cuda"], ("no", why))
+        self.assertEqual(self.summary(nvcc, "-DCMAKE_CUDA_ARCHITECTURES=90;751")["cuda"],
+                         ("no", why))
 
     def test_an_nvcc_that_is_too_old_is_left_out(self):
         nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; '
@@ -115,17 +123,20 @@ class Options(unittest.TestCase):
         self.assertEqual(self.summary(nvcc)["cuda"], ("no", why))
 
     def test_openmp_and_thread_sanitizer_exclude_each_other(self):
-        self.assertIn("not built for ThreadSanitizer", self.refused("-DRUNG_OPENMP=ON", "-DRUNG_SANITIZE=thread"))
+        self.assertIn("not built for ThreadSanitizer",
+                      self.refused("-DRUNG_OPENMP=ON", "-DRUNG_SANITIZE=thread"))
         os.remove(os.path.join(self.tmp, "build", "CMakeCache.txt"))
         part, why = self.summary("-DRUNG_SANITIZE=thread")["openmp"]
         self.assertEqual(part, "no")
         self.assertIn("ThreadSanitizer", why)
 
     def test_a_required_library_that_is_missing_is_named(self):
-        self.assertIn("libxxhash>=0.8 was not found by pkg-config (Debian: libxxhash-dev)", self.refused(hide=("libxxhash",)))
+        self.assertIn("libxxhash>=0.8 was not found by pkg-config (Debian: libxxhash-dev)",
+                      self.refused(hide=("libxxhash",)))
 
     def test_another_word_is_refused(self):
-        self.assertIn("RUNG_NUMA is 'maybe': give AUTO, ON or OFF", self.refused("-DRUNG_NUMA=maybe"))
+        self.assertIn("RUNG_NUMA is 'maybe': give AUTO, ON or OFF",
+                      self.refused("-DRUNG_NUMA=maybe"))
 
 
 if __name__ == "__main__":

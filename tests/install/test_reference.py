@@ -19,15 +19,19 @@ class Reference(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory(prefix="rung-reference-")
         self.addCleanup(holder.cleanup)
-        self.source, self.out = os.path.join(holder.name, "source"), os.path.join(holder.name, "out")
+        self.source, self.out = os.path.join(holder.name,
+                                             "source"), os.path.join(holder.name, "out")
         shutil.copytree(os.path.join(SOURCE, "include"), os.path.join(self.source, "include"))
 
     def make(self):
-        return subprocess.run(["cmake", "-DSOURCE=" + self.source, "-DOUT=" + self.out, "-P", os.path.join(SOURCE, "cmake", "reference.cmake")],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return subprocess.run(["cmake", "-DSOURCE=" + self.source, "-DOUT=" + self.out, "-P",
+                               os.path.join(SOURCE, "cmake", "reference.cmake")],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False)
 
     def append(self, text):
-        with open(os.path.join(self.source, "include", "rung", "store.h"), "a", encoding="utf-8") as header:
+        with open(os.path.join(self.source, "include", "rung", "store.h"), "a",
+                  encoding="utf-8") as header:
             header.write(text)
 
     def test_all_that_is_public_is_documented(self):
@@ -38,7 +42,9 @@ class Reference(unittest.TestCase):
         self.assertTrue(os.path.exists(os.path.join(self.out, "index.html")))
 
     def test_what_says_nothing_is_named(self):
-        for text, name in (("int rung_silent(int x);\n", "rung_silent"), ("struct rung_mute { int x; };\n", "rung_mute"), ("#define RUNG_STILL 1\n", "RUNG_STILL")):
+        for text, name in (("int rung_silent(int x);\n", "rung_silent"),
+                           ("struct rung_mute { int x; };\n", "rung_mute"),
+                           ("#define RUNG_STILL 1\n", "RUNG_STILL")):
             self.append(text)
             done = self.make()
             self.assertNotEqual(done.returncode, 0, done.stdout)

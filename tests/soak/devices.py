@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak on files whose device fails: exports by FUSE of an image that has bad sectors, is slow, or fails now and then.
+"""The soak on files whose device fails: exports by FUSE of an image that has bad sectors, is slow,
+or fails now and then.
 
-usage: devices.py [--seconds N]    of each device; 3 by default, as ctest does it. The whole soak is --seconds 200
+usage: devices.py [--seconds N]    of each device; 3 by default, as ctest does it. The whole soak is
+                                   --seconds 200
        devices.py --json FILE      and keep what was counted
 
-Exit: 0 all was well, 1 something was not, 77 it cannot be done here, with the reason. SOAK names the soak program.
+Exit: 0 all was well, 1 something was not, 77 it cannot be done here, with the reason. SOAK names
+the soak program.
 """
 import argparse
 import json
@@ -16,7 +19,8 @@ import tempfile
 import time
 
 SECTOR = 512
-BAD_SECTORS = [2103, 2500, 2501, 2950]   # of the features file, in rows that are always cold; two are neighbours
+# of the features file, in rows that are always cold; two are neighbours
+BAD_SECTORS = [2103, 2500, 2501, 2950]
 WAIT_S = 20
 
 
@@ -24,7 +28,8 @@ def missing():
     """Why this machine cannot do it, or None."""
     if not os.environ.get("SOAK"):
         return "SOAK names no program"
-    for program, package in (("qemu-storage-daemon", "qemu-system-common"), ("nbdkit", "nbdkit"), ("nbdfuse", "libnbd-bin"),
+    for program, package in (("qemu-storage-daemon", "qemu-system-common"), ("nbdkit", "nbdkit"),
+                             ("nbdfuse", "libnbd-bin"),
                              ("fusermount3", "fuse3")):
         if not shutil.which(program):
             return "%s was not found (Debian: %s)" % (program, package)
@@ -66,23 +71,30 @@ class Device:
     def qemu(self, nodes, last):
         """Export a node of nodes over the image, which is node "raw"."""
         command = ["qemu-storage-daemon"]
-        for node in ["driver=file,filename=%s,node-name=file,read-only=on" % self.image, "driver=raw,file=file,node-name=raw,read-only=on"] + nodes:
+        for node in ["driver=file,filename=%s,node-name=file,read-only=on" % self.image,
+                     "driver=raw,file=file,node-name=raw,read-only=on"] + nodes:
             command += ["--object" if node.startswith("throttle-group") else "--blockdev", node]
-        return self.start(command + ["--export", "type=fuse,id=export,node-name=%s,mountpoint=%s" % (last, self.mount)])
+        return self.start(command
+                          + ["--export",
+                             "type=fuse,id=export,node-name=%s,mountpoint=%s" % (last, self.mount)])
 
     def blkdebug(self):
         config = os.path.join(self.folder, "blkdebug.cfg")
         with open(config, "w", encoding="utf-8") as file:
             for sector in BAD_SECTORS:
-                file.write('[inject-error]\nevent = "none"\niotype = "read"\nerrno = "5"\nsector = "%d"\n' % sector)
-        return self.qemu(["driver=blkdebug,image=raw,config=%s,node-name=bad,read-only=on" % config], "bad")
+                file.write('[inject-error]\nevent = "none"\niotype = "read"\nerrno = "5"\nsector '
+                           '= "%d"\n' % sector)
+        return self.qemu(
+            ["driver=blkdebug,image=raw,config=%s,node-name=bad,read-only=on" % config], "bad")
 
     def throttle(self):
-        return self.qemu(["throttle-group,id=slow,x-iops-read=2000", "driver=throttle,throttle-group=slow,file=raw,node-name=slow,read-only=on"],
+        return self.qemu(["throttle-group,id=slow,x-iops-read=2000",
+                          "driver=throttle,throttle-group=slow,file=raw,node-name=slow,read-only=on"],
                          "slow")
 
     def nbd(self):
-        return self.start(["nbdfuse", "-r", self.mount, "--command", "nbdkit", "-s", "--filter=error", "--filter=delay", "file", self.image,
+        return self.start(["nbdfuse", "-r", self.mount, "--command", "nbdkit", "-s",
+                           "--filter=error", "--filter=delay", "file", self.image,
                            "error-pread=EIO", "error-pread-rate=5%", "rdelay=1ms"])
 
     def stop(self):
@@ -99,7 +111,8 @@ class Device:
         subprocess.run(["fusermount3", "-u", self.mount], stderr=subprocess.DEVNULL, check=False)
 
     def soak(self, seconds, *args):
-        done = subprocess.run([os.environ["SOAK"], "--dataset", os.path.join(self.folder, "ds"), "--seconds", str(seconds), *args],
+        done = subprocess.run([os.environ["SOAK"], "--dataset", os.path.join(self.folder, "ds"),
+                               "--seconds", str(seconds), *args],
                               stdout=subprocess.PIPE, text=True, check=False)
         return done.returncode, json.loads(done.stdout) if done.stdout else {}
 
@@ -120,9 +133,11 @@ def main():
     results, failed = {}, False
     try:
         for name, start, runs in (
-                ("bad_sectors", device.blkdebug, (("direct", ["--direct"] + bad), ("buffered", ["--buffered"] + bad))),
+                ("bad_sectors", device.blkdebug, (("direct", ["--direct"] + bad),
+                                                  ("buffered", ["--buffered"] + bad))),
                 ("slow", device.throttle, (("direct", ["--direct"]), ("buffered", ["--buffered"]))),
-                ("random_errors", device.nbd, (("direct", ["--direct", "--any-error"]), ("buffered", ["--buffered", "--any-error"])))):
+                ("random_errors", device.nbd, (("direct", ["--direct", "--any-error"]),
+                                               ("buffered", ["--buffered", "--any-error"])))):
             if not start():
                 print("devices: %s: it could not be mounted: %s" % (name, device.log()))
                 return 77
@@ -130,7 +145,8 @@ def main():
                 code, counts = device.soak(half, *words)
                 results[name + "_" + how] = counts
                 print("%s, %s: %s" % (name, how, json.dumps({key: counts.get(key) for key in (
-                    "stores", "requests", "read_rows", "retries", "failed_by_row", "wrong_rows", "passed")})))
+                    "stores", "requests", "read_rows", "retries", "failed_by_row", "wrong_rows",
+                    "passed")})))
                 failed = failed or code != 0
             device.stop()
     finally:

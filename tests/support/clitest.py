@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the command share: running it, arrays in files, golden files. Python's standard library only."""
+"""What the tests of the command share: running it, arrays in files, golden files. Python's standard
+library only."""
 import array
 import filecmp
 import json
@@ -49,8 +50,10 @@ OPEN(open64)
 
 # descr of numpy -> (code of struct and array, name in rung, bytes)
 DTYPES = {
-    "|b1": ("B", "bool", 1), "|u1": ("B", "u8", 1), "|i1": ("b", "i8", 1), "<i4": ("i", "i32", 4), "<u4": ("I", "u32", 4),
-    "<i8": ("q", "i64", 8), "<u8": ("Q", "u64", 8), "<f4": ("f", "f32", 4), "<f8": ("d", "f64", 8), "<f2": ("e", "f16", 2),
+    "|b1": ("B", "bool", 1), "|u1": ("B", "u8", 1), "|i1": ("b", "i8", 1), "<i4": ("i", "i32", 4),
+    "<u4": ("I", "u32", 4),
+    "<i8": ("q", "i64", 8), "<u8": ("Q", "u64", 8), "<f4": ("f", "f32", 4), "<f8": ("d", "f64", 8),
+    "<f2": ("e", "f16", 2),
 }
 
 
@@ -59,7 +62,8 @@ def npy_bytes(descr, shape, data, version=(1, 0), fortran=False):
     if not isinstance(data, (bytes, bytearray)):
         data = struct.pack("<%d%s" % (len(data), DTYPES[descr][0]), *data)
     shape_text = "(%s)" % "".join("%d, " % dim for dim in shape)
-    header = "{'descr': %s, 'fortran_order': %s, 'shape': %s, }" % (repr(descr), fortran, shape_text)
+    header = "{'descr': %s, 'fortran_order': %s, 'shape': %s, }" % (
+        repr(descr), fortran, shape_text)
     count_bytes = 2 if version == (1, 0) else 4
     length = len(header) + 1
     length += -(6 + 2 + count_bytes + length) % 64
@@ -73,8 +77,10 @@ def read_npy(path):
     with open(path, "rb") as file:
         content = file.read()
     assert content[:6] == b"\x93NUMPY", path
-    size, offset = (struct.unpack("<H", content[8:10])[0], 10) if content[6] == 1 else (struct.unpack("<I", content[8:12])[0], 12)
-    header = eval(content[offset:offset + size].decode("latin-1"), {"__builtins__": {}})   # of our own file
+    size, offset = (struct.unpack("<H", content[8:10])[0],
+                    10) if content[6] == 1 else (struct.unpack("<I", content[8:12])[0], 12)
+    # of our own file
+    header = eval(content[offset:offset + size].decode("latin-1"), {"__builtins__": {}})
     data = content[offset + size:]
     if header["descr"] in DTYPES:
         values = array.array(DTYPES[header["descr"]][0]) if header["descr"] != "<f2" else None
@@ -91,7 +97,8 @@ class Graph:
         draws = random.Random(seed)
         self.folder, self.vertices, self.row_bytes = folder, vertices, row_bytes
         # squares make some vertices hot
-        self.edges = [(int(vertices * draws.random() ** 2), draws.randrange(vertices)) for _ in range(edges)]
+        self.edges = [(int(vertices * draws.random() ** 2), draws.randrange(vertices))
+                      for _ in range(edges)]
         self.rows = draws.randbytes(vertices * row_bytes)
         self.labels = [draws.randrange(7) for _ in range(vertices)]
         ids = list(range(vertices))
@@ -100,7 +107,8 @@ class Graph:
         self.test_mask = [0] * vertices
         for vertex in ids[vertices * 3 // 4:]:
             self.test_mask[vertex] = 1
-        self.graph = self.write("graph.npy", "<i8", (2, edges), [u for u, _ in self.edges] + [v for _, v in self.edges])
+        self.graph = self.write("graph.npy", "<i8", (2, edges),
+                                [u for u, _ in self.edges] + [v for _, v in self.edges])
         self.features = self.write("features.npy", "|u1", (vertices, row_bytes), self.rows)
         self.label_file = self.write("labels.npy", "<i4", (vertices,), self.labels)
         self.train_file = self.write("train.npy", "<i8", (len(self.train),), self.train)
@@ -127,7 +135,8 @@ class Graph:
         """Arguments of `rung stage`, without --out; None leaves one out."""
         options = {
             "graph": self.graph, "features": self.features, "labels": self.label_file,
-            "split": ["train=" + self.train_file, "valid=" + self.valid_file, "test=" + self.test_file],
+            "split": ["train=" + self.train_file, "valid=" + self.valid_file,
+                      "test=" + self.test_file],
         }
         options.update(changes)
         words = []
@@ -162,11 +171,13 @@ class CliTest(unittest.TestCase):
 
     def run_rung(self, *args, code=0, **kwargs):
         """Run it; the exit code must be `code`, and stderr must not hold a sanitizer's report."""
-        done = subprocess.run([self.command, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        done = subprocess.run([self.command, *map(str, args)], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True,
                               env=self.environment(), timeout=300, check=False, **kwargs)
         if "Sanitizer" in done.stderr or "runtime error:" in done.stderr:
             print(done.stderr, file=sys.stderr)   # ctest looks for it too
-        self.assertEqual(done.returncode, code, "rung %s\n%s%s" % (" ".join(map(str, args)), done.stdout, done.stderr))
+        self.assertEqual(done.returncode, code,
+                         "rung %s\n%s%s" % (" ".join(map(str, args)), done.stdout, done.stderr))
         return done
 
     def can_train(self):
@@ -178,7 +189,8 @@ class CliTest(unittest.TestCase):
 
     def start(self, *args):
         """Start it; what is left of it at the end of the test is killed."""
-        process = subprocess.Popen([self.command, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        process = subprocess.Popen([self.command, *map(str, args)], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, env=self.environment())
         self.addCleanup(self.end, process)
         return process
@@ -190,7 +202,8 @@ class CliTest(unittest.TestCase):
         process.communicate()
 
     def share(self, staged, socket, *args):
-        """Start a bench that shares its store and holds it: the process, and what it printed when it was done."""
+        """Start a bench that shares its store and holds it: the process, and what it printed when
+        it was done."""
         process = self.start("bench", staged, "--share", socket, "--hold", "--json", *args)
         text = ""
         for line in process.stdout:
@@ -219,7 +232,8 @@ class CliTest(unittest.TestCase):
         self.assertEqual(*manifests)
 
     def fails(self, *args, code, says, **kwargs):
-        """Fails with `code`; stderr is one report of ours that holds every word of `says`. Returns it."""
+        """Fails with `code`; stderr is one report of ours that holds every word of `says`. Returns
+        it."""
         done = self.run_rung(*args, code=code, **kwargs)
         self.assertEqual(done.stdout, "")
         self.assertTrue(done.stderr.startswith("rung"), done.stderr)
@@ -238,12 +252,14 @@ class CliTest(unittest.TestCase):
 
 
 def shape_of(value):
-    """What a JSON value is made of, without the values: the keys and types that scripts depend on."""
+    """What a JSON value is made of, without the values: the keys and types that scripts depend
+    on."""
     if isinstance(value, dict):
         return {key: shape_of(entry) for key, entry in sorted(value.items())}
     if isinstance(value, list):
         return [shape_of(value[0])] if value else []
-    return {bool: "boolean", int: "number", float: "number", str: "text", type(None): "null"}[type(value)]
+    return {bool: "boolean", int: "number", float: "number", str: "text",
+            type(None): "null"}[type(value)]
 
 
 def main():

@@ -14,7 +14,8 @@ def content(text):
         text, end = text[:-2], b""
     bytes_of = {"\\n": b"\n", "\\t": b"\t", "\\\\": b"\\"}
     parts = re.split(r"(\\n|\\t|\\\\|\\x[0-9a-fA-F]{2})", text)
-    return b"".join(bytes_of.get(part) or (bytes([int(part[2:], 16)]) if part.startswith("\\x") else part.encode()) for part in parts) + end
+    return (b"".join(bytes_of.get(part) or (bytes([int(part[2:], 16)]) if part.startswith("\\x")
+                                            else part.encode()) for part in parts) + end)
 
 
 def clear(path):
@@ -53,7 +54,8 @@ class Machine:
 
     def __init__(self, root, name):
         with open(os.path.join(FIXTURES, name + ".machine"), encoding="ascii") as file:
-            self.lines = [line.rstrip("\n") for line in file if line.strip() and not line.startswith("#")]
+            self.lines = [line.rstrip("\n") for line in file
+                          if line.strip() and not line.startswith("#")]
         self.root, self.changed = root, []
         os.makedirs(root)
         for line in self.lines:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dicts of integers and arrays as torch.save() writes them, without torch and NumPy: pickle asks classes for their names only."""
+"""Dicts of integers and arrays as torch.save() writes them, without torch and NumPy: pickle asks
+classes for their names only."""
 import io
 import pickle
 import struct
@@ -14,8 +15,10 @@ def _reconstruct(*_):
 
 class ndarray:   # pylint: disable=invalid-name
     def __init__(self, values, code="i8", order="<", shape=None):
-        letter = {"i1": "b", "u1": "B", "i2": "h", "i4": "i", "u4": "I", "i8": "q", "u8": "Q", "f4": "f"}[code]
-        self.content = struct.pack("%s%d%s" % (">" if order == ">" else "<", len(values), letter), *values)
+        letter = {"i1": "b", "u1": "B", "i2": "h", "i4": "i", "u4": "I", "i8": "q", "u8": "Q",
+                  "f4": "f"}[code]
+        self.content = struct.pack("%s%d%s" % (">" if order == ">" else "<", len(values), letter),
+                                   *values)
         self.shape = (len(values),) if shape is None else shape
         self.dtype = dtype(code, order)
 
@@ -39,7 +42,9 @@ class dtype:   # pylint: disable=invalid-name
 
 def dict_pickle(entries, module="numpy.core.multiarray", protocol=2):
     """The pickle of a dict whose values are integers, lists (arrays of int64), or ndarrays."""
-    fakes = {"numpy": types.ModuleType("numpy"), module.rpartition(".")[0]: types.ModuleType("package"), module: types.ModuleType(module)}
+    fakes = {"numpy": types.ModuleType("numpy"),
+             module.rpartition(".")[0]: types.ModuleType("package"),
+             module: types.ModuleType(module)}
     for kind in (ndarray, dtype):
         setattr(fakes["numpy"], kind.__name__, kind)
         kind.__module__ = "numpy"
@@ -49,7 +54,8 @@ def dict_pickle(entries, module="numpy.core.multiarray", protocol=2):
     sys.modules.update(fakes)
     try:
         stream = io.BytesIO()
-        pickle.Pickler(stream, protocol).dump({key: ndarray(value) if isinstance(value, list) else value for key, value in entries.items()})
+        pickle.Pickler(stream, protocol).dump({key: ndarray(value) if isinstance(value, list)
+                                               else value for key, value in entries.items()})
         return stream.getvalue()
     finally:
         for name, was in kept.items():
@@ -61,6 +67,7 @@ def dict_pickle(entries, module="numpy.core.multiarray", protocol=2):
 def write(path, content, folder="archive"):
     """A file of torch.save(); `content` is a dict as above, or the bytes of a pickle."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(folder + "/data.pkl", content if isinstance(content, bytes) else dict_pickle(content))
+        archive.writestr(folder + "/data.pkl", content if isinstance(content, bytes)
+                         else dict_pickle(content))
         archive.writestr(folder + "/version", "3\n")
     return path

@@ -15,12 +15,15 @@ KERNEL_OPTIONS = ("console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reli
 
 
 def emulate(command, limit=LIMIT, start_limit=START_LIMIT, attempts=3):
-    """What a machine says until it ends, without carriage returns. Emulated CPUs that wait for each other now and then lock up while the kernel starts: a
-    machine in which no program of ours has said anything for `start_limit` seconds is started again."""
+    """What a machine says until it ends, without carriage returns. Emulated CPUs that wait for each
+    other now and then lock up while the kernel starts: a machine in which no program of ours has
+    said anything for `start_limit` seconds is started again."""
     said, begun = [], threading.Event()
     with tempfile.TemporaryFile("w+", errors="replace") as errors, subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace") as machine:
-        timers = [threading.Timer(start_limit, lambda: begun.is_set() or machine.kill()), threading.Timer(limit, machine.kill)]
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
+            errors="replace") as machine:
+        timers = [threading.Timer(start_limit, lambda: begun.is_set() or machine.kill()),
+                  threading.Timer(limit, machine.kill)]
         for timer in timers:
             timer.start()
         for line in machine.stdout:
@@ -33,8 +36,10 @@ def emulate(command, limit=LIMIT, start_limit=START_LIMIT, attempts=3):
         errors.seek(0)
         text = "".join(said) + errors.read()
     if not begun.is_set() and attempts > 1:   # also a kernel that has panicked
-        print("the emulated machine has not started in %d s: once more" % start_limit, file=sys.stderr)
+        print("the emulated machine has not started in %d s: once more" % start_limit,
+              file=sys.stderr)
         return emulate(command, limit, start_limit, attempts - 1)
     if status < 0:
-        raise AssertionError("the machine has not ended in %d s, or not started in %d s:\n%s" % (limit, start_limit, text[-4000:]))
+        raise AssertionError("the machine has not ended in %d s, or not started in %d s:\n%s" % (
+            limit, start_limit, text[-4000:]))
     return text

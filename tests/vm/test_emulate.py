@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine that does not start is started again, one that does not end is a failure: tried with programs that stand for machines."""
+"""A machine that does not start is started again, one that does not end is a failure: tried with
+programs that stand for machines."""
 import os
 import tempfile
 import unittest
@@ -15,14 +16,17 @@ class Emulate(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             starts = os.path.join(folder, "starts")
             try:
-                said = emulate(["sh", "-c", "echo >> %s; starts=$(wc -l < %s); %s" % (starts, starts, script)], **limits)
+                said = emulate(["sh", "-c",
+                                "echo >> %s; starts=$(wc -l < %s); %s" % (starts, starts, script)],
+                               **limits)
             except AssertionError as error:
                 said = str(error)
             with open(starts, encoding="utf-8") as file:
                 return said, len(file.readlines())
 
     def test_one_that_locks_up_is_started_again(self):
-        said, starts = self.count_starts("if [ $starts = 1 ]; then echo '%s'; exec sleep 1000; fi; echo up" % LOCKED, start_limit=1)
+        said, starts = self.count_starts("if [ $starts = 1 ]; then echo '%s'; exec sleep 1000; "
+                                         "fi; echo up" % LOCKED, start_limit=1)
         self.assertIn("up\n", said)
         self.assertGreaterEqual(starts, 2)
 
@@ -43,7 +47,8 @@ class Emulate(unittest.TestCase):
         self.assertEqual(starts, 1)
 
     def test_all_that_it_says_comes(self):
-        self.assertEqual(self.count_starts("printf 'up\\r\\n%s\\n'; echo error >&2" % LOCKED), ("up\n%s\nerror\n" % LOCKED, 1))
+        self.assertEqual(self.count_starts("printf 'up\\r\\n%s\\n'; echo error >&2" % LOCKED),
+                         ("up\n%s\nerror\n" % LOCKED, 1))
 
 
 if __name__ == "__main__":

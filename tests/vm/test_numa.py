@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung numa in a virtual machine of three nodes: what a kernel shows of them, which is also what record.sh makes a fixture of.
+"""rung numa in a virtual machine of three nodes: what a kernel shows of them, which is also what
+record.sh makes a fixture of.
 
-Two sockets, memory without CPUs that a table of the firmware (HMAT) rates, a CPU that is turned off, a drive with two controllers, one
-behind a bridge of node 1, two at a switch there. Skipped where test_vm.py is.
+Two sockets, memory without CPUs that a table of the firmware (HMAT) rates, a CPU that is turned
+off, a drive with two controllers, one behind a bridge of node 1, two at a switch there. Skipped
+where test_vm.py is.
 """
 import json
 import os
@@ -43,13 +45,16 @@ poweroff -f
 
 def numa_options():
     options = []
-    for node, cpus in ((0, ",cpus=0-1,initiator=0"), (1, ",cpus=2-3,initiator=1"), (2, ",initiator=1")):
-        options += ["-object", "memory-backend-ram,id=m%d,size=256M" % node, "-numa", "node,nodeid=%d,memdev=m%d%s" % (node, node, cpus)]
+    for node, cpus in ((0, ",cpus=0-1,initiator=0"), (1, ",cpus=2-3,initiator=1"),
+                       (2, ",initiator=1")):
+        options += ["-object", "memory-backend-ram,id=m%d,size=256M" % node, "-numa",
+                    "node,nodeid=%d,memdev=m%d%s" % (node, node, cpus)]
     for a, b in ((0, 1), (0, 2), (1, 2)):
         options += ["-numa", "dist,src=%d,dst=%d,val=%d" % (a, b, DISTANCES[a][b])]
     for socket in (0, 1):
         for node in (0, 1, 2):
-            place = "hmat-lb,initiator=%d,target=%d,hierarchy=memory,data-type=access-" % (socket, node)
+            place = "hmat-lb,initiator=%d,target=%d,hierarchy=memory,data-type=access-" % (
+                socket, node)
             options += ["-numa", "%slatency,latency=%d" % (place, LATENCY_NS[socket][node]),
                         "-numa", "%sbandwidth,bandwidth=%dG" % (place, GIB_PER_S[socket][node])]
     return options
@@ -57,12 +62,15 @@ def numa_options():
 
 def device_options(disks):
     options = []
-    for line in ("pxb-pcie,id=px,bus=pcie.0,bus_nr=64,numa_node=1", "pcie-root-port,id=rp0,bus=px,chassis=1",
+    for line in ("pxb-pcie,id=px,bus=pcie.0,bus_nr=64,numa_node=1",
+                 "pcie-root-port,id=rp0,bus=px,chassis=1",
                  "pcie-root-port,id=rp1,bus=px,chassis=2,slot=2", "x3130-upstream,id=sw0,bus=rp1",
-                 "xio3130-downstream,id=down0,bus=sw0,chassis=3,slot=3", "xio3130-downstream,id=down1,bus=sw0,chassis=4,slot=4",
+                 "xio3130-downstream,id=down0,bus=sw0,chassis=3,slot=3",
+                 "xio3130-downstream,id=down1,bus=sw0,chassis=4,slot=4",
                  "nvme,serial=a,drive=d0,bus=rp0", "nvme,serial=b,drive=d1,bus=down0",
                  "nvme,serial=c,drive=d2,bus=down1,logical_block_size=4096,physical_block_size=4096",
-                 "nvme-subsys,id=both", "nvme,id=first,serial=d,subsys=both,bus=pcie.0", "nvme,serial=d,subsys=both,bus=pcie.0",
+                 "nvme-subsys,id=both", "nvme,id=first,serial=d,subsys=both,bus=pcie.0",
+                 "nvme,serial=d,subsys=both,bus=pcie.0",
                  "nvme-ns,drive=d3,bus=first,shared=on", "VGA,bus=pcie.0"):
         options += ["-device", line]
     for number, disk in enumerate(disks):
@@ -106,11 +114,13 @@ class Numa(unittest.TestCase):
         for disk in disks:
             with open(disk, "wb") as file:
                 file.truncate(64 << 20)
-        command = [which("qemu-system-x86_64"), "-machine", "q35,hmat=on", "-accel", "tcg,thread=multi", "-cpu", "max",
+        command = [which("qemu-system-x86_64"), "-machine", "q35,hmat=on", "-accel",
+                   "tcg,thread=multi", "-cpu", "max",
                    "-smp", "4,sockets=2,cores=2", "-m", "768", *numa_options(),
                    "-kernel", kernel(), "-initrd", os.path.join(cls.folder, "initramfs"),
                    "-append", KERNEL_OPTIONS, *device_options(disks),
-                   "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]
+                   "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
+                   "-monitor", "none", "-no-reboot"]
         return emulate(command)
 
     def part(self, name):
@@ -126,10 +136,13 @@ class Numa(unittest.TestCase):
     def test_nodes(self):
         top = self.topology("all")
         nodes = top["nodes"]
-        self.assertEqual([(node["node"], node["cpus"], node["cpus_offline"]) for node in nodes], [(0, "0-1", ""), (1, "2", "3"), (2, "", "")])
-        self.assertEqual([(node["has_cpu"], node["has_memory"]) for node in nodes], [(True, True), (True, True), (False, True)])
+        self.assertEqual([(node["node"], node["cpus"], node["cpus_offline"]) for node in nodes],
+                         [(0, "0-1", ""), (1, "2", "3"), (2, "", "")])
+        self.assertEqual([(node["has_cpu"], node["has_memory"]) for node in nodes],
+                         [(True, True), (True, True), (False, True)])
         self.assertEqual(top["distances"], DISTANCES)
-        self.assertEqual([page["total"] for page in nodes[1]["huge_pages"] if page["page_bytes"] == 2 << 20], [4])
+        self.assertEqual([page["total"] for page in nodes[1]["huge_pages"]
+                          if page["page_bytes"] == 2 << 20], [4])
         for node in nodes:
             self.assertLess(node["free_bytes"], node["total_bytes"])
             self.assertLess(node["total_bytes"], 257 << 20)
@@ -152,23 +165,30 @@ class Numa(unittest.TestCase):
         self.assertEqual({drive["transport"] for drive in drives.values()}, {"pcie"})
         self.assertEqual({drive["driver"] for drive in drives.values()}, {"nvme"})
         self.assertEqual({drive["bytes"] for drive in drives.values()}, {64 << 20})
-        self.assertEqual(sorted(drive["sector_bytes"] for drive in drives.values()), [512, 512, 512, 4096])
+        self.assertEqual(sorted(drive["sector_bytes"] for drive in drives.values()),
+                         [512, 512, 512, 4096])
         self.assertEqual(top["gpus"], [], "the emulated screen is no GPU")
-        links = {(a, b): top["links"]["nvme_nvme"][i][j] for i, a in enumerate(drives) for j, b in enumerate(drives)}
-        self.assertEqual(sorted(links[a, b] for a in placed for b in placed if a < b), ["PHB", "PHB", "PIX"])
+        links = {(a, b): top["links"]["nvme_nvme"][i][j] for i, a in enumerate(drives) for j,
+                 b in enumerate(drives)}
+        self.assertEqual(sorted(links[a, b] for a in placed for b in placed if a < b),
+                         ["PHB", "PHB", "PIX"])
         self.assertEqual([links[shared[0], name] for name in placed], [None] * 3)
-        self.assertEqual([row for name, row in zip(drives, top["links"]["nvme_node"]) if name in placed], [["SYS", "NODE", "SYS"]] * 3)
+        self.assertEqual([row for name, row in zip(drives, top["links"]["nvme_node"])
+                          if name in placed], [["SYS", "NODE", "SYS"]] * 3)
 
     def test_memory_can_be_placed(self):
         built_in = "\n  numa      yes" in run(RUNG, "--version")
         placement = self.topology("all")["placement"]
-        self.assertEqual((placement["can_bind"], placement["can_look"]), (built_in, built_in), placement)
+        self.assertEqual((placement["can_bind"], placement["can_look"]), (built_in, built_in),
+                         placement)
 
     def test_memory_is_measured_where_it_lies(self):
-        """All nodes have memory, the third no CPUs; how fast an emulated machine is says nothing."""
+        """All nodes have memory, the third no CPUs; how fast an emulated machine is says
+        nothing."""
         top = self.topology("measured")
         self.assertEqual([[latency is None for latency in row] for row in top["latency_ns"]],
-                         [[False] * 3, [False] * 3, [True] * 3] if top["placement"]["can_bind"] else [[False, False, True]] * 2 + [[True] * 3])
+                         [[False] * 3, [False] * 3, [True] * 3] if top["placement"]["can_bind"]
+                         else [[False, False, True]] * 2 + [[True] * 3])
         for result in top["results"]:
             if result["absent"] and result["cpu_node"] == 2:
                 self.assertRegex(result["absent"], "node 2 has no CPUs|cannot be put on node 2")
@@ -187,7 +207,8 @@ class Numa(unittest.TestCase):
         root = os.path.join(self.folder, "recorded")
         for line in self.part("record").splitlines():
             put(root, line)
-        recorded, there = json.loads(run(RUNG, "numa", "--topology", "--json", "--root", root)), self.topology("all")
+        recorded, there = json.loads(run(RUNG, "numa", "--topology", "--json", "--root",
+                                         root)), self.topology("all")
         for top in (recorded, there):
             del top["placement"], top["memory"]["available_bytes"]
             for node in top["nodes"]:

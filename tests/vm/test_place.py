@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory and threads with places, in virtual machines of two and of four nodes: place_guest.c looks at them page by page.
+"""Memory and threads with places, in virtual machines of two and of four nodes: place_guest.c looks
+at them page by page.
 
-The drive is at node 1. The larger machine has memory without CPUs, and nodes of several sizes. Skipped where test_vm.py is; a machine
-without KVM takes some twenty seconds.
+The drive is at node 1. The larger machine has memory without CPUs, and nodes of several sizes.
+Skipped where test_vm.py is; a machine without KVM takes some twenty seconds.
 """
 import os
 import sys
@@ -52,18 +53,23 @@ class Place(unittest.TestCase):
         options, cpu = [], 0
         for number, (size, cpus) in enumerate(nodes):
             on = ",cpus=%d-%d" % (cpu, cpu + cpus - 1) if cpus else ""
-            options += ["-object", "memory-backend-ram,id=m%d,size=%dM" % (number, size), "-numa", "node,nodeid=%d,memdev=m%d%s" % (number, number, on)]
+            options += ["-object", "memory-backend-ram,id=m%d,size=%dM" % (number, size), "-numa",
+                        "node,nodeid=%d,memdev=m%d%s" % (number, number, on)]
             cpu += cpus
         for (a, b), distance in distances.items():
             options += ["-numa", "dist,src=%d,dst=%d,val=%d" % (a, b, distance)]
-        for line in ("pxb-pcie,id=px,bus=pcie.0,bus_nr=64,numa_node=1", "pcie-root-port,id=rp,bus=px,chassis=1",
+        for line in ("pxb-pcie,id=px,bus=pcie.0,bus_nr=64,numa_node=1",
+                     "pcie-root-port,id=rp,bus=px,chassis=1",
                      "nvme,serial=rung,drive=disk,bus=rp,max_ioqpairs=8"):
             options += ["-device", line]
-        command = [which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpu),
-                   "-m", str(sum(size for size, _ in nodes)), "-drive", "file=%s,if=none,format=raw,id=disk" % self.path("disk"), *options,
+        command = [which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi",
+                   "-cpu", "max", "-smp", str(cpu),
+                   "-m", str(sum(size for size, _ in nodes)), "-drive",
+                   "file=%s,if=none,format=raw,id=disk" % self.path("disk"), *options,
                    "-kernel", kernel(), "-initrd", self.path("initramfs"),
                    "-append", KERNEL_OPTIONS,
-                   "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]
+                   "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
+                   "-monitor", "none", "-no-reboot"]
         return emulate(command)
 
     def places_are_kept(self, order, nodes, distances):
@@ -71,7 +77,8 @@ class Place(unittest.TestCase):
         said = self.boot(nodes, distances)
         self.assertIn("guest ended with 0", said)
         self.assertNotIn("FAILED", said)
-        for what in ("near nodes come first", "a node that is too small is an error", "an attached store", "interleave takes all nodes"):
+        for what in ("near nodes come first", "a node that is too small is an error",
+                     "an attached store", "interleave takes all nodes"):
             self.assertIn("ok " + what, said)
 
     def test_two_nodes(self):
@@ -79,7 +86,8 @@ class Place(unittest.TestCase):
 
     def test_four_nodes_one_without_cpus(self):
         self.places_are_kept("3,0,2", [(192, 1), (160, 2), (128, 1), (96, 0)],
-                             {(0, 1): 20, (0, 2): 30, (0, 3): 40, (1, 2): 30, (1, 3): 17, (2, 3): 40})
+                             {(0, 1): 20, (0, 2): 30, (0, 3): 40, (1, 2): 30, (1, 3): 17,
+                              (2, 3): 40})
 
 
 if __name__ == "__main__":

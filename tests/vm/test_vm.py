@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engines on NVMe disks: guest.c in virtual machines with an emulated one, of 512- and of 4096-byte blocks, with a bad sector.
+"""The engines on NVMe disks: guest.c in virtual machines with an emulated one, of 512- and of
+4096-byte blocks, with a bad sector.
 
-Skipped where a machine cannot be had: it wants qemu-system-x86_64, busybox, cpio, mkfs.ext4, debugfs, and the kernel that kernel.sh
-fetches. Nothing is installed or mounted here, and root is not needed. A machine without KVM takes some ten seconds.
+Skipped where a machine cannot be had: it wants qemu-system-x86_64, busybox, cpio, mkfs.ext4,
+debugfs, and the kernel that kernel.sh fetches. Nothing is installed or mounted here, and root is
+not needed. A machine without KVM takes some ten seconds.
 """
 import os
 import re
@@ -41,7 +43,8 @@ def which(name):
 
 
 def kernel():
-    done = subprocess.run(["bash", os.path.join(HERE, "kernel.sh"), "--print"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", os.path.join(HERE, "kernel.sh"), "--print"], capture_output=True,
+                          text=True, check=False)
     return done.stdout.strip()
 
 
@@ -56,27 +59,33 @@ def missing():
 
 
 def run(*command, **more):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120, **more)
+    done = subprocess.run(command, capture_output=True, text=True, check=False,
+                          stdin=subprocess.DEVNULL, timeout=120, **more)
     if done.returncode:
         raise AssertionError("%s: %s%s" % (" ".join(command), done.stdout, done.stderr))
     return done.stdout
 
 
 def make_disk(disk, files, disk_block, fs_block, group_blocks):
-    """A disk with one partition and the folder `files` in it. Small groups with tables of their own: files are in several pieces."""
+    """A disk with one partition and the folder `files` in it. Small groups with tables of their
+    own: files are in several pieces."""
     with open(disk, "wb") as file:
         file.truncate(DISK)
         file.seek(446)
-        file.write(struct.pack("<B3sB3sII", 0, b"\0\0\0", 0x83, b"\0\0\0", PARTITION // disk_block, (DISK - PARTITION) // disk_block))
+        file.write(struct.pack("<B3sB3sII", 0, b"\0\0\0", 0x83, b"\0\0\0", PARTITION // disk_block,
+                               (DISK - PARTITION) // disk_block))
         file.seek(510)
         file.write(b"\x55\xaa")
-    run(which("mkfs.ext4"), "-q", "-F", "-b", str(fs_block), "-g", str(group_blocks), "-O", "^flex_bg,^has_journal,^resize_inode",
-        "-E", "offset=%d" % PARTITION, "-d", files, disk, str((DISK - PARTITION) // fs_block) if fs_block > 1024
+    run(which("mkfs.ext4"), "-q", "-F", "-b", str(fs_block), "-g", str(group_blocks), "-O",
+        "^flex_bg,^has_journal,^resize_inode",
+        "-E", "offset=%d" % PARTITION, "-d", files, disk,
+        str((DISK - PARTITION) // fs_block) if fs_block > 1024
         else "%dk" % ((DISK - PARTITION) // 1024))
 
 
 def make_initramfs(folder, init, guest):
-    """FOLDER/initramfs, in which the script `init` finds busybox, and the program `guest` as /guest."""
+    """FOLDER/initramfs, in which the script `init` finds busybox, and the program `guest` as
+    /guest."""
     root = os.path.join(folder, "root")
     for name in ("bin", "dev", "proc", "sys", "tmp", "data", "lib64"):
         os.makedirs(os.path.join(root, name))
@@ -117,15 +126,21 @@ class Machine(unittest.TestCase):
 
     def boot(self, block, sector):
         with open(self.path("errors"), "w", encoding="utf-8") as file:
-            file.write('[inject-error]\nevent = "none"\niotype = "read"\nerrno = "5"\nsector = "%d"\n' % sector)
+            file.write('[inject-error]\nevent = "none"\niotype = "read"\nerrno = "5"\nsector = '
+                       '"%d"\n' % sector)
         command = [
-            which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "512",
+            which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu",
+            "max", "-smp", "2", "-m", "512",
             "-kernel", kernel(), "-initrd", self.path("initramfs"),
             "-append", KERNEL_OPTIONS + " nvme.poll_queues=1",
-            "-blockdev", "driver=raw,file.driver=file,file.filename=%s,node-name=disk" % self.path("disk"),
-            "-blockdev", "driver=blkdebug,image=disk,config=%s,node-name=faulty" % self.path("errors"),
-            "-device", "nvme,serial=rung,drive=faulty,max_ioqpairs=8,logical_block_size=%d,physical_block_size=%d" % (block, block),
-            "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot"]
+            "-blockdev",
+            "driver=raw,file.driver=file,file.filename=%s,node-name=disk" % self.path("disk"),
+            "-blockdev",
+            "driver=blkdebug,image=disk,config=%s,node-name=faulty" % self.path("errors"),
+            "-device",
+            "nvme,serial=rung,drive=faulty,max_ioqpairs=8,logical_block_size=%d,physical_block_size=%d" % (block, block),
+            "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-monitor",
+            "none", "-no-reboot"]
         return emulate(command)
 
     def engines_pass(self, disk_block, fs_block, group_blocks):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores that gather on a GPU, on simulated ones: rows and ids in GPU memory, as rung.Array and DLPack hand them over."""
+"""Stores that gather on a GPU, on simulated ones: rows and ids in GPU memory, as rung.Array and
+DLPack hand them over."""
 
 import os
 
@@ -203,10 +204,13 @@ def test_which_gpus():
 globals()[sys.argv[3]]()
 """
 
-NAMES = [line.split("(")[0].removeprefix("def ") for line in CASES.splitlines() if line.startswith("def test_")]
+NAMES = [line.split("(")[0].removeprefix("def ") for line in CASES.splitlines()
+         if line.startswith("def test_")]
 
 
-@pytest.mark.skipif(not os.path.isfile(SIMULATED), reason="RUNG_SIM_LIBRARY names no librung on simulated GPUs: ctest builds one where there is a C++ compiler")
+@pytest.mark.skipif(not os.path.isfile(SIMULATED),
+                    reason="RUNG_SIM_LIBRARY names no librung on simulated GPUs: ctest builds one "
+                           "where there is a C++ compiler")
 @pytest.mark.parametrize("name", NAMES)
 def test_on_simulated_gpus(program, staged, tmp_path, monkeypatch, name):
     import numpy as np

@@ -73,7 +73,8 @@ def folder(tmp_path_factory):
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((2000, 64)).astype(np.float32)
     np.save(path / "x.npy", rows)
-    rung.stage(path / "g", graph=rng.integers(0, 2000, (2, 12000)), features=rows, labels=np.arange(2000) % 3, splits={"train": np.arange(0, 800, 2)},
+    rung.stage(path / "g", graph=rng.integers(0, 2000, (2, 12000)), features=rows,
+               labels=np.arange(2000) % 3, splits={"train": np.arange(0, 800, 2)},
                fanouts=(4,), batch_size=40)
     return path
 
@@ -83,9 +84,13 @@ def run_ranks(script, *arguments, ranks=2, **variables):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     package = os.path.dirname(os.path.dirname(rung.__file__))
-    started = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
-                                     "MASTER_PORT": str(port), "PYTHONPATH": package, **variables}) for rank in range(ranks)]
+    started = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", script,
+                                 *map(str, arguments)], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True,
+                                env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank),
+                                     "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                                     "MASTER_PORT": str(port), "PYTHONPATH": package, **variables})
+               for rank in range(ranks)]
     done = [process.communicate(timeout=240) for process in started]
     return [(process.returncode, *texts) for process, texts in zip(started, done)]
 
@@ -95,7 +100,8 @@ def test_two_ranks_share_a_store(folder, tmp_path):
 
     temporary = tmp_path / "t"
     temporary.mkdir()
-    for code, _, errors in run_ranks(RANK, folder / "g", folder / "x.npy", tmp_path, TMPDIR=str(temporary)):
+    for code, _, errors in run_ranks(RANK, folder / "g", folder / "x.npy", tmp_path,
+                                     TMPDIR=str(temporary)):
         assert code == 0, errors
     assert not list(temporary.glob("rung-*"))
     found = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(2)]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sampler and the loader: what batches hold, that nothing but seed and epoch decides it, and that memory outlives what made it."""
+"""The sampler and the loader: what batches hold, that nothing but seed and epoch decides it, and
+that memory outlives what made it."""
 
 import gc
 import os
@@ -23,9 +24,11 @@ def folder(tmp_path_factory):
     rng = np.random.default_rng(5)
     path = tmp_path_factory.mktemp("loader")
     rows = rng.standard_normal((VERTICES, WIDTH)).astype(np.float16)
-    edges = np.stack([(rng.random(30000) ** 2 * VERTICES).astype(np.int64), rng.integers(0, VERTICES, 30000)])
+    edges = np.stack([(rng.random(30000) ** 2 * VERTICES).astype(np.int64),
+                      rng.integers(0, VERTICES, 30000)])
     labels = (np.arange(VERTICES) % 7).astype(np.int64)
-    rung.stage(path / "g", graph=edges, features=rows, labels=labels, splits={"train": rng.permutation(VERTICES)[:900], "few": np.arange(5)},
+    rung.stage(path / "g", graph=edges, features=rows, labels=labels,
+               splits={"train": rng.permutation(VERTICES)[:900], "few": np.arange(5)},
                fanouts=(4, 3), batch_size=128)
     np.savez(path / "made.npz", rows=rows, edges=edges, labels=labels)
     return path
@@ -44,8 +47,10 @@ def store(folder):
 
 
 def contents(loader):
-    return [(batch.idx, np.asarray(batch.seeds).tolist(), np.asarray(batch.ranks).tolist(), np.asarray(batch.features).tobytes(),
-             [(np.asarray(block.indptr).tolist(), np.asarray(block.indices).tolist()) for block in batch.blocks]) for batch in loader]
+    return [(batch.idx, np.asarray(batch.seeds).tolist(), np.asarray(batch.ranks).tolist(),
+             np.asarray(batch.features).tobytes(),
+             [(np.asarray(block.indptr).tolist(), np.asarray(block.indices).tolist())
+              for block in batch.blocks]) for batch in loader]
 
 
 def test_batches_hold_rows_labels_and_edges_of_the_graph(store, folder, made):
@@ -60,7 +65,8 @@ def test_batches_hold_rows_labels_and_edges_of_the_graph(store, folder, made):
         assert (batch.features == made["rows"][vertices]).all()
         assert (batch.labels == made["labels"][batch.seeds]).all()
         assert len(np.unique(vertices)) == len(vertices)
-        assert batch.blocks[0].src_count == len(vertices) and batch.blocks[-1].dst_count == len(batch.seeds)
+        assert (batch.blocks[0].src_count == len(vertices)
+                and batch.blocks[-1].dst_count == len(batch.seeds))
         for source, target in batch.edge_index().T:
             assert (vertices[source], vertices[target]) in edges
         seen.extend(batch.seeds)
@@ -69,7 +75,8 @@ def test_batches_hold_rows_labels_and_edges_of_the_graph(store, folder, made):
 
 def test_what_warms_up_is_not_of_the_epoch(folder):
     with rung.open(folder / "g", host="30%") as cold, rung.open(folder / "g", host="30%") as warm:
-        plain, loader = rung.Loader(cold, arrays="numpy", seed=3, warm_up=False), rung.Loader(warm, arrays="numpy", seed=3)
+        plain, loader = rung.Loader(cold, arrays="numpy", seed=3,
+                                    warm_up=False), rung.Loader(warm, arrays="numpy", seed=3)
         assert cold.stats().requests == 0 and warm.stats().requests >= 4
         assert loader.stats().batches == loader.stats().rows == 0 and loader.epoch == 0
         assert contents(loader) == contents(plain)
@@ -79,7 +86,8 @@ def test_what_warms_up_is_not_of_the_epoch(folder):
 
 def test_only_seed_and_epoch_decide(folder):
     found = []
-    for options in ({"threads": 1, "ahead": 1, "gathers": 1}, {"threads": 3, "ahead": 9, "gathers": 4}):
+    for options in ({"threads": 1, "ahead": 1, "gathers": 1},
+                    {"threads": 3, "ahead": 9, "gathers": 4}):
         with rung.open(folder / "g", host="30%") as store:
             loader = rung.Loader(store, arrays="numpy", seed=3, **options)
             found.append([contents(loader), contents(loader)])
@@ -129,35 +137,44 @@ def test_batches_outlive_loader_and_store(folder, made):
 
 
 def test_ranks_share_an_epoch(store):
-    seeds = [np.concatenate([batch.seeds for batch in rung.Loader(store, arrays="numpy", rank=rank, world_size=4, batch_size=50)]) for rank in range(4)]
+    seeds = [np.concatenate([batch.seeds
+                             for batch in rung.Loader(store, arrays="numpy", rank=rank,
+                                                      world_size=4, batch_size=50)])
+             for rank in range(4)]
     assert [len(part) for part in seeds] == [225] * 4
     assert len(set(np.concatenate(seeds))) == 900
-    uneven = [rung.Loader(store, "few", arrays="numpy", rank=rank, world_size=2) for rank in range(2)]
+    uneven = [rung.Loader(store, "few", arrays="numpy", rank=rank, world_size=2)
+              for rank in range(2)]
     assert [sum(len(batch.seeds) for batch in loader) for loader in uneven] == [2, 2]
     with pytest.raises(rung.InvalidError, match="rank=4"):
         rung.Loader(store, arrays="numpy", rank=4, world_size=4)
 
 
 def test_options(store, folder):
-    loader = rung.Loader(store, np.array([7, 3, 5999]), arrays="numpy", shuffle=False, fanouts=(), batch_size=2)
+    loader = rung.Loader(store, np.array([7, 3, 5999]), arrays="numpy", shuffle=False, fanouts=(),
+                         batch_size=2)
     batches = list(loader)
     assert [batch.seeds.tolist() for batch in batches] == [[7, 3], [5999]]
-    assert all(batch.blocks == [] and len(batch.ranks) == len(batch.seeds) and batch.edge_index().shape == (2, 0) for batch in batches)
+    assert all(batch.blocks == [] and len(batch.ranks) == len(batch.seeds)
+               and batch.edge_index().shape == (2, 0) for batch in batches)
     assert len(rung.Loader(store, arrays="numpy", drop_last=True)) == 7
     assert len(contents(rung.Loader(store, arrays="numpy", drop_last=True))) == 7
     whole = next(iter(rung.Loader(store, "few", arrays="numpy", fanouts=(-1,), labels=False)))
     assert whole.labels is None
     graph = rung.Dataset(folder / "g").graph()
-    assert whole.blocks[0].edge_count == sum(graph.indptr[rank + 1] - graph.indptr[rank] for rank in whole.ranks[:5])
+    assert (whole.blocks[0].edge_count == sum(graph.indptr[rank + 1] - graph.indptr[rank]
+                                              for rank in whole.ranks[:5]))
 
 
 @pytest.mark.parametrize("arguments, words", [
     ({"seeds": "nothing"}, "nothing"), ({"seeds": np.array([4, 4])}, "twice"),
     ({"seeds": np.array([1, 6000])}, r"seeds\[1\] = 6000.*vertices 0 to 5999"),
     ({"seeds": [-1]}, r"seeds\[0\] = -1"),
-    ({"seeds": np.array([0.5])}, "integers"), ({"form": "dgl"}, "blocks or pyg"), ({"arrays": "jax"}, "torch or numpy"),
+    ({"seeds": np.array([0.5])}, "integers"), ({"form": "dgl"}, "blocks or pyg"),
+    ({"arrays": "jax"}, "torch or numpy"),
     ({"world_size": 2}, "world_size=2: without rank; give both"),
-    ({"fanouts": (3, 0)}, "fanouts"), ({"draws": "some"}, "draws"), ({"ahead": 5000}, "5000"), ({"threads": 2000}, "2000"),
+    ({"fanouts": (3, 0)}, "fanouts"), ({"draws": "some"}, "draws"), ({"ahead": 5000}, "5000"),
+    ({"threads": 2000}, "2000"),
     ({"seeds": np.array([2**63 + 1], np.uint64)}, rf"seeds\[0\] = {2**63 + 1}"),
 ])
 def test_what_is_refused(store, arguments, words):
@@ -233,9 +250,12 @@ def test_ranks_are_those_of_the_group_when_an_epoch_begins(store, monkeypatch):
 def test_statistics(folder):
     with rung.open(folder / "g", host="40%", cache="64KiB") as store:
         loader = rung.Loader(store, arrays="numpy")
-        batches = [(len(batch.ranks), sum(block.edge_count for block in batch.blocks)) for batch in loader]
+        batches = [(len(batch.ranks), sum(block.edge_count for block in batch.blocks))
+                   for batch in loader]
         stats = loader.stats()
-    assert (stats.batches, stats.rows, stats.edges) == (8, sum(rows for rows, _ in batches), sum(edges for _, edges in batches))
+    assert ((stats.batches, stats.rows,
+             stats.edges) == (8, sum(rows for rows, _ in batches),
+                              sum(edges for _, edges in batches)))
     assert stats.announced == 8
     assert stats.wait <= stats.seconds
 
@@ -396,7 +416,8 @@ def test_torch_batches_train_the_same_with_any_budget(folder):
     sums = []
     for host in ("20%", "max"):
         with rung.open(folder / "g", host=host) as store:
-            sums.append([(batch.features.double().sum().item(), batch.edge_index().sum().item()) for batch in rung.Loader(store, seed=1, arrays="torch")])
+            sums.append([(batch.features.double().sum().item(), batch.edge_index().sum().item())
+                         for batch in rung.Loader(store, seed=1, arrays="torch")])
             assert isinstance(batch_of(store).features, torch.Tensor)
     assert sums[0] == sums[1]
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung bench --check: the rows that arrive are those of the file, at every width, with either engine, from several threads."""
+"""rung bench --check: the rows that arrive are those of the file, at every width, with either
+engine, from several threads."""
 import ctypes
 import errno
 import json
@@ -15,11 +16,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from clitest import RUNG, SANITIZED, CliTest, Graph, main, read_npy
 
 WIDTHS = (1, 4, 100, 400, 512, 1200, 1536, 4096, 5000)
-ROWS = 20000 if SANITIZED else 60000   # of one run; there are two of them at each width, and a smaller one
+# of one run; there are two of them at each width, and a smaller one
+ROWS = 20000 if SANITIZED else 60000
 
 
 def rows_for(width):
-    """Enough rows for the file to be larger than the smallest budget, few enough for the test to be short."""
+    """Enough rows for the file to be larger than the smallest budget, few enough for the test to be
+    short."""
     return 100000 if width < 100 else 20000 if width < 1000 else 8000
 
 
@@ -41,27 +44,35 @@ class Widths(CliTest):
     def nasty_ids(self, graph):
         """The same row again and again, runs up and down, pairs across every border, and noise."""
         count, draws = graph.vertices, random.Random(7)
-        ids = [count - 1] * 700 + list(range(count - 1, count - 1200, -1)) + list(range(1500)) + [0, count - 1] * 300
-        ids += [v for v in range(1000) for _ in range(2)] + [draws.randrange(count) for _ in range(3000)]
-        return graph.write("nasty.npy", "<i8", (len(ids),), struct.pack("<%dq" % len(ids), *ids)), len(ids)
+        ids = [count - 1] * 700 + list(range(count - 1, count - 1200,
+                                             -1)) + list(range(1500)) + [0, count - 1] * 300
+        ids += [v for v in range(1000)
+                for _ in range(2)] + [draws.randrange(count) for _ in range(3000)]
+        return graph.write("nasty.npy", "<i8", (len(ids),),
+                           struct.pack("<%dq" % len(ids), *ids)), len(ids)
 
     def test_no_wrong_row_at_any_width(self):
         checked = 0
         for width in WIDTHS:
             with self.subTest(width):
-                graph = Graph(self.folder, vertices=rows_for(width), edges=2000, row_bytes=width, seed=width)
+                graph = Graph(self.folder, vertices=rows_for(width), edges=2000, row_bytes=width,
+                              seed=width)
                 staged = self.stage(graph, "staged-%d" % width)
                 cold = ["--host", smallest_budget(width)]
-                bench = self.check(staged, *cold, "--ids", "uniform", "--rows", ROWS, "--threads", 4, "--in-flight", 3,
+                bench = self.check(staged, *cold, "--ids", "uniform", "--rows", ROWS, "--threads",
+                                   4, "--in-flight", 3,
                                    "--batch", 1000, rows=ROWS)
-                self.assertGreater(bench["tiers"][1]["hits"], ROWS / 2, "most rows should have come from the file")
+                self.assertGreater(bench["tiers"][1]["hits"], ROWS / 2,
+                                   "most rows should have come from the file")
                 self.assertGreater(bench["device_reads"], 0)
-                self.check(staged, "--host", "30%" if width >= 100 else smallest_budget(width), "--ids", "zipf", "--rows",
+                self.check(staged, "--host", "30%" if width >= 100 else smallest_budget(width),
+                           "--ids", "zipf", "--rows",
                            ROWS, "--engine", "pread",
                            "--threads", 3, "--batch", 4096, rows=ROWS)
                 ids, count = self.nasty_ids(graph)
                 for more in ([], ["--no-merge", "--buffered"]):
-                    self.check(staged, *cold, "--ids", ids, "--threads", 2, "--batch", 777, *more, rows=count)
+                    self.check(staged, *cold, "--ids", ids, "--threads", 2, "--batch", 777, *more,
+                               rows=count)
                 checked += 2 * ROWS + 2 * count
         if not SANITIZED:
             self.assertGreater(checked, 1000000)
@@ -69,12 +80,14 @@ class Widths(CliTest):
     def test_depth_one_and_batches_of_one(self):
         staged = self.stage(Graph(self.folder, vertices=3000, edges=100, row_bytes=100))
         for engine in ("auto", "pread"):
-            self.check(staged, "--host", "40KiB", "--ids", "uniform", "--rows", 2000, "--batch", 1, "--queue-depth", 1,
+            self.check(staged, "--host", "40KiB", "--ids", "uniform", "--rows", 2000, "--batch", 1,
+                       "--queue-depth", 1,
                        "--in-flight", 1, "--engine", engine)
 
     def test_one_batch_larger_than_all_slots(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
-        bench = self.check(staged, "--host", smallest_budget(512), "--ids", "uniform", "--rows", 50000, "--batch", 50000,
+        bench = self.check(staged, "--host", smallest_budget(512), "--ids", "uniform", "--rows",
+                           50000, "--batch", 50000,
                            rows=50000)
         self.assertGreater(bench["duplicate_rows"], 0)
 
@@ -108,22 +121,26 @@ class Widths(CliTest):
     def test_steps_down_to_the_engine_in_use(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
         for more in ([], ["--engine", "pread"]):
-            bench = self.check(staged, "--host", "512KiB", "--ids", "uniform", "--rows", 1000, *more)
+            bench = self.check(staged, "--host", "512KiB", "--ids", "uniform", "--rows", 1000,
+                               *more)
             self.assertEqual(bench["engine_steps"][-1], {"name": bench["engine"], "why": None})
             for step in bench["engine_steps"][:-1]:
                 self.assertTrue(step["why"], step)
 
     def test_everything_in_memory_reads_nothing(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
-        bench = self.check(staged, "--host", "max", "--rows", 50000, "--ids", "uniform", "--threads", 3)
+        bench = self.check(staged, "--host", "max", "--rows", 50000, "--ids", "uniform",
+                           "--threads", 3)
         self.assertEqual((bench["device_reads"], bench["engine"]), (0, "none"))
 
     def test_what_warms_up_counts_nowhere(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=20000, row_bytes=400))
         for kind in ("uniform", "zipf"):
-            bench = self.check(staged, "--host", "30%", "--ids", kind, "--batch", 100, "--warmup", 250, "--rows", 1050, "--threads", 3, rows=1050)
+            bench = self.check(staged, "--host", "30%", "--ids", kind, "--batch", 100, "--warmup",
+                               250, "--rows", 1050, "--threads", 3, rows=1050)
             self.assertEqual((bench["warmup_rows"], bench["requests"]), (300, 11))
-        warm = self.json_of("bench", staged, "--host", "30%", "--rows", 20000, "--warmup", 5000, "--batch", 50)
+        warm = self.json_of("bench", staged, "--host", "30%", "--rows", 20000, "--warmup", 5000,
+                            "--batch", 50)
         self.assertGreaterEqual(warm["warmup_rows"], 5000)
         self.assertGreaterEqual(warm["rows"], 20000)
         total = warm["rows"] + warm["warmup_rows"]
@@ -142,17 +159,21 @@ class Widths(CliTest):
         self.assertEqual(cold["read_rows"], cold["tiers"][1]["hits"])
         self.assertGreater(cold["read_rows"], 0)
         warm = self.check(staged, *budget, "--warmup", 200, rows=200)
-        self.assertEqual((warm["read_rows"], warm["device_reads"], warm["warmup_rows"]), (0, 0, 200))
+        self.assertEqual((warm["read_rows"], warm["device_reads"], warm["warmup_rows"]),
+                         (0, 0, 200))
         self.assertEqual(warm["cache_hits"], cold["read_rows"])
         self.assertEqual(self.check(staged, *budget, "--warmup", 200, "--rows", 70)["rows"], 70)
         self.check(staged, *budget, "--warmup", 200, "--prefetch", 3, "--threads", 2, rows=200)
-        self.fails("bench", staged, *budget, "--warmup", 351, code=2, says="has 400 ids, and --warmup takes the first 400: give fewer, or more ids")
+        self.fails("bench", staged, *budget, "--warmup", 351, code=2,
+                   says="has 400 ids, and --warmup takes the first 400: give fewer, or more ids")
 
     def test_reads_that_fail_while_it_warms_up_end_it(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
-        path = os.path.join(staged, next(name for name in os.listdir(staged) if name.startswith("features")))
+        path = os.path.join(staged, next(name for name in os.listdir(staged)
+                                         if name.startswith("features")))
         socket = self.path("share", "socket")   # there once the store is open
-        process = self.start("bench", staged, "--quiet", "--host", "1MiB", "--cache", 0, "--ids", "uniform", "--warmup", 10000000, "--rows", 1000,
+        process = self.start("bench", staged, "--quiet", "--host", "1MiB", "--cache", 0, "--ids",
+                             "uniform", "--warmup", 10000000, "--rows", 1000,
                              "--threads", 3, "--share", socket)
         while not os.path.exists(socket):
             self.assertIsNone(process.poll())
@@ -211,12 +232,15 @@ class Widths(CliTest):
                     self.assertRegex(bench.stderr, "^rung bench: ")
 
     def test_check_sees_rows_that_are_wrong(self):
-        """The store keeps the rows it read at its opening; the file changes meanwhile, so that they are wrong."""
+        """The store keeps the rows it read at its opening; the file changes meanwhile, so that they
+        are wrong."""
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
-        path = os.path.join(staged, next(name for name in os.listdir(staged) if name.startswith("features")))
+        path = os.path.join(staged, next(name for name in os.listdir(staged)
+                                         if name.startswith("features")))
         size = os.path.getsize(path) - 4096
         with open(path, "r+b") as file, subprocess.Popen(
-                [RUNG, "bench", staged, "--check", "--json", "--quiet", "--host", "max", "--ids", "uniform", "--rows", "2000000"],
+                [RUNG, "bench", staged, "--check", "--json", "--quiet", "--host", "max", "--ids",
+                 "uniform", "--rows", "2000000"],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
             fill = 0
             while bench.poll() is None:
@@ -230,7 +254,8 @@ class Widths(CliTest):
 
 
 class SockFilter(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint16), ("jt", ctypes.c_uint8), ("jf", ctypes.c_uint8), ("k", ctypes.c_uint32)]
+    _fields_ = [("code", ctypes.c_uint16), ("jt", ctypes.c_uint8), ("jf", ctypes.c_uint8),
+                ("k", ctypes.c_uint32)]
 
 
 class SockProgram(ctypes.Structure):
@@ -238,7 +263,8 @@ class SockProgram(ctypes.Structure):
 
 
 def refuse_io_uring(error):
-    """A function for preexec_fn: io_uring_setup fails with `error` from then on, as in a container that forbids it."""
+    """A function for preexec_fn: io_uring_setup fails with `error` from then on, as in a container
+    that forbids it."""
     io_uring_setup = 425   # on every architecture that has it
     code = (SockFilter * 4)(
         SockFilter(0x20, 0, 0, 0),                        # load the number of the call
@@ -256,17 +282,20 @@ def refuse_io_uring(error):
 
 
 class Refused(CliTest):
-    REASONS = ((errno.EPERM, "io_uring is refused here"), (errno.ENOSYS, "this kernel has no io_uring"))
+    REASONS = ((errno.EPERM, "io_uring is refused here"),
+               (errno.ENOSYS, "this kernel has no io_uring"))
 
     def setUp(self):
         super().setUp()
         if "io_uring  yes" not in self.run_rung("--version").stdout:
             self.skipTest("rung was built without io_uring")
         self.staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
-        self.args = ["bench", self.staged, "--check", "--host", "200KiB", "--ids", "uniform", "--rows", "20000"]
+        self.args = ["bench", self.staged, "--check", "--host", "200KiB", "--ids", "uniform",
+                     "--rows", "20000"]
 
     def refused(self, error, *more):
-        done = subprocess.run([RUNG, *self.args, *more], capture_output=True, text=True, check=False,
+        done = subprocess.run([RUNG, *self.args, *more], capture_output=True, text=True,
+                              check=False,
                               preexec_fn=refuse_io_uring(error))
         if done.returncode == 77:
             self.skipTest("no seccomp filter can be set here")

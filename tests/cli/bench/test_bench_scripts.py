@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks of bench/ on little data: what they gather is right and what they print is complete. Their figures are not looked at."""
+"""The benchmarks of bench/ on little data: what they gather is right and what they print is
+complete. Their figures are not looked at."""
 import ctypes
 import importlib.util
 import json
@@ -18,7 +19,8 @@ PROGRAMS = os.path.join(os.environ.get("RUNG_BUILD_DIR", ""), "bench")
 
 
 def is_built(program):
-    return unittest.skipUnless(os.path.exists(os.path.join(PROGRAMS, program)), f"{program} was not built: RUNG_BENCH is off")
+    return unittest.skipUnless(os.path.exists(os.path.join(PROGRAMS, program)),
+                               f"{program} was not built: RUNG_BENCH is off")
 
 
 def why_no_ring(entries=1024):
@@ -38,11 +40,14 @@ needs_ring = unittest.skipIf(NO_RING := why_no_ring(), NO_RING)
 
 class BenchScripts(CliTest):
     def run_script(self, script, *args):
-        done = subprocess.run([sys.executable, "-B", os.path.join(BENCH, script), "--rung", os.environ["RUNG"], *args],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=500, check=False)
+        done = subprocess.run([sys.executable, "-B", os.path.join(BENCH, script), "--rung",
+                               os.environ["RUNG"], *args],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=500, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         record = json.loads(done.stdout)
-        self.assertLessEqual({"benchmark", "date", "commit", "rung", "command", "machine"}, set(record))
+        self.assertLessEqual({"benchmark", "date", "commit", "rung", "command", "machine"},
+                             set(record))
         return record
 
     def check_strategies(self, result, names):
@@ -63,12 +68,16 @@ class BenchScripts(CliTest):
     @is_built("rung_cold_reads")
     @needs_ring
     def test_cold_reads_fetches_the_same_rows_in_every_way(self):
-        record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts", "dense,trace", "--row-bytes", "1536")
+        record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts",
+                                 "dense,trace", "--row-bytes", "1536")
         (dense,), (trace,) = record["dense"], record["trace"]
         self.check_strategies(dense, {"mmap", "pread", "rung-rows", "rung"})
-        self.check_strategies(trace, {"mmap", "pread", "rung-rows", "rung", "rung-cache", "rung-cache-ahead", "rung-one-in-flight"})
+        self.check_strategies(trace, {"mmap", "pread", "rung-rows", "rung", "rung-cache",
+                                      "rung-cache-ahead", "rung-one-in-flight"})
         for result in (dense, trace):
-            self.assertEqual(len({strategy["samples"][0]["rows"] for strategy in result["strategies"].values()}), 1, "the same rows")
+            self.assertEqual(len({strategy["samples"][0]["rows"]
+                                  for strategy in result["strategies"].values()}), 1,
+                             "the same rows")
             self.assertIn("pread", result["strategies"]["rung"]["times_the_rows_per_s_of"])
 
     @is_built("rung_bench_stream")
@@ -77,14 +86,17 @@ class BenchScripts(CliTest):
     def test_numa_compares_each_value_with_another_program(self):
         record = self.run_script("numa.py", "--programs", PROGRAMS, "--small", "--dir", self.folder)
         kinds = {(result["kind"], result["cores"]) for result in record["bandwidth"]["results"]}
-        self.assertEqual(kinds, {(kind, cores) for kind in ("read", "write", "copy", "triad") for cores in ("all", "one")})
+        self.assertEqual(kinds, {(kind, cores) for kind in ("read", "write", "copy", "triad")
+                                 for cores in ("all", "one")})
         compared = record["bandwidth"]["results"] + [record["latency"]] + record["reads"]["results"]
         self.assertGreater(len(record["reads"]["results"]), 1)
         for result in compared:
             samples = result["samples"]
             self.assertEqual([len(samples["rung"]), len(samples["other"])], [1, 1])
-            self.assertAlmostEqual(result["ratio"]["median"], samples["rung"][0] / samples["other"][0])
-        self.assertTrue({64, 4096} <= {result["row_bytes"] for result in record["gather"]["results"]})
+            self.assertAlmostEqual(result["ratio"]["median"],
+                                   samples["rung"][0] / samples["other"][0])
+        self.assertTrue({64, 4096} <= {result["row_bytes"]
+                                       for result in record["gather"]["results"]})
 
     def test_a_folder_that_is_no_control_group_limits_nothing(self):
         sys.path.insert(0, BENCH)
@@ -96,7 +108,8 @@ class BenchScripts(CliTest):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_stage_speed_stages_within_its_limit(self):
-        record = self.run_script("stage_speed.py", "--folder", self.folder, "--rows", "20000", "--row-bytes", "1000", "--edges", "30000",
+        record = self.run_script("stage_speed.py", "--folder", self.folder, "--rows", "20000",
+                                 "--row-bytes", "1000", "--edges", "30000",
                                  "--memory", "16MiB", "--limit", "512MiB", "--numpy-rows", "0")
         report = record["stage"]["report"]
         self.assertGreater(report["rows"]["ranges"], 1)
@@ -105,9 +118,11 @@ class BenchScripts(CliTest):
         self.assertIsNone(record["numpy"])
 
     def test_rows_in_place_are_those_that_were_copied(self):
-        record = self.run_script("in_place.py", "--dir", self.folder, "--rows", "20000", "--row-bytes", "700", "--edges", "60000", "--hosts", "10,200",
+        record = self.run_script("in_place.py", "--dir", self.folder, "--rows", "20000",
+                                 "--row-bytes", "700", "--edges", "60000", "--hosts", "10,200",
                                  "--pairs", "1", "--gathered", "5000")
-        self.assertLess(record["staged"]["in_place"]["bytes_written"] + 20000 * 700, record["staged"]["copied"]["bytes_written"] + 8192)
+        self.assertLess(record["staged"]["in_place"]["bytes_written"] + 20000 * 700,
+                        record["staged"]["copied"]["bytes_written"] + 8192)
         cold, warm = record["gathers"]
         self.assertGreater(cold["ratios"]["device_reads"]["median"], 0)
         self.assertIsNone(warm["ratios"]["device_reads"])
@@ -115,20 +130,27 @@ class BenchScripts(CliTest):
     def test_predicted_seconds_stand_beside_measured_ones(self):
         profile = os.path.join(self.folder, "machine.json")
         with open(profile, "w", encoding="utf-8") as out:
-            json.dump({"schema": 1, "measured": {}, "results": [{"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0, "absent": None,
-                                                                 "row_bytes": 700, "rows_per_s": {"median": 5e6}}],
-                       "nvme_read": [{"drive": None, "file": "f", "row_bytes": 4096, "queue_depth": 64, "reads_per_s": 1e5}]}, out)
-        record = self.run_script("predict.py", "--dir", self.folder, "--rows", "20000", "--row-bytes", "700", "--edges", "60000", "--gathered", "5000",
+            json.dump({"schema": 1, "measured": {},
+                       "results": [{"matrix": "gather", "cores": "one", "cpu_node": 0,
+                                    "memory_node": 0, "absent": None,
+                                                                 "row_bytes": 700,
+                                    "rows_per_s": {"median": 5e6}}],
+                       "nvme_read": [{"drive": None, "file": "f", "row_bytes": 4096,
+                                      "queue_depth": 64, "reads_per_s": 1e5}]}, out)
+        record = self.run_script("predict.py", "--dir", self.folder, "--rows", "20000",
+                                 "--row-bytes", "700", "--edges", "60000", "--gathered", "5000",
                                  "--runs", "1", "--seconds", "0", "--profile", profile)
         self.assertEqual([one["percent"] for one in record["budgets"]], [0, 5, 10, 50, 100])
         self.assertEqual(record["budgets"][-1]["runs"][0]["predicted_reads"], 0)
         for one in record["budgets"]:
-            self.assertEqual(one["measured_over_predicted"]["median"], one["runs"][0]["seconds"] / one["runs"][0]["predicted"])
+            self.assertEqual(one["measured_over_predicted"]["median"],
+                             one["runs"][0]["seconds"] / one["runs"][0]["predicted"])
 
     @is_built("rung_score_speed")
     def test_edge_passes_come_to_the_scores_of_the_baseline(self):
         record = self.run_script("score_speed.py", "--programs", PROGRAMS, "--small")
-        self.assertEqual([(one["graph"], one["scale"]) for one in record["iterations"]], [("rmat", 14), ("uniform", 14)])
+        self.assertEqual([(one["graph"], one["scale"]) for one in record["iterations"]],
+                         [("rmat", 14), ("uniform", 14)])
         for one in record["iterations"]:
             self.assertLess(one["difference"], 1e-4)
             self.assertEqual(one["edges"], 16 << 14)
@@ -137,7 +159,8 @@ class BenchScripts(CliTest):
 
     @is_built("rung_cold_reads")
     def test_announced_batches_are_hit_as_often_as_can_be(self):
-        record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts", "lookahead")
+        record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts",
+                                 "lookahead")
         blind, ahead = record["lookahead"]
         self.assertEqual((blind["window_batches"], ahead["window_batches"]), (0, 8))
         self.assertGreater(ahead["window_rows_over_cache_rows"], 4)
@@ -150,7 +173,8 @@ class BenchScripts(CliTest):
 
     @is_built("rung_gather_hits")
     def test_gather_hits_compares_with_what_is_there(self):
-        record = self.run_script("gather_hits.py", "--programs", PROGRAMS, "--small", "--row-bytes", "1536", "--torch", "/no/such/python")
+        record = self.run_script("gather_hits.py", "--programs", PROGRAMS, "--small", "--row-bytes",
+                                 "1536", "--torch", "/no/such/python")
         (result,) = record["results"]
         self.assertEqual(result["wrong_rows"]["rung"], 0)
         self.assertEqual(result["absent"]["torch"], "there is no /no/such/python")
@@ -165,21 +189,28 @@ class BenchScripts(CliTest):
 
     @is_built("rung_rank_speed")
     def test_rank_checks_what_it_ranked(self):
-        record = self.run_script("rank.py", "--programs", PROGRAMS, "--small", "--threads", "2", "--index-bytes", "4,8")
-        self.assertEqual([(result["scores"], result["index_bytes"]) for result in record["results"]],
-                         [(kind, index_bytes) for index_bytes in (4, 8) for kind in ("uniform", "heavy", "degrees")])
+        record = self.run_script("rank.py", "--programs", PROGRAMS, "--small", "--threads", "2",
+                                 "--index-bytes", "4,8")
+        self.assertEqual([(result["scores"], result["index_bytes"])
+                          for result in record["results"]],
+                         [(kind, index_bytes) for index_bytes in (4, 8)
+                          for kind in ("uniform", "heavy", "degrees")])
         for result in record["results"]:
             (sample,) = result["samples"]
             self.assertEqual(sample["ratio"], sample["rank_s"] / sample["copies_s"])
 
-    @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not there: Debian python3-numpy")
+    @unittest.skipUnless(importlib.util.find_spec("numpy"),
+                         "numpy is not there: Debian python3-numpy")
     @is_built("rung_sampler_rate")
     def test_sampler_samples_the_same_with_any_number_of_threads(self):
-        record = self.run_script("sampler.py", "--programs", PROGRAMS, "--small", "--peers", "/no/such/python")
+        record = self.run_script("sampler.py", "--programs", PROGRAMS, "--small", "--peers",
+                                 "/no/such/python")
         (result,) = record["results"]
-        self.assertEqual((result["wrong_edges"], result["absent"]["dgl"]), (0, "there is no /no/such/python"))
+        self.assertEqual((result["wrong_edges"], result["absent"]["dgl"]),
+                         (0, "there is no /no/such/python"))
         self.assertEqual(result["times_as_fast_as"], {"graphbolt": None, "dgl": None, "pyg": None})
-        self.assertEqual(set(result["edges_per_s"]), {"rung", "rung, in order", "rung, a batch at a time", "rung, new draw"})
+        self.assertEqual(set(result["edges_per_s"]),
+                         {"rung", "rung, in order", "rung, a batch at a time", "rung, new draw"})
         for rates in result["edges_per_s"].values():
             self.assertEqual(set(rates), {"1", "2"})
             self.assertGreater(rates["2"]["median"], 0)
@@ -199,23 +230,28 @@ class BenchScripts(CliTest):
         self.assertEqual(result["verified_rows"], (16 << 20) // 512)
         (pair,) = result["pairs"]
         self.assertEqual(pair["rung"]["merged_rows"], 0)
-        self.assertEqual(pair["cpu_ratio"], pair["rung"]["cpu_us_per_read"] / pair["fio"]["cpu_us_per_read"])
+        self.assertEqual(pair["cpu_ratio"],
+                         pair["rung"]["cpu_us_per_read"] / pair["fio"]["cpu_us_per_read"])
 
     @is_built("rung_scores")
     @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
     def test_scores_judges_every_score_by_other_batches_than_it_has_seen(self):
-        record = self.run_script("scores.py", "--programs", PROGRAMS, "--small", "--fanouts", "3,2", "--draws", "all", "--train",
+        record = self.run_script("scores.py", "--programs", PROGRAMS, "--small", "--fanouts", "3,2",
+                                 "--draws", "all", "--train",
                                  "10 % at random")
-        self.assertEqual([case["direction"] for case in record["cases"]], ["directed", "undirected"])
+        self.assertEqual([case["direction"] for case in record["cases"]],
+                         ["directed", "undirected"])
         for case in record["cases"]:
-            self.assertLessEqual({"degree", "wrpagerank", "ppr", "presample, 1 epoch", "expected", "blend"}, set(case["scores"]))
+            self.assertLessEqual({"degree", "wrpagerank", "ppr", "presample, 1 epoch", "expected",
+                                  "blend"}, set(case["scores"]))
             self.assertGreaterEqual(case["batches_counted"], 1024)
             for name, score in case["scores"].items():
                 self.assertEqual(score["hits"], sorted(score["hits"]), "more rows, more hits")
                 self.assertLessEqual(max(score["hits"]), 1)
                 if name in ("expected", "blend"):
                     self.assertGreater(min(score["of_ceiling"]), 0.95)
-                    self.assertLess(max(abs(a - b) for a, b in zip(score["hits"], score["forecast"])), 0.05)
+                    self.assertLess(max(abs(a - b) for a,
+                                        b in zip(score["hits"], score["forecast"])), 0.05)
         self.assertEqual(record["summary"]["all"]["cases"], 2)
 
 

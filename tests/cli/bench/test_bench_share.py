@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung bench --share and --attach: two processes, one host tier; either of them ended or killed; wrong paths."""
+"""rung bench --share and --attach: two processes, one host tier; either of them ended or killed;
+wrong paths."""
 import json
 import os
 import re
@@ -12,7 +13,9 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 from clitest import CliTest, Graph, main
 
-THREADS = 80   # of an attacher that is to be seen gathering: more than the engine starts when the store is only looked at
+# of an attacher that is to be seen gathering: more than the engine starts when the store is only
+# looked at
+THREADS = 80
 DEADLINE_S = 60
 
 
@@ -32,12 +35,15 @@ class Share(CliTest):
     def test_an_attached_bench_finds_the_same_rows(self):
         creator, first = self.shared()
         ids = self.graph.write("ids.npy", "<i4", (3000,), struct.pack("<3000i", *range(3000)))
-        for more in ([], ["--ids", "uniform", "--rows", 5000, "--threads", 3], ["--ids", "zipf", "--rows", 5000], ["--ids", ids],
+        for more in ([], ["--ids", "uniform", "--rows", 5000, "--threads", 3],
+                     ["--ids", "zipf", "--rows", 5000], ["--ids", ids],
                      ["--engine", "pread", "--queue-depth", 1]):
             with self.subTest(more):
                 found = self.attached(*more)
-                self.assertEqual((found["wrong_rows"], found["attached"], found["device"]), (0, True, "cpu"))
-                self.assertEqual([tier["rows"] for tier in found["tiers"]], [tier["rows"] for tier in first["tiers"]])
+                self.assertEqual((found["wrong_rows"], found["attached"], found["device"]),
+                                 (0, True, "cpu"))
+                self.assertEqual([tier["rows"] for tier in found["tiers"]],
+                                 [tier["rows"] for tier in first["tiers"]])
                 self.assertEqual(sum(tier["hits"] for tier in found["tiers"]), found["rows"])
                 self.assertGreater(found["tiers"][0]["hits"], 0)
         self.assertIs(first["attached"], False)
@@ -53,7 +59,8 @@ class Share(CliTest):
             self.assertRegex(creator.stderr.read(),
                              "^(%s)?rung bench: interrupted by %s\n$" % (held, number.name))
             self.assertEqual(os.listdir(self.path("run")), [])
-            self.fails("bench", "--attach", self.socket, code=1, says=[self.socket, "no store is shared there"])
+            self.fails("bench", "--attach", self.socket, code=1,
+                       says=[self.socket, "no store is shared there"])
 
     def test_without_hold_it_is_shared_while_it_runs(self):
         done = self.run_rung("bench", self.staged, "--rows", 1000, "--share", self.socket)
@@ -62,7 +69,8 @@ class Share(CliTest):
 
     def gathering(self, rows):
         """An attacher that has begun to gather: only then it has all its threads."""
-        process = self.start("bench", "--attach", self.socket, "--check", "--json", "--quiet", "--ids", "uniform", "--rows", rows,
+        process = self.start("bench", "--attach", self.socket, "--check", "--json", "--quiet",
+                             "--ids", "uniform", "--rows", rows,
                                "--threads", THREADS, "--batch", 100)
         until = time.monotonic() + DEADLINE_S
         while process.poll() is None and len(os.listdir("/proc/%d/task" % process.pid)) < THREADS:
@@ -71,7 +79,8 @@ class Share(CliTest):
 
     def test_an_attached_bench_outlives_the_creator(self):
         rows, overtaken = 1 << 17, False
-        while not overtaken and rows <= 1 << 24:   # until it is long enough to be there when the creator is not
+        # until it is long enough to be there when the creator is not
+        while not overtaken and rows <= 1 << 24:
             creator, _ = self.shared()
             attacher = self.gathering(rows)
             creator.kill()
@@ -83,7 +92,8 @@ class Share(CliTest):
             self.assertEqual((found["wrong_rows"], found["rows"]), (0, rows))
             rows *= 4
         self.assertTrue(overtaken)
-        self.assertTrue(stat.S_ISSOCK(os.stat(self.socket).st_mode), "who is killed leaves the socket")
+        self.assertTrue(stat.S_ISSOCK(os.stat(self.socket).st_mode),
+                        "who is killed leaves the socket")
         self.fails("bench", "--attach", self.socket, code=1, says=[self.socket, "is gone"])
         self.shared()   # takes its place
         self.assertEqual(self.attached("--rows", 1000)["wrong_rows"], 0)
@@ -98,16 +108,19 @@ class Share(CliTest):
 
     def test_two_cannot_share_at_one_path(self):
         self.shared()
-        self.fails("bench", self.staged, "--rows", 1000, "--share", self.socket, code=1, says=[self.socket, "attach to it"])
+        self.fails("bench", self.staged, "--rows", 1000, "--share", self.socket, code=1,
+                   says=[self.socket, "attach to it"])
 
     def test_a_dataset_that_was_replaced(self):
         self.shared()
         other = Graph(self.folder, vertices=2999)
         self.run_rung("stage", *other.options(), "--out", self.staged, "--force", "--quiet")
-        self.fails("bench", "--attach", self.socket, code=1, says=[self.staged, "another dataset", self.socket])
+        self.fails("bench", "--attach", self.socket, code=1,
+                   says=[self.staged, "another dataset", self.socket])
 
     def test_wrong_paths(self):
-        self.fails("bench", "--attach", self.path("nowhere"), code=1, says=[self.path("nowhere"), "no store is shared there"])
+        self.fails("bench", "--attach", self.path("nowhere"), code=1,
+                   says=[self.path("nowhere"), "no store is shared there"])
         self.fails("bench", "--attach", self.staged, code=1, says=self.staged)
         self.fails("bench", "--attach", self.path("x" * 108), code=2, says="107 bytes")
         open_to_all = self.path("open")
@@ -122,11 +135,16 @@ class Share(CliTest):
 
     def test_what_excludes_each_other(self):
         for args, says in ((["x", "--attach", "p"], "DIR and --attach exclude each other"),
-                           (["--attach", "p", "--host", "1GiB"], "--attach and --host exclude each other"),
-                           (["--attach", "p", "--gpu", "1GiB"], "--attach and --gpu exclude each other"),
-                           (["--attach", "p", "--device", "cpu"], "--attach and --device exclude each other"),
-                           (["--attach", "p", "--share", "q"], "--attach and --share exclude each other"),
-                           (["x", "--hold"], "--hold is for --share"), (["--attach", "p", "--hold"], "--hold is for --share")):
+                           (["--attach", "p", "--host", "1GiB"],
+                            "--attach and --host exclude each other"),
+                           (["--attach", "p", "--gpu", "1GiB"],
+                            "--attach and --gpu exclude each other"),
+                           (["--attach", "p", "--device", "cpu"],
+                            "--attach and --device exclude each other"),
+                           (["--attach", "p", "--share", "q"],
+                            "--attach and --share exclude each other"),
+                           (["x", "--hold"], "--hold is for --share"),
+                           (["--attach", "p", "--hold"], "--hold is for --share")):
             with self.subTest(args):
                 self.fails("bench", *args, code=2, says=["rung bench: ", says])
 

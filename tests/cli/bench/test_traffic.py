@@ -16,24 +16,30 @@ SCRIPT = os.path.join(BENCH, "traffic.py")
 
 class Traffic(CliTest):
     def traffic(self, *args):
-        return subprocess.run([sys.executable, "-B", SCRIPT, "--rung", os.environ["RUNG"], *args], stdout=subprocess.PIPE,
+        return subprocess.run([sys.executable, "-B", SCRIPT, "--rung", os.environ["RUNG"], *args],
+                              stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, timeout=300, check=False)
 
-    @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not there: Debian python3-numpy")
+    @unittest.skipUnless(importlib.util.find_spec("numpy"),
+                         "numpy is not there: Debian python3-numpy")
     def test_more_rows_on_the_gpu_leave_fewer_for_the_link(self):
-        done = self.traffic("--rmat", "12", "--fanouts", "4,3", "--batches", "16", "--shares", "10,60")
+        done = self.traffic("--rmat", "12", "--fanouts", "4,3", "--batches", "16", "--shares",
+                            "10,60")
         self.assertEqual(done.returncode, 0, done.stderr)
         record = json.loads(done.stdout)
-        self.assertEqual((record["benchmark"], record["vertices"], len(record["results"])), ("traffic", 4096, 4))
+        self.assertEqual((record["benchmark"], record["vertices"], len(record["results"])),
+                         ("traffic", 4096, 4))
         for few, many in zip(record["results"][::2], record["results"][1::2]):
             for result, rows in ((few, 410), (many, 2458)):   # to a page, of eight rows
                 self.assertTrue(rows - 16 < result["gpu_rows"] <= rows, result["gpu_rows"])
-            self.assertGreater(few["reduction"], 0.1, "rows by score are asked for more often than by chance")
+            self.assertGreater(few["reduction"], 0.1,
+                               "rows by score are asked for more often than by chance")
             self.assertGreater(many["reduction"], few["reduction"])
             for result in (few, many):
                 self.assertLessEqual(result["reduction"], result["reduction_at_most"])
                 self.assertEqual(result["link_bytes"], result["tiers"][1]["bytes"])
-                self.assertEqual(result["link_bytes_all_host"], sum(tier["hits"] for tier in result["tiers"]) * 512)
+                self.assertEqual(result["link_bytes_all_host"],
+                                 sum(tier["hits"] for tier in result["tiers"]) * 512)
 
     def test_without_its_graph_it_says_what_is_missing(self):
         done = self.traffic("--graph", self.path("none.npz"))

@@ -10,7 +10,8 @@ from clitest import RUNG, main
 from machine import FIXTURES
 from numatest import NumaTest
 
-MACHINES = sorted(name[:-len(".machine")] for name in os.listdir(FIXTURES) if name.endswith(".machine"))
+MACHINES = sorted(name[:-len(".machine")] for name in os.listdir(FIXTURES)
+                  if name.endswith(".machine"))
 NODE0 = "sys/devices/system/node/node0/"
 GPU0 = "sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:00.0/0000:1a:00.0/"
 GPU1 = "sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:02.0/0000:1c:00.0/0000:1d:00.0/0000:1e:00.0/"
@@ -23,7 +24,8 @@ class Machines(NumaTest):
         for name in MACHINES:
             with self.subTest(name):
                 root = self.machine(name)
-                self.golden(os.path.join(FIXTURES, name + ".txt"), self.run_rung("numa", "--topology", "--root", root).stdout)
+                self.golden(os.path.join(FIXTURES, name + ".txt"),
+                            self.run_rung("numa", "--topology", "--root", root).stdout)
                 done = self.run_rung("numa", "--topology", "--root", root, "--json")
                 self.golden(os.path.join(FIXTURES, name + ".json"), done.stdout)
                 self.assertEqual(done.stderr, "")
@@ -35,12 +37,15 @@ class Machines(NumaTest):
         numbers = [node["node"] for node in nodes]
         self.assertEqual(numbers, sorted(set(numbers)))
         self.assertEqual([len(row) for row in top["distances"]], [len(nodes)] * len(nodes))
-        for kind, rows, columns in (("gpu_gpu", gpus, gpus), ("gpu_nvme", gpus, nvme), ("nvme_nvme", nvme, nvme),
+        for kind, rows, columns in (("gpu_gpu", gpus, gpus), ("gpu_nvme", gpus, nvme),
+                                    ("nvme_nvme", nvme, nvme),
                                     ("gpu_node", gpus, nodes), ("nvme_node", nvme, nodes)):
-            self.assertEqual([len(row) for row in top["links"][kind]], [len(columns)] * len(rows), kind)
+            self.assertEqual([len(row) for row in top["links"][kind]], [len(columns)] * len(rows),
+                             kind)
         for kind in ("gpu_gpu", "nvme_nvme"):
             links = top["links"][kind]
-            self.assertEqual(links, [list(column) for column in zip(*links)], kind + " is symmetric")
+            self.assertEqual(links, [list(column) for column in zip(*links)],
+                             kind + " is symmetric")
             self.assertEqual([row[i] for i, row in enumerate(links)], ["X"] * len(links))
 
     def test_links_of_two_sockets(self):
@@ -48,8 +53,10 @@ class Machines(NumaTest):
         links = self.topology("two-sockets")["links"]
         self.assertEqual(links["gpu_gpu"], [["X", "PXB", "SYS", "SYS"], ["PXB", "X", "SYS", "SYS"],
                                             ["SYS", "SYS", "X", "PHB"], ["SYS", "SYS", "PHB", "X"]])
-        self.assertEqual(links["gpu_nvme"], [["PIX", "PXB"] + ["SYS"] * 4, ["PXB", "PIX"] + ["SYS"] * 4,
-                                             ["SYS", "SYS"] + ["NODE"] * 4, ["SYS", "SYS"] + ["NODE"] * 4])
+        self.assertEqual(links["gpu_nvme"], [["PIX", "PXB"] + ["SYS"] * 4,
+                                             ["PXB", "PIX"] + ["SYS"] * 4,
+                                             ["SYS", "SYS"] + ["NODE"] * 4,
+                                             ["SYS", "SYS"] + ["NODE"] * 4])
         self.assertEqual(links["nvme_nvme"][2], ["SYS", "SYS", "X", "PIX", "PHB", "PHB"])
         self.assertEqual(links["nvme_nvme"][4][5], "PHB")
         self.assertEqual(links["gpu_node"], [["NODE", "SYS"]] * 2 + [["SYS", "NODE"]] * 2)
@@ -63,9 +70,11 @@ class Machines(NumaTest):
     def test_virtual_functions_are_no_gpus(self):
         """Nor are a maker's other devices: only what its GPU driver has taken."""
         gpus = [gpu["bus_id"] for gpu in self.topology("two-sockets")["gpus"]]
-        top = self.topology("two-sockets", GPU0 + "physfn -> ../0000:19:00.0", GPU1 + "class = 0x040300")
+        top = self.topology("two-sockets", GPU0 + "physfn -> ../0000:19:00.0",
+                            GPU1 + "class = 0x040300")
         self.assertEqual([gpu["bus_id"] for gpu in top["gpus"]], gpus[1:], "driver nvidia has it")
-        top = self.topology("two-sockets", GPU1 + "class = 0x040300", GPU1 + "driver -> ../../bus/pci/drivers/snd_hda_intel")
+        top = self.topology("two-sockets", GPU1 + "class = 0x040300",
+                            GPU1 + "driver -> ../../bus/pci/drivers/snd_hda_intel")
         self.assertEqual([gpu["bus_id"] for gpu in top["gpus"]], gpus[:1] + gpus[2:])
 
     def test_what_a_job_may_use(self):
@@ -95,7 +104,8 @@ class Machines(NumaTest):
 
     def test_processors_the_process_may_not_use(self):
         mine = sorted(os.sched_getaffinity(0))
-        done = subprocess.run([RUNG, "numa", "--topology", "--json"], capture_output=True, text=True, check=True,
+        done = subprocess.run([RUNG, "numa", "--topology", "--json"], capture_output=True,
+                              text=True, check=True,
                               preexec_fn=lambda: os.sched_setaffinity(0, mine[-1:]))
         self.assertEqual(json.loads(done.stdout)["cpus"]["allowed"], str(mine[-1]))
 
@@ -120,46 +130,60 @@ class Absent(NumaTest):
             self.skipTest("root may read every file")
         root = self.machine("two-sockets")
         os.chmod(os.path.join(root, NODE0, "meminfo"), 0)
-        self.assertIsNone(self.json_of("numa", "--topology", "--root", root)["nodes"][0]["total_bytes"])
+        self.assertIsNone(self.json_of("numa", "--topology", "--root",
+                                       root)["nodes"][0]["total_bytes"])
 
     def test_unknown_values(self):
-        top = self.topology("two-sockets", NODE0 + "cpulist !", NODE0 + "distance !", NODE0 + "meminfo !", NODE0 + "hugepages !",
-                            "proc !", GPU0 + "numa_node !", GPU0 + "driver !", GPU0 + "current_link_speed !")
+        top = self.topology("two-sockets", NODE0 + "cpulist !", NODE0 + "distance !",
+                            NODE0 + "meminfo !", NODE0 + "hugepages !",
+                            "proc !", GPU0 + "numa_node !", GPU0 + "driver !",
+                            GPU0 + "current_link_speed !")
         node, gpu = top["nodes"][0], top["gpus"][0]
-        for key in ("cpus", "cpu_count", "cpus_allowed", "memory_allowed", "total_bytes", "free_bytes"):
+        for key in ("cpus", "cpu_count", "cpus_allowed", "memory_allowed", "total_bytes",
+                    "free_bytes"):
             self.assertIsNone(node[key], key)
         self.assertEqual(node["huge_pages"], [])
         self.assertEqual(top["distances"], [[None, None], [21, 10]])
-        self.assertEqual(top["memory"], {"total_bytes": None, "available_bytes": None, "limit_bytes": None, "nodes_allowed": None})
-        self.assertEqual((gpu["node"], gpu["driver"], gpu["pcie"]["gt_per_s"], gpu["model"]), (None, None, None, None))
+        self.assertEqual(top["memory"], {"total_bytes": None, "available_bytes": None,
+                                         "limit_bytes": None, "nodes_allowed": None})
+        self.assertEqual((gpu["node"], gpu["driver"], gpu["pcie"]["gt_per_s"], gpu["model"]),
+                         (None, None, None, None))
         self.assertEqual(top["links"]["gpu_node"][0], [None, None])
         self.assertEqual(top["links"]["gpu_gpu"][0], ["X", "PXB", None, None])
 
     def test_nothing_at_all(self):
         os.mkdir(self.path("empty"))
-        self.fails("numa", "--topology", "--root", self.path("empty"), code=1, says=["neither node/online nor cpu/online", "sysfs"])
+        self.fails("numa", "--topology", "--root", self.path("empty"), code=1,
+                   says=["neither node/online nor cpu/online", "sysfs"])
 
     def test_no_folder(self):
-        self.fails("numa", "--topology", "--root", self.path("none"), code=1, says=[self.path("none"), "No such file"])
+        self.fails("numa", "--topology", "--root", self.path("none"), code=1,
+                   says=[self.path("none"), "No such file"])
         with open(self.path("file"), "w", encoding="ascii"):
             pass
-        self.fails("numa", "--topology", "--root", self.path("file"), code=1, says=[self.path("file"), "is no folder"])
+        self.fails("numa", "--topology", "--root", self.path("file"), code=1,
+                   says=[self.path("file"), "is no folder"])
 
 
 class Malformed(NumaTest):
     def refused(self, line, value, what):
-        """With this line in it the machine is refused: the message names file, value and what it is not."""
+        """With this line in it the machine is refused: the message names file, value and what it is
+        not."""
         path = line.split()[0].rstrip("/")
-        said = self.fails("numa", "--topology", "--root", self.machine("two-sockets", line), code=1, says=[value, what])
+        said = self.fails("numa", "--topology", "--root", self.machine("two-sockets", line), code=1,
+                          says=[value, what])
         self.assertIn(os.path.basename(path) + (": '" + value if value else ""), said)
         self.assertTrue(said.rstrip("\n").isprintable(), said)
 
     def test_lists(self):
         online = "sys/devices/system/node/online"
-        for text in ("0-", "-1", "1-0", "0,0", "0-1,1", "0,,1", ",0", "0,", "a", "0 1", "0x1", "1024", "0-1024", "4294967296", "99999999999999999999",
+        for text in ("0-", "-1", "1-0", "0,0", "0-1,1", "0,,1", ",0", "0,", "a", "0 1", "0x1",
+                     "1024", "0-1024", "4294967296", "99999999999999999999",
                      "0-1\\n2", "\\x1b[2J"):
             with self.subTest(text):
-                self.refused("%s = %s" % (online, text), text.replace("\\n", "?").replace("\\x1b", "?"), "not a list of numbers below 1024")
+                self.refused("%s = %s" % (online, text),
+                             text.replace("\\n", "?").replace("\\x1b", "?"),
+                             "not a list of numbers below 1024")
         for path in ("sys/devices/system/cpu/online", NODE0 + "cpulist"):
             self.refused(path + " = 0-65536", "0-65536", "not a list of numbers below 65536")
         self.refused(online + " =", "", "none is online")
@@ -168,24 +192,30 @@ class Malformed(NumaTest):
         self.refused("sys/devices/system/node/has_cpu = none", "none", "a list of numbers")
 
     def test_memory(self):
-        for text, value, what in (("garbage", "garbage", "lacks MemTotal"), ("\\c", "", "lacks MemTotal"),
-                                  ("Node 0 MemTotal: 5 kB", "Node 0 MemTotal: 5 kB", "lacks MemTotal or MemFree"),
+        for text, value, what in (("garbage", "garbage", "lacks MemTotal"),
+                                  ("\\c", "", "lacks MemTotal"),
+                                  ("Node 0 MemTotal: 5 kB", "Node 0 MemTotal: 5 kB",
+                                   "lacks MemTotal or MemFree"),
                                   ("Node 0 MemTotal: 5 MB\\nNode 0 MemFree: 1 kB", "5 MB", "in kB"),
-                                  ("Node 0 MemTotal: -5 kB\\nNode 0 MemFree: 1 kB", "-5 kB", "in kB"),
+                                  ("Node 0 MemTotal: -5 kB\\nNode 0 MemFree: 1 kB", "-5 kB",
+                                   "in kB"),
                                   ("Node 0 MemTotal:\\nNode 0 MemFree: 1 kB", "", "in kB"),
-                                  ("Node 0 MemTotal: 18014398509481984 kB\\nNode 0 MemFree: 1 kB", "18014398509481984 kB", "in kB")):
+                                  ("Node 0 MemTotal: 18014398509481984 kB\\nNode 0 MemFree: 1 kB",
+                                   "18014398509481984 kB", "in kB")):
             with self.subTest(text):
                 self.refused(NODE0 + "meminfo = " + text, value, what)
         pages = NODE0 + "hugepages/hugepages-2048kB/"
         self.refused(pages + "nr_hugepages = many", "many", "a number up to")
-        self.refused(pages + "free_hugepages = 18446744073709551616", "18446744073709551616", "a number up to")
+        self.refused(pages + "free_hugepages = 18446744073709551616", "18446744073709551616",
+                     "a number up to")
 
     def test_distances_and_ratings(self):
         self.refused(NODE0 + "distance = 10", "", "has 1 distances where 2 nodes are online")
         self.refused(NODE0 + "distance = 10 20 30", "", "has 3 distances where 2 nodes are online")
         self.refused(NODE0 + "distance = 10 256", "256", "a distance up to 255")
         self.refused(NODE0 + "distance = ten 20", "ten", "a distance up to 255")
-        self.refused(NODE0 + "access0/initiators/read_bandwidth = 17592186044416", "17592186044416", "a number up to 17592186044415")
+        self.refused(NODE0 + "access0/initiators/read_bandwidth = 17592186044416", "17592186044416",
+                     "a number up to 17592186044415")
         self.refused(NODE0 + "access1/initiators/write_latency = 1.5", "1.5", "a number up to")
 
     def test_devices(self):
@@ -196,7 +226,8 @@ class Malformed(NumaTest):
         self.refused(GPU0 + "current_link_speed = fast", "fast", "a speed such as")
         self.refused(GPU0 + "max_link_speed = 16.0 PCIe", "16.0 PCIe", "a speed such as")
         self.refused(GPU0 + "current_link_width = 256", "256", "a number up to 255")
-        self.refused("proc/driver/nvidia/gpus/0000:1a:00.0/numa_status = Node: one", "one", "the number of a node")
+        self.refused("proc/driver/nvidia/gpus/0000:1a:00.0/numa_status = Node: one", "one",
+                     "the number of a node")
         self.refused(NVME0 + "nvme/nvme0/nvme0n1/size = -1", "-1", "a number up to")
 
     def test_what_is_no_file_or_link(self):
@@ -210,31 +241,39 @@ class Malformed(NumaTest):
     def test_a_fifo_is_not_waited_for(self):
         root = self.machine("two-sockets", NODE0 + "cpulist !")
         os.mkfifo(os.path.join(root, NODE0, "cpulist"))
-        self.fails("numa", "--topology", "--root", root, code=1, says=["cpulist", "is no plain file"])
+        self.fails("numa", "--topology", "--root", root, code=1,
+                   says=["cpulist", "is no plain file"])
 
     def test_links_that_lead_in_a_circle_or_out(self):
         entry = "sys/bus/pci/devices/0000:1a:00.0"
-        for line in (entry + " -> 0000:1a:00.0", NODE0 + "cpulist -> cpulist", "sys/block/nvme0n1 -> nvme0n1"):
+        for line in (entry + " -> 0000:1a:00.0", NODE0 + "cpulist -> cpulist",
+                     "sys/block/nvme0n1 -> nvme0n1"):
             with self.subTest(line):
-                self.fails("numa", "--topology", "--root", self.machine("two-sockets", line), code=1,
+                self.fails("numa", "--topology", "--root", self.machine("two-sockets", line),
+                           code=1,
                            says=[line.split()[0], "Too many levels of symbolic links"])
         os.makedirs(self.path("outside", "0000:1a:00.0"))
         for name, text in (("class", "0x030200"), ("vendor", "0x10de")):
             with open(self.path("outside", "0000:1a:00.0", name), "w", encoding="ascii") as file:
                 file.write(text)
-        self.fails("numa", "--topology", "--root", self.machine("two-sockets", entry + " -> " + self.path("outside", "0000:1a:00.0")), code=1,
+        self.fails("numa", "--topology", "--root",
+                   self.machine("two-sockets",
+                                entry + " -> " + self.path("outside", "0000:1a:00.0")), code=1,
                    says=[entry, self.path("outside"), "which is not in"])
 
     def test_text_of_devices_is_printable(self):
         top = self.topology("two-sockets", NVME0 + "nvme/nvme0/model = \\x1b[31mred\\xff\\x20",
-                            "proc/driver/nvidia/gpus/0000:1a:00.0/information = Model: \\t\\x07bell")
+                            "proc/driver/nvidia/gpus/0000:1a:00.0/information = Model: "
+                            "\\t\\x07bell")
         self.assertEqual(top["nvme"][0]["model"], "?[31mred?")
         self.assertEqual(top["gpus"][0]["model"], "?bell")
 
     def test_too_many_of_something(self):
         root = self.machine("two-sockets", *("sys/block/nvme7n%d/" % (i + 1) for i in range(4100)))
-        self.fails("numa", "--topology", "--root", root, code=1, says=["4110 GPUs and drives, more than 4096"])
-        root = self.machine("two-sockets", *(NODE0 + "hugepages/hugepages-%dkB/" % (1 << i) for i in range(17)))
+        self.fails("numa", "--topology", "--root", root, code=1,
+                   says=["4110 GPUs and drives, more than 4096"])
+        root = self.machine("two-sockets", *(NODE0 + "hugepages/hugepages-%dkB/" % (1 << i)
+                                             for i in range(17)))
         self.fails("numa", "--topology", "--root", root, code=1, says=["page sizes, more than 16"])
 
 
@@ -242,15 +281,20 @@ class Usage(NumaTest):
     def test_arguments(self):
         self.fails("numa", "--topology", "DIR", code=2, says="Too many arguments")
         self.fails("numa", "--root", code=2, says="--root")
-        self.fails("numa", "--root", self.path(), code=2, says="it can be shown (--topology), not measured")
+        self.fails("numa", "--root", self.path(), code=2,
+                   says="it can be shown (--topology), not measured")
         self.fails("numa", "--topology", "--quick", code=2, says="--quick is of measuring")
         self.fails("numa", "--topology", "--csv", code=2, says="--csv is of measuring")
         self.fails("numa", "--csv", "--json", code=2, says="give one of them")
-        self.fails("numa", "--dir-size", "1GiB", code=2, says="--dir-size is of the file that --dir writes")
+        self.fails("numa", "--dir-size", "1GiB", code=2,
+                   says="--dir-size is of the file that --dir writes")
         for text in ("", ",", "latency,", "latency,,touch", "everything"):
             self.fails("numa", "--only", text, code=2, says="--only: ")
-        for option, text in (("--rows", "3"), ("--rows", "1048577"), ("--rows", "512,"), ("--rows", "x"), ("--depths", "0"), ("--depths", "129"), ("--samples", "0"),
-                             ("--samples", "1001"), ("--seconds", "0"), ("--seconds", "61"), ("--seconds", "nan"), ("--memory", "10%"),
+        for option, text in (("--rows", "3"), ("--rows", "1048577"), ("--rows", "512,"),
+                             ("--rows", "x"), ("--depths", "0"), ("--depths", "129"),
+                             ("--samples", "0"),
+                             ("--samples", "1001"), ("--seconds", "0"), ("--seconds", "61"),
+                             ("--seconds", "nan"), ("--memory", "10%"),
                              ("--memory", "0"), ("--dir-size", "max")):
             with self.subTest(option=option, text=text):
                 self.fails("numa", option, text, code=2, says=option)

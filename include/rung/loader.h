@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * @file The loader: batches of an epoch, sampled and gathered ahead by threads of its own, handed
- * over in order.
+ * @file
+ * The loader: batches of an epoch in order, sampled and gathered ahead by its own threads.
  *
- * Worker threads sample; a *feeder* thread announces each batch to the store (rung_prefetch()) as
- * soon as it is sampled, in order, so that the cold-row cache keeps what is wanted soonest, and
- * submits the gathers, in order, of the next few. Rows in memory are copied by the feeder, beside
- * the trainer's work.
+ * Worker threads sample. A feeder thread announces each sampled batch to the store
+ * (rung_prefetch()) in order, so that the cold-row cache keeps the rows that are needed soonest. It
+ * also submits the gathers of the next few batches, in order. The feeder copies rows that are in
+ * memory while the trainer computes.
  *
- *     seeds -> workers: sample ──> `ahead` batches, announced ──> feeder: gather ──> `gathers` batches ──> next ──> yours ──> put
+ *     seeds -> workers: sample -> `ahead` batches, announced
+ *           -> feeder: gather  -> `gathers` batches -> next -> caller -> put
  *
  *     pass = { .size = sizeof(pass), .seeds = train, .seed_count = n,
  *              .key_first = epoch * batches, .shuffle = 1, .shuffle_seed = epoch };
@@ -18,30 +19,31 @@
  *             rung_loader_put(loader, batch, NULL);
  *     }
  *
- * What a batch holds follows from the seeds, the sampler's seed and the batch's key (sampler.h),
- * and from shuffle_seed: it is the same for any number of threads, any `ahead`, any tiers, on a GPU
- * or not.
+ * The content of a batch depends only on the seeds, the sampler's seed, the key of the batch
+ * (sampler.h) and shuffle_seed. It is the same for any number of threads, any `ahead`, any tiers,
+ * and on a GPU or a CPU.
  *
- * On a GPU batches are lent and returned in the order of CUDA streams, and the host does not wait:
+ * On a GPU the host does not wait for batches: they are handed over and returned in the order of
+ * CUDA streams:
  *
  *     while ((rc = rung_loader_next(loader, &batch)) > 0) {
  *             if (batch->request)   // later work on the stream finds the rows
  *                     rc = rung_request_wait_stream(batch->request, stream);
  *             ... put kernels on `stream` that read batch->rows ...
- *             rung_loader_put(loader, batch, stream);   // the memory is used again after these
+ *             rung_loader_put(loader, batch, stream);   // reused after these kernels
  *     }
  *
- * The loader has streams of its own, which are in no order with the caller's, nor with the legacy
- * default stream. They wait for the caller's work in one case: a gather into memory that was put
- * waits on the GPU for the work that was on the putting stream. Memory whose work has run is used
- * first, and there is memory for gathers + 2 batches before any is used again.
+ * The loader has its own streams. They are not ordered with the caller's streams or with the legacy
+ * default stream, except in one case: a gather into memory that was put waits, on the GPU, for the
+ * work on the stream that was passed to rung_loader_put(). Memory whose work has finished is reused
+ * first, and memory for gathers + 2 batches exists before any is reused.
  *
- * With opts.gpu_sampler batches are sampled on the GPU too, and are the same; their ranks and edges
- * are in GPU memory (on_gpu).
+ * With opts.gpu_sampler the GPU samples the batches too. They are the same batches; their ranks and
+ * edges are in GPU memory (on_gpu).
  *
- * Threads: rung_loader_put() and rung_loader_stats() from any at any time, all other calls on a
- * loader one at a time. The loader's own threads block all signals. A child forked without exec
- * must not use the loader.
+ * Threads: rung_loader_put() and rung_loader_stats() may be called from any thread at any time, all
+ * other functions by one thread at a time per loader. The loader's own threads block all signals. A
+ * child that was forked without exec must not use the loader.
  */
 #ifndef RUNG_LOADER_H
 #define RUNG_LOADER_H
@@ -54,9 +56,9 @@
 extern "C" {
 #endif
 
-/** Of rung_loader_opts.ahead. */
+/** Upper limit of rung_loader_opts.ahead. */
 #define RUNG_LOADER_AHEAD_MAX 4096
-/** Of rung_loader_opts.threads. */
+/** Upper limit of rung_loader_opts.threads. */
 #define RUNG_LOADER_THREADS_MAX 1024
 
 struct rung_loader;
@@ -64,24 +66,24 @@ struct rung_loader;
 /** Options of rung_loader_create(). */
 struct rung_loader_opts {
 	size_t size; /**< sizeof(struct rung_loader_opts), set by the initialiser */
-	/** its own size set too; threads is taken for 1: each worker samples by itself. hop_count
-	 * 0: no edges, a batch is its seeds */
+	/** its `size` must be set too; `threads` is ignored, each worker samples on its own thread.
+	 * hop_count 0: no edges, a batch is its seeds */
 	struct rung_sampler_opts sampler;
-	uint64_t batch_size; /**< seeds of a batch; 0: 1024 */
-	/** that sample; 0: 1 less than the CPUs allowed, at least 1, at most 8; with gpu_sampler 2,
-	 * each with a batch in flight on the GPU */
+	uint64_t batch_size; /**< seeds per batch; 0: 1024 */
+	/** sampling threads; 0: one less than the allowed CPUs, at least 1, at most 8; with
+	 * gpu_sampler 2, each with one batch in flight on the GPU */
 	uint32_t threads;
-	/** batches sampled, and announced, before they are gathered; 0: 16, with gpu_sampler 2; at
-	 * most RUNG_LOADER_AHEAD_MAX. Each takes the memory of a sampled batch: 8 bytes a vertex, 4
-	 * an edge, 8 a vertex that draws; with gpu_sampler GPU memory for the largest batch there
-	 * can be */
+	/** batches that are sampled and announced before they are gathered; 0: 16, with gpu_sampler
+	 * 2; at most RUNG_LOADER_AHEAD_MAX. Each uses the memory of a sampled batch: 8 bytes per
+	 * vertex, 4 per edge, 8 per vertex that draws; with gpu_sampler, GPU memory for the largest
+	 * possible batch */
 	uint32_t ahead;
-	/** batches whose rows are on the way or there, beside those the caller holds; 0: 2; at most
-	 * 1 less than the store's requests_max, but 1 in any case. Each takes the memory of its
+	/** batches whose gather is in flight or complete, not counting those the caller holds; 0:
+	 * 2; at most the store's requests_max - 1, and at least 1. Each uses the memory of its
 	 * rows */
 	uint32_t gathers;
-	/** NULL: the CPU samples. Else of the same store, with room for batch_size seeds: batches
-	 * are sampled on its GPU, csc is NULL and sampler.hop_count 0. Borrowed until the loader is
+	/** NULL: the CPU samples. Otherwise a sampler of the same store with room for batch_size
+	 * seeds: the GPU samples, csc is NULL and sampler.hop_count 0. Borrowed until the loader is
 	 * destroyed */
 	struct rung_gpu_sampler *gpu_sampler;
 };
@@ -96,53 +98,61 @@ struct rung_loader_opts {
 RUNG_INIT_FUNCTION(rung_loader_opts, { opts.sampler.size = sizeof(opts.sampler); })
 
 /**
- * Make a loader and start its threads; they sleep until a pass begins.
+ * Create a loader and start its threads; they sleep until a pass begins.
  *
- * @param store       borrowed until the loader is destroyed; others may use it at the same time,
- *                    and several loaders one store
- * @param csc         the relabelled graph, as rung_dataset_load_graph() gives it, with the store's
- *                    vertex count; borrowed likewise. May be NULL when opts->sampler.hop_count is
- *                    0, and is NULL with opts->gpu_sampler
- * @param opts        NULL: defaults, that is no edges
+ * Memory: for each worker as documented at rung_sampler_create(), for batches as documented in
+ * opts, plus the batches that the caller holds. Memory is reused and kept until the loader is
+ * destroyed, except that of batches beyond two held by the caller at the same time: it is freed
+ * when they are put. On a GPU, where freeing may wait for all work, it is freed at the end of the
+ * pass. With gpu_sampler, memory for ahead + gathers + 2 batches is allocated here, and if some
+ * rows are cold, pinned host memory for their vertices as well.
+ *
+ * @param store       borrowed until the loader is destroyed; other users and other loaders may use
+ *                    it at the same time
+ * @param csc         relabelled graph from rung_dataset_load_graph(), with the vertex count of the
+ *                    store; borrowed until the loader is destroyed. May be NULL if
+ *                    opts->sampler.hop_count is 0; NULL with opts->gpu_sampler
+ * @param opts        NULL: defaults, which means no edges
  * @param loader_out  free with rung_loader_destroy()
- * @return 0, RUNG_E_INVAL (threads, ahead, gathers; no csc, or one of other vertices; a gpu_sampler
- *         of another store, or next to a csc; what rung_sampler_create() refuses), RUNG_E_ABI,
- *         RUNG_E_NOMEM, RUNG_E_NOSUP (as rung_sampler_create()), RUNG_E_IO (a CUDA error)
+ * @return 0, RUNG_E_INVAL (threads, ahead or gathers out of range; no csc, or a different vertex
+ *         count; a gpu_sampler of another store, or together with a csc; options that
+ *         rung_sampler_create() rejects), RUNG_E_ABI, RUNG_E_NOMEM, RUNG_E_NOSUP (as
+ *         rung_sampler_create()), RUNG_E_IO (a CUDA error)
  *
- * Memory: of each worker what rung_sampler_create() says, of batches what opts says and that of
- * batches the caller holds. Memory that was taken is used again, and kept until the loader is
- * destroyed; of batches put beyond two that the caller held at a time it is given back. On a GPU,
- * where that may wait for all work, at the end of the pass; with gpu_sampler memory for ahead +
- * gathers + 2 batches is allocated here, and where rows are cold as much pinned host memory as
- * their vertices take.
+ * Threads: any. Stream: the loader creates its own.
  */
 RUNG_API int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
                                 const struct rung_loader_opts *opts,
                                 struct rung_loader **loader_out);
 
 /**
- * End the pass on its way, stop the threads and free everything, that of batches not put as well:
- * they must not be touched any more. Waits for the work on the streams that batches were put with.
- * Before the store is closed. NULL is allowed.
+ * Cancel the current pass, stop the threads and free the loader with all its batches. Batches that
+ * were not put must not be used any more. The call waits for the work on the streams that were
+ * passed to rung_loader_put(). Destroy the loader before its store is closed.
+ *
+ * @param loader  NULL is allowed
+ *
+ * Threads: one at a time per loader. Stream: waits for those passed to rung_loader_put().
  */
 RUNG_API void rung_loader_destroy(struct rung_loader *loader);
 
-/** One sweep over seeds: batch i has the next batch_size of them, the last one what is left, and
- * the key key_first + i. */
+/** A pass over seeds: batch i has the next batch_size seeds and the key key_first + i; the last
+ * batch has the remaining seeds. */
 struct rung_loader_pass {
 	size_t size;           /**< sizeof(struct rung_loader_pass), set by the initialiser */
-	const uint64_t *seeds; /**< [seed_count] ranks, copied; each at most once in a batch */
+	const uint64_t *seeds; /**< [seed_count] ranks, copied; no rank twice in a batch */
 	uint64_t seed_count;   /**< 0: a pass without batches */
-	/** batches of other passes should have other keys: they draw other neighbours then */
+	/** use different keys for different passes: batches with different keys draw different
+	 * neighbours */
 	uint64_t key_first;
-	/** nonzero: in an order drawn from shuffle_seed, every order equally likely; else as they
-	 * are given */
+	/** nonzero: shuffle the seeds with shuffle_seed, every order equally likely; 0: in the
+	 * given order */
 	int shuffle;
 	uint64_t shuffle_seed;
-	/** begin with this batch of the pass: to go on after an interruption. At most the number of
+	/** first batch to produce, for resuming an interrupted pass; at most the number of
 	 * batches */
 	uint64_t batch_first;
-	/** nonzero: without the last batch when it has fewer than batch_size seeds */
+	/** nonzero: drop the last batch if it has fewer than batch_size seeds */
 	int drop_last;
 };
 
@@ -151,117 +161,140 @@ struct rung_loader_pass {
 RUNG_INIT_FUNCTION(rung_loader_pass, {})
 
 /**
- * Begin a pass; the pass on its way, if there is one, is ended as by rung_loader_end(). Seeds are
- * checked when they are sampled.
+ * Begin a pass. If a pass is running, it is ended first, as by rung_loader_end(). The seeds are
+ * copied; they are checked when they are sampled, so a rank out of range is an error of its batch.
  *
- * @return 0, RUNG_E_INVAL (no seeds, batch_first: says how many batches there are), RUNG_E_ABI,
- *         RUNG_E_NOMEM; then no pass begins, and the one on its way goes on
+ * @param pass  with `size` set; not kept
+ * @return 0, RUNG_E_INVAL (no seeds, or batch_first is too large: the message has the number of
+ *         batches), RUNG_E_ABI, RUNG_E_NOMEM; after an error the pass that was running, if any,
+ *         continues
+ *
+ * Threads: one at a time per loader.
  */
 RUNG_API int rung_loader_begin(struct rung_loader *loader, const struct rung_loader_pass *pass);
 
-/** A batch that was handed over: the caller's, and everything it points to valid, until it is put.
- * Positions count its vertices. */
+/** A batch that was handed over. It belongs to the caller until it is put, and everything it points
+ * to is valid until then. Positions are indices into its list of vertices. */
 struct rung_loader_batch {
-	uint64_t batch_idx;    /**< in its pass, from 0 */
+	uint64_t batch_idx;    /**< number in the pass, from 0 */
 	const uint64_t *seeds; /**< [seed_count] ranks: the first of `ranks` */
 	uint64_t seed_count;
-	/** [rank_count] of all vertices, seeds first, in the order of the rows; see on_gpu */
+	/** [rank_count] ranks of all vertices, seeds first, in the order of the rows; see on_gpu */
 	const uint64_t *ranks;
 	uint64_t rank_count;
-	/** [block_count], hop 0, from the seeds, first; of their arrays see on_gpu */
+	/** [block_count] blocks; hop 0, which starts at the seeds, is first; for their arrays see
+	 * on_gpu */
 	const struct rung_block *const *blocks;
-	uint32_t block_count; /**< hops; 0 without edges */
-	/** [rank_count * row_bytes] the row of each of `ranks`, one behind the other, at least
-	 * 256-byte aligned; of a store whose gathers run on a GPU, GPU memory */
+	uint32_t block_count; /**< number of hops; 0 without edges */
+	/** [rank_count * row_bytes] rows of `ranks`, contiguous, at least 256-byte aligned; in GPU
+	 * memory if the store gathers on a GPU */
 	void *rows;
-	/** NULL: the rows are there, as always on the CPU. Else of the gather: put work behind it
-	 * with rung_request_wait_stream(), or wait for it; the loader gives it back. It tells what
-	 * fails once the gather is on its way on a GPU: a row that cannot be read */
+	/** NULL: the rows are complete, as always on the CPU. Otherwise the request of the gather:
+	 * wait for it, or let a stream wait with rung_request_wait_stream(). The loader releases
+	 * it. Reports errors that occur after a gather on a GPU was started, such as a row that
+	 * cannot be read */
 	struct rung_request *request;
-	/** 1: ranks, seeds and the blocks' arrays are in GPU memory, complete when the batch is
-	 * handed over; 0: in host memory */
+	/** 1: ranks, seeds and the arrays of the blocks are in GPU memory, complete when the batch
+	 * is handed over; 0: in host memory */
 	int on_gpu;
 };
 
 /**
- * The next batch, in order; waits until it is sampled and its gather submitted, and on the CPU
- * until all its rows are there.
+ * Get the next batch of the pass, in order. The call waits until the batch is sampled and its
+ * gather is submitted; on the CPU, until all its rows are complete. Each batch has its own memory
+ * until it is put, so a caller may hold as many batches as memory allows.
  *
- * Each batch not put yet has its own memory, and the loader takes more for those to come: a caller
- * may hold as many as there is memory for.
+ * @param batch_out  the batch; return it with rung_loader_put()
+ * @return 1 with a batch; 0 at the end of the pass; RUNG_E_INVAL if no pass was begun;
+ *         RUNG_E_NOMEM; or the error of this batch from rung_sampler_sample(), rung_gather() or
+ *         rung_request_wait(), with its number in rung_last_error(). A failed batch is skipped: the
+ *         next call returns the one after it
  *
- * @param batch_out  give it back with rung_loader_put()
- * @return 1; 0 at the end of the pass; RUNG_E_INVAL when no pass was begun; or the failure of this
- *         batch, with its number in rung_last_error(): what rung_sampler_sample(), rung_gather()
- *         and rung_request_wait() return, or RUNG_E_NOMEM. The batch that failed is left out: the
- *         next call gives the one behind it
+ * Threads: one at a time per loader. Stream: see rung_loader_batch.request.
  */
 RUNG_API int rung_loader_next(struct rung_loader *loader,
                               const struct rung_loader_batch **batch_out);
 
 /**
- * Give a batch back, in any order; its memory is used for others.
+ * Return a batch, in any order; its memory is reused for other batches. The error of its request,
+ * if any, is then only counted. `stream` waits for the rows of the batch unless the caller already
+ * waited. The host waits for rows only if some are cold, as long as rung_request_wait_stream()
+ * would.
  *
- * @param stream  on a GPU: the stream that the caller's work on the batch is on. The memory is used
- *                again once all work that is on it now has run; the host does not wait for that.
- *                NULL: CUDA's legacy default stream. Work on further streams: let `stream` wait for
- *                it first (cudaStreamWaitEvent). Not a stream that is being captured. On the CPU
- *                the stream is not looked at, and the caller's work on the batch has ended
+ * @param batch   NULL is allowed
+ * @param stream  on a GPU: the stream with the caller's work on the batch. The memory is reused
+ *                after all work that is on the stream now; the host does not wait for it. NULL:
+ *                CUDA's legacy default stream. For work on further streams let `stream` wait for it
+ *                first (cudaStreamWaitEvent()). The stream must not be capturing. On the CPU the
+ *                stream is ignored, and the caller's work on the batch must be finished
  *
- * `stream` waits for the batch's rows, if nothing has made it do so. The host waits for rows only
- * where some are cold, and as long as rung_request_wait_stream() would. NULL as the batch is
- * allowed. What the request failed with is then only counted.
+ * Threads: any, at any time.
  */
 RUNG_API void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch *batch,
                               struct CUstream_st *stream);
 
 /**
- * Leave a pass early: waits for what is on its way, at most a batch a worker and the gathers that
- * were submitted. Batches that were handed over stay the caller's. Nothing to do when no pass is on
- * its way.
+ * End a pass early. The call waits for work in flight: at most one batch per worker, and the
+ * gathers that were submitted. Batches that were handed over still belong to the caller. If no pass
+ * is running, nothing happens. On a GPU the call may also wait for all work of the device, because
+ * memory that was too small for a batch of the pass is freed here; rung_loader_begin() does the
+ * same when it ends a pass.
  *
- * On a GPU it may also wait for all work of the device: memory that was too small for a batch of
- * the pass is freed here. So may rung_loader_begin(), which ends the pass before.
  * @return 0
+ *
+ * Threads: one at a time per loader.
  */
 RUNG_API int rung_loader_end(struct rung_loader *loader);
 
 /**
- * Before the first pass: make its first batches and put them back, as many as are in memory at a
- * time, so that none of the pass waits for memory that is touched first, and what of their cold
- * rows is kept is there. The pass on its way, if there is one, is ended; the counters count nothing
- * of it, those of the store do.
+ * Prepare for the first pass: produce its first batches, as many as are in memory at the same time,
+ * and put them back. Afterwards no batch of the pass waits for memory that is touched for the first
+ * time, and the cold-row cache holds the rows of these batches. A running pass is ended. The
+ * loader's counters do not include the warm-up, those of the store do.
  *
- * @param pass  as it will be begun, or another one with batches of the same size
- * @return 0, what rung_loader_begin() returns, RUNG_E_NOMEM. What is wrong with a batch is for the
- *         pass to tell
+ * @param pass  the pass that will be begun, or another one with batches of the same size
+ * @return 0, an error of rung_loader_begin(), or RUNG_E_NOMEM. Errors of single batches are left to
+ *         the pass
+ *
+ * Threads: one at a time per loader.
  */
 RUNG_API int rung_loader_warm_up(struct rung_loader *loader, const struct rung_loader_pass *pass);
 
-/** Counters of the pass on its way, or of the last one; each is exact, together they are of one
- * moment. */
+/** Counters of the current pass, or of the last one if none is running. Each counter is exact, and
+ * all are read at the same moment. */
 struct rung_loader_stats {
 	size_t size;      /**< sizeof(struct rung_loader_stats), set by the caller */
-	uint64_t batches; /**< handed over; so those below */
+	uint64_t batches; /**< handed over; the members below refer to these batches */
 	uint64_t rows;
 	uint64_t edges;
-	double seconds;       /**< since rung_loader_begin(), until the pass had ended */
-	double wait_s;        /**< in rung_loader_next() */
-	double wait_sample_s; /**< of it: the batch was not sampled yet; more threads help */
-	/** of it: its rows were not there, or its gather not submitted; more memory, or more
-	 * gathers */
+	double seconds; /**< since rung_loader_begin(), until the end of the pass */
+	double wait_s;  /**< wait time in rung_loader_next() */
+	/** part of wait_s: the batch was not sampled yet; more threads help */
+	double wait_sample_s;
+	/** part of wait_s: the gather was not submitted, or rows were missing; more memory or more
+	 * gathers help */
 	double wait_rows_s;
-	double sample_s; /**< sampling, all workers together */
-	/** the feeder, submitting gathers: that is where rows in memory are copied on the CPU */
+	double sample_s; /**< sampling, sum over all workers */
+	/** the feeder submitting gathers, which on the CPU includes copying rows that are in
+	 * memory */
 	double gather_s;
-	double announce_s;  /**< the feeder, announcing */
-	uint64_t announced; /**< batches; 0 where no row of the store is cold, or it has no cache */
-	/** times the store's window was full (rung_store_opts.window_rows_max): tried again behind
-	 * the next gather */
+	double announce_s;  /**< the feeder announcing batches */
+	uint64_t announced; /**< number of batches; 0 if the store has no cold rows or no cache */
+	/** number of times the window of the store (rung_store_opts.window_rows_max) was full; the
+	 * batch is announced again after the next gather */
 	uint64_t announce_refused;
 };
 
-/** Read the counters. @return 0, RUNG_E_ABI, RUNG_E_INVAL (size) */
+/**
+ * Copy the counters of the current pass, or of the last one if none is running. They may be read
+ * while the pass runs, for example to find out whether sampling or gathering limits it.
+ *
+ * @param loader     the loader
+ * @param stats_out  with `size` set; overwritten on success
+ * @return 0, RUNG_E_ABI, RUNG_E_INVAL (size)
+ *
+ * Threads: any, at any time.
+ */
 RUNG_API int rung_loader_stats(const struct rung_loader *loader,
                                struct rung_loader_stats *stats_out);
 

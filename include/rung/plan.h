@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * The plan: which ranks live in which tier, within the budgets, and what a batch will find where.
+ * The plan: which ranks each tier holds within the memory budgets, and predictions of the hits and
+ * of the time of batches.
  */
 #ifndef RUNG_PLAN_H
 #define RUNG_PLAN_H
@@ -16,68 +17,67 @@
 extern "C" {
 #endif
 
-/** A budget without limit. */
+/** A budget without a limit. */
 #define RUNG_BYTES_MAX UINT64_MAX
-/** An empty budget: zero stands for a default. */
+/** An empty budget. A zero means the default. */
 #define RUNG_BYTES_NONE (UINT64_MAX - 1)
 
 struct rung_plan;
 
-/** On which NUMA nodes host memory is to lie. On a machine of one node all of them come to the
- * same. */
+/** NUMA placement of host memory. On a machine with one node all values have the same effect. */
 enum rung_numa {
-	/** rows: the hottest at the GPUs, without GPUs at the CPUs that the process may run on,
-	 * dealt in blocks where these are at several nodes; what finds no room there on the next
-	 * nearest nodes; but over all nodes with memory where rung_plan_forecast() finds that
-	 * faster. Staging slots, the cold-row cache and the refill threads: at the drive that they
-	 * are read from. Nodes that the process is bound to (numactl --membind) are the only ones;
-	 * any other memory policy that it came with is left alone */
+	/** Rows: the hottest near the GPUs; without GPUs near the CPUs that the process may use, in
+	 * blocks if these are on several nodes. Rows that do not fit there go to the next nearest
+	 * nodes, or to all nodes with memory if rung_plan_forecast() finds that faster. Staging
+	 * slots, cold-row cache and refill threads: near the drive they serve. Only the nodes that
+	 * the process is bound to (numactl --membind) are used; if the process has any other memory
+	 * policy, that policy stays in effect */
 	RUNG_NUMA_AUTO = 0,
-	/** all on rung_plan_opts.numa_node, and nowhere else; refill threads as with AUTO */
+	/** all memory on rung_plan_opts.numa_node and nowhere else; refill threads as with AUTO */
 	RUNG_NUMA_NODE,
-	/** rows dealt in blocks to all nodes that have memory for the process; the rest as with
+	/** rows in blocks over all nodes with memory for the process; everything else as with
 	 * AUTO */
 	RUNG_NUMA_INTERLEAVE,
-	RUNG_NUMA_NONE /**< where the kernel puts it, and threads anywhere */
+	RUNG_NUMA_NONE /**< placement left to the kernel, threads anywhere */
 };
 
-/** Options of rung_plan_create(): budgets, and what gathers. */
+/** Options of rung_plan_create(): memory budgets and the device that gathers. */
 struct rung_plan_opts {
 	size_t size; /**< sizeof(struct rung_plan_opts), set by the initialiser */
-	/** host memory for rows, staging slots, cold-row cache and graph together; 0: half of what
-	 * is free; RUNG_BYTES_MAX: all rows */
+	/** host memory for rows, staging slots, cold-row cache and graph together; 0: half of the
+	 * free memory; RUNG_BYTES_MAX: all rows */
 	uint64_t host_bytes;
-	/** reads in flight wanted on each features file; 0: what is chosen by the profile, else
-	 * 64 */
+	/** reads in flight for each features file; 0: chosen from the profile, else 64 */
 	uint32_t queue_depth;
-	/** what will gather; only with CUDA are there rows in the tiers "gpu" and "peer" */
+	/** device that will gather; the tiers "gpu" and "peer" need CUDA */
 	enum rung_device device;
-	/** [gpu_count] GPUs, the first gathers; one may come several times and then poses as
-	 * several; NULL: the one the calling thread has current */
+	/** [gpu_count] GPU numbers; the first one gathers; a GPU that is listed several times acts
+	 * as several; NULL: the current GPU of the calling thread */
 	const int *gpus;
 	uint32_t gpu_count;
-	/** of each GPU, for rows, map and graph; 0: what is free less 1 GiB; RUNG_BYTES_MAX: all
-	 * rows */
+	/** budget of each GPU for rows, map and graph; 0: free memory minus 1 GiB; RUNG_BYTES_MAX:
+	 * all rows */
 	uint64_t gpu_bytes;
-	/** of gpu_bytes when there are several GPUs: the hottest rows, kept on the GPU that
-	 * gathers; RUNG_BYTES_MAX: all of it; 0: none. The others are interleaved over the GPUs. */
+	/** with several GPUs, the part of gpu_bytes for the hottest rows, which are copied to the
+	 * gathering GPU; RUNG_BYTES_MAX: all of gpu_bytes; 0: none. The other rows are interleaved
+	 * over the GPUs. */
 	uint64_t replicate_bytes;
-	/** nonzero: place the graph's arrays too, for rung_gpu_sampler_create(): of them and of the
-	 * features the same share goes to the GPUs, as hot vertices stand first in both; the rest
-	 * of the graph is host memory */
+	/** nonzero: also place the arrays of the graph, for rung_gpu_sampler_create(). The GPUs get
+	 * the same share of the graph and of the features, because hot vertices come first in both;
+	 * the rest of the graph stays in host memory */
 	int sample_on_gpu;
-	/** nonzero: keep rank_of_vertex on the GPU if it takes at most half of gpu_bytes */
+	/** nonzero: keep rank_of_vertex on the GPU if it needs at most half of gpu_bytes */
 	int vertex_ids;
-	/** of host_bytes for the cold-row cache; 0: an eighth of it; RUNG_BYTES_MAX: all that the
+	/** part of host_bytes for the cold-row cache; 0: one eighth; RUNG_BYTES_MAX: all that the
 	 * slots leave; RUNG_BYTES_NONE: no cache */
 	uint64_t cache_bytes;
 	enum rung_numa numa;
-	uint32_t numa_node; /**< of RUNG_NUMA_NODE */
-	/** of the machine, to choose by (rung_plan_choice()); read only during the call; NULL:
-	 * nothing is */
+	uint32_t numa_node; /**< for RUNG_NUMA_NODE */
+	/** profile of the machine, used to choose settings (rung_plan_choice()); read only during
+	 * the call; NULL: defaults */
 	const struct rung_profile *profile;
-	/** The cold-row cache as a share of the host budget, 0 to 1. The budget is host_bytes or
-	    its default. 0: cache_bytes. RUNG_E_INVAL with both */
+	/** cold-row cache as a share of the host budget, 0 to 1. The budget is host_bytes or its
+	 * default. 0: use cache_bytes. RUNG_E_INVAL if both are set */
 	double cache_share;
 };
 
@@ -85,135 +85,205 @@ struct rung_plan_opts {
 #define RUNG_PLAN_OPTS_INIT RUNG_INIT(struct rung_plan_opts)
 RUNG_INIT_FUNCTION(rung_plan_opts, {})
 
-/** The ranks that live in a tier. */
+/** The ranks of a tier. */
 struct rung_plan_tier {
-	const char *name;    /**< "gpu", "peer" (interleaved over GPUs), "host", "nvme" */
-	uint64_t rank_first; /**< ranks rank_first .. rank_first + row_count live here */
+	const char *name; /**< "gpu", "peer" (interleaved over GPUs), "host", "nvme" */
+	/** the tier holds the ranks rank_first to rank_first + row_count - 1 */
+	uint64_t rank_first;
 	uint64_t row_count;
 	uint64_t bytes; /**< row_count * row_bytes */
 	/** predicted share of requested rows, 0 to 1; NaN before rung_plan_predict() */
 	double hit_share;
 };
 
-/** Staging slots: buffers in host memory that rows are read into from the NVMe tier; inside the
- * host budget. */
+/** Staging slots: host buffers for rows read from the NVMe tier; part of the host budget. */
 struct rung_plan_slots {
-	uint64_t slot_count; /**< of all features files together; 0 when every row is in memory */
+	uint64_t slot_count; /**< sum over all features files; 0 if every row is in memory */
 	uint64_t slot_bytes;
 };
 
-/** The cold-row cache: rows of the NVMe tier that were read and will be wanted again; inside the
- * host budget. */
+/** The cold-row cache: rows read from the NVMe tier, kept for later batches; part of the host
+ * budget. */
 struct rung_plan_cache {
-	uint64_t row_count;   /**< 0: none */
-	uint64_t frame_bytes; /**< of a row in it */
-	uint64_t bytes;       /**< with what it takes to find and replace them */
+	uint64_t row_count;   /**< 0: no cache */
+	uint64_t frame_bytes; /**< bytes of a cached row */
+	uint64_t bytes;       /**< total, including the index and the replacement lists */
 };
 
-/** Host memory and the NUMA nodes it is to lie on. */
+/** A block of host memory and the NUMA nodes planned for it. */
 struct rung_place {
-	/** "host" (its rows), "slots" (of one features file, in their order), "cache" (its
-	 * frames) */
+	/** "host" (rows), "slots" (staging slots of one features file, in file order) or "cache"
+	 * (frames of the cold-row cache) */
 	const char *name;
-	/** "host": ranks rank_first .. rank_first + row_count begin here; else 0 */
+	/** "host": the block holds ranks rank_first to rank_first + row_count - 1; otherwise 0 */
 	uint64_t rank_first;
 	uint64_t row_count;
 	uint64_t bytes;
-	struct rung_id_list nodes; /**< numbers; none: where the kernel puts it */
-	/** with several nodes: dealt to them in turn, in blocks of so many bytes */
+	struct rung_id_list nodes; /**< node numbers; empty: the kernel decides */
+	/** with several nodes: size of the blocks that are dealt to the nodes in turn */
 	uint64_t block_bytes;
 };
 
-/** What will gather. */
+/** The device that will gather. */
 struct rung_plan_device {
 	enum rung_device device; /**< RUNG_DEVICE_CPU or RUNG_DEVICE_CUDA */
-	/** why not CUDA when it was asked for with RUNG_DEVICE_AUTO, or why not all GPUs; else
-	 * "" */
+	/** why CUDA is not used although RUNG_DEVICE_AUTO was given, or why not all GPUs are used;
+	 * otherwise "" */
 	const char *why;
-	const int *gpus;    /**< [gpu_count], the first gathers */
+	const int *gpus;    /**< [gpu_count]; the first one gathers */
 	uint32_t gpu_count; /**< 0 on the CPU */
-	int map_on_gpu;     /**< 1: room for rank_of_vertex was kept on the GPU */
+	int map_on_gpu;     /**< 1: memory for rank_of_vertex is reserved on the GPU */
 };
 
-/** What sampled batches say of the traffic to come. */
+/** Traffic predicted from sampled batches. */
 struct rung_plan_traffic {
 	uint64_t batches_sampled;
 	uint64_t batches_per_epoch;
-	double rows_per_batch; /**< mean, deduplicated */
+	double rows_per_batch; /**< mean number of distinct rows */
 	double rows_per_epoch;
 	double cold_rows_per_epoch;
-	/** from the NVMe tier, in whole sectors of sector_bytes, rows not merged */
+	/** read from the NVMe tier, in whole sectors of sector_bytes, without merging */
 	double read_bytes_per_epoch;
 	uint32_t sector_bytes;
-	double seconds_per_epoch;      /**< of gathers, by the profile; NaN: none are predicted */
-	struct rung_forecast forecast; /**< of the sampled batches, likewise */
+	double seconds_per_epoch;      /**< predicted time of all gathers; NaN without a forecast */
+	struct rung_forecast forecast; /**< for the sampled batches; empty without a forecast */
 };
 
 /**
- * Place the rows of a dataset.
+ * Create a plan: place the rows of a dataset in tiers, hottest first, within the budgets. The call
+ * reads free memory, the topology and, with CUDA, the GPUs; it allocates only the plan itself. GPUs
+ * that cannot read each other's memory cannot share rows; only the first one is used then.
  *
+ * @param ds        may be closed afterwards
  * @param opts      NULL: defaults
- * @param plan_out  free with rung_plan_destroy(); does not need the dataset any more
- * @return 0, RUNG_E_INVAL when the host budget cannot hold the staging slots, or the graph (says
- *         the least that works), or for a NUMA node that there is not, RUNG_E_NOMEM; with
- *         RUNG_DEVICE_CUDA what rung_gpu_info() returns
+ * @param plan_out  written on success; free with rung_plan_destroy()
+ * @return 0, RUNG_E_INVAL (the host budget cannot hold the staging slots or the graph: the message
+ *         names the least that works; or the NUMA node does not exist), RUNG_E_NOMEM; with
+ *         RUNG_DEVICE_CUDA also the errors of rung_gpu_info()
  *
- * GPUs that cannot read each other's memory share no rows: the first one is used alone then.
+ * Threads: any. A plan may be read by several threads; rung_plan_predict() and rung_plan_forecast()
+ * change it.
  */
 RUNG_API int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
                               struct rung_plan **plan_out);
-/** Free a plan; stores opened with it go on. NULL is allowed. */
+/**
+ * Free a plan and everything that was obtained from it with the functions below. Stores that were
+ * opened with the plan do not need it any longer and stay usable.
+ *
+ * @param plan  NULL is allowed
+ *
+ * Threads: any, but no other call on the plan may be running.
+ */
 RUNG_API void rung_plan_destroy(struct rung_plan *plan);
 
-/** Tier `idx` of those the device has (the CPU: "host", "nvme"), fastest first; NULL past the end.
- * Tiers without rows are listed too. */
+/**
+ * Tier `idx` of the plan, from the fastest to the slowest: on the CPU "host" and "nvme", with CUDA
+ * "gpu", "peer", "host" and "nvme". Tiers without rows are included. hit_share is NaN until
+ * rung_plan_predict() has run.
+ *
+ * @return memory of the plan, valid until rung_plan_destroy(); NULL past the last tier
+ *
+ * Threads: any, while no call changes the plan.
+ */
 RUNG_API const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx);
-/** Its staging slots; the plan's, as what the functions below return. */
+/**
+ * The staging slots of the plan: buffers in host memory for rows that are read from the NVMe tier,
+ * one set per features file. Their bytes are part of the host budget.
+ *
+ * @return memory of the plan, valid until rung_plan_destroy(); never NULL
+ *
+ * Threads: any, while no call changes the plan.
+ */
 RUNG_API const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan);
-/** Its cold-row cache. */
+/**
+ * The cold-row cache of the plan: frames in host memory that keep rows of the NVMe tier for later
+ * batches. Its bytes are part of the host budget; row_count is 0 if there is no cache.
+ *
+ * @return memory of the plan, valid until rung_plan_destroy(); never NULL
+ *
+ * Threads: any, while no call changes the plan.
+ */
 RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan);
 
-/** Bytes of the host budget that tell where rows lie which were staged in place; 0: they were not,
- * or all are in memory. */
+/**
+ * Host bytes of the rank-to-vertex map of a dataset staged in place. Its rows are in the order of
+ * the vertices, so the store needs the map to find cold rows. The map is part of the host budget.
+ *
+ * @return bytes; 0 if the dataset was not staged in place, or if all rows are in memory
+ *
+ * Threads: any, while no call changes the plan.
+ */
 RUNG_API uint64_t rung_plan_vertices_bytes(const struct rung_plan *plan);
 
-/** What gathers, and why it is not what was asked for. */
+/**
+ * The device that will gather and its GPUs. If RUNG_DEVICE_AUTO chose the CPU, or if some of the
+ * requested GPUs cannot be used, `why` has the reason.
+ *
+ * @return memory of the plan, valid until rung_plan_destroy(); never NULL
+ *
+ * Threads: any, while no call changes the plan.
+ */
 RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
 
-/** Place `idx` of host memory: "host", its parts from the hottest rows to the coldest, then
- * "slots", then "cache"; NULL past the end. */
+/**
+ * Planned placement of block `idx` of host memory: first the blocks of "host" from the hottest to
+ * the coldest rows, then "slots" of each features file, then "cache". rung_plan_forecast() may
+ * change the placement of "host".
+ *
+ * @return memory of the plan, valid until rung_plan_destroy() or the next forecast; NULL past the
+ *         last block
+ *
+ * Threads: any, while no call changes the plan.
+ */
 RUNG_API const struct rung_place *rung_plan_place(const struct rung_plan *plan, size_t idx);
 
-/** Why all of it is left to the kernel: one node, or what the kernel says or does not; "" when it
- * is not. */
+/**
+ * Reason why the placement of all host memory is left to the kernel: the machine has one node, or
+ * the topology is unknown.
+ *
+ * @return memory of the plan, valid until rung_plan_destroy(); "" if memory is placed, never NULL
+ *
+ * Threads: any, while no call changes the plan.
+ */
 RUNG_API const char *rung_plan_place_why(const struct rung_plan *plan);
 
-/** What the plan has chosen by rung_plan_opts.profile, and stores that are opened with it take
- * where their options say nothing; NULL without one. */
+/**
+ * Settings that the plan derived from rung_plan_opts.profile, with the reason for each. A store
+ * that is opened with the plan uses them for options that are zero.
+ *
+ * @return memory of the plan, valid until rung_plan_destroy(); NULL if the plan was created without
+ *         a profile
+ *
+ * Threads: any, while no call changes the plan.
+ */
 RUNG_API const struct rung_choice *rung_plan_choice(const struct rung_plan *plan);
 
 /**
- * The next batch of a forecast, of ranks; one that comes twice in a batch is read once.
+ * Callback of rung_plan_forecast() that returns the next batch as a list of ranks. A rank that
+ * occurs twice in a batch is read once.
  *
- * @param ranks_out  [*count_out] valid until the next call
- * @return 1 with a batch, 0 after the last one, or a negative status, which ends the forecast
+ * @param ctx        as passed to rung_plan_forecast()
+ * @param ranks_out  [*count_out] memory of the callback, valid until the next call
+ * @return 1 with a batch, 0 after the last batch, or a negative status, which ends the forecast
+ *
+ * Threads: called from the thread that called rung_plan_forecast().
  */
 typedef int (*rung_forecast_next_fn)(void *ctx, const uint64_t **ranks_out, uint64_t *count_out);
 
-/** What seconds are predicted for. */
+/** Options of rung_plan_forecast(). */
 struct rung_forecast_opts {
 	size_t size; /**< sizeof(struct rung_forecast_opts), set by the initialiser */
-	const struct rung_profile *profile; /**< of the machine */
-	/** reads in flight on each features file; 0: those that the plan was made for */
+	const struct rung_profile *profile; /**< profile of the machine, required */
+	/** reads in flight for each features file; 0: as planned */
 	uint32_t queue_depth;
-	uint32_t gap_bytes; /**< as in rung_store_opts; 0: as the profile says */
-	/** that gather, each a batch; 0: as many as the plan has chosen, else 1 */
+	uint32_t gap_bytes; /**< as in rung_store_opts; 0: chosen from the profile */
+	/** gather threads, each with its own batch; 0: as chosen by the plan, else 1 */
 	uint32_t threads;
 	int no_merge; /**< as in rung_store_opts */
-	/** the first of the batches: they fill the cache, and neither their time nor their reads
-	 * count */
+	/** number of batches at the start that only fill the cache; their time and reads are not
+	 * counted */
 	uint64_t warmup_batches;
-	int keep_places; /**< nonzero: host rows stay where the plan has them */
+	int keep_places; /**< nonzero: do not change the placement of host rows */
 };
 
 /** Initialiser: all defaults. In C++: rung_forecast_opts_init(). */
@@ -221,15 +291,18 @@ struct rung_forecast_opts {
 RUNG_INIT_FUNCTION(rung_forecast_opts, {})
 
 /**
- * Predict the traffic of training: sample up to `batches_max` batches of a shuffled epoch and count
- * rows per tier.
+ * Predict the traffic of training: sample up to `batches_max` batches of a shuffled epoch, count
+ * the rows of each tier and, with `forecast`, predict the time of the gathers. The hit_share of
+ * every tier of the plan is set.
  *
- * @param csc         the relabelled graph (rung_dataset_load_graph)
- * @param seeds       train ranks, distinct
- * @param batches_max 0: 32
- * @param forecast    for seconds; NULL: none are predicted
- * @param traffic_out may be NULL
- * @return 0 and hit_share of every tier set, or what the sampler returns, or rung_plan_forecast()
+ * @param csc          relabelled graph (rung_dataset_load_graph())
+ * @param seeds        [seed_count] distinct train ranks
+ * @param batches_max  0: 32
+ * @param forecast     predicts times; NULL: only traffic
+ * @param traffic_out  may be NULL
+ * @return 0, or an error of the sampler or of rung_plan_forecast()
+ *
+ * Threads: any; no other call on the plan at the same time.
  */
 RUNG_API int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
                                const struct rung_sampler_opts *sampler, const uint64_t *seeds,
@@ -238,27 +311,30 @@ RUNG_API int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *cs
                                struct rung_plan_traffic *traffic_out);
 
 /**
- * Work out how long gathers of these batches take on the machine of the profile, with two requests
- * of each thread in flight. Each batch is gone through as the store would: which rows are in
- * memory, which of the others the cold-row cache has by then, which share a read. Rows in memory
- * cost what the nodes do that the plan has put them on.
+ * Predict how long gathers of given batches take on the machine of a profile, with two requests per
+ * thread in flight. Each batch is processed as the store would do it: rows in memory, rows that the
+ * cold-row cache holds by then, and merged reads. The cost of a row in memory depends on the node
+ * where the plan puts it.
  *
- * On a GPU rows of its own memory, of other GPUs' and those that come over its link are read side
- * by side, so that the slowest counts; where the profile has no figures of one of these, assumed
- * ones are taken, and forecast_out->assumed says so.
+ * A GPU reads its own memory, the memory of other GPUs and host memory at the same time, so the
+ * slowest of the three counts. Rates that the profile does not have are assumed, and
+ * forecast_out->assumed lists them.
  *
- * Where the plan leaves it open (RUNG_NUMA_AUTO, CPUs of several nodes gather, others have memory
- * too) host rows are spread from then on in the way that takes less: nearest to the readers first,
- * or in blocks over all nodes. rung_plan_place() and stores that are opened later show it. With
- * opts->keep_places they stay as the plan has them, and the prediction is for that.
+ * If the plan leaves the placement of host rows open (RUNG_NUMA_AUTO, CPUs of several nodes gather,
+ * other nodes have memory too), the call selects the faster of two placements: nearest to the
+ * readers first, or in blocks over all nodes. rung_plan_place() and stores opened later use the
+ * result. With opts->keep_places the placement does not change.
  *
- * @param opts  with a profile
- * @param next  returns the batches in order, one per call. The forecast has finished with a batch
- *              before the next call, so one batch in memory is enough
- * @param ctx   passed to `next`
+ * @param opts          with a profile
+ * @param next          returns the batches in order, one per call. The forecast has finished with a
+ *                      batch before the next call, so one batch in memory is enough
+ * @param ctx           passed to `next`
+ * @param forecast_out  with `size` set; written on success
  * @return 0, RUNG_E_INVAL (a rank out of range; no profile, or an incomplete one; the plan has rows
- *         in files and the profile no reads; no batch behind those for warm-up), RUNG_E_NOMEM,
- *         RUNG_E_ABI, or what `next` returned
+ *         in files and the profile has no reads; no batch after the warm-up), RUNG_E_NOMEM,
+ *         RUNG_E_ABI, or the error returned by `next`
+ *
+ * Threads: any; no other call on the plan at the same time.
  */
 RUNG_API int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *opts,
                                 rung_forecast_next_fn next, void *ctx,

@@ -21,6 +21,7 @@
 #include "sampler.h"
 #include "source.h"
 #include "stage.h"
+#include "stats.h"
 #include "status.h"
 #include "store.h"
 #include "trace.h"

@@ -156,13 +156,14 @@ def test_every_struct_has_the_fields_of_the_headers_where_they_are(headers):
 
 
 def changed(folder, before, after):
-    """The headers with a line of store.h changed."""
+    """The headers with a line of store.h or stats.h changed."""
     include = folder / "include"
     shutil.copytree(INCLUDE, include)
-    header = include / "rung" / "store.h"
-    text = header.read_text()
-    assert text.count(before) == 1
-    header.write_text(text.replace(before, after))
+    texts = {header: header.read_text()
+             for header in (include / "rung" / name for name in ("store.h", "stats.h"))}
+    header, = (header for header, text in texts.items() if before in text)
+    assert texts[header].count(before) == 1
+    header.write_text(texts[header].replace(before, after))
     return include
 
 

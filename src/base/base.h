@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What every part of rung uses: failures, memory, options, sizes, time. Private: names start with
- * rung__. */
+/** Basics shared by all parts of rung: failures, memory, options, sizes, time. Private: names start
+ * with rung__. */
 #ifndef RUNG_INTERNAL_H
 #define RUNG_INTERNAL_H
 
@@ -17,7 +17,7 @@
 extern "C" { /* for kernels/ */
 #endif
 
-/* Arithmetic that kernels/ shares with the core, so that both come to the same. */
+/* Arithmetic shared by kernels/ and the core, so that both compute the same results. */
 #ifdef __CUDACC__
 #define RUNG__ANYWHERE __host__ __device__
 #else
@@ -38,12 +38,12 @@ extern "C" { /* for kernels/ */
  */
 int rung__fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** As rung__fail(), for a memory budget that is too small: RUNG_E_INVAL, and `least` bytes are what
- * works. The sentence says so, too. */
+/** As rung__fail() for a memory budget that is too small: RUNG_E_INVAL, and `least` is the smallest
+ * budget that works, in bytes. The message contains it too. */
 int rung__fail_least(uint64_t least, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** As rung__fail(), with ": <strerror(err)>" behind and the status that errno value stands for
- * (ENOENT, ENOSPC, ENOMEM …; else RUNG_E_IO). */
+/** As rung__fail(), with ": <strerror(err)>" appended and the status for that errno value (ENOENT,
+ * ENOSPC, ENOMEM and others; RUNG_E_IO by default). */
 int rung__fail_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** Put a sentence back as this thread's last error (one kept by a request). Returns `status`. */
@@ -65,8 +65,8 @@ void rung__failure_keep(struct rung__failure *failure, int rc);
 /** @return 0, or the failure, which is then the calling thread's */
 int rung__failure_tell(const struct rung__failure *failure);
 
-/* Memory. All of rung's heap memory goes through these; NULL when there is none or when a test says
- * so. */
+/* Memory. All heap memory of rung is allocated here; NULL on failure, or when a test injects
+ * one. */
 void *rung__malloc(size_t bytes);
 void *rung__zalloc(size_t bytes);
 /* NULL on overflow; 1 byte for count 0 */
@@ -78,9 +78,9 @@ void *rung__malloc_aligned(size_t align, size_t bytes);
 
 #define RUNG__HUGE_ALIGN 256u
 
-/* For what is large, or looked at at random: in huge pages where it fills some, which takes a fifth
- * of the time to touch first and few places in the TLB. At least RUNG__HUGE_ALIGN aligned; freed
- * with rung__free(). */
+/* For large or randomly accessed memory: uses huge pages if it fills at least one, which needs a
+ * fifth of the time for the first touch and few TLB entries. Aligned to at least RUNG__HUGE_ALIGN;
+ * freed with rung__free(). */
 void *rung__malloc_huge(uint64_t bytes);
 char *rung__strdup(const char *text);
 char *rung__format(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -88,9 +88,9 @@ char *rung__vformat(const char *format, va_list args) __attribute__((format(prin
 void rung__free(void *ptr);
 
 /**
- * Anonymous zeroed memory, 2 MiB aligned, huge pages asked for; NULL when there is none. Not
- * inherited by fork(): the kernel may be writing to it, and a child's copy-on-write would take the
- * pages away from under a read.
+ * Anonymous zeroed memory, 2 MiB aligned, with huge pages requested; NULL on failure. fork() does
+ * not copy it: while the kernel writes to it, copy-on-write in a child would move the pages away
+ * from under a read.
  */
 void *rung__map_pages(uint64_t bytes);
 /**
@@ -196,18 +196,18 @@ static RUNG__ANYWHERE inline uint64_t rung__mix64(uint64_t x)
 
 /* ---- dtype.c ---- */
 
-/** The dtype of a name; RUNG_DTYPE_NONE when there is none. */
+/** The dtype with this name; RUNG_DTYPE_NONE if the name is unknown. */
 enum rung_dtype rung__dtype_parse(const char *name);
 
 /* ---- host_memory.c ---- */
 
-/** Host memory that may be taken: MemAvailable, or less when a cgroup says so. `root` is "" or, in
- * tests, a folder with proc/ and sys/. */
+/** Host memory that can be allocated: MemAvailable, or the limit of a control group if that is
+ * lower. `root` is "" or, in tests, a folder with proc/ and sys/. */
 uint64_t rung__host_memory_free(const char *root);
 
 /**
- * What long work may take unless told otherwise: a quarter of RAM, and no more than three quarters
- * of what may be taken, since what is counted is not all that is taken.
+ * Default memory of long work: a quarter of RAM, and at most three quarters of what can be
+ * allocated, because not all allocations are counted.
  */
 uint64_t rung__host_memory_budget(const char *root);
 

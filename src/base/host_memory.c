@@ -20,7 +20,7 @@ static bool read_u64(const char *root, const char *path, uint64_t *value_out)
 	file = fopen(name, "re");
 	if (!file)
 		return false;
-	ok = fscanf(file, "%llu", &value) == 1; /* "max" is no number: no limit */
+	ok = fscanf(file, "%llu", &value) == 1; /* "max" is not a number: no limit */
 	fclose(file);
 	if (ok)
 		*value_out = value;
@@ -76,8 +76,8 @@ static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
 	return found;
 }
 
-/* Bytes behind the names of memory.stat that hold what files have in memory, which the kernel takes
- * back before a limit is met. */
+/* Sum of the fields of memory.stat that count file pages, which the kernel reclaims before a limit
+ * is reached. */
 static uint64_t group_caches(const char *root, const char *folder, bool v2)
 {
 	char name[512], line[128], key[64];
@@ -104,8 +104,8 @@ struct group_memory {
 	uint64_t limit, free; /* UINT64_MAX: no limit */
 };
 
-/* The tightest of our group's and its parents' limits, and what is left where least is left, which
- * may be another. */
+/* The tightest limit of this group and its parents, and the smallest remainder, which may be that
+ * of another group. */
 static struct group_memory group_memory(const char *root, bool v2)
 {
 	const char *mount = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";

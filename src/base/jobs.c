@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that take the next number until there is none. One lock guards the counts; it is not held
- * during a job. */
+/* Threads that take the next job number until none is left. One lock guards the counters; it is not
+ * held during a job. */
 #include "base/jobs.h"
 
 #include <assert.h>

@@ -141,8 +141,8 @@ void rung_free(void *ptr)
 	free(ptr);
 }
 
-/* Address space only. Takes a huge page more than asked for and gives the ends back, since mmap
- * only aligns to small pages. */
+/* Reserve address space only. It maps one more huge page than needed and unmaps the ends, because
+ * mmap() aligns only to small pages. */
 static unsigned char *reserve(uint64_t size)
 {
 	unsigned char *map, *base;
@@ -164,7 +164,7 @@ static unsigned char *reserve(uint64_t size)
 	return base;
 }
 
-/* Over what is mapped at `base`. */
+/* Replaces the mapping at `base`. */
 static bool map_at(unsigned char *base, uint64_t size, int prot, int flags, int fd, uint64_t offset)
 {
 	if (mmap(base, (size_t)size, prot, flags | MAP_FIXED, fd, (off_t)offset) == MAP_FAILED)
@@ -286,8 +286,8 @@ int rung__thread_number(void)
 #ifdef _OPENMP
 static atomic_bool has_team, is_forked;
 
-/* The threads of libgomp's team are not here, and it would wait for them for ever. No call of
- * OpenMP's: LLVM's holds its locks until it is told of the fork. */
+/* After fork() the threads of libgomp's team do not exist, and libgomp would wait for them forever.
+ * This must not call OpenMP: the one of LLVM holds its locks until it learns of the fork. */
 static void leave_team(void)
 {
 	if (atomic_load(&has_team))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Intrusive list: entries are linked by a member of theirs, so putting one in takes no memory.
- * Entries can be put in at both ends and taken out at the front, or anywhere with a walk. Private
- * to the core.
+ * Intrusive list: entries are linked through one of their members, so adding one allocates nothing.
+ * Entries are added at both ends and removed at the front, or anywhere during a walk. Private to
+ * the core.
  *
- * Threads: none of this locks.
+ * Threads: no locking; the caller guards each list.
  */
 #ifndef RUNG_QUEUE_H
 #define RUNG_QUEUE_H
@@ -27,7 +27,7 @@ struct rung__queue {
 /** The entry that a link is a member of; NULL for NULL. */
 #define RUNG__ENTRY(link, type, member) ((type *)rung__entry((link), offsetof(type, member)))
 
-/** Walk over the entries, of which none leaves the list meanwhile. */
+/** Walk over the entries; none may be removed during the walk. */
 #define RUNG__QUEUE_EACH(entry, queue, type, member)                                               \
 	for (type *entry = RUNG__ENTRY(rung__queue_first(queue), type, member); entry;             \
 	     entry = RUNG__ENTRY(rung__queue_after(queue, &entry->member), type, member))
@@ -52,7 +52,7 @@ static inline struct rung__link *rung__queue_first(const struct rung__queue *que
 	return queue->last ? queue->last->next : NULL;
 }
 
-/** The one behind a link; NULL behind the last. */
+/** The entry after a link; NULL after the last one. */
 static inline struct rung__link *rung__queue_after(const struct rung__queue *queue,
                                                    const struct rung__link *link)
 {
@@ -96,7 +96,7 @@ static inline struct rung__link *rung__queue_pop(struct rung__queue *queue)
 	return first;
 }
 
-/** Take out one that is in the list. */
+/** Remove an entry that is in the list. */
 static inline void rung__queue_remove(struct rung__queue *queue, const struct rung__link *link)
 {
 	struct rung__link *before = queue->last;
@@ -107,7 +107,7 @@ static inline void rung__queue_remove(struct rung__queue *queue, const struct ru
 	rung__queue_cut(queue, before);
 }
 
-/** All of `from` behind the last; `from` is empty then. */
+/** Append all of `from`, which is empty afterwards. */
 static inline void rung__queue_join(struct rung__queue *queue, struct rung__queue *from)
 {
 	struct rung__link *first = rung__queue_first(from);

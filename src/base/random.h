@@ -17,7 +17,7 @@ struct rung__stream {
 	uint64_t state;
 };
 
-/** A key made of two: not symmetric, so that (a, b) and (b, a) differ. */
+/** Combine two keys; not symmetric, so (a, b) and (b, a) differ. */
 static RUNG__ANYWHERE inline uint64_t rung__key_join(uint64_t a, uint64_t b)
 {
 	return rung__mix64(rung__mix64(a) ^ b);
@@ -38,9 +38,9 @@ static inline uint64_t rung__stream_next(struct rung__stream *stream)
 }
 
 /**
- * 64 random bits as a number below `limit` (at least 1), every one equally likely: Lemire, "Fast
- * Random Integer Generation in an Interval", 2019. False: these bits are among those that are too
- * many; take the next.
+ * Map 64 random bits to a number below `limit` (at least 1), every number equally likely: Lemire,
+ * "Fast Random Integer Generation in an Interval", 2019. False: the bits fall into the surplus and
+ * must be replaced by the next ones.
  */
 static RUNG__ANYWHERE inline bool rung__bits_below(uint64_t bits, uint64_t limit,
                                                    uint64_t *value_out)
@@ -48,7 +48,7 @@ static RUNG__ANYWHERE inline bool rung__bits_below(uint64_t bits, uint64_t limit
 	const unsigned __int128 product = (unsigned __int128)bits * limit;
 
 	*value_out = (uint64_t)(product >> 64);
-	/* 2^64 mod limit: so many low halves are one too many */
+	/* 2^64 mod limit is the number of surplus low halves */
 	return (uint64_t)product >= limit || (uint64_t)product >= (0 - limit) % limit;
 }
 

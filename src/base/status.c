@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status codes, the sentence of the last failure, and what is built in. */
+/* Status codes, the message of the last failure, and the list of built-in features. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -11,10 +11,10 @@
  * @return 0 or an errno value */
 int rung__thread_start(pthread_t *thread, void *(*run)(void *), void *ctx);
 
-/** A condition whose waits end by the monotonic clock, as rung__deadline() tells it. */
+/** A condition variable whose timeouts use the monotonic clock, as rung__deadline() does. */
 void rung__cond_init(pthread_cond_t *cond);
 
-/** So many nanoseconds from now. */
+/** The time `ns` nanoseconds from now. */
 struct timespec rung__deadline(uint64_t ns);
 
 /**

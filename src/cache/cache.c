@@ -145,7 +145,7 @@ int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd,
 		free_cache(cache);
 		return rc;
 	}
-	/* what a dead client of this seat has left is taken back, also if no row is asked for */
+	/* reclaim what a dead client of this seat left, even if no row is requested */
 	rung__cache_lock(cache);
 	rung__cache_unlock(cache);
 	*cache_out = cache;
@@ -166,7 +166,7 @@ void rung__cache_close(struct rung__cache *cache)
 
 /* ---- rows ---- */
 
-/* What a frame knows of its next use after a hit: that of this process, or a nearer one of another
+/* The next use of a frame after a hit: that of this process, or a nearer one of another process
  * that is still to come. */
 static uint32_t nearest(const struct rung__cache *cache, uint32_t known, uint32_t next_use)
 {
@@ -296,7 +296,7 @@ void rung__cache_unpin(struct rung__cache *cache, uint32_t frame_idx)
 {
 	assert((cache->held[frame_idx] & RUNG__CACHE_HELD_COUNT) > 0 &&
 	       !(cache->held[frame_idx] & RUNG__CACHE_HELD_READING));
-	/* also when the index has still to be told that it is filled */
+	/* also if the index does not know yet that the frame is filled */
 	if (--cache->held[frame_idx] != 0)
 		return;
 	if (cache->locked)

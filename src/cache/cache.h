@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The cold-row cache: rows of the tier "nvme" that are kept in *frames*, and the batches to come.
+ * The cold-row cache: rows of the tier "nvme" that are kept in *frames*, and the window of coming
+ * batches.
  *
- * What is kept. Each batch is made known before it is gathered: by rung_prefetch() long before
- * (*announced*), else by its own submission, which is early enough when several are in flight. Of a
- * row's coming uses the nearest counts. While batches are announced a row is kept when it is wanted
- * sooner than what it would replace: L. A. Belady, "A study of replacement algorithms for a
- * virtual-storage computer", IBM Systems Journal 5(2), 1966, with the right to keep nothing; rows
- * that no known batch wants are ordered by their score, that is by rank, the coldest replaced
- * first. Without announcements a row that is hotter than the coldest there takes its place; a
- * colder one when it misses twice in a short time, that of a row chosen as in SIEVE (Zhang et al.,
- * "SIEVE is Simpler than LRU", NSDI 2024).
+ * Replacement. Each batch is known before it is gathered: from rung_prefetch() long before
+ * (*announced*), or from its own submission, which is early enough with several requests in flight.
+ * Only the next use of a row counts. With announced batches a row is cached if it is needed sooner
+ * than the row it would evict (L. A. Belady, "A study of replacement algorithms for a
+ * virtual-storage computer", IBM Systems Journal 5(2), 1966, with bypassing); rows that no known
+ * batch needs are ordered by score, that is by rank, and the coldest is evicted first. Without
+ * announcements a row that is hotter than the coldest cached row evicts it; a colder row is
+ * admitted when it misses twice in a short time, and evicts the row that SIEVE selects (Zhang et
+ * al., "SIEVE is Simpler than LRU", NSDI 2024).
  *
- * Memory. The *index* (struct layout private to cache.c) and the frames may be shared by several
- * processes; the window of coming batches is each process's own. With several processes a frame
- * knows one next use, the nearest that is known when it is written down.
+ * Memory. Several processes may share the *index* (struct layout private to cache.c) and the
+ * frames; each process has a private window of coming batches. With several processes a frame
+ * stores one next use, the nearest one known when it is written.
  *
- * Threads and processes. All functions below that say "locked" need rung__cache_lock(). It is held
- * for no more than some microseconds, and never while rows are copied or read. A *client* is a
- * process that has opened the cache.
+ * Threads and processes. Functions documented as "locked" need rung__cache_lock(). The lock is held
+ * for a few microseconds at most, and never while rows are copied or read. A *client* is a process
+ * that has opened the cache.
  *
- * A client that dies, even with the lock held, leaves the others working: its pins and its reads
- * are taken back by whoever notices. Frames it was reading into are used again after a minute. A
- * client that is stopped delays each of the others once: by 100 ms when it holds the lock, and by
- * as long as they wait for a row that it reads until they call rung__cache_late(). Without the lock
- * of the index all functions still work: rows pass by, and what the index has to be told of a frame
- * is kept until the lock is had again.
+ * A client that dies, even with the lock held, does not stop the others: the first client that
+ * notices releases its pins and reads. Frames it was reading into are reused after a minute. A
+ * stopped client delays each of the others once: by 100 ms if it holds the lock, and, for a row
+ * that it is reading, by the time until they call rung__cache_late(). Without the lock all
+ * functions still work: rows bypass the cache, and updates of the index are stored until the lock
+ * is available again.
  *
- * Everything in an index that other processes can write to is untrusted: no value in it, the lock's
- * included, makes us touch memory outside, loop or wait for ever. The rows in the frames are
- * trusted.
+ * Everything in an index that other processes can write to is untrusted: no value in it, including
+ * the lock, can cause an access out of bounds, an endless loop or an endless wait. The rows in the
+ * frames are trusted.
  */
 #ifndef RUNG_CACHE_H
 #define RUNG_CACHE_H
@@ -99,11 +100,11 @@ int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint6
                          uint64_t *batch_out);
 
 /**
- * A batch is submitted: which of those announced is it? Compared are the number of rows and a hash
- * over all of them; of several the oldest. One that was announced and is overtaken by more than 64
- * batches announced later is given up: it does not come. If it is none, it is made known now; if
- * there is no room for that, *batch_out is 0, and the batch is served with what is known of its
- * rows from others.
+ * A batch is submitted: find the announced batch it is. The number of rows and a hash over all of
+ * them are compared; if several match, the oldest is used. An announced batch is dropped when more
+ * than 64 batches that were announced later have overtaken it. An unannounced batch is added to the
+ * window now; if the window is full, *batch_out is 0, and the batch is served with what other
+ * batches reveal about its rows.
  */
 void rung__cache_begin(struct rung__cache *cache, const uint64_t *ranks, uint64_t count,
                        uint64_t *batch_out);
@@ -132,10 +133,10 @@ struct rung__cache_place {
 };
 
 /**
- * One row of a batch, once per batch (again after ELSEWHERE). Its use by that batch is taken out of
- * the window.
- * @param batch   as rung__cache_begin() named it, or 0
- * @param reader  what READING will tell of it if the answer is KEEP
+ * Look up one row of a batch, once per batch (again after ELSEWHERE). The use of the row by this
+ * batch is removed from the window.
+ * @param batch   from rung__cache_begin(), or 0
+ * @param reader  returned with READING if the answer is KEEP
  */
 enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batch, uint64_t rank,
                                         uint32_t reader, struct rung__cache_place *place_out);
@@ -159,7 +160,7 @@ void rung__cache_late(struct rung__cache *cache, uint32_t client);
 /** Take back what clients that died have left. Now and then. */
 void rung__cache_bury(struct rung__cache *cache);
 
-/** Frames with a row in them; without the index, those of the last time. */
+/** Number of filled frames; without the index, the last known number. */
 uint64_t rung__cache_filled_count(struct rung__cache *cache);
 
 /**

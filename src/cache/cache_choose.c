@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cold-row cache's choice: whether a row is worth a frame, and which row is dropped for it.
+ * Replacement in the cold-row cache: whether a row is cached, and which row it evicts.
  *
- * With announced batches the rule is Belady's, with the right to keep nothing (L. A. Belady, "A
- * study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966).
- * Of two rows the one that is wanted later goes. A row that no known batch wants is wanted later
- * than all others, and of two such rows the colder one goes, even if it has just come. Equal times
- * keep what is there. So an empty window gives the static order by score, and with a long window no
- * policy does better.
+ * With announced batches the rule is Belady's, with bypassing (L. A. Belady, "A study of
+ * replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966). Of two
+ * rows, the one that is needed later is evicted. A row that no known batch needs is needed later
+ * than all others; of two such rows the colder one is evicted, even if it was read just now. For
+ * equal times the cached row stays. An empty window therefore gives the static order by score, and
+ * with a long window no policy is better.
  *
- * Without announcements the known uses reach as far as the batches in flight: those rows are kept.
- * Among the others a row that is hotter than the coldest one replaces it at once. A colder row is
- * admitted when it misses twice in a short time, and replaces one that SIEVE finds (Y. Zhang et
- * al., "SIEVE is Simpler than LRU", NSDI 2024). On sampled batches every row comes once per batch,
- * which is a scan to a cache that knows only history: SIEVE and S3-FIFO then hold nothing that is
- * requested again, while the order by score still serves its share. History helps where training
- * has moved away from what the score was computed for.
+ * Without announcements only the batches in flight are known: their rows are kept. Among the
+ * others, a row that is hotter than the coldest cached row evicts it at once. A colder row is
+ * admitted if it misses twice in a short time, and evicts the row that SIEVE selects (Y. Zhang et
+ * al., "SIEVE is Simpler than LRU", NSDI 2024). In sampled batches every row occurs once per batch,
+ * which is a scan for a cache that knows only history: SIEVE and S3-FIFO then keep no row that is
+ * requested again, while the order by score still serves its share. History helps if training has
+ * moved away from what the score was computed for.
  */
 #include "cache/cache_internal.h"
 
-/* steps of SIEVE's hand, after which it takes no notice of visits: a step may miss every cache */
+/* steps of SIEVE's hand after which it ignores visits: each step may miss all CPU caches */
 #define HAND_VISITED_MAX 128u
 /* and after which it gives up looking for a frame that is neither pinned nor wanted */
 #define HAND_STEPS_MAX 256u
@@ -58,10 +58,10 @@ static uint32_t sieve(struct rung__cache *cache)
 }
 
 /*
- * Without announcements, history is asked only where the score has been proven wrong. A row colder
- * than all that is there is remembered, and kept when it misses again before it is forgotten, which
- * is after about as many rows as there are frames; then SIEVE says what goes. The hotter ones come
- * in for the coldest: SIEVE would give up rows hotter still.
+ * Without announcements, history is used only where the score has proven wrong. A row colder than
+ * all cached rows is remembered; it is cached if it misses again before it is forgotten, after
+ * about as many rows as there are frames, and SIEVE then selects the victim. Hotter rows evict the
+ * coldest row instead, because SIEVE would evict rows that are hotter still.
  */
 static bool missed_lately(struct rung__cache *cache, uint64_t row)
 {
@@ -89,7 +89,7 @@ static uint32_t by_history(struct rung__cache *cache, uint64_t row, uint32_t nex
 	return sieve(cache);
 }
 
-/* Of the frames that no known batch wants. */
+/* A frame that no known batch needs. */
 static uint32_t idle_frame(struct rung__cache *cache, uint64_t row, uint32_t next_use)
 {
 	uint32_t coldest = rung__cache_frames_coldest(cache);

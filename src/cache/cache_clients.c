@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients of the cold-row cache, a process each: the step from the lock to an index that is whole,
- * and what the dead have left.
+ * Clients of the cold-row cache, one per process: consistency of the index after the lock is
+ * acquired, and recovery from dead clients.
  *
  * A process that dies with the lock held may have left any list half changed, so the next holder
- * builds all of them again from the frames. A row that nobody reads or has pinned may have been in
- * the middle of being replaced, and is given up. What a living client reads or has pinned is
- * changed by that client alone, and is marked by one store. A rebuild that is cut short is done
- * again by the next.
+ * rebuilds all lists from the frames. A row that is neither pinned nor being read may have been in
+ * the middle of an eviction, and is dropped. What a living client reads or has pinned is changed
+ * only by that client, and is marked with one store. An interrupted rebuild is repeated by the next
+ * holder.
  *
- * A client that does not get the lock (see cache_lock.c) leaves the index alone. What its frames
- * would have to be told is kept in a list of this process, and done as soon as the lock is had; the
- * window is this process's own and is kept exact all the time.
+ * A client that cannot get the lock (see cache_lock.c) does not touch the index. Updates for its
+ * frames are kept in a list of the process and applied when it gets the lock; its private window
+ * stays exact all the time.
  *
- * A read may outlive the process that began it: the kernel lets a killed process go while the
- * device still writes into the frame. Such a frame is not used for a time, or another row read into
- * it would be overwritten.
+ * A read may outlive the process that started it: the kernel ends a killed process while the device
+ * still writes into the frame. Such a frame stays unused for a while, because the device might
+ * overwrite another row in it.
  */
 #include <sched.h>
 
 #include "cache/cache_internal.h"
 
-#define YIELDS_MAX 32u /* until those who wait for the lock have had their chance */
+#define YIELDS_MAX 32u /* yields after an unlock, so that waiting threads get the lock */
 
 static uint32_t bit(uint32_t client)
 {
@@ -30,7 +30,7 @@ static uint32_t bit(uint32_t client)
 
 /* ---- the dead ---- */
 
-/* Of those that joined, the ones whose seat is taken. */
+/* Those of the joined clients whose seat is still locked. */
 static uint32_t living_clients(const struct rung__cache *cache)
 {
 	const uint32_t joined = rung__cache_load(&cache->index->joined);
@@ -45,7 +45,7 @@ static uint32_t living_clients(const struct rung__cache *cache)
 	return living;
 }
 
-/* What these clients were reading, and their pins: each frame is looked at, it is rare. */
+/* Release the reads and pins of these clients. It visits every frame, because it happens rarely. */
 static void take_back(struct rung__cache *cache, uint32_t clients)
 {
 	uint32_t fresh =
@@ -87,7 +87,7 @@ static void rebuild(struct rung__cache *cache)
 	cache->index->joined = living;
 }
 
-/* ---- what is done later ---- */
+/* ---- deferred updates ---- */
 
 void rung__cache_defer(struct rung__cache *cache, uint32_t frame_idx)
 {
@@ -181,7 +181,7 @@ void rung__cache_pause(struct rung__cache *cache)
 
 bool rung__cache_is_late(const struct rung__cache *cache, uint32_t client)
 {
-	if (client >= RUNG__CACHE_CLIENTS_MAX) /* damage: nobody reads it */
+	if (client >= RUNG__CACHE_CLIENTS_MAX) /* damaged value: treat the row as not being read */
 		return true;
 	return (cache->late_readers & bit(client)) &&
 	       rung__cache_load(&cache->index->ended[client]) == cache->late_ended[client];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cold-row cache's index: which frame a row is in, and the frames in the orders that a choice
- * of one to replace asks for.
+ * The index of the cold-row cache: which frame holds a row, and the orders of frames from which a
+ * victim is chosen.
  *
- * By row: chains from a table of heads. By filling: one list, for SIEVE. By next use: a list for
- * each time, modulo their number, and bits for those that are not empty. By rank, of those that no
- * known batch wants: a bit per row and, above, a bit per word, so that the coldest is found in as
- * many steps as there are levels. Every operation ends in bounded time whatever stands in the
- * index.
+ * By row: chains from a table of heads. By fill time: one list, for SIEVE. By next use: one list
+ * per time, modulo the number of lists, and a bit for each list that is not empty. By rank, for
+ * rows that no known batch needs: one bit per row, and above it one bit per word, so that the
+ * coldest row is found with one step per level. Every operation ends in bounded time, whatever the
+ * index contains.
  */
 #include <string.h>
 
@@ -146,7 +146,7 @@ static void bucket_remove(struct rung__cache *cache, const struct rung__cache_fr
 		bucket_clear_bit(cache->index, bucket);
 }
 
-/* The highest bit below `end`; -1: there is none. */
+/* The highest bit below `end`; -1 if there is none. */
 static int highest_below(const uint64_t *words, uint32_t end)
 {
 	for (uint32_t word = (end + 63) / 64; word-- > 0;) {
@@ -340,7 +340,8 @@ uint32_t rung__cache_frames_pop(struct rung__cache *cache)
 		if (!frame)
 			return pop_lost(cache);
 		index->fresh_count = link;
-		/* who dies while claiming it has counted it: a rebuild looks at those */
+		/* a process that dies while claiming has counted the frame: a rebuild checks
+		 * these */
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	}
 	return rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_EMPTY ? link : 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The cold-row cache's memory: the index that processes share, and a process's own side. Private to
- * src/cache*.c and their tests.
+ * Memory of the cold-row cache: the index shared by processes, and the private state of a process.
+ * Private to src/cache*.c and their tests.
  *
- * The index has no pointers, each process maps it where it likes. A *link* is the number of a
- * frame, or of a use, plus one, and 0 the end: memory that is all zero is lists that are empty. Of
- * what comes out of the index, a link is looked at once, by rung__cache_load(), and used only if
- * there is such a frame; a row only if there is such a row. What a client holds, and which reads it
- * is waiting for, each process knows from memory of its own.
+ * The index has no pointers, because each process maps it at a different address. A *link* is the
+ * number of a frame, or of a use, plus one; 0 is the end of a list, so zeroed memory is a set of
+ * empty lists. A link from the index is read once, by rung__cache_load(), and used only if that
+ * frame exists, and a row only if that row exists. Each process records in private memory what it
+ * holds and which reads it waits for.
  *
- * The index is used by a thread that has `own` and, where the index is shared, the lock in it:
- * `locked` says so. All functions marked "locked" need the first; those of cache_frames.c and
- * cache_choose.c the second, too.
+ * A thread uses the index while it holds `own` and, if the index is shared, the lock in it, as
+ * `locked` indicates. Functions marked "locked" need the first; those of cache_frames.c and
+ * cache_choose.c also need the second.
  */
 #ifndef RUNG_CACHE_INTERNAL_H
 #define RUNG_CACHE_INTERNAL_H
@@ -35,10 +35,11 @@
 #define RUNG__CACHE_LOST_NS 60000000000u
 
 /*
- * Times number batches. They are compared by their difference, so that they may wrap. A known one
- * is at most AHEAD_MAX ahead of the clock; one further behind than BEHIND_MAX belonged to a process
- * that died. A bucket holds the frames of one time: buckets in the gap between the two, whose width
- * is the rest of BUCKETS, hold none but such, and what comes into the gap is soon replaced.
+ * Times number batches. They are compared by their difference, so they may wrap around. A known
+ * time is at most AHEAD_MAX ahead of the clock; a time more than BEHIND_MAX before it belonged to a
+ * process that died. A bucket holds the frames of one time. Buckets in the gap between the two,
+ * which is the rest of BUCKETS wide, hold only frames of dead processes, and these are evicted
+ * soon.
  */
 #define RUNG__CACHE_BUCKETS    8192u
 #define RUNG__CACHE_BEHIND_MAX 2048u
@@ -51,8 +52,8 @@ enum rung__cache_state {
 	RUNG__CACHE_FRAME_LOST /* its reader died: the device may still write to it */
 };
 
-/* A frame that is filled and nobody has pinned is *offered*: it is in the bucket of its next use,
- * or, without one, in the map. */
+/* A frame that is filled and not pinned is *offered*: it is in the bucket of its next use or,
+ * without a next use, in the map. */
 struct rung__cache_frame {
 	/* its rank, counted from rank_first; lost: when, on the clock that all processes have */
 	uint64_t row;
@@ -62,8 +63,8 @@ struct rung__cache_frame {
 	uint32_t use_prev, use_next; /* in its bucket */
 	uint32_t next_use;           /* 0: none is known */
 	uint32_t pins;               /* clients, as bits */
-	/* in the low byte; above it the client that reads: one store changes both, for those who
-	 * die between */
+	/* state in the low byte, the reading client above it: one store changes both, so a death
+	 * cannot separate them */
 	uint16_t state;
 	uint16_t visited;
 	uint32_t reserved;
@@ -80,13 +81,13 @@ struct rung__cache_index {
 	/* reads that each has ended since the index was made */
 	uint32_t ended[RUNG__CACHE_CLIENTS_MAX];
 	uint32_t clock; /* time of the latest batch begun */
-	/* the clock when a batch was last announced, or one that had been announced begun; 0: long
+	/* clock of the last announcement, or of the last begin of an announced batch; 0: long
 	 * ago */
 	uint32_t announced;
 	uint32_t fresh_count;              /* frames from here on have never been used */
-	uint32_t free;                     /* those that are empty again */
+	uint32_t free;                     /* empty frames */
 	uint32_t lost_first, lost_last;    /* in that order */
-	uint32_t newest, oldest, hand;     /* filled frames, and where SIEVE goes on */
+	uint32_t newest, oldest, hand;     /* filled frames, and the position of SIEVE's hand */
 	uint64_t filled_count, idle_count; /* idle: offered, and wanted by no known batch */
 	/* bits of the words of bucket_bits that are not 0 */
 	uint64_t bucket_groups[RUNG__CACHE_BUCKETS / 64 / 64];
@@ -109,14 +110,14 @@ struct rung__cache_use {
 };
 
 struct rung__cache_batch {
-	uint64_t name; /* 0: nobody may name it any more */
+	uint64_t name; /* 0: no longer valid for callers */
 	uint64_t hash, row_count;
 	uint32_t time;
 	uint32_t first, last; /* its uses */
 	uint64_t use_count;   /* those not over */
 	/* announced and not begun: in that order. Links; free: `older` is the next one */
 	uint32_t older, newer;
-	uint32_t overtaken; /* by so many that were announced later */
+	uint32_t overtaken; /* number of later announced batches that have overtaken it */
 	bool listed;        /* announced and not begun */
 	bool entering;      /* not all its rows are known yet */
 	bool over;          /* it ended before they were */
@@ -154,7 +155,8 @@ struct rung__cache {
 	/* the map of idle rows; a bit of a higher level stands for a word that is not 0 */
 	uint64_t *levels[RUNG__CACHE_LEVELS_MAX];
 
-	/* before index->lock: the window stays whole whatever others do to that */
+	/* taken before index->lock: the window stays consistent whatever other processes do to the
+	 * index */
 	pthread_mutex_t own;
 	/* threads of this process, for `own`: who could hold both long lets others in between */
 	_Atomic uint32_t waiting;
@@ -163,10 +165,10 @@ struct rung__cache {
 	/* under `own` */
 	bool locked;           /* the index is this thread's */
 	uint32_t clock;        /* the index's, when it was last had */
-	uint64_t filled_count; /* likewise */
-	/* [frame_count] pins, or HELD_READING and the reader, or what is done later */
+	uint64_t filled_count; /* for callers without the index */
+	/* [frame_count] number of pins, or HELD_READING and the reader, or a deferred update */
 	uint32_t *held;
-	/* [frame_count] frames that the index has to be told of, once it is had. Links */
+	/* [frame_count] links of frames whose updates wait for the lock of the index */
 	uint32_t *later, later_first;
 
 	/* for an index that is shared */
@@ -194,7 +196,7 @@ static inline uint32_t rung__cache_load(const uint32_t *shared)
 	return __atomic_load_n(shared, __ATOMIC_RELAXED);
 }
 
-/* NULL: no such frame; 0 - 1 is none either. */
+/* NULL: no such frame, also for link 0. */
 static inline struct rung__cache_frame *rung__cache_frame_at(const struct rung__cache *cache,
                                                              uint32_t link)
 {
@@ -274,7 +276,7 @@ bool rung__cache_index_is_free(const struct rung__cache *cache);
 /** Give the lock away for a moment. */
 void rung__cache_pause(struct rung__cache *cache);
 
-/** Without the index: it is told of this frame by what `held` says, later. */
+/** Without the lock of the index: apply the state in `held` to this frame later. */
 void rung__cache_defer(struct rung__cache *cache, uint32_t frame_idx);
 
 /**
@@ -282,14 +284,14 @@ void rung__cache_defer(struct rung__cache *cache, uint32_t frame_idx);
  */
 bool rung__cache_is_late(const struct rung__cache *cache, uint32_t client);
 
-/** Of a shared index: give back what is held, and the seat. */
+/** For a shared index: release everything that this client holds, and its seat. */
 void rung__cache_leave(struct rung__cache *cache);
 
 /* ---- cache_held.c ---- */
 
 /**
- * A read into a frame has ended, and `held` says how often it is pinned; or it has failed. Locked,
- * with the index.
+ * A read into a frame has completed, and `held` has its pins, or the read has failed. Locked, with
+ * the index.
  */
 void rung__cache_frame_filled(struct rung__cache *cache, uint32_t frame_idx);
 void rung__cache_frame_failed(struct rung__cache *cache, uint32_t frame_idx);
@@ -309,16 +311,16 @@ void rung__cache_frames_claim(struct rung__cache *cache, uint32_t link, uint64_t
 /** That row is there. It is not offered yet. */
 void rung__cache_frames_fill(struct rung__cache *cache, uint32_t link, uint32_t next_use);
 
-/** Whatever is in a frame is gone, and it is not among the empty ones yet; one that is filled is
- * not offered any more. */
+/** Drop the content of a frame, which is not added to the empty ones yet; a filled frame must not
+ * be offered. */
 void rung__cache_frames_clear(struct rung__cache *cache, uint32_t link);
 void rung__cache_frames_push(struct rung__cache *cache, uint32_t link);
 
-/** Nobody will say whether a read into a frame has ended: it is not used for a time. */
+/** A read into a frame will never be reported as complete: do not use the frame for a while. */
 void rung__cache_frames_lose(struct rung__cache *cache, uint32_t link);
 
-/** Offer a filled frame that nobody has pinned; take it back before the first pin, and before its
- * next use changes. */
+/** Offer a filled frame that is not pinned. Withdraw it before the first pin, and before its next
+ * use changes. */
 void rung__cache_frames_offer(struct rung__cache *cache, uint32_t link);
 void rung__cache_frames_withdraw(struct rung__cache *cache, uint32_t link);
 
@@ -328,15 +330,15 @@ void rung__cache_frames_want(struct rung__cache *cache, uint32_t link, uint32_t 
 /** A client's last pin of a frame is gone. */
 void rung__cache_frames_unpin(struct rung__cache *cache, uint32_t link, uint32_t client);
 
-/** The offered frame whose known next use is last; 0: none has one. *stale_out: it belonged to a
- * process that died. */
+/** The offered frame with the latest known next use; 0 if there is none. *stale_out: it belonged to
+ * a process that died. */
 uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stale_out);
 
-/** The idle frame of the coldest row; 0: there is none. */
+/** The idle frame with the coldest row; 0 if there is none. */
 uint32_t rung__cache_frames_coldest(struct rung__cache *cache);
 
-/** Make the lists anew out of frames that a living client reads or has pinned; others are empty, or
- * lost. The lists may be damaged. */
+/** Rebuild the lists from frames that a living client reads or has pinned; other frames are empty
+ * or lost. The old lists may be damaged. */
 void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living);
 
 /* ---- cache_choose.c ---- */
@@ -353,7 +355,7 @@ static inline struct rung__cache_use *rung__cache_use_at(const struct rung__cach
 	return &window->uses[link - 1];
 }
 
-/** The table gets another head, if there is room for one. */
+/** Add a head to the table, if memory allows. */
 void rung__cache_uses_grow(struct rung__cache_window *window);
 
 /** Where the link to a row's first use is, or would be. Until the table grows. */
@@ -366,15 +368,15 @@ uint32_t rung__cache_uses_time(const struct rung__cache_window *window, const ui
 /** @return true: the new use is the row's first */
 bool rung__cache_uses_insert(struct rung__cache_window *window, uint32_t link);
 
-/** Take the batch's use of a row out of those; *from is not 0. @return that use, or NULL: there is
- * none */
+/** Remove the batch's use of a row from its uses; *from is not 0. @return that use, or NULL if
+ * there is none */
 struct rung__cache_use *rung__cache_uses_remove(struct rung__cache_window *window, uint32_t *from,
                                                 uint16_t batch_idx);
 
 /* ---- cache_window.c ---- */
 
 int rung__cache_window_init(struct rung__cache *cache, uint64_t rows_max, uint32_t batches_max);
-/** Locked: nobody waits for the batches any more. */
+/** Locked: drop all batches of the window. */
 void rung__cache_window_drop(struct rung__cache *cache);
 void rung__cache_window_fini(struct rung__cache *cache);
 

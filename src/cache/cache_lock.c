@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lock of an index that processes share, and the seats of its clients.
+ * The lock of a shared index, and the seats of its clients.
  *
- * A seat is one byte of the shared memory's descriptor, locked by an open file description
- * (F_OFD_SETLK) that only this client has. The kernel drops that lock when the last thread of the
- * process has ended, which is after its memory is gone: a client whose seat is free cannot write to
- * the index any more. The description is not the one that is mapped, because a mapping inherited by
- * a forked child would keep it open; the descriptor itself is closed in the child.
+ * A seat is one byte of the shared memory's file, locked by an open file description (F_OFD_SETLK)
+ * that only this client has. The kernel releases that lock when the last thread of the process has
+ * ended, and its memory is unmapped by then: a client whose seat is free cannot write to the index
+ * any more. This description is not the mapped one, because a mapping inherited by a forked child
+ * would keep it open; the child closes the descriptor itself.
  *
- * The lock is one word: the holder's seat and a number of the acquisition, 0 when it is free. It is
- * never taken from a holder that lives, however long it is stopped: a thread waits LOCK_WAIT_NS,
+ * The lock is one word: the seat of the holder and an acquisition number, or 0 if it is free. It is
+ * never taken from a living holder, however long that is stopped: a thread waits for LOCK_WAIT_NS,
  * then its process continues without the cache. It remembers the word, and does not wait for this
  * acquisition again. To take the lock from a dead holder, a client first locks the holder's seat:
- * as long as it has that, nobody can hold the lock by that seat, so the word it replaces is the
- * dead one's.
+ * while it has that seat, no other client can acquire the lock with it, so the word it replaces is
+ * that of the dead holder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@
 #define LOCK_WAIT_NS 100000000u
 /* of this wait, until the holder's seat is checked, and a free lock is seen without a wake-up */
 #define SLICE_NS 5000000u
-/* between two checks of a holder that is not waited for any more */
+/* between two checks of a holder that this process no longer waits for */
 #define LIFE_NS 10000000u
 
 #define WAITERS   (UINT32_C(1) << 31)
@@ -160,7 +160,7 @@ static uint32_t new_word(struct rung__cache *cache)
 	return (++cache->acquisitions << SEAT_BITS & ~WAITERS) | (cache->seat + 1);
 }
 
-/* The lock changes hands, whether somebody has begun to wait meanwhile or not. */
+/* Change the owner of the lock, whether or not another thread has begun to wait. */
 static bool replace(_Atomic uint32_t *lock, uint32_t word, uint32_t mine)
 {
 	uint32_t now = atomic_load_explicit(lock, memory_order_relaxed);

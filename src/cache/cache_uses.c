@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The uses of a row in the cold-row cache's window, in order of time. The first is in a hash table,
- * so the row's next use is one look, and knows the last, so that a later one is hung on without a
- * walk. Memory of the process's own: what is in it can be believed.
+ * The uses of a row in the window of the cold-row cache, in order of time. The first use is in a
+ * hash table, so the next use of a row costs one lookup; it points to the last, so a later use is
+ * appended without a walk. The memory is private to the process and can be trusted.
  */
 #include "cache/cache_internal.h"
 
-/* The new head takes its rows from the one that stood for both. */
+/* The new head takes its rows from the head that held both until now. */
 void rung__cache_uses_grow(struct rung__cache_window *window)
 {
 	uint32_t *from, *to = &window->heads[window->heads_count];
@@ -48,8 +48,8 @@ uint32_t rung__cache_uses_time(const struct rung__cache_window *window, const ui
 	               : 0;
 }
 
-/* Behind the first and before the last. Times of a clock that another process spoils may have no
- * order, hence the look for the end. */
+/* Insert after the first and before the last use. If another process damages the clock, times may
+ * be unordered; hence the check for the end. */
 static void insert_behind(struct rung__cache_window *window, struct rung__cache_use *first,
                           uint32_t link)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cold-row cache's window: the batches to come, as far as this process knows them.
+ * The window of the cold-row cache: the coming batches that this process knows.
  *
- * A *use* is one row of one batch. A batch has the list of its uses, and they are given back all at
- * once when it is over. It is made known, and forgotten, some rows at a time, the lock given away
- * between: it can begin and end before its last row is known.
+ * A *use* is one row of one batch. A batch has the list of its uses, which are all released at its
+ * end. Batches are added and removed a few rows at a time, and the lock is released in between, so
+ * a batch can begin and end before its last row is known.
  *
- * Time. An announced batch comes one behind the last that was made known, one that is being
- * submitted one behind the last that began; neither comes before the clock, which is what keeps
- * processes in step comparable.
+ * Time. An announced batch comes one step after the last batch that was added, a submitted batch
+ * one step after the last one that began. Neither comes before the clock, which keeps the times of
+ * processes with equal progress comparable.
  */
 #include <assert.h>
 
@@ -16,7 +16,7 @@
 
 #define NAME_BATCH_BITS 12
 #define HEADS_PER_USE   2u
-#define ROWS_AHEAD      8u /* of the one that is entered: their heads are on the way from memory */
+#define ROWS_AHEAD      8u /* distance of the prefetch of their table heads */
 
 _Static_assert(1u << NAME_BATCH_BITS == RUNG__CACHE_BATCHES_MAX, "a batch's place is in its name");
 
@@ -43,7 +43,7 @@ static struct rung__cache_batch *find_batch(const struct rung__cache_window *win
 	               : NULL;
 }
 
-/* Of any order, so that the products need not wait for each other. */
+/* Independent of the order, so the multiplications do not wait for each other. */
 static uint64_t hash_of(const uint64_t *ranks, uint64_t count)
 {
 	uint64_t hash = 0;
@@ -87,7 +87,7 @@ static uint32_t later_of(uint32_t a, uint32_t b)
 	return rung__cache_later(a, b) ? a : b;
 }
 
-/* 0 is no time. */
+/* 0 is not a valid time. */
 static uint32_t next_time(const struct rung__cache *cache, bool announced)
 {
 	uint32_t clock = cache->clock;
@@ -127,7 +127,7 @@ static void step_clock(struct rung__cache *cache, uint32_t time, bool announced)
 
 /* ---- making a batch known ---- */
 
-/* A batch that has room for its rows, though none yet. NULL: there is not so much room. */
+/* A batch with memory for its rows, but none of them yet. NULL if there is not enough memory. */
 static struct rung__cache_batch *create_batch(struct rung__cache_window *window, uint64_t count,
                                               uint64_t hash, uint32_t time)
 {
@@ -182,7 +182,7 @@ static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch
 	batch->last = link;
 	batch->use_count++;
 	if (!rung__cache_uses_insert(window, link) || !cache->locked)
-		return; /* the frame, if there is one, knows an earlier one; or cannot be told */
+		return; /* the frame, if any, has an earlier use, or cannot be updated now */
 	frame_link = rung__cache_frames_find(cache, row);
 	frame = rung__cache_frame_at(cache, frame_link);
 	if (frame && rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_FILLED &&
@@ -212,7 +212,7 @@ static void enter(struct rung__cache *cache, struct rung__cache_batch *batch, co
 
 /* ---- forgetting it ---- */
 
-/* A use that does not come to pass. The frame that waits for it waits for the next, or for none. */
+/* A use that will not happen. The frame that waits for it gets the next use, or none. */
 static void forget_use(struct rung__cache *cache, struct rung__cache_use *use)
 {
 	struct rung__cache_window *window = &cache->window;
@@ -241,7 +241,7 @@ static void free_batch(struct rung__cache_window *window, struct rung__cache_bat
 	window->batch_free = batch_link(window, batch);
 }
 
-/* Nobody waits for it any more. Without a name it is ours, also while the lock is given away. */
+/* The batch is no longer needed. Without a name it is ours, even while the lock is released. */
 static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 {
 	struct rung__cache_window *window = &cache->window;
@@ -267,7 +267,7 @@ static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 	free_batch(window, batch);
 }
 
-/* Those announced that will not come. */
+/* Drop the announced batches that will not be gathered. */
 static void give_up(struct rung__cache *cache)
 {
 	struct rung__cache_window *window = &cache->window;
@@ -300,9 +300,9 @@ int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint6
 	rung__cache_unlock(cache);
 	return batch ? 0
 	             : rung__fail(RUNG_E_AGAIN,
-	                          "cold-row cache: no room for a batch of %" PRIu64
-	                          " rows to come: at most %u rows of at most "
-	                          "%u batches are known before they are gathered",
+	                          "cold-row cache: a batch of %" PRIu64
+	                          " rows does not fit in a window of at most %u rows and %u "
+	                          "batches; gather some batches first",
 	                          count, window->rows_max, window->batches_max);
 }
 

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Devices that gather on a stream: what the store asks of one, as a table of functions, like a
- * tier's.
+ * Devices that gather on a stream: the table of functions that the store needs of one, like that of
+ * a tier.
  *
- * The CPU needs none of it: there the caller's thread copies (gather.c) and refill copies from the
- * slots. A device copies by kernels, so it holds memory, knows host memory by registration, and
- * says later what it found:
+ * The CPU does not need it: the calling thread copies (gather.c), and refill copies from the slots.
+ * A device copies with kernels: it owns memory, reaches host memory through registration, and
+ * reports its results later:
  *
- *     gather() ──> kernel on the caller's stream ──> gathered(): hits, ids outside, and the misses in the request's lists
- *     scatter() ──> kernel on the device's own stream: rows from staging slots to output rows ──> scattered()
+ *     gather() -> kernel on the caller's stream -> gathered(): hits, ids out of range, and the
+ *                 misses in the lists of the request
+ *     scatter() -> kernel on the device's own stream: rows from staging slots to output rows
+ *                  -> scattered()
  *
- * The ends are words in host memory that the kernels store; gathered() and scattered() load those.
+ * The kernels signal completion by storing words in host memory; gathered() and scattered() load
+ * those words.
  *
- * gather() and order() are called by whoever submits, gathered(), scatter() and scattered() by the
- * hand-off thread, or by the waiting thread where nothing is cold and there is none; never by
- * refill, which makes no call to a device at all.
+ * The submitting thread calls gather() and order(). The hand-off thread calls gathered(), scatter()
+ * and scattered(); if nothing is cold it does not exist, and the waiting thread calls them. Refill
+ * never calls a device.
  */
 #ifndef RUNG__DEVICE_H
 #define RUNG__DEVICE_H
@@ -25,7 +28,7 @@
 #include "tier/reader.h"
 
 #define RUNG__DEVICE_ABI       1
-#define RUNG__SCATTERS_MAX     4u /* of one request on their way at a time */
+#define RUNG__SCATTERS_MAX     4u /* of one request in flight at a time */
 #define RUNG__GPU_HANDLE_BYTES 64 /* of a GPU allocation's name for other processes */
 
 struct rung__device; /* a device's own state */
@@ -45,7 +48,7 @@ struct rung__gpu_handle {
 struct rung__request_lists {
 	uint64_t *miss_ranks, *offsets; /* [batch_rows_max] each */
 	uint32_t *miss_rows, *out_rows;
-	void *block; /* that they all lie in */
+	void *block; /* the allocation that contains them all */
 	uint64_t block_bytes;
 };
 
@@ -69,7 +72,7 @@ struct rung__device_args {
 	uint32_t request_count;
 };
 
-/** What a gather found. */
+/** Results of a gather. */
 struct rung__found {
 	uint64_t miss_count;
 	uint64_t bad_count; /* ids outside */
@@ -95,8 +98,8 @@ struct rung__graph_array {
 	const struct rung__features *file; /* layout: only data_offset and file_bytes count */
 	uint64_t item_count;
 	uint32_t item_bytes;
-	/* so many of its first lines of 128 bytes go to the GPUs, interleaved; the others to host
-	 * memory */
+	/* number of first lines (128 bytes) that go to the GPUs, interleaved; the others stay in
+	 * host memory */
 	uint64_t gpu_lines;
 };
 
@@ -116,7 +119,7 @@ struct rung__sampler_args {
 	uint64_t seed;
 	uint64_t seed_count_max;   /* of a batch */
 	uint64_t vertex_count_max; /* of a batch; 0: what no batch exceeds */
-	uint64_t edge_count_max;   /* of a hop; 0: likewise */
+	uint64_t edge_count_max;   /* of one hop; 0: default */
 };
 
 struct rung__device_sampler;
@@ -144,8 +147,8 @@ struct rung__device_ops {
 	 * need. */
 	int (*open)(const struct rung__device_args *args, struct rung__device **device_out);
 	/**
-	 * With nothing in flight. What was pinned stays the caller's.
-	 * @param leave_peer  other processes have the peer tier's memory open: it is not freed
+	 * With nothing in flight. Pinned memory still belongs to the caller.
+	 * @param leave_peer  other processes have the memory of the peer tier open: do not free it
 	 */
 	void (*close)(struct rung__device *device, bool leave_peer);
 	/** Names of the peer tier's memory for other processes. */
@@ -163,15 +166,15 @@ struct rung__device_ops {
 	/** 0 when the device reaches ids there, 1 for plain memory of the host, a failure. */
 	int (*check_ids)(const struct rung__device *device, const void *ids);
 	/**
-	 * Put a gather on a stream, as rung_gather_submit() takes it. Nothing waits. Ids must have
-	 * been checked; the output must be memory the device can reach, which is checked.
-	 * `ids->space` says whether the map is used. `known`: misses are counted, not listed.
+	 * Queue a gather on a stream, as rung_gather_submit() does. Nothing waits. Ids must have
+	 * been checked; the output must be memory the device can reach, which is checked here.
+	 * `ids->space` selects whether the map is used. `known`: misses are counted, not listed.
 	 */
 	int (*gather)(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids,
 	              bool known, void *out, uint64_t out_stride, struct CUstream_st *stream);
 	/**
-	 * 1 when a gather has run, with what it found; 0 when it has not; a failure. Costs a load.
-	 * With `check`, CUDA is asked whether the device has failed, where the gather has not run.
+	 * 1 if a gather has run, with its results; 0 if it has not; or a failure. Costs one load.
+	 * With `check`, a gather that has not run makes it ask CUDA whether the device has failed.
 	 */
 	int (*gathered)(struct rung__device *device, uint32_t request_idx, bool check,
 	                struct rung__found *found_out);
@@ -184,14 +187,14 @@ struct rung__device_ops {
 	 * waits here. */
 	int (*order)(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream);
 
-	/* Memory for callers without a CUDA of their own. */
+	/* Memory for callers that do not use CUDA themselves. */
 	int (*alloc)(struct rung__device *device, uint64_t bytes, void **memory_out);
 	void (*free)(struct rung__device *device, void *memory);
 	/** Between any two memories; waits. */
 	int (*copy)(struct rung__device *device, void *to, const void *from, uint64_t bytes);
 
-	/* Streams and events for memory that is lent to a caller and used again: no call but those
-	 * that say so waits. */
+	/* Streams and events for memory that callers borrow and that is reused: no call waits
+	 * unless its comment mentions it. */
 	/** A stream in no order with any other. */
 	int (*stream_open)(struct rung__device *device, struct CUstream_st **stream_out);
 	/** Waits for the work on it. NULL is allowed. */

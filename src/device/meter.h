@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Meters: how fast a GPU copies memory and gathers rows. numa/measure_gpu.c says what is measured,
- * a device times it: a table of functions, like its others (device.h).
+ * Meters: how fast a GPU copies memory and gathers rows. numa/measure_gpu.c defines what is
+ * measured, a device times it: a table of functions, like its others (device.h).
  *
- * Copies are timed as nvbandwidth times those of the copy engines (README.md of
- * github.com/NVIDIA/nvbandwidth, "Measurement Details"; its buffers of 512 MiB and its medians are
- * the caller's business): a stream is held back, an event, many copies and an event are put on it,
- * it is let go, and what lies between the events counts; so what it costs to put work on a stream
- * is not in it. There a kernel that spins holds the stream, here a wait for a word of host memory,
- * which takes no part of the GPU and cannot be left spinning. Gathers are timed in the same way;
- * they are those of the store (kernels/gather.cu). A pass of each that is neither held nor timed
- * comes first, and a stream that cannot be filled within 5 s is let go (RUNG_E_TIMEDOUT): what CUDA
- * does lazily may wait until nothing is on any stream.
+ * Copies are timed like the copy engine tests of nvbandwidth (README.md of
+ * github.com/NVIDIA/nvbandwidth, "Measurement Details"; buffer sizes and medians are chosen by the
+ * caller): a stream is blocked, an event, many copies and another event are queued on it, it is
+ * released, and the time between the events counts, so the cost of queueing is excluded.
+ * nvbandwidth blocks the stream with a spinning kernel; here it waits for a word in host memory,
+ * which uses no part of the GPU and cannot be left spinning. Gathers are timed in the same way,
+ * with the kernels of the store (kernels/gather.cu). An untimed pass without blocking comes first,
+ * and a stream that cannot be filled within 5 s is released (RUNG_E_TIMEDOUT): lazy initialisation
+ * in CUDA may wait until all streams are empty.
  *
- * Every failure here is a fact about the machine, in CUDA's own words, but for RUNG_E_NOMEM, which
- * is memory of the host's that lacked.
+ * Every failure here is a property of the machine, reported in CUDA's words, except RUNG_E_NOMEM,
+ * which is a lack of host memory.
  *
- * Threads: one at a time; its current GPU is the same afterwards.
+ * Threads: one at a time; its current GPU is unchanged afterwards.
  */
 #ifndef RUNG__METER_H
 #define RUNG__METER_H
@@ -33,8 +33,7 @@ struct rung__meter_copy {
 };
 
 struct rung__meter_gather {
-	/* rows one behind the other: the GPU's own memory, that of one that was reached, or pinned
-	 * memory of the host */
+	/* contiguous rows in the GPU's own memory, in that of a peer, or in pinned host memory */
 	const void *table;
 	uint64_t table_rows;
 	uint64_t row_bytes; /* at most 1 GiB */
@@ -70,14 +69,14 @@ struct rung__meter_ops {
 	int (*put)(int gpu, void *to, const void *from, uint64_t bytes);
 
 	/**
-	 * Time copies: `passes` of each, one behind the other, those of several at the same time.
+	 * Time copies: `passes` of each, one after the other; two copies run at the same time.
 	 * @param count        1 or 2
 	 * @param seconds_out  of all passes, to the end of the last
 	 */
 	int (*copy)(struct rung__meter *meter, const struct rung__meter_copy *copies,
 	            unsigned count, uint64_t passes, double *seconds_out);
 
-	/** Time gathers, one behind the other. That every row was found is looked at. */
+	/** Time gathers, one after the other, and check that every row was found. */
 	int (*gather)(struct rung__meter *meter, const struct rung__meter_gather *gather,
 	              uint64_t passes, double *seconds_out);
 };

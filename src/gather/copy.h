@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Copying rows in blocks, past the caches where that pays.
+ * Copying rows in blocks, with streaming stores where these are faster.
  *
- * A store that streams does not first read the line it will overwrite, and leaves the caches to
- * those who need them. It pays for outputs that would not stay in them anyway. Streamed stores are
- * not ordered with those behind them: rung__copy_fence() stands between them and whatever tells
- * others that the row is there.
+ * A streaming store does not read the line that it overwrites, and leaves the caches to other data.
+ * It is faster for outputs that are too large for the caches. Streaming stores are not ordered with
+ * later stores: rung__copy_fence() must come between them and the store that publishes the row.
  */
 #ifndef RUNG_COPY_H
 #define RUNG_COPY_H
@@ -28,8 +27,8 @@
 #define RUNG__COPY_BLOCK 128u
 
 /**
- * Should so many bytes of rows go past the caches to here, one row every `stride` bytes? Yes when
- * they are more than a core's own share of the caches, and lie so that they can.
+ * Whether rows of this total size, one every `stride` bytes, should be written with streaming
+ * stores: yes if they exceed one core's share of the caches and are suitably aligned.
  */
 static inline bool rung__streams(const void *to, size_t stride, uint64_t bytes)
 {
@@ -66,7 +65,7 @@ __attribute__((target("avx"), always_inline)) static inline void rung__copy_bloc
 	}
 }
 
-/** Only where rung__streams() says so, `to` is one of its rows. */
+/** Only after rung__streams() returned true for rows that include `to`. */
 __attribute__((target("avx"))) static inline void rung__copy_streamed(unsigned char *to,
                                                                       const unsigned char *from,
                                                                       size_t bytes)
@@ -80,9 +79,9 @@ __attribute__((target("avx"))) static inline void rung__copy_streamed(unsigned c
 }
 
 /**
- * Copy a row while `later`, as many bytes that will be copied soon, are asked for, block by block,
- * into the cache of the second level.
- * @param stream  past the caches: as rung__copy_streamed()
+ * Copy a row while prefetching `later`, the same number of bytes that will be copied soon, block by
+ * block into the second-level cache.
+ * @param stream  use streaming stores, as rung__copy_streamed()
  */
 __attribute__((target("avx"))) static inline void rung__copy_ahead(bool stream, unsigned char *to,
                                                                    const unsigned char *from,

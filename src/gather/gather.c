@@ -2,10 +2,10 @@
 /*
  * The gather on the CPU.
  *
- * Its floor is the memory: rows lie in random places, so each begins with cache misses, and the
- * copy is row_bytes read and written. The loop asks for the lines of a later row while it copies
- * this one, and an output that is too large for the caches is written past them. One loop is
- * compiled for each width of id and map, and way to copy.
+ * It is bound by memory: rows are at random positions, so each begins with cache misses, and the
+ * copy reads and writes row_bytes. The loop prefetches the lines of a later row while it copies the
+ * present one, and uses streaming stores for outputs that are too large for the caches. One loop is
+ * compiled for each width of ids and map and each way of copying.
  */
 #include <string.h>
 
@@ -16,15 +16,15 @@
  * ones 16 are best. */
 #define AHEAD 16u /* rows */
 /*
- * Where rows are copied in blocks, each block asks for one of a later row, and into the second
- * level: what waits there is not in the way of the few lines that a core can wait for at its first.
- * Measured: 1.2 to 2 times as fast as 16 rows into the first, whether the output goes past the
- * caches or not (gather_hits.py; rung bench --host max --ids uniform --batch 256 to 4096);
- * distances of 4 to 32 KiB are alike.
+ * When rows are copied in blocks, each block prefetches one block of a later row into the
+ * second-level cache, where pending lines do not use up the few fill buffers of the first level.
+ * Measured: 1.2 to 2 times as fast as 16 rows into the first level, with and without streaming
+ * stores (gather_hits.py; rung bench --host max --ids uniform --batch 256 to 4096); distances of 4
+ * to 32 KiB perform alike.
  */
 #define AHEAD_BYTES    8192u
 #define AHEAD_MAX      32u  /* rows */
-#define PREFETCH_BYTES 512u /* of a row: behind that the hardware prefetcher has caught on */
+#define PREFETCH_BYTES 512u /* of a row: after that the hardware prefetcher takes over */
 #define LINE_BYTES     64u
 
 enum map_kind { MAP_NONE, MAP_32, MAP_64 };
@@ -41,8 +41,8 @@ static inline uint64_t rank_at(const struct rung__gather *g, enum map_kind map, 
 	}
 }
 
-/* Row i of the list; NULL where there is none, or none in the view. Its rank has been asked for
- * before. */
+/* Row i of the list; NULL if there is no such row, or if the view does not hold it. Its rank was
+ * prefetched before. */
 __attribute__((always_inline)) static inline const unsigned char *row_at(
 	const struct rung__gather *g, const struct rung__view *view, const struct rung_ids *ids,
 	uint64_t i, enum rung_dtype dtype, enum map_kind map)
@@ -53,8 +53,8 @@ __attribute__((always_inline)) static inline const unsigned char *row_at(
 	return slot < view->row_count ? view->base + slot * view->stride : NULL;
 }
 
-/* Ask for it. Always inline: gcc takes a function that only prefetches for one without an effect,
- * and leaves its calls out. */
+/* Prefetch the rank. Always inline: gcc considers a function that only prefetches to have no
+ * effect, and removes the calls. */
 __attribute__((always_inline)) static inline void prefetch_row(const struct rung__gather *g,
                                                                const unsigned char *row)
 {
@@ -95,8 +95,8 @@ int rung__gather_outside(enum rung_dtype dtype, uint64_t id, uint64_t index, uin
 	                  index, vertex_count - 1);
 }
 
-/* How a loop copies rows and asks for later ones: as memcpy() does it, in blocks, or in blocks past
- * the caches. */
+/* Ways in which a loop copies rows and prefetches later ones: memcpy(), blocks, or blocks with
+ * streaming stores. */
 enum way { PLAIN, BLOCKS, STREAMED };
 
 __attribute__((always_inline)) static inline void copy_row(enum way way, unsigned char *to,
@@ -118,7 +118,7 @@ __attribute__((always_inline)) static inline int gather_loop(
 	const struct rung__gather *gather, const struct rung_ids *list, enum way way,
 	struct rung__misses *misses, enum rung_dtype dtype, enum map_kind map)
 {
-	/* of our own, so that the rows written cannot be taken for changes of them */
+	/* a local copy, which the written rows cannot alias */
 	const struct rung__gather g = *gather;
 	const struct rung__view view = *g.view;
 	const struct rung_ids ids = *list;

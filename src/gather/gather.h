@@ -55,11 +55,11 @@ static inline uint64_t rung__gather_id(const void *ids, enum rung_dtype dtype, u
 	}
 }
 
-/** Fail because of an id that is no vertex. @param index  of it in the caller's list */
+/** Fail for an id that is out of range. @param index  position of the id in the caller's list */
 int rung__gather_outside(enum rung_dtype dtype, uint64_t id, uint64_t index, uint64_t vertex_count);
 
 /**
- * Copy and list. Ids that are no vertex are never used to read.
+ * Copy hits and list misses. Ids out of range are never used to read.
  * @return 0, or RUNG_E_RANGE / RUNG_E_INVAL (dtype)
  */
 int rung__gather_run(const struct rung__gather *gather, const struct rung_ids *ids,

@@ -21,7 +21,7 @@ extern const struct rung__device_ops rung__cuda_device;
 extern const struct rung__device_ops rung__cuda_device __attribute__((weak));
 #endif
 
-/* Through a pointer, since a compiler takes the address of a name for never NULL. */
+/* Through a pointer, because a compiler assumes that the address of a function is never NULL. */
 const struct rung__reader_ops *rung__registry_reader(void)
 {
 	const struct rung__reader_ops *volatile ops = &rung__file_reader;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The creator's side: a thread that hands the offer and its descriptors to whoever of the same user
- * connects. */
+/* The creator's side: a thread that sends the offer and its descriptors to every process of the
+ * same user that connects. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "base/thread.h"
 
 #define REST_MS       100 /* after a failing accept (out of descriptors): not a busy loop */
-#define LEAVE_WAIT_NS 5000000000ull /* for those who have our GPU memory open, when we close */
+#define LEAVE_WAIT_NS 5000000000ull /* for processes that have our GPU memory open when we close */
 
 struct rung__share {
 	struct rung__place place;
@@ -45,8 +45,8 @@ unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd 
 	}
 }
 
-/* Never blocks: a message fits an empty socket's buffer, and one that cannot be sent at once is the
- * client's loss. */
+/* Never blocks: a message fits in the buffer of an empty socket; a client whose message cannot be
+ * sent at once gets none. */
 static void answer(const struct rung__share *share, int client_fd)
 {
 	struct iovec part = { .iov_base = (void *)&share->offer, .iov_len = sizeof(share->offer) };

@@ -4,35 +4,35 @@
  * rung; attach.c is the other side.
  *
  * The message. Rows and maps are in sealed memfds. To each process of the same user that connects,
- * the creator sends one message, the offer, with descriptors of the features files, the host tier's
- * rows, the maps and the cache, and hangs up. Nothing is read from a client, and what cannot be
- * sent at once is dropped, so no client can make the creator wait. The attacher waits 5 s at most.
- * A new version of the protocol is a new RUNG__SHARE_VERSION; the start of the message stays as it
- * is.
+ * the creator sends one message, the offer, with descriptors of the features files, the rows of the
+ * host tier, the maps and the cache, and closes the connection. It reads nothing from a client, and
+ * drops what cannot be sent at once, so no client can make the creator wait. The attacher waits 5 s
+ * at most. A new version of the protocol is a new RUNG__SHARE_VERSION; the start of the message
+ * stays as it is.
  *
  * Trust. The attacher treats the offer as untrusted: it checks version and size, every number, the
- * identity of the files, the seals, and the entries of the map. The seals make one check enough: a
- * map that could change later would have to be checked in each gather. What is sealed is mapped
- * read-only, and registered with CUDA as such.
+ * identity of the files, the seals, and the entries of the map. Because of the seals one check is
+ * enough: a map that could change later would have to be checked in each gather. Sealed memory is
+ * mapped read-only, and registered with CUDA as such.
  *
- * The features are opened through their descriptors (rung__reopen()), never through the path. So
- * attachers read the creator's files, each with open file descriptions, flags and refill threads of
- * its own.
+ * The features are opened through their descriptors (rung__reopen()), never through the path.
+ * Attachers therefore read the creator's files, each with separate open file descriptions, flags
+ * and refill threads.
  *
  * Host memory exists as long as one process maps it, so no death needs handling. GPU memory ends
- * with the process that allocated it, and CUDA leaves undefined what happens when it is freed while
- * others have it open. The offer has CUDA IPC handles of the tier "peer", which is in whole blocks
- * of 2 MiB, and one end of a pair of sockets; the other end is the creator's. Nothing is sent on
- * them: each end shows when the other is shut down or closed. Each gather of an attacher checks the
- * creator's end, and fails with RUNG_E_NODEV once it is shut. The attachers' end hangs up when the
- * last of them has closed or died. A creator that closes waits for that, 5 s at most, and then
- * leaves the memory to the end of its process. The tier "gpu" and a map on the GPU are loaded by
- * each process for itself.
+ * with the process that allocated it, and CUDA does not define what happens when it is freed while
+ * other processes have it open. The offer has CUDA IPC handles of the tier "peer", which is in
+ * whole blocks of 2 MiB, and one end of a socket pair; the creator has the other end. Nothing is
+ * sent through it: each end shows when the other is shut down or closed. Each gather of an attacher
+ * checks the creator's end, and fails with RUNG_E_NODEV once it is shut down. The attachers' end
+ * hangs up when the last of them has closed or died. A creator that closes waits for that, 5 s at
+ * most, and then leaves the memory allocated until its process ends. Each process loads its own
+ * tier "gpu" and its own map on the GPU.
  *
- * A place is the socket, a lock file beside it (PATH.lock) and their folder, with mode 0700. The
- * lock, not the socket, decides who shares there. The kernel releases it when the holder dies, and
- * the next creator replaces the socket. The lock file is removed before the lock is released, so a
- * lock counts only while the name still leads to it.
+ * A place consists of the socket, a lock file next to it (PATH.lock) and their folder with mode
+ * 0700. The lock, not the socket, decides which process shares there. The kernel releases it when
+ * the holder dies, and the next creator replaces the socket. The lock file is removed before the
+ * lock is released, so a lock is valid only while the name still leads to its file.
  */
 #ifndef RUNG_SHARE_H
 #define RUNG_SHARE_H
@@ -43,10 +43,10 @@
 #include "state/state.h"
 
 #define RUNG__SHARE_MAGIC   "rungshr" /* with its NUL: 8 bytes */
-#define RUNG__SHARE_VERSION 7u        /* of what follows, and of what the descriptors are */
+#define RUNG__SHARE_VERSION 7u        /* of the offer and the order of its descriptors */
 
-/** Descriptors that come with an offer, in this order, one for each features file; those that do
- * not apply are left out. */
+/** Descriptors of an offer, in this order, one for each features file; those that do not apply are
+ * left out. */
 enum rung__offer_fd {
 	RUNG__OFFER_FEATURES,
 	RUNG__OFFER_HOST,
@@ -67,7 +67,8 @@ struct rung__offer {
 	struct rung__shape shape;
 	struct {
 		uint64_t device, inode;
-	} files[RUNG__FILES_MAX]; /* which the rows are in: what fstat() says of the descriptors */
+		/* files with the rows: what fstat() reports for the descriptors */
+	} files[RUNG__FILES_MAX];
 	/* of the tier "peer", [shape.gpu_count] */
 	struct rung__gpu_handle peer_handles[RUNG_GPUS_MAX];
 	char path[PATH_MAX]; /* of the dataset's folder, absolute, ends with NUL */
@@ -84,7 +85,7 @@ bool rung__share_peer_is_us(int fd, unsigned *uid_out);
 
 /* ---- share_ask.c: the attacher's side ---- */
 
-/** What the creator sent. Unchecked. */
+/** The creator's message, not checked yet. */
 struct rung__answer {
 	struct rung__offer offer;
 	size_t bytes;                 /* of the message that came */
@@ -111,8 +112,8 @@ struct rung__place {
 	int listen_fd; /* -1 until rung__place_listen() */
 };
 
-/** Check or make the folder, and take the lock. @return also RUNG_E_BUSY: another process shares a
- * store there */
+/** Check or create the folder, and acquire the lock. @return also RUNG_E_BUSY: another process
+ * shares a store there */
 int rung__place_take(const char *path, struct rung__place *place_out);
 
 /** Replace a socket that a dead process left, and listen. */
@@ -131,12 +132,14 @@ int rung__share_reserve(const char *path, struct rung__share **share_out);
 /** Offer the store, which is complete: the thread that answers starts. */
 int rung__share_start(struct rung__share *share, const struct rung_store *store);
 
-/** Stop answering, leave the place, tell those who read our GPU memory; NULL is allowed. */
+/** Stop answering, release the place, and signal the processes that read our GPU memory; NULL is
+ * allowed. */
 void rung__share_stop(struct rung__share *share);
 
 /**
- * After rung__share_stop(): wait until nobody has our GPU memory open, 5 s at most; free the share.
- * @return 0, also for NULL, or RUNG_E_TIMEDOUT: that memory may not be freed
+ * After rung__share_stop(): wait until no process has our GPU memory open, 5 s at most; free the
+ * share.
+ * @return 0, also for NULL, or RUNG_E_TIMEDOUT: that memory must not be freed
  */
 int rung__share_end(struct rung__share *share);
 

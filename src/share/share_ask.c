@@ -12,14 +12,13 @@
 
 /* the answer needs no work on the other side: who is silent so long is stopped or stuck */
 #define ANSWER_WAIT_NS   5000000000ull
-#define CONNECT_PAUSE_NS 10000000 /* while the queue of those who ask is full */
+#define CONNECT_PAUSE_NS 10000000 /* pause while the socket's backlog is full */
 
 static int silent(const char *path)
 {
 	return rung__fail(RUNG_E_TIMEDOUT,
 	                  "%s: the process that shares the store has not answered for %llu s: it "
-	                  "is stopped or stuck; "
-	                  "let it go on, or end it and start it again",
+	                  "is stopped or stuck; resume it, or end it and start it again",
 	                  path, ANSWER_WAIT_NS / 1000000000u);
 }
 
@@ -32,9 +31,8 @@ static int refused(const char *path, int err)
 		                  path);
 	if (err == ECONNREFUSED)
 		return rung__fail(RUNG_E_NOENT,
-		                  "%s: nobody answers there: the process that shared a store is "
-		                  "gone; start it again, it "
-		                  "replaces the socket",
+		                  "%s: no process answers there: the one that shared a store has "
+		                  "ended; start it again, it replaces the socket",
 		                  path);
 	if (err == EPROTOTYPE)
 		return rung__fail(RUNG_E_FORMAT,
@@ -102,8 +100,8 @@ static void take_descriptors(struct msghdr *message, struct rung__answer *answer
 	}
 }
 
-/* The control buffer has room for RUNG__OFFER_FDS_MAX descriptors and no more: the kernel closes
- * what does not fit. */
+/* The control buffer holds RUNG__OFFER_FDS_MAX descriptors and no more: the kernel closes the
+ * others. */
 static int receive(const char *path, int fd, struct rung__answer *answer)
 {
 	struct iovec part = { .iov_base = &answer->offer, .iov_len = sizeof(answer->offer) };

@@ -45,10 +45,10 @@ static int check_folder(const char *dir, int fd)
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", dir);
 	if (st.st_uid != geteuid())
-		return rung__fail(
-			RUNG_E_INVAL,
-			"%s: belongs to user %u, not to us (%u): share in a folder of your own",
-			dir, (unsigned)st.st_uid, (unsigned)geteuid());
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: belongs to user %u, not to this user (%u); share in a "
+		                  "folder of this user",
+		                  dir, (unsigned)st.st_uid, (unsigned)geteuid());
 	if (st.st_mode & (S_IRWXG | S_IRWXO))
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: has mode %03o, which lets other users in: chmod 700 it, or "
@@ -162,8 +162,8 @@ int rung__place_take(const char *path, struct rung__place *place_out)
 	return 0;
 }
 
-/* With the lock held nobody answers on what is left there. Only a socket is removed: a file of that
- * name is somebody's data. */
+/* While we hold the lock, no process answers on the old socket. Only a socket is removed: another
+ * file of that name may be user data. */
 static int remove_stale(const struct rung__place *place)
 {
 	struct stat st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a request ends, whoever ends it. */
+/* Completion of a request, on whichever thread it happens. */
 #include <stdio.h>
 
 #include "state/state.h"
@@ -9,7 +9,7 @@ unsigned rung__latency_bucket(uint64_t value)
 	unsigned octave;
 
 	if (value < 2)
-		/* [1,1.41) and below; [1.41,2) cannot be told apart with whole numbers */
+		/* [1,1.41) and less; integers cannot separate [1.41,2) */
 		return (unsigned)value;
 	octave = 63u - (unsigned)__builtin_clzll(value);
 	/* second half of the octave from 2^(k+1/2) on: 181/128 = sqrt(2) to 4 digits */

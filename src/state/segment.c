@@ -31,9 +31,8 @@ int rung__segment_create(const char *name, uint64_t bytes, struct rung__segment 
 	}
 	segment.base = rung__map_shared(segment.fd, segment.bytes, true);
 	if (!segment.base) {
-		rc = rung__fail(RUNG_E_NOMEM,
-		                "%s: no room for %" PRIu64 " bytes of memory to be shared", name,
-		                segment.bytes);
+		rc = rung__fail(RUNG_E_NOMEM, "%s: not enough memory for %" PRIu64 " shared bytes",
+		                name, segment.bytes);
 		goto close_fd;
 	}
 	*segment_out = segment;
@@ -67,9 +66,9 @@ int rung__segment_fix(const char *name, struct rung__segment *segment)
 }
 
 /*
- * F_SEAL_WRITE is refused while there is a mapping that is or could be made writable: any shared
- * one through a descriptor open for writing. Hence a second descriptor for reading, whose mapping
- * takes the place of the first, and which is what others get.
+ * F_SEAL_WRITE is refused while a mapping exists that is or could become writable, which is any
+ * shared mapping through a descriptor open for writing. Therefore a second descriptor for reading
+ * is used, whose mapping replaces the first; other processes get this one.
  */
 int rung__segment_seal(const char *name, struct rung__segment *segment)
 {
@@ -101,8 +100,8 @@ int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable
 
 	if (seals < 0 || (seals & wanted) != wanted)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: what the other process gave is not sealed memory: it could "
-		                  "change under us",
+		                  "%s: the memory from the other process is not sealed: it could "
+		                  "change while it is in use",
 		                  name);
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s: shared memory", name);

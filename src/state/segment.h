@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Segments: memory that several processes map, a memfd each.
+ * Segments: memory that several processes map, one memfd each.
  *
- * Most are sealed. The creator fills such a segment and seals it: from then on nobody, the creator
- * included, can write to it, shrink or grow it, so that who attaches can check it once and trust it
- * afterwards. The memory lives as long as one process maps it.
+ * Most are sealed. The creator fills such a segment and seals it: afterwards no process, not even
+ * the creator, can write to it or resize it, so an attaching process can check it once and trust
+ * it. The memory exists as long as a process maps it.
  */
 #ifndef RUNG_SEGMENT_H
 #define RUNG_SEGMENT_H
@@ -20,21 +20,21 @@ struct rung__segment {
 /** Memory to be filled. @param name for messages and /proc/PID/maps, "host tier" */
 int rung__segment_create(const char *name, uint64_t bytes, struct rung__segment *segment_out);
 
-/** No resize any more, for ever; it stays writable, by everybody who maps it. */
+/** Forbid resizing for good; every process that maps it can still write to it. */
 int rung__segment_fix(const char *name, struct rung__segment *segment);
 
 /** After the last write: no write, no resize, for ever; `base` stays where it is. */
 int rung__segment_seal(const char *name, struct rung__segment *segment);
 
 /**
- * Map a segment that another process made; the descriptor stays the caller's. It is untrusted:
- * anything but memory of the size of `bytes` that is sealed, or for one that is to be writable
- * fixed, is refused.
+ * Map a segment of another process; the descriptor still belongs to the caller. The segment is
+ * untrusted: it is refused unless it is memory of exactly `bytes` bytes that is sealed or, if it
+ * will be writable, has a fixed size.
  */
 int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable,
                          struct rung__segment *segment_out);
 
-/** Unmap and close; nothing for one that is all zero. */
+/** Unmap and close; nothing to do for a zeroed struct. */
 void rung__segment_fini(struct rung__segment *segment);
 
 #endif

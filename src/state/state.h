@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The state of an open store, which its threads share: requests, the mailboxes of the threads,
- * counters. The threads know this room, and not each other.
+ * The state of an open store that its threads share: requests, the mailboxes of the threads,
+ * counters. The threads depend on this room, not on each other.
  *
- * Threads. Submitting threads copy what is in memory, sort their misses and hand the request over;
- * the refill thread reads, copies from the slots and completes requests. A request belongs to one
- * side at a time: to its submitter until it is queued, to refill until its state is DONE (release
- * store, acquire load), then to its submitter again.
+ * Threads. Submitting threads copy rows that are in memory, sort their misses and pass the request
+ * on; the refill thread reads, copies from the slots and completes requests. A request belongs to
+ * one side at a time: to its submitter until it is queued, to refill until its state is DONE
+ * (release store, acquire load), then to its submitter again.
  *
  * With a device there is a third side, the hand-off thread (handoff.c): it owns a request from its
- * submission on, hands its misses to the sorter (misses.c) and so to refill, gets *parcels* of rows
- * in slots back, has the device copy them, returns the slots, and completes the request. Sorter and
- * refill own what stands under "refill's" until the last parcel has been handed over.
+ * submission on, passes its misses to the sorter (misses.c) and thereby to refill, receives
+ * *parcels* of rows in slots, has the device copy them, returns the slots, and completes the
+ * request. Sorter and refill own the members under "refill's" until the last parcel has been handed
+ * over.
  *
  * Locks. store->lock guards the free lists, the queues between the threads and the stop flag;
- * request->lock the wait for one request. Neither is ever taken while the other is held, nor while
- * a device is called.
+ * request->lock guards the wait for one request. Neither is acquired while the other is held, nor
+ * held while a device is called.
  */
 #ifndef RUNG_STATE_STATE_H
 #define RUNG_STATE_STATE_H
@@ -43,7 +44,7 @@ enum rung__request_state {
 
 struct rung__part;
 
-/* Device: rows of one request that lie in slots, on their way from refill to the hand-off. */
+/* Device: rows of one request in slots, in flight from refill to the hand-off. */
 struct rung__parcel {
 	struct rung__link link;
 	struct rung__part *part;
@@ -52,24 +53,24 @@ struct rung__parcel {
 	bool last;             /* of the part */
 };
 
-/* The misses of a request that lie in one file: the share of one refill thread, which owns it from
- * the queue until it is over. */
+/* The misses of a request in one file: the share of one refill thread, which owns it from the queue
+ * until it is complete. */
 struct rung__part {
 	struct rung__link link; /* in refill's queue */
 	struct rung_request *request;
 	uint64_t first, end; /* misses first .. end */
 	uint64_t cursor;     /* those before it have been begun */
-	uint64_t pending;    /* those begun whose rows are neither in place nor failed */
+	uint64_t pending;    /* rows that were begun and are neither in place nor failed */
 	/* begun, being read by another client of the cache: a chain, see refill_internal.h */
 	uint64_t elsewhere;
 	uint64_t elsewhere_ns; /* since when */
 	struct rung__link elsewhere_link, touched_link;
 
 	/* device */
-	/* entries written to the lists of what lies in the pool: misses' tmp arrays */
+	/* entries in the lists of rows that are in the pool: the tmp arrays of the misses */
 	uint64_t placed;
-	uint64_t parcel_first;          /* those behind it have not been handed over */
-	uint32_t held_head, held_count; /* the slots they lie in */
+	uint64_t parcel_first;          /* first row that has not been handed over */
+	uint32_t held_head, held_count; /* slots that contain them */
 	struct rung__link held_link;    /* in the list of parts that have some */
 	struct rung__parcel last_parcel;
 };
@@ -140,15 +141,15 @@ struct rung_gpu_sampler;
 struct rung__pool {
 	unsigned char *base;
 	uint64_t bytes;
-	uint64_t frames_at; /* offset of the first frame; bytes when there are none */
+	uint64_t frames_at; /* offset of the first frame; total size if there are no frames */
 	uint64_t frame_bytes;
-	/* [index, whole pages | frames]; base NULL when nobody else has it */
+	/* [index, whole pages | frames]; base NULL if it is not shared */
 	struct rung__segment shared;
 	void *index;
 	uint64_t index_bytes;
 };
 
-/** What a store holds and where, in plain numbers. */
+/** Properties of a store in plain numbers. */
 struct rung__shape {
 	uint64_t vertex_count;
 	struct rung_array_info array; /* the features' type */
@@ -167,7 +168,7 @@ struct rung__shape {
 	struct rung__places places;
 };
 
-/** What other threads leave for a refill thread, and how they wake it. */
+/** Mailbox of a refill thread, and the means to wake it. */
 struct rung__refill_box {
 	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t wake;
@@ -182,7 +183,7 @@ struct rung__refill_box {
 
 /** The same for the hand-off thread, under store->lock. */
 struct rung__handoff_box {
-	struct rung__queue inbox; /* requests whose gathers were started */
+	struct rung__queue inbox; /* requests whose gathers were submitted */
 	struct rung__queue parcels;
 	pthread_cond_t work;
 };
@@ -206,7 +207,7 @@ struct rung_store {
 	struct rung__segment vertices_memory;
 	struct rung__view host_view;
 	void *rank_of_vertex; /* NULL unless opts.vertex_ids */
-	/* NULL unless rows lie by vertex, and are read: see struct rung__layout */
+	/* NULL unless rows are stored by vertex and cold rows are read: see struct rung__layout */
 	void *vertex_of_rank;
 
 	const struct rung__device_ops *device_ops; /* NULL: the CPU */
@@ -217,8 +218,8 @@ struct rung_store {
 	void *known_ranks;              /* of all requests; NULL without a device */
 	uint64_t known_bytes;
 	struct rung__pool pool;    /* slots and frames */
-	struct rung__cache *cache; /* NULL when there are no frames */
-	/* why there are none although the store that is attached to has some; "" otherwise */
+	struct rung__cache *cache; /* NULL without frames */
+	/* why there are no frames although the creator's store has some; "" otherwise */
 	char cache_why[RUNG__ERROR_BYTES];
 	struct rung__refill *refills[RUNG__FILES_MAX]; /* one a file; none when nothing is cold */
 	struct rung__refill_box *refill_boxes[RUNG__FILES_MAX]; /* theirs */
@@ -230,7 +231,7 @@ struct rung_store {
 	struct rung__sorter *sorter; /* with it: sorts misses */
 
 	pthread_mutex_t lock;
-	pthread_cond_t freed; /* rung_gather waits: one of its own requests is free again */
+	pthread_cond_t freed; /* rung_gather() waits here until one of its own requests is free */
 	/* [request_count], the last SYNC_REQUESTS of them for rung_gather */
 	struct rung_request *requests;
 	uint32_t request_count;
@@ -274,7 +275,7 @@ void rung__request_finish(struct rung_request *request, int status);
 /** Back to the list of free requests. */
 void rung__request_free(struct rung_request *request);
 
-/** Remember how a request fails; the first failure is the one told. */
+/** Record the failure of a request; only the first one is reported. */
 void rung__request_fail(struct rung_request *request, int status, const char *text);
 
 /** Which half octave a number is in: [2^(b/2), 2^((b+1)/2)). */

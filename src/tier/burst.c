@@ -23,8 +23,9 @@ static bool is_over(const struct rung__burst *burst, uint64_t ns)
 }
 
 /*
- * What is in flight when the time is up is waited for, but no longer counts: the queue is not full.
- * After an error of the reader it is lost with the engine, which waits for it when it is closed.
+ * Reads that are in flight when the time is up are waited for but not counted, because the queue is
+ * not full any more. After an error of the reader they are lost with the engine, which waits for
+ * them when it is closed.
  */
 int rung__burst_run(struct rung__burst *burst)
 {

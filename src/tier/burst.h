@@ -12,13 +12,13 @@ struct rung__burst {
 	const struct rung__reader_ops *ops;
 	struct rung__reader *reader; /* started */
 	uint64_t file_bytes;
-	uint64_t to;         /* in the pool: room for `depth` reads */
+	uint64_t to;         /* offset in the pool, with memory for `depth` reads */
 	uint32_t read_bytes; /* each place in the file is a multiple of it */
 	uint32_t depth;      /* at most RUNG__BURST_DEPTH_MAX */
 	uint64_t ns;         /* as long as this, or while fewer than reads_min ended */
 	uint64_t ns_max;     /* but no longer than this */
 	uint32_t reads_min;
-	uint64_t drawn; /* numbers the places; goes on with the next burst */
+	uint64_t drawn; /* counter for drawing positions; the next burst continues it */
 
 	/* what came of it */
 	uint64_t ended;   /* reads, while the queue was full */
@@ -26,7 +26,7 @@ struct rung__burst {
 	int err;          /* of a read that failed or came short, which ends it; 0 */
 };
 
-/** Called by the thread that reads. @return 0, or -errno when the reader cannot go on */
+/** Called by the thread that reads. @return 0, or -errno if the reader cannot continue */
 int rung__burst_run(struct rung__burst *burst);
 
 #endif

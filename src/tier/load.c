@@ -38,9 +38,9 @@ void rung__row_loader_close(struct rung__row_loader *loader)
 }
 
 /*
- * A CPU's first look at a page that a device has written faults once more where the machine is
- * virtual, in the tables of its host: some microseconds a page, here and not in the first epoch's
- * gathers.
+ * In a virtual machine a CPU's first access to a page that a device has written faults once more,
+ * in the page tables of the host: a few microseconds per page, spent here and not in the gathers of
+ * the first epoch.
  */
 static void look_at_pages(const unsigned char *memory, uint64_t bytes)
 {
@@ -101,7 +101,7 @@ int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first,
 			 file_idx = rung__row_file(layout, first);
 		uint64_t offset = rung__row_offset(layout, first);
 
-		/* behind a file's last row there may be nothing */
+		/* the file may end right after its last row */
 		rc = rung__row_loader_read(
 			loader, (uint32_t)file_idx, offset,
 			RUNG__MIN(run * layout->row_stride, layout->file_bytes[file_idx] - offset),

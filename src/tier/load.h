@@ -17,7 +17,8 @@ struct rung__row_loader {
 	const struct rung__features *features;
 	struct rung__scattered *scattered;          /* NULL: rows follow each other by rank */
 	struct rung__direct files[RUNG__FILES_MAX]; /* [features->layout.file_count] */
-	/* for what does not lie on whole pages of the file and of memory; NULL: not open */
+	/* for reads that are not aligned to whole pages of the file and of memory; NULL: not
+	 * open */
 	unsigned char *bounce;
 };
 
@@ -27,8 +28,8 @@ int rung__row_loader_open(const struct rung__features *features,
 
 /**
  * Read bytes of one of the files.
- * @param to  with room for whole pages; read without a copy where it lies in its page as `offset`
- *            does
+ * @param to  memory for whole pages; no copy is needed if its offset in its page equals that of
+ *            `offset`
  */
 int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset,
                           uint64_t bytes, unsigned char *to);

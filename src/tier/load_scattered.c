@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading the rows of some ranks from a file in which they lie by vertex.
+ * Loading the rows of some ranks from a file that stores rows by vertex.
  *
- * The file is gone through once, from its beginning to its end: a pass over the ranks counts how
- * many of them have their row in each of some thousand pieces of the file, and as many pieces as
- * fit the list are sorted and read at a time. Rows near each other share a read as in refill, so
- * hot rows that lie close together cost no more than a scan, and few of many one read each, many in
- * flight.
+ * The file is read once, from beginning to end. A pass over the ranks counts the rows in each of a
+ * few thousand pieces of the file; then as many pieces as fit in the list are sorted and read at a
+ * time. Rows near each other share a read as in refill, so hot rows that are close together cost no
+ * more than a scan, and a few rows among many cost one read each, with many in flight.
  */
 #include <string.h>
 
@@ -26,7 +25,7 @@ struct rung__scattered {
 	const struct rung__features *features;
 	struct rung__row_reads *reads;
 
-	/* vertices whose rows are to be read, ascending, and the row of `to` that each goes to */
+	/* vertices whose rows are to be read, ascending, and the row of `to` for each */
 	uint64_t *vertices, *vertices_tmp;
 	uint32_t *rows, *rows_tmp;
 	uint64_t count, room;
@@ -135,7 +134,8 @@ static int make_room(struct rung__scattered *s, uint64_t rows)
 	                  s->features->files[0].path, rows);
 }
 
-/* Ranks first .. first + rows whose vertices are in pieces [begin, end), sorted by vertex. */
+/* Those of the ranks first .. first + rows whose vertices are in pieces [begin, end), sorted by
+ * vertex. */
 static void list_rows(struct rung__scattered *s, uint64_t first, uint64_t rows, unsigned shift,
                       uint64_t begin, uint64_t end)
 {

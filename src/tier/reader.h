@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Readers: what brings the rows of a features file from a device into memory.
+ * Readers: they bring the rows of a features file from a device into memory.
  *
- * A reader takes reads into a pool of memory and reports which have ended. One thread drives it
- * from start to stop. Refill reads cold rows by it, tiers and staging read rows that lie scattered
- * (row_reads.h), and `rung numa` measures drives. Its user knows this table of functions, and not
- * how a device is read: the reader of files is in io/ (io/engine/file_reader.c), tests put in front
- * of it one that injects faults, or use one that follows a script.
+ * A reader accepts reads into a pool of memory and reports those that have completed. One thread
+ * drives it from start to stop. Refill uses it for cold rows, tiers and staging for scattered rows
+ * (row_reads.h), and `rung numa` to measure drives. Its users know only this table of functions,
+ * not how the device is read. The reader of files is in io/ (io/engine/file_reader.c); tests put a
+ * reader that injects faults in front of it, or use one that follows a script.
  */
 #ifndef RUNG_READER_H
 #define RUNG_READER_H
@@ -17,12 +17,12 @@
 
 struct rung__reader; /* a reader's own state */
 
-/** What reads of a file have to be like. */
+/** Requirements for reads of a file. */
 struct rung__geometry {
 	uint64_t file_bytes;
-	uint32_t read_bytes_max; /* what the device takes in one command */
-	/* between two rows that are worth reading along: what it reads in the time of another
-	   command */
+	uint32_t read_bytes_max; /* largest transfer of the device in one command */
+	/* largest gap between two rows that is worth reading: the bytes transferred in the time of
+	 * one more command */
 	uint32_t gap_bytes;
 	/* of offset, length and memory of a read: a power of two; 1 through the page cache */
 	uint32_t align;
@@ -49,8 +49,8 @@ struct rung__reader_args {
 	uint32_t file_idx;                     /* of the features */
 	unsigned char *pool; /* memory that reads go to, page aligned; outlives the reader */
 	uint64_t pool_bytes; /* at least a page */
-	/* of these bytes of the pool, whole pages, nobody but the reader makes use before and in
-	   start */
+	/* these bytes of the pool, whole pages, are reserved for the reader until start has
+	 * returned */
 	uint64_t probe_at, probe_bytes;
 	uint32_t token_count;
 	uint32_t queue_depth; /* at most token_count */
@@ -59,7 +59,7 @@ struct rung__reader_args {
 	uint32_t gap_bytes; /* as in rung_store_opts */
 };
 
-/** What a reader reads with, for statistics. */
+/** Engine and features in use by a reader, for statistics. */
 struct rung__engine_state {
 	const char *name;
 	const char *why; /* why not a better one; "" when it is the best */
@@ -92,10 +92,10 @@ struct rung__reader_ops {
 	 */
 	int (*submit)(struct rung__reader *reader, const struct rung__fetch *fetch);
 	/**
-	 * Send what is queued, wait until at least `want` reads have ended or `timeout_ns` has
-	 * passed, and report up to `max` of them. With want, timeout_ns and max 0 it only sends,
-	 * and fetched may be NULL.
-	 * @return their count, or -errno when the reader cannot go on
+	 * Submit what is queued, wait until at least `want` reads have completed or `timeout_ns`
+	 * has passed, and report up to `max` of them. With want, timeout_ns and max 0 it only
+	 * submits, and fetched may be NULL.
+	 * @return their number, or -errno if the reader cannot continue
 	 */
 	int (*reap)(struct rung__reader *reader, uint32_t want, uint64_t timeout_ns,
 	            struct rung__fetched *fetched, uint32_t max);

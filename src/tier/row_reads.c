@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows at random places: reads by the reader of files, each into a slot of its own. */
+/* Reads of rows at random positions by the reader of files, each into its own slot. */
 #include <assert.h>
 
 #include "file/file.h"
@@ -208,7 +208,7 @@ static int send_all(struct rung__row_reads *reads, const struct rung__row_list *
 	return rc;
 }
 
-/* What came short, or not at all, is read again in the plain way, which also says what is wrong. */
+/* A read that came back short or failed is repeated with pread(), which also reports the cause. */
 static int end_read(const struct rung__row_reads *reads, const struct rung__row_list *list,
                     const struct rung__fetched *fetched)
 {
@@ -231,7 +231,7 @@ int rung__row_reads_run(struct rung__row_reads *reads, const struct rung__row_li
 	uint64_t next = 0;
 	int rc = 0;
 
-	/* after a failure what is in flight is waited for: it is written to the pool */
+	/* after a failure wait for reads in flight, because they write to the pool */
 	while ((next < list->count && rc == 0) || reads->free_count < depth) {
 		uint32_t in_flight;
 		int count;

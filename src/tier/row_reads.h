@@ -9,7 +9,7 @@ struct rung__row_reads_args {
 	/** File 0 of it, and the size and the distance of its rows; outlives the reads. */
 	const struct rung__features *features;
 	uint32_t depth;      /* reads in flight */
-	uint64_t slot_bytes; /* of each, at most: whole pages, and room for a row in them */
+	uint64_t slot_bytes; /* size of each: whole pages that hold at least one row */
 	uint32_t gap_bytes;  /* as in rung_store_opts */
 };
 

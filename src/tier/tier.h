@@ -23,7 +23,7 @@ enum rung__tier_id {
 		RUNG__TIER_COUNT
 };
 
-/** The first tier there can be: without a GPU there are those of the host alone. */
+/** The first tier that can exist: without a GPU only those of the host do. */
 static inline unsigned rung__first_tier(bool gpu)
 {
 	return gpu ? RUNG__TIER_GPU : RUNG__TIER_HOST;

@@ -8,11 +8,11 @@
 #include "base/random.h"
 
 #define BATCH_SIZE_DEFAULT 1024u
-/* enough for the cache to know what is wanted soonest (rung_prefetch()), and some tens of MiB */
+/* enough for the cache to know the next uses (rung_prefetch()); a few tens of MiB */
 #define AHEAD_DEFAULT       16u
-#define GATHERS_DEFAULT     2u /* one whose rows are there, one whose rows are on the way */
+#define GATHERS_DEFAULT     2u /* one complete, one in flight */
 #define THREADS_DEFAULT_MAX 8u
-/* On a GPU batches have room for the largest there can be; one is sampled while another one is
+/* On a GPU each batch has memory for the largest possible one; one is sampled while another one is
  * launched. */
 #define AHEAD_DEFAULT_GPU   2u
 #define THREADS_DEFAULT_GPU 2u
@@ -54,9 +54,8 @@ static int take_opts(const struct rung_store *store, const struct rung_loader_op
 		                  opts->ahead, RUNG_LOADER_AHEAD_MAX);
 	if (opts->gathers > gathers_max)
 		return rung__fail(RUNG_E_INVAL,
-		                  "loader: %" PRIu32
-		                  " gathers beside the caller's batch, of a store with %" PRIu32
-		                  " requests: at most %" PRIu32
+		                  "loader: %" PRIu32 " gathers do not fit a store with %" PRIu32
+		                  " requests, one of which is the caller's; use at most %" PRIu32
 		                  ", or open the store with a larger requests_max",
 		                  opts->gathers, store->opts.requests_max, gathers_max);
 	opts->batch_size = opts->batch_size ? opts->batch_size : BATCH_SIZE_DEFAULT;
@@ -188,8 +187,8 @@ void rung__feed_settle(struct rung__feed_batch *batch)
 	batch->handed.request = NULL;
 }
 
-/* On a GPU: the caller's stream comes behind the rows, and whoever uses their memory next behind
- * that. */
+/* On a GPU: the caller's stream waits for the rows, and the next user of their memory waits for
+ * that stream. */
 static void lend_until(struct rung_loader *loader, struct rung__feed_batch *batch,
                        struct CUstream_st *stream)
 {
@@ -313,10 +312,10 @@ int rung_loader_end(struct rung_loader *loader)
 	if (loader->counters.begin_ns && !loader->counters.end_ns)
 		loader->counters.end_ns = rung__now_ns();
 	pthread_mutex_unlock(&loader->lock);
-	for (; loader->handed < loader->claimed; loader->handed++) { /* nobody else is at them */
+	for (; loader->handed < loader->claimed; loader->handed++) { /* no other thread uses them */
 		struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
 
-		if (slot->batch) /* what does not come any more must not keep frames of the cache */
+		if (slot->batch) /* a batch that will not come must not keep frames of the cache */
 			rung__prefetch_undo(loader->store, slot->batch->names,
 			                    slot->batch->name_count);
 		rung__feed_settle(slot->batch);
@@ -329,7 +328,7 @@ int rung_loader_end(struct rung_loader *loader)
 
 /* ---- handing over ---- */
 
-/* With the lock held, which is let go of meanwhile. */
+/* With the lock held; it is released while waiting. */
 static void await_slot(struct rung_loader *loader, const struct rung__feed_slot *slot)
 {
 	while (slot->state != RUNG__FEED_READY) {
@@ -342,8 +341,8 @@ static void await_slot(struct rung_loader *loader, const struct rung__feed_slot 
 	}
 }
 
-/* With the lock held, which is let go of meanwhile: the slot is ours. Rows on a GPU are not waited
- * for. */
+/* With the lock held; it is released while waiting, because the slot is ours. Rows on a GPU are not
+ * waited for. */
 static int await_rows(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	uint64_t begin_ns;
@@ -370,8 +369,8 @@ static void hold(struct rung_loader *loader, struct rung__feed_batch *batch)
 	loader->counters.edges += batch->edge_count;
 }
 
-/* With the lock held, which is let go of meanwhile. The next batch leaves its slot. @return 0, or
- * why it is not one; *batch_out in any case */
+/* With the lock held; it is released while waiting. The next batch leaves its slot. @return 0, or
+ * why there is none; *batch_out is set in either case */
 static int take_next(struct rung_loader *loader, struct rung__feed_batch **batch_out)
 {
 	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
@@ -403,7 +402,7 @@ int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch 
 			loader->counters.end_ns = rung__now_ns();
 		pthread_mutex_unlock(&loader->lock);
 		return active ? 0
-		              : rung__fail(RUNG_E_INVAL, "loader: no pass is on its way: begin one "
+		              : rung__fail(RUNG_E_INVAL, "loader: no pass is running; begin one "
 		                                         "with rung_loader_begin()");
 	}
 	idx = loader->handed;
@@ -438,7 +437,7 @@ void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch 
 	rung__feed_give_batch(loader, batch);
 }
 
-/* Nobody has put work behind its rows: they are waited for, and no stream. */
+/* No work was queued after its rows: wait for them, and for no stream. */
 static void put_unused(struct rung_loader *loader, const struct rung_loader_batch *batch)
 {
 	if (batch && batch->request)
@@ -446,7 +445,7 @@ static void put_unused(struct rung_loader *loader, const struct rung_loader_batc
 	rung_loader_put(loader, batch, loader->stream);
 }
 
-/* @return 0 or RUNG_E_NOMEM; held: NULL where a batch failed, or there is none left */
+/* @return 0 or RUNG_E_NOMEM; held: NULL where a batch failed, or none is left */
 static int hold_batches(struct rung_loader *loader, const struct rung_loader_batch **held,
                         uint32_t count)
 {
@@ -488,7 +487,7 @@ static double seconds(uint64_t ns)
 
 int rung_loader_stats(const struct rung_loader *loader, struct rung_loader_stats *stats_out)
 {
-	/* what is locked is not changed */
+	/* guarded data stays logically const */
 	pthread_mutex_t *lock = (pthread_mutex_t *)&loader->lock;
 	struct rung__feed_counters c;
 	struct rung_loader_stats stats;

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The inside of the loader. Private to loader*.c.
+ * Internals of the loader. Private to loader*.c.
  *
- * Batches of a pass pass three marks, in order: `claimed` by a worker, `submitted` to the store,
- * `handed` over. A batch between them lies in slot idx mod slot_count:
+ * Batches of a pass go through three counters, in order: `claimed` by a worker, `submitted` to the
+ * store, `handed` over. A batch between them is in slot idx mod slot_count:
  *
- *     handed ≤ submitted ≤ claimed ≤ end,   submitted - handed ≤ gathers,   claimed - submitted ≤ ahead,   slot_count = ahead + gathers
+ *     handed <= submitted <= claimed <= end,   slot_count = ahead + gathers
+ *     submitted - handed <= gathers,           claimed - submitted <= ahead
  *
- * A slot that is EMPTY belongs to the worker that has claimed its number, one that is SAMPLED to
- * the feeder, one that is READY to rung_loader_next(). What a slot holds leaves it when it is
- * handed over, so batches that the caller keeps hold nothing up.
+ * An EMPTY slot belongs to the worker that has claimed its number, a SAMPLED one to the feeder, a
+ * READY one to rung_loader_next(). A batch leaves its slot when it is handed over, so batches that
+ * the caller keeps do not block the pass.
  *
- * One lock guards everything but what is a thread's by the state of a slot; it is not held while a
- * batch is sampled, announced or gathered, while memory is taken or while anybody waits.
+ * One lock guards everything that the state of a slot does not assign to one thread; it is not held
+ * while a batch is sampled, announced or gathered, while memory is allocated or while a thread
+ * waits.
  */
 #ifndef RUNG_LOADER_INTERNAL_H
 #define RUNG_LOADER_INTERNAL_H
@@ -24,14 +26,14 @@
 #include "rung/loader.h"
 #include "store/store.h"
 
-/* batches of a caller that puts one only after it has got the next: so many more are kept for use
- * again */
+/* batches of a caller that puts one only after it has received the next: this many more are kept
+ * for reuse */
 #define RUNG__FEED_HELD 2u
 
 /* Memory that is used again. */
 struct rung__feed_item {
 	struct rung__link link;  /* in its list */
-	struct CUevent_st *used; /* with a device: recorded behind the caller's work */
+	struct CUevent_st *used; /* with a device: recorded after the caller's work */
 	bool pending;            /* recorded, and not known to have passed */
 	bool lost;               /* could not be recorded: never used again */
 };
@@ -41,22 +43,21 @@ struct rung__feed_list {
 	uint64_t count;
 };
 
-/* Memory of the store that rows are gathered to. It does not grow: rows that it has no room for get
- * other memory. */
+/* Memory of the store for gathered rows. It does not grow: a larger batch gets other memory. */
 struct rung__feed_rows {
 	struct rung__feed_item item; /* first */
-	uint64_t row_count;          /* there is room for */
+	uint64_t row_count;          /* capacity */
 	void *memory;
 };
 
 struct rung__feed_batch {
 	struct rung__feed_item item;     /* first */
-	struct rung_loader_batch handed; /* what the caller knows of it */
+	struct rung_loader_batch handed; /* the caller's view of it */
 	struct rung__link held_link;
 	struct rung_batch *sample;
 	struct rung__gpu_batch *gpu_sample; /* with opts.gpu_sampler, in place of it */
 	const uint64_t *host_ranks;         /* handed.ranks on the host; NULL: not there */
-	/* with opts.gpu_sampler: [batch_size], then room for host_ranks */
+	/* with opts.gpu_sampler: [batch_size], then memory for host_ranks */
 	uint64_t *pinned_seeds;
 	uint64_t pinned_bytes;
 	const struct rung_block *blocks[RUNG_HOPS_MAX];
@@ -87,7 +88,7 @@ struct rung__feed_worker {
 
 struct rung__feed_counters {
 	uint64_t batches, rows, edges;
-	uint64_t begin_ns, end_ns; /* end 0: on its way */
+	uint64_t begin_ns, end_ns; /* end 0: still running */
 	uint64_t wait_sample_ns, wait_rows_ns, sample_ns, gather_ns, announce_ns;
 	uint64_t announced, announce_refused;
 };
@@ -112,15 +113,16 @@ struct rung_loader {
 	uint64_t seed_count, key_first;
 	uint64_t end; /* numbers of batches end here */
 	uint64_t claimed, submitted, handed;
-	uint64_t announced; /* those below were, or are not any more; not below submitted */
-	bool refused;       /* the store's window was full when batch `announced` was announced */
-	uint32_t sampling;  /* workers at it */
-	bool feeding;       /* the feeder is */
+	/* batches below it were announced, or are past it; not below submitted */
+	uint64_t announced;
+	bool refused;      /* the store's window was full when batch `announced` was announced */
+	uint32_t sampling; /* workers at it */
+	bool feeding;      /* the feeder is */
 	struct rung__feed_slot *slots; /* [slot_count] */
 	uint64_t slot_count;
 	struct rung__feed_counters counters;
 
-	/* memory to be used again, and what is not put yet */
+	/* memory for reuse, and batches that were not put yet */
 	struct rung__queue held;
 	struct rung__feed_list free_batches, free_rows;
 	struct rung__feed_list dropped_batches, dropped_rows; /* with a device: to be freed */
@@ -141,7 +143,7 @@ static inline struct rung__feed_slot *rung__feed_slot(const struct rung_loader *
 
 /* ---- loader.c ---- */
 
-/** Wait until nobody writes to the rows of a batch any more. NULL is allowed. */
+/** Wait until the rows of a batch are no longer written to. NULL is allowed. */
 void rung__feed_settle(struct rung__feed_batch *batch);
 
 /* ---- loader_threads.c ---- */
@@ -152,33 +154,32 @@ void rung__feed_stop(struct rung_loader *loader);
 
 /* ---- loader_memory.c: lock not held ---- */
 
-/** An empty batch. @return 0, RUNG_E_NOMEM and what the device says */
+/** Allocate an empty batch. @return 0, RUNG_E_NOMEM or an error of the device */
 int rung__feed_take_batch(struct rung_loader *loader, struct rung__feed_batch **batch_out);
 
 /** A new one. */
 int rung__feed_make_batch(struct rung_loader *loader, struct rung__feed_batch **batch_out);
 
-/** Give a batch that nobody works on to those that are free, its rows to theirs; when there are
- * enough, drop it. NULL is allowed. */
+/** Return an unused batch to the free ones, and its rows to theirs; if there are enough, drop it.
+ * NULL is allowed. */
 void rung__feed_give_batch(struct rung_loader *loader, struct rung__feed_batch *batch);
 
-/** With a device: whoever uses the memory of this batch, which has rows, next does so behind the
- * work that is on `stream` now. */
+/** With a device: the next user of the memory of this batch, which has rows, waits for the work
+ * that is on `stream` now. */
 void rung__feed_lent_until(struct rung_loader *loader, struct rung__feed_batch *batch,
                            struct CUstream_st *stream);
 
-/** Let work on `stream` wait until the caller's is through with an item. @return 0, what the device
- * says */
+/** Make `stream` wait for the caller's work on an item. @return 0 or an error of the device */
 int rung__feed_order(const struct rung_loader *loader, struct rung__feed_item *item,
                      struct CUstream_st *stream);
 
 /**
- * Give a batch its rows, with room for all its ids; with a device, the loader's stream waits for
- * whoever used the memory before. @return 0, RUNG_E_NOMEM and what the device says
+ * Give a batch rows for all its ids; with a device, the loader's stream waits for the previous user
+ * of the memory. @return 0, RUNG_E_NOMEM or an error of the device
  */
 int rung__feed_take_rows(struct rung_loader *loader, struct rung__feed_batch *batch);
 
-/** Free what was dropped. Not during a pass: the device waits for all its work. */
+/** Free dropped memory. Not during a pass: the device waits for all its work. */
 void rung__feed_free_dropped(struct rung_loader *loader);
 
 void rung__feed_free_batch(struct rung_loader *loader, struct rung__feed_batch *batch);

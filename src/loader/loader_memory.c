@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loader's memory: batches and rows, used again and again; new rows have room for the largest
- * batch so far, and some more.
+ * The loader's memory: batches and rows, reused; new rows have space for the largest batch so far
+ * plus a margin.
  *
- * On the CPU the last one that was put comes first, since a cache may still hold it. With a device
- * the one that was put first does, since the caller's work on it has most likely run; one whose
- * work has run comes before one that would have to be waited for. Allocating and freeing may make a
- * device wait for all its work, so what is too small, or too much, is dropped, and freed when the
- * pass is over.
+ * On the CPU the most recently put memory is reused first, since a cache may still hold it. With a
+ * device the memory that was put first is reused first, since the caller's work on it has most
+ * likely run; memory whose work has run comes before memory that must be waited for. Allocating and
+ * freeing may make a device wait for all its work, so memory that is too small, or surplus, is
+ * dropped and freed at the end of the pass.
  */
 #include "loader/loader_internal.h"
 
@@ -45,7 +45,7 @@ static struct rung__feed_item *take_first(struct rung_loader *loader, struct run
 	return item;
 }
 
-/* A device that has broken down is no reason to wait: the next call says so. */
+/* After a failure of the device do not wait: the next call reports it. */
 static bool is_through(const struct rung_loader *loader, struct rung__feed_item *item)
 {
 	if (item->pending)
@@ -54,7 +54,7 @@ static bool is_through(const struct rung_loader *loader, struct rung__feed_item 
 	return !item->pending;
 }
 
-/* Of those that are free; NULL: another one should be made. Once around, so that they stay in
+/* Reuse one of the free ones; NULL: allocate another one. Goes around once, so that they keep their
  * order. */
 static struct rung__feed_item *take_free(struct rung_loader *loader, struct rung__feed_list *list,
                                          bool may_make)
@@ -182,7 +182,7 @@ static int make_rows(struct rung_loader *loader, uint64_t row_count,
 	return 0;
 }
 
-/* Those that have no room for a batch, or that there are too many of. */
+/* Drop rows that are too small for a batch, or surplus. */
 static void drop_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 {
 	pthread_mutex_lock(&loader->lock);
@@ -195,8 +195,8 @@ static void drop_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 	free_rows(loader, rows);
 }
 
-/* An eighth to spare: later batches are rarely larger than that. A device that has no room for it
- * gets back what is not in use. */
+/* With a margin of an eighth: later batches are rarely larger. If the device has too little memory,
+ * unused rows are freed first. */
 static int make_large_rows(struct rung_loader *loader, uint64_t row_count,
                            struct rung__feed_rows **rows_out)
 {

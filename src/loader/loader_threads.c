@@ -3,9 +3,9 @@
  * The loader's threads: workers that sample, each the batch with the next number, and the feeder,
  * which announces and gathers in order.
  *
- * A batch is announced before it is gathered or not at all: once its gather is submitted the
- * announcement would be of one that does not come any more. Gathering goes first, since somebody
- * may be waiting for it; what is announced meanwhile is at most a gather later.
+ * A batch is announced before its gather is submitted or not at all: later the announcement would
+ * be of a batch that does not come any more. Gathering has priority, because the caller may be
+ * waiting for it; an announcement is delayed by one gather at most.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 /* ---- workers ---- */
 
-/* What is there is lost when it grows. */
+/* The content is lost when it grows. */
 static int reserve(uint64_t **items, uint64_t *capacity, uint64_t count)
 {
 	if (count <= *capacity)
@@ -52,7 +52,7 @@ static int take_seeds(struct rung_loader *loader, struct rung__feed_batch *batch
 	return 0;
 }
 
-/* The cold-row cache is told of ranks on the host. */
+/* The cold-row cache needs the ranks in host memory. */
 static int fetch_ranks(const struct rung__feed_worker *worker, struct rung__feed_batch *batch)
 {
 	const struct rung_loader *loader = worker->loader;
@@ -135,7 +135,7 @@ static bool may_claim(const struct rung_loader *loader)
 	       loader->claimed - loader->submitted < loader->opts.ahead;
 }
 
-/* With the lock held, which is let go of meanwhile. */
+/* With the lock held; it is released while sampling. */
 static void sample_next(struct rung__feed_worker *worker)
 {
 	struct rung_loader *loader = worker->loader;
@@ -170,7 +170,8 @@ static void adopt(const struct rung_loader *loader)
 {
 	if (loader->store->device)
 		loader->store->device_ops->adopt(
-			loader->store->device); /* if it fails, so will what follows, and say so */
+			/* after a failure the next calls fail as well, and report it */
+			loader->store->device);
 }
 
 static void *run_worker(void *ctx)
@@ -193,8 +194,8 @@ static void *run_worker(void *ctx)
 
 /* ---- the feeder ---- */
 
-/* More ids than a request takes, or no request left of those that others use too: the store splits
- * and waits by itself. */
+/* More ids than a request accepts, or other users have all requests: the store splits the list and
+ * waits itself. */
 static int submit(struct rung_loader *loader, const struct rung_ids *ids,
                   struct rung_loader_batch *handed)
 {
@@ -224,7 +225,7 @@ static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
 	return submit(loader, &ids, handed);
 }
 
-/* With the lock held, which is let go of meanwhile. */
+/* With the lock held; it is released while gathering. */
 static void submit_next(struct rung_loader *loader)
 {
 	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->submitted);
@@ -268,7 +269,7 @@ static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
 	return rc < 0 ? rc : rung__prefetch(loader->store, &ids, batch->names, &batch->name_count);
 }
 
-/* With the lock held, which is let go of meanwhile. */
+/* With the lock held; it is released while announcing. */
 static void announce_next(struct rung_loader *loader)
 {
 	struct rung__feed_batch *batch = rung__feed_slot(loader, loader->announced)->batch;
@@ -284,7 +285,7 @@ static void announce_next(struct rung_loader *loader)
 	loader->refused = rc == RUNG_E_AGAIN;
 	loader->counters.announce_refused += loader->refused;
 	loader->counters.announced += rc == 0;
-	loader->announced += !loader->refused; /* of another failure its gather tells */
+	loader->announced += !loader->refused; /* other failures are reported by its gather */
 }
 
 static bool is_sampled(const struct rung_loader *loader, uint64_t idx)

@@ -8,7 +8,7 @@
 #include "refill/refill_internal.h"
 
 #define TICK_NS_MAX 100000000ull
-/* a device that has not answered for so many times as long as a read may take is given up */
+/* a device that has not answered for this many read timeouts is abandoned */
 #define STOP_TIMEOUTS      2u
 #define STOP_SPARE_NS      1000000000ull
 #define TIMEOUT_DEFAULT_MS 30000u
@@ -36,8 +36,8 @@ static void learn_geometry(struct rung__refill *refill)
 	                               refill->store->pool.frame_bytes;
 }
 
-/* Near the drive, and with it the threads that the engine starts. A node whose CPUs are all
- * forbidden to us is no place. */
+/* Run near the drive, including threads that the engine starts. A node without a usable CPU is not
+ * considered. */
 static void go_near_drive(struct rung__refill *refill)
 {
 	int32_t node = refill->store->shape.places.drives[refill->file_idx];

@@ -20,10 +20,10 @@ int rung__refill_stop(struct rung__refill *refill);
 /** The node on whose CPUs it runs; -1: anywhere. */
 int rung__refill_node(const struct rung__refill *refill);
 
-/** What its reads are aligned to. */
+/** Alignment of its reads. */
 uint32_t rung__refill_align(const struct rung__refill *refill);
 
-/** Add what it has counted to statistics. */
+/** Add its counters to statistics. */
 void rung__refill_stats(const struct rung__refill *refill, struct rung_store_stats *stats);
 
 #endif

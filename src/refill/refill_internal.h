@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The refill thread's state. Only that thread touches it, but for what stands under its lock, and
- * counters, which others read.
+ * State of the refill thread. Only that thread accesses it, except the members guarded by its lock,
+ * and counters, which other threads read.
  *
- * Files: refill.c starts and stops; refill_loop.c is the loop; refill_plan.c makes the next read of
- * a part out of its misses; refill_read.c is the life of a read; refill_rows.c puts rows where they
- * are wanted, and completes parts; refill_stats.c adds up counters.
+ * Files: refill.c starts and stops; refill_loop.c is the loop; refill_plan.c derives the next read
+ * of a part from its misses; refill_read.c is the life of a read; refill_rows.c copies rows to
+ * their destinations and completes parts; refill_stats.c adds up counters.
  *
- * Nodes. Equal ranks stand next to each other in a request's misses; the first of such a run stands
- * for it and is called a node: its request's number and its place in the list, in one word. Nodes
- * that wait for the same read are chained through misses.links, whichever request they are of.
+ * Nodes. Equal ranks are next to each other in a request's misses; the first of such a run
+ * represents it and is called a node: the number of the request and the position in the list, in
+ * one word. Nodes that wait for the same read are chained through misses.links, even across
+ * requests.
  *
  * Rows that another process reads (RUNG__CACHE_ELSEWHERE) are checked again every 100 us, for 80 ms
- * at most. Then that process is *late*: until it ends a read, the rows that it reads are read here
- * at once.
+ * at most. After that the process is *late*: until it completes a read, the rows that it is reading
+ * are read here at once.
  *
- * A read that does not return within read_timeout_ms fails those who wait for it. Its slot or frame
- * stays taken until it does return, because the kernel may still write there. For the same reason
- * reads never land in the caller's memory.
+ * A read that does not complete within read_timeout_ms fails the requests that wait for it. Its
+ * slot or frame stays in use until it completes, because the kernel may still write there. For the
+ * same reason reads never go directly to the caller's memory.
  */
 #ifndef RUNG_REFILL_INTERNAL_H
 #define RUNG_REFILL_INTERNAL_H
@@ -36,14 +37,14 @@ struct rung__chain {
 
 /* A read, by its token, which is also the number of the slot that is kept for it. */
 struct rung__read {
-	/* that made it; NULL: it was given up, nobody waits for it any more */
+	/* the part that submitted it; NULL: abandoned, no request waits for it */
 	struct rung__part *part;
-	struct rung__chain nodes; /* that wait for what is being read */
-	/* taken apart: those of rows that will be read alone behind this one */
+	struct rung__chain nodes; /* nodes that wait for this read */
+	/* after splitting: nodes of rows that will be read alone after this one */
 	struct rung__chain rest;
 	uint64_t offset; /* in the file */
-	/* offset of what would lie at the first byte of the slot: rows read alone go where they
-	 * would have been */
+	/* file offset of the slot's first byte: rows read alone go where the merged read would have
+	 * put them */
 	uint64_t base;
 	uint64_t sent_ns, seen_ns;
 	uint64_t since_ns; /* its time runs: sent_ns, and what did not count */
@@ -55,7 +56,7 @@ struct rung__read {
 	uint32_t frame; /* where it lands; RUNG__CACHE_NONE: in the slot */
 	bool busy;      /* the token is taken */
 	bool sent;      /* the tier has it */
-	bool slow;      /* and for so long that nothing waits for it alone any more */
+	bool slow;      /* it has taken so long that nothing waits for it alone any more */
 	bool apart;     /* taken apart */
 	bool listed;    /* device: rows are to be copied from the slot */
 	bool held;      /* device: until they have been copied */
@@ -73,7 +74,7 @@ struct rung__refill {
 	struct rung_store *store;
 	struct rung__cache *cache; /* NULL: none */
 	uint32_t file_idx;
-	int cpu_node; /* on whose CPUs it runs; -1: anywhere */
+	int cpu_node; /* node on whose CPUs it runs; -1: anywhere */
 	const struct rung__reader_ops *ops;
 	struct rung__reader *reader;
 	struct rung__geometry geometry;
@@ -83,13 +84,13 @@ struct rung__refill {
 	uint32_t slot_bytes, slot_count, depth;
 	struct rung__read_rule rule; /* which rows share a read */
 	uint64_t timeout_ns;         /* of a read */
-	/* how long a wait lasts at most before stop and late reads are looked at */
+	/* longest wait before the stop flag and late reads are checked */
 	uint64_t tick_ns;
 	/* a row is whole sectors, and so is a frame: it can be read right there */
 	bool frames_exact;
 	bool device;  /* rows stay in the pool until a device has copied them */
 	bool stop;    /* the store is being closed: what waits is canceled */
-	bool lost;    /* reads were given up that the tier will never say have ended */
+	bool lost;    /* reads were abandoned whose end the tier will never report */
 	bool starved; /* rows of `elsewhere` found no token */
 
 	struct rung__read *reads; /* [slot_count] by token */
@@ -102,9 +103,9 @@ struct rung__refill {
 	struct rung__queue issuing;    /* parts with misses not yet begun, oldest first */
 	struct rung__queue elsewhere;  /* parts with rows that another client reads */
 	struct rung__queue touched;    /* parts that may be over */
-	struct rung__queue holding;    /* device: parts with slots that it has not been told of */
+	struct rung__queue holding;    /* device: parts with slots that were not handed over yet */
 	uint64_t elsewhere_looked_ns, ticked_ns;
-	uint64_t now_ns;              /* of the last look at the clock */
+	uint64_t now_ns;              /* last reading of the clock */
 	uint32_t *slot_next;          /* [slot_count] device: chains of slots with rows in them */
 	struct rung__parcel *parcels; /* [slot_count] device: by the first slot of the chain */
 	uint32_t *taken_back;         /* [slot_count] device: scratch */
@@ -163,7 +164,7 @@ static inline uint64_t rung__node_rank(const struct rung__refill *refill, uint64
 	return rung__node_request(refill, node)->misses.ranks[(uint32_t)node];
 }
 
-/** Behind the last miss of equal rank. */
+/** End of the misses of equal rank. */
 static inline uint64_t rung__run_end(const struct rung__part *part, uint64_t first)
 {
 	const uint64_t *ranks = part->request->misses.ranks;
@@ -174,7 +175,8 @@ static inline uint64_t rung__run_end(const struct rung__part *part, uint64_t fir
 	return i;
 }
 
-/** The gather of its request has not run: what is read for it keeps its slot until it has. */
+/** The gather of its request has not run: rows that are read for it keep their slots until it
+ * has. */
 static inline bool rung__part_is_early(const struct rung__part *part)
 {
 	const struct rung_request *request = part->request;
@@ -206,7 +208,7 @@ static inline void rung__chain_clear(struct rung__chain *chain)
 void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t node);
 uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *chain);
 
-/** Reads that will soon be back, as far as can be told. */
+/** Number of reads that are expected to complete soon. */
 static inline uint32_t rung__reads_expected(const struct rung__refill *refill)
 {
 	return refill->in_flight - refill->slow_count;
@@ -222,13 +224,12 @@ static inline uint64_t rung__frame_at(const struct rung__refill *refill, uint32_
 	return refill->store->pool.frames_at + (uint64_t)frame * refill->store->pool.frame_bytes;
 }
 
-/* a thread that was not here for longer was stopped, or had no CPU: reads may have come back
- * meanwhile */
+/* a longer absence means the thread was stopped or had no CPU: reads may have completed since */
 #define TICKS_MISSED_MAX 4u
 
 /* ---- refill_loop.c ---- */
 
-/** Read what is queued until nothing more will come. The engine has been started. */
+/** Read everything that is queued, until the store stops. The engine has been started. */
 void rung__refill_run(struct rung__refill *refill);
 
 /* ---- refill_plan.c ---- */
@@ -251,43 +252,44 @@ extern const char rung__closed_text[]; /* of requests that are canceled */
 /** Send a read; a tier that refuses fails the request and is not asked again. */
 void rung__read_send(struct rung__refill *refill, uint32_t token);
 
-/** A read that has come is copied soon: ask for its first bytes, which the device has written past
- * this core's caches. */
+/** A completed read is copied soon: prefetch its first bytes, which the device wrote past this
+ * core's caches. */
 void rung__read_prefetch(const struct rung__refill *refill, uint32_t token);
 
 /** True when a read has all its bytes and nothing follows it in its slot: rung__read_end() will
  * only copy. */
 bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__fetched *fetched);
 
-/** A read came back with bytes or -errno: put its rows in place, or fetch the rest, try again, take
- * it apart, fail. */
+/** A read completed with bytes or -errno: place its rows, read the rest, retry, split, or fail. */
 void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fetched);
 
-/** Fail those who wait for a read that has been out for too long, and see which are slow.
- * `forgiven_ns` since the last look do not count.
- * @return true when every read in flight is too late */
+/**
+ * Fail the requests that wait for a read past its timeout, and mark slow reads. `forgiven_ns` since
+ * the last check do not count.
+ * @return true if every read in flight is past its timeout
+ */
 bool rung__reads_look_late(struct rung__refill *refill, uint64_t forgiven_ns);
 
-/** The tier cannot go on: fail the requests of all reads in flight. Their tokens are not used
+/** The tier cannot continue: fail the requests of all reads in flight. Their tokens are not used
  * again. */
 void rung__reads_give_up(struct rung__refill *refill);
 
-/** Fail a request because the tier takes no more reads (refill->broken). */
+/** Fail a request because the tier accepts no more reads (refill->broken). */
 void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request);
 
 /* ---- refill_rows.c ---- */
 
-/** Rows of misses first .. end of a part, which lie at `from` in the pool: copied to every output
- * row that asked; for a device listed as (place, output row). */
+/** Place rows of misses first .. end of a part, which are at `from` in the pool: copied to every
+ * output row that requested them; for a device listed as (position, output row). */
 void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first,
                       uint64_t end, uint64_t from);
 
-/** Rows of a read that came: place them, keep those that have a frame. `first_at`: where the file's
- * byte read->base lies in the pool. */
+/** Rows of a completed read: place them, and cache those that have a frame. `first_at`: position in
+ * the pool of the file's byte read->base. */
 void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at);
 
-/** Fail all nodes of a chain, which is empty then; frames they were to fill are empty again, but
- * for one that may still be written to. */
+/** Fail all nodes of a chain, which is empty afterwards; frames that they would have filled become
+ * empty, except one that may still be written to. */
 void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, uint32_t but_frame,
                        int status, const char *text);
 
@@ -300,15 +302,15 @@ static inline void rung__part_touch(struct rung__refill *refill, struct rung__pa
 		rung__queue_push_first(&refill->touched, &part->touched_link);
 }
 
-/** Complete what is over of the parts touched: at the end of each step, when nothing of theirs is
- * used any more. */
+/** Complete the touched parts that are finished: at the end of each step, when none of their memory
+ * is in use any more. */
 void rung__parts_settle(struct rung__refill *refill);
 
 /** Device: chain the slot to those of its part. */
 void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint32_t token);
 
-/** Hand what lies in the pool of a part over to the device, `last` when nothing more comes. Device
- * only. */
+/** Hand the rows of a part that are in the pool over to the device; `last`: no more will come.
+ * Device only. */
 void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, bool last);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop of a refill thread: it reads the cold rows of queued requests and puts them where they
- * are wanted.
+ * The loop of a refill thread: it reads the cold rows of queued requests and copies them to their
+ * destinations.
  *
- * The device's queue is never drained between requests: as reads end, free slots take the next
- * reads of the oldest request, then of the one behind it, and are sent before the rows that came
- * are copied: the device works while we do. That is what the slots beyond the queue depth are for.
- * Reads are taken back in groups, which costs fewer system calls and leaves the queue nearly full.
+ * The device's queue is never drained between requests: as reads complete, free slots get the next
+ * reads of the oldest request, then of the following one, and are submitted before the completed
+ * rows are copied, so the device works at the same time. That is the purpose of the slots beyond
+ * the queue depth. Completions are reaped in groups, which saves system calls and keeps the queue
+ * nearly full.
  */
 #include <assert.h>
 #include <errno.h>
@@ -16,16 +17,16 @@
 #include "base/thread.h"
 #include "refill/refill_internal.h"
 
-/* between looks at reads that are slow, while there is nothing else to do */
+/* between checks for slow reads while there is nothing else to do */
 #define SLOW_NS      1000000
 #define ELSEWHERE_NS 200000 /* the same while another process reads rows for us */
 /* measured best: depth / 8, at most 16; half the depth is as slow as a barrier */
 #define GROUP_MAX 16u
 
 /*
- * Reads for gathers that are still to run may take half of the slots: when they run is up to the
- * caller's streams, which may wait for other requests, and those need slots.
- * @return the oldest part that may have a slot; NULL: there is none
+ * Reads for gathers that have not run may use half of the slots: when these run depends on the
+ * caller's streams, which may wait for other requests, and those need slots too.
+ * @return the oldest part that may have a slot; NULL if there is none
  */
 static struct rung__part *oldest_part(const struct rung__refill *refill)
 {
@@ -37,7 +38,7 @@ static struct rung__part *oldest_part(const struct rung__refill *refill)
 	return RUNG__ENTRY(link, struct rung__part, link);
 }
 
-/* What is left of a failed request needs no slot to end. */
+/* The remaining rows of a failed request need no slot. */
 static void skip_rest(struct rung__refill *refill, struct rung__part *part)
 {
 	rung__add_own(&refill->counters.failed_rows, part->end - part->cursor);
@@ -45,7 +46,7 @@ static void skip_rest(struct rung__refill *refill, struct rung__part *part)
 	rung__part_touch(refill, part, 0);
 }
 
-/* The next read of a part. @return false when there is no token for it */
+/* Submit the next read of a part. @return false if no token is free */
 static bool read_next(struct rung__refill *refill, struct rung__part *part)
 {
 	uint64_t wait_ns;
@@ -94,7 +95,7 @@ static void fail_issuing(const struct rung__refill *refill, int status, const ch
 	rung__request_fail(part->request, status, text);
 }
 
-/* Those whose rows another process reads, too. */
+/* Cancel also those whose rows another process reads. */
 static void cancel(const struct rung__refill *refill)
 {
 	fail_issuing(refill, RUNG_E_CANCELED, rung__closed_text);
@@ -156,8 +157,7 @@ static void await_work(struct rung__refill *refill)
 }
 
 /*
- * Take over what has been queued and what slots have come back, waiting for it when there is
- * nothing else to do.
+ * Collect queued requests and returned slots; wait for them if there is nothing else to do.
  * @return true once nothing more will come
  */
 static bool take_queue(struct rung__refill *refill)
@@ -182,8 +182,8 @@ static bool take_queue(struct rung__refill *refill)
 }
 
 /*
- * Every slot is full of rows for the device, or lost to a read that does not come back, and the
- * device has not been told of some: a parcel need not be full to be sent.
+ * Every slot is full of rows for the device, or lost to a read that does not complete, and the
+ * device does not know of some yet: parcels need not be full to be sent.
  */
 static void send_what_is_held(struct rung__refill *refill)
 {
@@ -200,7 +200,7 @@ static void send_what_is_held(struct rung__refill *refill)
 static void reap(struct rung__refill *refill)
 {
 	uint32_t group = RUNG__MIN(RUNG__MAX(refill->depth / 8, 1u), GROUP_MAX);
-	/* slow ones must not keep the others waiting, nor what is queued */
+	/* slow reads must not delay the other ones, or queued reads */
 	uint32_t expected = rung__reads_expected(refill);
 	uint32_t want = expected < group ? 1 : group;
 	uint64_t timeout_ns = expected == 0                               ? 0
@@ -219,7 +219,7 @@ static void reap(struct rung__refill *refill)
 	}
 	assert((uint32_t)count <= refill->in_flight);
 	refill->in_flight -= (uint32_t)count;
-	/* those that have to be sent again, before new reads take their places in the queue */
+	/* resubmit reads before new reads take their places in the queue */
 	for (int i = 0; i < count; i++) {
 		struct rung__fetched *fetched = &refill->fetched[i];
 
@@ -234,7 +234,7 @@ static void reap(struct rung__refill *refill)
 		int rc = refill->ops->reap(refill->reader, 0, 0, NULL, 0);
 
 		if (rc < 0)
-			/* the next wait for reads says so again and gives them up */
+			/* the next wait for reads reports it again and abandons them */
 			refill->broken = -rc;
 	}
 	for (uint32_t i = 0; i < whole; i++) {
@@ -245,8 +245,8 @@ static void reap(struct rung__refill *refill)
 	rung__parts_settle(refill);
 }
 
-/* Every read that may be in flight is one that does not come back: those who wait for their turn
- * wait in vain. */
+/* Every read that may be in flight is past its timeout: requests in the queue would wait in
+ * vain. */
 static void fail_stuck(const struct rung__refill *refill)
 {
 	char text[RUNG__ERROR_BYTES];

@@ -2,20 +2,19 @@
 /*
  * From misses to reads.
  *
- * Misses come sorted by rank, which is the order of the file, so equal rows are next to each other
- * (read once), and rows that are near each other become one read: a device gives so many reads a
- * second whatever their size, up to where its bandwidth ends, so bytes between two rows are worth
- * reading as long as they take no longer than another read would (gap_bytes).
+ * Misses are sorted by rank, which is the order of the file, so equal rows are next to each other
+ * (read once), and rows near each other become one read. A device completes a fixed number of reads
+ * per second up to its bandwidth, so bytes between two rows are worth reading if they take no
+ * longer than another read (gap_bytes).
  *
- * Each row is looked up in the cache once. It is there, or somebody is reading it, or it is read:
- * into a frame of the cache, when the cache keeps it and the read is of this row alone, else into a
- * slot.
+ * Each row is looked up in the cache once. It is cached, it is being read, or it must be read: into
+ * a frame if the cache keeps it and the read has only this row, else into a slot.
  */
 #include "refill/refill_internal.h"
 
 #define HITS_MAX     64u    /* rows found in the cache that are put in place in one go */
 #define LOOKS_MAX    256u   /* rows looked up while the cache is locked */
-#define ELSEWHERE_NS 100000 /* between two looks at rows that another process reads */
+#define ELSEWHERE_NS 100000 /* between two checks of rows that another process reads */
 /* for which such rows are waited for: then their reader is taken for stopped, they are read here */
 #define LATE_NS 80000000u
 
@@ -57,8 +56,10 @@ static void add_row(struct plan *plan, uint64_t node, uint32_t frame)
 	rung__chain_add(refill, &read->nodes, node);
 }
 
-/* Behind a read of ours that is under way; taken apart, the row's turn may be still to come.
- * @return false: there is none, or it was given up */
+/*
+ * Wait for one of our reads in flight; if it is split, the row's turn may be still to come.
+ * @return false: there is none, or it was abandoned
+ */
 static bool wait_for_read(const struct plan *plan, const struct rung__cache_place *place,
                           uint64_t node)
 {

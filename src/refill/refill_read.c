@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a read: sent, come back, tried again, taken apart, over.
+ * The life of a read: submitted, completed, retried, split, finished.
  *
- * Errors. A read that fails or stays short is tried again; a read of several rows is then taken
- * apart and each row read alone, because one bad sector fails everything the block layer merged
- * with it. A row that still fails fails the requests that want it, with row, file, offset and
- * errno, and the others go on. A read that does not come back in time fails them as well; its slot
- * or frame is used again only when it has come back after all.
+ * Errors. A read that fails or stays short is retried; a read of several rows is then split and
+ * each row is read alone, because one bad sector fails everything the block layer merged with it. A
+ * row that still fails fails the requests that need it, with row, file, offset and errno; the
+ * others continue. A read that does not complete in time fails them too; its slot or frame is
+ * reused only when it has completed after all.
  */
 #include <assert.h>
 #include <errno.h>
@@ -15,14 +15,15 @@
 
 #include "refill/refill_internal.h"
 
-#define TRIES_MAX 3u   /* of one read, the first included */
-#define ASK_BYTES 512u /* of a read that has come: the hardware goes on from there */
-/* how long a read may be out until what it holds up is no longer held up for it */
+#define TRIES_MAX 3u /* of one read, the first included */
+/* prefetched of a completed read: the hardware prefetcher continues from there */
+#define ASK_BYTES 512u
+/* longest time for which other work waits for a read */
 #define SLOW_NS 100000000ull
 
 const char rung__closed_text[] = "the store was closed while the request was in flight";
 
-/* Where the file's byte read->base lies in the pool. */
+/* Position in the pool of the file's byte read->base. */
 static uint64_t base_at(const struct rung__refill *refill, uint32_t token)
 {
 	uint32_t frame = refill->reads[token].frame;
@@ -59,7 +60,7 @@ static void count_copy(struct rung__refill *refill, const struct rung__read *rea
 	refill->now_ns = now_ns;
 }
 
-/* The token is free again, unless rows for a device lie in its slot. */
+/* Free the token, unless its slot has rows for a device. */
 static void release(struct rung__refill *refill, uint32_t token)
 {
 	struct rung__read *read = &refill->reads[token];
@@ -103,7 +104,7 @@ static void tell_row(const struct rung__refill *refill, const struct rung__read 
 static void tell_gone(const struct rung__refill *refill, char text[RUNG__ERROR_BYTES])
 {
 	snprintf(text, RUNG__ERROR_BYTES,
-	         "%s: engine %s takes no more reads: %s: close the store and open it again",
+	         "%s: engine %s accepts no more reads: %s; close the store and open it again",
 	         refill->geometry.path, refill->engine.name, strerror(refill->broken));
 }
 
@@ -115,8 +116,8 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 	rung__request_fail(request, RUNG_E_IO, text);
 }
 
-/* Neither its rows nor those behind it will come. `lands`: the tier may still write to where they
- * were to land. */
+/* Neither its rows nor those waiting after it will come. `lands`: the tier may still write to their
+ * destination. */
 static void lose(struct rung__refill *refill, struct rung__read *read, bool lands, int status,
                  const char *text)
 {
@@ -151,7 +152,7 @@ static bool is_wanted(const struct rung__refill *refill, const struct rung__chai
 	return false;
 }
 
-/* The first row of those behind it is read next; @return false when there is none */
+/* Read the first of the rows that wait to be read alone next; @return false if there is none */
 static bool next_alone(struct rung__refill *refill, uint32_t token)
 {
 	struct rung__read *read = &refill->reads[token];
@@ -177,7 +178,7 @@ static bool next_alone(struct rung__refill *refill, uint32_t token)
 	return true;
 }
 
-/* Behind what was read: the next row of a read that was taken apart, or the end. */
+/* After a read: read the next row of a split read, or finish. */
 static void go_on(struct rung__refill *refill, uint32_t token)
 {
 	if (next_alone(refill, token))
@@ -199,7 +200,7 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 		go_on(refill, token);
 		return;
 	}
-	if (read->apart) /* those who came later for this row */
+	if (read->apart) /* requests that joined later for this row */
 		move_equal(refill, &read->rest, &read->nodes,
 		           rung__node_rank(refill, read->nodes.head));
 	if (++read->tries < TRIES_MAX && !refill->broken && !refill->stop &&
@@ -228,12 +229,12 @@ bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__f
 
 	assert(fetched->token < refill->slot_count && read->sent);
 	assert(fetched->result <=
-	       (int64_t)(read->bytes - read->done)); /* no more than was asked for */
+	       (int64_t)(read->bytes - read->done)); /* never more than was requested */
 	return fetched->result > 0 && read->done + (uint32_t)fetched->result >= read->needed &&
 	       !read->apart;
 }
 
-/* Nobody waits for it any more: only a frame that it filled is of use. */
+/* No request waits for it any more: only a frame that it filled is useful. */
 static void end_given_up(struct rung__refill *refill, uint32_t token, int32_t result)
 {
 	struct rung__read *read = &refill->reads[token];
@@ -315,8 +316,8 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 		refill->in_flight++;
 		return;
 	}
-	/* The queue has room for every token, so a refusal is the tier's end: those who wait are
-	 * told, and nothing is read again. */
+	/* The queue has space for every token, so a refusal means that the tier has failed: fail
+	 * the waiting requests, and read nothing again. */
 	refill->broken = -rc;
 	tell_gone(refill, text);
 	lose(refill, read, false, RUNG_E_IO, text);

@@ -114,8 +114,8 @@ static uint64_t source_of(const struct rung__refill *refill, const struct rung__
 	       (rung__row_offset(&refill->layout, rung__node_rank(refill, node)) - read->base);
 }
 
-/* Rows of a slot that the cache keeps go to their frames, before anybody is told that they are
- * there. */
+/* Copy rows of a slot that the cache keeps to their frames, before any waiter learns that they are
+ * complete. */
 static bool keep_rows(const struct rung__refill *refill, const struct rung__read *read,
                       uint64_t base_at)
 {
@@ -138,11 +138,11 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
 	return keeps;
 }
 
-/* Tell the cache, and pin what the device will copy from frames: a node that waited does, behind
- * the node that keeps the row, which itself may be copied from the slot. */
+/* Report filled frames to the cache, and pin those the device will copy from: a waiting node pins
+ * its frame; the node that keeps the row may itself be copied from the slot. */
 static void fill_frames(struct rung__refill *refill, const struct rung__read *read)
 {
-	/* those who keep a row get it from there */
+	/* a keeper's row is copied from the slot */
 	const bool from_slot = refill->device && read->frame == RUNG__CACHE_NONE;
 	uint64_t node;
 

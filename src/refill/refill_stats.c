@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the refill threads have counted, for statistics. Any thread, while they run. */
+/* Counters of the refill threads, for statistics. Any thread, while they run. */
 #include "refill/refill_internal.h"
 
 static uint64_t counter(const _Atomic uint64_t *value)

@@ -27,7 +27,9 @@ static int check_answer(const char *path, const struct rung__answer *answer)
 		                  path);
 	if (answer->bytes < offsetof(struct rung__offer, shape) ||
 	    memcmp(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic)) != 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: what answers there is no shared store", path);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: the process that answers there does not share a store",
+		                  path);
 	if (offer->version != RUNG__SHARE_VERSION)
 		return rung__fail(RUNG_E_ABI,
 		                  "%s: shared in version %u of the protocol, this rung knows %u: "
@@ -142,7 +144,7 @@ static bool map_ok(const struct rung__shape *shape, uint64_t entry_bytes)
 	       (entry_bytes == 4 && shape->vertex_count <= (uint64_t)UINT32_MAX + 1);
 }
 
-/* What this process is told of the places of memory that is there. */
+/* Check the offered placement of the creator's memory. */
 static bool places_ok(const struct rung__shape *shape)
 {
 	const struct rung__places *places = &shape->places;
@@ -198,8 +200,8 @@ static int check_file(const char *path, const struct rung__offer *offer, uint64_
 	if ((uint64_t)st.st_size != bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: features file %" PRIu64 " of %s has %jd bytes, not %" PRIu64
-		                  ": it was changed under the "
-		                  "shared store; stage the dataset again and share it anew",
+		                  ": it was changed while the store was shared; stage the dataset "
+		                  "again and share it again",
 		                  path, file_idx, offer->path, (intmax_t)st.st_size, bytes);
 	return 0;
 }

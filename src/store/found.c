@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the gather of a device found: hits are counted, ids outside fail the request. */
+/* Results of a gather on a device: hits are counted, ids out of range fail the request. */
 #include <assert.h>
 #include <stdio.h>
 

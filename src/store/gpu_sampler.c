@@ -48,9 +48,9 @@ static int check_opts(const struct rung_store *store, const struct rung_dataset 
 		                                "CPU: use rung_sampler_create()");
 	if (rung_dataset_info(ds)->vertex_count != store->shape.vertex_count ||
 	    (plan && plan->vertex_count != store->shape.vertex_count))
-		return rung__fail(RUNG_E_INVAL, "sampling on a GPU: dataset, plan and store have "
-		                                "different numbers of vertices: "
-		                                "use those that the store was opened with");
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampling on a GPU: dataset, plan and store have different "
+		                  "vertex counts; use those that the store was opened with");
 	if (opts->hop_count < 1 || opts->hop_count > RUNG_HOPS_MAX || !opts->fanouts)
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampling on a GPU: %u hops: 1 to %d, with a fanout for each",
@@ -118,8 +118,8 @@ int rung__gpu_sampler_check(const struct rung_gpu_sampler *sampler, const struct
 		                                "another store; create one for this store");
 	if (seed_count > sampler->seed_count_max)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampling on a GPU: batches of %" PRIu64
-		                  " seeds, the sampler has room for %" PRIu64
+		                  "sampling on a GPU: batches have %" PRIu64
+		                  " seeds, the sampler accepts %" PRIu64
 		                  "; create it with a larger seed_count_max",
 		                  seed_count, sampler->seed_count_max);
 	return 0;

@@ -8,31 +8,31 @@
  *     done <- [scattered?] <- scatter on the device's stream <- parcels --------+
  *                 \- slots that were copied from -> refill
  *
- * There are two kernels with refill between them. A *parcel* is rows of one request that are in
- * slots. A separate thread sorts misses (misses.c), because the copies of all requests wait for
- * this one. This thread polls all gathers and scatters in flight, since a wait for one of them
- * could last for ever where requests depend on each other through the caller's streams. After open,
- * it alone puts rung's own work on the device; refill makes no call to the device. No kernel waits
- * for the host and no call waits for the device. So neither a single hardware queue nor blocking
- * launches can deadlock.
+ * There are two kernels with refill between them. A *parcel* is a set of rows of one request that
+ * are in slots. A separate thread sorts misses (misses.c), because the copies of all requests wait
+ * for this one. This thread polls all gathers and scatters in flight: a wait for one of them could
+ * last forever if requests depend on each other through the caller's streams. After open, it alone
+ * queues rung's own work on the device; refill does not call the device. No kernel waits for the
+ * host and no call waits for the device, so neither a single hardware queue nor blocking launches
+ * can deadlock.
  *
- * A poll is a load of a word that the kernel stores last (kernels/finish.h), and no call to CUDA.
- * While something is in flight the thread polls again after 20 us, less often the longer nothing is
- * found, but after 100 us at the latest; otherwise it sleeps until it is woken. A kernel that never
- * runs stores no word: therefore each request in flight is queried every RUNG__CHECK_NS.
+ * A poll loads a word that the kernel stores last (kernels/finish.h), without a call to CUDA. While
+ * something is in flight the thread polls every 20 us, and less often the longer nothing completes,
+ * but at least every 100 us; otherwise it sleeps until it is woken. A kernel that never runs stores
+ * no word, so each request in flight is also queried every RUNG__CHECK_NS.
  *
- * Ids in plain host memory have their misses listed at submission (known.c). Those go to the sorter
- * at once. Their parcels wait here until the gather has run, because work that precedes it on the
- * stream may still use the output.
+ * For ids in plain host memory the misses are listed at submission (known.c) and go to the sorter
+ * at once. Their parcels wait here until the gather has run, because earlier work on the stream may
+ * still use the output.
  *
- * Where no row is cold there is no thread: the request is its word and its event. The caller that
- * polls or waits finds its end (rung__handoff_settle()), rung_request_wait_stream() makes other
- * streams wait for the event, and a request that is put early is taken back when a later one needs
- * it. The host waits for nothing.
+ * If no row is cold there is no thread: the request is its word and its event. The caller that
+ * polls or waits detects its end (rung__handoff_settle()), rung_request_wait_stream() makes other
+ * streams wait for the event, and a request that is put early is reclaimed when a later one needs
+ * it. The host never waits.
  *
  * Errors. A failure of a gather or a scatter fails its request. A device that has broken down
- * reports the same for all, so all fail and none hangs. Ids that are out of range fail a request
- * when its gather has run; its misses are then not read.
+ * reports the same error for all, so all fail and none hangs. Ids out of range fail a request when
+ * its gather has run; its misses are then not read.
  */
 #include <assert.h>
 #include <errno.h>
@@ -55,9 +55,9 @@ struct rung__handoff {
 	struct rung__device *device;
 	struct rung_request **active; /* [request_count], in order of submission */
 	uint32_t active_count;
-	bool looking;      /* something is on its way on the device */
+	bool looking;      /* work is in flight on the device */
 	uint64_t now_ns;   /* of this round of looks */
-	uint64_t found_ns; /* of the last one that found something */
+	uint64_t found_ns; /* time of the last poll that found a completion */
 	bool stop;
 	char error[RUNG__ERROR_BYTES]; /* of the last scatter that failed */
 
@@ -72,7 +72,7 @@ static struct rung__parcel *pop(struct rung__queue *parcels)
 
 /* ---- the thread ---- */
 
-/* Of the thread that sent it. */
+/* The mailbox of the thread that sent it. */
 static struct rung__refill_box *box_of(const struct rung__handoff *h,
                                        const struct rung__parcel *parcel)
 {
@@ -88,7 +88,8 @@ static void end(struct rung__handoff *h, uint32_t active_idx)
 	rung__request_finish(request, request->status);
 }
 
-/* Its rows may go to the output now: what was on the stream before the gather has ended. */
+/* Its rows may now be copied to the output: the work before the gather on the stream has
+ * finished. */
 static void may_copy(struct rung__handoff *h, struct rung_request *request)
 {
 	atomic_store_explicit(&request->may_copy, true, memory_order_relaxed);
@@ -165,7 +166,7 @@ static void scatter_failed(struct rung__handoff *h, struct rung_request *request
 	snprintf(h->error, sizeof(h->error), "%s", rung_last_error());
 }
 
-/* What divides every place that a row can have in the pool. */
+/* A common divisor of all positions of rows in the pool. */
 static uint64_t places_align(const struct rung_store *store)
 {
 	const struct rung__layout *layout = &store->shape.layout;
@@ -199,8 +200,8 @@ static bool is_lost(const struct rung_request *request)
 	return request->device_status < 0 || (request->read_through && request->status < 0);
 }
 
-/* Put parcels that wait on the device, as far as it has room; those of a request that has failed
- * are not worth it. */
+/* Queue waiting parcels on the device while it accepts more; parcels of a failed request are
+ * skipped. */
 static void launch_parcels(struct rung__handoff *h, struct rung_request *request)
 {
 	struct rung__parcel *parcel;
@@ -245,7 +246,7 @@ static void look_at_scatters(struct rung__handoff *h, struct rung_request *reque
 	}
 }
 
-/* Those who only want to put work behind it need not wait any longer. */
+/* Wake the callers that wait only until work can be queued after the request. */
 static void say_launched(struct rung_request *request)
 {
 	if (atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_BUSY)
@@ -339,7 +340,7 @@ static void *handoff_main(void *ctx)
 	struct rung__handoff *h = ctx;
 
 	prctl(PR_SET_TIMERSLACK, SLACK_NS);
-	h->ops->adopt(h->device); /* if it fails, so will what follows, and say so */
+	h->ops->adopt(h->device); /* after a failure the next calls fail as well, and report it */
 	do {
 		take_work(h);
 		h->looking = false;

@@ -30,7 +30,8 @@ __attribute__((always_inline)) static inline int list_ids(struct rung_request *r
 		if (map_bytes)
 			rank = rung__id_get(map, map_bytes, rank);
 		rung__id_set(ranks, rank_bytes, i, rank);
-		cold_ranks[cold] = rank; /* cold <= i: there is room, also where it is not cold */
+		/* cold <= i: within the array, even if the row turns out not to be cold */
+		cold_ranks[cold] = rank;
 		cold_rows[cold] = (uint32_t)i;
 		cold += any_cold && rank >= cold_first;
 	}

@@ -25,8 +25,8 @@ struct rung__sorter {
 };
 
 /*
- * A part for each file that has some of the misses; those of one file are brought together, and
- * stay in order.
+ * Create a part for each file with some of the misses; misses of one file become contiguous and
+ * keep their order.
  */
 static void make_parts(struct rung_request *request)
 {
@@ -71,7 +71,7 @@ static void make_parts(struct rung_request *request)
 	atomic_store_explicit(&request->parts_left, parts, memory_order_relaxed);
 }
 
-/* Tell the cache which batch this is. */
+/* Announce to the cache which batch begins. */
 static void begin_batch(struct rung_request *request)
 {
 	struct rung__misses *misses = &request->misses;
@@ -85,8 +85,8 @@ static void begin_batch(struct rung_request *request)
 }
 
 /*
- * Rows that were left where they were lie by vertex: misses go in that order then, so that those
- * near each other share reads as well. links and frames are refill's, which does not have them yet.
+ * Rows of a dataset staged in place are stored by vertex; misses are put in that order, so that
+ * neighbours share reads here too. links and frames belong to refill, which has not set them yet.
  */
 static void sort_by_vertex(struct rung_request *request)
 {

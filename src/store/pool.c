@@ -5,7 +5,7 @@
 #include "store/store.h"
 
 #define FRAMES_ALIGN (2ull << 20) /* huge pages on both sides of the border */
-/* what is known of the coming batches beyond that hardly brings hits any more */
+/* knowing more coming batches than this brings hardly any hits */
 #define WINDOW_ROWS_PER_FRAME 4u
 
 static struct rung__cache_shape cache_shape(const struct rung__shape *shape)
@@ -38,8 +38,8 @@ static int no_memory(uint64_t bytes)
 	                  bytes);
 }
 
-/* Frames of a shared store lie in the segment, behind the index; they are mapped at their place in
- * the pool as well. */
+/* The frames of a shared store are in the segment, after the index; they are also mapped at their
+ * position in the pool. */
 static int map_shared_frames(struct rung_store *store, int cache_fd)
 {
 	struct rung__pool *pool = &store->pool;

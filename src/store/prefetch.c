@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Announcing batches: which of their rows are cold, ascending and once each, is what the cache
- * wants to know. */
+/* Announcing batches: the cache needs their cold rows, ascending and without repeats. */
 #include <string.h>
 
 #include "sort/radix.h"
@@ -49,7 +48,7 @@ static int outside(const struct rung_store *store, uint64_t id, uint64_t idx)
 	                  (int64_t)id, idx, store->shape.vertex_count - 1);
 }
 
-/* Where nothing can be kept: what is wrong is wrong there, too. */
+/* Without a cache, invalid lists must fail in the same way. */
 static int check_ids(const struct rung_store *store, const struct rung_ids *ids)
 {
 	for (uint64_t i = 0; i < ids->count; i++) {
@@ -108,7 +107,7 @@ static int announce(struct rung_store *store, const struct rung_ids *ids, uint64
 		return rc;
 	cold = sort_distinct(store, cold);
 	rc = rung__cache_announce(store->cache, a->ranks, cold, &batch);
-	/* more only when some are gathered meanwhile */
+	/* more only after some have been gathered */
 	if (rc == 0 && a->batch_count < RUNG__CACHE_BATCHES_MAX)
 		a->batches[a->batch_count++] = batch;
 	if (rc == RUNG_E_AGAIN)
@@ -118,7 +117,7 @@ static int announce(struct rung_store *store, const struct rung_ids *ids, uint64
 	return rc;
 }
 
-/* Of a list that is announced in part: it will be announced again. */
+/* Withdraw a list that was announced in part: it will be announced again. */
 static void take_back(struct rung_store *store)
 {
 	struct rung__announcer *a = store->announcer;

@@ -12,7 +12,7 @@ static int state_of(const struct rung_request *request)
 	return atomic_load_explicit(&request->state, memory_order_acquire);
 }
 
-/* A device without a hand-off thread: nobody but those who look finds out. */
+/* A device without a hand-off thread: completion is detected only by polling. */
 static bool looked_after(const struct rung_request *request)
 {
 	return request->store->device && !request->store->handoff;
@@ -99,8 +99,8 @@ const char *rung_request_error(const struct rung_request *request)
 	return state_of(request) == RUNG__REQUEST_DONE && request->status < 0 ? request->error : "";
 }
 
-/* Leave a request of a device to whoever completes it. @return false when it is done: the caller
- * puts it */
+/* Leave a request of a device to the thread that completes it. @return false if it is complete: the
+ * caller puts it */
 static bool retire(struct rung_request *request)
 {
 	struct rung_store *store = request->store;

@@ -21,33 +21,32 @@ int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store *
 /** Take the device that gathers on the first of `gpus`. */
 int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_t gpu_count);
 
-/** Open it, behind the host tier and the map, which it registers. */
+/** Open the device, after the host tier and the map, which it registers. */
 int rung__store_open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles);
 
 /* ---- store_place.c ---- */
 
-/** Before any memory of the tiers is touched: see whether there is room for it, and whether it can
- * be bound. */
+/** Before any memory of the tiers is touched: check that it fits, and whether it can be bound. */
 int rung__store_place(struct rung_store *store);
 
-/** Bind memory that nobody has touched, if that can be done. */
+/** Bind untouched memory if the kernel allows it. */
 void rung__store_bind(struct rung_store *store, void *memory, const struct rung__placement *place);
 
 /** Bind and touch the slots, and the frames that are there for the first time. */
 void rung__store_bind_pool(struct rung_store *store);
 
-/** Look up where all of it came to lie. */
+/** Query the placement of all of it. */
 int rung__store_look(struct rung_store *store);
 
 /* ---- store_open.c ---- */
 
-/** Rows lie by vertex, by this map. */
+/** Rows are stored by vertex; set their map. */
 void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank);
 
 /**
- * Open the tiers of a store whose shape and features are set; rows are loaded unless host_memory
- * has them, and those of the tier "peer" unless there are handles of them. @param cache_fd the
- * memory of a cache that is there already, or -1
+ * Open the tiers of a store whose shape and features are set. Rows are loaded unless host_memory
+ * has them, and those of the tier "peer" unless there are handles for them. @param cache_fd memory
+ * of an existing cache, or -1
  */
 int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_ops *reader_ops,
                            const struct rung__gpu_handle *peer_handles, int cache_fd);
@@ -57,8 +56,8 @@ int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, vo
                         size_t out_stride, struct CUstream_st *stream);
 
 /**
- * Device without a hand-off: take back what was put early, all that has run; with `must`, when no
- * request is free, also the oldest that has not, which is waited for.
+ * Device without a hand-off: reclaim requests that were put early and have run; with `must`, if no
+ * request is free, wait for the oldest one and reclaim it too.
  */
 void rung__request_harvest(struct rung_store *store, bool must);
 
@@ -68,14 +67,14 @@ int rung__gather_check(const struct rung_store *store, const struct rung_ids *id
 /* ---- pool.c ---- */
 
 /**
- * Take the memory that the store's shape tells, and open the cache. One that is there already, but
- * has no seat for us, is done without: the shape has no frames then, and store->cache_why says why.
- * @param cache_fd  of the creator's segment; -1: make one
+ * Allocate memory for the store's shape and open the cache. An existing cache without a free seat
+ * is not used: the shape then has no frames, and store->cache_why has the reason.
+ * @param cache_fd  the creator's segment; -1: create one
  */
 int rung__pool_open(struct rung_store *store, int cache_fd);
 
-/** Nothing for one that is all zero. Leaves the memory of slots alone if reads given up may still
- * write to it. */
+/** Does nothing for a zeroed struct. Keeps the memory of slots if abandoned reads may still write
+ * to it. */
 void rung__pool_close(struct rung_store *store);
 
 /** Bytes of the segment that is shared: index and frames; 0 when the shape does not make sense. */
@@ -113,7 +112,7 @@ void rung__sorter_stop(struct rung__sorter *sorter);
 /** Start the thread that the device's requests need when some rows are cold. */
 int rung__handoff_start(struct rung_store *store);
 
-/** Stop it after what is on its way; the store's stop flag is set. @return 0 or RUNG_E_TIMEDOUT:
+/** Stop it after the work in flight; the store's stop flag is set. @return 0 or RUNG_E_TIMEDOUT:
  * the device does not answer */
 int rung__handoff_stop(struct rung__handoff *handoff);
 
@@ -124,16 +123,16 @@ int rung__handoff_submit(struct rung_request *request, const struct rung_ids *id
 /** Put what a gather found into its request: misses, or why it fails. */
 void rung__found_take(struct rung_request *request, const struct rung__found *found);
 
-/** Without a hand-off: complete a request whose gather has run. Any thread. */
+/** Without a hand-off: complete a request if its gather has run. Any thread. */
 void rung__handoff_settle(struct rung_request *request);
 
-#define RUNG__LOOK_NS_MIN 20000 /* between two looks at words that a device writes */
+#define RUNG__LOOK_NS_MIN 20000 /* between two polls of words that a device writes */
 #define RUNG__LOOK_NS_MAX 100000
 #define RUNG__CHECK_NS    10000000 /* between two questions to the device itself */
 
 /**
- * How long to wait before the next look at a device that has shown nothing new for `idle_ns`: a
- * sixteenth of that, so that what ends is seen not much later than it could be.
+ * Time until the next poll of a device that has completed nothing for `idle_ns`: one sixteenth of
+ * that, so the delay stays small compared with the wait.
  */
 static inline uint64_t rung__look_ns(uint64_t idle_ns)
 {
@@ -155,11 +154,12 @@ static inline bool rung__check_is_due(struct rung_request *request, uint64_t now
 
 /* ---- gpu_sampler.c ---- */
 
-/** Can it sample batches of so many seeds for this store's gathers? @return 0, RUNG_E_INVAL */
+/** Check that it can sample batches of `seed_count` seeds for this store's gathers. @return 0,
+ * RUNG_E_INVAL */
 int rung__gpu_sampler_check(const struct rung_gpu_sampler *sampler, const struct rung_store *store,
                             uint64_t seed_count);
 uint32_t rung__gpu_sampler_hops(const struct rung_gpu_sampler *sampler);
-/** Of a batch at most. */
+/** Largest number of vertices in a batch. */
 uint64_t rung__gpu_sampler_vertices(const struct rung_gpu_sampler *sampler);
 
 struct rung__gpu_batch;
@@ -173,15 +173,15 @@ void rung__gpu_batch_destroy(struct rung__gpu_batch *batch);
 /**
  * Start sampling; nothing waits and nothing is allocated.
  *
- * @param batch      not in flight; its content goes
- * @param seeds      ranks, each at most once, in memory that the GPU reaches; read until the batch
- * is there
+ * @param batch      not in flight; its content is overwritten
+ * @param seeds      ranks, no rank twice, in memory that the GPU can access; read until the batch
+ *                   is complete
  * @param batch_key  as in rung_sampler_sample()
  * @param stream     the batch is sampled after the work on it; as in rung_gather_submit()
- * @return 0, RUNG_E_INVAL (no seeds, too many, or memory out of reach), RUNG_E_NOSUP (the stream is
- *         captured into a CUDA graph: device.h), RUNG_E_IO (a CUDA error)
+ * @return 0, RUNG_E_INVAL (no seeds, too many, or memory that the GPU cannot access), RUNG_E_NOSUP
+ *         (the stream is being captured into a CUDA graph: device.h), RUNG_E_IO (a CUDA error)
  *
- * Threads: any number, each with a batch of its own.
+ * Threads: any number, each with its own batch.
  */
 int rung__gpu_batch_sample(struct rung__gpu_batch *batch, const uint64_t *seeds,
                            uint64_t seed_count, uint64_t batch_key, struct CUstream_st *stream);
@@ -189,18 +189,18 @@ int rung__gpu_batch_sample(struct rung__gpu_batch *batch, const uint64_t *seeds,
 /**
  * Wait for a batch.
  *
- * @param timeout_ns  negative: as long as it takes; 0: only look
- * @return 0, RUNG_E_TIMEDOUT (still in flight), RUNG_E_RANGE (a seed is no vertex), RUNG_E_INVAL (a
- *         seed twice), RUNG_E_NOMEM (more vertices or edges than there is room for: says how many),
- *         RUNG_E_FORMAT, RUNG_E_RANGE (the graph is damaged: says where), RUNG_E_IO (a CUDA error)
+ * @param timeout_ns  negative: no limit; 0: poll once
+ * @return 0, RUNG_E_TIMEDOUT (still in flight), RUNG_E_RANGE (a seed out of range), RUNG_E_INVAL (a
+ *         seed twice), RUNG_E_NOMEM (more vertices or edges than the batch can hold; the message
+ *         has their number), RUNG_E_FORMAT, RUNG_E_RANGE (the graph is damaged; the message has the
+ *         position), RUNG_E_IO (a CUDA error)
  */
 int rung__gpu_batch_wait(struct rung__gpu_batch *batch, int64_t timeout_ns);
 
-/** The vertices of a batch that was waited for, in GPU memory, seeds first; none of one that
- * failed. */
+/** The vertices of a batch that was waited for, in GPU memory, seeds first; NULL if it failed. */
 const uint64_t *rung__gpu_batch_vertices(const struct rung__gpu_batch *batch, uint64_t *count_out);
 
-/** The block of a hop, whose arrays are in GPU memory; NULL past the last, and of a batch that
+/** The block of a hop, with its arrays in GPU memory; NULL past the last hop, or if the batch
  * failed. */
 const struct rung_block *rung__gpu_batch_block(const struct rung__gpu_batch *batch, uint32_t hop);
 
@@ -222,14 +222,14 @@ int rung__known_list(struct rung_request *request, const struct rung_ids *ids,
 
 /* ---- prefetch.c ---- */
 
-/** What rung_prefetch() works with. */
+/** Buffers of rung_prefetch(). */
 int rung__announcer_create(const struct rung_store *store, struct rung__announcer **announcer_out);
 void rung__announcer_destroy(struct rung__announcer *announcer);
 
 /**
- * rung_prefetch() for one who may take it back.
- * @param batches_out  [one for each batch_rows_max of the list], by which the cache knows its parts
- *                     that have cold rows; NULL: not wanted
+ * rung_prefetch() for callers that may withdraw the announcement.
+ * @param batches_out  [one per batch_rows_max ids of the list] names of its parts in the cache, for
+ *                     parts with cold rows; NULL: not needed
  */
 int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_t *batches_out,
                    uint32_t *batch_count_out);

@@ -44,7 +44,7 @@ static int open_known(struct rung_store *store)
 	                              store->known_bytes);
 }
 
-/* Behind the host tier and the map, which it registers. */
+/* After the host tier and the map, which it registers. */
 int rung__store_open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles)
 {
 	uint64_t host_rows = store->shape.tiers[RUNG__TIER_HOST].row_count;

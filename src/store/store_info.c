@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a store tells: its counters and what it serves; and memory that its gathers can write to. */
+/* Properties and statistics of a store, and memory that its gathers can write to. */
 #include <string.h>
 
 #include "store/store.h"
@@ -65,11 +65,11 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 	struct rung_store_stats stats = { .engine = "none",
 		                          .engine_why = "every row is in memory" };
 
-	/* nobody else counts what was put before it had run */
+	/* no other thread counts requests that were put before they had run */
 	if (store->device && !store->handoff)
 		rung__request_harvest((struct rung_store *)store, false);
 	fill_stats(store, &stats);
-	/* what is said of one engine is said of the first */
+	/* texts about engines are those of the first file */
 	for (uint32_t f = store->refill_count; f-- > 0;)
 		rung__refill_stats(store->refills[f], &stats);
 	if (store->cache) {

@@ -32,8 +32,8 @@ static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_
 		                  REQUESTS_MAX);
 	if ((unsigned)opts->engine > RUNG_ENGINE_NVME)
 		return rung__fail(RUNG_E_INVAL,
-		                  "engine %d is none: give RUNG_ENGINE_AUTO, _IO_URING, _PREAD, "
-		                  "_IO_URING_POLL or _NVME",
+		                  "engine %d is not a valid value; use RUNG_ENGINE_AUTO, "
+		                  "_IO_URING, _PREAD, _IO_URING_POLL or _NVME",
 		                  (int)opts->engine);
 	return 0;
 }
@@ -92,8 +92,8 @@ static int init_requests(struct rung_store *store)
 	return 0;
 }
 
-/* Move a map, which rung_malloc'ed memory holds, into whole pages: those that others can have, or
- * those that a device can pin. */
+/* Move a map from heap memory into whole pages, which can be shared with other processes or pinned
+ * by a device. */
 static int move_map(const struct rung_store *store, const char *name, uint64_t bytes, void **map,
                     struct rung__segment *memory)
 {
@@ -142,7 +142,7 @@ void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank)
 	store->shape.layout.vertex_of_rank = store->features.layout.vertex_of_rank = vertex_of_rank;
 }
 
-/* Where rows that were left in their source lie. */
+/* Load the map of rows that stayed in their source. */
 static int load_vertices(struct rung_store *store, const struct rung_dataset *ds)
 {
 	struct rung_array_info array;
@@ -162,7 +162,8 @@ static int load_vertices(struct rung_store *store, const struct rung_dataset *ds
 	return rc;
 }
 
-/* Nothing is read any more once all rows are in memory; those who attach may have to load some. */
+/* With all rows in memory nothing is read from the file; an attaching process may still have to
+ * load some. */
 static void drop_vertices(struct rung_store *store)
 {
 	if (store->refill_count > 0 || store->share)

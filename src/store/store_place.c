@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store's memory and the nodes it is to lie on: whether there is room is seen before the first
- * page is touched, then each piece is bound as it is taken, and in the end all of it is looked up.
- * What the kernel refuses is not needed: the store goes on and says so.
+ * The store's memory and its NUMA nodes: the free memory is checked before the first page is
+ * touched, each block is bound when it is allocated, and finally the placement of all of it is
+ * queried. A refusal of the kernel is not an error: the store continues and reports it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -32,8 +32,8 @@ static uint64_t host_bytes(const struct rung__placed *sizes)
 	return rung__align_up(sizes->row_count * sizes->row_stride, RUNG__PAGE_BYTES);
 }
 
-/* Slots of an attached store are its own, so it decides for itself; rows and frames are where the
- * creator has put them. */
+/* An attached store decides the placement of its own slots; rows and frames are where the creator
+ * placed them. */
 static int decide_slots(struct rung_store *store, const struct rung__placed *sizes,
                         const struct rung__nodes *only)
 {
@@ -62,7 +62,7 @@ static int load_topology(struct rung_store *store, const struct rung__placed *si
 	if (!store->attached) {
 		if (!places->why[0])
 			rc = rung_topology_load(rung__machine_root, &store->topology);
-		if (rc < 0) /* the plan has read it: what was there then is not now */
+		if (rc < 0) /* the plan has read it: it has disappeared since */
 			snprintf(store->bind_why, sizeof(store->bind_why), "%.*s",
 			         (int)sizeof(store->bind_why) - 1, rung_last_error());
 		return rc == RUNG_E_NOMEM ? rc : 0;
@@ -174,10 +174,10 @@ static double share(uint64_t part, uint64_t whole)
 static const char *why_unplaced(const struct rung_store *store)
 {
 	return store->shape.places.why[0] ? store->shape.places.why
-	                                  : "the kernel does not say which node the drive is at";
+	                                  : "the kernel does not report the drive's node";
 }
 
-/* Pages that nobody has touched yet lie nowhere. */
+/* Pages that were never touched have no location. */
 static void look(struct rung_store *store, const unsigned char *at,
                  const struct rung__placement *place, uint32_t part_idx, bool touched,
                  struct rung_store_place *out)
@@ -252,7 +252,7 @@ int rung__store_look(struct rung_store *store)
 	if (sizes.frames_bytes > 0)
 		look_at_rows(store, store->pool.base + store->pool.frames_at, &places->frames,
 		             store->binds, store->places + at, mapped + at);
-	/* not told: nothing is resident, as far as is known */
+	/* on failure: nothing is known to be resident */
 	rung__mapped_look("/proc/self/smaps", mapped, count);
 	for (size_t i = 0; i < count; i++)
 		store->places[i].huge_share = share(mapped[i].huge_bytes, mapped[i].resident_bytes);

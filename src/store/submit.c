@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers: checked, started on the CPU or a device, and the one that waits by itself. */
+/* Gathers: checked, then started on the CPU or a device; and the synchronous gather. */
 #include "store/store.h"
 
 int rung__gather_check(const struct rung_store *store, const struct rung_ids *ids)
@@ -25,8 +25,8 @@ static int check(const struct rung_store *store, const struct rung_ids *ids, siz
 	return rung__gather_check(store, ids);
 }
 
-/* Copy what is in memory; what is not goes to refill. The request is BUSY from here on and nobody
- * else's yet. */
+/* Copy the rows in memory; refill gets the others. The request is BUSY from here on, and no other
+ * thread knows it yet. */
 static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids,
                         uint64_t index_first, void *out, size_t out_stride)
 {

@@ -92,7 +92,7 @@ static bool is_explained(const struct soak_run *run, const struct flight *flight
 
 	if (!strstr(text, "/features.0"))
 		return false;
-	if (strstr(text, "takes no more reads")) {
+	if (strstr(text, "accepts no more reads")) {
 		atomic_fetch_add(&soak_counts.failed_broken, 1);
 		return soak_is_broken();
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which node memory goes to: decided from the topology and the room on each node, for rows, for
- * frames, for the slots of each file.
+ * Nodes for memory: decided from the topology and the free memory of each node, for rows, frames,
+ * and the slots of each file.
  *
- * The readers' own nodes share evenly, in blocks, so that no memory controller and no link between
- * sockets serves them all; when one of them is full the others go on. What then is left, the
- * coldest, goes to the next nearest node, then to the next. Distances are the firmware's; where it
- * gives none all other nodes are equally far, and lower numbers come first.
+ * The nodes of the readers share evenly, in blocks, so that no single memory controller or link
+ * between sockets serves all reads; when one of them is full, the others continue. The rest, the
+ * coldest rows, goes to the next nearest node, then to the next. Distances are those of the
+ * firmware; without them all other nodes are equally far, and lower numbers come first.
  */
 #include <string.h>
 
@@ -74,7 +74,7 @@ size_t rung__node_position(const struct rung_topology *topology, uint32_t number
 	return n;
 }
 
-/* From whichever of the readers' nodes is nearest. */
+/* From the nearest node of the readers. */
 static uint32_t distance(const struct rung_topology *topology, const struct rung__nodes *near,
                          uint32_t number)
 {
@@ -200,7 +200,7 @@ void rung__placement_decide(struct rung__rooms *rooms, const struct rung__nodes 
 	}
 	if (left > 0 && place.part_count == 0) {
 		add_part(&place, 0, 1, left);
-	} else if (left > 0) { /* too much: the check will say so */
+	} else if (left > 0) { /* too much: the check reports it */
 		struct rung__placement_part whole = place.parts[0];
 
 		place.part_count = 0;

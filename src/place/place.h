@@ -1,42 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Where host memory lies: on which NUMA nodes.
+ * Placement of host memory on NUMA nodes.
  *
- * Three steps, each looked at by itself. It is *decided* before anything is taken, from the
- * topology and from how much room each node has: memory that is read most goes to the nodes that
- * its readers are at, what does not fit there to the next nearest ones (place.c; what it asks of
- * the machine is in place_machine.c). The decision is *applied* before the first touch, and the
- * pages are touched at once, so that the room that was found is taken (place_memory.c). Then where
- * pages lie is looked up, because nothing else tells, and *reported* (places.c).
+ * Three steps, each tested separately. The placement is *decided* before anything is allocated,
+ * from the topology and the free memory of each node: memory that is read most goes to the nodes of
+ * its readers, and what does not fit there to the next nearest ones (place.c; it queries the
+ * machine through place_machine.c). The decision is *applied* before the first touch, and the pages
+ * are touched at once, so that the free memory is used before others take it (place_memory.c). Then
+ * the location of the pages is queried, because nothing else shows it, and *reported* (places.c).
  *
- * A bound page that finds no room is not refused: the kernel ends the process. Hence
+ * A bound page that does not fit on its node is not refused: the kernel kills the process. Hence
  * rung__placement_check() before the first touch.
  *
- * Readers are the GPUs whose node is known, else the CPUs that the process may run on. So `numactl
- * --cpunodebind`, which leaves the CPUs of one node, brings the rows there. Slots and frames lie at
- * their drives. With a profile and readers on several nodes, plan_spread.c compares nearest first
- * with a share on each node. Rows exist once: the gather has one view of them.
+ * Readers are the GPUs whose node is known, otherwise the CPUs that the process may run on. So
+ * `numactl --cpunodebind`, which leaves the CPUs of one node, moves the rows there. Slots and
+ * frames are near their drives. With a profile and readers on several nodes, plan_spread.c compares
+ * nearest first with a share on each node. Rows exist once: the gather has one view of them.
  *
- * Bound, not preferred. With a preferred node the kernel takes pages elsewhere as soon as the
+ * Memory is bound, not preferred. With a preferred node the kernel uses other nodes as soon as the
  * node's free pages end, before it drops a page of its caches. So the plan leaves a sixteenth of
- * each node free, at most 1 GiB, of which a quarter must still be there at open.
+ * each node free, at most 1 GiB, of which a quarter must still be free at open.
  *
- * Room is what is unused and what files hold in memory, of the nodes that cpuset and policy allow.
- * In a control group what files hold counts as free as well. A GPU's memory is used only if it is
- * named.
+ * Available memory is unused memory and file pages, on the nodes that cpuset and policy allow. In a
+ * control group file pages count as free as well. A GPU's memory is used only if it is named.
  *
- * Blocks are 2 MiB, and larger where a part would have more than 8192: each is a mapping, of which
- * a process may have 65530. With one node, all this costs the reading of /sys in
+ * Blocks are 2 MiB, and larger if a part would have more than 8192: each is a mapping, of which a
+ * process may have 65530. With one node, all this costs only the reading of /sys in
  * rung_plan_create().
  *
- * Shared memory has its policy in the memfd, so all who map it have it. An attacher looks the pages
- * up and places its own slots. move_pages reports pages that the calling process has used, so they
- * are read first. Huge pages are requested everywhere (madvise); /proc/self/smaps tells what was
- * granted, for anonymous and shared memory and without privileges.
+ * Shared memory has its policy in the memfd, so every process that maps it has the policy. An
+ * attacher queries the pages and places its own slots. move_pages reports only pages that the
+ * calling process has used, so they are read first. Huge pages are requested everywhere (madvise);
+ * /proc/self/smaps shows what was granted, for anonymous and shared memory and without privileges.
  *
- * Not placed: lists of requests, maps, the cache's index, and the part of a sampled graph that is
- * not on GPUs. tests/unit/place wraps the calls on an invented machine; tests/vm/test_place.py
- * checks every page in machines of two and four nodes.
+ * Not placed: lists of requests, maps, the index of the cache, and the part of a sampled graph that
+ * is not on GPUs. tests/unit/place wraps the calls on a synthetic machine; tests/vm/test_place.py
+ * checks every page in machines with two and four nodes.
  */
 #ifndef RUNG_PLACE_H
 #define RUNG_PLACE_H
@@ -46,28 +45,28 @@
 
 #define RUNG__PLACE_NODES_MAX 64u
 #define RUNG__PLACE_WHY_BYTES 192u
-#define RUNG__BORDER_BYTES    (2ull << 20) /* borders lie between huge pages */
+#define RUNG__BORDER_BYTES    (2ull << 20) /* borders are between huge pages */
 
 /** Memory from one border to the next: on one node, or in blocks on several in turn. */
 struct rung__placement_part {
-	uint64_t bytes;       /* a multiple of RUNG__BORDER_BYTES, but for the last part */
-	uint64_t block_bytes; /* likewise; with one node the same as bytes */
+	uint64_t bytes;       /* a multiple of RUNG__BORDER_BYTES, except for the last part */
+	uint64_t block_bytes; /* a multiple as well; with one node equal to bytes */
 	uint32_t node_first;  /* in place.nodes */
 	uint32_t node_count;
 };
 
-/** Where memory is to lie, in plain numbers: it goes to other processes as it is. */
+/** A placement in plain numbers, which other processes receive unchanged. */
 struct rung__placement {
 	uint32_t part_count;                   /* 0: where the kernel puts it */
 	uint32_t nodes[RUNG__PLACE_NODES_MAX]; /* numbers; the rest 0 */
 	struct rung__placement_part parts[RUNG__PLACE_NODES_MAX];
 };
 
-/** What of a machine is to be used, in plain numbers too. */
+/** The parts of a machine to use, in plain numbers too. */
 struct rung__places {
 	char why[RUNG__PLACE_WHY_BYTES]; /* why all is left to the kernel; "" when it is not */
-	uint32_t off;                    /* nonzero: because that was asked for */
-	int32_t asked_node;              /* all memory is to lie there; -1: not asked for */
+	uint32_t off;                    /* nonzero: placement was disabled by the caller */
+	int32_t asked_node;              /* node for all memory, as requested; -1: not requested */
 	struct rung__placement host;     /* the host tier's rows */
 	struct rung__placement frames;   /* of the cold-row cache */
 	/* by features file: the node of its staging slots; -1: where the kernel puts them */
@@ -97,7 +96,7 @@ static inline bool rung__nodes_have(const struct rung__nodes *nodes, uint32_t no
 	return node < RUNG_NODES_MAX && (nodes->bits[node / 64] >> (node % 64) & 1);
 }
 
-/** The position of the node with this number; behind the last one when there is none. */
+/** The position of the node with this number; past the last one if there is none. */
 size_t rung__node_position(const struct rung_topology *topology, uint32_t number);
 
 /** Bytes of a node that are better left free. */
@@ -114,8 +113,8 @@ struct rung__rooms {
 };
 
 /**
- * Rooms of the nodes whose memory this process may take, less what is better left free; not of
- * those that are a GPU's memory, unless `only` names them.
+ * Find the available memory of the nodes this process may use, minus a reserve; without nodes that
+ * are a GPU's memory, unless `only` names them.
  * @param only  NULL: all
  */
 void rung__rooms_find(const struct rung_topology *topology, const struct rung__nodes *only,
@@ -125,11 +124,10 @@ void rung__rooms_find(const struct rung_topology *topology, const struct rung__n
 uint64_t rung__rooms_sum(const struct rung__rooms *rooms);
 
 /**
- * Place memory that is read the more the nearer it is to its beginning, and take the room for it:
- * dealt in blocks to the nodes in `near` that have room, as many of them as have some left; behind
- * that one node after the other, the nearest to any of `near` first. What finds no room at all is
- * given to the first part, for rung__placement_check() to refuse. Without any room there is nothing
- * to decide.
+ * Place memory whose beginning is read most, and subtract it from `rooms`: dealt in blocks to the
+ * nodes in `near` with available memory, as long as they have some; after that to one node after
+ * the other, the nearest to any of `near` first. What fits nowhere is added to the first part, and
+ * rung__placement_check() will refuse it. Without any available memory nothing is decided.
  */
 void rung__placement_decide(struct rung__rooms *rooms, const struct rung__nodes *near,
                             uint64_t bytes, struct rung__placement *place_out);
@@ -140,11 +138,10 @@ void rung__placement_on(uint32_t node, uint64_t bytes, struct rung__placement *p
 /** Bytes of a part on the i-th of its nodes. */
 uint64_t rung__part_share(const struct rung__placement_part *part, uint32_t i);
 
-/** Where an offset into the memory lies: the position of its node in place->nodes; 0 without
- * parts. */
+/** Node of an offset in the memory, as a position in place->nodes; 0 without parts. */
 uint32_t rung__placement_at(const struct rung__placement *place, uint64_t offset);
 
-/** Does a place that another process gave make sense, for memory of so many bytes? */
+/** Check a placement received from another process, for memory of `bytes` bytes. */
 bool rung__placement_ok(const struct rung__placement *place, uint64_t bytes);
 
 /* Of a plan or a store. */
@@ -157,8 +154,7 @@ struct rung__placed {
 	uint32_t file_count; /* 0: no slots */
 };
 
-/** Decide for the staging slots of each file, whose drives are known. @param rooms less what they
- * take afterwards */
+/** Decide for the staging slots of each file, whose drives are known. @param rooms updated */
 void rung__places_decide_slots(struct rung__places *places, const struct rung__placed *sizes,
                                struct rung__rooms *rooms);
 
@@ -167,8 +163,8 @@ void rung__places_decide_slots(struct rung__places *places, const struct rung__p
 /** The nodes that the CPUs are at which this process may run on. */
 void rung__placement_near_cpus(const struct rung_topology *topology, struct rung__nodes *near_out);
 
-/** Node of the drive behind a file; those of a striped volume when they are at one node. @return 0
- * or RUNG_E_NOMEM; -1 in *node_out: not known */
+/** Node of the drive of a file; for a striped volume, the node of its drives if they share one.
+ * @return 0 or RUNG_E_NOMEM; *node_out is -1 if not known */
 int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t *node_out);
 
 /** The memory policy that the calling thread came with (numactl, set_mempolicy). */
@@ -182,10 +178,10 @@ enum rung__policy {
 enum rung__policy rung__placement_policy(struct rung__nodes *only_out);
 
 /**
- * Load the topology, unless there is nothing to place: places->why says why not, and *topology_out
- * is NULL.
- * @param only      room for the nodes that the process is bound to
- * @param only_out  it, or NULL where there is no such bound
+ * Load the topology if there is anything to place; otherwise places->why has the reason, and
+ * *topology_out is NULL.
+ * @param only      storage for the nodes that the process is bound to
+ * @param only_out  points to it, or NULL without such a binding
  * @return 0 or RUNG_E_NOMEM
  */
 int rung__places_begin(struct rung__places *places, struct rung__nodes *only,
@@ -204,22 +200,21 @@ struct rung__demand {
 
 void rung__demand_add(struct rung__demand *demand, const struct rung__placement *place);
 
-/** Is there room on the nodes? @return 0 or RUNG_E_NOMEM: names node, bytes asked for, bytes that
- * are free, and what to do */
+/** Check that the placement fits on the nodes. @return 0 or RUNG_E_NOMEM with node, required bytes,
+ * free bytes and the cure */
 int rung__placement_check(const struct rung_topology *topology, const struct rung__demand *demand);
 
-/** The node of that number; NULL: there is none, or this process may take no memory there. */
+/** The node with that number; NULL: it does not exist, or this process may not use its memory. */
 const struct rung_topology_node *rung__placement_node(const struct rung_topology *topology,
                                                       uint32_t number);
 
-/** Ask for memory, of which no page was touched, to lie there; whole pages. @return 0 or errno of
- * mbind */
+/** Bind untouched memory, in whole pages, to its placement. @return 0 or errno of mbind() */
 int rung__placement_bind(void *memory, const struct rung__placement *place);
 
 /**
- * Ask for the memory of a node for pages not touched yet. Preferred, not bound: nobody has looked
- * whether there is room.
- * @return 0 or an errno value, ENOSYS where rung was built without libnuma
+ * Request a node for pages that are not touched yet. Preferred, not bound, because the free memory
+ * was not checked.
+ * @return 0 or an errno value, ENOSYS in a build without libnuma
  */
 int rung__place_on_node(void *memory, uint64_t bytes, uint32_t node);
 
@@ -238,20 +233,20 @@ int rung__places_list(const struct rung__places *places, const struct rung__plac
                       struct rung_place **list_out, size_t *count_out);
 
 /**
- * Look up where pages of a part lie: all of them, or some spread over a large one. They are read
- * first, because in memory of another process only pages that were used here are known.
- * @param at          where the part begins
- * @param count_out   pages looked at of which the kernel says where they are; one that is on its
- *                    way somewhere is nowhere
- * @param there_out   of them, those on the node that was asked for
- * @return 0 or errno of move_pages, or what it says of the first page when it tells of none
+ * Query the nodes of the pages of a part: all pages, or a sample of a large part. They are read
+ * first, because in memory of another process only pages that this process has used are known.
+ * @param at          start of the part
+ * @param count_out   queried pages whose node the kernel reports; a page that is being moved has
+ *                    none
+ * @param there_out   how many of them are on the requested node
+ * @return 0 or errno of move_pages(), or its status for the first page if it reports no page
  */
 int rung__placement_look(const unsigned char *at, const struct rung__placement *place,
                          uint32_t part_idx, uint64_t *count_out, uint64_t *there_out);
 
 /**
- * Share of the pages, all or some, that lie on the node.
- * @param err_out  0, or the errno value of what could not be looked up; then the share is NaN
+ * Share of the pages, all or a sample, that are on the node.
+ * @param err_out  0, or the errno value of a failed query; the share is then NaN
  */
 double rung__placed_share(const void *memory, uint64_t bytes, uint32_t node, int *err_out);
 
@@ -261,12 +256,12 @@ struct rung__mapped {
 	uint64_t bytes;
 	uint64_t resident_bytes;
 	uint64_t huge_bytes; /* of them in huge pages */
-	bool told;           /* the kernel tells of huge pages there */
+	bool told;           /* the kernel reports huge pages there */
 };
 
 /**
- * Fill in the last three, from a text like /proc/self/smaps. Of a mapping that reaches beyond the
- * memory the same part is counted as of it lies inside.
+ * Fill in the last three members from a text like /proc/self/smaps. For a mapping that extends
+ * beyond the memory, the part inside it is counted in proportion.
  * @return 0 or an errno value
  */
 int rung__mapped_look(const char *smaps_path, struct rung__mapped *list, size_t count);

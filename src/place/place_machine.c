@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What decisions about places are made from: where CPUs and drives are, and what the process came
- * with.
+ * Facts for placement decisions: the nodes of CPUs and drives, and the memory policy of the
+ * process.
  */
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ void rung__placement_near_cpus(const struct rung_topology *topology, struct rung
 	}
 }
 
-/* ---- what the process came with ---- */
+/* ---- policy of the process ---- */
 
 enum rung__policy rung__placement_policy(struct rung__nodes *only_out)
 {
@@ -41,7 +41,7 @@ enum rung__policy rung__placement_policy(struct rung__nodes *only_out)
 	unsigned long mask[RUNG_NODES_MAX / (8 * sizeof(unsigned long))] = { 0 };
 	int mode = MPOL_DEFAULT;
 
-	/* refused: so will be what we would ask for */
+	/* refused: so would be mbind() */
 	if (get_mempolicy(&mode, mask, RUNG_NODES_MAX + 1, NULL, 0) < 0)
 		return RUNG__POLICY_NONE;
 	mode &= POLICY_MODES;
@@ -58,7 +58,7 @@ enum rung__policy rung__placement_policy(struct rung__nodes *only_out)
 
 /* ---- drives ---- */
 
-/* Of the PCI device that a block device hangs on; -1 when none of the folders above it says. */
+/* Node of the PCI device above a block device; -1 if none of the folders above reports it. */
 static int find_above(struct rung__sys *sys, char *folder, int32_t *node_out)
 {
 	for (char *cut; (cut = strrchr(folder, '/')) != NULL && strchr(folder, '/') != cut;
@@ -108,7 +108,8 @@ static int find_volume(struct rung__sys *sys, const struct rung_topology *topolo
 	return 0;
 }
 
-/* Namespaces that several controllers lead to hang on none of them: the topology has found one. */
+/* Namespaces that several controllers lead to are below none of them: the topology has found
+ * one. */
 static bool find_nvme(const struct rung_topology *topology, const char *name, int32_t *node_out)
 {
 	const struct rung_topology_device *device;
@@ -146,8 +147,7 @@ static int find_device(struct rung__sys *sys, const struct rung_topology *topolo
 }
 
 /*
- * A device of which nothing can be told is one of unknown place, whatever the reason: it serves all
- * the same.
+ * A device without any information has an unknown node, whatever the reason; it works all the same.
  */
 int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t *node_out)
 {
@@ -214,8 +214,7 @@ int rung__places_begin(struct rung__places *places, struct rung__nodes *only,
 	if (rc < 0)
 		say_why(places, rung_last_error());
 	else if (policy == RUNG__POLICY_OTHER)
-		say_why(places,
-		        "the process has a memory policy of its own (numactl): it is left alone");
+		say_why(places, "the process has a memory policy (numactl), which stays in effect");
 	else if (places->asked_node < 0 && !has_nodes(*topology_out, *only_out))
 		say_why(places, "there is one NUMA node");
 	else

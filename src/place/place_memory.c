@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Applied: whether there is room, binding memory, touching it, and the CPUs of a node. */
+/* Applying a placement: checking free memory, binding memory, touching it, and running on the CPUs
+ * of a node. */
 #include <errno.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -15,7 +16,7 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 #define TOUCH_BYTES (64ull << 20) /* a thread at a time */
-#define CHECK_SHARE 4u            /* of the spare must still be free: some was used meanwhile */
+#define CHECK_SHARE 4u /* fraction of the reserve that must still be free: some was used since */
 
 /* ---- before the first touch ---- */
 
@@ -68,14 +69,13 @@ int rung__placement_check(const struct rung_topology *topology, const struct run
 			room = node->available_bytes -
 			       RUNG__MIN(node->available_bytes, rung__spare_of(node) / CHECK_SHARE);
 		if (wanted > room)
-			return rung__fail(RUNG_E_NOMEM,
-			                  "NUMA node %" PRIu32 ": %" PRIu64
-			                  " bytes of host memory are to lie there, %" PRIu64
-			                  " can be had: "
-			                  "free memory there, give a smaller host budget, or plan "
-			                  "again and let it lie on other nodes too (NUMA node "
-			                  "auto or interleave)",
-			                  demand->list[n].node, wanted, room);
+			return rung__fail(
+				RUNG_E_NOMEM,
+				"NUMA node %" PRIu32 ": %" PRIu64
+				" bytes of host memory are planned here, %" PRIu64
+				" are free; free memory on this node, set a smaller host budget, "
+			        "or plan again with other nodes (NUMA node auto or interleave)",
+				demand->list[n].node, wanted, room);
 	}
 	return 0;
 }

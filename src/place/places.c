@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reported: the list that users see, where pages came to lie, in which pages, and what the process
- * may ask for at all.
+ * Reporting: the list that users see, the nodes of pages, huge pages, and what the process may
+ * control.
  */
 #include <errno.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include <numaif.h>
 #endif
 
-#define LOOKED_AT_MAX 16384u /* pages of a part; a large one is looked at here and there */
+#define LOOKED_AT_MAX 16384u /* sampled pages of a large part */
 #define LOOK_AT_ONCE  512u
 
 /* ---- the list ---- */
@@ -91,13 +91,13 @@ int rung__places_list(const struct rung__places *places, const struct rung__plac
 	return 0;
 }
 
-/* ---- where pages lie ---- */
+/* ---- location of pages ---- */
 
 /* @return 0 or an errno value */
 static int ask_nodes(void **pages, unsigned count, int *nodes)
 {
 #if RUNG_HAVE_NUMA
-	/* moves nothing: tells */
+	/* queries only, moves nothing */
 	return move_pages(0, count, pages, NULL, nodes, 0) < 0 ? errno : 0;
 #else
 	(void)pages;
@@ -108,8 +108,8 @@ static int ask_nodes(void **pages, unsigned count, int *nodes)
 }
 
 /*
- * Number i of `count` pages out of so many: one in each stretch, at a drawn place in it, so that no
- * regular pattern of blocks goes by.
+ * Number i of `count` sampled pages out of `total`: one from each stretch, at a random position in
+ * it, so that no regular pattern of blocks is missed.
  */
 static uint64_t page_of(uint64_t i, uint64_t count, uint64_t pages)
 {
@@ -177,7 +177,7 @@ struct mapping {
 	bool told;
 };
 
-/* What of a mapping lies inside the memory, as far as can be told. */
+/* The part of a mapping that is inside the memory, as far as it can be determined. */
 static void add_mapping(struct rung__mapped *list, size_t count, const struct mapping *mapping)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -226,7 +226,7 @@ int rung__mapped_look(const char *smaps_path, struct rung__mapped *list, size_t 
 	return 0;
 }
 
-/* ---- what may be asked for ---- */
+/* ---- what the process may control ---- */
 
 static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy *policy)
 {
@@ -236,7 +236,7 @@ static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy
 	policy->can_bind = err == 0;
 	if (err)
 		snprintf(policy->bind_why, sizeof(policy->bind_why), "mbind: %s", strerror(err));
-	*(volatile unsigned char *)page = 1; /* now it lies somewhere */
+	*(volatile unsigned char *)page = 1; /* allocates the page */
 	share = rung__placed_share(page, RUNG__PAGE_BYTES, node, &err);
 	policy->can_look = err == 0;
 	if (err)
@@ -244,12 +244,12 @@ static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy
 		         strerror(err));
 	if (policy->can_bind && policy->can_look && share < 1) {
 		snprintf(policy->bind_why, sizeof(policy->bind_why),
-		         "mbind: a page for node %" PRIu32 " came to lie on another", node);
+		         "mbind: a page for node %" PRIu32 " was placed on another node", node);
 		policy->can_bind = 0;
 	}
 }
 
-/* What refuses it (seccomp) shows in no file: it is found out by a try. */
+/* A refusal (seccomp) is not visible in any file, so it is tested. */
 int rung_numa_try(uint32_t node, struct rung_numa_policy *policy_out)
 {
 	struct rung_numa_policy policy = { .size = sizeof(policy) };
@@ -257,7 +257,8 @@ int rung_numa_try(uint32_t node, struct rung_numa_policy *policy_out)
 
 	if (node >= RUNG_NODES_MAX)
 		return rung__fail(RUNG_E_INVAL,
-		                  "rung_numa_try: node %" PRIu32 " is none: give one below %d",
+		                  "rung_numa_try: node %" PRIu32
+		                  " is out of range; use one below %d",
 		                  node, RUNG_NODES_MAX);
 	if (!RUNG_HAVE_NUMA) {
 		snprintf(policy.bind_why, sizeof(policy.bind_why),

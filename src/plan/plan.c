@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan: which ranks live in which tier.
+ * The plan: which ranks each tier holds.
  *
- * Rank order is heat order, so a tier holds a range of ranks and the tier of a row is found by
- * comparing its rank with the borders. The host budget holds the staging slots, the cold-row cache,
- * and where rows lie that were not brought into rank order, as well as the rows: what `--host` says
- * is what is used.
+ * Ranks are ordered from hot to cold, so a tier holds a range of ranks, and the tier of a row is
+ * found by comparing its rank with the borders. The host budget covers the rows, the staging slots,
+ * the cold-row cache, and the map of rows staged in place: `--host` is the total that is used.
  */
 #include <math.h>
 #include <string.h>
@@ -33,8 +32,8 @@
 #define SLOTS_OF_GPU        16u /* slots wait for a kernel that copies many at once */
 
 /*
- * Slots of a size that lets rows share reads, when the budget has room for one per read in flight;
- * else one row each. What tells where rows lie comes first.
+ * Slots large enough for several rows per read, if the budget allows one for each read in flight;
+ * otherwise one row each. The map of rows staged in place comes first.
  */
 static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 {
@@ -42,7 +41,7 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 	const uint64_t budget = host_bytes - RUNG__MIN(host_bytes, plan->vertices_bytes);
 	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset,
 	                               RUNG__PAGE_BYTES);
-	/* room for neighbouring rows to share a read */
+	/* large enough for neighbouring rows in one read */
 	static const uint64_t good[] = { 65536, 16384, 0 };
 	uint64_t slot, count, least = SLOT_COUNT_MIN * plan->file_count;
 
@@ -74,9 +73,7 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 			" staging slots of %" PRIu64 " bytes that rows of %" PRIu64
 			" bytes are read through%s: give at least %" PRIu64 " bytes",
 			host_bytes, least, slot, plan->row_bytes,
-			plan->vertices_bytes
-				? ", and what tells where rows lie that were staged in place"
-				: "",
+			plan->vertices_bytes ? ", and the map of rows staged in place" : "",
 			slot * least + plan->vertices_bytes);
 	plan->slots.slot_bytes = slot;
 	plan->slots.slot_count = count;
@@ -89,7 +86,7 @@ static uint64_t cache_bytes(const struct rung__cache_shape *shape, uint64_t fram
 	       rung__align_up(shape->frame_count * frame, RUNG__PAGE_BYTES);
 }
 
-/* Rows that can be kept in so many bytes, behind the first `first` ranks. */
+/* The number of rows that `bytes` can cache, after the first `first` ranks. */
 static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 {
 	uint32_t sector = plan->sector_bytes;
@@ -136,7 +133,7 @@ static uint64_t give_ranks(struct rung_plan *plan, enum rung__tier_id tier, uint
 	return plan->tiers[tier].row_count;
 }
 
-/* Of graph and rows the same share: the border then stands at the same vertex. @return bytes on
+/* The same share of graph and rows, so that both borders are at the same vertex. @return bytes on
  * each GPU */
 static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 {
@@ -153,8 +150,8 @@ static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 	                                    LINE_BYTES);
 }
 
-/* The map may take half of a GPU's memory; rows that every GPU has for itself, then rows that all
- * of them share. */
+/* The map may use half of a GPU's memory; then come rows that are replicated on every GPU, then
+ * rows that are interleaved over all GPUs. */
 static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opts *opts,
                               uint64_t gpu_bytes)
 {
@@ -179,7 +176,7 @@ static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opt
 	return rows + give_ranks(plan, RUNG__TIER_PEER, rows, peer);
 }
 
-/* Behind the ranks that the GPUs have. */
+/* After the ranks of the GPUs. */
 static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts,
                          uint64_t host_bytes, uint64_t first)
 {
@@ -195,7 +192,7 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 		                  "a GPU: give more, or sample on the CPU",
 		                  budget, graph_bytes);
 	budget -= budget == RUNG_BYTES_MAX ? 0 : graph_bytes;
-	/* no overflow: inside the file, whose size was checked */
+	/* no overflow: within the file, whose size was checked */
 	if (host_rows * plan->row_stride > budget) {
 		rc = choose_slots(plan, budget);
 		if (rc < 0)
@@ -205,7 +202,7 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 		cache = cache_budget(opts, host_bytes, budget, left);
 		choose_cache(plan, cache,
 		             first + RUNG__MIN(host_rows, (left - cache) / plan->row_stride));
-		/* a cache too small to be one is none */
+		/* a cache below the minimum is omitted */
 		host_rows = RUNG__MIN(host_rows, (left - plan->cache.bytes) / plan->row_stride);
 		plan->cache.row_count =
 			RUNG__MIN(plan->cache.row_count, plan->vertex_count - first - host_rows);
@@ -225,14 +222,14 @@ static void name_drive(int fd, char name[RUNG_DRIVE_NAME_BYTES])
 	struct stat st;
 
 	_Static_assert(sizeof(device.name) == RUNG_DRIVE_NAME_BYTES,
-	               "the names of profiles are those of block_device.h");
+	               "drive names in profiles have the size used in block_device.h");
 	name[0] = 0;
 	if (fstat(fd, &st) == 0 &&
 	    rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &device))
 		strcpy(name, device.name);
 }
 
-/* @param topology  NULL: nobody asks where drives are */
+/* @param topology  NULL: the nodes of drives are not needed */
 static int learn_features(const struct rung_dataset *ds, const struct rung_topology *topology,
                           struct rung_plan *plan)
 {
@@ -271,8 +268,7 @@ static void measure_graph(const struct rung_dataset_info *info, struct rung_plan
 	plan->graph.bytes = (plan->graph_lines[0] + plan->graph_lines[1]) * LINE_BYTES;
 }
 
-/* Half of what is free, of the nodes that we may use. @param topology NULL: there is no choice of
- * nodes */
+/* Half of the free memory of the allowed nodes. @param topology NULL: nodes are not restricted */
 static uint64_t host_budget(const struct rung_plan *plan, const struct rung_plan_opts *opts,
                             const struct rung_topology *topology)
 {
@@ -348,7 +344,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	rc = rung__plan_choose_device(plan, &opts, &gpu_bytes);
 	if (rc < 0)
 		goto free_plan;
-	/* asked for with AUTO: the CPU samples from memory of its own */
+	/* AUTO chose the CPU, which samples from private memory */
 	if (plan->device.device == RUNG_DEVICE_CPU)
 		plan->graph = (struct rung__graph_place){ 0 };
 	choose(plan, &opts);

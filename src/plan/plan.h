@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The plan's own form, read by the store.
+ * Internal form of the plan, read by the store.
  *
- * The files. plan.c deals ranks out to tiers, plan_device.c counts the memory of GPUs, plan_place.c
- * and plan_spread.c the NUMA nodes. plan_predict.c samples batches and counts where their rows
- * would be. plan_forecast.c turns that into seconds by a machine profile (profile.c,
- * profile_rates.c): it goes through the batches as the store would, cache and shared reads
- * included. plan_choose.c takes queue depth, gap and threads from the profile, and a store uses
- * them where its options are not set. A figure that the profile lacks is assumed, and reported as
- * assumed.
+ * The files. plan.c assigns ranks to tiers, plan_device.c accounts for GPU memory, plan_place.c and
+ * plan_spread.c for NUMA nodes. plan_predict.c samples batches and counts the tiers of their rows.
+ * plan_forecast.c turns the counts into seconds with a machine profile (profile.c,
+ * profile_rates.c): it processes the batches as the store would, including the cache and merged
+ * reads. plan_choose.c derives queue depth, gap and threads from the profile; a store uses them for
+ * options that are not set. A rate that the profile lacks is assumed, and reported as assumed.
  *
- * With sample_on_gpu the graph's arrays take part in the budgets of GPUs and host, the same share
- * of them on the GPUs as of the rows.
+ * With sample_on_gpu the arrays of the graph are part of the budgets of GPUs and host; the GPUs get
+ * the same share of the graph as of the rows.
  */
 #ifndef RUNG_PLAN_INTERNAL_H
 #define RUNG_PLAN_INTERNAL_H
@@ -41,16 +40,16 @@ struct rung_plan {
 	uint32_t sector_bytes; /* the largest of the files' */
 	uint32_t file_count;   /* of the features */
 	uint64_t block_rows;   /* dealt over them */
-	/* the disk of each, as the kernel has it; "": it says of none */
+	/* kernel name of the disk of each; "" if the kernel reports none */
 	char drive_names[RUNG__FILES_MAX][RUNG_DRIVE_NAME_BYTES];
 	uint64_t vertices_bytes; /* of the store's vertex_of_rank; 0: it needs none */
 	uint32_t queue_depth;    /* that it was made for */
 	bool has_choice;         /* there was a profile to choose by */
 	struct rung_choice choice;
 	struct rung__places places;
-	/* whose CPUs may gather; none: it is not known, or there is one node */
+	/* nodes whose CPUs may gather; empty: not known, or only one node */
 	struct rung__nodes cpu_nodes;
-	struct rung__nodes bound;       /* that memory may lie on alone, when `only` says so */
+	struct rung__nodes bound;       /* the only nodes for memory, if `only` is set */
 	const struct rung__nodes *only; /* NULL, or `bound` */
 	/* of the host tier's rows: nearest first, interleaved over all nodes */
 	struct rung__placement spreads[2];
@@ -68,19 +67,17 @@ struct rung_plan {
 int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_opts *opts,
                                struct rung_topology **topology_out);
 
-/** Decide where host memory is to lie, when all its sizes are known. @param topology NULL:
- * nowhere */
+/** Decide the placement of host memory, when all its sizes are known. @param topology NULL: none */
 int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts,
                             const struct rung_topology *topology);
 
-/** What the plan takes of a profile that is whole. Needs what is known of the features, no
- * tiers. */
+/** Derive settings from a complete profile. Needs the layout of the features, but no tiers. */
 void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *profile,
                        struct rung_choice *choice_out);
 
 /* ---- plan_list.c ---- */
 
-/** What is placed of host memory. */
+/** The host memory that is placed. */
 struct rung__placed rung__plan_placed(const struct rung_plan *plan);
 
 /** Take one of plan->spreads. @return 0 or RUNG_E_NOMEM, and then nothing has changed */
@@ -88,7 +85,7 @@ int rung__plan_spread(struct rung_plan *plan, unsigned idx);
 
 /* ---- plan_spread.c ---- */
 
-/** A way to place rows, and how many of those that are asked for lie on each of its nodes. */
+/** A placement of rows, and the number of requested rows on each of its nodes. */
 struct rung__host_spread {
 	struct rung__placement place;
 	/* by position in place.nodes; all in the first where it has no parts */
@@ -96,18 +93,19 @@ struct rung__host_spread {
 };
 
 /**
- * Nanoseconds that so many threads take for the rows, on the nodes whose CPUs may gather.
- * @param cpu_ns  of one thread, for all else that they do
+ * Nanoseconds that `threads` threads need for the rows, on the nodes whose CPUs may gather.
+ * @param cpu_ns  of one thread, for all its other work
  */
 double rung__host_spread_ns(const struct rung_plan *plan, const struct rung_profile *profile,
                             const struct rung__host_spread *spread, double cpu_ns,
                             uint32_t threads);
 
-/** Say in choice->spread_why why rows lie as they do while nobody has predicted seconds. */
+/** Write to choice->spread_why the reason for the present placement, when no seconds were
+ * predicted. */
 void rung__host_spread_say(const struct rung_plan *plan, struct rung_choice *choice);
 
-/** Take the one of plan->spreads that takes fewer nanoseconds, the first when it is all the same,
- * and say why. @return 0 or RUNG_E_NOMEM */
+/** Select the faster one of plan->spreads, or the first if both are equal, and write the reason.
+ * @return 0 or RUNG_E_NOMEM */
 int rung__host_spread_choose(struct rung_plan *plan, const double ns[2],
                              struct rung_choice *choice);
 

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What plans choose by a machine profile.
+ * Settings that plans derive from a machine profile.
  *
- * Reads in flight: by Little's law a drive that brings X reads a second, each of which takes L, has
- * X times L of them in flight. With fewer it waits for us, with more they wait for it: the knee of
- * the curve is the depth that is taken, the fewest that bring nearly the most a second. It is that
- * of reads of one row; longer ones, of several rows, reach what the drive has to give with fewer.
+ * Reads in flight: by Little's law a drive that completes X reads per second with latency L has X
+ * times L of them in flight. With fewer reads the drive idles, with more they queue. The knee of
+ * the curve is chosen: the smallest depth that reaches nearly the highest rate. It is that of reads
+ * of one row; longer reads, of several rows, saturate the drive at smaller depths.
  *
- * The gap: two rows in one read cost the bytes between them, two reads cost what a read costs
- * beyond its bytes. In a long read a byte takes 1 / B, with B the most bytes a second that were
- * measured, so a hole is worth reading up to (time of a read of a row) * B less the row's own
- * bytes. Then no read takes longer than its rows would in reads of their own, however many rows and
- * holes it has.
+ * The gap: two rows in one read cost the bytes between them, two reads cost the fixed cost of one
+ * more read. In a long read a byte takes 1 / B, where B is the highest measured bandwidth, so a gap
+ * is worth reading up to (time of a read of one row) * B minus the bytes of the row. Then no merged
+ * read takes longer than separate reads of its rows, however many rows and gaps it has.
  *
- * Threads: as many cores as it takes, each at the rate of one core alone, to come to the rate of
- * all of them. Memory has no more to give then.
+ * Threads: the number of cores that reach the rate of all cores, if each works at the rate of a
+ * single core. Beyond that, memory is saturated.
  */
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +27,7 @@
 
 /* ---- drives ---- */
 
-/* Of the profile's drives the one with that name. @return the count when there is none */
+/* Find the drive with this name in the profile. @return the drive count if there is none */
 static uint32_t find_drive(const struct rung_profile *profile, const char *name)
 {
 	uint32_t i = 0;
@@ -39,7 +38,7 @@ static uint32_t find_drive(const struct rung_profile *profile, const char *name)
 	return i;
 }
 
-/* Of several files what is missing counts more than what was found. */
+/* With several files, a missing drive is reported rather than a found one. */
 static void say_drive(const struct rung_profile *profile, const char *own, bool found,
                       struct rung_choice *choice)
 {
@@ -47,16 +46,16 @@ static void say_drive(const struct rung_profile *profile, const char *own, bool 
 		profile->drives[0].name[0] ? profile->drives[0].name : "a drive without a name";
 
 	if (found && choice->drive_why[0] == 0)
-		snprintf(choice->drive_why, RUNG_WHY_BYTES, "the features lie there");
+		snprintf(choice->drive_why, RUNG_WHY_BYTES, "the features are on this drive");
 	else if (!found && own[0])
 		snprintf(choice->drive_why, RUNG_WHY_BYTES,
-		         "features lie on %s, of which the profile has no reads: %s, its first, "
-		         "stands for it",
+		         "the features are on %s, for which the profile has no reads; %s, its "
+		         "first drive, is used instead",
 		         own, first);
 	else if (!found)
 		snprintf(choice->drive_why, RUNG_WHY_BYTES,
-		         "features lie on a drive that the kernel does not name: %s, the profile's "
-		         "first, stands for it",
+		         "the kernel does not name the drive of the features; %s, the first of the "
+		         "profile, is used instead",
 		         first);
 }
 
@@ -146,7 +145,7 @@ static void choose_gap(const struct rung_plan *plan, const struct rung_profile *
 
 /* ---- threads that gather ---- */
 
-/* Of one node. @return 0: it was not measured */
+/* Threads of one node. @return 0: not measured */
 static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, uint64_t row_bytes,
                            struct rung_choice *choice)
 {
@@ -167,7 +166,7 @@ static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, ui
 	return threads;
 }
 
-/* Of all nodes whose CPUs may gather; where that is not known, of the one that is fastest. */
+/* Sum over all nodes whose CPUs may gather; if these are not known, the fastest node. */
 static void choose_threads(const struct rung_plan *plan, const struct rung_profile *profile,
                            struct rung_choice *choice)
 {
@@ -193,7 +192,7 @@ static void choose_threads(const struct rung_plan *plan, const struct rung_profi
 	length = strlen(choice->threads_why);
 	if (nodes > 1)
 		snprintf(choice->threads_why + length, RUNG_WHY_BYTES - length,
-		         "; likewise of %" PRIu32 " nodes in all", nodes);
+		         "; the same on each of %" PRIu32 " nodes", nodes);
 }
 
 void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *profile,

@@ -6,10 +6,7 @@
 
 #include "plan/plan.h"
 
-#define SPARE_BYTES                                                                                \
-	(1ull                                                                                      \
-	 << 30) /* for the training, where the caller does not say how much of a GPU to take  \
-		      */
+#define SPARE_BYTES (1ull << 30) /* left for training if the caller does not set a GPU budget */
 
 static int take_gpus(struct rung_plan *plan, const struct rung__device_ops *ops,
                      const struct rung_plan_opts *opts)
@@ -87,7 +84,7 @@ static int choose_cuda(struct rung_plan *plan, const struct rung_plan_opts *opts
 
 	if (rc == 0)
 		rc = fold_without_link(plan, ops);
-	if (rc == 0) /* also says whether they are there */
+	if (rc == 0) /* also checks that they exist */
 		rc = free_of_each(plan, ops, SPARE_BYTES, &free_bytes);
 	if (rc < 0)
 		return rc;
@@ -108,9 +105,10 @@ int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts
 		                                  .gpus = plan->gpus };
 	*gpu_bytes_out = 0;
 	if (!rung_device_name(opts->device))
-		return rung__fail(RUNG_E_INVAL,
-		                  "plan: device %d is none: give RUNG_DEVICE_CPU, _CUDA or _AUTO",
-		                  (int)opts->device);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"plan: device %d is not a valid value; use RUNG_DEVICE_CPU, _CUDA or _AUTO",
+			(int)opts->device);
 	if (opts->device != RUNG_DEVICE_CPU)
 		rc = choose_cuda(plan, opts, gpu_bytes_out);
 	if (rc < 0 && opts->device == RUNG_DEVICE_AUTO &&

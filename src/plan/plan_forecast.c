@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long batches take, by what the machine was measured to do.
+ * Time of batches, predicted from rates measured on the machine.
  *
- * Two things work side by side while two or more requests are in flight: the threads that gather
- * copy rows that are in memory and look up the rest, and the drive reads. So of a run of batches
- * the longer of the two sums counts. What each takes is counted batch by batch on the rows
- * themselves: without announcements the cold-row cache keeps what the next batch wants, which is in
- * flight, and in what room that leaves the hottest ranks behind those of the host tier, from their
- * first read on; rows in one read are found by the rule that the store reads by. A read of b bytes
- * takes the time between two that were measured of its drive, of fewer and of more bytes, at the
- * depth that the slots allow. Rows in memory cost what the nodes do that they lie on
- * (plan_spread.c).
+ * While two or more requests are in flight, two resources work at the same time: gather threads
+ * copy rows that are in memory and look up the rest, and the drive reads. For a run of batches the
+ * longer of the two sums counts. Both are computed batch by batch from the rows themselves. Without
+ * announcements the cold-row cache keeps the rows of the next batch, which is in flight, and in the
+ * remaining frames the hottest ranks after those of the host tier, from their first read on. Rows
+ * that share a read are found by the store's own rule. The time of a read of b bytes is
+ * interpolated between measured sizes of its drive, at the depth that the slots allow. The cost of
+ * a row in memory depends on its node (plan_spread.c).
  *
- * A GPU that gathers reads its own memory, other GPUs' and, over its link, the host's side by side
- * in one kernel: of the three sums the longest counts. Cold rows come over the link as well, out of
- * slots and frames; the thread that hands them over does what they take of the one that gathers on
- * the CPU.
+ * A GPU that gathers reads its own memory, that of other GPUs and, over its link, host memory in
+ * one kernel at the same time: the longest of the three sums counts. Cold rows, from slots and
+ * frames, come over the link too; the thread that hands them over does the work that a gather
+ * thread does for them on the CPU.
  */
 #include <string.h>
 
@@ -33,17 +32,17 @@ struct forecast {
 	struct rung_forecast_opts opts;
 	struct rung__read_rule rule;
 	uint64_t frames, cold_first;
-	unsigned char *seen; /* [frames] the ranks behind cold_first: has been read */
+	unsigned char *seen; /* [frames] for ranks after cold_first: was read before */
 	uint64_t rows_max;   /* of a batch so far: room of the lists */
 	/* [rows_max] rows of a batch that are not in host memory, ascending, each once; later those
 	 * to be read */
 	uint64_t *cold, *tmp;
-	uint64_t *before; /* [before_count] those of the batch before */
+	uint64_t *before; /* [before_count] ranks of the previous batch */
 	uint64_t before_count;
-	/* of rows in host memory; the first alone where there is no choice */
+	/* of rows in host memory; only the first if there is no choice */
 	struct rung__host_spread spreads[2];
 	uint32_t spread_count;
-	/* of the threads that gather, for all else; on a GPU of the one that looks after cold
+	/* of the gather threads, for all other work; with a GPU, of the thread that handles cold
 	 * rows */
 	double cpu_ns;
 	double gpu_ns, peer_ns, link_ns; /* of a row, on a GPU */
@@ -97,8 +96,8 @@ static void add_read(struct forecast *f, uint64_t rank, uint64_t begin, uint64_t
 	f->nvme_ns[file] += rung__read_ns(&f->drives[file], f->out->queue_depth, bytes);
 }
 
-/* Places in tmp, ascending. Blocks of several files are so large that neighbours in one lie as in a
- * file of their own. */
+/* Positions in tmp, ascending. Blocks of several files are so large that neighbours in one block
+ * are as near as in a single file. */
 static void add_reads(struct forecast *f, uint64_t count)
 {
 	uint64_t first, begin, end;
@@ -118,7 +117,7 @@ static void add_reads(struct forecast *f, uint64_t count)
 	}
 }
 
-/* In place rows lie by vertex: as good as anywhere, whatever the rank. */
+/* Rows staged in place are stored by vertex, so any position represents a rank equally well. */
 static uint64_t place_of(const struct forecast *f, uint64_t rank)
 {
 	return f->plan->vertices_bytes ? rung__mix64(rank) % f->plan->vertex_count : rank;
@@ -182,8 +181,8 @@ static void add_hit(struct forecast *f, uint64_t rank)
 		f->spreads[s].hits[rung__placement_at(&f->spreads[s].place, at)]++;
 }
 
-/* Of the rows dealt to several GPUs, those that the one which gathers has itself: when it poses as
- * several. */
+/* For rows interleaved over several GPUs: whether the gathering GPU has this row itself, when it
+ * acts as several. */
 static bool is_own(const struct rung_plan *plan, uint64_t rank)
 {
 	const uint64_t row = rank - plan->tiers[RUNG__TIER_PEER].rank_first;
@@ -191,7 +190,7 @@ static bool is_own(const struct rung_plan *plan, uint64_t rank)
 	return plan->device.gpus[row % plan->device.gpu_count] == plan->device.gpus[0];
 }
 
-/* What the GPU reads of a batch; ranks were checked. */
+/* Count what the GPU reads for a batch; ranks were checked. */
 static void add_gpu(struct forecast *f, const uint64_t *ranks, uint64_t count)
 {
 	const struct rung_plan_tier *gpu = &f->plan->tiers[RUNG__TIER_GPU],
@@ -247,8 +246,7 @@ static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 
 /* ---- all of them ---- */
 
-/* Nanoseconds of a row by the profile, or by what is assumed, which is told of rungs that have
- * rows. */
+/* Nanoseconds per row from the profile, or assumed, which is recorded for tiers that have rows. */
 static double gpu_row_ns(struct forecast *f, enum rung_assumed rung, bool has_rows)
 {
 	const double ns = rung__gpu_row_ns(f->opts.profile, rung, f->plan->row_bytes);
@@ -356,7 +354,7 @@ static int make_room(struct forecast *f, uint64_t rows)
 	return 0;
 }
 
-/* What the batches for warm-up took; what they left in the cache stays. */
+/* Reset the times of the warm-up batches; the content of the cache stays. */
 static void forget_times(struct forecast *f)
 {
 	f->out->reads = f->out->read_bytes = f->out->cache_hits = 0;
@@ -457,8 +455,8 @@ int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *
 		return rc;
 	if (!f.opts.profile)
 		return rung__fail(RUNG_E_INVAL,
-		                  "forecast: there is no profile to predict by; "
-		                  "rung_profile_assume() has figures of a common machine");
+		                  "forecast: a profile is needed; measure one with rung numa "
+		                  "--json, or use rung_profile_assume() for typical rates");
 	rc = rung__profile_check(f.opts.profile);
 	if (rc < 0)
 		return rc;

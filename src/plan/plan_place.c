@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan's NUMA nodes. Slots and frames are decided first: they are few, and each is wanted at
- * its drive. Rows take what is left, the hottest at those who read them.
+ * The plan's NUMA nodes. Slots and frames are placed first, because they are small and each belongs
+ * near its drive. Rows use the remaining memory, the hottest near their readers.
  */
 #include "plan/plan.h"
 
@@ -13,10 +13,8 @@ static int check_node(const struct rung_topology *topology, uint32_t node)
 		return 0;
 	rung_topology_info(topology, &info);
 	return rung__fail(RUNG_E_INVAL,
-	                  "NUMA node %" PRIu32
-	                  " is none that this process may take memory of: there are %" PRIu32
-	                  " (rung numa --topology "
-	                  "lists them)",
+	                  "NUMA node %" PRIu32 " is not available to this process; %" PRIu32
+	                  " nodes exist (rung numa --topology lists them)",
 	                  node, info.node_count);
 }
 
@@ -28,12 +26,12 @@ int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_op
 
 	if ((unsigned)opts->numa > RUNG_NUMA_NONE)
 		return rung__fail(RUNG_E_INVAL,
-		                  "plan: NUMA placement %d is none: give RUNG_NUMA_AUTO, _NODE, "
-		                  "_INTERLEAVE or _NONE",
+		                  "plan: NUMA placement %d is not a valid value; use "
+		                  "RUNG_NUMA_AUTO, _NODE, _INTERLEAVE or _NONE",
 		                  (int)opts->numa);
 	if (opts->numa == RUNG_NUMA_NODE && opts->numa_node >= RUNG_NODES_MAX)
 		return rung__fail(RUNG_E_INVAL,
-		                  "plan: NUMA node %" PRIu32 " is none: give one below %d",
+		                  "plan: NUMA node %" PRIu32 " is out of range; use one below %d",
 		                  opts->numa_node, RUNG_NODES_MAX);
 	places->off = opts->numa == RUNG_NUMA_NONE;
 	places->asked_node = opts->numa == RUNG_NUMA_NODE ? (int32_t)opts->numa_node : -1;
@@ -51,7 +49,7 @@ int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_op
 	return rc;
 }
 
-/* GPUs of which the kernel says where they are; without one the CPUs. */
+/* GPUs whose node the kernel reports; if there are none, the CPUs. */
 static int find_readers(const struct rung_plan *plan, const struct rung_topology *topology,
                         struct rung__nodes *near)
 {
@@ -73,7 +71,7 @@ static int find_readers(const struct rung_plan *plan, const struct rung_topology
 	return 0;
 }
 
-/* Nodes with memory that have no readers: rows could lie there as well. */
+/* Nodes with memory but without readers: rows could be placed there as well. */
 static bool some_are_far(const struct rung__rooms *rooms, const struct rung__nodes *near)
 {
 	uint32_t at = 0;
@@ -89,8 +87,7 @@ static void add_rooms(const struct rung__rooms *rooms, struct rung__nodes *nodes
 		rung__nodes_add(nodes, rooms->list[r].node);
 }
 
-/* Both ways are worked out; which of them is faster shows when there are rows that are asked
- * for. */
+/* Both placements are computed; which one is faster depends on the requested rows. */
 static void keep_spreads(struct rung_plan *plan, const struct rung__rooms *rooms,
                          const struct rung__nodes *near, uint64_t bytes)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What it costs to gather rows that lie on several nodes, and how they are spread for it to cost
- * least.
+ * The cost of gathering rows from several nodes, and the placement with the lowest cost.
  *
- * Threads run on the CPUs of all nodes whose CPUs the process may use, the same share of the rows
- * each: nobody knows which of them will ask for what. Three things can end a gather last: the
- * threads, each of which copies rows of a node as fast as one core was measured to; what the cores
- * of a node together get from a node, which is its link or its memory; and the memory of a node,
- * which gives its own cores the most that was measured of it. The longest of the three counts. So
- * far nodes cost time while threads are few, and add bandwidth when they are many.
+ * Threads run on the CPUs of all nodes that the process may use, and each gathers the same share of
+ * the rows, because requests are not known in advance. Three things can limit a gather: the
+ * threads, each of which copies rows of a node at the rate measured for one core; the rate that all
+ * cores of one node reach from another node, limited by its link or its memory; and the memory of a
+ * node, whose limit is the highest rate measured for its own cores. The longest of the three
+ * counts. Distant nodes therefore cost time while threads are few, and add bandwidth when they are
+ * many.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +17,10 @@
 #include "plan/plan.h"
 #include "plan/profile_rates.h"
 
-/* A pair of nodes that was not measured is as good as the best that was: figures are not made up.
- * @return 0: none of all cores was */
+/*
+ * A pair of nodes that was not measured gets the best measured rate, because no rates are invented.
+ * @return 0: no pair was measured with all cores
+ */
 static double row_ns(const struct rung_profile *profile, enum rung__cores cores, uint32_t cpu_node,
                      uint32_t memory_node, uint64_t row_bytes)
 {
@@ -27,8 +29,8 @@ static double row_ns(const struct rung_profile *profile, enum rung__cores cores,
 	return ns > 0 ? ns : rung__row_ns_near(profile, cores, row_bytes, NULL);
 }
 
-/* The most that a node's memory was seen to give: to its own cores, or, where it has none, to
- * whoever gets most. */
+/* The highest rate measured for a node's memory: by its own cores or, if it has none, by the
+ * fastest ones. */
 static double memory_ns(const struct rung_plan *plan, const struct rung_profile *profile,
                         uint32_t memory_node)
 {
@@ -56,8 +58,8 @@ static uint32_t count_nodes(const struct rung__nodes *nodes)
 	return count;
 }
 
-/* Of the rows of one node, as many as each of the readers asks for: what one thread takes for all
- * of them, and what many cannot do without. */
+/* For the rows of one node, requested equally by all readers: the time of one thread for all of
+ * them, and the lower limit for many threads. */
 static void add_node(const struct rung_plan *plan, const struct rung_profile *profile,
                      uint32_t memory_node, double hits, double *one, double *all)
 {
@@ -124,7 +126,7 @@ void rung__host_spread_say(const struct rung_plan *plan, struct rung_choice *cho
 	if (plan->device.device != RUNG_DEVICE_CPU)
 		why = "nearest to the GPUs first: the profile has rates of CPUs";
 	else if (plan->places.asked_node >= 0 || plan->places.off || plan->spread_asked)
-		why = "as asked for";
+		why = "as requested";
 	else if (plan->places.host.part_count == 0)
 		why = plan->places.why[0] ? plan->places.why : "no rows are in host memory";
 	else if (count_nodes(&plan->cpu_nodes) < 2)

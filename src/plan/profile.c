@@ -115,7 +115,7 @@ static int add_rows(const char *path, const json_t *result, struct rung_profile 
 	return 0;
 }
 
-/* What is near first: what finds no room is far. */
+/* The nearest nodes come first; entries beyond the array are distant. */
 static int get_rows(const char *path, const json_t *root, struct rung_profile *profile)
 {
 	const json_t *results = json_object_get(root, "results");
@@ -151,8 +151,8 @@ static int compare_gpu_rows(const void *a, const void *b)
 	return order(x->row_bytes, y->row_bytes);
 }
 
-/* More sizes than there is room for are enough to go by. @param slowest of several rates of a size,
- * not the fastest */
+/* Sizes beyond the array are not needed. @param slowest of several rates of one size keep the
+ * slowest instead of the fastest */
 static void keep_gpu_rows(const struct rung_profile_gpu_rows *rows, bool slowest,
                           struct rung_profile_gpu_rows *list, uint32_t *count)
 {
@@ -205,7 +205,7 @@ static int get_gpu_rows(const char *path, const json_t *root, struct rung_profil
 
 /* ---- reads ---- */
 
-/* What was read: a drive, or, where it has no name, a file. */
+/* The target of reads: a drive, or a file if the drive has no name. */
 struct target {
 	const json_t *drive, *file;
 };
@@ -226,7 +226,7 @@ static bool same_target(const struct target *a, const struct target *b)
 	       (json_is_string(a->drive) || json_equal(a->file, b->file));
 }
 
-/* @return 0, or 1 when there is room for no more drives, or RUNG_E_FORMAT */
+/* @return 0, 1 if there is no space for another drive, or RUNG_E_FORMAT */
 static int find_drive(const char *path, const json_t *entry,
                       struct target targets[RUNG_PROFILE_DRIVES_MAX], struct rung_profile *profile,
                       uint32_t *drive_out)
@@ -307,13 +307,13 @@ static int load(const char *path, struct rung_profile *profile)
 	if (!root)
 		return rung__fail(
 			RUNG_E_FORMAT,
-			"%s: line %d: %s: is no machine profile; write one with rung numa --json",
+			"%s: line %d: %s: not a machine profile; write one with rung numa --json",
 			path, error.line, error.text);
 	if (json_integer_value(json_object_get(root, "schema")) != SCHEMA ||
 	    !json_is_object(json_object_get(root, "measured")))
 		rc = rung__fail(
 			RUNG_E_FORMAT,
-			"%s: is no machine profile of schema %d; write one with rung numa --json",
+			"%s: not a machine profile of schema %d; write one with rung numa --json",
 			path, SCHEMA);
 	else if ((rc = get_rows(path, root, profile)) == 0)
 		rc = get_reads(path, root, profile);

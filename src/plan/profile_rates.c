@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rates between those that a machine profile has, and the figures of a common machine where there
- * is no profile. */
+/* Interpolated rates of a machine profile, and the rates of a typical machine for use without a
+ * profile. */
 #include <math.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ void rung_profile_assume(struct rung_profile *profile_out)
 	memcpy(profile_out->link_rows, assumed_link, sizeof(assumed_link));
 }
 
-/* ---- is it whole ---- */
+/* ---- completeness ---- */
 
 static bool is_rate(double rate)
 {
@@ -118,14 +118,14 @@ int rung__profile_check(const struct rung_profile *profile)
 	    !gpu_rows_ok(profile->peer_rows, profile->peer_rows_count) ||
 	    !gpu_rows_ok(profile->link_rows, profile->link_rows_count))
 		return rung__fail(RUNG_E_INVAL,
-		                  "the profile has counts, sizes or rates that cannot be: "
-		                  "rung_profile_load() makes one that is whole");
+		                  "the profile has counts, sizes or rates that are out of range; "
+		                  "load it with rung_profile_load(), which checks them");
 	return 0;
 }
 
 /* ---- rows ---- */
 
-/* A size and its rate; of 0 bytes: there is none. */
+/* A size and its rate; 0 bytes: no such point. */
 struct point {
 	uint64_t row_bytes;
 	double rows_per_s;
@@ -264,7 +264,7 @@ static double rate_at(const struct rung__drive_reads *reads, uint32_t first, uin
 	return depth / latency;
 }
 
-/* The next size behind measurement i; the count when there is none. */
+/* The next size after measurement i; the count if there is none. */
 static uint32_t next_size(const struct rung__drive_reads *reads, uint32_t i)
 {
 	const uint64_t bytes = reads->list[i].read_bytes;

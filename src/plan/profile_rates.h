@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Rates of a machine profile, between those that were measured. */
+/** Interpolated rates of a machine profile. */
 #ifndef RUNG_PROFILE_RATES_H
 #define RUNG_PROFILE_RATES_H
 
@@ -8,8 +8,8 @@
 
 #define RUNG__READ_BYTES_MAX 131072u /* of a read of several rows */
 
-/** Is it whole, whoever made it? All calls below want that. @return 0, RUNG_E_INVAL or
- * RUNG_E_ABI */
+/** Check that a profile is complete, whoever filled it in. All functions below require that.
+ * @return 0, RUNG_E_INVAL or RUNG_E_ABI */
 int rung__profile_check(const struct rung_profile *profile);
 
 /** Who copies rows. */
@@ -51,16 +51,15 @@ struct rung__drive_reads {
 struct rung__drive_reads rung__drive_reads(const struct rung_profile *profile, uint32_t drive);
 
 /**
- * Nanoseconds from one read to the next of so many bytes, so many of them in flight.
+ * Nanoseconds per read of `bytes` bytes at queue depth `depth`.
  *
- * Between two depths that were measured the latency, which by Little's law is the depth over the
- * reads a second, is between theirs: as long as a drive has more to give it stays the same, and
- * from where it gives no more it grows with the depth.
+ * Between two measured depths the latency, which by Little's law is the depth divided by the reads
+ * per second, is interpolated: it stays constant while the drive is not saturated, and grows with
+ * the depth from there on.
  */
 double rung__read_ns(const struct rung__drive_reads *reads, uint32_t depth, uint64_t bytes);
 
-/** Nanoseconds that a byte more takes in long reads; 0: one size was measured, which does not
- * tell. */
+/** Nanoseconds per additional byte in long reads; 0: only one size was measured. */
 double rung__read_byte_ns(const struct rung__drive_reads *reads, uint32_t depth);
 
 /** The largest depth that was measured. */

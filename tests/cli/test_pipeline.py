@@ -421,14 +421,14 @@ class Results(CliTest):
         self.assertIn("other9n1", first["chosen"]["drives_why"])
         if own:
             self.assertEqual((plan["chosen"]["drives"], plan["chosen"]["drives_why"]),
-                             ([own], "the features lie there"))
+                             ([own], "the features are on this drive"))
             # by gaps not the same reads
             self.assertAlmostEqual(plan["nvme_seconds_per_batch"] / first["nvme_seconds_per_batch"],
                                    1000, delta=500)
         else:
             self.assertEqual(plan["chosen"]["drives"], ["other9n1"])
             self.assertIn("does not name", plan["chosen"]["drives_why"])
-        self.assertIn("  drive      other9n1: features lie on",
+        self.assertIn("  drive      other9n1: the features are on",
                       self.run_rung("plan", self.staged, "--host", "20%", "--profile",
                                                                             self.profile(nvme_read=reads[:2])).stdout)
 

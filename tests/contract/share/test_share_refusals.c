@@ -135,17 +135,17 @@ Test(refusals, messages_that_are_no_offer)
 	struct share_message message = good;
 
 	message.offer.magic[3] ^= 1;
-	refuses(&message, RUNG_E_FORMAT, "no shared store");
+	refuses(&message, RUNG_E_FORMAT, "does not share a store");
 	message = good;
 	message.bytes = 10;
-	refuses(&message, RUNG_E_FORMAT, "no shared store");
+	refuses(&message, RUNG_E_FORMAT, "does not share a store");
 	message = good;
 	message.bytes = 0;
 	refuses(&message, RUNG_E_IO, "hung up");
 	message = good;
 	memset(&message.offer, 0xa5, sizeof(message.offer));
 	message.fd_count = 0;
-	refuses(&message, RUNG_E_FORMAT, "no shared store");
+	refuses(&message, RUNG_E_FORMAT, "does not share a store");
 }
 
 Test(refusals, other_versions)
@@ -283,7 +283,7 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(shape.layout.data_offset, UINT64_MAX, "layout");
 	WRONG(shape.layout.file_bytes[0], shape->layout.file_bytes[0] - 1, "layout");
 	WRONG(shape.layout.file_bytes[0], UINT64_MAX, "layout");
-	WRONG(shape.layout.file_bytes[0], shape->layout.file_bytes[0] + 1, "changed under");
+	WRONG(shape.layout.file_bytes[0], shape->layout.file_bytes[0] + 1, "changed while");
 	WRONG(shape.tiers[RUNG__TIER_HOST].rank_first, 1, "tiers");
 	WRONG(shape.tiers[RUNG__TIER_HOST].row_count, UINT64_MAX, "tiers");
 	WRONG(shape.tiers[RUNG__TIER_NVME].rank_first, shape->tiers[RUNG__TIER_NVME].rank_first - 1,

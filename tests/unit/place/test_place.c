@@ -273,7 +273,7 @@ Test(place, too_much_is_an_error_that_names_the_node_and_both_figures)
 	cr_assert_eq(rung__placement_check(topology, &demand), RUNG_E_NOMEM);
 	snprintf(text, sizeof(text), "NUMA node 0: %llu bytes", (unsigned long long)all + 4096);
 	cr_assert(strstr(rung_last_error(), text), "%s", rung_last_error());
-	snprintf(text, sizeof(text), "%llu can be had", 130000000 * KIB - GIB / 4);
+	snprintf(text, sizeof(text), "%llu are free", 130000000 * KIB - GIB / 4);
 	cr_assert(strstr(rung_last_error(), text), "%s", rung_last_error());
 	unload();
 }

@@ -141,13 +141,13 @@ Test(forecast, reads_are_those_of_the_drive_that_the_features_lie_on, .init = se
 	cr_assert_float_eq(out.nvme_seconds, 1e-5, 1e-12);
 	cr_assert(out.choice.drive_count == 1 && out.choice.drive_idx[0] == 1);
 	cr_assert_str_eq(out.choice.drives[0], "b");
-	cr_assert_str_eq(out.choice.drive_why, "the features lie there");
+	cr_assert_str_eq(out.choice.drive_why, "the features are on this drive");
 	strcpy(plan.drive_names[0], "c");
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_float_eq(out.nvme_seconds, 1e-6, 1e-12);
 	cr_assert_str_eq(out.choice.drives[0], "a");
 	cr_assert(
-		strstr(out.choice.drive_why, "c, of which the profile has no reads: a, its first"),
+		strstr(out.choice.drive_why, "c, for which the profile has no reads; a, its first"),
 		"%s", out.choice.drive_why);
 	plan.drive_names[0][0] = 0;
 	profile.drives[0].name[0] = 0; /* two that have no name are not the same drive */

@@ -321,7 +321,7 @@ Test(plan, host_rows_are_spread_by_what_the_nodes_do)
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
 	cr_assert_eq(forecast_lists(plan, &ask, ranks, starts, 1, &forecast), 0, "%s",
 	             rung_last_error());
-	cr_assert(strcmp(rung_plan_choice(plan)->spread_why, "as asked for") == 0 &&
+	cr_assert(strcmp(rung_plan_choice(plan)->spread_why, "as requested") == 0 &&
 	          !rung_plan_choice(plan)->interleaved);
 	rung_plan_destroy(plan);
 	rung__machine_root = "";

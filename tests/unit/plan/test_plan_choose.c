@@ -231,7 +231,7 @@ Test(plan_choose, threads_are_those_of_all_nodes_whose_CPUs_gather, .init = two_
 	cr_assert_eq(choice_of().threads, 4);
 	rung__nodes_add(&plan.cpu_nodes, 1);
 	cr_assert_eq(choice_of().threads, 8);
-	cr_assert(strstr(choice_of().threads_why, "; likewise of 2 nodes in all"), "%s",
+	cr_assert(strstr(choice_of().threads_why, "; the same on each of 2 nodes"), "%s",
 	          choice_of().threads_why);
 	plan.cpu_nodes.bits[0] = 1 << 5; /* whose rates nobody knows: those of the best */
 	cr_assert_eq(choice_of().threads, 4);

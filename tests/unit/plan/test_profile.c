@@ -168,7 +168,7 @@ Test(profile, what_is_none_is_refused_by_name)
 	static const struct {
 		const char *text, *words;
 	} bad[] = {
-		{ "", "is no machine profile" },
+		{ "", "not a machine profile" },
 		{ "{\"schema\": 1,", "line 1" },
 		{ "[]", "schema 1" },
 		{ "{\"schema\": 2, \"measured\": {}}", "schema 1" },
@@ -209,7 +209,7 @@ Test(profile, what_is_none_is_refused_by_name)
 		                     "gives-to-a-disk\"",
 		                     "512", "1", "1e5")),
 		  "\"nvme_read: drive\"" },
-		{ "{\"schema\": 1, \"schema\": 1}", "is no machine profile" },
+		{ "{\"schema\": 1, \"schema\": 1}", "not a machine profile" },
 	};
 	struct rung_profile p;
 

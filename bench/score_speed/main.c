@@ -170,7 +170,8 @@ static double pull(void)
 #pragma omp parallel for num_threads(bench.threads)
 	for (uint64_t v = 0; v < bench.vertex_count; v++)
 		bench.passed_on[v] = bench.score[v] / (float)(in_indptr[v + 1] - in_indptr[v]);
-#pragma omp parallel for num_threads(bench.threads) reduction(+ : change) schedule(dynamic, PULL_CHUNK)
+#pragma omp parallel for num_threads(bench.threads) \
+        reduction(+ : change) schedule(dynamic, PULL_CHUNK)
 	for (uint64_t u = 0; u < bench.vertex_count; u++) {
 		const float old = bench.score[u];
 		float sum = 0;

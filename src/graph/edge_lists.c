@@ -199,7 +199,8 @@ static int find_largest(struct rung__edge_lists *lists, const struct chunk *chun
 	uint64_t largest = 0, at = 0, strays = 0;
 
 	(void)ctx;
-#pragma omp parallel for num_threads(lists->threads) reduction(max : largest) reduction(+ : strays) schedule(static)
+#pragma omp parallel for num_threads(lists->threads) reduction(max : largest) \
+        reduction(+ : strays) schedule(static)
 	for (uint64_t i = 0; i < chunk->count; i++) {
 		const uint64_t end = larger_end(lists, chunk, i);
 
@@ -251,7 +252,8 @@ static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk,
 	const unsigned index_bytes = lists->index_bytes;
 	uint64_t first_bad = chunk->count, self_loops = 0;
 
-#pragma omp parallel for num_threads(lists->threads) reduction(min : first_bad) reduction(+ : self_loops) schedule(static)
+#pragma omp parallel for num_threads(lists->threads) reduction(min : first_bad) \
+        reduction(+ : self_loops) schedule(static)
 	for (uint64_t i = 0; i < chunk->count; i++) {
 		uint64_t source = rung__ids_get(lists->raw, dtype, chunk->stride * i);
 		uint64_t destination =

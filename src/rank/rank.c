@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranking by descending score: pairs of key and id are dealt into buckets, ranges of keys that hold
- * about as many scores each (rank_cuts.c), then every bucket is ranked in the cache of one core
- * (rank_bucket.c). Every thread has a slice of the scores; where it writes the pairs of a bucket
- * follows from the counts of all slices, bucket by bucket and inside a bucket slice by slice. So
- * ids ascend in every bucket, and ties stand by ascending id for any thread count and any cuts.
+ * Ranking by descending score: pairs of key and id are partitioned into buckets, ranges of keys
+ * with about equally many scores (rank_cuts.c), then every bucket is ranked in the cache of one
+ * core (rank_bucket.c). Every thread has a slice of the scores; its output positions follow from
+ * the counts of all slices, bucket by bucket and within a bucket slice by slice. So ids ascend in
+ * every bucket, and ties are in the order of ids for any thread count and any cuts.
  *
- * A pair stays where it was dealt and gets its rank there. Because ids ascend, the pairs of a range
- * of vertices lie in one piece in every bucket, and reading these pieces, range by range, writes
- * the inverse map inside the cache: the pairs are dealt once for both maps.
+ * A pair stays where it was written and gets its rank there. Because ids ascend, the pairs of a
+ * range of vertices are contiguous in every bucket, and reading these pieces, range by range,
+ * writes the inverse map inside the cache: one partition serves both maps.
  *
- * Measured on two cores of an EPYC 9004, 100 M scores: the line behind the one that is written is
- * fetched ahead, because stores wait for theirs in order; without that, more than 1000 buckets take
- * twice the time. Lines of our own that are streamed are no faster. To find a score's bucket again
- * would cost the dealing as much as all the rest of it: the buckets are kept where the output will
- * be.
+ * Measured on two cores of an EPYC 9004 with 100 M scores: the line after the one being written is
+ * prefetched, because stores wait for their lines in order; without that, more than 1000 buckets
+ * take twice the time. Private lines written with streaming stores are no faster. Finding the
+ * bucket of a score again would cost as much as the rest of the partition, so the buckets are kept
+ * where the output will be.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@
 
 #define SLICE_MIN     1024u /* scores that are worth a thread */
 #define BUCKETS_MAX   2048u /* open lines and those ahead stay in a second-level cache */
-#define RANGE         (UINT64_C(1) << 16) /* vertices whose ranks do so */
+#define RANGE         (UINT64_C(1) << 16) /* vertices whose ranks fit in the cache */
 #define AHEAD_BUCKETS 4u                  /* pieces of a range are fetched so far ahead, */
 #define AHEAD_LINES   6u                  /* as much as they have on average with 1500 buckets */
 
@@ -41,7 +41,7 @@ struct ranking {
 	void *rank_of_vertex;
 	struct rung__cuts cuts;
 	uint64_t
-		*starts; /* [threads][cuts.count] where each slice goes on, at last where it ends */
+		*starts; /* [threads][cuts.count] where each slice continues, and finally its end */
 	uint64_t *firsts;  /* [cuts.count + 1] where each bucket begins */
 	uint64_t *cursors; /* [threads][cuts.count] */
 	uint64_t *pairs;   /* [count] */
@@ -55,7 +55,7 @@ static uint64_t slice_begin(const struct ranking *rk, int slice)
 	return rung__slice_begin(rk->count, slice, rk->threads);
 }
 
-/* Where a slice goes on, bucket by bucket: when all are dealt, where the next slice began. */
+/* Where a slice continues, by bucket: after the partition, where the next slice began. */
 static uint64_t *starts_of(const struct ranking *rk, int slice)
 {
 	return rk->starts + (uint64_t)slice * rk->cuts.count;
@@ -63,7 +63,7 @@ static uint64_t *starts_of(const struct ranking *rk, int slice)
 
 static void count_slice(const struct ranking *rk, int slice)
 {
-	/* what is written cannot be a part of it: it stays in registers */
+	/* the stores cannot alias a local copy: it stays in registers */
 	const struct rung__cuts cuts = rk->cuts;
 	const float *score = rk->score;
 	uint16_t *buckets = rk->vertex_of_rank;
@@ -161,7 +161,7 @@ static void rank_buckets(const struct ranking *rk)
 	}
 }
 
-/* The pairs of vertices below `range_end` of a slice, whose others are done. */
+/* The pairs of the vertices below `range_end` of a slice; earlier ones are finished. */
 static inline __attribute__((always_inline)) void invert_range(const struct ranking *rk, bool wide,
                                                                unsigned index_bytes, int slice,
                                                                uint64_t range_end)

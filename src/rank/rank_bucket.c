@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A counting sort over the bits in which the keys of a bucket lie apart, 16 at most at a time. With
- * tens of thousands of pairs that is once for most scores: a pair's rank follows from its key and
- * the pairs before it, and no pair moves. Where the keys lie farther apart, the places of the pairs
- * are first sorted by the lower half of those bits.
+ * A counting sort over the bits in which the keys of a bucket differ, at most 16 at a time. With
+ * tens of thousands of pairs once is enough for most scores: a pair's rank follows from its key and
+ * the pairs before it, and no pair moves. If the keys differ in more bits, the positions of the
+ * pairs are first sorted by the lower half of those bits.
  */
 #include "rank/rank_bucket.h"
 
@@ -25,8 +25,8 @@ static inline __attribute__((always_inline)) uint32_t digit_of(const struct digi
 	return ((uint32_t)key - digit->first_key) >> digit->shift & digit->mask;
 }
 
-/* Bits in which keys may differ when the first key is taken off: no more than a digit needs no look
- * at the pairs. */
+/* Bits in which keys may differ after subtracting the first key: if one digit holds them, the pairs
+ * need not be inspected. */
 static inline __attribute__((always_inline)) uint32_t differing_bits(
 	const struct rung__rank_bucket *bucket, bool wide)
 {
@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) void find_starts(
 	const struct rung__rank_bucket *shared, bool wide, unsigned index_bytes, struct digit digit,
 	uint32_t *starts)
 {
-	/* what is written cannot be a part of it: it stays in registers */
+	/* the stores cannot alias a local copy: it stays in registers */
 	const struct rung__rank_bucket bucket = *shared;
 	const unsigned char *output =
 		(const unsigned char *)bucket.vertex_of_rank + bucket.first_rank * index_bytes;
@@ -63,8 +63,8 @@ static inline __attribute__((always_inline)) void find_starts(
 	}
 }
 
-/* Keys that are all the same have no `starts`, and pairs are met as they lie where `order` is
- * NULL. */
+/* If all keys are equal there are no `starts`; with `order` NULL the pairs are processed as
+ * stored. */
 static inline __attribute__((always_inline)) void place(const struct rung__rank_bucket *shared,
                                                         bool wide, unsigned index_bytes,
                                                         struct digit digit, const uint32_t *order,

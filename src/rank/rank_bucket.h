@@ -43,7 +43,7 @@ struct rung__rank_bucket {
 	bool wide;
 	uint64_t count;               /* less than 2^32, unless it has one key */
 	uint64_t first_rank;          /* the smallest key's, if there is one */
-	uint32_t first_key, last_key; /* no key lies outside */
+	uint32_t first_key, last_key; /* all keys are in this range */
 	unsigned index_bytes;
 	void *vertex_of_rank; /* [first_rank + count] written from first_rank on */
 };

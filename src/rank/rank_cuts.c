@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cuts from a random sample, drawn evenly: one score of each of as many equal parts. With 32
- * samples a bucket, few buckets have twice as many scores as others, whatever the scores are. How
- * many each has is counted afterwards.
+ * Cuts from a random sample, one score from each of equally long parts. With 32 samples per bucket,
+ * few buckets have twice as many scores as others, for any distribution. The exact counts are
+ * determined afterwards.
  */
 #include "rank/rank_cuts.h"
 

@@ -11,9 +11,9 @@
 #define RUNG__CUT_INSIDE  0x8000u
 
 /**
- * Bucket b has the keys behind last[b - 1] up to last[b]. A key that alone is more than a bucket's
- * worth has a bucket of its own. The tables say in which bucket the bin of a key begins: coarse
- * bins by the upper bits, cut into as many fine ones as buckets need.
+ * Bucket b has the keys after last[b - 1] up to last[b]. A key that alone exceeds a bucket has its
+ * own bucket. The tables map the bin of a key to the bucket in which it begins: coarse bins by the
+ * upper bits, divided into as many fine ones as the buckets need.
  */
 struct rung__cuts {
 	uint32_t count;
@@ -28,7 +28,7 @@ struct rung__cuts {
 
 /**
  * @param score_count   at least bucket_count, which is not 0
- * @param bucket_count  about so many, at most 4096; it may become some times as many
+ * @param bucket_count  approximate number, at most 4096; the result may be a small multiple
  * @return false without memory
  */
 bool rung__cuts_init(struct rung__cuts *cuts, const float *score, uint64_t score_count,

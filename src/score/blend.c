@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A prediction corrected by sampled batches: empirical Bayes shrinkage (Robbins 1956; James, Stein
- * 1961; with a prior mean that varies: Morris, "Parametric Empirical Bayes Inference", 1983).
+ * 1961; with a varying prior mean: Morris, "Parametric Empirical Bayes Inference", 1983).
  *
- * Of vertex v are known P(v), the predicted probability that a batch holds it, and m(v), the share
- * of n sampled batches that did. The truth p(v) lies about the prediction with a spread that is not
- * known, and m(v) about the truth with noise. Vertices of about equal P are taken together (a bin),
- * and there both are measured; sums go over the vertices of a bin:
+ * For a vertex v two values are known: P(v), the predicted probability that a batch holds it, and
+ * m(v), the share of n sampled batches that did. The truth p(v) varies around the prediction with
+ * an unknown variance, and m(v) varies around the truth with noise. Vertices of about equal P form
+ * a bin, in which both variances are measured; sums go over the vertices of a bin:
  *
- *     g     = sum of m / sum of P                     what the prediction is off by, on the whole
- *     total = sum of (m - g P)^2                      = spread of the truth + noise
- *     w     = 1 - noise / total, at least 0           share of the total that is the truth's
- *     p     = g P + w (m - g P)                       least mean square error of all linear estimates
+ *     g     = sum of m / sum of P                     scale error of the prediction
+ *     total = sum of (m - g P)^2                      = variance of the truth + noise
+ *     w     = 1 - noise / total, at least 0           share of the truth in the total
+ *     p     = g P + w (m - g P)                       linear estimate of least mean square error
  *
- * Nothing is set by hand: without information in the counts w is 0 and the order of the prediction
- * stands, and the more batches, the nearer w is to 1 and the result to the counts. As the p of a
- * bin add up to what was counted there, their sum over the first ranks is also the forecast of the
- * hits; the largest of noisy counts alone would promise too much.
+ * There is no parameter to set: if the counts carry no information, w is 0 and the order of the
+ * prediction stays; the more batches there are, the closer w is to 1 and the result to the counts.
+ * Because the p of a bin add up to its counts, their sum over the first ranks also predicts the
+ * hits; the largest of noisy counts alone would be too optimistic.
  *
- * The noise. Were batches drawn independently of each other, it would be B = sum of m (1 - m) / (n
- * - 1). But an epoch shares out the train vertices, so a vertex that is in every batch one of three
- * seeds is in has no noise at all over a whole epoch. Which part r of B comes from the draws, and
- * not from which seeds there were, is measured: the first e of the n batches are sampled again with
- * the same seeds, shared out and drawing anew, and r = sum of (x - y)^2 / (2 e n B), x and y being
- * the counts of both. The other part counts as far as the n batches are no whole epochs: each train
- * vertex is a seed f = n / batches of an epoch times on average, and those are floor(f) or one more
- * times, which has the variance h (1 - h), h = f - floor(f), in place of the f of independent
- * batches. So noise = B (r + (1 - r) h (1 - h) / f). The difference of two runs of different seeds,
- * half of an epoch each, would be up to seven times as large as the noise of their sum, and the
- * counts thrown away.
+ * The noise. If batches were drawn independently, it would be B = sum of m (1 - m) / (n - 1). But
+ * an epoch distributes the train vertices over its batches, so a vertex that is in every batch of
+ * one of three seeds has no noise at all over a whole epoch. The part r of B that comes from the
+ * draws, and not from the choice of seeds, is measured: the first e of the n batches are sampled
+ * again with the same seeds in new batches and new draws, and r = sum of (x - y)^2 / (2 e n B),
+ * where x and y are the two counts. The other part matters if n is not a whole number of epochs:
+ * each train vertex is a seed f = n / batches of an epoch times on average, which means floor(f) or
+ * floor(f) + 1 times, with variance h (1 - h), h = f - floor(f), instead of the f of independent
+ * batches. So noise = B (r + (1 - r) h (1 - h) / f). The difference of two runs with different
+ * seeds, half an epoch each, would be up to seven times as large as the noise of their sum, and
+ * their counts could not be used.
  *
- * Bins are ranges of the float's bits, 8 to a factor of two, neighbours joined until they have 256
- * vertices: no sorting, and the mean squares are good to a tenth. So that bins in which little was
- * seen do not take it for the truth: one more batch is counted and predicted for g, four of the
- * events for r are the draws', and the noise has the square of one batch more. Sums are taken over
- * a fixed number of slices and then slice by slice: the same bits for any number of threads.
+ * Bins are ranges of the float's bits, 8 per factor of two, joined with their neighbours until they
+ * have 256 vertices: this needs no sorting, and the mean squares are accurate to a tenth. Three
+ * additions keep bins with few counts from being overconfident: g counts and predicts one more
+ * batch, four of the events for r are attributed to the draws, and the noise contains the square of
+ * one more batch. Sums are taken over a fixed number of slices and then slice by slice, so the bits
+ * are the same for any number of threads.
  *
- * Corners: predicted never (0) stays never; predicted always (infinity) stays; what was in every
- * batch is held to have been left out of half a batch, so that scores stay finite.
+ * Corners: predicted never (0) stays never; predicted always (infinity) stays; a vertex that was in
+ * every batch is treated as missing from half a batch, so that scores stay finite.
  */
 #include <math.h>
 #include <string.h>
@@ -63,7 +64,7 @@ struct bin {
 	double apart_squares; /* (x - y)^2 */
 };
 
-/* What is made of them. */
+/* Results for a bin. */
 struct shrink {
 	double factor; /* g */
 	double weight; /* w */
@@ -159,8 +160,8 @@ static void join(const struct blending *bl, uint32_t first, uint32_t end)
 		bl->shrinks[bin] = bl->shrinks[first];
 }
 
-/* From the hottest down, where vertices weigh most; what is left over at the cold end joins the
- * last. */
+/* From the hottest down, where vertices matter most; the rest at the cold end joins the last
+ * bin. */
 static void join_bins(const struct blending *bl)
 {
 	uint32_t end = BIN_COUNT, first = BIN_COUNT;

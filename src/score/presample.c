@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Counting which vertices sampled batches hold: PreSC of Yang et al., "GNNLab: A Factored System
- * for Sample-based GNN Training over GPUs", 2022. Batches are independent of each other, each is
- * sampled by one thread, and counts are whole numbers: they come out the same for any number of
- * threads and any order.
+ * for Sample-based GNN Training over GPUs", 2022. Batches are independent, one thread samples each,
+ * and counts are integers, so they are the same for any number of threads and any order.
  *
  * The order of an epoch is computed, not stored: position i of epoch e is a keyed permutation of 0
- * .. train_count-1, a Feistel network over the next even number of bits, walked along until it is
- * in range (Black, Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). So a run needs no array
- * of its train vertices, and any batch can be made by itself.
+ * .. train_count-1, a Feistel network over the next even number of bits, repeated until the result
+ * is in range (Black, Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). So a run needs no
+ * copy of its train vertices, and any batch can be generated alone.
  */
 #include <string.h>
 
@@ -70,7 +69,7 @@ uint64_t rung__run_seeds(const struct rung__run *run, uint64_t seed, uint64_t ba
 	const uint64_t first = batch % per_epoch * run->batch_size;
 	const uint64_t count = RUNG__MIN(run->batch_size, run->train_count - first);
 	const uint64_t key = rung__key_join(rung__key_join(seed, SHUFFLE_KEY), epoch);
-	/* of the epoch that the run takes: what is shared out anew */
+	/* part of the epoch used by the run, whose seeds are redistributed */
 	uint64_t part = run->train_count;
 
 	if (run->again && run->batch_count - epoch * per_epoch < per_epoch)
@@ -85,7 +84,7 @@ uint64_t rung__run_seeds(const struct rung__run *run, uint64_t seed, uint64_t ba
 	return count;
 }
 
-/* What the threads share. */
+/* State shared by the threads. */
 struct presampling {
 	const struct rung_csc *csc;
 	struct rung_sampler_opts sampler_opts;
@@ -97,7 +96,7 @@ struct presampling {
 	struct rung__failure failure;
 };
 
-/* What a thread has. */
+/* State of a thread. */
 struct presample_worker {
 	struct rung_sampler *sampler;
 	struct rung_batch *batch;
@@ -151,7 +150,8 @@ static int count_batch(struct presampling *ps, struct presample_worker *worker, 
 	return 0;
 }
 
-/* Batches until there are none, or somebody has failed. `reports`: this thread is the caller's. */
+/* Sample batches until none is left, or a thread has failed. `reports`: this is the calling
+ * thread. */
 static int work(struct presampling *ps, struct presample_worker *worker, bool reports)
 {
 	const struct rung__run *run = ps->run;

@@ -14,12 +14,12 @@ static inline uint64_t rung__epoch_batches(uint64_t train_count, uint32_t batch_
 	return train_count / batch_size + (train_count % batch_size != 0);
 }
 
-/** A run of batches: each epoch is all train vertices in an order of its own, cut into batches. */
+/** A run of batches: each epoch is all train vertices in a different order, cut into batches. */
 struct rung__run {
 	const uint64_t *train; /**< [train_count] distinct ids; NULL: every vertex */
 	uint64_t train_count;
 	uint32_t batch_size; /**< at least 1 */
-	/** numbers of the batches: those of epoch e begin at e * rung__epoch_batches() */
+	/** first batch number; those of epoch e begin at e * rung__epoch_batches() */
 	uint64_t batch_first;
 	uint64_t batch_count;
 	/** the seeds that the run has without it, but other batches of them and other draws;
@@ -52,7 +52,7 @@ static inline uint64_t rung__run_key(const struct rung__run *run, uint64_t batch
 	return run->again ? ~batch : batch;
 }
 
-/** What a run is sampled from, in memory: what rung__presample() takes as its context. */
+/** Graph in memory from which a run is sampled: the context of rung__presample(). */
 struct rung__presample_graph {
 	const struct rung_csc *csc;
 	/** sampled with rung__run_seed() of its seed, a batch by one thread */
@@ -77,21 +77,21 @@ int rung__presample(const void *graph, const struct rung__run *run, uint32_t *co
 typedef int (*rung__presample_fn)(const void *graph, const struct rung__run *run, uint32_t *counts);
 
 /**
- * Correct a prediction by two sampled runs: what blend.c says.
+ * Correct a prediction with two sampled runs, as described in blend.c.
  *
  * @param presample, graph how runs are sampled
- * @param run               batch_count is of each of the two, at least 2 are taken; batch_first,
- *          again and progress_* are set here
+ * @param run               batch_count is for each of the two, at least 2 are used; batch_first,
+ *         again and progress_* are set here
  * @param score             [vertex_count] in: -log(1 - P) as predicted, 0 is never, infinity
- *          always; out: as corrected
- * @return 0, RUNG_E_NOMEM, or what `presample` returns
+ *         always; out: as corrected
+ * @return 0, RUNG_E_NOMEM, or an error of `presample`
  *
- * Memory: 8 bytes a vertex and what `presample` takes.
+ * Memory: 8 bytes per vertex plus that of `presample`.
  */
 int rung__blend(rung__presample_fn presample, const void *graph, const struct rung__run *run,
                 uint64_t vertex_count, float *score);
 
-/** What two runs have counted. */
+/** Counts of two runs. */
 struct rung__blend_counts {
 	/** [vertex_count] batches that held the vertex, of a run from batch 0 on */
 	const uint32_t *counts;

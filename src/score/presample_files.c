@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting sampled batches of a graph in files: many batches go hop by hop together, and one pass
- * over the edges draws for all of them. As a draw depends on nothing but seed, batch, hop and
- * vertex, the batches are those that rung__presample() samples in memory.
+ * Counting sampled batches of a graph in files: many batches advance together hop by hop, and one
+ * pass over the edges draws for all of them. Because a draw depends only on seed, batch, hop and
+ * vertex, the batches equal those that rung__presample() samples in memory.
  *
- * What the batches hold is one sorted array of keys (vertex, batch, is it new): a pass meets the
- * vertices in their order. What is drawn is appended to another array, sorted, and merged into the
- * first. When the arrays are too short for a group of batches, it is begun again with half as many.
+ * The content of the batches is one sorted array of keys (vertex, batch, whether it is new), so a
+ * pass processes the vertices in order. Drawn vertices are appended to another array, sorted, and
+ * merged into the first. If the arrays are too short for a group of batches, it is started again
+ * with half as many.
  */
 #include "score/presample_files.h"
 
@@ -36,7 +37,7 @@ struct lockstep {
 	uint32_t hop;
 	uint64_t *held, *drawn, *spare; /* [capacity] */
 	uint64_t held_count, drawn_count, capacity;
-	uint64_t at; /* in held: the first whose vertex is not done in this pass */
+	uint64_t at; /* in held: the first entry whose vertex is not finished in this pass */
 	unsigned key_bits;
 	/* [threads][set_size + draws_max]: for the draws of a thread, and their positions */
 	uint64_t *sets;
@@ -45,7 +46,7 @@ struct lockstep {
 
 /* ---- sorting ---- */
 
-/* What was drawn, sorted and once. */
+/* Sort the drawn keys and remove repeats. */
 static void compact_drawn(struct lockstep *ls)
 {
 	uint64_t at = 0;
@@ -58,8 +59,8 @@ static void compact_drawn(struct lockstep *ls)
 	ls->drawn_count = at;
 }
 
-/* held = held and drawn; new is what was not held. Both are sorted, drawn has the bit of the new
- * set. */
+/* held = held and drawn; new marks keys that were not held. Both are sorted, drawn has the bit of
+ * the new set. */
 static int merge_drawn(struct lockstep *ls)
 {
 	uint64_t i = 0, k = 0, at = 0;
@@ -91,8 +92,8 @@ static uint64_t batch_key(const struct lockstep *ls, uint64_t key)
 	return rung__run_key(ls->run, ls->run->batch_first + batch);
 }
 
-/* What entry `key` draws of its list, as far as it lies in the chunk, places [begin, end) of
- * `indices`, `skipped` before them. */
+/* What entry `key` draws from the part of its list that is in the chunk: positions [begin, end) of
+ * `indices`, after `skipped` earlier ones. */
 struct hop_entry {
 	uint64_t key;
 	uint64_t degree, count; /* of the whole list */
@@ -118,7 +119,7 @@ static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk
 	rung__draw_positions(hop_key, vertex_of(entry->key), entry->degree, entry->count, set,
 	                     positions);
 	for (uint64_t i = 0; i < entry->count; i++) {
-		/* wraps where it lies before */
+		/* wraps around if it is before the chunk */
 		const uint64_t place = positions[i] - entry->skipped;
 
 		if (place < entry->end - entry->begin)
@@ -132,7 +133,7 @@ static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk
 		to[taken++] = entry->key | 1;
 }
 
-/* The next entries that draw in the chunk; fewer when drawn has no room for more. `at` goes behind
+/* The next entries that draw in the chunk; fewer if drawn is nearly full. `at` then points past
  * them. */
 static unsigned next_entries(struct lockstep *ls, const struct rung__edge_chunk *chunk,
                              uint64_t *at, struct hop_entry *entries)
@@ -182,11 +183,11 @@ static int draw_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 			                              (ls->set_size + ls->draws_max));
 		if (at > at_before)
 			continue;
-		compact_drawn(ls); /* no room for the next */
+		compact_drawn(ls); /* full */
 		if (drawn_before == 0 || ls->drawn_count > drawn_before / 2)
 			return TOO_SHORT;
 	}
-	/* a list that goes on is drawn from again in the next chunk */
+	/* a list that continues is drawn from again in the next chunk */
 	if (chunk->indptr[chunk->vertex_count] > chunk->edge_first + chunk->edge_count) {
 		while (at > ls->at && vertex_of(ls->held[at - 1]) == vertex_last)
 			at--;
@@ -248,9 +249,8 @@ static int sample_run(struct lockstep *ls, uint32_t *counts)
 			return rung__fail(RUNG_E_INVAL,
 			                  "presample: a batch of %" PRIu32
 			                  " seeds draws more than the %" PRIu64
-			                  " vertices that the "
-			                  "memory budget has room for: give more, or take a "
-			                  "smaller batch or fanout",
+			                  " vertices that fit in the memory budget; raise the "
+			                  "budget, or use a smaller batch or fanout",
 			                  run->batch_size, ls->capacity);
 		if (rc == TOO_SHORT) {
 			group = (ls->batch_count + 1) / 2;
@@ -305,7 +305,8 @@ int rung__presample_files(const void *graph, const struct rung__run *run, uint32
 	ls.draws_max = draws_max(&from->sampler_opts);
 	ls.set_size = rung__draw_set_size(from->sampler_opts.fanouts, from->sampler_opts.hop_count,
 	                                  UINT64_MAX);
-	/* what is sorted at once; a batch, whose places are numbers of 32 bits, has no more */
+	/* keys that are sorted at once; positions in a batch are 32-bit numbers, which limits it
+	 * too */
 	ls.capacity = RUNG__MIN(from->memory_bytes / (3 * sizeof(*memory)), (uint64_t)UINT32_MAX);
 	memory = rung__malloc_array(ls.capacity, 3 * sizeof(*memory));
 	ls.sets = rung__malloc_array((uint64_t)run->threads,

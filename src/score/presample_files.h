@@ -6,12 +6,13 @@
 #include "score/presample.h"
 #include "rung/edges.h"
 
-/** What a run is sampled from: what rung__presample_files() takes as its context. */
+/** Graph in files from which a run is sampled: the context of rung__presample_files(). */
 struct rung__file_presample {
 	struct rung_edges *edges;
 	uint64_t vertex_count;
 	struct rung_sampler_opts sampler_opts; /**< as in struct rung__presample_graph */
-	/** for what the batches hold, 24 bytes a vertex of each, a third of it drawn at a time */
+	/** for the content of the batches, 24 bytes per vertex of each, of which a third is drawn
+	 * at a time */
 	uint64_t memory_bytes;
 	uint64_t *edge_passes; /**< counts them */
 };

@@ -62,10 +62,9 @@ int rung_score_method_parse(const char *name, enum rung_score_method *method_out
 static int check_fanouts(const struct rung_score_opts *opts, const char *name)
 {
 	if (!opts->fanouts || opts->hop_count == 0)
-		return rung__fail(
-			RUNG_E_INVAL,
-			"score %s: no fanouts: give those that training will sample with, as 25,10",
-			name);
+		return rung__fail(RUNG_E_INVAL,
+		                  "score %s: no fanouts; give those of the training, such as 25,10",
+		                  name);
 	if (opts->hop_count > RUNG_HOPS_MAX)
 		return rung__fail(RUNG_E_INVAL, "score %s: %" PRIu32 " hops: at most %d", name,
 		                  opts->hop_count, RUNG_HOPS_MAX);
@@ -73,11 +72,11 @@ static int check_fanouts(const struct rung_score_opts *opts, const char *name)
 		if (opts->fanouts[hop] == 0)
 			return rung__fail(RUNG_E_INVAL,
 			                  "score %s: the fanout of hop %" PRIu32
-			                  " is 0: it is at least 1",
+			                  " is 0; use at least 1",
 			                  name, hop);
 	}
 	if (opts->draws != RUNG_DRAWS_ALL && opts->draws != RUNG_DRAWS_NEW)
-		return rung__fail(RUNG_E_INVAL, "score %s: %d is no way of drawing", name,
+		return rung__fail(RUNG_E_INVAL, "score %s: %d is not a valid value for draws", name,
 		                  (int)opts->draws);
 	return 0;
 }
@@ -87,7 +86,8 @@ static int check_damping(struct rung_score_opts *opts)
 	if (opts->damping == 0)
 		opts->damping = DAMPING;
 	if (!(opts->damping > 0 && opts->damping < 1)) /* NaN too */
-		return rung__fail(RUNG_E_INVAL, "score: damping is %g: it lies between 0 and 1",
+		return rung__fail(RUNG_E_INVAL,
+		                  "score: damping %g is out of range; use a value between 0 and 1",
 		                  opts->damping);
 	if (opts->tolerance == 0)
 		opts->tolerance = TOLERANCE;
@@ -106,7 +106,8 @@ static int take_opts(const struct rung_score_opts *caller_opts, struct rung_scor
 		return rc;
 	*place_out = place_of(opts->method);
 	if (*place_out == RUNG__ARRAY_LEN(methods))
-		return rung__fail(RUNG_E_INVAL, "score: %d is no method", (int)opts->method);
+		return rung__fail(RUNG_E_INVAL, "score: %d is not a valid method",
+		                  (int)opts->method);
 	opts->method = methods[*place_out].method;
 	if (opts->iterations == 0)
 		opts->iterations = opts->method == RUNG_SCORE_RPAGERANK ? ITERATIONS_CONVERGED_MAX

@@ -4,9 +4,9 @@
 #include "score/presample_files.h"
 #include "score/score_internal.h"
 
-#define BLEND_BATCHES 256u /* of a run: with more, the order hardly changes any more */
+#define BLEND_BATCHES 256u /* per run: more hardly change the order */
 
-/* Of graphs in files: score and counts; and what batches hold. */
+/* For graphs in files: score and counts, then the content of the batches. */
 #define BYTES_A_VERTEX     12u
 #define SAMPLING_BYTES     (UINT64_C(128) << 20)
 #define SAMPLING_BYTES_MIN (UINT64_C(1) << 20)

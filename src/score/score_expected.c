@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Expected access: the probability that a batch asks for a row, from the graph, the fanouts and the
- * train vertices alone. One pass over the edges a hop, nothing is sampled. docs/SCORES.md derives
- * it.
+ * Expected access: the probability that a batch requests a row, from the graph, the fanouts and the
+ * train vertices alone. One pass over the edges per hop; nothing is sampled. docs/SCORES.md has the
+ * derivation.
  *
- *   P_t(v)    v is in the batch after t hops. P_0 = 1 / batches of an epoch for train vertices, else 0.
+ *   P_t(v)    v is in the batch after t hops. P_0 = 1 / batches of an epoch for train vertices,
+ *             else 0.
  *   q_t(v)    v draws a given one of its in-neighbours at hop t: min(1, fanout[t] / in_degree(v))
  *   a(v,u)    v has drawn u by hop l. Hop by hop, a = 0 at first:
- *             P'   = P_t(v), of a mutual edge (P_t(v) - a(u,v)) / (1 - a(u,v)): without what v is there for because of u;
- *                    and of what of it is above P_0(v) only 1 - o(v,u) q_t(v)^(1/4): without what others brought that draw u as well
+ *             P'   = P_t(v); for a mutual edge (P_t(v) - a(u,v)) / (1 - a(u,v)), which excludes
+ *                    the cases in which v is present because of u; of the part above P_0(v)
+ *                    only 1 - o(v,u) q_t(v)^(1/4), which excludes v brought by vertices that
+ *                    draw u as well
  *             all draw again:       a += max(0, P' - a) * q_t(v)
  *             only new ones draw:   a += max(0, P' - P' of the hop before) * q_t(v)
- *   S_l+1(u)  = -log(1 - P_0(u)) - sum over v with u in in(v) of log(1 - a(v,u));   P_l+1 = 1 - exp(-S_l+1);   score = S of the last hop
+ *   S_l+1(u)  = -log(1 - P_0(u)) - sum over v with u in in(v) of log(1 - a(v,u))
+ *   P_l+1     = 1 - exp(-S_l+1);   score = S of the last hop
+ *   o(v,u)    share of the vertices with v in their lists that have u as well, estimated from
+ *             signatures (minhash.h)
  *
  * Probabilities near 0 and near 1 both matter: the first because most rows have them, the second
- * because sums of -log(1 - a) order the hottest rows. So a and P are kept along with their
- * complements A and M, each computed for itself, and stored as whichever of the two is smaller; a
- * float of it is enough.
+ * because sums of -log(1 - a) order the hottest rows. Therefore a and P are computed together with
+ * their complements A and M, each separately, and the smaller of the two is stored, as a float.
  *
- *   o(v,u)    share of those that have v in their lists which have u as well, estimated by signatures (minhash.h)
+ * Corners: a self loop draws no new vertex, but counts in in_degree; so does each of several
+ * parallel edges. A row that is certainly in every batch has score +inf.
  *
- * Corners: a self loop draws nobody new; it still counts in the in_degree, as do parallel edges,
- * each of which is one. A row that every batch holds for certain has score +inf.
- *
- * Memory: 4 bytes a vertex for each hop, 4 for its in_degree, 4 for its signature, beside the score
- * and the sums (8). While the signatures are made, in the pass of the first hop, arrays that are
- * not in use yet have their minima and counts.
+ * Memory: 4 bytes per vertex for each hop, 4 for its in_degree, 4 for its signature, in addition to
+ * the score and the sums (8). While the signatures are computed, in the pass of the first hop,
+ * arrays that are still unused hold their minima and counts.
  */
 #include <float.h>
 #include <math.h>
@@ -42,8 +45,7 @@ struct expected {
 	float fanouts[RUNG_HOPS_MAX];  /* FLT_MAX: all */
 	float *present[RUNG_HOPS_MAX]; /* [vertex_count] P_t, packed; of the hops so far */
 	float *in_degree;              /* [vertex_count] INFINITY where it is 0, so that q is 0 */
-	/* [vertex_count] of the sets of vertices that have it in their lists; NULL: not asked
-	 * for */
+	/* [vertex_count] of the sets of vertices that have it in their lists; NULL: not used */
 	uint32_t *signatures;
 	uint32_t *minima[2]; /* [vertex_count] lower and upper half, */
 	/* [vertex_count] and size of these sets (up to 2^24), until there are signatures */
@@ -99,7 +101,7 @@ static double minus_log(double a, double A)
 	return a < 0.5 ? -log1p(-a) : -log(A);
 }
 
-/* What v gives to a u that is no in-neighbour's in-neighbour: the same to each. */
+/* The value that v sends to a u without special relation: the same for each. */
 static float give(const struct expected *ex, uint64_t v, float in_degree)
 {
 	const bool only_new = ex->scoring->opts->draws == RUNG_DRAWS_NEW;
@@ -131,7 +133,7 @@ static void send(void *ctx, uint64_t first, uint64_t count, const uint64_t *indp
 	}
 }
 
-/* What the first hop gives, and who may draw. */
+/* Values of the first hop, and which vertices may draw. */
 static void add_and_sign(void *ctx, const struct rung__spread_tile *tile, double *sums)
 {
 	const struct expected *ex = ctx;
@@ -215,8 +217,8 @@ struct edges {
 	float share[LANES]; /* of v's drawers that are u's too */
 };
 
-/* Without what others brought that draw u as well: `cut` is how much of it, p_seed and M_seed what
- * v owes to none of them. */
+/* Remove the part that comes from vertices that draw u as well: `cut` is its share, p_seed and
+ * M_seed are the part of v that depends on none of them. */
 static inline void cut_common(float *p, float *M, float p_seed, float M_seed, float cut)
 {
 	*p -= *p > p_seed ? (*p - p_seed) * cut : 0;
@@ -259,8 +261,8 @@ static inline __attribute__((always_inline)) void hop_lanes(struct lanes *vu, st
 	}
 }
 
-/* Up to LANES edges from `first` on. What is missing is left as it was: edges like others, whose
- * results nobody takes. */
+/* Process up to LANES edges from `first` on. Missing lanes keep old edges, whose results are not
+ * used. */
 static void turn_records(const struct expected *ex, const struct rung__spread_tile *tile,
                          uint64_t first, unsigned count, struct edges *edges)
 {
@@ -418,7 +420,7 @@ static int run_hops(struct expected *ex, struct rung__spread *spread)
 	if (ex->signatures)
 		start_signatures(ex);
 	for (ex->hop = 0; rc == 0 && ex->hop < ex->scoring->opts->hop_count; ex->hop++) {
-		if (ex->hop == 1) /* nobody has drawn anybody before */
+		if (ex->hop == 1) /* nothing has been drawn before */
 			rc = rung__spread_find_records(spread, ex->signatures);
 		rule.width = ex->hop == 0 ? 0 : record_width(ex);
 		rule.add = ex->hop == 0 && ex->signatures ? add_and_sign : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the methods of scoring share. Private to score*.c. */
+/** Helpers shared by the scoring methods. Private to score*.c. */
 #ifndef RUNG_SCORE_INTERNAL_H
 #define RUNG_SCORE_INTERNAL_H
 
@@ -25,7 +25,7 @@ static inline bool rung__is_train(const struct rung__scoring *scoring, uint64_t 
 	return !scoring->is_train || (scoring->is_train[v / 64] >> (v % 64) & 1);
 }
 
-/** Passes for a score. `opts` comes with what is the method's own. score_passes.c */
+/** Passes for a score. `opts` has the functions of the method. score_passes.c */
 int rung__scoring_spread(const struct rung__scoring *scoring, struct rung__spread_opts *opts,
                          struct rung__spread **spread_out);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Out-degree, and reverse PageRank: plain, weighted by the train vertices, and personalised to
- * them. The formulas stand in rank.h.
+ * them. rank.h has the formulas.
  *
- * One step is one pass: v gives c[v] = s[v] / in_degree(v) to each u of in(v), and u becomes
- *     s'[u] = (1-d) * teleport[u] + d * sum of what it was given
+ * One step is one pass: v sends c[v] = s[v] / in_degree(v) to each u of in(v), and u becomes
+ *     s'[u] = (1-d) * teleport[u] + d * sum of the received values
  * Sums are doubles, the state is float32.
  *
- * Corners: a vertex without in-neighbours gives nothing to nobody; a self loop gives a share back
- * to its vertex; parallel edges count each.
+ * Corners: a vertex without in-neighbours sends nothing; a self loop returns a share to its vertex;
+ * each of several parallel edges counts.
  */
 #include <math.h>
 

@@ -49,7 +49,7 @@ static inline uint32_t rung__minhash_signature(uint64_t minima, float count)
 
 	for (unsigned i = 0; i < RUNG__MINHASHES; i++)
 		signature |= (uint32_t)(minima >> i * RUNG__MINHASH_BITS & 0xff) << 8 * i;
-	/* 23 bits behind the first; 127 is the exponent of 1 */
+	/* 23 fraction bits; 127 is the exponent of 1 */
 	memcpy(&bits, &number, sizeof(bits));
 	bits = (bits >> 20) - (127u << 3);
 	return signature | (bits < 255 ? bits : 255) << 24;

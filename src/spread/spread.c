@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes over all edges: their memory, and how a pass goes through the panels. What they are for
- * stands in spread.h. */
+/* Passes over all edges: their memory, and the order in which a pass processes panels. spread.h
+ * explains their purpose. */
 #include "spread/spread_files.h"
 #include "graph/graph.h"
 #include "spread/spread_internal.h"
@@ -17,7 +17,7 @@ static uint64_t cut_blocks(const struct rung__spread *spread, struct rung__block
 		rung__block_cut(spread, vertex, edge, &block);
 		edge += block.edge_count;
 		vertex += block.vertex_count;
-		if (edge < csc->indptr[vertex]) /* the list goes on */
+		if (edge < csc->indptr[vertex]) /* the list continues */
 			vertex--;
 		if (blocks)
 			blocks[count] = block;
@@ -53,7 +53,7 @@ int rung__spread_of_csc(const struct rung_csc *csc, const struct rung__spread_op
 	                                    sizeof(*spread->starts));
 	spread->tile_bytes = csc->edge_count * 2 * sizeof(*spread->tiles);
 	spread->tiles = rung__map_pages(spread->tile_bytes);
-	/* all values of a pass without records at once, with them at least those of one block */
+	/* in passes without records all values at once, with records at least those of one block */
 	spread->values_max = csc->edge_count + RUNG__LINE_FLOATS * 2 * spread->block_count;
 	spread->values_max = RUNG__MAX(spread->values_max,
 	                               (uint64_t)spread->block_edges * (1 + opts->width_max) +

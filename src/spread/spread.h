@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Passes over all edges: every vertex v gives something to every u of in(v), and every u sums up
- * what it was given. Private to the core; scores are such passes.
+ * Passes over all edges: every vertex v sends a value to every u of in(v), and every u sums the
+ * values it receives. Private to the core; scores are such passes.
  *
  * Adding to u at once would miss the cache on nearly every edge of a large graph. Instead
  * (propagation blocking: Beamer, Asanovic, Patterson, "Reducing Pagerank Communication via
  * Propagation Blocking", 2017; partition-centric: Lakhotia, Kannan, Prasanna, "Accelerating
  * PageRank using Partition-Centric Processing", 2018):
  *
- *   block   neighbouring v with about a million edges: what they give fits the cache
- *   bin     neighbouring u, a few thousand: their sums fit the cache
- *   tile    the edges of one block into one bin, in the order of the graph, as two numbers of 16 bits
+ *   block   neighbouring v with about a million edges: their values fit in the cache
+ *   bin     neighbouring u, a few thousand: their sums fit in the cache
+ *   tile    the edges of one block into one bin, in the order of the graph, as two 16-bit numbers
  *
- * First each block writes what it gives, edge by edge in the order of its tiles, which is one
- * stream out of a cached array; then each bin reads its tiles, block by block, into its cached
- * sums. Memory sees streams alone: 2 + 4 bytes an edge, twice.
+ * First each block writes its values, edge by edge in the order of its tiles, as one stream from a
+ * cached array; then each bin reads its tiles, block by block, into its cached sums. Memory is
+ * accessed only in streams: 2 + 4 bytes per edge, twice.
  *
- * Each u adds up in the order of the blocks, and in a block in the order of the graph, in double:
- * the bits of a sum depend neither on the number of threads nor on how much of the graph was in
- * memory at a time, as blocks are cut by indptr alone.
+ * Each u adds in the order of the blocks, and within a block in the order of the graph, in double.
+ * The bits of a sum therefore depend neither on the number of threads nor on the part of the graph
+ * that is in memory, because blocks are cut by indptr alone.
  *
- * Memory: 8 bytes a vertex for the sums; of a graph in memory tiles and values of all edges, 8
- * bytes an edge; of a graph in files as much of that as the budget allows: a *panel* of blocks at a
- * time, tiled anew in each pass.
+ * Memory: 8 bytes per vertex for the sums; for a graph in memory tiles and values of all edges, 8
+ * bytes per edge; for a graph in files as much of that as the budget allows: one *panel* of blocks
+ * at a time, tiled again in each pass.
  *
- * Mutual edges (u draws from v and v from u), and edges between vertices that the same ones draw
- * (minhash.h), need the state of both ends: v sends a *record*, and u's own state is cached where
- * it is met. Records of a block come behind its other edges, so the size of a block is part of what
- * `expected` is, to the last bit.
+ * Mutual edges (u draws from v and v from u), and edges between vertices that are drawn by the same
+ * vertices (minhash.h), need the state of both ends: v sends a *record*, and the state of u is
+ * cached when the record is processed. Records of a block come after its other edges, so the size
+ * of a block affects the last bits of `expected`.
  *
- * All that is accessed at random lies in huge pages: with small ones address translation took half
- * of the time of some steps. Pulling along out-lists, the usual loop, moves 4 bytes an edge instead
- * of 12, but waits for a cache line an edge.
+ * All randomly accessed memory is in huge pages: with small ones address translation took half the
+ * time of some steps. Pulling along out-lists, the usual loop, moves 4 bytes per edge instead of
+ * 12, but waits for a cache line per edge.
  */
 #ifndef RUNG_SPREAD_H
 #define RUNG_SPREAD_H
@@ -49,12 +49,12 @@ struct rung__spread_tile {
 };
 
 /**
- * What a pass gives and takes. Functions are called by several threads at a time, each for vertices
- * of its own.
+ * The functions of a pass. Several threads call them at the same time, each for different vertices.
  *
- * Some edges may take part otherwise: with width above 0, v gives them a record, and what u gets of
- * it is found where u's own state is at hand. These are the edges whose reverse is there too
- * (*mutual* edges), and those between vertices whose signatures agree on something.
+ * Some edges may be handled differently: with width above 0, v sends a record along them, and the
+ * value that u receives is computed where the state of u is cached. These are the edges whose
+ * reverse exists too (*mutual* edges), and those between vertices whose signatures have a common
+ * value.
  */
 struct rung__spread_rule {
 	void *ctx;
@@ -72,8 +72,8 @@ struct rung__spread_rule {
 	/** sums[u[i]] += values[i], in this order, and what else there is to do with such edges; of
 	 * a bin one call at a time. NULL: that alone */
 	void (*add)(void *ctx, const struct rung__spread_tile *tile, double *sums);
-	/** all sums of vertices first .. first + count are there. @return what the pass adds up, in
-	 * order of the vertices */
+	/** all sums of vertices first .. first + count are complete. @return a term of the pass's
+	 * total, added in the order of the vertices */
 	double (*receive)(void *ctx, uint64_t first, uint64_t count, const double *sums);
 };
 
@@ -81,7 +81,7 @@ struct rung__spread;
 
 struct rung__spread_opts {
 	int threads;
-	bool drop_loops;    /* edges from a vertex to itself give nothing */
+	bool drop_loops;    /* edges from a vertex to itself are skipped */
 	uint32_t width_max; /* of the rules to come */
 	/* of a graph in files: for everything here and other_bytes; 0: some 100 MiB */
 	uint64_t memory_bytes;
@@ -124,7 +124,7 @@ int rung__spread_find_records(struct rung__spread *spread, const uint32_t *signa
 /** Passes over the edges so far. */
 uint64_t rung__spread_passes(const struct rung__spread *spread);
 
-/** Tests: edges of a block of what is opened from now on, 0 for the default. */
+/** Tests: edges per block of graphs opened from now on, 0 for the default. */
 void rung__spread_set_block_edges(uint32_t edges);
 
 #endif

@@ -12,7 +12,7 @@ void rung__spread_set_block_edges(uint32_t edges)
 	block_edges = edges ? edges : RUNG__BLOCK_EDGES_DEFAULT;
 }
 
-/* Of the number of vertices alone. */
+/* Depends only on the number of vertices. */
 static unsigned bin_bits_for(uint64_t vertex_count)
 {
 	unsigned bits = RUNG__BIN_BITS_MAX;

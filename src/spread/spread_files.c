@@ -133,8 +133,8 @@ static bool fits(const struct rung__spread *spread, const struct rung__block *bl
 	       end - block->edge_first <= spread->block_edges;
 }
 
-/* What the chunk has of its i-th list, which is longer than a block, or goes on from or into
- * another chunk. */
+/* The part in this chunk of its i-th list, which is longer than a block or crosses a border of
+ * chunks. */
 static int append_part(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t i)
 {
 	const uint64_t begin = chunk->indptr[i], end = chunk->indptr[i + 1];
@@ -208,7 +208,7 @@ static uint64_t block_bytes(const struct rung__spread *spread)
 	       sizeof(struct rung__block);
 }
 
-/* How many blocks the budget holds beside what there must be. */
+/* The number of blocks that the budget holds in addition to fixed memory. */
 static int plan_blocks(struct rung__spread *spread)
 {
 	const struct rung__spread_opts *opts = &spread->opts;

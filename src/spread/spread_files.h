@@ -5,14 +5,14 @@
 
 #include "spread/spread.h"
 
-/** What both kinds have. spread_create.c */
+/** Members common to both kinds. spread_create.c */
 int rung__spread_create(const struct rung_csc *csc, struct rung_edges *edges,
                         const struct rung__spread_opts *opts, struct rung__spread **spread_out);
 
 /** Memory of each thread. spread_create.c */
 uint64_t rung__spread_room_bytes(const struct rung__spread *spread);
 
-/** Give the memory of a panel back, and take it again. spread_panel.c */
+/** Free the memory of a panel and allocate it again. spread_panel.c */
 void rung__spread_give_panel(struct rung__spread *spread);
 int rung__spread_take_panel(struct rung__spread *spread);
 

@@ -7,9 +7,9 @@
 #include "spread/spread.h"
 
 /*
- * Tiles are long enough to be streams (some 500 edges at 16 M vertices), and what a block holds is
- * still cached when it is used. Scores depend on this number in their last bits: mutual edges of a
- * block are added behind its others.
+ * Tiles are long enough to be streams (about 500 edges at 16 M vertices), and the data of a block
+ * is still cached when it is used. Scores depend on this number in their last bits: mutual edges of
+ * a block are added after its others.
  */
 #define RUNG__BLOCK_EDGES_DEFAULT (UINT32_C(1) << 20)
 #define RUNG__BIN_BITS_MAX        13u /* sums of a bin: 64 KiB */
@@ -26,7 +26,8 @@ struct rung__block {
 	uint32_t edge_count;    /* as cut: dropped loops count */
 	uint64_t edge_first;    /* in the graph */
 	const uint64_t *indptr; /* [vertex_count + 1], the graph's */
-	/* [edge_count] of index_bytes; of a graph in files they lie where the tiles will */
+	/* [edge_count] of index_bytes; for a graph in files they are stored where the tiles will
+	 * be */
 	const void *ids;
 	/* bit edge_first % 64 + i is that of edge i; of a graph in files; NULL: none is, or all
 	 * are */
@@ -36,11 +37,11 @@ struct rung__block {
 	/* [bin_count + 1] where each bin's edges begin in tiles; the second only if two-sided */
 	uint32_t *starts[RUNG__SIDES];
 	bool tiled;
-	/* of its plain side in `values`; the other follows on a line of its own */
+	/* position of its plain side in `values`; the other side starts at the next cache line */
 	uint64_t value_at;
 };
 
-/** What a thread needs while it runs a panel. */
+/** Buffers of a thread while it runs a panel. */
 struct rung__spread_room {
 	float *messages; /* [SPREAD_VERTICES_MAX * max(1, width_max)] */
 	uint32_t *pairs; /* [block_edges] */
@@ -76,7 +77,7 @@ struct rung__spread {
 	struct rung__spread_room *rooms; /* [threads] */
 	void *room_memory;
 	uint64_t passes;    /* over the edges */
-	uint64_t rules_run; /* those of them that gave something */
+	uint64_t rules_run; /* those of them that sent a value */
 };
 
 /* spread_tiles.c */
@@ -85,7 +86,7 @@ struct rung__spread {
 void rung__block_cut(const struct rung__spread *spread, uint64_t vertex, uint64_t edge,
                      struct rung__block *block);
 
-/** Sort a block's edges into tiles; twice does no harm. Any thread, with a room of its own. */
+/** Sort the edges of a block into tiles; it may be repeated. Any thread, with its own room. */
 void rung__block_tile(const struct rung__spread *spread, struct rung__block *block,
                       const struct rung__spread_room *room);
 
@@ -113,16 +114,17 @@ static inline uint32_t rung__block_side_count(const struct rung__spread *spread,
 uint64_t rung__block_values_max(const struct rung__spread_rule *rule,
                                 const struct rung__block *block);
 
-/** Some blocks one behind the other: their values, then the sums. `first`, `last`: of the pass. */
+/** Process some blocks one after the other: their values, then the sums. `first`, `last`: of the
+ * pass. */
 void rung__panel_run(struct rung__spread *spread, const struct rung__spread_rule *rule,
                      struct rung__block *blocks, uint64_t block_count, bool first, bool last);
 
 /* spread_records.c */
 
-/** Of a graph in memory whose tiles have one side. */
+/** For a graph in memory whose tiles have one side. */
 int rung__spread_mark_records(struct rung__spread *spread);
 
-/** Of a graph in files. */
+/** For a graph in files. */
 int rung__spread_mark_mutual_files(struct rung__spread *spread);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which edges of a graph in files are mutual. If the edges and their reverses are the same
- * multiset, all are: two sums of hashes say so in one pass. Else the graph is turned on disk, and
- * its out-lists are read along with the in-lists of the same vertices; a bit for each edge goes to
- * a temporary file, from which the blocks of later passes take theirs.
+ * multiset, all are: two sums of hashes show this in one pass. Otherwise the graph is transposed on
+ * disk, and its out-lists are read together with the in-lists of the same vertices; a bit for each
+ * edge is written to a temporary file, from which the blocks of later passes read theirs.
  *
- * A list that is longer than a buffer is looked up piece by piece, its out-neighbours marked in a
- * bit for each vertex.
+ * A list that is longer than a buffer is processed piece by piece, with its out-neighbours marked
+ * in one bit per vertex.
  */
 #include <string.h>
 
@@ -39,7 +39,8 @@ static int add_hashes(void *ctx, const struct rung__edge_chunk *chunk)
 	struct fingerprint *print = ctx;
 	uint64_t forth = 0, back = 0;
 
-#pragma omp parallel for num_threads(rung__threads(0)) schedule(dynamic, 1024) reduction(+ : forth, back)
+#pragma omp parallel for num_threads(rung__threads(0)) schedule(dynamic, 1024) \
+        reduction(+ : forth, back)
 	for (uint64_t i = 0; i < chunk->vertex_count; i++) {
 		const uint64_t v = chunk->vertex_first + i;
 		uint64_t at, end;
@@ -63,7 +64,7 @@ struct marking {
 	struct rung_edges *edges; /* in-lists; the chunks are of out-lists */
 	struct rung__id_reader offset_reader, id_reader;
 	unsigned char *offset_room, *id_room;
-	/* of the in-lists being looked at: entries from the first of them on */
+	/* in-lists of the present chunk: entries from the first of them on */
 	const uint64_t *indptr;
 	uint64_t *words;      /* [IDS_MAX / 64 + 2] bits of edges from words_first on */
 	uint64_t words_first; /* a multiple of 64 */
@@ -71,12 +72,12 @@ struct marking {
 	uint64_t marked;
 	struct rung__writer *writer;
 	struct rung__out_stream stream;
-	/* [vertex_count / 64 + 1] of the one vertex whose list is split; NULL: not needed yet */
+	/* [vertex_count / 64 + 1] for the one vertex whose list is split; NULL: not needed yet */
 	uint64_t *is_out;
 	bool no_memory;
 };
 
-/* Bits of edges before `edge` will not change any more. */
+/* Bits of edges before `edge` are final. */
 static int settle(struct marking *mk, uint64_t edge)
 {
 	const uint64_t whole = edge / 64 - mk->words_first / 64;
@@ -318,7 +319,7 @@ static int mark_all(struct marking *mk, struct rung_edges *turned)
 	if (rc < 0)
 		return rc;
 	mk->marked += (uint64_t)__builtin_popcountll(mk->words[0]);
-	/* what is left of the last word, if only nothing */
+	/* the rest of the last word, even if it is empty */
 	rc = rung__stream_append(&mk->stream, mk->words, sizeof(*mk->words));
 	if (rc == 0)
 		rc = rung__stream_end(&mk->stream);

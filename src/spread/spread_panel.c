@@ -6,7 +6,8 @@
 #include "gather/copy.h"
 #include "spread/spread_internal.h"
 
-/* of the next tile, fetched while one is added; what is longer the hardware follows */
+/* of the next tile, prefetched while one is added; the hardware prefetcher continues in longer
+ * ones */
 #define AHEAD_LINES_MAX 64u
 
 static uint64_t whole_lines(uint64_t floats)

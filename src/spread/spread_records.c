@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which edges of a graph in memory give records; tiles are marked where they lie.
+ * Which edges of a graph in memory send records; tiles are marked in place.
  *
- * Mutual: u -> v is when v -> u is an edge too. The tiles of a bin hold all v that its u are given
- * by, and v must be in in(u). Most that are not are known by a filter of bits (Bloom, "Space/Time
+ * Mutual: u -> v is mutual if v -> u is an edge too. The tiles of a bin hold all v that send to its
+ * u, and v must be in in(u). Most other v are excluded by a Bloom filter (Bloom, "Space/Time
  * Trade-offs in Hash Coding with Allowable Errors", 1970) of all the lists in(u) of the bin, which
- * the cache holds. Those it lets through are brought together by u and looked up.
+ * fits in the cache. The remaining ones are grouped by u and looked up.
  *
- * Ends whose signatures agree: each v gives its own in a pass like others.
+ * Ends whose signatures agree: each v sends its signature in a normal pass.
  */
 #include <string.h>
 
@@ -26,12 +26,12 @@ struct candidates {
 	uint64_t *mutual; /* [edges_max / 64 + 1] a bit for each of ids */
 };
 
-#define EDGES_PER_WORD 4u /* on the average; one or two in a hundred that are none pass */
+#define EDGES_PER_WORD 4u /* on average; one or two in a hundred of the others pass */
 
 /* An edge is three bits of a word. */
 struct filter {
 	uint64_t *words;
-	unsigned shift; /* of hashes: their upper bits say which word */
+	unsigned shift; /* shift of hashes: their upper bits select the word */
 };
 
 /* A power of two. */
@@ -109,7 +109,7 @@ static void find_candidates(const struct rung__spread *spread, uint32_t bin,
 			const uint64_t hash = filter_hash(u[e], block->vertex_first + v[e]);
 
 			found->list[count] = (struct rung__candidate){ (uint32_t)i, e };
-			/* else the next one takes the place */
+			/* otherwise the next candidate overwrites it */
 			count += (filter_bits(hash) & ~filter->words[hash >> filter->shift]) == 0;
 		}
 	}
@@ -137,7 +137,7 @@ static void gather_candidates(const struct rung__spread *spread, const struct ca
 	for (uint64_t k = 0; k < found->count; k++)
 		found->starts[spread->blocks[found->list[k].block].tiles[found->list[k].edge] +
 		              1]++;
-	/* starts[u + 1]: where those of u go on; at the end, where they end */
+	/* starts[u + 1]: position where u continues, and finally its end */
 	for (uint64_t u = 1; u <= bin_vertices; u++) {
 		const uint64_t here = found->starts[u];
 
@@ -153,8 +153,8 @@ static void gather_candidates(const struct rung__spread *spread, const struct ca
 	}
 }
 
-/* Mark the tiles, in the order of gather_candidates(), which starts[] go along once more. @return
- * how many are */
+/* Mark the tiles, in the order of gather_candidates(), advancing starts[] again. @return the number
+ * of marked edges */
 static uint64_t mark_tiles(const struct rung__spread *spread, const struct candidates *found)
 {
 	uint64_t marked = 0;
@@ -217,7 +217,7 @@ static struct largest measure(const struct rung__spread *spread)
 	return largest;
 }
 
-/* What a thread marks bins with. */
+/* Buffers of a thread that marks bins. */
 struct marker {
 	struct filter filter;
 	struct candidates found;

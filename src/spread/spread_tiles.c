@@ -153,7 +153,7 @@ static uint32_t write_plain(const struct rung__block *block, uint32_t *pairs, ui
 	return at;
 }
 
-/* The records of a bin, first those that are not mutual. @return where the next belong */
+/* The records of a bin, first those that are not mutual. @return position after them */
 static uint32_t write_records(const struct rung__block *block, const uint32_t *pairs,
                               uint32_t begin, uint32_t end, uint32_t at)
 {
@@ -170,8 +170,8 @@ static uint32_t write_records(const struct rung__block *block, const uint32_t *p
 	return at;
 }
 
-/* Tiles with two sides from the room's pairs, marked, whose bins have the starts of a block with
- * one. */
+/* Tiles with two sides from the pairs of the room, marked; the starts of the bins are those of a
+ * block with one side. */
 static void write_sides(const struct rung__spread *spread, const struct rung__block *block,
                         const struct rung__spread_room *room)
 {
@@ -224,7 +224,7 @@ void rung__block_tile(const struct rung__spread *spread, struct rung__block *blo
 	}
 	starts[spread->bin_count] = sum;
 	place_edges(&s, index_bytes);
-	/* the ids may lie where the tiles are to be: these are not written before the ids are no
+	/* the ids may be stored where the tiles will be: these are written only when the ids are no
 	 * longer needed */
 	for (uint32_t bin = 0; spread->two_sided && spread->signatures && bin < spread->bin_count;
 	     bin++)

@@ -28,7 +28,7 @@ bool rung__number_of_text(const char *text, unsigned base, uint64_t most, const 
 	return true;
 }
 
-/* Digits at *at, which moves behind them. */
+/* Digits at *at, which then points past them. */
 static bool take_number(const char **at, uint32_t limit, uint32_t *number_out)
 {
 	uint32_t number = 0;

@@ -20,7 +20,7 @@ static int no_memory(void)
 	return rung__fail(RUNG_E_NOMEM, "topology: out of memory");
 }
 
-/* The root without links, so that what lies below it can be told from what does not. */
+/* The root without links, so that it can be determined which paths are below it. */
 int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena *arena)
 {
 	struct stat stat_of;
@@ -30,9 +30,9 @@ int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena 
 	if (!realpath(*root ? root : "/", sys->home))
 		return rung__fail_errno(errno, "%s", *root ? root : "/");
 	if (stat(sys->home, &stat_of) == 0 && !S_ISDIR(stat_of.st_mode))
-		return rung__fail(
-			RUNG_E_NOENT,
-			"%s: is no folder; give one with sys/ and proc/ of a machine in it", root);
+		return rung__fail(RUNG_E_NOENT,
+		                  "%s: not a folder; give one with sys/ and proc/ of a machine",
+		                  root);
 	if (strcmp(sys->home, "/") == 0)
 		sys->home[0] = 0;
 	return 0;
@@ -62,9 +62,9 @@ static int make_path(struct rung__sys *sys, const char *format, va_list args)
 	} while (0)
 
 /*
- * The kernel does not tell: there is no such file, we may not read it, or the driver has no answer
- * (a link's speed gives EINVAL on some devices, and whatever a device that is gone or asleep is
- * asked, EIO or ENODEV). Circles of links and lack of descriptors are none of these.
+ * The kernel does not report the value: there is no such file, we may not read it, or the driver
+ * has no answer (the speed of a link gives EINVAL on some devices; a device that is gone or asleep
+ * gives EIO or ENODEV for everything). Loops of links and a lack of descriptors are errors.
  */
 static bool not_told(int err)
 {
@@ -118,7 +118,7 @@ static int read_descriptor(struct rung__sys *sys, int fd)
 	if (fstat(fd, &stat) != 0)
 		return absent_or_fail(sys, errno);
 	if (!S_ISREG(stat.st_mode))
-		return rung__fail(RUNG_E_FORMAT, "%s: is no plain file", sys->path);
+		return rung__fail(RUNG_E_FORMAT, "%s: not a regular file", sys->path);
 	for (;;) {
 		ssize_t got = read(fd, sys->text + length, sizeof(sys->text) - length);
 
@@ -255,7 +255,7 @@ int rung__sys_link(struct rung__sys *sys, const char **name_out, const char *for
 		return rc;
 	length = readlink(sys->path, target, sizeof(target) - 1);
 	if (length < 0 && errno == EINVAL)
-		return rung__fail(RUNG_E_FORMAT, "%s: is no link", sys->path);
+		return rung__fail(RUNG_E_FORMAT, "%s: not a link", sys->path);
 	if (length < 0)
 		return absent_or_fail(sys, errno);
 	target[length] = 0;
@@ -355,7 +355,7 @@ static int keep_names(struct rung__sys *sys, DIR *dir, const struct pattern *pat
 	return 1;
 }
 
-/* 1, 0 when there is no such folder, or a failure. */
+/* 1, 0 if there is no such folder, or a failure. */
 static int names_in(struct rung__sys *sys, const struct pattern *pattern,
                     const char *const **names_out, size_t *count_out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Small files of /sys and /proc below a root, which tests set: one value, list or link each. What
- * they hold is not trusted: a file that is not there, or that the kernel does not give out, is
- * absent; one that holds what it cannot is an error that names it and the value.
+ * Small files of /sys and /proc below a root, which tests set: one value, list or link each. Their
+ * content is not trusted: a file that is missing, or that the kernel does not let us read, is
+ * absent; an invalid value is an error that names file and value.
  */
 #ifndef RUNG_NUMA_SYSFS_H
 #define RUNG_NUMA_SYSFS_H
@@ -21,16 +21,16 @@ struct rung__arena {
 	struct rung__arena_block *blocks;
 };
 
-/** Zeroed memory for `count` items; NULL when there is none. */
+/** Zeroed memory for `count` items; NULL on failure. */
 void *rung__arena_take(struct rung__arena *arena, uint64_t count, size_t item_bytes);
 void rung__arena_free(struct rung__arena *arena);
 
 struct rung__sys {
 	const char *root;                /* "" or a folder */
 	char home[PATH_MAX];             /* the root without links; "" for "/" */
-	struct rung__arena *arena;       /* what is read goes there */
-	char path[PATH_MAX];             /* last file asked for, root included */
-	char text[RUNG__SYS_TEXT_BYTES]; /* what it holds, without the line's end */
+	struct rung__arena *arena;       /* memory for everything that is read */
+	char path[PATH_MAX];             /* last requested file, including the root */
+	char text[RUNG__SYS_TEXT_BYTES]; /* its content, without the end of the line */
 };
 
 /** Set up; `sys` is all zero. @param root outlives it. @return 0 or RUNG_E_NOENT: no such folder */
@@ -92,10 +92,10 @@ int rung__sys_numbered(struct rung__sys *sys, const char *prefix, const char *su
 	__attribute__((format(printf, 6, 7)));
 
 /**
- * "KEY VALUE" of a file of several lines, such as meminfo, in sys->text after rung__sys_read(): the
- * value behind the first `key` that begins a line or follows a blank, up to the line's end.
- * @param value_out  in the arena; NULL when nothing is behind the key
- * @return 1, 0 when there is no such key, or RUNG_E_NOMEM
+ * "KEY VALUE" in a file of several lines, such as meminfo, in sys->text after rung__sys_read(): the
+ * text from the first `key` that starts a line or follows a blank, up to the end of the line.
+ * @param value_out  in the arena; NULL if the key has no value
+ * @return 1, 0 if there is no such key, or RUNG_E_NOMEM
  */
 int rung__sys_field(struct rung__sys *sys, const char *key, const char **value_out);
 
@@ -103,13 +103,13 @@ int rung__sys_field(struct rung__sys *sys, const char *key, const char **value_o
 int rung__sys_field_ids(struct rung__sys *sys, const char *key, uint32_t limit,
                         struct rung_id_list *list_out);
 
-/** A number written in digits alone, of base 10 or 16, behind it `end`. */
+/** A number that consists only of digits in base 10 or 16 and is followed by `end`. */
 bool rung__number_of_text(const char *text, unsigned base, uint64_t most, const char *end,
                           uint64_t *number_out);
 
 /**
- * Numbers below `limit` as the kernel lists them, ascending. "" and "\n" are none.
- * @param ids  room for what a first call counted, or NULL to count
+ * Numbers below `limit` in the kernel's list format, ascending. "" and "\n" are empty lists.
+ * @param ids  array of the length that a first call returned, or NULL to count
  */
 bool rung__ids_of_text(const char *text, uint32_t limit, uint32_t *ids, uint32_t *count_out);
 

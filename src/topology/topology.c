@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The topology of a machine: what concerns all of it, and the answers about it. topology_nodes.c
- * and topology_devices.c read the rest.
+ * The topology of a machine: properties of the whole machine, and queries. topology_nodes.c and
+ * topology_devices.c read the rest.
  *
- * All of it is read below a root, through sysfs.c alone, so recorded and invented machines
- * (tests/fixtures/) test what one machine never has together. libnuma is not used: it describes the
- * running machine only.
+ * All files are read below a root, only through sysfs.c, so recorded and synthetic machines
+ * (tests/fixtures/) test combinations that no single machine has. libnuma is not used: it describes
+ * only the running machine.
  *
- * Absent is not malformed: see sysfs.h. Lists ascend and stay below a limit, files end at 64 KiB,
- * folders at 65536 entries, and a link must lead into the root's sys/.
+ * Absent and malformed are different: see sysfs.h. Lists ascend and stay below a limit, files end
+ * at 64 KiB, folders at 65536 entries, and a link must lead into the root's sys/.
  *
- * Numbers are not positions. Nodes have holes in their numbering, and some devices have no node;
- * functions that take positions say so.
+ * Numbers are not positions. Node numbers have gaps, and some devices have no node; functions that
+ * accept positions document it.
  *
  * Links between devices follow from the PCI path of a device's folder with all links resolved. The
  * last part that two paths share is a bridge (PIX, PXB) or a host bridge (PHB). If they share none,
@@ -41,7 +41,7 @@ static int read_machine(struct rung__sys *sys, struct rung_topology_info *info)
 	if (rc > 0)
 		rc = rung__sys_field_ids(sys, "Mems_allowed_list:", RUNG_NODES_MAX,
 		                         &info->nodes_allowed);
-	if (rc >= 0 && info->cpus.ids) /* those that are off are allowed as well */
+	if (rc >= 0 && info->cpus.ids) /* offline CPUs are included in the allowed ones */
 		rc = rung__ids_both(sys->arena, &info->cpus_allowed, &info->cpus,
 		                    &info->cpus_allowed);
 	return rc < 0 ? rc : 0;
@@ -173,9 +173,9 @@ static unsigned part_count(const char *path)
 }
 
 /*
- * Paths are host bridge, bridges, device. A switch is two bridges deep, its upstream port and one
- * downstream port for each device: below the last bridge that both share, a device of the same
- * switch has one more bridge above it, one behind a further switch has three.
+ * Paths are host bridge, bridges, device. A switch is two bridges deep: its upstream port, and one
+ * downstream port per device. After the last bridge that both paths share, a device of the same
+ * switch has one more bridge, a device of a nested switch three.
  */
 enum rung_link rung__pci_link(const char *a, const char *b)
 {
@@ -193,8 +193,7 @@ enum rung_link rung__pci_link(const char *a, const char *b)
 	return part_count(a) <= 2 && part_count(b) <= 2 ? RUNG_LINK_PIX : RUNG_LINK_PXB;
 }
 
-/* On a machine of one node that is where everything is, though the kernel does not say so of
- * devices. */
+/* On a machine with one node every device is there, although the kernel does not report it. */
 static int node_of(const struct rung_topology *topology, const struct rung_topology_device *device)
 {
 	return device->node < 0 && topology->info.node_count == 1 ? (int)topology->nodes[0].node

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs and NVMe drives: what they are, at which node, behind which bridges, on what link. */
+/* GPUs and NVMe drives: their identity, node, bridges and link. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static int no_memory(void)
 
 /* ---- names ---- */
 
-/* Digits at *at, `least` to `most` of them, and behind them `end`; *at moves behind that. */
+/* Skip `least` to `most` digits at *at and the `end` that follows; *at then points past it. */
 static bool skip_hex(const char **at, size_t least, size_t most, char end)
 {
 	size_t digits = strspn(*at, HEX);
@@ -79,9 +79,9 @@ static bool is_namespace(const char *name)
 /* ---- what all devices on PCI have ---- */
 
 /*
- * Of "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0" the part from the first host
- * bridge to the last entry on a bus, in the arena. Host bridges may stand below devices (VMD).
- * *path_out is NULL when there is none.
+ * Cut "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0" to the part from the first host
+ * bridge to the last entry on a bus, in the arena. Host bridges may be below devices (VMD).
+ * *path_out is NULL if there is none.
  */
 static int cut_pci_path(struct rung__sys *sys, const char *place, const char **path_out,
                         const char **bus_id_out)
@@ -200,7 +200,7 @@ static int read_pci(struct rung__sys *sys, const char *folder, struct rung_topol
 	return rc;
 }
 
-/* Room for `count` more devices behind the `used` there are. */
+/* Extend the array by `count` devices after the `used` ones. */
 static int add_room(struct rung__sys *sys, struct rung_topology *topology, size_t used,
                     size_t count)
 {
@@ -241,9 +241,9 @@ static const char *vendor_name(uint64_t vendor)
 }
 
 /*
- * Display controllers of those who make GPUs: the graphics of a server's management controller are
- * none. And what a GPU's driver has taken, because not all accelerators are of the display class.
- * But not the virtual functions that a GPU shows for guests.
+ * Display controllers of GPU vendors, because those of others belong to a server's management
+ * controller; and every device with a GPU driver, because some accelerators are not in the display
+ * class. Not included are virtual functions of a GPU for guests.
  */
 static int is_gpu(struct rung__sys *sys, const char *name, uint64_t *vendor_out)
 {
@@ -267,8 +267,7 @@ static int is_gpu(struct rung__sys *sys, const char *name, uint64_t *vendor_out)
 	              : driver && (strcmp(driver, "nvidia") == 0 || strcmp(driver, "amdgpu") == 0);
 }
 
-/* What NVIDIA's driver tells: the model, and the node that the GPU's memory is on coherent
- * platforms. */
+/* From NVIDIA's driver: the model, and on coherent platforms the node of the GPU's memory. */
 static int read_nvidia(struct rung__sys *sys, struct rung_topology *topology,
                        struct rung_topology_device *gpu)
 {
@@ -338,8 +337,8 @@ static int read_gpus(struct rung__sys *sys, struct rung_topology *topology)
 /* ---- NVMe ---- */
 
 /*
- * The controller of a namespace is the folder it lies in; one that several controllers can lead to
- * lies in that of its subsystem, with links to them.
+ * The controller of a namespace is the folder above it; a namespace with several controllers is in
+ * the folder of its subsystem, with links to them.
  */
 static int find_controller(struct rung__sys *sys, const char *name, const char **controller_out)
 {
@@ -387,7 +386,7 @@ static int read_controller(struct rung__sys *sys, struct rung_topology_device *d
 
 static int read_drive(struct rung__sys *sys, const char *name, struct rung_topology_device *drive)
 {
-	uint64_t sectors; /* of 512 bytes, whatever the drive's own are */
+	uint64_t sectors; /* of 512 bytes, whatever the sector size of the drive */
 	int rc;
 
 	drive->kind = RUNG_TOPOLOGY_NVME;

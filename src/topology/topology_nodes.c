@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NUMA nodes: CPUs, memory, huge pages, what the firmware rates them at, distances. */
+/* NUMA nodes: CPUs, memory, huge pages, firmware ratings, distances. */
 #include <stdio.h>
 #include <string.h>
 
@@ -112,7 +112,7 @@ static int read_huge_pages(struct rung__sys *sys, const char *folder,
 
 /* ---- ratings ---- */
 
-/* A figure of 0 is one that the firmware does not give. */
+/* The firmware reports 0 for unknown values. */
 static int read_rate(struct rung__sys *sys, uint32_t node, uint32_t access, const char *name,
                      uint64_t unit, uint64_t *rate_out)
 {
@@ -196,8 +196,7 @@ static int read_distances(struct rung__sys *sys, uint32_t node, uint32_t *row, s
 
 /* ---- nodes ---- */
 
-/* The nodes of the CPUs that are off: their folders keep the link, while cpulist has only what is
- * online. */
+/* The nodes of offline CPUs: their folders keep the link, while cpulist has only online CPUs. */
 static int read_offline_cpus(struct rung__sys *sys, const struct rung_topology *topology)
 {
 	const struct rung_id_list *offline = &topology->info.cpus_offline;
@@ -249,7 +248,7 @@ static int read_node(struct rung__sys *sys, struct rung_topology_node *node)
 	return rc;
 }
 
-/* Where the kernel does not say, what was read of the node does. */
+/* Derived from the files of the node if the kernel has no list. */
 static void classify(struct rung_topology_node *node, const struct rung_id_list *with_cpu,
                      const struct rung_id_list *with_memory)
 {

@@ -6,7 +6,7 @@
 #include "topology/sysfs.h"
 
 struct rung_topology {
-	struct rung__arena arena; /* all that is below lies in it */
+	struct rung__arena arena; /* memory of all members below */
 	struct rung_topology_info info;
 	struct rung_topology_node *nodes;     /* [info.node_count] */
 	uint32_t *distances;                  /* [node_count][node_count], 0: not known */
@@ -30,8 +30,8 @@ bool rung__is_bus_id(const char *name, size_t length);
 bool rung__is_host_bridge(const char *name, size_t length);
 
 /**
- * What two devices on PCI have between them by their paths alone: PIX, PXB or PHB; UNKNOWN when
- * they hang on different host bridges.
+ * Link between two PCI devices from their paths alone: PIX, PXB or PHB; UNKNOWN if they are below
+ * different host bridges.
  */
 enum rung_link rung__pci_link(const char *a, const char *b);
 

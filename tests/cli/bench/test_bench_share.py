@@ -94,7 +94,7 @@ class Share(CliTest):
         self.assertTrue(overtaken)
         self.assertTrue(stat.S_ISSOCK(os.stat(self.socket).st_mode),
                         "who is killed leaves the socket")
-        self.fails("bench", "--attach", self.socket, code=1, says=[self.socket, "is gone"])
+        self.fails("bench", "--attach", self.socket, code=1, says=[self.socket, "has ended"])
         self.shared()   # takes its place
         self.assertEqual(self.attached("--rows", 1000)["wrong_rows"], 0)
 

@@ -232,8 +232,8 @@ class Malformed(NumaTest):
 
     def test_what_is_no_file_or_link(self):
         for line in (NODE0 + "cpulist/", NODE0 + "distance/"):
-            self.refused(line, "", "is no plain file")
-        self.refused(GPU0 + "driver = nvidia", "", "is no link")
+            self.refused(line, "", "not a regular file")
+        self.refused(GPU0 + "driver = nvidia", "", "not a link")
         self.refused(NODE0 + "cpulist = 0\\x001", "0", "a byte 0 follows")
         self.refused(NODE0 + "cpulist = " + "0" * 65536, "", "has 65536 bytes or more")
         self.refused(NODE0 + "cpulist = " + "1," * 1000, "1," * 30 + "...", "a list of numbers")
@@ -242,7 +242,7 @@ class Malformed(NumaTest):
         root = self.machine("two-sockets", NODE0 + "cpulist !")
         os.mkfifo(os.path.join(root, NODE0, "cpulist"))
         self.fails("numa", "--topology", "--root", root, code=1,
-                   says=["cpulist", "is no plain file"])
+                   says=["cpulist", "not a regular file"])
 
     def test_links_that_lead_in_a_circle_or_out(self):
         entry = "sys/bus/pci/devices/0000:1a:00.0"

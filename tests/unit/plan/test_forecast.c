@@ -153,8 +153,9 @@ Test(forecast, reads_are_those_of_the_drive_that_the_features_lie_on, .init = se
 	profile.drives[0].name[0] = 0; /* two that have no name are not the same drive */
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_eq(out.choice.drive_idx[0], 0);
-	cr_assert(strstr(out.choice.drive_why, "does not name: a drive without a name"), "%s",
-	          out.choice.drive_why);
+	cr_assert(strstr(out.choice.drive_why,
+	                 "does not name the drive of the features; a drive without a name"),
+	          "%s", out.choice.drive_why);
 }
 
 Test(forecast, files_on_several_drives_have_each_its_own_reads, .init = setup)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs whose edges stay in files: opening, and what is known of them. */
+/* Graphs whose edges stay in files: opening, and their properties. */
 #include <stdlib.h>
 
 #include "edges/edges.h"
@@ -57,7 +57,7 @@ static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *inp
 	return 0;
 }
 
-/* What the input's share of the memory is too little for. */
+/* The input's share of the memory is too small. */
 static int fail_input(uint64_t memory_bytes)
 {
 	const uint64_t least =
@@ -88,7 +88,7 @@ static int open_sorted(const struct rung_edges_opts *opts, struct rung_edges *ed
 	return rc < 0 ? rc : rung__edges_plan_pass(edges, opts->memory_bytes, opts->chunk_bytes);
 }
 
-/* `graph` is a struct of its own, whose size its caller set. */
+/* `graph` is a nested struct with its own size. */
 static int take_opts(struct rung_edges_opts *opts, const struct rung_edges_opts *caller_opts)
 {
 	struct rung_graph_opts graph = RUNG_GRAPH_OPTS_INIT;

@@ -7,7 +7,8 @@
  *   edges_pass.c   chunks read ahead by threads, checked, handed out in order
  *   edges_read.c   ids of a file to ids of 4 or 8 bytes, checked
  *   edges_input.c  a graph of any spec as a stream of pairs
- *   edges_sort.c   pairs to columns, through buckets in a temporary file (spool.c, edges_bucket.c, partition.c)
+ *   edges_sort.c   pairs to columns, through buckets in a temporary file (spool.c,
+ *                  edges_bucket.c, sort/partition.c)
  */
 #ifndef RUNG_EDGES_EDGES_H
 #define RUNG_EDGES_EDGES_H
@@ -34,8 +35,8 @@ struct rung__id_file {
 /* reads cover whole pages, at both ends */
 #define RUNG__READ_SLACK (2 * (uint64_t)RUNG__PAGE_BYTES)
 
-/** The file of a source. It reads through a descriptor of its own; the source stays open as
- * long. */
+/** The file of a source. It uses a separate descriptor; the source stays open until it is
+ * closed. */
 int rung__id_file_open(struct rung__id_file *file, const struct rung_source *src);
 void rung__id_file_close(struct rung__id_file *file);
 
@@ -49,21 +50,22 @@ struct rung__id_reader {
 	uint64_t read_bytes; /* of one read, at most RUNG__READ_BYTES */
 	/* [read_bytes + RUNG__READ_SLACK] on a page, for files that are not read in place */
 	unsigned char *bounce;
-	/* NULL, or looked at between reads: true ends it with nothing more read */
+	/* NULL, or checked between reads: true ends the call without further reads */
 	const _Atomic bool *stop;
 };
 
 struct rung__ids {
 	void *ids;      /* inside of the room */
 	uint64_t good;  /* below the limit, from the first on; the count when all are */
-	uint64_t value; /* of the first that is not, as rung__ids_text() takes it */
+	uint64_t value; /* of the first one, in the format of rung__ids_text() */
 };
 
 /**
  * Read ids [first, first + count).
  *
- * @param room  [count * id_bytes + RUNG__READ_SLACK] on a page: the ids come to lie somewhere in it
- * @return 0, also when an id is not below the limit; RUNG_E_IO
+ * @param room  [count * id_bytes + RUNG__READ_SLACK] page-aligned buffer; the ids are stored
+ *              somewhere in it
+ * @return 0, also if an id is not below the limit; RUNG_E_IO
  */
 int rung__id_file_read(const struct rung__id_file *file, const struct rung__id_reader *reader,
                        uint64_t first, uint64_t count, void *room, struct rung__ids *ids_out);
@@ -88,7 +90,7 @@ struct rung_edges *rung__edges_create(void);
 /** The end of opening: *edges_out are the edges, or they are closed. @return rc */
 int rung__edges_opened(struct rung_edges *edges, int rc, struct rung_edges **edges_out);
 
-/** A csc: or csr: read where it lies, its lists as they are. edges_columns.c */
+/** A csc: or csr: source is read in place, with its lists as they are. edges_columns.c */
 int rung__edges_open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes,
                              uint64_t chunk_bytes, struct rung_edges **edges_out);
 
@@ -97,8 +99,8 @@ int rung__edges_open_columns(const struct rung_graph_opts *opts, uint64_t memory
 int rung__edges_turn(struct rung_edges *edges, uint64_t memory_bytes,
                      struct rung_edges **turned_out);
 
-/** Lay out the buffers of a pass within `memory_bytes`, and take them. @return 0, RUNG_E_INVAL
- * (says the least), RUNG_E_NOMEM */
+/** Size the buffers of a pass within `memory_bytes`, and allocate them. @return 0, RUNG_E_INVAL
+ * (the message has the least), RUNG_E_NOMEM */
 int rung__edges_plan_pass(struct rung_edges *edges, uint64_t memory_bytes, uint64_t chunk_bytes);
 
 /* the rest of what other rooms may use */

@@ -6,7 +6,7 @@
 
 #include "sort/sort_ids.h"
 
-/* Lists of one part of the keys, few enough for the cache: pairs [first, end) of what was dealt. */
+/* Lists of one part of the keys, few enough for the cache, from the pairs [first, end). */
 static inline __attribute__((always_inline)) void fill_part(const struct rung__lists *lists,
                                                             uint64_t key_begin, uint64_t key_end,
                                                             uint64_t first, uint64_t end,

@@ -22,11 +22,11 @@ struct rung__lists {
  * outside of the range */
 bool rung__lists_fill(const struct rung__lists *lists, struct rung__partition *partition);
 
-/** Keep one of equal ids in every list, which becomes sorted. @return ids left; ends[] are set
- * anew */
+/** Keep one of equal ids in every list, which gets sorted. @return number of ids left; ends[] is
+ * updated */
 uint64_t rung__lists_drop_repeats(const struct rung__lists *lists, int threads);
 
-/** All values as one sorted list without repeats, whatever the keys. @return its length */
+/** All values as one sorted list without repeats, ignoring the keys. @return its length */
 uint64_t rung__lists_join(const struct rung__lists *lists);
 
 #endif

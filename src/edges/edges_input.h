@@ -13,7 +13,7 @@ struct rung__edge_input {
 	struct rung__edge_lists lists; /* edge lists, or */
 	struct rung_edges *columns;    /* a csc: or csr: read in place */
 	bool borrowed;                 /* `columns` are another's */
-	bool by_row; /* their lists are those of rows: vertices are the values of their pairs */
+	bool by_row; /* the lists are those of rows: vertices are the values of the pairs */
 	const void *rank_of_vertex; /* NULL, or pairs are of ranks */
 	void *owners;               /* of the edges of a chunk: its column or row */
 	void *ranks;                /* of their values */

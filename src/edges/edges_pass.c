@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pass: threads that read chunks ahead, and the caller's, which works on them in order. Each
- * thread plans the next chunk (which edges, from the offsets, one thread at a time), reads and
- * checks its ids, and goes on to the chunk after those that others have by now: so several reads
- * are in flight, and checking takes place beside them and beside the work.
+ * A pass: threads that read chunks ahead, and the calling thread, which processes them in order.
+ * Each thread plans the next chunk (its edges, from the offsets, one thread at a time), reads it
+ * and checks its ids, then continues with the next unclaimed chunk. So several reads are in flight,
+ * and checks overlap with them and with the processing.
  *
- * One lock guards the states below; nothing is read and no work done while it is held. `planning`
- * makes plans follow each other.
+ * One lock guards the states below; it is not held while reading or processing. `planning`
+ * serialises the plans.
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -43,7 +43,7 @@ struct pass {
 	uint64_t planned; /* chunks */
 	struct pass_slot slots[SLOTS];
 
-	/* of the one that plans */
+	/* of the thread that plans */
 	unsigned char *offsets_room, *offsets_bounce;
 	/* entries [offsets_first, offsets_first + offsets_count) of indptr */
 	const uint64_t *offsets;
@@ -131,12 +131,12 @@ static int fail_offset(const struct rung_edges *edges, uint64_t at, uint64_t val
 
 	return rung__fail(RUNG_E_FORMAT,
 	                  "%s: indptr[%" PRIu64 "] is %s, but there are %" PRIu64
-	                  " indices: make the file anew",
+	                  " indices; create the file again",
 	                  file->name, at, rung__ids_text(text, file->dtype, value),
 	                  edges->info.edge_count);
 }
 
-/* What rung_csc_check() asks of indptr, block by block. */
+/* The checks of indptr by rung_csc_check(), block by block. */
 static int check_offsets(const struct pass *pass)
 {
 	const struct rung_edges *edges = pass->edges;
@@ -146,22 +146,23 @@ static int check_offsets(const struct pass *pass)
 
 	if (first == 0 && offsets[0] != 0)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: indptr[0] is %" PRIu64 ": it must be 0; make the file anew",
+		                  "%s: indptr[0] is %" PRIu64
+		                  "; it must be 0: create the file again",
 		                  edges->indptr.name, offsets[0]);
 	for (uint64_t i = 0; i < count; i++) {
 		if (offsets[i] < before)
 			return rung__fail(
 				RUNG_E_FORMAT,
 				"%s: indptr[%" PRIu64 "] is %" PRIu64 " and indptr[%" PRIu64
-				"] is %" PRIu64 ": it must never decrease; make the file anew",
+				"] is %" PRIu64 "; it must never decrease: create the file again",
 				edges->indptr.name, first + i - 1, before, first + i, offsets[i]);
 		before = offsets[i];
 	}
 	if (first + count == edges->info.vertex_count + 1 && before != edges->info.edge_count)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: indptr[%" PRIu64 "] (its last) is %" PRIu64
+		                  "%s: indptr[%" PRIu64 "] (the last) is %" PRIu64
 		                  ", but %s has %" PRIu64
-		                  " indices: take the two files of one graph",
+		                  " indices; use the two files of one graph",
 		                  edges->indptr.name, edges->info.vertex_count, before,
 		                  edges->indices.name, edges->info.edge_count);
 	return 0;
@@ -209,8 +210,7 @@ static uint64_t count_up_to(const uint64_t *offsets, uint64_t count, uint64_t li
 	return low;
 }
 
-/* The lists that end inside the chunk, as many as there is room for; their ends go to
- * indptr[1..]. */
+/* The lists that end inside the chunk, as many as fit; their ends go to indptr[1..]. */
 static int plan_lists(struct pass *pass, struct pass_slot *slot, uint64_t *lists_out)
 {
 	const struct rung_edges *edges = pass->edges;
@@ -258,7 +258,7 @@ static int plan_chunk(struct pass *pass, struct pass_slot *slot)
 		.edge_first = pass->next_edge,
 		.index_bytes = edges->info.index_bytes,
 	};
-	if (lists == 0) { /* one that is longer than a chunk, or what is left of it */
+	if (lists == 0) { /* a list longer than a chunk, or the rest of one */
 		slot->indptr[1] = pass->offsets[pass->offsets_used];
 		slot->chunk.vertex_count = 1;
 		pass->next_edge += edges->edges_max;
@@ -300,8 +300,7 @@ static int read_chunk(const struct reader *thread, struct pass_slot *slot)
 	                  edges->info.vertex_count - 1);
 }
 
-/* The slot of the next chunk, when it is free and nobody else plans; NULL: there is no more to
- * do. */
+/* The slot of the next chunk, if it is free and no other thread plans; NULL: nothing left to do. */
 static struct pass_slot *begin_plan(struct pass *pass)
 {
 	struct pass_slot *slot = NULL;
@@ -347,7 +346,8 @@ static void *read_ahead(void *ctx)
 
 	while ((slot = begin_plan(pass)) != NULL) {
 		const bool in_order =
-			/* what is inflated: then nobody reads a later chunk meanwhile */
+			/* with inflated input no other thread reads a later chunk at the same
+			 * time */
 			pass->edges->indices.streamed;
 		int rc = plan_chunk(pass, slot);
 

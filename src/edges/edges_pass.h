@@ -9,10 +9,10 @@
 #include "rung/edges.h"
 
 /**
- * A part of the graph: the edges [edge_first, edge_first + edge_count), and the vertices whose
- * lists they are in. Chunks come in the order of the edges, together all of them, every vertex in
- * one chunk at least. A list lies in one chunk unless it is longer than chunks are: then it takes
- * several, the vertex alone in all but the last of them.
+ * A part of the graph: the edges [edge_first, edge_first + edge_count), and the vertices of their
+ * lists. Chunks are in the order of the edges and cover all of them; every vertex is in at least
+ * one. A list is in one chunk unless it is longer than a chunk: then it fills several chunks alone,
+ * and shares only the last.
  */
 struct rung__edge_chunk {
 	uint64_t vertex_first;
@@ -21,7 +21,7 @@ struct rung__edge_chunk {
 	 * vertex_first + i */
 	const uint64_t *indptr;
 	uint64_t edge_first;  /* above indptr[0] when the first list began in a chunk before */
-	uint64_t edge_count;  /* ends below indptr[vertex_count] when the last list goes on */
+	uint64_t edge_count;  /* the end is below indptr[vertex_count] if the last list continues */
 	const void *indices;  /* [edge_count] of index_bytes, each below the graph's vertex count */
 	unsigned index_bytes; /* 4 or 8, rung_index_bytes() of the graph */
 };
@@ -37,16 +37,16 @@ static inline void rung__edge_chunk_list(const struct rung__edge_chunk *chunk, u
 }
 
 /**
- * Read every edge once. Threads of the pass's own read ahead while `work` has a chunk; all that it
- * is given has been checked in this pass: offsets and ids are those of a graph of the sizes that
- * rung_edges_info() tells, whoever writes to the files.
+ * Read every edge once. Private threads of the pass read ahead while `work` processes a chunk. All
+ * of its input has been checked in this pass: offsets and ids are those of a graph with the sizes
+ * of rung_edges_info(), even if other processes write to the files.
  *
- * @param work  called on the calling thread with each chunk in order, which is gone when it
- *              returns; not 0 ends the pass
- * @return 0, what `work` returned, or RUNG_E_IO (a file became shorter), RUNG_E_FORMAT,
+ * @param work  called on the calling thread with each chunk in order; the chunk is invalid after it
+ *              returns; a value other than 0 ends the pass
+ * @return 0, the value returned by `work`, or RUNG_E_IO (a file became shorter), RUNG_E_FORMAT,
  *         RUNG_E_RANGE (files that changed)
  *
- * Threads: one pass at a time on one graph.
+ * Threads: one pass at a time per graph.
  */
 int rung__edges_pass(struct rung_edges *edges,
                      int (*work)(void *ctx, const struct rung__edge_chunk *chunk), void *ctx);

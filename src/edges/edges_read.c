@@ -50,8 +50,8 @@ static uint64_t value_at(const unsigned char *raw, enum rung_dtype dtype, uint64
 	return rung__ids_get(&aligned, dtype, 0);
 }
 
-/* Loops that the compiler makes vectors of; the bytes of a file may lie at any address. Each gives
- * the largest value there was. */
+/* Loops that the compiler vectorises; the bytes of a file may be unaligned. Each returns the
+ * largest value. */
 
 static uint64_t largest_4(const unsigned char *raw, uint64_t count)
 {
@@ -135,7 +135,7 @@ static uint64_t take(const struct rung__id_file *file, const struct rung__id_rea
 	return good;
 }
 
-/* Bytes of the file from any place on; *raw_out is where the first of them lies in `room`. */
+/* Bytes of the file from any offset on; *raw_out points to the first of them in `room`. */
 static int read_at(const struct rung__id_file *file, uint64_t offset, uint64_t bytes,
                    unsigned char *room, unsigned char **raw_out)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pairs to columns outside memory. The input is read once to count pairs by ranges of vertices and
- * once more to deal them into buckets of a temporary file, each small enough to be put in order in
- * memory; bucket after bucket is then appended to the result. A bucket that is too large all the
- * same, since a range of vertices counted as one has more pairs, is counted and dealt again in
- * finer ranges, down to one vertex. The list of one vertex needs no order but that in which it
- * comes; where repeats are dropped it is dealt on by value.
+ * Pairs to columns outside memory. The input is read once to count pairs by ranges of vertices, and
+ * again to partition them into buckets of a temporary file, each small enough to be sorted in
+ * memory; bucket after bucket is then appended to the result. A bucket that is still too large,
+ * because a range of vertices that was counted as one has more pairs, is counted and partitioned
+ * again in finer ranges, down to one vertex. The list of one vertex keeps the order of the input;
+ * to drop repeats it is partitioned by value.
  *
- * Everything is stable, so the lists are those of rung_graph_load() whatever the memory and the
+ * Everything is stable, so the lists are those of rung_graph_load() for any memory size and any
  * number of threads.
  *
- * Memory: a quarter for the input, a half for buckets (blocks being filled, or one bucket and its
- * lists), the rest for counts and for what is being written.
+ * Memory: a quarter for the input, half for buckets (blocks being filled, or one bucket and its
+ * lists), the rest for counts and for output.
  */
 #include <string.h>
 
@@ -97,8 +97,8 @@ static int count_node(struct sorter *sorter, const struct node *node)
 
 /* ---- choosing buckets ---- */
 
-/* Bins in a row become a bucket as long as it has no more than these. Returns how many there are;
- * buckets NULL: only counted. */
+/* Consecutive bins form a bucket while it has at most this many pairs. Returns the number of
+ * buckets; buckets NULL: only counted. */
 static uint32_t choose(const struct sorter *sorter, uint64_t pairs_max, uint64_t range_max,
                        struct rung__bucket *buckets)
 {
@@ -162,7 +162,7 @@ static int deal_pairs(void *ctx, const struct rung__pairs *pairs)
 	return rung__spool_deal(ctx, pairs);
 }
 
-/* The arena holds the blocks being filled, behind the one that a bucket is read through. */
+/* The arena holds the blocks being filled, after the block through which a bucket is read. */
 static int deal_node(struct sorter *sorter, const struct node *node, struct rung__spool *spool)
 {
 	const uint64_t pool_at = node->spool ? node->spool->block_bytes : 0;
@@ -340,7 +340,7 @@ static uint64_t pages_of(uint64_t bytes)
 	return rung__align_down(bytes, RUNG__PAGE_BYTES);
 }
 
-/* What a share of the memory holds. */
+/* Sizes for this share of the memory. */
 static int take_memory(struct sorter *sorter, uint64_t memory_bytes)
 {
 	const uint64_t pair_bytes = 2 * (uint64_t)sorter->id_bytes;
@@ -366,8 +366,8 @@ static int take_memory(struct sorter *sorter, uint64_t memory_bytes)
 }
 
 /*
- * Temporary files hold all pairs, and beside them what one arena appends to the result before its
- * buckets are released: at most a second copy.
+ * Temporary files hold all pairs, plus what one arena appends to the result before its buckets are
+ * released: at most a second copy.
  */
 static int check_space(struct sorter *sorter)
 {

@@ -22,7 +22,7 @@ struct rung__sort_job {
 	void *progress_ctx;
 	struct rung__sorted indptr, indices; /* uint64_t; ids of the input's width */
 	uint64_t edge_count;                 /* comes out, */
-	uint64_t temp_bytes;                 /* and what was written to temporary files */
+	uint64_t temp_bytes;                 /* and written to temporary files */
 };
 
 /** RUNG_E_INVAL with the least that works. */
@@ -31,8 +31,8 @@ int rung__sort_memory_check(uint64_t memory_bytes);
 /** The share of memory_bytes that an input is opened with. */
 uint64_t rung__sort_input_bytes(uint64_t memory_bytes);
 
-/** @return 0, RUNG_E_NOSPC, RUNG_E_NOMEM, RUNG_E_CANCELED, RUNG_E_IO (files that changed), or what
- *         the input says */
+/** @return 0, RUNG_E_NOSPC, RUNG_E_NOMEM, RUNG_E_CANCELED, RUNG_E_IO (files that changed), or an
+ * error of the input */
 int rung__sort(struct rung__edge_input *input, struct rung__sort_job *job);
 
 #endif

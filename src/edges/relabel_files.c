@@ -58,7 +58,7 @@ static int sync_output(const struct output *out)
 	                                              out->partial);
 }
 
-/* Under its name, which nobody has taken meanwhile. */
+/* Rename to the final name, unless that exists by now. */
 static int publish(const struct output *out)
 {
 	return link(out->partial, out->path) == 0

@@ -39,7 +39,7 @@ int rung__spool_open(struct rung__spool *spool, const char *dir, const char *nam
 	                         &spool->writer);
 }
 
-/* False when there are more blocks than can be: the input is not what was counted. */
+/* False if there are more blocks than possible: the input differs from what was counted. */
 static bool put_block(struct rung__spool *spool, struct rung__bucket *bucket)
 {
 	const uint64_t block = atomic_fetch_add(&spool->block_count, 1);
@@ -145,14 +145,13 @@ uint64_t rung__spool_bytes(const struct rung__spool *spool, const struct rung__b
 	return rung__align_up(bucket->pair_count * 2 * spool->id_bytes, RUNG__PAGE_BYTES);
 }
 
-/* What is read for the last time is given back: while buckets are read, what is made of them is
- * written. */
+/* Data that is read for the last time is released: while buckets are read, the output grows. */
 static int read_block(const struct rung__spool *spool, uint32_t block, uint64_t bytes,
                       unsigned char *to, bool last)
 {
 	int rc = rung__direct_read(&spool->file, to, bytes, block * spool->block_bytes);
 
-	if (last) /* where that cannot be, it is given back when the file is closed */
+	if (last) /* if this is not supported, the space is released when the file is closed */
 		fallocate(spool->file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 		          (off_t)(block * spool->block_bytes), (off_t)spool->block_bytes);
 	return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Pairs dealt into buckets that lie in one temporary file, each a chain of blocks, which are
- * written when they are full. Private to the core.
+ * Pairs partitioned into buckets in one temporary file, each a chain of blocks that are written
+ * when full. Private to the core.
  */
 #ifndef RUNG_SPOOL_H
 #define RUNG_SPOOL_H
@@ -12,7 +12,7 @@
 
 struct rung__bucket {
 	uint64_t first, range;  /* keys [first, first + range) */
-	uint64_t pairs_counted; /* that it is to have */
+	uint64_t pairs_counted; /* expected number of pairs */
 	uint64_t pair_count;    /* that it has */
 	uint32_t head, tail;    /* blocks */
 	unsigned char *buffer;  /* the block being filled; NULL: none */
@@ -23,7 +23,7 @@ struct rung__spool {
 	struct rung__direct file;
 	struct rung__writer *writer;
 	uint64_t block_bytes;
-	uint32_t *next; /* [block_max] the block behind a block, in its bucket */
+	uint32_t *next; /* [block_max] the next block of the same bucket */
 	uint64_t block_max;
 	_Atomic uint64_t block_count;
 	struct rung__partition *partition; /* which bucket a pair goes to; only for dealing */
@@ -38,10 +38,10 @@ struct rung__spool {
 #define RUNG__SPOOL_SPARE 4u /* blocks that are being written while others are filled */
 
 /**
- * Open the file and take over the buckets, whose first, range and pairs_counted are set, as are
+ * Open the file and take over the buckets, with first, range and pairs_counted set, as are
  * partition, dealt and block_bytes.
  *
- * @param pool  [(bucket_count + RUNG__SPOOL_SPARE) * block_bytes] on a page, until
+ * @param pool  [(bucket_count + RUNG__SPOOL_SPARE) * block_bytes] page-aligned, in use until
  *              rung__spool_end()
  */
 int rung__spool_open(struct rung__spool *spool, const char *dir, const char *name,
@@ -50,14 +50,14 @@ int rung__spool_open(struct rung__spool *spool, const char *dir, const char *nam
 /** Append pairs, any number, to their buckets, each bucket in the order of the pairs. */
 int rung__spool_deal(struct rung__spool *spool, const struct rung__pairs *pairs);
 
-/** Write what is left; RUNG_E_IO when a bucket did not get as many as were counted. */
+/** Write the rest; RUNG_E_IO if a bucket received fewer pairs than counted. */
 int rung__spool_end(struct rung__spool *spool, const char *spec);
 
 /** Bytes that rung__spool_load() writes for a bucket: whole pages. */
 uint64_t rung__spool_bytes(const struct rung__spool *spool, const struct rung__bucket *bucket);
 
-/** All pairs of a bucket, key and value side by side; its room in the file is given back. @param to
- * on a page */
+/** All pairs of a bucket, keys and values in separate arrays; its space in the file is released.
+ * @param to page-aligned */
 int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket *bucket,
                      unsigned char *to);
 

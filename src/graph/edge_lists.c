@@ -63,7 +63,7 @@ static int open_list(const char *spec, struct rung__edge_list *list)
 		                  spec, first, second);
 	list->dtype = info->dtype;
 	list->edge_count = first == 2 ? second : first;
-	/* [2,E] in Fortran order lies in the file as [E,2] does in C order */
+	/* in the file, [2,E] in Fortran order is the same as [E,2] in C order */
 	list->by_side = (first == 2) != (transposed != 0);
 	return 0;
 }
@@ -135,7 +135,8 @@ static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx
 	return 0;
 }
 
-/* First value of one side of a list that is no id there, whatever `first` is added to. */
+/* First value of one side of a list that is not a valid id there, with the offset `first` taken
+ * into account. */
 static uint64_t id_limit(const struct rung__edge_lists *lists, enum rung_dtype dtype,
                          const struct rung__id_range *range)
 {
@@ -328,8 +329,8 @@ int rung__edge_lists_find_vertex_count(struct rung__edge_lists *lists)
 	if (lists->vertex_count == 0) {
 		if (lists->edge_count == 0)
 			return rung__fail(RUNG_E_FORMAT,
-			                  "%s: no edges, so nothing says how many vertices there "
-			                  "are: give the vertex count",
+			                  "%s: no edges, so the number of vertices is unknown; "
+			                  "give the vertex count",
 			                  rung__graph_first(lists->opts));
 		rc = for_each_chunk(lists, find_largest, NULL);
 		lists->vertex_count = lists->largest + 1;
@@ -366,8 +367,8 @@ void rung__edge_lists_close(struct rung__edge_lists *lists)
 
 int rung__edges_changed(const char *spec)
 {
-	return rung__fail(
-		RUNG_E_IO,
-		"%s: the file changed while it was read: run it again when nobody writes to it",
-		spec);
+	return rung__fail(RUNG_E_IO,
+	                  "%s: the file changed while it was read; run again when no other process "
+	                  "writes to it",
+	                  spec);
 }

@@ -12,19 +12,19 @@ struct rung__edge_list;
 /** Ids of one side of an edge list: id i is vertex first + i. */
 struct rung__id_range {
 	uint64_t first;
-	uint64_t count; /* ids are below it; UINT64_MAX: not said */
+	uint64_t count; /* ids are below it; UINT64_MAX: not given */
 };
 
-/** What "SRC+FIRST[:COUNT],FIRST[:COUNT]" says of sources and destinations; without what is behind
- * SRC, ids are vertices. */
+/** Meaning of "SRC+FIRST[:COUNT],FIRST[:COUNT]" for sources and destinations; with SRC alone, ids
+ * are vertices. */
 struct rung__edge_spec {
 	size_t src_length; /* of SRC */
 	struct rung__id_range source, destination;
 };
 
 /**
- * Cut a spec of an edge list up. What does not end in such numbers, and a spec that names a file as
- * it stands, is all SRC. RUNG_E_INVAL for numbers that make no ids.
+ * Split the spec of an edge list. A spec that does not end in such numbers, or that names an
+ * existing file, is SRC as a whole. RUNG_E_INVAL for numbers that are not valid ids.
  */
 int rung__edge_spec_parse(const char *spec, struct rung__edge_spec *parts_out);
 
@@ -38,7 +38,7 @@ struct rung__edge_lists {
 	int threads;
 	uint64_t chunk_edges; /* read at a time */
 	void *raw;            /* [2 * chunk_edges] as in the file */
-	/* [pairs of chunk_edges] destinations, and with undirected the sources behind them */
+	/* [pairs of chunk_edges] destinations, and with undirected the sources after them */
 	void *keys;
 	void *values;
 	uint64_t pass_first;      /* edges of earlier passes, for progress */
@@ -53,14 +53,14 @@ struct rung__edge_lists {
 int rung__edge_lists_open(struct rung__edge_lists *lists, const struct rung_graph_opts *opts,
                           uint64_t chunk_edges);
 
-/** What the options say, or one pass for the largest id. Then room for pairs. */
+/** From the options, or from a pass that finds the largest id. Then allocates memory for pairs. */
 int rung__edge_lists_find_vertex_count(struct rung__edge_lists *lists);
 
 /**
- * One pass: every edge as a pair (destination, source), with `undirected` its reverse behind it
+ * One pass: every edge as a pair (destination, source), with `undirected` followed by its reverse
  * unless it is a self loop. Ids are below the vertex count.
  *
- * @param take  gets each chunk; `spec` is that of its file. Not 0 ends the pass
+ * @param take  receives each chunk; `spec` is that of its file. A value other than 0 ends the pass
  */
 int rung__edge_lists_each(struct rung__edge_lists *lists,
                           int (*take)(void *ctx, const void *keys, const void *values,

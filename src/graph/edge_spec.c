@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edge lists between parts of the vertices, whose ids begin at 0 in each part: where a part begins,
- * and how many ids it has. */
+/* Edge lists between parts of the vertices, with ids that begin at 0 in each part: where a part
+ * begins, and how many ids it has. */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "graph/edge_lists.h"
 
-/* Digits before `end`, from `*at` down, as a number. @return false where there are none, or too
+/* Digits before `end`, from `*at` backwards, as a number. @return false if there are none, or too
  * many */
 static bool number_before(const char *spec, const char **at, uint64_t *value_out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs in memory: their life, and the check that every entry of indptr and indices is what the
+/* Graphs in memory: creation, release, and the check of every entry of indptr and indices that the
  * rest of rung relies on. */
 #include "graph/graph.h"
 
@@ -30,8 +30,8 @@ uint64_t rung__offsets_of_counts(uint64_t *counts, uint64_t count)
 	return sum;
 }
 
-/* First i with indptr[i] > indptr[i + 1]; vertex_count when there is none. The same for any number
- * of threads. */
+/* First i with indptr[i] > indptr[i + 1]; vertex_count if there is none. The same for any number of
+ * threads. */
 static uint64_t first_descent(const struct rung_csc *csc)
 {
 	uint64_t first = csc->vertex_count;
@@ -44,7 +44,7 @@ static uint64_t first_descent(const struct rung_csc *csc)
 	return first;
 }
 
-/* First edge whose source is no vertex; edge_count when there is none. */
+/* First edge whose source is out of range; edge_count if there is none. */
 static uint64_t first_stray(const struct rung_csc *csc)
 {
 	const unsigned index_bytes = csc->index_bytes;

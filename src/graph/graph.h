@@ -15,8 +15,8 @@ struct rung_graph {
 };
 
 /**
- * Make a graph of arrays from rung__malloc() & co. They belong to the call from its first line on:
- * when the check fails (or there is no memory for the graph) they are freed, and the error of
+ * Create a graph from arrays of rung__malloc(). They belong to the call from its first line on: if
+ * the check fails, or memory for the graph is lacking, they are freed and the error of
  * rung_csc_check() is returned.
  */
 int rung__graph_adopt(uint64_t vertex_count, uint64_t edge_count, uint64_t *indptr, void *indices,
@@ -25,10 +25,11 @@ int rung__graph_adopt(uint64_t vertex_count, uint64_t edge_count, uint64_t *indp
 /** The graph of edge lists: every spec a SRC of [2,E] or [E,2]. graph_edges.c */
 int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph **graph_out);
 
-/** What is asked of options before a file is opened. graph_load.c */
+/** Check the options before a file is opened. graph_load.c */
 int rung__graph_opts_check(const struct rung_graph_opts *opts);
 
-/** The first source, for its kind and for messages; without one a name that is no columns'. */
+/** The first source, for its kind and for messages; without sources a name that is not a column
+ * pair. */
 static inline const char *rung__graph_first(const struct rung_graph_opts *opts)
 {
 	return opts->spec_count > 0 ? opts->specs[0] : "no edges";
@@ -59,12 +60,11 @@ int rung__columns_open(const char *spec, struct rung_source **indptr_out,
 int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
                         uint64_t *vertex_count_out);
 
-/** Add the reverse of every edge behind the edges of its column; a self loop is not doubled.
- * graph_turn.c */
+/** Append the reverse of every edge to its column; a self loop is not doubled. graph_turn.c */
 int rung__graph_undirect(struct rung_graph *graph);
 
-/** Lists of out-neighbours become those of in-neighbours, in ascending order; undirected: with the
- * old list behind each. graph_turn.c */
+/** Turn lists of out-neighbours into lists of in-neighbours, in ascending order; undirected:
+ * followed by the old list. graph_turn.c */
 int rung__graph_flip(struct rung_graph *graph, bool undirected);
 
 /** Keep one of equal entries in every column, which is then sorted by id. graph_turn.c */
@@ -77,8 +77,8 @@ int rung__graph_dedup(struct rung_graph *graph);
 int rung__csc_turn(const struct rung_csc *csc, int threads, uint64_t **indptr_out,
                    void **indices_out);
 
-/** Sum up counts[0 .. count) in place to offsets: counts[i] becomes what lies before i. Returns the
- * sum. */
+/** Replace counts[0 .. count) by offsets: counts[i] becomes the sum of the counts before i. Returns
+ * the total. */
 uint64_t rung__offsets_of_counts(uint64_t *counts, uint64_t count);
 
 /** Progress of a long function: nonzero when the caller wants it to stop, with the failure

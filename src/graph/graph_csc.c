@@ -38,9 +38,9 @@ static int open_pair(const char *left, const char *right, struct rung_source **i
 }
 
 /*
- * A raw: source has commas of its own, so every comma is tried and the first at which both sides
- * open is it. When none is, the failure told is that of a comma whose left side opened, else of the
- * first: most likely what was meant.
+ * A raw: source contains commas, so every comma is tried, and the first at which both sides open is
+ * used. If there is none, the reported failure is that of a comma whose left side opened, otherwise
+ * of the first: most likely the intended one.
  */
 int rung__columns_open(const char *spec, struct rung_source **indptr_out,
                        struct rung_source **indices_out)
@@ -95,9 +95,9 @@ int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
 		                  spec, entries);
 	if (wanted && wanted != entries - 1)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: indptr has %" PRIu64 " entries, so %" PRIu64
-		                  " vertices, but %" PRIu64
-		                  " were said: take the right file or the right vertex count",
+		                  "%s: indptr has %" PRIu64 " entries, which means %" PRIu64
+		                  " vertices, but the vertex count is %" PRIu64
+		                  "; give the right file or the right count",
 		                  spec, entries, entries - 1, wanted);
 	*vertex_count_out = entries - 1;
 	return 0;
@@ -114,11 +114,12 @@ static int take_offsets(struct columns *columns, uint64_t first, uint64_t count)
 		const uint64_t value = rung__ids_get(columns->raw, dtype, i);
 
 		if (value >= limit)
-			return rung__fail(RUNG_E_FORMAT,
-			                  "%s: indptr[%" PRIu64
-			                  "] is %s: offsets are not negative; make the file anew",
-			                  rung__source_spec(columns->indptr_src), first + i,
-			                  rung__ids_text(text, dtype, value));
+			return rung__fail(
+				RUNG_E_FORMAT,
+				"%s: indptr[%" PRIu64
+				"] is %s, but offsets are not negative; create the file again",
+				rung__source_spec(columns->indptr_src), first + i,
+				rung__ids_text(text, dtype, value));
 		columns->indptr[first + i] = value;
 	}
 	return 0;
@@ -131,21 +132,22 @@ static int check_offsets(const struct columns *columns)
 
 	if (indptr[0] != 0)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: indptr[0] is %" PRIu64 ": it must be 0; make the file anew",
+		                  "%s: indptr[0] is %" PRIu64
+		                  "; it must be 0: create the file again",
 		                  spec, indptr[0]);
 	for (uint64_t v = 0; v < columns->vertex_count; v++) {
 		if (indptr[v] > indptr[v + 1])
 			return rung__fail(RUNG_E_FORMAT,
 			                  "%s: indptr[%" PRIu64 "] is %" PRIu64
 			                  " and indptr[%" PRIu64 "] is %" PRIu64
-			                  ": it must never decrease; make the file anew",
+			                  "; it must never decrease: create the file again",
 			                  spec, v, indptr[v], v + 1, indptr[v + 1]);
 	}
 	if (indptr[columns->vertex_count] != columns->edge_count)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: indptr[%" PRIu64 "] (its last) is %" PRIu64
+		                  "%s: indptr[%" PRIu64 "] (the last) is %" PRIu64
 		                  ", but %s has %" PRIu64
-		                  " indices: take the two files of one graph",
+		                  " indices; use the two files of one graph",
 		                  spec, columns->vertex_count, indptr[columns->vertex_count],
 		                  rung__source_spec(columns->indices_src), columns->edge_count);
 	return 0;

@@ -59,9 +59,9 @@ static int alloc_columns(struct loader *loader)
 		                          lists->threads);
 	if (lists->largest_spec)
 		return rung__fail(RUNG_E_NOMEM,
-		                  "graph of %" PRIu64
-		                  " vertices: no memory; so many because edge %" PRIu64
-		                  " of %s has id %" PRIu64,
+		                  "graph: no memory for %" PRIu64
+		                  " vertices; the number follows from edge %" PRIu64
+		                  " of %s, which has id %" PRIu64,
 		                  lists->vertex_count, lists->largest_edge, lists->largest_spec,
 		                  lists->largest);
 	return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " vertices: no memory",

@@ -14,7 +14,7 @@ const char *rung__ids_text(char text[RUNG__ID_TEXT_BYTES], enum rung_dtype dtype
 	return text;
 }
 
-/* `src` is closed when it is not what is wanted. */
+/* `src` is closed if it is not acceptable. */
 static int check(const char *spec, const char *what, unsigned dim_count, struct rung_source *src)
 {
 	const struct rung_array_info *info = rung_source_info(src);

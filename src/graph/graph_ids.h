@@ -28,7 +28,7 @@ static inline uint64_t rung__ids_get(const void *raw, enum rung_dtype dtype, uin
 	}
 }
 
-/** First value that is no id when there are `vertex_count` vertices: negative ones are beyond it
+/** First value that is out of range for `vertex_count` vertices; negative values are beyond it
  * too. */
 static inline uint64_t rung__ids_limit(enum rung_dtype dtype, uint64_t vertex_count)
 {

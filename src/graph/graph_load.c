@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a graph: which of the three forms it has, and what is done to it afterwards. */
+/* Reading a graph: detecting which of the three forms it has, and the steps after that. */
 #include <string.h>
 
 #include "graph/graph.h"
@@ -14,8 +14,7 @@ int rung__graph_opts_check(const struct rung_graph_opts *opts)
 		                  "give an edge index, csc:INDPTR,INDICES or csr:INDPTR,INDICES");
 	if (none && (opts->undirected || opts->dedup))
 		return rung__fail(RUNG_E_INVAL,
-		                  "graph: %s is set, but there are no edges; "
-		                  "leave it out",
+		                  "graph: %s needs edges; give a graph or leave it out",
 		                  opts->undirected ? "undirected" : "dedup");
 	for (size_t i = 0; i < opts->spec_count && opts->spec_count > 1; i++) {
 		if (rung__spec_is_csc(opts->specs[i]) || rung__spec_is_csr(opts->specs[i]))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turning a graph: lists of in-neighbours to lists of out-neighbours, and what is made of that.
- * Turning twice gives the first graph back with every list sorted by id, which is how duplicates
- * are found without sorting list by list.
+ * Transposing a graph: lists of in-neighbours to lists of out-neighbours, and operations built on
+ * it. Two transpositions give the original graph with every list sorted by id, which finds
+ * duplicates without sorting each list.
  */
 #include <string.h>
 
@@ -178,7 +178,7 @@ static void replace(struct rung_graph *graph, uint64_t *indptr, void *indices, u
 	graph->csc.edge_count = edge_count;
 }
 
-/* Entries of v's out-list without v itself, copied behind `at`; returns the place behind them. */
+/* Entries of v's out-list without v itself, copied to `at`; returns the position after them. */
 static uint64_t copy_reverse(const struct rung_csc *out, uint64_t v, uint64_t at, void *indices)
 {
 	for (uint64_t e = out->indptr[v]; e < out->indptr[v + 1]; e++) {
@@ -193,7 +193,7 @@ static uint64_t copy_reverse(const struct rung_csc *out, uint64_t v, uint64_t at
 	return at;
 }
 
-/* The graph's lists, and behind each the entries of the same list of `out`. */
+/* The lists of the graph, each followed by the entries of the same list of `out`. */
 static int join(struct rung_graph *graph, const struct rung_csc *out)
 {
 	const struct rung_csc in = graph->csc;

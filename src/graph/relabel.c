@@ -8,7 +8,8 @@
 
 #include "base/base.h"
 
-#define AHEAD     8u    /* lists ahead whose beginning is fetched; twice as many, whose place is */
+/* distance in lists of the prefetch of their start; that of their offsets is twice as long */
+#define AHEAD     8u
 #define PART_MIN  4096u /* ranks that are worth a thread */
 #define PARTS_MAX 256u
 
@@ -18,8 +19,8 @@ struct maps {
 	unsigned index_bytes;
 };
 
-/* First rank whose vertex does not lead back to it; vertex_count when all do, and then both maps
- * are permutations. */
+/* First rank whose vertex does not map back to it; vertex_count if all do, and both maps are then
+ * permutations. */
 static uint64_t first_mismatch(const struct maps *maps, int threads)
 {
 	const unsigned index_bytes = maps->index_bytes;
@@ -108,8 +109,8 @@ static void fill_indptr(const struct rung_csc *csc, const void *vertex_of_rank, 
 	}
 }
 
-/* A list is found through two reads at any place: both are asked for ahead. What its entries read
- * overlaps by itself. */
+/* A list is found through two random reads: both are prefetched. The reads for its entries overlap
+ * by themselves. */
 static inline void fetch_ahead(const struct rung_csc *csc, const void *vertex_of_rank, uint64_t r)
 {
 	if (r + 2 * AHEAD < csc->vertex_count)

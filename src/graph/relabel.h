@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What relabelling in memory and in files have in common. Private to rung. */
+/** Common parts of relabelling in memory and in files. Private to rung. */
 #ifndef RUNG_RELABEL_H
 #define RUNG_RELABEL_H
 
@@ -20,22 +20,22 @@ struct rung__relabel_opts {
 
 /**
  * rung__graph_relabel() for a graph in files: the relabelled graph is written as two .npy files,
- * indptr uint64 and indices of the graph's index_bytes, whose arrays begin at byte 4096. Entry by
- * entry they are what the function in memory gives.
+ * indptr uint64 and indices of the graph's index_bytes, whose arrays begin at byte 4096. Every
+ * entry equals that of the function for graphs in memory.
  *
- * In memory are the two maps (2 * index_bytes a vertex) and buffers. The graph is read twice, every
- * edge goes through a temporary file once.
+ * The two maps (2 * index_bytes per vertex) and buffers are in memory. The graph is read twice, and
+ * every edge goes through a temporary file once.
  *
- * @param edges           no pass may run on it
+ * @param edges           no pass may be running on it
  * @param vertex_of_rank  [vertex_count] of index_bytes
  * @param rank_of_vertex  [vertex_count] of index_bytes, its inverse
  * @param opts            NULL: defaults
- * @param indptr_path     is made; so is PATH.partial, which is renamed when both files are complete
- * and synced, and removed else
+ * @param indptr_path     created through PATH.partial, which is renamed when both files are
+ *                        complete and synced, and removed otherwise
  * @param indices_path    the same
- * @return 0, RUNG_E_FORMAT (maps that are not each other's inverse: names the entry), RUNG_E_EXIST,
- * RUNG_E_NOSPC with the bytes needed, RUNG_E_INVAL when memory_bytes is too small (says the least
- * that works), or what a pass over the graph says
+ * @return 0, RUNG_E_FORMAT (the maps are not inverse to each other; the message has the entry),
+ *         RUNG_E_EXIST, RUNG_E_NOSPC with the required bytes, RUNG_E_INVAL if memory_bytes is too
+ *         small (the message has the smallest that works), or an error of a pass over the graph
  */
 int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
                         const void *rank_of_vertex, const struct rung__relabel_opts *opts,

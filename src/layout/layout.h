@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "rung/store.h"
 
-/** Rows that can be copied from: rank r lies at base + (r - rank_first) * stride. */
+/** Rows in memory: rank r is at base + (r - rank_first) * stride. */
 struct rung__view {
 	const unsigned char *base;
 	size_t stride;
@@ -19,10 +19,9 @@ struct rung__view {
 #define RUNG__FEATURES_NAME   RUNG__FEATURES_PREFIX "%03u.npy"
 
 /**
- * How rows lie in the features files: blocks of block_rows ranks are dealt round robin over them;
- * inside a file row i begins at data_offset + i * row_stride. Rows that were left where they were
- * (rung stage --in-place) lie in one file, in the order of the vertices: row i is then that of
- * vertex i.
+ * Layout of the rows in the features files: blocks of block_rows ranks are dealt round robin over
+ * the files; within a file row i begins at data_offset + i * row_stride. Rows staged in place (rung
+ * stage --in-place) are in one file, in the order of the vertices: row i is then that of vertex i.
  */
 struct rung__layout {
 	uint64_t data_offset;
@@ -32,7 +31,8 @@ struct rung__layout {
 	uint64_t block_rows; /* does not matter with one file */
 	/* rows left where they were: of an entry of vertex_of_rank, 4 or 8; else 0 */
 	uint64_t vertex_bytes;
-	/* then, [vertices], of whoever reads rows; NULL where only sizes count */
+	/* for rows staged in place, [vertices], owned by the reader of rows; NULL if only sizes
+	 * matter */
 	const void *vertex_of_rank;
 	uint64_t file_bytes[RUNG__FILES_MAX];
 };
@@ -54,7 +54,7 @@ static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint6
 	return layout->data_offset + rank * layout->row_stride;
 }
 
-/** How many of `count` rows from a rank on lie behind each other in its file. */
+/** How many of `count` rows from a rank on are contiguous in its file. */
 static inline uint64_t rung__row_run(const struct rung__layout *layout, uint64_t rank,
                                      uint64_t count)
 {
@@ -79,13 +79,13 @@ static inline uint64_t rung__file_rows(const struct rung__layout *layout, uint64
 	       (rest < layout->block_rows ? rest : layout->block_rows);
 }
 
-/** What decides which rows share a read: the store's, and what is predicted of them. */
+/** The rule that decides which rows share a read, for the store and for predictions. */
 struct rung__read_rule {
 	uint64_t row_bytes;
 	uint64_t align;     /* reads begin and end at multiples of it: a power of two */
 	uint64_t gap_bytes; /* between two rows, that are worth reading over */
 	uint64_t read_bytes_max;
-	bool apart; /* each row has a read to itself */
+	bool apart; /* each row has a separate read */
 };
 
 /**

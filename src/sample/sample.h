@@ -7,9 +7,10 @@
 #include "rung/sampler.h"
 #include "sample/sampler_positions.h"
 
-#define RUNG__DRAWS_IN_LIST 32u /* up to so many draws, looking through them all beats a hash set */
+/* up to this many draws, a search through all of them is faster than a hash set */
+#define RUNG__DRAWS_IN_LIST 32u
 
-/* What a thread that samples works with. */
+/* Buffers of a sampling thread. */
 struct rung__space {
 	struct rung__positions positions; /* of the vertices of its batch */
 	uint64_t *set;                    /* [set_size] drawn places + 1, 0: free */
@@ -56,12 +57,12 @@ static RUNG__ANYWHERE inline uint64_t rung__draw_count(uint32_t fanout, uint64_t
  * needed. */
 uint64_t rung__draw_set_size(const uint32_t *fanouts, uint32_t hop_count, uint64_t degree_max);
 
-/** What all draws of a hop start from. */
+/** The common part of the key of all draws of a hop. */
 uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop);
 
 /**
  * Draw in-neighbours of vertices[first .. end): those of vertex i go to drawn[indptr[i] ..
- * indptr[i+1]), which are none or rung__draw_count() many, in ids of csc->index_bytes.
+ * indptr[i+1]), either 0 or rung__draw_count() of them, as ids of csc->index_bytes.
  * @param set  [set_size] of this thread
  */
 void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *vertices,

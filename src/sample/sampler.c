@@ -31,8 +31,8 @@ static int check_opts(const struct rung_csc *csc, const struct rung_sampler_opts
 	for (uint32_t hop = 0; hop < opts->hop_count; hop++) {
 		if (opts->fanouts[hop] == 0)
 			return rung__fail(RUNG_E_INVAL,
-			                  "sampler: fanout of hop %" PRIu32
-			                  " is 0: it is at least 1 (leave the hop out)",
+			                  "sampler: the fanout of hop %" PRIu32
+			                  " is 0; use at least 1, or leave the hop out",
 			                  hop);
 	}
 	if (opts->draws != RUNG_DRAWS_ALL && opts->draws != RUNG_DRAWS_NEW)
@@ -67,7 +67,7 @@ static int make_spaces(struct rung_sampler *sampler)
 int rung__sampler_spread(struct rung_sampler *sampler)
 {
 	for (uint32_t t = 1; t < sampler->threads && !sampler->spread; t++) {
-		/* of an attempt that failed behind it */
+		/* left by an attempt that failed later */
 		rung__positions_fini(&sampler->spaces[t].positions);
 		if (!rung__positions_init(&sampler->spaces[t].positions, sampler->csc.vertex_count,
 		                          sampler->hashed))

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Filling a batch. A hop is done some vertices at a time: how many neighbours each gets, the draws,
- * and what was drawn is numbered in order of first appearance. So the entries of graph and table
- * that one step asks for are in the cache when the next one needs them. With several threads the
- * draws of the whole hop are one step, which they share.
+ * Filling a batch. A hop is processed in blocks of vertices: first the number of neighbours of
+ * each, then the draws, then the drawn vertices are numbered in the order of their first
+ * appearance. So the entries of graph and table that one step prefetches are in the cache when the
+ * next step needs them. With several threads the draws of the whole hop are one step, which they
+ * share.
  */
 #include <string.h>
 
 #include "sample/sample.h"
 
-/* some hundred draws: what they touch stays in the cache until they are numbered */
+/* a few hundred draws: their data stays in the cache until they are numbered */
 #define BLOCK_VERTICES  64u
-#define AHEAD_VERTICES  24u /* vertices ahead whose list's offsets are fetched */
-#define AHEAD_POSITIONS 24u /* drawn ids ahead whose table entry is fetched */
+#define AHEAD_VERTICES  24u /* distance in vertices of the prefetch of list offsets */
+#define AHEAD_POSITIONS 24u /* distance in drawn ids of the prefetch of table entries */
 
 int rung_batch_create(struct rung_batch **batch_out)
 {
@@ -48,8 +49,8 @@ const struct rung_block *rung_batch_block(const struct rung_batch *batch, uint32
 	return hop < batch->hop_count ? &batch->hops[hop].block : NULL;
 }
 
-/* Make room for `count` items; what is there stays, also on failure. Half more, so that growing
- * ends soon. */
+/* Grow to `count` items; the content is kept, also on failure. At least by half, so that growing is
+ * rare. */
 static int reserve(void **items, uint64_t *capacity, uint64_t count, size_t item_bytes)
 {
 	uint64_t wanted;
@@ -63,7 +64,7 @@ static int reserve(void **items, uint64_t *capacity, uint64_t count, size_t item
 	if (!grown)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "batch: no memory for %" PRIu64
-		                  " entries of %zu bytes: take a smaller batch or fanout",
+		                  " entries of %zu bytes; use a smaller batch or fanout",
 		                  wanted, item_bytes);
 	*items = grown;
 	*capacity = wanted;
@@ -140,8 +141,8 @@ struct hop {
 	uint32_t fanout;
 };
 
-/* How many neighbours vertices first .. end get: the block's indptr, and room for the edges and for
- * new vertices. */
+/* Number of neighbours of vertices first .. end: the block's indptr, and memory for the edges and
+ * for new vertices. */
 static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
 {
 	const uint64_t *indptr = hop->csc->indptr, *vertices = hop->batch->vertices;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Drawing neighbours without replacement: Floyd's algorithm (Bentley, Floyd, "A Sample of
- * Brilliance", 1987), which takes exactly as many random numbers as draws. Whether a position was
+ * Brilliance", 1987), which uses exactly as many random numbers as draws. Whether a position was
  * drawn before is looked up in the bits of a word for short lists, among the draws themselves for
- * small fanouts, in a hash set otherwise. A draw depends on the seed, the batch key, the hop, the
- * vertex and its running number, never on the thread.
+ * small fanouts, otherwise in a hash set. A draw depends on the seed, the batch key, the hop, the
+ * vertex and its sequence number, never on the thread.
  *
- * Two steps for the vertices of a call, because nearly every draw is a cache miss: all positions
- * first, which asks for the entries, then the entries.
+ * Two steps for the vertices of a call, because nearly every draw is a cache miss: first all
+ * positions, with a prefetch of the entries, then the entries.
  */
 #include <string.h>
 
@@ -153,8 +153,8 @@ static inline const char *entry_at(const struct rung_csc *csc, unsigned bytes, u
 	return (const char *)csc->indices + edge * bytes;
 }
 
-/* Positions of what vertices[i] draws, or nothing when its list is taken whole; the entries are
- * asked for. */
+/* Positions that vertices[i] draws, or none if its whole list is used; the entries are
+ * prefetched. */
 static inline __attribute__((always_inline)) void draw_at(const struct rung_csc *csc,
                                                           uint64_t mixed_key, uint64_t vertex,
                                                           uint64_t count, uint64_t *set, void *out,

@@ -42,7 +42,7 @@ int rung__positions_reserve(struct rung__positions *positions, const uint64_t *v
 		positions->slots = old;
 		return rung__fail(RUNG_E_NOMEM,
 		                  "batch: no memory to number %" PRIu64
-		                  " vertices: take a smaller batch or fanout",
+		                  " vertices; use a smaller batch or fanout",
 		                  count_max);
 	}
 	positions->slot_count = wanted;

@@ -11,7 +11,7 @@
 #define RUNG__POSITION_NONE UINT32_MAX /* so a batch has fewer vertices than that */
 
 struct rung__positions {
-	uint32_t *dense; /* [vertex_count] RUNG__POSITION_NONE where there is none; NULL: hashed */
+	uint32_t *dense; /* [vertex_count] RUNG__POSITION_NONE without a position; NULL: hashed */
 	/* [slot_count] low half of the id, then position + 1; 0: free. At most half of them are
 	 * taken */
 	uint64_t *slots;
@@ -43,7 +43,7 @@ static inline uint64_t rung__positions_entry(uint64_t id, uint32_t position)
 	return id << 32 | (position + UINT32_C(1));
 }
 
-/* Ids whose low halves are equal are told apart by the batch itself. */
+/* Ids with equal low halves are distinguished with the batch itself. */
 static inline bool rung__positions_is(uint64_t entry, uint64_t id, const uint64_t *vertices,
                                       unsigned id_bytes)
 {
@@ -51,7 +51,7 @@ static inline bool rung__positions_is(uint64_t entry, uint64_t id, const uint64_
 	       (id_bytes == 4 || vertices[(uint32_t)entry - 1] == id);
 }
 
-/** The position of an id; `next` if it had none, and then it has. There is room for it. */
+/** The position of an id; `next`, which it then gets, if it had none. The table is large enough. */
 static inline __attribute__((always_inline)) uint32_t rung__positions_put(
 	struct rung__positions *positions, uint64_t id, uint32_t next, const uint64_t *vertices,
 	unsigned id_bytes, bool hashed)

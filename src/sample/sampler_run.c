@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many batches side by side. Threads claim numbers of batches; batch i is made in slot i mod
- * slot_count, and number i is given out only when the batch that had the slot before was handed
- * over. In order, a thread that has made the batch that is next hands over all that are ready
- * behind it as well, unless another is at it. Whoever holds the least number is sampling or handing
- * over, never waiting, so there is always one that goes on.
+ * Many batches concurrently. Threads claim batch numbers; batch i is sampled in slot i mod
+ * slot_count, and number i is issued only when the previous batch of that slot has been handed
+ * over. In order, a thread that has sampled the next batch also hands over all complete batches
+ * after it, unless another thread is doing so. The thread with the smallest number is sampling or
+ * handing over, never waiting, so there is always progress.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ static bool claim(struct run *run, uint64_t *idx_out)
 	return true;
 }
 
-/* With the lock held, which is let go of meanwhile. */
+/* With the lock held; it is released in between. */
 static void hand_over(struct run *run, uint32_t thread)
 {
 	if (run->handing)

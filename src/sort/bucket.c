@@ -8,7 +8,7 @@
 #include <assert.h>
 
 #define BUCKETS_MAX 1024u /* more write streams than this cost more than they save */
-#define AHEAD_PAIRS 16u   /* pairs ahead whose place in its list is fetched */
+#define AHEAD_PAIRS 16u   /* distance in pairs of the prefetch of the destination */
 /* 4096 lists of one bucket, or more: their ends fit the second-level cache */
 #define BUCKET_KEYS_BITS 12u
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Putting (key, value) pairs into lists by key, in parallel and stable: how edges are turned.
+ * Storing (key, value) pairs in lists by key, in parallel and stable: the transposition of edges.
  * Private to the core.
  *
  * Writing pair by pair misses the cache on nearly every pair of a large graph. A chunk of pairs is
- * therefore first dealt into buckets of neighbouring keys, and then every bucket is written by one
- * thread, within a few thousand lists, whose ends are fetched ahead.
+ * therefore partitioned into buckets of neighbouring keys first; then one thread writes each
+ * bucket, into a few thousand lists, whose ends are prefetched.
  */
 #ifndef RUNG_BUCKET_H
 #define RUNG_BUCKET_H
@@ -24,7 +24,7 @@ struct rung__buckets {
 	void *pairs;                      /* [RUNG__CHUNK_PAIRS] key, value */
 };
 
-/** Keys lie below `key_limit`. @return 0 or RUNG_E_NOMEM */
+/** Keys are below `key_limit`. @return 0 or RUNG_E_NOMEM */
 int rung__buckets_init(struct rung__buckets *buckets, uint64_t key_limit, unsigned index_bytes,
                        int threads);
 void rung__buckets_fini(struct rung__buckets *buckets);
@@ -33,9 +33,9 @@ void rung__buckets_fini(struct rung__buckets *buckets);
  * Append every value to the list of its key: lists[next[key]++] = value, in the order of the pairs.
  *
  * @param keys    [count] of index_bytes, each below key_limit; count at most RUNG__CHUNK_PAIRS
- * @param next    [key_limit] where each list goes on
- * @param ends    [key_limit] where each list ends: a pair that finds its list full is not written
- * @return pairs written: `count`, unless the keys are not those that were counted
+ * @param next    [key_limit] position at which each list continues
+ * @param ends    [key_limit] end of each list: a pair whose list is full is not written
+ * @return pairs written: `count`, unless the keys differ from those that were counted
  */
 uint64_t rung__buckets_place(const struct rung__buckets *buckets, const void *keys,
                              const void *values, uint64_t count, uint64_t *next,

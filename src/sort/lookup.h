@@ -6,9 +6,9 @@
 #include "base/base.h"
 
 /**
- * The ids of a list in a hash set with room for twice as many; one id, which is not in the list,
- * stands for a free slot. Ids are multiplied by an odd number near 2^64 over the golden ratio
- * (Knuth, "The Art of Computer Programming", volume 3), whose upper bits say where to look first.
+ * The ids of a list in a hash set of at least twice the size; one id that is not in the list marks
+ * free slots. Ids are multiplied by an odd number near 2^64 over the golden ratio (Knuth, "The Art
+ * of Computer Programming", volume 3), whose upper bits are the first slot to probe.
  */
 struct rung__lookup {
 	void *slots; /* [rung__lookup_slots()] of index_bytes */
@@ -23,7 +23,7 @@ struct rung__lookup {
 /* Lists of any length are searched without slots when at most this many ids are looked up. */
 #define RUNG__LOOKUP_ASKED 4u
 
-/** Slots for lists of up to so many ids. */
+/** Number of slots for lists of up to `ids_max` ids. */
 static inline uint64_t rung__lookup_slots(uint64_t ids_max)
 {
 	return 4 * ids_max + 2;
@@ -125,7 +125,7 @@ static inline __attribute__((always_inline)) void rung__lookup_mark_as(
 	}
 }
 
-/** Set bit `bit` + i of `bits` for each i below count whose ids[first + i] is in the set. */
+/** Set bit `bit` + i of `bits` for each i below count with ids[first + i] in the set. */
 static inline void rung__lookup_mark(const struct rung__lookup *set, uint64_t free_id,
                                      const void *ids, uint64_t first, uint64_t count,
                                      uint64_t *bits, uint64_t bit)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One step of a radix sort: every thread has a slice of the pairs; where it writes those of a
- * bucket follows from the counts of all slices.
+ * One step of a radix sort: every thread has a slice of the pairs; the positions of a bucket's
+ * pairs follow from the counts of all slices.
  */
 #include "base/base.h"
 #include "sort/partition.h"
@@ -82,7 +82,7 @@ static inline __attribute__((always_inline)) bool count_slice(const struct rung_
 		const uint64_t id = rung__id_get(digits, id_bytes, i * pairs->stride),
 			       digit = id - p->first;
 
-		if (digit >= p->range) /* not what was written there */
+		if (digit >= p->range) /* not a value that was written there */
 			return false;
 		if (!pairs->skip_loops || id != rung__id_get(others, id_bytes, i * pairs->stride))
 			counts[bucket_of(p, digit)]++;

@@ -24,18 +24,18 @@ struct rung__partition {
 	bool by_value;         /* ranges of values, not of keys */
 	uint64_t first, range; /* of the ids */
 	unsigned shift;
-	/* [((range - 1) >> shift) + 1]; NULL: each is a bucket of its own */
+	/* [((range - 1) >> shift) + 1]; NULL: each is a separate bucket */
 	const uint32_t *bucket_of;
 	uint32_t bucket_count;
 	int threads;
 	/* [threads][bucket_count] pairs that were counted; then where a slice writes its next */
 	uint64_t *starts;
-	/* [bucket_count + 1] where each bucket begins in what was written, and the end */
+	/* [bucket_count + 1] start of each bucket in the output, and the end */
 	uint64_t *firsts;
 };
 
-/** Where slice `slice` of `slices` begins in `count` entries: all are equally long, but for one
- * entry. */
+/** First entry of slice `slice` of `slices` out of `count` entries; slice lengths differ by at most
+ * one. */
 static inline uint64_t rung__slice_begin(uint64_t count, int slice, int slices)
 {
 	const uint64_t s = (uint64_t)slice, more = count % (uint64_t)slices;
@@ -54,7 +54,8 @@ void rung__slice_starts(uint64_t *counts, uint32_t bucket_count, int slices, uin
 
 /** Take starts and firsts for up to `bucket_count_max` buckets. */
 int rung__partition_init(struct rung__partition *partition, uint32_t bucket_count_max, int threads);
-/** By keys, each range of 1 << shift a bucket. What is to be otherwise is set afterwards. */
+/** Partition by keys, with each range of 1 << shift as a bucket. Other settings are changed
+ * afterwards. */
 void rung__partition_set(struct rung__partition *partition, unsigned id_bytes, uint64_t first,
                          uint64_t range, unsigned shift);
 void rung__partition_fini(struct rung__partition *partition);

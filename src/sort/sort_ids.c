@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Insertion for what is short, as most lists are; else a heap, whose time does not depend on what
- * untrusted files hold. */
+/* Insertion sort for short lists, which most are; otherwise a heap sort, whose time does not depend
+ * on the content of untrusted files. */
 #include "sort/sort_ids.h"
 
 #include "base/base.h"
@@ -20,7 +20,7 @@ static inline __attribute__((always_inline)) void sort_by_insertion(void *ids, u
 	}
 }
 
-/* `id` into the heap ids[0, count) whose place `at` is open. */
+/* Move `id` down the heap ids[0, count) from the free position `at`. */
 static inline __attribute__((always_inline)) void sift_down(void *ids, unsigned id_bytes,
                                                             uint64_t count, uint64_t at,
                                                             uint64_t id)

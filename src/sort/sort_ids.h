@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Sorting a list of ids where it lies, for lists of any length and any number of equal ids.
- * Private to the core. */
+/** Sorting a list of ids in place, for lists of any length and any number of equal ids. Private to
+ * the core. */
 #ifndef RUNG_SORT_IDS_H
 #define RUNG_SORT_IDS_H
 

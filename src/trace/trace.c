@@ -18,14 +18,14 @@ int rung_trace_create(const struct rung_trace_opts *caller_opts, struct rung_tra
 	if (rc < 0)
 		return rc;
 	if (opts.vertex_count == 0)
-		return rung__fail(RUNG_E_INVAL, "trace: no vertices: say how many rows there are");
+		return rung__fail(RUNG_E_INVAL, "trace: no vertices; set the number of rows");
 	if (opts.kept_max == 0)
 		opts.kept_max = KEPT_DEFAULT;
 	trace = rung__zalloc(sizeof(*trace));
 	if (!trace)
 		return rung__fail(RUNG_E_NOMEM, "trace: no memory");
 	trace->opts = opts;
-	/* the largest says "never" */
+	/* the largest value means "never" */
 	trace->id_bytes = opts.vertex_count <= UINT32_MAX && opts.kept_max <= UINT32_MAX ? 4 : 8;
 	trace->counts = rung__zalloc_array(opts.vertex_count, sizeof(*trace->counts));
 	if (!trace->counts) {

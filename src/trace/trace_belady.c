@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Belady's rule with the right to bypass (Belady 1966). A row stays from a request to its next one
- * or it does not; it is a hit there in the first case. When more rows would stay than there is room
- * for, the one whose next request is farthest away goes, which may be the row just asked for. So a
- * tier is the set of the times at which its rows are wanted next: no two rows share one, the time
- * that comes is in the set or not, and the farthest is the set's largest. Sets are bits with levels
- * of bits above, 64 a word.
+ * Belady's rule with bypassing (Belady 1966). A row stays from one request to its next, which is
+ * then a hit, or it does not. If more rows would stay than fit, the row with the farthest next
+ * request is dropped, which may be the row just requested. A tier is therefore the set of times of
+ * the next requests of its rows: no two rows share one, the present time is in the set or not, and
+ * the victim has the largest time of the set. Sets are bits with levels of bits above, 64 per word.
  */
 #include <string.h>
 
@@ -80,7 +79,7 @@ static void set_take(struct time_set *set, uint64_t time)
 	}
 }
 
-/* Of a set that is not empty. */
+/* The set must not be empty. */
 static uint64_t set_largest(const struct time_set *set)
 {
 	uint64_t at = 0;

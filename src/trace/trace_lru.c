@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LRU of all sizes at once. The stack distance of a request is how many rows were asked for since
- * its row was last, itself included; a tier of that many rows or more still has it (Mattson,
- * Gecsei, Slutz, Traiger 1970).
+ * LRU of all sizes at once. The stack distance of a request is the number of distinct rows since
+ * the last request of its row, including that row; a tier of at least that many rows still has it
+ * (Mattson, Gecsei, Slutz, Traiger 1970).
  *
  * The last request of each row is a bit at its time. The distance is the number of bits from there
- * on: whole words by a Fenwick tree (Fenwick 1994) over the words' counts, which is small enough
- * for the cache, the rest by counting bits. Times run up to twice the number of rows; then the bits
- * are pushed together and times begin behind them.
+ * on: whole words from a Fenwick tree (Fenwick 1994) over the counts of the words, which is small
+ * enough for the cache, the rest by counting bits. Times run up to twice the number of rows; then
+ * the bits are compacted and times continue after them.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@
 
 struct lru {
 	uint64_t row_count;
-	uint64_t *last; /* [row_count] time of the last request + 1, 0: there was none */
+	uint64_t *last; /* [row_count] time of the last request + 1; 0: none yet */
 	uint64_t *bits; /* [word_count] set at the times in `last` */
 	/* [word_count + 1] Fenwick tree over the numbers of bits of the words; entry 0 is not
 	 * used */
@@ -113,7 +113,7 @@ static uint64_t request(struct lru *lru, uint64_t row)
 	return distance;
 }
 
-/* The first size that holds so many rows; size_count when none does. */
+/* The first size that holds `rows` rows; size_count if none does. */
 static uint32_t first_size(const uint64_t *sizes, uint32_t size_count, uint64_t rows)
 {
 	uint32_t low = 0, high = size_count;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pieces of the array that were read, ascending and apart. A reader claims the gaps of what it has
- * read, sums them without the lock, and joins each with its neighbours. Readers in order keep a
- * piece each, so a few dozen are many; when they run out, rows are read at random.
+ * Pieces of the array that were read, ascending and disjoint. A reader claims the gaps covered by
+ * its bytes, computes their CRC without the lock, and joins each with its neighbours. A sequential
+ * reader keeps one piece, so a few dozen are plenty; if they run out, the reads are random.
  */
 #include "zip/member_crc.h"
 
@@ -29,7 +29,7 @@ struct rung__member_crc {
 	int fd;
 	const char *name;
 	struct rung__stored member;
-	uint32_t head_crc; /* of what is before the array */
+	uint32_t head_crc; /* of the bytes before the array */
 	enum state state;
 	uint32_t piece_count;
 	struct piece pieces[PIECES_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The CRC of a stored member of a zip file, whose bytes are read where they lie: by several
- * threads, in pieces and in no order. Those who read hand on what they have read; when all of it
- * was there, the sums of the pieces are joined and compared. Private to io/.
+ * The CRC of a stored member of a zip file that several threads read in place, in pieces and in any
+ * order. Readers pass on the bytes they have read; when all bytes were seen, the CRCs of the pieces
+ * are combined and compared. Private to io/.
  */
 #ifndef RUNG_IO_MEMBER_CRC_H
 #define RUNG_IO_MEMBER_CRC_H
@@ -28,12 +28,11 @@ int rung__member_crc_open(int fd, const char *name, const struct rung__stored *m
                           struct rung__member_crc **crc_out);
 
 /**
- * Bytes [first, first + count) of the array, as they were read. Bytes that were there before are
- * not summed again. Rows that are read here and there are not kept count of for ever: the CRC is
- * then not compared.
+ * Bytes [first, first + count) of the array, as read. Bytes seen before are not summed again.
+ * Random rows are not tracked forever: the CRC is then not compared.
  *
  * Threads: any number.
- * @return 0; RUNG_E_FORMAT once all bytes were there and are not those of the CRC; RUNG_E_IO
+ * @return 0; RUNG_E_FORMAT once all bytes were seen and do not match the CRC; RUNG_E_IO
  */
 int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t count,
                          const void *bytes);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the bytes of an entry of a zip file begin. The end record gives the central directory, its
- * entry the local header, and that the data. Only the plain case is taken (one disk, offsets from
- * the start of the file, zip64 included); every number is checked against the file. In any other
- * case the answer is no, and the caller lets libzip do it.
+ * The position of the data of an entry in a zip file. The end record leads to the central
+ * directory, its entry to the local header, and that to the data. Only the plain case is handled
+ * (one disk, offsets from the start of the file, zip64 included); every number is checked against
+ * the file. In any other case the answer is no, and the caller uses libzip.
  */
 #include <string.h>
 
@@ -96,7 +96,7 @@ free_tail:
 	return found && dir->bytes <= DIRECTORY_BYTES_MAX;
 }
 
-/* The zip64 field holds those of the three numbers that did not fit, in this order. */
+/* The zip64 field has those of the three numbers that did not fit, in this order. */
 static bool widen(struct directory_entry *e, const unsigned char *extra, size_t extra_len)
 {
 	uint64_t *const numbers[] = { &e->bytes, &e->stored_bytes, &e->local_offset };

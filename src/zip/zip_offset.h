@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** An entry of a zip file as libzip tells of it. */
+/** An entry of a zip file as reported by libzip. */
 struct rung__zip_entry {
 	const char *name;
 	unsigned method;
@@ -14,10 +14,10 @@ struct rung__zip_entry {
 };
 
 /**
- * Where the bytes of entry `idx` of a zip file lie, from its central directory and local header
- * (libzip does not tell).
- * @return false when the entry is not the wanted one, or encrypted, or the directory is not plainly
- *         readable: the caller then reads it through libzip
+ * The position of the data of entry `idx` of a zip file, from its central directory and local
+ * header (libzip does not report it).
+ * @return false if it is a different entry, or encrypted, or the directory is not plain: the caller
+ *         then reads it through libzip
  */
 bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx,
                       const struct rung__zip_entry *wanted, uint64_t *offset_out);

@@ -162,7 +162,7 @@ class Absent(NumaTest):
         with open(self.path("file"), "w", encoding="ascii"):
             pass
         self.fails("numa", "--topology", "--root", self.path("file"), code=1,
-                   says=[self.path("file"), "is no folder"])
+                   says=[self.path("file"), "not a folder"])
 
 
 class Malformed(NumaTest):

@@ -395,7 +395,7 @@ Test(score, refuses_sampling_that_cannot_be)
 		                                         .fanouts = zero,
 		                                         .hop_count = 1,
 		                                         .draws = (enum rung_draws)7 },
-		               RUNG_E_INVAL, "way of drawing");
+		               RUNG_E_INVAL, "not a valid value for draws");
 	}
 	assert_refused(&graph.csc, (struct rung_score_opts){ 0 }, RUNG_E_INVAL,
 	               "score blend: no fanouts");

@@ -11,7 +11,7 @@
 #define RUNG__CHECKSUM_NAME   "xxh3-64"
 #define RUNG__CHECKSUM_DIGITS 16 /* as hexadecimal text */
 
-/** Of `bytes` bytes, seed 0. */
+/** XXH3 of `bytes` bytes, seed 0. */
 uint64_t rung__checksum(const void *data, size_t bytes);
 
 /** As RUNG__CHECKSUM_DIGITS lower-case digits and a NUL. */
@@ -19,7 +19,7 @@ void rung__checksum_text(uint64_t sum, char text_out[RUNG__CHECKSUM_DIGITS + 1])
 
 #define RUNG__FINGERPRINT_BYTES 16u
 
-/** What tells rows apart: the row itself when it has at most 16 bytes, zeros behind it, else 128
+/** Identity of a row: the row itself, padded with zeros, if it has at most 16 bytes, otherwise 128
  * bits of XXH3, seed 0. */
 void rung__fingerprint(const void *row, size_t bytes, unsigned char out[RUNG__FINGERPRINT_BYTES]);
 

@@ -95,7 +95,7 @@ static int check_file(const struct rung_dataset *ds, const struct rung__manifest
 		rc = rung__fail_errno(errno, "%s/%s", ds->dir, file->name);
 	else if ((uint64_t)st.st_size != file->bytes)
 		rc = rung__fail(RUNG_E_FORMAT,
-		                "%s/%s: has %jd bytes, the manifest says %" PRIu64
+		                "%s/%s: has %jd bytes, but the manifest records %" PRIu64
 		                "; copy it again or stage the dataset again",
 		                ds->dir, file->name, (intmax_t)st.st_size, file->bytes);
 	else

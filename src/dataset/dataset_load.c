@@ -92,8 +92,7 @@ static int find(const struct rung_dataset *ds, const char *name,
 {
 	*file_out = find_array(ds, name);
 	return *file_out ? 0
-	                 : rung__fail(RUNG_E_NOENT,
-	                              "%s: holds no array '%s'; rung info lists what it holds",
+	                 : rung__fail(RUNG_E_NOENT, "%s: no array '%s'; rung info lists the arrays",
 	                              ds->dir, name);
 }
 

@@ -54,8 +54,8 @@ int rung__array_open(const struct rung_dataset *ds, const char *name,
 	return open_file(ds, name, array_out);
 }
 
-/* Rows that were left in their source, which was looked at when the dataset was opened, and may
- * have changed since. */
+/* Rows that stayed in their source, which was checked when the dataset was opened, and may have
+ * changed since. */
 static int open_in_place(const struct rung_dataset_info *info, struct rung__features *features)
 {
 	char *path = rung__strdup(info->features_path);
@@ -80,8 +80,8 @@ static int open_in_place(const struct rung_dataset_info *info, struct rung__feat
 	if ((uint64_t)st.st_size != info->features_file_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: does not have %" PRIu64
-		                  " bytes any more: put back the file that was staged in place, "
-		                  "or stage it again",
+		                  " bytes any more; restore the file that was staged in place, or "
+		                  "stage it again",
 		                  path, info->features_file_bytes);
 	return 0;
 }

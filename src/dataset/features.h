@@ -7,9 +7,9 @@
 #include "rung/dataset.h"
 
 /**
- * The staged features, or another array of a dataset, which is one file. Tiers open the files
- * behind the descriptors, not the paths: a dataset staged anew under a running store, or the
- * working folder of another process, cannot put another file in their place.
+ * The staged features, or another array of a dataset, which is one file. Tiers reopen the files
+ * through the descriptors, not the paths: a dataset that replaces this one, or the working folder
+ * of another process, cannot substitute another file.
  */
 struct rung__features {
 	struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows left in their source. Nothing keeps the file from being changed, so the dataset remembers
- * its size, its time of change, and checksums of some blocks: copies and touched files are then
- * told from files with other rows in them, without reading hundreds of gigabytes.
+ * Rows that stay in their source. Nothing prevents changes of that file, so the dataset records its
+ * size, its modification time, and checksums of some blocks: these distinguish copies and touched
+ * files from files with other rows, without reading hundreds of gigabytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static uint64_t block_of_sample(const struct rung__in_place *in_place, uint32_t 
 
 static uint64_t mtime_ns(const struct stat *st)
 {
-	/* of the years a manifest's numbers have room for: 1970 to 2262 */
+	/* range of a manifest's numbers: the years 1970 to 2262 */
 	const uint64_t second = 1000000000, last = INT64_MAX / second - 1;
 
 	return (uint64_t)RUNG__MIN(RUNG__MAX(st->st_mtim.tv_sec, 0), (time_t)last) * second +
@@ -79,19 +79,18 @@ static int find_path(const struct rung_source *src, const struct rung__source_pl
 	    stat(place->path, &named) < 0 || open_file.st_dev != named.st_dev ||
 	    open_file.st_ino != named.st_ino)
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: its rows do not lie in a file as they are (deflated, "
-		                  "compressed, text, or put together), so "
-		                  "they cannot be left there; write them to a .npy first, or stage "
-		                  "without --in-place",
+		                  "%s: its rows are not stored uncompressed in one file (deflated, "
+		                  "compressed, text, or combined), so they cannot stay there; "
+		                  "write them to a .npy first, or stage without --in-place",
 		                  rung__source_spec(src));
 	if (!realpath(place->path, in_place->path))
 		return rung__fail_errno(errno, "%s", place->path);
 	if (!is_text(in_place->path))
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: the name of a file whose rows are left in it must be UTF-8 "
-		                  "without control characters; "
-		                  "rename it, or stage without --in-place",
-		                  place->path);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: the name of a file that is staged in place must be UTF-8 without "
+		        "control characters; rename it, or stage without --in-place",
+			place->path);
 	in_place->bytes = (uint64_t)open_file.st_size;
 	in_place->mtime_ns = mtime_ns(&open_file);
 	return 0;
@@ -174,11 +173,11 @@ int rung__in_place_check(const struct rung__in_place *in_place, const char *dir)
 		rc = compare(in_place, fd, &different, &first);
 	close(fd);
 	if (rc == 0 && different > 0)
-		rc = rung__fail(RUNG_E_CORRUPT,
-		                "%s: was changed after the rows of %s were left in it: %" PRIu64
-		                " of %u blocks looked at are others, "
-		                "the first at offset %" PRIu64
-		                "; put it back as it was, or stage the dataset again",
-		                in_place->path, dir, different, in_place->sample_count, first);
+		rc = rung__fail(
+			RUNG_E_CORRUPT,
+			"%s: was changed after the rows of %s were staged in place: %" PRIu64
+			" of %u sampled blocks differ, the first at offset %" PRIu64
+			"; restore the file, or stage the dataset again",
+			in_place->path, dir, different, in_place->sample_count, first);
 	return rc;
 }

@@ -21,28 +21,28 @@ struct rung__in_place {
 	uint64_t samples[RUNG__SAMPLES_MAX]; /* their checksums */
 };
 
-/** How many blocks of a file of so many bytes are sampled. */
+/** Number of sampled blocks of a file of `file_bytes` bytes. */
 uint32_t rung__in_place_sample_count(uint64_t file_bytes);
 
 /**
- * Learn what is to be known of a source's file.
- * @return 0, RUNG_E_INVAL: its rows are not in a file as they are (deflated, made by rung, in
- *         memory), or the file's name is not text
+ * Record the properties of a source's file.
+ * @return 0, RUNG_E_INVAL: its rows are not stored uncompressed in a file (deflated, generated, in
+ *         memory), or the name of the file is not text
  */
 int rung__in_place_take(const struct rung_source *src, struct rung__in_place *in_place_out);
 
 /**
- * Is it still the file it was? Size and time of change tell; when the time is another the sampled
- * blocks do.
- * @param dir  the dataset's, for messages
- * @return 0, RUNG_E_FORMAT (missing, or another size), RUNG_E_CORRUPT (a sampled block is another),
+ * Check that the file is unchanged. Size and modification time decide; if the time differs, the
+ * sampled blocks do.
+ * @param dir  of the dataset, for messages
+ * @return 0, RUNG_E_FORMAT (missing, or another size), RUNG_E_CORRUPT (a sampled block differs),
  *         RUNG_E_IO
  */
 int rung__in_place_check(const struct rung__in_place *in_place, const char *dir);
 
 /**
  * Read the sampled blocks again.
- * @param different_out  how many are not what they were
+ * @param different_out  number of blocks that differ
  * @param first_out      offset of the first of them
  * @return as rung__in_place_check(), without RUNG_E_CORRUPT
  */

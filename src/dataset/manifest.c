@@ -55,8 +55,7 @@ static struct rung_array_info vector(enum rung_dtype dtype, uint64_t count)
 	return (struct rung_array_info){ .dtype = dtype, .dim_count = 1, .dims = { count } };
 }
 
-/* Rows with bytes between them are a matrix whose columns are elements, the last of which mean
- * nothing. */
+/* Padded rows are a matrix whose columns are elements, the last of which are padding. */
 static struct rung_array_info features_array(const struct rung__manifest *m)
 {
 	struct rung_array_info array = m->features;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The manifest of a staged dataset: what is in the folder, in docs/FORMAT.md's words. Private to
- * io/. */
+/** The manifest of a staged dataset: the content of the folder, in the terms of docs/FORMAT.md.
+ * Private to io/. */
 #ifndef RUNG_IO_MANIFEST_H
 #define RUNG_IO_MANIFEST_H
 
@@ -28,7 +28,7 @@
 #define RUNG__ARRAY_PREFIX     "features_" /* of further arrays of the vertices */
 #define RUNG__SPLIT_PREFIX     "split_"
 
-/* between the features and what is carried along: graph, maps, score */
+/* besides features and additional arrays: graph, maps, score */
 #define RUNG__FILES_FIXED        5u
 #define RUNG__MANIFEST_BYTES_MAX (16u << 20)
 #define RUNG__SPLITS_MAX         256u
@@ -76,8 +76,8 @@ struct rung__manifest {
 		char name[RUNG__SPLIT_NAME_BYTES];
 		uint64_t count;
 	} splits[RUNG__SPLITS_MAX];
-	/* what the dataset was staged from, and how: lines "KEY VALUE\n"; NULL: not recorded. Freed
-	 * with the manifest */
+	/* sources and options of staging: lines "KEY VALUE\n"; NULL: not recorded. Freed with the
+	 * manifest */
 	char *job;
 
 	/* the files in manifest order, checksums.npy not among them */
@@ -94,20 +94,20 @@ struct rung__manifest {
 bool rung__split_name_ok(const char *name);
 
 /**
- * Fill files, block_count and checksums from the counts and arrays above: the one place that says
- * which files there are.
- * @return 0, RUNG_E_RANGE when sizes overflow, RUNG_E_NOMEM
+ * Fill in files, block_count and checksums from the counts and arrays above: the only place that
+ * defines the set of files.
+ * @return 0, RUNG_E_RANGE if sizes overflow, RUNG_E_NOMEM
  */
 int rung__manifest_plan(struct rung__manifest *m);
 
-/** File of that name, checksums.npy included; NULL when there is none. */
+/** The file with that name, including checksums.npy; NULL if there is none. */
 const struct rung__manifest_file *rung__manifest_file(const struct rung__manifest *m,
                                                       const char *name);
 
-/** How the features lie: in the files that are listed, or in their source. vertex_of_rank and
- * file_bytes are left to the caller. */
+/** Layout of the features: in the listed files, or in their source. The caller sets vertex_of_rank
+ * and file_bytes. */
 struct rung__layout rung__manifest_features_layout(const struct rung__manifest *m);
-/** How an array lies that is one file. */
+/** Layout of an array, which is one file. */
 struct rung__layout rung__manifest_array_layout(const struct rung_array_info *info);
 
 /** The text with its own checksum in it; free it with rung__free(). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The manifest's text, parsed. Its checksum does not protect against an author who computes it:
+ * The parsed text of the manifest. Its checksum does not protect against an author who computes it:
  * every field is checked, and the list of files must be the one that follows from the counts.
  */
 #include <jansson.h>
@@ -91,7 +91,7 @@ static bool get_count_or_null(const json_t *object, const char *key, uint64_t *v
 	return !value || json_is_null(value) || get_u64(object, key, INT64_MAX, value_out);
 }
 
-/* Absent likewise: all */
+/* Missing as well: all */
 static bool get_draws(const json_t *object, enum rung_draws *draws_out)
 {
 	const json_t *value = json_object_get(object, "draws");
@@ -257,8 +257,8 @@ static int get_defaults(const char *path, const json_t *root, struct rung__manif
 	return get_draws(root, &m->draws) ? 0 : bad_field(path, "draws");
 }
 
-/* A list of names of files, each once; absent, as arrays are in datasets from before there were
- * any, is none. */
+/* A list of file names without repeats; a missing list is empty, as in datasets from before arrays
+ * existed. */
 static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
 {
 	if (!names)
@@ -279,8 +279,8 @@ static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
 	return true;
 }
 
-/* What the counts do not say is in the files, which come in this order: shapes of labels, arrays
- * and splits. */
+/* Shapes that are not among the counts come from the files, in this order: labels, arrays,
+ * splits. */
 static int get_labels(const char *path, const json_t *root, const json_t *file,
                       struct rung__manifest *m)
 {
@@ -489,7 +489,7 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes,
 	root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
 	if (!has_text(root, "format", RUNG__FORMAT_NAME) ||
 	    !get_u64(root, "version", INT64_MAX, &version)) {
-		rc = rung__fail(RUNG_E_FORMAT, "%s: is no manifest of a staged dataset", path);
+		rc = rung__fail(RUNG_E_FORMAT, "%s: not a manifest of a staged dataset", path);
 		goto free_root;
 	}
 	if (version != RUNG__FORMAT_VERSION) {

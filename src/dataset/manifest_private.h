@@ -5,6 +5,6 @@
 #define RUNG_IO_MANIFEST_PRIVATE_H
 
 #define RUNG__MANIFEST_CHECKSUM_KEY "\n \"checksum\": \"" /* before the digits */
-#define RUNG__MANIFEST_TAIL         "\"\n}\n"             /* behind them */
+#define RUNG__MANIFEST_TAIL         "\"\n}\n"             /* end of the text */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The manifest's file: a regular file of a bounded size, whose text manifest_parse.c checks. */
+/* The manifest's file: a regular file of limited size, whose text manifest_parse.c checks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

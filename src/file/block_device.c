@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Block devices in /sys. dev/block/MAJOR:MINOR is a link to the device's folder; that of a
- * partition lies in the folder of its disk, and only the disk has a queue.
+ * Block devices in /sys. dev/block/MAJOR:MINOR is a link to the folder of the device; a partition's
+ * folder is in that of its disk, and only the disk has a queue.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +13,9 @@
 
 #include "file/block_device.h"
 
-#define SECTOR_BYTES 512u /* unit of "start", whatever the device's own block is */
+#define SECTOR_BYTES 512u /* unit of "start", whatever the block size of the device */
 
-/* A number from a file of one line. @return false when there is no such file or no number in it */
+/* A number from a file with one line. @return false if there is no such file or it has no number */
 static bool read_number(const char *path, uint64_t *number_out)
 {
 	char text[32];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The block device that a file lies on, as /sys shows it. */
+/** The block device of a file, from /sys. */
 #ifndef RUNG_BLOCK_DEVICE_H
 #define RUNG_BLOCK_DEVICE_H
 
@@ -8,16 +8,16 @@
 struct rung__block_device {
 	char name[64];          /* of the whole disk, also for a file on a partition: "nvme0n1" */
 	uint64_t partition_at;  /* bytes of the disk in front of the partition; 0 without one */
-	uint64_t command_bytes; /* what the kernel sends it in one command at most; 0: unknown */
+	uint64_t command_bytes; /* largest command that the kernel sends to it; 0: unknown */
 	uint32_t block_bytes;   /* logical; 0: unknown */
 };
 
 /**
  * Look up the device with a number (st_dev of a file).
  *
- * @param sys  where sysfs is mounted: "/sys", in tests a recorded folder
- * @return false when there is none: network and memory file systems, and those that span devices,
- *         have numbers of their own
+ * @param sys  mount point of sysfs: "/sys", in tests a recorded folder
+ * @return false if there is none: network and memory file systems, and those that span devices,
+ *         have other numbers
  */
 bool rung__block_device(const char *sys, unsigned major_number, unsigned minor_number,
                         struct rung__block_device *device_out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The alignment of direct reads. glibc 2.36's struct statx lacks the two fields, so the kernel's
- * own header and the bare system call are used; that header may not be included together with
- * <sys/stat.h>, hence a file of its own.
+ * header and the plain system call are used; that header must not be included together with
+ * <sys/stat.h>, hence a separate file.
  */
 #include <fcntl.h>
 #include <linux/stat.h>

@@ -27,7 +27,7 @@ void rung__direct_close(struct rung__direct *file)
 	file->fd = -1;
 }
 
-/* A file system may take the flag and refuse the read: then through the page cache from here on. */
+/* A file system may accept the flag and refuse the read: use the page cache from here on. */
 static bool drop_direct(int fd)
 {
 	const int flags = fcntl(fd, F_GETFL);
@@ -57,8 +57,7 @@ int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes,
 			                  file->name, offset + done, bytes - done);
 		if ((uint64_t)got < bytes - done)
 			got = (ssize_t)rung__align_down((uint64_t)got, RUNG__PAGE_BYTES);
-		/* less than a page at a time, or the end: without alignment the one can be told
-		 * from the other */
+		/* less than a page at a time, or the end: unaligned offsets distinguish the two */
 		if (got == 0)
 			break;
 		done += (uint64_t)got;
@@ -80,7 +79,7 @@ int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uin
 	return bytes > 0 ? rung__direct_read(file, room, offset - begin + bytes, begin) : 0;
 }
 
-/* O_DIRECT behind the opening: a file system that refuses the flag may have made the file by
+/* O_DIRECT is set after opening: a file system that refuses the flag may have created the file by
  * then. */
 static void ask_direct(int fd)
 {

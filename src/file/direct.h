@@ -7,31 +7,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** A file open a second time, with O_DIRECT where its file system takes it. */
+/** A file that is open a second time, with O_DIRECT if its file system accepts it. */
 struct rung__direct {
 	int fd;           /* -1: not open */
 	const char *name; /* for messages; the caller's */
-	/* of what is written, all files together: told when the disk is full */
+	/* total of all files to be written, for the message about a full disk */
 	uint64_t bytes_needed;
 };
 
-/** The file behind `fd`, for reading. @return 0, or the failure of opening it again */
+/** The file of `fd`, for reading. @return 0, or the failure of opening it again */
 int rung__direct_open(struct rung__direct *file, int fd, const char *name);
 /** The same for writing too, through the descriptor of a file that is open for both. */
 int rung__direct_open_write(struct rung__direct *file, int fd, const char *name);
 void rung__direct_close(struct rung__direct *file);
 
 /**
- * Read `bytes` at `offset`, which is on a page. Whole pages are written at `to`, page-aligned, as
- * far as the file goes.
- * @return 0, or RUNG_E_IO naming the file, the offset and errno, also when the file ends before
+ * Read `bytes` at `offset`, which is page-aligned. Whole pages are written at `to`, page-aligned,
+ * up to the end of the file.
+ * @return 0, or RUNG_E_IO naming the file, the offset and errno, also if the file ends before
  *         `bytes`
  */
 int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes, uint64_t offset);
 
 /**
- * Read bytes from anywhere.
- * @param room  on a page, for the whole pages around them; they come to be at *at_out in it
+ * Read bytes at any offset.
+ * @param room  page-aligned, for the whole pages that contain them; *at_out is their position in it
  */
 int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
                            unsigned char *room, const unsigned char **at_out);

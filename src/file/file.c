@@ -63,7 +63,7 @@ int rung__reserve(int fd, const char *path, uint64_t bytes)
 {
 	int tries = 0, err;
 
-	/* tmpfs frees what it allocated and returns EINTR at any signal, even with SA_RESTART */
+	/* tmpfs frees the allocation and returns EINTR at any signal, even with SA_RESTART */
 	do
 		err = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
 	while (err == EINTR && ++tries < RESERVE_TRIES);
@@ -76,7 +76,7 @@ int rung__reserve(int fd, const char *path, uint64_t bytes)
 
 int rung__sync_folder(int fd, const char *path)
 {
-	/* EINVAL: a file system without it, whose renames are as durable as they get */
+	/* EINVAL: a file system without fsync(), whose renames cannot be made more durable */
 	if (fsync(fd) < 0 && errno != EINVAL)
 		return rung__fail_errno(errno, "%s: cannot be synced to the device", path);
 	return 0;
@@ -90,7 +90,8 @@ static mode_t type_of(int fd)
 	return fstat(fd, &st) == 0 ? st.st_mode & S_IFMT : 0;
 }
 
-/* Of what cannot be opened: a socket, a link with O_NOFOLLOW, a device on a nodev file system. */
+/* For a file that cannot be opened: a socket, a link with O_NOFOLLOW, a device on a nodev file
+ * system. */
 static bool is_irregular(int dir_fd, const char *name, int flags)
 {
 	struct stat st;

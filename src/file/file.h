@@ -28,28 +28,28 @@ int rung__reserve(int fd, const char *path, uint64_t bytes);
 int rung__sync_folder(int fd, const char *path);
 
 /**
- * Open `name` in the folder `dir_fd` for reading, with `flags` added. It has to be a regular file:
- * opening a FIFO would wait for its writer, and opening a device may do anything.
- * @return descriptor, or RUNG_E_FORMAT for what is not a regular file, or what errno stands for;
- * `path` is for messages
+ * Open `name` in the folder `dir_fd` for reading, with `flags` added. It must be a regular file:
+ * opening a FIFO would wait for its writer, and opening a device may have any effect.
+ * @return descriptor, or RUNG_E_FORMAT if it is not a regular file, or the status of errno; `path`
+ *         is for messages
  */
 int rung__open_regular(int dir_fd, const char *name, const char *path, int flags);
 
 /**
- * Open the file or disk behind a descriptor once more for reading, with `flags` of its own
- * (O_DIRECT): the same file, whatever its path names by now.
+ * Reopen the file or disk of a descriptor for reading, with separate `flags` (O_DIRECT): the same
+ * file, even if its path names another one by now.
  * @return descriptor, or -1 with errno
  */
 int rung__reopen(int fd, int flags);
 
 /**
- * Alignment that O_DIRECT asks of offset, length and memory on an open file: STATX_DIOALIGN (Linux
- * 6.1), and RUNG__PAGE_BYTES where the kernel or the file system does not say.
+ * Alignment that O_DIRECT needs for offset, length and memory on an open file: STATX_DIOALIGN
+ * (Linux 6.1), or RUNG__PAGE_BYTES if kernel or file system do not report it.
  */
 uint32_t rung__dio_align(int fd);
 
-/** True when the file system says that it reads this file through the page cache even with O_DIRECT
- * (ext4 with journalled data). */
+/** True if the file system reports that it reads this file through the page cache even with
+ * O_DIRECT (ext4 with journalled data). */
 bool rung__dio_refused(int fd);
 
 #endif

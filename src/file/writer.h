@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Writing behind the caller's back: buffers are filled here and written there, by a thread.
- * Private to rung. */
+/** Writing in the background: the caller fills buffers, a thread writes them. Private to rung. */
 #ifndef RUNG_WRITER_H
 #define RUNG_WRITER_H
 
@@ -30,10 +29,10 @@ void rung__writer_put(struct rung__writer *writer, const struct rung__direct *fi
  * on */
 int rung__writer_flush(struct rung__writer *writer);
 
-/** Whether a write has failed: what is put from then on is not written. */
+/** Whether a write has failed: later buffers are not written. */
 bool rung__writer_failed(struct rung__writer *writer);
 
-/** Waits for what is being written. NULL is allowed. */
+/** Waits for writes in flight. NULL is allowed. */
 void rung__writer_close(struct rung__writer *writer);
 
 /** A file written from its start to its end through buffers of a writer. */
@@ -49,7 +48,7 @@ struct rung__out_stream {
 /** @return 0, or the failure of an earlier write */
 int rung__stream_append(struct rung__out_stream *stream, const void *bytes, uint64_t byte_count);
 
-/** Write what is left, and cut the file to its length. @return as rung__writer_flush() */
+/** Write the rest, and truncate the file to its length. @return as rung__writer_flush() */
 int rung__stream_end(struct rung__out_stream *stream);
 
 #endif

@@ -14,14 +14,14 @@
 #define MAGIC            "\x93NUMPY"
 #define MAGIC_BYTES      6u
 #define PREFIX_BYTES_MAX 12u /* magic, version, and a length of 2 bytes (version 1) or 4 */
-#define DESCR_BYTES      32u /* kept of a descr; every one that rung takes is shorter */
+#define DESCR_BYTES      32u /* size kept of a descr; all supported ones are shorter */
 
 enum key { KEY_DESCR, KEY_FORTRAN, KEY_SHAPE, KEY_COUNT };
 static const char *const key_names[KEY_COUNT] = { "descr", "fortran_order", "shape" };
 
 struct cursor {
 	const char *name;
-	const char *start; /* of the .npy, so that messages can say where */
+	const char *start; /* start of the .npy, for offsets in messages */
 	const char *at, *end;
 	bool fortran;
 };
@@ -118,9 +118,8 @@ static int refuse_descr(const struct cursor *c, const char *descr)
 			"convert it with numpy.array(a.tolist(), dtype='<f4') and save it again",
 			c->name, descr);
 	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: dtype '%s' is not one that rung knows (bool, integers, f16 f32 f64, "
-	                  "2-byte void for bf16); "
-	                  "convert it with a.astype('<f4') or the like",
+	                  "%s: dtype '%s' is not supported; use bool, integers, f16, f32, f64, or "
+	                  "2-byte void for bf16: convert it with a.astype('<f4') or similar",
 	                  c->name, descr);
 }
 
@@ -168,7 +167,7 @@ static int take_descr(struct cursor *c, struct rung_array_info *array)
 int rung__npy_refuse_fortran(const char *name)
 {
 	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: Fortran order (columns lie together, not rows); "
+	                  "%s: Fortran order (columns are contiguous, not rows) is not supported; "
 	                  "convert it with numpy.ascontiguousarray(a) and save it again",
 	                  name);
 }
@@ -187,7 +186,7 @@ static int take_dim(struct cursor *c, uint64_t *dim_out)
 
 	skip_space(c);
 	if (c->at == c->end || *c->at < '0' || *c->at > '9')
-		return malformed(c, "a dimension is no number");
+		return malformed(c, "a dimension is not a number");
 	for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) {
 		if (!rung__mul(dim, 10, &dim) || !rung__add(dim, (uint64_t)(*c->at - '0'), &dim))
 			return malformed(c, "a dimension needs more than 64 bits");
@@ -204,7 +203,7 @@ static int take_shape(struct cursor *c, struct rung_array_info *array)
 	int rc;
 
 	if (!take(c, '('))
-		return malformed(c, "shape is no tuple");
+		return malformed(c, "shape is not a tuple");
 	array->dim_count = 0;
 	while (!take(c, ')')) {
 		if (!comma)
@@ -259,7 +258,8 @@ static int take_dict(struct cursor *c, struct rung_array_info *array)
 		for (key = 0; key < KEY_COUNT && strcmp(text, key_names[key]) != 0; key++)
 			;
 		if (key == KEY_COUNT)
-			return malformed(c, "a key that is none of descr, fortran_order, shape");
+			return malformed(
+				c, "unknown key; only descr, fortran_order and shape are allowed");
 		if (seen[key])
 			return malformed(c, "a key is there twice");
 		seen[key] = true;
@@ -272,7 +272,7 @@ static int take_dict(struct cursor *c, struct rung_array_info *array)
 	}
 	skip_space(c);
 	if (c->at != c->end)
-		return malformed(c, "text behind the dict");
+		return malformed(c, "text after the dict");
 	for (key = 0; key < KEY_COUNT; key++) {
 		if (!seen[key])
 			return malformed(c, key == KEY_DESCR     ? "no descr"
@@ -292,8 +292,8 @@ static int parse_prefix(const char *name, const unsigned char *head, uint64_t by
 	if (bytes < MAGIC_BYTES || memcmp(head, MAGIC, MAGIC_BYTES) != 0)
 		return rung__fail(
 			RUNG_E_FORMAT,
-			"%s: is no .npy file: wrong magic at byte 0; write it with numpy.save(), "
-			"or give a file without header as raw:FILE,DTYPE,DIMxDIM",
+			"%s: not a .npy file: wrong magic at byte 0; write it with numpy.save(), "
+		        "or give a file without a header as raw:FILE,DTYPE,DIMxDIM",
 			name);
 	if (bytes < PREFIX_BYTES_MAX)
 		return rung__fail(RUNG_E_FORMAT,
@@ -360,7 +360,7 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 	if (data_bytes > file_bytes - npy.data_offset)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: truncated: %" PRIu64 " bytes are missing at offset %" PRIu64
-		                  " (the header asks for %" PRIu64
+		                  " (the header announces %" PRIu64
 		                  " bytes of data from offset %" PRIu64 " on); copy it again",
 		                  name, data_bytes - (file_bytes - npy.data_offset), file_bytes,
 		                  data_bytes, npy.data_offset);

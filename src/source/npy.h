@@ -33,10 +33,10 @@ bool rung__array_equal(const struct rung_array_info *a, const struct rung_array_
  * Parse a header.
  *
  * @param name        for messages
- * @param head        the first `head_bytes` bytes of the .npy: at least its whole header, or all
- *                    there is
- * @param file_bytes  length of the whole .npy: the data must lie inside
- * @return 0, or RUNG_E_FORMAT saying what is wrong at which byte, and the cure
+ * @param head        the first `head_bytes` bytes of the .npy: at least its whole header, or the
+ *                    whole file
+ * @param file_bytes  length of the whole .npy, which must contain the data
+ * @return 0, or RUNG_E_FORMAT with the problem, its byte and the cure
  */
 int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uint64_t file_bytes,
                     struct rung__npy *npy_out);
@@ -46,7 +46,7 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes,
                    struct rung__npy *npy_out);
 
-/** RUNG_E_FORMAT, with the cure, for those who need C order. */
+/** RUNG_E_FORMAT, with the cure, for callers that need C order. */
 int rung__npy_refuse_fortran(const char *name);
 
 /** Write a version 1 header padded to RUNG__NPY_DATA_OFFSET bytes. The array is a valid one. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine with a stack and a memo, as pickle has it, for the 26 instructions that a dict of
- * integers and arrays is written with. Values are small and hold no pointers of the file but spans;
- * tuples, the only ones that hold others, lie in a pool of a fixed size.
+ * A machine with a stack and a memo, as pickle defines it, for the 26 instructions that occur in a
+ * dict of integers and arrays. Values are small and have no pointers into the file except spans;
+ * tuples, the only nested values, are in a pool of fixed size.
  *
- * An array is written as _reconstruct(ndarray, (0,), b'b') and then given its state, (1, (count,),
- * dtype, False, bytes), where bytes are _codecs.encode(text, 'latin1'), or bytes() when there are
- * none, and the dtype is dtype('i8', False, True) with a state that begins (3, '<'.
+ * An array is written as _reconstruct(ndarray, (0,), b'b') and then gets its state, (1, (count,),
+ * dtype, False, bytes), where bytes is _codecs.encode(text, 'latin1'), or bytes() for an empty
+ * array, and the dtype is dtype('i8', False, True) with a state that begins (3, '<'.
  */
 #include "source/pickle.h"
 
@@ -82,7 +82,7 @@ static int push(struct machine *m, struct value value)
 	return 0;
 }
 
-/* The value `down` places below the top; kind NOTHING when there is none. */
+/* The value `down` positions below the top; kind NOTHING if there is none. */
 static struct value top(const struct machine *m, uint32_t down)
 {
 	return m->depth > down ? m->stack[m->depth - 1 - down] : (struct value){ .kind = NOTHING };
@@ -104,7 +104,7 @@ static int make_tuple(struct machine *m, uint32_t count, uint32_t marks)
 	return push(m, tuple);
 }
 
-/* How many values lie above the upmost mark; false without one. */
+/* The number of values above the topmost mark; false without a mark. */
 static bool above_mark(const struct machine *m, uint32_t *count_out)
 {
 	for (uint32_t i = 0; i < m->depth; i++) {
@@ -133,7 +133,7 @@ static bool is_global(struct value value, enum global which)
 	return value.kind == GLOBAL && value.number == (int64_t)which;
 }
 
-/* ---- what is read of the file ---- */
+/* ---- reading the file ---- */
 
 static bool take(struct machine *m, unsigned bytes, uint64_t *value_out)
 {
@@ -205,7 +205,7 @@ static int push_global(struct machine *m)
 		m->at += length;
 		return push(m, (struct value){ .kind = GLOBAL, .number = (int64_t)known[i].which });
 	}
-	return refuse(m, "a class or function that such arrays are not made of");
+	return refuse(m, "a class or function that is not used by integer arrays");
 }
 
 static int store(struct machine *m, unsigned bytes)
@@ -213,7 +213,7 @@ static int store(struct machine *m, unsigned bytes)
 	uint64_t idx;
 
 	if (!take(m, bytes, &idx) || idx >= MEMO_MAX || m->depth == 0 || top(m, 0).kind == MARK)
-		return refuse(m, "a place to remember that is none");
+		return refuse(m, "memo index out of range");
 	m->memo[idx] = top(m, 0);
 	return 0;
 }
@@ -227,7 +227,7 @@ static int fetch(struct machine *m, unsigned bytes)
 	return push(m, m->memo[idx]);
 }
 
-/* ---- what is made of it ---- */
+/* ---- building values ---- */
 
 static int make_dtype(struct machine *m, struct value args, struct value *out)
 {
@@ -245,7 +245,7 @@ static int make_dtype(struct machine *m, struct value args, struct value *out)
 			return 0;
 		}
 	}
-	return refuse(m, "a dtype that is no integer");
+	return refuse(m, "a dtype that is not an integer");
 }
 
 static int make_array(struct machine *m, struct value args, struct value *out)
@@ -263,7 +263,7 @@ static int make_bytes(struct machine *m, struct value args, struct value *out)
 {
 	*out = entry(m, args, 0);
 	if (out->kind != TEXT || !is_text(entry(m, args, 1), "latin1"))
-		return refuse(m, "bytes that are no latin1");
+		return refuse(m, "bytes that are not latin1");
 	out->kind = BYTES;
 	return 0;
 }
@@ -275,7 +275,7 @@ static int reduce(struct machine *m)
 	int rc = 0;
 
 	if (function.kind != GLOBAL || args.kind != TUPLE)
-		return refuse(m, "a call of what is no function");
+		return refuse(m, "a call of something that is not a function");
 	if (function.number == RECONSTRUCT)
 		rc = make_array(m, args, &result);
 	else if (function.number == NUMPY_DTYPE)
@@ -285,7 +285,7 @@ static int reduce(struct machine *m)
 	else if (function.number == EMPTY_BYTES && args.length == 0)
 		result = (struct value){ .kind = BYTES, .text = m->at };
 	else
-		rc = refuse(m, "a call of what is no function");
+		rc = refuse(m, "a call of something that is not a function");
 	if (rc < 0)
 		return rc;
 	m->depth -= 2;
@@ -322,7 +322,7 @@ static int build(struct machine *m)
 	if (object.kind == ARRAY)
 		rc = build_array(m, &m->arrays[object.number], state);
 	else if (object.kind != DTYPE)
-		return refuse(m, "a state of what has none");
+		return refuse(m, "a state for a value that has none");
 	m->depth--;
 	return rc;
 }
@@ -334,7 +334,7 @@ static int add_item(struct machine *m, struct value key, struct value value)
 	if (m->dict->count == RUNG__PICKLE_ITEMS_MAX)
 		return refuse(m, "too many entries in the dict");
 	if (key.kind != TEXT || key.length == 0 || key.length >= RUNG__PICKLE_KEY_BYTES)
-		return refuse(m, "a key that is no short text");
+		return refuse(m, "a key that is not a short text");
 	for (uint64_t i = 0; i < key.length; i++) {
 		if (key.text[i] <= ' ' || key.text[i] > '~')
 			return refuse(m, "a key with other characters than ASCII has");
@@ -365,7 +365,7 @@ static int set_items(struct machine *m, uint32_t count, uint32_t marks)
 	int rc = 0;
 
 	if (count % 2 || top(m, count + marks).kind != DICT)
-		return refuse(m, "entries of what is no dict");
+		return refuse(m, "entries of a value that is not a dict");
 	for (uint32_t i = 0; rc == 0 && i < count; i += 2)
 		rc = add_item(m, m->stack[m->depth - count + i],
 		              m->stack[m->depth - count + i + 1]);
@@ -462,7 +462,7 @@ static int run(struct machine *m)
 		if (code == '.')
 			return m->depth == 1 && top(m, 0).kind == DICT
 			               ? 0
-			               : refuse(m, "what is read is no dict");
+			               : refuse(m, "the top-level value is not a dict");
 		rc = step(m, code);
 	}
 	return rc < 0 ? rc : refuse(m, "the file ends");
@@ -490,7 +490,7 @@ int rung__pickle_array(const char *name, const struct rung__pickle_item *item,
                        unsigned char *data_out)
 {
 	const unsigned char *at = item->text, *end = at + item->text_bytes;
-	/* the caller has room for it */
+	/* the caller has allocated enough */
 	const uint64_t bytes = item->count * rung_dtype_bytes(item->dtype);
 	uint64_t done = 0;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A dict of integers and NumPy arrays of integers, as torch.save() and pickle (protocol 2) write
- * it. Nothing is executed: of the words of the pickle language those are known that such a dict is
- * written with, and they only put what is read into the list below. Private to io/.
+ * A dict of integers and NumPy arrays of integers, as written by torch.save() and pickle (protocol
+ * 2). Nothing is executed: only the pickle instructions for such a dict are known, and they only
+ * fill in the list below. Private to io/.
  */
 #ifndef RUNG_IO_PICKLE_H
 #define RUNG_IO_PICKLE_H
@@ -18,7 +18,7 @@
 struct rung__pickle_item {
 	char key[RUNG__PICKLE_KEY_BYTES];
 	bool is_array;
-	int64_t number; /* when it is none */
+	int64_t number; /* value if it is not an array */
 	enum rung_dtype dtype;
 	uint64_t count;            /* entries; one dimension */
 	const unsigned char *text; /* its bytes, each a character of UTF-8 up to 255 */
@@ -33,7 +33,7 @@ struct rung__pickle_dict {
 /**
  * @param name   for messages
  * @param bytes  untrusted; the items point into it
- * @return 0, or RUNG_E_FORMAT saying what is wrong at which byte, and the cure; RUNG_E_NOMEM
+ * @return 0, or RUNG_E_FORMAT with the problem, its byte and the cure; RUNG_E_NOMEM
  */
 int rung__pickle_read(const char *name, const unsigned char *bytes, uint64_t byte_count,
                       struct rung__pickle_dict *dict_out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a source: which format a spec names, and the formats that need no file of their own. */
+/* Opening a source: the format named by a spec, and the formats without a file. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Where the bytes of a source lie, for those who read them past rung_source_read(). Private to
- * rung; see source_read.c. */
+/** The bytes of a source, for callers that read them without rung_source_read(). Private to rung;
+ * see source_read.c. */
 #ifndef RUNG_SOURCE_SOURCE_H
 #define RUNG_SOURCE_SOURCE_H
 
@@ -15,11 +15,11 @@
 #define RUNG__EVERY_PREFIX "every:"
 
 /**
- * As rung_source_open() for those who can take either order of a matrix: one in Fortran order is
- * opened as its transpose, which is the same bytes in C order. An edge index [2,E] in Fortran order
- * is [E,2] in C order, and is often saved so.
+ * As rung_source_open() for callers that accept either order of a matrix: one in Fortran order is
+ * opened as its transpose, which has the same bytes in C order. An edge index [2,E] in Fortran
+ * order is [E,2] in C order, and is often saved that way.
  *
- * @param transposed_out  1 when the info and the rows of `src` are those of the transpose, else 0
+ * @param transposed_out  1 if the info and the rows of `src` are those of the transpose, else 0
  */
 int rung__source_open_either_order(const char *spec, int *transposed_out,
                                    struct rung_source **src_out);
@@ -29,7 +29,7 @@ const char *rung__source_spec(const struct rung_source *src);
 
 /**
  * Read `byte_count` bytes of the array from its byte `byte_first` on, in C order: for arrays whose
- * single rows do not fit memory, such as an edge index [2,E]. Threads and errors as
+ * single rows do not fit in memory, such as an edge index [2,E]. Threads and errors as for
  * rung_source_read().
  */
 int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
@@ -51,10 +51,10 @@ struct rung__source_place {
 struct rung__source_place rung__source_place(const struct rung_source *src);
 
 /**
- * Bytes [byte_first, byte_first + byte_count) of the array, which the caller has read past
- * rung_source_read(): for the CRC of a stored member of a .npz, which is compared when all of it
- * was read. Reads that cover the array in order, by any number of threads, are to be told; rows
- * that are read one by one need not be.
+ * Report that the caller has read bytes [byte_first, byte_first + byte_count) of the array without
+ * rung_source_read(). This is for the CRC of a stored member of a .npz, which is compared when all
+ * of it was read. Reads that cover the array in order, by any number of threads, must be reported;
+ * random reads of rows need not be.
  * @return 0, RUNG_E_FORMAT (damaged), RUNG_E_IO
  */
 int rung__source_was_read(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,

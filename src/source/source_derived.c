@@ -141,8 +141,7 @@ static int check_padded(const struct rung_source *src, const struct rung_source 
 	if (dtype == RUNG_BOOL || (dtype >= RUNG_U8 && dtype <= RUNG_U64 && (dtype - RUNG_I8) % 2))
 		return rung__fail(RUNG_E_FORMAT,
 		                  "source '%s': rows after those of %s would be NaN or -1, which "
-		                  "%s has not; convert it with "
-		                  "a.astype('<i8')",
+		                  "%s cannot represent; convert it with a.astype('<i8')",
 		                  src->spec, inner->spec, rung_dtype_name(dtype));
 	if (inner->info.row_count > row_count)
 		return rung__fail(RUNG_E_FORMAT,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of vertices in files: ids of any integer type, or masks. What they hold is untrusted. */
+/* Sets of vertices in files: ids of any integer type, or masks. Their content is untrusted. */
 #include "base/base.h"
 #include "source/source.h"
 

@@ -20,16 +20,16 @@ struct rung__made {
 /** Tests: more bytes than this go into a file. */
 extern uint64_t rung__made_memory_max;
 
-/** `bytes` will come: fill rung__made_room(), then say with rung__made_take() how much, until all
- * are there, then end. */
+/** `bytes` bytes will follow: fill rung__made_room(), report the amount with rung__made_take(),
+ * repeat until all are there, then end. */
 int rung__made_begin(struct rung__made *made, struct rung_source *src, uint64_t bytes);
 /** Room for what comes next: at least a byte while there is something to come. */
 unsigned char *rung__made_room(struct rung__made *made, uint64_t *bytes_out);
 int rung__made_take(struct rung__made *made, uint64_t bytes);
-/** The source is read from what was made: from its `data`, or from its `fd`, which replaces the one
- * it had. */
+/** The source is then read from the generated `data`, or from its `fd`, which replaces the previous
+ * one. */
 int rung__made_end(struct rung__made *made);
-/** Free what the making took, also after a failure. */
+/** Free the memory for generating, also after a failure. */
 void rung__made_fini(struct rung__made *made);
 
 #endif

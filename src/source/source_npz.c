@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members of .npz files: stored ones are read where they lie, deflated ones inflated, small ones
- * into memory, large ones as they are read (source_zip.c). The CRC of deflated ones is compared
+ * Members of .npz files: stored ones are read in place; deflated ones are inflated, small ones into
+ * memory, large ones while they are read (source_zip.c). The CRC of deflated members is compared
  * when the last byte is inflated, that of stored ones when all bytes were read.
  */
 #include <string.h>
@@ -11,9 +11,9 @@
 #include "source/source_made.h"
 #include "source/source_zip.h"
 
-#define DEFLATE_RATIO_MAX 1032u /* most that deflate expands; a size above it is a lie */
+#define DEFLATE_RATIO_MAX 1032u /* largest expansion by deflate; a larger size is false */
 #define LIST_BYTES        512u  /* of member names in a message */
-/* Of a member that is inflated at once; the header of any is shorter. */
+/* Limit for members that are inflated at once; every header is shorter. */
 #define WHOLE_BYTES_MAX (RUNG__NPY_HEADER_BYTES_MAX + 64u)
 
 /* "a, b, c, ..." of what a .npz holds, ".npy" left out. A name may hold anything: what does not
@@ -83,8 +83,8 @@ static bool name_ends_in(const char *name, const char *end)
 	return len >= end_len && strcmp(name + len - end_len, end) == 0;
 }
 
-/* An entry whose name is `name`, or ends in it. @param idx_out -1: there is none @param twice_out
- * there is more than one */
+/* Find the entry with the name `name`, or whose name ends in it. @param idx_out -1: there is none
+ * @param twice_out there are several */
 static void locate(zip_t *zip, const char *name, bool ending, zip_int64_t *idx_out, bool *twice_out)
 {
 	const zip_int64_t count = zip_get_num_entries(zip, 0);
@@ -138,7 +138,7 @@ static int find_member(const struct rung_source *src, zip_t *zip, const char *me
 	return rc;
 }
 
-/* All of an entry, whose CRC libzip compares at its end. */
+/* The whole entry, whose CRC libzip compares at its end. */
 static int inflate_all(struct rung__made *made, zip_file_t *file)
 {
 	unsigned char past;
@@ -165,7 +165,7 @@ static int inflate_all(struct rung__made *made, zip_file_t *file)
 	return rung__made_end(made);
 }
 
-/* What the entry claims is held against the file before memory is taken for it, or counted on. */
+/* The sizes of the entry are checked against the file before memory is allocated for it. */
 static int check_sizes(const struct rung_source *src, const zip_stat_t *st, uint64_t file_bytes)
 {
 	if (st->comp_size <= file_bytes && st->size / DEFLATE_RATIO_MAX <= st->comp_size &&
@@ -204,7 +204,7 @@ static bool find_bytes(const struct rung_source *src, zip_t *zip, const zip_stat
 	return rung__zip_offset(src->fd, file_bytes, st->index, &entry, offset_out);
 }
 
-/* Of a stored member, which is read where it lies. */
+/* Of a stored member, which is read in place. */
 static int watch_crc(struct rung_source *src, const zip_stat_t *st, uint64_t offset,
                      uint64_t array_offset)
 {
@@ -218,7 +218,7 @@ static int watch_crc(struct rung_source *src, const zip_stat_t *st, uint64_t off
 	return rung__member_crc_open(src->fd, src->spec, &member, &src->crc);
 }
 
-/* Where it lies, as it is read, or whole, whichever goes. */
+/* In place, while it is read, or inflated at once, whichever is possible. */
 static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
                       uint64_t file_bytes)
 {

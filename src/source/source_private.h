@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What a source is made of. Private to this room. */
+/** Internals of a source. Private to this room. */
 #ifndef RUNG_IO_SOURCE_PRIVATE_H
 #define RUNG_IO_SOURCE_PRIVATE_H
 
@@ -38,8 +38,8 @@ struct rung_source {
 int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len,
                            uint64_t *bytes_out);
 
-/** A decimal number that ends at `stop` or the text's end, where *at is then; false when it is none
- * or too large. */
+/** A decimal number that ends at `stop` or the end of the text, where *at is then; false if it is
+ * not valid or too large. */
 bool rung__parse_number(const char **at, char stop, uint64_t *value_out);
 
 /** "range:FIRST,END", "pad:ROWS,SRC" and "every:PERIOD,FIRST,END,SRC". `inner` is SRC, opened; they
@@ -51,7 +51,7 @@ int rung__source_open_every(struct rung_source *src, struct rung_source *inner);
 /** Whether the spec of one of the last two is as it should be. @param inner_spec_out  SRC */
 int rung__source_check_derived(const struct rung_source *src, const char **inner_spec_out);
 
-/** Where SRC begins in a spec of the last two; NULL: it is none of them. */
+/** Start of SRC in a spec of the last two kinds; NULL: it is a different kind. */
 const char *rung__source_inner_spec(const char *spec);
 
 /** Numbers in text, one a line, plain or compressed by gzip; src->fd is open. */
@@ -61,8 +61,8 @@ int rung__source_open_text(struct rung_source *src);
  * are, RUNG_E_INVAL */
 int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t file_bytes);
 
-/** Read the only member whose name ends in `end` of the zip file src->fd is open on into
- * src->data. */
+/** Read into src->data the only member whose name ends in `end` of the zip file that src->fd is
+ * open on. */
 int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t file_bytes);
 
 /** Find a member in the zip file src->fd is open on, and fill info, and data_offset or data. */

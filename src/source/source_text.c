@@ -85,7 +85,7 @@ static int fill(struct text *text)
 	text->used = got > 0 ? (unsigned)got : 0;
 	if (got > 0)
 		return 0;
-	gzerror(text->file, &code); /* a file that is cut short ends as if it were whole */
+	gzerror(text->file, &code); /* a truncated file would otherwise look complete */
 	return got < 0 || code != Z_OK ? read_failed(text) : 0;
 }
 
@@ -191,8 +191,8 @@ static int open_file(const struct rung_source *src, struct text *text)
 	}
 	if (gzdirect(text->file) != !named_gz(src->path))
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: its name says that it is %scompressed by gzip, its first "
-		                  "bytes say otherwise; rename it",
+		                  "%s: its name indicates that it is %scompressed by gzip, its "
+		                  "first bytes contradict this; rename it",
 		                  src->path, named_gz(src->path) ? "" : "not ");
 	return 0;
 }

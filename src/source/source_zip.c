@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Zip files by libzip. Large deflated members of .npz files are inflated as they are read, without
- * room for all of them: from the first byte to the last. Reading elsewhere begins again at the
- * start, so that rows at random places would be inflated many times: who reads them so is refused
- * (streamed).
+ * Zip files through libzip. Large deflated members of .npz files are inflated while they are read,
+ * from the first byte to the last, without memory for all of them. Reading at another position
+ * starts again from the beginning, so random rows would be inflated many times; such readers are
+ * refused (streamed).
  */
 #include <errno.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ int rung__zip_open(const struct rung_source *src, zip_t **zip_out)
 	return rc;
 }
 
-/* A file that was cut since its directory was read is no damage that stays. */
+/* A file that was truncated after its directory was read is an I/O error, not damage. */
 int rung__zip_inflating_failed(const struct rung_source *src, zip_file_t *file)
 {
 	zip_error_t *error = zip_file_get_error(file);
@@ -68,8 +68,8 @@ int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint6
 #define HANDLES    3u
 #define SKIP_BYTES 32768u /* a handle skips more only when no other is free */
 
-/* Reading goes on where the last read of a handle ended; another place takes another handle, from
- * the start. */
+/* A read continues at the end of the last read of a handle; another position needs another handle,
+ * from the start. */
 struct handle {
 	zip_file_t *file; /* NULL: free */
 	uint64_t at;      /* bytes inflated */
@@ -148,7 +148,7 @@ static int inflate_up_to(struct inflated *inflated, struct handle *handle, uint6
 	return 0;
 }
 
-/* Behind the last byte libzip compares the CRC. */
+/* After the last byte libzip compares the CRC. */
 static int check_end(struct inflated *inflated, struct handle *handle)
 {
 	unsigned char past;
@@ -177,7 +177,7 @@ static int read_locked(struct inflated *inflated, uint64_t first, uint64_t count
 		rc = inflate_up_to(inflated, handle, first + count, to);
 	if (rc == 0 && handle->at == inflated->bytes)
 		rc = check_end(inflated, handle);
-	if (rc < 0 || handle->at == inflated->bytes) /* of no use any more */
+	if (rc < 0 || handle->at == inflated->bytes) /* no longer useful */
 		close_handle(handle);
 	inflated->damaged = rc == RUNG_E_FORMAT;
 	return rc;
@@ -194,7 +194,7 @@ static int read_inflated(void *stream, uint64_t first, uint64_t count, unsigned 
 	return rc;
 }
 
-/* Of each handle zlib takes 44 KiB and libzip a buffer. */
+/* For each handle zlib uses 44 KiB and libzip a buffer. */
 static uint64_t memory_of_inflated(const void *stream)
 {
 	(void)stream;

@@ -8,24 +8,25 @@
 #include "source/npy.h"
 #include "source/source_private.h"
 
-/** Open the source's file as a zip file, with a descriptor of its own; zip_discard() it. */
+/** Open the source's file as a zip file, with a separate descriptor; release it with
+ * zip_discard(). */
 int rung__zip_open(const struct rung_source *src, zip_t **zip_out);
 
-/** Fail as libzip says. @return RUNG_E_NOMEM, RUNG_E_IO, RUNG_E_FORMAT */
+/** Fail with libzip's error. @return RUNG_E_NOMEM, RUNG_E_IO, RUNG_E_FORMAT */
 int rung__zip_failed(const struct rung_source *src, const char *what, zip_error_t *error);
 
-/** The same of reading a member; one that ends with its file is RUNG_E_IO. */
+/** The same for reading a member; one that is cut off at the end of the file is RUNG_E_IO. */
 int rung__zip_inflating_failed(const struct rung_source *src, zip_file_t *file);
 
 /** A member has less or more bytes than its entry claims. @return RUNG_E_FORMAT */
 int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint64_t bytes);
 
 /**
- * Make a deflated member the stream of a source. Its first bytes, where the header of the array is,
- * are inflated now, the rest as it is read. Any number of threads may read, one after the other.
+ * Make a deflated member the stream of a source. Its first bytes, with the header of the array, are
+ * inflated now, the rest while it is read. Any number of threads may read, one at a time.
  *
- * Reads fail with RUNG_E_FORMAT (damaged, or another length or CRC than the zip entry says, which
- * is looked at when the last byte is inflated; every later read fails, too), RUNG_E_IO or
+ * Reads fail with RUNG_E_FORMAT (damaged, or a length or CRC other than that of the zip entry,
+ * which is checked when the last byte is inflated; every later read then fails too), RUNG_E_IO or
  * RUNG_E_NOMEM.
  *
  * @param head_bytes  at least those of the header, at most those of the member

@@ -42,11 +42,11 @@ class BadInput(CliTest):
 
     def test_a_folder_is_no_file(self):
         os.mkdir(self.path("folder.npy"))
-        self.refused(["folder.npy", "no regular file"], code=2, features=self.path("folder.npy"))
+        self.refused(["folder.npy", "not a regular file"], code=2, features=self.path("folder.npy"))
 
     def test_a_fifo_is_not_waited_for(self):
         os.mkfifo(self.path("pipe.npy"))
-        pipe, says = self.path("pipe.npy"), ["pipe.npy", "no regular file"]
+        pipe, says = self.path("pipe.npy"), ["pipe.npy", "not a regular file"]
         for option in ("graph", "features", "labels", "score"):
             with self.subTest(option):
                 self.refused(says, code=2, **{option: pipe})

@@ -289,7 +289,7 @@ class Mag240M(Folder):
         self.make(None)
         cases = (
             (torchfile.dict_pickle({"train": torchfile.ndarray([1.5], "f4")}),
-             "dtype that is no integer"),
+             "dtype that is not an integer"),
             (torchfile.dict_pickle({"train": torchfile.ndarray([1], "i8", ">")}), "little-endian"),
             (torchfile.dict_pickle({"train": torchfile.ndarray([1, 2], shape=(1, 2))}),
              "number of dimensions"),

@@ -71,7 +71,7 @@ class Stage(CliTest):
         self.fails("stage", *words, "--graph", self.graph.graph, code=2,
                    says="--graph none: another is given as well; give one")
         self.fails("stage", *words, "--undirected", "--force", code=2,
-                   says="undirected is set, but there are no edges")
+                   says="undirected needs edges")
         self.fails("stage", *words, "--fanout", "5", "--force", code=2,
                    says="fanouts without a graph")
         self.fails("stage", "--graph", "none", "--igb", self.folder, "--out", out, code=2,

@@ -225,7 +225,7 @@ Test(dataset, every_file_must_be_there_whole)
 		fails(RUNG_E_FORMAT, name);
 		cr_assert_eq(support_write_file(path, whole, bytes), 0);
 		cr_assert_eq(truncate(path, (off_t)bytes + 1), 0);
-		fails(RUNG_E_FORMAT, "the manifest says");
+		fails(RUNG_E_FORMAT, "the manifest records");
 		cr_assert_eq(support_write_file(path, whole, bytes), 0);
 		snprintf(gone, sizeof(gone), "%s.gone", path);
 		cr_assert_eq(rename(path, gone), 0);

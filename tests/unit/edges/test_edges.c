@@ -91,7 +91,7 @@ Test(edges, a_pass_names_what_is_wrong_with_columns)
 	assert_pass_fails(ids_file(0, (uint64_t[]){ 1, 1, 4, 5, 5 }, 5, 0, "u32"), five,
 	                  RUNG_E_FORMAT, "indptr[0] is 1");
 	assert_pass_fails(ids_file(0, (uint64_t[]){ 0, 1, 4, 4, 4 }, 5, 0, "i64"), five,
-	                  RUNG_E_FORMAT, "(its last) is 4, but");
+	                  RUNG_E_FORMAT, "(the last) is 4, but");
 	assert_pass_fails(ids_file(0, (uint64_t[]){ 0, 1, UINT64_MAX - 3, 5, 5 }, 5, 0, "i32"),
 	                  five, RUNG_E_FORMAT, "indptr[2] is -4");
 	assert_pass_fails(ids_file(0, (uint64_t[]){ 0, 1, 6, 6, 5 }, 5, 0, "i32"), five,

@@ -137,7 +137,8 @@ Test(edges_sort, sorting_names_a_stray_id_and_a_changed_file)
 	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_RANGE,
 	            "indices[2]: id 2 is out of range 0..1");
 	opts.graph.vertex_count = 3;
-	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_FORMAT, "2 vertices, but 3");
+	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_FORMAT,
+	            "2 vertices, but the vertex count is 3");
 	opts.memory_bytes = 1000000;
 	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_INVAL, "at least 1048576");
 	opts.memory_bytes = 0;

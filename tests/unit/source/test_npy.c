@@ -128,10 +128,13 @@ Test(npy, what_rung_cannot_read_is_refused_with_the_cure)
 	refuses("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", "Python objects");
 	refuses("{'descr': [('a', '<f4'), ('b', '<i8')], 'fortran_order': False, 'shape': (3,), }",
 	        "structured");
-	refuses("{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }", "'<c8' is not one");
-	refuses("{'descr': '<U7', 'fortran_order': False, 'shape': (3,), }", "'<U7' is not one");
-	refuses("{'descr': '|V4', 'fortran_order': False, 'shape': (3,), }", "'|V4' is not one");
-	refuses("{'descr': '', 'fortran_order': False, 'shape': (3,), }", "'' is not one");
+	refuses("{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }",
+	        "'<c8' is not supported");
+	refuses("{'descr': '<U7', 'fortran_order': False, 'shape': (3,), }",
+	        "'<U7' is not supported");
+	refuses("{'descr': '|V4', 'fortran_order': False, 'shape': (3,), }",
+	        "'|V4' is not supported");
+	refuses("{'descr': '', 'fortran_order': False, 'shape': (3,), }", "'' is not supported");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "single value");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }",
 	        "more than 8 dimensions");
@@ -144,20 +147,19 @@ Test(npy, malformed_dicts_are_refused_with_the_place)
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3 4), }",
 	        "a comma is missing in shape");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (,), }",
-	        "a dimension is no number");
+	        "a dimension is not a number");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,), }",
-	        "a dimension is no number");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': [3], }", "shape is no tuple");
+	        "a dimension is not a number");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': [3], }", "shape is not a tuple");
 	refuses("{'descr': '<f4', 'fortran_order': 0, 'shape': (3,), }", "neither True nor False");
 	refuses("{'descr': '<f4' 'fortran_order': False, 'shape': (3,), }", "a comma is missing");
 	refuses("{'descr': '<f4', 'fortran_order': False}", "no shape");
 	refuses("{'descr': '<f4', 'shape': (3,)}", "no fortran_order");
 	refuses("{'fortran_order': False, 'shape': (3,)}", "no descr");
 	refuses("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", "twice");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'x': 1}",
-	        "a key that is none");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'x': 1}", "unknown key");
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)", "a comma is missing");
-	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} 1", "text behind");
+	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} 1", "text after");
 	refuses("{'descr': '<f4", "does not end");
 	refuses("{'descr': '<f\\x34', 'fortran_order': False, 'shape': (3,)}", "escape");
 	refuses("  ", "a dict is missing");

@@ -128,15 +128,15 @@ Test(pickle, what_is_no_dict_of_arrays_is_refused_with_the_reason)
 {
 	REFUSED("", "no pickle of protocol 2");
 	REFUSED("\x80\x03}.", "no pickle of protocol 2");
-	REFUSED("\x80\x02K\x01.", "is no dict");
+	REFUSED("\x80\x02K\x01.", "is not a dict");
 	REFUSED("\x80\x02}}.", "second dict");
-	REFUSED("\x80\x02}(K\x01K\x02u.", "no short text");
+	REFUSED("\x80\x02}(K\x01K\x02u.", "not a short text");
 	REFUSED("\x80\x02}X\x01\x00\x00\x00"
 	        "aNs.",
 	        "neither integer nor array");
 	REFUSED("\x80\x02}(X\x01\x00\x00\x00"
 	        "au.",
-	        "no dict");
+	        "not a dict");
 	REFUSED("\x80\x02}(X\x01\x00\x00\x00"
 	        "aK\x01X\x01\x00\x00\x00"
 	        "aK\x01u.",
@@ -148,17 +148,17 @@ Test(pickle, what_is_no_dict_of_arrays_is_refused_with_the_reason)
 	REFUSED("\x80\x02\x86", "not there");
 	REFUSED("\x80\x02t", "no mark");
 	REFUSED("\x80\x02}q\x05h\x06", "to remember that there was not");
-	REFUSED("\x80\x02}r\xff\xff\xff\xff", "a place to remember");
+	REFUSED("\x80\x02}r\xff\xff\xff\xff", "memo index out of range");
 	REFUSED("\x80\x02\x8a\x09\x01\x01\x01\x01\x01\x01\x01\x01\x01", "more than 64 bits");
 	REFUSED("\x80\x02"
 	        "cposix\nsystem\nX\x02\x00\x00\x00ls\x85R.",
 	        "class or function");
 	REFUSED("\x80\x02"
 	        "cnumpy\ndtype\nX\x02\x00\x00\x00O8\x85R.",
-	        "no integer");
+	        "not an integer");
 	REFUSED("\x80\x02"
 	        "cnumpy\nndarray\n)R.",
-	        "no function");
+	        "not a function");
 	REFUSED("\x80\x02K\x01N"
 	        "b.",
 	        "has none");

@@ -238,9 +238,9 @@ Test(source, what_is_no_array_file_is_refused)
 	fails(spec, RUNG_E_NOENT, "none.npy");
 	snprintf(spec, sizeof(spec), "%s/none.npz:x", dir);
 	fails(spec, RUNG_E_NOENT, "none.npz: ");
-	fails(dir, RUNG_E_INVAL, "no regular file");
+	fails(dir, RUNG_E_INVAL, "not a regular file");
 	cr_assert_eq(mkfifo(file_at("fifo.npy"), 0600), 0);
-	fails(path, RUNG_E_INVAL, "no regular file");
+	fails(path, RUNG_E_INVAL, "not a regular file");
 	cr_assert_eq(support_write_file(file_at("text.npy"), "hello, I am no array", 20), 0);
 	fails(path, RUNG_E_FORMAT, "wrong magic at byte 0");
 	cr_assert_eq(support_write_file(file_at("empty.npy"), "", 0), 0);

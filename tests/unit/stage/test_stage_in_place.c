@@ -135,12 +135,12 @@ Test(in_place, rows_that_lie_in_no_file_as_they_are_are_refused)
 	deflate_into(npz, "x.npy", source);
 	snprintf(spec, sizeof(spec), "%s:x", npz);
 	opts.features = spec;
-	does_not_stage("do not lie in a file as they are");
+	does_not_stage("are not stored uncompressed");
 	for (unsigned v = 0; v < VERTICES; v++)
 		at += snprintf(at, 20, "%u\n", v);
 	snprintf(spec, sizeof(spec), "%s/years.csv", dir);
 	cr_assert_eq(support_write_file(spec, text, (size_t)(at - text)), 0);
-	does_not_stage("do not lie in a file as they are");
+	does_not_stage("are not stored uncompressed");
 	snprintf(spec, sizeof(spec), "%s/a\tb.npy", dir);
 	cr_assert_eq(rename(source, spec), 0);
 	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);
@@ -178,8 +178,7 @@ Test(in_place, another_file_in_its_place_is_noticed)
 	rung_dataset_close(opened());
 	flip(source, bytes - 1);
 	cr_assert_eq(utime(source, &long_ago), 0);
-	does_not_open(RUNG_E_CORRUPT,
-	              "1 of 2 blocks looked at are others, the first at offset 1048576");
+	does_not_open(RUNG_E_CORRUPT, "1 of 2 sampled blocks differ, the first at offset 1048576");
 	flip(source, bytes - 1);
 	cr_assert_eq(truncate(source, (off_t)bytes - 1), 0);
 	does_not_open(RUNG_E_FORMAT, "bytes, it had");
@@ -361,7 +360,7 @@ Test(in_place, the_least_host_budget_counts_where_rows_lie)
 
 	cr_assert_eq(rung_plan_create(ds, &plan_opts, &plan), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(),
-	                 "where rows lie that were staged in place: give at least 35168 bytes"),
+	                 "the map of rows staged in place: give at least 35168 bytes"),
 	          "%s", rung_last_error());
 	plan_opts.host_bytes = 4 * 8192 + 4 * VERTICES;
 	cr_assert_eq(rung_plan_create(ds, &plan_opts, &plan), 0, "%s", rung_last_error());

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Engines: ways of having many reads of one file in flight. The reader of files takes the best that
- * works.
+ * Engines: ways of keeping many reads of one file in flight. The reader of files uses the best one
+ * that works.
  *
- * There are four, best first. `nvme` sends NVMe commands of our own; the file's extents are asked
- * for once, so it is opt-in. `io_uring_poll` polls and keeps a core busy; it is opt-in, too. Then
- * come `io_uring` and `pread`, a pool of threads. An engine counts only after a real read has
- * brought the bytes that pread() brings. What was refused, and why, is in engine_steps and
- * engine_parts of the statistics. tests/vm/ runs all four on emulated NVMe disks of both block
+ * There are four, best first. `nvme` sends NVMe commands directly; the file's extents are queried
+ * once, so it is opt-in. `io_uring_poll` polls and keeps a core busy, and is opt-in too. Then come
+ * `io_uring`, and `pread` with a pool of threads. An engine is accepted only after a read through
+ * it has returned the same bytes as pread(). The statistics list in engine_steps and engine_parts
+ * what was refused, with the reason. tests/vm/ runs all four on emulated NVMe disks of both block
  * sizes.
  *
- * A ring is made by the thread that uses it, with DEFER_TASKRUN, else COOP_TASKRUN, else neither.
- * Pool, file and ring descriptor are registered one by one, and each may be refused.
+ * A ring is created by the thread that uses it, with DEFER_TASKRUN, else COOP_TASKRUN, else
+ * neither. Pool, file and ring descriptor are registered one by one, and each registration may be
+ * refused.
  */
 #ifndef RUNG_IO_ENGINE_H
 #define RUNG_IO_ENGINE_H
@@ -29,7 +30,7 @@ struct rung__engine_args {
 
 #define RUNG__WHY_BYTES 320
 
-/** What opening an engine came to. */
+/** The outcome of opening an engine. */
 struct rung__engine_report {
 	char why[RUNG__WHY_BYTES];                            /* on failure: the reason */
 	struct rung_engine_step parts[RUNG_ENGINE_STEPS_MAX]; /* it could do with; constant texts */
@@ -38,16 +39,16 @@ struct rung__engine_report {
 
 struct rung__engine_ops {
 	const char *name;
-	enum rung_engine id; /* by which it is asked for */
-	const char *unasked; /* NULL: tried by itself; else why only when it is asked for */
-	/* what it means that the first read fails with EOPNOTSUPP; NULL: nothing special */
+	enum rung_engine id; /* its public name */
+	const char *unasked; /* NULL: tried by default; otherwise the reason why it is opt-in */
+	/* meaning of EOPNOTSUPP at the first read; NULL: no special meaning */
 	const char *unsupported;
-	bool direct; /* it reads past the page cache, whatever the descriptor does */
+	bool direct; /* it bypasses the page cache, whatever the flags of the descriptor */
 	bool maps;   /* it reads the disk, not the file: the probe reads in several places */
 	/**
 	 * Called by the thread that will submit and reap.
-	 * @param report  all zero
-	 * @return 0 or -errno with report->why, with nothing left behind
+	 * @param report  zeroed
+	 * @return 0, or -errno with report->why and with all resources released
 	 */
 	int (*open)(const struct rung__engine_args *args, struct rung__engine **engine_out,
 	            struct rung__engine_report *report);
@@ -58,11 +59,11 @@ struct rung__engine_ops {
 	            struct rung__fetched *fetched, uint32_t max);
 };
 
-/** Say why an engine cannot be opened; returns `rc`. */
+/** Record why an engine cannot be opened; returns `rc`. */
 int rung__engine_refuse(struct rung__engine_report *report, int rc, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/** Add a sentence to others; nothing for "". What is too long is cut. */
+/** Append a sentence to a text; "" is ignored. Text that does not fit is cut off. */
 void rung__why_add(char *whys, size_t size, const char *why);
 
 #include "rung_config.h"

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVMe passthrough: read commands of our own to the namespace's generic device (/dev/ngXnY, opened
- * for reading), which spares the file system and the block layer.
+ * NVMe passthrough: read commands sent directly to the namespace's generic device (/dev/ngXnY,
+ * opened for reading), without file system and block layer.
  *
- * The file's place on the disk is asked for once, at open. So this is for those who ask for it:
- * nobody may change the file while the store is open, which no other engine needs, and the device
- * wants root or a permission of its own. What the page cache would know is not seen either: the
- * file is written back first.
+ * The position of the file on the disk is queried once, at open. Therefore the engine is opt-in:
+ * the file must not change while the store is open, a condition that no other engine has, and the
+ * device needs root or a permission. The page cache is bypassed, so the file is written back first.
  *
- * A read over the border between two extents is cut there and comes back short, as it does at the
+ * A read across the border between two extents is cut there and comes back short, as it does at the
  * end of the file.
  */
 #include "engine/ring.h"
@@ -78,7 +77,8 @@ static int open_device(struct nvme_drive *drive, struct rung__engine_report *rep
 
 	if (sscanf(disk->name, "nvme%un%u%c", &controller, &name_space, &tail) != 2)
 		return rung__engine_refuse(report, -ENOTSUP,
-		                           "the file is on %s, which is no NVMe disk", disk->name);
+		                           "the file is on %s, which is not an NVMe disk",
+		                           disk->name);
 	snprintf(name, sizeof(name), "ng%un%u", controller, name_space);
 	snprintf(path, sizeof(path), "/dev/%s", name);
 	drive->fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -93,7 +93,7 @@ static int open_device(struct nvme_drive *drive, struct rung__engine_report *rep
 	id = ioctl(drive->fd, NVME_IOCTL_ID);
 	if (id <= 0)
 		return rung__engine_refuse(report, id < 0 ? -errno : -ENODEV,
-		                           "%s does not tell its namespace", path);
+		                           "%s does not report its namespace", path);
 	drive->namespace_id = (uint32_t)id;
 	return 0;
 }
@@ -112,7 +112,7 @@ static int check_blocks(struct nvme_drive *drive, struct rung__engine_report *re
 
 		if ((extent->at | extent->bytes) & (disk->block_bytes - 1))
 			return rung__engine_refuse(report, -ENOTSUP,
-			                           "the file does not lie on whole blocks of %s",
+			                           "the file is not stored in whole blocks of %s",
 			                           disk->name);
 	}
 	return 0;
@@ -125,7 +125,7 @@ static int32_t result_of(const struct io_uring_cqe *cqe)
 
 	if (cqe->res < 0)
 		return cqe->res;
-	if (cqe->res > 0) /* as the block layer would say */
+	if (cqe->res > 0) /* the same error as from the block layer */
 		return (cqe->res & STATUS_MASK & 0x700) == STATUS_TYPE_MEDIA ? -ENODATA : -EIO;
 	return bytes == UINT32_MAX ? -EINVAL : (int32_t)bytes;
 }
@@ -164,8 +164,8 @@ static void nvme_close(struct rung__engine *ring)
 	close_drive(drive);
 }
 
-/* What is asked for and lies in one piece: a command of whole blocks, and how many of its bytes are
- * the file's. */
+/* The contiguous part of a request: a command of whole blocks, and how many of its bytes belong to
+ * the file. */
 static uint32_t cut(const struct nvme_drive *drive, const struct rung__fetch *fetch,
                     uint64_t *at_out, uint32_t *of_file_out)
 {
@@ -225,8 +225,8 @@ static int nvme_submit(struct rung__engine *ring, const struct rung__fetch *fetc
 const struct rung__engine_ops rung__engine_nvme = {
 	.name = "nvme",
 	.id = RUNG_ENGINE_NVME,
-	.unasked = "not asked for: it reads the disk under the file, which nobody may change "
-		   "meanwhile",
+	.unasked = "opt-in: it reads the disk under the file, which must not change while the "
+	           "store is open",
 	.direct = true,
 	.maps = true,
 	.open = nvme_open,

@@ -21,7 +21,7 @@ struct rung__engine {
 	pthread_cond_t work;         /* a read is queued, or stop */
 	pthread_cond_t done;         /* a read has ended */
 	struct rung__fetch *queue;   /* ring of queue_depth */
-	struct rung__fetched *ended; /* likewise: no more than queue_depth are in flight */
+	struct rung__fetched *ended; /* also at most queue_depth */
 	uint32_t queue_head, queue_count;
 	uint32_t ended_head, ended_count;
 	uint32_t thread_count;

@@ -109,7 +109,7 @@ static void add_step(struct rung__reader *reader, const char *name, const char *
 	reader->steps[reader->step_count++] = (struct rung_engine_step){ name, why };
 }
 
-/* A step that was to be tried and does not work: with its reason, and what the kernel said. */
+/* An engine that was tried and does not work: with its reason, and the kernel's error. */
 static void add_failed(struct rung__reader *reader, const char *name, int rc, const char *reason)
 {
 	char *why = reader->whys[reader->step_count], *err = strerror(-rc);
@@ -120,12 +120,13 @@ static void add_failed(struct rung__reader *reader, const char *name, int rc, co
 	add_step(reader, name, why);
 }
 
-/* What is in use, and what it has to do without. */
+/* The engine in use, and the features it lacks. */
 static void add_used(struct rung__reader *reader, enum rung_engine asked,
                      const struct rung__engine_report *report)
 {
 	if (asked == RUNG_ENGINE_PREAD)
-		rung__why_add(reader->engine_why, sizeof(reader->engine_why), "pread asked for");
+		rung__why_add(reader->engine_why, sizeof(reader->engine_why),
+		              "pread was requested");
 	add_step(reader, reader->ops->name, "");
 	reader->report = *report;
 	for (uint32_t i = 0; i < report->part_count; i++) {
@@ -139,7 +140,7 @@ static void add_used(struct rung__reader *reader, enum rung_engine asked,
 	}
 }
 
-/* The one asked for, or each that is tried unasked. */
+/* The requested engine, or each one that is tried by default. */
 static bool is_wanted(const struct rung__engine_ops *ops, enum rung_engine asked)
 {
 	return asked == RUNG_ENGINE_AUTO ? !ops->unasked : ops->id == asked;
@@ -151,8 +152,8 @@ static int give_up(const struct rung__reader *reader, int rc)
 
 	if (rc == 0) /* nothing was tried */
 		return rung__fail(RUNG_E_NOSUP,
-		                  "%s: the engine asked for needs io_uring, which is "
-		                  "not built in: " RUNG_WHY_IO_URING ": use engine auto or pread",
+		                  "%s: the requested engine needs io_uring, which is not built "
+		                  "in: " RUNG_WHY_IO_URING ": use engine auto or pread",
 		                  reader->path);
 	if (asked == RUNG_ENGINE_AUTO || asked == RUNG_ENGINE_PREAD)
 		return rung__fail(RUNG_E_IO, "%s: no way of reading works: %s", reader->path,
@@ -177,7 +178,7 @@ int rung__engine_select(struct rung__reader *reader)
 
 		if (!is_wanted(ops, asked)) {
 			add_step(reader, ops->name,
-			         ops->unasked ? ops->unasked : "another was asked for");
+			         ops->unasked ? ops->unasked : "another engine was requested");
 			continue;
 		}
 		rc = try(reader, ops, &report);

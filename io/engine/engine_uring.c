@@ -3,9 +3,9 @@
  * io_uring engines: reads through the file system, completed by the device's interrupt, or polled
  * for (IORING_SETUP_IOPOLL).
  *
- * Polling saves the interrupt and the wake-up, a few microseconds of each read, and keeps a core
- * busy for as long as reads are in flight: the store's other threads want it more, so it is for
- * those who ask.
+ * Polling saves the interrupt and the wake-up, a few microseconds per read, and keeps a core busy
+ * while reads are in flight. The store's other threads usually need that core more, so the engine
+ * is opt-in.
  */
 #include "engine/ring.h"
 
@@ -54,7 +54,7 @@ const struct rung__engine_ops rung__engine_io_uring = {
 const struct rung__engine_ops rung__engine_io_uring_poll = {
 	.name = "io_uring_poll",
 	.id = RUNG_ENGINE_IO_URING_POLL,
-	.unasked = "not asked for: it keeps a core busy while reads are in flight",
+	.unasked = "opt-in: it keeps a core busy while reads are in flight",
 	.unsupported = "the disk's driver has no queues for polling (nvme.poll_queues=N at boot "
 		       "makes some), or the file system does not poll",
 	.direct = true,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Where the bytes of a file lie on the disk under its file system. */
+/** Positions of a file's bytes on the disk. */
 #ifndef RUNG_IO_EXTENTS_H
 #define RUNG_IO_EXTENTS_H
 
@@ -21,12 +21,12 @@ struct rung__extents {
 };
 
 /**
- * Ask the file system (ext4, XFS) for a file's extents, after it has written what it still held in
- * memory. The file must not be changed as long as they are used: moved blocks are not seen.
+ * Query the file system (ext4, XFS) for a file's extents, after it has written back what it still
+ * held in memory. The file must not change while they are in use: moved blocks are not detected.
  *
- * @param report  on failure: why they cannot be had or used
- * @return 0, -ENOTSUP (not on a plain disk, or stored in a way that the disk's bytes do not show),
- *         another -errno
+ * @param report  on failure: why they cannot be queried or used
+ * @return 0, -ENOTSUP (not on a plain disk, or the disk's bytes differ from the file's), another
+ *         -errno
  */
 int rung__extents_load(int fd, struct rung__extents *extents_out,
                        struct rung__engine_report *report);
@@ -52,8 +52,8 @@ static inline const struct rung__extent *rung__extent_at(const struct rung__exte
 	return &extents->list[first];
 }
 
-/** Put extents, sorted, behind each other: those below file_bytes. @return NULL, or what stands
- * against using them */
+/** Join adjacent extents below file_bytes; they are sorted. @return NULL, or the reason why they
+ * cannot be used */
 const char *rung__extents_join(struct rung__extents *extents);
 
 #endif

@@ -15,7 +15,7 @@
 #include "file/file.h"
 #include "engine/file_reader.h"
 
-/* of a merged read: larger ones bring no more rows, and others wait behind them */
+/* of a merged read: larger ones transfer no more rows, and delay others */
 #define READ_BYTES_MAX 131072u
 
 static int reopen_failed(const struct rung__reader *reader)
@@ -42,7 +42,7 @@ static int reopen_buffered(struct rung__reader *reader, int from_fd, const char 
 static int open_file(struct rung__reader *reader, int from_fd, bool buffered)
 {
 	if (buffered)
-		return reopen_buffered(reader, from_fd, "page cache asked for");
+		return reopen_buffered(reader, from_fd, "page cache was requested");
 	reader->fd = rung__reopen(from_fd, O_DIRECT);
 	if (reader->fd < 0 && errno != EINVAL)
 		return reopen_failed(reader);
@@ -60,8 +60,8 @@ static int open_file(struct rung__reader *reader, int from_fd, bool buffered)
 }
 
 /*
- * What goes to the device in one command: a longer read would only be split, and end when its last
- * part does.
+ * Largest read that the device gets as one command: a longer one would be split, and complete with
+ * its last part.
  */
 static uint32_t read_bytes_max(const struct rung__reader *reader)
 {
@@ -129,7 +129,8 @@ static int file_start(struct rung__reader *reader)
 {
 	int rc;
 
-	/* a file system that does not do O_DIRECT after all says EINVAL at the first read */
+	/* a file system that does not support O_DIRECT after all returns EINVAL at the first
+	 * read */
 	if (reader->direct) {
 		ssize_t got = pread(reader->fd, reader->args.pool + reader->args.probe_at,
 		                    RUNG__MAX(reader->geometry.align, 512u), 0);

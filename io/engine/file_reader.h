@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The reader of features files, and how it comes by its engine. Private to io/engine and its tests.
+ * The reader of features files, and the selection of its engine. Private to io/engine and its
+ * tests.
  *
- * file_reader.c opens the file and is the table of functions, engine_select.c tries engines from
- * the best down to one that works, gap.c measures what a read may skip.
+ * file_reader.c opens the file and implements the table of functions, engine_select.c tries engines
+ * from the best down to one that works, gap.c measures the gap that a read may skip.
  */
 #ifndef RUNG_IO_FILE_READER_H
 #define RUNG_IO_FILE_READER_H
@@ -29,13 +30,13 @@ struct rung__reader {
 };
 
 /**
- * Open the engine that reader->args.engine asks for, or with AUTO the best one that works: an
- * engine counts only when real reads through it have brought what pread() brings. Called by the
+ * Open the engine requested by reader->args.engine, or with AUTO the best one that works: an engine
+ * is accepted only after reads through it have returned the same bytes as pread(). Called by the
  * thread that will use it.
  *
- * @param reader  with its file open; its texts live as long as it does
- * @return 0; RUNG_E_NOSUP (the engine asked for does not work here: the reason), RUNG_E_IO (the
- * file's first bytes cannot be read)
+ * @param reader  with its file open; its texts are valid as long as it is
+ * @return 0; RUNG_E_NOSUP (the requested engine does not work here; the message has the reason),
+ *         RUNG_E_IO (the first bytes of the file cannot be read)
  */
 int rung__engine_select(struct rung__reader *reader);
 
@@ -46,20 +47,19 @@ void rung__engine_end(struct rung__reader *reader);
 #define RUNG__GAP_DEFAULT 16384u
 
 /**
- * What the device reads in the time of one more read: its bandwidth over its reads a second,
- * measured through the engine in use and kept for the process, by device and engine.
+ * Bytes that the device transfers in the time of one more read: its bandwidth divided by its reads
+ * per second, measured through the engine in use and cached in the process by device and engine.
  *
  * @param ops         of the reader
- * @param read_bytes  of the large reads
- * @param gap_out     bytes, whole sectors, at most 64 KiB; RUNG__GAP_DEFAULT where measuring is not
- *                    worth its time (a file under 64 MiB) or tells nothing (the page cache, reads
- *                    that fail)
- * @return 0, or -errno when the engine cannot go on
+ * @param read_bytes  size of the large reads
+ * @param gap_out     bytes, whole sectors, at most 64 KiB; RUNG__GAP_DEFAULT if measuring takes too
+ *                    long (a file under 64 MiB) or is meaningless (the page cache, reads that fail)
+ * @return 0, or -errno if the engine cannot continue
  */
 int rung__gap_measure(const struct rung__reader_ops *ops, struct rung__reader *reader,
                       uint32_t read_bytes, uint32_t *gap_out);
 
-/** The budget of a device with so many bytes and reads a second. */
+/** The gap for a device with this bandwidth and rate of reads. */
 uint32_t rung__gap_of(double bytes_per_s, double reads_per_s, uint32_t align);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gap budget. A device does so many reads a second, whatever their size, up to where its
- * bandwidth ends: reading g bytes more costs g / bandwidth, another read 1 / rate. So rows closer
- * than bandwidth / rate are cheaper in one read.
+ * The gap budget. A device completes a fixed number of reads per second, whatever their size, up to
+ * its bandwidth: reading g more bytes costs g / bandwidth, another read costs 1 / rate. So rows
+ * closer than bandwidth / rate are faster in one read.
  *
- * Both are measured at the depth that the store will use, at random places of the file, for some 20
- * ms each. That is short: the result is good to some 20 %, and the number of reads does not change
- * by more than a few percent over such a range.
+ * Both are measured at the depth that the store will use, at random positions of the file, for
+ * about 20 ms each. That is short: the result is accurate to about 20 %, and within such a range
+ * the number of reads changes by only a few percent.
  */
 #include <pthread.h>
 #include <sys/stat.h>
@@ -17,9 +17,10 @@
 #define FILE_BYTES_MIN (64ull << 20)
 #define GAP_BYTES_MAX  65536u
 #define BURST_NS       20000000u
-#define READS_MIN      32u /* fewer in that time say nothing: a slow disk gets longer */
-#define BURST_NS_MAX   200000000u
-#define KEPT_MAX       16u
+/* with fewer in that time the rate is unreliable: a slow disk gets more time */
+#define READS_MIN    32u
+#define BURST_NS_MAX 200000000u
+#define KEPT_MAX     16u
 
 static struct kept {
 	dev_t device;

@@ -55,7 +55,7 @@ static const char *refusal(int err)
 
 /*
  * Linux counts the pages of all rings of a user against RLIMIT_MEMLOCK. A worker subtracts those of
- * a closed ring after close() has returned, and a ring opened in between is refused.
+ * a closed ring after close() has returned; a ring that is opened in between is refused.
  */
 static int init_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
                      struct io_uring_params *params)
@@ -110,7 +110,7 @@ static const char *register_pool(struct rung__engine *ring, const struct rung__e
 	rung__free(iovecs);
 	if (rc < 0)
 		return rc == -ENOMEM ? "RLIMIT_MEMLOCK does not allow it"
-		                     : "the kernel does not take the pool's memory";
+		                     : "the kernel refuses to register the pool";
 	ring->piece_count = count;
 	return "";
 }
@@ -159,8 +159,8 @@ void rung__ring_close(struct rung__engine *ring)
 	rung__free(ring);
 }
 
-/* EBUSY and EAGAIN: the completion side or memory is full for the moment; what is there is taken
- * and the rest sent next time. */
+/* EBUSY and EAGAIN: the completion queue or memory is full at the moment; reap what has completed
+ * and submit the rest next time. */
 static int end_of_wait(int rc)
 {
 	return rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY ? rc : 0;
@@ -195,7 +195,7 @@ static uint32_t take(struct rung__engine *ring, struct rung__fetched *fetched, u
 	return count;
 }
 
-/* The kernel's own wait on a ring that polls has no bound: look at the device again and again. */
+/* The kernel's own wait on a polled ring is unbounded: poll the device repeatedly. */
 static int poll_and_take(struct rung__engine *ring, uint32_t want, uint64_t timeout_ns,
                          struct rung__fetched *fetched, uint32_t max)
 {
@@ -203,7 +203,7 @@ static int poll_and_take(struct rung__engine *ring, uint32_t want, uint64_t time
 	uint32_t count = 0;
 	int rc;
 
-	do { /* taken at once: the kernel does not look at the device while completions lie there */
+	do { /* reap at once: the kernel does not poll the device while completions are pending */
 		rc = end_of_wait(io_uring_submit_and_get_events(&ring->ring));
 		count += take(ring, fetched + count, max - count);
 	} while (rc == 0 && count < want && count < max && rung__now_ns() < until_ns);

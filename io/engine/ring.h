@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A ring of io_uring with the pool, one file and itself registered as far as the kernel lets us:
- * what three engines have in common. */
+/** An io_uring ring with the pool, one file and itself registered where the kernel allows it: the
+ * common part of three engines. */
 #ifndef RUNG_IO_RING_H
 #define RUNG_IO_RING_H
 
@@ -28,12 +28,12 @@ struct rung__engine {
 };
 
 /**
- * Make the ring in the thread that will use it, and register.
+ * Create the ring in the thread that will use it, and register.
  *
- * @param fd           of the file to be read
- * @param flags        IORING_SETUP_* besides those that all rings have (IOPOLL, SQE128 …)
+ * @param fd           file to read
+ * @param flags        IORING_SETUP_* in addition to those that all rings have (IOPOLL, SQE128 …)
  * @param piece_shift  of registered buffers
- * @param report       gets the parts, or on failure the reason
+ * @param report       gets the features, or on failure the reason
  * @return 0 or -errno
  */
 int rung__ring_open(const struct rung__engine_args *args, int fd, unsigned flags,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The folder that staging writes: what the functions of the room share. */
+/** The folder that staging writes: functions shared in this room. */
 #ifndef RUNG_IO_FOLDER_H
 #define RUNG_IO_FOLDER_H
 
@@ -15,16 +15,16 @@
 struct rung__stage_dir {
 	char *path;         /* OUT, without slashes at its end */
 	char *partial_path; /* OUT.partial */
-	/* where OUT goes on file systems that cannot exchange two folders */
+	/* temporary name of OUT on file systems that cannot exchange two folders */
 	char *aside_path;
 	const char *name, *partial_name, *aside_name; /* their last parts, inside parent_fd */
 	int parent_fd;
 	int fd; /* OUT.partial; -1 while it is not ours */
 	bool force, resume, replaces;
 	bool keep;      /* something in OUT.partial is finished: it stays when the run fails */
-	bool staged;    /* OUT is a dataset, perhaps of the job that is to go on */
+	bool staged;    /* OUT is a dataset, perhaps of the job to resume */
 	bool published; /* OUT has a journal: a run was killed as that was to be removed */
-	/* what was replaced and could not be removed, and why; "": nothing */
+	/* replaced data that could not be removed, and why; "": none */
 	char left[RUNG__ERROR_BYTES];
 };
 

@@ -47,10 +47,10 @@ static int check_name(const struct rung__stage_dir *dir)
 	size_t len = strlen(dir->name);
 
 	if (len == 0 || strcmp(dir->name, ".") == 0 || strcmp(dir->name, "..") == 0)
-		return rung__fail(
-			RUNG_E_INVAL,
-			"output '%s': names no new folder; give one that does not exist yet",
-			dir->path);
+		return rung__fail(RUNG_E_INVAL,
+		                  "output '%s': not a valid name for a new folder; give one that "
+		                  "does not exist yet",
+		                  dir->path);
 	if (len >= 8 && strcmp(dir->name + len - 8, ".partial") == 0)
 		return rung__fail(RUNG_E_INVAL,
 		                  "output '%s': names ending in .partial are kept for unfinished "
@@ -132,10 +132,10 @@ int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out)
 		return dir->staged ? 0 : fail_exists(dir);
 	fd = openat(dir->parent_fd, dir->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
-		return rung__fail(
-			RUNG_E_EXIST,
-			"%s: exists and is no folder, so it is not replaced; choose another output",
-			dir->path);
+		return rung__fail(RUNG_E_EXIST,
+		                  "%s: exists and is not a folder, so it is not replaced; choose "
+		                  "another output",
+		                  dir->path);
 	rc = rung__stage_entries_check_dataset(fd, dir->path);
 	if (rc < 0 || !fd_out)
 		close(fd);
@@ -178,7 +178,7 @@ bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd)
 	       fstat(fd, &held) == 0 && named.st_ino == held.st_ino && named.st_dev == held.st_dev;
 }
 
-/* What an earlier run left: is it worth keeping? */
+/* Decide whether to keep what an earlier run left. */
 static int settle_leftover(struct rung__stage_dir *dir, int fd, struct rung__journal *journal)
 {
 	int rc = rung__stage_entries_check(fd, dir->partial_path);
@@ -203,7 +203,7 @@ static int settle_leftover(struct rung__stage_dir *dir, int fd, struct rung__jou
 	return rc < 0 ? rc : rung__journal_read(journal, fd, dir->partial_path);
 }
 
-/* @return 0 with fd set or, when the name was lost meanwhile, with fd -1 */
+/* @return 0 with fd set, or with fd -1 if the name was lost to another process */
 static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journal)
 {
 	int fd, rc;
@@ -218,7 +218,7 @@ static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journ
 	if (fd < 0)
 		return rung__fail(
 			RUNG_E_EXIST,
-			"%s: exists and is no folder; move it away or choose another output",
+			"%s: exists and is not a folder; move it away or choose another output",
 			dir->partial_path);
 	rc = rung__stage_dir_lock(fd, dir->partial_path);
 	if (rc == 0 && rung__stage_dir_still_partial(dir, fd)) {
@@ -273,7 +273,7 @@ int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *j
 	if (rc == 0)
 		rc = rung__stage_dir_check_out(dir, NULL);
 	return rc == 0 && dir->staged && !dir->force ? fail_exists(dir)
-	                                             : rc; /* since it was first looked at */
+	                                             : rc; /* appeared after the first check */
 }
 
 int rung__stage_dir_open_out(struct rung__stage_dir *dir)
@@ -299,7 +299,7 @@ void rung__stage_dir_fini(struct rung__stage_dir *dir)
 	const uint64_t least = rung_last_error_least();
 	char text[RUNG__ERROR_BYTES];
 
-	/* the failure that led here is what the caller is to read */
+	/* report the original failure to the caller */
 	snprintf(text, sizeof(text), "%s", rung_last_error());
 	if (dir->fd >= 0 && !dir->keep && rung__stage_dir_still_partial(dir, dir->fd) &&
 	    rung__stage_entries_remove(dir->fd, dir->partial_path) == 0)

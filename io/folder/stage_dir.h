@@ -12,11 +12,10 @@
  * replaced. Writes nothing. */
 int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool force, bool resume);
 /**
- * Make and lock OUT.partial, and read its journal. What an earlier run left there stays when it is
- * to go on and has finished something, and
- * is removed else. RUNG_E_BUSY when another process has it, RUNG_E_EXIST when it holds files that
- * are not rung's, or finished work that is
- * neither to go on nor to be thrown away.
+ * Create and lock OUT.partial, and read its journal. The work of an earlier run is kept if it will
+ * be resumed and has finished a part; otherwise it is removed. RUNG_E_BUSY if another process uses
+ * the folder, RUNG_E_EXIST if it contains files not written by rung, or finished work that is
+ * neither resumed nor discarded.
  */
 int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *journal);
 /** Open an OUT that is `staged`, as `fd`. Sets `published`; it is locked then. RUNG_E_BUSY when

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies in the folder that staging writes, or in one that it replaces: what rung wrote is
- * removed, anything else never. */
+/* Entries of the folder that staging writes, or of one that it replaces: files written by rung are
+ * removed, others never. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -149,7 +149,7 @@ int rung__stage_entries_check_dataset(int fd, const char *path)
 	if (got != (ssize_t)sizeof(FORMAT_LINE) - 1 ||
 	    memcmp(line, FORMAT_LINE, sizeof(FORMAT_LINE) - 1) != 0)
 		return rung__fail(RUNG_E_EXIST,
-		                  "%s: exists and is no staged dataset, so it is not replaced; "
+		                  "%s: exists and is not a staged dataset, so it is not replaced; "
 		                  "choose another output",
 		                  path);
 	return rung__stage_entries_check(fd, path);

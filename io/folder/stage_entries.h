@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What lies in the folder that staging writes, and what of that may be removed. */
+/** Entries of the folder that staging writes, and which of them may be removed. */
 #ifndef RUNG_IO_STAGE_ENTRIES_H
 #define RUNG_IO_STAGE_ENTRIES_H
 
@@ -8,12 +8,13 @@
 
 /** RUNG_E_EXIST when a folder holds anything that rung did not write. */
 int rung__stage_entries_check(int fd, const char *path);
-/** The same, and when it is no dataset of any version, even a damaged one: only such a one is
- * replaced. */
+/** The same, and fail if it is not a dataset of any version (a damaged one is accepted): only
+ * datasets are replaced. */
 int rung__stage_entries_check_dataset(int fd, const char *path);
-/** Check, and remove all files, the manifest first: what is left of it does not open. */
+/** Check, and remove all files, the manifest first: a partially removed dataset does not open. */
 int rung__stage_entries_remove(int fd, const char *path);
-/** Remove a file, and what it leads to in another folder; no failure when it is not there. */
+/** Remove a file, and the file in another folder that it links to; a missing file is not a
+ * failure. */
 int rung__stage_entry_remove(int fd, const char *path, const char *name);
 
 /** Remove the files of OUT.partial that the journal does not call finished or begun. */

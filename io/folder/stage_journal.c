@@ -54,7 +54,7 @@ static int read_text(struct rung__journal *journal, int fd)
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > JOURNAL_BYTES_MAX)
 		return rung__fail(
 			RUNG_E_EXIST,
-			"%s: is no journal of rung's; move it away or choose another output",
+			"%s: not a journal of rung; move it away or choose another output",
 			journal->path);
 	journal->text = rung__malloc((size_t)st.st_size + 1);
 	if (!journal->text)
@@ -99,7 +99,7 @@ int rung__journal_begin(struct rung__journal *journal, int dir_fd)
 	return 0;
 }
 
-/* Behind a word at the start of `line`; NULL: another word is there. */
+/* The text after a word at the start of `line`; NULL: it starts with another word. */
 static const char *behind(const char *line, const char *word)
 {
 	const size_t len = strlen(word);

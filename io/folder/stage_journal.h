@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a run has finished, line by line, so that a later one can go on. A line speaks of data that
- * were synced before it was written, and holds a checksum of itself: what a kill or a power cut
- * left of the last one is not believed. Private to io/stage*.c.
+ * The parts that a run has finished, line by line, so that a later run can resume. A line describes
+ * data that were synced before it was written, and has a checksum of itself, so an incomplete last
+ * line after a kill or a power failure is ignored. Private to io/stage*.c.
  */
 #ifndef RUNG_IO_STAGE_JOURNAL_H
 #define RUNG_IO_STAGE_JOURNAL_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define RUNG__JOURNAL        "journal"
-#define RUNG__JOURNAL_RANKED "ranked" /* the line behind which there is something to go on with */
+#define RUNG__JOURNAL_RANKED "ranked" /* from this line on a run can be resumed */
 
 struct rung__journal {
 	int fd;     /* -1: not open */
@@ -29,17 +29,17 @@ struct rung__journal {
  * empty one. */
 int rung__journal_read(struct rung__journal *journal, int dir_fd, const char *dir);
 
-/** Open it for writing behind its last good line, making it when it is not there. */
+/** Open it for writing after its last valid line; create it if it does not exist. */
 int rung__journal_begin(struct rung__journal *journal, int dir_fd);
 
-/** What follows `key` and a space in the last line of `text` that begins so; NULL: no such line.
- * Ends with '\n'. */
+/** The text after `key` and a space in the last line of `text` that begins with them; NULL: no such
+ * line. Ends with '\n'. */
 const char *rung__lines_last(const char *text, const char *key);
 
 /** The same in the lines of a journal. */
 const char *rung__journal_last(const struct rung__journal *journal, const char *key);
 
-/** What follows in the last line that begins with `kind`, a space, and `name`. */
+/** The text after `kind`, a space and `name` in the last line that begins with them. */
 const char *rung__journal_last_of(const struct rung__journal *journal, const char *kind,
                                   const char *name);
 
@@ -55,8 +55,7 @@ int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64
 void rung__journal_take_sums(const struct rung__journal *journal, uint64_t block_count,
                              uint64_t *sums);
 
-/** Write and sync what was added. @param dir_fd a folder to sync before, where files were made in
- * it; -1: none */
+/** Write and sync the new lines. @param dir_fd a folder with new files, to sync first; -1: none */
 int rung__journal_commit(struct rung__journal *journal, int dir_fd);
 
 void rung__journal_fini(struct rung__journal *journal);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder that staging wrote gets its name, and what it replaces goes; so does what a run that
- * was killed at that point left. */
+/* Renaming the complete folder, and removing what it replaces, or what a run that was killed at
+ * that point left. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,8 +24,8 @@ int rung__stage_dir_sync_parent(const struct rung__stage_dir *dir)
 	return rung__sync_folder(dir->parent_fd, dir->path);
 }
 
-/* What was replaced is removed, or left where it is: `dir->left` says so. The next run tries again.
- */
+/* Remove the replaced folder, or record in `dir->left` that it remains. The next run tries
+ * again. */
 static void remove_replaced(struct rung__stage_dir *dir, int fd, const char *name, const char *path)
 {
 	int rc = rung__stage_entries_remove(fd, path);
@@ -84,8 +84,7 @@ static int swap_plainly(struct rung__stage_dir *dir)
 	return rung__fail_errno(err, "%s: cannot be given its name", dir->path);
 }
 
-/* `old` is OUT, to be replaced; locked, so that nobody works in it once it is called
- * OUT.partial. */
+/* `old` is OUT, to be replaced; locked, so that no process uses it once its name is OUT.partial. */
 static int publish_over(struct rung__stage_dir *dir, int old)
 {
 	const char *old_name = dir->partial_name, *old_path = dir->partial_path;
@@ -116,8 +115,8 @@ static int drop_journal(const struct rung__stage_dir *dir)
 	return rc < 0 ? rc : rung__sync_folder(dir->fd, dir->path);
 }
 
-/* A dataset that was replaced has the name OUT.partial; nobody works in it, and what else has that
- * name is left alone. */
+/* A replaced dataset has the name OUT.partial; no process uses it. Anything else with that name is
+ * not touched. */
 static void drop_replaced(struct rung__stage_dir *dir)
 {
 	int fd = openat(dir->parent_fd, dir->partial_name,

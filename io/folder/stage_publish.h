@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The name that a complete folder gets, and the end of what it replaces. */
+/** Naming a complete folder, and removing what it replaces. */
 #ifndef RUNG_IO_STAGE_PUBLISH_H
 #define RUNG_IO_STAGE_PUBLISH_H
 
@@ -7,12 +7,11 @@
 
 #include "folder/folder.h"
 
-/** Sync the folder that OUT.partial is in: what the journal says of OUT.partial counts only while
- * that has a name. */
+/** Sync the folder of OUT.partial: the journal counts only while OUT.partial has a name. */
 int rung__stage_dir_sync_parent(const struct rung__stage_dir *dir);
-/** Give the complete OUT.partial its name, remove its journal, and remove what it replaces. */
+/** Rename the complete OUT.partial, remove its journal, and remove what it replaces. */
 int rung__stage_dir_publish(struct rung__stage_dir *dir);
-/** What was left of that when a run was killed right behind giving the name: OUT is `published`. */
+/** Complete this after a run that was killed right after the rename: OUT is `published`. */
 int rung__stage_dir_finish(struct rung__stage_dir *dir);
 
 /** Tests: do without renameat2(), as on file systems that lack its flags. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Features files in other folders, on other devices: NAME.features.NNN-DIGITS.npy there, a symbolic
- * link in the dataset's folder. The link is made first, so that whatever there is can be found, and
- * removed, through the folder; the digits are drawn, so that a dataset that is to be replaced keeps
- * its files until the new one is whole.
+ * Features files in other folders, on other devices: NAME.features.NNN-DIGITS.npy there, and a
+ * symbolic link in the dataset's folder. The link is created first, so that every file can be found
+ * and removed through the folder. The digits are random, so a dataset that is to be replaced keeps
+ * its files until the new one is complete.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 #define ENDING      ".npy"
 #define NAME_FORMAT "%s.features.%03" PRIu32 "-%016" PRIx64 ENDING
 
-/* The part of a path behind its last "/", when it is one of ours. */
+/* The part of a path after its last "/", if it is one of ours. */
 static bool is_stripe(const char *path)
 {
 	const char *name = strrchr(path, '/'),
@@ -145,8 +145,7 @@ static int check_folder(const struct rung__stage_dir *dir, const char *given)
 			errno, "%s: rows cannot be put there; give a folder that can be written to",
 			given);
 	else if (!S_ISDIR(st.st_mode))
-		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: is not a folder; give one that rows can be put into", given);
+		rc = rung__fail(RUNG_E_INVAL, "%s: is not a folder; give one for rows", given);
 	else
 		rc = check_name(dir, given, real);
 	free(real);

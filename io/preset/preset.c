@@ -85,7 +85,7 @@ int rung__preset_find(struct rung__preset *p, const char *const *inside, const c
 			                         used ? ", " : "", path);
 	}
 	return rung__fail(RUNG_E_NOENT,
-	                  "%s: is no folder of %s: there is no %s; give the folder that it was "
+	                  "%s: not a folder of %s: %s is missing; give the folder that it was "
 	                  "unpacked to, or unpack it again",
 	                  p->root, p->option, list);
 }
@@ -100,8 +100,8 @@ int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
 		return RUNG_E_NOMEM;
 	if (!rung__preset_there(path, &bytes))
 		return rung__fail(RUNG_E_NOENT,
-		                  "%s: is missing: %s of %s; unpack the data set again, or say "
-		                  "with an option of its own where they are",
+		                  "%s: missing: %s of %s; unpack the data set again, or name their "
+		                  "file with the option for it",
 		                  path, why, p->option);
 	*path_out = path;
 	return 0;
@@ -151,7 +151,7 @@ int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_
 	if (bytes == 0 || bytes % row_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has no .npy header, and its %" PRIu64
-		                  " bytes are no whole number of rows of %" PRIu64 " (%" PRIu64
+		                  " bytes are not a whole number of rows of %" PRIu64 " (%" PRIu64
 		                  " of %s); copy it again",
 		                  path, bytes, row_bytes, row_items, rung_dtype_name(dtype));
 	*rows_out = bytes / row_bytes;

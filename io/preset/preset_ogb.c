@@ -79,10 +79,10 @@ static int count_of(const struct rung__pickle_dict *meta, const char *path, cons
 			return 0;
 		}
 	}
-	return rung__fail(
-		RUNG_E_FORMAT,
-		"%s: does not say how many vertices '%s' there are; unpack the data set again",
-		path, key);
+	return rung__fail(RUNG_E_FORMAT,
+	                  "%s: does not contain the number of vertices of type '%s'; unpack the "
+	                  "data set again",
+	                  path, key);
 }
 
 static int read_counts(struct rung__preset *p, struct mag_counts *counts)
@@ -105,7 +105,7 @@ static int read_counts(struct rung__preset *p, struct mag_counts *counts)
 	return rc;
 }
 
-/* full_feat.npy, where it may lie; NULL when there is none. */
+/* The path of full_feat.npy; NULL if there is none. */
 static int find_full(struct rung__preset *p, const char **path_out)
 {
 	static const char *const places[] = { "full_feat.npy", "../full_feat.npy",
@@ -126,8 +126,8 @@ static int find_full(struct rung__preset *p, const char **path_out)
 	return 0;
 }
 
-/* The file has its size from the first moment on, so only the flag tells whether the hours of
- * making it came to their end. */
+/* The file has its full size from the start, so only the flag shows whether writing it, which takes
+ * hours, was finished. */
 static int check_full(struct rung__preset *p, const char *path, const struct mag_counts *counts)
 {
 	const char *flag =
@@ -138,16 +138,16 @@ static int check_full(struct rung__preset *p, const char *path, const struct mag
 		return RUNG_E_NOMEM;
 	if (!rung__preset_there(flag, &bytes))
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: may be half-done: there is no %s, which the script that "
-		                  "makes it writes last; make it again, "
-		                  "make that file if you know better, or take the papers alone",
+		                  "%s: may be incomplete: %s, which the script writes last, is "
+		                  "missing; run the script again, create that file if the array is "
+		                  "complete, or use only the papers",
 		                  path, flag);
 	rung__preset_there(path, &bytes);
 	if (rung__mul(counts->all, FEATURE_ITEMS * 2, &wanted) && bytes == wanted)
 		return 0;
 	return rung__fail(RUNG_E_FORMAT,
 	                  "%s: has %" PRIu64 " bytes, not those of float16 [%" PRIu64
-	                  ", %u] without a header; make it again, or take the papers alone",
+	                  ", %u] without a header; create it again, or use only the papers",
 	                  path, bytes, counts->all, FEATURE_ITEMS);
 }
 
@@ -195,8 +195,8 @@ static bool has_array(const struct rung__pickle_dict *dict, const char *key)
 }
 
 /*
- * What split_test() of ogb/lsc/utils.py makes of the one list that the first version of the file
- * has: entries 0, 1 and 2 of every 5 are for development, 3 and 4 for the challenge.
+ * split_test() of ogb/lsc/utils.py applied to the single list in the first version of the file:
+ * entries 0, 1 and 2 of every 5 are for development, 3 and 4 for the challenge.
  */
 static int mag_split_test(struct rung__preset *p, const char *path)
 {
@@ -241,7 +241,7 @@ static int mag_splits(struct rung__preset *p)
 	return rc;
 }
 
-/* An array of papers, with nothing known behind it for the others. */
+/* An array of papers, padded for the other vertices. */
 static int of_papers(struct rung__preset *p, const struct mag_counts *counts, const char *name,
                      const char *why, const char **spec_out)
 {
@@ -284,11 +284,11 @@ static int mag_part(struct rung__preset *p, const char **full_out, struct mag_co
 	if (rc < 0 || (!*full_out && !all))
 		return rc;
 	if (!*full_out)
-		return rung__fail(RUNG_E_NOENT,
-		                  "%s/full_feat.npy: is missing: features of authors and "
-		                  "institutions; make it with the R-GNN "
-		                  "baseline of OGB, or take the papers alone",
-		                  p->dir);
+		return rung__fail(
+			RUNG_E_NOENT,
+			"%s/full_feat.npy: missing: features of authors and institutions; create "
+		        "it with the R-GNN baseline of OGB, or use only the papers",
+			p->dir);
 	rc = read_counts(p, counts);
 	return rc < 0 ? rc : check_full(p, *full_out, counts);
 }

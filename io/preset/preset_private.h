@@ -37,12 +37,12 @@ int rung__preset_add_split(struct rung__preset *p, const char *name, const char 
 int rung__preset_set_year(struct rung__preset *p, const char *spec);
 
 /**
- * Find p->dir: the first of root and its folders `inside` (NULL behind the last, "" for root
- * itself) that has `file`. RUNG_E_NOENT naming all of them.
+ * Find p->dir: the first of root and its folders `inside` (ended by NULL, "" for root itself) that
+ * contains `file`. RUNG_E_NOENT names all of them.
  */
 int rung__preset_find(struct rung__preset *p, const char *const *inside, const char *file);
 
-/** The path of a file in p->dir, which must be there. @param why  what it is needed for */
+/** The path of a file in p->dir, which must exist. @param why  its purpose, for the message */
 int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
                       const char **path_out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of rung_stage(): progress, the steps of the report, what is finished and held from the
- * first step to the last. */
+/* One run of rung_stage(): progress, the phases of the report, and finished parts and memory from
+ * the first phase to the last. */
 #include "run/run.h"
 
 #include <stdio.h>
@@ -69,8 +69,7 @@ uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps)
 	return (uint64_t)maps * stage->manifest->index_bytes * stage->manifest->vertex_count;
 }
 
-/* Deflated members of a .npz hold what it takes to inflate them, and what is made when it is opened
- * lies in memory while it is small. */
+/* Deflated members of a .npz use the memory of zlib, and small derived sources are in memory. */
 static uint64_t source_bytes(const struct rung_source *src)
 {
 	return src ? rung__source_place(src).memory_bytes : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** One run of rung_stage(): what its steps share, and what is told of it. */
+/** One run of rung_stage(): the state shared by its phases, and its report. */
 #ifndef RUNG_IO_RUN_H
 #define RUNG_IO_RUN_H
 
@@ -25,11 +25,11 @@ struct rung__rows_plan {
 	uint64_t range_count;
 	uint32_t area_count; /* 2: one is written while the next is filled */
 	uint64_t area_bytes;
-	uint32_t reader_count; /* reads in flight: of threads, or of one that gathers */
+	uint32_t reader_count; /* reads in flight, of several threads or of one that gathers */
 	uint64_t read_bytes;   /* of each, with a page at both ends */
 	uint64_t memory_bytes; /* of all that */
 	uint64_t bytes_read, bytes_written;
-	uint64_t temp_bytes; /* that the files are longer meanwhile */
+	uint64_t temp_bytes; /* temporary size in addition to the final size of the files */
 	double seconds;      /* 0: not known */
 };
 
@@ -42,7 +42,7 @@ struct rung__carried {
 	struct rung__rows_plan plan;
 };
 
-/** What the devices do; 0: not measured. */
+/** Measured rates of the devices; 0: not measured. */
 struct rung__figures {
 	double read_bytes_per_s, write_bytes_per_s, row_reads_per_s;
 	bool one_device; /* source and output share it */
@@ -59,8 +59,8 @@ struct rung__stage {
 	struct rung__journal journal;
 	struct rung_source *features, *score_source;
 	struct rung__stage_split_ids *splits; /* [opts.split_count], original ids */
-	uint64_t edge_count_max;              /* the graph has at most so many */
-	/* and all files, checksums.npy among them, so many blocks */
+	uint64_t edge_count_max;              /* upper bound of the edge count */
+	/* upper bound of the block count of all files, including checksums.npy */
 	uint64_t block_count_max;
 	uint64_t graph_source_bytes; /* that its sources hold while it is read */
 	struct rung__figures figures;
@@ -73,9 +73,9 @@ struct rung__stage {
 	float *score; /* by original id */
 	void *vertex_of_rank, *rank_of_vertex;
 	struct rung__manifest *manifest;
-	char *job, *job_inputs; /* lines of stage_job.c; those of the inputs are the last of all */
-	uint64_t *sums;         /* [manifest->block_count] */
-	unsigned char *buffer;  /* [RUNG__STAGE_BUFFER_BYTES] of the file being written */
+	char *job, *job_inputs;         /* lines of stage_job.c; those of the inputs come last */
+	uint64_t *sums;                 /* [manifest->block_count] */
+	unsigned char *buffer;          /* [RUNG__STAGE_BUFFER_BYTES] of the file being written */
 	uint64_t step_done, step_total; /* bytes of the present step, for progress */
 	uint64_t phase_ns, phase_read_bytes, phase_written_bytes; /* when it began */
 	struct rung_stage_report report;
@@ -86,7 +86,7 @@ struct rung__stage {
 #define RUNG__STAGE_CURE                                                                           \
 	"put the file back and continue with --resume, or start from scratch with --force"
 
-/** What is held from the first step to the last: splits and checksums. */
+/** Memory held from the first phase to the last: splits and checksums. */
 uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage);
 /** Both maps, or one. */
 uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps);
@@ -97,7 +97,7 @@ bool rung__stage_file_done(const struct rung__stage *stage, const char *name);
 /** Progress of this run; nonzero cancels, with the failure recorded. */
 int rung__stage_progress(const struct rung__stage *stage, const char *what, uint64_t done,
                          uint64_t total);
-/** So many bytes more of the step `what`. */
+/** Report `bytes` more bytes of the step `what`. */
 int rung__stage_advance(struct rung__stage *stage, const char *what, uint64_t bytes);
 /** A step of the report begins, and the one before ends; NULL: only that. */
 void rung__stage_phase(struct rung__stage *stage, const char *name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging: inputs, graph, score, ranks, relabelled graph, rows, publication, in this order; and
- * what is told of it. */
+/* Staging: inputs, graph, score, ranks, relabelled graph, rows, publication, in this order; and its
+ * report. */
 #include <stdio.h>
 
 #include "base/base.h"
@@ -108,7 +108,7 @@ static int write_all(struct rung__stage *stage)
 	return rc < 0 ? rc : rung__stage_write_manifest(stage);
 }
 
-/* What an earlier run left is of this job: go on behind it. */
+/* Resume the work of an earlier run, if it belongs to this job. */
 static int go_on(struct rung__stage *stage)
 {
 	int rc = rung__stage_job_check(stage);
@@ -118,7 +118,8 @@ static int go_on(struct rung__stage *stage)
 		rc = rung__stage_dir_drop_unfinished(&stage->dir, &stage->journal);
 	if (rc == 0)
 		rc = rung__journal_begin(&stage->journal, stage->dir.fd);
-	return rc < 0 ? rc : rung__stage_plan_memory(stage); /* rows go on as they were begun */
+	/* rows continue in the order in which they were begun */
+	return rc < 0 ? rc : rung__stage_plan_memory(stage);
 }
 
 /* Nothing gets its name, and nothing is replaced, before all that was written is seen to be there
@@ -147,8 +148,8 @@ static int stage_anew_or_on(struct rung__stage *stage)
 	return rung__stage_dir_publish(&stage->dir);
 }
 
-/* A graph that stays in files would be sorted to count its edges: then it is told how many there
- * are at most. */
+/* A graph that stays in files would have to be sorted to count its edges: an upper bound is
+ * reported instead. */
 static int dry_run(struct rung__stage *stage)
 {
 	int rc = 0;
@@ -214,7 +215,8 @@ int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *rep
 	if (!stage.opts.features || !stage.opts.out_dir)
 		return rung__fail(RUNG_E_INVAL, "staging: features and out_dir are both needed");
 	if (!rung_stage_plan_name(stage.opts.plan))
-		return rung__fail(RUNG_E_INVAL, "staging: %d is no plan", (int)stage.opts.plan);
+		return rung__fail(RUNG_E_INVAL, "staging: %d is not a valid order of rows",
+		                  (int)stage.opts.plan);
 	stage.threads = rung__threads(stage.opts.threads);
 	stage.manifest = rung__zalloc(sizeof(*stage.manifest));
 	rc = stage.manifest ? rung__stage_dir_init(&stage.dir, stage.opts.out_dir, stage.opts.force,

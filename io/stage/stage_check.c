@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of a folder against their checksums, before one step of staging relies on what another
- * wrote: earlier runs' files when a run goes on, all files before the folder gets its name and what
- * it replaces is removed.
+ * Checking the files of a folder against their checksums, before a phase of staging relies on what
+ * another one wrote: files of earlier runs when a run is resumed, and all files before the folder
+ * gets its name and the replaced one is removed.
  *
- * Files are read through the page cache. Staging writes past it, so that what is read comes from
- * the device; a file that another process changed is read as changed. Of files of 64 MiB and more
- * the first block, the last and one in 64 are read: what is missing, cut or replaced shows there,
- * at a cost of 1/64 of the bytes. rung verify reads all.
+ * Files are read through the page cache. Staging writes without it, so the data come from the
+ * device; a file that another process changed is read as changed. For files of 64 MiB and more the
+ * first block, the last and one in 64 are read: missing, truncated or replaced files show there,
+ * for 1/64 of the reads. rung verify reads everything.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -71,7 +71,7 @@ static int check_blocks(const struct check *check, int fd, uint64_t first, uint6
 		if (sums[i] != check->sums[first + i])
 			return rung__fail(RUNG_E_CORRUPT,
 			                  "%s: block %" PRIu64 " at offset %" PRIu64
-			                  " is not what was written; %s",
+			                  " differs from what was written; %s",
 			                  check->path, first + i, (first + i) * RUNG__BLOCK_BYTES,
 			                  check->cure);
 	}

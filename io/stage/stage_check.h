@@ -16,8 +16,8 @@ static inline bool rung__block_is_checked(const struct rung__manifest_file *file
 /** The files in OUT.partial that the journal calls finished. RUNG_E_CORRUPT naming the first that
  * is missing, cut or changed. */
 int rung__stage_check_done(struct rung__stage *stage);
-/** All files of stage->manifest in the folder dir.fd, called `dir` in messages, whose `cure` they
- * end in. */
+/** Check all files of stage->manifest in the folder dir.fd, called `dir` in messages, which end
+ * with `cure`. */
 int rung__stage_check_all(struct rung__stage *stage, const char *dir, const char *cure);
 
 #endif

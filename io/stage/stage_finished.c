@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run that is to go on where OUT is there already: by this very job, and whole, it is what the
- * run was to make. */
+/* A run with `resume` whose OUT exists already: if it is complete and of this very job, the work is
+ * done. */
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -5,8 +5,8 @@
 
 #include "run/run.h"
 
-/** Is OUT, which is `staged`, this job's dataset? Then it is checked, and nothing is left to do.
- * With force another one is no failure. */
+/** Check whether OUT, which is `staged`, is the dataset of this job; if so, it is verified, and
+ * nothing is left to do. With force a different one is not a failure. */
 int rung__stage_finished(struct rung__stage *stage, bool *finished_out);
 
 #endif

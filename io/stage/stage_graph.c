@@ -21,7 +21,7 @@
 #include "stage/stage_memory.h"
 #include "stage/stage_write.h"
 
-#define EDGES_CHUNKS      12u /* of a pass: those read ahead, and what they are read through */
+#define EDGES_CHUNKS      12u /* of a pass: those read ahead, and their buffers */
 #define CHUNK_BYTES_MIN   4096u
 #define CHUNK_BYTES_MAX   (UINT64_C(16) << 20)
 #define EDGES_SPARE_BYTES (UINT64_C(2) << 20)
@@ -33,8 +33,7 @@ struct step {
 	const char *name;
 };
 
-/* The steps of loading and scoring have names of their own; the caller sees "graph", "score" and
- * "relabel". */
+/* Loading and scoring have their own step names; the caller sees "graph", "score" and "relabel". */
 static int forward_progress(void *ctx, const char *inner, unsigned long long done,
                             unsigned long long total)
 {
@@ -148,7 +147,7 @@ static int score_edges(struct rung__stage *stage, struct rung_score_opts *opts)
 	least = rung_last_error_least();
 	if (rc == 0 || least == 0)
 		return rc;
-	/* of more, the graph's buffers take a quarter */
+	/* of a larger budget, the graph's buffers use a quarter */
 	least = least / 3 * 4 + EDGES_SPARE_BYTES + rung__stage_fixed_bytes(stage);
 	return rung__fail_least(least,
 	                        "staging %s: a memory budget of %" PRIu64
@@ -278,7 +277,7 @@ static int rank(struct rung__stage *stage)
 	return 0;
 }
 
-/* What the journal's line says. */
+/* Use the values of the journal's line. */
 static int take_ranked(struct rung__stage *stage, const char *words)
 {
 	struct rung_score_report *score = &stage->report.score;
@@ -287,17 +286,18 @@ static int take_ranked(struct rung__stage *stage, const char *words)
 	if (sscanf(words, "%" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64 " %lg %lg", &m->edge_count,
 	           &score->iterations, &score->batches_sampled, &score->edge_passes,
 	           &score->residual, &score->seconds) != 6)
-		return rung__fail(
-			RUNG_E_FORMAT,
-			"%s: '%.*s' is no line of this rung; start from scratch with --force",
-			stage->journal.path, (int)strcspn(words, "\n"), words);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: '%.*s' is not a line of this version of rung; start from "
+		                  "scratch with --force",
+		                  stage->journal.path, (int)strcspn(words, "\n"), words);
 	if (m->score_damping > 0)
 		m->score_iterations = score->iterations;
 	m->score_batches = score->batches_sampled;
 	return 0;
 }
 
-/* Rows are put where the maps say: whoever wrote the files may have written the journal, too. */
+/* Rows are placed by the maps. They are untrusted, because the author of the files may have written
+ * the journal too. */
 static int read_maps(struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;

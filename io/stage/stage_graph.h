@@ -5,9 +5,9 @@
 
 #include "run/run.h"
 
-/** How many edges there are at most, from what the files say. */
+/** Upper bound of the number of edges, from the sizes of the files. */
 int rung__stage_count_edges(struct rung__stage *stage);
-/** What the manifest has of graph and score: from the journal, or by reading the graph. */
+/** Numbers in the manifest about graph and score: from the journal, or by reading the graph. */
 int rung__stage_settle_counts(struct rung__stage *stage);
 /** Graph, score, ranks, and the files of the maps and the score; or the maps as an earlier run left
  * them. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What staging reads, opened and checked before the long work starts; splits are read here. */
+/* Inputs of staging, opened and checked before the long work starts; splits are read here. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static int check_counts(const struct rung_stage_opts *opts)
 	}
 	if (opts->graph.spec_count == 0 && opts->fanout_count > 0)
 		return rung__fail(RUNG_E_INVAL,
-		                  "staging: fanouts without a graph; give both, or none of them");
+		                  "staging: fanouts need a graph; give both, or neither");
 	if (opts->array_count > RUNG__ARRAYS_MAX)
 		return rung__fail(RUNG_E_INVAL, "staging: %zu arrays, at most %u are kept",
 		                  opts->array_count, RUNG__ARRAYS_MAX);
@@ -229,7 +229,7 @@ static int read_splits(struct rung__stage *stage)
 	return 0;
 }
 
-/* What the manifest keeps for trainers, and what the score will be made with. */
+/* Settings that the manifest stores for trainers, and that the score uses. */
 static int fill_sampling(struct rung__stage *stage)
 {
 	static const uint32_t fanouts[] = { 25, 10 };
@@ -242,7 +242,8 @@ static int fill_sampling(struct rung__stage *stage)
 	m->batch_size = opts->batch_size ? opts->batch_size : 1024;
 	m->draws = opts->score.draws;
 	if (m->draws != RUNG_DRAWS_ALL && m->draws != RUNG_DRAWS_NEW)
-		return rung__fail(RUNG_E_INVAL, "staging: %d is no way of drawing", (int)m->draws);
+		return rung__fail(RUNG_E_INVAL, "staging: %d is not a valid value for draws",
+		                  (int)m->draws);
 	return 0;
 }
 
@@ -254,7 +255,7 @@ static int fill_score(struct rung__stage *stage)
 	enum rung_score_method method;
 
 	if (!name)
-		return rung__fail(RUNG_E_INVAL, "staging: %d is no score method",
+		return rung__fail(RUNG_E_INVAL, "staging: %d is not a valid score method",
 		                  (int)opts->method);
 	snprintf(m->score_method, sizeof(m->score_method), "%s", name);
 	if (stage->opts.score_spec)

@@ -5,7 +5,7 @@
 
 #include "run/run.h"
 
-/** Open and check every input, read the splits, and fill the manifest with what they say. */
+/** Open and check every input, read the splits, and fill in the manifest. */
 int rung__stage_open_inputs(struct rung__stage *stage);
 void rung__stage_close_inputs(struct rung__stage *stage);
 

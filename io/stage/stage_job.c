@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which job a folder belongs to, as lines "KEY VALUE": every option that the files depend on, and
- * size, time of change and inode of every input. Memory, threads and the way rows are moved are not
- * part of it. The lines go to the journal of half-done work and to the manifest of the dataset.
- * Those of the inputs are made before any input is opened, and again when all have been read: a
- * difference is a change that the files may hold a part of.
+ * The job of a folder as lines "KEY VALUE": every option that affects the files, and size,
+ * modification time and inode of every input. Memory, threads and the order in which rows are moved
+ * are not included. The lines are stored in the journal of unfinished work and in the manifest of
+ * the dataset. Those of the inputs are determined before any input is opened, and again when all
+ * have been read: a difference means that the files may contain a part of a change.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -77,7 +77,7 @@ static void line(struct lines *lines, const char *key, const char *format, ...)
 	append(lines, "\n");
 }
 
-/* `st` NULL: the file is not there, or not yet; whoever opens it says so. */
+/* `st` NULL: the file does not exist, or not yet; opening it will report that. */
 static void stat_line(struct lines *lines, const char *key, const char *spec, const struct stat *st)
 {
 	if (!st)
@@ -106,7 +106,7 @@ static void source_line(struct lines *lines, const char *key, const char *spec)
 		stat_line(lines, key, spec, look(lines, spec, &st) ? &st : NULL);
 }
 
-/* An edge list, without what its spec says of ids. */
+/* An edge list, without the part of its spec about ids. */
 static void list_line(struct lines *lines, const char *key, const char *spec)
 {
 	struct rung__edge_spec parts;
@@ -247,7 +247,7 @@ int rung__stage_job_describe(struct rung__stage *stage)
 	return stage->manifest->job ? 0 : fail_memory(stage);
 }
 
-/* A value up to the end of its line; `text` NULL: there is none. */
+/* Length of a value up to the end of its line; `text` NULL: none. */
 static int value_bytes(const char *text)
 {
 	return text ? (int)strcspn(text, "\n") : (int)strlen("nothing");
@@ -308,7 +308,8 @@ int rung__stage_job_check(const struct rung__stage *stage)
 		return 0;
 	return fail_difference(
 		RUNG_E_INVAL, stage->dir.partial_path, "its half-done work is of another job",
-		&found, "continue with what it was begun with, or start from scratch with --force");
+		&found,
+		"resume with the options it was begun with, or start from scratch with --force");
 }
 
 int rung__stage_job_check_finished(const struct rung__stage *stage, const char *recorded)
@@ -316,11 +317,11 @@ int rung__stage_job_check_finished(const struct rung__stage *stage, const char *
 	struct difference found;
 
 	if (!recorded)
-		return rung__fail(RUNG_E_EXIST,
-		                  "%s: is a whole dataset without a record of what it was staged "
-		                  "from, so it is not known to be of "
-		                  "this job; choose another output, or replace it with --force",
-		                  stage->dir.path);
+		return rung__fail(
+			RUNG_E_EXIST,
+			"%s: is a complete dataset without a record of its sources, so it may "
+		        "belong to another job; choose another output, or replace it with --force",
+			stage->dir.path);
 	if (!find_difference(stage->job, recorded, "", &found))
 		return 0;
 	return fail_difference(RUNG_E_EXIST, stage->dir.path, "is a whole dataset of another job",

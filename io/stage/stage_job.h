@@ -15,7 +15,7 @@ int rung__stage_job_note(struct rung__stage *stage);
 int rung__stage_job_check(const struct rung__stage *stage);
 /** RUNG_E_EXIST naming what differs when a dataset's record is another job's, or NULL. */
 int rung__stage_job_check_finished(const struct rung__stage *stage, const char *recorded);
-/** RUNG_E_CORRUPT naming the input that is not what it was at rung__stage_job_begin(). */
+/** RUNG_E_CORRUPT naming the input that has changed since rung__stage_job_begin(). */
 int rung__stage_job_unchanged(const struct rung__stage *stage);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the features lie: bytes from row to row, and how rows are dealt over folders.
+ * Layout of the features: bytes from row to row, and the distribution of rows over folders.
  *
  * Reads of single rows cost the device whole blocks of 4 KiB. Rows of s bytes begin at multiples of
- * g = gcd(s, 4096) into a block, at each equally often; s / g - 1 of these 4096 / g places are too
- * near its end. So (s - g) / 4096 of the rows lie in two blocks, and as much of a block is read in
- * vain for each. None does when the stride is a multiple of the least power of two that holds a
- * row; that makes the file longer by stride / s - 1. `auto` pads when this is less than what it
- * saves: of rows of 1536 bytes a quarter straddles, a stride of 2048 is a third more: not padded.
- * Rows of 2000 bytes: 48 % straddle, 2.4 % more: padded.
+ * g = gcd(s, 4096) in a block, at each equally often; s / g - 1 of these 4096 / g positions are too
+ * near its end. So (s - g) / 4096 of the rows straddle two blocks, and each wastes as much of a
+ * block. No row straddles if the stride is a multiple of the smallest power of two that holds a
+ * row, which makes the file longer by stride / s - 1. `auto` pads if this is less than the saved
+ * reads: of rows of 1536 bytes a quarter straddles, and a stride of 2048 is a third more: not
+ * padded. Rows of 2000 bytes: 48 % straddle, 2.4 % more: padded.
  */
 #include <dirent.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static int check_not_replaced(const struct rung__stage *stage, const char *path)
 	int rc = 0;
 
 	if (!dir)
-		return 0; /* there is none */
+		return 0; /* does not exist */
 	while (rc == 0 && stat(path, &source) == 0 && (entry = readdir(dir)) != NULL) {
 		if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && st.st_dev == source.st_dev &&
 		    st.st_ino == source.st_ino)
@@ -106,7 +106,8 @@ int rung__stage_plan_layout(struct rung__stage *stage)
 	struct rung__manifest *m = stage->manifest;
 
 	if ((unsigned)opts->pad > RUNG_STAGE_PAD_AUTO)
-		return rung__fail(RUNG_E_INVAL, "staging: %d is no padding", (int)opts->pad);
+		return rung__fail(RUNG_E_INVAL, "staging: %d is not a valid padding",
+		                  (int)opts->pad);
 	if (opts->stripe_count > RUNG_FEATURE_FILES_MAX ||
 	    (opts->stripe_count && !opts->stripe_dirs))
 		return rung__fail(RUNG_E_INVAL,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of staging: what each step holds by its own count, and from that whether the graph may go
- * into memory. Where it may not, it stays in files, and what is always held are arrays with an
- * entry for each vertex.
+ * Memory of staging: what each phase holds by its own count, and from that whether the graph may be
+ * loaded into memory. If not, it stays in files, and only arrays with an entry per vertex are
+ * always resident.
  */
 #include "base/base.h"
 #include "layout/layout.h"
@@ -17,8 +17,8 @@ bool rung__stage_graph_in_files;
 #define LOAD_EDGES_MAX    (UINT64_C(1) << 22)
 #define EDGES_BYTES_MIN   (UINT64_C(2) << 20) /* sorting takes 1 MiB, a pass some chunks */
 
-/* What scoring takes beside the graph: rank.h has the bytes a vertex, and tells of edges and
- * threads. */
+/* Memory of scoring in addition to the graph: rank.h has the bytes per vertex, per edge and per
+ * thread. */
 static uint64_t score_bytes(const struct rung__stage *stage, uint64_t edge_count)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -46,8 +46,8 @@ static uint64_t rank_bytes(const struct rung__stage *stage)
 	       rung__stage_map_bytes(stage, 1);
 }
 
-/* The graph, and beside it what scoring takes, or room for it relabelled, score, maps and what
- * sorting takes. */
+/* The graph, plus either the memory of scoring, or the relabelled graph with score, maps and the
+ * buffers of sorting. */
 static uint64_t in_memory_bytes(const struct rung__stage *stage, uint64_t edge_count)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -59,7 +59,7 @@ static uint64_t in_memory_bytes(const struct rung__stage *stage, uint64_t edge_c
 	                                            score_bytes(stage, edge_count)));
 }
 
-/* The least for a graph in files; what a score needs for its blocks of edges is its own to say. */
+/* The least for a graph in files; the score checks the memory for its blocks of edges itself. */
 static uint64_t in_files_bytes_min(const struct rung__stage *stage)
 {
 	return RUNG__MAX(rank_bytes(stage), rung__stage_map_bytes(stage, 2) + EDGES_BYTES_MIN);
@@ -110,7 +110,7 @@ static int plan_rows(struct rung__stage *stage, const struct rung_source *src, c
 	return rc;
 }
 
-/* Of all files, with as many edges as there can be: their number is not known yet. */
+/* Upper bound over all files and edges: their exact number is not known yet. */
 static int bound_blocks(struct rung__stage *stage)
 {
 	struct rung__manifest *m = stage->manifest;

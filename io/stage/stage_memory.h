@@ -10,10 +10,10 @@
 int rung__stage_plan_memory(struct rung__stage *stage);
 /** Most bytes held at once. */
 uint64_t rung__stage_memory_of(const struct rung__stage *stage);
-/** Of the budget, what the buffers of a pass over edges in files may take. */
+/** The part of the budget for the buffers of a pass over edges in files. */
 uint64_t rung__stage_edges_bytes(const struct rung__stage *stage);
 
-/** Tests: leave the graph in files, whatever fits. */
+/** Tests: leave the graph in files even if it fits. */
 extern bool rung__stage_graph_in_files;
 
 #endif

@@ -30,8 +30,8 @@ struct devices {
 };
 
 /*
- * While the graph is in files: sorted once by vertex, unless it is read in place, and once under
- * its new names, two ids an edge beside what comes out. The rows are not there yet.
+ * While the graph is in files: sorted once by vertex, unless it is read in place, and once
+ * relabelled, which takes two ids per edge in addition to the result. The rows are written later.
  */
 static uint64_t graph_bytes(const struct rung__stage *stage)
 {
@@ -96,7 +96,7 @@ static int add_out(const struct rung__stage *stage, struct devices *devices)
 	struct stat st;
 
 	if (fstat(stage->dir.parent_fd, &st) < 0)
-		return rung__fail_errno(errno, "%s: its folder cannot be looked at",
+		return rung__fail_errno(errno, "%s: the folder cannot be inspected",
 		                        stage->dir.path);
 	*device = (struct device){ .dev = st.st_dev, .has_out = true, .needed = out_bytes(stage) };
 	return rung__stage_dir_free_bytes(&stage->dir, &device->free);
@@ -124,7 +124,7 @@ static int add_stripe(const struct rung__stage *stage, uint32_t file, struct dev
 	return 0;
 }
 
-/* What an earlier run has taken for a stripe that this one goes on with. */
+/* Space that an earlier run has used for a stripe that this one resumes. */
 static void count_taken(const struct rung__stage *stage, uint32_t file, struct devices *devices)
 {
 	struct device *device;
@@ -164,8 +164,8 @@ static int check_device(const struct rung__stage *stage, const struct device *de
 		return 0;
 	list_folders(stage, device, names);
 	return rung__fail(RUNG_E_NOSPC,
-	                  "%s: staging needs %" PRIu64 " bytes, %" PRIu64
-	                  " are free there; make room for %" PRIu64 " more, or choose %s elsewhere",
+	                  "%s: staging needs %" PRIu64 " bytes, %" PRIu64 " are free; free %" PRIu64
+	                  " more, or choose %s elsewhere",
 	                  names, device->needed, device->free, device->needed - device->free,
 	                  device->stripe_count ? "folders" : "an output");
 }

@@ -5,7 +5,7 @@
 
 #include "run/run.h"
 
-/** RUNG_E_NOSPC when a file system lacks room for all that goes there: OUT, stripes, and the
+/** RUNG_E_NOSPC if a file system lacks space for everything that goes there: OUT, stripes, and the
  * temporary files of the graph. */
 int rung__stage_check_space(struct rung__stage *stage);
 

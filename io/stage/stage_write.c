@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of what is in memory, written block by block past the page cache; each block's checksum
- * is taken from memory, before it is written. Those of the journal are taken into sums[] when it is
- * read.
+ * Files with data from memory, written block by block without the page cache; the checksum of each
+ * block is computed in memory, before it is written. Checksums in the journal are read into sums[].
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -102,7 +101,7 @@ static int append(struct array_output *out, const void *data, uint64_t bytes)
 	return 0;
 }
 
-/* `rc`: of what was appended; a failure is passed on. */
+/* `rc`: result of the writes; a failure is passed on. */
 static int close_output(struct array_output *out, int rc)
 {
 	if (rc == 0 && out->used > 0)
@@ -177,7 +176,7 @@ static int read_file(struct rung__stage *stage, const struct rung__manifest_file
 		for (uint64_t i = 0; i < rung__block_count(bytes); i++, known++) {
 			if (compare && *known != sums[i])
 				return rung__fail(RUNG_E_CORRUPT,
-				                  "%s: is not what the journal says was written; "
+				                  "%s: differs from the record in the journal; "
 				                  "start from scratch with --force",
 				                  direct->name);
 			*known = sums[i];
@@ -312,8 +311,8 @@ static int compare_text(const struct rung__stage *stage, const char *path, const
 		rc = read ? rung__pread_all(fd, path, read, bytes, 0)
 		          : rung__fail(RUNG_E_NOMEM, "%s: %zu bytes", path, bytes);
 	if (rc == 0 && memcmp(read, text, bytes) != 0)
-		rc = rung__fail(RUNG_E_CORRUPT, "%s: is not what was written; " RUNG__STAGE_CURE,
-		                path);
+		rc = rung__fail(RUNG_E_CORRUPT,
+		                "%s: differs from what was written; " RUNG__STAGE_CURE, path);
 	rung__free(read);
 	if (fd >= 0)
 		close(fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Files of what is in memory, with their checksums; the manifest. */
+/** Files with data from memory, with their checksums; the manifest. */
 #ifndef RUNG_IO_STAGE_WRITE_H
 #define RUNG_IO_STAGE_WRITE_H
 
@@ -18,9 +18,10 @@ int rung__stage_write_splits(struct rung__stage *stage);
 /** checksums.npy, and the manifest under its temporary name. */
 int rung__stage_write_manifest(struct rung__stage *stage);
 
-/** Room for a buffer, and for the checksums of all blocks; those that the journal has are set. */
+/** Allocate a buffer, and the checksums of all blocks; those in the journal are set. */
 int rung__stage_take_sums(struct rung__stage *stage);
-/** The manifest under its temporary name is what was written. RUNG_E_CORRUPT otherwise. */
+/** Check that the manifest under its temporary name is what was written; otherwise
+ * RUNG_E_CORRUPT. */
 int rung__stage_check_manifest(struct rung__stage *stage);
 
 #endif

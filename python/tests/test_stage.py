@@ -221,7 +221,7 @@ def test_existing_output(tmp_path):
     ({"graph": GRAPH[0]}, rung.Error, "dimension"),
     ({"graph": GRAPH * 1.0}, rung.FormatError, "i32, i64"),
     ({"graph": []}, rung.InvalidError, "graph: an empty list has no source"),
-    ({"graph": None}, rung.InvalidError, "fanouts without a graph"),
+    ({"graph": None}, rung.InvalidError, "fanouts need a graph"),
     ({"graph": None, "fanouts": (), "undirected": True}, rung.InvalidError, "undirected is set"),
     ({"score": "degree", "score_source": np.ones(VERTICES, np.float32)}, rung.InvalidError,
      "score='degree' and score_source: both"),

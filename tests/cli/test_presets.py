@@ -153,7 +153,7 @@ class Papers100M(Folder):
 
     def test_what_is_missing_or_damaged_is_named(self):
         self.refused("--ogb-papers100M", self.root,
-                     says=["is no folder of ogbn-papers100M", "papers100M-bin/raw/data.npz"])
+                     says=["not a folder of ogbn-papers100M", "papers100M-bin/raw/data.npz"])
         self.make()
         self.refused("--ogb-papers100M", self.root + ":part", code=2, says=["has no part 'part'"])
         test = os.path.join(self.root, "papers100M-bin/split/time/test.csv.gz")
@@ -169,7 +169,7 @@ class Papers100M(Folder):
             self.put("papers100M-bin/split/time/test.csv.gz", content)
             self.refused("--ogb-papers100M", self.root, says=["test.csv.gz", says])
         os.remove(test)
-        self.refused("--ogb-papers100M", self.root, says=[test + ": is missing", "of its own"])
+        self.refused("--ogb-papers100M", self.root, says=[test + ": missing", "with the option for it"])
         self.refused("--ogb-papers100M", self.root, "--igb", self.root, code=2,
                      says="give one data set")
 
@@ -271,9 +271,9 @@ class Mag240M(Folder):
         self.refused("--ogb-mag240m", self.root, says=["has %d bytes" % (len(self.rows) - 1),
                                                        "float16 [107, 768]"])
         os.remove(full + "_done.txt")
-        self.refused("--ogb-mag240m", self.root, says=["half-done", "full_feat_done.txt"])
+        self.refused("--ogb-mag240m", self.root, says=["may be incomplete", "full_feat_done.txt"])
         os.remove(full + ".npy")
-        self.refused("--ogb-mag240m", self.root + ":all", says=["full_feat.npy: is missing"])
+        self.refused("--ogb-mag240m", self.root + ":all", says=["full_feat.npy: missing"])
         self.refused("--ogb-mag240m", self.root + ":authors", code=2,
                      says=["its parts are papers and all"])
 
@@ -310,7 +310,7 @@ class Mag240M(Folder):
                 file.write(content)
             self.refused("--ogb-mag240m", self.root, says=["split_dict.pt", says])
         os.remove(self.split_file)
-        self.refused("--ogb-mag240m", self.root, says=["split_dict.pt: is missing"])
+        self.refused("--ogb-mag240m", self.root, says=["split_dict.pt: missing"])
         self.staged("--ogb-mag240m", self.root, "--split", "train=range:0,9")
 
     def test_counts_that_cannot_be_read_are_refused_with_what_to_do(self):
@@ -389,7 +389,7 @@ class Igb(Folder):
                      says=[self.label_file, "has 49 labels, there are 50 papers"])
         self.put("full/processed/paper/node_feat.npy", self.rows[:-5])
         self.refused("--igb", self.root + ":full",
-                     says=[self.feature_file, "no whole number of rows of 4096"])
+                     says=[self.feature_file, "not a whole number of rows of 4096"])
 
 
 if __name__ == "__main__":

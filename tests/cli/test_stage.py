@@ -73,7 +73,7 @@ class Stage(CliTest):
         self.fails("stage", *words, "--undirected", "--force", code=2,
                    says="undirected needs edges")
         self.fails("stage", *words, "--fanout", "5", "--force", code=2,
-                   says="fanouts without a graph")
+                   says="fanouts need a graph")
         self.fails("stage", "--graph", "none", "--igb", self.folder, "--out", out, code=2,
                    says="--graph none: the folder given has a graph")
 

@@ -217,7 +217,7 @@ Test(stage, the_manifest_tells_what_the_score_was_made_with)
 	cr_assert(strstr(rung_last_error(), "9223372036854775808"), "%s", rung_last_error());
 	opts.score.draws = (enum rung_draws)7;
 	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "7 is no way"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "7 is not a valid value"), "%s", rung_last_error());
 }
 
 Test(stage, the_score_is_that_of_the_fanouts_and_batches_of_the_dataset)

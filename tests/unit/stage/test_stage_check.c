@@ -255,8 +255,7 @@ Test(stage_check, going_on_with_another_job_than_the_finished_one_names_what_dif
 	opts.force = 0;
 	forget_job(out);
 	cr_assert(opens(out));
-	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST,
-	            "without a record of what it was staged from");
+	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST, "without a record of its sources");
 }
 
 static bool exchanged;

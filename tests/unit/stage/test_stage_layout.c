@@ -55,7 +55,7 @@ Test(stage_layout, a_stride_is_taken_when_it_saves_more_than_it_costs)
 		cr_assert_eq(rung__padded_stride(cases[i].row_bytes, cases[i].pad), cases[i].stride,
 		             "%" PRIu64, cases[i].row_bytes);
 	opts.pad = (enum rung_stage_pad)3;
-	fails(RUNG_E_INVAL, "3 is no padding");
+	fails(RUNG_E_INVAL, "3 is not a valid padding");
 }
 
 /* Every row where FORMAT.md says it is, with zeros behind it. */

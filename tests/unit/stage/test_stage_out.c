@@ -13,9 +13,9 @@ Test(stage_out, outputs_that_cannot_be_are_refused)
 	char path[400];
 
 	opts.out_dir = "/";
-	fails(RUNG_E_INVAL, "names no new folder");
+	fails(RUNG_E_INVAL, "not a valid name for a new folder");
 	opts.out_dir = "..";
-	fails(RUNG_E_INVAL, "names no new folder");
+	fails(RUNG_E_INVAL, "not a valid name for a new folder");
 	snprintf(path, sizeof(path), "%s/x.partial", dir);
 	opts.out_dir = path;
 	fails(RUNG_E_INVAL, ".partial");
@@ -44,13 +44,13 @@ Test(stage_out, only_a_staged_dataset_is_replaced_and_only_with_force)
 	cr_assert_eq(support_write_file(out, "x", 1), 0);
 	refuses_to_replace("exists");
 	opts.force = 1;
-	refuses_to_replace("is no folder");
+	refuses_to_replace("is not a folder");
 	cr_assert_eq(unlink(out), 0);
 	cr_assert_eq(mkdir(out, 0777), 0);
-	refuses_to_replace("is no staged dataset");
+	refuses_to_replace("is not a staged dataset");
 	snprintf(path, sizeof(path), "%s/manifest.json", out);
 	cr_assert_eq(support_write_file(path, "{\"name\": \"a web site's\"}", 23), 0);
-	refuses_to_replace("is no staged dataset");
+	refuses_to_replace("is not a staged dataset");
 	support_remove(out);
 	cr_assert_eq(rung_stage(&opts, NULL), 0);
 	opts.force = 0;

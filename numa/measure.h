@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Measuring memory and drives: what the matrices share. One call of rung_numa_measure() is a struct
- * rung__measuring.
+ * Measuring memory and drives: the common part of the matrices. One call of rung_numa_measure() is
+ * a struct rung__measuring.
  *
- * Each matrix has a function that adds its results, present or absent. Memory is taken on one node
- * at a time, so a matrix goes through the memory nodes outside and the CPU nodes inside;
- * measure_run.c puts the results in the order of the nodes afterwards.
+ * Each matrix has a function that adds its results, present or absent. Memory is allocated on one
+ * node at a time, so a matrix iterates over memory nodes outside and CPU nodes inside;
+ * measure_run.c sorts the results by node afterwards.
  *
  * A team (measure_team.c) is a thread on each core of a node, or one thread. They are pinned, begin
  * together, and are as fast as the slowest. Memory (measure_memory.c) is preferred on its node,
- * touched there and looked up, as in the store; if it lies elsewhere, the values are absent with
- * the reason, as is everything that is missing. A failure ends the call only if it says nothing
- * about the machine.
+ * touched there and its location queried, as in the store; if it is elsewhere, the values are
+ * absent with the reason, as is everything that is missing. A failure ends the call only if it is
+ * not a property of the machine.
  *
- * What is measured is what runs: gathers are src/gather/gather.c and kernels/gather.cu, reads are
- * the reader of the store with its engines, on the thread that made its ring.
+ * The code of the library is measured: gathers are src/gather/gather.c and kernels/gather.cu, reads
+ * are the reader of the store with its engines, on the thread that created its ring.
  *
- * A GPU is identified by its bus id, because CUDA's numbers and the topology's positions need not
- * agree. Memory of a node is registered once for all GPUs; GPU memory is allocated for one pair at
- * a time. A refusal by CUDA is the reason of the values it concerns. A stream that is held is
- * released in every case, after 5 s by a thread that does nothing else. CUDA_LAUNCH_BLOCKING, with
- * which it could not be held, is a reason as well.
+ * A GPU is identified by its bus id, because CUDA's numbers and the topology's positions may
+ * differ. Memory of a node is registered once for all GPUs; GPU memory is allocated for one pair at
+ * a time. A refusal by CUDA is the reason of the absent values. A blocked stream is always
+ * released, after 5 s by a dedicated thread. CUDA_LAUNCH_BLOCKING, which prevents blocking a
+ * stream, is a reason as well.
  */
 #ifndef RUNG_NUMA_MEASURE_H
 #define RUNG_NUMA_MEASURE_H
@@ -30,22 +30,23 @@
 #define RUNG__MEASURE_LINE_BYTES 64u
 #define RUNG__MEASURE_HUGE_BYTES (2u << 20)
 #define RUNG__MEASURE_DEPTH_MAX  128u /* reads in flight */
-#define RUNG__MEASURE_ROWS_MAX   64u  /* further sizes of rows that may be asked for, and depths */
-#define RUNG__MEASURE_ROWS       7u   /* those that are measured anyway */
+/* additional row sizes, and depths, that a caller may request */
+#define RUNG__MEASURE_ROWS_MAX 64u
+#define RUNG__MEASURE_ROWS     7u /* standard row sizes */
 
 /* ---- threads ---- */
 
 /** Threads that stay on their CPUs and sleep until there is work. */
 struct rung__team;
 
-/** What each thread of a team does `passes` times; `rank` is below `count`. */
+/** Work that each thread of a team does `passes` times; `rank` is below `count`. */
 typedef void (*rung__work_fn)(void *ctx, uint32_t rank, uint32_t count, uint64_t passes);
 
 /** A thread on each CPU. @return 0, RUNG_E_NOSUP (a CPU that threads cannot be pinned to: the
  * reason), RUNG_E_NOMEM */
 int rung__team_start(const uint32_t *cpus, uint32_t count, struct rung__team **team_out);
 
-/** One thread on any of them: one that waits for a device is woken where there is room. */
+/** One thread on any of these CPUs: a thread that waits for a device wakes up on an idle one. */
 int rung__team_start_one(const uint32_t *cpus, uint32_t count, struct rung__team **team_out);
 void rung__team_stop(struct rung__team *team);
 
@@ -55,7 +56,7 @@ double rung__team_run(struct rung__team *team, rung__work_fn work, void *ctx, ui
 
 uint32_t rung__team_count(const struct rung__team *team);
 
-/** Of the clock that NTP does not slew while we measure. */
+/** From the clock that NTP does not slew during the measurement. */
 uint64_t rung__measure_ns(void);
 
 /* ---- one call ---- */
@@ -65,7 +66,7 @@ struct rung__measure_node {
 	uint32_t *cores; /* [core_count] one CPU of each core that may be used */
 	uint32_t core_count;
 	uint64_t cache_bytes; /* last level, of those cores; 0: unknown */
-	/* Each array on this node: what is aimed at, or less where it does not fit */
+	/* target size of each array on this node, or less if it does not fit */
 	uint64_t array_bytes;
 	uint64_t table_bytes; /* a gather's table on this node */
 };
@@ -83,7 +84,7 @@ struct rung_numa_report {
 	size_t room;
 };
 
-/** Of what GPUs copy and gather. */
+/** Sizes for copies and gathers of GPUs. */
 struct rung__measure_gpu_sizes {
 	uint64_t table_bytes; /* a copy, and the rows that are gathered from */
 	uint64_t batch_bytes; /* one gather, at most */
@@ -134,13 +135,13 @@ void rung__measure_add_once(uint32_t *list, size_t *count, uint32_t value);
 /** Bytes of the ids of a gather whose output is an array of `array_bytes`. */
 uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array_bytes);
 
-/** Begin a matrix of about so many results. */
+/** Begin a matrix of about `results` results. */
 void rung__measure_step(struct rung__measuring *m, uint64_t total);
 
 /** A result without anything. */
 struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix);
 
-/** Add one that is absent for this reason. */
+/** Add a result that is absent for this reason. */
 int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like,
                          uint32_t group, const char *why);
 
@@ -150,7 +151,7 @@ int rung__measure_out_of_memory(void);
 /**
  * The last failure, as a reason.
  * @param rc  its status
- * @return 0, or RUNG_E_NOMEM: that is no reason but ends the call
+ * @return 0, or RUNG_E_NOMEM, which is not a reason but ends the call
  */
 int rung__measure_why(struct rung__measuring *m, int rc, const char **why_out);
 
@@ -160,14 +161,14 @@ const char *rung__measure_text(struct rung__measuring *m, const char *format, ..
 
 /* ---- values ---- */
 
-/** Median, least and most of samples, which are kept as they are. @param sorted room for `count`.
- * NaN without any */
+/** Median, minimum and maximum of samples, whose order is kept. @param sorted array of `count`. NaN
+ * without samples */
 struct rung_numa_value rung__measure_value(const double *samples, size_t count, double *sorted);
 
 /** Room for samples, which is the report's. @return 0 or RUNG_E_NOMEM */
 int rung__measure_samples(struct rung__measuring *m, size_t count, double **samples_out);
 
-/** Does what is measured `passes` times, in so many seconds. @return 0 or a failure */
+/** Performs the measured work `passes` times and reports the seconds. @return 0 or a failure */
 typedef int (*rung__run_fn)(void *ctx, uint64_t passes, double *seconds_out);
 
 /** By a team. ctx: a struct rung__team_work. @return 0 */
@@ -186,7 +187,7 @@ int rung__measure_calibrate(const struct rung__measuring *m, rung__run_fn run, v
 int rung__measure_passes(struct rung__measuring *m, rung__run_fn run, void *ctx,
                          double **samples_out);
 
-/** What one pass does. 0: the result has no value of it. */
+/** Amounts per pass. 0: the result does not have the value. */
 struct rung__measure_pass {
 	double bytes; /* bytes_per_s */
 	double items; /* per_s */
@@ -219,32 +220,34 @@ struct rung__measure_memory {
 /** Why CPUs of this node cannot work; NULL: they can. The report's. */
 const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx);
 
-/** Why so many bytes of this node cannot be taken; NULL: they can. The report's. */
+/** Reason why this many bytes cannot be allocated on this node; NULL: they can. Owned by the
+ * report. */
 const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint64_t bytes);
 
 /** Bytes that may be taken of a node. */
 uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx);
 
-/** A team on a node's cores or one of them, or on those of the first node that has some. */
+/** A team on the cores of a node or one of them; without cores, on those of the first node that has
+ * some. */
 int rung__measure_team(struct rung__measuring *m, size_t idx, bool all_cores,
                        struct rung__team **team_out);
 
-/** Map memory that will lie on a node, not touched. @param page_bytes a page, or
- * RUNG__MEASURE_HUGE_BYTES to ask for huge ones */
+/** Map untouched memory for a node. @param page_bytes a page, or RUNG__MEASURE_HUGE_BYTES to
+ * request huge ones */
 int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
                       struct rung__measure_memory *memory_out);
 
 /** Write to each page of it, by a team. ctx: a struct rung__measure_memory. */
 void rung__measure_touch_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes);
 
-/** Look up where it lies. @return NULL, or why it is not what was asked for: the report's */
+/** Query its location. @return NULL, or how it differs from the request, owned by the report */
 const char *rung__measure_check(struct rung__measuring *m, size_t idx,
                                 struct rung__measure_memory *memory);
 
 /**
  * All of this: memory on a node, touched.
- * @param memory_out  without any when there is a reason or a failure; may be released all the same
- * @param why_out     NULL, or why there is none
+ * @param memory_out  empty after a reason or a failure; may be released in any case
+ * @param why_out     NULL, or the reason why there is none
  * @return 0 or a failure
  */
 int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
@@ -283,7 +286,7 @@ struct rung_numa_result rung__measure_of_place(const struct rung__measuring *m,
                                                enum rung_numa_matrix matrix,
                                                const struct rung__measure_place *place);
 
-/** Note of a result where its memory came to lie. */
+/** Record the location of its memory in a result. */
 void rung__measure_note(struct rung_numa_result *result, const struct rung__measure_memory *memory);
 
 int rung__measure_bandwidth(struct rung__measuring *m);
@@ -296,7 +299,7 @@ int rung__measure_nvme(struct rung__measuring *m);
 int rung__measure_touch(struct rung__measuring *m);
 int rung__measure_register(struct rung__measuring *m);
 
-/** Files are looked at before anything is measured, so that a wrong one is told at once. */
+/** Check the files before anything is measured, so that a wrong one is reported at once. */
 int rung__measure_nvme_check(struct rung__measuring *m);
 
 /* ---- kernels (measure_kernels.c) ---- */
@@ -316,11 +319,11 @@ const char *rung__stream_stores(void);
  * a = b + s c. */
 void rung__stream_pass(unsigned kind, double *a, const double *b, const double *c, size_t count);
 
-/** Lines that point at each other, no two neighbours on one page, in one circle; @param order room
- * for a number a page */
+/** Lines that point at each other in one cycle, with no two consecutive ones on a page; @param
+ * order array with a number per page */
 void *rung__chase_make(void *memory, uint64_t page_count, uint32_t *order);
 
-/** Follow so many pointers. */
+/** Follow `hops` pointers. */
 void *rung__chase(void *at, uint64_t hops);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a GiB of memory costs on its way to being of use: the first touch, and pinning it for
- * io_uring. */
+/* Costs per GiB of memory before it can be used: the first touch, and pinning it for io_uring. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -23,7 +22,7 @@ static uint64_t buffer_bytes(const struct rung__measuring *m)
 	return m->opts.quick ? BUFFER_BYTES_QUICK : BUFFER_BYTES;
 }
 
-/* NULL where the memory has the pages that were asked for. */
+/* NULL if the memory has the requested pages. */
 static const char *wrong_pages(struct rung__measuring *m, const struct rung__measure_memory *memory,
                                uint64_t page_bytes)
 {

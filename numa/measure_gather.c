@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows at random places of a table, copied to a packed output by the library's own loop
- * (src/gather/gather.c), which each core runs for itself.
+ * Random rows of a table, copied to a packed output by the library's own loop
+ * (src/gather/gather.c), which each core runs separately.
  *
- * The table beside it is copied in turns with the gathers, so that what else goes on in the machine
- * meets both.
+ * The gathers alternate with copies of another table, so that other load on the machine affects
+ * both.
  *
- * By Little's law a core that gets r rows a second, each l seconds away, has r x l of them on their
- * way. The loop asks for 8 KiB ahead, 16 or 32 rows at most, and a core has room for some tens of
- * lines: one of the two is what small rows come up against.
+ * By Little's law a core that receives r rows per second with a latency of l seconds has r x l rows
+ * in flight. The loop prefetches 8 KiB ahead, at most 16 or 32 rows, and a core has a few tens of
+ * fill buffers: one of the two limits small rows.
  *
- * Tables are as large as those of trainings, where there is memory: what a core knows of where
- * pages lie is soon exceeded, in a virtual machine the more so. bench/README.md has figures.
+ * Tables have the size of training tables, if memory allows: they exceed the reach of the TLB,
+ * especially in a virtual machine. bench/README.md has results.
  */
 
 #include "gather/gather.h"
@@ -95,8 +95,8 @@ static void copy_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 		rung__stream_pass(RUNG__STREAM_COPY, to + begin, from + begin, NULL, end - begin);
 }
 
-/* In turns. @param seconds a pass: [samples] of gathers, [samples] of copies, and room for so
- * many */
+/* Alternate. @param seconds per pass: [samples] of gathers, [samples] of copies, and as much
+ * scratch space */
 static int take_turns(const struct rung__measuring *m, struct rung__team *team,
                       struct gather *gather, double *seconds)
 {
@@ -118,7 +118,7 @@ static int take_turns(const struct rung__measuring *m, struct rung__team *team,
 	return rc;
 }
 
-/* Median of the turns' ratios, in the room behind them. */
+/* Median of the ratios of each turn, computed in the scratch space. */
 static double of_copy(const struct gather *gather, double *seconds, uint32_t samples)
 {
 	double *ratios = seconds + 2 * (size_t)samples, *sorted = ratios + samples;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What GPUs read and write: memory of each node, over the link, and memory of each other and their
+ * Reads and writes of GPUs: memory of each node, over the link, and memory of each other and their
  * own.
  *
- * Copies are those of the copy engines, gathers those of the store's kernel, out of memory that is
- * several times what caches hold; src/device/meter.h says how they are timed. Rows are drawn once,
- * in lists that take turns, so that a gather does not find the rows of the one before in a cache.
- * Bytes are counted once: those that come over, not those that are read and written.
+ * Copies use the copy engines, gathers the kernel of the store, with memory several times as large
+ * as the caches; src/device/meter.h describes the timing. Rows are drawn once, in lists that
+ * alternate, so that a gather does not find the rows of the previous one in a cache. Bytes are
+ * counted once, as transferred, not as read plus written.
  *
- * What CUDA refuses is a fact about the machine, and the reason why a value is absent.
+ * A refusal by CUDA is a property of the machine, and the reason why a value is absent.
  */
 #include "measure_gpu.h"
 
@@ -16,7 +16,7 @@
 #define SEQUENCE_ROW_BYTES 4096u /* of rows that are read in sequence */
 #define IDS_SEED           UINT64_C(0x6770752d726f7773)
 
-/* What is measured at a place besides gathers: copies of half of the table where there are two. */
+/* Measurements besides gathers: copies of half of the table, if there are two. */
 struct gpu_kind {
 	const char *name;
 	bool to, from; /* copies to the GPU that measures, and from it; neither: in sequence */
@@ -42,7 +42,8 @@ static int run(void *ctx, uint64_t passes, double *seconds_out)
 	return work->ops->copy(work->meter, work->copies, work->copy_count, passes, seconds_out);
 }
 
-/* GPU memory of the one that copies and gathers: rows come to `buffer`, of the table's size. */
+/* Memory of the GPU that copies and gathers: rows go to `buffer`, which has the size of the
+ * table. */
 struct place {
 	const struct rung__measure_gpus *gpus;
 	const struct rung__measured_gpu *gpu;
@@ -99,7 +100,7 @@ static void set_copies(const struct rung__measuring *m, const struct place *plac
                        const struct gpu_kind *kind, struct work *work)
 {
 	const uint64_t bytes = m->gpu_sizes.table_bytes / (kind->to && kind->from ? 2 : 1);
-	const uint64_t at = kind->to ? bytes : 0; /* of what is copied from the GPU */
+	const uint64_t at = kind->to ? bytes : 0; /* offset of the data copied from the GPU */
 
 	if (kind->to)
 		work->copies[work->copy_count++] =
@@ -124,7 +125,7 @@ static int set_gather(const struct rung__measuring *m, const struct place *place
 	return rc;
 }
 
-/* @param row_bytes  of rows that are gathered; 0: the kind says what is measured */
+/* @param row_bytes  of gathered rows; 0: `kind` selects the measurement */
 static int measure_kind(struct rung__measuring *m, const struct place *place,
                         const struct gpu_kind *kind, uint32_t row_bytes)
 {

@@ -10,11 +10,11 @@ struct rung__measured_gpu {
 	int number;                /* CUDA's; -1: it does not show it */
 	int position;              /* in the topology; -1: it is not there */
 	const char *bus_id;        /* NULL: not known */
-	struct rung__meter *meter; /* NULL: there is none, and why */
+	struct rung__meter *meter; /* NULL: not available, and the reason */
 	const char *why;
 };
 
-/** First those that CUDA shows, by its numbers, then those that it does not. */
+/** First those that CUDA shows, by its numbers, then the others. */
 struct rung__measure_gpus {
 	const struct rung__meter_ops *ops; /* NULL: none has a meter */
 	struct rung__measured_gpu *list;   /* [count] */
@@ -26,12 +26,13 @@ int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus
                             const char **why_out);
 void rung__measure_close_gpus(struct rung__measure_gpus *gpus);
 
-/** A result for each GPU without a meter, or one that says that there are no GPUs. @param why from
- * opening */
+/** A result for each GPU without a meter, or one that reports that there are no GPUs. @param why
+ * from opening */
 int rung__measure_absent_gpus(struct rung__measuring *m, enum rung_numa_matrix matrix,
                               const struct rung__measure_gpus *gpus, const char *why);
 
-/** CUDA's number of one that has a meter, to pin memory by, which then is for all; -1: none has. */
+/** CUDA's number of a GPU with a meter, for pinning memory, which is then pinned for all; -1:
+ * none. */
 int rung__measure_gpu_number(const struct rung__measure_gpus *gpus);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPUs that there are to measure: those of CUDA with a meter each, and those of the topology
- * that CUDA does not show. */
+/* The GPUs to measure: those of CUDA with a meter each, and those of the topology that CUDA does
+ * not show. */
 #include <string.h>
 
 #include "device/device.h"
@@ -39,12 +39,13 @@ static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus,
 	rc = gpus->ops->open(number, &gpu->meter);
 	if (rc < 0)
 		rc = rung__measure_why(m, rc, &gpu->why);
-	if (rc == 0 && gpu->why) /* the same may be said of others, too */
+	if (rc == 0 && gpu->why) /* other GPUs may have the same reason */
 		gpu->why = rung__measure_text(m, "GPU %d (%s): %s", number, gpu->bus_id, gpu->why);
 	return rc == 0 && !gpu->meter && !gpu->why ? rung__measure_out_of_memory() : rc;
 }
 
-/* Those that CUDA does not show. @param why  NULL: because it was told not to, or knows them not */
+/* Those that CUDA does not show. @param why NULL: because it was told to hide them, or does not
+ * know them */
 static int add_others(struct rung__measuring *m, struct rung__measure_gpus *gpus, const char *why)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loops over arrays, with the meaning that STREAM gives copy and triad, and a pointer chase. Stores
- * go past the caches: the others first read the line that they overwrite, which moves bytes that
- * nobody counts.
+ * Loops over arrays, with copy and triad as STREAM defines them, and a pointer chase. They use
+ * streaming stores: normal stores first read the line that they overwrite, and these bytes are not
+ * counted.
  */
 #include "gather/copy.h"
 #include "measure.h"

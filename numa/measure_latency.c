@@ -8,8 +8,8 @@
 #define HOPS          65536u /* of a pass */
 #define CHUNK_DOUBLES 512u   /* that an injecting core reads between two pauses: a page */
 
-/* How often an injecting core says "pause" behind each page it reads; 0: never. A pause takes 10 to
- * 60 ns. */
+/* Number of "pause" instructions of an injecting core after each page that it reads; 0: none. A
+ * pause takes 10 to 60 ns. */
 static const uint32_t pauses[] = { 128, 32, 16, 8, 4, 2, 0 };
 static const uint32_t pauses_quick[] = { 32, 8, 0 };
 
@@ -122,13 +122,14 @@ static uint32_t level_count(const struct rung__measuring *m)
 	       (uint32_t)(m->opts.quick ? RUNG__ARRAY_LEN(pauses_quick) : RUNG__ARRAY_LEN(pauses));
 }
 
-/* @param chase_s, byte_s  seconds of a pass of the chase, and of a byte that is read meanwhile */
+/* @param chase_s, byte_s seconds per pass of the chase, and per byte that is read at the same
+ * time */
 static void run_level(const struct rung__measuring *m, struct rung__team *team,
                       struct background_load *load, double *chase_s, double *byte_s)
 {
 	uint64_t passes = 1;
 
-	/* the first says how long a pass takes */
+	/* the first sample shows how long a pass takes */
 	for (uint32_t i = 0; i < m->opts.samples + 1; i++) {
 		double seconds;
 
@@ -183,10 +184,11 @@ static int measure_loaded(struct rung__measuring *m, const struct rung__measure_
 	int rc;
 
 	if (!here.why && node->core_count < 2) {
-		here.why = rung__measure_text(m,
-		                              "node %" PRIu32 " has one core that may be used: "
-		                              "none is left to read meanwhile",
-		                              node->node->node);
+		here.why = rung__measure_text(
+			m,
+			"node %" PRIu32
+			" has one usable core: none is left to read at the same time",
+			node->node->node);
 		if (!here.why)
 			return rung__measure_out_of_memory();
 	}

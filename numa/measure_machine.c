@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What measuring has to know of the machine and the topology does not: cores, caches, and what its
- * results depend on. */
+/* Properties of the machine that the topology does not contain: cores, caches, and settings that
+ * affect the results. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static bool size_of_text(const char *text, uint64_t *bytes_out)
 	return true;
 }
 
-/* @return 1, 0 where the kernel does not tell, or a failure */
+/* @return 1, 0 if the kernel does not report it, or a failure */
 static int last_cache(struct rung__sys *sys, uint32_t cpu, struct cache *cache_out)
 {
 	struct cache last = { 0 };
@@ -55,7 +55,7 @@ static int last_cache(struct rung__sys *sys, uint32_t cpu, struct cache *cache_o
 	return last.bytes > 0;
 }
 
-/* The first allowed CPU of each core; its caches are counted with the first CPU of those that share
+/* The first allowed CPU of each core; its caches are counted with the first CPU that shares
  * them. */
 static int read_core(struct rung__sys *sys, uint32_t cores_max, struct rung__measure_node *node,
                      const struct rung_id_list *allowed, uint32_t cpu)
@@ -124,7 +124,7 @@ static void read_cpuinfo(struct rung__measuring *m)
 	char *line = NULL, *value;
 	size_t room = 0;
 
-	/* a line of nothing is behind the first CPU */
+	/* an empty line follows the first CPU */
 	while (file && getline(&line, &room, file) > 1) {
 		line[strcspn(line, "\n")] = 0;
 		value = strchr(line, ':');

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory on a node: asked for, touched by threads there, and looked up, because a full node gives
- * memory of another without a word. */
+/* Memory on a node: requested, touched by threads there, and its location queried, because a full
+ * node silently yields memory of another. */
 #include <math.h>
 #include <sys/mman.h>
 
 #include "measure.h"
 #include "place/place.h"
 
-#define SHARE_MIN 0.95 /* of the pages: less is no measurement of that node */
+#define SHARE_MIN 0.95 /* of the pages: with fewer it is not a measurement of that node */
 
 const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx)
 {
@@ -34,7 +34,7 @@ const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint6
 		                          node->node->node);
 	for (size_t i = 0; i < m->node_count; i++)
 		with_memory += m->nodes[i].node->has_memory != 0;
-	/* else threads there take it by touching it */
+	/* otherwise threads there place it by touching it */
 	if (with_memory > 1 && node->core_count == 0 && !m->policy.can_bind)
 		return rung__measure_text(m, "memory cannot be put on node %" PRIu32 ": %s",
 		                          node->node->node, m->policy.bind_why);
@@ -52,7 +52,7 @@ uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx)
 	uint64_t free_bytes = m->nodes[idx].node->free_bytes;
 
 	rung_topology_info(m->topology, &info);
-	/* one that is not known is the largest */
+	/* an unknown value is the largest */
 	free_bytes = RUNG__MIN(free_bytes, info.available_bytes);
 	if (free_bytes == RUNG_UNKNOWN)
 		return m->opts.memory_bytes_max ? m->opts.memory_bytes_max : UINT64_C(1) << 30;
@@ -85,7 +85,7 @@ int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uin
 		return rung__fail(RUNG_E_NOMEM, "measuring: no memory for %" PRIu64 " bytes",
 		                  bytes);
 	if (page_bytes < RUNG__MEASURE_HUGE_BYTES)
-		/* fails where there are none */
+		/* fails if there are none */
 		madvise(memory.base, (size_t)bytes, MADV_NOHUGEPAGE);
 	if (m->policy.can_bind) /* what came of it is looked up */
 		rung__place_on_node(memory.base, bytes, m->nodes[idx].node->node);
@@ -126,10 +126,9 @@ const char *rung__measure_check(struct rung__measuring *m, size_t idx,
 	if (mapped.told)
 		memory->huge_share = (double)mapped.huge_bytes / (double)mapped.bytes;
 	if (memory->placed_share < SHARE_MIN) /* not when it is NaN */
-		return rung__measure_text(m,
-		                          "%.0f %% of %" PRIu64 " MiB came to lie on node %" PRIu32
-		                          ", the rest elsewhere",
-		                          100 * memory->placed_share, memory->bytes >> 20, node);
+		return rung__measure_text(
+			m, "%.0f %% of %" PRIu64 " MiB are on node %" PRIu32 ", the rest elsewhere",
+			100 * memory->placed_share, memory->bytes >> 20, node);
 	return NULL;
 }
 

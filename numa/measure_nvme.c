@@ -48,7 +48,7 @@ struct nvme_reader {
 	unsigned char *pool;
 	bool started;
 	struct rung__burst burst;
-	/* the step that the thread is asked for; the sentence of a failure is the thread's */
+	/* the step requested of the thread; the message of a failure is thread-local */
 	int (*step)(struct nvme_reader *reader);
 	int rc;
 	char error[RUNG__ERROR_BYTES];
@@ -71,7 +71,7 @@ static int reader_open(struct nvme_reader *reader)
 	};
 	int rc;
 
-	features.files[0].path = (char *)(uintptr_t)reader->target->file; /* only looked at */
+	features.files[0].path = (char *)(uintptr_t)reader->target->file; /* not modified */
 	features.files[0].fd = reader->target->fd;
 	rc = reader->burst.ops->open(&args, &reader->burst.reader);
 	if (rc == 0)
@@ -383,7 +383,7 @@ static int measure_dir(struct rung__measuring *m, uint32_t group)
 	return rc;
 }
 
-/* A drive that may be read as a whole; else it takes a file on it. */
+/* A drive that may be read as a whole; otherwise a file on it. */
 static int measure_drive(struct rung__measuring *m, const struct rung_topology_device *drive,
                          uint32_t group)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results of rung_numa_measure(): values out of samples, and what is absent. */
+/* Results of rung_numa_measure(): values from samples, and absent results. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix)
 	};
 }
 
-/* Nothing is set but what `like` has. Tells progress. */
+/* Copies only `like`. Reports progress. */
 static int add(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group,
                struct rung_numa_result **result_out)
 {

@@ -21,7 +21,7 @@ static const struct {
 	const char *name;
 	int (*measure)(struct rung__measuring *m);
 } matrices[] = {
-	/* gathers make use of the latencies: behind them */
+	/* after the latencies, which gathers use */
 	{ RUNG_NUMA_BANDWIDTH, "bandwidth", rung__measure_bandwidth },
 	{ RUNG_NUMA_LATENCY, "latency", rung__measure_latency },
 	{ RUNG_NUMA_LOADED, "loaded", rung__measure_loaded },
@@ -57,7 +57,8 @@ static int take_opts(const struct rung_numa_measure_opts *given,
 		return rc;
 	if (opts->matrices & ~(uint32_t)RUNG_NUMA_ALL)
 		return rung__fail(RUNG_E_INVAL,
-		                  "measuring: matrices 0x%" PRIx32 ": there is none above 0x%x",
+		                  "measuring: matrices 0x%" PRIx32
+		                  " are out of range; the largest value is 0x%x",
 		                  opts->matrices, (unsigned)RUNG_NUMA_ALL);
 	if (opts->samples > SAMPLES_MAX)
 		return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " samples: give %u at most",

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sizes of what is measured: rows, arrays, a gather's table, a GPU's table.
+ * Sizes: rows, arrays, a gather's table, a GPU's table.
  *
- * Arrays are several times the largest last-level cache of any node, because each node's CPUs work
- * on the memory of all. Where a node may give less, its arrays are as large as fit. Their values
- * are then partly a cache's, and each result states both its size and the size that is advised.
+ * Arrays are several times as large as the largest last-level cache of any node, because each
+ * node's CPUs access the memory of all nodes. On a node with less memory, arrays are as large as
+ * fit. Their values are then partly those of a cache, and each result states both its size and the
+ * advised size.
  */
 #include <stdlib.h>
 
@@ -45,7 +46,7 @@ void rung__measure_add_once(uint32_t *list, size_t *count, uint32_t value)
 	list[(*count)++] = value;
 }
 
-/* The standard rows and those asked for. */
+/* The standard rows and the requested ones. */
 static void choose_rows(struct rung__measuring *m)
 {
 	/* the first ROWS_QUICK when quick */
@@ -69,7 +70,7 @@ uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array
 	                      RUNG__MEASURE_HUGE_BYTES);
 }
 
-/* The largest array beside which two more, as a table, and the ids of its rows fit. */
+/* The largest array that fits together with two more, as a table, and the ids of its rows. */
 static uint64_t array_that_fits(const struct rung__measuring *m, uint64_t room)
 {
 	const uint64_t row_bytes = m->rows[0], of_a_row = 3 * row_bytes + sizeof(uint64_t);
@@ -106,8 +107,8 @@ static void choose_arrays(struct rung__measuring *m)
 }
 
 /*
- * Tables of gathers take what the arrays leave. Nodes whose arrays are as large as advised get
- * tables of one size, so that their values compare; no table is smaller than two arrays.
+ * Tables of gathers use the memory that the arrays leave. Nodes whose arrays have the advised size
+ * get tables of one size, so that their values are comparable; no table is smaller than two arrays.
  */
 static void choose_tables(struct rung__measuring *m)
 {
@@ -136,7 +137,7 @@ static void choose_tables(struct rung__measuring *m)
 
 /*
  * A GPU reads host memory through the CPUs' caches, so its table is larger than these. One size for
- * all nodes that have room for the smallest table: what fits each of them.
+ * all nodes that can hold the smallest table: the largest that fits each of them.
  */
 static void choose_gpu_sizes(struct rung__measuring *m)
 {

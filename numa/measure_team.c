@@ -12,7 +12,8 @@
 struct member {
 	struct rung__team *team;
 	pthread_t thread;
-	const uint32_t *cpus; /* [cpu_count] it may run on, of whoever starts the team */
+	/* [cpu_count] CPUs it may run on, owned by the thread that starts the team */
+	const uint32_t *cpus;
 	uint32_t rank, cpu_count;
 	int err;                   /* of pinning */
 	uint64_t begin_ns, end_ns; /* of the last run */

@@ -47,7 +47,7 @@ int rung__chunk_read(struct rung__chunks *chunks, uint64_t number, unsigned char
 
 	if (!chunks->span.streamed)
 		return read_rows(chunks, number, buffer, chunk_out);
-	/* whoever comes first takes the next: any other order would have bytes inflated twice */
+	/* threads take chunks in order: in any other order bytes would be inflated twice */
 	pthread_mutex_lock(&chunks->turn);
 	rc = read_rows(chunks, chunks->next++, buffer, chunk_out);
 	pthread_mutex_unlock(&chunks->turn);

@@ -27,7 +27,7 @@ struct rung__chunks {
 	uint64_t row_bytes;
 	uint64_t first, count; /* rows of the span */
 	uint64_t chunk_rows;
-	pthread_mutex_t turn; /* of what is inflated: it is read chunk after chunk */
+	pthread_mutex_t turn; /* for inflated sources, which are read chunk after chunk */
 	uint64_t next;
 };
 
@@ -44,8 +44,8 @@ struct rung__chunk {
 };
 
 /**
- * Read chunk `number` or, of what is inflated, the next that no thread has taken.
- * @param buffer  on a page: a chunk and two pages; NULL when the rows are in memory
+ * Read chunk `number` or, for an inflated source, the next chunk that no thread has taken.
+ * @param buffer  page-aligned: a chunk and two pages; NULL if the rows are in memory
  */
 int rung__chunk_read(struct rung__chunks *chunks, uint64_t number, unsigned char *buffer,
                      struct rung__chunk *chunk_out);

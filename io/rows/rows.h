@@ -22,9 +22,8 @@ int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint
                     int threads);
 
 /**
- * Read rows ids[first .. first + count) of the source (ids of id_bytes, all inside it) to `out`, in
- * this order. Rows that lie near each other in the source share a read; threads read at the same
- * time.
+ * Read rows ids[first .. first + count) of the source (ids of id_bytes, all in range) to `out`, in
+ * this order. Rows near each other in the source share a read; threads read at the same time.
  */
 int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first,
                       uint64_t count, unsigned char *out);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dealing: the source is read once, a batch that fits an area at a time. Inside of an area the rows
- * of a bucket (a range of the output) stand together, in the order of the source, and are appended
- * to the bucket with one write.
+ * Dealing: the source is read once, in batches that fit an area. Within an area the rows of a
+ * bucket (a range of the output) are contiguous, in the order of the source, and are appended to
+ * the bucket with one write.
  *
- * Buckets lie in the output files, behind the place of their range, so that a range can be written
- * while its bucket and all later ones are still whole: bucket k in file k % F, from base + k / F *
- * pitch on. A pitch holds a range with its padding, and is whole blocks; the base leaves room for
- * one pitch and, with several files, for a block of rows, as up to range k each file has at most (k
- * + 1) / F pitches and a block of rows.
+ * Buckets are stored in the output files, after the position of their range, so that a range can be
+ * written while its bucket and all later ones are still complete: bucket k is in file k % F, from
+ * base + k / F * pitch on. A pitch holds a range with its padding, in whole blocks; the base leaves
+ * space for one pitch and, with several files, for a block of rows, because up to range k each file
+ * has at most (k + 1) / F pitches and a block of rows.
  *
- * No checksum of the data set covers buckets. The journal has a sum of hashes of the rows in them,
- * which is zero again when all rows have been read back unchanged.
+ * No checksum of the dataset covers buckets. The journal has a sum of hashes of the rows in them,
+ * which returns to zero when all rows have been read back unchanged.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -161,7 +161,7 @@ static void deal_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t count
 	atomic_fetch_add(&dealing->rows->dealt_sum, sum);
 }
 
-/* Of the batch before the one being filled: `which` has changed, filled and written are as the
+/* For the batch before the one being filled: `which` has changed, filled and written are as that
  * batch left them. */
 static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
 {
@@ -181,7 +181,7 @@ static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
 	                          rung__bucket_offset(rows, bucket) + page);
 }
 
-/* Zero the rest of each bucket's last page, and make the batch the one that is written. */
+/* Zero the rest of each bucket's last page, and make this batch the one to be written. */
 static void end_batch(struct dealing *dealing, uint64_t count)
 {
 	const uint64_t buckets = dealing->bucket_count,

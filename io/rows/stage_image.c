@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A range of rows as it lies in the files: whole blocks of the checksums, from the one that the
- * first row lies in, so that writes are aligned and every block is summed in memory before it is
- * written. What the last range left of that first block is copied, or read again after a stop, when
- * the journal's checksum of it tells whether it is still what was synced.
+ * A range of rows as stored in the files: whole checksum blocks, from the block of the first row
+ * on, so that writes are aligned and the checksum of every block is computed in memory before it is
+ * written. The part of that first block that belongs to the last range is copied or, after a stop,
+ * read again; the journal's checksum shows whether it is still what was synced.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static uint64_t end_of(const struct rung__layout *layout, uint64_t row_count, ui
 	return layout->data_offset + rung__file_rows(layout, row_count, file) * layout->row_stride;
 }
 
-/* The checksum of what the last range wrote of an unfinished block, of each file. */
+/* The checksum of the part of an unfinished block that the last range wrote, for each file. */
 static bool tail_agrees(const struct rung__stage_rows *rows, uint32_t file,
                         const struct rung__image_part *part)
 {
@@ -55,15 +55,15 @@ static int read_tail(const struct rung__stage_rows *rows, uint32_t file,
 		rung__direct_read(&rows->out[file], part->at, part->begin - part->base, part->base);
 
 	if (rc == 0 && !tail_agrees(rows, file, part))
-		rc = rung__fail(RUNG_E_CORRUPT,
-		                "%s: bytes %" PRIu64 " to %" PRIu64
-		                " are not what the journal says was written; start from scratch "
-		                "with --force",
-		                rows->paths[file], part->base, part->begin);
+		rc = rung__fail(
+			RUNG_E_CORRUPT,
+			"%s: bytes %" PRIu64 " to %" PRIu64
+			" differ from the record in the journal; start from scratch with --force",
+			rows->paths[file], part->base, part->begin);
 	return rc;
 }
 
-/* What lies in front of the new rows, in their block. */
+/* The bytes before the new rows, in their block. */
 static int begin_part(const struct rung__stage_rows *rows, uint32_t file,
                       const struct rung__image_part *part)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A range of rows as it lies in the files, and written to them. */
+/** A range of rows as stored in the files, and writing it. */
 #ifndef RUNG_IO_STAGE_IMAGE_H
 #define RUNG_IO_STAGE_IMAGE_H
 
@@ -7,11 +7,11 @@
 
 #include "rows/stage_range.h"
 
-/** Lay out rows [first, end) in an area, behind what the range before began of their first
- * blocks. */
+/** Lay out rows [first, end) in an area, after the first blocks' bytes that belong to the previous
+ * range. */
 int rung__image_begin(const struct rung__stage_rows *rows, uint64_t first, uint64_t end,
                       unsigned char *area, struct rung__image *image);
-/** Keep what the next range goes on behind. */
+/** Keep the bytes of unfinished blocks for the next range. */
 void rung__image_keep_tails(struct rung__stage_rows *rows, const struct rung__image *image);
 /** Bytes of area that `row_count` rows take at most. */
 uint64_t rung__image_bytes(const struct rung__layout *layout, uint64_t row_count);
@@ -23,7 +23,8 @@ int rung__image_write(struct rung__stage_rows *rows, const struct rung__image *i
 int rung__rows_sync(const struct rung__stage_rows *rows);
 /** Add to the journal that the rows up to image->end are done, to be committed. */
 int rung__image_note(struct rung__stage_rows *rows, const struct rung__image *image);
-/** The row of a rank that is in the image: bytes behind it up to the next are to be zero. */
+/** The row of a rank that is in the image: the caller zeroes the bytes after it up to the next
+ * row. */
 static inline unsigned char *rung__image_row(const struct rung__image *image,
                                              const struct rung__layout *layout, uint64_t rank)
 {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How rows are brought into order when they do not all fit memory. With F bytes of features, read
- * at r and written at w bytes a second:
+ * Orders in which rows are moved if they do not all fit in memory. With F bytes of features, read
+ * at r and written at w bytes per second:
  *
- *   passes  the output in B ranges that fit memory; for each, all rows are read and those of the range kept       B F/r +  F/w
- *   deal    all rows read once and written to the range they belong to, as they come; then each range is put      2 F/r + 2 F/w
- *           in order. What is dealt lies in the output file itself, one range further on
- *   gather  the rows of a range read where they lie, a read for each or for neighbours together             rows/rate +  F/w
+ *   passes  the output in B ranges that fit in memory; for each, all rows are
+ *           read and those of the range are kept                                B F/r +  F/w
+ *   deal    all rows are read once and written to the bucket of their range,
+ *           inside the output file; then each range is sorted                   2 F/r + 2 F/w
+ *   gather  the rows of a range are read at their positions, one read each, or
+ *           one for several neighbours                                        rows/rate +  F/w
  *
- * On one device reads and writes add up; on two the longer counts.
+ * On one device reads and writes add up; on two devices the longer one counts.
  */
 #include <stdlib.h>
 
@@ -22,7 +24,7 @@
 
 #define READ_BYTES        (UINT64_C(4) << 20)
 #define READERS           4u
-#define PASSES_UNMEASURED 2u /* without figures: as many cost no more than dealing */
+#define PASSES_UNMEASURED 2u /* without measured rates: this many cost no more than dealing */
 
 uint64_t rung__stage_range_rows_max;
 
@@ -33,7 +35,7 @@ const char *rung_stage_plan_name(enum rung_stage_plan plan)
 	return (unsigned)plan < RUNG__ARRAY_LEN(names) ? names[plan] : NULL;
 }
 
-/* What is to be planned. */
+/* Input of the decision. */
 struct given {
 	const struct rung__layout *layout;
 	uint64_t row_count, memory_bytes;
@@ -43,7 +45,8 @@ struct given {
 	uint64_t range_rows; /* as the rows were dealt that are to be gone on with; 0: as fits */
 };
 
-/* How an earlier run has begun. @return the plan that can go on with it, AUTO when any can */
+/* The order that an earlier run began with. @return the order that can resume it, AUTO if any
+ * can */
 static enum rung_stage_plan begun_plan(const struct rung__stage *stage, const char *name,
                                        uint64_t *range_rows_out)
 {

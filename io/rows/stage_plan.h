@@ -10,7 +10,7 @@
 int rung__rows_plan(struct rung__stage *stage, const struct rung_source *src, const char *name,
                     const struct rung__layout *layout, struct rung__rows_plan *plan_out);
 
-/** Tests: at most so many rows in a range; 0 (the default): as many as fit. */
+/** Tests: largest number of rows in a range; 0 (the default): as many as fit. */
 extern uint64_t rung__stage_range_rows_max;
 
 #endif

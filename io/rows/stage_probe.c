@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the devices do, measured in the way that rows are moved: large reads of the source and large
- * writes to a nameless file beside the output, a few at a time, and reads of single rows at random
- * places. Each for a tenth of a second or a little more.
+ * Rates of the devices, measured in the way that rows are moved: large reads of the source and
+ * large writes to an unnamed file in the folder of the output, a few at a time, and random reads of
+ * single rows. Each for a tenth of a second or a little more.
  */
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,10 +14,11 @@
 #include "rows/stage_scan.h"
 #include "source/source.h"
 
-#define SOURCE_BYTES_MIN (UINT64_C(256) << 20) /* less is staged in seconds, whichever way */
+/* smaller sources are staged in seconds in any order */
+#define SOURCE_BYTES_MIN (UINT64_C(256) << 20)
 #define LARGE_BYTES      (UINT64_C(4) << 20)
 #define LARGE_JOBS       4u
-#define ROUND_JOBS       4u /* for each thread, between two looks at the clock */
+#define ROUND_JOBS       4u /* per thread, between two readings of the clock */
 #define PROBE_NS         120000000u
 
 struct probe {
@@ -156,7 +157,7 @@ void rung__stage_probe(const struct rung__stage *stage, const struct rung_source
 	*figures_out = (struct rung__figures){ .one_device = true };
 	if (bytes < SOURCE_BYTES_MIN || info->row_bytes > bytes / 8 || place.data)
 		return;
-	if (place.streamed) { /* a processor does it, beside the device that is written to */
+	if (place.streamed) { /* inflating uses a processor, in parallel to writing */
 		figures_out->one_device = false;
 		measure_inflating(src, info->row_bytes, figures_out);
 		measure_output(stage, figures_out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the devices do. */
+/** Rates of the devices. */
 #ifndef RUNG_IO_STAGE_PROBE_H
 #define RUNG_IO_STAGE_PROBE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Rows of a source that are brought into order, a range at a time: what the ways to do it
- * share. */
+/** Rows of a source that are brought into order, a range at a time: the common part of all
+ * orders. */
 #ifndef RUNG_IO_STAGE_RANGE_H
 #define RUNG_IO_STAGE_RANGE_H
 
@@ -15,13 +15,13 @@
 #include "tier/row_reads.h"
 
 struct rung__image_part {
-	/* bytes of the file: of new rows, whole blocks before that, behind the last row */
+	/* file offsets: start of the new rows, whole blocks before that, end of the last row */
 	uint64_t begin, base, end;
 	unsigned char *at;    /* where base is */
 	uint64_t first_piece; /* of the pieces that the image is written in */
 };
 
-/** Rows [first, end) of an array, by rank, as they lie in its files. */
+/** Rows [first, end) of an array, by rank, as stored in its files. */
 struct rung__image {
 	uint64_t first, end;
 	uint64_t dealt_sum; /* rows->dealt_sum once it was filled */
@@ -49,7 +49,8 @@ struct rung__stage_rows {
 	struct rung__row_reads *reads;  /* of them, one by one; NULL: other plans */
 	/* [plan.range_rows] of the range, ascending; for plans that need it */
 	void *vertices;
-	/* [file_count][RUNG__BLOCK_BYTES] what the last range began of the next block */
+	/* [file_count][RUNG__BLOCK_BYTES] the part of the next block that the last range has
+	 * written */
 	unsigned char *tails;
 	bool tails_known;
 	const struct rung__image *written; /* the range being written */
@@ -58,8 +59,8 @@ struct rung__stage_rows {
 	_Atomic uint64_t dealt_sum;
 };
 
-/** Of a row of a vertex, for rung__stage_rows.dealt_sum: buckets are in no checksum of the
- * dataset's, and may be read by a later run. */
+/** Hash of a vertex's row, for rung__stage_rows.dealt_sum: buckets are not covered by a checksum of
+ * the dataset, and a later run may read them. */
 static inline uint64_t rung__row_sum(const struct rung__stage_rows *rows, uint64_t vertex,
                                      const unsigned char *row)
 {

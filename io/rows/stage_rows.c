@@ -145,8 +145,8 @@ static int settle(struct rung__stage_rows *rows, struct rung__jobs **jobs,
 	*jobs = NULL;
 	if (rc == 0)
 		rc = rung__image_note(rows, image);
-	/* the last is synced with the files, unless it has to be noted before they are cut: its
-	 * bucket lies behind their ends */
+	/* the last range is synced with the files, unless it must be recorded before they are
+	 * truncated, because its bucket is after their final end */
 	if (rc == 0 && (image->end < rows->row_count || rows->plan.kind == RUNG_STAGE_PLAN_DEAL))
 		rc = commit(rows);
 	return rc < 0 ? rc
@@ -303,7 +303,7 @@ static int take_memory(struct rung__stage_rows *rows)
 	return rung__direct_open(&rows->source, place.fd, place.path);
 }
 
-/* Word number `word` of a line, a number of 16 digits; 0 when there is none. */
+/* Word number `word` of a line, a number of 16 digits; 0 if there is none. */
 static uint64_t hex_word(const char *words, uint64_t word)
 {
 	while (word > 0 && *words != '\n') {
@@ -370,7 +370,7 @@ static int write_all(struct rung__stage_rows *rows)
 	                                    (double)rows->row_count);
 	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++)
 		rc = open_file(rows, f, begun);
-	if (rc == 0 && !begun) /* the names are there before anything is said of them */
+	if (rc == 0 && !begun) /* the names exist before the journal mentions them */
 		rc = rung__sync_folder(rows->stage->dir.fd, rows->stage->dir.partial_path);
 	if (rc == 0)
 		rc = take_memory(rows);
@@ -380,8 +380,8 @@ static int write_all(struct rung__stage_rows *rows)
 		rc = write_ranges(rows);
 	if (rc == 0 && rows->dealt_sum != 0)
 		rc = rung__fail(RUNG_E_CORRUPT,
-		                "%s: rows that were dealt into it were changed before they were "
-		                "put in order; start from scratch with --force",
+		                "%s: rows in its buckets were changed before they were sorted; "
+		                "start from scratch with --force",
 		                rows->paths[0]);
 	return rc < 0 ? rc : end_files(rows);
 }

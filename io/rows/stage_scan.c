@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows read in the order they lie, in large pieces past the page cache, by threads that hand on
- * what they have read. */
+/* Rows read in the order of their positions, in large pieces without the page cache, by threads
+ * that pass on what they have read. */
 #include "base/base.h"
 #include "base/jobs.h"
 #include "rows/stage_scan.h"
@@ -33,7 +33,7 @@ struct rung__features rung__source_features(const struct rung_source *src)
 		},
 	};
 
-	features.files[0].path = (char *)(uintptr_t)place.path; /* only looked at */
+	features.files[0].path = (char *)(uintptr_t)place.path; /* not modified */
 	features.files[0].fd = place.fd;
 	return features;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Rows read in the order they lie. */
+/** Rows read in the order of their positions. */
 #ifndef RUNG_IO_STAGE_SCAN_H
 #define RUNG_IO_STAGE_SCAN_H
 

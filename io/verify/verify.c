@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verification: every byte of every file against its checksum, and what was staged against the
- * sources it came from. */
+/* Verification: every byte of every file against its checksum, and the staged data against their
+ * sources. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@ struct list {
 	uint64_t count;
 };
 
-/* Blocks of one state, the checksum file's first. The file names lie behind them: one rung_free()
- * frees both. */
+/* Blocks in one state, those of the checksum file first. The file names follow them: one
+ * rung_free() frees both. */
 static int list_blocks(const struct rung__verify *v, enum rung__block_state state,
                        struct list *list_out)
 {
@@ -64,7 +64,7 @@ static int list_all(struct rung__verify *v)
 	return rc;
 }
 
-/* A manifest that is broken: all that can be said. */
+/* Only the manifest, if it is not valid. */
 static int list_manifest(struct rung__verify *v)
 {
 	struct rung_bad_block *bad = rung__malloc(sizeof(*bad));
@@ -144,7 +144,7 @@ static int compare_all(struct rung__verify *v)
 {
 	const struct rung_verify_opts *opts = &v->opts;
 	struct rung_verify_report *r = &v->report;
-	/* the rows' own file is not there: the report says so */
+	/* the source file is missing, which the report shows */
 	const char *source = v->in_place_error[0] ? NULL : opts->source;
 	int rc = rung__verify_load_maps(v);
 
@@ -170,9 +170,9 @@ static int compare(struct rung__verify *v)
 		return 0;
 	rc = compare_all(v);
 	if (v->report.bad_count == 0)
-		return rc == RUNG_E_CORRUPT ? 0 : rc; /* the maps: conclude() says so */
-	/* damaged files that cannot be followed to the end are in the report already, and it says
-	 * how far that went */
+		return rc == RUNG_E_CORRUPT ? 0 : rc; /* the maps disagree: conclude() reports it */
+	/* damaged files that cannot be processed to their end are in the report already, with the
+	 * extent of the check */
 	v->report.maps_disagree = 0;
 	return rc == RUNG_E_IO || rc == RUNG_E_RANGE || rc == RUNG_E_FORMAT || rc == RUNG_E_CORRUPT
 	               ? 0
@@ -202,7 +202,7 @@ static int check_blocks(struct rung__verify *v)
 	return rc;
 }
 
-/* The file that rows were left in: what can be said without all of its checksums. */
+/* The source of rows staged in place: the checks that do not need all of its checksums. */
 static int check_in_place(struct rung__verify *v)
 {
 	const struct rung__in_place *in_place = &v->ds->manifest->in_place;
@@ -266,13 +266,13 @@ static int conclude(struct rung__verify *v, const char *dir)
 	if (r->in_place_blocks_different > 0 && v->in_place_error[0])
 		return rung__fail_text(RUNG_E_CORRUPT, v->in_place_error);
 	if (r->in_place_blocks_different > 0)
-		return rung__fail(RUNG_E_CORRUPT,
-		                  "%s: was changed after the rows of %s were left in it: %" PRIu64
-		                  " of %" PRIu64
-		                  " blocks looked at are others, the first at offset %" PRIu64
-		                  "; put it back as it was, or stage the dataset again",
-		                  v->ds->manifest->in_place.path, dir, r->in_place_blocks_different,
-		                  r->in_place_blocks_compared, r->first_in_place_different);
+		return rung__fail(
+			RUNG_E_CORRUPT,
+			"%s: was changed after the rows of %s were staged in place: %" PRIu64
+			" of %" PRIu64 " sampled blocks differ, the first at offset %" PRIu64
+			"; restore the file, or stage the dataset again",
+			v->ds->manifest->in_place.path, dir, r->in_place_blocks_different,
+			r->in_place_blocks_compared, r->first_in_place_different);
 	if (r->maps_disagree)
 		return rung__fail(RUNG_E_CORRUPT,
 		                  "%s: " RUNG__VERTEX_OF_RANK " and " RUNG__RANK_OF_VERTEX

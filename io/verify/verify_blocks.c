@@ -23,17 +23,17 @@ struct scan {
 	uint64_t *items;             /* [file_count + 1]: first item of each */
 };
 
-/* Whether the checksum of block `block` of all files' is known; of checksums.npy's own the manifest
- * tells. */
+/* Whether the checksum of block `block` of all files is known; those of checksums.npy are in the
+ * manifest. */
 static bool sum_known(const struct rung__verify *v, uint64_t block)
 {
 	const uint64_t at = RUNG__NPY_DATA_OFFSET + block * sizeof(uint64_t);
 
-	/* 8-byte entries at a multiple of 8: none lies in two blocks */
+	/* 8-byte entries at multiples of 8: each is in one block */
 	return !v->sums_bad[at / RUNG__BLOCK_BYTES];
 }
 
-/* A block alone, for those that share a read with one that cannot be read. */
+/* Check one block alone, if it shares a read with a block that cannot be read. */
 static bool block_good(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
                        uint64_t sum, unsigned char *room)
 {
@@ -77,8 +77,8 @@ static int scan_item(void *ctx, uint64_t item, unsigned char *room)
 	return 0;
 }
 
-/* Bytes behind the end belong to no block: they make the block they lie in a bad one, the last when
- * they begin a new one. */
+/* Bytes after the end belong to no block: they make the block that contains them bad, or the last
+ * one if they begin a new one. */
 static void look_behind(const struct scan *scan, uint32_t f)
 {
 	const struct rung__manifest_file *file = &scan->files[f];
@@ -102,7 +102,7 @@ static int open_files(struct scan *scan)
 			continue;
 		rc = rung__direct_open(&scan->direct[f], fd, scan->files[f].name);
 		close(fd);
-		if (rc < 0) /* out of descriptors: says nothing of the file */
+		if (rc < 0) /* out of descriptors: not a property of the file */
 			return rc;
 	}
 	return 0;
@@ -161,8 +161,8 @@ static int load_sums(struct rung__verify *v)
 }
 
 /*
- * A block whose checksum lies in a damaged block of checksums.npy passes unchecked: that block is
- * in the report, and nothing is known of this one.
+ * A block whose checksum is in a damaged block of checksums.npy is not checked: the damaged block
+ * is in the report, and the state of this one is unknown.
  */
 static void pass_unknown(struct rung__verify *v)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The relabelled graph against the one it came from, entry by entry, with either larger than
- * memory.
+ * The relabelled graph against its source, entry by entry, with either larger than memory.
  *
- * As many staged lists as the budget has room for are read into memory, in the order they lie in;
- * then the source is passed over once, in its own order, and each of its lists that is among them
- * is mapped and compared. So both sides are read in large pieces only. A graph that does not fit
- * takes several passes over the source. Of a sample, only its lists are read.
+ * As many staged lists as the budget allows are read into memory, in the order of the file; then
+ * one pass over the source, in its own order, maps and compares each of its lists that is among
+ * them. So both sides are read only in large pieces. A graph that does not fit takes several passes
+ * over the source. For a sample, only its lists are read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -159,7 +158,7 @@ static uint64_t ids_bytes_max(const struct lists *l)
 	return ids_room_of(l) - 3 * (uint64_t)RUNG__PAGE_BYTES;
 }
 
-/* Lists whose offsets, and a byte that says whether they differ, fit the rest. */
+/* Number of lists whose offsets and comparison flags fit in the remaining budget. */
 static uint64_t lists_max(const struct lists *l)
 {
 	return (l->room_bytes / 4 - 3 * (uint64_t)RUNG__PAGE_BYTES) / (sizeof(uint64_t) + 1) - 1;
@@ -177,7 +176,7 @@ static int list_too_long(const struct lists *l, uint64_t bytes)
 	                        rank_at(l, l->first), bytes, l->v->opts.memory_bytes, least);
 }
 
-/* The next lists, all of them behind each other. */
+/* Load the next lists, which are contiguous. */
 static int load_run(struct lists *l)
 {
 	const unsigned id_bytes = l->v->ds->manifest->index_bytes;
@@ -338,7 +337,7 @@ static int open_staged(struct lists *l)
 	return rc;
 }
 
-/* What the budget leaves beside the maps and the passes; no more than the graph takes. */
+/* The budget minus maps and passes; no more than the size of the graph. */
 static int take_room(struct lists *l, const struct rung_edges_info *info)
 {
 	const struct rung__manifest *m = l->v->ds->manifest;

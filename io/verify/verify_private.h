@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What verifying is made of. Private to io/verify*.c.
+ * Internals of verification. Private to io/verify*.c.
  *
  *   verify.c          the order of the steps, and the report
  *   verify_blocks.c   every block against its checksum
- *   verify_rows.c     arrays with a row a vertex (features, labels, score …) against their sources
+ *   verify_rows.c     arrays with a row per vertex (features, labels, score …) against sources
  *   verify_sample.c   the same for some of the vertices
- *   verify_lists.c    the relabelled graph against the graph it came from
+ *   verify_lists.c    the relabelled graph against its source
  *   verify_splits.c   the splits against their sources
- *   verify_repair.c   bad blocks made again, by verify_rebuild.c
+ *   verify_repair.c   replaces bad blocks, with verify_rebuild.c
  *   verify_pump.c     threads that read and compare
  */
 #ifndef RUNG_IO_VERIFY_PRIVATE_H
@@ -34,7 +34,7 @@ struct rung__verify {
 	unsigned char *bad;
 	void *vertex_of_rank, *rank_of_vertex; /* NULL until rung__verify_load_maps() */
 	struct rung_verify_report report;
-	/* why the file that rows were left in cannot be looked at; "": it can */
+	/* why the source of rows staged in place cannot be inspected; "": it can */
 	char in_place_error[RUNG__ERROR_BYTES];
 };
 
@@ -64,7 +64,7 @@ struct rung__verify_rows {
 	const char *name;  /* of the dataset's file; NULL: the features */
 	struct rung_source *src;
 	struct rung__layout layout;
-	/* open after rung__verify_rows_open_staged(); its layout says nothing of rows */
+	/* open after rung__verify_rows_open_staged(); its layout has no rows */
 	struct rung__features staged;
 	uint64_t compared, different, first_rank; /* first_rank: UINT64_MAX without one */
 };
@@ -106,10 +106,10 @@ const char *rung__verify_array_spec(const struct rung__verify *v, const char *fi
 int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *count_out,
                            uint64_t **ids_out);
 
-/** What blocks are made again from. All of it is opened when it is first needed. */
+/** Data from which blocks are rebuilt, opened on first use. */
 struct rung__rebuild {
 	struct rung__verify *v;
-	/* whose block was made last: what follows belongs to it */
+	/* file of the last rebuilt block; the members below belong to it */
 	const struct rung__manifest_file *file;
 	struct rung__verify_rows rows; /* features, labels, score, arrays */
 	struct rung__rows gather;
@@ -129,8 +129,8 @@ int rung__rebuild_block(struct rung__rebuild *rebuild, const struct rung__manife
                         uint64_t block, unsigned char *buf);
 void rung__rebuild_fini(struct rung__rebuild *rebuild);
 
-/** Make bad blocks again. What could not be made stays bad; v->report.unrepaired says why for the
- * first. */
+/** Rebuild bad blocks. A block that cannot be rebuilt stays bad; v->report.unrepaired has the
+ * reason for the first one. */
 int rung__verify_repair(struct rung__verify *v);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks made again. What comes from what:
+ * Rebuilding blocks. The sources:
  *
  *   features, labels, score,  rows of their source, through vertex_of_rank
  *   arrays
  *   splits                    ids of their source, through rank_of_vertex
  *   the two maps              each from the other one
- *   the graph                 relabelled again, to files without names
+ *   the graph                 relabelled again, to unnamed files
  *   checksums.npy             the files: see verify_repair.c
  *
- * A header follows from the manifest. Whether a block came out right its recorded checksum tells:
- * nothing here is checked.
+ * A header follows from the manifest. Nothing is checked here: the recorded checksum shows whether
+ * a block is right.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +47,7 @@ static int open_rows(struct rung__rebuild *r, const struct rung__manifest_file *
 	if (rc < 0)
 		return rc;
 	row_bytes = RUNG__MAX(r->rows.layout.row_bytes, 1u);
-	count = RUNG__BLOCK_BYTES / row_bytes + 2; /* those that a block touches */
+	count = RUNG__BLOCK_BYTES / row_bytes + 2; /* those that a block contains in part */
 	rc = rung__rows_init(&r->gather, r->rows.src, count, r->v->threads);
 	r->gathered = rung__malloc_array(count, (size_t)row_bytes);
 	if (rc == 0 && !r->gathered)
@@ -55,7 +55,7 @@ static int open_rows(struct rung__rebuild *r, const struct rung__manifest_file *
 	return rc;
 }
 
-/* Copy what lies in [begin, end) of `bytes` bytes that begin at `at`. */
+/* Copy the part in [begin, end) of `bytes` bytes that begin at `at`. */
 static void copy_part(unsigned char *buf, uint64_t begin, uint64_t end, uint64_t at,
                       const unsigned char *from, uint64_t bytes)
 {
@@ -65,8 +65,8 @@ static void copy_part(unsigned char *buf, uint64_t begin, uint64_t end, uint64_t
 		memcpy(buf + (low - begin), from + (low - at), (size_t)(high - low));
 }
 
-/* Rows of file number f that touch bytes [begin, end) of it, behind the header; what lies between
- * rows is zero. */
+/* Rows of file number f that overlap bytes [begin, end) of it, after the header; bytes between rows
+ * are zero. */
 static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64_t end,
                      unsigned char *buf)
 {

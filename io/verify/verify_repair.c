@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bad blocks made again and written in their place. A block is written only when it came out with
- * its recorded checksum, and only over one that has not: killed at any moment, every block is as
- * good as before, or good.
+ * Bad blocks are rebuilt and written in place. A block is written only if its rebuilt content has
+ * the recorded checksum, and only over a block that does not: if the process is killed, every block
+ * is as before, or right.
  *
- * The order is that of what depends on what: checksums.npy, which says what is right; the maps;
- * what comes through them.
+ * The order follows the dependencies: checksums.npy, which defines what is right; the maps; data
+ * that need the maps.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ struct repair {
 	struct rung__verify *v;
 	struct rung__rebuild rebuild;
 	unsigned char *buf;  /* [RUNG__BLOCK_BYTES] on a page */
-	unsigned char *read; /* the same, what lies in the file */
+	unsigned char *read; /* the same, from the file */
 };
 
 /* A file that is written to; opened, and made when it is not there, when the first block of it
@@ -65,11 +65,11 @@ static int open_target(const struct rung__verify *v, struct repair_target *t)
 	if (fstat(t->fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", t->path);
 	if (!S_ISREG(st.st_mode))
-		return rung__fail(RUNG_E_FORMAT, "%s: is no regular file; remove it", t->path);
+		return rung__fail(RUNG_E_FORMAT, "%s: not a regular file; remove it", t->path);
 	return 0;
 }
 
-/* Past the page cache where that can be: what the device has, not what was just written to
+/* Without the page cache if possible: the content of the device, not what was just written to
  * memory. */
 static bool good_on_disk(const struct repair *r, const struct repair_target *t, uint64_t block,
                          uint64_t sum)
@@ -148,15 +148,14 @@ static int repair_block(struct repair *r, struct repair_target *t, uint64_t bloc
 
 	if (rc == 0 && rung__checksum(r->buf, (size_t)block_bytes(t->file, block)) != sum)
 		rc = rung__fail(RUNG_E_CORRUPT,
-		                "%s: block %" PRIu64 " made again does not have its recorded "
-		                "checksum: what it was made from is not "
-		                "what was staged; the file is left as it is",
+		                "%s: the rebuilt block %" PRIu64
+		                " does not have its recorded checksum: the sources have changed "
+		                "since staging; the file is not modified",
 		                t->file->name, block);
 	return rc < 0 ? rc : write_block(r, t, block, sum);
 }
 
-/* What lies behind the end is no part of the data; it may be all that is wrong with the last
- * block. */
+/* Bytes after the end do not belong to the data; they may be the only error of the last block. */
 static int cut_end(struct repair *r, struct repair_target *t, unsigned char *states)
 {
 	const uint64_t last = t->file->block_count - 1;
@@ -171,7 +170,7 @@ static int cut_end(struct repair *r, struct repair_target *t, unsigned char *sta
 		return rc;
 	fd = t->fd;
 	if (ftruncate(fd, (off_t)t->file->bytes) < 0 || fdatasync(fd) < 0)
-		return rung__fail_errno(errno, "%s: what lies behind its end cannot be cut off",
+		return rung__fail_errno(errno, "%s: the bytes after its end cannot be removed",
 		                        t->path);
 	if (good_on_disk(r, t, last, recorded(r->v, t->file, last)))
 		states[last] = RUNG__BLOCK_REPAIRED;
@@ -228,7 +227,7 @@ static int repair_file(struct repair *r, const struct rung__manifest_file *file,
 
 /* ---- checksums.npy ---- */
 
-/* The checksum of block `block` of all files, as the file is; 0 for one that cannot be read. */
+/* The checksum of block `block` of all files, as the file is; 0 if it cannot be read. */
 static uint64_t sum_of_block(struct repair *r, uint64_t block)
 {
 	const struct rung__manifest *m = r->v->ds->manifest;
@@ -288,7 +287,7 @@ static void make_sums(struct repair *r, const struct repair_target *t, uint64_t 
 		doubts->count = 0;
 }
 
-/* The manifest's checksum decides among what is in doubt. */
+/* The manifest's checksum decides between uncertain ones. */
 static int repair_sums(struct repair *r, struct repair_target *t, uint64_t block)
 {
 	const uint64_t wanted = recorded(r->v, t->file, block);
@@ -312,7 +311,7 @@ static int repair_sums(struct repair *r, struct repair_target *t, uint64_t block
 
 /* ---- all ---- */
 
-/* What checksums.npy says now was not known before: look again. */
+/* Checksums.npy is valid now: check all blocks again. */
 static int look_again(struct repair *r)
 {
 	struct rung__verify *v = r->v;

@@ -2,12 +2,12 @@
 /*
  * Rows by vertex in a source against rows by rank in the dataset, both larger than memory.
  *
- * One side is in an order that is random to the other: fetching rows one by one would cost a read
- * each, and dealing them into buckets as much disk as the features. So each side is read once from
- * end to end, and what tells a row apart is kept of it: the row itself when it is short, else 128
- * bits of a hash, 16 bytes a vertex. What the budget has no room for is done in further passes,
- * each over the whole source and the ranks of its turn. Two rows that differ look alike once in
- * 2^128.
+ * Each side is in random order for the other: fetching rows one by one would cost a read each, and
+ * partitioning them into buckets as much disk space as the features. So each side is read once from
+ * end to end, and only an identity of each row is kept: the row itself if it is short, otherwise a
+ * 128-bit hash, 16 bytes per vertex. What exceeds the budget is done in further passes, each over
+ * the whole source and a range of ranks. The probability that two different rows have the same
+ * identity is 2^-128.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -155,8 +155,11 @@ static int check_staged(void *ctx, uint64_t item, unsigned char *room)
 	return rc;
 }
 
-/* Rows of the pass in each staged file: they lie together there, or, left in place, anywhere.
- * @return items of them all */
+/*
+ * Rows of the pass in each staged file: they are contiguous there, or, staged in place, at any
+ * position.
+ * @return number of items in all files
+ */
 static uint64_t deal_items(struct comparison *c)
 {
 	const struct rung__layout *layout = &c->rows->layout;

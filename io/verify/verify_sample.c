@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Some of the rows, byte by byte. Vertices are drawn in ascending order, so that reads of the
- * source ascend; the staged rows of a batch are read in the order in which they lie.
+ * A sample of the rows, compared byte by byte. Vertices are drawn in ascending order, so reads of
+ * the source ascend; the staged rows of a batch are read in the order of their positions.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +37,8 @@ bool rung__row_sample_init(struct rung__row_sample *sample, const struct rung__v
 	return rows > 0 && rows < vertices;
 }
 
-/* Selection sampling: each vertex is taken with the probability that exactly so many of the rest
- * are. */
+/* Selection sampling: each vertex is chosen with the probability that completes the sample
+ * exactly. */
 uint64_t rung__row_sample_next(struct rung__row_sample *sample)
 {
 	uint64_t vertex;

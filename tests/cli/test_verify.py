@@ -107,7 +107,7 @@ class Verify(CliTest):
         self.change(staged, 5000)
         shutil.copy(staged, kept)
         report = self.json_of("verify", self.staged, "--repair", "--source", other.features, code=3)
-        self.assertIn("is not what was staged", report["unrepaired"])
+        self.assertIn("have changed since staging", report["unrepaired"])
         self.assertTrue(filecmp.cmp(staged, kept, shallow=False))
 
     def test_killed_while_repairing(self):

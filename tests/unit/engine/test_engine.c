@@ -286,7 +286,7 @@ Test(engine, io_uring_does_without_what_is_refused)
 		{ IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN, 0, 0, 0,
 		  "deferred completions", "neither" },
 		{ 0, ENOMEM, 0, 0, "registered memory", "RLIMIT_MEMLOCK" },
-		{ 0, EOPNOTSUPP, 0, 0, "registered memory", "does not take" },
+		{ 0, EOPNOTSUPP, 0, 0, "registered memory", "refuses to register" },
 		{ 0, 0, EMFILE, 0, "registered file", "refuses" },
 		{ 0, 0, 0, EINVAL, "registered ring", "5.18" },
 	};

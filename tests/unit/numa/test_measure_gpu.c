@@ -470,7 +470,7 @@ Test(measure_gpu, memory_that_came_to_lie_elsewhere_is_no_measurement)
 	begin();
 	all_on_node_0 = true;
 	cr_assert_eq(rung__measure_gpu(&m), 0, "%s", rung_last_error());
-	cr_assert_eq(count_absent("0 % of 1 MiB came to lie on node 1, the rest elsewhere"),
+	cr_assert_eq(count_absent("0 % of 1 MiB are on node 1, the rest elsewhere"),
 	             (size_t)gpu_count * of_a_node);
 	cr_assert_eq(count_there(), (size_t)gpu_count * of_a_node);
 	end();

@@ -238,7 +238,7 @@ Test(verify_repair, another_source_is_not_written)
 	cr_assert_str_eq(report.bad[0].file, "features.000.npy");
 	cr_assert_eq(report.repaired_count, 1);
 	cr_assert_str_eq(report.repaired[0].file, "labels.npy");
-	cr_assert(strstr(report.unrepaired, "is not what was staged"), "%s", report.unrepaired);
+	cr_assert(strstr(report.unrepaired, "have changed since staging"), "%s", report.unrepaired);
 	rung_verify_report_fini(&report);
 	flip(file_at("features.000.npy"), 5000);
 	all_as_staged("another source");

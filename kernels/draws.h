@@ -44,12 +44,12 @@ static __device__ __forceinline__ struct draw_group draw_group_of(uint32_t lanes
 }
 
 /**
- * Where each lane's draw comes to: a position below `limit`. All lanes of the warp call it; those
- * of a group that draw are the first ones of it.
+ * Result of each lane's draw: a position below `limit`. All lanes of the warp call it; the lanes of
+ * a group that draw are its first ones.
  *
  * @param key      of the list's stream
- * @param number   of the stream, for this lane if none is thrown away; in *number_out the one it
- *                 took
+ * @param number   in the stream, for this lane if no number is rejected; *number_out is the one it
+ *                 used
  */
 static __device__ __forceinline__ uint64_t draw_position(const struct draw_group &group,
                                                          uint64_t key, uint64_t number,
@@ -66,8 +66,8 @@ static __device__ __forceinline__ uint64_t draw_position(const struct draw_group
 
 		if (!thrown)
 			break;
-		/* behind the first lane with a bad number all have to move; what they found does
-		 * not count yet */
+		/* lanes after the first lane with a rejected number must all advance; their results
+		 * are not valid yet */
 		if (ours && threadIdx.x % WARP_LANES >= (unsigned)__ffs((int)ours) - 1)
 			number++;
 	}
@@ -78,7 +78,7 @@ static __device__ __forceinline__ uint64_t draw_position(const struct draw_group
 /**
  * Whether a draw falls back. All lanes of the warp call it.
  *
- * @param fallback_first  what the draw of the group's first lane falls back to
+ * @param fallback_first  fallback of the draw of the group's first lane
  * @param taken           an earlier chunk drew the position
  */
 static __device__ __forceinline__ bool draw_falls_back(const struct draw_group &group,

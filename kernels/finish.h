@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The end of a launch: its last block is found, and the host is told. Valid CUDA and C++17.
+ * The end of a launch: detecting its last block and notifying the host. Valid CUDA and C++17.
  *
- * The host polls a word in its own memory, which costs a load and no call to CUDA. Why it may use
- * what the launch wrote (output rows, miss lists, the report) once it has read the turn there:
+ * The host polls a word in its own memory, which costs a load and no call to CUDA. The reason why
+ * it may use what the launch wrote (output rows, miss lists, the report) once it has read the turn
+ * there:
  *
  *     a lane writes -> system fence -> barrier of the block -> the block's ticket, an atomic
  *         -> the last block takes its ticket, the highest -> fence -> report -> fence
  *         -> store-release of the word, system scope
  *         -> load-acquire of the word by the host -> the host reads
  *
- * Each arrow is an order, so all writes of all blocks come before what the host reads. The fence of
- * the lanes that write is of system scope because rows, lists and report may be in host memory:
- * that another block sees them is not enough. Reads are ordered likewise: the launch reads no slot
- * and no id after the word. Nothing at all is read or written after it, counts included, so the
- * memory may serve the next launch, on any stream, although this one has not left the GPU.
+ * Each arrow is an order, so all writes of all blocks come before the reads of the host. The fence
+ * of the writing lanes has system scope because rows, lists and report may be in host memory, where
+ * visibility to another block is not enough. Reads are ordered in the same way: the launch reads no
+ * slot and no id after the word. It accesses nothing after the word, counts included, so the memory
+ * may serve the next launch, on any stream, although this one has not left the GPU.
  *
- * The word has the number of the launch, its turn, and not a flag: one of an earlier launch that
- * comes late, or stays because a launch has failed, is none of the turn that is waited for.
+ * The word contains the number of the launch, its turn, and not a flag: a word of an earlier launch
+ * that arrives late, or stays because a launch has failed, never equals the expected turn.
  */
 #ifndef RUNG_KERNELS_FINISH_H
 #define RUNG_KERNELS_FINISH_H
@@ -35,9 +36,9 @@ static __device__ __forceinline__ void store_release_system(uint32_t *at, uint32
 }
 
 /**
- * Take a ticket for the block. Every thread of the grid comes here once, after its last access but
- * those of the report.
- * @return true in the lanes of one warp of the last block, which see what all blocks have written
+ * Take a ticket for the block. Every thread of the grid comes here once, after its last access
+ * except those to the report.
+ * @return true in the lanes of one warp of the last block, which see the writes of all blocks
  */
 static __device__ __forceinline__ bool is_last_block(unsigned long long *blocks_done)
 {
@@ -55,7 +56,7 @@ static __device__ __forceinline__ bool is_last_block(unsigned long long *blocks_
 	return true;
 }
 
-/** By the lanes that is_last_block() has chosen: leave the tickets at zero, tell the host. */
+/** By the lanes that is_last_block() selected: reset the tickets to zero, notify the host. */
 static __device__ __forceinline__ void end_launch(unsigned long long *blocks_done,
                                                   const struct rung__cuda_end &end)
 {

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gather on a GPU: all rungs that the kernel can address in one launch, the other rows listed.
+ * The gather on a GPU: all tiers that the kernel can address in one launch; the other rows are
+ * listed.
  *
- * The blocks of the grid have two parts. Most of them resolve all ids (id, map entry, rank, view,
+ * The blocks of the grid have two roles. Most of them resolve all ids (id, map entry, rank, view,
  * address), one tile per warp at a time, list the misses, count, and copy the rows in memory of
- * GPUs. The first blocks of the grid, as many as fill the link (rows.h), copy the rows over a link
- * and nothing else: it is so much slower that a grid of all that the device holds would keep the
- * SMs from the training for milliseconds. They look these rows up themselves. So they start with
- * the others, no block waits for another, and one launch is enough.
+ * GPUs. The first blocks of the grid, as many as saturate the link (rows.h), only copy the rows
+ * over a link: it is so much slower that a grid of all that the device holds would keep the SMs
+ * from the training for milliseconds. They look these rows up themselves, so they start with the
+ * others, no block waits for another, and one launch is enough.
  *
  * The grid is bounded: more warps than the device holds gain nothing and take it from the training.
- * A warp takes its next tile from a counter, so a warp with a slow tile holds no others. No kernel
- * here waits for anything.
+ * A warp takes its next tile from a counter, so a slow tile delays no others. No kernel here waits
+ * for anything.
  *
- * What was found is counted in device memory; the block that ends last writes it to the report,
- * which the host reads, and zeroes the counts for the next gather: one launch per batch, no copy
- * and no clearing around it. Then it notifies the host (finish.h).
+ * Results are counted in device memory; the block that ends last writes them to the report, which
+ * the host reads, and zeroes the counts for the next gather: one launch per batch, without a copy
+ * or a reset around it. Then it notifies the host (finish.h).
  *
  * Ids and map entries are untrusted: both are compared with row_count before they are used.
  */
@@ -167,7 +168,7 @@ static __device__ __forceinline__ void finish_block(const struct rung__cuda_gath
 	end_launch(&g.counts->blocks_done, g.end);
 }
 
-/* The next item of a warp; the first one is that of its own number. */
+/* The next item of a warp; the first one is its own number. */
 static __device__ __forceinline__ uint32_t next_item(unsigned *taken,
                                                      const struct gather_part &part)
 {
@@ -260,7 +261,7 @@ static __device__ __forceinline__ bool is_over_link(const struct rung__cuda_gath
 	return over_link;
 }
 
-/* Add the rows over a link among some ids to those that wait. @return how many wait then */
+/* Add the rows over a link among some ids to the waiting ones. @return how many wait then */
 static __device__ __forceinline__ uint32_t find_link_rows(const struct rung__cuda_gather &g,
                                                           uint64_t first, uint32_t count,
                                                           struct link_queue *queue,
@@ -376,10 +377,9 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 		return rung__fail(RUNG_E_INVAL, "gather kernel: %" PRIu64 " ids, at most %" PRIu32,
 		                  g->id_count, UINT32_MAX);
 	if (g->id_count && (uintptr_t)g->ids % (wide ? 8 : 4) != 0)
-		return rung__fail(
-			RUNG_E_INVAL,
-			"gather kernel: ids of %d bytes at an address that is no multiple of it",
-			wide ? 8 : 4);
+		return rung__fail(RUNG_E_INVAL,
+		                  "gather kernel: ids of %d bytes are not aligned to their size",
+		                  wide ? 8 : 4);
 	if (g->rank_of_vertex && ((g->map_bytes != 4 && g->map_bytes != 8) ||
 	                          (uintptr_t)g->rank_of_vertex % g->map_bytes != 0))
 		return rung__fail(
@@ -397,8 +397,8 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 	return check_views("gather kernel", g->views, g->view_count, g->row_count, g->row_bytes);
 }
 
-/* Bases and strides of the views that hold rows, or-ed: those of GPUs, and those over a link.
- * 0: there are none. */
+/* Bases and strides of the views that hold rows, combined by OR: those of GPUs, and those over a
+ * link. 0: there are none. */
 static void ored_views(const struct rung__cuda_gather *g, uint64_t *near_out, uint64_t *link_out)
 {
 	uint64_t rank_first = 0;

@@ -3,11 +3,11 @@
  * The CUDA operations, as C functions: gather and scatter of rows; sampling is in sampler_launch.h.
  * One operation is one .cu file.
  *
- * Both are asynchronous: they put their work on a stream and return. Nothing is allocated, nothing
- * waits, nothing is logged. All pointers inside the structs are addresses the current device can
- * use: its own memory, a peer's, or mapped host memory. What they point to belongs to the caller
- * and is read or written until the stream has passed the call. The structs themselves are read
- * during the call only.
+ * Both are asynchronous: they queue their work on a stream and return. Nothing is allocated,
+ * nothing waits, nothing is logged. All pointers inside the structs are addresses that the current
+ * device can use: its own memory, a peer's, or mapped host memory. The memory belongs to the caller
+ * and is read or written until the stream has passed the call. The structs themselves are read only
+ * during the call.
  *
  * Nothing may write rows, maps or ids while the kernel runs; maps and ids are read through the
  * read-only path.
@@ -17,7 +17,7 @@
  *
  * A gather has up to eight views, each a range of ranks by its end: replicated local memory, memory
  * interleaved over G GPUs (row i of the view is on GPU i mod G, in slot i div G), and host memory
- * read over the link. Ranks behind the last view are misses. Ranks, slots and byte offsets have 64
+ * read over the link. Ranks after the last view are misses. Ranks, slots and byte offsets have 64
  * bits, output rows 32, as in the miss list of the CPU.
  */
 #ifndef RUNG_KERNELS_LAUNCH_H
@@ -37,17 +37,17 @@ struct CUstream_st;
 #define RUNG__CUDA_ROW_BYTES_MAX (UINT32_C(1) << 30)
 
 /**
- * A range of ranks the kernel can read: from the end of the view before it (0 for the first) up to
- * rank_end. Row i, counted from the first rank of the view, lies at base[i mod base_count] + (i div
- * base_count) * stride. One base: local or host memory; several: interleaved over GPUs. An empty
- * view (its end is that of the view before) need not say more.
+ * A range of ranks that the kernel can read: from the end of the previous view (0 for the first) to
+ * rank_end. Row i, counted from the first rank of the view, is at base[i mod base_count] + (i div
+ * base_count) * stride. One base: local or host memory; several: interleaved over GPUs. For an
+ * empty view (its end equals that of the previous one) the other members are ignored.
  */
 struct rung__cuda_view {
 	const unsigned char *base[RUNG__CUDA_BASES_MAX];
 	uint32_t base_count;
-	/* nonzero: host memory over a link: few blocks copy it, in whole 128-byte lines. 0: memory
-	 * of GPUs, also of peers: to fill NVLink takes a large part of the GPU, and rows over it
-	 * are no wait */
+	/* nonzero: host memory over a link, copied by few blocks in whole 128-byte lines. 0: memory
+	 * of GPUs, including peers: saturating NVLink needs a large part of the GPU, and its rows
+	 * arrive without long waits */
 	uint32_t over_link;
 	uint64_t stride;   /* bytes from slot to slot, at least row_bytes */
 	uint64_t rank_end; /* not below that of the view before, at most row_count */
@@ -64,8 +64,7 @@ struct rung__cuda_counts {
 	unsigned long long blocks_done;
 };
 
-/** What a gather found, written by its last block: memory of the device, or mapped memory of the
- * host. */
+/** Results of a gather, written by its last block: memory of the device, or mapped host memory. */
 struct rung__cuda_report {
 	uint64_t miss_count; /* entries of miss_ranks and miss_rows */
 	uint64_t bad_count;  /* ids outside 0..row_count-1; their output rows are left alone */
@@ -77,11 +76,11 @@ struct rung__cuda_report {
 };
 
 /**
- * How the host finds out that a launch has ended: once `word` is `turn`, read with acquire, it may
- * read what the launch wrote and use the memory again. Nothing is stored when the launch fails.
+ * Completion of a launch for the host: when `word` is `turn`, read with acquire, the host may read
+ * the results of the launch and reuse the memory. A launch that fails stores nothing.
  */
 struct rung__cuda_end {
-	uint32_t *word; /* mapped host memory; NULL: the host is not told */
+	uint32_t *word; /* mapped host memory; NULL: the host is not notified */
 	uint32_t turn;  /* not that of the launch before with the same word */
 };
 
@@ -98,8 +97,8 @@ struct rung__cuda_gather {
 	struct rung__cuda_view views[RUNG__CUDA_VIEWS_MAX];
 	unsigned char *out;  /* row i of the list goes to out + i * out_stride */
 	uint64_t out_stride; /* at least row_bytes */
-	/* room for id_count entries each, in any order; rank and output row of those behind all
-	   views. miss_ranks NULL: they are counted, not listed */
+	/* arrays of id_count entries, in any order: rank and output row of ids after all views.
+	 * miss_ranks NULL: they are counted, not listed */
 	uint64_t *miss_ranks;
 	uint32_t *miss_rows;
 	uint64_t link_bytes; /* to keep in flight over links; 0: LINK_BYTES of rows.h */
@@ -111,12 +110,12 @@ struct rung__cuda_gather {
 /**
  * Copy the rows that the views hold, list the others.
  *
- * @param block_count  bound of the grid, from rung__cuda_gather_blocks(); fewer are started when
- *                     there is less to do, but two where rows are over a link
- * @param stream       the work is put behind what is already there
+ * @param block_count  upper bound of the grid, from rung__cuda_gather_blocks(); fewer are started
+ *                     for less work, but at least two if rows are over a link
+ * @param stream       the work is queued after the work already there
  * @return 0, RUNG_E_INVAL (nothing was started), RUNG_E_NODEV (no GPU or no driver), RUNG_E_NOSUP
- *         (a GPU that this build has no code for), RUNG_E_IO (any other CUDA error, with its text;
- *         one of earlier work on the device may show up here)
+ *         (this build has no code for the GPU), RUNG_E_IO (any other CUDA error, with its text; an
+ *         error of earlier work on the device may be reported here)
  */
 int rung__cuda_gather_launch(const struct rung__cuda_gather *gather, unsigned block_count,
                              struct CUstream_st *stream);
@@ -128,8 +127,7 @@ int rung__cuda_gather_launch(const struct rung__cuda_gather *gather, unsigned bl
  */
 int rung__cuda_gather_blocks(unsigned *block_count_out);
 
-/** Rows that lie in slots, and the output rows they go to. The lists are made by refill: they are
- * not checked. */
+/** Rows in slots, and their output rows. Refill creates the lists, so they are not checked. */
 struct rung__cuda_scatter {
 	const unsigned char *slots; /* mapped host memory */
 	const uint64_t *offsets;    /* where row i begins, in bytes from slots; repeats allowed */
@@ -142,7 +140,7 @@ struct rung__cuda_scatter {
 	uint64_t link_bytes;   /* as in a gather */
 	unsigned char *out;    /* output row r is at out + r * out_stride */
 	uint64_t out_stride;   /* at least row_bytes */
-	/* device memory, zero; each scatter leaves it zero. NULL: there is no word */
+	/* device memory, zero; each scatter resets it to zero. NULL: there is no word */
 	unsigned long long *blocks_done;
 	struct rung__cuda_end end; /* its word stays as it is when count is 0 */
 };

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * How a warp copies rows: shared by gather and scatter. Valid CUDA and C++17.
+ * Copying rows with a warp: shared by gather and scatter. Valid CUDA and C++17.
  *
- * A warp copies a *tile* of up to 32 rows, `lanes` lanes a row. Each lane brings the address of
- * one row, so 32 rows are looked up side by side. A row is copied in *pieces* of 16, 4 or 1 bytes,
- * one per lane and round. Each lane has COPY_AHEAD loads in flight before its first store: the
- * number of bytes in flight covers the latency, and rows of one round would otherwise leave one
- * load per lane.
+ * A warp copies a *tile* of up to 32 rows, with `lanes` lanes per row. Each lane has the address of
+ * one row, so 32 rows are looked up at the same time. A row is copied in *pieces* of 16, 4 or 1
+ * bytes, one per lane and round. Each lane has COPY_AHEAD loads in flight before its first store:
+ * the bytes in flight must cover the latency, and rows of one round would otherwise leave one load
+ * per lane.
  *
- * Rows over a link are cut where the lines of the source are: the first round begins at the line
- * that the row begins in, with the lanes in front of the row idle, so that every later access of
- * the row requests whole lines. Requests over PCIe are no longer than a line.
+ * Rows over a link are split at the lines of the source: the first round begins at the line that
+ * contains the start of the row, with the lanes before the row idle, so that every later access of
+ * the row requests whole lines. Requests over PCIe are at most one line long.
  */
 #ifndef RUNG_KERNELS_ROWS_H
 #define RUNG_KERNELS_ROWS_H
@@ -33,7 +33,8 @@ struct rows_shape {
 	uint32_t lanes_log2; /* lanes per row: 2, 4, 8, 16 or 32 */
 	uint32_t rounds;     /* until a row is copied */
 	uint32_t tile_rows;  /* rows of a tile: a power of two, 32 / lanes at least */
-	/* rows over a link: the line, or what the lanes of a row cover of it, less one; else 0 */
+	/* rows over a link: the line, or the part of it that the lanes of a row cover, minus one;
+	 * otherwise 0 */
 	uint32_t head_mask;
 };
 
@@ -65,9 +66,10 @@ static __device__ __forceinline__ void copy_rows(const struct row_move &mine, ui
 		const Piece *from[COPY_AHEAD];
 		Piece *to[COPY_AHEAD];
 
-		/* Three passes. With the load in the first one, ptxas loads into temporary
-		 * registers and waits for each load to move it, before it computes the next
-		 * address. __ldca is volatile: read-only loads (__ldg) may go behind stores. */
+		/* Three passes. If the first pass contained the loads, ptxas would load into
+		 * temporary registers and wait for each load to move it, before it computes the
+		 * next address. __ldca is volatile: read-only loads (__ldg) may be moved after
+		 * stores. */
 #pragma unroll
 		for (uint32_t k = 0; k < COPY_AHEAD; k++) {
 			/* past the last item the row number wraps; nothing is copied then */
@@ -108,10 +110,10 @@ static inline uint32_t piece_bytes(uint64_t ored)
 }
 
 /**
- * Blocks that fill a link: those whose loads in flight are that many bytes.
+ * Blocks that saturate a link: their loads in flight total this many bytes.
  *
- * Bytes in flight are rate times latency. PCIe 5.0 of 16 lanes moves 63 GB/s; with a latency of
- * 2 us, which is assumed and not measured, that is 126 KB. LINK_BYTES is twice as much, because a
+ * Bytes in flight are rate times latency. PCIe 5.0 with 16 lanes moves 63 GB/s; with a latency of 2
+ * us, which is assumed and not measured, that is 126 KB. LINK_BYTES is twice as much, because a
  * warp also looks up rows and stores them: 16 blocks with pieces of 16 bytes.
  */
 #define LINK_BYTES 262144u

@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The neighbour sampler on a GPU. A hop is a row of kernels, each a loop over something that its
+ * The neighbour sampler on a GPU. A hop is a sequence of kernels, each a loop over items that its
  * grid shares evenly:
  *
- *   lists     tiles of vertices   where each vertex's list lies, and how many neighbours it gives: sums of tiles
- *   edges     one block           sums to prefixes; is there room for the edges?
- *   offsets   tiles of vertices   the block's indptr
- *   draw      groups of lanes     positions in the lists (draws.h), a list each
- *   take      edges               lists that are taken whole; only where fanouts are large
- *   look_up   edges               the neighbour's id, from its tier; its slot in the table of the batch's vertices
- *   fresh     tiles of edges      which edges bring a vertex that is new: sums of tiles
- *   vertices  one block           sums to prefixes; is there room for the vertices?
- *   number    tiles of edges      new vertices get the next numbers, in the order of the edges that bring them
- *   positions edges               ids to numbers
+ *   lists     tiles of vertices  each vertex's list and its number of draws: sums of tiles
+ *   edges     one block          sums to prefixes; do the edges fit?
+ *   offsets   tiles of vertices  the block's indptr
+ *   draw      groups of lanes    positions in the lists (draws.h), one list per group
+ *   take      edges              lists that are used whole; only for large fanouts
+ *   look_up   edges              the neighbour's id, from its tier; its slot in the vertex table
+ *   fresh     tiles of edges     which edges add a vertex: sums of tiles
+ *   vertices  one block          sums to prefixes; do the vertices fit?
+ *   number    tiles of edges     new vertices get the next numbers, in the order of their edges
+ *   positions edges              ids to numbers
  *
- * Why so: what costs is reading the graph's arrays, at random and perhaps over a link, and the
- * table. Both are done edge by edge, so that every thread has a load in flight whatever the degrees
- * are: a vertex with millions of neighbours is spread over the grid. Only drawing goes list by
- * list; it reads no tier, and a short list costs a warp what its share of 32 lanes costs. Whole
- * lists are drawn by nobody: up to 32 neighbours the group writes them down, above each edge finds
- * its list in indptr.
+ * Reason: the cost is in random reads of the graph's arrays, perhaps over a link, and of the table.
+ * Both are done edge by edge, so that every thread has a load in flight whatever the degrees are: a
+ * vertex with millions of neighbours is spread over the grid. Only drawing goes list by list; it
+ * reads no tier, and a short list costs a warp as much as its share of 32 lanes. Whole lists need
+ * no draws: up to 32 neighbours the group writes them, and above that each edge finds its list in
+ * indptr.
  *
- * Why it equals the CPU's batch: draws depend on the key, not on the thread. A vertex's number is
- * decided by the smallest edge that brings it: an edge offers its place behind all vertices there
- * are, the table keeps the smallest offer, and the edges whose offer stood are counted in order.
- * That is first appearance, whoever comes first.
+ * Equality with the CPU's batch: draws depend on the key, not on the thread. A vertex's number is
+ * decided by the smallest edge that leads to it: an edge offers its position after all existing
+ * vertices, the table keeps the smallest offer, and the edges with winning offers are counted in
+ * order. This is the order of first appearance, independent of timing.
  *
- * Kernels find counts and failures in the batch's state, in device memory. Only kernels of one
- * block change those, so that all blocks of a grid go the same way; a kernel that finds a mistake
- * notes it aside. The graph is untrusted: lists and ids are compared with the counts before they
- * are used.
+ * Kernels keep counts and failures in the batch's state, in device memory. Only kernels of one
+ * block change them, so all blocks of a grid take the same path; a kernel that detects an error
+ * records it separately. The graph is untrusted: lists and ids are compared with the counts before
+ * they are used.
  */
 #include "cuda_status.h"
 #include "sampler_draws.h"
@@ -56,7 +56,7 @@ static __global__ void write_report(const struct sample_state *state,
 /* ---- host side ---- */
 
 static_assert(offsetof(struct rung__cuda_sample_report, outcome) == 0,
-              "write_report takes it for the first word");
+              "write_report uses it as the first word");
 static_assert(sizeof(struct sample_step) + sizeof(struct rung__cuda_graph) <= 4096,
               "what a kernel's arguments may be");
 
@@ -67,7 +67,7 @@ struct sample_launch {
 	cudaStream_t stream;
 };
 
-/* Blocks for so many items, so many of them to a block; at least one, at most the bound. */
+/* Number of blocks for `items` items, `per_block` in each; at least one, at most the bound. */
 static unsigned blocks_for(const struct sample_launch &l, uint64_t items, uint64_t block_items)
 {
 	const uint64_t blocks = items / block_items + (items % block_items != 0);
@@ -75,7 +75,7 @@ static unsigned blocks_for(const struct sample_launch &l, uint64_t items, uint64
 	return blocks < 1 ? 1 : (unsigned)RUNG__MIN(blocks, (uint64_t)l.block_count);
 }
 
-/* Start a kernel that takes the step and what `args` has behind it; nothing after an error. */
+/* Start a kernel with the step and `args`; nothing after an error. */
 template <class... Args>
 static void start(cudaError_t *err, const struct sample_launch &l, unsigned blocks,
                   void (*kernel)(struct sample_step, Args...), Args... args)
@@ -88,7 +88,7 @@ static void start(cudaError_t *err, const struct sample_launch &l, unsigned bloc
 		                        l.stream);
 }
 
-/* Lanes of a group that draws so many. */
+/* Lanes of a group for this fanout. */
 static uint32_t lanes_for(uint32_t fanout)
 {
 	uint32_t lanes = 1;
@@ -107,7 +107,7 @@ static void start_seeds(cudaError_t *err, const struct sample_launch &l)
 	start(err, l, 1, settle_seeds);
 }
 
-/* Counts are on the device: grids are for the most there is room for, or smaller. */
+/* Counts are on the device: grids are for the largest possible counts, or smaller. */
 static void start_hop(cudaError_t *err, const struct sample_launch &l, uint64_t dst_max)
 {
 	const uint32_t fanout = l.step.fanout;
@@ -141,7 +141,7 @@ static int check_sample(const struct rung__cuda_sampler *sampler,
 	if (sample->seed_count < 1 || sample->seed_count > sampler->room.vertex_counts[0])
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler kernels: a batch of %" PRIu64
-		                  " seeds, there is room for 1..%" PRIu64,
+		                  " seeds is out of range; use 1 to %" PRIu64,
 		                  sample->seed_count, sampler->room.vertex_counts[0]);
 	if ((uintptr_t)sample->workspace % SAMPLE_ALIGN != 0 || sample->workspace_bytes < needed)
 		return rung__fail(RUNG_E_INVAL,

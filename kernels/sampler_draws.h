@@ -91,7 +91,7 @@ static __global__ void draw_long(const __grid_constant__ struct sample_step s)
 	}
 }
 
-/* The destination of an edge: the last whose offset is not behind it. */
+/* The destination of an edge: the last one whose offset is at or before it. */
 static __device__ __forceinline__ uint64_t dst_of_edge(const uint64_t *indptr, uint64_t dst_count,
                                                        uint64_t edge)
 {

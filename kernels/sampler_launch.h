@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Neighbour sampling on a GPU, as C functions. A batch is what rung_sampler_sample() gives for the
- * same graph, fanouts, seed and batch key, entry by entry (rung/sampler.h says what that is); only
- * where it stops at a mistake may differ.
+ * Neighbour sampling on a GPU, as C functions. A batch equals that of rung_sampler_sample() for the
+ * same graph, fanouts, seed and batch key, entry by entry (see rung/sampler.h); only the point
+ * where an error stops it may differ.
  *
- * When opening: fill a struct rung__cuda_sampler, its room with rung__cuda_sample_room_max() or
- * with smaller numbers of one's own; rung__cuda_sampler_check(), rung__cuda_sampler_workspace(),
- * rung__cuda_sampler_blocks(). Then allocate: for each batch in flight a workspace, the outputs and
- * a report. For each batch: rung__cuda_sample_launch(), wait for the stream or an event behind the
- * batch, rung__cuda_sample_status().
+ * When opening: fill in a struct rung__cuda_sampler, with its room from
+ * rung__cuda_sample_room_max() or with smaller numbers; then rung__cuda_sampler_check(),
+ * rung__cuda_sampler_workspace(), rung__cuda_sampler_blocks(). Then allocate, for each batch in
+ * flight, a workspace, the outputs and a report. For each batch: rung__cuda_sample_launch(), wait
+ * for the stream or an event after the batch, rung__cuda_sample_status().
  *
- * As in launch.h: a launch puts its work on a stream and returns, allocates nothing, waits for
- * nothing and logs nothing; all pointers are addresses the current device can use; structs are read
- * during the call only; any number of threads.
+ * As in launch.h: a launch queues its work on a stream and returns, allocates nothing, waits for
+ * nothing and logs nothing; all pointers are addresses that the current device can use; structs are
+ * read only during the call; any number of threads.
  *
- * All hops are put on the stream by one launch. Counts, offsets and failures pass from kernel to
- * kernel in device memory, grids are for the most that there is room for, and a report in mapped
- * host memory ends the batch. Room is fixed at opening: the worst case or less. A batch that needs
- * more stops before it writes beyond it, and reports what it needs. Seeds and the graph are
- * untrusted: a list or an id that cannot be is reported and not used.
+ * One launch queues all hops on the stream. Counts, offsets and failures pass from kernel to kernel
+ * in device memory, grids are for the largest counts, and a report in mapped host memory ends the
+ * batch. The room is fixed at opening: the worst case or less. A batch that needs more stops before
+ * it writes beyond it, and reports what it needs. Seeds and the graph are untrusted: an invalid
+ * list or id is reported and not used.
  *
- * The graph's arrays are cut into lines of 128 bytes that lie in views, as rows do, so they share
- * the rows' tiers and budget.
+ * The graph's arrays are divided into lines of 128 bytes that are in views, as rows are, so they
+ * share the rows' tiers and budget.
  */
 #ifndef RUNG_KERNELS_SAMPLER_H
 #define RUNG_KERNELS_SAMPLER_H
@@ -34,10 +34,10 @@ extern "C" {
 #endif
 
 /**
- * An array of a graph, cut into lines of 128 bytes: item e lies in line e * item_bytes / 128. Lines
- * lie in views as rows do, and every line lies in one of them. Strides are 128 or more; bases and
- * strides are multiples of item_bytes, and of 128 wherever speed matters. Of the last line, only
- * what belongs to items is read.
+ * An array of a graph, divided into lines of 128 bytes: item e is in line e * item_bytes / 128.
+ * Lines are in views as rows are, each in one of them. Strides are 128 or more; bases and strides
+ * are multiples of item_bytes, and of 128 where speed matters. Of the last line, only the part with
+ * items is read.
  */
 struct rung__cuda_array {
 	uint32_t item_bytes; /* 4 or 8 */
@@ -62,9 +62,9 @@ struct rung__cuda_graph {
 	struct rung__cuda_array indices; /* edge_count items of 4 or 8 bytes */
 };
 
-/** Room of a batch. A batch that needs more ends with a report that says how much. */
+/** Capacity of a batch. A batch that needs more ends with a report of its needs. */
 struct rung__cuda_sample_room {
-	/* before each hop, [0] the seeds, and behind the last; not decreasing */
+	/* before each hop, [0] the seeds, and after the last; not decreasing */
 	uint64_t vertex_counts[RUNG_HOPS_MAX + 1];
 	uint64_t edge_counts[RUNG_HOPS_MAX];
 };
@@ -91,13 +91,13 @@ int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_count, const
  * @return 0, RUNG_E_INVAL */
 int rung__cuda_sampler_check(const struct rung__cuda_sampler *sampler);
 
-/** Bytes of device memory a batch works in, besides its outputs. @return 0, RUNG_E_INVAL */
+/** Device memory that a batch needs in addition to its outputs. @return 0, RUNG_E_INVAL */
 int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sampler, uint64_t *bytes_out);
 
 /** As rung__cuda_gather_blocks(), for the sampler. */
 int rung__cuda_sampler_blocks(unsigned *block_count_out);
 
-/** How a batch ended. Anything but SAMPLE_DONE: what the outputs hold is of no use. */
+/** Outcome of a batch. After anything but SAMPLE_DONE the outputs are invalid. */
 enum rung__cuda_sample_outcome {
 	RUNG__CUDA_SAMPLE_NOT_YET = 0, /* where a report was zeroed and nothing has come */
 	RUNG__CUDA_SAMPLE_DONE,
@@ -105,14 +105,14 @@ enum rung__cuda_sample_outcome {
 	RUNG__CUDA_SAMPLE_SEED_TWICE,    /* seeds `other` and `index` are both `value` */
 	RUNG__CUDA_SAMPLE_MANY_EDGES,    /* edge_counts[hop] is beyond the room */
 	RUNG__CUDA_SAMPLE_MANY_VERTICES, /* vertex_counts[hop + 1] is beyond the room */
-	/* graph: indptr[index] is `value`, the entry behind it `other` */
+	/* graph: indptr[index] is `value`, the next entry `other` */
 	RUNG__CUDA_SAMPLE_BAD_LIST,
 	RUNG__CUDA_SAMPLE_BAD_VERTEX /* graph: indices[index] is `value`: no vertex */
 };
 
 /**
- * What a batch found, in memory the host reads after the stream has passed it. Of several mistakes
- * of one kind and hop the one of smallest index is named.
+ * Results of a batch, in memory that the host reads after the stream has passed it. Of several
+ * errors of one kind and hop the one with the smallest index is reported.
  */
 struct rung__cuda_sample_report {
 	uint64_t outcome; /* enum rung__cuda_sample_outcome */

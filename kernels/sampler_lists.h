@@ -26,7 +26,7 @@ static __global__ void take_seeds(const __grid_constant__ struct sample_step s,
 	}
 }
 
-/* A seed whose offer did not stand was there before. */
+/* A seed whose offer lost occurs earlier in the list. */
 static __global__ void check_seeds(const __grid_constant__ struct sample_step s)
 {
 	for (uint64_t i = global_thread(); i < s.seed_count; i += global_threads()) {
@@ -55,7 +55,7 @@ static __global__ void settle_seeds(const __grid_constant__ struct sample_step s
 
 /* ---- lists ---- */
 
-/* Where the list of a vertex lies; an empty one when indptr says what cannot be. */
+/* The list of a vertex; empty if its entries in indptr are invalid. */
 static __device__ __forceinline__ uint64_t find_list(const struct sample_step &s,
                                                      const struct rung__cuda_graph &graph,
                                                      uint64_t i)

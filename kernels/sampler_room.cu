@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler's host side without a launch: how much room batches take, whether a description is
- * one, what a report says. */
+/* The host side of the sampler without launches: the memory of batches, checks of a description,
+ * and the meaning of reports. */
 #include "sampler_step.h"
 
 /* vertices of a batch: positions have 4 bytes, one value means none (src/sample/sampler.c) */
@@ -15,7 +15,7 @@ static int check_fanouts(const uint32_t *fanouts, uint32_t hop_count)
 		if (fanouts[hop] == 0)
 			return rung__fail(
 				RUNG_E_INVAL,
-				"sampler kernels: fanout of hop %u is 0: it is at least 1",
+				"sampler kernels: the fanout of hop %u is 0; use at least 1",
 				(unsigned)hop);
 	return 0;
 }
@@ -70,8 +70,8 @@ static int check_array(const char *who, const struct rung__cuda_array *array, ui
 		if (rows > 0 && view_ored(view, rows) % array->item_bytes != 0)
 			return rung__fail(
 				RUNG_E_INVAL,
-				"%s: view %u has a base or stride that is no multiple of %u", who,
-				(unsigned)v, (unsigned)array->item_bytes);
+				"%s: view %u has a base or stride that is not a multiple of %u",
+				who, (unsigned)v, (unsigned)array->item_bytes);
 		lines_end = view->rank_end;
 	}
 	if (lines_end != lines)
@@ -113,13 +113,15 @@ static int check_room(const struct rung__cuda_sampler *s)
 
 		if (room->vertex_counts[hop] < least || room->vertex_counts[hop] > POSITIONS_MAX)
 			return rung__fail(RUNG_E_INVAL,
-			                  "sampler kernels: room for %" PRIu64
-			                  " vertices before hop %u, not in %" PRIu64 "..%" PRIu64,
+			                  "sampler kernels: a capacity of %" PRIu64
+			                  " vertices before hop %u is out of range; use %" PRIu64
+			                  " to %" PRIu64,
 			                  room->vertex_counts[hop], (unsigned)hop, least,
 			                  POSITIONS_MAX);
 		if (hop < s->hop_count && room->edge_counts[hop] > UINT64_MAX / 64)
 			return rung__fail(RUNG_E_INVAL,
-			                  "sampler kernels: room for %" PRIu64 " edges of hop %u",
+			                  "sampler kernels: a capacity of %" PRIu64
+			                  " edges for hop %u is out of range",
 			                  room->edge_counts[hop], (unsigned)hop);
 	}
 	return 0;
@@ -193,8 +195,8 @@ extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, void
 	    !add_part(at, bytes, set_edges_max, 16, &step->sets) ||
 	    !add_part(at, bytes, slots, 16, &step->table.slots))
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampler kernels: room for %" PRIu64
-		                  " edges a hop is more than memory can be",
+		                  "sampler kernels: a capacity of %" PRIu64
+		                  " edges per hop exceeds all memory",
 		                  edges_max);
 	step->table.mask = slots - 1;
 	return 0;
@@ -219,9 +221,8 @@ extern "C" int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sam
 static int many(const char *what, uint64_t needed, uint64_t room, uint64_t hop)
 {
 	return rung__fail(RUNG_E_NOMEM,
-	                  "sampling: hop %" PRIu64 " comes to %s%" PRIu64
-	                  " %s, there is room for %" PRIu64
-	                  ": take fewer seeds, smaller fanouts or more room",
+	                  "sampling: hop %" PRIu64 " has %s%" PRIu64 " %s, the capacity is %" PRIu64
+	                  "; use fewer seeds, smaller fanouts or a larger capacity",
 	                  hop, needed == UINT64_MAX ? "at least " : "", needed, what, room);
 }
 
@@ -252,7 +253,7 @@ extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler
 	case RUNG__CUDA_SAMPLE_BAD_LIST:
 		return rung__fail(RUNG_E_FORMAT,
 		                  "sampling: indptr[%" PRIu64 "] is %" PRIu64
-		                  " and the entry behind it %" PRIu64 ", among %" PRIu64
+		                  " and the next entry %" PRIu64 ", with %" PRIu64
 		                  " edges: the graph in memory is damaged",
 		                  index, value, report->other, sampler->graph.edge_count);
 	case RUNG__CUDA_SAMPLE_BAD_VERTEX:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the kernels of the sampler share (sampler.cu tells how they go together). Valid CUDA and
- * C++17. */
+/** Shared parts of the sampler's kernels (sampler.cu describes how they work together). Valid CUDA
+ * and C++17. */
 #ifndef RUNG_KERNELS_SAMPLER_STEP_H
 #define RUNG_KERNELS_SAMPLER_STEP_H
 
@@ -30,7 +30,7 @@ static inline bool sample_needs_sets(uint32_t fanout)
 	return fanout > SHORT_FANOUT && fanout != UINT32_MAX;
 }
 
-/* What the kernels of one hop work with. */
+/* State of the kernels of one hop. */
 struct sample_step {
 	struct sample_state *state;
 	const uint64_t *seeds;
@@ -47,7 +47,7 @@ struct sample_step {
 	struct vertex_table table; /* pairs of id and number */
 	uint64_t seed_count;
 	uint64_t hop_key;
-	uint64_t vertex_room, edge_room; /* behind this hop, and of it */
+	uint64_t vertex_room, edge_room; /* after this hop, and of this hop */
 	uint64_t *indptr;
 	uint32_t *indices;
 	uint32_t hop, fanout;

@@ -19,7 +19,7 @@ static __device__ __forceinline__ uint64_t add_capped(uint64_t a, uint64_t b)
 	return sum < a ? UINT64_MAX : sum;
 }
 
-/** Sum of what the lanes of lower number and this one bring. */
+/** Sum over this lane and the lanes with lower numbers. */
 static __device__ __forceinline__ uint64_t warp_sum_up_to(uint64_t value)
 {
 	const uint32_t lane = threadIdx.x % WARP_LANES;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scatter on a GPU: rows that refill has read into slots, to their output rows. As the gather,
- * a warp resolves a tile of list entries and then copies it (rows.h); a row that was asked for
- * several times is listed several times.
+ * The scatter on a GPU: rows that refill has read into slots are copied to their output rows. As in
+ * the gather, a warp resolves a tile of list entries and then copies it (rows.h); a row that was
+ * requested several times is listed several times.
  */
 #include "cuda_status.h"
 #include "finish.h"
@@ -50,8 +50,8 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 		return rung__fail(RUNG_E_INVAL, "scatter kernel: a word without a count of blocks");
 	if (s->offset_align & (s->offset_align - 1))
 		return rung__fail(RUNG_E_INVAL,
-		                  "scatter kernel: offsets aligned to %" PRIu64
-		                  ", which is no power of two",
+		                  "scatter kernel: an alignment of %" PRIu64
+		                  " is not a power of two",
 		                  s->offset_align);
 	if (block_count < 1 || (s->count && (!s->slots || !s->offsets || !s->out_rows || !s->out)))
 		return rung__fail(RUNG_E_INVAL,

@@ -17,7 +17,7 @@ struct vertex_table {
 	uint64_t mask;
 };
 
-/** The slot of an id, which takes a free one when it has none. */
+/** The slot of an id; a new id gets a free slot. */
 static __device__ __forceinline__ uint64_t table_slot(const struct vertex_table &table, uint64_t id)
 {
 	uint64_t slot = rung__mix64(id) & table.mask;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Where the rows of views lie: shared by all that reads through them. Valid CUDA and C++17. */
+/** Rows of views: shared by all code that reads through them. Valid CUDA and C++17. */
 #ifndef RUNG_KERNELS_VIEWS_H
 #define RUNG_KERNELS_VIEWS_H
 
@@ -7,7 +7,7 @@
 
 #include "launch.h"
 
-/** Where row `i` of a view lies. */
+/** Address of row `i` of a view. */
 static __device__ __forceinline__ const unsigned char *row_in_view(
 	const struct rung__cuda_view &view, uint64_t i)
 {
@@ -26,7 +26,7 @@ static __device__ __forceinline__ const unsigned char *row_in_view(
 	return view.base[base] + slot * view.stride;
 }
 
-/** NULL when no view holds the rank. All lanes look at the same view at a time, so that its numbers
+/** NULL if no view holds the rank. All lanes check the same view at the same time, so its numbers
  * are one constant load. */
 static __device__ __forceinline__ const unsigned char *row_in_views(
 	const struct rung__cuda_view *views, uint32_t view_count, uint64_t rank, uint32_t *view_out)

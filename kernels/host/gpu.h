@@ -10,7 +10,7 @@
  *
  * Modules. A kernel's module is loaded by its first launch at the latest. A load by other code of
  * the process holds the lock of the context until the GPU's queues are empty, and calls of rung
- * wait for it. So no work of rung waits on a stream for something that the host does.
+ * wait for it. So no work of rung waits on a stream for an action of the host.
  *
  * The current GPU. Calls of CUDA that need a context are made between rung__gpu_enter() and
  * rung__gpu_leave(), which push and pop the primary context of the store's GPU. The thread's own
@@ -25,9 +25,9 @@
  * the thread is therefore relaxed. Gathers, samples, waits and copies refuse a stream that is being
  * captured (rung__gpu_check_capture()).
  *
- * Callers' addresses and streams are looked up before they are used: ids, output and seeds. Memory
- * of another GPU is refused, and so is a gather on a stream of another GPU.
- * rung_request_wait_stream() accepts streams of any GPU.
+ * Callers' addresses and streams are checked before they are used: ids, output and seeds. Memory of
+ * another GPU is refused, and so is a gather on a stream of another GPU. rung_request_wait_stream()
+ * accepts streams of any GPU.
  */
 #ifndef RUNG_KERNELS_GPU_H
 #define RUNG_KERNELS_GPU_H
@@ -39,23 +39,23 @@
 #include "cuda_status.h"
 #include "launch.h"
 
-/* What the kernels of a request count, in device memory. */
+/* Counters of the kernels of a request, in device memory. */
 struct gpu_counts {
 	struct rung__cuda_counts gather;
 	unsigned long long scatter_blocks[RUNG__SCATTERS_MAX];
 };
 
-/* What they write for the host, in mapped host memory: lines that no other request has. */
+/* Output of the kernels for the host, in mapped host memory: lines that no other request uses. */
 struct gpu_mail {
 	_Alignas(128) struct rung__cuda_report report;
 	uint32_t gathered, scattered[RUNG__SCATTERS_MAX]; /* words, see struct rung__cuda_end */
 };
 
-/* The end of one kind of launch of a request, the last one that was put on a stream. */
+/* The end of one kind of launch of a request, the last one that was queued on a stream. */
 struct gpu_end {
 	cudaEvent_t event; /* streams wait for it; the host asks it only for errors */
 	uint32_t *word;
-	uint32_t turn;    /* of the launch; 0: there was none */
+	uint32_t turn;    /* of the launch; 0: none yet */
 	const char *what; /* it does, for messages */
 };
 
@@ -84,7 +84,7 @@ struct rung__device {
 	cudaStream_t scatter_stream;
 	unsigned gather_blocks, scatter_blocks;
 	uint64_t row_bytes;
-	struct rung__cuda_gather gather;      /* what is the same in all gathers */
+	struct rung__cuda_gather gather;      /* the constant part of all gathers */
 	int local_view, peer_view, host_view; /* -1: no rows */
 
 	void *local;
@@ -109,15 +109,14 @@ static inline cudaStream_t rung__gpu_stream(const struct rung__device *device,
 }
 
 #define RUNG__GPU_SAME    (-1) /* nothing for rung__gpu_leave() to undo */
-#define RUNG__GPU_EXITING (-2) /* nor may CUDA be called any more */
+#define RUNG__GPU_EXITING (-2) /* CUDA must not be called any more */
 
 /**
  * Make a GPU current on this thread, and allow its calls while streams are captured into CUDA
- * graphs, until rung__gpu_leave(*before_out), which is set in every case.
- * Each call of CUDA's that needs a context belongs between the two: elsewhere it would create one
- * on whichever GPU the thread has current. Calls nest.
- * RUNG_E_CANCELED once the process exits: release nothing then, where *before_out is
- * RUNG__GPU_EXITING. A thread that is between the two already goes on.
+ * graphs, until rung__gpu_leave(*before_out), which is set in every case. Each call of CUDA that
+ * needs a context belongs between the two: elsewhere it would create one on the GPU that is current
+ * for the thread. Calls nest. RUNG_E_CANCELED once the process exits: release nothing then, and
+ * *before_out is RUNG__GPU_EXITING. A thread that is between the two already continues.
  */
 int rung__gpu_enter(int gpu, int *before_out);
 void rung__gpu_leave(int before);
@@ -145,7 +144,7 @@ int rung__gpu_check_capture(cudaStream_t stream, const char *what);
  */
 int rung__gpu_find(const char *name, unsigned version, const char *cure, void *function_out);
 
-/** What all of it rests on: a registered page has one address for both sides. */
+/** The precondition of all of it: a registered page has the same address on both sides. */
 int rung__gpu_check_addresses(int gpu);
 
 /** RUNG_E_NOSUP where the environment makes each launch wait: nothing could be timed. */
@@ -153,12 +152,12 @@ int rung__gpu_check_launches(void);
 
 /* ---- gpu_memory.c ---- */
 
-/** Take GPU memory, saying how much there is when there is not enough. */
+/** Allocate GPU memory; the error contains the free memory. */
 int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out);
 
 /**
- * Take memory for `rows` rows that are interleaved over the GPUs, of which the one that gathers
- * reads all. @param align  of each part's bytes
+ * Allocate memory for `rows` rows that are interleaved over the GPUs, all readable by the one that
+ * gathers. @param align of each part's bytes
  */
 int rung__gpu_take_shares(struct rung__device *device, const char *what, uint64_t rows,
                           uint64_t stride, uint64_t align, void **memory_out);
@@ -214,7 +213,7 @@ int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CU
 
 /* ---- gpu_events.c ---- */
 
-/** An event without times. @param flags  besides */
+/** An event without times. @param flags  additional ones */
 int rung__gpu_make_event(cudaEvent_t *event_out, unsigned flags);
 
 int rung__gpu_stream_open(struct rung__device *device, struct CUstream_st **stream_out);
@@ -244,24 +243,24 @@ int rung__gpu_sampled(struct rung__device_batch *batch, bool block,
                       struct rung__sampled *sampled_out);
 
 /**
- * Make the GPU current and look at what a caller gave: RUNG_E_NOSUP while the stream is captured.
- * An address that the GPU does not reach would break its context for good: RUNG_E_INVAL for memory
- * of another GPU, even one that this GPU can read, and for host memory that is not registered.
- * After a failure there is nothing to leave.
+ * Make the GPU current and check a caller's arguments: RUNG_E_NOSUP while the stream is being
+ * captured. An address that the GPU cannot access would break its context permanently: RUNG_E_INVAL
+ * for memory of another GPU, even one that this GPU can read, and for host memory that is not
+ * registered. After a failure there is nothing to leave.
  * @param what       the call, for messages
- * @param stream     the caller's; as CUDA knows it afterwards
- * @param memory_is  what it is, for messages; NULL: there is none to look at
+ * @param stream     the caller's; in CUDA's form afterwards
+ * @param memory_is  description for messages; NULL: no memory to check
  */
 int rung__gpu_begin(const struct rung__device *device, const char *what,
                     struct CUstream_st **stream, const char *memory_is, const void *memory,
                     int *before_out);
 
-/** After launches on a caller's stream: if `rc` is a failure, what was put there has ended. */
+/** After launches on a caller's stream: if `rc` is a failure, wait for the queued work. */
 int rung__gpu_end(const struct rung__device *device, struct CUstream_st *stream, int rc,
                   int before);
 
-/** Behind a failure in the midst of putting work on a stream: what was put must end before its
- * memory is used again. */
+/** After a failure between queueing work on a stream: the queued work must end before its memory is
+ * reused. */
 void rung__gpu_drain(cudaStream_t stream);
 
 /** 1 when an event has passed, 0 when it has not, a failure. `block`: wait instead of 0. */

@@ -2,7 +2,7 @@
 /* Streams and events for memory that is lent and used again. All are of the GPU that gathers. */
 #include "host/gpu.h"
 
-/* Of the lowest priority: blocks of the training go first where both need an SM. */
+/* With the lowest priority: blocks of the training run first when both need an SM. */
 int rung__gpu_stream_open(struct rung__device *device, struct CUstream_st **stream_out)
 {
 	static const char what[] = "creating a stream";

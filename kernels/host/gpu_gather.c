@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gathers and scatters on streams. A gather is one launch and one event: what it found comes in a
- * report that the kernel itself writes to host memory, and the misses in lists there, so that
- * nothing has to be copied or cleared around it.
+ * Gathers and scatters on streams. A gather is one launch and one event: the kernel itself writes
+ * its report to host memory, and the misses to lists there, so no copy or reset is needed around
+ * it.
  *
- * The host learns of the end of a launch from a word that the kernel stores last (finish.h). It
- * does not ask CUDA: such a question takes locks that the launches of other threads need, and it
- * may fail, or fail the capture, while another thread captures a graph. The event after a launch is
- * for streams that wait, and for a look now and then whether the device has failed.
+ * The host detects the end of a launch by a word that the kernel stores last (finish.h). It does
+ * not query CUDA: a query takes locks that the launches of other threads need, and it may fail, or
+ * invalidate the capture, while another thread captures a graph. The event after a launch is for
+ * streams that wait, and for an occasional check whether the device has failed.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@ static int check(const struct rung__device *device, const char *what, const void
 {
 	struct cudaPointerAttributes attributes;
 	int rc = cuda_status(cudaPointerGetAttributes(&attributes, memory),
-	                     "asking whose a pointer is");
+	                     "querying the owner of a pointer");
 
 	if (rc == 0 && plain_allowed && memory && attributes.type == cudaMemoryTypeUnregistered)
 		return 1;
@@ -78,7 +78,7 @@ static int blame_stream(const struct rung__device *device, cudaStream_t stream, 
 
 void rung__gpu_drain(cudaStream_t stream)
 {
-	(void)cudaStreamSynchronize(stream); /* of a GPU that has broken down it says so at once */
+	(void)cudaStreamSynchronize(stream); /* a GPU that has broken down returns at once */
 	(void)cudaGetLastError();
 }
 
@@ -87,13 +87,13 @@ static struct rung__cuda_end next_turn(struct gpu_end *end)
 	return (struct rung__cuda_end){ end->word, ++end->turn };
 }
 
-/* The load is the partner of the kernel's store: what the launch wrote may be read after it. */
+/* The load is the partner of the kernel's store: the launch's results may be read after it. */
 static bool has_come(const struct gpu_end *end)
 {
 	return __atomic_load_n(end->word, __ATOMIC_ACQUIRE) == end->turn;
 }
 
-/* The event tells nothing that the word does not, but for errors: the word is first, and last. */
+/* The event adds nothing to the word except errors: the word is checked before and after it. */
 static int look_at_end(const struct rung__device *device, const struct gpu_end *end, bool check)
 {
 	int rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GPUs there are, which one a call is for, and what they can reach. */
+/* Which GPUs exist, which one a call is for, and what they can access. */
 #include <ctype.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 #include "host/gpu.h"
 #include "place/place.h"
 
-#define CONTEXTS_MAX 64   /* GPUs whose contexts are remembered */
+#define CONTEXTS_MAX 64   /* largest number of GPUs whose contexts are recorded */
 #define EXIT_WAIT_MS 5000 /* at exit, for calls that are inside CUDA */
 
 struct CUctx_st; /* what a CUcontext points to */
@@ -81,8 +81,8 @@ static int find_context(int gpu, struct CUctx_st **context_out)
 /*
  * CUDA is unloaded by exit handlers while the store's threads still run. A handler that runs before
  * those, because it is registered after them, closes this gate and waits for the threads inside. A
- * thread counts itself before it looks whether the gate is closed, and the handler closes it before
- * it looks at the count, so one of the two sees the other.
+ * thread counts itself before it checks whether the gate is closed, and the handler closes it
+ * before it reads the count, so one of the two sees the other.
  */
 static struct {
 	pthread_once_t once;
@@ -125,7 +125,7 @@ static void close_gate(void)
 static void register_gate(void)
 {
 	gate.process = getpid();
-	(void)atexit(close_gate); /* without memory for it, exit is as if there were no gate */
+	(void)atexit(close_gate); /* if memory is lacking, exit behaves as without the gate */
 }
 
 void rung__gpu_close_at_exit(void)
@@ -144,7 +144,7 @@ int rung__gpu_adopt(struct rung__device *device)
 	return rc;
 }
 
-/* What rung__gpu_leave() undoes: a pushed context, and above that bit the thread's capture mode. */
+/* State for rung__gpu_leave(): a pushed context, and above that bit the thread's capture mode. */
 enum { PUSHED = 1, MODE_SHIFT = 1 };
 
 static void leave_context(int before)
@@ -239,7 +239,7 @@ int rung__gpu_check_capture(cudaStream_t stream, const char *what)
 	return 0;
 }
 
-/* The first question to CUDA: without a driver this is where it says so. */
+/* The first call to CUDA: a missing driver is reported here. */
 static int check_gpu(int gpu)
 {
 	int count, rc = cuda_status(cudaGetDeviceCount(&count), "looking for GPUs");
@@ -248,7 +248,7 @@ static int check_gpu(int gpu)
 		return rc;
 	if (gpu < 0 || gpu >= count)
 		return rung__fail(RUNG_E_NODEV,
-		                  "cuda: there is no GPU %d: CUDA shows %d to this process "
+		                  "cuda: GPU %d does not exist; CUDA shows %d to this process "
 		                  "(CUDA_VISIBLE_DEVICES)",
 		                  gpu, count);
 	return 0;
@@ -263,7 +263,7 @@ int rung__gpu_current(void)
 	return rc < 0 ? rc : gpu;
 }
 
-/* -1 where the kernel does not say, or there is one node only. */
+/* -1 if the kernel does not report it, or on a machine with one node. */
 static int node_of(const char *bus_id)
 {
 	char path[512];
@@ -346,7 +346,7 @@ int rung__gpu_check_addresses(int gpu)
 	return rc;
 }
 
-/* Each launch would wait for what is held until the last one is there. */
+/* With blocking launches, each launch would wait for the blocked stream. */
 int rung__gpu_check_launches(void)
 {
 	const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");

@@ -6,7 +6,7 @@
 #include "host/gpu.h"
 #include "tier/load.h"
 
-#define BUFFER_BYTES (8ull << 20) /* one copy: large beside what it costs to start one */
+#define BUFFER_BYTES (8ull << 20) /* one copy: large compared with the cost of starting it */
 #define BUFFERS      2u
 
 struct load {

@@ -2,7 +2,7 @@
 /*
  * Memory of the device: rows in GPU memory, and host memory that the GPU reads over the link.
  *
- * Host memory is registered in chunks, so that a failure says how far it came.
+ * Host memory is registered in chunks, so that an error shows how much was registered.
  */
 #include <string.h>
 
@@ -23,9 +23,9 @@ int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out)
 		(void)cudaGetLastError();
 		(void)cudaMemGetInfo(&free_bytes, &total_bytes);
 		rc = rung__fail(RUNG_E_NOMEM,
-		                "cuda: GPU %d: no room for %s of %" PRIu64
-		                " bytes: %zu of %zu bytes are free: give a smaller GPU "
-		                "budget, or end what uses the GPU",
+		                "cuda: GPU %d: not enough memory for %s of %" PRIu64
+		                " bytes, %zu of %zu bytes are free; set a smaller GPU budget, or "
+		                "end other programs on the GPU",
 		                gpu, what, bytes, free_bytes, total_bytes);
 	} else {
 		rc = cuda_status(err, what);

@@ -14,9 +14,9 @@
 #define PIN_FLAGS    (cudaHostRegisterPortable | cudaHostRegisterMapped)
 #define HOLD_NS      5000000000ull /* a stream is held no longer; to fill one takes milliseconds */
 
-/* What the GPU reads and writes of host memory: a page, pinned. */
+/* Host memory that the GPU reads and writes: a page, pinned. */
 struct page {
-	_Alignas(64) uint32_t word; /* streams wait for it to come to the turn */
+	_Alignas(64) uint32_t word; /* streams wait until it reaches the turn */
 	_Alignas(64) struct rung__cuda_report report;
 };
 
@@ -27,7 +27,7 @@ typedef int (*wait_value_fn)(cudaStream_t stream, unsigned long long address, ui
 struct rung__meter {
 	int gpu;
 	cudaStream_t streams[STREAMS];
-	cudaEvent_t begun, ended, joined; /* joined: the other stream has come to its end */
+	cudaEvent_t begun, ended, joined; /* joined: the other stream has completed */
 	wait_value_fn wait_value;
 	unsigned gather_blocks;
 	struct rung__cuda_counts *counts; /* device memory */
@@ -45,7 +45,7 @@ struct rung__meter {
 	} watchdog;
 };
 
-/* What a GPU lacks is no lack of the host's memory. */
+/* A lack of GPU memory is not a lack of host memory. */
 static int fact(int rc)
 {
 	return rc == RUNG_E_NOMEM ? RUNG_E_NODEV : rc;
@@ -190,7 +190,7 @@ static void stop_watchdog(struct rung__meter *meter)
 	pthread_mutex_destroy(&dog->lock);
 }
 
-/* What follows on the first stream waits for the word. */
+/* Later work on the first stream waits for the word. */
 static int put_wait(struct rung__meter *meter)
 {
 	unsigned long long at = (unsigned long long)(uintptr_t)&meter->page->word;
@@ -237,10 +237,10 @@ static int end_hold(struct rung__meter *meter, int rc)
 
 /* ---- timing ---- */
 
-/* What is put on the streams: one pass on one of them. */
+/* Queues work on the streams: one pass on one of them. */
 typedef int (*pass_fn)(struct rung__meter *meter, const void *work, unsigned stream);
 
-/* Behind the wait for the word; the second stream waits for the first to come past it. */
+/* After the wait for the word; the second stream waits until the first has passed it. */
 static int put_passes(struct rung__meter *meter, pass_fn pass, const void *work,
                       unsigned stream_count, uint64_t passes)
 {
@@ -250,7 +250,7 @@ static int put_passes(struct rung__meter *meter, pass_fn pass, const void *work,
 	if (err == cudaSuccess && stream_count > 1)
 		err = cudaStreamWaitEvent(meter->streams[1], meter->begun, 0);
 	if (err != cudaSuccess)
-		return cuda_status(err, "putting the begin of what is timed on a stream");
+		return cuda_status(err, "recording the start of the timed region");
 	for (uint64_t p = 0; p < passes && rc == 0; p++) {
 		for (unsigned s = 0; s < stream_count && rc == 0; s++)
 			rc = pass(meter, work, s);
@@ -263,7 +263,7 @@ static int put_passes(struct rung__meter *meter, pass_fn pass, const void *work,
 		err = cudaStreamWaitEvent(meter->streams[0], meter->joined, 0);
 	if (err == cudaSuccess)
 		err = cudaEventRecord(meter->ended, meter->streams[0]);
-	return cuda_status(err, "putting the end of what is timed on a stream");
+	return cuda_status(err, "recording the end of the timed region");
 }
 
 static int wait_for_end(struct rung__meter *meter, const char *what, double *seconds_out)
@@ -281,7 +281,8 @@ static int wait_for_end(struct rung__meter *meter, const char *what, double *sec
 	return rc;
 }
 
-/* What the driver does at the first pass of a kind, it does here, where nothing is held. */
+/* Triggers the driver's lazy initialisation for the first pass of a kind, while no stream is
+ * blocked. */
 static int first_pass(struct rung__meter *meter, pass_fn pass, const void *work,
                       unsigned stream_count, const char *what)
 {
@@ -365,7 +366,7 @@ static int gather_pass(struct rung__meter *meter, const void *work, unsigned str
 		             .rank_end = g->table_rows } },
 		.out = g->out,
 		.out_stride = g->row_bytes,
-		/* there are none: the view has all rows that are no bad ids */
+		/* there are no misses: the view has all rows with valid ids */
 		.miss_ranks = g->out,
 		.miss_rows = g->out,
 		.counts = meter->counts,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sampler's memory: a graph's two arrays as lines of 128 bytes, the first of them interleaved
- * over the GPUs, the others in host memory that kernels read over the link; and batches, each with
- * room for the largest there can be.
+ * The sampler's memory: the two arrays of a graph as lines of 128 bytes, the first of them
+ * interleaved over the GPUs, the others in host memory that kernels read over the link; and
+ * batches, each with memory for the largest possible one.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ struct rung__device_batch {
 
 /* ---- the graph ---- */
 
-/* What the GPUs have no room for. */
+/* Lines that do not fit on the GPUs. */
 static int open_host_lines(struct rung__device *device, const struct rung__features *file,
                            uint64_t first, uint64_t lines, struct array_memory *memory)
 {
@@ -184,7 +184,7 @@ static void *take(const struct rung__device_sampler *sampler, uint64_t count, ui
 	uint64_t bytes;
 
 	if (!rung__mul(count, item_bytes, &bytes))
-		bytes = UINT64_MAX / 2; /* more than any GPU has, as it will say */
+		bytes = UINT64_MAX / 2; /* more than any GPU has, so the allocation reports it */
 	if (*rc == 0)
 		*rc = rung__gpu_take(sampler->device->gpu, "a batch of sampled vertices",
 		                     bytes ? bytes : 1, &memory);

@@ -170,10 +170,10 @@ class Machines(GpuTest):
                            (["--gpu", "0", "--ids", "uniform", "--rows", "20000"],
                             "an allocation of 160000 bytes"),
                            (["--gpu", "0", "--ids", "uniform", "--rows", "3000"],
-                            "no room for the output of all requests")):
+                            "not enough memory for the output of all requests")):
             message = self.fails("bench", self.staged, *args, code=1,
-                                 says=["GPU 0: no room for ", says])
-            self.assertRegex(message, r"\d+ of 100000 bytes are free: give a smaller GPU budget")
+                                 says=["GPU 0: not enough memory for ", says])
+            self.assertRegex(message, r"\d+ of 100000 bytes are free; set a smaller GPU budget")
 
     def test_no_gpu(self):
         for variables, why in (({"RUNG_SIM_GPUS": "none"}, "cudaErrorInsufficientDriver"),
@@ -190,8 +190,8 @@ class Machines(GpuTest):
         self.machine(RUNG_SIM_GPUS="2")
         for args in (["--gpus", "2"], ["--peers", "3"], ["--gpus", "0,7"]):
             self.fails("plan", self.staged, "--device", "cuda", *args, code=77,
-                       says=["there is no GPU ", "CUDA shows 2"])
-            self.assertIn("the CPU gathers: cuda: there is no GPU ",
+                       says=["does not exist", "CUDA shows 2"])
+            self.assertIn("the CPU gathers: cuda: GPU ",
                           self.run_rung("plan", self.staged, *args).stderr)
 
 

@@ -143,7 +143,7 @@ Test(gpu_errors, a_gpu_without_room_says_how_much_there_is)
 
 	sim_fail("cudaMalloc", 1, cudaErrorMemoryAllocation);
 	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), RUNG_E_NOMEM);
-	cr_assert(strstr(rung_last_error(), "bytes are free: give a smaller GPU budget"), "%s",
+	cr_assert(strstr(rung_last_error(), "bytes are free; set a smaller GPU budget"), "%s",
 	          rung_last_error());
 	cr_assert_eq(sim_live(), live);
 }
@@ -239,7 +239,7 @@ Test(gpu_errors, a_gpu_that_is_not_there_is_named)
 	struct rung_plan *plan;
 
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_NODEV);
-	cr_assert(strstr(rung_last_error(), "there is no GPU 77"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "GPU 77 does not exist"), "%s", rung_last_error());
 }
 
 /* ---- gathering ---- */

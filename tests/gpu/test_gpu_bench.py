@@ -180,7 +180,7 @@ class Refusals(unittest.TestCase):
     def test_too_little_gpu_memory_ends_it_with_a_sentence(self):
         done, left = run(*SMALL, "--only", "launch", RUNG_SIM_GPU_BYTES="65536")
         self.assertEqual((done.returncode, left), (1, []))
-        self.assertIn("no room for rows", done.stderr)
+        self.assertIn("not enough memory for rows", done.stderr)
 
 
 if __name__ == "__main__":

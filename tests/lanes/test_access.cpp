@@ -365,9 +365,9 @@ static void what_is_wrong_is_refused_before_anything_starts()
 	refused(room, "dtype number", [](gather &g, unsigned &) { g.id_dtype = RUNG_F32; });
 	refused(room, "ids, at most",
 	        [](gather &g, unsigned &) { g.id_count = UINT64_C(1) << 32; });
-	refused(room, "no multiple of it",
+	refused(room, "not aligned to their size",
 	        [](gather &g, unsigned &) { g.ids = (const char *)g.ids + 2; });
-	refused(room, "no multiple of it", [](gather &g, unsigned &) {
+	refused(room, "not aligned to their size", [](gather &g, unsigned &) {
 		g.id_dtype = RUNG_I64, g.ids = (const char *)g.ids + 4;
 	});
 	refused(room, "map entries",

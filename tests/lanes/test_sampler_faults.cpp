@@ -84,24 +84,23 @@ static void batches_beyond_the_room_say_what_they_need()
 	scenario("no room for a vertex of the last hop");
 	c.vertex_room[2]--;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_VERTICES, RUNG_E_NOMEM,
-	       ("hop 1 comes to " + std::to_string(c.vertex_room[2] + 1) +
-	        " vertices, there is room for")
+	       ("hop 1 has " + std::to_string(c.vertex_room[2] + 1) + " vertices, the capacity is")
 	               .c_str());
 	scenario("no room for an edge of the last hop");
 	c.edge_room[1] = 65;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
-	       "hop 1 comes to 66 edges, there is room for 65");
+	       "hop 1 has 66 edges, the capacity is 65");
 	scenario("no room for a vertex of the first hop");
 	c.vertex_room = { 2, 21, 40 };
 	expect(c, RUNG__CUDA_SAMPLE_MANY_VERTICES, RUNG_E_NOMEM,
-	       "hop 0 comes to 22 vertices, there is room for 21");
+	       "hop 0 has 22 vertices, the capacity is 21");
 	scenario("no room for an edge of the first hop");
 	c.edge_room[0] = 19;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
-	       "hop 0 comes to 20 edges, there is room for 19");
+	       "hop 0 has 20 edges, the capacity is 19");
 	c.edge_room[0] = 0;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
-	       "hop 0 comes to 20 edges, there is room for 0");
+	       "hop 0 has 20 edges, the capacity is 0");
 }
 
 static void room_max_is_what_a_batch_can_reach()
@@ -144,11 +143,11 @@ static void damaged_lists_are_named_and_not_used()
 		uint64_t at, value;
 		const char *says;
 	} damages[] = {
-		{ 5, 39, "indptr[4] is 40 and the entry behind it 39" },
-		{ 5, 401, "indptr[4] is 40 and the entry behind it 401, among 400 edges" },
-		{ 5, UINT64_MAX, "indptr[4] is 40 and the entry behind it 18446744073709551615" },
-		{ 0, 11, "indptr[0] is 11 and the entry behind it 10" },
-		{ 40, 1000, "indptr[39] is 390 and the entry behind it 1000" },
+		{ 5, 39, "indptr[4] is 40 and the next entry 39" },
+		{ 5, 401, "indptr[4] is 40 and the next entry 401, with 400 edges" },
+		{ 5, UINT64_MAX, "indptr[4] is 40 and the next entry 18446744073709551615" },
+		{ 0, 11, "indptr[0] is 11 and the next entry 10" },
+		{ 40, 1000, "indptr[39] is 390 and the next entry 1000" },
 	};
 
 	for (const auto &damage : damages) {
@@ -177,7 +176,7 @@ static void damaged_lists_are_named_and_not_used()
 		g.indptr[v] = v % 2 ? 400 : 10;
 	g.indptr[1] = 10;
 	expect(c, RUNG__CUDA_SAMPLE_BAD_LIST, RUNG_E_FORMAT,
-	       "indptr[3] is 400 and the entry behind it 10");
+	       "indptr[3] is 400 and the next entry 10");
 	c.fanouts = { ALL_NEIGHBOURS };
 	CHECK(run_batch(c).status == 0); /* which does not meet it */
 }
@@ -201,7 +200,7 @@ static void lists_that_claim_everything_do_not_wrap()
 		c.seeds.push_back(2 * v);
 	scenario("200 lists of nearly 2^60 edges");
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
-	       "comes to at least 18446744073709551615 edges, there is room for 100");
+	       "has at least 18446744073709551615 edges, the capacity is 100");
 }
 
 static void damaged_indices_are_named_and_not_used()
@@ -298,19 +297,19 @@ static void what_is_wrong_is_refused()
 	REFUSED(g.indptr.views[0].stride = 120,
 	        "indptr: view 0 has a stride of 120 bytes, rows have 128");
 	REFUSED(g.indptr.views[0].stride = 132,
-	        "indptr: view 0 has a base or stride that is no multiple of 8");
+	        "indptr: view 0 has a base or stride that is not a multiple of 8");
 	REFUSED(g.indices.views[1].base[0]++,
-	        "indices: view 1 has a base or stride that is no multiple of 4");
+	        "indices: view 1 has a base or stride that is not a multiple of 4");
 	REFUSED(g.indices.views[1].base_count = 2, "indices: view 1 has no base 1");
 	REFUSED(g.indices.views[1].base_count = 17, "indices: view 1 has 17 bases");
-	REFUSED(a.sampler.room.vertex_counts[0] = 0, "room for 0 vertices before hop 0");
+	REFUSED(a.sampler.room.vertex_counts[0] = 0, "a capacity of 0 vertices before hop 0");
 	REFUSED(a.sampler.room.vertex_counts[1] = 3,
-	        "room for 3 vertices before hop 1, not in 4..");
+	        "a capacity of 3 vertices before hop 1 is out of range; use 4 to");
 	REFUSED(a.sampler.room.vertex_counts[1] = UINT64_C(1) << 32,
-	        "room for 4294967296 vertices");
-	REFUSED(a.sampler.room.edge_counts[0] = UINT64_MAX / 2, "edges of hop 0");
+	        "a capacity of 4294967296 vertices");
+	REFUSED(a.sampler.room.edge_counts[0] = UINT64_MAX / 2, "edges for hop 0");
 	REFUSED(a.sample.seed_count = 0, "a batch of 0 seeds");
-	REFUSED(a.sample.seed_count = 5, "a batch of 5 seeds, there is room for 1..4");
+	REFUSED(a.sample.seed_count = 5, "a batch of 5 seeds is out of range; use 1 to 4");
 	REFUSED(a.sample.workspace_bytes--, "are needed");
 	REFUSED(a.sample.workspace = a.room + 8, "at a multiple of 128");
 	REFUSED(a.sample.workspace = nullptr, "no blocks, seeds");

@@ -183,7 +183,7 @@ static void what_is_wrong_is_refused()
 	      strstr(rung_last_error(), "at most"));
 	s = good, s.offset_align = 24;
 	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL &&
-	      strstr(rung_last_error(), "no power of two"));
+	      strstr(rung_last_error(), "not a power of two"));
 	s = good, s.end.word = (uint32_t *)s.out;
 	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL);
 	CHECK(strstr(rung_last_error(), "without a count of blocks"));

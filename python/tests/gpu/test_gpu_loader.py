@@ -120,7 +120,7 @@ def test_what_cannot_be_sampled_there():
                "give draws='all'")
         raises(rung.NoMemoryError, lambda: rung.Loader(store, draws="all", sample_on="gpu",
                                                        fanouts=(4, 3), batch_size=64, ahead=4000),
-               "no room for a batch of sampled vertices")
+               "not enough memory for a batch of sampled vertices")
         loader = rung.Loader(store, sample_on="gpu", fanouts=())   # no edges, nothing to sample
         assert sum(len(batch.seeds) for batch in loader) == 600
 

@@ -179,7 +179,7 @@ Test(share_gpu, who_attaches_may_name_its_gpu)
 	cr_assert_eq(share_child_ask(&child, "gather 3"), 0, "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
 	cr_assert_eq(attach_to_gpu(&child, "77"), RUNG_E_NODEV, "%s", child.line);
-	cr_assert(strstr(child.line, "there is no GPU 77"), "%s", child.line);
+	cr_assert(strstr(child.line, "GPU 77 does not exist"), "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
 	cr_assert_eq(attach_to_gpu(&child, "-2"), RUNG_E_INVAL, "%s", child.line);
 	cr_assert(strstr(child.line, "gpu -2; give a GPU's number"), "%s", child.line);

@@ -80,7 +80,7 @@ Test(kernels, a_sampler_looks_at_its_arguments_before_the_device)
 	cr_assert_eq(rung__cuda_sampler_workspace(&sampler, &bytes), 0);
 	cr_assert(bytes > 0 && bytes <= sizeof(room));
 	cr_assert_eq(rung__cuda_sample_launch(&sampler, &sample, 1, NULL), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "a batch of 5 seeds, there is room for 1..4"), "%s",
+	cr_assert(strstr(rung_last_error(), "a batch of 5 seeds is out of range; use 1 to 4"), "%s",
 	          rung_last_error());
 	sample.seed_count = 4;
 	sampler.graph.indices.views[0].rank_end = 0;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meter of the device "cuda": copies and gathers between two events, on streams that are held
- * until all of it is there. */
+/* The meter of the device "cuda": copies and gathers between two events, on streams that are
+ * blocked until all of it is queued. */
 #include <stdio.h>
 #include <string.h>
 
 #include "host/gpu.h"
 #include "base/thread.h"
 
-/* put on a stream that is held: some hundreds of operations more, and putting one would wait for
- * the stream */
+/* queued on a blocked stream: queueing waits from a few hundred operations on */
 #define ROUND_PASSES 64u
 #define STREAMS      2u
 #define PIN_FLAGS    (cudaHostRegisterPortable | cudaHostRegisterMapped)
-#define HOLD_NS      5000000000ull /* a stream is held no longer; to fill one takes milliseconds */
+#define HOLD_NS      5000000000ull /* a stream is released after this time */
 
 /* Host memory that the GPU reads and writes: a page, pinned. */
 struct page {

@@ -169,7 +169,8 @@ class Papers100M(Folder):
             self.put("papers100M-bin/split/time/test.csv.gz", content)
             self.refused("--ogb-papers100M", self.root, says=["test.csv.gz", says])
         os.remove(test)
-        self.refused("--ogb-papers100M", self.root, says=[test + ": missing", "with the option for it"])
+        self.refused("--ogb-papers100M", self.root,
+                     says=[test + ": missing", "with the option for it"])
         self.refused("--ogb-papers100M", self.root, "--igb", self.root, code=2,
                      says="give one data set")
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signals that end a command. What the handler calls is async-signal-safe, and what it reads is a
- * lock-free atomic.
+ * Signals that end a command. The handler calls only async-signal-safe functions, and reads only
+ * lock-free atomics.
  */
 #include "interrupt.h"
 
@@ -42,7 +42,7 @@ static const char *name_of(int number)
 	}
 }
 
-/* A terminal that is stopped or a pipe that nobody reads must not keep the process. */
+/* A stopped terminal, or a pipe without a reader, must not block the process. */
 static void say(const char *text)
 {
 	struct pollfd err = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -108,7 +108,7 @@ static void on_signal(int number)
 
 	if (number == SIGPIPE)
 		die(number);
-	/* before `received`: the same signal may come to another thread meanwhile */
+	/* before `received`: another thread may get the same signal at this moment */
 	if (atomic_compare_exchange_strong(&received_ns, &first_ns, now_ns))
 		first_ns = now_ns;
 	if (atomic_compare_exchange_strong(&received, &first, number)) {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Signals that end a command. SIGINT, SIGTERM, SIGHUP and SIGPIPE remove the files registered here,
- * clear the bar, and then end the process by their default action, so that a shell sees a death by
- * signal. One that is ignored when the command starts (nohup, `&` in a script) stays ignored;
- * SIGQUIT keeps its default action. The library installs no handler.
+ * clear the progress bar, and then end the process by their default action, so that a shell sees a
+ * death by signal. A signal that is ignored when the command starts (nohup, `&` in a script) stays
+ * ignored; SIGQUIT keeps its default action. The library installs no handler.
  *
- * A command that holds nothing else ends inside the handler. A command that has more to clean up
- * asks for a grace period: the handler then only records the signal, tool_interrupted() and with it
- * tool_progress_update() ask for cancellation, and main() ends the process when the command has
+ * A command without other resources ends inside the handler. A command that has more to clean up
+ * requests a grace period: the handler then only records the signal, tool_interrupted() and with it
+ * tool_progress_update() request cancellation, and main() ends the process when the command has
  * returned. A second signal, or the end of the grace period, ends the process at once.
  *
- * `stage`, `verify --repair` and the timed part of `bench` ask for a grace period. Ending any
+ * `stage`, `verify --repair` and the timed part of `bench` request a grace period. Ending any
  * command at once is safe: staging may be killed at any moment, and other temporary files have no
  * name. `rung bench` reports from a snapshot; threads whose requests do not complete in time are
- * left behind, and what they use is not freed.
+ * abandoned, and their memory is not freed.
  */
 #ifndef RUNG_TOOL_INTERRUPT_H
 #define RUNG_TOOL_INTERRUPT_H

@@ -13,7 +13,7 @@ uint64_t tool_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* VmHWM and not ru_maxrss: that one starts with what the parent had before exec. */
+/* VmHWM, because ru_maxrss starts with the parent's value before exec */
 uint64_t tool_peak_rss(void)
 {
 	struct rusage usage;

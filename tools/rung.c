@@ -29,7 +29,7 @@ static const struct subcommand subcommands[] = {
 	{ "stage", "rung stage", cmd_stage,
 	  "score and rank a graph, write its features in that order" },
 	{ "score", "rung score", cmd_score,
-	  "compute how often each row will be asked for, as a file" },
+	  "compute how often each row will be requested, as a file" },
 	{ "verify", "rung verify", cmd_verify,
 	  "re-read a staged dataset and compare its checksums" },
 	{ "info", "rung info", cmd_info, "what a staged dataset holds" },
@@ -38,7 +38,7 @@ static const struct subcommand subcommands[] = {
 	{ "trace", "rung trace", cmd_trace,
 	  "sample epochs: hits of each tier, and of every order of rows" },
 	{ "numa", "rung numa", cmd_numa,
-	  "NUMA nodes, GPUs and NVMe drives, and what lies between them" },
+	  "NUMA nodes, GPUs, NVMe drives, and the links between them" },
 	{ "bench", "rung bench", cmd_bench, "measure gathers from a staged dataset" },
 	{ "train", "rung train", RUN_TRAIN, "train a small GraphSAGE on a staged dataset" },
 };
@@ -54,10 +54,9 @@ static void print_usage(FILE *out)
 		        subcommands[i].run ? "" : " (not in this build)");
 	}
 	fprintf(out,
-	        "\n  rung COMMAND --help   the options of a command; man rung-COMMAND says more\n"
-	        "  rung --version        version, and what is built in\n\n"
-	        "Exit status: 0 done, 1 failed, 2 wrong usage, 3 data do not verify, 77 hardware "
-	        "absent.\n");
+	        "\n  rung COMMAND --help   options of a command; man rung-COMMAND has the "
+	        "details\n  rung --version        version and built-in features\n\nExit status: 0 "
+	        "done, 1 failed, 2 wrong usage, 3 data do not verify, 77 hardware absent.\n");
 }
 
 static void print_version(void)
@@ -73,7 +72,7 @@ static void print_version(void)
 
 static int unknown(const char *word)
 {
-	fprintf(stderr, "rung: there is no command '%s'; the commands are:", word);
+	fprintf(stderr, "rung: unknown command '%s'; the commands are:", word);
 	for (size_t i = 0; i < SUBCOMMAND_COUNT; i++)
 		fprintf(stderr, " %s", subcommands[i].name);
 	fputc('\n', stderr);
@@ -114,7 +113,7 @@ int main(int argc, char **argv)
 
 	keep_streams();
 	on_exit(check_output, NULL);
-	/* a file size limit is then an error that is told and cleaned up after */
+	/* exceeding a file size limit is then an error that is reported and cleaned up */
 	signal(SIGXFSZ, SIG_IGN);
 	argp_err_exit_status = TOOL_USAGE;
 	if (argc < 2) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the subcommands share: failures, numbers, tables. Arguments are in arguments.c, stores in
- * open.c, progress in progress.c. */
+/* Helpers shared by the subcommands: failures, numbers, tables. Arguments are in arguments.c,
+ * stores in open.c, progress in progress.c. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the subcommands share: arguments, failures, progress, opening a store, tables and JSON.
+ * Helpers shared by the subcommands: arguments, failures, progress, opening a store, tables and
+ * JSON.
  *
  * A subcommand is `int cmd_NAME(int argc, char **argv)`: argv[0] is "rung NAME", the return value
- * is an exit code. It reads its options by tables (args/args.h).
+ * is an exit code. It reads its options with tables (args/args.h).
  *
- * The tool_arg_* functions do not return when the argument is wrong: they say why and exit with
- * TOOL_USAGE.
+ * The tool_arg_* functions do not return if the argument is wrong: they print the reason and exit
+ * with TOOL_USAGE.
  */
 #ifndef RUNG_TOOL_H
 #define RUNG_TOOL_H
@@ -60,7 +61,7 @@ uint32_t tool_arg_u32(const struct argp_state *state, const char *option, const 
 
 enum tool_bounds { TOOL_CLOSED = 0, TOOL_OPEN_LOW = 1, TOOL_OPEN_HIGH = 2, TOOL_OPEN = 3 };
 
-/** A finite number between low and high; `bounds` says which of the two are excluded. */
+/** A finite number between low and high; `bounds` selects which of the two are excluded. */
 double tool_arg_double(const struct argp_state *state, const char *option, const char *arg,
                        double low, double high, enum tool_bounds bounds);
 
@@ -82,7 +83,7 @@ uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const
 uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const char *arg,
                        uint32_t low, uint32_t high, uint32_t *numbers, uint32_t room);
 
-/** Length of NAME in "NAME=SRC", where NAME is made of letters, digits, _ and -; 0 when it is a SRC
+/** Length of NAME in "NAME=SRC", where NAME consists of letters, digits, _ and -; 0 for a SRC
  * without a name. */
 size_t tool_name_length(const char *arg);
 
@@ -111,7 +112,7 @@ struct tool_store_args {
 	struct tool_size replicate;
 	int gpus[RUNG_GPUS_MAX];
 	uint32_t gpu_count; /**< 0: not given */
-	uint32_t peers;     /**< 0: not given; else gpu_count is it */
+	uint32_t peers;     /**< 0: not given; otherwise equal to gpu_count */
 	enum rung_numa numa;
 	uint32_t numa_node; /**< of RUNG_NUMA_NODE */
 	int numa_given;
@@ -213,15 +214,15 @@ struct tool_data {
 };
 
 /**
- * Open a dataset and place its rows. Says on stderr, after `name`, why the CPU gathers where a GPU
- * was to, or one GPU alone.
- * @return a status, RUNG_E_NODEV also for a GPU that this build cannot use; on failure nothing is
- *         left open
+ * Open a dataset and place its rows. If a GPU was requested and the CPU gathers, or only one of
+ * several GPUs, it prints the reason on stderr, after `name`.
+ * @return a status, RUNG_E_NODEV also for a GPU that this build cannot use; after a failure nothing
+ *         is left open
  */
 int tool_plan(const char *name, const char *dir, const struct tool_store_args *args,
               struct tool_data *data_out);
 
-/** The same, and open its store; `opts` holds what the common options do not say (requests_max,
+/** The same, and open its store; `opts` has the settings without a common option (requests_max,
  * batch_rows_max). */
 int tool_open(const char *name, const char *dir, const struct tool_store_args *args,
               const struct rung_store_opts *opts, struct tool_data *data_out);
@@ -235,8 +236,8 @@ int tool_attach_store(const char *path, const struct tool_store_args *args,
                       const struct rung_store_opts *opts, struct tool_data *data);
 
 /**
- * The ranks of the split "train", distinct and ascending; those of all vertices when there is no
- * such split.
+ * The ranks of the split "train", distinct and ascending; those of all vertices if there is no such
+ * split.
  * @param ids_out  free it with free()
  */
 int tool_train_ranks(const struct rung_dataset *ds, uint64_t *count_out, uint64_t **ids_out);
@@ -245,7 +246,7 @@ int tool_train_ranks(const struct rung_dataset *ds, uint64_t *count_out, uint64_
 void tool_fanouts_of(const struct tool_fanouts *given, const struct rung_dataset_info *info,
                      struct tool_fanouts *out);
 
-/** Close what is open. @return what rung_store_close() returns */
+/** Close everything that is open. @return the result of rung_store_close() */
 int tool_close(struct tool_data *data);
 
 /* ---- numbers and tables ---- */
@@ -260,26 +261,25 @@ uint64_t tool_peak_rss(void);
 /** "62.2 MiB" into `text`, which is returned. */
 const char *tool_bytes_text(char text[TOOL_TEXT_BYTES], double bytes);
 
-/** "12.3 M" likewise, for rates and counts. */
+/** Text such as "12.3 M", for rates and counts. */
 const char *tool_count_text(char text[TOOL_TEXT_BYTES], double count);
 
-/** "2 min 05 s" likewise. */
+/** Text such as "2 min 05 s". */
 const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds);
 
 #define TOOL_ASSUMED_BYTES 160
 
-/** What to say behind the name of a profile of the rungs whose figures it lacks; "" when it lacks
- * none. */
+/** Text to print after the name of a profile about tiers whose rates it lacks; "" if it has all. */
 const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed);
 
-/** Table of tiers of a plan on stdout: name, rows, bytes, predicted hits (where known); and which
- * nodes host memory is to lie on. */
+/** Print a table of the tiers of a plan on stdout: name, rows, bytes, predicted hits (if known);
+ * and the planned nodes of host memory. */
 void tool_print_plan(const struct rung_plan *plan);
 
-/** What a plan has chosen by a profile, and why, on stdout. */
+/** Print the settings that a plan derived from a profile, with the reasons, on stdout. */
 void tool_print_choice(const struct rung_choice *choice, const char *profile);
 
-/** A line for each place of a store's host memory that has nodes: what of it lies there, or why
+/** Print a line for each block of a store's host memory with nodes: how much of it is there, or why
  * that is not known, on stdout. */
 void tool_print_places(const struct rung_store_stats *stats);
 

@@ -222,7 +222,8 @@ def test_existing_output(tmp_path):
     ({"graph": GRAPH * 1.0}, rung.FormatError, "i32, i64"),
     ({"graph": []}, rung.InvalidError, "graph: an empty list has no source"),
     ({"graph": None}, rung.InvalidError, "fanouts need a graph"),
-    ({"graph": None, "fanouts": (), "undirected": True}, rung.InvalidError, "undirected is set"),
+    ({"graph": None, "fanouts": (), "undirected": True}, rung.InvalidError,
+     "undirected needs edges"),
     ({"score": "degree", "score_source": np.ones(VERTICES, np.float32)}, rung.InvalidError,
      "score='degree' and score_source: both"),
     ({"graph": GRAPH - 1}, rung.RangeError, "-1"), ({"vertex_count": 499}, rung.Error, "499"),
@@ -375,7 +376,8 @@ def test_ctrl_c(program, tmp_path, files):
         import numpy as np
         import rung
         folder, wanted = sys.argv[1], sys.argv[2]
-        signal.signal(signal.SIGINT, signal.default_int_handler)   # who runs tests in the background has it ignored
+        # ignored if the tests run in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         def stop(name, done, total):
             if name == "features":
                 os.kill(os.getpid(), signal.SIGINT)
@@ -405,7 +407,8 @@ def test_ctrl_c(program, tmp_path, files):
         except BlockingIOError as error:
             assert str(error) == "mine" and signal.getsignal(signal.SIGINT) is handler
         signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
-        thread = threading.Thread(target=rung.stage, args=(folder + "/out.rung",), kwargs={"graph": graph, "features": features})
+        thread = threading.Thread(target=rung.stage, args=(folder + "/out.rung",),
+                                  kwargs={"graph": graph, "features": features})
         rung.staging._Progress._tell = real
         thread.start()
         thread.join()

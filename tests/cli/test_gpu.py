@@ -170,7 +170,7 @@ class Machines(GpuTest):
                            (["--gpu", "0", "--ids", "uniform", "--rows", "20000"],
                             "an allocation of 160000 bytes"),
                            (["--gpu", "0", "--ids", "uniform", "--rows", "3000"],
-                            "no room for the output of all requests")):
+                            "not enough memory for the output of all requests")):
             message = self.fails("bench", self.staged, *args, code=1,
                                  says=["GPU 0: not enough memory for ", says])
             self.assertRegex(message, r"\d+ of 100000 bytes are free; set a smaller GPU budget")

@@ -36,7 +36,7 @@ class Stage(CliTest):
         text = self.run_rung("stage", *self.options, "--out", out, "--memory", "16MiB", "--plan",
                              "deal", "--dry-run").stdout
         self.assertIn("rows by deal in", text)
-        self.assertIn("more meanwhile", text)
+        self.assertIn("more temporarily", text)
         self.assertFalse(os.path.exists(out) or os.path.exists(out + ".partial"))
 
     def test_too_little_memory_is_told(self):

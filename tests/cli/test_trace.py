@@ -189,7 +189,7 @@ class Refusals(TraceTest):
         self.refuses("--batch", "0", code=2, says=["--batch", "'0' is out of range"])
         self.refuses("--epochs", "0", code=2, says=["--epochs", "'0' is out of range"])
         self.refuses("--trace-rows", "2", code=2, says=["--trace-rows", "out of range"])
-        self.refuses("--draws", "old", code=2, says="'old' is neither all nor new")
+        self.refuses("--draws", "old", code=2, says="unknown value 'old'; use all or new")
         self.refuses("--methods", "degree,luck", code=2, says=["--methods", "luck"])
 
     def test_no_dataset(self):

@@ -75,7 +75,7 @@ static unsigned arg_word(const struct tool_option *option, const struct argp_sta
 	while (word->word && strcmp(word->word, arg) != 0)
 		word++;
 	if (!word->word)
-		argp_error(state, "%s: '%s' is %s", name, arg, option->wrong);
+		argp_error(state, "%s: unknown value '%s'; use %s", name, arg, option->wrong);
 	return word->value;
 }
 

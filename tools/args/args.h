@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Tables of options: each option is written once, and gives its line of the help, the check of its
- * value and the place where that goes. Options that several subcommands have are sets, which a
- * subcommand takes with the place of their targets.
+ * Tables of options: each option is written once, with its line of the help, the check of its value
+ * and its destination. Options that several subcommands share are sets, which a subcommand includes
+ * with the offset of their targets.
  *
  *     static const struct tool_option options[] = {
  *             { "rows", "N", 1, "Rows to gather",
  *               TOOL_U64(struct bench_args, rows, 1, UINT64_MAX) },
  *             { "check", NULL, 1, "Compare every row", TOOL_FLAG(struct bench_args, check) },
- *             { "ids", "KIND|SRC", 1, "Rows to ask for", TOOL_SET(set_ids) },
+ *             { "ids", "KIND|SRC", 1, "Rows to request", TOOL_SET(set_ids) },
  *             { 0 },
  *     };
  *     static const struct tool_part parts[] = {
@@ -59,8 +59,8 @@ struct tool_option {
 	double real_low, real_high; /**< of REAL, by `bounds` */
 	enum tool_bounds bounds;
 	const struct tool_word *words; /**< of WORD, up to a NULL word */
-	const char *wrong;             /**< of WORD and BYTES: "--pad: 'x' is " and this */
-	size_t count_offset;           /**< of LIST */
+	const char *wrong;   /**< WORD: "use " and this; BYTES: "--gap: 'x' is " and this */
+	size_t count_offset; /**< of LIST */
 	uint32_t room;
 	size_t noted;        /**< of a const char * that keeps the name; 0: none */
 	tool_option_fn *set; /**< of SET */
@@ -107,7 +107,7 @@ extern const struct tool_option_set tool_preset_set; /**< struct tool_preset_arg
 
 extern const struct tool_word tool_draws[]; /**< enum rung_draws */
 
-/** A set in a subcommand, whose struct has its targets at `offset`. */
+/** A set included in a subcommand, whose struct has its targets at `offset`. */
 struct tool_part {
 	const struct tool_option_set *set;
 	size_t offset;
@@ -124,13 +124,13 @@ enum tool_takes {
 };
 
 struct tool_command {
-	const struct tool_option *options; /**< NULL: none but those of the parts */
+	const struct tool_option *options; /**< NULL: only those of the parts */
 	const struct tool_part *parts;     /**< up to a NULL set; checked last to first */
 	const char *operands, *doc;        /**< as args_doc and doc of struct argp */
 	enum tool_takes takes;
 	size_t dir;              /**< offset of a const char *, of TAKES_DIR */
 	tool_option_fn *operand; /**< what else to do with it, or NULL */
-	tool_check_fn *check;    /**< after those of the parts; may be NULL */
+	tool_check_fn *check;    /**< runs after those of the parts; may be NULL */
 };
 
 extern const struct tool_command tool_stage_command, tool_score_command, tool_verify_command,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of the subcommands: sizes, numbers, lists, and the options that several have; those of
- * GPUs are in arguments_gpu.c. */
+/* Arguments of the subcommands: sizes, numbers, lists, and shared options; those of GPUs are in
+ * arguments_gpu.c. */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -12,8 +12,8 @@
 
 #define SIZE_HELP "give bytes (4096), 64KiB, 1.5GiB, TiB, a share such as 10%%, or max"
 
-/* The unit behind a number; 0 when there is no such unit. KB and GB are refused: they mean 1000 to
- * some and 1024 to others. */
+/* The unit after a number; 0 for an unknown unit. KB and GB are refused: they mean 1000 to some and
+ * 1024 to others. */
 static double unit_bytes(const char *unit)
 {
 	static const struct {
@@ -55,7 +55,7 @@ static void size_bytes(const struct argp_state *state, const char *option, const
 	unsigned long long whole;
 
 	if (unit == 0)
-		argp_error(state, "%s: '%s' is no size; " SIZE_HELP, option, arg);
+		argp_error(state, "%s: '%s' is not a valid size; " SIZE_HELP, option, arg);
 	errno = 0;
 	whole = strtoull(arg, NULL, 10);
 	if (memchr(arg, '.', length)) {
@@ -78,7 +78,7 @@ struct tool_size tool_arg_size(const struct argp_state *state, const char *optio
 	if (strcmp(arg, "max") == 0) {
 		size.bytes = RUNG_BYTES_MAX;
 	} else if (length == 0) {
-		argp_error(state, "%s: '%s' is no size; " SIZE_HELP, option, arg);
+		argp_error(state, "%s: '%s' is not a valid size; " SIZE_HELP, option, arg);
 	} else if (strcmp(arg + length, "%") == 0) {
 		size.share = strtod(arg, NULL) / 100;
 		if (size.share > 1)
@@ -110,7 +110,7 @@ uint64_t tool_arg_u64(const struct argp_state *state, const char *option, const 
 	unsigned long long value;
 
 	if (length == 0 || arg[length] != 0)
-		argp_error(state, "%s: '%s' is no whole number", option, arg);
+		argp_error(state, "%s: '%s' is not a whole number", option, arg);
 	errno = 0;
 	value = strtoull(arg, NULL, 10);
 	if (errno == ERANGE || value < low || value > high) {
@@ -133,7 +133,7 @@ double tool_arg_double(const struct argp_state *state, const char *option, const
 	double value = strtod(arg, &end);
 
 	if (end == arg || *end || isspace((unsigned char)arg[0]) || !isfinite(value))
-		argp_error(state, "%s: '%s' is no number", option, arg);
+		argp_error(state, "%s: '%s' is not a number", option, arg);
 	if (value < low || value > high || ((bounds & TOOL_OPEN_LOW) && value <= low) ||
 	    ((bounds & TOOL_OPEN_HIGH) && value >= high)) {
 		argp_error(state, "%s: '%s' is out of range; give %s %g and %s %g", option, arg,
@@ -145,7 +145,7 @@ double tool_arg_double(const struct argp_state *state, const char *option, const
 
 #define ITEM_BYTES 32
 
-/* The text of a list up to its next comma; "" where that is no item. @return what is behind the
+/* The text of a list up to its next comma; "" if that is too long. @return the text after the
  * comma; NULL at the end */
 static const char *take_item(const char *from, char item[ITEM_BYTES])
 {
@@ -168,9 +168,10 @@ struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char 
 	for (const char *from = arg; from;) {
 		from = take_item(from, item);
 		if (!item[0])
-			argp_error(state,
-			           "%s: '%s' is no list of fanouts; write 25,10 (or all for a hop)",
-			           option, arg);
+			argp_error(
+				state,
+				"%s: '%s' is not a list of fanouts; write 25,10 (or all for a hop)",
+				option, arg);
 		if (fanouts.count == RUNG_HOPS_MAX)
 			argp_error(state, "%s: '%s' has more than %d hops", option, arg,
 			           RUNG_HOPS_MAX);
@@ -191,7 +192,7 @@ uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const
 	for (const char *from = arg; from;) {
 		from = take_item(from, item);
 		if (!item[0])
-			argp_error(state, "%s: '%s' is no list of GPUs; write 0,1", option, arg);
+			argp_error(state, "%s: '%s' is not a list of GPUs; write 0,1", option, arg);
 		if (count == RUNG_GPUS_MAX)
 			argp_error(state, "%s: '%s' has more than %d GPUs", option, arg,
 			           RUNG_GPUS_MAX);
@@ -209,8 +210,8 @@ uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const
 	for (const char *from = arg; from;) {
 		from = take_item(from, item);
 		if (!item[0])
-			argp_error(state, "%s: '%s' is no list of numbers; write 512,4096", option,
-			           arg);
+			argp_error(state, "%s: '%s' is not a list of numbers; write 512,4096",
+			           option, arg);
 		if (count == room)
 			argp_error(state, "%s: '%s' has more than %u numbers", option, arg, room);
 		numbers[count++] = tool_arg_u32(state, option, item, low, high);
@@ -252,7 +253,7 @@ const struct tool_option_set tool_common_set = { common_options, NULL, NULL };
 
 /* ---- budgets and engine ---- */
 
-/* 0 is none to the user, and the default to the store. */
+/* 0 means no gap for the user, but the default for the store. */
 static void set_gap(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct tool_store_args *args = ctx;
@@ -282,8 +283,8 @@ static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
 	}
 	if (*arg < '0' || *arg > '9')
 		argp_error(state,
-		           "--numa-node: '%s' is no node; give its number, auto, interleave or "
-		           "none",
+		           "--numa-node: unknown value '%s'; use a node number, auto, interleave "
+		           "or none",
 		           arg);
 	args->numa = RUNG_NUMA_NODE;
 	args->numa_node = tool_arg_u32(state, "--numa-node", arg, 0, RUNG_NODES_MAX - 1);
@@ -292,7 +293,7 @@ static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
 static const struct tool_option budget_options[] = {
 	{ "host", "SIZE", 5,
 	  "Host memory for rows, staging slots and cold-row cache: 4096, 64KiB, 1.5GiB, 10% of the "
-	  "features, max (default: half of what is free)",
+	  "features, max (default: half of the free memory)",
 	  TOOL_SIZE(struct tool_store_args, host) },
 	{ "cache", "SIZE", 5,
 	  "Of --host: for rows of the file that were read and will be wanted again, "
@@ -302,9 +303,8 @@ static const struct tool_option budget_options[] = {
 	  "Reads in flight on the NVMe tier (default: by --profile, else 64)",
 	  TOOL_U32(struct tool_store_args, queue_depth, 1, 32768) },
 	{ "numa-node", "N|WORD", 5,
-	  "NUMA node that host memory lies on; auto (default): rows near those who read them, what "
-	  "is read from a drive near it; interleave: rows over all nodes; none: where the kernel "
-	  "puts it",
+	  "NUMA node of host memory; auto (default): rows near their readers, memory for reads "
+	  "near its drive; interleave: rows over all nodes; none: left to the kernel",
 	  TOOL_SET(set_numa) },
 	{ "profile", "FILE", 5,
 	  "What rung numa --json measured on the machine: what other options leave open is chosen "
@@ -329,13 +329,13 @@ static const struct tool_option engine_options[] = {
 	  "How rows are read from the file: auto, nvme, io_uring_poll, io_uring or pread "
 	  "(default: auto)",
 	  TOOL_WORD(struct tool_store_args, engine, engines,
-	            "no engine; give auto, nvme, io_uring_poll, io_uring or pread") },
+	            "auto, nvme, io_uring_poll, io_uring or pread") },
 	{ "buffered", NULL, 6, "Read through the page cache instead of O_DIRECT",
 	  TOOL_FLAG(struct tool_store_args, buffered) },
 	{ "no-merge", NULL, 6, "Read neighbouring rows one by one",
 	  TOOL_FLAG(struct tool_store_args, no_merge) },
 	{ "gap", "SIZE", 6,
-	  "Bytes between two rows that are read along in one read (default: by --profile, else as "
+	  "Largest gap between two rows of one read, in bytes (default: from --profile, else "
 	  "measured)",
 	  TOOL_SET(set_gap) },
 	{ 0 },

@@ -18,20 +18,20 @@ static const struct tool_word devices[] = {
 
 static const struct tool_option options[] = {
 	{ "device", "NAME", 4,
-	  "What gathers: cpu, cuda, or auto, which takes the CPU where there is no GPU and says "
-	  "why (default: cpu; auto with any of the options below)",
-	  TOOL_WORD(struct tool_store_args, device, devices, "no device; give cpu, cuda or auto"),
+	  "Device that gathers: cpu, cuda, or auto, which falls back to the CPU and prints why "
+	  "(default: cpu; auto with any of the options below)",
+	  TOOL_WORD(struct tool_store_args, device, devices, "cpu, cuda or auto"),
 	  TOOL_NOTED(struct tool_store_args, device_given) },
 	{ "gpu", "SIZE", 4,
-	  "Memory of each GPU for rows, as --host says sizes; 0: no rows there (default: all that "
-	  "is free but 1 GiB)",
+	  "Memory of each GPU for rows, in the units of --host; 0: no rows there (default: all "
+	  "free memory but 1 GiB)",
 	  TOOL_SIZE(struct tool_store_args, gpu),
 	  TOOL_NOTED(struct tool_store_args, device_option) },
 	{ "peers", "N", 4, "Interleave rows over N GPUs, the first of which gathers",
 	  TOOL_U32(struct tool_store_args, peers, 1, RUNG_GPUS_MAX),
 	  TOOL_NOTED(struct tool_store_args, device_option) },
 	{ "replicate", "SIZE", 4,
-	  "Of --gpu: the hottest rows, which the GPU that gathers has for itself (default: none)",
+	  "Part of --gpu for the hottest rows, copied to the gathering GPU (default: none)",
 	  TOOL_SIZE(struct tool_store_args, replicate),
 	  TOOL_NOTED(struct tool_store_args, device_option) },
 	{ "gpus", "LIST", 4, "Which GPUs: 0,1 (default: the current one; with --peers 0 to N-1)",
@@ -44,7 +44,7 @@ static void begin(void *ctx)
 	((struct tool_store_args *)ctx)->device = RUNG_DEVICE_AUTO;
 }
 
-/* What only makes sense together. `args->device` is what --device said; without it AUTO. */
+/* Checks of combinations. `args->device` is the value of --device; AUTO without it. */
 static void check(const struct argp_state *state, void *ctx)
 {
 	struct tool_store_args *args = ctx;

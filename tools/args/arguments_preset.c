@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options that name the folder of a public data set, in the place of those that name its files one
- * by one. */
+/* Options for the folder of a public dataset, as an alternative to options for each of its
+ * files. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of those that read a graph and score it: rung stage and rung score. */
+/* Options of the commands that read a graph and score it: rung stage and rung score. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,15 +32,15 @@ static void check_graph(const struct argp_state *state, void *ctx)
 
 static const struct tool_option graph_options[] = {
 	{ "graph", "GRAPH", 1,
-	  "Edge index [2,E] or [E,2] as a SRC (repeat it to join lists; +FIRST,FIRST behind it: "
-	  "its ids count from there), or csc:SRC,SRC (indptr and indices of in-neighbours), or "
-	  "csr:SRC,SRC (of out-neighbours); none: no edges",
+	  "Edge index [2,E] or [E,2] as a SRC (repeat it to join lists; append +FIRST,FIRST if its "
+	  "ids count from there), or csc:SRC,SRC (indptr and indices of in-neighbours), or "
+	  "csr:SRC,SRC (of out-neighbours); default: no edges",
 	  TOOL_SET(add_graph) },
 	{ "undirected", NULL, 2, "Add the reverse of every edge",
 	  TOOL_FLAG(struct tool_graph_args, opts.undirected) },
 	{ "dedup", NULL, 2, "Keep one of equal edges",
 	  TOOL_FLAG(struct tool_graph_args, opts.dedup) },
-	{ "vertices", "N", 2, "Number of vertices, when graph and features do not say it",
+	{ "vertices", "N", 2, "Number of vertices, if graph and features do not determine it",
 	  TOOL_U64(struct tool_graph_args, opts.vertex_count, 1, UINT64_MAX - 1) },
 	{ 0 },
 };
@@ -61,19 +61,18 @@ static const struct tool_option score_options[] = {
 	{ "batch", "N", 3, "Seeds per batch of training (default: 1024)",
 	  TOOL_U32(struct tool_score_args, opts.batch_size, 1, UINT32_MAX) },
 	{ "draws", "all|new", 3,
-	  "Which vertices draw at a hop: all of the batch, as in DGL (default), or those that are "
-	  "new in it, as in PyG",
-	  TOOL_WORD(struct tool_score_args, opts.draws, tool_draws,
-	            "no way of drawing; give all or new") },
+	  "Vertices that draw at a hop: all of the batch, as in DGL (default), or new ones, as in "
+	  "PyG",
+	  TOOL_WORD(struct tool_score_args, opts.draws, tool_draws, "all or new") },
 	{ "epochs", "N", 4, "presample: epochs that are sampled (default: 1)",
 	  TOOL_U32(struct tool_score_args, opts.epochs, 1, 1000000) },
 	{ "batches", "N", 4,
-	  "presample: at most so many batches; blend: of each of its two runs (default: 256)",
+	  "presample: limit of batches; blend: limit for each of its two runs (default: 256)",
 	  TOOL_U32(struct tool_score_args, opts.batches_max, 1, UINT32_MAX) },
 	{ "seed", "N", 4, "presample, blend: seed of the sampled batches (default: 0)",
 	  TOOL_U64(struct tool_score_args, opts.seed, 0, INT64_MAX) },
 	{ "iterations", "N", 4,
-	  "wrpagerank, ppr: steps (default: 5); rpagerank: at most so many (default: 200)",
+	  "wrpagerank, ppr: number of steps (default: 5); rpagerank: limit of steps (default: 200)",
 	  TOOL_U32(struct tool_score_args, opts.iterations, 1, 1000000) },
 	{ "damping", "D", 4, "rpagerank, wrpagerank, ppr: between 0 and 1 (default: 0.85)",
 	  TOOL_REAL(struct tool_score_args, opts.damping, 0, 1, TOOL_OPEN) },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The parts of rung bench: which ids are asked for, the timed run, the check, the report. */
+/** The parts of rung bench: the requested ids, the timed run, the check, the report. */
 #ifndef RUNG_TOOL_BENCH_H
 #define RUNG_TOOL_BENCH_H
 
@@ -12,17 +12,18 @@ struct bench_args {
 	uint64_t warmup;    /* rows before the clock starts, at least */
 	uint32_t batch;     /* rows of a request; trace: seeds of a batch; 0: not given */
 	uint32_t in_flight; /* requests of each thread */
-	uint32_t prefetch;  /* batches announced before the one that is submitted */
+	uint32_t prefetch;  /* batches that are announced ahead of the submitted one */
 	uint64_t seed;
 	int check;
 	const char *share; /* share the store at this path; NULL: not */
 	int hold;          /* also after the run */
-	int private_cache; /* the cold-row cache is left out of what is shared */
+	int private_cache; /* the cold-row cache is not shared */
 	/* the path at which another process shares it; NULL: the store is opened here */
 	const char *attach;
 	struct tool_fanouts fanouts;
 	struct tool_store_args store;
-	struct tool_common common; /* threads: those that submit; set when they are not given */
+	/* threads: number of submitting threads; filled in if not given */
+	struct tool_common common;
 };
 
 /** The ids of all requests; those of a round are in memory. The first requests are the warm-up. */
@@ -32,7 +33,7 @@ struct bench_ids {
 	uint64_t batch_count;  /* once `counted` */
 	int counted;           /* a trace: when its last batch has been sampled */
 	uint64_t warmup_count; /* of the batches; UINT64_MAX: not all of them have been sampled */
-	uint64_t warmup_rows;  /* likewise, and until then the fewest that there can be */
+	uint64_t warmup_rows;  /* as well; until then a lower bound */
 	uint64_t rows_max;     /* of one request, of those made so far */
 	uint64_t rows_bound;   /* of any request */
 	uint64_t first, end;   /* these requests are in memory */
@@ -51,17 +52,17 @@ static inline const uint64_t *bench_ids_of(const struct bench_ids *ids, uint64_t
 	return ids->ids + start[0];
 }
 
-/** Nonzero when there is no request `batch` any more. */
+/** Nonzero if there is no request `batch` any more. */
 static inline int bench_ids_over(const struct bench_ids *ids, uint64_t batch)
 {
 	return ids->counted && batch >= ids->batch_count;
 }
 
 /**
- * Have requests from `batch` on in memory, and forget those before it: as many as a round has, and
- * the ones behind them that are announced meanwhile. A batch that was forgotten is made again.
+ * Load requests from `batch` on, and drop those before it: as many as a round has, plus the later
+ * ones that are announced during the round. A dropped batch is generated again.
  * @param end_out  the round ends before this request
- * @return a status, its sentence printed
+ * @return a status, with its message printed
  */
 int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out);
 
@@ -77,8 +78,8 @@ int bench_ids_make(const char *name, const struct bench_args *args, const struct
 void bench_ids_free(struct bench_ids *ids);
 
 /**
- * For --check: the staged rows by a way of their own: buffered reads of the features files at the
- * place that headers and manifest say.
+ * For --check: the staged rows by an independent path: buffered reads of the features files at the
+ * positions given by headers and manifest.
  */
 struct bench_truth {
 	int fds[RUNG_FEATURE_FILES_MAX]; /* [file_count] */
@@ -88,7 +89,7 @@ struct bench_truth {
 	uint64_t data_offset;
 	uint64_t row_stride;
 	uint64_t row_bytes;
-	/* of what an id is to where its row lies; both NULL: the same */
+	/* from the kind of the ids to the position of the row; both NULL: they are the same */
 	uint64_t *rank_of_vertex, *vertex_of_rank;
 };
 
@@ -96,8 +97,8 @@ int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_
                      struct bench_truth *out);
 void bench_truth_close(struct bench_truth *truth);
 
-/** Compare the row of `id`; `row` is room for row_bytes. @return 1 equal, 0 not, negative: errno of
- * a failed read */
+/** Compare the row of `id`; `row` has row_bytes bytes. @return 1 equal, 0 different, negative:
+ * errno of a failed read */
 int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row);
 
 struct bench_result {

@@ -95,8 +95,8 @@ void bench_truth_close(struct bench_truth *truth)
 
 int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row)
 {
-	/* rows lie by rank, or where they were left, which is by vertex: one of the maps is there
-	 * if the id is the other one */
+	/* rows are stored by rank or, staged in place, by vertex: if the ids are of the other kind,
+	 * there is a map */
 	uint64_t place = truth->rank_of_vertex   ? truth->rank_of_vertex[id]
 	                 : truth->vertex_of_rank ? truth->vertex_of_rank[id]
 	                                         : id;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The requests of a thread of rung bench. Threads take the next request from a common counter; each
- * keeps its requests in a ring and waits for the oldest. A request's time ends when its thread sees
- * it complete: it looks at all of its requests after every submit and wait.
+ * keeps its requests in a ring and waits for the oldest. The time of a request ends when its thread
+ * sees that it is complete: it polls all of its requests after every submit and wait.
  */
 #include <string.h>
 
@@ -64,9 +64,11 @@ static int announce(struct run *run, uint64_t end)
 {
 	int rc = 0;
 
-	end = end < run->ids->end ? end : run->ids->end; /* a round has those that it announces */
+	/* a round contains the batches that it announces */
+	end = end < run->ids->end ? end : run->ids->end;
 	pthread_mutex_lock(&run->announce_lock);
-	if (run->announced < run->ids->first) /* there was no room; their ids are forgotten */
+	/* the announcement was refused; the ids are dropped */
+	if (run->announced < run->ids->first)
 		run->announced = run->ids->first;
 	while (run->announced < end && rc >= 0) {
 		struct rung_ids ids = batch_of(run, run->announced);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ids that rung bench asks for: uniform, zipf, those of sampled batches, or a file's. They are
- * made in rounds, between which no request is in flight, so that a run of any length holds those of
- * a round: the same ids whatever the rounds are.
+ * The ids that rung bench requests: uniform, zipf, from sampled batches, or from a file. They are
+ * generated in rounds, between which no request is in flight, so a run of any length holds only
+ * those of a round; the ids do not depend on the rounds.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -202,7 +202,7 @@ static int open_file(struct bench_source *source)
 	    (info->dtype != RUNG_I32 && info->dtype != RUNG_U32 && info->dtype != RUNG_I64 &&
 	     info->dtype != RUNG_U64)) {
 		tool_error(source->name, TOOL_FAILED,
-		           "%s: %s of %u dimensions, %llu rows; --ids wants a vector of vertex ids "
+		           "%s: %s of %u dimensions, %llu rows; --ids needs a vector of vertex ids "
 		           "as i32, u32, i64 or u64",
 		           args->ids, rung_dtype_name(info->dtype), info->dim_count,
 		           (unsigned long long)info->row_count);
@@ -367,8 +367,8 @@ static int count_cut(struct bench_ids *ids)
 	ids->warmup_rows = ids->warmup_count * source->batch;
 	if (source->file && ids->warmup_rows >= file_rows) {
 		tool_error(source->name, TOOL_FAILED,
-		           "%s: has %llu ids, and --warmup takes the first %llu: give fewer, or "
-		           "more ids",
+		           "%s: has %llu ids, and --warmup uses the first %llu; use a smaller "
+		           "--warmup, or give more ids",
 		           args->ids, (unsigned long long)file_rows,
 		           (unsigned long long)ids->warmup_rows);
 		return RUNG_E_INVAL;

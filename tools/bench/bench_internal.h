@@ -31,12 +31,12 @@ struct run {
 	uint64_t row_bytes;
 	uint64_t buffer_bytes;           /* of one flight; grows between rounds */
 	_Atomic uint64_t *latency_ns;    /* of every latency_step-th timed request; or 0 */
-	uint64_t latency_count;          /* with those of this round */
-	uint64_t latency_step;           /* doubles between rounds when there is no room */
+	uint64_t latency_count;          /* including this round */
+	uint64_t latency_step;           /* doubles between rounds when the array is full */
 	_Atomic uint64_t latency_max_ns; /* of all of them */
 	pthread_barrier_t ready, go;
 	uint64_t end_batch;            /* of the round; set between the barriers */
-	int over;                      /* no round follows; likewise */
+	int over;                      /* the last round; also guarded */
 	pthread_mutex_t announce_lock; /* of announced, and of their order */
 	uint64_t announced;            /* batches before it */
 	pthread_mutex_t lock;          /* of running, error, text */

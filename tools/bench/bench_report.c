@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rung bench prints: a text, or one JSON object. */
+/* The output of rung bench: text, or one JSON object. */
 #include <math.h>
 
 #include "bench/bench.h"
 #include "output/json.h"
 
-/* Without a request there is none. */
+/* NaN without a request. */
 static double percentile_us(const struct bench_result *result, double share)
 {
 	const uint64_t count = result->latency_count, idx = (uint64_t)(share * (double)count);
@@ -15,7 +15,7 @@ static double percentile_us(const struct bench_result *result, double share)
 	return (double)result->latency_ns[idx < count ? idx : count - 1] / 1e3;
 }
 
-/* What the run itself did: the counters after it, less those before. */
+/* Counters of the run itself: the difference of two readings. */
 static struct rung_store_stats difference(const struct bench_result *result)
 {
 	struct rung_store_stats stats = result->after;
@@ -67,7 +67,7 @@ static double stage_us(const uint64_t buckets[RUNG_LATENCY_BUCKETS], double shar
 	return count ? exp2(((double)b + 0.5) / 2) / 1e3 : 0;
 }
 
-/* From the submission to the read, the read, and what comes behind it: of each read. */
+/* Latency of each read before, in, and after the device. */
 static void set_stages(json_t *root, const struct rung_store_stats *stats)
 {
 	json_t *stages = json_object();
@@ -149,7 +149,7 @@ static void set_places(json_t *root, const struct rung_store_stats *stats)
 	tool_json_set(root, "places", places);
 }
 
-/* What only a GPU has is null on the CPU. */
+/* Values that only a GPU has are null on the CPU. */
 static void set_device(json_t *root, const struct tool_data *data,
                        const struct rung_store_info *info, const struct rung_store_stats *stats)
 {
@@ -279,10 +279,10 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 	printf(", %s rows/s, %s/s\n", tool_count_text(text, rows / result->seconds),
 	       tool_bytes_text(more, rows * (double)row_bytes / result->seconds));
 	printf("device: %s reads", tool_count_text(text, (double)stats.device_reads));
-	printf(", %s; %llu rows merged, %llu asked for twice\n",
+	printf(", %s; %llu rows merged, %llu requested twice\n",
 	       tool_bytes_text(more, (double)stats.device_read_bytes),
 	       (unsigned long long)stats.merged_rows, (unsigned long long)stats.duplicate_rows);
-	printf("cache: room for %s rows", tool_count_text(text, (double)stats.cache_rows));
+	printf("cache: %s rows", tool_count_text(text, (double)stats.cache_rows));
 	printf(", %s hits", tool_count_text(text, (double)stats.cache_hits));
 	printf(", %s rows waited for another request's read\n",
 	       tool_count_text(text, (double)stats.joined_rows));

@@ -14,7 +14,7 @@
 #include "interrupt.h"
 
 #define BUFFER_ALIGN 4096u
-#define REPORT_NS    100000000u /* how often the main thread looks at the progress */
+#define REPORT_NS    100000000u /* period in which the main thread reports progress */
 #define DRAIN_NS     300000000u /* for requests in flight when a signal comes */
 #define GRACE_MS     5000u      /* for what follows DRAIN_NS: the report */
 /* kept, 8 MiB: of a longer run every second, fourth, eighth … Tests keep fewer. */
@@ -27,8 +27,8 @@ static int no_output(struct run *run, int rc, const char *why)
 	char text[BENCH_TEXT_BYTES];
 
 	snprintf(text, sizeof(text),
-	         "no room for the output of all requests: %s; give a smaller --batch, --in-flight "
-	         "or --threads",
+	         "not enough memory for the output of all requests: %s; use a smaller --batch, "
+	         "--in-flight or --threads",
 	         why);
 	bench_give_up(run, rc, text);
 	return rc;
@@ -119,7 +119,7 @@ static int touch(struct run *run, struct worker *worker)
 	return rc;
 }
 
-/* Buffers of buffer_bytes instead of those that there may be. */
+/* Replace the buffers by ones of buffer_bytes. */
 static int make_buffers(struct run *run, struct worker *worker)
 {
 	uint64_t bytes;
@@ -159,8 +159,8 @@ static int worker_init(struct run *run, struct worker *worker)
 }
 
 /*
- * Let the threads go at once, from batch `first` on, and wait until all have come to `end`. Adds to
- * what earlier rounds took.
+ * Start the threads together, from batch `first` on, and wait until all have reached `end`. Adds to
+ * the times of earlier rounds.
  */
 static void race(struct run *run, const struct worker *workers, uint64_t first, uint64_t end,
                  struct tool_progress *progress, struct bench_result *result)
@@ -244,7 +244,7 @@ static int grow_buffers(struct run *run, struct worker *workers)
 	return rc;
 }
 
-/* Room for the times of `timed` requests, if need be of every second one that there was. */
+/* Allocate space for the times of `timed` requests, or of every second one if it is scarce. */
 static void make_latencies(struct run *run, uint64_t timed)
 {
 	for (; (timed - 1) / run->latency_step >= LATENCIES_MAX; run->latency_step *= 2) {
@@ -260,14 +260,14 @@ static int prepare_round(struct run *run, struct worker *workers, uint64_t first
 {
 	int rc = grow_buffers(run, workers);
 
-	if (rc >= 0 && first > 0) /* those of the first are placed */
+	if (rc >= 0 && first > 0) /* the pages of the first buffer are placed */
 		rc = place_ids(run, result);
 	if (end > run->ids->warmup_count)
 		make_latencies(run, end - run->ids->warmup_count);
 	return rc;
 }
 
-/* The warm-up, and then what is timed. */
+/* The warm-up, then the timed run. */
 static void race_all(struct run *run, struct worker *workers, struct tool_progress *progress,
                      struct bench_result *result)
 {
@@ -353,7 +353,7 @@ static int run_on_device(const char *name, struct run *run, struct tool_progress
 	return rc;
 }
 
-/* Of the timed requests that are complete. Threads that are left behind may still add to them. */
+/* Of the timed requests that are complete. Abandoned threads may still add to them. */
 static int collect(const struct run *run, struct bench_result *result)
 {
 	const struct bench_ids *ids = run->ids;
@@ -421,7 +421,7 @@ int bench_run(const char *name, const struct bench_args *args, struct rung_store
               struct bench_ids *ids, const struct bench_truth *truth,
               struct tool_progress *progress, struct bench_result *result)
 {
-	struct run *run = calloc(1, sizeof(*run)); /* threads left behind keep it */
+	struct run *run = calloc(1, sizeof(*run)); /* abandoned threads keep it */
 	int rc;
 
 	if (!run)

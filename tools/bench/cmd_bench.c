@@ -34,15 +34,14 @@ static void check_place(const struct argp_state *state, const struct bench_args 
 		           budget);
 	if (args->attach && args->share)
 		argp_error(state,
-		           "--attach and --share exclude each other: whoever wants the store "
-		           "attaches to %s",
+		           "--attach and --share exclude each other: other processes attach to %s",
 		           args->attach);
 	if (args->store.profile &&
 	    (args->attach || args->in_flight < 2 || args->prefetch || bench_ids_are_vertices(args)))
 		argp_error(state,
 		           "--profile predicts for threads with two or more requests in flight, "
-		           "without announcements, on a store of its own, and for "
-		           "ranks; leave out --attach, --in-flight 1, --prefetch and ids in files");
+		           "without announcements, on a private store, and for ranks; leave out "
+		           "--attach, --in-flight 1, --prefetch and ids in files");
 	if (args->hold && !args->share)
 		argp_error(state, "--hold is for --share");
 	if (args->private_cache && !args->share && !args->attach)
@@ -51,12 +50,12 @@ static void check_place(const struct argp_state *state, const struct bench_args 
 
 static const struct tool_option options[] = {
 	{ "ids", "KIND|SRC", 1,
-	  "Rows to ask for: trace (those of sampled batches, the default), uniform, zipf "
-	  "(exponent 1 over the ranks), or the vertex ids in a file",
+	  "Rows to request: trace (those of sampled batches, the default), uniform, zipf (exponent "
+	  "1 over the ranks), or the vertex ids in a file",
 	  TOOL_TEXT(struct bench_args, ids) },
 	{ "rows", "N", 1,
-	  "Rows to gather (default: 1048576; of a file: all); trace goes on to the end of its "
-	  "last batch",
+	  "Rows to gather (default: 1048576; from a file: all); trace adds the rest of its last "
+	  "batch",
 	  TOOL_U64(struct bench_args, rows, 1, UINT64_MAX / 16) },
 	{ "warmup", "N", 1,
 	  "Rows to gather before the clock starts, in whole requests (default: 0)",
@@ -70,7 +69,7 @@ static const struct tool_option options[] = {
 	{ "in-flight", "N", 1, "Requests in flight of each submitting thread (default: 2)",
 	  TOOL_U32(struct bench_args, in_flight, 1, REQUESTS_MAX) },
 	{ "prefetch", "N", 1,
-	  "Announce N batches ahead, so that the cache keeps what they want (default: 0)",
+	  "Announce N batches ahead, so that the cache keeps their rows (default: 0)",
 	  TOOL_U32(struct bench_args, prefetch, 0, PREFETCH_MAX) },
 	{ "seed", "N", 1, "Seed of the ids (default: 1)",
 	  TOOL_U64(struct bench_args, seed, 0, UINT64_MAX) },
@@ -100,7 +99,7 @@ static void check(const struct argp_state *state, void *ctx)
 	if (!args->attach)
 		tool_need_dir(state, args->dir);
 	check_place(state, args);
-	/* others may want them */
+	/* attached processes may need them */
 	args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;
 	if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX)
 		argp_error(state, "--threads %u times --in-flight %u is more than %u requests",
@@ -148,7 +147,7 @@ static int find_shared(const struct bench_args *args, struct tool_data *data)
 	return rc;
 }
 
-/* What is in the folder now, and what is shared there now, may be others than a moment ago. */
+/* The folder and the shared store may have changed since. */
 static int check_attached(const char *name, const struct bench_args *args,
                           const struct tool_data *data)
 {
@@ -163,9 +162,10 @@ static int check_attached(const char *name, const struct bench_args *args,
 	    info.features.dtype == dataset->features.dtype &&
 	    info.features.row_bytes == dataset->features.row_bytes)
 		return TOOL_DONE;
-	return tool_error(name, TOOL_FAILED,
-	                  "%s: holds another dataset than the store shared at %s: share it anew",
-	                  rung_dataset_dir(data->ds), args->attach);
+	return tool_error(
+		name, TOOL_FAILED,
+		"%s: contains another dataset than the store shared at %s; share it again",
+		rung_dataset_dir(data->ds), args->attach);
 }
 
 static int open_store(const char *name, const struct bench_args *args, const struct bench_ids *ids,
@@ -202,7 +202,7 @@ static void hold(const char *name, const struct bench_args *args)
 	if (!args->common.quiet)
 		tool_error(name, TOOL_DONE, "the store stays shared at %s until SIGINT or SIGTERM",
 		           args->share);
-	while (!tool_interrupted()) /* the signal ends the sleep when it comes to this thread */
+	while (!tool_interrupted()) /* the signal interrupts the sleep if this thread receives it */
 		nanosleep(&pause, NULL);
 }
 
@@ -237,9 +237,9 @@ static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out
 }
 
 /*
- * What the run should take, or its first round alone, by which the store is opened: a signal that
- * comes during a long run finds results of gathers, not a part of a forecast.
- * @return a status, its sentence printed
+ * Forecast the run, or only its first round, with whose ids the store is opened: a signal during a
+ * long run finds results of gathers, not a part of a forecast.
+ * @return a status, with its message printed
  */
 static int forecast(const char *name, const struct bench_args *args, const struct tool_data *data,
                     struct bench_ids *ids, int first_round, struct tool_progress *progress,
@@ -265,7 +265,7 @@ static int forecast(const char *name, const struct bench_args *args, const struc
 	return rc;
 }
 
-/* As many as the plan has chosen, but no more than there are CPUs for here. */
+/* The number chosen by the plan, but at most the number of usable CPUs. */
 static uint32_t default_threads(const struct bench_args *args, const struct tool_data *data)
 {
 	const struct rung_choice *choice = data->plan ? rung_plan_choice(data->plan) : NULL;
@@ -279,7 +279,7 @@ static uint32_t default_threads(const struct bench_args *args, const struct tool
 	return threads ? threads : 1;
 }
 
-/* The result, and beside it what all requests should have taken: of a long run only now. */
+/* The result, with the forecast for all requests, which a long run computes only now. */
 static int report(const char *name, const struct bench_args *args, const struct tool_data *data,
                   struct bench_ids *ids, int forecast_is_whole, struct tool_progress *progress,
                   struct rung_forecast *predicted, const struct bench_result *result)

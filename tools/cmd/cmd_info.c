@@ -15,8 +15,8 @@ static const struct tool_part parts[] = {
 const struct tool_command tool_info_command = {
 	.parts = parts,
 	.operands = "DIR",
-	.doc = "Print what the staged dataset DIR holds. Nothing but its manifest and the headers "
-	       "of its files is read.",
+	.doc = "Print the content of the staged dataset DIR. Only its manifest and the headers of "
+	       "its files are read.",
 	.takes = TOOL_TAKES_DIR,
 	.dir = offsetof(struct info_args, dir),
 };

@@ -7,9 +7,10 @@
 #include "output/json.h"
 #include "output/out_file.h"
 
-#define EDGES_BYTES_MAX (UINT64_C(64) << 20) /* of reading ahead: more makes no disk faster */
+/* for reading ahead: more does not speed up any disk */
+#define EDGES_BYTES_MAX (UINT64_C(64) << 20)
 #define EDGES_BYTES_MIN (UINT64_C(1) << 20)
-#define EDGES_CHUNKS    13 /* of edges' buffers, what they hold beside edges included */
+#define EDGES_CHUNKS    13 /* of the edge buffers, including their other content */
 #define CHUNK_BYTES_MIN 4096u
 
 struct score_args {
@@ -66,7 +67,7 @@ static void set_method(const struct argp_state *state, void *ctx, const char *ar
 
 	if (rung_score_method_parse(arg, &args->score.opts.method) < 0)
 		argp_error(state,
-		           "--method: '%s' is none; give blend, expected, presample, ppr, "
+		           "--method: unknown value '%s'; use blend, expected, presample, ppr, "
 		           "wrpagerank, rpagerank or degree",
 		           arg);
 }
@@ -99,7 +100,7 @@ const struct tool_command tool_score_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "--graph GRAPH --out FILE.npy",
-	.doc = "Compute how often the row of each vertex will be asked for, and write it to "
+	.doc = "Compute how often the row of each vertex will be requested, and write it to "
 	       "FILE.npy. A SRC is file.npy, file.npz:member, or "
 	       "raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
 	.operand = refuse_operand,
@@ -108,7 +109,7 @@ const struct tool_command tool_score_command = {
 
 /* ---- memory ---- */
 
-/* Of a budget, what the graph's buffers may take during a pass. */
+/* The part of a budget for the graph's buffers during a pass. */
 static uint64_t edges_bytes(uint64_t memory_bytes)
 {
 	const uint64_t share = memory_bytes / 4;
@@ -118,8 +119,8 @@ static uint64_t edges_bytes(uint64_t memory_bytes)
 	                                 : share;
 }
 
-/* The same, and what is in memory beside the score: train ids, and a bit for each vertex that says
- * whether it is one. */
+/* The same, plus the memory besides the score: train ids, and a bit for each vertex that marks
+ * them. */
 static uint64_t other_bytes(const struct scoring *scoring, uint64_t memory_bytes)
 {
 	const uint64_t buffers = edges_bytes(memory_bytes), used = scoring->edges_info.memory_bytes;
@@ -179,7 +180,7 @@ static int open_edges(struct scoring *scoring, const struct rung_graph_opts *gra
 	opts.memory_bytes = memory_bytes < EDGES_BYTES_MIN ? EDGES_BYTES_MIN : memory_bytes;
 	opts.chunk_bytes = chunk - chunk % CHUNK_BYTES_MIN;
 	rc = rung_edges_open(&opts, &scoring->edges);
-	if (rc < 0 && rung_last_error_least() > 0) { /* the score will say what all of it takes */
+	if (rc < 0 && rung_last_error_least() > 0) { /* the score reports what all of it needs */
 		opts.memory_bytes = rung_last_error_least();
 		rc = rung_edges_open(&opts, &scoring->edges);
 	}

@@ -13,7 +13,7 @@ struct stage_args {
 	struct rung_stage_opts opts;
 	struct rung_stage_split *splits; /* [split_count]; their names are copies of ours */
 	size_t split_count;
-	struct rung_stage_array *arrays; /* [array_count]; likewise */
+	struct rung_stage_array *arrays; /* [array_count] as well */
 	size_t array_count;
 	const char *stripes[RUNG_FEATURE_FILES_MAX];
 	struct tool_graph_args graph;
@@ -69,11 +69,11 @@ static void set_score(const struct argp_state *state, void *ctx, const char *tex
 	    access(text, F_OK) == 0)
 		args->opts.score_spec = text;
 	else
-		argp_error(state,
-		           "--score: '%s' is no method and no file; give blend, expected, "
-		           "presample, ppr, wrpagerank, rpagerank, "
-		           "degree, file.npy, file.npz:member or raw:...",
-		           text);
+		argp_error(
+			state,
+			"--score: '%s' is not a method or file; use blend, expected, presample, "
+			"ppr, wrpagerank, rpagerank, degree, file.npy, file.npz:member or raw:...",
+			text);
 }
 
 static void set_features(const struct argp_state *state, void *ctx, const char *arg)
@@ -135,8 +135,8 @@ static const struct tool_word plans[] = {
 
 static const struct tool_option options[] = {
 	{ "features", "[NAME=]SRC", 1,
-	  "Feature rows [vertices, ...]; with a NAME (repeatable) another array of the vertices, "
-	  "staged beside them",
+	  "Feature rows [vertices, ...]; with a NAME (repeatable) another array with a row per "
+	  "vertex",
 	  TOOL_SET(set_features) },
 	{ "out", "DIR", 1, "Folder to make", TOOL_TEXT(struct stage_args, opts.out_dir) },
 	{ "labels", "SRC", 1, "Labels [vertices, ...], carried along in rank order",
@@ -152,9 +152,9 @@ static const struct tool_option options[] = {
 	{ "stripe", "DIR", 3, "Deal the rows over folders on several devices (repeatable)",
 	  TOOL_SET(add_stripe) },
 	{ "pad", "NAME", 3,
-	  "Bytes between rows: none (default), sector: to the next 512, auto: so that no row up "
-	  "to 4 KiB lies in two blocks, when that costs less than it saves",
-	  TOOL_WORD(struct stage_args, opts.pad, pads, "none; give none, sector or auto") },
+	  "Space between rows: none (default), sector: to the next 512 bytes, auto: no row up to 4 "
+	  "KiB crosses a 4 KiB block, if that saves more reads than it adds bytes",
+	  TOOL_WORD(struct stage_args, opts.pad, pads, "none, sector or auto") },
 	{ "in-place", NULL, 3,
 	  "Copy no rows: DIR then needs the file that --features names, as it is and where it is",
 	  TOOL_FLAG(struct stage_args, opts.in_place) },
@@ -172,10 +172,9 @@ static const struct tool_option options[] = {
 	             "not in bytes; give 512MiB, 4GiB, or leave it out for a quarter of RAM") },
 	{ "plan", "NAME", 7,
 	  "How rows are brought into order: passes, deal, gather, or auto (default): the fastest "
-	  "by what the devices are measured to do",
-	  TOOL_WORD(struct stage_args, opts.plan, plans,
-	            "none; give auto, passes, deal or gather") },
-	{ "dry-run", NULL, 5, "Check inputs and space, say what will be written, write nothing",
+	  "one for the measured rates of the devices",
+	  TOOL_WORD(struct stage_args, opts.plan, plans, "auto, passes, deal or gather") },
+	{ "dry-run", NULL, 5, "Check inputs and space, print what will be written, write nothing",
 	  TOOL_FLAG(struct stage_args, opts.dry_run) },
 	{ 0 },
 };
@@ -315,7 +314,7 @@ static void print_plan(const struct rung_stage_report *report)
 	       tool_bytes_text(in, (double)report->rows_bytes_read),
 	       tool_bytes_text(out, (double)report->rows_bytes_written));
 	if (report->temp_bytes)
-		printf(", %s more meanwhile", tool_bytes_text(text, (double)report->temp_bytes));
+		printf(", %s more temporarily", tool_bytes_text(text, (double)report->temp_bytes));
 	if (report->rows_seconds > 0)
 		printf("\n%s expected", tool_seconds_text(text, report->rows_seconds));
 	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
@@ -377,7 +376,7 @@ static void free_args(struct stage_args *args)
 	tool_preset_free(&args->preset);
 }
 
-/* The library removes what is not worth keeping; where something is, there is a journal. */
+/* The library removes work without value; other work has a journal. */
 static void prepare_interruption(const char *name, const char *out_dir)
 {
 	int length = (int)strlen(out_dir);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung verify: re-read a staged dataset and compare all checksums, and what is in it with its
- * sources; repair what is bad. */
+/* rung verify: re-read a staged dataset, compare all checksums, and compare its content with its
+ * sources; repair bad blocks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,13 +15,13 @@ struct verify_args {
 	struct rung_verify_opts opts;
 	char **split_names; /* [opts.split_count] ours */
 	const char **split_specs;
-	char **array_names; /* [opts.array_count] likewise */
+	char **array_names; /* [opts.array_count] as well */
 	const char **array_specs;
 	struct tool_graph_args graph;
 	struct tool_common common;
 };
 
-/* One more NAME=SRC, whose name is `length` long. */
+/* Add a NAME=SRC, whose name is `length` long. */
 static void add_named(const struct argp_state *state, char ***names_at, const char ***specs_at,
                       size_t *count_at, const char *text, size_t length)
 {
@@ -83,8 +83,7 @@ static void check_sample(const struct argp_state *state, void *ctx)
 	const int given = opts->source || tool_graph_given(&args->graph);
 
 	if ((opts->sample_rows || opts->sample_share > 0) && !given)
-		argp_error(state,
-		           "--sample says how much to compare: give --source or --graph as well");
+		argp_error(state, "--sample needs --source or --graph; give one of them");
 }
 
 static const struct tool_option options[] = {
@@ -99,7 +98,7 @@ static const struct tool_option options[] = {
 	  "The same for the score, a float32 by original vertex as rung score writes it",
 	  TOOL_TEXT(struct verify_args, opts.score) },
 	{ "sample", "SHARE|ROWS", 3,
-	  "Compare rows and lists of so many vertices only: 1%, 0.01 or 100000",
+	  "Compare only rows and lists of this many vertices: 1%, 0.01 or 100000",
 	  TOOL_SET(set_sample) },
 	{ "seed", "N", 3, "Draw others with another number (default 0)",
 	  TOOL_U64(struct verify_args, opts.seed, 0, UINT64_MAX) },
@@ -122,9 +121,8 @@ const struct tool_command tool_verify_command = {
 	.parts = parts,
 	.operands = "DIR",
 	.doc = "Re-read every file of the staged dataset DIR and compare the checksums of all "
-	       "blocks; with its sources, also what is in it with what it was staged from. Exit "
-	       "status 3: something differs, and the output names file, block and offset, rows and "
-	       "lists.",
+	       "blocks; with its sources, also its content with them. Exit status 3: something "
+	       "differs, and the output names file, block and offset, rows and lists.",
 	.takes = TOOL_TAKES_DIR,
 	.dir = offsetof(struct verify_args, dir),
 	.check = check_sample,
@@ -147,7 +145,7 @@ static json_t *blocks_json(const struct rung_bad_block *blocks, uint64_t count)
 	return list;
 }
 
-/* Three keys of what was compared, null when it was not; `first` only when something differs. */
+/* Three keys of a comparison, null if it was not done; `first` only if something differs. */
 struct compared {
 	const char *keys[3];
 	uint64_t compared, different, first;
@@ -312,8 +310,8 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 	print_compared("ids of splits", r->split_ids_compared);
 	printf(", %s\n", tool_seconds_text(time, r->seconds));
 	if (!ok && r->bad_count > 0 && !args->opts.repair)
-		printf("Repair it with what it was staged from: rung verify %s --repair --source "
-		       "... --graph ... --labels ...\n",
+		printf("Repair it from its sources: rung verify %s --repair --source ... --graph "
+		       "... --labels ...\n",
 		       args->dir);
 	else if (!ok)
 		printf("Stage it again from its source: rung stage ... --out %s --force\n",

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening what the subcommands work on: dataset, plan, store, on the device that the options ask
- * for. */
+/* Opening dataset, plan and store for the subcommands, on the requested device. */
 #include <stdlib.h>
 
 #include "tool.h"
@@ -26,7 +25,7 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 	opts->numa_node = args->numa_node;
 }
 
-/* What was asked for is not what gathers: that must not go unnoticed. */
+/* A device other than the requested one must not go unnoticed. */
 static void tell_device(const char *name, const struct rung_plan_device *device)
 {
 	if (*device->why)
@@ -91,7 +90,7 @@ static struct rung_store_opts store_opts(const struct tool_store_args *args,
 	return all;
 }
 
-/* What is not supported is the engine that was asked for, or the GPU. */
+/* NOSUP refers to the requested engine or GPU. */
 static int status_of_store(const struct tool_store_args *args, int rc)
 {
 	return rc == RUNG_E_NOSUP && args->engine == RUNG_ENGINE_AUTO ? RUNG_E_NODEV : rc;

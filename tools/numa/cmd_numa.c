@@ -43,8 +43,8 @@ static void set_only(const struct argp_state *state, void *ctx, const char *arg)
 		}
 		if (!found || (from[length] && !from[length + 1]))
 			argp_error(state,
-			           "--only: '%s' is no list of bandwidth, latency, loaded, gather, "
-			           "gpu, peer, nvme, touch and register",
+			           "--only: '%s' is not a list of bandwidth, latency, loaded, "
+			           "gather, gpu, peer, nvme, touch and register",
 			           arg);
 		matrices |= found;
 		from += length + (from[length] != 0);
@@ -84,13 +84,14 @@ static void check(const struct argp_state *state, void *ctx)
 #define MEASURING TOOL_NOTED(struct numa_args, measuring)
 
 static const struct tool_option options[] = {
-	{ "topology", NULL, 1, "Print what the kernel and the firmware say, and measure nothing",
+	{ "topology", NULL, 1, "Print what kernel and firmware report, and measure nothing",
 	  TOOL_FLAG(struct numa_args, topology) },
 	{ "root", "DIR", 1,
-	  "With --topology: of a machine whose sys/ and proc/ are recorded in DIR, not of this one",
+	  "With --topology: for a machine whose sys/ and proc/ are recorded in DIR, instead of "
+	  "this one",
 	  TOOL_TEXT(struct numa_args, root) },
 	{ "quick", NULL, 2,
-	  "Smaller buffers, fewer values and samples: some seconds, to see what is there",
+	  "Smaller buffers, fewer values and samples: a rough overview in a few seconds",
 	  TOOL_FLAG(struct numa_args, opts.quick), MEASURING },
 	{ "only", "LIST", 2,
 	  "What to measure (default: all), separated by commas: bandwidth, latency, loaded, "
@@ -103,10 +104,10 @@ static const struct tool_option options[] = {
 	{ "dir", "DIR", 2, "The same with a file that is written to DIR and removed",
 	  TOOL_TEXT(struct numa_args, opts.dir), MEASURING },
 	{ "dir-size", "SIZE", 2,
-	  "Size of that file (default: 2GiB, with --quick 256MiB, at most a quarter of what is "
-	  "free)",
+	  "Size of that file (default: 2GiB, with --quick 256MiB, at most a quarter of the free "
+	  "space)",
 	  TOOL_BYTES(struct numa_args, opts.dir_bytes, 1, NOT_BYTES), MEASURING },
-	{ "rows", "LIST", 2, "Rows of so many bytes as well: 512,1536",
+	{ "rows", "LIST", 2, "Additional row sizes in bytes: 512,1536",
 	  TOOL_LIST(struct numa_args, row_bytes, opts.row_count, ROW_BYTES_MIN, ROW_BYTES_MAX),
 	  MEASURING },
 	{ "depths", "LIST", 2,
@@ -116,7 +117,7 @@ static const struct tool_option options[] = {
 	  TOOL_U32(struct numa_args, opts.samples, 1, 1000), MEASURING },
 	{ "seconds", "S", 2, "Least length of a sample (default: 0.2, with --quick 0.05)",
 	  TOOL_REAL(struct numa_args, opts.sample_seconds, 0, 60, TOOL_OPEN_LOW), MEASURING },
-	{ "memory", "SIZE", 2, "To take of a node at most (default: half of what it has free)",
+	{ "memory", "SIZE", 2, "Most memory to use on a node (default: half of its free memory)",
 	  TOOL_BYTES(struct numa_args, opts.memory_bytes_max, 1, NOT_BYTES), MEASURING },
 	{ "csv", NULL, 3, "Print the samples as a table for programs",
 	  TOOL_FLAG(struct numa_args, csv), MEASURING },
@@ -132,10 +133,10 @@ static const struct tool_part parts[] = {
 const struct tool_command tool_numa_command = {
 	.options = options,
 	.parts = parts,
-	.doc = "Print the NUMA nodes of this machine, their CPUs and memory, the GPUs and NVMe "
-	       "drives, at which nodes they are, and what lies between them; and measure memory, "
-	       "gathers and drives from each node, and GPUs. Takes a minute or two, with many GPUs "
-	       "longer, and keeps the machine busy.",
+	.doc = "Print the NUMA nodes of this machine with their CPUs and memory, the GPUs and NVMe "
+	       "drives with their nodes, and the links between them; and measure memory, gathers "
+	       "and drives from each node, and GPUs. Takes a minute or two, longer with many GPUs, "
+	       "and keeps the machine busy.",
 	.check = check,
 };
 
@@ -172,12 +173,12 @@ static json_t *policy_json(const struct rung_numa_policy *policy)
 static void print_policy(const struct rung_numa_policy *policy)
 {
 	if (policy->can_bind && policy->can_look) {
-		printf("\nmemory can be put on nodes, and where it lies can be looked up\n");
+		printf("\nmemory can be placed on nodes, and its placement can be queried\n");
 		return;
 	}
 	printf("\nmemory %s be put on nodes%s%s%s\n", policy->can_bind ? "can" : "cannot",
 	       *policy->bind_why ? " (" : "", policy->bind_why, *policy->bind_why ? ")" : "");
-	printf("where it lies %s be looked up%s%s%s\n", policy->can_look ? "can" : "cannot",
+	printf("its placement %s be queried%s%s%s\n", policy->can_look ? "can" : "cannot",
 	       *policy->look_why ? " (" : "", policy->look_why, *policy->look_why ? ")" : "");
 }
 

@@ -15,11 +15,10 @@ void numa_topology_json(json_t *root, const struct rung_topology *topology);
 /** Its tables on stdout. @return 0, or -1 when memory lacked */
 int numa_topology_print(const struct rung_topology *topology);
 
-/** "0-3,8", to be freed; "-" for an empty list, NULL for one that is not known or when memory
- * lacked. */
+/** "0-3,8", to be freed; "-" for an empty list, NULL if it is not known or memory is lacking. */
 char *numa_list_text(const struct rung_id_list *list);
 
-/* ---- what was measured ---- */
+/* ---- measured values ---- */
 
 struct numa_measured {
 	const struct rung_topology *topology;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The topology as JSON. Lists of CPUs and nodes are texts, as taskset and numactl take them;
+/* The topology as JSON. Lists of CPUs and nodes are texts in the format of taskset and numactl;
  * matrices are in the order of the lists. */
 #include <stdlib.h>
 #include <string.h>

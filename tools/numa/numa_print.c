@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The topology as tables. What the kernel does not say is "?", what there is none of "-". */
+/* The topology as tables. Unknown values are "?", values that do not exist "-". */
 #include <stdlib.h>
 #include <string.h>
 
@@ -192,7 +192,7 @@ static int print_nodes(const struct rung_topology *topology)
 	return tool_table_print(table);
 }
 
-/* Of `count` columns behind the first; to be freed. */
+/* For `count` columns after the first; to be freed. */
 static char *right_columns(size_t count)
 {
 	char *columns = malloc(count + 2);
@@ -251,7 +251,7 @@ static int same_rating(const struct rung_memory_rating *a, const struct rung_mem
 	       a->write_latency_ns == b->write_latency_ns;
 }
 
-/* Nothing where the firmware rates no memory, and one line where both classes say the same. */
+/* Prints nothing if the firmware rates no memory, and one line if both classes are equal. */
 static int print_ratings(const struct rung_topology *topology)
 {
 	struct tool_table *table = tool_table_new("rlrrrrr");
@@ -391,9 +391,9 @@ static int print_links(const struct rung_topology *topology, const struct rung_t
 	free(columns);
 	if (rc == 0) {
 		printf("X itself, PIX at most one PCIe switch, PXB several, PHB a host bridge, "
-		       "NODE host bridges of one node (of a device and a\n"
-		       "node: it is at that node), SYS the interconnect between nodes, ? not "
-		       "known. NVLink is not seen here.\n");
+		       "NODE host bridges of one node (between a device and\na node: it is at that "
+		       "node), SYS the interconnect between nodes, ? not known. NVLink is not "
+		       "included.\n");
 	}
 	return rc;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each kind of result has, and finding results. docs/PROFILE.md says what each key is. */
+/* Fields of each kind of result, and finding results. docs/PROFILE.md defines each key. */
 #include <math.h>
 #include <string.h>
 
@@ -290,8 +290,8 @@ const struct numa_table numa_tables[] = {
 	           SPREAD(bytes_per_s),
 	           { 0 } } },
 	{ RUNG_NUMA_PEER, "copy", 0,
-	  "copies between GPUs, by the one they go to; from a GPU to itself they are read and "
-	  "written there",
+	  "copies between GPUs, by the destination; from a GPU to itself they are read and written "
+	  "there",
 	  COLUMNS{ { "from", NUMA_CELL_GPU, 0, NULL, 0 },
 	           { "to", NUMA_CELL_TO_GPU, 0, NULL, 0 },
 	           RATE("copy"),

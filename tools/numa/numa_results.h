@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What each kind of result has, for all forms of output: tables that the writers work by. */
+/** Fields of each kind of result, for all output formats: tables used by the writers. */
 #ifndef RUNG_TOOL_NUMA_RESULTS_H
 #define RUNG_TOOL_NUMA_RESULTS_H
 
@@ -16,7 +16,7 @@ enum numa_form {
 	NUMA_TEXT,  /**< const char * */
 	NUMA_NODE,  /**< int; negative: absent */
 	NUMA_U32,   /**< 0: absent, unless `zero` */
-	NUMA_U64,   /**< likewise */
+	NUMA_U64,   /**< the same */
 	NUMA_REAL,  /**< double */
 	NUMA_VALUE  /**< struct rung_numa_value */
 };
@@ -24,7 +24,7 @@ enum numa_form {
 enum numa_zero {
 	NUMA_ZERO_ABSENT = 0,
 	NUMA_ZERO_JSON,    /**< a number in JSON, absent in CSV */
-	NUMA_ZERO_THREADS, /**< likewise, but a number in CSV where threads play a part */
+	NUMA_ZERO_THREADS, /**< the same, but a number in CSV if threads apply */
 	NUMA_ZERO_NUMBER
 };
 
@@ -39,7 +39,7 @@ struct numa_field {
 };
 extern const struct numa_field numa_fields[]; /**< in the order of JSON, up to a NULL key */
 
-/** What a result has in a field. */
+/** The content of a field of a result. */
 struct numa_datum {
 	enum { NUMA_NOTHING, NUMA_WORD, NUMA_NUMBER, NUMA_DOUBLE } is;
 	const char *word;
@@ -50,7 +50,7 @@ struct numa_datum {
 /** Field of a result, by `length` bytes of its key; NULL: it has none. */
 const struct numa_field *numa_field(enum rung_numa_matrix matrix, const char *key, size_t length);
 
-/** Of values: the median. */
+/** For values: the median. */
 struct numa_datum numa_datum(const struct numa_field *field, const struct rung_numa_result *result);
 
 /** An entry's key in a list, and the field with its value. `kind`: of the result of that kind. */

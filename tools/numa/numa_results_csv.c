@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured as a table for programs (CSV): a line for each sample, or reason. */
+/* Measured values as a table for programs (CSV): a line for each sample, or for the reason. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured as JSON: docs/PROFILE.md says what each key is. */
+/* Measured values as JSON: docs/PROFILE.md defines each key. */
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -52,7 +52,7 @@ static json_t *result_json(const struct rung_numa_result *result)
 
 /* ---- medians ---- */
 
-/* [row][column] of the results that are like this one, but for their nodes. */
+/* [row][column] of the results that equal this one except for their nodes. */
 static json_t *matrix_json(const struct numa_measured *measured, struct rung_numa_result like,
                            size_t value)
 {

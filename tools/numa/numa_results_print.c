@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured as tables: medians; what is absent is "-", and the reasons stand at the end. */
+/* Measured values as tables: medians; absent values are "-", with the reasons at the end. */
 #include <math.h>
 #include <string.h>
 
@@ -25,12 +25,12 @@ static void print_setting(const struct rung_numa_report_info *info)
 	                     : "off",
 	       info->governor ? info->governor : "?", info->thp ? info->thp : "?", info->stores);
 	printf("medians of %u samples of %g s%s\n", info->samples, info->sample_seconds,
-	       info->quick ? "; quick: good to see what is there, too coarse to plan by" : "");
+	       info->quick ? "; quick: a rough overview, too coarse for plans" : "");
 }
 
 /* ---- cells ---- */
 
-/* Half of what lies between the least and the most, of the median. */
+/* Half the range from the minimum to the maximum, relative to the median. */
 static double spread(const struct rung_numa_value *value)
 {
 	return value->count ? (value->max - value->min) / 2 / value->median : NAN;

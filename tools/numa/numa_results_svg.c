@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was measured as heat maps: nodes x nodes, GPUs x nodes, GPUs x GPUs, and of each drive
- * sizes x depths.
+ * Measured values as heat maps: nodes x nodes, GPUs x nodes, GPUs x GPUs, and for each drive sizes
+ * x depths.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -157,7 +157,7 @@ static void fill(struct maps *maps, struct heat_map *map, const struct numa_meas
 	}
 }
 
-/* The results that are like this one but for their places. */
+/* The results that equal this one except for their nodes and devices. */
 static void add_map(struct maps *maps, const struct numa_measured *measured,
                     const struct numa_map *what, const struct rung_numa_result *like)
 {

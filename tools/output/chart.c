@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Line charts as SVG, without a library: a frame, ticks, lines with markers, and a legend beside
+/* Line charts as SVG, without a library: a frame, ticks, lines with markers, and a legend next to
  * the plot. */
 #include <math.h>
 
@@ -91,7 +91,7 @@ static void write_y_ticks(FILE *out)
 	}
 }
 
-/* Names stand upright beside their lines, at the bottom, where curves are seldom. */
+/* Names are vertical next to their lines, at the bottom, where few curves are. */
 static void write_marks(const struct chart *chart, FILE *out)
 {
 	char turn[128];

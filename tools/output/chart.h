@@ -36,7 +36,7 @@ struct chart {
 	uint32_t mark_count;
 };
 
-/** Write it. What could not be written is in the file's error flag. */
+/** Write it. A failed write sets the file's error flag. */
 void chart_write(const struct chart *chart, FILE *out);
 
 #endif

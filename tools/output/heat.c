@@ -8,7 +8,7 @@
 #include "tool.h"
 
 /* In user units, which viewers show as pixels. */
-#define LEFT         150.0 /* of the cells: room for the names of rows */
+#define LEFT         150.0 /* left of the cells, for the names of rows */
 #define TOP          84.0  /* of the first map's title */
 #define CELL_WIDTH   92.0
 #define CELL_HEIGHT  26.0

@@ -17,7 +17,7 @@ struct heat_map {
 	const char *(*text)(char *text, double value); /**< of a cell, TOOL_TEXT_BYTES */
 };
 
-/** Write them. What could not be written is in the file's error flag. */
+/** Write them. A failed write sets the file's error flag. */
 void heat_write(const char *title, const char *subtitle, const struct heat_map *maps,
                 size_t map_count, FILE *out);
 

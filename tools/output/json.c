@@ -34,7 +34,7 @@ json_t *tool_json_u64(uint64_t value)
 	return value <= INT64_MAX ? json_integer((json_int_t)value) : json_real((double)value);
 }
 
-/* Bytes of the UTF-8 character at `text`; 0: there is none. */
+/* Bytes of the UTF-8 character at `text`; 0 if it is not valid. */
 static size_t character_bytes(const char *text)
 {
 	for (size_t bytes = 1; bytes <= 4 && memchr(text, '\0', bytes) == NULL; bytes++) {

@@ -29,7 +29,7 @@ json_t *tool_json_hits(const struct rung_store_stats *stats);
 /** Members of a place of host memory; "block_bytes" is null where there is one node or none. */
 json_t *tool_json_place(const struct rung_place *place);
 
-/** Names of the rungs whose figures a forecast has assumed. */
+/** Names of the tiers whose rates a forecast assumed. */
 json_t *tool_json_assumed(uint32_t assumed);
 
 /** {"drives", "queue_depth", ...}, each with why; null for NULL. */
@@ -38,8 +38,8 @@ json_t *tool_json_choice(const struct rung_choice *choice);
 /** [{"name","why"}], why null of those in use. */
 json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count);
 
-/** Print an object on stdout and give it up. @return 0, or -1 when it could not be made or written
- * (said on stderr) */
+/** Print an object on stdout and release it. @return 0, or -1 if it could not be created or written
+ * (reported on stderr) */
 int tool_json_print(const char *name, json_t *object);
 
 #endif

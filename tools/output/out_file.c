@@ -33,7 +33,7 @@ static void forget(struct tool_out *out)
 	*out = (struct tool_out){ 0 };
 }
 
-/* The folder of a path, and a name in it that nobody else has. */
+/* The folder of a path, and a unique name in it. */
 static int make_paths(struct tool_out *out)
 {
 	const char *slash = strrchr(out->path, '/');
@@ -132,8 +132,8 @@ int tool_out_npy(struct tool_out *out, enum rung_dtype dtype, uint64_t count, co
 	return TOOL_DONE;
 }
 
-/* An open file by its descriptor: linkat() with AT_EMPTY_PATH would take a privilege. @return an
- * errno value, or 0 */
+/* Link an open file through its descriptor in /proc: linkat() with AT_EMPTY_PATH needs a privilege.
+ * @return an errno value, or 0 */
 static int give_name(struct tool_out *out)
 {
 	char fd_path[40];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What pictures as SVG share. */
+/** Common parts of SVG pictures. */
 #ifndef RUNG_TOOL_SVG_H
 #define RUNG_TOOL_SVG_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables whose columns are as wide as their cells. */
+/* Tables with columns as wide as their cells. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,8 +71,8 @@ static size_t width_of(const struct tool_table *table, size_t column)
 	return width;
 }
 
-/* No blanks at the end of a line: those of a column that stands left are owed until a cell
- * follows. */
+/* No blanks at the end of a line: the padding of a left-aligned column is written only when another
+ * cell follows. */
 static void print_rows(const struct tool_table *table, const size_t *widths)
 {
 	size_t owed = 0;

@@ -8,8 +8,8 @@ struct tool_table;
 /** @param columns  'l' or 'r' for each column: where its cells stand */
 struct tool_table *tool_table_new(const char *columns);
 
-/** The next cell: row by row, the headings first. Lack of memory is remembered; a NULL table is one
- * that could not be made. */
+/** The next cell: row by row, the headings first. Lack of memory is recorded; a NULL table is one
+ * that could not be created. */
 void tool_table_cell(struct tool_table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung trace: sample epochs on a staged graph, and say what tiers of any size and order would serve
- * of their requests. */
+/* rung trace: sample epochs on a staged graph, and report the hits of tiers of any size and
+ * order. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,14 +51,14 @@ static const struct tool_option options[] = {
 	{ "draws", "all|new", 1,
 	  "Who draws at a hop: all vertices of the batch, or those the last hop brought (default: "
 	  "all)",
-	  TOOL_WORD(struct trace_args, draws, tool_draws, "neither all nor new") },
+	  TOOL_WORD(struct trace_args, draws, tool_draws, "all or new") },
 	{ "methods", "LIST", 2, "Scores to compare, or none (default: " METHODS_DEFAULT ")",
 	  TOOL_SET(set_methods) },
 	{ "trace-rows", "N", 2,
 	  "Requests that LRU and Belady get to see (default: the first 67108864)",
 	  TOOL_U64(struct trace_args, kept_max, 3, UINT64_MAX) },
 	{ "svg", "FILE", 3, "Draw the hit curves", TOOL_TEXT(struct trace_args, svg) },
-	{ "out", "FILE.npy", 3, "How often each vertex was asked for, u64 by id",
+	{ "out", "FILE.npy", 3, "Number of requests of each vertex, u64 by id",
 	  TOOL_TEXT(struct trace_args, out) },
 	{ 0 },
 };
@@ -73,9 +73,9 @@ const struct tool_command tool_trace_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "DIR",
-	.doc = "Sample epochs on the graph of the staged dataset DIR. Say how many of the row "
+	.doc = "Sample epochs on the graph of the staged dataset DIR. Report how many of the row "
 	       "requests each tier serves, and how many a tier of any size would serve with rows "
-	       "in the order of each score, beside the best static order (oracle), LRU and "
+	       "in the order of each score, compared with the best static order (oracle), LRU and "
 	       "Belady's rule.",
 	.takes = TOOL_TAKES_DIR,
 	.dir = offsetof(struct trace_args, dir),

@@ -28,7 +28,7 @@ struct trace_args {
 	struct tool_common common;
 };
 
-/** What is sampled: the relabelled graph and its train ranks. */
+/** Input of sampling: the relabelled graph and its train ranks. */
 struct trace_input {
 	const struct rung_dataset *ds;
 	struct rung_plan *plan;
@@ -79,7 +79,7 @@ extern const double trace_shares[TRACE_SHARES];
 int trace_sample(const char *name, const struct trace_args *args, const struct trace_input *input,
                  struct rung_trace *trace, struct trace_result *result);
 
-/** Hits of each tier of the plan, and what was predicted. @return a status */
+/** Hits of each tier of the plan, and the predicted hits. @return a status */
 int trace_count_tiers(const struct trace_args *args, const struct trace_input *input,
                       const struct rung_trace *trace, struct trace_result *result);
 

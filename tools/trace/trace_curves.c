@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rung trace makes of a trace: hits per tier beside the forecast, and the hits of tiers of any
- * size in every order asked for. */
+/* Evaluation of a trace: hits per tier with the forecast, and the hits of tiers of any size in
+ * every requested order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@ const double trace_shares[TRACE_SHARES] = {
 
 /* ---- tiers ---- */
 
-/* Whether the staged score is -log(1 - P) with P the probability that one of these very batches
- * asks for the row. */
+/* Whether the staged score is -log(1 - P), where P is the probability that a batch of this kind
+ * requests the row. */
 static int score_is_forecast(const struct trace_args *args, const struct trace_input *input)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(input->ds);
@@ -123,7 +123,7 @@ static int score_graph(const struct trace_args *args, const struct trace_input *
 	opts.hop_count = input->fanouts.count;
 	opts.batch_size = input->batch;
 	opts.draws = args->draws;
-	opts.seed = args->seed; /* not the trace's batches, says rank.h */
+	opts.seed = args->seed; /* other batches than those of the trace: see rank.h */
 	return rung_score_compute(rung_graph_csc(input->graph), &opts, score, NULL);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rung trace prints: tables or one JSON object; and the chart. */
+/* The output of rung trace: tables or one JSON object; and the chart. */
 #include <math.h>
 #include <string.h>
 
@@ -128,7 +128,8 @@ static void print_tiers(const struct trace_result *result)
 
 static void print_curves(const struct trace_result *result)
 {
-	printf("hits in %% of the requests, when so many %% of the rows are resident\n%7s", "rows");
+	printf("hits in %% of the requests, with this share of the rows (in %%) resident\n%7s",
+	       "rows");
 	for (uint32_t c = 0; c < result->curve_count; c++)
 		printf(" %10s", result->curves[c].name);
 	putchar('\n');
@@ -202,8 +203,8 @@ static void add_marks(const struct trace_result *result, uint64_t vertex_count, 
 	}
 }
 
-/* The staged order and what it is measured by come first: they look the same in every chart,
- * however many methods follow. */
+/* The staged order and its references come first: they look the same in every chart, however many
+ * methods follow. */
 static void add_series(const struct trace_result *result, double y[][TRACE_SHARES],
                        struct chart *chart)
 {

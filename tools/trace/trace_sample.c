@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The epochs of rung trace: batches of shuffled train vertices, their requests, and how often each
- * vertex was asked for. */
+/* The epochs of rung trace: batches of shuffled train vertices, their requests, and the number of
+ * requests of each vertex. */
 #include <stdlib.h>
 #include <string.h>
 

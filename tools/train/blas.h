@@ -17,7 +17,7 @@ struct train_blas {
 /** Set by train_blas_load(). */
 extern struct train_blas train_blas;
 
-/** @return NULL, or why there is none; once is enough */
+/** @return NULL, or why there is none; one call is enough */
 const char *train_blas_load(void);
 
 #endif

@@ -29,8 +29,8 @@ void train_block_mean(const struct rung_block *block, const float *src, uint64_t
 	}
 }
 
-/* An array of at least `count` items, whose content is lost when it grows; NULL (and *cap 0)
- * without memory. */
+/* An array of at least `count` items; growing loses its content. NULL (and *cap 0) without
+ * memory. */
 static void *grown(void *array, uint64_t *cap, uint64_t count, size_t item_bytes)
 {
 	size_t bytes;
@@ -56,7 +56,7 @@ int train_transpose_build(struct train_transpose *turned, const struct rung_bloc
 	                        sizeof(*turned->weights));
 	if (!turned->indptr || !turned->indices || !turned->weights)
 		return RUNG_E_NOMEM;
-	/* A counting sort; counts lie two places ahead, so that filling leaves indptr[s] at the
+	/* A counting sort; counts are two positions ahead, so that filling leaves indptr[s] at the
 	 * start of s. */
 	uint64_t *next = turned->indptr + 1;
 	memset(turned->indptr, 0, (block->src_count + 2) * sizeof(uint64_t));

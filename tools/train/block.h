@@ -6,8 +6,8 @@
 
 #include "rung/sampler.h"
 
-/** mean[d] = mean of src[s] over the sources s of destination d; zeros where there are none. Rows
- * of `width` floats. */
+/** mean[d] = mean of src[s] over the sources s of destination d; zeros without sources. Rows of
+ * `width` floats. */
 void train_block_mean(const struct rung_block *block, const float *src, uint64_t width,
                       float *mean);
 

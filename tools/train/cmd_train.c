@@ -14,17 +14,15 @@
 #include "blas.h"
 #include "train.h"
 
-#define GATHERS            2 /* beside the batch that is computed on */
+#define GATHERS            2 /* in addition to the batch in use */
 #define LOADER_THREADS_MAX 8 /* sampling is a fraction of the model's work */
 
-static const char doc[] = "Train a GraphSAGE on the dataset staged in DIR, with its features on "
-			  "the tiers that --host leaves them."
-			  "\vThe splits train, valid and test are used; the weights with the "
-			  "highest validation accuracy are tested. "
-			  "A seed gives the same losses whatever --host and --engine say. "
-			  "Where other programs want the cores too, OMP_WAIT_POLICY=passive in the "
-			  "environment makes it faster.\n\n"
-			  "Exit: 0 done, 1 failed, 2 usage.";
+static const char doc[] =
+	"Train a GraphSAGE on the dataset staged in DIR, with its features on the tiers that "
+	"--host allows.\vThe splits train, valid and test are used; the weights with the highest "
+	"validation accuracy are tested. A seed gives the same losses with any --host and "
+	"--engine. If other programs need the cores too, OMP_WAIT_POLICY=passive in the "
+	"environment makes it faster.\n\nExit: 0 done, 1 failed, 2 usage.";
 
 static const struct tool_word norms[] = {
 	{ "none", TRAIN_NORM_NONE },
@@ -77,15 +75,15 @@ static const struct tool_option options[] = {
 	  TOOL_REAL(struct train_args, input_dropout, 0, 0.99, TOOL_CLOSED) },
 	{ "normalize", "NORM", 1,
 	  "Scale each feature row to norm 1: none, l1 or l2 (default: none)",
-	  TOOL_WORD(struct train_args, norm, norms, "no norm; give none, l1 or l2") },
+	  TOOL_WORD(struct train_args, norm, norms, "none, l1 or l2") },
 	{ "seed", "N", 1, "Seed of weights, order, neighbours and dropout (default: 0)",
 	  TOOL_U64(struct train_args, seed, 0, UINT64_MAX) },
 	{ "eval-fanout", "LIST", 1, "Fanouts of evaluation (default: as --fanout)",
 	  TOOL_FANOUTS(struct train_args, eval_fanouts) },
-	{ "no-edges", NULL, 1, "The same model without neighbours, to see what the graph is worth",
+	{ "no-edges", NULL, 1, "The same model without neighbours, to see the benefit of the graph",
 	  TOOL_FLAG(struct train_args, no_edges) },
 	{ "ahead", "N", 1,
-	  "Batches sampled ahead, so that the cache keeps what they want (default: 16)",
+	  "Batches sampled ahead, so that the cache keeps their rows (default: 16)",
 	  TOOL_U32(struct train_args, ahead, 1, RUNG_LOADER_AHEAD_MAX) },
 	{ "device", "NAME", 9, NULL, TOOL_SET(refuse_gpu) },
 	{ "gpu", "SIZE", 9, NULL, TOOL_SET(refuse_gpu) },
@@ -131,7 +129,7 @@ static void set_threads(uint32_t threads)
 	train_blas.set_num_threads((int)threads);
 }
 
-/* Fill in what the dataset knows. Returns an exit code. */
+/* Fill in defaults from the dataset. Returns an exit code. */
 static int complete_args(struct train_args *args, const char *name,
                          const struct rung_dataset_info *info)
 {

@@ -52,7 +52,7 @@ struct loader {
 	int quiet;
 	struct rung_array_info info; /* of the labels */
 	void *values;
-	unsigned char *seen; /* bit per vertex, of the split at hand */
+	unsigned char *seen; /* bit per vertex, for the present split */
 	struct train_data *data;
 };
 
@@ -146,8 +146,8 @@ static int load_splits(struct loader *loader)
 	return TOOL_DONE;
 }
 
-/* What one gets by always guessing the most frequent class of the train split; of equal ones the
- * first. */
+/* Accuracy of always guessing the most frequent class of the train split; of equally frequent ones
+ * the first. */
 static int find_majority(struct train_data *data)
 {
 	const struct train_split *train = &data->splits[TRAIN_SPLIT_TRAIN],

@@ -13,7 +13,7 @@ enum { TRAIN_SPLIT_TRAIN, TRAIN_SPLIT_VALID, TRAIN_SPLIT_TEST, TRAIN_SPLIT_COUNT
 
 struct train_split {
 	uint64_t *ids;  /* [count] ranks, distinct, all of them labelled */
-	uint64_t count; /* 0: there is none */
+	uint64_t count; /* 0: none */
 };
 
 struct train_data {
@@ -27,8 +27,8 @@ struct train_data {
 
 /**
  * Read labels and splits. Vertices without a label (NaN, negative) and repeats are left out of the
- * splits, with a note on stderr unless `quiet`. Says on stderr what is wrong.
- * @return an exit code, TOOL_DONE when all is there
+ * splits, with a note on stderr unless `quiet`. Prints errors on stderr.
+ * @return an exit code, TOOL_DONE if everything was read
  */
 int train_data_load(const struct rung_dataset *ds, const char *name, int quiet,
                     struct train_data *data_out);

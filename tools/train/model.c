@@ -128,7 +128,7 @@ static void activate(uint64_t rows, uint64_t width, struct train_dropout dropout
 	for (uint64_t r = 0; r < rows; r++) {
 		float *row = out + r * width;
 		for (uint64_t i = 0; i < width; i++)
-			row[i] = row[i] < 0 ? 0 : row[i]; /* NaN stays: the loss tells */
+			row[i] = row[i] < 0 ? 0 : row[i]; /* NaN stays: the loss shows it */
 		if (dropout.rate > 0)
 			train_row_dropout(dropout, r, width, row);
 	}

@@ -4,7 +4,8 @@
  * on Large Graphs", 2017), forward and backward over sampled blocks:
  *
  *     h_0     = input rows (dropped out)
- *     z_l     = h_l[destinations] * W_self_l + mean over sampled in-neighbours of h_l * W_neigh_l + b_l
+ *     z_l     = h_l[destinations] * W_self_l
+ *               + mean over sampled in-neighbours of h_l * W_neigh_l + b_l
  *     h_{l+1} = dropout(relu(z_l)),   the last z being the logits
  *
  * trained on softmax cross-entropy with Adam. Matrices are row-major float32; products are CBLAS
@@ -52,8 +53,7 @@ struct train_model {
 	uint64_t row_loss_cap;
 };
 
-/** What a model computes on: blocks[l] belongs to layer l, so blocks[0] is the last hop of a
- * batch. */
+/** Input of a model: blocks[l] belongs to layer l, so blocks[0] is the last hop of a batch. */
 struct train_input {
 	const struct rung_block *const *blocks; /* [layer_count] */
 	const float *rows; /* [blocks[0]->src_count][width] dropped out already while training */
@@ -87,7 +87,7 @@ int train_model_backward(struct train_model *model, const struct train_input *in
 /** One step with the gradients. */
 void train_adam_step(struct train_adam *adam, struct train_model *model);
 
-/** Rows whose largest logit (of equal ones the first) is the label's. */
+/** Rows whose largest logit (the first of equal ones) is that of the label. */
 uint64_t train_count_correct(const float *logits, const int32_t *labels, uint64_t count,
                              uint32_t class_count);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `rung train` prints. Losses and accuracies have nine digits: two runs that print the same
+/* The output of `rung train`. Losses and accuracies have nine digits: two runs that print the same
  * are the same. */
 #include <math.h>
 #include <stdio.h>

@@ -58,7 +58,7 @@ __attribute__((target("avx,f16c"))) static void f16_row_f16c(const uint16_t *in,
 	f16_row(in + i, width - i, out + i);
 }
 
-/* Every processor with AVX2 has F16C; clang 14 cannot ask for F16C itself. */
+/* Every processor with AVX2 has F16C; clang 14 cannot query F16C itself. */
 static bool have_f16c(void)
 {
 	return __builtin_cpu_supports("avx2");

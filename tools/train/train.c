@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Epochs: shuffle, train batch by batch, evaluate, keep the best weights. Draws come from keys made
- * of the seed and running numbers, never from time or memory, so that a seed gives the same bits
- * whatever tier or engine delivers the rows.
+ * Epochs: shuffle, train batch by batch, evaluate, keep the best weights. Draws come from keys
+ * derived from the seed and sequence numbers, never from time or memory, so a seed gives the same
+ * bits with any tier or engine.
  */
 #include "train.h"
 
@@ -14,13 +14,13 @@
 
 /* Evaluation draws from keys that no epoch reaches. */
 #define EVAL_KEY(split) ((1ull << 63) | ((uint64_t)(split) << 56))
-#define DROPOUT_KEY     0x64726f70u /* sets input masks apart from those of layers */
+#define DROPOUT_KEY     0x64726f70u /* distinguishes input masks from those of layers */
 
 struct trainer {
 	struct train_run *run;
 	struct train_adam adam;
 	uint64_t step;            /* batches trained on */
-	uint64_t *order;          /* the train split, shuffled anew each epoch */
+	uint64_t *order;          /* the train split, shuffled again in each epoch */
 	struct train_buffer rows; /* float32 */
 	int32_t *labels;          /* of the batch */
 	float *best_params;
@@ -34,7 +34,7 @@ struct trainer {
 static int no_memory(const struct trainer *trainer, int rc)
 {
 	return tool_error(trainer->run->name, TOOL_FAILED,
-	                  "%s; take a smaller --batch, --fanout or --hidden",
+	                  "%s; use a smaller --batch, --fanout or --hidden",
 	                  rc == RUNG_E_INVAL ? "a batch has more than 2^31 - 1 rows"
 	                                     : "no memory for a batch of the model");
 }
@@ -48,7 +48,7 @@ static uint64_t keyed_below(struct rung__stream *stream, uint64_t limit)
 	return value;
 }
 
-/* The blocks of a batch; without edges, at each hop one in which nobody has a neighbour. */
+/* The blocks of a batch; without edges, a block without neighbours for each hop. */
 static void take_blocks(struct trainer *trainer, const struct rung_loader_batch *batch)
 {
 	uint32_t layer_count = trainer->run->model->layer_count;
@@ -93,7 +93,7 @@ static bool row_is_finite(const float *row, uint64_t width)
 	return true;
 }
 
-/* The loss is no number: a feature is not one, or the weights ran away. */
+/* The loss is not a number: a feature is not, or the weights diverged. */
 static int loss_failed(const struct trainer *trainer, const struct rung_loader_batch *batch,
                        double loss)
 {
@@ -108,7 +108,7 @@ static int loss_failed(const struct trainer *trainer, const struct rung_loader_b
 			                  (unsigned long long)batch->ranks[i]);
 	}
 	return tool_error(run->name, TOOL_FAILED,
-	                  "the loss is %g at step %llu; take a smaller --lr, or --normalize l2",
+	                  "the loss is %g at step %llu; use a smaller --lr, or --normalize l2",
 	                  loss, (unsigned long long)trainer->step);
 }
 

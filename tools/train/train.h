@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** `rung train`: what was asked for, what happens in an epoch, and what comes out. */
+/** `rung train`: its arguments, the state of an epoch, and the results. */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
 
@@ -26,14 +26,14 @@ struct train_args {
 struct train_epoch {
 	double loss;                               /* mean over the train split */
 	double seconds, compute_s;                 /* of training, evaluation not included */
-	struct rung_loader_stats load;             /* likewise */
+	struct rung_loader_stats load;             /* the same */
 	double valid_accuracy, valid_loss, eval_s; /* NaN without a valid split */
 };
 
 struct train_result {
 	struct train_epoch *epochs; /* [epoch_count] */
 	uint32_t epoch_count;
-	uint32_t best_epoch;  /* index of the one whose weights were tested */
+	uint32_t best_epoch;  /* index of the epoch whose weights were tested */
 	double test_accuracy; /* NaN without a test split */
 	double seconds;       /* from the first batch to the test's last */
 };
@@ -50,9 +50,9 @@ struct train_run {
 };
 
 /**
- * Train for the epochs asked for, evaluate after each, and test the weights of the best: highest
+ * Train for the requested epochs, evaluate after each, and test the best weights: highest
  * validation accuracy, of equal ones the lower validation loss, of equal ones the earlier. Without
- * a valid split they are the last. Says on stderr why it failed. @return an exit code
+ * a valid split the last weights are tested. Prints a failure on stderr. @return an exit code
  */
 int train_run(struct train_run *run, struct train_result *result_out);
 

@@ -165,7 +165,8 @@ class Widths(CliTest):
         self.assertEqual(self.check(staged, *budget, "--warmup", 200, "--rows", 70)["rows"], 70)
         self.check(staged, *budget, "--warmup", 200, "--prefetch", 3, "--threads", 2, rows=200)
         self.fails("bench", staged, *budget, "--warmup", 351, code=2,
-                   says="has 400 ids, and --warmup takes the first 400: give fewer, or more ids")
+                   says="has 400 ids, and --warmup uses the first 400; use a smaller --warmup, or "
+                        "give more ids")
 
     def test_reads_that_fail_while_it_warms_up_end_it(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))

@@ -100,7 +100,7 @@ class Machines(NumaTest):
         placement = top["placement"]
         self.assertEqual(placement["can_bind"], placement["bind_why"] is None)
         self.assertEqual(placement["can_look"], placement["look_why"] is None)
-        self.assertIn("where it lies can", self.run_rung("numa", "--topology").stdout)
+        self.assertIn("its placement can", self.run_rung("numa", "--topology").stdout)
 
     def test_processors_the_process_may_not_use(self):
         mine = sorted(os.sched_getaffinity(0))

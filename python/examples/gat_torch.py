@@ -14,7 +14,7 @@ from training import accuracy, add_training, make_parser, train_epoch, width_and
 
 
 class Attention(nn.Module):
-    """A layer: each destination weighs its sources and itself by a softmax of its own, once a
+    """A layer: each destination weighs its sources and itself by a softmax, separately for each
     head."""
 
     def __init__(self, width, out, heads):
@@ -66,7 +66,7 @@ def main():
     parser = make_parser(__doc__)
     parser.add_argument("--host", default=None,
                         help="host memory of the store (default: half of what is free)")
-    parser.add_argument("--test", metavar="SPLIT", help="tell the accuracy on it in the end")
+    parser.add_argument("--test", metavar="SPLIT", help="print the accuracy on it at the end")
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=8, help="of each head")

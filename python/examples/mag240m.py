@@ -4,7 +4,8 @@
 of features on rung's ladder.
 
     rung stage --ogb-mag240m mag240m_kddcup2021:papers --fanout 25,15 --draws new --out mag240m.rung
-    rung stage --ogb-mag240m mag240m_kddcup2021:papers --fanout 25,15 --draws new --in-place --out mag240m.rung      copies no rows
+    rung stage --ogb-mag240m mag240m_kddcup2021:papers --fanout 25,15 --draws new --in-place \\
+               --out mag240m.rung                                               copies no rows
     rung plan mag240m.rung --host 8GiB
     mag240m.py mag240m.rung --host 8GiB --model sage
     mag240m.py mag240m.rung --host 8GiB --epochs 100 --predict predictions.npz
@@ -12,17 +13,17 @@ of features on rung's ladder.
 The feature line is the difference: where others load or map `paper_feat`, here is
 `rung.FeatureStore(rung.open(...))` in PyG's own NodeLoader.
 
-What a budget holds, by rung plan on a data set of this shape (121,751,666 rows of 1536 bytes) that
-was staged in place; hits depend on the graph:
+Rows in memory by budget, from rung plan on a data set of this shape (121,751,666 rows of 1536
+bytes) that was staged in place; hits depend on the graph:
 
-    --host    rows in memory    of all    cache of rows from the file    where rows lie (in place only)
+    --host    rows in memory    of all    cache of rows from the file    row map (in place only)
     4GiB      3.10 GiB           1.8 %     451 MiB                       464 MiB
     8GiB      6.60 GiB           3.8 %     958 MiB                       464 MiB
     12GiB     10.1 GiB           5.8 %    1.44 GiB                       464 MiB
     16GiB     13.6 GiB           7.8 %    1.94 GiB                       464 MiB
 
-A copied data set has the last column's room for rows. Beside the budget there are the graph, 0.9
-GiB and 4 bytes an edge (1.3 billion citations, both ways up to 9.7 GiB), the store's map and three
+A copied data set uses the last column for rows. In addition to the budget there are the graph, 0.9
+GiB and 4 bytes per edge (1.3 billion citations, both ways up to 9.7 GiB), the store's map and three
 arrays of the papers here (maps, labels; 0.5 GiB each), and batches and model.
 """
 import time
@@ -41,8 +42,8 @@ from training import accuracy, add_training, make_parser, train_epoch
 
 
 class Gnn(nn.Module):
-    """Convolutions with a skip connection and batch normalisation each, and a perceptron behind
-    them."""
+    """Convolutions, each with a skip connection and batch normalisation, followed by a
+    perceptron."""
 
     def __init__(self, model, width, hidden, classes, hops, heads, dropout):
         super().__init__()

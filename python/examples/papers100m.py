@@ -2,24 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """ogbn-papers100M with GraphSAGE in PyTorch Geometric, its 53 GiB of features on rung's ladder.
 
-    rung stage --ogb-papers100M ogbn_papers100M --undirected --fanout 15,10,5 --draws new --out papers100M.rung
+    rung stage --ogb-papers100M ogbn_papers100M --undirected --fanout 15,10,5 --draws new \\
+               --out papers100M.rung
     rung plan papers100M.rung --host 8GiB
     papers100m.py papers100M.rung --host 8GiB
 
 The feature line is the difference: where others load `data.x`, here is `rung.open()`, and
-rung.Loader in the place of NeighborLoader.
+rung.Loader instead of NeighborLoader.
 
-What a budget holds, by rung plan on a data set of this shape (111,059,956 rows of 512 bytes) that
-was staged in place; hits depend on the graph:
+Rows in memory by budget, from rung plan on a data set of this shape (111,059,956 rows of 512 bytes)
+that was staged in place; hits depend on the graph:
 
-    --host    rows in memory    of all    cache of rows from the file    where rows lie (in place only)
+    --host    rows in memory    of all    cache of rows from the file    row map (in place only)
     4GiB      3.13 GiB           5.9 %     456 MiB                       424 MiB
     8GiB      6.64 GiB          12.5 %     964 MiB                       424 MiB
     12GiB     10.1 GiB          19.1 %    1.44 GiB                       424 MiB
     16GiB     13.7 GiB          25.8 %    1.92 GiB                       424 MiB
 
-A copied data set has the last column's room for rows. Beside the budget there are the graph, 0.8
-GiB and 4 bytes an edge (1.6 billion edges: 6.0 GiB, both ways up to 12.0), 4 bytes a vertex each
+A copied data set uses the last column for rows. In addition to the budget there are the graph, 0.8
+GiB and 4 bytes per edge (1.6 billion edges: 6.0 GiB, both ways up to 12.0), 4 bytes per vertex each
 for maps of the store and the loader (0.4 GiB), and batches and model.
 """
 import time

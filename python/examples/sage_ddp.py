@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--host", default=None,
                         help="host memory of the store, once a machine (default: half of what is "
                              "free)")
-    parser.add_argument("--test", metavar="SPLIT", help="tell the accuracy on it in the end")
+    parser.add_argument("--test", metavar="SPLIT", help="print the accuracy on it at the end")
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--batch-size", type=int, default=1024, help="of each rank")
     parser.add_argument("--hidden", type=int, default=128)

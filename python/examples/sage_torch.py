@@ -94,7 +94,7 @@ class OtherLoader:
 
 
 def make_loader(args):
-    """Batches, and a function that says for how long the last epoch waited for their rows."""
+    """Batches, and a function that returns how long the last epoch waited for their rows."""
     fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
     if args.features == "rung":
         store = rung.open(args.dataset, host=args.host, cache=args.cache, vertex_ids=False)
@@ -125,7 +125,7 @@ def main():
     parser.add_argument("--host", default=None,
                         help="host memory of the store (default: half of what is free)")
     parser.add_argument("--test", metavar="SPLIT",
-                        help="tell the accuracy on it in the end, with --features rung")
+                        help="print the accuracy on it at the end, with --features rung")
     parser.add_argument("--cache", default=None,
                         help="of it for rows from the file (default: an eighth)")
     parser.add_argument("--fanouts", default="15,10")

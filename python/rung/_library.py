@@ -219,7 +219,7 @@ def raise_last(status: int) -> NoReturn:
 
 
 def check(status: int) -> int:
-    """`status`, when it is no failure."""
+    """`status`, unless it is a failure."""
     if status < 0:
         raise_last(status)
     return status

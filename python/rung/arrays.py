@@ -152,8 +152,8 @@ class Array:
         return Array(self.data, self.shape, dtype, self._owner, self._device, self.ready)
 
     def numpy(self) -> np.ndarray:
-        """As a numpy array, without a copy; bf16 as two bytes of void. Of memory that a GPU has:
-        InvalidError."""
+        """As a numpy array, without a copy; bf16 as two bytes of void. InvalidError for GPU
+        memory."""
         if self._device[0] not in HOST_READABLE:
             raise InvalidError(f"rows are on {self.device}: numpy reads host memory; use torch()")
         return self._as(self.dtype.numpy)
@@ -215,14 +215,14 @@ class Array:
 
 
 class Foreign:
-    """Memory of another library, taken by DLPack; given back when this goes.
+    """Memory of another library, borrowed through DLPack until this object is deleted.
 
     Attributes: `data` (address), `shape`, `strides` (elements), `dtype` (a `rung.DType` or None),
     `device` (type, number), `read_only`.
 
     Args:
-        stream: handle of a CUDA stream, for memory that a GPU has: work put on it from now on comes
-            behind what the other library has put on its own. None: the default stream
+        stream: handle of a CUDA stream, for GPU memory: later work on it waits for the work
+            of the other library. None: the default stream
     """
 
     _unuse: Callable[[], Any] = staticmethod(list)

@@ -121,10 +121,10 @@ class Dataset:
 
     def array(self, name: str) -> np.ndarray:
         """An array of the data set in memory: "labels", "score", "features_NAME" [vertices, ...] in
-        rank order, "vertex_of_rank", "rank_of_vertex", or "split_NAME" (ranks, in the order it was
-        given). numpy, without a copy; yours.
+        rank order, "vertex_of_rank", "rank_of_vertex", or "split_NAME" (ranks, in the given
+        order). A numpy array without a copy, owned by the caller.
 
-        Raises NotFoundError (no such array), RangeError (an id that is no vertex), ReadError,
+        Raises NotFoundError (no such array), RangeError (an id out of range), ReadError,
         NoMemoryError, ClosedError.
         """
         return _load_array(self._open(), name)

@@ -76,7 +76,7 @@ class CorruptError(Error, ValueError):
 
 
 class CanceledError(Error, RuntimeError):
-    """The store was closed, or a callback said stop: RUNG_E_CANCELED."""
+    """The store was closed, or a callback requested a stop: RUNG_E_CANCELED."""
 
 
 class TimedOutError(Error, TimeoutError):

@@ -63,7 +63,7 @@ class Flight(Running):
             with self._ending:
                 self._over = True
                 self.release()
-            kept, self.keeps = self.keeps, None   # let go behind the lock
+            kept, self.keeps = self.keeps, None   # released after the lock
         del kept
 
     def wait_stream(self, handle: int, kept: bool = False) -> bool:
@@ -82,7 +82,7 @@ class Flight(Running):
             return True
 
     def _forked(self) -> None:
-        """In a child nobody works on it, and the library's side is the parent's."""
+        """In a child no thread works on it, and the library's request belongs to the parent."""
         super()._forked()
         self._waiting, self._ending = threading.RLock(), threading.RLock()
         if not self._over:
@@ -150,9 +150,10 @@ class Gather:
         return self._rows
 
     def wait_stream(self, stream: Any = None) -> Any:
-        """The rows, for work that is put on a CUDA stream behind this call. On the CPU as `wait()`.
+        """The rows, for work that is queued on a CUDA stream after this call. On the CPU as
+        `wait()`.
 
-        The host waits only for rows of the file, until their copies have been put on a stream.
+        The host waits only for rows of the file, until their copies are queued on a stream.
 
         Args:
             stream: as `gather_async()` takes it (default: torch's current one)

@@ -79,8 +79,8 @@ class Feature:
 
     def update(self, value: torch.Tensor, ids: Optional[torch.Tensor] = None) -> None:
         """Refused: rows of a staged data set are not changed."""
-        raise NotSupportedError(f"{self._store.path}: rows of a staged data set are not changed; "
-                                "stage them anew with rung.stage()")
+        raise NotSupportedError(f"{self._store.path}: rows of a staged data set cannot be changed; "
+                                "stage them again with rung.stage()")
 
     def metadata(self) -> dict[str, Any]:
         return dict(self._metadata)

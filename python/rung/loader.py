@@ -180,8 +180,8 @@ class Loader:
     """Batches of a split, or of some vertices: `for batch in loader` is an epoch.
 
     Threads of the library sample `ahead` batches, announce their rows to the store in the order of
-    their gathers, and gather the next few, while the trainer computes. What batches hold follows
-    from `seed` and the epoch's number alone: not from threads, tiers or time.
+    their gathers, and gather the next few, while the trainer computes. The content of
+    batches depends only on `seed` and the number of the epoch, not on threads, tiers or time.
 
     Args:
         store: the rows. Its data set's graph is loaded once for all who use it (8 bytes a vertex, 4
@@ -192,26 +192,27 @@ class Loader:
         draws: "all" (DGL) or "new" (PyG) (default: as staged; with form="pyg": "new")
         shuffle: a new order each epoch.  drop_last: without a last batch of fewer seeds
         seed: of order and draws
-        form: "blocks": `rung.Batch`es. "pyg": torch_geometric `Data` with x, edge_index, y, n_id (original vertices), input_id, batch_size,
-            num_sampled_nodes, num_sampled_edges, as NeighborLoader gives them
+        form: "blocks": `rung.Batch`es. "pyg": torch_geometric `Data` with x, edge_index, y, n_id
+            (original vertices), input_id, batch_size, num_sampled_nodes, num_sampled_edges, as
+            from NeighborLoader
         arrays: "torch" or "numpy" (default: torch where it was imported)
         labels: whether batches have them
         sample_on: "cpu" (default), or "gpu": the store's GPU samples, and the edges of batches are
-            there; the same batches. It wants draws="all". Open the store with sample_on_gpu=True,
+            there; the same batches. It needs draws="all". Open the store with sample_on_gpu=True,
             or the graph is in pinned host memory. `ahead` and `threads` are 2 by default then; a
-            batch has GPU memory for the largest there can be
+            batch has GPU memory for the largest possible one
         rank, world_size: the data-parallel rank and the number of ranks. Each rank draws an equal
-            share of an epoch's seeds; the rest of the division is left out, different seeds each
-            epoch. Default: those of torch.distributed, read when an epoch begins; without it, one
-            rank
+            share of an epoch's seeds; the remainder is left out, with different seeds in
+            each epoch. Default: those of torch.distributed, read when an epoch begins; without
+            it, one rank
         ahead, gathers, threads: batches sampled and announced ahead (16), gathered ahead (2: each
             takes the memory of its rows), threads that sample. 0: default
-        warm_up: make the first epoch's first batches at once, and let them go, so that its memory
-            is there before the trainer waits for any
+        warm_up: produce the first batches of the first epoch at once and discard them, so that
+            their memory is touched before the trainer waits
         progress: show each epoch with tqdm
 
-    An epoch that is left early (`break`) ends there; the next `for` begins the next one. One epoch
-    at a time.
+    An epoch that is left early (`break`) ends there; the next `for` begins the next one. Only one
+    epoch runs at a time.
     """
 
     def __init__(self, store: Store, seeds: Union[str, Any] = "train", *,
@@ -393,7 +394,7 @@ class Loader:
                 bar.close()
 
     def _next(self, order: np.ndarray, found: list[Any]) -> bool:
-        """Append the next batch of the epoch. False: there is none left."""
+        """Append the next batch of the epoch. False: none is left."""
         lent = _Lent(self._handle, 0 if self.store.gpu < 0 else current_stream(self.store))
         try:
             if self._call(lib.rung_loader_next, byref(lent.pointer)) == 0:

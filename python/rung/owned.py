@@ -38,7 +38,7 @@ def _run(steps: Iterable[Step]) -> Step:
 
 
 def _once(steps: Iterable[Step]) -> Step:
-    """Runs all steps when it is first called; a call meanwhile, or later, does nothing."""
+    """Runs all steps at the first call; concurrent and later calls do nothing."""
     return _run((_run(steps),))
 
 

@@ -33,11 +33,11 @@ class FeatureStore(PygFeatureStore):
 
     In a loader give `(feature_store, graph_store)` as data and `filter_per_worker=False`: rows are
     then gathered in the main process, by this store's threads. With workers that gather themselves
-    each gets a store of its own (`rung.Store`): share it (`rung.open(..., share=True)`) so that its
+    each gets a separate store (`rung.Store`): share it (`rung.open(..., share=True)`) so that its
     memory exists once. A store on a GPU raises ForkError there.
 
-    Rows of a staged data set are not changed: `put_tensor`, `update_tensor` and `remove_tensor` of
-    them raise NotSupportedError.
+    Rows of a staged data set cannot be changed: `put_tensor`, `update_tensor` and `remove_tensor`
+    of them raise NotSupportedError.
     """
 
     def __init__(self, stores: Union[Store, Mapping[Union[str, Key], Store]],
@@ -67,7 +67,7 @@ class FeatureStore(PygFeatureStore):
     def _refuse(self, attr: TensorAttr, what: str) -> None:
         if (attr.group_name, attr.attr_name) in self._stores:
             raise NotSupportedError(f"{what} {attr.attr_name!r} of {attr.group_name!r}: rows of a "
-                                    "staged data set are not changed; stage them anew with "
+                                    "staged data set are not changed; stage them again with "
                                     "rung.stage()")
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
@@ -109,7 +109,7 @@ class FeatureStore(PygFeatureStore):
         return store.gather(_ids(index, len(store)))
 
     def _multi_get_tensor(self, attrs: Sequence[TensorAttr]) -> list[torch.Tensor]:
-        """All at once: reads of one attribute are in flight beside those of the others."""
+        """All at once: reads of several attributes are in flight at the same time."""
         _refuse_one_index_of_types(attrs)
         found: list[Any] = []
         for attr in attrs:
@@ -121,7 +121,9 @@ class FeatureStore(PygFeatureStore):
             try:
                 found.append((None, store.gather_async(_ids(attr.index, len(store)))))
             except (AgainError,
-                    InvalidError):   # all its requests are in flight, or the list is longer than one takes: it is split
+                    # all its requests are in flight, or the list is longer than one takes: it is
+                    # split
+                    InvalidError):
                 found.append((self._get_tensor(attr), None))
         return [tensor if gather is None else gather.wait() for tensor, gather in found]
 

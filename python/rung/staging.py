@@ -52,12 +52,12 @@ class StageResult:
 
 
 class _Progress:
-    """Calls the user's function from the library; what that raises ends the work and is raised
-    again behind it.
+    """Calls the user's function from the library; an exception in it ends the work and is raised
+    again afterwards.
 
-    So does what a handler of a signal raises, as of Ctrl-C. Handlers run where Python next does,
-    which is where the library calls it: an exception there would be lost before any line of ours
-    could catch it. So inside `with` they run under a catch of their own.
+    The same holds for an exception in a signal handler, for example after Ctrl-C. Handlers run
+    when Python code runs next, which is when the library calls it: an exception there would be
+    lost before this class could catch it. So inside `with` handlers run in a separate try block.
     """
 
     def __init__(self, wanted: Union[bool, Progress, None]):
@@ -112,7 +112,8 @@ class _Progress:
         try:
             if self._call and self.error is None:
                 self._call(text(stage), done, total)
-        except BaseException as error:   # pylint: disable=broad-exception-caught   # it cannot cross the library
+        # an exception cannot cross the library
+        except BaseException as error:   # pylint: disable=broad-exception-caught
             self.error = error
         return 0 if self.error is None else 1
 
@@ -307,41 +308,42 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
           plan: str = "auto", pad: str = "none",
           stripe: Sequence[Union[str, os.PathLike]] = (),
           progress: Union[bool, Progress, None] = None) -> StageResult:
-    """Score the vertices, rank their rows, relabel the graph, and write the folder `out` that
-    `rung.open()` takes.
+    """Score the vertices, rank their rows, relabel the graph, and write the folder `out` for
+    `rung.open()`.
 
     Sources are paths (.npy; "file.npz:member"; "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"; .csv and .txt,
-    .gz too; "file.pt:key") or arrays in memory (numpy, or torch tensors), which are written beside
-    `out` meanwhile.
+    .gz too; "file.pt:key") or arrays in memory (numpy, or torch tensors), which are written to
+    temporary files in the folder of `out`.
 
     Args:
-        out: folder to make; its parent must exist. It appears under its name only when it is whole
+        out: folder to create; its parent must exist. It appears under its name only when it is
+            complete
         graph: integers [2, E] or [E, 2], each edge from row 0 to row 1 in the direction messages
             flow; "csc:INDPTR,INDICES" with the in-neighbours of each vertex, "csr:..." with the
             out-neighbours; or several edge lists. None: no graph, as for rows of authors or items.
-            Rows then rank by `score_source`, or those of the train split first and others in their
-            order; loaders give batches without edges
+            Rows are then ranked by `score_source`; without it those of the train split come first,
+            the others in their order. Loaders return batches without edges
         features: [vertices, ...] of any dtype
         labels: [vertices, ...]
         splits: name to ids [K] or bool [vertices]; "train" gives the train vertices of the score
         arrays: further arrays [vertices, ...] by name
         score: "blend" (default), "expected", "presample", "ppr", "wrpagerank", "rpagerank" or
             "degree"
-        score_source: float32 [vertices] to rank by, in the place of `score`
+        score_source: float32 [vertices] to rank by, instead of `score`
         fanouts, batch_size, draws: how training will sample, hop 0 first (default 25, 10 and 1024);
             -1: all neighbours; draws "all" (DGL) or "new" (PyG)
-        memory: most that may be held: bytes or "4GiB" (default: a quarter of RAM, less where less
-            is free)
-        force: replace `out` when it is a staged data set. resume: go on with a stopped run's work,
-            of sources that are files: of arrays in memory nothing is left. Where this job has
-            finished `out`, its files are checked and nothing is written (`already_staged`)
-        in_place: leave the features in their file, which `out` then needs as it is
+        memory: most memory to use: bytes or "4GiB" (default: a quarter of RAM, less if less is
+            free)
+        force: replace `out` when it is a staged data set. resume: continue an interrupted
+            run, if all sources are files: arrays in memory cannot be recognised. If this job has
+            finished `out` already, its files are checked and nothing is written (`already_staged`)
+        in_place: leave the features in their file, which `out` then needs unchanged
         plan, pad, stripe, dry_run: see rung-stage(1)
-        progress: True (tqdm) or a function of (step, done, total); what it raises cancels, as
-            Ctrl-C does
+        progress: True (tqdm) or a function of (step, done, total); an exception in it
+            cancels, as Ctrl-C does
 
     Raises ExistsError, NotFoundError, FormatError, RangeError, NoSpaceError, NoMemoryError,
     BusyError, CanceledError, ReadError, InvalidError, and CorruptError when a file that was
-    written, or an input, was changed meanwhile: nothing is published then.
+    written, or an input, was changed during the run: nothing is published then.
     """
     return _run(SimpleNamespace(**locals()))

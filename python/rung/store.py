@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store: feature rows on a ladder of memory tiers behind one gather."""
+"""The store: feature rows on a ladder of memory tiers, served by one gather."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ INT_MAX = 2**31 - 1
 
 
 class Store:
-    """Feature rows behind one gather; from `rung.open()` or `rung.attach()`. A context manager.
+    """Feature rows served by one gather; from `rung.open()` or `rung.attach()`. A context manager.
     Threads: any number at the same time.
 
-    A forked child, such as a worker of a torch DataLoader, gets a store of its own when it first
-    uses this one: attached to this one's memory when it is shared (`share=True`), else opened
-    again, with its host memory. One that gathers on a GPU raises ForkError there. Pickling gives
-    the same (workers that are spawned).
+    A forked child, such as a worker of a torch DataLoader, gets a separate store when it first uses
+    this one: attached to this one's memory if it is shared (`share=True`), otherwise opened again,
+    with separate host memory. A store that gathers on a GPU raises ForkError there. Pickling does
+    the same (spawned workers).
 
     Attributes: `path` of the data set, `shape` [vertices, ...], `dtype` (a `rung.DType`), `device`
     ("cpu" or "cuda:N"), `row_bytes`.
@@ -89,7 +89,7 @@ class Store:
         with Dataset(path) as dataset:
             whole = dataset.feature_bytes
             if host is not None:
-                # 0 stands for the default: the refusal says the least that works
+                # 0 means the default: the error names the least that works
                 plan_opts.host_bytes = size_bytes(host, whole, "host") or 1
             if gpu is not None:
                 plan_opts.gpu_bytes = size_bytes(gpu, whole, "gpu") or BYTES_NONE
@@ -223,11 +223,11 @@ class Store:
         and lists; else `rung.Array`. On a GPU rows of host ids of torch and numpy are copied to the
         host; `gather_async()` leaves them on the GPU.
 
-        Raises RangeError (an id outside: says which), ReadError (row, file, offset), InvalidError,
-        ClosedError, ForkError.
+        Raises RangeError (an id out of range, which it names), ReadError (row, file, offset),
+        InvalidError, ClosedError, ForkError.
 
-        The GIL is given up meanwhile. On a GPU the work is put behind torch's current stream, and
-        waited for.
+        The GIL is released during the call. On a GPU the work follows torch's current stream, and
+        is waited for.
         """
         space = c.RUNG_RANKS if ranks else c.RUNG_VERTICES
         if self.gpu >= 0:
@@ -243,7 +243,7 @@ class Store:
 
     def gather_async(self, ids: Any, out: Any = None, *, ranks: bool = False,
                      stream: Any = None) -> Gather:
-        """The same, begun: rows in memory are copied at once, the others are read meanwhile.
+        """Start a gather: rows in memory are copied at once, others read in the background.
 
         Args:
             stream: CUDA stream that ids and `out` are ready on, of the store's GPU: a torch stream,
@@ -252,10 +252,10 @@ class Store:
 
         On a GPU rows and `out` are there, wherever the ids are: a torch tensor when ids are one,
         else `rung.Array`. Ids in the host's memory are read before this returns, and their rows of
-        the file are read at once; pinned ones are read by the GPU, until the rows are there.
+        the file are read at once; the GPU reads pinned ids, until the rows are complete.
 
         Raises AgainError when `requests` gathers are in flight: wait for one. Lists are of at most
-        `batch_rows` ids. RangeError: an id outside, of ids that the GPU does not read.
+        `batch_rows` ids. RangeError: an id out of range, unless the GPU reads the ids.
         """
         space = c.RUNG_RANKS if ranks else c.RUNG_VERTICES
         if self.gpu < 0:
@@ -448,8 +448,8 @@ def _attach(memory: Owned, share_path: str, vertex_ids: bool, requests: int, bat
     if gpu is not None:
         opts.gpu = pointer(c_int(whole_number(gpu, "gpu", INT_MAX)))
     opts.vertex_ids, opts.private_cache = bool(vertex_ids), bool(private_cache)
-    opts.requests_max, opts.batch_rows_max = whole_number(
-        requests, "requests"), whole_number(batch_rows, "batch_rows")
+    opts.requests_max = whole_number(requests, "requests")
+    opts.batch_rows_max = whole_number(batch_rows, "batch_rows")
     path = string(share_path, "share_path")
     check(lib.rung_store_attach(path, byref(opts), byref(memory.pointer)))
 
@@ -467,26 +467,26 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
     the file.
 
     Args:
-        path: folder that `rung.stage()` or `rung stage` made
+        path: folder written by `rung.stage()` or `rung stage`
         host: host memory for rows, slots and cache of rows from the file: bytes, "4GiB", "10%" of
-            the features, "max" (default: half of what is free)
+            the features, "max" (default: half of the free memory)
         gpu: memory of each GPU for rows; given, or with `gpus`, a GPU gathers where there is one
             (default: the CPU gathers)
         gpus: their numbers; the first gathers
-        device: "cpu", "cuda" (NoDeviceError where there is none) or "auto" (`why_cpu` then says why
-            it is the CPU)
-        cache: of `host`, for rows from the file that will be wanted again: bytes, "1GiB", "10%" of
-            `host` or of its default (default: an eighth)
+        device: "cpu", "cuda" (NoDeviceError where there is none) or "auto" (`why_cpu` then has the
+            reason if it is the CPU)
+        cache: part of `host`, for rows from the file that will be needed again: bytes, "1GiB",
+            "10%" of `host` or of its default (default: an eighth)
         share: let other processes attach: True (workers that this one forks or spawns) or the path
             of a socket
         private_cache: with `share`: the cold-row cache is not shared, attached processes have none
         sample_on_gpu: the graph takes part in the budgets `gpu` and `host`, the same share of it as
             of the rows on the GPUs: for `rung.Loader(..., sample_on="gpu")`
-        vertex_ids: ids are original vertices; False: ranks only, which spares 4 bytes a vertex
+        vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex
         queue_depth, engine, numa, gap, buffered, read_timeout: see rung-bench(1); numa "auto",
             "interleave", "none" or a node
-        profile: what `rung numa --json` measured on this machine: queue_depth, gap and numa are
-            chosen by it, where they are not given
+        profile: the output of `rung numa --json` on this machine; it determines queue_depth, gap
+            and numa if they are not given
         requests: `gather_async()`s in flight at most (default 8). batch_rows: ids of each at most
             (default 1 Mi)
 
@@ -514,7 +514,7 @@ def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requ
         gpu: number of the GPU that gathers, where the other process's store gathers on one
             (default: the calling thread's current one, in torch `torch.cuda.current_device()`)
 
-    Raises NotFoundError (nobody shares one there), NoDeviceError (no such GPU), AbiError (another
+    Raises NotFoundError (no store is shared there), NoDeviceError (no such GPU), AbiError (another
     version), TimedOutError, InvalidError.
     """
     return Store(dict(share_path=os.fsdecode(share_path), vertex_ids=vertex_ids, requests=requests,

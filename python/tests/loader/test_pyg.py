@@ -68,7 +68,7 @@ def test_protocol(store, graph):
                    lambda: features.update_tensor(rows[:1], group_name=None, attr_name="x",
                                                   index=torch.tensor([0])),
                    lambda: features.remove_tensor(group_name=None, attr_name="x", index=None)):
-        with pytest.raises(rung.NotSupportedError, match="stage them anew"):
+        with pytest.raises(rung.NotSupportedError, match="stage them again"):
             change()
     assert features.put_tensor(torch.zeros(3), group_name="paper", attr_name="z", index=None)
     assert features.remove_tensor(group_name="paper", attr_name="z", index=None)

@@ -35,7 +35,7 @@ def measure_machine(args, folder, features):
     path = os.path.join(folder, "machine.json")
     with open(path, "w", encoding="utf-8") as out:
         subprocess.run([args.rung, "numa", "--json", "--only", "latency,gather,nvme", "--nvme",
-                        features, "--rows", str(args.row_bytes)], stdout=out, check=True)
+                        features, "--row-bytes", str(args.row_bytes)], stdout=out, check=True)
     return path
 
 

@@ -74,7 +74,7 @@ def stage(args, features, edges, out):
     output, seconds, limit = limited(args, [
         args.rung, "stage", "--json", "--quiet", "--graph", f"raw:{edges},u32,2x{args.edges}",
         "--features", source, "--score", args.score,
-        "--memory", str(args.memory), "--plan", args.plan, "--out", out])
+        "--memory", str(args.memory), "--row-order", args.row_order, "--out", out])
     report = json.loads(output)
     verified = run_json([args.rung, "verify", "--json", "--quiet", out, "--source", source])
     if not verified["ok"]:
@@ -112,7 +112,7 @@ def main():
     parser.add_argument("--limit", type=size, default=size("128MiB"),
                         help="on all memory, page cache included")
     parser.add_argument("--score", default="degree")
-    parser.add_argument("--plan", default="auto")
+    parser.add_argument("--row-order", default="auto")
     parser.add_argument("--python", default=sys.executable, help="one with numpy")
     parser.add_argument("--numpy-rows", type=int, default=20000, help="0: not compared with numpy")
     parser.add_argument("--seed", type=int, default=1)

@@ -60,7 +60,7 @@ static __device__ __forceinline__ uint64_t draw_position(const struct draw_group
 
 	for (;;) {
 		const bool bad =
-			draws && !rung__bits_below(rung__stream_at(key, number), limit, &position);
+			draws && !rung__bits_below(rung__rng_at(key, number), limit, &position);
 		const unsigned thrown = __ballot_sync(WARP_ALL, bad);
 		const unsigned ours = thrown & group.mask;
 

@@ -301,7 +301,7 @@ static __device__ __forceinline__ uint32_t find_link_rows(const struct rung__cud
 }
 
 /* Take the row of a lane out of the queue; lanes from `count` on have none. */
-static __device__ __forceinline__ struct row_move take_link_row(const struct rung__cuda_gather &g,
+static __device__ __forceinline__ struct row_move copy_link_row(const struct rung__cuda_gather &g,
                                                                 const struct link_queue *queue,
                                                                 uint32_t first, uint32_t count)
 {
@@ -350,7 +350,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 			}
 			rows = RUNG__MIN(waiting, part.rows.tile_rows);
 			waiting -= rows;
-			move = take_link_row(g, queue, waiting, rows);
+			move = copy_link_row(g, queue, waiting, rows);
 		}
 		copy_rows<Piece>(move, rows, part.rows, g.out, g.out_stride);
 	}

@@ -102,9 +102,9 @@ static void start_seeds(cudaError_t *err, const struct sample_launch &l)
 {
 	const unsigned blocks = blocks_for(l, l.step.seed_count, BLOCK_THREADS);
 
-	start(err, l, blocks, take_seeds, l.graph->vertex_count);
+	start(err, l, blocks, read_seeds, l.graph->vertex_count);
 	start(err, l, blocks, check_seeds);
-	start(err, l, 1, settle_seeds);
+	start(err, l, 1, merge_seeds);
 }
 
 /* Counts are on the device: grids are for the largest possible counts, or smaller. */
@@ -116,18 +116,18 @@ static void start_hop(cudaError_t *err, const struct sample_launch &l, uint64_t 
 		       edge_tiles = blocks_for(l, l.step.edge_room, SCAN_TILE * WARPS);
 
 	start(err, l, list_tiles, find_lists, *l.graph);
-	start(err, l, 1, settle_edges, *l.graph);
+	start(err, l, 1, merge_edges, *l.graph);
 	start(err, l, list_tiles, write_offsets);
 	if (fanout <= SHORT_FANOUT)
 		start(err, l, blocks_for(l, dst_max, BLOCK_THREADS / lanes_for(fanout)), draw_short,
 		      lanes_for(fanout));
 	else
-		start(err, l, edge_blocks, take_whole_lists);
+		start(err, l, edge_blocks, copy_whole_lists);
 	if (sample_needs_sets(fanout))
 		start(err, l, blocks_for(l, dst_max, WARPS), draw_long);
 	start(err, l, edge_blocks, look_up, *l.graph);
 	start(err, l, edge_tiles, flag_fresh);
-	start(err, l, 1, settle_vertices, *l.graph);
+	start(err, l, 1, merge_vertices, *l.graph);
 	start(err, l, edge_tiles, number_fresh);
 	start(err, l, edge_blocks, write_positions);
 }
@@ -215,12 +215,12 @@ extern "C" int rung__cuda_sampler_blocks(unsigned *block_count_out)
 {
 	static const void *const kernels[] = {
 		/* the first: what a batch spends its time in */
-		(const void *)look_up,       (const void *)take_seeds,
-		(const void *)check_seeds,   (const void *)settle_seeds,
-		(const void *)find_lists,    (const void *)settle_edges,
+		(const void *)look_up,       (const void *)read_seeds,
+		(const void *)check_seeds,   (const void *)merge_seeds,
+		(const void *)find_lists,    (const void *)merge_edges,
 		(const void *)write_offsets, (const void *)draw_short,
-		(const void *)draw_long,     (const void *)take_whole_lists,
-		(const void *)flag_fresh,    (const void *)settle_vertices,
+		(const void *)draw_long,     (const void *)copy_whole_lists,
+		(const void *)flag_fresh,    (const void *)merge_vertices,
 		(const void *)number_fresh,  (const void *)write_positions,
 		(const void *)write_report,
 	};

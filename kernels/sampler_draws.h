@@ -109,7 +109,7 @@ static __device__ __forceinline__ uint64_t dst_of_edge(const uint64_t *indptr, u
 }
 
 /* Fanouts above 32: edges of lists that are taken whole. */
-static __global__ void take_whole_lists(const __grid_constant__ struct sample_step s)
+static __global__ void copy_whole_lists(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t dst_count = dst_count_of(s), edge_count = edge_count_of(s);
 

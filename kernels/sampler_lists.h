@@ -8,7 +8,7 @@
 
 /* ---- seeds ---- */
 
-static __global__ void take_seeds(const __grid_constant__ struct sample_step s,
+static __global__ void read_seeds(const __grid_constant__ struct sample_step s,
                                   uint64_t vertex_count)
 {
 	for (uint64_t i = global_thread(); i < s.seed_count; i += global_threads()) {
@@ -38,7 +38,7 @@ static __global__ void check_seeds(const __grid_constant__ struct sample_step s)
 }
 
 /* One block. The first mistake counts, as it does to a loop over the seeds. */
-static __global__ void settle_seeds(const __grid_constant__ struct sample_step s)
+static __global__ void merge_seeds(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t bad = ~(uint64_t)__ldcg(&s.state->bad_seed),
 		       twice = ~(uint64_t)__ldcg(&s.state->twice_seed);
@@ -100,8 +100,8 @@ static __global__ void find_lists(const __grid_constant__ struct sample_step s,
 }
 
 /* One block. */
-static __global__ void settle_edges(const __grid_constant__ struct sample_step s,
-                                    const __grid_constant__ struct rung__cuda_graph graph)
+static __global__ void merge_edges(const __grid_constant__ struct sample_step s,
+                                   const __grid_constant__ struct rung__cuda_graph graph)
 {
 	uint64_t bad, edge_count;
 

@@ -57,8 +57,8 @@ static __global__ void flag_fresh(const __grid_constant__ struct sample_step s)
 }
 
 /* One block. */
-static __global__ void settle_vertices(const __grid_constant__ struct sample_step s,
-                                       const __grid_constant__ struct rung__cuda_graph graph)
+static __global__ void merge_vertices(const __grid_constant__ struct sample_step s,
+                                      const __grid_constant__ struct rung__cuda_graph graph)
 {
 	uint64_t bad, vertex_count;
 

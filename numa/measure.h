@@ -214,7 +214,7 @@ int rung__measure_set_rate(struct rung__measuring *m, struct rung_numa_value *va
 struct rung__measure_memory {
 	unsigned char *base;
 	uint64_t bytes;
-	double placed_share, huge_share;
+	double placement_share, huge_share;
 };
 
 /** Why CPUs of this node cannot work; NULL: they can. The report's. */
@@ -250,8 +250,8 @@ const char *rung__measure_check(struct rung__measuring *m, size_t idx,
  * @param why_out     NULL, or the reason why there is none
  * @return 0 or a failure
  */
-int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
-                       struct rung__measure_memory *memory_out, const char **why_out);
+int rung__measure_alloc(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
+                        struct rung__measure_memory *memory_out, const char **why_out);
 void rung__measure_release(struct rung__measure_memory *memory);
 
 /* ---- the machine ---- */
@@ -262,7 +262,7 @@ int rung__measure_machine(struct rung__measuring *m);
 /* ---- matrices ---- */
 
 /** The CPUs of a node and memory of a node. */
-struct rung__measure_place {
+struct rung__measure_pair {
 	size_t cpu_idx, memory_idx;
 	const struct rung__measure_memory *memory;
 	const char *why; /* NULL, or why nothing can be measured there: all results are absent */
@@ -275,16 +275,16 @@ struct rung__measure_place {
 int rung__measure_each(struct rung__measuring *m,
                        uint64_t (*bytes)(const struct rung__measuring *m, size_t memory_idx),
                        int (*measure)(struct rung__measuring *m,
-                                      const struct rung__measure_place *place));
+                                      const struct rung__measure_pair *pair));
 
 /** One and three arrays of a node. */
 uint64_t rung__measure_one_array(const struct rung__measuring *m, size_t memory_idx);
 uint64_t rung__measure_three_arrays(const struct rung__measuring *m, size_t memory_idx);
 
 /** A result of a place, of arrays on its memory's node. */
-struct rung_numa_result rung__measure_of_place(const struct rung__measuring *m,
-                                               enum rung_numa_matrix matrix,
-                                               const struct rung__measure_place *place);
+struct rung_numa_result rung__measure_of_pair(const struct rung__measuring *m,
+                                              enum rung_numa_matrix matrix,
+                                              const struct rung__measure_pair *pair);
 
 /** Record the location of its memory in a result. */
 void rung__measure_note(struct rung_numa_result *result, const struct rung__measure_memory *memory);

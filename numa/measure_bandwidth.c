@@ -29,13 +29,13 @@ static void stream_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 		                  stream->c + begin, end - begin);
 }
 
-static int measure_kind(struct rung__measuring *m, const struct rung__measure_place *place,
+static int measure_kind(struct rung__measuring *m, const struct rung__measure_pair *pair,
                         struct rung__team *team, int all_cores, unsigned kind)
 {
-	const uint32_t cores = m->nodes[place->cpu_idx].core_count;
-	const uint64_t bytes = m->nodes[place->memory_idx].array_bytes;
+	const uint32_t cores = m->nodes[pair->cpu_idx].core_count;
+	const uint64_t bytes = m->nodes[pair->memory_idx].array_bytes;
 	const struct rung__measure_pass pass = { .bytes = (double)bytes * kinds[kind].arrays };
-	struct rung_numa_result like = rung__measure_of_place(m, RUNG_NUMA_BANDWIDTH, place);
+	struct rung_numa_result like = rung__measure_of_pair(m, RUNG_NUMA_BANDWIDTH, pair);
 	struct stream stream = { .kind = kind, .lines = bytes / 256 };
 	struct rung__team_work work = { team, stream_work, &stream };
 	double *seconds;
@@ -44,26 +44,26 @@ static int measure_kind(struct rung__measuring *m, const struct rung__measure_pl
 	like.kind = kinds[kind].name;
 	like.all_cores = all_cores;
 	like.threads = all_cores ? cores : RUNG__MIN(cores, 1u);
-	if (place->why)
-		return rung__measure_absent(m, &like, kind, place->why);
-	stream.a = (double *)(void *)place->memory->base;
-	stream.b = (double *)(void *)(place->memory->base + bytes);
-	stream.c = (double *)(void *)(place->memory->base + 2 * bytes);
+	if (pair->why)
+		return rung__measure_absent(m, &like, kind, pair->why);
+	stream.a = (double *)(void *)pair->memory->base;
+	stream.b = (double *)(void *)(pair->memory->base + bytes);
+	stream.c = (double *)(void *)(pair->memory->base + 2 * bytes);
 	rc = rung__measure_passes(m, rung__measure_by_team, &work, &seconds);
 	return rc < 0 ? rc : rung__measure_add_values(m, &like, kind, seconds, &pass, NULL);
 }
 
-static int measure(struct rung__measuring *m, const struct rung__measure_place *place)
+static int measure(struct rung__measuring *m, const struct rung__measure_pair *pair)
 {
 	int rc = 0;
 
 	for (int all_cores = 1; all_cores >= 0 && rc == 0; all_cores--) {
 		struct rung__team *team = NULL;
 
-		if (!place->why)
-			rc = rung__measure_team(m, place->cpu_idx, all_cores, &team);
+		if (!pair->why)
+			rc = rung__measure_team(m, pair->cpu_idx, all_cores, &team);
 		for (unsigned kind = 0; kind < RUNG__STREAM_COUNT && rc == 0; kind++)
-			rc = measure_kind(m, place, team, all_cores, kind);
+			rc = measure_kind(m, pair, team, all_cores, kind);
 		rung__team_stop(team);
 	}
 	return rc;

@@ -214,7 +214,7 @@ static int register_pages(struct rung__measuring *m, size_t idx, uint64_t page_b
 	struct rung_numa_result like = blank(m, RUNG_NUMA_REGISTER, idx, page_bytes);
 	struct rung__measure_memory memory;
 	const char *why;
-	int rc = rung__measure_take(m, idx, buffer_bytes(m), page_bytes, &memory, &why);
+	int rc = rung__measure_alloc(m, idx, buffer_bytes(m), page_bytes, &memory, &why);
 
 	like.kind = "io_uring";
 	if (rc < 0)

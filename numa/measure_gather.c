@@ -97,8 +97,8 @@ static void copy_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 
 /* Alternate. @param seconds per pass: [samples] of gathers, [samples] of copies, and as much
  * scratch space */
-static int take_turns(const struct rung__measuring *m, struct rung__team *team,
-                      struct gather *gather, double *seconds)
+static int interleave_loops(const struct rung__measuring *m, struct rung__team *team,
+                            struct gather *gather, double *seconds)
 {
 	static const rung__work_fn turns[] = { gather_work, copy_work };
 	uint64_t passes[2];
@@ -150,14 +150,14 @@ static int add_rows(struct rung__measuring *m, const struct rung_numa_result *li
 	return 0;
 }
 
-static int measure_rows(struct rung__measuring *m, const struct rung__measure_place *place,
+static int measure_rows(struct rung__measuring *m, const struct rung__measure_pair *pair,
                         int all_cores, uint64_t row_bytes)
 {
-	const uint64_t array_bytes = m->nodes[place->memory_idx].array_bytes;
-	const uint64_t table_bytes = m->nodes[place->memory_idx].table_bytes;
-	struct rung_numa_result like = rung__measure_of_place(m, RUNG_NUMA_GATHER, place);
+	const uint64_t array_bytes = m->nodes[pair->memory_idx].array_bytes;
+	const uint64_t table_bytes = m->nodes[pair->memory_idx].table_bytes;
+	struct rung_numa_result like = rung__measure_of_pair(m, RUNG_NUMA_GATHER, pair);
 	struct gather gather = {
-		.table = place->memory->base,
+		.table = pair->memory->base,
 		.table_rows = table_bytes / row_bytes,
 		.row_count = rung__align_down(array_bytes / row_bytes, 64),
 		.row_bytes = row_bytes,
@@ -171,17 +171,17 @@ static int measure_rows(struct rung__measuring *m, const struct rung__measure_pl
 	like.row_bytes = row_bytes;
 	like.buffer_bytes = table_bytes;
 	like.advised_bytes = 2 * m->array_bytes_advised;
-	if (place->why)
-		return rung__measure_absent(m, &like, (uint32_t)row_bytes, place->why);
+	if (pair->why)
+		return rung__measure_absent(m, &like, (uint32_t)row_bytes, pair->why);
 	gather.out = gather.table + table_bytes;
 	gather.ids = (uint64_t *)(void *)(gather.out + array_bytes);
 	rc = rung__measure_samples(m, 4 * (size_t)m->opts.samples, &seconds);
 	if (rc == 0)
-		rc = rung__measure_team(m, place->cpu_idx, all_cores, &team);
+		rc = rung__measure_team(m, pair->cpu_idx, all_cores, &team);
 	if (rc < 0)
 		return rc;
 	rung__team_run(team, draw_work, &gather, 1);
-	rc = take_turns(m, team, &gather, seconds);
+	rc = interleave_loops(m, team, &gather, seconds);
 	like.threads = rung__team_count(team);
 	rung__team_stop(team);
 	if (rc == 0 && gather.failed)
@@ -190,16 +190,16 @@ static int measure_rows(struct rung__measuring *m, const struct rung__measure_pl
 	if (rc < 0)
 		return rc;
 	return add_rows(m, &like, &gather, seconds,
-	                *rung__measure_latency_of(m, place->cpu_idx, place->memory_idx));
+	                *rung__measure_latency_of(m, pair->cpu_idx, pair->memory_idx));
 }
 
-static int measure(struct rung__measuring *m, const struct rung__measure_place *place)
+static int measure(struct rung__measuring *m, const struct rung__measure_pair *pair)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < m->row_count && rc == 0; i++) {
 		for (int all_cores = 1; all_cores >= 0 && rc == 0; all_cores--)
-			rc = measure_rows(m, place, all_cores, m->rows[i]);
+			rc = measure_rows(m, pair, all_cores, m->rows[i]);
 	}
 	return rc;
 }

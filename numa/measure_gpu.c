@@ -76,7 +76,7 @@ static struct rung__meter_gather gather_of(const struct rung__measuring *m,
 	};
 }
 
-/* @param ids_out  the GPU's, free with give_back(), also after a failure */
+/* @param ids_out  the GPU's, free with release(), also after a failure */
 static int put_ids(const struct place *place, const struct rung__meter_gather *gather,
                    bool in_sequence, void **ids_out)
 {
@@ -147,7 +147,7 @@ static int measure_kind(struct rung__measuring *m, const struct place *place,
 		rc = rung__measure_passes(m, run, &work, &seconds);
 	if (rc < 0)
 		rc = rung__measure_why(m, rc, &why);
-	work.ops->give_back(place->gpu->number, ids);
+	work.ops->release(place->gpu->number, ids);
 	if (rc < 0)
 		return rc;
 	if (why)
@@ -168,7 +168,7 @@ static int measure_place(struct rung__measuring *m, const struct place *place,
 	return rc;
 }
 
-/* Memory of a GPU, of the table's size. @param why_out  as of rung__measure_take() */
+/* Memory of a GPU, of the table's size. @param why_out  as of rung__measure_alloc() */
 static int take(struct rung__measuring *m, const struct place *place, int number,
                 unsigned char **memory_out, const char **why_out)
 {
@@ -235,7 +235,7 @@ static int measure_gpu_and_node(struct rung__measuring *m, const struct rung__me
 	}
 	if (rc == 0)
 		rc = measure_place(m, &place, gpu_kinds, RUNG__ARRAY_LEN(gpu_kinds));
-	gpus->ops->give_back(gpu->number, place.buffer);
+	gpus->ops->release(gpu->number, place.buffer);
 	return rc;
 }
 
@@ -247,8 +247,8 @@ static int measure_node(struct rung__measuring *m, const struct rung__measure_gp
 	struct rung__measure_memory memory;
 	const char *why;
 	bool pinned = false;
-	int rc = rung__measure_take(m, idx, m->gpu_sizes.table_bytes, RUNG__MEASURE_HUGE_BYTES,
-	                            &memory, &why);
+	int rc = rung__measure_alloc(m, idx, m->gpu_sizes.table_bytes, RUNG__MEASURE_HUGE_BYTES,
+	                             &memory, &why);
 
 	if (rc == 0 && !why) {
 		rc = gpus->ops->pin(number, memory.base, memory.bytes);
@@ -308,8 +308,8 @@ static int measure_peers(struct rung__measuring *m, const struct rung__measure_g
 		rc = take(m, &place, to->number, &place.buffer, &place.why);
 	if (rc == 0)
 		rc = measure_place(m, &place, peer_kinds, RUNG__ARRAY_LEN(peer_kinds));
-	gpus->ops->give_back(to->number, place.buffer);
-	gpus->ops->give_back(from->number, place.table);
+	gpus->ops->release(to->number, place.buffer);
+	gpus->ops->release(from->number, place.table);
 	return rc;
 }
 

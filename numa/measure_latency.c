@@ -66,44 +66,44 @@ static void load_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 }
 
 /* The chase's circle, in the first array. */
-static int make_chase(const struct rung__measuring *m, const struct rung__measure_place *place,
+static int make_chase(const struct rung__measuring *m, const struct rung__measure_pair *pair,
                       void **at_out)
 {
-	const uint64_t pages = m->nodes[place->memory_idx].array_bytes / RUNG__PAGE_BYTES;
+	const uint64_t pages = m->nodes[pair->memory_idx].array_bytes / RUNG__PAGE_BYTES;
 	uint32_t *order = rung__malloc_array(pages, sizeof(*order));
 
 	if (!order)
 		return rung__measure_out_of_memory();
-	*at_out = rung__chase_make(place->memory->base, pages, order);
+	*at_out = rung__chase_make(pair->memory->base, pages, order);
 	rung__free(order);
 	return 0;
 }
 
 /* ---- idle ---- */
 
-static int measure_idle(struct rung__measuring *m, const struct rung__measure_place *place)
+static int measure_idle(struct rung__measuring *m, const struct rung__measure_pair *pair)
 {
 	static const struct rung__measure_pass pass = { .hops = HOPS };
-	struct rung_numa_result like = rung__measure_of_place(m, RUNG_NUMA_LATENCY, place), *result;
+	struct rung_numa_result like = rung__measure_of_pair(m, RUNG_NUMA_LATENCY, pair), *result;
 	struct background_load load = { 0 };
 	struct rung__team_work work = { NULL, load_work, &load };
 	double *seconds;
 	int rc;
 
 	like.all_cores = 0;
-	if (place->why)
-		return rung__measure_absent(m, &like, 0, place->why);
+	if (pair->why)
+		return rung__measure_absent(m, &like, 0, pair->why);
 	like.threads = 1;
-	rc = make_chase(m, place, &load.at);
+	rc = make_chase(m, pair, &load.at);
 	if (rc == 0)
-		rc = rung__measure_team(m, place->cpu_idx, false, &work.team);
+		rc = rung__measure_team(m, pair->cpu_idx, false, &work.team);
 	if (rc == 0)
 		rc = rung__measure_passes(m, rung__measure_by_team, &work, &seconds);
 	rung__team_stop(work.team);
 	if (rc == 0)
 		rc = rung__measure_add_values(m, &like, 0, seconds, &pass, &result);
 	if (rc == 0)
-		*rung__measure_latency_of(m, place->cpu_idx, place->memory_idx) =
+		*rung__measure_latency_of(m, pair->cpu_idx, pair->memory_idx) =
 			result->latency_ns.median;
 	return rc;
 }
@@ -148,7 +148,7 @@ static void run_level(const struct rung__measuring *m, struct rung__team *team,
 }
 
 /* Passes are calibrated for each level: a loaded chase takes longer. Both values are of one run. */
-static int measure_level(struct rung__measuring *m, const struct rung__measure_place *place,
+static int measure_level(struct rung__measuring *m, const struct rung__measure_pair *pair,
                          struct background_load *load, uint32_t level, struct rung_numa_result like)
 {
 	static const struct rung__measure_pass pass = { .hops = HOPS };
@@ -159,7 +159,7 @@ static int measure_level(struct rung__measuring *m, const struct rung__measure_p
 	int rc = rung__measure_samples(m, 2 * (size_t)samples, &chase_s);
 
 	if (rc == 0)
-		rc = rung__measure_team(m, place->cpu_idx, level > 0, &team);
+		rc = rung__measure_team(m, pair->cpu_idx, level > 0, &team);
 	if (rc < 0)
 		return rc;
 	if (level > 0)
@@ -174,11 +174,11 @@ static int measure_level(struct rung__measuring *m, const struct rung__measure_p
 	return rc;
 }
 
-static int measure_loaded(struct rung__measuring *m, const struct rung__measure_place *place)
+static int measure_loaded(struct rung__measuring *m, const struct rung__measure_pair *pair)
 {
-	const struct rung__measure_node *node = &m->nodes[place->cpu_idx];
-	const uint64_t bytes = m->nodes[place->memory_idx].array_bytes;
-	struct rung__measure_place here = *place;
+	const struct rung__measure_node *node = &m->nodes[pair->cpu_idx];
+	const uint64_t bytes = m->nodes[pair->memory_idx].array_bytes;
+	struct rung__measure_pair here = *pair;
 	struct background_load load = { .line_count = 2 * bytes / RUNG__PAGE_BYTES };
 	struct rung_numa_result like;
 	int rc;
@@ -192,14 +192,14 @@ static int measure_loaded(struct rung__measuring *m, const struct rung__measure_
 		if (!here.why)
 			return rung__measure_out_of_memory();
 	}
-	like = rung__measure_of_place(m, RUNG_NUMA_LOADED, &here);
+	like = rung__measure_of_pair(m, RUNG_NUMA_LOADED, &here);
 	like.all_cores = 1;
 	if (here.why)
 		return rung__measure_absent(m, &like, 0, here.why);
-	load.lines = (const double *)(const void *)(place->memory->base + bytes);
-	rc = make_chase(m, place, &load.at);
+	load.lines = (const double *)(const void *)(pair->memory->base + bytes);
+	rc = make_chase(m, pair, &load.at);
 	for (uint32_t level = 0; level < level_count(m) && rc == 0; level++)
-		rc = measure_level(m, place, &load, level, like);
+		rc = measure_level(m, pair, &load, level, like);
 	return rc;
 }
 

@@ -94,7 +94,7 @@ static int read_nodes(struct rung__measuring *m, struct rung__sys *sys)
 		node->node = rung_topology_node(m->topology, i);
 		allowed = &node->node->cpus_allowed;
 		node->cores =
-			rung__arena_take(&m->report->arena, allowed->count, sizeof(*node->cores));
+			rung__arena_alloc(&m->report->arena, allowed->count, sizeof(*node->cores));
 		if (!node->cores)
 			return rung__measure_out_of_memory();
 		for (uint32_t c = 0; c < allowed->count && rc >= 0; c++)

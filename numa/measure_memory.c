@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "measure.h"
-#include "place/place.h"
+#include "placement/placement.h"
 
 #define SHARE_MIN 0.95 /* of the pages: with fewer it is not a measurement of that node */
 
@@ -77,7 +77,7 @@ int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uin
                       struct rung__measure_memory *memory_out)
 {
 	struct rung__measure_memory memory = { .bytes = bytes,
-		                               .placed_share = (double)NAN,
+		                               .placement_share = (double)NAN,
 		                               .huge_share = (double)NAN };
 
 	memory.base = rung__map_pages(bytes);
@@ -88,7 +88,7 @@ int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uin
 		/* fails if there are none */
 		madvise(memory.base, (size_t)bytes, MADV_NOHUGEPAGE);
 	if (m->policy.can_bind) /* what came of it is looked up */
-		rung__place_on_node(memory.base, bytes, m->nodes[idx].node->node);
+		rung__placement_prefer(memory.base, bytes, m->nodes[idx].node->node);
 	*memory_out = memory;
 	return 0;
 }
@@ -121,14 +121,14 @@ const char *rung__measure_check(struct rung__measuring *m, size_t idx,
 	struct rung__mapped mapped = { .at = memory->base, .bytes = memory->bytes };
 	int err;
 
-	memory->placed_share = rung__placed_share(memory->base, memory->bytes, node, &err);
-	rung__mapped_look("/proc/self/smaps", &mapped, 1);
+	memory->placement_share = rung__placement_share(memory->base, memory->bytes, node, &err);
+	rung__mapped_query("/proc/self/smaps", &mapped, 1);
 	if (mapped.told)
 		memory->huge_share = (double)mapped.huge_bytes / (double)mapped.bytes;
-	if (memory->placed_share < SHARE_MIN) /* not when it is NaN */
+	if (memory->placement_share < SHARE_MIN) /* not when it is NaN */
 		return rung__measure_text(
 			m, "%.0f %% of %" PRIu64 " MiB are on node %" PRIu32 ", the rest elsewhere",
-			100 * memory->placed_share, memory->bytes >> 20, node);
+			100 * memory->placement_share, memory->bytes >> 20, node);
 	return NULL;
 }
 
@@ -144,8 +144,8 @@ static int touch(struct rung__measuring *m, size_t idx, struct rung__measure_mem
 	return 0;
 }
 
-int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
-                       struct rung__measure_memory *memory_out, const char **why_out)
+int rung__measure_alloc(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
+                        struct rung__measure_memory *memory_out, const char **why_out)
 {
 	int rc;
 
@@ -167,25 +167,25 @@ int rung__measure_take(struct rung__measuring *m, size_t idx, uint64_t bytes, ui
 }
 
 /* A CPU that threads cannot be pinned to is the reason of that node's results. */
-static int measure_place(struct rung__measuring *m, struct rung__measure_place place,
+static int measure_place(struct rung__measuring *m, struct rung__measure_pair pair,
                          int (*measure)(struct rung__measuring *m,
-                                        const struct rung__measure_place *place))
+                                        const struct rung__measure_pair *pair))
 {
 	int rc;
 
-	if (!place.why)
-		place.why = rung__measure_no_cpu(m, place.cpu_idx);
-	rc = measure(m, &place);
+	if (!pair.why)
+		pair.why = rung__measure_no_cpu(m, pair.cpu_idx);
+	rc = measure(m, &pair);
 	if (rc != RUNG_E_NOSUP)
 		return rc;
-	rc = rung__measure_why(m, rc, &place.why);
-	return rc < 0 ? rc : measure(m, &place);
+	rc = rung__measure_why(m, rc, &pair.why);
+	return rc < 0 ? rc : measure(m, &pair);
 }
 
 int rung__measure_each(struct rung__measuring *m,
                        uint64_t (*bytes)(const struct rung__measuring *m, size_t memory_idx),
                        int (*measure)(struct rung__measuring *m,
-                                      const struct rung__measure_place *place))
+                                      const struct rung__measure_pair *pair))
 {
 	int rc = 0;
 
@@ -193,12 +193,12 @@ int rung__measure_each(struct rung__measuring *m,
 		struct rung__measure_memory memory;
 		const char *why;
 
-		rc = rung__measure_take(m, idx, bytes(m, idx), RUNG__MEASURE_HUGE_BYTES, &memory,
-		                        &why);
+		rc = rung__measure_alloc(m, idx, bytes(m, idx), RUNG__MEASURE_HUGE_BYTES, &memory,
+		                         &why);
 		for (size_t cpu = 0; cpu < m->node_count && rc == 0; cpu++) {
-			const struct rung__measure_place place = { cpu, idx, &memory, why };
+			const struct rung__measure_pair pair = { cpu, idx, &memory, why };
 
-			rc = measure_place(m, place, measure);
+			rc = measure_place(m, pair, measure);
 		}
 		rung__measure_release(&memory);
 	}
@@ -217,21 +217,21 @@ uint64_t rung__measure_three_arrays(const struct rung__measuring *m, size_t memo
 
 void rung__measure_note(struct rung_numa_result *result, const struct rung__measure_memory *memory)
 {
-	result->placed_share = memory->placed_share;
+	result->placement_share = memory->placement_share;
 	result->huge_share = memory->huge_share;
 }
 
-struct rung_numa_result rung__measure_of_place(const struct rung__measuring *m,
-                                               enum rung_numa_matrix matrix,
-                                               const struct rung__measure_place *place)
+struct rung_numa_result rung__measure_of_pair(const struct rung__measuring *m,
+                                              enum rung_numa_matrix matrix,
+                                              const struct rung__measure_pair *pair)
 {
 	struct rung_numa_result result = rung__measure_blank(matrix);
 
-	result.cpu_node = (int)m->nodes[place->cpu_idx].node->node;
-	result.memory_node = (int)m->nodes[place->memory_idx].node->node;
-	result.buffer_bytes = m->nodes[place->memory_idx].array_bytes;
+	result.cpu_node = (int)m->nodes[pair->cpu_idx].node->node;
+	result.memory_node = (int)m->nodes[pair->memory_idx].node->node;
+	result.buffer_bytes = m->nodes[pair->memory_idx].array_bytes;
 	result.advised_bytes = m->array_bytes_advised;
-	if (!place->why)
-		rung__measure_note(&result, place->memory);
+	if (!pair->why)
+		rung__measure_note(&result, pair->memory);
 	return result;
 }

@@ -67,7 +67,7 @@ static int reader_open(struct nvme_reader *reader)
 		.probe_bytes = POOL_BYTES,
 		.token_count = DEPTH_MAX,
 		.queue_depth = DEPTH_MAX,
-		.gap_bytes = RUNG_GAP_NONE,
+		.merge_gap_bytes = RUNG_MERGE_GAP_NONE,
 	};
 	int rc;
 
@@ -223,8 +223,8 @@ static int measure_node(struct rung__measuring *m, const struct nvme_target *tar
 	like.file = target->file;
 	like.buffer_bytes = target->bytes;
 	if (!why)
-		rc = rung__measure_take(m, idx, POOL_BYTES, RUNG__MEASURE_HUGE_BYTES, &memory,
-		                        &why);
+		rc = rung__measure_alloc(m, idx, POOL_BYTES, RUNG__MEASURE_HUGE_BYTES, &memory,
+		                         &why);
 	if (rc == 0 && why)
 		return rung__measure_absent(m, &like, group, why);
 	if (rc < 0)

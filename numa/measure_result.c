@@ -21,7 +21,7 @@ void rung__measure_step(struct rung__measuring *m, uint64_t total)
 	m->total = total;
 }
 
-static int tell(struct rung__measuring *m)
+static int report_progress(struct rung__measuring *m)
 {
 	if (m->opts.progress &&
 	    m->opts.progress(m->opts.progress_ctx, m->step, m->done, RUNG__MAX(m->done, m->total)))
@@ -38,7 +38,7 @@ struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix)
 		.gpu = -1,
 		.to_gpu = -1,
 		.all_cores = -1,
-		.placed_share = (double)NAN,
+		.placement_share = (double)NAN,
 		.huge_share = (double)NAN,
 		.of_copy = (double)NAN,
 		.rows_in_flight = (double)NAN,
@@ -67,7 +67,7 @@ static int add(struct rung__measuring *m, const struct rung_numa_result *like, u
 	report->info.result_count++;
 	*result_out = &report->entries[count].result;
 	m->done++;
-	return tell(m);
+	return report_progress(m);
 }
 
 int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like,
@@ -98,7 +98,7 @@ const char *rung__measure_text(struct rung__measuring *m, const char *format, ..
 	va_start(args, format);
 	length = vsnprintf(NULL, 0, format, args);
 	va_end(args);
-	text = length < 0 ? NULL : rung__arena_take(&m->report->arena, (uint64_t)length + 1, 1);
+	text = length < 0 ? NULL : rung__arena_alloc(&m->report->arena, (uint64_t)length + 1, 1);
 	if (!text)
 		return NULL;
 	va_start(args, format);
@@ -131,7 +131,7 @@ struct rung_numa_value rung__measure_value(const double *samples, size_t count, 
 
 int rung__measure_samples(struct rung__measuring *m, size_t count, double **samples_out)
 {
-	*samples_out = rung__arena_take(&m->report->arena, count, sizeof(**samples_out));
+	*samples_out = rung__arena_alloc(&m->report->arena, count, sizeof(**samples_out));
 	return *samples_out ? 0 : rung__measure_out_of_memory();
 }
 

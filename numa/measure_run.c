@@ -48,10 +48,10 @@ const char *rung_numa_matrix_name(enum rung_numa_matrix matrix)
 static const uint32_t depths[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
 static const uint32_t depths_quick[] = { 1, 8, 32, 128 };
 
-static int take_opts(const struct rung_numa_measure_opts *given,
+static int copy_opts(const struct rung_numa_measure_opts *given,
                      struct rung_numa_measure_opts *opts)
 {
-	int rc = rung__opts_take(opts, sizeof(*opts), given, "rung_numa_measure_opts");
+	int rc = rung__opts_copy_in(opts, sizeof(*opts), given, "rung_numa_measure_opts");
 
 	if (rc < 0)
 		return rc;
@@ -128,7 +128,7 @@ static int prepare(struct rung__measuring *m)
 	for (size_t i = 0; i < m->node_count && rc == 0; i++) {
 		if (m->nodes[i].node->has_memory && m->nodes[i].node->memory_allowed != 0) {
 			m->policy.size = sizeof(m->policy);
-			rc = rung_numa_try(m->nodes[i].node->node, &m->policy);
+			rc = rung_numa_probe_policy(m->nodes[i].node->node, &m->policy);
 			break;
 		}
 	}
@@ -179,7 +179,7 @@ int rung__numa_measure(const char *root, const struct rung_topology *topology,
                        struct rung_numa_report **report_out)
 {
 	struct rung__measuring m = { .root = root, .topology = topology };
-	int rc = take_opts(opts, &m.opts);
+	int rc = copy_opts(opts, &m.opts);
 
 	if (rc < 0)
 		return rc;
@@ -207,8 +207,8 @@ int rung_numa_measure(const struct rung_topology *topology,
 int rung_numa_report_info(const struct rung_numa_report *report,
                           struct rung_numa_report_info *info_out)
 {
-	return rung__opts_give(info_out, &report->info, sizeof(report->info),
-	                       "rung_numa_report_info");
+	return rung__opts_copy_out(info_out, &report->info, sizeof(report->info),
+	                           "rung_numa_report_info");
 }
 
 const struct rung_numa_result *rung_numa_report_result(const struct rung_numa_report *report,

@@ -191,39 +191,40 @@ const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed)
 
 /* "host: 12.0 GiB on node 1", "host: 24.0 GiB on nodes 0, 1 in turn, blocks of 2.0 MiB": a line
  * without its end. */
-static void print_place(const struct rung_place *place)
+static void print_placement(const struct rung_placement *placement)
 {
 	char bytes[TOOL_TEXT_BYTES];
 
-	printf("%s: %s on node%s", place->name, tool_bytes_text(bytes, (double)place->bytes),
-	       place->nodes.count > 1 ? "s" : "");
-	for (uint32_t n = 0; n < place->nodes.count; n++)
-		printf("%s %u", n ? "," : "", place->nodes.ids[n]);
-	if (place->nodes.count > 1)
+	printf("%s: %s on node%s", placement->name,
+	       tool_bytes_text(bytes, (double)placement->bytes),
+	       placement->nodes.count > 1 ? "s" : "");
+	for (uint32_t n = 0; n < placement->nodes.count; n++)
+		printf("%s %u", n ? "," : "", placement->nodes.ids[n]);
+	if (placement->nodes.count > 1)
 		printf(" in turn, blocks of %s",
-		       tool_bytes_text(bytes, (double)place->block_bytes));
-	if (place->row_count)
-		printf(", ranks from %llu", (unsigned long long)place->rank_first);
+		       tool_bytes_text(bytes, (double)placement->block_bytes));
+	if (placement->row_count)
+		printf(", ranks from %llu", (unsigned long long)placement->rank_first);
 }
 
-void tool_print_places(const struct rung_store_stats *stats)
+void tool_print_placements(const struct rung_store_stats *stats)
 {
-	for (uint32_t i = 0; i < stats->place_count; i++) {
-		const struct rung_store_place *place = &stats->places[i];
+	for (uint32_t i = 0; i < stats->placement_count; i++) {
+		const struct rung_store_placement *placement = &stats->placements[i];
 
-		if (place->place.nodes.count == 0)
+		if (placement->placement.nodes.count == 0)
 			continue;
-		print_place(&place->place);
-		if (!isnan(place->node_share))
-			printf("; %.1f %% of its pages are there", 100 * place->node_share);
-		printf("%s%s\n", *place->why ? "; " : "", place->why);
+		print_placement(&placement->placement);
+		if (!isnan(placement->node_share))
+			printf("; %.1f %% of its pages are there", 100 * placement->node_share);
+		printf("%s%s\n", *placement->why ? "; " : "", placement->why);
 	}
 }
 
 void tool_print_plan(const struct rung_plan *plan)
 {
 	const struct rung_plan_tier *tier;
-	const struct rung_place *place;
+	const struct rung_placement *placement;
 	char bytes[TOOL_TEXT_BYTES];
 
 	printf("%-8s %14s %12s %12s\n", "tier", "rows", "bytes", "hits");
@@ -235,37 +236,38 @@ void tool_print_plan(const struct rung_plan *plan)
 		else
 			printf("%10.1f %%\n", 100 * tier->hit_share);
 	}
-	for (size_t i = 0; (place = rung_plan_place(plan, i)) != NULL; i++) {
-		if (place->nodes.count == 0)
+	for (size_t i = 0; (placement = rung_plan_placement(plan, i)) != NULL; i++) {
+		if (placement->nodes.count == 0)
 			continue;
-		print_place(place);
+		print_placement(placement);
 		putchar('\n');
 	}
 }
 
-void tool_print_choice(const struct rung_choice *choice, const char *profile)
+void tool_print_choice(const struct rung_tuning *tuning, const char *profile)
 {
 	printf("chosen by %s:\n", profile);
 	printf("  drive      ");
-	for (uint32_t i = 0; i < choice->drive_count; i++)
+	for (uint32_t i = 0; i < tuning->drive_count; i++)
 		printf("%s%s", i ? ", " : "",
-		       *choice->drives[i] ? choice->drives[i] : "without a name");
-	printf("%s%s\n", choice->drive_count ? ": " : "", choice->drive_why);
-	if (choice->queue_depth)
-		printf("  depth      %u: %s\n", choice->queue_depth, choice->queue_depth_why);
-	if (*choice->gap_why) {
+		       *tuning->drives[i] ? tuning->drives[i] : "without a name");
+	printf("%s%s\n", tuning->drive_count ? ": " : "", tuning->drive_why);
+	if (tuning->queue_depth)
+		printf("  depth      %u: %s\n", tuning->queue_depth, tuning->queue_depth_why);
+	if (*tuning->merge_gap_why) {
 		printf("  gap        ");
-		if (choice->gap_bytes)
-			printf("%u bytes: ",
-			       choice->gap_bytes == RUNG_GAP_NONE ? 0 : choice->gap_bytes);
-		printf("%s\n", choice->gap_why);
+		if (tuning->merge_gap_bytes)
+			printf("%u bytes: ", tuning->merge_gap_bytes == RUNG_MERGE_GAP_NONE
+			                             ? 0
+			                             : tuning->merge_gap_bytes);
+		printf("%s\n", tuning->merge_gap_why);
 	}
 	printf("  threads    ");
-	if (choice->threads)
-		printf("%u: ", choice->threads);
-	printf("%s\n", choice->threads_why);
-	printf("  host rows  %s%s\n", choice->interleaved ? "interleaved: " : "",
-	       choice->spread_why);
+	if (tuning->threads)
+		printf("%u: ", tuning->threads);
+	printf("%s\n", tuning->threads_why);
+	printf("  host rows  %s%s\n", tuning->interleaved ? "interleaved: " : "",
+	       tuning->interleaved_why);
 }
 
 void tool_print_hits(const struct rung_store_stats *stats)

@@ -104,7 +104,7 @@ struct tool_store_args {
 	enum rung_engine engine;
 	int buffered;
 	int no_merge;
-	uint32_t gap_bytes;        /**< as in struct rung_store_opts */
+	uint32_t merge_gap_bytes;  /**< as in struct rung_store_opts */
 	const char *device_given;  /**< "device" where it was */
 	const char *device_option; /**< an option of GPUs that was given, or that; NULL: none was */
 	enum rung_device device;   /**< CPU without any of them, AUTO without --device */
@@ -277,11 +277,11 @@ const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed);
 void tool_print_plan(const struct rung_plan *plan);
 
 /** Print the settings that a plan derived from a profile, with the reasons, on stdout. */
-void tool_print_choice(const struct rung_choice *choice, const char *profile);
+void tool_print_choice(const struct rung_tuning *tuning, const char *profile);
 
 /** Print a line for each block of a store's host memory with nodes: how much of it is there, or why
  * that is not known, on stdout. */
-void tool_print_places(const struct rung_store_stats *stats);
+void tool_print_placements(const struct rung_store_stats *stats);
 
 /** Table of tiers of a store on stdout: name, rows, hits and their share. */
 void tool_print_hits(const struct rung_store_stats *stats);

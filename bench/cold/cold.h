@@ -34,8 +34,8 @@ struct cold_run {
 	/* what it has done */
 	uint64_t reads, read_bytes;
 	uint64_t saved_rows; /* rung: rows that the cache had, or that a read on its way brought */
-	uint64_t duplicate_rows;        /* rung: asked for twice in a batch */
-	uint32_t gap_bytes, slot_bytes; /* rung */
+	uint64_t duplicate_rows;              /* rung: asked for twice in a batch */
+	uint32_t merge_gap_bytes, slot_bytes; /* rung */
 };
 
 /** Row of batch b, place i goes to out + i * row_bytes. */

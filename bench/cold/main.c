@@ -107,7 +107,7 @@ static void find_features(const char *dir, struct bench_features *features_out)
 
 /* Of each batch the ranks that are not in memory, in their order. Batches without any are left
  * out. */
-static void take_cold(struct cold_run *run, struct cold_trace *trace)
+static void accept_cold(struct cold_run *run, struct cold_trace *trace)
 {
 	run->batches = calloc(trace->batch_count, sizeof(*run->batches));
 	if (!run->batches)
@@ -234,12 +234,12 @@ static void run_strategy(const struct cold_strategy *strategy, struct cold_run *
 	printf("{\"strategy\": \"%s\", \"batches\": %" PRIu64 ", \"rows\": %" PRIu64
 	       ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"reads\": %" PRIu64
 	       ", \"read_bytes\": %" PRIu64 ", \"saved_rows\": %" PRIu64
-	       ", \"duplicate_rows\": %" PRIu64 ", \"gap_bytes\": %u, \"slot_bytes\": %u, "
+	       ", \"duplicate_rows\": %" PRIu64 ", \"merge_gap_bytes\": %u, \"slot_bytes\": %u, "
 	       "\"checked_batches\": %" PRIu64 ", \"wrong_rows\": %" PRIu64 "}\n",
 	       strategy->name, run->batch_count - run->warmup, rows, clocks.seconds, clocks.cpu,
 	       run->reads - before.reads, run->read_bytes - before.read_bytes,
 	       run->saved_rows - before.saved_rows, run->duplicate_rows - before.duplicate_rows,
-	       run->gap_bytes, run->slot_bytes,
+	       run->merge_gap_bytes, run->slot_bytes,
 	       check ? run->batch_count : run->batch_count - checked_from, wrong);
 }
 
@@ -310,7 +310,7 @@ static int run(int argc, char **argv)
 		bench_die("in-flight is 1 to %u", COLD_BUFFERS);
 	find_features(cold.dir, &cold.features);
 	cold_trace_read(argv[3], &trace);
-	take_cold(&cold, &trace);
+	accept_cold(&cold, &trace);
 	run_strategy(strategy_called(argv[4]), &cold, check);
 	cold_fini(&cold, &trace);
 	return BENCH_DONE;
@@ -324,7 +324,7 @@ static int count(char **argv)
 
 	find_features(cold.dir, &cold.features);
 	cold_trace_read(argv[3], &trace);
-	take_cold(&cold, &trace);
+	accept_cold(&cold, &trace);
 	cold_count(cold.batches, cold.batch_count, bench_number(argv[6]), cold.resident,
 	           bench_number(argv[5]), &counts);
 	printf("{\"batches\": %" PRIu64 ", \"rows\": %" PRIu64 ", \"distinct_rows\": %" PRIu64

@@ -84,7 +84,7 @@ static void counted_rung(struct cold_run *run)
 	run->read_bytes = stats.device_read_bytes;
 	run->saved_rows = stats.cache_hits + stats.joined_rows;
 	run->duplicate_rows = stats.duplicate_rows;
-	run->gap_bytes = stats.gap_bytes;
+	run->merge_gap_bytes = stats.merge_gap_bytes;
 	if (stats.tiers[0].hits != 0)
 		bench_die("%" PRIu64 " rows came from memory: only cold ones were asked for",
 		          stats.tiers[0].hits);

@@ -12,8 +12,8 @@
 #define BATCH_ROWS       4096u
 #define IN_FLIGHT_MAX    4u
 #define TIMELINE_BATCHES 24u
-#define LOOKS_MAX        512u
-#define LOOK_US          100
+#define POLLS_MAX        512u
+#define POLL_US          100
 
 struct cold {
 	const struct bench *b;
@@ -200,17 +200,17 @@ struct watch {
 	struct {
 		double at;
 		uint64_t reads, scatters;
-	} looks[LOOKS_MAX];
+	} looks[POLLS_MAX];
 	unsigned count;
 	_Atomic int stop;
 };
 
 static void *look(void *arg)
 {
-	const struct timespec pause = { .tv_nsec = LOOK_US * 1000 };
+	const struct timespec pause = { .tv_nsec = POLL_US * 1000 };
 	struct watch *watch = arg;
 
-	while (!watch->stop && watch->count < LOOKS_MAX) {
+	while (!watch->stop && watch->count < POLLS_MAX) {
 		struct rung_store_stats stats = bench_stats(watch->store);
 		unsigned n = watch->count;
 

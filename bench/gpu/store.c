@@ -8,19 +8,19 @@
 
 /* Rows on three GPUs that are one: what each has for itself, and its part of what they share. */
 static void place_on_gpus(const struct bench *b, const struct bench_data *data,
-                          const struct bench_place *place, int gpus[POSES_AS],
+                          const struct bench_place *placement, int gpus[POSES_AS],
                           struct rung_plan_opts *opts)
 {
 	/* taken off first; fewer than 2^32 vertices */
-	uint64_t map_bytes = place->vertex_ids ? data->row_count * 4 : 0;
+	uint64_t map_bytes = placement->vertex_ids ? data->row_count * 4 : 0;
 
 	for (int i = 0; i < POSES_AS; i++)
 		gpus[i] = b->gpu;
 	opts->gpus = gpus;
-	opts->gpu_count = place->peer_rows ? POSES_AS : 1;
-	opts->replicate_bytes = place->gpu_rows * data->row_stride;
+	opts->gpu_count = placement->peer_rows ? POSES_AS : 1;
+	opts->replicate_bytes = placement->gpu_rows * data->row_stride;
 	opts->gpu_bytes = opts->replicate_bytes +
-	                  (place->peer_rows + POSES_AS - 1) / POSES_AS * data->row_stride;
+	                  (placement->peer_rows + POSES_AS - 1) / POSES_AS * data->row_stride;
 	if (map_bytes && map_bytes <= opts->gpu_bytes)
 		opts->gpu_bytes += map_bytes;
 	if (opts->gpu_bytes == 0)
@@ -28,21 +28,21 @@ static void place_on_gpus(const struct bench *b, const struct bench_data *data,
 }
 
 void bench_store_open(const struct bench *b, const struct bench_data *data,
-                      const struct bench_place *place, struct bench_store *out)
+                      const struct bench_place *placement, struct bench_store *out)
 {
 	struct rung_plan_opts plan_opts = RUNG_PLAN_OPTS_INIT;
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	int gpus[POSES_AS];
 
-	plan_opts.host_bytes = place->host_bytes;
-	plan_opts.device = place->device;
-	plan_opts.vertex_ids = place->vertex_ids;
-	if (place->device == RUNG_DEVICE_CUDA)
-		place_on_gpus(b, data, place, gpus, &plan_opts);
-	opts.batch_rows_max = place->batch_rows_max;
-	opts.requests_max = place->requests_max;
-	opts.vertex_ids = place->vertex_ids;
-	opts.share_path = place->share_path;
+	plan_opts.host_bytes = placement->host_bytes;
+	plan_opts.device = placement->device;
+	plan_opts.vertex_ids = placement->vertex_ids;
+	if (placement->device == RUNG_DEVICE_CUDA)
+		place_on_gpus(b, data, placement, gpus, &plan_opts);
+	opts.batch_rows_max = placement->batch_rows_max;
+	opts.requests_max = placement->requests_max;
+	opts.vertex_ids = placement->vertex_ids;
+	opts.share_path = placement->share_path;
 	bench_need(rung_plan_create(data->ds, &plan_opts, &out->plan), "planning");
 	bench_need(rung_store_open(data->ds, out->plan, &opts, &out->store), "opening the store");
 }

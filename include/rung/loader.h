@@ -57,7 +57,7 @@ extern "C" {
 #endif
 
 /** Upper limit of rung_loader_opts.ahead. */
-#define RUNG_LOADER_AHEAD_MAX 4096
+#define RUNG_LOADER_LOOK_AHEAD_MAX 4096
 /** Upper limit of rung_loader_opts.threads. */
 #define RUNG_LOADER_THREADS_MAX 1024
 
@@ -74,10 +74,10 @@ struct rung_loader_opts {
 	 * gpu_sampler 2, each with one batch in flight on the GPU */
 	uint32_t threads;
 	/** batches that are sampled and announced before they are gathered; 0: 16, with gpu_sampler
-	 * 2; at most RUNG_LOADER_AHEAD_MAX. Each uses the memory of a sampled batch: 8 bytes per
-	 * vertex, 4 per edge, 8 per vertex that draws; with gpu_sampler, GPU memory for the largest
-	 * possible batch */
-	uint32_t ahead;
+	 * 2; at most RUNG_LOADER_LOOK_AHEAD_MAX. Each uses the memory of a sampled batch: 8 bytes
+	 * per vertex, 4 per edge, 8 per vertex that draws; with gpu_sampler, GPU memory for the
+	 * largest possible batch */
+	uint32_t look_ahead;
 	/** batches whose gather is in flight or complete, not counting those the caller holds; 0:
 	 * 2; at most the store's requests_max - 1, and at least 1. Each uses the memory of its
 	 * rows */

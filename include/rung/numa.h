@@ -277,7 +277,7 @@ struct rung_numa_policy {
  *
  * Threads: any.
  */
-RUNG_API int rung_numa_try(uint32_t node, struct rung_numa_policy *policy_out);
+RUNG_API int rung_numa_probe_policy(uint32_t node, struct rung_numa_policy *policy_out);
 
 /* ---- measuring ---- */
 
@@ -382,7 +382,7 @@ struct rung_numa_result {
 	uint64_t buffer_bytes; /**< size of each array, table or file that is used */
 	/** share of the inspected pages that are on memory_node; NaN: pages cannot be inspected
 	 * here */
-	double placed_share;
+	double placement_share;
 	double huge_share; /**< share of the memory that is in huge pages; NaN: not known */
 	double of_copy; /**< gather: its bandwidth divided by that of the copy on the same cores */
 	/** gather: rows per second of one thread x idle latency, which is the number of rows it

@@ -73,7 +73,7 @@ struct rung_plan_opts {
 	uint64_t cache_bytes;
 	enum rung_numa numa;
 	uint32_t numa_node; /**< for RUNG_NUMA_NODE */
-	/** profile of the machine, used to choose settings (rung_plan_choice()); read only during
+	/** profile of the machine, used to choose settings (rung_plan_tuning()); read only during
 	 * the call; NULL: defaults */
 	const struct rung_profile *profile;
 	/** cold-row cache as a share of the host budget, 0 to 1. The budget is host_bytes or its
@@ -111,7 +111,7 @@ struct rung_plan_cache {
 };
 
 /** A block of host memory and the NUMA nodes planned for it. */
-struct rung_place {
+struct rung_placement {
 	/** "host" (rows), "slots" (staging slots of one features file, in file order) or "cache"
 	 * (frames of the cold-row cache) */
 	const char *name;
@@ -213,7 +213,7 @@ RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *p
  *
  * Threads: any, while no call changes the plan.
  */
-RUNG_API uint64_t rung_plan_vertices_bytes(const struct rung_plan *plan);
+RUNG_API uint64_t rung_plan_map_bytes(const struct rung_plan *plan);
 
 /**
  * The device that will gather and its GPUs. If RUNG_DEVICE_AUTO chose the CPU, or if some of the
@@ -235,7 +235,7 @@ RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan 
  *
  * Threads: any, while no call changes the plan.
  */
-RUNG_API const struct rung_place *rung_plan_place(const struct rung_plan *plan, size_t idx);
+RUNG_API const struct rung_placement *rung_plan_placement(const struct rung_plan *plan, size_t idx);
 
 /**
  * Reason why the placement of all host memory is left to the kernel: the machine has one node, or
@@ -245,7 +245,7 @@ RUNG_API const struct rung_place *rung_plan_place(const struct rung_plan *plan, 
  *
  * Threads: any, while no call changes the plan.
  */
-RUNG_API const char *rung_plan_place_why(const struct rung_plan *plan);
+RUNG_API const char *rung_plan_placement_why(const struct rung_plan *plan);
 
 /**
  * Settings that the plan derived from rung_plan_opts.profile, with the reason for each. A store
@@ -256,7 +256,7 @@ RUNG_API const char *rung_plan_place_why(const struct rung_plan *plan);
  *
  * Threads: any, while no call changes the plan.
  */
-RUNG_API const struct rung_choice *rung_plan_choice(const struct rung_plan *plan);
+RUNG_API const struct rung_tuning *rung_plan_tuning(const struct rung_plan *plan);
 
 /**
  * Callback of rung_plan_forecast() that returns the next batch as a list of ranks. A rank that
@@ -276,14 +276,14 @@ struct rung_forecast_opts {
 	const struct rung_profile *profile; /**< profile of the machine, required */
 	/** reads in flight for each features file; 0: as planned */
 	uint32_t queue_depth;
-	uint32_t gap_bytes; /**< as in rung_store_opts; 0: chosen from the profile */
+	uint32_t merge_gap_bytes; /**< as in rung_store_opts; 0: chosen from the profile */
 	/** gather threads, each with its own batch; 0: as chosen by the plan, else 1 */
 	uint32_t threads;
 	int no_merge; /**< as in rung_store_opts */
 	/** number of batches at the start that only fill the cache; their time and reads are not
 	 * counted */
 	uint64_t warmup_batches;
-	int keep_places; /**< nonzero: do not change the placement of host rows */
+	int keep_placement; /**< nonzero: do not change the placement of host rows */
 };
 
 /** Initialiser: all defaults. In C++: rung_forecast_opts_init(). */
@@ -322,8 +322,8 @@ RUNG_API int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *cs
  *
  * If the plan leaves the placement of host rows open (RUNG_NUMA_AUTO, CPUs of several nodes gather,
  * other nodes have memory too), the call selects the faster of two placements: nearest to the
- * readers first, or in blocks over all nodes. rung_plan_place() and stores opened later use the
- * result. With opts->keep_places the placement does not change.
+ * readers first, or in blocks over all nodes. rung_plan_placement() and stores opened later use the
+ * result. With opts->keep_placement the placement does not change.
  *
  * @param opts          with a profile
  * @param next          returns the batches in order, one per call. The forecast has finished with a

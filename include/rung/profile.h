@@ -101,7 +101,7 @@ RUNG_API int rung_profile_load(const char *path, struct rung_profile *profile_ou
 
 /** Settings that a plan derived from a profile, and the reason for each: text without a full
  * stop. */
-struct rung_choice {
+struct rung_tuning {
 	uint32_t drive_count; /**< number of features files; 0: the profile has no reads */
 	/** indices into rung_profile.drives: the drive whose rates represent each features file */
 	uint32_t drive_idx[RUNG_FEATURE_FILES_MAX];
@@ -112,10 +112,10 @@ struct rung_choice {
 	 * highest rate for reads of one row; 0: no reads */
 	uint32_t queue_depth;
 	char queue_depth_why[RUNG_WHY_BYTES];
-	/** as in rung_store_opts; 0: not known from the profile; RUNG_GAP_NONE: no merging across
-	 * gaps */
-	uint32_t gap_bytes;
-	char gap_why[RUNG_WHY_BYTES];
+	/** as in rung_store_opts; 0: not known from the profile; RUNG_MERGE_GAP_NONE: no merging
+	 * across gaps */
+	uint32_t merge_gap_bytes;
+	char merge_gap_why[RUNG_WHY_BYTES];
 	/** gather threads: the fewest that reach 95 % of the row rate of all cores; 0: the profile
 	 * has no rate of all cores, or a GPU gathers */
 	uint32_t threads;
@@ -123,7 +123,7 @@ struct rung_choice {
 	/** placement of the host rows, chosen by rung_plan_forecast(): 1: interleaved in blocks
 	 * over all nodes with memory; 0: nearest to the readers first, or as requested */
 	int interleaved;
-	char spread_why[RUNG_WHY_BYTES];
+	char interleaved_why[RUNG_WHY_BYTES];
 };
 
 /** Resource that limits the throughput of batches. */
@@ -178,12 +178,12 @@ struct rung_forecast {
 	enum rung_bound bound;
 	double reads; /**< reads sent to the devices, after merging and the cold-row cache */
 	double read_bytes;
-	double cache_hits;    /**< in rows */
-	uint32_t queue_depth; /**< queue depth assumed by the forecast; 0: nothing is read */
-	uint32_t gap_bytes;   /**< largest gap, in bytes, that a merged read skips */
-	uint32_t threads;     /**< gather threads; 0: a GPU gathers */
+	double cache_hits;        /**< in rows */
+	uint32_t queue_depth;     /**< queue depth assumed by the forecast; 0: nothing is read */
+	uint32_t merge_gap_bytes; /**< largest gap, in bytes, that a merged read skips */
+	uint32_t threads;         /**< gather threads; 0: a GPU gathers */
 	/** derived from this profile, whichever profile the plan was created with */
-	struct rung_choice choice;
+	struct rung_tuning tuning;
 	/** sum of enum rung_assumed: tiers that hold rows and have no rates in the profile */
 	uint32_t assumed;
 	double gpu_seconds;  /**< of a gathering GPU: rows from its own memory; 0 on the CPU */

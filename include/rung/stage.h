@@ -21,15 +21,15 @@ struct rung_stage_split {
 };
 
 /** How the rows are brought into rank order. All orders write the same files. */
-enum rung_stage_plan {
+enum rung_row_order {
 	/** the fastest one, predicted from device rates measured on the spot */
-	RUNG_STAGE_PLAN_AUTO = 0,
+	RUNG_ROW_ORDER_AUTO = 0,
 	/** for each part of the output that fits in memory, read all rows */
-	RUNG_STAGE_PLAN_PASSES,
+	RUNG_ROW_ORDER_PASSES,
 	/** read all rows once, append each to the file of its output part, then sort each part */
-	RUNG_STAGE_PLAN_DEAL,
+	RUNG_ROW_ORDER_PARTITION,
 	/** read every row from its position in the source, in output order */
-	RUNG_STAGE_PLAN_GATHER
+	RUNG_ROW_ORDER_GATHER
 };
 
 /** Space between rows in the features files. */
@@ -78,7 +78,7 @@ struct rung_stage_opts {
 	uint64_t memory_bytes;
 	/** nonzero: resume an interrupted run of the same job from OUT.partial, if there is one */
 	int resume;
-	enum rung_stage_plan plan;
+	enum rung_row_order row_order;
 	enum rung_stage_pad pad;
 	/** [stripe_count] folders on other devices over which the rows are striped; out_dir gets
 	 * links */
@@ -127,19 +127,19 @@ struct rung_stage_report {
 	uint64_t memory_bytes; /**< peak of the memory held by the call, by its own count */
 	struct rung_score_report score;
 	double seconds;
-	uint64_t budget_bytes;     /**< memory_bytes of the options, with the default filled in */
-	int graph_in_files;        /**< 1: the graph did not fit in memory and stayed in files */
-	int resumed;               /**< 1: the work of an interrupted run was resumed */
-	uint64_t rows_resumed;     /**< feature rows that the interrupted run had finished */
-	enum rung_stage_plan plan; /**< order used for the features; its costs follow */
-	uint64_t range_count;      /**< number of parts of the output */
+	uint64_t budget_bytes; /**< memory_bytes of the options, with the default filled in */
+	int graph_in_files;    /**< 1: the graph did not fit in memory and stayed in files */
+	int resumed;           /**< 1: the work of an interrupted run was resumed */
+	uint64_t rows_resumed; /**< feature rows that the interrupted run had finished */
+	enum rung_row_order row_order; /**< order used for the features; its costs follow */
+	uint64_t range_count;          /**< number of parts of the output */
 	uint64_t rows_bytes_read, rows_bytes_written;
 	/** temporary disk space of the feature files, in addition to their final size */
 	uint64_t temp_bytes;
 	/** predicted; 0: devices were not measured, because there is too little data */
 	double rows_seconds;
 	/** predicted for each order; 0: not possible, or not measured */
-	double plan_seconds[RUNG_STAGE_PLAN_GATHER + 1];
+	double row_order_seconds[RUNG_ROW_ORDER_GATHER + 1];
 	/** measured rates of large reads, large writes and single rows; 0: not measured */
 	double read_bytes_per_s, write_bytes_per_s, row_reads_per_s;
 	uint64_t row_stride;         /**< bytes from one row to the next */
@@ -161,7 +161,7 @@ struct rung_stage_report {
  *
  * Threads: any, at any time.
  */
-RUNG_API const char *rung_stage_plan_name(enum rung_stage_plan plan);
+RUNG_API const char *rung_row_order_name(enum rung_row_order order);
 
 /**
  * Score, rank and relabel a graph, and write a staged dataset (docs/FORMAT.md) of any size: data

@@ -47,18 +47,19 @@ RUNG_API int rung_store_info(const struct rung_store *store, struct rung_store_i
 #define RUNG_LATENCY_BUCKETS 64
 
 /** Phases of reading a cold row, for latencies. */
-enum rung_read_stage {
-	RUNG_STAGE_QUEUE,  /**< from the submission of the request until its read is submitted */
-	RUNG_STAGE_DEVICE, /**< until the read has completed */
+enum rung_read_phase {
+	/** from the submission of the request until its read is submitted */
+	RUNG_READ_PHASE_QUEUE,
+	RUNG_READ_PHASE_DEVICE, /**< until the read has completed */
 	/** until the rows are copied to the output; with CUDA, until they are passed to the GPU */
-	RUNG_STAGE_COPY,
-	RUNG_STAGE_COUNT
+	RUNG_READ_PHASE_COPY,
+	RUNG_READ_PHASE_COUNT
 };
 
 /** Placement of a block of host memory, planned and measured. Pages are inspected once, when the
  * store is opened. */
-struct rung_store_place {
-	struct rung_place place;
+struct rung_store_placement {
+	struct rung_placement placement;
 	/** "slots": NUMA node on whose CPUs the refill thread of the file runs; -1: anywhere, also
 	 * for other blocks */
 	int cpu_node;
@@ -127,20 +128,21 @@ struct rung_store_stats {
 	uint64_t failed_rows; /**< rows of requests that failed or were canceled */
 	uint64_t cache_rows;  /**< capacity of the cache */
 	uint64_t cache_rows_filled;
-	uint32_t gap_bytes;      /**< largest gap within a merged read; see rung_store_opts */
-	uint32_t read_bytes_max; /**< largest merged read */
-	/** number of reads that took [2^(b/2), 2^((b+1)/2)) nanoseconds, by enum rung_read_stage */
-	uint64_t stages[RUNG_STAGE_COUNT][RUNG_LATENCY_BUCKETS];
+	uint32_t merge_gap_bytes; /**< largest gap within a merged read; see rung_store_opts */
+	uint32_t read_bytes_max;  /**< largest merged read */
+	/** number of reads that took [2^(b/2), 2^((b+1)/2)) nanoseconds, by enum rung_read_phase */
+	uint64_t phases[RUNG_READ_PHASE_COUNT][RUNG_LATENCY_BUCKETS];
 	/** engines, best first, down to the one in use */
 	struct rung_engine_step engine_steps[RUNG_ENGINE_STEPS_MAX];
 	/** optional features of that engine, such as registered memory */
 	struct rung_engine_step engine_parts[RUNG_ENGINE_STEPS_MAX];
 	uint32_t engine_step_count;
 	uint32_t engine_part_count;
-	/** [place_count] in the order of rung_plan_place(); valid until the store is closed. For an
-	 * attached store, "host" and "cache" are its creator's memory as mapped here */
-	const struct rung_store_place *places;
-	uint32_t place_count;
+	/** [placement_count] in the order of rung_plan_placement(); valid until the store is
+	 * closed. For an attached store, "host" and "cache" are its creator's memory as mapped
+	 * here */
+	const struct rung_store_placement *placements;
+	uint32_t placement_count;
 	/* For a cold-row cache that is shared between processes: */
 	/** part of read_rows: another process had started the read, and was stopped or slow */
 	uint64_t late_rows;

@@ -124,7 +124,7 @@ RUNG_API const char *rung_last_error(void);
  *
  * Threads: each has its own value.
  */
-RUNG_API unsigned long long rung_last_error_least(void);
+RUNG_API unsigned long long rung_last_error_min_bytes(void);
 
 /**
  * Version of the library.

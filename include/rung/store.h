@@ -57,8 +57,8 @@ enum rung_engine {
 	RUNG_ENGINE_NVME
 };
 
-/** For rung_store_opts.gap_bytes: merged reads skip no bytes. */
-#define RUNG_GAP_NONE UINT32_MAX
+/** For rung_store_opts.merge_gap_bytes: merged reads skip no bytes. */
+#define RUNG_MERGE_GAP_NONE UINT32_MAX
 
 /** Options of rung_store_open() and rung_store_attach(). */
 struct rung_store_opts {
@@ -85,8 +85,8 @@ struct rung_store_opts {
 	 * plan's profile, else the bytes that the device transfers in the time of one more read, at
 	 * most 64 KiB, measured when a process opens its first store on that device (about 50 ms);
 	 * 16 KiB without measuring for files under 64 MiB and for reads through the page cache;
-	 * RUNG_GAP_NONE: no gap */
-	uint32_t gap_bytes;
+	 * RUNG_MERGE_GAP_NONE: no gap */
+	uint32_t merge_gap_bytes;
 	/** after this time a read that is not complete fails its requests; its slot stays unused
 	 * until the read completes; 0: 30 s */
 	uint32_t read_timeout_ms;

@@ -146,7 +146,7 @@ static bool is_wanted(const struct rung__engine_ops *ops, enum rung_engine asked
 	return asked == RUNG_ENGINE_AUTO ? !ops->unasked : ops->id == asked;
 }
 
-static int give_up(const struct rung__reader *reader, int rc)
+static int abandon(const struct rung__reader *reader, int rc)
 {
 	const enum rung_engine asked = reader->args.engine;
 
@@ -191,7 +191,7 @@ int rung__engine_select(struct rung__reader *reader)
 		if (asked != RUNG_ENGINE_AUTO || rc == -ETIMEDOUT)
 			break;
 	}
-	return give_up(reader, rc);
+	return abandon(reader, rc);
 }
 
 void rung__engine_end(struct rung__reader *reader)

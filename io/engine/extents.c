@@ -32,7 +32,7 @@ static int say(struct rung__engine_report *report, int err, const char *what)
 	return rung__engine_refuse(report, -err, "%s", what);
 }
 
-static int say_errno(struct rung__engine_report *report, int err, const char *what)
+static int format_errno(struct rung__engine_report *report, int err, const char *what)
 {
 	return rung__engine_refuse(report, -err, "%s: %s", what, strerror(err));
 }
@@ -43,13 +43,13 @@ static int check_file_system(int fd, struct rung__engine_report *report)
 	struct fsxattr attr;
 
 	if (fstatfs(fd, &fs) != 0)
-		return say_errno(report, errno, "the type of the file system cannot be queried");
+		return format_errno(report, errno, "the type of the file system cannot be queried");
 	if ((unsigned long)fs.f_type == EXT4_SUPER_MAGIC)
 		return 0;
 	if ((unsigned long)fs.f_type != XFS_MAGIC)
 		return say(report, ENOTSUP, "the file is neither on ext4 nor on XFS");
 	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr) != 0)
-		return say_errno(report, errno, "XFS does not report the file's attributes");
+		return format_errno(report, errno, "XFS does not report the file's attributes");
 	if (attr.fsx_xflags & FS_XFLAG_REALTIME)
 		return say(report, ENOTSUP, "the file is on the real-time device of its XFS");
 	return 0;
@@ -116,8 +116,8 @@ static int ask(int fd, struct rung__extents *extents, struct fiemap *map,
 			                .fm_flags = FIEMAP_FLAG_SYNC,
 			                .fm_extent_count = ASK_MAX };
 		if (ioctl(fd, FS_IOC_FIEMAP, map) != 0)
-			return say_errno(report, errno,
-			                 "the file system does not report the file's extents");
+			return format_errno(report, errno,
+			                    "the file system does not report the file's extents");
 		if (map->fm_mapped_extents == 0)
 			break;
 		rc = add_all(extents, map, report);
@@ -143,7 +143,7 @@ int rung__extents_load(int fd, struct rung__extents *extents_out,
 	if (rc < 0)
 		return rc;
 	if (fstat(fd, &st) != 0)
-		return say_errno(report, errno, "the size of the file cannot be queried");
+		return format_errno(report, errno, "the size of the file cannot be queried");
 	if (!rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &extents.device))
 		return say(report, ENOTSUP, "/sys knows no disk under the file system");
 	extents.file_bytes = (uint64_t)st.st_size;

@@ -101,9 +101,9 @@ static int file_open(const struct rung__reader_args *args, struct rung__reader *
 		goto close_reader;
 	}
 	reader->geometry = (struct rung__geometry){
-		.gap_bytes = args->gap_bytes == RUNG_GAP_NONE ? 0
-		             : args->gap_bytes                ? args->gap_bytes
-		                                              : RUNG__GAP_DEFAULT,
+		.merge_gap_bytes = args->merge_gap_bytes == RUNG_MERGE_GAP_NONE ? 0
+		                   : args->merge_gap_bytes ? args->merge_gap_bytes
+		                                           : RUNG__MERGE_GAP_DEFAULT,
 		.file_bytes = layout->file_bytes[args->file_idx],
 		.path = reader->path,
 	};
@@ -147,9 +147,10 @@ static int file_start(struct rung__reader *reader)
 	if (rc < 0)
 		return rc;
 	rung__why_add(reader->why, sizeof(reader->why), reader->engine_why);
-	if (reader->args.gap_bytes == 0) {
-		rc = rung__gap_measure(&rung__file_reader, reader, reader->geometry.read_bytes_max,
-		                       &reader->geometry.gap_bytes);
+	if (reader->args.merge_gap_bytes == 0) {
+		rc = rung__merge_gap_measure(&rung__file_reader, reader,
+		                             reader->geometry.read_bytes_max,
+		                             &reader->geometry.merge_gap_bytes);
 		if (rc < 0)
 			return start_failed(reader, -rc);
 	}

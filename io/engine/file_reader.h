@@ -4,7 +4,7 @@
  * tests.
  *
  * file_reader.c opens the file and implements the table of functions, engine_select.c tries engines
- * from the best down to one that works, gap.c measures the gap that a read may skip.
+ * from the best down to one that works, merge_gap.c measures the gap that a read may skip.
  */
 #ifndef RUNG_IO_FILE_READER_H
 #define RUNG_IO_FILE_READER_H
@@ -42,9 +42,9 @@ int rung__engine_select(struct rung__reader *reader);
 
 void rung__engine_end(struct rung__reader *reader);
 
-/* ---- gap.c ---- */
+/* ---- merge_gap.c ---- */
 
-#define RUNG__GAP_DEFAULT 16384u
+#define RUNG__MERGE_GAP_DEFAULT 16384u
 
 /**
  * Bytes that the device transfers in the time of one more read: its bandwidth divided by its reads
@@ -52,14 +52,15 @@ void rung__engine_end(struct rung__reader *reader);
  *
  * @param ops         of the reader
  * @param read_bytes  size of the large reads
- * @param gap_out     bytes, whole sectors, at most 64 KiB; RUNG__GAP_DEFAULT if measuring takes too
- *                    long (a file under 64 MiB) or is meaningless (the page cache, reads that fail)
+ * @param gap_out     bytes, whole sectors, at most 64 KiB; RUNG__MERGE_GAP_DEFAULT if measuring
+ *                    takes too long (a file under 64 MiB) or is meaningless (the page cache, reads
+ *                    that fail)
  * @return 0, or -errno if the engine cannot continue
  */
-int rung__gap_measure(const struct rung__reader_ops *ops, struct rung__reader *reader,
-                      uint32_t read_bytes, uint32_t *gap_out);
+int rung__merge_gap_measure(const struct rung__reader_ops *ops, struct rung__reader *reader,
+                            uint32_t read_bytes, uint32_t *gap_out);
 
 /** The gap for a device with this bandwidth and rate of reads. */
-uint32_t rung__gap_of(double bytes_per_s, double reads_per_s, uint32_t align);
+uint32_t rung__merge_gap_of(double bytes_per_s, double reads_per_s, uint32_t align);
 
 #endif

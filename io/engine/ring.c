@@ -196,8 +196,8 @@ static uint32_t take(struct rung__engine *ring, struct rung__fetched *fetched, u
 }
 
 /* The kernel's own wait on a polled ring is unbounded: poll the device repeatedly. */
-static int poll_and_take(struct rung__engine *ring, uint32_t want, uint64_t timeout_ns,
-                         struct rung__fetched *fetched, uint32_t max)
+static int poll_and_accept(struct rung__engine *ring, uint32_t want, uint64_t timeout_ns,
+                           struct rung__fetched *fetched, uint32_t max)
 {
 	uint64_t until_ns = rung__now_ns() + timeout_ns;
 	uint32_t count = 0;
@@ -218,7 +218,7 @@ int rung__ring_reap(struct rung__engine *ring, uint32_t want, uint64_t timeout_n
 	if (max == 0)
 		return end_of_wait(io_uring_submit(&ring->ring));
 	if (ring->polls)
-		return poll_and_take(ring, want, timeout_ns, fetched, max);
+		return poll_and_accept(ring, want, timeout_ns, fetched, max);
 	rc = send_and_wait(ring, want, timeout_ns);
 	return rc < 0 ? rc : (int)take(ring, fetched, max);
 }

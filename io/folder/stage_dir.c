@@ -179,7 +179,7 @@ bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd)
 }
 
 /* Decide whether to keep what an earlier run left. */
-static int settle_leftover(struct rung__stage_dir *dir, int fd, struct rung__journal *journal)
+static int remove_leftover(struct rung__stage_dir *dir, int fd, struct rung__journal *journal)
 {
 	int rc = rung__stage_entries_check(fd, dir->partial_path);
 
@@ -222,7 +222,7 @@ static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journ
 			dir->partial_path);
 	rc = rung__stage_dir_lock(fd, dir->partial_path);
 	if (rc == 0 && rung__stage_dir_still_partial(dir, fd)) {
-		rc = settle_leftover(dir, fd, journal);
+		rc = remove_leftover(dir, fd, journal);
 		if (rc == 0) {
 			dir->fd = fd;
 			return 0;
@@ -234,7 +234,7 @@ static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journ
 	return rc;
 }
 
-int rung__stage_dir_settle_aside(struct rung__stage_dir *dir)
+int rung__stage_dir_resolve_aside(struct rung__stage_dir *dir)
 {
 	struct stat st;
 	int fd = openat(dir->parent_fd, dir->aside_name,
@@ -269,7 +269,7 @@ int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *j
 		                  "another output",
 		                  dir->partial_path);
 	if (rc == 0)
-		rc = rung__stage_dir_settle_aside(dir);
+		rc = rung__stage_dir_resolve_aside(dir);
 	if (rc == 0)
 		rc = rung__stage_dir_check_out(dir, NULL);
 	return rc == 0 && dir->staged && !dir->force ? fail_exists(dir)
@@ -296,7 +296,7 @@ void rung__stage_dir_close_out(struct rung__stage_dir *dir)
 
 void rung__stage_dir_fini(struct rung__stage_dir *dir)
 {
-	const uint64_t least = rung_last_error_least();
+	const uint64_t least = rung_last_error_min_bytes();
 	char text[RUNG__ERROR_BYTES];
 
 	/* report the original failure to the caller */
@@ -305,7 +305,7 @@ void rung__stage_dir_fini(struct rung__stage_dir *dir)
 	    rung__stage_entries_remove(dir->fd, dir->partial_path) == 0)
 		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR);
 	if (least)
-		rung__fail_least(least, "%s", text);
+		rung__fail_min_bytes(least, "%s", text);
 	else
 		rung__fail_text(0, text);
 	if (dir->fd >= 0)

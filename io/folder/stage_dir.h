@@ -36,6 +36,6 @@ bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd);
 int rung__stage_dir_lock(int fd, const char *path);
 /** A folder set aside by a run that was killed between its two renames: back in place, or done
  * with. */
-int rung__stage_dir_settle_aside(struct rung__stage_dir *dir);
+int rung__stage_dir_resolve_aside(struct rung__stage_dir *dir);
 
 #endif

@@ -165,7 +165,7 @@ static bool is_finished(const struct rung__journal *journal, const char *name)
 	if (strcmp(name, RUNG__INDPTR) == 0) /* the two are made together */
 		name = RUNG__INDICES;
 	return strcmp(name, RUNG__JOURNAL) == 0 || rung__journal_last_of(journal, "file", name) ||
-	       rung__journal_last_of(journal, "dealt", first) ||
+	       rung__journal_last_of(journal, "partitioned", first) ||
 	       rung__journal_last_of(journal, "rows", first);
 }
 
@@ -179,7 +179,7 @@ int rung__stage_dir_drop_unfinished(struct rung__stage_dir *dir, struct rung__jo
 	return for_entries(dir->fd, dir->partial_path, remove_unfinished, journal);
 }
 
-static int add_taken(int fd, const char *path, const char *name, void *ctx)
+static int add_used(int fd, const char *path, const char *name, void *ctx)
 {
 	uint64_t *bytes = ctx;
 	struct stat st;
@@ -198,7 +198,7 @@ int rung__stage_dir_free_bytes(const struct rung__stage_dir *dir, uint64_t *free
 
 	if (fstatvfs(dir->parent_fd, &vfs) < 0)
 		return rung__fail_errno(errno, "%s: free space is not known", dir->path);
-	rc = dir->fd >= 0 ? for_entries(dir->fd, dir->partial_path, add_taken, &taken) : 0;
+	rc = dir->fd >= 0 ? for_entries(dir->fd, dir->partial_path, add_used, &taken) : 0;
 	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, free_out) ||
 	    !rung__add(*free_out, taken, free_out))
 		*free_out = UINT64_MAX;

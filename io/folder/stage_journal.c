@@ -212,8 +212,8 @@ int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64
 	return rc;
 }
 
-void rung__journal_take_sums(const struct rung__journal *journal, uint64_t block_count,
-                             uint64_t *sums)
+void rung__journal_drain_sums(const struct rung__journal *journal, uint64_t block_count,
+                              uint64_t *sums)
 {
 	for (const char *line = journal->text; line && *line; line = strchr(line, '\n') + 1) {
 		char *at;

@@ -52,8 +52,8 @@ int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64
                            const uint64_t *sums);
 
 /** Put all checksums that were found into sums[block_count]. */
-void rung__journal_take_sums(const struct rung__journal *journal, uint64_t block_count,
-                             uint64_t *sums);
+void rung__journal_drain_sums(const struct rung__journal *journal, uint64_t block_count,
+                              uint64_t *sums);
 
 /** Write and sync the new lines. @param dir_fd a folder with new files, to sync first; -1: none */
 int rung__journal_commit(struct rung__journal *journal, int dir_fd);

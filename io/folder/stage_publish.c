@@ -138,7 +138,7 @@ int rung__stage_dir_finish(struct rung__stage_dir *dir)
 	if (rc < 0)
 		return rc;
 	drop_replaced(dir);
-	return rung__stage_dir_settle_aside(dir);
+	return rung__stage_dir_resolve_aside(dir);
 }
 
 int rung__stage_dir_publish(struct rung__stage_dir *dir)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Presets: what all of them are made with. */
+/* Presets: what all of them are derived with. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "file/file.h"
 #include "base/base.h"
-#include "preset/preset_private.h"
+#include "preset/state.h"
 
 #define LIST_BYTES 700u
 
@@ -33,7 +33,7 @@ int rung__preset_add_graph(struct rung__preset *p, const char *spec)
 {
 	if (!spec)
 		return RUNG_E_NOMEM;
-	p->graphs[p->made.graph_count++] = spec;
+	p->graphs[p->derived.graph_count++] = spec;
 	return 0;
 }
 
@@ -41,7 +41,8 @@ int rung__preset_add_split(struct rung__preset *p, const char *name, const char 
 {
 	if (!name || !spec)
 		return RUNG_E_NOMEM;
-	p->splits[p->made.split_count++] = (struct rung_stage_split){ .name = name, .spec = spec };
+	p->splits[p->derived.split_count++] =
+		(struct rung_stage_split){ .name = name, .spec = spec };
 	return 0;
 }
 
@@ -50,8 +51,8 @@ int rung__preset_set_year(struct rung__preset *p, const char *spec)
 	if (!spec)
 		return RUNG_E_NOMEM;
 	p->year = (struct rung_stage_array){ .name = "year", .spec = spec };
-	p->made.arrays = &p->year;
-	p->made.array_count = 1;
+	p->derived.arrays = &p->year;
+	p->derived.array_count = 1;
 	return 0;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "preset/preset_private.h"
+#include "preset/state.h"
 
 #define FEATURE_ITEMS 1024u
 
@@ -53,7 +53,7 @@ static int igb_labels(struct rung__preset *p, uint64_t papers)
 	int rc = rung__preset_file(p, "processed/paper/node_label_19.npy", "labels", &path);
 
 	if (rc == 0)
-		rc = rung__preset_npy_or_raw(p, path, RUNG_F32, 1, &p->made.labels, &rows);
+		rc = rung__preset_npy_or_raw(p, path, RUNG_F32, 1, &p->derived.labels, &rows);
 	if (rc < 0 || rows == papers)
 		return rc;
 	if (rows != labelled_of(papers))
@@ -61,8 +61,8 @@ static int igb_labels(struct rung__preset *p, uint64_t papers)
 		                  "%s: has %" PRIu64 " labels, there are %" PRIu64
 		                  " papers; copy it again",
 		                  path, rows, papers);
-	p->made.labels = rung__preset_text(p, "pad:%" PRIu64 ",%s", papers, p->made.labels);
-	return p->made.labels ? 0 : RUNG_E_NOMEM;
+	p->derived.labels = rung__preset_text(p, "pad:%" PRIu64 ",%s", papers, p->derived.labels);
+	return p->derived.labels ? 0 : RUNG_E_NOMEM;
 }
 
 static int igb_splits(struct rung__preset *p, uint64_t papers)
@@ -95,10 +95,10 @@ int rung__preset_igb(struct rung__preset *p)
 		rc = rung__preset_npy_or_raw(p, path, RUNG_F32, FEATURE_ITEMS, &spec, &papers);
 	if (rc < 0)
 		return rc;
-	p->made.title = "IGB, papers";
-	p->made.vertex_count = papers;
+	p->derived.title = "IGB, papers";
+	p->derived.vertex_count = papers;
 	if (p->wanted & RUNG_PRESET_FEATURES)
-		p->made.features = spec;
+		p->derived.features = spec;
 	if (p->wanted & RUNG_PRESET_GRAPH) {
 		rc = rung__preset_file(p, "processed/paper__cites__paper/edge_index.npy",
 		                       "citations", &path);

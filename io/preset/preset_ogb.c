@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "dataset/manifest.h"
 #include "source/pickle.h"
-#include "preset/preset_private.h"
+#include "preset/state.h"
 
 /* ---- ogbn-papers100M ---- */
 
@@ -39,18 +39,18 @@ int rung__preset_papers100m(struct rung__preset *p)
 	rc = rung__preset_find(p, inside, "raw/data.npz");
 	if (rc < 0)
 		return rc;
-	p->made.title = "ogbn-papers100M";
+	p->derived.title = "ogbn-papers100M";
 	if (p->wanted & RUNG_PRESET_GRAPH)
 		rc = rung__preset_add_graph(
 			p, rung__preset_text(p, "%s/raw/data.npz:edge_index", p->dir));
 	if (rc == 0 && p->wanted & RUNG_PRESET_FEATURES) {
-		p->made.features = rung__preset_text(p, "%s/raw/data.npz:node_feat", p->dir);
-		rc = p->made.features ? 0 : RUNG_E_NOMEM;
+		p->derived.features = rung__preset_text(p, "%s/raw/data.npz:node_feat", p->dir);
+		rc = p->derived.features ? 0 : RUNG_E_NOMEM;
 	}
 	if (rc == 0 && p->wanted & RUNG_PRESET_LABELS) {
 		rc = rung__preset_file(p, "raw/node-label.npz", "labels", &path);
-		p->made.labels = rc == 0 ? rung__preset_text(p, "%s:node_label", path) : NULL;
-		rc = rc == 0 && !p->made.labels ? RUNG_E_NOMEM : rc;
+		p->derived.labels = rc == 0 ? rung__preset_text(p, "%s:node_label", path) : NULL;
+		rc = rc == 0 && !p->derived.labels ? RUNG_E_NOMEM : rc;
 	}
 	if (rc == 0 && p->wanted & RUNG_PRESET_ARRAYS)
 		rc = rung__preset_set_year(
@@ -159,7 +159,7 @@ static int mag_graph(struct rung__preset *p, const struct mag_counts *counts)
 	int rc = rung__preset_file(p, "processed/paper___cites___paper/edge_index.npy", "citations",
 	                           &path);
 
-	p->made.undirected = p->made.dedup = 1;
+	p->derived.undirected = p->derived.dedup = 1;
 	if (rc == 0)
 		rc = rung__preset_add_graph(
 			p, papers ? rung__preset_text(p, "%s+0:%" PRIu64 ",0:%" PRIu64, path,
@@ -264,10 +264,10 @@ static int mag_features(struct rung__preset *p, const struct mag_counts *counts,
 {
 	if (!full)
 		return rung__preset_file(p, "processed/paper/node_feat.npy", "features",
-		                         &p->made.features);
-	p->made.features =
+		                         &p->derived.features);
+	p->derived.features =
 		rung__preset_text(p, "raw:%s,f16,%" PRIu64 "x%u", full, counts->all, FEATURE_ITEMS);
-	return p->made.features ? 0 : RUNG_E_NOMEM;
+	return p->derived.features ? 0 : RUNG_E_NOMEM;
 }
 
 static int mag_part(struct rung__preset *p, const char **full_out, struct mag_counts *counts)
@@ -287,7 +287,7 @@ static int mag_part(struct rung__preset *p, const char **full_out, struct mag_co
 		return rung__fail(
 			RUNG_E_NOENT,
 			"%s/full_feat.npy: missing: features of authors and institutions; create "
-		        "it with the R-GNN baseline of OGB, or use only the papers",
+			"it with the R-GNN baseline of OGB, or use only the papers",
 			p->dir);
 	rc = read_counts(p, counts);
 	return rc < 0 ? rc : check_full(p, *full_out, counts);
@@ -304,15 +304,15 @@ int rung__preset_mag240m(struct rung__preset *p)
 		rc = mag_part(p, &full, &counts);
 	if (rc < 0)
 		return rc;
-	p->made.title = full ? "MAG240M, papers, authors and institutions" : "MAG240M, papers";
-	p->made.vertex_count = counts.all;
+	p->derived.title = full ? "MAG240M, papers, authors and institutions" : "MAG240M, papers";
+	p->derived.vertex_count = counts.all;
 	if (p->wanted & RUNG_PRESET_GRAPH)
 		rc = mag_graph(p, &counts);
 	if (rc == 0 && p->wanted & RUNG_PRESET_FEATURES)
 		rc = mag_features(p, &counts, full);
 	if (rc == 0 && p->wanted & RUNG_PRESET_LABELS)
 		rc = of_papers(p, &counts, "processed/paper/node_label.npy", "labels",
-		               &p->made.labels);
+		               &p->derived.labels);
 	if (rc == 0 && p->wanted & RUNG_PRESET_ARRAYS)
 		rc = mag_year(p, &counts);
 	return rc == 0 && p->wanted & RUNG_PRESET_SPLITS ? mag_splits(p) : rc;

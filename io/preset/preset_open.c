@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "preset/preset_private.h"
+#include "preset/state.h"
 
 int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *part,
                      unsigned wanted, struct rung_preset **preset_out)
@@ -33,14 +33,14 @@ int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *p
 	*p = (struct rung__preset){
 		.option = names[kind], .root = root, .part = part, .wanted = wanted
 	};
-	p->made.graphs = p->graphs;
-	p->made.splits = p->splits;
+	p->derived.graphs = p->graphs;
+	p->derived.splits = p->splits;
 	rc = makers[kind](p);
 	if (rc < 0) {
-		rung_preset_close(&p->made);
+		rung_preset_close(&p->derived);
 		return rc;
 	}
-	*preset_out = &p->made;
+	*preset_out = &p->derived;
 	return 0;
 }
 

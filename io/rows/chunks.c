@@ -6,7 +6,7 @@
 struct rung__scan_span rung__source_span(const struct rung_source *src,
                                          const struct rung__direct *file)
 {
-	const struct rung__source_place place = rung__source_place(src);
+	const struct rung__source_location place = rung__source_location(src);
 
 	return (struct rung__scan_span){ .data = place.data,
 		                         .src = src,

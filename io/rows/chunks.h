@@ -12,7 +12,7 @@
 /** Where rows are: in memory, in a file, or inflated as they are read. */
 struct rung__scan_span {
 	const unsigned char *data;     /* NULL: not in memory */
-	const struct rung_source *src; /* that they are of; NULL: dealt rows */
+	const struct rung_source *src; /* that they are of; NULL: partitioned rows */
 	bool streamed;                 /* read through `src`; else from the file */
 	const struct rung__direct *file;
 	uint64_t offset; /* of the first in the file */

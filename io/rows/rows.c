@@ -10,7 +10,7 @@
 
 #define GAP_BYTES 4096u /* read and dropped rather than starting another read */
 
-struct rung__row_place {
+struct rung__row_location {
 	uint64_t row; /* in the source */
 	uint64_t at;  /* in the output */
 };
@@ -18,7 +18,7 @@ struct rung__row_place {
 int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max,
                     int threads)
 {
-	if (rung__source_place(src).streamed) /* in order alone */
+	if (rung__source_location(src).streamed) /* in order alone */
 		threads = 1;
 	*rows = (struct rung__rows){ .src = src, .count_max = count_max, .threads = threads };
 	rows->order = rung__malloc_array(count_max, sizeof(*rows->order));
@@ -41,7 +41,7 @@ void rung__rows_fini(struct rung__rows *rows)
 
 static int compare_places(const void *a, const void *b)
 {
-	const struct rung__row_place *x = a, *y = b;
+	const struct rung__row_location *x = a, *y = b;
 
 	return (x->row > y->row) - (x->row < y->row);
 }
@@ -49,12 +49,12 @@ static int compare_places(const void *a, const void *b)
 /* How many places from `first` on one read into the bounce buffer can serve. */
 static uint64_t run_length(const struct rung__rows *rows, uint64_t first, uint64_t end)
 {
-	const struct rung__row_place *order = rows->order;
+	const struct rung__row_location *order = rows->order;
 	const uint64_t row_bytes = rung_source_info(rows->src)->row_bytes;
 	const struct rung__read_rule rule = {
 		.row_bytes = row_bytes,
 		.align = 1,
-		.gap_bytes = GAP_BYTES,
+		.merge_gap_bytes = GAP_BYTES,
 		.read_bytes_max = RUNG__ROWS_BOUNCE_BYTES,
 	};
 	uint64_t i = first + 1;
@@ -69,7 +69,7 @@ static uint64_t run_length(const struct rung__rows *rows, uint64_t first, uint64
 static int gather_part(const struct rung__rows *rows, uint64_t first, uint64_t end,
                        unsigned char *bounce, unsigned char *out)
 {
-	const struct rung__row_place *order = rows->order;
+	const struct rung__row_location *order = rows->order;
 	const uint64_t row_bytes = rung_source_info(rows->src)->row_bytes;
 	uint64_t run;
 	int rc;
@@ -101,8 +101,8 @@ int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_byte
 
 	for (uint64_t i = 0; i < count; i++)
 		rows->order[i] =
-			(struct rung__row_place){ .row = rung__id_get(ids, id_bytes, first + i),
-			                          .at = i };
+			(struct rung__row_location){ .row = rung__id_get(ids, id_bytes, first + i),
+			                             .at = i };
 	qsort(rows->order, (size_t)count, sizeof(*rows->order), compare_places);
 #pragma omp parallel for num_threads(rows->threads) schedule(static, 1)
 	for (int part = 0; part < rows->threads; part++) {
@@ -113,5 +113,5 @@ int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_byte
 		rung__failure_keep(&failure, gather_part(rows, from, RUNG__MIN(from + share, count),
 		                                         bounce, out));
 	}
-	return rung__failure_tell(&failure);
+	return rung__failure_report(&failure);
 }

@@ -11,7 +11,7 @@ struct rung__rows {
 	const struct rung_source *src;
 	uint64_t count_max; /* rows of one gather */
 	int threads;
-	struct rung__row_place *order;
+	struct rung__row_location *order;
 	unsigned char *bounce; /* [threads][RUNG__ROWS_BOUNCE_BYTES] */
 };
 

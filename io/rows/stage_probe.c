@@ -77,7 +77,7 @@ static double row_rate(const struct rung_source *src, uint64_t read_bytes)
 		.features = &features,
 		.depth = RUNG__ROW_READS,
 		.slot_bytes = read_bytes,
-		.gap_bytes = RUNG__ROW_READ_GAP,
+		.merge_gap_bytes = RUNG__ROW_READ_GAP,
 	};
 	struct rung__row_reads *reads;
 	double reads_per_s;
@@ -96,7 +96,7 @@ static void measure_source(const struct rung__direct *file, const struct rung_so
 	struct probe large = {
 		.file = file,
 		.bytes = LARGE_BYTES,
-		.first = rung__align_up(rung__source_place(src).offset, RUNG__PAGE_BYTES),
+		.first = rung__align_up(rung__source_location(src).offset, RUNG__PAGE_BYTES),
 		.places = info->row_count * info->row_bytes / LARGE_BYTES - 1,
 	};
 
@@ -149,7 +149,7 @@ static bool same_device(const struct rung__stage *stage, int source_fd)
 void rung__stage_probe(const struct rung__stage *stage, const struct rung_source *src,
                        struct rung__figures *figures_out)
 {
-	const struct rung__source_place place = rung__source_place(src);
+	const struct rung__source_location place = rung__source_location(src);
 	const struct rung_array_info *info = rung_source_info(src);
 	const uint64_t bytes = info->row_count * info->row_bytes;
 	struct rung__direct file;

@@ -14,19 +14,19 @@
 #include "run/run.h"
 #include "tier/row_reads.h"
 
-struct rung__image_part {
+struct rung__row_range_part {
 	/* file offsets: start of the new rows, whole blocks before that, end of the last row */
 	uint64_t begin, base, end;
 	unsigned char *at;    /* where base is */
-	uint64_t first_piece; /* of the pieces that the image is written in */
+	uint64_t first_piece; /* of the pieces that the range is written in */
 };
 
 /** Rows [first, end) of an array, by rank, as stored in its files. */
-struct rung__image {
+struct rung__row_range {
 	uint64_t first, end;
-	uint64_t dealt_sum; /* rows->dealt_sum once it was filled */
+	uint64_t partition_sum; /* rows->partition_sum once it was filled */
 	uint64_t piece_count;
-	struct rung__image_part parts[RUNG__FILES_MAX];
+	struct rung__row_range_part parts[RUNG__FILES_MAX];
 };
 
 struct rung__stage_rows {
@@ -37,7 +37,7 @@ struct rung__stage_rows {
 	struct rung__layout layout;
 	struct rung__direct out[RUNG__FILES_MAX];
 	char *paths[RUNG__FILES_MAX];
-	struct rung__rows_plan plan;
+	struct rung__rows_schedule plan;
 	/* fd -1: it is in memory, or inflated as it is read */
 	struct rung__direct source;
 	uint64_t row_count;
@@ -53,14 +53,14 @@ struct rung__stage_rows {
 	 * written */
 	unsigned char *tails;
 	bool tails_known;
-	const struct rung__image *written; /* the range being written */
+	const struct rung__row_range *written; /* the range being written */
 	/* rung__row_sum() of all rows that are in a bucket, modulo 2^64: 0 when all came back as
 	 * they were */
-	_Atomic uint64_t dealt_sum;
+	_Atomic uint64_t partition_sum;
 };
 
-/** Hash of a vertex's row, for rung__stage_rows.dealt_sum: buckets are not covered by a checksum of
- * the dataset, and a later run may read them. */
+/** Hash of a vertex's row, for rung__stage_rows.partition_sum: buckets are not covered by a
+ * checksum of the dataset, and a later run may read them. */
 static inline uint64_t rung__row_sum(const struct rung__stage_rows *rows, uint64_t vertex,
                                      const unsigned char *row)
 {

@@ -15,15 +15,15 @@
 #include "file/file.h"
 #include "folder/stage_step.h"
 #include "folder/stage_stripe.h"
-#include "rows/stage_deal.h"
-#include "rows/stage_image.h"
+#include "rows/stage_partition.h"
+#include "rows/stage_row_range.h"
 #include "rows/stage_rows.h"
 #include "rows/stage_scan.h"
 #include "source/source.h"
 
 struct range_fill {
 	struct rung__stage_rows *rows;
-	const struct rung__image *image;
+	const struct rung__row_range *range;
 };
 
 /* ---- passes ---- */
@@ -39,30 +39,30 @@ static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t rank = rung__id_get(stage->rank_of_vertex, index_bytes, first + i);
 
-		if (rank - filling->image->first < filling->image->end - filling->image->first)
-			rung__image_put(filling->image, &filling->rows->layout, rank,
-			                data + i * filling->rows->layout.row_bytes);
+		if (rank - filling->range->first < filling->range->end - filling->range->first)
+			rung__row_range_put(filling->range, &filling->rows->layout, rank,
+			                    data + i * filling->rows->layout.row_bytes);
 	}
 }
 
-/* ---- of dealt rows ---- */
+/* ---- of partitioned rows ---- */
 
-/* The vertices of a range, ascending: the order in which its rows were dealt. */
-static void list_vertices(const struct rung__stage_rows *rows, const struct rung__image *image)
+/* The vertices of a range, ascending: the order in which its rows were partitioned. */
+static void list_vertices(const struct rung__stage_rows *rows, const struct rung__row_range *range)
 {
 	const struct rung__stage *stage = rows->stage;
 	const unsigned index_bytes = stage->manifest->index_bytes;
-	const uint64_t count = image->end - image->first;
+	const uint64_t count = range->end - range->first;
 	uint64_t found = 0;
 
 	for (uint64_t v = 0; v < rows->row_count && found < count; v++) {
-		if (rung__id_get(stage->rank_of_vertex, index_bytes, v) - image->first < count)
+		if (rung__id_get(stage->rank_of_vertex, index_bytes, v) - range->first < count)
 			rung__id_set(rows->vertices, index_bytes, found++, v);
 	}
 }
 
-static void put_dealt(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
-                      const unsigned char *data)
+static void put_partitioned(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
+                            const unsigned char *data)
 {
 	const struct range_fill *filling = ctx;
 	uint64_t sum = 0;
@@ -73,9 +73,9 @@ static void put_dealt(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
 		const unsigned char *row = data + i * filling->rows->layout.row_bytes;
 
 		sum += rung__row_sum(filling->rows, vertex, row);
-		rung__image_put_vertex(filling->rows, filling->image, vertex, row);
+		rung__row_range_put_vertex(filling->rows, filling->range, vertex, row);
 	}
-	atomic_fetch_sub(&filling->rows->dealt_sum, sum);
+	atomic_fetch_sub(&filling->rows->partition_sum, sum);
 }
 
 /* ---- rows read where they are ---- */
@@ -89,8 +89,8 @@ static int put_gathered(void *ctx, uint64_t first, uint64_t end, const unsigned 
 	for (uint64_t i = first; i < end; i++) {
 		const uint64_t vertex = rung__rows_vertex(rows, i);
 
-		rung__image_put_vertex(rows, filling->image, vertex,
-		                       row + (vertex - start) * row_bytes);
+		rung__row_range_put_vertex(rows, filling->range, vertex,
+		                           row + (vertex - start) * row_bytes);
 	}
 	return rung__stage_advance(rows->stage, rows->what, (end - first) * row_bytes);
 }
@@ -101,7 +101,7 @@ static int gather(struct range_fill *filling)
 	const struct rung__row_list list = {
 		.vertices = rows->vertices,
 		.id_bytes = rows->stage->manifest->index_bytes,
-		.count = filling->image->end - filling->image->first,
+		.count = filling->range->end - filling->range->first,
 		.put = put_gathered,
 		.ctx = filling,
 	};
@@ -111,22 +111,22 @@ static int gather(struct range_fill *filling)
 
 /* ---- a range ---- */
 
-static int fill(struct rung__stage_rows *rows, const struct rung__image *image)
+static int fill(struct rung__stage_rows *rows, const struct rung__row_range *range)
 {
-	struct range_fill filling = { rows, image };
-	const uint64_t count = image->end - image->first;
+	struct range_fill filling = { rows, range };
+	const uint64_t count = range->end - range->first;
 	struct rung__scan_span span = rung__source_span(rows->src, &rows->source);
 	uint64_t bucket;
 
-	if (rows->plan.kind == RUNG_STAGE_PLAN_PASSES)
+	if (rows->plan.kind == RUNG_ROW_ORDER_PASSES)
 		return rung__scan(rows, &span, 0, rows->row_count, keep_rows, &filling);
-	list_vertices(rows, image);
-	if (rows->plan.kind == RUNG_STAGE_PLAN_GATHER)
+	list_vertices(rows, range);
+	if (rows->plan.kind == RUNG_ROW_ORDER_GATHER)
 		return gather(&filling);
-	bucket = image->first / rows->plan.range_rows;
+	bucket = range->first / rows->plan.range_rows;
 	span = (struct rung__scan_span){ .file = &rows->out[rung__bucket_file(rows, bucket)],
 		                         .offset = rung__bucket_offset(rows, bucket) };
-	return rung__scan(rows, &span, 0, count, put_dealt, &filling);
+	return rung__scan(rows, &span, 0, count, put_partitioned, &filling);
 }
 
 static int commit(const struct rung__stage_rows *rows)
@@ -138,48 +138,49 @@ static int commit(const struct rung__stage_rows *rows)
 
 /* Wait until a range is written, and note it. */
 static int settle(struct rung__stage_rows *rows, struct rung__jobs **jobs,
-                  const struct rung__image *image)
+                  const struct rung__row_range *range)
 {
 	int rc = rung__jobs_end(*jobs);
 
 	*jobs = NULL;
 	if (rc == 0)
-		rc = rung__image_note(rows, image);
+		rc = rung__row_range_note(rows, range);
 	/* the last range is synced with the files, unless it must be recorded before they are
 	 * truncated, because its bucket is after their final end */
-	if (rc == 0 && (image->end < rows->row_count || rows->plan.kind == RUNG_STAGE_PLAN_DEAL))
+	if (rc == 0 &&
+	    (range->end < rows->row_count || rows->plan.kind == RUNG_ROW_ORDER_PARTITION))
 		rc = commit(rows);
 	return rc < 0 ? rc
 	              : rung__stage_advance(rows->stage, rows->what,
-	                                    (image->end - image->first) * rows->layout.row_stride);
+	                                    (range->end - range->first) * rows->layout.row_stride);
 }
 
 static int write_ranges(struct rung__stage_rows *rows)
 {
-	struct rung__image images[2];
+	struct rung__row_range ranges[2];
 	struct rung__jobs *jobs = NULL; /* that write the range before */
 	int rc = 0, failed;
 
 	for (uint64_t i = 0, first = rows->done; first < rows->row_count && rc == 0; i++) {
-		struct rung__image *image = &images[i % 2], *before = &images[(i + 1) % 2];
+		struct rung__row_range *range = &ranges[i % 2], *before = &ranges[(i + 1) % 2];
 		const uint64_t end = RUNG__MIN(first + rows->plan.range_rows, rows->row_count);
 
 		if (jobs && rows->plan.area_count == 1)
 			rc = settle(rows, &jobs, before);
 		if (rc == 0)
-			rc = rung__image_begin(rows, first, end,
-			                       rows->areas[i % rows->plan.area_count], image);
+			rc = rung__row_range_begin(rows, first, end,
+			                           rows->areas[i % rows->plan.area_count], range);
 		if (rc == 0)
-			rc = fill(rows, image);
-		image->dealt_sum = rows->dealt_sum;
+			rc = fill(rows, range);
+		range->partition_sum = rows->partition_sum;
 		if (rc == 0 && jobs)
 			rc = settle(rows, &jobs, before);
 		if (rc == 0) {
-			rung__image_keep_tails(rows, image);
-			rc = rung__image_write(rows, image, &jobs);
+			rung__row_range_keep_tails(rows, range);
+			rc = rung__row_range_write(rows, range, &jobs);
 		}
 		if (rc == 0 && end == rows->row_count)
-			rc = settle(rows, &jobs, image);
+			rc = settle(rows, &jobs, range);
 		first = end;
 	}
 	failed = rung__jobs_end(jobs);
@@ -233,8 +234,8 @@ static int make_file(const struct rung__stage_rows *rows, uint32_t f)
 static int open_file(struct rung__stage_rows *rows, uint32_t f, bool begun)
 {
 	const uint64_t bytes =
-		rows->plan.kind == RUNG_STAGE_PLAN_DEAL
-			? rung__dealt_file_bytes(&rows->layout, &rows->plan, rows->row_count, f)
+		rows->plan.kind == RUNG_ROW_ORDER_PARTITION
+			? rung__partition_file_bytes(&rows->layout, &rows->plan, rows->row_count, f)
 			: rows->files[f].bytes;
 	const struct rung__stage *stage = rows->stage;
 	int fd, rc;
@@ -261,17 +262,17 @@ static int open_gathered(struct rung__stage_rows *rows)
 		.features = &rows->gathered,
 		.depth = rows->plan.reader_count,
 		.slot_bytes = rows->plan.read_bytes,
-		.gap_bytes = RUNG__ROW_READ_GAP,
+		.merge_gap_bytes = RUNG__ROW_READ_GAP,
 	};
 
 	rows->gathered = rung__source_features(rows->src);
 	return rung__row_reads_open(&args, &rows->reads);
 }
 
-static int take_memory(struct rung__stage_rows *rows)
+static int alloc_memory(struct rung__stage_rows *rows)
 {
-	const struct rung__rows_plan *plan = &rows->plan;
-	const struct rung__source_place place = rung__source_place(rows->src);
+	const struct rung__rows_schedule *plan = &rows->plan;
+	const struct rung__source_location place = rung__source_location(rows->src);
 
 	for (uint32_t i = 0; i < plan->area_count; i++) {
 		rows->areas[i] = rung__map_pages(plan->area_bytes);
@@ -283,15 +284,15 @@ static int take_memory(struct rung__stage_rows *rows)
 	if (!rows->tails)
 		return rung__fail(RUNG_E_NOMEM, "%s: the ends of %" PRIu64 " files", rows->what,
 		                  rows->layout.file_count);
-	if (plan->kind != RUNG_STAGE_PLAN_PASSES)
+	if (plan->kind != RUNG_ROW_ORDER_PASSES)
 		rows->vertices =
 			rung__malloc_array(plan->range_rows, rows->stage->manifest->index_bytes);
-	if (plan->kind != RUNG_STAGE_PLAN_PASSES && !rows->vertices)
+	if (plan->kind != RUNG_ROW_ORDER_PASSES && !rows->vertices)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " vertices", rows->what,
 		                  plan->range_rows);
-	if (place.data && plan->kind == RUNG_STAGE_PLAN_PASSES)
+	if (place.data && plan->kind == RUNG_ROW_ORDER_PASSES)
 		return 0;
-	if (plan->kind == RUNG_STAGE_PLAN_GATHER)
+	if (plan->kind == RUNG_ROW_ORDER_GATHER)
 		return open_gathered(rows);
 	rows->read_buffers =
 		rung__malloc_aligned(RUNG__PAGE_BYTES, plan->reader_count * plan->read_bytes);
@@ -314,20 +315,23 @@ static uint64_t hex_word(const char *words, uint64_t word)
 	return strtoull(words, NULL, 16);
 }
 
-/* Rows that an earlier run finished, and the plan that it dealt them by. */
-static int go_on(struct rung__stage_rows *rows, bool *begun_out)
+/* Rows that an earlier run finished, and the plan that it partitioned them by. */
+static int resume(struct rung__stage_rows *rows, bool *begun_out)
 {
 	struct rung__journal *journal = &rows->stage->journal;
 	const char *words = rung__journal_last_of(journal, "rows", rows->files[0].name);
-	const char *dealt = rung__journal_last_of(journal, "dealt", rows->files[0].name);
+	const char *partitioned =
+		rung__journal_last_of(journal, "partitioned", rows->files[0].name);
 
 	rows->done = words ? strtoull(words, NULL, 10) : 0;
-	rows->dealt_sum = words   ? hex_word(words, 1 + rows->layout.file_count)
-	                  : dealt ? hex_word(dealt, 2)
-	                          : 0;
-	*begun_out = words || dealt;
+	rows->partition_sum = words         ? hex_word(words, 1 + rows->layout.file_count)
+	                      : partitioned ? hex_word(partitioned, 2)
+	                                    : 0;
+	*begun_out = words || partitioned;
 	if (rows->done < rows->row_count &&
-	    rows->done % (rows->plan.kind == RUNG_STAGE_PLAN_DEAL ? rows->plan.range_rows : 1) == 0)
+	    rows->done % (rows->plan.kind == RUNG_ROW_ORDER_PARTITION ? rows->plan.range_rows
+	                                                              : 1) ==
+	            0)
 		return 0;
 	return rows->done == rows->row_count
 	               ? 0
@@ -335,7 +339,7 @@ static int go_on(struct rung__stage_rows *rows, bool *begun_out)
 	                            journal->path, (int)strcspn(words, "\n"), words);
 }
 
-/* Cut to their length, which they pass while they hold dealt rows. */
+/* Cut to their length, which they pass while they hold partitioned rows. */
 static int end_files(struct rung__stage_rows *rows)
 {
 	int rc = 0;
@@ -363,7 +367,7 @@ static void note_resumed(const struct rung__stage_rows *rows, uint64_t row_count
 static int write_all(struct rung__stage_rows *rows)
 {
 	bool begun;
-	int rc = go_on(rows, &begun);
+	int rc = resume(rows, &begun);
 
 	note_resumed(rows, rows->done);
 	rows->stage->step_done = (uint64_t)((double)rows->stage->step_total * (double)rows->done /
@@ -373,12 +377,12 @@ static int write_all(struct rung__stage_rows *rows)
 	if (rc == 0 && !begun) /* the names exist before the journal mentions them */
 		rc = rung__sync_folder(rows->stage->dir.fd, rows->stage->dir.partial_path);
 	if (rc == 0)
-		rc = take_memory(rows);
-	if (rc == 0 && rows->plan.kind == RUNG_STAGE_PLAN_DEAL)
-		rc = rung__stage_deal(rows);
+		rc = alloc_memory(rows);
+	if (rc == 0 && rows->plan.kind == RUNG_ROW_ORDER_PARTITION)
+		rc = rung__stage_partition(rows);
 	if (rc == 0)
 		rc = write_ranges(rows);
-	if (rc == 0 && rows->dealt_sum != 0)
+	if (rc == 0 && rows->partition_sum != 0)
 		rc = rung__fail(RUNG_E_CORRUPT,
 		                "%s: rows in its buckets were changed before they were sorted; "
 		                "start from scratch with --force",
@@ -403,7 +407,7 @@ static void close_all(struct rung__stage_rows *rows)
 
 int rung__stage_write_rows(struct rung__stage *stage, const struct rung_source *src,
                            const char *what, const char *name, const struct rung__layout *layout,
-                           const struct rung__rows_plan *plan)
+                           const struct rung__rows_schedule *plan)
 {
 	struct rung__stage_rows rows = {
 		.stage = stage,

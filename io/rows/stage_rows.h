@@ -8,6 +8,6 @@
 /** Write all rows of a source, in rank order, into the layout's files, `name` the first of them. */
 int rung__stage_write_rows(struct rung__stage *stage, const struct rung_source *src,
                            const char *what, const char *name, const struct rung__layout *layout,
-                           const struct rung__rows_plan *plan);
+                           const struct rung__rows_schedule *plan);
 
 #endif

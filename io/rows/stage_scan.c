@@ -21,7 +21,7 @@ uint64_t rung__scan_chunk_rows(const struct rung__stage_rows *rows)
 
 struct rung__features rung__source_features(const struct rung_source *src)
 {
-	const struct rung__source_place place = rung__source_place(src);
+	const struct rung__source_location place = rung__source_location(src);
 	const struct rung_array_info *info = rung_source_info(src);
 	struct rung__features features = {
 		.layout = {

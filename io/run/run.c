@@ -72,7 +72,7 @@ uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps)
 /* Deflated members of a .npz use the memory of zlib, and small derived sources are in memory. */
 static uint64_t source_bytes(const struct rung_source *src)
 {
-	return src ? rung__source_place(src).memory_bytes : 0;
+	return src ? rung__source_location(src).memory_bytes : 0;
 }
 
 uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
@@ -82,8 +82,8 @@ uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
 	                 source_bytes(stage->features) + source_bytes(stage->score_source) +
 	                 stage->graph_source_bytes;
 
-	for (uint32_t i = 0; i < stage->carried_count; i++)
-		bytes += source_bytes(stage->carried[i].src);
+	for (uint32_t i = 0; i < stage->extra_count; i++)
+		bytes += source_bytes(stage->extra_arrays[i].src);
 	for (uint32_t i = 0; i < m->split_count; i++)
 		bytes += 8 * m->splits[i].count;
 	return bytes;

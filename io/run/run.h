@@ -19,8 +19,8 @@ struct rung__stage_split_ids {
 };
 
 /** How rows of a source come into the files of an array. */
-struct rung__rows_plan {
-	enum rung_stage_plan kind;
+struct rung__rows_schedule {
+	enum rung_row_order kind;
 	uint64_t range_rows; /* rows of the output that are put in order at a time */
 	uint64_t range_count;
 	uint32_t area_count; /* 2: one is written while the next is filled */
@@ -34,12 +34,12 @@ struct rung__rows_plan {
 };
 
 /** Labels and further arrays: a row a vertex, each in one file. */
-struct rung__carried {
+struct rung__extra_array {
 	struct rung_source *src;
 	const char *what;                       /* "labels", "arrays" */
 	char name[RUNG__SPLIT_NAME_BYTES + 16]; /* of the file */
 	struct rung__layout layout;
-	struct rung__rows_plan plan;
+	struct rung__rows_schedule plan;
 };
 
 /** Measured rates of the devices; 0: not measured. */
@@ -64,9 +64,9 @@ struct rung__stage {
 	uint64_t block_count_max;
 	uint64_t graph_source_bytes; /* that its sources hold while it is read */
 	struct rung__figures figures;
-	struct rung__rows_plan features_plan;
-	struct rung__carried carried[1 + RUNG__ARRAYS_MAX];
-	uint32_t carried_count;
+	struct rung__rows_schedule features_plan;
+	struct rung__extra_array extra_arrays[1 + RUNG__ARRAYS_MAX];
+	uint32_t extra_count;
 	uint64_t rows_bytes;      /* most memory that one of the two takes */
 	struct rung_graph *graph; /* one of the two, while it is needed */
 	struct rung_edges *edges;

@@ -21,10 +21,10 @@
 
 static void report_rows(struct rung__stage *stage)
 {
-	const struct rung__rows_plan *plan = &stage->features_plan;
+	const struct rung__rows_schedule *plan = &stage->features_plan;
 	struct rung_stage_report *report = &stage->report;
 
-	report->plan = plan->kind;
+	report->row_order = plan->kind;
 	report->range_count = plan->range_count;
 	report->rows_bytes_read = plan->bytes_read;
 	report->rows_bytes_written = plan->bytes_written;
@@ -69,14 +69,15 @@ static int write_rows(struct rung__stage *stage)
 		rc = rung__stage_write_rows(stage, stage->features, "features", RUNG__FEATURES,
 		                            &features, &stage->features_plan);
 	}
-	for (uint32_t i = 0; rc == 0 && i < stage->carried_count; i++) {
-		const struct rung__carried *carried = &stage->carried[i];
+	for (uint32_t i = 0; rc == 0 && i < stage->extra_count; i++) {
+		const struct rung__extra_array *extra_arrays = &stage->extra_arrays[i];
 
-		if (carried->what != phase) /* one phase for all arrays */
-			rung__stage_phase(stage, carried->what);
-		phase = carried->what;
-		rc = rung__stage_write_rows(stage, carried->src, carried->what, carried->name,
-		                            &carried->layout, &carried->plan);
+		if (extra_arrays->what != phase) /* one phase for all arrays */
+			rung__stage_phase(stage, extra_arrays->what);
+		phase = extra_arrays->what;
+		rc = rung__stage_write_rows(stage, extra_arrays->src, extra_arrays->what,
+		                            extra_arrays->name, &extra_arrays->layout,
+		                            &extra_arrays->plan);
 	}
 	return rc;
 }
@@ -95,7 +96,7 @@ static int write_all(struct rung__stage *stage)
 {
 	int rc;
 
-	if ((rc = rung__stage_take_sums(stage)) < 0 ||
+	if ((rc = rung__stage_accept_sums(stage)) < 0 ||
 	    (stage->report.resumed && (rc = rung__stage_check_done(stage)) < 0))
 		return rc;
 	begin_files(stage);
@@ -109,7 +110,7 @@ static int write_all(struct rung__stage *stage)
 }
 
 /* Resume the work of an earlier run, if it belongs to this job. */
-static int go_on(struct rung__stage *stage)
+static int resume(struct rung__stage *stage)
 {
 	int rc = rung__stage_job_check(stage);
 
@@ -119,7 +120,7 @@ static int go_on(struct rung__stage *stage)
 	if (rc == 0)
 		rc = rung__journal_begin(&stage->journal, stage->dir.fd);
 	/* rows continue in the order in which they were begun */
-	return rc < 0 ? rc : rung__stage_plan_memory(stage);
+	return rc < 0 ? rc : rung__stage_divide_memory(stage);
 }
 
 /* Nothing gets its name, and nothing is replaced, before all that was written is seen to be there
@@ -138,12 +139,12 @@ static int stage_anew_or_on(struct rung__stage *stage)
 	int rc = rung__stage_dir_acquire(&stage->dir, &stage->journal);
 
 	if (rc == 0)
-		rc = stage->dir.keep ? go_on(stage) : rung__stage_job_note(stage);
+		rc = stage->dir.keep ? resume(stage) : rung__stage_job_note(stage);
 	/* the features are most of it: no need to read the graph to see that they do not fit */
 	if (rc < 0 || (rc = rung__stage_check_space(stage)) < 0 ||
-	    (rc = rung__stage_settle_counts(stage)) < 0 ||
-	    (rc = rung__stage_check_space(stage)) < 0 || (rc = write_all(stage)) < 0 ||
-	    (rc = fill_report(stage)) < 0 || (rc = check_written(stage)) < 0)
+	    (rc = rung__stage_fix_counts(stage)) < 0 || (rc = rung__stage_check_space(stage)) < 0 ||
+	    (rc = write_all(stage)) < 0 || (rc = fill_report(stage)) < 0 ||
+	    (rc = check_written(stage)) < 0)
 		return rc;
 	return rung__stage_dir_publish(&stage->dir);
 }
@@ -178,7 +179,7 @@ static int run(struct rung__stage *stage)
 	rc = rung__stripes_check_folders(&stage->dir, stage->opts.stripe_dirs,
 	                                 stage->opts.stripe_count);
 	if (rc == 0)
-		rc = rung__stage_plan_memory(stage);
+		rc = rung__stage_divide_memory(stage);
 	if (rc == 0 && !stage->opts.resume)
 		rc = rung__stripes_check(stage->opts.stripe_dirs, stage->opts.stripe_count);
 	if (rc < 0)
@@ -208,15 +209,15 @@ int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *rep
 		                     .dir = { .parent_fd = -1, .fd = -1 },
 		                     .journal.fd = -1 };
 	const uint64_t start_ns = rung__now_ns();
-	int rc = rung__opts_take(&stage.opts, sizeof(stage.opts), opts, "rung_stage_opts");
+	int rc = rung__opts_copy_in(&stage.opts, sizeof(stage.opts), opts, "rung_stage_opts");
 
 	if (rc < 0)
 		return rc;
 	if (!stage.opts.features || !stage.opts.out_dir)
 		return rung__fail(RUNG_E_INVAL, "staging: features and out_dir are both needed");
-	if (!rung_stage_plan_name(stage.opts.plan))
+	if (!rung_row_order_name(stage.opts.row_order))
 		return rung__fail(RUNG_E_INVAL, "staging: %d is not a valid order of rows",
-		                  (int)stage.opts.plan);
+		                  (int)stage.opts.row_order);
 	stage.threads = rung__threads(stage.opts.threads);
 	stage.manifest = rung__zalloc(sizeof(*stage.manifest));
 	rc = stage.manifest ? rung__stage_dir_init(&stage.dir, stage.opts.out_dir, stage.opts.force,

@@ -16,7 +16,7 @@
 
 #define CURE "repair it with rung verify --repair, or stage it again with --force"
 
-/* Not rung__stage_take_sums(): the journal's checksums are gone with the journal. */
+/* Not rung__stage_accept_sums(): the journal's checksums are gone with the journal. */
 static int read_sums(struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -40,7 +40,7 @@ static int read_sums(struct rung__stage *stage)
 /* The manifest that was found is of this job: from here on it is the run's own. */
 static int check_found(struct rung__stage *stage)
 {
-	int rc = rung__stage_take_sums(stage);
+	int rc = rung__stage_accept_sums(stage);
 
 	if (rc == 0)
 		rc = read_sums(stage);

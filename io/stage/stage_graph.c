@@ -88,15 +88,15 @@ static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *g
 	opts.chunk_bytes = RUNG__MIN(RUNG__MAX(chunk, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX);
 	opts.temp_dir = stage->dir.partial_path;
 	rc = rung_edges_open(&opts, &stage->edges);
-	least = rc < 0 ? rung_last_error_least() : 0;
+	least = rc < 0 ? rung_last_error_min_bytes() : 0;
 	if (least == 0)
 		return rc;
 	least += rung__stage_fixed_bytes(stage);
-	return rung__fail_least(least,
-	                        "staging %s: a memory budget of %" PRIu64
-	                        " bytes is too little for this graph; give at least %" PRIu64
-	                        " with --memory",
-	                        stage->opts.out_dir, stage->memory_bytes, least);
+	return rung__fail_min_bytes(least,
+	                            "staging %s: a memory budget of %" PRIu64
+	                            " bytes is too little for this graph; give at least %" PRIu64
+	                            " with --memory",
+	                            stage->opts.out_dir, stage->memory_bytes, least);
 }
 
 static struct rung_edges_info edges_info(const struct rung__stage *stage)
@@ -144,16 +144,16 @@ static int score_edges(struct rung__stage *stage, struct rung_score_opts *opts)
 
 	opts->memory_bytes = left_bytes(stage, edges_info(stage).memory_bytes);
 	rc = rung_score_edges(stage->edges, opts, stage->score, &stage->report.score);
-	least = rung_last_error_least();
+	least = rung_last_error_min_bytes();
 	if (rc == 0 || least == 0)
 		return rc;
 	/* of a larger budget, the graph's buffers use a quarter */
 	least = least / 3 * 4 + EDGES_SPARE_BYTES + rung__stage_fixed_bytes(stage);
-	return rung__fail_least(least,
-	                        "staging %s: a memory budget of %" PRIu64
-	                        " bytes is too little for this score; give at least %" PRIu64
-	                        " with --memory, or choose another score",
-	                        stage->opts.out_dir, stage->memory_bytes, least);
+	return rung__fail_min_bytes(least,
+	                            "staging %s: a memory budget of %" PRIu64
+	                            " bytes is too little for this score; give at least %" PRIu64
+	                            " with --memory, or choose another score",
+	                            stage->opts.out_dir, stage->memory_bytes, least);
 }
 
 static int score_graph(struct rung__stage *stage)
@@ -222,7 +222,7 @@ static int score(struct rung__stage *stage)
 
 /* ---- ranks ---- */
 
-static int take_maps(struct rung__stage *stage)
+static int adopt_maps(struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
 
@@ -262,7 +262,7 @@ static int rank(struct rung__stage *stage)
 	int rc;
 
 	rung__stage_phase(stage, "rank");
-	if ((rc = take_maps(stage)) < 0 ||
+	if ((rc = adopt_maps(stage)) < 0 ||
 	    (rc = rung_rank_order(stage->score, m->vertex_count, m->index_bytes,
 	                          (uint32_t)stage->threads, stage->vertex_of_rank,
 	                          stage->rank_of_vertex)) < 0 ||
@@ -278,7 +278,7 @@ static int rank(struct rung__stage *stage)
 }
 
 /* Use the values of the journal's line. */
-static int take_ranked(struct rung__stage *stage, const char *words)
+static int adopt_ranked(struct rung__stage *stage, const char *words)
 {
 	struct rung_score_report *score = &stage->report.score;
 	struct rung__manifest *m = stage->manifest;
@@ -303,7 +303,7 @@ static int read_maps(struct rung__stage *stage)
 	const struct rung__manifest *m = stage->manifest;
 	int rc;
 
-	if ((rc = take_maps(stage)) < 0 ||
+	if ((rc = adopt_maps(stage)) < 0 ||
 	    (rc = rung__stage_read_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) < 0 ||
 	    (rc = rung__stage_read_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex)) < 0)
 		return rc;
@@ -327,11 +327,11 @@ int rung__stage_rank(struct rung__stage *stage)
 	return rc < 0 ? rc : rank(stage);
 }
 
-int rung__stage_settle_counts(struct rung__stage *stage)
+int rung__stage_fix_counts(struct rung__stage *stage)
 {
 	const char *words = rung__journal_last(&stage->journal, RUNG__JOURNAL_RANKED);
 
-	return words ? take_ranked(stage, words) : rung__stage_load_graph(stage);
+	return words ? adopt_ranked(stage, words) : rung__stage_load_graph(stage);
 }
 
 /* ---- the relabelled graph ---- */

@@ -8,7 +8,7 @@
 /** Upper bound of the number of edges, from the sizes of the files. */
 int rung__stage_count_edges(struct rung__stage *stage);
 /** Numbers in the manifest about graph and score: from the journal, or by reading the graph. */
-int rung__stage_settle_counts(struct rung__stage *stage);
+int rung__stage_fix_counts(struct rung__stage *stage);
 /** Graph, score, ranks, and the files of the maps and the score; or the maps as an earlier run left
  * them. */
 int rung__stage_rank(struct rung__stage *stage);

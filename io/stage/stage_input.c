@@ -57,21 +57,21 @@ static int open_features(struct rung__stage *stage)
 	stage->manifest->index_bytes = rung_index_bytes(info->row_count);
 	stage->manifest->features = *info;
 	stage->manifest->data_offset = RUNG__NPY_DATA_OFFSET;
-	return rung__stage_plan_layout(stage);
+	return rung__stage_choose_layout(stage);
 }
 
 /* An array with a row a vertex. @param what  in messages and of the progress: "labels", "arrays" */
-static int open_carried(struct rung__stage *stage, const char *spec, const char *what,
-                        struct rung__carried **carried_out)
+static int open_extra(struct rung__stage *stage, const char *spec, const char *what,
+                      struct rung__extra_array **extra_out)
 {
-	struct rung__carried *carried = &stage->carried[stage->carried_count];
+	struct rung__extra_array *extra_arrays = &stage->extra_arrays[stage->extra_count];
 	const struct rung_array_info *info;
-	int rc = rung_source_open(spec, &carried->src);
+	int rc = rung_source_open(spec, &extra_arrays->src);
 
 	if (rc < 0)
 		return rc;
-	stage->carried_count++;
-	info = rung_source_info(carried->src);
+	stage->extra_count++;
+	info = rung_source_info(extra_arrays->src);
 	if (info->row_count != stage->manifest->vertex_count || info->row_bytes == 0)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has %" PRIu64 " %s of %" PRIu64 " bytes, there are %" PRIu64
@@ -79,25 +79,25 @@ static int open_carried(struct rung__stage *stage, const char *spec, const char 
 		                  spec, info->row_count,
 		                  strcmp(what, "labels") == 0 ? what : "rows", info->row_bytes,
 		                  stage->manifest->vertex_count);
-	carried->what = what;
-	carried->layout = rung__manifest_array_layout(info);
-	*carried_out = carried;
+	extra_arrays->what = what;
+	extra_arrays->layout = rung__manifest_array_layout(info);
+	*extra_out = extra_arrays;
 	return 0;
 }
 
 static int open_labels(struct rung__stage *stage)
 {
-	struct rung__carried *carried;
+	struct rung__extra_array *extra_arrays;
 	int rc;
 
 	if (!stage->opts.labels)
 		return 0;
-	rc = open_carried(stage, stage->opts.labels, "labels", &carried);
+	rc = open_extra(stage, stage->opts.labels, "labels", &extra_arrays);
 	if (rc < 0)
 		return rc;
-	strcpy(carried->name, RUNG__LABELS);
+	strcpy(extra_arrays->name, RUNG__LABELS);
 	stage->manifest->has_labels = true;
-	stage->manifest->labels = *rung_source_info(carried->src);
+	stage->manifest->labels = *rung_source_info(extra_arrays->src);
 	return 0;
 }
 
@@ -123,19 +123,19 @@ static int check_array_name(const struct rung__stage *stage, size_t idx)
 static int open_arrays(struct rung__stage *stage)
 {
 	struct rung__manifest *m = stage->manifest;
-	struct rung__carried *carried;
+	struct rung__extra_array *extra_arrays;
 	int rc;
 
 	for (size_t i = 0; i < stage->opts.array_count; i++) {
 		rc = check_array_name(stage, i);
 		if (rc == 0)
-			rc = open_carried(stage, stage->opts.arrays[i].spec, "arrays", &carried);
+			rc = open_extra(stage, stage->opts.arrays[i].spec, "arrays", &extra_arrays);
 		if (rc < 0)
 			return rc;
 		strcpy(m->arrays[i].name, stage->opts.arrays[i].name);
-		snprintf(carried->name, sizeof(carried->name), RUNG__ARRAY_PREFIX "%s.npy",
-		         m->arrays[i].name);
-		m->arrays[i].info = *rung_source_info(carried->src);
+		snprintf(extra_arrays->name, sizeof(extra_arrays->name),
+		         RUNG__ARRAY_PREFIX "%s.npy", m->arrays[i].name);
+		m->arrays[i].info = *rung_source_info(extra_arrays->src);
 		m->array_count++;
 	}
 	return 0;
@@ -297,7 +297,7 @@ void rung__stage_close_inputs(struct rung__stage *stage)
 		rung__free(stage->splits[i].ids);
 	rung__free(stage->splits);
 	rung_source_close(stage->score_source);
-	for (uint32_t i = 0; i < stage->carried_count; i++)
-		rung_source_close(stage->carried[i].src);
+	for (uint32_t i = 0; i < stage->extra_count; i++)
+		rung_source_close(stage->extra_arrays[i].src);
 	rung_source_close(stage->features);
 }

@@ -21,7 +21,7 @@
 #define BLOCK_BYTES  4096u /* of a device's read, and of a page */
 #define SECTOR_BYTES 512u
 /* of a block of rows, at least: each device is read and written in large pieces */
-#define DEALT_BYTES (UINT64_C(1) << 20)
+#define PARTITION_BYTES (UINT64_C(1) << 20)
 
 /* The largest power of two that divides it, at most a block. */
 static uint64_t step_of(uint64_t bytes)
@@ -45,12 +45,12 @@ uint64_t rung__padded_stride(uint64_t row_bytes, enum rung_stage_pad pad)
 	               : row_bytes;
 }
 
-/* Whole pages of about DEALT_BYTES, or fewer rows where the last folder would get none. */
+/* Whole pages of about PARTITION_BYTES, or fewer rows where the last folder would get none. */
 static uint64_t rows_of_block(uint64_t row_stride, uint64_t row_count, uint64_t file_count)
 {
 	const uint64_t page_rows = BLOCK_BYTES / step_of(row_stride),
 		       page_bytes = page_rows * row_stride;
-	uint64_t rows = (DEALT_BYTES + page_bytes - 1) / page_bytes * page_rows;
+	uint64_t rows = (PARTITION_BYTES + page_bytes - 1) / page_bytes * page_rows;
 
 	while (rows > 1 && (file_count - 1) * rows >= row_count)
 		rows = rows > page_rows ? rows / 2 / page_rows * page_rows : rows / 2;
@@ -92,15 +92,15 @@ static int leave_in_place(struct rung__stage *stage)
 		return rung__fail(RUNG_E_INVAL,
 		                  "staging: features that are left in place are neither padded nor "
 		                  "dealt over folders; give one or the other");
-	m->data_offset = rung__source_place(stage->features).offset;
+	m->data_offset = rung__source_location(stage->features).offset;
 	m->row_stride = stage->report.row_stride = m->features.row_bytes;
 	m->block_rows = m->vertex_count;
 	stage->report.in_place = 1;
-	rc = rung__in_place_take(stage->features, &m->in_place);
+	rc = rung__in_place_record(stage->features, &m->in_place);
 	return rc < 0 ? rc : check_not_replaced(stage, m->in_place.path);
 }
 
-int rung__stage_plan_layout(struct rung__stage *stage)
+int rung__stage_choose_layout(struct rung__stage *stage)
 {
 	const struct rung_stage_opts *opts = &stage->opts;
 	struct rung__manifest *m = stage->manifest;

@@ -6,7 +6,7 @@
 #include "run/run.h"
 
 /** Stride and files of the features, into the manifest. */
-int rung__stage_plan_layout(struct rung__stage *stage);
+int rung__stage_choose_layout(struct rung__stage *stage);
 uint64_t rung__padded_stride(uint64_t row_bytes, enum rung_stage_pad pad);
 
 #endif

@@ -6,7 +6,7 @@
  */
 #include "base/base.h"
 #include "layout/layout.h"
-#include "rows/stage_plan.h"
+#include "rows/stage_schedule.h"
 #include "stage/stage_memory.h"
 
 bool rung__stage_graph_in_files;
@@ -85,24 +85,24 @@ uint64_t rung__stage_memory_of(const struct rung__stage *stage)
 
 static int fail_budget(const struct rung__stage *stage, uint64_t least)
 {
-	return rung__fail_least(least,
-	                        "staging %s: a memory budget of %" PRIu64 " bytes: %" PRIu64
-	                        " vertices with rows of %" PRIu64 " bytes take at least %" PRIu64
-	                        "; give that much with --memory",
-	                        stage->opts.out_dir, stage->memory_bytes,
-	                        stage->manifest->vertex_count, stage->manifest->features.row_bytes,
-	                        least);
+	return rung__fail_min_bytes(
+		least,
+		"staging %s: a memory budget of %" PRIu64 " bytes: %" PRIu64
+		" vertices with rows of %" PRIu64 " bytes take at least %" PRIu64
+		"; give that much with --memory",
+		stage->opts.out_dir, stage->memory_bytes, stage->manifest->vertex_count,
+		stage->manifest->features.row_bytes, least);
 }
 
 static int plan_rows(struct rung__stage *stage, const struct rung_source *src, const char *name,
-                     const struct rung__layout *layout, struct rung__rows_plan *plan)
+                     const struct rung__layout *layout, struct rung__rows_schedule *plan)
 {
-	int rc = rung__rows_plan(stage, src, name, layout, plan);
+	int rc = rung__rows_schedule(stage, src, name, layout, plan);
 
-	if (rc < 0 && rung_last_error_least() > 0)
+	if (rc < 0 && rung_last_error_min_bytes() > 0)
 		return fail_budget(
 			stage,
-			RUNG__MAX(rung_last_error_least() + rung__stage_fixed_bytes(stage) +
+			RUNG__MAX(rung_last_error_min_bytes() + rung__stage_fixed_bytes(stage) +
 		                          rung__stage_map_bytes(stage, 1),
 		                  rung__stage_fixed_bytes(stage) + in_files_bytes_min(stage)));
 	if (rc == 0)
@@ -118,13 +118,13 @@ static int bound_blocks(struct rung__stage *stage)
 	int rc;
 
 	m->edge_count = RUNG__MAX(edge_count, stage->edge_count_max);
-	rc = rung__manifest_plan(m);
+	rc = rung__manifest_lay_out(m);
 	m->edge_count = edge_count;
 	stage->block_count_max = m->block_count + m->checksums.block_count;
 	return rc;
 }
 
-int rung__stage_plan_memory(struct rung__stage *stage)
+int rung__stage_divide_memory(struct rung__stage *stage)
 {
 	const struct rung__layout features = rung__manifest_features_layout(stage->manifest);
 	uint64_t least, left;
@@ -138,11 +138,11 @@ int rung__stage_plan_memory(struct rung__stage *stage)
 	rc = stage->opts.in_place ? 0
 	                          : plan_rows(stage, stage->features, RUNG__FEATURES, &features,
 	                                      &stage->features_plan);
-	for (uint32_t i = 0; rc == 0 && i < stage->carried_count; i++) {
-		struct rung__carried *carried = &stage->carried[i];
+	for (uint32_t i = 0; rc == 0 && i < stage->extra_count; i++) {
+		struct rung__extra_array *extra_arrays = &stage->extra_arrays[i];
 
-		rc = plan_rows(stage, carried->src, carried->name, &carried->layout,
-		               &carried->plan);
+		rc = plan_rows(stage, extra_arrays->src, extra_arrays->name, &extra_arrays->layout,
+		               &extra_arrays->plan);
 	}
 	if (rc < 0)
 		return rc;

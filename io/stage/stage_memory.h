@@ -7,7 +7,7 @@
 
 /** Settle the budget, and whether the graph goes into memory. RUNG_E_INVAL with the least that
  * works. */
-int rung__stage_plan_memory(struct rung__stage *stage);
+int rung__stage_divide_memory(struct rung__stage *stage);
 /** Most bytes held at once. */
 uint64_t rung__stage_memory_of(const struct rung__stage *stage);
 /** The part of the budget for the buffers of a pass over edges in files. */

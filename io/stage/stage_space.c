@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "folder/stage_entries.h"
 #include "graph/graph.h"
-#include "rows/stage_deal.h"
+#include "rows/stage_partition.h"
 #include "stage/stage_space.h"
 
 #define SPARE_BYTES 65536u /* for the folder itself, and its journal */
@@ -58,8 +58,8 @@ static uint64_t out_bytes(const struct rung__stage *stage)
 	                  32 * m->block_count; /* the journal has a line's part for each */
 	uint64_t temp = stage->opts.stripe_count ? 0 : stage->features_plan.temp_bytes;
 
-	for (uint32_t i = 0; i < stage->carried_count; i++)
-		temp = RUNG__MAX(temp, stage->carried[i].plan.temp_bytes);
+	for (uint32_t i = 0; i < stage->extra_count; i++)
+		temp = RUNG__MAX(temp, stage->extra_arrays[i].plan.temp_bytes);
 	needed += temp;
 	for (uint32_t i = stage->opts.stripe_count ? m->feature_file_count : 0; i < m->file_count;
 	     i++) {
@@ -75,9 +75,9 @@ static uint64_t stripe_bytes(const struct rung__stage *stage, uint32_t file)
 	const struct rung__layout layout = rung__manifest_features_layout(stage->manifest);
 	uint64_t bytes = stage->manifest->files[file].bytes;
 
-	if (stage->features_plan.kind == RUNG_STAGE_PLAN_DEAL)
-		bytes = rung__dealt_file_bytes(&layout, &stage->features_plan,
-		                               stage->manifest->vertex_count, file);
+	if (stage->features_plan.kind == RUNG_ROW_ORDER_PARTITION)
+		bytes = rung__partition_file_bytes(&layout, &stage->features_plan,
+		                                   stage->manifest->vertex_count, file);
 	return rung__align_up(bytes, RUNG__PAGE_BYTES);
 }
 
@@ -125,7 +125,7 @@ static int add_stripe(const struct rung__stage *stage, uint32_t file, struct dev
 }
 
 /* Space that an earlier run has used for a stripe that this one resumes. */
-static void count_taken(const struct rung__stage *stage, uint32_t file, struct devices *devices)
+static void count_used(const struct rung__stage *stage, uint32_t file, struct devices *devices)
 {
 	struct device *device;
 	struct stat st;
@@ -174,7 +174,7 @@ int rung__stage_check_space(struct rung__stage *stage)
 {
 	const uint32_t stripe_count = (uint32_t)stage->opts.stripe_count;
 	struct devices devices = { .count = 0 };
-	int rc = rung__manifest_plan(stage->manifest);
+	int rc = rung__manifest_lay_out(stage->manifest);
 
 	if (rc == 0)
 		rc = add_out(stage, &devices);
@@ -184,7 +184,7 @@ int rung__stage_check_space(struct rung__stage *stage)
 		return rc;
 	stage->report.free_bytes = devices.list[0].free;
 	for (uint32_t f = 0; f < stripe_count; f++)
-		count_taken(stage, f, &devices);
+		count_used(stage, f, &devices);
 	devices.list[0].needed = RUNG__MAX(devices.list[0].needed, graph_bytes(stage));
 	for (uint32_t i = 0; i < devices.count && rc == 0; i++)
 		rc = check_device(stage, &devices.list[i]);

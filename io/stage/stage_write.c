@@ -118,14 +118,14 @@ static int close_output(struct array_output *out, int rc)
 	return rc;
 }
 
-int rung__stage_take_sums(struct rung__stage *stage)
+int rung__stage_accept_sums(struct rung__stage *stage)
 {
 	stage->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__STAGE_BUFFER_BYTES);
 	stage->sums = rung__zalloc_array(stage->manifest->block_count, sizeof(*stage->sums));
 	if (!stage->buffer || !stage->sums)
 		return rung__fail(RUNG_E_NOMEM, "checksums of %" PRIu64 " blocks",
 		                  stage->manifest->block_count);
-	rung__journal_take_sums(&stage->journal, stage->manifest->block_count, stage->sums);
+	rung__journal_drain_sums(&stage->journal, stage->manifest->block_count, stage->sums);
 	return 0;
 }
 

@@ -19,7 +19,7 @@ int rung__stage_write_splits(struct rung__stage *stage);
 int rung__stage_write_manifest(struct rung__stage *stage);
 
 /** Allocate a buffer, and the checksums of all blocks; those in the journal are set. */
-int rung__stage_take_sums(struct rung__stage *stage);
+int rung__stage_accept_sums(struct rung__stage *stage);
 /** Check that the manifest under its temporary name is what was written; otherwise
  * RUNG_E_CORRUPT. */
 int rung__stage_check_manifest(struct rung__stage *stage);

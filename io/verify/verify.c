@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "verify/verify_private.h"
+#include "verify/state.h"
 
 struct list {
 	struct rung_bad_block *blocks;
@@ -301,9 +301,9 @@ static int conclude(struct rung__verify *v, const char *dir)
 	return 0;
 }
 
-static int take_opts(struct rung__verify *v, const char *dir, const struct rung_verify_opts *opts)
+static int copy_opts(struct rung__verify *v, const char *dir, const struct rung_verify_opts *opts)
 {
-	int rc = rung__opts_take(&v->opts, sizeof(v->opts), opts, "rung_verify_opts");
+	int rc = rung__opts_copy_in(&v->opts, sizeof(v->opts), opts, "rung_verify_opts");
 
 	if (rc < 0)
 		return rc;
@@ -324,7 +324,7 @@ int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts,
 {
 	struct rung__verify v = { .opts = RUNG_VERIFY_OPTS_INIT };
 	const uint64_t start_ns = rung__now_ns();
-	int rc = take_opts(&v, dir, opts);
+	int rc = copy_opts(&v, dir, opts);
 
 	if (rc < 0)
 		return rc;

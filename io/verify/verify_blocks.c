@@ -10,7 +10,7 @@
 
 #include "file/file.h"
 #include "source/npy.h"
-#include "verify/verify_private.h"
+#include "verify/state.h"
 
 #define ITEM_BLOCKS (RUNG__PUMP_READ_BYTES / RUNG__BLOCK_BYTES)
 
@@ -79,7 +79,7 @@ static int scan_item(void *ctx, uint64_t item, unsigned char *room)
 
 /* Bytes after the end belong to no block: they make the block that contains them bad, or the last
  * one if they begin a new one. */
-static void look_behind(const struct scan *scan, uint32_t f)
+static void check_ahead(const struct scan *scan, uint32_t f)
 {
 	const struct rung__manifest_file *file = &scan->files[f];
 	struct stat st;
@@ -135,7 +135,7 @@ static int scan_files(struct rung__verify *v, const struct rung__manifest_file *
 	}
 	for (uint32_t f = 0; scan.direct && f < count; f++) {
 		if (rc == 0)
-			look_behind(&scan, f);
+			check_ahead(&scan, f);
 		rung__direct_close(&scan.direct[f]);
 	}
 	rung__free(scan.direct);

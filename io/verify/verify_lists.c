@@ -13,7 +13,7 @@
 #include "edges/edges.h"
 #include "file/file.h"
 #include "source/npy.h"
-#include "verify/verify_private.h"
+#include "verify/state.h"
 
 #define EDGES_SHARE    4u /* of the memory, for the buffers of the passes */
 #define ROOM_BYTES_MIN (UINT64_C(64) << 10)
@@ -169,11 +169,11 @@ static int list_too_long(const struct lists *l, uint64_t bytes)
 	const uint64_t least =
 		l->v->opts.memory_bytes + bytes / 3 * 4 + 8 * (uint64_t)RUNG__PAGE_BYTES;
 
-	return rung__fail_least(least,
-	                        "verify: the list of rank %" PRIu64 " takes %" PRIu64
-	                        " bytes, more than its share of %" PRIu64
-	                        " bytes of memory; give at least %" PRIu64,
-	                        rank_at(l, l->first), bytes, l->v->opts.memory_bytes, least);
+	return rung__fail_min_bytes(least,
+	                            "verify: the list of rank %" PRIu64 " takes %" PRIu64
+	                            " bytes, more than its share of %" PRIu64
+	                            " bytes of memory; give at least %" PRIu64,
+	                            rank_at(l, l->first), bytes, l->v->opts.memory_bytes, least);
 }
 
 /* Load the next lists, which are contiguous. */
@@ -338,7 +338,7 @@ static int open_staged(struct lists *l)
 }
 
 /* The budget minus maps and passes; no more than the size of the graph. */
-static int take_room(struct lists *l, const struct rung_edges_info *info)
+static int reserve_space(struct lists *l, const struct rung_edges_info *info)
 {
 	const struct rung__manifest *m = l->v->ds->manifest;
 	const uint64_t used = 2 * m->vertex_count * m->index_bytes + info->memory_bytes +
@@ -349,11 +349,11 @@ static int take_room(struct lists *l, const struct rung_edges_info *info)
 	const uint64_t memory = l->v->opts.memory_bytes;
 
 	if (memory < used + ROOM_BYTES_MIN)
-		return rung__fail_least(used + ROOM_BYTES_MIN,
-		                        "verify: comparing the lists of %" PRIu64
-		                        " vertices does not go with %" PRIu64
-		                        " bytes of memory; give at least %" PRIu64,
-		                        m->vertex_count, memory, used + ROOM_BYTES_MIN);
+		return rung__fail_min_bytes(used + ROOM_BYTES_MIN,
+		                            "verify: comparing the lists of %" PRIu64
+		                            " vertices does not go with %" PRIu64
+		                            " bytes of memory; give at least %" PRIu64,
+		                            m->vertex_count, memory, used + ROOM_BYTES_MIN);
 	l->room_bytes = RUNG__MIN(memory - used, whole);
 	l->indptr_room = rung__malloc_aligned(
 		RUNG__PAGE_BYTES, (size_t)rung__span_room((lists_max(l) + 1) * sizeof(uint64_t)));
@@ -370,7 +370,7 @@ static int compare_with(struct lists *l, struct rung_edges *edges)
 	int rc = choose(l);
 
 	if (rc == 0)
-		rc = take_room(l, &edges->info);
+		rc = reserve_space(l, &edges->info);
 	if (rc == 0)
 		rc = open_staged(l);
 	if (rc == 0)
@@ -393,7 +393,8 @@ static int compare_with(struct lists *l, struct rung_edges *edges)
 int rung__verify_open_edges(const struct rung__verify *v, struct rung_edges **edges_out)
 {
 	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
-	int rc = rung__opts_take(&opts.graph, sizeof(opts.graph), v->opts.graph, "rung_graph_opts");
+	int rc = rung__opts_copy_in(&opts.graph, sizeof(opts.graph), v->opts.graph,
+	                            "rung_graph_opts");
 
 	if (rc < 0)
 		return rc;
@@ -402,11 +403,11 @@ int rung__verify_open_edges(const struct rung__verify *v, struct rung_edges **ed
 	opts.graph.progress_ctx = v->opts.progress_ctx;
 	opts.memory_bytes = v->opts.memory_bytes / EDGES_SHARE;
 	rc = rung_edges_open(&opts, edges_out);
-	if (rc == RUNG_E_INVAL && rung_last_error_least() > 0 &&
-	    rung_last_error_least() < UINT64_MAX / EDGES_SHARE) {
-		const uint64_t least = rung_last_error_least() * EDGES_SHARE;
+	if (rc == RUNG_E_INVAL && rung_last_error_min_bytes() > 0 &&
+	    rung_last_error_min_bytes() < UINT64_MAX / EDGES_SHARE) {
+		const uint64_t least = rung_last_error_min_bytes() * EDGES_SHARE;
 
-		return rung__fail_least(
+		return rung__fail_min_bytes(
 			least,
 			"verify: %" PRIu64
 			" bytes of memory are too little for this graph; give at least %" PRIu64,

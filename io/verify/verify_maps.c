@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
-#include "verify/verify_private.h"
+#include "verify/state.h"
 
 int rung__verify_load_maps(struct rung__verify *v)
 {

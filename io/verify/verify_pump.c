@@ -4,7 +4,7 @@
 #include "base/jobs.h"
 #include "verify/verify_pump.h"
 
-#define LOOK_NS UINT64_C(50000000) /* between two calls of progress */
+#define POLL_NS UINT64_C(50000000) /* between two calls of progress */
 
 struct pump_run {
 	const struct rung__pump *pump;
@@ -45,7 +45,7 @@ static int run_jobs(struct pump_run *run, uint32_t threads)
 
 	if (rc < 0)
 		return rc;
-	while (!canceled && !rung__jobs_over(jobs, LOOK_NS, &done))
+	while (!canceled && !rung__jobs_over(jobs, POLL_NS, &done))
 		canceled = is_canceled(pump, done);
 	if (canceled)
 		rung__jobs_stop(jobs);

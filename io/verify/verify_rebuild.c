@@ -21,7 +21,7 @@
 #include "file/file.h"
 #include "source/npy.h"
 #include "graph/graph.h"
-#include "verify/verify_private.h"
+#include "verify/state.h"
 
 static int no_source(const struct rung__manifest_file *file, const char *option)
 {

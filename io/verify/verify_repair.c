@@ -17,7 +17,7 @@
 
 #include "file/file.h"
 #include "source/npy.h"
-#include "verify/verify_private.h"
+#include "verify/state.h"
 
 /* entries of a block of checksums.npy that may differ from the files': all their subsets are
  * tried */
@@ -177,7 +177,7 @@ static int cut_end(struct repair *r, struct repair_target *t, unsigned char *sta
 	return 0;
 }
 
-static int tell(const struct rung__verify *v, uint64_t done, uint64_t total)
+static int report_progress(const struct rung__verify *v, uint64_t done, uint64_t total)
 {
 	if (v->opts.progress && v->opts.progress(v->opts.progress_ctx, "repair", done, total))
 		return rung__fail(RUNG_E_CANCELED, "repair: canceled");
@@ -200,7 +200,7 @@ static int repair_blocks(struct repair *r, struct repair_target *t, unsigned cha
 		else
 			rc = note(r->v, rc);
 		if (rc == 0)
-			rc = tell(r->v, block + 1, t->file->block_count);
+			rc = report_progress(r->v, block + 1, t->file->block_count);
 	}
 	return rc;
 }
@@ -312,7 +312,7 @@ static int repair_sums(struct repair *r, struct repair_target *t, uint64_t block
 /* ---- all ---- */
 
 /* Checksums.npy is valid now: check all blocks again. */
-static int look_again(struct repair *r)
+static int check_again(struct repair *r)
 {
 	struct rung__verify *v = r->v;
 	const struct rung__manifest *m = v->ds->manifest;
@@ -343,7 +343,7 @@ static int repair_all(struct repair *r)
 	int rc = repair_file(r, &m->checksums, repair_sums);
 
 	if (rc == 0 && memchr(sums, RUNG__BLOCK_REPAIRED, (size_t)m->checksums.block_count))
-		rc = look_again(r);
+		rc = check_again(r);
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(maps) && rc == 0; i++)
 		rc = repair_file(r, maps[i], repair_block);
 	for (uint32_t f = 0; f < m->file_count && rc == 0; f++) {

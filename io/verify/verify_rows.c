@@ -14,7 +14,7 @@
 
 #include "rows/chunks.h"
 #include "source/source.h"
-#include "verify/verify_private.h"
+#include "verify/state.h"
 
 #define PASSES_MAX  64u /* below that much memory it would never end */
 #define ROOMS_SHARE 4u  /* of the memory, for reading */
@@ -85,7 +85,7 @@ void rung__verify_rows_close(struct rung__verify_rows *rows)
 	rung_source_close(rows->src);
 }
 
-static int take_source(void *ctx, uint64_t item, unsigned char *room)
+static int open_source(void *ctx, uint64_t item, unsigned char *room)
 {
 	struct comparison *c = ctx;
 	const struct rung__manifest *m = c->v->ds->manifest;
@@ -160,7 +160,7 @@ static int check_staged(void *ctx, uint64_t item, unsigned char *room)
  * position.
  * @return number of items in all files
  */
-static uint64_t deal_items(struct comparison *c)
+static uint64_t hand_out_items(struct comparison *c)
 {
 	const struct rung__layout *layout = &c->rows->layout;
 	const bool anywhere = layout->vertex_of_rank != NULL;
@@ -188,7 +188,7 @@ static int run_pass(struct comparison *c)
 		                   .progress = v->opts.progress,
 		                   .progress_ctx = v->opts.progress_ctx,
 		                   .ctx = c,
-		                   .work = take_source };
+		                   .work = open_source };
 	int rc;
 
 	c->chunks.next = 0;
@@ -196,7 +196,7 @@ static int run_pass(struct comparison *c)
 	rc = rung__pump_run(&pump);
 	if (rc < 0)
 		return rc;
-	pump.item_count = deal_items(c);
+	pump.item_count = hand_out_items(c);
 	pump.work = check_staged;
 	rc = rung__pump_run(&pump);
 	if (rc == 0)
@@ -213,19 +213,19 @@ static int pass_ranks(const struct rung__verify *v, uint64_t *ranks_out)
 	const uint64_t least = maps + (vertices / PASSES_MAX + 1) * RUNG__FINGERPRINT_BYTES;
 
 	if (rest < least)
-		return rung__fail_least(least + least / (ROOMS_SHARE - 1) + ROOMS_SHARE,
-		                        "verify: comparing the rows of %" PRIu64
-		                        " vertices does not go with %" PRIu64
-		                        " bytes of memory; give at least %" PRIu64,
-		                        vertices, memory,
-		                        least + least / (ROOMS_SHARE - 1) + ROOMS_SHARE);
+		return rung__fail_min_bytes(least + least / (ROOMS_SHARE - 1) + ROOMS_SHARE,
+		                            "verify: comparing the rows of %" PRIu64
+		                            " vertices does not go with %" PRIu64
+		                            " bytes of memory; give at least %" PRIu64,
+		                            vertices, memory,
+		                            least + least / (ROOMS_SHARE - 1) + ROOMS_SHARE);
 	*ranks_out = RUNG__MIN((rest - maps) / RUNG__FINGERPRINT_BYTES, vertices);
 	return 0;
 }
 
 static int open_files(struct comparison *c)
 {
-	const struct rung__source_place place = rung__source_place(c->rows->src);
+	const struct rung__source_location place = rung__source_location(c->rows->src);
 	const struct rung__features *staged = &c->rows->staged;
 	int rc = 0;
 

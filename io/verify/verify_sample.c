@@ -8,7 +8,7 @@
 
 #include "file/file.h"
 #include "rows/rows.h"
-#include "verify/verify_private.h"
+#include "verify/state.h"
 
 /* of rows: large enough that some of them are neighbours in the source */
 #define BATCH_BYTES (16u << 20)
@@ -81,7 +81,7 @@ static int read_staged(const struct rung__verify_rows *rows, const struct sample
 		                                             layout->row_bytes,
 		                                             rung__row_offset(layout, rank)));
 	}
-	return rung__failure_tell(&failure);
+	return rung__failure_report(&failure);
 }
 
 static int compare_batch(const struct rung__verify *v, struct rung__verify_rows *rows,

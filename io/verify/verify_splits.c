@@ -2,7 +2,7 @@
 /* Splits: few ids, compared in memory. */
 #include <string.h>
 
-#include "verify/verify_private.h"
+#include "verify/state.h"
 
 int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *count_out,
                            uint64_t **ids_out)

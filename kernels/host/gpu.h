@@ -65,7 +65,7 @@ struct gpu_request {
 	struct gpu_end scattered[RUNG__SCATTERS_MAX];
 	struct gpu_counts *counts; /* device memory */
 	struct gpu_mail *mail;     /* mapped host memory */
-	struct rung__request_lists lists;
+	struct rung__request_buffers lists;
 	int last_scatter; /* -1: none since the gather */
 };
 
@@ -153,14 +153,14 @@ int rung__gpu_check_launches(void);
 /* ---- gpu_memory.c ---- */
 
 /** Allocate GPU memory; the error contains the free memory. */
-int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out);
+int rung__gpu_alloc(int gpu, const char *what, uint64_t bytes, void **memory_out);
 
 /**
  * Allocate memory for `rows` rows that are interleaved over the GPUs, all readable by the one that
  * gathers. @param align of each part's bytes
  */
-int rung__gpu_take_shares(struct rung__device *device, const char *what, uint64_t rows,
-                          uint64_t stride, uint64_t align, void **memory_out);
+int rung__gpu_alloc_shares(struct rung__device *device, const char *what, uint64_t rows,
+                           uint64_t stride, uint64_t align, void **memory_out);
 
 /** Add the next rows to views. @return the view's number; -1: there are no rows */
 int rung__gpu_add_view(struct rung__cuda_view *views, uint32_t *view_count, void *const *bases,
@@ -171,7 +171,7 @@ int rung__gpu_copy_now(void *to, const void *from, uint64_t bytes, enum cudaMemc
                        const char *what);
 
 /** Free it; also when CUDA has broken down. NULL is allowed. */
-void rung__gpu_give_back(int gpu, void *memory);
+void rung__gpu_release(int gpu, void *memory);
 
 /**
  * One registration of rung__gpu_pin(); whole huge pages. A kernel reads across the border of two,
@@ -204,7 +204,7 @@ int rung__gpu_check_ids(const struct rung__device *device, const void *ids);
 int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids,
                      bool known, void *out, uint64_t out_stride, struct CUstream_st *stream);
 int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool check,
-                       struct rung__found *found_out);
+                       struct rung__gather_result *result_out);
 int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx,
                       const struct rung__scatter *scatter);
 int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx,

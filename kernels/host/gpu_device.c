@@ -90,7 +90,7 @@ static int open_end(struct gpu_end *end, uint32_t *word, const char *what)
 }
 
 static int open_request(struct rung__device *device, uint32_t idx,
-                        const struct rung__request_lists *lists)
+                        const struct rung__request_buffers *lists)
 {
 	struct gpu_request *request = &device->requests[idx];
 	struct gpu_mail *mail = &device->mails[idx];
@@ -126,7 +126,7 @@ static int open_requests(struct rung__device *device, const struct rung__device_
 	rc = rung__gpu_pin(device, "the reports of requests", device->mails, device->mails_bytes,
 	                   false);
 	if (rc == 0)
-		rc = rung__gpu_take(device->gpu, "the counts of requests", counts_bytes, &counts);
+		rc = rung__gpu_alloc(device->gpu, "the counts of requests", counts_bytes, &counts);
 	device->counts = counts;
 	if (rc == 0)
 		rc = cuda_status(cudaMemsetAsync(counts, 0, (size_t)counts_bytes, device->stream),
@@ -203,12 +203,12 @@ static int cuda_pin(struct rung__device *device, const char *what, void *memory,
 
 static int cuda_alloc(struct rung__device *device, uint64_t bytes, void **memory_out)
 {
-	return rung__gpu_take(device->gpu, "an allocation", bytes ? bytes : 1, memory_out);
+	return rung__gpu_alloc(device->gpu, "an allocation", bytes ? bytes : 1, memory_out);
 }
 
 static void cuda_free(struct rung__device *device, void *memory)
 {
-	rung__gpu_give_back(device->gpu, memory);
+	rung__gpu_release(device->gpu, memory);
 }
 
 static int cuda_copy(struct rung__device *device, void *to, const void *from, uint64_t bytes)

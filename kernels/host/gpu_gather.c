@@ -57,13 +57,13 @@ int rung__gpu_check_ids(const struct rung__device *device, const void *ids)
 /* After a failed launch: the failure, or RUNG_E_INVAL where the stream is another GPU's. */
 static int blame_stream(const struct rung__device *device, cudaStream_t stream, int failure)
 {
-	enum cudaDriverEntryPointQueryResult found;
+	enum cudaDriverEntryPointQueryResult result;
 	int (*device_of)(cudaStream_t stream, int *gpu_out);
 	void *function = NULL;
 	int gpu;
 
 	(void)cudaGetDriverEntryPointByVersion("cuStreamGetDevice", &function, 12080,
-	                                       cudaEnableDefault, &found);
+	                                       cudaEnableDefault, &result);
 	(void)cudaGetLastError();
 	if (!function) /* an older driver */
 		return failure;
@@ -94,7 +94,7 @@ static bool has_come(const struct gpu_end *end)
 }
 
 /* The event adds nothing to the word except errors: the word is checked before and after it. */
-static int look_at_end(const struct rung__device *device, const struct gpu_end *end, bool check)
+static int poll_end(const struct rung__device *device, const struct gpu_end *end, bool check)
 {
 	int rc;
 
@@ -207,15 +207,15 @@ int rung__gpu_has_passed(const struct rung__device *device, cudaEvent_t event, b
 }
 
 int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool check,
-                       struct rung__found *found_out)
+                       struct rung__gather_result *result_out)
 {
 	const struct gpu_request *request = &device->requests[request_idx];
 	const struct rung__cuda_report *report = &request->mail->report;
-	int rc = look_at_end(device, &request->gathered, check);
+	int rc = poll_end(device, &request->gathered, check);
 
 	if (rc != 1)
 		return rc;
-	*found_out = (struct rung__found){
+	*result_out = (struct rung__gather_result){
 		.miss_count = report->miss_count,
 		.bad_count = report->bad_count,
 		.bad_index = report->bad_index,
@@ -265,7 +265,7 @@ int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx,
 int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx,
                         bool check)
 {
-	return look_at_end(device, &device->requests[request_idx].scattered[scatter_idx], check);
+	return poll_end(device, &device->requests[request_idx].scattered[scatter_idx], check);
 }
 
 /*

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "host/gpu.h"
-#include "place/place.h"
+#include "placement/placement.h"
 
 #define CONTEXTS_MAX 64   /* largest number of GPUs whose contexts are recorded */
 #define EXIT_WAIT_MS 5000 /* at exit, for calls that are inside CUDA */

@@ -10,7 +10,7 @@
 
 #define BLOCK_BYTES (2ull << 20) /* smaller allocations are parts of one block */
 
-int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out)
+int rung__gpu_alloc(int gpu, const char *what, uint64_t bytes, void **memory_out)
 {
 	size_t free_bytes = 0, total_bytes = 0;
 	int before, rc = rung__gpu_enter(gpu, &before);
@@ -35,7 +35,7 @@ int rung__gpu_take(int gpu, const char *what, uint64_t bytes, void **memory_out)
 }
 
 /* Also when CUDA has broken down and no GPU can be made current. */
-void rung__gpu_give_back(int gpu, void *memory)
+void rung__gpu_release(int gpu, void *memory)
 {
 	int before = gpu;
 
@@ -77,8 +77,8 @@ static int reach(const struct rung__device *device, int gpu)
 	return cuda_status(err, "letting a GPU read another's memory");
 }
 
-int rung__gpu_take_shares(struct rung__device *device, const char *what, uint64_t rows,
-                          uint64_t stride, uint64_t align, void **memory_out)
+int rung__gpu_alloc_shares(struct rung__device *device, const char *what, uint64_t rows,
+                           uint64_t stride, uint64_t align, void **memory_out)
 {
 	int rc = 0;
 
@@ -87,8 +87,8 @@ int rung__gpu_take_shares(struct rung__device *device, const char *what, uint64_
 
 		rc = reach(device, device->gpus[g]);
 		if (rc == 0 && share > 0)
-			rc = rung__gpu_take(device->gpus[g], what,
-			                    rung__align_up(share * stride, align), &memory_out[g]);
+			rc = rung__gpu_alloc(device->gpus[g], what,
+			                     rung__align_up(share * stride, align), &memory_out[g]);
 	}
 	return rc;
 }
@@ -102,7 +102,7 @@ static int open_peer(struct rung__device *device, const struct rung__device_args
 
 	device->peer_is_ours = !args->peer_handles;
 	if (args->peer.row_count > 0 && device->peer_is_ours)
-		return rung__gpu_take_shares(
+		return rung__gpu_alloc_shares(
 			device, "rows of the tier \"peer\"", args->peer.row_count,
 			args->features->layout.row_stride, align, device->peer);
 	for (uint32_t g = 0; g < args->gpu_count && g < args->peer.row_count && rc == 0; g++) {
@@ -132,7 +132,7 @@ static int open_map(struct rung__device *device, const struct rung__device_args 
 	if (!args->map_on_gpu)
 		return rung__gpu_pin(device, "rank_of_vertex", (void *)args->rank_of_vertex,
 		                     rung__align_up(bytes, RUNG__PAGE_BYTES), args->sealed);
-	rc = rung__gpu_take(device->gpu, "rank_of_vertex", bytes, &device->map);
+	rc = rung__gpu_alloc(device->gpu, "rank_of_vertex", bytes, &device->map);
 	if (rc == 0)
 		rc = rung__gpu_copy_now(device->map, args->rank_of_vertex, bytes,
 		                        cudaMemcpyHostToDevice, "copying rank_of_vertex");
@@ -182,8 +182,8 @@ int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_
 	int rc = 0;
 
 	if (args->local.row_count > 0)
-		rc = rung__gpu_take(device->gpu, "rows of the tier \"gpu\"",
-		                    args->local.row_count * stride, &device->local);
+		rc = rung__gpu_alloc(device->gpu, "rows of the tier \"gpu\"",
+		                     args->local.row_count * stride, &device->local);
 	if (rc == 0)
 		rc = open_peer(device, args);
 	if (rc == 0)
@@ -203,11 +203,11 @@ int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_
 
 void rung__gpu_close_tiers(struct rung__device *device)
 {
-	rung__gpu_give_back(device->gpu, device->local);
-	rung__gpu_give_back(device->gpu, device->map);
+	rung__gpu_release(device->gpu, device->local);
+	rung__gpu_release(device->gpu, device->map);
 	for (uint32_t g = 0; g < device->gpu_count; g++) {
 		if (device->peer_is_ours && !device->peer_is_left)
-			rung__gpu_give_back(device->gpus[g], device->peer[g]);
+			rung__gpu_release(device->gpus[g], device->peer[g]);
 		else if (device->peer[g] && !device->peer_is_ours)
 			(void)cudaIpcCloseMemHandle(device->peer[g]);
 	}

@@ -59,7 +59,7 @@ static int meter_count(void)
 	return rc < 0 ? fact(rc) : count;
 }
 
-static int meter_take(int gpu, uint64_t bytes, void **memory_out)
+static int meter_alloc(int gpu, uint64_t bytes, void **memory_out)
 {
 	char what[96];
 	int before, rc = rung__gpu_enter(gpu, &before);
@@ -499,8 +499,8 @@ const struct rung__meter_ops rung__cuda_meter = {
 	.count = meter_count,
 	.open = meter_open,
 	.close = meter_close,
-	.take = meter_take,
-	.give_back = rung__gpu_give_back,
+	.take = meter_alloc,
+	.release = rung__gpu_release,
 	.pin = meter_pin,
 	.unpin = meter_unpin,
 	.reach = meter_reach,

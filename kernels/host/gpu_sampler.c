@@ -72,8 +72,8 @@ static int open_array(struct rung__device *device, const struct rung__graph_arra
 
 	file.layout.row_bytes = file.layout.row_stride = LINE_BYTES;
 	if (on_gpu.row_count > 0)
-		rc = rung__gpu_take_shares(device, "lines of the graph", on_gpu.row_count,
-		                           LINE_BYTES, 1, memory->gpu);
+		rc = rung__gpu_alloc_shares(device, "lines of the graph", on_gpu.row_count,
+		                            LINE_BYTES, 1, memory->gpu);
 	if (rc == 0)
 		rc = rung__gpu_load(device, &file, &on_gpu, memory->gpu, device->gpu_count);
 	if (rc == 0 && on_gpu.row_count < lines)
@@ -95,7 +95,7 @@ static int open_array(struct rung__device *device, const struct rung__graph_arra
 static void close_array(struct rung__device *device, struct array_memory *memory)
 {
 	for (uint32_t g = 0; g < device->gpu_count; g++)
-		rung__gpu_give_back(device->gpus[g], memory->gpu[g]);
+		rung__gpu_release(device->gpus[g], memory->gpu[g]);
 	if (memory->host)
 		rung__gpu_unpin(device, memory->host);
 	rung__unmap_pages(memory->host, memory->host_bytes);
@@ -186,13 +186,13 @@ static void *take(const struct rung__device_sampler *sampler, uint64_t count, ui
 	if (!rung__mul(count, item_bytes, &bytes))
 		bytes = UINT64_MAX / 2; /* more than any GPU has, so the allocation reports it */
 	if (*rc == 0)
-		*rc = rung__gpu_take(sampler->device->gpu, "a batch of sampled vertices",
-		                     bytes ? bytes : 1, &memory);
+		*rc = rung__gpu_alloc(sampler->device->gpu, "a batch of sampled vertices",
+		                      bytes ? bytes : 1, &memory);
 	return memory;
 }
 
-static int take_outputs(const struct rung__device_sampler *sampler,
-                        struct rung__cuda_sample *sample)
+static int alloc_outputs(const struct rung__device_sampler *sampler,
+                         struct rung__cuda_sample *sample)
 {
 	const struct rung__cuda_sample_room *room = &sampler->cuda.room;
 	const uint64_t *vertex_counts = room->vertex_counts;
@@ -217,11 +217,11 @@ void rung__gpu_batch_close(struct rung__device_batch *batch)
 	(void)rung__gpu_enter(device->gpu, &before);
 	if (batch->done && before != RUNG__GPU_EXITING)
 		(void)cudaEventDestroy(batch->done);
-	rung__gpu_give_back(device->gpu, batch->sample.vertices);
-	rung__gpu_give_back(device->gpu, batch->sample.workspace);
+	rung__gpu_release(device->gpu, batch->sample.vertices);
+	rung__gpu_release(device->gpu, batch->sample.workspace);
 	for (uint32_t hop = 0; hop < RUNG_HOPS_MAX; hop++) {
-		rung__gpu_give_back(device->gpu, batch->sample.indptr[hop]);
-		rung__gpu_give_back(device->gpu, batch->sample.indices[hop]);
+		rung__gpu_release(device->gpu, batch->sample.indptr[hop]);
+		rung__gpu_release(device->gpu, batch->sample.indices[hop]);
 	}
 	if (batch->report_page)
 		rung__gpu_unpin(device, batch->report_page);
@@ -252,7 +252,7 @@ int rung__gpu_batch_open(struct rung__device_sampler *sampler,
 		if (rc == 0)
 			rc = rung__gpu_make_event(&batch->done, cudaEventBlockingSync);
 		if (rc == 0)
-			rc = take_outputs(sampler, &batch->sample);
+			rc = alloc_outputs(sampler, &batch->sample);
 		rung__gpu_leave(before);
 	}
 	if (rc < 0) {

@@ -171,10 +171,10 @@ def _words(enum: str, prefix: str) -> tuple[str, ...]:
 DEVICES = _words("rung_device", "RUNG_DEVICE_")
 ENGINES = _words("rung_engine", "RUNG_ENGINE_")
 NUMA_POLICIES = _words("rung_numa", "RUNG_NUMA_")
-STAGE_PLANS = _words("rung_stage_plan", "RUNG_STAGE_PLAN_")
+ROW_ORDERS = _words("rung_row_order", "RUNG_ROW_ORDER_")
 STAGE_PADS = _words("rung_stage_pad", "RUNG_STAGE_PAD_")
 DRAWS = _words("rung_draws", "RUNG_DRAWS_")
-STAGES = _words("rung_read_stage", "RUNG_STAGE_")[:-1]   # the last is their number
+PHASES = _words("rung_read_phase", "RUNG_READ_PHASE_")[:-1]   # the last is their number
 
 
 def _find() -> str:
@@ -215,7 +215,7 @@ lib = _load()
 def raise_last(status: int) -> NoReturn:
     """The exception of a call that failed on this thread."""
     raise error_of(status, lib.rung_status_name(status).decode(),
-                   os.fsdecode(lib.rung_last_error()), lib.rung_last_error_least())
+                   os.fsdecode(lib.rung_last_error()), lib.rung_last_error_min_bytes())
 
 
 def check(status: int) -> int:

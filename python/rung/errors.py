@@ -12,11 +12,11 @@ class Error(Exception):
     """Any failure of rung. `status` is the library's name of it ("RUNG_E_IO"), "" when Python found
     it.
 
-    `least_bytes`: the memory budget that would have been enough, when one was too small; else 0.
+    `min_bytes`: the memory budget that would have been enough, when one was too small; else 0.
     """
 
     status: str = ""
-    least_bytes: int = 0
+    min_bytes: int = 0
 
 
 class LibraryError(Error, ImportError):
@@ -107,9 +107,9 @@ _CLASSES = {
 }
 
 
-def error_of(status: int, name: str, sentence: str, least_bytes: int = 0) -> Error:
+def error_of(status: int, name: str, sentence: str, min_bytes: int = 0) -> Error:
     """The exception of a status, with the library's sentence."""
     error = _CLASSES.get(name, Error)(sentence or f"{name} ({status})")
     error.status = name
-    error.least_bytes = least_bytes
+    error.min_bytes = min_bytes
     return error

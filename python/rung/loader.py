@@ -179,8 +179,8 @@ def _check_kinds(store: Any, form: str, arrays: Optional[str], sample_on: str) -
 class Loader:
     """Batches of a split, or of some vertices: `for batch in loader` is an epoch.
 
-    Threads of the library sample `ahead` batches, announce their rows to the store in the order of
-    their gathers, and gather the next few, while the trainer computes. The content of
+    Threads of the library sample `look_ahead` batches, announce their rows to the store in the
+    order of their gathers, and gather the next few, while the trainer computes. The content of
     batches depends only on `seed` and the number of the epoch, not on threads, tiers or time.
 
     Args:
@@ -199,14 +199,14 @@ class Loader:
         labels: whether batches have them
         sample_on: "cpu" (default), or "gpu": the store's GPU samples, and the edges of batches are
             there; the same batches. It needs draws="all". Open the store with sample_on_gpu=True,
-            or the graph is in pinned host memory. `ahead` and `threads` are 2 by default then; a
-            batch has GPU memory for the largest possible one
+            or the graph is in pinned host memory. `look_ahead` and `threads` are 2 by default then;
+            a batch has GPU memory for the largest possible one
         rank, world_size: the data-parallel rank and the number of ranks. Each rank draws an equal
             share of an epoch's seeds; the remainder is left out, with different seeds in
             each epoch. Default: those of torch.distributed, read when an epoch begins; without
             it, one rank
-        ahead, gathers, threads: batches sampled and announced ahead (16), gathered ahead (2: each
-            takes the memory of its rows), threads that sample. 0: default
+        look_ahead, gathers, threads: batches sampled and announced ahead (16), gathered ahead
+            (2: each takes the memory of its rows), threads that sample. 0: default
         warm_up: produce the first batches of the first epoch at once and discard them, so that
             their memory is touched before the trainer waits
         progress: show each epoch with tqdm
@@ -220,7 +220,7 @@ class Loader:
                  draws: Optional[str] = None, shuffle: bool = True, drop_last: bool = False,
                  seed: int = 0, form: str = "blocks",
                  arrays: Optional[str] = None, labels: bool = True, rank: Optional[int] = None,
-                 world_size: Optional[int] = None, ahead: int = 0,
+                 world_size: Optional[int] = None, look_ahead: int = 0,
                  gathers: int = 0, threads: int = 0, warm_up: bool = True, progress: bool = False,
                  sample_on: str = "cpu"):
         _check_kinds(store, form, arrays, sample_on)
@@ -250,7 +250,7 @@ class Loader:
             self.batch_size = whole_number(batch_size, "batch_size") or dataset.batch_size or 1024
             opts = c.rung_loader_opts(batch_size=self.batch_size,
                                       threads=whole_number(threads, "threads"),
-                                      ahead=whole_number(ahead, "ahead"),
+                                      look_ahead=whole_number(look_ahead, "look_ahead"),
                                       gathers=whole_number(gathers, "gathers"))
             opts.sampler, keep = sampler_opts(dataset, fanouts, draws, seed, 1)
             found: list[Owned] = []   # the loader is the last

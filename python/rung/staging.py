@@ -17,7 +17,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import DRAWS, STAGE_PADS, STAGE_PLANS, UINT32_MAX, c, check, lib, string, text
+from ._library import DRAWS, STAGE_PADS, ROW_ORDERS, UINT32_MAX, c, check, lib, string, text
 from .errors import BusyError, ExistsError, InvalidError
 from .owned import Folder, remove_folder
 from .sizes import Size, choice, size_bytes, whole_number
@@ -31,9 +31,9 @@ class StageResult:
     """What staging did, or with `dry_run` would do.
 
     Attributes: `path`, `vertex_count`, `edge_count`, `row_bytes`, `feature_bytes`, `bytes_written`
-    (all files), `memory_bytes` (most held at once), `seconds`, `plan` ("passes", "deal" or
-    "gather"), `in_place`, `resumed`, `phases` (seconds by step), `already_staged` (`resume` found
-    `path` whole and of this very job, and wrote nothing; `plan` is "auto" then).
+    (all files), `memory_bytes` (most held at once), `seconds`, `row_order` ("passes", "partition"
+    or "gather"), `in_place`, `resumed`, `phases` (seconds by step), `already_staged` (`resume`
+    found `path` whole and of this very job, and wrote nothing; `row_order` is "auto" then).
     """
 
     path: str
@@ -44,7 +44,7 @@ class StageResult:
     bytes_written: int
     memory_bytes: int
     seconds: float
-    plan: str
+    row_order: str
     in_place: bool
     resumed: bool
     phases: dict[str, float] = field(default_factory=dict)
@@ -246,7 +246,7 @@ def _set_work(opts: c.rung_stage_opts, given: SimpleNamespace) -> None:
     opts.memory_bytes = size_bytes(given.memory, name="memory")
     opts.force, opts.resume = bool(given.force), bool(given.resume)
     opts.dry_run, opts.in_place = bool(given.dry_run), bool(given.in_place)
-    opts.plan = choice(given.plan, STAGE_PLANS, "plan")
+    opts.row_order = choice(given.row_order, ROW_ORDERS, "row_order")
     opts.pad = choice(given.pad, STAGE_PADS, "pad")
     folders = [string(folder, "stripe") for folder in given.stripe]
     opts.stripe_dirs, opts.stripe_count = _texts(folders)
@@ -256,7 +256,7 @@ def _result(out: str, report: c.rung_stage_report) -> StageResult:
     phases = report.phases[: report.phase_count]
     return StageResult(
         out, report.vertex_count, report.edge_count, report.row_bytes, report.feature_bytes,
-        report.bytes_written, report.memory_bytes, report.seconds, STAGE_PLANS[report.plan],
+        report.bytes_written, report.memory_bytes, report.seconds, ROW_ORDERS[report.row_order],
         bool(report.in_place), bool(report.resumed),
         {text(phase.name): phase.seconds for phase in phases}, bool(report.already_staged))
 
@@ -305,7 +305,7 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
           fanouts: Sequence[int] = (), batch_size: int = 0, draws: str = "all", seed: int = 0,
           memory: Size = 0, threads: int = 0,
           force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False,
-          plan: str = "auto", pad: str = "none",
+          row_order: str = "auto", pad: str = "none",
           stripe: Sequence[Union[str, os.PathLike]] = (),
           progress: Union[bool, Progress, None] = None) -> StageResult:
     """Score the vertices, rank their rows, relabel the graph, and write the folder `out` for
@@ -338,7 +338,7 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
             run, if all sources are files: arrays in memory cannot be recognised. If this job has
             finished `out` already, its files are checked and nothing is written (`already_staged`)
         in_place: leave the features in their file, which `out` then needs unchanged
-        plan, pad, stripe, dry_run: see rung-stage(1)
+        row_order, pad, stripe, dry_run: see rung-stage(1)
         progress: True (tqdm) or a function of (step, done, total); an exception in it
             cancels, as Ctrl-C does
 

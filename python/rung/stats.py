@@ -6,7 +6,7 @@ from __future__ import annotations
 from ctypes import byref
 from dataclasses import dataclass, fields
 
-from ._library import STAGES, c, check, lib, text
+from ._library import PHASES, c, check, lib, text
 from .errors import InvalidError
 from .owned import Owned
 
@@ -54,7 +54,7 @@ class Stats:
     host_waits: int
     scatters: int
     latency: tuple[int, ...]
-    stages: dict[str, tuple[int, ...]]
+    phases: dict[str, tuple[int, ...]]
 
     @property
     def rows(self) -> int:
@@ -83,5 +83,5 @@ def read_stats(memory: Owned) -> Stats:
         tiers=tuple(Tier(text(tier.name), tier.rows, tier.hits, tier.bytes) for tier in tiers),
         engine=text(found.engine), engine_why=text(found.engine_why),
         cache_why=text(found.cache_why), direct=bool(found.direct), latency=tuple(found.latency),
-        stages={name: tuple(found.stages[i]) for i, name in enumerate(STAGES)})
+        phases={name: tuple(found.phases[i]) for i, name in enumerate(PHASES)})
     return Stats(**values)

@@ -82,7 +82,7 @@ class Store:
             raise
 
     def _open(self, memory, path, host, gpu, gpus, device, cache, share, vertex_ids, queue_depth,
-              engine, numa, requests, batch_rows, gap, buffered, read_timeout, profile,
+              engine, numa, requests, batch_rows, merge_gap, buffered, read_timeout, profile,
               private_cache, sample_on_gpu) -> None:
         plan_opts, opts = c.rung_plan_opts(), c.rung_store_opts()
         plan = Owned(lib.rung_plan_destroy)
@@ -115,13 +115,13 @@ class Store:
                 plan_opts.numa, plan_opts.numa_node = NUMA_POLICIES.index(
                     "node"), whole_number(numa, "numa")
             if profile is not None:
-                figures = c.rung_profile()
-                check(lib.rung_profile_load(string(profile, "profile"), byref(figures)))
-                plan_opts.profile = pointer(figures)
+                plan_opts.profile = pointer(c.rung_profile())
+                check(lib.rung_profile_load(string(profile, "profile"), plan_opts.profile))
             opts.engine = choice(engine, ENGINES, "engine")
             opts.requests_max, opts.batch_rows_max = whole_number(
                 requests, "requests"), whole_number(batch_rows, "batch_rows")
-            opts.gap_bytes, opts.buffered = whole_number(gap, "gap"), bool(buffered)
+            opts.merge_gap_bytes = whole_number(merge_gap, "merge_gap")
+            opts.buffered = bool(buffered)
             if not isinstance(read_timeout, Real) or not 0 <= read_timeout <= UINT32_MAX // 1000:
                 raise InvalidError(f"read_timeout={read_timeout!r}: give seconds, 0 (for 30) to "
                                    f"{UINT32_MAX // 1000}")
@@ -459,7 +459,7 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
          device: Optional[str] = None, cache: Optional[Size] = None,
          share: Union[bool, str, os.PathLike] = False, vertex_ids: bool = True,
          queue_depth: int = 0, engine: str = "auto", numa: Union[str, int] = "auto",
-         requests: int = 0, batch_rows: int = 0, gap: int = 0,
+         requests: int = 0, batch_rows: int = 0, merge_gap: int = 0,
          buffered: bool = False, read_timeout: float = 0,
          profile: Union[str, os.PathLike, None] = None, private_cache: bool = False,
          sample_on_gpu: bool = False) -> Store:
@@ -483,14 +483,14 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
         sample_on_gpu: the graph takes part in the budgets `gpu` and `host`, the same share of it as
             of the rows on the GPUs: for `rung.Loader(..., sample_on="gpu")`
         vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex
-        queue_depth, engine, numa, gap, buffered, read_timeout: see rung-bench(1); numa "auto",
-            "interleave", "none" or a node
-        profile: the output of `rung numa --json` on this machine; it determines queue_depth, gap
-            and numa if they are not given
+        queue_depth, engine, numa, merge_gap, buffered, read_timeout: see rung-bench(1); numa
+            "auto", "interleave", "none" or a node
+        profile: the output of `rung numa --json` on this machine; it determines queue_depth,
+            merge_gap and numa if they are not given
         requests: `gather_async()`s in flight at most (default 8). batch_rows: ids of each at most
             (default 1 Mi)
 
-    Raises NotFoundError, FormatError, CorruptError, InvalidError (a budget too small: `least_bytes`
+    Raises NotFoundError, FormatError, CorruptError, InvalidError (a budget too small: `min_bytes`
     would do), NoMemoryError, NoDeviceError.
     """
     arguments = dict(locals())

@@ -41,7 +41,7 @@ def test_every_class_is_one_that_callers_know(name):
     assert (issubclass(cls, rung.Error) and issubclass(cls, BUILT_IN[name])
             and name in rung.__all__ and cls.__doc__)
     error = cls("a sentence")
-    assert str(error) == "a sentence" and (error.status, error.least_bytes) == ("", 0)
+    assert str(error) == "a sentence" and (error.status, error.min_bytes) == ("", 0)
 
 
 @pytest.mark.parametrize("status", range(-16, 0))
@@ -124,7 +124,7 @@ def test_ids_of_a_data_set_that_are_none(copy):
 def test_a_budget_too_small_says_what_would_do(staged):
     with pytest.raises(rung.InvalidError, match="give at least") as found:
         rung.open(staged.path, host=0)
-    least = found.value.least_bytes
+    least = found.value.min_bytes
     assert str(least) in str(found.value) and 0 < least < 3000 * 64
     rung.open(staged.path, host=least).close()
     with pytest.raises(rung.InvalidError):
@@ -154,7 +154,7 @@ def test_memory_that_is_not_there(staged):
     ({"queue_depth": 2**32}, "queue_depth="),
     ({"queue_depth": 5000}, "queue depth 5000 is above 4096"), ({"requests": -1}, "requests=-1"),
     ({"requests": 1.0}, "requests=1.0"), ({"requests": 5000}, "requests_max 5000"),
-    ({"batch_rows": "9"}, "batch_rows='9'"), ({"gap": -1}, "gap=-1"),
+    ({"batch_rows": "9"}, "batch_rows='9'"), ({"merge_gap": -1}, "merge_gap=-1"),
     ({"read_timeout": -1}, "read_timeout=-1"), ({"read_timeout": float("nan")}, "read_timeout=nan"),
     ({"read_timeout": float("inf")}, "read_timeout=inf"),
     ({"gpus": [-1]}, "gpus=-1"), ({"gpus": [0.5]}, "gpus=0.5"), ({"gpus": 0}, "gpus=0"),
@@ -173,7 +173,8 @@ def test_options_that_cannot_be(staged, options, says):
     {"host": "90%", "cache": "1%"}, {"cache": "10%"}, {"cache": "10%", "host": "max"},
     {"cache": "max"}, {"numa": 0}, {"numa": "none"}, {"numa": "interleave"},
     {"engine": "pread", "buffered": True},
-    {"gap": 2**32 - 1}, {"gap": 4096, "queue_depth": np.int32(8)}, {"read_timeout": 0.5},
+    {"merge_gap": 2**32 - 1}, {"merge_gap": 4096, "queue_depth": np.int32(8)},
+    {"read_timeout": 0.5},
     {"requests": 1, "batch_rows": 1}, {"device": "cpu"}])
 def test_options_that_can_be(staged, options):
     with rung.open(staged.path, **options) as store:

@@ -330,7 +330,7 @@ def test_stats(store, staged, ids):
     assert (sum(tier.rows for tier in after.tiers) == VERTICES
             and sum(tier.bytes for tier in after.tiers) == 1000 * store.row_bytes)
     assert after.device_reads > 0 and after.read_rows + after.duplicate_rows == after.tiers[1].hits
-    assert (sum(after.latency) == 1 and set(after.stages) == {"queue", "device", "copy"}
+    assert (sum(after.latency) == 1 and set(after.phases) == {"queue", "device", "copy"}
             and after.engine != "none")
     with pytest.raises(AttributeError):
         after.requests = 0

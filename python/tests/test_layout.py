@@ -21,10 +21,10 @@ SCALARS = {"int": ctypes.c_int, "char": ctypes.c_char, "unsigned": ctypes.c_uint
 ENUMS = {"rung_device": ("RUNG_DEVICE_", _library.DEVICES),
          "rung_engine": ("RUNG_ENGINE_", _library.ENGINES),
          "rung_numa": ("RUNG_NUMA_", _library.NUMA_POLICIES),
-         "rung_stage_plan": ("RUNG_STAGE_PLAN_", _library.STAGE_PLANS),
+         "rung_row_order": ("RUNG_ROW_ORDER_", _library.ROW_ORDERS),
          "rung_stage_pad": ("RUNG_STAGE_PAD_", _library.STAGE_PADS),
          "rung_draws": ("RUNG_DRAWS_", _library.DRAWS),
-         "rung_read_stage": ("RUNG_STAGE_", (*_library.STAGES, "count")),
+         "rung_read_phase": ("RUNG_READ_PHASE_", (*_library.PHASES, "count")),
          "rung_id_space": ("RUNG_", ("ranks", "vertices")),
          "rung_dtype": ("RUNG_", ("dtype_none", *(dtype.name for dtype in dtypes.DTYPES),
                                   "dtype_count"))}
@@ -169,7 +169,8 @@ def changed(folder, before, after):
 
 @pytest.mark.parametrize("before, after, says", [
     # sizeof stays: it was padding
-    ("\tuint32_t place_count;", "\tuint32_t place_count;\n\tuint32_t more;", "rung_store_stats"),
+    ("\tuint32_t placement_count;", "\tuint32_t placement_count;\n\tuint32_t more;",
+     "rung_store_stats"),
     ("\tuint64_t hits;", "\tuint32_t hits;", "hits"),
     ("\tint no_merge;", "\tunsigned no_merge;", "no_merge"),
     ("\tuint32_t requests_max;", "\tuint32_t requests_maximum;", "requests_maximum"),

@@ -242,12 +242,12 @@ def test_errors_come_through_a_pickle(store):
         store.gather([5000])
     again = pickle.loads(pickle.dumps(found.value))
     assert (type(again) is rung.RangeError and (str(again), again.status,
-                                                again.least_bytes) == (
+                                                again.min_bytes) == (
                                                     str(found.value), "RUNG_E_RANGE", 0))
     with pytest.raises(rung.InvalidError) as found:
         rung.open(store.path, host=1)
     again = pickle.loads(pickle.dumps(found.value))
-    assert again.least_bytes == found.value.least_bytes > 0
+    assert again.min_bytes == found.value.min_bytes > 0
 
 
 def test_attach(staged, ids, tmp_path):

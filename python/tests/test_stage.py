@@ -54,7 +54,8 @@ def test_the_result(tmp_path):
              found.feature_bytes) == (str(out), VERTICES, 2000, 24, VERTICES * 24))
     assert (found.bytes_written == sum(len(data) for data in everything(out).values())
             and found.memory_bytes > 0 and found.seconds > 0)
-    assert found.plan in ("passes", "deal", "gather") and not found.in_place and not found.resumed
+    assert (found.row_order in ("passes", "partition", "gather") and not found.in_place
+            and not found.resumed)
     assert ({"graph", "score", "rank", "relabel", "features"} <= set(found.phases)
             and sum(found.phases.values()) <= found.seconds * 1.01)
     assert left(tmp_path) == ["out.rung"] and same(rows_of(out), FEATURES)
@@ -162,7 +163,7 @@ def test_in_place(tmp_path, files):
 
 def test_further_choices(tmp_path, files):
     (tmp_path / "disk").mkdir()
-    for options in ({"plan": "gather"}, {"plan": "deal"}, {"pad": "sector"},
+    for options in ({"row_order": "gather"}, {"row_order": "partition"}, {"pad": "sector"},
                     {"stripe": [tmp_path / "disk"]}, {"memory": "64MiB"}, {"memory": 64 << 20}):
         rung.stage(tmp_path / "out.rung", force=True, **options, **files)
         assert same(rows_of(tmp_path / "out.rung"), FEATURES)
@@ -236,7 +237,8 @@ def test_existing_output(tmp_path):
     ({"score": "best"}, rung.InvalidError, "best.*blend"),
     ({"score_source": np.arange(VERTICES)}, rung.Error, "f32|float32|i64"),
     ({"draws": "some"}, rung.InvalidError, "draws='some'"),
-    ({"plan": "x"}, rung.InvalidError, "plan='x'"), ({"pad": 4}, rung.InvalidError, "pad=4"),
+    ({"row_order": "x"}, rung.InvalidError, "row_order='x'"),
+    ({"pad": 4}, rung.InvalidError, "pad=4"),
     ({"batch_size": -1}, rung.InvalidError, "batch_size=-1"),
     ({"batch_size": 2**32}, rung.InvalidError, "batch_size="),
     ({"vertex_count": -1}, rung.InvalidError, "vertex_count"),
@@ -261,9 +263,9 @@ def test_a_budget_too_small_says_what_would_do(tmp_path):
             rung.stage(tmp_path / "out.rung", memory=memory, **SMALL)
             break
         except rung.InvalidError as error:
-            assert (error.least_bytes > memory and str(error.least_bytes) in str(error)
+            assert (error.min_bytes > memory and str(error.min_bytes) in str(error)
                     and left(tmp_path) == [])
-            memory = error.least_bytes
+            memory = error.min_bytes
     assert memory > 1 and same(rows_of(tmp_path / "out.rung"), FEATURES)
 
 
@@ -328,8 +330,8 @@ def test_of_files_it_can_be_gone_on_with(tmp_path, files):
         rung.stage(tmp_path / "out.rung", **SMALL)
     with pytest.raises(rung.InvalidError, match="another job"):
         rung.stage(tmp_path / "out.rung", resume=True, **SMALL)
-    with pytest.raises(rung.InvalidError, match="plan="):
-        rung.stage(tmp_path / "out.rung", plan="none", force=True, **SMALL)
+    with pytest.raises(rung.InvalidError, match="row_order="):
+        rung.stage(tmp_path / "out.rung", row_order="none", force=True, **SMALL)
     assert left(tmp_path) == ["out.rung.partial", "whole.rung"]
     found = rung.stage(tmp_path / "out.rung", resume=True, **files)
     assert (found.resumed and same(rows_of(tmp_path / "out.rung"), FEATURES)

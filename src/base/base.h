@@ -40,7 +40,8 @@ int rung__fail(int status, const char *format, ...) __attribute__((format(printf
 
 /** As rung__fail() for a memory budget that is too small: RUNG_E_INVAL, and `least` is the smallest
  * budget that works, in bytes. The message contains it too. */
-int rung__fail_least(uint64_t least, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int rung__fail_min_bytes(uint64_t least, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /** As rung__fail(), with ": <strerror(err)>" appended and the status for that errno value (ENOENT,
  * ENOSPC, ENOMEM and others; RUNG_E_IO by default). */
@@ -63,7 +64,7 @@ struct rung__failure {
 void rung__failure_keep(struct rung__failure *failure, int rc);
 
 /** @return 0, or the failure, which is then the calling thread's */
-int rung__failure_tell(const struct rung__failure *failure);
+int rung__failure_report(const struct rung__failure *failure);
 
 /* Memory. All heap memory of rung is allocated here; NULL on failure, or when a test injects
  * one. */
@@ -116,11 +117,11 @@ void rung__alloc_limit(int64_t count);
  * zero past our end. `dst` is `dst_size` bytes with its defaults set (all zero for most); `src` may
  * be NULL.
  */
-int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *what);
+int rung__opts_copy_in(void *dst, size_t dst_size, const void *src, const char *what);
 
 /** Give a caller as much of a struct as it knows; both begin with their size, which the caller has
  * set. @return 0 or RUNG_E_ABI, _INVAL */
-int rung__opts_give(void *dst, const void *known, size_t known_bytes, const char *what);
+int rung__opts_copy_out(void *dst, const void *known, size_t known_bytes, const char *what);
 
 /* Sizes: false on overflow, *out untouched. */
 static inline bool rung__mul(uint64_t a, uint64_t b, uint64_t *out)

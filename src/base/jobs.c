@@ -135,7 +135,7 @@ int rung__jobs_end(struct rung__jobs *jobs)
 		return 0;
 	for (uint32_t i = 0; i < jobs->worker_count; i++)
 		pthread_join(jobs->workers[i].thread, NULL);
-	rc = rung__failure_tell(&jobs->failure);
+	rc = rung__failure_report(&jobs->failure);
 	pthread_cond_destroy(&jobs->changed);
 	pthread_mutex_destroy(&jobs->lock);
 	rung__free(jobs);

@@ -227,7 +227,7 @@ void rung__unmap_pages(void *ptr, uint64_t bytes)
 		munmap(ptr, (size_t)rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES));
 }
 
-int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *what)
+int rung__opts_copy_in(void *dst, size_t dst_size, const void *src, const char *what)
 {
 	const unsigned char *bytes = src;
 	size_t src_size;
@@ -250,7 +250,7 @@ int rung__opts_take(void *dst, size_t dst_size, const void *src, const char *wha
 	return 0;
 }
 
-int rung__opts_give(void *dst, const void *known, size_t known_bytes, const char *what)
+int rung__opts_copy_out(void *dst, const void *known, size_t known_bytes, const char *what)
 {
 	size_t size;
 

@@ -13,7 +13,7 @@
 
 #define RUNG__STREAM_STEP UINT64_C(0x9e3779b97f4a7c15)
 
-struct rung__stream {
+struct rung__rng {
 	uint64_t state;
 };
 
@@ -24,12 +24,12 @@ static RUNG__ANYWHERE inline uint64_t rung__key_join(uint64_t a, uint64_t b)
 }
 
 /** Number `i` of stream `key`. The step is what rung__mix64() adds before it mixes. */
-static RUNG__ANYWHERE inline uint64_t rung__stream_at(uint64_t key, uint64_t i)
+static RUNG__ANYWHERE inline uint64_t rung__rng_at(uint64_t key, uint64_t i)
 {
 	return rung__mix64(key + i * RUNG__STREAM_STEP);
 }
 
-static inline uint64_t rung__stream_next(struct rung__stream *stream)
+static inline uint64_t rung__rng_next(struct rung__rng *stream)
 {
 	const uint64_t value = rung__mix64(stream->state);
 
@@ -53,11 +53,11 @@ static RUNG__ANYWHERE inline bool rung__bits_below(uint64_t bits, uint64_t limit
 }
 
 /** The stream's next number below `limit`. */
-static inline uint64_t rung__stream_below(struct rung__stream *stream, uint64_t limit)
+static inline uint64_t rung__rng_below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t value;
 
-	while (!rung__bits_below(rung__stream_next(stream), limit, &value))
+	while (!rung__bits_below(rung__rng_next(stream), limit, &value))
 		;
 	return value;
 }
@@ -72,15 +72,15 @@ static inline bool rung__bits_modulo(uint64_t bits, uint64_t limit, uint64_t *va
 	return bits <= UINT64_MAX - (0 - limit) % limit;
 }
 
-/** Gives a number below `limit` (at least 1), every one equally likely, as rung__stream_below(). */
-typedef uint64_t (*rung__below_fn)(struct rung__stream *stream, uint64_t limit);
+/** Gives a number below `limit` (at least 1), every one equally likely, as rung__rng_below(). */
+typedef uint64_t (*rung__below_fn)(struct rung__rng *stream, uint64_t limit);
 
 /**
  * All orders are equally likely: Fisher and Yates; R. Durstenfeld, "Algorithm 235: Random
  * permutation", CACM 7(7), 1964.
  */
 static inline void rung__shuffle(uint64_t *items, uint64_t count, rung__below_fn below,
-                                 struct rung__stream *stream)
+                                 struct rung__rng *stream)
 {
 	for (uint64_t i = count; i > 1; i--) {
 		const uint64_t j = below(stream, i), item = items[i - 1];

@@ -42,7 +42,7 @@ const char *rung_last_error(void)
 	return last_error;
 }
 
-unsigned long long rung_last_error_least(void)
+unsigned long long rung_last_error_min_bytes(void)
 {
 	return last_error_least;
 }
@@ -66,7 +66,7 @@ int rung__fail(int status, const char *format, ...)
 	return status;
 }
 
-int rung__fail_least(uint64_t least, const char *format, ...)
+int rung__fail_min_bytes(uint64_t least, const char *format, ...)
 {
 	va_list args;
 
@@ -121,7 +121,7 @@ void rung__failure_keep(struct rung__failure *failure, int rc)
 		snprintf(failure->text, sizeof(failure->text), "%s", rung_last_error());
 }
 
-int rung__failure_tell(const struct rung__failure *failure)
+int rung__failure_report(const struct rung__failure *failure)
 {
 	return failure->rc < 0 ? rung__fail_text(failure->rc, failure->text) : 0;
 }

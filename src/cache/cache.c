@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 
 /* ---- memory ---- */
 
@@ -92,7 +92,7 @@ static void map_index(struct rung__cache *cache, void *index, const struct layou
 	}
 }
 
-static int take_memory(struct rung__cache *cache, uint64_t rows_max, uint32_t batches_max)
+static int alloc_memory(struct rung__cache *cache, uint64_t rows_max, uint32_t batches_max)
 {
 	cache->held = rung__zalloc_array(cache->frame_count, sizeof(*cache->held));
 	if (cache->shared)
@@ -138,9 +138,9 @@ int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd,
 	cache->seat_fd = -1;
 	map_index(cache, index, &layout);
 	pthread_mutex_init(&cache->own, NULL);
-	rc = take_memory(cache, rows_max, batches_max);
+	rc = alloc_memory(cache, rows_max, batches_max);
 	if (rc == 0 && cache->shared)
-		rc = rung__cache_seat_take(cache, fd);
+		rc = rung__cache_seat_acquire(cache, fd);
 	if (rc < 0) {
 		free_cache(cache);
 		return rc;
@@ -188,9 +188,9 @@ static void pin_hit(struct rung__cache *cache, uint32_t link, uint32_t next_use)
 	cache->held[link - 1]++;
 }
 
-static enum rung__cache_found take_absent(struct rung__cache *cache, uint64_t row,
-                                          uint32_t next_use, uint32_t reader,
-                                          struct rung__cache_place *place_out)
+static enum rung__cache_lookup accept_absent(struct rung__cache *cache, uint64_t row,
+                                             uint32_t next_use, uint32_t reader,
+                                             struct rung__cache_slot *place_out)
 {
 	uint32_t link = rung__cache_choose(cache, row, next_use);
 
@@ -200,7 +200,7 @@ static enum rung__cache_found take_absent(struct rung__cache *cache, uint64_t ro
 		return RUNG__CACHE_PASS;
 	rung__cache_frames_claim(cache, link, row, cache->seat);
 	cache->held[link - 1] = RUNG__CACHE_HELD_READING | reader;
-	*place_out = (struct rung__cache_place){ .frame = link - 1, .reader = reader };
+	*place_out = (struct rung__cache_slot){ .frame = link - 1, .reader = reader };
 	return RUNG__CACHE_KEEP;
 }
 
@@ -213,21 +213,22 @@ static uint32_t reader_of(const struct rung__cache_frame *frame)
 }
 
 /* A row that is not ours to read, and not read by us. */
-static enum rung__cache_found take_elsewhere(struct rung__cache *cache, uint32_t client,
+static enum rung__cache_lookup accept_remote(struct rung__cache *cache, uint32_t client,
                                              uint64_t batch, uint64_t row,
-                                             struct rung__cache_place *place_out)
+                                             struct rung__cache_slot *place_out)
 {
 	if (!rung__cache_is_late(cache, client)) {
 		*place_out =
-			(struct rung__cache_place){ .frame = RUNG__CACHE_NONE, .reader = client };
-		return RUNG__CACHE_ELSEWHERE;
+			(struct rung__cache_slot){ .frame = RUNG__CACHE_NONE, .reader = client };
+		return RUNG__CACHE_REMOTE;
 	}
-	rung__cache_window_take(cache, batch, row);
+	rung__cache_window_remove(cache, batch, row);
 	return RUNG__CACHE_LATE;
 }
 
-enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batch, uint64_t rank,
-                                        uint32_t reader, struct rung__cache_place *place_out)
+enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t batch,
+                                            uint64_t rank, uint32_t reader,
+                                            struct rung__cache_slot *place_out)
 {
 	const uint64_t row = rank - cache->shape.rank_first;
 	const struct rung__cache_frame *frame;
@@ -237,7 +238,7 @@ enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batc
 	if (row >= cache->shape.row_count)
 		return RUNG__CACHE_PASS;
 	if (!cache->locked) {
-		rung__cache_window_take(cache, batch, row);
+		rung__cache_window_remove(cache, batch, row);
 		return RUNG__CACHE_PASS;
 	}
 	rung__cache_prefetch(cache, row);
@@ -247,12 +248,12 @@ enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batc
 	client = frame ? reader_of(frame) : RUNG__CACHE_NONE;
 	if (client != RUNG__CACHE_NONE && client != cache->seat &&
 	    !(held & RUNG__CACHE_HELD_READING))
-		return take_elsewhere(cache, client, batch, row, place_out);
-	next_use = rung__cache_window_take(cache, batch, row);
+		return accept_remote(cache, client, batch, row, place_out);
+	next_use = rung__cache_window_remove(cache, batch, row);
 	if (!frame)
-		return take_absent(cache, row, next_use, reader, place_out);
-	*place_out = (struct rung__cache_place){ .frame = link - 1,
-		                                 .reader = held & RUNG__CACHE_HELD_COUNT };
+		return accept_absent(cache, row, next_use, reader, place_out);
+	*place_out = (struct rung__cache_slot){ .frame = link - 1,
+		                                .reader = held & RUNG__CACHE_HELD_COUNT };
 	if (held & RUNG__CACHE_HELD_READING)
 		return RUNG__CACHE_READING;
 	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED) /* damage, as above */

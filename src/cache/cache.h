@@ -114,11 +114,11 @@ void rung__cache_end(struct rung__cache *cache, uint64_t batch);
 
 /* ---- rows; locked ---- */
 
-enum rung__cache_found {
+enum rung__cache_lookup {
 	RUNG__CACHE_HIT,     /* it is in `frame`, pinned for the client until rung__cache_unpin() */
 	RUNG__CACHE_READING, /* the client itself is reading it into `frame`, with `reader` */
 	/* client `reader` is reading it: ask again; the use stays known until then */
-	RUNG__CACHE_ELSEWHERE,
+	RUNG__CACHE_REMOTE,
 	/* another client is reading it, which is late: read it here, it is not kept */
 	RUNG__CACHE_LATE,
 	/* not there: read it into `frame`, which is the client's until rung__cache_filled() or
@@ -127,7 +127,7 @@ enum rung__cache_found {
 	RUNG__CACHE_PASS /* not there, and not worth a frame, or no frame can be had */
 };
 
-struct rung__cache_place {
+struct rung__cache_slot {
 	uint32_t frame;
 	uint32_t reader;
 };
@@ -138,8 +138,9 @@ struct rung__cache_place {
  * @param batch   from rung__cache_begin(), or 0
  * @param reader  returned with READING if the answer is KEEP
  */
-enum rung__cache_found rung__cache_take(struct rung__cache *cache, uint64_t batch, uint64_t rank,
-                                        uint32_t reader, struct rung__cache_place *place_out);
+enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t batch,
+                                            uint64_t rank, uint32_t reader,
+                                            struct rung__cache_slot *place_out);
 
 /** The row has been read into the frame that KEEP gave; the client pins it `pins` times. */
 void rung__cache_filled(struct rung__cache *cache, uint32_t frame, uint32_t pins);
@@ -158,7 +159,7 @@ void rung__cache_unpin(struct rung__cache *cache, uint32_t frame);
 void rung__cache_late(struct rung__cache *cache, uint32_t client);
 
 /** Take back what clients that died have left. Now and then. */
-void rung__cache_bury(struct rung__cache *cache);
+void rung__cache_reap_dead(struct rung__cache *cache);
 
 /** Number of filled frames; without the index, the last known number. */
 uint64_t rung__cache_filled_count(struct rung__cache *cache);

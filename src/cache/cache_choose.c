@@ -17,7 +17,7 @@
  * requested again, while the order by score still serves its share. History helps if training has
  * moved away from what the score was computed for.
  */
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 
 /* steps of SIEVE's hand after which it ignores visits: each step may miss all CPU caches */
 #define HAND_VISITED_MAX 128u

@@ -19,7 +19,7 @@
  */
 #include <sched.h>
 
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 
 #define YIELDS_MAX 32u /* yields after an unlock, so that waiting threads get the lock */
 
@@ -46,7 +46,7 @@ static uint32_t living_clients(const struct rung__cache *cache)
 }
 
 /* Release the reads and pins of these clients. It visits every frame, because it happens rarely. */
-static void take_back(struct rung__cache *cache, uint32_t clients)
+static void reclaim(struct rung__cache *cache, uint32_t clients)
 {
 	uint32_t fresh =
 		RUNG__MIN(rung__cache_load(&cache->index->fresh_count), cache->frame_count);
@@ -68,7 +68,7 @@ static void take_back(struct rung__cache *cache, uint32_t clients)
 	cache->index->joined &= ~clients;
 }
 
-void rung__cache_bury(struct rung__cache *cache)
+void rung__cache_reap_dead(struct rung__cache *cache)
 {
 	uint32_t dead;
 
@@ -76,7 +76,7 @@ void rung__cache_bury(struct rung__cache *cache)
 		return;
 	dead = rung__cache_load(&cache->index->joined) & ~living_clients(cache);
 	if (dead)
-		take_back(cache, dead);
+		reclaim(cache, dead);
 }
 
 static void rebuild(struct rung__cache *cache)
@@ -119,7 +119,7 @@ static void join(struct rung__cache *cache)
 	const uint32_t clock = rung__cache_load(&cache->index->clock);
 
 	if (rung__cache_load(&cache->index->joined) & bit(cache->seat))
-		take_back(cache, bit(cache->seat));
+		reclaim(cache, bit(cache->seat));
 	cache->index->ended[cache->seat]++;
 	cache->window.time_last = cache->window.time_begun = clock;
 	cache->index->joined |= bit(cache->seat);
@@ -192,7 +192,7 @@ void rung__cache_late(struct rung__cache *cache, uint32_t client)
 	if (!cache->locked || rung__cache_is_late(cache, client))
 		return;
 	if (!rung__cache_seat_lives(cache, client)) {
-		rung__cache_bury(cache);
+		rung__cache_reap_dead(cache);
 		return;
 	}
 	cache->late_readers |= bit(client);
@@ -216,5 +216,5 @@ void rung__cache_leave(struct rung__cache *cache)
 		cache->index->joined &= ~bit(cache->seat);
 	cache->joined = false;
 	rung__cache_unlock(cache);
-	rung__cache_seat_leave(cache);
+	rung__cache_seat_release(cache);
 }

@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 
 #define CHAIN_MAX 1024u /* frames are at most as many as heads: a longer chain is damage */
 /* buckets from the oldest honest time to the gap */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ends of reads into frames, as the index records them. */
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 
 void rung__cache_frame_filled(struct rung__cache *cache, uint32_t frame_idx)
 {

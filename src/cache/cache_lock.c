@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 #include "file/file.h"
 
 /* a holder needs microseconds, or the time slice of another thread */
@@ -116,7 +116,7 @@ static int find_seat(struct rung__cache *cache, int fd)
 	return rc;
 }
 
-int rung__cache_seat_take(struct rung__cache *cache, int fd)
+int rung__cache_seat_acquire(struct rung__cache *cache, int fd)
 {
 	int rc;
 
@@ -135,7 +135,7 @@ int rung__cache_seat_take(struct rung__cache *cache, int fd)
 	return 0;
 }
 
-void rung__cache_seat_leave(struct rung__cache *cache)
+void rung__cache_seat_release(struct rung__cache *cache)
 {
 	if (cache->seat_fd < 0)
 		return;
@@ -181,7 +181,7 @@ static bool is_others(const struct rung__cache *cache, uint32_t word)
 	return seat != cache->seat && seat < RUNG__CACHE_CLIENTS_MAX;
 }
 
-static bool take_from_dead(struct rung__cache *cache, uint32_t word, uint32_t mine)
+static bool release_dead(struct rung__cache *cache, uint32_t word, uint32_t mine)
 {
 	const uint32_t seat = (word & SEAT_MASK) - 1;
 	bool taken;
@@ -204,7 +204,7 @@ static void count_wait(struct rung__cache *cache, uint64_t since_ns)
  * The holder lives. @return true: no more waiting for this acquisition, by this thread or later
  * ones
  */
-static bool give_up(struct rung__cache *cache, uint32_t word, uint64_t since_ns, uint64_t now_ns)
+static bool abandon(struct rung__cache *cache, uint32_t word, uint64_t since_ns, uint64_t now_ns)
 {
 	cache->life_ns = now_ns;
 	if ((word & ~WAITERS) == cache->late_word)
@@ -234,11 +234,11 @@ static bool lock_slowly(struct rung__cache *cache, uint32_t mine, bool *from_dea
 			return false;
 		if ((word & ~WAITERS) == waited_for || (word & ~WAITERS) == cache->late_word ||
 		    !is_others(cache, word)) {
-			*from_dead_out = take_from_dead(cache, word, mine);
+			*from_dead_out = release_dead(cache, word, mine);
 			if (*from_dead_out)
 				return true;
 		}
-		if (give_up(cache, word, since_ns, now_ns))
+		if (abandon(cache, word, since_ns, now_ns))
 			return false;
 		waited_for = word & ~WAITERS;
 		if (word & WAITERS || atomic_compare_exchange_strong_explicit(

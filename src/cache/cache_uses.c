@@ -4,7 +4,7 @@
  * hash table, so the next use of a row costs one lookup; it points to the last, so a later use is
  * appended without a walk. The memory is private to the process and can be trusted.
  */
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 
 /* The new head takes its rows from the head that held both until now. */
 void rung__cache_uses_grow(struct rung__cache_window *window)

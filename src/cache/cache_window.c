@@ -12,7 +12,7 @@
  */
 #include <assert.h>
 
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 
 #define NAME_BATCH_BITS 12
 #define HEADS_PER_USE   2u
@@ -151,7 +151,7 @@ static struct rung__cache_batch *create_batch(struct rung__cache_window *window,
 	return batch;
 }
 
-static uint32_t take_use(struct rung__cache_window *window)
+static uint32_t remove_use(struct rung__cache_window *window)
 {
 	uint32_t link = window->free;
 
@@ -167,7 +167,7 @@ static uint32_t take_use(struct rung__cache_window *window)
 static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch, uint64_t row)
 {
 	struct rung__cache_window *window = &cache->window;
-	uint32_t link = take_use(window), frame_link;
+	uint32_t link = remove_use(window), frame_link;
 	const struct rung__cache_frame *frame;
 
 	*rung__cache_use_at(window, link) = (struct rung__cache_use){
@@ -268,7 +268,7 @@ static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 }
 
 /* Drop the announced batches that will not be gathered. */
-static void give_up(struct rung__cache *cache)
+static void abandon(struct rung__cache *cache)
 {
 	struct rung__cache_window *window = &cache->window;
 
@@ -295,7 +295,7 @@ int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint6
 		note_announced(cache);
 		list_append(window, batch);
 		enter(cache, batch, ranks, count);
-		give_up(cache);
+		abandon(cache);
 	}
 	rung__cache_unlock(cache);
 	return batch ? 0
@@ -341,7 +341,7 @@ void rung__cache_begin(struct rung__cache *cache, const uint64_t *ranks, uint64_
 		if (batch)
 			enter(cache, batch, ranks, count);
 	}
-	give_up(cache);
+	abandon(cache);
 	rung__cache_unlock(cache);
 }
 
@@ -356,7 +356,7 @@ void rung__cache_end(struct rung__cache *cache, uint64_t name)
 	rung__cache_unlock(cache);
 }
 
-uint32_t rung__cache_window_take(struct rung__cache *cache, uint64_t name, uint64_t row)
+uint32_t rung__cache_window_remove(struct rung__cache *cache, uint64_t name, uint64_t row)
 {
 	struct rung__cache_window *window = &cache->window;
 	struct rung__cache_batch *batch = find_batch(window, name);

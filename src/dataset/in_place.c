@@ -70,7 +70,7 @@ static bool is_text(const char *path)
 }
 
 /* A source that rung made is open as a file that has no name. */
-static int find_path(const struct rung_source *src, const struct rung__source_place *place,
+static int find_path(const struct rung_source *src, const struct rung__source_location *place,
                      struct rung__in_place *in_place)
 {
 	struct stat open_file, named;
@@ -89,16 +89,16 @@ static int find_path(const struct rung_source *src, const struct rung__source_pl
 		return rung__fail(
 			RUNG_E_INVAL,
 			"%s: the name of a file that is staged in place must be UTF-8 without "
-		        "control characters; rename it, or stage without --in-place",
+			"control characters; rename it, or stage without --in-place",
 			place->path);
 	in_place->bytes = (uint64_t)open_file.st_size;
 	in_place->mtime_ns = mtime_ns(&open_file);
 	return 0;
 }
 
-int rung__in_place_take(const struct rung_source *src, struct rung__in_place *in_place_out)
+int rung__in_place_record(const struct rung_source *src, struct rung__in_place *in_place_out)
 {
-	const struct rung__source_place place = rung__source_place(src);
+	const struct rung__source_location place = rung__source_location(src);
 	int rc = find_path(src, &place, in_place_out);
 
 	in_place_out->sample_count = rung__in_place_sample_count(in_place_out->bytes);

@@ -29,7 +29,7 @@ uint32_t rung__in_place_sample_count(uint64_t file_bytes);
  * @return 0, RUNG_E_INVAL: its rows are not stored uncompressed in a file (deflated, generated, in
  *         memory), or the name of the file is not text
  */
-int rung__in_place_take(const struct rung_source *src, struct rung__in_place *in_place_out);
+int rung__in_place_record(const struct rung_source *src, struct rung__in_place *in_place_out);
 
 /**
  * Check that the file is unchanged. Size and modification time decide; if the time differs, the

@@ -11,7 +11,7 @@
 #include "dataset/checksum.h"
 #include "base/base.h"
 #include "dataset/manifest.h"
-#include "dataset/manifest_private.h"
+#include "dataset/state.h"
 #include "source/npy.h"
 #include "layout/layout.h"
 
@@ -115,7 +115,7 @@ static bool plan_files(struct rung__manifest *m)
 	return size_file(&m->checksums, "", RUNG__CHECKSUMS, "", &sums);
 }
 
-int rung__manifest_plan(struct rung__manifest *m)
+int rung__manifest_lay_out(struct rung__manifest *m)
 {
 	if (m->vertex_count > INT64_MAX / 16 || !plan_files(m))
 		return rung__fail(RUNG_E_RANGE,

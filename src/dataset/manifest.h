@@ -98,7 +98,7 @@ bool rung__split_name_ok(const char *name);
  * defines the set of files.
  * @return 0, RUNG_E_RANGE if sizes overflow, RUNG_E_NOMEM
  */
-int rung__manifest_plan(struct rung__manifest *m);
+int rung__manifest_lay_out(struct rung__manifest *m);
 
 /** The file with that name, including checksums.npy; NULL if there is none. */
 const struct rung__manifest_file *rung__manifest_file(const struct rung__manifest *m,

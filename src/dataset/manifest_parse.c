@@ -10,7 +10,7 @@
 #include "dataset/checksum.h"
 #include "base/base.h"
 #include "dataset/manifest.h"
-#include "dataset/manifest_private.h"
+#include "dataset/state.h"
 #include "source/npy.h"
 #include "layout/layout.h"
 
@@ -335,7 +335,7 @@ static int get_splits(const char *path, const json_t *root, size_t first_file,
 	return 0;
 }
 
-static int get_carried(const char *path, const json_t *root, struct rung__manifest *m)
+static int get_extra_arrays(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	size_t at = m->feature_file_count + RUNG__FILES_FIXED;
 	int rc = get_labels(path, root, json_array_get(json_object_get(root, "files"), at), m);
@@ -427,7 +427,7 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 		return bad_field(path, "index_bytes");
 	m->index_bytes = (unsigned)index_bytes;
 	if ((rc = get_features(path, root, m)) < 0 || (rc = get_score(path, root, m)) < 0 ||
-	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_carried(path, root, m)) < 0 ||
+	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_extra_arrays(path, root, m)) < 0 ||
 	    (rc = get_job(path, root, m)) < 0)
 		return rc;
 	/* a folder with fewer entries than the plan is refused before the plan's checksums are
@@ -435,7 +435,7 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 	if (json_array_size(files) != m->feature_file_count + RUNG__FILES_FIXED + m->has_labels +
 	                                      m->array_count + m->split_count)
 		return bad_field(path, "files");
-	rc = rung__manifest_plan(m);
+	rc = rung__manifest_lay_out(m);
 	return rc < 0 ? rc : get_files(path, root, m);
 }
 

@@ -40,5 +40,5 @@ int rung_gpu_info(int gpu, struct rung_gpu_info *info_out)
 	if (rc < 0)
 		return rc;
 	rc = ops->gpu_info(rc, &info);
-	return rc < 0 ? rc : rung__opts_give(info_out, &info, sizeof(info), "rung_gpu_info");
+	return rc < 0 ? rc : rung__opts_copy_out(info_out, &info, sizeof(info), "rung_gpu_info");
 }

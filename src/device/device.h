@@ -15,7 +15,7 @@
  * The kernels signal completion by storing words in host memory; gathered() and scattered() load
  * those words.
  *
- * The submitting thread calls gather() and order(). The hand-off thread calls gathered(), scatter()
+ * The submitting thread calls gather() and order(). The device thread calls gathered(), scatter()
  * and scattered(); if nothing is cold it does not exist, and the waiting thread calls them. Refill
  * never calls a device.
  */
@@ -45,7 +45,7 @@ struct rung__gpu_handle {
 };
 
 /** Memory of one request that the device reads and writes: in host memory, see rung__misses. */
-struct rung__request_lists {
+struct rung__request_buffers {
 	uint64_t *miss_ranks, *offsets; /* [batch_rows_max] each */
 	uint32_t *miss_rows, *out_rows;
 	void *block; /* the allocation that contains them all */
@@ -68,12 +68,12 @@ struct rung__device_args {
 	unsigned map_bytes;
 	bool map_on_gpu;
 	bool sealed; /* host rows and map cannot be written to, by us neither */
-	const struct rung__request_lists *lists; /* [request_count] */
+	const struct rung__request_buffers *lists; /* [request_count] */
 	uint32_t request_count;
 };
 
 /** Results of a gather. */
-struct rung__found {
+struct rung__gather_result {
 	uint64_t miss_count;
 	uint64_t bad_count; /* ids outside */
 	uint64_t bad_index; /* smallest index of one, and its value; valid while bad_count > 0 */
@@ -105,7 +105,7 @@ struct rung__graph_array {
 
 /** Where the arrays of a graph are: their first lines of 128 bytes on the GPUs, the others in host
  * memory; inside both budgets of the plan. */
-struct rung__graph_place {
+struct rung__graph_location {
 	uint64_t bytes;        /* of all its lines; 0 unless rung_plan_opts.sample_on_gpu */
 	uint64_t gpu_bytes;    /* on all GPUs together */
 	uint64_t indptr_lines; /* on the GPUs */
@@ -177,7 +177,7 @@ struct rung__device_ops {
 	 * With `check`, a gather that has not run makes it ask CUDA whether the device has failed.
 	 */
 	int (*gathered)(struct rung__device *device, uint32_t request_idx, bool check,
-	                struct rung__found *found_out);
+	                struct rung__gather_result *result_out);
 	int (*scatter)(struct rung__device *device, uint32_t request_idx,
 	               const struct rung__scatter *scatter);
 	/** 1 when it has run, 0 when it has not, a failure; `check` as in gathered(). */

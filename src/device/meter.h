@@ -53,10 +53,10 @@ struct rung__meter_ops {
 	int (*open)(int gpu, struct rung__meter **meter_out);
 	void (*close)(struct rung__meter *meter);
 
-	/** Memory of a GPU. @param memory_out  free with give_back() */
+	/** Memory of a GPU. @param memory_out  free with release() */
 	int (*take)(int gpu, uint64_t bytes, void **memory_out);
 	/** NULL is allowed. */
-	void (*give_back)(int gpu, void *memory);
+	void (*release)(int gpu, void *memory);
 
 	/** Let all GPUs use memory of the host, until unpin(). @param memory  whole pages */
 	int (*pin)(int gpu, void *memory, uint64_t bytes);

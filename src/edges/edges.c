@@ -61,10 +61,10 @@ static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *inp
 static int fail_input(uint64_t memory_bytes)
 {
 	const uint64_t least =
-		rung_last_error_least() *
+		rung_last_error_min_bytes() *
 		(memory_bytes / RUNG__MAX(rung__sort_input_bytes(memory_bytes), 1u) + 1);
 
-	return rung__fail_least(
+	return rung__fail_min_bytes(
 		least,
 		"edges: memory_bytes is %" PRIu64
 		": sorting this graph, which is inflated as it is read, takes at least %" PRIu64,
@@ -82,20 +82,20 @@ static int open_sorted(const struct rung_edges_opts *opts, struct rung_edges *ed
 	                           rung__sort_input_bytes(opts->memory_bytes));
 	if (rc == 0)
 		rc = sort(opts, &input, edges);
-	else if (rung_last_error_least() > 0)
+	else if (rung_last_error_min_bytes() > 0)
 		rc = fail_input(opts->memory_bytes);
 	rung__edge_input_close(&input);
 	return rc < 0 ? rc : rung__edges_plan_pass(edges, opts->memory_bytes, opts->chunk_bytes);
 }
 
 /* `graph` is a nested struct with its own size. */
-static int take_opts(struct rung_edges_opts *opts, const struct rung_edges_opts *caller_opts)
+static int copy_opts(struct rung_edges_opts *opts, const struct rung_edges_opts *caller_opts)
 {
 	struct rung_graph_opts graph = RUNG_GRAPH_OPTS_INIT;
-	int rc = rung__opts_take(opts, sizeof(*opts), caller_opts, "rung_edges_opts");
+	int rc = rung__opts_copy_in(opts, sizeof(*opts), caller_opts, "rung_edges_opts");
 
 	if (rc == 0)
-		rc = rung__opts_take(&graph, sizeof(graph), &opts->graph, "rung_graph_opts");
+		rc = rung__opts_copy_in(&graph, sizeof(graph), &opts->graph, "rung_graph_opts");
 	if (rc < 0)
 		return rc;
 	opts->graph = graph;
@@ -120,7 +120,7 @@ int rung_edges_open(const struct rung_edges_opts *caller_opts, struct rung_edges
 	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
 	const struct rung_graph_opts *graph = &opts.graph;
 	struct rung_edges *edges;
-	int rc = take_opts(&opts, caller_opts);
+	int rc = copy_opts(&opts, caller_opts);
 
 	if (rc < 0)
 		return rc;

@@ -7,7 +7,7 @@
 #include "sort/sort_ids.h"
 
 /* Lists of one part of the keys, few enough for the cache, from the pairs [first, end). */
-static inline __attribute__((always_inline)) void fill_part(const struct rung__lists *lists,
+static inline __attribute__((always_inline)) void fill_part(const struct rung__adjacency *lists,
                                                             uint64_t key_begin, uint64_t key_end,
                                                             uint64_t first, uint64_t end,
                                                             unsigned id_bytes)
@@ -17,7 +17,7 @@ static inline __attribute__((always_inline)) void fill_part(const struct rung__l
 	for (uint64_t k = key_begin; k < key_end; k++)
 		lists->ends[k] = 0;
 	for (uint64_t i = first; i < end; i++)
-		lists->ends[rung__id_get(lists->dealt, id_bytes, 2 * i) - lists->first]++;
+		lists->ends[rung__id_get(lists->partitioned, id_bytes, 2 * i) - lists->first]++;
 	for (uint64_t k = key_begin; k < key_end; k++) {
 		const uint64_t here = lists->ends[k];
 
@@ -25,14 +25,15 @@ static inline __attribute__((always_inline)) void fill_part(const struct rung__l
 		sum += here;
 	}
 	for (uint64_t i = first; i < end; i++) {
-		const uint64_t key = rung__id_get(lists->dealt, id_bytes, 2 * i) - lists->first;
+		const uint64_t key =
+			rung__id_get(lists->partitioned, id_bytes, 2 * i) - lists->first;
 
 		rung__id_set(lists->ids, id_bytes, lists->ends[key]++,
-		             rung__id_get(lists->dealt, id_bytes, 2 * i + 1));
+		             rung__id_get(lists->partitioned, id_bytes, 2 * i + 1));
 	}
 }
 
-bool rung__lists_fill(const struct rung__lists *lists, struct rung__partition *partition)
+bool rung__adjacency_fill(const struct rung__adjacency *lists, struct rung__partition *partition)
 {
 	const struct rung__pairs pairs = {
 		.keys = lists->pairs,
@@ -45,7 +46,7 @@ bool rung__lists_fill(const struct rung__lists *lists, struct rung__partition *p
 	while ((lists->range - 1) >> shift >= RUNG__BUCKET_PARTS)
 		shift++;
 	rung__partition_set(partition, lists->id_bytes, lists->first, lists->range, shift);
-	if (!rung__partition_pairs(partition, &pairs, lists->dealt))
+	if (!rung__partition_pairs(partition, &pairs, lists->partitioned))
 		return false;
 #pragma omp parallel for num_threads(partition->threads) schedule(dynamic, 1)
 	for (uint64_t part = 0; part < partition->bucket_count; part++) {
@@ -61,7 +62,7 @@ bool rung__lists_fill(const struct rung__lists *lists, struct rung__partition *p
 	return true;
 }
 
-uint64_t rung__lists_drop_repeats(const struct rung__lists *lists, int threads)
+uint64_t rung__adjacency_drop_repeats(const struct rung__adjacency *lists, int threads)
 {
 	uint64_t begin = 0, at = 0;
 
@@ -88,7 +89,7 @@ uint64_t rung__lists_drop_repeats(const struct rung__lists *lists, int threads)
 	return at;
 }
 
-uint64_t rung__lists_join(const struct rung__lists *lists)
+uint64_t rung__adjacency_join(const struct rung__adjacency *lists)
 {
 	const unsigned id_bytes = lists->id_bytes;
 	uint64_t kept = 0;

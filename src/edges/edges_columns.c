@@ -19,8 +19,8 @@ static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_byte
 	if ((rc = rung__id_file_open(&edges->indptr, edges->indptr_src)) < 0 ||
 	    (rc = rung__id_file_open(&edges->indices, edges->indices_src)) < 0)
 		return rc;
-	edges->source_bytes = rung__source_place(edges->indptr_src).memory_bytes +
-	                      rung__source_place(edges->indices_src).memory_bytes;
+	edges->source_bytes = rung__source_location(edges->indptr_src).memory_bytes +
+	                      rung__source_location(edges->indices_src).memory_bytes;
 	return rung__edges_plan_pass(edges, memory_bytes, chunk_bytes);
 }
 
@@ -57,7 +57,7 @@ int rung__edges_open_columns(const struct rung_graph_opts *opts, uint64_t memory
 
 int rung_edges_info(const struct rung_edges *edges, struct rung_edges_info *info_out)
 {
-	return rung__opts_give(info_out, &edges->info, sizeof(edges->info), "rung_edges_info");
+	return rung__opts_copy_out(info_out, &edges->info, sizeof(edges->info), "rung_edges_info");
 }
 
 void rung_edges_close(struct rung_edges *edges)

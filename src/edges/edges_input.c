@@ -46,10 +46,10 @@ static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 	struct rung_edges_info info = { .size = sizeof(info) };
 	int rc = rung__edges_open_columns(input->opts, memory_bytes * 3 / 4, 0, &input->columns);
 	/* with what follows */
-	const uint64_t least = rc < 0 ? rung_last_error_least() / 3 * 4 + 4 : 0;
+	const uint64_t least = rc < 0 ? rung_last_error_min_bytes() / 3 * 4 + 4 : 0;
 
 	if (least > 4)
-		return rung__fail_least(
+		return rung__fail_min_bytes(
 			least,
 			"%s: %" PRIu64
 			" bytes of memory are too little to read it; give at least %" PRIu64,
@@ -164,7 +164,7 @@ static void fill_ranks(const struct rung__edge_input *input, const struct rung__
 		                          rung__id_get(chunk->indices, index_bytes, e)));
 }
 
-static int take_columns(void *ctx, const struct rung__edge_chunk *chunk)
+static int accept_columns(void *ctx, const struct rung__edge_chunk *chunk)
 {
 	const struct pair_taker *taker = ctx;
 	struct rung__edge_input *input = taker->input;
@@ -201,13 +201,13 @@ static int each_column(struct pair_taker *taker)
 
 	taker->owner_is_key = !input->by_row;
 	input->passes++;
-	rc = rung__edges_pass(input->columns, take_columns, taker);
+	rc = rung__edges_pass(input->columns, accept_columns, taker);
 	if (rc != 0 || !input->opts->undirected)
 		return rc;
 	taker->owner_is_key = !taker->owner_is_key;
 	taker->skip_loops = true;
 	input->passes++;
-	return rung__edges_pass(input->columns, take_columns, taker);
+	return rung__edges_pass(input->columns, accept_columns, taker);
 }
 
 int rung__edge_input_each(struct rung__edge_input *input, bool counting, rung__pairs_fn fn,

@@ -108,7 +108,7 @@ int rung__edges_plan_pass(struct rung_edges *edges, uint64_t memory_bytes, uint6
 	while (measure(edges, chunk) > memory_bytes && !chunk_bytes && chunk > CHUNK_BYTES_MIN)
 		chunk /= 2;
 	if (edges->info.memory_bytes > memory_bytes)
-		return rung__fail_least(
+		return rung__fail_min_bytes(
 			edges->info.memory_bytes,
 			"edges: memory_bytes is %" PRIu64
 			": a pass over this graph in chunks of %" PRIu64
@@ -377,7 +377,7 @@ static int work_in_order(struct pass *pass,
 		assert(k < pass->planned && pass->planned <= k + SLOTS);
 		pthread_mutex_unlock(&pass->lock);
 		last = slot->last;
-		rc = rung__failure_tell(&slot->failure);
+		rc = rung__failure_report(&slot->failure);
 		if (rc == 0)
 			rc = work(ctx, &slot->chunk);
 		pthread_mutex_lock(&pass->lock);

@@ -13,7 +13,7 @@
 
 int rung__id_file_open(struct rung__id_file *file, const struct rung_source *src)
 {
-	const struct rung__source_place place = rung__source_place(src);
+	const struct rung__source_location place = rung__source_location(src);
 
 	*file = (struct rung__id_file){
 		.name = rung__source_spec(src),

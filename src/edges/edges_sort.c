@@ -41,8 +41,8 @@ struct sorter {
 	uint64_t bins_max;
 	uint32_t *bucket_of;              /* [bins_max] */
 	struct rung__partition partition; /* first counts pairs in up to bins_max buckets */
-	unsigned char *dealt;             /* [dealt_pairs] */
-	uint64_t dealt_pairs;
+	unsigned char *partitioned;       /* [spooled_pairs] */
+	uint64_t spooled_pairs;
 	unsigned char *out_pool;
 	uint64_t out_bytes; /* of each of its buffers */
 	struct rung__writer *writer;
@@ -52,21 +52,21 @@ struct sorter {
 };
 
 /* Pairs that are to be put in order: of the input, or of a bucket. */
-struct node {
+struct range {
 	const struct rung__spool *spool; /* NULL: the input */
-	const struct rung__bucket *bucket;
+	const struct rung__spool_bucket *bucket;
 	uint64_t first, range; /* of keys, or of values of one key */
 	bool by_value;
 };
 
-static int sort_node(struct sorter *sorter, const struct node *node);
+static int sort_range(struct sorter *sorter, const struct range *range);
 
-static int each_pair(struct sorter *sorter, const struct node *node, bool last, rung__pairs_fn fn,
+static int each_pair(struct sorter *sorter, const struct range *range, bool last, rung__pairs_fn fn,
                      void *ctx)
 {
-	if (!node->spool)
+	if (!range->spool)
 		return rung__edge_input_each(sorter->input, !last, fn, ctx);
-	return rung__spool_each(node->spool, node->bucket, sorter->arena, last, fn, ctx);
+	return rung__spool_each(range->spool, range->bucket, sorter->arena, last, fn, ctx);
 }
 
 /* ---- counting ---- */
@@ -77,19 +77,19 @@ static int count_pairs(void *ctx, const struct rung__pairs *pairs)
 }
 
 /* Pairs of each of the ranges that the partition is then set to, in the first of its rows. */
-static int count_node(struct sorter *sorter, const struct node *node)
+static int count_range(struct sorter *sorter, const struct range *range)
 {
 	struct rung__partition *partition = &sorter->partition;
 	const uint64_t threads = (uint64_t)sorter->threads;
 	unsigned shift = 0;
 	int rc;
 
-	while ((node->range - 1) >> shift >= sorter->bins_max)
+	while ((range->range - 1) >> shift >= sorter->bins_max)
 		shift++;
-	rung__partition_set(partition, sorter->id_bytes, node->first, node->range, shift);
-	partition->by_value = node->by_value;
+	rung__partition_set(partition, sorter->id_bytes, range->first, range->range, shift);
+	partition->by_value = range->by_value;
 	rung__partition_clear(partition);
-	rc = each_pair(sorter, node, false, count_pairs, partition);
+	rc = each_pair(sorter, range, false, count_pairs, partition);
 	for (uint64_t bins = partition->bucket_count, i = bins; i < threads * bins; i++)
 		partition->starts[i % bins] += partition->starts[i];
 	return rc;
@@ -100,7 +100,7 @@ static int count_node(struct sorter *sorter, const struct node *node)
 /* Consecutive bins form a bucket while it has at most this many pairs. Returns the number of
  * buckets; buckets NULL: only counted. */
 static uint32_t choose(const struct sorter *sorter, uint64_t pairs_max, uint64_t range_max,
-                       struct rung__bucket *buckets)
+                       struct rung__spool_bucket *buckets)
 {
 	const struct rung__partition *bins = &sorter->partition;
 	uint64_t pairs = 0, first = 0; /* of the bucket so far, first a bin */
@@ -112,7 +112,7 @@ static uint32_t choose(const struct sorter *sorter, uint64_t pairs_max, uint64_t
 		if (end || (bin > first && (pairs + bins->starts[bin] > pairs_max ||
 		                            (bin + 1 - first) << bins->shift > range_max))) {
 			if (buckets)
-				buckets[n] = (struct rung__bucket){
+				buckets[n] = (struct rung__spool_bucket){
 					.first = bins->first + (first << bins->shift),
 					.pairs_counted = pairs,
 					.range = RUNG__MIN(bin << bins->shift, bins->range) -
@@ -157,16 +157,17 @@ static int choose_buckets(const struct sorter *sorter, uint64_t pool_bytes,
 
 /* ---- dealing ---- */
 
-static int deal_pairs(void *ctx, const struct rung__pairs *pairs)
+static int partition_pairs(void *ctx, const struct rung__pairs *pairs)
 {
-	return rung__spool_deal(ctx, pairs);
+	return rung__spool_partition(ctx, pairs);
 }
 
 /* The arena holds the blocks being filled, after the block through which a bucket is read. */
-static int deal_node(struct sorter *sorter, const struct node *node, struct rung__spool *spool)
+static int partition_range(struct sorter *sorter, const struct range *range,
+                           struct rung__spool *spool)
 {
-	const uint64_t pool_at = node->spool ? node->spool->block_bytes : 0;
-	int rc = count_node(sorter, node);
+	const uint64_t pool_at = range->spool ? range->spool->block_bytes : 0;
+	int rc = count_range(sorter, range);
 
 	if (rc != 0)
 		return rc;
@@ -174,8 +175,8 @@ static int deal_node(struct sorter *sorter, const struct node *node, struct rung
 		.file.fd = -1,
 		.id_bytes = sorter->id_bytes,
 		.partition = &sorter->partition,
-		.dealt = sorter->dealt,
-		.dealt_pairs = sorter->dealt_pairs,
+		.partitioned = sorter->partitioned,
+		.spooled_pairs = sorter->spooled_pairs,
 	};
 	rc = choose_buckets(sorter, sorter->arena_bytes - pool_at, spool);
 	if (rc < 0)
@@ -185,29 +186,29 @@ static int deal_node(struct sorter *sorter, const struct node *node, struct rung
 	rc = rung__spool_open(spool, sorter->job->temp_dir, sorter->temp_name, sorter->bytes_needed,
 	                      sorter->arena + pool_at);
 	if (rc == 0)
-		rc = each_pair(sorter, node, true, deal_pairs, spool);
+		rc = each_pair(sorter, range, true, partition_pairs, spool);
 	if (rc == 0)
-		rc = rung__spool_end(spool, node->spool ? sorter->temp_name : sorter->input->name);
+		rc = rung__spool_end(spool, range->spool ? sorter->temp_name : sorter->input->name);
 	return rc;
 }
 
-/* Buckets of a node, in their order. */
-static int sort_buckets(struct sorter *sorter, const struct node *node)
+/* Buckets of a range, in their order. */
+static int sort_buckets(struct sorter *sorter, const struct range *range)
 {
 	struct rung__spool spool = { .file.fd = -1 };
-	int rc = deal_node(sorter, node, &spool);
+	int rc = partition_range(sorter, range, &spool);
 
 	for (uint32_t b = 0; rc == 0 && b < spool.bucket_count; b++) {
-		const struct node child = {
+		const struct range child = {
 			.spool = &spool,
 			.bucket = &spool.buckets[b],
 			.first = spool.buckets[b].first,
 			.range = spool.buckets[b].range,
-			.by_value = node->by_value,
+			.by_value = range->by_value,
 		};
 
 		sorter->job->temp_bytes += rung__spool_bytes(&spool, child.bucket);
-		rc = sort_node(sorter, &child);
+		rc = sort_range(sorter, &child);
 	}
 	rung__spool_close(&spool);
 	rung__free(spool.buckets);
@@ -242,15 +243,15 @@ static int append_ids(struct sorter *sorter, const void *ids, uint64_t count)
 	                               sorter->input->pair_count_max);
 }
 
-static int sort_keys(struct sorter *sorter, const struct rung__lists *lists)
+static int sort_keys(struct sorter *sorter, const struct rung__adjacency *lists)
 {
 	uint64_t count = lists->count;
 	int rc;
 
-	if (!rung__lists_fill(lists, &sorter->partition))
+	if (!rung__adjacency_fill(lists, &sorter->partition))
 		return rung__edges_changed(sorter->temp_name);
 	if (sorter->job->dedup)
-		count = rung__lists_drop_repeats(lists, sorter->threads);
+		count = rung__adjacency_drop_repeats(lists, sorter->threads);
 	/* ends of lists to beginnings in the result */
 	for (uint64_t i = lists->range - 1; i > 0; i--)
 		lists->ends[i] = sorter->edge_count + lists->ends[i - 1];
@@ -259,26 +260,26 @@ static int sort_keys(struct sorter *sorter, const struct rung__lists *lists)
 	return rc < 0 ? rc : append_ids(sorter, lists->ids, count);
 }
 
-static int sort_in_arena(struct sorter *sorter, const struct node *node)
+static int sort_in_arena(struct sorter *sorter, const struct range *range)
 {
-	const uint64_t pair_bytes = rung__spool_bytes(node->spool, node->bucket);
-	const struct rung__lists lists = {
-		.first = node->first,
-		.range = node->range,
-		.count = node->bucket->pair_count,
+	const uint64_t pair_bytes = rung__spool_bytes(range->spool, range->bucket);
+	const struct rung__adjacency lists = {
+		.first = range->first,
+		.range = range->range,
+		.count = range->bucket->pair_count,
 		.id_bytes = sorter->id_bytes,
 		.pairs = sorter->arena,
 		.ids = sorter->arena,
-		.dealt = sorter->arena + pair_bytes,
+		.partitioned = sorter->arena + pair_bytes,
 		.ends = (uint64_t *)(sorter->arena + 2 * pair_bytes),
 	};
-	int rc = rung__spool_load(node->spool, node->bucket, lists.pairs);
+	int rc = rung__spool_load(range->spool, range->bucket, lists.pairs);
 
 	if (rc < 0)
 		return rc;
 	sorter->pairs_done += lists.count;
-	return node->by_value ? append_ids(sorter, lists.ids, rung__lists_join(&lists))
-	                      : sort_keys(sorter, &lists);
+	return range->by_value ? append_ids(sorter, lists.ids, rung__adjacency_join(&lists))
+	                       : sort_keys(sorter, &lists);
 }
 
 /* ---- lists longer than the arena ---- */
@@ -297,40 +298,40 @@ static int append_values(void *ctx, const struct rung__pairs *pairs)
 	return append_ids(sorter, ids, pairs->count);
 }
 
-static int sort_one_list(struct sorter *sorter, const struct node *node)
+static int sort_one_list(struct sorter *sorter, const struct range *range)
 {
-	struct node values = *node;
+	struct range values = *range;
 	int rc = append_empty(sorter, 1);
 
 	if (rc < 0)
 		return rc;
 	if (!sorter->job->dedup)
-		return each_pair(sorter, node, true, append_values, sorter);
+		return each_pair(sorter, range, true, append_values, sorter);
 	values.by_value = true;
 	values.first = 0;
 	values.range = sorter->input->vertex_count;
-	return sort_node(sorter, &values);
+	return sort_range(sorter, &values);
 }
 
-static int append_one_value(struct sorter *sorter, const struct node *node)
+static int append_one_value(struct sorter *sorter, const struct range *range)
 {
 	uint64_t id = 0;
 
-	rung__id_set(&id, sorter->id_bytes, 0, node->first);
-	sorter->pairs_done += node->bucket->pair_count;
+	rung__id_set(&id, sorter->id_bytes, 0, range->first);
+	sorter->pairs_done += range->bucket->pair_count;
 	return append_ids(sorter, &id, 1);
 }
 
-static int sort_node(struct sorter *sorter, const struct node *node)
+static int sort_range(struct sorter *sorter, const struct range *range)
 {
-	if (node->bucket->pair_count == 0)
-		return node->by_value ? 0 : append_empty(sorter, node->range);
-	if (node->bucket->pair_count <= sorter->pairs_max &&
-	    (node->by_value || node->range <= sorter->range_max))
-		return sort_in_arena(sorter, node);
-	if (node->range > 1)
-		return sort_buckets(sorter, node);
-	return node->by_value ? append_one_value(sorter, node) : sort_one_list(sorter, node);
+	if (range->bucket->pair_count == 0)
+		return range->by_value ? 0 : append_empty(sorter, range->range);
+	if (range->bucket->pair_count <= sorter->pairs_max &&
+	    (range->by_value || range->range <= sorter->range_max))
+		return sort_in_arena(sorter, range);
+	if (range->range > 1)
+		return sort_buckets(sorter, range);
+	return range->by_value ? append_one_value(sorter, range) : sort_one_list(sorter, range);
 }
 
 /* ---- the whole ---- */
@@ -341,7 +342,7 @@ static uint64_t pages_of(uint64_t bytes)
 }
 
 /* Sizes for this share of the memory. */
-static int take_memory(struct sorter *sorter, uint64_t memory_bytes)
+static int alloc_memory(struct sorter *sorter, uint64_t memory_bytes)
 {
 	const uint64_t pair_bytes = 2 * (uint64_t)sorter->id_bytes;
 
@@ -351,13 +352,13 @@ static int take_memory(struct sorter *sorter, uint64_t memory_bytes)
 	sorter->bins_max =
 		RUNG__MIN(memory_bytes / 128 / (uint64_t)sorter->threads, UINT64_C(1) << 16);
 	sorter->bins_max = RUNG__MAX(sorter->bins_max, 2u);
-	sorter->dealt_pairs = RUNG__MIN(memory_bytes / 16 / pair_bytes, UINT64_C(1) << 21);
+	sorter->spooled_pairs = RUNG__MIN(memory_bytes / 16 / pair_bytes, UINT64_C(1) << 21);
 	sorter->out_bytes = RUNG__MIN(pages_of(memory_bytes / 64), OUT_BYTES_MAX);
 	sorter->arena = rung__map_pages(sorter->arena_bytes);
-	sorter->dealt = rung__malloc_array(sorter->dealt_pairs, pair_bytes);
+	sorter->partitioned = rung__malloc_array(sorter->spooled_pairs, pair_bytes);
 	sorter->bucket_of = rung__malloc_array(sorter->bins_max, sizeof(*sorter->bucket_of));
 	sorter->out_pool = rung__map_pages(OUT_BUFFERS * sorter->out_bytes);
-	if (!sorter->arena || !sorter->dealt || !sorter->bucket_of || !sorter->out_pool)
+	if (!sorter->arena || !sorter->partitioned || !sorter->bucket_of || !sorter->out_pool)
 		return rung__fail(RUNG_E_NOMEM, "edges: no memory for buffers of %" PRIu64 " bytes",
 		                  memory_bytes);
 	return rung__partition_init(&sorter->partition,
@@ -400,12 +401,12 @@ static int sort_all(struct sorter *sorter)
 	sorter->temp_name = rung__format("temporary file in %s", job->temp_dir);
 	if (!sorter->temp_name)
 		return rung__fail(RUNG_E_NOMEM, "%s", job->temp_dir);
-	if ((rc = take_memory(sorter, job->memory_bytes)) < 0 || (rc = check_space(sorter)) < 0 ||
+	if ((rc = alloc_memory(sorter, job->memory_bytes)) < 0 || (rc = check_space(sorter)) < 0 ||
 	    (rc = rung__writer_open(sorter->out_pool, sorter->out_bytes, OUT_BUFFERS,
 	                            &sorter->writer)) < 0 ||
 	    (rc = begin_result(sorter, &sorter->indptr, &job->indptr)) < 0 ||
 	    (rc = begin_result(sorter, &sorter->indices, &job->indices)) < 0 ||
-	    (rc = sort_buckets(sorter, &(struct node){ .range = sorter->input->vertex_count })) <
+	    (rc = sort_buckets(sorter, &(struct range){ .range = sorter->input->vertex_count })) <
 	            0 ||
 	    (rc = append_empty(sorter, 1)) < 0 || /* the last entry of indptr */
 	    (rc = rung__stream_end(&sorter->indptr)) < 0 ||
@@ -424,10 +425,10 @@ int rung__sort_memory_check(uint64_t memory_bytes)
 {
 	if (memory_bytes >= MEMORY_BYTES_MIN)
 		return 0;
-	return rung__fail_least(MEMORY_BYTES_MIN,
-	                        "edges: memory_bytes is %" PRIu64
-	                        ": sorting a graph takes at least %" PRIu64,
-	                        memory_bytes, MEMORY_BYTES_MIN);
+	return rung__fail_min_bytes(MEMORY_BYTES_MIN,
+	                            "edges: memory_bytes is %" PRIu64
+	                            ": sorting a graph takes at least %" PRIu64,
+	                            memory_bytes, MEMORY_BYTES_MIN);
 }
 
 int rung__sort(struct rung__edge_input *input, struct rung__sort_job *job)
@@ -442,7 +443,7 @@ int rung__sort(struct rung__edge_input *input, struct rung__sort_job *job)
 	rung__unmap_pages(sorter.arena, sorter.arena_bytes);
 	rung__unmap_pages(sorter.out_pool, OUT_BUFFERS * sorter.out_bytes);
 	rung__free(sorter.bucket_of);
-	rung__free(sorter.dealt);
+	rung__free(sorter.partitioned);
 	rung__free(sorter.temp_name);
 	rung__partition_fini(&sorter.partition);
 	return rc;

@@ -143,7 +143,7 @@ static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
 }
 
 /* Defaults set, the maps checked. */
-static int take_opts(const struct rung_edges *edges, const void *vertex_of_rank,
+static int copy_opts(const struct rung_edges *edges, const void *vertex_of_rank,
                      const void *rank_of_vertex, const struct rung__relabel_opts *caller_opts,
                      struct rung__relabel_opts *opts)
 {
@@ -166,7 +166,7 @@ int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
                         const char *indptr_path, const char *indices_path)
 {
 	struct rung__relabel_opts opts;
-	int rc = take_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
+	int rc = copy_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
 
 	return rc < 0 ? rc : write_named(edges, rank_of_vertex, &opts, indptr_path, indices_path);
 }
@@ -179,7 +179,7 @@ int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_ran
 		                             "temporary file of indices" };
 	struct rung__relabel_opts opts;
 	struct output outputs[2] = { { .fd = -1 }, { .fd = -1 } };
-	int rc = take_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
+	int rc = copy_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
 
 	for (int i = 0; i < 2 && rc == 0; i++) {
 		struct rung__direct file;

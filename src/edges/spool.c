@@ -40,7 +40,7 @@ int rung__spool_open(struct rung__spool *spool, const char *dir, const char *nam
 }
 
 /* False if there are more blocks than possible: the input differs from what was counted. */
-static bool put_block(struct rung__spool *spool, struct rung__bucket *bucket)
+static bool put_block(struct rung__spool *spool, struct rung__spool_bucket *bucket)
 {
 	const uint64_t block = atomic_fetch_add(&spool->block_count, 1);
 	const uint64_t bytes = rung__align_up(bucket->used, RUNG__PAGE_BYTES);
@@ -62,7 +62,7 @@ static bool put_block(struct rung__spool *spool, struct rung__bucket *bucket)
 	return true;
 }
 
-static bool append(struct rung__spool *spool, struct rung__bucket *bucket,
+static bool append(struct rung__spool *spool, struct rung__spool_bucket *bucket,
                    const unsigned char *pairs, uint64_t count)
 {
 	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes;
@@ -74,7 +74,7 @@ static bool append(struct rung__spool *spool, struct rung__bucket *bucket,
 		uint64_t here;
 
 		if (!bucket->buffer)
-			bucket->buffer = rung__writer_take(spool->writer);
+			bucket->buffer = rung__writer_reserve(spool->writer);
 		here = RUNG__MIN(count, (spool->block_bytes - bucket->used) / pair_bytes);
 		memcpy(bucket->buffer + bucket->used, pairs, (size_t)(here * pair_bytes));
 		bucket->used += here * pair_bytes;
@@ -86,39 +86,39 @@ static bool append(struct rung__spool *spool, struct rung__bucket *bucket,
 	return true;
 }
 
-static int deal(struct rung__spool *spool, const struct rung__pairs *pairs)
+static int partition(struct rung__spool *spool, const struct rung__pairs *pairs)
 {
 	const struct rung__partition *partition = spool->partition;
 	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes;
 	bool good = true;
 
-	if (!rung__partition_pairs(partition, pairs, spool->dealt))
+	if (!rung__partition_pairs(partition, pairs, spool->partitioned))
 		return rung__edges_changed(pairs->spec);
 #pragma omp parallel for num_threads(partition->threads) schedule(dynamic, 1) reduction(&& : good)
 	for (uint32_t b = 0; b < spool->bucket_count; b++) {
 		const uint64_t first = partition->firsts[b],
 			       count = partition->firsts[b + 1] - first;
 
-		good = good &&
-		       append(spool, &spool->buckets[b], spool->dealt + first * pair_bytes, count);
+		good = good && append(spool, &spool->buckets[b],
+		                      spool->partitioned + first * pair_bytes, count);
 	}
 	if (rung__writer_failed(spool->writer))
 		return rung__writer_flush(spool->writer);
 	return good ? 0 : rung__edges_changed(pairs->spec);
 }
 
-int rung__spool_deal(struct rung__spool *spool, const struct rung__pairs *pairs)
+int rung__spool_partition(struct rung__spool *spool, const struct rung__pairs *pairs)
 {
 	const uint64_t step = (uint64_t)pairs->stride * spool->id_bytes;
 	int rc = 0;
 
-	for (uint64_t first = 0; first < pairs->count && rc == 0; first += spool->dealt_pairs) {
+	for (uint64_t first = 0; first < pairs->count && rc == 0; first += spool->spooled_pairs) {
 		struct rung__pairs part = *pairs;
 
 		part.keys = (const char *)pairs->keys + first * step;
 		part.values = (const char *)pairs->values + first * step;
-		part.count = RUNG__MIN(spool->dealt_pairs, pairs->count - first);
-		rc = deal(spool, &part);
+		part.count = RUNG__MIN(spool->spooled_pairs, pairs->count - first);
+		rc = partition(spool, &part);
 	}
 	return rc;
 }
@@ -128,7 +128,7 @@ int rung__spool_end(struct rung__spool *spool, const char *spec)
 	int rc;
 
 	for (uint32_t b = 0; b < spool->bucket_count; b++) {
-		struct rung__bucket *bucket = &spool->buckets[b];
+		struct rung__spool_bucket *bucket = &spool->buckets[b];
 
 		if (bucket->pair_count != bucket->pairs_counted ||
 		    (bucket->buffer && !put_block(spool, bucket)))
@@ -140,7 +140,7 @@ int rung__spool_end(struct rung__spool *spool, const char *spec)
 	return rc;
 }
 
-uint64_t rung__spool_bytes(const struct rung__spool *spool, const struct rung__bucket *bucket)
+uint64_t rung__spool_bytes(const struct rung__spool *spool, const struct rung__spool_bucket *bucket)
 {
 	return rung__align_up(bucket->pair_count * 2 * spool->id_bytes, RUNG__PAGE_BYTES);
 }
@@ -157,7 +157,7 @@ static int read_block(const struct rung__spool *spool, uint32_t block, uint64_t 
 	return rc;
 }
 
-int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket *bucket,
+int rung__spool_load(const struct rung__spool *spool, const struct rung__spool_bucket *bucket,
                      unsigned char *to)
 {
 	const uint64_t bytes = rung__spool_bytes(spool, bucket);
@@ -182,10 +182,10 @@ int rung__spool_load(const struct rung__spool *spool, const struct rung__bucket 
 			                   read_block(spool, blocks[i], here, to + at, true));
 		}
 	}
-	return rung__failure_tell(&failure);
+	return rung__failure_report(&failure);
 }
 
-int rung__spool_each(const struct rung__spool *spool, const struct rung__bucket *bucket,
+int rung__spool_each(const struct rung__spool *spool, const struct rung__spool_bucket *bucket,
                      unsigned char *block, bool last, rung__pairs_fn fn, void *ctx)
 {
 	const uint64_t pair_bytes = 2 * (uint64_t)spool->id_bytes,

@@ -81,7 +81,7 @@ int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uin
 
 /* O_DIRECT is set after opening: a file system that refuses the flag may have created the file by
  * then. */
-static void ask_direct(int fd)
+static void try_direct(int fd)
 {
 	const int flags = fcntl(fd, F_GETFL);
 
@@ -94,7 +94,7 @@ int rung__direct_open_write(struct rung__direct *file, int fd, const char *name)
 	*file = (struct rung__direct){ .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0), .name = name };
 	if (file->fd < 0)
 		return rung__fail_errno(errno, "%s", name);
-	ask_direct(file->fd);
+	try_direct(file->fd);
 	return 0;
 }
 
@@ -117,7 +117,7 @@ int rung__direct_temp(struct rung__direct *file, const char *dir, const char *na
 	}
 	if (file->fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be made", name);
-	ask_direct(file->fd);
+	try_direct(file->fd);
 	return 0;
 }
 

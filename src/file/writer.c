@@ -36,7 +36,7 @@ static int write_job(const struct job *job, bool skip)
 }
 
 /* With the lock held. */
-static void give_back(struct rung__writer *writer, unsigned char *buffer)
+static void release(struct rung__writer *writer, unsigned char *buffer)
 {
 	assert(buffer && writer->free_count < writer->buffer_count);
 	writer->free[writer->free_count++] = buffer;
@@ -63,7 +63,7 @@ static void *write_all(void *ctx)
 		rc = write_job(job, skip);
 		pthread_mutex_lock(&writer->lock);
 		rung__failure_keep(&writer->failure, rc);
-		give_back(writer, job->buffer);
+		release(writer, job->buffer);
 		writer->done_count++;
 		pthread_cond_broadcast(&writer->changed);
 	}
@@ -102,7 +102,7 @@ int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffe
 	return rung__fail_errno(err, "writing through %" PRIu32 " buffers", buffer_count);
 }
 
-unsigned char *rung__writer_take(struct rung__writer *writer)
+unsigned char *rung__writer_reserve(struct rung__writer *writer)
 {
 	unsigned char *buffer;
 
@@ -121,7 +121,7 @@ void rung__writer_put(struct rung__writer *writer, const struct rung__direct *fi
 	assert(bytes <= writer->buffer_bytes);
 	assert(writer->put_count - writer->done_count < writer->buffer_count - writer->free_count);
 	if (bytes == 0)
-		give_back(writer, buffer);
+		release(writer, buffer);
 	else
 		writer->jobs[writer->put_count++ % writer->buffer_count] =
 			(struct job){ *file, buffer, bytes, offset };
@@ -146,7 +146,7 @@ int rung__writer_flush(struct rung__writer *writer)
 	pthread_mutex_lock(&writer->lock);
 	while (writer->done_count < writer->put_count)
 		pthread_cond_wait(&writer->changed, &writer->lock);
-	rc = rung__failure_tell(&writer->failure);
+	rc = rung__failure_report(&writer->failure);
 	pthread_mutex_unlock(&writer->lock);
 	return rc;
 }
@@ -183,7 +183,7 @@ int rung__stream_append(struct rung__out_stream *stream, const void *bytes, uint
 		uint64_t piece;
 
 		if (!stream->buffer)
-			stream->buffer = rung__writer_take(stream->writer);
+			stream->buffer = rung__writer_reserve(stream->writer);
 		piece = RUNG__MIN(byte_count, stream->buffer_bytes - stream->used);
 		memcpy(stream->buffer + stream->used, from, (size_t)piece);
 		stream->used += piece;

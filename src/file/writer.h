@@ -18,7 +18,7 @@ int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffe
 
 /** A buffer that is free, waiting for one. At most buffer_count - 1 are to be held while another is
  * taken. */
-unsigned char *rung__writer_take(struct rung__writer *writer);
+unsigned char *rung__writer_reserve(struct rung__writer *writer);
 
 /** Give a buffer back and have its first `bytes` (whole pages) written at `offset` (0: none,
  * nothing is written). */

@@ -77,7 +77,7 @@ static int open_lists(struct rung__edge_lists *lists)
 		rc = open_list(opts->specs[i], &lists->lists[i]);
 		if (rc < 0)
 			return rc;
-		lists->source_bytes += rung__source_place(lists->lists[i].src).memory_bytes;
+		lists->source_bytes += rung__source_location(lists->lists[i].src).memory_bytes;
 		if (!rung__add(lists->edge_count, lists->lists[i].edge_count, &lists->edge_count))
 			return rung__fail(
 				RUNG_E_FORMAT,
@@ -286,7 +286,7 @@ struct taker {
 	void *ctx;
 };
 
-static int take_chunk(struct rung__edge_lists *lists, const struct chunk *chunk, void *ctx)
+static int accept_chunk(struct rung__edge_lists *lists, const struct chunk *chunk, void *ctx)
 {
 	const struct taker *taker = ctx;
 	uint64_t pair_count = 0;
@@ -305,7 +305,7 @@ int rung__edge_lists_each(struct rung__edge_lists *lists,
 {
 	struct taker taker = { take, ctx };
 
-	return for_each_chunk(lists, take_chunk, &taker);
+	return for_each_chunk(lists, accept_chunk, &taker);
 }
 
 static int alloc_pairs(struct rung__edge_lists *lists)

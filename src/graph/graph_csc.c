@@ -104,7 +104,7 @@ int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
 }
 
 /* Widen one chunk of indptr and check it against its limit; order is checked when all is there. */
-static int take_offsets(struct columns *columns, uint64_t first, uint64_t count)
+static int adopt_offsets(struct columns *columns, uint64_t first, uint64_t count)
 {
 	const enum rung_dtype dtype = rung_source_info(columns->indptr_src)->dtype;
 	const uint64_t limit = rung__ids_limit(dtype, UINT64_MAX);
@@ -153,7 +153,7 @@ static int check_offsets(const struct columns *columns)
 	return 0;
 }
 
-static int take_indices(struct columns *columns, uint64_t first, uint64_t count)
+static int adopt_indices(struct columns *columns, uint64_t first, uint64_t count)
 {
 	const enum rung_dtype dtype = rung_source_info(columns->indices_src)->dtype;
 	const uint64_t limit = rung__ids_limit(dtype, columns->vertex_count);
@@ -233,13 +233,13 @@ int rung__graph_from_columns(const char *spec, const struct rung_graph_opts *opt
 	rc = measure(&columns);
 	if (rc < 0)
 		goto out;
-	rc = read_all(&columns, columns.indptr_src, columns.vertex_count + 1, take_offsets);
+	rc = read_all(&columns, columns.indptr_src, columns.vertex_count + 1, adopt_offsets);
 	if (rc < 0)
 		goto out;
 	rc = check_offsets(&columns);
 	if (rc < 0)
 		goto out;
-	rc = read_all(&columns, columns.indices_src, columns.edge_count, take_indices);
+	rc = read_all(&columns, columns.indices_src, columns.edge_count, adopt_indices);
 out:
 	rung_source_close(columns.indptr_src);
 	rung_source_close(columns.indices_src);

@@ -51,7 +51,7 @@ int rung_graph_load(const struct rung_graph_opts *caller_opts, struct rung_graph
 	struct rung_graph *graph;
 	int rc;
 
-	rc = rung__opts_take(&opts, sizeof(opts), caller_opts, "rung_graph_opts");
+	rc = rung__opts_copy_in(&opts, sizeof(opts), caller_opts, "rung_graph_opts");
 	if (rc < 0)
 		return rc;
 	rc = rung__graph_opts_check(&opts);

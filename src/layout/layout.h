@@ -82,8 +82,8 @@ static inline uint64_t rung__file_rows(const struct rung__layout *layout, uint64
 /** The rule that decides which rows share a read, for the store and for predictions. */
 struct rung__read_rule {
 	uint64_t row_bytes;
-	uint64_t align;     /* reads begin and end at multiples of it: a power of two */
-	uint64_t gap_bytes; /* between two rows, that are worth reading over */
+	uint64_t align;           /* reads begin and end at multiples of it: a power of two */
+	uint64_t merge_gap_bytes; /* between two rows, that are worth reading over */
 	uint64_t read_bytes_max;
 	bool apart; /* each row has a separate read */
 };
@@ -97,7 +97,7 @@ static inline bool rung__row_joins(const struct rung__read_rule *rule, uint64_t 
                                    uint64_t row_end, uint64_t offset)
 {
 	const uint64_t align = rule->align;
-	const uint64_t reach = rung__align_up(row_end, align) + rule->gap_bytes;
+	const uint64_t reach = rung__align_up(row_end, align) + rule->merge_gap_bytes;
 	const uint64_t end = rung__align_up(offset + rule->row_bytes, align);
 
 	return !rule->apart && rung__align_down(offset, align) <= reach &&

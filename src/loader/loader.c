@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "loader/loader_internal.h"
+#include "loader/state.h"
 #include "base/random.h"
 
 #define BATCH_SIZE_DEFAULT 1024u
@@ -33,11 +33,11 @@ static uint32_t threads_default(void)
 	return RUNG__MIN(RUNG__MAX(cpus_allowed(), 2u) - 1, THREADS_DEFAULT_MAX);
 }
 
-static int take_opts(const struct rung_store *store, const struct rung_loader_opts *caller_opts,
+static int copy_opts(const struct rung_store *store, const struct rung_loader_opts *caller_opts,
                      struct rung_loader_opts *opts)
 {
 	const uint32_t gathers_max = RUNG__MAX(store->opts.requests_max, 2u) - 1;
-	int rc = rung__opts_take(opts, sizeof(*opts), caller_opts, "rung_loader_opts");
+	int rc = rung__opts_copy_in(opts, sizeof(*opts), caller_opts, "rung_loader_opts");
 
 	if (rc < 0)
 		return rc;
@@ -49,9 +49,9 @@ static int take_opts(const struct rung_store *store, const struct rung_loader_op
 	if (opts->threads > RUNG_LOADER_THREADS_MAX)
 		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " threads: at most %d",
 		                  opts->threads, RUNG_LOADER_THREADS_MAX);
-	if (opts->ahead > RUNG_LOADER_AHEAD_MAX)
+	if (opts->look_ahead > RUNG_LOADER_LOOK_AHEAD_MAX)
 		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " batches ahead: at most %d",
-		                  opts->ahead, RUNG_LOADER_AHEAD_MAX);
+		                  opts->look_ahead, RUNG_LOADER_LOOK_AHEAD_MAX);
 	if (opts->gathers > gathers_max)
 		return rung__fail(RUNG_E_INVAL,
 		                  "loader: %" PRIu32 " gathers do not fit a store with %" PRIu32
@@ -59,8 +59,8 @@ static int take_opts(const struct rung_store *store, const struct rung_loader_op
 		                  ", or open the store with a larger requests_max",
 		                  opts->gathers, store->opts.requests_max, gathers_max);
 	opts->batch_size = opts->batch_size ? opts->batch_size : BATCH_SIZE_DEFAULT;
-	if (opts->ahead == 0)
-		opts->ahead = opts->gpu_sampler ? AHEAD_DEFAULT_GPU : AHEAD_DEFAULT;
+	if (opts->look_ahead == 0)
+		opts->look_ahead = opts->gpu_sampler ? AHEAD_DEFAULT_GPU : AHEAD_DEFAULT;
 	opts->gathers = opts->gathers ? opts->gathers : RUNG__MIN(GATHERS_DEFAULT, gathers_max);
 	if (opts->threads == 0)
 		opts->threads = opts->gpu_sampler ? THREADS_DEFAULT_GPU : threads_default();
@@ -128,7 +128,7 @@ static int make_gpu_batches(struct rung_loader *loader)
 
 		if (rc < 0)
 			return rc;
-		rung__feed_give_batch(loader, batch);
+		rung__feed_release_batch(loader, batch);
 	}
 	return 0;
 }
@@ -138,7 +138,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 {
 	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
 	struct rung_loader *loader;
-	int rc = take_opts(store, caller_opts, &opts);
+	int rc = copy_opts(store, caller_opts, &opts);
 
 	if (rc == 0)
 		rc = check_graph(store, csc, &opts);
@@ -157,7 +157,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 	pthread_cond_init(&loader->room, NULL);
 	pthread_cond_init(&loader->work, NULL);
 	pthread_cond_init(&loader->moved, NULL);
-	loader->slot_count = (uint64_t)opts.ahead + opts.gathers;
+	loader->slot_count = (uint64_t)opts.look_ahead + opts.gathers;
 	loader->slots = rung__zalloc_array(loader->slot_count, sizeof(*loader->slots));
 	rc = loader->slots ? make_workers(loader, csc)
 	                   : rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " batches",
@@ -176,7 +176,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 	return 0;
 }
 
-void rung__feed_settle(struct rung__feed_batch *batch)
+void rung__feed_drain(struct rung__feed_batch *batch)
 {
 	struct rung_request *request = batch ? batch->handed.request : NULL;
 
@@ -195,7 +195,7 @@ static void lend_until(struct rung_loader *loader, struct rung__feed_batch *batc
 	struct rung_request *request = batch->handed.request;
 
 	if (request && rung_request_wait_stream(request, stream) < 0) {
-		rung__feed_settle(batch);
+		rung__feed_drain(batch);
 	} else {
 		rung_request_put(request);
 		batch->handed.request = NULL;
@@ -224,7 +224,7 @@ void rung_loader_destroy(struct rung_loader *loader)
 	rung__feed_stop(loader);
 	while ((batch = RUNG__ENTRY(rung__queue_pop(&loader->held), struct rung__feed_batch,
 	                            held_link)) != NULL) {
-		rung__feed_settle(batch);
+		rung__feed_drain(batch);
 		rung__feed_free_batch(loader, batch);
 	}
 	rung__feed_free_all(loader);
@@ -251,7 +251,7 @@ static uint64_t count_batches(const struct rung_loader *loader, const struct run
 
 static int copy_seeds(const struct rung_loader_pass *pass, uint64_t **seeds_out)
 {
-	struct rung__stream stream = { rung__mix64(pass->shuffle_seed) };
+	struct rung__rng stream = { rung__mix64(pass->shuffle_seed) };
 	uint64_t *seeds = rung__malloc_array(pass->seed_count, sizeof(*seeds));
 
 	if (!seeds)
@@ -260,7 +260,7 @@ static int copy_seeds(const struct rung_loader_pass *pass, uint64_t **seeds_out)
 	if (pass->seed_count > 0)
 		memcpy(seeds, pass->seeds, pass->seed_count * sizeof(*seeds));
 	if (pass->shuffle)
-		rung__shuffle(seeds, pass->seed_count, rung__stream_below, &stream);
+		rung__shuffle(seeds, pass->seed_count, rung__rng_below, &stream);
 	*seeds_out = seeds;
 	return 0;
 }
@@ -269,7 +269,7 @@ int rung_loader_begin(struct rung_loader *loader, const struct rung_loader_pass 
 {
 	struct rung_loader_pass pass = RUNG_LOADER_PASS_INIT;
 	uint64_t *seeds = NULL, batch_count;
-	int rc = rung__opts_take(&pass, sizeof(pass), caller_pass, "rung_loader_pass");
+	int rc = rung__opts_copy_in(&pass, sizeof(pass), caller_pass, "rung_loader_pass");
 
 	if (rc < 0)
 		return rc;
@@ -318,8 +318,8 @@ int rung_loader_end(struct rung_loader *loader)
 		if (slot->batch) /* a batch that will not come must not keep frames of the cache */
 			rung__prefetch_undo(loader->store, slot->batch->names,
 			                    slot->batch->name_count);
-		rung__feed_settle(slot->batch);
-		rung__feed_give_batch(loader, slot->batch);
+		rung__feed_drain(slot->batch);
+		rung__feed_release_batch(loader, slot->batch);
 		*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
 	}
 	rung__feed_free_dropped(loader);
@@ -371,13 +371,13 @@ static void hold(struct rung_loader *loader, struct rung__feed_batch *batch)
 
 /* With the lock held; it is released while waiting. The next batch leaves its slot. @return 0, or
  * why there is none; *batch_out is set in either case */
-static int take_next(struct rung_loader *loader, struct rung__feed_batch **batch_out)
+static int wait_next(struct rung_loader *loader, struct rung__feed_batch **batch_out)
 {
 	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
 	int rc;
 
 	await_slot(loader, slot);
-	rc = rung__failure_tell(&slot->failure);
+	rc = rung__failure_report(&slot->failure);
 	if (rc == 0)
 		rc = await_rows(loader, slot->batch);
 	assert(loader->handed < loader->submitted && slot->state == RUNG__FEED_READY);
@@ -406,12 +406,12 @@ int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch 
 		                                         "with rung_loader_begin()");
 	}
 	idx = loader->handed;
-	rc = take_next(loader, &batch);
+	rc = wait_next(loader, &batch);
 	if (rc == 0)
 		hold(loader, batch);
 	pthread_mutex_unlock(&loader->lock);
 	if (rc < 0) {
-		rung__feed_give_batch(loader, batch);
+		rung__feed_release_batch(loader, batch);
 		return rung__fail(rc, "batch %" PRIu64 ": %s", idx, rung_last_error());
 	}
 	*batch_out = &batch->handed;
@@ -430,11 +430,11 @@ void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch 
 	if (loader->store->device)
 		lend_until(loader, batch, stream);
 	else
-		rung__feed_settle(batch);
+		rung__feed_drain(batch);
 	pthread_mutex_lock(&loader->lock);
 	rung__queue_remove(&loader->held, &batch->held_link);
 	pthread_mutex_unlock(&loader->lock);
-	rung__feed_give_batch(loader, batch);
+	rung__feed_release_batch(loader, batch);
 }
 
 /* No work was queued after its rows: wait for them, and for no stream. */
@@ -510,5 +510,5 @@ int rung_loader_stats(const struct rung_loader *loader, struct rung_loader_stats
 		.announced = c.announced,
 		.announce_refused = c.announce_refused,
 	};
-	return rung__opts_give(stats_out, &stats, sizeof(stats), "rung_loader_stats");
+	return rung__opts_copy_out(stats_out, &stats, sizeof(stats), "rung_loader_stats");
 }

@@ -9,7 +9,7 @@
  * freeing may make a device wait for all its work, so memory that is too small, or surplus, is
  * dropped and freed at the end of the pass.
  */
-#include "loader/loader_internal.h"
+#include "loader/state.h"
 
 static const struct rung__device_ops *ops_of(const struct rung_loader *loader)
 {
@@ -35,7 +35,7 @@ static struct rung__feed_item *pop(struct rung__feed_list *list)
 	return RUNG__ENTRY(link, struct rung__feed_item, link);
 }
 
-static struct rung__feed_item *take_first(struct rung_loader *loader, struct rung__feed_list *list)
+static struct rung__feed_item *pop_first(struct rung_loader *loader, struct rung__feed_list *list)
 {
 	struct rung__feed_item *item;
 
@@ -56,8 +56,8 @@ static bool is_through(const struct rung_loader *loader, struct rung__feed_item 
 
 /* Reuse one of the free ones; NULL: allocate another one. Goes around once, so that they keep their
  * order. */
-static struct rung__feed_item *take_free(struct rung_loader *loader, struct rung__feed_list *list,
-                                         bool may_make)
+static struct rung__feed_item *pop_free(struct rung_loader *loader, struct rung__feed_list *list,
+                                        bool may_make)
 {
 	uint64_t count;
 
@@ -65,7 +65,7 @@ static struct rung__feed_item *take_free(struct rung_loader *loader, struct rung
 	count = list->count;
 	pthread_mutex_unlock(&loader->lock);
 	for (uint64_t i = 0; i < count; i++) {
-		struct rung__feed_item *item = take_first(loader, list);
+		struct rung__feed_item *item = pop_first(loader, list);
 
 		if (!item || is_through(loader, item))
 			return item;
@@ -73,7 +73,7 @@ static struct rung__feed_item *take_free(struct rung_loader *loader, struct rung
 		push(list, item, true);
 		pthread_mutex_unlock(&loader->lock);
 	}
-	return may_make ? NULL : take_first(loader, list);
+	return may_make ? NULL : pop_first(loader, list);
 }
 
 int rung__feed_order(const struct rung_loader *loader, struct rung__feed_item *item,
@@ -212,7 +212,7 @@ static int make_large_rows(struct rung_loader *loader, uint64_t row_count,
 	if (rc == RUNG_E_NOMEM && loader->store->device) {
 		struct rung__feed_item *item;
 
-		while ((item = take_first(loader, &loader->free_rows)) != NULL)
+		while ((item = pop_first(loader, &loader->free_rows)) != NULL)
 			drop_rows(loader, (struct rung__feed_rows *)item);
 		rung__feed_free_dropped(loader);
 		rc = make_rows(loader, row_count, rows_out);
@@ -225,7 +225,7 @@ static int make_large_rows(struct rung_loader *loader, uint64_t row_count,
 	return rc;
 }
 
-int rung__feed_take_rows(struct rung_loader *loader, struct rung__feed_batch *batch)
+int rung__feed_acquire_rows(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	const uint64_t count = batch->handed.rank_count;
 	struct rung__feed_rows *rows;
@@ -236,7 +236,7 @@ int rung__feed_take_rows(struct rung_loader *loader, struct rung__feed_batch *ba
 	may_make =
 		loader->store->device && loader->rows_made < loader->opts.gathers + RUNG__FEED_HELD;
 	pthread_mutex_unlock(&loader->lock);
-	rows = (struct rung__feed_rows *)take_free(loader, &loader->free_rows, may_make);
+	rows = (struct rung__feed_rows *)pop_free(loader, &loader->free_rows, may_make);
 	if (rows && rows->row_count < count) {
 		drop_rows(loader, rows);
 		rows = NULL;
@@ -293,9 +293,9 @@ int rung__feed_make_batch(struct rung_loader *loader, struct rung__feed_batch **
 	return rc;
 }
 
-int rung__feed_take_batch(struct rung_loader *loader, struct rung__feed_batch **batch_out)
+int rung__feed_acquire_batch(struct rung_loader *loader, struct rung__feed_batch **batch_out)
 {
-	struct rung__feed_item *item = take_free(loader, &loader->free_batches, false);
+	struct rung__feed_item *item = pop_free(loader, &loader->free_batches, false);
 
 	if (!item)
 		return rung__feed_make_batch(loader, batch_out);
@@ -345,7 +345,7 @@ static bool keep_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 	return on_gpu;
 }
 
-void rung__feed_give_batch(struct rung_loader *loader, struct rung__feed_batch *batch)
+void rung__feed_release_batch(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	struct rung__feed_rows *rows;
 
@@ -370,9 +370,9 @@ void rung__feed_free_dropped(struct rung_loader *loader)
 {
 	struct rung__feed_item *item;
 
-	while ((item = take_first(loader, &loader->dropped_rows)) != NULL)
+	while ((item = pop_first(loader, &loader->dropped_rows)) != NULL)
 		free_rows(loader, (struct rung__feed_rows *)item);
-	while ((item = take_first(loader, &loader->dropped_batches)) != NULL)
+	while ((item = pop_first(loader, &loader->dropped_batches)) != NULL)
 		rung__feed_free_batch(loader, (struct rung__feed_batch *)item);
 }
 
@@ -380,9 +380,9 @@ void rung__feed_free_all(struct rung_loader *loader)
 {
 	struct rung__feed_item *item;
 
-	while ((item = take_first(loader, &loader->free_batches)) != NULL)
+	while ((item = pop_first(loader, &loader->free_batches)) != NULL)
 		rung__feed_free_batch(loader, (struct rung__feed_batch *)item);
-	while ((item = take_first(loader, &loader->free_rows)) != NULL)
+	while ((item = pop_first(loader, &loader->free_rows)) != NULL)
 		free_rows(loader, (struct rung__feed_rows *)item);
 	rung__feed_free_dropped(loader);
 }

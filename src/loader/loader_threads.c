@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "loader/loader_internal.h"
+#include "loader/state.h"
 #include "base/thread.h"
 
 /* ---- workers ---- */
@@ -30,7 +30,7 @@ static int reserve(uint64_t **items, uint64_t *capacity, uint64_t count)
 	return 0;
 }
 
-static int take_seeds(struct rung_loader *loader, struct rung__feed_batch *batch,
+static int read_seeds(struct rung_loader *loader, struct rung__feed_batch *batch,
                       const uint64_t *seeds, uint64_t count)
 {
 	const uint64_t vertex_count = loader->store->shape.vertex_count;
@@ -111,7 +111,7 @@ static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__f
 	if (batch->gpu_sample)
 		return sample_on_gpu(worker, idx, batch, loader->seeds + first);
 	if (!worker->sampler) {
-		rc = take_seeds(loader, batch, loader->seeds + first, count);
+		rc = read_seeds(loader, batch, loader->seeds + first, count);
 		handed->seeds = handed->ranks;
 		return rc;
 	}
@@ -132,7 +132,7 @@ static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__f
 static bool may_claim(const struct rung_loader *loader)
 {
 	return loader->active && loader->claimed < loader->end &&
-	       loader->claimed - loader->submitted < loader->opts.ahead;
+	       loader->claimed - loader->submitted < loader->opts.look_ahead;
 }
 
 /* With the lock held; it is released while sampling. */
@@ -148,7 +148,7 @@ static void sample_next(struct rung__feed_worker *worker)
 	loader->sampling++;
 	pthread_mutex_unlock(&loader->lock);
 	begin_ns = rung__now_ns();
-	rc = rung__feed_take_batch(loader, &batch);
+	rc = rung__feed_acquire_batch(loader, &batch);
 	if (rc == 0)
 		rc = sample(worker, idx, batch);
 	begin_ns = rung__now_ns() - begin_ns;
@@ -216,7 +216,7 @@ static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
 	struct rung_ids ids = { .count = handed->rank_count,
 		                .dtype = RUNG_U64,
 		                .space = RUNG_RANKS };
-	int rc = rung__feed_take_rows(loader, batch);
+	int rc = rung__feed_acquire_rows(loader, batch);
 
 	if (rc < 0)
 		return rc;

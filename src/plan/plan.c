@@ -67,7 +67,7 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 			plan->row_bytes);
 	count *= plan->file_count; /* each file has its own, and its own queue */
 	if (slot * count > budget)
-		return rung__fail_least(
+		return rung__fail_min_bytes(
 			slot * least + plan->vertices_bytes,
 			"a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64
 			" staging slots of %" PRIu64 " bytes that rows of %" PRIu64
@@ -140,7 +140,7 @@ static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 	uint64_t gpu_count = plan->device.gpu_count;
 	double all = (double)(plan->graph.bytes + plan->vertex_count * plan->row_stride);
 	double share = (double)gpu_bytes * (double)gpu_count / all;
-	struct rung__graph_place *graph = &plan->graph;
+	struct rung__graph_location *graph = &plan->graph;
 
 	graph->indptr_lines = share_of(plan->graph_lines[0], share);
 	graph->indices_lines = share_of(plan->graph_lines[1], share);
@@ -249,7 +249,7 @@ static int learn_features(const struct rung_dataset *ds, const struct rung_topol
 		name_drive(features.files[f].fd, plan->drive_names[f]);
 		if (topology)
 			rc = rung__placement_drive(topology, features.files[f].fd,
-			                           &plan->places.drives[f]);
+			                           &plan->placements.drives[f]);
 	}
 	rung__features_close(&features);
 	return rc;
@@ -273,11 +273,11 @@ static uint64_t host_budget(const struct rung_plan *plan, const struct rung_plan
                             const struct rung_topology *topology)
 {
 	uint64_t free_bytes = rung__host_memory_free("");
-	struct rung__rooms rooms;
+	struct rung__node_budgets budgets;
 
 	if (topology) {
-		rung__rooms_find(topology, plan->only, &rooms);
-		free_bytes = RUNG__MIN(free_bytes, rung__rooms_sum(&rooms));
+		rung__node_budgets_find(topology, plan->only, &budgets);
+		free_bytes = RUNG__MIN(free_bytes, rung__node_budgets_sum(&budgets));
 	}
 	if (opts->host_bytes == 0)
 		return free_bytes / 2;
@@ -288,8 +288,8 @@ static void choose(struct rung_plan *plan, const struct rung_plan_opts *opts)
 {
 	plan->has_choice = opts->profile != NULL;
 	if (plan->has_choice)
-		rung__plan_choose(plan, opts->profile, &plan->choice);
-	plan->queue_depth = opts->queue_depth ? opts->queue_depth : plan->choice.queue_depth;
+		rung__plan_choose(plan, opts->profile, &plan->tuning);
+	plan->queue_depth = opts->queue_depth ? opts->queue_depth : plan->tuning.queue_depth;
 	if (plan->queue_depth == 0)
 		plan->queue_depth = QUEUE_DEPTH_DEFAULT;
 }
@@ -321,7 +321,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	struct rung_topology *topology = NULL;
 	struct rung_plan *plan;
 	uint64_t gpu_bytes;
-	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_plan_opts");
+	int rc = rung__opts_copy_in(&opts, sizeof(opts), user_opts, "rung_plan_opts");
 
 	if (rc == 0)
 		rc = check_opts(&opts);
@@ -333,7 +333,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	plan->vertex_count = info->vertex_count;
 	plan->row_bytes = info->features.row_bytes;
 	plan->row_stride = info->row_stride;
-	rc = rung__plan_look_at_machine(plan, &opts, &topology);
+	rc = rung__plan_inspect_machine(plan, &opts, &topology);
 	if (rc < 0)
 		goto free_plan;
 	rc = learn_features(ds, topology, plan);
@@ -346,13 +346,13 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 		goto free_plan;
 	/* AUTO chose the CPU, which samples from private memory */
 	if (plan->device.device == RUNG_DEVICE_CPU)
-		plan->graph = (struct rung__graph_place){ 0 };
+		plan->graph = (struct rung__graph_location){ 0 };
 	choose(plan, &opts);
 	rc = place_on_host(plan, &opts, host_budget(plan, &opts, topology),
 	                   place_on_gpus(plan, &opts, gpu_bytes));
 	if (rc < 0)
 		goto free_plan;
-	rc = rung__plan_place_memory(plan, &opts, topology);
+	rc = rung__plan_place_host(plan, &opts, topology);
 	if (rc < 0)
 		goto free_plan;
 	rung_topology_destroy(topology);
@@ -373,7 +373,7 @@ void rung_plan_destroy(struct rung_plan *plan)
 {
 	if (!plan)
 		return;
-	rung__free(plan->place_list);
+	rung__free(plan->placement_list);
 	rung__free(plan);
 }
 
@@ -393,7 +393,7 @@ const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan)
 	return &plan->cache;
 }
 
-uint64_t rung_plan_vertices_bytes(const struct rung_plan *plan)
+uint64_t rung_plan_map_bytes(const struct rung_plan *plan)
 {
 	return plan->vertices_bytes;
 }

@@ -2,9 +2,9 @@
 /**
  * Internal form of the plan, read by the store.
  *
- * The files. plan.c assigns ranks to tiers, plan_device.c accounts for GPU memory, plan_place.c and
- * plan_spread.c for NUMA nodes. plan_predict.c samples batches and counts the tiers of their rows.
- * plan_forecast.c turns the counts into seconds with a machine profile (profile.c,
+ * The files. plan.c assigns ranks to tiers, plan_device.c accounts for GPU memory, plan_placement.c
+ * and plan_interleave.c for NUMA nodes. plan_predict.c samples batches and counts the tiers of
+ * their rows. plan_forecast.c turns the counts into seconds with a machine profile (profile.c,
  * profile_rates.c): it processes the batches as the store would, including the cache and merged
  * reads. plan_choose.c derives queue depth, gap and threads from the profile; a store uses them for
  * options that are not set. A rate that the profile lacks is assumed, and reported as assumed.
@@ -17,7 +17,7 @@
 
 #include "rung/plan.h"
 #include "device/device.h"
-#include "place/place.h"
+#include "placement/placement.h"
 #include "tier/tier.h"
 
 #define RUNG__SLOT_COUNT_MAX  8192u
@@ -29,7 +29,7 @@ struct rung_plan {
 	struct rung_plan_slots slots;
 	struct rung_plan_cache cache;
 	struct rung_plan_device device;
-	struct rung__graph_place graph;
+	struct rung__graph_location graph;
 	uint64_t graph_lines[2]; /* of indptr and indices */
 	int gpus[RUNG_GPUS_MAX];
 	char device_why[RUNG__ERROR_BYTES];
@@ -45,8 +45,8 @@ struct rung_plan {
 	uint64_t vertices_bytes; /* of the store's vertex_of_rank; 0: it needs none */
 	uint32_t queue_depth;    /* that it was made for */
 	bool has_choice;         /* there was a profile to choose by */
-	struct rung_choice choice;
-	struct rung__places places;
+	struct rung_tuning tuning;
+	struct rung__placement_set placements;
 	/* nodes whose CPUs may gather; empty: not known, or only one node */
 	struct rung__nodes cpu_nodes;
 	struct rung__nodes bound;       /* the only nodes for memory, if `only` is set */
@@ -55,59 +55,57 @@ struct rung_plan {
 	struct rung__placement spreads[2];
 	/* 2: which of them is better is for rung_plan_forecast() to see; else 0 */
 	uint32_t spread_count;
-	bool spread_asked;             /* they are to be interleaved, come what may */
-	struct rung_place *place_list; /* [place_count] */
-	size_t place_count;
+	bool interleave_asked;                 /* they are to be interleaved, come what may */
+	struct rung_placement *placement_list; /* [placement_count] */
+	size_t placement_count;
 };
 
-/* ---- plan_place.c ---- */
+/* ---- plan_placement.c ---- */
 
 /** The nodes of the drives, and why nothing is to be placed, if so. @param topology_out NULL
  * then */
-int rung__plan_look_at_machine(struct rung_plan *plan, const struct rung_plan_opts *opts,
+int rung__plan_inspect_machine(struct rung_plan *plan, const struct rung_plan_opts *opts,
                                struct rung_topology **topology_out);
 
 /** Decide the placement of host memory, when all its sizes are known. @param topology NULL: none */
-int rung__plan_place_memory(struct rung_plan *plan, const struct rung_plan_opts *opts,
-                            const struct rung_topology *topology);
+int rung__plan_place_host(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                          const struct rung_topology *topology);
 
 /** Derive settings from a complete profile. Needs the layout of the features, but no tiers. */
 void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *profile,
-                       struct rung_choice *choice_out);
+                       struct rung_tuning *tuning_out);
 
 /* ---- plan_list.c ---- */
 
 /** The host memory that is placed. */
-struct rung__placed rung__plan_placed(const struct rung_plan *plan);
+struct rung__placement_sizes rung__plan_placement_sizes(const struct rung_plan *plan);
 
 /** Take one of plan->spreads. @return 0 or RUNG_E_NOMEM, and then nothing has changed */
-int rung__plan_spread(struct rung_plan *plan, unsigned idx);
+int rung__plan_interleave(struct rung_plan *plan, unsigned idx);
 
-/* ---- plan_spread.c ---- */
+/* ---- plan_interleave.c ---- */
 
 /** A placement of rows, and the number of requested rows on each of its nodes. */
-struct rung__host_spread {
-	struct rung__placement place;
+struct rung__interleave {
+	struct rung__placement placement;
 	/* by position in place.nodes; all in the first where it has no parts */
-	uint64_t hits[RUNG__PLACE_NODES_MAX];
+	uint64_t hits[RUNG__PLACEMENT_NODES_MAX];
 };
 
 /**
  * Nanoseconds that `threads` threads need for the rows, on the nodes whose CPUs may gather.
  * @param cpu_ns  of one thread, for all its other work
  */
-double rung__host_spread_ns(const struct rung_plan *plan, const struct rung_profile *profile,
-                            const struct rung__host_spread *spread, double cpu_ns,
-                            uint32_t threads);
+double rung__interleave_ns(const struct rung_plan *plan, const struct rung_profile *profile,
+                           const struct rung__interleave *spread, double cpu_ns, uint32_t threads);
 
-/** Write to choice->spread_why the reason for the present placement, when no seconds were
+/** Write to choice->interleaved_why the reason for the present placement, when no seconds were
  * predicted. */
-void rung__host_spread_say(const struct rung_plan *plan, struct rung_choice *choice);
+void rung__interleave_explain(const struct rung_plan *plan, struct rung_tuning *tuning);
 
 /** Select the faster one of plan->spreads, or the first if both are equal, and write the reason.
  * @return 0 or RUNG_E_NOMEM */
-int rung__host_spread_choose(struct rung_plan *plan, const double ns[2],
-                             struct rung_choice *choice);
+int rung__interleave_choose(struct rung_plan *plan, const double ns[2], struct rung_tuning *tuning);
 
 /** Choose device and GPUs. @param gpu_bytes_out  the budget of each GPU, 0 on the CPU */
 int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts *opts,

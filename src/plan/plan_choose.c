@@ -23,7 +23,7 @@
 #include "rung/store.h"
 
 #define NEARLY        0.95
-#define GAP_BYTES_MAX 65536u /* as in io/engine/gap.c */
+#define GAP_BYTES_MAX 65536u /* as in io/engine/merge_gap.c */
 
 /* ---- drives ---- */
 
@@ -39,36 +39,37 @@ static uint32_t find_drive(const struct rung_profile *profile, const char *name)
 }
 
 /* With several files, a missing drive is reported rather than a found one. */
-static void say_drive(const struct rung_profile *profile, const char *own, bool found,
-                      struct rung_choice *choice)
+static void explain_drive(const struct rung_profile *profile, const char *own, bool found,
+                          struct rung_tuning *tuning)
 {
 	const char *first =
 		profile->drives[0].name[0] ? profile->drives[0].name : "a drive without a name";
 
-	if (found && choice->drive_why[0] == 0)
-		snprintf(choice->drive_why, RUNG_WHY_BYTES, "the features are on this drive");
+	if (found && tuning->drive_why[0] == 0)
+		snprintf(tuning->drive_why, RUNG_WHY_BYTES, "the features are on this drive");
 	else if (!found && own[0])
-		snprintf(choice->drive_why, RUNG_WHY_BYTES,
+		snprintf(tuning->drive_why, RUNG_WHY_BYTES,
 		         "the features are on %s, for which the profile has no reads; %s, its "
 		         "first drive, is used instead",
 		         own, first);
 	else if (!found)
-		snprintf(choice->drive_why, RUNG_WHY_BYTES,
+		snprintf(tuning->drive_why, RUNG_WHY_BYTES,
 		         "the kernel does not name the drive of the features; %s, the first of the "
 		         "profile, is used instead",
 		         first);
 }
 
 static void choose_drives(const struct rung_plan *plan, const struct rung_profile *profile,
-                          struct rung_choice *choice)
+                          struct rung_tuning *tuning)
 {
-	choice->drive_count = plan->file_count;
+	tuning->drive_count = plan->file_count;
 	for (uint32_t file = 0; file < plan->file_count; file++) {
 		const uint32_t found = find_drive(profile, plan->drive_names[file]);
 
-		choice->drive_idx[file] = found < profile->drive_count ? found : 0;
-		strcpy(choice->drives[file], profile->drives[choice->drive_idx[file]].name);
-		say_drive(profile, plan->drive_names[file], found < profile->drive_count, choice);
+		tuning->drive_idx[file] = found < profile->drive_count ? found : 0;
+		strcpy(tuning->drives[file], profile->drives[tuning->drive_idx[file]].name);
+		explain_drive(profile, plan->drive_names[file], found < profile->drive_count,
+		              tuning);
 	}
 }
 
@@ -88,20 +89,20 @@ static uint32_t knee(const struct rung__drive_reads *reads, uint64_t bytes, doub
 }
 
 static void choose_depth(const struct rung_plan *plan, const struct rung_profile *profile,
-                         uint64_t read_bytes, struct rung_choice *choice)
+                         uint64_t read_bytes, struct rung_tuning *tuning)
 {
 	/* one for all of them: that of the drive that wants most */
 	for (uint32_t file = 0; file < plan->file_count; file++) {
 		const struct rung__drive_reads reads =
-			rung__drive_reads(profile, choice->drive_idx[file]);
+			rung__drive_reads(profile, tuning->drive_idx[file]);
 		double most, rate;
 		const uint32_t depth = knee(&reads, read_bytes, &most);
 
-		if (depth <= choice->queue_depth)
+		if (depth <= tuning->queue_depth)
 			continue;
 		rate = 1e9 / rung__read_ns(&reads, depth, read_bytes);
-		choice->queue_depth = depth;
-		snprintf(choice->queue_depth_why, RUNG_WHY_BYTES,
+		tuning->queue_depth = depth;
+		snprintf(tuning->queue_depth_why, RUNG_WHY_BYTES,
 		         "%.4g reads of %" PRIu64
 		         " bytes a second, each of which takes %.4g us; with more of them in "
 		         "flight %.4g a second at most",
@@ -112,7 +113,7 @@ static void choose_depth(const struct rung_plan *plan, const struct rung_profile
 /* ---- bytes that a read skips ---- */
 
 static void choose_gap(const struct rung_plan *plan, const struct rung_profile *profile,
-                       uint64_t read_bytes, struct rung_choice *choice)
+                       uint64_t read_bytes, struct rung_tuning *tuning)
 {
 	double gap = GAP_BYTES_MAX;
 	uint64_t bytes;
@@ -120,12 +121,12 @@ static void choose_gap(const struct rung_plan *plan, const struct rung_profile *
 	/* one for all of them: that of the drive that gains least */
 	for (uint32_t file = 0; file < plan->file_count; file++) {
 		const struct rung__drive_reads reads =
-			rung__drive_reads(profile, choice->drive_idx[file]);
-		const double byte_ns = rung__read_byte_ns(&reads, choice->queue_depth),
-			     read_ns = rung__read_ns(&reads, choice->queue_depth, read_bytes);
+			rung__drive_reads(profile, tuning->drive_idx[file]);
+		const double byte_ns = rung__read_byte_ns(&reads, tuning->queue_depth),
+			     read_ns = rung__read_ns(&reads, tuning->queue_depth, read_bytes);
 
 		if (byte_ns == 0) {
-			snprintf(choice->gap_why, RUNG_WHY_BYTES,
+			snprintf(tuning->merge_gap_why, RUNG_WHY_BYTES,
 			         "the profile has reads of one size: what bytes cost is measured "
 			         "when a store is opened");
 			return;
@@ -133,21 +134,21 @@ static void choose_gap(const struct rung_plan *plan, const struct rung_profile *
 		if (file > 0 && read_ns / byte_ns - (double)read_bytes >= gap)
 			continue;
 		gap = RUNG__MAX(read_ns / byte_ns - (double)read_bytes, 0);
-		snprintf(choice->gap_why, RUNG_WHY_BYTES,
+		snprintf(tuning->merge_gap_why, RUNG_WHY_BYTES,
 		         "another read of %" PRIu64
 		         " bytes takes %.3g us, a long one %.3g us for each 1024 bytes",
 		         read_bytes, read_ns / 1e3, byte_ns * 1.024);
 	}
 	bytes = rung__align_down((uint64_t)RUNG__MIN(gap, GAP_BYTES_MAX),
 	                         RUNG__MAX(plan->sector_bytes, 1u));
-	choice->gap_bytes = bytes ? (uint32_t)bytes : RUNG_GAP_NONE;
+	tuning->merge_gap_bytes = bytes ? (uint32_t)bytes : RUNG_MERGE_GAP_NONE;
 }
 
 /* ---- threads that gather ---- */
 
 /* Threads of one node. @return 0: not measured */
 static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, uint64_t row_bytes,
-                           struct rung_choice *choice)
+                           struct rung_tuning *tuning)
 {
 	const double one = rung__row_ns(profile, RUNG__CORES_ONE, node, node, row_bytes),
 		     all = rung__row_ns(profile, RUNG__CORES_ALL, node, node, row_bytes);
@@ -158,8 +159,8 @@ static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, ui
 		return 0;
 	while (threads < cores && threads / one < NEARLY / all)
 		threads++;
-	if (choice->threads == 0)
-		snprintf(choice->threads_why, RUNG_WHY_BYTES,
+	if (tuning->threads == 0)
+		snprintf(tuning->threads_why, RUNG_WHY_BYTES,
 		         "a core of node %" PRIu32 " copies %.4g rows of %" PRIu64
 		         " bytes a second, its %" PRIu32 " cores %.4g",
 		         node, 1e9 / one, row_bytes, cores, 1e9 / all);
@@ -168,53 +169,53 @@ static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, ui
 
 /* Sum over all nodes whose CPUs may gather; if these are not known, the fastest node. */
 static void choose_threads(const struct rung_plan *plan, const struct rung_profile *profile,
-                           struct rung_choice *choice)
+                           struct rung_tuning *tuning)
 {
 	uint32_t nodes = 0, node;
 	size_t length;
 
 	if (plan->device.device != RUNG_DEVICE_CPU) {
-		snprintf(choice->threads_why, RUNG_WHY_BYTES, "a GPU gathers");
+		snprintf(tuning->threads_why, RUNG_WHY_BYTES, "a GPU gathers");
 		return;
 	}
 	for (node = 0; node < RUNG_NODES_MAX; node++) {
 		if (rung__nodes_have(&plan->cpu_nodes, node) &&
-		    threads_of(profile, node, plan->row_bytes, choice) > 0) {
-			choice->threads += threads_of(profile, node, plan->row_bytes, choice);
+		    threads_of(profile, node, plan->row_bytes, tuning) > 0) {
+			tuning->threads += threads_of(profile, node, plan->row_bytes, tuning);
 			nodes++;
 		}
 	}
 	if (nodes == 0 && rung__row_ns_near(profile, RUNG__CORES_ALL, plan->row_bytes, &node) > 0)
-		choice->threads = threads_of(profile, node, plan->row_bytes, choice);
-	if (choice->threads == 0)
-		snprintf(choice->threads_why, RUNG_WHY_BYTES,
+		tuning->threads = threads_of(profile, node, plan->row_bytes, tuning);
+	if (tuning->threads == 0)
+		snprintf(tuning->threads_why, RUNG_WHY_BYTES,
 		         "the profile has no rates of rows by all cores of a node");
-	length = strlen(choice->threads_why);
+	length = strlen(tuning->threads_why);
 	if (nodes > 1)
-		snprintf(choice->threads_why + length, RUNG_WHY_BYTES - length,
+		snprintf(tuning->threads_why + length, RUNG_WHY_BYTES - length,
 		         "; the same on each of %" PRIu32 " nodes", nodes);
 }
 
 void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *profile,
-                       struct rung_choice *choice_out)
+                       struct rung_tuning *tuning_out)
 {
 	const uint64_t read_bytes =
 		rung__align_up(plan->row_bytes, RUNG__MAX(plan->sector_bytes, 1u));
 
-	*choice_out = (struct rung_choice){ .drive_count = 0 };
-	choose_threads(plan, profile, choice_out);
-	rung__host_spread_say(plan, choice_out);
+	*tuning_out = (struct rung_tuning){ .drive_count = 0 };
+	choose_threads(plan, profile, tuning_out);
+	rung__interleave_explain(plan, tuning_out);
 	if (profile->reads_count == 0) {
-		snprintf(choice_out->drive_why, RUNG_WHY_BYTES,
+		snprintf(tuning_out->drive_why, RUNG_WHY_BYTES,
 		         "the profile has no reads of a drive");
 		return;
 	}
-	choose_drives(plan, profile, choice_out);
-	choose_depth(plan, profile, read_bytes, choice_out);
-	choose_gap(plan, profile, read_bytes, choice_out);
+	choose_drives(plan, profile, tuning_out);
+	choose_depth(plan, profile, read_bytes, tuning_out);
+	choose_gap(plan, profile, read_bytes, tuning_out);
 }
 
-const struct rung_choice *rung_plan_choice(const struct rung_plan *plan)
+const struct rung_tuning *rung_plan_tuning(const struct rung_plan *plan)
 {
-	return plan->has_choice ? &plan->choice : NULL;
+	return plan->has_choice ? &plan->tuning : NULL;
 }

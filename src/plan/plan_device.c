@@ -8,8 +8,8 @@
 
 #define SPARE_BYTES (1ull << 30) /* left for training if the caller does not set a GPU budget */
 
-static int take_gpus(struct rung_plan *plan, const struct rung__device_ops *ops,
-                     const struct rung_plan_opts *opts)
+static int choose_gpus(struct rung_plan *plan, const struct rung__device_ops *ops,
+                       const struct rung_plan_opts *opts)
 {
 	if (opts->gpus && (opts->gpu_count == 0 || opts->gpu_count > RUNG_GPUS_MAX))
 		return rung__fail(RUNG_E_INVAL, "plan: %u GPUs: give 1 to %d", opts->gpu_count,
@@ -80,7 +80,7 @@ static int choose_cuda(struct rung_plan *plan, const struct rung_plan_opts *opts
 {
 	const struct rung__device_ops *ops = rung__device_find(RUNG_DEVICE_CUDA);
 	uint64_t free_bytes = 0;
-	int rc = ops ? take_gpus(plan, ops, opts) : RUNG_E_NOSUP;
+	int rc = ops ? choose_gpus(plan, ops, opts) : RUNG_E_NOSUP;
 
 	if (rc == 0)
 		rc = fold_without_link(plan, ops);

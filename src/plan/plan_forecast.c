@@ -9,7 +9,7 @@
  * remaining frames the hottest ranks after those of the host tier, from their first read on. Rows
  * that share a read are found by the store's own rule. The time of a read of b bytes is
  * interpolated between measured sizes of its drive, at the depth that the slots allow. The cost of
- * a row in memory depends on its node (plan_spread.c).
+ * a row in memory depends on its node (plan_interleave.c).
  *
  * A GPU that gathers reads its own memory, that of other GPUs and, over its link, host memory in
  * one kernel at the same time: the longest of the three sums counts. Cold rows, from slots and
@@ -40,7 +40,7 @@ struct forecast {
 	uint64_t *before; /* [before_count] ranks of the previous batch */
 	uint64_t before_count;
 	/* of rows in host memory; only the first if there is no choice */
-	struct rung__host_spread spreads[2];
+	struct rung__interleave spreads[2];
 	uint32_t spread_count;
 	/* of the gather threads, for all other work; with a GPU, of the thread that handles cold
 	 * rows */
@@ -147,7 +147,7 @@ static uint64_t count_common(const struct forecast *f, uint64_t count)
 }
 
 /* Which of `count` cold rows are to be read: their places go to tmp. @return how many */
-static uint64_t take_misses(struct forecast *f, uint64_t count)
+static uint64_t count_misses(struct forecast *f, uint64_t count)
 {
 	uint64_t room = f->frames, spare = room - RUNG__MIN(room, count_common(f, count)),
 		 misses = 0;
@@ -178,7 +178,7 @@ static void add_hit(struct forecast *f, uint64_t rank)
 		(rank - f->plan->tiers[RUNG__TIER_HOST].rank_first) * f->plan->row_stride;
 
 	for (uint32_t s = 0; s < f->spread_count; s++)
-		f->spreads[s].hits[rung__placement_at(&f->spreads[s].place, at)]++;
+		f->spreads[s].hits[rung__placement_at(&f->spreads[s].placement, at)]++;
 }
 
 /* For rows interleaved over several GPUs: whether the gathering GPU has this row itself, when it
@@ -233,7 +233,7 @@ static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 	f->cpu_ns += (on_gpu ? 0 : (double)count * ID_NS) + (double)cold * MISS_NS;
 	rung__radix_sort_keys(&f->cold, &f->tmp, cold, bits);
 	cold = each_once(f->cold, cold);
-	misses = take_misses(f, cold);
+	misses = count_misses(f, cold);
 	swap = f->before;
 	f->before = f->cold;
 	f->before_count = cold;
@@ -283,28 +283,29 @@ static void prepare_cpu(struct forecast *f)
 {
 	const struct rung_plan *plan = f->plan;
 
-	f->out->threads = f->opts.threads ? f->opts.threads : RUNG__MAX(plan->choice.threads, 1u);
-	f->spread_count = f->opts.keep_places ? 1 : RUNG__MAX(plan->spread_count, 1u);
-	f->spreads[0].place = f->spread_count > 1 ? plan->spreads[0] : plan->places.host;
-	f->spreads[1].place = plan->spreads[1];
+	f->out->threads = f->opts.threads ? f->opts.threads : RUNG__MAX(plan->tuning.threads, 1u);
+	f->spread_count = f->opts.keep_placement ? 1 : RUNG__MAX(plan->spread_count, 1u);
+	f->spreads[0].placement = f->spread_count > 1 ? plan->spreads[0] : plan->placements.host;
+	f->spreads[1].placement = plan->spreads[1];
 }
 
 static void prepare_reads(struct forecast *f)
 {
 	const struct rung_plan *plan = f->plan;
-	const uint32_t gap = f->opts.gap_bytes ? f->opts.gap_bytes : f->out->choice.gap_bytes;
+	const uint32_t gap =
+		f->opts.merge_gap_bytes ? f->opts.merge_gap_bytes : f->out->tuning.merge_gap_bytes;
 
 	for (uint32_t file = 0; file < plan->file_count; file++)
 		f->drives[file] =
-			rung__drive_reads(f->opts.profile, f->out->choice.drive_idx[file]);
+			rung__drive_reads(f->opts.profile, f->out->tuning.drive_idx[file]);
 	f->out->queue_depth = f->opts.queue_depth ? f->opts.queue_depth : plan->queue_depth;
 	f->out->queue_depth =
 		(uint32_t)RUNG__MIN(f->out->queue_depth, plan->slots.slot_count / plan->file_count);
-	f->out->gap_bytes = gap == RUNG_GAP_NONE ? 0 : gap;
+	f->out->merge_gap_bytes = gap == RUNG_MERGE_GAP_NONE ? 0 : gap;
 	f->rule = (struct rung__read_rule){
 		.row_bytes = plan->row_bytes,
 		.align = RUNG__MAX(plan->sector_bytes, 1u),
-		.gap_bytes = f->out->gap_bytes,
+		.merge_gap_bytes = f->out->merge_gap_bytes,
 		.read_bytes_max = RUNG__MIN(plan->slots.slot_bytes, RUNG__READ_BYTES_MAX),
 		.apart = f->opts.no_merge,
 	};
@@ -324,7 +325,7 @@ static int prepare(struct forecast *f)
 		                  plan->cache.row_count);
 	f->cold_first = plan->tiers[RUNG__TIER_NVME].rank_first;
 	f->frames = plan->cache.row_count;
-	rung__plan_choose(plan, f->opts.profile, &f->out->choice);
+	rung__plan_choose(plan, f->opts.profile, &f->out->tuning);
 	if (plan->device.device == RUNG_DEVICE_CUDA)
 		prepare_gpu(f);
 	else
@@ -367,19 +368,20 @@ static void forget_times(struct forecast *f)
 
 static int memory_seconds(struct forecast *f)
 {
-	const struct rung_choice *kept = &f->plan->choice;
+	const struct rung_tuning *kept = &f->plan->tuning;
 	double ns[2] = { f->cpu_ns, 0 }; /* that of a GPU has no spreads */
 	int rc = 0;
 
 	for (uint32_t s = 0; s < f->spread_count; s++)
-		ns[s] = rung__host_spread_ns(f->plan, f->opts.profile, &f->spreads[s], f->cpu_ns,
-		                             f->out->threads);
+		ns[s] = rung__interleave_ns(f->plan, f->opts.profile, &f->spreads[s], f->cpu_ns,
+		                            f->out->threads);
 	if (f->spread_count > 1)
-		rc = rung__host_spread_choose(f->plan, ns, &f->out->choice);
-	f->out->memory_seconds = ns[f->out->choice.interleaved ? 1 : 0] * 1e-9;
-	if (f->opts.keep_places && f->plan->has_choice) {
-		f->out->choice.interleaved = kept->interleaved;
-		memcpy(f->out->choice.spread_why, kept->spread_why, sizeof(kept->spread_why));
+		rc = rung__interleave_choose(f->plan, ns, &f->out->tuning);
+	f->out->memory_seconds = ns[f->out->tuning.interleaved ? 1 : 0] * 1e-9;
+	if (f->opts.keep_placement && f->plan->has_choice) {
+		f->out->tuning.interleaved = kept->interleaved;
+		memcpy(f->out->tuning.interleaved_why, kept->interleaved_why,
+		       sizeof(kept->interleaved_why));
 	}
 	return rc;
 }
@@ -449,7 +451,7 @@ int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *
 {
 	struct rung_forecast forecast = { .size = sizeof(forecast) };
 	struct forecast f = { .plan = plan, .opts = RUNG_FORECAST_OPTS_INIT, .out = &forecast };
-	int rc = rung__opts_take(&f.opts, sizeof(f.opts), opts, "rung_forecast_opts");
+	int rc = rung__opts_copy_in(&f.opts, sizeof(f.opts), opts, "rung_forecast_opts");
 
 	if (rc < 0)
 		return rc;
@@ -466,6 +468,7 @@ int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *
 	rung__free(f.before);
 	rung__free(f.seen);
 	if (rc == 0)
-		rc = rung__opts_give(forecast_out, &forecast, sizeof(forecast), "rung_forecast");
+		rc = rung__opts_copy_out(forecast_out, &forecast, sizeof(forecast),
+		                         "rung_forecast");
 	return rc;
 }

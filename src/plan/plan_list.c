@@ -2,11 +2,11 @@
 /* Where the memory of a plan goes, as a list for users. */
 #include "plan/plan.h"
 
-struct rung__placed rung__plan_placed(const struct rung_plan *plan)
+struct rung__placement_sizes rung__plan_placement_sizes(const struct rung_plan *plan)
 {
 	const struct rung_plan_tier *host = &plan->tiers[RUNG__TIER_HOST];
 
-	return (struct rung__placed){
+	return (struct rung__placement_sizes){
 		.rank_first = host->rank_first,
 		.row_count = host->row_count,
 		.row_stride = plan->row_stride,
@@ -17,27 +17,27 @@ struct rung__placed rung__plan_placed(const struct rung_plan *plan)
 	};
 }
 
-int rung__plan_spread(struct rung_plan *plan, unsigned idx)
+int rung__plan_interleave(struct rung_plan *plan, unsigned idx)
 {
-	const struct rung__placement before = plan->places.host;
-	struct rung__placed sizes = rung__plan_placed(plan);
-	struct rung_place *list;
+	const struct rung__placement before = plan->placements.host;
+	struct rung__placement_sizes sizes = rung__plan_placement_sizes(plan);
+	struct rung_placement *list;
 	size_t count;
 	int rc;
 
-	plan->places.host = plan->spreads[idx];
-	rc = rung__places_list(&plan->places, &sizes, &list, &count);
+	plan->placements.host = plan->spreads[idx];
+	rc = rung__placement_set_list(&plan->placements, &sizes, &list, &count);
 	if (rc < 0) {
-		plan->places.host = before;
+		plan->placements.host = before;
 		return rc;
 	}
-	rung__free(plan->place_list);
-	plan->place_list = list;
-	plan->place_count = count;
+	rung__free(plan->placement_list);
+	plan->placement_list = list;
+	plan->placement_count = count;
 	return 0;
 }
 
-const struct rung_place *rung_plan_place(const struct rung_plan *plan, size_t idx)
+const struct rung_placement *rung_plan_placement(const struct rung_plan *plan, size_t idx)
 {
-	return idx < plan->place_count ? &plan->place_list[idx] : NULL;
+	return idx < plan->placement_count ? &plan->placement_list[idx] : NULL;
 }

@@ -68,7 +68,7 @@ static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out
 }
 
 /* Keyed by the sampler's seed: the same forecast each time. */
-static uint64_t keyed_below(struct rung__stream *stream, uint64_t limit)
+static uint64_t keyed_below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t bits = rung__mix64(limit), value;
 
@@ -132,7 +132,7 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
 {
 	struct rung_forecast forecast = { .size = sizeof(forecast) };
 	struct counts counts = { .plan = plan, .seed_count = seed_count, .batch_size = batch_size };
-	struct rung__stream stream = { sampler_opts ? sampler_opts->seed : 0 };
+	struct rung__rng stream = { sampler_opts ? sampler_opts->seed : 0 };
 	uint64_t batches_per_epoch;
 	uint64_t *order;
 	int rc;

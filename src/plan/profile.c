@@ -332,5 +332,5 @@ int rung_profile_load(const char *path, struct rung_profile *profile_out)
 		return rung__fail(RUNG_E_INVAL, "rung_profile_load: NULL given");
 	rc = load(path, &profile);
 	return rc < 0 ? rc
-	              : rung__opts_give(profile_out, &profile, sizeof(profile), "rung_profile");
+	              : rung__opts_copy_out(profile_out, &profile, sizeof(profile), "rung_profile");
 }

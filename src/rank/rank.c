@@ -21,7 +21,7 @@
 #include "base/base.h"
 #include "rank/rank_bucket.h"
 #include "rank/rank_cuts.h"
-#include "rank/rank_internal.h"
+#include "rank/state.h"
 #include "rung/rank.h"
 #include "sort/partition.h"
 
@@ -79,8 +79,8 @@ static void count_slice(const struct ranking *rk, int slice)
 	}
 }
 
-static inline __attribute__((always_inline)) void deal_slice(const struct ranking *rk, bool wide,
-                                                             int slice)
+static inline __attribute__((always_inline)) void partition_slice(const struct ranking *rk,
+                                                                  bool wide, int slice)
 {
 	const float *score = rk->score;
 	const uint16_t *buckets = rk->vertex_of_rank;
@@ -97,7 +97,7 @@ static inline __attribute__((always_inline)) void deal_slice(const struct rankin
 	}
 }
 
-static void deal(const struct ranking *rk)
+static void partition(const struct ranking *rk)
 {
 #pragma omp parallel for num_threads(rk->threads) schedule(static, 1)
 	for (int slice = 0; slice < rk->threads; slice++)
@@ -106,9 +106,9 @@ static void deal(const struct ranking *rk)
 #pragma omp parallel for num_threads(rk->threads) schedule(static, 1)
 	for (int slice = 0; slice < rk->threads; slice++) {
 		if (rk->wide)
-			deal_slice(rk, true, slice);
+			partition_slice(rk, true, slice);
 		else
-			deal_slice(rk, false, slice);
+			partition_slice(rk, false, slice);
 	}
 }
 
@@ -253,7 +253,7 @@ int rung__rank_order(const float *score, uint64_t vertex_count, unsigned index_b
 		return 0;
 	rk.threads = (int)RUNG__MIN((uint64_t)rung__threads(threads), vertex_count / SLICE_MIN + 1);
 	if (alloc(&rk, measures->bucket_scores)) {
-		deal(&rk);
+		partition(&rk);
 		done = alloc_rooms(&rk);
 	}
 	if (done)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "refill/refill_internal.h"
+#include "refill/state.h"
 
 #define TICK_NS_MAX 100000000ull
 /* a device that has not answered for this many read timeouts is abandoned */
@@ -24,7 +24,7 @@ static void learn_geometry(struct rung__refill *refill)
 	refill->rule = (struct rung__read_rule){
 		.row_bytes = layout->row_bytes,
 		.align = geometry->align,
-		.gap_bytes = geometry->gap_bytes,
+		.merge_gap_bytes = geometry->merge_gap_bytes,
 		.read_bytes_max = RUNG__MIN(refill->slot_bytes,
 		                            RUNG__MAX(geometry->read_bytes_max, geometry->align)),
 		.apart = refill->store->opts.no_merge,
@@ -40,7 +40,7 @@ static void learn_geometry(struct rung__refill *refill)
  * considered. */
 static void go_near_drive(struct rung__refill *refill)
 {
-	int32_t node = refill->store->shape.places.drives[refill->file_idx];
+	int32_t node = refill->store->shape.placements.drives[refill->file_idx];
 
 	pthread_setname_np(pthread_self(), "rung-refill");
 	if (refill->store->topology && node >= 0 &&
@@ -110,8 +110,8 @@ static void free_refill(struct rung__refill *refill)
 		refill->ops->close(refill->reader);
 	rung__end_fini(&refill->end);
 	rung__refill_box_fini(&refill->box);
-	rung__free(refill->taken_back);
-	rung__free(refill->parcels);
+	rung__free(refill->reclaimed);
+	rung__free(refill->slot_batches);
 	rung__free(refill->slot_next);
 	rung__free(refill->fetched);
 	rung__free(refill->free_tokens);
@@ -119,7 +119,7 @@ static void free_refill(struct rung__refill *refill)
 	rung__free(refill);
 }
 
-static int take_memory(struct rung__refill *refill)
+static int alloc_memory(struct rung__refill *refill)
 {
 	uint64_t count = refill->slot_count;
 
@@ -127,12 +127,12 @@ static int take_memory(struct rung__refill *refill)
 	refill->free_tokens = rung__malloc_array(count, sizeof(*refill->free_tokens));
 	refill->fetched = rung__malloc_array(refill->depth, sizeof(*refill->fetched));
 	refill->slot_next = rung__malloc_array(count, sizeof(*refill->slot_next));
-	refill->parcels = rung__zalloc_array(count, sizeof(*refill->parcels));
-	refill->taken_back = rung__malloc_array(count, sizeof(*refill->taken_back));
+	refill->slot_batches = rung__zalloc_array(count, sizeof(*refill->slot_batches));
+	refill->reclaimed = rung__malloc_array(count, sizeof(*refill->reclaimed));
 	refill->box.returned = rung__malloc_array(count, sizeof(*refill->box.returned));
 	refill->box.returned_max = refill->slot_count;
 	if (!refill->reads || !refill->free_tokens || !refill->fetched || !refill->slot_next ||
-	    !refill->parcels || !refill->taken_back || !refill->box.returned)
+	    !refill->slot_batches || !refill->reclaimed || !refill->box.returned)
 		return rung__fail(RUNG_E_NOMEM, "store: no memory for %u staging slots",
 		                  refill->slot_count);
 	for (uint32_t i = 0; i < refill->slot_count; i++)
@@ -182,7 +182,7 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx,
 	refill->tick_ns = RUNG__MIN(TICK_NS_MAX, refill->timeout_ns / 4);
 	rung__refill_box_init(&refill->box);
 	rung__end_init(&refill->end);
-	rc = take_memory(refill);
+	rc = alloc_memory(refill);
 	if (rc < 0)
 		goto free_all;
 	reader_args.pool = store->pool.base;

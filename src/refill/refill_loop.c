@@ -15,11 +15,11 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "refill/refill_internal.h"
+#include "refill/state.h"
 
 /* between checks for slow reads while there is nothing else to do */
-#define SLOW_NS      1000000
-#define ELSEWHERE_NS 200000 /* the same while another process reads rows for us */
+#define SLOW_NS   1000000
+#define REMOTE_NS 200000 /* the same while another process reads rows for us */
 /* measured best: depth / 8, at most 16; half the depth is as slow as a barrier */
 #define GROUP_MAX 16u
 
@@ -55,13 +55,14 @@ static bool read_next(struct rung__refill *refill, struct rung__part *part)
 	if (refill->in_flight + refill->starved >= refill->depth ||
 	    refill->free_count <= refill->starved)
 		return false;
-	token = rung__token_take(refill);
-	if (!rung__read_plan(refill, token, part)) {
+	token = rung__token_acquire(refill);
+	if (!rung__next_read(refill, token, part)) {
 		rung__token_free(refill, token);
 		return true;
 	}
 	wait_ns = refill->now_ns - part->request->submit_ns;
-	rung__add_own(&refill->counters.stages[RUNG_STAGE_QUEUE][rung__latency_bucket(wait_ns)], 1);
+	rung__add_own(
+		&refill->counters.phases[RUNG_READ_PHASE_QUEUE][rung__latency_bucket(wait_ns)], 1);
 	rung__read_send(refill, token);
 	return true;
 }
@@ -83,10 +84,10 @@ static void issue(struct rung__refill *refill)
 		if (part->cursor == part->end) {
 			rung__queue_remove(&refill->issuing, &part->link);
 			rung__part_touch(refill, part, 0);
-			rung__parts_settle(refill);
+			rung__parts_complete(refill);
 		}
 	}
-	rung__parts_settle(refill);
+	rung__parts_complete(refill);
 }
 
 static void fail_issuing(const struct rung__refill *refill, int status, const char *text)
@@ -99,7 +100,7 @@ static void fail_issuing(const struct rung__refill *refill, int status, const ch
 static void cancel(const struct rung__refill *refill)
 {
 	fail_issuing(refill, RUNG_E_CANCELED, rung__closed_text);
-	RUNG__QUEUE_EACH(part, &refill->elsewhere, struct rung__part, elsewhere_link)
+	RUNG__QUEUE_EACH(part, &refill->remote, struct rung__part, remote_link)
 	rung__request_fail(part->request, RUNG_E_CANCELED, rung__closed_text);
 }
 
@@ -107,15 +108,15 @@ static void fail_gone(const struct rung__refill *refill)
 {
 	RUNG__QUEUE_EACH(part, &refill->issuing, struct rung__part, link)
 	rung__read_fail_gone(refill, part->request);
-	RUNG__QUEUE_EACH(part, &refill->elsewhere, struct rung__part, elsewhere_link)
+	RUNG__QUEUE_EACH(part, &refill->remote, struct rung__part, remote_link)
 	rung__read_fail_gone(refill, part->request);
 }
 
 /* Slots that a device has copied from are free again. */
-static void take_back_slots(struct rung__refill *refill, uint32_t count)
+static void reclaim_slots(struct rung__refill *refill, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		for (uint32_t token = refill->taken_back[i]; token != RUNG__SLOT_NONE;
+		for (uint32_t token = refill->reclaimed[i]; token != RUNG__SLOT_NONE;
 		     token = refill->slot_next[token]) {
 			assert(token < refill->slot_count && refill->reads[token].held);
 			refill->reads[token].held = false;
@@ -127,7 +128,7 @@ static void take_back_slots(struct rung__refill *refill, uint32_t count)
 
 static bool waits_for_none(const struct rung__refill *refill)
 {
-	return rung__queue_is_empty(&refill->issuing) && rung__queue_is_empty(&refill->elsewhere);
+	return rung__queue_is_empty(&refill->issuing) && rung__queue_is_empty(&refill->remote);
 }
 
 /* Nothing can be done but wait: no read is about to come back, and no part waits for a token that
@@ -143,12 +144,12 @@ static bool is_idle(const struct rung__refill *refill)
 
 static void await_work(struct rung__refill *refill)
 {
-	const bool elsewhere = !rung__queue_is_empty(&refill->elsewhere);
-	struct timespec until = rung__deadline(elsewhere ? ELSEWHERE_NS : SLOW_NS);
+	const bool remote = !rung__queue_is_empty(&refill->remote);
+	struct timespec until = rung__deadline(remote ? REMOTE_NS : SLOW_NS);
 
 	while (rung__queue_is_empty(&refill->box.queue) && refill->box.returned_count == 0 &&
 	       is_idle(refill) && (!refill->box.over || refill->in_flight > 0)) {
-		if (!elsewhere && refill->in_flight == 0)
+		if (!remote && refill->in_flight == 0)
 			pthread_cond_wait(&refill->box.wake, &refill->box.lock);
 		else if (pthread_cond_timedwait(&refill->box.wake, &refill->box.lock, &until) ==
 		         ETIMEDOUT)
@@ -160,7 +161,7 @@ static void await_work(struct rung__refill *refill)
  * Collect queued requests and returned slots; wait for them if there is nothing else to do.
  * @return true once nothing more will come
  */
-static bool take_queue(struct rung__refill *refill)
+static bool drain_queue(struct rung__refill *refill)
 {
 	uint32_t returned;
 	bool over;
@@ -170,20 +171,20 @@ static bool take_queue(struct rung__refill *refill)
 	returned = refill->box.returned_count;
 	assert(returned <= refill->slot_count);
 	if (returned > 0)
-		memcpy(refill->taken_back, refill->box.returned,
+		memcpy(refill->reclaimed, refill->box.returned,
 		       returned * sizeof(*refill->box.returned));
 	refill->box.returned_count = 0;
 	rung__queue_join(&refill->issuing, &refill->box.queue);
 	refill->stop = refill->box.closing;
 	over = refill->box.over;
 	pthread_mutex_unlock(&refill->box.lock);
-	take_back_slots(refill, returned);
+	reclaim_slots(refill, returned);
 	return over;
 }
 
 /*
  * Every slot is full of rows for the device, or lost to a read that does not complete, and the
- * device does not know of some yet: parcels need not be full to be sent.
+ * device does not know of some yet: slot batches need not be full to be sent.
  */
 static void send_what_is_held(struct rung__refill *refill)
 {
@@ -194,7 +195,7 @@ static void send_what_is_held(struct rung__refill *refill)
 		return;
 	while ((part = RUNG__ENTRY(rung__queue_first(&refill->holding), struct rung__part,
 	                           held_link)) != NULL)
-		rung__parcel_send(refill, part, false);
+		rung__slot_batch_send(refill, part, false);
 }
 
 static void reap(struct rung__refill *refill)
@@ -203,9 +204,9 @@ static void reap(struct rung__refill *refill)
 	/* slow reads must not delay the other ones, or queued reads */
 	uint32_t expected = rung__reads_expected(refill);
 	uint32_t want = expected < group ? 1 : group;
-	uint64_t timeout_ns = expected == 0                               ? 0
-	                      : !rung__queue_is_empty(&refill->elsewhere) ? ELSEWHERE_NS
-	                                                                  : refill->tick_ns;
+	uint64_t timeout_ns = expected == 0                            ? 0
+	                      : !rung__queue_is_empty(&refill->remote) ? REMOTE_NS
+	                                                               : refill->tick_ns;
 	int count =
 		refill->ops->reap(refill->reader, want, timeout_ns, refill->fetched, refill->depth);
 	uint32_t whole = 0;
@@ -213,8 +214,8 @@ static void reap(struct rung__refill *refill)
 	refill->now_ns = rung__now_ns();
 	if (count < 0) {
 		refill->broken = -count;
-		rung__reads_give_up(refill);
-		rung__parts_settle(refill);
+		rung__reads_abandon(refill);
+		rung__parts_complete(refill);
 		return;
 	}
 	assert((uint32_t)count <= refill->in_flight);
@@ -242,7 +243,7 @@ static void reap(struct rung__refill *refill)
 			rung__read_prefetch(refill, refill->fetched[i + 1].token);
 		rung__read_end(refill, &refill->fetched[i]);
 	}
-	rung__parts_settle(refill);
+	rung__parts_complete(refill);
 }
 
 /* Every read that may be in flight is past its timeout: requests in the queue would wait in
@@ -256,10 +257,10 @@ static void fail_stuck(const struct rung__refill *refill)
 	         refill->geometry.path, refill->in_flight, refill->timeout_ns / 1000000u,
 	         strerror(ETIMEDOUT));
 	fail_issuing(refill, RUNG_E_IO, text);
-	RUNG__QUEUE_EACH(part, &refill->elsewhere, struct rung__part, elsewhere_link)
+	RUNG__QUEUE_EACH(part, &refill->remote, struct rung__part, remote_link)
 	{
 		/* nor do those rows come */
-		if (refill->now_ns - part->elsewhere_ns > refill->timeout_ns)
+		if (refill->now_ns - part->remote_ns > refill->timeout_ns)
 			rung__request_fail(part->request, RUNG_E_IO, text);
 	}
 }
@@ -272,23 +273,23 @@ static void tick(struct rung__refill *refill)
 	if (passed_ns < refill->tick_ns)
 		return;
 	refill->ticked_ns = refill->now_ns;
-	if (rung__reads_look_late(refill, passed_ns > TICKS_MISSED_MAX * refill->tick_ns
-	                                          ? passed_ns - refill->tick_ns
-	                                          : 0) &&
+	if (rung__reads_check_late(refill, passed_ns > TICKS_MISSED_MAX * refill->tick_ns
+	                                           ? passed_ns - refill->tick_ns
+	                                           : 0) &&
 	    refill->in_flight >= refill->depth)
 		fail_stuck(refill);
 	if (refill->cache) {
 		rung__cache_lock(refill->cache);
-		rung__cache_bury(refill->cache);
+		rung__cache_reap_dead(refill->cache);
 		rung__cache_unlock(refill->cache);
 	}
-	rung__parts_settle(refill);
+	rung__parts_complete(refill);
 }
 
 void rung__refill_run(struct rung__refill *refill)
 {
 	for (;;) {
-		bool over = take_queue(refill);
+		bool over = drain_queue(refill);
 
 		atomic_store_explicit(&refill->seen_ns, rung__now_ns(), memory_order_relaxed);
 		atomic_store_explicit(&refill->seen_reads, refill->in_flight, memory_order_relaxed);
@@ -297,7 +298,7 @@ void rung__refill_run(struct rung__refill *refill)
 		if (refill->broken)
 			fail_gone(refill);
 		issue(refill);
-		rung__elsewhere_look(refill);
+		rung__remote_poll(refill);
 		send_what_is_held(refill);
 		if (refill->in_flight > 0)
 			reap(refill);

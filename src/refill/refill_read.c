@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "refill/refill_internal.h"
+#include "refill/state.h"
 
 #define TRIES_MAX 3u /* of one read, the first included */
 /* prefetched of a completed read: the hardware prefetcher continues from there */
@@ -34,7 +34,7 @@ static uint64_t base_at(const struct rung__refill *refill, uint32_t token)
 
 static uint64_t row_offset(const struct rung__refill *refill, uint64_t node)
 {
-	return rung__row_offset(&refill->layout, rung__node_rank(refill, node));
+	return rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, node));
 }
 
 static void count_read(struct rung__refill *refill, const struct rung__read *read)
@@ -45,7 +45,7 @@ static void count_read(struct rung__refill *refill, const struct rung__read *rea
 	rung__add_own(&counters->device_read_bytes, read->bytes);
 	if (read->rows > 1)
 		rung__add_own(&counters->merged_rows, read->rows);
-	rung__add_own(&counters->stages[RUNG_STAGE_DEVICE]
+	rung__add_own(&counters->phases[RUNG_READ_PHASE_DEVICE]
 	                               [rung__latency_bucket(read->seen_ns - read->sent_ns)],
 	              1);
 }
@@ -54,7 +54,7 @@ static void count_copy(struct rung__refill *refill, const struct rung__read *rea
 {
 	uint64_t now_ns = rung__now_ns();
 
-	rung__add_own(&refill->counters.stages[RUNG_STAGE_COPY]
+	rung__add_own(&refill->counters.phases[RUNG_READ_PHASE_COPY]
 	                                      [rung__latency_bucket(now_ns - read->seen_ns)],
 	              1);
 	refill->now_ns = now_ns;
@@ -74,10 +74,10 @@ static void release(struct rung__refill *refill, uint32_t token)
 
 /* ---- what goes wrong ---- */
 
-static void tell_row(const struct rung__refill *refill, const struct rung__read *read,
-                     int32_t result, char text[RUNG__ERROR_BYTES])
+static void report_row(const struct rung__refill *refill, const struct rung__read *read,
+                       int32_t result, char text[RUNG__ERROR_BYTES])
 {
-	uint64_t node = read->nodes.head, rank = rung__node_rank(refill, node),
+	uint64_t node = read->nodes.head, rank = rung__miss_ref_rank(refill, node),
 		 offset = row_offset(refill, node);
 	const char *path = refill->geometry.path;
 	uint64_t ended = read->offset + read->done + (result > 0 ? (uint32_t)result : 0);
@@ -101,7 +101,7 @@ static void tell_row(const struct rung__refill *refill, const struct rung__read 
 		         read->tries);
 }
 
-static void tell_gone(const struct rung__refill *refill, char text[RUNG__ERROR_BYTES])
+static void report_gone(const struct rung__refill *refill, char text[RUNG__ERROR_BYTES])
 {
 	snprintf(text, RUNG__ERROR_BYTES,
 	         "%s: engine %s accepts no more reads: %s; close the store and open it again",
@@ -112,7 +112,7 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 {
 	char text[RUNG__ERROR_BYTES];
 
-	tell_gone(refill, text);
+	report_gone(refill, text);
 	rung__request_fail(request, RUNG_E_IO, text);
 }
 
@@ -136,17 +136,18 @@ static void move_equal(const struct rung__refill *refill, struct rung__chain *fr
 	uint64_t node;
 
 	rung__chain_clear(from);
-	while ((node = rung__chain_pop(refill, &all)) != RUNG__NODE_NONE)
-		rung__chain_add(refill, rung__node_rank(refill, node) == rank ? to : from, node);
+	while ((node = rung__chain_pop(refill, &all)) != RUNG__MISS_REF_NONE)
+		rung__chain_add(refill, rung__miss_ref_rank(refill, node) == rank ? to : from,
+		                node);
 }
 
 /* False when every request that waits for the rows has failed: reading on would only keep others,
  * or a close, waiting. */
 static bool is_wanted(const struct rung__refill *refill, const struct rung__chain *nodes)
 {
-	for (uint64_t node = nodes->head; node != RUNG__NODE_NONE;
-	     node = *rung__node_link(refill, node)) {
-		if (rung__node_request(refill, node)->status == 0)
+	for (uint64_t node = nodes->head; node != RUNG__MISS_REF_NONE;
+	     node = *rung__miss_ref_link(refill, node)) {
+		if (rung__miss_ref_request(refill, node)->status == 0)
 			return true;
 	}
 	return false;
@@ -158,11 +159,11 @@ static bool next_alone(struct rung__refill *refill, uint32_t token)
 	struct rung__read *read = &refill->reads[token];
 	uint64_t align = refill->geometry.align, offset, row_end;
 
-	while (read->nodes.head == RUNG__NODE_NONE) {
-		if (read->rest.head == RUNG__NODE_NONE)
+	while (read->nodes.head == RUNG__MISS_REF_NONE) {
+		if (read->rest.head == RUNG__MISS_REF_NONE)
 			return false;
 		move_equal(refill, &read->rest, &read->nodes,
-		           rung__node_rank(refill, read->rest.head));
+		           rung__miss_ref_rank(refill, read->rest.head));
 		if (refill->stop || !is_wanted(refill, &read->nodes))
 			rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_CANCELED,
 			                  rung__closed_text);
@@ -179,7 +180,7 @@ static bool next_alone(struct rung__refill *refill, uint32_t token)
 }
 
 /* After a read: read the next row of a split read, or finish. */
-static void go_on(struct rung__refill *refill, uint32_t token)
+static void resume(struct rung__refill *refill, uint32_t token)
 {
 	if (next_alone(refill, token))
 		rung__read_send(refill, token);
@@ -197,20 +198,20 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 		read->apart = true;
 		read->rest = read->nodes;
 		rung__chain_clear(&read->nodes);
-		go_on(refill, token);
+		resume(refill, token);
 		return;
 	}
 	if (read->apart) /* requests that joined later for this row */
 		move_equal(refill, &read->rest, &read->nodes,
-		           rung__node_rank(refill, read->nodes.head));
+		           rung__miss_ref_rank(refill, read->nodes.head));
 	if (++read->tries < TRIES_MAX && !refill->broken && !refill->stop &&
 	    is_wanted(refill, &read->nodes)) {
 		rung__read_send(refill, token);
 		return;
 	}
-	tell_row(refill, read, result, text);
+	report_row(refill, read, result, text);
 	rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_IO, text);
-	go_on(refill, token);
+	resume(refill, token);
 }
 
 void rung__read_prefetch(const struct rung__refill *refill, uint32_t token)
@@ -235,7 +236,7 @@ bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__f
 }
 
 /* No request waits for it any more: only a frame that it filled is useful. */
-static void end_given_up(struct rung__refill *refill, uint32_t token, int32_t result)
+static void end_abandoned(struct rung__refill *refill, uint32_t token, int32_t result)
 {
 	struct rung__read *read = &refill->reads[token];
 
@@ -261,7 +262,7 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 	read->slow = false;
 	read->seen_ns = refill->now_ns;
 	if (!read->part) {
-		end_given_up(refill, fetched->token, result);
+		end_abandoned(refill, fetched->token, result);
 		return;
 	}
 	if (result > 0 && read->done + (uint32_t)result < read->needed) {
@@ -283,10 +284,10 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 	count_read(refill, read);
 	if (read->apart)
 		move_equal(refill, &read->rest, &read->nodes,
-		           rung__node_rank(refill, read->nodes.head));
+		           rung__miss_ref_rank(refill, read->nodes.head));
 	rung__rows_arrived(refill, read, base_at(refill, fetched->token));
 	count_copy(refill, read);
-	go_on(refill, fetched->token);
+	resume(refill, fetched->token);
 }
 
 /* ---- sending ---- */
@@ -319,14 +320,14 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 	/* The queue has space for every token, so a refusal means that the tier has failed: fail
 	 * the waiting requests, and read nothing again. */
 	refill->broken = -rc;
-	tell_gone(refill, text);
+	report_gone(refill, text);
 	lose(refill, read, false, RUNG_E_IO, text);
 	release(refill, token);
 }
 
 /* ---- reads that do not come back ---- */
 
-static void give_up(struct rung__refill *refill, uint32_t token, const char *text)
+static void abandon(struct rung__refill *refill, uint32_t token, const char *text)
 {
 	struct rung__read *read = &refill->reads[token];
 	struct rung__part *part = read->part;
@@ -337,7 +338,7 @@ static void give_up(struct rung__refill *refill, uint32_t token, const char *tex
 		rung__slot_hold(refill, part, token);
 }
 
-bool rung__reads_look_late(struct rung__refill *refill, uint64_t forgiven_ns)
+bool rung__reads_check_late(struct rung__refill *refill, uint64_t forgiven_ns)
 {
 	uint32_t late = 0;
 
@@ -362,24 +363,24 @@ bool rung__reads_look_late(struct rung__refill *refill, uint64_t forgiven_ns)
 		snprintf(text, sizeof(text),
 		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
 		         ": the read has not come back for %" PRIu64 " ms: %s",
-		         refill->geometry.path, rung__node_rank(refill, read->nodes.head),
+		         refill->geometry.path, rung__miss_ref_rank(refill, read->nodes.head),
 		         row_offset(refill, read->nodes.head), refill->timeout_ns / 1000000u,
 		         strerror(ETIMEDOUT));
-		give_up(refill, token, text);
+		abandon(refill, token, text);
 	}
 	return late > 0 && late == refill->in_flight;
 }
 
-void rung__reads_give_up(struct rung__refill *refill)
+void rung__reads_abandon(struct rung__refill *refill)
 {
 	char text[RUNG__ERROR_BYTES];
 
-	tell_gone(refill, text);
+	report_gone(refill, text);
 	for (uint32_t token = 0; token < refill->slot_count; token++) {
 		struct rung__read *read = &refill->reads[token];
 
 		if (read->sent && read->part)
-			give_up(refill, token, text);
+			abandon(refill, token, text);
 		read->sent = read->slow = false;
 	}
 	refill->lost = refill->in_flight > 0;

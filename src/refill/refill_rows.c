@@ -11,19 +11,19 @@
 #include <string.h>
 
 #include "gather/copy.h"
-#include "refill/refill_internal.h"
+#include "refill/state.h"
 
-#define PARCELS_OF_ALL_SLOTS 8u /* parcels that hold all slots */
+#define SLOT_BATCHES_OF_ALL_SLOTS 8u /* slot batches that hold all slots */
 
 /* ---- chains ---- */
 
 void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t node)
 {
-	*rung__node_link(refill, node) = RUNG__NODE_NONE;
-	if (chain->tail == RUNG__NODE_NONE)
+	*rung__miss_ref_link(refill, node) = RUNG__MISS_REF_NONE;
+	if (chain->tail == RUNG__MISS_REF_NONE)
 		chain->head = node;
 	else
-		*rung__node_link(refill, chain->tail) = node;
+		*rung__miss_ref_link(refill, chain->tail) = node;
 	chain->tail = node;
 }
 
@@ -31,11 +31,11 @@ uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *
 {
 	uint64_t node = chain->head;
 
-	if (node == RUNG__NODE_NONE)
+	if (node == RUNG__MISS_REF_NONE)
 		return node;
-	chain->head = *rung__node_link(refill, node);
-	if (chain->head == RUNG__NODE_NONE)
-		chain->tail = RUNG__NODE_NONE;
+	chain->head = *rung__miss_ref_link(refill, node);
+	if (chain->head == RUNG__MISS_REF_NONE)
+		chain->tail = RUNG__MISS_REF_NONE;
 	return node;
 }
 
@@ -104,14 +104,14 @@ static void count_node(struct rung__refill *refill, uint32_t frame, uint64_t mis
 static uint64_t source_of(const struct rung__refill *refill, const struct rung__read *read,
                           uint64_t node, uint64_t base_at)
 {
-	uint32_t frame = *rung__node_frame(refill, node);
+	uint32_t frame = *rung__miss_ref_frame(refill, node);
 
 	/* another request's rows cannot hold our slot back */
 	if (frame != RUNG__CACHE_NONE &&
 	    (read->frame != RUNG__CACHE_NONE || !(frame & RUNG__KEEPER)))
 		return rung__frame_at(refill, frame & ~RUNG__KEEPER);
 	return base_at +
-	       (rung__row_offset(&refill->layout, rung__node_rank(refill, node)) - read->base);
+	       (rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, node)) - read->base);
 }
 
 /* Copy rows of a slot that the cache keeps to their frames, before any waiter learns that they are
@@ -122,10 +122,11 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
 	unsigned char *pool = refill->store->pool.base;
 	bool keeps = false;
 
-	for (uint64_t node = read->nodes.head; node != RUNG__NODE_NONE;
-	     node = *rung__node_link(refill, node)) {
-		uint32_t frame = *rung__node_frame(refill, node);
-		uint64_t offset = rung__row_offset(&refill->layout, rung__node_rank(refill, node));
+	for (uint64_t node = read->nodes.head; node != RUNG__MISS_REF_NONE;
+	     node = *rung__miss_ref_link(refill, node)) {
+		uint32_t frame = *rung__miss_ref_frame(refill, node);
+		uint64_t offset =
+			rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, node));
 
 		if (frame == RUNG__CACHE_NONE || !(frame & RUNG__KEEPER))
 			continue;
@@ -147,18 +148,18 @@ static void fill_frames(struct rung__refill *refill, const struct rung__read *re
 	uint64_t node;
 
 	rung__cache_lock(refill->cache);
-	for (node = read->nodes.head; node != RUNG__NODE_NONE;
-	     node = *rung__node_link(refill, node)) {
-		uint32_t frame = *rung__node_frame(refill, node);
+	for (node = read->nodes.head; node != RUNG__MISS_REF_NONE;
+	     node = *rung__miss_ref_link(refill, node)) {
+		uint32_t frame = *rung__miss_ref_frame(refill, node);
 
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
 			rung__cache_filled(refill->cache, frame & ~RUNG__KEEPER, refill->device);
 		else if (frame != RUNG__CACHE_NONE && refill->device)
 			rung__cache_pin(refill->cache, frame);
 	}
-	for (node = read->nodes.head; from_slot && node != RUNG__NODE_NONE;
-	     node = *rung__node_link(refill, node)) {
-		uint32_t frame = *rung__node_frame(refill, node);
+	for (node = read->nodes.head; from_slot && node != RUNG__MISS_REF_NONE;
+	     node = *rung__miss_ref_link(refill, node)) {
+		uint32_t frame = *rung__miss_ref_frame(refill, node);
 
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
 			rung__cache_unpin(refill->cache, frame & ~RUNG__KEEPER);
@@ -171,9 +172,9 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 	bool keeps = keep_rows(refill, read, base_at);
 	uint64_t node;
 
-	for (node = read->nodes.head; node != RUNG__NODE_NONE;
-	     node = *rung__node_link(refill, node)) {
-		struct rung__part *part = rung__node_part(refill, node);
+	for (node = read->nodes.head; node != RUNG__MISS_REF_NONE;
+	     node = *rung__miss_ref_link(refill, node)) {
+		struct rung__part *part = rung__miss_ref_part(refill, node);
 		uint64_t first = (uint32_t)node, from = source_of(refill, read, node, base_at);
 
 		rung__rows_place(refill, part, first, rung__run_end(part, first), from);
@@ -182,11 +183,11 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 	}
 	if (keeps)
 		fill_frames(refill, read);
-	while ((node = rung__chain_pop(refill, &read->nodes)) != RUNG__NODE_NONE) {
-		struct rung__part *part = rung__node_part(refill, node);
+	while ((node = rung__chain_pop(refill, &read->nodes)) != RUNG__MISS_REF_NONE) {
+		struct rung__part *part = rung__miss_ref_part(refill, node);
 		uint64_t misses = rung__run_end(part, (uint32_t)node) - (uint32_t)node;
 
-		count_node(refill, *rung__node_frame(refill, node), misses);
+		count_node(refill, *rung__miss_ref_frame(refill, node), misses);
 		rung__part_touch(refill, part, misses);
 	}
 }
@@ -198,10 +199,10 @@ void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, u
 {
 	uint64_t node;
 
-	while ((node = rung__chain_pop(refill, nodes)) != RUNG__NODE_NONE) {
-		struct rung__part *part = rung__node_part(refill, node);
+	while ((node = rung__chain_pop(refill, nodes)) != RUNG__MISS_REF_NONE) {
+		struct rung__part *part = rung__miss_ref_part(refill, node);
 		uint64_t misses = rung__run_end(part, (uint32_t)node) - (uint32_t)node;
-		uint32_t frame = *rung__node_frame(refill, node);
+		uint32_t frame = *rung__miss_ref_frame(refill, node);
 
 		rung__request_fail(part->request, status, text);
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) &&
@@ -215,7 +216,7 @@ void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, u
 	}
 }
 
-/* ---- parts that are over, and parcels ---- */
+/* ---- parts that are over, and slot batches ---- */
 
 void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint32_t token)
 {
@@ -226,31 +227,32 @@ void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint3
 		rung__queue_push_first(&refill->holding, &part->held_link);
 	/* enough for a kernel to be worth its launch, and few enough that reads and copies
 	 * overlap */
-	if (part->held_count >= RUNG__MAX(refill->slot_count / PARCELS_OF_ALL_SLOTS, 1u))
-		rung__parcel_send(refill, part, false);
+	if (part->held_count >= RUNG__MAX(refill->slot_count / SLOT_BATCHES_OF_ALL_SLOTS, 1u))
+		rung__slot_batch_send(refill, part, false);
 }
 
-void rung__parcel_send(struct rung__refill *refill, struct rung__part *part, bool last)
+void rung__slot_batch_send(struct rung__refill *refill, struct rung__part *part, bool last)
 {
-	struct rung__parcel *parcel = last ? &part->last_parcel : &refill->parcels[part->held_head];
+	struct rung__slot_batch *slot_batch =
+		last ? &part->last_slot_batch : &refill->slot_batches[part->held_head];
 
-	assert(!rung__is_linked(&parcel->link)); /* the device has done with it */
-	*parcel = (struct rung__parcel){
+	assert(!rung__is_linked(&slot_batch->link)); /* the device has done with it */
+	*slot_batch = (struct rung__slot_batch){
 		.part = part,
-		.first = part->parcel_first,
-		.count = part->placed - part->parcel_first,
+		.first = part->slot_batch_first,
+		.count = part->placed - part->slot_batch_first,
 		.slot_head = part->held_head,
 		.last = last,
 	};
 	if (part->held_count > 0)
 		rung__queue_remove(&refill->holding, &part->held_link);
-	part->parcel_first = part->placed;
+	part->slot_batch_first = part->placed;
 	part->held_head = RUNG__SLOT_NONE;
 	part->held_count = 0;
-	rung__handoff_take(refill->store, parcel);
+	rung__device_thread_add(refill->store, slot_batch);
 }
 
-void rung__parts_settle(struct rung__refill *refill)
+void rung__parts_complete(struct rung__refill *refill)
 {
 	struct rung__queue touched = { NULL };
 	struct rung__part *part;
@@ -269,7 +271,7 @@ void rung__parts_settle(struct rung__refill *refill)
 		if (last && refill->cache)
 			rung__cache_end(refill->cache, request->batch);
 		if (refill->device)
-			rung__parcel_send(refill, part, true);
+			rung__slot_batch_send(refill, part, true);
 		else if (last)
 			rung__request_finish(request, request->status);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counters of the refill threads, for statistics. Any thread, while they run. */
-#include "refill/refill_internal.h"
+#include "refill/state.h"
 
 static uint64_t counter(const _Atomic uint64_t *value)
 {
@@ -19,9 +19,9 @@ static void add_counters(const struct rung__refill_counters *c, struct rung_stor
 	stats->duplicate_rows += counter(&c->duplicate_rows);
 	stats->failed_rows += counter(&c->failed_rows);
 	stats->late_rows += counter(&c->late_rows);
-	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++) {
+	for (unsigned s = 0; s < RUNG_READ_PHASE_COUNT; s++) {
 		for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
-			stats->stages[s][b] += counter(&c->stages[s][b]);
+			stats->phases[s][b] += counter(&c->phases[s][b]);
 	}
 }
 
@@ -30,7 +30,7 @@ uint32_t rung__refill_align(const struct rung__refill *refill)
 	return refill->geometry.align;
 }
 
-static void tell_engine(const struct rung__engine_state *engine, struct rung_store_stats *stats)
+static void report_engine(const struct rung__engine_state *engine, struct rung_store_stats *stats)
 {
 	stats->engine = engine->name;
 	stats->engine_why = engine->why;
@@ -48,7 +48,7 @@ void rung__refill_stats(const struct rung__refill *refill, struct rung_store_sta
 	add_counters(&refill->counters, stats);
 	stats->queue_depth = refill->depth;
 	stats->sector_bytes = refill->geometry.align;
-	stats->gap_bytes = (uint32_t)refill->rule.gap_bytes;
+	stats->merge_gap_bytes = (uint32_t)refill->rule.merge_gap_bytes;
 	stats->read_bytes_max = (uint32_t)refill->rule.read_bytes_max;
-	tell_engine(&refill->engine, stats);
+	report_engine(&refill->engine, stats);
 }

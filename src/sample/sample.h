@@ -86,6 +86,6 @@ int rung__sample(const struct rung_sampler *sampler, struct rung__space *space,
 extern uint64_t rung__sampler_table_bytes;
 
 /** Give all spaces positions, if they have none. */
-int rung__sampler_spread(struct rung_sampler *sampler);
+int rung__sampler_place_state(struct rung_sampler *sampler);
 
 #endif

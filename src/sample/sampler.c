@@ -64,7 +64,7 @@ static int make_spaces(struct rung_sampler *sampler)
 	               : no_memory(sampler);
 }
 
-int rung__sampler_spread(struct rung_sampler *sampler)
+int rung__sampler_place_state(struct rung_sampler *sampler)
 {
 	for (uint32_t t = 1; t < sampler->threads && !sampler->spread; t++) {
 		/* left by an attempt that failed later */
@@ -85,7 +85,7 @@ int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_op
 	struct rung_sampler *sampler;
 	int rc;
 
-	rc = rung__opts_take(&opts, sizeof(opts), caller_opts, "rung_sampler_opts");
+	rc = rung__opts_copy_in(&opts, sizeof(opts), caller_opts, "rung_sampler_opts");
 	if (rc == 0)
 		rc = check_opts(csc, &opts);
 	if (rc < 0)

@@ -89,7 +89,7 @@ static int reserve_u32(uint32_t **items, uint64_t *capacity, uint64_t count)
 	return rc;
 }
 
-static int take_seeds(const struct rung_sampler *sampler, struct rung__positions *positions,
+static int read_seeds(const struct rung_sampler *sampler, struct rung__positions *positions,
                       const uint64_t *seeds, uint64_t seed_count, struct rung_batch *batch)
 {
 	int rc;
@@ -314,7 +314,7 @@ int rung__sample(const struct rung_sampler *sampler, struct rung__space *space,
 
 	batch->hop_count = 0;
 	batch->vertex_count = 0;
-	rc = take_seeds(sampler, &space->positions, seeds, seed_count, batch);
+	rc = read_seeds(sampler, &space->positions, seeds, seed_count, batch);
 	for (uint32_t hop = 0; rc == 0 && hop < sampler->hop_count; hop++) {
 		const uint64_t known = batch->vertex_count,
 			       key = rung__draw_hop_key(sampler->seed, batch_key, hop);

@@ -46,7 +46,7 @@ uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop)
 struct draw {
 	uint64_t degree;
 	uint64_t count; /* below degree */
-	struct rung__stream stream;
+	struct rung__rng stream;
 };
 
 static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d, void *out,
@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d, v
 	uint64_t taken = 0;
 
 	for (uint64_t i = 0; i < d->count; i++) {
-		uint64_t position = rung__stream_below(&d->stream, first + i + 1);
+		uint64_t position = rung__rng_below(&d->stream, first + i + 1);
 
 		/* a branch would be guessed wrong as often as a draw repeats */
 		position ^= (position ^ (first + i)) & (0 - (taken >> position & 1));
@@ -91,7 +91,7 @@ static inline __attribute__((always_inline)) void draw_by_list(struct draw *d, v
 	const uint64_t first = d->degree - d->count;
 
 	for (uint64_t i = 0; i < d->count; i++) {
-		uint64_t position = rung__stream_below(&d->stream, first + i + 1);
+		uint64_t position = rung__rng_below(&d->stream, first + i + 1);
 		uint64_t repeats;
 
 		repeats = bytes == 4 ? repeats_of_4(out, i, (uint32_t)position)
@@ -117,7 +117,7 @@ static inline __attribute__((always_inline)) void draw_by_set(struct draw *d, ui
 
 	memset(set, 0, set_size * sizeof(*set));
 	for (uint64_t i = 0; i < d->count; i++) {
-		uint64_t position = rung__stream_below(&d->stream, first + i + 1);
+		uint64_t position = rung__rng_below(&d->stream, first + i + 1);
 		uint64_t slot = find_slot(set, set_size, position);
 
 		if (set[slot]) {

@@ -131,7 +131,7 @@ static void run_fini(struct run *run)
 static int run_init(struct run *run)
 {
 	const uint32_t threads = run->sampler->threads;
-	int rc = rung__sampler_spread(run->sampler);
+	int rc = rung__sampler_place_state(run->sampler);
 
 	if (rc < 0)
 		return rc;
@@ -158,7 +158,7 @@ int rung_sampler_run(struct rung_sampler *sampler, const struct rung_minibatches
 		.moved = PTHREAD_COND_INITIALIZER,
 	};
 	uint32_t threads;
-	int rc = rung__opts_take(&run.batches, sizeof(run.batches), batches, "rung_minibatches");
+	int rc = rung__opts_copy_in(&run.batches, sizeof(run.batches), batches, "rung_minibatches");
 
 	if (rc < 0)
 		return rc;

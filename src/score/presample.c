@@ -203,5 +203,5 @@ int rung__presample(const void *graph, const struct rung__run *run, uint32_t *co
 		}
 		rung__failure_keep(&ps.failure, rc);
 	}
-	return rung__failure_tell(&ps.failure);
+	return rung__failure_report(&ps.failure);
 }

@@ -3,7 +3,7 @@
  * rank.h. */
 #include <string.h>
 
-#include "score/score_internal.h"
+#include "score/state.h"
 
 #define ITERATIONS_WEIGHTED      5u
 #define ITERATIONS_CONVERGED_MAX 200u
@@ -97,10 +97,10 @@ static int check_damping(struct rung_score_opts *opts)
 	return 0;
 }
 
-static int take_opts(const struct rung_score_opts *caller_opts, struct rung_score_opts *opts,
+static int copy_opts(const struct rung_score_opts *caller_opts, struct rung_score_opts *opts,
                      size_t *place_out)
 {
-	int rc = rung__opts_take(opts, sizeof(*opts), caller_opts, "rung_score_opts");
+	int rc = rung__opts_copy_in(opts, sizeof(*opts), caller_opts, "rung_score_opts");
 
 	if (rc < 0)
 		return rc;
@@ -175,7 +175,7 @@ static int compute(struct rung__scoring *scoring, const struct rung_score_opts *
 	struct rung_score_report report = { 0 };
 	const uint64_t begin_ns = rung__now_ns();
 	size_t place;
-	int rc = take_opts(caller_opts, &opts, &place);
+	int rc = copy_opts(caller_opts, &opts, &place);
 
 	if (rc < 0)
 		return rc;

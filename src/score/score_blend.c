@@ -2,7 +2,7 @@
 /* Scores that rest on sampled batches: presample counts them, blend corrects `expected` by two runs
  * of them. */
 #include "score/presample_files.h"
-#include "score/score_internal.h"
+#include "score/state.h"
 
 #define BLEND_BATCHES 256u /* per run: more hardly change the order */
 
@@ -64,11 +64,12 @@ static int plan_sampling(const struct rung__scoring *scoring, struct sampling *s
 	if (scoring->csc || !budget)
 		return 0;
 	if (budget < state + SAMPLING_BYTES_MIN)
-		return rung__fail_least(state + SAMPLING_BYTES_MIN,
-		                        "score: a memory budget of %" PRIu64
-		                        " bytes: counting batches that hold %" PRIu64
-		                        " vertices takes at least %" PRIu64,
-		                        budget, scoring->vertex_count, state + SAMPLING_BYTES_MIN);
+		return rung__fail_min_bytes(state + SAMPLING_BYTES_MIN,
+		                            "score: a memory budget of %" PRIu64
+		                            " bytes: counting batches that hold %" PRIu64
+		                            " vertices takes at least %" PRIu64,
+		                            budget, scoring->vertex_count,
+		                            state + SAMPLING_BYTES_MIN);
 	sampling->in_files.memory_bytes = budget - state;
 	return 0;
 }

@@ -34,8 +34,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "spread/minhash.h"
-#include "score/score_internal.h"
+#include "propagation/minhash.h"
+#include "score/state.h"
 
 #define LANES 32u /* edges at a time, for the vector units */
 
@@ -134,7 +134,7 @@ static void send(void *ctx, uint64_t first, uint64_t count, const uint64_t *indp
 }
 
 /* Values of the first hop, and which vertices may draw. */
-static void add_and_sign(void *ctx, const struct rung__spread_tile *tile, double *sums)
+static void add_and_sign(void *ctx, const struct rung__propagation_tile *tile, double *sums)
 {
 	const struct expected *ex = ctx;
 	uint32_t *low = ex->minima[0] + tile->u_first, *high = ex->minima[1] + tile->u_first;
@@ -263,7 +263,7 @@ static inline __attribute__((always_inline)) void hop_lanes(struct lanes *vu, st
 
 /* Process up to LANES edges from `first` on. Missing lanes keep old edges, whose results are not
  * used. */
-static void turn_records(const struct expected *ex, const struct rung__spread_tile *tile,
+static void turn_records(const struct expected *ex, const struct rung__propagation_tile *tile,
                          uint64_t first, unsigned count, struct edges *edges)
 {
 	const uint32_t width = record_width(ex);
@@ -276,12 +276,12 @@ static void turn_records(const struct expected *ex, const struct rung__spread_ti
 
 		for (unsigned i = 0; i < count; i++) {
 			edges->v_packed[t][i] = records[(uint64_t)i * width + t];
-			edges->u_packed[t][i] = present[u[i] & ~RUNG__SPREAD_MUTUAL];
+			edges->u_packed[t][i] = present[u[i] & ~RUNG__PROPAGATION_MUTUAL];
 		}
 	}
 	for (unsigned i = 0; i < count; i++) {
 		const float *record = records + (uint64_t)i * width + ex->hop + 1;
-		const unsigned vertex = u[i] & ~RUNG__SPREAD_MUTUAL;
+		const unsigned vertex = u[i] & ~RUNG__PROPAGATION_MUTUAL;
 
 		edges->v_degree[i] = record[0];
 		/* one way: u does not draw v */
@@ -298,7 +298,7 @@ static void turn_records(const struct expected *ex, const struct rung__spread_ti
 		edges->share[i] = rung__minhash_share(edges->u_signature[i], edges->v_signature[i]);
 }
 
-static void meet(void *ctx, const struct rung__spread_tile *tile, double *sums)
+static void combine(void *ctx, const struct rung__propagation_tile *tile, double *sums)
 {
 	const struct expected *ex = ctx;
 	const bool only_new = ex->scoring->opts->draws == RUNG_DRAWS_NEW;
@@ -327,7 +327,7 @@ static void meet(void *ctx, const struct rung__spread_tile *tile, double *sums)
 		for (unsigned i = 0; i < LANES; i++)
 			given[i] = minus_log_float(vu.a[i], vu.A[i]);
 		for (unsigned i = 0; i < here; i++)
-			sums[tile->u[first + i] & ~RUNG__SPREAD_MUTUAL] += (double)given[i];
+			sums[tile->u[first + i] & ~RUNG__PROPAGATION_MUTUAL] += (double)given[i];
 	}
 }
 
@@ -410,22 +410,24 @@ static void start_signatures(struct expected *ex)
 	}
 }
 
-static int run_hops(struct expected *ex, struct rung__spread *spread)
+static int run_hops(struct expected *ex, struct rung__propagation *spread)
 {
-	struct rung__spread_rule rule = {
-		.ctx = ex, .send = send, .send_records = send_records, .meet = meet, .receive = take
-	};
+	struct rung__propagation_rule rule = { .ctx = ex,
+		                               .send = send,
+		                               .send_records = send_records,
+		                               .combine = combine,
+		                               .receive = take };
 	int rc = 0;
 
 	if (ex->signatures)
 		start_signatures(ex);
 	for (ex->hop = 0; rc == 0 && ex->hop < ex->scoring->opts->hop_count; ex->hop++) {
 		if (ex->hop == 1) /* nothing has been drawn before */
-			rc = rung__spread_find_records(spread, ex->signatures);
+			rc = rung__propagation_find_records(spread, ex->signatures);
 		rule.width = ex->hop == 0 ? 0 : record_width(ex);
 		rule.add = ex->hop == 0 && ex->signatures ? add_and_sign : NULL;
 		if (rc == 0)
-			rc = rung__spread_pass(spread, &rule, NULL);
+			rc = rung__propagation_pass(spread, &rule, NULL);
 	}
 	return rc;
 }
@@ -435,24 +437,25 @@ int rung__score_expected(const struct rung__scoring *scoring)
 	const uint32_t hops = scoring->opts->hop_count;
 	const bool overlaps = hops > 1 && scoring->opts->method == RUNG_SCORE_EXPECTED;
 	const uint64_t bytes = scoring->vertex_count * sizeof(float);
-	struct rung__spread_opts opts = { .drop_loops = true,
-		                          .width_max = hops > 1 ? hops + 1 + overlaps : 0,
-		                          .pass_total = hops,
-		                          .other_bytes = (hops + UINT64_C(1) + overlaps) * bytes };
+	struct rung__propagation_opts opts = { .drop_loops = true,
+		                               .width_max = hops > 1 ? hops + 1 + overlaps : 0,
+		                               .pass_total = hops,
+		                               .other_bytes =
+		                                       (hops + UINT64_C(1) + overlaps) * bytes };
 	struct expected ex = { .scoring = scoring };
-	struct rung__spread *spread;
+	struct rung__propagation *spread;
 	int rc = take_arrays(&ex, overlaps);
 
 	if (rc < 0)
 		goto free_arrays;
-	rc = rung__scoring_spread(scoring, &opts, &spread);
+	rc = rung__scoring_propagation(scoring, &opts, &spread);
 	if (rc < 0)
 		goto free_arrays;
 	start(&ex);
 	rc = run_hops(&ex, spread);
-	scoring->report->edge_passes = rung__spread_passes(spread);
+	scoring->report->edge_passes = rung__propagation_passes(spread);
 	scoring->report->iterations = hops;
-	rung__spread_close(spread);
+	rung__propagation_close(spread);
 free_arrays:
 	for (uint32_t t = 0; t < hops; t++)
 		rung__unmap_pages(ex.present[t], bytes);

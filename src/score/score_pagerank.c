@@ -12,7 +12,7 @@
  */
 #include <math.h>
 
-#include "score/score_internal.h"
+#include "score/state.h"
 
 static void send_one(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
                      float *messages)
@@ -35,18 +35,18 @@ static double take_count(void *ctx, uint64_t first, uint64_t count, const double
 
 int rung__score_degree(const struct rung__scoring *scoring)
 {
-	const struct rung__spread_rule rule = { .ctx = (void *)(uintptr_t)scoring,
-		                                .send = send_one,
-		                                .receive = take_count };
-	struct rung__spread_opts opts = { .pass_total = 1 };
-	struct rung__spread *spread;
-	int rc = rung__scoring_spread(scoring, &opts, &spread);
+	const struct rung__propagation_rule rule = { .ctx = (void *)(uintptr_t)scoring,
+		                                     .send = send_one,
+		                                     .receive = take_count };
+	struct rung__propagation_opts opts = { .pass_total = 1 };
+	struct rung__propagation *spread;
+	int rc = rung__scoring_propagation(scoring, &opts, &spread);
 
 	if (rc < 0)
 		return rc;
-	rc = rung__spread_pass(spread, &rule, NULL);
-	scoring->report->edge_passes = rung__spread_passes(spread);
-	rung__spread_close(spread);
+	rc = rung__propagation_pass(spread, &rule, NULL);
+	scoring->report->edge_passes = rung__propagation_passes(spread);
+	rung__propagation_close(spread);
 	return rc;
 }
 
@@ -69,7 +69,7 @@ static void send_share(void *ctx, uint64_t first, uint64_t count, const uint64_t
 	}
 }
 
-static double take_shares(void *ctx, uint64_t first, uint64_t count, const double *sums)
+static double sum_shares(void *ctx, uint64_t first, uint64_t count, const double *sums)
 {
 	const struct pagerank *pr = ctx;
 	const bool alike = pr->base == pr->base_train;
@@ -104,14 +104,14 @@ static void start(const struct rung__scoring *scoring)
 	}
 }
 
-static int run_steps(const struct rung__scoring *scoring, struct rung__spread *spread,
-                     const struct rung__spread_rule *rule)
+static int run_steps(const struct rung__scoring *scoring, struct rung__propagation *spread,
+                     const struct rung__propagation_rule *rule)
 {
 	const struct rung_score_opts *opts = scoring->opts;
 	struct rung_score_report *report = scoring->report;
 
 	while (report->iterations < opts->iterations) {
-		const int rc = rung__spread_pass(spread, rule, &report->residual);
+		const int rc = rung__propagation_pass(spread, rule, &report->residual);
 
 		if (rc < 0)
 			return rc;
@@ -126,11 +126,11 @@ int rung__score_pagerank(const struct rung__scoring *scoring)
 {
 	const double rest = 1 - scoring->opts->damping;
 	struct pagerank pr = { .scoring = scoring, .damping = scoring->opts->damping };
-	const struct rung__spread_rule rule = { .ctx = &pr,
-		                                .send = send_share,
-		                                .receive = take_shares };
-	struct rung__spread_opts opts = { .pass_total = scoring->opts->iterations };
-	struct rung__spread *spread;
+	const struct rung__propagation_rule rule = { .ctx = &pr,
+		                                     .send = send_share,
+		                                     .receive = sum_shares };
+	struct rung__propagation_opts opts = { .pass_total = scoring->opts->iterations };
+	struct rung__propagation *spread;
 	int rc;
 
 	pr.base = rest / (double)scoring->vertex_count;
@@ -139,12 +139,12 @@ int rung__score_pagerank(const struct rung__scoring *scoring)
 		pr.base = 0;
 		pr.base_train = rest / (double)scoring->train_count;
 	}
-	rc = rung__scoring_spread(scoring, &opts, &spread);
+	rc = rung__scoring_propagation(scoring, &opts, &spread);
 	if (rc < 0)
 		return rc;
 	start(scoring);
 	rc = run_steps(scoring, spread, &rule);
-	scoring->report->edge_passes = rung__spread_passes(spread);
-	rung__spread_close(spread);
+	scoring->report->edge_passes = rung__propagation_passes(spread);
+	rung__propagation_close(spread);
 	return rc;
 }

@@ -17,7 +17,7 @@
 #define LEAVE_WAIT_NS 5000000000ull /* for processes that have our GPU memory open when we close */
 
 struct rung__share {
-	struct rung__place place;
+	struct rung__endpoint endpoint;
 	struct rung__offer offer;
 	int fds[RUNG__OFFER_FDS_MAX]; /* the store's */
 	unsigned fd_count;
@@ -85,7 +85,7 @@ static void *share_main(void *ctx)
 	const struct rung__share *share = ctx;
 	struct pollfd fds[] = {
 		{ .fd = share->wake_fd, .events = POLLIN },
-		{ .fd = share->place.listen_fd, .events = POLLIN },
+		{ .fd = share->endpoint.listen_fd, .events = POLLIN },
 	};
 
 	for (;;) {
@@ -94,8 +94,8 @@ static void *share_main(void *ctx)
 		poll(fds, RUNG__ARRAY_LEN(fds), -1); /* ends with the store: the wake-up */
 		if (fds[0].revents)
 			return NULL;
-		client_fd =
-			accept4(share->place.listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		client_fd = accept4(share->endpoint.listen_fd, NULL, NULL,
+		                    SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (client_fd >= 0) {
 			answer(share, client_fd);
 			close(client_fd);
@@ -114,7 +114,7 @@ int rung__share_reserve(const char *path, struct rung__share **share_out)
 	if (!share)
 		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", path);
 	share->wake_fd = share->alive_fds[0] = share->alive_fds[1] = -1;
-	rc = rung__place_take(path, &share->place);
+	rc = rung__endpoint_acquire(path, &share->endpoint);
 	if (rc < 0) {
 		rung__free(share);
 		return rc;
@@ -128,7 +128,7 @@ static int offer_gpu_memory(struct rung__share *share, const struct rung_store *
 	if (!rung__offer_count(&store->shape, RUNG__OFFER_ALIVE))
 		return 0;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, share->alive_fds) < 0)
-		return rung__fail_errno(errno, "%s: a pair of sockets", share->place.path);
+		return rung__fail_errno(errno, "%s: a pair of sockets", share->endpoint.path);
 	return store->device_ops->handles(store->device, share->offer.peer_handles);
 }
 
@@ -153,7 +153,7 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 	offer->shape.layout.vertex_of_rank = NULL;
 	if (!store->pool.shared.base) { /* the cache, if there is one, is ours alone */
 		offer->shape.frame_count = 0;
-		offer->shape.places.frames = (struct rung__placement){ .part_count = 0 };
+		offer->shape.placements.frames = (struct rung__placement){ .part_count = 0 };
 	}
 	for (uint64_t f = 0; f < store->shape.layout.file_count; f++) {
 		int fd = store->features.files[f].fd;
@@ -181,15 +181,15 @@ int rung__share_start(struct rung__share *share, const struct rung_store *store)
 		return rc;
 	share->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (share->wake_fd < 0)
-		return rung__fail_errno(errno, "%s: eventfd", share->place.path);
-	rc = rung__place_listen(&share->place);
+		return rung__fail_errno(errno, "%s: eventfd", share->endpoint.path);
+	rc = rung__endpoint_listen(&share->endpoint);
 	if (rc < 0)
 		return rc;
 	rc = rung__thread_start(&share->thread, share_main, share);
 	if (rc != 0)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "%s: the thread that answers could not be started: %s",
-		                  share->place.path, strerror(rc));
+		                  share->endpoint.path, strerror(rc));
 	share->started = true;
 	return 0;
 }
@@ -208,7 +208,7 @@ void rung__share_stop(struct rung__share *share)
 		shutdown(share->alive_fds[1], SHUT_WR); /* attachers begin no gather then */
 		close(share->alive_fds[0]);
 	}
-	rung__place_leave(&share->place);
+	rung__endpoint_release(&share->endpoint);
 }
 
 /* Our end hangs up when the last copy of theirs is closed. */

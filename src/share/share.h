@@ -99,28 +99,28 @@ struct rung__answer {
  * @param answer_out  to be closed after a failure as well
  * @return also RUNG_E_NOENT, RUNG_E_TIMEDOUT
  */
-int rung__share_ask(const char *path, struct rung__answer *answer_out);
+int rung__share_request(const char *path, struct rung__answer *answer_out);
 void rung__answer_close(struct rung__answer *answer);
 
-/* ---- share_place.c ---- */
+/* ---- share_endpoint.c ---- */
 
-struct rung__place {
+struct rung__endpoint {
 	char *path;
 	const char *name; /* of the socket in its folder: the end of path */
 	int dir_fd;
 	int lock_fd;
-	int listen_fd; /* -1 until rung__place_listen() */
+	int listen_fd; /* -1 until rung__endpoint_listen() */
 };
 
 /** Check or create the folder, and acquire the lock. @return also RUNG_E_BUSY: another process
  * shares a store there */
-int rung__place_take(const char *path, struct rung__place *place_out);
+int rung__endpoint_acquire(const char *path, struct rung__endpoint *place_out);
 
 /** Replace a socket that a dead process left, and listen. */
-int rung__place_listen(struct rung__place *place);
+int rung__endpoint_listen(struct rung__endpoint *endpoint);
 
 /** Remove the socket and the lock file. */
-void rung__place_leave(struct rung__place *place);
+void rung__endpoint_release(struct rung__endpoint *endpoint);
 
 /* ---- share.c ---- */
 

@@ -86,7 +86,7 @@ static int await(const char *path, int fd, uint64_t until_ns)
 	}
 }
 
-static void take_descriptors(struct msghdr *message, struct rung__answer *answer)
+static void receive_descriptors(struct msghdr *message, struct rung__answer *answer)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
 		size_t bytes = c->cmsg_len - CMSG_LEN(0);
@@ -124,11 +124,11 @@ static int receive(const char *path, int fd, struct rung__answer *answer)
 		return rung__fail_errno(errno, "%s: receiving the shared store", path);
 	answer->bytes = (size_t)got;
 	answer->flags = message.msg_flags;
-	take_descriptors(&message, answer);
+	receive_descriptors(&message, answer);
 	return 0;
 }
 
-int rung__share_ask(const char *path, struct rung__answer *answer_out)
+int rung__share_request(const char *path, struct rung__answer *answer_out)
 {
 	const uint64_t until_ns = rung__now_ns() + ANSWER_WAIT_NS;
 	int fd = -1, rc;

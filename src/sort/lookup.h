@@ -21,7 +21,7 @@ struct rung__lookup {
 /* Up to this many ids are compared with each other, which is faster than slots. */
 #define RUNG__LOOKUP_FEW 24u
 /* Lists of any length are searched without slots when at most this many ids are looked up. */
-#define RUNG__LOOKUP_ASKED 4u
+#define RUNG__LOOKUP_REQUESTED 4u
 
 /** Number of slots for lists of up to `ids_max` ids. */
 static inline uint64_t rung__lookup_slots(uint64_t ids_max)
@@ -49,8 +49,9 @@ static inline __attribute__((always_inline)) void rung__lookup_fill_as(
 	uint64_t begin, uint64_t end, uint64_t asked)
 {
 	set->few = (const char *)ids + begin * index_bytes;
-	set->few_count =
-		end - begin <= RUNG__LOOKUP_FEW || asked <= RUNG__LOOKUP_ASKED ? end - begin : 0;
+	set->few_count = end - begin <= RUNG__LOOKUP_FEW || asked <= RUNG__LOOKUP_REQUESTED
+	                         ? end - begin
+	                         : 0;
 	if (set->few_count)
 		return;
 	set->bits = 1;

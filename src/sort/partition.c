@@ -90,9 +90,10 @@ static inline __attribute__((always_inline)) bool count_slice(const struct rung_
 	return true;
 }
 
-static inline __attribute__((always_inline)) void deal_slice(const struct rung__partition *p,
-                                                             const struct rung__pairs *pairs,
-                                                             unsigned id_bytes, int slice, void *to)
+static inline __attribute__((always_inline)) void partition_slice(const struct rung__partition *p,
+                                                                  const struct rung__pairs *pairs,
+                                                                  unsigned id_bytes, int slice,
+                                                                  void *to)
 {
 	const uint64_t end = rung__slice_begin(pairs->count, slice + 1, p->threads);
 	uint64_t *starts = p->starts + (uint64_t)slice * p->bucket_count;
@@ -131,9 +132,9 @@ bool rung__partition_pairs(const struct rung__partition *p, const struct rung__p
 #pragma omp parallel for num_threads(p->threads) schedule(static, 1)
 	for (int slice = 0; slice < p->threads; slice++) {
 		if (p->id_bytes == 4)
-			deal_slice(p, pairs, 4, slice, to);
+			partition_slice(p, pairs, 4, slice, to);
 		else
-			deal_slice(p, pairs, 8, slice, to);
+			partition_slice(p, pairs, 8, slice, to);
 	}
 	return true;
 }

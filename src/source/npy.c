@@ -77,7 +77,7 @@ static bool take(struct cursor *c, char wanted)
 
 /* A quoted string without escapes; longer ones are cut. Bytes that do not print become '?': it goes
  * into messages. */
-static int take_string(struct cursor *c, char text[DESCR_BYTES])
+static int parse_string(struct cursor *c, char text[DESCR_BYTES])
 {
 	size_t len = 0;
 	char quote;
@@ -98,7 +98,7 @@ static int take_string(struct cursor *c, char text[DESCR_BYTES])
 	return 0;
 }
 
-static bool take_word(struct cursor *c, const char *word)
+static bool parse_word(struct cursor *c, const char *word)
 {
 	size_t len = strlen(word);
 
@@ -149,7 +149,7 @@ static int dtype_of_descr(const struct cursor *c, const char *descr, enum rung_d
 	return refuse_descr(c, descr);
 }
 
-static int take_descr(struct cursor *c, struct rung_array_info *array)
+static int parse_descr(struct cursor *c, struct rung_array_info *array)
 {
 	char descr[DESCR_BYTES];
 	int rc;
@@ -160,7 +160,7 @@ static int take_descr(struct cursor *c, struct rung_array_info *array)
 		                  "%s: a structured dtype (named fields or sub-arrays); save one "
 		                  "field: numpy.save(file, a['field'])",
 		                  c->name);
-	rc = take_string(c, descr);
+	rc = parse_string(c, descr);
 	return rc < 0 ? rc : dtype_of_descr(c, descr, &array->dtype);
 }
 
@@ -172,15 +172,15 @@ int rung__npy_refuse_fortran(const char *name)
 	                  name);
 }
 
-static int take_fortran(struct cursor *c)
+static int parse_fortran(struct cursor *c)
 {
-	c->fortran = take_word(c, "True");
-	if (c->fortran || take_word(c, "False"))
+	c->fortran = parse_word(c, "True");
+	if (c->fortran || parse_word(c, "False"))
 		return 0;
 	return malformed(c, "fortran_order is neither True nor False");
 }
 
-static int take_dim(struct cursor *c, uint64_t *dim_out)
+static int parse_dim(struct cursor *c, uint64_t *dim_out)
 {
 	uint64_t dim = 0;
 
@@ -197,7 +197,7 @@ static int take_dim(struct cursor *c, uint64_t *dim_out)
 	return 0;
 }
 
-static int take_shape(struct cursor *c, struct rung_array_info *array)
+static int parse_shape(struct cursor *c, struct rung_array_info *array)
 {
 	bool comma = true;
 	int rc;
@@ -213,7 +213,7 @@ static int take_shape(struct cursor *c, struct rung_array_info *array)
 				RUNG_E_FORMAT,
 				"%s: more than %d dimensions; reshape it: a.reshape(len(a), -1)",
 				c->name, RUNG_DIMS_MAX);
-		rc = take_dim(c, &array->dims[array->dim_count]);
+		rc = parse_dim(c, &array->dims[array->dim_count]);
 		if (rc < 0)
 			return rc;
 		array->dim_count++;
@@ -229,19 +229,19 @@ static int take_shape(struct cursor *c, struct rung_array_info *array)
 	return 0;
 }
 
-static int take_value(struct cursor *c, enum key key, struct rung_array_info *array)
+static int parse_value(struct cursor *c, enum key key, struct rung_array_info *array)
 {
 	switch (key) {
 	case KEY_DESCR:
-		return take_descr(c, array);
+		return parse_descr(c, array);
 	case KEY_FORTRAN:
-		return take_fortran(c);
+		return parse_fortran(c);
 	default:
-		return take_shape(c, array);
+		return parse_shape(c, array);
 	}
 }
 
-static int take_dict(struct cursor *c, struct rung_array_info *array)
+static int parse_dict(struct cursor *c, struct rung_array_info *array)
 {
 	bool seen[KEY_COUNT] = { false }, comma = true;
 	char text[DESCR_BYTES];
@@ -252,7 +252,7 @@ static int take_dict(struct cursor *c, struct rung_array_info *array)
 	while (!take(c, '}')) {
 		if (!comma)
 			return malformed(c, "a comma is missing");
-		rc = take_string(c, text);
+		rc = parse_string(c, text);
 		if (rc < 0)
 			return rc;
 		for (key = 0; key < KEY_COUNT && strcmp(text, key_names[key]) != 0; key++)
@@ -265,7 +265,7 @@ static int take_dict(struct cursor *c, struct rung_array_info *array)
 		seen[key] = true;
 		if (!take(c, ':'))
 			return malformed(c, "a colon is missing");
-		rc = take_value(c, (enum key)key, array);
+		rc = parse_value(c, (enum key)key, array);
 		if (rc < 0)
 			return rc;
 		comma = take(c, ',');
@@ -293,7 +293,7 @@ static int parse_prefix(const char *name, const unsigned char *head, uint64_t by
 		return rung__fail(
 			RUNG_E_FORMAT,
 			"%s: not a .npy file: wrong magic at byte 0; write it with numpy.save(), "
-		        "or give a file without a header as raw:FILE,DTYPE,DIMxDIM",
+			"or give a file without a header as raw:FILE,DTYPE,DIMxDIM",
 			name);
 	if (bytes < PREFIX_BYTES_MAX)
 		return rung__fail(RUNG_E_FORMAT,
@@ -339,7 +339,7 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 		                  name, npy.data_offset, file_bytes);
 	c.at = c.start + dict_at;
 	c.end = c.start + npy.data_offset;
-	rc = take_dict(&c, &npy.array);
+	rc = parse_dict(&c, &npy.array);
 	if (rc == 0 && c.fortran && npy.array.dim_count > 2)
 		rc = rung__npy_refuse_fortran(name);
 	if (rc < 0)

@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "source/npy.h"
 #include "source/source.h"
-#include "source/source_private.h"
+#include "source/state.h"
 
 #define RAW_USAGE "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"
 

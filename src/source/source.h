@@ -35,11 +35,11 @@ const char *rung__source_spec(const struct rung_source *src);
 int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
                             void *buf);
 
-struct rung__source_place {
+struct rung__source_location {
 	/* all of the array in memory (a small deflated member), else NULL */
 	const unsigned char *data;
-	/* made as it is read: only by rung_source_read(), and best from the first row to the last;
-	 * else */
+	/* generated as it is read: only by rung_source_read(), and best from the first row to the
+	 * last; else */
 	bool streamed;
 	int fd; /* the source's own, for reading */
 	const char *path;
@@ -48,7 +48,7 @@ struct rung__source_place {
 };
 
 /** Valid until the source is closed. */
-struct rung__source_place rung__source_place(const struct rung_source *src);
+struct rung__source_location rung__source_location(const struct rung_source *src);
 
 /**
  * Report that the caller has read bytes [byte_first, byte_first + byte_count) of the array without

@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "source/npy.h"
 #include "source/source.h"
-#include "source/source_private.h"
+#include "source/state.h"
 
 struct derived {
 	struct rung_source *inner; /* NULL: a range */
@@ -21,7 +21,7 @@ static uint64_t memory_of(const void *stream)
 	const struct derived *derived = stream;
 
 	return sizeof(*derived) +
-	       (derived->inner ? rung__source_place(derived->inner).memory_bytes : 0);
+	       (derived->inner ? rung__source_location(derived->inner).memory_bytes : 0);
 }
 
 static void close_derived(void *stream)

@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 #include "source/npy.h"
-#include "source/source_made.h"
+#include "source/source_generated.h"
 #include "source/source_zip.h"
 
 #define DEFLATE_RATIO_MAX 1032u /* largest expansion by deflate; a larger size is false */
@@ -139,30 +139,31 @@ static int find_member(const struct rung_source *src, zip_t *zip, const char *me
 }
 
 /* The whole entry, whose CRC libzip compares at its end. */
-static int inflate_all(struct rung__made *made, zip_file_t *file)
+static int inflate_all(struct rung__generated *generated, zip_file_t *file)
 {
 	unsigned char past;
 	zip_int64_t got = 0;
 	int rc = 0;
 
-	while (rc == 0 && made->done < made->bytes) {
+	while (rc == 0 && generated->done < generated->bytes) {
 		uint64_t room_bytes;
-		unsigned char *room = rung__made_room(made, &room_bytes);
+		unsigned char *room = rung__generated_buffer(generated, &room_bytes);
 
 		got = zip_fread(file, room, room_bytes);
 		if (got <= 0)
 			break;
-		rc = rung__made_take(made, (uint64_t)got);
+		rc = rung__generated_add(generated, (uint64_t)got);
 	}
-	if (rc == 0 && made->done == made->bytes)
+	if (rc == 0 && generated->done == generated->bytes)
 		got = zip_fread(file, &past, 1);
 	if (rc < 0)
 		return rc;
 	if (got < 0)
-		return rung__zip_inflating_failed(made->src, file);
-	if (made->done < made->bytes || got > 0)
-		return rung__zip_wrong_length(made->src, got > 0 ? "more" : "less", made->bytes);
-	return rung__made_end(made);
+		return rung__zip_inflating_failed(generated->src, file);
+	if (generated->done < generated->bytes || got > 0)
+		return rung__zip_wrong_length(generated->src, got > 0 ? "more" : "less",
+		                              generated->bytes);
+	return rung__generated_end(generated);
 }
 
 /* The sizes of the entry are checked against the file before memory is allocated for it. */
@@ -180,15 +181,15 @@ static int check_sizes(const struct rung_source *src, const zip_stat_t *st, uint
 static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st)
 {
 	zip_file_t *file = zip_fopen_index(zip, st->index, 0);
-	struct rung__made made;
+	struct rung__generated generated;
 	int rc;
 
 	if (!file)
 		return rung__zip_failed(src, "cannot be opened", zip_get_error(zip));
-	rc = rung__made_begin(&made, src, st->size);
+	rc = rung__generated_begin(&generated, src, st->size);
 	if (rc == 0)
-		rc = inflate_all(&made, file);
-	rung__made_fini(&made);
+		rc = inflate_all(&generated, file);
+	rung__generated_fini(&generated);
 	zip_fclose(file);
 	return rc;
 }
@@ -284,11 +285,11 @@ int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t 
 		rc = fail_twice(src, end);
 	else
 		rc = stat_member(src, zip, found, &st);
-	if (rc == 0 && st.size > rung__made_memory_max)
+	if (rc == 0 && st.size > rung__generated_memory_max)
 		rc = rung__fail(RUNG_E_FORMAT,
 		                "%s: its '*%s' claims %" PRIu64 " bytes, at most %" PRIu64
 		                " are read",
-		                src->path, end, (uint64_t)st.size, rung__made_memory_max);
+		                src->path, end, (uint64_t)st.size, rung__generated_memory_max);
 	if (rc == 0)
 		rc = check_sizes(src, &st, file_bytes);
 	if (rc == 0)

@@ -10,7 +10,7 @@
 #include "file/file.h"
 #include "base/base.h"
 #include "source/source.h"
-#include "source/source_private.h"
+#include "source/state.h"
 
 int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len,
                            uint64_t *bytes_out)
@@ -64,9 +64,9 @@ const char *rung__source_spec(const struct rung_source *src)
 	return src->spec;
 }
 
-struct rung__source_place rung__source_place(const struct rung_source *src)
+struct rung__source_location rung__source_location(const struct rung_source *src)
 {
-	return (struct rung__source_place){
+	return (struct rung__source_location){
 		.data = src->data ? src->data + src->data_offset : NULL,
 		.streamed = src->stream != NULL,
 		.fd = src->fd,

@@ -11,7 +11,7 @@
 #include <zlib.h>
 
 #include "base/base.h"
-#include "source/source_private.h"
+#include "source/state.h"
 
 #define READ_BYTES (1u << 16)
 #define GZIP_BYTES (1u << 17) /* of zlib's, at most */
@@ -42,7 +42,7 @@ static int bad_line(const struct text *text, const char *what)
 	                  text->path, text->row + 1, what);
 }
 
-static int take_char(const struct text *text, struct line *line, unsigned char c)
+static int read_char(const struct text *text, struct line *line, unsigned char c)
 {
 	if (c == '\n') {
 		line->ended = true;
@@ -98,7 +98,7 @@ static int next_id(struct text *text, bool *there_out)
 	while (rc == 0 && !line.ended) {
 		if (text->at == text->used && ((rc = fill(text)) < 0 || text->used == 0))
 			break;
-		rc = take_char(text, &line, text->buffer[text->at++]);
+		rc = read_char(text, &line, text->buffer[text->at++]);
 	}
 	*there_out = line.digits;
 	if (rc == 0 && line.digits) {

@@ -5,7 +5,7 @@
 #include "file/file.h"
 #include "base/base.h"
 #include "source/pickle.h"
-#include "source/source_private.h"
+#include "source/state.h"
 
 #define LIST_BYTES 512u
 
@@ -55,7 +55,7 @@ static int no_key(const struct rung_source *src, const struct rung__pickle_dict 
 	return rung__fail(RUNG_E_NOENT, "%s: has no array '%s'; it has: %s", src->path, key, list);
 }
 
-static int take_array(struct rung_source *src, const struct rung__pickle_item *item)
+static int open_array(struct rung_source *src, const struct rung__pickle_item *item)
 {
 	const uint64_t item_bytes = rung_dtype_bytes(item->dtype);
 	unsigned char *data;
@@ -100,7 +100,7 @@ int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t f
 		while (key && i < dict->count &&
 		       (strcmp(dict->items[i].key, key) != 0 || !dict->items[i].is_array))
 			i++;
-		rc = key && i < dict->count ? take_array(src, &dict->items[i])
+		rc = key && i < dict->count ? open_array(src, &dict->items[i])
 		                            : no_key(src, dict, key);
 	}
 	rung__free(dict);

@@ -6,7 +6,7 @@
 #include <zip.h>
 
 #include "source/npy.h"
-#include "source/source_private.h"
+#include "source/state.h"
 
 /** Open the source's file as a zip file, with a separate descriptor; release it with
  * zip_discard(). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mailboxes of the refill threads and of the hand-off thread. */
+/* The mailboxes of the refill threads and of the device thread. */
 #include <assert.h>
 
 #include "base/thread.h"
@@ -53,11 +53,11 @@ void rung__refill_cancel(struct rung__refill_box *box)
 	pthread_mutex_unlock(&box->lock);
 }
 
-/* ---- hand-off ---- */
+/* ---- device thread ---- */
 
-void rung__handoff_begin(struct rung_store *store, struct rung_request *request)
+void rung__device_thread_begin(struct rung_store *store, struct rung_request *request)
 {
-	struct rung__handoff_box *box = &store->handoff_box;
+	struct rung__device_thread_box *box = &store->device_thread_box;
 
 	pthread_mutex_lock(&store->lock);
 	rung__queue_push(&box->inbox, &request->link);
@@ -65,10 +65,10 @@ void rung__handoff_begin(struct rung_store *store, struct rung_request *request)
 	pthread_mutex_unlock(&store->lock);
 }
 
-void rung__handoff_take(struct rung_store *store, struct rung__parcel *parcel)
+void rung__device_thread_add(struct rung_store *store, struct rung__slot_batch *slot_batch)
 {
 	pthread_mutex_lock(&store->lock);
-	rung__queue_push(&store->handoff_box.parcels, &parcel->link);
-	pthread_cond_signal(&store->handoff_box.work);
+	rung__queue_push(&store->device_thread_box.slot_batches, &slot_batch->link);
+	pthread_cond_signal(&store->device_thread_box.work);
 	pthread_mutex_unlock(&store->lock);
 }

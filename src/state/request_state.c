@@ -42,24 +42,24 @@ void rung__request_finish(struct rung_request *request, int status)
 {
 	struct rung_store *store = request->store;
 	struct rung__counters *counters = &store->counters;
-	bool give_back, first;
+	bool release, first;
 
 	pthread_mutex_lock(&request->lock);
 	/* two may settle one */
 	first = atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_DONE;
 	if (first) {
-		rung__count(&counters->latency[rung__latency_bucket(
-				    (rung__now_ns() - request->submit_ns) / 1000)],
-		            1);
+		rung__counter_add(&counters->latency[rung__latency_bucket(
+					  (rung__now_ns() - request->submit_ns) / 1000)],
+		                  1);
 		if (status < 0)
-			rung__count(&counters->request_errors, 1);
+			rung__counter_add(&counters->request_errors, 1);
 		request->status = status;
 		atomic_store_explicit(&request->state, RUNG__REQUEST_DONE, memory_order_release);
 		pthread_cond_broadcast(&request->done);
 	}
-	give_back = store->handoff && request->retired;
+	release = store->device_thread && request->retired;
 	pthread_mutex_unlock(&request->lock);
-	if (give_back)
+	if (release)
 		rung__request_free(request);
 }
 

@@ -8,11 +8,11 @@
  * one side at a time: to its submitter until it is queued, to refill until its state is DONE
  * (release store, acquire load), then to its submitter again.
  *
- * With a device there is a third side, the hand-off thread (handoff.c): it owns a request from its
- * submission on, passes its misses to the sorter (misses.c) and thereby to refill, receives
- * *parcels* of rows in slots, has the device copy them, returns the slots, and completes the
- * request. Sorter and refill own the members under "refill's" until the last parcel has been handed
- * over.
+ * With a device there is a third side, the device thread (device_thread.c): it owns a request
+ * from its submission on, passes its misses to the sorter (misses.c) and thereby to refill,
+ * receives *slot batches* of rows in slots, has the device copy them, returns the slots, and
+ * completes the request. Sorter and refill own the members under "refill's" until the last
+ * slot batch has been handed over.
  *
  * Locks. store->lock guards the free lists, the queues between the threads and the stop flag;
  * request->lock guards the wait for one request. Neither is acquired while the other is held, nor
@@ -28,7 +28,7 @@
 #include "cache/cache.h"
 #include "device/device.h"
 #include "gather/gather.h"
-#include "place/place.h"
+#include "placement/placement.h"
 #include "state/segment.h"
 #include "tier/tier.h"
 
@@ -39,13 +39,13 @@ enum rung__request_state {
 	RUNG__REQUEST_DONE
 };
 
-#define RUNG__SLOT_NONE UINT32_MAX
-#define RUNG__NODE_NONE UINT64_MAX
+#define RUNG__SLOT_NONE     UINT32_MAX
+#define RUNG__MISS_REF_NONE UINT64_MAX
 
 struct rung__part;
 
-/* Device: rows of one request in slots, in flight from refill to the hand-off. */
-struct rung__parcel {
+/* Device: rows of one request in slots, in flight from refill to the device thread. */
+struct rung__slot_batch {
 	struct rung__link link;
 	struct rung__part *part;
 	uint64_t first, count; /* entries of the request's lists */
@@ -61,23 +61,23 @@ struct rung__part {
 	uint64_t first, end; /* misses first .. end */
 	uint64_t cursor;     /* those before it have been begun */
 	uint64_t pending;    /* rows that were begun and are neither in place nor failed */
-	/* begun, being read by another client of the cache: a chain, see refill_internal.h */
-	uint64_t elsewhere;
-	uint64_t elsewhere_ns; /* since when */
-	struct rung__link elsewhere_link, touched_link;
+	/* begun, being read by another client of the cache: a chain, see state.h */
+	uint64_t remote;
+	uint64_t remote_ns; /* since when */
+	struct rung__link remote_link, touched_link;
 
 	/* device */
 	/* entries in the lists of rows that are in the pool: the tmp arrays of the misses */
 	uint64_t placed;
-	uint64_t parcel_first;          /* first row that has not been handed over */
+	uint64_t slot_batch_first;      /* first row that has not been handed over */
 	uint32_t held_head, held_count; /* slots that contain them */
 	struct rung__link held_link;    /* in the list of parts that have some */
-	struct rung__parcel last_parcel;
+	struct rung__slot_batch last_slot_batch;
 };
 
 struct rung_request {
 	struct rung_store *store;
-	struct rung__link link; /* free, retired, or in the hand-off's inbox */
+	struct rung__link link; /* free, retired, or in the device thread's inbox */
 	_Atomic int state;
 	_Atomic int status;
 	uint64_t submit_ns;
@@ -100,13 +100,13 @@ struct rung_request {
 	_Atomic uint32_t parts_left; /* that are not over */
 	uint64_t batch;              /* the cache's name for it */
 
-	/* the hand-off's */
+	/* the device thread's */
 	bool reading;      /* the gather has run, and misses are refill's */
-	bool read_through; /* the last parcels of its parts have come */
+	bool read_through; /* the last slot batches of its parts have come */
 	uint32_t lasts_left;
 	int device_status;
-	struct rung__queue waiting; /* parcels that are not being copied yet, oldest first */
-	struct rung__parcel *scatters[RUNG__SCATTERS_MAX];
+	struct rung__queue waiting; /* slot batches that are not being copied yet, oldest first */
+	struct rung__slot_batch *scatters[RUNG__SCATTERS_MAX];
 	uint32_t scatter_first, scatter_count;
 
 	/* device */
@@ -165,7 +165,7 @@ struct rung__shape {
 	uint64_t map_bytes;  /* of an entry of rank_of_vertex; 0: not in memory */
 	uint64_t map_on_gpu; /* nonzero: and it is in GPU memory */
 	uint64_t gpu_count;  /* over which the tier "peer" is interleaved; 0: the CPU gathers */
-	struct rung__places places;
+	struct rung__placement_set placements;
 };
 
 /** Mailbox of a refill thread, and the means to wake it. */
@@ -181,14 +181,14 @@ struct rung__refill_box {
 	bool over;    /* nothing more will be queued or returned */
 };
 
-/** The same for the hand-off thread, under store->lock. */
-struct rung__handoff_box {
+/** The same for the device thread, under store->lock. */
+struct rung__device_thread_box {
 	struct rung__queue inbox; /* requests whose gathers were submitted */
-	struct rung__queue parcels;
+	struct rung__queue slot_batches;
 	pthread_cond_t work;
 };
 
-struct rung__handoff;
+struct rung__device_thread;
 struct rung__refill;
 struct rung__share;
 struct rung__sorter;
@@ -212,10 +212,10 @@ struct rung_store {
 
 	const struct rung__device_ops *device_ops; /* NULL: the CPU */
 	struct rung__device *device;
-	int gpus[RUNG_GPUS_MAX];        /* the first gathers */
-	struct rung__graph_place graph; /* where the plan puts it; attached: all zero */
-	int alive_fd;                   /* attached, with a tier "peer": see share.h; else -1 */
-	void *known_ranks;              /* of all requests; NULL without a device */
+	int gpus[RUNG_GPUS_MAX];           /* the first gathers */
+	struct rung__graph_location graph; /* where the plan puts it; attached: all zero */
+	int alive_fd;                      /* attached, with a tier "peer": see share.h; else -1 */
+	void *known_ranks;                 /* of all requests; NULL without a device */
 	uint64_t known_bytes;
 	struct rung__pool pool;    /* slots and frames */
 	struct rung__cache *cache; /* NULL without frames */
@@ -226,8 +226,9 @@ struct rung_store {
 	uint32_t refill_count;
 	uint32_t sector_bytes;             /* the least that divides where their reads begin */
 	struct rung__announcer *announcer; /* NULL without a cache */
-	struct rung__handoff *handoff;     /* NULL without a device, and when nothing is cold */
-	struct rung__handoff_box handoff_box;
+	/* NULL without a device, and when nothing is cold */
+	struct rung__device_thread *device_thread;
+	struct rung__device_thread_box device_thread_box;
 	struct rung__sorter *sorter; /* with it: sorts misses */
 
 	pthread_mutex_t lock;
@@ -236,17 +237,17 @@ struct rung_store {
 	struct rung_request *requests;
 	uint32_t request_count;
 	struct rung__queue free, sync_free;
-	/* device without hand-off: requests that were put and may still run, oldest first */
+	/* device without device thread: requests that were put and may still run, oldest first */
 	struct rung__queue retired;
 	bool stop;
 	bool reads_lost; /* given up while the kernel may still write to the pool */
 
-	struct rung_topology *topology;       /* while tiers are opened, where memory has a place */
-	bool binds;                           /* memory is bound to its place */
-	char bind_why[RUNG__PLACE_WHY_BYTES]; /* why not; "" while it is */
-	struct rung_place *place_list;
-	struct rung_store_place *places; /* [place_count] */
-	uint32_t place_count;
+	struct rung_topology *topology; /* while tiers are opened, where memory has a place */
+	bool binds;                     /* memory is bound to its place */
+	char bind_why[RUNG__PLACEMENT_WHY_BYTES]; /* why not; "" while it is */
+	struct rung_placement *placement_list;
+	struct rung_store_placement *placements; /* [placement_count] */
+	uint32_t placement_count;
 
 	struct rung__counters counters;
 };
@@ -268,7 +269,7 @@ static inline uint64_t rung__request_own_bytes(const struct rung_store *store)
 
 /* ---- request_state.c ---- */
 
-/** Complete a request; `status` and request->error are final. Refill, the hand-off, or the
+/** Complete a request; `status` and request->error are final. Refill, the device thread, or the
  * submitter of a request without misses. */
 void rung__request_finish(struct rung_request *request, int status);
 
@@ -287,7 +288,7 @@ static inline uint32_t rung__request_index(const struct rung_request *request)
 	return (uint32_t)(request - request->store->requests);
 }
 
-static inline void rung__count(_Atomic uint64_t *counter, uint64_t n)
+static inline void rung__counter_add(_Atomic uint64_t *counter, uint64_t n)
 {
 	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
@@ -310,10 +311,10 @@ void rung__refill_return(struct rung__refill_box *box, uint32_t slot_head);
  * rung__refill_stop(). */
 void rung__refill_cancel(struct rung__refill_box *box);
 
-/** Device: rows in slots, for the hand-off thread. */
-void rung__handoff_take(struct rung_store *store, struct rung__parcel *parcel);
+/** Device: rows in slots, for the device thread. */
+void rung__device_thread_add(struct rung_store *store, struct rung__slot_batch *slot_batch);
 
-/** Device: a gather that was started, for the hand-off thread. */
-void rung__handoff_begin(struct rung_store *store, struct rung_request *request);
+/** Device: a gather that was started, for the device thread. */
+void rung__device_thread_begin(struct rung_store *store, struct rung_request *request);
 
 #endif

@@ -147,14 +147,14 @@ static bool map_ok(const struct rung__shape *shape, uint64_t entry_bytes)
 /* Check the offered placement of the creator's memory. */
 static bool places_ok(const struct rung__shape *shape)
 {
-	const struct rung__places *places = &shape->places;
+	const struct rung__placement_set *placements = &shape->placements;
 	uint64_t host = shape->tiers[RUNG__TIER_HOST].row_count * shape->layout.row_stride,
 		 frames = shape->frame_count * shape->frame_bytes;
 
-	return memchr(places->why, 0, sizeof(places->why)) && places->asked_node >= -1 &&
-	       places->asked_node < RUNG_NODES_MAX &&
-	       rung__placement_ok(&places->host, rung__align_up(host, RUNG__PAGE_BYTES)) &&
-	       rung__placement_ok(&places->frames, rung__align_up(frames, RUNG__PAGE_BYTES));
+	return memchr(placements->why, 0, sizeof(placements->why)) &&
+	       placements->asked_node >= -1 && placements->asked_node < RUNG_NODES_MAX &&
+	       rung__placement_ok(&placements->host, rung__align_up(host, RUNG__PAGE_BYTES)) &&
+	       rung__placement_ok(&placements->frames, rung__align_up(frames, RUNG__PAGE_BYTES));
 }
 
 static bool maps_ok(const struct rung__shape *shape)
@@ -243,7 +243,7 @@ static int *descriptor(struct rung__answer *answer, enum rung__offer_fd which)
 	return rung__offer_count(&answer->offer.shape, which) > 0 ? &answer->fds[at] : NULL;
 }
 
-static int take_map(const char *path, struct rung_store *store, struct rung__answer *answer)
+static int accept_map(const char *path, struct rung_store *store, struct rung__answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
 	const int *fd = descriptor(answer, RUNG__OFFER_MAP);
@@ -268,7 +268,7 @@ static int take_map(const char *path, struct rung_store *store, struct rung__ans
 	                 shape->vertex_count);
 }
 
-static int take_vertices(const char *path, struct rung_store *store, struct rung__answer *answer)
+static int accept_vertices(const char *path, struct rung_store *store, struct rung__answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
 	const int *fd = descriptor(answer, RUNG__OFFER_VERTICES);
@@ -300,7 +300,7 @@ static char *name_of(const struct rung__offer *offer, uint64_t file_idx, int fd)
 	                  : rung__format("%.*s", (int)length, path);
 }
 
-static int take_features(struct rung_store *store, struct rung__answer *answer)
+static int accept_features(struct rung_store *store, struct rung__answer *answer)
 {
 	store->features.layout = store->shape.layout;
 	store->dataset_dir = rung__strdup(answer->offer.path);
@@ -319,7 +319,7 @@ static int take_features(struct rung_store *store, struct rung__answer *answer)
 }
 
 /* Gathers run on a GPU of our choice. */
-static int take_device(const char *path, struct rung_store *store, int *alive_fd)
+static int accept_device(const char *path, struct rung_store *store, int *alive_fd)
 {
 	const struct rung__device_ops *ops;
 	int gpus[RUNG_GPUS_MAX], gpu;
@@ -367,19 +367,19 @@ static int fill(const char *path, struct rung_store *store, struct rung__answer 
 		         "private_cache is set: the shared cold-row cache is not used");
 	}
 	rung__store_set_vertices(store, NULL); /* pointers of others mean nothing */
-	rc = take_device(path, store, alive_fd);
+	rc = accept_device(path, store, alive_fd);
 	store->opts.gpu = NULL; /* the caller's */
 	if (rc == 0)
-		rc = take_map(path, store, answer);
+		rc = accept_map(path, store, answer);
 	if (rc == 0 && host_fd)
 		rc = rung__segment_attach(path, *host_fd,
 		                          shape->tiers[RUNG__TIER_HOST].row_count *
 		                                  shape->layout.row_stride,
 		                          false, &store->host_memory);
 	if (rc == 0)
-		rc = take_features(store, answer);
+		rc = accept_features(store, answer);
 	if (rc == 0)
-		rc = take_vertices(path, store, answer);
+		rc = accept_vertices(path, store, answer);
 	if (rc == 0)
 		rc = rung__store_open_tiers(store, rung__registry_reader(),
 		                            alive_fd ? answer->offer.peer_handles : NULL,
@@ -425,7 +425,7 @@ int rung_store_attach(const char *share_path, const struct rung_store_opts *opts
 
 	if (!share_path || !store_out)
 		return rung__fail(RUNG_E_INVAL, "rung_store_attach: NULL given");
-	rc = rung__share_ask(share_path, &answer);
+	rc = rung__share_request(share_path, &answer);
 	if (rc == 0)
 		rc = open_answer(share_path, opts, &answer, store_out);
 	rung__answer_close(&answer);

@@ -8,7 +8,7 @@
 #include "store/store.h"
 
 #define SEEDS_DEFAULT 1024u
-#define LOOK_NS       20000
+#define POLL_NS       20000
 
 struct rung_gpu_sampler {
 	const struct rung_store *store;
@@ -25,7 +25,7 @@ struct rung__gpu_batch {
 	bool there; /* sampled holds it */
 };
 
-static int open_arrays(const struct rung_dataset *ds, const struct rung__graph_place *graph,
+static int open_arrays(const struct rung_dataset *ds, const struct rung__graph_location *graph,
                        struct rung__features files[2], struct rung__sampler_args *args)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
@@ -71,7 +71,7 @@ int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset 
 	struct rung__features files[2] = { 0 };
 	struct rung__sampler_args args = { 0 };
 	struct rung_gpu_sampler *sampler;
-	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_gpu_sampler_opts");
+	int rc = rung__opts_copy_in(&opts, sizeof(opts), user_opts, "rung_gpu_sampler_opts");
 
 	if (rc == 0)
 		rc = check_opts(store, ds, plan, &opts);
@@ -179,7 +179,7 @@ int rung__gpu_batch_sample(struct rung__gpu_batch *batch, const uint64_t *seeds,
 int rung__gpu_batch_wait(struct rung__gpu_batch *batch, int64_t timeout_ns)
 {
 	const struct rung__device_ops *ops = batch->sampler->ops;
-	const struct timespec pause = { .tv_nsec = LOOK_NS };
+	const struct timespec pause = { .tv_nsec = POLL_NS };
 	uint64_t until_ns = rung__now_ns() + (uint64_t)RUNG__MAX(timeout_ns, 0);
 	int rc;
 

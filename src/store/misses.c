@@ -5,7 +5,7 @@
  *
  * On the CPU the submitting thread does that. With a device a separate thread does, the sorter, one
  * for all files of the store. 200 k misses take milliseconds, and the two threads that could do it
- * instead have no such time: while the hand-off sorted, no copy of another request would be
+ * instead have no such time: while the device thread sorted, no copy of another request would be
  * launched and no slot would be returned; while a refill thread sorted, no read of its file would
  * be reaped or sent. The sorter may also wait for the cache, up to 100 ms where another process is
  * stopped with its lock.
@@ -60,9 +60,9 @@ static void make_parts(struct rung_request *request)
 			.first = at[f],
 			.end = at[f + 1],
 			.cursor = at[f],
-			.elsewhere = RUNG__NODE_NONE,
+			.remote = RUNG__MISS_REF_NONE,
 			.placed = at[f],
-			.parcel_first = at[f],
+			.slot_batch_first = at[f],
 			.held_head = RUNG__SLOT_NONE,
 		};
 		parts += at[f] < at[f + 1];
@@ -141,7 +141,7 @@ void rung__misses_queue(struct rung_request *request)
 /* ---- the sorter ---- */
 
 /* @return the oldest request; NULL: there will be no other */
-static struct rung_request *take_oldest(struct rung__sorter *sorter)
+static struct rung_request *pop_oldest(struct rung__sorter *sorter)
 {
 	struct rung_store *store = sorter->store;
 	struct rung_request *request;
@@ -160,7 +160,7 @@ static void *sorter_main(void *ctx)
 	struct rung_request *request;
 
 	pthread_setname_np(pthread_self(), "rung-sorter");
-	while ((request = take_oldest(sorter)) != NULL)
+	while ((request = pop_oldest(sorter)) != NULL)
 		rung__misses_queue(request);
 	return NULL;
 }
@@ -185,7 +185,7 @@ int rung__sorter_start(struct rung_store *store)
 	return 0;
 }
 
-void rung__sorter_take(struct rung__sorter *sorter, struct rung_request *request)
+void rung__sorter_accept(struct rung__sorter *sorter, struct rung_request *request)
 {
 	pthread_mutex_lock(&sorter->store->lock);
 	rung__queue_push(&sorter->requests, &request->sort_link);

@@ -118,7 +118,7 @@ static int announce(struct rung_store *store, const struct rung_ids *ids, uint64
 }
 
 /* Withdraw a list that was announced in part: it will be announced again. */
-static void take_back(struct rung_store *store)
+static void reclaim(struct rung_store *store)
 {
 	struct rung__announcer *a = store->announcer;
 
@@ -142,7 +142,7 @@ int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_
 		rc = announce(store, ids, first,
 		              RUNG__MIN(ids->count - first, store->opts.batch_rows_max));
 	if (rc < 0) {
-		take_back(store);
+		reclaim(store);
 	} else if (batches_out) {
 		*batch_count_out = store->announcer->batch_count;
 		memcpy(batches_out, store->announcer->batches,

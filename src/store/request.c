@@ -12,30 +12,30 @@ static int state_of(const struct rung_request *request)
 	return atomic_load_explicit(&request->state, memory_order_acquire);
 }
 
-/* A device without a hand-off thread: completion is detected only by polling. */
+/* A device without a device thread: completion is detected only by polling. */
 static bool looked_after(const struct rung_request *request)
 {
-	return request->store->device && !request->store->handoff;
+	return request->store->device && !request->store->device_thread;
 }
 
 int rung_request_poll(struct rung_request *request)
 {
 	if (looked_after(request))
-		rung__handoff_settle(request);
+		rung__device_thread_complete(request);
 	return state_of(request) == RUNG__REQUEST_DONE;
 }
 
 /* Without a thread that would wake us: look again and again, until the limit. */
-static void settle_within(struct rung_request *request, int64_t timeout_ns)
+static void complete_within(struct rung_request *request, int64_t timeout_ns)
 {
 	const uint64_t begin_ns = rung__now_ns();
 	uint64_t waited_ns = 0;
 
 	if (rung_request_poll(request))
 		return;
-	rung__count(&request->store->counters.host_waits, 1);
+	rung__counter_add(&request->store->counters.host_waits, 1);
 	while (timeout_ns < 0 || waited_ns < (uint64_t)timeout_ns) {
-		const struct timespec pause = { .tv_nsec = (long)rung__look_ns(waited_ns) };
+		const struct timespec pause = { .tv_nsec = (long)rung__poll_ns(waited_ns) };
 
 		nanosleep(&pause, NULL);
 		if (rung_request_poll(request))
@@ -54,7 +54,7 @@ static bool await_state(struct rung_request *request, int state, int64_t timeout
 
 	pthread_mutex_lock(&request->lock);
 	if (request->store->device && state_of(request) < state)
-		rung__count(&request->store->counters.host_waits, 1);
+		rung__counter_add(&request->store->counters.host_waits, 1);
 	while (!(there = state_of(request) >= state) && waited != ETIMEDOUT) {
 		if (timeout_ns < 0)
 			pthread_cond_wait(&request->done, &request->lock);
@@ -70,7 +70,7 @@ int rung_request_wait(struct rung_request *request, int64_t timeout_ns)
 	bool done;
 
 	if (looked_after(request)) {
-		settle_within(request, timeout_ns);
+		complete_within(request, timeout_ns);
 		done = state_of(request) == RUNG__REQUEST_DONE;
 	} else {
 		done = await_state(request, RUNG__REQUEST_DONE, timeout_ns);
@@ -87,7 +87,7 @@ int rung_request_wait_stream(struct rung_request *request, struct CUstream_st *s
 
 	if (!store->device)
 		return rung_request_wait(request, -1);
-	if (store->handoff)
+	if (store->device_thread)
 		await_state(request, RUNG__REQUEST_LAUNCHED, -1);
 	if (state_of(request) == RUNG__REQUEST_DONE && request->status < 0)
 		return rung__fail_text(request->status, request->error);
@@ -110,7 +110,7 @@ static bool retire(struct rung_request *request)
 	busy = state_of(request) != RUNG__REQUEST_DONE;
 	request->retired = busy;
 	pthread_mutex_unlock(&request->lock);
-	if (busy && !store->handoff) {
+	if (busy && !store->device_thread) {
 		pthread_mutex_lock(&store->lock);
 		rung__queue_push(&store->retired, &request->link);
 		pthread_mutex_unlock(&store->lock);
@@ -159,12 +159,12 @@ void rung__request_harvest(struct rung_store *store, bool must)
 	}
 }
 
-struct rung_request *rung__request_take_free(struct rung_store *store, bool sync)
+struct rung_request *rung__request_acquire(struct rung_store *store, bool sync)
 {
 	struct rung__queue *list = sync ? &store->sync_free : &store->free;
 	struct rung_request *request;
 
-	if (store->device && !store->handoff)
+	if (store->device && !store->device_thread)
 		rung__request_harvest(store, !sync);
 	pthread_mutex_lock(&store->lock);
 	while (sync && rung__queue_is_empty(list))

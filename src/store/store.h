@@ -24,19 +24,20 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 /** Open the device, after the host tier and the map, which it registers. */
 int rung__store_open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles);
 
-/* ---- store_place.c ---- */
+/* ---- store_placement.c ---- */
 
 /** Before any memory of the tiers is touched: check that it fits, and whether it can be bound. */
-int rung__store_place(struct rung_store *store);
+int rung__store_apply_placement(struct rung_store *store);
 
 /** Bind untouched memory if the kernel allows it. */
-void rung__store_bind(struct rung_store *store, void *memory, const struct rung__placement *place);
+void rung__store_bind(struct rung_store *store, void *memory,
+                      const struct rung__placement *placement);
 
 /** Bind and touch the slots, and the frames that are there for the first time. */
 void rung__store_bind_pool(struct rung_store *store);
 
 /** Query the placement of all of it. */
-int rung__store_look(struct rung_store *store);
+int rung__store_inspect_memory(struct rung_store *store);
 
 /* ---- store_open.c ---- */
 
@@ -56,8 +57,8 @@ int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, vo
                         size_t out_stride, struct CUstream_st *stream);
 
 /**
- * Device without a hand-off: reclaim requests that were put early and have run; with `must`, if no
- * request is free, wait for the oldest one and reclaim it too.
+ * Device without a device thread: reclaim requests that were put early and have run; with `must`,
+ * if no request is free, wait for the oldest one and reclaim it too.
  */
 void rung__request_harvest(struct rung_store *store, bool must);
 
@@ -85,7 +86,7 @@ uint64_t rung__pool_shared_bytes(uint64_t rank_first, uint64_t row_count, uint64
 
 /** A free request; NULL: all are in flight. `sync`: of those for rung_gather(), which is waited
  * for. */
-struct rung_request *rung__request_take_free(struct rung_store *store, bool sync);
+struct rung_request *rung__request_acquire(struct rung_store *store, bool sync);
 
 /* ---- misses.c ---- */
 
@@ -102,41 +103,42 @@ void rung__misses_queue(struct rung_request *request);
 int rung__sorter_start(struct rung_store *store);
 
 /** Give a request with misses to the thread. Never waits. */
-void rung__sorter_take(struct rung__sorter *sorter, struct rung_request *request);
+void rung__sorter_accept(struct rung__sorter *sorter, struct rung_request *request);
 
 /** Stop the thread. No request is with it, and none will come. */
 void rung__sorter_stop(struct rung__sorter *sorter);
 
-/* ---- handoff.c, found.c ---- */
+/* ---- device_thread.c, gather_result.c ---- */
 
 /** Start the thread that the device's requests need when some rows are cold. */
-int rung__handoff_start(struct rung_store *store);
+int rung__device_thread_start(struct rung_store *store);
 
 /** Stop it after the work in flight; the store's stop flag is set. @return 0 or RUNG_E_TIMEDOUT:
  * the device does not answer */
-int rung__handoff_stop(struct rung__handoff *handoff);
+int rung__device_thread_stop(struct rung__device_thread *device_thread);
 
 /** Put a request's gather on a stream. The request is BUSY from here on. */
-int rung__handoff_submit(struct rung_request *request, const struct rung_ids *ids, void *out,
-                         size_t out_stride, struct CUstream_st *stream);
+int rung__device_thread_submit(struct rung_request *request, const struct rung_ids *ids, void *out,
+                               size_t out_stride, struct CUstream_st *stream);
 
 /** Put what a gather found into its request: misses, or why it fails. */
-void rung__found_take(struct rung_request *request, const struct rung__found *found);
+void rung__gather_result_accept(struct rung_request *request,
+                                const struct rung__gather_result *result);
 
-/** Without a hand-off: complete a request if its gather has run. Any thread. */
-void rung__handoff_settle(struct rung_request *request);
+/** Without a device thread: complete a request if its gather has run. Any thread. */
+void rung__device_thread_complete(struct rung_request *request);
 
-#define RUNG__LOOK_NS_MIN 20000 /* between two polls of words that a device writes */
-#define RUNG__LOOK_NS_MAX 100000
+#define RUNG__POLL_NS_MIN 20000 /* between two polls of words that a device writes */
+#define RUNG__POLL_NS_MAX 100000
 #define RUNG__CHECK_NS    10000000 /* between two questions to the device itself */
 
 /**
  * Time until the next poll of a device that has completed nothing for `idle_ns`: one sixteenth of
  * that, so the delay stays small compared with the wait.
  */
-static inline uint64_t rung__look_ns(uint64_t idle_ns)
+static inline uint64_t rung__poll_ns(uint64_t idle_ns)
 {
-	return RUNG__MIN(RUNG__MAX(idle_ns / 16, RUNG__LOOK_NS_MIN), RUNG__LOOK_NS_MAX);
+	return RUNG__MIN(RUNG__MAX(idle_ns / 16, RUNG__POLL_NS_MIN), RUNG__POLL_NS_MAX);
 }
 
 /**

@@ -48,7 +48,7 @@ static int open_known(struct rung_store *store)
 int rung__store_open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles)
 {
 	uint64_t host_rows = store->shape.tiers[RUNG__TIER_HOST].row_count;
-	struct rung__request_lists *lists =
+	struct rung__request_buffers *lists =
 		rung__malloc_array(store->request_count, sizeof(*lists));
 	struct rung__device_args args = {
 		.gpus = store->gpus,
@@ -75,7 +75,7 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 	for (uint32_t i = 0; i < store->request_count; i++) {
 		const struct rung__misses *misses = &store->requests[i].misses;
 
-		lists[i] = (struct rung__request_lists){
+		lists[i] = (struct rung__request_buffers){
 			.miss_ranks = misses->ranks,
 			.offsets = misses->ranks_tmp,
 			.miss_rows = misses->rows,

@@ -66,7 +66,7 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 		                          .engine_why = "every row is in memory" };
 
 	/* no other thread counts requests that were put before they had run */
-	if (store->device && !store->handoff)
+	if (store->device && !store->device_thread)
 		rung__request_harvest((struct rung_store *)store, false);
 	fill_stats(store, &stats);
 	/* texts about engines are those of the first file */
@@ -80,9 +80,9 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 		rung__cache_waits(store->cache, &stats.cache_timeouts, &stats.cache_wait_ns);
 	}
 	stats.cache_why = store->cache_why;
-	stats.places = store->places;
-	stats.place_count = store->place_count;
-	return rung__opts_give(stats_out, &stats, sizeof(stats), "rung_store_stats");
+	stats.placements = store->placements;
+	stats.placement_count = store->placement_count;
+	return rung__opts_copy_out(stats_out, &stats, sizeof(stats), "rung_store_stats");
 }
 
 int rung_store_info(const struct rung_store *store, struct rung_store_info *info_out)
@@ -98,5 +98,5 @@ int rung_store_info(const struct rung_store *store, struct rung_store_info *info
 		.map_on_gpu = store->device && store->shape.map_on_gpu && store->rank_of_vertex,
 	};
 
-	return rung__opts_give(info_out, &info, sizeof(info), "rung_store_info");
+	return rung__opts_copy_out(info_out, &info, sizeof(info), "rung_store_info");
 }

@@ -18,9 +18,9 @@
 /* kept for rung_gather, which may block on them: its own always complete */
 #define SYNC_REQUESTS 2u
 
-static int take_opts(const struct rung_store_opts *user_opts, struct rung_store_opts *opts)
+static int copy_opts(const struct rung_store_opts *user_opts, struct rung_store_opts *opts)
 {
-	int rc = rung__opts_take(opts, sizeof(*opts), user_opts, "rung_store_opts");
+	int rc = rung__opts_copy_in(opts, sizeof(*opts), user_opts, "rung_store_opts");
 
 	if (rc < 0)
 		return rc;
@@ -175,7 +175,7 @@ static void drop_vertices(struct rung_store *store)
 }
 
 /* Anonymous memory, which gets huge pages everywhere, unless others are to have it too. */
-static int take_host(struct rung_store *store, uint64_t rows)
+static int alloc_host(struct rung_store *store, uint64_t rows)
 {
 	/* inside the file's size, which was checked */
 	uint64_t bytes = rung__align_up(rows * store->shape.layout.row_stride, RUNG__PAGE_BYTES);
@@ -194,11 +194,11 @@ static int take_host(struct rung_store *store, uint64_t rows)
 
 static int load_host(struct rung_store *store, uint64_t first, uint64_t rows)
 {
-	int rc = take_host(store, rows);
+	int rc = alloc_host(store, rows);
 
 	if (rc < 0)
 		return rc;
-	rung__store_bind(store, store->host_memory.base, &store->shape.places.host);
+	rung__store_bind(store, store->host_memory.base, &store->shape.placements.host);
 	return rung__load_rows(&store->features, first, rows, store->host_memory.base);
 }
 
@@ -230,7 +230,7 @@ static int open_cold(struct rung_store *store, const struct rung__reader_ops *op
 			(uint32_t)RUNG__MIN(store->opts.queue_depth, store->shape.slot_count),
 		.engine = store->opts.engine,
 		.buffered = store->opts.buffered,
-		.gap_bytes = store->opts.gap_bytes,
+		.merge_gap_bytes = store->opts.merge_gap_bytes,
 	};
 	int rc;
 
@@ -259,7 +259,7 @@ static void init_locks(struct rung_store *store)
 int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_ops *reader_ops,
                            const struct rung__gpu_handle *peer_handles, int cache_fd)
 {
-	int rc = rung__store_place(store);
+	int rc = rung__store_apply_placement(store);
 
 	if (rc == 0)
 		rc = open_host(store);
@@ -270,9 +270,9 @@ int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_o
 	if (rc == 0 && store->device && store->refill_count > 0)
 		rc = rung__sorter_start(store);
 	if (rc == 0 && store->sorter)
-		rc = rung__handoff_start(store);
+		rc = rung__device_thread_start(store);
 	if (rc == 0)
-		rc = rung__store_look(store);
+		rc = rung__store_inspect_memory(store);
 	rung_topology_destroy(store->topology);
 	store->topology = NULL;
 	drop_vertices(store);
@@ -296,8 +296,8 @@ static void free_store(struct rung_store *store, bool leave_peer)
 	rung__segment_fini(&store->map_memory);
 	rung__segment_fini(&store->vertices_memory);
 	rung__segment_fini(&store->host_memory);
-	rung__free(store->places);
-	rung__free(store->place_list);
+	rung__free(store->placements);
+	rung__free(store->placement_list);
 	rung__free(store->dataset_dir);
 	fini_requests(store);
 	pthread_cond_destroy(&store->freed);
@@ -309,7 +309,7 @@ int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store *
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_store *store;
-	int rc = take_opts(user_opts, &opts);
+	int rc = copy_opts(user_opts, &opts);
 
 	if (rc < 0)
 		return rc;
@@ -339,7 +339,7 @@ static struct rung__shape shape_of(const struct rung_dataset_info *info,
 		.frame_count = plan->cache.row_count,
 		.frame_bytes = plan->cache.frame_bytes,
 		.map_on_gpu = plan->device.map_on_gpu != 0,
-		.places = plan->places,
+		.placements = plan->placements,
 	};
 
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
@@ -385,12 +385,13 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_store *store = NULL;
-	int rc = rung__opts_take(&opts, sizeof(opts), user_opts, "rung_store_opts");
+	int rc = rung__opts_copy_in(&opts, sizeof(opts), user_opts, "rung_store_opts");
 
 	if (rc < 0)
 		return rc;
 	opts.queue_depth = opts.queue_depth ? opts.queue_depth : plan->queue_depth;
-	opts.gap_bytes = opts.gap_bytes ? opts.gap_bytes : plan->choice.gap_bytes;
+	opts.merge_gap_bytes =
+		opts.merge_gap_bytes ? opts.merge_gap_bytes : plan->tuning.merge_gap_bytes;
 	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
 		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset",
 		                  rung_dataset_dir(ds));
@@ -451,8 +452,8 @@ int rung_store_close(struct rung_store *store)
 	pthread_mutex_unlock(&store->lock);
 	for (uint32_t f = 0; f < store->refill_count; f++)
 		rung__refill_cancel(store->refill_boxes[f]);
-	if (store->handoff)
-		rc = rung__handoff_stop(store->handoff);
+	if (store->device_thread)
+		rc = rung__device_thread_stop(store->device_thread);
 	else if (store->device)
 		rc = await_gathers(store);
 	if (store->sorter && rc == 0)

@@ -48,8 +48,8 @@ static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids
 	rc = rung__gather_run(&gather, ids, misses);
 	if (rc < 0)
 		return rc;
-	rung__count(&store->counters.tier_hits[RUNG__TIER_HOST], ids->count - misses->count);
-	rung__count(&store->counters.tier_hits[RUNG__TIER_NVME], misses->count);
+	rung__counter_add(&store->counters.tier_hits[RUNG__TIER_HOST], ids->count - misses->count);
+	rung__counter_add(&store->counters.tier_hits[RUNG__TIER_NVME], misses->count);
 	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
 	if (misses->count == 0)
 		rung__request_finish(request, 0);
@@ -72,11 +72,11 @@ static int start(struct rung_request *request, const struct rung_ids *ids, uint6
 	request->out_stride = out_stride;
 	request->index_first = index_first;
 	if (request->store->device)
-		rc = rung__handoff_submit(request, ids, out, out_stride, stream);
+		rc = rung__device_thread_submit(request, ids, out, out_stride, stream);
 	else
 		rc = start_on_cpu(request, ids, index_first, out, out_stride);
 	if (rc == 0)
-		rung__count(&request->store->counters.requests, 1);
+		rung__counter_add(&request->store->counters.requests, 1);
 	return rc;
 }
 
@@ -100,7 +100,7 @@ int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, voi
 	if (stream && stream != RUNG_STREAM_OWN && !store->device)
 		return rung__fail(RUNG_E_INVAL, "gather: a CUDA stream, and the store gathers on "
 		                                "the CPU; give RUNG_STREAM_OWN");
-	request = rung__request_take_free(store, false);
+	request = rung__request_acquire(store, false);
 	if (!request)
 		return rung__fail(RUNG_E_AGAIN,
 		                  "gather: all %u requests are in flight: wait for one and put it",
@@ -130,7 +130,7 @@ int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, vo
 	rc = check(store, ids, out_stride);
 	if (rc < 0)
 		return rc;
-	request = rung__request_take_free(store, true);
+	request = rung__request_acquire(store, true);
 	for (uint64_t first = 0; first < ids->count && rc == 0;
 	     first += store->opts.batch_rows_max) {
 		struct rung_ids part = *ids;

@@ -42,7 +42,7 @@ void rung__row_loader_close(struct rung__row_loader *loader)
  * in the page tables of the host: a few microseconds per page, spent here and not in the gathers of
  * the first epoch.
  */
-static void look_at_pages(const unsigned char *memory, uint64_t bytes)
+static void inspect_pages(const unsigned char *memory, uint64_t bytes)
 {
 	for (uint64_t at = 0; at < bytes; at += RUNG__PAGE_BYTES)
 		(void)*(const volatile unsigned char *)(memory + at);
@@ -79,7 +79,7 @@ int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_i
 			part = RUNG__MIN(bytes, RUNG__LOAD_BYTES);
 			rc = rung__direct_read(&loader->files[file_idx], to, part, offset);
 			if (rc == 0)
-				look_at_pages(to, part);
+				inspect_pages(to, part);
 		}
 		offset += part;
 		bytes -= part;

@@ -23,7 +23,7 @@ struct rung__geometry {
 	uint32_t read_bytes_max; /* largest transfer of the device in one command */
 	/* largest gap between two rows that is worth reading: the bytes transferred in the time of
 	 * one more command */
-	uint32_t gap_bytes;
+	uint32_t merge_gap_bytes;
 	/* of offset, length and memory of a read: a power of two; 1 through the page cache */
 	uint32_t align;
 	const char *path; /* for messages */
@@ -56,7 +56,7 @@ struct rung__reader_args {
 	uint32_t queue_depth; /* at most token_count */
 	enum rung_engine engine;
 	bool buffered;
-	uint32_t gap_bytes; /* as in rung_store_opts */
+	uint32_t merge_gap_bytes; /* as in rung_store_opts */
 };
 
 /** Engine and features in use by a reader, for statistics. */

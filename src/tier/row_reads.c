@@ -40,7 +40,7 @@ static uint64_t pool_bytes(const struct rung__row_reads *reads)
 	return reads->args.depth * reads->args.slot_bytes;
 }
 
-static int take_memory(struct rung__row_reads *reads)
+static int alloc_memory(struct rung__row_reads *reads)
 {
 	const uint32_t depth = reads->args.depth;
 
@@ -64,7 +64,7 @@ static void learn_geometry(struct rung__row_reads *reads)
 	reads->rule = (struct rung__read_rule){
 		.row_bytes = reads->args.features->layout.row_bytes,
 		.align = geometry->align,
-		.gap_bytes = geometry->gap_bytes,
+		.merge_gap_bytes = geometry->merge_gap_bytes,
 		.read_bytes_max = RUNG__MIN(reads->args.slot_bytes,
 		                            RUNG__MAX(geometry->read_bytes_max, geometry->align)),
 	};
@@ -80,7 +80,7 @@ static int start(struct rung__row_reads *reads)
 		.token_count = args->depth,
 		.queue_depth = args->depth,
 		.engine = rung__row_reads_engine,
-		.gap_bytes = args->gap_bytes,
+		.merge_gap_bytes = args->merge_gap_bytes,
 	};
 	int rc;
 
@@ -90,7 +90,7 @@ static int start(struct rung__row_reads *reads)
 		                  "%s: reading it where it is needs io/, which this "
 		                  "build leaves out; build without RUNG_CORE_ONLY",
 		                  args->features->files[0].path);
-	rc = take_memory(reads);
+	rc = alloc_memory(reads);
 	if (rc < 0)
 		return rc;
 	reader_args.pool = reads->pool;

@@ -8,9 +8,9 @@
 struct rung__row_reads_args {
 	/** File 0 of it, and the size and the distance of its rows; outlives the reads. */
 	const struct rung__features *features;
-	uint32_t depth;      /* reads in flight */
-	uint64_t slot_bytes; /* size of each: whole pages that hold at least one row */
-	uint32_t gap_bytes;  /* as in rung_store_opts */
+	uint32_t depth;           /* reads in flight */
+	uint64_t slot_bytes;      /* size of each: whole pages that hold at least one row */
+	uint32_t merge_gap_bytes; /* as in rung_store_opts */
 };
 
 /** Rows of a file by vertex. */

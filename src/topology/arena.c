@@ -9,7 +9,7 @@ struct rung__arena_block {
 	alignas(max_align_t) unsigned char bytes[];
 };
 
-void *rung__arena_take(struct rung__arena *arena, uint64_t count, size_t item_bytes)
+void *rung__arena_alloc(struct rung__arena *arena, uint64_t count, size_t item_bytes)
 {
 	struct rung__arena_block *block;
 	uint64_t bytes;

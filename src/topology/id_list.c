@@ -29,7 +29,7 @@ bool rung__number_of_text(const char *text, unsigned base, uint64_t most, const 
 }
 
 /* Digits at *at, which then points past them. */
-static bool take_number(const char **at, uint32_t limit, uint32_t *number_out)
+static bool parse_number(const char **at, uint32_t limit, uint32_t *number_out)
 {
 	uint32_t number = 0;
 
@@ -54,10 +54,10 @@ bool rung__ids_of_text(const char *text, uint32_t limit, uint32_t *ids, uint32_t
 
 		if (count > 0 && *at++ != ',')
 			return false;
-		if (!take_number(&at, limit, &first))
+		if (!parse_number(&at, limit, &first))
 			return false;
 		last = first;
-		if (*at == '-' && (at++, !take_number(&at, limit, &last)))
+		if (*at == '-' && (at++, !parse_number(&at, limit, &last)))
 			return false;
 		if (first < next || last < first)
 			return false;
@@ -97,7 +97,7 @@ static int pick(struct rung__arena *arena, const struct rung_id_list *a,
 	uint32_t *ids;
 
 	if (a->ids && b->ids) {
-		ids = rung__arena_take(arena, a->count, sizeof(*ids));
+		ids = rung__arena_alloc(arena, a->count, sizeof(*ids));
 		if (!ids)
 			return rung__fail(RUNG_E_NOMEM, "topology: out of memory");
 		for (uint32_t i = 0; i < a->count; i++) {

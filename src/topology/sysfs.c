@@ -66,7 +66,7 @@ static int make_path(struct rung__sys *sys, const char *format, va_list args)
  * has no answer (the speed of a link gives EINVAL on some devices; a device that is gone or asleep
  * gives EIO or ENODEV for everything). Loops of links and a lack of descriptors are errors.
  */
-static bool not_told(int err)
+static bool not_reported(int err)
 {
 	switch (err) {
 	case ENOENT:
@@ -87,7 +87,7 @@ static bool not_told(int err)
 
 static int absent_or_fail(const struct rung__sys *sys, int err)
 {
-	return not_told(err) ? 0 : rung__fail_errno(err, "%s", sys->path);
+	return not_reported(err) ? 0 : rung__fail_errno(err, "%s", sys->path);
 }
 
 /* Up to `room` - 1 bytes that a terminal only shows. */
@@ -194,7 +194,7 @@ static int keep_text(struct rung__sys *sys, const char *from, size_t length, con
 		*text_out = NULL;
 		return 1;
 	}
-	text = rung__arena_take(sys->arena, length + 1, 1);
+	text = rung__arena_alloc(sys->arena, length + 1, 1);
 	if (!text)
 		return no_memory();
 	printable(text, length + 1, from, length);
@@ -224,7 +224,7 @@ static int keep_ids(struct rung__sys *sys, const char *text, uint32_t limit,
 		         "a list of numbers below %" PRIu32 ", ascending, such as 0-3,8", limit);
 		return rung__sys_bad(sys, text, what);
 	}
-	ids = rung__arena_take(sys->arena, count, sizeof(*ids));
+	ids = rung__arena_alloc(sys->arena, count, sizeof(*ids));
 	if (!ids)
 		return no_memory();
 	rung__ids_of_text(text, limit, ids, &count);
@@ -279,7 +279,7 @@ int rung__sys_place(struct rung__sys *sys, const char **place_out, const char *f
 	if (strncmp(real, sys->home, home) != 0 || strncmp(real + home, "/sys/", 5) != 0)
 		return rung__fail(RUNG_E_FORMAT, "%s: leads to '%.200s', which is not in %s/sys",
 		                  sys->path, real, sys->home);
-	place = rung__arena_take(sys->arena, strlen(real + home), 1);
+	place = rung__arena_alloc(sys->arena, strlen(real + home), 1);
 	if (!place)
 		return no_memory();
 	memcpy(place, real + home + 1, strlen(real + home));
@@ -334,7 +334,7 @@ static int keep_names(struct rung__sys *sys, DIR *dir, const struct pattern *pat
 			                  RUNG__SYS_ENTRIES_MAX);
 		count += matches(pattern, entry->d_name);
 	}
-	names = rung__arena_take(sys->arena, count, sizeof(*names));
+	names = rung__arena_alloc(sys->arena, count, sizeof(*names));
 	if (!names)
 		return no_memory();
 	rewinddir(dir);
@@ -343,7 +343,7 @@ static int keep_names(struct rung__sys *sys, DIR *dir, const struct pattern *pat
 
 		if (!matches(pattern, entry->d_name))
 			continue;
-		name = rung__arena_take(sys->arena, strlen(entry->d_name) + 1, 1);
+		name = rung__arena_alloc(sys->arena, strlen(entry->d_name) + 1, 1);
 		if (!name)
 			return no_memory();
 		strcpy(name, entry->d_name);
@@ -397,7 +397,7 @@ int rung__sys_numbered(struct rung__sys *sys, const char *prefix, const char *su
 		rc = names_in(sys, &pattern, &names, &count);
 	if (rc <= 0)
 		return rc;
-	ids = rung__arena_take(sys->arena, count, sizeof(*ids));
+	ids = rung__arena_alloc(sys->arena, count, sizeof(*ids));
 	if (!ids)
 		return no_memory();
 	/* natural order is by number here: prefix and suffix are the same */

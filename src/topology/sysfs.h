@@ -22,7 +22,7 @@ struct rung__arena {
 };
 
 /** Zeroed memory for `count` items; NULL on failure. */
-void *rung__arena_take(struct rung__arena *arena, uint64_t count, size_t item_bytes);
+void *rung__arena_alloc(struct rung__arena *arena, uint64_t count, size_t item_bytes);
 void rung__arena_free(struct rung__arena *arena);
 
 struct rung__sys {

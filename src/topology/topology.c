@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "topology/topology_private.h"
+#include "topology/state.h"
 
 /* CPUs of the machine, and what of it this process may use: the kernel has its affinity and all
  * cpusets above it in one file. */
@@ -109,8 +109,8 @@ void rung_topology_destroy(struct rung_topology *topology)
 
 int rung_topology_info(const struct rung_topology *topology, struct rung_topology_info *info_out)
 {
-	return rung__opts_give(info_out, &topology->info, sizeof(topology->info),
-	                       "rung_topology_info");
+	return rung__opts_copy_out(info_out, &topology->info, sizeof(topology->info),
+	                           "rung_topology_info");
 }
 
 static size_t device_count(const struct rung_topology *topology)

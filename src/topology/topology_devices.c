@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "topology/topology_private.h"
+#include "topology/state.h"
 
 #define PCI_DEVICES   "sys/bus/pci/devices"
 #define DEVICES_MAX   4096u /* GPUs and drives together: the matrix of links is of their square */
@@ -103,7 +103,7 @@ static int cut_pci_path(struct rung__sys *sys, const char *place, const char **p
 	}
 	if (!last)
 		return 0;
-	path = rung__arena_take(sys->arena, (size_t)(last - from) + strcspn(last, "/") + 1, 1);
+	path = rung__arena_alloc(sys->arena, (size_t)(last - from) + strcspn(last, "/") + 1, 1);
 	if (!path)
 		return no_memory();
 	memcpy(path, from, (size_t)(last - from) + strcspn(last, "/"));
@@ -209,7 +209,7 @@ static int add_room(struct rung__sys *sys, struct rung_topology *topology, size_
 	if (used + count > DEVICES_MAX)
 		return rung__fail(RUNG_E_FORMAT, "%s: shows %zu GPUs and drives, more than %u",
 		                  sys->path, used + count, DEVICES_MAX);
-	devices = rung__arena_take(sys->arena, used + count, sizeof(*devices));
+	devices = rung__arena_alloc(sys->arena, used + count, sizeof(*devices));
 	if (!devices)
 		return no_memory();
 	if (used > 0)
@@ -316,8 +316,8 @@ static int read_gpus(struct rung__sys *sys, struct rung_topology *topology)
 
 	if (rc < 0)
 		return rc;
-	gpus = rung__arena_take(sys->arena, count, sizeof(*gpus));
-	vendors = rung__arena_take(sys->arena, count, sizeof(*vendors));
+	gpus = rung__arena_alloc(sys->arena, count, sizeof(*gpus));
+	vendors = rung__arena_alloc(sys->arena, count, sizeof(*vendors));
 	if (!gpus || !vendors)
 		return no_memory();
 	for (size_t i = 0; i < count; i++) {
@@ -350,7 +350,7 @@ static int find_controller(struct rung__sys *sys, const char *name, const char *
 	*controller_out = NULL;
 	if (rc <= 0 || !strrchr(place, '/'))
 		return rc;
-	folder = rung__arena_take(sys->arena, strlen(place) + 1, 1);
+	folder = rung__arena_alloc(sys->arena, strlen(place) + 1, 1);
 	if (!folder)
 		return no_memory();
 	strcpy(folder, place);
@@ -363,7 +363,7 @@ static int find_controller(struct rung__sys *sys, const char *name, const char *
 	rc = rung__sys_numbered(sys, "nvme", "", UINT32_MAX, &numbers, "%s", folder);
 	if (rc < 0 || numbers.count == 0)
 		return rc;
-	controller = rung__arena_take(sys->arena, sizeof("nvme4294967295"), 1);
+	controller = rung__arena_alloc(sys->arena, sizeof("nvme4294967295"), 1);
 	if (!controller)
 		return no_memory();
 	snprintf(controller, sizeof("nvme4294967295"), "nvme%" PRIu32, numbers.ids[0]);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "topology/topology_private.h"
+#include "topology/state.h"
 
 #define NODES          "sys/devices/system/node"
 #define PAGE_SIZES_MAX 16u  /* arm64 has four */
@@ -89,7 +89,7 @@ static int read_huge_pages(struct rung__sys *sys, const char *folder,
 	if (kib.count > PAGE_SIZES_MAX)
 		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu32 " page sizes, more than %u",
 		                  sys->path, kib.count, PAGE_SIZES_MAX);
-	pages = rung__arena_take(sys->arena, kib.count, sizeof(*pages));
+	pages = rung__arena_alloc(sys->arena, kib.count, sizeof(*pages));
 	if (!pages)
 		return no_memory();
 	for (uint32_t i = 0; i < kib.count; i++) {
@@ -125,7 +125,7 @@ static int read_rate(struct rung__sys *sys, uint32_t node, uint32_t access, cons
 	return rc;
 }
 
-static bool says_something(const struct rung_memory_rating *rating)
+static bool has_text(const struct rung_memory_rating *rating)
 {
 	return rating->read_bytes_per_s != RUNG_UNKNOWN ||
 	       rating->write_bytes_per_s != RUNG_UNKNOWN ||
@@ -135,7 +135,7 @@ static bool says_something(const struct rung_memory_rating *rating)
 static int read_ratings(struct rung__sys *sys, struct rung_topology_node *node)
 {
 	struct rung_memory_rating *ratings =
-		rung__arena_take(sys->arena, RATINGS_MAX, sizeof(*ratings));
+		rung__arena_alloc(sys->arena, RATINGS_MAX, sizeof(*ratings));
 
 	if (!ratings)
 		return no_memory();
@@ -161,7 +161,7 @@ static int read_ratings(struct rung__sys *sys, struct rung_topology_node *node)
 			               &rating->write_latency_ns);
 		if (rc < 0)
 			return rc;
-		node->rating_count += says_something(rating);
+		node->rating_count += has_text(rating);
 	}
 	node->ratings = ratings;
 	return 0;
@@ -200,7 +200,7 @@ static int read_distances(struct rung__sys *sys, uint32_t node, uint32_t *row, s
 static int read_offline_cpus(struct rung__sys *sys, const struct rung_topology *topology)
 {
 	const struct rung_id_list *offline = &topology->info.cpus_offline;
-	uint32_t *nodes = rung__arena_take(sys->arena, offline->count, sizeof(*nodes));
+	uint32_t *nodes = rung__arena_alloc(sys->arena, offline->count, sizeof(*nodes));
 
 	if (!nodes)
 		return no_memory();
@@ -219,7 +219,7 @@ static int read_offline_cpus(struct rung__sys *sys, const struct rung_topology *
 
 		for (uint32_t i = 0; i < offline->count; i++)
 			count += nodes[i] == node->node;
-		ids = rung__arena_take(sys->arena, count, sizeof(*ids));
+		ids = rung__arena_alloc(sys->arena, count, sizeof(*ids));
 		if (!ids)
 			return no_memory();
 		node->cpus_offline = (struct rung_id_list){ ids, count };
@@ -260,9 +260,9 @@ static void classify(struct rung_topology_node *node, const struct rung_id_list 
 
 static int take_nodes(struct rung__sys *sys, struct rung_topology *topology, uint32_t count)
 {
-	topology->nodes = rung__arena_take(sys->arena, count, sizeof(*topology->nodes));
-	topology->distances =
-		rung__arena_take(sys->arena, (uint64_t)count * count, sizeof(*topology->distances));
+	topology->nodes = rung__arena_alloc(sys->arena, count, sizeof(*topology->nodes));
+	topology->distances = rung__arena_alloc(sys->arena, (uint64_t)count * count,
+	                                        sizeof(*topology->distances));
 	if (!topology->nodes || !topology->distances)
 		return no_memory();
 	topology->info.node_count = count;

@@ -2,7 +2,7 @@
 /* Traces: counting requests, keeping their order, and the hits of tiers that do not change. */
 #include <string.h>
 
-#include "trace/trace_internal.h"
+#include "trace/state.h"
 
 #define KEPT_DEFAULT (UINT64_C(1) << 26)
 #define KEPT_FIRST   (UINT64_C(1) << 16)
@@ -13,7 +13,7 @@ int rung_trace_create(const struct rung_trace_opts *caller_opts, struct rung_tra
 {
 	struct rung_trace_opts opts = RUNG_TRACE_OPTS_INIT;
 	struct rung_trace *trace;
-	int rc = rung__opts_take(&opts, sizeof(opts), caller_opts, "rung_trace_opts");
+	int rc = rung__opts_copy_in(&opts, sizeof(opts), caller_opts, "rung_trace_opts");
 
 	if (rc < 0)
 		return rc;

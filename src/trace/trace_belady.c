@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "trace/trace_internal.h"
+#include "trace/state.h"
 
 #define WORD_BITS  64u
 #define LEVELS_MAX 11u /* 64^11 > 2^64 */
@@ -68,7 +68,7 @@ static void set_put(struct time_set *set, uint64_t time)
 	}
 }
 
-static void set_take(struct time_set *set, uint64_t time)
+static void set_accept(struct time_set *set, uint64_t time)
 {
 	for (unsigned level = 0; level < set->level_count; level++, time /= WORD_BITS) {
 		uint64_t *word = &set->levels[level][time / WORD_BITS];
@@ -122,7 +122,7 @@ static uint64_t count_hits(struct time_set *set, const void *next, unsigned byte
 
 		if (set_has(set, i)) {
 			hits += i >= counted_from;
-			set_take(set, i);
+			set_accept(set, i);
 			held--;
 		}
 		if (again == count)
@@ -131,7 +131,7 @@ static uint64_t count_hits(struct time_set *set, const void *next, unsigned byte
 		if (held < size)
 			held++;
 		else
-			set_take(set, set_largest(set));
+			set_accept(set, set_largest(set));
 	}
 	return hits;
 }
@@ -147,7 +147,7 @@ struct belady {
 	int rc;        /* of the first that failed */
 };
 
-static bool tell(struct belady *belady)
+static bool report_progress(struct belady *belady)
 {
 	const struct rung_trace_opts *opts = &belady->trace->opts;
 	uint32_t done;
@@ -176,7 +176,7 @@ static void all_sizes(struct belady *belady)
 			belady->hits[s] =
 				count_hits(&set, belady->next, trace->id_bytes, trace->kept_count,
 			                   belady->counted_from, belady->sizes[s]);
-			if (tell(belady))
+			if (report_progress(belady))
 				rc = RUNG_E_CANCELED;
 		}
 		set_fini(&set);

@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "trace/trace_internal.h"
+#include "trace/state.h"
 
 #define WORD_BITS         64u
 #define PROGRESS_REQUESTS (UINT64_C(1) << 20)

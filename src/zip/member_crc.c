@@ -22,7 +22,7 @@ struct piece {
 	bool summed; /* else its reader is at it */
 };
 
-enum state { SUMMING, GIVEN_UP, AGREES, DIFFERS };
+enum state { SUMMING, ABANDONED, AGREES, DIFFERS };
 
 struct rung__member_crc {
 	pthread_mutex_t lock;
@@ -82,7 +82,7 @@ static bool claim(struct rung__member_crc *crc, uint64_t *at, uint64_t *end)
 	if (*at >= *end || crc->state != SUMMING)
 		return false;
 	if (crc->piece_count == PIECES_MAX) {
-		crc->state = GIVEN_UP;
+		crc->state = ABANDONED;
 		return false;
 	}
 	if (i < crc->piece_count)

@@ -85,7 +85,7 @@ class Output(CliTest):
         staged = self.stage(Graph(self.folder), fanout="3,2", batch=50, score="degree")
         for more in ([], ["--json"]):
             for args in (["info", staged], ["verify", staged], ["plan", staged],
-                         ["trace", staged, "--methods", "none"], ["bench", staged, "--rows", 1000],
+                         ["trace", staged, "--scores", "none"], ["bench", staged, "--rows", 1000],
                          ["numa", "--topology"]):
                 self.loses(*args, *more)
         self.run_rung("verify", staged)   # a closed standard output did not become one of its files
@@ -94,7 +94,7 @@ class Output(CliTest):
         graph = Graph(self.folder)
         for redirection in (">/dev/full", ">&-"):
             for name, *args in (("stage", *graph.options(score="degree"), "--force"),
-                                ("score", "--graph", graph.graph, "--method", "degree")):
+                                ("score", "--graph", graph.graph, "--score", "degree")):
                 out = self.path(name + ".npy")
                 done = self.redirected(redirection, name, *args, "--out", out)
                 self.assertIn(self.LOST, done.stderr)
@@ -106,9 +106,9 @@ class Output(CliTest):
     def test_output_files(self):
         graph = Graph(self.folder)
         staged = self.stage(graph, fanout="3,2", batch=50, score="degree")
-        for args in (["trace", staged, "--methods", "none", "--svg"],
-                     ["trace", staged, "--methods", "none", "--out"],
-                     ["score", "--graph", graph.graph, "--method", "degree", "--out"]):
+        for args in (["trace", staged, "--scores", "none", "--svg"],
+                     ["trace", staged, "--scores", "none", "--out"],
+                     ["score", "--graph", graph.graph, "--score", "degree", "--out"]):
             self.fails(*args, "/dev/full", code=1,
                        says="rung %s: /dev/full cannot be written: No space left" % args[0])
 
@@ -149,8 +149,8 @@ class Usage(CliTest):
         self.fails("score", "--out", "o", code=2, says="--graph is missing")
         self.fails("score", "--graph", "g.npy", code=2, says="--out is missing")
         self.fails("score", "--graph", "g.npy", "--out", "o", "o", code=2, says=["'o'", "--out o"])
-        for method in ([], ["--method", "blend"], ["--method", "expected"],
-                       ["--method", "presample"]):
+        for method in ([], ["--score", "blend"], ["--score", "expected"],
+                       ["--score", "presample"]):
             self.fails("score", "--graph", "g.npy", "--out", "o", *method, code=2,
                        says=["--fanout is missing", method[1] if method else "blend"])
 
@@ -188,8 +188,10 @@ class Values(CliTest):
                  "more than 4096 requests"),
                 (["bench", "x", "--engine", "aio"],
                  "--engine: unknown value 'aio'; use auto, nvme, io_uring_poll, io_uring or pread"),
-                (["bench", "x", "--gap", "10%"], "--gap: '10%' is too much or not in bytes"),
-                (["bench", "x", "--gap", "4GiB"], "--gap: '4GiB' is too much or not in bytes"),
+                (["bench", "x", "--merge-gap", "10%"],
+                 "--merge-gap: '10%' is too much or not in bytes"),
+                (["bench", "x", "--merge-gap", "4GiB"],
+                 "--merge-gap: '4GiB' is too much or not in bytes"),
                 (["stage", "--damping", "1"],
                  "--damping: '1' is out of range; give more than 0 and less than 1"),
                 (["stage", "--damping", "nan"], "--damping: 'nan' is not a number"),
@@ -212,12 +214,27 @@ class Values(CliTest):
                 (["score", "--fanout", "25,0"], "--fanout: '0' is out of range"),
                 (["score", "--iterations", "0"], "--iterations: '0' is out of range"),
                 (["score", "--damping", "0"], "--damping: '0' is out of range"),
-                (["score", "--method", "pagerank"],
-                 "--method: unknown value 'pagerank'; use blend"),
+                (["score", "--score", "pagerank"],
+                 "--score: unknown value 'pagerank'; use blend"),
                 (["score", "--memory", "10%"], "--memory: '10%' is not in bytes"),
                 (["score", "--memory", "max"], "--memory: 'max' is not in bytes"),
                 (["score", "--memory", "1GB"], "--memory: '1GB' is not a valid size"),
                 (["stage", "--vertices", "0"], "--vertices: '0' is out of range")):
+            with self.subTest(args):
+                self.fails(*args, code=2, says=says)
+
+    def test_earlier_spellings_of_options(self):
+        for args, says in (
+                (["score", "--method", "x"], "--score: unknown value 'x'"),
+                (["score", "--split", "valid=v.npy"],
+                 "--split: unknown value 'valid=v.npy'; use train=SRC"),
+                (["trace", "x", "--methods", "luck"], "--scores: "),
+                (["trace", "x", "--trace-rows", "1"], "--rows: '1' is out of range"),
+                (["bench", "x", "--prefetch", "4097"], "--look-ahead: '4097' is out of range"),
+                (["bench", "x", "--gap", "10%"], "--merge-gap: '10%' is too much"),
+                (["train", "x", "--ahead", "0"], "--look-ahead: '0' is out of range"),
+                (["numa", "--rows", "3"], "--row-bytes: '3' is out of range"),
+                (["stage", "--plan", "x"], "--row-order: unknown value 'x'")):
             with self.subTest(args):
                 self.fails(*args, code=2, says=says)
 

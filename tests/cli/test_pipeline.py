@@ -98,8 +98,8 @@ class Contents(CliTest):
                 sampling = ["--fanout", "4,3", "--batch", 40]
                 out = self.path(method + ".npy")
                 self.run_rung("score", "--graph", graph.graph, "--vertices", graph.vertices,
-                              "--train", graph.train_file,
-                              "--method", method, *sampling, "--out", out)
+                              "--split", f"train={graph.train_file}",
+                              "--score", method, *sampling, "--out", out)
                 staged = self.stage(graph, method, score=method, fanout="4,3", batch=40)
                 score = read_npy(out)[2]
                 vertex_of_rank = read_npy(os.path.join(staged, "vertex_of_rank.npy"))[2]
@@ -281,11 +281,11 @@ class Results(CliTest):
         ids = self.graph.write("ids.npy", "<i8", (3,), [0, 3999, 0])
         shapes = {
             "stage": shape_of(self.report),
-            "score": shape_of(self.json_of("score", "--graph", self.graph.graph, "--method",
+            "score": shape_of(self.json_of("score", "--graph", self.graph.graph, "--score",
                                            "degree", "--out",
                                            self.path("score.npy"))),
             "score --memory": shape_of(self.json_of("score", "--graph", self.graph.graph,
-                                                    "--method", "degree", "--out",
+                                                    "--score", "degree", "--out",
                                                     self.path("score.npy"), "--memory", "256MiB")),
             "verify": shape_of(self.json_of("verify", self.staged)),
             "verify --source": shape_of(self.json_of("verify", self.staged, "--source",
@@ -293,7 +293,7 @@ class Results(CliTest):
             "info": shape_of(self.json_of("info", self.staged)),
             "plan": shape_of(self.json_of("plan", self.staged, "--numa-node", "none", "--host",
                                           "20%")),
-            "trace": shape_of(self.json_of("trace", self.staged, "--host", "20%", "--methods",
+            "trace": shape_of(self.json_of("trace", self.staged, "--host", "20%", "--scores",
                                            "degree")),
             "bench": shape_of(self.json_of("bench", self.staged, "--numa-node", "none", "--host",
                                            "max", "--rows", 100)),
@@ -391,7 +391,7 @@ class Results(CliTest):
                                     profile).stdout)
         all_there = self.json_of("plan", self.staged, "--host", "max", "--profile", profile)
         self.assertEqual((all_there["bound"], all_there["nvme_seconds_per_batch"],
-                          all_there["gap_bytes"]), ("host memory", 0, None))
+                          all_there["merge_gap_bytes"]), ("host memory", 0, None))
         seconds = [self.json_of("plan", self.staged, "--host", share, "--profile",
                                 profile)["seconds_per_epoch"] for share in ("10%", "50%", "max")]
         self.assertEqual(seconds, sorted(seconds, reverse=True))
@@ -451,14 +451,14 @@ class Results(CliTest):
         self.assertEqual((chosen["queue_depth"], chosen["threads"]), (19, 2))
         sector = plan["sector_bytes"]   # a byte of a long read takes 0.61 ns, a read of a row 5 us
         row = max(sector, 256)
-        self.assertEqual(chosen["gap_bytes"] % sector, 0)
-        self.assertAlmostEqual(chosen["gap_bytes"], 8192 / 0.95 - row, delta=0.2 * 8192)
-        self.assertEqual((plan["queue_depth"], plan["gap_bytes"], plan["threads"]),
-                         (19, chosen["gap_bytes"], 2))
+        self.assertEqual(chosen["merge_gap_bytes"] % sector, 0)
+        self.assertAlmostEqual(chosen["merge_gap_bytes"], 8192 / 0.95 - row, delta=0.2 * 8192)
+        self.assertEqual((plan["queue_depth"], plan["merge_gap_bytes"], plan["threads"]),
+                         (19, chosen["merge_gap_bytes"], 2))
         self.assertIn("each of which takes 100.5 us", chosen["queue_depth_why"])
         text = self.run_rung("plan", self.staged, "--host", "80%", "--profile", profile).stdout
         for line in ("  depth      19: ",
-                     "  gap        %d bytes: another read" % chosen["gap_bytes"],
+                     "  gap        %d bytes: another read" % chosen["merge_gap_bytes"],
                      "  threads    2: a core of node 0"):
             self.assertIn(line, text)
         own = self.json_of("plan", self.staged, "--host", "80%", "--profile", profile,
@@ -467,22 +467,21 @@ class Results(CliTest):
         self.assertLess(own["slots"]["count"], plan["slots"]["count"])
         self.assertGreater(own["nvme_seconds_per_batch"], plan["nvme_seconds_per_batch"])
         self.assertFalse(chosen["interleaved"])
-        self.assertEqual(chosen["spread_why"], plan["places_why"] or chosen["spread_why"])
+        self.assertEqual(chosen["interleaved_why"],
+                         plan["placement_why"] or chosen["interleaved_why"])
         self.assertIsNone(self.json_of("plan", self.staged)["chosen"])
 
     def test_bench_takes_what_the_profile_chooses(self):
         profile = self.chosen_profile()
         bench = lambda *options: self.json_of("bench", self.staged, "--host", "80%", "--rows", 2000,
                                               *options)
-        plain, chosen, own = bench(), bench("--profile",
-                                            profile), bench(
-                                                "--profile", profile, "--queue-depth", 7, "--gap",
-                                                512, "--threads", 3)
+        plain, chosen = bench(), bench("--profile", profile)
+        own = bench("--profile", profile, "--queue-depth", 7, "--merge-gap", 512, "--threads", 3)
         self.assertEqual((plain["chosen"], plain["threads"]), (None, 1))
-        self.assertEqual((chosen["queue_depth"], chosen["gap_bytes"]),
-                         (19, chosen["chosen"]["gap_bytes"]))
+        self.assertEqual((chosen["queue_depth"], chosen["merge_gap_bytes"]),
+                         (19, chosen["chosen"]["merge_gap_bytes"]))
         self.assertEqual(chosen["threads"], min(2, len(os.sched_getaffinity(0))))
-        self.assertEqual((own["queue_depth"], own["gap_bytes"], own["threads"]), (7, 512, 3))
+        self.assertEqual((own["queue_depth"], own["merge_gap_bytes"], own["threads"]), (7, 512, 3))
         self.assertEqual(own["chosen"], chosen["chosen"])
 
     def test_bench_reports_predicted_beside_measured(self):
@@ -496,7 +495,7 @@ class Results(CliTest):
         self.assertIn("predicted by " + profile,
                       self.run_rung("bench", self.staged, "--host", "20%", "--rows", 2000,
                                     "--profile", profile).stdout)
-        for option in (("--in-flight", 1), ("--prefetch", 3)):
+        for option in (("--in-flight", 1), ("--look-ahead", 3)):
             self.fails("bench", self.staged, "--profile", profile, *option, code=2,
                        says="leave out")
 

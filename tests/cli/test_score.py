@@ -23,7 +23,8 @@ class ScoreTest(CliTest):
         super().setUp()
         self.graph = Graph(self.folder)
         self.out = self.path("score.npy")
-        self.base = ["--vertices", self.graph.vertices, "--train", self.graph.train_file, *SAMPLING]
+        self.base = ["--vertices", self.graph.vertices, "--split", f"train={self.graph.train_file}",
+                     *SAMPLING]
 
     def score(self, *args, graph=None):
         """The values written, and the report."""
@@ -64,7 +65,7 @@ class ScoreTest(CliTest):
 
 class File(ScoreTest):
     def test_degree_is_the_out_degree(self):
-        values, report = self.score("--method", "degree")
+        values, report = self.score("--score", "degree")
         degree = [0] * self.graph.vertices
         for u, _ in self.graph.edges:
             degree[u] += 1
@@ -80,13 +81,13 @@ class File(ScoreTest):
         hop."""
         held = set(self.graph.train)
         held.update([u for u, v in self.graph.edges if v in held])
-        values, report = self.score("--method", "presample", "--fanout", "all", "--batch", 1000,
+        values, report = self.score("--score", "presample", "--fanout", "all", "--batch", 1000,
                                     "--epochs", 3)
         self.assertEqual(values, [3 * (v in held) for v in range(self.graph.vertices)])
         self.assertEqual(report["batches_sampled"], 3)
 
     def test_data_begin_at_a_page(self):
-        self.score("--method", "degree")
+        self.score("--score", "degree")
         with open(self.out, "rb") as file:
             content = file.read()
         self.assertEqual(content[:8], b"\x93NUMPY\x01\x00")
@@ -97,18 +98,18 @@ class File(ScoreTest):
     def test_an_older_file_is_replaced(self):
         with open(self.out, "wb") as file:
             file.write(b"old")
-        self.score("--method", "degree")
+        self.score("--score", "degree")
         os.chdir(self.folder)
         # no folder in its name
-        self.run_rung("score", "--graph", self.graph.graph, "--method", "degree", "--out",
+        self.run_rung("score", "--graph", self.graph.graph, "--score", "degree", "--out",
                       "here.npy")
         self.assertTrue(os.path.exists(self.path("here.npy")))
         self.assertEqual([name for name in os.listdir(self.folder) if "partial" in name], [])
 
     def test_every_option_counts(self):
         def differs(method, *changed):
-            self.assertNotEqual(self.score("--method", method)[0],
-                                self.score("--method", method, *changed)[0], changed)
+            self.assertNotEqual(self.score("--score", method)[0],
+                                self.score("--score", method, *changed)[0], changed)
 
         differs("wrpagerank", "--iterations", 2)
         differs("wrpagerank", "--damping", 0.5)
@@ -120,27 +121,28 @@ class File(ScoreTest):
         for changed in (["--seed", 5], ["--batches", 2], ["--draws", "new"]):
             differs("blend", *changed)
         differs("presample", "--epochs", 2, "--batches", 14)
-        values = self.score("--method", "ppr")[0]
-        everybody = self.json_of("score", "--graph", self.graph.graph, "--method", "ppr", "--out",
+        values = self.score("--score", "ppr")[0]
+        everybody = self.json_of("score", "--graph", self.graph.graph, "--score", "ppr", "--out",
                                  self.out)
         self.assertEqual(everybody["vertices"], 1 + max(max(edge) for edge in self.graph.edges))
         self.assertNotEqual(read_npy(self.out)[2], values)
 
     def test_blend_is_the_default(self):
-        self.assertEqual(self.score()[0], self.score("--method", "blend")[0])
+        self.assertEqual(self.score()[0], self.score("--score", "blend")[0])
 
     def test_a_mask_is_as_good_as_ids(self):
         mask = [0] * self.graph.vertices
         for v in self.graph.train:
             mask[v] = 1
-        ids = self.score("--method", "ppr")[0]
-        self.assertEqual(self.score("--method", "ppr", "--train",
-                                    self.graph.write("mask.npy", "|b1", (len(mask),), mask))[0],
+        ids = self.score("--score", "ppr")[0]
+        self.assertEqual(self.score("--score", "ppr", "--split",
+                                    "train="
+                                    + self.graph.write("mask.npy", "|b1", (len(mask),), mask))[0],
                          ids)
 
     def test_what_is_printed(self):
         args = ["--graph", self.graph.graph, *self.base, "--out", self.out]
-        text = self.run_rung("score", *args, "--method", "degree").stdout
+        text = self.run_rung("score", *args, "--score", "degree").stdout
         self.assertRegex(text,
                          r"^500 vertices, 3000 edges, read in .* s\ndegree in .* s, 1 edge "
                          r"passes\nwrote .*score.npy\n$")
@@ -154,7 +156,7 @@ class File(ScoreTest):
                 with self.subTest(method, memory=memory):
                     for edges, vertices in ((none, 3), (loop, 1)):
                         report = self.json_of("score", "--graph", edges, "--vertices", vertices,
-                                              "--method", method, *SAMPLING, *memory,
+                                              "--score", method, *SAMPLING, *memory,
                                               "--out", self.out)
                         self.assertEqual(report["vertices"], vertices)
                         self.assertEqual(len(read_npy(self.out)[2]), vertices)
@@ -174,7 +176,7 @@ class Files(ScoreTest):
     def test_every_method(self):
         for method in METHODS:
             with self.subTest(method):
-                self.same("--method", method, runs=(("64MiB", 1), ("56MiB", 3)))
+                self.same("--score", method, runs=(("64MiB", 1), ("56MiB", 3)))
 
     def test_every_form_of_a_graph(self):
         graph, edges = self.graph, self.graph.edges
@@ -183,7 +185,7 @@ class Files(ScoreTest):
         lists = [graph.write("%d.npy" % i, "<i4", (len(part), 2),
                              [end for edge in part for end in edge])
                  for i, part in enumerate((edges[:half], edges[half:]))]
-        wanted = self.score("--method", "expected")[0]
+        wanted = self.score("--score", "expected")[0]
         for name, spec in (("csc", self.columns()), ("csr", self.columns(of_sources=True)),
                            ("by edge", graph.write("by_edge.npy", "<u4", (len(edges), 2), flat)),
                            ("stored", graph.write_npz("s.npz",
@@ -193,21 +195,21 @@ class Files(ScoreTest):
                                                         {"e": npy_bytes("<i8", (len(
                                                             edges), 2), flat)}, True) + ":e")):
             with self.subTest(name):
-                report = self.same("--method", "expected", graph=spec)
+                report = self.same("--score", "expected", graph=spec)
                 self.assertEqual(report["input_passes"] == 0, name == "csc")
                 self.assertEqual(report["temp_bytes"] == 0, name == "csc")
                 if name != "csr":   # whose lists have another order, and sums with it
-                    self.assertEqual(self.score("--method", "expected", graph=spec)[0], wanted)
-        self.same("--method", "expected", "--graph", lists[1], graph=lists[0])
-        self.assertEqual(self.score("--method", "expected", "--graph", lists[1], graph=lists[0])[0],
+                    self.assertEqual(self.score("--score", "expected", graph=spec)[0], wanted)
+        self.same("--score", "expected", "--graph", lists[1], graph=lists[0])
+        self.assertEqual(self.score("--score", "expected", "--graph", lists[1], graph=lists[0])[0],
                          wanted)
         for more in (["--undirected"], ["--dedup"], ["--undirected", "--dedup"]):
-            self.same("--method", "expected", *more)
-            self.same("--method", "expected", *more, graph=self.columns())
+            self.same("--score", "expected", *more)
+            self.same("--score", "expected", *more, graph=self.columns())
 
     def test_every_budget(self):
         for method in ("wrpagerank", "blend"):
-            report = self.same("--method", method, runs=(("48MiB", 1), ("300MiB", 1), ("1GiB", 2)))
+            report = self.same("--score", method, runs=(("48MiB", 1), ("300MiB", 1), ("1GiB", 2)))
             self.assertEqual(report["memory_bytes"], 1 << 30)
 
     def test_a_budget_too_small_names_the_least(self):
@@ -216,7 +218,7 @@ class Files(ScoreTest):
                               (columns, "expected"), (self.graph.graph, "blend"),
                               (self.columns(deflate=True), "degree")):
             with self.subTest(method):
-                args = ["--graph", graph, *self.base, "--method", method, "--threads", 2, "--out",
+                args = ["--graph", graph, *self.base, "--score", method, "--threads", 2, "--out",
                         self.out]
                 least = set()
                 for budget in ("0", "64KiB", "1MiB"):
@@ -248,7 +250,7 @@ class Refused(ScoreTest):
                                         ["ids.npy: entries 0 and 2 are both 3",
                                          "give each id once"]),
                                        ("none", [], ["ids.npy: has no vertex",
-                                                     "leave --train out"])):
+                                                     "leave --split out"])):
                 with self.subTest(name, memory=memory):
                     ids = self.graph.write("ids.npy", "<i8", (len(values),), values)
                     self.refused(*self.args(train=ids, memory=memory), code=1, says=says)
@@ -298,7 +300,7 @@ class Stopped(ScoreTest):
     def started(self, *more):
         """A run that takes minutes, once it has the place of its output; and whether that is a file
         without a name."""
-        process = self.start("score", "--graph", self.graph.graph, *self.base, "--method",
+        process = self.start("score", "--graph", self.graph.graph, *self.base, "--score",
                              "presample", "--epochs", 1000000, "--batches",
                              100000000, "--batch", 1, "--out", self.out, *more)
         fds = "/proc/%d/fd" % process.pid
@@ -339,7 +341,7 @@ class Stopped(ScoreTest):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
-        self.score("--method", "degree")
+        self.score("--score", "degree")
         self.assertEqual(sorted(os.listdir(self.folder)), sorted(before + ["score.npy"]))
 
     def test_a_killed_run_leaves_nothing(self):

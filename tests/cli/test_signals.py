@@ -121,7 +121,7 @@ class Signals(CliTest):
 
     def long_score(self):
         return ["score", "--graph", self.graph.graph, "--vertices", 4000, "--fanout", "3,2",
-                "--method", "presample", "--epochs", 1000000, "--batches", 100000000, "--batch", 1,
+                "--score", "presample", "--epochs", 1000000, "--batches", 100000000, "--batch", 1,
                 "--out", self.path("score.npy")]
 
     def on_a_terminal(self, *args, stdout=subprocess.PIPE):
@@ -171,7 +171,7 @@ class Stalled(Signals):
                 (signal.SIGHUP, "graph_indices.npy", "trace", self.staged, "--svg",
                  self.path("t.svg"), "--out", self.path("t.npy")),
                 (signal.SIGINT, "features.000.npy", "bench", self.staged, "--host", "max"),
-                (signal.SIGINT, "graph.npy", "score", "--graph", self.graph.graph, "--method",
+                (signal.SIGINT, "graph.npy", "score", "--graph", self.graph.graph, "--score",
                  "degree", "--out", self.path("s.npy"))):
             with self.subTest(args[0]):
                 process = self.stalled(name, *args)
@@ -205,7 +205,7 @@ class Stalled(Signals):
     def test_stage_says_how_to_resume(self):
         out = self.path("out")
         options = ["stage", *self.graph.options(fanout="3,2", batch=50, score="degree"), "--out",
-                   out, "--memory", "16MiB", "--plan", "passes"]
+                   out, "--memory", "16MiB", "--row-order", "passes"]
         process = self.stalled("features.npy", *options, begin=1 << 20)   # ranks are known by then
         process.send_signal(signal.SIGINT)
         self.assertEqual(self.dies(process, signal.SIGINT)[1],

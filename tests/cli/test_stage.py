@@ -18,11 +18,12 @@ class Stage(CliTest):
         self.options = self.graph.options(score="degree")
 
     def test_every_plan_verifies(self):
-        for plan in ("passes", "deal", "gather", "auto"):
+        for plan in ("passes", "partition", "gather", "auto"):
             out = self.path(plan)
             report = self.json_of("stage", *self.options, "--out", out, "--memory", "16MiB",
-                                  "--plan", plan)
-            self.assertIn(report["rows"]["plan"], ("passes", "deal", "gather") if plan == "auto"
+                                  "--row-order", plan)
+            self.assertIn(report["rows"]["row_order"],
+                          ("passes", "partition", "gather") if plan == "auto"
                           else (plan,))
             self.assertEqual(report["budget_bytes"], 16 << 20)
             self.assertLessEqual(report["memory_bytes"], 16 << 20)
@@ -33,10 +34,11 @@ class Stage(CliTest):
 
     def test_a_dry_run_says_which_plan_and_what_it_takes(self):
         out = self.path("out")
-        text = self.run_rung("stage", *self.options, "--out", out, "--memory", "16MiB", "--plan",
-                             "deal", "--dry-run").stdout
-        self.assertIn("rows by deal in", text)
-        self.assertIn("more temporarily", text)
+        for option, order in (("--row-order", "partition"), ("--plan", "deal")):
+            text = self.run_rung("stage", *self.options, "--out", out, "--memory", "16MiB", option,
+                                 order, "--dry-run").stdout
+            self.assertIn("rows by partition in", text)
+            self.assertIn("more temporarily", text)
         self.assertFalse(os.path.exists(out) or os.path.exists(out + ".partial"))
 
     def test_too_little_memory_is_told(self):
@@ -79,7 +81,8 @@ class Stage(CliTest):
 
     def interrupted(self, out):
         """Stop it by SIGINT once it has ranked."""
-        process = self.start("stage", *self.options, "--out", out, "--memory", "16MiB", "--plan",
+        process = self.start("stage", *self.options, "--out", out, "--memory", "16MiB",
+                             "--row-order",
                              "passes")
         journal = os.path.join(out + ".partial", "journal")
         while process.poll() is None and not os.path.exists(journal):
@@ -167,13 +170,13 @@ class Stage(CliTest):
         profile = shutil.copy(os.path.join(TESTS, "fixtures", "profile-example.json"), bad)
         report = self.json_of("stage", *self.options, "--out", out)
         self.assertEqual(report["out"], os.path.join(shown, "out"))
-        report = self.json_of("score", "--graph", self.graph.graph, "--method", "degree", "--out",
+        report = self.json_of("score", "--graph", self.graph.graph, "--score", "degree", "--out",
                               score)
         self.assertEqual(report["out"], os.path.join(shown, "score.npy"))
         report = self.json_of("plan", out, "--host", "max", "--profile", profile)
         self.assertEqual(report["profile"], os.path.join(shown, "profile-example.json"))
         self.json_of("info", out)
-        self.json_of("trace", out, "--host", "20%", "--methods", "degree")
+        self.json_of("trace", out, "--host", "20%", "--scores", "degree")
         store = ["--host", "max", "--numa-node", "none"]
         self.json_of("bench", out, *store, "--rows", 100)
         if self.can_train():

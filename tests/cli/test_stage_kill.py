@@ -62,7 +62,7 @@ class StageKill(CliTest):
     def check(self, plan, draws):
         out, kills = self.path("out"), 0
         half_done = out + ".partial"
-        done = self.stage_for(out, draws.uniform(0, self.seconds), "--plan", plan)
+        done = self.stage_for(out, draws.uniform(0, self.seconds), "--row-order", plan)
         while not done:   # now and then killed again while it goes on
             kills += 1
             if os.path.exists(half_done):
@@ -72,7 +72,7 @@ class StageKill(CliTest):
                 if not os.path.exists(os.path.join(out, "journal")):
                     break
             again = draws.uniform(0, self.seconds) if draws.random() < 0.3 else 300
-            done = self.stage_for(out, again, "--plan", plan, "--resume")
+            done = self.stage_for(out, again, "--row-order", plan, "--resume")
         self.is_whole(out)
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("out")],
                          ["out"])

@@ -91,7 +91,7 @@ class Trace(TraceTest):
             self.assertAlmostEqual(a, b, places=12)
 
     def test_the_forecast_is_that_of_another_seed(self):
-        report = self.trace("--methods", "none", "--seed", "5")
+        report = self.trace("--scores", "none", "--seed", "5")
         plan = self.json_of("plan", self.staged, "--fanout", "4,3", "--batch", "32", "--host",
                             "20%", "--seed", (1 << 64) - 1 - 5)
         self.assertEqual(report["predicted_by"], "sampled batches")
@@ -103,7 +103,7 @@ class Trace(TraceTest):
     def test_a_score_that_is_a_forecast_is_taken_as_one(self):
         staged = self.stage(self.graph, self.path("staged"), score="expected", fanout="4,3",
                             batch=32)
-        report = self.json_of("trace", staged, *OPTIONS, "--methods", "expected")
+        report = self.json_of("trace", staged, *OPTIONS, "--scores", "expected")
         chance = [-math.expm1(-score) for score in read_npy(os.path.join(staged, "score.npy"))[2]]
         first = 0
         self.assertEqual(report["predicted_by"], "score")
@@ -113,7 +113,7 @@ class Trace(TraceTest):
             self.assertAlmostEqual(tier["predicted_hit_share"], tier["hit_share"], delta=0.05)
             first += tier["rows"]
         for other in (["--batch", "33"], ["--fanout", "4,4"], ["--draws", "new"]):
-            report = self.json_of("trace", staged, *OPTIONS, "--methods", "none", *other)
+            report = self.json_of("trace", staged, *OPTIONS, "--scores", "none", *other)
             self.assertEqual(report["predicted_by"], "sampled batches", other)
 
     def test_figures_are_the_same_for_any_number_of_threads(self):
@@ -125,20 +125,20 @@ class Trace(TraceTest):
         self.assertNotEqual(one["curve"], other["curve"])
 
     def test_fewer_are_drawn_when_only_new_vertices_draw(self):
-        draw_all, draw_new = self.trace("--methods",
-                                        "none"), self.trace("--methods", "none", "--draws", "new")
+        draw_all, draw_new = self.trace("--scores",
+                                        "none"), self.trace("--scores", "none", "--draws", "new")
         self.assertLess(draw_new["edges"], draw_all["edges"])
         self.assertLess(draw_new["rows"], draw_all["rows"])
         self.assertEqual((draw_all["draws"], draw_new["draws"]), ("all", "new"))
 
     def test_lru_and_belady_see_the_first_requests_alone(self):
-        whole, part = self.trace("--methods",
-                                 "none"), self.trace("--methods", "none", "--trace-rows", "900")
+        whole, part = self.trace("--scores",
+                                 "none"), self.trace("--scores", "none", "--rows", "900")
         self.assertEqual(part["dynamic"], {"rows": 900, "counted_from": 300})
         for report in (whole, part):
             del report["curve"]["lru"], report["curve"]["belady"]
         self.assertEqual(whole["curve"], part["curve"])
-        text = self.run_rung("trace", self.staged, *OPTIONS, "--quiet", "--trace-rows",
+        text = self.run_rung("trace", self.staged, *OPTIONS, "--quiet", "--rows",
                              "900").stdout
         self.assertIn("LRU and Belady: the first 900 requests", text)
 
@@ -157,7 +157,7 @@ class Chart(TraceTest):
         return xml.parse(self.path("curves.svg")).getroot()
 
     def test_chart_names_what_it_shows(self):
-        root = self.chart("--methods", "degree,rpagerank")
+        root = self.chart("--scores", "degree,rpagerank")
         texts = [text.text for text in root.iter(SVG + "text")]
         self.assertIn("Row requests that a tier serves: a & b<c", texts)
         self.assertTrue(any("fanout 4, 3; batch 32; 3 epochs; 600 rows" in text for text in texts),
@@ -168,7 +168,7 @@ class Chart(TraceTest):
             self.assertIn(word, texts)
 
     def test_lines_differ_without_colours(self):
-        root = self.chart("--methods", "degree,rpagerank,wrpagerank")
+        root = self.chart("--scores", "degree,rpagerank,wrpagerank")
         lines = [path for path in root.iter(SVG + "path")
                  if path.get("fill") == "none" and path.get("d", "").count("L") > 10]
         self.assertEqual(len(lines), 7)
@@ -188,9 +188,9 @@ class Refusals(TraceTest):
         self.refuses("--fanout", "4,0", code=2, says=["--fanout", "'0' is out of range"])
         self.refuses("--batch", "0", code=2, says=["--batch", "'0' is out of range"])
         self.refuses("--epochs", "0", code=2, says=["--epochs", "'0' is out of range"])
-        self.refuses("--trace-rows", "2", code=2, says=["--trace-rows", "out of range"])
+        self.refuses("--rows", "2", code=2, says=["--rows", "out of range"])
         self.refuses("--draws", "old", code=2, says="unknown value 'old'; use all or new")
-        self.refuses("--methods", "degree,luck", code=2, says=["--methods", "luck"])
+        self.refuses("--scores", "degree,luck", code=2, says=["--scores", "luck"])
 
     def test_no_dataset(self):
         self.fails("trace", self.path("none"), code=1, says=["rung trace: ", "none"])
@@ -214,14 +214,14 @@ class Refusals(TraceTest):
                      says="y.npy cannot be written")
 
     def test_a_device_stays_one(self):
-        self.trace("--svg", "/dev/null", "--methods", "none")
+        self.trace("--svg", "/dev/null", "--scores", "none")
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
 
     def test_what_was_there_is_replaced(self):
         out = self.path("x.svg")
         with open(out, "w", encoding="utf-8") as file:
             file.write("old")
-        self.trace("--svg", out, "--methods", "none")
+        self.trace("--svg", out, "--scores", "none")
         self.assertEqual(xml.parse(out).getroot().tag, SVG + "svg")
 
 

@@ -106,8 +106,8 @@ class Learning(TrainTest):
         everything = self.train(staged, "--host", "max")
         self.assertEqual([epoch["announced"] for epoch in everything["epochs"]], [0] * 4)
         batches = -(-len(graph.train) // 64)
-        for more in (["--ahead", 1], ["--ahead", 100], ["--threads", 1], ["--threads", 3],
-                     ["--eval-fanout", "5,5", "--ahead", 2]):
+        for more in (["--look-ahead", 1], ["--look-ahead", 100], ["--threads", 1], ["--threads", 3],
+                     ["--eval-fanout", "5,5", "--look-ahead", 2]):
             result = self.train(staged, "--host", "160KiB", "--cache", "80KiB", "--queue-depth", 2,
                                 *more)
             self.assertEqual(learned(result), learned(everything), more)
@@ -258,7 +258,7 @@ class Refusals(TrainTest):
         for words in (["--dropout", "1"], ["--lr", "0"], ["--fanout", "0"], ["--fanout", "2,x"],
                       ["--normalize", "l3"], ["--epochs", "0"], ["--hidden", "0"],
                       ["--eval-fanout", "3"], ["--engine", "tape"],
-                      ["--ahead", "0"], ["--ahead", "4097"]):
+                      ["--look-ahead", "0"], ["--look-ahead", "4097"]):
             self.run_rung("train", staged, *words, code=2)
         self.run_rung("train", code=2)
 

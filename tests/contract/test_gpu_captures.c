@@ -163,7 +163,7 @@ Test(gpu_captures, gathers_beside_a_capture_leave_it_alone)
 	use_store_during_a_capture(true);
 }
 
-/* Here the hand-off thread works as well. */
+/* Here the device thread works as well. */
 Test(gpu_captures, gathers_of_cold_rows_beside_a_capture_leave_it_alone)
 {
 	use_store_during_a_capture(false);

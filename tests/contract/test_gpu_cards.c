@@ -312,7 +312,7 @@ Test(gpu_cards, a_meter_uses_its_gpu_alone)
 	copy.from = host;
 	cr_assert_eq(ops->put(1, copy.to, host, copy.bytes), 0);
 	works(ops->copy(meter, &copy, 1, 3, &seconds));
-	ops->give_back(1, copy.to);
+	ops->release(1, copy.to);
 	ops->unpin(1, host);
 	ops->close(meter);
 	rung__unmap_pages(host, 8192);

@@ -112,7 +112,7 @@ static void await_idle(struct rung_loader *loader)
 		pthread_mutex_lock(&loader->lock);
 		idle = !loader->feeding && loader->sampling == 0 &&
 		       loader->submitted - loader->handed == loader->opts.gathers &&
-		       loader->claimed - loader->submitted == loader->opts.ahead;
+		       loader->claimed - loader->submitted == loader->opts.look_ahead;
 		pthread_mutex_unlock(&loader->lock);
 		usleep(100);
 	}

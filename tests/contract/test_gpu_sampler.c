@@ -37,7 +37,8 @@ static void tear_down(void)
 
 TestSuite(gpu_sampler, .init = set_up, .fini = tear_down);
 
-static struct rung_plan *plan_for(uint64_t host_bytes, const struct rung__graph_place **graph_out)
+static struct rung_plan *plan_for(uint64_t host_bytes,
+                                  const struct rung__graph_location **graph_out)
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(ROWS * WIDTH, host_bytes, gpus);
@@ -99,7 +100,7 @@ Test(gpu_sampler, batches_are_those_of_the_cpu_and_their_rows_follow)
 	struct rung_sampler_opts cpu_opts = {
 		.size = sizeof(cpu_opts), .fanouts = fanouts, .hop_count = 3, .seed = 9
 	};
-	const struct rung__graph_place *where;
+	const struct rung__graph_location *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	struct rung_gpu_sampler *sampler;
 	struct rung__gpu_batch *batch;
@@ -148,7 +149,7 @@ Test(gpu_sampler, structure_and_features_share_one_budget)
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(ROWS * WIDTH, RUNG_BYTES_MAX, gpus);
-	const struct rung__graph_place *graph;
+	const struct rung__graph_location *graph;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &graph);
 	uint64_t map_bytes = rung_plan_device(plan)->map_on_gpu ? ROWS * 4 : 0, gpu_rows = 0;
 	uint64_t gpu_count = rung_plan_device(plan)->gpu_count, budget = plan_opts.gpu_bytes;
@@ -200,7 +201,7 @@ static void fails(struct rung__gpu_batch *batch, const uint64_t *seeds, uint64_t
 Test(gpu_sampler, mistakes_are_told_and_the_batch_serves_again)
 {
 	uint64_t outside[] = { 1, 2, ROWS }, twice[] = { 4, 5, 4 }, good[SEEDS] = { 0 };
-	const struct rung__graph_place *where;
+	const struct rung__graph_location *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	struct rung_gpu_sampler_opts small = opts;
 	struct rung_gpu_sampler *sampler;
@@ -239,7 +240,7 @@ Test(gpu_sampler, mistakes_are_told_and_the_batch_serves_again)
 /* What the file holds is looked at when it is used: an id that is no vertex is named. */
 Test(gpu_sampler, a_damaged_graph_is_told_by_the_batch_that_meets_it)
 {
-	const struct rung__graph_place *where;
+	const struct rung__graph_location *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	uint64_t seeds[SEEDS], edge_count = rung_dataset_info(f.ds)->edge_count;
 	uint32_t *bad = malloc(edge_count * sizeof(*bad));
@@ -282,7 +283,7 @@ Test(gpu_sampler, a_store_on_the_cpu_says_what_to_use)
 
 Test(gpu_sampler, draws_of_new_vertices_alone_are_for_the_cpu)
 {
-	const struct rung__graph_place *where;
+	const struct rung__graph_location *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	struct rung_gpu_sampler_opts new_draws = opts;
 	struct rung_gpu_sampler *sampler;
@@ -296,7 +297,7 @@ Test(gpu_sampler, draws_of_new_vertices_alone_are_for_the_cpu)
 
 Test(gpu_sampler, creation_fails_cleanly_however_few_allocations_succeed)
 {
-	const struct rung__graph_place *where;
+	const struct rung__graph_location *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	struct rung_gpu_sampler *sampler = NULL;
 	struct rung__gpu_batch *batch = NULL;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 #include "fault_reader.h"
 #include "store_fixture.h"
 

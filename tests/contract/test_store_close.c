@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "refill/refill_internal.h"
+#include "refill/state.h"
 #include "script_store.h"
 
 static _Atomic int set_back_s;
@@ -81,7 +81,7 @@ Test(close, a_close_that_waits_for_something_else_does_not_blame_reads)
 	static struct rung_store *left;
 
 	if (fixture_on_cuda())
-		cr_skip_test("the hand-off waits 60 s for the request first");
+		cr_skip_test("the device thread waits 60 s for the request first");
 	open_with_timeout(SMALL);
 	script.decide = block_refill;
 	submit((const uint64_t[]){ BAD_RANK }, 1, out);

@@ -9,7 +9,7 @@
 #include "fuzz.h"
 #include "base/base.h"
 #include "dataset/manifest.h"
-#include "dataset/manifest_private.h"
+#include "dataset/state.h"
 #include "rung/rung.h"
 
 const size_t fuzz_bytes_max = 1 << 16;

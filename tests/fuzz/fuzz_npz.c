@@ -9,7 +9,7 @@
 #include "fuzz.h"
 #include "source/npy.h"
 #include "rung/rung.h"
-#include "source/source_private.h"
+#include "source/state.h"
 
 const size_t fuzz_bytes_max = 1 << 16;
 const size_t fuzz_places_max = 150;

@@ -18,12 +18,12 @@ struct list {
 /* Floyd's algorithm as the book has it. */
 static std::vector<uint64_t> draw_by_loop(uint64_t key, const list &l)
 {
-	struct rung__stream stream = { key };
+	struct rung__rng stream = { key };
 	std::vector<uint64_t> positions;
 	std::set<uint64_t> drawn;
 
 	for (uint64_t last = l.degree - l.draws; last < l.degree; last++) {
-		const uint64_t position = rung__stream_below(&stream, last + 1);
+		const uint64_t position = rung__rng_below(&stream, last + 1);
 		positions.push_back(drawn.count(position) ? last : position);
 		drawn.insert(positions.back());
 	}

@@ -289,10 +289,10 @@ static void numbers_beyond_32_bits()
 		for (size_t i = 0; i < c.seeds.size() && fanout < 90; i++) {
 			const uint64_t v = c.seeds[i] - first, degree = v, begin = got.indptr[0][i],
 				       draws = got.indptr[0][i + 1] - begin;
-			struct rung__stream stream = { rung__key_join(hop_key, c.seeds[i]) };
+			struct rung__rng stream = { rung__key_join(hop_key, c.seeds[i]) };
 			std::vector<uint64_t> positions;
 			for (uint64_t k = degree - draws; k < degree && draws < degree; k++) {
-				const uint64_t position = rung__stream_below(&stream, k + 1);
+				const uint64_t position = rung__rng_below(&stream, k + 1);
 				positions.push_back(
 					std::count(positions.begin(), positions.end(), position)
 						? k

@@ -164,14 +164,15 @@ static struct rung_plan *make_plan(const struct soak_data *data, uint64_t *rng)
 
 static struct rung_store_opts make_opts(uint64_t *rng)
 {
-	static const uint64_t depths[] = { 1, 3, 8, 64 }, gaps[] = { 0, RUNG_GAP_NONE, 512, 65536 };
+	static const uint64_t depths[] = { 1, 3, 8, 64 },
+			      gaps[] = { 0, RUNG_MERGE_GAP_NONE, 512, 65536 };
 	struct rung_store_opts opts = {
 		.size = sizeof(opts),
 		.requests_max = 2 + (uint32_t)soak_draw(rng, 12),
 		.batch_rows_max = 256,
 		.queue_depth = (uint32_t)one_of(rng, depths, RUNG__ARRAY_LEN(depths)),
 		.no_merge = soak_one_in(rng, 4),
-		.gap_bytes = (uint32_t)one_of(rng, gaps, RUNG__ARRAY_LEN(gaps)),
+		.merge_gap_bytes = (uint32_t)one_of(rng, gaps, RUNG__ARRAY_LEN(gaps)),
 		.window_rows_max = soak_one_in(rng, 3) ? 500 : 0,
 	};
 
@@ -285,9 +286,9 @@ static void scripted_store(const struct soak_data *data, const char *folder, uin
 
 	script_reset();
 	script.align = (uint32_t)one_of(&rng, aligns, RUNG__ARRAY_LEN(aligns));
-	script.gap_bytes = opts.gap_bytes == RUNG_GAP_NONE ? 0
-	                   : opts.gap_bytes                ? opts.gap_bytes
-	                                                   : 4096;
+	script.merge_gap_bytes = opts.merge_gap_bytes == RUNG_MERGE_GAP_NONE ? 0
+	                         : opts.merge_gap_bytes                      ? opts.merge_gap_bytes
+	                                                                     : 4096;
 	script.shuffled = soak_one_in(&rng, 2);
 	script.seed = seed;
 	opts.read_timeout_ms = 20 + (uint32_t)soak_draw(&rng, 80);

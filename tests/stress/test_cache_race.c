@@ -57,13 +57,13 @@ struct client {
 static bool take(const struct client *c, uint64_t rank)
 {
 	struct rung__cache *cache = c->side->cache;
-	struct rung__cache_place place;
-	enum rung__cache_found found;
+	struct rung__cache_slot place;
+	enum rung__cache_lookup found;
 
 	rung__cache_lock(cache);
-	found = rung__cache_take(cache, c->batch, rank, 3, &place);
+	found = rung__cache_look_up(cache, c->batch, rank, 3, &place);
 	rung__cache_unlock(cache);
-	if (found == RUNG__CACHE_ELSEWHERE)
+	if (found == RUNG__CACHE_REMOTE)
 		return false;
 	if (found == RUNG__CACHE_READING) /* it has finished all it began */
 		atomic_fetch_add(&wrong, 1);
@@ -102,7 +102,7 @@ static void serve(struct client *c, uint64_t n)
 	for (unsigned i = 0; i < BATCH; i++) {
 		while (ranks[i] / 2 % THREADS == c->thread && !take(c, ranks[i])) {
 			rung__cache_lock(c->side->cache);
-			rung__cache_bury(c->side->cache);
+			rung__cache_reap_dead(c->side->cache);
 			rung__cache_unlock(c->side->cache);
 			sched_yield();
 		}
@@ -135,13 +135,13 @@ static void *client_main(void *arg)
  */
 static void die(struct rung__cache *cache)
 {
-	struct rung__cache_place place;
+	struct rung__cache_slot place;
 
 	rung__cache_lock(cache);
 	for (uint64_t row = 0; row < 2; row++)
-		rung__cache_take(cache, 0, RANK_FIRST + row * (ROWS - 1), 0, &place);
+		rung__cache_look_up(cache, 0, RANK_FIRST + row * (ROWS - 1), 0, &place);
 	rung__cache_unlock(cache);
-	rung__cache_seat_leave(cache);
+	rung__cache_seat_release(cache);
 }
 
 static void *announcer_main(void *arg)
@@ -228,7 +228,7 @@ int main(void)
 	for (unsigned s = 0; s < SIDES; s++)
 		pthread_join(threads[s], NULL);
 	rung__cache_lock(first);
-	rung__cache_bury(first);
+	rung__cache_reap_dead(first);
 	fault = cache_fixture_fault(first, false);
 	if (first->index->joined != 1u << first->seat)
 		fault = "somebody is still there";

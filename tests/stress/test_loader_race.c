@@ -59,7 +59,7 @@ static struct rung_loader *make(uint32_t threads, uint32_t ahead, uint32_t gathe
 	opts.sampler.hop_count = 2;
 	opts.batch_size = BATCH;
 	opts.threads = threads;
-	opts.ahead = ahead;
+	opts.look_ahead = ahead;
 	opts.gathers = gathers;
 	need(rung_loader_create(f.store, rung_graph_csc(graph), &opts, &made));
 	return made;

@@ -229,7 +229,7 @@ static int write_features(const char *path, uint64_t vertices, uint64_t row_byte
 	return rc;
 }
 
-static int write_carried(const char *dir, uint64_t vertices)
+static int write_extra_arrays(const char *dir, uint64_t vertices)
 {
 	int64_t *values = malloc((size_t)vertices * sizeof(*values));
 	unsigned char *mask = malloc((size_t)vertices);
@@ -271,5 +271,5 @@ int support_sources(const char *dir, uint64_t vertices, uint64_t edges, uint64_t
 	snprintf(path, sizeof(path), "%s/features.npy", dir);
 	if (write_features(path, vertices, row_bytes) < 0)
 		return -1;
-	return write_carried(dir, vertices);
+	return write_extra_arrays(dir, vertices);
 }

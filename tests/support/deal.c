@@ -109,7 +109,7 @@ int support_deal(const char *dir, uint32_t file_count, uint64_t block_rows)
 	rows = support_read_file(path, &bytes);
 	m->feature_file_count = file_count;
 	m->block_rows = block_rows;
-	rc = rows && unlink(path) == 0 ? rung__manifest_plan(m) : RUNG_E_IO;
+	rc = rows && unlink(path) == 0 ? rung__manifest_lay_out(m) : RUNG_E_IO;
 	for (uint32_t f = 0; f < file_count && rc == 0; f++)
 		rc = write_part(dir, m, f, rows + RUNG__NPY_DATA_OFFSET);
 	if (rc == 0)

@@ -113,10 +113,11 @@ static void *fill(uint32_t number, uint64_t left, uint64_t *bytes_out)
 {
 	uint64_t bytes = rung__align_down(free_on(number) - left, RUNG__PAGE_BYTES);
 	unsigned char *memory = rung__map_pages(bytes);
-	struct rung__placement place;
+	struct rung__placement placement;
 
-	rung__placement_on(number, bytes, &place);
-	check(memory && rung__placement_bind(memory, &place) == 0, "filling a node", "no memory");
+	rung__placement_on(number, bytes, &placement);
+	check(memory && rung__placement_bind(memory, &placement) == 0, "filling a node",
+	      "no memory");
 	rung__placement_touch(memory, bytes);
 	*bytes_out = bytes;
 	return memory;
@@ -125,23 +126,24 @@ static void *fill(uint32_t number, uint64_t left, uint64_t *bytes_out)
 /* ---- pages ---- */
 
 /* Pages of a place that lie on another node than it says, by a loop of its own. */
-static void check_pages(const char *what, unsigned char *at, const struct rung_place *place)
+static void check_pages(const char *what, unsigned char *at, const struct rung_placement *placement)
 {
-	uint64_t pages = place->bytes / 4096, wrong = 0;
+	uint64_t pages = placement->bytes / 4096, wrong = 0;
 	char text[100];
 
 	for (uint64_t p = 0; p < pages; p++) {
 		void *page = at + p * 4096;
 		int node = -1;
 		uint32_t wanted =
-			place->nodes.ids[p * 4096 / place->block_bytes % place->nodes.count];
+			placement->nodes
+				.ids[p * 4096 / placement->block_bytes % placement->nodes.count];
 
 		(void)*(volatile unsigned char *)page;
 		move_pages(0, 1, &page, NULL, &node, 0);
 		wrong += node != (int)wanted;
 	}
-	snprintf(text, sizeof(text), "%s: pages of %s are on node %u", what, place->name,
-	         place->nodes.ids[0]);
+	snprintf(text, sizeof(text), "%s: pages of %s are on node %u", what, placement->name,
+	         placement->nodes.ids[0]);
 	check((double)wrong <= (1 - WANTED) * (double)pages, text, "%llu of %llu are not",
 	      (unsigned long long)wrong, (unsigned long long)pages);
 }
@@ -164,33 +166,34 @@ static void check_store(const char *what, const struct rung_plan *plan,
 	struct rung_store_stats stats = { .size = sizeof(stats) };
 	unsigned char *host = (unsigned char *)store->host_view.base, *slots = store->pool.base,
 		      *frames = slots + store->pool.frames_at;
-	const struct rung_place *place;
+	const struct rung_placement *placement;
 	uint32_t i = 0;
 
 	need(rung_store_stats(store, &stats), "statistics");
-	for (; (place = rung_plan_place(plan, i)) != NULL; i++) {
-		const struct rung_store_place *got = &stats.places[i];
-		unsigned char **at = strcmp(place->name, "host") == 0    ? &host
-		                     : strcmp(place->name, "slots") == 0 ? &slots
-		                                                         : &frames;
+	for (; (placement = rung_plan_placement(plan, i)) != NULL; i++) {
+		const struct rung_store_placement *got = &stats.placements[i];
+		unsigned char **at = strcmp(placement->name, "host") == 0    ? &host
+		                     : strcmp(placement->name, "slots") == 0 ? &slots
+		                                                             : &frames;
 
-		check(i < stats.place_count && got->place.bytes == place->bytes &&
-		              got->place.rank_first == place->rank_first &&
-		              place->nodes.count > 0 &&
-		              got->place.nodes.count == place->nodes.count &&
-		              got->place.nodes.ids[0] == place->nodes.ids[0],
-		      what, "place %u is not as planned (%s)", i, rung_plan_place_why(plan));
-		if (i >= stats.place_count || place->nodes.count == 0)
+		check(i < stats.placement_count && got->placement.bytes == placement->bytes &&
+		              got->placement.rank_first == placement->rank_first &&
+		              placement->nodes.count > 0 &&
+		              got->placement.nodes.count == placement->nodes.count &&
+		              got->placement.nodes.ids[0] == placement->nodes.ids[0],
+		      what, "place %u is not as planned (%s)", i, rung_plan_placement_why(plan));
+		if (i >= stats.placement_count || placement->nodes.count == 0)
 			return;
 		check(got->node_share >= WANTED && !got->why[0], what,
-		      "%s: %.3f of the pages are on node %u; %s", place->name, got->node_share,
-		      place->nodes.ids[0], got->why);
+		      "%s: %.3f of the pages are on node %u; %s", placement->name, got->node_share,
+		      placement->nodes.ids[0], got->why);
 		check(got->huge_share >= 0 && got->huge_share <= 1, what, "%s: %f in huge pages",
-		      place->name, got->huge_share);
-		check_pages(what, *at, place);
-		*at += place->bytes;
+		      placement->name, got->huge_share);
+		check_pages(what, *at, placement);
+		*at += placement->bytes;
 	}
-	check(i == stats.place_count && i > 0, what, "%u places, %u planned", stats.place_count, i);
+	check(i == stats.placement_count && i > 0, what, "%u places, %u planned",
+	      stats.placement_count, i);
 }
 
 /* ---- threads ---- */
@@ -211,7 +214,7 @@ static bool is_refill(const char *task)
 }
 
 /* The CPUs a task may run on, as the kernel lists them, and the one it was on last. */
-static void look_at_task(const char *task, char allowed[64], int *cpu_out)
+static void check_task(const char *task, char allowed[64], int *cpu_out)
 {
 	char path[300], line[512];
 	FILE *file;
@@ -249,7 +252,7 @@ static void check_refill(const char *what)
 		if (!is_refill(entry->d_name))
 			continue;
 		found++;
-		look_at_task(entry->d_name, allowed, &cpu);
+		check_task(entry->d_name, allowed, &cpu);
 		for (uint32_t c = 0; c < node->cpus.count; c++)
 			on_node |= (int)node->cpus.ids[c] == cpu;
 		snprintf(wanted, sizeof(wanted), node->cpus.count > 1 ? "%u-%u" : "%u",
@@ -320,7 +323,7 @@ static void check_refused(const struct rung_plan *plan)
 static void check_near_first(void)
 {
 	struct rung_plan *plan;
-	const struct rung_place *place;
+	const struct rung_placement *placement;
 	uint64_t filled, next_filled = 0, rank = 0;
 	uint32_t i = 0;
 	void *memory, *next = NULL;
@@ -331,13 +334,14 @@ static void check_near_first(void)
 		next = fill(order[1], node_of(order[1])->total_bytes / 16 + NEXT_LEFT_BYTES,
 		            &next_filled);
 	plan = plan_for(RUNG_NUMA_AUTO, 0, SOME_BYTES);
-	for (; (place = rung_plan_place(plan, i)) != NULL && strcmp(place->name, "host") == 0;
+	for (; (placement = rung_plan_placement(plan, i)) != NULL &&
+	       strcmp(placement->name, "host") == 0;
 	     i++) {
-		check(i < order_count && place->nodes.count == 1 &&
-		              place->nodes.ids[0] == order[i] && place->rank_first == rank,
+		check(i < order_count && placement->nodes.count == 1 &&
+		              placement->nodes.ids[0] == order[i] && placement->rank_first == rank,
 		      "near nodes come first", "place %u is on node %u", i,
-		      place->nodes.count ? place->nodes.ids[0] : 999);
-		rank += place->row_count;
+		      placement->nodes.count ? placement->nodes.ids[0] : 999);
+		rank += placement->row_count;
 	}
 	check(i >= RUNG__MIN(order_count, 3u), "what has no room goes to the next node",
 	      "%u places", i);
@@ -358,22 +362,22 @@ static void check_near_first(void)
 static void check_modes(void)
 {
 	struct rung_plan *plan = plan_for(RUNG_NUMA_AUTO, 0, SOME_BYTES);
-	const struct rung_place *place = rung_plan_place(plan, 0);
+	const struct rung_placement *placement = rung_plan_placement(plan, 0);
 
-	check(place->nodes.count > 1, "CPUs of several nodes share them", "%u nodes",
-	      place->nodes.count);
+	check(placement->nodes.count > 1, "CPUs of several nodes share them", "%u nodes",
+	      placement->nodes.count);
 	check_opened("shared by CPUs", plan, "/run/rung/socket");
 	rung_plan_destroy(plan);
 	plan = plan_for(RUNG_NUMA_INTERLEAVE, 0, SOME_BYTES);
-	check(rung_plan_place(plan, 0)->nodes.count == order_count, "interleave takes all nodes",
-	      "%u", rung_plan_place(plan, 0)->nodes.count);
+	check(rung_plan_placement(plan, 0)->nodes.count == order_count,
+	      "interleave takes all nodes", "%u", rung_plan_placement(plan, 0)->nodes.count);
 	check_opened("interleave", plan, NULL);
 	rung_plan_destroy(plan);
 	plan = plan_for(RUNG_NUMA_NODE, order[1], SOME_BYTES);
 	check_opened("on a node that was asked for", plan, NULL);
 	rung_plan_destroy(plan);
 	plan = plan_for(RUNG_NUMA_NONE, 0, SOME_BYTES);
-	check(rung_plan_place(plan, 0)->nodes.count == 0 && rung_plan_place_why(plan)[0],
+	check(rung_plan_placement(plan, 0)->nodes.count == 0 && rung_plan_placement_why(plan)[0],
 	      "none places nothing", "it does");
 	rung_plan_destroy(plan);
 }
@@ -386,14 +390,14 @@ static void check_policies(void)
 
 	check(set_mempolicy(MPOL_INTERLEAVE, &two, 64) == 0, "a policy", "set_mempolicy");
 	plan = plan_for(RUNG_NUMA_AUTO, 0, SOME_BYTES);
-	check(rung_plan_place(plan, 0)->nodes.count == 0 &&
-	              strstr(rung_plan_place_why(plan), "has a memory policy"),
-	      "a policy is left alone", "%s", rung_plan_place_why(plan));
+	check(rung_plan_placement(plan, 0)->nodes.count == 0 &&
+	              strstr(rung_plan_placement_why(plan), "has a memory policy"),
+	      "a policy is left alone", "%s", rung_plan_placement_why(plan));
 	rung_plan_destroy(plan);
 	check(set_mempolicy(MPOL_BIND, &two, 64) == 0, "a bound", "set_mempolicy");
 	plan = plan_for(RUNG_NUMA_INTERLEAVE, 0, SOME_BYTES);
-	check(rung_plan_place(plan, 0)->nodes.count == 2, "a bound is kept", "%u nodes",
-	      rung_plan_place(plan, 0)->nodes.count);
+	check(rung_plan_placement(plan, 0)->nodes.count == 2, "a bound is kept", "%u nodes",
+	      rung_plan_placement(plan, 0)->nodes.count);
 	rung_plan_destroy(plan);
 	set_mempolicy(MPOL_DEFAULT, NULL, 0);
 }

@@ -195,7 +195,7 @@ class Numa(unittest.TestCase):
             elif result["absent"]:
                 self.assertRegex(result["absent"], "huge pages|cannot be put on node 2")
             elif top["placement"]["can_look"]:
-                self.assertGreaterEqual(result["placed_share"], 0.95)
+                self.assertGreaterEqual(result["placement_share"], 0.95)
 
     def test_what_a_cpuset_allows(self):
         top = self.topology("job")

@@ -29,24 +29,32 @@ static int option_count(const struct tool_option *options)
 {
 	int count = 0;
 
-	while (options && is_option(&options[count]))
-		count++;
+	for (; options && is_option(options); options++)
+		count += options->old ? 2 : 1;
 	return count;
+}
+
+static void list_as(struct reading *reading, const struct tool_option *option, void *args,
+                    const char *name, int flags)
+{
+	reading->targets[reading->count] = (struct target){ option, args };
+	reading->listed[reading->count] = (struct argp_option){
+		.name = name,
+		.key = name ? KEY_FIRST + reading->count : 0,
+		.arg = option->value,
+		.flags = flags,
+		.doc = option->help,
+		.group = option->group,
+	};
+	reading->count++;
 }
 
 static void list(struct reading *reading, const struct tool_option *option, void *args)
 {
 	for (; option && is_option(option); option++) {
-		reading->targets[reading->count] = (struct target){ option, args };
-		reading->listed[reading->count] = (struct argp_option){
-			.name = option->name,
-			.key = option->name ? KEY_FIRST + reading->count : 0,
-			.arg = option->value,
-			.flags = option->help ? 0 : OPTION_HIDDEN,
-			.doc = option->help,
-			.group = option->group,
-		};
-		reading->count++;
+		if (option->old)
+			list_as(reading, option, args, option->old, OPTION_HIDDEN);
+		list_as(reading, option, args, option->name, option->help ? 0 : OPTION_HIDDEN);
 	}
 }
 
@@ -165,7 +173,7 @@ static void check(const struct reading *reading, const struct argp_state *state)
 		if (part->set->check)
 			part->set->check(state, part_args(reading, part));
 	}
-	if (command->takes == TOOL_TAKES_DIR)
+	if (command->takes == TOOL_OPERAND_DIR)
 		tool_need_dir(state, *(const char **)((char *)reading->args + command->dir));
 	if (command->check)
 		command->check(state, reading->args);

@@ -59,9 +59,10 @@ struct tool_option {
 	double real_low, real_high; /**< of REAL, by `bounds` */
 	enum tool_bounds bounds;
 	const struct tool_word *words; /**< of WORD, up to a NULL word */
-	const char *wrong;   /**< WORD: "use " and this; BYTES: "--gap: 'x' is " and this */
+	const char *wrong;   /**< WORD: "use " and this; BYTES: "--merge-gap: 'x' is " and this */
 	size_t count_offset; /**< of LIST */
 	uint32_t room;
+	const char *old;     /**< earlier spelling of the name, accepted without notice; or NULL */
 	size_t noted;        /**< of a const char * that keeps the name; 0: none */
 	tool_option_fn *set; /**< of SET */
 };
@@ -88,6 +89,7 @@ struct tool_option {
 		.count_offset = offsetof(args, count),                                             \
 		.room = sizeof(((args *)0)->member) / sizeof(uint32_t), .low = (least),            \
 		.high = (most)
+#define TOOL_OLD(spelling)       .old = (spelling)
 #define TOOL_NOTED(args, member) .noted = offsetof(args, member)
 
 /** Options that several subcommands have. */
@@ -118,9 +120,9 @@ struct tool_part {
 	}
 
 enum tool_takes {
-	TOOL_TAKES_OPTIONS = 0,
-	TOOL_TAKES_DIR, /**< and DIR, one, the staged dataset */
-	TOOL_TAKES_DIR_OR_NOT
+	TOOL_OPERAND_OPTIONS = 0,
+	TOOL_OPERAND_DIR, /**< and DIR, one, the staged dataset */
+	TOOL_OPERAND_DIR_OR_NOT
 };
 
 struct tool_command {

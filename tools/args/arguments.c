@@ -147,7 +147,7 @@ double tool_arg_double(const struct argp_state *state, const char *option, const
 
 /* The text of a list up to its next comma; "" if that is too long. @return the text after the
  * comma; NULL at the end */
-static const char *take_item(const char *from, char item[ITEM_BYTES])
+static const char *parse_item(const char *from, char item[ITEM_BYTES])
 {
 	size_t length = strcspn(from, ",");
 
@@ -166,7 +166,7 @@ struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char 
 	char item[ITEM_BYTES];
 
 	for (const char *from = arg; from;) {
-		from = take_item(from, item);
+		from = parse_item(from, item);
 		if (!item[0])
 			argp_error(
 				state,
@@ -190,7 +190,7 @@ uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const
 	char item[ITEM_BYTES];
 
 	for (const char *from = arg; from;) {
-		from = take_item(from, item);
+		from = parse_item(from, item);
 		if (!item[0])
 			argp_error(state, "%s: '%s' is not a list of GPUs; write 0,1", option, arg);
 		if (count == RUNG_GPUS_MAX)
@@ -208,7 +208,7 @@ uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const
 	char item[ITEM_BYTES];
 
 	for (const char *from = arg; from;) {
-		from = take_item(from, item);
+		from = parse_item(from, item);
 		if (!item[0])
 			argp_error(state, "%s: '%s' is not a list of numbers; write 512,4096",
 			           option, arg);
@@ -257,12 +257,13 @@ const struct tool_option_set tool_common_set = { common_options, NULL, NULL };
 static void set_gap(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct tool_store_args *args = ctx;
-	const struct tool_size size = tool_arg_size(state, "--gap", arg);
+	const struct tool_size size = tool_arg_size(state, "--merge-gap", arg);
 
-	if (size.share >= 0 || size.bytes >= RUNG_GAP_NONE)
-		argp_error(state, "--gap: '%s' is too much or not in bytes; give 0, 4096, 16KiB",
+	if (size.share >= 0 || size.bytes >= RUNG_MERGE_GAP_NONE)
+		argp_error(state,
+		           "--merge-gap: '%s' is too much or not in bytes; give 0, 4096, 16KiB",
 		           arg);
-	args->gap_bytes = size.bytes ? (uint32_t)size.bytes : RUNG_GAP_NONE;
+	args->merge_gap_bytes = size.bytes ? (uint32_t)size.bytes : RUNG_MERGE_GAP_NONE;
 }
 
 static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
@@ -334,10 +335,10 @@ static const struct tool_option engine_options[] = {
 	  TOOL_FLAG(struct tool_store_args, buffered) },
 	{ "no-merge", NULL, 6, "Read neighbouring rows one by one",
 	  TOOL_FLAG(struct tool_store_args, no_merge) },
-	{ "gap", "SIZE", 6,
+	{ "merge-gap", "SIZE", 6,
 	  "Largest gap between two rows of one read, in bytes (default: from --profile, else "
 	  "measured)",
-	  TOOL_SET(set_gap) },
+	  TOOL_SET(set_gap), TOOL_OLD("gap") },
 	{ 0 },
 };
 

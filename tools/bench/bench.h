@@ -7,12 +7,12 @@
 
 struct bench_args {
 	const char *dir;
-	const char *ids;    /* "trace", "uniform", "zipf", or a file */
-	uint64_t rows;      /* 0: not given */
-	uint64_t warmup;    /* rows before the clock starts, at least */
-	uint32_t batch;     /* rows of a request; trace: seeds of a batch; 0: not given */
-	uint32_t in_flight; /* requests of each thread */
-	uint32_t prefetch;  /* batches that are announced ahead of the submitted one */
+	const char *ids;     /* "trace", "uniform", "zipf", or a file */
+	uint64_t rows;       /* 0: not given */
+	uint64_t warmup;     /* rows before the clock starts, at least */
+	uint32_t batch;      /* rows of a request; trace: seeds of a batch; 0: not given */
+	uint32_t in_flight;  /* requests of each thread */
+	uint32_t look_ahead; /* batches that are announced ahead of the submitted one */
 	uint64_t seed;
 	int check;
 	const char *share; /* share the store at this path; NULL: not */

@@ -8,12 +8,12 @@
 
 #include <math.h>
 
-static double draw_unit(struct rung__stream *stream)
+static double draw_unit(struct rung__rng *stream)
 {
-	return (double)(rung__stream_next(stream) >> 11) * 0x1p-53;
+	return (double)(rung__rng_next(stream) >> 11) * 0x1p-53;
 }
 
-uint64_t bench_draw_zipf(struct rung__stream *stream, uint64_t count)
+uint64_t bench_draw_zipf(struct rung__rng *stream, uint64_t count)
 {
 	const double low = log(1.5) - 1, high = log((double)count + 0.5);
 	const double near = 2 - exp(log(2.5) - 0.5);

@@ -6,6 +6,6 @@
 #include "base/random.h"
 
 /** Zipf with exponent 1 over 0 .. count-1. */
-uint64_t bench_draw_zipf(struct rung__stream *stream, uint64_t count);
+uint64_t bench_draw_zipf(struct rung__rng *stream, uint64_t count);
 
 #endif

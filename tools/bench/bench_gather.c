@@ -6,9 +6,9 @@
  */
 #include <string.h>
 
-#include "bench/bench_internal.h"
+#include "bench/run.h"
 
-void bench_give_up(struct run *run, int rc, const char *text)
+void bench_abandon(struct run *run, int rc, const char *text)
 {
 	pthread_mutex_lock(&run->lock);
 	if (run->error == 0) {
@@ -98,8 +98,8 @@ static int submit(struct worker *worker, struct flight *flight, uint64_t batch_i
 		if (rc < 0)
 			return rc;
 	}
-	if (run->args->prefetch) {
-		int rc = announce(run, batch_idx + 1 + run->args->prefetch);
+	if (run->args->look_ahead) {
+		int rc = announce(run, batch_idx + 1 + run->args->look_ahead);
 		if (rc < 0)
 			return rc;
 	}
@@ -116,7 +116,7 @@ static void check(struct worker *worker, const struct flight *flight)
 	int rc = rung_store_copy(run->store, worker->rows, flight->out, count * run->row_bytes);
 
 	if (rc < 0) {
-		bench_give_up(run, rc, rung_last_error());
+		bench_abandon(run, rc, rung_last_error());
 		return;
 	}
 	for (uint64_t i = 0; i < count; i++) {
@@ -125,7 +125,7 @@ static void check(struct worker *worker, const struct flight *flight)
 		if (equal < 0) {
 			snprintf(text, sizeof(text), "%s: row of id %llu: %s", run->truth->dir,
 			         (unsigned long long)ids[i], strerror(-equal));
-			bench_give_up(run, RUNG_E_IO, text);
+			bench_abandon(run, RUNG_E_IO, text);
 			return;
 		}
 		if (!equal && atomic_fetch_add(&run->wrong_rows, 1) == 0)
@@ -143,7 +143,7 @@ static void finish(struct worker *worker, struct flight *flight)
 		see(run, flight);
 	if (rc < 0) {
 		const char *why = rung_request_error(flight->req);
-		bench_give_up(run, rc, *why ? why : rung_last_error());
+		bench_abandon(run, rc, *why ? why : rung_last_error());
 	} else if (run->truth) {
 		check(worker, flight);
 	}
@@ -168,7 +168,7 @@ void bench_gather_all(struct worker *worker)
 				break;
 			rc = submit(worker, &worker->flights[newest % depth], idx);
 			if (rc < 0) {
-				bench_give_up(run, rc, rung_last_error());
+				bench_abandon(run, rc, rung_last_error());
 				break;
 			}
 			newest++;

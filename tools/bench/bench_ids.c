@@ -30,7 +30,7 @@ struct bench_source {
 	uint64_t vertex_count;
 	uint64_t batch;              /* rows of a request; of a trace: seeds */
 	uint64_t made, made_batches; /* since the beginning */
-	struct rung__stream draws;   /* begins as the seed */
+	struct rung__rng draws;      /* begins as the seed */
 	uint64_t ids_room, starts_room;
 
 	struct rung_source *file;
@@ -123,7 +123,7 @@ static int draw_batch(struct bench_ids *ids, uint64_t count)
 	for (uint64_t i = 0; i < count; i++)
 		to[i] = source->kind == ZIPF
 		                ? bench_draw_zipf(&source->draws, source->vertex_count)
-		                : rung__stream_below(&source->draws, source->vertex_count);
+		                : rung__rng_below(&source->draws, source->vertex_count);
 	return 0;
 }
 
@@ -295,8 +295,7 @@ static int sample_batch(struct bench_ids *ids)
 	int rc;
 
 	if (source->seeds_from == source->seed_count) {
-		rung__shuffle(source->seeds, source->seed_count, rung__stream_below,
-		              &source->draws);
+		rung__shuffle(source->seeds, source->seed_count, rung__rng_below, &source->draws);
 		source->seeds_from = 0;
 	}
 	left = source->seed_count - source->seeds_from;
@@ -399,7 +398,7 @@ static uint64_t round_rows(const struct bench_ids *ids)
 int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out)
 {
 	struct bench_source *source = ids->source;
-	const uint64_t ahead = source->args->prefetch;
+	const uint64_t ahead = source->args->look_ahead;
 	uint64_t rows;
 
 	if (batch < ids->first)

@@ -36,19 +36,19 @@ static struct rung_store_stats difference(const struct bench_result *result)
 	stats.late_rows -= result->before.late_rows;
 	stats.cache_timeouts -= result->before.cache_timeouts;
 	stats.cache_wait_ns -= result->before.cache_wait_ns;
-	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++) {
+	for (unsigned s = 0; s < RUNG_READ_PHASE_COUNT; s++) {
 		for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
-			stats.stages[s][b] -= result->before.stages[s][b];
+			stats.phases[s][b] -= result->before.phases[s][b];
 	}
 	stats.host_waits -= result->before.host_waits;
 	stats.scatters -= result->before.scatters;
 	return stats;
 }
 
-static const char *const stage_names[RUNG_STAGE_COUNT] = {
-	[RUNG_STAGE_QUEUE] = "queue",
-	[RUNG_STAGE_DEVICE] = "device",
-	[RUNG_STAGE_COPY] = "copy",
+static const char *const stage_names[RUNG_READ_PHASE_COUNT] = {
+	[RUNG_READ_PHASE_QUEUE] = "queue",
+	[RUNG_READ_PHASE_DEVICE] = "device",
+	[RUNG_READ_PHASE_COPY] = "copy",
 };
 
 /* The middle of the half octave that the share falls in; 0 when nothing was counted. */
@@ -70,19 +70,19 @@ static double stage_us(const uint64_t buckets[RUNG_LATENCY_BUCKETS], double shar
 /* Latency of each read before, in, and after the device. */
 static void set_stages(json_t *root, const struct rung_store_stats *stats)
 {
-	json_t *stages = json_object();
+	json_t *phases = json_object();
 
-	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++) {
+	for (unsigned s = 0; s < RUNG_READ_PHASE_COUNT; s++) {
 		json_t *stage = json_object(), *buckets = json_array();
 
 		for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
-			tool_json_append(buckets, tool_json_u64(stats->stages[s][b]));
-		tool_json_set(stage, "p50", tool_json_real(stage_us(stats->stages[s], 0.5)));
-		tool_json_set(stage, "p99", tool_json_real(stage_us(stats->stages[s], 0.99)));
+			tool_json_append(buckets, tool_json_u64(stats->phases[s][b]));
+		tool_json_set(stage, "p50", tool_json_real(stage_us(stats->phases[s], 0.5)));
+		tool_json_set(stage, "p99", tool_json_real(stage_us(stats->phases[s], 0.99)));
 		tool_json_set(stage, "half_octaves_ns", buckets);
-		tool_json_set(stages, stage_names[s], stage);
+		tool_json_set(phases, stage_names[s], stage);
 	}
-	tool_json_set(root, "stages_us", stages);
+	tool_json_set(root, "phases_us", phases);
 }
 
 static void set_cache(json_t *root, const struct bench_args *args,
@@ -101,11 +101,11 @@ static void set_cache(json_t *root, const struct bench_args *args,
 	tool_json_set(root, "read_rows", tool_json_u64(stats->read_rows));
 	tool_json_set(root, "failed_rows", tool_json_u64(stats->failed_rows));
 	tool_json_set(root, "cache", cache);
-	tool_json_set(root, "prefetch", tool_json_u64(args->prefetch));
+	tool_json_set(root, "look_ahead", tool_json_u64(args->look_ahead));
 }
 
 static void set_settings(json_t *root, const struct bench_args *args,
-                         const struct bench_result *result, const struct rung_choice *choice,
+                         const struct bench_result *result, const struct rung_tuning *tuning,
                          const struct rung_store_stats *stats)
 {
 	tool_json_set(root, "engine", tool_json_text(stats->engine));
@@ -119,7 +119,7 @@ static void set_settings(json_t *root, const struct bench_args *args,
 	tool_json_set(root, "direct", json_boolean(stats->direct));
 	tool_json_set(root, "queue_depth", tool_json_u64(stats->queue_depth));
 	tool_json_set(root, "sector_bytes", tool_json_u64(stats->sector_bytes));
-	tool_json_set(root, "gap_bytes", tool_json_u64(stats->gap_bytes));
+	tool_json_set(root, "merge_gap_bytes", tool_json_u64(stats->merge_gap_bytes));
 	tool_json_set(root, "read_bytes_max", tool_json_u64(stats->read_bytes_max));
 	tool_json_set(root, "ids", tool_json_text(args->ids));
 	tool_json_set(root, "requests", tool_json_u64(result->request_count));
@@ -127,26 +127,27 @@ static void set_settings(json_t *root, const struct bench_args *args,
 	tool_json_set(root, "threads", tool_json_u64(args->common.threads));
 	tool_json_set(root, "seed", tool_json_u64(args->seed));
 	tool_json_set(root, "checked", json_boolean(args->check));
-	tool_json_set(root, "chosen", tool_json_choice(choice));
+	tool_json_set(root, "chosen", tool_json_choice(tuning));
 }
 
-static void set_places(json_t *root, const struct rung_store_stats *stats)
+static void set_placements(json_t *root, const struct rung_store_stats *stats)
 {
-	json_t *places = json_array();
+	json_t *placements = json_array();
 
-	for (uint32_t i = 0; i < stats->place_count; i++) {
-		const struct rung_store_place *place = &stats->places[i];
-		json_t *one = tool_json_place(&place->place);
+	for (uint32_t i = 0; i < stats->placement_count; i++) {
+		const struct rung_store_placement *placement = &stats->placements[i];
+		json_t *one = tool_json_placement(&placement->placement);
 
 		tool_json_set(one, "cpu_node",
-		              place->cpu_node < 0 ? json_null()
-		                                  : tool_json_u64((uint64_t)place->cpu_node));
-		tool_json_set(one, "node_share", tool_json_real(place->node_share));
-		tool_json_set(one, "huge_share", tool_json_real(place->huge_share));
-		tool_json_set(one, "why", tool_json_text(*place->why ? place->why : NULL));
-		tool_json_append(places, one);
+		              placement->cpu_node < 0
+		                      ? json_null()
+		                      : tool_json_u64((uint64_t)placement->cpu_node));
+		tool_json_set(one, "node_share", tool_json_real(placement->node_share));
+		tool_json_set(one, "huge_share", tool_json_real(placement->huge_share));
+		tool_json_set(one, "why", tool_json_text(*placement->why ? placement->why : NULL));
+		tool_json_append(placements, one);
 	}
-	tool_json_set(root, "places", places);
+	tool_json_set(root, "placements", placements);
 }
 
 /* Values that only a GPU has are null on the CPU. */
@@ -220,13 +221,13 @@ static json_t *bench_json(const struct bench_args *args, const struct tool_data 
 	set_cache(root, args, &stats);
 	set_stages(root, &stats);
 	tool_json_set(root, "tiers", tool_json_hits(&stats));
-	set_places(root, &stats);
+	set_placements(root, &stats);
 	tool_json_set(root, "latency_us", latency);
 	tool_json_set(root, "cpu_seconds", tool_json_real(result->cpu_seconds));
 	tool_json_set(root, "wrong_rows",
 	              args->check ? tool_json_u64(result->wrong_rows) : json_null());
 	set_device(root, data, &result->info, &stats);
-	set_settings(root, args, result, data->plan ? rung_plan_choice(data->plan) : NULL, &stats);
+	set_settings(root, args, result, data->plan ? rung_plan_tuning(data->plan) : NULL, &stats);
 	return root;
 }
 
@@ -244,9 +245,9 @@ static void print_gpu(const struct rung_store_info *info, const struct rung_stor
 static void print_stages(const struct rung_store_stats *stats)
 {
 	printf("reads, p50 and p99 in us:");
-	for (unsigned s = 0; s < RUNG_STAGE_COUNT; s++)
+	for (unsigned s = 0; s < RUNG_READ_PHASE_COUNT; s++)
 		printf("%s %s %.1f, %.1f", s ? ";" : "", stage_names[s],
-		       stage_us(stats->stages[s], 0.5), stage_us(stats->stages[s], 0.99));
+		       stage_us(stats->phases[s], 0.5), stage_us(stats->phases[s], 0.99));
 	putchar('\n');
 }
 
@@ -271,7 +272,7 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 		return;
 	tool_print_hits(&stats);
 	print_gpu(&result->info, &stats);
-	tool_print_places(&stats);
+	tool_print_placements(&stats);
 	tool_print_engine(&stats);
 	printf("%llu rows of %llu bytes in %llu requests: %s", (unsigned long long)result->rows,
 	       (unsigned long long)row_bytes, (unsigned long long)result->request_count,
@@ -325,7 +326,7 @@ int bench_report(const char *name, const struct bench_args *args, const struct t
 		print_bench(args, ids, result);
 		print_forecast(args, forecast, result);
 		if (args->store.profile)
-			tool_print_choice(rung_plan_choice(data->plan), args->store.profile);
+			tool_print_choice(rung_plan_tuning(data->plan), args->store.profile);
 	} else if (tool_json_print(name, bench_json(args, data, ids, forecast, result)) < 0) {
 		return TOOL_FAILED;
 	}

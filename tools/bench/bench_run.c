@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "bench/bench_internal.h"
+#include "bench/run.h"
 #include "interrupt.h"
 
 #define BUFFER_ALIGN 4096u
@@ -30,7 +30,7 @@ static int no_output(struct run *run, int rc, const char *why)
 	         "not enough memory for the output of all requests: %s; use a smaller --batch, "
 	         "--in-flight or --threads",
 	         why);
-	bench_give_up(run, rc, text);
+	bench_abandon(run, rc, text);
 	return rc;
 }
 
@@ -138,7 +138,7 @@ static int make_buffers(struct run *run, struct worker *worker)
 	if (rc >= 0)
 		rc = touch(run, worker);
 	if (rc == RUNG_E_CANCELED)
-		bench_give_up(run, rc, "");
+		bench_abandon(run, rc, "");
 	else if (rc < 0)
 		no_output(run, rc, rung_last_error());
 	if (!run->truth) {
@@ -208,7 +208,7 @@ static int place_ids(struct run *run, const struct bench_result *result)
 	if (rc >= 0)
 		rc = rung_store_copy(run->store, run->placed, run->ids->ids, bytes);
 	if (rc < 0)
-		bench_give_up(run, rc, rung_last_error());
+		bench_abandon(run, rc, rung_last_error());
 	return rc;
 }
 
@@ -280,7 +280,7 @@ static void race_all(struct run *run, struct worker *workers, struct tool_progre
 		if (rc == RUNG_E_CANCELED) /* the report is of the rounds before */
 			return;
 		if (rc < 0) {
-			bench_give_up(run, rc, ""); /* it is printed */
+			bench_abandon(run, rc, ""); /* it is printed */
 			return;
 		}
 		if (first < ids->warmup_count && end > ids->warmup_count)
@@ -345,7 +345,7 @@ static int run_on_device(const char *name, struct run *run, struct tool_progress
 	int rc = bench_ids_round(run->ids, 0, &end);
 
 	if (rc < 0)
-		bench_give_up(run, rc, ""); /* it is printed */
+		bench_abandon(run, rc, ""); /* it is printed */
 	else if ((rc = place_ids(run, result)) >= 0)
 		rc = run_workers(name, run, progress, result);
 	if (!run->left_behind)

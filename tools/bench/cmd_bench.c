@@ -10,9 +10,9 @@
 #include "bench/bench.h"
 #include "interrupt.h"
 
-#define REQUESTS_MAX 4096u     /* threads * in-flight */
-#define PREFETCH_MAX 4096u     /* what a store takes */
-#define HOLD_LOOK_NS 100000000 /* between looks for a signal */
+#define REQUESTS_MAX   4096u     /* threads * in-flight */
+#define LOOK_AHEAD_MAX 4096u     /* what a store takes */
+#define HOLD_POLL_NS   100000000 /* between looks for a signal */
 
 /* Where the store comes from, and where it goes. */
 static void check_place(const struct argp_state *state, const struct bench_args *args)
@@ -36,12 +36,12 @@ static void check_place(const struct argp_state *state, const struct bench_args 
 		argp_error(state,
 		           "--attach and --share exclude each other: other processes attach to %s",
 		           args->attach);
-	if (args->store.profile &&
-	    (args->attach || args->in_flight < 2 || args->prefetch || bench_ids_are_vertices(args)))
+	if (args->store.profile && (args->attach || args->in_flight < 2 || args->look_ahead ||
+	                            bench_ids_are_vertices(args)))
 		argp_error(state,
 		           "--profile predicts for threads with two or more requests in flight, "
 		           "without announcements, on a private store, and for ranks; leave out "
-		           "--attach, --in-flight 1, --prefetch and ids in files");
+		           "--attach, --in-flight 1, --look-ahead and ids in files");
 	if (args->hold && !args->share)
 		argp_error(state, "--hold is for --share");
 	if (args->private_cache && !args->share && !args->attach)
@@ -68,9 +68,9 @@ static const struct tool_option options[] = {
 	  TOOL_FANOUTS(struct bench_args, fanouts) },
 	{ "in-flight", "N", 1, "Requests in flight of each submitting thread (default: 2)",
 	  TOOL_U32(struct bench_args, in_flight, 1, REQUESTS_MAX) },
-	{ "prefetch", "N", 1,
+	{ "look-ahead", "N", 1,
 	  "Announce N batches ahead, so that the cache keeps their rows (default: 0)",
-	  TOOL_U32(struct bench_args, prefetch, 0, PREFETCH_MAX) },
+	  TOOL_U32(struct bench_args, look_ahead, 0, LOOK_AHEAD_MAX), TOOL_OLD("prefetch") },
 	{ "seed", "N", 1, "Seed of the ids (default: 1)",
 	  TOOL_U64(struct bench_args, seed, 0, UINT64_MAX) },
 	{ "check", NULL, 1,
@@ -122,7 +122,7 @@ const struct tool_command tool_bench_command = {
 	       "and the store "
 	       "is opened before the clock starts. --threads is the number of submitting threads "
 	       "(default: by --profile, else 1).",
-	.takes = TOOL_TAKES_DIR_OR_NOT,
+	.takes = TOOL_OPERAND_DIR_OR_NOT,
 	.dir = offsetof(struct bench_args, dir),
 	.check = check,
 };
@@ -184,8 +184,8 @@ static int open_store(const char *name, const struct bench_args *args, const str
 	opts.batch_rows_max = (uint32_t)most;
 	opts.share_path = args->share;
 	opts.private_cache = args->private_cache;
-	if (args->prefetch)
-		opts.window_rows_max = ((uint64_t)args->prefetch + 1 + opts.requests_max) * most;
+	if (args->look_ahead)
+		opts.window_rows_max = ((uint64_t)args->look_ahead + 1 + opts.requests_max) * most;
 	if (args->attach)
 		rc = tool_attach_store(args->attach, &args->store, &opts, data);
 	else
@@ -197,7 +197,7 @@ static int open_store(const char *name, const struct bench_args *args, const str
 
 static void hold(const char *name, const struct bench_args *args)
 {
-	const struct timespec pause = { .tv_nsec = HOLD_LOOK_NS };
+	const struct timespec pause = { .tv_nsec = HOLD_POLL_NS };
 
 	if (!args->common.quiet)
 		tool_error(name, TOOL_DONE, "the store stays shared at %s until SIGINT or SIGTERM",
@@ -252,10 +252,10 @@ static int forecast(const char *name, const struct bench_args *args, const struc
 	if (first_round) /* all of it is in memory */
 		walk.end = ids->end;
 	opts.profile = data->profile;
-	opts.gap_bytes = args->store.gap_bytes;
+	opts.merge_gap_bytes = args->store.merge_gap_bytes;
 	opts.no_merge = args->store.no_merge;
 	opts.threads = args->common.threads;
-	opts.keep_places = !first_round;
+	opts.keep_placement = !first_round;
 	if (!first_round || ids->warmup_count < ids->end)
 		opts.warmup_batches = ids->warmup_count;
 	rc = rung_plan_forecast(data->plan, &opts, next_batch, &walk, out);
@@ -268,9 +268,9 @@ static int forecast(const char *name, const struct bench_args *args, const struc
 /* The number chosen by the plan, but at most the number of usable CPUs. */
 static uint32_t default_threads(const struct bench_args *args, const struct tool_data *data)
 {
-	const struct rung_choice *choice = data->plan ? rung_plan_choice(data->plan) : NULL;
+	const struct rung_tuning *tuning = data->plan ? rung_plan_tuning(data->plan) : NULL;
 	const uint32_t most = REQUESTS_MAX / args->in_flight;
-	uint32_t threads = choice ? choice->threads : 1;
+	uint32_t threads = tuning ? tuning->threads : 1;
 	cpu_set_t cpus;
 
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && threads > (uint32_t)CPU_COUNT(&cpus))

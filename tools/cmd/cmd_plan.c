@@ -43,7 +43,7 @@ const struct tool_command tool_plan_command = {
 	.operands = "DIR",
 	.doc = "Place the rows of the staged dataset DIR into tiers, and predict from sampled "
 	       "batches how many requests each tier will serve.",
-	.takes = TOOL_TAKES_DIR,
+	.takes = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct plan_args, dir),
 };
 
@@ -116,9 +116,10 @@ static void set_forecast(json_t *root, const struct rung_plan *plan, const struc
 	tool_json_set(root, "threads", on_gpu ? json_null() : tool_json_u64(forecast->threads));
 	tool_json_set(root, "queue_depth",
 	              forecast->queue_depth ? tool_json_u64(forecast->queue_depth) : json_null());
-	tool_json_set(root, "gap_bytes",
-	              forecast->queue_depth ? tool_json_u64(forecast->gap_bytes) : json_null());
-	tool_json_set(root, "chosen", tool_json_choice(rung_plan_choice(plan)));
+	tool_json_set(root, "merge_gap_bytes",
+	              forecast->queue_depth ? tool_json_u64(forecast->merge_gap_bytes)
+	                                    : json_null());
+	tool_json_set(root, "chosen", tool_json_choice(rung_plan_tuning(plan)));
 	tool_json_set(root, "profile", tool_json_text(args->store.profile));
 	tool_json_set(root, "assumed",
 	              args->store.profile ? tool_json_assumed(forecast->assumed) : json_null());
@@ -138,7 +139,7 @@ static void print_forecast(const struct plan_args *args, const struct rung_plan_
 	if (forecast->queue_depth)
 		printf("%s %u reads in flight; gaps up to %u bytes are read over",
 		       forecast->threads ? " and" : ", with", forecast->queue_depth,
-		       forecast->gap_bytes);
+		       forecast->merge_gap_bytes);
 	if (args->store.profile)
 		printf("\nby the profile %s%s", args->store.profile,
 		       tool_assumed_text(text, forecast->assumed));
@@ -147,16 +148,16 @@ static void print_forecast(const struct plan_args *args, const struct rung_plan_
 		       "and give --profile");
 }
 
-static void set_places(json_t *root, const struct rung_plan *plan)
+static void set_placements(json_t *root, const struct rung_plan *plan)
 {
-	const char *why = rung_plan_place_why(plan);
-	const struct rung_place *place;
-	json_t *places = json_array();
+	const char *why = rung_plan_placement_why(plan);
+	const struct rung_placement *placement;
+	json_t *placements = json_array();
 
-	for (size_t i = 0; (place = rung_plan_place(plan, i)) != NULL; i++)
-		tool_json_append(places, tool_json_place(place));
-	tool_json_set(root, "places", places);
-	tool_json_set(root, "places_why", tool_json_text(*why ? why : NULL));
+	for (size_t i = 0; (placement = rung_plan_placement(plan, i)) != NULL; i++)
+		tool_json_append(placements, tool_json_placement(placement));
+	tool_json_set(root, "placements", placements);
+	tool_json_set(root, "placement_why", tool_json_text(*why ? why : NULL));
 }
 
 static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *args,
@@ -174,10 +175,10 @@ static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *a
 	tool_json_set(cache_json, "bytes", tool_json_u64(cache->bytes));
 	set_device(root, rung_plan_device(plan));
 	tool_json_set(root, "tiers", tool_json_plan(plan));
-	set_places(root, plan);
+	set_placements(root, plan);
 	tool_json_set(root, "slots", slots_json);
 	tool_json_set(root, "cache", cache_json);
-	tool_json_set(root, "vertices_bytes", tool_json_u64(rung_plan_vertices_bytes(plan)));
+	tool_json_set(root, "map_bytes", tool_json_u64(rung_plan_map_bytes(plan)));
 	tool_json_set(root, "read_bytes_per_epoch", tool_json_real(traffic->read_bytes_per_epoch));
 	set_forecast(root, plan, args, traffic);
 	tool_json_set(root, "rows_per_batch", tool_json_real(traffic->rows_per_batch));
@@ -223,9 +224,9 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 		printf("cold-row cache: %s rows", tool_count_text(text, (double)cache->row_count));
 		printf(", %s of the host budget\n", tool_bytes_text(text, (double)cache->bytes));
 	}
-	if (rung_plan_vertices_bytes(plan))
+	if (rung_plan_map_bytes(plan))
 		printf("places of rows that were staged in place: %s of the host budget\n",
-		       tool_bytes_text(text, (double)rung_plan_vertices_bytes(plan)));
+		       tool_bytes_text(text, (double)rung_plan_map_bytes(plan)));
 	printf("an epoch of %llu batches (%llu sampled, %u seeds each): %.0f rows a batch",
 	       (unsigned long long)traffic->batches_per_epoch,
 	       (unsigned long long)traffic->batches_sampled, prediction->batch,
@@ -236,8 +237,8 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 	       tool_bytes_text(text, traffic->read_bytes_per_epoch), traffic->sector_bytes);
 	print_forecast(args, traffic);
 	putchar('\n');
-	if (rung_plan_choice(plan))
-		tool_print_choice(rung_plan_choice(plan), args->store.profile);
+	if (rung_plan_tuning(plan))
+		tool_print_choice(rung_plan_tuning(plan), args->store.profile);
 }
 
 int cmd_plan(int argc, char **argv)

@@ -2,6 +2,7 @@
 /* rung score: a score for every vertex of a graph, in memory or within a budget out of files, as a
  * .npy. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "args/args.h"
 #include "output/json.h"
@@ -67,21 +68,31 @@ static void set_method(const struct argp_state *state, void *ctx, const char *ar
 
 	if (rung_score_method_parse(arg, &args->score.opts.method) < 0)
 		argp_error(state,
-		           "--method: unknown value '%s'; use blend, expected, presample, ppr, "
+		           "--score: unknown value '%s'; use blend, expected, presample, ppr, "
 		           "wrpagerank, rpagerank or degree",
 		           arg);
+}
+
+static void set_split(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct score_args *args = ctx;
+
+	if (strncmp(arg, "train=", 6) != 0 || arg[6] == '\0')
+		argp_error(state, "--split: unknown value '%s'; use train=SRC", arg);
+	args->train = arg + 6;
 }
 
 static const struct tool_option options[] = {
 	{ "out", "FILE.npy", 1, "File to write: float32 [vertices], by original id",
 	  TOOL_TEXT(struct score_args, out) },
-	{ "train", "SRC", 1,
+	{ "split", "train=SRC", 1,
 	  "Ids of the train vertices, each once, or a bool mask over the vertices (default: every "
 	  "vertex)",
-	  TOOL_TEXT(struct score_args, train) },
-	{ "method", "NAME", 3,
+	  TOOL_SET(set_split) },
+	{ "train", "SRC", 1, NULL, TOOL_TEXT(struct score_args, train) },
+	{ "score", "NAME", 3,
 	  "blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree",
-	  TOOL_SET(set_method) },
+	  TOOL_SET(set_method), TOOL_OLD("method") },
 	{ "memory", "SIZE", 5,
 	  "Leave the graph in its files and take so much memory (default: read it into memory)",
 	  TOOL_BYTES(struct score_args, memory_bytes, 0,
@@ -180,8 +191,9 @@ static int open_edges(struct scoring *scoring, const struct rung_graph_opts *gra
 	opts.memory_bytes = memory_bytes < EDGES_BYTES_MIN ? EDGES_BYTES_MIN : memory_bytes;
 	opts.chunk_bytes = chunk - chunk % CHUNK_BYTES_MIN;
 	rc = rung_edges_open(&opts, &scoring->edges);
-	if (rc < 0 && rung_last_error_least() > 0) { /* the score reports what all of it needs */
-		opts.memory_bytes = rung_last_error_least();
+	/* the score reports what all of it needs */
+	if (rc < 0 && rung_last_error_min_bytes() > 0) {
+		opts.memory_bytes = rung_last_error_min_bytes();
 		rc = rung_edges_open(&opts, &scoring->edges);
 	}
 	if (rc < 0)
@@ -223,7 +235,7 @@ static int read_train(struct scoring *scoring)
 	tool_progress_end(&scoring->progress);
 	if (scoring->opts.train_count == 0)
 		return tool_error(scoring->name, TOOL_FAILED,
-		                  "%s: has no vertex; leave --train out when all are to count",
+		                  "%s: has no vertex; leave --split out when all are to count",
 		                  scoring->args->train);
 	scoring->opts.train = scoring->train;
 	return TOOL_DONE;
@@ -240,7 +252,7 @@ static int score_edges(struct scoring *scoring)
 	rc = rung_score_edges(scoring->edges, &scoring->opts, scoring->score, &scoring->report);
 	if (rc == 0)
 		return TOOL_DONE;
-	least = rung_last_error_least();
+	least = rung_last_error_min_bytes();
 	if (least == 0)
 		return failed(scoring, rc);
 	tool_progress_end(&scoring->progress);

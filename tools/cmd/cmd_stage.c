@@ -125,12 +125,10 @@ static const struct tool_word pads[] = {
 	{ 0 },
 };
 
-static const struct tool_word plans[] = {
-	{ "auto", RUNG_STAGE_PLAN_AUTO },
-	{ "passes", RUNG_STAGE_PLAN_PASSES },
-	{ "deal", RUNG_STAGE_PLAN_DEAL },
-	{ "gather", RUNG_STAGE_PLAN_GATHER },
-	{ 0 },
+static const struct tool_word row_orders[] = {
+	{ "auto", RUNG_ROW_ORDER_AUTO },           { "passes", RUNG_ROW_ORDER_PASSES },
+	{ "partition", RUNG_ROW_ORDER_PARTITION }, { "deal", RUNG_ROW_ORDER_PARTITION },
+	{ "gather", RUNG_ROW_ORDER_GATHER },       { 0 },
 };
 
 static const struct tool_option options[] = {
@@ -170,10 +168,13 @@ static const struct tool_option options[] = {
 	  "leaves)",
 	  TOOL_BYTES(struct stage_args, opts.memory_bytes, 0,
 	             "not in bytes; give 512MiB, 4GiB, or leave it out for a quarter of RAM") },
-	{ "plan", "NAME", 7,
-	  "How rows are brought into order: passes, deal, gather, or auto (default): the fastest "
+	{ "row-order", "NAME", 7,
+	  "How rows are brought into order: passes, partition, gather, or auto (default): the "
+	  "fastest "
 	  "one for the measured rates of the devices",
-	  TOOL_WORD(struct stage_args, opts.plan, plans, "auto, passes, deal or gather") },
+	  TOOL_WORD(struct stage_args, opts.row_order, row_orders,
+	            "auto, passes, partition or gather"),
+	  TOOL_OLD("plan") },
 	{ "dry-run", NULL, 5, "Check inputs and space, print what will be written, write nothing",
 	  TOOL_FLAG(struct stage_args, opts.dry_run) },
 	{ 0 },
@@ -235,14 +236,14 @@ static json_t *rows_json(const struct rung_stage_report *report)
 {
 	json_t *root = json_object(), *expected = json_object();
 
-	tool_json_set(root, "plan", tool_json_text(rung_stage_plan_name(report->plan)));
+	tool_json_set(root, "row_order", tool_json_text(rung_row_order_name(report->row_order)));
 	tool_json_set(root, "ranges", tool_json_u64(report->range_count));
 	tool_json_set(root, "bytes_read", tool_json_u64(report->rows_bytes_read));
 	tool_json_set(root, "bytes_written", tool_json_u64(report->rows_bytes_written));
 	tool_json_set(root, "temp_bytes", tool_json_u64(report->temp_bytes));
-	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++)
-		tool_json_set(expected, rung_stage_plan_name((enum rung_stage_plan)plan),
-		              measured(report->plan_seconds[plan]));
+	for (int order = RUNG_ROW_ORDER_PASSES; order <= RUNG_ROW_ORDER_GATHER; order++)
+		tool_json_set(expected, rung_row_order_name((enum rung_row_order)order),
+		              measured(report->row_order_seconds[order]));
 	tool_json_set(root, "expected_seconds", expected);
 	tool_json_set(root, "read_bytes_per_s", measured(report->read_bytes_per_s));
 	tool_json_set(root, "write_bytes_per_s", measured(report->write_bytes_per_s));
@@ -299,8 +300,8 @@ static json_t *report_json(const struct stage_args *args, const struct rung_stag
 	return root;
 }
 
-/* How the rows go, and why so: "rows by deal in 31 parts (reads 24.0 GiB, writes 24.0 GiB): 58 s
- * expected; passes 210 s, gather 97 s". */
+/* How the rows go, and why so: "rows by partition in 31 parts (reads 24.0 GiB, writes 24.0 GiB): 58
+ * s expected; passes 210 s, gather 97 s". */
 static void print_plan(const struct rung_stage_report *report)
 {
 	char in[TOOL_TEXT_BYTES], out[TOOL_TEXT_BYTES], text[TOOL_TEXT_BYTES];
@@ -309,18 +310,19 @@ static void print_plan(const struct rung_stage_report *report)
 		printf("rows stay where they are\n");
 		return;
 	}
-	printf("rows by %s in %llu parts: reads %s, writes %s", rung_stage_plan_name(report->plan),
-	       (unsigned long long)report->range_count,
+	printf("rows by %s in %llu parts: reads %s, writes %s",
+	       rung_row_order_name(report->row_order), (unsigned long long)report->range_count,
 	       tool_bytes_text(in, (double)report->rows_bytes_read),
 	       tool_bytes_text(out, (double)report->rows_bytes_written));
 	if (report->temp_bytes)
 		printf(", %s more temporarily", tool_bytes_text(text, (double)report->temp_bytes));
 	if (report->rows_seconds > 0)
 		printf("\n%s expected", tool_seconds_text(text, report->rows_seconds));
-	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
-		if (plan != (int)report->plan && report->plan_seconds[plan] > 0)
-			printf(", %s with %s", tool_seconds_text(text, report->plan_seconds[plan]),
-			       rung_stage_plan_name((enum rung_stage_plan)plan));
+	for (int order = RUNG_ROW_ORDER_PASSES; order <= RUNG_ROW_ORDER_GATHER; order++) {
+		if (order != (int)report->row_order && report->row_order_seconds[order] > 0)
+			printf(", %s with %s",
+			       tool_seconds_text(text, report->row_order_seconds[order]),
+			       rung_row_order_name((enum rung_row_order)order));
 	}
 	if (report->rows_seconds > 0)
 		printf(": measured %s/s read, %s/s written, %.0f rows/s read one by one",

@@ -26,7 +26,7 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 }
 
 /* A device other than the requested one must not go unnoticed. */
-static void tell_device(const char *name, const struct rung_plan_device *device)
+static void report_device(const char *name, const struct rung_plan_device *device)
 {
 	if (*device->why)
 		tool_error(name, TOOL_DONE, "%s%s",
@@ -71,7 +71,7 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 		tool_close(&data);
 		return rc == RUNG_E_NOSUP ? RUNG_E_NODEV : rc;
 	}
-	tell_device(name, rung_plan_device(data.plan));
+	report_device(name, rung_plan_device(data.plan));
 	*data_out = data;
 	return 0;
 }
@@ -85,7 +85,7 @@ static struct rung_store_opts store_opts(const struct tool_store_args *args,
 	all.engine = args->engine;
 	all.buffered = args->buffered;
 	all.no_merge = args->no_merge;
-	all.gap_bytes = args->gap_bytes;
+	all.merge_gap_bytes = args->merge_gap_bytes;
 	all.vertex_ids = args->vertex_ids;
 	return all;
 }

@@ -107,9 +107,9 @@ static const struct tool_option options[] = {
 	  "Size of that file (default: 2GiB, with --quick 256MiB, at most a quarter of the free "
 	  "space)",
 	  TOOL_BYTES(struct numa_args, opts.dir_bytes, 1, NOT_BYTES), MEASURING },
-	{ "rows", "LIST", 2, "Additional row sizes in bytes: 512,1536",
+	{ "row-bytes", "LIST", 2, "Additional row sizes in bytes: 512,1536",
 	  TOOL_LIST(struct numa_args, row_bytes, opts.row_count, ROW_BYTES_MIN, ROW_BYTES_MAX),
-	  MEASURING },
+	  MEASURING, TOOL_OLD("rows") },
 	{ "depths", "LIST", 2,
 	  "Reads in flight (default: 1 to 128 by doubling, with --quick 1,8,32,128)",
 	  TOOL_LIST(struct numa_args, depths, opts.depth_count, 1, DEPTH_MAX), MEASURING },
@@ -275,7 +275,7 @@ int cmd_numa(int argc, char **argv)
 		return tool_fail(argv[0], rc);
 	node = args.root ? -1 : node_to_try(topology);
 	if (node >= 0)
-		rc = rung_numa_try((uint32_t)node, &policy);
+		rc = rung_numa_probe_policy((uint32_t)node, &policy);
 	tried = node >= 0 ? &policy : NULL;
 	if (rc < 0)
 		code = tool_fail(argv[0], rc);

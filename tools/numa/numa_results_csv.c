@@ -7,7 +7,7 @@
 
 static const char headings[] =
 	"matrix,kind,cpu_node,memory_node,cores,threads,level,row_bytes,page_bytes,queue_depth,gpu,"
-	"gpu_bus_id,to_gpu,to_gpu_bus_id,drive,file,engine,buffer_bytes,placed_share,huge_share,"
+	"gpu_bus_id,to_gpu,to_gpu_bus_id,drive,file,engine,buffer_bytes,placement_share,huge_share,"
 	"unit,sample,value,absent,advised_bytes";
 
 static void print_word(const char *word)

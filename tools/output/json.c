@@ -113,17 +113,18 @@ json_t *tool_json_hits(const struct rung_store_stats *stats)
 	return array;
 }
 
-json_t *tool_json_place(const struct rung_place *place)
+json_t *tool_json_placement(const struct rung_placement *placement)
 {
 	json_t *root = json_object();
 
-	tool_json_set(root, "name", tool_json_text(place->name));
-	tool_json_set(root, "rank_first", tool_json_u64(place->rank_first));
-	tool_json_set(root, "rows", tool_json_u64(place->row_count));
-	tool_json_set(root, "bytes", tool_json_u64(place->bytes));
-	tool_json_set(root, "nodes", tool_json_u32s(place->nodes.ids, place->nodes.count));
+	tool_json_set(root, "name", tool_json_text(placement->name));
+	tool_json_set(root, "rank_first", tool_json_u64(placement->rank_first));
+	tool_json_set(root, "rows", tool_json_u64(placement->row_count));
+	tool_json_set(root, "bytes", tool_json_u64(placement->bytes));
+	tool_json_set(root, "nodes", tool_json_u32s(placement->nodes.ids, placement->nodes.count));
 	tool_json_set(root, "block_bytes",
-	              place->nodes.count > 1 ? tool_json_u64(place->block_bytes) : json_null());
+	              placement->nodes.count > 1 ? tool_json_u64(placement->block_bytes)
+	                                         : json_null());
 	return root;
 }
 
@@ -149,28 +150,29 @@ static json_t *why_text(const char *why)
 	return tool_json_text(*why ? why : NULL);
 }
 
-json_t *tool_json_choice(const struct rung_choice *choice)
+json_t *tool_json_choice(const struct rung_tuning *tuning)
 {
 	json_t *root, *drives;
 
-	if (!choice)
+	if (!tuning)
 		return json_null();
 	root = json_object();
 	drives = json_array();
-	for (uint32_t i = 0; i < choice->drive_count; i++)
-		tool_json_append(drives, why_text(choice->drives[i]));
+	for (uint32_t i = 0; i < tuning->drive_count; i++)
+		tool_json_append(drives, why_text(tuning->drives[i]));
 	tool_json_set(root, "drives", drives);
-	tool_json_set(root, "drives_why", why_text(choice->drive_why));
-	tool_json_set(root, "queue_depth", chosen(choice->queue_depth));
-	tool_json_set(root, "queue_depth_why", why_text(choice->queue_depth_why));
-	tool_json_set(root, "gap_bytes",
-	              choice->gap_bytes == RUNG_GAP_NONE ? tool_json_u64(0)
-	                                                 : chosen(choice->gap_bytes));
-	tool_json_set(root, "gap_why", why_text(choice->gap_why));
-	tool_json_set(root, "threads", chosen(choice->threads));
-	tool_json_set(root, "threads_why", why_text(choice->threads_why));
-	tool_json_set(root, "interleaved", json_boolean(choice->interleaved));
-	tool_json_set(root, "spread_why", why_text(choice->spread_why));
+	tool_json_set(root, "drives_why", why_text(tuning->drive_why));
+	tool_json_set(root, "queue_depth", chosen(tuning->queue_depth));
+	tool_json_set(root, "queue_depth_why", why_text(tuning->queue_depth_why));
+	tool_json_set(root, "merge_gap_bytes",
+	              tuning->merge_gap_bytes == RUNG_MERGE_GAP_NONE
+	                      ? tool_json_u64(0)
+	                      : chosen(tuning->merge_gap_bytes));
+	tool_json_set(root, "merge_gap_why", why_text(tuning->merge_gap_why));
+	tool_json_set(root, "threads", chosen(tuning->threads));
+	tool_json_set(root, "threads_why", why_text(tuning->threads_why));
+	tool_json_set(root, "interleaved", json_boolean(tuning->interleaved));
+	tool_json_set(root, "interleaved_why", why_text(tuning->interleaved_why));
 	return root;
 }
 

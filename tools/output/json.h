@@ -27,13 +27,13 @@ json_t *tool_json_plan(const struct rung_plan *plan);
 json_t *tool_json_hits(const struct rung_store_stats *stats);
 
 /** Members of a place of host memory; "block_bytes" is null where there is one node or none. */
-json_t *tool_json_place(const struct rung_place *place);
+json_t *tool_json_placement(const struct rung_placement *placement);
 
 /** Names of the tiers whose rates a forecast assumed. */
 json_t *tool_json_assumed(uint32_t assumed);
 
 /** {"drives", "queue_depth", ...}, each with why; null for NULL. */
-json_t *tool_json_choice(const struct rung_choice *choice);
+json_t *tool_json_choice(const struct rung_tuning *tuning);
 
 /** [{"name","why"}], why null of those in use. */
 json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count);

@@ -134,7 +134,7 @@ int tool_out_npy(struct tool_out *out, enum rung_dtype dtype, uint64_t count, co
 
 /* Link an open file through its descriptor in /proc: linkat() with AT_EMPTY_PATH needs a privilege.
  * @return an errno value, or 0 */
-static int give_name(struct tool_out *out)
+static int set_name(struct tool_out *out)
 {
 	char fd_path[40];
 
@@ -170,7 +170,7 @@ int tool_out_commit(struct tool_out *out)
 	    (out->dir && fsync(fileno(out->file)) != 0))
 		err = errno;
 	if (err == 0 && out->dir)
-		err = give_name(out);
+		err = set_name(out);
 	if (err == 0 && out->dir)
 		err = sync_folder(out);
 	code = err ? refuse(out, err) : TOOL_DONE;

@@ -33,7 +33,7 @@ static void set_methods(const struct argp_state *state, void *ctx, const char *t
 		enum rung_score_method method;
 
 		if (rung_score_method_parse(word, &method) < 0)
-			argp_error(state, "--methods: %s", rung_last_error());
+			argp_error(state, "--scores: %s", rung_last_error());
 		add_method(args, method);
 	}
 	free(list);
@@ -52,11 +52,10 @@ static const struct tool_option options[] = {
 	  "Who draws at a hop: all vertices of the batch, or those the last hop brought (default: "
 	  "all)",
 	  TOOL_WORD(struct trace_args, draws, tool_draws, "all or new") },
-	{ "methods", "LIST", 2, "Scores to compare, or none (default: " METHODS_DEFAULT ")",
-	  TOOL_SET(set_methods) },
-	{ "trace-rows", "N", 2,
-	  "Requests that LRU and Belady get to see (default: the first 67108864)",
-	  TOOL_U64(struct trace_args, kept_max, 3, UINT64_MAX) },
+	{ "scores", "LIST", 2, "Scores to compare, or none (default: " METHODS_DEFAULT ")",
+	  TOOL_SET(set_methods), TOOL_OLD("methods") },
+	{ "rows", "N", 2, "Requests that LRU and Belady get to see (default: the first 67108864)",
+	  TOOL_U64(struct trace_args, kept_max, 3, UINT64_MAX), TOOL_OLD("trace-rows") },
 	{ "svg", "FILE", 3, "Draw the hit curves", TOOL_TEXT(struct trace_args, svg) },
 	{ "out", "FILE.npy", 3, "Number of requests of each vertex, u64 by id",
 	  TOOL_TEXT(struct trace_args, out) },
@@ -77,7 +76,7 @@ const struct tool_command tool_trace_command = {
 	       "requests each tier serves, and how many a tier of any size would serve with rows "
 	       "in the order of each score, compared with the best static order (oracle), LRU and "
 	       "Belady's rule.",
-	.takes = TOOL_TAKES_DIR,
+	.takes = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct trace_args, dir),
 };
 

@@ -34,11 +34,11 @@ static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_
 	return 0;
 }
 
-static uint64_t below(struct rung__stream *stream, uint64_t limit)
+static uint64_t below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t value;
 
-	while (!rung__bits_modulo(rung__stream_next(stream), limit, &value))
+	while (!rung__bits_modulo(rung__rng_next(stream), limit, &value))
 		;
 	return value;
 }
@@ -48,7 +48,7 @@ static int sample_epochs(const struct trace_args *args, const struct trace_input
 {
 	struct rung_minibatches batches = RUNG_MINIBATCHES_INIT;
 	const uint64_t batches_per_epoch = (input->seed_count - 1) / input->batch + 1;
-	struct rung__stream stream = { args->seed };
+	struct rung__rng stream = { args->seed };
 	uint64_t *order = malloc(input->seed_count * sizeof(*order));
 	int rc = 0;
 

@@ -82,9 +82,10 @@ static const struct tool_option options[] = {
 	  TOOL_FANOUTS(struct train_args, eval_fanouts) },
 	{ "no-edges", NULL, 1, "The same model without neighbours, to see the benefit of the graph",
 	  TOOL_FLAG(struct train_args, no_edges) },
-	{ "ahead", "N", 1,
+	{ "look-ahead", "N", 1,
 	  "Batches sampled ahead, so that the cache keeps their rows (default: 16)",
-	  TOOL_U32(struct train_args, ahead, 1, RUNG_LOADER_AHEAD_MAX) },
+	  TOOL_U32(struct train_args, look_ahead, 1, RUNG_LOADER_LOOK_AHEAD_MAX),
+	  TOOL_OLD("ahead") },
 	{ "device", "NAME", 9, NULL, TOOL_SET(refuse_gpu) },
 	{ "gpu", "SIZE", 9, NULL, TOOL_SET(refuse_gpu) },
 	{ "peers", "N", 9, NULL, TOOL_SET(refuse_gpu) },
@@ -104,7 +105,7 @@ const struct tool_command tool_train_command = {
 	.parts = parts,
 	.operands = "DIR",
 	.doc = doc,
-	.takes = TOOL_TAKES_DIR_OR_NOT,
+	.takes = TOOL_OPERAND_DIR_OR_NOT,
 	.dir = offsetof(struct train_args, dir),
 	.check = check_args,
 };
@@ -192,7 +193,7 @@ static int open_loaders(struct session *session, const struct train_args *args)
 	opts.batch_size = args->batch_size;
 	opts.threads = args->common.threads < LOADER_THREADS_MAX ? args->common.threads
 	                                                         : LOADER_THREADS_MAX;
-	opts.ahead = args->ahead;
+	opts.look_ahead = args->look_ahead;
 	opts.gathers = GATHERS;
 	int rc = rung_loader_create(session->tool.store, csc, &opts, &session->loader);
 	session->eval_loader = session->loader;

@@ -39,7 +39,7 @@ static int no_memory(const struct trainer *trainer, int rc)
 	                                     : "no memory for a batch of the model");
 }
 
-static uint64_t keyed_below(struct rung__stream *stream, uint64_t limit)
+static uint64_t keyed_below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t bits = stream->state + limit, value;
 	do
@@ -49,7 +49,7 @@ static uint64_t keyed_below(struct rung__stream *stream, uint64_t limit)
 }
 
 /* The blocks of a batch; without edges, a block without neighbours for each hop. */
-static void take_blocks(struct trainer *trainer, const struct rung_loader_batch *batch)
+static void claim_blocks(struct trainer *trainer, const struct rung_loader_batch *batch)
 {
 	uint32_t layer_count = trainer->run->model->layer_count;
 	trainer->bare = (struct rung_block){ .dst_count = batch->seed_count,
@@ -79,7 +79,7 @@ static int forward(struct trainer *trainer, const struct rung_loader_batch *batc
 	                   run->args->norm, dropout, trainer->rows.data);
 	for (uint64_t i = 0; i < batch->seed_count; i++)
 		trainer->labels[i] = run->data->labels[batch->seeds[i]];
-	take_blocks(trainer, batch);
+	claim_blocks(trainer, batch);
 	*input = (struct train_input){ .blocks = trainer->blocks, .rows = trainer->rows.data };
 	return train_model_forward(model, input, training, trainer->step, logits);
 }
@@ -173,7 +173,7 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	const struct train_split *split = &run->data->splits[TRAIN_SPLIT_TRAIN];
 	const struct rung_loader_batch *batch;
 	uint64_t start_ns = tool_now_ns(), compute_ns = 0, done = 0;
-	struct rung__stream stream = { train_key(run->args->seed, number, 0) };
+	struct rung__rng stream = { train_key(run->args->seed, number, 0) };
 	double loss_sum = 0, loss;
 	int rc;
 	rung__shuffle(trainer->order, split->count, keyed_below, &stream);

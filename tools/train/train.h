@@ -15,7 +15,7 @@ struct train_args {
 	const char *dir;
 	/* batch_size 0: as staged; patience 0: all epochs */
 	uint32_t hidden, batch_size, epochs, patience;
-	uint32_t ahead;                                  /* 0: as the loader has it */
+	uint32_t look_ahead;                             /* 0: as the loader has it */
 	struct tool_fanouts fanouts, eval_fanouts;       /* count 0: as staged; as in training */
 	double lr, weight_decay, dropout, input_dropout; /* input_dropout negative: as dropout */
 	enum train_norm norm;

@@ -96,7 +96,7 @@ def raises(cls, call, says):
 
 def test_batches_are_those_of_the_cpu():
     wanted = of_the_cpu(seed=4)
-    for options in ({}, {"sample_on": "gpu"}, {"sample_on": "gpu", "threads": 1, "ahead": 1}):
+    for options in ({}, {"sample_on": "gpu"}, {"sample_on": "gpu", "threads": 1, "look_ahead": 1}):
         for stores in ({}, {"host": "50%"}, {"sample_on_gpu": False}):
             with open_store(**stores) as store:
                 loader = rung.Loader(store, draws="all", seed=4, **options)
@@ -119,7 +119,8 @@ def test_what_cannot_be_sampled_there():
         raises(rung.NotSupportedError, lambda: rung.Loader(store, draws="new", sample_on="gpu"),
                "give draws='all'")
         raises(rung.NoMemoryError, lambda: rung.Loader(store, draws="all", sample_on="gpu",
-                                                       fanouts=(4, 3), batch_size=64, ahead=4000),
+                                                       fanouts=(4, 3), batch_size=64,
+                                                       look_ahead=4000),
                "not enough memory for a batch of sampled vertices")
         loader = rung.Loader(store, sample_on="gpu", fanouts=())   # no edges, nothing to sample
         assert sum(len(batch.seeds) for batch in loader) == 600

@@ -86,8 +86,8 @@ def test_what_warms_up_is_not_of_the_epoch(folder):
 
 def test_only_seed_and_epoch_decide(folder):
     found = []
-    for options in ({"threads": 1, "ahead": 1, "gathers": 1},
-                    {"threads": 3, "ahead": 9, "gathers": 4}):
+    for options in ({"threads": 1, "look_ahead": 1, "gathers": 1},
+                    {"threads": 3, "look_ahead": 9, "gathers": 4}):
         with rung.open(folder / "g", host="30%") as store:
             loader = rung.Loader(store, arrays="numpy", seed=3, **options)
             found.append([contents(loader), contents(loader)])
@@ -173,7 +173,7 @@ def test_options(store, folder):
     ({"seeds": np.array([0.5])}, "integers"), ({"form": "dgl"}, "blocks or pyg"),
     ({"arrays": "jax"}, "torch or numpy"),
     ({"world_size": 2}, "world_size=2: without rank; give both"),
-    ({"fanouts": (3, 0)}, "fanouts"), ({"draws": "some"}, "draws"), ({"ahead": 5000}, "5000"),
+    ({"fanouts": (3, 0)}, "fanouts"), ({"draws": "some"}, "draws"), ({"look_ahead": 5000}, "5000"),
     ({"threads": 2000}, "2000"),
     ({"seeds": np.array([2**63 + 1], np.uint64)}, rf"seeds\[0\] = {2**63 + 1}"),
 ])
@@ -184,7 +184,7 @@ def test_what_is_refused(store, arguments, words):
 
 @pytest.mark.parametrize("name, wrong", [
     ("batch_size", (-1, 1.5, "1024", 2**32, 2**64)), ("seed", (-1, 2**64, 0.5)),
-    ("ahead", (-1, 2**32 + 1)), ("gathers", (-1, 2**32 + 1)),
+    ("look_ahead", (-1, 2**32 + 1)), ("gathers", (-1, 2**32 + 1)),
     ("threads", (-1, 2**32 + 1, None)), ("rank", (-1, 2**31, "0")), ("world_size", (-1, 2**31)),
     ("fanouts", (10, "ab", (1.5,), (-2,), (2**32,)))])
 def test_numbers_that_the_library_would_cut(store, folder, name, wrong):

@@ -110,13 +110,13 @@ class Widths(CliTest):
         ids = graph.write("some.npy", "<i4", (1000,),
                           struct.pack("<1000i", *vertices[1000::3]))   # 8 KiB between two
         default, apart, along = (self.check(staged, "--host", "2MiB", "--ids", ids, *gap)
-                                 for gap in ([], ["--gap", 0], ["--gap", "8KiB"]))
+                                 for gap in ([], ["--merge-gap", 0], ["--merge-gap", "8KiB"]))
         self.assertEqual(apart["device_reads"], apart["tiers"][1]["hits"])
         self.assertLessEqual(along["device_reads"] * 2, apart["device_reads"])
-        self.assertEqual([bench["gap_bytes"] for bench in (default, apart, along)],
+        self.assertEqual([bench["merge_gap_bytes"] for bench in (default, apart, along)],
                          [16384, 0, 8192])   # of a small file
         self.assertEqual(self.check(staged, "--host", "2MiB", "--ids", ids,
-                                    "--gap", "4KiB")["merged_rows"], 0)
+                                    "--merge-gap", "4KiB")["merged_rows"], 0)
 
     def test_steps_down_to_the_engine_in_use(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
@@ -163,7 +163,7 @@ class Widths(CliTest):
                          (0, 0, 200))
         self.assertEqual(warm["cache_hits"], cold["read_rows"])
         self.assertEqual(self.check(staged, *budget, "--warmup", 200, "--rows", 70)["rows"], 70)
-        self.check(staged, *budget, "--warmup", 200, "--prefetch", 3, "--threads", 2, rows=200)
+        self.check(staged, *budget, "--warmup", 200, "--look-ahead", 3, "--threads", 2, rows=200)
         self.fails("bench", staged, *budget, "--warmup", 351, code=2,
                    says="has 400 ids, and --warmup uses the first 400; use a smaller --warmup, or "
                         "give more ids")

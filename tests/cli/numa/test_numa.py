@@ -290,8 +290,9 @@ class Usage(NumaTest):
                    says="--dir-size is of the file that --dir writes")
         for text in ("", ",", "latency,", "latency,,touch", "everything"):
             self.fails("numa", "--only", text, code=2, says="--only: ")
-        for option, text in (("--rows", "3"), ("--rows", "1048577"), ("--rows", "512,"),
-                             ("--rows", "x"), ("--depths", "0"), ("--depths", "129"),
+        for option, text in (("--row-bytes", "3"), ("--row-bytes", "1048577"),
+                             ("--row-bytes", "512,"),
+                             ("--row-bytes", "x"), ("--depths", "0"), ("--depths", "129"),
                              ("--samples", "0"),
                              ("--samples", "1001"), ("--seconds", "0"), ("--seconds", "61"),
                              ("--seconds", "nan"), ("--memory", "10%"),

@@ -52,7 +52,7 @@ class Measuring(NumaTest):
             if not result["absent"]:
                 keys[result["matrix"]] = set(result)
         common = ["matrix", "kind", "cpu_node", "memory_node", "cores", "threads", "buffer_bytes",
-                  "advised_bytes", "placed_share", "huge_share", "absent"]
+                  "advised_bytes", "placement_share", "huge_share", "absent"]
         for result in top["results"]:
             self.assertEqual(list(result)[:len(common)], common)
             if not result["absent"] and result.get("level") != 0:   # nobody reads meanwhile
@@ -66,7 +66,7 @@ class Measuring(NumaTest):
             self.assertEqual(list(read), list(example["nvme_read"][0]))
 
     def test_figures(self):
-        top = self.profile("--only", "bandwidth,latency,gather", "--rows", "100,1536,4096")
+        top = self.profile("--only", "bandwidth,latency,gather", "--row-bytes", "100,1536,4096")
         count = len(top["nodes"])
         for name in ("read", "write", "copy", "triad"):
             self.assertEqual([len(row) for row in top["bandwidth"][name]], [count] * count)
@@ -101,13 +101,13 @@ class Measuring(NumaTest):
         top = self.profile("--only", "latency")
         for result in top["results"]:
             if top["placement"]["can_look"] and not result["absent"]:
-                self.assertGreaterEqual(result["placed_share"], 0.95)
+                self.assertGreaterEqual(result["placement_share"], 0.95)
             elif not top["placement"]["can_look"]:
-                self.assertIsNone(result["placed_share"])
+                self.assertIsNone(result["placement_share"])
 
     def test_reads_of_a_file(self):
         size = 24 * MIB
-        top = self.profile("--only", "nvme", "--nvme", self.file_of("reads", size), "--rows",
+        top = self.profile("--only", "nvme", "--nvme", self.file_of("reads", size), "--row-bytes",
                            "1536,1000", "--depths", "1,7")
         results = [result for result in top["results"] if not result["absent"]]
         if not results:
@@ -281,7 +281,7 @@ class Gpus(NumaTest):
                 self.assertEqual(len(result[key]["samples"]), 1)
                 self.assertGreater(result[key]["min"], 0)
             if result["matrix"] == "gpu" and top["placement"]["can_look"]:
-                self.assertGreaterEqual(result["placed_share"], 0.95)
+                self.assertGreaterEqual(result["placement_share"], 0.95)
         median = {(r["matrix"], r["gpu_bus_id"], r.get("to_gpu_bus_id"), r["memory_node"],
                    r["kind"], r["row_bytes"]): r for r in there}
         for copy in top["gpu_copy"]:

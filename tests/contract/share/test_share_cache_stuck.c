@@ -40,9 +40,10 @@ static int hold_for_ever(const struct holding *h)
 		return 1;
 	rung__cache_lock(cache);
 	for (unsigned i = 0; i < h->count; i++) {
-		struct rung__cache_place place;
+		struct rung__cache_slot placement;
 
-		if (rung__cache_take(cache, 0, h->rank_last - 2 * i, 0, &place) != RUNG__CACHE_KEEP)
+		if (rung__cache_look_up(cache, 0, h->rank_last - 2 * i, 0, &placement) !=
+		    RUNG__CACHE_KEEP)
 			return 2;
 	}
 	if (!h->keeps_lock)
@@ -103,7 +104,7 @@ static void kill_reader(pid_t pid)
 	cr_assert_eq(waitpid(pid, NULL, 0), pid);
 }
 
-#define READ_ELSEWHERE 50u
+#define READ_REMOTELY 50u
 
 /* A gather of rows that the reader has begun to read, by a store that waits so long for others. */
 static void gather_behind_reader(bool dies)
@@ -123,7 +124,7 @@ static void gather_behind_reader(bool dies)
 	s.base.store = store;
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(ranks); i++)
 		ranks[i] = s.base.vertices - 1 - i * 2;
-	reader = start_reader(ranks[0], READ_ELSEWHERE);
+	reader = start_reader(ranks[0], READ_REMOTELY);
 	list = fixture_ids(&s.base, ranks, RUNG__ARRAY_LEN(ranks), RUNG_U64, RUNG_RANKS);
 	out = fixture_memory(&s.base, sizeof(ranks) / sizeof(*ranks) * s.base.row_bytes);
 	cr_assert_eq(rung_gather_submit(store, &list, out, 0, NULL, &request), 0, "%s",
@@ -131,7 +132,7 @@ static void gather_behind_reader(bool dies)
 	if (dies) {
 		/* they may come yet; without a CPU for long we may find that they are given up */
 		cr_assert(rung_request_wait(request, 30000000) == RUNG_E_TIMEDOUT ||
-		          stats_of(store).late_rows == READ_ELSEWHERE);
+		          stats_of(store).late_rows == READ_REMOTELY);
 		kill_reader(reader);
 	}
 	cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
@@ -140,10 +141,10 @@ static void gather_behind_reader(bool dies)
 	stats = stats_of(store);
 	cr_assert_eq(stats.read_rows, RUNG__ARRAY_LEN(ranks));
 	if (!dies) {
-		cr_assert_eq(stats.late_rows, READ_ELSEWHERE);
+		cr_assert_eq(stats.late_rows, READ_REMOTELY);
 		for (uint64_t i = 2; i < 10; i++) { /* it is not waited for again */
 			fixture_gather_and_check(&s.base, ranks, RUNG__ARRAY_LEN(ranks));
-			cr_assert_eq(stats_of(store).late_rows, i * READ_ELSEWHERE);
+			cr_assert_eq(stats_of(store).late_rows, i * READ_REMOTELY);
 		}
 		cr_assert_eq(stats_of(store).cache_timeouts, 1);
 		kill_reader(reader);

@@ -92,7 +92,8 @@ cudaError_t cudaHostUnregister(void *ptr)
 }
 
 /* Memory of the host that CUDA knows from the start; its content is nothing to rely on. */
-static cudaError_t take_host(state &s, range_kind kind, size_t bytes, bool combined, void **ptr_out)
+static cudaError_t alloc_host(state &s, range_kind kind, size_t bytes, bool combined,
+                              void **ptr_out)
 {
 	struct range r = {};
 
@@ -121,7 +122,7 @@ cudaError_t cudaHostAlloc(void **ptr_out, size_t bytes, unsigned flags)
 			*ptr_out = nullptr;
 			return cudaSuccess;
 		}
-		return take_host(s, PINNED, bytes, flags & cudaHostAllocWriteCombined, ptr_out);
+		return alloc_host(s, PINNED, bytes, flags & cudaHostAllocWriteCombined, ptr_out);
 	});
 }
 
@@ -146,7 +147,7 @@ cudaError_t cudaMallocManaged(void **ptr_out, size_t bytes, unsigned flags)
 	return call(malloc_managed, [&](state &s, held_lock &) {
 		if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost))
 			return cudaErrorInvalidValue;
-		return take_host(s, MANAGED, bytes, false, ptr_out);
+		return alloc_host(s, MANAGED, bytes, false, ptr_out);
 	});
 }
 

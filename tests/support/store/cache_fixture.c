@@ -67,13 +67,13 @@ void cache_fixture_detach(struct cache_fixture *f)
 	rung__cache_close(f->cache);
 }
 
-enum rung__cache_found cache_fixture_take(struct cache_fixture *f, uint64_t batch, uint64_t rank)
+enum rung__cache_lookup cache_fixture_take(struct cache_fixture *f, uint64_t batch, uint64_t rank)
 {
-	struct rung__cache_place place;
-	enum rung__cache_found found;
+	struct rung__cache_slot place;
+	enum rung__cache_lookup found;
 
 	rung__cache_lock(f->cache);
-	found = rung__cache_take(f->cache, batch, rank, 0, &place);
+	found = rung__cache_look_up(f->cache, batch, rank, 0, &place);
 	if (found == RUNG__CACHE_KEEP) {
 		f->contents[place.frame] = rank;
 		rung__cache_filled(f->cache, place.frame, 0);
@@ -217,7 +217,7 @@ static const char *walk_map(const struct walk *w)
 	return NULL;
 }
 
-static const char *look_at_frame(const struct walk *w, uint32_t link, bool alone)
+static const char *check_frame(const struct walk *w, uint32_t link, bool alone)
 {
 	const struct rung__cache_frame *frame = &w->cache->frames[link - 1];
 	unsigned wanted;
@@ -275,7 +275,7 @@ const char *cache_fixture_fault(const struct rung__cache *cache, bool alone)
 	if (!fault && idle_frames(cache) != cache->index->idle_count)
 		fault = "idle frames that are not in the map";
 	for (uint32_t link = 1; !fault && link <= cache->frame_count; link++)
-		fault = look_at_frame(&w, link, alone);
+		fault = check_frame(&w, link, alone);
 	free(w.seen);
 	return fault;
 }

@@ -4,7 +4,7 @@
 #ifndef SUPPORT_CACHE_FIXTURE_H
 #define SUPPORT_CACHE_FIXTURE_H
 
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 
 struct cache_fixture {
 	struct rung__cache_shape shape;
@@ -31,7 +31,7 @@ void cache_fixture_detach(struct cache_fixture *f);
 
 /** Take a row as refill does, reading it at once when it is to be kept; it is not pinned
  * afterwards. Locks by itself. */
-enum rung__cache_found cache_fixture_take(struct cache_fixture *f, uint64_t batch, uint64_t rank);
+enum rung__cache_lookup cache_fixture_take(struct cache_fixture *f, uint64_t batch, uint64_t rank);
 
 /**
  * Walk all lists of the index. Locked.

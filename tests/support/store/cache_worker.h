@@ -52,8 +52,8 @@ static inline void let_go(struct worker *w, unsigned which)
 
 static inline void work_on_row(struct worker *w, uint64_t batch, uint64_t rank)
 {
-	struct rung__cache_place place;
-	enum rung__cache_found found = rung__cache_take(w->f.cache, batch, rank, 0, &place);
+	struct rung__cache_slot place;
+	enum rung__cache_lookup found = rung__cache_look_up(w->f.cache, batch, rank, 0, &place);
 
 	if (found == RUNG__CACHE_HIT)
 		w->f.wrong += w->f.contents[place.frame] != rank;
@@ -120,7 +120,7 @@ static inline void survive(int clients_left)
 	const char *fault;
 
 	lock_for_certain(f.cache);
-	rung__cache_bury(f.cache);
+	rung__cache_reap_dead(f.cache);
 	fault = cache_fixture_fault(f.cache, false);
 	cr_assert(!fault, "%s", fault);
 	cr_assert_leq(__builtin_popcount(f.cache->index->joined), clients_left);

@@ -6,7 +6,7 @@
 #ifndef SUPPORT_GPU_LOADER_FIXTURE_H
 #define SUPPORT_GPU_LOADER_FIXTURE_H
 
-#include "loader/loader_internal.h"
+#include "loader/state.h"
 #include "dataset.h"
 #include "loader_fixture.h"
 #include "sim.h"

@@ -97,7 +97,7 @@ static inline struct rung_loader_opts loader_opts(uint32_t threads, uint32_t ahe
 	opts.sampler.seed = 3;
 	opts.batch_size = BATCH;
 	opts.threads = threads;
-	opts.ahead = ahead;
+	opts.look_ahead = ahead;
 	opts.gathers = gathers;
 	return opts;
 }

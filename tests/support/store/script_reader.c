@@ -37,7 +37,7 @@ void script_reset(void)
 {
 	memset(&script, 0, sizeof(script));
 	script.align = 512;
-	script.gap_bytes = 4096;
+	script.merge_gap_bytes = 4096;
 	script.read_bytes_max = 131072;
 }
 
@@ -60,7 +60,7 @@ static int script_open(const struct rung__reader_args *args, struct rung__reader
 	reader->geometry = (struct rung__geometry){
 		.file_bytes = args->features->layout.file_bytes[args->file_idx],
 		.read_bytes_max = script.read_bytes_max,
-		.gap_bytes = script.gap_bytes,
+		.merge_gap_bytes = script.merge_gap_bytes,
 		.align = script.align,
 		.path = reader->path,
 	};

@@ -50,7 +50,7 @@ struct script_settings {
 	/* before it is reported; NULL: nothing */
 	void (*came_back)(const struct script_read *read, const struct script_fate *fate);
 	uint32_t align; /* of reads */
-	uint32_t gap_bytes, read_bytes_max;
+	uint32_t merge_gap_bytes, read_bytes_max;
 	bool shuffled; /* reads that are ready come back in any order */
 	uint64_t seed; /* of that order */
 	/* every reap comes back so much later than it should, what was ready in time not among what

@@ -10,7 +10,7 @@
 
 #include <criterion/criterion.h>
 
-#include "cache/cache_internal.h"
+#include "cache/state.h"
 #include "share_fixture.h"
 
 #define HOST_BYTES   500000

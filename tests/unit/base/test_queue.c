@@ -129,7 +129,7 @@ Test(queue, a_buffer_of_a_writer_is_given_back_once, .signal = SIGABRT)
 	unsigned char *buffer;
 
 	cr_assert_eq(rung__writer_open(pool, RUNG__PAGE_BYTES, 2, &writer), 0);
-	buffer = rung__writer_take(writer);
+	buffer = rung__writer_reserve(writer);
 	rung__writer_put(writer, &none, buffer, 0, 0);
 	rung__writer_put(writer, &none, buffer, 0, 0);
 }

@@ -31,7 +31,7 @@ Test(random, no_bits_are_too_many_for_a_power_of_two)
 }
 
 /* The state is a number whose digits are the draws: of mixed base, the last draw's below 2. */
-static uint64_t digit_below(struct rung__stream *stream, uint64_t limit)
+static uint64_t digit_below(struct rung__rng *stream, uint64_t limit)
 {
 	const uint64_t digit = stream->state % limit;
 
@@ -46,7 +46,7 @@ Test(random, each_order_comes_from_one_series_of_draws)
 
 	for (uint64_t i = 0; i < ORDERS; i++) {
 		uint64_t items[ITEMS] = { 0, 1, 2, 3, 4 }, kept = 0;
-		struct rung__stream draws = { i };
+		struct rung__rng draws = { i };
 
 		rung__shuffle(items, ITEMS, digit_below, &draws);
 		seen[i] = 0;

@@ -117,12 +117,12 @@ Test(last_error, a_sentence_too_long_is_cut_and_terminated)
 
 Test(last_error, what_a_budget_lacked_is_told_until_the_next_failure)
 {
-	cr_assert_eq(rung_last_error_least(), 0);
-	cr_assert_eq(rung__fail_least(UINT64_C(1) << 40, "at least %d", 5), RUNG_E_INVAL);
+	cr_assert_eq(rung_last_error_min_bytes(), 0);
+	cr_assert_eq(rung__fail_min_bytes(UINT64_C(1) << 40, "at least %d", 5), RUNG_E_INVAL);
 	cr_assert_str_eq(rung_last_error(), "at least 5");
-	cr_assert_eq(rung_last_error_least(), UINT64_C(1) << 40);
+	cr_assert_eq(rung_last_error_min_bytes(), UINT64_C(1) << 40);
 	(void)rung__fail(RUNG_E_INVAL, "something else");
-	cr_assert_eq(rung_last_error_least(), 0);
+	cr_assert_eq(rung_last_error_min_bytes(), 0);
 }
 
 Test(last_error, text_put_back_is_not_a_format)
@@ -200,7 +200,7 @@ Test(options, null_leaves_the_defaults)
 {
 	struct known_opts opts = { .depth = 64, .width = 3 };
 
-	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), NULL, "opts"), 0);
+	cr_assert_eq(rung__opts_copy_in(&opts, sizeof(opts), NULL, "opts"), 0);
 	cr_assert_eq(opts.depth, 64);
 	cr_assert_eq(opts.width, 3);
 }
@@ -210,7 +210,7 @@ Test(options, the_same_size_is_copied)
 	struct known_opts given = { .size = sizeof(given), .depth = 5, .width = 6 };
 	struct known_opts opts = { 0 };
 
-	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "opts"), 0);
+	cr_assert_eq(rung__opts_copy_in(&opts, sizeof(opts), &given, "opts"), 0);
 	cr_assert_eq(opts.depth, 5);
 	cr_assert_eq(opts.width, 6);
 }
@@ -227,7 +227,7 @@ Test(options, an_older_caller_leaves_newer_fields_alone)
 	memset(&given, 0xff, sizeof(given));
 	given.opts.size = offsetof(struct older_opts, depth) + sizeof(given.opts.depth);
 	given.opts.depth = 9;
-	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "opts"), 0);
+	cr_assert_eq(rung__opts_copy_in(&opts, sizeof(opts), &given, "opts"), 0);
 	cr_assert_eq(opts.depth, 9);
 	cr_assert_eq(opts.width, 3);
 }
@@ -237,7 +237,7 @@ Test(options, a_newer_caller_that_asks_for_nothing_new_is_served)
 	struct newer_opts given = { .known = { .size = sizeof(given), .depth = 5, .width = 6 } };
 	struct known_opts opts = { 0 };
 
-	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "opts"), 0);
+	cr_assert_eq(rung__opts_copy_in(&opts, sizeof(opts), &given, "opts"), 0);
 	cr_assert_eq(opts.width, 6);
 }
 
@@ -247,7 +247,8 @@ Test(options, a_newer_caller_that_asks_for_something_new_is_refused)
 		                    .colour = (uint64_t)1 << 56 };
 	struct known_opts opts = { .depth = 64 };
 
-	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "rung_known_opts"), RUNG_E_ABI);
+	cr_assert_eq(rung__opts_copy_in(&opts, sizeof(opts), &given, "rung_known_opts"),
+	             RUNG_E_ABI);
 	cr_assert_not_null(strstr(rung_last_error(), "rung_known_opts"),
 	                   "the struct is not named: %s", rung_last_error());
 	cr_assert_eq(opts.depth, 64, "options were taken though the call failed");
@@ -258,7 +259,7 @@ Test(options, a_struct_without_its_size_is_refused)
 	struct known_opts given = { .depth = 5 };
 	struct known_opts opts = { .depth = 64 };
 
-	cr_assert_eq(rung__opts_take(&opts, sizeof(opts), &given, "opts"), RUNG_E_INVAL);
+	cr_assert_eq(rung__opts_copy_in(&opts, sizeof(opts), &given, "opts"), RUNG_E_INVAL);
 	cr_assert_not_null(strstr(rung_last_error(), "initialiser"), "no cure in: %s",
 	                   rung_last_error());
 	cr_assert_eq(opts.depth, 64);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the cold-row cache keeps, against naive models: Belady's choice, the static order, and rank
- * with SIEVE. */
+/* Rows kept by the cold-row cache, against naive models: Belady, static order, rank with SIEVE. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -285,7 +284,7 @@ static bool model_refuses(struct model *m, uint64_t row)
 	return !again;
 }
 
-static enum rung__cache_found model_take(struct model *m, int frames, uint64_t row)
+static enum rung__cache_lookup model_take(struct model *m, int frames, uint64_t row)
 {
 	for (int i = 0; i < m->count; i++) {
 		if (m->rows[i] == row) {
@@ -412,8 +411,8 @@ Test(cache, what_is_pinned_stays_where_it_is)
 	for (unsigned step = 0; step < 60000; step++) {
 		uint64_t rank =
 			RANK_FIRST + test_random(&state) % (step % 20000 < 10000 ? ROWS : FRAMES);
-		struct rung__cache_place place;
-		enum rung__cache_found found;
+		struct rung__cache_slot place;
+		enum rung__cache_lookup found;
 
 		if (step % 100 == 0) { /* with announcements and without */
 			for (unsigned i = 0; i < RUNG__ARRAY_LEN(ahead); i++)
@@ -425,7 +424,7 @@ Test(cache, what_is_pinned_stays_where_it_is)
 			rung__cache_begin(f.cache, ahead, RUNG__ARRAY_LEN(ahead), &batch);
 		}
 		rung__cache_lock(f.cache);
-		found = rung__cache_take(f.cache, batch, rank, 0, &place);
+		found = rung__cache_look_up(f.cache, batch, rank, 0, &place);
 		if (found == RUNG__CACHE_KEEP) {
 			f.contents[place.frame] = rank;
 			rung__cache_filled(f.cache, place.frame, 1);
@@ -463,18 +462,18 @@ Test(cache, what_is_pinned_stays_where_it_is)
 
 Test(cache, with_every_frame_pinned_rows_pass_by)
 {
-	struct rung__cache_place place;
+	struct rung__cache_slot place;
 
 	cache_fixture_open(&f, &shape, 1000, 10);
 	rung__cache_lock(f.cache);
 	for (uint64_t i = 0; i < FRAMES; i++) {
-		cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST + 1 + i, 0, &place),
+		cr_assert_eq(rung__cache_look_up(f.cache, 0, RANK_FIRST + 1 + i, 0, &place),
 		             RUNG__CACHE_KEEP);
 		rung__cache_filled(f.cache, place.frame, 1);
 	}
-	cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST, 0, &place), RUNG__CACHE_PASS);
+	cr_assert_eq(rung__cache_look_up(f.cache, 0, RANK_FIRST, 0, &place), RUNG__CACHE_PASS);
 	rung__cache_unpin(f.cache, 7);
-	cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST, 0, &place), RUNG__CACHE_KEEP);
+	cr_assert_eq(rung__cache_look_up(f.cache, 0, RANK_FIRST, 0, &place), RUNG__CACHE_KEEP);
 	cr_assert_eq(place.frame, 7);
 	rung__cache_failed(f.cache, 7);
 	cr_assert_eq(rung__cache_filled_count(f.cache), FRAMES - 1);
@@ -485,14 +484,15 @@ Test(cache, with_every_frame_pinned_rows_pass_by)
 
 Test(cache, rows_that_are_none_of_its_own_pass_by)
 {
-	struct rung__cache_place place;
+	struct rung__cache_slot place;
 
 	cache_fixture_open(&f, &shape, 1000, 10);
 	rung__cache_lock(f.cache);
-	cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST - 1, 0, &place), RUNG__CACHE_PASS);
-	cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST + ROWS, 0, &place), RUNG__CACHE_PASS);
-	cr_assert_eq(rung__cache_take(f.cache, 0, UINT64_MAX, 0, &place), RUNG__CACHE_PASS);
-	cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST + ROWS - 1, 0, &place),
+	cr_assert_eq(rung__cache_look_up(f.cache, 0, RANK_FIRST - 1, 0, &place), RUNG__CACHE_PASS);
+	cr_assert_eq(rung__cache_look_up(f.cache, 0, RANK_FIRST + ROWS, 0, &place),
+	             RUNG__CACHE_PASS);
+	cr_assert_eq(rung__cache_look_up(f.cache, 0, UINT64_MAX, 0, &place), RUNG__CACHE_PASS);
+	cr_assert_eq(rung__cache_look_up(f.cache, 0, RANK_FIRST + ROWS - 1, 0, &place),
 	             RUNG__CACHE_KEEP);
 	rung__cache_unlock(f.cache);
 	check_lists();

@@ -67,9 +67,9 @@ Test(cache_clients, killed_at_any_point_a_process_leaves_the_others_working)
 	rung__cache_lock(f.cache);
 	/* rows that the children use too, in some frame they do not choose */
 	for (unsigned i = 0; i < PARENTS_PINS; i++) {
-		struct rung__cache_place place;
+		struct rung__cache_slot place;
 
-		cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST + 10 * i, 0, &place),
+		cr_assert_eq(rung__cache_look_up(f.cache, 0, RANK_FIRST + 10 * i, 0, &place),
 		             RUNG__CACHE_KEEP);
 		f.contents[place.frame] = RANK_FIRST + 10 * i;
 		rung__cache_filled(f.cache, place.frame, 1);
@@ -110,7 +110,7 @@ Test(cache_clients, killed_at_any_point_a_process_leaves_the_others_working)
 
 Test(cache_clients, the_pins_and_reads_of_the_dead_are_taken_back)
 {
-	struct rung__cache_place place;
+	struct rung__cache_slot place;
 	int status;
 	pid_t pid;
 
@@ -124,15 +124,15 @@ Test(cache_clients, the_pins_and_reads_of_the_dead_are_taken_back)
 		cache_fixture_attach(&child, &f, 10, 2);
 		rung__cache_lock(child.cache);
 		for (uint64_t i = 0; i < FRAMES - 1; i++)
-			rung__cache_take(child.cache, 0, RANK_FIRST + 2 + i, 0, &place);
-		if (rung__cache_take(child.cache, 0, RANK_FIRST, 0, &place) != RUNG__CACHE_KEEP)
+			rung__cache_look_up(child.cache, 0, RANK_FIRST + 2 + i, 0, &place);
+		if (rung__cache_look_up(child.cache, 0, RANK_FIRST, 0, &place) != RUNG__CACHE_KEEP)
 			_exit(2);
 		rung__cache_unlock(child.cache);
 		_exit(0);
 	}
 	cr_assert(waitpid(pid, &status, 0) == pid && status == 0);
 	/* nobody has looked yet */
-	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_ELSEWHERE);
+	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_REMOTE);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 1), RUNG__CACHE_PASS);
 	survive(1);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_KEEP);
@@ -179,11 +179,11 @@ Test(cache_clients, a_forked_child_does_not_keep_its_dead_parents_seat)
 	pid = fork();
 	if (pid == 0) {
 		struct cache_fixture child;
-		struct rung__cache_place place;
+		struct rung__cache_slot place;
 
 		cache_fixture_attach(&child, &f, 10, 2);
 		rung__cache_lock(child.cache);
-		if (rung__cache_take(child.cache, 0, RANK_FIRST, 0, &place) != RUNG__CACHE_KEEP)
+		if (rung__cache_look_up(child.cache, 0, RANK_FIRST, 0, &place) != RUNG__CACHE_KEEP)
 			_exit(2);
 		pid = fork();
 		if (pid > 0) {

@@ -92,7 +92,7 @@ static void use_damaged(struct worker *w)
 		cr_assert_lt(w->held[i].frame, FRAMES);
 	cr_assert_leq(w->held_count, HELD_MAX);
 	if (test_random(&w->state) % 16 == 0)
-		rung__cache_bury(w->f.cache);
+		rung__cache_reap_dead(w->f.cache);
 	if (test_random(&w->state) % 64 == 0) {
 		uint32_t living = (uint32_t)test_random(&w->state) | 1u << w->f.cache->seat;
 

@@ -13,10 +13,10 @@ static uint64_t timeouts_of(const struct cache_fixture *client)
 
 static void keep(struct cache_fixture *client, uint64_t rank, uint32_t pins, uint32_t *frame_out)
 {
-	struct rung__cache_place place;
+	struct rung__cache_slot place;
 
 	rung__cache_lock(client->cache);
-	cr_assert_eq(rung__cache_take(client->cache, 0, rank, 0, &place), RUNG__CACHE_KEEP);
+	cr_assert_eq(rung__cache_look_up(client->cache, 0, rank, 0, &place), RUNG__CACHE_KEEP);
 	client->contents[place.frame] = rank;
 	if (pins > 0)
 		rung__cache_filled(client->cache, place.frame, pins);
@@ -27,7 +27,7 @@ static void keep(struct cache_fixture *client, uint64_t rank, uint32_t pins, uin
 Test(cache_stopped, without_the_lock_rows_pass_by_and_frames_are_told_of_later)
 {
 	struct cache_fixture other;
-	struct rung__cache_place place;
+	struct rung__cache_slot place;
 	uint64_t ranks[3] = { RANK_FIRST, RANK_FIRST + 1, RANK_FIRST + 9 }, batch, ahead;
 	uint32_t frames[4];
 	const char *fault;
@@ -43,7 +43,8 @@ Test(cache_stopped, without_the_lock_rows_pass_by_and_frames_are_told_of_later)
 	for (unsigned round = 0; round < 3; round++) {
 		rung__cache_lock(f.cache);
 		cr_assert(!f.cache->locked);
-		cr_assert_eq(rung__cache_take(f.cache, 0, RANK_FIRST, 0, &place), RUNG__CACHE_PASS);
+		cr_assert_eq(rung__cache_look_up(f.cache, 0, RANK_FIRST, 0, &place),
+		             RUNG__CACHE_PASS);
 		if (round == 0) {
 			rung__cache_unpin(f.cache, frames[0]);
 			rung__cache_unpin(f.cache, frames[0]);
@@ -55,7 +56,7 @@ Test(cache_stopped, without_the_lock_rows_pass_by_and_frames_are_told_of_later)
 			rung__cache_unpin(f.cache, frames[2]);
 			rung__cache_failed(f.cache, frames[3]);
 		}
-		rung__cache_bury(f.cache);
+		rung__cache_reap_dead(f.cache);
 		rung__cache_late(f.cache, other.cache->seat);
 		rung__cache_unlock(f.cache);
 	}
@@ -123,7 +124,7 @@ Test(cache_stopped, a_reader_is_late_until_it_ends_a_read)
 	cache_fixture_attach(&other, &f, 1000, 20);
 	keep(&other, RANK_FIRST, 0, &frames[0]);
 	keep(&other, RANK_FIRST + 1, 0, &frames[1]);
-	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_ELSEWHERE);
+	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_REMOTE);
 	rung__cache_lock(f.cache);
 	rung__cache_late(f.cache, other.cache->seat);
 	rung__cache_late(f.cache, other.cache->seat);
@@ -134,8 +135,8 @@ Test(cache_stopped, a_reader_is_late_until_it_ends_a_read)
 	rung__cache_lock(other.cache);
 	rung__cache_failed(other.cache, frames[1]);
 	rung__cache_unlock(other.cache);
-	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_ELSEWHERE);
-	rung__cache_seat_leave(other.cache); /* as if it had died */
+	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_REMOTE);
+	rung__cache_seat_release(other.cache); /* as if it had died */
 	rung__cache_lock(f.cache);
 	rung__cache_late(f.cache, other.cache->seat);
 	rung__cache_unlock(f.cache);
@@ -156,11 +157,11 @@ Test(cache_stopped, a_client_is_not_late_for_the_one_that_had_its_seat)
 	rung__cache_late(f.cache, other.cache->seat);
 	rung__cache_unlock(f.cache);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_LATE);
-	rung__cache_seat_leave(other.cache); /* as if it had died */
+	rung__cache_seat_release(other.cache); /* as if it had died */
 	cache_fixture_attach(&next, &f, 10, 2);
 	cr_assert_eq(next.cache->seat, other.cache->seat);
 	keep(&next, RANK_FIRST + 1, 0, &frame);
-	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 1), RUNG__CACHE_ELSEWHERE);
+	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 1), RUNG__CACHE_REMOTE);
 	rung__cache_lock(next.cache);
 	rung__cache_failed(next.cache, frame);
 	rung__cache_unlock(next.cache);

@@ -308,14 +308,14 @@ Test(cache_window, times_of_the_dead_are_replaced_first)
 
 /* ---- rows on their way ---- */
 
-static enum rung__cache_found take(const struct cache_fixture *client, uint64_t rank,
-                                   uint32_t reader, struct rung__cache_place *place)
+static enum rung__cache_lookup take(const struct cache_fixture *client, uint64_t rank,
+                                    uint32_t reader, struct rung__cache_slot *place)
 {
-	enum rung__cache_found found;
+	enum rung__cache_lookup found;
 
-	*place = (struct rung__cache_place){ RUNG__CACHE_NONE, RUNG__CACHE_NONE };
+	*place = (struct rung__cache_slot){ RUNG__CACHE_NONE, RUNG__CACHE_NONE };
 	rung__cache_lock(client->cache);
-	found = rung__cache_take(client->cache, 0, rank, reader, place);
+	found = rung__cache_look_up(client->cache, 0, rank, reader, place);
 	rung__cache_unlock(client->cache);
 	return found;
 }
@@ -323,7 +323,7 @@ static enum rung__cache_found take(const struct cache_fixture *client, uint64_t 
 Test(cache_window, a_row_is_read_by_one_of_two_clients)
 {
 	struct cache_fixture other;
-	struct rung__cache_place place, again;
+	struct rung__cache_slot place, again;
 
 	cache_fixture_open(&f, &shape, 1000, 10);
 	cache_fixture_attach(&other, &f, 1000, 10);
@@ -331,7 +331,7 @@ Test(cache_window, a_row_is_read_by_one_of_two_clients)
 	cr_assert_eq(take(&f, RANK_FIRST + 3, 43, &again), RUNG__CACHE_READING);
 	cr_assert_eq(again.frame, place.frame);
 	cr_assert_eq(again.reader, 42);
-	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_ELSEWHERE);
+	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_REMOTE);
 	rung__cache_lock(f.cache);
 	cr_assert_eq(rung__cache_filled_count(f.cache), 0);
 	rung__cache_filled(f.cache, place.frame, 1);
@@ -354,18 +354,18 @@ Test(cache_window, a_row_is_read_by_one_of_two_clients)
 Test(cache_window, a_row_whose_read_failed_is_the_next_ones_to_read)
 {
 	struct cache_fixture other;
-	struct rung__cache_place place, again;
+	struct rung__cache_slot place, again;
 
 	cache_fixture_open(&f, &shape, 1000, 10);
 	cache_fixture_attach(&other, &f, 1000, 10);
 	cr_assert_eq(take(&f, RANK_FIRST + 3, 42, &place), RUNG__CACHE_KEEP);
-	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_ELSEWHERE);
+	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_REMOTE);
 	rung__cache_lock(f.cache);
 	rung__cache_failed(f.cache, place.frame);
 	rung__cache_unlock(f.cache);
 	cr_assert_eq(take(&other, RANK_FIRST + 3, 1, &again), RUNG__CACHE_KEEP);
 	cr_assert_eq(again.frame, place.frame);
-	cr_assert_eq(take(&f, RANK_FIRST + 3, 42, &place), RUNG__CACHE_ELSEWHERE);
+	cr_assert_eq(take(&f, RANK_FIRST + 3, 42, &place), RUNG__CACHE_REMOTE);
 	rung__cache_lock(other.cache);
 	rung__cache_filled(other.cache, again.frame, 0);
 	rung__cache_unlock(other.cache);
@@ -376,7 +376,7 @@ Test(cache_window, a_row_whose_read_failed_is_the_next_ones_to_read)
 Test(cache_window, a_use_stays_known_while_the_row_is_elsewhere)
 {
 	struct cache_fixture other;
-	struct rung__cache_place place;
+	struct rung__cache_slot place;
 	uint64_t batch;
 
 	cache_fixture_open(&f, &shape, 1000, 10);
@@ -385,8 +385,8 @@ Test(cache_window, a_use_stays_known_while_the_row_is_elsewhere)
 	batch = begin(0, 1);
 	rung__cache_lock(f.cache);
 	for (unsigned i = 0; i < 2; i++) {
-		cr_assert_eq(rung__cache_take(f.cache, batch, RANK_FIRST, 0, &place),
-		             RUNG__CACHE_ELSEWHERE);
+		cr_assert_eq(rung__cache_look_up(f.cache, batch, RANK_FIRST, 0, &place),
+		             RUNG__CACHE_REMOTE);
 		cr_assert_neq(rung__cache_window_next(f.cache, 0), 0);
 	}
 	rung__cache_unlock(f.cache);
@@ -402,7 +402,7 @@ Test(cache_window, a_use_stays_known_while_the_row_is_elsewhere)
 Test(cache_window, what_a_client_was_reading_when_it_left_is_not_used_for_a_time)
 {
 	struct cache_fixture other;
-	struct rung__cache_place place;
+	struct rung__cache_slot place;
 	uint64_t *since;
 
 	cache_fixture_open(&f, &shape, 1000, 10);

@@ -484,7 +484,7 @@ static uint32_t measured(void)
 
 	reader.ops = &scripted;
 	reader.engine = (struct rung__engine *)(void *)&script;
-	cr_assert_eq(rung__gap_measure(&rung__file_reader, &reader, 131072, &gap), 0);
+	cr_assert_eq(rung__merge_gap_measure(&rung__file_reader, &reader, 131072, &gap), 0);
 	reader.engine = NULL; /* it cannot be closed */
 	cr_assert_eq(script.count, 0, "reads are left in flight");
 	return gap;
@@ -510,22 +510,22 @@ Test(engine, the_gap_is_measured_once_for_a_large_file)
 Test(engine, the_gap_is_the_default_where_measuring_tells_nothing)
 {
 	reader.direct = true;
-	cr_assert_eq(measured(), RUNG__GAP_DEFAULT);
+	cr_assert_eq(measured(), RUNG__MERGE_GAP_DEFAULT);
 	reader.geometry.file_bytes = 64u << 20;
 	reader.direct = false;
-	cr_assert_eq(measured(), RUNG__GAP_DEFAULT);
+	cr_assert_eq(measured(), RUNG__MERGE_GAP_DEFAULT);
 	cr_assert_eq(script.reads, 0);
 	reader.direct = true;
 	script.err = -EIO;
-	cr_assert_eq(measured(), RUNG__GAP_DEFAULT);
+	cr_assert_eq(measured(), RUNG__MERGE_GAP_DEFAULT);
 	cr_assert_gt(script.reads, 0);
 }
 
 Test(engine, the_gap_is_bandwidth_over_reads_a_second)
 {
-	cr_assert_eq(rung__gap_of(1.6e9, 1e5, 512), 15872); /* 16000, whole sectors */
-	cr_assert_eq(rung__gap_of(1.6e9, 1e5, 4096), 12288);
-	cr_assert_eq(rung__gap_of(1e8, 100, 512), 65536); /* a disk with heads */
-	cr_assert_eq(rung__gap_of(0, 1e5, 512), RUNG__GAP_DEFAULT);
-	cr_assert_eq(rung__gap_of(1e9, 0, 512), RUNG__GAP_DEFAULT);
+	cr_assert_eq(rung__merge_gap_of(1.6e9, 1e5, 512), 15872); /* 16000, whole sectors */
+	cr_assert_eq(rung__merge_gap_of(1.6e9, 1e5, 4096), 12288);
+	cr_assert_eq(rung__merge_gap_of(1e8, 100, 512), 65536); /* a disk with heads */
+	cr_assert_eq(rung__merge_gap_of(0, 1e5, 512), RUNG__MERGE_GAP_DEFAULT);
+	cr_assert_eq(rung__merge_gap_of(1e9, 0, 512), RUNG__MERGE_GAP_DEFAULT);
 }

@@ -86,8 +86,8 @@ Test(gpu_meter, a_meter_copies_and_gathers_what_it_times)
 	cr_assert_eq(ops->gather(meter, &gather, 1, &seconds), RUNG_E_IO);
 	cr_assert(strstr(rung_last_error(), "a gather found 69 of 70 rows"), "%s",
 	          rung_last_error());
-	ops->give_back(0, ids_on_gpu);
-	ops->give_back(0, buffer);
+	ops->release(0, ids_on_gpu);
+	ops->release(0, buffer);
 	ops->unpin(0, host);
 	ops->close(meter);
 	rung__unmap_pages(host, bytes);
@@ -119,7 +119,7 @@ Test(gpu_meter, a_meter_survives_a_driver_that_waits_for_its_queues)
 	cr_assert(strstr(rung_last_error(), "not put on a held stream within 5 s"), "%s",
 	          rung_last_error());
 	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), 0, "%s", rung_last_error());
-	ops->give_back(0, buffer);
+	ops->release(0, buffer);
 	ops->unpin(0, host);
 	ops->close(meter);
 	rung__unmap_pages(host, 8192);

@@ -8,7 +8,7 @@ TestSuite(layout, .timeout = 60);
 
 /* Sectors of 512 bytes, rows of 100. */
 static struct rung__read_rule rule = {
-	.row_bytes = 100, .align = 512, .gap_bytes = 1024, .read_bytes_max = 4096
+	.row_bytes = 100, .align = 512, .merge_gap_bytes = 1024, .read_bytes_max = 4096
 };
 
 /* Behind a read of one row at 600, which ends in the sector from 512 to 1024. */
@@ -29,7 +29,7 @@ Test(layout, a_gap_is_counted_from_sector_to_sector)
 	cr_assert(joins(2048), "its sector begins 1024 bytes behind the read's end");
 	cr_assert(joins(2559));
 	cr_assert_not(joins(2560));
-	rule.gap_bytes = 0;
+	rule.merge_gap_bytes = 0;
 	cr_assert(joins(1024));
 	cr_assert(joins(1535));
 	cr_assert_not(joins(1536));
@@ -37,7 +37,7 @@ Test(layout, a_gap_is_counted_from_sector_to_sector)
 
 Test(layout, a_read_is_no_longer_than_its_limit)
 {
-	rule.gap_bytes = 1 << 20;
+	rule.merge_gap_bytes = 1 << 20;
 	cr_assert(joins(4508), "ends with the sector at 4096, the last of 8");
 	cr_assert_not(joins(4509), "goes one byte into the next sector");
 }
@@ -53,7 +53,7 @@ Test(layout, without_sectors_bytes_count)
 	rule.align = 1;
 	cr_assert(joins(700 + 1024));
 	cr_assert_not(joins(700 + 1025));
-	rule.gap_bytes = 1 << 20;
+	rule.merge_gap_bytes = 1 << 20;
 	cr_assert(joins(600 + 4096 - 100));
 	cr_assert_not(joins(600 + 4096 - 99));
 }

@@ -144,7 +144,7 @@ Test(loader_faults, options_that_cannot_be_are_refused)
 	opts.threads = RUNG_LOADER_THREADS_MAX + 1;
 	refuse(opts, &csc, RUNG_E_INVAL, "threads");
 	opts = good;
-	opts.ahead = RUNG_LOADER_AHEAD_MAX + 1;
+	opts.look_ahead = RUNG_LOADER_LOOK_AHEAD_MAX + 1;
 	refuse(opts, &csc, RUNG_E_INVAL, "4097 batches ahead");
 	opts = good;
 	opts.gathers = 4;

@@ -12,7 +12,7 @@
 #include "dataset.h"
 #include "machine.h"
 #include "measure.h"
-#include "place/place.h"
+#include "placement/placement.h"
 #include "refuse.h"
 #include "rung/rung.h"
 
@@ -48,20 +48,20 @@ Test(measure, what_was_put_on_a_node_is_found_there)
 
 	if (node < 0)
 		cr_skip("no node has both memory and a CPU of ours");
-	cr_assert(isnan(rung__placed_share(memory, bytes, (uint32_t)node, &err)),
+	cr_assert(isnan(rung__placement_share(memory, bytes, (uint32_t)node, &err)),
 	          "not touched: nowhere");
 	cr_assert_neq(err, 0);
-	err = rung__place_on_node(memory, bytes, (uint32_t)node);
+	err = rung__placement_prefer(memory, bytes, (uint32_t)node);
 	if (err)
 		cr_skip("mbind: %s", strerror(err));
 	memset(memory, 1, bytes);
-	share = rung__placed_share(memory, bytes, (uint32_t)node, &err);
+	share = rung__placement_share(memory, bytes, (uint32_t)node, &err);
 	if (err)
 		cr_skip("move_pages: %s", strerror(err));
 	cr_assert_geq(share, 0.95);
-	cr_assert_eq(rung__placed_share(memory, bytes, RUNG_NODES_MAX - 1, &err), 0,
+	cr_assert_eq(rung__placement_share(memory, bytes, RUNG_NODES_MAX - 1, &err), 0,
 	             "nor is it anywhere else");
-	cr_assert_neq(rung__place_on_node(memory, bytes, RUNG_NODES_MAX - 1), 0,
+	cr_assert_neq(rung__placement_prefer(memory, bytes, RUNG_NODES_MAX - 1), 0,
 	              "hardly a machine has so many");
 	rung__unmap_pages(memory, bytes);
 	rung_topology_destroy(topology);
@@ -73,7 +73,7 @@ static double huge_share(const char *path, uintptr_t at, uint64_t bytes)
 {
 	struct rung__mapped mapped = { .at = (const unsigned char *)at, .bytes = bytes };
 
-	rung__mapped_look(path, &mapped, 1);
+	rung__mapped_query(path, &mapped, 1);
 	return mapped.told ? (double)mapped.huge_bytes / (double)bytes : -1;
 }
 
@@ -221,7 +221,7 @@ Test(measure, a_container_that_refuses_placement_is_measured_by_first_touch)
 		cr_skip("no seccomp here: %s", strerror(errno));
 	report = measured(topology, &opts);
 	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
-		cr_assert(isnan(result->placed_share), "nobody may look");
+		cr_assert(isnan(result->placement_share), "nobody may look");
 		if (result->memory_node == node && result->cpu_node == node && !result->absent)
 			count++;
 		else if (result->absent && result->cpu_node == node &&

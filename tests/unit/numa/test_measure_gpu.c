@@ -218,7 +218,7 @@ Test(measure_gpu, every_gpu_copies_and_gathers_from_every_node_and_every_gpu)
 				find(report, RUNG_NUMA_GPU, "to_gpu", gpu, -1, node, 0);
 
 			is_there(to, false);
-			cr_assert_eq(to->placed_share, 1);
+			cr_assert_eq(to->placement_share, 1);
 			cr_assert(strncmp(to->gpu_bus_id, "0000:1", 6) == 0 &&
 			                  to->gpu_bus_id[6] == '0' + gpu,
 			          "%s", to->gpu_bus_id);

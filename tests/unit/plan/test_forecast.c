@@ -27,7 +27,7 @@ Test(forecast, cold_rows_that_are_near_each_other_share_a_read, .init = setup)
 	const uint64_t ranks[] = { 300, 305, 200, 500, 506, 50, 300 }, starts[] = { 0, 7 };
 	struct rung_forecast out = forecast_of(ranks, starts, 1);
 
-	cr_assert_eq(out.gap_bytes, 2048);
+	cr_assert_eq(out.merge_gap_bytes, 2048);
 	cr_assert_eq(out.queue_depth, 4);
 	/* 200 | 300 and 305, four rows between them | 500 | 506, five rows between them */
 	cr_assert_eq(out.reads, 4);
@@ -37,9 +37,9 @@ Test(forecast, cold_rows_that_are_near_each_other_share_a_read, .init = setup)
 	                   1e-14);
 	cr_assert_float_eq(out.memory_seconds, (7 * ID_NS + 100 + 6 * MISS_NS) * 1e-9, 1e-15);
 	cr_assert_str_eq(rung_bound_name(out.bound), "nvme");
-	opts.gap_bytes = 2560;
+	opts.merge_gap_bytes = 2560;
 	cr_assert_eq(forecast_of(ranks, starts, 1).reads, 3);
-	opts.gap_bytes = RUNG_GAP_NONE;
+	opts.merge_gap_bytes = RUNG_MERGE_GAP_NONE;
 	cr_assert_eq(forecast_of(ranks, starts, 1).reads, 5);
 	cr_assert_eq(forecast_of((uint64_t[]){ 300, 301 }, (uint64_t[]){ 0, 2 }, 1).reads, 1);
 	opts.no_merge = 1;
@@ -139,23 +139,23 @@ Test(forecast, reads_are_those_of_the_drive_that_the_features_lie_on, .init = se
 	strcpy(plan.drive_names[0], "b");
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_float_eq(out.nvme_seconds, 1e-5, 1e-12);
-	cr_assert(out.choice.drive_count == 1 && out.choice.drive_idx[0] == 1);
-	cr_assert_str_eq(out.choice.drives[0], "b");
-	cr_assert_str_eq(out.choice.drive_why, "the features are on this drive");
+	cr_assert(out.tuning.drive_count == 1 && out.tuning.drive_idx[0] == 1);
+	cr_assert_str_eq(out.tuning.drives[0], "b");
+	cr_assert_str_eq(out.tuning.drive_why, "the features are on this drive");
 	strcpy(plan.drive_names[0], "c");
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_float_eq(out.nvme_seconds, 1e-6, 1e-12);
-	cr_assert_str_eq(out.choice.drives[0], "a");
+	cr_assert_str_eq(out.tuning.drives[0], "a");
 	cr_assert(
-		strstr(out.choice.drive_why, "c, for which the profile has no reads; a, its first"),
-		"%s", out.choice.drive_why);
+		strstr(out.tuning.drive_why, "c, for which the profile has no reads; a, its first"),
+		"%s", out.tuning.drive_why);
 	plan.drive_names[0][0] = 0;
 	profile.drives[0].name[0] = 0; /* two that have no name are not the same drive */
 	out = forecast_of(ranks, starts, 1);
-	cr_assert_eq(out.choice.drive_idx[0], 0);
-	cr_assert(strstr(out.choice.drive_why,
+	cr_assert_eq(out.tuning.drive_idx[0], 0);
+	cr_assert(strstr(out.tuning.drive_why,
 	                 "does not name the drive of the features; a drive without a name"),
-	          "%s", out.choice.drive_why);
+	          "%s", out.tuning.drive_why);
 }
 
 Test(forecast, files_on_several_drives_have_each_its_own_reads, .init = setup)
@@ -179,8 +179,8 @@ Test(forecast, files_on_several_drives_have_each_its_own_reads, .init = setup)
 	strcpy(plan.drive_names[1], "b");
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 3e-5, 1e-12);
 	/* of the second drive one size is known */
-	cr_assert(out.gap_bytes == 0 && out.choice.gap_bytes == 0 &&
-	          strstr(out.choice.gap_why, "one size"));
+	cr_assert(out.merge_gap_bytes == 0 && out.tuning.merge_gap_bytes == 0 &&
+	          strstr(out.tuning.merge_gap_why, "one size"));
 }
 
 Test(forecast, rows_in_place_lie_anywhere, .init = setup)
@@ -289,10 +289,10 @@ Test(forecast, on_a_gpu_no_threads_are_chosen, .init = setup_gpu)
 	profile.rows[profile.rows_count++] = (struct rung_profile_rows){ 1, 8, 0, 0, 512, 1e9 };
 	opts.threads = 7; /* more of them look after cold rows no faster */
 	out = gpu_forecast_of(ranks, 3);
-	cr_assert_eq(out.threads + out.choice.threads, 0);
-	cr_assert_str_eq(out.choice.threads_why, "a GPU gathers");
+	cr_assert_eq(out.threads + out.tuning.threads, 0);
+	cr_assert_str_eq(out.tuning.threads_why, "a GPU gathers");
 	cr_assert_float_eq(out.memory_seconds, MISS_NS * 1e-9, 1e-16);
-	cr_assert_geq(out.choice.queue_depth, 1);
+	cr_assert_geq(out.tuning.queue_depth, 1);
 }
 
 Test(forecast, rungs_without_figures_are_assumed_and_told, .init = setup_gpu)

@@ -77,10 +77,10 @@ Test(plan, a_budget_too_small_says_the_least_that_works)
 
 	fixture_open(&f, 5000, 1000, RUNG_BYTES_MAX, NULL, NULL);
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
-	opts.host_bytes = rung_last_error_least() - 1;
+	opts.host_bytes = rung_last_error_min_bytes() - 1;
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
 	opts.host_bytes++;
-	cr_assert_eq(rung_last_error_least(), opts.host_bytes);
+	cr_assert_eq(rung_last_error_min_bytes(), opts.host_bytes);
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
 	rung_plan_destroy(plan);
 	fixture_close(&f);
@@ -238,20 +238,24 @@ Test(plan, stores_take_what_it_has_chosen_where_their_options_say_nothing)
 	struct rung_plan_opts opts = { .size = sizeof(opts),
 		                       .host_bytes = 900000,
 		                       .profile = &profile };
-	struct rung_store_opts own = { .size = sizeof(own), .queue_depth = 5, .gap_bytes = 8192 };
+	struct rung_store_opts own = { .size = sizeof(own),
+		                       .queue_depth = 5,
+		                       .merge_gap_bytes = 8192 };
 	struct rung_store_stats stats = { .size = sizeof(stats) };
-	const struct rung_choice *choice;
+	const struct rung_tuning *tuning;
 	struct store_fixture f;
 	struct rung_plan *plan;
 
 	fixture_open(&f, 5000, 1000, 900000, NULL, NULL);
-	cr_assert_null(rung_plan_choice(f.plan));
+	cr_assert_null(rung_plan_tuning(f.plan));
 	rung_profile_assume(&profile);
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
-	choice = rung_plan_choice(plan);
-	cr_assert(choice->queue_depth > 30 && choice->queue_depth < 128, "%u", choice->queue_depth);
+	tuning = rung_plan_tuning(plan);
+	cr_assert(tuning->queue_depth > 30 && tuning->queue_depth < 128, "%u", tuning->queue_depth);
 	for (unsigned given = 0; given < 2; given++) {
-		const uint32_t gap = choice->gap_bytes == RUNG_GAP_NONE ? 0 : choice->gap_bytes;
+		const uint32_t gap = tuning->merge_gap_bytes == RUNG_MERGE_GAP_NONE
+		                             ? 0
+		                             : tuning->merge_gap_bytes;
 		struct rung_store *store;
 
 		cr_assert_eq(rung_store_open(f.ds, plan, given ? &own : NULL, &store), 0, "%s",
@@ -260,8 +264,8 @@ Test(plan, stores_take_what_it_has_chosen_where_their_options_say_nothing)
 		cr_assert_eq(
 			stats.queue_depth,
 			given ? 5
-			      : RUNG__MIN(choice->queue_depth, rung_plan_slots(plan)->slot_count));
-		cr_assert_eq(stats.gap_bytes, given ? 8192 : gap);
+			      : RUNG__MIN(tuning->queue_depth, rung_plan_slots(plan)->slot_count));
+		cr_assert_eq(stats.merge_gap_bytes, given ? 8192 : gap);
 		rung_store_close(store);
 	}
 	rung_plan_destroy(plan);
@@ -300,29 +304,29 @@ Test(plan, host_rows_are_spread_by_what_the_nodes_do)
 	support_machine("cxl", root, sizeof(root));
 	rung__machine_root = root;
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
-	cr_assert_eq(rung_plan_place(plan, 0)->nodes.count, 2);
-	cr_assert_str_eq(rung_plan_choice(plan)->spread_why,
+	cr_assert_eq(rung_plan_placement(plan, 0)->nodes.count, 2);
+	cr_assert_str_eq(rung_plan_tuning(plan)->interleaved_why,
 	                 "nearest first, until seconds are predicted");
-	cr_assert_eq(rung_plan_choice(plan)->threads, 8);
+	cr_assert_eq(rung_plan_tuning(plan)->threads, 8);
 	cr_assert_eq(forecast_lists(plan, &ask, ranks, starts, 1, &forecast), 0, "%s",
 	             rung_last_error());
-	cr_assert_eq(rung_plan_choice(plan)->interleaved, 1, "%s",
-	             rung_plan_choice(plan)->spread_why);
-	cr_assert_eq(rung_plan_place(plan, 0)->nodes.count, 3);
-	cr_assert_eq(rung_plan_place(plan, 0)->row_count, 5000);
-	ask.keep_places = 1;
+	cr_assert_eq(rung_plan_tuning(plan)->interleaved, 1, "%s",
+	             rung_plan_tuning(plan)->interleaved_why);
+	cr_assert_eq(rung_plan_placement(plan, 0)->nodes.count, 3);
+	cr_assert_eq(rung_plan_placement(plan, 0)->row_count, 5000);
+	ask.keep_placement = 1;
 	cr_assert_eq(forecast_lists(plan, &ask, ranks, starts, 1, &forecast), 0, "%s",
 	             rung_last_error());
-	cr_assert_eq(forecast.choice.interleaved, 1);
-	cr_assert_str_eq(forecast.choice.spread_why, rung_plan_choice(plan)->spread_why);
-	ask.keep_places = 0;
+	cr_assert_eq(forecast.tuning.interleaved, 1);
+	cr_assert_str_eq(forecast.tuning.interleaved_why, rung_plan_tuning(plan)->interleaved_why);
+	ask.keep_placement = 0;
 	rung_plan_destroy(plan);
 	opts.numa = RUNG_NUMA_INTERLEAVE; /* what is asked for is not chosen */
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
 	cr_assert_eq(forecast_lists(plan, &ask, ranks, starts, 1, &forecast), 0, "%s",
 	             rung_last_error());
-	cr_assert(strcmp(rung_plan_choice(plan)->spread_why, "as requested") == 0 &&
-	          !rung_plan_choice(plan)->interleaved);
+	cr_assert(strcmp(rung_plan_tuning(plan)->interleaved_why, "as requested") == 0 &&
+	          !rung_plan_tuning(plan)->interleaved);
 	rung_plan_destroy(plan);
 	rung__machine_root = "";
 	support_remove(root);

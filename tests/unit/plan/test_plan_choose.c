@@ -5,11 +5,11 @@
 
 TestSuite(plan_choose, .timeout = 120);
 
-static struct rung_choice choice_of(void)
+static struct rung_tuning choice_of(void)
 {
 	const uint64_t ranks[] = { 300 }, starts[] = { 0, 1 };
 
-	return forecast_of(ranks, starts, 1).choice;
+	return forecast_of(ranks, starts, 1).tuning;
 }
 
 /* Reads of 512 bytes of a drive whose latency is 10 us, until it brings so many a second; of 64 KiB
@@ -28,24 +28,24 @@ static void drive_with_a_knee_at(double most)
 
 Test(plan_choose, the_depth_is_where_the_curve_has_its_knee, .init = setup)
 {
-	struct rung_choice choice;
+	struct rung_tuning tuning;
 
 	drive_with_a_knee_at(3.2e6); /* 10 us x 3.2 M a second: 32 in flight, 95 % of it are 31 */
-	choice = choice_of();
-	cr_assert_eq(choice.queue_depth, 31);
-	cr_assert(strstr(choice.queue_depth_why,
+	tuning = choice_of();
+	cr_assert_eq(tuning.queue_depth, 31);
+	cr_assert(strstr(tuning.queue_depth_why,
 	                 "3.1e+06 reads of 512 bytes a second, each of which takes 10 us"),
-	          "%s", choice.queue_depth_why);
+	          "%s", tuning.queue_depth_why);
 	/* a faster drive wants no fewer, and between depths no more than twice what it takes */
 	for (double most = 1e5; most < 5e7; most *= 1.1) {
-		const uint32_t before = choice.queue_depth;
+		const uint32_t before = tuning.queue_depth;
 
 		drive_with_a_knee_at(most);
-		choice = choice_of();
-		cr_assert(most == 1e5 || choice.queue_depth >= before, "%g: %u after %u", most,
-		          choice.queue_depth, before);
-		cr_assert_geq(choice.queue_depth, fmin(0.949 * most / 1e5, 512));
-		cr_assert_leq(choice.queue_depth, fmax(4 * most / 1e5, 1));
+		tuning = choice_of();
+		cr_assert(most == 1e5 || tuning.queue_depth >= before, "%g: %u after %u", most,
+		          tuning.queue_depth, before);
+		cr_assert_geq(tuning.queue_depth, fmin(0.949 * most / 1e5, 512));
+		cr_assert_leq(tuning.queue_depth, fmax(4 * most / 1e5, 1));
 	}
 	drive_with_a_knee_at(1e9);
 	/* 95 % of the most that were measured: nobody knows of more */
@@ -58,7 +58,7 @@ Test(plan_choose, the_depth_is_where_the_curve_has_its_knee, .init = setup)
 Test(plan_choose, the_neediest_drive_decides_the_depth_and_the_one_that_gains_least_the_gap,
      .init = setup)
 {
-	struct rung_choice choice;
+	struct rung_tuning tuning;
 
 	plan.file_count = 2;
 	plan.slots.slot_count = 8;
@@ -69,41 +69,41 @@ Test(plan_choose, the_neediest_drive_decides_the_depth_and_the_one_that_gains_le
 	profile.reads[4] = (struct rung_profile_reads){ 1, 512, 64, 64e5 };
 	profile.reads[5] = (struct rung_profile_reads){ 1, 4096, 64, 64e5 };
 	profile.reads_count = 6;
-	choice = choice_of();
-	cr_assert_eq(choice.queue_depth, 61);
-	cr_assert_eq(choice.gap_bytes, 2048);
+	tuning = choice_of();
+	cr_assert_eq(tuning.queue_depth, 61);
+	cr_assert_eq(tuning.merge_gap_bytes, 2048);
 	/* 312 ns for 4096 bytes: in 156 ns 2048, less the row's own */
 	profile.reads[5].reads_per_s = 32e5;
-	cr_assert_eq(choice_of().gap_bytes, 1536);
+	cr_assert_eq(choice_of().merge_gap_bytes, 1536);
 }
 
 Test(plan_choose, the_gap_never_makes_reads_slower_than_rows_read_apart, .init = setup)
 {
 	plan.sector_bytes = 512;
 	for (double most = 1e5; most < 5e7; most *= 1.7) {
-		struct rung_choice choice;
+		struct rung_tuning tuning;
 		struct rung__drive_reads reads;
 		uint64_t gap;
 
 		drive_with_a_knee_at(most);
-		choice = choice_of();
-		gap = choice.gap_bytes == RUNG_GAP_NONE ? 0 : choice.gap_bytes;
+		tuning = choice_of();
+		gap = tuning.merge_gap_bytes == RUNG_MERGE_GAP_NONE ? 0 : tuning.merge_gap_bytes;
 		reads = rung__drive_reads(&profile, 0);
 		for (uint64_t rows = 2; rows * (512 + gap) < 65536; rows++)
-			cr_assert_leq(rung__read_ns(&reads, choice.queue_depth,
+			cr_assert_leq(rung__read_ns(&reads, tuning.queue_depth,
 			                            rows * 512 + (rows - 1) * gap),
 			              1.0001 * (double)rows *
-			                      rung__read_ns(&reads, choice.queue_depth, 512),
+			                      rung__read_ns(&reads, tuning.queue_depth, 512),
 			              "%g: gap %d", most, (int)gap);
 	}
 	/* each byte costs the same: nothing is gained */
 	profile.reads[9].reads_per_s = profile.reads[4].reads_per_s / 128;
 	for (unsigned i = 5; i < 9; i++)
 		profile.reads[i].reads_per_s = profile.reads[i - 5].reads_per_s / 128;
-	cr_assert_eq(choice_of().gap_bytes, RUNG_GAP_NONE);
+	cr_assert_eq(choice_of().merge_gap_bytes, RUNG_MERGE_GAP_NONE);
 	for (unsigned i = 5; i < 10; i++)
 		profile.reads[i].reads_per_s = 1e14;
-	cr_assert_eq(choice_of().gap_bytes, 65536);
+	cr_assert_eq(choice_of().merge_gap_bytes, 65536);
 }
 
 Test(plan_choose, threads_are_as_many_as_reach_the_rate_of_all_cores, .init = setup)
@@ -177,10 +177,10 @@ Test(plan_choose, rows_cost_what_the_nodes_do_that_they_lie_on, .init = two_node
 	/* placed nowhere: near */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 4 * (100 + ID_NS) * 1e-9,
 	                   1e-15);
-	plan.places.host = halves(0, 1);
+	plan.placements.host = halves(0, 1);
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds,
 	                   (3 * 100 + 200 + 4 * ID_NS) * 1e-9, 1e-15);
-	plan.places.host = halves(1, 0);
+	plan.placements.host = halves(1, 0);
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds,
 	                   (100 + 3 * 200 + 4 * ID_NS) * 1e-9, 1e-15);
 	opts.threads = 1000; /* three rows over the link, whatever waits for them */
@@ -191,14 +191,15 @@ Test(plan_choose, rows_cost_what_the_nodes_do_that_they_lie_on, .init = two_node
 	opts.threads = 1;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds,
 	                   (2 * 100 + 2 * 200 + 4 * ID_NS) * 1e-9, 1e-15);
-	plan.places.host = (struct rung__placement){ .part_count = 1,
-		                                     .nodes = { 0, 1 },
-		                                     .parts = { { 100 * 512, 10 * 512, 0, 2 } } };
+	plan.placements.host = (struct rung__placement){
+		.part_count = 1, .nodes = { 0, 1 }, .parts = { { 100 * 512, 10 * 512, 0, 2 } }
+	};
 	/* ranks 0 and 7 are in the first block, 49 and 50 in the fifth and the sixth */
 	plan.cpu_nodes.bits[0] = 1;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds,
 	                   (3 * 100 + 200 + 4 * ID_NS) * 1e-9, 1e-15);
-	plan.places.host = halves(7, 0); /* a node that was not measured is taken for a near one */
+	/* a node that was not measured is taken for a near one */
+	plan.placements.host = halves(7, 0);
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 4 * (100 + ID_NS) * 1e-9,
 	                   1e-15);
 }
@@ -215,9 +216,9 @@ Test(plan_choose, the_more_rows_are_far_the_longer_it_takes, .init = two_nodes)
 		for (uint64_t far = 1; far < 100; far++) {
 			double seconds;
 
-			plan.places.host = halves(0, 1);
-			plan.places.host.parts[0].bytes = (100 - far) * 512;
-			plan.places.host.parts[1].bytes = far * 512;
+			plan.placements.host = halves(0, 1);
+			plan.placements.host.parts[0].bytes = (100 - far) * 512;
+			plan.placements.host.parts[1].bytes = far * 512;
 			seconds = forecast_of(ranks, starts, 1).memory_seconds;
 			cr_assert_gt(seconds, before * (opts.threads < 8),
 			             "%u threads, %d rows are far", opts.threads, (int)far);
@@ -254,7 +255,7 @@ static void a_third_node(double one, double all)
 	plan.spreads[1] = (struct rung__placement){ .part_count = 1,
 		                                    .nodes = { 0, 1, 2 },
 		                                    .parts = { { 100 * 512, 512, 0, 3 } } };
-	plan.places.host = plan.spreads[0];
+	plan.placements.host = plan.spreads[0];
 	memcpy(&profile.rows[8], rates, sizeof(rates));
 	profile.rows_count = 12;
 }
@@ -268,30 +269,30 @@ Test(plan_choose, rows_are_interleaved_over_all_nodes_where_that_takes_less, .in
 	/* six rows, half of them near: 900 ns; a third of them on node 2: 600 + 500 ns */
 	opts.threads = 1;
 	out = forecast_of(ranks, starts, 1);
-	cr_assert_eq(out.choice.interleaved, 0);
+	cr_assert_eq(out.tuning.interleaved, 0);
 	cr_assert_float_eq(out.memory_seconds, (900 + 6 * ID_NS) * 1e-9, 1e-15);
-	cr_assert(strstr(out.choice.spread_why,
+	cr_assert(strstr(out.tuning.interleaved_why,
 	                 "nearest first, 51200 bytes at the readers and 0 elsewhere: 9.24e-07 s; "
 	                 "51200 bytes in blocks over all nodes, "
 	                 "34304 at the readers: 1.12e-06 s"),
-	          "%s", out.choice.spread_why);
-	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 2);
+	          "%s", out.tuning.interleaved_why);
+	cr_assert_eq(rung_plan_placement(&plan, 0)->nodes.count, 2);
 	opts.threads = 100; /* the links between 0 and 1 carry less: 1.5 rows each way, or one */
 	out = forecast_of(ranks, starts, 1);
-	cr_assert_eq(out.choice.interleaved, 1);
+	cr_assert_eq(out.tuning.interleaved, 1);
 	/* what node 2 gives to those who get most of it */
 	cr_assert_float_eq(out.memory_seconds, 2 / 12e6, 1e-12);
-	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 3);
-	cr_assert_eq(plan.places.host.parts[0].node_count, 3);
+	cr_assert_eq(rung_plan_placement(&plan, 0)->nodes.count, 3);
+	cr_assert_eq(plan.placements.host.parts[0].node_count, 3);
 	opts.threads = 1;
-	opts.keep_places = 1; /* as of an open store: a third of the rows on node 2, as above */
+	opts.keep_placement = 1; /* as of an open store: a third of the rows on node 2, as above */
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_float_eq(out.memory_seconds, (600 + 500 + 6 * ID_NS) * 1e-9, 1e-15);
-	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 3);
-	opts.keep_places = 0; /* and back again */
-	cr_assert_eq(forecast_of(ranks, starts, 1).choice.interleaved, 0);
-	cr_assert_eq(rung_plan_place(&plan, 0)->nodes.count, 2);
+	cr_assert_eq(rung_plan_placement(&plan, 0)->nodes.count, 3);
+	opts.keep_placement = 0; /* and back again */
+	cr_assert_eq(forecast_of(ranks, starts, 1).tuning.interleaved, 0);
+	cr_assert_eq(rung_plan_placement(&plan, 0)->nodes.count, 2);
 	profile.rows_count = 1; /* of one node alone: nothing tells them apart */
-	cr_assert_eq(forecast_of(ranks, starts, 1).choice.interleaved, 0);
-	rung__free(plan.place_list);
+	cr_assert_eq(forecast_of(ranks, starts, 1).tuning.interleaved, 0);
+	rung__free(plan.placement_list);
 }

@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "sort/radix.h"
 #include "rank/rank_cuts.h"
-#include "rank/rank_internal.h"
+#include "rank/state.h"
 #include "rung/rank.h"
 
 static const float *compared_scores;

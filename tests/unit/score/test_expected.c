@@ -5,9 +5,9 @@
 
 #include "graphs.h"
 #include "base/base.h"
-#include "spread/minhash.h"
+#include "propagation/minhash.h"
 #include "rung/rank.h"
-#include "spread/spread.h"
+#include "propagation/propagation.h"
 
 struct drawers {
 	uint64_t least[3];
@@ -245,7 +245,7 @@ Test(expected, equals_the_reference_on_directed_graphs_with_some_mutual_edges)
 		struct test_graph graph =
 			test_graph_random(60 * seed, 700 * seed, seed, seed % 2 ? 4 : 8);
 
-		rung__spread_set_block_edges(seed == 3 ? 9 : 0);
+		rung__propagation_set_block_edges(seed == 3 ? 9 : 0);
 		try_options(&graph, 30);
 		test_graph_fini(&graph);
 	}
@@ -257,7 +257,7 @@ Test(expected, equals_the_reference_where_all_edges_are_mutual)
 		struct test_graph half = test_graph_random(80 * seed, 400 * seed, seed, 4),
 				  graph = both_ways(&half, seed % 2 ? 4 : 8);
 
-		rung__spread_set_block_edges(seed == 3 ? 9 : 0);
+		rung__propagation_set_block_edges(seed == 3 ? 9 : 0);
 		try_options(&graph, 20);
 		test_graph_fini(&half);
 		test_graph_fini(&graph);

@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "rung/rank.h"
 #include "says.h"
-#include "spread/spread.h"
+#include "propagation/propagation.h"
 
 static void compute(const struct rung_csc *csc, const struct rung_score_opts *opts, float *score,
                     struct rung_score_report *report)
@@ -240,7 +240,7 @@ Test(score, bits_are_equal_for_any_thread_count)
 
 	for (uint64_t i = 0; i < 100; i++)
 		train[i] = 100 * i;
-	rung__spread_set_block_edges(5000);
+	rung__propagation_set_block_edges(5000);
 	for (enum rung_score_method method = RUNG_SCORE_DEGREE; method <= RUNG_SCORE_BLEND;
 	     method++) {
 		struct rung_score_report report, first_report;
@@ -276,10 +276,10 @@ Test(score, pageranks_are_the_same_bits_for_blocks_of_any_size)
 		const struct rung_score_opts opts =
 			opts_of(method, (const uint64_t[]){ 3, 1, 4 }, 3);
 
-		rung__spread_set_block_edges(0);
+		rung__propagation_set_block_edges(0);
 		compute(&graph.csc, &opts, first, NULL);
 		for (size_t i = 0; i < RUNG__ARRAY_LEN(block_edges); i++) {
-			rung__spread_set_block_edges(block_edges[i]);
+			rung__propagation_set_block_edges(block_edges[i]);
 			compute(&graph.csc, &opts, score, NULL);
 			cr_assert_eq(memcmp(score, first, 3000 * sizeof(*score)), 0,
 			             "method %d, %u edges", (int)method, block_edges[i]);

@@ -7,7 +7,7 @@
 #include "graphs.h"
 #include "base/base.h"
 #include "rung/rank.h"
-#include "spread/spread.h"
+#include "propagation/propagation.h"
 
 struct files {
 	char dir[64], indptr[96], indices[96], spec[256];
@@ -121,7 +121,7 @@ Test(score_edges, are_the_bits_of_those_in_memory)
 		struct test_graph graph =
 			test_graph_random(1000 * seed, 9000 * seed, seed, seed % 2 ? 4 : 8);
 
-		rung__spread_set_block_edges(seed == 1 ? 37 : seed == 2 ? 500 : 1000);
+		rung__propagation_set_block_edges(seed == 1 ? 37 : seed == 2 ? 500 : 1000);
 		assert_same_scores(&graph, train, 19);
 		test_graph_fini(&graph);
 	}
@@ -146,7 +146,7 @@ Test(score_edges, are_the_same_where_lists_are_longer_than_blocks_and_chunks)
 		destinations[3 * i + 2] = i;
 	}
 	graph = test_graph_of_edges(vertices, edges, sources, destinations, 4);
-	rung__spread_set_block_edges(2000);
+	rung__propagation_set_block_edges(2000);
 	assert_same_scores(&graph, train, 3);
 	test_graph_fini(&graph);
 }
@@ -163,7 +163,7 @@ Test(score_edges, are_the_same_where_all_edges_are_mutual)
 		destinations[e] = sources[e + 1] = test_random(&state) % 700;
 	}
 	graph = test_graph_of_edges(700, 8000, sources, destinations, 4);
-	rung__spread_set_block_edges(300);
+	rung__propagation_set_block_edges(300);
 	assert_same_scores(&graph, (const uint64_t[]){ 1, 2, 3 }, 3);
 	test_graph_fini(&graph);
 }

@@ -11,7 +11,7 @@
 #include "rung/rung.h"
 #include "says.h"
 #include "source/source.h"
-#include "source/source_private.h"
+#include "source/state.h"
 
 #define ROWS      110000u
 #define ROW_BYTES 100u
@@ -53,7 +53,7 @@ static struct rung_source *open_source(void)
 	struct rung_source *src = NULL;
 
 	cr_assert_eq(rung_source_open(spec, &src), 0, "%s", rung_last_error());
-	cr_assert(rung__source_place(src).streamed && !src->data);
+	cr_assert(rung__source_location(src).streamed && !src->data);
 	cr_assert_eq(rung_source_info(src)->row_count, ROWS);
 	return src;
 }
@@ -86,7 +86,7 @@ Test(inflate, any_part_is_read_in_any_order)
 	for (uint64_t at = 0; at < BYTES; at += 1 << 20)
 		cr_assert_eq(read_some(src, at, RUNG__MIN(BYTES - at, 1u << 20)), 0);
 	cr_assert_eq(rung__source_read_bytes(src, BYTES, 1, &draw), RUNG_E_INVAL);
-	cr_assert_lt(rung__source_place(src).memory_bytes, 1 << 20);
+	cr_assert_lt(rung__source_location(src).memory_bytes, 1 << 20);
 	rung_source_close(src);
 }
 

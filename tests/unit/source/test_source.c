@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "source_values.h"
 #include "source/source.h"
-#include "source/source_private.h"
+#include "source/state.h"
 
 TestSuite(source, .init = setup, .fini = teardown);
 

@@ -138,7 +138,7 @@ Test(row_reads, gathered_rows_are_the_same_by_either_engine)
 	snprintf(reference, sizeof(reference), "%s/reference", dir);
 	cr_assert_eq(support_sources(dir, 4000, 9000, 1536, 4), 0);
 	opts.score.method = RUNG_SCORE_DEGREE;
-	opts.plan = RUNG_STAGE_PLAN_GATHER;
+	opts.row_order = RUNG_ROW_ORDER_GATHER;
 	opts.out_dir = reference;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	opts.out_dir = out;

@@ -3,7 +3,7 @@
  * all of it in memory. */
 #include "base/base.h"
 #include "stage_fixture.h"
-#include "rows/stage_plan.h"
+#include "rows/stage_schedule.h"
 #include "stage/stage_memory.h"
 
 TestSuite(stage_budget, .init = setup, .fini = teardown, .timeout = 300);
@@ -22,21 +22,21 @@ static void stage_reference(uint64_t vertices, uint64_t row_bytes)
 	support_remove(reference);
 	opts.out_dir = reference;
 	opts.memory_bytes = PLENTY;
-	opts.plan = RUNG_STAGE_PLAN_PASSES;
+	opts.row_order = RUNG_ROW_ORDER_PASSES;
 	rung__stage_range_rows_max = 0;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	opts = wanted;
 	opts.out_dir = out;
 }
 
-static struct rung_stage_report stage_by(enum rung_stage_plan plan, uint64_t range_rows)
+static struct rung_stage_report stage_by(enum rung_row_order plan, uint64_t range_rows)
 {
 	struct rung_stage_report report;
 
 	support_remove(out);
-	opts.plan = plan;
+	opts.row_order = plan;
 	rung__stage_range_rows_max = range_rows;
-	cr_assert_eq(rung_stage(&opts, &report), 0, "%s: %s", rung_stage_plan_name(plan),
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s: %s", rung_row_order_name(plan),
 	             rung_last_error());
 	same_files(reference, out);
 	no_leftovers(out);
@@ -54,11 +54,11 @@ Test(stage_budget, all_plans_give_the_same_files_for_rows_of_any_width)
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
 		stage_reference(cases[i].vertices, cases[i].row_bytes);
-		for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
+		for (int plan = RUNG_ROW_ORDER_PASSES; plan <= RUNG_ROW_ORDER_GATHER; plan++) {
 			const struct rung_stage_report report =
-				stage_by((enum rung_stage_plan)plan, cases[i].range_rows);
+				stage_by((enum rung_row_order)plan, cases[i].range_rows);
 
-			cr_assert_eq((int)report.plan, plan);
+			cr_assert_eq((int)report.row_order, plan);
 			cr_assert_eq(report.range_count, (cases[i].vertices + cases[i].range_rows -
 			                                  1) / cases[i].range_rows);
 		}
@@ -73,18 +73,18 @@ Test(stage_budget, a_small_budget_is_kept_by_every_plan)
 	opts.score.method = RUNG_SCORE_DEGREE;
 	stage_reference(30000, 1100);
 	opts.memory_bytes = budget;
-	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
-		const struct rung_stage_report report = stage_by((enum rung_stage_plan)plan, 0);
+	for (int plan = RUNG_ROW_ORDER_PASSES; plan <= RUNG_ROW_ORDER_GATHER; plan++) {
+		const struct rung_stage_report report = stage_by((enum rung_row_order)plan, 0);
 
 		cr_assert_leq(report.memory_bytes, budget);
 		cr_assert_eq(report.budget_bytes, budget);
 		cr_assert_gt(report.range_count, 2);
-		cr_assert_eq(report.temp_bytes > 0, plan == RUNG_STAGE_PLAN_DEAL);
+		cr_assert_eq(report.temp_bytes > 0, plan == RUNG_ROW_ORDER_PARTITION);
 		cr_assert_eq(report.rows_bytes_read,
-		             plan == RUNG_STAGE_PLAN_PASSES
+		             plan == RUNG_ROW_ORDER_PASSES
 		                     ? report.range_count * report.feature_bytes
-		             : plan == RUNG_STAGE_PLAN_DEAL ? 2 * report.feature_bytes
-		                                            : report.feature_bytes);
+		             : plan == RUNG_ROW_ORDER_PARTITION ? 2 * report.feature_bytes
+		                                                : report.feature_bytes);
 	}
 }
 
@@ -101,7 +101,7 @@ Test(stage_budget, a_graph_that_stays_in_files_gives_the_same_files)
 		rung__stage_graph_in_files = false;
 		stage_reference(2000, 8);
 		rung__stage_graph_in_files = true;
-		cr_assert_eq(stage_by(RUNG_STAGE_PLAN_AUTO, 300).graph_in_files, 1);
+		cr_assert_eq(stage_by(RUNG_ROW_ORDER_AUTO, 300).graph_in_files, 1);
 	}
 }
 
@@ -115,7 +115,7 @@ Test(stage_budget, no_graph_gives_the_same_files_in_memory_and_in_files)
 		rung__stage_graph_in_files = false;
 		stage_reference(2000, 8);
 		rung__stage_graph_in_files = true;
-		cr_assert_eq(stage_by(RUNG_STAGE_PLAN_AUTO, 300).edge_count, 0);
+		cr_assert_eq(stage_by(RUNG_ROW_ORDER_AUTO, 300).edge_count, 0);
 	}
 	opts.graph.dedup = 1;
 	opts.force = 1;
@@ -133,7 +133,7 @@ Test(stage_budget, a_graph_that_does_not_fit_stays_in_files)
 	opts.memory_bytes = 1;
 	/* rows, then the score, say what they take */
 	for (int tries = 0; tries < 3 && rung_stage(&opts, &report) < 0; tries++)
-		opts.memory_bytes = rung_last_error_least();
+		opts.memory_bytes = rung_last_error_min_bytes();
 	cr_assert(opens(out), "%s", rung_last_error());
 	cr_assert_eq(report.graph_in_files, 1);
 }
@@ -158,12 +158,12 @@ Test(stage_budget, too_little_memory_is_told_with_the_least_that_works)
 	cr_assert_eq(support_sources(dir, 3000, 1000000, 500, 9), 0);
 	opts.memory_bytes = 1;
 	fails(RUNG_E_INVAL, "--memory");
-	opts.memory_bytes = rung_last_error_least();
+	opts.memory_bytes = rung_last_error_min_bytes();
 	fails(RUNG_E_INVAL, "too little for this score"); /* which says itself what it takes */
-	opts.memory_bytes = rung_last_error_least();
+	opts.memory_bytes = rung_last_error_min_bytes();
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	support_remove(out);
-	opts.plan = (enum rung_stage_plan)9;
+	opts.row_order = (enum rung_row_order)9;
 	fails(RUNG_E_INVAL, "9 is not a valid order");
 }
 
@@ -179,14 +179,14 @@ Test(stage_budget, the_least_is_enough_for_every_plan)
 	snprintf(path, sizeof(path), "%s/score.npy", dir);
 	cr_assert_eq(support_write_npy(path, "<f4", "(3000,)", score, sizeof(score)), 0);
 	opts.score_spec = path;
-	for (int plan = RUNG_STAGE_PLAN_AUTO; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
-		opts.plan = (enum rung_stage_plan)plan;
+	for (int plan = RUNG_ROW_ORDER_AUTO; plan <= RUNG_ROW_ORDER_GATHER; plan++) {
+		opts.row_order = (enum rung_row_order)plan;
 		opts.memory_bytes = 1;
 		fails(RUNG_E_INVAL, "--memory");
-		opts.memory_bytes = rung_last_error_least();
+		opts.memory_bytes = rung_last_error_min_bytes();
 		cr_assert_gt(opts.memory_bytes, 1);
-		cr_assert_eq(rung_stage(&opts, NULL), 0, "%s: %s", rung_stage_plan_name(opts.plan),
-		             rung_last_error());
+		cr_assert_eq(rung_stage(&opts, NULL), 0, "%s: %s",
+		             rung_row_order_name(opts.row_order), rung_last_error());
 		support_remove(out);
 	}
 }
@@ -206,11 +206,11 @@ Test(stage_budget, what_is_counted_is_within_the_budget_before_the_files_are_kno
 	         (unsigned long)row_bytes);
 	opts.features = spec;
 	opts.dry_run = 1;
-	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
-		opts.plan = (enum rung_stage_plan)plan;
+	for (int plan = RUNG_ROW_ORDER_PASSES; plan <= RUNG_ROW_ORDER_GATHER; plan++) {
+		opts.row_order = (enum rung_row_order)plan;
 		opts.memory_bytes = 64 << 20;
 		cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 		cr_assert_leq(report.memory_bytes, report.budget_bytes, "%s",
-		              rung_stage_plan_name(report.plan));
+		              rung_row_order_name(report.row_order));
 	}
 }

@@ -8,7 +8,7 @@
 #include "npz.h"
 #include "source/source.h"
 #include "stage_fixture.h"
-#include "rows/stage_plan.h"
+#include "rows/stage_schedule.h"
 #include "stage/stage_memory.h"
 
 TestSuite(stage_deflated, .init = setup, .fini = teardown, .timeout = 300);
@@ -71,8 +71,8 @@ static struct rung_stage_report stage_with_least(void)
 
 	opts.memory_bytes = 1;
 	while ((rc = rung_stage(&opts, &report)) == RUNG_E_INVAL &&
-	       rung_last_error_least() > opts.memory_bytes && tries++ < 9)
-		opts.memory_bytes = rung_last_error_least();
+	       rung_last_error_min_bytes() > opts.memory_bytes && tries++ < 9)
+		opts.memory_bytes = rung_last_error_min_bytes();
 	cr_assert_eq(rc, 0, "%s", rung_last_error());
 	cr_assert_leq(report.memory_bytes, report.budget_bytes);
 	same_files(reference, out);
@@ -102,8 +102,8 @@ Test(stage_deflated, features_of_several_times_the_budget_are_inflated_as_they_a
 
 	write_score();
 	stage_reference(WIDE_ROWS, WIDE_BYTES, 900);
-	for (int plan = RUNG_STAGE_PLAN_AUTO; plan <= RUNG_STAGE_PLAN_DEAL; plan++) {
-		opts.plan = (enum rung_stage_plan)plan;
+	for (int plan = RUNG_ROW_ORDER_AUTO; plan <= RUNG_ROW_ORDER_PARTITION; plan++) {
+		opts.row_order = (enum rung_row_order)plan;
 		opts.memory_bytes = UINT64_C(14) << 20;
 		cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 		cr_assert_leq(report.memory_bytes, opts.memory_bytes);
@@ -114,7 +114,7 @@ Test(stage_deflated, features_of_several_times_the_budget_are_inflated_as_they_a
 	}
 	report = stage_with_least();
 	cr_assert_lt(3 * report.budget_bytes, report.feature_bytes);
-	opts.plan = RUNG_STAGE_PLAN_GATHER;
+	opts.row_order = RUNG_ROW_ORDER_GATHER;
 	fails(RUNG_E_INVAL, "cannot be read one by one");
 }
 
@@ -128,7 +128,7 @@ Test(stage_deflated, labels_and_edges_are_inflated_as_they_are_read)
 		same_files(reference, out);
 		support_remove(out);
 	}
-	opts.plan = RUNG_STAGE_PLAN_DEAL;
+	opts.row_order = RUNG_ROW_ORDER_PARTITION;
 	stage_with_least();
 }
 
@@ -199,12 +199,12 @@ Test(stage_deflated, a_stopped_run_goes_on_to_the_same_bytes)
 	stage_reference(WIDE_ROWS, WIDE_BYTES, 900);
 	opts.memory_bytes = UINT64_C(16) << 20;
 	opts.progress = stop_in_features;
-	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_DEAL; plan++) {
+	for (int plan = RUNG_ROW_ORDER_PASSES; plan <= RUNG_ROW_ORDER_PARTITION; plan++) {
 		for (int part = 2; part <= 5; part += 3) {
-			opts.plan = (enum rung_stage_plan)plan;
+			opts.row_order = (enum rung_row_order)plan;
 			opts.resume = 0;
-			stop_done =
-				bytes * (unsigned)part * (plan == RUNG_STAGE_PLAN_DEAL ? 4 : 5) / 8;
+			stop_done = bytes * (unsigned)part *
+			            (plan == RUNG_ROW_ORDER_PARTITION ? 4 : 5) / 8;
 			cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_CANCELED, "%d %d: %s", plan,
 			             part, rung_last_error());
 			stop_done = 0;
@@ -291,15 +291,15 @@ Test(stage_deflated, a_damaged_stored_member_is_found_where_it_is_read_in_order)
 	support_remove(out);
 	rung__stage_range_rows_max = 7;
 	opts.features = verify.source;
-	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_DEAL; plan++) {
-		opts.plan = (enum rung_stage_plan)plan;
+	for (int plan = RUNG_ROW_ORDER_PASSES; plan <= RUNG_ROW_ORDER_PARTITION; plan++) {
+		opts.row_order = (enum rung_row_order)plan;
 		finds_damage();
 	}
 	/* each row where it lies: only a reader of all of it can know */
-	opts.plan = RUNG_STAGE_PLAN_GATHER;
+	opts.row_order = RUNG_ROW_ORDER_GATHER;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	support_remove(out);
-	opts.plan = RUNG_STAGE_PLAN_AUTO;
+	opts.row_order = RUNG_ROW_ORDER_AUTO;
 	opts.features = features;
 	opts.labels = damaged_member(labels);
 	finds_damage();

@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 #include "stage_fixture.h"
-#include "rows/stage_plan.h"
+#include "rows/stage_schedule.h"
 #include "stage/stage_memory.h"
 
 TestSuite(stage_faults, .init = setup, .fini = teardown, .timeout = 300);
@@ -155,8 +155,8 @@ static void fails_and_goes_on(enum call kind, int err, int status, int step)
 	int failures = 0, last;
 
 	setup_ranges();
-	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
-		opts.plan = (enum rung_stage_plan)plan;
+	for (int plan = RUNG_ROW_ORDER_PASSES; plan <= RUNG_ROW_ORDER_GATHER; plan++) {
+		opts.row_order = (enum rung_row_order)plan;
 		opts.resume = 0;
 		cr_assert_eq(stage_with(kind, 0, 0), 0, "%s", rung_last_error());
 		last = calls[kind];
@@ -248,8 +248,8 @@ Test(stage_faults, the_folder_of_a_repaired_file_is_synced)
 Test(stage_faults, short_reads_and_writes_are_continued)
 {
 	setup_ranges();
-	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
-		opts.plan = (enum rung_stage_plan)plan;
+	for (int plan = RUNG_ROW_ORDER_PASSES; plan <= RUNG_ROW_ORDER_GATHER; plan++) {
+		opts.row_order = (enum rung_row_order)plan;
 		for (int kind = CALL_READ; kind <= CALL_WRITE; kind++) {
 			for (int at = 1; at < 40; at += 11) {
 				cr_assert_eq(stage_with((enum call)kind, at, 0), 0, "call %d: %s",
@@ -291,7 +291,7 @@ static int cut_source(void *ctx, const char *name, unsigned long long done,
 Test(stage_faults, a_source_that_shrinks_while_it_is_read_is_told)
 {
 	setup_ranges();
-	opts.plan = RUNG_STAGE_PLAN_PASSES;
+	opts.row_order = RUNG_ROW_ORDER_PASSES;
 	opts.progress = cut_source;
 	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_IO);
 	cr_assert(strstr(rung_last_error(), "features.npy: ends at offset") &&

@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "stage_fixture.h"
 #include "folder/stage_publish.h"
-#include "rows/stage_plan.h"
+#include "rows/stage_schedule.h"
 #include "stage/stage_layout.h"
 
 TestSuite(stage_layout, .init = setup, .fini = teardown, .timeout = 300);
@@ -103,8 +103,8 @@ static void stage_each_plan(uint64_t vertices, uint64_t row_bytes, uint64_t rang
 	cr_assert_eq(support_sources(dir, vertices, 3 * vertices, row_bytes, 4), 0);
 	opts.score.method = RUNG_SCORE_DEGREE;
 	rung__stage_range_rows_max = range_rows;
-	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
-		opts.plan = (enum rung_stage_plan)plan;
+	for (int plan = RUNG_ROW_ORDER_PASSES; plan <= RUNG_ROW_ORDER_GATHER; plan++) {
+		opts.row_order = (enum rung_row_order)plan;
 		cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 		rows_are_right(row_bytes);
 		no_leftovers(out);
@@ -171,8 +171,8 @@ Test(stage_layout, stripes_of_a_stopped_run_are_gone_on_with_or_removed)
 	opts.score.method = RUNG_SCORE_DEGREE;
 	opts.pad = RUNG_STAGE_PAD_SECTOR;
 	rung__stage_range_rows_max = 900;
-	for (int plan = RUNG_STAGE_PLAN_PASSES; plan <= RUNG_STAGE_PLAN_GATHER; plan++) {
-		opts.plan = (enum rung_stage_plan)plan;
+	for (int plan = RUNG_ROW_ORDER_PASSES; plan <= RUNG_ROW_ORDER_GATHER; plan++) {
+		opts.row_order = (enum rung_row_order)plan;
 		for (int resume = 0; resume < 2; resume++) {
 			opts.progress = stop_at_name;
 			stop_at = "features";

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <utime.h>
 
-#include "rows/stage_plan.h"
+#include "rows/stage_schedule.h"
 #include "stage/stage_memory.h"
 #include "dataset/checksum.h"
 #include "base/base.h"
@@ -38,12 +38,12 @@ static void setup_ranges(void)
 	rung__stage_range_rows_max = RANGE_ROWS;
 }
 
-static void resumes_from_anywhere(enum rung_stage_plan plan, bool in_files)
+static void resumes_from_anywhere(enum rung_row_order plan, bool in_files)
 {
 	int refused = 0, k = 1 + (int)plan;
 
 	setup_ranges();
-	opts.plan = plan;
+	opts.row_order = plan;
 	rung__stage_graph_in_files = in_files;
 	for (int status = 1; status == 1; k += STEP) {
 		opts.resume = 0;
@@ -71,17 +71,17 @@ static void resumes_from_anywhere(enum rung_stage_plan plan, bool in_files)
 
 Test(stage_resume, passes_killed_at_any_step_go_on_to_the_same_bytes)
 {
-	resumes_from_anywhere(RUNG_STAGE_PLAN_PASSES, false);
+	resumes_from_anywhere(RUNG_ROW_ORDER_PASSES, false);
 }
 
 Test(stage_resume, dealt_rows_killed_at_any_step_go_on_to_the_same_bytes)
 {
-	resumes_from_anywhere(RUNG_STAGE_PLAN_DEAL, true);
+	resumes_from_anywhere(RUNG_ROW_ORDER_PARTITION, true);
 }
 
 Test(stage_resume, gathering_killed_at_any_step_goes_on_to_the_same_bytes)
 {
-	resumes_from_anywhere(RUNG_STAGE_PLAN_GATHER, false);
+	resumes_from_anywhere(RUNG_ROW_ORDER_GATHER, false);
 }
 
 static const char *stop_at; /* progress of this name, and at least so many bytes of it */
@@ -119,7 +119,7 @@ Test(stage_resume, finished_parts_are_not_done_again)
 	struct rung_stage_report report;
 
 	setup_ranges();
-	opts.plan = RUNG_STAGE_PLAN_GATHER;
+	opts.row_order = RUNG_ROW_ORDER_GATHER;
 	stop_in("features", 2 * (ROWS / 2) * 5000 + 1); /* read and written: more than half */
 	opts.resume = 1;
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
@@ -225,20 +225,20 @@ Test(stage_resume, memory_and_threads_may_change_but_not_below_what_was_dealt)
 	rung__stage_range_rows_max = 0;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	opts.out_dir = out;
-	opts.plan = RUNG_STAGE_PLAN_DEAL;
+	opts.row_order = RUNG_ROW_ORDER_PARTITION;
 	rung__stage_range_rows_max = 1500;
 	stop_in("features", 3000 * 5000 * 2 + 5000); /* all are dealt */
 	opts.resume = 1;
 	opts.memory_bytes = UINT64_C(16) << 20;
 	is_refused(RUNG_E_INVAL, "--memory");
-	least = rung_last_error_least();
+	least = rung_last_error_min_bytes();
 	cr_assert_leq(least, UINT64_C(64) << 20);
 	opts.memory_bytes = least;
 	opts.threads = 1;
-	opts.plan = RUNG_STAGE_PLAN_PASSES; /* what is dealt stays so */
+	opts.row_order = RUNG_ROW_ORDER_PASSES; /* what is dealt stays so */
 	rung__stage_range_rows_max = 0;
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
-	cr_assert_eq(report.plan, RUNG_STAGE_PLAN_DEAL);
+	cr_assert_eq(report.row_order, RUNG_ROW_ORDER_PARTITION);
 	same_files(reference, out);
 }
 
@@ -250,7 +250,7 @@ Test(stage_resume, a_damaged_journal_is_believed_as_far_as_it_is_whole)
 	size_t bytes;
 
 	setup_ranges();
-	opts.plan = RUNG_STAGE_PLAN_PASSES;
+	opts.row_order = RUNG_ROW_ORDER_PASSES;
 	for (size_t cut = 1; cut < 4000; cut += 397) {
 		opts.resume = 0;
 		opts.force = 1;
@@ -301,7 +301,7 @@ Test(stage_resume, maps_that_would_lead_rows_astray_are_refused)
 	const uint64_t first = (4096 + ROWS * 5000 + 1048575) / 1048576 + 2;
 
 	setup_ranges();
-	opts.plan = RUNG_STAGE_PLAN_PASSES;
+	opts.row_order = RUNG_ROW_ORDER_PASSES;
 	for (unsigned map = 0; map < 2; map++) {
 		opts.resume = 0;
 		opts.force = 1;
@@ -321,7 +321,7 @@ Test(stage_resume, files_that_are_not_what_the_journal_says_are_refused)
 	size_t count;
 
 	setup_ranges();
-	opts.plan = RUNG_STAGE_PLAN_PASSES;
+	opts.row_order = RUNG_ROW_ORDER_PASSES;
 	stop_in("features", ROWS * 5000 * 4);
 	opts.resume = 1;
 	snprintf(path, sizeof(path), "%s/rank_of_vertex.npy", partial);
@@ -366,7 +366,7 @@ Test(stage_resume, dealt_rows_that_were_changed_before_they_are_put_in_order_are
 	size_t count;
 
 	setup_ranges();
-	opts.plan = RUNG_STAGE_PLAN_DEAL;
+	opts.row_order = RUNG_ROW_ORDER_PARTITION;
 	snprintf(path, sizeof(path), "%s/features.000.npy", partial);
 	for (size_t i = 0; i < 2 * RUNG__ARRAY_LEN(cuts); i++) {
 		opts.resume = 0;
@@ -395,7 +395,7 @@ Test(stage_resume, rows_that_were_cut_off_are_not_filled_up_with_zeros)
 	size_t count;
 
 	setup_ranges();
-	opts.plan = RUNG_STAGE_PLAN_PASSES;
+	opts.row_order = RUNG_ROW_ORDER_PASSES;
 	stop_in("features", ROWS * 5000 * 4);
 	opts.resume = 1;
 	bytes = spoil_features(2000, 0, &count);

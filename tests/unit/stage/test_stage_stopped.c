@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 
 #include "folder/stage_publish.h"
-#include "rows/stage_plan.h"
+#include "rows/stage_schedule.h"
 #include "base/base.h"
 #include "stage_killed.h"
 
@@ -297,7 +297,7 @@ Test(stage_stopped, room_that_stripes_have_taken_is_not_asked_for_again)
 	cr_assert_eq(support_sources(dir, 6000, 3000, 100, 1), 0);
 	opts.stripe_dirs = folders;
 	opts.stripe_count = 2;
-	opts.plan = RUNG_STAGE_PLAN_PASSES;
+	opts.row_order = RUNG_ROW_ORDER_PASSES;
 	rung__stage_range_rows_max = 1000;
 	opts.progress = stop_at_features;
 	cr_expect_eq(rung_stage(&opts, NULL), RUNG_E_CANCELED, "%s", rung_last_error());

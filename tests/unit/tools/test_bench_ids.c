@@ -45,7 +45,7 @@ static uint64_t walk(struct bench_ids *ids, const struct bench_args *args, uint6
 		cr_assert_gt(end, batch);
 		cr_assert_leq(end, ids->end);
 		cr_assert(bench_ids_over(ids, end) ||
-		          ids->end >= end + args->prefetch); /* announced in this round */
+		          ids->end >= end + args->look_ahead); /* announced in this round */
 		for (uint64_t b = batch; b < end; b++) {
 			uint64_t count;
 			const uint64_t *of = bench_ids_of(ids, b, &count);
@@ -82,19 +82,19 @@ static void write_ids(void)
 	fclose(file);
 }
 
-static void compare(const char *kind, uint32_t prefetch)
+static void compare(const char *kind, uint32_t look_ahead)
 {
 	struct bench_args args = args_of(kind), whole = args;
 	struct bench_ids ids, same;
 	uint64_t *all = calloc(40000, sizeof(*all)), *again = calloc(40000, sizeof(*again)),
 		 batches, room;
 
-	whole.prefetch = 4096; /* more than there are: all of them in one round */
+	whole.look_ahead = 4096; /* more than there are: all of them in one round */
 	make(&whole, &same);
 	cr_assert_eq(walk(&same, &whole, all, &batches), same.count);
-	args.prefetch = prefetch;
+	args.look_ahead = look_ahead;
 	make(&args, &ids);
-	cr_assert_lt(ids.end, prefetch + 10, "%s: the first round is a long one", kind);
+	cr_assert_lt(ids.end, look_ahead + 10, "%s: the first round is a long one", kind);
 	cr_assert_eq(ids.counted, strcmp(kind, "trace") != 0);
 	walk(&ids, &args, again, &batches);
 	memset(again, 0, 40000 * sizeof(*again));
@@ -105,7 +105,7 @@ static void compare(const char *kind, uint32_t prefetch)
 	cr_assert_eq(ids.warmup_count, same.warmup_count);
 	cr_assert_eq(ids.rows_max, same.rows_max);
 	cr_assert_eq(batches, same.batch_count);
-	cr_assert_leq(room, ROUND_ROWS + (prefetch + 2) * ids.rows_max, "%s: %llu rows in memory",
+	cr_assert_leq(room, ROUND_ROWS + (look_ahead + 2) * ids.rows_max, "%s: %llu rows in memory",
 	              kind, (unsigned long long)room);
 	cr_assert_lt(room, ids.count / 2);
 	cr_assert_eq(memcmp(all, again, ids.count * sizeof(*all)), 0, "%s: other ids", kind);
@@ -120,11 +120,11 @@ Test(bench_ids, rounds_have_the_same_ids_as_a_run_that_holds_all)
 	fixture_open(&f, VERTICES, 64, RUNG_BYTES_MAX, NULL, NULL);
 	tool_progress_init(&progress, "rung bench", 1);
 	write_ids();
-	for (uint32_t prefetch = 0; prefetch <= 7; prefetch += 7) {
-		compare("uniform", prefetch);
-		compare("zipf", prefetch);
-		compare("trace", prefetch);
-		compare(id_file, prefetch);
+	for (uint32_t look_ahead = 0; look_ahead <= 7; look_ahead += 7) {
+		compare("uniform", look_ahead);
+		compare("zipf", look_ahead);
+		compare("trace", look_ahead);
+		compare(id_file, look_ahead);
 	}
 	fixture_close(&f);
 }

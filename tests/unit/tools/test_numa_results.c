@@ -11,7 +11,7 @@
 
 #include "measure.h"
 #include "numa/numa.h"
-#include "topology/topology_private.h"
+#include "topology/state.h"
 
 #define RESULTS_MAX 128
 #define SAMPLES_MAX 512
@@ -58,7 +58,7 @@ static void set_memory(struct rung_numa_result *result, uint64_t buffer, uint64_
 {
 	result->buffer_bytes = buffer;
 	result->advised_bytes = advised;
-	result->placed_share = 0.995;
+	result->placement_share = 0.995;
 	result->huge_share = 0.5;
 }
 
@@ -92,7 +92,7 @@ static void add_bandwidth(void)
 			result = add(RUNG_NUMA_BANDWIDTH, kinds[k], 0, 3);
 			set_threads(result, 1);
 			set_memory(result, 64 * MIB, 256 * MIB);
-			result->placed_share = NAN;
+			result->placement_share = NAN;
 			set_rate(result, 2e10, 0);
 		}
 		result = add(RUNG_NUMA_BANDWIDTH, kinds[k], 3, 0);
@@ -116,7 +116,7 @@ static void add_latency(void)
 		result->all_cores = 0;
 		result->latency_ns = value(memory ? 140.5 : 81.25);
 	}
-	result->huge_share = result->placed_share = NAN;
+	result->huge_share = result->placement_share = NAN;
 	result = add(RUNG_NUMA_LATENCY, NULL, -1, 3);
 	result->latency_ns = value(99);
 	add(RUNG_NUMA_LATENCY, NULL, 3, 3)->absent = "node 3 has no room";

@@ -11,7 +11,7 @@
 #include "dataset.h"
 #include "refuse.h"
 #include "rung/rung.h"
-#include "topology/topology_private.h"
+#include "topology/state.h"
 
 static char root[256];
 
@@ -282,9 +282,9 @@ Test(topology, newer_callers_and_wrong_nodes_are_refused)
 	cr_assert_eq(rung_topology_load(NULL, &topology), 0, "%s", rung_last_error());
 	cr_assert_eq(rung_topology_info(topology, &newer.info), RUNG_E_ABI);
 	rung_topology_destroy(topology);
-	cr_assert_eq(rung_numa_try(RUNG_NODES_MAX, &policy), RUNG_E_INVAL);
+	cr_assert_eq(rung_numa_probe_policy(RUNG_NODES_MAX, &policy), RUNG_E_INVAL);
 	policy.size = 0;
-	cr_assert_eq(rung_numa_try(0, &policy), RUNG_E_INVAL);
+	cr_assert_eq(rung_numa_probe_policy(0, &policy), RUNG_E_INVAL);
 }
 
 static bool has_libnuma(void)
@@ -304,7 +304,7 @@ Test(topology, what_can_be_done_about_memory_is_found_by_a_try)
 	struct rung_numa_policy policy = { .size = sizeof(policy) };
 
 	/* hardly a machine has so many */
-	cr_assert_eq(rung_numa_try(RUNG_NODES_MAX - 1, &policy), 0);
+	cr_assert_eq(rung_numa_probe_policy(RUNG_NODES_MAX - 1, &policy), 0);
 	cr_assert_not(policy.can_bind);
 	cr_assert(strstr(policy.bind_why, has_libnuma() ? "mbind" : "libnuma"), "%s",
 	          policy.bind_why);
@@ -319,7 +319,7 @@ Test(topology, a_container_that_refuses_is_reported)
 		cr_skip("built without libnuma");
 	if (!refuse_placement())
 		cr_skip("no seccomp here: %s", strerror(errno));
-	cr_assert_eq(rung_numa_try(0, &policy), 0);
+	cr_assert_eq(rung_numa_probe_policy(0, &policy), 0);
 	cr_assert_not(policy.can_bind);
 	cr_assert_not(policy.can_look);
 	cr_assert_str_eq(policy.bind_why, "mbind: Operation not permitted");

@@ -168,8 +168,9 @@ Test(verify_compare, little_memory_takes_more_passes_and_finds_the_same)
 	opts.progress = watch;
 	opts.progress_ctx = &watched;
 	while ((rc = rung_dataset_verify(ds_dir, &opts, &report)) == RUNG_E_INVAL) {
-		cr_assert_gt(rung_last_error_least(), opts.memory_bytes, "%s", rung_last_error());
-		opts.memory_bytes = rung_last_error_least();
+		cr_assert_gt(rung_last_error_min_bytes(), opts.memory_bytes, "%s",
+		             rung_last_error());
+		opts.memory_bytes = rung_last_error_min_bytes();
 		cr_assert_lt(++tries, 20);
 	}
 	cr_assert_eq(rc, RUNG_E_CORRUPT, "%s", rung_last_error());

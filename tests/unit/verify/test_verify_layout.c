@@ -16,15 +16,15 @@ static const struct rung_stage_split splits[] = { { "train", train }, { "valid",
 static const struct layout {
 	enum rung_stage_pad pad;
 	size_t stripes;
-	enum rung_stage_plan plan;
+	enum rung_row_order plan;
 	bool tiny; /* the least memory that works */
 } layouts[] = {
-	{ RUNG_STAGE_PAD_SECTOR, 0, RUNG_STAGE_PLAN_AUTO, false },
-	{ RUNG_STAGE_PAD_AUTO, 3, RUNG_STAGE_PLAN_DEAL, true },
-	{ RUNG_STAGE_PAD_NONE, 2, RUNG_STAGE_PLAN_GATHER, false },
-	{ RUNG_STAGE_PAD_SECTOR, 3, RUNG_STAGE_PLAN_PASSES, true },
-	{ RUNG_STAGE_PAD_NONE, 0, RUNG_STAGE_PLAN_GATHER, true },
-	{ RUNG_STAGE_PAD_AUTO, 1, RUNG_STAGE_PLAN_PASSES, false },
+	{ RUNG_STAGE_PAD_SECTOR, 0, RUNG_ROW_ORDER_AUTO, false },
+	{ RUNG_STAGE_PAD_AUTO, 3, RUNG_ROW_ORDER_PARTITION, true },
+	{ RUNG_STAGE_PAD_NONE, 2, RUNG_ROW_ORDER_GATHER, false },
+	{ RUNG_STAGE_PAD_SECTOR, 3, RUNG_ROW_ORDER_PASSES, true },
+	{ RUNG_STAGE_PAD_NONE, 0, RUNG_ROW_ORDER_GATHER, true },
+	{ RUNG_STAGE_PAD_AUTO, 1, RUNG_ROW_ORDER_PASSES, false },
 };
 
 /* In place of the fixture's dataset, with its score. */
@@ -47,12 +47,12 @@ static void stage_as(const struct layout *layout)
 	opts.out_dir = ds_dir;
 	opts.force = 1;
 	opts.pad = layout->pad;
-	opts.plan = layout->plan;
+	opts.row_order = layout->plan;
 	opts.stripe_dirs = folder_names;
 	opts.stripe_count = layout->stripes;
 	opts.memory_bytes = layout->tiny ? 1 : 0;
 	while ((rc = rung_stage(&opts, &report)) == RUNG_E_INVAL && layout->tiny && tries++ < 9)
-		opts.memory_bytes = rung_last_error_least();
+		opts.memory_bytes = rung_last_error_min_bytes();
 	cr_assert_eq(rc, 0, "%s", rung_last_error());
 	cr_assert_leq(report.memory_bytes, report.budget_bytes);
 }
@@ -231,7 +231,7 @@ Test(verify_layout, a_dataset_staged_in_the_least_memory_is_verified_in_the_leas
 		stage_as(&layouts[i]);
 		while ((rc = rung_dataset_verify(ds_dir, &opts, &report)) == RUNG_E_INVAL &&
 		       tries++ < 20)
-			opts.memory_bytes = rung_last_error_least();
+			opts.memory_bytes = rung_last_error_min_bytes();
 		cr_assert_eq(rc, 0, "%s", rung_last_error());
 		cr_assert_eq(report.rows_compared + report.lists_compared, 2 * VERTICES);
 	}

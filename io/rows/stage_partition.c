@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Dealing: the source is read once, in batches that fit an area. Within an area the rows of a
+ * bucket (a range of the output) are contiguous, in the order of the source, and are appended to
+ * the bucket with one write.
+ *
+ * Buckets are stored in the output files, after the position of their range, so that a range can be
+ * written while its bucket and all later ones are still complete: bucket k is in file k % F, from
+ * base + k / F * pitch on. A pitch holds a range with its padding, in whole blocks; the base leaves
+ * space for one pitch and, with several files, for a block of rows, because up to range k each file
+ * has at most (k + 1) / F pitches and a block of rows.
+ *
+ * No checksum of the dataset covers buckets. The journal has a sum of hashes of the rows in them,
+ * which returns to zero when all rows have been read back unchanged.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/jobs.h"
+#include "dataset/checksum.h"
+#include "folder/stage_step.h"
+#include "rows/stage_partition.h"
+#include "rows/stage_row_range.h"
+#include "rows/stage_scan.h"
+
+#define WRITERS 4u
+
+static uint64_t pitch_of(const struct rung__layout *layout, const struct rung__rows_schedule *plan)
+{
+	return rung__align_up(plan->range_rows * layout->row_stride, RUNG__BLOCK_BYTES);
+}
+
+static uint64_t base_of(const struct rung__layout *layout, const struct rung__rows_schedule *plan)
+{
+	const uint64_t slack = layout->file_count > 1 ? layout->block_rows * layout->row_stride : 0;
+
+	return rung__align_up(layout->data_offset + slack, RUNG__BLOCK_BYTES) +
+	       pitch_of(layout, plan);
+}
+
+uint32_t rung__bucket_file(const struct rung__stage_rows *rows, uint64_t bucket)
+{
+	return (uint32_t)(bucket % rows->layout.file_count);
+}
+
+uint64_t rung__bucket_offset(const struct rung__stage_rows *rows, uint64_t bucket)
+{
+	return base_of(&rows->layout, &rows->plan) +
+	       bucket / rows->layout.file_count * pitch_of(&rows->layout, &rows->plan);
+}
+
+uint64_t rung__partition_file_bytes(const struct rung__layout *layout,
+                                    const struct rung__rows_schedule *plan, uint64_t row_count,
+                                    uint32_t file)
+{
+	const uint64_t buckets =
+		(plan->range_count + layout->file_count - 1 - file) / layout->file_count;
+	const uint64_t own =
+		layout->data_offset + rung__file_rows(layout, row_count, file) * layout->row_stride;
+
+	return RUNG__MAX(own, base_of(layout, plan) + buckets * pitch_of(layout, plan));
+}
+
+struct dealing {
+	struct rung__stage_rows *rows;
+	uint64_t bucket_count, chunk_rows, batch_rows;
+	/* [bucket_count] bytes of each bucket in the file, and in the batch being written */
+	uint64_t *filled;
+	uint64_t *written; /* [bucket_count] of them, before that batch */
+	/* [bucket_count + 1] in each area: a page that the batch before began, and this batch's
+	 * rows */
+	uint64_t *places[2];
+	/* [chunks of a batch][bucket_count] rows of the bucket in the batch, before those of the
+	 * chunk */
+	uint32_t *next;
+	unsigned which; /* area of the batch being filled */
+	uint64_t batch_first;
+	uint64_t sum; /* rows->partition_sum up to the batch being written */
+};
+
+static uint64_t bucket_of(const struct dealing *dealing, uint64_t vertex)
+{
+	const struct rung__stage *stage = dealing->rows->stage;
+
+	return rung__id_get(stage->rank_of_vertex, stage->manifest->index_bytes, vertex) /
+	       dealing->rows->plan.range_rows;
+}
+
+/* Bytes of a bucket's last page. */
+static uint64_t tail_bytes(uint64_t filled)
+{
+	return filled % RUNG__PAGE_BYTES;
+}
+
+/* Where each chunk's rows of each bucket go, and how many there are in all. */
+static void plan_batch(struct dealing *dealing, uint64_t first, uint64_t count)
+{
+	const uint64_t buckets = dealing->bucket_count,
+		       chunks = (count + dealing->chunk_rows - 1) / dealing->chunk_rows;
+	uint64_t *places = dealing->places[dealing->which], at = 0;
+
+	memset(dealing->next, 0, (size_t)((chunks + 1) * buckets * sizeof(*dealing->next)));
+	for (uint64_t i = 0; i < count; i++)
+		dealing->next[(i / dealing->chunk_rows + 1) * buckets +
+		              bucket_of(dealing, first + i)]++;
+	for (uint64_t c = 1; c <= chunks; c++) {
+		for (uint64_t b = 0; b < buckets; b++)
+			dealing->next[c * buckets + b] += dealing->next[(c - 1) * buckets + b];
+	}
+	for (uint64_t b = 0; b < buckets; b++) {
+		const uint64_t rows = dealing->next[chunks * buckets + b];
+
+		places[b] = at;
+		at += rung__align_up(tail_bytes(dealing->filled[b]) +
+		                             rows * dealing->rows->layout.row_bytes,
+		                     RUNG__PAGE_BYTES);
+	}
+	places[buckets] = at;
+	dealing->batch_first = first;
+}
+
+/* The page that a bucket ends in: from the batch before, or from the file. */
+static int begin_bucket(const struct dealing *dealing, uint64_t bucket, bool first_batch)
+{
+	const struct rung__stage_rows *rows = dealing->rows;
+	const uint64_t filled = dealing->filled[bucket], page = filled - tail_bytes(filled);
+	unsigned char *to = rows->areas[dealing->which] + dealing->places[dealing->which][bucket];
+	const unsigned other = !dealing->which;
+
+	if (page == filled)
+		return 0;
+	if (first_batch)
+		return rung__direct_read(&rows->out[rung__bucket_file(rows, bucket)], to,
+		                         filled - page, rung__bucket_offset(rows, bucket) + page);
+	memcpy(to,
+	       rows->areas[other] + dealing->places[other][bucket] +
+	               (page - rung__align_down(dealing->written[bucket], RUNG__PAGE_BYTES)),
+	       (size_t)(filled - page));
+	return 0;
+}
+
+static void partition_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
+                            const unsigned char *data)
+{
+	struct dealing *dealing = ctx;
+	const uint64_t row_bytes = dealing->rows->layout.row_bytes;
+	unsigned char *area = dealing->rows->areas[dealing->which];
+	const uint64_t *places = dealing->places[dealing->which];
+	uint32_t *next = dealing->next + chunk * dealing->bucket_count;
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t b = bucket_of(dealing, first + i);
+
+		sum += rung__row_sum(dealing->rows, first + i, data + i * row_bytes);
+		memcpy(area + places[b] + tail_bytes(dealing->filled[b]) + next[b]++ * row_bytes,
+		       data + i * row_bytes, (size_t)row_bytes);
+	}
+	atomic_fetch_add(&dealing->rows->partition_sum, sum);
+}
+
+/* For the batch before the one being filled: `which` has changed, filled and written are as that
+ * batch left them. */
+static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
+{
+	const struct dealing *dealing = ctx;
+	const struct rung__stage_rows *rows = dealing->rows;
+	const uint64_t page = rung__align_down(dealing->written[bucket], RUNG__PAGE_BYTES),
+		       bytes = dealing->filled[bucket] - page;
+	const unsigned other = !dealing->which;
+
+	(void)worker;
+	if (dealing->filled[bucket] == dealing->written[bucket])
+		return 0;
+	rung__stage_step("write");
+	return rung__direct_write(&rows->out[rung__bucket_file(rows, bucket)],
+	                          rows->areas[other] + dealing->places[other][bucket],
+	                          rung__align_up(bytes, RUNG__PAGE_BYTES),
+	                          rung__bucket_offset(rows, bucket) + page);
+}
+
+/* Zero the rest of each bucket's last page, and make this batch the one to be written. */
+static void end_batch(struct dealing *dealing, uint64_t count)
+{
+	const uint64_t buckets = dealing->bucket_count,
+		       chunks = (count + dealing->chunk_rows - 1) / dealing->chunk_rows;
+	const uint64_t *places = dealing->places[dealing->which];
+	unsigned char *area = dealing->rows->areas[dealing->which];
+
+	for (uint64_t b = 0; b < buckets; b++) {
+		const uint64_t bytes =
+			dealing->next[chunks * buckets + b] * dealing->rows->layout.row_bytes;
+		const uint64_t end = places[b] + tail_bytes(dealing->filled[b]) + bytes;
+
+		memset(area + end, 0, (size_t)(places[b + 1] - end));
+		dealing->written[b] = dealing->filled[b];
+		dealing->filled[b] += bytes;
+	}
+	dealing->which = !dealing->which;
+	dealing->sum = dealing->rows->partition_sum;
+}
+
+static int sync_and_note(const struct dealing *dealing, uint64_t row)
+{
+	const struct rung__stage_rows *rows = dealing->rows;
+	struct rung__journal *journal = &rows->stage->journal;
+	int rc = rung__rows_sync(rows);
+
+	if (rc == 0)
+		rc = rung__journal_add(
+			journal, "partitioned %s %" PRIu64 " %" PRIu64 " %016" PRIx64,
+			rows->files[0].name, rows->plan.range_rows, row, dealing->sum);
+	return rc < 0 ? rc : rung__journal_commit(journal, -1);
+}
+
+/* Wait until the batch that ends before `row` is written, and note it. */
+static int settle(const struct dealing *dealing, struct rung__jobs **jobs, uint64_t row)
+{
+	const struct rung__stage_rows *rows = dealing->rows;
+	int rc = rung__jobs_end(*jobs);
+
+	*jobs = NULL;
+	if (rc == 0)
+		rc = sync_and_note(dealing, row);
+	return rc < 0 ? rc
+	              : rung__stage_advance(rows->stage, rows->what,
+	                                    dealing->batch_rows * rows->layout.row_bytes);
+}
+
+static int partition_batch(struct dealing *dealing, uint64_t first, uint64_t count,
+                           bool first_batch)
+{
+	const struct rung__scan_span span =
+		rung__source_span(dealing->rows->src, &dealing->rows->source);
+	int rc = 0;
+
+	plan_batch(dealing, first, count);
+	for (uint64_t b = 0; b < dealing->bucket_count && rc == 0; b++)
+		rc = begin_bucket(dealing, b, first_batch);
+	return rc < 0 ? rc
+	              : rung__scan(dealing->rows, &span, first, count, partition_chunk, dealing);
+}
+
+static int partition_all(struct dealing *dealing, uint64_t first)
+{
+	const uint64_t row_count = dealing->rows->row_count, begin = first;
+	struct rung__jobs *jobs = NULL;
+	int rc = 0, failed;
+
+	while (first < row_count && rc == 0) {
+		const uint64_t count = RUNG__MIN(row_count - first, dealing->batch_rows);
+
+		rc = partition_batch(dealing, first, count, first == begin);
+		if (rc == 0 && jobs)
+			rc = settle(dealing, &jobs, first);
+		if (rc == 0) {
+			end_batch(dealing, count);
+			first += count;
+			rc = rung__jobs_start(WRITERS, dealing->bucket_count, write_bucket, dealing,
+			                      &jobs);
+		}
+	}
+	if (rc == 0 && jobs)
+		return settle(dealing, &jobs, row_count);
+	failed = rung__jobs_end(jobs);
+	return failed < 0 ? failed : rc;
+}
+
+/* Rows that an earlier run has partitioned, and what each bucket has of them. */
+static uint64_t partitioned_before(struct dealing *dealing)
+{
+	const struct rung__stage_rows *rows = dealing->rows;
+	const char *words =
+		rung__journal_last_of(&rows->stage->journal, "partitioned", rows->files[0].name);
+	uint64_t partitioned = 0;
+	char *at;
+
+	if (words) {
+		strtoull(words, &at, 10);
+		partitioned = RUNG__MIN(strtoull(at, NULL, 10), rows->row_count);
+	}
+	for (uint64_t v = 0; v < partitioned; v++)
+		dealing->filled[bucket_of(dealing, v)] += rows->layout.row_bytes;
+	return partitioned;
+}
+
+static int alloc_memory(struct dealing *dealing)
+{
+	const struct rung__stage_rows *rows = dealing->rows;
+	const uint64_t buckets = rows->plan.range_count;
+
+	dealing->bucket_count = buckets;
+	dealing->chunk_rows = rung__scan_chunk_rows(rows);
+	dealing->batch_rows = RUNG__MIN((rows->plan.area_bytes - buckets * 2 * RUNG__PAGE_BYTES) /
+	                                        rows->layout.row_bytes,
+	                                UINT32_MAX);
+	dealing->filled = rung__zalloc_array(buckets, sizeof(*dealing->filled));
+	dealing->written = rung__zalloc_array(buckets, sizeof(*dealing->written));
+	dealing->places[0] = rung__zalloc_array(buckets + 1, sizeof(**dealing->places));
+	dealing->places[1] = rung__zalloc_array(buckets + 1, sizeof(**dealing->places));
+	dealing->next = rung__malloc_array(
+		(dealing->batch_rows / dealing->chunk_rows + 2) * buckets, sizeof(*dealing->next));
+	if (dealing->filled && dealing->written && dealing->places[0] && dealing->places[1] &&
+	    dealing->next)
+		return 0;
+	return rung__fail(RUNG_E_NOMEM, "%s: a table of %" PRIu64 " buckets", rows->what, buckets);
+}
+
+int rung__stage_partition(struct rung__stage_rows *rows)
+{
+	struct dealing dealing = { .rows = rows };
+	int rc = alloc_memory(&dealing);
+
+	if (rc == 0)
+		rc = partition_all(&dealing, partitioned_before(&dealing));
+	rung__free(dealing.filled);
+	rung__free(dealing.written);
+	rung__free(dealing.places[0]);
+	rung__free(dealing.places[1]);
+	rung__free(dealing.next);
+	return rc;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A range of rows as stored in the files: whole checksum blocks, from the block of the first row
+ * on, so that writes are aligned and the checksum of every block is computed in memory before it is
+ * written. The part of that first block that belongs to the last range is copied or, after a stop,
+ * read again; the journal's checksum shows whether it is still what was synced.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/jobs.h"
+#include "dataset/checksum.h"
+#include "folder/stage_step.h"
+#include "rows/stage_row_range.h"
+#include "source/npy.h"
+
+#define PIECE_BYTES (UINT64_C(4) * RUNG__BLOCK_BYTES) /* of a write */
+#define WRITERS     4u
+
+uint64_t rung__row_range_bytes(const struct rung__layout *layout, uint64_t row_count)
+{
+	return row_count * layout->row_stride +
+	       layout->file_count * (RUNG__BLOCK_BYTES + RUNG__NPY_DATA_OFFSET + RUNG__PAGE_BYTES);
+}
+
+static uint64_t end_of(const struct rung__layout *layout, uint64_t row_count, uint32_t file)
+{
+	return layout->data_offset + rung__file_rows(layout, row_count, file) * layout->row_stride;
+}
+
+/* The checksum of the part of an unfinished block that the last range wrote, for each file. */
+static bool tail_agrees(const struct rung__stage_rows *rows, uint32_t file,
+                        const struct rung__row_range_part *part)
+{
+	const char *words =
+		rung__journal_last_of(&rows->stage->journal, "rows", rows->files[0].name);
+	char *at;
+
+	if (!words)
+		return false;
+	strtoull(words, &at, 10);
+	for (uint32_t f = 0; f < file; f++)
+		strtoull(at, &at, 16);
+	return strtoull(at, &at, 16) ==
+	       rung__checksum(part->at, (size_t)(part->begin - part->base));
+}
+
+static int read_tail(const struct rung__stage_rows *rows, uint32_t file,
+                     const struct rung__row_range_part *part)
+{
+	int rc =
+		rung__direct_read(&rows->out[file], part->at, part->begin - part->base, part->base);
+
+	if (rc == 0 && !tail_agrees(rows, file, part))
+		rc = rung__fail(
+			RUNG_E_CORRUPT,
+			"%s: bytes %" PRIu64 " to %" PRIu64
+			" differ from the record in the journal; start from scratch with --force",
+			rows->paths[file], part->base, part->begin);
+	return rc;
+}
+
+/* The bytes before the new rows, in their block. */
+static int begin_part(const struct rung__stage_rows *rows, uint32_t file,
+                      const struct rung__row_range_part *part)
+{
+	if (part->begin == 0)
+		rung__npy_format(&rows->files[file].array, part->at);
+	else if (rows->tails_known)
+		memcpy(part->at, rows->tails + (size_t)file * RUNG__BLOCK_BYTES,
+		       (size_t)(part->begin - part->base));
+	else if (part->begin > part->base)
+		return read_tail(rows, file, part);
+	return 0;
+}
+
+int rung__row_range_begin(const struct rung__stage_rows *rows, uint64_t first, uint64_t end,
+                          unsigned char *area, struct rung__row_range *range)
+{
+	const struct rung__layout *layout = &rows->layout;
+	int rc = 0;
+
+	range->first = first;
+	range->end = end;
+	range->piece_count = 0;
+	for (uint32_t f = 0; f < layout->file_count && rc == 0; f++) {
+		struct rung__row_range_part *part = &range->parts[f];
+		uint64_t bytes;
+
+		part->begin = rung__file_rows(layout, first, f) ? end_of(layout, first, f) : 0;
+		part->base = rung__align_down(part->begin, RUNG__BLOCK_BYTES);
+		part->end = end_of(layout, end, f);
+		part->at = area;
+		part->first_piece = range->piece_count;
+		bytes = rung__align_up(part->end - part->base, RUNG__PAGE_BYTES);
+		rc = begin_part(rows, f, part);
+		memset(part->at + (part->end - part->base), 0,
+		       (size_t)(bytes - (part->end - part->base)));
+		range->piece_count += (part->end - part->base + PIECE_BYTES - 1) / PIECE_BYTES;
+		area += bytes;
+	}
+	return rc;
+}
+
+/* From the block on that the next rows begin in. */
+static const unsigned char *tail_of(const struct rung__row_range_part *part, uint64_t *bytes_out)
+{
+	const uint64_t at = rung__align_down(part->end, RUNG__BLOCK_BYTES);
+
+	*bytes_out = part->end - at;
+	return part->at + (at - part->base);
+}
+
+void rung__row_range_keep_tails(struct rung__stage_rows *rows, const struct rung__row_range *range)
+{
+	for (uint32_t f = 0; f < rows->layout.file_count; f++) {
+		uint64_t bytes;
+		const unsigned char *tail = tail_of(&range->parts[f], &bytes);
+
+		memcpy(rows->tails + (size_t)f * RUNG__BLOCK_BYTES, tail, (size_t)bytes);
+	}
+	rows->tails_known = true;
+}
+
+/* Blocks of a file that are whole up to `end`. */
+static uint64_t blocks_before(const struct rung__manifest_file *file, uint64_t end)
+{
+	return end == file->bytes ? file->block_count : end / RUNG__BLOCK_BYTES;
+}
+
+static int write_piece(void *ctx, uint64_t piece, uint32_t worker)
+{
+	const struct rung__stage_rows *rows = ctx;
+	const struct rung__row_range *range = rows->written;
+	uint32_t f = (uint32_t)rows->layout.file_count - 1;
+	const struct rung__manifest_file *file;
+	const struct rung__row_range_part *part;
+	uint64_t from, bytes;
+
+	(void)worker;
+	while (range->parts[f].first_piece > piece)
+		f--;
+	part = &range->parts[f];
+	file = &rows->files[f];
+	from = (piece - part->first_piece) * PIECE_BYTES;
+	bytes = RUNG__MIN(part->end - part->base - from, PIECE_BYTES);
+	for (uint64_t b = (part->base + from) / RUNG__BLOCK_BYTES;
+	     b < blocks_before(file, part->base + from + bytes); b++)
+		rows->stage->sums[file->first_block + b] = rung__checksum(
+			part->at + (b * RUNG__BLOCK_BYTES - part->base),
+			(size_t)RUNG__MIN(file->bytes - b * RUNG__BLOCK_BYTES, RUNG__BLOCK_BYTES));
+	rung__stage_step("write");
+	return rung__direct_write(&rows->out[f], part->at + from,
+	                          rung__align_up(bytes, RUNG__PAGE_BYTES), part->base + from);
+}
+
+int rung__row_range_write(struct rung__stage_rows *rows, const struct rung__row_range *range,
+                          struct rung__jobs **jobs_out)
+{
+	rows->written = range;
+	return rung__jobs_start(WRITERS, range->piece_count, write_piece, rows, jobs_out);
+}
+
+int rung__rows_sync(const struct rung__stage_rows *rows)
+{
+	for (uint32_t f = 0; f < rows->layout.file_count; f++) {
+		rung__stage_step("sync");
+		if (fdatasync(rows->out[f].fd) < 0)
+			return rung__fail_errno(errno, "%s: cannot be synced to the device",
+			                        rows->paths[f]);
+	}
+	return 0;
+}
+
+int rung__row_range_note(struct rung__stage_rows *rows, const struct rung__row_range *range)
+{
+	char tails[(RUNG__FILES_MAX + 1) * (RUNG__CHECKSUM_DIGITS + 1) + 1] = "", *at = tails;
+	struct rung__journal *journal = &rows->stage->journal;
+	int rc = 0;
+
+	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++) {
+		const struct rung__manifest_file *file = &rows->files[f];
+		const struct rung__row_range_part *part = &range->parts[f];
+		const uint64_t first = part->base / RUNG__BLOCK_BYTES,
+			       end = blocks_before(file, part->end);
+		uint64_t bytes;
+		const unsigned char *tail = tail_of(part, &bytes);
+
+		*at++ = ' ';
+		rung__checksum_text(rung__checksum(tail, (size_t)bytes), at);
+		at += RUNG__CHECKSUM_DIGITS;
+		rc = rung__journal_add_sums(journal, file->first_block + first, end - first,
+		                            rows->stage->sums + file->first_block + first);
+	}
+	*at++ = ' ';
+	rung__checksum_text(range->partition_sum, at);
+	return rc < 0 ? rc
+	              : rung__journal_add(journal, "rows %s %" PRIu64 "%s", rows->files[0].name,
+	                                  range->end, tails);
+}

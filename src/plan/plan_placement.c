@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plan's NUMA nodes. Slots and frames are placed first, because they are small and each belongs
+ * near its drive. Rows use the remaining memory, the hottest near their readers.
+ */
+#include "plan/plan.h"
+
+static int check_node(const struct rung_topology *topology, uint32_t node)
+{
+	struct rung_topology_info info = { .size = sizeof(info) };
+
+	if (rung__placement_node(topology, node))
+		return 0;
+	rung_topology_info(topology, &info);
+	return rung__fail(RUNG_E_INVAL,
+	                  "NUMA node %" PRIu32 " is not available to this process; %" PRIu32
+	                  " nodes exist (rung numa --topology lists them)",
+	                  node, info.node_count);
+}
+
+int rung__plan_inspect_machine(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                               struct rung_topology **topology_out)
+{
+	struct rung__placement_set *placements = &plan->placements;
+	int rc;
+
+	if ((unsigned)opts->numa > RUNG_NUMA_NONE)
+		return rung__fail(RUNG_E_INVAL,
+		                  "plan: NUMA placement %d is not a valid value; use "
+		                  "RUNG_NUMA_AUTO, _NODE, _INTERLEAVE or _NONE",
+		                  (int)opts->numa);
+	if (opts->numa == RUNG_NUMA_NODE && opts->numa_node >= RUNG_NODES_MAX)
+		return rung__fail(RUNG_E_INVAL,
+		                  "plan: NUMA node %" PRIu32 " is out of range; use one below %d",
+		                  opts->numa_node, RUNG_NODES_MAX);
+	placements->off = opts->numa == RUNG_NUMA_NONE;
+	placements->asked_node = opts->numa == RUNG_NUMA_NODE ? (int32_t)opts->numa_node : -1;
+	for (uint32_t f = 0; f < RUNG_FEATURE_FILES_MAX; f++)
+		placements->slots[f] = placements->drives[f] = -1;
+	rc = rung__placement_set_begin(placements, &plan->bound, &plan->only, topology_out);
+	if (rc == 0 && *topology_out)
+		rung__placement_near_cpus(*topology_out, &plan->cpu_nodes);
+	if (rc == 0 && *topology_out && opts->numa == RUNG_NUMA_NODE)
+		rc = check_node(*topology_out, opts->numa_node);
+	if (opts->numa == RUNG_NUMA_NODE) { /* as if the process were bound to it */
+		rung__nodes_add(&plan->bound, opts->numa_node);
+		plan->only = &plan->bound;
+	}
+	return rc;
+}
+
+/* GPUs whose node the kernel reports; if there are none, the CPUs. */
+static int find_readers(const struct rung_plan *plan, const struct rung_topology *topology,
+                        struct rung__nodes *near)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; i < plan->device.gpu_count; i++) {
+		struct rung_gpu_info info;
+		int rc = rung__device_find(RUNG_DEVICE_CUDA)->gpu_info(plan->gpus[i], &info);
+
+		if (rc < 0)
+			return rc;
+		if (info.node < 0 || info.node >= RUNG_NODES_MAX)
+			continue;
+		rung__nodes_add(near, (uint32_t)info.node);
+		found = true;
+	}
+	if (!found)
+		rung__placement_near_cpus(topology, near);
+	return 0;
+}
+
+/* Nodes with memory but without readers: rows could be placed there as well. */
+static bool some_are_far(const struct rung__node_budgets *budgets, const struct rung__nodes *near)
+{
+	uint32_t at = 0;
+
+	for (uint32_t r = 0; r < budgets->count; r++)
+		at += rung__nodes_have(near, budgets->list[r].node);
+	return at > 1 && at < budgets->count;
+}
+
+static void add_rooms(const struct rung__node_budgets *budgets, struct rung__nodes *nodes)
+{
+	for (uint32_t r = 0; r < budgets->count; r++)
+		rung__nodes_add(nodes, budgets->list[r].node);
+}
+
+/* Both placements are computed; which one is faster depends on the requested rows. */
+static void keep_spreads(struct rung_plan *plan, const struct rung__node_budgets *budgets,
+                         const struct rung__nodes *near, uint64_t bytes)
+{
+	struct rung__nodes all = { .bits = { 0 } };
+	struct rung__node_budgets left;
+
+	if (plan->device.device != RUNG_DEVICE_CPU || bytes == 0 || !some_are_far(budgets, near))
+		return;
+	add_rooms(budgets, &all);
+	left = *budgets;
+	rung__placement_decide(&left, near, bytes, &plan->spreads[0]);
+	left = *budgets;
+	rung__placement_decide(&left, &all, bytes, &plan->spreads[1]);
+	plan->spread_count = 2;
+}
+
+static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                      const struct rung__placement_sizes *sizes, struct rung__node_budgets *budgets)
+{
+	uint64_t bytes = rung__align_up(sizes->row_count * sizes->row_stride, RUNG__PAGE_BYTES);
+	struct rung__nodes near = { .bits = { 0 } };
+	int rc = 0;
+
+	if (opts->numa == RUNG_NUMA_NODE) {
+		rung__placement_on(opts->numa_node, bytes, &plan->placements.host);
+		return 0;
+	}
+	plan->interleave_asked = opts->numa == RUNG_NUMA_INTERLEAVE;
+	if (plan->interleave_asked)
+		add_rooms(budgets, &near);
+	else
+		rc = find_readers(plan, budgets->topology, &near);
+	if (rc == 0 && !plan->interleave_asked)
+		keep_spreads(plan, budgets, &near, bytes);
+	if (rc == 0)
+		rung__placement_decide(budgets, &near, bytes, &plan->placements.host);
+	return rc;
+}
+
+static void place_frames(struct rung__placement_set *placements,
+                         const struct rung__placement_sizes *sizes,
+                         struct rung__node_budgets *budgets)
+{
+	struct rung__nodes near = { .bits = { 0 } };
+	bool known = false;
+
+	if (placements->asked_node >= 0) {
+		rung__placement_on((uint32_t)placements->asked_node, sizes->frames_bytes,
+		                   &placements->frames);
+		return;
+	}
+	for (uint32_t f = 0; f < sizes->file_count; f++) {
+		if (placements->drives[f] < 0)
+			continue;
+		rung__nodes_add(&near, (uint32_t)placements->drives[f]);
+		known = true;
+	}
+	if (known)
+		rung__placement_decide(budgets, &near, sizes->frames_bytes, &placements->frames);
+}
+
+int rung__plan_place_host(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                          const struct rung_topology *topology)
+{
+	struct rung__placement_sizes sizes = rung__plan_placement_sizes(plan);
+	struct rung__node_budgets budgets;
+	int rc = 0;
+
+	if (topology) {
+		rung__node_budgets_find(topology, plan->only, &budgets);
+		rung__placement_set_decide_slots(&plan->placements, &sizes, &budgets);
+		place_frames(&plan->placements, &sizes, &budgets);
+		rc = place_rows(plan, opts, &sizes, &budgets);
+	}
+	if (plan->has_choice)
+		rung__interleave_explain(plan, &plan->tuning);
+	return rc == 0 ? rung__placement_set_list(&plan->placements, &sizes, &plan->placement_list,
+	                                          &plan->placement_count)
+	               : rc;
+}
+
+const char *rung_plan_placement_why(const struct rung_plan *plan)
+{
+	return plan->placements.why;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Passes over all edges: every vertex v sends a value to every u of in(v), and every u sums the
+ * values it receives. Private to the core; scores are such passes.
+ *
+ * Adding to u at once would miss the cache on nearly every edge of a large graph. Instead
+ * (propagation blocking: Beamer, Asanovic, Patterson, "Reducing Pagerank Communication via
+ * Propagation Blocking", 2017; partition-centric: Lakhotia, Kannan, Prasanna, "Accelerating
+ * PageRank using Partition-Centric Processing", 2018):
+ *
+ *   block   neighbouring v with about a million edges: their values fit in the cache
+ *   bin     neighbouring u, a few thousand: their sums fit in the cache
+ *   tile    the edges of one block into one bin, in the order of the graph, as two 16-bit numbers
+ *
+ * First each block writes its values, edge by edge in the order of its tiles, as one stream from a
+ * cached array; then each bin reads its tiles, block by block, into its cached sums. Memory is
+ * accessed only in streams: 2 + 4 bytes per edge, twice.
+ *
+ * Each u adds in the order of the blocks, and within a block in the order of the graph, in double.
+ * The bits of a sum therefore depend neither on the number of threads nor on the part of the graph
+ * that is in memory, because blocks are cut by indptr alone.
+ *
+ * Memory: 8 bytes per vertex for the sums; for a graph in memory tiles and values of all edges, 8
+ * bytes per edge; for a graph in files as much of that as the budget allows: one *panel* of blocks
+ * at a time, tiled again in each pass.
+ *
+ * Mutual edges (u draws from v and v from u), and edges between vertices that are drawn by the same
+ * vertices (minhash.h), need the state of both ends: v sends a *record*, and the state of u is
+ * cached when the record is processed. Records of a block come after its other edges, so the size
+ * of a block affects the last bits of `expected`.
+ *
+ * All randomly accessed memory is in huge pages: with small ones address translation took half the
+ * time of some steps. Pulling along out-lists, the usual loop, moves 4 bytes per edge instead of
+ * 12, but waits for a cache line per edge.
+ */
+#ifndef RUNG_PROPAGATION_H
+#define RUNG_PROPAGATION_H
+
+#include "base/base.h"
+#include "rung/edges.h"
+#include "rung/graph.h"
+
+/** Edges into a bin out of a block. */
+struct rung__propagation_tile {
+	uint64_t u_first, v_first, count; /**< edges from u_first + u[i] to v_first + v[i] */
+	uint16_t *u;
+	const uint16_t *v;
+	const float *values; /**< [count] what v gives, or [count * width] records */
+};
+
+/**
+ * The functions of a pass. Several threads call them at the same time, each for different vertices.
+ *
+ * Some edges may be handled differently: with width above 0, v sends a record along them, and the
+ * value that u receives is computed where the state of u is cached. These are the edges whose
+ * reverse exists too (*mutual* edges), and those between vertices whose signatures have a common
+ * value.
+ */
+struct rung__propagation_rule {
+	void *ctx;
+	/** messages[i]: what vertex first + i gives to each u; its list has indptr[i + 1] -
+	 * indptr[i] entries */
+	void (*send)(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
+	             float *messages);
+	/** floats of a record; 0: no edge gives one, and the next two are not called */
+	uint32_t width;
+	void (*send_records)(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
+	                     float *records);
+	/** sums[u[i]] += what vertex u_first + u[i] gets by its record, in this order; u[i] has
+	 * RUNG__PROPAGATION_MUTUAL set where the edge is */
+	void (*combine)(void *ctx, const struct rung__propagation_tile *tile, double *sums);
+	/** sums[u[i]] += values[i], in this order, and what else there is to do with such edges; of
+	 * a bin one call at a time. NULL: that alone */
+	void (*add)(void *ctx, const struct rung__propagation_tile *tile, double *sums);
+	/** all sums of vertices first .. first + count are complete. @return a term of the pass's
+	 * total, added in the order of the vertices */
+	double (*receive)(void *ctx, uint64_t first, uint64_t count, const double *sums);
+};
+
+struct rung__propagation;
+
+struct rung__propagation_opts {
+	int threads;
+	bool drop_loops;    /* edges from a vertex to itself are skipped */
+	uint32_t width_max; /* of the rules to come */
+	/* of a graph in files: for everything here and other_bytes; 0: some 100 MiB */
+	uint64_t memory_bytes;
+	uint64_t other_bytes; /* that the caller takes out of memory_bytes */
+	rung_progress_fn progress;
+	void *progress_ctx;
+	uint64_t pass_total; /* for progress: passes that will be done */
+};
+
+/** Over a graph in memory. @return 0 or RUNG_E_NOMEM */
+int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__propagation_opts *opts,
+                             struct rung__propagation **spread_out);
+
+/** Over a graph in files. @return 0, RUNG_E_INVAL (memory_bytes), RUNG_E_NOMEM */
+int rung__propagation_of_edges(struct rung_edges *edges, const struct rung__propagation_opts *opts,
+                               struct rung__propagation **spread_out);
+
+void rung__propagation_close(struct rung__propagation *spread);
+
+/** One pass. @param sum_out what receive() returned, added up; may be NULL. @return 0,
+ * RUNG_E_CANCELED, of files what a pass over them returns */
+int rung__propagation_pass(struct rung__propagation *spread,
+                           const struct rung__propagation_rule *rule, double *sum_out);
+
+/**
+ * Find the edges that give records; until then none does, from then on rules have width. Reads all
+ * edges once or twice more.
+ * @param signatures  [vertex_count] minhash.h, as long as `spread`; NULL: mutual edges alone give
+ *                    records
+ * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED, of files what a pass over them returns
+ */
+int rung__propagation_find_records(struct rung__propagation *spread, const uint32_t *signatures);
+
+/** In an element of u: bins are smaller. */
+#define RUNG__PROPAGATION_MUTUAL 0x8000u
+
+/** Vertices a block or a bin never exceeds: they are counted in 16 bits. */
+#define RUNG__PROPAGATION_VERTICES_MAX 65536u
+
+/** Passes over the edges so far. */
+uint64_t rung__propagation_passes(const struct rung__propagation *spread);
+
+/** Tests: edges per block of graphs opened from now on, 0 for the default. */
+void rung__propagation_set_block_edges(uint32_t edges);
+
+#endif

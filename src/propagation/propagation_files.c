@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Passes over graphs in files: blocks are cut out of the chunks that come in, just as they are out
+ * of memory, and kept until as many are there as the budget allows. These are a panel. While it
+ * runs, the files are read ahead.
+ */
+#include "propagation/propagation_files.h"
+
+#include <string.h>
+
+#include "edges/edges.h"
+#include "graph/graph.h"
+#include "propagation/state.h"
+
+#define BLOCKS_WANTED 16u /* without a budget */
+
+struct filling {
+	struct rung__propagation *spread;
+	const struct rung__propagation_rule *rule;
+	uint64_t block_count; /* cut and complete */
+	uint64_t floats;      /* of their values */
+	bool open;            /* blocks[block_count] takes more lists */
+	bool ran;             /* a panel of this pass did */
+	uint64_t edges_done;
+};
+
+static uint64_t *indptr_of(const struct rung__propagation *spread, uint64_t block)
+{
+	return spread->indptr_copies + block * (RUNG__PROPAGATION_VERTICES_MAX + UINT64_C(1));
+}
+
+static int run_panel(struct filling *fill, bool last)
+{
+	struct rung__propagation *spread = fill->spread;
+
+	for (uint64_t i = 0; i < fill->block_count; i++)
+		spread->blocks[i].tiled = false;
+	rung__panel_run(spread, fill->rule, spread->blocks, fill->block_count, !fill->ran, last);
+	fill->ran = true;
+	fill->block_count = 0;
+	fill->floats = 0;
+	return rung__progress(spread->opts.progress, spread->opts.progress_ctx, "score",
+	                      (spread->rules_run - 1) * spread->csc.edge_count + fill->edges_done,
+	                      spread->opts.pass_total * spread->csc.edge_count);
+}
+
+/* The block's bits, from the page that has the first on. */
+static int read_mutual(const struct rung__propagation *spread, uint64_t i)
+{
+	struct rung__block *block = &spread->blocks[i];
+	const uint64_t first = block->edge_first / 64 * sizeof(uint64_t),
+		       page = rung__align_down(first, RUNG__PAGE_BYTES);
+	const uint64_t end =
+		(block->edge_first + block->edge_count) / 64 * sizeof(uint64_t) + sizeof(uint64_t);
+	unsigned char *room = spread->mutual_rooms + i * spread->mutual_room_bytes;
+
+	block->mutual = (const uint64_t *)(const void *)(room + (first - page));
+	return rung__direct_read(&spread->mutual_file, room, end - page, page);
+}
+
+static int close_block(struct filling *fill)
+{
+	const uint64_t i = fill->block_count;
+
+	if (!fill->open)
+		return 0;
+	fill->open = false;
+	fill->block_count++;
+	fill->floats += rung__block_values_max(fill->rule, &fill->spread->blocks[i]);
+	return fill->spread->has_mutual ? read_mutual(fill->spread, i) : 0;
+}
+
+/* A block that begins with edge `edge` of list v; the panel runs first when it is full. */
+static int open_block(struct filling *fill, uint64_t v, uint64_t edge)
+{
+	struct rung__propagation *spread = fill->spread;
+	const struct rung__block largest = { .edge_count = spread->block_edges };
+	struct rung__block *block;
+	int rc = 0;
+
+	if (fill->block_count == spread->block_count ||
+	    fill->floats + rung__block_values_max(fill->rule, &largest) > spread->values_max)
+		rc = run_panel(fill, false);
+	if (rc < 0)
+		return rc;
+	block = &spread->blocks[fill->block_count];
+	block->vertex_first = v;
+	block->vertex_count = 0;
+	block->edge_first = edge;
+	block->edge_count = 0;
+	fill->open = true;
+	return 0;
+}
+
+static void append(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t edge,
+                   uint64_t count)
+{
+	struct rung__block *block = &fill->spread->blocks[fill->block_count];
+	const unsigned index_bytes = chunk->index_bytes;
+
+	memcpy((char *)block->tiles + (uint64_t)block->edge_count * index_bytes,
+	       (const char *)chunk->indices + (edge - chunk->edge_first) * index_bytes,
+	       count * index_bytes);
+	block->edge_count += (uint32_t)count;
+}
+
+/* As many lists from the i-th of the chunk on as are whole in it and go into the open block.
+ * @return how many */
+static uint64_t append_lists(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t i)
+{
+	struct rung__block *block = &fill->spread->blocks[fill->block_count];
+	const uint64_t *indptr = chunk->indptr;
+	const uint64_t edge_end = RUNG__MIN(chunk->edge_first + chunk->edge_count,
+	                                    block->edge_first + fill->spread->block_edges);
+	const uint64_t count_max =
+		RUNG__MIN(chunk->vertex_count - i,
+	                  (uint64_t)(RUNG__PROPAGATION_VERTICES_MAX - block->vertex_count));
+	uint64_t count = 0;
+
+	while (count < count_max && indptr[i + count + 1] <= edge_end)
+		count++;
+	memcpy(indptr_of(fill->spread, fill->block_count) + block->vertex_count, indptr + i,
+	       (count + 1) * sizeof(*indptr));
+	block->vertex_count += (uint32_t)count;
+	append(fill, chunk, indptr[i], indptr[i + count] - indptr[i]);
+	return count;
+}
+
+/* Whether a list that ends with edge `end` goes into a block. */
+static bool fits(const struct rung__propagation *spread, const struct rung__block *block,
+                 uint64_t end)
+{
+	return block->vertex_count < RUNG__PROPAGATION_VERTICES_MAX &&
+	       end - block->edge_first <= spread->block_edges;
+}
+
+/* The part in this chunk of its i-th list, which is longer than a block or crosses a border of
+ * chunks. */
+static int append_part(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t i)
+{
+	const uint64_t begin = chunk->indptr[i], end = chunk->indptr[i + 1];
+	const uint64_t edge_end = RUNG__MIN(end, chunk->edge_first + chunk->edge_count);
+	uint64_t edge = RUNG__MAX(begin, chunk->edge_first);
+	int rc = 0;
+
+	if (fill->open && edge == begin &&
+	    !fits(fill->spread, &fill->spread->blocks[fill->block_count], end))
+		rc = close_block(fill);
+	do {
+		struct rung__block *block;
+		uint64_t count;
+
+		if (rc == 0 && !fill->open)
+			rc = open_block(fill, chunk->vertex_first + i, edge);
+		if (rc < 0)
+			return rc;
+		block = &fill->spread->blocks[fill->block_count];
+		if (edge == begin || block->vertex_count == 0) {
+			memcpy(indptr_of(fill->spread, fill->block_count) + block->vertex_count,
+			       chunk->indptr + i, 2 * sizeof(*chunk->indptr));
+			block->vertex_count++;
+		}
+		count = RUNG__MIN(edge_end - edge,
+		                  (uint64_t)(fill->spread->block_edges - block->edge_count));
+		append(fill, chunk, edge, count);
+		edge += count;
+		if (block->edge_count == fill->spread->block_edges && edge < end)
+			rc = close_block(fill);
+	} while (edge < edge_end);
+	return rc;
+}
+
+static int read_chunk(void *ctx, const struct rung__edge_chunk *chunk)
+{
+	struct filling *fill = ctx;
+	uint64_t i = 0;
+
+	while (i < chunk->vertex_count) {
+		const bool begins = chunk->indptr[i] >= chunk->edge_first;
+		const uint64_t whole = fill->open && begins ? append_lists(fill, chunk, i) : 0;
+		int rc;
+
+		i += whole;
+		if (whole)
+			continue;
+		rc = append_part(fill, chunk, i);
+		if (rc < 0)
+			return rc;
+		i++;
+	}
+	fill->edges_done = chunk->edge_first + chunk->edge_count;
+	return 0;
+}
+
+/* Whole pages that hold the bits of a block wherever it begins, in whole words. */
+static uint64_t mutual_room_bytes(const struct rung__propagation *spread)
+{
+	return rung__align_up(spread->block_edges / 8 + 2 * sizeof(uint64_t), RUNG__PAGE_BYTES) +
+	       RUNG__PAGE_BYTES;
+}
+
+static uint64_t block_bytes(const struct rung__propagation *spread)
+{
+	const uint64_t starts = (spread->bin_count + UINT64_C(1)) * sizeof(*spread->starts);
+
+	return (uint64_t)spread->block_edges * (spread->csc.index_bytes + sizeof(*spread->values)) +
+	       RUNG__SIDES * starts + mutual_room_bytes(spread) +
+	       (RUNG__PROPAGATION_VERTICES_MAX + UINT64_C(1)) * sizeof(*spread->indptr_copies) +
+	       sizeof(struct rung__block);
+}
+
+/* The number of blocks that the budget holds in addition to fixed memory. */
+static int plan_blocks(struct rung__propagation *spread)
+{
+	const struct rung__propagation_opts *opts = &spread->opts;
+	const uint64_t each = block_bytes(spread), records = (uint64_t)spread->block_edges *
+	                                                     opts->width_max *
+	                                                     sizeof(*spread->values);
+	const uint64_t fixed =
+		opts->other_bytes + spread->csc.vertex_count * sizeof(*spread->sums) +
+		(uint64_t)opts->threads * rung__propagation_room_bytes(spread) + records;
+	const uint64_t blocks_max = spread->csc.edge_count / spread->block_edges +
+	                            spread->csc.vertex_count / RUNG__PROPAGATION_VERTICES_MAX + 1;
+	uint64_t count = BLOCKS_WANTED;
+
+	if (opts->memory_bytes) {
+		if (opts->memory_bytes < fixed + each)
+			return rung__fail_min_bytes(fixed + each,
+			                            "score: a memory budget of %" PRIu64
+			                            " bytes: %" PRIu64 " vertices, %d threads "
+			                            "and a block of edges take at least %" PRIu64,
+			                            opts->memory_bytes, spread->csc.vertex_count,
+			                            opts->threads, fixed + each);
+		count = (opts->memory_bytes - fixed) / each;
+	}
+	/* more there cannot be: two in a row have more than a block's edges */
+	spread->block_count = RUNG__MIN(count, 2 * blocks_max);
+	spread->values_max =
+		spread->block_count * (spread->block_edges + UINT64_C(2) * RUNG__LINE_FLOATS) +
+		records / sizeof(*spread->values);
+	return 0;
+}
+
+static int claim_blocks(struct rung__propagation *spread)
+{
+	const uint64_t count = spread->block_count, starts = spread->bin_count + UINT64_C(1);
+
+	spread->mutual_room_bytes = mutual_room_bytes(spread);
+	spread->blocks = rung__zalloc_array(count, sizeof(*spread->blocks));
+	spread->starts = rung__malloc_array(count * starts, sizeof(*spread->starts));
+	spread->record_starts = rung__malloc_array(count * starts, sizeof(*spread->record_starts));
+	spread->indptr_copies =
+		rung__malloc_array(count * (RUNG__PROPAGATION_VERTICES_MAX + UINT64_C(1)),
+	                           sizeof(*spread->indptr_copies));
+	spread->mutual_rooms =
+		rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)(count * spread->mutual_room_bytes));
+	if (!spread->blocks || !spread->starts || !spread->record_starts ||
+	    !spread->indptr_copies || !spread->mutual_rooms)
+		return rung__fail(RUNG_E_NOMEM,
+		                  "score: no memory for %" PRIu64
+		                  " blocks of edges: give a smaller budget",
+		                  count);
+	for (uint64_t i = 0; i < count; i++) {
+		struct rung__block *block = &spread->blocks[i];
+
+		block->indptr = indptr_of(spread, i);
+		block->starts[RUNG__PLAIN] = spread->starts + i * starts;
+		block->starts[RUNG__RECORDS] = spread->record_starts + i * starts;
+	}
+	return rung__propagation_receive_panel(spread);
+}
+
+int rung__propagation_of_edges(struct rung_edges *edges, const struct rung__propagation_opts *opts,
+                               struct rung__propagation **spread_out)
+{
+	struct rung_edges_info info = { .size = sizeof(info) };
+	struct rung__propagation *spread;
+	struct rung_csc csc;
+	int rc = rung_edges_info(edges, &info);
+
+	if (rc < 0)
+		return rc;
+	csc = (struct rung_csc){ .vertex_count = info.vertex_count,
+		                 .edge_count = info.edge_count,
+		                 .index_bytes = info.index_bytes };
+	rc = rung__propagation_create(&csc, edges, opts, &spread);
+	if (rc < 0)
+		return rc;
+	rc = plan_blocks(spread);
+	if (rc == 0)
+		rc = claim_blocks(spread);
+	if (rc < 0) {
+		rung__propagation_close(spread);
+		return rc;
+	}
+	*spread_out = spread;
+	return 0;
+}
+
+int rung__propagation_run_files(struct rung__propagation *spread,
+                                const struct rung__propagation_rule *rule)
+{
+	struct filling fill = { .spread = spread, .rule = rule };
+	int rc = rung__edges_pass(spread->edges, read_chunk, &fill);
+
+	if (rc == 0)
+		rc = close_block(&fill);
+	return rc < 0 ? rc : run_panel(&fill, true);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A panel of blocks: what each edge gives, written block by block, and its addition, bin by bin. */
+#include <string.h>
+
+#include "propagation/propagation_files.h"
+#include "gather/copy.h"
+#include "propagation/state.h"
+
+/* of the next tile, prefetched while one is added; the hardware prefetcher continues in longer
+ * ones */
+#define AHEAD_LINES_MAX 64u
+
+static uint64_t whole_lines(uint64_t floats)
+{
+	return rung__align_up(floats, RUNG__LINE_FLOATS);
+}
+
+uint64_t rung__block_values_max(const struct rung__propagation_rule *rule,
+                                const struct rung__block *block)
+{
+	return whole_lines(block->edge_count) +
+	       whole_lines((uint64_t)block->edge_count * rule->width);
+}
+
+/* A line past the caches: it is read again long after. */
+static inline void stream_line(float *to, const float line[RUNG__LINE_FLOATS])
+{
+#if RUNG__HAVE_STREAM
+	for (unsigned i = 0; i < RUNG__LINE_FLOATS; i += 4)
+		_mm_stream_ps(to + i, _mm_load_ps(line + i));
+#else
+	memcpy(to, line, RUNG__LINE_FLOATS * sizeof(*line));
+#endif
+}
+
+/* values[i] = messages[v[i]] */
+static void write_values(const float *messages, const uint16_t *v, uint64_t count, float *values)
+{
+	uint64_t i = 0;
+
+	for (; i + RUNG__LINE_FLOATS <= count; i += RUNG__LINE_FLOATS) {
+		float line[RUNG__LINE_FLOATS] __attribute__((aligned(64)));
+
+		for (unsigned k = 0; k < RUNG__LINE_FLOATS; k++)
+			line[k] = messages[v[i + k]];
+		stream_line(values + i, line);
+	}
+	for (; i < count; i++)
+		values[i] = messages[v[i]];
+}
+
+static void write_records(const float *records, uint32_t width, const uint16_t *v, uint64_t count,
+                          float *values)
+{
+	for (uint64_t i = 0; i < count; i++)
+		memcpy(values + i * width, records + (uint64_t)v[i] * width,
+		       width * sizeof(*values));
+}
+
+/* How a side is served under a rule: its edges as records, or as single values. */
+static bool takes_records(const struct rung__propagation *spread,
+                          const struct rung__propagation_rule *rule, int side)
+{
+	return rule->width > 0 && (side == RUNG__RECORDS || spread->all_mutual);
+}
+
+static void run_block(struct rung__propagation *spread, const struct rung__propagation_rule *rule,
+                      struct rung__block *block, const struct rung__propagation_room *room)
+{
+	float *values = spread->values + block->value_at;
+
+	if (!block->tiled)
+		rung__block_tile(spread, block, room);
+	for (int side = 0; side < RUNG__SIDES; side++) {
+		const uint32_t count = rung__block_side_count(spread, block, side);
+		const uint16_t *v =
+			block->tiles + block->edge_count + (count ? block->starts[side][0] : 0);
+
+		if (count == 0)
+			continue;
+		if (takes_records(spread, rule, side)) {
+			rule->send_records(rule->ctx, block->vertex_first, block->vertex_count,
+			                   block->indptr, room->messages);
+			write_records(room->messages, rule->width, v, count, values);
+		} else {
+			rule->send(rule->ctx, block->vertex_first, block->vertex_count,
+			           block->indptr, room->messages);
+			write_values(room->messages, v, count, values);
+		}
+		values += whole_lines(count);
+	}
+	rung__copy_fence();
+}
+
+static struct rung__propagation_tile tile_of(const struct rung__propagation *spread,
+                                             const struct rung__propagation_rule *rule,
+                                             const struct rung__block *block, int side,
+                                             uint32_t bin)
+{
+	const uint32_t *starts = block->starts[side];
+	struct rung__propagation_tile tile = { .u_first = (uint64_t)bin << spread->bin_bits,
+		                               .v_first = block->vertex_first };
+	const float *values = spread->values + block->value_at;
+	const uint32_t width = takes_records(spread, rule, side) ? rule->width : 1;
+
+	if (side == RUNG__RECORDS && !spread->two_sided)
+		return tile;
+	if (side == RUNG__RECORDS)
+		values += whole_lines(rung__block_side_count(spread, block, RUNG__PLAIN));
+	tile.u = block->tiles + starts[bin];
+	tile.v = tile.u + block->edge_count;
+	tile.values = values + (uint64_t)(starts[bin] - starts[0]) * width;
+	tile.count = starts[bin + 1] - starts[bin];
+	return tile;
+}
+
+static void fetch(const void *from, uint64_t bytes)
+{
+	const char *at = from;
+	const uint64_t lines = RUNG__MIN((bytes + 63) / 64, (uint64_t)AHEAD_LINES_MAX);
+
+	for (uint64_t i = 0; i < lines; i++)
+		__builtin_prefetch(at + 64 * i);
+}
+
+static void add_values(const struct rung__propagation_tile *tile, double *sums)
+{
+	const uint16_t *u = tile->u;
+	const float *values = tile->values;
+
+	for (uint64_t i = 0; i < tile->count; i++)
+		sums[u[i]] += (double)values[i];
+}
+
+static void add_tile(const struct rung__propagation_rule *rule,
+                     const struct rung__propagation_tile *tile, bool records, double *sums)
+{
+	if (tile->count == 0)
+		return;
+	if (records)
+		rule->combine(rule->ctx, tile, sums);
+	else if (rule->add)
+		rule->add(rule->ctx, tile, sums);
+	else
+		add_values(tile, sums);
+}
+
+static void run_bin(const struct rung__propagation *spread,
+                    const struct rung__propagation_rule *rule, const struct rung__block *blocks,
+                    uint64_t block_count, uint32_t bin)
+{
+	const uint64_t first = (uint64_t)bin << spread->bin_bits;
+	double *sums = spread->sums + first;
+	struct rung__propagation_tile next = tile_of(spread, rule, &blocks[0], RUNG__PLAIN, bin);
+
+	for (uint64_t i = 0; i < RUNG__SIDES * block_count; i++) {
+		const struct rung__propagation_tile tile = next;
+		const bool records = takes_records(spread, rule, i % RUNG__SIDES);
+
+		if (i + 1 < RUNG__SIDES * block_count) {
+			const int side = (i + 1) % RUNG__SIDES;
+
+			next = tile_of(spread, rule, &blocks[(i + 1) / RUNG__SIDES], side, bin);
+			fetch(next.u, next.count * sizeof(*next.u));
+			fetch(next.values,
+			      next.count * (takes_records(spread, rule, side) ? rule->width : 1) *
+			              sizeof(*next.values));
+		}
+		add_tile(rule, &tile, records, sums);
+	}
+}
+
+void rung__panel_run(struct rung__propagation *spread, const struct rung__propagation_rule *rule,
+                     struct rung__block *blocks, uint64_t block_count, bool first, bool last)
+{
+	uint64_t value_at = 0;
+
+	for (uint64_t i = 0; i < block_count; i++) {
+		blocks[i].value_at = value_at;
+		value_at += rung__block_values_max(rule, &blocks[i]);
+	}
+#pragma omp parallel num_threads(spread->opts.threads)
+	{
+		const struct rung__propagation_room *room = &spread->rooms[rung__thread_number()];
+
+#pragma omp for schedule(dynamic, 1)
+		for (uint64_t i = 0; i < block_count; i++)
+			run_block(spread, rule, &blocks[i], room);
+#pragma omp for schedule(dynamic, 1)
+		for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
+			const uint64_t begin = (uint64_t)bin << spread->bin_bits;
+			const uint64_t count = RUNG__MIN(UINT64_C(1) << spread->bin_bits,
+			                                 spread->csc.vertex_count - begin);
+
+			if (first)
+				memset(spread->sums + begin, 0, count * sizeof(*spread->sums));
+			if (block_count)
+				run_bin(spread, rule, blocks, block_count, bin);
+			if (last)
+				spread->bin_results[bin] = rule->receive(rule->ctx, begin, count,
+				                                         spread->sums + begin);
+		}
+	}
+}
+
+void rung__propagation_send_panel(struct rung__propagation *spread)
+{
+	rung__unmap_pages(spread->tiles, spread->tile_bytes);
+	rung__unmap_pages(spread->values, spread->values_max * sizeof(*spread->values));
+	spread->tiles = NULL;
+	spread->values = NULL;
+}
+
+int rung__propagation_receive_panel(struct rung__propagation *spread)
+{
+	const uint64_t tile_bytes = (uint64_t)spread->block_edges * spread->csc.index_bytes;
+
+	spread->tile_bytes = spread->block_count * tile_bytes;
+	spread->tiles = rung__map_pages(spread->tile_bytes);
+	spread->values = rung__map_pages(spread->values_max * sizeof(*spread->values));
+	if (!spread->tiles || !spread->values)
+		return rung__fail(RUNG_E_NOMEM,
+		                  "score: no memory for %" PRIu64
+		                  " blocks of edges: give a smaller budget",
+		                  spread->block_count);
+	for (uint64_t i = 0; i < spread->block_count; i++) {
+		struct rung__block *block = &spread->blocks[i];
+
+		block->tiles = spread->tiles + i * (tile_bytes / sizeof(*spread->tiles));
+		block->ids = block->tiles;
+	}
+	return 0;
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which edges of a graph in memory send records; tiles are marked in place.
+ *
+ * Mutual: u -> v is mutual if v -> u is an edge too. The tiles of a bin hold all v that send to its
+ * u, and v must be in in(u). Most other v are excluded by a Bloom filter (Bloom, "Space/Time
+ * Trade-offs in Hash Coding with Allowable Errors", 1970) of all the lists in(u) of the bin, which
+ * fits in the cache. The remaining ones are grouped by u and looked up.
+ *
+ * Ends whose signatures agree: each v sends its signature in a normal pass.
+ */
+#include <string.h>
+
+#include "sort/lookup.h"
+#include "propagation/minhash.h"
+#include "propagation/state.h"
+
+/* Edges out of a bin that may be mutual. */
+struct candidates {
+	struct rung__candidate {
+		uint32_t block, edge; /* of its tiles */
+	} * list;                     /* [edges_max] in the order of the tiles */
+	uint64_t count;
+	uint64_t *starts; /* [bin vertices + 1] by vertices: where each begins in ids */
+	void *ids;        /* [edges_max] of index_bytes */
+	uint64_t *mutual; /* [edges_max / 64 + 1] a bit for each of ids */
+};
+
+#define EDGES_PER_WORD 4u /* on average; one or two in a hundred of the others pass */
+
+/* An edge is three bits of a word. */
+struct filter {
+	uint64_t *words;
+	unsigned shift; /* shift of hashes: their upper bits select the word */
+};
+
+/* A power of two. */
+static uint64_t filter_words(uint64_t edge_count)
+{
+	uint64_t words = 2;
+
+	while (words < edge_count / EDGES_PER_WORD)
+		words *= 2;
+	return words;
+}
+
+static inline uint64_t filter_hash(uint64_t u, uint64_t v)
+{
+	return (v ^ u << 48) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static inline uint64_t filter_bits(uint64_t hash)
+{
+	return UINT64_C(1) << (hash >> 20 & 63) | UINT64_C(1) << (hash >> 26 & 63) |
+	       UINT64_C(1) << (hash >> 32 & 63);
+}
+
+static uint64_t first_edge(const struct rung__propagation *spread, uint32_t bin)
+{
+	return spread->csc
+	        .indptr[RUNG__MIN((uint64_t)bin << spread->bin_bits, spread->csc.vertex_count)];
+}
+
+static inline __attribute__((always_inline)) void fill_list(const struct filter *filter,
+                                                            unsigned index_bytes, const void *ids,
+                                                            uint64_t begin, uint64_t end,
+                                                            uint64_t u)
+{
+	for (uint64_t e = begin; e < end; e++) {
+		const uint64_t v = rung__id_get(ids, index_bytes, e), hash = filter_hash(u, v);
+
+		filter->words[hash >> filter->shift] |= filter_bits(hash);
+	}
+}
+
+/* The lists in(u) of the bin. */
+static void fill_filter(const struct rung__propagation *spread, uint32_t bin, struct filter *filter)
+{
+	const struct rung_csc *csc = &spread->csc;
+	const uint64_t first = (uint64_t)bin << spread->bin_bits,
+		       edge_count = first_edge(spread, bin + 1) - first_edge(spread, bin);
+	const uint64_t count =
+		RUNG__MIN(UINT64_C(1) << spread->bin_bits, csc->vertex_count - first);
+	const uint64_t words = filter_words(edge_count);
+
+	filter->shift = 64 - (unsigned)__builtin_ctzll(words);
+	memset(filter->words, 0, words * sizeof(*filter->words));
+	for (uint64_t u = 0; u < count; u++) {
+		if (csc->index_bytes == 4)
+			fill_list(filter, 4, csc->indices, csc->indptr[first + u],
+			          csc->indptr[first + u + 1], u);
+		else
+			fill_list(filter, 8, csc->indices, csc->indptr[first + u],
+			          csc->indptr[first + u + 1], u);
+	}
+}
+
+static void find_candidates(const struct rung__propagation *spread, uint32_t bin,
+                            const struct filter *filter, struct candidates *found)
+{
+	uint64_t count = 0;
+
+	for (uint64_t i = 0; i < spread->block_count; i++) {
+		const struct rung__block *block = &spread->blocks[i];
+		const uint16_t *u = block->tiles, *v = u + block->edge_count;
+
+		for (uint32_t e = block->starts[RUNG__PLAIN][bin];
+		     e < block->starts[RUNG__PLAIN][bin + 1]; e++) {
+			const uint64_t hash = filter_hash(u[e], block->vertex_first + v[e]);
+
+			found->list[count] = (struct rung__candidate){ (uint32_t)i, e };
+			/* otherwise the next candidate overwrites it */
+			count += (filter_bits(hash) & ~filter->words[hash >> filter->shift]) == 0;
+		}
+	}
+	found->count = count;
+}
+
+static uint64_t bin_edges(const struct rung__propagation *spread, uint32_t bin)
+{
+	uint64_t count = 0;
+
+	for (uint64_t i = 0; i < spread->block_count; i++)
+		count += spread->blocks[i].starts[RUNG__PLAIN][bin + 1] -
+		         spread->blocks[i].starts[RUNG__PLAIN][bin];
+	return count;
+}
+
+/* Bring the candidates together by their u. */
+static void gather_candidates(const struct rung__propagation *spread,
+                              const struct candidates *found)
+{
+	const uint64_t bin_vertices = UINT64_C(1) << spread->bin_bits;
+	const unsigned index_bytes = spread->csc.index_bytes;
+	uint64_t sum = 0;
+
+	memset(found->starts, 0, (bin_vertices + 1) * sizeof(*found->starts));
+	for (uint64_t k = 0; k < found->count; k++)
+		found->starts[spread->blocks[found->list[k].block].tiles[found->list[k].edge] +
+		              1]++;
+	/* starts[u + 1]: position where u continues, and finally its end */
+	for (uint64_t u = 1; u <= bin_vertices; u++) {
+		const uint64_t here = found->starts[u];
+
+		found->starts[u] = sum;
+		sum += here;
+	}
+	for (uint64_t k = 0; k < found->count; k++) {
+		const struct rung__block *block = &spread->blocks[found->list[k].block];
+		const uint16_t *edge = block->tiles + found->list[k].edge;
+
+		rung__id_set(found->ids, index_bytes, found->starts[*edge + 1]++,
+		             block->vertex_first + edge[block->edge_count]);
+	}
+}
+
+/* Mark the tiles, in the order of gather_candidates(), advancing starts[] again. @return the number
+ * of marked edges */
+static uint64_t mark_tiles(const struct rung__propagation *spread, const struct candidates *found)
+{
+	uint64_t marked = 0;
+
+	for (uint64_t k = 0; k < found->count; k++) {
+		uint16_t *u = spread->blocks[found->list[k].block].tiles + found->list[k].edge;
+		const uint64_t at = found->starts[*u]++,
+			       bit = found->mutual[at / 64] >> (at % 64) & 1;
+
+		*u |= (uint16_t)(bit * RUNG__PROPAGATION_MUTUAL);
+		marked += bit;
+	}
+	return marked;
+}
+
+static uint64_t mark_bin(const struct rung__propagation *spread, uint32_t bin,
+                         struct filter *filter, struct candidates *found, struct rung__lookup *set)
+{
+	const struct rung_csc *csc = &spread->csc;
+	const uint64_t first = (uint64_t)bin << spread->bin_bits;
+	const uint64_t count =
+		RUNG__MIN(UINT64_C(1) << spread->bin_bits, csc->vertex_count - first);
+
+	fill_filter(spread, bin, filter);
+	find_candidates(spread, bin, filter, found);
+	gather_candidates(spread, found);
+	memset(found->mutual, 0, (found->count / 64 + 1) * sizeof(*found->mutual));
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t begin = found->starts[i], end = found->starts[i + 1];
+
+		if (begin == end)
+			continue;
+		rung__lookup_fill(set, first + i, csc->indices, csc->indptr[first + i],
+		                  csc->indptr[first + i + 1], end - begin);
+		rung__lookup_mark(set, first + i, found->ids, begin, end - begin, found->mutual,
+		                  begin);
+	}
+	return mark_tiles(spread, found);
+}
+
+struct largest {
+	uint64_t bin_out, bin_in, list; /* edges */
+};
+
+static struct largest measure(const struct rung__propagation *spread)
+{
+	const struct rung_csc *csc = &spread->csc;
+	struct largest largest = { 0 };
+	uint64_t list = 0;
+
+	for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
+		largest.bin_out = RUNG__MAX(largest.bin_out, bin_edges(spread, bin));
+		largest.bin_in = RUNG__MAX(largest.bin_in,
+		                           first_edge(spread, bin + 1) - first_edge(spread, bin));
+	}
+#pragma omp parallel for num_threads(spread->opts.threads) reduction(max : list) schedule(static)
+	for (uint64_t v = 0; v < csc->vertex_count; v++)
+		list = RUNG__MAX(list, csc->indptr[v + 1] - csc->indptr[v]);
+	largest.list = list;
+	return largest;
+}
+
+/* Buffers of a thread that marks bins. */
+struct marker {
+	struct filter filter;
+	struct candidates found;
+	struct rung__lookup set;
+	uint64_t word_bytes, list_bytes, id_bytes, slot_bytes;
+};
+
+static bool marker_init(struct marker *marker, const struct rung__propagation *spread,
+                        const struct largest *largest)
+{
+	const unsigned index_bytes = spread->csc.index_bytes;
+	struct candidates *found = &marker->found;
+
+	*marker = (struct marker){
+		.set.index_bytes = index_bytes,
+		.word_bytes = filter_words(largest->bin_in) * sizeof(*marker->filter.words),
+		.list_bytes = (largest->bin_out + 1) * sizeof(*found->list),
+		.id_bytes = largest->bin_out * index_bytes,
+		.slot_bytes = rung__lookup_slots(largest->list) * index_bytes,
+	};
+	found->starts =
+		rung__malloc_array((UINT64_C(1) << spread->bin_bits) + 1, sizeof(*found->starts));
+	found->mutual = rung__malloc_array(largest->bin_out / 64 + 1, sizeof(*found->mutual));
+	found->list = rung__map_pages(marker->list_bytes); /* touched as needed */
+	found->ids = rung__map_pages(marker->id_bytes);
+	marker->set.slots = rung__map_pages(marker->slot_bytes);
+	marker->filter.words = rung__map_pages(marker->word_bytes);
+	return found->starts && found->mutual && found->list && found->ids && marker->set.slots &&
+	       marker->filter.words;
+}
+
+static void marker_fini(const struct marker *marker)
+{
+	rung__free(marker->found.starts);
+	rung__free(marker->found.mutual);
+	rung__unmap_pages(marker->found.list, marker->list_bytes);
+	rung__unmap_pages(marker->found.ids, marker->id_bytes);
+	rung__unmap_pages(marker->set.slots, marker->slot_bytes);
+	rung__unmap_pages(marker->filter.words, marker->word_bytes);
+}
+
+static int mark_bins(const struct rung__propagation *spread, uint64_t *marked_out)
+{
+	const struct largest largest = measure(spread);
+	uint64_t marked = 0;
+	bool complete = true;
+
+#pragma omp parallel num_threads(spread->opts.threads) reduction(+ : marked)
+	{
+		struct marker marker;
+		const bool usable = marker_init(&marker, spread, &largest);
+
+#pragma omp for schedule(dynamic, 1)
+		for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
+			if (usable)
+				marked += mark_bin(spread, bin, &marker.filter, &marker.found,
+				                   &marker.set);
+		}
+		marker_fini(&marker);
+		if (!usable) {
+#pragma omp atomic write
+			complete = false;
+		}
+	}
+	*marked_out = marked;
+	if (complete)
+		return 0;
+	return rung__fail(RUNG_E_NOMEM,
+	                  "mutual edges: no memory for the %" PRIu64
+	                  " edges of a bin: take fewer threads",
+	                  largest.bin_out);
+}
+
+static uint64_t tiled_count(const struct rung__propagation *spread)
+{
+	uint64_t count = 0;
+
+	for (uint64_t i = 0; i < spread->block_count; i++)
+		count += rung__block_side_count(spread, &spread->blocks[i], RUNG__PLAIN);
+	return count;
+}
+
+/* From now on blocks have two sides. */
+static int split_blocks(struct rung__propagation *spread)
+{
+	const uint64_t stride = spread->bin_count + UINT64_C(1);
+
+	spread->record_starts =
+		rung__malloc_array(spread->block_count * stride, sizeof(*spread->record_starts));
+	if (!spread->record_starts)
+		return rung__fail(RUNG_E_NOMEM,
+		                  "mutual edges: no memory for the tiles of %" PRIu64 " blocks",
+		                  spread->block_count);
+#pragma omp parallel for num_threads(spread->opts.threads) schedule(dynamic, 1)
+	for (uint64_t i = 0; i < spread->block_count; i++) {
+		spread->blocks[i].starts[RUNG__RECORDS] = spread->record_starts + i * stride;
+		rung__block_split(spread, &spread->blocks[i],
+		                  &spread->rooms[rung__thread_number()]);
+	}
+	spread->two_sided = true;
+	return 0;
+}
+
+static void send_signatures(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
+                            float *messages)
+{
+	const struct rung__propagation *spread = ctx;
+
+	(void)indptr;
+	memcpy(messages, spread->signatures + first, count * sizeof(*messages));
+}
+
+static void mark_agreeing(void *ctx, const struct rung__propagation_tile *tile, double *sums)
+{
+	const struct rung__propagation *spread = ctx;
+	const uint32_t *of_u = spread->signatures + tile->u_first;
+
+	(void)sums;
+	for (uint64_t i = 0; i < tile->count; i++) {
+		uint32_t of_v;
+
+		memcpy(&of_v, &tile->values[i], sizeof(of_v));
+		tile->u[i] |= rung__minhash_agree(of_u[tile->u[i] & RUNG__PROPAGATION_VERTEX], of_v)
+		                      ? RUNG__PROPAGATION_RECORD
+		                      : 0;
+	}
+}
+
+static double receive_nothing(void *ctx, uint64_t first, uint64_t count, const double *sums)
+{
+	(void)ctx;
+	(void)first;
+	(void)count;
+	(void)sums;
+	return 0;
+}
+
+int rung__propagation_mark_records(struct rung__propagation *spread)
+{
+	const struct rung__propagation_rule rule = { .ctx = spread,
+		                                     .send = send_signatures,
+		                                     .add = mark_agreeing,
+		                                     .receive = receive_nothing };
+	uint64_t marked;
+	int rc = mark_bins(spread, &marked);
+
+	if (rc < 0)
+		return rc;
+	spread->passes++;
+	spread->all_mutual = marked == tiled_count(spread);
+	if (spread->all_mutual || (marked == 0 && !spread->signatures))
+		return 0;
+	if (spread->signatures) {
+		rung__panel_run(spread, &rule, spread->blocks, spread->block_count, true, true);
+		spread->passes++;
+	}
+	return split_blocks(spread);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of edges, and their sorting into tiles: a stable counting sort by bin, of a block that the
+ * cache holds. */
+#include <string.h>
+
+#include "propagation/minhash.h"
+#include "propagation/state.h"
+
+void rung__block_cut(const struct rung__propagation *spread, uint64_t vertex, uint64_t edge,
+                     struct rung__block *block)
+{
+	const uint64_t *indptr = spread->csc.indptr;
+	const uint64_t vertices_max = RUNG__MIN(spread->csc.vertex_count - vertex,
+	                                        (uint64_t)RUNG__PROPAGATION_VERTICES_MAX);
+	uint64_t count = 1;
+
+	*block = (struct rung__block){ .vertex_first = vertex,
+		                       .vertex_count = 1,
+		                       .edge_first = edge,
+		                       .indptr = indptr + vertex };
+	if (indptr[vertex + 1] - edge > spread->block_edges) { /* a part of one list */
+		block->edge_count = spread->block_edges;
+		return;
+	}
+	while (count < vertices_max && indptr[vertex + count + 1] - edge <= spread->block_edges)
+		count++;
+	block->vertex_count = (uint32_t)count;
+	block->edge_count = (uint32_t)(indptr[vertex + count] - edge);
+}
+
+struct sorting {
+	const struct rung__block *block;
+	unsigned bin_bits;
+	bool drop_loops;
+	uint32_t *next; /* [bin_count] */
+	/* u in the low half, v in the high one: one store an edge, to one place of each bin */
+	uint32_t *pairs;
+	uint32_t all_mark; /* that u is to have of every edge, */
+};
+
+/* or of one alone. */
+static inline uint32_t mark_of(const struct sorting *s, uint64_t i)
+{
+	const uint64_t bit = s->block->edge_first % 64 + i;
+
+	return s->block->mutual[bit / 64] >> (bit % 64) & 1 ? RUNG__PROPAGATION_MUTUAL : 0;
+}
+
+/* Calls visit(s, v inside of the block, u, mark) for every edge that counts; inlined, so that
+ * choices fall out of the loops. */
+#define FOR_EACH_EDGE(s, index_bytes, marked, visit)                                               \
+	do {                                                                                       \
+		const struct rung__block *fe_block = (s)->block;                                   \
+		uint64_t fe_at = 0;                                                                \
+		for (uint64_t fe_v = 0; fe_v < fe_block->vertex_count; fe_v++) {                   \
+			const uint64_t fe_end =                                                    \
+				RUNG__MIN(fe_block->indptr[fe_v + 1] - fe_block->edge_first,       \
+			                  (uint64_t)fe_block->edge_count);                         \
+			for (; fe_at < fe_end; fe_at++) {                                          \
+				const uint64_t fe_u =                                              \
+					rung__id_get(fe_block->ids, index_bytes, fe_at);           \
+				if ((s)->drop_loops && fe_u == fe_block->vertex_first + fe_v)      \
+					continue;                                                  \
+				visit(s, fe_v, fe_u,                                               \
+				      (marked) ? mark_of(s, fe_at) : (s)->all_mark);               \
+			}                                                                          \
+		}                                                                                  \
+	} while (0)
+
+static inline __attribute__((always_inline)) void count_edge(const struct sorting *s, uint64_t v,
+                                                             uint64_t u, uint32_t mark)
+{
+	(void)v;
+	(void)mark;
+	s->next[u >> s->bin_bits]++;
+}
+
+static inline __attribute__((always_inline)) void place_edge(const struct sorting *s, uint64_t v,
+                                                             uint64_t u, uint32_t mark)
+{
+	const uint32_t at = s->next[u >> s->bin_bits]++;
+
+	s->pairs[at] =
+		(uint32_t)(u & ((UINT64_C(1) << s->bin_bits) - 1)) | mark | (uint32_t)v << 16;
+}
+
+static void count_edges(const struct sorting *s, unsigned index_bytes)
+{
+	if (index_bytes == 4)
+		FOR_EACH_EDGE(s, 4, false, count_edge);
+	else
+		FOR_EACH_EDGE(s, 8, false, count_edge);
+}
+
+static void place_edges(const struct sorting *s, unsigned index_bytes)
+{
+	if (s->block->mutual && index_bytes == 4)
+		FOR_EACH_EDGE(s, 4, true, place_edge);
+	else if (s->block->mutual)
+		FOR_EACH_EDGE(s, 8, true, place_edge);
+	else if (index_bytes == 4)
+		FOR_EACH_EDGE(s, 4, false, place_edge);
+	else
+		FOR_EACH_EDGE(s, 8, false, place_edge);
+}
+
+static void write_tiles(const struct rung__block *block, const uint32_t *pairs, uint32_t count)
+{
+	uint16_t *u = block->tiles, *v = u + block->edge_count;
+
+	for (uint32_t i = 0; i < count; i++)
+		u[i] = (uint16_t)pairs[i];
+	for (uint32_t i = 0; i < count; i++)
+		v[i] = (uint16_t)(pairs[i] >> 16);
+}
+
+/* Mark the pairs of a bin that give records. */
+static void mark_records(const struct rung__propagation *spread, const struct rung__block *block,
+                         uint32_t bin, uint32_t *pairs, uint32_t begin, uint32_t end)
+{
+	const uint32_t *of_u = spread->signatures + ((uint64_t)bin << spread->bin_bits),
+		       *of_v = spread->signatures + block->vertex_first;
+
+	for (uint32_t i = begin; i < end; i++) {
+		const uint32_t u = pairs[i] & RUNG__PROPAGATION_VERTEX, v = pairs[i] >> 16;
+
+		pairs[i] |= rung__minhash_agree(of_u[u], of_v[v]) ? RUNG__PROPAGATION_RECORD : 0;
+	}
+}
+
+/*
+ * The pairs of a bin: plain ones into the tiles at `at`, where the next one belongs is returned;
+ * records to the front of the pairs, which have been passed already. Both are written in any case,
+ * and stay where it was right: no branch, which would go either way.
+ */
+static uint32_t write_plain(const struct rung__block *block, uint32_t *pairs, uint32_t begin,
+                            uint32_t end, uint32_t at, uint32_t *record_count)
+{
+	uint16_t *u = block->tiles, *v = u + block->edge_count;
+	uint32_t records = *record_count;
+
+	for (uint32_t i = begin; i < end; i++) {
+		const uint32_t pair = pairs[i];
+		const bool record =
+			(pair & (RUNG__PROPAGATION_MUTUAL | RUNG__PROPAGATION_RECORD)) != 0;
+
+		u[at] = (uint16_t)pair;
+		v[at] = (uint16_t)(pair >> 16);
+		pairs[records] = pair;
+		at += !record;
+		records += record;
+	}
+	*record_count = records;
+	return at;
+}
+
+/* The records of a bin, first those that are not mutual. @return position after them */
+static uint32_t write_records(const struct rung__block *block, const uint32_t *pairs,
+                              uint32_t begin, uint32_t end, uint32_t at)
+{
+	uint16_t *u = block->tiles, *v = u + block->edge_count;
+
+	for (uint32_t mutual = 0; mutual <= RUNG__PROPAGATION_MUTUAL;
+	     mutual += RUNG__PROPAGATION_MUTUAL) {
+		for (uint32_t i = begin; i < end; i++) {
+			if ((pairs[i] & RUNG__PROPAGATION_MUTUAL) != mutual)
+				continue;
+			u[at] = (uint16_t)(pairs[i] & ~RUNG__PROPAGATION_RECORD);
+			v[at++] = (uint16_t)(pairs[i] >> 16);
+		}
+	}
+	return at;
+}
+
+/* Tiles with two sides from the pairs of the room, marked; the starts of the bins are those of a
+ * block with one side. */
+static void write_sides(const struct rung__propagation *spread, const struct rung__block *block,
+                        const struct rung__propagation_room *room)
+{
+	const uint32_t bin_count = spread->bin_count;
+	uint32_t *plain = block->starts[RUNG__PLAIN], *records = block->starts[RUNG__RECORDS],
+		 at = 0, record_count = 0, begin = 0;
+
+	for (uint32_t bin = 0; bin < bin_count; bin++) {
+		const uint32_t end = plain[bin + 1];
+
+		plain[bin] = at;
+		records[bin] = record_count;
+		at = write_plain(block, room->pairs, begin, end, at, &record_count);
+		begin = end;
+	}
+	plain[bin_count] = at;
+	records[bin_count] = record_count;
+	begin = 0;
+	for (uint32_t bin = 0; bin < bin_count; bin++) {
+		const uint32_t end = records[bin + 1];
+
+		records[bin] = at;
+		at = write_records(block, room->pairs, begin, end, at);
+		begin = end;
+	}
+	records[bin_count] = at;
+}
+
+void rung__block_tile(const struct rung__propagation *spread, struct rung__block *block,
+                      const struct rung__propagation_room *room)
+{
+	const unsigned index_bytes = spread->csc.index_bytes;
+	const struct sorting s = {
+		.block = block,
+		.bin_bits = spread->bin_bits,
+		.drop_loops = spread->opts.drop_loops,
+		.next = room->next,
+		.pairs = room->pairs,
+		.all_mark = spread->all_mutual ? RUNG__PROPAGATION_MUTUAL : 0,
+	};
+	uint32_t *starts = block->starts[RUNG__PLAIN], sum = 0;
+
+	memset(s.next, 0, spread->bin_count * sizeof(*s.next));
+	count_edges(&s, index_bytes);
+	for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
+		const uint32_t here = s.next[bin];
+
+		starts[bin] = s.next[bin] = sum;
+		sum += here;
+	}
+	starts[spread->bin_count] = sum;
+	place_edges(&s, index_bytes);
+	/* the ids may be stored where the tiles will be: these are written only when the ids are no
+	 * longer needed */
+	for (uint32_t bin = 0; spread->two_sided && spread->signatures && bin < spread->bin_count;
+	     bin++)
+		mark_records(spread, block, bin, s.pairs, starts[bin], starts[bin + 1]);
+	if (spread->two_sided)
+		write_sides(spread, block, room);
+	else
+		write_tiles(block, s.pairs, sum);
+	block->tiled = true;
+}
+
+void rung__block_split(const struct rung__propagation *spread, const struct rung__block *block,
+                       const struct rung__propagation_room *room)
+{
+	const uint16_t *u = block->tiles, *v = u + block->edge_count;
+	const uint32_t count = block->starts[RUNG__PLAIN][spread->bin_count];
+
+	for (uint32_t i = 0; i < count; i++)
+		room->pairs[i] = (uint32_t)u[i] | (uint32_t)v[i] << 16;
+	write_sides(spread, block, room);
+}

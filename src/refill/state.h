@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * State of the refill thread. Only that thread accesses it, except the members guarded by its lock,
+ * and counters, which other threads read.
+ *
+ * Files: refill.c starts and stops; refill_loop.c is the loop; refill_next.c derives the next read
+ * of a part from its misses; refill_read.c is the life of a read; refill_rows.c copies rows to
+ * their destinations and completes parts; refill_stats.c adds up counters.
+ *
+ * Nodes. Equal ranks are next to each other in a request's misses; the first of such a run
+ * represents it and is called a node: the number of the request and the position in the list, in
+ * one word. Nodes that wait for the same read are chained through misses.links, even across
+ * requests.
+ *
+ * Rows that another process reads (RUNG__CACHE_REMOTE) are checked again every 100 us, for 80 ms
+ * at most. After that the process is *late*: until it completes a read, the rows that it is reading
+ * are read here at once.
+ *
+ * A read that does not complete within read_timeout_ms fails the requests that wait for it. Its
+ * slot or frame stays in use until it completes, because the kernel may still write there. For the
+ * same reason reads never go directly to the caller's memory.
+ */
+#ifndef RUNG_REFILL_STATE_H
+#define RUNG_REFILL_STATE_H
+
+#include <assert.h>
+
+#include "refill/refill.h"
+#include "base/thread.h"
+
+/* misses.frames of a node: the cache's frame for its row, or RUNG__CACHE_NONE. */
+#define RUNG__KEEPER (1u << 31) /* and the node's own read is to fill it */
+
+struct rung__chain {
+	uint64_t head, tail; /* RUNG__MISS_REF_NONE: empty */
+};
+
+/* A read, by its token, which is also the number of the slot that is kept for it. */
+struct rung__read {
+	/* the part that submitted it; NULL: abandoned, no request waits for it */
+	struct rung__part *part;
+	struct rung__chain nodes; /* nodes that wait for this read */
+	/* after splitting: nodes of rows that will be read alone after this one */
+	struct rung__chain rest;
+	uint64_t offset; /* in the file */
+	/* file offset of the slot's first byte: rows read alone go where the merged read would have
+	 * put them */
+	uint64_t base;
+	uint64_t sent_ns, seen_ns;
+	uint64_t since_ns; /* its time runs: sent_ns, and what did not count */
+	uint32_t bytes;    /* whole sectors */
+	uint32_t needed;   /* up to the last row's end: what must have been read */
+	uint32_t done;     /* of bytes, by earlier short reads */
+	uint32_t rows;     /* distinct */
+	uint32_t tries;
+	uint32_t frame; /* where it lands; RUNG__CACHE_NONE: in the slot */
+	bool busy;      /* the token is taken */
+	bool sent;      /* the tier has it */
+	bool slow;      /* it has taken so long that nothing waits for it alone any more */
+	bool apart;     /* taken apart */
+	bool listed;    /* device: rows are to be copied from the slot */
+	bool held;      /* device: until they have been copied */
+	bool early;     /* device: sent before the gather had run */
+};
+
+/* Written by the refill thread alone: no locked instruction. */
+struct rung__refill_counters {
+	_Atomic uint64_t device_reads, device_read_bytes, merged_rows, retries;
+	_Atomic uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows, late_rows;
+	_Atomic uint64_t phases[RUNG_READ_PHASE_COUNT][RUNG_LATENCY_BUCKETS];
+};
+
+struct rung__refill {
+	struct rung_store *store;
+	struct rung__cache *cache; /* NULL: none */
+	uint32_t file_idx;
+	int cpu_node; /* node on whose CPUs it runs; -1: anywhere */
+	const struct rung__reader_ops *ops;
+	struct rung__reader *reader;
+	struct rung__geometry geometry;
+	struct rung__engine_state engine;
+	struct rung__layout layout;
+	uint64_t slots_at; /* of ours in the pool */
+	uint32_t slot_bytes, slot_count, depth;
+	struct rung__read_rule rule; /* which rows share a read */
+	uint64_t timeout_ns;         /* of a read */
+	/* longest wait before the stop flag and late reads are checked */
+	uint64_t tick_ns;
+	/* a row is whole sectors, and so is a frame: it can be read right there */
+	bool frames_exact;
+	bool device;  /* rows stay in the pool until a device has copied them */
+	bool stop;    /* the store is being closed: what waits is canceled */
+	bool lost;    /* reads were abandoned whose end the tier will never report */
+	bool starved; /* rows of `remote` found no token */
+
+	struct rung__read *reads; /* [slot_count] by token */
+	uint32_t *free_tokens;    /* stack */
+	uint32_t free_count;
+	uint32_t early_count; /* tokens of early reads */
+	uint32_t in_flight;
+	uint32_t slow_count;           /* of in_flight */
+	struct rung__fetched *fetched; /* [depth] */
+	struct rung__queue issuing;    /* parts with misses not yet begun, oldest first */
+	struct rung__queue remote;     /* parts with rows that another client reads */
+	struct rung__queue touched;    /* parts that may be over */
+	struct rung__queue holding;    /* device: parts with slots that were not handed over yet */
+	uint64_t remote_polled_ns, ticked_ns;
+	uint64_t now_ns;     /* last reading of the clock */
+	uint32_t *slot_next; /* [slot_count] device: chains of slots with rows in them */
+	/* [slot_count] device: by the first slot of the chain */
+	struct rung__slot_batch *slot_batches;
+	uint32_t *reclaimed; /* [slot_count] device: scratch */
+	int broken;          /* errno the tier gave up with */
+	struct rung__refill_counters counters;
+
+	pthread_t thread;
+	struct rung__end end;
+	/* for rung__refill_stop(): when the thread was last at the top of its loop, and the number
+	   of reads in flight then */
+	_Atomic uint64_t seen_ns;
+	_Atomic uint32_t seen_reads;
+	struct rung__refill_box box;
+	/* under box.lock */
+	bool started;
+	int start_status;
+	char start_error[RUNG__ERROR_BYTES];
+};
+
+static inline void rung__add_own(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+	                      memory_order_relaxed);
+}
+
+/* ---- nodes ---- */
+
+static inline struct rung_request *rung__miss_ref_request(const struct rung__refill *refill,
+                                                          uint64_t node)
+{
+	return &refill->store->requests[node >> 32];
+}
+
+static inline struct rung__part *rung__miss_ref_part(const struct rung__refill *refill,
+                                                     uint64_t node)
+{
+	return &rung__miss_ref_request(refill, node)->parts[refill->file_idx];
+}
+
+static inline uint64_t rung__miss_ref(const struct rung__part *part, uint64_t miss)
+{
+	return (uint64_t)rung__request_index(part->request) << 32 | miss;
+}
+
+static inline uint64_t *rung__miss_ref_link(const struct rung__refill *refill, uint64_t node)
+{
+	return &rung__miss_ref_request(refill, node)->misses.links[(uint32_t)node];
+}
+
+static inline uint32_t *rung__miss_ref_frame(const struct rung__refill *refill, uint64_t node)
+{
+	return &rung__miss_ref_request(refill, node)->misses.frames[(uint32_t)node];
+}
+
+static inline uint64_t rung__miss_ref_rank(const struct rung__refill *refill, uint64_t node)
+{
+	return rung__miss_ref_request(refill, node)->misses.ranks[(uint32_t)node];
+}
+
+/** End of the misses of equal rank. */
+static inline uint64_t rung__run_end(const struct rung__part *part, uint64_t first)
+{
+	const uint64_t *ranks = part->request->misses.ranks;
+	uint64_t i = first + 1;
+
+	while (i < part->end && ranks[i] == ranks[first])
+		i++;
+	return i;
+}
+
+/** The gather of its request has not run: rows that are read for it keep their slots until it
+ * has. */
+static inline bool rung__part_is_early(const struct rung__part *part)
+{
+	const struct rung_request *request = part->request;
+
+	return request->known && request->status >= 0 &&
+	       !atomic_load_explicit(&request->may_copy, memory_order_relaxed);
+}
+
+static inline void rung__token_free(struct rung__refill *refill, uint32_t token)
+{
+	assert(refill->free_count < refill->slot_count && token < refill->slot_count);
+	assert(!refill->reads[token].busy && !refill->reads[token].held);
+	refill->early_count -= refill->reads[token].early;
+	refill->reads[token].early = false;
+	refill->free_tokens[refill->free_count++] = token;
+}
+
+static inline uint32_t rung__token_acquire(struct rung__refill *refill)
+{
+	assert(refill->free_count > 0);
+	return refill->free_tokens[--refill->free_count];
+}
+
+static inline void rung__chain_clear(struct rung__chain *chain)
+{
+	chain->head = chain->tail = RUNG__MISS_REF_NONE;
+}
+
+void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t node);
+uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *chain);
+
+/** Number of reads that are expected to complete soon. */
+static inline uint32_t rung__reads_expected(const struct rung__refill *refill)
+{
+	return refill->in_flight - refill->slow_count;
+}
+
+static inline uint64_t rung__slot_at(const struct rung__refill *refill, uint32_t token)
+{
+	return refill->slots_at + (uint64_t)token * refill->slot_bytes;
+}
+
+static inline uint64_t rung__frame_at(const struct rung__refill *refill, uint32_t frame)
+{
+	return refill->store->pool.frames_at + (uint64_t)frame * refill->store->pool.frame_bytes;
+}
+
+/* a longer absence means the thread was stopped or had no CPU: reads may have completed since */
+#define TICKS_MISSED_MAX 4u
+
+/* ---- refill_loop.c ---- */
+
+/** Read everything that is queued, until the store stops. The engine has been started. */
+void rung__refill_run(struct rung__refill *refill);
+
+/* ---- refill_next.c ---- */
+
+/**
+ * Begin the next misses of a part: rows that are in the cache are put in place, those being read
+ * already wait there, and for the next that are neither, one read is prepared.
+ * @return true when there is such a read; else the token is still free
+ */
+bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__part *part);
+
+/** Ask again for rows that other clients were reading; reads they have to be read by us after all
+ * are sent. */
+void rung__remote_poll(struct rung__refill *refill);
+
+/* ---- refill_read.c ---- */
+
+extern const char rung__closed_text[]; /* of requests that are canceled */
+
+/** Send a read; a tier that refuses fails the request and is not asked again. */
+void rung__read_send(struct rung__refill *refill, uint32_t token);
+
+/** A completed read is copied soon: prefetch its first bytes, which the device wrote past this
+ * core's caches. */
+void rung__read_prefetch(const struct rung__refill *refill, uint32_t token);
+
+/** True when a read has all its bytes and nothing follows it in its slot: rung__read_end() will
+ * only copy. */
+bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__fetched *fetched);
+
+/** A read completed with bytes or -errno: place its rows, read the rest, retry, split, or fail. */
+void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fetched);
+
+/**
+ * Fail the requests that wait for a read past its timeout, and mark slow reads. `forgiven_ns` since
+ * the last check do not count.
+ * @return true if every read in flight is past its timeout
+ */
+bool rung__reads_check_late(struct rung__refill *refill, uint64_t forgiven_ns);
+
+/** The tier cannot continue: fail the requests of all reads in flight. Their tokens are not used
+ * again. */
+void rung__reads_abandon(struct rung__refill *refill);
+
+/** Fail a request because the tier accepts no more reads (refill->broken). */
+void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request);
+
+/* ---- refill_rows.c ---- */
+
+/** Place rows of misses first .. end of a part, which are at `from` in the pool: copied to every
+ * output row that requested them; for a device listed as (position, output row). */
+void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first,
+                      uint64_t end, uint64_t from);
+
+/** Rows of a completed read: place them, and cache those that have a frame. `first_at`: position in
+ * the pool of the file's byte read->base. */
+void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at);
+
+/** Fail all nodes of a chain, which is empty afterwards; frames that they would have filled become
+ * empty, except one that may still be written to. */
+void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, uint32_t but_frame,
+                       int status, const char *text);
+
+/** Misses first .. end of a part are over. */
+static inline void rung__part_touch(struct rung__refill *refill, struct rung__part *part,
+                                    uint64_t misses)
+{
+	part->pending -= misses;
+	if (!rung__is_linked(&part->touched_link))
+		rung__queue_push_first(&refill->touched, &part->touched_link);
+}
+
+/** Complete the touched parts that are finished: at the end of each step, when none of their memory
+ * is in use any more. */
+void rung__parts_complete(struct rung__refill *refill);
+
+/** Device: chain the slot to those of its part. */
+void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint32_t token);
+
+/** Hand the rows of a part that are in the pool over to the device; `last`: no more will come.
+ * Device only. */
+void rung__slot_batch_send(struct rung__refill *refill, struct rung__part *part, bool last);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Members of zip files that only libzip can read: inflated when they are opened, into memory while
+ * they are small, else into a temporary file, which is then read as any other.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "file/file.h"
+#include "base/base.h"
+#include "source/source_generated.h"
+
+#define BUFFER_BYTES (4u << 20)
+
+uint64_t rung__generated_memory_max = UINT64_C(256) << 20;
+
+static int begin_file(struct rung__generated *generated)
+{
+	const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";
+	int rc;
+
+	generated->path = rung__format("%s: its copy in %s", generated->src->spec, dir);
+	generated->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, BUFFER_BYTES);
+	if (!generated->path || !generated->buffer)
+		return rung__fail(RUNG_E_NOMEM, "%s: a buffer of %u bytes", generated->src->spec,
+		                  BUFFER_BYTES);
+	rc = rung__space_check(dir, generated->bytes);
+	if (rc < 0)
+		return rung__fail(
+			rc,
+			"%s: its %" PRIu64
+			" bytes go into a temporary file: %s; set TMPDIR to a folder with room",
+			generated->src->spec, generated->bytes, rung_last_error());
+	return rung__direct_temp(&generated->file, dir, generated->path, generated->bytes);
+}
+
+int rung__generated_begin(struct rung__generated *generated, struct rung_source *src,
+                          uint64_t bytes)
+{
+	*generated = (struct rung__generated){ .src = src, .bytes = bytes, .file = { .fd = -1 } };
+	generated->in_file = bytes > rung__generated_memory_max;
+	if (generated->in_file)
+		return begin_file(generated);
+	src->data = rung__malloc_array(bytes, 1);
+	if (!src->data)
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to hold it", src->spec,
+		                  bytes);
+	src->data_bytes = bytes;
+	return 0;
+}
+
+unsigned char *rung__generated_buffer(struct rung__generated *generated, uint64_t *bytes_out)
+{
+	const uint64_t left = generated->bytes - generated->done;
+
+	*bytes_out = generated->in_file ? RUNG__MIN(left, BUFFER_BYTES - generated->used) : left;
+	return generated->in_file ? generated->buffer + generated->used
+	                          : generated->src->data + generated->done;
+}
+
+static int flush(struct rung__generated *generated)
+{
+	const uint64_t bytes = rung__align_up(generated->used, RUNG__PAGE_BYTES);
+	int rc;
+
+	memset(generated->buffer + generated->used, 0, (size_t)(bytes - generated->used));
+	rc = bytes ? rung__direct_write(&generated->file, generated->buffer, bytes,
+	                                generated->done - generated->used)
+	           : 0;
+	generated->used = 0;
+	return rc;
+}
+
+int rung__generated_add(struct rung__generated *generated, uint64_t bytes)
+{
+	generated->done += bytes;
+	if (!generated->in_file)
+		return 0;
+	generated->used += bytes;
+	return generated->used == BUFFER_BYTES || generated->done == generated->bytes
+	               ? flush(generated)
+	               : 0;
+}
+
+int rung__generated_end(struct rung__generated *generated)
+{
+	struct rung_source *src = generated->src;
+	int fd;
+
+	if (!generated->in_file)
+		return 0;
+	fd = rung__reopen(generated->file.fd, 0);
+	if (fd < 0)
+		return rung__fail_errno(errno, "%s", generated->path);
+	if (src->fd >= 0)
+		close(src->fd);
+	src->fd = fd;
+	rung__free(src->path);
+	src->path = generated->path;
+	generated->path = NULL;
+	return 0;
+}
+
+void rung__generated_fini(struct rung__generated *generated)
+{
+	rung__direct_close(&generated->file);
+	rung__free(generated->buffer);
+	rung__free(generated->path);
+}

@@ -43,84 +43,84 @@ static bool joins(const struct plan *plan, uint64_t rank)
 	                       rung__row_offset(&refill->layout, rank));
 }
 
-static void add_row(struct plan *plan, uint64_t node, uint32_t frame)
+static void add_row(struct plan *plan, uint64_t ref, uint32_t frame)
 {
 	struct rung__refill *refill = plan->refill;
 	struct rung__read *read = plan->read;
-	uint64_t offset = rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, node));
+	uint64_t offset = rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, ref));
 
 	if (read->rows++ == 0)
 		read->offset = read->base = rung__align_down(offset, refill->geometry.align);
 	plan->row_end = offset + refill->layout.row_bytes;
-	*rung__miss_ref_frame(refill, node) = frame;
-	rung__chain_add(refill, &read->nodes, node);
+	*rung__miss_ref_frame(refill, ref) = frame;
+	rung__chain_add(refill, &read->refs, ref);
 }
 
 /*
  * Wait for one of our reads in flight; if it is split, the row's turn may be still to come.
  * @return false: there is none, or it was abandoned
  */
-static bool wait_for_read(const struct plan *plan, const struct rung__cache_slot *place,
-                          uint64_t node)
+static bool wait_for_read(const struct plan *plan, const struct rung__cache_slot *slot,
+                          uint64_t ref)
 {
 	struct rung__refill *refill = plan->refill;
 	struct rung__read *read;
 
-	if (place->reader >= refill->slot_count || place->reader == plan->token ||
-	    !refill->reads[place->reader].busy || !refill->reads[place->reader].part)
+	if (slot->reader >= refill->slot_count || slot->reader == plan->token ||
+	    !refill->reads[slot->reader].busy || !refill->reads[slot->reader].part)
 		return false;
-	read = &refill->reads[place->reader];
-	*rung__miss_ref_frame(refill, node) = place->frame;
-	rung__chain_add(refill, read->apart ? &read->rest : &read->nodes, node);
+	read = &refill->reads[slot->reader];
+	*rung__miss_ref_frame(refill, ref) = slot->frame;
+	rung__chain_add(refill, read->apart ? &read->rest : &read->refs, ref);
 	return true;
 }
 
-static void wait_remote(struct rung__refill *refill, struct rung__part *part, uint64_t node)
+static void wait_remote(struct rung__refill *refill, struct rung__part *part, uint64_t ref)
 {
 	if (part->remote == RUNG__MISS_REF_NONE) {
 		part->remote_ns = refill->now_ns;
 		rung__queue_push_first(&refill->remote, &part->remote_link);
 	}
-	*rung__miss_ref_frame(refill, node) = RUNG__CACHE_NONE;
-	*rung__miss_ref_link(refill, node) = part->remote;
-	part->remote = node;
+	*rung__miss_ref_frame(refill, ref) = RUNG__CACHE_NONE;
+	*rung__miss_ref_link(refill, ref) = part->remote;
+	part->remote = ref;
 }
 
 /* The cache is locked, if there is one. */
 static void look_up_row(struct plan *plan, uint64_t first, uint64_t end)
 {
 	struct rung__refill *refill = plan->refill;
-	struct rung__cache_slot place = { RUNG__CACHE_NONE, 0 };
+	struct rung__cache_slot slot = { RUNG__CACHE_NONE, 0 };
 	enum rung__cache_lookup found = RUNG__CACHE_PASS;
-	uint64_t node = rung__miss_ref(plan->part, first), rank = rung__miss_ref_rank(refill, node),
+	uint64_t ref = rung__miss_ref(plan->part, first), rank = rung__miss_ref_rank(refill, ref),
 		 batch = plan->part->request->batch;
 
 	if (refill->cache)
-		found = rung__cache_look_up(refill->cache, batch, rank, plan->token, &place);
+		found = rung__cache_look_up(refill->cache, batch, rank, plan->token, &slot);
 	if (found == RUNG__CACHE_REMOTE && plan->waited) {
-		rung__cache_late(refill->cache, place.reader);
-		found = rung__cache_look_up(refill->cache, batch, rank, plan->token, &place);
+		rung__cache_late(refill->cache, slot.reader);
+		found = rung__cache_look_up(refill->cache, batch, rank, plan->token, &slot);
 	}
 	switch (found) {
 	case RUNG__CACHE_HIT:
-		plan->hits[plan->hit_count++] = (struct hit){ first, end, place.frame };
+		plan->hits[plan->hit_count++] = (struct hit){ first, end, slot.frame };
 		break;
 	case RUNG__CACHE_READING:
-		if (!wait_for_read(plan, &place, node))
-			add_row(plan, node, RUNG__CACHE_NONE);
+		if (!wait_for_read(plan, &slot, ref))
+			add_row(plan, ref, RUNG__CACHE_NONE);
 		break;
 	case RUNG__CACHE_REMOTE:
-		wait_remote(refill, plan->part, node);
+		wait_remote(refill, plan->part, ref);
 		break;
 	case RUNG__CACHE_KEEP:
-		add_row(plan, node, place.frame | RUNG__KEEPER);
+		add_row(plan, ref, slot.frame | RUNG__KEEPER);
 		break;
 	case RUNG__CACHE_LATE:
 		rung__add_own(&refill->counters.late_rows, 1);
-		add_row(plan, node, RUNG__CACHE_NONE);
+		add_row(plan, ref, RUNG__CACHE_NONE);
 		break;
 	case RUNG__CACHE_PASS:
-		add_row(plan, node, RUNG__CACHE_NONE);
+		add_row(plan, ref, RUNG__CACHE_NONE);
 		break;
 	}
 }
@@ -150,7 +150,7 @@ static void finish_read(const struct plan *plan)
 {
 	const struct rung__refill *refill = plan->refill;
 	struct rung__read *read = plan->read;
-	uint32_t frame = *rung__miss_ref_frame(refill, read->nodes.head);
+	uint32_t frame = *rung__miss_ref_frame(refill, read->refs.head);
 
 	read->bytes =
 		(uint32_t)(rung__align_up(plan->row_end, refill->geometry.align) - read->offset);
@@ -164,7 +164,7 @@ static void begin_read(struct plan *plan)
 	struct rung__read *read = plan->read;
 
 	*read = (struct rung__read){ .part = plan->part, .frame = RUNG__CACHE_NONE };
-	rung__chain_clear(&read->nodes);
+	rung__chain_clear(&read->refs);
 	rung__chain_clear(&read->rest);
 }
 
@@ -204,12 +204,12 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 /* One row: it has come, or it is still to come, or it is ours to read. @return true when a read
  * with the token is to be sent */
 static bool inspect(struct rung__refill *refill, struct rung__part *part, uint64_t since_ns,
-                    uint64_t node, uint32_t token)
+                    uint64_t ref, uint32_t token)
 {
 	struct plan plan = {
 		.refill = refill, .part = part, .read = &refill->reads[token], .token = token
 	};
-	uint64_t first = (uint32_t)node, end = rung__run_end(part, first);
+	uint64_t first = (uint32_t)ref, end = rung__run_end(part, first);
 
 	begin_read(&plan);
 	plan.waited = refill->now_ns - since_ns > RUNG__MIN(LATE_NS, refill->timeout_ns);
@@ -225,28 +225,28 @@ static bool inspect(struct rung__refill *refill, struct rung__part *part, uint64
 
 static void inspect_part(struct rung__refill *refill, struct rung__part *part)
 {
-	uint64_t node = part->remote, since_ns = part->remote_ns;
+	uint64_t ref = part->remote, since_ns = part->remote_ns;
 
 	part->remote = RUNG__MISS_REF_NONE;
-	while (node != RUNG__MISS_REF_NONE) {
-		uint64_t next = *rung__miss_ref_link(refill, node);
+	while (ref != RUNG__MISS_REF_NONE) {
+		uint64_t next = *rung__miss_ref_link(refill, ref);
 		bool can_send = refill->free_count > 0 && refill->in_flight < refill->depth &&
 		                !refill->broken;
 
 		if (part->request->status < 0) {
-			struct rung__chain one = { node, node };
+			struct rung__chain one = { ref, ref };
 
-			*rung__miss_ref_link(refill, node) = RUNG__MISS_REF_NONE;
+			*rung__miss_ref_link(refill, ref) = RUNG__MISS_REF_NONE;
 			rung__rows_failed(refill, &one, RUNG__CACHE_NONE, part->request->status,
 			                  "");
 		} else if (!can_send) {
 			refill->starved = true;
-			wait_remote(refill, part, node);
-		} else if (inspect(refill, part, since_ns, node,
+			wait_remote(refill, part, ref);
+		} else if (inspect(refill, part, since_ns, ref,
 		                   refill->free_tokens[refill->free_count - 1])) {
 			rung__read_send(refill, rung__token_acquire(refill));
 		}
-		node = next;
+		ref = next;
 	}
 	part->remote_ns = since_ns;
 }

@@ -32,9 +32,9 @@ static uint64_t base_at(const struct rung__refill *refill, uint32_t token)
 	                                 : rung__frame_at(refill, frame);
 }
 
-static uint64_t row_offset(const struct rung__refill *refill, uint64_t node)
+static uint64_t row_offset(const struct rung__refill *refill, uint64_t ref)
 {
-	return rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, node));
+	return rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, ref));
 }
 
 static void count_read(struct rung__refill *refill, const struct rung__read *read)
@@ -77,8 +77,8 @@ static void release(struct rung__refill *refill, uint32_t token)
 static void report_row(const struct rung__refill *refill, const struct rung__read *read,
                        int32_t result, char text[RUNG__ERROR_BYTES])
 {
-	uint64_t node = read->nodes.head, rank = rung__miss_ref_rank(refill, node),
-		 offset = row_offset(refill, node);
+	uint64_t ref = read->refs.head, rank = rung__miss_ref_rank(refill, ref),
+		 offset = row_offset(refill, ref);
 	const char *path = refill->geometry.path;
 	uint64_t ended = read->offset + read->done + (result > 0 ? (uint32_t)result : 0);
 
@@ -123,7 +123,7 @@ static void lose(struct rung__refill *refill, struct rung__read *read, bool land
 {
 	uint32_t frame = lands ? read->frame : RUNG__CACHE_NONE;
 
-	rung__rows_failed(refill, &read->nodes, frame, status, text);
+	rung__rows_failed(refill, &read->refs, frame, status, text);
 	rung__rows_failed(refill, &read->rest, frame, status, text);
 }
 
@@ -133,21 +133,20 @@ static void move_equal(const struct rung__refill *refill, struct rung__chain *fr
                        struct rung__chain *to, uint64_t rank)
 {
 	struct rung__chain all = *from;
-	uint64_t node;
+	uint64_t ref;
 
 	rung__chain_clear(from);
-	while ((node = rung__chain_pop(refill, &all)) != RUNG__MISS_REF_NONE)
-		rung__chain_add(refill, rung__miss_ref_rank(refill, node) == rank ? to : from,
-		                node);
+	while ((ref = rung__chain_pop(refill, &all)) != RUNG__MISS_REF_NONE)
+		rung__chain_add(refill, rung__miss_ref_rank(refill, ref) == rank ? to : from, ref);
 }
 
 /* False when every request that waits for the rows has failed: reading on would only keep others,
  * or a close, waiting. */
-static bool is_wanted(const struct rung__refill *refill, const struct rung__chain *nodes)
+static bool is_wanted(const struct rung__refill *refill, const struct rung__chain *refs)
 {
-	for (uint64_t node = nodes->head; node != RUNG__MISS_REF_NONE;
-	     node = *rung__miss_ref_link(refill, node)) {
-		if (rung__miss_ref_request(refill, node)->status == 0)
+	for (uint64_t ref = refs->head; ref != RUNG__MISS_REF_NONE;
+	     ref = *rung__miss_ref_link(refill, ref)) {
+		if (rung__miss_ref_request(refill, ref)->status == 0)
 			return true;
 	}
 	return false;
@@ -159,16 +158,16 @@ static bool next_alone(struct rung__refill *refill, uint32_t token)
 	struct rung__read *read = &refill->reads[token];
 	uint64_t align = refill->geometry.align, offset, row_end;
 
-	while (read->nodes.head == RUNG__MISS_REF_NONE) {
+	while (read->refs.head == RUNG__MISS_REF_NONE) {
 		if (read->rest.head == RUNG__MISS_REF_NONE)
 			return false;
-		move_equal(refill, &read->rest, &read->nodes,
+		move_equal(refill, &read->rest, &read->refs,
 		           rung__miss_ref_rank(refill, read->rest.head));
-		if (refill->stop || !is_wanted(refill, &read->nodes))
-			rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_CANCELED,
+		if (refill->stop || !is_wanted(refill, &read->refs))
+			rung__rows_failed(refill, &read->refs, RUNG__CACHE_NONE, RUNG_E_CANCELED,
 			                  rung__closed_text);
 	}
-	offset = row_offset(refill, read->nodes.head);
+	offset = row_offset(refill, read->refs.head);
 	row_end = offset + refill->layout.row_bytes;
 	read->offset = rung__align_down(offset, align);
 	read->bytes = (uint32_t)(rung__align_up(row_end, align) - read->offset);
@@ -196,21 +195,21 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 	rung__add_own(&refill->counters.retries, 1);
 	if (read->rows > 1 && !refill->broken) {
 		read->apart = true;
-		read->rest = read->nodes;
-		rung__chain_clear(&read->nodes);
+		read->rest = read->refs;
+		rung__chain_clear(&read->refs);
 		resume(refill, token);
 		return;
 	}
 	if (read->apart) /* requests that joined later for this row */
-		move_equal(refill, &read->rest, &read->nodes,
-		           rung__miss_ref_rank(refill, read->nodes.head));
+		move_equal(refill, &read->rest, &read->refs,
+		           rung__miss_ref_rank(refill, read->refs.head));
 	if (++read->tries < TRIES_MAX && !refill->broken && !refill->stop &&
-	    is_wanted(refill, &read->nodes)) {
+	    is_wanted(refill, &read->refs)) {
 		rung__read_send(refill, token);
 		return;
 	}
 	report_row(refill, read, result, text);
-	rung__rows_failed(refill, &read->nodes, RUNG__CACHE_NONE, RUNG_E_IO, text);
+	rung__rows_failed(refill, &read->refs, RUNG__CACHE_NONE, RUNG_E_IO, text);
 	resume(refill, token);
 }
 
@@ -283,8 +282,8 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 	}
 	count_read(refill, read);
 	if (read->apart)
-		move_equal(refill, &read->rest, &read->nodes,
-		           rung__miss_ref_rank(refill, read->nodes.head));
+		move_equal(refill, &read->rest, &read->refs,
+		           rung__miss_ref_rank(refill, read->refs.head));
 	rung__rows_arrived(refill, read, base_at(refill, fetched->token));
 	count_copy(refill, read);
 	resume(refill, fetched->token);
@@ -363,8 +362,8 @@ bool rung__reads_check_late(struct rung__refill *refill, uint64_t forgiven_ns)
 		snprintf(text, sizeof(text),
 		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
 		         ": the read has not come back for %" PRIu64 " ms: %s",
-		         refill->geometry.path, rung__miss_ref_rank(refill, read->nodes.head),
-		         row_offset(refill, read->nodes.head), refill->timeout_ns / 1000000u,
+		         refill->geometry.path, rung__miss_ref_rank(refill, read->refs.head),
+		         row_offset(refill, read->refs.head), refill->timeout_ns / 1000000u,
 		         strerror(ETIMEDOUT));
 		abandon(refill, token, text);
 	}

@@ -17,26 +17,26 @@
 
 /* ---- chains ---- */
 
-void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t node)
+void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t ref)
 {
-	*rung__miss_ref_link(refill, node) = RUNG__MISS_REF_NONE;
+	*rung__miss_ref_link(refill, ref) = RUNG__MISS_REF_NONE;
 	if (chain->tail == RUNG__MISS_REF_NONE)
-		chain->head = node;
+		chain->head = ref;
 	else
-		*rung__miss_ref_link(refill, chain->tail) = node;
-	chain->tail = node;
+		*rung__miss_ref_link(refill, chain->tail) = ref;
+	chain->tail = ref;
 }
 
 uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *chain)
 {
-	uint64_t node = chain->head;
+	uint64_t ref = chain->head;
 
-	if (node == RUNG__MISS_REF_NONE)
-		return node;
-	chain->head = *rung__miss_ref_link(refill, node);
+	if (ref == RUNG__MISS_REF_NONE)
+		return ref;
+	chain->head = *rung__miss_ref_link(refill, ref);
 	if (chain->head == RUNG__MISS_REF_NONE)
 		chain->tail = RUNG__MISS_REF_NONE;
-	return node;
+	return ref;
 }
 
 /* ---- placing ---- */
@@ -86,7 +86,7 @@ void rung__rows_place(const struct rung__refill *refill, struct rung__part *part
 	}
 }
 
-static void count_node(struct rung__refill *refill, uint32_t frame, uint64_t misses)
+static void count_ref(struct rung__refill *refill, uint32_t frame, uint64_t misses)
 {
 	struct rung__refill_counters *counters = &refill->counters;
 
@@ -100,18 +100,18 @@ static void count_node(struct rung__refill *refill, uint32_t frame, uint64_t mis
 		rung__add_own(&counters->duplicate_rows, misses - 1);
 }
 
-/* @return where the node's rows are to be copied from */
+/* @return where the reference's rows are to be copied from */
 static uint64_t source_of(const struct rung__refill *refill, const struct rung__read *read,
-                          uint64_t node, uint64_t base_at)
+                          uint64_t ref, uint64_t base_at)
 {
-	uint32_t frame = *rung__miss_ref_frame(refill, node);
+	uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
 	/* another request's rows cannot hold our slot back */
 	if (frame != RUNG__CACHE_NONE &&
 	    (read->frame != RUNG__CACHE_NONE || !(frame & RUNG__KEEPER)))
 		return rung__frame_at(refill, frame & ~RUNG__KEEPER);
 	return base_at +
-	       (rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, node)) - read->base);
+	       (rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, ref)) - read->base);
 }
 
 /* Copy rows of a slot that the cache keeps to their frames, before any waiter learns that they are
@@ -122,11 +122,11 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
 	unsigned char *pool = refill->store->pool.base;
 	bool keeps = false;
 
-	for (uint64_t node = read->nodes.head; node != RUNG__MISS_REF_NONE;
-	     node = *rung__miss_ref_link(refill, node)) {
-		uint32_t frame = *rung__miss_ref_frame(refill, node);
+	for (uint64_t ref = read->refs.head; ref != RUNG__MISS_REF_NONE;
+	     ref = *rung__miss_ref_link(refill, ref)) {
+		uint32_t frame = *rung__miss_ref_frame(refill, ref);
 		uint64_t offset =
-			rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, node));
+			rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, ref));
 
 		if (frame == RUNG__CACHE_NONE || !(frame & RUNG__KEEPER))
 			continue;
@@ -139,27 +139,27 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
 	return keeps;
 }
 
-/* Report filled frames to the cache, and pin those the device will copy from: a waiting node pins
- * its frame; the node that keeps the row may itself be copied from the slot. */
+/* Report filled frames to the cache, and pin those the device will copy from: a waiting reference
+ * pins its frame; the one that keeps the row may itself be copied from the slot. */
 static void fill_frames(struct rung__refill *refill, const struct rung__read *read)
 {
 	/* a keeper's row is copied from the slot */
 	const bool from_slot = refill->device && read->frame == RUNG__CACHE_NONE;
-	uint64_t node;
+	uint64_t ref;
 
 	rung__cache_lock(refill->cache);
-	for (node = read->nodes.head; node != RUNG__MISS_REF_NONE;
-	     node = *rung__miss_ref_link(refill, node)) {
-		uint32_t frame = *rung__miss_ref_frame(refill, node);
+	for (ref = read->refs.head; ref != RUNG__MISS_REF_NONE;
+	     ref = *rung__miss_ref_link(refill, ref)) {
+		uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
 			rung__cache_filled(refill->cache, frame & ~RUNG__KEEPER, refill->device);
 		else if (frame != RUNG__CACHE_NONE && refill->device)
 			rung__cache_pin(refill->cache, frame);
 	}
-	for (node = read->nodes.head; from_slot && node != RUNG__MISS_REF_NONE;
-	     node = *rung__miss_ref_link(refill, node)) {
-		uint32_t frame = *rung__miss_ref_frame(refill, node);
+	for (ref = read->refs.head; from_slot && ref != RUNG__MISS_REF_NONE;
+	     ref = *rung__miss_ref_link(refill, ref)) {
+		uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
 			rung__cache_unpin(refill->cache, frame & ~RUNG__KEEPER);
@@ -170,12 +170,12 @@ static void fill_frames(struct rung__refill *refill, const struct rung__read *re
 void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at)
 {
 	bool keeps = keep_rows(refill, read, base_at);
-	uint64_t node;
+	uint64_t ref;
 
-	for (node = read->nodes.head; node != RUNG__MISS_REF_NONE;
-	     node = *rung__miss_ref_link(refill, node)) {
-		struct rung__part *part = rung__miss_ref_part(refill, node);
-		uint64_t first = (uint32_t)node, from = source_of(refill, read, node, base_at);
+	for (ref = read->refs.head; ref != RUNG__MISS_REF_NONE;
+	     ref = *rung__miss_ref_link(refill, ref)) {
+		struct rung__part *part = rung__miss_ref_part(refill, ref);
+		uint64_t first = (uint32_t)ref, from = source_of(refill, read, ref, base_at);
 
 		rung__rows_place(refill, part, first, rung__run_end(part, first), from);
 		if (refill->device && from < refill->store->pool.frames_at)
@@ -183,26 +183,26 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 	}
 	if (keeps)
 		fill_frames(refill, read);
-	while ((node = rung__chain_pop(refill, &read->nodes)) != RUNG__MISS_REF_NONE) {
-		struct rung__part *part = rung__miss_ref_part(refill, node);
-		uint64_t misses = rung__run_end(part, (uint32_t)node) - (uint32_t)node;
+	while ((ref = rung__chain_pop(refill, &read->refs)) != RUNG__MISS_REF_NONE) {
+		struct rung__part *part = rung__miss_ref_part(refill, ref);
+		uint64_t misses = rung__run_end(part, (uint32_t)ref) - (uint32_t)ref;
 
-		count_node(refill, *rung__miss_ref_frame(refill, node), misses);
+		count_ref(refill, *rung__miss_ref_frame(refill, ref), misses);
 		rung__part_touch(refill, part, misses);
 	}
 }
 
 /* ---- failing ---- */
 
-void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, uint32_t but_frame,
+void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, uint32_t but_frame,
                        int status, const char *text)
 {
-	uint64_t node;
+	uint64_t ref;
 
-	while ((node = rung__chain_pop(refill, nodes)) != RUNG__MISS_REF_NONE) {
-		struct rung__part *part = rung__miss_ref_part(refill, node);
-		uint64_t misses = rung__run_end(part, (uint32_t)node) - (uint32_t)node;
-		uint32_t frame = *rung__miss_ref_frame(refill, node);
+	while ((ref = rung__chain_pop(refill, refs)) != RUNG__MISS_REF_NONE) {
+		struct rung__part *part = rung__miss_ref_part(refill, ref);
+		uint64_t misses = rung__run_end(part, (uint32_t)ref) - (uint32_t)ref;
+		uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
 		rung__request_fail(part->request, status, text);
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) &&

@@ -7,13 +7,13 @@
  * of a part from its misses; refill_read.c is the life of a read; refill_rows.c copies rows to
  * their destinations and completes parts; refill_stats.c adds up counters.
  *
- * Nodes. Equal ranks are next to each other in a request's misses; the first of such a run
- * represents it and is called a node: the number of the request and the position in the list, in
- * one word. Nodes that wait for the same read are chained through misses.links, even across
+ * Miss references. Equal ranks are next to each other in a request's misses, and a reference to
+ * the first of such a run stands for all of it: the request's number and the position in the list,
+ * in one word. References that wait for the same read are chained through misses.links, even across
  * requests.
  *
- * Rows that another process reads (RUNG__CACHE_REMOTE) are checked again every 100 us, for 80 ms
- * at most. After that the process is *late*: until it completes a read, the rows that it is reading
+ * Rows that another process reads (RUNG__CACHE_REMOTE) are checked again every 100 us, for 80 ms at
+ * most. After that the process is *late*: until it completes a read, the rows that it is reading
  * are read here at once.
  *
  * A read that does not complete within read_timeout_ms fails the requests that wait for it. Its
@@ -28,8 +28,8 @@
 #include "refill/refill.h"
 #include "base/thread.h"
 
-/* misses.frames of a node: the cache's frame for its row, or RUNG__CACHE_NONE. */
-#define RUNG__KEEPER (1u << 31) /* and the node's own read is to fill it */
+/* misses.frames of a reference: the cache's frame for its row, or RUNG__CACHE_NONE. */
+#define RUNG__KEEPER (1u << 31) /* and the read of its own row is to fill it */
 
 struct rung__chain {
 	uint64_t head, tail; /* RUNG__MISS_REF_NONE: empty */
@@ -39,8 +39,8 @@ struct rung__chain {
 struct rung__read {
 	/* the part that submitted it; NULL: abandoned, no request waits for it */
 	struct rung__part *part;
-	struct rung__chain nodes; /* nodes that wait for this read */
-	/* after splitting: nodes of rows that will be read alone after this one */
+	struct rung__chain refs; /* references that wait for this read */
+	/* after splitting: references to rows that will be read alone after this one */
 	struct rung__chain rest;
 	uint64_t offset; /* in the file */
 	/* file offset of the slot's first byte: rows read alone go where the merged read would have
@@ -132,18 +132,18 @@ static inline void rung__add_own(_Atomic uint64_t *counter, uint64_t n)
 	                      memory_order_relaxed);
 }
 
-/* ---- nodes ---- */
+/* ---- miss references ---- */
 
 static inline struct rung_request *rung__miss_ref_request(const struct rung__refill *refill,
-                                                          uint64_t node)
+                                                          uint64_t ref)
 {
-	return &refill->store->requests[node >> 32];
+	return &refill->store->requests[ref >> 32];
 }
 
 static inline struct rung__part *rung__miss_ref_part(const struct rung__refill *refill,
-                                                     uint64_t node)
+                                                     uint64_t ref)
 {
-	return &rung__miss_ref_request(refill, node)->parts[refill->file_idx];
+	return &rung__miss_ref_request(refill, ref)->parts[refill->file_idx];
 }
 
 static inline uint64_t rung__miss_ref(const struct rung__part *part, uint64_t miss)
@@ -151,19 +151,19 @@ static inline uint64_t rung__miss_ref(const struct rung__part *part, uint64_t mi
 	return (uint64_t)rung__request_index(part->request) << 32 | miss;
 }
 
-static inline uint64_t *rung__miss_ref_link(const struct rung__refill *refill, uint64_t node)
+static inline uint64_t *rung__miss_ref_link(const struct rung__refill *refill, uint64_t ref)
 {
-	return &rung__miss_ref_request(refill, node)->misses.links[(uint32_t)node];
+	return &rung__miss_ref_request(refill, ref)->misses.links[(uint32_t)ref];
 }
 
-static inline uint32_t *rung__miss_ref_frame(const struct rung__refill *refill, uint64_t node)
+static inline uint32_t *rung__miss_ref_frame(const struct rung__refill *refill, uint64_t ref)
 {
-	return &rung__miss_ref_request(refill, node)->misses.frames[(uint32_t)node];
+	return &rung__miss_ref_request(refill, ref)->misses.frames[(uint32_t)ref];
 }
 
-static inline uint64_t rung__miss_ref_rank(const struct rung__refill *refill, uint64_t node)
+static inline uint64_t rung__miss_ref_rank(const struct rung__refill *refill, uint64_t ref)
 {
-	return rung__miss_ref_request(refill, node)->misses.ranks[(uint32_t)node];
+	return rung__miss_ref_request(refill, ref)->misses.ranks[(uint32_t)ref];
 }
 
 /** End of the misses of equal rank. */
@@ -207,7 +207,7 @@ static inline void rung__chain_clear(struct rung__chain *chain)
 	chain->head = chain->tail = RUNG__MISS_REF_NONE;
 }
 
-void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t node);
+void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t ref);
 uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *chain);
 
 /** Number of reads that are expected to complete soon. */
@@ -290,9 +290,9 @@ void rung__rows_place(const struct rung__refill *refill, struct rung__part *part
  * the pool of the file's byte read->base. */
 void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at);
 
-/** Fail all nodes of a chain, which is empty afterwards; frames that they would have filled become
- * empty, except one that may still be written to. */
-void rung__rows_failed(struct rung__refill *refill, struct rung__chain *nodes, uint32_t but_frame,
+/** Fail all references of a chain, which is empty afterwards; frames that they would have filled
+ * become empty, except one that may still be written to. */
+void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, uint32_t but_frame,
                        int status, const char *text);
 
 /** Misses first .. end of a part are over. */

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Options, the search for what they need, and a summary of what was found and why not.
+# Options, the search for their dependencies, and a summary with the reason for each missing part.
 #
 # RUNG_<PART> is AUTO (use it when it is there), ON (fail without it) or OFF. For each, RUNG_HAVE_<PART> is 0 or 1 and
-# RUNG_WHY_<PART> says the version found or the reason it is left out; both go into `rung --version`.
+# RUNG_WHY_<PART> is the version found or the reason it is left out; both go into `rung --version`.
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -98,8 +98,9 @@ endif()
 
 add_library(rung_deps INTERFACE)
 target_link_libraries(rung_deps INTERFACE PkgConfig::jansson PkgConfig::libzip PkgConfig::zlib PkgConfig::xxhash Threads::Threads m)
-# What those who link librung.a must add, for rung.pc and rung-config.cmake. Libraries, not Requires.private: that would pull
-# in what libzip.a needs, whose -dev packages libzip-dev does not depend on, and ask users of the shared library for all of them.
+# Libraries that programs linking librung.a must add, for rung.pc and rung-config.cmake. They are
+# not in Requires.private: that would pull in the dependencies of libzip.a, whose -dev packages
+# libzip-dev does not depend on, also for users of the shared library.
 set(rung_private_libs ${jansson_LDFLAGS} ${libzip_LDFLAGS} ${zlib_LDFLAGS} ${xxhash_LDFLAGS})
 if(RUNG_HAVE_IO_URING)
   target_link_libraries(rung_deps INTERFACE PkgConfig::liburing)
@@ -129,14 +130,14 @@ foreach(dir ${CMAKE_C_IMPLICIT_LINK_DIRECTORIES})
 endforeach()
 list(JOIN rung_private_libs " " RUNG_PC_LIBS_PRIVATE)
 
-# What rung's own programs link. With RUNG_STATIC_DEPS they need none of these libraries where they run; libzip, whose archive Debian
+# Libraries that rung's own programs link. With RUNG_STATIC_DEPS they need none of these libraries where they run; libzip, whose archive Debian
 # does not have, OpenBLAS and the OpenMP runtime stay shared. The shared library keeps its own but
 # for the C++ and compiler runtimes: other archives are not made for it.
 set(rung_jansson PkgConfig::jansson)
 if(NOT RUNG_STATIC_DEPS)
   add_library(rung_program_deps ALIAS rung_deps)
 else()
-  # what stays shared is looked for beside the programs first; as DT_RPATH, which also holds for what those libraries need
+  # what stays shared is looked for next to the programs first; as DT_RPATH, which also holds for what those libraries need
   set(CMAKE_BUILD_RPATH "$ORIGIN/lib;$ORIGIN/../lib")
   add_link_options(LINKER:--disable-new-dtags)
   function(rung_archive out name package)

@@ -2,7 +2,7 @@
 #
 #     cmake -DSOURCE=CHECKOUT -DOUT=FOLDER [-DPYTHON=PYTHON -DLIBRARY=LIBRUNG] -P cmake/reference.cmake
 #
-# Fails when a public function, struct, enumeration or macro has no comment. A tool that is missing is told, and its part left out.
+# Fails when a public function, struct, enumeration or macro has no comment. Missing tools are reported, and their part is left out.
 cmake_minimum_required(VERSION 3.25)
 
 file(MAKE_DIRECTORY ${OUT})
@@ -13,7 +13,7 @@ if(DOXYGEN)
   configure_file(${CMAKE_CURRENT_LIST_DIR}/Doxyfile.in ${OUT}/Doxyfile @ONLY)
   execute_process(COMMAND ${DOXYGEN} ${OUT}/Doxyfile RESULT_VARIABLE failed)
   file(STRINGS ${OUT}/doxygen.log warnings)
-  list(FILTER warnings EXCLUDE REGEX "Member .* \\(variable\\) of struct .* is not documented")   # many a field's name says it all
+  list(FILTER warnings EXCLUDE REGEX "Member .* \\(variable\\) of struct .* is not documented")   # most field names need no comment
   if(failed OR warnings)
     list(JOIN warnings "\n  " text)
     message(FATAL_ERROR "the C reference: doxygen's exit status is ${failed}\n  ${text}")
@@ -21,7 +21,7 @@ if(DOXYGEN)
   string(APPEND index "<li><a href=\"c/files.html\">C headers</a>")
   message(STATUS "C headers: ${OUT}/c/files.html")
 else()
-  message(STATUS "C headers: left out, there is no doxygen (Debian: doxygen)")
+  message(STATUS "C headers: left out, doxygen was not found (Debian: doxygen)")
 endif()
 
 if(PYTHON)

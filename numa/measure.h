@@ -247,7 +247,7 @@ const char *rung__measure_check(struct rung__measuring *m, size_t idx,
 /**
  * All of this: memory on a node, touched.
  * @param memory_out  empty after a reason or a failure; may be released in any case
- * @param why_out     NULL, or the reason why there is none
+ * @param why_out     NULL, or why it is missing
  * @return 0 or a failure
  */
 int rung__measure_alloc(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,

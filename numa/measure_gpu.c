@@ -16,7 +16,7 @@
 #define SEQUENCE_ROW_BYTES 4096u /* of rows that are read in sequence */
 #define IDS_SEED           UINT64_C(0x6770752d726f7773)
 
-/* Measurements besides gathers: copies of half of the table, if there are two. */
+/* Measurements other than gathers: copies of half of the table, if there are two. */
 struct gpu_kind {
 	const char *name;
 	bool to, from; /* copies to the GPU that measures, and from it; neither: in sequence */
@@ -49,7 +49,7 @@ struct place {
 	const struct rung__measured_gpu *gpu;
 	unsigned char *table; /* pinned memory of the host, or a GPU's */
 	unsigned char *buffer;
-	const char *why; /* NULL, or why there is no memory: all results are absent */
+	const char *why; /* NULL, or why memory is missing: all results are absent */
 	int over_link;
 	struct rung_numa_result like;
 	uint32_t group;
@@ -209,7 +209,7 @@ static const struct gpu_kind gpu_kinds[] = {
 	{ "read", false, false },
 };
 
-/* @param why  NULL, or why there is no memory */
+/* @param why  NULL, or why memory is missing */
 static int measure_gpu_and_node(struct rung__measuring *m, const struct rung__measure_gpus *gpus,
                                 size_t g, size_t idx, const struct rung__measure_memory *memory,
                                 const char *why)

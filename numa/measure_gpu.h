@@ -21,12 +21,12 @@ struct rung__measure_gpus {
 	size_t count;
 };
 
-/** @param why_out  NULL, or why there is no meter at all. @return 0, RUNG_E_NOMEM */
+/** @param why_out  NULL, or why no GPU has a meter. @return 0, RUNG_E_NOMEM */
 int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus *gpus_out,
                             const char **why_out);
 void rung__measure_close_gpus(struct rung__measure_gpus *gpus);
 
-/** A result for each GPU without a meter, or one that reports that there are no GPUs. @param why
+/** A result for each GPU without a meter, or one that reports a machine without GPUs. @param why
  * from opening */
 int rung__measure_absent_gpus(struct rung__measuring *m, enum rung_numa_matrix matrix,
                               const struct rung__measure_gpus *gpus, const char *why);

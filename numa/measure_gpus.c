@@ -44,7 +44,7 @@ static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus,
 	return rc == 0 && !gpu->meter && !gpu->why ? rung__measure_out_of_memory() : rc;
 }
 
-/* Those that CUDA does not show. @param why NULL: because it was told to hide them, or does not
+/* Those that CUDA does not show. @param why NULL: because it hides them by request, or does not
  * know them */
 static int add_others(struct rung__measuring *m, struct rung__measure_gpus *gpus, const char *why)
 {

@@ -235,6 +235,8 @@ class Values(CliTest):
                 (["train", "x", "--ahead", "0"], "--look-ahead: '0' is out of range"),
                 (["numa", "--rows", "3"], "--row-bytes: '3' is out of range"),
                 (["stage", "--plan", "x"], "--row-order: unknown value 'x'")):
+            if args[0] == "train" and not self.can_train():
+                continue
             with self.subTest(args):
                 self.fails(*args, code=2, says=says)
 

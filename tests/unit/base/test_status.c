@@ -61,7 +61,7 @@ Test(status, version_has_three_numbers)
 	int major, minor, patch, end = 0;
 
 	cr_assert_eq(sscanf(rung_version(), "%d.%d.%d%n", &major, &minor, &patch, &end), 3);
-	cr_assert_eq((size_t)end, strlen(rung_version()), "something behind the numbers: %s",
+	cr_assert_eq((size_t)end, strlen(rung_version()), "text after the numbers: %s",
 	             rung_version());
 	cr_assert_gt(strlen(rung_commit()), 0);
 }
@@ -223,7 +223,7 @@ Test(options, an_older_caller_leaves_newer_fields_alone)
 	} given;
 	struct known_opts opts = { .width = 3 };
 
-	/* what lies behind the caller's struct is not ours to read */
+	/* bytes after the caller's struct must not be read */
 	memset(&given, 0xff, sizeof(given));
 	given.opts.size = offsetof(struct older_opts, depth) + sizeof(given.opts.depth);
 	given.opts.depth = 9;

@@ -36,8 +36,8 @@ static int by_value(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Row ROWS * u^skew, u uniform: the larger skew, the hotter the first rows. `shuffled`: and then
- * ranks say nothing about heat. */
+/* Row ROWS * u^skew with u uniform: the larger skew is, the hotter are the first rows. `shuffled`
+ * rows have ranks that carry no heat. */
 static struct trace make_trace(uint64_t batch_count, uint64_t batch_rows, double skew,
                                bool shuffled, uint64_t seed)
 {
@@ -168,8 +168,8 @@ static uint64_t cache_hits(const struct trace *given, uint64_t ahead, uint64_t f
 	return hits;
 }
 
-/* With so many times the frames announced, at least so many percent of what Belady's choice hits
- * that knows all. */
+/* With a window of `frames` times the frames, the cache must reach this percentage of the hits of
+ * Belady's algorithm, which knows all accesses. */
 static void expect_share_of_belady(double skew, bool shuffled, uint64_t batch_rows, uint64_t times,
                                    uint64_t percent)
 {
@@ -180,7 +180,7 @@ static void expect_share_of_belady(double skew, bool shuffled, uint64_t batch_ro
 
 	cr_expect_geq(hits * 100, best * percent, "skew %g, shuffled %d, %u rows a batch: %u of %u",
 	              skew, shuffled, (unsigned)batch_rows, (unsigned)hits, (unsigned)best);
-	cr_expect_leq(hits, best); /* or the model is none */
+	cr_expect_leq(hits, best); /* otherwise the model is wrong */
 	free(trace.rows);
 }
 
@@ -194,7 +194,7 @@ Test(cache, a_window_of_four_times_the_frames_gives_nearly_what_belady_gives)
 	}
 }
 
-/* Rows all equally warm, or scores that say nothing: what is beyond the window cannot be guessed,
+/* Rows of equal heat, or scores without information: accesses beyond the window are unpredictable,
  * so the window has to be longer. */
 Test(cache, a_window_of_six_times_the_frames_does_even_where_scores_say_nothing)
 {
@@ -229,8 +229,8 @@ Test(cache, announced_ever_so_little_ahead_it_is_not_worse_than_the_static_order
 
 /* ---- without announcements ---- */
 
-/* Rows and whether they were visited, from the newest [0] to the oldest; and those refused, each
- * where its hash says. */
+/* Rows and whether they were visited, from the newest [0] to the oldest; and the refused ones, each
+ * at the index of its hash. */
 struct model {
 	uint64_t rows[FRAMES];
 	bool visited[FRAMES];

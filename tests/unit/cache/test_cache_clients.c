@@ -20,7 +20,7 @@ static pid_t start_worker(uint64_t seed, unsigned batches)
 	cr_assert_geq(pid, 0);
 	if (pid > 0)
 		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failing test leaves no process running */
 	cache_fixture_attach(&w.f, &f, 1000, 20);
 	for (unsigned i = 1; w.f.wrong == 0; i++) {
 		work_on_batch(&w);
@@ -33,7 +33,7 @@ static pid_t start_worker(uint64_t seed, unsigned batches)
 	_exit(1);
 }
 
-/* What the test cannot wait for. @return how many */
+/* Replaces a wait that is too long for a test. @return the number of aged frames */
 static unsigned age_lost_frames(void)
 {
 	unsigned count = 0;
@@ -131,7 +131,7 @@ Test(cache_clients, the_pins_and_reads_of_the_dead_are_taken_back)
 		_exit(0);
 	}
 	cr_assert(waitpid(pid, &status, 0) == pid && status == 0);
-	/* nobody has looked yet */
+	/* no reader has looked it up yet */
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_REMOTE);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 1), RUNG__CACHE_PASS);
 	survive(1);
@@ -190,7 +190,7 @@ Test(cache_clients, a_forked_child_does_not_keep_its_dead_parents_seat)
 			dprintf(ready[1], "%d ", (int)pid);
 			raise(SIGKILL);
 		}
-		sleep(20); /* a test that fails leaves nobody behind */
+		sleep(20); /* a failing test leaves no process running */
 		_exit(0);
 	}
 	cr_assert_gt(read(ready[0], pid_text, sizeof(pid_text) - 1), 0);

@@ -8,7 +8,8 @@
 
 #include "cache_worker.h"
 
-#define GUARD_BYTES 65536u /* a bit too high in the map leads to a word 32 KiB behind its end */
+/* a map entry slightly too high leads to a word 32 KiB after the map's end */
+#define GUARD_BYTES 65536u
 
 static const struct rung__cache_shape wide = { RANK_FIRST, 5 * ROWS, FRAMES };
 

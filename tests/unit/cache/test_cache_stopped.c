@@ -101,7 +101,7 @@ Test(cache_stopped, each_time_that_the_lock_is_kept_is_waited_for_once)
 		cr_assert_neq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_PASS);
 	}
 	rung__cache_lock(other.cache);
-	/* who comes and who goes meanwhile does not wait for it either */
+	/* clients that attach or detach in the meantime do not wait for it either */
 	cache_fixture_attach(&joins, &f, 10, 2);
 	cr_assert_eq(timeouts_of(&joins), 1);
 	cache_fixture_detach(&leaves);

@@ -126,7 +126,7 @@ Test(cache_window, room_comes_back_in_whatever_order_batches_end)
 
 		if (names[which]) {
 			rung__cache_end(f.cache, names[which]);
-			rung__cache_end(f.cache, names[which]); /* its name is nobody's now */
+			rung__cache_end(f.cache, names[which]); /* the name is free now */
 			names[which] = 0;
 		} else if (test_random(&state) % 2) {
 			names[which] = announce(first, count);
@@ -193,7 +193,7 @@ Test(cache_window, a_batch_is_known_by_its_rows)
 	cr_assert_eq(begin(10, 30), second);
 	cr_assert_eq(begin(0, 31), third);
 	cr_assert_eq(begin(0, 30), first);
-	cr_assert_neq(begin(0, 30), first); /* it has begun: another one, that nobody announced */
+	cr_assert_neq(begin(0, 30), first); /* begun: a different batch that was not announced */
 	close_all();
 }
 
@@ -231,7 +231,7 @@ Test(cache_window, one_that_is_overtaken_too_often_is_given_up)
 	announce(500, 10);
 	rung__cache_end(f.cache, begin(500, 10));
 	cr_assert_eq(f.cache->window.rows_left, 1000);
-	cr_assert_eq(f.cache->frames[0].next_use, 0); /* nobody waits for its rows either */
+	cr_assert_eq(f.cache->frames[0].next_use, 0); /* no batch waits for its rows either */
 	check_lists();
 	cr_assert_neq(begin(900, 20), late);
 	close_all();

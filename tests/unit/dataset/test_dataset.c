@@ -231,7 +231,7 @@ Test(dataset, every_file_must_be_there_whole)
 		cr_assert_eq(rename(path, gone), 0);
 		fails(RUNG_E_FORMAT, "is missing");
 		cr_assert_eq(symlink(gone, path), 0);
-		/* they alone may lie elsewhere */
+		/* only these may be stored elsewhere */
 		if (strncmp(name, "features.", strlen("features.")) == 0)
 			rung_dataset_close(opened());
 		else
@@ -275,7 +275,7 @@ static void forge(const char *original, const char *from, const char *to)
 	             from);
 }
 
-/* Each replacement alone must be told; the text with its checksum made anew and nothing replaced
+/* Each single replacement must be reported; the text with a recomputed checksum and no replacement
  * must open. */
 static void refuses_forgeries(const char *const forgeries[][2], size_t count)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edges in files: passes give the graph that rung_graph_load() gives, chunk by chunk, and say what
- * is wrong with the files. */
+/* Edges in files: passes give the graph that rung_graph_load() gives, chunk by chunk, and report
+ * errors of the files. */
 #include <zip.h>
 
 #include "edges_fixture.h"

@@ -157,7 +157,7 @@ static int rewrite_edges(void *ctx, const char *stage, unsigned long long done,
 
 Test(edges_sort, a_file_that_changes_between_the_passes_of_sorting_is_an_error)
 {
-	/* more in one bucket than were counted; a vertex that is none */
+	/* more in one bucket than were counted; an invalid vertex */
 	uint64_t edges_before[] = { 0, 0, 0, 1, 2, 1 }, loops[] = { 0, 2, 2, 0, 2, 2 },
 		 stray[] = { 0, 0, 0, 1, 2, 7 };
 	struct rung_edges_opts opts = { .size = sizeof(opts),

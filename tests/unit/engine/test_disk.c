@@ -28,7 +28,7 @@ static void make_folder(const char *name)
 	cr_assert_eq(mkdir(at, 0700), 0);
 }
 
-/* An NVMe disk with a partition, and a disk whose queue says nothing. */
+/* An NVMe disk with a partition, and a disk whose queue has no attributes. */
 static void make_sys(void)
 {
 	char at[600];

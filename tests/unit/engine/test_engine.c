@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Engines on an ordinary file: each brings the same bytes, does without what the kernel refuses,
- * and says so. Calls of liburing are wrapped (tests/CMakeLists.txt), so that they can be refused
- * one by one. Disks of their own are in tests/vm.
+ * Engines on an ordinary file: each reads the same bytes, does without features that the kernel
+ * refuses, and reports it. Calls of liburing are wrapped (tests/CMakeLists.txt), so that each can
+ * be refused alone. Tests on separate disks are in tests/vm.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -391,7 +391,7 @@ Test(engine, polling_works_or_says_why_not)
 Test(engine, passthrough_says_why_not)
 {
 	need_io_uring();
-	if (start(RUNG_ENGINE_NVME) == 0) { /* an NVMe disk of our own: fine */
+	if (start(RUNG_ENGINE_NVME) == 0) { /* the folder is on an NVMe disk */
 		check_reads();
 		return;
 	}

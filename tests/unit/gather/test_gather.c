@@ -200,8 +200,8 @@ Test(gather, outputs_larger_than_the_caches_hold_the_same_rows)
 	free(miss_ranks);
 }
 
-/* Outputs too large for the caches go past them; the last block of a row may be a part, and the
- * last rows have none behind them to ask for. */
+/* Outputs larger than the caches are written with streaming stores. The last block of a row may be
+ * partial, and the prefetch must stop at the last row. */
 Test(gather, large_outputs_of_any_width_hold_the_same_rows)
 {
 	static const size_t widths[] = { 1, 64, 100, 127, 128, 160, 512, 1500, 4096, 40000 };
@@ -242,7 +242,7 @@ Test(gather, large_outputs_of_any_width_hold_the_same_rows)
 			}
 			for (size_t k = width; k < stride; k++)
 				cr_assert_eq(out[i * stride + k], 0x5a,
-				             "nor what lies between rows");
+				             "nor the bytes between rows");
 		}
 		cr_assert_eq(missed, misses.count);
 		rung__free(held);

@@ -81,7 +81,7 @@ Test(gpu_meter, a_meter_copies_and_gathers_what_it_times)
 	cr_assert_eq(ops->copy(meter, &copy, 1, 1, &seconds), 0, "%s", rung_last_error());
 	for (uint64_t i = 0; i < bytes; i++)
 		cr_assert_eq(host[i], (unsigned char)rung__mix64(i));
-	ids[0] = ROWS; /* a row that is none */
+	ids[0] = ROWS; /* an invalid row */
 	cr_assert_eq(ops->put(0, ids_on_gpu, ids, sizeof(ids)), 0);
 	cr_assert_eq(ops->gather(meter, &gather, 1, &seconds), RUNG_E_IO);
 	cr_assert(strstr(rung_last_error(), "a gather found 69 of 70 rows"), "%s",

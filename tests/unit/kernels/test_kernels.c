@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The compiled kernels as a C program meets them, on any machine: they link, and without a GPU they
- * say so. */
+/* The compiled kernels as a C program uses them, on any machine: they link, and without a GPU they
+ * return an error. */
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -11,7 +11,7 @@ static struct rung__read_rule rule = {
 	.row_bytes = 100, .align = 512, .merge_gap_bytes = 1024, .read_bytes_max = 4096
 };
 
-/* Behind a read of one row at 600, which ends in the sector from 512 to 1024. */
+/* After a read of one row at 600, which ends in the sector from 512 to 1024. */
 static bool joins(uint64_t offset)
 {
 	return rung__row_joins(&rule, 600, 700, offset);
@@ -26,7 +26,7 @@ Test(layout, rows_of_one_sector_share_a_read)
 
 Test(layout, a_gap_is_counted_from_sector_to_sector)
 {
-	cr_assert(joins(2048), "its sector begins 1024 bytes behind the read's end");
+	cr_assert(joins(2048), "its sector begins 1024 bytes after the read's end");
 	cr_assert(joins(2559));
 	cr_assert_not(joins(2560));
 	rule.merge_gap_bytes = 0;

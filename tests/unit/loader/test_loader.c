@@ -462,7 +462,7 @@ static uint64_t cold_rows_max(void)
 	return most;
 }
 
-/* A store whose window has room for about so many batches. */
+/* A store whose window has room for about this number of batches. */
 static void open_with_window(double batches, uint32_t batch_rows_max)
 {
 	uint64_t rows;

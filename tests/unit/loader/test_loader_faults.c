@@ -54,7 +54,7 @@ Test(loader_faults, a_row_that_cannot_be_read_fails_the_batches_that_want_it)
 	rank = find_rank();
 	support_fault.bad_offset = 4096 + rank * WIDTH;
 	loader = make_loader(2, 4, 2);
-	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0, "it is for the pass to tell");
+	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0, "the pass must report it");
 	begin(loader, pass);
 	for (uint64_t b = 0; b < BATCHES; b++) {
 		const struct rung_loader_batch *batch = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of measuring: statistics, kernels against plain loops, the chase's circle, threads,
- * where memory lies, refusals. */
+/* The parts of measuring: statistics, kernels against plain loops, the cycle of the pointer chase,
+ * threads, placement of memory, refusals. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <math.h>
@@ -16,7 +16,7 @@
 #include "refuse.h"
 #include "rung/rung.h"
 
-/* ---- where memory lies ---- */
+/* ---- placement of memory ---- */
 
 static struct rung_topology *this_machine(void)
 {
@@ -62,7 +62,7 @@ Test(measure, what_was_put_on_a_node_is_found_there)
 	cr_assert_eq(rung__placement_share(memory, bytes, RUNG_NODES_MAX - 1, &err), 0,
 	             "nor is it anywhere else");
 	cr_assert_neq(rung__placement_prefer(memory, bytes, RUNG_NODES_MAX - 1), 0,
-	              "hardly a machine has so many");
+	              "more than any known machine has");
 	rung__unmap_pages(memory, bytes);
 	rung_topology_destroy(topology);
 }
@@ -91,7 +91,7 @@ Test(measure, huge_pages_are_counted_where_the_memory_is)
 	cr_assert_eq(huge_share(path, 0x400000, 0x800000), 0.25);
 	cr_assert_eq(huge_share(path, 0xbff000, 0x1000), 0.25, "a part of a mapping");
 	cr_assert_eq(huge_share(path, 0x1000, 0x2000), 1);
-	cr_assert_eq(huge_share(path, 0xc00000, 0x1000), -1, "the kernel does not say");
+	cr_assert_eq(huge_share(path, 0xc00000, 0x1000), -1, "the kernel does not report it");
 	cr_assert_eq(huge_share(path, 0x3000, 0x1000), -1, "in no mapping");
 	cr_assert_eq(huge_share("/nonexistent", 0x1000, 0x2000), -1);
 	unlink(path);
@@ -221,7 +221,7 @@ Test(measure, a_container_that_refuses_placement_is_measured_by_first_touch)
 		cr_skip("no seccomp here: %s", strerror(errno));
 	report = measured(topology, &opts);
 	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
-		cr_assert(isnan(result->placement_share), "nobody may look");
+		cr_assert(isnan(result->placement_share), "permission denied");
 		if (result->memory_node == node && result->cpu_node == node && !result->absent)
 			count++;
 		else if (result->absent && result->cpu_node == node &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measuring GPUs, which are simulated, at two nodes that are made up: the calls that place memory
- * are wrapped (tests/CMakeLists.txt). What comes out as figures means nothing; what is looked at is
- * what there are values of, what there are reasons of, and that all is given back.
+ * Measuring simulated GPUs at two mocked nodes: the calls that place memory are wrapped
+ * (tests/CMakeLists.txt). The measured rates mean nothing. The tests check which values exist,
+ * which reasons exist for missing ones, and that all resources are released.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -21,7 +21,7 @@
 #define FREE_KIB    (16ull << 20)
 #define TABLE_BYTES (1u << 20)
 #define BATCH_BYTES (16u << 10)
-#define GPU_KINDS   4u /* beside gathers */
+#define GPU_KINDS   4u /* in addition to gathers */
 #define PEER_KINDS  1u
 
 long __wrap_mbind(void *memory, unsigned long bytes, int mode, const unsigned long *mask,
@@ -90,7 +90,8 @@ static void put_gpu(const char *bus_id, unsigned node)
 	support_put_link(root, name, target);
 }
 
-/* Node 0 is memory alone. The simulated GPUs have these bus ids; the last one is none of them. */
+/* Node 0 has memory only. The simulated GPUs have these bus ids; the last id belongs to none of
+ * them. */
 static void set_up(void)
 {
 	const char *gpus = getenv("RUNG_SIM_GPUS");
@@ -276,7 +277,7 @@ static void measure_with_failure(int (*measure)(struct rung__measuring *m), cons
 
 Test(measure_gpu, memory_that_is_not_registered_is_the_reason_for_its_node_alone)
 {
-	/* behind a page for each meter */
+	/* after one page per meter */
 	measure_with_failure(rung__measure_gpu, "cudaHostRegister", (unsigned)gpu_count + 1,
 	                     cudaErrorMemoryAllocation);
 	cr_assert_eq(count_absent("registering 1048576 bytes of host memory: out of memory "
@@ -319,7 +320,7 @@ Test(measure_gpu, a_gpu_without_room_is_a_reason)
 	                     cudaErrorMemoryAllocation);
 	cr_assert_eq(count_absent("out of memory (cudaErrorMemoryAllocation)"), 1);
 	end();
-	/* behind the first table */
+	/* after the first table */
 	measure_with_failure(rung__measure_peer, "cudaMalloc", (unsigned)gpu_count + 2,
 	                     cudaErrorMemoryAllocation);
 	cr_assert_eq(count_absent("GPU 0: taking 1048576 bytes to measure with"), of_a_pair);

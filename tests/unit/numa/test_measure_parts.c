@@ -66,7 +66,7 @@ Test(measure_parts, kernels_do_what_stream_says)
 			cr_assert_eq(x->c[i], 1000.0 - (double)i);
 		}
 		for (size_t i = COUNT; i < COUNT + 32; i++)
-			cr_assert_eq(x->a[i], -7, "nothing is written behind the end");
+			cr_assert_eq(x->a[i], -7, "no byte after the end is written");
 		rung__free(x);
 	}
 }

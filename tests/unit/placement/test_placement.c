@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where memory goes on recorded and invented machines: decisions, and what the check before the
- * first touch says. */
+/* Placement of memory on recorded and synthetic machines: decisions, and the messages of the check
+ * before the first touch. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -308,7 +308,7 @@ Test(placement, an_offset_lies_on_the_node_of_its_part_and_block)
 				     &placement, i * HUGE + (i < 6 ? HUGE - 1 : 4095))],
 		             nodes[i], "block %d", (int)i);
 	}
-	for (uint32_t p = 0; p < 2; p++) /* as many bytes on each as the shares say */
+	for (uint32_t p = 0; p < 2; p++) /* the bytes on each node match the shares */
 		cr_assert_eq(rung__part_share(&placement.parts[0], p), (3 - p) * HUGE);
 	cr_assert_eq(rung__placement_at(&(struct rung__placement){ .part_count = 0 }, HUGE), 0);
 }
@@ -425,7 +425,7 @@ static void unload_drives(void)
 Test(placement, a_drive_is_where_its_controller_is)
 {
 	load_drives();
-	cr_assert_eq(drive_node(), -1); /* no such device: a file system of its own */
+	cr_assert_eq(drive_node(), -1); /* no such device: a file system without a block device */
 	on_disk(NVME2);
 	cr_assert_eq(drive_node(), 1);
 	on_disk(NVME0);
@@ -458,7 +458,7 @@ Test(placement, a_volume_is_where_all_its_devices_are)
 	on_disk("devices/virtual/block/md0");
 	cr_assert_eq(drive_node(), 1);
 	support_put(root, "/sys/devices/virtual/block/md0/slaves/nvme0n1", "");
-	cr_assert_eq(drive_node(), -1); /* it is not told where that one is */
+	cr_assert_eq(drive_node(), -1); /* the location of that device is unknown */
 	support_put_link(root, "/sys/class/block/nvme0n1", "../../" NVME0);
 	cr_assert_eq(drive_node(), -1); /* at another node */
 	cr_assert_eq(unlink(strcat(strcpy((char[768]){ 0 }, root),

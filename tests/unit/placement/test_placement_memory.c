@@ -180,12 +180,13 @@ static void gather_some(void)
 
 static const struct rung_plan_opts plain = { .size = sizeof(plain), .host_bytes = HOST_BYTES };
 
-/* What was bound where, of memory from `at` on: bytes on the node, up to the first that is not. */
+/* Which pages were bound to the node, of memory from `at` on. @return bytes up to the first page
+ * that is not on it */
 static uint64_t bound_on(const unsigned char *at, int node)
 {
 	uint64_t bytes = 0;
 
-	/* one page: the trial, whose memory may have come to lie there again */
+	/* one page: the trial, whose memory may have been allocated there again */
 	for (unsigned i = 0; i < bound_count; i++) {
 		if (bound[i].at == at + bytes && bound[i].node == node && bound[i].bytes > 4096) {
 			cr_assert_not(bound[i].touched);
@@ -261,7 +262,7 @@ Test(place_memory, what_may_not_be_bound_serves_all_the_same)
 	for (unsigned i = 0; i < stats.placement_count; i++)
 		cr_assert(strstr(stats.placements[i].why, "mbind: Operation not permitted"), "%s",
 		          stats.placements[i].why);
-	/* rows were looked up: they lie on node 0 */
+	/* rows were queried: they reside on node 0 */
 	cr_assert_float_eq(stats.placements[0].node_share, 0, 1e-9);
 	cr_assert_float_eq(stats.placements[1].node_share, 1, 1e-9);
 	/* of the slots nothing has been touched for sure */
@@ -390,7 +391,7 @@ Test(place_memory, a_node_that_there_is_not_is_a_mistake)
 	opts.numa_node = 2;
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "NUMA node 2"), "%s", rung_last_error());
-	/* of what that node has: it is what is said, not that half of nothing is too little */
+	/* a share of that node's memory: the message names it, not half of zero bytes */
 	opts.host_bytes = 0;
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "NUMA node 2"), "%s", rung_last_error());

@@ -233,8 +233,8 @@ static struct rung_forecast gpu_forecast_of(const uint64_t *ranks, uint64_t coun
 
 Test(forecast, a_gpu_reads_its_own_memory_and_others_and_its_link_side_by_side, .init = setup_gpu)
 {
-	/* two of its own; of those dealt 100 is GPU 1's, 101 GPU 0's, 102 GPU 1's again; two in
-	 * host memory, one in the file */
+	/* Two rows that each GPU holds; of the interleaved ones 100 is GPU 1's, 101 GPU 0's, 102
+	 * GPU 1's again; two in host memory, one in the file. */
 	const uint64_t ranks[] = { 5, 99, 100, 101, 102, 400, 599, 700 };
 	struct rung_forecast out = gpu_forecast_of(ranks, 8);
 

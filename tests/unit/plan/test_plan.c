@@ -224,7 +224,7 @@ Test(plan, free_memory_is_the_least_of_the_kernels_estimate_and_the_groups_limit
 	cr_assert_eq(rung__host_memory_budget(root), 300000);
 	cr_assert_leq(rung__host_memory_budget(""), (uint64_t)sysconf(_SC_PHYS_PAGES) * 4096 / 4);
 	cr_assert_eq(rung__host_memory_limit(root), 500000);
-	/* how version 1 says: none */
+	/* the value with which version 1 reports "no limit" */
 	support_put(root, "/sys/fs/cgroup/memory/old/memory.limit_in_bytes",
 	            "9223372036854771712\n");
 	cr_assert_eq(rung__host_memory_limit(root), UINT64_MAX);

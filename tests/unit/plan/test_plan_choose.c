@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a profile chooses for a plan: reads in flight, gaps, threads, nodes. */
+/* How a profile determines a plan: reads in flight, gaps, threads, nodes. */
 #include "forecast_fixture.h"
 #include "plan/profile_rates.h"
 
@@ -12,8 +12,8 @@ static struct rung_tuning choice_of(void)
 	return forecast_of(ranks, starts, 1).tuning;
 }
 
-/* Reads of 512 bytes of a drive whose latency is 10 us, until it brings so many a second; of 64 KiB
- * at a fifth of that. */
+/* Reads of 512 bytes from a drive with a latency of 10 us, up to this rate; reads of 64 KiB at a
+ * fifth of it. */
 static void drive_with_a_knee_at(double most)
 {
 	static const uint32_t depths[] = { 1, 8, 32, 128, 512 };
@@ -48,7 +48,7 @@ Test(plan_choose, the_depth_is_where_the_curve_has_its_knee, .init = setup)
 		cr_assert_leq(tuning.queue_depth, fmax(4 * most / 1e5, 1));
 	}
 	drive_with_a_knee_at(1e9);
-	/* 95 % of the most that were measured: nobody knows of more */
+	/* 95 % of the highest measured rate: no higher one is known */
 	cr_assert_eq(choice_of().queue_depth, 487);
 	profile.reads_count = 1;
 	profile.reads[0].depth = UINT32_MAX;
@@ -234,12 +234,12 @@ Test(plan_choose, threads_are_those_of_all_nodes_whose_CPUs_gather, .init = two_
 	cr_assert_eq(choice_of().threads, 8);
 	cr_assert(strstr(choice_of().threads_why, "; the same on each of 2 nodes"), "%s",
 	          choice_of().threads_why);
-	plan.cpu_nodes.bits[0] = 1 << 5; /* whose rates nobody knows: those of the best */
+	plan.cpu_nodes.bits[0] = 1 << 5; /* rates unknown: the best node's are used */
 	cr_assert_eq(choice_of().threads, 4);
 }
 
-/* Rows on the readers' nodes 0 and 1, or on 2 as well, which has no CPUs: so many rows a second of
- * one core there, so many of all. */
+/* Rows on the readers' nodes 0 and 1, or on 2 as well, which has no CPUs: rows per second of one
+ * core there, and of all cores. */
 static void a_third_node(double one, double all)
 {
 	const struct rung_profile_rows rates[] = { { 0, 1, 0, 2, 512, one },
@@ -292,7 +292,7 @@ Test(plan_choose, rows_are_interleaved_over_all_nodes_where_that_takes_less, .in
 	opts.keep_placement = 0; /* and back again */
 	cr_assert_eq(forecast_of(ranks, starts, 1).tuning.interleaved, 0);
 	cr_assert_eq(rung_plan_placement(&plan, 0)->nodes.count, 2);
-	profile.rows_count = 1; /* of one node alone: nothing tells them apart */
+	profile.rows_count = 1; /* a single node: they cannot be distinguished */
 	cr_assert_eq(forecast_of(ranks, starts, 1).tuning.interleaved, 0);
 	rung__free(plan.placement_list);
 }

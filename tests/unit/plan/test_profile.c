@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machine profiles: what plans take from them, and what is no profile. */
+/* Machine profiles: the values that plans use, and rejection of invalid profiles. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,7 @@ TestSuite(profile, .init = setup, .fini = teardown, .timeout = 60);
 	", \"queue_depth\": " depth ", \"reads_per_s\": " rate "}"
 #define PROFILE(results, reads)                                                                    \
 	"{\"schema\": 1, \"measured\": {}, \"results\": [" results "], \"nvme_read\": [" reads "]" \
-	                                                                                       "}"
+	"}"
 #define GOOD GATHER("one", "0", "0", "512", "5e6")
 
 static int load(const char *text, struct rung_profile *out)

@@ -106,7 +106,8 @@ Test(rank, equals_qsort_for_any_count_width_and_thread_count)
 	free(score);
 }
 
-/* Enough that lines are streamed past the caches, to places that are no multiple of a line. */
+/* Enough keys that lines are streamed past the caches, to addresses that are not multiples of a
+ * line. */
 Test(rank, many_scores_are_ranked_as_few_are)
 {
 	const uint64_t count = 270001;
@@ -135,7 +136,7 @@ static float float_of(uint32_t bits)
 	return value;
 }
 
-/* Scores that are dealt badly by what a sample or a range of bits says of them. */
+/* Scores for which a sample, or a range of bits, predicts the distribution badly. */
 static float draw_of_kind(int kind, uint64_t v, uint64_t *state)
 {
 	const uint32_t bits = (uint32_t)(test_random(state) >> 32);
@@ -211,8 +212,8 @@ Test(rank, more_threads_than_scores)
 	assert_ranked_as_by_qsort(score, 1, 8, true, 50);
 }
 
-/* Each key lies in the bucket that is found for it; what is alone more than a bucket's worth, alone
- * in its own. */
+/* Each key is in the bucket that is found for it. A key with more entries than a bucket holds has a
+ * separate bucket. */
 Test(rank, cuts_hold_every_key)
 {
 	const uint64_t count = 20000;

@@ -37,7 +37,7 @@ static void sample(struct rung_sampler *sampler, const uint64_t *seeds, uint64_t
 	             rung_last_error());
 }
 
-/* Vertex 0 has the in-neighbours 1 .. degree, nobody else has any. */
+/* Vertex 0 has the in-neighbours 1 .. degree, all others have none. */
 static struct test_graph star(uint64_t degree)
 {
 	uint64_t *sources = malloc(degree * sizeof(*sources)),
@@ -397,7 +397,7 @@ Test(sampler, a_vertex_draws_the_same_whoever_is_in_the_batch)
 	test_graph_fini(&graph);
 }
 
-/* A vertex that draws again at the next hop draws anew. */
+/* A vertex that draws again at the next hop draws independently. */
 Test(sampler, hops_draw_independently)
 {
 	struct test_graph graph = star(50);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blend: by hand, beside a naive computation that goes through all vertices for each bin, and on
+/* Blend: by hand, compared with a naive computation that visits all vertices for each bin, and on
  * counts drawn from a known truth. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -56,9 +56,9 @@ static double uniform(uint64_t *state)
 }
 
 /*
- * The truth lies within a factor of four about a prediction over four orders of magnitude, which is
- * half as large again. Of the vertices' batches `drawn` come about by draws, the others by seeds:
- * with the same seeds they are the same batches.
+ * The truth is within a factor of four of a prediction over four orders of magnitude, which is 1.5
+ * times too large. `drawn` of the vertices' batches result from draws, the others from seeds: with
+ * the same seeds they are the same batches.
  */
 static struct counted draw_counted(uint64_t count, uint64_t batches, uint64_t repeated,
                                    double drawn, uint64_t seed)

@@ -314,8 +314,8 @@ Test(expected, two_hops_worked_out_by_hand)
 	graph = test_graph_of_edges(4, 3, sources, destinations, 4);
 	/*
 	 * Hop 0: P of 1 and 2 is 1/2 * 1/2. Hop 1, all draw: 0 has drawn 2 with 1/4, then draws
-	 * again: 1/4 + (1/2 - 1/4) / 2 = 3/8. Vertex 1 is there because 0 drew it, so it brings
-	 * nobody new: 0 stays at 1/2.
+	 * again: 1/4 + (1/2 - 1/4) / 2 = 3/8. Vertex 1 is present because 0 drew it, so it adds no
+	 * new vertex: 0 stays at 1/2.
 	 */
 	cr_assert_eq(rung_score_compute(&graph.csc, &opts, score, NULL), 0);
 	cr_assert_float_eq(-expm1(-score[0]), 0.5, 1e-6);

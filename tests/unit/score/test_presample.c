@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Presampling: what a run's batches are, and counts of them beside batches sampled one by one. */
+/* Presampling: the batches of a run, and counts of them compared with batches sampled one by
+ * one. */
 #include "graphs.h"
 #include "score/presample.h"
 #include "says.h"

@@ -116,7 +116,7 @@ Test(score, the_direction_of_the_edges_decides_who_is_first)
 	compute(&turned.csc, &opts, score, NULL);
 	cr_assert_eq(rung_rank_order(score, 4, 4, 1, turned_order, NULL), 0);
 	cr_assert_eq(order[0], 1);
-	cr_assert_eq(order[3], 3, "nobody draws vertex 3");
+	cr_assert_eq(order[3], 3, "no vertex draws vertex 3");
 	cr_assert_eq(turned_order[0], 3);
 	graph.sources = graph.destinations = NULL; /* they are the turned graph's */
 	test_graph_fini(&turned);
@@ -213,7 +213,7 @@ Test(score, reverse_pagerank_stops_at_its_cap)
 	test_graph_fini(&graph);
 }
 
-/* What all methods are asked with where their results are compared. */
+/* The options with which all methods run where their results are compared. */
 static struct rung_score_opts opts_of(enum rung_score_method method, const uint64_t *train,
                                       uint64_t train_count)
 {

@@ -109,7 +109,7 @@ Test(inflate, threads_read_different_parts_at_the_same_time)
 	rung_source_close(src);
 }
 
-/* Bytes of the .npz changed; then what reading all of it says. */
+/* Changes bytes of the .npz, then checks the result of reading all of it. */
 static void is_damaged(uint64_t at, unsigned char change, const char *words)
 {
 	struct rung_source *src;
@@ -147,11 +147,11 @@ Test(inflate, damage_is_told)
 {
 	const uint64_t entry = find("PK\1\2");
 
-	is_damaged(entry + 16, 1, "CRC"); /* what the zip file says of the member */
+	is_damaged(entry + 16, 1, "CRC"); /* the zip entry of the member */
 	is_damaged(entry - 3000, 0x55, "cannot be inflated");
 }
 
-/* The member with so many bytes fewer or more than the array has, and the length of the array in
+/* The member with `more` bytes added or removed relative to the array, and the array's length in
  * its entry. */
 static void has_length(int more, unsigned char change, const char *words)
 {

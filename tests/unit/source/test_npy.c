@@ -29,7 +29,7 @@ static struct npy_bytes make(unsigned major, const char *dict)
 	return npy;
 }
 
-/* Parse with `data_bytes` of data behind the header. */
+/* Parses with `data_bytes` of data after the header. */
 static int parse(unsigned major, const char *dict, uint64_t data_bytes, struct rung__npy *out)
 {
 	struct npy_bytes npy = make(major, dict);
@@ -185,7 +185,7 @@ Test(npy, missing_bytes_are_counted)
 	char words[64];
 
 	cr_assert_eq(parse(1, dict, 48, &npy), 0);
-	cr_assert_eq(parse(1, dict, 49, &npy), 0, "bytes behind the data do no harm");
+	cr_assert_eq(parse(1, dict, 49, &npy), 0, "bytes after the data do no harm");
 	cr_assert_eq(parse(1, dict, 47, &npy), RUNG_E_FORMAT);
 	snprintf(words, sizeof(words), "1 bytes are missing at offset %zu", strlen(dict) + 10 + 47);
 	cr_assert(strstr(rung_last_error(), words), "%s", rung_last_error());

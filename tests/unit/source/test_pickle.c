@@ -102,7 +102,7 @@ Test(pickle, no_damage_breaks_the_reader)
 			read_all(bytes, sizeof(bytes), dict);
 		}
 	}
-	/* words that lack what is before or behind them */
+	/* opcodes that lack the operands before or after them */
 	for (size_t at = 0; at < sizeof(sample); at++) {
 		memcpy(bytes, sample, at);
 		memcpy(bytes + at, sample + at + 1, sizeof(sample) - at - 1);

@@ -60,10 +60,11 @@ Test(source, members_of_a_npz_are_read_stored_and_deflated)
 		         i & 1 ? "stored" : "deflated", i & 2 ? ".npy" : "");
 		holds_0_to_99(spec);
 		cr_assert_eq(rung_source_open(spec, &src), 0);
-		cr_assert_eq(src->data == NULL, i & 1, "a stored member is read where it lies");
+		cr_assert_eq(src->data == NULL, i & 1, "a stored member is read in place");
 		rung_source_close(src);
 	}
-	/* an archive behind other bytes: offsets are not those of the file, so libzip reads it */
+	/* an archive after other bytes: its offsets are not those of the file, so libzip reads
+	 * it */
 	{
 		size_t zip_bytes;
 		unsigned char *zip = support_read_file(file_at("a.npz"), &zip_bytes),
@@ -81,7 +82,7 @@ Test(source, members_of_a_npz_are_read_stored_and_deflated)
 	}
 }
 
-/* Of all that a spec can be cut into, the longest part that is a file. */
+/* If a spec can be split in several ways, the longest part that is a file wins. */
 Test(source, a_name_that_looks_like_a_member_is_that_file)
 {
 	size_t bytes;
@@ -143,8 +144,8 @@ static int replace_in(const char *name, const char *from, const char *to)
 	return count;
 }
 
-/* numpy takes the last of two members with one name, others the first: the file does not say which
- * is meant. */
+/* numpy uses the last of two members with one name, other readers the first: the file is
+ * ambiguous. */
 Test(source, a_member_whose_name_is_there_twice_is_refused)
 {
 	static const char *const files[] = { "a.npz", "b.pt" };
@@ -189,7 +190,7 @@ Test(source, a_damaged_npz_is_refused)
 		else
 			cr_assert(rc == RUNG_E_FORMAT || rc == RUNG_E_NOENT || rc == RUNG_E_IO,
 			          "byte %zu: %d %s", at, rc, rung_last_error());
-		/* inside the deflated data, behind the local header of 30 bytes and the name */
+		/* inside the deflated data, after the local header of 30 bytes and the name */
 		if (at >= 30 + 5 && at < zip_bytes / 2)
 			cr_assert_lt(rc, 0, "byte %zu of the data changed and not found", at);
 	}

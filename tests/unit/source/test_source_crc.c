@@ -24,8 +24,8 @@ static void store_values(const char *name)
 	free(more);
 }
 
-/* Whether reading pieces of 1 to 7 rows from the back, some twice, finds damage; whatever it says,
- * rows come. */
+/* Whether reading pieces of 1 to 7 rows from the end, some twice, detects damage; rows arrive in
+ * either case. */
 static int read_in_pieces(const char *what)
 {
 	struct rung_source *src;

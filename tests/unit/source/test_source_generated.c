@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sources that are not read where they lie: ranges, padding, some of the rows, text, inflated
- * members in memory and in temporary files. */
+/* Sources that are not read in place: ranges, padding, some of the rows, text, inflated members in
+ * memory and in temporary files. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

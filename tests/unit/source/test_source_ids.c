@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of vertices in files: ids of every type, masks, and what is no set of vertices. */
+/* Sets of vertices in files: ids of every type, masks, and rejection of invalid sets. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>

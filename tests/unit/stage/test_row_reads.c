@@ -22,7 +22,7 @@ static uint32_t vertices[ROWS];
 static struct rung__features of_file;
 static struct rung__row_reads *reads;
 
-/* What a list's rows are put into. */
+/* The output that a list's rows are put into. */
 struct putting {
 	uint64_t put, calls, stop_at;
 	unsigned char seen[ROWS];

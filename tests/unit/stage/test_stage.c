@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging: what it writes, and what it refuses. What it leaves behind when it is stopped:
- * test_stage_stopped.c. Where it writes: test_stage_out.c. */
+/* Staging: the files that it writes, and the inputs that it refuses. State after a stop:
+ * test_stage_stopped.c. Output folders: test_stage_out.c. */
 #include <math.h>
 
 #include "base/base.h"
@@ -312,7 +312,7 @@ Test(stage, a_given_score_may_be_infinite_but_not_nan)
 	rung_dataset_close(ds);
 }
 
-/* The graph twice is the least there can be; what a score takes beside the graph is more with each
+/* Twice the graph is the minimum; the memory of a score in addition to the graph grows with each
  * hop. */
 Test(stage, the_memory_told_is_that_of_the_score)
 {

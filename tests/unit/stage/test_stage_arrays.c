@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Further arrays of the vertices: staged beside the features, described, read, compared and
+/* Further arrays of the vertices: staged next to the features, described, read, compared and
  * repaired. */
 #include "dataset/checksum.h"
 #include "stage_fixture.h"
@@ -108,7 +108,7 @@ Test(stage_arrays, names_and_sizes_are_checked)
 	fails(RUNG_E_INVAL, "65 arrays, at most 64");
 }
 
-/* What opening the dataset returns with `from` replaced by `to` in its manifest. */
+/* @return the result of opening the dataset with `from` replaced by `to` in its manifest */
 static int forged(const char *original, const char *from, const char *to)
 {
 	struct rung_dataset *ds = NULL;

@@ -88,7 +88,7 @@ Test(stage_budget, a_small_budget_is_kept_by_every_plan)
 	}
 }
 
-/* What is left in files is decided by the budget; here it is asked for, so that small graphs do. */
+/* The budget decides which data stays in files. These tests force it, so that small graphs do. */
 Test(stage_budget, a_graph_that_stays_in_files_gives_the_same_files)
 {
 	static const enum rung_score_method methods[] = { RUNG_SCORE_DEGREE, RUNG_SCORE_EXPECTED,
@@ -131,7 +131,7 @@ Test(stage_budget, a_graph_that_does_not_fit_stays_in_files)
 	stage_reference(2000, 8);
 	cr_assert_eq(support_sources(dir, 2000, 2000000, 8, 9), 0);
 	opts.memory_bytes = 1;
-	/* rows, then the score, say what they take */
+	/* the rows, then the score, report the memory that they need */
 	for (int tries = 0; tries < 3 && rung_stage(&opts, &report) < 0; tries++)
 		opts.memory_bytes = rung_last_error_min_bytes();
 	cr_assert(opens(out), "%s", rung_last_error());
@@ -159,7 +159,7 @@ Test(stage_budget, too_little_memory_is_told_with_the_least_that_works)
 	opts.memory_bytes = 1;
 	fails(RUNG_E_INVAL, "--memory");
 	opts.memory_bytes = rung_last_error_min_bytes();
-	fails(RUNG_E_INVAL, "too little for this score"); /* which says itself what it takes */
+	fails(RUNG_E_INVAL, "too little for this score"); /* the score reports its own minimum */
 	opts.memory_bytes = rung_last_error_min_bytes();
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	support_remove(out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What staging relies on is looked at again: files before they are published, datasets before a run
- * says that they are finished, inputs. */
+/* Staging checks again what it relies on: files before they are published, datasets before a run
+ * reports that they are finished, inputs. */
 #include <utime.h>
 
 #include "stage/stage_check.h"
@@ -217,7 +217,7 @@ Test(stage_check, going_on_with_a_finished_job_does_nothing)
 		no_leftovers(out);
 	}
 	for (enum damage damage = MISSING; damage < DAMAGES;
-	     damage++) { /* nothing is thrown away, whatever force says */
+	     damage++) { /* no file is deleted, even with force */
 		do_damage(damage, out, "score.npy", &kept);
 		assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "score.npy");
 		undo_damage(&kept);

@@ -295,7 +295,7 @@ Test(stage_deflated, a_damaged_stored_member_is_found_where_it_is_read_in_order)
 		opts.row_order = (enum rung_row_order)plan;
 		finds_damage();
 	}
-	/* each row where it lies: only a reader of all of it can know */
+	/* each row at its own offset: only a reader of the whole file can detect it */
 	opts.row_order = RUNG_ROW_ORDER_GATHER;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	support_remove(out);

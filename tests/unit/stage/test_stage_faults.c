@@ -174,7 +174,7 @@ static void fails_and_goes_on(enum call kind, int err, int status, int step)
 				failures++;
 			}
 			cr_assert_not(opens(partial));
-			/* also when it was the last sync that failed, behind giving the name */
+			/* also if the last sync failed, after the rename */
 			if (rc < 0) {
 				opts.resume = 1;
 				cr_assert_eq(rung_stage(&opts, NULL), 0, "call %d: %s", at,
@@ -219,7 +219,7 @@ Test(stage_faults, the_folder_is_synced_into_its_parent_before_the_journal)
 	cr_assert_not(watched.journal_before);
 }
 
-/* Likewise where a features file is made again, in the folder that its link leads to. */
+/* The same where a features file is rebuilt, in the folder that its link points to. */
 Test(stage_faults, the_folder_of_a_repaired_file_is_synced)
 {
 	struct rung_verify_opts verify = RUNG_VERIFY_OPTS_INIT;
@@ -244,7 +244,7 @@ Test(stage_faults, the_folder_of_a_repaired_file_is_synced)
 	rung_verify_report_fini(&report);
 }
 
-/* A short read or write is no failure: it is continued. */
+/* A short read or write is not a failure: it is continued. */
 Test(stage_faults, short_reads_and_writes_are_continued)
 {
 	setup_ranges();
@@ -287,7 +287,7 @@ static int cut_source(void *ctx, const char *name, unsigned long long done,
 	return 0;
 }
 
-/* Cut behind the first range, it is another file by the time of going on. */
+/* A file cut after the first range is another file when the run continues. */
 Test(stage_faults, a_source_that_shrinks_while_it_is_read_is_told)
 {
 	setup_ranges();

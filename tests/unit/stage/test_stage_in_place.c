@@ -51,7 +51,7 @@ static void does_not_stage(const char *words)
 	rung_dataset_close(opened()); /* what was there is still there */
 }
 
-/* Every row of a store whose host tier has about so many. */
+/* Every row of a store whose host tier has about this number of rows. */
 static void check_rows(uint64_t host_rows)
 {
 	struct rung_store_opts store_opts = { .size = sizeof(store_opts), .vertex_ids = 1 };
@@ -184,7 +184,7 @@ Test(in_place, another_file_in_its_place_is_noticed)
 	does_not_open(RUNG_E_FORMAT, "bytes, it had");
 	cr_assert_eq(rename(source, moved), 0);
 	does_not_open(RUNG_E_FORMAT, "is not there");
-	cr_assert_eq(mkfifo(source, 0600), 0); /* nobody writes to it */
+	cr_assert_eq(mkfifo(source, 0600), 0); /* the pipe has no writer */
 	does_not_open(RUNG_E_FORMAT, "bytes, it had");
 	cr_assert_eq(unlink(source), 0);
 	cr_assert_eq(mkdir(source, 0700), 0);

@@ -58,7 +58,7 @@ Test(stage_layout, a_stride_is_taken_when_it_saves_more_than_it_costs)
 	fails(RUNG_E_INVAL, "3 is not a valid padding");
 }
 
-/* Every row where FORMAT.md says it is, with zeros behind it. */
+/* Every row is where FORMAT.md specifies, followed by zeros. */
 static void rows_are_right(uint64_t row_bytes)
 {
 	struct rung_dataset *ds;

@@ -22,7 +22,7 @@ static char reference[310], journal[340];
 static char years[300];
 static struct rung_stage_array arrays[] = { { "year", years } };
 
-/* Five ranges of wide rows and of an array beside them, and a finished dataset to compare with. */
+/* Five ranges of wide rows and of a second array, and a finished dataset to compare with. */
 static void setup_ranges(void)
 {
 	cr_assert_eq(support_sources(dir, ROWS, 900, 5000, 3), 0);
@@ -84,7 +84,7 @@ Test(stage_resume, gathering_killed_at_any_step_goes_on_to_the_same_bytes)
 	resumes_from_anywhere(RUNG_ROW_ORDER_GATHER, false);
 }
 
-static const char *stop_at; /* progress of this name, and at least so many bytes of it */
+static const char *stop_at; /* progress of this name, and at least this number of its bytes */
 static unsigned long long stop_done;
 
 static int stop_at_name(void *ctx, const char *name, unsigned long long done,
@@ -155,7 +155,7 @@ Test(stage_resume, half_done_work_is_kept_for_the_one_who_asks_for_it)
 	stop_in("features", 1);
 	is_refused(RUNG_E_EXIST, "--resume");
 	is_refused(RUNG_E_EXIST, "--force");
-	opts.force = 1; /* begins anew */
+	opts.force = 1; /* starts from scratch */
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 	cr_assert_eq(report.resumed, 0);
 	same_files(reference, out);
@@ -271,7 +271,7 @@ Test(stage_resume, a_damaged_journal_is_believed_as_far_as_it_is_whole)
 	}
 }
 
-/* An entry of a map changed, and what the journal says of its file as well. */
+/* Changes an entry of a map, and the journal's record of its file to match. */
 static void forge_map(const char *name, uint64_t block, uint32_t entry)
 {
 	const int folder = open(partial, O_RDONLY | O_DIRECTORY);
@@ -297,7 +297,7 @@ static void forge_map(const char *name, uint64_t block, uint32_t entry)
 
 Test(stage_resume, maps_that_would_lead_rows_astray_are_refused)
 {
-	/* block, behind the features and the graph */
+	/* block, after the features and the graph */
 	const uint64_t first = (4096 + ROWS * 5000 + 1048575) / 1048576 + 2;
 
 	setup_ranges();
@@ -356,8 +356,8 @@ static unsigned char *spoil_features(off_t cut_to, size_t change_at, size_t *byt
 	return bytes;
 }
 
-/* Buckets are in the file itself, behind the rows: number k at (2 + k) MiB here. No checksum of the
- * dataset's is of them. */
+/* Buckets are in the file itself, after the rows: number k at (2 + k) MiB here. No checksum of the
+ * dataset covers them. */
 Test(stage_resume, dealt_rows_that_were_changed_before_they_are_put_in_order_are_refused)
 {
 	const off_t cuts[] = { 0, 5 << 20, 2000 };

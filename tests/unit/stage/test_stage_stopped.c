@@ -158,7 +158,7 @@ static void killed_while_replacing(bool plain)
 		cr_assert(old || new || (plain && exists(aside)), "step %d", k);
 		cr_assert_not(opens(partial), "step %d", k);
 		cr_assert_not(opens(aside), "step %d", k);
-		/* goes on where there is something to go on with, and begins anew else */
+		/* resumes where a run can be resumed, otherwise starts from scratch */
 		opts.resume = 1;
 		cr_assert(stage_ends(0), "the run after a kill at step %d", k);
 		opts.resume = 0;
@@ -286,7 +286,7 @@ static int stop_at_features(void *ctx, const char *what, unsigned long long done
 	return strcmp(what, "features") == 0 && done > total / 2;
 }
 
-/* What the stopped run has reserved on a device is room for the one that goes on with it. */
+/* Space that the stopped run has reserved on a device is available to the run that resumes it. */
 Test(stage_stopped, room_that_stripes_have_taken_is_not_asked_for_again)
 {
 	char small[300], a[310], b[310];

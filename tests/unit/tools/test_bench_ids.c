@@ -34,7 +34,7 @@ static void make(const struct bench_args *args, struct bench_ids *out)
 	cr_assert_eq(bench_ids_make("rung bench", args, f.ds, &progress, out), 0);
 }
 
-/* What a run asks for, round by round. @return room: how many rows were in memory at most */
+/* The ids that a run requests, round by round. @return the highest number of rows in memory */
 static uint64_t walk(struct bench_ids *ids, const struct bench_args *args, uint64_t *all,
                      uint64_t *batches_out)
 {
@@ -129,7 +129,7 @@ Test(bench_ids, rounds_have_the_same_ids_as_a_run_that_holds_all)
 	fixture_close(&f);
 }
 
-/* Rows of a page: the room that a request has is no more than its own. */
+/* Rows of a page: the room of a request is limited to its own. */
 static void run_in_rounds(const char *kind, uint32_t batch, uint64_t seed,
                           struct bench_result *result, bool *grown_out)
 {

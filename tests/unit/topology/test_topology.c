@@ -35,8 +35,8 @@ static void put_link(const char *name, const char *target)
 	cr_assert_eq(symlink(target, path), 0);
 }
 
-/* Nodes 1 and 5, CPU 3 off, a GPU at node 5 whose memory is node 1, and a drive of which nobody
- * says where it is. */
+/* Nodes 1 and 5, CPU 3 off, a GPU at node 5 whose memory is node 1, and a drive with an unknown
+ * location. */
 static void put_machine(void)
 {
 	support_put(root, "/proc/meminfo",
@@ -303,7 +303,7 @@ Test(topology, what_can_be_done_about_memory_is_found_by_a_try)
 {
 	struct rung_numa_policy policy = { .size = sizeof(policy) };
 
-	/* hardly a machine has so many */
+	/* more nodes than any known machine has */
 	cr_assert_eq(rung_numa_probe_policy(RUNG_NODES_MAX - 1, &policy), 0);
 	cr_assert_not(policy.can_bind);
 	cr_assert(strstr(policy.bind_why, has_libnuma() ? "mbind" : "libnuma"), "%s",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hits of static tiers, LRU and Belady's rule, beside simulations that do one request after the
- * other in the plainest way. */
+/* Hits of static tiers, LRU and Belady's algorithm, compared with simulations that process one
+ * request at a time. */
 #include "graphs.h"
 #include "base/base.h"
 #include "rung/trace.h"

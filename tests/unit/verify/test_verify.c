@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verification finds any damage, and says where. */
+/* Verification finds any damage, and reports its location. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

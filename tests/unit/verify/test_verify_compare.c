@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was staged is compared with its sources: rows, lists, labels, score and splits, all of them
- * or a sample, with little memory. */
+/* Staged data is compared with its sources: rows, lists, labels, score and splits, completely or by
+ * sample, with little memory. */
 #include "dataset/checksum.h"
 #include "dataset/manifest.h"
 #include "verify_fixture.h"
@@ -153,7 +153,8 @@ static int watch(void *ctx, const char *stage, unsigned long long done, unsigned
 	return 0;
 }
 
-/* The least that works is told; with it rows take many passes, and lists come in several parts. */
+/* The minimum that works is reported; with it rows take many passes, and lists arrive in several
+ * parts. */
 Test(verify_compare, little_memory_takes_more_passes_and_finds_the_same)
 {
 	struct rung_verify_opts opts = all_sources();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verifying and repairing where rows have bytes between them, lie in several folders, or were
- * staged in the least memory. */
+/* Verifying and repairing datasets with bytes between rows, with several folders, or staged in the
+ * least memory. */
 #include <sys/stat.h>
 
 #include "verify_fixture.h"
@@ -147,8 +147,8 @@ static void repairs(uint64_t wanted)
 	all_as_staged("repaired");
 }
 
-/* Of all features files a byte of the header, of the first row, behind it, where padding may be,
- * and the last; then one of the others. */
+/* In each features file one byte of the header, of the first row, after that row (where padding may
+ * be), and the last byte; then one byte of each other file. */
 Test(verify_layout, a_bad_block_of_any_layout_is_repaired_to_the_byte)
 {
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(layouts); i++) {
@@ -179,8 +179,7 @@ Test(verify_layout, a_bad_block_of_any_layout_is_repaired_to_the_byte)
 	}
 }
 
-/* What stood where the link points, is cut, grown or gone, and made again there: the link stays
- * one. */
+/* The target of a link is cut, extended or removed, and is rebuilt there: the link stays a link. */
 Test(verify_layout, files_in_other_folders_are_made_again_where_they_were)
 {
 	struct rung_verify_opts opts = all_sources();

@@ -206,7 +206,7 @@ Test(verify_repair, what_follows_from_the_folder_needs_no_source)
 	flip(file_at(names[0]), 4100);
 	flip(file_at(names[1]), 4100);
 	all_as_staged("both maps");
-	cr_assert_eq(unlink(file_at(names[2])), 0); /* a file and what would say so */
+	cr_assert_eq(unlink(file_at(names[2])), 0); /* a file and its record */
 	flip(file_at("score.npy"), 4100);
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert(strstr(report.unrepaired, "files it is of are damaged as well"), "%s",

@@ -141,7 +141,7 @@ static inline struct rung__feed_slot *rung__feed_slot(const struct rung_loader *
 	return &loader->slots[idx % loader->slot_count];
 }
 
-/* ---- loader.c ---- */
+/* ---- loader_pass.c ---- */
 
 /** Wait until the rows of a batch are no longer written to. NULL is allowed. */
 void rung__feed_drain(struct rung__feed_batch *batch);

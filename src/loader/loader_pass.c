@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes of the loader: beginning and ending them, handing batches over, counters. */
+#include <assert.h>
+#include <string.h>
+
+#include "loader/state.h"
+#include "base/random.h"
+
+void rung__feed_drain(struct rung__feed_batch *batch)
+{
+	struct rung_request *request = batch ? batch->handed.request : NULL;
+
+	if (!request)
+		return;
+	rung_request_wait(request, -1); /* on a GPU putting would not wait */
+	rung_request_put(request);
+	batch->handed.request = NULL;
+}
+
+/* ---- passes ---- */
+
+static uint64_t count_batches(const struct rung_loader *loader, const struct rung_loader_pass *pass)
+{
+	const uint64_t size = loader->opts.batch_size, left = pass->seed_count % size;
+
+	return pass->seed_count / size + (left > 0 && !pass->drop_last);
+}
+
+static int copy_seeds(const struct rung_loader_pass *pass, uint64_t **seeds_out)
+{
+	struct rung__rng stream = { rung__mix64(pass->shuffle_seed) };
+	uint64_t *seeds = rung__malloc_array(pass->seed_count, sizeof(*seeds));
+
+	if (!seeds)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " seeds",
+		                  pass->seed_count);
+	if (pass->seed_count > 0)
+		memcpy(seeds, pass->seeds, pass->seed_count * sizeof(*seeds));
+	if (pass->shuffle)
+		rung__shuffle(seeds, pass->seed_count, rung__rng_below, &stream);
+	*seeds_out = seeds;
+	return 0;
+}
+
+int rung_loader_begin(struct rung_loader *loader, const struct rung_loader_pass *caller_pass)
+{
+	struct rung_loader_pass pass = RUNG_LOADER_PASS_INIT;
+	uint64_t *seeds = NULL, batch_count;
+	int rc = rung__opts_copy_in(&pass, sizeof(pass), caller_pass, "rung_loader_pass");
+
+	if (rc < 0)
+		return rc;
+	if (pass.seed_count > 0 && !pass.seeds)
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu64 " seeds, and no list of them",
+		                  pass.seed_count);
+	batch_count = count_batches(loader, &pass);
+	if (pass.batch_first > batch_count)
+		return rung__fail(RUNG_E_INVAL,
+		                  "loader: a pass of %" PRIu64
+		                  " batches cannot begin with batch %" PRIu64
+		                  ": give a batch_first of at most "
+		                  "that many",
+		                  batch_count, pass.batch_first);
+	rc = copy_seeds(&pass, &seeds);
+	if (rc < 0)
+		return rc;
+	rung_loader_end(loader);
+	rung__free(loader->seeds);
+	pthread_mutex_lock(&loader->lock);
+	loader->seeds = seeds;
+	loader->seed_count = pass.seed_count;
+	loader->key_first = pass.key_first;
+	loader->end = batch_count;
+	loader->claimed = loader->submitted = loader->handed = loader->announced = pass.batch_first;
+	loader->refused = false;
+	loader->counters = (struct rung__feed_counters){ .begin_ns = rung__now_ns() };
+	loader->active = true;
+	pthread_cond_broadcast(&loader->room);
+	pthread_mutex_unlock(&loader->lock);
+	return 0;
+}
+
+int rung_loader_end(struct rung_loader *loader)
+{
+	pthread_mutex_lock(&loader->lock);
+	loader->active = false;
+	while (loader->sampling > 0 || loader->feeding)
+		pthread_cond_wait(&loader->moved, &loader->lock);
+	if (loader->counters.begin_ns && !loader->counters.end_ns)
+		loader->counters.end_ns = rung__now_ns();
+	pthread_mutex_unlock(&loader->lock);
+	for (; loader->handed < loader->claimed; loader->handed++) { /* no other thread uses them */
+		struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
+
+		if (slot->batch) /* a batch that will not come must not keep frames of the cache */
+			rung__prefetch_undo(loader->store, slot->batch->names,
+			                    slot->batch->name_count);
+		rung__feed_drain(slot->batch);
+		rung__feed_release_batch(loader, slot->batch);
+		*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
+	}
+	rung__feed_free_dropped(loader);
+	return 0;
+}
+
+/* ---- handing over ---- */
+
+/* With the lock held; it is released while waiting. */
+static void await_slot(struct rung_loader *loader, const struct rung__feed_slot *slot)
+{
+	while (slot->state != RUNG__FEED_READY) {
+		const bool sampled = slot->state == RUNG__FEED_SAMPLED;
+		const uint64_t begin_ns = rung__now_ns();
+
+		pthread_cond_wait(&loader->moved, &loader->lock);
+		*(sampled ? &loader->counters.wait_rows_ns : &loader->counters.wait_sample_ns) +=
+			rung__now_ns() - begin_ns;
+	}
+}
+
+/* With the lock held; it is released while waiting, because the slot is ours. Rows on a GPU are not
+ * waited for. */
+static int await_rows(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	uint64_t begin_ns;
+	int rc;
+
+	if (loader->store->device || !batch->handed.request)
+		return 0;
+	pthread_mutex_unlock(&loader->lock);
+	begin_ns = rung__now_ns();
+	rc = rung_request_wait(batch->handed.request, -1);
+	rung_request_put(batch->handed.request);
+	batch->handed.request = NULL;
+	begin_ns = rung__now_ns() - begin_ns;
+	pthread_mutex_lock(&loader->lock);
+	loader->counters.wait_rows_ns += begin_ns;
+	return rc;
+}
+
+static void hold(struct rung_loader *loader, struct rung__feed_batch *batch)
+{
+	rung__queue_push_first(&loader->held, &batch->held_link);
+	loader->counters.batches++;
+	loader->counters.rows += batch->handed.rank_count;
+	loader->counters.edges += batch->edge_count;
+}
+
+/* With the lock held; it is released while waiting. The next batch leaves its slot. @return 0, or
+ * why there is none; *batch_out is set in either case */
+static int wait_next(struct rung_loader *loader, struct rung__feed_batch **batch_out)
+{
+	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
+	int rc;
+
+	await_slot(loader, slot);
+	rc = rung__failure_report(&slot->failure);
+	if (rc == 0)
+		rc = await_rows(loader, slot->batch);
+	assert(loader->handed < loader->submitted && slot->state == RUNG__FEED_READY);
+	*batch_out = slot->batch;
+	*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
+	loader->handed++;
+	pthread_cond_signal(&loader->work);
+	return rc;
+}
+
+int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch **batch_out)
+{
+	struct rung__feed_batch *batch = NULL;
+	uint64_t idx;
+	int rc;
+
+	pthread_mutex_lock(&loader->lock);
+	if (!loader->active || loader->handed == loader->end) {
+		const bool active = loader->active;
+
+		if (active && !loader->counters.end_ns)
+			loader->counters.end_ns = rung__now_ns();
+		pthread_mutex_unlock(&loader->lock);
+		return active ? 0
+		              : rung__fail(RUNG_E_INVAL, "loader: no pass is running; begin one "
+		                                         "with rung_loader_begin()");
+	}
+	idx = loader->handed;
+	rc = wait_next(loader, &batch);
+	if (rc == 0)
+		hold(loader, batch);
+	pthread_mutex_unlock(&loader->lock);
+	if (rc < 0) {
+		rung__feed_release_batch(loader, batch);
+		return rung__fail(rc, "batch %" PRIu64 ": %s", idx, rung_last_error());
+	}
+	*batch_out = &batch->handed;
+	return 1;
+}
+
+/* On a GPU: the caller's stream waits for the rows, and the next user of their memory waits for
+ * that stream. */
+static void lend_until(struct rung_loader *loader, struct rung__feed_batch *batch,
+                       struct CUstream_st *stream)
+{
+	struct rung_request *request = batch->handed.request;
+
+	if (request && rung_request_wait_stream(request, stream) < 0) {
+		rung__feed_drain(batch);
+	} else {
+		rung_request_put(request);
+		batch->handed.request = NULL;
+	}
+	rung__feed_lent_until(loader, batch, stream);
+}
+
+void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch *handed,
+                     struct CUstream_st *stream)
+{
+	struct rung__feed_batch *batch;
+
+	if (!handed)
+		return;
+	batch = (struct rung__feed_batch *)((uintptr_t)handed -
+	                                    offsetof(struct rung__feed_batch, handed));
+	if (loader->store->device)
+		lend_until(loader, batch, stream);
+	else
+		rung__feed_drain(batch);
+	pthread_mutex_lock(&loader->lock);
+	rung__queue_remove(&loader->held, &batch->held_link);
+	pthread_mutex_unlock(&loader->lock);
+	rung__feed_release_batch(loader, batch);
+}
+
+/* No work was queued after its rows: wait for them, and for no stream. */
+static void put_unused(struct rung_loader *loader, const struct rung_loader_batch *batch)
+{
+	if (batch && batch->request)
+		rung_request_wait(batch->request, -1);
+	rung_loader_put(loader, batch, loader->stream);
+}
+
+/* @return 0 or RUNG_E_NOMEM; held: NULL where a batch failed, or none is left */
+static int hold_batches(struct rung_loader *loader, const struct rung_loader_batch **held,
+                        uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (rung_loader_next(loader, &held[i]) == RUNG_E_NOMEM)
+			return RUNG_E_NOMEM;
+	}
+	return 0;
+}
+
+int rung_loader_warm_up(struct rung_loader *loader, const struct rung_loader_pass *pass)
+{
+	const uint32_t count = loader->opts.gathers + RUNG__FEED_HELD;
+	const struct rung_loader_batch **held = rung__zalloc(count * sizeof(*held));
+	int rc;
+
+	if (!held)
+		return rung__fail(RUNG_E_NOMEM, "loader: no memory to warm up");
+	rc = rung_loader_begin(loader, pass);
+	if (rc == 0) {
+		rc = hold_batches(loader, held, count);
+		for (uint32_t i = 0; i < count; i++)
+			put_unused(loader, held[i]);
+		rung_loader_end(loader);
+		pthread_mutex_lock(&loader->lock);
+		loader->counters = (struct rung__feed_counters){ 0 };
+		pthread_mutex_unlock(&loader->lock);
+	}
+	rung__free(held);
+	return rc;
+}
+
+/* ---- counters ---- */
+
+static double seconds(uint64_t ns)
+{
+	return (double)ns / 1e9;
+}
+
+int rung_loader_stats(const struct rung_loader *loader, struct rung_loader_stats *stats_out)
+{
+	/* guarded data stays logically const */
+	pthread_mutex_t *lock = (pthread_mutex_t *)&loader->lock;
+	struct rung__feed_counters c;
+	struct rung_loader_stats stats;
+
+	pthread_mutex_lock(lock);
+	c = loader->counters;
+	pthread_mutex_unlock(lock);
+	stats = (struct rung_loader_stats){
+		.batches = c.batches,
+		.rows = c.rows,
+		.edges = c.edges,
+		.seconds = c.begin_ns ? seconds((c.end_ns ? c.end_ns : rung__now_ns()) - c.begin_ns)
+		                      : 0,
+		.wait_s = seconds(c.wait_sample_ns + c.wait_rows_ns),
+		.wait_sample_s = seconds(c.wait_sample_ns),
+		.wait_rows_s = seconds(c.wait_rows_ns),
+		.sample_s = seconds(c.sample_ns),
+		.gather_s = seconds(c.gather_ns),
+		.announce_s = seconds(c.announce_ns),
+		.announced = c.announced,
+		.announce_refused = c.announce_refused,
+	};
+	return rung__opts_copy_out(stats_out, &stats, sizeof(stats), "rung_loader_stats");
+}

@@ -10,6 +10,7 @@
 #include "dataset/checksum.h"
 #include "base/base.h"
 #include "dataset/manifest.h"
+#include "dataset/manifest_field.h"
 #include "dataset/state.h"
 #include "source/npy.h"
 #include "layout/layout.h"
@@ -22,75 +23,6 @@ static int bad_field(const char *path, const char *key)
 		path, key, RUNG__FORMAT_VERSION);
 }
 
-static bool get_u64(const json_t *object, const char *key, uint64_t max, uint64_t *value_out)
-{
-	const json_t *value = json_object_get(object, key);
-
-	if (!json_is_integer(value) || json_integer_value(value) < 0 ||
-	    (uint64_t)json_integer_value(value) > max)
-		return false;
-	*value_out = (uint64_t)json_integer_value(value);
-	return true;
-}
-
-static bool has_u64(const json_t *object, const char *key, uint64_t wanted)
-{
-	uint64_t value;
-
-	return get_u64(object, key, INT64_MAX, &value) && value == wanted;
-}
-
-/* Text without control characters: it is printed on terminals. */
-static bool is_text(const json_t *value)
-{
-	const char *text = json_string_value(value);
-
-	if (!text || strlen(text) != json_string_length(value))
-		return false;
-	for (; *text; text++) {
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
-			return false;
-	}
-	return true;
-}
-
-static bool get_text(const json_t *object, const char *key, char *text, size_t text_bytes)
-{
-	const json_t *value = json_object_get(object, key);
-
-	if (!is_text(value) || json_string_length(value) >= text_bytes)
-		return false;
-	memcpy(text, json_string_value(value), json_string_length(value) + 1);
-	return true;
-}
-
-static bool has_text(const json_t *object, const char *key, const char *wanted)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text && strcmp(text, wanted) == 0;
-}
-
-/* null is 0 */
-static bool get_real(const json_t *object, const char *key, double *value_out)
-{
-	const json_t *value = json_object_get(object, key);
-
-	if (!json_is_null(value) && !json_is_number(value))
-		return false;
-	*value_out = json_is_null(value) ? 0 : json_number_value(value);
-	return true;
-}
-
-/* Absent, as in datasets from before there was such a key, is null, which is 0 */
-static bool get_count_or_null(const json_t *object, const char *key, uint64_t *value_out)
-{
-	const json_t *value = json_object_get(object, key);
-
-	*value_out = 0;
-	return !value || json_is_null(value) || get_u64(object, key, INT64_MAX, value_out);
-}
-
 /* Missing as well: all */
 static bool get_draws(const json_t *object, enum rung_draws *draws_out)
 {
@@ -101,26 +33,6 @@ static bool get_draws(const json_t *object, enum rung_draws *draws_out)
 		return false;
 	*draws_out = strcmp(name, "new") == 0 ? RUNG_DRAWS_NEW : RUNG_DRAWS_ALL;
 	return true;
-}
-
-static bool get_array(const json_t *object, struct rung_array_info *array)
-{
-	const json_t *shape = json_object_get(object, "shape"), *dim;
-	char dtype[16];
-	uint64_t bytes;
-
-	if (!get_text(object, "dtype", dtype, sizeof(dtype)) || !json_is_array(shape) ||
-	    json_array_size(shape) > RUNG_DIMS_MAX)
-		return false;
-	array->dtype = rung__dtype_parse(dtype);
-	array->dim_count = (unsigned)json_array_size(shape);
-	for (unsigned i = 0; i < array->dim_count; i++) {
-		dim = json_array_get(shape, i);
-		if (!json_is_integer(dim) || json_integer_value(dim) < 0)
-			return false;
-		array->dims[i] = (uint64_t)json_integer_value(dim);
-	}
-	return rung__array_measure(array, &bytes);
 }
 
 static bool feature_files_ok(const json_t *files)
@@ -139,35 +51,6 @@ static bool feature_files_ok(const json_t *files)
 	return true;
 }
 
-static bool parse_hex(const char *text, uint64_t *value_out)
-{
-	static const char digits[] = "0123456789abcdef";
-	uint64_t value = 0;
-
-	for (int i = 0; i < RUNG__CHECKSUM_DIGITS; i++) {
-		const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
-
-		if (!digit)
-			return false;
-		value = value << 4 | (uint64_t)(digit - digits);
-	}
-	*value_out = value;
-	return text[RUNG__CHECKSUM_DIGITS] == '\0';
-}
-
-static bool get_sums(const json_t *list, uint64_t count, uint64_t *sums_out)
-{
-	if (!json_is_array(list) || json_array_size(list) != count)
-		return false;
-	for (uint64_t i = 0; i < count; i++) {
-		const char *hex = json_string_value(json_array_get(list, i));
-
-		if (!hex || !parse_hex(hex, &sums_out[i]))
-			return false;
-	}
-	return true;
-}
-
 /* Rows that were left in their source: all of them are inside it. */
 static bool get_in_place(const json_t *features, struct rung__manifest *m)
 {
@@ -175,15 +58,16 @@ static bool get_in_place(const json_t *features, struct rung__manifest *m)
 	struct rung__in_place *out = &m->in_place;
 	uint64_t end;
 
-	if (!get_text(in_place, "file", out->path, sizeof(out->path)) || out->path[0] != '/' ||
-	    !get_u64(in_place, "bytes", INT64_MAX, &out->bytes) ||
-	    !get_u64(in_place, "mtime_ns", INT64_MAX, &out->mtime_ns) ||
+	if (!rung__field_text(in_place, "file", out->path, sizeof(out->path)) ||
+	    out->path[0] != '/' || !rung__field_u64(in_place, "bytes", INT64_MAX, &out->bytes) ||
+	    !rung__field_u64(in_place, "mtime_ns", INT64_MAX, &out->mtime_ns) ||
 	    m->row_stride != m->features.row_bytes ||
 	    !rung__mul(m->vertex_count, m->row_stride, &end) ||
 	    !rung__add(end, m->data_offset, &end) || end > out->bytes)
 		return false;
 	out->sample_count = rung__in_place_sample_count(out->bytes);
-	return get_sums(json_object_get(in_place, "samples"), out->sample_count, out->samples);
+	return rung__field_sums(json_object_get(in_place, "samples"), out->sample_count,
+	                        out->samples);
 }
 
 static int get_features(const char *path, const json_t *root, struct rung__manifest *m)
@@ -191,8 +75,8 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 	const json_t *features = json_object_get(root, "features"),
 		     *files = json_object_get(features, "files");
 
-	if (!get_array(features, &m->features) || m->features.row_count != m->vertex_count ||
-	    m->features.row_bytes == 0)
+	if (!rung__field_array(features, &m->features) ||
+	    m->features.row_count != m->vertex_count || m->features.row_bytes == 0)
 		return bad_field(path, "features: dtype, shape");
 	if (!feature_files_ok(files))
 		return bad_field(path, "features: files");
@@ -200,15 +84,15 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 	m->block_rows = m->vertex_count;
 	/* the last file has a row, too */
 	if (m->feature_file_count > 1 &&
-	    (!get_u64(features, "block_rows", INT64_MAX / 16 / RUNG_FEATURE_FILES_MAX,
-	              &m->block_rows) ||
+	    (!rung__field_u64(features, "block_rows", INT64_MAX / 16 / RUNG_FEATURE_FILES_MAX,
+	                      &m->block_rows) ||
 	     m->block_rows == 0 || (m->feature_file_count - 1) * m->block_rows >= m->vertex_count))
 		return bad_field(path, "features: block_rows");
-	if (!has_u64(features, "row_bytes", m->features.row_bytes) ||
-	    !get_u64(features, "row_stride", INT64_MAX, &m->row_stride) ||
+	if (!rung__field_has_u64(features, "row_bytes", m->features.row_bytes) ||
+	    !rung__field_u64(features, "row_stride", INT64_MAX, &m->row_stride) ||
 	    m->row_stride < m->features.row_bytes ||
 	    m->row_stride % rung_dtype_bytes(m->features.dtype) != 0 ||
-	    !get_u64(features, "data_offset", INT64_MAX, &m->data_offset) ||
+	    !rung__field_u64(features, "data_offset", INT64_MAX, &m->data_offset) ||
 	    (m->feature_file_count > 0 && m->data_offset != RUNG__NPY_DATA_OFFSET))
 		return bad_field(path, "features: row_bytes, row_stride, data_offset");
 	if (m->feature_file_count == 0 && !get_in_place(features, m))
@@ -221,17 +105,17 @@ static int get_score(const char *path, const json_t *root, struct rung__manifest
 	const json_t *score = json_object_get(root, "score");
 	uint64_t iterations = 0;
 
-	if (!get_text(score, "method", m->score_method, sizeof(m->score_method)) ||
-	    !get_real(score, "damping", &m->score_damping) ||
-	    !get_real(score, "tolerance", &m->score_tolerance))
+	if (!rung__field_text(score, "method", m->score_method, sizeof(m->score_method)) ||
+	    !rung__field_real(score, "damping", &m->score_damping) ||
+	    !rung__field_real(score, "tolerance", &m->score_tolerance))
 		return bad_field(path, "score");
 	if (!json_is_null(json_object_get(score, "iterations")) &&
-	    !get_u64(score, "iterations", UINT32_MAX, &iterations))
+	    !rung__field_u64(score, "iterations", UINT32_MAX, &iterations))
 		return bad_field(path, "score: iterations");
 	m->score_iterations = (uint32_t)iterations;
 	m->score_sampled = json_is_integer(json_object_get(score, "batches"));
-	if (!get_count_or_null(score, "batches", &m->score_batches) ||
-	    !get_count_or_null(score, "seed", &m->score_seed))
+	if (!rung__field_count_or_null(score, "batches", &m->score_batches) ||
+	    !rung__field_count_or_null(score, "seed", &m->score_seed))
 		return bad_field(path, "score: batches, seed");
 	return 0;
 }
@@ -251,7 +135,7 @@ static int get_defaults(const char *path, const json_t *root, struct rung__manif
 			return bad_field(path, "fanouts");
 		m->fanouts[i] = (uint32_t)json_integer_value(fanout);
 	}
-	if (!get_u64(root, "batch_size", UINT32_MAX, &batch_size) || batch_size == 0)
+	if (!rung__field_u64(root, "batch_size", UINT32_MAX, &batch_size) || batch_size == 0)
 		return bad_field(path, "batch_size");
 	m->batch_size = (uint32_t)batch_size;
 	return get_draws(root, &m->draws) ? 0 : bad_field(path, "draws");
@@ -290,7 +174,7 @@ static int get_labels(const char *path, const json_t *root, const json_t *file,
 		return bad_field(path, "labels");
 	m->has_labels = json_is_true(labels);
 	if (m->has_labels &&
-	    (!get_array(file, &m->labels) || m->labels.row_count != m->vertex_count))
+	    (!rung__field_array(file, &m->labels) || m->labels.row_count != m->vertex_count))
 		return bad_field(path, "files: labels.npy");
 	return 0;
 }
@@ -307,7 +191,7 @@ static int get_arrays(const char *path, const json_t *root, size_t first_file,
 	for (uint32_t i = 0; i < m->array_count; i++) {
 		struct rung_array_info *info = &m->arrays[i].info;
 
-		if (!get_array(json_array_get(files, first_file + i), info) ||
+		if (!rung__field_array(json_array_get(files, first_file + i), info) ||
 		    info->row_count != m->vertex_count || info->row_bytes == 0)
 			return bad_field(path, "files: arrays");
 		strcpy(m->arrays[i].name, json_string_value(json_array_get(names, i)));
@@ -326,7 +210,7 @@ static int get_splits(const char *path, const json_t *root, size_t first_file,
 		return bad_field(path, "splits");
 	m->split_count = (uint32_t)json_array_size(names);
 	for (uint32_t i = 0; i < m->split_count; i++) {
-		if (!get_array(json_array_get(files, first_file + i), &array) ||
+		if (!rung__field_array(json_array_get(files, first_file + i), &array) ||
 		    array.dim_count != 1 || array.row_count > m->vertex_count)
 			return bad_field(path, "files: splits");
 		strcpy(m->splits[i].name, json_string_value(json_array_get(names, i)));
@@ -351,10 +235,11 @@ static bool file_agrees(const json_t *object, const struct rung__manifest_file *
 {
 	struct rung_array_info array;
 
-	return has_text(object, "name", file->name) && get_array(object, &array) &&
-	       rung__array_equal(&array, &file->array) && has_u64(object, "bytes", file->bytes) &&
-	       has_u64(object, "first_block", file->first_block) &&
-	       has_u64(object, "blocks", file->block_count);
+	return rung__field_has_text(object, "name", file->name) &&
+	       rung__field_array(object, &array) && rung__array_equal(&array, &file->array) &&
+	       rung__field_has_u64(object, "bytes", file->bytes) &&
+	       rung__field_has_u64(object, "first_block", file->first_block) &&
+	       rung__field_has_u64(object, "blocks", file->block_count);
 }
 
 static int get_files(const char *path, const json_t *root, struct rung__manifest *m)
@@ -372,13 +257,13 @@ static int get_files(const char *path, const json_t *root, struct rung__manifest
 			                  "it; stage the dataset again",
 			                  path, i, m->files[i].name);
 	}
-	if (!has_text(sums, "algorithm", RUNG__CHECKSUM_NAME) ||
-	    !has_u64(sums, "block_bytes", RUNG__BLOCK_BYTES) ||
-	    !has_text(sums, "file", RUNG__CHECKSUMS) ||
-	    !has_u64(sums, "bytes", m->checksums.bytes) || !json_is_array(blocks) ||
+	if (!rung__field_has_text(sums, "algorithm", RUNG__CHECKSUM_NAME) ||
+	    !rung__field_has_u64(sums, "block_bytes", RUNG__BLOCK_BYTES) ||
+	    !rung__field_has_text(sums, "file", RUNG__CHECKSUMS) ||
+	    !rung__field_has_u64(sums, "bytes", m->checksums.bytes) || !json_is_array(blocks) ||
 	    json_array_size(blocks) != m->checksums.block_count)
 		return bad_field(path, "checksums");
-	return get_sums(blocks, m->checksums.block_count, m->checksums_sums)
+	return rung__field_sums(blocks, m->checksums.block_count, m->checksums_sums)
 	               ? 0
 	               : bad_field(path, "checksums: blocks");
 }
@@ -395,7 +280,7 @@ static int get_job(const char *path, const json_t *root, struct rung__manifest *
 	if (!json_is_array(lines))
 		return bad_field(path, "job");
 	for (size_t i = 0; i < json_array_size(lines); i++) {
-		if (!is_text(json_array_get(lines, i)))
+		if (!rung__field_is_text(json_array_get(lines, i)))
 			return bad_field(path, "job");
 		bytes += json_string_length(json_array_get(lines, i)) + 1;
 	}
@@ -416,13 +301,14 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 	uint64_t index_bytes;
 	int rc;
 
-	if (!get_text(root, "producer", m->producer, sizeof(m->producer)))
+	if (!rung__field_text(root, "producer", m->producer, sizeof(m->producer)))
 		return bad_field(path, "producer");
-	if (!get_u64(root, "vertices", INT64_MAX / 16, &m->vertex_count) || m->vertex_count == 0)
+	if (!rung__field_u64(root, "vertices", INT64_MAX / 16, &m->vertex_count) ||
+	    m->vertex_count == 0)
 		return bad_field(path, "vertices");
-	if (!get_u64(root, "edges", INT64_MAX / 16, &m->edge_count))
+	if (!rung__field_u64(root, "edges", INT64_MAX / 16, &m->edge_count))
 		return bad_field(path, "edges");
-	if (!get_u64(root, "index_bytes", 8, &index_bytes) ||
+	if (!rung__field_u64(root, "index_bytes", 8, &index_bytes) ||
 	    index_bytes != rung_index_bytes(m->vertex_count))
 		return bad_field(path, "index_bytes");
 	m->index_bytes = (unsigned)index_bytes;
@@ -487,8 +373,8 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes,
 	if (rc < 0)
 		return rc;
 	root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
-	if (!has_text(root, "format", RUNG__FORMAT_NAME) ||
-	    !get_u64(root, "version", INT64_MAX, &version)) {
+	if (!rung__field_has_text(root, "format", RUNG__FORMAT_NAME) ||
+	    !rung__field_u64(root, "version", INT64_MAX, &version)) {
 		rc = rung__fail(RUNG_E_FORMAT, "%s: not a manifest of a staged dataset", path);
 		goto free_root;
 	}

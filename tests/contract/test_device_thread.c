@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the threads between the kernels of a simulated GPU do at the same time, and what they ask
- * CUDA for.
+ * How the threads between the kernels of a simulated GPU overlap, and which CUDA calls they make.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -17,20 +16,20 @@
 
 #define ROWS       3000
 #define WIDTH      512
-#define COLD_FIRST 2000u              /* ranks from there on are in the file */
+#define COLD_FIRST 2000u              /* ranks from here on are in the file */
 #define SOME_BYTES (ROWS / 4 * WIDTH) /* of host memory */
 #define FEW        40u
 #define MANY       60u
-#define APART      100u        /* ranks that are not read together */
-#define LIMIT_NS   20000000000 /* of what takes some milliseconds */
+#define APART      100u        /* distance of ranks that are not read together */
+#define LIMIT_NS   20000000000 /* limit for steps of some milliseconds */
 
 static struct store_fixture f;
 
-/* ---- a sort that can be held: the linker replaces the library's by it ---- */
+/* ---- a sort that can be held: the linker replaces the library's sort with this one ---- */
 
 static pthread_mutex_t sort_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t sort_changed = PTHREAD_COND_INITIALIZER;
-static uint64_t held_count; /* sorts of that many pairs are held; 0: none */
+static uint64_t held_count; /* sorts of this many pairs are held; 0: none */
 static unsigned sorts_held;
 
 void __real_rung__radix_sort_pairs(uint64_t *keys, uint32_t *payload, uint64_t *keys_tmp,
@@ -161,7 +160,7 @@ static void rows_are_copied_while_others_are_sorted(uint32_t file_count)
 		late[i] = COLD_FIRST + 500 + i * 5;
 	first = submit(early, FEW, first_out);
 	while (script.held == 0)
-		sched_yield(); /* its misses are sorted, and being read */
+		sched_yield(); /* until its misses are sorted and in flight */
 	hold_sorts_of(MANY);
 	second = submit(late, MANY, second_out);
 	await_held_sort();
@@ -181,14 +180,14 @@ Test(handoff, rows_are_copied_while_misses_of_another_request_are_sorted)
 	rows_are_copied_while_others_are_sorted(1);
 }
 
-Test(handoff, so_they_are_with_a_refill_thread_for_each_of_three_files)
+Test(handoff, rows_are_copied_during_sorts_with_three_refill_threads)
 {
 	rows_are_copied_while_others_are_sorted(3);
 }
 
 /*
- * CUDA is asked about a request once in RUNG__CHECK_NS, and never at first, so that many questions
- * take that much time.
+ * CUDA is queried about a request at most once per RUNG__CHECK_NS and never right after the submit,
+ * so N queries take at least N times that long.
  */
 static void cuda_is_rarely_asked(uint64_t host_bytes)
 {
@@ -218,12 +217,12 @@ static void cuda_is_rarely_asked(uint64_t host_bytes)
 	close_store();
 }
 
-Test(handoff, cuda_is_rarely_asked_whether_rows_are_there)
+Test(handoff, cuda_is_rarely_polled_for_rows)
 {
 	cuda_is_rarely_asked(SOME_BYTES);
 }
 
-Test(handoff, nor_is_it_where_no_row_is_cold)
+Test(handoff, cuda_is_rarely_polled_without_cold_rows)
 {
 	cuda_is_rarely_asked(RUNG_BYTES_MAX);
 }
@@ -236,7 +235,7 @@ static void are_right(struct rung_ids ids, const uint64_t *ranks, void *out)
 	fixture_check(&f, ranks, ids.count, out, WIDTH);
 }
 
-Test(handoff, ids_in_plain_memory_are_read_while_the_gather_is_still_to_run)
+Test(handoff, ids_in_plain_memory_are_read_before_the_gather_runs)
 {
 	uint64_t ranks[MANY];
 	const struct rung_ids ids = { ranks, MANY, RUNG_U64, RUNG_RANKS };
@@ -258,13 +257,14 @@ Test(handoff, ids_in_plain_memory_are_read_while_the_gather_is_still_to_run)
 	while (script.ended < script.sent)
 		sched_yield();
 	cr_assert_eq(rung_request_wait(request, 1000000), RUNG_E_TIMEDOUT);
-	cr_assert_eq(scatters(), before); /* not before the gather: the output may be in use */
+	/* no scatter before the gather: the output may be in use */
+	cr_assert_eq(scatters(), before);
 	sim_hold(false);
 	ends_well(request, ranks, MANY, out);
 	close_store();
 }
 
-Test(handoff, ids_in_plain_memory_are_of_any_type_and_space)
+Test(handoff, ids_in_plain_memory_may_have_any_type_and_space)
 {
 	uint64_t ranks[MANY], vertices[MANY];
 	uint32_t narrow[MANY];
@@ -297,8 +297,9 @@ Test(handoff, ids_in_plain_memory_are_of_any_type_and_space)
 	close_store();
 }
 
-/* A stream waits for a word of the host's, which is written once the other request is there. */
-Test(handoff, early_reads_leave_slots_to_requests_that_others_wait_for)
+/* The early request's stream waits for a word that the host writes after the other request is
+ * done. */
+Test(handoff, early_reads_leave_slots_for_other_requests)
 {
 	int (*wait_value)(cudaStream_t stream, unsigned long long at, uint32_t value,
 	                  unsigned flags);
@@ -339,7 +340,7 @@ Test(handoff, early_reads_leave_slots_to_requests_that_others_wait_for)
 	close_store();
 }
 
-/* Its last read has the last slot for early reads. */
+/* The list's last read uses the last slot for early reads. */
 Test(handoff, a_list_that_takes_all_slots_for_early_reads_ends_once)
 {
 	struct rung_ids ids = { .dtype = RUNG_U64, .space = RUNG_RANKS };

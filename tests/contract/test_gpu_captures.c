@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores on simulated GPUs and streams that are captured into CUDA graphs: those are refused, and
- * what a store does meanwhile does not spoil the capture.
+ * Stores on simulated GPUs and streams that are being captured into CUDA graphs: calls on them are
+ * refused, and a store's work on other streams does not invalidate the capture.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -17,12 +17,13 @@ static void begin_capture(cudaStream_t stream)
 	cr_assert_eq(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
 }
 
-/* Nothing has spoiled it. */
+/* The capture must still be valid. */
 static void end_capture(cudaStream_t stream)
 {
 	cudaGraph_t graph;
 
-	cr_assert_eq(cudaStreamEndCapture(stream, &graph), cudaSuccess, "the capture was spoiled");
+	cr_assert_eq(cudaStreamEndCapture(stream, &graph), cudaSuccess,
+	             "the capture was invalidated");
 	cr_assert_eq(cudaGraphDestroy(graph), cudaSuccess);
 }
 
@@ -33,7 +34,7 @@ static void is_refused(int rc, const char *says)
 	cr_assert(strstr(rung_last_error(), "CUDA graph"), "%s", rung_last_error());
 }
 
-Test(gpu_captures, a_stream_that_is_captured_is_refused)
+Test(gpu_captures, a_captured_stream_is_refused)
 {
 	struct rung_request *request, *before;
 	cudaStream_t stream;
@@ -44,7 +45,7 @@ Test(gpu_captures, a_stream_that_is_captured_is_refused)
 	out = fixture_memory(&f, ASKED * WIDTH);
 	before = submit(out, RUNG_STREAM_OWN);
 	begin_capture(stream);
-	for (unsigned i = 0; i < 10; i++) /* no request is lost */
+	for (unsigned i = 0; i < 10; i++) /* more than there are requests: none is lost */
 		is_refused(rung_gather_submit(f.store, &list, out, 0, stream, &request), "gather");
 	is_refused(rung_request_wait_stream(before, stream), "letting a stream wait for rows");
 	end_capture(stream);
@@ -53,7 +54,7 @@ Test(gpu_captures, a_stream_that_is_captured_is_refused)
 	cr_assert_eq(cudaStreamDestroy(stream), cudaSuccess);
 }
 
-Test(gpu_captures, the_default_stream_is_refused_while_a_stream_in_order_with_it_is_captured)
+Test(gpu_captures, the_default_stream_is_refused_while_a_blocking_stream_is_captured)
 {
 	struct rung_request *request;
 	cudaStream_t stream;
@@ -77,7 +78,7 @@ Test(gpu_captures, the_default_stream_is_refused_while_a_stream_in_order_with_it
 	cr_assert_eq(cudaStreamDestroy(stream), cudaSuccess);
 }
 
-Test(gpu_captures, batches_are_not_sampled_on_a_stream_that_is_captured)
+Test(gpu_captures, batches_are_not_sampled_on_a_captured_stream)
 {
 	const uint32_t fanouts[] = { 3 };
 	struct rung_gpu_sampler_opts opts = {
@@ -108,10 +109,11 @@ Test(gpu_captures, batches_are_not_sampled_on_a_stream_that_is_captured)
 	rung_gpu_sampler_destroy(sampler);
 }
 
-/* Of requests that are put early: the fixture waits for them before it frees their memory. */
+/* Output of requests that are put early: the fixture waits for them before it frees their
+ * memory. */
 static unsigned char *left_behind;
 
-/* Allocation and release, gathers and waits for them. */
+/* Allocate, gather, wait and release. */
 static void use_store(void)
 {
 	unsigned char *out;
@@ -158,19 +160,19 @@ static void use_store_during_a_capture(bool hits)
 	cr_assert_eq(cudaStreamDestroy(stream), cudaSuccess);
 }
 
-Test(gpu_captures, gathers_beside_a_capture_leave_it_alone)
+Test(gpu_captures, gathers_do_not_invalidate_a_concurrent_capture)
 {
 	use_store_during_a_capture(true);
 }
 
-/* Here the device thread works as well. */
-Test(gpu_captures, gathers_of_cold_rows_beside_a_capture_leave_it_alone)
+/* Cold rows: the device thread makes CUDA calls as well. */
+Test(gpu_captures, gathers_of_cold_rows_do_not_invalidate_a_concurrent_capture)
 {
 	use_store_during_a_capture(false);
 }
 
-/* The mode is the caller's again: its own mistakes are still told. */
-Test(gpu_captures, calls_leave_the_capture_mode_of_their_thread)
+/* The caller's mode is restored, so that the caller's own mistakes are still reported. */
+Test(gpu_captures, calls_restore_the_capture_mode_of_their_thread)
 {
 	enum cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
 	unsigned char *out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A store on GPU 1 of three simulated ones, in a thread that has chosen none: whose memory and
+ * A store on GPU 1 of three simulated GPUs, in a thread that has not chosen a GPU: which memory and
  * streams it accepts, and which GPUs get a context of this process.
  */
 #include <criterion/criterion.h>
@@ -18,7 +18,7 @@
 
 static struct store_fixture f;
 static uint64_t ids[ASKED];
-static struct rung_ids list; /* they, in memory of the store */
+static struct rung_ids list; /* the ids, in memory of the store */
 static unsigned char *out;
 
 static void says(const char *words)
@@ -69,7 +69,7 @@ static void open_on_gpu_1(uint64_t host_bytes)
 
 static void set_up(void)
 {
-	/* on the CPU: CUDA has not been called */
+	/* a store on the CPU: CUDA has not been called yet */
 	fixture_open(&f, ROWS, WIDTH, RUNG_BYTES_MAX, NULL, NULL);
 	fixture_random_ids(&f, ids, ASKED, 5);
 	open_on_gpu_1(ROWS * WIDTH / 2);
@@ -108,7 +108,7 @@ static void is_refused(const struct rung_ids *from, void *to, const char *words)
 	says(words);
 }
 
-Test(gpu_cards, memory_of_another_gpu_is_refused_and_both_are_named)
+Test(gpu_cards, memory_of_another_gpu_is_refused_and_both_gpus_are_named)
 {
 	void *theirs = memory_of(2, ASKED * WIDTH);
 	struct rung_ids there = { theirs, ASKED, RUNG_U64, RUNG_RANKS };
@@ -118,19 +118,20 @@ Test(gpu_cards, memory_of_another_gpu_is_refused_and_both_are_named)
 	           "or open the store on GPU 2");
 	is_refused(&there, out, "ids at ");
 	cr_assert_eq(cudaSetDevice(1), cudaSuccess);
-	/* others may rely on it, a store does not */
+	/* other code may rely on peer access, the store does not */
 	cr_assert_eq(cudaDeviceEnablePeerAccess(2, 0), cudaSuccess);
 	is_refused(&list, theirs, "output at ");
 	cr_assert_eq(cudaFree(theirs), cudaSuccess);
 	fixture_gather_and_check(&f, ids, ASKED);
 }
 
-Test(gpu_cards, memory_of_the_host_is_judged_by_where_the_gpu_has_it)
+Test(gpu_cards, host_memory_is_checked_by_its_device_address)
 {
 	struct rung_ids here = { NULL, ASKED, RUNG_U64, RUNG_RANKS };
 	void *pinned, *managed, *combined;
 
-	cr_assert_eq(cudaSetDevice(2), cudaSuccess); /* it is all GPUs', whichever was current */
+	/* host memory belongs to all GPUs, whichever is current */
+	cr_assert_eq(cudaSetDevice(2), cudaSuccess);
 	cr_assert_eq(cudaHostAlloc(&pinned, ASKED * WIDTH, cudaHostAllocDefault), cudaSuccess);
 	cr_assert_eq(cudaMallocManaged(&managed, sizeof(ids), cudaMemAttachGlobal), cudaSuccess);
 	cr_assert_eq(cudaHostAlloc(&combined, ASKED * WIDTH, cudaHostAllocWriteCombined),
@@ -165,7 +166,7 @@ Test(gpu_cards, a_gather_on_a_stream_of_another_gpu_is_refused)
 
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, theirs, &request), RUNG_E_INVAL);
 	says("of GPU 2, the store gathers on GPU 1; give a stream of GPU 1");
-	sim_fail("cuStreamGetDevice", 1, cudaErrorUnknown); /* as a driver without it */
+	sim_fail("cuStreamGetDevice", 1, cudaErrorUnknown); /* as with a driver that lacks it */
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, theirs, &request), RUNG_E_IO);
 	says("cuda: starting the gather kernel");
 	fixture_gather_and_check(&f, ids, ASKED);
@@ -258,7 +259,7 @@ static void only_gpu_1_has_a_context(const char *after)
 	for (int g = 0; g < 3; g++)
 		cr_assert_eq(sim_has_context(g), g == 1, "%s: GPU %d", after, g);
 	cr_assert_eq(cudaGetDevice(&gpu), cudaSuccess);
-	cr_assert_eq(gpu, 0, "%s: the thread's own choice is %d", after, gpu);
+	cr_assert_eq(gpu, 0, "%s: the thread's GPU is now %d", after, gpu);
 }
 
 static void gather_in_every_way(void)
@@ -282,7 +283,7 @@ static void gather_in_every_way(void)
 	fixture_check(&f, ids, ASKED, out, WIDTH);
 }
 
-Test(gpu_cards, no_gpu_but_the_stores_gets_a_context)
+Test(gpu_cards, only_the_stores_gpu_gets_a_context)
 {
 	only_gpu_1_has_a_context("open");
 	gather_in_every_way();
@@ -290,7 +291,7 @@ Test(gpu_cards, no_gpu_but_the_stores_gets_a_context)
 	sample();
 	close_sampler();
 	only_gpu_1_has_a_context("sampling");
-	open_on_gpu_1(RUNG_BYTES_MAX); /* nothing is cold: callers look at the GPU themselves */
+	open_on_gpu_1(RUNG_BYTES_MAX); /* nothing is cold: callers poll the GPU themselves */
 	gather_in_every_way();
 	fixture_free_memories(&f);
 	cr_assert_eq(rung_store_close(f.store), 0);
@@ -298,7 +299,7 @@ Test(gpu_cards, no_gpu_but_the_stores_gets_a_context)
 	only_gpu_1_has_a_context("close");
 }
 
-Test(gpu_cards, a_meter_uses_its_gpu_alone)
+Test(gpu_cards, a_meter_uses_only_its_gpu)
 {
 	const struct rung__meter_ops *ops = rung__device_find(RUNG_DEVICE_CUDA)->meter;
 	struct rung__meter_copy copy = { .bytes = 5000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stores on simulated GPUs when CUDA calls fail: which requests fail, with which message, and that
- * nothing is left behind.
+ * nothing leaks.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -75,7 +75,7 @@ static int open_sampler_once(void)
 	return rc;
 }
 
-/* Each call of one function fails once; `calls` is how many there were when all went well. */
+/* Fail each call of one function once. @param calls number of calls when none fails */
 static void open_with_failures(int (*open_once)(void), const char *function, unsigned long calls)
 {
 	size_t live = sim_live();
@@ -86,7 +86,7 @@ static void open_with_failures(int (*open_once)(void), const char *function, uns
 		sim_fail(function, nth, cudaErrorUnknown);
 		rc = open_once();
 		sim_fail(function, 0, cudaSuccess);
-		if (rc == 0) { /* while closing */
+		if (rc == 0) { /* the call was made while closing */
 			cr_assert(strcmp(function, "cuCtxPushCurrent") == 0 ||
 			                  strcmp(function, "cudaSetDevice") == 0 ||
 			                  strcmp(function, "cudaGetDevice") == 0,
@@ -96,8 +96,7 @@ static void open_with_failures(int (*open_once)(void), const char *function, uns
 			cr_assert(strstr(rung_last_error(), "cuda: "), "%s: %s", function,
 			          rung_last_error());
 		}
-		cr_assert_eq(sim_live(), live, "%s, call %u of %lu leaves something", function, nth,
-		             calls);
+		cr_assert_eq(sim_live(), live, "%s, call %u of %lu leaks", function, nth, calls);
 	}
 }
 
@@ -119,7 +118,7 @@ static void fail_each_call(int (*open_once)(void))
 	gather_is_right();
 }
 
-Test(gpu_errors, any_call_may_fail_while_a_store_opens_and_nothing_is_left)
+Test(gpu_errors, any_call_may_fail_while_a_store_opens_and_nothing_leaks)
 {
 	fail_each_call(open_store_once);
 }
@@ -130,12 +129,12 @@ Test(gpu_errors, the_streams_of_a_store_have_the_lowest_priority)
 	cr_assert_eq(sim_streams(0), 0);
 }
 
-Test(gpu_errors, any_call_may_fail_while_a_sampler_opens_and_nothing_is_left)
+Test(gpu_errors, any_call_may_fail_while_a_sampler_opens_and_nothing_leaks)
 {
 	fail_each_call(open_sampler_once);
 }
 
-Test(gpu_errors, a_gpu_without_room_says_how_much_there_is)
+Test(gpu_errors, out_of_gpu_memory_reports_the_free_bytes)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	struct rung_store *store;
@@ -148,7 +147,7 @@ Test(gpu_errors, a_gpu_without_room_says_how_much_there_is)
 	cr_assert_eq(sim_live(), live);
 }
 
-Test(gpu_errors, host_memory_that_cannot_be_pinned_says_how_far_it_came)
+Test(gpu_errors, a_failed_registration_names_the_limit_of_locked_memory)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	struct rung_store *store;
@@ -159,8 +158,8 @@ Test(gpu_errors, host_memory_that_cannot_be_pinned_says_how_far_it_came)
 	cr_assert(strstr(rung_last_error(), "limit of locked memory"), "%s", rung_last_error());
 }
 
-/* Two buffers hold a row each, and the second of them is in two registrations. */
-Test(gpu_errors, rows_that_cross_the_border_of_a_registration_are_loaded)
+/* Each of two buffers holds one row, and the second row is in two registrations. */
+Test(gpu_errors, rows_that_cross_a_registration_boundary_are_loaded)
 {
 	const uint64_t wide = RUNG__REGISTER_BYTES / 2 + 7 * RUNG__PAGE_BYTES + 40, rows = 3;
 	struct rung_store_opts opts = {
@@ -186,7 +185,7 @@ Test(gpu_errors, rows_that_cross_the_border_of_a_registration_are_loaded)
 		fixture_gather_and_check(&f, &rank, 1);
 }
 
-Test(gpu_errors, gpus_without_a_link_at_open_are_named)
+Test(gpu_errors, gpus_without_peer_access_at_open_are_named)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	struct rung_store *store;
@@ -194,8 +193,8 @@ Test(gpu_errors, gpus_without_a_link_at_open_are_named)
 
 	if (rung_plan_device(f.plan)->gpus[rung_plan_device(f.plan)->gpu_count - 1] == 0 &&
 	    rung_plan_device(f.plan)->gpus[1] == 0)
-		SKIP("one GPU: it reaches itself");
-	/* as if the plan were another machine's */
+		SKIP("one GPU: it needs no peer access");
+	/* as if the plan were for another machine */
 	sim_fail("cudaDeviceEnablePeerAccess", 1, cudaErrorPeerAccessUnsupported);
 	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), RUNG_E_NOSUP);
 	cr_assert(strstr(rung_last_error(), "GPU 0 cannot read the memory of GPU 1"), "%s",
@@ -203,7 +202,7 @@ Test(gpu_errors, gpus_without_a_link_at_open_are_named)
 	cr_assert_eq(sim_live(), live);
 }
 
-Test(gpu_errors, gpu_memory_that_cannot_be_named_or_opened_fails_the_share)
+Test(gpu_errors, a_failed_ipc_handle_fails_sharing_or_attaching)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	struct rung_store *creator, *store;
@@ -211,7 +210,7 @@ Test(gpu_errors, gpu_memory_that_cannot_be_named_or_opened_fails_the_share)
 	size_t live;
 
 	if (rung_plan_tier(f.plan, fixture_tier(&f, "peer"))->row_count == 0)
-		SKIP("no rows in the tier peer: nothing to name");
+		SKIP("no rows in the tier peer: no memory to export");
 	snprintf(path, sizeof(path), "%s/share/socket", f.parent);
 	opts.share_path = path;
 	live = sim_live();
@@ -221,7 +220,7 @@ Test(gpu_errors, gpu_memory_that_cannot_be_named_or_opened_fails_the_share)
 	cr_assert_eq(sim_live(), live);
 	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &creator), 0, "%s", rung_last_error());
 	live = sim_live();
-	/* CUDA IPC opens nothing of one's own process */
+	/* CUDA IPC opens no memory of the same process */
 	cr_assert_eq(rung_store_attach(path, NULL, &store), RUNG_E_IO);
 	cr_assert(strstr(rung_last_error(),
 	                 "opening GPU memory of the process that shares the store"),
@@ -230,7 +229,7 @@ Test(gpu_errors, gpu_memory_that_cannot_be_named_or_opened_fails_the_share)
 	cr_assert_eq(rung_store_close(creator), 0);
 }
 
-Test(gpu_errors, a_gpu_that_is_not_there_is_named)
+Test(gpu_errors, a_missing_gpu_is_named)
 {
 	int gpu = 77;
 	struct rung_plan_opts opts = {
@@ -244,7 +243,7 @@ Test(gpu_errors, a_gpu_that_is_not_there_is_named)
 
 /* ---- gathering ---- */
 
-Test(gpu_errors, a_launch_that_fails_fails_its_request_alone)
+Test(gpu_errors, a_failed_launch_fails_only_its_request)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
 	struct rung_request *request;
@@ -259,12 +258,12 @@ Test(gpu_errors, a_launch_that_fails_fails_its_request_alone)
 	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
 	cr_assert(strstr(rung_last_error(), "cuda: starting the scatter kernel"), "%s",
 	          rung_last_error());
-	for (unsigned i = 0; i < 10; i++) /* no slot and no request was lost */
+	for (unsigned i = 0; i < 10; i++) /* no slot or request was lost */
 		gather_is_right();
 }
 
-/* Kernels tell of their own end; CUDA is asked now and then whether that can still come. */
-Test(gpu_errors, a_device_that_fails_is_noticed_without_a_word_from_it)
+/* Kernels report their own end. CUDA is queried now and then, in case they never can. */
+Test(gpu_errors, a_failed_device_is_noticed_although_it_reports_nothing)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
 	struct rung_request *request;
@@ -285,8 +284,9 @@ Test(gpu_errors, kernels_that_never_run_are_noticed)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
 
-	for (unsigned nth = 1; nth <= 2; nth++) {               /* the gather, the first scatter */
-		sim_fail("cudaLaunchKernel", nth, cudaSuccess); /* says so, and does nothing */
+	for (unsigned nth = 1; nth <= 2; nth++) { /* the gather, the first scatter */
+		/* reports success and runs nothing */
+		sim_fail("cudaLaunchKernel", nth, cudaSuccess);
 		cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
 		cr_assert(strstr(rung_last_error(), "the kernel has not run"), "%s",
 		          rung_last_error());
@@ -294,12 +294,12 @@ Test(gpu_errors, kernels_that_never_run_are_noticed)
 	}
 }
 
-Test(gpu_errors, a_gather_of_no_rows_waits_for_no_kernel)
+Test(gpu_errors, an_empty_gather_waits_for_no_kernel)
 {
 	const struct rung_ids none = { NULL, 0, RUNG_U64, RUNG_RANKS };
 	struct rung_request *request;
 
-	gather_is_right(); /* and leaves a report with misses */
+	gather_is_right(); /* leaves a report with misses */
 	hold();
 	cr_assert_eq(rung_gather_submit(f.store, &none, NULL, 0, NULL, &request), 0, "%s",
 	             rung_last_error());
@@ -308,9 +308,8 @@ Test(gpu_errors, a_gather_of_no_rows_waits_for_no_kernel)
 	sim_hold(false);
 }
 
-/* The kernel was started: it has to be over when the request may serve again, on whatever
- * stream. */
-Test(gpu_errors, what_was_started_ends_before_a_failed_submit_returns)
+/* The kernel was launched: it has to end before the request can be used again, on any stream. */
+Test(gpu_errors, launched_work_ends_before_a_failed_submit_returns)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
 	struct rung_request *request;
@@ -357,7 +356,7 @@ Test(gpu_errors, memory_the_gpu_cannot_reach_is_refused)
 	gather_is_right();
 }
 
-Test(gpu_errors, reads_that_fail_fail_their_request_and_lose_no_slot)
+Test(gpu_errors, failed_reads_fail_their_request_and_lose_no_slot)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts),
 		                        .requests_max = 3,

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loader of a store on simulated GPUs: in what order its memory is used, and what it may not do
- * during a pass. RUNG_TEST_DEVICE says which tiers there are, RUNG_TEST_SAMPLE_ON=gpu that batches
- * are sampled on the GPU.
+ * The loader of a store on simulated GPUs: the order in which it uses its memory, and the calls it
+ * must not make during a pass. RUNG_TEST_DEVICE selects the tiers; RUNG_TEST_SAMPLE_ON=gpu samples
+ * the batches on the GPU.
  */
 #include <unistd.h>
 
 #include "gpu_loader_fixture.h"
 
-#define TRIES  200u /* looks at what must not happen */
-#define PASSES 20u  /* after which no memory is too small for a batch */
+#define TRIES  200u /* checks that something does not happen */
+#define PASSES 20u  /* by then no buffer is too small for a batch */
 
-/* ---- in order with the caller's work, and with nothing else ---- */
+/* ---- ordered with the caller's work, and with nothing else ---- */
 
-Test(gpu_loader, a_pass_goes_on_while_the_legacy_stream_is_held, .timeout = 120)
+Test(gpu_loader, a_pass_continues_while_the_legacy_stream_is_held, .timeout = 120)
 {
 	struct rung_loader *loader;
 
 	open_all(ALL);
 	loader = make_loader(2, 4, 2);
 	for (unsigned again = 0; again < 2; again++) {
-		begin(loader, whole_pass()); /* it may free, and so wait for the GPU */
+		begin(loader, whole_pass()); /* it may free memory, and so wait for the GPU */
 		hold(cudaStreamLegacy);
 		for (uint64_t b = 0; b < BATCHES; b++)
 			use_and_put(loader, next(loader), user.stream);
@@ -34,8 +34,8 @@ Test(gpu_loader, a_pass_goes_on_while_the_legacy_stream_is_held, .timeout = 120)
 	close_all();
 }
 
-/* Of a caller whose work is on the legacy stream and held, the next batches come all the same, as
- * many as there is memory for. */
+/* A caller whose work is held on the legacy stream still gets further batches, as many as the pool
+ * has memory for. */
 Test(gpu_loader, batches_come_while_the_putting_stream_is_held, .timeout = 120)
 {
 	const struct rung_loader_batch *kept[POOL];
@@ -63,8 +63,8 @@ Test(gpu_loader, batches_come_while_the_putting_stream_is_held, .timeout = 120)
 }
 
 /* Begin a pass and take POOL + 1 batches while work on the first ones is held. @return whether the
- * last one has the memory of the first: it has memory of its own if the first one's is too small,
- * which depends on the batches that were sampled when that was allocated. */
+ * last one uses the memory of the first. It does not if that memory is too small for it, which
+ * depends on the batches that were sampled when it was allocated. */
 static bool memory_is_used_again(struct rung_loader *loader)
 {
 	const struct rung_loader_batch *batch = NULL;
@@ -83,7 +83,7 @@ static bool memory_is_used_again(struct rung_loader *loader)
 	cr_assert_not_null(batch->request);
 	for (unsigned i = 0; again && i < TRIES; i++) {
 		cr_assert_eq(rung_request_poll(batch->request), 0,
-		             "its memory is still to be read");
+		             "its memory has not been read yet");
 		usleep(500);
 	}
 	let_go();
@@ -103,16 +103,17 @@ Test(gpu_loader, memory_is_used_again_after_the_work_on_the_putting_stream, .tim
 
 	open_all(ALL);
 	loader = make_loader(2, 4, 2);
-	while (!memory_is_used_again(loader)) /* too small memory is replaced by larger */
+	/* buffers that are too small are replaced by larger ones */
+	while (!memory_is_used_again(loader))
 		cr_assert_leq(++passes, PASSES);
 	rung_loader_destroy(loader);
 	close_all();
 }
 
-Test(gpu_loader, rows_are_those_of_their_batch_whenever_the_work_on_them_runs, .timeout = 120)
+Test(gpu_loader, rows_match_their_batch_whenever_the_work_on_them_runs, .timeout = 120)
 {
 	static const uint64_t host_bytes[] = { ALL,
-		                               HOST_BYTES }; /* the second with rows in the file */
+		                               HOST_BYTES }; /* the second has rows in the file */
 
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(host_bytes); i++) {
 		struct rung_loader *loader;
@@ -126,9 +127,9 @@ Test(gpu_loader, rows_are_those_of_their_batch_whenever_the_work_on_them_runs, .
 	}
 }
 
-/* Nobody makes a stream wait for the rows: put does, or a gather that is late would write to the
- * next batch's memory. */
-Test(gpu_loader, batches_that_are_put_unread_are_in_nobodys_way, .timeout = 120)
+/* No stream of the caller waits for the rows. put makes one wait, or a late gather would write to
+ * the next batch's memory. */
+Test(gpu_loader, batches_that_are_put_unread_disturb_no_later_batch, .timeout = 120)
 {
 	struct rung_loader *loader;
 
@@ -150,7 +151,7 @@ Test(gpu_loader, batches_that_are_put_unread_are_in_nobodys_way, .timeout = 120)
 	close_all();
 }
 
-/* ---- what may not be during a pass ---- */
+/* ---- calls that a pass must not make ---- */
 
 static const char *const waiting_calls[] = { "cudaMalloc",
 	                                     "cudaFree",
@@ -163,19 +164,19 @@ static const char *const waiting_calls[] = { "cudaMalloc",
 	                                     "cudaEventCreateWithFlags",
 	                                     "cudaEventDestroy" };
 
-/* @return whether a pass had memory enough; then it must have made none of these calls. */
+/* @return whether the pass had enough memory; then it must have made none of these calls. */
 static bool pass_allocates_nothing(struct rung_loader *loader)
 {
 	unsigned long before[RUNG__ARRAY_LEN(waiting_calls)], synchronized;
 
-	cr_assert_eq(rung_loader_end(loader), 0); /* frees what was too small */
+	cr_assert_eq(rung_loader_end(loader), 0); /* frees buffers that were too small */
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(waiting_calls); i++)
 		before[i] = sim_calls(waiting_calls[i]);
 	synchronized = sim_calls("cudaStreamSynchronize");
 	begin(loader, whole_pass());
 	for (uint64_t b = 0; b < BATCHES; b++)
 		use_and_put(loader, next(loader), user.stream);
-	if (sim_calls("cudaMalloc") != before[0]) /* a batch larger than those before it */
+	if (sim_calls("cudaMalloc") != before[0]) /* a batch was larger than all before it */
 		return false;
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(waiting_calls); i++)
 		cr_assert_eq(sim_calls(waiting_calls[i]), before[i], "%s", waiting_calls[i]);
@@ -184,7 +185,7 @@ static bool pass_allocates_nothing(struct rung_loader *loader)
 	return true;
 }
 
-Test(gpu_loader, a_pass_allocates_nothing_and_waits_for_nothing_but_its_own, .timeout = 120)
+Test(gpu_loader, a_pass_allocates_nothing_and_waits_only_for_its_own_work, .timeout = 120)
 {
 	struct rung_loader_pass pass = whole_pass();
 	struct rung_loader *loader;
@@ -202,8 +203,8 @@ Test(gpu_loader, a_pass_allocates_nothing_and_waits_for_nothing_but_its_own, .ti
 	close_all();
 }
 
-/* Freeing would wait for all that the GPU has to do, the caller's work as well. */
-Test(gpu_loader, memory_that_is_too_small_is_freed_when_the_pass_is_over, .timeout = 120)
+/* Freeing waits for all work of the GPU, including the caller's. */
+Test(gpu_loader, buffers_that_are_too_small_are_freed_after_the_pass, .timeout = 120)
 {
 	struct rung_loader_pass small = whole_pass();
 	struct rung_loader *loader;
@@ -226,9 +227,9 @@ Test(gpu_loader, memory_that_is_too_small_is_freed_when_the_pass_is_over, .timeo
 	close_all();
 }
 
-/* ---- passes that are left, loaders that are closed ---- */
+/* ---- abandoned passes, destroyed loaders ---- */
 
-Test(gpu_loader, a_pass_is_left_and_a_loader_destroyed_while_work_on_its_batches_is_to_come,
+Test(gpu_loader, a_pass_ends_and_a_loader_is_destroyed_while_work_on_its_batches_is_pending,
      .timeout = 120)
 {
 	open_all(HOST_BYTES);
@@ -243,7 +244,7 @@ Test(gpu_loader, a_pass_is_left_and_a_loader_destroyed_while_work_on_its_batches
 			begin(loader, whole_pass());
 			(void)next(loader); /* not put */
 		}
-		rung_loader_destroy(loader); /* the copies come first */
+		rung_loader_destroy(loader); /* waits for the copies */
 		cr_assert_eq(cudaStreamQuery(user.stream), cudaSuccess);
 		for (uint64_t b = 0; b < taken; b++)
 			check_copy(b);

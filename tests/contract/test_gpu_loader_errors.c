@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader of a store on simulated GPUs of which CUDA calls fail; see test_gpu_loader.c. */
+/* The loader of a store on simulated GPUs whose CUDA calls fail; see test_gpu_loader.c. */
 #include <unistd.h>
 
 #include "gpu_loader_fixture.h"
@@ -20,7 +20,7 @@ static const char *const functions[] = { "cudaGetDevice",
 	                                 "cudaPointerGetAttributes",
 	                                 "cudaMemsetAsync" };
 
-/* @return batches that were handed over and whose rows came */
+/* @return batches that were delivered with all their rows */
 static uint64_t run_with_failures(struct rung_loader *loader)
 {
 	const struct rung_loader_pass pass = whole_pass();
@@ -53,7 +53,7 @@ static int create_once(uint64_t *good_out)
 	return rc;
 }
 
-Test(gpu_loader_errors, every_call_may_fail_and_nothing_is_left, .timeout = 120)
+Test(gpu_loader_errors, every_call_may_fail_and_nothing_leaks, .timeout = 120)
 {
 	uint64_t good;
 
@@ -75,21 +75,21 @@ Test(gpu_loader_errors, every_call_may_fail_and_nothing_is_left, .timeout = 120)
 			cr_assert(rc == 0 || rc == RUNG_E_IO, "%s, call %u: %s", functions[i], nth,
 			          rung_last_error());
 			cr_assert(rc < 0 || good + 2 >= BATCHES,
-			          "%s, call %u: %" PRIu64 " batches came", functions[i], nth, good);
-			cr_assert_eq(sim_live(), live, "%s, call %u leaves something", functions[i],
-			             nth);
+			          "%s, call %u: %" PRIu64 " batches succeeded", functions[i], nth,
+			          good);
+			cr_assert_eq(sim_live(), live, "%s, call %u leaks", functions[i], nth);
 			fixture_gather_and_check(&f, seeds, SEEDS);
 		}
 	}
 	close_all();
 }
 
-Test(gpu_loader_errors, a_gpu_without_room_gets_back_what_is_not_in_use, .timeout = 120)
+Test(gpu_loader_errors, unused_memory_is_freed_when_the_gpu_is_full, .timeout = 120)
 {
 	struct rung_loader *loader;
 
 	if (samples_on_gpu())
-		cr_skip_test("batches of the GPU are allocated before the pass");
+		cr_skip_test("sampling on the GPU allocates batches before the pass");
 	open_all(ALL);
 	loader = make_loader(1, 2, 2);
 	for (unsigned nth = 1; nth <= POOL; nth++) {
@@ -103,7 +103,7 @@ Test(gpu_loader_errors, a_gpu_without_room_gets_back_what_is_not_in_use, .timeou
 	close_all();
 }
 
-/* The loader's threads have nothing to do until a batch is taken or put. */
+/* Wait until the loader's threads have nothing to do before the next call of next or put. */
 static void await_idle(struct rung_loader *loader)
 {
 	bool idle = false;
@@ -118,7 +118,7 @@ static void await_idle(struct rung_loader *loader)
 	}
 }
 
-/* Where nobody can say when the caller's work has run, the memory is not used again. */
+/* If the end of the caller's work cannot be observed, the memory is not used again. */
 Test(gpu_loader_errors, memory_that_could_not_be_returned_is_not_used_again, .timeout = 120)
 {
 	const struct rung_loader_batch *batch;
@@ -151,7 +151,7 @@ Test(gpu_loader_errors, memory_that_could_not_be_returned_is_not_used_again, .ti
 	close_all();
 }
 
-Test(gpu_loader_errors, a_gpu_that_breaks_down_ends_the_pass, .timeout = 120)
+Test(gpu_loader_errors, a_broken_gpu_ends_the_pass, .timeout = 120)
 {
 	struct rung_loader *loader;
 	uint64_t failed = 0;
@@ -161,7 +161,7 @@ Test(gpu_loader_errors, a_gpu_that_breaks_down_ends_the_pass, .timeout = 120)
 	begin(loader, whole_pass());
 	use_and_put(loader, next(loader), user.stream);
 	(void)next(loader); /* not put */
-	sim_hold(true);     /* what runs has ended: its memory is about to go */
+	sim_hold(true);     /* running work has ended: its memory is freed below */
 	sim_break(cudaErrorIllegalAddress);
 	for (uint64_t b = 2; b < BATCHES; b++) {
 		const struct rung_loader_batch *batch = NULL;
@@ -171,7 +171,7 @@ Test(gpu_loader_errors, a_gpu_that_breaks_down_ends_the_pass, .timeout = 120)
 		failed += rc < 0 || (batch->request && rung_request_wait(batch->request, -1) < 0);
 		rung_loader_put(loader, batch, NULL);
 	}
-	cr_assert_geq(failed, BATCHES - 2 - 2, "gathers ahead may have run before");
+	cr_assert_geq(failed, BATCHES - 2 - 2, "only gathers submitted ahead may have succeeded");
 	rung_loader_destroy(loader);
 	(void)cudaStreamDestroy(user.stream);
 	(void)cudaFreeHost(user.word);

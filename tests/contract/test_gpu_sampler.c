@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampling on the GPU of a store, over a graph on several tiers: the batches of the CPU, and what
- * can be wrong. */
+/* Sampling on the GPU of a store, over a graph on several tiers: the batches match those of the
+ * CPU, and errors are reported. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -92,10 +92,10 @@ static void batches_are_equal(const struct rung__gpu_batch *gpu, const struct ru
 static void choose_seeds(uint64_t *seeds, uint64_t key)
 {
 	for (uint64_t i = 0; i < SEEDS; i++)
-		seeds[i] = (i * 71 + key * 13) % ROWS; /* 71 and ROWS have no factor in common */
+		seeds[i] = (i * 71 + key * 13) % ROWS; /* 71 and ROWS are coprime */
 }
 
-Test(gpu_sampler, batches_are_those_of_the_cpu_and_their_rows_follow)
+Test(gpu_sampler, batches_match_the_cpu_and_their_rows_follow)
 {
 	struct rung_sampler_opts cpu_opts = {
 		.size = sizeof(cpu_opts), .fanouts = fanouts, .hop_count = 3, .seed = 9
@@ -144,7 +144,7 @@ Test(gpu_sampler, batches_are_those_of_the_cpu_and_their_rows_follow)
 	rung_plan_destroy(plan);
 }
 
-/* Graph and rows share the budgets, and the same share of both is on the GPUs. */
+/* Graph and rows share the budgets, and the same fraction of each is on the GPUs. */
 Test(gpu_sampler, structure_and_features_share_one_budget)
 {
 	int gpus[3];
@@ -198,7 +198,7 @@ static void fails(struct rung__gpu_batch *batch, const uint64_t *seeds, uint64_t
 	cr_assert_null(rung__gpu_batch_block(batch, 0));
 }
 
-Test(gpu_sampler, mistakes_are_told_and_the_batch_serves_again)
+Test(gpu_sampler, mistakes_are_reported_and_the_batch_can_be_reused)
 {
 	uint64_t outside[] = { 1, 2, ROWS }, twice[] = { 4, 5, 4 }, good[SEEDS] = { 0 };
 	const struct rung__graph_location *where;
@@ -237,8 +237,8 @@ Test(gpu_sampler, mistakes_are_told_and_the_batch_serves_again)
 	rung_plan_destroy(plan);
 }
 
-/* What the file holds is looked at when it is used: an id that is no vertex is named. */
-Test(gpu_sampler, a_damaged_graph_is_told_by_the_batch_that_meets_it)
+/* The file's contents are checked when they are used: the error names an invalid vertex id. */
+Test(gpu_sampler, a_damaged_graph_fails_the_batch_that_reads_it)
 {
 	const struct rung__graph_location *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
@@ -266,7 +266,7 @@ Test(gpu_sampler, a_damaged_graph_is_told_by_the_batch_that_meets_it)
 	rung_plan_destroy(plan);
 }
 
-Test(gpu_sampler, a_store_on_the_cpu_says_what_to_use)
+Test(gpu_sampler, a_store_on_the_cpu_names_the_cpu_sampler)
 {
 	struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts) };
 	struct rung_gpu_sampler *sampler;
@@ -281,7 +281,7 @@ Test(gpu_sampler, a_store_on_the_cpu_says_what_to_use)
 	rung_plan_destroy(plan);
 }
 
-Test(gpu_sampler, draws_of_new_vertices_alone_are_for_the_cpu)
+Test(gpu_sampler, draws_for_new_vertices_only_need_the_cpu)
 {
 	const struct rung__graph_location *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);

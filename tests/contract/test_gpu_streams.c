@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores on simulated GPUs and the streams of their callers: what is in order with what, by each
- * kind of handle; modules that are loaded while gathers run.
+ * Stores on simulated GPUs and their callers' streams: which work is ordered with which, for each
+ * kind of handle, and modules that are loaded while gathers run.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 #include "sim_store_fixture.h"
 
-#define TURNS 12 /* of what goes wrong in every other order that the simulation draws */
+#define TURNS 12 /* a wrong order shows in about every second turn */
 
 TestSuite(gpu_streams, .fini = tear_down);
 
@@ -25,7 +25,7 @@ static void *pinned(size_t bytes)
 
 /* ---- handles ---- */
 
-/* Ids that work on the stream writes; until that has run, memory holds others. */
+/* The ids are written by work on the stream; until it has run, the memory holds other ids. */
 static void gather_follows(struct CUstream_st *stream, cudaStream_t work_on)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
@@ -55,7 +55,7 @@ Test(gpu_streams, null_is_the_default_stream)
 	gather_follows(cudaStreamLegacy, NULL);
 }
 
-Test(gpu_streams, the_default_stream_follows_streams_that_block)
+Test(gpu_streams, the_default_stream_follows_blocking_streams)
 {
 	cudaStream_t blocking;
 
@@ -66,13 +66,13 @@ Test(gpu_streams, the_default_stream_follows_streams_that_block)
 	cr_assert_eq(cudaStreamDestroy(blocking), cudaSuccess);
 }
 
-Test(gpu_streams, a_stream_of_the_thread_is_the_calling_threads)
+Test(gpu_streams, a_per_thread_stream_is_the_calling_threads)
 {
 	open_store(true);
 	gather_follows(cudaStreamPerThread, cudaStreamPerThread);
 }
 
-/* Work on the caller's stream that reads the rows. */
+/* The rows are read by work on the caller's stream. */
 static void rows_come_before(struct CUstream_st *gathered_on, struct CUstream_st *waits,
                              cudaStream_t work_on)
 {
@@ -104,7 +104,7 @@ Test(gpu_streams, the_default_stream_waits_for_rows)
 	rows_come_before(RUNG_STREAM_OWN, cudaStreamLegacy, NULL);
 }
 
-/* The same handle, another stream. */
+/* The same handle names another stream in this thread. */
 struct other_thread {
 	struct rung_request *request;
 	unsigned char *out;
@@ -118,7 +118,7 @@ static void *submit_on_its_stream(void *ctx)
 	return NULL;
 }
 
-Test(gpu_streams, the_stream_of_one_thread_waits_for_that_of_another)
+Test(gpu_streams, the_stream_of_one_thread_waits_for_that_of_another_thread)
 {
 	struct other_thread other;
 	unsigned char *seen, *copy;
@@ -147,7 +147,7 @@ Test(gpu_streams, the_stream_of_one_thread_waits_for_that_of_another)
 	cr_assert_eq(cudaFreeHost(seen), cudaSuccess);
 }
 
-/* Until the host writes 1 there. */
+/* Hold the stream until the host writes 1 to the word. */
 static void hold_stream(cudaStream_t stream, const uint32_t *word)
 {
 	int (*wait_value)(cudaStream_t, unsigned long long, uint32_t, unsigned);
@@ -158,8 +158,8 @@ static void hold_stream(cudaStream_t stream, const uint32_t *word)
 	cr_assert_eq(wait_value(stream, (uintptr_t)word, 1, 0), 0);
 }
 
-/* What holds the default stream does not hold it. */
-Test(gpu_streams, the_stores_own_stream_is_in_order_with_no_other)
+/* Work that holds the default stream does not hold the store's stream. */
+Test(gpu_streams, the_stores_own_stream_is_ordered_with_no_other)
 {
 	unsigned char *out, *late_out;
 	struct rung_request *late, *own;
@@ -181,8 +181,8 @@ Test(gpu_streams, the_stores_own_stream_is_in_order_with_no_other)
 	cr_assert_eq(cudaFreeHost(word), cudaSuccess);
 }
 
-/* Cold rows as well, whose copies are put on another stream. */
-Test(gpu_streams, cold_rows_are_in_order_with_the_default_stream)
+/* The same holds for cold rows, which are copied on another stream. */
+Test(gpu_streams, cold_rows_are_ordered_with_the_default_stream)
 {
 	unsigned char *out, *seen, *copy;
 
@@ -206,7 +206,7 @@ Test(gpu_streams, cold_rows_are_in_order_with_the_default_stream)
 	cr_assert_eq(cudaFreeHost(seen), cudaSuccess);
 }
 
-/* ---- modules that are loaded late ---- */
+/* ---- modules that are loaded lazily ---- */
 
 static void *load(void *unused)
 {
@@ -216,8 +216,8 @@ static void *load(void *unused)
 }
 
 /*
- * Somebody's first launch of a kernel holds the lock that calls need until the GPU has nothing to
- * do. So what is on the GPU may depend on no call of rung's.
+ * The first launch of a kernel anywhere in the process holds a lock that CUDA calls need until the
+ * GPU is idle. So rung's work on the GPU must not depend on a further CUDA call of rung.
  */
 Test(gpu_streams, rows_arrive_while_a_module_is_loaded)
 {
@@ -242,7 +242,7 @@ Test(gpu_streams, rows_arrive_while_a_module_is_loaded)
 		cr_assert_eq(rung_request_wait_stream(request, stream), 0, "%s", rung_last_error());
 		cr_assert_eq(cudaMemcpyAsync(theirs, out, ASKED * WIDTH, cudaMemcpyDefault, stream),
 		             cudaSuccess);
-		load(NULL); /* behind work that waits for the rows */
+		load(NULL); /* ordered after work that waits for the rows */
 		cr_assert_eq(cudaStreamQuery(stream), cudaSuccess);
 		cr_assert_eq(pthread_join(thread, NULL), 0);
 		put_rows(request, theirs);
@@ -257,7 +257,7 @@ static void set_flag(void *flag)
 
 /*
  * The load cannot end, because a stream of the caller's waits for the host, which waits for rows.
- * They are there once their gather has run: to see that takes no call of CUDA's.
+ * The rows are ready once their gather has run, and rung must see that without a CUDA call.
  */
 Test(gpu_streams, a_gather_that_has_run_is_seen_while_a_module_is_loaded)
 {
@@ -293,7 +293,8 @@ Test(gpu_streams, a_gather_that_has_run_is_seen_while_a_module_is_loaded)
 	cr_assert_eq(cudaFreeHost(words), cudaSuccess);
 }
 
-/* Those of gathers and scatters are loaded at open: they would hold up the caller's work else. */
+/* The kernels of gathers and scatters are loaded at open; a later load would hold up the caller's
+ * work. */
 Test(gpu_streams, no_kernel_is_loaded_after_open)
 {
 	unsigned long loads;

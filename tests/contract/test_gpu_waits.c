@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores on simulated GPUs, and what their callers wait for: rows that another stream's work waits
- * for, batches for which the host waits for nothing, and waits with a bound.
+ * How callers of stores on simulated GPUs wait: another stream's work waits for rows, the host
+ * waits for nothing when every row is a hit, and waits with a limit end.
  */
 #include <criterion/criterion.h>
 
@@ -9,7 +9,7 @@
 
 TestSuite(gpu_waits, .init = set_up, .fini = tear_down);
 
-/* A caller's own work behind the rows, on another stream, without waiting for them on the host. */
+/* The caller's own work on another stream is ordered after the rows; the host does not wait. */
 Test(gpu_waits, work_on_another_stream_sees_the_rows)
 {
 	cudaStream_t mine, theirs;
@@ -77,8 +77,8 @@ static uint64_t hits(void)
 }
 
 /*
- * Submit, order, put: with every row in a kernel's reach the host waits for nothing, whatever the
- * GPU does meanwhile.
+ * Submit, order, put: if a kernel can reach every row, the host waits for nothing, whatever the GPU
+ * does at the same time.
  */
 Test(gpu_waits, a_batch_of_hits_makes_the_host_wait_for_nothing)
 {
@@ -100,7 +100,7 @@ Test(gpu_waits, a_batch_of_hits_makes_the_host_wait_for_nothing)
 	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
 	cr_assert_eq(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
 	before = calls_of_waits();
-	hold(); /* nothing ends meanwhile: who waits, waits for ever */
+	hold(); /* no work ends until it is released: a wait here would hang */
 	for (unsigned i = 0; i < 4; i++) {
 		struct rung_request *request = submit(out, NULL);
 
@@ -111,11 +111,11 @@ Test(gpu_waits, a_batch_of_hits_makes_the_host_wait_for_nothing)
 	cr_assert_eq(calls_of_waits(), before);
 	cr_assert_eq(host_waits(), 0);
 	sim_hold(false);
-	/* more than there are requests: those put early come back */
+	/* more than there are requests: those that were put early are reused */
 	for (unsigned i = 0; i < 50; i++)
 		rung_request_put(submit(out, NULL));
 	cr_assert_eq(cudaDeviceSynchronize(), cudaSuccess);
-	cr_assert_eq(hits(), 54 * ASKED); /* also of those that nobody asked after */
+	cr_assert_eq(hits(), 54 * ASKED); /* including requests that were never polled */
 	gather_is_right();
 	cr_assert_eq(cudaStreamDestroy(theirs), cudaSuccess);
 }
@@ -132,8 +132,8 @@ Test(gpu_waits, nothing_is_allocated_after_open)
 	cr_assert_eq(calls_of_waits(), before);
 }
 
-/* A wait with a limit ends, and the request goes on. */
-Test(gpu_waits, a_wait_has_a_bound_while_the_gpu_is_silent)
+/* A wait with a limit ends, and the request continues. */
+Test(gpu_waits, a_wait_with_a_limit_ends_while_the_gpu_is_silent)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
 	struct rung_request *request;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store against rows computed from their vertex: every engine, budget and id type, and every
- * way a request can be refused. */
+/* The store compared with rows computed from their vertex: every engine, budget and id type, and
+ * every reason for which a request is refused. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct setting {
 	int buffered, no_merge;
 };
 
-/* Budgets: the least that holds the slots, about half, everything. Widths: below, at, across and
+/* Budgets: the least that holds the slots, about half, all rows. Widths: below, at, across and
  * above a sector and a page. */
 ParameterizedTestParameters(store, rows_arrive_whole)
 {
@@ -25,7 +25,7 @@ ParameterizedTestParameters(store, rows_arrive_whole)
 	size_t n = 0;
 
 	for (size_t w = 0; w < RUNG__ARRAY_LEN(widths); w++) {
-		/* simulated GPUs take their time */
+		/* simulated GPUs are slow */
 		uint64_t vertices = fixture_on_cuda() ? 2000 : 6000, bytes = widths[w] * vertices;
 		uint64_t least = 4 * rung__row_span(widths[w], widths[w], 4096, 4096);
 		enum rung_engine engines[] = { RUNG_ENGINE_IO_URING, RUNG_ENGINE_PREAD };
@@ -33,7 +33,7 @@ ParameterizedTestParameters(store, rows_arrive_whole)
 		for (size_t e = 0; e < 2; e++) {
 			settings[n++] =
 				(struct setting){ vertices, widths[w], least, engines[e], 0, 0 };
-			if (fixture_on_cuda()) /* how rows are read has been tried on the CPU */
+			if (fixture_on_cuda()) /* the ways to read rows are tested on the CPU */
 				continue;
 			settings[n++] = (struct setting){
 				vertices, widths[w], RUNG__MAX(least, bytes / 2), engines[e], 0, 1
@@ -100,7 +100,7 @@ Test(store, a_list_longer_than_a_request_is_split_by_rung_gather)
 	fixture_close(&f);
 }
 
-Test(store, several_requests_are_in_flight_and_one_more_is_refused)
+Test(store, requests_beyond_the_maximum_in_flight_are_refused)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 3 };
 	struct rung_request *requests[4];
@@ -153,7 +153,7 @@ Test(store, ids_of_every_type_and_space_name_the_same_rows)
 	fixture_close(&f);
 }
 
-Test(store, ids_outside_are_named_and_never_read)
+Test(store, ids_out_of_range_are_named_and_never_read)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };
 	struct rung_request *request = NULL;
@@ -168,7 +168,7 @@ Test(store, ids_outside_are_named_and_never_read)
 	out = fixture_memory(&f, 4 * 64);
 	list = fixture_ids(&f, wide, 4, RUNG_U64, RUNG_RANKS);
 	rc = rung_gather_submit(f.store, &list, out, 0, NULL, &request);
-	if (rc == 0) /* a device says it later */
+	if (rc == 0) /* a GPU reports it later */
 		rc = rung_request_wait(request, -1);
 	cr_assert_eq(rc, RUNG_E_RANGE);
 	cr_assert(strstr(rung_last_error(), "id 1000 at index 2 is not in 0..999"), "%s",
@@ -180,12 +180,12 @@ Test(store, ids_outside_are_named_and_never_read)
 	wide[2] = UINT64_MAX;
 	list = fixture_ids(&f, wide, 4, RUNG_U64, RUNG_VERTICES);
 	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_RANGE);
-	fixture_random_ids(&f, wide, 4, 1); /* and the store goes on */
+	fixture_random_ids(&f, wide, 4, 1); /* and the store still works */
 	fixture_gather_and_check(&f, wide, 4);
 	fixture_close(&f);
 }
 
-Test(store, an_id_outside_is_counted_from_the_start_of_a_list_that_is_split)
+Test(store, an_id_out_of_range_is_counted_from_the_start_of_a_split_list)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 10 };
 	struct store_fixture f;
@@ -201,7 +201,7 @@ Test(store, an_id_outside_is_counted_from_the_start_of_a_list_that_is_split)
 	fixture_close(&f);
 }
 
-Test(store, callers_mistakes_are_told)
+Test(store, callers_mistakes_are_reported)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	struct rung_store_stats stats = { .size = sizeof(stats) + 8 };
@@ -225,14 +225,14 @@ Test(store, callers_mistakes_are_told)
 	fixture_close(&f);
 }
 
-Test(store, a_budget_too_small_for_the_slots_says_the_least_that_works)
+Test(store, a_budget_too_small_for_the_slots_names_the_minimum)
 {
 	struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = 100 };
 	struct rung_plan *plan;
 	struct store_fixture f;
 
 	if (fixture_in_place())
-		cr_skip_test("unit/test_stage_in_place has the least for rows in place");
+		cr_skip_test("unit/test_stage_in_place tests the minimum for rows in place");
 	fixture_open(&f, 3000, 512, RUNG_BYTES_MAX, NULL, NULL);
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "give at least 16384 bytes"), "%s", rung_last_error());
@@ -253,7 +253,7 @@ Test(store, counters_add_up)
 
 	fixture_open(&f, 4000, 512, 4000 * 512 / 4, &opts, NULL);
 	for (unsigned i = 0; i < 1000; i++)
-		ids[i] = ids[1999 - i] = f.vertices - 1 - i; /* cold, each twice, all neighbours */
+		ids[i] = ids[1999 - i] = f.vertices - 1 - i; /* cold, each twice, all adjacent */
 	fixture_gather_and_check(&f, ids, 2000);
 	cr_assert_eq(rung_store_stats(f.store, &stats), 0);
 	for (unsigned t = 0; t < stats.tier_count; t++) {
@@ -263,9 +263,9 @@ Test(store, counters_add_up)
 	cr_assert_eq(rows, 4000);
 	cr_assert_eq(stats.duplicate_rows, 1000);
 	cr_assert_eq(stats.requests, 1);
-	if (!fixture_in_place()) { /* neighbours lie together */
+	if (!fixture_in_place()) { /* adjacent ranks are stored together */
 		cr_assert_eq(stats.merged_rows, 1000);
-		/* eight rows a page-sized slot, one end may be odd */
+		/* eight rows per page-sized slot; one end may be partial */
 		cr_assert_leq(stats.device_reads, 1000 / 7 + 2);
 	}
 	cr_assert_geq(stats.device_read_bytes, 1000 * 512);
@@ -275,7 +275,7 @@ Test(store, counters_add_up)
 	fixture_close(&f);
 }
 
-Test(store, opens_with_clean_failure_however_few_allocations_succeed)
+Test(store, open_fails_cleanly_however_few_allocations_succeed)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };
 	struct rung_store *store;
@@ -313,7 +313,7 @@ Test(store, outlives_its_dataset_and_plan)
 	fixture_close(&f);
 }
 
-Test(store, a_file_truncated_under_it_fails_only_the_rows_that_are_gone)
+Test(store, a_file_truncated_after_open_fails_only_the_missing_rows)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	struct store_fixture f;
@@ -323,7 +323,7 @@ Test(store, a_file_truncated_under_it_fails_only_the_rows_that_are_gone)
 	char path[512];
 
 	if (fixture_in_place())
-		cr_skip_test("cuts the features file behind a rank");
+		cr_skip_test("truncates the features file after a rank");
 	fixture_open(&f, 3000, 512, 4 * 4096, &opts, NULL);
 	list = fixture_ids(&f, ids, 2, RUNG_U64, RUNG_RANKS);
 	out = fixture_memory(&f, 2 * 512);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store's cold-row cache: the rows are right, each is read once while it is kept, what is
- * announced is kept, and all is counted. */
+/* The store's cold-row cache: rows are correct, each is read once while it is cached, announced
+ * rows are kept, and every row is counted. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -15,12 +15,12 @@
 #define WIDTH        512u
 #define ASKED        900u
 #define HOST_BYTES   600000u
-#define CACHE_HEADER 45000u /* of the index, whatever the frames */
+#define CACHE_HEADER 45000u /* of the index, whatever the number of frames */
 
 static struct store_fixture f;
 static uint64_t ids[ASKED * 2];
 
-/* The dataset, and a store on it that is closed again. */
+/* Stage the dataset and make a plan; the store that the fixture opens is closed again. */
 static void stage(uint64_t width)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 256 };
@@ -31,7 +31,7 @@ static void stage(uint64_t width)
 	f.store = NULL;
 }
 
-/* @param kept  rows of the cache, about */
+/* @param kept  about how many rows the cache holds */
 static void open_store(uint64_t kept, struct rung_store_opts opts)
 {
 	int gpus[3];
@@ -69,7 +69,7 @@ static uint64_t cold_count(void)
 	return rung_plan_tier(f.plan, fixture_tier(&f, "nvme"))->row_count;
 }
 
-/* Every cold row asked for is one of these. */
+/* Each requested cold row is counted once as one of these. */
 static void check_sum(void)
 {
 	struct rung_store_stats stats = stats_now();
@@ -89,7 +89,7 @@ static void close_store(void)
 	f.store = NULL;
 }
 
-/* Distinct cold rows of a list. */
+/* @return the number of distinct cold rows in a list */
 static uint64_t distinct_cold(const uint64_t *ranks, uint64_t count)
 {
 	bool seen[ROWS] = { false };
@@ -144,7 +144,7 @@ Test(store_cache, rows_are_right_with_a_cache_smaller_than_a_batch)
 	}
 }
 
-Test(store_cache, a_row_that_is_kept_is_not_read_again)
+Test(store_cache, a_cached_row_is_not_read_again)
 {
 	struct rung_store_stats stats;
 
@@ -166,13 +166,13 @@ Test(store_cache, a_row_that_is_kept_is_not_read_again)
 	fixture_close(&f);
 }
 
-Test(store_cache, without_a_cache_nothing_is_kept_and_prefetching_is_no_error)
+Test(store_cache, without_a_cache_every_row_is_read_and_prefetching_succeeds)
 {
 	stage(WIDTH);
 	open_store(0, (struct rung_store_opts){ 0 });
 	fixture_random_ids(&f, ids, ASKED, 1);
 	cr_assert_eq(prefetch(ids, ASKED), 0);
-	ids[7] = ROWS; /* is one with a cache, too */
+	ids[7] = ROWS; /* an error, as with a cache */
 	cr_assert_eq(prefetch(ids, ASKED), RUNG_E_RANGE);
 	cr_assert(strstr(rung_last_error(), "id 4000 at index 7 is not in 0..3999"), "%s",
 	          rung_last_error());
@@ -187,8 +187,8 @@ Test(store_cache, without_a_cache_nothing_is_kept_and_prefetching_is_no_error)
 
 /* ---- in flight ---- */
 
-/* The same rows by several requests while the reads of the first are held back: shared with the
- * slot they are read into, or the frame. */
+/* Several requests want the same rows while the reads of the first are held back: they share the
+ * slot or the frame that the first reads into. */
 static void gather_together(uint64_t width, int no_merge, uint64_t count)
 {
 	struct rung_request *requests[3];
@@ -205,7 +205,7 @@ static void gather_together(uint64_t width, int no_merge, uint64_t count)
 		requests[r] = submit(ids, count, &outs[r]);
 	for (unsigned tries = 0; tries < 1000 && atomic_load(&support_fault.seen) == 0; tries++)
 		usleep(1000);
-	/* for the others to find their rows on the way; they may be late, and find them kept */
+	/* let the others find their rows in flight; a late one may find them cached */
 	usleep(20000);
 	atomic_store(&support_fault.release, 1);
 	for (unsigned r = 0; r < 3; r++) {
@@ -223,14 +223,14 @@ static void gather_together(uint64_t width, int no_merge, uint64_t count)
 	fixture_close(&f);
 }
 
-Test(store_cache, rows_that_several_requests_in_flight_want_are_read_once)
+Test(store_cache, rows_wanted_by_several_requests_in_flight_are_read_once)
 {
 	gather_together(512, 0, 30);  /* merged reads into slots */
 	gather_together(100, 1, 20);  /* rows read alone into slots */
-	gather_together(4096, 1, 20); /* right into frames */
+	gather_together(4096, 1, 20); /* directly into frames */
 }
 
-Test(store_cache, reads_that_fail_fail_all_who_wait_for_them_and_nobody_else)
+Test(store_cache, a_failed_read_fails_only_the_requests_that_wait_for_it)
 {
 	struct rung_request *requests[3];
 	unsigned char *outs[3];
@@ -254,7 +254,7 @@ Test(store_cache, reads_that_fail_fail_all_who_wait_for_them_and_nobody_else)
 	check_sum();
 	cr_assert_gt(stats_now().failed_rows, 0);
 	support_fault.bad_offset = 0;
-	fixture_gather_and_check(&f, ids, 10); /* the row that failed was not kept */
+	fixture_gather_and_check(&f, ids, 10); /* the failed row was not cached */
 	close_store();
 	fixture_close(&f);
 }
@@ -313,7 +313,7 @@ Test(store_cache, a_list_that_cannot_be_announced_is_refused_as_a_whole)
 	for (uint64_t i = 0; i < 1000; i++)
 		ids[i] = ROWS - 1 - i;
 	ids[700] = ROWS;
-	cr_assert_eq(prefetch(ids, 1000), RUNG_E_AGAIN); /* the third part of it has no room */
+	cr_assert_eq(prefetch(ids, 1000), RUNG_E_AGAIN); /* there is no room for its third part */
 	cr_assert(strstr(rung_last_error(), "window_rows_max"), "%s", rung_last_error());
 	ids[300] = ROWS;
 	cr_assert_eq(prefetch(ids, 1000), RUNG_E_RANGE);
@@ -322,7 +322,7 @@ Test(store_cache, a_list_that_cannot_be_announced_is_refused_as_a_whole)
 	ids[300] = ROWS - 301;
 	for (count = 0; prefetch(ids, 500) == 0; count++)
 		cr_assert_lt(count, 2);
-	cr_assert_eq(count, 1); /* nothing of what was refused takes room */
+	cr_assert_eq(count, 1); /* the refused lists occupy no room */
 	cr_assert_eq(prefetch(ids, 1), RUNG_E_AGAIN);
 	fixture_gather_and_check(&f, ids, 256);
 	fixture_gather_and_check(&f, ids + 256, 244);
@@ -334,7 +334,7 @@ Test(store_cache, a_list_that_cannot_be_announced_is_refused_as_a_whole)
 #define BATCHES 60u
 #define BATCH   150u
 
-/* Batch n of a trace over the cold rows, the hotter the likelier; each row once. */
+/* Batch n of a trace over the cold rows: the hotter a row, the likelier; each row at most once. */
 static void draw(uint64_t n, uint64_t *ranks)
 {
 	bool taken[ROWS] = { false };
@@ -371,7 +371,7 @@ static uint64_t trace_hits(unsigned ahead)
 	return hits;
 }
 
-/* What the hottest cold rows would be hit if they were kept for ever, once read. */
+/* Hits if the hottest cold rows were kept for ever once they have been read. */
 static uint64_t static_hits(void)
 {
 	bool seen[ROWS] = { false };
@@ -389,7 +389,7 @@ static uint64_t static_hits(void)
 	return hits;
 }
 
-Test(store_cache, what_is_announced_hits_more_often)
+Test(store_cache, announced_rows_hit_more_often)
 {
 	uint64_t fixed, without, two, eight;
 
@@ -423,7 +423,7 @@ Test(store_cache, vertices_and_narrow_ids_are_announced_as_well)
 		cr_assert_eq(rung_prefetch(f.store, &lists[l]), 0, "%s", rung_last_error());
 		cr_assert_neq(f.store->cache->window.oldest, 0);
 		fixture_gather_and_check(&f, ids, BATCH);
-		cr_assert_eq(f.store->cache->window.oldest, 0); /* it was that one */
+		cr_assert_eq(f.store->cache->window.oldest, 0); /* that batch was the oldest */
 	}
 	narrow[5] = UINT32_MAX;
 	cr_assert_eq(rung_prefetch(f.store, &lists[1]), RUNG_E_RANGE);

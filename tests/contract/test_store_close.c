@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closing a store while its reads are stuck, or its thread is, or rows are still to be read. */
+/* Closing a store while its reads are stuck, its thread is blocked, or rows are still to be
+ * read. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -11,8 +12,8 @@
 static _Atomic int set_back_s;
 
 /*
- * This stands in the place of libc's, for the library as well. The clock that people set can be set
- * back here.
+ * Replaces libc's clock_gettime(), for the library as well: the settable clock can be set back
+ * here.
  */
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -23,7 +24,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 	return (int)rc;
 }
 
-Test(close, a_close_has_a_bound_while_a_read_is_stuck)
+Test(close, a_close_ends_while_a_read_is_stuck)
 {
 	static struct rung_store *left;
 	struct rung_request *request;
@@ -37,7 +38,7 @@ Test(close, a_close_has_a_bound_while_a_read_is_stuck)
 	cr_assert(strstr(rung_last_error(), "features.000.npy: 1 reads in flight"), "%s",
 	          rung_last_error());
 	cr_assert_eq(rung_request_poll(request), 1);
-	left = f.store; /* memory that may still be written to */
+	left = f.store; /* the stuck read may still write to its memory */
 	f.store = NULL;
 	let_go();
 	close_all();
@@ -52,8 +53,8 @@ static void pause_refill(const struct script_read *read, struct script_fate *fat
 	usleep(200000);
 }
 
-/* Its time does not run on the clock that people set. */
-Test(close, a_clock_that_is_set_while_a_store_closes_changes_nothing)
+/* The close measures its limit with a clock that cannot be set. */
+Test(close, setting_the_clock_while_a_store_closes_changes_nothing)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .read_timeout_ms = 20000 };
 
@@ -76,7 +77,7 @@ static void block_refill(const struct script_read *read, struct script_fate *fat
 		usleep(1000);
 }
 
-Test(close, a_close_that_waits_for_something_else_does_not_blame_reads)
+Test(close, a_close_blocked_by_something_else_does_not_blame_reads)
 {
 	static struct rung_store *left;
 
@@ -102,7 +103,7 @@ static void *close_store(void *arg)
 	return NULL;
 }
 
-Test(close, a_close_does_not_wait_for_rows_to_be_read_alone)
+Test(close, a_close_does_not_wait_for_rows_read_one_by_one)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	uint64_t run[RUN];

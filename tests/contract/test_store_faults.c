@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store over a tier that fails: nothing is lost, nothing hangs, and the store goes on. */
+/* The store over a tier that fails: nothing is lost, nothing hangs, and the store continues. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
@@ -50,7 +50,7 @@ static uint64_t retries(void)
 	return stats.retries;
 }
 
-/* Rows from one sector to the next. */
+/* Ranks from one sector to the next; at least 1. */
 static uint64_t sector_rows(void)
 {
 	struct rung_store_stats stats = { .size = sizeof(stats) };
@@ -69,7 +69,7 @@ static struct rung_request *submit(uint64_t first, uint64_t count)
 	return request;
 }
 
-Test(faults, a_read_that_fails_once_is_read_again)
+Test(faults, a_read_that_fails_once_is_retried)
 {
 	static const int errors[] = { EIO, EAGAIN, EINTR, ENODATA, ETIMEDOUT };
 
@@ -97,7 +97,7 @@ Test(faults, short_reads_are_completed)
 	close_all();
 }
 
-Test(faults, completions_in_any_order_are_right)
+Test(faults, completions_may_come_in_any_order)
 {
 	open_over_faults(0);
 	support_fault.kind = SUPPORT_FAULT_REVERSED;
@@ -109,7 +109,7 @@ Test(faults, completions_in_any_order_are_right)
 	close_all();
 }
 
-Test(faults, a_bad_sector_fails_only_the_requests_that_want_its_row)
+Test(faults, a_bad_sector_fails_only_requests_for_its_row)
 {
 	struct rung_request *hit, *spared;
 	uint64_t step, first, bad;
@@ -117,7 +117,7 @@ Test(faults, a_bad_sector_fails_only_the_requests_that_want_its_row)
 
 	if (fixture_in_place())
 		cr_skip_test(
-			"a row's neighbours are not those of its rank where rows stay in place");
+			"adjacent ranks are not adjacent in the file where rows stay in place");
 	open_over_faults(0);
 	step = sector_rows();
 	first = ROWS - 21 * step;
@@ -140,7 +140,8 @@ Test(faults, a_bad_sector_fails_only_the_requests_that_want_its_row)
 	rung_request_put(hit);
 	rung_request_put(spared);
 	support_fault.bad_offset = 0;
-	fixture_gather_and_check(&f, ids, 20); /* the sector is well again, and so is the store */
+	/* the sector can be read again, and the store works */
+	fixture_gather_and_check(&f, ids, 20);
 	close_all();
 }
 
@@ -160,7 +161,7 @@ Test(faults, a_read_that_always_fails_ends_after_a_bounded_number_of_tries)
 	close_all();
 }
 
-Test(faults, an_empty_read_is_told_as_truncation)
+Test(faults, an_empty_read_is_reported_as_truncation)
 {
 	struct rung_request *request;
 
@@ -174,7 +175,7 @@ Test(faults, an_empty_read_is_told_as_truncation)
 	close_all();
 }
 
-Test(faults, a_wait_has_a_bound_while_the_device_is_silent)
+Test(faults, a_wait_with_a_limit_ends_while_the_device_is_silent)
 {
 	struct rung_request *request;
 
@@ -199,7 +200,7 @@ static void *release_soon(void *arg)
 	return arg;
 }
 
-Test(faults, closing_cancels_what_is_queued_and_waits_for_what_is_in_flight)
+Test(faults, closing_cancels_queued_reads_and_waits_for_reads_in_flight)
 {
 	pthread_t thread;
 
@@ -208,17 +209,17 @@ Test(faults, closing_cancels_what_is_queued_and_waits_for_what_is_in_flight)
 	support_fault.count = UINT64_MAX;
 	for (unsigned i = 0; i < 4; i++)
 		submit(i * 100, 100);
-	while (atomic_load(&support_fault.seen) == 0) /* until reads are in flight, and held */
+	while (atomic_load(&support_fault.seen) == 0) /* until reads are in flight and held */
 		usleep(1000);
 	pthread_create(&thread, NULL, release_soon, NULL);
 	cr_assert_eq(rung_store_close(f.store), 0);
-	cr_assert_eq(atomic_load(&support_fault.release), 1); /* not before the reads came back */
+	cr_assert_eq(atomic_load(&support_fault.release), 1); /* not before the reads completed */
 	f.store = NULL;
 	pthread_join(thread, NULL);
 	close_all();
 }
 
-Test(faults, a_device_that_is_gone_fails_every_request_and_hangs_none)
+Test(faults, a_lost_device_fails_every_request_and_hangs_none)
 {
 	struct rung_request *requests[3];
 
@@ -234,14 +235,14 @@ Test(faults, a_device_that_is_gone_fails_every_request_and_hangs_none)
 		          rung_request_error(requests[i]));
 		rung_request_put(requests[i]);
 	}
-	requests[0] = submit(0, 200); /* still gone: told at once */
+	requests[0] = submit(0, 200); /* still lost: fails at once */
 	cr_assert_eq(rung_request_wait(requests[0], -1), RUNG_E_IO);
 	rung_request_put(requests[0]);
 	support_fault.kind = SUPPORT_FAULT_NONE;
 	close_all();
 }
 
-Test(faults, a_device_that_is_gone_with_every_slot_in_flight_hangs_nobody)
+Test(faults, a_device_lost_with_every_slot_in_flight_hangs_no_request)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4 };
 	struct rung_request *requests[3];

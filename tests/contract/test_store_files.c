@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Features dealt over several files: one store, a refill thread and a queue for each file. */
+/* Features dealt over several files: one store, with a refill thread and a queue per file. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "dataset.h"
 #include "store_fixture.h"
 
-#define VERTICES 1500u /* blocks of 16 rows: the last one is not full */
+#define VERTICES 1500u /* blocks of 16 rows: the last one is partial */
 #define ASKED    700u
 
 static struct store_fixture f;
@@ -40,7 +40,7 @@ static void gather_twice(uint64_t seed)
 	}
 }
 
-Test(files, rows_arrive_whole_from_each_of_them)
+Test(files, rows_arrive_whole_from_every_file)
 {
 	static const uint64_t widths[] = { 512, 1000, 4096 };
 
@@ -63,7 +63,7 @@ Test(files, rows_arrive_whole_from_each_of_them)
 	}
 }
 
-Test(files, engines_and_ways_to_read)
+Test(files, every_engine_and_way_to_read)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 
@@ -80,7 +80,7 @@ Test(files, engines_and_ways_to_read)
 	fixture_close(&f);
 }
 
-Test(files, slots_of_all_of_them_are_in_the_budget)
+Test(files, the_slots_of_all_files_are_in_the_budget)
 {
 	uint64_t budget = 200u << 10;
 	const struct rung_plan_slots *slots;
@@ -93,13 +93,13 @@ Test(files, slots_of_all_of_them_are_in_the_budget)
 	cr_assert_leq(slots->slot_count * slots->slot_bytes + rung_plan_cache(f.plan)->bytes +
 	                      rung_plan_tier(f.plan, fixture_tier(&f, "host"))->bytes,
 	              budget);
-	opts.host_bytes = 8192 * 4 * 4 - 1; /* a row may lie across two pages; 4 slots a file */
+	opts.host_bytes = 8192 * 4 * 4 - 1; /* a row may cross two pages; 4 slots per file */
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "at least 131072 bytes"), "%s", rung_last_error());
 	fixture_close(&f);
 }
 
-Test(files, the_counters_are_those_of_all_of_them)
+Test(files, the_counters_cover_all_files)
 {
 	uint64_t ids[ASKED], cold = 0;
 	struct rung_store_stats stats;
@@ -152,7 +152,7 @@ Test(files, batches_can_be_announced)
 	fixture_close(&f);
 }
 
-Test(files, one_that_is_cut_off_fails_its_own_rows_and_is_named)
+Test(files, a_truncated_file_fails_its_own_rows_and_is_named)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	const struct rung__layout *layout;
@@ -163,7 +163,7 @@ Test(files, one_that_is_cut_off_fails_its_own_rows_and_is_named)
 	open_files(3, 4096, 64u << 10, &opts);
 	layout = &f.store->shape.layout;
 	snprintf(path, sizeof(path), "%s.1/features.001.npy", f.dir);
-	cr_assert_eq(truncate(path, 4096 + 20 * 4096), 0); /* its first twenty rows are left */
+	cr_assert_eq(truncate(path, 4096 + 20 * 4096), 0); /* keeps its first twenty rows */
 	for (uint64_t rank = VERTICES - 200; rank < VERTICES; rank++) {
 		struct rung_ids ids = fixture_ids(&f, &rank, 1, RUNG_U64, RUNG_RANKS);
 		unsigned char *out = fixture_memory(&f, 4096);
@@ -186,7 +186,7 @@ Test(files, one_that_is_cut_off_fails_its_own_rows_and_is_named)
 	fixture_close(&f);
 }
 
-Test(files, other_processes_share_them_all)
+Test(files, all_files_are_shared_with_other_processes)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_store *shared, *own;
@@ -195,7 +195,7 @@ Test(files, other_processes_share_them_all)
 	open_files(3, 512, 128u << 10, NULL);
 	if (fixture_on_cuda()) {
 		fixture_close(&f);
-		cr_skip_test("attaches inside one process, which CUDA IPC does not do");
+		cr_skip_test("attaches inside one process, which CUDA IPC does not support");
 	}
 	snprintf(path, sizeof(path), "%s/share/s", f.parent);
 	opts.share_path = path;
@@ -236,7 +236,7 @@ Test(files, contents_and_source_are_verified)
 	fixture_close(&f);
 }
 
-Test(files, one_that_is_not_there_is_told_at_open)
+Test(files, a_missing_file_is_reported_at_open)
 {
 	struct rung_dataset *ds;
 	char path[400];
@@ -250,7 +250,7 @@ Test(files, one_that_is_not_there_is_told_at_open)
 	fixture_close(&f);
 }
 
-/* Another reader of the folder, by its description alone. */
+/* An independent reader of the folder, which knows only its description. */
 Test(files, the_command_finds_no_row_wrong)
 {
 	const char *rung = getenv("RUNG");

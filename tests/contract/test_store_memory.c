@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that a store uses in addition to its plan's budget. It follows the rows that are asked
- * for, not the options' limits: the store is opened with room for 1 Mi ids a request. The tests
+ * Memory that a store uses in addition to its plan's budget. It grows with the requested rows, not
+ * with the options' limits: the store is opened with room for 1 Mi ids per request. The tests
  * measure anonymous memory of this process, as /proc/self/smaps_rollup counts it page by page.
- * Memory that a store shares with others is not part of it.
+ * Memory that a store shares with other processes is not part of it.
  */
 #include <criterion/criterion.h>
 #include <malloc.h>
@@ -16,7 +16,7 @@
 #include "store_fixture.h"
 
 #define MIB (1ull << 20)
-/* More than a request's ids: the defaults then leave the most room */
+/* more than the ids of a request: the defaults then leave the most room */
 #define VERTICES   (1200ull * 1000)
 #define ROW_BYTES  64u
 #define HOST_BYTES (32 * MIB)
@@ -26,7 +26,7 @@
 
 static struct store_fixture f;
 
-/* In the attached process, too, in which Criterion's assertions do nothing useful. */
+/* Also used in the attached process, in which Criterion's assertions do nothing useful. */
 static void need(bool ok, const char *what)
 {
 	if (ok)
@@ -35,7 +35,7 @@ static void need(bool ok, const char *what)
 	abort();
 }
 
-/* 0 where the kernel does not report it. */
+/* @return 0 if the kernel does not report it */
 static uint64_t anonymous_bytes(void)
 {
 	FILE *file = fopen("/proc/self/smaps_rollup", "r");
@@ -49,7 +49,7 @@ static uint64_t anonymous_bytes(void)
 	return kib << 10;
 }
 
-/* After free memory that the next allocations would fill unseen has been returned. */
+/* Returns free memory to the system first, since the next allocations would fill it unseen. */
 static uint64_t anonymous_before(void)
 {
 	malloc_trim(0);
@@ -80,7 +80,7 @@ static void gather(uint64_t flights, uint64_t rows)
 		     "rows are wrong");
 		rung_request_put(requests[i]);
 	}
-	malloc_trim(0); /* what the check left behind */
+	malloc_trim(0); /* the check's freed memory */
 }
 
 static bool is_within(uint64_t before, uint64_t bound, const char *what)
@@ -110,7 +110,7 @@ static void prepare(void)
 	f.store = NULL;
 }
 
-Test(store_memory, follows_the_rows_asked_for)
+Test(store_memory, grows_with_the_requested_rows)
 {
 	uint64_t before;
 
@@ -152,15 +152,15 @@ static int attach_and_measure(const char *share_path, const char *dataset_dir)
 	return fits ? 0 : 1;
 }
 
-/* Executed, not only forked: a fork while the creator's threads start may leave a lock of the
- * allocator held for ever in the child. */
+/* The child is executed, not only forked: a fork while the creator's threads start may leave a lock
+ * of the allocator held for ever in the child. */
 __attribute__((constructor)) static void attached_main(int argc, char **argv)
 {
 	if (argc == 4 && strcmp(argv[1], MARK) == 0)
 		exit(attach_and_measure(argv[2], argv[3]));
 }
 
-Test(store_memory, of_an_attached_process_is_its_slots_and_little_more)
+Test(store_memory, of_an_attached_process_is_little_more_than_its_slots)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	char share_path[sizeof(f.parent) + 16];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads that fail, come short or are refused, and files that are truncated: who is told. */
+/* Reads that fail, are short or are refused, and files that are truncated: which requests fail. */
 #include <errno.h>
 #include <sys/mman.h>
 
 #include "script_store.h"
 
-Test(reads, a_request_that_has_failed_reads_no_more_rows_alone)
+Test(reads, a_failed_request_reads_no_more_rows_one_by_one)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	uint64_t run[RUN];
@@ -18,12 +18,13 @@ Test(reads, a_request_that_has_failed_reads_no_more_rows_alone)
 	fail_end = BAD_RANK + RUN;
 	script.decide = fail_ranks;
 	ends_with(submit(run, RUN, out), RUNG_E_IO, "row of rank 2900");
-	cr_assert_eq(atomic_load(&script.sent), 3); /* together, and twice the first alone */
+	/* one merged read, then the first row alone, twice */
+	cr_assert_eq(atomic_load(&script.sent), 3);
 	all_rows_are_accounted_for();
 	close_all();
 }
 
-Test(reads, who_waits_for_a_row_of_a_failed_request_gets_it)
+Test(reads, a_request_that_waits_for_a_row_of_a_failed_one_gets_it)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	struct rung_request *fails, *waits;
@@ -40,7 +41,7 @@ Test(reads, who_waits_for_a_row_of_a_failed_request_gets_it)
 	fails = submit(run, RUN, out);
 	await_held(1);
 	waits = submit(run + RUN - 1, 1, out + 100 * WIDTH);
-	/* CUDA: its gather is still to run */
+	/* on CUDA its gather may not have run yet */
 	while (stats().tiers[fixture_tier(&f, "nvme")].hits < RUN + 1)
 		usleep(1000);
 	usleep(20000);
@@ -75,7 +76,7 @@ Test(reads, short_reads_of_any_length_are_completed)
 	}
 }
 
-Test(reads, a_tier_that_refuses_reads_fails_requests_and_loses_no_memory)
+Test(reads, a_tier_that_refuses_reads_fails_requests_and_leaks_nothing)
 {
 	struct rung_request *requests[3];
 	unsigned char *pool, resident;
@@ -97,12 +98,12 @@ Test(reads, a_tier_that_refuses_reads_fails_requests_and_loses_no_memory)
 	fixture_free_memories(&f);
 	cr_assert_eq(rung_store_close(f.store), 0);
 	f.store = NULL;
-	/* nothing can still be written to it */
+	/* unmapped, since no read can write to it any more */
 	cr_assert(mincore(pool, 1, &resident) < 0 && errno == ENOMEM);
 	close_all();
 }
 
-Test(reads, a_file_truncated_under_the_store_fails_the_rows_that_are_gone)
+Test(reads, a_file_truncated_after_open_fails_the_missing_rows)
 {
 	static const enum rung_engine engines[] = { RUNG_ENGINE_PREAD, RUNG_ENGINE_IO_URING };
 	static const uint64_t here[] = { 2000, 2001, 2050 }, gone[] = { 2050, 2850 };

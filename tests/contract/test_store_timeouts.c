@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads that do not come back in time: who waits is told, nobody else is, and memory is not used
- * twice.
+ * Reads that do not complete in time: only the requests that wait for them fail, and their memory
+ * is not reused until they complete.
  */
 #include <errno.h>
 
 #include "script_store.h"
 #include "share_fixture.h"
 
-Test(timeouts, a_read_that_is_late_fails_its_request_and_no_other)
+Test(timeouts, a_late_read_fails_only_its_request)
 {
 	static const uint64_t bad[] = { BAD_RANK, BAD_RANK + 1 };
 	struct rung_request *hit;
@@ -25,16 +25,16 @@ Test(timeouts, a_read_that_is_late_fails_its_request_and_no_other)
 	          rung_request_error(hit));
 	cr_assert(strstr(rung_request_error(hit), "features.000.npy"));
 	ends_with(hit, RUNG_E_IO, strerror(ETIMEDOUT));
-	for (unsigned i = 0; i < 5; i++) /* its slot is still out: the others do with the rest */
+	for (unsigned i = 0; i < 5; i++) /* its slot is still in use: the others share the rest */
 		fixture_gather_and_check(&f, ids, ASKED);
-	fixture_gather_and_check(&f, bad, 2); /* read again, into another one */
+	fixture_gather_and_check(&f, bad, 2); /* read again, into another slot */
 	let_go();
 	fixture_gather_and_check(&f, bad, 2);
 	all_rows_are_accounted_for();
 	close_all();
 }
 
-Test(timeouts, reads_that_are_stuck_in_every_slot_fail_requests_until_they_come_back)
+Test(timeouts, reads_stuck_in_every_slot_fail_requests_until_they_complete)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts),
 		                        .requests_max = 6,
@@ -43,12 +43,13 @@ Test(timeouts, reads_that_are_stuck_in_every_slot_fail_requests_until_they_come_
 	struct rung_request *requests[6];
 
 	open_script(SMALL, &opts);
-	for (unsigned round = 0; round < 2; round++) { /* once more: none has been lost */
+	for (unsigned round = 0; round < 2;
+	     round++) { /* twice, to show that no slot has been lost */
 		atomic_store(&script.release, 0);
 		atomic_store(&script.late_peak, 0);
 		atomic_store(&holding, INT32_MAX);
 		script.decide = hold_next;
-		for (unsigned i = 0; i < 6; i++) /* cold: they are the last rows */
+		for (unsigned i = 0; i < 6; i++) /* the last rows are cold */
 			requests[i] = submit((const uint64_t[]){ 2000 + i * 40, 2001 + i * 40,
 			                                         2005 + i * 40, 2011 + i * 40,
 			                                         2021 + i * 40 },
@@ -68,7 +69,7 @@ Test(timeouts, reads_that_are_stuck_in_every_slot_fail_requests_until_they_come_
 	close_all();
 }
 
-Test(timeouts, a_frame_of_the_cache_is_not_given_away_while_a_late_read_may_write_to_it)
+Test(timeouts, a_frame_is_not_reused_while_a_late_read_may_write_to_it)
 {
 	static const uint64_t bad[] = { BAD_RANK };
 	uint64_t many[ASKED];
@@ -78,43 +79,45 @@ Test(timeouts, a_frame_of_the_cache_is_not_given_away_while_a_late_read_may_writ
 	script.decide = hold_bad_rank;
 	atomic_store(&holding, 1);
 	ends_with(submit(bad, 1, out), RUNG_E_IO, strerror(ETIMEDOUT));
-	for (unsigned round = 0; round < 8; round++) { /* each frame has had other rows by then */
+	for (unsigned round = 0; round < 8;
+	     round++) { /* enough to replace the row in every other frame */
 		for (unsigned i = 0; i < ASKED; i++)
 			many[i] = 2000 + (round * ASKED + i) * 7 % 800;
 		fixture_gather_and_check(&f, many, ASKED);
 	}
-	/* all but the one that is away */
+	/* all frames except the one of the late read */
 	cr_assert_eq(stats().cache_rows_filled + 1, stats().cache_rows);
 	fixture_gather_and_check(&f, bad, 1);
 	let_go();
 	hits = stats().cache_hits;
-	fixture_gather_and_check(&f, bad, 1); /* it came after all, and was kept */
+	/* the late read has completed, and its row was cached */
+	fixture_gather_and_check(&f, bad, 1);
 	cr_assert_eq(stats().cache_hits, hits + 1);
 	all_rows_are_accounted_for();
 	close_all();
 }
 
-Test(timeouts, reads_that_are_slow_do_not_hold_up_the_others)
+Test(timeouts, slow_reads_do_not_delay_others)
 {
-	/* not late for 30 s */
+	/* the default timeout of 30 s is not reached */
 	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .no_merge = 1 };
 	static const uint64_t slow[] = { 2700, 2720, 2740, 2760, 2780, 2800 };
 	struct rung_request *request;
 	uint64_t expired, next = 2600;
 
-	open_script(LARGE, &opts); /* many slots: reads are taken back in groups */
+	open_script(LARGE, &opts); /* many slots: completions are polled in groups */
 	atomic_store(&holding, RUNG__ARRAY_LEN(slow));
 	script.decide = hold_next;
 	request = submit(slow, RUNG__ARRAY_LEN(slow), out);
 	await_held(RUNG__ARRAY_LEN(slow));
-	do { /* until it is noticed that they are */
+	do { /* until the store has noticed that they are slow */
 		expired = atomic_load(&script.expired);
 		fixture_gather_and_check(&f, &next, 1);
 		next++;
 	} while (expired == 0 || atomic_load(&script.expired) > expired);
 	for (unsigned i = 0; i < 30; i++)
 		fixture_gather_and_check(&f, ids + i * 10, 10);
-	cr_assert_eq(atomic_load(&script.expired), expired); /* nothing was waited for in vain */
+	cr_assert_eq(atomic_load(&script.expired), expired); /* no wait ran to its timeout */
 	let_go();
 	cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
 	fixture_check(&f, slow, RUNG__ARRAY_LEN(slow), out, WIDTH);
@@ -122,13 +125,13 @@ Test(timeouts, reads_that_are_slow_do_not_hold_up_the_others)
 	close_all();
 }
 
-Test(timeouts, reads_that_are_stuck_keep_no_rows_from_the_device)
+Test(timeouts, stuck_reads_block_no_other_reads)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts),
 		                        .queue_depth = 4096,
 		                        .read_timeout_ms = TIMEOUT_MS };
 	struct rung_request *request;
-	/* two rows a read: it goes to a slot, not to a frame */
+	/* two rows per read: it uses a slot, not a frame */
 	uint64_t stuck[240], pairs[10], slots;
 
 	open_script(LARGE, &opts);
@@ -143,7 +146,7 @@ Test(timeouts, reads_that_are_stuck_keep_no_rows_from_the_device)
 	ends_with(submit(stuck, 2 * (slots - 1), fixture_memory(&f, sizeof(stuck) / 8 * WIDTH)),
 	          RUNG_E_IO, strerror(ETIMEDOUT));
 	cr_assert_eq(atomic_load(&script.sent), slots - 1);
-	/* one slot is left, and is given back pair by pair */
+	/* one slot is left, and each pair releases it for the next */
 	request = submit(pairs, RUNG__ARRAY_LEN(pairs), out);
 	cr_assert_eq(rung_request_wait(request, 60000000000), 0, "%s", rung_last_error());
 	rung_request_put(request);
@@ -157,7 +160,7 @@ static void delay_all(const struct script_read *read, struct script_fate *fate)
 	fate->delay_ns = 150000000;
 }
 
-Test(timeouts, time_in_which_the_thread_did_not_run_does_not_count)
+Test(timeouts, time_in_which_the_thread_did_not_run_is_not_counted)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .read_timeout_ms = 200 };
 
@@ -168,8 +171,7 @@ Test(timeouts, time_in_which_the_thread_did_not_run_does_not_count)
 	close_all();
 }
 
-/* The fixture's store, shared over the script, and one that is attached to it, whose reads are its
- * own. */
+/* The fixture's store, shared over the script, and a store attached to it that reads for itself. */
 static struct rung_store *open_shared(uint32_t shared_timeout_ms, uint32_t timeout_ms)
 {
 	struct rung_store_opts shared_opts = { .size = sizeof(shared_opts),
@@ -192,26 +194,27 @@ static struct rung_store *open_shared(uint32_t shared_timeout_ms, uint32_t timeo
 	return attached;
 }
 
-Test(timeouts, rows_that_another_process_is_stuck_with_are_read_after_all)
+Test(timeouts, rows_stuck_in_another_process_are_read_again)
 {
 	static const uint64_t bad[] = { BAD_RANK };
 	struct rung_store *attached = open_shared(TIMEOUT_MS, TIMEOUT_MS), *sharing = f.store;
 
-	ends_with(submit(bad, 1, out), RUNG_E_IO, strerror(ETIMEDOUT)); /* its frame is still out */
+	/* its frame is still in use */
+	ends_with(submit(bad, 1, out), RUNG_E_IO, strerror(ETIMEDOUT));
 	f.store = attached;
 	fixture_gather_and_check(&f, bad, 1);
 	cr_assert_eq(stats().read_rows, 1);
 	all_rows_are_accounted_for();
 	let_go();
 	fixture_gather_and_check(&f, bad, 1);
-	cr_assert_eq(stats().read_rows, 1); /* what came late is a hit for both */
+	cr_assert_eq(stats().read_rows, 1); /* the late row is a hit for both */
 	f.store = sharing;
 	fixture_gather_and_check(&f, bad, 1);
 	cr_assert_eq(rung_store_close(attached), 0);
 	close_all();
 }
 
-Test(timeouts, a_request_that_fails_while_another_process_reads_its_rows_takes_no_frame_of_others)
+Test(timeouts, a_failed_request_releases_only_its_own_frames)
 {
 	static const uint64_t kept[] = { 2800 }, bad[] = { BAD_RANK }, both[] = { BAD_RANK, 2990 };
 	struct rung_store *attached = open_shared(0, 0), *sharing = f.store;
@@ -229,7 +232,7 @@ Test(timeouts, a_request_that_fails_while_another_process_reads_its_rows_takes_n
 		cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
 		rung_request_put(request);
 		cr_assert_eq(stats().cache_hits, i);
-		if (i == 0) /* the same request: its first row is in nobody's frame this time */
+		if (i == 0) /* the same request struct: its first row has no frame this time */
 			ends_with(submit(both, 2, out), RUNG_E_IO, "truncated");
 	}
 	all_rows_are_accounted_for();

@@ -444,7 +444,7 @@ done
 if [ -n "$sanitizer" ] || [ $dry = yes ]; then
 	sanitizer=${sanitizer:-compute-sanitizer}
 	sampler=(--target-processes all "$tests/test_gpu_sampler" --jobs 1 --filter
-		gpu_sampler/batches_are_those_of_the_cpu_and_their_rows_follow)
+		gpu_sampler/batches_match_the_cpu_and_their_rows_follow)
 	for tool in memcheck initcheck; do
 		step sanitizer $tool 90 "$sanitizer" --tool $tool --error-exitcode 9 "$program" \
 			--only check --check-rows 200 "${small[@]}"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores shared between processes: right rows everywhere, deaths on either side, and every way to
- * be refused. */
+/* Stores shared between processes: correct rows everywhere, deaths at either end, and every reason
+ * for a refusal. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ Test(share, several_processes_gather_at_the_same_time)
 	rung_store_close(creator);
 }
 
-/* The inode of the shared rows that a process has mapped; 0 when it has none. */
+/* The inode of the shared rows that a process has mapped; 0 if it has none. */
 static unsigned long long mapped_inode(const char *pid, const char *name)
 {
 	unsigned long long inode = 0;
@@ -112,7 +112,7 @@ static unsigned long long mapped_inode(const char *pid, const char *name)
 	return inode;
 }
 
-Test(share, the_memory_is_there_once)
+Test(share, the_memory_is_allocated_once)
 {
 	struct rung_store *creator = share_fixture_create(&s);
 	struct share_child child;
@@ -129,7 +129,7 @@ Test(share, the_memory_is_there_once)
 	cr_assert_eq(mapped_inode("self", "memfd:rung-"), 0);
 }
 
-Test(share, a_dataset_moved_away_stays_the_one_that_is_read)
+Test(share, a_dataset_that_was_moved_is_still_read)
 {
 	struct rung_store *creator = share_fixture_create(&s), *store;
 	char moved[600];
@@ -174,7 +174,7 @@ Test(share, an_attacher_without_vertex_ids_has_no_map)
 
 /* ---- deaths ---- */
 
-Test(share, attachers_go_on_when_the_creator_is_killed)
+Test(share, attachers_continue_when_the_creator_is_killed)
 {
 	struct share_child creator, children[2];
 	struct rung_store *store;
@@ -194,7 +194,7 @@ Test(share, attachers_go_on_when_the_creator_is_killed)
 	cr_assert(there(s.path));
 	cr_assert_eq(rung_store_attach(s.path, NULL, &store), RUNG_E_NOENT);
 	cr_assert(strstr(rung_last_error(), "start it again"), "%s", rung_last_error());
-	store = share_fixture_create(&s); /* the socket that is left is replaced */
+	store = share_fixture_create(&s); /* the stale socket is replaced */
 	share_fixture_check(&s, store, 5);
 	for (unsigned c = 0; c < 2; c++) {
 		cr_assert_eq(share_child_ask(&children[c], "gather 7"), 0, "%s", children[c].line);
@@ -204,7 +204,7 @@ Test(share, attachers_go_on_when_the_creator_is_killed)
 	cr_assert_not(there(s.path));
 }
 
-Test(share, nobody_minds_an_attacher_that_is_killed)
+Test(share, a_killed_attacher_does_not_disturb_the_others)
 {
 	struct rung_store *creator = share_fixture_create(&s), *store;
 	struct share_child killed, child;
@@ -224,7 +224,7 @@ Test(share, nobody_minds_an_attacher_that_is_killed)
 	rung_store_close(creator);
 }
 
-Test(share, attachers_go_on_when_the_creator_closes_and_nobody_new_gets_in)
+Test(share, attachers_continue_after_the_creator_closes_but_no_new_one_is_admitted)
 {
 	struct rung_store *creator = share_fixture_create(&s), *store = share_fixture_attach(&s),
 			  *late;
@@ -233,13 +233,13 @@ Test(share, attachers_go_on_when_the_creator_closes_and_nobody_new_gets_in)
 	share_fixture_check(&s, store, 3);
 	cr_assert_eq(rung_store_attach(s.path, NULL, &late), RUNG_E_NOENT);
 	cr_assert(strstr(rung_last_error(), "no store is shared there"), "%s", rung_last_error());
-	cr_assert_eq(rmdir(s.folder), 0); /* nothing is left in it */
+	cr_assert_eq(rmdir(s.folder), 0); /* it is empty */
 	rung_store_close(store);
 }
 
-/* ---- places ---- */
+/* ---- paths ---- */
 
-Test(share, one_store_to_a_place)
+Test(share, one_store_per_path)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .share_path = s.path };
 	struct rung_store *creator = share_fixture_create(&s), *second;
@@ -250,7 +250,7 @@ Test(share, one_store_to_a_place)
 	cr_assert_eq(share_child_start(&child, "create", s.path, s.base.dir), RUNG_E_BUSY, "%s",
 	             child.line);
 	cr_assert_eq(share_child_end(&child), 0);
-	second = share_fixture_attach(&s); /* the first is as it was */
+	second = share_fixture_attach(&s); /* the first store is unaffected */
 	share_fixture_check(&s, second, 1);
 	rung_store_close(second);
 	rung_store_close(creator);
@@ -268,7 +268,7 @@ static void fails_to_share(const char *path, int status, const char *words)
 	cr_assert_eq(share_fixture_descriptors(NULL), before);
 }
 
-Test(share, folders_that_let_others_in_are_refused)
+Test(share, folders_open_to_other_users_are_refused)
 {
 	static const mode_t modes[] = { 0755, 0710, 0701, 0770 };
 
@@ -286,7 +286,7 @@ Test(share, folders_that_let_others_in_are_refused)
 	rung_store_close(share_fixture_create(&s));
 }
 
-Test(share, paths_that_cannot_be_are_refused)
+Test(share, invalid_paths_are_refused)
 {
 	char path[600], longest[200];
 	struct rung_store *store;
@@ -304,7 +304,7 @@ Test(share, paths_that_cannot_be_are_refused)
 	cr_assert_eq(rung_store_attach(NULL, NULL, &store), RUNG_E_INVAL);
 }
 
-Test(share, a_file_in_the_way_is_kept)
+Test(share, a_file_at_the_path_is_not_overwritten)
 {
 	struct rung_store *store;
 	FILE *file;
@@ -317,7 +317,7 @@ Test(share, a_file_in_the_way_is_kept)
 	cr_assert_eq(rung_store_attach(s.path, NULL, &store), RUNG_E_NOENT);
 }
 
-Test(share, a_relative_path_will_do)
+Test(share, a_relative_path_works)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .share_path = "socket" };
 	struct rung_store *creator, *store;
@@ -332,7 +332,7 @@ Test(share, a_relative_path_will_do)
 	cr_assert_eq(chdir("/"), 0);
 }
 
-Test(share, an_attached_store_is_not_shared_on)
+Test(share, an_attached_store_cannot_be_shared_again)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .share_path = "/nowhere/s" };
 	struct rung_store *creator = share_fixture_create(&s), *store;
@@ -342,9 +342,9 @@ Test(share, an_attached_store_is_not_shared_on)
 	rung_store_close(creator);
 }
 
-/* ---- what is left behind ---- */
+/* ---- leaks ---- */
 
-Test(share, opens_with_clean_failure_however_few_allocations_succeed)
+Test(share, open_fails_cleanly_however_few_allocations_succeed)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts),
 		                        .vertex_ids = 1,
@@ -384,7 +384,7 @@ Test(share, opens_with_clean_failure_however_few_allocations_succeed)
 	rung_store_close(creator);
 }
 
-Test(share, descriptors_close_on_exec_and_none_is_left)
+Test(share, descriptors_close_on_exec_and_none_leaks)
 {
 	unsigned open_ones = 0, inherited = 0, before = share_fixture_descriptors(&inherited);
 	unsigned inherited_before = inherited;

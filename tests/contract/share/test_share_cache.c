@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cold-row cache of stores that share it: each row is read once for all, whatever others write
- * into the index, and some stores are without it.
+ * Stores that share a cold-row cache: each row is read once for all of them, whatever another
+ * process writes into the index, and some stores cannot use it.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ struct side {
 	uint64_t wrong;
 };
 
-/* Every fifth cold row or so, some batches over. */
+/* About every fifth cold row; some rows are in several batches. */
 static void rows_of(unsigned round, uint64_t *ranks)
 {
 	uint64_t cold = s.base.vertices - cold_first();
@@ -91,7 +91,7 @@ Test(share_cache, each_row_is_read_once_for_all_stores)
 	}
 	cr_assert_gt(distinct, 200);
 	cr_assert_leq(distinct, stats_of(creator).cache_rows);
-	/* on a busy machine one may have had no CPU for so long that others read its rows */
+	/* on a busy machine a store may get no CPU for so long that others read its rows */
 	cr_assert(read == distinct || (late > 0 && read > distinct),
 	          "%" PRIu64 " read, %" PRIu64 " distinct", read, distinct);
 	cr_assert(late > 0 || stats_of(creator).cache_rows_filled == distinct);
@@ -108,7 +108,7 @@ Test(share_cache, rows_are_right_while_processes_compete_for_a_few_frames)
 	close_creator();
 }
 
-Test(share_cache, processes_killed_at_any_moment_spoil_nothing)
+Test(share_cache, processes_killed_at_any_moment_corrupt_nothing)
 {
 	open_creator(300);
 	for (unsigned round = 0; round < 6; round++) {
@@ -125,7 +125,7 @@ Test(share_cache, processes_killed_at_any_moment_spoil_nothing)
 	close_creator();
 }
 
-/* ---- a client that writes where it should not ---- */
+/* ---- a client that writes garbage ---- */
 
 static void spoil_index(unsigned seconds)
 {
@@ -152,7 +152,7 @@ static void spoil_index(unsigned seconds)
 	_exit(0);
 }
 
-Test(share_cache, garbage_in_the_index_neither_crashes_nor_hangs_those_who_share_it)
+Test(share_cache, garbage_in_the_index_neither_crashes_nor_hangs_its_users)
 {
 	struct rung_store *attached;
 	unsigned rounds = 0;
@@ -202,7 +202,7 @@ static void check_without(const struct rung_store_opts *opts, const char *why)
 	cr_assert_eq(rung_store_close(store), 0);
 }
 
-Test(share_cache, beyond_32_processes_are_without_it)
+Test(share_cache, the_33rd_process_does_not_use_it)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	struct flock seats = { .l_type = F_WRLCK,
@@ -215,7 +215,7 @@ Test(share_cache, beyond_32_processes_are_without_it)
 	open_creator(300);
 	gather_in(creator, 3);
 	fd = rung__reopen(creator->pool.shared.fd, O_RDWR);
-	cr_assert_eq(fcntl(fd, F_OFD_SETLK, &seats), 0); /* of the other 31 */
+	cr_assert_eq(fcntl(fd, F_OFD_SETLK, &seats), 0); /* seats of the other 31 */
 	check_without(&opts, "32 processes use it");
 	close(fd);
 	cr_assert_eq(rung_store_attach(s.path, &opts, &store), 0, "%s", rung_last_error());
@@ -226,7 +226,7 @@ Test(share_cache, beyond_32_processes_are_without_it)
 	close_creator();
 }
 
-Test(share_cache, who_asks_for_it_is_without_it)
+Test(share_cache, a_store_with_private_cache_does_not_use_it)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .private_cache = 1 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cold-row cache of stores that share it, when one of them does not go on: who begins to read
- * rows and hangs, keeps the lock, or is stopped, delays others a little.
+ * The shared cold-row cache when one process stops making progress: a process that starts reading
+ * rows and hangs, keeps the lock, or is stopped, delays the others only briefly.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -18,14 +18,14 @@
 
 #define MARK "--holder-of-rows"
 
-/* ---- the client: this program, executed again, since its parent has threads ---- */
+/* ---- the client: this program, executed again because its parent has threads ---- */
 
 struct holding {
 	struct rung__cache_shape shape;
-	uint64_t rank_last; /* and every other one below */
+	uint64_t rank_last; /* and every second one below */
 	unsigned count;
 	int fd;          /* of the index */
-	bool keeps_lock; /* for ever as well */
+	bool keeps_lock; /* and keeps it for ever */
 };
 
 static int hold_for_ever(const struct holding *h)
@@ -34,7 +34,7 @@ static int hold_for_ever(const struct holding *h)
 	void *index = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, h->fd, 0);
 	struct rung__cache *cache;
 
-	alarm(60); /* a test that fails leaves nobody behind */
+	alarm(60); /* a failed test leaves no process running */
 	if (index == MAP_FAILED ||
 	    rung__cache_open(&h->shape, index, h->fd, false, 10, 2, &cache) < 0)
 		return 1;
@@ -54,7 +54,7 @@ static int hold_for_ever(const struct holding *h)
 		pause();
 }
 
-/* Before main(), which is Criterion's; glibc hands constructors main's arguments. */
+/* Runs before main(), which is Criterion's; glibc passes main's arguments to constructors. */
 __attribute__((constructor)) static void holder_main(int argc, char **argv)
 {
 	struct holding h;
@@ -68,7 +68,7 @@ __attribute__((constructor)) static void holder_main(int argc, char **argv)
 
 /* ---- its parent ---- */
 
-/* Another process that has begun to read these rows, and stays. */
+/* Start another process that begins to read these rows and never finishes. */
 static pid_t start_holder(uint64_t rank_last, unsigned count, bool keeps_lock)
 {
 	const struct holding h = { cache_shape(), rank_last, count, creator->pool.shared.fd,
@@ -106,7 +106,7 @@ static void kill_reader(pid_t pid)
 
 #define READ_REMOTELY 50u
 
-/* A gather of rows that the reader has begun to read, by a store that waits so long for others. */
+/* Gather rows that another process has started to read; the gathering store waits for it first. */
 static void gather_behind_reader(bool dies)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 4096 };
@@ -130,7 +130,7 @@ static void gather_behind_reader(bool dies)
 	cr_assert_eq(rung_gather_submit(store, &list, out, 0, NULL, &request), 0, "%s",
 	             rung_last_error());
 	if (dies) {
-		/* they may come yet; without a CPU for long we may find that they are given up */
+		/* pending; or already given up, if this process got no CPU for too long */
 		cr_assert(rung_request_wait(request, 30000000) == RUNG_E_TIMEDOUT ||
 		          stats_of(store).late_rows == READ_REMOTELY);
 		kill_reader(reader);
@@ -142,14 +142,14 @@ static void gather_behind_reader(bool dies)
 	cr_assert_eq(stats.read_rows, RUNG__ARRAY_LEN(ranks));
 	if (!dies) {
 		cr_assert_eq(stats.late_rows, READ_REMOTELY);
-		for (uint64_t i = 2; i < 10; i++) { /* it is not waited for again */
+		for (uint64_t i = 2; i < 10; i++) { /* no second wait for the stuck reader */
 			fixture_gather_and_check(&s.base, ranks, RUNG__ARRAY_LEN(ranks));
 			cr_assert_eq(stats_of(store).late_rows, i * READ_REMOTELY);
 		}
 		cr_assert_eq(stats_of(store).cache_timeouts, 1);
 		kill_reader(reader);
 	}
-	do { /* the rows are kept, in other frames, as soon as it is known to be dead */
+	do { /* once its death is noticed, the rows are cached in other frames */
 		stats = stats_of(store);
 		fixture_gather_and_check(&s.base, ranks, RUNG__ARRAY_LEN(ranks));
 		fixture_free_memories(&s.base);
@@ -160,19 +160,19 @@ static void gather_behind_reader(bool dies)
 	close_creator();
 }
 
-Test(share_cache_stuck, rows_of_a_reader_that_is_killed_are_read_by_who_waits)
+Test(share_cache_stuck, rows_of_a_killed_reader_are_read_by_the_store_that_waits)
 {
 	gather_behind_reader(true);
 }
 
-Test(share_cache_stuck, a_reader_that_hangs_holds_others_up_once)
+Test(share_cache_stuck, a_hung_reader_delays_others_once)
 {
 	gather_behind_reader(false);
 }
 
 /* ---- a client that keeps the lock ---- */
 
-Test(share_cache_stuck, a_process_that_keeps_the_lock_holds_others_up_once)
+Test(share_cache_stuck, a_process_that_keeps_the_lock_delays_others_once)
 {
 	struct rung_store *early, *late;
 	uint64_t filled;
@@ -198,10 +198,10 @@ Test(share_cache_stuck, a_process_that_keeps_the_lock_holds_others_up_once)
 	cr_assert_eq(stats_of(early).cache_timeouts, 1);
 	cr_assert_eq(stats_of(late).cache_timeouts, 1);
 	cr_assert_gt(stats_of(late).cache_wait_ns, 0);
-	cr_assert_eq(stats_of(creator).cache_rows_filled, filled); /* as far as it knows */
+	cr_assert_eq(stats_of(creator).cache_rows_filled, filled); /* its last known count */
 	cr_assert_eq(rung_store_close(early), 0);
 	kill_reader(holder);
-	/* a row, by whoever, is kept again */
+	/* wait until either store caches a row again */
 	for (uint64_t hits = 0; hits == 0; hits += stats_of(late).cache_hits)
 		gather_in(late, 2);
 	cr_assert_eq(rung_store_close(late), 0);
@@ -209,7 +209,7 @@ Test(share_cache_stuck, a_process_that_keeps_the_lock_holds_others_up_once)
 	close_creator();
 }
 
-Test(share_cache_stuck, processes_stopped_at_any_moment_hold_others_up_once)
+Test(share_cache_stuck, processes_stopped_at_any_moment_delay_others_once)
 {
 	struct share_child child;
 
@@ -227,7 +227,7 @@ Test(share_cache_stuck, processes_stopped_at_any_moment_hold_others_up_once)
 		cr_assert(WIFSTOPPED(status));
 		before = stats_of(creator).cache_timeouts;
 		gather_in(creator, 20);
-		/* by the lock, and by a row in reading */
+		/* one for the lock, one for a row being read */
 		cr_assert_leq(stats_of(creator).cache_timeouts - before, 2);
 		cr_assert_eq(kill(child.pid, SIGCONT), 0);
 	}
@@ -236,7 +236,7 @@ Test(share_cache_stuck, processes_stopped_at_any_moment_hold_others_up_once)
 	close_creator();
 }
 
-Test(share_cache_stuck, closing_cancels_those_who_wait_for_another_process)
+Test(share_cache_stuck, closing_cancels_requests_that_wait_for_another_process)
 {
 	uint64_t rank;
 	struct rung_request *request;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores with rows in GPU memory, shared between processes: CUDA IPC wants two of them, so one end
- * is always a child. */
+/* Stores with rows in GPU memory, shared between processes. CUDA IPC needs two processes, so one
+ * end is always a child. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <sched.h>
@@ -29,7 +29,7 @@ static void tear_down(void)
 
 TestSuite(share_gpu, .init = set_up, .fini = tear_down);
 
-/* Rows that one process has in GPU memory and others read there. */
+/* Whether rows are in the GPU memory of one process and read there by others. */
 static bool has_peer_rows(void)
 {
 	return rung_plan_tier(s.base.plan, fixture_tier(&s.base, "peer"))->row_count > 0;
@@ -43,7 +43,7 @@ Test(share_gpu, several_processes_gather_at_the_same_time)
 	rung_store_close(creator);
 }
 
-Test(share_gpu, nobody_minds_an_attacher_that_is_killed)
+Test(share_gpu, a_killed_attacher_does_not_disturb_the_others)
 {
 	struct rung_store *creator = share_fixture_create(&s);
 	struct share_child killed, child;
@@ -59,8 +59,8 @@ Test(share_gpu, nobody_minds_an_attacher_that_is_killed)
 	rung_store_close(creator);
 }
 
-/* Its GPU memory goes with it: those who read rows there are told, the others do not notice. */
-Test(share_gpu, a_creator_that_is_killed_is_told_to_those_who_read_its_memory)
+/* Its GPU memory goes with it: readers of rows there get an error, the others do not notice. */
+Test(share_gpu, readers_of_its_gpu_memory_notice_a_killed_creator)
 {
 	struct share_child creator, child;
 	int wanted = has_peer_rows() ? RUNG_E_NODEV : 0;
@@ -72,7 +72,7 @@ Test(share_gpu, a_creator_that_is_killed_is_told_to_those_who_read_its_memory)
 	share_child_kill(&creator);
 	cr_assert_eq(share_child_ask(&child, "gather 2"), wanted, "%s", child.line);
 	cr_assert_eq(share_child_ask(&child, "gather 3"), wanted, "%s", child.line);
-	cr_assert_eq(share_child_end(&child), 0); /* and it closes its store */
+	cr_assert_eq(share_child_end(&child), 0); /* which closes its store first */
 }
 
 static struct rung_store *closing;
@@ -83,8 +83,8 @@ static void *close_store(void *arg)
 	return (void *)(intptr_t)rung_store_close(closing);
 }
 
-/* A simulated GPU ends the process that frees memory while another has it open. */
-Test(share_gpu, a_creator_that_closes_waits_for_those_who_read_its_memory)
+/* A simulated GPU aborts the process that frees memory while another process has it open. */
+Test(share_gpu, closing_waits_for_processes_that_read_its_memory)
 {
 	int refused = has_peer_rows() ? RUNG_E_NODEV : 0;
 	struct share_child child;
@@ -96,7 +96,8 @@ Test(share_gpu, a_creator_that_closes_waits_for_those_who_read_its_memory)
 	cr_assert_eq(share_child_ask(&child, "submit 1"), 0, "%s", child.line);
 	cr_assert_eq(pthread_create(&thread, NULL, close_store, NULL), 0);
 	cr_assert_eq(share_child_ask(&child, "finish"), 0, "%s", child.line);
-	while (share_fixture_is_shared(&s)) /* it is being closed: no gather begins any more */
+	/* until the close begins: after that no gather starts */
+	while (share_fixture_is_shared(&s))
 		sched_yield();
 	cr_assert_eq(share_child_ask(&child, "gather 2"), refused, "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
@@ -104,7 +105,7 @@ Test(share_gpu, a_creator_that_closes_waits_for_those_who_read_its_memory)
 	cr_assert_eq((intptr_t)rc, 0, "%s", rung_last_error());
 }
 
-Test(share_gpu, a_creator_that_closes_leaves_memory_that_a_stopped_process_has_open)
+Test(share_gpu, closing_leaves_memory_that_a_stopped_process_has_open)
 {
 	struct rung_store *creator = share_fixture_create(&s);
 	struct share_child child;
@@ -124,14 +125,14 @@ Test(share_gpu, a_creator_that_closes_leaves_memory_that_a_stopped_process_has_o
 	cr_assert_eq(share_child_end(&child), 0);
 }
 
-Test(share_gpu, a_driver_that_registers_no_read_only_memory_is_named)
+Test(share_gpu, a_driver_without_read_only_registration_is_reported)
 {
 	struct share_child child;
 	struct rung_gpu_info info = { .size = sizeof(info) };
 
 	cr_assert_eq(rung_gpu_info(-1, &info), 0);
 	if (!strstr(info.name, "imulated"))
-		cr_skip_test("a real GPU: what it registers is not ours to say");
+		cr_skip_test("the test cannot choose what a real GPU registers");
 	setenv("RUNG_SIM_READ_ONLY", "0", 1);
 	cr_assert_eq(share_child_start(&child, "create", s.path, s.base.dir), RUNG_E_NOSUP, "%s",
 	             child.line);
@@ -140,7 +141,7 @@ Test(share_gpu, a_driver_that_registers_no_read_only_memory_is_named)
 	unsetenv("RUNG_SIM_READ_ONLY");
 }
 
-Test(share_gpu, a_process_that_has_no_gpu_is_told_so)
+Test(share_gpu, a_process_without_a_gpu_gets_an_error)
 {
 	struct rung_store *creator = share_fixture_create(&s);
 	struct share_child child;
@@ -166,7 +167,7 @@ static int attach_to_gpu(struct share_child *child, const char *gpu)
 	return rc;
 }
 
-Test(share_gpu, who_attaches_may_name_its_gpu)
+Test(share_gpu, an_attacher_may_choose_its_gpu)
 {
 	struct rung_store *creator = share_fixture_create(&s), *store;
 	struct rung_store_opts opts = { .size = sizeof(opts) };
@@ -185,7 +186,7 @@ Test(share_gpu, who_attaches_may_name_its_gpu)
 	cr_assert(strstr(child.line, "gpu -2; give a GPU's number"), "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
 	rung_store_close(creator);
-	opts.gpu = &info.node; /* any number */
+	opts.gpu = &info.node; /* any GPU number */
 	cr_assert_eq(rung_store_open(s.base.ds, s.base.plan, &opts, &store), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "is for rung_store_attach()"), "%s", rung_last_error());
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Neither end of the socket believes the other: offers that are wrong, servers that are not ours,
- * clients that misbehave. */
+/* Neither end of the socket trusts the other: malformed offers, servers that are not rung, clients
+ * that misbehave. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +21,8 @@
 
 static struct share_fixture s;
 static struct rung_store *creator;
-static struct share_message good; /* what the creator sends */
-static char impostor[450];        /* a socket beside the creator's */
+static struct share_message good; /* as the creator sends it */
+static char impostor[450];        /* a socket in the creator's folder */
 static int listen_fd;
 
 static void set_up(void)
@@ -84,7 +84,7 @@ Test(refusals, a_gpu_for_a_store_that_gathers_on_the_cpu)
 	            "gpu 0, the shared store gathers on the CPU; leave opts.gpu NULL");
 }
 
-/* Hang up on those who wait to be accepted. */
+/* Close the socket while connections wait to be accepted: they are reset. */
 static void *stop_listening(void *arg)
 {
 	struct pollfd asked = { .fd = *(int *)arg, .events = POLLIN };
@@ -94,7 +94,7 @@ static void *stop_listening(void *arg)
 	return NULL;
 }
 
-Test(refusals, a_connection_that_is_reset_brings_no_descriptors)
+Test(refusals, a_reset_connection_brings_no_descriptors)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };
 	struct rung_store *store;
@@ -102,7 +102,7 @@ Test(refusals, a_connection_that_is_reset_brings_no_descriptors)
 	int files[32];
 	int rc;
 
-	/* an answer first, then files with the numbers that its descriptors had */
+	/* a good answer first, then files with the descriptor numbers that it brought */
 	cr_assert_eq(rung_store_attach(s.path, &opts, &store), 0, "%s", rung_last_error());
 	rung_store_close(store);
 	for (unsigned i = 0; i < 32; i++)
@@ -113,12 +113,12 @@ Test(refusals, a_connection_that_is_reset_brings_no_descriptors)
 	cr_assert(rc == RUNG_E_IO || rc == RUNG_E_NOENT, "%s: %s", rung_status_name(rc),
 	          rung_last_error());
 	for (unsigned i = 0; i < 32; i++)
-		cr_assert_eq(close(files[i]), 0, "descriptor %d was closed behind our back",
+		cr_assert_eq(close(files[i]), 0, "descriptor %d was closed by the attach",
 		             files[i]);
 	listen_fd = open("/dev/null", O_RDONLY); /* for tear_down to close */
 }
 
-Test(refusals, the_offer_as_it_was_sent_is_taken)
+Test(refusals, the_unchanged_offer_is_accepted)
 {
 	struct rung_store *store;
 	uint64_t ids[300];
@@ -130,7 +130,7 @@ Test(refusals, the_offer_as_it_was_sent_is_taken)
 	fixture_gather_and_check(&s.base, ids, 300);
 }
 
-Test(refusals, messages_that_are_no_offer)
+Test(refusals, messages_that_are_not_an_offer)
 {
 	struct share_message message = good;
 
@@ -158,7 +158,7 @@ Test(refusals, other_versions)
 	refuses(&message, RUNG_E_ABI, later);
 	message = good;
 	message.offer.version = 0;
-	message.bytes = 16; /* the head is all that versions have in common */
+	message.bytes = 16; /* versions have only the head in common */
 	refuses(&message, RUNG_E_ABI, "version 0");
 	message = good;
 	message.offer.bytes++;
@@ -168,7 +168,7 @@ Test(refusals, other_versions)
 	refuses(&message, RUNG_E_ABI, "one build of rung");
 }
 
-Test(refusals, descriptors_that_are_not_those_of_the_offer)
+Test(refusals, descriptors_that_do_not_match_the_offer)
 {
 	struct share_message message = good;
 	int other = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -233,7 +233,7 @@ Test(refusals, a_map_with_entries_outside)
 	close(message.fds[RUNG__OFFER_MAP]);
 }
 
-Test(refusals, places_of_rows_that_make_no_sense)
+Test(refusals, invalid_row_placements)
 {
 	const unsigned seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 	struct share_message message = good;
@@ -241,7 +241,8 @@ Test(refusals, places_of_rows_that_make_no_sense)
 	struct stat st;
 
 	cr_assert_eq(fstat(good.fds[RUNG__OFFER_MAP], &st), 0);
-	cr_assert_eq(good.fd_count, RUNG__OFFER_VERTICES + 1); /* the cache's comes behind it */
+	/* the cache's would be the next one */
+	cr_assert_eq(good.fd_count, RUNG__OFFER_VERTICES + 1);
 	message.fds[RUNG__OFFER_VERTICES + 1] = message.fds[RUNG__OFFER_VERTICES];
 	message.fds[RUNG__OFFER_VERTICES] = memory((uint64_t)st.st_size, 0xff, seals);
 	message.fd_count++;
@@ -259,7 +260,7 @@ Test(refusals, places_of_rows_that_make_no_sense)
 	rung_store_close(store);
 }
 
-/* One number of the offer each. */
+/* Change one number of the offer. */
 #define WRONG(field, value, words)                                                                 \
 	do {                                                                                       \
 		struct share_message wrong = good;                                                 \
@@ -267,7 +268,7 @@ Test(refusals, places_of_rows_that_make_no_sense)
 		refuses(&wrong, RUNG_E_FORMAT, words);                                             \
 	} while (0)
 
-Test(refusals, numbers_that_make_no_sense)
+Test(refusals, invalid_numbers)
 {
 	const struct rung__shape *shape = &good.offer.shape;
 	struct share_message message = good;
@@ -293,7 +294,7 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(shape.slot_count, 0, "tiers");
 	WRONG(shape.slot_count, UINT64_MAX, "tiers");
 	WRONG(shape.slot_count, 8193, "tiers");
-	WRONG(shape.slot_bytes, 4096, "tiers"); /* a row may lie across two pages */
+	WRONG(shape.slot_bytes, 4096, "tiers"); /* a row may cross two pages */
 	WRONG(shape.slot_bytes, shape->slot_bytes + 1, "tiers");
 	WRONG(shape.array.dtype, RUNG_DTYPE_COUNT, "type");
 	WRONG(shape.array.dim_count, RUNG_DIMS_MAX + 1, "type");
@@ -308,7 +309,7 @@ Test(refusals, numbers_that_make_no_sense)
 	WRONG(files[0].inode, good.offer.files[0].inode + 1, "is not of");
 	WRONG(files[0].device, good.offer.files[0].device + 1, "is not of");
 	WRONG(path[0], 'x', "no absolute path");
-	/* of no GPU */
+	/* GPU rows without a GPU */
 	message.offer.shape.tiers[RUNG__TIER_GPU].row_count =
 		shape->tiers[RUNG__TIER_HOST].row_count;
 	message.offer.shape.tiers[RUNG__TIER_HOST] = shape->tiers[RUNG__TIER_NVME];
@@ -321,7 +322,7 @@ Test(refusals, numbers_that_make_no_sense)
 	refuses(&message, RUNG_E_FORMAT, "no absolute path");
 }
 
-/* As if there were two files, the second one with the descriptor of the first. */
+/* As if there were two files, where the second has the descriptor of the first. */
 static void refuses_blocks(uint64_t block_rows)
 {
 	struct share_message message = good;
@@ -336,7 +337,7 @@ static void refuses_blocks(uint64_t block_rows)
 	refuses(&message, RUNG_E_FORMAT, "layout");
 }
 
-Test(refusals, numbers_of_files_that_make_no_sense)
+Test(refusals, invalid_file_counts)
 {
 	struct share_message message = good;
 
@@ -345,13 +346,14 @@ Test(refusals, numbers_of_files_that_make_no_sense)
 	message.offer.shape.layout.file_count = UINT64_MAX;
 	refuses(&message, RUNG_E_IO, "descriptors came");
 	refuses_blocks(0);
-	/* nothing would be left for the second file */
+	/* leaves no row for the second file */
 	refuses_blocks(good.offer.shape.vertex_count);
 	refuses_blocks(UINT64_MAX / RUNG__FILES_MAX);
 	refuses_blocks(UINT64_MAX);
 }
 
-/* Whatever is taken must be safe to gather from, right or not: for the sanitizers to see. */
+/* An offer that is accepted must be safe to gather from, correct or not. The sanitizers check
+ * it. */
 Test(refusals, offers_with_random_bytes_are_refused_or_harmless)
 {
 	unsigned char out[400];
@@ -373,7 +375,7 @@ Test(refusals, offers_with_random_bytes_are_refused_or_harmless)
 	cr_assert_eq(share_fixture_descriptors(NULL), before);
 }
 
-Test(refusals, what_is_shared_cannot_be_written)
+Test(refusals, shared_memory_cannot_be_written)
 {
 	for (unsigned i = RUNG__OFFER_HOST; i <= RUNG__OFFER_MAP; i++) {
 		char name[64];
@@ -392,11 +394,11 @@ Test(refusals, what_is_shared_cannot_be_written)
 	}
 }
 
-Test(refusals, an_attacher_short_of_descriptors_says_so)
+Test(refusals, an_attacher_short_of_descriptors_reports_it)
 {
 	struct rlimit before, tight;
 	struct rung_store *store;
-	/* free ones: for its socket, the creator's end of it, one of the three that come */
+	/* three are free: its socket, the creator's end of it, and one of the three in the offer */
 	int lowest[3];
 	int rc;
 
@@ -416,7 +418,7 @@ Test(refusals, an_attacher_short_of_descriptors_says_so)
 	rung_store_close(store);
 }
 
-Test(refusals, a_server_that_is_silent_is_given_up)
+Test(refusals, a_silent_server_times_out)
 {
 	struct rung_store *store;
 
@@ -424,7 +426,7 @@ Test(refusals, a_server_that_is_silent_is_given_up)
 	cr_assert(strstr(rung_last_error(), "stopped or stuck"), "%s", rung_last_error());
 }
 
-Test(refusals, a_server_whose_queue_is_full_is_given_up)
+Test(refusals, a_server_with_a_full_queue_times_out)
 {
 	struct sockaddr_un address;
 	struct rung_store *store;
@@ -442,7 +444,7 @@ Test(refusals, a_server_whose_queue_is_full_is_given_up)
 		close(fds[i]);
 }
 
-Test(refusals, another_programs_socket_is_told)
+Test(refusals, a_socket_of_another_program_is_reported)
 {
 	int stream_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_un address;
@@ -458,7 +460,7 @@ Test(refusals, another_programs_socket_is_told)
 	listen_fd = stream_fd;
 }
 
-Test(refusals, clients_that_are_silent_or_talk_nonsense_are_in_nobodys_way)
+Test(refusals, clients_that_are_silent_or_send_garbage_block_no_other)
 {
 	struct sockaddr_un address;
 	struct rung_store *store;
@@ -471,7 +473,7 @@ Test(refusals, clients_that_are_silent_or_talk_nonsense_are_in_nobodys_way)
 		fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 		cr_assert_eq(connect(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
 		if (i % 2)
-			/* may find it hung up already */
+			/* may fail: the creator may already have hung up */
 			send(fds[i], nonsense, sizeof(nonsense), MSG_NOSIGNAL);
 	}
 	store = share_fixture_attach(&s);

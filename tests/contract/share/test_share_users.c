@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores are shared among processes of one user; only root can become another one to see that. */
+/* Stores are shared among processes of one user. Only root can become another user to test that. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 static struct share_fixture s;
 static struct rung_store *creator;
 
-/* A store whose socket everybody may reach. */
+/* Make the socket reachable for every user. */
 static void open_for_everybody(void)
 {
 	if (geteuid() != 0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Folders as rung.pc names them: from the file's own place on, so that `cmake --install --prefix` and moving the tree keep it true.
-# A folder given as an absolute path stays absolute.
+# Folders in rung.pc. They are relative to the location of rung.pc, so that they stay valid with
+# `cmake --install --prefix` and after the tree is moved. An absolute folder stays absolute.
 set(RUNG_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
 if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
   file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Options, the search for their dependencies, and a summary with the reason for each missing part.
 #
-# RUNG_<PART> is AUTO (use it when it is there), ON (fail without it) or OFF. For each, RUNG_HAVE_<PART> is 0 or 1 and
-# RUNG_WHY_<PART> is the version found or the reason it is left out; both go into `rung --version`.
+# RUNG_<PART> is AUTO (use it if it is found), ON (fail without it) or OFF. For each part,
+# RUNG_HAVE_<PART> is 0 or 1, and RUNG_WHY_<PART> is the version found or the reason it is left out.
+# `rung --version` prints both.
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -11,7 +12,7 @@ function(rung_part part help)
   set(RUNG_${part} AUTO CACHE STRING "${help}: AUTO, ON or OFF")
   set_property(CACHE RUNG_${part} PROPERTY STRINGS AUTO ON OFF)
   if(NOT RUNG_${part} MATCHES "^(AUTO|ON|OFF)$")
-    message(FATAL_ERROR "RUNG_${part} is '${RUNG_${part}}': give AUTO, ON or OFF")
+    message(FATAL_ERROR "RUNG_${part} has the unknown value '${RUNG_${part}}'; use AUTO, ON or OFF")
   endif()
 endfunction()
 
@@ -21,14 +22,16 @@ rung_part(OPENMP "parallel scores, sampling and staging (OpenMP)")
 rung_part(CUDA "GPU tiers")
 rung_part(BLAS "the trainer `rung train` (CBLAS, OpenBLAS)")
 option(RUNG_WERROR "Treat warnings as errors" ON)
-option(RUNG_STATIC_DEPS "Programs take archives in place of the small shared libraries: a build that can be carried" OFF)
+option(RUNG_STATIC_DEPS
+  "Link the small libraries statically, so that the build runs on machines without them" OFF)
 set(RUNG_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
-option(RUNG_FUZZ "Build the targets of tests/fuzz with libFuzzer, and rung with its instrumentation (clang)" OFF)
+option(RUNG_FUZZ "Build tests/fuzz with libFuzzer, and rung with its instrumentation (clang)" OFF)
 if(RUNG_FUZZ AND NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
-  message(FATAL_ERROR "RUNG_FUZZ=ON needs clang (-DCMAKE_C_COMPILER=clang): libFuzzer is a part of it")
+  message(FATAL_ERROR
+    "RUNG_FUZZ=ON needs clang, which includes libFuzzer; add -DCMAKE_C_COMPILER=clang")
 endif()
 
-# found: a true value; why: version or reason
+# found: a condition; why: the version found; missing: the reason for leaving the part out
 macro(rung_decide part found why missing)
   if(RUNG_${part} STREQUAL "OFF")
     set(RUNG_HAVE_${part} 0)
@@ -60,31 +63,36 @@ pkg_check_modules(numa QUIET IMPORTED_TARGET numa)
 pkg_check_modules(openblas QUIET IMPORTED_TARGET openblas)
 set(openmp_missing "the compiler has no OpenMP runtime (Debian: libomp-dev for clang)")
 if(RUNG_SANITIZE MATCHES "thread")
-  set(openmp_missing "the OpenMP runtimes are not built for ThreadSanitizer: every barrier would be a false race")
+  # TSan would report a false race at every barrier
+  set(openmp_missing "the OpenMP runtime is not built for ThreadSanitizer")
 elseif(NOT RUNG_OPENMP STREQUAL "OFF")
   find_package(OpenMP QUIET COMPONENTS C)
 endif()
 include(RungCuda)   # sets cuda_ready, cuda_version, cuda_missing
 
-rung_decide(IO_URING liburing_FOUND "liburing ${liburing_VERSION}" "liburing 2.3 or newer was not found (Debian: liburing-dev)")
+rung_decide(IO_URING liburing_FOUND "liburing ${liburing_VERSION}"
+  "liburing 2.3 or newer was not found (Debian: liburing-dev)")
 rung_decide(NUMA numa_FOUND "libnuma ${numa_VERSION}" "libnuma was not found (Debian: libnuma-dev)")
 rung_decide(OPENMP OpenMP_C_FOUND "OpenMP ${OpenMP_C_VERSION}" "${openmp_missing}")
-rung_decide(BLAS openblas_FOUND "OpenBLAS ${openblas_VERSION}" "OpenBLAS was not found (Debian: libopenblas-dev)")
+rung_decide(BLAS openblas_FOUND "OpenBLAS ${openblas_VERSION}"
+  "OpenBLAS was not found (Debian: libopenblas-dev)")
 rung_decide(CUDA cuda_ready "CUDA ${cuda_version}, for gathers on GPUs" "${cuda_missing}")
 
-# How rung itself is compiled: not passed on to those who link it.
+# How rung itself is compiled. Programs that link it do not inherit these flags.
 add_library(rung_build INTERFACE)
 target_compile_definitions(rung_build INTERFACE _GNU_SOURCE)
+# -fno-math-errno and -fno-trapping-math: without them loops with a square root or a conditional
+# division are not vectorised.
 target_compile_options(rung_build INTERFACE -Wall -Wextra -Wshadow -Wconversion
   $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
   $<$<BOOL:${RUNG_WERROR}>:-Werror> $<$<CONFIG:Release>:-O3>
-  -fno-math-errno -fno-trapping-math)   # without these, loops with a square root or a division in a condition are not vectorised
+  -fno-math-errno -fno-trapping-math)
 if(NOT RUNG_HAVE_OPENMP)
   target_compile_options(rung_build INTERFACE -Wno-unknown-pragmas)
 endif()
 if(RUNG_SANITIZE)
   target_compile_options(rung_build INTERFACE -fsanitize=${RUNG_SANITIZE} -fno-omit-frame-pointer
-    -fno-sanitize-recover=all -g -UNDEBUG)   # assertions are on, in whatever build
+    -fno-sanitize-recover=all -g -UNDEBUG)   # assertions are on in every build type
   target_link_options(rung_build INTERFACE -fsanitize=${RUNG_SANITIZE})
 endif()
 
@@ -97,7 +105,8 @@ if(CMAKE_C_COMPILER_ID MATCHES "Clang" AND (RUNG_SANITIZE OR RUNG_FUZZ))
 endif()
 
 add_library(rung_deps INTERFACE)
-target_link_libraries(rung_deps INTERFACE PkgConfig::jansson PkgConfig::libzip PkgConfig::zlib PkgConfig::xxhash Threads::Threads m)
+target_link_libraries(rung_deps INTERFACE
+  PkgConfig::jansson PkgConfig::libzip PkgConfig::zlib PkgConfig::xxhash Threads::Threads m)
 # Libraries that programs linking librung.a must add, for rung.pc and rung-config.cmake. They are
 # not in Requires.private: that would pull in the dependencies of libzip.a, whose -dev packages
 # libzip-dev does not depend on, also for users of the shared library.
@@ -116,7 +125,7 @@ if(RUNG_HAVE_OPENMP)
 endif()
 if(RUNG_HAVE_CUDA)
   set(cuda_archives ${cuda_libs})
-  if(RUNG_STATIC_DEPS)   # a carried librung.so must not bring a Python process an older C++ runtime
+  if(RUNG_STATIC_DEPS)   # a copied librung.so must not load an older C++ runtime into Python
     string(REPLACE "-lstdc++" "-l:libstdc++.a" cuda_archives "${cuda_libs}")
     target_link_options(rung_deps INTERFACE -static-libgcc)
   endif()
@@ -130,21 +139,24 @@ foreach(dir ${CMAKE_C_IMPLICIT_LINK_DIRECTORIES})
 endforeach()
 list(JOIN rung_private_libs " " RUNG_PC_LIBS_PRIVATE)
 
-# Libraries that rung's own programs link. With RUNG_STATIC_DEPS they need none of these libraries where they run; libzip, whose archive Debian
-# does not have, OpenBLAS and the OpenMP runtime stay shared. The shared library keeps its own but
-# for the C++ and compiler runtimes: other archives are not made for it.
+# Libraries that rung's own programs link. With RUNG_STATIC_DEPS the programs run on machines without
+# these libraries, except three that stay shared: libzip, for which Debian has no archive, OpenBLAS
+# and the OpenMP runtime. librung.so links only the C++ and compiler runtimes statically, because the
+# other archives are not position-independent.
 set(rung_jansson PkgConfig::jansson)
 if(NOT RUNG_STATIC_DEPS)
   add_library(rung_program_deps ALIAS rung_deps)
 else()
-  # what stays shared is looked for next to the programs first; as DT_RPATH, which also holds for what those libraries need
+  # Shared libraries are first searched next to the programs. DT_RPATH, unlike DT_RUNPATH, also
+  # applies to the dependencies of those libraries.
   set(CMAKE_BUILD_RPATH "$ORIGIN/lib;$ORIGIN/../lib")
   add_link_options(LINKER:--disable-new-dtags)
   function(rung_archive out name package)
     find_library(RUNG_ARCHIVE_${name} NAMES lib${name}.a)
     mark_as_advanced(RUNG_ARCHIVE_${name})
     if(NOT RUNG_ARCHIVE_${name})
-      message(FATAL_ERROR "RUNG_STATIC_DEPS=ON, but lib${name}.a was not found (Debian: ${package})")
+      message(FATAL_ERROR
+        "RUNG_STATIC_DEPS=ON, but lib${name}.a was not found (Debian: ${package})")
     endif()
     set(${out} ${RUNG_ARCHIVE_${name}} PARENT_SCOPE)
   endfunction()
@@ -152,7 +164,8 @@ else()
   rung_archive(zlib_archive z zlib1g-dev)
   rung_archive(xxhash_archive xxhash libxxhash-dev)
   add_library(rung_program_deps INTERFACE)
-  target_link_libraries(rung_program_deps INTERFACE ${rung_jansson} PkgConfig::libzip ${zlib_archive} ${xxhash_archive} Threads::Threads m)
+  target_link_libraries(rung_program_deps INTERFACE
+    ${rung_jansson} PkgConfig::libzip ${zlib_archive} ${xxhash_archive} Threads::Threads m)
   if(RUNG_HAVE_IO_URING)
     rung_archive(liburing_archive uring liburing-dev)
     target_link_libraries(rung_program_deps INTERFACE ${liburing_archive})
@@ -176,7 +189,7 @@ if(RUNG_HAVE_OPENMP)
   target_link_libraries(rung_tool_deps INTERFACE OpenMP::OpenMP_C)
 endif()
 set(RUNG_BLAS_LIBRARY "")
-# `rung train` loads it by the name that a link would have recorded, and finds it as one would
+# `rung train` loads OpenBLAS with dlopen(), by the name that linking would have recorded.
 if(RUNG_HAVE_BLAS)
   find_library(RUNG_OPENBLAS openblas HINTS ${openblas_LIBRARY_DIRS} NO_CACHE REQUIRED)
   execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${RUNG_OPENBLAS}
@@ -194,19 +207,24 @@ endif()
 find_package(Git QUIET)
 set(RUNG_COMMIT unknown)
 if(GIT_FOUND AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/.git)
-  execute_process(COMMAND ${GIT_EXECUTABLE} -C ${CMAKE_CURRENT_SOURCE_DIR} describe --always --dirty --abbrev=12
+  execute_process(COMMAND ${GIT_EXECUTABLE} describe --always --dirty --abbrev=12
+    WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
     OUTPUT_VARIABLE RUNG_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE git_rc)
   if(git_rc)
     set(RUNG_COMMIT unknown)
   endif()
-  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/.git/logs/HEAD)   # look again after each commit
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/.git/logs/HEAD)
+  set(head_log ${CMAKE_CURRENT_SOURCE_DIR}/.git/logs/HEAD)
+  if(EXISTS ${head_log})   # configure again after each commit
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${head_log})
   endif()
 endif()
-configure_file(${CMAKE_CURRENT_LIST_DIR}/rung_config.h.in ${CMAKE_CURRENT_BINARY_DIR}/generated/rung_config.h @ONLY)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/rung_config.h.in
+  ${CMAKE_CURRENT_BINARY_DIR}/generated/rung_config.h @ONLY)
 
 function(rung_print_summary)
-  message(STATUS "rung ${PROJECT_VERSION} (${RUNG_COMMIT}), ${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}${RUNG_SANITIZE}")
+  set(compiler "${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}")
+  message(STATUS "rung ${PROJECT_VERSION} (${RUNG_COMMIT}), ${compiler}, "
+    "${CMAKE_BUILD_TYPE}${RUNG_SANITIZE}")
   foreach(part IO_URING NUMA OPENMP CUDA BLAS)
     string(TOLOWER ${part} name)
     if(RUNG_HAVE_${part})

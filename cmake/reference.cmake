@@ -1,8 +1,11 @@
-# The reference of the C headers, by doxygen, and of the Python package, by pdoc, as HTML: what the target "docs" runs.
+# Generates the HTML reference of the C headers (doxygen) and of the Python package (pdoc). The target
+# "docs" runs it:
 #
-#     cmake -DSOURCE=CHECKOUT -DOUT=FOLDER [-DPYTHON=PYTHON -DLIBRARY=LIBRUNG] -P cmake/reference.cmake
+#     cmake -DSOURCE=CHECKOUT -DOUT=FOLDER [-DPYTHON=PYTHON -DLIBRARY=LIBRUNG] \
+#       -P cmake/reference.cmake
 #
-# Fails when a public function, struct, enumeration or macro has no comment. Missing tools are reported, and their part is left out.
+# It fails if a public function, struct, enumeration or macro has no comment. If a tool is missing, it
+# reports this and leaves out that part.
 cmake_minimum_required(VERSION 3.25)
 
 file(MAKE_DIRECTORY ${OUT})
@@ -13,7 +16,8 @@ if(DOXYGEN)
   configure_file(${CMAKE_CURRENT_LIST_DIR}/Doxyfile.in ${OUT}/Doxyfile @ONLY)
   execute_process(COMMAND ${DOXYGEN} ${OUT}/Doxyfile RESULT_VARIABLE failed)
   file(STRINGS ${OUT}/doxygen.log warnings)
-  list(FILTER warnings EXCLUDE REGEX "Member .* \\(variable\\) of struct .* is not documented")   # most field names need no comment
+  # fields with a clear name need no comment
+  list(FILTER warnings EXCLUDE REGEX "Member .* \\(variable\\) of struct .* is not documented")
   if(failed OR warnings)
     list(JOIN warnings "\n  " text)
     message(FATAL_ERROR "the C reference: doxygen's exit status is ${failed}\n  ${text}")
@@ -25,14 +29,18 @@ else()
 endif()
 
 if(PYTHON)
-  set(environment ${CMAKE_COMMAND} -E env RUNG_LIBRARY=${LIBRARY} PYTHONPATH=${SOURCE}/python PYTHONDONTWRITEBYTECODE=1)
-  execute_process(COMMAND ${environment} ${PYTHON} -c "import pdoc, numpy" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  set(environment ${CMAKE_COMMAND} -E env
+    RUNG_LIBRARY=${LIBRARY} PYTHONPATH=${SOURCE}/python PYTHONDONTWRITEBYTECODE=1)
+  execute_process(COMMAND ${environment} ${PYTHON} -c "import pdoc, numpy"
+    RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
   if(failed)
-    message(STATUS "Python package: left out, ${PYTHON} has no pdoc or no numpy ('pip install pdoc numpy'; configure with -DRUNG_DOCS_PYTHON=PYTHON to name another)")
+    message(STATUS "Python package: left out, ${PYTHON} has no pdoc or no numpy; "
+      "run 'pip install pdoc numpy' or configure with -DRUNG_DOCS_PYTHON=PYTHON")
   else()
     set(modules rung)
     foreach(module graphbolt distributed pyg)
-      execute_process(COMMAND ${environment} ${PYTHON} -c "import rung.${module}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE why)
+      execute_process(COMMAND ${environment} ${PYTHON} -c "import rung.${module}"
+        RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE why)
       if(NOT failed)
         list(APPEND modules rung.${module})
       elseif(why MATCHES "No module named '(torch[a-z_]*)")
@@ -41,8 +49,9 @@ if(PYTHON)
         message(FATAL_ERROR "rung.${module} cannot be imported\n${why}")
       endif()
     endforeach()
-    execute_process(COMMAND ${environment} ${PYTHON} -m pdoc --docformat google -o ${OUT}/python ${modules}
-                    WORKING_DIRECTORY ${OUT} RESULT_VARIABLE failed)
+    execute_process(
+      COMMAND ${environment} ${PYTHON} -m pdoc --docformat google -o ${OUT}/python ${modules}
+      WORKING_DIRECTORY ${OUT} RESULT_VARIABLE failed)
     if(failed)
       message(FATAL_ERROR "the Python reference: pdoc's exit status is ${failed}")
     endif()

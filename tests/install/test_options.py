@@ -112,7 +112,7 @@ class Options(unittest.TestCase):
     def test_an_nvcc_that_knows_none_of_the_gpus_is_left_out(self):
         nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; '
                                 '--version) echo "release 13, V13.0.9";; esac\n')
-        why = "nvcc knows none of the GPUs of CMAKE_CUDA_ARCHITECTURES"
+        why = "nvcc supports no architecture of CMAKE_CUDA_ARCHITECTURES"
         self.assertEqual(self.summary(nvcc, "-DCMAKE_CUDA_ARCHITECTURES=90;751")["cuda"],
                          ("no", why))
 
@@ -135,7 +135,7 @@ class Options(unittest.TestCase):
                       self.refused(hide=("libxxhash",)))
 
     def test_another_word_is_refused(self):
-        self.assertIn("RUNG_NUMA is 'maybe': give AUTO, ON or OFF",
+        self.assertIn("RUNG_NUMA has the unknown value 'maybe'; use AUTO, ON or OFF",
                       self.refused("-DRUNG_NUMA=maybe"))
 
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A machine with a stack and a memo, as pickle defines it, for the 26 instructions that occur in a
- * dict of integers and arrays. Values are small and have no pointers into the file except spans;
- * tuples, the only nested values, are in a pool of fixed size.
+ * dict of integers and arrays. This file decodes the instructions; pickle_value.c has the values.
+ * Values are small, and refer to text in the file without copying it. Tuples, the only nested
+ * values, are in a pool of fixed size, so nothing recurses and no file can exhaust memory.
  *
  * An array is written as _reconstruct(ndarray, (0,), b'b') and then gets its state, (1, (count,),
  * dtype, False, bytes), where bytes is _codecs.encode(text, 'latin1'), or bytes() for an empty
@@ -27,6 +28,7 @@ static bool above_mark(const struct rung__pickle_machine *m, uint32_t *count_out
 	return false;
 }
 
+/* The next `bytes` bytes, at most 8, as a little-endian number. @return false: the file ends */
 static bool take(struct rung__pickle_machine *m, unsigned bytes, uint64_t *value_out)
 {
 	uint64_t value = 0;
@@ -40,18 +42,21 @@ static bool take(struct rung__pickle_machine *m, unsigned bytes, uint64_t *value
 	return true;
 }
 
+/* Push a number of `bytes` bytes, 0 to 8; 0 bytes are the number 0. */
 static int push_number(struct rung__pickle_machine *m, unsigned bytes, bool has_sign)
 {
 	uint64_t value = 0;
 
 	if (!take(m, bytes, &value))
 		return rung__pickle_refuse(m, "the file ends");
+	/* extend the sign, unless a shift by 64 bits or by -1 would be undefined */
 	if (has_sign && bytes < 8 && bytes > 0 && value >> (8 * bytes - 1))
 		value |= UINT64_MAX << (8 * bytes);
 	return rung__pickle_push(m, (struct rung__pickle_value){ .kind = RUNG__PICKLE_NUMBER,
 	                                                         .number = (int64_t)value });
 }
 
+/* A byte with the length, then the number: Python writes integers above 32 bits this way. */
 static int push_long(struct rung__pickle_machine *m)
 {
 	uint64_t bytes;
@@ -62,6 +67,7 @@ static int push_long(struct rung__pickle_machine *m)
 	                 : push_number(m, (unsigned)bytes, true);
 }
 
+/* Four bytes of length, then UTF-8. The value is a span of the file. */
 static int push_text(struct rung__pickle_machine *m)
 {
 	uint64_t length;
@@ -75,7 +81,8 @@ static int push_text(struct rung__pickle_machine *m)
 	return rung__pickle_push(m, text);
 }
 
-/* "module\nname\n" */
+/* "module\nname\n". A name that is not in the list is refused here, before anything could call
+ * it. */
 static int push_global(struct rung__pickle_machine *m)
 {
 	static const struct {
@@ -83,6 +90,7 @@ static int push_global(struct rung__pickle_machine *m)
 		enum rung__pickle_global which;
 	} known[] = {
 		{ "numpy.core.multiarray\n_reconstruct\n", RUNG__PICKLE_RECONSTRUCT },
+		/* the same in NumPy 2 */
 		{ "numpy._core.multiarray\n_reconstruct\n", RUNG__PICKLE_RECONSTRUCT },
 		{ "numpy\nndarray\n", RUNG__PICKLE_NDARRAY },
 		{ "numpy\ndtype\n", RUNG__PICKLE_NUMPY_DTYPE },
@@ -103,6 +111,8 @@ static int push_global(struct rung__pickle_machine *m)
 	return rung__pickle_refuse(m, "a class or function that is not used by integer arrays");
 }
 
+/* Copy the top of the stack to a memo entry. A mark is not a value: pushed again, it would start another
+ * sequence. */
 static int store(struct rung__pickle_machine *m, unsigned bytes)
 {
 	uint64_t idx;
@@ -114,21 +124,24 @@ static int store(struct rung__pickle_machine *m, unsigned bytes)
 	return 0;
 }
 
+/* Push a copy of a memo entry. */
 static int fetch(struct rung__pickle_machine *m, unsigned bytes)
 {
 	uint64_t idx;
 
 	if (!take(m, bytes, &idx) || idx >= RUNG__PICKLE_MEMO_MAX ||
 	    m->memo[idx].kind == RUNG__PICKLE_NOTHING)
-		return rung__pickle_refuse(m, "a value to remember that there was not");
+		return rung__pickle_refuse(m, "a memo entry that was not written");
 	return rung__pickle_push(m, m->memo[idx]);
 }
 
+/* Push a value that has only a kind. */
 static int push_kind(struct rung__pickle_machine *m, enum rung__pickle_kind kind)
 {
 	return rung__pickle_push(m, (struct rung__pickle_value){ .kind = kind });
 }
 
+/* Run an instruction on the values above the topmost mark, which is removed with them. */
 static int since_mark(struct rung__pickle_machine *m,
                       int (*fn)(struct rung__pickle_machine *m, uint32_t count, uint32_t marks))
 {
@@ -137,78 +150,81 @@ static int since_mark(struct rung__pickle_machine *m,
 	return above_mark(m, &count) ? fn(m, count, 1) : rung__pickle_refuse(m, "no mark");
 }
 
-/* All but PROTO and STOP. */
+/* Execute one instruction, except PROTO and STOP, which run() handles. The names are those in
+ * Python's pickletools. */
 static int step(struct rung__pickle_machine *m, unsigned char code)
 {
 	switch (code) {
-	case '}':
+	case '}': /* EMPTY_DICT */
 		return rung__pickle_new_dict(m);
-	case '(':
+	case '(': /* MARK */
 		return push_kind(m, RUNG__PICKLE_MARK);
-	case 'N':
+	case 'N': /* NONE */
 		return push_kind(m, RUNG__PICKLE_NONE);
-	case 0x88:
-	case 0x89:
+	case 0x88: /* NEWTRUE */
+	case 0x89: /* NEWFALSE */
 		return push_kind(m, RUNG__PICKLE_BOOLEAN);
-	case 'K':
+	case 'K': /* BININT1 */
 		return push_number(m, 1, false);
-	case 'M':
+	case 'M': /* BININT2 */
 		return push_number(m, 2, false);
-	case 'J':
+	case 'J': /* BININT */
 		return push_number(m, 4, true);
-	case 0x8a:
+	case 0x8a: /* LONG1 */
 		return push_long(m);
-	case 'X':
+	case 'X': /* BINUNICODE */
 		return push_text(m);
-	case 'c':
+	case 'c': /* GLOBAL */
 		return push_global(m);
-	case 'q':
+	case 'q': /* BINPUT */
 		return store(m, 1);
-	case 'r':
+	case 'r': /* LONG_BINPUT */
 		return store(m, 4);
-	case 'h':
+	case 'h': /* BINGET */
 		return fetch(m, 1);
-	case 'j':
+	case 'j': /* LONG_BINGET */
 		return fetch(m, 4);
-	case ')':
+	case ')': /* EMPTY_TUPLE */
 		return rung__pickle_tuple(m, 0, 0);
-	case 0x85:
+	case 0x85: /* TUPLE1 */
 		return rung__pickle_tuple(m, 1, 0);
-	case 0x86:
+	case 0x86: /* TUPLE2 */
 		return rung__pickle_tuple(m, 2, 0);
-	case 0x87:
+	case 0x87: /* TUPLE3 */
 		return rung__pickle_tuple(m, 3, 0);
-	case 't':
+	case 't': /* TUPLE */
 		return since_mark(m, rung__pickle_tuple);
-	case 'R':
+	case 'R': /* REDUCE */
 		return rung__pickle_reduce(m);
-	case 'b':
+	case 'b': /* BUILD */
 		return rung__pickle_build(m);
-	case 's':
+	case 's': /* SETITEM */
 		return rung__pickle_set_items(m, 2, 0);
-	case 'u':
+	case 'u': /* SETITEMS */
 		return since_mark(m, rung__pickle_set_items);
 	default:
-		m->at--;
-		return rung__pickle_refuse(m,
-		                           "an instruction that such dicts are not written with");
+		m->at--; /* the message names the byte of the instruction */
+		return rung__pickle_refuse(
+			m, "an instruction that does not occur in a dict of integer arrays");
 	}
 }
 
+/* Execute the file. Other protocols are refused: they have other instructions for the same values.
+ * The loop ends, because each instruction uses at least one byte. */
 static int run(struct rung__pickle_machine *m)
 {
 	uint64_t version;
 	int rc = 0;
 
 	if (m->at == m->end || *m->at != 0x80)
-		return rung__pickle_refuse(m, "no pickle of protocol 2");
+		return rung__pickle_refuse(m, "not a pickle of protocol 2");
 	m->at++;
 	if (!take(m, 1, &version) || version != 2)
-		return rung__pickle_refuse(m, "no pickle of protocol 2");
+		return rung__pickle_refuse(m, "not a pickle of protocol 2");
 	while (rc == 0 && m->at < m->end) {
 		const unsigned char code = *m->at++;
 
-		if (code == '.')
+		if (code == '.') /* STOP: bytes after it are ignored, as Python does */
 			return m->depth == 1 && rung__pickle_top(m, 0).kind == RUNG__PICKLE_DICT
 			               ? 0
 			               : rung__pickle_refuse(m,
@@ -227,7 +243,7 @@ int rung__pickle_read(const char *name, const unsigned char *bytes, uint64_t byt
 	if (!m)
 		return rung__fail(RUNG_E_NOMEM, "%s: no memory to read it", name);
 	m->name = name;
-	m->start = m->at = bytes;
+	m->start = m->at = bytes; /* all else starts as zero: empty stack, memo and pool */
 	m->end = bytes + byte_count;
 	m->dict = dict_out;
 	dict_out->count = 0;
@@ -240,10 +256,11 @@ int rung__pickle_array(const char *name, const struct rung__pickle_item *item,
                        unsigned char *data_out)
 {
 	const unsigned char *at = item->text, *end = at + item->text_bytes;
-	/* the caller has allocated enough */
+	/* cannot overflow: the caller has allocated this many bytes */
 	const uint64_t bytes = item->count * rung_dtype_bytes(item->dtype);
 	uint64_t done = 0;
 
+	/* U+0000 to U+00FF are one byte, or two that begin with 0xc2 or 0xc3 */
 	while (at < end && done < bytes) {
 		if (*at < 0x80) {
 			data_out[done++] = *at++;
@@ -251,7 +268,7 @@ int rung__pickle_array(const char *name, const struct rung__pickle_item *item,
 			data_out[done++] = (unsigned char)((*at & 3) << 6 | (at[1] & 0x3f));
 			at += 2;
 		} else {
-			break;
+			break; /* a larger character, or a damaged one */
 		}
 	}
 	if (done < bytes || at < end)

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of the pickle machine: tuples, dtypes, arrays, and the entries of the dict. */
+/*
+ * Values of the pickle machine: tuples, dtypes, arrays, and the entries of the dict. Every operand
+ * comes from an untrusted file, so its kind is checked before it is used. entry() and
+ * rung__pickle_top() return kind NOTHING outside of a tuple or the stack, and no check accepts that
+ * kind: a missing operand and a wrong one are the same case.
+ */
 #include "source/pickle_value.h"
 
 #include <string.h>
@@ -10,8 +15,7 @@ int rung__pickle_refuse(const struct rung__pickle_machine *m, const char *what)
 {
 	return rung__fail(RUNG_E_FORMAT,
 	                  "%s: byte %zu of its pickle: %s; a dict of integers and 1-D integer "
-	                  "NumPy arrays is needed; save it so with "
-	                  "torch, see rung(1)",
+	                  "NumPy arrays is needed; save one with torch, see rung(1)",
 	                  m->name, (size_t)(m->at - m->start), what);
 }
 
@@ -29,16 +33,19 @@ int rung__pickle_tuple(struct rung__pickle_machine *m, uint32_t count, uint32_t 
 		                            .number = m->pooled,
 		                            .length = count };
 
+	/* no overflow: `count` is at most 3, or was counted on the stack */
 	if (m->depth < count + marks)
 		return rung__pickle_refuse(m, "a tuple of values that are not there");
 	if (RUNG__PICKLE_POOL_MAX - m->pooled < count)
 		return rung__pickle_refuse(m, "too many tuples");
+	/* entries of the pool are never freed: the memo may refer to a tuple until the file ends */
 	memcpy(m->pool + m->pooled, m->stack + m->depth - count, count * sizeof(*m->pool));
 	m->pooled += count;
 	m->depth -= count + marks;
 	return rung__pickle_push(m, tuple);
 }
 
+/* Entry `i` of a tuple; kind NOTHING past its end, or if `tuple` is not a tuple. */
 static struct rung__pickle_value entry(const struct rung__pickle_machine *m,
                                        struct rung__pickle_value tuple, uint64_t i)
 {
@@ -58,6 +65,8 @@ static bool is_global(struct rung__pickle_value value, enum rung__pickle_global 
 	return value.kind == RUNG__PICKLE_GLOBAL && value.number == (int64_t)which;
 }
 
+/* dtype('i8', False, True). The flags, align and copy, do not matter here. The byte order follows in
+ * the state. */
 static int make_dtype(struct rung__pickle_machine *m, struct rung__pickle_value args,
                       struct rung__pickle_value *out)
 {
@@ -79,6 +88,7 @@ static int make_dtype(struct rung__pickle_machine *m, struct rung__pickle_value 
 	return rung__pickle_refuse(m, "a dtype that is not an integer");
 }
 
+/* _reconstruct(ndarray, (0,), b'b'): an empty array, whose content follows in its state. */
 static int make_array(struct rung__pickle_machine *m, struct rung__pickle_value args,
                       struct rung__pickle_value *out)
 {
@@ -92,6 +102,8 @@ static int make_array(struct rung__pickle_machine *m, struct rung__pickle_value 
 	return 0;
 }
 
+/* encode(text, 'latin1'): each character is one byte. The text stays as it is in the file until
+ * rung__pickle_array() decodes it into the caller's memory. */
 static int make_bytes(struct rung__pickle_machine *m, struct rung__pickle_value args,
                       struct rung__pickle_value *out)
 {
@@ -118,6 +130,7 @@ int rung__pickle_reduce(struct rung__pickle_machine *m)
 	else if (function.number == RUNG__PICKLE_ENCODE)
 		rc = make_bytes(m, args, &result);
 	else if (function.number == RUNG__PICKLE_EMPTY_BYTES && args.length == 0)
+		/* no bytes, but a pointer into the file, as others have */
 		result = (struct rung__pickle_value){ .kind = RUNG__PICKLE_BYTES, .text = m->at };
 	else
 		rc = rung__pickle_refuse(m, "a call of something that is not a function");
@@ -127,6 +140,8 @@ int rung__pickle_reduce(struct rung__pickle_machine *m)
 	return rung__pickle_push(m, result);
 }
 
+/* State (1, (count,), dtype, False, bytes). Entries 0 and 3, the version and the Fortran order, do
+ * not matter for an array of one dimension. */
 static int build_array(struct rung__pickle_machine *m, struct rung__pickle_ndarray *array,
                        struct rung__pickle_value state)
 {
@@ -134,10 +149,10 @@ static int build_array(struct rung__pickle_machine *m, struct rung__pickle_ndarr
 					bytes = entry(m, state, 4);
 	const struct rung__pickle_value count = entry(m, shape, 0);
 
+	/* a second state could contradict items that were copied from the first */
 	if (array->built || shape.kind != RUNG__PICKLE_TUPLE || shape.length != 1 ||
 	    count.kind != RUNG__PICKLE_NUMBER || count.number < 0)
-		return rung__pickle_refuse(m,
-		                           "an array with another number of dimensions than one");
+		return rung__pickle_refuse(m, "an array that does not have one dimension");
 	if (dtype.kind != RUNG__PICKLE_DTYPE || bytes.kind != RUNG__PICKLE_BYTES)
 		return rung__pickle_refuse(m, "an array without its bytes");
 	*array = (struct rung__pickle_ndarray){ .built = true,
@@ -154,6 +169,7 @@ int rung__pickle_build(struct rung__pickle_machine *m)
 					state = rung__pickle_top(m, 0);
 	int rc = 0;
 
+	/* "|": the type has single bytes, which have no order */
 	if (object.kind == RUNG__PICKLE_DTYPE && !is_text(entry(m, state, 1), "<") &&
 	    !is_text(entry(m, state, 1), "|"))
 		return rung__pickle_refuse(m, "a dtype that is not little-endian");
@@ -161,10 +177,11 @@ int rung__pickle_build(struct rung__pickle_machine *m)
 		rc = build_array(m, &m->arrays[object.number], state);
 	else if (object.kind != RUNG__PICKLE_DTYPE)
 		return rung__pickle_refuse(m, "a state for a value that has none");
-	m->depth--;
+	m->depth--; /* the object stays */
 	return rc;
 }
 
+/* Append an entry to the result. Keys and values that the result cannot represent are refused. */
 static int add_item(struct rung__pickle_machine *m, struct rung__pickle_value key,
                     struct rung__pickle_value value)
 {
@@ -175,19 +192,22 @@ static int add_item(struct rung__pickle_machine *m, struct rung__pickle_value ke
 	if (key.kind != RUNG__PICKLE_TEXT || key.length == 0 ||
 	    key.length >= RUNG__PICKLE_KEY_BYTES)
 		return rung__pickle_refuse(m, "a key that is not a short text");
+	/* keys are printed in messages, and users write them after the colon of a spec */
 	for (uint64_t i = 0; i < key.length; i++) {
 		if (key.text[i] <= ' ' || key.text[i] > '~')
-			return rung__pickle_refuse(m, "a key with other characters than ASCII has");
+			return rung__pickle_refuse(
+				m, "a key with characters that are not printable ASCII");
 	}
 	if (value.kind != RUNG__PICKLE_NUMBER &&
 	    (value.kind != RUNG__PICKLE_ARRAY || !m->arrays[value.number].built))
 		return rung__pickle_refuse(m, "a value that is neither integer nor array");
 	*item = (struct rung__pickle_item){ .is_array = value.kind == RUNG__PICKLE_ARRAY,
 		                            .number = value.number };
-	memcpy(item->key, key.text, key.length);
+	memcpy(item->key, key.text, key.length); /* the initialiser wrote the NUL */
+	/* Python would keep the last value; other readers may keep the first */
 	for (uint32_t i = 0; i < m->dict->count; i++) {
 		if (strcmp(m->dict->items[i].key, item->key) == 0)
-			return rung__pickle_refuse(m, "a key that is there twice");
+			return rung__pickle_refuse(m, "a key that occurs twice");
 	}
 	if (item->is_array) {
 		const struct rung__pickle_ndarray *array = &m->arrays[value.number];
@@ -205,6 +225,7 @@ int rung__pickle_set_items(struct rung__pickle_machine *m, uint32_t count, uint3
 {
 	int rc = 0;
 
+	/* a dict at this position implies that `count + marks` values are above it */
 	if (count % 2 || rung__pickle_top(m, count + marks).kind != RUNG__PICKLE_DICT)
 		return rung__pickle_refuse(m, "entries of a value that is not a dict");
 	for (uint32_t i = 0; rc == 0 && i < count; i += 2)

@@ -1,68 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Values of the pickle machine: its stack, and the instructions that build values from those on the
- * stack. They read nothing from the file, except for its position in messages. Private to
- * src/source.
+ * stack. pickle.c decodes the file and calls them. They use the position in the file only for
+ * messages. Private to src/source.
  */
 #ifndef RUNG_SOURCE_PICKLE_VALUE_H
 #define RUNG_SOURCE_PICKLE_VALUE_H
 
 #include "source/pickle.h"
 
-#define RUNG__PICKLE_STACK_MAX 1024u
-#define RUNG__PICKLE_MEMO_MAX  4096u
-#define RUNG__PICKLE_POOL_MAX  4096u
+/* Bounds of the machine. A dict of 64 entries needs far less; a file that needs more is refused. */
+#define RUNG__PICKLE_STACK_MAX 1024u /* values */
+#define RUNG__PICKLE_MEMO_MAX  4096u /* values that the file may refer to again */
+#define RUNG__PICKLE_POOL_MAX  4096u /* entries of all tuples */
 
 enum rung__pickle_kind {
-	RUNG__PICKLE_NOTHING,
-	RUNG__PICKLE_MARK,
+	RUNG__PICKLE_NOTHING, /* zero: a memo entry that was not written, a value past the end */
+	RUNG__PICKLE_MARK,    /* the start of a sequence on the stack */
 	RUNG__PICKLE_NONE,
-	RUNG__PICKLE_BOOLEAN,
+	RUNG__PICKLE_BOOLEAN, /* its value is never needed */
 	RUNG__PICKLE_NUMBER,
 	RUNG__PICKLE_TEXT,
-	RUNG__PICKLE_GLOBAL,
-	RUNG__PICKLE_BYTES,
+	RUNG__PICKLE_GLOBAL, /* a function or class, by its name */
+	RUNG__PICKLE_BYTES,  /* text in latin1, still in UTF-8 */
 	RUNG__PICKLE_TUPLE,
 	RUNG__PICKLE_DICT,
 	RUNG__PICKLE_DTYPE,
 	RUNG__PICKLE_ARRAY
 };
 
+/** The only functions and classes that a file may name. */
 enum rung__pickle_global {
-	RUNG__PICKLE_RECONSTRUCT,
+	RUNG__PICKLE_RECONSTRUCT, /* numpy: an array without content */
 	RUNG__PICKLE_NDARRAY,
 	RUNG__PICKLE_NUMPY_DTYPE,
-	RUNG__PICKLE_ENCODE,
-	RUNG__PICKLE_EMPTY_BYTES
+	RUNG__PICKLE_ENCODE,     /* _codecs: text to bytes */
+	RUNG__PICKLE_EMPTY_BYTES /* bytes(), which pickle writes for b'' */
 };
 
+/** Small, so that values are copied: stack, memo and pool own nothing. */
 struct rung__pickle_value {
 	enum rung__pickle_kind kind;
-	/* NUMBER; GLOBAL: which; DTYPE: which; ARRAY: its place in arrays; TUPLE: its first in the
-	 * pool */
+	/* NUMBER: the value; GLOBAL: enum rung__pickle_global; DTYPE: enum rung_dtype; ARRAY: index
+	 * into arrays[]; TUPLE: index of its first entry in pool[] */
 	int64_t number;
-	const unsigned char *text; /* TEXT, BYTES */
-	uint64_t length;           /* of it; TUPLE: entries */
+	const unsigned char *text; /* TEXT, BYTES: in the file, without a NUL */
+	uint64_t length;           /* bytes of text; TUPLE: number of entries */
 };
 
+/** Not part of a value: an array gets its state after the memo has a copy of its value. */
 struct rung__pickle_ndarray {
-	bool built;
+	bool built; /* it has its state, and the fields below are valid */
 	enum rung_dtype dtype;
-	uint64_t count;
-	const unsigned char *text;
+	uint64_t count;            /* entries that its shape claims */
+	const unsigned char *text; /* in the file; see struct rung__pickle_item */
 	uint64_t text_bytes;
 };
 
+/** About 300 KiB: allocate it on the heap. All zero at the start. */
 struct rung__pickle_machine {
-	const char *name;
-	const unsigned char *start, *at, *end;
+	const char *name;                      /* for messages */
+	const unsigned char *start, *at, *end; /* the file, and the next byte to decode */
 	struct rung__pickle_value stack[RUNG__PICKLE_STACK_MAX], memo[RUNG__PICKLE_MEMO_MAX],
 		pool[RUNG__PICKLE_POOL_MAX];
-	uint32_t depth, pooled;
+	uint32_t depth, pooled; /* used entries of stack[] and pool[] */
 	struct rung__pickle_ndarray arrays[RUNG__PICKLE_ITEMS_MAX];
 	uint32_t array_count;
-	bool has_dict;
-	struct rung__pickle_dict *dict;
+	bool has_dict;                  /* the dict was pushed */
+	struct rung__pickle_dict *dict; /* the result; the caller's */
 };
 
 /** Fail with `what`, the problem at the current byte of the file. @return RUNG_E_FORMAT */
@@ -71,7 +76,7 @@ int rung__pickle_refuse(const struct rung__pickle_machine *m, const char *what);
 /** @return 0, or RUNG_E_FORMAT if the stack is full */
 int rung__pickle_push(struct rung__pickle_machine *m, struct rung__pickle_value value);
 
-/** The value `down` positions below the top; kind NOTHING if there is none. */
+/** The value `down` positions below the top; kind NOTHING below the bottom of the stack. */
 static inline struct rung__pickle_value rung__pickle_top(const struct rung__pickle_machine *m,
                                                          uint32_t down)
 {
@@ -82,7 +87,7 @@ static inline struct rung__pickle_value rung__pickle_top(const struct rung__pick
 /** Pop `count` values and the `marks` marks below them, and push a tuple of the values. */
 int rung__pickle_tuple(struct rung__pickle_machine *m, uint32_t count, uint32_t marks);
 
-/** Push the dict. A file has one. */
+/** Push the dict. A second one is refused, because the entries go to a single list. */
 int rung__pickle_new_dict(struct rung__pickle_machine *m);
 
 /** Pop `count` values, which are keys and values in turn, and `marks` marks, and add the entries to

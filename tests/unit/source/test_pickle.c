@@ -126,8 +126,8 @@ static void refused(const char *bytes, size_t count, const char *words)
 
 Test(pickle, what_is_no_dict_of_arrays_is_refused_with_the_reason)
 {
-	REFUSED("", "no pickle of protocol 2");
-	REFUSED("\x80\x03}.", "no pickle of protocol 2");
+	REFUSED("", "not a pickle of protocol 2");
+	REFUSED("\x80\x03}.", "not a pickle of protocol 2");
 	REFUSED("\x80\x02K\x01.", "is not a dict");
 	REFUSED("\x80\x02}}.", "second dict");
 	REFUSED("\x80\x02}(K\x01K\x02u.", "not a short text");
@@ -147,7 +147,7 @@ Test(pickle, what_is_no_dict_of_arrays_is_refused_with_the_reason)
 	        "the file ends");
 	REFUSED("\x80\x02\x86", "not there");
 	REFUSED("\x80\x02t", "no mark");
-	REFUSED("\x80\x02}q\x05h\x06", "to remember that there was not");
+	REFUSED("\x80\x02}q\x05h\x06", "memo entry that was not written");
 	REFUSED("\x80\x02}r\xff\xff\xff\xff", "memo index out of range");
 	REFUSED("\x80\x02\x8a\x09\x01\x01\x01\x01\x01\x01\x01\x01\x01", "more than 64 bits");
 	REFUSED("\x80\x02"

@@ -111,8 +111,8 @@ static int push_global(struct rung__pickle_machine *m)
 	return rung__pickle_refuse(m, "a class or function that is not used by integer arrays");
 }
 
-/* Copy the top of the stack to a memo entry. A mark is not a value: pushed again, it would start another
- * sequence. */
+/* Copy the top of the stack to a memo entry. A mark is not a value: pushed again, it would start
+ * another sequence. */
 static int store(struct rung__pickle_machine *m, unsigned bytes)
 {
 	uint64_t idx;

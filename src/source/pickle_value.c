@@ -65,8 +65,8 @@ static bool is_global(struct rung__pickle_value value, enum rung__pickle_global 
 	return value.kind == RUNG__PICKLE_GLOBAL && value.number == (int64_t)which;
 }
 
-/* dtype('i8', False, True). The flags, align and copy, do not matter here. The byte order follows in
- * the state. */
+/* dtype('i8', False, True). The flags, align and copy, do not matter here. The byte order follows
+ * in the state. */
 static int make_dtype(struct rung__pickle_machine *m, struct rung__pickle_value args,
                       struct rung__pickle_value *out)
 {

@@ -1,43 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creating and destroying a loader: its options, workers and memory. */
+/*
+ * Creating and destroying a loader: its options, workers and memory.
+ *
+ * The calling thread runs everything here. No other thread uses the loader before
+ * rung__feed_start(), the last step of creating it, nor after rung__feed_stop().
+ */
 #include <sched.h>
 
 #include "loader/state.h"
 
 #define BATCH_SIZE_DEFAULT 1024u
-/* enough for the cache to know the next uses (rung_prefetch()); a few tens of MiB */
+/* batches: enough for the cache to know the next uses (rung_prefetch()); a few tens of MiB */
 #define AHEAD_DEFAULT       16u
-#define GATHERS_DEFAULT     2u /* one complete, one in flight */
+#define GATHERS_DEFAULT     2u /* batches: one complete, one in flight */
 #define THREADS_DEFAULT_MAX 8u
-/* On a GPU each batch has memory for the largest possible one; one is sampled while another one is
- * launched. */
+/* With a GPU sampler each batch has memory for the largest possible one, so few are kept. Two
+ * threads are enough: the GPU samples one batch while the host launches the other. */
 #define AHEAD_DEFAULT_GPU   2u
 #define THREADS_DEFAULT_GPU 2u
 
-/* ---- making it ---- */
+/* ---- options ---- */
 
+/* Number of CPUs in the affinity mask of the calling thread. */
 static uint32_t cpus_allowed(void)
 {
 	cpu_set_t set;
 
-	/* it fails above 1024 CPUs */
+	/* it fails if the kernel supports more than the 1024 CPUs that fit in the set */
 	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set)
 	                                                    : THREADS_DEFAULT_MAX;
 }
 
+/* One CPU is left to the caller, who trains. */
 static uint32_t threads_default(void)
 {
 	return RUNG__MIN(RUNG__MAX(cpus_allowed(), 2u) - 1, THREADS_DEFAULT_MAX);
 }
 
+/* Copy the caller's options, check them and fill in defaults. `opts` has the defaults of the
+ * initialiser, which stay for members that an older caller does not know. */
 static int copy_opts(const struct rung_store *store, const struct rung_loader_opts *caller_opts,
                      struct rung_loader_opts *opts)
 {
+	/* Each gather occupies a request of the store, and one is left to the caller. A store with
+	 * one request allows one gather too: if the caller has the request, the feeder gathers
+	 * synchronously, with a request that the store keeps for that. */
 	const uint32_t gathers_max = RUNG__MAX(store->opts.requests_max, 2u) - 1;
 	int rc = rung__opts_copy_in(opts, sizeof(*opts), caller_opts, "rung_loader_opts");
 
 	if (rc < 0)
 		return rc;
+	/* Another size of this nested struct would move the members after it, so it cannot be
+	 * accepted as another size of the outer struct is. */
 	if (opts->sampler.size != sizeof(opts->sampler))
 		return rung__fail(RUNG_E_INVAL,
 		                  "loader: size of the sampler's options is %zu, not %zu: set it "
@@ -51,9 +65,9 @@ static int copy_opts(const struct rung_store *store, const struct rung_loader_op
 		                  opts->look_ahead, RUNG_LOADER_LOOK_AHEAD_MAX);
 	if (opts->gathers > gathers_max)
 		return rung__fail(RUNG_E_INVAL,
-		                  "loader: %" PRIu32 " gathers do not fit a store with %" PRIu32
-		                  " requests, one of which is the caller's; use at most %" PRIu32
-		                  ", or open the store with a larger requests_max",
+		                  "loader: %" PRIu32 " gathers: the store has %" PRIu32
+		                  " requests, one for the caller; use at most %" PRIu32
+		                  " or raise requests_max",
 		                  opts->gathers, store->opts.requests_max, gathers_max);
 	opts->batch_size = opts->batch_size ? opts->batch_size : BATCH_SIZE_DEFAULT;
 	if (opts->look_ahead == 0)
@@ -64,29 +78,34 @@ static int copy_opts(const struct rung_store *store, const struct rung_loader_op
 	return 0;
 }
 
+/* The graph that the options need: on the GPU, in `csc`, or none. A graph with another vertex count
+ * belongs to another data set, and its ranks would select wrong rows without any error. */
 static int check_graph(const struct rung_store *store, const struct rung_csc *csc,
                        const struct rung_loader_opts *opts)
 {
 	if (opts->gpu_sampler && (csc || opts->sampler.hop_count > 0))
-		return rung__fail(RUNG_E_INVAL, "loader: a GPU sampler and a graph or hops of the "
-		                                "CPU's: give one of the two");
+		return rung__fail(RUNG_E_INVAL, "loader: both a GPU sampler and a graph or hops "
+		                                "for the CPU; pass only one of the two");
 	if (opts->gpu_sampler)
 		return rung__gpu_sampler_check(opts->gpu_sampler, store, opts->batch_size);
 	if (opts->sampler.hop_count == 0)
 		return 0;
 	if (!csc)
 		return rung__fail(RUNG_E_INVAL,
-		                  "loader: %" PRIu32 " hops and no graph: give one, or hop_count 0",
+		                  "loader: %" PRIu32 " hops but no graph; pass one, or hop_count 0",
 		                  opts->sampler.hop_count);
 	if (csc->vertex_count != store->shape.vertex_count)
 		return rung__fail(RUNG_E_INVAL,
-		                  "loader: a graph of %" PRIu64 " vertices, a store of %" PRIu64
-		                  " rows: give the relabelled graph of the "
-		                  "store's dataset",
+		                  "loader: the graph has %" PRIu64 " vertices, the store %" PRIu64
+		                  "; pass the relabelled graph of the store's data set",
 		                  csc->vertex_count, store->shape.vertex_count);
 	return 0;
 }
 
+/* ---- creating it ---- */
+
+/* Create a sampler or a stream for each worker. The threads are started later, by
+ * rung__feed_start(). After an error close_workers() frees what was created. */
 static int make_workers(struct rung_loader *loader, const struct rung_csc *csc)
 {
 	struct rung_sampler_opts opts = loader->opts.sampler;
@@ -95,7 +114,7 @@ static int make_workers(struct rung_loader *loader, const struct rung_csc *csc)
 	if (!loader->workers)
 		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu32 " threads",
 		                  loader->opts.threads);
-	opts.threads = 1;
+	opts.threads = 1; /* batches are the parallel unit: one thread samples a whole batch */
 	for (uint32_t i = 0; i < loader->opts.threads; i++) {
 		struct rung__feed_worker *worker = &loader->workers[i];
 		int rc = 0;
@@ -113,8 +132,8 @@ static int make_workers(struct rung_loader *loader, const struct rung_csc *csc)
 	return 0;
 }
 
-/* All that are in use when the caller holds two: of the GPU's memory nothing is taken during a
- * pass. */
+/* Allocate all batches that are in use when the caller holds two, so that a pass allocates no GPU
+ * memory for sampling: the device may wait for all its work when it allocates. */
 static int make_gpu_batches(struct rung_loader *loader)
 {
 	const uint64_t count = loader->slot_count + RUNG__FEED_HELD;
@@ -125,7 +144,7 @@ static int make_gpu_batches(struct rung_loader *loader)
 
 		if (rc < 0)
 			return rc;
-		rung__feed_release_batch(loader, batch);
+		rung__feed_release_batch(loader, batch); /* on the GPU all of them are kept */
 	}
 	return 0;
 }
@@ -147,7 +166,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 	loader->store = store;
 	loader->opts = opts;
 	loader->row_bytes = store->shape.layout.row_bytes;
-	loader->announces = store->cache != NULL;
+	loader->announces = store->cache != NULL; /* only the cache uses announcements */
 	loader->hop_count = opts.gpu_sampler ? rung__gpu_sampler_hops(opts.gpu_sampler)
 	                                     : opts.sampler.hop_count;
 	pthread_mutex_init(&loader->lock, NULL);
@@ -163,9 +182,10 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 		rc = store->device_ops->stream_open(store->device, &loader->stream);
 	if (rc == 0 && opts.gpu_sampler)
 		rc = make_gpu_batches(loader);
-	if (rc == 0)
+	if (rc == 0) /* last: from here on the threads use the loader */
 		rc = rung__feed_start(loader);
 	if (rc < 0) {
+		/* all memory was zeroed, so each part that was not created yet is skipped */
 		rung_loader_destroy(loader);
 		return rc;
 	}
@@ -173,6 +193,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 	return 0;
 }
 
+/* Free the samplers and streams of all workers that make_workers() got to; threads are joined. */
 static void close_workers(struct rung_loader *loader)
 {
 	for (uint32_t i = 0; loader->workers && i < loader->opts.threads; i++) {
@@ -190,8 +211,9 @@ void rung_loader_destroy(struct rung_loader *loader)
 
 	if (!loader)
 		return;
-	rung_loader_end(loader);
+	rung_loader_end(loader); /* empties the slots */
 	rung__feed_stop(loader);
+	/* batches that the caller did not put; reads in flight may still write to their rows */
 	while ((batch = RUNG__ENTRY(rung__queue_pop(&loader->held), struct rung__feed_batch,
 	                            held_link)) != NULL) {
 		rung__feed_drain(batch);

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loader's memory: batches and rows, reused; new rows have space for the largest batch so far
+ * The loader's memory: batches and rows, reused. New rows have space for the largest batch so far
  * plus a margin.
  *
  * On the CPU the most recently put memory is reused first, since a cache may still hold it. With a
  * device the memory that was put first is reused first, since the caller's work on it has most
- * likely run; memory whose work has run comes before memory that must be waited for. Allocating and
+ * likely run. Memory whose work has run comes before memory that must be waited for. Allocating and
  * freeing may make a device wait for all its work, so memory that is too small, or surplus, is
  * dropped and freed at the end of the pass.
+ *
+ * Workers acquire batches, the feeder acquires rows, and any thread may put both. The lock guards
+ * only the lists and counts. An item that is in no list belongs to one thread, which calls the
+ * device and the allocator without the lock.
  */
 #include "loader/state.h"
 
@@ -18,6 +22,7 @@ static const struct rung__device_ops *ops_of(const struct rung_loader *loader)
 
 /* ---- lists ---- */
 
+/* With the lock held. `last`: at the end of the list, to be reused last. */
 static void push(struct rung__feed_list *list, struct rung__feed_item *item, bool last)
 {
 	if (last)
@@ -27,6 +32,7 @@ static void push(struct rung__feed_list *list, struct rung__feed_item *item, boo
 	list->count++;
 }
 
+/* With the lock held. NULL: the list is empty. */
 static struct rung__feed_item *pop(struct rung__feed_list *list)
 {
 	struct rung__link *link = rung__queue_pop(&list->items);
@@ -35,6 +41,7 @@ static struct rung__feed_item *pop(struct rung__feed_list *list)
 	return RUNG__ENTRY(link, struct rung__feed_item, link);
 }
 
+/* pop() without the lock held. */
 static struct rung__feed_item *pop_first(struct rung_loader *loader, struct rung__feed_list *list)
 {
 	struct rung__feed_item *item;
@@ -45,7 +52,8 @@ static struct rung__feed_item *pop_first(struct rung_loader *loader, struct rung
 	return item;
 }
 
-/* After a failure of the device do not wait: the next call reports it. */
+/* Whether the caller's work on an item has run; polls once. Also true after a failure of the
+ * device: do not wait then, the next call reports it. */
 static bool is_through(const struct rung_loader *loader, struct rung__feed_item *item)
 {
 	if (item->pending)
@@ -54,8 +62,10 @@ static bool is_through(const struct rung_loader *loader, struct rung__feed_item 
 	return !item->pending;
 }
 
-/* Reuse one of the free ones; NULL: allocate another one. Goes around once, so that they keep their
- * order. */
+/* Pop the first free item whose work has run. If every item is still in use, return NULL with
+ * `may_make`, and the caller allocates another one; otherwise return the first item, and the next
+ * user orders its work after that of the caller (rung__feed_order()). Items in use rotate to the
+ * end; one full rotation keeps their order. */
 static struct rung__feed_item *pop_free(struct rung_loader *loader, struct rung__feed_list *list,
                                         bool may_make)
 {
@@ -87,6 +97,8 @@ int rung__feed_order(const struct rung_loader *loader, struct rung__feed_item *i
 	return rc;
 }
 
+/* Record the work on `stream` as the work that the next user of an item waits for. @return false if
+ * the device cannot: it is unknown when the item can be reused. */
 static bool lend_until(struct rung_loader *loader, struct rung__feed_item *item,
                        struct CUstream_st *stream)
 {
@@ -101,12 +113,13 @@ void rung__feed_lent_until(struct rung_loader *loader, struct rung__feed_batch *
 {
 	bool recorded = lend_until(loader, &batch->rows->item, stream);
 
+	/* only a batch that is sampled on the GPU has an event */
 	if (recorded && batch->gpu_sample)
 		recorded = lend_until(loader, &batch->item, stream);
 	batch->rows->item.lost = batch->item.lost = !recorded;
 }
 
-/* For those about to be freed. */
+/* Close the event of an item that is about to be freed, after the work on its memory has run. */
 static void close_event(struct rung_loader *loader, struct CUevent_st *event)
 {
 	if (!event)
@@ -117,6 +130,7 @@ static void close_event(struct rung_loader *loader, struct CUevent_st *event)
 
 /* ---- pinned memory ---- */
 
+/* Allocate whole pages and pin them until unpin(); `what` names them in messages. */
 static int pin(struct rung_loader *loader, const char *what, uint64_t bytes, uint64_t **memory_out)
 {
 	void *memory = rung__map_pages(bytes);
@@ -144,6 +158,7 @@ static void unpin(struct rung_loader *loader, void *memory, uint64_t bytes)
 
 /* ---- rows ---- */
 
+/* NULL is allowed. Not in a list. */
 static void free_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 {
 	if (!rows)
@@ -153,6 +168,7 @@ static void free_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 	rung__free(rows);
 }
 
+/* Allocate memory for `row_count` rows; on a device with an event for its next user. */
 static int make_rows(struct rung_loader *loader, uint64_t row_count,
                      struct rung__feed_rows **rows_out)
 {
@@ -182,7 +198,8 @@ static int make_rows(struct rung_loader *loader, uint64_t row_count,
 	return 0;
 }
 
-/* Drop rows that are too small for a batch, or surplus. */
+/* Drop rows that are too small for a batch, or surplus: on the CPU they are freed now, on a device
+ * at the end of the pass. */
 static void drop_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 {
 	pthread_mutex_lock(&loader->lock);
@@ -195,8 +212,9 @@ static void drop_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 	free_rows(loader, rows);
 }
 
-/* With a margin of an eighth: later batches are rarely larger. If the device has too little memory,
- * unused rows are freed first. */
+/* Allocate rows for `row_count` rows with a margin of an eighth: later batches are rarely larger.
+ * If the device has too little memory for that, all unused rows are freed, although the device may
+ * then wait for all its work, and the margin is omitted. */
 static int make_large_rows(struct rung_loader *loader, uint64_t row_count,
                            struct rung__feed_rows **rows_out)
 {
@@ -233,6 +251,8 @@ int rung__feed_acquire_rows(struct rung_loader *loader, struct rung__feed_batch 
 	int rc = 0;
 
 	pthread_mutex_lock(&loader->lock);
+	/* On a device allocate until the usual number exists, instead of letting a gather wait
+	 * for the caller's work. On the CPU free memory is always ready. */
 	may_make =
 		loader->store->device && loader->rows_made < loader->opts.gathers + RUNG__FEED_HELD;
 	pthread_mutex_unlock(&loader->lock);
@@ -251,6 +271,9 @@ int rung__feed_acquire_rows(struct rung_loader *loader, struct rung__feed_batch 
 
 /* ---- batches ---- */
 
+/* Allocate the memory of a batch that the GPU samples. The ranks are fetched to the host only if
+ * batches are announced: the cache needs them. The seeds are pinned because the GPU reads them in
+ * place. After an error the caller frees the batch. */
 static int open_gpu_sample(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	const uint64_t seeds = loader->opts.batch_size;
@@ -317,7 +340,9 @@ void rung__feed_free_batch(struct rung_loader *loader, struct rung__feed_batch *
 	rung__free(batch);
 }
 
-/* With the lock held. @return whether it is in a list now */
+/* With the lock held. On a GPU every batch is kept, because freeing it may wait for all work. A
+ * batch whose event could not be recorded must never be reused: it is dropped. @return whether it
+ * is in a list now; otherwise the caller frees it without the lock */
 static bool keep_batch(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	const bool on_gpu = batch->gpu_sample != NULL;
@@ -330,7 +355,9 @@ static bool keep_batch(struct rung_loader *loader, struct rung__feed_batch *batc
 	return kept;
 }
 
-/* With the lock held. @return whether they are in a list now */
+/* With the lock held. Rows are kept as long as not more are free than a caller of two batches
+ * needs. @return whether they are in a list now; otherwise the caller frees them without the
+ * lock */
 static bool keep_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 {
 	const bool on_gpu = loader->store->device != NULL;
@@ -366,6 +393,8 @@ void rung__feed_release_batch(struct rung_loader *loader, struct rung__feed_batc
 	free_rows(loader, rows);
 }
 
+/* Dropped rows and batches on a device may have been used by work that is in flight:
+ * close_event() waits for it. */
 void rung__feed_free_dropped(struct rung_loader *loader)
 {
 	struct rung__feed_item *item;

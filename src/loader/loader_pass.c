@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes of the loader: beginning and ending them, handing batches over, counters. */
+/*
+ * Passes of the loader: beginning and ending them, handing batches over, counters.
+ *
+ * This is the consumer's end of the three counters in state.h: the caller's thread advances
+ * `handed`. It waits for sampling and gathering in await_slot(), for rows in await_rows(), and
+ * counts each wait, because these times show whether sampling or gathering limits the pass.
+ */
 #include <assert.h>
 #include <string.h>
 
@@ -12,13 +18,14 @@ void rung__feed_drain(struct rung__feed_batch *batch)
 
 	if (!request)
 		return;
-	rung_request_wait(request, -1); /* on a GPU putting would not wait */
+	rung_request_wait(request, -1); /* on a GPU rung_request_put() does not wait */
 	rung_request_put(request);
 	batch->handed.request = NULL;
 }
 
 /* ---- passes ---- */
 
+/* Batches of the whole pass, batch_first or not: numbers always count from its beginning. */
 static uint64_t count_batches(const struct rung_loader *loader, const struct rung_loader_pass *pass)
 {
 	const uint64_t size = loader->opts.batch_size, left = pass->seed_count % size;
@@ -26,6 +33,8 @@ static uint64_t count_batches(const struct rung_loader *loader, const struct run
 	return pass->seed_count / size + (left > 0 && !pass->drop_last);
 }
 
+/* The seeds in the order of the pass. All of them are shuffled even if the pass begins later, so a
+ * resumed pass has the batches of the interrupted one. The caller frees the list. */
 static int copy_seeds(const struct rung_loader_pass *pass, uint64_t **seeds_out)
 {
 	struct rung__rng stream = { rung__mix64(pass->shuffle_seed) };
@@ -51,19 +60,22 @@ int rung_loader_begin(struct rung_loader *loader, const struct rung_loader_pass 
 	if (rc < 0)
 		return rc;
 	if (pass.seed_count > 0 && !pass.seeds)
-		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu64 " seeds, and no list of them",
+		return rung__fail(RUNG_E_INVAL,
+		                  "loader: seed_count is %" PRIu64
+		                  " but seeds is NULL; pass a list",
 		                  pass.seed_count);
 	batch_count = count_batches(loader, &pass);
 	if (pass.batch_first > batch_count)
 		return rung__fail(RUNG_E_INVAL,
 		                  "loader: a pass of %" PRIu64
 		                  " batches cannot begin with batch %" PRIu64
-		                  ": give a batch_first of at most "
-		                  "that many",
+		                  "; use at most the number of batches",
 		                  batch_count, pass.batch_first);
 	rc = copy_seeds(&pass, &seeds);
 	if (rc < 0)
 		return rc;
+	/* The last step that can fail is done: only now is the running pass ended. Its seeds are
+	 * freed after its end, when no worker reads them any more. */
 	rung_loader_end(loader);
 	rung__free(loader->seeds);
 	pthread_mutex_lock(&loader->lock);
@@ -83,29 +95,34 @@ int rung_loader_begin(struct rung_loader *loader, const struct rung_loader_pass 
 int rung_loader_end(struct rung_loader *loader)
 {
 	pthread_mutex_lock(&loader->lock);
-	loader->active = false;
+	loader->active = false; /* no thread begins a batch from here on */
 	while (loader->sampling > 0 || loader->feeding)
 		pthread_cond_wait(&loader->moved, &loader->lock);
 	if (loader->counters.begin_ns && !loader->counters.end_ns)
 		loader->counters.end_ns = rung__now_ns();
 	pthread_mutex_unlock(&loader->lock);
-	for (; loader->handed < loader->claimed; loader->handed++) { /* no other thread uses them */
+	/* without the lock: the threads are idle and claim nothing while no pass is active */
+	for (; loader->handed < loader->claimed; loader->handed++) {
 		struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
 
-		if (slot->batch) /* a batch that will not come must not keep frames of the cache */
+		/* The cache keeps the rows of announced batches. It must forget those of a batch
+		 * that will never be gathered. */
+		if (slot->batch)
 			rung__prefetch_undo(loader->store, slot->batch->names,
 			                    slot->batch->name_count);
 		rung__feed_drain(slot->batch);
 		rung__feed_release_batch(loader, slot->batch);
 		*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
 	}
-	rung__feed_free_dropped(loader);
+	rung__feed_free_dropped(loader); /* here, because the device may wait for all its work */
 	return 0;
 }
 
 /* ---- handing over ---- */
 
-/* With the lock held; it is released while waiting. */
+/* Wait until the feeder has submitted the slot's batch, or it has failed. Each wake-up adds the
+ * time to the counter of the state that the slot had: until it is sampled more threads would help,
+ * afterwards more memory. With the lock held; it is released while waiting. */
 static void await_slot(struct rung_loader *loader, const struct rung__feed_slot *slot)
 {
 	while (slot->state != RUNG__FEED_READY) {
@@ -118,8 +135,9 @@ static void await_slot(struct rung_loader *loader, const struct rung__feed_slot 
 	}
 }
 
-/* With the lock held; it is released while waiting, because the slot is ours. Rows on a GPU are not
- * waited for. */
+/* Wait until the rows are complete, on the CPU. On a GPU the caller or its stream waits for the
+ * request. With the lock held; it is released while waiting, which is safe because a READY slot
+ * belongs to this thread. */
 static int await_rows(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	uint64_t begin_ns;
@@ -138,6 +156,7 @@ static int await_rows(struct rung_loader *loader, struct rung__feed_batch *batch
 	return rc;
 }
 
+/* Enter a batch in the list of those that the caller has to put, and count it. */
 static void hold(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	rung__queue_push_first(&loader->held, &batch->held_link);
@@ -146,8 +165,10 @@ static void hold(struct rung_loader *loader, struct rung__feed_batch *batch)
 	loader->counters.edges += batch->edge_count;
 }
 
-/* With the lock held; it is released while waiting. The next batch leaves its slot. @return 0, or
- * why there is none; *batch_out is set in either case */
+/* Wait for the next batch and remove it from its slot, which is then free for batch
+ * `handed` + slot_count. With the lock held; it is released while waiting. @return 0, or the
+ * batch's failure. *batch_out is set in either case, to be handed over or released; NULL if memory
+ * for the batch could not be allocated */
 static int wait_next(struct rung_loader *loader, struct rung__feed_batch **batch_out)
 {
 	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->handed);
@@ -161,7 +182,7 @@ static int wait_next(struct rung_loader *loader, struct rung__feed_batch **batch
 	*batch_out = slot->batch;
 	*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
 	loader->handed++;
-	pthread_cond_signal(&loader->work);
+	pthread_cond_signal(&loader->work); /* the feeder may submit one more gather */
 	return rc;
 }
 
@@ -175,6 +196,7 @@ int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch 
 	if (!loader->active || loader->handed == loader->end) {
 		const bool active = loader->active;
 
+		/* the first call after the last batch ends the pass for the counters */
 		if (active && !loader->counters.end_ns)
 			loader->counters.end_ns = rung__now_ns();
 		pthread_mutex_unlock(&loader->lock);
@@ -188,6 +210,7 @@ int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch 
 		hold(loader, batch);
 	pthread_mutex_unlock(&loader->lock);
 	if (rc < 0) {
+		/* the batch is skipped: its memory is reused, and the next call returns the next */
 		rung__feed_release_batch(loader, batch);
 		return rung__fail(rc, "batch %" PRIu64 ": %s", idx, rung_last_error());
 	}
@@ -196,7 +219,8 @@ int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch 
 }
 
 /* On a GPU: the caller's stream waits for the rows, and the next user of their memory waits for
- * that stream. */
+ * that stream. Without the first wait the event of the stream could pass before the gather has
+ * written all rows. If the stream cannot wait, the host does. */
 static void lend_until(struct rung_loader *loader, struct rung__feed_batch *batch,
                        struct CUstream_st *stream)
 {
@@ -218,19 +242,22 @@ void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch 
 
 	if (!handed)
 		return;
+	/* the caller has a pointer to a member of ours */
 	batch = (struct rung__feed_batch *)((uintptr_t)handed -
 	                                    offsetof(struct rung__feed_batch, handed));
 	if (loader->store->device)
 		lend_until(loader, batch, stream);
 	else
 		rung__feed_drain(batch);
+	/* `held` is guarded by the lock: any thread may put a batch */
 	pthread_mutex_lock(&loader->lock);
 	rung__queue_remove(&loader->held, &batch->held_link);
 	pthread_mutex_unlock(&loader->lock);
 	rung__feed_release_batch(loader, batch);
 }
 
-/* No work was queued after its rows: wait for them, and for no stream. */
+/* Put a batch that no work has used: after the wait for its rows, the loader's stream has nothing
+ * left to do for it, so the memory can be reused at once. */
 static void put_unused(struct rung_loader *loader, const struct rung_loader_batch *batch)
 {
 	if (batch && batch->request)
@@ -238,7 +265,9 @@ static void put_unused(struct rung_loader *loader, const struct rung_loader_batc
 	rung_loader_put(loader, batch, loader->stream);
 }
 
-/* @return 0 or RUNG_E_NOMEM; held: NULL where a batch failed, or none is left */
+/* Get `count` batches of the pass without putting any. The pass reports the errors of single
+ * batches again, so only RUNG_E_NOMEM ends the warm-up. @return 0 or RUNG_E_NOMEM; held[i] stays
+ * NULL for a failed batch and after the end of the pass */
 static int hold_batches(struct rung_loader *loader, const struct rung_loader_batch **held,
                         uint32_t count)
 {
@@ -251,6 +280,8 @@ static int hold_batches(struct rung_loader *loader, const struct rung_loader_bat
 
 int rung_loader_warm_up(struct rung_loader *loader, const struct rung_loader_pass *pass)
 {
+	/* as many as are in memory at the same time, so that no memory for rows is touched for the
+	 * first time during the pass */
 	const uint32_t count = loader->opts.gathers + RUNG__FEED_HELD;
 	const struct rung_loader_batch **held = rung__zalloc(count * sizeof(*held));
 	int rc;
@@ -280,7 +311,7 @@ static double seconds(uint64_t ns)
 
 int rung_loader_stats(const struct rung_loader *loader, struct rung_loader_stats *stats_out)
 {
-	/* guarded data stays logically const */
+	/* locking changes the mutex, not the loader that the caller sees as const */
 	pthread_mutex_t *lock = (pthread_mutex_t *)&loader->lock;
 	struct rung__feed_counters c;
 	struct rung_loader_stats stats;

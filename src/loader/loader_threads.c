@@ -3,9 +3,12 @@
  * The loader's threads: workers that sample, each the batch with the next number, and the feeder,
  * which announces and gathers in order.
  *
- * A batch is announced before its gather is submitted or not at all: later the announcement would
- * be of a batch that does not come any more. Gathering has priority, because the caller may be
- * waiting for it; an announcement is delayed by one gather at most.
+ * A batch is announced before its gather is submitted or not at all. An announcement after the
+ * gather would keep rows in the cache for a batch that never comes. Gathering has priority, because
+ * the caller may be waiting for it; an announcement is delayed by one gather at most.
+ *
+ * Errors do not stop a thread. The failure of a batch stays in its slot, and rung_loader_next()
+ * reports it when that batch is due, so errors appear in the order of the batches.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -16,7 +19,7 @@
 
 /* ---- workers ---- */
 
-/* The content is lost when it grows. */
+/* Ensure space for `count` ids; the content is lost when it grows. */
 static int reserve(uint64_t **items, uint64_t *capacity, uint64_t count)
 {
 	if (count <= *capacity)
@@ -30,6 +33,8 @@ static int reserve(uint64_t **items, uint64_t *capacity, uint64_t count)
 	return 0;
 }
 
+/* A batch without edges is its seeds. Here they are checked, which the sampler does otherwise. The
+ * copy belongs to the batch, because the pass may end while the caller holds the batch. */
 static int read_seeds(struct rung_loader *loader, struct rung__feed_batch *batch,
                       const uint64_t *seeds, uint64_t count)
 {
@@ -52,7 +57,9 @@ static int read_seeds(struct rung_loader *loader, struct rung__feed_batch *batch
 	return 0;
 }
 
-/* The cold-row cache needs the ranks in host memory. */
+/* Copy the ranks of a batch sampled on the GPU to host memory, where the cold-row cache needs them
+ * for the announcement. Waits for the worker's stream. The ranks follow the batch's seeds in its
+ * pinned memory. */
 static int fetch_ranks(const struct rung__feed_worker *worker, struct rung__feed_batch *batch)
 {
 	const struct rung_loader *loader = worker->loader;
@@ -69,11 +76,14 @@ static int fetch_ranks(const struct rung__feed_worker *worker, struct rung__feed
 	return rc;
 }
 
+/* Sample on the worker's stream and wait. The worker waits instead of the caller, so that the
+ * number of ranks, which sizes the rows, is known when the batch reaches the feeder. */
 static int sample_on_gpu(const struct rung__feed_worker *worker, uint64_t idx,
                          struct rung__feed_batch *batch, const uint64_t *seeds)
 {
 	const struct rung_loader *loader = worker->loader;
 	struct rung_loader_batch *handed = &batch->handed;
+	/* the caller's work on the previous content may still be in flight */
 	int rc = rung__feed_order(loader, &batch->item, worker->stream);
 
 	if (rc < 0)
@@ -96,6 +106,9 @@ static int sample_on_gpu(const struct rung__feed_worker *worker, uint64_t idx,
 	return fetch_ranks(worker, batch);
 }
 
+/* Sample batch `idx` of the pass: its vertices and blocks. The key depends only on the number, so
+ * the content does not depend on which worker samples it. Lock not held; loader->seeds does not
+ * change while a worker samples. */
 static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__feed_batch *batch)
 {
 	struct rung_loader *loader = worker->loader;
@@ -129,13 +142,16 @@ static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__f
 	return 0;
 }
 
+/* Whether a worker may begin a batch. Batches that are claimed but not submitted are limited to
+ * look_ahead, so the next number always finds its slot EMPTY. */
 static bool may_claim(const struct rung_loader *loader)
 {
 	return loader->active && loader->claimed < loader->end &&
 	       loader->claimed - loader->submitted < loader->opts.look_ahead;
 }
 
-/* With the lock held; it is released while sampling. */
+/* Sample the next batch into its slot. With the lock held; it is released while sampling: the slot
+ * belongs to this worker from `claimed++` until it is SAMPLED. */
 static void sample_next(struct rung__feed_worker *worker)
 {
 	struct rung_loader *loader = worker->loader;
@@ -163,15 +179,16 @@ static void sample_next(struct rung__feed_worker *worker)
 	rung__failure_keep(&slot->failure, rc);
 	loader->sampling--;
 	pthread_cond_signal(&loader->work);
+	/* for await_slot(), which counts from here on as waiting for rows, and rung_loader_end() */
 	pthread_cond_broadcast(&loader->moved);
 }
 
+/* Make the store's GPU current in this thread, before its first call of the device. A failure is
+ * ignored: the next calls fail as well, and report it. */
 static void adopt(const struct rung_loader *loader)
 {
 	if (loader->store->device)
-		loader->store->device_ops->adopt(
-			/* after a failure the next calls fail as well, and report it */
-			loader->store->device);
+		loader->store->device_ops->adopt(loader->store->device);
 }
 
 static void *run_worker(void *ctx)
@@ -194,8 +211,9 @@ static void *run_worker(void *ctx)
 
 /* ---- the feeder ---- */
 
-/* More ids than a request accepts, or other users have all requests: the store splits the list and
- * waits itself. */
+/* Start the gather of a batch. If it has more ids than a request accepts, or other users have all
+ * requests, the store splits the list and waits for each part. The rows are then complete at
+ * return, and the batch has no request. */
 static int submit(struct rung_loader *loader, const struct rung_ids *ids,
                   struct rung_loader_batch *handed)
 {
@@ -210,6 +228,7 @@ static int submit(struct rung_loader *loader, const struct rung_ids *ids,
 	               : rc;
 }
 
+/* Acquire rows for a batch and start its gather into them. */
 static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	struct rung_loader_batch *handed = &batch->handed;
@@ -225,7 +244,8 @@ static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
 	return submit(loader, &ids, handed);
 }
 
-/* With the lock held; it is released while gathering. */
+/* Submit the gather of the next batch, or pass on its failure. With the lock held; it is released
+ * while gathering: only the feeder changes a SAMPLED slot. */
 static void submit_next(struct rung_loader *loader)
 {
 	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->submitted);
@@ -238,6 +258,8 @@ static void submit_next(struct rung_loader *loader)
 		pthread_mutex_unlock(&loader->lock);
 		begin_ns = rung__now_ns();
 		rc = gather(loader, batch);
+		/* The announcement ends with the gather that it was for. Without a gather it must
+		 * be withdrawn, or its rows would occupy the cache. */
 		if (rc < 0)
 			rung__prefetch_undo(loader->store, batch->names, batch->name_count);
 		batch->name_count = 0;
@@ -251,11 +273,14 @@ static void submit_next(struct rung_loader *loader)
 	slot->state = RUNG__FEED_READY;
 	loader->submitted++;
 	assert(loader->submitted <= loader->claimed);
+	/* a batch whose announcement was refused is past it now */
 	loader->announced = RUNG__MAX(loader->announced, loader->submitted);
-	loader->refused = false;
+	loader->refused = false; /* the gather has made room in the store's window */
 	pthread_cond_signal(&loader->room);
 }
 
+/* Announce the rows of a batch to the cache, and keep the names of the announcements for
+ * rung__prefetch_undo(): at most one per batch_rows_max ids. */
 static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	const struct rung_loader_batch *handed = &batch->handed;
@@ -269,7 +294,8 @@ static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
 	return rc < 0 ? rc : rung__prefetch(loader->store, &ids, batch->names, &batch->name_count);
 }
 
-/* With the lock held; it is released while announcing. */
+/* Announce batch `announced`. With the lock held; it is released while announcing: only the feeder
+ * changes a SAMPLED slot. */
 static void announce_next(struct rung_loader *loader)
 {
 	struct rung__feed_batch *batch = rung__feed_slot(loader, loader->announced)->batch;
@@ -293,11 +319,17 @@ static bool is_sampled(const struct rung_loader *loader, uint64_t idx)
 	return idx < loader->claimed && rung__feed_slot(loader, idx)->state == RUNG__FEED_SAMPLED;
 }
 
-/* With the lock held. @return false when there is nothing to do */
+/*
+ * Take one step of the feeder: submit a gather if one may start, else announce a batch. A gather
+ * may start when fewer than opts.gathers batches are submitted but not handed over, and when its
+ * batch was announced or the window of the store is full. In the latter case waiting could
+ * deadlock: only gathers make room in the window. With the lock held. @return false: nothing to do
+ */
 static bool feed(struct rung_loader *loader)
 {
 	if (!loader->active)
 		return false;
+	/* without a cache, and for batches that failed, there is nothing to announce */
 	while (is_sampled(loader, loader->announced) &&
 	       (!loader->announces || rung__feed_slot(loader, loader->announced)->failure.rc < 0))
 		loader->announced++;
@@ -319,7 +351,7 @@ static void *run_feeder(void *ctx)
 	adopt(loader);
 	pthread_mutex_lock(&loader->lock);
 	while (!loader->stop) {
-		loader->feeding = true;
+		loader->feeding = true; /* rung_loader_end() waits until it is false */
 		if (feed(loader)) {
 			pthread_cond_broadcast(&loader->moved);
 			continue;
@@ -338,6 +370,7 @@ int rung__feed_start(struct rung_loader *loader)
 {
 	int err = rung__thread_start(&loader->feeder, run_feeder, loader);
 
+	/* each thread that runs is counted at once: after an error rung__feed_stop() joins these */
 	loader->feeder_runs = err == 0;
 	while (err == 0 && loader->worker_count < loader->opts.threads) {
 		struct rung__feed_worker *worker = &loader->workers[loader->worker_count];

@@ -26,51 +26,56 @@
 #include "rung/loader.h"
 #include "store/store.h"
 
-/* batches of a caller that puts one only after it has received the next: this many more are kept
- * for reuse */
+/* A caller that puts a batch only after it has received the next holds two. The memory of this many
+ * more batches is kept for reuse. */
 #define RUNG__FEED_HELD 2u
 
-/* Memory that is used again. */
+/* Memory that is reused, first member of what is reused. The thread that has it owns it; in a list
+ * the loader's lock guards it. */
 struct rung__feed_item {
 	struct rung__link link;  /* in its list */
 	struct CUevent_st *used; /* with a device: recorded after the caller's work */
 	bool pending;            /* recorded, and not known to have passed */
-	bool lost;               /* could not be recorded: never used again */
+	bool lost; /* could not be recorded: never reused, since the end of the work is unknown */
 };
 
+/* Items for reuse, and their number. */
 struct rung__feed_list {
 	struct rung__queue items;
 	uint64_t count;
 };
 
-/* Memory of the store for gathered rows. It does not grow: a larger batch gets other memory. */
+/* Memory of the store for gathered rows. It does not grow: a larger batch gets other memory. It is
+ * separate from the batch because few batches have rows: only those from the gather to the put. */
 struct rung__feed_rows {
 	struct rung__feed_item item; /* first */
-	uint64_t row_count;          /* capacity */
+	uint64_t row_count;          /* capacity, rows of loader->row_bytes */
 	void *memory;
 };
 
+/* A batch: the memory of its sample, and the view that the caller gets. */
 struct rung__feed_batch {
-	struct rung__feed_item item;     /* first */
-	struct rung_loader_batch handed; /* the caller's view of it */
-	struct rung__link held_link;
-	struct rung_batch *sample;
+	struct rung__feed_item item;        /* first */
+	struct rung_loader_batch handed;    /* the caller's view of it */
+	struct rung__link held_link;        /* in loader->held from next to put */
+	struct rung_batch *sample;          /* of the CPU's sampler; NULL without edges */
 	struct rung__gpu_batch *gpu_sample; /* with opts.gpu_sampler, in place of it */
 	const uint64_t *host_ranks;         /* handed.ranks on the host; NULL: not there */
 	/* with opts.gpu_sampler: [batch_size], then memory for host_ranks */
 	uint64_t *pinned_seeds;
-	uint64_t pinned_bytes;
-	const struct rung_block *blocks[RUNG_HOPS_MAX];
-	uint64_t edge_count;
-	uint64_t *seeds; /* of a batch without edges */
-	uint64_t seeds_capacity;
-	struct rung__feed_rows *rows; /* NULL until its gather is submitted */
+	uint64_t pinned_bytes;                          /* whole pages */
+	const struct rung_block *blocks[RUNG_HOPS_MAX]; /* [hop_count], of the sample */
+	uint64_t edge_count;                            /* of all blocks, for the counters */
+	uint64_t *seeds;                                /* of a batch without edges */
+	uint64_t seeds_capacity;                        /* ids */
+	struct rung__feed_rows *rows;                   /* NULL until its gather is submitted */
 	/* [name_count] while it is announced and not submitted: see rung__prefetch() */
 	uint64_t *names;
 	uint64_t names_capacity;
-	uint32_t name_count;
+	uint32_t name_count; /* 0: not announced, or submitted */
 };
 
+/* READY: submitted, or failed; the rows may still be incomplete. */
 enum rung__feed_state { RUNG__FEED_EMPTY, RUNG__FEED_SAMPLED, RUNG__FEED_READY };
 
 struct rung__feed_slot {
@@ -79,6 +84,7 @@ struct rung__feed_slot {
 	struct rung__failure failure;   /* why sampling or gathering failed */
 };
 
+/* A sampling thread. */
 struct rung__feed_worker {
 	pthread_t thread;
 	struct rung_loader *loader;
@@ -86,20 +92,23 @@ struct rung__feed_worker {
 	struct CUstream_st *stream;   /* with opts.gpu_sampler: of its batches */
 };
 
+/* Counters of a pass; see rung_loader_stats. Times are added when a step ends, with the lock. */
 struct rung__feed_counters {
-	uint64_t batches, rows, edges;
-	uint64_t begin_ns, end_ns; /* end 0: still running */
+	uint64_t batches, rows, edges; /* handed over */
+	uint64_t begin_ns, end_ns;     /* end 0: still running */
+	/* waits of the caller in rung_loader_next(), work of all workers, work of the feeder */
 	uint64_t wait_sample_ns, wait_rows_ns, sample_ns, gather_ns, announce_ns;
-	uint64_t announced, announce_refused;
+	uint64_t announced, announce_refused; /* calls of rung__prefetch() */
 };
 
 struct rung_loader {
-	struct rung_store *store;
+	/* set by rung_loader_create(), then read without the lock */
+	struct rung_store *store;     /* borrowed */
 	struct rung_loader_opts opts; /* defaults filled in; fanouts are not kept */
-	uint64_t row_bytes;
-	bool announces; /* some rows are cold and may be kept */
-	uint32_t hop_count;
-	struct CUstream_st *stream; /* with a device: of its gathers, in order with no other */
+	uint64_t row_bytes;           /* of a gathered row, contiguous */
+	bool announces;               /* some rows are cold and may be kept */
+	uint32_t hop_count;           /* of the sampler in use; 0: batches without edges */
+	struct CUstream_st *stream;   /* with a device: of its gathers, in order with no other */
 
 	pthread_mutex_t lock;
 	pthread_cond_t room;  /* workers: a number can be claimed, or stop */
@@ -109,30 +118,31 @@ struct rung_loader {
 
 	/* the pass */
 	bool active;
-	uint64_t *seeds; /* [seed_count] in its order */
-	uint64_t seed_count, key_first;
-	uint64_t end; /* numbers of batches end here */
-	uint64_t claimed, submitted, handed;
-	/* batches below it were announced, or are past it; not below submitted */
+	uint64_t *seeds;                     /* [seed_count] in its order */
+	uint64_t seed_count, key_first;      /* of struct rung_loader_pass */
+	uint64_t end;                        /* numbers of batches end here */
+	uint64_t claimed, submitted, handed; /* see the top */
+	/* batches below it were announced, or can no longer be; not below submitted */
 	uint64_t announced;
 	bool refused;      /* the store's window was full when batch `announced` was announced */
-	uint32_t sampling; /* workers at it */
-	bool feeding;      /* the feeder is */
+	uint32_t sampling; /* workers that are sampling a batch */
+	bool feeding;      /* the feeder is announcing or gathering one */
 	struct rung__feed_slot *slots; /* [slot_count] */
-	uint64_t slot_count;
+	uint64_t slot_count;           /* look_ahead + gathers */
 	struct rung__feed_counters counters;
 
 	/* memory for reuse, and batches that were not put yet */
-	struct rung__queue held;
+	struct rung__queue held; /* handed over and not put */
 	struct rung__feed_list free_batches, free_rows;
-	struct rung__feed_list dropped_batches, dropped_rows; /* with a device: to be freed */
-	uint64_t rows_made;                                   /* and not dropped */
-	uint64_t rank_count_max;                              /* of the batches so far */
+	/* with a device: to be freed at the end of the pass */
+	struct rung__feed_list dropped_batches, dropped_rows;
+	uint64_t rows_made;      /* struct rung__feed_rows that were allocated and not dropped */
+	uint64_t rank_count_max; /* of the batches so far, all passes; sizes new rows */
 
 	struct rung__feed_worker *workers; /* [opts.threads] */
 	uint32_t worker_count;             /* that run */
 	pthread_t feeder;
-	bool feeder_runs;
+	bool feeder_runs; /* `feeder` was started and must be joined */
 };
 
 static inline struct rung__feed_slot *rung__feed_slot(const struct rung_loader *loader,
@@ -143,25 +153,26 @@ static inline struct rung__feed_slot *rung__feed_slot(const struct rung_loader *
 
 /* ---- loader_pass.c ---- */
 
-/** Wait until the rows of a batch are no longer written to. NULL is allowed. */
+/** Wait until nothing writes to the rows of a batch, and release its request. NULL is allowed. */
 void rung__feed_drain(struct rung__feed_batch *batch);
 
 /* ---- loader_threads.c ---- */
 
-/** Workers, and the feeder; all that were started run until `stop`. */
+/** Start the feeder and the workers. After an error some may run: rung__feed_stop() ends them. */
 int rung__feed_start(struct rung_loader *loader);
+/** Stop and join the threads that were started. No pass is running. */
 void rung__feed_stop(struct rung_loader *loader);
 
 /* ---- loader_memory.c: lock not held ---- */
 
-/** Allocate an empty batch. @return 0, RUNG_E_NOMEM or an error of the device */
+/** Reuse a free batch or allocate one. @return 0, RUNG_E_NOMEM or an error of the device */
 int rung__feed_acquire_batch(struct rung_loader *loader, struct rung__feed_batch **batch_out);
 
-/** A new one. */
+/** Allocate an empty batch. @return as rung__feed_acquire_batch() */
 int rung__feed_make_batch(struct rung_loader *loader, struct rung__feed_batch **batch_out);
 
-/** Return an unused batch to the free ones, and its rows to theirs; if there are enough, drop it.
- * NULL is allowed. */
+/** Return an unused batch and its rows to the lists of free memory; drop either of them if its list
+ * has enough. NULL is allowed. */
 void rung__feed_release_batch(struct rung_loader *loader, struct rung__feed_batch *batch);
 
 /** With a device: the next user of the memory of this batch, which has rows, waits for the work
@@ -174,15 +185,17 @@ int rung__feed_order(const struct rung_loader *loader, struct rung__feed_item *i
                      struct CUstream_st *stream);
 
 /**
- * Give a batch rows for all its ids; with a device, the loader's stream waits for the previous user
- * of the memory. @return 0, RUNG_E_NOMEM or an error of the device
+ * Assign memory for the rows of all its ids to a batch; with a device, the loader's stream waits
+ * for the previous user of the memory. @return 0, RUNG_E_NOMEM or an error of the device
  */
 int rung__feed_acquire_rows(struct rung_loader *loader, struct rung__feed_batch *batch);
 
 /** Free dropped memory. Not during a pass: the device waits for all its work. */
 void rung__feed_free_dropped(struct rung_loader *loader);
 
+/** Free a batch that is in no list, with its rows. NULL is allowed. */
 void rung__feed_free_batch(struct rung_loader *loader, struct rung__feed_batch *batch);
+/** Free all free and dropped memory. The threads have ended. */
 void rung__feed_free_all(struct rung_loader *loader);
 
 #endif

@@ -257,7 +257,7 @@ Test(files, the_command_finds_no_row_wrong)
 	char line[1400];
 
 	if (!rung)
-		cr_skip_test("RUNG names no command");
+		cr_skip_test("RUNG is not set to a command");
 	open_files(3, 1000, 128u << 10, NULL);
 	snprintf(line, sizeof(line),
 	         "'%s' bench '%s' --host 256KiB --ids uniform --rows 5000 --check --quiet > "

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the command share: running it, arrays in files, golden files. Python's standard
-library only."""
+"""Shared parts of the command's tests: running it, arrays in files, golden files. Uses only
+Python's standard library."""
 import array
 import filecmp
 import json
@@ -16,17 +16,17 @@ import unittest
 import zipfile
 
 RUNG = os.environ.get("RUNG", "")
-SIM = os.environ.get("RUNG_SIM", "")   # the same command on simulated GPUs; "" where there is none
+SIM = os.environ.get("RUNG_SIM", "")   # the same command on simulated GPUs; "" without them
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(TESTS, "cli", "golden")
 SANITIZED = bool(os.environ.get("RUNG_SANITIZE"))
 
-# what runs tests in the background may have them ignored
+# a shell may start background jobs with these signals ignored
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGTERM, signal.SIGHUP):
     signal.signal(_number, signal.SIG_DFL)
 
-# open() of a file system that has no files without names
+# open() as on a file system without O_TMPFILE
 NAMED_ONLY = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -73,13 +73,13 @@ def npy_bytes(descr, shape, data, version=(1, 0), fortran=False):
 
 
 def read_npy(path):
-    """(descr, shape, values as a list, or bytes for types without a number)."""
+    """(descr, shape, values as a list, or bytes for other types)."""
     with open(path, "rb") as file:
         content = file.read()
     assert content[:6] == b"\x93NUMPY", path
     size, offset = (struct.unpack("<H", content[8:10])[0],
                     10) if content[6] == 1 else (struct.unpack("<I", content[8:12])[0], 12)
-    # of our own file
+    # safe: the tests wrote the file
     header = eval(content[offset:offset + size].decode("latin-1"), {"__builtins__": {}})
     data = content[offset + size:]
     if header["descr"] in DTYPES:
@@ -132,7 +132,7 @@ class Graph:
         return self.path(name)
 
     def options(self, **changes):
-        """Arguments of `rung stage`, without --out; None leaves one out."""
+        """Arguments of `rung stage`, without --out; None omits an option."""
         options = {
             "graph": self.graph, "features": self.features, "labels": self.label_file,
             "split": ["train=" + self.train_file, "valid=" + self.valid_file,
@@ -151,12 +151,12 @@ class Graph:
 
 
 class CliTest(unittest.TestCase):
-    """A folder of its own, and the command."""
+    """Runs the command in a private folder."""
     maxDiff = None
     command = RUNG
 
     def environment(self):
-        """Of the command; tests add to it what they set in self.variables."""
+        """The command's environment, with the additions in self.variables."""
         env = dict(os.environ, LC_ALL="C", COLUMNS="80", **self.variables)
         env.pop("ARGP_HELP_FMT", None)
         return env
@@ -170,7 +170,7 @@ class CliTest(unittest.TestCase):
         return os.path.join(self.folder, *names)
 
     def run_rung(self, *args, code=0, **kwargs):
-        """Run it; the exit code must be `code`, and stderr must not hold a sanitizer's report."""
+        """Run it. The exit code must be `code`, and stderr must have no sanitizer's report."""
         done = subprocess.run([self.command, *map(str, args)], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True,
                               env=self.environment(), timeout=300, check=False, **kwargs)
@@ -188,7 +188,7 @@ class CliTest(unittest.TestCase):
         return json.loads(self.run_rung(*args, "--json", "--quiet", code=code, **kwargs).stdout)
 
     def start(self, *args):
-        """Start it; what is left of it at the end of the test is killed."""
+        """Start it; it is killed if it still runs at the end of the test."""
         process = subprocess.Popen([self.command, *map(str, args)], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, env=self.environment())
@@ -202,8 +202,8 @@ class CliTest(unittest.TestCase):
         process.communicate()
 
     def share(self, staged, socket, *args):
-        """Start a bench that shares its store and holds it: the process, and what it printed when
-        it was done."""
+        """Start a bench that shares its store and holds it. Returns the process, and the JSON it
+        printed when the bench was done."""
         process = self.start("bench", staged, "--share", socket, "--hold", "--json", *args)
         text = ""
         for line in process.stdout:
@@ -219,7 +219,7 @@ class CliTest(unittest.TestCase):
         return out
 
     def same_dataset(self, one, other):
-        """The same bytes in all files. The manifests name the inputs, which may be others."""
+        """All files have the same bytes. The inputs named in the manifests may differ."""
         names, manifests = sorted(os.listdir(one)), []
         self.assertEqual(sorted(os.listdir(other)), names)
         names.remove("manifest.json")
@@ -232,8 +232,8 @@ class CliTest(unittest.TestCase):
         self.assertEqual(*manifests)
 
     def fails(self, *args, code, says, **kwargs):
-        """Fails with `code`; stderr is one report of ours that holds every word of `says`. Returns
-        it."""
+        """The command must fail with `code`, and stderr must be one message of rung that contains
+        every word of `says`. Returns stderr."""
         done = self.run_rung(*args, code=code, **kwargs)
         self.assertEqual(done.stdout, "")
         self.assertTrue(done.stderr.startswith("rung"), done.stderr)
@@ -252,7 +252,7 @@ class CliTest(unittest.TestCase):
 
 
 def shape_of(value):
-    """What a JSON value is made of, without the values: the keys and types that scripts depend
+    """The structure of a JSON value without the values: the keys and types that scripts depend
     on."""
     if isinstance(value, dict):
         return {key: shape_of(entry) for key, entry in sorted(value.items())}
@@ -263,9 +263,9 @@ def shape_of(value):
 
 
 def main():
-    """Run the tests of the calling file; 77 when all were skipped."""
+    """Run the tests of the calling file; exits with 77 if all were skipped."""
     if not RUNG:
-        print("RUNG names no command")
+        print("RUNG is not set to a command")
         sys.exit(77)
     result = unittest.main(module="__main__", exit=False).result
     if result.wasSuccessful() and result.testsRun and len(result.skipped) == result.testsRun:

@@ -1,50 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Temporary folders, .npy files and small staged datasets for tests. Plain C: used by Criterion
- * and plain programs. */
+/** Temporary folders, .npy files and small staged datasets for tests. Plain C: used with and
+ * without Criterion. */
 #ifndef SUPPORT_DATASET_H
 #define SUPPORT_DATASET_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/** Make an empty folder under $TMPDIR or /tmp. @return 0, or -1 with errno */
+/** Create an empty folder under $TMPDIR or /tmp. @return 0, or -1 with errno */
 int support_tempdir(char *path_out, size_t path_bytes);
 
-/**
- * Have support_tempdir() use memory (/dev/shm) for tests that sync hundreds of files, unless
- * $TMPDIR names a folder or there is little room: containers often have 64 MiB.
- */
+/** Let support_tempdir() use memory (/dev/shm), for tests that sync hundreds of files. No effect if
+ * $TMPDIR is set or /dev/shm has little room: containers often have 64 MiB. */
 void support_prefer_memory(void);
 
-/** Remove a folder and everything in it; no error when it is not there. */
+/** Remove a folder and everything in it; no error if it does not exist. */
 void support_remove(const char *path);
 
-/** Write a .npy, version 1: `descr` as "<f4", `shape` as "(3, 4)". @return 0, or -1 with errno */
+/** Write a .npy of version 1: `descr` as "<f4", `shape` as "(3, 4)". @return 0, or -1 with errno */
 int support_write_npy(const char *path, const char *descr, const char *shape, const void *data,
                       size_t bytes);
 
 /** Write any file. @return 0, or -1 with errno */
 int support_write_file(const char *path, const void *data, size_t bytes);
 
-/** Write a text file at `name`, "/sys/…", of a folder that stands for "/", with the folders on the
- * way. Ends the program when it cannot. */
+/** Write the text file `name`, such as "/sys/…", below the folder `root`, which stands for "/", and
+ * create the folders above it. Aborts the program on failure. */
 void support_put(const char *root, const char *name, const char *text);
 
-/** Read a whole file; free() it. NULL when it cannot be read. */
+/** Read a whole file; free() it. NULL if it cannot be read. */
 unsigned char *support_read_file(const char *path, size_t *bytes_out);
 
-/** Change a byte of a file; the same call changes it back. @return 0, or -1 with errno or past the
- * end */
+/** Flip a byte of a file; a second call restores it. @return 0, or -1 with errno or past the end */
 int support_flip(const char *path, uint64_t at);
 
 /**
- * Write `text` as the manifest of the dataset `dir`, `from` replaced by `to` and its checksum made
- * right again, as somebody with intent would. @return 0, or -1 with errno or when `from` is not in
- * it
+ * Write `text` as the manifest of the dataset `dir`, with `from` replaced by `to` and the checksum
+ * corrected, as an attacker would. @return 0, or -1 with errno or if `text` does not contain `from`
  */
 int support_forge(const char *dir, const char *text, const char *from, const char *to);
 
-/** How many descriptors this process has open. A process that cannot tell aborts. */
+/** Number of open descriptors of this process. Aborts if they cannot be counted. */
 int support_open_descriptors(void);
 
 /**
@@ -54,12 +50,12 @@ int support_open_descriptors(void);
  */
 unsigned char support_row_byte(uint64_t vertex, uint64_t at);
 
-/** A whole row of it. */
+/** A whole row of these bytes. */
 void support_row(uint64_t vertex, uint64_t row_bytes, unsigned char *row_out);
 
 /**
- * Make the sources of a dataset in the existing folder `dir`:
- *   edges.npy     int64 [2, edges], both ends anywhere, low ids likelier
+ * Write the sources of a dataset in the existing folder `dir`:
+ *   edges.npy     int64 [2, edges], random ends, low ids more likely
  *   features.npy  uint8 [vertices, row_bytes], support_row() of each vertex
  *   labels.npy    int64 [vertices], v % 7
  *   train.npy     int64 ids, every third vertex from 0 on, descending
@@ -69,16 +65,16 @@ void support_row(uint64_t vertex, uint64_t row_bytes, unsigned char *row_out);
 int support_sources(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes,
                     uint64_t seed);
 
-/** support_sources(), and stage them into `dir`/ds with splits "train" and "valid"; with
- * RUNG_TEST_IN_PLACE in the environment the features stay where they are. @return what rung_stage()
- * returns; RUNG_E_IO for sources */
+/** support_sources(), staged into `dir`/ds with splits "train" and "valid". With RUNG_TEST_IN_PLACE
+ * in the environment the features stay in their source. @return the result of rung_stage();
+ * RUNG_E_IO if the sources cannot be written */
 int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t row_bytes,
                     uint64_t seed);
 
 /**
- * Deal the features of the dataset `dir`, which is in one file, over `file_count` files in blocks
- * of block_rows, as if on as many devices: each in a folder of its own beside the dataset, with a
- * link to it there. @return a status; RUNG_E_IO for files
+ * Deal the features of the dataset `dir`, which are in one file, over `file_count` files in blocks
+ * of block_rows, as if on as many devices: each file has its own folder next to the dataset, which
+ * links to it. @return a status; RUNG_E_IO for files
  */
 int support_deal(const char *dir, uint32_t file_count, uint64_t block_rows);
 

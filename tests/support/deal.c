@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A staged dataset whose features lie in several files. */
+/* A staged dataset whose features are spread over several files. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 #define PATH_BYTES 4096
 
-/* An array as a .npy file; replaces what is there. */
+/* Write an array as a .npy file; replaces an existing file. */
 static int write_array(const char *path, const struct rung_array_info *array, const void *data,
                        uint64_t bytes)
 {
@@ -30,7 +30,7 @@ static int write_array(const char *path, const struct rung_array_info *array, co
 	return rc < 0 ? RUNG_E_IO : 0;
 }
 
-/* Rows of one file, out of all of them. */
+/* Write the rows of one file, taken from the rows of all files. */
 static int write_part(const char *dir, const struct rung__manifest *m, uint32_t f,
                       const unsigned char *rows)
 {
@@ -59,7 +59,8 @@ static int write_part(const char *dir, const struct rung__manifest *m, uint32_t 
 	return rc < 0 || symlink(path, link) < 0 ? RUNG_E_IO : 0;
 }
 
-/* All files' blocks, then those of the checksums' own file, then the manifest. */
+/* The checksums cover the blocks of all files, then those of the checksum file itself; the manifest
+ * comes last. */
 static int write_sums(const char *dir, struct rung__manifest *m)
 {
 	uint64_t *sums = calloc(m->block_count + 1, sizeof(*sums));

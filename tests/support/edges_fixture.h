@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Edges in files, for tests: a folder with files of graphs, their specs, and the comparison with
+/** Edges in files, for tests: a folder with graph files, their specs, and the comparison with
  * graphs in memory. */
 #ifndef TESTS_EDGES_FIXTURE_H
 #define TESTS_EDGES_FIXTURE_H
@@ -18,7 +18,7 @@ static inline unsigned dtype_bytes(const char *dtype)
 	return dtype[1] == '3' ? 4 : 8;
 }
 
-/* Integers as a file of any of the four types. */
+/* Write integers as a file of any of the four types. */
 static inline const char *ids_file(int slot, const uint64_t *values, uint64_t count, size_t skip,
                                    const char *dtype)
 {
@@ -31,7 +31,7 @@ static inline const char *ids_file(int slot, const uint64_t *values, uint64_t co
 	return spec_text[slot];
 }
 
-/* Lists as "csc:SRC,SRC" or "csr:SRC,SRC". */
+/* Adjacency lists as "csc:SRC,SRC" or "csr:SRC,SRC". */
 static inline const char *columns_spec(const char *prefix, const struct test_graph *graph,
                                        size_t skip, const char *offset_dtype, const char *id_dtype)
 {
@@ -47,7 +47,7 @@ static inline const char *columns_spec(const char *prefix, const struct test_gra
 	return text;
 }
 
-/* What chunks bring, put together and compared with the graph in memory. */
+/* The contents of all chunks so far, compared with the graph in memory. */
 struct seen {
 	const struct rung_csc *csc;
 	uint64_t vertices, edges; /* so far */
@@ -85,7 +85,7 @@ static inline int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 		covered = end;
 		if (goes_on || stays_open)
 			cr_assert(i > 0 || chunk->indptr[1] - chunk->indptr[0] > seen->edges_max,
-			          "a list is split that fits");
+			          "a list that fits is split");
 	}
 	cr_assert_eq(covered, chunk->edge_count);
 	if (stays_open)
@@ -108,8 +108,8 @@ static inline int open_edges(const char *const *specs, size_t spec_count,
 
 #define DEFAULTS (struct rung_edges_opts) RUNG_EDGES_OPTS_INIT
 
-/* Passes over the files equal the graph that rung_graph_load() makes of them. Gives back what
- * chunks there were. */
+/* Passes over the files must equal the graph that rung_graph_load() builds from them. @return the
+ * chunks seen */
 static inline struct seen assert_equals_load(const char *const *specs, size_t spec_count,
                                              struct rung_edges_opts opts)
 {
@@ -140,7 +140,7 @@ static inline struct seen assert_equals_load(const char *const *specs, size_t sp
 	return seen;
 }
 
-/* Vertex 3 has 5000 in-edges, others few or none. */
+/* Vertex 3 has 5000 in-edges, the others few or none. */
 static inline struct test_graph hub_graph(void)
 {
 	uint64_t *sources = malloc(5200 * sizeof(*sources)),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A plan and a profile small enough to be counted by hand, for the tests of what is predicted and
- * chosen from a profile. */
+/** A plan and a profile small enough for calculations by hand, for the tests of forecasts and of
+ * choices from a profile. */
 #ifndef SUPPORT_FORECAST_FIXTURE_H
 #define SUPPORT_FORECAST_FIXTURE_H
 
@@ -16,8 +16,8 @@
 #define MISS_NS  60.0
 #define ID_NS    4.0
 
-/* A row of 512 bytes takes 100 ns, a read of 512 bytes 1000 ns and one of 8192 bytes 3000 ns at
- * depth 4. */
+/* At depth 4, a row of 512 bytes takes 100 ns, a read of 512 bytes 1000 ns and a read of 8192 bytes
+ * 3000 ns. */
 static struct rung_profile profile;
 static struct rung_plan plan;
 static struct rung_forecast_opts opts;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Small graphs for tests, made edge by edge without the code under test. */
+/** Small graphs for tests, built edge by edge without the code under test. */
 #ifndef TESTS_GRAPHS_H
 #define TESTS_GRAPHS_H
 
@@ -44,7 +44,7 @@ static inline void *test_ids(const uint64_t *values, uint64_t count, unsigned by
 	return ids;
 }
 
-/* Takes the two arrays over. */
+/* Takes ownership of the two arrays. */
 static inline struct test_graph test_graph_of_edges(uint64_t vertex_count, uint64_t edge_count,
                                                     uint64_t *sources, uint64_t *destinations,
                                                     unsigned index_bytes)
@@ -69,7 +69,7 @@ static inline struct test_graph test_graph_of_edges(uint64_t vertex_count, uint6
 	return graph;
 }
 
-/* Random edges, some vertices much likelier than others, with self loops and parallel edges; the
+/* Random edges, some vertices much more likely than others, with self loops and parallel edges; the
  * last tenth has no in-edges. */
 static inline struct test_graph test_graph_random(uint64_t vertex_count, uint64_t edge_count,
                                                   uint64_t seed, unsigned index_bytes)

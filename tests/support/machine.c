@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines in one file, as tests/fixtures/README.md says. */
+/* Creates machines from one file each; see tests/fixtures/README.md. */
 #include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -24,7 +24,7 @@ void support_put_link(const char *root, const char *name, const char *target)
 
 	snprintf(path, sizeof(path), "%s%s", root, name);
 	unlink(path);
-	support_put(root, name, ""); /* makes the folders */
+	support_put(root, name, ""); /* creates the folders */
 	if (unlink(path) != 0 || symlink(target, path) != 0)
 		give_up(path);
 }
@@ -56,7 +56,7 @@ unsigned support_first_cpu(void)
 	return cpu;
 }
 
-/* What the text behind "path =" stands for, in its place. */
+/* Decode the escapes of the text after "path =", in place. */
 static void decode(char *text)
 {
 	char *to = text, *end = text + strlen(text);
@@ -93,7 +93,7 @@ static void put_line(const char *root, char *line)
 	if (target) {
 		support_put_link(root, name, target + 4);
 	} else if (name[length] == '/') {
-		/* a file that nobody asks for: the folder is what counts */
+		/* only the folder matters, but support_put() creates folders by writing a file */
 		support_put(root, strcat(name, "keep"), "");
 	} else {
 		char text[4096];

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Recorded and invented machines of tests/fixtures, made into folders. A step that fails ends the
- * program. */
+/** Recorded and synthetic machines of tests/fixtures, written to folders. A step that fails ends
+ * the program. */
 #ifndef SUPPORT_MACHINE_H
 #define SUPPORT_MACHINE_H
 
 #include <stddef.h>
 
-/** Make fixtures/NAME.machine in a new folder, which support_remove() takes away. */
+/** Write fixtures/NAME.machine to a new folder, which support_remove() removes. */
 void support_machine(const char *name, char *root, size_t root_bytes);
 
-/** A symbolic link in it, in the place of what is there. */
+/** Create a symbolic link in it; replaces an existing entry. */
 void support_put_link(const char *root, const char *name, const char *target);
 
-/** A node of a machine with two, with so many KiB of memory in all and free; the other one is 20
- * away. `cpus` as in cpulist. */
+/** Write node `node` of a two-node machine with `total` and free memory in KiB; the other node is
+ * at distance 20. `cpus` as in cpulist. */
 void support_put_node(const char *root, unsigned node, const char *cpus,
                       unsigned long long total_kib, unsigned long long free_kib);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines in one file, as tests/fixtures/README.md says: made into folders."""
+"""Creates folders from one-file machines; see tests/fixtures/README.md."""
 import os
 import re
 import shutil
@@ -8,7 +8,7 @@ FIXTURES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 
 def content(text):
-    """The bytes that the text behind "path =" stands for."""
+    """The bytes that the text after "path =" stands for."""
     end = b"\n"
     if text.endswith("\\c"):
         text, end = text[:-2], b""
@@ -30,10 +30,10 @@ def path_of(line):
 
 
 def put(root, line):
-    """Do one line below the folder `root`."""
+    """Apply one line of a machine below the folder `root`."""
     found = re.fullmatch(r"(\S+?)(/| !| =| = (?P<text>.*)| -> (?P<target>.*))", line)
     if not found:
-        raise ValueError("no line of a machine: '%s'" % line)
+        raise ValueError("not a line of a machine: '%s'" % line)
     path, what = os.path.join(root, found[1]), found[2]
     clear(path)
     if what == " !":
@@ -50,7 +50,7 @@ def put(root, line):
 
 
 class Machine:
-    """That of fixtures/NAME.machine, in the new folder `root`."""
+    """The machine of fixtures/NAME.machine, in the new folder `root`."""
 
     def __init__(self, root, name):
         with open(os.path.join(FIXTURES, name + ".machine"), encoding="ascii") as file:
@@ -67,7 +67,7 @@ class Machine:
             put(self.root, line)
 
     def restore(self):
-        """Take all changes back."""
+        """Undo all changes."""
         for path in self.changed:
             clear(os.path.join(self.root, path))
         for line in self.lines:

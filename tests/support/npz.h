@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Members of .npz files, for the tests of sources and of what is made of them. */
+/** Members of .npz files, for the tests of sources and of their users. */
 #ifndef SUPPORT_NPZ_H
 #define SUPPORT_NPZ_H
 
@@ -10,7 +10,7 @@
 
 #include "dataset.h"
 
-/* Add the file `npy` as a member to a .npz, which is made when it is not there. */
+/* Add the file `npy` as a member to a .npz, which is created if it does not exist. */
 static inline void add_to_npz(const char *npz, const char *member, const char *npy,
                               zip_int32_t method)
 {
@@ -32,7 +32,7 @@ static inline void deflate_into(const char *npz, const char *member, const char 
 	add_to_npz(npz, member, npy, ZIP_CM_DEFLATE);
 }
 
-/* Change the lowest bit of byte `at` of the array of the first member, which is stored. */
+/* Change the lowest bit of byte `at` of the array in the first member, which is not compressed. */
 static inline void damage_stored(const char *npz, size_t at)
 {
 	size_t bytes;

@@ -10,7 +10,7 @@ class NumaTest(CliTest):
         self.machines = {}
 
     def machine(self, name, *changes):
-        """The folder of a machine with these changes and no others."""
+        """The folder of a machine with exactly these changes."""
         if name not in self.machines:
             self.machines[name] = Machine(self.path(name), name)
         self.machines[name].restore()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A folder with raw files of a graph, and their specs, for tests. */
+/** A folder with a graph's raw files, and their specs, for tests. */
 #ifndef SUPPORT_RAW_FILES_H
 #define SUPPORT_RAW_FILES_H
 
@@ -29,11 +29,11 @@ static inline void remove_folder(void)
 		strcat(path, ".npz");
 		unlink(path);
 	}
-	cr_assert_eq(rmdir(folder), 0, "temporary files are left in %s", folder);
+	cr_assert_eq(rmdir(folder), 0, "temporary files remain in %s", folder);
 }
 
-/* File `slot` with `skip` bytes in front, and a raw: spec of it in which `shape` gives dtype and
- * dimensions. */
+/* Write file `slot` with `skip` bytes in front. @return a raw: spec of it, where `shape` gives
+ * dtype and dimensions */
 static inline const char *raw_file(int slot, const void *bytes, size_t byte_count, size_t skip,
                                    const char *shape)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A folder for files, and sources that do not open, for the tests of sources. */
+/** A folder for files, and a check that sources do not open, for the tests of sources. */
 #ifndef SUPPORT_SOURCE_FIXTURE_H
 #define SUPPORT_SOURCE_FIXTURE_H
 
@@ -22,7 +22,7 @@ static inline void teardown(void)
 	support_remove(dir);
 }
 
-/* `path`, until it is asked for the next. */
+/* Returns `path`, which the next call overwrites. */
 static inline const char *file_at(const char *name)
 {
 	snprintf(path, sizeof(path), "%s/%s", dir, name);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dicts of integers and arrays as torch.save() writes them, without torch and NumPy: pickle asks
-classes for their names only."""
+"""Dicts of integers and arrays as torch.save() writes them, without torch and NumPy: pickle only
+needs the names of the classes."""
 import io
 import pickle
 import struct
@@ -30,7 +30,7 @@ class dtype:   # pylint: disable=invalid-name
     known = {}
 
     def __new__(cls, code, order="<", *_):
-        if (code, order) not in cls.known:   # one object for all arrays, as NumPy has it
+        if (code, order) not in cls.known:   # one object for all arrays, as in NumPy
             made = super().__new__(cls)
             made.code, made.order = code, order
             cls.known[code, order] = made

@@ -49,7 +49,7 @@ static inline void setup(void)
 	opts.splits = splits;
 	opts.split_count = 2;
 	opts.threads = 2;
-	opts.score.batches_max = 2; /* hundreds of runs */
+	opts.score.batches_max = 2; /* tests run it hundreds of times */
 }
 
 static inline void teardown(void)
@@ -73,8 +73,8 @@ static inline bool opens(const char *path)
 	return rc == 0;
 }
 
-/* The text of a manifest without its record of the inputs: the same data may come from other files.
- */
+/* The text of a manifest without its record of the inputs, so that the same data from other files
+ * compares equal. */
 static inline unsigned char *plain_manifest(const char *path, size_t *bytes_out)
 {
 	char *text = (char *)support_read_file(path, bytes_out), *plain = NULL;
@@ -102,7 +102,7 @@ static inline unsigned char *file_bytes(const char *folder, const char *name, si
 	                                          : support_read_file(path, bytes_out);
 }
 
-/* All files of two datasets are the same bytes. */
+/* All files of the two datasets must have the same bytes. */
 static inline void same_files(const char *one, const char *other)
 {
 	struct rung_dataset *ds = NULL;
@@ -122,7 +122,7 @@ static inline void same_files(const char *one, const char *other)
 	rung_dataset_close(ds);
 }
 
-/* Nothing but what a dataset is made of. */
+/* The folder must hold only the files of a dataset. */
 static inline void no_leftovers(const char *folder)
 {
 	struct rung_dataset *ds = NULL;

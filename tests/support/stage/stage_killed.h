@@ -21,8 +21,8 @@ static inline void kill_at_step(const char *step)
 }
 
 /*
- * Stage in a child, as OpenMP does not survive a fork; it is killed at this step, counted from 1.
- * @return the status of a run that got to its end before that, 1 for one that was killed
+ * Stage in a child, since OpenMP does not survive a fork; the child is killed at this step, counted
+ * from 1. @return the status of a run that ended before that step, or 1 if it was killed
  */
 static inline int stage_killed_at(int step)
 {

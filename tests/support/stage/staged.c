@@ -30,7 +30,7 @@ int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t
 	opts.splits = splits;
 	opts.split_count = 2;
 	opts.in_place = getenv("RUNG_TEST_IN_PLACE") != NULL;
-	/* samples nothing: there are many of these datasets */
+	/* a score without sampling: many tests stage such a dataset */
 	opts.score.method = RUNG_SCORE_WRPAGERANK;
 	return rung_stage(&opts, NULL);
 }

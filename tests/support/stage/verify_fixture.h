@@ -15,7 +15,7 @@
 
 #define VERTICES    600u
 #define EDGES       5000u
-#define ROW_BYTES   3001u /* features of 1.7 blocks, rows across their border and on no sector's */
+#define ROW_BYTES   3001u /* 1.7 blocks of features; rows are unaligned and cross the boundary */
 #define BLOCK_BYTES 1048576u
 
 static char dir[256], ds_dir[300], path[4096], source[300], edges[300], labels[300], score[300],
@@ -30,7 +30,7 @@ static inline const char *file_at(const char *name)
 	return path;
 }
 
-/* The score by original id, as rung score writes it. */
+/* Write the score by original id, as rung score does. */
 static inline void write_score(void)
 {
 	struct rung_dataset *ds;
@@ -70,7 +70,7 @@ static inline void teardown(void)
 	support_remove(dir);
 }
 
-/* With every source there is. */
+/* Options with every source. */
 static inline struct rung_verify_opts all_sources(void)
 {
 	struct rung_verify_opts opts = RUNG_VERIFY_OPTS_INIT;
@@ -90,7 +90,7 @@ static inline struct rung_verify_report verified(const struct rung_verify_opts *
 {
 	struct rung_verify_report report = { 0 };
 
-	cr_assert_eq(rung_dataset_verify(ds_dir, opts, &report), status, "wanted %d: %s", status,
+	cr_assert_eq(rung_dataset_verify(ds_dir, opts, &report), status, "expected %d: %s", status,
 	             rung_last_error());
 	return report;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache of the tests, and what its lists promise each other. */
+/* The cache of the tests, and the invariants of its lists. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +96,7 @@ struct walk {
 	unsigned char *seen; /* [frame_count] lists that a frame is in */
 };
 
-/* A list may have each frame once. NULL: none such, or a second time. */
+/* A list may contain each frame once. @return NULL if the link is invalid or visited before */
 static const struct rung__cache_frame *visit(struct walk *w, uint32_t link, unsigned list)
 {
 	if (link - 1u >= w->cache->frame_count || (w->seen[link - 1] & list))
@@ -246,7 +246,7 @@ static const char *check_frame(const struct walk *w, uint32_t link, bool alone)
 	return w->seen[link - 1] == wanted ? NULL : "the lists that a frame is in";
 }
 
-/* Of frames, the ones that are offered and wanted by no known batch. */
+/* The number of frames that are offered and not wanted by a known batch. */
 static uint64_t idle_frames(const struct rung__cache *cache)
 {
 	uint64_t count = 0;

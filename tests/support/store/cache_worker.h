@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A client of the cold-row cache that does anything there, and what has to hold after another has
- * died.
+ * A client of the cold-row cache that does random operations, and the state that must hold after
+ * another client has died.
  */
 #ifndef SUPPORT_CACHE_WORKER_H
 #define SUPPORT_CACHE_WORKER_H
@@ -22,7 +22,7 @@
 static const struct rung__cache_shape shape = { RANK_FIRST, ROWS, FRAMES };
 static struct cache_fixture f;
 
-/* What it holds of the cache. */
+/* One row that the worker holds in the cache. */
 struct worker {
 	struct cache_fixture f;
 	uint64_t state;
@@ -66,7 +66,7 @@ static inline void work_on_row(struct worker *w, uint64_t batch, uint64_t rank)
 		let_go(w, (unsigned)(test_random(&w->state) % HELD_MAX));
 }
 
-/* Rows of a batch, from a random one on, some left out. */
+/* The rows of a batch: a run from a random row on, with some left out. */
 static inline void draw(struct worker *w, uint64_t *ranks)
 {
 	uint64_t rank =
@@ -103,7 +103,8 @@ static inline void check_contents(void)
 	}
 }
 
-/* A holder that gets no CPU for so long that others go on without the index is waited for. */
+/* Locks even if another client holds the lock without getting a CPU, for so long that a normal lock
+ * gives up and continues without the index. */
 static inline void lock_for_certain(struct rung__cache *cache)
 {
 	for (;;) {

@@ -95,7 +95,7 @@ static bool let_go(void)
 		return false;
 	if (support_fault.kind == SUPPORT_FAULT_HELD)
 		return atomic_load(&support_fault.release);
-	return state.held_count == state.in_flight; /* nothing but what is late is left */
+	return state.held_count == state.in_flight; /* only late reads are left */
 }
 
 static int fault_reap(struct rung__reader *reader, uint32_t want, uint64_t timeout_ns,
@@ -110,7 +110,7 @@ static int fault_reap(struct rung__reader *reader, uint32_t want, uint64_t timeo
 		return -support_fault.err;
 	while (let_go() && kept < max)
 		fetched[kept++] = state.held[--state.held_count];
-	if (kept == 0 && real == 0) { /* all held: the real reader has nothing to wait for */
+	if (kept == 0 && real == 0) { /* all are held: the real reader has nothing in flight */
 		usleep(1000);
 	} else if (kept == 0) {
 		count = rung__file_reader.reap(reader, RUNG__MIN(want, real), timeout_ns, fetched,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Loaders of a store on simulated GPUs, and work of the caller's on a stream, which reads their
+ * Loaders of a store on simulated GPUs, and the caller's work on a stream, which reads their
  * batches and can be held.
  */
 #ifndef SUPPORT_GPU_LOADER_FIXTURE_H
@@ -18,12 +18,12 @@
 typedef int (*wait_value_fn)(cudaStream_t stream, unsigned long long at, uint32_t value,
                              unsigned flags);
 
-/* Work of the caller's on a stream: it begins when the word says so, and copies rows. */
+/* The caller's work on a stream: it starts when the word is set, and copies rows. */
 static struct {
 	uint32_t *word;        /* pinned */
 	unsigned char *copies; /* pinned: [BATCHES][BATCH_ROWS_MAX * WIDTH] */
 	uint64_t *ranks;       /* pinned: [BATCHES][BATCH_ROWS_MAX], of batches on the GPU */
-	cudaStream_t stream;   /* not in order with the legacy one */
+	cudaStream_t stream;   /* not ordered with the legacy stream */
 } user;
 
 static inline void close_all(void)
@@ -35,7 +35,7 @@ static inline void close_all(void)
 	close_store();
 	if (sim_live() > 0) {
 		sim_leaks(stderr);
-		cr_assert_fail("CUDA objects are left");
+		cr_assert_fail("CUDA objects leaked");
 	}
 }
 
@@ -54,7 +54,7 @@ static inline void open_all(uint64_t host_bytes)
 	memset(user.copies, 0x11, (size_t)BATCHES * BATCH_ROWS_MAX * WIDTH);
 }
 
-/* Work that is put on the stream from now on waits until let_go(). */
+/* Work that is submitted to the stream from now on waits until let_go(). */
 static inline void hold(cudaStream_t stream)
 {
 	enum cudaDriverEntryPointQueryResult found;
@@ -79,8 +79,8 @@ static inline unsigned char *copy_of(uint64_t idx)
 	return user.copies + idx * BATCH_ROWS_MAX * WIDTH;
 }
 
-/* As training does: behind the rows, reading them, and then the batch goes back while that is still
- * to come. */
+/* As in training: work that reads the rows is ordered after them, and the batch is put while that
+ * work is still pending. */
 static inline void use_and_put(struct rung_loader *loader, const struct rung_loader_batch *batch,
                                cudaStream_t stream)
 {
@@ -121,8 +121,8 @@ static inline void check_copies(void)
 		check_copy(b);
 }
 
-/* The whole pass is on the caller's stream before any of it is waited for; with RUNG_SIM_LAZY
- * nothing has run by then. */
+/* The whole pass is submitted to the caller's stream before anything waits for it; with
+ * RUNG_SIM_LAZY nothing has run by then. */
 static inline void run_unwaited(struct rung_loader *loader, cudaStream_t stream)
 {
 	begin(loader, whole_pass());

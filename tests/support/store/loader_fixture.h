@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A store with a graph, the batches that its sampler gives for a list of seeds, and loaders of
+/** A store with a graph, the batches that its sampler draws for a list of seeds, and loaders of
  * them. */
 #ifndef SUPPORT_LOADER_FIXTURE_H
 #define SUPPORT_LOADER_FIXTURE_H
@@ -102,7 +102,7 @@ static inline struct rung_loader_opts loader_opts(uint32_t threads, uint32_t ahe
 	return opts;
 }
 
-/* Of batches with edges, as loader_opts() has them. */
+/* Create a loader of batches with edges; options as from loader_opts(). */
 static inline int create_loader(struct rung_loader_opts opts, struct rung_loader **loader_out)
 {
 	const struct rung_csc *csc = rung_graph_csc(graph);

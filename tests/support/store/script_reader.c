@@ -12,8 +12,8 @@
 #include "script_reader.h"
 
 #define IN_FLIGHT_MARK 0xa5    /* fills the memory of a read that is in flight */
-#define FAILED_MARK    0xee    /* and that of one that failed */
-#define POLL_NS        100000u /* between looks at `release` */
+#define FAILED_MARK    0xee    /* fills the memory of a read that failed */
+#define POLL_NS        100000u /* between checks of `release` */
 
 struct script_settings script;
 
@@ -105,12 +105,12 @@ static void check_fetch(const struct rung__reader *reader, const struct rung__fe
 	uint32_t align = reader->geometry.align;
 
 	if (reader->count >= reader->args.queue_depth || fetch->token >= reader->args.token_count)
-		violation("more than there may be", fetch);
+		violation("deeper than the queue", fetch);
 	if (fetch->bytes == 0 || fetch->offset % align || fetch->to % align || fetch->bytes % align)
 		violation("not aligned", fetch);
 	if (fetch->offset >= reader->geometry.file_bytes ||
 	    fetch->to + fetch->bytes > reader->args.pool_bytes)
-		violation("outside", fetch);
+		violation("outside the file or the pool", fetch);
 	for (uint32_t i = 0; i < reader->count; i++) {
 		const struct rung__fetch *other = &reader->flying[i].read.fetch;
 

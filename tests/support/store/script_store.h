@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A store whose reads are held, or fail, as a test says; what came of them; the rows counted. */
+/** A store whose reads are held or fail as a test sets, the results of its requests, and a check of
+ * its row counters. */
 #ifndef SUPPORT_SCRIPT_STORE_H
 #define SUPPORT_SCRIPT_STORE_H
 
@@ -15,15 +16,15 @@
 #define WIDTH      512
 #define ASKED      300
 #define BAD_RANK   2900u
-#define RUN        6u          /* rows from there on that are one read */
-#define SMALL      (16 * 4096) /* host memory for a few slots, and for hardly any cache */
-#define LARGE      (1 << 20)   /* and for some hundreds of rows in the cache */
+#define RUN        6u          /* rows from BAD_RANK on that form one read */
+#define SMALL      (16 * 4096) /* host memory for a few slots and almost no cache */
+#define LARGE      (1 << 20)   /* the same and a cache of some hundred rows */
 #define TIMEOUT_MS 40
 
 static struct store_fixture f;
 static uint64_t ids[ASKED];
 static unsigned char *out;
-static _Atomic int holding; /* so many reads are held */
+static _Atomic int holding; /* number of reads to hold */
 static _Atomic int failing; /* errno of reads of the ranks below */
 static uint64_t fail_first, fail_end;
 
@@ -63,7 +64,7 @@ static inline void open_script(uint64_t host_bytes, struct rung_store_opts *opts
 	fixture_open(&f, ROWS, WIDTH, host_bytes, opts, &script_reader);
 	fixture_random_ids(&f, ids, ASKED, 3);
 	for (unsigned i = 0; i < ASKED; i++)
-		/* nothing near the bad rank is read along */
+		/* no row near the bad rank may be over-read */
 		ids[i] = ids[i] >= BAD_RANK - 300 ? ids[i] - 600 : ids[i];
 	out = fixture_memory(&f, ASKED * WIDTH);
 }
@@ -123,7 +124,7 @@ static inline void await_held(uint64_t count)
 	await_equal(&script.held, &wanted);
 }
 
-/* What was held comes back, and the store has its slots again. */
+/* Held reads complete, and the store has its slots again. */
 static inline void let_go(void)
 {
 	atomic_store(&holding, 0);
@@ -133,7 +134,7 @@ static inline void let_go(void)
 }
 
 /*
- * Requests that were put before they ended go on. The refill thread counts their rows when they
+ * Requests that were put before they ended continue. The refill thread counts their rows when they
  * end.
  */
 static inline void all_rows_are_accounted_for(void)

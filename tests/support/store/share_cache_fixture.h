@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A store with a cold-row cache that others may share. A test has one, and a step that fails ends
+ * A store with a cold-row cache that other stores may share. A test has one; a step that fails ends
  * the program.
  */
 #ifndef SUPPORT_SHARE_CACHE_FIXTURE_H
@@ -14,13 +14,13 @@
 #include "share_fixture.h"
 
 #define HOST_BYTES   500000
-#define CACHE_HEADER 45000 /* of the index, whatever the frames */
+#define CACHE_HEADER 45000 /* of the index, whatever the number of frames */
 
 static struct share_fixture s;
 static struct rung_store *creator;
 static int private_cache;
 
-/* @param kept  rows of the cache, about */
+/* @param kept  about how many rows the cache holds */
 static inline void open_creator(uint64_t kept)
 {
 	int gpus[3];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sharing or attached program, and those who talk to it. */
+/* The sharing or attached program, and the functions that talk to it. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -51,7 +51,7 @@ static int open_child(const char *role, const char *socket_path, const char *dat
 	return rung_store_attach(socket_path, &opts, &f.store);
 }
 
-/* Or the status of a gather that failed. */
+/* @return rows that were wrong, or the negative status of a gather that failed */
 static int64_t wrong_rows(uint64_t seed)
 {
 	uint64_t ranks[ASKED], vertices[ASKED], wrong = 0;
@@ -110,7 +110,7 @@ static bool told_more(void)
 	return poll(&input, 1, 0) > 0;
 }
 
-/* Lines by read(), one at a time: what poll() says must not be hidden in a buffer. */
+/* Reads lines with read(), one at a time: a stdio buffer would hide input from poll(). */
 static bool read_line(char *line, size_t bytes)
 {
 	size_t len = 0;
@@ -157,8 +157,8 @@ static void serve_lines(void)
 	}
 }
 
-/* Before main(), which is Criterion's and does not let itself be replaced; glibc hands constructors
- * main's arguments. */
+/* Runs before main(), which is Criterion's and cannot be replaced; glibc passes main's arguments to
+ * constructors. */
 __attribute__((constructor)) static void child_main(int argc, char **argv)
 {
 	int rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared stores for tests, and the two ends of the socket by hand. */
+/* Shared stores for tests, and both ends of the socket without the library. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -152,7 +152,7 @@ ssize_t share_message_receive(const char *path, struct share_message *message_ou
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
 		got = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
 	if (got > 0)
-		/* a creator in this process has closed its end then */
+		/* after this a creator in this process has closed its end */
 		need(recv(fd, &more, 1, 0) == 0, "the end of the answer");
 	close(fd);
 	message_out->bytes = got > 0 ? (size_t)got : 0;

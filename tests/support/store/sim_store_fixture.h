@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A store on simulated GPUs, and gathers of the same rows of it. Which tiers there are is in
- * RUNG_TEST_DEVICE, as in the contract tests.
+ * A store on simulated GPUs, and gathers that request the same rows of it. RUNG_TEST_DEVICE selects
+ * the tiers, as in the contract tests.
  */
 #ifndef SUPPORT_SIM_STORE_FIXTURE_H
 #define SUPPORT_SIM_STORE_FIXTURE_H
@@ -19,7 +19,7 @@
 
 static struct store_fixture f;
 static uint64_t ids[ASKED];
-static struct rung_ids list; /* they, in memory of the store */
+static struct rung_ids list; /* the ids, in memory of the store */
 
 static inline void open_store_of(struct rung_store_opts opts, uint64_t memory_bytes)
 {
@@ -30,14 +30,14 @@ static inline void open_store_of(struct rung_store_opts opts, uint64_t memory_by
 	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
 }
 
-/* @param hits  every row is where a kernel reaches it, so no call waits */
+/* @param hits  a kernel can reach every row, so no call waits */
 static inline void open_store(bool hits)
 {
 	open_store_of((struct rung_store_opts){ .requests_max = 4 },
 	              hits ? RUNG_BYTES_MAX : ROWS * WIDTH / 4);
 }
 
-/* With cold rows. */
+/* Open the store with cold rows. */
 static inline void set_up(void)
 {
 	open_store_of((struct rung_store_opts){ .requests_max = 3, .vertex_ids = 1 },
@@ -53,14 +53,14 @@ static inline void tear_down(void)
 	}
 }
 
-/* There is no tear-down behind a skip, and the store goes with the process. */
+/* A skip runs no tear-down; the store ends with the process. */
 #define SKIP(why)                                                                                  \
 	do {                                                                                       \
 		support_remove(f.parent);                                                          \
 		cr_skip_test(why);                                                                 \
 	} while (0)
 
-/* From here on nothing that was put on a GPU runs. */
+/* From now on no submitted work runs on a GPU. */
 static inline void hold(void)
 {
 	if (getenv("CUDA_LAUNCH_BLOCKING"))

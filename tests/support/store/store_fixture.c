@@ -123,8 +123,8 @@ static void free_memories(struct store_fixture *f, unsigned down_to)
 #define SETTLE_NS 10000000000u /* a hang guard: some tests leave reads that never end */
 
 /*
- * Memory may be freed once no gather writes there. A request for cold rows that was put early may
- * have them scattered long afterwards; of others cudaFree() waits for the kernel.
+ * Memory may be freed once no gather writes to it. A request for cold rows that was put early may
+ * scatter them long afterwards; for other requests cudaFree() waits for the kernel.
  */
 static void settle(const struct store_fixture *f)
 {
@@ -178,15 +178,15 @@ void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t v
 	plan_opts.sample_on_gpu = getenv("RUNG_TEST_SAMPLE_ON") != NULL;
 	if (fixture_in_place() && host_bytes != 0 && host_bytes != RUNG_BYTES_NONE &&
 	    host_bytes != RUNG_BYTES_MAX)
-		/* the source does not begin at a page */
+		/* the source does not start on a page boundary */
 		plan_opts.host_bytes +=
 			vertices * rung_index_bytes(vertices) + 4 * RUNG__PAGE_BYTES;
 	if (opts)
 		own = *opts;
 	if (fixture_on_cuda() && own.batch_rows_max == 0)
-		own.batch_rows_max = 1u << 17; /* all of it is pinned, in every test anew */
+		own.batch_rows_max = 1u << 17; /* every test pins memory for this many rows */
 	*f = (struct store_fixture){ .vertices = vertices, .row_bytes = row_bytes };
-	/* a disk: /tmp may be memory */
+	/* must be on a disk: /tmp may be memory */
 	snprintf(f->parent, sizeof(f->parent), "%s/rung-store-XXXXXX", tmp ? tmp : "/var/tmp");
 	if (!mkdtemp(f->parent)) {
 		perror(f->parent);
@@ -289,7 +289,7 @@ bool fixture_has_io_uring(void)
 	struct io_uring ring;
 	int rc = -ENOMEM;
 
-	/* the user's other rings may have all of RLIMIT_MEMLOCK at the moment: 0.5 s */
+	/* other rings of this user may use up RLIMIT_MEMLOCK; retry for 0.5 s */
 	for (unsigned tries = 0; rc == -ENOMEM && tries < 100; tries++) {
 		rc = io_uring_queue_init(FIXTURE_RING_DEPTH, &ring, 0);
 		if (rc == 0)

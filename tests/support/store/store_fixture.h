@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A staged dataset in a temporary folder, a store on it, and the rows it must give. A step that
+/** A staged dataset in a temporary folder, a store on it, and the rows it must deliver. A step that
  * fails ends the program. */
 #ifndef SUPPORT_STORE_FIXTURE_H
 #define SUPPORT_STORE_FIXTURE_H
@@ -26,18 +26,18 @@ struct store_fixture {
  * Where the gathers of this run take place, from the environment variable RUNG_TEST_DEVICE:
  *   cpu, or unset
  *   cuda-host   no rows on the GPU
- *   cuda-gpu    the first quarter there
- *   cuda-peer   half of them on three GPUs, which may be one and the same, the first eighth on each
- * Other rows are where the test's host budget puts them.
+ *   cuda-gpu    the first quarter of the rows on the GPU
+ *   cuda-peer   half of the rows on three GPUs, the first eighth on each
+ * The three GPUs may be one and the same. The test's host budget places the other rows.
  */
 bool fixture_on_cuda(void);
 
-/** Do rows stay in their source (RUNG_TEST_IN_PLACE)? Host budgets are then larger by what that
- * takes, so that as much is left. */
+/** Whether rows stay in their source (RUNG_TEST_IN_PLACE). Host budgets are then raised by the
+ * memory that this needs. */
 bool fixture_in_place(void);
 
-/** The options of a plan for rows of so many bytes in all. @param gpus room for the numbers of
- * GPUs, which the options point to */
+/** Plan options for rows of `all_bytes` in total. @param gpus room for the GPU numbers, which the
+ * options point to */
 struct rung_plan_opts fixture_plan_opts(uint64_t all_bytes, uint64_t host_bytes, int gpus[3]);
 
 /** @param reader_ops NULL: the NVMe tier. @param opts NULL: defaults */
@@ -45,8 +45,8 @@ void fixture_open(struct store_fixture *f, uint64_t vertices, uint64_t row_bytes
                   uint64_t host_bytes, const struct rung_store_opts *opts,
                   const struct rung__reader_ops *reader_ops);
 
-/** With rows dealt over so many files, in blocks of a hundredth of them: each in a folder of its
- * own, DIR.0, DIR.1 and so on. */
+/** The same with rows dealt over `file_count` files, in blocks of a hundredth of the rows. Each
+ * file has its own folder: DIR.0, DIR.1 and so on. */
 void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t vertices,
                         uint64_t row_bytes, uint64_t host_bytes, const struct rung_store_opts *opts,
                         const struct rung__reader_ops *reader_ops);
@@ -56,28 +56,28 @@ void fixture_close(struct store_fixture *f);
 void fixture_random_ids(const struct store_fixture *f, uint64_t *ranks, uint64_t count,
                         uint64_t seed);
 
-/** Memory of the store, freed when the fixture is closed: filled with 0x5a. */
+/** Memory of the store, filled with 0x5a; freed when the fixture is closed. */
 void *fixture_memory(struct store_fixture *f, uint64_t bytes);
 
-/** All of it, before. */
+/** Free all of it earlier. */
 void fixture_free_memories(struct store_fixture *f);
 
 /** A list of ids in memory of the store. */
 struct rung_ids fixture_ids(struct store_fixture *f, const void *ids, uint64_t count,
                             enum rung_dtype dtype, enum rung_id_space space);
 
-/** Index among the tiers of plans and statistics; a tier that the device does not have ends the
- * program. */
+/** Index of a tier in plans and statistics; ends the program if the device does not have the
+ * tier. */
 unsigned fixture_tier(const struct store_fixture *f, const char *name);
 
-/** Count of rows of `out`, memory of the store, that are not those of the ranks. */
+/** Number of rows in `out`, memory of the store, that do not match the ranks. */
 uint64_t fixture_wrong_rows(const struct store_fixture *f, const uint64_t *ranks, uint64_t count,
                             const unsigned char *out, size_t stride);
 void fixture_check(const struct store_fixture *f, const uint64_t *ranks, uint64_t count,
                    const unsigned char *out, size_t stride);
 void fixture_gather_and_check(struct store_fixture *f, const uint64_t *ranks, uint64_t count);
 
-/** True where the kernel gives us a ring. */
+/** Whether the kernel provides io_uring. */
 bool fixture_has_io_uring(void);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Headers of .npy files: 6 bytes of magic, version, length, and a Python dict of descr,
- * fortran_order and shape as text. The parser takes just that dict, in any order and spacing, and
- * nothing else: files are untrusted.
+ * fortran_order and shape as text. NumPy evaluates the dict as Python; this parser accepts these
+ * three keys in any order and spacing, and nothing else, because files are untrusted. Every size is
+ * compared with the file before it is used, so readers of the data need no further check.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,16 +15,17 @@
 #define MAGIC            "\x93NUMPY"
 #define MAGIC_BYTES      6u
 #define PREFIX_BYTES_MAX 12u /* magic, version, and a length of 2 bytes (version 1) or 4 */
-#define DESCR_BYTES      32u /* size kept of a descr; all supported ones are shorter */
+#define DESCR_BYTES      32u /* kept bytes of a descr or key; all supported ones are shorter */
 
 enum key { KEY_DESCR, KEY_FORTRAN, KEY_SHAPE, KEY_COUNT };
 static const char *const key_names[KEY_COUNT] = { "descr", "fortran_order", "shape" };
 
+/* The unread part of the dict. */
 struct cursor {
-	const char *name;
+	const char *name;  /* for messages */
 	const char *start; /* start of the .npy, for offsets in messages */
 	const char *at, *end;
-	bool fortran;
+	bool fortran; /* value of fortran_order */
 };
 
 bool rung__array_measure(struct rung_array_info *array, uint64_t *bytes_out)
@@ -32,10 +34,12 @@ bool rung__array_measure(struct rung_array_info *array, uint64_t *bytes_out)
 
 	if (array->dim_count < 1 || array->dim_count > RUNG_DIMS_MAX || row_bytes == 0)
 		return false;
+	/* dimension 0 counts the rows; the others are the shape of one */
 	for (unsigned i = 1; i < array->dim_count; i++) {
 		if (!rung__mul(row_bytes, array->dims[i], &row_bytes))
 			return false;
 	}
+	/* the factors are checked as well: if one of them is 0, the product hides the other */
 	if (!rung__mul(row_bytes, array->dims[0], &bytes) || bytes > INT64_MAX ||
 	    row_bytes > INT64_MAX || array->dims[0] > INT64_MAX)
 		return false;
@@ -66,6 +70,8 @@ static void skip_space(struct cursor *c)
 		c->at++;
 }
 
+/* Consume `wanted`, after white space. @return false without consuming it if another byte follows
+ */
 static bool take(struct cursor *c, char wanted)
 {
 	skip_space(c);
@@ -75,8 +81,8 @@ static bool take(struct cursor *c, char wanted)
 	return true;
 }
 
-/* A quoted string without escapes; longer ones are cut. Bytes that do not print become '?': it goes
- * into messages. */
+/* A quoted string without escapes. It is cut to DESCR_BYTES - 1, which matches no key and no dtype.
+ * Bytes that do not print become '?', because messages quote it. */
 static int parse_string(struct cursor *c, char text[DESCR_BYTES])
 {
 	size_t len = 0;
@@ -98,6 +104,7 @@ static int parse_string(struct cursor *c, char text[DESCR_BYTES])
 	return 0;
 }
 
+/* Consume `word`, after white space. */
 static bool parse_word(struct cursor *c, const char *word)
 {
 	size_t len = strlen(word);
@@ -109,6 +116,7 @@ static bool parse_word(struct cursor *c, const char *word)
 	return true;
 }
 
+/* Python objects get a separate message: pickle would be needed to read them, and executes code. */
 static int refuse_descr(const struct cursor *c, const char *descr)
 {
 	if (strchr(descr, 'O'))
@@ -123,6 +131,7 @@ static int refuse_descr(const struct cursor *c, const char *descr)
 	                  c->name, descr);
 }
 
+/* The dtype of "<f4" and the like. The byte order may be absent, which means native. */
 static int dtype_of_descr(const struct cursor *c, const char *descr, enum rung_dtype *dtype_out)
 {
 	static const char *const known[RUNG_DTYPE_COUNT] = {
@@ -130,13 +139,14 @@ static int dtype_of_descr(const struct cursor *c, const char *descr, enum rung_d
 		RUNG_DTYPE_LIST(DESCR_ROW)
 #undef DESCR_ROW
 	};
+	/* of an empty descr strchr() finds the NUL: it must not be skipped */
 	char order = strchr("<>=|", descr[0]) ? descr[0] : '=';
 	const char *type = descr[0] && strchr("<>=|", descr[0]) ? descr + 1 : descr;
 
-	if (strcmp(type, "?") == 0)
+	if (strcmp(type, "?") == 0) /* NumPy's other name */
 		type = "b1";
 	for (int i = 1; i < RUNG_DTYPE_COUNT; i++) {
-		if (strcmp(type, known[i] + 1) != 0)
+		if (strcmp(type, known[i] + 1) != 0) /* after the byte order */
 			continue;
 		if (order == '>' && rung_dtype_bytes((enum rung_dtype)i) > 1)
 			return rung__fail(RUNG_E_FORMAT,
@@ -155,6 +165,7 @@ static int parse_descr(struct cursor *c, struct rung_array_info *array)
 	int rc;
 
 	skip_space(c);
+	/* numpy.save() writes a list of fields, or a tuple for sub-arrays, instead of a string */
 	if (c->at < c->end && (*c->at == '[' || *c->at == '('))
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: a structured dtype (named fields or sub-arrays); save one "
@@ -180,6 +191,7 @@ static int parse_fortran(struct cursor *c)
 	return malformed(c, "fortran_order is neither True nor False");
 }
 
+/* A decimal number. Python's other forms, such as 0x10 or 1_000, are never written. */
 static int parse_dim(struct cursor *c, uint64_t *dim_out)
 {
 	uint64_t dim = 0;
@@ -191,15 +203,16 @@ static int parse_dim(struct cursor *c, uint64_t *dim_out)
 		if (!rung__mul(dim, 10, &dim) || !rung__add(dim, (uint64_t)(*c->at - '0'), &dim))
 			return malformed(c, "a dimension needs more than 64 bits");
 	}
-	if (c->at < c->end && *c->at == 'L') /* Python 2 */
+	if (c->at < c->end && *c->at == 'L') /* suffix of long integers in Python 2 */
 		c->at++;
 	*dim_out = dim;
 	return 0;
 }
 
+/* A tuple of dimensions. In Python (3) is a number, and only (3,) is a tuple. */
 static int parse_shape(struct cursor *c, struct rung_array_info *array)
 {
-	bool comma = true;
+	bool comma = true; /* a comma came last, or nothing yet */
 	int rc;
 
 	if (!take(c, '('))
@@ -241,6 +254,7 @@ static int parse_value(struct cursor *c, enum key key, struct rung_array_info *a
 	}
 }
 
+/* The whole dict, with each key once: of two values, readers would choose differently. */
 static int parse_dict(struct cursor *c, struct rung_array_info *array)
 {
 	bool seen[KEY_COUNT] = { false }, comma = true;
@@ -261,7 +275,7 @@ static int parse_dict(struct cursor *c, struct rung_array_info *array)
 			return malformed(
 				c, "unknown key; only descr, fortran_order and shape are allowed");
 		if (seen[key])
-			return malformed(c, "a key is there twice");
+			return malformed(c, "a key occurs twice");
 		seen[key] = true;
 		if (!take(c, ':'))
 			return malformed(c, "a colon is missing");
@@ -282,7 +296,8 @@ static int parse_dict(struct cursor *c, struct rung_array_info *array)
 	return 0;
 }
 
-/* Where the dict starts and the data start. `bytes` is how much of the .npy there is. */
+/* Positions of the dict and of the data. `bytes` is the size of the .npy, of which `head` has at
+ * least the first PREFIX_BYTES_MAX if it is that long. */
 static int parse_prefix(const char *name, const unsigned char *head, uint64_t bytes,
                         uint64_t *dict_at, uint64_t *data_at)
 {
@@ -295,6 +310,7 @@ static int parse_prefix(const char *name, const unsigned char *head, uint64_t by
 			"%s: not a .npy file: wrong magic at byte 0; write it with numpy.save(), "
 			"or give a file without a header as raw:FILE,DTYPE,DIMxDIM",
 			name);
+	/* version 1 has a prefix of 10 bytes, but no dict has fewer than 2 */
 	if (bytes < PREFIX_BYTES_MAX)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: truncated: ends at byte %" PRIu64
@@ -306,6 +322,7 @@ static int parse_prefix(const char *name, const unsigned char *head, uint64_t by
 		                  "%s: .npy version %u.%u at byte 6 is not one of 1.0, 2.0, 3.0; "
 		                  "write it again with numpy.save()",
 		                  name, major, head[7]);
+	/* version 3 differs from 2 only in that the dict is UTF-8 */
 	len = (uint64_t)head[8] | (uint64_t)head[9] << 8;
 	if (major > 1)
 		len |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
@@ -332,6 +349,7 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 	                  &npy.data_offset);
 	if (rc < 0)
 		return rc;
+	/* the caller may have less than the header only if the file ends there */
 	if (npy.data_offset > head_bytes || npy.data_offset > file_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: truncated: the .npy header ends at byte %" PRIu64
@@ -344,7 +362,7 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 		rc = rung__npy_refuse_fortran(name);
 	if (rc < 0)
 		return rc;
-	/* of a vector both orders are the same */
+	/* for a vector both orders are the same; a matrix becomes its transpose in C order */
 	npy.transposed = c.fortran && npy.array.dim_count == 2;
 	if (npy.transposed) {
 		uint64_t swap = npy.array.dims[0];
@@ -357,6 +375,7 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 		                  "%s: the shape's product needs more than 63 bits: the .npy "
 		                  "header is damaged",
 		                  name);
+	/* bytes after the data are allowed, as numpy.load() does */
 	if (data_bytes > file_bytes - npy.data_offset)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: truncated: %" PRIu64 " bytes are missing at offset %" PRIu64
@@ -382,6 +401,7 @@ int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes,
 	rc = parse_prefix(name, prefix, file_bytes, &dict_at, &data_at);
 	if (rc < 0)
 		return rc;
+	/* at most 1 MiB and the prefix; rung__npy_parse() reports a file that ends in the header */
 	head_bytes = RUNG__MIN(data_at, file_bytes);
 	head = rung__malloc((size_t)head_bytes);
 	if (!head)
@@ -402,7 +422,7 @@ void rung__npy_format(const struct rung_array_info *array,
 		RUNG_DTYPE_LIST(DESCR_ROW)
 #undef DESCR_ROW
 	};
-	const unsigned len = RUNG__NPY_DATA_OFFSET - 10;
+	const unsigned len = RUNG__NPY_DATA_OFFSET - 10; /* of the dict; 10 bytes precede it */
 	char *text = (char *)head_out + 10;
 	size_t used;
 
@@ -410,7 +430,7 @@ void rung__npy_format(const struct rung_array_info *array,
 	memcpy(head_out, MAGIC "\x01\x00", 8);
 	head_out[8] = (unsigned char)(len & 0xff);
 	head_out[9] = (unsigned char)(len >> 8);
-	/* at most 8 dimensions of 20 digits: far below the page */
+	/* at most 8 dimensions of 20 digits, which is far below a page: no call is cut */
 	used = (size_t)snprintf(text, len, "{'descr': '%s', 'fortran_order': False, 'shape': (",
 	                        descrs[array->dtype]);
 	for (unsigned i = 0; i < array->dim_count; i++)
@@ -418,6 +438,6 @@ void rung__npy_format(const struct rung_array_info *array,
 		                         array->dims[i]);
 	used += (size_t)snprintf(text + used, len - used, "%s), }",
 	                         array->dim_count == 1 ? "," : "");
-	text[used] = ' ';
-	head_out[RUNG__NPY_DATA_OFFSET - 1] = '\n';
+	text[used] = ' ';                           /* snprintf()'s NUL */
+	head_out[RUNG__NPY_DATA_OFFSET - 1] = '\n'; /* the format demands it as the last byte */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Headers of .npy files, read and written. Private to io/. */
+/** Headers of .npy files: parsing them, and writing those of staged arrays. Private to rung. */
 #ifndef RUNG_IO_NPY_H
 #define RUNG_IO_NPY_H
 
@@ -8,9 +8,10 @@
 
 #include "rung/dtype.h"
 
-/* of every array that rung writes: the header is padded to a page */
+/* in every array that rung writes: the header is padded to a page, so that O_DIRECT can read the
+ * data */
 #define RUNG__NPY_DATA_OFFSET      4096u
-#define RUNG__NPY_HEADER_BYTES_MAX (1u << 20)
+#define RUNG__NPY_HEADER_BYTES_MAX (1u << 20) /* longer headers are refused as damaged */
 
 struct rung__npy {
 	struct rung_array_info array;
@@ -21,12 +22,12 @@ struct rung__npy {
 
 /**
  * Fill row_count and row_bytes from dtype and dims.
- * @param bytes_out  of the whole array
- * @return false when a size does not fit 63 bits
+ * @param bytes_out  size of the whole array
+ * @return false if a size needs more than 63 bits, or there are no dimensions or no dtype
  */
 bool rung__array_measure(struct rung_array_info *array, uint64_t *bytes_out);
 
-/** Same dtype and shape? */
+/** Whether dtype and shape are the same. */
 bool rung__array_equal(const struct rung_array_info *a, const struct rung_array_info *b);
 
 /**
@@ -36,7 +37,7 @@ bool rung__array_equal(const struct rung_array_info *a, const struct rung_array_
  * @param head        the first `head_bytes` bytes of the .npy: at least its whole header, or the
  *                    whole file
  * @param file_bytes  length of the whole .npy, which must contain the data
- * @return 0, or RUNG_E_FORMAT with the problem, its byte and the cure
+ * @return 0, or RUNG_E_FORMAT with the problem, its position and a remedy
  */
 int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uint64_t file_bytes,
                     struct rung__npy *npy_out);
@@ -46,10 +47,11 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes,
                    struct rung__npy *npy_out);
 
-/** RUNG_E_FORMAT, with the cure, for callers that need C order. */
+/** Fail with RUNG_E_FORMAT and the remedy, for callers that need C order. */
 int rung__npy_refuse_fortran(const char *name);
 
-/** Write a version 1 header padded to RUNG__NPY_DATA_OFFSET bytes. The array is a valid one. */
+/** Write a version 1 header, padded to RUNG__NPY_DATA_OFFSET bytes. rung__array_measure() has
+ * accepted the array. */
 void rung__npy_format(const struct rung_array_info *array,
                       unsigned char head_out[RUNG__NPY_DATA_OFFSET]);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a source: the format named by a spec, and the formats without a file. */
+/*
+ * Opening a source: which format a spec names, and the formats .npy and raw:. The other formats are
+ * in separate files, which this file calls; they do not know each other.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -31,6 +34,7 @@ static int open_npy(struct rung_source *src)
 	return 0;
 }
 
+/* FILE.npz:MEMBER. The file is opened even without a member name, to list the members it has. */
 static int open_npz(struct rung_source *src, const char *colon)
 {
 	uint64_t bytes;
@@ -45,6 +49,7 @@ static int open_npz(struct rung_source *src, const char *colon)
 	return rung__source_open_member(src, colon + 1, bytes);
 }
 
+/* DIM[xDIM], at most RUNG_DIMS_MAX numbers. */
 static bool parse_dims(const char *text, struct rung_array_info *info)
 {
 	for (info->dim_count = 0; info->dim_count < RUNG_DIMS_MAX; text++) {
@@ -57,13 +62,14 @@ static bool parse_dims(const char *text, struct rung_array_info *info)
 }
 
 /*
- * The words of a raw: spec, from the right, as FILE may hold commas: the last but one is the dtype,
- * or there is an OFFSET and it is the one before. `text` is cut up.
+ * Parse a raw: spec after its prefix. The words are taken from the right, because FILE may contain
+ * commas: the second is the dtype, or there is an OFFSET and the third is the dtype. `text` is
+ * truncated to FILE, of length *path_len_out.
  */
 static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset_out,
                       size_t *path_len_out)
 {
-	char *words[3]; /* from the right */
+	char *words[3]; /* [0] is the last one */
 	const char *offset_at;
 
 	*offset_out = 0;
@@ -82,7 +88,7 @@ static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset
 		if (i == 2 && !rung__parse_number(&offset_at, '\0', offset_out))
 			return false;
 		if (i == 2)
-			words[0] = words[1];
+			words[0] = words[1]; /* the dimensions, now at [0] in both forms */
 	}
 	*path_len_out = strlen(text);
 	return *path_len_out > 0 && parse_dims(words[0], info);
@@ -106,6 +112,7 @@ static int open_raw(struct rung_source *src)
 		                  src->spec);
 	}
 	rung__free(text);
+	/* dimensions and offset come from the user: end must fit an off_t */
 	if (!rung__array_measure(&src->info, &data_bytes) ||
 	    !rung__add(src->data_offset, data_bytes, &end) || end > INT64_MAX)
 		return rung__fail(RUNG_E_INVAL,
@@ -138,13 +145,14 @@ static bool begins_with(const char *text, const char *prefix)
 	return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+/* A file of numbers, by its name. */
 static bool is_text(const char *spec)
 {
 	return ends_in(spec, ".csv") || ends_in(spec, ".txt") || ends_in(spec, ".csv.gz") ||
 	       ends_in(spec, ".txt.gz");
 }
 
-/* ---- what a spec names ---- */
+/* ---- the format of a spec ---- */
 
 enum spec_kind {
 	SPEC_NPY,
@@ -159,10 +167,11 @@ enum spec_kind {
 
 struct spec {
 	enum spec_kind kind;
-	const char *colon; /* of .npz and .pt: the one in front of the member; NULL: without */
+	const char *colon; /* of .npz and .pt: the one before the member; NULL: no member */
 };
 
-/* The first `len` bytes of a spec. */
+/* Whether the first `len` bytes of a spec name an existing file. It need not be a regular file: a
+ * pipe is refused with a better message when it is opened. */
 static bool names_file(const char *spec, size_t len)
 {
 	char path[PATH_MAX];
@@ -175,7 +184,7 @@ static bool names_file(const char *spec, size_t len)
 	return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
-/* The colon at or before `end` that follows ".npz" or ".pt". */
+/* The last colon at or before `end` that follows ".npz" or ".pt"; NULL without one. */
 static const char *colon_before(const char *spec, const char *end, enum spec_kind *kind_out)
 {
 	for (const char *at = end; at > spec; at--) {
@@ -190,8 +199,9 @@ static const char *colon_before(const char *spec, const char *end, enum spec_kin
 	return NULL;
 }
 
-/* FILE:MEMBER, where both may hold what looks like it: the longest FILE that there is. @return
- * false: it is a file without a member */
+/* Split FILE:MEMBER. Both may contain ".npz:", so the longest FILE that exists is used; if none
+ * exists, the longest possible one, for the message. @return false: the spec has no member, or is
+ * an existing file as it stands */
 static bool find_member(const char *spec, struct spec *parts)
 {
 	const char *end = spec + strlen(spec), *colon;
@@ -209,6 +219,7 @@ static bool find_member(const char *spec, struct spec *parts)
 	return parts->colon != NULL;
 }
 
+/* Prefixes come first, then members, then endings. Anything else is a .npy, whatever its name. */
 static struct spec parse_spec(const char *spec)
 {
 	static const struct {
@@ -251,7 +262,8 @@ static int open_torch(struct rung_source *src, const char *colon)
 	              : rung__source_open_torch(src, colon && colon[1] ? colon + 1 : NULL, bytes);
 }
 
-/* The source inside is opened here, so that a format does not need to know the others. */
+/* SRC inside is opened here, so that pad: and every: do not need to know the other formats. Its own
+ * spec cannot be pad: or every:, so the recursion ends. */
 static int open_derived(struct rung_source *src,
                         int (*open_it)(struct rung_source *src, struct rung_source *inner))
 {
@@ -292,14 +304,14 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 {
 	const char *inner = rung__source_inner_spec(spec);
 	const struct spec parts = parse_spec(spec);
-	struct rung_array_info info;
+	struct rung_array_info info; /* unused, as are `offset` and `path_len` */
 	uint64_t offset;
 	size_t path_len;
 	char *path;
 	int rc;
 
 	*st_out = (struct stat){ 0 };
-	if (parts.kind == SPEC_RANGE) /* of no file */
+	if (parts.kind == SPEC_RANGE) /* it has no file */
 		return 0;
 	if (inner)
 		return rung__source_stat(inner, st_out);
@@ -309,7 +321,7 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 		return -1;
 	}
 	if (parts.kind == SPEC_RAW)
-		parse_raw(path, &info, &offset, &path_len); /* ends it after the file's name */
+		parse_raw(path, &info, &offset, &path_len); /* truncates it to FILE */
 	else if (parts.colon)
 		path[parts.colon - spec] = '\0';
 	rc = stat(path, st_out);
@@ -332,6 +344,7 @@ int rung__source_open_either_order(const char *spec, int *transposed_out,
 	src->fd = -1;
 	src->spec = rung__strdup(spec);
 	rc = src->spec ? open_any(src) : rung__fail(RUNG_E_NOMEM, "source '%s'", spec);
+	/* a format that fails leaves what it has opened in `src` */
 	if (rc < 0) {
 		rung_source_close(src);
 		return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The bytes of a source, for callers that read them without rung_source_read(). Private to rung;
- * see source_read.c. */
+/** Sources for the rest of rung: opening either order of a matrix, and reading the file directly
+ * instead of by rung_source_read(). Private to rung. */
 #ifndef RUNG_SOURCE_SOURCE_H
 #define RUNG_SOURCE_SOURCE_H
 
@@ -9,7 +9,7 @@
 
 #include "rung/source.h"
 
-/* specs of arrays that are computed as they are read */
+/* prefixes of specs of arrays that are computed as they are read */
 #define RUNG__RANGE_PREFIX "range:"
 #define RUNG__PAD_PREFIX   "pad:"
 #define RUNG__EVERY_PREFIX "every:"
@@ -24,7 +24,7 @@
 int rung__source_open_either_order(const char *spec, int *transposed_out,
                                    struct rung_source **src_out);
 
-/** The spec it was opened with, for messages. */
+/** The spec with which the source was opened, for messages. */
 const char *rung__source_spec(const struct rung_source *src);
 
 /**
@@ -35,32 +35,34 @@ const char *rung__source_spec(const struct rung_source *src);
 int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
                             void *buf);
 
+/** Where the content of a source is: in memory, generated, or in a file. */
 struct rung__source_location {
-	/* all of the array in memory (a small deflated member), else NULL */
+	/* the whole array in memory (a small deflated member), else NULL */
 	const unsigned char *data;
-	/* generated as it is read: only by rung_source_read(), and best from the first row to the
-	 * last; else */
+	/* generated as it is read: only rung_source_read() can read it, best from the first row to
+	 * the last. If it is false and `data` is NULL, the array is in the file `fd` */
 	bool streamed;
-	int fd; /* the source's own, for reading */
-	const char *path;
+	int fd;                /* the source's own, for reading; do not close it */
+	const char *path;      /* of fd, for messages */
 	uint64_t offset;       /* of the array in the file */
-	uint64_t memory_bytes; /* that the source holds */
+	uint64_t memory_bytes; /* used by the source, to be subtracted from a budget */
 };
 
-/** Valid until the source is closed. */
+/** Location of the array. Its pointers and descriptor are valid until the source is closed. */
 struct rung__source_location rung__source_location(const struct rung_source *src);
 
 /**
  * Report that the caller has read bytes [byte_first, byte_first + byte_count) of the array without
- * rung_source_read(). This is for the CRC of a stored member of a .npz, which is compared when all
- * of it was read. Reads that cover the array in order, by any number of threads, must be reported;
- * random reads of rows need not be.
+ * rung_source_read(). This is for the CRC of a stored member of a .npz, which is compared once the
+ * whole member has been read. Reads that cover the array in order, by any number of threads, must
+ * be reported; random reads of rows need not be.
  * @return 0, RUNG_E_FORMAT (damaged), RUNG_E_IO
  */
 int rung__source_was_read(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
                           const void *bytes);
 
-/** stat() of the file that a spec names, which is not opened. @return 0, or -1 with errno */
+/** stat() the file that a spec names, without opening it. A range has no file: the result is all
+ * zero. @return 0, or -1 with errno */
 int rung__source_stat(const char *spec, struct stat *st_out);
 
 #endif

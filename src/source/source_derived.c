@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays that are computed as they are read: ranges, the rows of a source with others after them,
- * some rows of a source. */
+/*
+ * Arrays that are computed as they are read: range:, pad: (the rows of a source, followed by filler
+ * rows) and every: (some rows of a source). They hold no data, so any number of threads may read,
+ * in any order that the inner source allows.
+ */
 #include <string.h>
 
 #include "base/base.h"
@@ -9,11 +12,11 @@
 #include "source/state.h"
 
 struct derived {
-	struct rung_source *inner; /* NULL: a range */
-	uint64_t row_bytes;
-	uint64_t inner_bytes;
-	uint64_t first; /* range: its first number; every: the first row of each period */
-	uint64_t period, per_period; /* every: rows of a period, and how many of them are kept */
+	struct rung_source *inner; /* owned; NULL: a range */
+	uint64_t row_bytes;        /* of `inner`, and of the result */
+	uint64_t inner_bytes;      /* of all rows of `inner` */
+	uint64_t first; /* range: its first number; every: first kept row of each period */
+	uint64_t period, per_period; /* every: rows of a period, and rows kept of them */
 };
 
 static uint64_t memory_of(const void *stream)
@@ -32,6 +35,7 @@ static void close_derived(void *stream)
 	rung__free(derived);
 }
 
+/* `first` may be inside of a number, because callers read blocks of bytes. */
 static int read_range(void *stream, uint64_t first, uint64_t count, unsigned char *to)
 {
 	const struct derived *derived = stream;
@@ -48,7 +52,7 @@ static int read_range(void *stream, uint64_t first, uint64_t count, unsigned cha
 	return 0;
 }
 
-/* Every bit set is -1 in all signed types, and NaN in all floating ones. */
+/* Filler rows have every bit set: this is -1 in all signed types, and NaN in all floating ones. */
 static int read_padded(void *stream, uint64_t first, uint64_t count, unsigned char *to)
 {
 	const struct derived *derived = stream;
@@ -63,6 +67,7 @@ static int read_padded(void *stream, uint64_t first, uint64_t count, unsigned ch
 	return rc;
 }
 
+/* Read one run of kept rows, or a part of it, per step: they are contiguous in `inner`. */
 static int read_every(void *stream, uint64_t first, uint64_t count, unsigned char *to)
 {
 	const struct derived *derived = stream;
@@ -87,7 +92,8 @@ static const struct rung__stream_ops range_ops = { read_range, memory_of, close_
 static const struct rung__stream_ops padded_ops = { read_padded, memory_of, close_derived };
 static const struct rung__stream_ops every_ops = { read_every, memory_of, close_derived };
 
-/* @param inner  NULL: none; this owns it from here on. @return NULL with the failure recorded */
+/* Make a `struct derived` the stream of a source, with the shape of `inner` (NULL: a range). It
+ * owns `inner` from here on, and closes it on failure. @return NULL: RUNG_E_NOMEM was recorded */
 static struct derived *begin(struct rung_source *src, const struct rung__stream_ops *ops,
                              struct rung_source *inner)
 {
@@ -125,6 +131,7 @@ int rung__source_open_range(struct rung_source *src)
 	if (!derived)
 		return RUNG_E_NOMEM;
 	derived->first = first;
+	/* the spec was checked: end * 8 fits 63 bits */
 	src->info = (struct rung_array_info){ .dtype = RUNG_I64,
 		                              .dim_count = 1,
 		                              .dims = { end - first },
@@ -133,11 +140,13 @@ int rung__source_open_range(struct rung_source *src)
 	return 0;
 }
 
+/* The filler must be representable, and must not remove rows. */
 static int check_padded(const struct rung_source *src, const struct rung_source *inner,
                         uint64_t row_count)
 {
 	const enum rung_dtype dtype = inner->info.dtype;
 
+	/* from RUNG_I8 to RUNG_U64 signed and unsigned types alternate */
 	if (dtype == RUNG_BOOL || (dtype >= RUNG_U8 && dtype <= RUNG_U64 && (dtype - RUNG_I8) % 2))
 		return rung__fail(RUNG_E_FORMAT,
 		                  "source '%s': rows after those of %s would be NaN or -1, which "
@@ -146,13 +155,13 @@ static int check_padded(const struct rung_source *src, const struct rung_source 
 	if (inner->info.row_count > row_count)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "source '%s': %s has %" PRIu64 " rows, more than the %" PRIu64
-		                  " there are to be",
+		                  " of the result; raise ROWS",
 		                  src->spec, inner->spec, inner->info.row_count, row_count);
 	return 0;
 }
 
-/* "PREFIX" of `spec`, then `count` numbers, each with a comma after it, then SRC. @return SRC, or
- * NULL */
+/* Parse PREFIX, `count` numbers, each followed by a comma, and SRC, which is not empty. @return
+ * SRC, or NULL */
 static const char *numbers_before_src(const char *spec, const char *prefix, uint64_t *numbers,
                                       unsigned count)
 {
@@ -175,15 +184,17 @@ const char *rung__source_inner_spec(const char *spec)
 	return inner ? inner : numbers_before_src(spec, RUNG__EVERY_PREFIX, numbers, 3);
 }
 
-/* One inside of the other would not help, and could be nested as deep as the stack goes. */
+/* One inside of the other is refused: it has no use, and a long spec could nest them until the
+ * stack overflows. */
 static bool is_derived(const char *spec)
 {
 	return strncmp(spec, RUNG__PAD_PREFIX, strlen(RUNG__PAD_PREFIX)) == 0 ||
 	       strncmp(spec, RUNG__EVERY_PREFIX, strlen(RUNG__EVERY_PREFIX)) == 0;
 }
 
-enum { PERIOD, FIRST, END, EVERY_NUMBERS };
+enum { PERIOD, FIRST, END, EVERY_NUMBERS }; /* numbers of every:, in the order of the spec */
 
+/* @return SRC, or NULL if the spec is not valid */
 static const char *padded_spec(const char *spec, uint64_t *row_count_out)
 {
 	const char *inner = numbers_before_src(spec, RUNG__PAD_PREFIX, row_count_out, 1);
@@ -191,6 +202,7 @@ static const char *padded_spec(const char *spec, uint64_t *row_count_out)
 	return inner && !is_derived(inner) ? inner : NULL;
 }
 
+/* The same for every:. A period has rows, and keeps at least one: no later division is by zero. */
 static const char *every_spec(const char *spec, uint64_t *numbers)
 {
 	const char *inner = numbers_before_src(spec, RUNG__EVERY_PREFIX, numbers, EVERY_NUMBERS);
@@ -227,7 +239,7 @@ int rung__source_open_padded(struct rung_source *src, struct rung_source *inner)
 	uint64_t row_count, bytes;
 	int rc = derived ? 0 : RUNG_E_NOMEM;
 
-	padded_spec(src->spec, &row_count);
+	padded_spec(src->spec, &row_count); /* was accepted before `inner` was opened */
 	if (rc == 0)
 		rc = check_padded(src, inner, row_count);
 	if (rc < 0)
@@ -250,10 +262,11 @@ int rung__source_open_every(struct rung_source *src, struct rung_source *inner)
 	derived->first = numbers[FIRST];
 	derived->period = numbers[PERIOD];
 	derived->per_period = numbers[END] - numbers[FIRST];
+	/* the last period may be incomplete */
 	rest = src->info.row_count % derived->period;
 	src->info.dims[0] =
 		src->info.row_count / derived->period * derived->per_period +
 		(rest > derived->first ? RUNG__MIN(rest - derived->first, derived->per_period) : 0);
-	rung__array_measure(&src->info, &bytes); /* less than the inner array, which was measured */
+	rung__array_measure(&src->info, &bytes); /* at most the inner array, which was measured */
 	return 0;
 }

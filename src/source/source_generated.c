@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members of zip files that only libzip can read: inflated when they are opened, into memory while
- * they are small, else into a temporary file, which is then read as any other.
+ * Members of zip files that are inflated as a whole when the source is opened: those of at most 1
+ * MiB, and those with a compression other than deflate. Up to 256 MiB go into memory, more into a
+ * temporary file, which is then read as any other file. It is written past the page cache, because
+ * it may be larger than memory.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +14,7 @@
 #include "base/base.h"
 #include "source/source_generated.h"
 
-#define BUFFER_BYTES (4u << 20)
+#define BUFFER_BYTES (4u << 20) /* of one write */
 
 uint64_t rung__generated_memory_max = UINT64_C(256) << 20;
 
@@ -21,11 +23,13 @@ static int begin_file(struct rung__generated *generated)
 	const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";
 	int rc;
 
+	/* a name for messages: the file has none */
 	generated->path = rung__format("%s: its copy in %s", generated->src->spec, dir);
 	generated->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, BUFFER_BYTES);
 	if (!generated->path || !generated->buffer)
 		return rung__fail(RUNG_E_NOMEM, "%s: a buffer of %u bytes", generated->src->spec,
 		                  BUFFER_BYTES);
+	/* before the member is inflated, which may take long, not after */
 	rc = rung__space_check(dir, generated->bytes);
 	if (rc < 0)
 		return rung__fail(
@@ -60,6 +64,8 @@ unsigned char *rung__generated_buffer(struct rung__generated *generated, uint64_
 	                          : generated->src->data + generated->done;
 }
 
+/* Write the buffer. Direct writes need whole pages: zeros follow the last byte of the member, and
+ * readers know its length. */
 static int flush(struct rung__generated *generated)
 {
 	const uint64_t bytes = rung__align_up(generated->used, RUNG__PAGE_BYTES);
@@ -91,6 +97,7 @@ int rung__generated_end(struct rung__generated *generated)
 
 	if (!generated->in_file)
 		return 0;
+	/* a descriptor without O_DIRECT and the right to write; the file lives on through it */
 	fd = rung__reopen(generated->file.fd, 0);
 	if (fd < 0)
 		return rung__fail_errno(errno, "%s", generated->path);
@@ -98,7 +105,7 @@ int rung__generated_end(struct rung__generated *generated)
 		close(src->fd);
 	src->fd = fd;
 	rung__free(src->path);
-	src->path = generated->path;
+	src->path = generated->path; /* the source owns it now */
 	generated->path = NULL;
 	return 0;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Members that are inflated when they are opened, into memory or a temporary file. Private to
- * io/source*.c and its tests. */
+/**
+ * Members that are inflated as a whole when they are opened, into memory or a temporary file.
+ * Private to src/source and its tests.
+ */
 #ifndef RUNG_SOURCE_GENERATED_H
 #define RUNG_SOURCE_GENERATED_H
 
@@ -8,29 +10,34 @@
 #include "source/state.h"
 
 struct rung__generated {
-	struct rung_source *src;
-	uint64_t bytes, done;
-	bool in_file;
-	struct rung__direct file;
-	char *path;            /* for messages */
-	unsigned char *buffer; /* of the file, on a page */
-	uint64_t used;         /* of it */
+	struct rung_source *src;  /* receives the result */
+	uint64_t bytes, done;     /* in total, and inflated so far */
+	bool in_file;             /* else in src->data */
+	struct rung__direct file; /* the rest is for it */
+	char *path;               /* for messages; the file has no name */
+	unsigned char *buffer;    /* page-aligned, for direct writes */
+	uint64_t used;            /* bytes of it that are not written yet */
 };
 
-/** Tests: more bytes than this go into a file. */
+/** A member with more bytes goes into a file. Tests lower it. */
 extern uint64_t rung__generated_memory_max;
 
-/** `bytes` bytes will follow: fill rung__generated_buffer(), report the amount with
- * rung__generated_add(), repeat until all are there, then end. */
+/**
+ * Prepare for `bytes` bytes: memory, or a temporary file if its folder has room for them. Then fill
+ * rung__generated_buffer() and report the amount with rung__generated_add() until all bytes are
+ * there, and end. Call rung__generated_fini() in any case.
+ * @return 0, RUNG_E_NOMEM, RUNG_E_NOSPC, RUNG_E_IO
+ */
 int rung__generated_begin(struct rung__generated *generated, struct rung_source *src,
                           uint64_t bytes);
-/** Room for what comes next: at least a byte while there is something to come. */
+/** Space for the next bytes: at least one byte until all are there. @param bytes_out  its size */
 unsigned char *rung__generated_buffer(struct rung__generated *generated, uint64_t *bytes_out);
+/** The next `bytes` bytes are in the buffer. @return 0, or the failure of writing the file */
 int rung__generated_add(struct rung__generated *generated, uint64_t bytes);
-/** The source is then read from the generated `data`, or from its `fd`, which replaces the previous
- * one. */
+/** All bytes are there: the source is read from src->data, or from the temporary file, which
+ * replaces src->fd. */
 int rung__generated_end(struct rung__generated *generated);
-/** Free the memory for generating, also after a failure. */
+/** Free the buffer and close the descriptor for writing; also after a failure. */
 void rung__generated_fini(struct rung__generated *generated);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of vertices in files: ids of any integer type, or masks. Their content is untrusted. */
+/*
+ * Sets of vertices in files, such as the train split: ids of any integer type, or masks. Callers
+ * index arrays with the result, so every id is checked.
+ */
 #include "base/base.h"
 #include "source/source.h"
 
@@ -8,6 +11,7 @@ static bool is_integer(enum rung_dtype dtype)
 	return dtype >= RUNG_I8 && dtype <= RUNG_U64;
 }
 
+/* Before memory is allocated: at most one entry per vertex, so a wrong file cannot need more. */
 static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 {
 	const struct rung_array_info *info = rung_source_info(src);
@@ -24,6 +28,7 @@ static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 		                  "%s: the mask has %" PRIu64 " entries, there are %" PRIu64
 		                  " vertices; give one for each vertex",
 		                  spec, info->row_count, vertex_count);
+	/* also without `distinct`: a set has no more members than there are vertices */
 	if (info->row_count > vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has %" PRIu64 " ids, there are only %" PRIu64
@@ -49,7 +54,9 @@ static void write_masked(const unsigned char *mask, uint64_t vertex_count, uint6
 	}
 }
 
-/* Integers of any type. @return true and the value when it is not negative */
+/* Entry `i` of an array of any integer type. Callers widen negative values and values above 2^63
+ * differently, so there are two results. @return true if *value_out is the value; false if it is
+ * negative, and in *negative_out */
 static bool integer_at(const void *data, enum rung_dtype dtype, uint64_t i, uint64_t *value_out,
                        int64_t *negative_out)
 {
@@ -86,6 +93,7 @@ static bool integer_at(const void *data, enum rung_dtype dtype, uint64_t i, uint
 	return value >= 0;
 }
 
+/* Widen the ids to 64 bits. The first one that is not a vertex is reported with its position. */
 static int write_ids(const struct rung_source *src, const void *data, uint64_t vertex_count,
                      uint64_t *ids)
 {
@@ -107,6 +115,7 @@ static int write_ids(const struct rung_source *src, const void *data, uint64_t v
 	return 0;
 }
 
+/* The first occurrence is searched only now: the check keeps a bit per vertex, no positions. */
 static int fail_repeat(const struct rung_source *src, const uint64_t *ids, uint64_t second)
 {
 	uint64_t first = 0;
@@ -119,6 +128,7 @@ static int fail_repeat(const struct rung_source *src, const uint64_t *ids, uint6
 	                  rung__source_spec(src), first, second, ids[second]);
 }
 
+/* One bit per vertex: 1/64 of the memory of sorting a copy, and one pass. */
 static int check_distinct(const struct rung_source *src, uint64_t vertex_count, const uint64_t *ids,
                           uint64_t count)
 {
@@ -137,6 +147,7 @@ static int check_distinct(const struct rung_source *src, uint64_t vertex_count, 
 	return rc;
 }
 
+/* Convert the content of the file, which the caller has read, to ids. The caller owns *ids_out. */
 static int take(const struct rung_source *src, const void *data, uint64_t vertex_count,
                 int distinct, uint64_t *count_out, uint64_t **ids_out)
 {
@@ -153,6 +164,7 @@ static int take(const struct rung_source *src, const void *data, uint64_t vertex
 		write_masked(data, vertex_count, ids);
 	else
 		rc = write_ids(src, data, vertex_count, ids);
+	/* a mask cannot repeat a vertex */
 	if (rc == 0 && !mask && distinct)
 		rc = check_distinct(src, vertex_count, ids, count);
 	if (rc < 0) {
@@ -173,6 +185,7 @@ int rung_source_read_vertices(const struct rung_source *src, uint64_t vertex_cou
 
 	if (rc < 0)
 		return rc;
+	/* all of it at once: a set has at most vertex_count entries */
 	data = rung__malloc_array(info->row_count, (size_t)info->row_bytes);
 	if (!data)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", rung__source_spec(src),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All formats of sources use this: opening their file, reading, closing. Files are read by pread,
- * never mapped: a file that shrinks is an error, not a signal. */
+/*
+ * Functions that all formats of sources share: opening their file, reading, closing. Files are read
+ * by pread() and never mapped: a file that shrinks then causes an error, not a SIGBUS.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -20,7 +22,7 @@ int rung__source_open_file(struct rung_source *src, const char *path, size_t pat
 	src->path = rung__format("%.*s", (int)path_len, path);
 	if (!src->path)
 		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
-	/* no waiting for the writer of a pipe */
+	/* O_NONBLOCK: opening a FIFO would otherwise wait for its writer */
 	src->fd = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (src->fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be opened", src->path);
@@ -47,6 +49,7 @@ bool rung__parse_number(const char **at, char stop, uint64_t *value_out)
 		    !rung__add(value, (uint64_t)(*p - '0'), &value))
 			return false;
 	}
+	/* trailing text is an error, never ignored */
 	if (*p != stop && *p != '\0')
 		return false;
 	*at = p;
@@ -80,7 +83,7 @@ struct rung__source_location rung__source_location(const struct rung_source *src
 int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, uint64_t byte_count,
                             void *buf)
 {
-	/* checked against the file when it was opened */
+	/* does not overflow: it was compared with the file when the source was opened */
 	const uint64_t bytes = src->info.row_count * src->info.row_bytes;
 	int rc;
 
@@ -89,6 +92,7 @@ int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, 
 		                  "%s: %" PRIu64 " bytes from byte %" PRIu64
 		                  " on are out of range, the array has %" PRIu64,
 		                  src->spec, byte_count, byte_first, bytes);
+	/* streams can rely on at least one byte, and on rows that are not empty */
 	if (byte_count == 0)
 		return 0;
 	if (src->data) {
@@ -112,6 +116,7 @@ int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t
 {
 	const struct rung_array_info *info = &src->info;
 
+	/* checked as rows: the products below then do not overflow */
 	if (row_first > info->row_count || row_count > info->row_count - row_first)
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: rows %" PRIu64 " to %" PRIu64
@@ -125,6 +130,7 @@ void rung_source_close(struct rung_source *src)
 {
 	if (!src)
 		return;
+	/* first: a stream may use src->fd or src->path until it is closed */
 	if (src->stream)
 		src->stream_ops->close(src->stream);
 	rung__member_crc_close(src->crc);

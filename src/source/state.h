@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Internals of a source. Private to this room. */
+/** An open source, and the functions that the formats provide to source.c. Private to this room. */
 #ifndef RUNG_SOURCE_STATE_H
 #define RUNG_SOURCE_STATE_H
 
@@ -8,67 +8,69 @@
 #include "zip/zip.h"
 #include "source/source.h"
 
-/** Bytes that are generated as they are read, best from the first to the last. `stream` is the
- * source's own. */
+/** Bytes that are generated as they are read, best from the first to the last. `stream` is
+ * src->stream, which the source owns. */
 struct rung__stream_ops {
-	/** Bytes [first, first + count) of the array, which has them. Threads: any number. */
+	/** Bytes [first, first + count) of the array, within its bounds. Threads: any number. */
 	int (*read)(void *stream, uint64_t first, uint64_t count, unsigned char *to);
-	/** Most bytes that it holds. */
+	/** Bytes of memory that the stream uses, at most: callers subtract them from a budget. */
 	uint64_t (*memory)(const void *stream);
+	/** Also after a failed open, with a stream that is only partly initialised. */
 	void (*close)(void *stream);
 };
 
+/** The content is in one of three places: `data`, `stream`, or the file `fd`, in this order. */
 struct rung_source {
-	char *spec;
-	struct rung_array_info info;
-	bool transposed; /* the file has Fortran order; info and rows are the transpose's */
-	int fd;          /* the file; -1 once all of it is in `data` */
-	char *path;
+	char *spec;                  /* as given, for messages */
+	struct rung_array_info info; /* of the array as it is read */
+	bool transposed;      /* the file has Fortran order; info and rows are the transpose's */
+	int fd;               /* the file; -1: the format has none */
+	char *path;           /* of fd, for messages; NULL without it */
 	uint64_t data_offset; /* of row 0 in the file, or in `data` */
-	unsigned char *data;  /* all of it in memory, or NULL and */
-	const struct rung__stream_ops
-		*stream_ops; /* generated as it is read; NULL: rows are read from the file */
-	void *stream;
-	/* of a stored member that is read from the file, to be compared; NULL: of none */
+	unsigned char *data;  /* the whole array, with its header, in memory; or NULL */
+	const struct rung__stream_ops *stream_ops; /* of `stream` */
+	void *stream;                              /* generates the array as it is read; or NULL */
+	/* checks the CRC of a stored member while it is read from the file; NULL: not a member */
 	struct rung__member_crc *crc;
-	uint64_t data_bytes; /* of `data`, its header included */
+	uint64_t data_bytes; /* size of `data`, including the header */
 };
 
-/** Open a regular file as src->fd, under its own name src->path. */
+/** Open the regular file named by the first `path_len` bytes of `path` as src->fd, and set
+ * src->path. @param bytes_out  size of the file */
 int rung__source_open_file(struct rung_source *src, const char *path, size_t path_len,
                            uint64_t *bytes_out);
 
-/** A decimal number that ends at `stop` or the end of the text, where *at is then; false if it is
- * not valid or too large. */
+/** Parse a decimal number that ends at `stop` or the end of the text, and move *at there. @return
+ * false if it is not valid or needs more than 64 bits */
 bool rung__parse_number(const char **at, char stop, uint64_t *value_out);
 
-/** "range:FIRST,END", "pad:ROWS,SRC" and "every:PERIOD,FIRST,END,SRC". `inner` is SRC, opened; they
- * own it, also after a failure. */
+/** Open "range:FIRST,END", "pad:ROWS,SRC" and "every:PERIOD,FIRST,END,SRC". `inner` is SRC, opened;
+ * they own it, also after a failure. The spec was accepted by rung__source_check_derived(). */
 int rung__source_open_range(struct rung_source *src);
 int rung__source_open_padded(struct rung_source *src, struct rung_source *inner);
 int rung__source_open_every(struct rung_source *src, struct rung_source *inner);
 
-/** Whether the spec of one of the last two is as it should be. @param inner_spec_out  SRC */
+/** Check the spec of one of the last two, before SRC is opened. @param inner_spec_out  SRC. @return
+ * 0 or RUNG_E_INVAL */
 int rung__source_check_derived(const struct rung_source *src, const char **inner_spec_out);
 
-/** Start of SRC in a spec of the last two kinds; NULL: it is a different kind. */
+/** Start of SRC in a spec of the last two kinds; NULL for other kinds. */
 const char *rung__source_inner_spec(const char *spec);
 
-/** Numbers in text, one a line, plain or compressed by gzip; src->fd is open. */
+/** Open numbers in text, one per line, plain or compressed by gzip; src->fd is open. */
 int rung__source_open_text(struct rung_source *src);
 
-/** An array of a dict that torch.save() wrote; src->fd is open. @param key NULL: names those there
- * are, RUNG_E_INVAL */
+/** Open an array of a dict that torch.save() wrote; src->fd is open. @param key  its key; NULL:
+ * fail with RUNG_E_INVAL and list the keys */
 int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t file_bytes);
 
-/** Read into src->data the only member whose name ends in `end` of the zip file that src->fd is
- * open on. */
+/** Load the only member whose name ends in `end` from the zip file src->fd into src->data. */
 int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t file_bytes);
 
-/** Find a member in the zip file src->fd is open on, and fill info, and data_offset or data. */
+/** Find a member in the zip file src->fd, and fill info, and data, stream or data_offset. */
 int rung__source_open_member(struct rung_source *src, const char *member, uint64_t file_bytes);
 
-/** RUNG_E_INVAL for a .npz without member, with the members there are. */
+/** Fail with RUNG_E_INVAL for a .npz without a member name, and list the members. */
 int rung__source_no_member(struct rung_source *src);
 
 #endif

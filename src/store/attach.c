@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The attacher's side: check the offer, all of it, and open a store on it. */
+/*
+ * The attacher's side of a shared store: check all of the offer, and open a store on it.
+ *
+ * The offer is untrusted (share.h): every number that leads to memory, a file or a loop bound is
+ * checked before it is used. Sealed memory is checked once. Then the tiers are opened as in the
+ * creator, except that the host tier and the maps are mapped, not loaded.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,16 +20,17 @@
 
 /* ---- checking ---- */
 
+/* Check the head of the message, and that it is complete. Magic and version come first: they are at
+ * the same place in every version, and the rest is not. */
 static int check_answer(const char *path, const struct rung__answer *answer)
 {
 	const struct rung__offer *offer = &answer->offer;
-	unsigned wanted = 0;
+	unsigned wanted = 0; /* descriptors that an offer of this shape comes with */
 
 	if (answer->bytes == 0)
 		return rung__fail(RUNG_E_IO,
 		                  "%s: the process that shares the store hung up: it is closing, "
-		                  "or short of descriptors; "
-		                  "attach again",
+		                  "or has no free descriptors; attach again",
 		                  path);
 	if (answer->bytes < offsetof(struct rung__offer, shape) ||
 	    memcmp(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic)) != 0)
@@ -32,37 +39,37 @@ static int check_answer(const char *path, const struct rung__answer *answer)
 		                  path);
 	if (offer->version != RUNG__SHARE_VERSION)
 		return rung__fail(RUNG_E_ABI,
-		                  "%s: shared in version %u of the protocol, this rung knows %u: "
-		                  "use one version of rung on "
-		                  "both sides",
+		                  "%s: shared with version %u of the protocol, this rung has %u; "
+		                  "use one version of rung on both sides",
 		                  path, offer->version, RUNG__SHARE_VERSION);
 	if (offer->bytes != sizeof(*offer) || answer->bytes != sizeof(*offer) ||
 	    (answer->flags & MSG_TRUNC))
 		return rung__fail(RUNG_E_ABI,
-		                  "%s: the offer has %u bytes (%zu came), this rung's has %zu: use "
-		                  "one build of rung on "
-		                  "both sides",
+		                  "%s: the offer has %u bytes (%zu received), this rung's has %zu; "
+		                  "use one build of rung on both sides",
 		                  path, offer->bytes, answer->bytes, sizeof(*offer));
+	/* the shape is not checked yet: the count is used only for this comparison */
 	for (unsigned i = 0; i < RUNG__OFFER_KINDS; i++)
 		wanted += rung__offer_count(&offer->shape, i);
 	if ((answer->flags & MSG_CTRUNC) || answer->fd_count != wanted)
 		return rung__fail(RUNG_E_IO,
-		                  "%s: %u descriptors came with the shared store, %u belong to it: "
-		                  "raise the limit of open files "
-		                  "(ulimit -n) when this process is near it",
+		                  "%s: %u descriptors arrived with the shared store, not %u; raise "
+		                  "the limit of open files (ulimit -n) if this process is near it",
 		                  path, answer->fd_count, wanted);
 	return 0;
 }
 
+/* Sizes of a row, and that every row is inside its file, without overflow. */
 static bool layout_ok(const struct rung__shape *shape)
 {
 	const struct rung__layout *layout = &shape->layout;
-	uint64_t rows, end;
+	uint64_t rows, end; /* of a file: its rows, and where the last of them ends */
 
 	if (shape->vertex_count == 0 || layout->row_bytes == 0 ||
 	    layout->row_stride < layout->row_bytes || layout->file_count == 0 ||
 	    layout->file_count > RUNG__FILES_MAX)
 		return false;
+	/* the last term: rung__file_rows() multiplies block_rows by file_count */
 	if (layout->file_count > 1 &&
 	    (layout->block_rows == 0 || layout->block_rows >= shape->vertex_count ||
 	     layout->block_rows > INT64_MAX / RUNG__FILES_MAX))
@@ -78,7 +85,7 @@ static bool layout_ok(const struct rung__shape *shape)
 	return true;
 }
 
-/* A GPU's tiers only where GPUs are. */
+/* Tiers of GPUs only if the creator gathers on GPUs. */
 static bool gpus_ok(const struct rung__shape *shape)
 {
 	if (shape->gpu_count == 0)
@@ -87,7 +94,8 @@ static bool gpus_ok(const struct rung__shape *shape)
 	return shape->gpu_count <= RUNG_GPUS_MAX && shape->map_on_gpu <= 1;
 }
 
-/* Every row in one tier; slots that a row fits in, when some are cold. */
+/* Each row is in exactly one tier; if some rows are cold, there are slots, and a row fits into
+ * one. */
 static bool tiers_ok(const struct rung__shape *shape)
 {
 	const struct rung__layout *layout = &shape->layout;
@@ -103,6 +111,7 @@ static bool tiers_ok(const struct rung__shape *shape)
 		return false;
 	if (shape->tiers[RUNG__TIER_NVME].row_count == 0)
 		return true;
+	/* for reads aligned to a page, which every device accepts */
 	return shape->slot_count > 0 && shape->slot_count <= RUNG__SLOT_COUNT_MAX &&
 	       shape->slot_bytes <= UINT32_MAX && layout->row_bytes <= UINT32_MAX &&
 	       shape->slot_bytes % RUNG__PAGE_BYTES == 0 &&
@@ -110,6 +119,8 @@ static bool tiers_ok(const struct rung__shape *shape)
 	                                           layout->data_offset, RUNG__PAGE_BYTES);
 }
 
+/* Frames that the cold rows can fill, of a size that a row fits into, in a segment whose size does
+ * not overflow. */
 static bool cache_ok(const struct rung__shape *shape)
 {
 	uint64_t first = shape->tiers[RUNG__TIER_NVME].rank_first,
@@ -122,6 +133,7 @@ static bool cache_ok(const struct rung__shape *shape)
 	       rung__pool_shared_bytes(first, rows, shape->frame_count, shape->frame_bytes) > 0;
 }
 
+/* The features' type, which callers read from the store's properties, agrees with the layout. */
 static bool array_ok(const struct rung__shape *shape)
 {
 	const struct rung_array_info *array = &shape->array;
@@ -138,6 +150,7 @@ static bool array_ok(const struct rung__shape *shape)
 	       array->row_count == shape->vertex_count;
 }
 
+/* A map of this width can name all vertices. entry_bytes 0: no map. */
 static bool map_ok(const struct rung__shape *shape, uint64_t entry_bytes)
 {
 	return entry_bytes == 0 || (entry_bytes == 8 && shape->vertex_count <= INT64_MAX / 8) ||
@@ -157,6 +170,7 @@ static bool places_ok(const struct rung__shape *shape)
 	       rung__placement_ok(&placements->frames, rung__align_up(frames, RUNG__PAGE_BYTES));
 }
 
+/* Rows that are stored by vertex are in one file. */
 static bool maps_ok(const struct rung__shape *shape)
 {
 	return map_ok(shape, shape->map_bytes) && map_ok(shape, shape->layout.vertex_bytes) &&
@@ -166,6 +180,7 @@ static bool maps_ok(const struct rung__shape *shape)
 static int check_shape(const char *path, const struct rung__offer *offer)
 {
 	const struct rung__shape *shape = &offer->shape;
+	/* in this order: later checks use sizes that earlier ones have checked */
 	const char *what = !layout_ok(shape)   ? "layout"
 	                   : !tiers_ok(shape)  ? "tiers"
 	                   : !cache_ok(shape)  ? "cold-row cache"
@@ -176,14 +191,16 @@ static int check_shape(const char *path, const struct rung__offer *offer)
 	                                       : NULL;
 
 	if (what)
-		return rung__fail(RUNG_E_FORMAT, "%s: the offered store's %s does not make sense",
-		                  path, what);
+		return rung__fail(RUNG_E_FORMAT, "%s: the offered store has an invalid %s", path,
+		                  what);
 	if (offer->path[0] != '/' || !memchr(offer->path, 0, sizeof(offer->path)))
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: the offered store's folder has no absolute path", path);
 	return 0;
 }
 
+/* Check that a descriptor is the features file that the creator opened, and has its size. The path
+ * is not used: another dataset may have replaced it since. */
 static int check_file(const char *path, const struct rung__offer *offer, uint64_t file_idx, int fd)
 {
 	uint64_t bytes = offer->shape.layout.file_bytes[file_idx];
@@ -194,7 +211,7 @@ static int check_file(const char *path, const struct rung__offer *offer, uint64_
 	if (!S_ISREG(st.st_mode) || st.st_dev != offer->files[file_idx].device ||
 	    st.st_ino != offer->files[file_idx].inode)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the descriptor that came is not of features file %" PRIu64
+		                  "%s: the received descriptor is not of features file %" PRIu64
 		                  " of %s",
 		                  path, file_idx, offer->path);
 	if ((uint64_t)st.st_size != bytes)
@@ -215,7 +232,7 @@ static int check_files(const char *path, const struct rung__answer *answer)
 	return rc;
 }
 
-/* Once: the memory is sealed. */
+/* Check every entry of a map. Once is enough, because the memory is sealed. */
 static int check_map(const char *path, const char *what, const void *map, unsigned bytes,
                      uint64_t vertex_count)
 {
@@ -225,7 +242,7 @@ static int check_map(const char *path, const char *what, const void *map, unsign
 		if (id >= vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s: entry %" PRIu64 " of the shared %s is %" PRIu64
-			                  ", there are %" PRIu64 " vertices",
+			                  "; the store has %" PRIu64 " vertices",
 			                  path, i, what, id, vertex_count);
 	}
 	return 0;
@@ -233,7 +250,7 @@ static int check_map(const char *path, const char *what, const void *map, unsign
 
 /* ---- opening ---- */
 
-/* The descriptor of a kind, the first of the features files; NULL when none comes. */
+/* The descriptor of a kind, or the first one of the features files; NULL if the offer has none. */
 static int *descriptor(struct rung__answer *answer, enum rung__offer_fd which)
 {
 	unsigned at = 0;
@@ -243,6 +260,7 @@ static int *descriptor(struct rung__answer *answer, enum rung__offer_fd which)
 	return rung__offer_count(&answer->offer.shape, which) > 0 ? &answer->fds[at] : NULL;
 }
 
+/* Map rank_of_vertex, if the caller uses vertex ids. */
 static int accept_map(const char *path, struct rung_store *store, struct rung__answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
@@ -268,6 +286,7 @@ static int accept_map(const char *path, struct rung_store *store, struct rung__a
 	                 shape->vertex_count);
 }
 
+/* Map vertex_of_rank of a dataset that was staged in place. */
 static int accept_vertices(const char *path, struct rung_store *store, struct rung__answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
@@ -285,8 +304,8 @@ static int accept_vertices(const char *path, struct rung_store *store, struct ru
 	                 (unsigned)shape->layout.vertex_bytes, shape->vertex_count);
 }
 
-/* As it is called where it is, for messages: rows that were left in their source are in a file of
- * any name. */
+/* The name of a features file, for messages. Rows that were staged in place are in a file of any
+ * name, which only the descriptor leads to. The caller frees it; NULL: out of memory. */
 static char *name_of(const struct rung__offer *offer, uint64_t file_idx, int fd)
 {
 	char link[64], path[PATH_MAX];
@@ -300,6 +319,7 @@ static char *name_of(const struct rung__offer *offer, uint64_t file_idx, int fd)
 	                  : rung__format("%.*s", (int)length, path);
 }
 
+/* Move the descriptors of the features files to the store. */
 static int accept_features(struct rung_store *store, struct rung__answer *answer)
 {
 	store->features.layout = store->shape.layout;
@@ -318,7 +338,8 @@ static int accept_features(struct rung_store *store, struct rung__answer *answer
 	return 0;
 }
 
-/* Gathers run on a GPU of our choice. */
+/* Choose the GPU that gathers: the caller's, not the creator's. alive_fd: the end of the creator's
+ * socket pair, NULL without a tier "peer". */
 static int accept_device(const char *path, struct rung_store *store, int *alive_fd)
 {
 	const struct rung__device_ops *ops;
@@ -341,6 +362,7 @@ static int accept_device(const char *path, struct rung_store *store, int *alive_
 	gpu = store->opts.gpu ? *store->opts.gpu : ops->current();
 	if (gpu < 0)
 		return gpu;
+	/* this process has one GPU; if the creator has several, it stands for all of them */
 	for (uint32_t g = 0; g < RUNG_GPUS_MAX; g++)
 		gpus[g] = gpu;
 	if (alive_fd) {
@@ -350,6 +372,7 @@ static int accept_device(const char *path, struct rung_store *store, int *alive_
 	return rung__store_choose_device(store, gpus, (uint32_t)store->shape.gpu_count);
 }
 
+/* Open the store on a checked offer. The caller closes it after a failure. */
 static int fill(const char *path, struct rung_store *store, struct rung__answer *answer)
 {
 	const struct rung__shape *shape = &answer->offer.shape;
@@ -366,9 +389,9 @@ static int fill(const char *path, struct rung_store *store, struct rung__answer 
 		snprintf(store->cache_why, sizeof(store->cache_why),
 		         "private_cache is set: the shared cold-row cache is not used");
 	}
-	rung__store_set_vertices(store, NULL); /* pointers of others mean nothing */
+	rung__store_set_vertices(store, NULL); /* a pointer of the creator's process */
 	rc = accept_device(path, store, alive_fd);
-	store->opts.gpu = NULL; /* the caller's */
+	store->opts.gpu = NULL; /* points to memory of the caller, valid only during the call */
 	if (rc == 0)
 		rc = accept_map(path, store, answer);
 	if (rc == 0 && host_fd)
@@ -405,7 +428,7 @@ static int open_answer(const char *path, const struct rung_store_opts *opts,
 	if (store->opts.share_path)
 		rc = rung__fail(
 			RUNG_E_INVAL,
-			"%s: an attached store cannot be shared on: attach to %s from everywhere",
+			"%s: an attached store cannot be shared; attach the other processes to %s",
 			store->opts.share_path, path);
 	else
 		rc = fill(path, store, answer);

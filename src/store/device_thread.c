@@ -45,8 +45,9 @@
 #include "store/store.h"
 #include "base/thread.h"
 
-#define SLACK_NS    2000 /* of the timer: by default the kernel adds 50 us */
-#define STOP_WAIT_S 60   /* a device that has not answered for so long is given up */
+/* of the timer: by default the kernel adds 50 us, which is more than the shortest poll interval */
+#define SLACK_NS    2000
+#define STOP_WAIT_S 60 /* a device that has not answered for this time is abandoned */
 
 struct rung__device_thread {
 	struct rung_store *store;
@@ -55,10 +56,10 @@ struct rung__device_thread {
 	struct rung__device *device;
 	struct rung_request **active; /* [request_count], in order of submission */
 	uint32_t active_count;
-	bool looking;      /* work is in flight on the device */
-	uint64_t now_ns;   /* of this round of looks */
+	bool looking;      /* work is in flight on the device, whose end only polling detects */
+	uint64_t now_ns;   /* start of this round of polls */
 	uint64_t found_ns; /* time of the last poll that found a completion */
-	bool stop;
+	bool stop;         /* copy of store->stop: gathers that end from now on get no reads */
 	char error[RUNG__ERROR_BYTES]; /* of the last scatter that failed */
 
 	pthread_t thread;
@@ -72,13 +73,15 @@ static struct rung__slot_batch *pop(struct rung__queue *slot_batches)
 
 /* ---- the thread ---- */
 
-/* The mailbox of the thread that sent it. */
+/* The mailbox of the refill thread that sent it. A request's parts are numbered by file, as the
+ * mailboxes are. */
 static struct rung__refill_box *box_of(const struct rung__device_thread *h,
                                        const struct rung__slot_batch *slot_batch)
 {
 	return h->store->refill_boxes[slot_batch->part - slot_batch->part->request->parts];
 }
 
+/* Remove a request from the list and complete it. The list keeps its order. */
 static void end(struct rung__device_thread *h, uint32_t active_idx)
 {
 	struct rung_request *request = h->active[active_idx];
@@ -97,7 +100,8 @@ static void may_copy(struct rung__device_thread *h, struct rung_request *request
 		rung__refill_may_copy(h->store->refill_boxes[f]);
 }
 
-/* @return true when the request has ended */
+/* Check whether a gather has run, and pass its misses on. @return true when the request has
+ * ended, and has left the list */
 static bool poll_gather(struct rung__device_thread *h, uint32_t active_idx)
 {
 	struct rung_request *request = h->active[active_idx];
@@ -118,7 +122,9 @@ static bool poll_gather(struct rung__device_thread *h, uint32_t active_idx)
 		rung__request_fail(request, RUNG_E_CANCELED,
 		                   "the store was closed while the request was in flight");
 	request->reading = true;
-	if (request->known && request->misses.count > 0) { /* refill has them already */
+	/* refill has the misses already: the request ends with its last slot batch, also after a
+	 * failure */
+	if (request->known && request->misses.count > 0) {
 		may_copy(h, request);
 		return false;
 	}
@@ -131,7 +137,8 @@ static bool poll_gather(struct rung__device_thread *h, uint32_t active_idx)
 	return false;
 }
 
-/* Each frame was pinned once for a run of entries. */
+/* Refill pinned each frame once for a run of entries with the same position: output rows of one
+ * reference. The lock is acquired only if a frame is among them. */
 static void unpin_frames(struct rung__device_thread *h, const struct rung__slot_batch *slot_batch)
 {
 	const struct rung__pool *pool = &h->store->pool;
@@ -152,6 +159,7 @@ static void unpin_frames(struct rung__device_thread *h, const struct rung__slot_
 		rung__cache_unlock(h->store->cache);
 }
 
+/* Return the memory of a slot batch that has been copied, or is skipped. */
 static void release(struct rung__device_thread *h, const struct rung__slot_batch *slot_batch)
 {
 	unpin_frames(h, slot_batch);
@@ -159,6 +167,8 @@ static void release(struct rung__device_thread *h, const struct rung__slot_batch
 		rung__refill_return(box_of(h, slot_batch), slot_batch->slot_head);
 }
 
+/* Remember the failure. poll_reads() fails the request with it when the last of its slot batches
+ * has been released. */
 static void scatter_failed(struct rung__device_thread *h, struct rung_request *request, int rc)
 {
 	if (request->device_status == 0)
@@ -166,16 +176,20 @@ static void scatter_failed(struct rung__device_thread *h, struct rung_request *r
 	snprintf(h->error, sizeof(h->error), "%s", rung_last_error());
 }
 
-/* A common divisor of all positions of rows in the pool. */
+/* The largest power of two that divides the positions of all rows in the pool, which bounds the
+ * width of the pieces that the kernel copies. */
 static uint64_t places_align(const struct rung_store *store)
 {
 	const struct rung__layout *layout = &store->shape.layout;
+	/* the lowest set bit of all terms; slots follow each other from offset 0, and a read
+	 * begins at a sector */
 	uint64_t ored = store->shape.slot_bytes | layout->data_offset | layout->row_stride |
 	                store->sector_bytes | store->pool.frames_at | store->pool.frame_bytes;
 
 	return ored & (0 - ored);
 }
 
+/* Queue the scatter of a slot batch on the device's stream, as number `idx` of the request. */
 static int launch(struct rung__device_thread *h, const struct rung_request *request,
                   const struct rung__slot_batch *slot_batch, uint32_t idx)
 {
@@ -195,6 +209,7 @@ static int launch(struct rung__device_thread *h, const struct rung_request *requ
 	return rc;
 }
 
+/* The request has failed, so its remaining rows need not be copied. */
 static bool is_lost(const struct rung_request *request)
 {
 	return request->device_status < 0 || (request->read_through && request->status < 0);
@@ -226,6 +241,7 @@ static void launch_slot_batches(struct rung__device_thread *h, struct rung_reque
 	}
 }
 
+/* Release the slot batches whose scatters have run: in order, because they are on one stream. */
 static void poll_scatters(struct rung__device_thread *h, struct rung_request *request)
 {
 	while (request->scatter_count > 0) {
@@ -246,7 +262,8 @@ static void poll_scatters(struct rung__device_thread *h, struct rung_request *re
 	}
 }
 
-/* Wake the callers that wait only until work can be queued after the request. */
+/* Wake the callers of rung_request_wait_stream(): the request's last scatter is on the stream, so
+ * other work can be ordered after it. */
 static void mark_launched(struct rung_request *request)
 {
 	if (atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_BUSY)
@@ -257,10 +274,12 @@ static void mark_launched(struct rung_request *request)
 	pthread_mutex_unlock(&request->lock);
 }
 
+/* Advance a request whose gather has run: from slot batches to scatters to the end. */
 static void poll_reads(struct rung__device_thread *h, uint32_t active_idx)
 {
 	struct rung_request *request = h->active[active_idx];
 
+	/* first, so that the scatters that have run make room for new ones */
 	poll_scatters(h, request);
 	launch_slot_batches(h, request);
 	if (request->scatter_count > 0)
@@ -268,6 +287,7 @@ static void poll_reads(struct rung__device_thread *h, uint32_t active_idx)
 	if (!request->read_through || !rung__queue_is_empty(&request->waiting))
 		return;
 	if (request->scatter_count > 0) {
+		/* callers of a lost request wait for DONE, and then get its failure */
 		if (!is_lost(request))
 			mark_launched(request);
 		return;
@@ -277,6 +297,7 @@ static void poll_reads(struct rung__device_thread *h, uint32_t active_idx)
 	end(h, active_idx);
 }
 
+/* Accept the requests whose gathers were submitted. Under store->lock. */
 static void drain_inbox(struct rung__device_thread *h)
 {
 	struct rung_request *request;
@@ -288,6 +309,8 @@ static void drain_inbox(struct rung__device_thread *h)
 	}
 }
 
+/* Sort slot batches by request, and count the parts that have sent their last one. Under
+ * store->lock. */
 static void accept_slot_batches(struct rung__device_thread *h)
 {
 	struct rung__slot_batch *slot_batch;
@@ -306,7 +329,8 @@ static bool has_work(const struct rung__device_thread_box *box)
 	return !rung__queue_is_empty(&box->inbox) || !rung__queue_is_empty(&box->slot_batches);
 }
 
-/* Sleep until there is something new, or until it is time to look again. */
+/* Sleep until there is something new, or until the next poll is due. Without work in flight on the
+ * device only the mailbox can bring something. */
 static void accept_work(struct rung__device_thread *h)
 {
 	struct timespec until = rung__deadline(rung__poll_ns(h->now_ns - h->found_ns));
@@ -344,7 +368,7 @@ static void *device_thread_main(void *ctx)
 	do {
 		accept_work(h);
 		h->looking = false;
-		/* from the end, since one may leave the list */
+		/* from the end: a request that ends moves only those that were polled already */
 		for (uint32_t i = h->active_count; i-- > 0;) {
 			if (!h->active[i]->reading && poll_gather(h, i))
 				continue;
@@ -358,7 +382,8 @@ static void *device_thread_main(void *ctx)
 
 /* ---- from the other threads ---- */
 
-/* GPU memory goes with the process that took it. */
+/* GPU memory ends with the process that allocated it. The creator shuts down its end of the socket
+ * pair when it closes, and the kernel does when it dies (share.h). */
 static int check_alive(const struct rung_store *store)
 {
 	struct pollfd other = { .fd = store->alive_fd, .events = POLLIN };
@@ -366,8 +391,8 @@ static int check_alive(const struct rung_store *store)
 	if (store->alive_fd < 0 || poll(&other, 1, 0) <= 0)
 		return 0;
 	return rung__fail(RUNG_E_NODEV, "gather: the process that shared the store has closed it "
-	                                "or is gone, and its GPU memory with it: "
-	                                "attach again when it is back");
+	                                "or is gone, with its GPU memory; "
+	                                "attach again once it is shared");
 }
 
 int rung__device_thread_submit(struct rung_request *request, const struct rung_ids *ids, void *out,
@@ -375,6 +400,7 @@ int rung__device_thread_submit(struct rung_request *request, const struct rung_i
 {
 	struct rung_store *store = request->store;
 	struct rung_ids ranks;
+	/* a copy: the device thread may write the count as soon as it has the request */
 	uint64_t misses;
 	int rc = check_alive(store);
 
@@ -403,11 +429,13 @@ int rung__device_thread_submit(struct rung_request *request, const struct rung_i
 	if (!store->device_thread)
 		return 0;
 	rung__device_thread_begin(store, request);
-	if (request->known && misses > 0) /* it is in flight until they have been read */
+	/* the request cannot end before this: it is in flight until its misses have been read */
+	if (request->known && misses > 0)
 		rung__sorter_accept(store->sorter, request);
 	return 0;
 }
 
+/* The thread has ended, or was never started. */
 static void free_device_thread(struct rung__device_thread *h)
 {
 	rung__end_fini(&h->end);
@@ -437,8 +465,7 @@ int rung__device_thread_start(struct rung_store *store)
 	rc = rung__thread_start(&h->thread, device_thread_main, h);
 	if (rc != 0) {
 		free_device_thread(h);
-		return rung__fail(RUNG_E_NOMEM,
-		                  "store: the device thread could not be started: %s",
+		return rung__fail(RUNG_E_NOMEM, "store: the device thread could not be started: %s",
 		                  strerror(rc));
 	}
 	store->device_thread = h;
@@ -450,10 +477,11 @@ int rung__device_thread_stop(struct rung__device_thread *h)
 	pthread_mutex_lock(&h->store->lock);
 	pthread_cond_signal(&h->box->work);
 	pthread_mutex_unlock(&h->store->lock);
+	/* on a timeout the thread still runs: nothing that it uses is freed */
 	if (!rung__end_join(&h->end, h->thread, STOP_WAIT_S * 1000000000ull)) {
 		return rung__fail(RUNG_E_TIMEDOUT,
 		                  "device %s: requests in flight have not ended for %d s: "
-		                  "the GPU or a drive is stuck; the store's memory is left",
+		                  "the GPU or a drive is stuck; the store's memory is kept",
 		                  h->ops->name, STOP_WAIT_S);
 	}
 	free_device_thread(h);

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results of a gather on a device: hits are counted, ids out of range fail the request. */
+/*
+ * Results of a gather on a device: hits are counted, ids out of range fail the request.
+ *
+ * The device thread calls rung__gather_result_accept() for the requests of a store with cold rows.
+ * Without cold rows the threads that poll or wait call rung__device_thread_complete().
+ */
 #include <assert.h>
 #include <stdio.h>
 
 #include "store/store.h"
 
+/* The device reports the id with the smallest index, as 64 bits. It is printed with its sign if the
+ * caller's type has one. */
 static void fail_bad_id(struct rung_request *request, const struct rung__gather_result *result)
 {
 	uint64_t index = result->bad_index + request->index_first;
@@ -29,6 +36,7 @@ void rung__gather_result_accept(struct rung_request *request,
 {
 	_Atomic uint64_t *hits = request->store->counters.tier_hits;
 
+	/* such a request counts no hits, as on the CPU, where it fails before it is counted */
 	if (result->bad_count > 0) {
 		fail_bad_id(request, result);
 		return;
@@ -36,7 +44,7 @@ void rung__gather_result_accept(struct rung_request *request,
 	rung__counter_add(&hits[RUNG__TIER_GPU], result->local_rows);
 	rung__counter_add(&hits[RUNG__TIER_PEER], result->peer_rows);
 	rung__counter_add(&hits[RUNG__TIER_HOST], result->host_rows);
-	if (request->known) /* the count is refill's by now */
+	if (request->known) /* refill has the misses already, so the count must not be written */
 		assert(request->misses.count == result->miss_count);
 	else
 		request->misses.count = result->miss_count;
@@ -56,13 +64,15 @@ void rung__device_thread_complete(struct rung_request *request)
 	                                 rung__check_is_due(request, rung__now_ns()), &result);
 	if (rc == 0)
 		return;
-	pthread_mutex_lock(&request->lock); /* another thread may have looked as well */
+	/* another thread may have polled at the same time, and may have completed the request */
+	pthread_mutex_lock(&request->lock);
 	busy = atomic_load_explicit(&request->state, memory_order_relaxed) == RUNG__REQUEST_BUSY;
 	if (busy && rc < 0)
 		rung__request_fail(request, rc, rung_last_error());
 	else if (busy)
 		rung__gather_result_accept(request, &result);
 	pthread_mutex_unlock(&request->lock);
+	/* without the lock, which it acquires; of two threads that come here one completes it */
 	if (busy)
 		rung__request_finish(request, request->status);
 }

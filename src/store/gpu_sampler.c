@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampling on the device of a store: which files, how much of them where, and the batches. */
+/*
+ * Sampling on the device of a store: the files of the graph, the share of them on the GPUs, and the
+ * batches.
+ *
+ * The sampler and the memory of a batch belong to the device; this file checks arguments, opens the
+ * graph's arrays, and waits. The loader uses it: each of its workers samples batches on its own
+ * stream.
+ */
 #include <string.h>
 #include <time.h>
 
@@ -7,24 +14,25 @@
 #include "rung/gpu_sampler.h"
 #include "store/store.h"
 
-#define SEEDS_DEFAULT 1024u
-#define POLL_NS       20000
+#define SEEDS_DEFAULT 1024u /* per batch, if the caller sets no seed_count_max */
+#define POLL_NS       20000 /* between two polls of a batch that is waited for */
 
 struct rung_gpu_sampler {
-	const struct rung_store *store;
+	const struct rung_store *store; /* outlives the sampler */
 	const struct rung__device_ops *ops;
 	struct rung__device_sampler *sampler;
 	uint32_t hop_count;
-	uint64_t seed_count_max;
+	uint64_t seed_count_max; /* of a batch: its memory is allocated for this many */
 };
 
 struct rung__gpu_batch {
 	struct rung_gpu_sampler *sampler;
 	struct rung__device_batch *batch;
 	struct rung__sampled sampled;
-	bool there; /* sampled holds it */
+	bool there; /* the batch is complete, and `sampled` has its results */
 };
 
+/* Open both arrays of the graph. The caller closes the files, also after a failure. */
 static int open_arrays(const struct rung_dataset *ds, const struct rung__graph_location *graph,
                        struct rung__features files[2], struct rung__sampler_args *args)
 {
@@ -40,6 +48,7 @@ static int open_arrays(const struct rung_dataset *ds, const struct rung__graph_l
 	return rc;
 }
 
+/* Everything that can be refused without the device. */
 static int check_opts(const struct rung_store *store, const struct rung_dataset *ds,
                       const struct rung_plan *plan, const struct rung_gpu_sampler_opts *opts)
 {
@@ -52,13 +61,14 @@ static int check_opts(const struct rung_store *store, const struct rung_dataset 
 		                  "sampling on a GPU: dataset, plan and store have different "
 		                  "vertex counts; use those that the store was opened with");
 	if (opts->hop_count < 1 || opts->hop_count > RUNG_HOPS_MAX || !opts->fanouts)
-		return rung__fail(RUNG_E_INVAL,
-		                  "sampling on a GPU: %u hops: 1 to %d, with a fanout for each",
-		                  opts->hop_count, RUNG_HOPS_MAX);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"sampling on a GPU: %u hops; give 1 to %d, with a fanout for each",
+			opts->hop_count, RUNG_HOPS_MAX);
 	if (opts->draws != RUNG_DRAWS_ALL)
-		return rung__fail(RUNG_E_NOSUP, "sampling on a GPU: there all vertices of a batch "
-		                                "draw at each hop (RUNG_DRAWS_ALL): use "
-		                                "rung_sampler_create() for other draws");
+		return rung__fail(RUNG_E_NOSUP, "sampling on a GPU: only RUNG_DRAWS_ALL is "
+		                                "supported; use rung_sampler_create() for other "
+		                                "draws");
 	return 0;
 }
 
@@ -89,9 +99,12 @@ int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset 
 	args.edge_count_max = opts.edge_count_max;
 	sampler->ops = store->device_ops;
 	sampler->store = store;
+	/* an attached store has no location of the graph: all of it goes to host memory unless the
+	 * caller passes a plan */
 	rc = open_arrays(ds, plan ? &plan->graph : &store->graph, files, &args);
 	if (rc == 0)
 		rc = store->device_ops->sampler_open(store->device, &args, &sampler->sampler);
+	/* open only while the device loads them */
 	rung__features_close(&files[0]);
 	rung__features_close(&files[1]);
 	if (rc < 0) {
@@ -141,7 +154,7 @@ int rung__gpu_batch_create(struct rung_gpu_sampler *sampler, struct rung__gpu_ba
 	int rc;
 
 	if (!batch)
-		return rung__fail(RUNG_E_NOMEM, "batch: no memory");
+		return rung__fail(RUNG_E_NOMEM, "batch: out of memory");
 	batch->sampler = sampler;
 	rc = sampler->ops->batch_open(sampler->sampler, &batch->batch);
 	if (rc < 0) {
@@ -166,12 +179,11 @@ int rung__gpu_batch_sample(struct rung__gpu_batch *batch, const uint64_t *seeds,
 	batch->there = false;
 	if (seed_count == 0)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampling: a batch without seeds: at least one is needed");
+		                  "sampling: a batch without seeds; give at least one");
 	if (seed_count > batch->sampler->seed_count_max)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampling: %" PRIu64 " seeds, the sampler was made for %" PRIu64
-		                  ": make it with a larger "
-		                  "seed_count_max",
+		                  "sampling: %" PRIu64 " seeds, the sampler accepts %" PRIu64
+		                  "; create it with a larger seed_count_max",
 		                  seed_count, batch->sampler->seed_count_max);
 	return batch->sampler->ops->sample(batch->batch, seeds, seed_count, batch_key, stream);
 }
@@ -183,13 +195,14 @@ int rung__gpu_batch_wait(struct rung__gpu_batch *batch, int64_t timeout_ns)
 	uint64_t until_ns = rung__now_ns() + (uint64_t)RUNG__MAX(timeout_ns, 0);
 	int rc;
 
+	/* without a limit the device waits, which needs no polling; then this is one round */
 	for (;;) {
 		rc = ops->sampled(batch->batch, timeout_ns < 0, &batch->sampled);
 		if (rc != 0)
 			break;
 		if (rung__now_ns() >= until_ns)
-			return rung__fail(RUNG_E_TIMEDOUT, "batch: not there after %" PRId64 " ns",
-			                  timeout_ns);
+			return rung__fail(RUNG_E_TIMEDOUT,
+			                  "batch: not complete after %" PRId64 " ns", timeout_ns);
 		nanosleep(&pause, NULL);
 	}
 	batch->there = rc > 0;

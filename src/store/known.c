@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists of ids that a device's caller has in plain host memory: their ranks are written to pinned
- * memory of the request, where the gather reads them, and the cold rows among them are listed here,
- * so that they are read while the gather is still to run. Costs a comparison and a store a row on
- * the caller's thread; a vertex also the lookup in the host's map, which the device then needs not.
+ * Gathers on a device with ids in plain host memory, which the device cannot read.
+ *
+ * The submitting thread writes the ranks of the ids to pinned memory of the request, where the
+ * kernel reads them. In the same pass it lists the cold rows among them, so that refill reads them
+ * while the gather waits on its stream. This costs a comparison and a store per row on the
+ * submitting thread; a vertex also costs the lookup in the host's map, which the device then need
+ * not do. Out-of-range ids are detected here, so the submission fails instead of the request.
  */
 #include "store/store.h"
 
+/* The loop over the ids. map_bytes: width of an entry of the map; 0: the ids are ranks. */
 __attribute__((always_inline)) static inline int list_ids(struct rung_request *request,
                                                           const struct rung_ids *ids,
                                                           enum rung_dtype dtype, unsigned map_bytes,
@@ -24,13 +28,15 @@ __attribute__((always_inline)) static inline int list_ids(struct rung_request *r
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t rank = rung__gather_id(data, dtype, i);
 
+		/* before it is used: an id out of range would read beyond the map */
 		if (rank >= vertex_count)
 			return rung__gather_outside(dtype, rank, request->index_first + i,
 			                            vertex_count);
 		if (map_bytes)
 			rank = rung__id_get(map, map_bytes, rank);
 		rung__id_set(ranks, rank_bytes, i, rank);
-		/* cold <= i: within the array, even if the row turns out not to be cold */
+		/* without a branch: the entry is written for every row, and is overwritten unless
+		 * the row is cold. cold <= i, so it is within the array */
 		cold_ranks[cold] = rank;
 		cold_rows[cold] = (uint32_t)i;
 		cold += any_cold && rank >= cold_first;
@@ -39,6 +45,7 @@ __attribute__((always_inline)) static inline int list_ids(struct rung_request *r
 	return 0;
 }
 
+/* As in list_ids(); dtypes other than these four were refused before. */
 __attribute__((always_inline)) static inline int list_dtype(struct rung_request *request,
                                                             const struct rung_ids *ids,
                                                             unsigned map_bytes, unsigned rank_bytes)
@@ -55,7 +62,7 @@ __attribute__((always_inline)) static inline int list_dtype(struct rung_request 
 	}
 }
 
-/* A loop for each width, so that none is chosen in it. */
+/* The compiler creates a loop for each combination of widths, so the loop itself chooses none. */
 __attribute__((always_inline)) static inline int list_mapped(struct rung_request *request,
                                                              const struct rung_ids *ids,
                                                              unsigned map_bytes,

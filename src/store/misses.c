@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Misses between the gather that found them and refill: sorted, made known to the cache, cut into a
- * part for each file, queued.
+ * Misses between the gather that found them and refill: they are sorted, announced to the cache,
+ * divided into a part for each file, and queued.
  *
- * On the CPU the submitting thread does that. With a device a separate thread does, the sorter, one
- * for all files of the store. 200 k misses take milliseconds, and the two threads that could do it
- * instead have no such time: while the device thread sorted, no copy of another request would be
- * launched and no slot would be returned; while a refill thread sorted, no read of its file would
- * be reaped or sent. The sorter may also wait for the cache, up to 100 ms where another process is
- * stopped with its lock.
+ * On the CPU the submitting thread does that. With a device a separate thread does it, the sorter,
+ * one for all files of the store. 200 k misses take milliseconds, and the other threads have no
+ * such time: while the device thread sorted, no copy of another request would be launched and no
+ * slot would be returned; while a refill thread sorted, no read of its file would be reaped or
+ * sent. The sorter may also wait for the cache, up to 100 ms if another process was stopped while
+ * it held the lock.
+ *
+ * Memory. The tmp arrays of the request are scratch here; links and frames are scratch until refill
+ * has the request. Nothing is allocated.
  */
 #include <string.h>
 
@@ -19,23 +22,24 @@
 struct rung__sorter {
 	struct rung_store *store;
 	struct rung__queue requests; /* with misses, oldest first; under store->lock */
-	bool stop;
-	pthread_cond_t work;
+	bool stop;                   /* under store->lock */
+	pthread_cond_t work;         /* goes with store->lock */
 	pthread_t thread;
 };
 
 /*
- * Create a part for each file with some of the misses; misses of one file become contiguous and
- * keep their order.
+ * Create a part for each file with some of the misses. Misses of one file become contiguous, as a
+ * counting sort does it, and keep their order: each part must be in the order of its file, so that
+ * neighbouring rows share reads. Files without misses get empty parts, which are not queued.
  */
 static void make_parts(struct rung_request *request)
 {
 	const struct rung__layout *layout = &request->store->shape.layout;
 	struct rung__misses *misses = &request->misses;
-	uint64_t at[RUNG__FILES_MAX + 1] = { 0 };
+	uint64_t at[RUNG__FILES_MAX + 1] = { 0 }; /* first miss of each file, then the end */
 	uint32_t parts = 0;
 
-	if (layout->file_count == 1) {
+	if (layout->file_count == 1) { /* the usual case: no miss is moved */
 		at[1] = misses->count;
 	} else {
 		for (uint64_t i = 0; i < misses->count; i++)
@@ -50,7 +54,7 @@ static void make_parts(struct rung_request *request)
 			misses->ranks[to] = misses->ranks_tmp[i];
 			misses->rows[to] = misses->rows_tmp[i];
 		}
-		/* each is at the begin of the next one now */
+		/* each entry has advanced to the beginning of the next file */
 		memmove(at + 1, at, layout->file_count * sizeof(*at));
 		at[0] = 0;
 	}
@@ -67,11 +71,13 @@ static void make_parts(struct rung_request *request)
 		};
 		parts += at[f] < at[f + 1];
 	}
+	/* before the first part is queued: refill and the device thread count down from here */
 	request->lasts_left = parts;
 	atomic_store_explicit(&request->parts_left, parts, memory_order_relaxed);
 }
 
-/* Announce to the cache which batch begins. */
+/* Announce to the cache which batch begins. It identifies a batch by its distinct ranks, ascending,
+ * so this comes before a sort by vertex. */
 static void begin_batch(struct rung_request *request)
 {
 	struct rung__misses *misses = &request->misses;
@@ -85,8 +91,9 @@ static void begin_batch(struct rung_request *request)
 }
 
 /*
- * Rows of a dataset staged in place are stored by vertex; misses are put in that order, so that
- * neighbours share reads here too. links and frames belong to refill, which has not set them yet.
+ * Rows of a dataset staged in place are stored by vertex. Misses are sorted in that order, so that
+ * neighbouring rows share reads here too. Equal ranks stay next to each other, because each rank
+ * has one vertex. links and frames belong to refill, which has not set them yet.
  */
 static void sort_by_vertex(struct rung_request *request)
 {
@@ -110,7 +117,6 @@ static void sort_by_vertex(struct rung_request *request)
 	memcpy(misses->rows, misses->rows_tmp, misses->count * sizeof(*misses->rows));
 }
 
-/* Rank bits that can differ: fewer passes of the sort. */
 unsigned rung__rank_bits(const struct rung_store *store)
 {
 	return 64u - (unsigned)__builtin_clzll(store->shape.vertex_count | 1);
@@ -122,6 +128,7 @@ void rung__misses_queue(struct rung_request *request)
 	struct rung__misses *misses = &request->misses;
 	bool has[RUNG__FILES_MAX];
 
+	/* rank order is the order of the files, and makes equal ranks adjacent: they are read once */
 	rung__radix_sort_pairs(misses->ranks, misses->rows, misses->ranks_tmp, misses->rows_tmp,
 	                       misses->count, rung__rank_bits(store));
 	if (store->cache)
@@ -129,7 +136,8 @@ void rung__misses_queue(struct rung_request *request)
 	if (store->shape.layout.vertex_of_rank)
 		sort_by_vertex(request);
 	make_parts(request);
-	/* the request is refill's as soon as the last part is queued */
+	/* the request may complete and be reused as soon as its last part is queued, so it is not
+	 * read after that */
 	for (uint32_t f = 0; f < store->refill_count; f++)
 		has[f] = request->parts[f].end > request->parts[f].first;
 	for (uint32_t f = 0; f < store->refill_count; f++) {
@@ -140,7 +148,8 @@ void rung__misses_queue(struct rung_request *request)
 
 /* ---- the sorter ---- */
 
-/* @return the oldest request; NULL: there will be no other */
+/* Wait for a request. Queued requests come before the stop flag, so all of them are passed on.
+ * @return the oldest request; NULL: the thread ends */
 static struct rung_request *pop_oldest(struct rung__sorter *sorter)
 {
 	struct rung_store *store = sorter->store;

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool's memory: mapped, shared with other processes, pinned for a device. */
+/*
+ * The pool's memory: mapped, shared with other processes, pinned for a device.
+ *
+ * Slots come first, then the frames of the cache (struct rung__pool). Slots are always private. The
+ * frames of a shared store are in a memfd, after the index of the cache: it is mapped once as a
+ * whole, for the index, and its frames a second time, over their place in the pool, so that reads
+ * and copies find slots and frames in one range of addresses.
+ */
 #include <stdio.h>
 
 #include "store/store.h"
 
 #define FRAMES_ALIGN (2ull << 20) /* huge pages on both sides of the border */
-/* knowing more coming batches than this brings hardly any hits */
+/* announced rows for each frame; more bring hardly any hits */
 #define WINDOW_ROWS_PER_FRAME 4u
 
+/* All cold rows can be cached. */
 static struct rung__cache_shape cache_shape(const struct rung__shape *shape)
 {
 	return (struct rung__cache_shape){
@@ -23,6 +31,7 @@ uint64_t rung__pool_shared_bytes(uint64_t rank_first, uint64_t row_count, uint64
 	struct rung__cache_shape shape = { rank_first, row_count, frame_count };
 	uint64_t index = rung__cache_index_bytes(&shape), frames, bytes;
 
+	/* an attacher passes numbers that it received: no product or sum may overflow */
 	if (index == 0 || frame_count == 0 || !rung__mul(frame_count, frame_bytes, &frames) ||
 	    !rung__add(index, frames, &bytes))
 		return 0;
@@ -38,8 +47,11 @@ static int no_memory(uint64_t bytes)
 	                  bytes);
 }
 
-/* The frames of a shared store are in the segment, after the index; they are also mapped at their
- * position in the pool. */
+/*
+ * Create or attach the segment of index and frames, and map the frames at their position in the
+ * pool.
+ * @param cache_fd  the creator's segment; -1: create one
+ */
 static int map_shared_frames(struct rung_store *store, int cache_fd)
 {
 	struct rung__pool *pool = &store->pool;
@@ -51,6 +63,8 @@ static int map_shared_frames(struct rung_store *store, int cache_fd)
 	else
 		rc = rung__segment_attach("cold-row cache", cache_fd, pool->index_bytes + frames,
 		                          true, &pool->shared);
+	/* all processes write to the cache, so it is not sealed as rows and maps are; its size is
+	 * fixed, so that no process can shrink it while others access it */
 	if (rc == 0 && cache_fd < 0)
 		rc = rung__segment_fix("rung-cache", &pool->shared);
 	if (rc < 0)
@@ -63,11 +77,13 @@ static int map_shared_frames(struct rung_store *store, int cache_fd)
 	return 0;
 }
 
+/* Rows that the window has space for. The batches in flight are part of it, and a batch is accepted
+ * only as a whole, so the default has space for one batch more than there are requests. */
 static uint64_t window_rows(const struct rung_store *store)
 {
 	uint64_t rows = store->opts.window_rows_max;
 
-	if (rows == 0) /* of which those in flight take their part, and whole batches go in */
+	if (rows == 0)
 		rows = store->shape.frame_count * WINDOW_ROWS_PER_FRAME +
 		       (store->request_count + 1ull) *
 		               RUNG__MIN(store->opts.batch_rows_max,
@@ -75,11 +91,12 @@ static uint64_t window_rows(const struct rung_store *store)
 	return RUNG__MIN(rows, RUNG__CACHE_WINDOW_ROWS_MAX);
 }
 
+/* Open the cache over an existing, a new shared, or a private index. */
 static int open_cache(struct rung_store *store, int cache_fd)
 {
 	struct rung__pool *pool = &store->pool;
 	struct rung__cache_shape shape = cache_shape(&store->shape);
-	int rc = 0, seat_fd = cache_fd;
+	int rc = 0, seat_fd = cache_fd; /* seats are locked bytes of the memfd (cache.h) */
 
 	if ((store->share && !store->opts.private_cache) || cache_fd >= 0) {
 		rc = map_shared_frames(store, cache_fd);
@@ -96,6 +113,7 @@ static int open_cache(struct rung_store *store, int cache_fd)
 	return rc == 0 ? rung__announcer_create(store, &store->announcer) : rc;
 }
 
+/* Pin a range of the pool, if it is not empty. @param what  names it in messages */
 static int pin(struct rung_store *store, const char *what, uint64_t from, uint64_t bytes)
 {
 	return bytes ? store->device_ops->pin(store->device, what, store->pool.base + from,
@@ -103,7 +121,7 @@ static int pin(struct rung_store *store, const char *what, uint64_t from, uint64
 	             : 0;
 }
 
-/* In two pieces, because two mappings may meet at the border. */
+/* Slots and frames are pinned separately, because they are two mappings if the cache is shared. */
 static int pin_pool(struct rung_store *store)
 {
 	const struct rung__pool *pool = &store->pool;
@@ -123,6 +141,7 @@ static int open_pool(struct rung_store *store, int cache_fd)
 	int rc = 0;
 
 	pool->frame_bytes = shape->frame_bytes;
+	/* the sizes were checked: by the plan, or by an attacher when it received them */
 	pool->frames_at = shape->frame_count ? rung__align_up(slots, FRAMES_ALIGN) : slots;
 	pool->bytes = pool->frames_at +
 	              rung__align_up(shape->frame_count * shape->frame_bytes, RUNG__PAGE_BYTES);
@@ -141,6 +160,8 @@ int rung__pool_open(struct rung_store *store, int cache_fd)
 {
 	int rc = open_pool(store, cache_fd);
 
+	/* an attacher works without the cache if all seats are taken, or if the kernel has no locks
+	 * for seats; the statistics report the reason */
 	if (cache_fd < 0 || (rc != RUNG_E_BUSY && rc != RUNG_E_NOSUP))
 		return rc;
 	snprintf(store->cache_why, sizeof(store->cache_why), "%s", rung_last_error());
@@ -162,7 +183,8 @@ void rung__pool_close(struct rung_store *store)
 	rung__cache_close(store->cache);
 	if (!pool->shared.base)
 		rung__unmap_pages(pool->index, pool->index_bytes);
-	rung__segment_fini(&pool->shared); /* reads go to frames by their place in the pool */
+	/* reads write to the second mapping of the frames, which is part of the pool */
+	rung__segment_fini(&pool->shared);
 	if (!store->reads_lost)
 		rung__unmap_pages(pool->base, pool->bytes);
 }

@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Announcing batches: the cache needs their cold rows, ascending and without repeats. */
+/*
+ * Announcing batches (rung_prefetch()): the cache needs their cold rows, ascending and without
+ * repeats.
+ *
+ * A list of any length is split as rung_gather() splits it, because the cache recognises a batch by
+ * its rows. It is announced as a whole or not at all. The calling thread does the work; calls wait
+ * for each other, because they share the announcer's arrays.
+ */
 #include <string.h>
 
 #include "sort/radix.h"
 #include "store/store.h"
 
 struct rung__announcer {
-	pthread_mutex_t lock; /* of the arrays */
-	uint64_t *ranks;      /* [batch_rows_max], and what sorting them takes */
-	uint64_t bytes;
-	uint64_t batches[RUNG__CACHE_BATCHES_MAX]; /* of one list */
+	pthread_mutex_t lock; /* of the arrays; acquired before those of the cache */
+	uint64_t *ranks;      /* [batch_rows_max], followed by scratch memory for the sort */
+	uint64_t bytes;       /* of that memory */
+	/* names in the cache of the announced parts of the current list, to withdraw them if a
+	 * later part fails */
+	uint64_t batches[RUNG__CACHE_BATCHES_MAX];
 	uint32_t batch_count;
 };
 
@@ -20,6 +29,7 @@ int rung__announcer_create(const struct rung_store *store, struct rung__announce
 
 	if (!announcer)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	/* as much as the misses of a request: ranks, payload, and a copy of both */
 	announcer->bytes = rung__request_bytes(store);
 	announcer->ranks = rung__map_growing(announcer->bytes);
 	if (!announcer->ranks) {
@@ -41,6 +51,7 @@ void rung__announcer_destroy(struct rung__announcer *announcer)
 	rung__free(announcer);
 }
 
+/* The failure of an id that is out of range. idx: its position in the caller's list. */
 static int outside(const struct rung_store *store, uint64_t id, uint64_t idx)
 {
 	return rung__fail(RUNG_E_RANGE,
@@ -48,7 +59,7 @@ static int outside(const struct rung_store *store, uint64_t id, uint64_t idx)
 	                  (int64_t)id, idx, store->shape.vertex_count - 1);
 }
 
-/* Without a cache, invalid lists must fail in the same way. */
+/* Without a cache nothing is announced, but invalid lists fail in the same way. */
 static int check_ids(const struct rung_store *store, const struct rung_ids *ids)
 {
 	for (uint64_t i = 0; i < ids->count; i++) {
@@ -60,7 +71,7 @@ static int check_ids(const struct rung_store *store, const struct rung_ids *ids)
 	return 0;
 }
 
-/* Cold rows of ids first .. first + count. */
+/* List the cold rows of ids first .. first + count in the announcer's ranks, unsorted. */
 static int find_cold(const struct rung_store *store, const struct rung_ids *ids, uint64_t first,
                      uint64_t count, uint64_t *cold_out)
 {
@@ -81,11 +92,14 @@ static int find_cold(const struct rung_store *store, const struct rung_ids *ids,
 	return 0;
 }
 
+/* Sort the announcer's ranks and remove repeats. @return the number of distinct ranks */
 static uint64_t sort_distinct(const struct rung_store *store, uint64_t count)
 {
 	struct rung__announcer *a = store->announcer;
 	uint64_t *tmp = a->ranks + count, distinct = 0;
-	uint32_t *payload = (uint32_t *)(tmp + count); /* without gaps: few rows are few pages */
+	/* without gaps between the arrays, so that a short list touches few pages; the sort needs a
+	 * payload, which is not used here */
+	uint32_t *payload = (uint32_t *)(tmp + count);
 
 	rung__radix_sort_pairs(a->ranks, payload, tmp, payload + count, count,
 	                       rung__rank_bits(store));
@@ -96,6 +110,7 @@ static uint64_t sort_distinct(const struct rung_store *store, uint64_t count)
 	return distinct;
 }
 
+/* Announce ids first .. first + count as one batch. A part without cold rows needs no batch. */
 static int announce(struct rung_store *store, const struct rung_ids *ids, uint64_t first,
                     uint64_t count)
 {
@@ -107,7 +122,7 @@ static int announce(struct rung_store *store, const struct rung_ids *ids, uint64
 		return rc;
 	cold = sort_distinct(store, cold);
 	rc = rung__cache_announce(store->cache, a->ranks, cold, &batch);
-	/* more only after some have been gathered */
+	/* a list of more parts than this can be announced only after some have been gathered */
 	if (rc == 0 && a->batch_count < RUNG__CACHE_BATCHES_MAX)
 		a->batches[a->batch_count++] = batch;
 	if (rc == RUNG_E_AGAIN)
@@ -117,7 +132,7 @@ static int announce(struct rung_store *store, const struct rung_ids *ids, uint64
 	return rc;
 }
 
-/* Withdraw a list that was announced in part: it will be announced again. */
+/* Withdraw the announced parts of a list that failed: the caller may announce all of it again. */
 static void reclaim(struct rung_store *store)
 {
 	struct rung__announcer *a = store->announcer;
@@ -143,7 +158,7 @@ int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_
 		              RUNG__MIN(ids->count - first, store->opts.batch_rows_max));
 	if (rc < 0) {
 		reclaim(store);
-	} else if (batches_out) {
+	} else if (batches_out) { /* copied under the lock: the next call reuses the array */
 		*batch_count_out = store->announcer->batch_count;
 		memcpy(batches_out, store->announcer->batches,
 		       sizeof(*batches_out) * *batch_count_out);

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a request: taken, polled, waited for, put. submit.c starts it. */
+/*
+ * The life of a request: acquired, polled, waited for, put. submit.c starts it, and
+ * rung__request_finish() (state/request_state.c) completes it.
+ *
+ * Completion is detected in one of two ways. Without a device, and on a device with cold rows, a
+ * thread of the store completes the request and wakes those that wait. On a device without cold
+ * rows the store has no such thread: the callers poll the device, here, and a request that was put
+ * early is on the list of retired requests until a later call finds that it has run.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <time.h>
@@ -7,6 +15,7 @@
 #include "store/store.h"
 #include "base/thread.h"
 
+/* Acquire: with DONE, the rows, status and error of the request are visible too. */
 static int state_of(const struct rung_request *request)
 {
 	return atomic_load_explicit(&request->state, memory_order_acquire);
@@ -25,7 +34,8 @@ int rung_request_poll(struct rung_request *request)
 	return state_of(request) == RUNG__REQUEST_DONE;
 }
 
-/* Without a thread that would wake us: look again and again, until the limit. */
+/* Without a thread that would wake the caller: poll until the request is complete or the time is
+ * over. The interval grows with the time waited (rung__poll_ns()). */
 static void complete_within(struct rung_request *request, int64_t timeout_ns)
 {
 	const uint64_t begin_ns = rung__now_ns();
@@ -44,12 +54,12 @@ static void complete_within(struct rung_request *request, int64_t timeout_ns)
 	}
 }
 
-/* The lock is taken even when the state is there already: refill may still be inside
- * rung__request_finish() with it. */
+/* The lock is acquired even if the state is reached already: refill may still be inside
+ * rung__request_finish() with it, and the caller may release the request next. */
 static bool await_state(struct rung_request *request, int state, int64_t timeout_ns)
 {
 	struct timespec until = rung__deadline(timeout_ns < 0 ? 0 : (uint64_t)timeout_ns);
-	int waited = 0;
+	int waited = 0; /* 0, or ETIMEDOUT */
 	bool there;
 
 	pthread_mutex_lock(&request->lock);
@@ -87,6 +97,8 @@ int rung_request_wait_stream(struct rung_request *request, struct CUstream_st *s
 
 	if (!store->device)
 		return rung_request_wait(request, -1);
+	/* until its last scatter is on a stream; without a device thread no scatter follows, and the
+	 * gather has been on its stream since the submission */
 	if (store->device_thread)
 		await_state(request, RUNG__REQUEST_LAUNCHED, -1);
 	if (state_of(request) == RUNG__REQUEST_DONE && request->status < 0)
@@ -99,8 +111,12 @@ const char *rung_request_error(const struct rung_request *request)
 	return state_of(request) == RUNG__REQUEST_DONE && request->status < 0 ? request->error : "";
 }
 
-/* Leave a request of a device to the thread that completes it. @return false if it is complete: the
- * caller puts it */
+/*
+ * Leave a request of a device to the thread that completes it, which then frees it: a put never
+ * waits for a GPU. The flag is set under the lock under which the request completes, so either this
+ * call or that thread frees it, not both.
+ * @return false if it is complete: the caller frees it
+ */
 static bool retire(struct rung_request *request)
 {
 	struct rung_store *store = request->store;
@@ -110,7 +126,7 @@ static bool retire(struct rung_request *request)
 	busy = state_of(request) != RUNG__REQUEST_DONE;
 	request->retired = busy;
 	pthread_mutex_unlock(&request->lock);
-	if (busy && !store->device_thread) {
+	if (busy && !store->device_thread) { /* no thread will complete it */
 		pthread_mutex_lock(&store->lock);
 		rung__queue_push(&store->retired, &request->link);
 		pthread_mutex_unlock(&store->lock);
@@ -137,6 +153,8 @@ void rung__request_harvest(struct rung_store *store, bool must)
 		struct rung_request *request;
 		bool block, done;
 
+		/* removed from the list while it is polled: the device is called without the lock,
+		 * and no other thread may free the request in the meantime */
 		pthread_mutex_lock(&store->lock);
 		request = RUNG__ENTRY(rung__queue_pop(&store->retired), struct rung_request, link);
 		block = must && rung__queue_is_empty(&store->free);
@@ -152,6 +170,7 @@ void rung__request_harvest(struct rung_store *store, bool must)
 			rung__request_free(request);
 			continue;
 		}
+		/* the oldest still runs: it stays the first, and the others wait for a later call */
 		pthread_mutex_lock(&store->lock);
 		rung__queue_push_first(&store->retired, &request->link);
 		pthread_mutex_unlock(&store->lock);
@@ -164,9 +183,11 @@ struct rung_request *rung__request_acquire(struct rung_store *store, bool sync)
 	struct rung__queue *list = sync ? &store->sync_free : &store->free;
 	struct rung_request *request;
 
+	/* rung_gather() has separate requests, which are never put early: it need not wait here */
 	if (store->device && !store->device_thread)
 		rung__request_harvest(store, !sync);
 	pthread_mutex_lock(&store->lock);
+	/* each rung_gather() waits for its request and then frees it, so this wait ends */
 	while (sync && rung__queue_is_empty(list))
 		pthread_cond_wait(&store->freed, &store->lock);
 	request = RUNG__ENTRY(rung__queue_pop(list), struct rung_request, link);

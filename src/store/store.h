@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A store: opening, requests, and the threads of one with a device. Private to rung; see state.h
- * for what threads share. */
+/**
+ * A store: opening, attaching, requests, and the two threads of a store with a device. Private to
+ * rung; state.h has the state that the threads share.
+ *
+ * Opening, in this order (store_open.c, attach.c): requests, the choice of the device, maps,
+ * placement, host tier, device, pool and cache, refill threads, sorter, device thread. Closing runs
+ * in the opposite order; memory that a thread or a device may still use is not freed.
+ *
+ * A gather (submit.c) acquires a request (request.c). On the CPU the submitting thread copies the
+ * rows in memory and queues the misses (misses.c). On a device the gather is a kernel
+ * (device_thread.c), and the sorter queues the misses.
+ */
 #ifndef RUNG_STORE_STORE_H
 #define RUNG_STORE_STORE_H
 
@@ -8,40 +18,46 @@
 #include "rung/gpu_sampler.h"
 #include "state/state.h"
 
-/** rung_store_open() with another reader: tests put one there that injects faults. */
+/** rung_store_open() with another reader; tests pass one that injects faults. */
 int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan,
                           const struct rung_store_opts *opts,
                           const struct rung__reader_ops *reader_ops, struct rung_store **store_out);
 
-/** A store with its requests, and nothing in it yet. */
+/** Create a store that has its requests, but no tiers and no threads yet. The caller releases it
+ * with rung_store_close(). */
 int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store **store_out);
 
 /* ---- store_device.c ---- */
 
-/** Take the device that gathers on the first of `gpus`. */
+/** Choose the device, which gathers on the first of `gpus`. Opens nothing. @return 0, RUNG_E_NOSUP
+ * (CUDA is not built in), or the failure of querying that GPU */
 int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_t gpu_count);
 
-/** Open the device, after the host tier and the map, which it registers. */
+/**
+ * Open the device, after the host tier and the map, which it registers.
+ * @param peer_handles  the creator's memory of the tier "peer"; NULL: allocate and load that tier
+ */
 int rung__store_open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles);
 
 /* ---- store_placement.c ---- */
 
-/** Before any memory of the tiers is touched: check that it fits, and whether it can be bound. */
+/** Before any memory of the tiers is touched: check that it fits, and whether it can be bound.
+ * @return 0 or RUNG_E_NOMEM; a kernel that refuses to bind is not an error */
 int rung__store_apply_placement(struct rung_store *store);
 
-/** Bind untouched memory if the kernel allows it. */
+/** Bind untouched memory if the kernel allows it; after the first refusal nothing is bound. */
 void rung__store_bind(struct rung_store *store, void *memory,
                       const struct rung__placement *placement);
 
-/** Bind and touch the slots, and the frames that are there for the first time. */
+/** Bind and touch the slots, and the frames unless another process created them. */
 void rung__store_bind_pool(struct rung_store *store);
 
-/** Query the placement of all of it. */
+/** Query where the kernel has put all of the placed memory, for rung_store_stats(). */
 int rung__store_inspect_memory(struct rung_store *store);
 
 /* ---- store_open.c ---- */
 
-/** Rows are stored by vertex; set their map. */
+/** Rows are stored by vertex: set their map in both copies of the layout. NULL clears it. */
 void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank);
 
 /**
@@ -52,7 +68,7 @@ void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank);
 int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_ops *reader_ops,
                            const struct rung__gpu_handle *peer_handles, int cache_fd);
 
-/** rung_gather() on a stream. On the CPU NULL. */
+/** rung_gather() on a stream. On the CPU the stream is NULL. */
 int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, void *out,
                         size_t out_stride, struct CUstream_st *stream);
 
@@ -62,7 +78,7 @@ int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, vo
  */
 void rung__request_harvest(struct rung_store *store, bool must);
 
-/** Are these ids that the store can look up? Not yet whether each is in range. */
+/** Check that the store can look up ids of this type and space; their values are not checked. */
 int rung__gather_check(const struct rung_store *store, const struct rung_ids *ids);
 
 /* ---- pool.c ---- */
@@ -78,23 +94,23 @@ int rung__pool_open(struct rung_store *store, int cache_fd);
  * to it. */
 void rung__pool_close(struct rung_store *store);
 
-/** Bytes of the segment that is shared: index and frames; 0 when the shape does not make sense. */
+/** Bytes of the shared segment: index and frames; 0 if the shape is invalid. */
 uint64_t rung__pool_shared_bytes(uint64_t rank_first, uint64_t row_count, uint64_t frame_count,
                                  uint64_t frame_bytes);
 
 /* ---- request.c ---- */
 
-/** A free request; NULL: all are in flight. `sync`: of those for rung_gather(), which is waited
- * for. */
+/** Acquire a free request; NULL: all are in flight. `sync`: one of those for rung_gather(), for
+ * which the call waits. */
 struct rung_request *rung__request_acquire(struct rung_store *store, bool sync);
 
 /* ---- misses.c ---- */
 
-/** Bits of a rank that can differ. */
+/** The number of low bits of a rank that can differ; the sort skips the others. */
 unsigned rung__rank_bits(const struct rung_store *store);
 
 /**
- * Sort the misses of a request and give them to refill, on the calling thread; takes time in
+ * Sort the misses of a request and queue them for refill, on the calling thread; takes time in
  * proportion to their number, and may wait for the cache. The request is refill's afterwards.
  */
 void rung__misses_queue(struct rung_request *request);
@@ -102,10 +118,10 @@ void rung__misses_queue(struct rung_request *request);
 /** Start the thread that does so for the requests of a device. */
 int rung__sorter_start(struct rung_store *store);
 
-/** Give a request with misses to the thread. Never waits. */
+/** Queue a request with misses for the sorter. Never waits for the sorting. */
 void rung__sorter_accept(struct rung__sorter *sorter, struct rung_request *request);
 
-/** Stop the thread. No request is with it, and none will come. */
+/** Stop the thread. Its queue is empty, and no request will be queued. */
 void rung__sorter_stop(struct rung__sorter *sorter);
 
 /* ---- device_thread.c, gather_result.c ---- */
@@ -114,14 +130,15 @@ void rung__sorter_stop(struct rung__sorter *sorter);
 int rung__device_thread_start(struct rung_store *store);
 
 /** Stop it after the work in flight; the store's stop flag is set. @return 0 or RUNG_E_TIMEDOUT:
- * the device does not answer */
+ * the device does not answer, and the thread still runs */
 int rung__device_thread_stop(struct rung__device_thread *device_thread);
 
-/** Put a request's gather on a stream. The request is BUSY from here on. */
+/** Put a request's gather on a stream. On success the request is BUSY from here on; a failure
+ * leaves it to the caller. */
 int rung__device_thread_submit(struct rung_request *request, const struct rung_ids *ids, void *out,
                                size_t out_stride, struct CUstream_st *stream);
 
-/** Put what a gather found into its request: misses, or why it fails. */
+/** Store the results of a gather in its request: the number of misses, or its failure. */
 void rung__gather_result_accept(struct rung_request *request,
                                 const struct rung__gather_result *result);
 
@@ -130,7 +147,9 @@ void rung__device_thread_complete(struct rung_request *request);
 
 #define RUNG__POLL_NS_MIN 20000 /* between two polls of words that a device writes */
 #define RUNG__POLL_NS_MAX 100000
-#define RUNG__CHECK_NS    10000000 /* between two questions to the device itself */
+/* between two queries of the device itself: cudaEventQuery() takes locks that launches of other
+ * threads need */
+#define RUNG__CHECK_NS 10000000
 
 /**
  * Time until the next poll of a device that has completed nothing for `idle_ns`: one sixteenth of
@@ -142,8 +161,10 @@ static inline uint64_t rung__poll_ns(uint64_t idle_ns)
 }
 
 /**
- * Is it time to ask the device itself whether it has failed? Every RUNG__CHECK_NS while a request
- * is in flight, and never at first: all that goes well is seen without.
+ * Whether it is time to query the device itself for a failure: every RUNG__CHECK_NS while a request
+ * is in flight, for the first time RUNG__CHECK_NS after its submission. A request that succeeds in
+ * less time is completed by its word alone. If several threads poll one request, it is true for
+ * one of them.
  */
 static inline bool rung__check_is_due(struct rung_request *request, uint64_t now_ns)
 {
@@ -160,14 +181,15 @@ static inline bool rung__check_is_due(struct rung_request *request, uint64_t now
  * RUNG_E_INVAL */
 int rung__gpu_sampler_check(const struct rung_gpu_sampler *sampler, const struct rung_store *store,
                             uint64_t seed_count);
+/** Number of hops, and of blocks in each batch. */
 uint32_t rung__gpu_sampler_hops(const struct rung_gpu_sampler *sampler);
 /** Largest number of vertices in a batch. */
 uint64_t rung__gpu_sampler_vertices(const struct rung_gpu_sampler *sampler);
 
 struct rung__gpu_batch;
 
-/** GPU memory of one batch in flight, for the largest there can be. Destroyed before its sampler,
- * and not while in flight. */
+/** Allocate GPU memory for one batch in flight, of the largest size that the sampler allows. It is
+ * destroyed before its sampler, and not while in flight. */
 int rung__gpu_batch_create(struct rung_gpu_sampler *sampler, struct rung__gpu_batch **batch_out);
 /** Free a batch that is not in flight. NULL is allowed. */
 void rung__gpu_batch_destroy(struct rung__gpu_batch *batch);
@@ -208,7 +230,7 @@ const struct rung_block *rung__gpu_batch_block(const struct rung__gpu_batch *bat
 
 /* ---- known.c ---- */
 
-/** Bytes of a rank in request->ranks. */
+/** Bytes of a rank in request->ranks: 4 where all ranks fit, so the gather reads half as much. */
 static inline unsigned rung__known_rank_bytes(const struct rung_store *store)
 {
 	return store->shape.vertex_count <= UINT32_MAX ? 4 : 8;
@@ -224,7 +246,7 @@ int rung__known_list(struct rung_request *request, const struct rung_ids *ids,
 
 /* ---- prefetch.c ---- */
 
-/** Buffers of rung_prefetch(). */
+/** Allocate the buffers of rung_prefetch(), once for a store with a cache. */
 int rung__announcer_create(const struct rung_store *store, struct rung__announcer **announcer_out);
 void rung__announcer_destroy(struct rung__announcer *announcer);
 
@@ -236,7 +258,8 @@ void rung__announcer_destroy(struct rung__announcer *announcer);
 int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_t *batches_out,
                    uint32_t *batch_count_out);
 
-/** Take it back. Its gather has not been submitted, or has failed. */
+/** Withdraw an announcement whose gather has not been submitted, or has failed. Otherwise its rows
+ * would hold frames and window until 64 later batches had overtaken it. */
 void rung__prefetch_undo(struct rung_store *store, const uint64_t *batches, uint32_t batch_count);
 
 #endif

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device of a store: which GPU, and what of the store's memory it is given. */
+/*
+ * The device of a store: which GPU gathers, and which memory of the store it can access.
+ *
+ * All of it is registered (pinned) when the store is opened, so no gather has to do it: the host
+ * tier, the map unless it is on the GPU, the lists of each request, where the kernel writes misses,
+ * the ranks of ids from plain host memory (below), and the pool (pool.c).
+ */
 #include <string.h>
 
 #include "store/store.h"
@@ -10,7 +16,7 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 	int rc;
 
 	store->device_ops = rung__device_find(RUNG_DEVICE_CUDA);
-	if (!store->device_ops)
+	if (!store->device_ops) /* rung__device_find() has recorded the reason */
 		return RUNG_E_NOSUP;
 	rc = store->device_ops->gpu_info(gpus[0], &info);
 	if (rc < 0)
@@ -20,13 +26,15 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 	return 0;
 }
 
+/* The ranks of a tier, as the device needs them. */
 static struct rung__ranks ranks_of(const struct rung_store *store, enum rung__tier_id tier)
 {
 	return (struct rung__ranks){ store->shape.tiers[tier].rank_first,
 		                     store->shape.tiers[tier].row_count };
 }
 
-/* Room for the ranks of ids that callers have in plain host memory. */
+/* Allocate and pin space in each request for the ranks of ids from plain host memory (known.c):
+ * whole pages each, in one block. */
 static int open_known(struct rung_store *store)
 {
 	const uint64_t bytes =
@@ -44,7 +52,6 @@ static int open_known(struct rung_store *store)
 	                              store->known_bytes);
 }
 
-/* After the host tier and the map, which it registers. */
 int rung__store_open_device(struct rung_store *store, const struct rung__gpu_handle *peer_handles)
 {
 	uint64_t host_rows = store->shape.tiers[RUNG__TIER_HOST].row_count;
@@ -64,7 +71,7 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 		.rank_of_vertex = store->rank_of_vertex,
 		.map_bytes = (unsigned)store->shape.map_bytes,
 		.map_on_gpu = store->shape.map_on_gpu,
-		.sealed = store->share || store->attached,
+		.sealed = store->share || store->attached, /* registered as read-only then */
 		.lists = lists,
 		.request_count = store->request_count,
 	};
@@ -75,6 +82,8 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 	for (uint32_t i = 0; i < store->request_count; i++) {
 		const struct rung__misses *misses = &store->requests[i].misses;
 
+		/* when the misses are sorted, refill uses the tmp arrays for the rows that the
+		 * scatter copies: their positions in the pool and their output rows */
 		lists[i] = (struct rung__request_buffers){
 			.miss_ranks = misses->ranks,
 			.offsets = misses->ranks_tmp,
@@ -85,6 +94,6 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 		};
 	}
 	rc = store->device_ops->open(&args, &store->device);
-	rung__free(lists);
+	rung__free(lists); /* the device has copied the pointers */
 	return rc < 0 ? rc : open_known(store);
 }

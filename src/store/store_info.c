@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Properties and statistics of a store, and memory that its gathers can write to. */
+/*
+ * Properties and statistics of a store, and memory that its gathers can write to. Any thread may
+ * call these functions while gathers run.
+ */
 #include <string.h>
 
 #include "store/store.h"
@@ -30,11 +33,15 @@ int rung_store_copy(struct rung_store *store, void *to, const void *from, uint64
 	return 0;
 }
 
+/* Relaxed: counters are independent of each other, and a snapshot of a running store need not add
+ * up. */
 static uint64_t counter(const _Atomic uint64_t *value)
 {
 	return atomic_load_explicit(value, memory_order_relaxed);
 }
 
+/* The counters of the store itself; refill and the cache add theirs. Tiers that a store on the CPU
+ * cannot have are left out. */
 static void fill_stats(const struct rung_store *store, struct rung_store_stats *stats)
 {
 	static const char *const names[] = {
@@ -62,14 +69,16 @@ static void fill_stats(const struct rung_store *store, struct rung_store_stats *
 
 int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)
 {
+	/* the engine's fields keep these values without a refill thread */
 	struct rung_store_stats stats = { .engine = "none",
 		                          .engine_why = "every row is in memory" };
 
-	/* no other thread counts requests that were put before they had run */
+	/* without a device thread, requests that were put early are counted when they are reclaimed */
 	if (store->device && !store->device_thread)
 		rung__request_harvest((struct rung_store *)store, false);
 	fill_stats(store, &stats);
-	/* texts about engines are those of the first file */
+	/* from the last to the first: each overwrites the texts about the engine, and those of the
+	 * first file are reported */
 	for (uint32_t f = store->refill_count; f-- > 0;)
 		rung__refill_stats(store->refills[f], &stats);
 	if (store->cache) {
@@ -79,6 +88,7 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 		rung__cache_unlock(store->cache);
 		rung__cache_waits(store->cache, &stats.cache_timeouts, &stats.cache_wait_ns);
 	}
+	/* pointers into the store: valid until it is closed */
 	stats.cache_why = store->cache_why;
 	stats.placements = store->placements;
 	stats.placement_count = store->placement_count;

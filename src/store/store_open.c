@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing the store, and its counters. */
+/*
+ * Opening and closing a store.
+ *
+ * rung_store_open() and rung_store_attach() (attach.c) both create a store with rung__store_new(),
+ * set its shape and features, and open its tiers with rung__store_open_tiers(). After a failure at
+ * any point rung_store_close() releases what exists so far: members that were not reached are zero.
+ */
 #include <string.h>
 #include <unistd.h>
 
@@ -14,8 +20,9 @@
 #define REQUESTS_MAX        4096u
 #define BATCH_ROWS_DEFAULT  (1u << 20)
 #define QUEUE_DEPTH_DEFAULT 64u
-#define CLOSE_WAIT_NS       60000000000ull
-/* kept for rung_gather, which may block on them: its own always complete */
+#define CLOSE_WAIT_NS       60000000000ull /* for the gathers in flight on a device */
+/* reserved for rung_gather(), which may block until one is free: its requests always complete,
+ * while those of rung_gather_submit() stay in use until the caller puts them */
 #define SYNC_REQUESTS 2u
 
 static int copy_opts(const struct rung_store_opts *user_opts, struct rung_store_opts *opts)
@@ -51,7 +58,8 @@ static void fini_requests(struct rung_store *store)
 	rung__free(store->requests);
 }
 
-/* The kernel gives the pages as they are first used. */
+/* Reserve the lists of a request. The kernel allocates pages when they are first used, so memory
+ * follows the largest batch so far, not batch_rows_max. */
 static bool init_request(struct rung_store *store, struct rung_request *request)
 {
 	uint64_t *block = rung__map_growing(rung__request_bytes(store));
@@ -125,7 +133,7 @@ static int load_map(struct rung_store *store, const struct rung_dataset *ds)
 
 	if (!store->opts.vertex_ids)
 		return 0;
-	/* checks every entry */
+	/* checks every entry, so that gathers need not */
 	rc = rung_dataset_load_array(ds, "rank_of_vertex", &array, &store->rank_of_vertex);
 	if (rc < 0)
 		return rc;
@@ -142,7 +150,7 @@ void rung__store_set_vertices(struct rung_store *store, void *vertex_of_rank)
 	store->shape.layout.vertex_of_rank = store->features.layout.vertex_of_rank = vertex_of_rank;
 }
 
-/* Load the map of rows that stayed in their source. */
+/* Load the map of rows that were staged in place: where the row of each rank is. */
 static int load_vertices(struct rung_store *store, const struct rung_dataset *ds)
 {
 	struct rung_array_info array;
@@ -174,7 +182,8 @@ static void drop_vertices(struct rung_store *store)
 	rung__store_set_vertices(store, NULL);
 }
 
-/* Anonymous memory, which gets huge pages everywhere, unless others are to have it too. */
+/* Allocate the host tier: anonymous memory, which gets huge pages everywhere, or a memfd if other
+ * processes may attach, which gets them only where shmem_enabled allows it. */
 static int alloc_host(struct rung_store *store, uint64_t rows)
 {
 	/* inside the file's size, which was checked */
@@ -198,6 +207,7 @@ static int load_host(struct rung_store *store, uint64_t first, uint64_t rows)
 
 	if (rc < 0)
 		return rc;
+	/* before the load, which touches the pages */
 	rung__store_bind(store, store->host_memory.base, &store->shape.placements.host);
 	return rung__load_rows(&store->features, first, rows, store->host_memory.base);
 }
@@ -221,7 +231,7 @@ static int open_host(struct rung_store *store)
 	return store->share ? rung__segment_seal("rung-host", &store->host_memory) : 0;
 }
 
-/* Pool, cache, and a refill thread for each file. */
+/* Open the pool and the cache, and start a refill thread for each file. */
 static int open_cold(struct rung_store *store, const struct rung__reader_ops *ops, int cache_fd)
 {
 	struct rung__reader_args args = {
@@ -267,6 +277,7 @@ int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_o
 		rc = rung__store_open_device(store, peer_handles);
 	if (rc == 0)
 		rc = open_cold(store, reader_ops, cache_fd);
+	/* the device thread passes misses to the sorter, and the sorter passes them to refill */
 	if (rc == 0 && store->device && store->refill_count > 0)
 		rc = rung__sorter_start(store);
 	if (rc == 0 && store->sorter)
@@ -279,9 +290,11 @@ int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_o
 	return rc;
 }
 
+/* The threads have ended. leave_peer: other processes have the tier "peer" open, so it stays
+ * allocated. */
 static void free_store(struct rung_store *store, bool leave_peer)
 {
-	rung__pool_close(store);
+	rung__pool_close(store); /* before the device, from which it is unpinned */
 	if (store->device)
 		store->device_ops->close(store->device, leave_peer);
 	if (store->known_ranks)
@@ -349,7 +362,8 @@ static struct rung__shape shape_of(const struct rung_dataset_info *info,
 	return shape;
 }
 
-/* The place is taken first, because loading takes long, and others are let in last. */
+/* The place is acquired first: loading takes long, and a second creator must fail before it. The
+ * socket is opened last, when the store is complete. */
 static int open_all(struct rung_store *store, const struct rung_dataset *ds,
                     const struct rung_plan *plan, const struct rung__reader_ops *reader_ops)
 {
@@ -393,8 +407,10 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	opts.merge_gap_bytes =
 		opts.merge_gap_bytes ? opts.merge_gap_bytes : plan->tuning.merge_gap_bytes;
 	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
-		return rung__fail(RUNG_E_INVAL, "%s: the plan was made for another dataset",
-		                  rung_dataset_dir(ds));
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: the plan is for another dataset; create one for this dataset",
+			rung_dataset_dir(ds));
 	if (opts.gpu)
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: opts.gpu %d is for rung_store_attach(); name "
@@ -419,7 +435,8 @@ int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan,
 	return rung__store_open_over(ds, plan, opts, rung__registry_reader(), store_out);
 }
 
-/* Gathers that were put before they had run, or never. */
+/* Wait for gathers that were put before they had run, or never put: kernels still use the memory.
+ * The time limit is for all of them together. */
 static int await_gathers(struct rung_store *store)
 {
 	uint64_t until_ns = rung__now_ns() + CLOSE_WAIT_NS;
@@ -433,8 +450,7 @@ static int await_gathers(struct rung_store *store)
 		            RUNG_E_TIMEDOUT)
 			return rung__fail(RUNG_E_TIMEDOUT,
 			                  "device %s: a gather has not ended for %llu s: the GPU "
-			                  "is stuck; the store's memory is "
-			                  "left",
+			                  "is stuck; the store's memory is kept",
 			                  store->device_ops->name, CLOSE_WAIT_NS / 1000000000u);
 	}
 	return 0;
@@ -446,12 +462,14 @@ int rung_store_close(struct rung_store *store)
 
 	if (!store)
 		return 0;
+	/* no process attaches from here on, and attached processes start no gather on our memory */
 	rung__share_stop(store->share);
 	pthread_mutex_lock(&store->lock);
 	store->stop = true;
 	pthread_mutex_unlock(&store->lock);
 	for (uint32_t f = 0; f < store->refill_count; f++)
 		rung__refill_cancel(store->refill_boxes[f]);
+	/* downstream last: the device thread needs sorter and refill to end its requests */
 	if (store->device_thread)
 		rc = rung__device_thread_stop(store->device_thread);
 	else if (store->device)
@@ -460,7 +478,7 @@ int rung_store_close(struct rung_store *store)
 		rung__sorter_stop(store->sorter);
 	for (uint32_t f = 0; f < store->refill_count && rc == 0; f++)
 		rc = rung__refill_stop(store->refills[f]);
-	/* the device may still write into slots, and refill into requests: leave them be */
+	/* the device may still write to slots, and refill to requests: nothing is freed */
 	if (rc < 0)
 		return rc;
 	rc = rung__share_end(store->share);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store's memory and its NUMA nodes: the free memory is checked before the first page is
- * touched, each block is bound when it is allocated, and finally the placement of all of it is
- * queried. A refusal of the kernel is not an error: the store continues and reports it.
+ * The store's memory and its NUMA nodes, as the plan decided them (placement.h): the free memory is
+ * checked before the first page is touched, each block is bound when it is allocated, and finally
+ * the placement of all of it is queried. A refusal of the kernel is not an error: the store
+ * continues and reports it.
+ *
+ * The check comes first because memory is bound, not preferred: a bound page for which its node has
+ * no space ends the process when it is touched. Slots and frames are touched at once for the same
+ * reason: later the node might be full.
  */
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +15,7 @@
 
 #include "store/store.h"
 
+/* The sizes of the memory that is placed, for this store's shape. */
 static struct rung__placement_sizes sizes_of(const struct rung_store *store)
 {
 	const struct rung__shape *shape = &store->shape;
@@ -32,13 +38,13 @@ static uint64_t host_bytes(const struct rung__placement_sizes *sizes)
 	return rung__align_up(sizes->row_count * sizes->row_stride, RUNG__PAGE_BYTES);
 }
 
-/* An attached store decides the placement of its own slots; rows and frames are where the creator
- * placed them. */
+/* An attached store decides the placement of its slots; the creator has placed rows and frames.
+ * only: the nodes to which the process is bound; NULL: no binding. */
 static int decide_slots(struct rung_store *store, const struct rung__placement_sizes *sizes,
                         const struct rung__nodes *only)
 {
 	struct rung__placement_set *placements = &store->shape.placements;
-	struct rung__node_budgets rooms;
+	struct rung__node_budgets rooms; /* memory that each node can still provide */
 
 	for (uint32_t f = 0; f < sizes->file_count; f++) {
 		int rc = rung__placement_drive(store->topology, store->features.files[f].fd,
@@ -52,6 +58,8 @@ static int decide_slots(struct rung_store *store, const struct rung__placement_s
 	return 0;
 }
 
+/* Load the topology if any memory has a place; otherwise store->topology stays NULL. An attached
+ * store also decides where its slots go, as a plan does for the creator. */
 static int load_topology(struct rung_store *store, const struct rung__placement_sizes *sizes)
 {
 	struct rung__placement_set *placements = &store->shape.placements;
@@ -62,7 +70,9 @@ static int load_topology(struct rung_store *store, const struct rung__placement_
 	if (!store->attached) {
 		if (!placements->why[0])
 			rc = rung_topology_load(rung__machine_root, &store->topology);
-		if (rc < 0) /* the plan has read it: it has disappeared since */
+		/* the plan has read it before, so it has disappeared since: the store continues
+		 * without binding */
+		if (rc < 0)
 			snprintf(store->bind_why, sizeof(store->bind_why), "%.*s",
 			         (int)sizeof(store->bind_why) - 1, rung_last_error());
 		return rc == RUNG_E_NOMEM ? rc : 0;
@@ -73,6 +83,7 @@ static int load_topology(struct rung_store *store, const struct rung__placement_
 	return rc == 0 && store->topology ? decide_slots(store, sizes, only) : rc;
 }
 
+/* Add the memory that this process will bind, by node. */
 static void add_demand(const struct rung_store *store, const struct rung__placement_sizes *sizes,
                        struct rung__node_needs *needs)
 {
@@ -86,12 +97,14 @@ static void add_demand(const struct rung_store *store, const struct rung__placem
 			                   &placement);
 		rung__node_needs_add(needs, &placement);
 	}
-	if (store->attached)
+	if (store->attached) /* frames and rows exist already */
 		return;
 	rung__node_needs_add(needs, &placements->frames);
 	rung__node_needs_add(needs, &placements->host);
 }
 
+/* Check the free memory of the whole machine: without placement this is the only check, and a
+ * process that touches memory that does not exist is killed. */
 static int check_all(const struct rung_store *store, const struct rung__placement_sizes *sizes)
 {
 	uint64_t available = rung__host_memory_free(rung__machine_root);
@@ -99,12 +112,11 @@ static int check_all(const struct rung_store *store, const struct rung__placemen
 
 	if (!store->attached)
 		wanted += host_bytes(sizes) + sizes->frames_bytes;
-	if (available > 0 && wanted > available) /* 0: not known */
+	if (available > 0 && wanted > available) /* 0: unknown */
 		return rung__fail(
 			RUNG_E_NOMEM,
-			"store: %" PRIu64 " bytes of host memory are to be taken, %" PRIu64
-			" can still be had of this machine "
-			"and within the limits of its control groups: give a smaller host budget",
+			"store: %" PRIu64 " bytes of host memory needed, %" PRIu64
+			" available (machine, control groups); give a smaller host budget",
 			wanted, available);
 	return 0;
 }
@@ -123,6 +135,7 @@ int rung__store_apply_placement(struct rung_store *store)
 	add_demand(store, &sizes, &needs);
 	if (needs.count == 0)
 		return 0;
+	/* only a trial shows whether a container or a kernel refuses mbind() */
 	rc = rung_numa_probe_policy(needs.list[0].node, &policy);
 	if (rc < 0)
 		return rc;
@@ -152,7 +165,7 @@ void rung__store_bind_pool(struct rung_store *store)
 		unsigned char *slots = pool->base + f * sizes.slots_bytes;
 		struct rung__placement placement;
 
-		if (placements->slots[f] < 0)
+		if (placements->slots[f] < 0) /* the kernel decides */
 			continue;
 		rung__placement_on((uint32_t)placements->slots[f], sizes.slots_bytes, &placement);
 		rung__store_bind(store, slots, &placement);
@@ -166,20 +179,25 @@ void rung__store_bind_pool(struct rung_store *store)
 		rung__placement_touch(pool->base + pool->frames_at, sizes.frames_bytes);
 }
 
-/* ---- what came of it ---- */
+/* ---- the result ---- */
 
+/* NaN: nothing is known, which is not the same as 0. */
 static double share(uint64_t part, uint64_t whole)
 {
 	return whole ? (double)part / (double)whole : (double)NAN;
 }
 
+/* The reason why memory has no node. */
 static const char *why_unplaced(const struct rung_store *store)
 {
 	return store->shape.placements.why[0] ? store->shape.placements.why
 	                                      : "the kernel does not report the drive's node";
 }
 
-/* Pages that were never touched have no location. */
+/*
+ * Query on which nodes one part of a block is, and store the share on the right one in *out.
+ * touched: otherwise its pages have no location yet, and are not queried.
+ */
 static void look(struct rung_store *store, const unsigned char *at,
                  const struct rung__placement *placement, uint32_t part_idx, bool touched,
                  struct rung_store_placement *out)
@@ -197,6 +215,8 @@ static void look(struct rung_store *store, const unsigned char *at,
 		out->node_share = share(there, count);
 }
 
+/* Inspect a block of several parts: the host tier or the frames. Memory without a decision is one
+ * part. list and mapped have an entry for each part. */
 static void inspect_rows(struct rung_store *store, const unsigned char *base,
                          const struct rung__placement *placement, bool touched,
                          struct rung_store_placement *list, struct rung__mapped *mapped)
@@ -208,6 +228,7 @@ static void inspect_rows(struct rung_store *store, const unsigned char *base,
 	}
 }
 
+/* Inspect the slots of each file, and report the node on which its refill thread runs. */
 static void inspect_slots(struct rung_store *store, const struct rung__placement_sizes *sizes,
                           struct rung_store_placement *list, struct rung__mapped *mapped)
 {
@@ -254,7 +275,8 @@ int rung__store_inspect_memory(struct rung_store *store)
 	if (sizes.frames_bytes > 0)
 		inspect_rows(store, store->pool.base + store->pool.frames_at, &placements->frames,
 		             store->binds, store->placements + at, mapped + at);
-	/* on failure: nothing is known to be resident */
+	/* one pass over the file for all blocks; after a failure nothing is known to be resident,
+	 * and the shares are NaN */
 	rung__mapped_query("/proc/self/smaps", mapped, count);
 	for (size_t i = 0; i < count; i++)
 		store->placements[i].huge_share =

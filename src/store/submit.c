@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers: checked, then started on the CPU or a device; and the synchronous gather. */
+/*
+ * Gathers: checked, then started on the CPU or a device; and the synchronous gather.
+ *
+ * Types, strides and counts are checked before a request is acquired. Nothing is allocated: requests
+ * and their lists were allocated when the store was opened. On the CPU the calling thread copies the
+ * rows that are in memory before the call returns.
+ */
 #include "store/store.h"
 
 int rung__gather_check(const struct rung_store *store, const struct rung_ids *ids)
@@ -15,6 +21,7 @@ int rung__gather_check(const struct rung_store *store, const struct rung_ids *id
 	return 0;
 }
 
+/* The checks that rung_gather() and rung_gather_submit() share. */
 static int check(const struct rung_store *store, const struct rung_ids *ids, size_t out_stride)
 {
 	if (out_stride < store->shape.layout.row_bytes)
@@ -25,8 +32,8 @@ static int check(const struct rung_store *store, const struct rung_ids *ids, siz
 	return rung__gather_check(store, ids);
 }
 
-/* Copy the rows in memory; refill gets the others. The request is BUSY from here on, and no other
- * thread knows it yet. */
+/* Copy the rows in memory, and queue the others for refill. On a failure, which is an id out of
+ * range, no other thread knows the request, and the caller frees it. */
 static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids,
                         uint64_t index_first, void *out, size_t out_stride)
 {
@@ -44,12 +51,15 @@ static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids
 	};
 	int rc;
 
+	/* the lists are laid out for this many ids, so a small batch in a large request touches few
+	 * pages */
 	rung__misses_lay_out(misses, ids->count);
 	rc = rung__gather_run(&gather, ids, misses);
 	if (rc < 0)
 		return rc;
 	rung__counter_add(&store->counters.tier_hits[RUNG__TIER_HOST], ids->count - misses->count);
 	rung__counter_add(&store->counters.tier_hits[RUNG__TIER_NVME], misses->count);
+	/* relaxed: the queue's lock publishes it with the rest of the request */
 	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
 	if (misses->count == 0)
 		rung__request_finish(request, 0);
@@ -58,11 +68,14 @@ static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids
 	return 0;
 }
 
+/* Start a gather with an acquired request. index_first: position of the first id in the caller's
+ * list, for messages. After a failure the request is still the caller's. */
 static int start(struct rung_request *request, const struct rung_ids *ids, uint64_t index_first,
                  void *out, size_t out_stride, struct CUstream_st *stream)
 {
 	int rc;
 
+	/* everything that the request's previous gather may have left */
 	request->submit_ns = rung__now_ns();
 	atomic_store_explicit(&request->checked_ns, request->submit_ns, memory_order_relaxed);
 	request->status = 0;
@@ -103,7 +116,7 @@ int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, voi
 	request = rung__request_acquire(store, false);
 	if (!request)
 		return rung__fail(RUNG_E_AGAIN,
-		                  "gather: all %u requests are in flight: wait for one and put it",
+		                  "gather: all %u requests are in flight; wait for one and put it",
 		                  store->opts.requests_max);
 	rc = start(request, ids, 0, out, out_stride, stream);
 	if (rc < 0) {
@@ -130,6 +143,8 @@ int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, vo
 	rc = check(store, ids, out_stride);
 	if (rc < 0)
 		return rc;
+	/* one request for all parts, which therefore run one after the other; blocks while other
+	 * calls use all requests of this kind */
 	request = rung__request_acquire(store, true);
 	for (uint64_t first = 0; first < ids->count && rc == 0;
 	     first += store->opts.batch_rows_max) {

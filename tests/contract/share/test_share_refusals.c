@@ -174,9 +174,9 @@ Test(refusals, descriptors_that_do_not_match_the_offer)
 	int other = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
 	message.fd_count = 2;
-	refuses(&message, RUNG_E_IO, "2 descriptors came");
+	refuses(&message, RUNG_E_IO, "2 descriptors arrived");
 	message.fd_count = 0;
-	refuses(&message, RUNG_E_IO, "0 descriptors came");
+	refuses(&message, RUNG_E_IO, "0 descriptors arrived");
 	message = good;
 	message.fds[message.fd_count++] = other;
 	refuses(&message, RUNG_E_IO, "ulimit -n"); /* the fourth is cut off */
@@ -342,9 +342,9 @@ Test(refusals, invalid_file_counts)
 	struct share_message message = good;
 
 	message.offer.shape.layout.file_count = 0;
-	refuses(&message, RUNG_E_IO, "descriptors came");
+	refuses(&message, RUNG_E_IO, "descriptors arrived");
 	message.offer.shape.layout.file_count = UINT64_MAX;
-	refuses(&message, RUNG_E_IO, "descriptors came");
+	refuses(&message, RUNG_E_IO, "descriptors arrived");
 	refuses_blocks(0);
 	/* leaves no row for the second file */
 	refuses_blocks(good.offer.shape.vertex_count);

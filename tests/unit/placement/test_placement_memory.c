@@ -322,7 +322,7 @@ Test(place_memory, more_than_the_control_group_leaves_is_an_error)
 	support_put(root, "/sys/fs/cgroup/job/memory.max", "9000000\n");
 	support_put(root, "/sys/fs/cgroup/job/memory.current", "8000000\n");
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_NOMEM);
-	cr_assert(strstr(rung_last_error(), "1000000 can still be had"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "1000000 available"), "%s", rung_last_error());
 	/* which the kernel gives up */
 	support_put(root, "/sys/fs/cgroup/job/memory.stat",
 	            "anon 1\ninactive_file 5500000\nactive_file 500000\n");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simulated runtime: streams whose work is captured into a graph instead of done, and calls
- * that may not be made meanwhile. Graphs hold nothing: they are not launched. That a capture ends
- * on the stream it began on, with all others joined, is not checked.
+ * The simulated runtime: streams whose work is captured into a graph instead of being run, and
+ * calls that are not allowed during a capture. Graphs are empty, since they are never launched. The
+ * rule that a capture must end on the stream it began on, with all other streams joined, is not
+ * checked.
  */
 #include <algorithm>
 #include <atomic>
@@ -23,7 +24,8 @@ uint64_t sim::thread_number()
 	return number;
 }
 
-/* A thread with no exception spoils its own captures, and those that are guarded from all. */
+/* By default an unsafe call invalidates the captures of its own thread and all captures in global
+ * mode. */
 cudaError_t sim::check_unsafe(state &s)
 {
 	const auto global = cudaStreamCaptureModeGlobal, relaxed = cudaStreamCaptureModeRelaxed;
@@ -47,7 +49,7 @@ static bool is_legacy(const state &s, const struct stream &st)
 	return &st == s.gpus[(size_t)st.gpu].legacy.get();
 }
 
-/* Whose order with the legacy stream would have to be captured. */
+/* Whether the other stream's order with the legacy stream would have to be captured. */
 static bool blocks_legacy(const struct stream &legacy, const struct stream &other)
 {
 	return other.gpu == legacy.gpu && other.blocking && other.capture;
@@ -151,7 +153,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
 	return call(graph_destroy, [&](state &s, held_lock &) {
 		if (!s.graphs.erase(graph))
-			wrong("cudaGraphDestroy: there is no graph %p", (void *)graph);
+			wrong("cudaGraphDestroy: %p is not a graph", (void *)graph);
 		return cudaSuccess;
 	});
 }
@@ -162,7 +164,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, enum cudaStreamCaptureSta
 	return call(is_capturing, [&](state &s, held_lock &) {
 		const auto st = find_stream(s, handle);
 
-		for (const auto &other : s.streams) /* that one is asked does not spoil it */
+		for (const auto &other : s.streams) /* this query does not invalidate a capture */
 			if (is_legacy(s, *st) && blocks_legacy(*st, *other.second))
 				return cudaErrorStreamCaptureImplicit;
 		*status_out = cudaStreamCaptureStatusNone;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated runtime: what tests do to it (sim.h). */
+/* The simulated runtime: the controls for tests (sim.h). */
 #include <cstring>
 
 #include "runtime.h"
@@ -11,7 +11,7 @@ static entry &entry_named(const char *name)
 	for (entry *e = first_entry; e; e = e->next)
 		if (strcmp(e->name, name) == 0)
 			return *e;
-	wrong("there is no function %s", name);
+	wrong("unknown function %s", name);
 }
 
 void sim_fail(const char *function, unsigned nth, cudaError_t err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Found in place of CUDA's by .cu files: the language lane by lane (../lanes) and the simulated
- * runtime. C++ only. */
+/** Included by .cu files instead of CUDA's header: the language, run lane by lane (../lanes), and
+ * the simulated runtime. C++ only. */
 #ifndef SIM_CUDA_RUNTIME_H
 #define SIM_CUDA_RUNTIME_H
 
@@ -10,7 +10,7 @@
 namespace sim
 {
 
-/** What the calls below would do for any kernel. `lane` is what each lane calls. */
+/* The work of the calls below for any kernel. Each lane calls `lane`. */
 cudaError_t launch(const void *function, dim3 grid, dim3 block, std::function<void()> lane,
                    cudaStream_t stream);
 cudaError_t function_attributes(const void *function, struct cudaFuncAttributes *attributes_out);
@@ -18,7 +18,7 @@ cudaError_t blocks_per_sm(const void *function, int *blocks_out, int threads);
 
 } // namespace sim
 
-/** The arguments are copied now, the kernel runs when its stream has come to it. */
+/** Arguments are copied now; the kernel runs when its stream reaches it. */
 template <class... Args>
 inline cudaError_t cudaLaunchKernel(void (*function)(Args...), dim3 grid, dim3 block, void **args,
                                     size_t, cudaStream_t stream)

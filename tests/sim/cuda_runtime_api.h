@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The CUDA runtime's C functions as the simulated GPUs of this folder offer them; found in place of
- * CUDA's own header by the include path. Names, arguments and numbers are those of CUDA 13, and so
- * is what the functions do, as far as it is documented; what CUDA leaves undefined ends the program
- * with a message. sim.h has what a test needs on top.
+ * The CUDA runtime's C functions on the simulated GPUs of this folder, found through the include
+ * path instead of CUDA's own header. Names, arguments, numbers and documented behaviour are those
+ * of CUDA 13. Behaviour that CUDA leaves undefined ends the program with a message. sim.h adds the
+ * controls for tests.
  *
- * Each process has GPUs of its own, all alike; what cudaIpc opens is the memory of another
- * process's GPU of the same number.
+ * Each process has its own GPUs, all alike. A handle of cudaIpc opens memory of another process's
+ * GPU with the same number.
  *
- * The environment says what there is, read at the first call:
- *   RUNG_SIM_GPUS        number of GPUs (1); 0: there is a driver but no GPU; none: there is no driver
- *   RUNG_SIM_GPU_BYTES   memory of each (64 MiB)
- *   RUNG_SIM_PEERS       0: no GPU reaches another's memory
+ * The environment configures the GPUs. It is read at the first call:
+ *   RUNG_SIM_GPUS        number of GPUs (1); 0: a driver but no GPU; none: no driver
+ *   RUNG_SIM_GPU_BYTES   memory of each GPU (64 MiB)
+ *   RUNG_SIM_PEERS       0: no GPU reaches another GPU's memory
  *   RUNG_SIM_READ_ONLY   0: the GPUs cannot register memory for reading only
- *   RUNG_SIM_SEED        of the order in which streams, warps and lanes take turns (1)
- *   RUNG_SIM_LAZY        1: each operation lies in its stream for a drawn time, unless somebody waits for it
+ *   RUNG_SIM_SEED        seed of the order in which streams, warps and lanes take turns (1)
+ *   RUNG_SIM_LAZY        1: each operation stays in its stream for a random time, unless something
+ *                        waits for it
  *   CUDA_MODULE_LOADING  LAZY: the first use of a kernel loads it, which waits for all work of the
- *                        GPU while other threads' calls wait for it; else kernels are there
- *   CUDA_LAUNCH_BLOCKING=1, CUDA_DEVICE_MAX_CONNECTIONS=1   as CUDA reads them; the latter makes one queue of a GPU's streams
+ *                        GPU while calls of other threads wait for the load; otherwise all kernels
+ *                        are loaded from the start
+ *   CUDA_LAUNCH_BLOCKING=1, CUDA_DEVICE_MAX_CONNECTIONS=1
+ *                        as in CUDA; the latter puts all streams of a GPU into one queue
  */
 #ifndef SIM_CUDA_RUNTIME_API_H
 #define SIM_CUDA_RUNTIME_API_H
@@ -27,7 +30,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default) /* of the library for tests in Python */
+#pragma GCC visibility push(default) /* exported by librung_sim.so for tests in Python */
 
 #define CUDART_VERSION 13000
 
@@ -195,7 +198,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaM
 cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
                               size_t width, size_t height, enum cudaMemcpyKind kind,
                               cudaStream_t stream);
-/* Managed memory is host memory that every GPU reaches; advice is checked and changes nothing. */
+/* Managed memory is host memory that every GPU reaches; advice is checked and otherwise ignored. */
 #define cudaMemAttachGlobal 0x01
 #define cudaMemAttachHost   0x02
 
@@ -255,7 +258,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData);
 
-/* ---- graphs: work is captured, and not done -------------------------------------------------- */
+/* ---- graphs: work is captured and not run --------------------------------------------------- */
 
 enum cudaStreamCaptureMode {
 	cudaStreamCaptureModeGlobal = 0,
@@ -270,8 +273,8 @@ enum cudaStreamCaptureStatus {
 };
 
 /**
- * CUDA does not list all calls that are unsafe during a capture. Here they are those that allocate,
- * free, register, map and load, and those that wait or query.
+ * CUDA does not list all calls that are unsafe during a capture. Here those are the calls that
+ * allocate, free, register, map, load, wait or query.
  */
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
@@ -291,8 +294,9 @@ enum cudaDriverEntryPointQueryResult {
 #define cudaEnablePerThreadDefaultStream 0x2
 
 /**
- * Knows cuStreamWaitValue32, cuStreamWriteValue32, cuStreamGetDevice and, for contexts,
- * cuDevicePrimaryCtxRetain, cuCtxPushCurrent and cuCtxPopCurrent. Contexts stay until the end.
+ * Finds cuStreamWaitValue32, cuStreamWriteValue32, cuStreamGetDevice and, for contexts,
+ * cuDevicePrimaryCtxRetain, cuCtxPushCurrent and cuCtxPopCurrent. Contexts exist until the process
+ * ends.
  */
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
                                              unsigned int cudaVersion, unsigned long long flags,

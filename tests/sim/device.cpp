@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated runtime: its state, the way into every call, and the thread that does the work of
- * the streams. */
+/* The simulated runtime: its state, the entry of every call, and the thread that runs the streams'
+ * work. */
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -17,12 +17,12 @@
 namespace sim
 {
 
-/* at a word that the host writes: nobody says when it does */
+/* interval of polling a word that the host writes: no event announces the write */
 static const std::chrono::microseconds LOOK_AGAIN(50);
 static const unsigned LAZY_US_MAX = 8000;
 
-static bool forked;       /* this process came of fork(): CUDA does not work in it */
-static bool started_here; /* there is a state */
+static bool forked;       /* this process was created by fork(), in which CUDA does not work */
+static bool started_here; /* the state exists */
 static thread_local bool on_device_thread;
 static thread_local cudaError_t last_error;
 
@@ -57,12 +57,12 @@ static unsigned long long number_in_environment(const char *name, unsigned long 
 		return otherwise;
 	const unsigned long long value = strtoull(text, &end, 0);
 	if (*end)
-		wrong("%s is '%s', which is no number", name, text);
+		wrong("%s is '%s', which is not a number", name, text);
 	return value;
 }
 
-/* Before the process ends, no kernel may run: what it uses is taken down. Host functions are left
- * to themselves: they may wait. */
+/* No kernel may run once the process ends, because its memory is torn down. Host functions are not
+ * waited for: they may block. */
 static void stop_at_exit()
 {
 	if (forked)
@@ -70,7 +70,7 @@ static void stop_at_exit()
 	race::unseen unseen;
 	state &s = the_state();
 	held_lock lock(s.lock);
-	s.stopping = true; /* as when CUDA is unloaded: see enter() */
+	s.stopping = true; /* as after CUDA is unloaded: see enter() */
 	s.finished.wait(lock, [&] { return !s.running || s.running_host_function; });
 }
 
@@ -129,8 +129,8 @@ void enter(entry &function, entered *out)
 		return;
 	}
 	if (on_device_thread)
-		wrong("%s was called by a host function that a stream runs, where no call of "
-		      "CUDA's is allowed",
+		wrong("%s was called by a stream's host function; CUDA calls are not "
+		      "allowed there",
 		      function.name);
 	state &s = the_state();
 	out->s = &s;
@@ -138,7 +138,7 @@ void enter(entry &function, entered *out)
 	if (s.stopping)
 		wrong("%s was called after CUDA was unloaded at exit", function.name);
 	function.calls++;
-	if (!(function.flags & NEEDS_NO_GPU)) /* the context's lock */
+	if (!(function.flags & NEEDS_NO_GPU)) /* waits for the context's lock */
 		s.finished.wait(out->lock, [&] { return !s.loading; });
 	if (function.drain_in > 0 && --function.drain_in == 0)
 		wait_for_all(s, out->lock, -1);
@@ -195,7 +195,8 @@ static bool word_has_come(state &s, const awaited_word &word)
 	}
 }
 
-/* What follows in the queue comes after who wrote the word. */
+/* Later operations of the queue come after the write of the word; this reports that order to the
+ * sanitizer. */
 static void load_seen(state &s, const awaited_word &word)
 {
 	held_lock lock(s.lock);
@@ -208,8 +209,8 @@ static void load_seen(state &s, const awaited_word &word)
 	race::see(false);
 }
 
-/* May the first operation of the queue run? If not, and only time or the host's memory can change
- * that, `again` says when to look. */
+/* Whether the first operation of the queue can run. If it cannot, and only time or a write of the
+ * host can change that, `again` is lowered to the time of the next check. */
 static bool is_ready(state &s, const queue &q, time_point now, time_point *again)
 {
 	const op &first = q.ops.front();
@@ -246,7 +247,7 @@ static std::shared_ptr<queue> draw_ready_queue(state &s, time_point now, time_po
 	return ready.empty() ? nullptr : ready[draw(s) % ready.size()];
 }
 
-/* As the queue, behind what the operation waits for. */
+/* Run the operation as the queue, ordered after the operation it waits for. */
 static void run_in_context(state &s, queue &q, const op &what)
 {
 	q.context.enter();
@@ -297,7 +298,7 @@ static void run_first(state &s, held_lock &lock, queue &q)
 	}
 }
 
-/* Signals are for the program's own threads. */
+/* All signals are blocked in the device thread: they are for the program's own threads. */
 static void start_device_thread(state &s)
 {
 	sigset_t all, before;
@@ -332,7 +333,7 @@ mark append(state &s, const std::shared_ptr<queue> &where, op what)
 	return { where, ++where->queued, where->last };
 }
 
-/* Somebody waits: nothing lies about any longer that has to be done before. */
+/* Something waits for this mark: operations up to it must not be delayed any longer. */
 static void want(const mark &m)
 {
 	queue &q = *m.where;
@@ -396,8 +397,8 @@ void lanes_race_store_release(void *at, uint32_t value)
 	race::see(false);
 }
 
-/* By width, not as a range: that would be bytes, more of them than the sanitizer remembers for one
- * place. */
+/* Report accesses by width, not as a range: a range is reported byte by byte, and the sanitizer
+ * does not remember that many accesses per location. */
 void lanes_race_access(void *at, size_t bytes, bool write, bool atomic)
 {
 	race::see_accesses(true);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated runtime: GPUs and what they can, kernels, errors and their names. */
+/* The simulated runtime: GPUs and their properties, kernels, errors and their names. */
 #include <cstdio>
 #include <cstring>
 
@@ -64,8 +64,8 @@ static const struct {
 	ERROR(cudaErrorSystemNotReady, "system not yet initialized"),
 	ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
 	ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted in a capture"),
-	ERROR(cudaErrorStreamCaptureInvalidated, "an error before, in the same capture"),
-	ERROR(cudaErrorStreamCaptureMerge, "two captures would become one"),
+	ERROR(cudaErrorStreamCaptureInvalidated, "an earlier error in the same capture"),
+	ERROR(cudaErrorStreamCaptureMerge, "the call would merge two captures"),
 	ERROR(cudaErrorStreamCaptureIsolation, "a capture would depend on work outside it"),
 	ERROR(cudaErrorStreamCaptureImplicit, "the legacy stream would depend on a capture"),
 	ERROR(cudaErrorCapturedEvent, "the event was last recorded in a capture"),
@@ -169,7 +169,8 @@ cudaError_t cudaSetDevice(int device)
 	return call(set_device, [&](state &s, held_lock &) {
 		if (!is_gpu(s, device))
 			return cudaErrorInvalidDevice;
-		(pushed.empty() ? current : pushed.back()) = device; /* in place of the last */
+		/* replaces the last pushed context */
+		(pushed.empty() ? current : pushed.back()) = device;
 		s.gpus[(size_t)device].has_context = true;
 		return cudaSuccess;
 	});
@@ -338,7 +339,7 @@ static int pop_context(void **context_out)
 {
 	return call(pop_entry, [&](state &s, held_lock &) {
 		if (pushed.empty())
-			wrong("cuCtxPopCurrent: this thread has pushed nothing");
+			wrong("cuCtxPopCurrent: this thread has not pushed a context");
 		*context_out = &s.gpus[(size_t)pushed.back()];
 		pushed.pop_back();
 		return cudaSuccess;
@@ -364,7 +365,7 @@ void *sim::find_driver_function(const char *symbol)
 
 /* ---- kernels ---- */
 
-/* Of its first use: with the lock of the context held, the GPU's queues are waited for. */
+/* The first use of a kernel: waits for the GPU's queues while it holds the context's lock. */
 static entry load_module("cuModuleLoadData");
 static cudaError_t load_now(state &s, held_lock &lock)
 {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Inside the simulated CUDA runtime: races under ThreadSanitizer; without it, nothing.
+ * Inside the simulated CUDA runtime: data races under ThreadSanitizer; without it, nothing.
  *
- * One lock and one device thread would put all that streams do into one order and hide every race.
- * So what the simulator does for itself is unseen (it is compiled without the sanitizer, and its
- * locks are ignored), each queue is a fiber of the sanitizer's, and the orders that CUDA promises
- * are announced, those and no others: an operation comes after the call that put it on its stream
- * and after those in front of it; a wait, after the operation waited for. What is seen are the
- * accesses of kernels (the harness announces each), of copies and fills, and words that streams
- * wait for; of host functions only what they lock and signal, because all of them have the device
- * thread's stack. So a kernel that writes what the host, or another stream, reads without waiting
- * is reported, however the threads happened to run.
+ * One lock and one device thread would put all work of the streams into one order and hide every
+ * race. Therefore the simulator's own accesses are invisible: it is compiled without the sanitizer,
+ * and its locks are ignored. Each queue is a fiber of the sanitizer, and only the orders that CUDA
+ * promises are reported. An operation comes after the call that put it on its stream and after the
+ * operations in front of it; a wait comes after the operation waited for.
+ *
+ * Visible are the accesses of kernels (the harness reports each), of copies and fills, and of words
+ * that streams wait for. For host functions only locks and signals are visible, because all of them
+ * run on the device thread's stack. So a kernel is reported if it writes memory that the host or
+ * another stream reads without waiting, whichever way the threads happened to run.
  */
 #ifndef SIM_RACE_H
 #define SIM_RACE_H
@@ -20,7 +21,7 @@
 #include <memory>
 
 #ifdef LANES_TSAN
-extern "C" { /* some are built into gcc, with just these types */
+extern "C" { /* gcc has some of them built in, with exactly these types */
 void AnnotateIgnoreSyncBegin(const char *file, int line);
 void AnnotateIgnoreSyncEnd(const char *file, int line);
 void AnnotateIgnoreReadsBegin(const char *file, int line); /* and writes */
@@ -51,7 +52,7 @@ unsigned long __tsan_atomic64_fetch_add(volatile void *at, unsigned long value, 
 namespace race
 {
 
-/** An operation, to the sanitizer. Null without it. */
+/** Stands for an operation in the sanitizer. Null without it. */
 using token = std::shared_ptr<char>;
 
 #ifdef LANES_TSAN
@@ -74,7 +75,8 @@ inline void see_accesses(bool seen)
 	else
 		AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
 }
-inline void after(const token &what) /* from unseen code: what follows comes after it */
+/* called in invisible code: later accesses come after the token */
+inline void after(const token &what)
 {
 	if (!what)
 		return;
@@ -82,7 +84,7 @@ inline void after(const token &what) /* from unseen code: what follows comes aft
 	__tsan_acquire(what.get());
 	see_locks(false);
 }
-inline void before(const token &what) /* the same, the other way round */
+inline void before(const token &what) /* the converse: earlier accesses come before the token */
 {
 	see_locks(true);
 	__tsan_release(what.get());
@@ -129,7 +131,7 @@ inline void see(bool seen)
 	see_locks(seen);
 }
 
-/** Until its end, nothing that the thread does is seen. Not inside another. */
+/** While it exists, the thread's accesses are invisible. Must not be nested. */
 struct unseen {
 	unseen()
 	{
@@ -143,7 +145,8 @@ struct unseen {
 	unseen &operator=(const unseen &) = delete;
 };
 
-/** What a queue's operations run as. The device thread enters and leaves, unseen on both sides. */
+/** The fiber that runs a queue's operations. The device thread enters and leaves it; both sides are
+ * invisible. */
 struct context {
 #ifdef LANES_TSAN
 	void *fiber = nullptr, *device = nullptr;
@@ -155,7 +158,7 @@ struct context {
 		device = __tsan_get_current_fiber();
 		if (first)
 			fiber = __tsan_create_fiber(0);
-		__tsan_switch_to_fiber(fiber, 1); /* 1: no order comes of it */
+		__tsan_switch_to_fiber(fiber, 1); /* 1: the switch implies no order */
 		if (first)
 			see(false);
 	}

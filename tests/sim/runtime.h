@@ -2,13 +2,13 @@
 /**
  * Inside the simulated CUDA runtime.
  *
- * One device thread does the work of all streams of all GPUs, an operation at a time. A stream is a
- * queue of operations, first in, first out; among the queues whose first operation can run, the
- * thread draws one. Everything is under one lock, which the thread lets go of while an operation
- * runs.
+ * One device thread runs the work of all streams of all GPUs, one operation at a time. A stream is
+ * a first-in, first-out queue of operations. Among the queues whose first operation can run, the
+ * thread draws one at random. One lock protects everything; the thread releases it while an
+ * operation runs.
  *
- * An address of device memory lies in a reservation that nobody can read or write; the bytes are
- * elsewhere, in a memfd for each allocation, which other processes open by its number.
+ * Device addresses are in a reservation that cannot be read or written. The bytes are elsewhere, in
+ * one memfd per allocation, which other processes open by its number.
  */
 #ifndef SIM_RUNTIME_H
 #define SIM_RUNTIME_H
@@ -36,18 +36,18 @@ namespace sim
 using held_lock = std::unique_lock<std::mutex>;
 using time_point = std::chrono::steady_clock::time_point;
 
-/** The end of the program: the caller did what CUDA leaves undefined. */
+/** Ends the program: the caller did something that CUDA leaves undefined. */
 [[noreturn]] __attribute__((format(printf, 1, 2))) void wrong(const char *format, ...);
 
 /* ---- streams ---- */
 
 struct queue;
 
-/** A place in a queue: what was in it up to there. */
+/** A place in a queue: all operations up to it. */
 struct mark {
 	std::shared_ptr<struct queue> where; /* null: nothing */
 	uint64_t position = 0;
-	race::token last; /* the operation there */
+	race::token last; /* of the operation there */
 };
 
 /** A word that a stream waits for. */
@@ -66,40 +66,41 @@ struct op {
 	mark until;
 	awaited_word word;
 	race::token token;
-	time_point not_before = {}; /* unless somebody waits for it */
+	time_point not_before = {}; /* unless something waits for it */
 };
 
 struct queue {
 	int gpu = 0;
 	std::deque<op> ops;
-	uint64_t queued = 0, done = 0; /* operations ever */
-	uint64_t wanted = 0;           /* up to here, somebody waits */
-	race::token last;              /* operation that was put in */
+	uint64_t queued = 0, done = 0; /* operations in total */
+	uint64_t wanted = 0;           /* something waits for operations up to here */
+	race::token last;              /* the last operation appended */
 	race::context context;
 };
 
-/** Work that goes into a graph. */
+/** A capture of work into a graph. */
 struct capture {
 	enum cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-	uint64_t thread = 0; /* that began it */
+	uint64_t thread = 0; /* the thread that began it */
 	bool invalid = false, over = false;
 };
 
 struct stream {
-	std::shared_ptr<struct queue> ops; /* of its own, or its GPU's */
+	std::shared_ptr<struct queue> ops; /* its own queue, or its GPU's */
 	mark end;                          /* its last operation */
 	int gpu = 0;
-	bool blocking = false; /* in order with the legacy stream of its GPU */
+	bool blocking = false; /* ordered with the legacy stream of its GPU */
 	int priority = 0;
-	std::shared_ptr<struct capture> capture; /* null: its work is done */
+	std::shared_ptr<struct capture> capture; /* null: its work runs */
 };
 
 struct event {
 	int gpu = 0;
 	unsigned flags = 0;
 	mark at;
-	std::shared_ptr<struct capture> capture; /* that it was last recorded in */
-	std::shared_ptr<time_point> when; /* its record was come to; null before the first record */
+	std::shared_ptr<struct capture> capture; /* the capture it was last recorded in */
+	/* time the record was reached; null before the first record */
+	std::shared_ptr<time_point> when;
 };
 
 /* ---- memory ---- */
@@ -111,7 +112,7 @@ struct range {
 	uintptr_t begin;
 	size_t bytes;
 	unsigned char *real; /* where the bytes are; host memory: at begin */
-	int gpu;             /* that has it; host memory: current when it was registered */
+	int gpu;             /* its owner; host memory: the GPU that was current at registration */
 	bool writable;       /* by kernels */
 	bool combined;       /* write-combined: kernels have it at another address */
 	int fd;              /* DEVICE, IMPORTED: the memfd */
@@ -127,7 +128,7 @@ struct gpu {
 	size_t used = 0;
 	std::vector<bool> peers;                 /* whose memory its kernels may use */
 	bool has_context = false;                /* primary */
-	std::shared_ptr<struct queue> one_queue; /* with CUDA_DEVICE_MAX_CONNECTIONS=1 */
+	std::shared_ptr<struct queue> one_queue; /* only with CUDA_DEVICE_MAX_CONNECTIONS=1 */
 	std::shared_ptr<struct stream> legacy;
 };
 
@@ -135,7 +136,7 @@ struct gpu {
 
 struct state {
 	std::mutex lock;
-	/* for the device thread; for those who wait for it */
+	/* work: the device thread waits; finished: callers wait */
 	std::condition_variable work, finished;
 
 	/* from the environment */
@@ -148,10 +149,10 @@ struct state {
 	uint64_t ranges_changed = 1;
 	std::unordered_map<cudaStream_t, std::shared_ptr<struct stream>> streams;
 	std::unordered_map<cudaEvent_t, struct event> events;
-	/* of a thread and a GPU */
+	/* by thread and GPU */
 	std::map<std::pair<uint64_t, int>, std::shared_ptr<struct stream>> thread_streams;
-	uintptr_t handles = 0;                                 /* made so far; none is used twice */
-	std::vector<std::shared_ptr<struct capture>> captures; /* that go on */
+	uintptr_t handles = 0;                                 /* created so far; never reused */
+	std::vector<std::shared_ptr<struct capture>> captures; /* in progress */
 	std::set<cudaGraph_t> graphs;
 
 	std::set<const void *> loaded; /* kernels, with CUDA_MODULE_LOADING=LAZY */
@@ -164,7 +165,7 @@ struct state {
 	cudaError_t broken = cudaSuccess;
 };
 
-/** Made at the first call, never freed: the device thread lives until the process ends. */
+/** Created at the first call, never freed: the device thread lives until the process ends. */
 state &the_state();
 uint64_t draw(state &s);
 
@@ -175,7 +176,7 @@ int current_gpu();
 
 enum { NEEDS_NO_GPU = 1, RELEASES = 2, NEEDS_NO_CONTEXT = 4, UNSAFE = 8 /* for captures */ };
 
-/** A function of CUDA's: its name, how often it was called, and what a test wants it to return. */
+/** A CUDA function: its name, its number of calls, and the result that a test has set. */
 struct entry {
 	const char *name;
 	unsigned flags;
@@ -191,13 +192,14 @@ struct entered {
 	race::unseen unseen;
 	state *s = nullptr;
 	held_lock lock;
-	cudaError_t err = cudaSuccess; /* to be returned in place of working */
-	bool skip = false;             /* also when it is no error: a test wants that */
+	cudaError_t err = cudaSuccess; /* returned instead of running the call */
+	/* skips the call even if err is cudaSuccess, as a test has set */
+	bool skip = false;
 };
 void enter(entry &function, entered *out);
 cudaError_t leave(cudaError_t err); /* keeps it as the thread's last error */
 
-/** The body of a function of CUDA's, under the lock: body(state, lock) -> cudaError_t. */
+/** The body of a CUDA function, under the lock: body(state, lock) -> cudaError_t. */
 template <class Body> cudaError_t call(entry &function, Body body)
 {
 	entered in;
@@ -217,35 +219,37 @@ template <class Body> cudaError_t call(entry &function, Body body)
 /** device.cpp */
 std::shared_ptr<struct queue> new_queue(state &s, int gpu);
 mark append(state &s, const std::shared_ptr<struct queue> &where, op what);
-bool passed(const mark &m); /* if so, what the caller does comes after it */
+bool passed(const mark &m); /* if true, the caller's later accesses come after it */
 cudaError_t wait_for(state &s, held_lock &lock, const mark &m);
 cudaError_t wait_for_all(state &s, held_lock &lock, int gpu_or_minus_1);
 void drop_work(state &s);
 cudaError_t last_error_of_thread(bool reset);
 extern entry *first_entry;
 
-/** capture.cpp: what a call may not do while streams are captured. A refusal spoils the capture. */
-uint64_t thread_number();                                    /* of the calling thread, from 1 */
-cudaError_t check_unsafe(state &s);                          /* a call with UNSAFE */
-cudaError_t check_put(state &s, const struct stream &to);    /* work is put on a stream */
-cudaError_t check_status(state &s, const struct stream &st); /* it is waited for, or queried */
-cudaError_t check_device(state &s, int gpu);                 /* all streams are waited for */
+/** capture.cpp: checks of calls while streams are captured. A refusal invalidates the capture. */
+uint64_t thread_number();           /* of the calling thread, from 1 */
+cudaError_t check_unsafe(state &s); /* a call with UNSAFE */
+/* a call that submits work to a stream */
+cudaError_t check_put(state &s, const struct stream &to);
+/* a call that waits for it or queries it */
+cudaError_t check_status(state &s, const struct stream &st);
+cudaError_t check_device(state &s, int gpu); /* a call that waits for all streams */
 cudaError_t capture_wait(struct stream &st, const struct event &e); /* a stream waits */
 
 /** gpu.cpp */
 cudaError_t load_kernel(state &s, held_lock &lock, const void *function);
-void *find_driver_function(const char *symbol); /* of contexts; NULL: not one of them */
+void *find_driver_function(const char *symbol); /* context functions; NULL: not one of them */
 
 /** stream.cpp */
 std::shared_ptr<struct stream> find_stream(state &s, cudaStream_t handle);
-/* behind what is there, in order with the legacy stream */
+/* after the stream's other work, and ordered with the legacy stream */
 mark put(state &s, struct stream &to, op what);
 
 /** memory.cpp */
 const size_t PAGE = 4096;
 const uintptr_t COMBINED_AT = (uintptr_t)1 << 50; /* from the host's address to the GPUs' */
-const size_t BLOCK = 2 << 20;                     /* that allocations are parts of, or several of */
-const size_t ALIGN = 512; /* of device memory: what CUDA's own allocations have at least */
+const size_t BLOCK = 2 << 20;                     /* allocations are parts or multiples of it */
+const size_t ALIGN = 512; /* of device memory: the least that CUDA's own allocations have */
 const unsigned char GARBAGE = 0xa5; /* fresh memory is not zero */
 inline size_t round_up(size_t bytes, size_t to)
 {
@@ -254,21 +258,21 @@ inline size_t round_up(size_t bytes, size_t to)
 
 void reserve_gpu(state &s, struct gpu *gpu);
 bool is_device_address(state &s, uintptr_t at, int *gpu_out);
-uintptr_t take_address(state &s, struct gpu *gpu, size_t bytes); /* 0: there is none */
+uintptr_t take_address(state &s, struct gpu *gpu, size_t bytes); /* 0: none is left */
 
 void add_range(state &s, const struct range &r);
 void remove_range(state &s, uintptr_t begin);
-struct range *find_range(state &s, uintptr_t at); /* that holds the byte, or NULL */
-/* that begins there and is of the kind, or NULL */
+struct range *find_range(state &s, uintptr_t at); /* the range that holds the byte, or NULL */
+/* the range of this kind that begins there, or NULL */
 struct range *range_at(state &s, const void *ptr, range_kind kind);
-/** The range that holds all `bytes` bytes, or the end of the program. */
+/** The range that holds all `bytes` bytes; without one the program ends. */
 const struct range &checked_range(state &s, const void *ptr, size_t bytes, bool write,
                                   const char *what);
 unsigned char *real_address(state &s, const void *ptr, size_t bytes, bool write, const char *what);
 
 bool may_use(state &s, const struct range &r, int gpu);
-/** Let kernels on the GPU use what is theirs: called by the device thread before each, with the
- * lock. */
+/** Make the GPU's memory accessible to kernels. The device thread calls this before each kernel,
+ * with the lock. */
 void lend_to_kernels(state &s, int gpu);
 
 } // namespace sim

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of the tests of simulated GPUs. */
+/* The kernels for the tests of the simulated GPUs. */
 #include "sim_case.h"
 
 #include <cuda_runtime.h>

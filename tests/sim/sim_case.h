@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the tests of the simulated GPUs share. Each case runs in a process of its own, because the
- * environment says what GPUs there are and because the wrong ones end it. The kernels are in
- * sim_case.cu: host code and kernels are compiled apart, as for CUDA.
+ * Shared by the tests of the simulated GPUs. Each case runs in its own process, because the
+ * environment configures the GPUs and because the cases with mistakes end their process. The
+ * kernels are in sim_case.cu: host code and kernels are compiled separately, as for CUDA.
  */
 #ifndef SIM_CASE_H
 #define SIM_CASE_H
@@ -29,7 +29,7 @@
 #define RACES_ARE_SEEN 1
 #endif
 #endif
-#ifdef RACES_ARE_SEEN /* by ThreadSanitizer, which sleeps for a second before a process ends */
+#ifdef RACES_ARE_SEEN /* ThreadSanitizer sleeps for a second before a process ends */
 extern "C" const char *__tsan_default_options();
 extern "C" const char *__tsan_default_options()
 {
@@ -43,7 +43,7 @@ inline unsigned long cases;
 #define CHECK(condition)                                                                           \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s is not so\n  in: %s\n", __FILE__, __LINE__,     \
+			fprintf(stderr, "%s:%d: %s is false\n  in: %s\n", __FILE__, __LINE__,      \
 			        #condition, case_name);                                            \
 			exit(1);                                                                   \
 		}                                                                                  \
@@ -54,7 +54,7 @@ inline unsigned long cases;
 
 using environment = std::vector<std::pair<const char *, const char *>>;
 
-/* The child's status; what it said on stderr. */
+/* @return the child's exit status; *said is its output on stderr */
 static inline int in_child(const environment &env, const std::function<void()> &body,
                            std::string *said)
 {
@@ -97,7 +97,8 @@ static inline void passes(const char *name, const environment &env,
 	}
 }
 
-/* `says` NULL: dies of touching memory, of which nobody says anything. */
+/* The body must end its process. `says` is in the message; NULL: it dies of a memory access,
+ * without a message. */
 static inline void dies(const char *name, const char *says, const std::function<void()> &body)
 {
 	std::string said;
@@ -111,7 +112,7 @@ static inline void dies(const char *name, const char *says, const std::function<
 	}
 }
 
-/* ---- things to work on ---- */
+/* ---- streams and memory ---- */
 
 static inline cudaStream_t new_stream()
 {
@@ -137,7 +138,7 @@ static inline unsigned *device_words(size_t count)
 	return (unsigned *)ptr;
 }
 
-/* The fill is on the legacy stream, which the others do not wait for. */
+/* The fill is on the legacy stream, which other streams do not wait for. */
 static inline unsigned *zero_words(size_t count)
 {
 	unsigned *words = device_words(count);
@@ -156,7 +157,7 @@ static inline unsigned *pinned_words(size_t count)
 	return (unsigned *)ptr;
 }
 
-/* What follows on the stream waits until *word - value >= 0, cyclically. */
+/* Later work of the stream waits until *word - value >= 0, cyclically. */
 static inline void wait_for_word(cudaStream_t stream, const unsigned *word, unsigned value)
 {
 	int (*wait_value)(cudaStream_t, unsigned long long, uint32_t, unsigned);
@@ -181,7 +182,7 @@ static inline void set_flag(void *flag)
 
 /* ---- kernels: blocks of 64 threads ---- */
 
-/** a[i] = a[i] * 3 + add: two of them give another result in another order. One block. */
+/** a[i] = a[i] * 3 + add: the result of two of them depends on their order. One block. */
 cudaError_t start_step(cudaStream_t stream, unsigned *a, unsigned add);
 /** to[i] = from[i]. One block. */
 cudaError_t start_copy(cudaStream_t stream, unsigned *to, const unsigned *from);

@@ -35,11 +35,11 @@ std::shared_ptr<struct stream> sim::find_stream(state &s, cudaStream_t handle)
 		return stream_of_thread(s);
 	auto found = s.streams.find(handle);
 	if (found == s.streams.end())
-		wrong("stream %p was destroyed, or never made", (void *)handle);
+		wrong("stream %p was destroyed, or never created", (void *)handle);
 	return found->second;
 }
 
-/* Also for what is done: nothing before has said so. */
+/* Needed even if the work is done: no earlier operation has reported that order. */
 static void put_wait(state &s, struct stream &to, const mark &until)
 {
 	if (!until.where || until.where == to.ops)
@@ -93,14 +93,14 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream_out, unsigned flags)
 	            [&](state &s, held_lock &) { return create_stream(s, stream_out, flags); });
 }
 
-/* Work is done in drawn orders whatever its priority. */
+/* Work runs in random order whatever its priority. */
 static entry create_with_priority("cudaStreamCreateWithPriority");
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream_out, unsigned flags, int priority)
 {
 	return call(create_with_priority, [&](state &s, held_lock &) {
 		const cudaError_t err = create_stream(s, stream_out, flags);
 
-		if (err == cudaSuccess) /* out of range: the nearest one, as CUDA has it */
+		if (err == cudaSuccess) /* out of range: the nearest one, as in CUDA */
 			s.streams[*stream_out]->priority =
 				std::clamp(priority, SIM_PRIORITY_GREATEST, SIM_PRIORITY_LEAST);
 		return err;
@@ -119,7 +119,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least_out, int *greatest_out)
 	});
 }
 
-/* What is queued is still done. */
+/* Queued work still runs. */
 static entry destroy("cudaStreamDestroy", RELEASES);
 cudaError_t cudaStreamDestroy(cudaStream_t handle)
 {
@@ -127,14 +127,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle)
 		if (!handle || handle == cudaStreamLegacy || handle == cudaStreamPerThread)
 			return cudaErrorInvalidResourceHandle;
 		if (!s.streams.erase(handle))
-			wrong("cudaStreamDestroy: stream %p was destroyed, or never made",
+			wrong("cudaStreamDestroy: stream %p was destroyed, or never created",
 			      (void *)handle);
-		s.work.notify_one(); /* an empty queue is let go of */
+		s.work.notify_one(); /* an empty queue is removed */
 		return cudaSuccess;
 	});
 }
 
-/* The legacy stream ends when the streams in order with it do. */
+/* The legacy stream ends only when the streams ordered with it do. */
 static void wait_for_blocking_streams(state &s, held_lock &lock, const struct stream &st)
 {
 	std::vector<mark> marks;
@@ -220,7 +220,7 @@ static struct event &find_event(state &s, cudaEvent_t handle)
 	auto found = s.events.find(handle);
 
 	if (found == s.events.end())
-		wrong("event %p was destroyed, or never made", (void *)handle);
+		wrong("event %p was destroyed, or never created", (void *)handle);
 	return found->second;
 }
 
@@ -243,13 +243,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle)
 {
 	return call(event_destroy, [&](state &s, held_lock &) {
 		if (!s.events.erase(handle))
-			wrong("cudaEventDestroy: event %p was destroyed, or never made",
+			wrong("cudaEventDestroy: event %p was destroyed, or never created",
 			      (void *)handle);
 		return cudaSuccess;
 	});
 }
 
-/* An operation of its own, so that it lies in the stream even when nothing else does. */
+/* A separate operation, so that the record is queued even in an empty stream. */
 static entry event_record("cudaEventRecord");
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream)
 {
@@ -274,7 +274,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream)
 	});
 }
 
-/* Of the host's clock: times are those of simulating. */
+/* Times of the host's clock: they measure the simulation. */
 static entry elapsed("cudaEventElapsedTime");
 cudaError_t cudaEventElapsedTime(float *ms_out, cudaEvent_t begun, cudaEvent_t ended)
 {
@@ -291,7 +291,7 @@ cudaError_t cudaEventElapsedTime(float *ms_out, cudaEvent_t begun, cudaEvent_t e
 	});
 }
 
-/* One that was recorded in a capture says nothing about work, and asking spoils the capture. */
+/* An event that was recorded in a capture has no state, and a query invalidates the capture. */
 static cudaError_t check_event(const struct event &e)
 {
 	if (!e.capture)
@@ -334,7 +334,8 @@ static int wait_value_32(cudaStream_t stream, unsigned long long at, uint32_t va
 		const auto st = find_stream(s, stream);
 		op what;
 
-		if (at % 4 != 0 || flags >= COMPARES) /* we cannot flush: few GPUs can */
+		/* flushes are not simulated: few GPUs support them */
+		if (at % 4 != 0 || flags >= COMPARES)
 			return flags & WAIT_FLUSH ? cudaErrorNotSupported : cudaErrorInvalidValue;
 		checked_range(s, (const void *)at, 4, false, "cuStreamWaitValue32");
 		what.kind = WAIT_WORD;

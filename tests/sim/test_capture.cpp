@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulated GPUs: streams that are captured, what spoils that, and kernels that are loaded late. */
+/* Simulated GPUs: captured streams, calls that invalidate a capture, and kernels that are loaded
+ * lazily. */
 #include "sim_case.h"
 
 static const cudaStreamCaptureMode global = cudaStreamCaptureModeGlobal;
@@ -13,7 +14,7 @@ static void begin(cudaStream_t stream, enum cudaStreamCaptureMode mode = global)
 	OK(cudaStreamBeginCapture(stream, mode));
 }
 
-/* @return whether it was not spoiled */
+/* @return whether the capture was valid */
 static bool end(cudaStream_t stream)
 {
 	cudaGraph_t graph = nullptr;
@@ -59,7 +60,7 @@ static void captured_work_is_not_done()
 	CHECK(status_of(stream) == active && status_of(other) == none);
 	OK(start_store(stream, a, 1));
 	OK(cudaEventRecord(event, stream));
-	OK(cudaStreamWaitEvent(other, event, 0)); /* which joins it */
+	OK(cudaStreamWaitEvent(other, event, 0)); /* which joins the capture */
 	CHECK(status_of(other) == active);
 	OK(start_store(other, a, 1));
 	CHECK(end(stream));
@@ -84,7 +85,7 @@ static void what_spoils_a_capture()
 		{ "its stream is queried", unsafe, [&] { return cudaStreamQuery(stream); } },
 		{ "an event outside is queried", unsafe, [&] { return cudaEventQuery(outside); } },
 		{ "memory is allocated", unsafe, [&] { return cudaMalloc(&ptr, 4); } },
-		{ "everything is waited for", unsafe, [] { return cudaDeviceSynchronize(); } },
+		{ "a call waits for everything", unsafe, [] { return cudaDeviceSynchronize(); } },
 		{ "a kernel is loaded", unsafe, [] { return sim_load(); } },
 		{ "work outside", cudaErrorStreamCaptureIsolation,
 		  [&] { return cudaStreamWaitEvent(stream, outside, 0); } },
@@ -100,14 +101,14 @@ static void what_spoils_a_capture()
 	}
 }
 
-/* Who may query: by the mode of the capture and that of the thread. */
+/* Whether a query is allowed: depends on the modes of the capture and the thread. */
 static void modes()
 {
 	const cudaStream_t stream = new_stream();
 	const cudaEvent_t event = new_event();
 	const struct {
 		cudaStreamCaptureMode capture, thread;
-		bool own, elsewhere; /* allowed there */
+		bool own, elsewhere; /* allowed in the capturing thread, in another thread */
 	} each[] = {
 		{ global, global, false, false }, { global, local, false, true },
 		{ global, relaxed, true, true },  { local, global, false, true },
@@ -133,13 +134,13 @@ static void the_legacy_stream_and_captures()
 	enum cudaStreamCaptureStatus status;
 	cudaStream_t blocking;
 
-	begin(apart); /* is nothing to it */
+	begin(apart); /* does not affect the legacy stream */
 	OK(start_store(nullptr, a, 1));
 	CHECK(status_of(nullptr) == none && end(apart));
 	OK(cudaStreamCreate(&blocking));
 	begin(blocking);
 	CHECK(cudaStreamIsCapturing(cudaStreamLegacy, &status) == cudaErrorStreamCaptureImplicit);
-	CHECK(end(blocking)); /* the question did no harm */
+	CHECK(end(blocking)); /* the query did not invalidate it */
 	begin(blocking, relaxed);
 	CHECK(start_store(nullptr, a, 1) == cudaErrorStreamCaptureImplicit && !end(blocking));
 }
@@ -154,7 +155,7 @@ static void a_load_holds_the_lock()
 
 	OK(start_store(stream, a, 1));
 	OK(start_store(stream, a, 1));
-	CHECK(sim_calls("cuModuleLoadData") == 1); /* once */
+	CHECK(sim_calls("cuModuleLoadData") == 1); /* loaded once */
 	wait_for_word(stream, word, 1);
 	std::thread loads([&] {
 		OK(start_copy(new_stream(), a, a));
@@ -180,7 +181,7 @@ static void a_load_holds_the_lock()
 int main()
 {
 	passes("captured work is not done", {}, captured_work_is_not_done);
-	passes("what spoils a capture", {}, what_spoils_a_capture);
+	passes("calls that invalidate a capture", {}, what_spoils_a_capture);
 	passes("modes of captures", {}, modes);
 	passes("the legacy stream and captures", {}, the_legacy_stream_and_captures);
 	passes("a load holds the lock", { { "CUDA_MODULE_LOADING", "LAZY" } },

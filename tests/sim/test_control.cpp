@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulated GPUs: what a test does to them, and that the kernels of this program are theirs. */
+/* Simulated GPUs: the controls for tests, and that this program runs the simulated kernels. */
 #include "launch.h"
 #include "sim_case.h"
 
@@ -17,7 +17,7 @@ static void calls_fail_when_told()
 	sim_fail("cudaLaunchKernel", 1, cudaSuccess);
 	OK(cudaMemset(a, 0xff, 256));
 	OK(start_store(nullptr, a, 1));
-	CHECK(word_at(a + 1) == 0xffffffff); /* nothing ran */
+	CHECK(word_at(a + 1) == 0xffffffff); /* no kernel ran */
 	OK(start_store(nullptr, a, 1));
 	CHECK(word_at(a + 1) == 1);
 	sim_fail("cudaFree", 1, cudaErrorUnknown);
@@ -78,8 +78,8 @@ static void no_gpu_and_no_driver()
 	      strstr(rung_last_error(), "cuda"));
 }
 
-/* The launch functions of kernels/ in this program are the simulated ones, with or without CUDA in
- * the library. */
+/* This program uses the simulated launch functions of kernels/, whether or not the library has
+ * CUDA. */
 static void the_gather_runs_here()
 {
 	const cudaStream_t stream = new_stream();
@@ -129,7 +129,7 @@ static void the_gather_runs_here()
 
 int main()
 {
-	passes("calls fail when told", {}, calls_fail_when_told);
+	passes("calls fail on request", {}, calls_fail_when_told);
 	passes("a broken GPU", {}, a_broken_gpu_stays_broken);
 	passes("leaks", {}, leaks_are_listed);
 	passes("no GPU", { { "RUNG_SIM_GPUS", "0" } }, no_gpu_and_no_driver);

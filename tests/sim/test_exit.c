@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that exit while a store on a simulated GPU is open and works. Once the exit handlers
- * have unloaded it, the simulated CUDA ends the program at any call. A handler that is registered
- * before CUDA is used runs after that: it waits until each thread of the store has come to know.
+ * Processes that exit while a store on a simulated GPU is open and busy. Once the exit handlers
+ * have unloaded the simulated CUDA, any call of it ends the program. A handler that is registered
+ * before CUDA is used runs after that. It waits until each thread of the store has noticed the
+ * exit.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -23,12 +24,12 @@
 #define IN_FLIGHT 2
 #define SEEDS     500
 #define HANG_S    120   /* a hang guard */
-#define PAUSE_US  50000 /* longer than an exit that waits for no thread */
+#define PAUSE_US  50000 /* longer than an exit that does not wait for threads */
 
 #define CHECK(condition)                                                                           \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s is not so: %s\n", __FILE__, __LINE__,           \
+			fprintf(stderr, "%s:%d: %s is false: %s\n", __FILE__, __LINE__,            \
 			        #condition, rung_last_error());                                    \
 			_exit(1);                                                                  \
 		}                                                                                  \
@@ -57,7 +58,7 @@ static void open_store(uint64_t host_bytes)
 	fixture_open(&f, ROWS, WIDTH, host_bytes, &opts, NULL);
 }
 
-/* An exit handler or a destructor of the user may do so. */
+/* The user's exit handler or destructor may close the store. */
 static void close_store(void)
 {
 	unsigned long frees = sim_calls("cudaFree");
@@ -164,7 +165,7 @@ static void *copy_while_held(void *ctx)
 	return NULL;
 }
 
-/* Only when exit() has begun to refuse calls may the copy end. */
+/* The copy may end only after exit() has begun to refuse calls. */
 static void *release_when_refused(void *ctx)
 {
 	void *memory;

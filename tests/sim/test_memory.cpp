@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulated GPUs: memory of theirs, of the host, of peers and of other processes. */
+/* Simulated GPUs: their own memory, host memory, and memory of peers and other processes. */
 #include <sys/mman.h>
 
 #include "sim_case.h"
@@ -18,10 +18,10 @@ static void memory_runs_out_and_comes_back()
 	OK(cudaFree(a));
 	CHECK(cudaFree(a) == cudaErrorInvalidValue);
 	OK(cudaMalloc(&c, 600 * 1024));
-	CHECK(c != a); /* an old address is not given out again soon */
+	CHECK(c != a); /* a freed address is not reused soon */
 	OK(cudaFree(nullptr));
 	OK(cudaFree(b));
-	for (int i = 0; i < 3000; i++) { /* round the addresses */
+	for (int i = 0; i < 3000; i++) { /* wrap around the address range */
 		OK(cudaFree(c));
 		OK(cudaMalloc(&c, 1000 * 1024));
 	}
@@ -68,7 +68,7 @@ static void registered_memory()
 	void *seen;
 
 	OK(cudaHostRegister(room + 64, 4096, cudaHostRegisterPortable | cudaHostRegisterMapped));
-	/* the same page */
+	/* shares a page with the first */
 	CHECK(cudaHostRegister(room, 64, 0) == cudaErrorHostMemoryAlreadyRegistered);
 	CHECK(cudaHostRegister(room + 8000, 64, 0) == cudaErrorHostMemoryAlreadyRegistered);
 	OK(cudaHostRegister(room + 8192, 4096, cudaHostRegisterReadOnly));
@@ -87,7 +87,7 @@ static void registered_memory()
 	CHECK(about.type == cudaMemoryTypeUnregistered && !about.devicePointer);
 	OK(cudaHostUnregister(room + 8192));
 	CHECK(mprotect(room, 4096, PROT_READ) == 0);
-	/* cannot be written: only for reading */
+	/* cannot be written: must be registered for reading only */
 	CHECK(cudaHostRegister(room, 4096, 0) == cudaErrorInvalidValue);
 	OK(cudaHostRegister(room, 4096, cudaHostRegisterReadOnly));
 	CHECK(munmap(room + 4096, 4096) == 0 &&
@@ -103,7 +103,7 @@ static void registrations_side_by_side()
 
 	OK(cudaHostRegister(room, page, 0));
 	OK(cudaHostRegister(border, page, 0));
-	OK(start_store(stream, (unsigned *)(border - 128), 1)); /* kernels may */
+	OK(start_store(stream, (unsigned *)(border - 128), 1)); /* kernels may cross the boundary */
 	OK(cudaStreamSynchronize(stream));
 	const cudaError_t no = cudaErrorInvalidValue;
 	CHECK(cudaMemcpyAsync(device, border - 4, 8, cudaMemcpyDefault, stream) == no);
@@ -184,7 +184,7 @@ static void contexts()
 	const cudaStream_t stream = new_stream();
 	CHECK(device_of(stream, &gpu) == 0 && gpu == 1);
 	OK(cudaStreamSynchronize(stream));
-	OK(cudaSetDevice(2)); /* for as long as the context is pushed */
+	OK(cudaSetDevice(2)); /* lasts until the context is popped */
 	CHECK(pop(&popped) == 0 && sim_has_context(2));
 	OK(cudaGetDevice(&gpu));
 	CHECK(gpu == 0 && !sim_has_context(0));
@@ -220,7 +220,7 @@ static void import_outlives_the_exporter()
 		      cudaErrorDeviceUninitialized);
 		CHECK(write(to_us[1], &handle, sizeof(handle)) == (ssize_t)sizeof(handle));
 		read_all(to_them[0], &go, 1);
-		CHECK(word_at(a) == 1000); /* what the other wrote */
+		CHECK(word_at(a) == 1000); /* written by the other process */
 		_exit(0);
 	}
 	read_all(to_us[0], &handle, sizeof(handle));

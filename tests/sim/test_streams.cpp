@@ -30,7 +30,7 @@ static void come(void *who)
 		came_first = *(int *)who;
 }
 
-/* Which of two streams goes first is nobody's promise. */
+/* CUDA does not promise which of two streams runs first. */
 static int first_of_two_streams()
 {
 	const cudaStream_t one = new_stream(), two = new_stream();
@@ -87,7 +87,7 @@ static void an_event_orders_two_streams()
 	CHECK(word_at(a) == expected);
 }
 
-/* Recorded again, an event stands for the new place; who waits already waits for the old one. */
+/* A new record moves the event; existing waits still refer to the old place. */
 static void an_event_is_a_place_in_a_stream()
 {
 	const cudaStream_t one = new_stream(), two = new_stream();
@@ -100,7 +100,7 @@ static void an_event_is_a_place_in_a_stream()
 	OK(cudaEventRecord(event, one));
 	OK(cudaStreamSynchronize(two));
 	CHECK(cudaEventQuery(event) == cudaErrorNotReady);
-	OK(cudaEventDestroy(event)); /* in use */
+	OK(cudaEventDestroy(event)); /* still in use */
 	OK(cudaStreamDestroy(two));
 	__atomic_store_n(word, 1u, __ATOMIC_RELEASE);
 	OK(cudaStreamSynchronize(one));
@@ -123,13 +123,13 @@ static void waiting_and_writing_words()
 	CHECK(found == cudaDriverEntryPointSuccess);
 	OK(cudaGetDriverEntryPointByVersion("cuNothing", &none, 12000, cudaEnableDefault, &found));
 	CHECK(found == cudaDriverEntryPointSymbolNotFound && !none);
-	/* cyclic: 2 is behind 0xfffffffe */
+	/* cyclic: 2 is past 0xfffffffe */
 	words[0] = 0xfffffff0;
 	wait_for_word(one, words, 0xfffffffe);
 	OK(start_step(one, a, 7));
 	CHECK(write_value(one, (uintptr_t)(words + 1), 99, 0) == 0);
 	CHECK(cudaStreamQuery(one) == cudaErrorNotReady);
-	/* equal: what the first stream writes */
+	/* equal to the value that the first stream writes */
 	CHECK(wait_value(two, (uintptr_t)(words + 1), 99, 1) == 0);
 	OK(start_copy(two, words, a));
 	__atomic_store_n(words, 2u, __ATOMIC_RELEASE);
@@ -137,7 +137,7 @@ static void waiting_and_writing_words()
 	CHECK(words[0] == 7 && words[63] == 7);
 }
 
-/* All streams of the GPU are one queue: what waits in front holds the others. */
+/* All streams of the GPU share one queue: a waiting operation at its head holds the others. */
 static void one_queue_is_held_by_its_head()
 {
 	const cudaStream_t one = new_stream(), two = new_stream();
@@ -149,7 +149,7 @@ static void one_queue_is_held_by_its_head()
 	OK(cudaSetDevice(1));
 	other = new_stream();
 	unsigned *b = device_words(64);
-	/* another GPU has another queue; and turns for the wrong thing to happen in */
+	/* another GPU has another queue; its turns give a wrong order a chance to show */
 	for (int i = 0; i < 30; i++) {
 		OK(start_store(other, b, 1));
 		OK(cudaStreamSynchronize(other));
@@ -207,12 +207,12 @@ static void lazy_work_is_done_in_time_and_when_waited_for()
 	}
 	OK(cudaEventSynchronize(event));
 	CHECK(word_at(a) == expected);
-	OK(cudaLaunchHostFunc(one, set_flag, &flag)); /* nobody waits: it comes all the same */
+	OK(cudaLaunchHostFunc(one, set_flag, &flag)); /* runs although nothing waits for it */
 	while (!__atomic_load_n(&flag, __ATOMIC_ACQUIRE))
 		usleep(100);
 }
 
-/* Host threads, each with a stream; one of them gives its stream back while it is in use. */
+/* Host threads, each with its own stream; every second thread destroys it while it is in use. */
 static void threads_do_not_meet()
 {
 	std::vector<std::thread> threads;
@@ -331,7 +331,7 @@ int main()
 		passes("lazy work", { { "RUNG_SIM_LAZY", lazy } },
 		       lazy_work_is_done_in_time_and_when_waited_for);
 	}
-	case_name = "streams are in no order";
+	case_name = "streams have no order";
 	streams_are_in_no_order();
 	passes("threads, one queue", { { "CUDA_DEVICE_MAX_CONNECTIONS", "1" } },
 	       threads_do_not_meet);
@@ -343,7 +343,7 @@ int main()
 	passes("launches that block", { { "CUDA_LAUNCH_BLOCKING", "1" }, { "RUNG_SIM_LAZY", "1" } },
 	       launches_that_block);
 	for (const char *seed : { "1", "2", "3" })
-		passes("orders that are no races", { { "RUNG_SIM_SEED", seed } },
+		passes("ordered accesses are not races", { { "RUNG_SIM_SEED", seed } },
 		       orders_are_no_races);
 	printf("streams: %lu cases\n", cases);
 	return 0;

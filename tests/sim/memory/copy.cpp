@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated runtime: copies, fills and kernels, put on streams. */
+/* The simulated runtime: copies, fills and kernels, submitted to streams. */
 #include <cstring>
 
 #include "cuda_runtime.h"
@@ -41,7 +41,7 @@ static bool direction_fits(state &s, const rectangle &c, enum cudaMemcpyKind kin
 	}
 }
 
-/* Where one side of a copy is. The host's plain memory only for calls that wait. */
+/* The address of one side of a copy. Only calls that wait accept plain host memory. */
 static unsigned char *side(state &s, const unsigned char *at, size_t bytes, bool write,
                            bool pageable, const char *what)
 {
@@ -52,7 +52,7 @@ static unsigned char *side(state &s, const unsigned char *at, size_t bytes, bool
 	return real_address(s, at, bytes, write, what);
 }
 
-/* What CUDA refuses: bytes that begin in one registration and go on in the next. */
+/* CUDA refuses bytes that begin in one registration and continue in the next. */
 static bool crosses_registrations(state &s, const unsigned char *at, size_t bytes)
 {
 	const struct range *r = find_range(s, (uintptr_t)at);
@@ -93,7 +93,7 @@ static cudaError_t put_copy(state &s, held_lock &lock, const rectangle &c, enum 
 	    crosses_registrations(s, c.to, span(c.to_pitch, c.width, c.height)) ||
 	    crosses_registrations(s, c.from, span(c.from_pitch, c.width, c.height)))
 		return cudaErrorInvalidValue;
-	/* now, and again when it is done */
+	/* check now, and again when the copy runs */
 	side(s, c.to, span(c.to_pitch, c.width, c.height), true, wait, what);
 	side(s, c.from, span(c.from_pitch, c.width, c.height), false, wait, what);
 	copy.run = [&s, c, wait, what] { copy_now(s, c, wait, what); };
@@ -106,7 +106,7 @@ static rectangle line(void *to, const void *from, size_t bytes)
 	return { (unsigned char *)to, (const unsigned char *)from, bytes, bytes, bytes, 1 };
 }
 
-/* Between GPUs, and within one, even cudaMemcpy does not wait. */
+/* Between device memories, even cudaMemcpy does not wait. */
 static entry copy_entry("cudaMemcpy", UNSAFE), copy_async("cudaMemcpyAsync");
 static entry copy_2d_async("cudaMemcpy2DAsync");
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated runtime: memory of GPUs, and how other processes use it. */
+/* The simulated runtime: GPU memory, and its use by other processes. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -94,7 +94,7 @@ cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total_out)
 struct handle_text {
 	char magic[8];
 	uint64_t bytes;
-	uint64_t dev, ino; /* of the memfd: its number may have come to mean another file */
+	uint64_t dev, ino; /* of the memfd: its number may have been reused for another file */
 	int32_t pid, fd, gpu, zero;
 };
 static_assert(sizeof(handle_text) <= CUDA_IPC_HANDLE_SIZE, "fits a handle");
@@ -111,10 +111,10 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle_out, void *ptr)
 		if (!r)
 			return cudaErrorInvalidValue;
 		if (r->bytes % BLOCK != 0)
-			wrong("a handle of %zu bytes at %p opens all that is in the same block",
+			wrong("a handle of %zu bytes at %p exports everything in the same block",
 			      r->bytes, ptr);
 		if (fstat(r->fd, &st) != 0)
-			wrong("the memory at %p: its descriptor was closed by somebody", ptr);
+			wrong("the memory at %p: its descriptor was closed", ptr);
 		memcpy(text.magic, HANDLE_MAGIC, sizeof(text.magic));
 		text.bytes = r->bytes;
 		text.dev = st.st_dev;
@@ -128,7 +128,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle_out, void *ptr)
 	});
 }
 
-/* Map the exporter's memory: it stays when the exporter ends. Locked: it is open here. */
+/* Map the exporter's memory, which outlives the exporter. The shared lock marks it as open here. */
 static void *map_memory_of(const handle_text &text, int *fd_out)
 {
 	char path[64];
@@ -150,7 +150,7 @@ static void *map_memory_of(const handle_text &text, int *fd_out)
 	return real;
 }
 
-/* cudaIpcMemLazyEnablePeerAccess */
+/* Implements cudaIpcMemLazyEnablePeerAccess. */
 static cudaError_t reach(state &s, int gpu)
 {
 	std::vector<bool> &peers = s.gpus[(size_t)current_gpu()].peers;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated runtime: host memory that GPUs may use, and what an address is. */
+/* The simulated runtime: host memory that GPUs may use, and the attributes of addresses. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 using namespace sim;
 
-/* Are all pages there, and may they be read, and written? */
+/* Whether all pages exist and may be read, and with `write` also written. */
 static bool pages_allow(uintptr_t begin, uintptr_t end, bool write)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -30,7 +30,7 @@ static bool pages_allow(uintptr_t begin, uintptr_t end, bool write)
 	return at >= end;
 }
 
-/* Pages are what gets locked: two registrations have none in common. */
+/* Registration locks whole pages: two registrations must not share a page. */
 static bool is_registered_in_part(state &s, uintptr_t begin, uintptr_t end)
 {
 	for (const auto &entry : s.ranges) {
@@ -72,7 +72,7 @@ cudaError_t cudaHostRegister(void *ptr, size_t bytes, unsigned flags)
 	});
 }
 
-/* A kernel that runs still has the memory. Work that is queued finds it gone. */
+/* A running kernel may still use the memory. Queued work finds it gone. */
 static void wait_for_kernel(state &s, held_lock &lock)
 {
 	s.finished.wait(lock, [&] { return !s.running || s.running_host_function; });
@@ -91,7 +91,7 @@ cudaError_t cudaHostUnregister(void *ptr)
 	});
 }
 
-/* Memory of the host that CUDA knows from the start; its content is nothing to rely on. */
+/* Host memory that CUDA has allocated itself; its initial content is undefined. */
 static cudaError_t alloc_host(state &s, range_kind kind, size_t bytes, bool combined,
                               void **ptr_out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated runtime: the addresses of memory, and which of it kernels may use. */
+/* The simulated runtime: memory addresses, and the memory that kernels may use. */
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -13,7 +13,7 @@ using namespace sim;
 
 /* ---- addresses ---- */
 
-/* Several times the memory, so that addresses do not come back soon. */
+/* Reserves several times the memory, so that addresses are not reused soon. */
 void sim::reserve_gpu(state &s, struct gpu *gpu)
 {
 	const size_t bytes = std::max<size_t>(round_up(s.gpu_bytes, PAGE) * 4, (size_t)1 << 30);
@@ -60,8 +60,8 @@ const struct range &sim::checked_range(state &s, const void *ptr, size_t bytes, 
 		wrong("%s: %zu bytes at %p, which is host memory that is not registered", what,
 		      bytes, ptr);
 	if (bytes > r->bytes - (at - r->begin))
-		wrong("%s: %zu bytes at %p, which is byte %zu of a memory of %zu", what, bytes, ptr,
-		      (size_t)(at - r->begin), r->bytes);
+		wrong("%s: %zu bytes at %p, which is byte %zu of an allocation of %zu", what, bytes,
+		      ptr, (size_t)(at - r->begin), r->bytes);
 	if (write && !r->writable)
 		wrong("%s: writes to %p, which is registered for reading only", what, ptr);
 	return *r;
@@ -75,14 +75,14 @@ unsigned char *sim::real_address(state &s, const void *ptr, size_t bytes, bool w
 	return r.real + ((uintptr_t)ptr - r.begin);
 }
 
-/* Where `bytes` bytes are free in the reservation, at or behind `from`; 0 when nowhere. */
+/* The first address from `from` on with `bytes` free bytes in the reservation; 0 if none. */
 static uintptr_t free_address(state &s, const struct gpu &gpu, uintptr_t from, size_t bytes)
 {
 	uintptr_t at = from;
 
 	for (auto r = s.ranges.lower_bound(gpu.begin); r != s.ranges.end() && r->first < gpu.end;
 	     ++r) {
-		/* something between: what runs over is seen */
+		/* a gap: overruns are detected */
 		const uintptr_t end = r->first + round_up(r->second.bytes, ALIGN) + ALIGN;
 
 		if (r->first >= at && r->first - at >= bytes + ALIGN)
@@ -132,7 +132,7 @@ bool sim::may_use(state &s, const struct range &r, int gpu)
 	       s.gpus[(size_t)gpu].peers[(size_t)r.gpu];
 }
 
-/* to the kernel that runs, by address; the device thread's own */
+/* memory of the running kernel, by address; used only by the device thread */
 static std::vector<lanes::region> lent;
 static const lanes::region *last_found[lanes::RELEASE + 1];
 

@@ -12,8 +12,8 @@
  *   gpu            the number of the GPU that gathers
  *   go             "0" at once; gathers until any next line arrives, then answers "N", the rows
  *                  that were wrong
- * RUNG_TEST_ATTACH_GPU in the environment sets opts.gpu of its attach. It closes its store and exits
- * with 0 when its input ends.
+ * RUNG_TEST_ATTACH_GPU in the environment sets opts.gpu of its attach. It closes its store and
+ * exits with 0 when its input ends.
  */
 #ifndef SUPPORT_SHARE_CHILD_H
 #define SUPPORT_SHARE_CHILD_H

@@ -70,8 +70,7 @@ static void skip_space(struct cursor *c)
 		c->at++;
 }
 
-/* Consume `wanted`, after white space. @return false without consuming it if another byte follows
- */
+/* Consume `wanted`, after white space. @return false: another byte follows, and stays */
 static bool take(struct cursor *c, char wanted)
 {
 	skip_space(c);

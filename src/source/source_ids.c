@@ -54,9 +54,9 @@ static void write_masked(const unsigned char *mask, uint64_t vertex_count, uint6
 	}
 }
 
-/* Entry `i` of an array of any integer type. Callers widen negative values and values above 2^63
- * differently, so there are two results. @return true if *value_out is the value; false if it is
- * negative, and in *negative_out */
+/* Entry `i` of an array of any integer type. No single type holds negative values and those from
+ * 2^63 on, and messages print both. @return true: *value_out is the value; false: it is negative,
+ * and in *negative_out */
 static bool integer_at(const void *data, enum rung_dtype dtype, uint64_t i, uint64_t *value_out,
                        int64_t *negative_out)
 {
@@ -128,7 +128,7 @@ static int fail_repeat(const struct rung_source *src, const uint64_t *ids, uint6
 	                  rung__source_spec(src), first, second, ids[second]);
 }
 
-/* One bit per vertex: 1/64 of the memory of sorting a copy, and one pass. */
+/* One bit per vertex, and one pass; sorting a copy would need 64 bits per id. */
 static int check_distinct(const struct rung_source *src, uint64_t vertex_count, const uint64_t *ids,
                           uint64_t count)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members of .npz files: stored ones are read in place; deflated ones are inflated, small ones into
- * memory, large ones while they are read (source_zip.c). The CRC of deflated members is compared
- * when the last byte is inflated, that of stored ones when all bytes were read.
+ * Members of .npz files. Stored ones are read in place. Deflated ones are inflated: small ones into
+ * memory, large ones while they are read (source_zip.c). libzip compares the CRC of a deflated
+ * member when it inflates the last byte; src/zip compares that of a stored one when all bytes have
+ * been read. The sizes in a zip file are untrusted, and are checked before memory is allocated.
  */
 #include <string.h>
 
@@ -13,23 +14,25 @@
 
 #define DEFLATE_RATIO_MAX 1032u /* largest expansion by deflate; a larger size is false */
 #define LIST_BYTES        512u  /* of member names in a message */
-/* Limit for members that are inflated at once; every header is shorter. */
+/* Larger deflated members are inflated while they are read. The first piece, of this size, contains
+ * the header: the longest one that is accepted, and its prefix. */
 #define WHOLE_BYTES_MAX (RUNG__NPY_HEADER_BYTES_MAX + 64u)
 
-/* "a, b, c, ..." of what a .npz holds, ".npy" left out. A name may hold anything: what does not
- * print becomes '?'. */
+/* Write the names of the members as "a, b, c, ...", without ".npy". A name is untrusted: control
+ * characters become '?'. */
 static void list_members(zip_t *zip, char list[LIST_BYTES])
 {
 	zip_int64_t count = zip_get_num_entries(zip, 0);
 	size_t used = 0;
 
-	strcpy(list, "none");
+	strcpy(list, "none"); /* overwritten by the first name */
 	for (zip_int64_t i = 0; i < count; i++) {
 		const char *name = zip_get_name(zip, (zip_uint64_t)i, 0);
 		size_t len = name ? strlen(name) : 0;
 
 		if (len > 4 && strcmp(name + len - 4, ".npy") == 0)
 			len -= 4;
+		/* 8: the separator, and ", ..." with its NUL after it */
 		if (used + len + 8 > LIST_BYTES) {
 			strcpy(list + used, ", ...");
 			return;
@@ -60,6 +63,7 @@ int rung__source_no_member(struct rung_source *src)
 	                  src->spec, list);
 }
 
+/* Sizes and compression of an entry. Later checks need all of them. */
 static int stat_member(const struct rung_source *src, zip_t *zip, zip_int64_t idx, zip_stat_t *st)
 {
 	if (zip_stat_index(zip, (zip_uint64_t)idx, 0, st) < 0)
@@ -83,8 +87,8 @@ static bool name_ends_in(const char *name, const char *end)
 	return len >= end_len && strcmp(name + len - end_len, end) == 0;
 }
 
-/* Find the entry with the name `name`, or whose name ends in it. @param idx_out -1: there is none
- * @param twice_out there are several */
+/* Find the entry named `name`, or with `ending` the one whose name ends in it. @param idx_out  the
+ * first such entry, or -1. @param twice_out  whether there are more */
 static void locate(zip_t *zip, const char *name, bool ending, zip_int64_t *idx_out, bool *twice_out)
 {
 	const zip_int64_t count = zip_get_num_entries(zip, 0);
@@ -96,13 +100,13 @@ static void locate(zip_t *zip, const char *name, bool ending, zip_int64_t *idx_o
 
 		if (!entry || !(ending ? name_ends_in(entry, name) : strcmp(entry, name) == 0))
 			continue;
-		*twice_out = *idx_out >= 0;
+		*twice_out = *idx_out >= 0; /* stays true: *idx_out is not reset */
 		if (*idx_out < 0)
 			*idx_out = i;
 	}
 }
 
-/* A zip file may hold a name twice, and readers differ in which of the two they take. */
+/* A zip file may contain a name twice, and readers differ in which of the two they use. */
 static int fail_twice(const struct rung_source *src, const char *name)
 {
 	return rung__fail(
@@ -111,6 +115,8 @@ static int fail_twice(const struct rung_source *src, const char *name)
 		src->path, name);
 }
 
+/* Members are found by their name in the zip file, then by that name with ".npy", as numpy.load()
+ * does. */
 static int find_member(const struct rung_source *src, zip_t *zip, const char *member,
                        zip_stat_t *st)
 {
@@ -138,7 +144,8 @@ static int find_member(const struct rung_source *src, zip_t *zip, const char *me
 	return rc;
 }
 
-/* The whole entry, whose CRC libzip compares at its end. */
+/* Inflate the whole entry. libzip compares the CRC only when the reader asks for a byte after the
+ * last one; that read also finds an entry that inflates to more than it claims. */
 static int inflate_all(struct rung__generated *generated, zip_file_t *file)
 {
 	unsigned char past;
@@ -154,7 +161,7 @@ static int inflate_all(struct rung__generated *generated, zip_file_t *file)
 			break;
 		rc = rung__generated_add(generated, (uint64_t)got);
 	}
-	if (rc == 0 && generated->done == generated->bytes)
+	if (rc == 0 && generated->done == generated->bytes) /* also an empty entry has a CRC */
 		got = zip_fread(file, &past, 1);
 	if (rc < 0)
 		return rc;
@@ -166,7 +173,7 @@ static int inflate_all(struct rung__generated *generated, zip_file_t *file)
 	return rung__generated_end(generated);
 }
 
-/* The sizes of the entry are checked against the file before memory is allocated for it. */
+/* Compare the sizes of an entry with the file, before memory is allocated for it. */
 static int check_sizes(const struct rung_source *src, const zip_stat_t *st, uint64_t file_bytes)
 {
 	if (st->comp_size <= file_bytes && st->size / DEFLATE_RATIO_MAX <= st->comp_size &&
@@ -178,6 +185,7 @@ static int check_sizes(const struct rung_source *src, const zip_stat_t *st, uint
 	                  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size, file_bytes);
 }
 
+/* Inflate an entry into memory or a temporary file, which `src` then owns. */
 static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st)
 {
 	zip_file_t *file = zip_fopen_index(zip, st->index, 0);
@@ -194,6 +202,8 @@ static int load_member(struct rung_source *src, zip_t *zip, const zip_stat_t *st
 	return rc;
 }
 
+/* Position of the data of a stored entry. @return false if src/zip cannot find them with certainty;
+ * libzip then reads the entry */
 static bool find_bytes(const struct rung_source *src, zip_t *zip, const zip_stat_t *st,
                        uint64_t file_bytes, uint64_t *offset_out)
 {
@@ -205,7 +215,7 @@ static bool find_bytes(const struct rung_source *src, zip_t *zip, const zip_stat
 	return rung__zip_offset(src->fd, file_bytes, st->index, &entry, offset_out);
 }
 
-/* Of a stored member, which is read in place. */
+/* Check the CRC of a stored member while it is read in place. @param array_offset  in the member */
 static int watch_crc(struct rung_source *src, const zip_stat_t *st, uint64_t offset,
                      uint64_t array_offset)
 {
@@ -219,7 +229,8 @@ static int watch_crc(struct rung_source *src, const zip_stat_t *st, uint64_t off
 	return rung__member_crc_open(src->fd, src->spec, &member, &src->crc);
 }
 
-/* In place, while it is read, or inflated at once, whichever is possible. */
+/* Choose how an entry is read: in place (stored), inflated while it is read (large and deflated,
+ * with a CRC that is compared at its end), or inflated now. Then parse its .npy header. */
 static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
                       uint64_t file_bytes)
 {
@@ -246,7 +257,7 @@ static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
 		rc = rung__npy_read(src->fd, src->spec, offset, st->size, &npy);
 	src->info = npy.array;
 	src->transposed = npy.transposed;
-	src->data_offset = npy.data_offset + offset;
+	src->data_offset = npy.data_offset + offset; /* `offset` is 0 unless it is in place */
 	return rc == 0 && in_place && (st->valid & ZIP_STAT_CRC)
 	               ? watch_crc(src, st, offset, npy.data_offset)
 	               : rc;
@@ -264,7 +275,7 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 	rc = find_member(src, zip, member, &st);
 	if (rc == 0)
 		rc = open_found(src, zip, &st, file_bytes);
-	zip_discard(zip);
+	zip_discard(zip); /* nothing was changed; a stream has its own zip_t */
 	return rc;
 }
 
@@ -285,6 +296,7 @@ int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t 
 		rc = fail_twice(src, end);
 	else
 		rc = stat_member(src, zip, found, &st);
+	/* the pickle is parsed in memory: unlike other members it cannot go into a file */
 	if (rc == 0 && st.size > rung__generated_memory_max)
 		rc = rung__fail(RUNG_E_FORMAT,
 		                "%s: its '*%s' claims %" PRIu64 " bytes, at most %" PRIu64

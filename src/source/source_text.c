@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ids in text files, one a line, plain or compressed by gzip. Digits and line ends are taken, and
- * nothing else. A few bytes of such a file can hold any number of ids, so they are counted when it
- * is opened and read again where they are wanted; none are kept.
+ * Ids in text files, one per line, plain or compressed by gzip. Only digits and line ends are
+ * accepted. A few compressed bytes can expand to any number of ids, so memory is not allocated for
+ * them: they are counted when the file is opened, and parsed again when they are read. Reading
+ * backwards starts again at the first line.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -13,25 +14,26 @@
 #include "base/base.h"
 #include "source/state.h"
 
-#define READ_BYTES (1u << 16)
-#define GZIP_BYTES (1u << 17) /* of zlib's, at most */
+#define READ_BYTES (1u << 16) /* of one call of zlib */
+#define GZIP_BYTES (1u << 17) /* memory that zlib uses, at most */
 
 struct text {
-	pthread_mutex_t lock;
-	gzFile file;
-	const char *path;  /* the source's */
-	uint64_t count;    /* ids that there were when it was opened */
-	uint64_t row;      /* ids read since the start of the file, */
-	uint64_t last;     /* and the last of them */
-	unsigned used, at; /* of the buffer */
+	pthread_mutex_t lock; /* for a whole read: the file has one position */
+	gzFile file;          /* reads plain files as well; NULL: not open yet */
+	const char *path;     /* the source's */
+	uint64_t count;       /* ids that were in the file when it was opened */
+	uint64_t row;         /* ids parsed since the start of the file */
+	uint64_t last;        /* the last of them */
+	unsigned used, at;    /* bytes in the buffer, and those of them that were parsed */
 	unsigned char buffer[READ_BYTES];
 };
 
+/* State of the parser inside of a line. */
 struct line {
-	uint64_t value;
-	bool digits;   /* it has some */
-	bool returned; /* and a carriage return after them */
-	bool ended;
+	uint64_t value; /* of the digits so far */
+	bool digits;    /* there is at least one */
+	bool returned;  /* a carriage return follows them */
+	bool ended;     /* by a line feed */
 };
 
 static int bad_line(const struct text *text, const char *what)
@@ -42,12 +44,15 @@ static int bad_line(const struct text *text, const char *what)
 	                  text->path, text->row + 1, what);
 }
 
+/* One byte of a line: DIGITS [CR] LF. Blank lines are refused, because they would shift all rows
+ * after them. */
 static int read_char(const struct text *text, struct line *line, unsigned char c)
 {
 	if (c == '\n') {
 		line->ended = true;
 		return line->digits ? 0 : bad_line(text, "holds no id");
 	}
+	/* after CR only LF may follow */
 	if (line->returned || (c == '\r' && !line->digits))
 		return bad_line(text, "holds a carriage return that ends no id");
 	if (c == '\r') {
@@ -63,6 +68,7 @@ static int read_char(const struct text *text, struct line *line, unsigned char c
 	return 0;
 }
 
+/* zlib's error as a status. A damaged file is RUNG_E_FORMAT, a device that fails is RUNG_E_IO. */
 static int read_failed(const struct text *text)
 {
 	int code;
@@ -76,7 +82,7 @@ static int read_failed(const struct text *text)
 	                  code == Z_BUF_ERROR ? "it is cut short" : what);
 }
 
-/* More of the file into the empty buffer; nothing at its end. */
+/* Refill the buffer, which is empty. At the end of the file it stays empty. */
 static int fill(struct text *text)
 {
 	int code, got = gzread(text->file, text->buffer, sizeof(text->buffer));
@@ -85,11 +91,12 @@ static int fill(struct text *text)
 	text->used = got > 0 ? (unsigned)got : 0;
 	if (got > 0)
 		return 0;
-	gzerror(text->file, &code); /* a truncated file would otherwise look complete */
+	gzerror(text->file, &code); /* without this, a truncated file would look complete */
 	return got < 0 || code != Z_OK ? read_failed(text) : 0;
 }
 
-/* The id of the next line into text->last. @param there_out  false: the file ends */
+/* Parse the next line into text->last. The last line may lack its line feed. @param there_out
+ * false: the file ends */
 static int next_id(struct text *text, bool *there_out)
 {
 	struct line line = { .value = 0 };
@@ -108,6 +115,7 @@ static int next_id(struct text *text, bool *there_out)
 	return rc;
 }
 
+/* Start again at the first line. zlib cannot seek backwards faster. */
 static int rewind_text(struct text *text)
 {
 	if (gzrewind(text->file) < 0)
@@ -117,10 +125,11 @@ static int rewind_text(struct text *text)
 	return 0;
 }
 
-/* Read on until text->last is id number `row`. */
+/* Parse until text->last is id number `row`. It may be already: reads may end inside of an id. */
 static int go_to(struct text *text, uint64_t row)
 {
 	bool there = true;
+	/* row + 1 == text->row: the id is in text->last */
 	int rc = row + 1 < text->row ? rewind_text(text) : 0;
 
 	while (rc == 0 && there && text->row <= row)
@@ -133,6 +142,7 @@ static int go_to(struct text *text, uint64_t row)
 	return rc;
 }
 
+/* Bytes of the array of int64, which may begin and end inside of an id. */
 static int read_text(void *stream, uint64_t first, uint64_t count, unsigned char *to)
 {
 	struct text *text = stream;
@@ -177,6 +187,8 @@ static bool named_gz(const char *path)
 	return len > 3 && strcmp(path + len - 3, ".gz") == 0;
 }
 
+/* gzclose() closes its descriptor, so zlib gets a duplicate; both share a position, and src->fd is
+ * not read. */
 static int open_file(const struct rung_source *src, struct text *text)
 {
 	int fd = dup(src->fd);
@@ -189,6 +201,7 @@ static int open_file(const struct rung_source *src, struct text *text)
 			close(fd);
 		return rung__fail_errno(failed, "%s", src->path);
 	}
+	/* gzdirect() reads the first bytes: 1 for a file that is not compressed */
 	if (gzdirect(text->file) != !named_gz(src->path))
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: its name indicates that it is %scompressed by gzip, its "
@@ -207,9 +220,11 @@ int rung__source_open_text(struct rung_source *src)
 		return rung__fail(RUNG_E_NOMEM, "%s", src->path);
 	pthread_mutex_init(&text->lock, NULL);
 	text->path = src->path;
+	/* the source owns it from here on, and closes it if this fails */
 	src->stream = text;
 	src->stream_ops = &text_ops;
 	rc = open_file(src, text);
+	/* the array's length must be known, so all lines are parsed; this also finds bad ones */
 	while (rc == 0 && there)
 		rc = next_id(text, &there);
 	if (rc < 0)

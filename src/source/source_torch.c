@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays out of dicts that torch.save() wrote: a zip file, in which data.pkl holds the dict. */
+/*
+ * Arrays in dicts that torch.save() wrote: a zip file, in which the member NAME/data.pkl is the
+ * pickled dict. The pickle is loaded into memory, and one of its arrays is decoded.
+ */
 #include <string.h>
 
 #include "file/file.h"
@@ -7,8 +10,10 @@
 #include "source/pickle.h"
 #include "source/state.h"
 
-#define LIST_BYTES 512u
+#define LIST_BYTES 512u /* of keys in a message */
 
+/* torch before 1.6 wrote a bare pickle, which deserves its own message. A file of fewer than 4
+ * bytes has no magic, and fails the same way. */
 static int check_zip(const struct rung_source *src, uint64_t file_bytes)
 {
 	unsigned char magic[4] = { 0 };
@@ -24,6 +29,7 @@ static int check_zip(const struct rung_source *src, uint64_t file_bytes)
 	return rc;
 }
 
+/* Load the pickle into src->data and parse it. The dict points into src->data. */
 static int read_dict(struct rung_source *src, uint64_t file_bytes, struct rung__pickle_dict *dict)
 {
 	int rc = check_zip(src, file_bytes);
@@ -33,12 +39,14 @@ static int read_dict(struct rung_source *src, uint64_t file_bytes, struct rung__
 	return rc < 0 ? rc : rung__pickle_read(src->path, src->data, src->data_bytes, dict);
 }
 
+/* Fail because no array has the key, or no key is given, and list those there are. */
 static int no_key(const struct rung_source *src, const struct rung__pickle_dict *dict,
                   const char *key)
 {
 	char list[LIST_BYTES] = "none";
 	size_t used = 0;
 
+	/* it ends while the longest key, a separator and the NUL still fit */
 	for (uint32_t i = 0; i < dict->count && used + RUNG__PICKLE_KEY_BYTES + 8 < LIST_BYTES;
 	     i++) {
 		const char *separator = used ? ", " : "";
@@ -55,13 +63,15 @@ static int no_key(const struct rung_source *src, const struct rung__pickle_dict 
 	return rung__fail(RUNG_E_NOENT, "%s: has no array '%s'; it has: %s", src->path, key, list);
 }
 
+/* Replace src->data, the pickle, by the decoded array. */
 static int open_array(struct rung_source *src, const struct rung__pickle_item *item)
 {
 	const uint64_t item_bytes = rung_dtype_bytes(item->dtype);
 	unsigned char *data;
 	int rc;
 
-	/* each byte takes one of the text, or two */
+	/* each byte of the array is one byte of the text, or two: this bounds the memory before it
+	 * is allocated */
 	if (item->count > item->text_bytes / item_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: array '%s' claims %" PRIu64
@@ -75,7 +85,7 @@ static int open_array(struct rung_source *src, const struct rung__pickle_item *i
 		rung__free(data);
 		return rc;
 	}
-	rung__free(src->data);
+	rung__free(src->data); /* item->text pointed into it */
 	src->data = data;
 	src->data_bytes = item->count * item_bytes;
 	src->info = (struct rung_array_info){ .dtype = item->dtype,
@@ -124,7 +134,7 @@ int rung__torch_read(const char *path, struct rung__pickle_dict *dict_out)
 	if (rc == 0)
 		rc = read_dict(src, bytes, dict_out);
 	for (uint32_t i = 0; rc == 0 && i < dict_out->count; i++)
-		dict_out->items[i].text = NULL; /* of the source */
+		dict_out->items[i].text = NULL; /* it points into the source, which is closed */
 	rung_source_close(src);
 	return rc;
 }

@@ -2,8 +2,8 @@
 /*
  * Zip files through libzip. Large deflated members of .npz files are inflated while they are read,
  * from the first byte to the last, without memory for all of them. Reading at another position
- * starts again from the beginning, so random rows would be inflated many times; such readers are
- * refused (streamed).
+ * starts again from the beginning, so random rows would be inflated many times. Callers that read
+ * at random refuse such sources (`streamed` in source.h).
  */
 #include <errno.h>
 #include <pthread.h>
@@ -43,7 +43,8 @@ int rung__zip_open(const struct rung_source *src, zip_t **zip_out)
 	return rc;
 }
 
-/* A file that was truncated after its directory was read is an I/O error, not damage. */
+/* A file that was truncated after its directory was read is an I/O error, not damage: the read may
+ * succeed later. */
 int rung__zip_inflating_failed(const struct rung_source *src, zip_file_t *file)
 {
 	zip_error_t *error = zip_file_get_error(file);
@@ -64,29 +65,30 @@ int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint6
 
 /* ---- members that are inflated as they are read ---- */
 
-/* Both halves of an edge list [2,E] are read in turn, and the header was read before. */
+/* An edge list [2,E] is read at two positions in turn, the sources and the targets of the edges;
+ * the third handle is the one that read the header. */
 #define HANDLES    3u
-#define SKIP_BYTES 32768u /* a handle skips more only when no other is free */
+#define SKIP_BYTES 32768u /* a handle skips more bytes only if no other is free */
 
-/* A read continues at the end of the last read of a handle; another position needs another handle,
- * from the start. */
+/* A position in the inflated member. A read continues where a handle is; another position needs
+ * another handle, which starts at byte 0. */
 struct handle {
 	zip_file_t *file; /* NULL: free */
-	uint64_t at;      /* bytes inflated */
-	uint64_t used;    /* when: larger is later */
+	uint64_t at;      /* bytes inflated so far */
+	uint64_t used;    /* `uses` at its last read: the smallest is replaced */
 };
 
 struct inflated {
-	pthread_mutex_t lock;
-	const struct rung_source *src;
+	pthread_mutex_t lock;          /* for a whole read: a zip_t is not thread-safe */
+	const struct rung_source *src; /* for messages; it owns this */
 	zip_t *zip;
-	zip_uint64_t idx;
-	uint64_t bytes;       /* of the member */
-	uint64_t data_offset; /* of the array in it */
+	zip_uint64_t idx;     /* of the member */
+	uint64_t bytes;       /* of the member, inflated, as its entry claims */
+	uint64_t data_offset; /* of the array in the member */
 	struct handle handles[HANDLES];
-	uint64_t uses;
-	bool damaged;
-	unsigned char skipped[SKIP_BYTES];
+	uint64_t uses;                     /* reads so far: the clock of handle.used */
+	bool damaged;                      /* sticky: every later read fails too */
+	unsigned char skipped[SKIP_BYTES]; /* receives bytes that are not wanted */
 };
 
 static void close_handle(struct handle *handle)
@@ -96,6 +98,7 @@ static void close_handle(struct handle *handle)
 	handle->file = NULL;
 }
 
+/* Start a handle at byte 0, ending its current use. */
 static int open_handle(struct inflated *inflated, struct handle *handle)
 {
 	close_handle(handle);
@@ -106,7 +109,8 @@ static int open_handle(struct inflated *inflated, struct handle *handle)
 	                                       zip_get_error(inflated->zip));
 }
 
-/* The handle at `first` or before it that is to read from there. */
+/* Choose the handle that reads from `first`: the nearest one at or before it if it is close or none
+ * is free, else a new one from byte 0, in place of the least recently used one. */
 static int find_handle(struct inflated *inflated, uint64_t first, struct handle **handle_out)
 {
 	struct handle *nearest = NULL, *free_one = NULL, *oldest = &inflated->handles[0];
@@ -129,7 +133,7 @@ static int find_handle(struct inflated *inflated, uint64_t first, struct handle 
 	return open_handle(inflated, *handle_out);
 }
 
-/* @param to  NULL: not wanted */
+/* Advance a handle to byte `end`. @param to  receives the bytes; NULL: discard them */
 static int inflate_up_to(struct inflated *inflated, struct handle *handle, uint64_t end,
                          unsigned char *to)
 {
@@ -148,7 +152,7 @@ static int inflate_up_to(struct inflated *inflated, struct handle *handle, uint6
 	return 0;
 }
 
-/* After the last byte libzip compares the CRC. */
+/* libzip compares the CRC when a byte after the last one is requested. */
 static int check_end(struct inflated *inflated, struct handle *handle)
 {
 	unsigned char past;
@@ -159,6 +163,7 @@ static int check_end(struct inflated *inflated, struct handle *handle)
 	return got > 0 ? rung__zip_wrong_length(inflated->src, "more", inflated->bytes) : 0;
 }
 
+/* Read bytes of the member, with the lock held. */
 static int read_locked(struct inflated *inflated, uint64_t first, uint64_t count, unsigned char *to)
 {
 	struct handle *handle = NULL;
@@ -177,7 +182,8 @@ static int read_locked(struct inflated *inflated, uint64_t first, uint64_t count
 		rc = inflate_up_to(inflated, handle, first + count, to);
 	if (rc == 0 && handle->at == inflated->bytes)
 		rc = check_end(inflated, handle);
-	if (rc < 0 || handle->at == inflated->bytes) /* no longer useful */
+	/* no read can continue from the end, or after a failure */
+	if (rc < 0 || handle->at == inflated->bytes)
 		close_handle(handle);
 	inflated->damaged = rc == RUNG_E_FORMAT;
 	return rc;
@@ -194,7 +200,7 @@ static int read_inflated(void *stream, uint64_t first, uint64_t count, unsigned 
 	return rc;
 }
 
-/* For each handle zlib uses 44 KiB and libzip a buffer. */
+/* Per handle, zlib uses 44 KiB, and libzip has a buffer: 64 KiB is enough for both. */
 static uint64_t memory_of_inflated(const void *stream)
 {
 	(void)stream;
@@ -233,7 +239,9 @@ int rung__inflated_begin(struct rung_source *src, const zip_stat_t *st, size_t h
 	inflated->src = src;
 	inflated->idx = st->index;
 	inflated->bytes = st->size;
+	/* a separate zip_t: the caller discards its own when the source is open */
 	rc = rung__zip_open(src, &inflated->zip);
+	/* data_offset is still 0, so this reads the member from its first byte */
 	if (rc == 0)
 		rc = read_inflated(inflated, 0, head_bytes, head);
 	if (rc == 0)

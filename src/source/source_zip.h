@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Members of zip files by libzip, for the sources that are such. Private to src/source. */
+/** Members of zip files, read by libzip, for .npz and .pt. Private to src/source. */
 #ifndef RUNG_SOURCE_ZIP_H
 #define RUNG_SOURCE_ZIP_H
 
@@ -8,17 +8,18 @@
 #include "source/npy.h"
 #include "source/state.h"
 
-/** Open the source's file as a zip file, with a separate descriptor; release it with
- * zip_discard(). */
+/** Open the source's file as a zip file, through a duplicate of its descriptor, which libzip
+ * closes. Release it with zip_discard(). */
 int rung__zip_open(const struct rung_source *src, zip_t **zip_out);
 
-/** Fail with libzip's error. @return RUNG_E_NOMEM, RUNG_E_IO, RUNG_E_FORMAT */
+/** Fail with libzip's error, after `what`. @return RUNG_E_NOMEM, RUNG_E_IO, RUNG_E_FORMAT */
 int rung__zip_failed(const struct rung_source *src, const char *what, zip_error_t *error);
 
-/** The same for reading a member; one that is cut off at the end of the file is RUNG_E_IO. */
+/** The same for reading a member. If the file ends inside of it, the status is RUNG_E_IO. */
 int rung__zip_inflating_failed(const struct rung_source *src, zip_file_t *file);
 
-/** A member has less or more bytes than its entry claims. @return RUNG_E_FORMAT */
+/** Fail because a member has `how` ("less" or "more") bytes than its entry claims. @return
+ * RUNG_E_FORMAT */
 int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint64_t bytes);
 
 /**

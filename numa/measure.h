@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Measuring memory and drives: the common part of the matrices. One call of rung_numa_measure() is
- * a struct rung__measuring.
+ * Measuring memory, GPUs and drives: the common part of the matrices. A struct rung__measuring is
+ * the state of one call of rung_numa_measure().
  *
  * Each matrix has a function that adds its results, present or absent. Memory is allocated on one
  * node at a time, so a matrix iterates over memory nodes outside and CPU nodes inside;
  * measure_run.c sorts the results by node afterwards.
  *
- * A team (measure_team.c) is a thread on each core of a node, or one thread. They are pinned, begin
- * together, and are as fast as the slowest. Memory (measure_memory.c) is preferred on its node,
- * touched there and its location queried, as in the store; if it is elsewhere, the values are
- * absent with the reason, as is everything that is missing. A failure ends the call only if it is
- * not a property of the machine.
+ * A team (measure_team.c) is a thread on each core of a node, or one thread. The threads are pinned
+ * and begin together; the time is that of the slowest. Memory (measure_memory.c) is preferred on
+ * its node, touched there and its location queried, as in the store. If it is elsewhere, the values
+ * are absent with the reason, as is everything that is missing. A failure ends the call only if it
+ * is not a property of the machine.
  *
  * The code of the library is measured: gathers are src/gather/gather.c and kernels/gather.cu, reads
- * are the reader of the store with its engines, on the thread that created its ring.
+ * are the reader of the store with its engines. One thread opens, uses and closes it, because the
+ * store reads on the thread that created the ring.
  *
  * A GPU is identified by its bus id, because CUDA's numbers and the topology's positions may
  * differ. Memory of a node is registered once for all GPUs; GPU memory is allocated for one pair at
@@ -30,7 +31,7 @@
 #define RUNG__MEASURE_LINE_BYTES 64u
 #define RUNG__MEASURE_HUGE_BYTES (2u << 20)
 #define RUNG__MEASURE_DEPTH_MAX  128u /* reads in flight */
-/* additional row sizes, and depths, that a caller may request */
+/* additional row sizes, and queue depths, that a caller may request */
 #define RUNG__MEASURE_ROWS_MAX 64u
 #define RUNG__MEASURE_ROWS     7u /* standard row sizes */
 
@@ -39,24 +40,27 @@
 /** Threads that stay on their CPUs and sleep until there is work. */
 struct rung__team;
 
-/** Work that each thread of a team does `passes` times; `rank` is below `count`. */
+/** Work that each thread of a team does `passes` times. Thread `rank` of `count` does its share. */
 typedef void (*rung__work_fn)(void *ctx, uint32_t rank, uint32_t count, uint64_t passes);
 
-/** A thread on each CPU. @return 0, RUNG_E_NOSUP (a CPU that threads cannot be pinned to: the
- * reason), RUNG_E_NOMEM */
+/** Start a thread on each CPU; `cpus` must stay valid until the team is stopped. @return 0,
+ * RUNG_E_NOSUP (threads cannot be pinned to one of the CPUs: a property of the machine),
+ * RUNG_E_NOMEM */
 int rung__team_start(const uint32_t *cpus, uint32_t count, struct rung__team **team_out);
 
-/** One thread on any of these CPUs: a thread that waits for a device wakes up on an idle one. */
+/** Start one thread on any of these CPUs: a thread that waits for a device wakes up on an idle
+ * one. */
 int rung__team_start_one(const uint32_t *cpus, uint32_t count, struct rung__team **team_out);
+/** Stop the threads, join them and free the team. NULL is allowed. */
 void rung__team_stop(struct rung__team *team);
 
-/** Have it work, all threads starting at once. @return seconds from the first thread's begin to the
- * last one's end */
+/** Run work on all threads, starting at once, and wait. @return seconds from the first thread's
+ * begin to the last one's end */
 double rung__team_run(struct rung__team *team, rung__work_fn work, void *ctx, uint64_t passes);
 
 uint32_t rung__team_count(const struct rung__team *team);
 
-/** From the clock that NTP does not slew during the measurement. */
+/** Time from the clock that NTP does not slew during the measurement. */
 uint64_t rung__measure_ns(void);
 
 /* ---- one call ---- */
@@ -71,26 +75,28 @@ struct rung__measure_node {
 	uint64_t table_bytes; /* a gather's table on this node */
 };
 
+/** A result and the keys that sort it. */
 struct rung__measure_entry {
 	struct rung_numa_result result;
-	uint32_t group;  /* orders the results of a matrix, in front of their nodes */
+	uint32_t group;  /* orders the results of a matrix before their nodes do */
 	uint32_t number; /* in the order of measuring */
 };
 
 struct rung_numa_report {
-	struct rung__arena arena; /* texts and samples */
+	struct rung__arena arena; /* texts and samples, freed with the report */
 	struct rung_numa_report_info info;
-	struct rung__measure_entry *entries;
-	size_t room;
+	struct rung__measure_entry *entries; /* [info.result_count] */
+	size_t room;                         /* capacity of entries */
 };
 
 /** Sizes for copies and gathers of GPUs. */
 struct rung__measure_gpu_sizes {
-	uint64_t table_bytes; /* a copy, and the rows that are gathered from */
-	uint64_t batch_bytes; /* one gather, at most */
-	uint64_t batch_rows_max;
+	uint64_t table_bytes;    /* a copy, and the rows that are gathered from */
+	uint64_t batch_bytes;    /* one gather, at most */
+	uint64_t batch_rows_max; /* rows of one gather, at most */
 };
 
+/** One call of rung_numa_measure(). */
 struct rung__measuring {
 	const char *root; /* of the machine's sysfs; "" for this machine */
 	const struct rung_topology *topology;
@@ -99,18 +105,20 @@ struct rung__measuring {
 	struct rung__measure_node *nodes; /* [node_count] */
 	size_t node_count;
 	double *latency_ns; /* [node_count x node_count], CPU node first; NaN: not measured (yet) */
-	struct rung_numa_policy policy;
-	/* From here on the caches play no part in an array's values */
+	struct rung_numa_policy
+		policy; /* whether memory can be bound to nodes, and its node queried */
+	/* size of an array from which on the caches play no part in its values */
 	uint64_t array_bytes_advised;
 	/* [row_count] bytes of the rows that are gathered, ascending, each once */
 	uint32_t rows[RUNG__MEASURE_ROWS + RUNG__MEASURE_ROWS_MAX];
 	size_t row_count;
 	struct rung__measure_gpu_sizes gpu_sizes;
-	uint64_t gpu_table_bytes_advised;
-	const char *step;     /* the matrix under way */
-	uint64_t done, total; /* its results */
+	uint64_t gpu_table_bytes_advised; /* the same for the table of a GPU */
+	const char *step;                 /* the matrix that is being measured */
+	uint64_t done, total;             /* its results, for the progress */
 };
 
+/** Idle latency in ns from the CPUs of a node to memory of a node; positions in `nodes`. */
 static inline double *rung__measure_latency_of(const struct rung__measuring *m, size_t cpu_idx,
                                                size_t memory_idx)
 {
@@ -124,8 +132,8 @@ int rung__numa_measure(const char *root, const struct rung_topology *topology,
 
 /**
  * Choose the rows, and the sizes of arrays and tables: several times the caches where memory
- * allows. A node that has too little for the smallest arrays keeps these, and taking them reports
- * why.
+ * allows. A node that has too little memory for the smallest arrays still gets their size;
+ * allocating them then fails with the reason.
  */
 void rung__measure_sizes(struct rung__measuring *m);
 
@@ -135,21 +143,22 @@ void rung__measure_add_once(uint32_t *list, size_t *count, uint32_t value);
 /** Bytes of the ids of a gather whose output is an array of `array_bytes`. */
 uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array_bytes);
 
-/** Begin a matrix of about `results` results. */
+/** Begin a matrix of about `total` results, for the progress. */
 void rung__measure_step(struct rung__measuring *m, uint64_t total);
 
-/** A result without anything. */
+/** A result in which every member is absent. */
 struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix);
 
-/** Add a result that is absent for this reason. */
+/** Add a result that is absent for this reason. @param why owned by the report; NULL: its text
+ * could not be allocated. @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED */
 int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like,
                          uint32_t group, const char *why);
 
-/** RUNG_E_NOMEM, with its sentence. */
+/** Record the message of a lack of memory. @return RUNG_E_NOMEM */
 int rung__measure_out_of_memory(void);
 
 /**
- * The last failure, as a reason.
+ * The calling thread's last failure, as a reason.
  * @param rc  its status
  * @return 0, or RUNG_E_NOMEM, which is not a reason but ends the call
  */
@@ -165,13 +174,13 @@ const char *rung__measure_text(struct rung__measuring *m, const char *format, ..
  * without samples */
 struct rung_numa_value rung__measure_value(const double *samples, size_t count, double *sorted);
 
-/** Room for samples, which is the report's. @return 0 or RUNG_E_NOMEM */
+/** Allocate an array for samples, owned by the report. @return 0 or RUNG_E_NOMEM */
 int rung__measure_samples(struct rung__measuring *m, size_t count, double **samples_out);
 
 /** Performs the measured work `passes` times and reports the seconds. @return 0 or a failure */
 typedef int (*rung__run_fn)(void *ctx, uint64_t passes, double *seconds_out);
 
-/** By a team. ctx: a struct rung__team_work. @return 0 */
+/** A rung__run_fn that has a team do the work. ctx: a struct rung__team_work. @return 0 */
 int rung__measure_by_team(void *ctx, uint64_t passes, double *seconds_out);
 struct rung__team_work {
 	struct rung__team *team;
@@ -179,15 +188,16 @@ struct rung__team_work {
 	void *ctx;
 };
 
-/** How many passes make a region that is long enough; the first is dropped. */
+/** Find the number of passes whose time is at least opts.sample_seconds. The first pass warms up
+ * and is not timed. @return 0 or a failure of `run` */
 int rung__measure_calibrate(const struct rung__measuring *m, rung__run_fn run, void *ctx,
                             uint64_t *passes_out);
 
-/** Take the samples: seconds a pass, [opts.samples], the report's. */
+/** Calibrate and take the samples: seconds per pass, [opts.samples], owned by the report. */
 int rung__measure_passes(struct rung__measuring *m, rung__run_fn run, void *ctx,
                          double **samples_out);
 
-/** Amounts per pass. 0: the result does not have the value. */
+/** Amounts per pass, each of which gives a value of the result. 0: the result does not have it. */
 struct rung__measure_pass {
 	double bytes; /* bytes_per_s */
 	double items; /* per_s */
@@ -196,8 +206,8 @@ struct rung__measure_pass {
 };
 
 /**
- * Add a result with its values, from seconds a pass.
- * @param result_out  NULL, or the result, which stays where it is until the next one is added
+ * Add a result with its values, computed from seconds per pass.
+ * @param result_out  NULL, or set to the result; valid until the next one is added
  * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED
  */
 int rung__measure_add_values(struct rung__measuring *m, const struct rung_numa_result *like,
@@ -205,7 +215,7 @@ int rung__measure_add_values(struct rung__measuring *m, const struct rung_numa_r
                              const struct rung__measure_pass *pass,
                              struct rung_numa_result **result_out);
 
-/** A further value of a result: `units` a second. @return 0 or RUNG_E_NOMEM */
+/** Set a further value of a result: `units` per second. @return 0 or RUNG_E_NOMEM */
 int rung__measure_set_rate(struct rung__measuring *m, struct rung_numa_value *value,
                            const double *seconds, double units);
 
@@ -214,21 +224,22 @@ int rung__measure_set_rate(struct rung__measuring *m, struct rung_numa_value *va
 struct rung__measure_memory {
 	unsigned char *base;
 	uint64_t bytes;
+	/* shares of the pages that are on the node, and in huge pages; NaN: not known */
 	double placement_share, huge_share;
 };
 
-/** Why CPUs of this node cannot work; NULL: they can. The report's. */
+/** Reason why no CPU of this node can work; NULL: one can. Owned by the report. */
 const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx);
 
 /** Reason why this many bytes cannot be allocated on this node; NULL: they can. Owned by the
  * report. */
 const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint64_t bytes);
 
-/** Bytes that may be taken of a node. */
+/** Bytes that may be allocated on a node: opts.memory_bytes_max and half of its free memory. */
 uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx);
 
-/** A team on the cores of a node or one of them; without cores, on those of the first node that has
- * some. */
+/** Start a team on the cores of a node, or on one of them. A node without cores has its memory
+ * touched by those of the first node that has some. */
 int rung__measure_team(struct rung__measuring *m, size_t idx, bool all_cores,
                        struct rung__team **team_out);
 
@@ -237,15 +248,16 @@ int rung__measure_team(struct rung__measuring *m, size_t idx, bool all_cores,
 int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
                       struct rung__measure_memory *memory_out);
 
-/** Write to each page of it, by a team. ctx: a struct rung__measure_memory. */
+/** Write to each page of memory. ctx: a struct rung__measure_memory. */
 void rung__measure_touch_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes);
 
-/** Query its location. @return NULL, or how it differs from the request, owned by the report */
+/** Query the location of touched memory and set its shares. @return NULL, or how the location
+ * differs from the request, owned by the report */
 const char *rung__measure_check(struct rung__measuring *m, size_t idx,
                                 struct rung__measure_memory *memory);
 
 /**
- * All of this: memory on a node, touched.
+ * Allocate memory on a node: map it, touch it and check its location.
  * @param memory_out  empty after a reason or a failure; may be released in any case
  * @param why_out     NULL, or why it is missing
  * @return 0 or a failure
@@ -256,7 +268,7 @@ void rung__measure_release(struct rung__measure_memory *memory);
 
 /* ---- the machine ---- */
 
-/** Cores, caches, texts of the machine. */
+/** Read the cores, caches and settings of the machine into the nodes and the report. */
 int rung__measure_machine(struct rung__measuring *m);
 
 /* ---- matrices ---- */
@@ -269,26 +281,28 @@ struct rung__measure_pair {
 };
 
 /**
- * Go through memory nodes and CPU nodes: take memory, and call `measure` for each pair.
- * @param bytes  of memory to take of a node; rows and arrays are cut out of it
+ * Iterate over memory nodes and CPU nodes: allocate memory, and call `measure` for each pair.
+ * @param bytes  bytes to allocate on a node; rows and arrays are parts of this memory
  */
 int rung__measure_each(struct rung__measuring *m,
                        uint64_t (*bytes)(const struct rung__measuring *m, size_t memory_idx),
                        int (*measure)(struct rung__measuring *m,
                                       const struct rung__measure_pair *pair));
 
-/** One and three arrays of a node. */
+/** Sizes for rung__measure_each(): one array and three arrays of a node. */
 uint64_t rung__measure_one_array(const struct rung__measuring *m, size_t memory_idx);
 uint64_t rung__measure_three_arrays(const struct rung__measuring *m, size_t memory_idx);
 
-/** A result of a place, of arrays on its memory's node. */
+/** A result of a pair without values: its nodes, array size and shares. */
 struct rung_numa_result rung__measure_of_pair(const struct rung__measuring *m,
                                               enum rung_numa_matrix matrix,
                                               const struct rung__measure_pair *pair);
 
-/** Record the location of its memory in a result. */
+/** Record the shares of memory in a result. */
 void rung__measure_note(struct rung_numa_result *result, const struct rung__measure_memory *memory);
 
+/* Each measures one matrix and adds its results. @return 0; RUNG_E_NOMEM, RUNG_E_CANCELED and other
+ * failures that are not a property of the machine */
 int rung__measure_bandwidth(struct rung__measuring *m);
 int rung__measure_latency(struct rung__measuring *m);
 int rung__measure_loaded(struct rung__measuring *m);
@@ -312,18 +326,18 @@ enum {
 	RUNG__STREAM_COUNT
 };
 
-/** "non-temporal" or "plain". */
+/** Kind of stores that the loops use: "non-temporal" or "plain". */
 const char *rung__stream_stores(void);
 
-/** `count` a multiple of 32, arrays 64-byte aligned. Read: of b. Write: a = s. Copy: a = b. Triad:
- * a = b + s c. */
+/** Run one pass over arrays of `count` doubles, a multiple of 32; the arrays are 64-byte aligned.
+ * Read: b. Write: a = s. Copy: a = b. Triad: a = b + s c. Unused arrays may be NULL. */
 void rung__stream_pass(unsigned kind, double *a, const double *b, const double *c, size_t count);
 
-/** Lines that point at each other in one cycle, with no two consecutive ones on a page; @param
- * order array with a number per page */
+/** Write one cycle of pointers into memory, which visits each line once and changes the page with
+ * every hop. @param order scratch array, [page_count]. @return where the chase begins */
 void *rung__chase_make(void *memory, uint64_t page_count, uint32_t *order);
 
-/** Follow `hops` pointers. */
+/** Follow `hops` pointers. @return the position reached, for the next call */
 void *rung__chase(void *at, uint64_t hops);
 
 #endif

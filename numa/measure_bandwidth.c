@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes a second between the CPUs of a node and the memory of a node, counted as STREAM does. */
+/*
+ * Bytes per second between the CPUs of a node and the memory of a node, counted as STREAM does:
+ * each array that a loop names counts once per pass.
+ *
+ * The three arrays are parts of one allocation on the memory's node (rung__measure_three_arrays()).
+ * The loops are in measure_kernels.c; their streaming stores make the counted bytes those that are
+ * transferred.
+ */
 #include "measure.h"
 
 static const struct {
 	const char *name;
-	unsigned arrays; /* that a pass reads or writes */
+	unsigned arrays; /* that a pass reads or writes, and whose bytes count */
 } kinds[RUNG__STREAM_COUNT] = {
 	[RUNG__STREAM_READ] = { "read", 1 },
 	[RUNG__STREAM_WRITE] = { "write", 1 },
@@ -12,12 +19,14 @@ static const struct {
 	[RUNG__STREAM_TRIAD] = { "triad", 3 },
 };
 
+/* Work of a team; arrays as in rung__stream_pass(). */
 struct stream {
-	unsigned kind;
+	unsigned kind; /* RUNG__STREAM_* */
 	double *a, *b, *c;
-	uint64_t lines; /* of each, of 256 bytes */
+	uint64_t lines; /* of each array, of 256 bytes: the 32 doubles of an unrolled iteration */
 };
 
+/* One thread's part of all arrays: whole lines, as rung__stream_pass() requires. */
 static void stream_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	const struct stream *stream = ctx;
@@ -29,6 +38,7 @@ static void stream_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 		                  stream->c + begin, end - begin);
 }
 
+/* Add the result of one loop. `kind` is also the group, which keeps the loops in their order. */
 static int measure_kind(struct rung__measuring *m, const struct rung__measure_pair *pair,
                         struct rung__team *team, int all_cores, unsigned kind)
 {
@@ -44,7 +54,7 @@ static int measure_kind(struct rung__measuring *m, const struct rung__measure_pa
 	like.kind = kinds[kind].name;
 	like.all_cores = all_cores;
 	like.threads = all_cores ? cores : RUNG__MIN(cores, 1u);
-	if (pair->why)
+	if (pair->why) /* no team was started */
 		return rung__measure_absent(m, &like, kind, pair->why);
 	stream.a = (double *)(void *)pair->memory->base;
 	stream.b = (double *)(void *)(pair->memory->base + bytes);
@@ -53,6 +63,7 @@ static int measure_kind(struct rung__measuring *m, const struct rung__measure_pa
 	return rc < 0 ? rc : rung__measure_add_values(m, &like, kind, seconds, &pass, NULL);
 }
 
+/* All loops by all cores, then all loops by one. */
 static int measure(struct rung__measuring *m, const struct rung__measure_pair *pair)
 {
 	int rc = 0;

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Costs per GiB of memory before it can be used: the first touch, and pinning it for io_uring. */
+/*
+ * Costs per GiB of memory before it can be used: the first touch, and pinning it for io_uring. Both
+ * occur when a store is opened and depend on the size of the pages.
+ *
+ * A touch makes memory fresh only once, so each sample maps memory again. Registering can be
+ * undone, so all its samples use the same memory.
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,7 +19,7 @@
 #define BUFFER_BYTES       (256u << 20)
 #define BUFFER_BYTES_QUICK (64u << 20)
 #define GIB                1073741824.0
-#define HUGE_SHARE_MIN     0.9 /* of the pages: with less it is not their cost */
+#define HUGE_SHARE_MIN     0.9 /* of the pages: with fewer the cost is not that of huge pages */
 
 static const uint64_t page_sizes[] = { RUNG__PAGE_BYTES, RUNG__MEASURE_HUGE_BYTES };
 
@@ -22,7 +28,8 @@ static uint64_t buffer_bytes(const struct rung__measuring *m)
 	return m->opts.quick ? BUFFER_BYTES_QUICK : BUFFER_BYTES;
 }
 
-/* NULL if the memory has the requested pages. */
+/* Reason why touched memory does not have the requested pages; NULL: it has them. The kernel may
+ * ignore a request for huge pages, depending on its settings and on free memory. */
 static const char *wrong_pages(struct rung__measuring *m, const struct rung__measure_memory *memory,
                                uint64_t page_bytes)
 {
@@ -30,7 +37,7 @@ static const char *wrong_pages(struct rung__measuring *m, const struct rung__mea
 
 	if (page_bytes > RUNG__PAGE_BYTES && memory->huge_share < HUGE_SHARE_MIN)
 		return rung__measure_text(m,
-		                          "%.0f %% of the memory came in huge pages "
+		                          "%.0f %% of the memory is in huge pages "
 		                          "(/sys/kernel/mm/transparent_hugepage/enabled: %s)",
 		                          100 * memory->huge_share, thp ? thp : "not known");
 	return NULL;
@@ -38,6 +45,8 @@ static const char *wrong_pages(struct rung__measuring *m, const struct rung__mea
 
 /* ---- touching ---- */
 
+/* A result without values; the caller adds the CPU node, since memory may be touched by another
+ * node's CPUs. */
 static struct rung_numa_result blank(const struct rung__measuring *m, enum rung_numa_matrix matrix,
                                      size_t idx, uint64_t page_bytes)
 {
@@ -49,7 +58,7 @@ static struct rung_numa_result blank(const struct rung__measuring *m, enum rung_
 	return result;
 }
 
-/* Each node and size of pages. */
+/* Call `measure` for each node and page size. */
 static int each_size(struct rung__measuring *m,
                      int (*measure)(struct rung__measuring *m, size_t idx, uint64_t page_bytes))
 {
@@ -62,7 +71,8 @@ static int each_size(struct rung__measuring *m,
 	return rc;
 }
 
-/* Fresh memory for each sample. */
+/* Take one sample with fresh memory. The location is checked after the time was taken; *why_out is
+ * set if it is not the requested one. */
 static int touch_once(struct rung__measuring *m, size_t idx, uint64_t page_bytes,
                       struct rung__team *team, double *seconds_out,
                       struct rung__measure_memory *memory_out, const char **why_out)
@@ -79,6 +89,8 @@ static int touch_once(struct rung__measuring *m, size_t idx, uint64_t page_bytes
 	return 0;
 }
 
+/* Add the result of one thread or of all cores. A CPU that threads cannot be pinned to
+ * (RUNG_E_NOSUP) is a property of the machine, and the reason of an absent result. */
 static int touch_by(struct rung__measuring *m, size_t idx, uint64_t page_bytes, int all_cores)
 {
 	const struct rung__measure_pass pass = { .gib = (double)buffer_bytes(m) / GIB };
@@ -104,11 +116,13 @@ static int touch_by(struct rung__measuring *m, size_t idx, uint64_t page_bytes, 
 		return rung__measure_absent(m, &like, 0, why);
 	if (rc < 0)
 		return rc;
+	/* without own cores, CPUs of another node touched it (rung__measure_team()) */
 	like.cpu_node = m->nodes[idx].core_count ? like.memory_node : -1;
-	rung__measure_note(&like, &memory);
+	rung__measure_note(&like, &memory); /* the shares of the last sample */
 	return rung__measure_add_values(m, &like, 0, seconds, &pass, NULL);
 }
 
+/* One thread, then all cores. Too little memory is one absent result for both. */
 static int touch_pages(struct rung__measuring *m, size_t idx, uint64_t page_bytes)
 {
 	const char *why = rung__measure_no_memory(m, idx, buffer_bytes(m));
@@ -123,21 +137,23 @@ static int touch_pages(struct rung__measuring *m, size_t idx, uint64_t page_byte
 
 int rung__measure_touch(struct rung__measuring *m)
 {
-	rung__measure_step(m, m->node_count * 4);
+	rung__measure_step(m, m->node_count * 4); /* two page sizes, one thread and all cores */
 	return each_size(m, touch_pages);
 }
 
 /* ---- registering ---- */
 
 #if RUNG_HAVE_IO_URING
+/* Work of the registering thread. */
 struct registering {
 	struct io_uring *ring;
-	struct iovec memory;
-	double *seconds; /* [samples] */
+	struct iovec memory; /* touched */
+	double *seconds;     /* [samples] */
 	uint32_t samples;
-	int err;
+	int err; /* errno of the first refusal, which ends the work; 0 */
 };
 
+/* All samples, on one thread. Undoing the registration is not timed. */
 static void register_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	struct registering *r = ctx;
@@ -155,6 +171,8 @@ static void register_work(void *ctx, uint32_t rank, uint32_t count, uint64_t pas
 	}
 }
 
+/* Reason for a refusal. The kernel charges registered memory to RLIMIT_MEMLOCK, which is the usual
+ * cause of ENOMEM. */
 static const char *why_refused(struct rung__measuring *m, int err)
 {
 	struct rlimit limit;
@@ -169,6 +187,8 @@ static const char *why_refused(struct rung__measuring *m, int err)
 	                          strerror(err));
 }
 
+/* Measure touched memory with a ring of one entry: registering uses no queue. Containers may forbid
+ * io_uring, which is the reason of an absent result. */
 static int register_memory(struct rung__measuring *m, size_t idx, struct rung_numa_result *like,
                            const struct rung__measure_memory *memory)
 {
@@ -209,6 +229,7 @@ static int register_memory(struct rung__measuring *m, size_t idx, struct rung_nu
 }
 #endif
 
+/* The memory is touched first: otherwise pinning would include the cost of the first touch. */
 static int register_pages(struct rung__measuring *m, size_t idx, uint64_t page_bytes)
 {
 	struct rung_numa_result like = blank(m, RUNG_NUMA_REGISTER, idx, page_bytes);

@@ -3,8 +3,8 @@
  * Random rows of a table, copied to a packed output by the library's own loop
  * (src/gather/gather.c), which each core runs separately.
  *
- * The gathers alternate with copies of another table, so that other load on the machine affects
- * both.
+ * The gathers alternate with copies from the same memory, so that other load on the machine affects
+ * both and hardly changes their ratio.
  *
  * By Little's law a core that receives r rows per second with a latency of l seconds has r x l rows
  * in flight. The loop prefetches 8 KiB ahead, at most 16 or 32 rows, and a core has a few tens of
@@ -17,17 +17,18 @@
 #include "gather/gather.h"
 #include "measure.h"
 
+/* Work of a team: the three parts of its memory, and their sizes. */
 struct gather {
 	unsigned char *table, *out;
-	uint64_t *ids;
-	uint64_t table_rows, row_count; /* of the table; gathered by all */
+	uint64_t *ids;                  /* [row_count] */
+	uint64_t table_rows, row_count; /* of the table; gathered by all threads together */
 	uint64_t row_bytes;
 	uint64_t copy_bytes; /* of the table, copied to the output */
-	_Atomic(int) failed;
+	_Atomic(int) failed; /* nonzero: a thread's gather was refused */
 };
 
-/* Rows of the output that are a thread's, and their ids: whole blocks of 64, so that each begins
- * where vectors may be streamed to. */
+/* A thread's rows of the output, and their ids: whole blocks of 64, so that each begins at an
+ * address that vectors may be streamed to. */
 static void part_of(const struct gather *gather, uint32_t rank, uint32_t count, uint64_t *begin_out,
                     uint64_t *end_out)
 {
@@ -37,6 +38,8 @@ static void part_of(const struct gather *gather, uint32_t rank, uint32_t count, 
 	*end_out = blocks * (rank + 1) / count * 64;
 }
 
+/* Draw the ids, once for all passes and samples. They depend only on their position, so they are
+ * the same for any number of threads and in each run. */
 static void draw_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	const struct gather *gather = ctx;
@@ -48,6 +51,7 @@ static void draw_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 		gather->ids[i] = rung__mix64(i) % gather->table_rows;
 }
 
+/* Gather a thread's rows with the library's loop, which runs on the calling thread. */
 static void gather_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	struct gather *gather = ctx;
@@ -71,10 +75,8 @@ static void gather_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 	}
 }
 
-/*
- * Memory is a table, an array of output, and the ids of as many of the smallest rows as fit an
- * array.
- */
+/* Bytes of a table, an array for the output, and the ids of as many of the smallest rows as fit in
+ * an array. */
 static uint64_t all_bytes(const struct rung__measuring *m, size_t memory_idx)
 {
 	const struct rung__measure_node *node = &m->nodes[memory_idx];
@@ -83,6 +85,8 @@ static uint64_t all_bytes(const struct rung__measuring *m, size_t memory_idx)
 	       rung__measure_ids_bytes(m, node->array_bytes);
 }
 
+/* Copy the first part of the table to the output, as much as fits there. Lines of 256 bytes, as
+ * rung__stream_pass() requires. */
 static void copy_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	const struct gather *gather = ctx;
@@ -95,8 +99,8 @@ static void copy_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 		rung__stream_pass(RUNG__STREAM_COPY, to + begin, from + begin, NULL, end - begin);
 }
 
-/* Alternate. @param seconds per pass: [samples] of gathers, [samples] of copies, and as much
- * scratch space */
+/* Calibrate both loops, then alternate them for each sample. @param seconds per pass: [samples] of
+ * gathers, [samples] of copies, and as much scratch space for of_copy() */
 static int interleave_loops(const struct rung__measuring *m, struct rung__team *team,
                             struct gather *gather, double *seconds)
 {
@@ -118,7 +122,8 @@ static int interleave_loops(const struct rung__measuring *m, struct rung__team *
 	return rc;
 }
 
-/* Median of the ratios of each turn, computed in the scratch space. */
+/* Bandwidth of the gathers over that of the copies: median of the ratios of each turn, computed in
+ * the scratch space. Both are bytes written: each byte is read and written once. */
 static double of_copy(const struct gather *gather, double *seconds, uint32_t samples)
 {
 	double *ratios = seconds + 2 * (size_t)samples, *sorted = ratios + samples;
@@ -129,6 +134,8 @@ static double of_copy(const struct gather *gather, double *seconds, uint32_t sam
 	return rung__measure_value(ratios, samples, sorted).median;
 }
 
+/* Add the result of one row size. `latency_ns` is the idle latency of the pair; it is NaN if
+ * latencies were not measured, and then the numbers in flight are NaN too. */
 static int add_rows(struct rung__measuring *m, const struct rung_numa_result *like,
                     const struct gather *gather, double *seconds, double latency_ns)
 {
@@ -150,6 +157,7 @@ static int add_rows(struct rung__measuring *m, const struct rung_numa_result *li
 	return 0;
 }
 
+/* Measure one row size by one thread or by all cores. */
 static int measure_rows(struct rung__measuring *m, const struct rung__measure_pair *pair,
                         int all_cores, uint64_t row_bytes)
 {
@@ -170,11 +178,12 @@ static int measure_rows(struct rung__measuring *m, const struct rung__measure_pa
 	like.all_cores = all_cores;
 	like.row_bytes = row_bytes;
 	like.buffer_bytes = table_bytes;
-	like.advised_bytes = 2 * m->array_bytes_advised;
+	like.advised_bytes = 2 * m->array_bytes_advised; /* the least table of an advised array */
 	if (pair->why)
 		return rung__measure_absent(m, &like, (uint32_t)row_bytes, pair->why);
 	gather.out = gather.table + table_bytes;
 	gather.ids = (uint64_t *)(void *)(gather.out + array_bytes);
+	/* seconds of gathers and copies, and two arrays of scratch space */
 	rc = rung__measure_samples(m, 4 * (size_t)m->opts.samples, &seconds);
 	if (rc == 0)
 		rc = rung__measure_team(m, pair->cpu_idx, all_cores, &team);
@@ -193,6 +202,8 @@ static int measure_rows(struct rung__measuring *m, const struct rung__measure_pa
 	                *rung__measure_latency_of(m, pair->cpu_idx, pair->memory_idx));
 }
 
+/* All row sizes, by all cores and by one. The ids are drawn again for each: they depend on the
+ * number of rows. */
 static int measure(struct rung__measuring *m, const struct rung__measure_pair *pair)
 {
 	int rc = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads and writes of GPUs: memory of each node, over the link, and memory of each other and their
- * own.
+ * Reads and writes by GPUs: of the memory of each node over the link, of each other's memory, and
+ * of their local memory.
  *
  * Copies use the copy engines, gathers the kernel of the store, with memory several times as large
  * as the caches; src/device/meter.h describes the timing. Rows are drawn once, in lists that
@@ -12,11 +12,12 @@
  */
 #include "measure_gpu.h"
 
-#define LISTS_MAX          8u    /* of rows to be gathered */
-#define SEQUENCE_ROW_BYTES 4096u /* of rows that are read in sequence */
-#define IDS_SEED           UINT64_C(0x6770752d726f7773)
+#define LISTS_MAX          8u                           /* of rows to be gathered */
+#define SEQUENCE_ROW_BYTES 4096u                        /* of rows that are read in sequence */
+#define IDS_SEED           UINT64_C(0x6770752d726f7773) /* "gpu-rows" */
 
-/* Measurements other than gathers: copies of half of the table, if there are two. */
+/* A kind of measurement; its name is the kind of the results. Two copies copy half of the table
+ * each, so that they do not overlap. */
 struct gpu_kind {
 	const char *name;
 	bool to, from; /* copies to the GPU that measures, and from it; neither: in sequence */
@@ -24,6 +25,7 @@ struct gpu_kind {
 
 static const struct gpu_kind gather_kind = { .name = "gather" };
 
+/* One measurement: copies or a gather, and the amounts of a pass. */
 struct work {
 	const struct rung__meter_ops *ops;
 	struct rung__meter *meter;
@@ -33,6 +35,7 @@ struct work {
 	struct rung__measure_pass pass;
 };
 
+/* A rung__run_fn. The meter times on the GPU, without the cost of queueing. */
 static int run(void *ctx, uint64_t passes, double *seconds_out)
 {
 	const struct work *work = ctx;
@@ -42,20 +45,20 @@ static int run(void *ctx, uint64_t passes, double *seconds_out)
 	return work->ops->copy(work->meter, work->copies, work->copy_count, passes, seconds_out);
 }
 
-/* Memory of the GPU that copies and gathers: rows go to `buffer`, which has the size of the
- * table. */
+/* A GPU and the memory that it copies and gathers from. */
 struct place {
 	const struct rung__measure_gpus *gpus;
-	const struct rung__measured_gpu *gpu;
-	unsigned char *table; /* pinned memory of the host, or a GPU's */
-	unsigned char *buffer;
+	const struct rung__measured_gpu *gpu; /* that copies and gathers */
+	unsigned char *table;                 /* pinned memory of the host, or a GPU's */
+	unsigned char *buffer;                /* memory of `gpu`, as large as the table */
 	const char *why; /* NULL, or why memory is missing: all results are absent */
-	int over_link;
+	int over_link;   /* the table is in host memory */
 	struct rung_numa_result like;
 	uint32_t group;
 };
 
-/* Lists until the rows in them are as many bytes as the table, if that is not too many. */
+/* A gather of rows of this size. The batch is bounded in bytes and in rows, and there are as many
+ * lists as it takes to gather as many bytes as the table has, at most LISTS_MAX. */
 static struct rung__meter_gather gather_of(const struct rung__measuring *m,
                                            const struct place *place, uint32_t row_bytes)
 {
@@ -76,7 +79,8 @@ static struct rung__meter_gather gather_of(const struct rung__measuring *m,
 	};
 }
 
-/* @param ids_out  the GPU's, free with release(), also after a failure */
+/* Create the lists of rows in GPU memory, random or in sequence. @param ids_out  free with
+ * release(), also after a failure */
 static int put_ids(const struct place *place, const struct rung__meter_gather *gather,
                    bool in_sequence, void **ids_out)
 {
@@ -96,6 +100,8 @@ static int put_ids(const struct place *place, const struct rung__meter_gather *g
 	return rc;
 }
 
+/* Fill in the copies of a kind; none for a gather. With two directions each has its own half of
+ * table and buffer. */
 static void set_copies(const struct rung__measuring *m, const struct place *place,
                        const struct gpu_kind *kind, struct work *work)
 {
@@ -111,7 +117,8 @@ static void set_copies(const struct rung__measuring *m, const struct place *plac
 	work->pass.bytes = (double)(work->copy_count * bytes);
 }
 
-/* @param ids_out  as of put_ids() */
+/* Fill in a gather. Without `row_bytes` it reads rows in sequence, as fast as a kernel reads this
+ * memory, and has no rate of rows. @param ids_out  as in put_ids() */
 static int set_gather(const struct rung__measuring *m, const struct place *place,
                       uint32_t row_bytes, struct work *work, void **ids_out)
 {
@@ -125,7 +132,7 @@ static int set_gather(const struct rung__measuring *m, const struct place *place
 	return rc;
 }
 
-/* @param row_bytes  of gathered rows; 0: `kind` selects the measurement */
+/* Add one result. @param row_bytes  of gathered rows; 0: `kind` selects the measurement */
 static int measure_kind(struct rung__measuring *m, const struct place *place,
                         const struct gpu_kind *kind, uint32_t row_bytes)
 {
@@ -147,6 +154,7 @@ static int measure_kind(struct rung__measuring *m, const struct place *place,
 		rc = rung__measure_passes(m, run, &work, &seconds);
 	if (rc < 0)
 		rc = rung__measure_why(m, rc, &why);
+	/* after the failure was recorded; NULL if no ids were allocated */
 	work.ops->release(place->gpu->number, ids);
 	if (rc < 0)
 		return rc;
@@ -168,7 +176,7 @@ static int measure_place(struct rung__measuring *m, const struct place *place,
 	return rc;
 }
 
-/* Memory of a GPU, of the table's size. @param why_out  as of rung__measure_alloc() */
+/* Allocate memory of the table's size on a GPU. @param why_out  as in rung__measure_alloc() */
 static int take(struct rung__measuring *m, const struct place *place, int number,
                 unsigned char **memory_out, const char **why_out)
 {
@@ -179,7 +187,8 @@ static int take(struct rung__measuring *m, const struct place *place, int number
 	return rc < 0 ? rung__measure_why(m, rc, why_out) : 0;
 }
 
-/* @param measure  all that have a meter: there is one at least */
+/* Measure a matrix. @param measure  measures all GPUs that have a meter; called if there is at
+ * least one */
 static int measure_gpus(struct rung__measuring *m, enum rung_numa_matrix matrix, size_t kind_count,
                         int (*measure)(struct rung__measuring *m,
                                        const struct rung__measure_gpus *gpus))
@@ -191,6 +200,7 @@ static int measure_gpus(struct rung__measuring *m, enum rung_numa_matrix matrix,
 
 	if (rc < 0)
 		return rc;
+	/* the other side of a pair: nodes or GPUs */
 	others = matrix == RUNG_NUMA_GPU ? m->node_count : gpus.count;
 	rung__measure_step(m, RUNG__MAX(gpus.count * others * (kind_count + m->row_count), 1));
 	rc = rung__measure_absent_gpus(m, matrix, &gpus, why);
@@ -209,7 +219,7 @@ static const struct gpu_kind gpu_kinds[] = {
 	{ "read", false, false },
 };
 
-/* @param why  NULL, or why memory is missing */
+/* Measure a GPU with pinned memory of a node. @param why  NULL, or why memory is missing */
 static int measure_gpu_and_node(struct rung__measuring *m, const struct rung__measure_gpus *gpus,
                                 size_t g, size_t idx, const struct rung__measure_memory *memory,
                                 const char *why)
@@ -239,7 +249,7 @@ static int measure_gpu_and_node(struct rung__measuring *m, const struct rung__me
 	return rc;
 }
 
-/* Memory of a node is pinned for all GPUs. */
+/* Measure all GPUs with memory of a node, which is allocated and pinned once for all of them. */
 static int measure_node(struct rung__measuring *m, const struct rung__measure_gpus *gpus,
                         size_t idx)
 {
@@ -260,7 +270,7 @@ static int measure_node(struct rung__measuring *m, const struct rung__measure_gp
 		if (gpus->list[g].meter)
 			rc = measure_gpu_and_node(m, gpus, g, idx, &memory, why);
 	}
-	if (pinned)
+	if (pinned) /* before the memory is unmapped */
 		gpus->ops->unpin(number, memory.base);
 	rung__measure_release(&memory);
 	return rc;
@@ -284,6 +294,8 @@ int rung__measure_gpu(struct rung__measuring *m)
 
 static const struct gpu_kind peer_kinds[] = { { "copy", true, false } };
 
+/* Measure copies and gathers of GPU `to` from memory of GPU `from`; the same GPU twice: its local
+ * memory. */
 static int measure_peers(struct rung__measuring *m, const struct rung__measure_gpus *gpus,
                          size_t from_idx, size_t to_idx)
 {
@@ -292,6 +304,7 @@ static int measure_peers(struct rung__measuring *m, const struct rung__measure_g
 		               .gpu = to,
 		               .like = rung__measure_blank(RUNG_NUMA_PEER),
 		               .group = (uint32_t)(from_idx * gpus->count + to_idx) };
+	/* peer access stays enabled afterwards */
 	int rc = from == to ? 0 : gpus->ops->reach(to->number, from->number);
 
 	place.like.gpu = from->position;
@@ -308,6 +321,7 @@ static int measure_peers(struct rung__measuring *m, const struct rung__measure_g
 		rc = take(m, &place, to->number, &place.buffer, &place.why);
 	if (rc == 0)
 		rc = measure_place(m, &place, peer_kinds, RUNG__ARRAY_LEN(peer_kinds));
+	/* NULL for memory that was not allocated */
 	gpus->ops->release(to->number, place.buffer);
 	gpus->ops->release(from->number, place.table);
 	return rc;

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPUs to measure: those of CUDA with a meter each, and those of the topology that CUDA does
- * not show. */
+/*
+ * The GPUs to measure: those that CUDA shows, each with a meter, and those of the topology that
+ * CUDA does not show, each with a reason.
+ *
+ * CUDA and the topology number GPUs differently, so the bus id joins them. A failure of CUDA is a
+ * property of the machine and becomes the reason of absent values; only a lack of host memory ends
+ * the call.
+ */
 #include <string.h>
 
 #include "device/device.h"
 #include "measure_gpu.h"
 
+/* Position of a GPU in the topology, by its bus id; -1: the kernel does not show it. */
 static int position_of(const struct rung_topology *topology, const char *bus_id)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
@@ -20,6 +27,8 @@ static int position_of(const struct rung_topology *topology, const char *bus_id)
 	return -1;
 }
 
+/* Add a GPU that CUDA shows. It is in the list before anything can fail, so that a meter is closed
+ * by rung__measure_close_gpus() in any case. */
 static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus,
                     const struct rung__device_ops *device, int number)
 {
@@ -30,7 +39,7 @@ static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus,
 	*gpu = (struct rung__measured_gpu){ .number = number, .position = -1 };
 	gpus->count++;
 	if (rc < 0)
-		/* its own memory that lacked */
+		/* RUNG_E_NOMEM is a lack of GPU memory here, which must not end the call */
 		return rung__measure_why(m, rc == RUNG_E_NOMEM ? RUNG_E_NODEV : rc, &gpu->why);
 	gpu->bus_id = rung__measure_text(m, "%s", info.bus_id);
 	if (!gpu->bus_id)
@@ -41,15 +50,17 @@ static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus,
 		rc = rung__measure_why(m, rc, &gpu->why);
 	if (rc == 0 && gpu->why) /* other GPUs may have the same reason */
 		gpu->why = rung__measure_text(m, "GPU %d (%s): %s", number, gpu->bus_id, gpu->why);
+	/* no meter and no reason: the text of the reason could not be allocated */
 	return rc == 0 && !gpu->meter && !gpu->why ? rung__measure_out_of_memory() : rc;
 }
 
-/* Those that CUDA does not show. @param why NULL: because it hides them by request, or does not
- * know them */
+/* Add the GPUs of the topology that CUDA does not show. @param why  reason why CUDA shows no GPU;
+ * NULL: it shows others, and hides these by request (CUDA_VISIBLE_DEVICES) or does not support
+ * them */
 static int add_others(struct rung__measuring *m, struct rung__measure_gpus *gpus, const char *why)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
-	const size_t shown = gpus->count;
+	const size_t shown = gpus->count; /* only these can have the position */
 
 	rung_topology_info(m->topology, &info);
 	for (uint32_t i = 0; i < info.gpu_count; i++) {
@@ -93,6 +104,7 @@ int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus
 	const struct rung__device_ops *device = rung__device_find(RUNG_DEVICE_CUDA);
 	struct rung_topology_info info = { .size = sizeof(info) };
 	struct rung__measure_gpus gpus = { .ops = device ? device->meter : NULL };
+	/* without a device or a driver the last error is the reason */
 	int count = gpus.ops ? gpus.ops->count() : RUNG_E_NOSUP, rc = 0;
 	const char *why = NULL;
 
@@ -103,6 +115,7 @@ int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus
 		count = 0;
 		rc = why ? 0 : rung__measure_out_of_memory();
 	}
+	/* enough even if CUDA and the topology have no GPU in common */
 	gpus.list = rung__zalloc_array((uint64_t)count + info.gpu_count, sizeof(*gpus.list));
 	if (!gpus.list)
 		rc = rung__measure_out_of_memory();
@@ -132,6 +145,7 @@ int rung__measure_absent_gpus(struct rung__measuring *m, enum rung_numa_matrix m
 
 		like.gpu = gpu->position;
 		like.gpu_bus_id = gpu->bus_id;
+		/* the group that its first measured pair would have */
 		if (!gpu->meter)
 			rc = rung__measure_absent(m, &like, (uint32_t)(i * gpus->count), gpu->why);
 	}

@@ -10,15 +10,18 @@
 #define SCALE 3.0
 #define FILL  1.0
 
-/* The compiler must think that the sum is used. */
+/* Make the compiler assume that the sum is used. Otherwise it removes the loop. */
 #define KEEP(x) __asm__ volatile("" : : "x"(x))
 
 #if RUNG__HAVE_STREAM
 #define AVX __attribute__((target("avx")))
 
+/* The loops are compiled for AVX in a library that is not: has_avx() selects them at run time. */
+
 AVX static void read_avx(const double *b, size_t count)
 {
-	__m256d sums[8]; /* eight: an addition waits for the one before it */
+	/* eight independent sums, because an addition waits for the previous one of its sum */
+	__m256d sums[8];
 
 	for (unsigned k = 0; k < 8; k++)
 		sums[k] = _mm256_setzero_pd();
@@ -39,12 +42,12 @@ AVX static void write_avx(double *a, size_t count)
 #pragma GCC unroll 4
 	for (size_t i = 0; i < count; i += 4)
 		_mm256_stream_pd(a + i, fill);
-	rung__copy_fence();
+	rung__copy_fence(); /* streaming stores are complete when the pass ends */
 }
 
 AVX static void copy_avx(double *a, const double *b, size_t count)
 {
-	/* that of the gathers */
+	/* the copy loop of the gathers, which measure_gather.c compares with it */
 	rung__copy_streamed((unsigned char *)a, (const unsigned char *)b, count * sizeof(*a));
 	rung__copy_fence();
 }
@@ -63,6 +66,7 @@ AVX static void triad_avx(double *a, const double *b, const double *c, size_t co
 }
 #endif
 
+/* Whether the streaming loops are built in and the CPU supports them. */
 static bool has_avx(void)
 {
 #if RUNG__HAVE_STREAM
@@ -96,8 +100,8 @@ static void pass_avx(unsigned kind, double *a, const double *b, const double *c,
 }
 #endif
 
-/* Whole lines of eight, so that compilers make vectors of them without being allowed to reorder the
- * sum. */
+/* A pass with normal stores, for other CPUs. Reading combines whole lines of eight words with XOR:
+ * compilers may not reorder a sum of doubles, so they would not vectorise it. */
 static void pass_plain(unsigned kind, double *a, const double *b, const double *c, size_t count)
 {
 	uint64_t bits[8] = { 0 };
@@ -111,6 +115,7 @@ static void pass_plain(unsigned kind, double *a, const double *b, const double *
 			for (unsigned j = 0; j < 8; j++)
 				bits[j] ^= line[j];
 		}
+		/* the compiler must assume that the words are used */
 		__asm__ volatile("" : : "r"(bits) : "memory");
 		break;
 	case RUNG__STREAM_WRITE:
@@ -142,10 +147,11 @@ void rung__stream_pass(unsigned kind, double *a, const double *b, const double *
 #define LINES_OF_PAGE (RUNG__PAGE_BYTES / RUNG__MEASURE_LINE_BYTES)
 
 /*
- * Round k visits one line of each page, in an order that was drawn. Even lines come in the first
- * half of the rounds, odd ones in the second: processors fetch lines in pairs, and the other half
- * of a pair has left the caches by then. Which of them differs from page to page, or all hops of a
- * round would meet in a few sets of the caches.
+ * The line of a page that a round of the chase visits. Each round visits one line of every page, in
+ * a random order of the pages.
+ * Even lines are visited in the first half of the rounds, odd lines in the second: processors fetch
+ * lines in pairs, and the other line of a pair has left the caches by then. The lines of a round
+ * differ from page to page; otherwise all hops of the round would map to a few sets of the caches.
  */
 static void **line_of(unsigned char *memory, uint32_t page, uint32_t round)
 {
@@ -163,6 +169,7 @@ void *rung__chase_make(void *memory, uint64_t page_count, uint32_t *order)
 
 	for (uint32_t page = 0; page < page_count; page++)
 		order[page] = page;
+	/* Fisher-Yates, with the same order in each run */
 	for (uint64_t i = page_count - 1; i > 0; i--) {
 		const uint64_t other = rung__mix64(i) % (i + 1);
 		const uint32_t page = order[i];
@@ -172,6 +179,7 @@ void *rung__chase_make(void *memory, uint64_t page_count, uint32_t *order)
 	}
 	first = at = line_of(memory, order[0], 0);
 	for (uint32_t round = 0; round < LINES_OF_PAGE; round++) {
+		/* the very first line is where the cycle begins, and is linked to at the end */
 		for (uint64_t i = round == 0 ? 1 : 0; i < page_count; i++) {
 			void **next = line_of(memory, order[i], round);
 
@@ -185,6 +193,8 @@ void *rung__chase_make(void *memory, uint64_t page_count, uint32_t *order)
 
 void *rung__chase(void *at, uint64_t hops)
 {
+	/* each load needs the result of the previous one: out-of-order execution cannot overlap
+	 * them, and the time per hop is the latency */
 #pragma GCC unroll 8
 	for (uint64_t i = 0; i < hops; i++)
 		at = *(void **)at;

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nanoseconds from the CPUs of a node to the memory of a node: of one dependent load, alone and
- * while other cores read. */
+/*
+ * Nanoseconds from the CPUs of a node to the memory of a node: of one dependent load, alone and
+ * while other cores read.
+ *
+ * One core follows a pointer chase (rung__chase()). For loaded latencies the other cores of the
+ * node inject load: they read from the same memory node, with pauses that get shorter from level to
+ * level. A level gives both the latency and the bandwidth that was read at the same time.
+ */
 #include <stdatomic.h>
 
 #include "measure.h"
@@ -8,21 +14,23 @@
 #define HOPS          65536u /* of a pass */
 #define CHUNK_DOUBLES 512u   /* that an injecting core reads between two pauses: a page */
 
-/* Number of "pause" instructions of an injecting core after each page that it reads; 0: none. A
- * pause takes 10 to 60 ns. */
+/* Number of pause instructions of an injecting core after each page that it reads, for level 1 and
+ * up; 0: no pauses. A pause takes 10 to 60 ns. */
 static const uint32_t pauses[] = { 128, 32, 16, 8, 4, 2, 0 };
 static const uint32_t pauses_quick[] = { 32, 8, 0 };
 
+/* Work of a team: thread 0 chases, the others inject. */
 struct background_load {
-	void *at;            /* of the chase */
-	const double *lines; /* that are injected from */
-	uint64_t line_count; /* of pages */
-	uint32_t pause_count;
-	uint64_t begin_ns, end_ns;
-	_Atomic(bool) over;
-	_Atomic(uint64_t) injected_bytes;
+	void *at;                         /* position of the chase, kept for the next run */
+	const double *lines;              /* memory that the injecting cores read */
+	uint64_t line_count;              /* its size in chunks of a page */
+	uint32_t pause_count;             /* after each page */
+	uint64_t begin_ns, end_ns;        /* of the chase alone */
+	_Atomic(bool) over;               /* set at the end of the chase: stop injecting */
+	_Atomic(uint64_t) injected_bytes; /* by all cores, added when they stop */
 };
 
+/* Delay a core without memory traffic. */
 static void pause_cpu(void)
 {
 #if defined(__x86_64__)
@@ -34,6 +42,7 @@ static void pause_cpu(void)
 #endif
 }
 
+/* Read one of `count` parts of the memory in a loop, page by page, until the chase is over. */
 static void inject(struct background_load *load, uint32_t rank, uint32_t count)
 {
 	const uint64_t begin = load->line_count * rank / count,
@@ -59,13 +68,15 @@ static void load_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 		inject(load, rank - 1, count - 1);
 		return;
 	}
+	/* The time is that of the chase: the injecting cores stop a page later, so the team's time
+	 * would be too long. */
 	load->begin_ns = rung__now_ns();
 	load->at = rung__chase(load->at, passes * HOPS);
 	load->end_ns = rung__now_ns();
 	atomic_store(&load->over, true);
 }
 
-/* The chase's circle, in the first array. */
+/* Create the cycle of the chase in the first array of the pair's memory. */
 static int make_chase(const struct rung__measuring *m, const struct rung__measure_pair *pair,
                       void **at_out)
 {
@@ -81,6 +92,7 @@ static int make_chase(const struct rung__measuring *m, const struct rung__measur
 
 /* ---- idle ---- */
 
+/* Add the idle latency of a pair and keep it for the gathers. */
 static int measure_idle(struct rung__measuring *m, const struct rung__measure_pair *pair)
 {
 	static const struct rung__measure_pass pass = { .hops = HOPS };
@@ -116,14 +128,15 @@ int rung__measure_latency(struct rung__measuring *m)
 
 /* ---- loaded ---- */
 
+/* Levels, with level 0, at which nothing is injected. */
 static uint32_t level_count(const struct rung__measuring *m)
 {
 	return 1 +
 	       (uint32_t)(m->opts.quick ? RUNG__ARRAY_LEN(pauses_quick) : RUNG__ARRAY_LEN(pauses));
 }
 
-/* @param chase_s, byte_s seconds per pass of the chase, and per byte that is read at the same
- * time */
+/* Take the samples of a level. @param chase_s  seconds per pass of the chase
+ * @param byte_s  seconds per byte that the other cores read at the same time */
 static void run_level(const struct rung__measuring *m, struct rung__team *team,
                       struct background_load *load, double *chase_s, double *byte_s)
 {
@@ -139,15 +152,17 @@ static void run_level(const struct rung__measuring *m, struct rung__team *team,
 		seconds = (double)(load->end_ns - load->begin_ns) / 1e9;
 		if (i > 0) {
 			chase_s[i - 1] = seconds / (double)passes;
+			/* at least one byte: level 0 injects none, and its rate is not used */
 			byte_s[i - 1] =
 				seconds / RUNG__MAX((double)atomic_load(&load->injected_bytes), 1);
-		} else {
+		} else { /* 10 % more, so that a faster sample is still long enough */
 			passes = 1 + (uint64_t)(1.1 * m->opts.sample_seconds / seconds);
 		}
 	}
 }
 
-/* Passes are calibrated for each level: a loaded chase takes longer. Both values are of one run. */
+/* Add the result of a level. Passes are calibrated for each level, because a loaded chase takes
+ * longer. Both values are from the same runs. */
 static int measure_level(struct rung__measuring *m, const struct rung__measure_pair *pair,
                          struct background_load *load, uint32_t level, struct rung_numa_result like)
 {
@@ -158,7 +173,7 @@ static int measure_level(struct rung__measuring *m, const struct rung__measure_p
 	double *chase_s;
 	int rc = rung__measure_samples(m, 2 * (size_t)samples, &chase_s);
 
-	if (rc == 0)
+	if (rc == 0) /* level 0 runs the chase alone */
 		rc = rung__measure_team(m, pair->cpu_idx, level > 0, &team);
 	if (rc < 0)
 		return rc;
@@ -166,7 +181,7 @@ static int measure_level(struct rung__measuring *m, const struct rung__measure_p
 		load->pause_count = (m->opts.quick ? pauses_quick : pauses)[level - 1];
 	run_level(m, team, load, chase_s, chase_s + samples);
 	like.level = level;
-	like.threads = level ? rung__team_count(team) - 1 : 0;
+	like.threads = level ? rung__team_count(team) - 1 : 0; /* that inject */
 	rung__team_stop(team);
 	rc = rung__measure_add_values(m, &like, 0, chase_s, &pass, &result);
 	if (rc == 0 && level > 0)
@@ -174,6 +189,7 @@ static int measure_level(struct rung__measuring *m, const struct rung__measure_p
 	return rc;
 }
 
+/* Add all levels of a pair. The chase uses the first array, the injecting cores the other two. */
 static int measure_loaded(struct rung__measuring *m, const struct rung__measure_pair *pair)
 {
 	const struct rung__measure_node *node = &m->nodes[pair->cpu_idx];
@@ -184,11 +200,10 @@ static int measure_loaded(struct rung__measuring *m, const struct rung__measure_
 	int rc;
 
 	if (!here.why && node->core_count < 2) {
-		here.why = rung__measure_text(
-			m,
-			"node %" PRIu32
-			" has one usable core: none is left to read at the same time",
-			node->node->node);
+		here.why = rung__measure_text(m,
+		                              "node %" PRIu32 " has only one usable core; a second "
+		                              "one is needed to read at the same time",
+		                              node->node->node);
 		if (!here.why)
 			return rung__measure_out_of_memory();
 	}

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Properties of the machine that the topology does not contain: cores, caches, and settings that
- * affect the results. */
+/*
+ * Properties of the machine that the topology does not contain: cores, caches, and settings that
+ * affect the results.
+ *
+ * Cores and caches are read from sysfs below m->root, which may be that of a recorded machine. They
+ * decide the threads of a team and the sizes of arrays. The texts are only reported. A file that
+ * the kernel does not have leaves its value unknown.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +15,15 @@
 #include "measure.h"
 
 #define CPU              "sys/devices/system/cpu/cpu%" PRIu32
-#define CACHE_LEVELS_MAX 16u /* indexes, of which caches for code are some */
+#define CACHE_LEVELS_MAX 16u /* index folders per CPU, including caches for code */
 
+/* A cache of a CPU; bytes 0: not known. */
 struct cache {
 	uint64_t level, bytes;
 	struct rung_id_list cpus; /* that share it */
 };
 
-/* "32768K": whole KiB, as the kernel writes it. */
+/* Parse "32768K": whole KiB, as the kernel writes it. */
 static bool size_of_text(const char *text, uint64_t *bytes_out)
 {
 	char *end;
@@ -28,7 +35,8 @@ static bool size_of_text(const char *text, uint64_t *bytes_out)
 	return true;
 }
 
-/* @return 1, 0 if the kernel does not report it, or a failure */
+/* The cache of the highest level that has a size. Indexes end at the first one without a level.
+ * @return 1, 0 if the kernel does not report it, or a failure */
 static int last_cache(struct rung__sys *sys, uint32_t cpu, struct cache *cache_out)
 {
 	struct cache last = { 0 };
@@ -55,8 +63,11 @@ static int last_cache(struct rung__sys *sys, uint32_t cpu, struct cache *cache_o
 	return last.bytes > 0;
 }
 
-/* The first allowed CPU of each core; its caches are counted with the first CPU that shares
- * them. */
+/*
+ * Add a CPU to its node if it is the first allowed CPU of its core: hardware threads of one core
+ * share its bandwidth. Its last-level cache is counted with the first allowed CPU that shares it,
+ * so that each cache is counted once.
+ */
 static int read_core(struct rung__sys *sys, uint32_t cores_max, struct rung__measure_node *node,
                      const struct rung_id_list *allowed, uint32_t cpu)
 {
@@ -84,6 +95,7 @@ static int read_core(struct rung__sys *sys, uint32_t cores_max, struct rung__mea
 	return 0;
 }
 
+/* Read the cores and caches of each node. Arrays have space for each allowed CPU as a core. */
 static int read_nodes(struct rung__measuring *m, struct rung__sys *sys)
 {
 	for (size_t i = 0; i < m->node_count; i++) {
@@ -107,7 +119,7 @@ static int read_nodes(struct rung__measuring *m, struct rung__sys *sys)
 	return 0;
 }
 
-/* The word in brackets: "always [madvise] never". */
+/* The word in brackets, as in "always [madvise] never"; NULL: none, or no text. */
 static const char *chosen(struct rung__measuring *m, const char *text)
 {
 	const char *begin = text ? strchr(text, '[') : NULL;
@@ -116,7 +128,8 @@ static const char *chosen(struct rung__measuring *m, const char *text)
 	return end ? rung__measure_text(m, "%.*s", (int)(end - begin - 1), begin + 1) : NULL;
 }
 
-/* Longer than what rung__sys_read() takes, on large machines; the first CPU's is enough. */
+/* Read model and hypervisor flag of the first CPU, line by line: on large machines the file is
+ * longer than rung__sys_read() accepts. */
 static void read_cpuinfo(struct rung__measuring *m)
 {
 	struct rung_numa_report_info *info = &m->report->info;
@@ -139,6 +152,7 @@ static void read_cpuinfo(struct rung__measuring *m)
 		fclose(file);
 }
 
+/* Read the settings for the report; -1 and NULL are unknown values. */
 static int read_texts(struct rung__measuring *m, struct rung__sys *sys)
 {
 	struct rung_numa_report_info *info = &m->report->info;
@@ -154,7 +168,7 @@ static int read_texts(struct rung__measuring *m, struct rung__sys *sys)
 	if (rc >= 0)
 		rc = rung__sys_number(sys, 10, 1, &smt, "sys/devices/system/cpu/smt/active");
 	info->smt = rc > 0 ? (int)smt : -1;
-	info->hypervisor = -1;
+	info->hypervisor = -1; /* until read_cpuinfo() finds the flags */
 	if (uname(&name) == 0)
 		info->kernel = rung__measure_text(m, "%s", name.release);
 	info->stores = rung__stream_stores();

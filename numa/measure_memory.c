@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory on a node: requested, touched by threads there, and its location queried, because a full
- * node silently yields memory of another. */
+/*
+ * Memory on a node: requested, touched by threads there, and its location queried, because the
+ * kernel silently allocates on another node if this one is full.
+ *
+ * rung__measure_each() is the loop of the CPU x memory matrices. Memory is allocated once per
+ * memory node and used by the CPUs of all nodes.
+ */
 #include <math.h>
 #include <sys/mman.h>
 
 #include "measure.h"
 #include "placement/placement.h"
 
-#define SHARE_MIN 0.95 /* of the pages: with fewer it is not a measurement of that node */
+#define SHARE_MIN 0.95 /* of the pages: with fewer the values are not those of the node */
 
 const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx)
 {
@@ -30,18 +35,20 @@ const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint6
 	if (!node->node->has_memory)
 		return rung__measure_text(m, "node %" PRIu32 " has no memory", node->node->node);
 	if (node->node->memory_allowed == 0)
-		return rung__measure_text(m, "this process may not take memory of node %" PRIu32,
+		return rung__measure_text(m,
+		                          "this process may not allocate memory on node %" PRIu32,
 		                          node->node->node);
 	for (size_t i = 0; i < m->node_count; i++)
 		with_memory += m->nodes[i].node->has_memory != 0;
-	/* otherwise threads there place it by touching it */
+	/* With own cores the node does not need binding: the kernel places a page on the node of
+	 * the thread that touches it first. */
 	if (with_memory > 1 && node->core_count == 0 && !m->policy.can_bind)
 		return rung__measure_text(m, "memory cannot be put on node %" PRIu32 ": %s",
 		                          node->node->node, m->policy.bind_why);
 	if (bytes > room)
 		return rung__measure_text(m,
 		                          "%" PRIu64 " MiB do not fit into the %" PRIu64
-		                          " MiB that may be taken of node %" PRIu32,
+		                          " MiB that may be allocated on node %" PRIu32,
 		                          bytes >> 20, room >> 20, node->node->node);
 	return NULL;
 }
@@ -52,11 +59,12 @@ uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx)
 	uint64_t free_bytes = m->nodes[idx].node->free_bytes;
 
 	rung_topology_info(m->topology, &info);
-	/* an unknown value is the largest */
+	/* RUNG_UNKNOWN is the largest value, so the minimum ignores it. The second value includes
+	 * the limits of control groups. */
 	free_bytes = RUNG__MIN(free_bytes, info.available_bytes);
 	if (free_bytes == RUNG_UNKNOWN)
 		return m->opts.memory_bytes_max ? m->opts.memory_bytes_max : UINT64_C(1) << 30;
-	free_bytes /= 2;
+	free_bytes /= 2; /* the rest of the machine keeps the other half */
 	return m->opts.memory_bytes_max ? RUNG__MIN(m->opts.memory_bytes_max, free_bytes)
 	                                : free_bytes;
 }
@@ -69,7 +77,7 @@ int rung__measure_team(struct rung__measuring *m, size_t idx, bool all_cores,
 	for (size_t i = 0; i < m->node_count && node->core_count == 0; i++)
 		node = &m->nodes[i];
 	if (node->core_count == 0)
-		return rung__fail(RUNG_E_NOSUP, "no CPU that may be used is on a node");
+		return rung__fail(RUNG_E_NOSUP, "this process may use no CPU of any node");
 	return rung__team_start(node->cores, all_cores ? node->core_count : 1, team_out);
 }
 
@@ -84,10 +92,11 @@ int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uin
 	if (!memory.base)
 		return rung__fail(RUNG_E_NOMEM, "measuring: no memory for %" PRIu64 " bytes",
 		                  bytes);
+	/* rung__map_pages() requests huge pages. The call fails on kernels without huge pages, and
+	 * then there is nothing to prevent. */
 	if (page_bytes < RUNG__MEASURE_HUGE_BYTES)
-		/* fails if there are none */
 		madvise(memory.base, (size_t)bytes, MADV_NOHUGEPAGE);
-	if (m->policy.can_bind) /* what came of it is looked up */
+	if (m->policy.can_bind) /* before the first touch; rung__measure_check() checks it */
 		rung__placement_prefer(memory.base, bytes, m->nodes[idx].node->node);
 	*memory_out = memory;
 	return 0;
@@ -99,7 +108,7 @@ void rung__measure_release(struct rung__measure_memory *memory)
 	memory->base = NULL;
 }
 
-/* In pieces of 2 MiB: a huge page is touched by one thread. */
+/* Touch in pieces of 2 MiB, so that one thread touches a whole huge page. */
 void rung__measure_touch_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	const struct rung__measure_memory *memory = ctx;
@@ -109,7 +118,7 @@ void rung__measure_touch_work(void *ctx, uint32_t rank, uint32_t count, uint64_t
 	const uint64_t end =
 		RUNG__MIN(pieces * (rank + 1) / count * RUNG__MEASURE_HUGE_BYTES, memory->bytes);
 
-	(void)passes; /* fresh memory is so once */
+	(void)passes; /* memory is fresh only once */
 	for (uint64_t at = begin; at < end; at += RUNG__PAGE_BYTES)
 		*(volatile unsigned char *)(memory->base + at) = 1;
 }
@@ -125,13 +134,15 @@ const char *rung__measure_check(struct rung__measuring *m, size_t idx,
 	rung__mapped_query("/proc/self/smaps", &mapped, 1);
 	if (mapped.told)
 		memory->huge_share = (double)mapped.huge_bytes / (double)mapped.bytes;
-	if (memory->placement_share < SHARE_MIN) /* not when it is NaN */
+	/* NaN, for a location that cannot be queried, compares as false: assume the node */
+	if (memory->placement_share < SHARE_MIN)
 		return rung__measure_text(
 			m, "%.0f %% of %" PRIu64 " MiB are on node %" PRIu32 ", the rest elsewhere",
 			100 * memory->placement_share, memory->bytes >> 20, node);
 	return NULL;
 }
 
+/* Touch memory by all cores of the node, which places it there even if it cannot be bound. */
 static int touch(struct rung__measuring *m, size_t idx, struct rung__measure_memory *memory)
 {
 	struct rung__team *team;
@@ -159,14 +170,15 @@ int rung__measure_alloc(struct rung__measuring *m, size_t idx, uint64_t bytes, u
 	rc = touch(m, idx, memory_out);
 	if (rc == 0)
 		*why_out = rung__measure_check(m, idx, memory_out);
-	if (rc == RUNG_E_NOSUP)
+	if (rc == RUNG_E_NOSUP) /* threads cannot be pinned: a reason, not a failure */
 		rc = rung__measure_why(m, rc, why_out);
 	if (rc < 0 || *why_out)
 		rung__measure_release(memory_out);
 	return rc;
 }
 
-/* A CPU that threads cannot be pinned to is the reason of that node's results. */
+/* Measure a pair. If threads cannot be pinned to a CPU of its node (RUNG_E_NOSUP), call `measure`
+ * again with the reason, to add its results as absent. */
 static int measure_place(struct rung__measuring *m, struct rung__measure_pair pair,
                          int (*measure)(struct rung__measuring *m,
                                         const struct rung__measure_pair *pair))

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random reads of drives, by the reader that the store reads cold rows with: the same engines,
- * registered memory, and groups in which reads are sent and reaped. One thread, on the cores of
- * each node in turn, with its buffers there. The queue is kept full.
+ * Random reads of drives, by the reader that the store uses for cold rows: the same engines,
+ * registered memory, and groups in which reads are submitted and reaped. One thread reads, on the
+ * cores of each node in turn, with its buffers there. The queue is kept full.
+ *
+ * Targets are files given by the caller, a temporary file in a folder (--dir), or without either
+ * the whole NVMe drives of the topology.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,30 +26,33 @@
 
 #define DEPTH_MAX       RUNG__MEASURE_DEPTH_MAX
 #define READ_BYTES_MAX  (1u << 20)
-#define FILE_BYTES_MIN  (16u << 20)
-#define DIR_BYTES       (UINT64_C(2) << 30)
+#define FILE_BYTES_MIN  (16u << 20)         /* of a target */
+#define DIR_BYTES       (UINT64_C(2) << 30) /* of the temporary file */
 #define DIR_BYTES_QUICK (UINT64_C(256) << 20)
-#define WRITE_BYTES     (4u << 20)
-#define POOL_BYTES      ((uint64_t)DEPTH_MAX * READ_BYTES_MAX)
+#define WRITE_BYTES     (4u << 20)                             /* of it, at a time */
+#define POOL_BYTES      ((uint64_t)DEPTH_MAX * READ_BYTES_MAX) /* every read of a full queue */
 #define SECTOR_MIN      512u
-#define SPARSE          0.9 /* least share of the file on disk: reads of a hole reach no disk */
+/* least share of a file's bytes that are on the disk: reads of a hole never reach the disk */
+#define SPARSE 0.9
 
 static const uint32_t standard_bytes[] = { 0, 4096, 16384, 65536, 131072 }; /* 0: a sector */
 
+/* A file or block device that is read. */
 struct nvme_target {
 	const char *file;  /* for results and messages */
-	const char *drive; /* NULL: it has no name */
+	const char *drive; /* the kernel's name of the disk; NULL: it has no name */
 	int fd;            /* -1: not open */
 	uint64_t bytes;
-	struct rung__direct temp;
+	struct rung__direct temp; /* the temporary file of a folder */
 };
 
+/* A reader of a target, its thread and its buffers. */
 struct nvme_reader {
 	struct rung__measuring *m;
 	const struct nvme_target *target;
 	struct rung__team *team; /* of the one thread that reads */
-	unsigned char *pool;
-	bool started;
+	unsigned char *pool;     /* [POOL_BYTES] on the node of the thread */
+	bool started;            /* the reader was started and must be stopped */
 	struct rung__burst burst;
 	/* the step requested of the thread; the message of a failure is thread-local */
 	int (*step)(struct nvme_reader *reader);
@@ -56,6 +62,8 @@ struct nvme_reader {
 
 /* ---- reading: on the one thread of a team ---- */
 
+/* Open and start the reader on the whole target, described as the only file of a data set. Merging
+ * is off: each read is one row. After an error reader_close() undoes what was done. */
 static int reader_open(struct nvme_reader *reader)
 {
 	struct rung__features features = { .layout = { .file_count = 1,
@@ -80,6 +88,7 @@ static int reader_open(struct nvme_reader *reader)
 	return rc;
 }
 
+/* Works for each state that reader_open() leaves. */
 static int reader_close(struct nvme_reader *reader)
 {
 	if (reader->started)
@@ -89,6 +98,7 @@ static int reader_close(struct nvme_reader *reader)
 	return 0;
 }
 
+/* Run a burst. @return 0 or a failure of the engine or of a read */
 static int reader_read(struct nvme_reader *reader)
 {
 	int rc = rung__burst_run(&reader->burst);
@@ -100,6 +110,8 @@ static int reader_read(struct nvme_reader *reader)
 	                        reader->target->file, reader->burst.read_bytes);
 }
 
+/* A rung__work_fn: run the step on the thread. The message of a failure is copied, because it is
+ * the thread's. */
 static void do_step(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	struct nvme_reader *reader = ctx;
@@ -112,6 +124,7 @@ static void do_step(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 		snprintf(reader->error, sizeof(reader->error), "%s", rung_last_error());
 }
 
+/* Run a step on the thread of the team and wait. A failure becomes the calling thread's. */
 static int run(struct nvme_reader *reader, int (*step)(struct nvme_reader *reader))
 {
 	reader->step = step;
@@ -121,6 +134,8 @@ static int run(struct nvme_reader *reader, int (*step)(struct nvme_reader *reade
 
 /* ---- results ---- */
 
+/* Add the result of one read size and queue depth. Samples are times of a burst, not numbers of
+ * passes: the queue must stay full for all of the time. */
 static int measure_value(struct nvme_reader *reader, const struct rung_numa_result *base,
                          uint32_t group)
 {
@@ -143,7 +158,8 @@ static int measure_value(struct nvme_reader *reader, const struct rung_numa_resu
 	return rc < 0 ? rc : rung__measure_add_values(m, &like, group, seconds, &pass, NULL);
 }
 
-/* Whole sectors: a row in between is read with what surrounds it. @return their number */
+/* Choose the read sizes: the standard ones and the rows of the caller, in whole sectors, because a
+ * row is read with the rest of its sectors. @return the number of sizes */
 static size_t choose_sizes(const struct rung__measuring *m, uint32_t align, uint32_t *sizes)
 {
 	const uint32_t sector = RUNG__MAX(align, SECTOR_MIN);
@@ -162,6 +178,7 @@ static size_t choose_sizes(const struct rung__measuring *m, uint32_t align, uint
 	return count;
 }
 
+/* All read sizes at all queue depths. */
 static int measure_values(struct nvme_reader *reader, const struct rung_numa_result *like,
                           uint32_t group)
 {
@@ -184,7 +201,8 @@ static int measure_values(struct nvme_reader *reader, const struct rung_numa_res
 	return rc;
 }
 
-/* With the reader open. Through the page cache nothing is learned of the drive. */
+/* Measure with an open reader. Reads through the page cache measure memory, so without direct I/O
+ * the result is absent. */
 static int measure_open(struct nvme_reader *reader, struct rung_numa_result *like, uint32_t group)
 {
 	struct rung__engine_state state;
@@ -198,6 +216,7 @@ static int measure_open(struct nvme_reader *reader, struct rung_numa_result *lik
 	return measure_values(reader, like, group);
 }
 
+/* Add the results of a target, read by a thread of a node. `group` is the number of the target. */
 static int measure_node(struct rung__measuring *m, const struct nvme_target *target, size_t idx,
                         uint32_t group)
 {
@@ -207,7 +226,8 @@ static int measure_node(struct rung__measuring *m, const struct nvme_target *tar
 		.burst = {
 			.ops = rung__registry_reader(),
 			.file_bytes = target->bytes,
-			/* others in each run: the same ones would be in somebody's cache */
+			/* Different positions in each run: a cache of the drive, or of the host of
+			 * a virtual machine, may contain the previous ones. */
 			.drawn = rung__mix64(rung__now_ns()),
 		},
 	};
@@ -232,17 +252,18 @@ static int measure_node(struct rung__measuring *m, const struct nvme_target *tar
 	reader.pool = memory.base;
 	rung__measure_note(&like, &memory);
 	rc = rung__team_start_one(node->cores, node->core_count, &reader.team);
-	if (rc == 0) {
+	if (rc == 0) { /* open, read and close on the same thread: the ring belongs to it */
 		rc = run(&reader, reader_open);
 		if (rc == 0)
 			rc = measure_open(&reader, &like, group);
-		run(&reader, reader_close); /* sets no error */
+		run(&reader, reader_close); /* always 0, so the message of `rc` is kept */
 		rung__team_stop(reader.team);
 	}
 	rung__measure_release(&memory);
 	return rc;
 }
 
+/* Measure a target from the CPUs of each node. */
 static int measure_target(struct rung__measuring *m, const struct nvme_target *target,
                           uint32_t group)
 {
@@ -255,6 +276,8 @@ static int measure_target(struct rung__measuring *m, const struct nvme_target *t
 
 /* ---- files and drives ---- */
 
+/* Find the disk of a file, or of a block device. File systems over a network, in memory or across
+ * devices have none. */
 static void name_drive(struct rung__measuring *m, struct nvme_target *target, const struct stat *st)
 {
 	const dev_t number = S_ISBLK(st->st_mode) ? st->st_rdev : st->st_dev;
@@ -264,7 +287,9 @@ static void name_drive(struct rung__measuring *m, struct nvme_target *target, co
 		target->drive = rung__measure_text(m, "%s", device.name);
 }
 
-/* @return 0, RUNG_E_NOENT, RUNG_E_IO, RUNG_E_INVAL */
+/* Open a file or block device and check that reads of it measure the drive: it is large enough and
+ * has no holes. O_NONBLOCK: opening a FIFO must not wait. @return 0, RUNG_E_NOENT, RUNG_E_IO,
+ * RUNG_E_INVAL */
 static int open_target(struct rung__measuring *m, const char *path, struct nvme_target *target)
 {
 	struct stat st;
@@ -280,22 +305,22 @@ static int open_target(struct rung__measuring *m, const char *path, struct nvme_
 		target->bytes = (uint64_t)st.st_size;
 	else if (!S_ISBLK(st.st_mode))
 		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: is neither a file nor a block device; a folder is measured "
-		                "with a file written there (--dir)",
+		                "%s: is neither a file nor a block device; use --dir to measure a "
+		                "folder with a temporary file",
 		                path);
 	else if (ioctl(target->fd, BLKGETSIZE64, &target->bytes) != 0)
-		rc = rung__fail_errno(errno, "%s: asking for its size", path);
+		rc = rung__fail_errno(errno, "%s: querying its size", path);
 	if (rc == 0 && target->bytes < FILE_BYTES_MIN)
 		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: has %" PRIu64 " bytes: give a file of %u at least, better one "
-		                "larger than the caches of the drive",
+		                "%s: has %" PRIu64 " bytes; use a file of %u at least, better one "
+		                "larger than the drive's cache",
 		                path, target->bytes, FILE_BYTES_MIN);
 	else if (rc == 0 && S_ISREG(st.st_mode) &&
 	         (double)st.st_blocks * 512 < SPARSE * (double)st.st_size)
 		rc = rung__fail(RUNG_E_INVAL,
 		                "%s: %" PRIu64 " of its %" PRIu64
-		                " bytes are on the disk, and reads of the others never reach it: "
-		                "give a file that is written through and not compressed",
+		                " bytes are on the disk; use a file without holes, written through "
+		                "and not compressed",
 		                path, (uint64_t)st.st_blocks * 512, target->bytes);
 	if (rc < 0) {
 		close(target->fd);
@@ -305,6 +330,7 @@ static int open_target(struct rung__measuring *m, const char *path, struct nvme_
 	return 0;
 }
 
+/* Measure a file or block device of this path, which must be the report's. */
 static int measure_file(struct rung__measuring *m, const char *path, uint32_t group)
 {
 	struct nvme_target target;
@@ -317,7 +343,8 @@ static int measure_file(struct rung__measuring *m, const char *path, uint32_t gr
 	return rc;
 }
 
-/* Random words: drives that compress, or that know zeros, are not to make use of it. */
+/* Write the temporary file: random words, because drives may compress data or store no zeros. It is
+ * synced, so that no write is in flight while it is read. */
 static int write_file(struct rung__measuring *m, struct rung__direct *file, uint64_t bytes)
 {
 	uint64_t *words = rung__map_pages(WRITE_BYTES);
@@ -337,6 +364,8 @@ static int write_file(struct rung__measuring *m, struct rung__direct *file, uint
 	return rc;
 }
 
+/* Size of the temporary file: the requested one, else the default or a quarter of the free space.
+ * @return 0, or why the folder has no space for it */
 static int dir_bytes(const struct rung__measuring *m, uint64_t *bytes_out)
 {
 	const uint64_t wanted = m->opts.dir_bytes ? rung__align_up(m->opts.dir_bytes, WRITE_BYTES)
@@ -354,11 +383,13 @@ static int dir_bytes(const struct rung__measuring *m, uint64_t *bytes_out)
 		return rung__fail(RUNG_E_NOSPC,
 		                  "%s: a file of %" PRIu64
 		                  " bytes is too small to measure (%" PRIu64
-		                  " bytes are free): %u at least",
+		                  " bytes are free); use %u at least",
 		                  m->opts.dir, *bytes_out, room, FILE_BYTES_MIN);
 	return rung__space_check(m->opts.dir, *bytes_out);
 }
 
+/* Measure the disk of a folder with a temporary file, which is gone when it is closed or the
+ * process ends. */
 static int measure_dir(struct rung__measuring *m, uint32_t group)
 {
 	struct nvme_target target = { .fd = -1, .temp = { .fd = -1 } };
@@ -383,7 +414,8 @@ static int measure_dir(struct rung__measuring *m, uint32_t group)
 	return rc;
 }
 
-/* A drive that may be read as a whole; otherwise a file on it. */
+/* Measure a drive as a whole if this process may read it. Otherwise its result is absent, and the
+ * reason names the options for files on it. */
 static int measure_drive(struct rung__measuring *m, const struct rung_topology_device *drive,
                          uint32_t group)
 {
@@ -402,7 +434,7 @@ static int measure_drive(struct rung__measuring *m, const struct rung_topology_d
 	like.drive = rung__measure_text(m, "%s", drive->name);
 	return rung__measure_absent(m, &like, group,
 	                            rung__measure_text(m,
-	                                               "%s: %s: name a file on the drive (--nvme), "
+	                                               "%s: %s; name a file on the drive (--nvme), "
 	                                               "or a folder to write one to (--dir)",
 	                                               path, strerror(err)));
 }
@@ -443,7 +475,7 @@ int rung__measure_nvme(struct rung__measuring *m)
 		                   group++);
 	if (info.nvme_count == 0)
 		rc = rung__measure_absent(m, &like, 0,
-		                          "no NVMe drive: name a file on the disk to measure "
+		                          "no NVMe drive; name a file on the disk to measure "
 		                          "(--nvme), or a folder to write one to (--dir)");
 	return rc;
 }

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results of rung_numa_measure(): values from samples, and absent results. */
+/*
+ * Results of rung_numa_measure(): values from samples, and absent results.
+ *
+ * Each value is measured in the same way: the number of passes is calibrated until a region takes
+ * opts.sample_seconds, then each sample times one region. Texts and samples are in the report's
+ * arena, so results only point at them.
+ */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +14,7 @@
 
 #include "measure.h"
 
+/* Runs to find the number of passes. Each multiplies it by up to 1e6. */
 #define CALIBRATIONS_MAX 4u
 
 int rung__measure_out_of_memory(void)
@@ -21,6 +28,7 @@ void rung__measure_step(struct rung__measuring *m, uint64_t total)
 	m->total = total;
 }
 
+/* Call the caller's progress function, which may cancel the measurement. */
 static int report_progress(struct rung__measuring *m)
 {
 	if (m->opts.progress &&
@@ -46,7 +54,8 @@ struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix)
 	};
 }
 
-/* Copies only `like`. Reports progress. */
+/* Add a copy of `like` as the last result. Growing moves all results, so *result_out is valid until
+ * the next call. The counter `done` may exceed an estimated total. */
 static int add(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group,
                struct rung_numa_result **result_out)
 {
@@ -74,6 +83,7 @@ int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_resul
                          uint32_t group, const char *why)
 {
 	struct rung_numa_result *result;
+	/* `why` is often rung__measure_text() at the call, which is NULL without memory */
 	int rc = why ? add(m, like, group, &result) : rung__measure_out_of_memory();
 
 	if (rc == 0)
@@ -85,6 +95,7 @@ int rung__measure_why(struct rung__measuring *m, int rc, const char **why_out)
 {
 	if (rc == RUNG_E_NOMEM)
 		return rc;
+	/* copied, because the next failure of this thread overwrites it */
 	*why_out = rung__measure_text(m, "%s", rung_last_error());
 	return *why_out ? 0 : rung__measure_out_of_memory();
 }
@@ -120,7 +131,7 @@ struct rung_numa_value rung__measure_value(const double *samples, size_t count, 
 
 	if (count == 0)
 		return value;
-	memcpy(sorted, samples, count * sizeof(*sorted));
+	memcpy(sorted, samples, count * sizeof(*sorted)); /* samples stay in the order of time */
 	qsort(sorted, count, sizeof(*sorted), by_size);
 	value.min = sorted[0];
 	value.max = sorted[count - 1];
@@ -135,13 +146,14 @@ int rung__measure_samples(struct rung__measuring *m, size_t count, double **samp
 	return *samples_out ? 0 : rung__measure_out_of_memory();
 }
 
-/* @param inverse  seconds by units instead of units a second */
+/* Set a value from seconds per pass. @param units  amount per pass; the value is units per second,
+ * or with `inverse` seconds per unit */
 static int set(struct rung__measuring *m, struct rung_numa_value *value, const double *seconds,
                double units, bool inverse)
 {
 	const uint32_t count = m->opts.samples;
 	double *samples;
-	int rc = rung__measure_samples(m, 2 * (size_t)count, &samples);
+	int rc = rung__measure_samples(m, 2 * (size_t)count, &samples); /* with space for sorting */
 
 	for (uint32_t i = 0; i < count && rc == 0; i++)
 		samples[i] = inverse ? seconds[i] / units : units / seconds[i];
@@ -169,7 +181,7 @@ int rung__measure_add_values(struct rung__measuring *m, const struct rung_numa_r
 	if (rc == 0 && pass->items > 0)
 		rc = set(m, &result->per_s, seconds, pass->items, false);
 	if (rc == 0 && pass->hops > 0)
-		rc = set(m, &result->latency_ns, seconds, pass->hops / 1e9, true);
+		rc = set(m, &result->latency_ns, seconds, pass->hops / 1e9, true); /* s to ns */
 	if (rc == 0 && pass->gib > 0)
 		rc = set(m, &result->seconds_per_gib, seconds, pass->gib, true);
 	if (rc == 0 && result_out)
@@ -191,13 +203,16 @@ int rung__measure_calibrate(const struct rung__measuring *m, rung__run_fn run, v
 	const double aim = m->opts.sample_seconds;
 	uint64_t passes = 1;
 	double seconds = 0;
-	/* dropped: caches, frequencies and page tables are not yet as they will be */
+	/* warm-up, not used: caches, clock frequencies and page tables are not in their final
+	 * state yet */
 	int rc = run(ctx, 1, &seconds);
 
 	for (unsigned tries = 0; tries < CALIBRATIONS_MAX && rc == 0; tries++) {
 		rc = run(ctx, passes, &seconds);
 		if (rc < 0 || seconds >= aim)
 			break;
+		/* 20 % more than needed, so that the next run is rarely too short by a little. The
+		 * bounds keep a time of almost 0 from giving an infinite number. */
 		passes = 1 + (uint64_t)((double)passes *
 		                        RUNG__MIN(1.2 * aim / RUNG__MAX(seconds, 1e-7), 1e6));
 	}

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One call of rung_numa_measure(): options, the order of the matrices, values, and the report. */
+/*
+ * One call of rung_numa_measure(): options, the order of the matrices, and the report.
+ *
+ * Wrong options and files are reported before anything is measured. The report owns all memory of
+ * its results, so the topology may be destroyed before it.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +12,7 @@
 
 #include "measure.h"
 
+/* defaults and limits of the options; seconds are the least length of a timed region */
 #define SAMPLES              5u
 #define SAMPLES_QUICK        3u
 #define SAMPLES_MAX          1000u
@@ -16,12 +22,13 @@
 #define ROW_BYTES_MIN        4u
 #define ROW_BYTES_MAX        (1u << 20)
 
+/* In the order of measuring. Gathers come after latencies, from which they compute the rows in
+ * flight. */
 static const struct {
 	enum rung_numa_matrix matrix;
-	const char *name;
+	const char *name; /* in options, JSON and progress */
 	int (*measure)(struct rung__measuring *m);
 } matrices[] = {
-	/* after the latencies, which gathers use */
 	{ RUNG_NUMA_BANDWIDTH, "bandwidth", rung__measure_bandwidth },
 	{ RUNG_NUMA_LATENCY, "latency", rung__measure_latency },
 	{ RUNG_NUMA_LOADED, "loaded", rung__measure_loaded },
@@ -44,10 +51,12 @@ const char *rung_numa_matrix_name(enum rung_numa_matrix matrix)
 
 /* ---- one call ---- */
 
-/* of drives */
+/* queue depths of drives */
 static const uint32_t depths[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
 static const uint32_t depths_quick[] = { 1, 8, 32, 128 };
 
+/* Copy the caller's options, check them and fill in defaults. Lists are not copied: the call
+ * borrows them until it returns. */
 static int copy_opts(const struct rung_numa_measure_opts *given,
                      struct rung_numa_measure_opts *opts)
 {
@@ -61,30 +70,31 @@ static int copy_opts(const struct rung_numa_measure_opts *given,
 		                  " are out of range; the largest value is 0x%x",
 		                  opts->matrices, (unsigned)RUNG_NUMA_ALL);
 	if (opts->samples > SAMPLES_MAX)
-		return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " samples: give %u at most",
+		return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " samples; use %u at most",
 		                  opts->samples, SAMPLES_MAX);
+	/* written so that NaN is refused, too */
 	if (!(opts->sample_seconds >= 0 && opts->sample_seconds <= SAMPLE_SECONDS_MAX))
 		return rung__fail(RUNG_E_INVAL,
-		                  "measuring: regions of %g s: give more than 0 and %g at most",
+		                  "measuring: regions of %g s; use more than 0 and %g at most",
 		                  opts->sample_seconds, SAMPLE_SECONDS_MAX);
 	if (opts->row_count > RUNG__MEASURE_ROWS_MAX || (opts->row_count && !opts->row_bytes))
-		return rung__fail(RUNG_E_INVAL, "measuring: %zu rows: give %u at most",
+		return rung__fail(RUNG_E_INVAL, "measuring: %zu rows; use %u at most",
 		                  opts->row_count, RUNG__MEASURE_ROWS_MAX);
 	for (size_t i = 0; i < opts->row_count; i++) {
 		if (opts->row_bytes[i] < ROW_BYTES_MIN || opts->row_bytes[i] > ROW_BYTES_MAX)
 			return rung__fail(RUNG_E_INVAL,
-			                  "measuring: rows of %" PRIu32 " bytes: give %u to %u",
+			                  "measuring: rows of %" PRIu32 " bytes; use %u to %u",
 			                  opts->row_bytes[i], ROW_BYTES_MIN, ROW_BYTES_MAX);
 	}
 	if (opts->depth_count > RUNG__MEASURE_ROWS_MAX ||
 	    (opts->depth_count == 0) != (opts->depths == NULL))
 		return rung__fail(RUNG_E_INVAL,
-		                  "measuring: %zu depths: give a list of 1 to %u, or none",
+		                  "measuring: %zu depths; use a list of 1 to %u, or none",
 		                  opts->depth_count, RUNG__MEASURE_ROWS_MAX);
 	for (size_t i = 0; i < opts->depth_count; i++) {
 		if (opts->depths[i] < 1 || opts->depths[i] > RUNG__MEASURE_DEPTH_MAX)
 			return rung__fail(RUNG_E_INVAL,
-			                  "measuring: %" PRIu32 " reads in flight: give 1 to %u",
+			                  "measuring: %" PRIu32 " reads in flight; use 1 to %u",
 			                  opts->depths[i], RUNG__MEASURE_DEPTH_MAX);
 	}
 	for (size_t i = 0; i < opts->file_count; i++) {
@@ -104,6 +114,8 @@ static int copy_opts(const struct rung_numa_measure_opts *given,
 	return 0;
 }
 
+/* Read the machine and choose sizes; nothing is measured yet. Latencies are NaN until they are
+ * measured. */
 static int prepare(struct rung__measuring *m)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
@@ -125,6 +137,7 @@ static int prepare(struct rung__measuring *m)
 	for (size_t i = 0; i < m->node_count * m->node_count; i++)
 		m->latency_ns[i] = (double)NAN;
 	rc = rung__measure_machine(m);
+	/* one node shows whether this process may bind memory at all */
 	for (size_t i = 0; i < m->node_count && rc == 0; i++) {
 		if (m->nodes[i].node->has_memory && m->nodes[i].node->memory_allowed != 0) {
 			m->policy.size = sizeof(m->policy);
@@ -138,6 +151,8 @@ static int prepare(struct rung__measuring *m)
 	return 0;
 }
 
+/* Order of the results: by matrix, group, CPU node, memory node. Measuring has another order,
+ * because memory is allocated once for all CPU nodes. */
 static int by_place(const void *a, const void *b)
 {
 	const struct rung__measure_entry *x = a, *y = b;
@@ -153,6 +168,7 @@ static int by_place(const void *a, const void *b)
 	return x->number < y->number ? -1 : 1;
 }
 
+/* Measure all requested matrices, then sort the results. */
 static int measure(struct rung__measuring *m)
 {
 	struct rung_numa_report *report = m->report;
@@ -187,6 +203,7 @@ int rung__numa_measure(const char *root, const struct rung_topology *topology,
 	if (!m.report)
 		return rung__measure_out_of_memory();
 	rc = measure(&m);
+	/* these serve measuring only; the report keeps the arena */
 	rung__free(m.nodes);
 	rung__free(m.latency_ns);
 	if (rc < 0) {

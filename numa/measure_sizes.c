@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sizes: rows, arrays, a gather's table, a GPU's table.
+ * Sizes of what is measured: rows, arrays, a gather's table, a GPU's table.
  *
  * Arrays are several times as large as the largest last-level cache of any node, because each
  * node's CPUs access the memory of all nodes. On a node with less memory, arrays are as large as
@@ -11,19 +11,20 @@
 
 #include "measure.h"
 
-#define CACHES                4u /* arrays, in last-level caches */
-#define CACHES_MIN            2u /* from here on, and when quick */
-#define CACHE_BYTES_UNKNOWN   (32u << 20)
-#define CORE_BYTES            (16u << 20)  /* array per core: more than a gather keeps cached */
-#define ARRAY_BYTES_MIN       (16u << 20)  /* less measures the start of threads */
-#define ARRAY_ROWS_MIN        64u          /* a gather's threads take blocks of 64 rows */
-#define TABLE_BYTES           (2ull << 30) /* of gathers: as large as a training's */
-#define TABLE_BYTES_QUICK     (512ull << 20)
-#define ROWS_QUICK            4u           /* of the standard rows */
-#define GPU_TABLE_BYTES       (512u << 20) /* as nvbandwidth; several times a GPU's largest cache */
+#define CACHES              4u /* size of an array in last-level caches */
+#define CACHES_MIN          2u /* the advised minimum, and the size with quick */
+#define CACHE_BYTES_UNKNOWN (32u << 20)
+#define CORE_BYTES          (16u << 20)  /* array per core: more than a gather keeps cached */
+#define ARRAY_BYTES_MIN     (16u << 20)  /* less measures the start of threads */
+#define ARRAY_ROWS_MIN      64u          /* a gather's threads take blocks of 64 rows */
+#define TABLE_BYTES         (2ull << 30) /* of gathers: as large as in training */
+#define TABLE_BYTES_QUICK   (512ull << 20)
+#define ROWS_QUICK          4u /* number of standard rows with quick */
+/* as in nvbandwidth; several times a GPU's largest cache */
+#define GPU_TABLE_BYTES       (512u << 20)
 #define GPU_TABLE_BYTES_QUICK (64u << 20)
 #define GPU_TABLE_BYTES_MIN   ARRAY_BYTES_MIN
-#define GPU_BATCH_BYTES       (256u << 20) /* a large batch of a training */
+#define GPU_BATCH_BYTES       (256u << 20) /* a large batch in training */
 #define GPU_BATCH_BYTES_QUICK (16u << 20)
 #define GPU_BATCH_ROWS        (1u << 20)
 #define GPU_BATCH_ROWS_QUICK  (1u << 16)
@@ -46,10 +47,10 @@ void rung__measure_add_once(uint32_t *list, size_t *count, uint32_t value)
 	list[(*count)++] = value;
 }
 
-/* The standard rows and the requested ones. */
+/* The standard rows and the requested ones, ascending: rows[0] is the smallest. */
 static void choose_rows(struct rung__measuring *m)
 {
-	/* the first ROWS_QUICK when quick */
+	/* with quick the first ROWS_QUICK, which span the whole range */
 	static const uint32_t standard[RUNG__MEASURE_ROWS] = {
 		64, 256, 1024, 4096, 128, 512, 2048
 	};
@@ -70,7 +71,8 @@ uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array
 	                      RUNG__MEASURE_HUGE_BYTES);
 }
 
-/* The largest array that fits together with two more, as a table, and the ids of its rows. */
+/* The largest array that fits in `room` together with two more, which serve as a table, and the ids
+ * of its rows. One huge page is left for rounding up the ids. 0: nothing fits. */
 static uint64_t array_that_fits(const struct rung__measuring *m, uint64_t room)
 {
 	const uint64_t row_bytes = m->rows[0], of_a_row = 3 * row_bytes + sizeof(uint64_t);
@@ -81,6 +83,8 @@ static uint64_t array_that_fits(const struct rung__measuring *m, uint64_t room)
 	                        RUNG__MEASURE_HUGE_BYTES);
 }
 
+/* Choose array_bytes of each node, and the advised size. The same size is the aim on all nodes: any
+ * node's CPUs, with their caches, may work on the array. */
 static void choose_arrays(struct rung__measuring *m)
 {
 	const uint64_t rows_min = (uint64_t)ARRAY_ROWS_MIN * m->rows[m->row_count - 1];
@@ -101,6 +105,8 @@ static void choose_arrays(struct rung__measuring *m)
 		aim = RUNG__MAX(aim, rung__align_up(CACHES * cache, RUNG__MEASURE_HUGE_BYTES));
 	for (size_t i = 0; i < m->node_count; i++) {
 		const uint64_t fits = array_that_fits(m, rung__measure_room(m, i));
+
+		/* a node with too little memory for the least array fails when it is allocated */
 
 		m->nodes[i].array_bytes = RUNG__MAX(RUNG__MIN(aim, fits), least);
 	}

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that measure: each stays where it was put, and all begin together. */
+/*
+ * Threads that measure: each is pinned to its CPUs, and all begin together.
+ *
+ * One barrier of the threads and the caller separates the phases. A run passes it twice: once to
+ * begin, once at the end, when all threads are ready for the next run. Each thread records when
+ * its work begins and ends, so the wait at the barrier is not part of the result.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -9,6 +15,7 @@
 #include "measure.h"
 #include "base/thread.h"
 
+/* A thread of a team. */
 struct member {
 	struct rung__team *team;
 	pthread_t thread;
@@ -20,14 +27,15 @@ struct member {
 };
 
 struct rung__team {
-	pthread_mutex_t starting; /* held until all threads are there */
+	pthread_mutex_t starting; /* held until all threads were started, or one could not be */
 	pthread_barrier_t turn;   /* of them and the caller: ready, begin, end of a run */
-	uint32_t count;
+	uint32_t count;           /* threads that were started */
+	/* written by the caller between two barriers; the barriers order them for the threads */
 	bool stop;
 	rung__work_fn work;
 	void *ctx;
 	uint64_t passes;
-	struct member members[];
+	struct member members[]; /* [count] */
 };
 
 uint64_t rung__measure_ns(void)
@@ -38,6 +46,8 @@ uint64_t rung__measure_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Pin the calling thread. The set is allocated: a static one ends at CPU 1023. @return 0 or an
+ * errno */
 static int pin(const uint32_t *cpus, uint32_t count)
 {
 	cpu_set_t *set = CPU_ALLOC(RUNG__CPUS_MAX);
@@ -60,6 +70,8 @@ static void *member_main(void *arg)
 	struct rung__team *team = me->team;
 
 	me->err = pin(me->cpus, me->cpu_count);
+	/* If a thread cannot be started, the barrier would wait for it forever: read `stop`, which
+	 * the lock orders, before the first wait. */
 	pthread_mutex_lock(&team->starting);
 	pthread_mutex_unlock(&team->starting);
 	while (!team->stop) {
@@ -74,6 +86,7 @@ static void *member_main(void *arg)
 	return NULL;
 }
 
+/* Join the threads, which have been stopped, and free the team. */
 static void end_team(struct rung__team *team)
 {
 	for (uint32_t i = 0; i < team->count; i++)
@@ -88,11 +101,12 @@ void rung__team_stop(struct rung__team *team)
 	if (!team)
 		return;
 	team->stop = true;
-	pthread_barrier_wait(&team->turn);
+	pthread_barrier_wait(&team->turn); /* the threads wait for the begin of a run */
 	end_team(team);
 }
 
-/* @param each  of the CPUs that one thread may run on: 1, or all of them */
+/* Start `count` threads and wait until all are pinned. @param each  number of CPUs that one thread
+ * may run on: 1, or all of them */
 static int start(const uint32_t *cpus, uint32_t each, uint32_t count, struct rung__team **team_out)
 {
 	struct rung__team *team = rung__zalloc(sizeof(*team) + count * sizeof(team->members[0]));
@@ -112,13 +126,13 @@ static int start(const uint32_t *cpus, uint32_t each, uint32_t count, struct run
 		err = rung__thread_start(&team->members[i].thread, member_main, &team->members[i]);
 		team->count += err == 0;
 	}
-	team->stop = err != 0;
+	team->stop = err != 0; /* then the threads that were started end without a barrier */
 	pthread_mutex_unlock(&team->starting);
 	if (err) {
 		end_team(team);
 		return rung__fail_errno(err, "measuring: starting %" PRIu32 " threads", count);
 	}
-	pthread_barrier_wait(&team->turn);
+	pthread_barrier_wait(&team->turn); /* ready: each thread has written its `err` */
 	for (uint32_t i = 0; i < count; i++) {
 		if (team->members[i].err)
 			unpinned = &team->members[i];
@@ -155,8 +169,8 @@ double rung__team_run(struct rung__team *team, rung__work_fn work, void *ctx, ui
 	team->work = work;
 	team->ctx = ctx;
 	team->passes = passes;
-	pthread_barrier_wait(&team->turn);
-	pthread_barrier_wait(&team->turn);
+	pthread_barrier_wait(&team->turn); /* begin */
+	pthread_barrier_wait(&team->turn); /* end: the threads have written their times */
 	for (uint32_t i = 0; i < team->count; i++) {
 		begin_ns = RUNG__MIN(begin_ns, team->members[i].begin_ns);
 		end_ns = RUNG__MAX(end_ns, team->members[i].end_ns);

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seeds of the fuzz targets. Standard library only.
+"""The seeds of the fuzz targets; corpus_files.py builds their contents. Standard library only.
 
-ok-* is what rung takes, bad-* what it refuses: the replay holds it to that. The rest may be
-either."""
+The replay checks that rung accepts the inputs named ok-* and refuses those named bad-*. The other
+inputs may have either result."""
 import gzip
 import io
-import json
 import os
 import struct
 import sys
 import zipfile
 import zlib
+
+from corpus_files import (CENTRAL, END, LOCAL, base, changed, graph, header, in_place,
+                          manifest_text, npy, patched, raw_zip, stored, zip64)
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                                 "support"))
@@ -26,30 +28,19 @@ def seed(target, name, content):
 
 # ---- .npy ----
 
-def npy(text, data=b"", version=(1, 0), length=None):
-    text = text.encode("latin-1") if isinstance(text, str) else text
-    length = len(text) if length is None else length
-    count = struct.pack("<H", length & 0xffff) if version[0] == 1 else struct.pack("<I", length)
-    return b"\x93NUMPY" + bytes(version) + count + text + data
-
-
-def header(descr="'<i4'", fortran="False", shape="(2, 3)"):
-    return "{'descr': %s, 'fortran_order': %s, 'shape': %s, }\n" % (descr, fortran, shape)
-
-
 def npy_seeds():
     rows = bytes(range(24))
     good = npy(header(), rows)
     for version in ((1, 0), (2, 0), (3, 0)):
         seed("npy", "ok-version-%d" % version[0], npy(header(), rows, version))
     seed("npy", "ok-no-rows", npy(header(shape="(0, 3)")))
-    seed("npy", "ok-rows-of-nothing", npy(header(shape="(3, 0)")))
+    seed("npy", "ok-rows-of-0-bytes", npy(header(shape="(3, 0)")))
     seed("npy", "ok-fortran-matrix", npy(header(fortran="True"), rows))
     seed("npy", "ok-python-2", npy(header(shape="(2L, 3L)"), rows))
     seed("npy", "ok-other-order", npy("{'shape':(6,),'fortran_order':False,'descr':\"<i4\"}", rows))
     seed("npy", "ok-eight-dimensions", npy(header("'|u1'", shape="(1, 1, 1, 1, 1, 1, 1, 4)"), rows))
     seed("npy", "ok-void-of-2", npy(header("'|V2'"), rows))
-    seed("npy", "ok-bytes-behind", good + b"more")
+    seed("npy", "ok-trailing-bytes", good + b"more")
     for name, text in (
             ("big-endian", header("'>i4'")), ("objects", header("'|O'")), ("text", header("'<U4'")),
             ("fields", header("[('a', '<i4')]")),
@@ -79,7 +70,7 @@ def npy_seeds():
              "False, 'shape': (6,)}"), ("unknown-key", header()[:-3] + "'more': 1}"),
             ("no-shape", "{'descr': '<i4', 'fortran_order': False}"),
             ("no-descr", "{'fortran_order': False, 'shape': (6,)}"),
-            ("text-behind", header() + "print('hello')"),
+            ("trailing-text", header() + "print('hello')"),
             ("no-dict", "['descr']"), ("open-string", "{'descr"), ("nothing", ""),
             ("spaces", " " * 1000), ("zeros", "\0" * 100),
             ("expression", "__import__('os').system('true')")):
@@ -97,72 +88,7 @@ def npy_seeds():
 
 # ---- .npz ----
 
-def stored(members, method=zipfile.ZIP_STORED):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as file:
-        for name, data in members:
-            file.writestr(zipfile.ZipInfo(name), data, method)
-    return out.getvalue()
-
-
-def patched(data, signature, offset, value, bytes_count, last=False):
-    """A number in the first (or last) record of a kind replaced."""
-    at = (data.rindex if last else data.index)(signature) + offset
-    return data[:at] + value.to_bytes(bytes_count, "little") + data[at + bytes_count:]
-
-
-LOCAL, CENTRAL, END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
-
-
-def raw_zip(name=b"x.npy", data=b"", method=0, flags=0, sizes=None, extra_local=b"", extra=b"",
-            local_name=None, local_at=0,
-            descriptor=b"", size_in_entry=None, comment=b"", before=b"", entries=1,
-            directory_at=None, directory_bytes=None, tail=b""):
-    """A zip file of one member, with every lie that is wanted."""
-    packed, plain = sizes or (len(data), len(data))
-    local_name = name if local_name is None else local_name
-    crc = zlib.crc32(data)
-    in_local = (0, 0, 0) if flags & 8 else (crc, packed, plain)
-    local = LOCAL + struct.pack("<5H3I2H", 20, flags, method, 0, 33, *in_local, len(local_name),
-                                len(extra_local))
-    local += local_name + extra_local + data + descriptor
-    at = len(before) + len(local)
-    packed, plain = size_in_entry or (packed, plain)
-    entry = CENTRAL + struct.pack("<6H3I5H2I", 20, 20, flags, method, 0, 33, crc, packed, plain,
-                                  len(name), len(extra), 0, 0, 0, 0,
-                                  local_at + len(before)) + name + extra
-    end = tail + END + struct.pack("<4H2IH", 0, 0, entries, entries,
-                                   len(entry) if directory_bytes is None else directory_bytes,
-                                   at if directory_at is None else directory_at,
-                                   len(comment)) + comment
-    return before + local + entry + end
-
-
-def zip64(member, sizes=None, local_at=0, offset=None, extra_bytes=None, locator_at=None,
-          entries=1):
-    """A member whose numbers are all in zip64 fields."""
-    packed, plain = sizes or (len(member), len(member))
-    name, most = b"x.npy", 0xffffffff
-    extra_local = struct.pack("<HHQQ", 1, 16, plain, packed)
-    local = LOCAL + struct.pack("<5H3I2H", 45, 0, 0, 0, 33, zlib.crc32(member), most, most,
-                                len(name), len(extra_local))
-    local += name + extra_local + member
-    extra = struct.pack("<HHQQQ", 1, 24, plain, packed, local_at)
-    if extra_bytes is not None:
-        extra = struct.pack("<HH", 1, extra_bytes) + extra[4:]
-    entry = CENTRAL + struct.pack("<6H3I5H2I", 45, 45, 0, 0, 0, 33, zlib.crc32(member), most, most,
-                                  len(name), len(extra), 0, 0, 0, 0,
-                                  most) + name + extra
-    at = len(local) + len(entry)
-    end64 = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, entries, entries, len(entry),
-                                    len(local) if offset is None else offset)
-    locator = b"PK\6\7" + struct.pack("<IQI", 0, at if locator_at is None else locator_at, 1)
-    return (local + entry + end64 + locator + END
-            + struct.pack("<4H2IH", 0, 0, 0xffff, 0xffff, most, most, 0))
-
-
-def npz_seeds():
-    member = npy(header(), bytes(range(24)))
+def good_npz_seeds(member):
     good, packed = stored([("x.npy", member)]), stored([("x.npy", member)], zipfile.ZIP_DEFLATED)
     seed("npz", "ok-stored", good)
     seed("npz", "ok-deflated", packed)
@@ -174,6 +100,11 @@ def npz_seeds():
     seed("npz", "ok-zip64", zip64(member))
     seed("npz", "ok-comment", raw_zip(data=member, comment=b"c" * 300))
     seed("npz", "ok-extra", raw_zip(data=member, extra_local=b"ab\4\0what"))
+
+
+def unclear_npz_seeds(member):
+    """Files that readers of zip files may accept or refuse."""
+    good, packed = stored([("x.npy", member)]), stored([("x.npy", member)], zipfile.ZIP_DEFLATED)
     seed("npz", "data-descriptor", raw_zip(data=member, flags=8, descriptor=b"PK\7\10"
                                            + struct.pack(
                                                "<3I", zlib.crc32(member), *[len(member)] * 2)))
@@ -192,6 +123,10 @@ def npz_seeds():
         file.NameToInfo.clear()
         file.writestr("x.npy", npy(header("'<f4'"), bytes(24)))
     seed("npz", "twice-the-same-name", out.getvalue())
+
+
+def bad_npz_seeds(member):
+    good, packed = stored([("x.npy", member)]), stored([("x.npy", member)], zipfile.ZIP_DEFLATED)
     many = stored([("%s%d" % ("long" * 30, i), b"") for i in range(9)])
     seed("npz", "bad-many-names", many)
     for name, data in (
@@ -235,6 +170,13 @@ def npz_seeds():
              data)
     for cut in (1, 4, 29, 60, len(good) - 60, len(good) - 22, len(good) - 1):
         seed("npz", "bad-cut-%d" % cut, good[:cut])
+
+
+def npz_seeds():
+    member = npy(header(), bytes(range(24)))
+    good_npz_seeds(member)
+    unclear_npz_seeds(member)
+    bad_npz_seeds(member)
 
 
 # ---- specs ----
@@ -342,13 +284,6 @@ def text_seeds():
 
 # ---- graphs ----
 
-def graph(flags, vertices, ids, offsets=()):
-    code = "Q" if flags & 16 else "I"
-    return (bytes([flags, vertices]) + struct.pack("<%dQ" % len(offsets),
-                                                   *[o % (1 << 64) for o in offsets]) + \
-         struct.pack("<%d%s" % (len(ids), code), *ids))
-
-
 def graph_seeds():
     ids = [0, 1, 2, 3, 3, 2, 1, 1, 0, 0]
     for flags in (0, 1, 2, 3):
@@ -376,70 +311,6 @@ def graph_seeds():
 
 
 # ---- manifests ----
-
-def base():
-    """As FORMAT.md has it: 5 vertices, 7 edges, rows of 3 f32."""
-    files, first = [], 0
-    for name, dtype, shape, size in (
-            ("features.000.npy", "f32", [5, 3], 60), ("graph_indptr.npy", "u64", [6], 48),
-            ("graph_indices.npy", "u32", [7], 28),
-            ("vertex_of_rank.npy", "u32", [5], 20), ("rank_of_vertex.npy", "u32", [5], 20),
-            ("score.npy", "f32", [5], 20),
-            ("labels.npy", "i64", [5], 40), ("split_train.npy", "u32", [2], 8),
-            ("split_a-B_9.npy", "u32", [0], 0)):
-        files.append({"name": name, "bytes": 4096 + size, "dtype": dtype, "shape": shape,
-                      "first_block": first, "blocks": 1})
-        first += 1
-    return {
-        "format": "rung-dataset", "version": 1, "producer": "a test", "vertices": 5, "edges": 7,
-        "index_bytes": 4,
-        "features": {"files": ["features.000.npy"], "dtype": "f32", "shape": [5, 3],
-                     "row_bytes": 12, "row_stride": 12, "data_offset": 4096},
-        "score": {"method": "wrpagerank", "iterations": 20, "damping": 0.85, "tolerance": None,
-                  "batches": None, "seed": None},
-        "fanouts": [25, 10], "batch_size": 1024, "draws": "all", "labels": True,
-        "splits": ["train", "a-B_9"], "files": files,
-        "checksums": {"algorithm": "xxh3-64", "block_bytes": 1048576, "file": "checksums.npy",
-                      "bytes": 4096 + 8 * len(files),
-                      "blocks": ["0123456789abcdef"]}}
-
-
-def manifest_text(root):
-    """Without its last key, which the target puts behind it."""
-    return json.dumps(root, indent=1)[:-2] + ","
-
-
-def changed(*path, value):
-    root = base()
-    at = root
-    for key in path[:-1]:
-        at = at[key]
-    if value is KeyError:
-        del at[path[-1]]
-    else:
-        at[path[-1]] = value
-    return manifest_text(root)
-
-
-def in_place(**change):
-    """Rows left in a file of 100 bytes, from byte 40 on."""
-    root = base()
-    root["files"] = root["files"][1:]
-    for i, file in enumerate(root["files"]):
-        file["first_block"] = i
-    root["checksums"]["bytes"] -= 8
-    root["features"].update(files=[], data_offset=40,
-                            in_place={"file": "/a/x.npz", "bytes": 100, "mtime_ns": 5,
-                                      "samples": ["00112233445566ff"]})
-    for key, value in change.items():
-        at = root["features"]
-        at = at if key in ("files", "data_offset", "row_stride", "in_place") else at["in_place"]
-        if value is KeyError:
-            del at[key]
-        else:
-            at[key] = value
-    return manifest_text(root)
-
 
 def in_place_seeds():
     seed("manifest", "ok-in-place", in_place())
@@ -536,7 +407,7 @@ def wrong_value_seeds():
             ("sum-upper", ("checksums", "blocks"), ["A" * 16]),
             ("algorithm", ("checksums", "algorithm"), "md5")):
         seed("manifest", "bad-" + name, changed(*path, value=value))
-    big = base()   # files of 2^60 bytes: 2^40 checksums, for which there is neither room nor a list
+    big = base()   # files of 2^60 bytes: 2^40 checksums, which fit neither in memory nor in a list
     big["vertices"], big["features"]["shape"] = 1 << 57, [1 << 57, 3]
     seed("manifest", "bad-room", manifest_text(big))
 
@@ -577,7 +448,7 @@ def manifest_seeds():
 
 
 def make(target, folder):
-    """All seeds of a target as files, and nothing else, in a folder."""
+    """Write all seeds of a target to a folder, and remove any other files there."""
     os.makedirs(folder, exist_ok=True)
     for name in os.listdir(folder):
         os.remove(os.path.join(folder, name))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stands in graphs' files. The input: a byte of flags, one for the number of vertices, and the
- * files: offsets (csc: and csr:) of 8 bytes, then ids. What rung_graph_load() takes, the passes
- * over edges in files take, and give the same lists.
+ * The contents of graph files. The input is a byte of flags, a byte with the number of vertices,
+ * and the files: offsets of 8 bytes (for csc: and csr:), then ids. If rung_graph_load() accepts
+ * them, passes over the edges in files must accept them too and give the same lists.
  */
 #include <string.h>
 
@@ -59,7 +59,7 @@ static int pass(const struct rung_graph_opts *graph, const struct rung_csc *csc)
 	return rc;
 }
 
-/* The files of an input and the spec of the graph in them. */
+/* Write the files of an input, and the spec of their graph. */
 static bool write_spec(const uint8_t *data, size_t bytes, char *spec, size_t spec_bytes)
 {
 	const size_t id_bytes = data[0] & WIDE ? 8 : 4, offsets_count = (size_t)data[1] + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * manifest.json. The input is its text; its checksum is made to be right, and where its end is not
- * there it is put behind the text, so that what is parsed is the input and not only its checksum.
+ * manifest.json. The input is its text. The checksum is corrected, and a missing end is appended,
+ * so that the input reaches the parser and does not just fail its checksum.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ static char *with_checksum(const uint8_t *data, size_t bytes, size_t *bytes_out)
 	return text;
 }
 
-/* What was read can be written, and that is read as the same. */
+/* A manifest that was read can be written, and the written text reads the same. */
 static void check(struct rung__manifest *m)
 {
 	char *text, *again_text;

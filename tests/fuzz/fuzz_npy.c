@@ -10,7 +10,8 @@
 const size_t fuzz_bytes_max = 1 << 16;
 const size_t fuzz_places_max = 150;
 
-/* What is taken lies inside of the file, and says the same when rung writes it. */
+/* The array of an accepted header is inside the file, and reads the same once rung has written
+ * it. */
 static void check(const struct rung__npy *npy, size_t bytes)
 {
 	unsigned char head[RUNG__NPY_DATA_OFFSET];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members of .npz files. The input is a zip file, of which the member "x" is opened. What rung
- * reads of it where it lies must be what libzip reads: the two find it each in their own way.
+ * Members of .npz files. The input is a zip file, whose member "x" is opened. If rung reads the
+ * member in place, libzip must read the same bytes: the two locate it independently.
  */
 #include <string.h>
 #include <zip.h>
@@ -14,7 +14,7 @@
 const size_t fuzz_bytes_max = 1 << 16;
 const size_t fuzz_places_max = 150;
 
-/* As libzip has it, without its look at the CRC; NULL when it cannot. */
+/* The member as libzip reads it, without its CRC check; NULL if it cannot. */
 static unsigned char *read_with_libzip(const char *path, const char *member, uint64_t *bytes_out)
 {
 	zip_t *zip = zip_open(path, ZIP_RDONLY, NULL);
@@ -57,7 +57,7 @@ static void compare(const struct rung_source *src, const char *path, const unsig
 	free(member);
 }
 
-/* More than can be compared: pieces of it, from the back, which either are there or not. */
+/* Too large to compare: read pieces from the end backwards; a piece may be missing. */
 static void read_inflated(const struct rung_source *src, uint64_t bytes)
 {
 	unsigned char piece[100];
@@ -68,7 +68,7 @@ static void read_inflated(const struct rung_source *src, uint64_t bytes)
 	}
 }
 
-/* Of one read where it lies: small deflated ones libzip has read. */
+/* Only members that rung reads in place: libzip has inflated small compressed ones. */
 static void read_all(const struct rung_source *src, const char *path)
 {
 	const struct rung_array_info *info = rung_source_info(src);
@@ -86,7 +86,8 @@ static void read_all(const struct rung_source *src, const char *path)
 	rows = malloc(bytes);
 	FUZZ_CHECK(rows);
 	rc = rung__source_read_bytes(src, 0, bytes, rows);
-	FUZZ_CHECK(rc == 0 || rc == RUNG_E_FORMAT); /* another CRC than the zip entry states */
+	/* the CRC differs from the one in the zip entry */
+	FUZZ_CHECK(rc == 0 || rc == RUNG_E_FORMAT);
 	if (rc == 0)
 		compare(src, path, rows, bytes);
 	free(rows);
@@ -99,7 +100,7 @@ int fuzz_one(const uint8_t *data, size_t bytes)
 	char spec[160];
 	int transposed, rc;
 
-	/* no member is named: lists those there are */
+	/* fails without a member name, and lists the members */
 	FUZZ_CHECK(rung_source_open(path, &src) < 0);
 	snprintf(spec, sizeof(spec), "%s:x", path);
 	rc = rung__source_open_either_order(spec, &transposed, &src);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dicts of arrays as torch.save() pickles them. What is taken has keys that can be printed, and
- * arrays that come out whole or not at all. */
+/* Dicts of arrays as torch.save() pickles them. An accepted dict has printable keys, and each of
+ * its arrays is read in full or not at all. */
 #include <string.h>
 
 #include "fuzz.h"

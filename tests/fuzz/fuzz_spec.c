@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Specs of sources and graphs. The input is text: a digit whose bits are undirected and dedup, then
- * up to four lines, each opened as a source and all of them as a graph of 64 vertices. "@" is the
- * folder with files of 4 KiB, and "/" is not taken, so that no other files are opened.
+ * up to four lines. Each line is opened as a source, and all lines together as a graph of 64
+ * vertices. "@" is replaced by a folder with files of 4 KiB, and "/" by "_", so that no other files
+ * are opened.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -14,7 +15,7 @@ const size_t fuzz_bytes_max = 1024;
 const size_t fuzz_places_max = 150;
 
 #define LINES_MAX  4u
-#define TEXT_BYTES (1u << 17) /* of all lines with every "@" of them written out */
+#define TEXT_BYTES (1u << 17) /* of all lines with every "@" expanded */
 
 static void make_files(void)
 {
@@ -31,11 +32,11 @@ static void make_files(void)
 	memset(page, 0, sizeof(page));
 	for (unsigned i = 0; i < 65; i++)
 		page[8 * i] = (unsigned char)i;
-	fuzz_file(2, "p", page, sizeof(page)); /* 65 offsets of 8 bytes: a list of one each */
+	fuzz_file(2, "p", page, sizeof(page)); /* 65 offsets of 8 bytes: 64 lists of one id */
 	fuzz_file(3, "n.npz", "PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22);
 }
 
-/* The lines with the folder in them. @return their number */
+/* Expand the folder in the lines. @return the number of lines */
 static size_t write_out(const uint8_t *data, size_t bytes, char *text, const char *lines[LINES_MAX])
 {
 	size_t count = 1, used = 0;
@@ -57,7 +58,7 @@ static size_t write_out(const uint8_t *data, size_t bytes, char *text, const cha
 	return count;
 }
 
-/* So many bytes would come of it: they would be made, in a file. */
+/* Whether the spec could create many bytes: they would be written to a file. */
 static bool makes_much(const char *spec)
 {
 	if (!strstr(spec, "range:") && !strstr(spec, "pad:"))
@@ -72,7 +73,7 @@ static bool makes_much(const char *spec)
 	return false;
 }
 
-/* A source that opens can be read from end to end. @return the status of opening */
+/* A source that opens must be readable from end to end. @return the status of opening */
 static int try_source(const char *spec)
 {
 	unsigned char row[4096];
@@ -120,7 +121,7 @@ int fuzz_one(const uint8_t *data, size_t bytes)
 
 	if (bytes == 0)
 		return FUZZ_UNTRIED;
-	/* specs are the user's own words, and may come back in messages as they are */
+	/* users write specs themselves, so messages may repeat them unchanged */
 	for (size_t i = 0; i < bytes; i++) {
 		if (data[i] != '\n' && (data[i] < ' ' || data[i] == 0x7f))
 			return FUZZ_UNTRIED;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids in lines of text, compressed by gzip when the input begins so. What is taken is what
- * strtoll() makes of the lines. */
+/* Ids in lines of text, compressed if the input begins like a gzip file. Accepted ids must match
+ * strtoll() on the lines. */
 #include <string.h>
 
 #include "fuzz.h"
@@ -9,7 +9,7 @@
 const size_t fuzz_bytes_max = 1 << 14;
 const size_t fuzz_places_max = 200;
 
-/* Of text that is not compressed. */
+/* Only for text that is not compressed. */
 static void compare(const struct rung_source *src, const uint8_t *data, size_t bytes)
 {
 	const uint64_t count = rung_source_info(src)->row_count;

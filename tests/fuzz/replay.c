@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target without libFuzzer: replay FOLDER... feeds every file of the folders to it. Files called
- * ok-* must be taken and bad-* be refused, others may be either; then those that are taken are cut
- * and changed in many places, which may be anything but a crash. A program for any compiler (0 or
- * 1).
+ * A target without libFuzzer: replay FOLDER... feeds every file of the folders to it. Files named
+ * ok-* must be accepted and files named bad-* refused; others may be either. Accepted files are
+ * then cut and changed in many places, which may have any result but a crash. Works with any
+ * compiler. Exits with 0 or 1.
  */
 #include <dirent.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "fuzz.h"
 #include "rung/rung.h"
 
-/* A copy of exactly `bytes`, so that a sanitizer sees what is read behind it. */
+/* A copy of exactly `bytes`, so that a sanitizer detects reads past the end. */
 static int try_copy(const uint8_t *data, size_t bytes)
 {
 	uint8_t *copy = malloc(bytes ? bytes : 1);
@@ -79,6 +79,6 @@ int main(int argc, char **argv)
 		}
 		closedir(dir);
 	}
-	printf("%d inputs, %d not as their names say\n", files, wrong);
+	printf("%d inputs, %d with an unexpected result\n", files, wrong);
 	return files == 0 || wrong > 0;
 }

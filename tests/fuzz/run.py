@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run.py TARGET PROGRAM FOLDER [--fuzz [OPTION...]]: make the seeds in FOLDER/seeds-TARGET and give
-them to the program: the replay, or with --fuzz libFuzzer for RUNG_FUZZ_SECONDS (20), with more
-options of its own. What it found new stays in FOLDER/corpus-TARGET for the next run, and an input
-that ends the program is FOLDER/found-TARGET-*. Standard library only."""
+"""run.py TARGET PROGRAM FOLDER [--fuzz [OPTION...]]: write the seeds to FOLDER/seeds-TARGET and run
+the program on them: the replay, or with --fuzz libFuzzer for RUNG_FUZZ_SECONDS (20) with the given
+options. New inputs that it finds stay in FOLDER/corpus-TARGET for the next run. An input that ends
+the program is stored as FOLDER/found-TARGET-*. Standard library only."""
 import os
 import subprocess
 import sys

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files for the fuzz targets, and what holds of every failure. */
+/* Files for the fuzz targets, and the checks of every failure. */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>

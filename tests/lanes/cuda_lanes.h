@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The lane harness: the language of cuda_language.h and the few runtime calls that kernels/ uses; a
+ * The lane harness: the language of cuda_language.h and the few runtime calls that kernels/ uses. A
  * launch runs the kernel at once.
  *
- * The tests include the .cu files, host part and all, and run every lane as a fiber. Shuffles,
- * ballots and barriers meet as on the device, lanes run in random orders, and what CUDA leaves
- * undefined fails: a lane missing from a mask, an access that is misaligned or outside the memory
- * lent to the kernel, a word released for the host before each lane has put a system fence behind
- * its stores. The harness sees accesses through __ldg and __stwb, so .cu files use those for rows,
- * ids and lists, and never a bare pointer. It does not see races between two collectives, the
- * compiler's code, or time.
+ * The tests include the .cu files, with their host part, and run every lane as a fiber. Shuffles,
+ * ballots and barriers synchronize as on the device, and lanes run in random orders. Undefined
+ * behaviour in CUDA fails: a lane missing from a mask, an access that is misaligned or outside the
+ * memory lent to the kernel, or a word released to the host before each lane has issued a system
+ * fence after its stores. The harness sees accesses through __ldg and __stwb, so .cu files use
+ * those for rows, ids and lists, and never a bare pointer. It does not cover races between two
+ * collectives, the compiler's code, or time.
  */
 #ifndef CUDA_LANES_H
 #define CUDA_LANES_H
@@ -34,9 +34,9 @@ enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 
 namespace lanes
 {
-/* what the next runtime call returns instead of working */
+/* the next runtime call fails with this error */
 inline cudaError_t next_error = cudaSuccess;
-inline int sm_count = 3, blocks_per_sm = 2; /* of the machine we pretend to be */
+inline int sm_count = 3, blocks_per_sm = 2; /* of the simulated device */
 inline unsigned launches = 0, blocks_started = 0;
 
 inline cudaError_t take_error()

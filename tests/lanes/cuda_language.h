@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * CUDA kernels on the CPU, lane by lane: the language and the warp intrinsics. What launches
- * kernels is cuda_lanes.h beside this file (at once, in memory that the test lends) or the
- * simulated runtime in ../sim (on streams, in memory of simulated GPUs).
+ * CUDA kernels on the CPU, lane by lane: the language and the warp intrinsics. Kernels are launched
+ * by cuda_lanes.h in this folder (at once, in memory that the test lends) or by the simulated
+ * runtime in ../sim (on streams, in memory of simulated GPUs).
  *
  * Each lane of a block is a fiber. It runs until a collective (shuffle, ballot, barrier) and waits
- * there; when all lanes of the mask have come, they go on with the result. What the hardware leaves
- * undefined fails here: a lane missing from a mask, a lane of the mask that waits elsewhere or has
- * left the kernel, a shuffle from a lane outside the mask, a barrier that some do not reach. Lanes,
- * warps and blocks run in an order drawn from lanes::seed, so that nothing can rely on one. Every
- * access to global memory is checked: aligned to its width, inside memory that the kernel may use,
- * not written where only reading is allowed.
+ * there; when all lanes of the mask have arrived, they continue with the result. Behaviour that the
+ * hardware leaves undefined fails here: a lane missing from a mask, a lane of the mask that waits
+ * elsewhere or has left the kernel, a shuffle from a lane outside the mask, a barrier that some
+ * lanes do not reach. Lanes, warps and blocks run in an order drawn from lanes::seed, so that no
+ * test passes by relying on one order. Every access to global memory is checked: it must be aligned
+ * to its width, inside memory that the kernel may use, and not a write to read-only memory.
  *
- * What it cannot find: races inside one stretch between two collectives, and how fast anything is.
+ * It cannot find races between two collectives, and it cannot measure speed.
  */
 #ifndef CUDA_LANGUAGE_H
 #define CUDA_LANGUAGE_H
@@ -63,7 +63,7 @@ template <class T> inline T lanes_shuffle(unsigned mask, T value, unsigned sourc
 	return value;
 }
 
-/* Without a width: the whole warp. Up and down from past its edge: the lane's own value. */
+/* Without a width: the whole warp. Up and down past its edge give the lane's own value. */
 template <class T>
 inline T __shfl_sync(unsigned mask, T value, int source, int line = __builtin_LINE())
 {
@@ -135,8 +135,8 @@ inline void __syncthreads(int line = __builtin_LINE())
 	lanes::meet(lanes::SYNC_BLOCK, 0, 0, 0, line);
 }
 
-/* The host's threads are other threads of ours; within a block, lanes change places at collectives
- * only. */
+/* Empty: within a block lanes switch only at collectives. The wider fences matter because the
+ * host's threads are other threads of this process. */
 inline void __threadfence_block()
 {
 }
@@ -150,7 +150,7 @@ inline void __threadfence_system()
 	lanes::note_stores(false);
 }
 
-/* Alone: the least that CUDA promises. */
+/* Only the calling lane: the least that CUDA promises. */
 inline unsigned __activemask()
 {
 	return 1u << threadIdx.x % lanes::WARP;
@@ -179,8 +179,8 @@ template <class T> inline void __stwb(T *ptr, T value)
 }
 
 /*
- * What kernels write as st.release.sys. Each lane of the grid that has stored something must have
- * passed a system fence since.
+ * Kernels write this as st.release.sys. Each lane of the grid that has stored something must have
+ * issued a system fence since.
  */
 inline void lanes_store_release(uint32_t *ptr, uint32_t value)
 {
@@ -188,7 +188,7 @@ inline void lanes_store_release(uint32_t *ptr, uint32_t value)
 	lanes::store_release(lanes::access_at(ptr, sizeof(value), lanes::RELEASE), value);
 }
 
-/* The same to us: caches are what they differ in. */
+/* The same here: they differ only in their use of caches. */
 template <class T> inline T __ldca(const T *ptr)
 {
 	return __ldg(ptr);
@@ -218,7 +218,7 @@ template <class T> inline void __stwt(T *ptr, T value)
 	__stwb(ptr, value);
 }
 
-/* Real atomics: the host may look at the same word. */
+/* Real atomics: the host may read the same word. */
 template <class T, class Change> inline T lanes_atomic(T *ptr, Change change)
 {
 	T *at = (T *)lanes::access_at(ptr, sizeof(T), lanes::ATOMIC);
@@ -266,12 +266,12 @@ LANES_ATOMICS(unsigned long long)
 
 /* ---- launches ---- */
 
-/* What a lane of a launch calls: the kernel with a copy of the arguments, taken now. */
+/* The work of one lane of a launch: the kernel with a copy of the arguments, made now. */
 template <class... Args, size_t... I>
 inline std::function<void()> lanes_call(void (*function)(Args...), void **args,
                                         std::index_sequence<I...>)
 {
-	(void)args; /* of a kernel without any */
+	(void)args; /* unused for a kernel without arguments */
 	return [function,
 	        values = std::tuple<typename std::decay<Args>::type...>(
 			*static_cast<typename std::remove_reference<Args>::type *>(args[I])...)] {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Fibers: one stack a lane, switched by hand. On x86-64 a few instructions, because a warp is
- * switched 32 times for each shuffle and ucontext makes two system calls a switch; elsewhere, and
- * with LANES_UCONTEXT defined, ucontext.
+ * Fibers: one stack per lane, with hand-written switching. On x86-64 a switch is a few
+ * instructions, because a warp is switched 32 times per shuffle and ucontext makes two system calls
+ * per switch. Elsewhere, and with LANES_UCONTEXT defined, ucontext is used.
  */
 #ifndef LANES_FIBER_H
 #define LANES_FIBER_H
@@ -19,9 +19,9 @@
 #else
 extern "C" void lanes_switch(void **sp_from, void *sp_to);
 /*
- * Saves what a call keeps, changes stacks, restores. The MXCSR and x87 modes are those of the whole
- * program. Not `ret`: the processor foretells where that goes from the calls it has seen, wrongly
- * whenever the stack is another.
+ * Saves the registers that a call preserves, switches stacks, and restores. The MXCSR and x87 modes
+ * belong to the whole program. `ret` is avoided: the processor predicts its target from earlier
+ * calls, always wrongly on another stack.
  */
 asm(".text\n"
     ".local lanes_switch\n"
@@ -40,12 +40,12 @@ asm(".text\n"
 namespace lanes
 {
 
-const size_t STACK_BYTES = 128 * 1024; /* with AddressSanitizer frames are several times as large */
+const size_t STACK_BYTES = 128 * 1024; /* AddressSanitizer makes frames several times larger */
 
 /*
- * ThreadSanitizer is not told of fibers: what runs on them is compiled without it (../sim/race.h).
+ * ThreadSanitizer does not know these fibers: their code is compiled without it (../sim/race.h).
  *
- * Fibers run `main` for ever: they are never ended, so that sanitizers see every frame left as it
+ * Fibers run `main` for ever and are never ended, so that sanitizers see every frame exited as it
  * was entered.
  */
 struct fiber {
@@ -72,13 +72,13 @@ struct fiber {
 		void **slot = (void **)top - 8;
 		for (int i = 0; i < 8; i++)
 			slot[i] = nullptr;
-		/* where `ret` goes, with the stack as after a call: 8 past a multiple of 16 */
+		/* return address, with the stack as after a call: 8 past a multiple of 16 */
 		slot[6] = (void *)main;
 		sp = slot;
 #endif
 	}
 
-	void enter() /* from the scheduler */
+	void enter() /* called by the scheduler */
 	{
 #ifdef LANES_UCONTEXT
 		swapcontext(&back, &context);
@@ -87,7 +87,7 @@ struct fiber {
 #endif
 	}
 
-	void leave() /* from the fiber, back to who entered it */
+	void leave() /* called by the fiber: back to the scheduler */
 	{
 #ifdef LANES_UCONTEXT
 		swapcontext(&context, &back);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One gather: tiers in memory, ids, the kernel's run, and the naive loop it is compared with. The
- * loop knows rows by the formula of row_byte() and tiers by their sizes; it shares neither the
+ * One gather: tiers in memory, ids, the kernel's run, and the naive loop that it is compared with.
+ * The loop knows rows by the formula of row_byte() and tiers by their sizes; it shares neither the
  * kernel's arithmetic nor its memory.
  */
 #ifndef GATHER_CASE_H
@@ -17,12 +17,12 @@ struct tier {
 	unsigned gpus = 1;
 	unsigned over_link = 0;
 	unsigned misaligned = 0;
-	unsigned stride_more = 0; /* bytes from row to row beyond the row */
+	unsigned stride_more = 0; /* padding after each row, in bytes */
 };
 
 struct gather_case {
 	uint32_t row_bytes = 64;
-	uint64_t row_count = 0; /* 0: the tiers' rows and 5 more */
+	uint64_t row_count = 0; /* 0: the tiers' rows plus 5 */
 	std::vector<tier> tiers;
 	std::vector<__int128> ids;
 	enum rung_dtype dtype = RUNG_U32;
@@ -32,7 +32,7 @@ struct gather_case {
 	unsigned out_stride_more = 0;
 	unsigned block_count = 2;
 	uint64_t link_bytes = 0;
-	/* tiers' memory and map begin at this rank and vertex: for numbers that no memory holds */
+	/* tiers' memory and map begin at this rank and vertex, for numbers beyond any memory */
 	__int128 window_first = 0;
 	uint64_t window_rows = UINT64_MAX;
 };
@@ -40,8 +40,8 @@ struct gather_case {
 struct gather_seen {
 	uint64_t misses;
 	std::vector<lanes::access> row_loads, stores, in_order; /* in_order: both */
-	std::vector<lanes::access> link_loads; /* those of row_loads that are over a link */
-	unsigned long atomics;                 /* on the number of misses */
+	std::vector<lanes::access> link_loads;                  /* row_loads over a link */
+	unsigned long atomics;                                  /* on the counter of misses */
 	uintptr_t out_begin;
 };
 
@@ -50,7 +50,7 @@ static uint64_t map_of(const gather_case &c, uint64_t vertex)
 	return (uint64_t)(((unsigned __int128)vertex * 7 + 3) % c.row_count);
 }
 
-/* The rows of one tier that the window covers, in as many memories as GPUs. Fills the view. */
+/* Place the rows of one tier that are in the window, in one memory per GPU. Fills the view. */
 static void place_tier(const gather_case &c, const tier &t, uint64_t rank_first,
                        struct rung__cuda_view *view, std::vector<memory> &memories)
 {
@@ -70,7 +70,7 @@ static void place_tier(const gather_case &c, const tier &t, uint64_t rank_first,
 			if (i % t.gpus == gpu)
 				held.push_back(i);
 		if (held.empty()) {
-			/* never lent */
+			/* not lent: any access fails */
 			static unsigned char nothing[16] __attribute__((aligned(16)));
 			view->base[gpu] = t.rows > gpu ? nothing : nullptr;
 			continue;
@@ -80,7 +80,7 @@ static void place_tier(const gather_case &c, const tier &t, uint64_t rank_first,
 		for (size_t k = 0; k < held.size(); k++)
 			fill_row(memories.back().at + k * stride, rank_first + held[k],
 			         c.row_bytes);
-		/* where slot 0 would be */
+		/* the address slot 0 would have */
 		view->base[gpu] = memories.back().at - held[0] / t.gpus * stride;
 	}
 }
@@ -110,7 +110,7 @@ static memory place_map(const gather_case &c)
 	return map;
 }
 
-/* What must stand in the output, the miss list and the report. */
+/* Compare the output, the miss list and the report with the expected ones. */
 static void compare_with_naive_loop(const gather_case &c, const memory &out,
                                     const struct rung__cuda_gather &g)
 {
@@ -137,17 +137,18 @@ static void compare_with_naive_loop(const gather_case &c, const memory &out,
 		else
 			misses.push_back({ rank, (uint32_t)i });
 	}
-	CHECK(g.report->bad_count == bad, "%llu, not %llu", (unsigned long long)g.report->bad_count,
-	      (unsigned long long)bad);
+	CHECK(g.report->bad_count == bad, "%llu instead of %llu",
+	      (unsigned long long)g.report->bad_count, (unsigned long long)bad);
 	if (bad)
 		CHECK(g.report->bad_index == bad_first &&
 		              g.report->bad_id == (uint64_t)c.ids[bad_first],
 		      "index %llu, id %llu", (unsigned long long)g.report->bad_index,
 		      (unsigned long long)g.report->bad_id);
 	for (size_t t = 0; t < c.tiers.size(); t++)
-		CHECK(g.report->view_rows[t] == tier_rows[t], "view %zu: %llu rows, not %llu", t,
-		      (unsigned long long)g.report->view_rows[t], (unsigned long long)tier_rows[t]);
-	CHECK(g.report->miss_count == misses.size(), "%llu, not %zu",
+		CHECK(g.report->view_rows[t] == tier_rows[t], "view %zu: %llu rows instead of %llu",
+		      t, (unsigned long long)g.report->view_rows[t],
+		      (unsigned long long)tier_rows[t]);
+	CHECK(g.report->miss_count == misses.size(), "%llu instead of %zu",
 	      (unsigned long long)g.report->miss_count, misses.size());
 	for (size_t k = 0; k < misses.size(); k++)
 		listed.push_back({ g.miss_ranks[k], g.miss_rows[k] });
@@ -163,7 +164,7 @@ static uint64_t out_stride(const gather_case &c)
 	return c.row_bytes + c.out_stride_more;
 }
 
-/* What the kernel writes. `counts` is left as it was, and so is `report` where there are no ids. */
+/* The kernel's output. `counts` is zero again afterwards; `report` is not written without ids. */
 struct gather_output {
 	memory rows, miss_ranks, miss_rows, report, counts, word;
 
@@ -180,7 +181,7 @@ struct gather_output {
 	}
 };
 
-/* Tiers in memory, the first that is lent. @return by memory, whether it is over a link */
+/* Place the tiers in memory; it is lent first. @return for each memory whether it is over a link */
 static std::vector<bool> place_tiers(gather_case &c, struct rung__cuda_gather &g,
                                      std::vector<memory> &memories)
 {
@@ -224,7 +225,7 @@ static void describe(const gather_case &c, const memory &ids, const memory &map,
 	g.report = (struct rung__cuda_report *)out.report.at;
 }
 
-/* The tiers' memories are the first that were lent. */
+/* Record accesses. Relies on the tiers' memories being the first that were lent. */
 static void watch_accesses(const gather_output &out, const std::vector<bool> &over_link,
                            gather_seen *seen)
 {
@@ -277,10 +278,10 @@ static void check_bytes(const gather_case &c, const struct rung__cuda_gather &g,
 	for (const lanes::access &a : seen->stores)
 		stored += a.bytes;
 	CHECK(loaded == hits * c.row_bytes && stored == loaded,
-	      "every byte is read once and written once");
+	      "not every byte is read once and written once");
 }
 
-/** Run one gather and compare. `seen` gets what was accessed. */
+/** Run one gather and compare. `seen` returns the accesses. */
 static void run_case(gather_case c, gather_seen *seen = nullptr)
 {
 	std::vector<memory> memories;
@@ -295,8 +296,8 @@ static void run_case(gather_case c, gather_seen *seen = nullptr)
 	launch(c, g);
 	compare_with_naive_loop(c, out.rows, g);
 	for (size_t k = 0; k < out.counts.bytes; k++)
-		CHECK(out.counts.at[k] == 0, "byte %zu of the counts is left for the next gather",
-		      k);
+		CHECK(out.counts.at[k] == 0,
+		      "byte %zu of the counts is not reset for the next gather", k);
 	if (seen)
 		check_bytes(c, g, seen);
 }

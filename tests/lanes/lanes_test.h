@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the lane tests share: checks, memory of exact size that is lent to the kernel, rows whose
- * bytes are known without it. */
+/** Shared by the lane tests: checks, memory of exact size that is lent to the kernel, and rows
+ * whose bytes follow from a formula. */
 #ifndef LANES_TEST_H
 #define LANES_TEST_H
 
@@ -28,7 +28,7 @@ __attribute__((format(printf, 1, 2))) static inline void scenario(const char *fo
 #define CHECK(condition, ...)                                                                      \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s is not so\n  in: ", __FILE__, __LINE__,         \
+			fprintf(stderr, "%s:%d: %s is false\n  in: ", __FILE__, __LINE__,          \
 			        #condition);                                                       \
 			fprintf(stderr, "%s\n  ", lanes::scenario);                                \
 			fprintf(stderr, " " __VA_ARGS__);                                          \
@@ -37,7 +37,7 @@ __attribute__((format(printf, 1, 2))) static inline void scenario(const char *fo
 		}                                                                                  \
 	} while (0)
 
-/** Heap memory of `bytes` bytes that begins `misaligned` bytes behind a multiple of 128 and ends
+/** Heap memory of `bytes` bytes that begins `misaligned` bytes after a multiple of 128 and ends
  * where the heap block ends. */
 struct memory {
 	unsigned char *block = nullptr, *at = nullptr;
@@ -81,7 +81,7 @@ static inline void fill_row(unsigned char *at, uint64_t rank, uint64_t bytes)
 
 struct random_numbers {
 	uint64_t state;
-	uint64_t below(uint64_t limit) /* near enough to even for tests */
+	uint64_t below(uint64_t limit) /* uniform enough for tests */
 	{
 		state = state * 6364136223846793005u + 1442695040888963407u;
 		return (state >> 20) % limit;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One batch: a graph whose arrays lie in tiers, the kernels' run, the CPU's sampler on the same
- * graph, and a naive loop over what came out. The loop shares nothing with either sampler: it knows
- * what a batch has to be, not which one comes.
+ * One batch: a graph whose arrays are spread over tiers, the kernels' run, the CPU's sampler on the
+ * same graph, and a naive loop over the result. The loop shares nothing with either sampler: it
+ * checks that the batch is valid, not that it is one particular batch.
  */
 #ifndef SAMPLER_CASE_H
 #define SAMPLER_CASE_H
@@ -28,14 +28,14 @@ struct graph {
 	{
 		return indptr[v + 1] - indptr[v];
 	}
-	void add(const std::vector<uint64_t> &list) /* the next vertex */
+	void add(const std::vector<uint64_t> &list) /* appends the next vertex */
 	{
 		indices.insert(indices.end(), list.begin(), list.end());
 		indptr.push_back(indices.size());
 	}
 };
 
-/* Lines of an array in one tier. */
+/* The part of an array in one tier, in lines of 128 bytes. */
 struct tier {
 	uint64_t lines;
 	unsigned gpus = 1;
@@ -43,7 +43,7 @@ struct tier {
 	unsigned stride_more = 0;
 };
 
-static const uint64_t REST = UINT64_MAX; /* lines of a last tier */
+static const uint64_t REST = UINT64_MAX; /* lines of the last tier: all remaining ones */
 
 struct sample_case {
 	const graph *g = nullptr;
@@ -52,9 +52,9 @@ struct sample_case {
 	std::vector<uint64_t> seeds;
 	uint64_t seed = 1, batch_key = 0;
 	unsigned block_count = 2;
-	uint64_t seed_room = 0;                       /* 0: as many as there are seeds */
-	std::vector<uint64_t> vertex_room, edge_room; /* empty: what no batch exceeds */
-	/* 0: the graph's; else it is a window into a larger one: */
+	uint64_t seed_room = 0;                       /* 0: the number of seeds */
+	std::vector<uint64_t> vertex_room, edge_room; /* empty: a capacity that no batch exceeds */
+	/* 0: the graph's; otherwise the graph is a window into a larger one */
 	uint64_t vertex_count = 0, edge_count = 0;
 	uint64_t window_vertex = 0, window_edge = 0; /* its first vertex and edge */
 };
@@ -70,8 +70,8 @@ struct sampled {
 
 /* ---- arrays in tiers ---- */
 
-/* Items from window_first on, `item_count` in all, into memories of exact size: each line where its
- * tier's rule puts it. */
+/* Place `item_count` items, the graph's from window_first on, in memories of exact size, with each
+ * line where its tier's rule puts it. */
 static void place_array(struct rung__cuda_array *array, const std::vector<uint64_t> &items,
                         uint64_t window_first, uint64_t item_count, unsigned item_bytes,
                         const std::vector<tier> &tiers, std::vector<memory> &memories)
@@ -99,7 +99,7 @@ static void place_array(struct rung__cuda_array *array, const std::vector<uint64
 				if ((line - line_first) % tiers[v].gpus == gpu)
 					held.push_back(line);
 			if (held.empty()) {
-				/* never lent */
+				/* not lent: any access fails */
 				static unsigned char nothing[128] __attribute__((aligned(128)));
 				view->base[gpu] = line_end - line_first > gpu ? nothing : nullptr;
 				continue;
@@ -151,8 +151,8 @@ static void describe(const sample_case &c, struct rung__cuda_sampler *s,
 		std::copy(c.edge_room.begin(), c.edge_room.end(), s->room.edge_counts);
 }
 
-/** Run one batch. What it leaves is copied; all memory is of exact size, and full of rubbish
- * before. */
+/** Run one batch and copy its results. All memory has its exact size and holds garbage before the
+ * run. */
 static sampled run_batch(const sample_case &c)
 {
 	std::vector<memory> memories;
@@ -200,9 +200,9 @@ static sampled run_batch(const sample_case &c)
 	return got;
 }
 
-/* ---- what it has to be ---- */
+/* ---- expected results ---- */
 
-/** The CPU's sampler over one graph, made once for many batches. */
+/** The CPU's sampler over one graph, created once for many batches. */
 struct cpu_sampler {
 	std::vector<uint32_t> narrow;
 	struct rung_csc csc = {};
@@ -261,7 +261,8 @@ static void compare_with_cpu(const sample_case &c, const sampled &got)
 	}
 }
 
-/* Counts, places without replacement, whole lists in order, numbers by first appearance. */
+/* Checks counts, places without replacement, whole lists in order, and numbers by first
+ * appearance. */
 static void check_structure(const sample_case &c, const sampled &got)
 {
 	const graph &g = *c.g;
@@ -290,7 +291,7 @@ static void check_structure(const sample_case &c, const sampled &got)
 				const uint32_t position = got.indices[hop][at + k];
 				CHECK(position < got.vertices.size());
 				const uint64_t id = got.vertices[position];
-				CHECK(left[id]-- > 0, "drawn more often than it is there: %zu",
+				CHECK(left[id]-- > 0, "drawn more often than it occurs: %zu",
 				      (size_t)id);
 				CHECK(draws < degree ||
 				      id == g.indices[g.indptr[v] + k - c.window_edge]);
@@ -305,7 +306,7 @@ static void check_structure(const sample_case &c, const sampled &got)
 	}
 }
 
-/** One batch that has to come out, and does. */
+/** Run one batch that must succeed, and check it. */
 static sampled run_case(const sample_case &c)
 {
 	const sampled got = run_batch(c);

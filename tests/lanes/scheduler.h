@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Inside the lane harness (cuda_lanes.h includes it): memory lent to kernels, lanes and where they
- * meet, blocks and grids. */
+/** Inside the lane harness (cuda_lanes.h includes it): memory lent to kernels, lanes and their
+ * collectives, blocks and grids. */
 #ifndef LANES_SCHEDULER_H
 #define LANES_SCHEDULER_H
 
@@ -13,7 +13,7 @@
 
 #include "fiber.h"
 
-/* kernels are compiled without ThreadSanitizer, which is told of what they access
+/* kernels are compiled without ThreadSanitizer; their accesses are reported to it
  * (../sim/race.h) */
 #ifdef LANES_TSAN
 void lanes_race_access(void *at, size_t bytes, bool write, bool atomic);
@@ -28,7 +28,7 @@ const unsigned BLOCK_LANES_MAX = 1024;
 
 /* ---- failures and memory ---- */
 
-inline const char *scenario = ""; /* what the test is doing, for messages */
+inline const char *scenario = ""; /* the current test case, for messages */
 
 [[noreturn]] inline void leave_failed()
 {
@@ -47,7 +47,7 @@ inline void (*on_failure)() = leave_failed; /* does not return */
 struct region {
 	uintptr_t begin, end;
 	bool writable;
-	ptrdiff_t offset = 0; /* from the address a kernel knows to the bytes themselves */
+	ptrdiff_t offset = 0; /* from the address in the kernel to the real bytes */
 };
 inline std::vector<region> lent;
 
@@ -63,7 +63,7 @@ struct access {
 	uintptr_t at;
 	size_t bytes;
 };
-inline std::function<void(const access &)> watch; /* called for every access when set */
+inline std::function<void(const access &)> watch; /* if set, called for every access */
 
 inline const region *find_lent(uintptr_t at, access_kind)
 {
@@ -72,7 +72,7 @@ inline const region *find_lent(uintptr_t at, access_kind)
 			return &r;
 	return nullptr;
 }
-/* the simulated runtime has its own */
+/* the simulated runtime replaces it */
 inline const region *(*find_region)(uintptr_t at, access_kind kind) = find_lent;
 
 /* ---- fences: which lanes of the grid have stored something since their last one ---- */
@@ -88,7 +88,7 @@ inline void check_fences()
 {
 	for (size_t l = 0; l < unfenced.size(); l++)
 		if (unfenced[l])
-			fail("a word is released, no system fence follows what a lane has stored "
+			fail("a word is released without a system fence after a lane's store "
 			     "(its block, its thread)",
 			     (long long)(l / blockDim.x), (long long)(l % blockDim.x));
 }
@@ -102,7 +102,7 @@ inline void store_release(void *at, uint32_t value)
 #endif
 }
 
-/* Where the bytes of an access are, once it is found to be a right one. */
+/* Check an access. @return the address of its real bytes */
 inline void *access_at(const void *ptr, size_t bytes, access_kind kind)
 {
 	const uintptr_t at = (uintptr_t)ptr;
@@ -147,7 +147,7 @@ struct lane {
 	lane_state state = LEFT;
 	collective kind = NONE;
 	unsigned mask = 0;
-	int line = 0;        /* of the source: lanes at different places have not met */
+	int line = 0;        /* of the source: collectives at different lines do not match */
 	unsigned source = 0; /* lane of the warp */
 	uint64_t value = 0, result = 0;
 };
@@ -188,7 +188,8 @@ inline uint64_t meet(collective kind, unsigned mask, unsigned source, uint64_t v
 	return me.result;
 }
 
-/* NULL when all lanes of the mask of `at` wait at the same place as it does, else why not. */
+/* @return NULL if all lanes of lane `at`'s mask wait at the same place as it does, otherwise the
+ * reason */
 inline const char *not_met(const lane *warp, unsigned at)
 {
 	for (unsigned l = 0; l < WARP; l++) {
@@ -203,7 +204,7 @@ inline const char *not_met(const lane *warp, unsigned at)
 	return nullptr;
 }
 
-/* The lanes of the mask that bring what lane `at` brings. */
+/* The lanes of the mask that have the same value as lane `at`. */
 inline unsigned same_value(const lane *warp, unsigned mask, unsigned at)
 {
 	unsigned same = 0;
@@ -251,7 +252,7 @@ inline void run_lane(unsigned thread)
 	block_lanes[thread].stack.enter();
 }
 
-/* Until every lane of the warp has left or waits for the block. */
+/* Runs until every lane of the warp has left or waits for the block. */
 inline void run_warp(unsigned first)
 {
 	lane *warp = &block_lanes[first];
@@ -322,7 +323,7 @@ inline void run_grid(unsigned blocks, unsigned threads)
 	const unsigned turn = (unsigned)(draw() % blocks);
 
 	if (threads == 0 || threads % WARP != 0 || threads > BLOCK_LANES_MAX)
-		fail("a block of no whole warps, or of too many (threads)", threads);
+		fail("a block must have whole warps, and not too many (threads)", threads);
 	for (; made < threads; made++)
 		block_lanes[made].stack.make(lane_main);
 	gridDim = dim3(blocks);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the gather kernel reaches memory: piece width, lines over a link, loads in flight, atomics,
- * grid; and what it refuses. */
+/* How the gather kernel accesses memory: piece width, lines over a link, loads in flight, atomics
+ * and grid; and the arguments it refuses. */
 #include <map>
 #include <set>
 
@@ -15,7 +15,7 @@ static std::vector<__int128> ids_up_to(size_t count, uint64_t limit)
 	return ids;
 }
 
-/* The widest pieces that the width, the strides and both addresses allow, and no wider. */
+/* Pieces are exactly as wide as the width, the strides and both addresses allow. */
 static void pieces_are_as_wide_as_alignment_allows()
 {
 	for (unsigned base = 0; base <= 16; base++) {
@@ -40,8 +40,8 @@ static void pieces_are_as_wide_as_alignment_allows()
 	}
 }
 
-/* Over a link, each lane of a warp keeps its place in the line: the warp's accesses begin where
- * lines begin. */
+/* Over a link, each lane of a warp keeps its place in the line, so that the warp's accesses start
+ * at line boundaries. */
 static void accesses_over_a_link_begin_at_lines()
 {
 	for (unsigned base = 0; base < 128; base++) {
@@ -53,12 +53,12 @@ static void accesses_over_a_link_begin_at_lines()
 				c.row_bytes = w;
 				c.tiers = { { 12, 1, 1, base, more } };
 				c.ids = ids_up_to(16, 12);
-				scenario("host rows of %u bytes, %u from one to the next, base %u "
-				         "behind a line",
+				scenario("host rows of %u bytes, stride %u, base %u "
+				         "past a line",
 				         w, w + more, base);
 				run_case(c, &seen);
 				if (base == 0 && (w + more) % 128 == 0)
-					continue; /* all rows begin at lines: nothing to shift */
+					continue; /* all rows start at lines: nothing to shift */
 				for (const lanes::access &a : seen.row_loads) {
 					const uint64_t window =
 						std::min<uint64_t>(128, 32 * a.bytes);
@@ -71,9 +71,9 @@ static void accesses_over_a_link_begin_at_lines()
 	}
 }
 
-/* Rows that begin at lines anyway take no more rounds than their width asks for, and local ones are
- * never shifted. */
-static void nothing_is_shifted_in_vain()
+/* Rows that start at lines take no more rounds than their width needs, and local rows are never
+ * shifted. */
+static void nothing_is_shifted_without_need()
 {
 	for (unsigned link : { 0u, 1u }) {
 		gather_case c;
@@ -90,8 +90,7 @@ static void nothing_is_shifted_in_vain()
 	}
 }
 
-/* Each lane asks for several pieces before it stores the first of them, for short rows and long
- * ones. */
+/* Each lane loads several pieces before it stores the first of them, for short and long rows. */
 static void loads_are_in_flight_before_the_first_store()
 {
 	for (uint32_t w : { 16u, 64u, 256u, 512u, 2048u, 4096u, 100u, 333u }) {
@@ -110,8 +109,8 @@ static void loads_are_in_flight_before_the_first_store()
 				ahead[a.thread]++;
 			} else if (ahead[a.thread]) {
 				batches++;
-				/* short rows: a tile has no more; ragged ones: lanes idle in the
-				 * last round */
+				/* a tile has no more pieces for short rows; for ragged rows some
+				 * lanes idle in the last round */
 				full += ahead[a.thread] >= (w < 64 || w % 16 ? 2 : 4);
 				ahead[a.thread] = 0;
 			}
@@ -121,8 +120,8 @@ static void loads_are_in_flight_before_the_first_store()
 	}
 }
 
-/* Down to one row, or one for each group of lanes. */
-static void a_tile_has_16_kib_at_most()
+/* The minimum is one row, or one per group of lanes. */
+static void a_tile_has_at_most_16_kib()
 {
 	const struct {
 		uint32_t row_bytes, rows;
@@ -138,7 +137,7 @@ static void a_tile_has_16_kib_at_most()
 	}
 }
 
-static void misses_take_one_atomic_a_tile()
+static void misses_take_one_atomic_per_tile()
 {
 	for (size_t n : { 31u, 32u, 33u, 1000u, 5000u }) {
 		gather_case c;
@@ -151,10 +150,10 @@ static void misses_take_one_atomic_a_tile()
 		scenario("%zu ids, nearly all of them misses", n);
 		run_case(c, &seen);
 		CHECK(seen.misses > n * 9 / 10);
-		/* 8 warps in the grid, 4 rows side by side: the tile is full from 256 ids on, and
-		 * smaller for the few */
+		/* 8 warps in the grid, 4 rows side by side: tiles are full from 256 ids on, and
+		 * smaller below */
 		const size_t tile = n >= 256 ? 32 : 8;
-		CHECK(seen.atomics <= (n + tile - 1) / tile + 1, /* and the report's */
+		CHECK(seen.atomics <= (n + tile - 1) / tile + 1, /* one more for the report */
 		      "%lu atomics", seen.atomics);
 	}
 	gather_case hits;
@@ -179,8 +178,9 @@ static gather_case thirds(uint32_t row_bytes, size_t count)
 	return c;
 }
 
-/* As many as have link_bytes in flight, by the width of the pieces; others copy no such row. */
-static void few_blocks_copy_the_rows_over_a_link()
+/* As many blocks as have link_bytes in flight, by the width of the pieces; other blocks copy no row
+ * over a link. */
+static void few_blocks_copy_rows_over_a_link()
 {
 	const struct {
 		uint32_t row_bytes;
@@ -207,10 +207,11 @@ static void few_blocks_copy_the_rows_over_a_link()
 			blocks.insert(a.block);
 		CHECK(blocks.size() == k.blocks && *blocks.rbegin() == k.blocks - 1,
 		      "%zu blocks, to %u", blocks.size(), *blocks.rbegin());
-		CHECK(lanes::blocks_started == k.block_count, "%u in all", lanes::blocks_started);
+		CHECK(lanes::blocks_started == k.block_count, "%u blocks in total",
+		      lanes::blocks_started);
 		for (const lanes::access &a : seen.row_loads)
 			loads += a.block < k.blocks;
-		CHECK(loads == seen.link_loads.size(), "they copy other rows, too");
+		CHECK(loads == seen.link_loads.size(), "these blocks copy other rows, too");
 	}
 	gather_case near_only;
 	gather_seen seen;
@@ -223,7 +224,7 @@ static void few_blocks_copy_the_rows_over_a_link()
 	CHECK(std::any_of(seen.row_loads.begin(), seen.row_loads.end(), by_first));
 }
 
-/* Rows between misses and rows of the other part are loaded together all the same. */
+/* Rows between misses and rows of the other part still have their loads in flight together. */
 static void rows_between_others_are_in_flight_together()
 {
 	for (uint32_t w : { 512u, 1024u, 2048u }) {
@@ -252,8 +253,8 @@ static void rows_between_others_are_in_flight_together()
 	}
 }
 
-/* The harness runs blocks one after the other. So the first block finds all tiles except those that
- * the others begin with. */
+/* The harness runs one block after the other. So the first block gets all tiles except the first
+ * tiles of the other blocks. */
 static void a_warp_holds_one_tile_at_a_time()
 {
 	for (unsigned link : { 0u, 1u }) {
@@ -274,7 +275,7 @@ static void a_warp_holds_one_tile_at_a_time()
 		for (const auto &k : rows_of_block)
 			rows.push_back(k.second.size());
 		std::sort(rows.begin(), rows.end());
-		const size_t first = 8 * (link ? 128 : 32); /* of the warps of a block */
+		const size_t first = 8 * (link ? 128 : 32); /* the first tiles of a block's warps */
 		CHECK(rows.size() == 3 && rows[0] == first && rows[1] == first, "%zu and %zu rows",
 		      rows[0], rows[1]);
 	}
@@ -345,20 +346,20 @@ template <class Change> static void refused(const memory &room, const char *says
 	unsigned blocks = 4;
 
 	change(g, blocks);
-	scenario("what is refused: %s", says);
+	scenario("refused: %s", says);
 	const unsigned before = lanes::launches;
 	CHECK(rung__cuda_gather_launch(&g, blocks, nullptr) == RUNG_E_INVAL);
 	CHECK(strstr(rung_last_error(), says), "%s", rung_last_error());
 	CHECK(lanes::launches == before);
 }
 
-static void what_is_wrong_is_refused_before_anything_starts()
+static void invalid_arguments_are_refused_before_the_launch()
 {
 	lanes::lent.clear();
 	const memory room(1024 + sizeof(struct rung__cuda_counts), 0, true);
 	memset(room.at, 0, room.bytes);
 	struct rung__cuda_gather good = a_good_gather(room);
-	scenario("the gather that the others are made of");
+	scenario("the valid gather that each case changes");
 	CHECK(rung__cuda_gather_launch(&good, 4, nullptr) == 0, "%s", rung_last_error());
 
 	using gather = struct rung__cuda_gather;
@@ -415,16 +416,16 @@ int main()
 {
 	pieces_are_as_wide_as_alignment_allows();
 	accesses_over_a_link_begin_at_lines();
-	nothing_is_shifted_in_vain();
+	nothing_is_shifted_without_need();
 	loads_are_in_flight_before_the_first_store();
-	a_tile_has_16_kib_at_most();
-	misses_take_one_atomic_a_tile();
-	few_blocks_copy_the_rows_over_a_link();
+	a_tile_has_at_most_16_kib();
+	misses_take_one_atomic_per_tile();
+	few_blocks_copy_rows_over_a_link();
 	rows_between_others_are_in_flight_together();
 	a_warp_holds_one_tile_at_a_time();
 	the_grid_is_bounded_and_no_larger_than_the_work();
 	misses_that_are_known_are_counted_alone();
-	what_is_wrong_is_refused_before_anything_starts();
+	invalid_arguments_are_refused_before_the_launch();
 	printf("access: %lu cases\n", cases);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler's draws: step by step as a loop makes them, where numbers are thrown away too, and
- * even in distribution. The scan. */
+/* The sampler's draws: they match a loop step by step, including rejected numbers, and they are
+ * uniform. The scan. */
 #include <cmath>
 #include <set>
 
@@ -9,13 +9,13 @@
 
 static random_numbers rnd = { 5 };
 
-/* ---- against a loop ---- */
+/* ---- compared with a loop ---- */
 
 struct list {
 	uint64_t degree, draws;
 };
 
-/* Floyd's algorithm as the book has it. */
+/* Floyd's algorithm as published. */
 static std::vector<uint64_t> draw_by_loop(uint64_t key, const list &l)
 {
 	struct rung__rng stream = { key };
@@ -30,7 +30,7 @@ static std::vector<uint64_t> draw_by_loop(uint64_t key, const list &l)
 	return positions;
 }
 
-/* Positions alone: lists begin at 0, and need not fit any memory. */
+/* Positions only: lists begin at 0 and need not fit in memory. */
 static void run_draws(const std::vector<list> &lists, uint32_t fanout, unsigned blocks)
 {
 	const uint64_t count = lists.size(), hop_key = rung__mix64(rnd.below(1000));
@@ -75,15 +75,16 @@ static void run_draws(const std::vector<list> &lists, uint32_t fanout, unsigned 
 	}
 }
 
-/* Degrees just above the draws: most draws fall back, in chains. */
-static void draws_are_those_of_a_loop()
+/* Degrees just above the number of draws: most draws fall back, in chains. */
+static void draws_match_a_loop()
 {
 	for (uint32_t fanout : { 1u, 2u, 3u, 5u, 8u, 13u, 31u, 32u, 33u, 64u, 65u, 96u, 200u }) {
 		for (uint64_t more : { 1u, 2u, 5u, 40u, 1000u }) {
 			std::vector<list> lists;
 			for (unsigned i = 0; i < (fanout > 32 ? 20u : 150u); i++)
 				lists.push_back({ fanout + more, fanout });
-			lists[3] = { fanout / 2, fanout / 2 }; /* whole ones between them */
+			/* lists that are taken whole, in between */
+			lists[3] = { fanout / 2, fanout / 2 };
 			lists[7] = { 0, 0 };
 			scenario("%u draws of %u", fanout, (unsigned)(fanout + more));
 			run_draws(lists, fanout, 2);
@@ -98,12 +99,12 @@ static __global__ void falls_back_kernel(uint64_t *positions, uint32_t lanes, ui
 	const uint64_t position = __ldcg(positions + threadIdx.x);
 	const bool mine = group.at < draws;
 
-	/* which was drawn before */
+	/* position 3 was drawn before */
 	if (draw_falls_back(group, position, fallback_first, mine, mine && position == 3))
 		__stwb(positions + threadIdx.x, fallback_first + group.at);
 }
 
-/* Chains as long as a group, which hardly ever come by chance. */
+/* Chains as long as a group, which are rare at random. */
 static void chains_of_any_length_are_followed()
 {
 	for (uint32_t lanes = 1; lanes <= 32; lanes *= 2) {
@@ -116,8 +117,8 @@ static void chains_of_any_length_are_followed()
 			void *args[] = { &at, &lanes, &draws, &fallback_first };
 			for (uint64_t l = 0; l < 32; l++) {
 				const uint64_t mine = l % lanes;
-				/* mostly what the lane before falls back to; else anything below
-				 * what is its own */
+				/* mostly the fallback of the lane before; otherwise anything up to
+				 * the lane's own fallback */
 				at[l] = mine && rnd.below(40) ? fallback_first + mine - 1
 				        : rnd.below(2)        ? 3
 				                       : rnd.below(fallback_first + mine + 1);
@@ -143,15 +144,15 @@ static void chains_of_any_length_are_followed()
 	}
 }
 
-/* Limits above 2^63 throw away up to half of the numbers: what real degrees do once in 2^30
+/* Limits above 2^63 reject up to half of the numbers; with real degrees this happens once in 2^30
  * draws. */
-static void numbers_are_thrown_away_as_by_a_loop()
+static void rejected_numbers_match_a_loop()
 {
 	for (uint32_t fanout : { 1u, 2u, 7u, 16u, 32u, 33u, 65u, 130u }) {
 		for (uint64_t degree : { (UINT64_C(1) << 63) + 500, (UINT64_C(1) << 62) * 3 - 1,
 		                         UINT64_MAX - 1, (UINT64_C(1) << 63) - 1 }) {
 			std::vector<list> lists(40, list{ degree, fanout });
-			/* a group that throws nothing away beside those that do */
+			/* a group that rejects nothing, among groups that do */
 			lists[5] = { 200, fanout };
 			scenario("%u draws of %llu", fanout, (unsigned long long)degree);
 			run_draws(lists, fanout, 1);
@@ -161,7 +162,7 @@ static void numbers_are_thrown_away_as_by_a_loop()
 
 /* ---- distribution ---- */
 
-/* Whether a chi-square value is among all but one in a million, neither too large nor too small
+/* Whether a chi-square value is neither too large nor too small: all but one in a million pass
  * (Wilson, Hilferty, 1931). */
 static bool is_even(double chi_square, double freedom)
 {
@@ -182,7 +183,7 @@ static double chi_square(const std::vector<uint64_t> &counts)
 	return sum;
 }
 
-/* `lists` vertices of the same degree, whose neighbours tell the place they stand at. */
+/* `lists` vertices of the same degree, whose neighbours' ids encode their place in the list. */
 static graph equal_lists(uint64_t lists, uint64_t degree)
 {
 	graph g;
@@ -196,7 +197,7 @@ static graph equal_lists(uint64_t lists, uint64_t degree)
 	return g;
 }
 
-/* Places drawn from the list of vertex i at a hop. */
+/* The places drawn from the list of vertex i at a hop. */
 static std::vector<uint64_t> places(const sampled &got, const graph &g, size_t hop, uint64_t i)
 {
 	std::vector<uint64_t> drawn;
@@ -247,16 +248,16 @@ static void all_subsets_are_as_likely()
 			counts.push_back(entry.second);
 		CHECK(is_even(chi_square(counts), (double)size.subsets - 1), "chi square %f",
 		      chi_square(counts));
-		/* the test can tell: a third of the subsets 1.5 times as often */
+		/* the test detects a third of the subsets being drawn 1.5 times as often */
 		for (size_t k = 0; k < counts.size(); k++)
 			counts[k] += k % 3 == 0 ? counts[k] / 2 : 0;
 		CHECK(!is_even(chi_square(counts), (double)size.subsets - 1));
 	}
 }
 
-/* Too many subsets to count: how often each place is drawn. The counts of a draw hang together,
- * which the factor makes good. */
-static void all_places_are_as_likely()
+/* There are too many subsets to count them; this counts how often each place is drawn. The counts
+ * of a draw depend on each other; the factor corrects for that. */
+static void all_places_are_equally_likely()
 {
 	const struct {
 		uint64_t degree;
@@ -283,9 +284,9 @@ static void all_places_are_as_likely()
 	}
 }
 
-/* One draw tells nothing of the next: of the same vertex at the next hop and the next batch, of the
- * next vertex. */
-static void draws_do_not_hang_together()
+/* A draw is independent of the draws of the same vertex at the next hop and in the next batch, and
+ * of the draws of the next vertex. */
+static void draws_are_independent()
 {
 	const graph g = equal_lists(100, 5);
 	std::vector<uint64_t> hops(25), batches(25), vertices(25), before(100);
@@ -299,7 +300,7 @@ static void draws_do_not_hang_together()
 			if (key)
 				batches[now * 5 + before[i]]++;
 			if (i)
-				vertices[now * 5 + before[i - 1]]++; /* of this batch already */
+				vertices[now * 5 + before[i - 1]]++; /* already from this batch */
 			before[i] = now;
 		}
 	}
@@ -348,12 +349,12 @@ static void a_block_scans_any_number_of_sums()
 
 int main()
 {
-	draws_are_those_of_a_loop();
+	draws_match_a_loop();
 	chains_of_any_length_are_followed();
-	numbers_are_thrown_away_as_by_a_loop();
+	rejected_numbers_match_a_loop();
 	all_subsets_are_as_likely();
-	all_places_are_as_likely();
-	draws_do_not_hang_together();
+	all_places_are_equally_likely();
+	draws_are_independent();
 	a_block_scans_any_number_of_sums();
 	printf("draws: %lu cases\n", cases);
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gather kernel, lane by lane, against a naive loop: widths, alignments, thresholds, ids, maps,
- * misses. */
+/* The gather kernel, lane by lane, compared with a naive loop: widths, alignments, thresholds, ids,
+ * maps, misses. */
 #include "gather_case.h"
 
 static random_numbers rnd = { 2024 };
@@ -16,7 +16,7 @@ static std::vector<__int128> draw_ids(size_t count, uint64_t limit)
 	return ids;
 }
 
-/* Local, peers, host; some rows behind them. */
+/* Local, peers, host; some rows beyond the tiers. */
 static gather_case three_tiers(uint32_t row_bytes, size_t ids)
 {
 	gather_case c;
@@ -31,7 +31,7 @@ static gather_case three_tiers(uint32_t row_bytes, size_t ids)
 	return c;
 }
 
-/* Every width, with every misalignment of the tiers; the output's drawn. */
+/* Every width with every misalignment of the tiers; the output's misalignment is random. */
 static void widths_and_base_misalignments()
 {
 	std::vector<uint32_t> widths;
@@ -43,7 +43,7 @@ static void widths_and_base_misalignments()
 	for (uint32_t w : widths) {
 		for (unsigned m = 0; m < 16; m++) {
 			gather_case c = three_tiers(w, w < 128 ? 40 : w < 1024 ? 14 : 6);
-			/* half of the time nothing but the width and the misalignment decides the
+			/* in half of the cases only the width and the misalignment determine the
 			 * pieces */
 			const bool keep = m % 2 == 0;
 			for (tier &t : c.tiers) {
@@ -75,8 +75,8 @@ static void base_and_out_misalignments()
 	}
 }
 
-/* Any tiers in any order, misses, repeats, ids outside, any width and alignment, any grid. */
-static void mixes_drawn()
+/* Random tiers in any order, misses, repeats, ids out of range, any width, alignment and grid. */
+static void random_mixes()
 {
 	for (unsigned turn = 0; turn < 3000; turn++) {
 		gather_case c;
@@ -111,8 +111,8 @@ static void mixes_drawn()
 	}
 }
 
-/* Each place of the three borders in a dozen ranks, so that each tier, and each pair of them, is
- * empty once. */
+/* Every position of the three boundaries in a dozen ranks, so that each tier, and each pair of
+ * tiers, is empty once. */
 static void thresholds()
 {
 	const uint64_t n = 12;
@@ -128,8 +128,8 @@ static void thresholds()
 					for (uint64_t r = 0; r < n; r++)
 						c.ids.push_back((__int128)((r * 5 + a) % n));
 					c.block_count = 1;
-					scenario("borders %d %d %d of %d, %u GPUs", (int)a, (int)b,
-					         (int)h, (int)n, gpus);
+					scenario("boundaries %d %d %d of %d, %u GPUs", (int)a,
+					         (int)b, (int)h, (int)n, gpus);
 					run_case(c);
 				}
 			}
@@ -152,8 +152,8 @@ static void numbers_of_tiers()
 	}
 }
 
-/* Few and many ids, so that tiles are of every size, partly filled, and taken by every warp of few
- * and many blocks. */
+/* Few and many ids, so that tiles have every size, are partly filled, and are processed by every
+ * warp of few and many blocks. */
 static void counts_and_grids()
 {
 	for (size_t n : { 0u, 1u, 2u, 3u, 15u, 16u, 17u, 31u, 32u, 33u, 63u, 64u, 65u, 255u, 256u,
@@ -169,7 +169,7 @@ static void counts_and_grids()
 	}
 }
 
-static void ids_at_the_limits_and_outside()
+static void ids_at_the_limits_and_out_of_range()
 {
 	const __int128 one = 1;
 
@@ -185,13 +185,13 @@ static void ids_at_the_limits_and_outside()
 			c.ids = { 0, 19, 20, 21, top, top - 1, bottom, 3 };
 			if (is_signed)
 				c.ids.insert(c.ids.end(), { -1, -2, -20, bottom + 1 });
-			/* each is first once, and last */
+			/* each id is first once, and last once */
 			for (size_t first = 0; first < c.ids.size(); first++) {
 				std::rotate(c.ids.begin(), c.ids.begin() + 1, c.ids.end());
 				for (size_t in_front : { 0u, 40u, 300u }) {
 					gather_case longer = c;
 					longer.ids.insert(longer.ids.begin(), in_front, 7);
-					scenario("%d-bit ids, signed %d, map %u, %zu good ids in "
+					scenario("%d-bit ids, signed %d, map %u, %zu valid ids in "
 					         "front, turn %zu",
 					         bits, is_signed, map_bytes, in_front, first);
 					run_case(longer);
@@ -202,12 +202,12 @@ static void ids_at_the_limits_and_outside()
 	gather_case all = three_tiers(24, 0);
 	all.dtype = RUNG_I64;
 	all.ids.assign(1000, -1);
-	scenario("every id outside");
+	scenario("every id out of range");
 	run_case(all);
 }
 
-/* A map that is not to be believed: its entries are compared too. */
-static void map_entries_outside_are_reported_and_not_read()
+/* The map is untrusted: its entries are range-checked, too. */
+static void map_entries_out_of_range_are_reported_and_not_used()
 {
 	for (unsigned map_bytes : { 4u, 8u }) {
 		const size_t n = 40;
@@ -220,7 +220,7 @@ static void map_entries_outside_are_reported_and_not_read()
 		memset(counts.at, 0, counts.bytes);
 		memset(map.at, 0, map.bytes);
 		memset(map.at + 5 * map_bytes, 0xff, map_bytes);
-		map.at[6 * map_bytes] = 8; /* the first rank that is none */
+		map.at[6 * map_bytes] = 8; /* the first rank out of range */
 		for (unsigned i = 0; i < n; i++)
 			((uint32_t *)ids.at)[i] = i < 33 ? 1 : i % 8;
 		struct rung__cuda_gather g = {};
@@ -240,7 +240,7 @@ static void map_entries_outside_are_reported_and_not_read()
 	}
 }
 
-/* Ranks, slots and map entries around 2^32 and 2^33; memory behind a window of them only. */
+/* Ranks, slots and map entries around 2^32 and 2^33; only a window of them has memory. */
 static void numbers_beyond_32_bits()
 {
 	const uint64_t g4 = UINT64_C(1) << 32, n = 2 * g4 + 500;
@@ -316,12 +316,12 @@ int main()
 {
 	widths_and_base_misalignments();
 	base_and_out_misalignments();
-	mixes_drawn();
+	random_mixes();
 	thresholds();
 	numbers_of_tiers();
 	counts_and_grids();
-	ids_at_the_limits_and_outside();
-	map_entries_outside_are_reported_and_not_read();
+	ids_at_the_limits_and_out_of_range();
+	map_entries_out_of_range_are_reported_and_not_used();
 	numbers_beyond_32_bits();
 	negative_ids_and_long_maps();
 	printf("gather: %lu cases\n", cases);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lane harness itself: what the intrinsics give, and that kernels with a mistake in them
- * fail. */
+/* The lane harness itself: the results of the intrinsics, and that kernels with mistakes fail. */
 #include <numeric>
 
 #include <fcntl.h>
@@ -21,9 +20,9 @@ static void launch(unsigned blocks, unsigned threads, void (*kernel)(Args...), A
 	      cudaSuccess);
 }
 
-/* ---- right kernels ---- */
+/* ---- correct kernels ---- */
 
-/* The sum of a block's numbers: shuffles in each warp, the warps' sums through memory and a
+/* The sum of a block's numbers: shuffles within each warp, the warps' sums through memory and a
  * barrier. */
 static void sum_kernel(const unsigned *numbers, unsigned *warp_sums, unsigned *sums)
 {
@@ -65,7 +64,7 @@ static void a_sum_over_blocks_is_right_in_every_order()
 	}
 }
 
-/* Halves of a warp take different ways, each with its own mask, and meet again. */
+/* Halves of a warp take different branches, each with its own mask, and converge again. */
 static void halves_kernel(unsigned long long *out)
 {
 	const unsigned lane = threadIdx.x % 32;
@@ -83,7 +82,7 @@ static void halves_kernel(unsigned long long *out)
 	atomicAdd(out + 34, (unsigned long long)lane);
 }
 
-static void halves_of_a_warp_may_part_and_meet()
+static void halves_of_a_warp_may_diverge_and_converge()
 {
 	lanes::lent.clear();
 	const memory out(35 * 8, 0, true);
@@ -99,8 +98,8 @@ static void halves_of_a_warp_may_part_and_meet()
 	CHECK(at[32] == 31 && at[33] == 0 && at[34] == 31 * 16);
 }
 
-/* Every lane names its number; of those with the same one, the first to come takes the place. Block
- * sums through shared memory. */
+/* Each lane has a number; of the lanes with the same number, the first to arrive gets the place.
+ * Block sums use shared memory. */
 static void meet_kernel(const unsigned *numbers, unsigned long long *places, unsigned *same,
                         unsigned *sums)
 {
@@ -117,7 +116,7 @@ static void meet_kernel(const unsigned *numbers, unsigned long long *places, uns
 	__stwb(sums + threadIdx.x, warp_sums[0] + warp_sums[1]);
 }
 
-static void equal_values_find_each_other_and_one_takes_the_place()
+static void equal_values_match_and_one_lane_gets_the_place()
 {
 	for (unsigned turn = 1; turn <= 20; turn++) {
 		lanes::lent.clear();
@@ -143,7 +142,7 @@ static void equal_values_find_each_other_and_one_takes_the_place()
 	}
 }
 
-/* Votes and sums of a warp; atomics, of which each thread does one. */
+/* Votes and sums of a warp; each thread performs one of the atomics. */
 static void votes_kernel(unsigned *out, unsigned long long *words)
 {
 	const unsigned lane = threadIdx.x % 32;
@@ -203,7 +202,7 @@ static void blocks_have_shared_memory()
 		CHECK(((unsigned *)out.at)[i] == 63 - i);
 }
 
-/* ---- wrong kernels ---- */
+/* ---- kernels with mistakes ---- */
 
 static void shuffle_in_a_branch(unsigned *)
 {
@@ -232,7 +231,7 @@ static void shuffle_from_outside_the_mask(unsigned *)
 	if (threadIdx.x < 16)
 		__shfl_sync(0xffffu, 1, 20);
 }
-/* The last block that comes tells of what all have stored. */
+/* The last block to finish announces the stores of all blocks. */
 static void tell_kernel(unsigned *numbers, unsigned *blocks_done, unsigned *word)
 {
 	__stwb(numbers + blockIdx.x * blockDim.x + threadIdx.x, blockIdx.x);
@@ -242,14 +241,14 @@ static void tell_kernel(unsigned *numbers, unsigned *blocks_done, unsigned *word
 		lanes_store_release(word, 9);
 }
 
-static void a_word_is_released_behind_the_fences_of_all_blocks()
+static void a_word_is_released_after_the_fences_of_all_blocks()
 {
 	const unsigned blocks = 3, threads = 64;
 	lanes::lent.clear();
 	const memory numbers(blocks * threads * 4, 0, true), words(8, 0, true);
 	unsigned *const word = (unsigned *)words.at;
 
-	scenario("a word");
+	scenario("a released word");
 	memset(words.at, 0, words.bytes);
 	launch(blocks, threads, tell_kernel, (unsigned *)numbers.at, word + 1, word);
 	CHECK(word[0] == 9 && word[1] == blocks);
@@ -366,44 +365,47 @@ static void fails(const char *name, void (*kernel)(unsigned *), const char *says
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %x: %s", (unsigned)status,
 	      text);
-	CHECK(strstr(text, says), "it said: %s", text);
+	CHECK(strstr(text, says), "its output: %s", text);
 }
 
-static void kernels_with_a_mistake_fail()
+static void kernels_with_mistakes_fail()
 {
 	fails("a shuffle that 20 lanes reach", shuffle_in_a_branch, "has left the kernel");
 	fails("a lane that leaves early", lane_leaves_early, "has left the kernel");
 	fails("the same barrier at two places", two_places, "waits elsewhere");
 	fails("a lane that is not in its own mask", not_in_its_own_mask, "not in its own mask");
 	fails("a shuffle from outside the mask", shuffle_from_outside_the_mask, "outside the mask");
-	fails("activemask believed to be the warp", activemask_as_if_all_were_there,
+	fails("activemask used as the whole warp", activemask_as_if_all_were_there,
 	      "outside the mask");
 	fails("a match in a branch", match_in_a_branch, "has left the kernel");
-	fails("a swap in what is lent for reading", swap_in_what_is_read_only, "for reading");
+	fails("a swap in read-only memory", swap_in_what_is_read_only, "for reading");
 	fails("a barrier that one warp reaches", barrier_for_some, "not all threads");
 	fails("a barrier in a branch", barrier_in_a_branch, "not all threads");
 	fails("a load past the end", load_past_the_end, "outside all memory");
-	fails("a load in front", load_in_front, "outside all memory");
+	fails("a load before the start", load_in_front, "outside all memory");
 	fails("a wide load across the end", load_across_the_end, "past the end");
 	fails("a misaligned load", misaligned_load, "misaligned");
 	fails("a misaligned store", misaligned_store, "misaligned");
-	fails("a store to what is lent for reading", store_to_what_is_read_only, "for reading");
-	fails("an atomic outside", atomic_outside, "outside all memory");
-	fails("a word behind a store", release_behind_a_store, "no system fence");
-	fails("a fence of the GPU", release_behind_a_fence_of_the_gpu, "no system fence");
-	fails("one lane's fence", release_behind_one_lanes_fence, "no system fence");
-	fails("a word in what is lent for reading", release_to_what_is_read_only, "for reading");
+	fails("a store to read-only memory", store_to_what_is_read_only, "for reading");
+	fails("an atomic out of bounds", atomic_outside, "outside all memory");
+	fails("a release after an unfenced store", release_behind_a_store,
+	      "without a system fence");
+	fails("a release after a device-wide fence", release_behind_a_fence_of_the_gpu,
+	      "without a system fence");
+	fails("a release after one lane's fence", release_behind_one_lanes_fence,
+	      "without a system fence");
+	fails("a release to read-only memory", release_to_what_is_read_only, "for reading");
 }
 
 int main()
 {
 	a_sum_over_blocks_is_right_in_every_order();
-	halves_of_a_warp_may_part_and_meet();
-	equal_values_find_each_other_and_one_takes_the_place();
+	halves_of_a_warp_may_diverge_and_converge();
+	equal_values_match_and_one_lane_gets_the_place();
 	votes_sums_and_atomics();
 	blocks_have_shared_memory();
-	a_word_is_released_behind_the_fences_of_all_blocks();
-	kernels_with_a_mistake_fail();
+	a_word_is_released_after_the_fences_of_all_blocks();
+	kernels_with_mistakes_fail();
 	printf("harness: %lu cases\n", cases);
 	return 0;
 }

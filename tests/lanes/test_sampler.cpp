@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler's kernels, lane by lane: the CPU's batches, whatever the graph, the fanouts and the
- * tiers are. */
+/* The sampler's kernels, lane by lane: they give the CPU's batches for any graph, fanouts and
+ * tiers. */
 #include "base/random.h"
 #include "sampler_case.h"
 
@@ -28,7 +28,7 @@ static graph random_graph(uint64_t vertex_count, uint64_t degree_max, unsigned i
 	return g;
 }
 
-/* All point at vertex 0 and it at all, some twice. */
+/* All vertices point to vertex 0 and it points to all, to some of them twice. */
 static graph star(uint64_t leaves, unsigned index_bytes)
 {
 	graph g;
@@ -46,7 +46,7 @@ static graph star(uint64_t leaves, unsigned index_bytes)
 	return g;
 }
 
-/* Vertex d has a list of d places, in a ring. */
+/* Vertex d has a list of d neighbours, in a ring. */
 static graph all_degrees(uint64_t degree_max, unsigned index_bytes)
 {
 	graph g;
@@ -73,7 +73,7 @@ static std::vector<uint64_t> some_seeds(const graph &g, uint64_t count)
 	return all;
 }
 
-/* Up to 8 tiers with borders anywhere, some empty, the last takes the rest. */
+/* Up to 8 tiers with random boundaries, some of them empty; the last tier takes the rest. */
 static std::vector<tier> random_tiers(uint64_t lines)
 {
 	std::vector<tier> tiers(rnd.below(rnd.below(4) ? 4 : 8));
@@ -161,7 +161,7 @@ static void views_split_anywhere()
 			}
 		}
 	}
-	/* one on GPUs, the other on the host; with more GPUs than lines */
+	/* one array on GPUs, the other on the host; then more GPUs than lines */
 	c.indptr_tiers = { { REST, 4 } };
 	c.index_tiers = { { 0 }, { 0, 3 }, { REST, 1, 1 } };
 	scenario("indptr on GPUs, indices on the host");
@@ -220,7 +220,7 @@ static void small_graphs()
 	}
 }
 
-/* Several tiles of each kind, and one draw too few or too many would move everything behind it. */
+/* Several tiles of each kind; a missing or an extra draw would shift all later results. */
 static void many_tiles()
 {
 	const graph g = random_graph(2500, 4, 4);
@@ -237,7 +237,7 @@ static void many_tiles()
 	}
 }
 
-static void every_order_of_lanes_gives_the_same()
+static void every_order_of_lanes_gives_the_same_batch()
 {
 	const graph g = random_graph(50, 20, 8);
 	sample_case c;
@@ -253,8 +253,8 @@ static void every_order_of_lanes_gives_the_same()
 	}
 }
 
-/* A window into a graph of 2^37 vertices: lines, bytes and ids beyond 32 bits. The draws are made
- * again by a loop. */
+/* A window into a graph of 2^37 vertices: lines, bytes and ids beyond 32 bits. A loop repeats the
+ * draws. */
 static void numbers_beyond_32_bits()
 {
 	const uint64_t first = (UINT64_C(1) << 37) - 100, first_edge = (UINT64_C(1) << 38) + 5,
@@ -312,7 +312,7 @@ int main()
 	a_hub_is_shared_by_the_grid();
 	small_graphs();
 	many_tiles();
-	every_order_of_lanes_gives_the_same();
+	every_order_of_lanes_gives_the_same_batch();
 	numbers_beyond_32_bits();
 	printf("sampler: %lu cases\n", cases);
 	return 0;

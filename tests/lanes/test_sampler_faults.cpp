@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler's kernels where something is wrong: seeds, room, the graph's arrays, arguments.
- * Memory is of exact size throughout. */
+/* The sampler's kernels with faults in the seeds, the capacities, the graph's arrays or the
+ * arguments. All memory has its exact size. */
 #include "sampler_case.h"
 
 /* 40 vertices in a ring of lists of 10; indices of 4 bytes. */
@@ -34,7 +34,7 @@ static void expect(const sample_case &c, uint64_t outcome, int status, const cha
 
 /* ---- seeds ---- */
 
-/* The sentence is the CPU's, and so is the seed it names. */
+/* The message must match the CPU's, and so must the seed it names. */
 static void bad_seeds(const std::vector<uint64_t> &seeds, uint64_t outcome)
 {
 	const graph g = ring();
@@ -50,14 +50,14 @@ static void bad_seeds(const std::vector<uint64_t> &seeds, uint64_t outcome)
 	expect(c, outcome, status, says.c_str());
 }
 
-static void seeds_that_are_wrong_are_named_as_the_cpu_does()
+static void invalid_seeds_are_named_as_on_the_cpu()
 {
-	scenario("a seed that is no vertex");
+	scenario("a seed that is not a vertex");
 	bad_seeds({ 1, 2, 40, 3 }, RUNG__CUDA_SAMPLE_BAD_SEED);
-	bad_seeds({ UINT64_MAX }, RUNG__CUDA_SAMPLE_BAD_SEED); /* what marks free slots */
+	bad_seeds({ UINT64_MAX }, RUNG__CUDA_SAMPLE_BAD_SEED); /* the mark of free slots */
 	bad_seeds({ UINT64_MAX - 1, 3 }, RUNG__CUDA_SAMPLE_BAD_SEED);
 	bad_seeds({ 1, 99, 98, 97, 1, 1 }, RUNG__CUDA_SAMPLE_BAD_SEED);
-	scenario("a seed twice");
+	scenario("a duplicate seed");
 	bad_seeds({ 7, 7 }, RUNG__CUDA_SAMPLE_SEED_TWICE);
 	bad_seeds({ 5, 6, 7, 6, 5, 99 }, RUNG__CUDA_SAMPLE_SEED_TWICE);
 	bad_seeds({ 5, 6, 7, 7, 7, 7, 6 }, RUNG__CUDA_SAMPLE_SEED_TWICE);
@@ -136,7 +136,7 @@ static void room_max_is_what_a_batch_can_reach()
 
 /* ---- damaged graphs ---- */
 
-/* The graph is damaged behind the CPU's back: its sampler trusts what was checked before. */
+/* The graph is damaged after the CPU's checks: its sampler trusts a checked graph. */
 static void damaged_lists_are_named_and_not_used()
 {
 	const struct {
@@ -171,17 +171,17 @@ static void damaged_lists_are_named_and_not_used()
 	c.edge_count = 400;
 	c.fanouts = { ALL_NEIGHBOURS, 2 };
 	c.seeds = { 0 };
-	scenario("a damaged list that only a later hop meets");
+	scenario("a damaged list that only a later hop reads");
 	for (uint64_t v = 1; v < 40; v++)
 		g.indptr[v] = v % 2 ? 400 : 10;
 	g.indptr[1] = 10;
 	expect(c, RUNG__CUDA_SAMPLE_BAD_LIST, RUNG_E_FORMAT,
 	       "indptr[3] is 400 and the next entry 10");
 	c.fanouts = { ALL_NEIGHBOURS };
-	CHECK(run_batch(c).status == 0); /* which does not meet it */
+	CHECK(run_batch(c).status == 0); /* one hop does not read it */
 }
 
-/* Every list claims all edges: sums that would wrap stop at the top, and the room holds. */
+/* Every list claims all edges: sums that would wrap saturate, and the capacity is respected. */
 static void lists_that_claim_everything_do_not_wrap()
 {
 	const uint64_t edge_count = UINT64_MAX / 16;
@@ -214,7 +214,7 @@ static void damaged_indices_are_named_and_not_used()
 			c.g = &g;
 			c.fanouts = { 10, 2 };
 			c.seeds = { 30, 4, 9 };
-			/* of vertices 4, 9 and 30 */
+			/* in the lists of vertices 4, 9 and 30 */
 			g.indices[45] = g.indices[97] = g.indices[301] = value;
 			scenario("an index of %llu", (unsigned long long)stored);
 			expect(c, RUNG__CUDA_SAMPLE_BAD_VERTEX, RUNG_E_RANGE,
@@ -278,7 +278,7 @@ struct arguments {
 
 static void what_is_wrong_is_refused()
 {
-	scenario("what is refused");
+	scenario("refused arguments");
 	REFUSED(a.sampler.hop_count = 0, "0 hops");
 	REFUSED(a.sampler.hop_count = 17, "17 hops");
 	REFUSED(a.sampler.fanouts[0] = 0, "fanout of hop 0 is 0");
@@ -351,7 +351,7 @@ static void errors_of_the_device_are_passed_on()
 
 int main()
 {
-	seeds_that_are_wrong_are_named_as_the_cpu_does();
+	invalid_seeds_are_named_as_on_the_cpu();
 	batches_beyond_the_room_say_what_they_need();
 	room_max_is_what_a_batch_can_reach();
 	damaged_lists_are_named_and_not_used();

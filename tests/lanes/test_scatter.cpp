@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scatter kernel, lane by lane, against a naive loop. */
+/* The scatter kernel, lane by lane, compared with a naive loop. */
 #include <algorithm>
 
 #include "../../kernels/scatter.cu"
@@ -10,9 +10,9 @@ static random_numbers rnd = { 77 };
 struct scatter_case {
 	uint32_t row_bytes = 64;
 	size_t slots = 6;
-	size_t count = 20; /* slots are repeated where there are more than slots */
+	size_t count = 20; /* slots repeat if this is larger than `slots` */
 	unsigned slots_misaligned = 0;
-	uint64_t align = 0; /* of offsets; 0: any offset, and the kernel is told so */
+	uint64_t align = 0; /* of offsets, as passed to the kernel; 0: any offset */
 	unsigned out_misaligned = 0, out_stride_more = 0;
 	unsigned over_link = 1;
 	unsigned block_count = 2;
@@ -100,7 +100,7 @@ static void counts_and_grids()
 			c.row_bytes = 40;
 			scenario("%zu rows, %u blocks", n, blocks);
 			run_case(c);
-			c.slots = 1; /* one slot to every output row */
+			c.slots = 1; /* one slot for all output rows */
 			run_case(c);
 		}
 	}
@@ -135,7 +135,7 @@ static void few_blocks_copy_over_a_link()
 	}
 }
 
-/* Offsets and output rows whose bytes are beyond 2^32, with memory only where they point. */
+/* Offsets and output rows with bytes beyond 2^32; only the accessed places have memory. */
 static void offsets_beyond_32_bits()
 {
 	const uint64_t far = (UINT64_C(1) << 33) + 512, stride = 4096;
@@ -170,7 +170,7 @@ static void what_is_wrong_is_refused()
 	good.row_bytes = 16, good.out_stride = 16;
 	scenario("no rows");
 	CHECK(rung__cuda_scatter_launch(&good, 4, nullptr) == 0);
-	scenario("what is refused");
+	scenario("refused arguments");
 	good.count = 1;
 	s = good, s.row_bytes = 0;
 	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL &&

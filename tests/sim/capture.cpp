@@ -24,7 +24,7 @@ uint64_t sim::thread_number()
 	return number;
 }
 
-/* By default an unsafe call invalidates the captures of its own thread and all captures in global
+/* By default an unsafe call invalidates the captures of this thread and all captures in global
  * mode. */
 cudaError_t sim::check_unsafe(state &s)
 {

@@ -338,7 +338,8 @@ Test(share, an_attached_store_cannot_be_shared_again)
 	struct rung_store *creator = share_fixture_create(&s), *store;
 
 	cr_assert_eq(rung_store_attach(s.path, &opts, &store), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "attached store cannot be shared"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "attached store cannot be shared"), "%s",
+	          rung_last_error());
 	rung_store_close(creator);
 }
 

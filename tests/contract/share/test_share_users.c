@@ -37,7 +37,7 @@ Test(share_users, another_users_store_is_refused_by_the_attacher)
 	struct share_child child;
 
 	open_for_everybody();
-	cr_assert_eq(share_child_start(&child, "attach-as-nobody", s.path, s.base.dir),
+	cr_assert_eq(share_child_start(&child, "attach-as-other-user", s.path, s.base.dir),
 	             RUNG_E_INVAL, "%s", child.line);
 	cr_assert(strstr(child.line, "shared by user 0, we are user 65534"), "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);

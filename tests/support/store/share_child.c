@@ -42,7 +42,7 @@ static int open_child(const char *role, const char *socket_path, const char *dat
 		opts.share_path = socket_path;
 		return rc < 0 ? rc : rung_store_open(f.ds, f.plan, &opts, &f.store);
 	}
-	if (strcmp(role, "attach-as-nobody") == 0 && (setgid(NOBODY) < 0 || setuid(NOBODY) < 0))
+	if (strcmp(role, "attach-as-other-user") == 0 && (setgid(NOBODY) < 0 || setuid(NOBODY) < 0))
 		return RUNG_E_INVAL;
 	if (chosen) {
 		gpu = atoi(chosen);

@@ -29,7 +29,7 @@ struct share_child {
 
 /**
  * Start a child and wait for its first line. A step that fails ends the program.
- * @param role  "create", "attach", or "attach-as-nobody" (needs root)
+ * @param role  "create", "attach", or "attach-as-other-user" (needs root)
  * @return its STATUS; the line is in child->line
  */
 int share_child_start(struct share_child *child, const char *role, const char *socket_path,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checksums of blocks. */
+/* Checksums of blocks, and identities of rows, by xxHash. */
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -35,7 +35,7 @@ void rung__checksum_blocks(const void *data, size_t bytes, int threads, uint64_t
 {
 	int64_t count = (int64_t)rung__block_count(bytes);
 
-	(void)threads;
+	(void)threads; /* without OpenMP the pragma is ignored */
 #pragma omp parallel for num_threads(threads) if (count > 1)
 	for (int64_t i = 0; i < count; i++) {
 		size_t at = (size_t)i * RUNG__BLOCK_BYTES;

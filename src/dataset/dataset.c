@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staged datasets: opened, with every file's size and header checked. */
+/*
+ * Opening staged datasets. The manifest was checked when it was parsed; here every file must exist
+ * with the size and the header that the manifest lists, so that later reads need no such checks.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,7 +19,8 @@
 
 #define PARTIAL ".partial"
 
-/* Staging works in OUT.partial, which can be complete a moment before it gets its name. */
+/* Open the folder, and refuse OUT.partial, in which staging works: it can be complete for a moment
+ * before it is renamed. The real path decides, because a link could hide the name. */
 static int open_folder(const char *dir, int *fd_out)
 {
 	char real[PATH_MAX];
@@ -26,7 +30,7 @@ static int open_folder(const char *dir, int *fd_out)
 	if (fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be opened as a dataset's folder", dir);
 	if (!realpath(dir, real)) {
-		int err = errno;
+		int err = errno; /* close() may change it */
 
 		close(fd);
 		return rung__fail_errno(err, "%s", dir);
@@ -45,7 +49,7 @@ static int open_folder(const char *dir, int *fd_out)
 
 int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int flags)
 {
-	/* the features alone may be links, to files on other devices */
+	/* only features may be links: rung stage --stripe puts them on other devices */
 	int follow = strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0
 	                     ? 0
 	                     : O_NOFOLLOW;
@@ -64,6 +68,7 @@ int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int
 	return fd;
 }
 
+/* The .npy header must agree with the manifest, and the data must start at the page after it. */
 static int check_header(const struct rung_dataset *ds, const struct rung__manifest_file *file,
                         int fd)
 {
@@ -84,6 +89,7 @@ static int check_header(const struct rung_dataset *ds, const struct rung__manife
 	return rc;
 }
 
+/* Size first: it finds truncated copies with a message that has a remedy. */
 static int check_file(const struct rung_dataset *ds, const struct rung__manifest_file *file)
 {
 	int fd = rung__dataset_open_file(ds, file->name, 0), rc;
@@ -114,11 +120,12 @@ static int check_files(const struct rung_dataset *ds)
 		if (rc < 0)
 			return rc;
 	}
-	rc = check_file(ds, &m->checksums);
+	rc = check_file(ds, &m->checksums); /* not among m->files */
 	return rc < 0 || m->feature_file_count > 0 ? rc
 	                                           : rung__in_place_check(&m->in_place, ds->dir);
 }
 
+/* The public description of a file. The name stays in the manifest. */
 static struct rung_dataset_file listed(const struct rung__manifest_file *file)
 {
 	return (struct rung_dataset_file){ .name = file->name,
@@ -127,6 +134,8 @@ static struct rung_dataset_file listed(const struct rung__manifest_file *file)
 		                           .data_offset = RUNG__NPY_DATA_OFFSET };
 }
 
+/* Fill the public description of the dataset. Nothing is copied from the manifest but numbers;
+ * lists of pointers to its names are allocated, because it has arrays of structs. */
 static int fill_info(struct rung_dataset *ds)
 {
 	const struct rung__manifest *m = ds->manifest;
@@ -147,7 +156,7 @@ static int fill_info(struct rung_dataset *ds)
 		.batch_size = m->batch_size,
 		.has_labels = m->has_labels,
 		.split_count = m->split_count,
-		.file_count = m->file_count + 2u,
+		.file_count = m->file_count + 2u, /* and the checksums, the manifest */
 		.feature_file_count = m->feature_file_count,
 		.block_rows = m->block_rows,
 		.draws = m->draws,
@@ -188,7 +197,7 @@ int rung__dataset_open(const char *dir, bool check, struct rung_dataset **ds_out
 
 	if (!ds)
 		return rung__fail(RUNG_E_NOMEM, "%s", dir);
-	ds->dir_fd = -1;
+	ds->dir_fd = -1; /* for rung_dataset_close() after a failure */
 	ds->dir = rung__strdup(dir);
 	rc = ds->dir ? open_folder(dir, &ds->dir_fd) : rung__fail(RUNG_E_NOMEM, "%s", dir);
 	if (rc == 0)
@@ -208,7 +217,8 @@ int rung__dataset_open(const char *dir, bool check, struct rung_dataset **ds_out
 int rung_dataset_open(const char *dir, struct rung_dataset **ds_out)
 {
 	if (!dir || !ds_out)
-		return rung__fail(RUNG_E_INVAL, "rung_dataset_open: NULL given");
+		return rung__fail(RUNG_E_INVAL,
+		                  "rung_dataset_open: dir or ds_out is NULL; give both");
 	return rung__dataset_open(dir, true, ds_out);
 }
 

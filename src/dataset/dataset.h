@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The state of an open dataset. Private to rung; the public header of this room. */
+/** An open dataset, and functions on it for the rest of rung. Private to rung. */
 #ifndef RUNG_DATASET_DATASET_H
 #define RUNG_DATASET_DATASET_H
 
@@ -9,20 +9,21 @@
 #include "rung/dataset.h"
 
 struct rung_dataset {
-	char *dir;
+	char *dir;  /* as given, for messages */
 	int dir_fd; /* files are opened relative to it, because the folder may be replaced */
 	struct rung__manifest *manifest;
-	struct rung_dataset_info info;
-	/* [info.file_count]: the manifest's, checksums.npy, manifest.json */
+	struct rung_dataset_info info; /* points into the manifest and the lists below */
+	/* [info.file_count]: the files of the manifest, checksums.npy, manifest.json */
 	struct rung_dataset_file *files;
-	const char **split_names, **array_names;
+	const char **split_names, **array_names; /* [info.split_count], [info.array_count] */
 };
 
-/** As rung_dataset_open(); without `check_files` only the manifest is read. */
+/** As rung_dataset_open(). Without `check_files` only the manifest is read: verify reports damaged
+ * files one by one instead of refusing the folder. */
 int rung__dataset_open(const char *dir, bool check_files, struct rung_dataset **ds_out);
 
-/** Open a file of the dataset for reading, with `flags` added to O_RDONLY. @return descriptor, or a
- * failure that names the file */
+/** Open a file of the dataset for reading, with `flags` added to O_RDONLY. @return a descriptor, or
+ * a failure that names the file; RUNG_E_FORMAT if it is missing */
 int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int flags);
 
 #endif

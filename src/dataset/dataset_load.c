@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small arrays of a staged dataset, and its graph, into memory. Ids are checked: files are
- * untrusted. */
+/*
+ * Loading the small arrays of a staged dataset, and its graph, into memory. Opening the dataset has
+ * checked sizes and headers; the content is checked here, because callers use ids as indices.
+ */
 #include <string.h>
 #include <unistd.h>
 
@@ -10,7 +12,7 @@
 #include "base/base.h"
 #include "source/npy.h"
 
-/* `bytes` of a file's array from its byte `first` on, which are inside it. */
+/* Read bytes [first, first + bytes) of a file's array, within its bounds. */
 static int read_file(const struct rung_dataset *ds, const struct rung__manifest_file *file,
                      uint64_t first, uint64_t bytes, void *buf)
 {
@@ -28,11 +30,12 @@ static int read_file(const struct rung_dataset *ds, const struct rung__manifest_
 	return rc;
 }
 
+/* The whole array of a file. The caller frees *data_out. */
 static int load_file(const struct rung_dataset *ds, const struct rung__manifest_file *file,
                      void **data_out)
 {
 	const uint64_t bytes = file->bytes - RUNG__NPY_DATA_OFFSET;
-	void *data = rung__malloc_huge(bytes);
+	void *data = rung__malloc_huge(bytes); /* it may be the graph, which is read at random */
 	int rc;
 
 	if (!data)
@@ -61,17 +64,21 @@ int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **g
 		rung__free(indptr);
 		return rc;
 	}
+	/* it owns both arrays, also after a failure, and checks every entry */
 	rc = rung__graph_adopt(m->vertex_count, m->edge_count, indptr, indices, m->index_bytes,
 	                       graph_out);
 	return rc < 0 ? rung__fail(rc, "%s: %s", ds->dir, rung_last_error()) : 0;
 }
 
+/* Files of index_bytes per entry. */
 static bool holds_ids(const char *name)
 {
 	return strcmp(name, RUNG__VERTEX_OF_RANK) == 0 || strcmp(name, RUNG__RANK_OF_VERTEX) == 0 ||
 	       strncmp(name, RUNG__SPLIT_PREFIX, strlen(RUNG__SPLIT_PREFIX)) == 0;
 }
 
+/* The file of an array by its public name, which is the file's without ".npy". Features, indptr and
+ * indices cannot be loaded this way. @return NULL: no such array */
 static const struct rung__manifest_file *find_array(const struct rung_dataset *ds, const char *name)
 {
 	for (uint32_t i = 0; i < ds->manifest->file_count; i++) {
@@ -87,6 +94,7 @@ static const struct rung__manifest_file *find_array(const struct rung_dataset *d
 	return NULL;
 }
 
+/* The same, with a failure that names the array. */
 static int find(const struct rung_dataset *ds, const char *name,
                 const struct rung__manifest_file **file_out)
 {
@@ -96,6 +104,7 @@ static int find(const struct rung_dataset *ds, const char *name,
 	                              ds->dir, name);
 }
 
+/* The first id that is not a vertex is an error; other arrays have none. */
 static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_file *file,
                      const void *ids)
 {
@@ -108,7 +117,7 @@ static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s/%s: entry %" PRIu64 " is %" PRIu64
 			                  ", there are %" PRIu64 " vertices; "
-			                  "see rung verify, and stage the dataset again",
+			                  "run rung verify, and stage the dataset again",
 			                  ds->dir, file->name, i, id, ds->manifest->vertex_count);
 	}
 	return 0;
@@ -157,6 +166,7 @@ int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name, uint6
 		return rung__fail(RUNG_E_NOMEM, "%s/%s: %" PRIu64 " ids", ds->dir, file->name,
 		                  file->array.row_count);
 	}
+	/* `file` is not NULL: the array was loaded */
 	for (uint64_t i = 0; i < file->array.row_count; i++)
 		ids[i] = rung__id_get(data, ds->manifest->index_bytes, i);
 	rung__free(data);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening the files that hold the rows of a data set. */
+/*
+ * Opening the files of the rows of a dataset: those in its folder, or the source of a dataset that
+ * was staged in place.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,6 +13,7 @@
 #include "file/file.h"
 #include "dataset/features.h"
 
+/* The file with this name; NULL: the manifest does not list it. */
 static const struct rung_dataset_file *find(const struct rung_dataset *ds, const char *name)
 {
 	const struct rung_dataset_file *file = NULL;
@@ -21,7 +25,8 @@ static const struct rung_dataset_file *find(const struct rung_dataset *ds, const
 	return file;
 }
 
-/* The next file of a set. */
+/* Open a file of the folder as the next one of a set. Links are followed: features may be on other
+ * devices. A failure leaves the set as it was. */
 static int open_file(const struct rung_dataset *ds, const char *name, struct rung__features *set)
 {
 	const struct rung_dataset_file *file = find(ds, name);
@@ -30,7 +35,7 @@ static int open_file(const struct rung_dataset *ds, const char *name, struct run
 
 	if (!file)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the manifest lists no file %s: stage it again",
+		                  "%s: the manifest does not list the file %s; stage it again",
 		                  rung_dataset_dir(ds), name);
 	path = rung__format("%s/%s", rung_dataset_dir(ds), file->name);
 	if (!path)
@@ -54,8 +59,8 @@ int rung__array_open(const struct rung_dataset *ds, const char *name,
 	return open_file(ds, name, array_out);
 }
 
-/* Rows that stayed in their source, which was checked when the dataset was opened, and may have
- * changed since. */
+/* Open the source of rows that stayed there. It was checked when the dataset was opened, and may
+ * have changed since. */
 static int open_in_place(const struct rung_dataset_info *info, struct rung__features *features)
 {
 	char *path = rung__strdup(info->features_path);
@@ -69,6 +74,7 @@ static int open_in_place(const struct rung_dataset_info *info, struct rung__feat
 		rung__free(path);
 		return fd;
 	}
+	/* from here on rung__features_close() frees them, also if a check below fails */
 	features->files[0].path = path;
 	features->files[0].fd = fd;
 	features->layout.file_count = 1;
@@ -79,8 +85,8 @@ static int open_in_place(const struct rung_dataset_info *info, struct rung__feat
 		return rung__fail_errno(errno, "%s", path);
 	if ((uint64_t)st.st_size != info->features_file_bytes)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: does not have %" PRIu64
-		                  " bytes any more; restore the file that was staged in place, or "
+		                  "%s: no longer has %" PRIu64
+		                  " bytes; restore the file that was staged in place, or "
 		                  "stage it again",
 		                  path, info->features_file_bytes);
 	return 0;
@@ -109,6 +115,7 @@ int rung__features_open(const struct rung_dataset *ds, struct rung__features *fe
 
 void rung__features_close(struct rung__features *features)
 {
+	/* files are opened in order, so the first one without a path ends the list */
 	for (unsigned f = 0; f < RUNG__FILES_MAX && features->files[f].path; f++) {
 		close(features->files[f].fd);
 		rung__free(features->files[f].path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The files that hold the rows of a data set, opened. Private to rung. */
+/** The open files of the rows of a dataset, as tiers and verify read them. Private to rung. */
 #ifndef RUNG_DATASET_FEATURES_H
 #define RUNG_DATASET_FEATURES_H
 
@@ -15,19 +15,20 @@ struct rung__features {
 	struct {
 		char *path; /* for messages; NULL: not open */
 		int fd;
-	} files[RUNG__FILES_MAX]; /* [layout.file_count] */
-	struct rung__layout layout;
+	} files[RUNG__FILES_MAX];   /* [layout.file_count] */
+	struct rung__layout layout; /* where a row is: its file, and its offset there */
 };
 
-/** Open an array of a dataset, by its file's name; `layout` has its place and size, and nothing of
- * rows. */
+/** Open an array of a dataset by the name of its file. `layout` gets the position of the data and
+ * the size of the file; its fields about rows stay zero. Close it with rung__features_close(). */
 int rung__array_open(const struct rung_dataset *ds, const char *name,
                      struct rung__features *array_out);
 
-/** Open the staged features of a dataset for reading. */
+/** Open the features of a dataset for reading, staged or in place. After a failure nothing is open.
+ */
 int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out);
 
-/** Close; nothing when nothing is open. */
+/** Close the files. Calling it again does nothing. */
 void rung__features_close(struct rung__features *features);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows that stay in their source. Nothing prevents changes of that file, so the dataset records its
- * size, its modification time, and checksums of some blocks: these distinguish copies and touched
- * files from files with other rows, without reading hundreds of gigabytes.
+ * size, its modification time, and checksums of some blocks. These distinguish copies and touched
+ * files from files with other rows, without reading hundreds of gigabytes. A change between the
+ * samples is not found.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,23 +23,26 @@ uint32_t rung__in_place_sample_count(uint64_t file_bytes)
 	return (uint32_t)RUNG__MIN(rung__block_count(file_bytes), RUNG__SAMPLES_MAX);
 }
 
+/* Index of a sampled block. docs/FORMAT.md has the formula. */
 static uint64_t block_of_sample(const struct rung__in_place *in_place, uint32_t sample)
 {
 	const uint64_t last = rung__block_count(in_place->bytes) - 1;
 
-	/* no overflow: a file has fewer than 2^44 blocks */
+	/* no overflow: a file has fewer than 2^44 blocks, and `sample` is below 64 */
 	return in_place->sample_count > 1 ? sample * last / (in_place->sample_count - 1) : 0;
 }
 
+/* Modification time in nanoseconds, limited to the range of numbers in a manifest. */
 static uint64_t mtime_ns(const struct stat *st)
 {
-	/* range of a manifest's numbers: the years 1970 to 2262 */
+	/* 0 to 2^63 - 1, which are the years 1970 to 2262 */
 	const uint64_t second = 1000000000, last = INT64_MAX / second - 1;
 
 	return (uint64_t)RUNG__MIN(RUNG__MAX(st->st_mtim.tv_sec, 0), (time_t)last) * second +
 	       (uint64_t)st->st_mtim.tv_nsec;
 }
 
+/* Read the sampled blocks, at most 64 MiB in total, through the page cache. */
 static int sum_samples(const struct rung__in_place *in_place, int fd,
                        uint64_t sums_out[RUNG__SAMPLES_MAX])
 {
@@ -57,7 +61,7 @@ static int sum_samples(const struct rung__in_place *in_place, int fd,
 	return rc;
 }
 
-/* The manifest is text, and is printed. */
+/* The manifest is UTF-8, and is printed on terminals. json_string() accepts only valid UTF-8. */
 static bool is_text(const char *path)
 {
 	json_t *text = json_string(path);
@@ -69,7 +73,9 @@ static bool is_text(const char *path)
 	return plain;
 }
 
-/* A source that rung made is open as a file that has no name. */
+/* Find the file of a source and record its path, size and time. The descriptor and the path must be
+ * the same file: a source that was inflated into a temporary file has a path that does not exist.
+ */
 static int find_path(const struct rung_source *src, const struct rung__source_location *place,
                      struct rung__in_place *in_place)
 {
@@ -101,20 +107,22 @@ int rung__in_place_record(const struct rung_source *src, struct rung__in_place *
 	const struct rung__source_location place = rung__source_location(src);
 	int rc = find_path(src, &place, in_place_out);
 
+	/* not used after a failure */
 	in_place_out->sample_count = rung__in_place_sample_count(in_place_out->bytes);
 	return rc < 0 ? rc : sum_samples(in_place_out, place.fd, in_place_out->samples);
 }
 
+/* Open the file, which must have its recorded size. @return a descriptor, or a failure that names
+ * the dataset `dir` too */
 static int open_source(const struct rung__in_place *in_place, const char *dir, struct stat *st_out)
 {
-	/* no waiting for the writer of a pipe */
+	/* O_NONBLOCK: opening a FIFO would otherwise wait for its writer */
 	int fd = open(in_place->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
 
 	if (fd < 0 && errno == ENOENT)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the rows of %s were left in this file, which is not there; "
-		                  "put it back, or stage the "
-		                  "dataset again",
+		                  "%s: the rows of %s were left in this file, which is missing; "
+		                  "put it back, or stage the dataset again",
 		                  in_place->path, dir);
 	if (fd < 0)
 		return rung__fail_errno(
@@ -169,6 +177,7 @@ int rung__in_place_check(const struct rung__in_place *in_place, const char *dir)
 
 	if (fd < 0)
 		return fd;
+	/* an unchanged time saves reading up to 64 MiB at each opening */
 	if (mtime_ns(&st) != in_place->mtime_ns)
 		rc = compare(in_place, fd, &different, &first);
 	close(fd);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The file that the rows of a dataset were left in, and how it is known again. Private to io/. */
+/** Rows that were left in their source file: recording the file, and recognising it later. Private
+ * to rung. */
 #ifndef RUNG_IO_IN_PLACE_H
 #define RUNG_IO_IN_PLACE_H
 
@@ -8,17 +9,17 @@
 
 #include "rung/source.h"
 
-#define RUNG__SAMPLES_MAX 64u
+#define RUNG__SAMPLES_MAX 64u /* blocks; part of the format */
 
-/** As it was when the dataset was staged. */
+/** The file as it was when the dataset was staged. */
 struct rung__in_place {
 	char path[PATH_MAX]; /* absolute; "": rows were not left in their source */
 	uint64_t bytes;
-	uint64_t mtime_ns; /* time of change, since 1970 */
-	/* all blocks, or RUNG__SAMPLES_MAX of them from the first to the last, equally far from
-	 * each other */
+	uint64_t mtime_ns; /* modification time, since 1970 */
+	/* all blocks, or RUNG__SAMPLES_MAX of them from the first to the last, at equal distances
+	 */
 	uint32_t sample_count;
-	uint64_t samples[RUNG__SAMPLES_MAX]; /* their checksums */
+	uint64_t samples[RUNG__SAMPLES_MAX]; /* [sample_count] their checksums */
 };
 
 /** Number of sampled blocks of a file of `file_bytes` bytes. */
@@ -26,8 +27,8 @@ uint32_t rung__in_place_sample_count(uint64_t file_bytes);
 
 /**
  * Record the properties of a source's file.
- * @return 0, RUNG_E_INVAL: its rows are not stored uncompressed in a file (deflated, generated, in
- *         memory), or the name of the file is not text
+ * @return 0, RUNG_E_INVAL (its rows are deflated, generated or in memory, or the name of the file
+ *         is not text), RUNG_E_IO, RUNG_E_NOMEM
  */
 int rung__in_place_record(const struct rung_source *src, struct rung__in_place *in_place_out);
 
@@ -41,9 +42,9 @@ int rung__in_place_record(const struct rung_source *src, struct rung__in_place *
 int rung__in_place_check(const struct rung__in_place *in_place, const char *dir);
 
 /**
- * Read the sampled blocks again.
+ * Read the sampled blocks again and compare their checksums, whatever the modification time is.
  * @param different_out  number of blocks that differ
- * @param first_out      offset of the first of them
+ * @param first_out      offset of the first of them in the file; unchanged if there are none
  * @return as rung__in_place_check(), without RUNG_E_CORRUPT
  */
 int rung__in_place_compare(const struct rung__in_place *in_place, const char *dir,

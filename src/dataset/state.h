@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The end of a manifest's text, which both its writer and its reader rely on. Private to
- * io/manifest*.c. */
+/**
+ * The end of a manifest's text. The checksum is the last key, at a fixed distance from the end, so
+ * that it can be checked and written without parsing: writer (manifest.c) and reader
+ * (manifest_parse.c) rely on the same bytes. Private to src/dataset.
+ */
 #ifndef RUNG_DATASET_STATE_H
 #define RUNG_DATASET_STATE_H
 

@@ -232,7 +232,7 @@ def test_a_read_that_does_not_come_back(gated, staged):
                 wait()
                 raise SystemExit("it came through a gate that is shut")
             except rung.ReadError as error:
-                assert "features.000.npy" in str(error) and "has not come back for 1 ms" in str(error), error
+                assert "features.000.npy" in str(error) and "has not completed in 1 ms" in str(error), error
             assert gather.done()
         try:
             store.close()

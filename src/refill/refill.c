@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A refill thread, one per file of the features: starting and stopping it. refill_loop.c is its
- * loop. */
+/*
+ * A refill thread, one per file of the features: starting and stopping it. refill_loop.c is its
+ * loop.
+ *
+ * The thread that opens the store allocates all memory and opens the reader. The new thread then
+ * starts the engine, because a ring belongs to the thread that created it, and reports the result;
+ * until then the opening thread waits.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/thread.h"
 #include "refill/state.h"
 
-#define TICK_NS_MAX 100000000ull
+#define TICK_NS_MAX 100000000ull /* longest wait before the stop flag is checked */
 /* a device that has not answered for this many read timeouts is abandoned */
 #define STOP_TIMEOUTS      2u
-#define STOP_SPARE_NS      1000000000ull
+#define STOP_SPARE_NS      1000000000ull /* added to them */
 #define TIMEOUT_DEFAULT_MS 30000u
 
+/* Derive the rule for merged reads from what the engine can do. */
 static void learn_geometry(struct rung__refill *refill)
 {
 	const struct rung__layout *layout = &refill->layout;
 	const struct rung__geometry *geometry = &refill->geometry;
 
-	/* start may have gone from direct to buffered */
+	/* only after the start: it may have changed from direct to buffered reads */
 	refill->ops->geometry(refill->reader, &refill->geometry);
 	refill->ops->engine(refill->reader, &refill->engine);
 	refill->rule = (struct rung__read_rule){
@@ -29,6 +36,7 @@ static void learn_geometry(struct rung__refill *refill)
 		                            RUNG__MAX(geometry->read_bytes_max, geometry->align)),
 		.apart = refill->store->opts.no_merge,
 	};
+	/* then the sectors of a row that is read alone contain no other row and fit into a frame */
 	refill->frames_exact = layout->row_stride % geometry->align == 0 &&
 	                       layout->data_offset % geometry->align == 0 &&
 	                       refill->store->pool.frame_bytes % geometry->align == 0 &&
@@ -36,8 +44,8 @@ static void learn_geometry(struct rung__refill *refill)
 	                               refill->store->pool.frame_bytes;
 }
 
-/* Run near the drive, including threads that the engine starts. A node without a usable CPU is not
- * considered. */
+/* Run near the drive, including threads that the engine starts, which inherit the CPUs. If no CPU
+ * of that node may be used, the thread runs anywhere. */
 static void go_near_drive(struct rung__refill *refill)
 {
 	int32_t node = refill->store->shape.placements.drives[refill->file_idx];
@@ -53,7 +61,7 @@ static int begin(struct rung__refill *refill)
 	int rc;
 
 	go_near_drive(refill);
-	/* here: a ring belongs to the thread that made it */
+	/* on this thread: a ring belongs to the thread that created it */
 	rc = refill->ops->start(refill->reader);
 	if (rc < 0)
 		return rc;
@@ -62,6 +70,7 @@ static int begin(struct rung__refill *refill)
 	return 0;
 }
 
+/* The thread: report how the start went, then run until the store stops. */
 static void *refill_main(void *ctx)
 {
 	struct rung__refill *refill = ctx;
@@ -92,6 +101,7 @@ static int create_thread(struct rung__refill *refill)
 	                            strerror(rc));
 }
 
+/* Wait until the engine has been probed. After a failure the thread has ended and is joined. */
 static int await_start(struct rung__refill *refill)
 {
 	pthread_mutex_lock(&refill->box.lock);
@@ -185,6 +195,8 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx,
 	rc = alloc_memory(refill);
 	if (rc < 0)
 		goto free_all;
+	/* the reader may write to the whole pool, because frames are destinations too, but its
+	 * probe may use only the slots of this thread: frames of a shared cache hold rows */
 	reader_args.pool = store->pool.base;
 	reader_args.pool_bytes = store->pool.bytes;
 	reader_args.probe_at = refill->slots_at;
@@ -213,8 +225,8 @@ int rung__refill_node(const struct rung__refill *refill)
 }
 
 /*
- * A thread that waits for reads is at the top of its loop each tick. One that has not been there
- * for some ticks waits for something else.
+ * Why the thread has not ended. A thread that waits for reads is at the top of its loop each tick.
+ * One that has not been there for some ticks waits for something else.
  */
 static int not_ended(const struct rung__refill *refill, uint64_t waited_ns)
 {
@@ -224,13 +236,13 @@ static int not_ended(const struct rung__refill *refill, uint64_t waited_ns)
 
 	if (reads > 0 && blocked_ns < TICKS_MISSED_MAX * TICK_NS_MAX)
 		return rung__fail(RUNG_E_TIMEDOUT,
-		                  "%s: %u reads in flight have not come back for "
-		                  "%" PRIu64 " ms: the device is stuck; their memory is left",
+		                  "%s: %u reads in flight have not completed in "
+		                  "%" PRIu64 " ms: the device is stuck; their memory is kept",
 		                  refill->geometry.path, reads, waited_ns / 1000000u);
 	return rung__fail(RUNG_E_TIMEDOUT,
 	                  "%s: the refill thread has been blocked for %" PRIu64
 	                  " ms: a call to the drive does not return, or a process that shares the "
-	                  "store is stopped; the store's memory is left",
+	                  "store is stopped; the store's memory is kept",
 	                  refill->geometry.path, blocked_ns / 1000000u);
 }
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The refill threads: they read cold rows, one thread per file of the features. Private to
- * rung. */
+/**
+ * The refill threads: they read cold rows, one thread per file of the features. Private to rung.
+ *
+ * Each has its own queue, slots, reader and engine, so threads of different files share no lock but
+ * the cache's. Requests reach a thread as parts through its mailbox (state/state.h).
+ */
 #ifndef RUNG_REFILL_REFILL_H
 #define RUNG_REFILL_REFILL_H
 
@@ -8,22 +12,23 @@
 
 /**
  * Open a reader over one file of the features and start the thread; returns when the engine has
- * been probed.
+ * been probed. The store then has the thread and its mailbox at file_idx.
+ * @param args  the pool, the tokens and the memory for the probe are filled in here
  */
 int rung__refill_start(struct rung_store *store, uint32_t file_idx,
                        const struct rung__reader_ops *ops, const struct rung__reader_args *args);
 
-/** Stop the thread after its reads in flight. @return 0 or RUNG_E_TIMEDOUT, in which case memory in
- * use is left alone */
+/** Stop the thread after its reads in flight, and free it. @return 0 or RUNG_E_TIMEDOUT: then the
+ * thread still runs, and nothing is freed */
 int rung__refill_stop(struct rung__refill *refill);
 
-/** The node on whose CPUs it runs; -1: anywhere. */
+/** The NUMA node on whose CPUs it runs; -1: any. */
 int rung__refill_node(const struct rung__refill *refill);
 
-/** Alignment of its reads. */
+/** Alignment of its reads in the file, in bytes; 1 through the page cache. */
 uint32_t rung__refill_align(const struct rung__refill *refill);
 
-/** Add its counters to statistics. */
+/** Add its counters to statistics, and overwrite the texts about the engine. Any thread. */
 void rung__refill_stats(const struct rung__refill *refill, struct rung_store_stats *stats);
 
 #endif

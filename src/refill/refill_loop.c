@@ -4,9 +4,10 @@
  * destinations.
  *
  * The device's queue is never drained between requests: as reads complete, free slots get the next
- * reads of the oldest request, then of the following one, and are submitted before the completed
- * rows are copied, so the device works at the same time. That is the purpose of the slots beyond
- * the queue depth. Completions are reaped in groups, which saves system calls and keeps the queue
+ * reads of the oldest request, then of the following one. They are submitted before the completed
+ * rows are copied, so the device works at the same time; copying first reached 0.75 to 0.93 of the
+ * drive's rate at depth 64 instead of 0.89 to 1.00. That is the purpose of the slots beyond the
+ * queue depth. Completions are reaped in groups, which saves system calls and keeps the queue
  * nearly full.
  */
 #include <assert.h>
@@ -17,16 +18,16 @@
 #include "base/thread.h"
 #include "refill/state.h"
 
-/* between checks for slow reads while there is nothing else to do */
+/* between checks for completions of slow reads while there is nothing else to do */
 #define SLOW_NS   1000000
-#define REMOTE_NS 200000 /* the same while another process reads rows for us */
+#define REMOTE_NS 200000 /* the same while another process reads rows that are needed here */
 /* measured best: depth / 8, at most 16; half the depth is as slow as a barrier */
 #define GROUP_MAX 16u
 
 /*
  * Reads for gathers that have not run may use half of the slots: when these run depends on the
  * caller's streams, which may wait for other requests, and those need slots too.
- * @return the oldest part that may have a slot; NULL if there is none
+ * @return the oldest part that may use a slot, or NULL
  */
 static struct rung__part *oldest_part(const struct rung__refill *refill)
 {
@@ -46,7 +47,8 @@ static void skip_rest(struct rung__refill *refill, struct rung__part *part)
 	rung__part_touch(refill, part, 0);
 }
 
-/* Submit the next read of a part. @return false if no token is free */
+/* Submit the next read of a part. One token is reserved if rows that another process was to read
+ * need one (`starved`). @return false if no token is free */
 static bool read_next(struct rung__refill *refill, struct rung__part *part)
 {
 	uint64_t wait_ns;
@@ -68,8 +70,8 @@ static bool read_next(struct rung__refill *refill, struct rung__part *part)
 }
 
 /*
- * Hand free tokens to the parts that wait, oldest first. A part leaves the list with its last read,
- * though the next one may be of another part: it settles once, here or when its reads come back.
+ * Give free tokens to the waiting parts, oldest first. A part leaves the list when its last row has
+ * been begun. It completes here, if all its rows were in the cache, or when its reads complete.
  */
 static void issue(struct rung__refill *refill)
 {
@@ -90,13 +92,15 @@ static void issue(struct rung__refill *refill)
 	rung__parts_complete(refill);
 }
 
+/* Fail the requests with rows that have not been begun. issue() then skips those rows. */
 static void fail_issuing(const struct rung__refill *refill, int status, const char *text)
 {
 	RUNG__QUEUE_EACH(part, &refill->issuing, struct rung__part, link)
 	rung__request_fail(part->request, status, text);
 }
 
-/* Cancel also those whose rows another process reads. */
+/* Cancel all requests that wait, including those whose rows another process reads. Reads in flight
+ * still complete. */
 static void cancel(const struct rung__refill *refill)
 {
 	fail_issuing(refill, RUNG_E_CANCELED, rung__closed_text);
@@ -104,6 +108,7 @@ static void cancel(const struct rung__refill *refill)
 	rung__request_fail(part->request, RUNG_E_CANCELED, rung__closed_text);
 }
 
+/* The same after the reader has failed. */
 static void fail_gone(const struct rung__refill *refill)
 {
 	RUNG__QUEUE_EACH(part, &refill->issuing, struct rung__part, link)
@@ -126,13 +131,14 @@ static void reclaim_slots(struct rung__refill *refill, uint32_t count)
 	}
 }
 
+/* No part waits for a token or for another process. */
 static bool waits_for_none(const struct rung__refill *refill)
 {
 	return rung__queue_is_empty(&refill->issuing) && rung__queue_is_empty(&refill->remote);
 }
 
-/* Nothing can be done but wait: no read is about to come back, and no part waits for a token that
- * is there. */
+/* The thread can only wait: no read is about to complete, and no part could be given a token. With
+ * a failed reader waiting parts are not idle: they are to be failed. */
 static bool is_idle(const struct rung__refill *refill)
 {
 	bool stuck = refill->free_count == 0 && refill->device; /* until the device has copied */
@@ -142,6 +148,8 @@ static bool is_idle(const struct rung__refill *refill)
 	        ((stuck || refill->in_flight >= refill->depth) && !refill->broken));
 }
 
+/* Sleep until there is something to do. With slow reads in flight, or rows at another process, the
+ * sleep is bounded: neither wakes this thread. The box's lock is held. */
 static void await_work(struct rung__refill *refill)
 {
 	const bool remote = !rung__queue_is_empty(&refill->remote);
@@ -183,8 +191,9 @@ static bool drain_queue(struct rung__refill *refill)
 }
 
 /*
- * Every slot is full of rows for the device, or lost to a read that does not complete, and the
- * device does not know of some yet: slot batches need not be full to be sent.
+ * Device: every slot has rows to be copied, or is lost to a read that does not complete, and some
+ * were not handed over yet. They are sent in slot batches that are not full; otherwise the device
+ * and this thread would wait for each other.
  */
 static void send_what_is_held(struct rung__refill *refill)
 {
@@ -198,6 +207,7 @@ static void send_what_is_held(struct rung__refill *refill)
 		rung__slot_batch_send(refill, part, false);
 }
 
+/* Wait for a group of completions, submit the next reads, then copy the rows that were read. */
 static void reap(struct rung__refill *refill)
 {
 	uint32_t group = RUNG__MIN(RUNG__MAX(refill->depth / 8, 1u), GROUP_MAX);
@@ -220,7 +230,8 @@ static void reap(struct rung__refill *refill)
 	}
 	assert((uint32_t)count <= refill->in_flight);
 	refill->in_flight -= (uint32_t)count;
-	/* resubmit reads before new reads take their places in the queue */
+	/* short and failed reads are sent again before new reads take their places in the queue;
+	 * complete ones are copied after the submission below */
 	for (int i = 0; i < count; i++) {
 		struct rung__fetched *fetched = &refill->fetched[i];
 
@@ -231,7 +242,7 @@ static void reap(struct rung__refill *refill)
 	}
 	issue(refill);
 	if (whole > 0 && refill->in_flight > 0 && !refill->broken) {
-		/* send, so that the device is busy while we copy */
+		/* submit, so that the device is busy during the copies */
 		int rc = refill->ops->reap(refill->reader, 0, 0, NULL, 0);
 
 		if (rc < 0)
@@ -246,26 +257,27 @@ static void reap(struct rung__refill *refill)
 	rung__parts_complete(refill);
 }
 
-/* Every read that may be in flight is past its timeout: requests in the queue would wait in
- * vain. */
+/* The queue is full of reads that are past their timeout: requests that wait for a token would wait
+ * in vain. */
 static void fail_stuck(const struct rung__refill *refill)
 {
 	char text[RUNG__ERROR_BYTES];
 
 	snprintf(text, sizeof(text),
-	         "%s: %u reads have not come back for %" PRIu64 " ms, and no other can be sent: %s",
+	         "%s: %u reads have not completed in %" PRIu64 " ms, and no other can be sent: %s",
 	         refill->geometry.path, refill->in_flight, refill->timeout_ns / 1000000u,
 	         strerror(ETIMEDOUT));
 	fail_issuing(refill, RUNG_E_IO, text);
 	RUNG__QUEUE_EACH(part, &refill->remote, struct rung__part, remote_link)
 	{
-		/* nor do those rows come */
+		/* they could not be read here either */
 		if (refill->now_ns - part->remote_ns > refill->timeout_ns)
 			rung__request_fail(part->request, RUNG_E_IO, text);
 	}
 }
 
-/* Now and then: reads that are late, and processes that have died. */
+/* Once in a tick: check for reads that are late, and for processes that have died, whose pins and
+ * reads are released. */
 static void tick(struct rung__refill *refill)
 {
 	uint64_t passed_ns = refill->now_ns - refill->ticked_ns;
@@ -273,6 +285,7 @@ static void tick(struct rung__refill *refill)
 	if (passed_ns < refill->tick_ns)
 		return;
 	refill->ticked_ns = refill->now_ns;
+	/* after a long absence one tick counts as passed: the thread was stopped, not the device */
 	if (rung__reads_check_late(refill, passed_ns > TICKS_MISSED_MAX * refill->tick_ns
 	                                           ? passed_ns - refill->tick_ns
 	                                           : 0) &&
@@ -288,6 +301,8 @@ static void tick(struct rung__refill *refill)
 
 void rung__refill_run(struct rung__refill *refill)
 {
+	/* failures come before issue(), which skips the rows of failed requests; slots are handed
+	 * over after it and rung__remote_poll(), which may free or use the last token */
 	for (;;) {
 		bool over = drain_queue(refill);
 

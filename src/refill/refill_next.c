@@ -8,32 +8,38 @@
  * longer than another read (merge_gap_bytes).
  *
  * Each row is looked up in the cache once. It is cached, it is being read, or it must be read: into
- * a frame if the cache keeps it and the read has only this row, else into a slot.
+ * a frame if the cache keeps it and the read has only this row, else into a slot. A row that is
+ * being read by this thread waits for that read, of whichever request it is; a row that another
+ * process reads is looked up again later (rung__remote_poll()).
  */
 #include "refill/state.h"
 
-#define HITS_MAX  64u    /* rows found in the cache that are put in place in one go */
-#define POLLS_MAX 256u   /* rows looked up while the cache is locked */
+#define HITS_MAX  64u    /* rows found in the cache that are pinned at a time, and then copied */
+#define POLLS_MAX 256u   /* rows looked up before the cache's lock is released to others */
 #define REMOTE_NS 100000 /* between two checks of rows that another process reads */
-/* for which such rows are waited for: then their reader is taken for stopped, they are read here */
+/* longest wait for such rows: after it their reader counts as stopped, and they are read here */
 #define LATE_NS 80000000u
 
+/* A row found in the cache: misses first .. end, and its frame, which is pinned. */
 struct hit {
 	uint64_t first, end;
 	uint32_t frame;
 };
 
+/* One step: the read that is being prepared, and the hits on the way. */
 struct plan {
 	struct rung__refill *refill;
 	struct rung__part *part;
 	struct rung__read *read;
 	uint32_t token;
 	uint64_t row_end; /* in the file, of the read's last row */
-	bool waited;      /* for rows that another process reads, as long as that is done */
+	bool waited;      /* LATE_NS have passed for a row that another process reads */
 	struct hit hits[HITS_MAX];
 	uint32_t hit_count;
 };
 
+/* Whether the row can be part of the read. Rows that turn out to be cached do not break a read: the
+ * next row is compared with the last one that joined. */
 static bool joins(const struct plan *plan, uint64_t rank)
 {
 	const struct rung__refill *refill = plan->refill;
@@ -43,6 +49,7 @@ static bool joins(const struct plan *plan, uint64_t rank)
 	                       rung__row_offset(&refill->layout, rank));
 }
 
+/* Add a row to the read. frame: RUNG__CACHE_NONE, or the frame to fill with RUNG__KEEPER. */
 static void add_row(struct plan *plan, uint64_t ref, uint32_t frame)
 {
 	struct rung__refill *refill = plan->refill;
@@ -57,8 +64,10 @@ static void add_row(struct plan *plan, uint64_t ref, uint32_t frame)
 }
 
 /*
- * Wait for one of our reads in flight; if it is split, the row's turn may be still to come.
- * @return false: there is none, or it was abandoned
+ * Wait for a read of this thread that is in flight. If it is split, the row may be one that is read
+ * later.
+ * @return false: the token is not such a read, or the read was abandoned. The token comes from the
+ * index of the cache, which other processes can write to.
  */
 static bool wait_for_read(const struct plan *plan, const struct rung__cache_slot *slot,
                           uint64_t ref)
@@ -75,18 +84,20 @@ static bool wait_for_read(const struct plan *plan, const struct rung__cache_slot
 	return true;
 }
 
+/* Add a row to those of the part that another process reads. */
 static void wait_remote(struct rung__refill *refill, struct rung__part *part, uint64_t ref)
 {
 	if (part->remote == RUNG__MISS_REF_NONE) {
 		part->remote_ns = refill->now_ns;
 		rung__queue_push_first(&refill->remote, &part->remote_link);
 	}
+	/* the list still has the frame of an earlier request, which a failure would release */
 	*rung__miss_ref_frame(refill, ref) = RUNG__CACHE_NONE;
 	*rung__miss_ref_link(refill, ref) = part->remote;
 	part->remote = ref;
 }
 
-/* The cache is locked, if there is one. */
+/* Look a row up and decide about it: misses first .. end. The cache is locked, if there is one. */
 static void look_up_row(struct plan *plan, uint64_t first, uint64_t end)
 {
 	struct rung__refill *refill = plan->refill;
@@ -97,6 +108,8 @@ static void look_up_row(struct plan *plan, uint64_t first, uint64_t end)
 
 	if (refill->cache)
 		found = rung__cache_look_up(refill->cache, batch, rank, plan->token, &slot);
+	/* from now on the cache answers LATE for all rows of that process, until it completes a
+	 * read: each process is waited for once */
 	if (found == RUNG__CACHE_REMOTE && plan->waited) {
 		rung__cache_late(refill->cache, slot.reader);
 		found = rung__cache_look_up(refill->cache, batch, rank, plan->token, &slot);
@@ -106,7 +119,7 @@ static void look_up_row(struct plan *plan, uint64_t first, uint64_t end)
 		plan->hits[plan->hit_count++] = (struct hit){ first, end, slot.frame };
 		break;
 	case RUNG__CACHE_READING:
-		if (!wait_for_read(plan, &slot, ref))
+		if (!wait_for_read(plan, &slot, ref)) /* read again, not kept */
 			add_row(plan, ref, RUNG__CACHE_NONE);
 		break;
 	case RUNG__CACHE_REMOTE:
@@ -125,6 +138,7 @@ static void look_up_row(struct plan *plan, uint64_t first, uint64_t end)
 	}
 }
 
+/* Copy the rows that were found, without the cache's lock: the pins keep their frames. */
 static void put_hits(struct plan *plan)
 {
 	struct rung__refill *refill = plan->refill;
@@ -137,7 +151,8 @@ static void put_hits(struct plan *plan)
 		rung__add_own(&refill->counters.cache_hits, hit->end - hit->first);
 		rung__part_touch(refill, plan->part, hit->end - hit->first);
 	}
-	if (plan->hit_count == 0 || refill->device) /* pinned until the device has copied them */
+	/* on a device the frames stay pinned until it has copied them; the device thread unpins */
+	if (plan->hit_count == 0 || refill->device)
 		return;
 	rung__cache_lock(refill->cache);
 	for (uint32_t i = 0; i < plan->hit_count; i++)
@@ -145,7 +160,7 @@ static void put_hits(struct plan *plan)
 	rung__cache_unlock(refill->cache);
 }
 
-/* Where it lands, and how long it is. */
+/* Set the destination and the length of the read. */
 static void finish_read(const struct plan *plan)
 {
 	const struct rung__refill *refill = plan->refill;
@@ -175,6 +190,7 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 	};
 	uint32_t looks = 0;
 
+	/* ends when the read is full, or when too many frames are pinned */
 	begin_read(&plan);
 	if (refill->cache)
 		rung__cache_lock(refill->cache);
@@ -183,7 +199,7 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 		uint64_t first = part->cursor, end = rung__run_end(part, first);
 
 		part->cursor = end;
-		part->pending += end - first;
+		part->pending += end - first; /* before a hit subtracts them */
 		look_up_row(&plan, first, end);
 		if (++looks % POLLS_MAX == 0 && refill->cache) {
 			rung__cache_unlock(refill->cache);
@@ -201,8 +217,8 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 
 /* ---- rows that other processes read ---- */
 
-/* One row: it has come, or it is still to come, or it is ours to read. @return true when a read
- * with the token is to be sent */
+/* Look up one row again: it is cached, still being read, or to be read here. @return true if the
+ * read with the token is to be sent */
 static bool inspect(struct rung__refill *refill, struct rung__part *part, uint64_t since_ns,
                     uint64_t ref, uint32_t token)
 {
@@ -212,6 +228,7 @@ static bool inspect(struct rung__refill *refill, struct rung__part *part, uint64
 	uint64_t first = (uint32_t)ref, end = rung__run_end(part, first);
 
 	begin_read(&plan);
+	/* not longer than the timeout, which tests and callers may set below LATE_NS */
 	plan.waited = refill->now_ns - since_ns > RUNG__MIN(LATE_NS, refill->timeout_ns);
 	rung__cache_lock(refill->cache);
 	look_up_row(&plan, first, end);
@@ -223,6 +240,7 @@ static bool inspect(struct rung__refill *refill, struct rung__part *part, uint64
 	return true;
 }
 
+/* Look up all such rows of a part again. Rows that are still being read return to the list. */
 static void inspect_part(struct rung__refill *refill, struct rung__part *part)
 {
 	uint64_t ref = part->remote, since_ns = part->remote_ns;
@@ -240,6 +258,7 @@ static void inspect_part(struct rung__refill *refill, struct rung__part *part)
 			rung__rows_failed(refill, &one, RUNG__CACHE_NONE, part->request->status,
 			                  "");
 		} else if (!can_send) {
+			/* the row may have to be read here, so it needs a token to be looked up */
 			refill->starved = true;
 			wait_remote(refill, part, ref);
 		} else if (inspect(refill, part, since_ns, ref,
@@ -248,7 +267,7 @@ static void inspect_part(struct rung__refill *refill, struct rung__part *part)
 		}
 		ref = next;
 	}
-	part->remote_ns = since_ns;
+	part->remote_ns = since_ns; /* wait_remote() has set it to now */
 }
 
 void rung__remote_poll(struct rung__refill *refill)

@@ -6,7 +6,11 @@
  * each row is read alone, because one bad sector fails everything the block layer merged with it. A
  * row that still fails fails the requests that need it, with row, file, offset and errno; the
  * others continue. A read that does not complete in time fails them too; its slot or frame is
- * reused only when it has completed after all.
+ * reused only when it has completed after all, because the kernel may write to it until then.
+ *
+ * A token names one read at a time. It is in use (`busy`) from the submission until the last of its
+ * rows is over, also between the reads of a split one, and its slot may be held longer for a
+ * device.
  */
 #include <assert.h>
 #include <errno.h>
@@ -16,7 +20,7 @@
 #include "refill/state.h"
 
 #define TRIES_MAX 3u /* of one read, the first included */
-/* prefetched of a completed read: the hardware prefetcher continues from there */
+/* bytes of a completed read to prefetch: the hardware prefetcher continues from there */
 #define ASK_BYTES 512u
 /* longest time for which other work waits for a read */
 #define SLOW_NS 100000000ull
@@ -32,11 +36,13 @@ static uint64_t base_at(const struct rung__refill *refill, uint32_t token)
 	                                 : rung__frame_at(refill, frame);
 }
 
+/* Offset of a reference's row in the file. */
 static uint64_t row_offset(const struct rung__refill *refill, uint64_t ref)
 {
 	return rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, ref));
 }
 
+/* Count a read that has brought its rows. */
 static void count_read(struct rung__refill *refill, const struct rung__read *read)
 {
 	struct rung__refill_counters *counters = &refill->counters;
@@ -50,6 +56,7 @@ static void count_read(struct rung__refill *refill, const struct rung__read *rea
 	              1);
 }
 
+/* Count the time from the completion to the end of the copy, which also advances the clock. */
 static void count_copy(struct rung__refill *refill, const struct rung__read *read)
 {
 	uint64_t now_ns = rung__now_ns();
@@ -72,8 +79,9 @@ static void release(struct rung__refill *refill, uint32_t token)
 		rung__token_free(refill, token);
 }
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
+/* The message for a row that could not be read. result: as of a reader, bytes or -errno. */
 static void report_row(const struct rung__refill *refill, const struct rung__read *read,
                        int32_t result, char text[RUNG__ERROR_BYTES])
 {
@@ -116,8 +124,8 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 	rung__request_fail(request, RUNG_E_IO, text);
 }
 
-/* Neither its rows nor those waiting after it will come. `lands`: the tier may still write to their
- * destination. */
+/* Fail the requests of a read and of the rows that were to be read after it. `lands`: the reader
+ * may still write to its destination, so a frame stays in use. */
 static void lose(struct rung__refill *refill, struct rung__read *read, bool lands, int status,
                  const char *text)
 {
@@ -129,6 +137,7 @@ static void lose(struct rung__refill *refill, struct rung__read *read, bool land
 
 /* ---- rows read alone ---- */
 
+/* Move the references of one rank from a chain to another; both keep their order. */
 static void move_equal(const struct rung__refill *refill, struct rung__chain *from,
                        struct rung__chain *to, uint64_t rank)
 {
@@ -140,8 +149,8 @@ static void move_equal(const struct rung__refill *refill, struct rung__chain *fr
 		rung__chain_add(refill, rung__miss_ref_rank(refill, ref) == rank ? to : from, ref);
 }
 
-/* False when every request that waits for the rows has failed: reading on would only keep others,
- * or a close, waiting. */
+/* False if every request that waits for the rows has failed: more reads would only delay others, or
+ * a close. */
 static bool is_wanted(const struct rung__refill *refill, const struct rung__chain *refs)
 {
 	for (uint64_t ref = refs->head; ref != RUNG__MISS_REF_NONE;
@@ -152,7 +161,8 @@ static bool is_wanted(const struct rung__refill *refill, const struct rung__chai
 	return false;
 }
 
-/* Read the first of the rows that wait to be read alone next; @return false if there is none */
+/* Prepare the read of the next row of a split read. Rows that no request waits for any more are
+ * failed without a read. @return false: no row is left */
 static bool next_alone(struct rung__refill *refill, uint32_t token)
 {
 	struct rung__read *read = &refill->reads[token];
@@ -174,11 +184,11 @@ static bool next_alone(struct rung__refill *refill, uint32_t token)
 	read->needed = (uint32_t)(row_end - read->offset);
 	read->rows = 1;
 	read->done = 0;
-	read->tries = 1; /* of it together with the others */
+	read->tries = 1; /* the read of all rows was the first try */
 	return true;
 }
 
-/* After a read: read the next row of a split read, or finish. */
+/* After a read: send the next row of a split read, or finish. */
 static void resume(struct rung__refill *refill, uint32_t token)
 {
 	if (next_alone(refill, token))
@@ -187,12 +197,14 @@ static void resume(struct rung__refill *refill, uint32_t token)
 		release(refill, token);
 }
 
+/* A read failed, or brought nothing new: split it, send it again, or fail its rows. */
 static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 {
 	struct rung__read *read = &refill->reads[token];
 	char text[RUNG__ERROR_BYTES];
 
 	rung__add_own(&refill->counters.retries, 1);
+	/* not tried again as a whole: the error may be that of one row */
 	if (read->rows > 1 && !refill->broken) {
 		read->apart = true;
 		read->rest = read->refs;
@@ -234,7 +246,8 @@ bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__f
 	       !read->apart;
 }
 
-/* No request waits for it any more: only a frame that it filled is useful. */
+/* An abandoned read has completed: its token is free again, and a frame that it filled is used. Its
+ * requests failed long ago. */
 static void end_abandoned(struct rung__refill *refill, uint32_t token, int32_t result)
 {
 	struct rung__read *read = &refill->reads[token];
@@ -260,11 +273,12 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 		refill->slow_count--;
 	read->slow = false;
 	read->seen_ns = refill->now_ns;
-	if (!read->part) {
+	if (!read->part) { /* its timeout has passed before */
 		end_abandoned(refill, fetched->token, result);
 		return;
 	}
 	if (result > 0 && read->done + (uint32_t)result < read->needed) {
+		/* O_DIRECT can continue only at a sector */
 		uint32_t whole =
 			(uint32_t)rung__align_down((uint64_t)result, refill->geometry.align);
 		uint64_t at = read->offset + read->done + (uint32_t)result;
@@ -307,6 +321,7 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 	rc = refill->broken ? -refill->broken : refill->ops->submit(refill->reader, &fetch);
 	read->busy = true;
 	read->sent_ns = read->since_ns = refill->now_ns;
+	/* counted once for a token: a split read stays early until its token is free */
 	if (!read->early && read->part && rung__part_is_early(read->part)) {
 		read->early = true;
 		refill->early_count++;
@@ -316,7 +331,7 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 		refill->in_flight++;
 		return;
 	}
-	/* The queue has space for every token, so a refusal means that the tier has failed: fail
+	/* The queue has space for every token, so a refusal means that the reader has failed: fail
 	 * the waiting requests, and read nothing again. */
 	refill->broken = -rc;
 	report_gone(refill, text);
@@ -324,8 +339,9 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 	release(refill, token);
 }
 
-/* ---- reads that do not come back ---- */
+/* ---- reads that do not complete ---- */
 
+/* Fail the requests that wait for a read. The read itself stays in flight, without a part. */
 static void abandon(struct rung__refill *refill, uint32_t token, const char *text)
 {
 	struct rung__read *read = &refill->reads[token];
@@ -333,7 +349,8 @@ static void abandon(struct rung__refill *refill, uint32_t token, const char *tex
 
 	read->part = NULL;
 	lose(refill, read, true, RUNG_E_IO, text);
-	if (read->listed) /* rows of it that came before */
+	/* a split read: rows that arrived before are still to be copied from the slot */
+	if (read->listed)
 		rung__slot_hold(refill, part, token);
 }
 
@@ -361,7 +378,7 @@ bool rung__reads_check_late(struct rung__refill *refill, uint64_t forgiven_ns)
 			continue;
 		snprintf(text, sizeof(text),
 		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
-		         ": the read has not come back for %" PRIu64 " ms: %s",
+		         ": the read has not completed in %" PRIu64 " ms: %s",
 		         refill->geometry.path, rung__miss_ref_rank(refill, read->refs.head),
 		         row_offset(refill, read->refs.head), refill->timeout_ns / 1000000u,
 		         strerror(ETIMEDOUT));
@@ -382,6 +399,7 @@ void rung__reads_abandon(struct rung__refill *refill)
 			abandon(refill, token, text);
 		read->sent = read->slow = false;
 	}
+	/* the memory of the pool then outlives the store */
 	refill->lost = refill->in_flight > 0;
 	refill->in_flight = refill->slow_count = 0;
 }

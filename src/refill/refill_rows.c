@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows that are in the pool: put where they are wanted, and kept in the cache.
+ * Rows that are in the pool: copied to the output rows that need them, and kept in the cache.
  *
- * On the CPU a row is copied once, from where it was read to its output row. For a device it stays
- * where it is, until the device has copied it: a slot is held back, a frame is pinned. Only a row
- * of a merged read that the cache keeps is copied into its frame, so that the slot is free for
- * other reads.
+ * On the CPU a row is copied once for each output row, from where it was read. For a device it
+ * stays where it is until the device has copied it: its slot is held, or its frame is pinned. Only
+ * a row of a merged read that the cache keeps is also copied into its frame, so that the slot is
+ * free for other reads.
  */
 #include <assert.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "gather/copy.h"
 #include "refill/state.h"
 
-#define SLOT_BATCHES_OF_ALL_SLOTS 8u /* slot batches that hold all slots */
+#define SLOT_BATCHES_OF_ALL_SLOTS 8u /* a part's slot batch is sent at this share of the slots */
 
 /* ---- chains ---- */
 
@@ -42,6 +42,7 @@ uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *
 /* ---- placing ---- */
 
 #if RUNG__HAVE_STREAM
+/* copy_out() for an output that is larger than the caches: stores that bypass them. */
 __attribute__((target("avx"))) static void stream_out(const struct rung_request *request,
                                                       uint64_t first, uint64_t end,
                                                       const unsigned char *row, size_t row_bytes)
@@ -52,7 +53,7 @@ __attribute__((target("avx"))) static void stream_out(const struct rung_request 
 }
 #endif
 
-/* One row to every output row that asked. */
+/* Copy one row to each of its output rows: those of misses first .. end. */
 static void copy_out(const struct rung_request *request, uint64_t first, uint64_t end,
                      const unsigned char *row, size_t row_bytes)
 {
@@ -80,17 +81,19 @@ void rung__rows_place(const struct rung__refill *refill, struct rung__part *part
 		copy_out(request, first, end, row, row_bytes);
 		return;
 	}
+	/* placed <= end of the part: a miss is placed once, so parts do not overlap in the lists */
 	for (uint64_t i = first; i < end; i++) {
 		misses->ranks_tmp[part->placed] = from;
 		misses->rows_tmp[part->placed++] = misses->rows[i];
 	}
 }
 
+/* Count the misses of a reference whose row has been read. */
 static void count_ref(struct rung__refill *refill, uint32_t frame, uint64_t misses)
 {
 	struct rung__refill_counters *counters = &refill->counters;
 
-	/* waited for somebody else's read */
+	/* it waited for the read of another reference */
 	if (frame != RUNG__CACHE_NONE && !(frame & RUNG__KEEPER)) {
 		rung__add_own(&counters->joined_rows, misses);
 		return;
@@ -100,13 +103,14 @@ static void count_ref(struct rung__refill *refill, uint32_t frame, uint64_t miss
 		rung__add_own(&counters->duplicate_rows, misses - 1);
 }
 
-/* @return where the reference's rows are to be copied from */
+/* @return the position in the pool from which the reference's row is to be copied */
 static uint64_t source_of(const struct rung__refill *refill, const struct rung__read *read,
                           uint64_t ref, uint64_t base_at)
 {
 	uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
-	/* another request's rows cannot hold our slot back */
+	/* from the frame if the row was read there, and for references that waited: on a device
+	 * the slot is held by the part that submitted the read, and by no other */
 	if (frame != RUNG__CACHE_NONE &&
 	    (read->frame != RUNG__CACHE_NONE || !(frame & RUNG__KEEPER)))
 		return rung__frame_at(refill, frame & ~RUNG__KEEPER);
@@ -114,8 +118,8 @@ static uint64_t source_of(const struct rung__refill *refill, const struct rung__
 	       (rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, ref)) - read->base);
 }
 
-/* Copy rows of a slot that the cache keeps to their frames, before any waiter learns that they are
- * complete. */
+/* Copy the rows of a slot that the cache keeps to their frames, before any reference that waits is
+ * served from there. @return true if the read fills a frame */
 static bool keep_rows(const struct rung__refill *refill, const struct rung__read *read,
                       uint64_t base_at)
 {
@@ -139,8 +143,12 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
 	return keeps;
 }
 
-/* Report filled frames to the cache, and pin those the device will copy from: a waiting reference
- * pins its frame; the one that keeps the row may itself be copied from the slot. */
+/*
+ * Report filled frames to the cache, and pin those from which the device will copy: once for each
+ * waiting reference, and once for the keeper unless its row is copied from the slot. A filled frame
+ * starts with the keeper's pin, which is removed in a second pass, when the pins of the waiting
+ * references are there: without any pin another row could replace it at once.
+ */
 static void fill_frames(struct rung__refill *refill, const struct rung__read *read)
 {
 	/* a keeper's row is copied from the slot */
@@ -183,6 +191,7 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 	}
 	if (keeps)
 		fill_frames(refill, read);
+	/* last: a part may be complete with this, and nothing may use its chains after that */
 	while ((ref = rung__chain_pop(refill, &read->refs)) != RUNG__MISS_REF_NONE) {
 		struct rung__part *part = rung__miss_ref_part(refill, ref);
 		uint64_t misses = rung__run_end(part, (uint32_t)ref) - (uint32_t)ref;
@@ -205,6 +214,7 @@ void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, ui
 		uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
 		rung__request_fail(part->request, status, text);
+		/* the keeper owns the frame; a reference that waited does not */
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) &&
 		    (frame & ~RUNG__KEEPER) != but_frame) {
 			rung__cache_lock(refill->cache);
@@ -225,7 +235,7 @@ void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint3
 	part->held_head = token;
 	if (part->held_count++ == 0)
 		rung__queue_push_first(&refill->holding, &part->held_link);
-	/* enough for a kernel to be worth its launch, and few enough that reads and copies
+	/* enough slots for a kernel to be worth its launch, and few enough that reads and copies
 	 * overlap */
 	if (part->held_count >= RUNG__MAX(refill->slot_count / SLOT_BATCHES_OF_ALL_SLOTS, 1u))
 		rung__slot_batch_send(refill, part, false);
@@ -236,7 +246,9 @@ void rung__slot_batch_send(struct rung__refill *refill, struct rung__part *part,
 	struct rung__slot_batch *slot_batch =
 		last ? &part->last_slot_batch : &refill->slot_batches[part->held_head];
 
-	assert(!rung__is_linked(&slot_batch->link)); /* the device has done with it */
+	/* a slot batch is stored at the first slot of its chain, or in the part: neither is used
+	 * again before the device thread has released it */
+	assert(!rung__is_linked(&slot_batch->link));
 	*slot_batch = (struct rung__slot_batch){
 		.part = part,
 		.first = part->slot_batch_first,
@@ -258,6 +270,7 @@ void rung__parts_complete(struct rung__refill *refill)
 	struct rung__part *part;
 
 	rung__queue_join(&touched, &refill->touched);
+	/* streaming stores are not ordered by the release store that completes a request */
 	if (!rung__queue_is_empty(&touched))
 		rung__copy_fence();
 	while ((part = RUNG__ENTRY(rung__queue_pop(&touched), struct rung__part, touched_link)) !=
@@ -267,6 +280,8 @@ void rung__parts_complete(struct rung__refill *refill)
 
 		if (part->pending > 0 || part->cursor < part->end)
 			continue;
+		/* of several refill threads the last one completes the request; its batch ends
+		 * before that, because its name is overwritten when the request is reused */
 		last = atomic_fetch_sub(&request->parts_left, 1) == 1;
 		if (last && refill->cache)
 			rung__cache_end(refill->cache, request->batch);

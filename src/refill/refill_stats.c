@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters of the refill threads, for statistics. Any thread, while they run. */
+/* Counters of the refill threads, for statistics. Any thread may read them while they run; engine
+ * and geometry do not change after the start. */
 #include "refill/state.h"
 
 static uint64_t counter(const _Atomic uint64_t *value)
@@ -30,6 +31,7 @@ uint32_t rung__refill_align(const struct rung__refill *refill)
 	return refill->geometry.align;
 }
 
+/* The texts belong to the reader, which is closed with the store. */
 static void report_engine(const struct rung__engine_state *engine, struct rung_store_stats *stats)
 {
 	stats->engine = engine->name;

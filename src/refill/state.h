@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * State of the refill thread. Only that thread accesses it, except the members guarded by its lock,
+ * State of a refill thread. Only that thread accesses it, except the members guarded by its lock,
  * and counters, which other threads read.
  *
  * Files: refill.c starts and stops; refill_loop.c is the loop; refill_next.c derives the next read
@@ -28,9 +28,12 @@
 #include "refill/refill.h"
 #include "base/thread.h"
 
-/* misses.frames of a reference: the cache's frame for its row, or RUNG__CACHE_NONE. */
-#define RUNG__KEEPER (1u << 31) /* and the read of its own row is to fill it */
+/* misses.frames of a reference is the cache's frame for its row, or RUNG__CACHE_NONE. With this
+ * flag the reference is the frame's keeper, whose read fills it; without it, it waits for that
+ * read. */
+#define RUNG__KEEPER (1u << 31)
 
+/* References, linked through misses.links, in the order in which they were added. */
 struct rung__chain {
 	uint64_t head, tail; /* RUNG__MISS_REF_NONE: empty */
 };
@@ -46,26 +49,28 @@ struct rung__read {
 	/* file offset of the slot's first byte: rows read alone go where the merged read would have
 	 * put them */
 	uint64_t base;
-	uint64_t sent_ns, seen_ns;
-	uint64_t since_ns; /* its time runs: sent_ns, and what did not count */
+	uint64_t sent_ns, seen_ns; /* submitted; its completion was reaped */
+	uint64_t since_ns; /* start of its timeout: sent_ns plus the time that was forgiven */
 	uint32_t bytes;    /* whole sectors */
-	uint32_t needed;   /* up to the last row's end: what must have been read */
-	uint32_t done;     /* of bytes, by earlier short reads */
+	uint32_t needed;   /* bytes up to the end of the last row; fewer is a short read */
+	uint32_t done;     /* bytes that earlier short reads have brought */
 	uint32_t rows;     /* distinct */
 	uint32_t tries;
-	uint32_t frame; /* where it lands; RUNG__CACHE_NONE: in the slot */
-	bool busy;      /* the token is taken */
-	bool sent;      /* the tier has it */
-	bool slow;      /* it has taken so long that nothing waits for it alone any more */
-	bool apart;     /* taken apart */
+	uint32_t frame; /* destination; RUNG__CACHE_NONE: the slot */
+	bool busy;      /* the token is in use */
+	bool sent;      /* the reader has it */
+	bool slow;      /* it takes so long that the loop no longer waits for it */
+	bool apart;     /* split: its rows are read one by one */
 	bool listed;    /* device: rows are to be copied from the slot */
-	bool held;      /* device: until they have been copied */
+	bool held;      /* device: the slot stays in use until they have been copied */
 	bool early;     /* device: sent before the gather had run */
 };
 
-/* Written by the refill thread alone: no locked instruction. */
+/* As in struct rung_store_stats. Written by the refill thread alone, so adding needs no locked
+ * instruction (rung__add_own()). */
 struct rung__refill_counters {
 	_Atomic uint64_t device_reads, device_read_bytes, merged_rows, retries;
+	/* each cold row that was requested is in one of the first five */
 	_Atomic uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows, late_rows;
 	_Atomic uint64_t phases[RUNG_READ_PHASE_COUNT][RUNG_LATENCY_BUCKETS];
 };
@@ -80,52 +85,54 @@ struct rung__refill {
 	struct rung__geometry geometry;
 	struct rung__engine_state engine;
 	struct rung__layout layout;
-	uint64_t slots_at; /* of ours in the pool */
-	uint32_t slot_bytes, slot_count, depth;
-	struct rung__read_rule rule; /* which rows share a read */
-	uint64_t timeout_ns;         /* of a read */
+	uint64_t slots_at;                      /* offset of this thread's slots in the pool */
+	uint32_t slot_bytes, slot_count, depth; /* depth: most reads in flight */
+	struct rung__read_rule rule;            /* which rows share a read */
+	uint64_t timeout_ns;                    /* of a read */
 	/* longest wait before the stop flag and late reads are checked */
 	uint64_t tick_ns;
-	/* a row is whole sectors, and so is a frame: it can be read right there */
+	/* rows begin at sectors, and a frame has space for the sectors of a row: a row can be read
+	 * directly into its frame */
 	bool frames_exact;
 	bool device;  /* rows stay in the pool until a device has copied them */
-	bool stop;    /* the store is being closed: what waits is canceled */
-	bool lost;    /* reads were abandoned whose end the tier will never report */
-	bool starved; /* rows of `remote` found no token */
+	bool stop;    /* the store is being closed: waiting requests are canceled */
+	bool lost;    /* reads were abandoned whose end the reader will never report */
+	bool starved; /* rows of `remote` found no token: one is reserved for them */
 
 	struct rung__read *reads; /* [slot_count] by token */
-	uint32_t *free_tokens;    /* stack */
+	uint32_t *free_tokens;    /* [slot_count] stack */
 	uint32_t free_count;
 	uint32_t early_count; /* tokens of early reads */
 	uint32_t in_flight;
 	uint32_t slow_count;           /* of in_flight */
-	struct rung__fetched *fetched; /* [depth] */
+	struct rung__fetched *fetched; /* [depth] completions of one reap */
 	struct rung__queue issuing;    /* parts with misses not yet begun, oldest first */
 	struct rung__queue remote;     /* parts with rows that another client reads */
 	struct rung__queue touched;    /* parts that may be over */
 	struct rung__queue holding;    /* device: parts with slots that were not handed over yet */
-	uint64_t remote_polled_ns, ticked_ns;
-	uint64_t now_ns;     /* last reading of the clock */
+	uint64_t remote_polled_ns, ticked_ns; /* times of the last checks */
+	uint64_t now_ns;                      /* last reading of the clock */
 	uint32_t *slot_next; /* [slot_count] device: chains of slots with rows in them */
-	/* [slot_count] device: by the first slot of the chain */
+	/* [slot_count] device: by the first slot of the chain, which no other chain has */
 	struct rung__slot_batch *slot_batches;
-	uint32_t *reclaimed; /* [slot_count] device: scratch */
-	int broken;          /* errno the tier gave up with */
+	uint32_t *reclaimed; /* [slot_count] device: scratch for the chains that were returned */
+	int broken;          /* errno with which the reader failed; 0: it works */
 	struct rung__refill_counters counters;
 
 	pthread_t thread;
 	struct rung__end end;
 	/* for rung__refill_stop(): when the thread was last at the top of its loop, and the number
-	   of reads in flight then */
+	 * of reads in flight then */
 	_Atomic uint64_t seen_ns;
 	_Atomic uint32_t seen_reads;
 	struct rung__refill_box box;
-	/* under box.lock */
+	/* under box.lock: the result of the thread's start, for the thread that opens the store */
 	bool started;
 	int start_status;
 	char start_error[RUNG__ERROR_BYTES];
 };
 
+/** Add to a counter that only this thread writes: a load and a store are enough. */
 static inline void rung__add_own(_Atomic uint64_t *counter, uint64_t n)
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
@@ -133,6 +140,8 @@ static inline void rung__add_own(_Atomic uint64_t *counter, uint64_t n)
 }
 
 /* ---- miss references ---- */
+
+/* A reference is request number << 32 | position of the miss in the request's list. */
 
 static inline struct rung_request *rung__miss_ref_request(const struct rung__refill *refill,
                                                           uint64_t ref)
@@ -151,11 +160,13 @@ static inline uint64_t rung__miss_ref(const struct rung__part *part, uint64_t mi
 	return (uint64_t)rung__request_index(part->request) << 32 | miss;
 }
 
+/** The next reference in the chain that this one is in. */
 static inline uint64_t *rung__miss_ref_link(const struct rung__refill *refill, uint64_t ref)
 {
 	return &rung__miss_ref_request(refill, ref)->misses.links[(uint32_t)ref];
 }
 
+/** Its frame, and RUNG__KEEPER. */
 static inline uint32_t *rung__miss_ref_frame(const struct rung__refill *refill, uint64_t ref)
 {
 	return &rung__miss_ref_request(refill, ref)->misses.frames[(uint32_t)ref];
@@ -166,7 +177,7 @@ static inline uint64_t rung__miss_ref_rank(const struct rung__refill *refill, ui
 	return rung__miss_ref_request(refill, ref)->misses.ranks[(uint32_t)ref];
 }
 
-/** End of the misses of equal rank. */
+/** End of the run of misses with the rank of miss `first`: a reference stands for all of them. */
 static inline uint64_t rung__run_end(const struct rung__part *part, uint64_t first)
 {
 	const uint64_t *ranks = part->request->misses.ranks;
@@ -187,6 +198,7 @@ static inline bool rung__part_is_early(const struct rung__part *part)
 	       !atomic_load_explicit(&request->may_copy, memory_order_relaxed);
 }
 
+/** Free a token, whose read has ended and whose slot has no row for a device. */
 static inline void rung__token_free(struct rung__refill *refill, uint32_t token)
 {
 	assert(refill->free_count < refill->slot_count && token < refill->slot_count);
@@ -202,6 +214,7 @@ static inline uint32_t rung__token_acquire(struct rung__refill *refill)
 	return refill->free_tokens[--refill->free_count];
 }
 
+/** Also initialises a chain: an empty one is not all zero. */
 static inline void rung__chain_clear(struct rung__chain *chain)
 {
 	chain->head = chain->tail = RUNG__MISS_REF_NONE;
@@ -210,23 +223,26 @@ static inline void rung__chain_clear(struct rung__chain *chain)
 void rung__chain_add(const struct rung__refill *refill, struct rung__chain *chain, uint64_t ref);
 uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *chain);
 
-/** Number of reads that are expected to complete soon. */
+/** Reads in flight that are expected to complete soon: all but the slow ones. */
 static inline uint32_t rung__reads_expected(const struct rung__refill *refill)
 {
 	return refill->in_flight - refill->slow_count;
 }
 
+/** Offset of a token's slot in the pool. */
 static inline uint64_t rung__slot_at(const struct rung__refill *refill, uint32_t token)
 {
 	return refill->slots_at + (uint64_t)token * refill->slot_bytes;
 }
 
+/** Offset of a frame in the pool. */
 static inline uint64_t rung__frame_at(const struct rung__refill *refill, uint32_t frame)
 {
 	return refill->store->pool.frames_at + (uint64_t)frame * refill->store->pool.frame_bytes;
 }
 
-/* a longer absence means the thread was stopped or had no CPU: reads may have completed since */
+/* ticks; a longer absence from the loop means that the thread was stopped or had no CPU: reads may
+ * have completed since, so the absence does not count as their delay */
 #define TICKS_MISSED_MAX 4u
 
 /* ---- refill_loop.c ---- */
@@ -237,21 +253,22 @@ void rung__refill_run(struct rung__refill *refill);
 /* ---- refill_next.c ---- */
 
 /**
- * Begin the next misses of a part: rows that are in the cache are put in place, those being read
- * already wait there, and for the next that are neither, one read is prepared.
- * @return true when there is such a read; else the token is still free
+ * Begin the next misses of a part: rows in the cache are copied, rows being read wait for that
+ * read, and one read is prepared for the next rows that are neither.
+ * @return true if there is a read to be sent; false: the token was not used
  */
 bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__part *part);
 
-/** Ask again for rows that other clients were reading; reads they have to be read by us after all
- * are sent. */
+/** Look up again the rows that other clients were reading, every 100 us; those that have to be read
+ * here after all are read. */
 void rung__remote_poll(struct rung__refill *refill);
 
 /* ---- refill_read.c ---- */
 
-extern const char rung__closed_text[]; /* of requests that are canceled */
+extern const char rung__closed_text[]; /* the message of requests that are canceled */
 
-/** Send a read; a tier that refuses fails the request and is not asked again. */
+/** Send a read. A reader that refuses it is broken: the waiting requests fail, and it gets no more
+ * reads. */
 void rung__read_send(struct rung__refill *refill, uint32_t token);
 
 /** A completed read is copied soon: prefetch its first bytes, which the device wrote past this
@@ -272,11 +289,11 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
  */
 bool rung__reads_check_late(struct rung__refill *refill, uint64_t forgiven_ns);
 
-/** The tier cannot continue: fail the requests of all reads in flight. Their tokens are not used
- * again. */
+/** The reader cannot continue: fail the requests of all reads in flight. Their tokens are not used
+ * again, because the kernel may still write to their slots. */
 void rung__reads_abandon(struct rung__refill *refill);
 
-/** Fail a request because the tier accepts no more reads (refill->broken). */
+/** Fail a request because the reader accepts no more reads (refill->broken). */
 void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request);
 
 /* ---- refill_rows.c ---- */
@@ -286,7 +303,7 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first,
                       uint64_t end, uint64_t from);
 
-/** Rows of a completed read: place them, and cache those that have a frame. `first_at`: position in
+/** Rows of a completed read: place them, and cache those that have a frame. `base_at`: position in
  * the pool of the file's byte read->base. */
 void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at);
 
@@ -295,7 +312,7 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, uint32_t but_frame,
                        int status, const char *text);
 
-/** Misses first .. end of a part are over. */
+/** Some misses of a part are over, copied or failed: the part may be complete. */
 static inline void rung__part_touch(struct rung__refill *refill, struct rung__part *part,
                                     uint64_t misses)
 {
@@ -304,11 +321,11 @@ static inline void rung__part_touch(struct rung__refill *refill, struct rung__pa
 		rung__queue_push_first(&refill->touched, &part->touched_link);
 }
 
-/** Complete the touched parts that are finished: at the end of each step, when none of their memory
- * is in use any more. */
+/** Complete the touched parts that are finished. Called at the end of each step, not within it,
+ * because a completed request may be reused at once: no chain may still lead to it. */
 void rung__parts_complete(struct rung__refill *refill);
 
-/** Device: chain the slot to those of its part. */
+/** Device: keep a slot in use, in the chain of its part, until the device has copied its rows. */
 void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint32_t token);
 
 /** Hand the rows of a part that are in the pool over to the device; `last`: no more will come.

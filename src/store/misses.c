@@ -128,7 +128,8 @@ void rung__misses_queue(struct rung_request *request)
 	struct rung__misses *misses = &request->misses;
 	bool has[RUNG__FILES_MAX];
 
-	/* rank order is the order of the files, and makes equal ranks adjacent: they are read once */
+	/* rank order is the order of the files, and makes equal ranks adjacent: they are read
+	 * once */
 	rung__radix_sort_pairs(misses->ranks, misses->rows, misses->ranks_tmp, misses->rows_tmp,
 	                       misses->count, rung__rank_bits(store));
 	if (store->cache)

@@ -97,8 +97,8 @@ int rung_request_wait_stream(struct rung_request *request, struct CUstream_st *s
 
 	if (!store->device)
 		return rung_request_wait(request, -1);
-	/* until its last scatter is on a stream; without a device thread no scatter follows, and the
-	 * gather has been on its stream since the submission */
+	/* until its last scatter is on a stream; without a device thread no scatter follows, and
+	 * the gather has been on its stream since the submission */
 	if (store->device_thread)
 		await_state(request, RUNG__REQUEST_LAUNCHED, -1);
 	if (state_of(request) == RUNG__REQUEST_DONE && request->status < 0)
@@ -170,7 +170,8 @@ void rung__request_harvest(struct rung_store *store, bool must)
 			rung__request_free(request);
 			continue;
 		}
-		/* the oldest still runs: it stays the first, and the others wait for a later call */
+		/* the oldest still runs: it stays the first, and the others wait for a later
+		 * call */
 		pthread_mutex_lock(&store->lock);
 		rung__queue_push_first(&store->retired, &request->link);
 		pthread_mutex_unlock(&store->lock);

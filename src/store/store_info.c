@@ -73,7 +73,8 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 	struct rung_store_stats stats = { .engine = "none",
 		                          .engine_why = "every row is in memory" };
 
-	/* without a device thread, requests that were put early are counted when they are reclaimed */
+	/* without a device thread, requests that were put early are counted when they are
+	 * reclaimed */
 	if (store->device && !store->device_thread)
 		rung__request_harvest((struct rung_store *)store, false);
 	fill_stats(store, &stats);

@@ -2,9 +2,9 @@
 /*
  * Gathers: checked, then started on the CPU or a device; and the synchronous gather.
  *
- * Types, strides and counts are checked before a request is acquired. Nothing is allocated: requests
- * and their lists were allocated when the store was opened. On the CPU the calling thread copies the
- * rows that are in memory before the call returns.
+ * Types, strides and counts are checked before a request is acquired. Nothing is allocated:
+ * requests and their lists were allocated when the store was opened. On the CPU the calling thread
+ * copies the rows that are in memory before the call returns.
  */
 #include "store/store.h"
 

@@ -96,7 +96,7 @@ static bool is_explained(const struct soak_run *run, const struct flight *flight
 		atomic_fetch_add(&soak_counts.failed_broken, 1);
 		return soak_is_broken();
 	}
-	if (strstr(text, "not come back")) {
+	if (strstr(text, "not completed in")) {
 		atomic_fetch_add(&soak_counts.failed_late, 1);
 		return soak_was_late_since(flight->submit_ns);
 	}

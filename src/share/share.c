@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The creator's side: a thread that sends the offer and its descriptors to every process of the
- * same user that connects. */
+/*
+ * The creator's side: a thread that sends the offer and its descriptors to every process of the
+ * same user that connects.
+ *
+ * The offer is built once, when the store is complete, and does not change, so the thread needs no
+ * lock. It touches nothing of the store but the descriptors.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -13,18 +18,18 @@
 #include "share/share.h"
 #include "base/thread.h"
 
-#define REST_MS       100 /* after a failing accept (out of descriptors): not a busy loop */
-#define LEAVE_WAIT_NS 5000000000ull /* for processes that have our GPU memory open when we close */
+#define REST_MS       100 /* after accept() failed (no free descriptor), instead of a busy loop */
+#define LEAVE_WAIT_NS 5000000000ull /* in closing, for processes that have the GPU memory open */
 
 struct rung__share {
 	struct rung__endpoint endpoint;
 	struct rung__offer offer;
-	int fds[RUNG__OFFER_FDS_MAX]; /* the store's */
+	int fds[RUNG__OFFER_FDS_MAX]; /* the store's, which closes them */
 	unsigned fd_count;
-	int wake_fd;      /* readable: stop */
-	int alive_fds[2]; /* attachers' and ours; -1 unless others read our GPU memory */
+	int wake_fd;      /* an eventfd; readable: stop */
+	int alive_fds[2]; /* the attachers' end and ours; -1 without a tier "peer" */
 	pthread_t thread;
-	bool started;
+	bool started; /* the thread exists */
 };
 
 unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd which)
@@ -40,16 +45,17 @@ unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd 
 		return shape->frame_count > 0;
 	case RUNG__OFFER_ALIVE:
 		return shape->tiers[RUNG__TIER_PEER].row_count > 0;
-	default:
+	default: /* limited, because an attacher calls this before it has checked the shape */
 		return (unsigned)RUNG__MIN(shape->layout.file_count, RUNG__FILES_MAX);
 	}
 }
 
-/* Never blocks: a message fits in the buffer of an empty socket; a client whose message cannot be
- * sent at once gets none. */
+/* Send the offer to a client. Never blocks: the message fits into the buffer of an empty socket; a
+ * client whose message cannot be sent at once gets none. */
 static void answer(const struct rung__share *share, int client_fd)
 {
 	struct iovec part = { .iov_base = (void *)&share->offer, .iov_len = sizeof(share->offer) };
+	/* CMSG_FIRSTHDR() needs memory that is aligned as a header is */
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int) * RUNG__OFFER_FDS_MAX)];
@@ -63,6 +69,7 @@ static void answer(const struct rung__share *share, int client_fd)
 	struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
 	unsigned uid;
 
+	/* the folder's mode keeps other users out; root can still connect */
 	if (!rung__share_peer_is_us(client_fd, &uid))
 		return;
 	rights->cmsg_level = SOL_SOCKET;
@@ -80,6 +87,7 @@ static bool stop_within(const struct rung__share *share, int timeout_ms)
 	return poll(&wake, 1, timeout_ms) > 0;
 }
 
+/* The thread: one client at a time, which is enough, because no client can make it wait. */
 static void *share_main(void *ctx)
 {
 	const struct rung__share *share = ctx;
@@ -91,9 +99,11 @@ static void *share_main(void *ctx)
 	for (;;) {
 		int client_fd;
 
-		poll(fds, RUNG__ARRAY_LEN(fds), -1); /* ends with the store: the wake-up */
+		/* without a limit: closing the store wakes it */
+		poll(fds, RUNG__ARRAY_LEN(fds), -1);
 		if (fds[0].revents)
 			return NULL;
+		/* the listening socket does not block: the client may have disconnected since */
 		client_fd = accept4(share->endpoint.listen_fd, NULL, NULL,
 		                    SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (client_fd >= 0) {
@@ -123,6 +133,8 @@ int rung__share_reserve(const char *path, struct rung__share **share_out)
 	return 0;
 }
 
+/* Add the names of the GPU memory, and the socket pair whose ends show that the other side is
+ * alive. */
 static int offer_gpu_memory(struct rung__share *share, const struct rung_store *store)
 {
 	if (!rung__offer_count(&store->shape, RUNG__OFFER_ALIVE))
@@ -132,9 +144,11 @@ static int offer_gpu_memory(struct rung__share *share, const struct rung_store *
 	return store->device_ops->handles(store->device, share->offer.peer_handles);
 }
 
+/* Build the message and the list of its descriptors, in the order of enum rung__offer_fd. */
 static int make_offer(struct rung__share *share, const struct rung_store *store)
 {
 	int rc = offer_gpu_memory(share, store);
+	/* by kind; the features files come from the store */
 	const int fds[RUNG__OFFER_KINDS] = { -1,
 		                             store->host_memory.fd,
 		                             store->map_memory.fd,
@@ -150,8 +164,8 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 	offer->version = RUNG__SHARE_VERSION;
 	offer->bytes = sizeof(*offer);
 	offer->shape = store->shape;
-	offer->shape.layout.vertex_of_rank = NULL;
-	if (!store->pool.shared.base) { /* the cache, if there is one, is ours alone */
+	offer->shape.layout.vertex_of_rank = NULL; /* no pointers in the message */
+	if (!store->pool.shared.base) {            /* the cache, if any, is private */
 		offer->shape.frame_count = 0;
 		offer->shape.placements.frames = (struct rung__placement){ .part_count = 0 };
 	}
@@ -168,7 +182,7 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 		if (rung__offer_count(&offer->shape, i))
 			share->fds[share->fd_count++] = fds[i];
 	}
-	if (!realpath(store->dataset_dir, offer->path)) /* others may work in another folder */
+	if (!realpath(store->dataset_dir, offer->path)) /* others have other working folders */
 		return rung__fail_errno(errno, "%s", store->dataset_dir);
 	return 0;
 }
@@ -185,6 +199,7 @@ int rung__share_start(struct rung__share *share, const struct rung_store *store)
 	rc = rung__endpoint_listen(&share->endpoint);
 	if (rc < 0)
 		return rc;
+	/* processes that connect before it runs wait in the socket's backlog */
 	rc = rung__thread_start(&share->thread, share_main, share);
 	if (rc != 0)
 		return rung__fail(RUNG_E_NOMEM,
@@ -205,17 +220,20 @@ void rung__share_stop(struct rung__share *share)
 	if (share->wake_fd >= 0)
 		close(share->wake_fd);
 	if (share->alive_fds[0] >= 0) {
-		shutdown(share->alive_fds[1], SHUT_WR); /* attachers begin no gather then */
+		/* attachers see it in their next gather, and start none; without our copy of their
+		 * end, ours hangs up when the last of theirs is closed */
+		shutdown(share->alive_fds[1], SHUT_WR);
 		close(share->alive_fds[0]);
 	}
 	rung__endpoint_release(&share->endpoint);
 }
 
-/* Our end hangs up when the last copy of theirs is closed. */
+/* Wait until no process has the attachers' end open: our end hangs up then. The kernel closes it
+ * for a process that dies. */
 static bool all_have_left(const struct rung__share *share)
 {
 	const uint64_t until_ns = rung__now_ns() + LEAVE_WAIT_NS;
-	struct pollfd ours = { .fd = share->alive_fds[1] };
+	struct pollfd ours = { .fd = share->alive_fds[1] }; /* POLLHUP is always reported */
 
 	for (;;) {
 		uint64_t now = rung__now_ns();

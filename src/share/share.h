@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Sharing a store with other processes: the place, the message, and the creator's side. Private to
- * rung; attach.c is the other side.
+ * Sharing a store with other processes: the endpoint (socket, lock and folder), the message, and
+ * the creator's side. Private to rung; store/attach.c checks and opens the offer on the other side.
  *
  * The message. Rows and maps are in sealed memfds. To each process of the same user that connects,
  * the creator sends one message, the offer, with descriptors of the features files, the rows of the
  * host tier, the maps and the cache, and closes the connection. It reads nothing from a client, and
- * drops what cannot be sent at once, so no client can make the creator wait. The attacher waits 5 s
- * at most. A new version of the protocol is a new RUNG__SHARE_VERSION; the start of the message
- * stays as it is.
+ * drops an offer that cannot be sent at once, so no client can make the creator wait. The attacher
+ * waits 5 s at most. A new version of the protocol is a new RUNG__SHARE_VERSION; the start of the
+ * message stays as it is.
  *
  * Trust. The attacher treats the offer as untrusted: it checks version and size, every number, the
  * identity of the files, the seals, and the entries of the map. Because of the seals one check is
@@ -29,7 +29,7 @@
  * most, and then leaves the memory allocated until its process ends. Each process loads its own
  * tier "gpu" and its own map on the GPU.
  *
- * A place consists of the socket, a lock file next to it (PATH.lock) and their folder with mode
+ * An endpoint consists of the socket, a lock file next to it (PATH.lock) and their folder with mode
  * 0700. The lock, not the socket, decides which process shares there. The kernel releases it when
  * the holder dies, and the next creator replaces the socket. The lock file is removed before the
  * lock is released, so a lock is valid only while the name still leads to its file.
@@ -65,22 +65,22 @@ struct rung__offer {
 	uint32_t version;
 	uint32_t bytes; /* sizeof(struct rung__offer); up to here the same in every version */
 	struct rung__shape shape;
+	/* the features files, as fstat() reports their descriptors; [shape.layout.file_count] */
 	struct {
 		uint64_t device, inode;
-		/* files with the rows: what fstat() reports for the descriptors */
 	} files[RUNG__FILES_MAX];
 	/* of the tier "peer", [shape.gpu_count] */
 	struct rung__gpu_handle peer_handles[RUNG_GPUS_MAX];
 	char path[PATH_MAX]; /* of the dataset's folder, absolute, ends with NUL */
 };
 
-/** Descriptors of that kind that an offer comes with. */
+/** Number of descriptors of that kind in an offer of this shape. Safe for an unchecked shape. */
 unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd which);
 
-/** Address of a socket; RUNG_E_INVAL when the path does not fit. */
+/** Address of a socket; RUNG_E_INVAL if the path does not fit. */
 int rung__share_address(const char *path, struct sockaddr_un *address_out);
 
-/** True when the process at the other end runs as our user; else *uid_out is who it is. */
+/** True if the process at the other end runs as this user; otherwise *uid_out is its user. */
 bool rung__share_peer_is_us(int fd, unsigned *uid_out);
 
 /* ---- share_ask.c: the attacher's side ---- */
@@ -88,27 +88,31 @@ bool rung__share_peer_is_us(int fd, unsigned *uid_out);
 /** The creator's message, not checked yet. */
 struct rung__answer {
 	struct rung__offer offer;
-	size_t bytes;                 /* of the message that came */
+	size_t bytes;                 /* of the received message; 0: none was sent */
 	int flags;                    /* of recvmsg() */
-	int fds[RUNG__OFFER_FDS_MAX]; /* [fd_count]; -1: the caller has taken it */
+	int fds[RUNG__OFFER_FDS_MAX]; /* [fd_count]; -1: moved to the store */
 	unsigned fd_count;
 };
 
 /**
  * Connect to the creator and wait for its message, 5 s at most.
  * @param answer_out  to be closed after a failure as well
- * @return also RUNG_E_NOENT, RUNG_E_TIMEDOUT
+ * @return 0 (also if the creator hung up without a message), RUNG_E_INVAL (path, another user's
+ *         store), RUNG_E_NOENT (no process answers there), RUNG_E_TIMEDOUT, RUNG_E_FORMAT (not a
+ *         rung socket), RUNG_E_IO
  */
 int rung__share_request(const char *path, struct rung__answer *answer_out);
+/** Close the descriptors that are still there. */
 void rung__answer_close(struct rung__answer *answer);
 
 /* ---- share_endpoint.c ---- */
 
+/* The lock file and the socket are opened, compared and removed relative to dir_fd. */
 struct rung__endpoint {
 	char *path;
 	const char *name; /* of the socket in its folder: the end of path */
 	int dir_fd;
-	int lock_fd;
+	int lock_fd;   /* PATH.lock, locked */
 	int listen_fd; /* -1 until rung__endpoint_listen() */
 };
 
@@ -119,26 +123,28 @@ int rung__endpoint_acquire(const char *path, struct rung__endpoint *place_out);
 /** Replace a socket that a dead process left, and listen. */
 int rung__endpoint_listen(struct rung__endpoint *endpoint);
 
-/** Remove the socket and the lock file. */
+/** Remove the socket and the lock file, and release the lock. Also after a failure of the two
+ * above. */
 void rung__endpoint_release(struct rung__endpoint *endpoint);
 
 /* ---- share.c ---- */
 
 struct rung__share;
 
-/** Take the place, before anything large is loaded. */
+/** Acquire the endpoint, before anything large is loaded. */
 int rung__share_reserve(const char *path, struct rung__share **share_out);
 
-/** Offer the store, which is complete: the thread that answers starts. */
+/** Offer a complete store: build the offer and start the thread that sends it. The store must
+ * outlive the thread, which sends its descriptors. */
 int rung__share_start(struct rung__share *share, const struct rung_store *store);
 
-/** Stop answering, release the place, and signal the processes that read our GPU memory; NULL is
- * allowed. */
+/** Stop answering, release the endpoint, and signal the processes that read this process's GPU
+ * memory; NULL is allowed. */
 void rung__share_stop(struct rung__share *share);
 
 /**
- * After rung__share_stop(): wait until no process has our GPU memory open, 5 s at most; free the
- * share.
+ * After rung__share_stop(): wait until no other process has the GPU memory open, 5 s at most; free
+ * the share.
  * @return 0, also for NULL, or RUNG_E_TIMEDOUT: that memory must not be freed
  */
 int rung__share_end(struct rung__share *share);

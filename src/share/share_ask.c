@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking the process that shares a store for its offer. */
+/*
+ * Requesting the offer of a process that shares a store: connect, wait for the one message, receive
+ * it with its descriptors. Nothing in it is checked here (store/attach.c), except the user at the
+ * other end, which the kernel reports.
+ *
+ * The socket does not block, so a creator that is stopped costs 5 s, not forever.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,10 +16,11 @@
 
 #include "share/share.h"
 
-/* the answer needs no work on the other side: who is silent so long is stopped or stuck */
+/* an answer takes the creator no work: without one in this time it is stopped or stuck */
 #define ANSWER_WAIT_NS   5000000000ull
 #define CONNECT_PAUSE_NS 10000000 /* pause while the socket's backlog is full */
 
+/* The failure of a creator that has not answered in time. */
 static int silent(const char *path)
 {
 	return rung__fail(RUNG_E_TIMEDOUT,
@@ -22,6 +29,7 @@ static int silent(const char *path)
 	                  path, ANSWER_WAIT_NS / 1000000000u);
 }
 
+/* The failure of connect(). */
 static int refused(const char *path, int err)
 {
 	if (err == ENOENT)
@@ -34,12 +42,14 @@ static int refused(const char *path, int err)
 		                  "%s: no process answers there: the one that shared a store has "
 		                  "ended; start it again, it replaces the socket",
 		                  path);
+	/* rung's sockets are of type SOCK_SEQPACKET, most others are streams */
 	if (err == EPROTOTYPE)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: is another program's socket, not a shared store", path);
 	return rung__fail_errno(err, "%s: connecting", path);
 }
 
+/* Connect, and check the user at the other end. The caller closes *fd_out. */
 static int ask(const char *path, uint64_t until_ns, int *fd_out)
 {
 	const struct timespec pause = { .tv_nsec = CONNECT_PAUSE_NS };
@@ -51,9 +61,9 @@ static int ask(const char *path, uint64_t until_ns, int *fd_out)
 		return rc;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: making a socket", path);
+		return rung__fail_errno(errno, "%s: creating a socket", path);
 	while (rc == 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
-		if (errno != EAGAIN && errno != EINTR)
+		if (errno != EAGAIN && errno != EINTR) /* EAGAIN: the backlog is full */
 			rc = refused(path, errno);
 		else if (rung__now_ns() > until_ns)
 			rc = silent(path);
@@ -62,8 +72,8 @@ static int ask(const char *path, uint64_t until_ns, int *fd_out)
 	}
 	if (rc == 0 && !rung__share_peer_is_us(fd, &uid))
 		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: shared by user %u, we are user %u: stores are shared with "
-		                "one's own processes only",
+		                "%s: shared by user %u, we are user %u; only processes of the same "
+		                "user can attach",
 		                path, uid, (unsigned)geteuid());
 	if (rc < 0) {
 		close(fd);
@@ -73,6 +83,7 @@ static int ask(const char *path, uint64_t until_ns, int *fd_out)
 	return 0;
 }
 
+/* Wait until the message, or the end of the connection, is there. */
 static int await(const char *path, int fd, uint64_t until_ns)
 {
 	for (;;) {
@@ -86,6 +97,8 @@ static int await(const char *path, int fd, uint64_t until_ns)
 	}
 }
 
+/* Copy the descriptors out of the control messages. They are open in this process from here on, so
+ * each must be closed whatever the message is. */
 static void receive_descriptors(struct msghdr *message, struct rung__answer *answer)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
@@ -100,8 +113,8 @@ static void receive_descriptors(struct msghdr *message, struct rung__answer *ans
 	}
 }
 
-/* The control buffer holds RUNG__OFFER_FDS_MAX descriptors and no more: the kernel closes the
- * others. */
+/* Receive the message. The control buffer has space for exactly RUNG__OFFER_FDS_MAX descriptors, so
+ * the kernel closes any others and sets MSG_CTRUNC. */
 static int receive(const char *path, int fd, struct rung__answer *answer)
 {
 	struct iovec part = { .iov_base = &answer->offer, .iov_len = sizeof(answer->offer) };
@@ -117,7 +130,8 @@ static int receive(const char *path, int fd, struct rung__answer *answer)
 	};
 	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-	/* not taken from the queue before the socket was closed: an answer of 0 bytes */
+	/* the creator closed its socket before it had accepted this connection: the same as an
+	 * answer of 0 bytes */
 	if (got < 0 && errno == ECONNRESET)
 		return 0;
 	if (got < 0)

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a store is shared: the folder, the lock and the socket. */
+/*
+ * Where a store is shared: the folder, the lock and the socket.
+ *
+ * The creator acquires the lock before it loads anything, and listens when the store is complete.
+ * Both names are removed when it closes. After a crash they stay: the kernel has released the lock,
+ * so the next creator acquires it and replaces the socket.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,9 +16,9 @@
 
 #include "share/share.h"
 
-#define BACKLOG         128
-#define LOCK_TRIES_MAX  100u /* each lost to a holder that removed the file while we opened it */
-#define LOCK_NAME_BYTES 128u /* a socket's name has at most 107 */
+#define BACKLOG         128  /* connections that wait for the thread */
+#define LOCK_TRIES_MAX  100u /* one fails if a holder removes the file while it is being opened */
+#define LOCK_NAME_BYTES 128u /* a socket's name has at most 107 bytes */
 
 int rung__share_address(const char *path, struct sockaddr_un *address_out)
 {
@@ -21,7 +27,8 @@ int rung__share_address(const char *path, struct sockaddr_un *address_out)
 	if (!path[0] || strlen(path) >= sizeof(address.sun_path))
 		return rung__fail(
 			RUNG_E_INVAL,
-			"%s: a socket's path has 1 to %zu bytes, this one %zu: give a shorter one",
+			"%s: the path of a socket has 1 to %zu bytes, this one has %zu; give a "
+			"shorter one",
 			path, sizeof(address.sun_path) - 1, strlen(path));
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	*address_out = address;
@@ -38,6 +45,7 @@ bool rung__share_peer_is_us(int fd, unsigned *uid_out)
 	return known && peer.uid == geteuid();
 }
 
+/* Only the owner may enter the folder: whoever can connect gets descriptors of all data. */
 static int check_folder(const char *dir, int fd)
 {
 	struct stat st;
@@ -51,19 +59,20 @@ static int check_folder(const char *dir, int fd)
 		                  dir, (unsigned)st.st_uid, (unsigned)geteuid());
 	if (st.st_mode & (S_IRWXG | S_IRWXO))
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: has mode %03o, which lets other users in: chmod 700 it, or "
-		                  "name a folder that is not "
-		                  "there yet",
+		                  "%s: has mode %03o, which lets other users in; chmod 700 it, or "
+		                  "name a folder that does not exist yet",
 		                  dir, (unsigned)st.st_mode & 0777u);
 	return 0;
 }
 
+/* Create the folder if it is missing, and open it. It is checked through the descriptor, so that it
+ * cannot be replaced after the check. */
 static int open_folder(const char *dir, int *fd_out)
 {
 	int fd, rc;
 
 	if (mkdir(dir, S_IRWXU) < 0 && errno != EEXIST)
-		return rung__fail_errno(errno, "%s: making the folder to share in", dir);
+		return rung__fail_errno(errno, "%s: creating the folder to share in", dir);
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return rung__fail_errno(errno, "%s: opening the folder to share in", dir);
@@ -84,6 +93,7 @@ static void lock_name(const struct rung__endpoint *endpoint, char name[LOCK_NAME
 	memcpy(name + len, ".lock", sizeof(".lock"));
 }
 
+/* Whether the name still leads to the opened file. */
 static bool same_file(int fd, int dir_fd, const char *name)
 {
 	struct stat ours, named;
@@ -92,8 +102,8 @@ static bool same_file(int fd, int dir_fd, const char *name)
 	       ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
 }
 
-/* A holder removes the file before it lets go: what we locked counts only while the name still
- * leads to it. */
+/* A holder removes the file before it releases the lock. A lock of a removed file excludes no one,
+ * so it is valid only if the name still leads to the locked file. */
 static int acquire_lock(struct rung__endpoint *endpoint)
 {
 	char name[LOCK_NAME_BYTES];
@@ -111,7 +121,7 @@ static int acquire_lock(struct rung__endpoint *endpoint)
 			close(fd);
 			if (err != EWOULDBLOCK)
 				return rung__fail_errno(err, "%s.lock: locking", endpoint->path);
-			break;
+			break; /* another process has it */
 		}
 		if (same_file(fd, endpoint->dir_fd, name)) {
 			endpoint->lock_fd = fd;
@@ -120,9 +130,8 @@ static int acquire_lock(struct rung__endpoint *endpoint)
 		close(fd);
 	}
 	return rung__fail(RUNG_E_BUSY,
-	                  "%s: another process, or a child forked from one, shares a store there: "
-	                  "attach to it, or "
-	                  "give another path",
+	                  "%s: another process, or a child forked from one, shares a store there; "
+	                  "attach to it, or give another path",
 	                  endpoint->path);
 }
 
@@ -150,7 +159,7 @@ int rung__endpoint_acquire(const char *path, struct rung__endpoint *place_out)
 	if (endpoint.name[0])
 		rc = open_folder(dir, &endpoint.dir_fd);
 	else
-		rc = rung__fail(RUNG_E_INVAL, "%s: names a folder: give the path of a socket in it",
+		rc = rung__fail(RUNG_E_INVAL, "%s: names a folder; give the path of a socket in it",
 		                path);
 	if (rc == 0)
 		rc = acquire_lock(&endpoint);
@@ -171,7 +180,7 @@ static int remove_stale(const struct rung__endpoint *endpoint)
 	if (fstatat(endpoint->dir_fd, endpoint->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : rung__fail_errno(errno, "%s", endpoint->path);
 	if (!S_ISSOCK(st.st_mode))
-		return rung__fail(RUNG_E_EXIST, "%s: is there and no socket: give another path",
+		return rung__fail(RUNG_E_EXIST, "%s: exists and is not a socket; give another path",
 		                  endpoint->path);
 	if (unlinkat(endpoint->dir_fd, endpoint->name, 0) < 0)
 		return rung__fail_errno(errno, "%s: removing the socket of a process that is gone",
@@ -188,15 +197,16 @@ int rung__endpoint_listen(struct rung__endpoint *endpoint)
 		rc = remove_stale(endpoint);
 	if (rc < 0)
 		return rc;
+	/* SOCK_SEQPACKET keeps the message in one piece, with its descriptors */
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: making a socket", endpoint->path);
+		return rung__fail_errno(errno, "%s: creating a socket", endpoint->path);
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
 		rc = rung__fail_errno(errno, "%s: binding the socket", endpoint->path);
 		close(fd);
 		return rc;
 	}
-	endpoint->listen_fd = fd; /* from here on the name is ours to remove */
+	endpoint->listen_fd = fd; /* from here on rung__endpoint_release() removes the name */
 	if (listen(fd, BACKLOG) < 0)
 		return rung__fail_errno(errno, "%s: listening", endpoint->path);
 	return 0;
@@ -210,7 +220,7 @@ void rung__endpoint_release(struct rung__endpoint *endpoint)
 		unlinkat(endpoint->dir_fd, endpoint->name, 0);
 		close(endpoint->listen_fd);
 	}
-	if (endpoint->lock_fd >= 0) {
+	if (endpoint->lock_fd >= 0) { /* after the socket: the lock protects its name */
 		lock_name(endpoint, name);
 		unlinkat(endpoint->dir_fd, name, 0);
 		close(endpoint->lock_fd);

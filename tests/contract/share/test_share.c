@@ -296,9 +296,9 @@ Test(share, invalid_paths_are_refused)
 	snprintf(path, sizeof(path), "%s/%s", s.folder, longest);
 	fails_to_share(path, RUNG_E_INVAL, "give a shorter one");
 	cr_assert_eq(rung_store_attach(path, NULL, &store), RUNG_E_INVAL);
-	fails_to_share("", RUNG_E_INVAL, "this one 0");
+	fails_to_share("", RUNG_E_INVAL, "this one has 0");
 	snprintf(path, sizeof(path), "%s/none/here/s", s.base.parent);
-	fails_to_share(path, RUNG_E_NOENT, "making the folder");
+	fails_to_share(path, RUNG_E_NOENT, "creating the folder");
 	snprintf(path, sizeof(path), "%s/", s.folder);
 	fails_to_share(path, RUNG_E_INVAL, "names a folder");
 	cr_assert_eq(rung_store_attach(NULL, NULL, &store), RUNG_E_INVAL);
@@ -312,7 +312,7 @@ Test(share, a_file_at_the_path_is_not_overwritten)
 	cr_assert_eq(mkdir(s.folder, 0700), 0);
 	file = fopen(s.path, "w");
 	fclose(file);
-	fails_to_share(s.path, RUNG_E_EXIST, "no socket");
+	fails_to_share(s.path, RUNG_E_EXIST, "not a socket");
 	cr_assert(there(s.path));
 	cr_assert_eq(rung_store_attach(s.path, NULL, &store), RUNG_E_NOENT);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The manifest, written. Its last line is a checksum over its whole text with the digits of that
- * checksum as zeros, so that a changed byte anywhere is found before anything is parsed.
+ * The files of a dataset, laid out from its counts, and the text of the manifest. The text ends in
+ * a checksum of all of it, computed with zeros in place of the checksum's digits, so that a changed
+ * byte anywhere is found before anything is parsed.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@ bool rung__split_name_ok(const char *name)
 	return len > 0 && len < RUNG__SPLIT_NAME_BYTES && name[len] == '\0';
 }
 
+/* Name a file, and compute its size and blocks. @return false: its size needs more than 63 bits */
 static bool size_file(struct rung__manifest_file *file, const char *prefix, const char *name,
                       const char *suffix, const struct rung_array_info *array)
 {
@@ -37,6 +39,7 @@ static bool size_file(struct rung__manifest_file *file, const char *prefix, cons
 	return true;
 }
 
+/* The same for the next file of the list, whose blocks follow those of the file before. */
 static bool add_file(struct rung__manifest *m, const char *prefix, const char *name,
                      const char *suffix, const struct rung_array_info *array)
 {
@@ -45,7 +48,7 @@ static bool add_file(struct rung__manifest *m, const char *prefix, const char *n
 	if (!size_file(file, prefix, name, suffix, array))
 		return false;
 	file->first_block = m->block_count;
-	m->block_count += file->block_count; /* each at most 2^43, and few files */
+	m->block_count += file->block_count; /* cannot overflow: at most 2^43 per file */
 	m->file_count++;
 	return true;
 }
@@ -55,7 +58,8 @@ static struct rung_array_info vector(enum rung_dtype dtype, uint64_t count)
 	return (struct rung_array_info){ .dtype = dtype, .dim_count = 1, .dims = { count } };
 }
 
-/* Padded rows are a matrix whose columns are elements, the last of which are padding. */
+/* The features as their .npy header has them: padded rows are a matrix of elements, the last
+ * columns of which are padding. */
 static struct rung_array_info features_array(const struct rung__manifest *m)
 {
 	struct rung_array_info array = m->features;
@@ -67,6 +71,7 @@ static struct rung_array_info features_array(const struct rung__manifest *m)
 	return array;
 }
 
+/* The features files come first: feature_file_count indexes them. */
 static bool add_features(struct rung__manifest *m)
 {
 	const struct rung__layout layout = { .file_count = m->feature_file_count,
@@ -83,6 +88,8 @@ static bool add_features(struct rung__manifest *m)
 	return true;
 }
 
+/* The list of files, in the order that docs/FORMAT.md defines. Readers compare it with the
+ * manifest, entry by entry. */
 static bool plan_files(struct rung__manifest *m)
 {
 	enum rung_dtype index = m->index_bytes == 4 ? RUNG_U32 : RUNG_U64;
@@ -117,19 +124,21 @@ static bool plan_files(struct rung__manifest *m)
 
 int rung__manifest_lay_out(struct rung__manifest *m)
 {
+	/* 16: the vertex_count + 1 offsets of 8 bytes then stay below 2^63 bytes */
 	if (m->vertex_count > INT64_MAX / 16 || !plan_files(m))
 		return rung__fail(RUNG_E_RANGE,
 		                  "dataset: %" PRIu64 " vertices and %" PRIu64
 		                  " edges with rows of %" PRIu64
 		                  " bytes make files above 2^63 bytes",
 		                  m->vertex_count, m->edge_count, m->features.row_bytes);
-	/* each has its digits in the manifest: more than fit there are refused before memory is
-	 * taken for them */
+	/* each checksum has 16 digits in the manifest: more than fit there are refused before
+	 * memory is allocated for them */
 	if (m->checksums.block_count > RUNG__MANIFEST_BYTES_MAX / RUNG__CHECKSUM_DIGITS)
 		return rung__fail(RUNG_E_RANGE,
 		                  "dataset: the checksums of its %" PRIu64
 		                  " blocks need more than the %u bytes that a manifest may have",
 		                  m->block_count, RUNG__MANIFEST_BYTES_MAX);
+	/* a manifest can be laid out again, after its arrays have changed */
 	rung__free(m->checksums_sums);
 	m->checksums_sums = rung__zalloc_array(m->checksums.block_count, sizeof(uint64_t));
 	if (!m->checksums_sums)
@@ -173,7 +182,8 @@ struct rung__layout rung__manifest_array_layout(const struct rung_array_info *in
 	};
 }
 
-/* jansson's append functions take NULL as a failure: one check of a whole list is enough. */
+/* jansson's functions accept NULL for a value or a container and then fail, so a list or object is
+ * built without checks and checked once. This frees it after a failure. */
 static json_t *list_or_null(json_t *list, int failed)
 {
 	if (!failed)
@@ -192,6 +202,7 @@ static json_t *shape_json(const struct rung_array_info *array)
 	return list_or_null(shape, failed);
 }
 
+/* Checksums as text: they need 64 bits, and numbers in a manifest have 63. */
 static json_t *sums_json(const uint64_t *sums, uint64_t count)
 {
 	json_t *list = json_array();
@@ -213,6 +224,7 @@ static json_t *file_json(const struct rung__manifest_file *file)
 	                 (json_int_t)file->first_block, "blocks", (json_int_t)file->block_count);
 }
 
+/* 0 stands for "does not apply". */
 static json_t *real_or_null(double value)
 {
 	return value != 0 ? json_real(value) : json_null();
@@ -248,6 +260,7 @@ static json_t *features_json(const struct rung__manifest *m)
 	                     rung_dtype_name(m->features.dtype), "shape", shape_json(&m->features),
 	                     "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
 	                     (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
+	/* keys that do not apply are absent */
 	if (m->feature_file_count > 1)
 		failed |= json_object_set_new(features, "block_rows",
 		                              json_integer((json_int_t)m->block_rows));
@@ -264,7 +277,7 @@ static json_t *checksums_json(const struct rung__manifest *m)
 	                 sums_json(m->checksums_sums, m->checksums.block_count));
 }
 
-/* Null for older datasets, which do not record their job. */
+/* A list of lines; null if the job is not recorded, as in older datasets. */
 static json_t *job_json(const struct rung__manifest *m)
 {
 	json_t *lines = m->job ? json_array() : json_null();
@@ -276,11 +289,13 @@ static json_t *job_json(const struct rung__manifest *m)
 	return list_or_null(lines, failed);
 }
 
+/* Add a key; the value is owned by the object, or freed. */
 static int put(json_t *object, const char *key, json_t *value)
 {
 	return json_object_set_new(object, key, value);
 }
 
+/* The second half of the keys, in the order of the text. */
 static int put_lists(const struct rung__manifest *m, json_t *root)
 {
 	json_t *fanouts = json_array(), *arrays = json_array(), *splits = json_array(),
@@ -306,6 +321,7 @@ static int put_lists(const struct rung__manifest *m, json_t *root)
 	return failed;
 }
 
+/* The whole text, with zeros as its checksum. malloc() of jansson: free it with free(). */
 static char *dump(const struct rung__manifest *m)
 {
 	json_t *root = json_object();
@@ -322,6 +338,7 @@ static char *dump(const struct rung__manifest *m)
 	failed |= put(root, "score", score_json(m));
 	failed |= put_lists(m, root);
 	failed |= put(root, "checksums", checksums_json(m));
+	/* the last key: RUNG__MANIFEST_TAIL follows its digits */
 	failed |= put(root, "checksum", json_string("0000000000000000"));
 	if (!failed)
 		text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
@@ -344,9 +361,10 @@ int rung__manifest_format(struct rung__manifest *m, char **text_out)
 		rung__free(text);
 		return rung__fail(
 			RUNG_E_RANGE,
-			"dataset: its manifest would have %zu bytes, at most %u are read again",
-			bytes, RUNG__MANIFEST_BYTES_MAX);
+			"dataset: its manifest would have %zu bytes; at most %u can be read", bytes,
+			RUNG__MANIFEST_BYTES_MAX);
 	}
+	/* replace the zeros by the checksum, in place */
 	rung__checksum_text(rung__checksum(text, bytes), digits);
 	memcpy(text + bytes - strlen(RUNG__MANIFEST_TAIL) - RUNG__CHECKSUM_DIGITS, digits,
 	       RUNG__CHECKSUM_DIGITS);

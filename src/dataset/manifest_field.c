@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of a manifest's JSON objects, each checked for its type and range. */
+/* Fields of a manifest's JSON objects, each checked for its type and range. jansson's functions
+ * return NULL or 0 for NULL, so a missing object needs no separate check. */
 #include <string.h>
 
 #include "dataset/checksum.h"
@@ -29,6 +30,7 @@ bool rung__field_is_text(const json_t *value)
 {
 	const char *text = json_string_value(value);
 
+	/* JSON text may contain NUL, which would hide the rest from C */
 	if (!text || strlen(text) != json_string_length(value))
 		return false;
 	for (; *text; text++) {
@@ -90,15 +92,18 @@ bool rung__field_array(const json_t *object, struct rung_array_info *array)
 			return false;
 		array->dims[i] = (uint64_t)json_integer_value(dim);
 	}
+	/* also refuses an unknown dtype, no dimensions, and sizes above 63 bits */
 	return rung__array_measure(array, &bytes);
 }
 
+/* Exactly RUNG__CHECKSUM_DIGITS lower-case digits, as they are written: strtoull() accepts more. */
 static bool parse_hex(const char *text, uint64_t *value_out)
 {
 	static const char digits[] = "0123456789abcdef";
 	uint64_t value = 0;
 
 	for (int i = 0; i < RUNG__CHECKSUM_DIGITS; i++) {
+		/* strchr() would find the NUL */
 		const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
 
 		if (!digit)

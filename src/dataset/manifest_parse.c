@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parsed text of the manifest. Its checksum does not protect against an author who computes it:
- * every field is checked, and the list of files must be the one that follows from the counts.
+ * Parsing the text of a manifest. Its checksum finds damage, but does not protect against an author
+ * who computes it: every field is checked, and the list of files must be the one that follows from
+ * the counts. So all later code can use the manifest without further checks.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -15,15 +16,16 @@
 #include "source/npy.h"
 #include "layout/layout.h"
 
+/* Fail because of a key, or of "key: key inside of it". */
 static int bad_field(const char *path, const char *key)
 {
 	return rung__fail(
 		RUNG_E_FORMAT,
-		"%s: \"%s\" is missing or not what format version %u has; stage the dataset again",
+		"%s: \"%s\" is missing or not as format version %u defines it; stage it again",
 		path, key, RUNG__FORMAT_VERSION);
 }
 
-/* Missing as well: all */
+/* "all" or "new"; a missing key, as in older datasets, means "all". */
 static bool get_draws(const json_t *object, enum rung_draws *draws_out)
 {
 	const json_t *value = json_object_get(object, "draws");
@@ -35,6 +37,7 @@ static bool get_draws(const json_t *object, enum rung_draws *draws_out)
 	return true;
 }
 
+/* The names are fixed by the format, so they cannot lead out of the folder. None: rows in place. */
 static bool feature_files_ok(const json_t *files)
 {
 	char wanted[RUNG__SPLIT_NAME_BYTES];
@@ -51,7 +54,8 @@ static bool feature_files_ok(const json_t *files)
 	return true;
 }
 
-/* Rows that were left in their source: all of them are inside it. */
+/* Rows that were left in their source. They have no padding there, and all of them must be inside
+ * of the file, so that no read is past its end. */
 static bool get_in_place(const json_t *features, struct rung__manifest *m)
 {
 	const json_t *in_place = json_object_get(features, "in_place");
@@ -65,11 +69,13 @@ static bool get_in_place(const json_t *features, struct rung__manifest *m)
 	    !rung__mul(m->vertex_count, m->row_stride, &end) ||
 	    !rung__add(end, m->data_offset, &end) || end > out->bytes)
 		return false;
+	/* follows from the size, which bounds the list */
 	out->sample_count = rung__in_place_sample_count(out->bytes);
 	return rung__field_sums(json_object_get(in_place, "samples"), out->sample_count,
 	                        out->samples);
 }
 
+/* Type, shape and layout of the rows. Readers compute offsets from these fields without checks. */
 static int get_features(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	const json_t *features = json_object_get(root, "features"),
@@ -82,12 +88,15 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 		return bad_field(path, "features: files");
 	m->feature_file_count = (uint32_t)json_array_size(files);
 	m->block_rows = m->vertex_count;
-	/* the last file has a row, too */
+	/* every file has a row: the last one begins before vertex_count. The bound of block_rows
+	 * keeps the product below 2^63 */
 	if (m->feature_file_count > 1 &&
 	    (!rung__field_u64(features, "block_rows", INT64_MAX / 16 / RUNG_FEATURE_FILES_MAX,
 	                      &m->block_rows) ||
 	     m->block_rows == 0 || (m->feature_file_count - 1) * m->block_rows >= m->vertex_count))
 		return bad_field(path, "features: block_rows");
+	/* a stride of whole elements: padded rows are a matrix of them. Data of staged files start
+	 * at the page after the header; those of a source start anywhere */
 	if (!rung__field_has_u64(features, "row_bytes", m->features.row_bytes) ||
 	    !rung__field_u64(features, "row_stride", INT64_MAX, &m->row_stride) ||
 	    m->row_stride < m->features.row_bytes ||
@@ -100,6 +109,7 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 	return 0;
 }
 
+/* How the score was computed. It is only reported: values are not checked against the method. */
 static int get_score(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	const json_t *score = json_object_get(root, "score");
@@ -113,6 +123,7 @@ static int get_score(const char *path, const json_t *root, struct rung__manifest
 	    !rung__field_u64(score, "iterations", UINT32_MAX, &iterations))
 		return bad_field(path, "score: iterations");
 	m->score_iterations = (uint32_t)iterations;
+	/* null or missing for scores that do not rest on sampled batches */
 	m->score_sampled = json_is_integer(json_object_get(score, "batches"));
 	if (!rung__field_count_or_null(score, "batches", &m->score_batches) ||
 	    !rung__field_count_or_null(score, "seed", &m->score_seed))
@@ -120,6 +131,7 @@ static int get_score(const char *path, const json_t *root, struct rung__manifest
 	return 0;
 }
 
+/* Defaults for training: fanouts, batch size, draws. A fanout or batch size of 0 is refused. */
 static int get_defaults(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	const json_t *fanouts = json_object_get(root, "fanouts"), *fanout;
@@ -141,8 +153,8 @@ static int get_defaults(const char *path, const json_t *root, struct rung__manif
 	return get_draws(root, &m->draws) ? 0 : bad_field(path, "draws");
 }
 
-/* A list of file names without repeats; a missing list is empty, as in datasets from before arrays
- * existed. */
+/* A list of names without repeats, each of which becomes part of a file name: only letters, digits,
+ * "_" and "-" are accepted. A missing list is empty, as in datasets from before arrays existed. */
 static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
 {
 	if (!names)
@@ -155,6 +167,7 @@ static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
 		if (!name || strlen(name) != json_string_length(json_array_get(names, i)) ||
 		    !rung__split_name_ok(name))
 			return false;
+		/* at most 256 names: comparing all pairs is fast enough */
 		for (size_t j = 0; j < i; j++) {
 			if (strcmp(json_string_value(json_array_get(names, j)), name) == 0)
 				return false;
@@ -163,8 +176,9 @@ static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
 	return true;
 }
 
-/* Shapes that are not among the counts come from the files, in this order: labels, arrays,
- * splits. */
+/* Shapes of labels, arrays and splits are not among the counts. They come from the list of files,
+ * in which these follow the fixed ones in this order. A list that is too short gives NULL, which
+ * rung__field_array() refuses. @param file  entry of labels.npy, if there are labels */
 static int get_labels(const char *path, const json_t *root, const json_t *file,
                       struct rung__manifest *m)
 {
@@ -179,6 +193,7 @@ static int get_labels(const char *path, const json_t *root, const json_t *file,
 	return 0;
 }
 
+/* Names and shapes of the additional arrays. @param first_file  index of their first entry */
 static int get_arrays(const char *path, const json_t *root, size_t first_file,
                       struct rung__manifest *m)
 {
@@ -194,11 +209,13 @@ static int get_arrays(const char *path, const json_t *root, size_t first_file,
 		if (!rung__field_array(json_array_get(files, first_file + i), info) ||
 		    info->row_count != m->vertex_count || info->row_bytes == 0)
 			return bad_field(path, "files: arrays");
+		/* names_ok() has checked the length */
 		strcpy(m->arrays[i].name, json_string_value(json_array_get(names, i)));
 	}
 	return 0;
 }
 
+/* Names and lengths of the splits, which are sets of vertices. */
 static int get_splits(const char *path, const json_t *root, size_t first_file,
                       struct rung__manifest *m)
 {
@@ -231,6 +248,7 @@ static int get_extra_arrays(const char *path, const json_t *root, struct rung__m
 	return rc < 0 ? rc : get_splits(path, root, at + m->array_count, m);
 }
 
+/* An entry of "files" is as the layout has it. */
 static bool file_agrees(const json_t *object, const struct rung__manifest_file *file)
 {
 	struct rung_array_info array;
@@ -242,6 +260,7 @@ static bool file_agrees(const json_t *object, const struct rung__manifest_file *
 	       rung__field_has_u64(object, "blocks", file->block_count);
 }
 
+/* Compare the list of files with the layout, and read the checksums of checksums.npy. */
 static int get_files(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	const json_t *files = json_object_get(root, "files"),
@@ -253,8 +272,8 @@ static int get_files(const char *path, const json_t *root, struct rung__manifest
 	for (uint32_t i = 0; i < m->file_count; i++) {
 		if (!file_agrees(json_array_get(files, i), &m->files[i]))
 			return rung__fail(RUNG_E_FORMAT,
-			                  "%s: entry %u of \"files\" is not %s as the counts have "
-			                  "it; stage the dataset again",
+			                  "%s: entry %u of \"files\" is not the %s that follows "
+			                  "from the counts; stage the dataset again",
 			                  path, i, m->files[i].name);
 	}
 	if (!rung__field_has_text(sums, "algorithm", RUNG__CHECKSUM_NAME) ||
@@ -268,11 +287,12 @@ static int get_files(const char *path, const json_t *root, struct rung__manifest
 	               : bad_field(path, "checksums: blocks");
 }
 
-/* Absent, as in older datasets, is null: not recorded. */
+/* Join the lines of "job", each with a line feed. A missing key, as in older datasets, or null: the
+ * job was not recorded, and m->job stays NULL. */
 static int get_job(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	const json_t *lines = json_object_get(root, "job");
-	size_t bytes = 1;
+	size_t bytes = 1; /* the NUL */
 	char *at;
 
 	if (!lines || json_is_null(lines))
@@ -295,6 +315,8 @@ static int get_job(const char *path, const json_t *root, struct rung__manifest *
 	return 0;
 }
 
+/* All fields. Counts come first: later checks compare shapes with them. After a failure the caller
+ * frees `m`, with the parts that were filled. */
 static int get_all(const char *path, const json_t *root, struct rung__manifest *m)
 {
 	const json_t *files = json_object_get(root, "files");
@@ -316,8 +338,8 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_extra_arrays(path, root, m)) < 0 ||
 	    (rc = get_job(path, root, m)) < 0)
 		return rc;
-	/* a folder with fewer entries than the plan is refused before the plan's checksums are
-	 * allocated */
+	/* before the layout allocates checksums: their number follows from the counts, and a short
+	 * text can claim any counts */
 	if (json_array_size(files) != m->feature_file_count + RUNG__FILES_FIXED + m->has_labels +
 	                                      m->array_count + m->split_count)
 		return bad_field(path, "files");
@@ -325,7 +347,8 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 	return rc < 0 ? rc : get_files(path, root, m);
 }
 
-/* Does the text end as it must, and are its digits right? */
+/* Whether the text ends as it must, with the right digits. @param copy  [bytes] for the text with
+ * zeros in their place */
 static bool sum_agrees(const char *text, size_t bytes, char *copy)
 {
 	const size_t tail = strlen(RUNG__MANIFEST_TAIL), key = strlen(RUNG__MANIFEST_CHECKSUM_KEY);
@@ -344,6 +367,7 @@ static bool sum_agrees(const char *text, size_t bytes, char *copy)
 	return memcmp(text + at, digits, RUNG__CHECKSUM_DIGITS) == 0;
 }
 
+/* Before the text is parsed: JSON errors would otherwise be reported for damage. */
 static int check_sum(const char *path, const char *text, size_t bytes)
 {
 	char *copy = rung__malloc(bytes);
@@ -372,16 +396,19 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes,
 	rc = check_sum(path, text, bytes);
 	if (rc < 0)
 		return rc;
+	/* a NULL root, which is not JSON, has no "format" either; of two equal keys, readers would
+	 * choose differently */
 	root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
 	if (!rung__field_has_text(root, "format", RUNG__FORMAT_NAME) ||
 	    !rung__field_u64(root, "version", INT64_MAX, &version)) {
 		rc = rung__fail(RUNG_E_FORMAT, "%s: not a manifest of a staged dataset", path);
 		goto free_root;
 	}
+	/* before other fields are read: another version may define them differently */
 	if (version != RUNG__FORMAT_VERSION) {
 		rc = rung__fail(RUNG_E_FORMAT,
 		                "%s: format version %" PRIu64
-		                ", this rung reads version %u; stage the dataset again, or use the "
+		                "; this rung reads version %u; stage the dataset again, or use the "
 		                "rung that wrote it",
 		                path, version, RUNG__FORMAT_VERSION);
 		goto free_root;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The manifest's file: a regular file of limited size, whose text manifest_parse.c checks. */
+/*
+ * Reading the file of a manifest. It must be a regular file of limited size, because it is read
+ * into memory before its checksum can be checked; manifest_parse.c checks the text.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,6 +12,7 @@
 #include "base/base.h"
 #include "dataset/manifest.h"
 
+/* The whole file. The caller frees *text_out. */
 static int read_text(int fd, const char *path, char **text_out, size_t *bytes_out)
 {
 	struct stat st;
@@ -43,11 +47,12 @@ int rung__manifest_read(int dir_fd, const char *dir, struct rung__manifest **man
 
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s", dir);
+	/* O_NOFOLLOW: only features files may be links */
 	rc = fd = rung__open_regular(dir_fd, RUNG__MANIFEST, path, O_NOFOLLOW);
 	if (fd == RUNG_E_NOENT)
 		rc = rung__fail(RUNG_E_NOENT,
 		                "%s: has no " RUNG__MANIFEST
-		                ": not a dataset, or not staged to the end; run rung stage",
+		                ": not a dataset, or staging did not finish; run rung stage",
 		                dir);
 	else if (fd == RUNG_E_FORMAT)
 		rc = rung__fail(RUNG_E_CORRUPT,

@@ -191,7 +191,7 @@ Test(dataset, a_folder_that_is_no_dataset_does_not_open)
 	cr_assert_lt(rung_dataset_open(path, &ds), 0);
 	cr_assert_eq(rung_dataset_open(NULL, &ds), RUNG_E_INVAL);
 	unlink(file_at("manifest.json"));
-	fails(RUNG_E_NOENT, "not staged to the end");
+	fails(RUNG_E_NOENT, "staging did not finish");
 }
 
 Test(dataset, a_folder_of_unfinished_work_does_not_open_by_any_name)

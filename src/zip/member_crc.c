@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pieces of the array that were read, ascending and disjoint. A reader claims the gaps covered by
- * its bytes, computes their CRC without the lock, and joins each with its neighbours. A sequential
- * reader keeps one piece, so a few dozen are plenty; if they run out, the reads are random.
+ * The pieces of the array that were read, ascending and disjoint. A reader claims the gaps that its
+ * bytes cover, computes their CRC without the lock, and joins each with its neighbours: the CRC of
+ * two adjacent pieces follows from the CRCs of both and the length of the second. A sequential
+ * reader keeps one piece, so a few dozen are plenty. If they run out, the reads are random.
  */
 #include "zip/member_crc.h"
 
@@ -14,25 +15,27 @@
 #include "base/base.h"
 
 #define PIECES_MAX   64u
-#define BUFFER_BYTES (16u << 10)
+#define BUFFER_BYTES (16u << 10) /* on the stack, for the parts around the array */
 
 struct piece {
-	uint64_t begin, end;
-	uint32_t crc;
-	bool summed; /* else its reader is at it */
+	uint64_t begin, end; /* bytes of the array */
+	uint32_t crc;        /* valid if it is summed */
+	bool summed;         /* false: its reader is computing the CRC, without the lock */
 };
 
+/* ABANDONED: too many pieces. AGREES and DIFFERS: all bytes were seen. None of the three changes
+ * again. */
 enum state { SUMMING, ABANDONED, AGREES, DIFFERS };
 
 struct rung__member_crc {
-	pthread_mutex_t lock;
-	int fd;
+	pthread_mutex_t lock; /* for state and pieces */
+	int fd;               /* the caller's, as is `name` */
 	const char *name;
 	struct rung__stored member;
 	uint32_t head_crc; /* of the bytes before the array */
 	enum state state;
 	uint32_t piece_count;
-	struct piece pieces[PIECES_MAX];
+	struct piece pieces[PIECES_MAX]; /* [piece_count] ascending */
 };
 
 /* Continue `crc` over a part of the member that is not its array. */
@@ -58,7 +61,8 @@ static int fail_crc(const struct rung__member_crc *crc)
 	                  crc->name);
 }
 
-/* All of the array is summed. */
+/* All of the array is summed: add the parts around it, and compare. With the lock held; it reads
+ * only the bytes after the array, usually none. */
 static int compare(struct rung__member_crc *crc, uint32_t array_crc)
 {
 	const struct rung__stored *member = &crc->member;
@@ -72,17 +76,20 @@ static int compare(struct rung__member_crc *crc, uint32_t array_crc)
 	return crc->state == AGREES ? 0 : fail_crc(crc);
 }
 
-/* The first gap in [*at, end), as a piece; *at is where it begins then, or `end`. */
+/* Claim the first gap in [*at, *end) as a new piece, and set both to its bounds. With the lock
+ * held. @return false: there is no gap, or nothing more is summed */
 static bool claim(struct rung__member_crc *crc, uint64_t *at, uint64_t *end)
 {
 	uint32_t i = 0;
 
+	/* skip what other pieces cover, also those that are being summed */
 	for (; i < crc->piece_count && crc->pieces[i].begin <= *at; i++)
 		*at = RUNG__MAX(*at, crc->pieces[i].end);
 	if (*at >= *end || crc->state != SUMMING)
 		return false;
 	if (crc->piece_count == PIECES_MAX) {
-		crc->state = ABANDONED;
+		crc->state =
+			ABANDONED; /* claimed pieces stay, because their readers look for them */
 		return false;
 	}
 	if (i < crc->piece_count)
@@ -94,7 +101,7 @@ static bool claim(struct rung__member_crc *crc, uint64_t *at, uint64_t *end)
 	return true;
 }
 
-/* Piece i and the one after it become one, if they touch and are both summed. */
+/* Join piece i with the next one, if they touch and both are summed. With the lock held. */
 static void join(struct rung__member_crc *crc, uint32_t i)
 {
 	struct piece *left = crc->pieces + i, *right = left + 1;
@@ -109,7 +116,9 @@ static void join(struct rung__member_crc *crc, uint32_t i)
 	crc->piece_count--;
 }
 
-/* A claimed piece is summed. */
+/* Record the CRC of the piece that was claimed at `begin`. With the lock held. The piece may have
+ * moved in the list, but it is not joined or removed before this. @return the result of the
+ * comparison, if it was the last piece */
 static int settle(struct rung__member_crc *crc, uint64_t begin, uint32_t sum)
 {
 	uint32_t i = 0;
@@ -134,6 +143,7 @@ int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t 
 	int rc = 0;
 
 	pthread_mutex_lock(&crc->lock);
+	/* other readers may have read parts of these bytes, so there can be several gaps */
 	while (rc == 0 && claim(crc, &at, &end)) {
 		uint32_t sum;
 
@@ -145,6 +155,7 @@ int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t 
 		at = end;
 		end = first + count;
 	}
+	/* each later reader gets the failure as well */
 	if (rc == 0 && crc->state == DIFFERS)
 		rc = fail_crc(crc);
 	pthread_mutex_unlock(&crc->lock);
@@ -164,6 +175,7 @@ int rung__member_crc_open(int fd, const char *name, const struct rung__stored *m
 	crc->member = *member;
 	pthread_mutex_init(&crc->lock, NULL);
 	rc = sum_rest(crc, 0, member->array_offset, &crc->head_crc);
+	/* no read will follow */
 	if (rc == 0 && member->array_bytes == 0)
 		rc = compare(crc, 0);
 	if (rc < 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The CRC of a stored member of a zip file that several threads read in place, in pieces and in any
- * order. Readers pass on the bytes they have read; when all bytes were seen, the CRCs of the pieces
- * are combined and compared. Private to io/.
+ * order. Readers pass on the bytes that they have read. When all bytes were seen, the CRCs of the
+ * pieces are combined and compared, so damage is found without reading the member twice. Private to
+ * rung.
  */
 #ifndef RUNG_IO_MEMBER_CRC_H
 #define RUNG_IO_MEMBER_CRC_H
@@ -11,25 +12,26 @@
 
 struct rung__member_crc;
 
-/** Where the member's bytes are in the file, and where in them an array is. */
+/** Position of a member in the file, and of an array in the member. Offsets and sizes in bytes. */
 struct rung__stored {
 	uint64_t offset, bytes;             /* of the member in the file */
 	uint64_t array_offset, array_bytes; /* of the array in the member */
-	uint32_t crc;                       /* as the zip file states it */
+	uint32_t crc;                       /* of the member, from its zip entry */
 };
 
 /**
- * Read what of the member is before the array.
- * @param fd    of the file; stays the caller's, open as long
- * @param name  for messages; the caller's
- * @return 0, RUNG_E_IO, RUNG_E_NOMEM, for an empty array also RUNG_E_FORMAT
+ * Begin, and read the part of the member before the array.
+ * @param fd    of the file; the caller's, and open until rung__member_crc_close()
+ * @param name  for messages; the caller's, valid as long
+ * @return 0, RUNG_E_IO, RUNG_E_NOMEM; for an empty array also RUNG_E_FORMAT, as it is compared now
  */
 int rung__member_crc_open(int fd, const char *name, const struct rung__stored *member,
                           struct rung__member_crc **crc_out);
 
 /**
- * Bytes [first, first + count) of the array, as read. Bytes seen before are not summed again.
- * Random rows are not tracked forever: the CRC is then not compared.
+ * Add bytes [first, first + count) of the array, as they were read. Bytes that were seen before are
+ * not summed again. Reads in random order are tracked only up to a bound; after that the CRC is not
+ * compared.
  *
  * Threads: any number.
  * @return 0; RUNG_E_FORMAT once all bytes were seen and do not match the CRC; RUNG_E_IO

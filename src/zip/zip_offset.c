@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The position of the data of an entry in a zip file. The end record leads to the central
- * directory, its entry to the local header, and that to the data. Only the plain case is handled
- * (one disk, offsets from the start of the file, zip64 included); every number is checked against
- * the file. In any other case the answer is no, and the caller uses libzip.
+ * The position of the data of an entry in a zip file. The end record has the position of the
+ * central directory, its entry that of the local header, and the data follow the local header. The
+ * local header must be read, because its extra field may differ in length from that of the entry.
+ * Only plain files are handled (one disk, offsets from the start of the file, zip64 included), and
+ * every number is checked against the file. For other files the result is false, and the caller
+ * uses libzip.
+ *
+ * The numbers in this file are offsets of fields in the records of PKWARE's APPNOTE.TXT. All are
+ * little-endian and unaligned.
  */
 #include <string.h>
 
@@ -11,26 +16,29 @@
 #include "base/base.h"
 #include "zip/zip_offset.h"
 
-#define END_BYTES           22u
-#define END64_BYTES         56u
-#define LOCATOR_BYTES       20u
-#define ENTRY_BYTES         46u
-#define LOCAL_BYTES         30u
-#define COMMENT_BYTES_MAX   65535u
-#define DIRECTORY_BYTES_MAX (64u << 20)
+/* fixed parts of the records; names, extra fields and comments follow them */
+#define END_BYTES           22u         /* end of central directory */
+#define END64_BYTES         56u         /* the same in zip64 */
+#define LOCATOR_BYTES       20u         /* has the position of the zip64 end record */
+#define ENTRY_BYTES         46u         /* entry of the central directory */
+#define LOCAL_BYTES         30u         /* local header, before the data */
+#define COMMENT_BYTES_MAX   65535u      /* its length has 16 bits */
+#define DIRECTORY_BYTES_MAX (64u << 20) /* read into memory; a larger one is left to libzip */
 #define FLAG_ENCRYPTED      1u
 
 struct directory {
-	uint64_t offset, bytes, entry_count;
+	uint64_t offset, bytes, entry_count; /* in the file; untrusted */
 };
 
+/* An entry of the central directory. */
 struct directory_entry {
 	uint64_t bytes, stored_bytes, local_offset;
 	unsigned method, flags;
-	const unsigned char *name;
+	const unsigned char *name; /* in the directory, without a NUL */
 	size_t name_len;
 };
 
+/* A little-endian number of up to 8 bytes. */
 static uint64_t le(const unsigned char *p, unsigned bytes)
 {
 	uint64_t value = 0;
@@ -40,12 +48,14 @@ static uint64_t le(const unsigned char *p, unsigned bytes)
 	return value;
 }
 
+/* Read bytes if the file has them. A failure is not reported: the caller falls back to libzip. */
 static bool read_at(int fd, void *buf, uint64_t bytes, uint64_t offset, uint64_t file_bytes)
 {
 	return offset <= file_bytes && bytes <= file_bytes - offset &&
 	       rung__pread_all(fd, "zip", buf, bytes, offset) == 0;
 }
 
+/* The zip64 end record. Its locator is directly before the end record, at `end_at`. */
 static bool find_directory64(int fd, uint64_t file_bytes, uint64_t end_at, struct directory *dir)
 {
 	unsigned char locator[LOCATOR_BYTES], end[END64_BYTES];
@@ -63,6 +73,8 @@ static bool find_directory64(int fd, uint64_t file_bytes, uint64_t end_at, struc
 	return true;
 }
 
+/* Find the end record in the last bytes of the file, from the back: a comment of any length may
+ * follow it, and its length must reach exactly to the end of the file. */
 static bool find_directory(int fd, uint64_t file_bytes, struct directory *dir)
 {
 	uint64_t tail_bytes = RUNG__MIN(file_bytes, END_BYTES + COMMENT_BYTES_MAX), at;
@@ -85,10 +97,11 @@ static bool find_directory(int fd, uint64_t file_bytes, struct directory *dir)
 		dir->entry_count = le(end + 10, 2);
 		dir->bytes = le(end + 12, 4);
 		dir->offset = le(end + 16, 4);
+		/* all bits set: the value did not fit, and is in the zip64 end record */
 		if (dir->entry_count == UINT16_MAX || dir->bytes == UINT32_MAX ||
 		    dir->offset == UINT32_MAX)
 			found = find_directory64(fd, file_bytes, file_bytes - tail_bytes + at, dir);
-		if (!found)
+		if (!found) /* an earlier signature would be inside of other data */
 			break;
 	}
 free_tail:
@@ -96,11 +109,13 @@ free_tail:
 	return found && dir->bytes <= DIRECTORY_BYTES_MAX;
 }
 
-/* The zip64 field has those of the three numbers that did not fit, in this order. */
+/* Replace numbers that did not fit 32 bits (all bits set). The zip64 extra field, with id 1, has
+ * only those, in this order. */
 static bool widen(struct directory_entry *e, const unsigned char *extra, size_t extra_len)
 {
 	uint64_t *const numbers[] = { &e->bytes, &e->stored_bytes, &e->local_offset };
 
+	/* each field: 2 bytes of id, 2 of length, content */
 	while (extra_len >= 4) {
 		size_t len = (size_t)le(extra + 2, 2);
 		const unsigned char *at = extra + 4;
@@ -122,10 +137,13 @@ static bool widen(struct directory_entry *e, const unsigned char *extra, size_t 
 		extra += 4 + len;
 		extra_len -= 4 + len;
 	}
+	/* no zip64 field: a number of all bits is then missing */
 	return e->bytes != UINT32_MAX && e->stored_bytes != UINT32_MAX &&
 	       e->local_offset != UINT32_MAX;
 }
 
+/* Entry `idx` of a directory in memory. Entries have different lengths, so those before it are
+ * walked. */
 static bool find_entry(const unsigned char *dir, uint64_t dir_bytes, uint64_t idx,
                        struct directory_entry *e)
 {
@@ -154,6 +172,8 @@ static bool find_entry(const unsigned char *dir, uint64_t dir_bytes, uint64_t id
 	}
 }
 
+/* The data follow the local header, which must have the method and the name of the directory entry:
+ * a wrong offset could otherwise lead to other data. */
 static bool data_offset_of(int fd, uint64_t file_bytes, const struct directory_entry *e,
                            uint64_t *offset_out)
 {
@@ -167,7 +187,7 @@ static bool data_offset_of(int fd, uint64_t file_bytes, const struct directory_e
 	if (!read_at(fd, name, e->name_len, e->local_offset + LOCAL_BYTES, file_bytes) ||
 	    memcmp(name, e->name, e->name_len) != 0)
 		return false;
-	/* below 2^63 + 2^17: the header was read */
+	/* below 2^63 + 2^17, so it cannot overflow: the header was read at local_offset */
 	at = e->local_offset + LOCAL_BYTES + e->name_len + le(local + 28, 2);
 	if (at > file_bytes || e->stored_bytes > file_bytes - at)
 		return false;
@@ -188,6 +208,7 @@ bool rung__zip_offset(int fd, uint64_t file_bytes, uint64_t idx,
 	text = rung__malloc((size_t)dir.bytes);
 	if (!text)
 		return false;
+	/* the entry must be the one that libzip has found by its index */
 	ok = read_at(fd, text, dir.bytes, dir.offset, file_bytes) &&
 	     find_entry(text, dir.bytes, idx, &e) && e.method == wanted->method &&
 	     (e.flags & FLAG_ENCRYPTED) == 0 && e.bytes == wanted->bytes &&

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak on files whose device fails: exports by FUSE of an image that has bad sectors, is slow,
-or fails now and then.
+"""The soak on files whose device fails: FUSE exports of an image that has bad sectors, is slow, or
+fails at random.
 
-usage: devices.py [--seconds N]    of each device; 3 by default, as ctest does it. The whole soak is
+usage: devices.py [--seconds N]    for each device; 3 by default, as in ctest. A full soak is
                                    --seconds 200
-       devices.py --json FILE      and keep what was counted
+       devices.py --json FILE      write the counters to FILE
 
-Exit: 0 all was well, 1 something was not, 77 it cannot be done here, with the reason. SOAK names
-the soak program.
+Exit: 0 passed, 1 failed, 77 it cannot run here; the reason is printed. SOAK is the path of the soak
+program.
 """
 import argparse
 import json
@@ -19,15 +19,15 @@ import tempfile
 import time
 
 SECTOR = 512
-# of the features file, in rows that are always cold; two are neighbours
+# in the features file, in rows that are always cold; two are adjacent
 BAD_SECTORS = [2103, 2500, 2501, 2950]
 WAIT_S = 20
 
 
 def missing():
-    """Why this machine cannot do it, or None."""
+    """Why the soak cannot run on this machine, or None."""
     if not os.environ.get("SOAK"):
-        return "SOAK names no program"
+        return "SOAK is not set to the soak program"
     for program, package in (("qemu-storage-daemon", "qemu-system-common"), ("nbdkit", "nbdkit"),
                              ("nbdfuse", "libnbd-bin"),
                              ("fusermount3", "fuse3")):
@@ -39,7 +39,7 @@ def missing():
 
 
 class Device:
-    """The features file of a dataset, replaced by an export of itself."""
+    """The features file of a dataset, replaced by an export of it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -49,7 +49,7 @@ class Device:
         subprocess.run([os.environ["SOAK"], "--make", folder], check=True)
         os.rename(self.mount, self.image)
         self.bytes = os.path.getsize(self.image)
-        with open(self.mount, "wb"):   # to be mounted over
+        with open(self.mount, "wb"):   # the mount point
             pass
 
     def start(self, command):
@@ -69,7 +69,7 @@ class Device:
             return log.read().strip()
 
     def qemu(self, nodes, last):
-        """Export a node of nodes over the image, which is node "raw"."""
+        """Export the node `last` of `nodes`, on top of the image, which is node "raw"."""
         command = ["qemu-storage-daemon"]
         for node in ["driver=file,filename=%s,node-name=file,read-only=on" % self.image,
                      "driver=raw,file=file,node-name=raw,read-only=on"] + nodes:
@@ -89,7 +89,8 @@ class Device:
 
     def throttle(self):
         return self.qemu(["throttle-group,id=slow,x-iops-read=2000",
-                          "driver=throttle,throttle-group=slow,file=raw,node-name=slow,read-only=on"],
+                          "driver=throttle,throttle-group=slow,file=raw,node-name=slow,"
+                          "read-only=on"],
                          "slow")
 
     def nbd(self):
@@ -98,7 +99,7 @@ class Device:
                            "error-pread=EIO", "error-pread-rate=5%", "rdelay=1ms"])
 
     def stop(self):
-        """Unmount; the exporter ends by that, or is ended."""
+        """Unmount. The exporter then ends, or is terminated."""
         if self.process is None:
             return
         subprocess.run(["fusermount3", "-u", self.mount], stderr=subprocess.DEVNULL, check=False)
@@ -139,7 +140,7 @@ def main():
                 ("random_errors", device.nbd, (("direct", ["--direct", "--any-error"]),
                                                ("buffered", ["--buffered", "--any-error"])))):
             if not start():
-                print("devices: %s: it could not be mounted: %s" % (name, device.log()))
+                print("devices: %s: mounting failed: %s" % (name, device.log()))
                 return 77
             for how, words in runs:
                 code, counts = device.soak(half, *words)

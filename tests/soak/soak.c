@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One store after the other, until the time is over. Exit: 0 all was well, 1 something was not, 2
- * usage, 77 it cannot be done here. */
+/* One store after the other until the time is over. Exit: 0 passed, 1 failed, 2 usage, 77 the test
+ * cannot run here. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -16,15 +16,15 @@
 
 #define VERTICES     3000u
 #define EDGES        9000u
-#define HANG_S       120u        /* a store that is not done by then never will be */
-#define GROWTH_BYTES (64u << 20) /* of addresses, beyond what broken stores may leave */
+#define HANG_S       120u        /* a store that takes longer has hung */
+#define GROWTH_BYTES (64u << 20) /* of address space, in addition to lost_bytes */
 
 static const uint64_t row_widths[] = { 512, 400, 2048, 4096 };
 
 static struct {
 	uint64_t stores, refused_opens, shared, broken, closed_in_flight, left_descriptors,
 		left_threads, wrong_counters, failed_closes;
-	uint64_t lost_bytes; /* addresses that stores of a broken tier may keep */
+	uint64_t lost_bytes; /* address space that stores on a broken tier may keep */
 	uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows, retries,
 		merged_rows, device_reads;
 } totals;
@@ -33,7 +33,7 @@ static uint64_t store_seed;
 
 static void hung(int signal_number)
 {
-	static const char text[] = "soak: a store has not come to its end\n";
+	static const char text[] = "soak: a store has hung\n";
 	ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
 
 	(void)signal_number;
@@ -45,14 +45,15 @@ static void need(int rc, const char *what)
 {
 	if (rc >= 0)
 		return;
-	fprintf(stderr, "soak: store of seed %" PRIu64 ": %s: %s\n", store_seed, what,
+	fprintf(stderr, "soak: store with seed %" PRIu64 ": %s: %s\n", store_seed, what,
 	        rung_last_error());
 	exit(1);
 }
 
 static void complain(const char *what, uint64_t is, uint64_t should_be)
 {
-	fprintf(stderr, "soak: store of seed %" PRIu64 ": %s: %" PRIu64 ", not %" PRIu64 "\n",
+	fprintf(stderr,
+	        "soak: store with seed %" PRIu64 ": %s: %" PRIu64 ", expected %" PRIu64 "\n",
 	        store_seed, what, is, should_be);
 }
 
@@ -84,7 +85,7 @@ static void close_data(struct soak_data *data)
 	free(data->rows);
 }
 
-/* ---- what is left behind ---- */
+/* ---- leaks ---- */
 
 static uint64_t count_entries(const char *path)
 {
@@ -110,7 +111,7 @@ static uint64_t address_bytes(void)
 	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A thread that was joined is still listed for a moment, longer where others use its processor. */
+/* A joined thread stays listed for a moment, longer if other threads use its processor. */
 static bool becomes(const char *path, uint64_t count)
 {
 	for (unsigned tries = 0; tries < 60000; tries++) {
@@ -220,9 +221,9 @@ static void add_up(struct soak_run *run)
 	    stats.request_errors < run->failed ||
 	    stats.request_errors > run->failed + run->put_early) {
 		complain("cold rows", sum, cold);
-		complain("rows asked for", asked, run->asked);
+		complain("requested rows", asked, run->asked);
 		complain("requests", stats.requests, run->requests);
-		complain("failed ones", stats.request_errors, run->failed);
+		complain("failed requests", stats.request_errors, run->failed);
 		totals.wrong_counters++;
 	}
 	totals.cache_hits += stats.cache_hits;
@@ -248,7 +249,7 @@ static void end_store(struct soak_run *run)
 		totals.lost_bytes += run->store->pool.bytes * 2 + run->store->pool.index_bytes;
 	}
 	if (rung_store_close(run->store) != 0) {
-		fprintf(stderr, "soak: store of seed %" PRIu64 ": close: %s\n", run->seed,
+		fprintf(stderr, "soak: store with seed %" PRIu64 ": close: %s\n", run->seed,
 		        rung_last_error());
 		totals.failed_closes++;
 	}
@@ -320,7 +321,7 @@ static void device_store(const struct soak_data *data, uint64_t seed)
 	opts.buffered = soak_options.buffered || (!soak_options.direct && soak_one_in(&rng, 2));
 	run.cold_first = cold_first(plan);
 	rc = rung_store_open(data->ds, plan, &opts, &run.store);
-	/* rows of the host tier, or the first read of all */
+	/* reading the host tier's rows failed, or the first read */
 	if (rc == RUNG_E_IO && soak_options.any_error) {
 		totals.refused_opens++;
 		rung_plan_destroy(plan);
@@ -335,7 +336,7 @@ static void device_store(const struct soak_data *data, uint64_t seed)
 	rung_plan_destroy(plan);
 }
 
-/* ---- the whole ---- */
+/* ---- the run ---- */
 
 static void soak(const char *folder, struct soak_data *data, uint64_t data_count)
 {
@@ -358,18 +359,18 @@ static void soak(const char *folder, struct soak_data *data, uint64_t data_count
 			complain("open descriptors", count_entries("/proc/self/fd"), descriptors);
 			totals.left_descriptors++;
 		}
-		/* ThreadSanitizer starts one of its own with the first */
+		/* ThreadSanitizer starts a thread together with the first one */
 		if (totals.stores > 0 && !becomes("/proc/self/task", threads)) {
 			complain("threads", count_entries("/proc/self/task"), threads);
 			totals.left_threads++;
 		}
-		if (++totals.stores == 20) /* the heap has its size by now */
+		if (++totals.stores == 20) /* by now the heap has reached its size */
 			addresses = address_bytes();
 	}
 	alarm(0);
 	if (addresses && !getenv("RUNG_SANITIZE") &&
 	    address_bytes() > addresses + totals.lost_bytes + GROWTH_BYTES) {
-		complain("bytes of addresses", address_bytes(), addresses);
+		complain("bytes of address space", address_bytes(), addresses);
 		totals.wrong_counters++;
 	}
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The soak: stores of random shapes, one after the other, each under load from several threads
- * while reads fail, are short, late or never come, and the tier breaks. Every row that is returned
- * is compared, every failure must be one that was asked for, the store's counters must add up, and
- * nothing may be left behind.
+ * while reads fail, are short, late or never complete, and the tier breaks. Every returned row is
+ * compared, every failure must have an injected cause, the store's counters must add up, and
+ * nothing may leak.
  *
  * Files: soak.c chooses, opens and closes the stores; soak_options.c has the command line;
- * soak_load.c gathers from them and judges what comes back; soak_faults.c spoils reads, and knows
- * what it has spoiled.
+ * soak_load.c gathers from the stores and checks the results; soak_faults.c injects faults into
+ * reads and records them.
  */
 #ifndef SOAK_H
 #define SOAK_H
@@ -19,7 +19,7 @@
 #define SOAK_THREADS_MAX 6u
 #define SOAK_BAD_MAX     16u
 
-/** A dataset, and what its rows must be. */
+/** A dataset and its expected rows. */
 struct soak_data {
 	char dir[300];
 	struct rung_dataset *ds;
@@ -28,7 +28,7 @@ struct soak_data {
 	struct rung__layout layout; /* of the features */
 };
 
-/** What the command line says. */
+/** The options of the command line. */
 struct soak_options {
 	uint64_t seconds, seed, stores;
 	const char *make, *dataset;
@@ -39,31 +39,31 @@ struct soak_options {
 
 extern struct soak_options soak_options;
 
-/** Of a million reads. */
+/** Faults per million reads. */
 struct soak_rates {
 	uint32_t errors, shorts, empties, late, jitter;
 };
 
-/** What is wrong with the reads of one store. */
+/** The faults of one store's reads. */
 struct soak_faults {
 	struct soak_rates rates;
-	uint64_t timeout_ns; /* of the store: reads that are late are later */
-	uint32_t bad_count;  /* of rows over a sector that always fails */
+	uint64_t timeout_ns; /* of the store: late reads take longer */
+	uint32_t bad_count;  /* rows on a sector that always fails */
 	uint64_t bad_ranks[4];
-	uint32_t shaky_count; /* and of rows that fail most of the time */
+	uint32_t shaky_count; /* rows that fail most of the time */
 	uint64_t shaky_ranks[4];
 	uint64_t break_at; /* the tier breaks at this read; 0: never */
-	bool refuses;      /* and takes no more, instead of reporting no more */
+	bool refuses;      /* then refuses reads, instead of never reporting them */
 };
 
-/** Everything that has been counted. */
+/** Counters of the whole run. */
 struct soak_counts {
 	_Atomic uint64_t requests, rows, put_early, again;
-	/* requests, by what they said */
+	/* failed requests, by their message */
 	_Atomic uint64_t failed_by_row, failed_late, failed_broken;
-	/* spared: should have failed, and did not */
+	/* spared: should have failed but did not */
 	_Atomic uint64_t wrong_rows, unexplained, spared;
-	_Atomic uint64_t errors, shorts, empties, late, bad, broken; /* spoiled reads */
+	_Atomic uint64_t errors, shorts, empties, late, bad, broken; /* reads with faults */
 };
 
 extern struct soak_counts soak_counts;
@@ -73,14 +73,14 @@ struct soak_run {
 	const struct soak_data *data;
 	uint64_t seed;
 	struct rung_store *store;
-	struct rung_store *attached; /* to it; NULL: none. Its own reads are not spoiled */
+	struct rung_store *attached; /* to `store`; NULL: none. Its own reads have no faults */
 	uint64_t cold_first;         /* rank */
 	unsigned threads;
-	uint64_t rounds; /* of each */
+	uint64_t rounds; /* per thread */
 	uint32_t batch_max;
 	bool announces;
-	bool leaves;    /* requests in flight when it is done */
-	bool any_error; /* the device fails reads at random: whatever says which row is believed */
+	bool leaves;    /* closes with requests in flight */
+	bool any_error; /* the device fails reads at random: any row may be named in a failure */
 	_Atomic uint64_t asked, requests, failed, put_early; /* of `store` */
 };
 
@@ -90,7 +90,7 @@ static inline uint64_t soak_draw(uint64_t *state, uint64_t below)
 	return below ? rung__mix64(*state) % below : 0;
 }
 
-/** True with a chance of one in `n`. */
+/** @return true with a probability of one in `n`. */
 static inline bool soak_one_in(uint64_t *state, uint64_t n)
 {
 	return soak_draw(state, n) == 0;
@@ -98,34 +98,34 @@ static inline bool soak_one_in(uint64_t *state, uint64_t n)
 
 /* ---- soak_options.c ---- */
 
-/** Fill soak_options. Ends the process with status 2 where an argument is unknown. */
+/** Fill soak_options. Ends the process with status 2 if an argument is unknown. */
 void soak_parse(char **argv);
 
 /* ---- soak_faults.c ---- */
 
-/** Spoil reads of the scripted tier from now on. */
+/** Inject faults into reads of the scripted tier from now on. */
 void soak_faults_begin(const struct soak_data *data, const struct soak_faults *faults,
                        uint64_t seed);
 
-/** The device spoils them: rows whose reads, rounded to `align`, go over bytes bad_offsets .. + 512
- * always fail. */
+/** The device itself fails: rows always fail if their reads, rounded to `align`, overlap the bytes
+ * bad_offsets .. + 512. */
 void soak_faults_of_device(const struct soak_data *data, const uint64_t *bad_offsets,
                            uint32_t count, uint32_t align);
 
 bool soak_is_bad(uint64_t rank);
 
-/** Spoiled reads over a row so far; it has changed when one has been sent or has come back
- * since. */
+/** Number of faulty reads over a row so far. It changes when such a read is submitted or
+ * completes. */
 uint32_t soak_events(uint64_t rank);
 
-/** True when a read that is late was in flight at that time or later. */
+/** @return true if a late read was in flight at that time or later. */
 bool soak_was_late_since(uint64_t ns);
 
 bool soak_is_broken(void);
 
 /* ---- soak_load.c ---- */
 
-/** Gather from the store with so many threads. Returns when all are done. */
+/** Gather from the store with run->threads threads. Returns when all are done. */
 void soak_load(struct soak_run *run);
 
 #endif

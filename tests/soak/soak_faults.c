@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spoiled reads. Decided by refill's thread when a read is sent; the load's threads ask
- * afterwards. */
+/* Faults of reads. Refill's thread decides them when it submits a read; the load's threads query
+ * them afterwards. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static bool covers(const struct script_read *read, uint64_t rank)
 	       offset < fetch->offset + fetch->bytes;
 }
 
-/* The first byte of a bad row is what is bad: neighbours in its sector are bad with it. */
+/* Only the first byte of a bad row is bad, so rows next to it in the same sector fail with it. */
 static bool covers_bad(const struct script_read *read)
 {
 	const struct rung__fetch *fetch = &read->fetch;
@@ -74,7 +74,7 @@ static bool covers_shaky(const struct script_read *read)
 	return false;
 }
 
-/* The row at place `row` of a file. */
+/* @return the rank of row `row` of a file */
 static uint64_t rank_of(uint32_t file_idx, uint64_t row)
 {
 	const struct rung__layout *layout = &state.data->layout;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that gather in every way there is, and judge what comes back. */
+/* Threads that gather in every possible way, and check the results. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -18,7 +18,7 @@ struct soak_counts soak_counts;
 struct flight {
 	struct rung_request *request;
 	uint64_t *ranks;  /* [batch_max] */
-	uint32_t *events; /* [batch_max] when it was submitted */
+	uint32_t *events; /* [batch_max] when the request was submitted */
 	unsigned char *out;
 	uint64_t count, submit_ns;
 };
@@ -31,11 +31,11 @@ struct worker {
 
 /* ---- batches ---- */
 
-/* The same for the same round: it may have been announced. */
+/* Returns the same batch for the same round, since the round may have been announced. */
 static uint64_t make_batch(const struct worker *worker, uint64_t round, uint64_t *ranks)
 {
 	const struct soak_run *run = worker->run;
-	/* now and then all threads want the same */
+	/* now and then all threads request the same batch */
 	uint64_t own = soak_one_in(&(uint64_t){ round }, 3) ? 0 : worker->first_round;
 	uint64_t rng = rung__mix64(run->seed ^ (own + round) * 0x9e3779b97f4a7c15);
 	uint64_t count = 1 + soak_draw(&rng, soak_one_in(&rng, 3) ? run->batch_max : 16);
@@ -49,7 +49,7 @@ static uint64_t make_batch(const struct worker *worker, uint64_t round, uint64_t
 		case 1:
 			ranks[i] = i ? ranks[soak_draw(&rng, i)] : 0;
 			break;
-		/* those that are asked for often */
+		/* rows that are requested often */
 		case 2:
 		case 3:
 			ranks[i] = run->cold_first + soak_draw(&rng, cold / 8 + 1) % cold;
@@ -66,11 +66,11 @@ static uint64_t make_batch(const struct worker *worker, uint64_t round, uint64_t
 	return count;
 }
 
-/* ---- judging ---- */
+/* ---- checks of results ---- */
 
 static void complain(const struct soak_run *run, const char *what, const char *detail)
 {
-	fprintf(stderr, "soak: store of seed %llu: %s: %s\n", (unsigned long long)run->seed, what,
+	fprintf(stderr, "soak: store with seed %llu: %s: %s\n", (unsigned long long)run->seed, what,
 	        detail);
 }
 
@@ -83,8 +83,8 @@ static bool asked_for(const struct flight *flight, uint64_t rank, uint64_t *at_o
 	return false;
 }
 
-/* A failure names a row of the request that is bad, or of which a read was spoiled while the
- * request was in flight. */
+/* A failure must name a row of the request that is bad, or that had a faulty read while the request
+ * was in flight. */
 static bool is_explained(const struct soak_run *run, const struct flight *flight, const char *text)
 {
 	const char *row = strstr(text, "row of rank ");
@@ -107,8 +107,8 @@ static bool is_explained(const struct soak_run *run, const struct flight *flight
 	return run->any_error || soak_is_bad(rank) || soak_events(rank) != flight->events[at];
 }
 
-/* What is in its place says where it went wrong: the mark of a read in flight, of a failed one, of
- * no row at all, or another's row. */
+/* The bytes found show the cause: the mark of a read in flight, the mark of a failed read, the
+ * output's fill, or another row. */
 static void complain_of_row(const struct soak_run *run, uint64_t rank, const unsigned char *is)
 {
 	uint64_t row_bytes = run->data->row_bytes, at = 0;
@@ -117,13 +117,13 @@ static void complain_of_row(const struct soak_run *run, uint64_t rank, const uns
 	while (is[at] == row[at])
 		at++;
 	fprintf(stderr,
-	        "soak: store of seed %llu: row of rank %llu is wrong from byte %llu on: %02x .. "
+	        "soak: store with seed %llu: row of rank %llu is wrong from byte %llu on: %02x .. "
 	        "%02x\n",
 	        (unsigned long long)run->seed, (unsigned long long)rank, (unsigned long long)at,
 	        is[at], is[row_bytes - 1]);
 	for (uint64_t other = 0; other < run->data->vertices; other++) {
 		if (memcmp(is, run->data->rows + other * row_bytes, row_bytes) == 0)
-			fprintf(stderr, "soak: it is that of rank %llu\n",
+			fprintf(stderr, "soak: it is the row of rank %llu\n",
 			        (unsigned long long)other);
 	}
 }
@@ -145,7 +145,7 @@ static void check_rows(const struct soak_run *run, const struct flight *flight, 
 	atomic_fetch_add(&soak_counts.wrong_rows, wrong);
 	if (spared) {
 		atomic_fetch_add(&soak_counts.spared, spared);
-		complain(run, "a bad sector", "a request with a row over it succeeded");
+		complain(run, "a bad sector", "a request for a row on it succeeded");
 	}
 }
 
@@ -153,7 +153,7 @@ static void judge(struct soak_run *run, struct flight *flight, bool attached, in
                   const char *text)
 {
 	if (rc == 0) {
-		/* the attached store reads what is bad here into the cache */
+		/* the attached store reads rows that are bad here into the cache */
 		check_rows(run, flight, !attached && !run->attached);
 		return;
 	}
@@ -163,7 +163,7 @@ static void judge(struct soak_run *run, struct flight *flight, bool attached, in
 		atomic_fetch_add(&soak_counts.unexplained, 1);
 		complain(run,
 		         attached ? "a failure of the attached store"
-		                  : "a failure that nothing explains",
+		                  : "a failure without an injected cause",
 		         text);
 	}
 }
@@ -188,7 +188,7 @@ static void land(struct worker *worker, struct flight *flight)
 	int rc;
 
 	flight->request = NULL;
-	if (soak_one_in(&worker->rng, 16)) { /* put before it is done */
+	if (soak_one_in(&worker->rng, 16)) { /* put it before it is done */
 		atomic_fetch_add(&run->put_early, 1);
 		atomic_fetch_add(&soak_counts.put_early, 1);
 		rung_request_put(request);
@@ -233,7 +233,7 @@ static void launch(struct worker *worker, struct flight *flight, uint64_t round)
 		complain(run, "a gather was refused", rung_last_error());
 		return;
 	}
-	/* all requests are in flight, or it was its turn */
+	/* all requests are in flight, or chosen at random */
 	rc = rung_gather(attached ? run->attached : run->store, &ids, flight->out, 0);
 	if (!attached)
 		count_asked(run, flight);
@@ -268,7 +268,8 @@ static void *work(void *arg)
 
 		if (flight->request)
 			land(worker, flight);
-		if (run->announces && !soak_one_in(&worker->rng, 8)) /* some come unannounced */
+		/* some batches are not announced */
+		if (run->announces && !soak_one_in(&worker->rng, 8))
 			announce(worker, round + AHEAD, announced);
 		launch(worker, flight, round);
 	}
@@ -282,7 +283,7 @@ static void *work(void *arg)
 
 void soak_load(struct soak_run *run)
 {
-	/* and their memory: until the next store, as requests may be left in flight */
+	/* static: requests in flight may use their memory until the next store */
 	static struct worker workers[SOAK_THREADS_MAX];
 	pthread_t threads[SOAK_THREADS_MAX];
 

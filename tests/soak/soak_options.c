@@ -9,16 +9,16 @@
 #define USAGE                                                                                      \
 	"usage: soak [--seconds N] [--seed S] [--stores N]\n"                                      \
 	"       soak --make FOLDER\n"                                                              \
-	"       soak --dataset FOLDER [--bad OFFSET]... [--any-error] [--buffered | --direct]"     \
-	" [--seconds N] [--seed S]\n"                                                              \
+	"       soak --dataset FOLDER [--bad OFFSET]... [--any-error] [--buffered | --direct]\n"   \
+	"            [--seconds N] [--seed S]\n"                                                   \
 	"\n"                                                                                       \
-	"Stores on a tier that fails as a script says, 5 seconds of them or as said; the whole"    \
-	" soak is --seconds 600. A complaint names the seed\n"                                     \
-	"of its store: --seed S --stores 1 makes that store again.\n"                              \
+	"Opens stores on a tier with scripted faults, for 5 seconds or as given; a full soak is\n" \
+	"--seconds 600. A failure names the seed of its store: --seed S --stores 1 repeats it.\n"  \
 	"\n"                                                                                       \
-	"With --dataset the reads go to the file, whose device fails by itself: reads of the 512"  \
-	" bytes at each --bad OFFSET always, with\n"                                               \
-	"--any-error others now and then. --make FOLDER stages the dataset there, in FOLDER/ds.\n"
+	"With --dataset the reads go to the file, whose device must fail: reads of the 512 "       \
+	"bytes\n"                                                                                  \
+	"at each --bad OFFSET always, and with --any-error other reads at random. --make FOLDER\n" \
+	"stages the dataset in FOLDER/ds.\n"
 
 struct soak_options soak_options = { .seconds = 5, .seed = 1, .stores = UINT64_MAX };
 
@@ -28,7 +28,7 @@ static uint64_t number_of(const char *text)
 	uint64_t value = text ? strtoull(text, &end, 10) : 0;
 
 	if (!text || *end || end == text) {
-		fprintf(stderr, "soak: '%s' is no number\n%s", text ? text : "", USAGE);
+		fprintf(stderr, "soak: '%s' is not a number\n%s", text ? text : "", USAGE);
 		exit(2);
 	}
 	return value;
@@ -60,7 +60,7 @@ void soak_parse(char **argv)
 		else
 			known = false;
 		if (!known) {
-			fprintf(stderr, "soak: '%s'\n%s", *arg, USAGE);
+			fprintf(stderr, "soak: unknown argument '%s'\n%s", *arg, USAGE);
 			exit(2);
 		}
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Races of the cold-row cache: clients of one index, with two threads each, take, read, pin and
- * release rows, while others announce batches, some clients end without leaving, and some keep the
- * lock for longer than it is waited for. Rows are written and read without the lock, as refill
- * does: the cache says who may. A plain program (0, 1), so that it runs under ThreadSanitizer.
+ * release rows, while others announce batches, some clients end without leaving, and some hold the
+ * lock longer than others wait for it. Rows are written and read without the lock, as in refill:
+ * the cache decides who may. A plain program (exit 0 or 1), so that it runs under ThreadSanitizer.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -15,10 +15,10 @@
 
 #include "cache_fixture.h"
 
-#define SIDES      2   /* as processes: each is a client, and has a window */
-#define THREADS    2   /* of each, as refill threads: each has the rows of its files */
-#define LIVES      8   /* of each side */
-#define BATCHES    400 /* of each life */
+#define SIDES      2   /* like processes: each is a client and has a window */
+#define THREADS    2   /* per side, like refill threads: each has the rows of its files */
+#define LIVES      8   /* per side */
+#define BATCHES    400 /* per life */
 #define BATCH      64
 #define AHEAD      6
 #define FRAMES     48
@@ -29,7 +29,7 @@
 struct side {
 	struct rung__cache *cache;
 	unsigned life;
-	_Atomic uint64_t next; /* batch to begin */
+	_Atomic uint64_t next; /* next batch to begin */
 };
 
 static const struct rung__cache_shape shape = { RANK_FIRST, ROWS, FRAMES };
@@ -37,7 +37,7 @@ static struct side sides[SIDES];
 static uint64_t contents[FRAMES];
 static _Atomic uint64_t wrong, kept, hits, refused, timeouts;
 
-/* The rows of a side's n-th batch, the same whoever asks. */
+/* The rows of a side's n-th batch, the same for every thread. */
 static void rows_of(const struct side *side, uint64_t n, uint64_t *ranks)
 {
 	uint64_t row = rung__mix64((n + side->life * BATCHES) * SIDES + (side == &sides[1])) % 40;
@@ -65,7 +65,7 @@ static bool take(const struct client *c, uint64_t rank)
 	rung__cache_unlock(cache);
 	if (found == RUNG__CACHE_REMOTE)
 		return false;
-	if (found == RUNG__CACHE_READING) /* it has finished all it began */
+	if (found == RUNG__CACHE_READING) /* this thread has finished all its reads */
 		atomic_fetch_add(&wrong, 1);
 	if (found == RUNG__CACHE_KEEP) {
 		contents[place.frame] = rank;
@@ -120,7 +120,7 @@ static void *client_main(void *arg)
 		if (n >= BATCHES)
 			return NULL;
 		serve(c, n);
-		/* with the lock, and longer than others wait for it */
+		/* hold the lock for longer than others wait for it */
 		if (n == BATCHES / 2 && c->side->life == 1) {
 			rung__cache_lock(c->side->cache);
 			usleep(STOPPED_US);
@@ -130,8 +130,8 @@ static void *client_main(void *arg)
 }
 
 /*
- * With a pin, and a frame that it was reading into: it pins one row, and begins another. Then the
- * kernel drops its seat.
+ * Dies with a pin and with a frame that it was reading into: it pins one row and begins to read
+ * another. Then the kernel releases its seat.
  */
 static void die(struct rung__cache *cache)
 {
@@ -164,7 +164,7 @@ static void *announcer_main(void *arg)
 			sched_yield();
 			continue;
 		}
-		if (n++ % 10 == 9) /* taken back, perhaps while it is served */
+		if (n++ % 10 == 9) /* withdrawn, perhaps while it is processed */
 			rung__cache_end(side->cache, batch);
 	}
 	return NULL;
@@ -183,7 +183,7 @@ static void open_side(struct side *side)
 	}
 }
 
-/* One life after the other; each second one ends as if it were killed. */
+/* One life after the other; every second one ends as if killed. */
 static void *side_main(void *arg)
 {
 	struct side *side = arg;
@@ -231,14 +231,14 @@ int main(void)
 	rung__cache_reap_dead(first);
 	fault = cache_fixture_fault(first, false);
 	if (first->index->joined != 1u << first->seat)
-		fault = "somebody is still there";
+		fault = "a client is still joined";
 	rung__cache_unlock(first);
 	rung__cache_close(first);
 	munmap(index_memory, bytes);
-	printf("%llu rows kept, %llu hits, %llu announcements refused, ",
+	printf("%llu rows cached, %llu hits, %llu announcements refused, ",
 	       (unsigned long long)atomic_load(&kept), (unsigned long long)atomic_load(&hits),
 	       (unsigned long long)atomic_load(&refused));
-	printf("%llu waits given up, %llu wrong: %s\n", (unsigned long long)atomic_load(&timeouts),
-	       (unsigned long long)atomic_load(&wrong), fault ? fault : "all lists are whole");
+	printf("%llu waits timed out, %llu wrong: %s\n", (unsigned long long)atomic_load(&timeouts),
+	       (unsigned long long)atomic_load(&wrong), fault ? fault : "all lists are consistent");
 	return fault || atomic_load(&wrong) || atomic_load(&hits) == 0 ? 1 : 0;
 }

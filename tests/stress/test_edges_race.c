@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Races of edges in files: passes that are worked through, ended by the work and ended by a wrong
- * id, and sorting through the thread that writes. A plain program (0, 1), so that it runs under
+ * Races of edges in files: complete passes, passes ended by the callback or by an invalid id, and
+ * sorting next to the writer thread. A plain program (exit 0 or 1), so that it runs under
  * ThreadSanitizer.
  */
 #include <stdio.h>
@@ -73,7 +73,7 @@ static int check(const uint32_t *ids)
 		if (rung__edges_pass(edges, add, &some) != 1 ||
 		    rung__edges_pass(edges, add, &all) != 0 || all.ids != ids_sum)
 			return -1;
-		/* now some ids are wrong, and so is indptr's end */
+		/* now some ids are out of range, and indptr ends wrongly */
 		edges->info.vertex_count = VERTICES - 1;
 		if (rung__edges_pass(edges, add, &all) >= 0)
 			return -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Races: threads that submit, poll, wait and gather on one store at the same time, one that reads
- * the counters, and the refill thread between them, for both engines. A plain program (0, 1, 77),
- * so that it runs under ThreadSanitizer.
+ * Races: threads that submit, poll, wait and gather on one store at the same time, a thread that
+ * reads the counters, and the refill thread between them, for both engines. A plain program (exit
+ * 0, 1 or 77), so that it runs under ThreadSanitizer.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -25,8 +25,8 @@ static _Atomic int running;
 struct flight {
 	struct rung_request *request;
 	uint64_t ranks[BATCH];
-	struct rung_ids ids; /* the same in memory of the store */
-	unsigned char *out;  /* as well */
+	struct rung_ids ids; /* the same ranks, in memory of the store */
+	unsigned char *out;  /* in memory of the store */
 };
 
 static void *store_memory(uint64_t bytes)
@@ -60,12 +60,12 @@ static void launch(struct flight *flight, uint64_t seed)
 	int rc;
 
 	fixture_random_ids(&f, flight->ranks, BATCH, seed);
-	if (seed % 2) /* on a GPU their cold rows are read before the gather has run */
+	if (seed % 2) /* ids in plain memory: on a GPU cold rows are read before the gather runs */
 		ids.data = flight->ranks;
 	else
 		rung_store_copy(f.store, (void *)ids.data, flight->ranks, sizeof(flight->ranks));
 	rc = rung_gather_submit(f.store, &ids, flight->out, 0, RUNG_STREAM_OWN, &flight->request);
-	if (rc == RUNG_E_AGAIN) { /* the others have them all: then at once */
+	if (rc == RUNG_E_AGAIN) { /* other threads have all requests: gather directly */
 		flight->request = NULL;
 		rc = rung_gather(f.store, &ids, flight->out, 0);
 		atomic_fetch_add(&wrong,

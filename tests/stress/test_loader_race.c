@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Races: a loader whose passes are left at any batch, threads that put its batches, one that reads
- * the counters, one that gathers on the same store, and a second loader on it. A plain program (0,
- * 1), so that it runs under ThreadSanitizer.
+ * Races: a loader whose passes end at any batch, threads that put its batches, a thread that reads
+ * the counters, a thread that gathers on the same store, and a second loader on it. A plain program
+ * (exit 0 or 1), so that it runs under ThreadSanitizer.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ static struct store_fixture f;
 static struct rung_graph *graph;
 static uint64_t seeds[SEEDS];
 static struct rung_loader *loader;
-static _Atomic(const struct rung_loader_batch *) given[PUTTERS]; /* to be put; NULL: room for one */
+static _Atomic(const struct rung_loader_batch *) given[PUTTERS]; /* to be put; NULL: free */
 static _Atomic uint64_t wrong;
 static _Atomic int running;
 
@@ -139,7 +139,7 @@ static void *gather(void *arg)
 	return arg;
 }
 
-/* Gives a batch to a putter, which may not have put the last one yet. */
+/* Hand a batch to a putter. Waits if it has not put the last one yet. */
 static void give(const struct rung_loader_batch *batch, uint64_t to)
 {
 	const struct rung_loader_batch *none = NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Races: threads that share a store at one place, over and over and against each other, and threads
- * that attach there, gather, and close, often after the creator has gone. The first thing that goes
- * wrong ends it. A plain program (0, 1, 77), so that it runs under ThreadSanitizer. Engine pread:
- * liburing maps and unmaps its rings behind ThreadSanitizer's back, which takes the next store's
- * ring at the same address for a race.
+ * Races: threads that repeatedly share a store at one path, competing with each other, and threads
+ * that attach there, gather and close, often after the creator has gone. The first error ends the
+ * test. A plain program (exit 0, 1 or 77), so that it runs under ThreadSanitizer. The engine is
+ * pread: ThreadSanitizer does not see liburing map and unmap its rings, and would report the next
+ * store's ring at the same address as a race.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -21,7 +21,7 @@
 
 static struct share_fixture s;
 static _Atomic uint64_t wrong, shared, attached;
-static _Atomic int sharing; /* sharers at work */
+static _Atomic int sharing; /* sharers running */
 
 static void complain(const char *who, int rc)
 {
@@ -44,7 +44,7 @@ static void gather(struct rung_store *store, uint64_t seed)
 	free(out);
 }
 
-/* Holds the store until somebody has attached since. */
+/* Keeps the store open until another thread has attached. */
 static void *sharer(void *arg)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts),
@@ -99,7 +99,8 @@ static void *attacher(void *arg)
 		} else {
 			sched_yield();
 		}
-		if (rc != 0 && rc != RUNG_E_NOENT && rc != RUNG_E_IO) /* not there, gone, hung up */
+		/* no store, closed, hung up */
+		if (rc != 0 && rc != RUNG_E_NOENT && rc != RUNG_E_IO)
 			complain("attach", rc);
 	}
 	return arg;

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an emulated machine to its end."""
+"""Runs an emulated machine until it ends."""
 import re
 import subprocess
 import sys
 import tempfile
 import threading
 
-LIMIT = 240         # seconds for a machine: a slow one, not a stuck one
-START_LIMIT = 60    # until its first program says something
+LIMIT = 240         # seconds for a machine: enough for a slow one, and ends a stuck one
+START_LIMIT = 60    # seconds until its first program prints something
 
-# An emulated timer that ticks late looks broken to a kernel that checks it.
+# Without no_timer_check a kernel takes a late emulated timer for a broken one.
 KERNEL_OPTIONS = ("console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable"
                   " no_timer_check")
 
 
 def emulate(command, limit=LIMIT, start_limit=START_LIMIT, attempts=3):
-    """What a machine says until it ends, without carriage returns. Emulated CPUs that wait for each
-    other now and then lock up while the kernel starts: a machine in which no program of ours has
-    said anything for `start_limit` seconds is started again."""
+    """Returns the output of a machine until it ends, without carriage returns. Emulated CPUs that
+    wait for each other sometimes lock up while the kernel starts: a machine in which no program has
+    printed anything after `start_limit` seconds is started again."""
     said, begun = [], threading.Event()
     with tempfile.TemporaryFile("w+", errors="replace") as errors, subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
@@ -28,7 +28,7 @@ def emulate(command, limit=LIMIT, start_limit=START_LIMIT, attempts=3):
             timer.start()
         for line in machine.stdout:
             said.append(line.replace("\r", ""))
-            if not re.match(r"\[ *[0-9]+\.[0-9]+\]|\s*$", line):   # not the kernel's
+            if not re.match(r"\[ *[0-9]+\.[0-9]+\]|\s*$", line):   # not a kernel message
                 begun.set()
         status = machine.wait()
         for timer in timers:
@@ -36,7 +36,7 @@ def emulate(command, limit=LIMIT, start_limit=START_LIMIT, attempts=3):
         errors.seek(0)
         text = "".join(said) + errors.read()
     if not begun.is_set() and attempts > 1:   # also a kernel that has panicked
-        print("the emulated machine has not started in %d s: once more" % start_limit,
+        print("the emulated machine has not started in %d s; retrying" % start_limit,
               file=sys.stderr)
         return emulate(command, limit, start_limit, attempts - 1)
     if status < 0:

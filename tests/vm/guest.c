@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runs in the virtual machine of test_vm.py: every engine on an NVMe disk with one bad sector,
- * through the store and alone.
+ * The program of test_vm.py's virtual machine: every engine on an NVMe disk with one bad sector,
+ * through the store and directly.
  *
  *     guest make FOLDER                           on the host: stage the dataset FOLDER/ds
- *     guest check DATASET BLOCK_BYTES BAD_OFFSET  in the machine; the offset is of the features file
+ *     guest check DATASET BLOCK_BYTES BAD_OFFSET  in the machine; offset in the features file
  *
- * Prints a line for each check: "ok WHAT" or "FAILED WHAT: …". Exit 0 when none failed.
+ * Prints one line per check: "ok WHAT" or "FAILED WHAT: …". Exits with 0 if none failed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +30,8 @@
 #define WIDTH      512
 #define SEED       5
 #define HOST_BYTES (512u << 10) /* nearly every row is cold */
-#define ROWS_ALONE 1500         /* read one by one: a machine without KVM does few reads a second */
-#define NEIGHBOURS 40           /* rows around the bad sector that are asked for together */
+#define ROWS_ALONE 1500         /* read one by one: few, since a machine without KVM is slow */
+#define NEIGHBOURS 40           /* rows around the bad sector that are requested together */
 #define WAIT_NS    30000000000ull
 
 static const struct engine {
@@ -98,7 +98,7 @@ static struct rung_store_stats stats_of(const struct rung_store *store)
 
 static bool is_bad(uint64_t rank)
 {
-	/* where test_vm.py has found row 0 */
+	/* as ROWS_AT in test_vm.py */
 	uint64_t block = rung__align_down(bad_offset, block_bytes), at = 4096 + rank * WIDTH;
 
 	return at < block + block_bytes && at + WIDTH > block;
@@ -135,7 +135,7 @@ static void check_rows(const struct engine *engine, int no_merge)
 	int rc;
 
 	snprintf(what, sizeof(what), "%s: %s", engine->name,
-	         no_merge ? "rows one by one" : "all rows but the bad ones");
+	         no_merge ? "rows one by one" : "all rows except the bad ones");
 	if (!store) {
 		check(false, what, "%s", rung_last_error());
 	} else {
@@ -168,8 +168,8 @@ static void check_rows(const struct engine *engine, int no_merge)
 	free(ranks);
 }
 
-/* One bad sector fails the request that wants a row on it, and no other, though they were merged
- * into one read. */
+/* One bad sector fails only the request for a row on it, although the rows were merged into one
+ * read. */
 static void check_bad_sector(const struct engine *engine)
 {
 	struct rung_store *store = open_store(engine->id, 0);
@@ -202,7 +202,7 @@ static void check_bad_sector(const struct engine *engine)
 	rung_store_close(store);
 }
 
-/* ---- engines alone ---- */
+/* ---- engines without a store ---- */
 
 static int32_t read_one(const struct rung__engine_ops *ops, struct rung__engine *engine,
                         uint64_t offset, uint32_t bytes)
@@ -223,7 +223,7 @@ static void check_borders(const struct rung__engine_ops *ops, struct rung__engin
 	unsigned char *expected = aligned_alloc(4096, 8192);
 	unsigned wrong = 0;
 
-	check(extents->count > 2, "nvme: the file is in several pieces", "%llu",
+	check(extents->count > 2, "nvme: the file has several extents", "%llu",
 	      (unsigned long long)extents->count);
 	for (uint64_t i = 1; i < extents->count; i++) {
 		uint64_t offset = extents->list[i].offset - block;
@@ -237,7 +237,7 @@ static void check_borders(const struct rung__engine_ops *ops, struct rung__engin
 		         pread(fd, expected, block, (off_t)(offset + block)) != (ssize_t)block ||
 		         memcmp(pool, expected, block) != 0;
 	}
-	check(wrong == 0, "nvme: reads are cut at the borders of pieces", "%u are not", wrong);
+	check(wrong == 0, "nvme: reads end at extent boundaries", "%u do not", wrong);
 	free(expected);
 }
 
@@ -256,16 +256,16 @@ static void check_edges(const char *path)
 
 	check(rc == 0, "extents", "%d: %s", rc, report.why);
 	rc = rc == 0 ? ops->open(&args, &engine, &report) : rc;
-	check(rc == 0, "nvme alone", "%d: %s", rc, report.why);
+	check(rc == 0, "nvme without a store", "%d: %s", rc, report.why);
 	if (rc < 0)
 		return;
 	file_bytes = extents.file_bytes;
 	last = rung__align_down(file_bytes - 1, block_bytes);
 	check_borders(ops, engine, &extents, args.fd, args.pool);
 	check(read_one(ops, engine, last, (uint32_t)block_bytes) == (int32_t)(file_bytes - last),
-	      "nvme: the end of the file is short", "not");
+	      "nvme: a read at the end of the file is short", "not");
 	check(read_one(ops, engine, last + block_bytes, (uint32_t)block_bytes) == 0,
-	      "nvme: nothing behind it", "there is something");
+	      "nvme: a read past the end is empty", "not");
 	check(read_one(ops, engine, 1, (uint32_t)block_bytes) == -EINVAL,
 	      "nvme: an offset inside a block is refused", "not");
 	check(read_one(ops, engine, 0, (uint32_t)block_bytes / 2) == -EINVAL,
@@ -287,7 +287,7 @@ static void refused(const char *what, const struct rung_store_opts *opts, const 
 	int rc = rung_store_open(ds, plan, opts, &store);
 
 	check(rc == RUNG_E_NOSUP && strstr(rung_last_error(), expected), what, "%d: %s", rc,
-	      rc ? rung_last_error() : "it works");
+	      rc ? rung_last_error() : "no error");
 	rung_store_close(store);
 }
 
@@ -297,12 +297,12 @@ static void check_refusals(void)
 		                        .engine = RUNG_ENGINE_NVME,
 		                        .buffered = 1 };
 
-	refused("nvme: not with the page cache", &opts, "page cache");
+	refused("nvme: refuses the page cache", &opts, "page cache");
 	opts.buffered = 0;
 	unlink("/dev/ng0n1");
-	refused("nvme: not without its device", &opts, "/dev/ng0n1");
+	refused("nvme: refuses to run without its device", &opts, "/dev/ng0n1");
 	need(mknod("/dev/ng0n1", S_IFCHR | 0600, makedev(1, 5)), "mknod"); /* /dev/zero */
-	refused("nvme: not with another device in its place", &opts, "not the generic device");
+	refused("nvme: refuses another device in its place", &opts, "not the generic device");
 }
 
 static int check_everything(const char *dir)

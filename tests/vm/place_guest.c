@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runs in the virtual machines of test_place.py: stores whose memory and threads have places,
- * looked at page by page.
+ * The program of test_place.py's virtual machines: stores whose memory and threads are placed on
+ * nodes, checked page by page.
  *
  *     place_guest make FOLDER                   on the host: stage the dataset FOLDER/ds
- *     place_guest check DATASET DRIVE ORDER     in the machine; the node of the drive, and the other nodes, nearest to it first: "0,3,2"
+ *     place_guest check DATASET DRIVE ORDER     in the machine
  *
- * Prints a line for each check: "ok WHAT" or "FAILED WHAT: …". Exit 0 when none failed.
+ * DRIVE is the node of the drive, ORDER the other nodes by distance from it: "0,3,2".
+ *
+ * Prints one line per check: "ok WHAT" or "FAILED WHAT: …". Exits with 0 if none failed.
  */
 #include <numaif.h>
 #include <sched.h>
@@ -27,20 +29,20 @@
 #define WIDTH     512
 #define SEED      6
 #define ALL_BYTES ((uint64_t)VERTICES * WIDTH)
-/* of host memory: slots, cache, and rows; the rest is cold */
+/* host memory for slots, cache and some rows; the rest is cold */
 #define SOME_BYTES (ALL_BYTES / 4 * 3)
 #define NODES_MAX  8
-/* on the drive's node once it is filled, besides what is always left: for slots, cache and some
- * rows */
+/* left free on the drive's node once it is filled, in addition to what the planner always leaves:
+ * for slots, cache and some rows */
 #define LEFT_BYTES      (10ull << 20)
-#define NEXT_LEFT_BYTES (6ull << 20) /* and on the next one, where there is a third */
-#define WANTED          0.99         /* share of pages that must be where they are to be */
+#define NEXT_LEFT_BYTES (6ull << 20) /* the same for the next node, if there is a third */
+#define WANTED          0.99         /* share of pages that must be on their planned node */
 
 static struct rung_dataset *ds;
 static struct rung_topology *topology;
 static uint64_t *vertex_of_rank;
 static uint32_t drive;
-static uint32_t order[NODES_MAX], order_count; /* the drive's node and those after it */
+static uint32_t order[NODES_MAX], order_count; /* the drive's node, then the others by distance */
 static int failures;
 
 static void need(int rc, const char *what)
@@ -91,7 +93,8 @@ static uint64_t free_on(uint32_t number)
 	return node_of(number)->available_bytes;
 }
 
-/* This process, and so the nodes that are near, on the CPUs of one node; NODES_MAX: on all. */
+/* Restrict this process to the CPUs of one node, which determines its near nodes; NODES_MAX: all
+ * CPUs. */
 static void run_on(uint32_t number)
 {
 	cpu_set_t set;
@@ -108,7 +111,7 @@ static void run_on(uint32_t number)
 	check(sched_setaffinity(0, sizeof(set), &set) == 0, "CPUs", "sched_setaffinity");
 }
 
-/* Memory of a node, until so much of it is left. */
+/* Allocate memory of a node until only `left` bytes of it are available. */
 static void *fill(uint32_t number, uint64_t left, uint64_t *bytes_out)
 {
 	uint64_t bytes = rung__align_down(free_on(number) - left, RUNG__PAGE_BYTES);
@@ -125,7 +128,7 @@ static void *fill(uint32_t number, uint64_t left, uint64_t *bytes_out)
 
 /* ---- pages ---- */
 
-/* Pages of a place that lie on another node than it says, by a loop of its own. */
+/* Count pages that are on another node than the placement has, independently of the store. */
 static void check_pages(const char *what, unsigned char *at, const struct rung_placement *placement)
 {
 	uint64_t pages = placement->bytes / 4096, wrong = 0;
@@ -144,7 +147,7 @@ static void check_pages(const char *what, unsigned char *at, const struct rung_p
 	}
 	snprintf(text, sizeof(text), "%s: pages of %s are on node %u", what, placement->name,
 	         placement->nodes.ids[0]);
-	check((double)wrong <= (1 - WANTED) * (double)pages, text, "%llu of %llu are not",
+	check((double)wrong <= (1 - WANTED) * (double)pages, text, "%llu of %llu pages are not",
 	      (unsigned long long)wrong, (unsigned long long)pages);
 }
 
@@ -159,7 +162,7 @@ static struct rung_plan *plan_for(enum rung_numa numa, uint32_t node, uint64_t h
 	return plan;
 }
 
-/* What the store says agrees with what the plan says, and with what the pages say. */
+/* The store's statistics must agree with the plan and with the pages. */
 static void check_store(const char *what, const struct rung_plan *plan,
                         const struct rung_store *store)
 {
@@ -181,7 +184,8 @@ static void check_store(const char *what, const struct rung_plan *plan,
 		              placement->nodes.count > 0 &&
 		              got->placement.nodes.count == placement->nodes.count &&
 		              got->placement.nodes.ids[0] == placement->nodes.ids[0],
-		      what, "place %u is not as planned (%s)", i, rung_plan_placement_why(plan));
+		      what, "placement %u is not as planned (%s)", i,
+		      rung_plan_placement_why(plan));
 		if (i >= stats.placement_count || placement->nodes.count == 0)
 			return;
 		check(got->node_share >= WANTED && !got->why[0], what,
@@ -192,7 +196,7 @@ static void check_store(const char *what, const struct rung_plan *plan,
 		check_pages(what, *at, placement);
 		*at += placement->bytes;
 	}
-	check(i == stats.placement_count && i > 0, what, "%u places, %u planned",
+	check(i == stats.placement_count && i > 0, what, "%u placements, %u planned",
 	      stats.placement_count, i);
 }
 
@@ -213,7 +217,7 @@ static bool is_refill(const char *task)
 	return strcmp(name, "rung-refill\n") == 0;
 }
 
-/* The CPUs a task may run on, as the kernel lists them, and the one it was on last. */
+/* The CPUs that a task may run on, as the kernel lists them, and the CPU it ran on last. */
 static void check_task(const char *task, char allowed[64], int *cpu_out)
 {
 	char path[300], line[512];
@@ -316,7 +320,7 @@ static void check_refused(const struct rung_plan *plan)
 	snprintf(words, sizeof(words), "NUMA node %u: ", drive);
 	check(rc == RUNG_E_NOMEM && strstr(rung_last_error(), words),
 	      "a node that is too small is an error", "%d: %s", rc,
-	      rc ? rung_last_error() : "it opened");
+	      rc ? rung_last_error() : "no error");
 	rung_store_close(store);
 }
 
@@ -339,18 +343,18 @@ static void check_near_first(void)
 	     i++) {
 		check(i < order_count && placement->nodes.count == 1 &&
 		              placement->nodes.ids[0] == order[i] && placement->rank_first == rank,
-		      "near nodes come first", "place %u is on node %u", i,
+		      "near nodes come first", "placement %u is on node %u", i,
 		      placement->nodes.count ? placement->nodes.ids[0] : 999);
 		rank += placement->row_count;
 	}
-	check(i >= RUNG__MIN(order_count, 3u), "what has no room goes to the next node",
-	      "%u places", i);
+	check(i >= RUNG__MIN(order_count, 3u), "rows without room go to the next node",
+	      "%u placements", i);
 	check(rank == rung_plan_tier(plan, 0)->row_count, "all rows have a place", "%llu",
 	      (unsigned long long)rank);
 	check_opened("near first", plan, NULL);
 	rung_plan_destroy(plan);
 
-	/* which has not the room for all rows */
+	/* the drive's node has no room for all rows */
 	plan = plan_for(RUNG_NUMA_NODE, drive, RUNG_BYTES_MAX);
 	check_refused(plan);
 	rung_plan_destroy(plan);
@@ -364,17 +368,17 @@ static void check_modes(void)
 	struct rung_plan *plan = plan_for(RUNG_NUMA_AUTO, 0, SOME_BYTES);
 	const struct rung_placement *placement = rung_plan_placement(plan, 0);
 
-	check(placement->nodes.count > 1, "CPUs of several nodes share them", "%u nodes",
+	check(placement->nodes.count > 1, "near CPUs on several nodes share the rows", "%u nodes",
 	      placement->nodes.count);
 	check_opened("shared by CPUs", plan, "/run/rung/socket");
 	rung_plan_destroy(plan);
 	plan = plan_for(RUNG_NUMA_INTERLEAVE, 0, SOME_BYTES);
-	check(rung_plan_placement(plan, 0)->nodes.count == order_count,
-	      "interleave takes all nodes", "%u", rung_plan_placement(plan, 0)->nodes.count);
+	check(rung_plan_placement(plan, 0)->nodes.count == order_count, "interleave uses all nodes",
+	      "%u", rung_plan_placement(plan, 0)->nodes.count);
 	check_opened("interleave", plan, NULL);
 	rung_plan_destroy(plan);
 	plan = plan_for(RUNG_NUMA_NODE, order[1], SOME_BYTES);
-	check_opened("on a node that was asked for", plan, NULL);
+	check_opened("on a chosen node", plan, NULL);
 	rung_plan_destroy(plan);
 	plan = plan_for(RUNG_NUMA_NONE, 0, SOME_BYTES);
 	check(rung_plan_placement(plan, 0)->nodes.count == 0 && rung_plan_placement_why(plan)[0],
@@ -382,22 +386,22 @@ static void check_modes(void)
 	rung_plan_destroy(plan);
 }
 
-/* As numactl sets them. */
+/* Policies as numactl sets them. */
 static void check_policies(void)
 {
 	unsigned long one = 1ul << order[1], two = one | 1ul << drive;
 	struct rung_plan *plan;
 
-	check(set_mempolicy(MPOL_INTERLEAVE, &two, 64) == 0, "a policy", "set_mempolicy");
+	check(set_mempolicy(MPOL_INTERLEAVE, &two, 64) == 0, "setting a policy", "set_mempolicy");
 	plan = plan_for(RUNG_NUMA_AUTO, 0, SOME_BYTES);
 	check(rung_plan_placement(plan, 0)->nodes.count == 0 &&
 	              strstr(rung_plan_placement_why(plan), "has a memory policy"),
-	      "a policy is left alone", "%s", rung_plan_placement_why(plan));
+	      "an existing policy is respected", "%s", rung_plan_placement_why(plan));
 	rung_plan_destroy(plan);
-	check(set_mempolicy(MPOL_BIND, &two, 64) == 0, "a bound", "set_mempolicy");
+	check(set_mempolicy(MPOL_BIND, &two, 64) == 0, "binding to nodes", "set_mempolicy");
 	plan = plan_for(RUNG_NUMA_INTERLEAVE, 0, SOME_BYTES);
-	check(rung_plan_placement(plan, 0)->nodes.count == 2, "a bound is kept", "%u nodes",
-	      rung_plan_placement(plan, 0)->nodes.count);
+	check(rung_plan_placement(plan, 0)->nodes.count == 2, "an existing binding is kept",
+	      "%u nodes", rung_plan_placement(plan, 0)->nodes.count);
 	rung_plan_destroy(plan);
 	set_mempolicy(MPOL_DEFAULT, NULL, 0);
 }

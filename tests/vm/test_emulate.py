@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine that does not start is started again, one that does not end is a failure: tried with
-programs that stand for machines."""
+"""A machine that does not start is started again; a machine that does not end is a failure.
+Programs stand in for the machines."""
 import os
 import tempfile
 import unittest
@@ -12,7 +12,7 @@ LOCKED = "[   28.416668] watchdog: BUG: soft lockup"
 
 class Emulate(unittest.TestCase):
     def count_starts(self, script, **limits):
-        """What it said, or the failure, and how often it was started."""
+        """Returns the output, or the failure, and the number of starts."""
         with tempfile.TemporaryDirectory() as folder:
             starts = os.path.join(folder, "starts")
             try:
@@ -24,29 +24,29 @@ class Emulate(unittest.TestCase):
             with open(starts, encoding="utf-8") as file:
                 return said, len(file.readlines())
 
-    def test_one_that_locks_up_is_started_again(self):
+    def test_a_lockup_is_started_again(self):
         said, starts = self.count_starts("if [ $starts = 1 ]; then echo '%s'; exec sleep 1000; "
                                          "fi; echo up" % LOCKED, start_limit=1)
         self.assertIn("up\n", said)
         self.assertGreaterEqual(starts, 2)
 
-    def test_one_whose_kernel_panics_is_started_again(self):
+    def test_a_kernel_panic_is_started_again(self):
         panic = "[    0.036000] Kernel panic"
         said, starts = self.count_starts("[ $starts = 1 ] && echo '%s' || echo up" % panic)
         self.assertEqual((said, starts), ("up\n", 2))
 
-    def test_one_that_never_starts_is_a_failure(self):
+    def test_a_machine_that_never_starts_is_a_failure(self):
         said, starts = self.count_starts("echo '%s'; exec sleep 1000" % LOCKED, start_limit=1)
         self.assertIn("not started in 1 s", said)
         self.assertIn(LOCKED, said)
         self.assertEqual(starts, 3)
 
-    def test_one_that_has_said_something_is_not_started_again(self):
+    def test_a_machine_with_output_is_not_started_again(self):
         said, starts = self.count_starts("echo up; exec sleep 1000", limit=2)
         self.assertIn("has not ended in 2 s", said)
         self.assertEqual(starts, 1)
 
-    def test_all_that_it_says_comes(self):
+    def test_the_whole_output_is_returned(self):
         self.assertEqual(self.count_starts("printf 'up\\r\\n%s\\n'; echo error >&2" % LOCKED),
                          ("up\n%s\nerror\n" % LOCKED, 1))
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung numa in a virtual machine of three nodes: what a kernel shows of them, which is also what
-record.sh makes a fixture of.
+"""rung numa in a virtual machine of three nodes: compared with the machine's settings, and with the
+fixture that record.sh makes of it.
 
-Two sockets, memory without CPUs that a table of the firmware (HMAT) rates, a CPU that is turned
-off, a drive with two controllers, one behind a bridge of node 1, two at a switch there. Skipped
-where test_vm.py is.
+The machine has two sockets, memory without CPUs with ratings in a firmware table (HMAT), a CPU that
+is offline, a drive with two controllers, a drive below a bridge of node 1, and two drives at a
+switch there. Skipped where test_vm.py is.
 """
 import json
 import os
@@ -34,10 +34,14 @@ mount -t devtmpfs d /dev; mount -t proc p /proc; mount -t sysfs s /sys
 echo 0 > /sys/devices/system/cpu/cpu3/online
 echo 4 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages
 echo "[begin all]"; /rung numa --topology --json; echo "[end $?]"
-echo "[begin measured]"; /rung numa --quick --samples 1 --seconds 0.001 --only latency,touch --json --quiet; echo "[end $?]"
+echo "[begin measured]"
+/rung numa --quick --samples 1 --seconds 0.001 --only latency,touch --json --quiet
+echo "[end $?]"
 echo "[begin record]"; sh /record.sh; echo "[end $?]"
-mkdir /cgroup; mount -t cgroup2 c /cgroup; echo +cpuset > /cgroup/cgroup.subtree_control; mkdir /cgroup/job
-echo 0 > /cgroup/job/cpuset.cpus; echo 0,2 > /cgroup/job/cpuset.mems; echo $$ > /cgroup/job/cgroup.procs
+mkdir /cgroup; mount -t cgroup2 c /cgroup
+echo +cpuset > /cgroup/cgroup.subtree_control; mkdir /cgroup/job
+echo 0 > /cgroup/job/cpuset.cpus; echo 0,2 > /cgroup/job/cpuset.mems
+echo $$ > /cgroup/job/cgroup.procs
 echo "[begin job]"; /rung numa --topology --json; echo "[end $?]"
 poweroff -f
 """
@@ -68,7 +72,8 @@ def device_options(disks):
                  "xio3130-downstream,id=down0,bus=sw0,chassis=3,slot=3",
                  "xio3130-downstream,id=down1,bus=sw0,chassis=4,slot=4",
                  "nvme,serial=a,drive=d0,bus=rp0", "nvme,serial=b,drive=d1,bus=down0",
-                 "nvme,serial=c,drive=d2,bus=down1,logical_block_size=4096,physical_block_size=4096",
+                 "nvme,serial=c,drive=d2,bus=down1,logical_block_size=4096,"
+                 "physical_block_size=4096",
                  "nvme-subsys,id=both", "nvme,id=first,serial=d,subsys=both,bus=pcie.0",
                  "nvme,serial=d,subsys=both,bus=pcie.0",
                  "nvme-ns,drive=d3,bus=first,shared=on", "VGA,bus=pcie.0"):
@@ -124,7 +129,7 @@ class Numa(unittest.TestCase):
         return emulate(command)
 
     def part(self, name):
-        """What was said between begin and end; it ended with 0."""
+        """The output between begin and end of a command, which must exit with 0."""
         found = re.search(r"^\[begin %s\]\n(.*?)^\[end (\d+)\]$" % name, self.said, re.M | re.S)
         self.assertTrue(found, self.said[-4000:])
         self.assertEqual(found[2], "0", found[1])
@@ -147,7 +152,7 @@ class Numa(unittest.TestCase):
             self.assertLess(node["free_bytes"], node["total_bytes"])
             self.assertLess(node["total_bytes"], 257 << 20)
 
-    def test_ratings_of_the_firmware(self):
+    def test_firmware_ratings(self):
         for node in self.topology("all")["nodes"]:
             near = 0 if node["node"] == 0 else 1
             self.assertGreaterEqual(len(node["rated"]), 1)
@@ -167,7 +172,7 @@ class Numa(unittest.TestCase):
         self.assertEqual({drive["bytes"] for drive in drives.values()}, {64 << 20})
         self.assertEqual(sorted(drive["sector_bytes"] for drive in drives.values()),
                          [512, 512, 512, 4096])
-        self.assertEqual(top["gpus"], [], "the emulated screen is no GPU")
+        self.assertEqual(top["gpus"], [], "the emulated VGA device is not a GPU")
         links = {(a, b): top["links"]["nvme_nvme"][i][j] for i, a in enumerate(drives) for j,
                  b in enumerate(drives)}
         self.assertEqual(sorted(links[a, b] for a in placed for b in placed if a < b),
@@ -182,9 +187,9 @@ class Numa(unittest.TestCase):
         self.assertEqual((placement["can_bind"], placement["can_look"]), (built_in, built_in),
                          placement)
 
-    def test_memory_is_measured_where_it_lies(self):
-        """All nodes have memory, the third no CPUs; how fast an emulated machine is says
-        nothing."""
+    def test_memory_is_measured_on_its_node(self):
+        """All nodes have memory, the third has no CPUs. The speed of an emulated machine is
+        meaningless."""
         top = self.topology("measured")
         self.assertEqual([[latency is None for latency in row] for row in top["latency_ns"]],
                          [[False] * 3, [False] * 3, [True] * 3] if top["placement"]["can_bind"]
@@ -197,13 +202,13 @@ class Numa(unittest.TestCase):
             elif top["placement"]["can_look"]:
                 self.assertGreaterEqual(result["placement_share"], 0.95)
 
-    def test_what_a_cpuset_allows(self):
+    def test_a_cpuset_limits_cpus_and_nodes(self):
         top = self.topology("job")
         self.assertEqual((top["cpus"]["allowed"], top["memory"]["nodes_allowed"]), ("0", "0,2"))
         self.assertEqual([node["memory_allowed"] for node in top["nodes"]], [True, False, True])
         self.assertEqual([node["cpus_allowed"] for node in top["nodes"]], ["0", "", ""])
 
-    def test_what_is_recorded_is_what_was_there(self):
+    def test_a_recording_matches_the_machine(self):
         root = os.path.join(self.folder, "recorded")
         for line in self.part("record").splitlines():
             put(root, line)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory and threads with places, in virtual machines of two and of four nodes: place_guest.c looks
-at them page by page.
+"""Placement of memory and threads, in virtual machines of two and of four nodes: place_guest.c
+checks it page by page.
 
 The drive is at node 1. The larger machine has memory without CPUs, and nodes of several sizes.
-Skipped where test_vm.py is; a machine without KVM takes some twenty seconds.
+Skipped where test_vm.py is; without KVM a machine takes about twenty seconds.
 """
 import os
 import sys
@@ -49,7 +49,7 @@ class Place(unittest.TestCase):
         return os.path.join(self.folder, *names)
 
     def boot(self, nodes, distances):
-        """Nodes are (MiB, CPUs)."""
+        """Each node is (MiB, CPUs)."""
         options, cpu = [], 0
         for number, (size, cpus) in enumerate(nodes):
             on = ",cpus=%d-%d" % (cpu, cpu + cpus - 1) if cpus else ""
@@ -78,7 +78,7 @@ class Place(unittest.TestCase):
         self.assertIn("guest ended with 0", said)
         self.assertNotIn("FAILED", said)
         for what in ("near nodes come first", "a node that is too small is an error",
-                     "an attached store", "interleave takes all nodes"):
+                     "an attached store", "interleave uses all nodes"):
             self.assertIn("ok " + what, said)
 
     def test_two_nodes(self):

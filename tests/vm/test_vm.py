@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engines on NVMe disks: guest.c in virtual machines with an emulated one, of 512- and of
-4096-byte blocks, with a bad sector.
+"""The engines on NVMe disks: guest.c in virtual machines that emulate a disk with blocks of 512 or
+4096 bytes and a bad sector.
 
-Skipped where a machine cannot be had: it wants qemu-system-x86_64, busybox, cpio, mkfs.ext4,
+Skipped if a machine cannot be started: it needs qemu-system-x86_64, busybox, cpio, mkfs.ext4,
 debugfs, and the kernel that kernel.sh fetches. Nothing is installed or mounted here, and root is
-not needed. A machine without KVM takes some ten seconds.
+not needed. Without KVM a machine takes about ten seconds.
 """
 import os
 import re
@@ -23,7 +23,7 @@ SYSTEM = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 TOOLS = ("qemu-system-x86_64", "busybox", "cpio", "mkfs.ext4", "debugfs", "ldd")
 PARTITION = 8 << 20        # where the file system begins on the disk
 DISK = 64 << 20
-ROWS_AT = 4096             # of the features file; guest.c has the same
+ROWS_AT = 4096             # of the features file; guest.c has the same offset
 BAD_ROW = 20000
 
 INIT = """#!/bin/busybox sh
@@ -49,7 +49,7 @@ def kernel():
 
 
 def missing():
-    """Why there can be no machine; "" when there can."""
+    """Why no machine can be started; "" if one can."""
     if os.uname().machine != "x86_64":
         return "the machine's kernel is for x86_64"
     lacking = [name for name in TOOLS if not which(name)]
@@ -67,8 +67,8 @@ def run(*command, **more):
 
 
 def make_disk(disk, files, disk_block, fs_block, group_blocks):
-    """A disk with one partition and the folder `files` in it. Small groups with tables of their
-    own: files are in several pieces."""
+    """A disk with one partition that contains the folder `files`. Small block groups with separate
+    tables, so that files have several extents."""
     with open(disk, "wb") as file:
         file.truncate(DISK)
         file.seek(446)
@@ -84,7 +84,7 @@ def make_disk(disk, files, disk_block, fs_block, group_blocks):
 
 
 def make_initramfs(folder, init, guest):
-    """FOLDER/initramfs, in which the script `init` finds busybox, and the program `guest` as
+    """FOLDER/initramfs, which runs the script `init` with busybox, and the program `guest` as
     /guest."""
     root = os.path.join(folder, "root")
     for name in ("bin", "dev", "proc", "sys", "tmp", "data", "lib64"):
@@ -119,7 +119,7 @@ class Machine(unittest.TestCase):
         return os.path.join(self.folder, *names)
 
     def sector_of(self, offset, fs_block):
-        """The disk's 512-byte sector in which byte `offset` of the features lies."""
+        """The disk's 512-byte sector with byte `offset` of the features."""
         said = run(which("debugfs"), "-R", "bmap /ds/features.000.npy %d" % (offset // fs_block),
                    "%s?offset=%d" % (self.path("disk"), PARTITION))
         return (PARTITION + int(said.split()[-1]) * fs_block + offset % fs_block) // 512
@@ -138,7 +138,8 @@ class Machine(unittest.TestCase):
             "-blockdev",
             "driver=blkdebug,image=disk,config=%s,node-name=faulty" % self.path("errors"),
             "-device",
-            "nvme,serial=rung,drive=faulty,max_ioqpairs=8,logical_block_size=%d,physical_block_size=%d" % (block, block),
+            "nvme,serial=rung,drive=faulty,max_ioqpairs=8,logical_block_size=%d,"
+            "physical_block_size=%d" % (block, block),
             "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-monitor",
             "none", "-no-reboot"]
         return emulate(command)
@@ -151,7 +152,7 @@ class Machine(unittest.TestCase):
         self.assertIn("guest ended with 0", said)
         self.assertNotIn("FAILED", said)
         for engine in ("pread", "io_uring", "io_uring_poll", "nvme"):
-            self.assertIn("ok %s: all rows but the bad ones" % engine, said)
+            self.assertIn("ok %s: all rows except the bad ones" % engine, said)
 
     def test_blocks_of_512_bytes(self):
         self.engines_pass(512, 1024, 2048)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signals that end a command. The handler calls only async-signal-safe functions, and reads only
- * lock-free atomics.
+ * Signals that end a command. The handlers run on any thread, and several threads may receive
+ * signals at the same time. They call only async-signal-safe functions and read only lock-free
+ * atomics.
  */
 #include "interrupt.h"
 
@@ -15,18 +16,21 @@
 
 #include "tool.h"
 
-#define FILES_MAX     4
-#define SAME_PRESS_NS 100000000u /* timeout(1) sends its signal twice: to us, and to our group */
+#define FILES_MAX 4
+/* timeout(1) sends its signal twice, to this process and to its group: within this time a second
+ * signal of the same number is not a second request */
+#define SAME_PRESS_NS 100000000u
 #define SIGNALS_MAX   4
 
 static const int numbers[SIGNALS_MAX] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
-static const char *command = "rung";
-static sigset_t handled; /* these and SIGALRM */
-static const char *_Atomic files[FILES_MAX];
+static const char *command = "rung"; /* begins the message; written before the handlers exist */
+static sigset_t handled;             /* the signals above, and SIGALRM */
+static const char *_Atomic files[FILES_MAX]; /* to be removed; NULL: free entry */
 static const char *_Atomic hint_path, *_Atomic hint_text;
+/* number of the first signal, 0: none; 1: a thread is in die(); 1: the line shows a bar */
 static _Atomic int received, ending, bar_drawn;
-static _Atomic uint64_t received_ns;
-static _Atomic uint32_t grace_ms;
+static _Atomic uint64_t received_ns; /* time of the first signal */
+static _Atomic uint32_t grace_ms;    /* 0: end inside the handler */
 
 static const char *name_of(int number)
 {
@@ -42,7 +46,8 @@ static const char *name_of(int number)
 	}
 }
 
-/* A stopped terminal, or a pipe without a reader, must not block the process. */
+/* Write to stderr without stdio, which is not async-signal-safe. Polled first: a stopped terminal,
+ * or a full pipe that nothing reads, must not block the process. */
 static void say(const char *text)
 {
 	struct pollfd err = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -66,12 +71,13 @@ static void explain(int number)
 		say(text);
 }
 
-/* All of the signals are blocked in the calling thread. */
+/* The handled signals are blocked in the calling thread: by sa_mask in a handler, explicitly in
+ * tool_interrupt_end(). So a thread cannot enter this function twice and wait for itself. */
 static _Noreturn void die(int number)
 {
 	struct sigaction ignore = { .sa_handler = SIG_IGN }, end = { .sa_handler = SIG_DFL };
 
-	while (atomic_exchange(&ending, 1)) /* another thread is here */
+	while (atomic_exchange(&ending, 1)) /* another thread is ending the process */
 		pause();
 	for (size_t i = 0; i < FILES_MAX; i++) {
 		const char *path = atomic_load(&files[i]);
@@ -79,16 +85,21 @@ static _Noreturn void die(int number)
 		if (path)
 			unlink(path);
 	}
-	if (number != SIGPIPE) { /* with a closed pipe as standard error */
+	/* A reader that has closed its pipe expects no message. For other signals stderr may be
+	 * a closed pipe, too: then the message must not end the process by SIGPIPE instead. */
+	if (number != SIGPIPE) {
 		sigaction(SIGPIPE, &ignore, NULL);
 		explain(number);
 	}
+	/* default action first: once unblocked, the raised signal is delivered */
 	sigaction(number, &end, NULL);
 	pthread_sigmask(SIG_UNBLOCK, &handled, NULL);
 	raise(number);
-	_exit(128 + number); /* default actions do not end the first process of a container */
+	/* the kernel ignores default actions for the first process of a container */
+	_exit(128 + number);
 }
 
+/* SIGALRM ends the grace period, so that its end does not depend on any thread making progress. */
 static void start_clock(uint32_t ms)
 {
 	const struct itimerval after = {
@@ -106,9 +117,11 @@ static void on_signal(int number)
 	uint64_t first_ns = 0;
 	int first = 0;
 
+	/* no grace: the results have no reader */
 	if (number == SIGPIPE)
 		die(number);
-	/* before `received`: another thread may get the same signal at this moment */
+	/* The time is set before `received`: another thread may handle the same signal at this
+	 * moment, and compares with it as soon as `received` is set. */
 	if (atomic_compare_exchange_strong(&received_ns, &first_ns, now_ns))
 		first_ns = now_ns;
 	if (atomic_compare_exchange_strong(&received, &first, number)) {
@@ -121,6 +134,7 @@ static void on_signal(int number)
 	errno = saved;
 }
 
+/* The grace period is over. The process ends by the signal that began it, not by SIGALRM. */
 static void on_alarm(int number)
 {
 	const int first = atomic_load(&received);
@@ -130,6 +144,7 @@ static void on_alarm(int number)
 
 void tool_interrupt_init(const char *name)
 {
+	/* SA_RESTART: during a grace period reads and writes in progress must not fail */
 	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESTART };
 	struct sigaction old;
 	sigset_t alarm_set;
@@ -147,12 +162,14 @@ void tool_interrupt_init(const char *name)
 	}
 	action.sa_handler = on_alarm;
 	sigaction(SIGALRM, &action, NULL);
+	/* the mask is inherited across exec(): a blocked SIGALRM would never end a grace period */
 	pthread_sigmask(SIG_UNBLOCK, &alarm_set, NULL);
 }
 
 void tool_interrupt_grace(uint32_t ms)
 {
 	atomic_store(&grace_ms, ms);
+	/* a later grace period replaces the clock of an earlier one */
 	if (atomic_load(&received))
 		start_clock(ms);
 }
@@ -186,10 +203,13 @@ void tool_interrupt_forget(const char *path)
 		if (atomic_compare_exchange_strong(&files[i], &registered, NULL))
 			break;
 	}
-	while (atomic_load(&ending)) /* another thread may be reading `path`, and ends us */
+	/* The caller frees `path` next. A thread in die() may have loaded it before it was
+	 * removed from the list: wait, because that thread ends the process. */
+	while (atomic_load(&ending))
 		pause();
 }
 
+/* The handler prints nothing as long as one of the two is NULL. */
 void tool_interrupt_hint(const char *path, const char *text)
 {
 	atomic_store(&hint_path, path);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Signals that end a command. SIGINT, SIGTERM, SIGHUP and SIGPIPE remove the files registered here,
- * clear the progress bar, and then end the process by their default action, so that a shell sees a
- * death by signal. A signal that is ignored when the command starts (nohup, `&` in a script) stays
- * ignored; SIGQUIT keeps its default action. The library installs no handler.
+ * Signals that end a command. On SIGINT, SIGTERM, SIGHUP and SIGPIPE the files registered here are
+ * removed, the progress bar is cleared, and then the process ends by the default action of the
+ * signal, so that a shell sees a death by signal. A signal that is ignored when the command starts
+ * (nohup, `&` in a script) stays ignored; SIGQUIT keeps its default action. The library installs no
+ * handler.
  *
  * A command without other resources ends inside the handler. A command that has more to clean up
- * requests a grace period: the handler then only records the signal, tool_interrupted() and with it
+ * requests a grace period: the handler then only records the signal, tool_interrupted() and
  * tool_progress_update() request cancellation, and main() ends the process when the command has
  * returned. A second signal, or the end of the grace period, ends the process at once.
  *
@@ -22,35 +23,36 @@
 
 #define TOOL_GRACE_MS 700u /* below the second within which a command has to end */
 
-/** Install the handlers. @param name  of the command, for the message, kept */
+/** Install the handlers. @param name  of the command, for the message; must stay valid */
 void tool_interrupt_init(const char *name);
 
 /**
- * From now on the command cleans up itself, within `ms` of a signal. They are counted from now when
- * the signal has come already.
+ * From now on the command cleans up itself, within `ms` of a signal. If the signal has been
+ * received already, the time counts from this call.
  */
 void tool_interrupt_grace(uint32_t ms);
 
-/** The signal that ends the command; 0: none has come. */
+/** The signal that ends the command; 0: none was received. */
 int tool_interrupted(void);
 
-/** The name of that signal, as in "SIGINT". */
+/** The name of that signal, such as "SIGINT". */
 const char *tool_interrupt_name(void);
 
 /**
- * Remove `path` when a signal ends the process, until tool_interrupt_forget().
- * @return 0, or -1 when too many are registered
+ * Remove `path` if a signal ends the process, until tool_interrupt_forget(). The handler reads
+ * `path`: it must stay valid until then.
+ * @return 0, or -1 if too many are registered
  */
 int tool_interrupt_unlink(const char *path);
 void tool_interrupt_forget(const char *path);
 
-/** Print `text` when a signal ends the process and the file `path` is there. Both are kept. */
+/** Print `text` if a signal ends the process while the file `path` exists. Both must stay valid. */
 void tool_interrupt_hint(const char *path, const char *text);
 
-/** Whether a bar is on the terminal's line. */
+/** Record whether the terminal's line shows a bar, which the handler would have to clear. */
 void tool_interrupt_bar(int drawn);
 
-/** End the process by the signal that has come. The caller has flushed standard output. */
+/** End the process by the signal that was received. The caller has flushed standard output. */
 _Noreturn void tool_interrupt_end(void);
 
 #endif

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `rung`: finds the subcommand and runs it. */
+/*
+ * The command `rung`: finds the subcommand and runs it. It also prepares the process for all
+ * subcommands: standard streams, exit codes of argp, signals, and a check at exit that all output
+ * was written.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -15,10 +19,11 @@ struct subcommand {
 	const char *name;
 	/* argv[0] of the subcommand, so that argp's messages start with it */
 	const char *full_name;
-	int (*run)(int argc, char **argv); /* NULL: not in this build or version */
-	const char *summary;
+	int (*run)(int argc, char **argv); /* NULL: not in this build */
+	const char *summary;               /* a line of rung --help */
 };
 
+/* Without BLAS the command is listed all the same, with the reason why it does not run. */
 #if RUNG_HAVE_BLAS
 #define RUN_TRAIN cmd_train
 #else
@@ -32,13 +37,13 @@ static const struct subcommand subcommands[] = {
 	  "compute how often each row will be requested, as a file" },
 	{ "verify", "rung verify", cmd_verify,
 	  "re-read a staged dataset and compare its checksums" },
-	{ "info", "rung info", cmd_info, "what a staged dataset holds" },
+	{ "info", "rung info", cmd_info, "print the contents of a staged dataset" },
 	{ "plan", "rung plan", cmd_plan,
-	  "which rows go into which tier, and the traffic to expect" },
+	  "place rows in tiers, and predict the traffic of each tier" },
 	{ "trace", "rung trace", cmd_trace,
-	  "sample epochs: hits of each tier, and of every order of rows" },
+	  "sample epochs, and count the hits of tiers and of orders of rows" },
 	{ "numa", "rung numa", cmd_numa,
-	  "NUMA nodes, GPUs, NVMe drives, and the links between them" },
+	  "print and measure NUMA nodes, GPUs, NVMe drives and their links" },
 	{ "bench", "rung bench", cmd_bench, "measure gathers from a staged dataset" },
 	{ "train", "rung train", RUN_TRAIN, "train a small GraphSAGE on a staged dataset" },
 };
@@ -70,9 +75,10 @@ static void print_version(void)
 	printf("  %-9s %-4s %s\n", "blas", RUNG_HAVE_BLAS ? "yes" : "no", RUNG_WHY_BLAS);
 }
 
+/* Print the list of commands for an unknown one. @return an exit code */
 static int unknown(const char *word)
 {
-	fprintf(stderr, "rung: unknown command '%s'; the commands are:", word);
+	fprintf(stderr, "rung: unknown command '%s'; use one of", word);
 	for (size_t i = 0; i < SUBCOMMAND_COUNT; i++)
 		fprintf(stderr, " %s", subcommands[i].name);
 	fputc('\n', stderr);
@@ -85,21 +91,25 @@ static int run(const struct subcommand *command, int argc, char **argv)
 		return tool_error(command->full_name, TOOL_FAILED, "not in this build: %s",
 		                  RUNG_WHY_BLAS);
 	}
-	argv[0] = (char *)(uintptr_t)command->full_name; /* argp reads it only */
+	argv[0] = (char *)(uintptr_t)command->full_name; /* argp only reads it */
 	tool_interrupt_init(command->full_name);
 	return command->run(argc, argv);
 }
 
-/* A standard stream that is closed: else the first file that is opened becomes it. */
+/* Open something as each standard stream that is closed. Otherwise the next file that is opened,
+ * such as one of a dataset, would get its number, and results would be written into it. */
 static void keep_streams(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
 		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-			open("/dev/null", O_RDONLY); /* is fd; writing fails as before */
+			/* gets the lowest free number, which is fd; for reading only, so that
+			 * writing to it fails, as it would to a closed stream */
+			open("/dev/null", O_RDONLY);
 	}
 }
 
-/* At every exit, argp's after --help too: results that are lost are a failure. */
+/* Runs at every exit, including argp's after --help: lost results are a failure, whatever the exit
+ * code was. on_exit() instead of atexit(), because the handler needs that code. */
 static void check_output(int code, void *ctx)
 {
 	(void)ctx;
@@ -111,9 +121,9 @@ int main(int argc, char **argv)
 {
 	int code = TOOL_DONE;
 
-	keep_streams();
+	keep_streams(); /* before anything opens a file */
 	on_exit(check_output, NULL);
-	/* exceeding a file size limit is then an error that is reported and cleaned up */
+	/* exceeding a file size limit then makes write() fail, which is reported and cleaned up */
 	signal(SIGXFSZ, SIG_IGN);
 	argp_err_exit_status = TOOL_USAGE;
 	if (argc < 2) {
@@ -132,6 +142,8 @@ int main(int argc, char **argv)
 			return unknown(argv[1]);
 		code = run(&subcommands[i], argc - 1, argv + 1);
 	}
+	/* after a grace period: the command has cleaned up, and stdio is flushed here, because a
+	 * death by signal does not do that */
 	if (tool_interrupted()) {
 		tool_flush(argv[1]);
 		tool_interrupt_end();

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers shared by the subcommands: failures, numbers, tables. Arguments are in arguments.c,
- * stores in open.c, progress in progress.c. */
+/*
+ * Helpers shared by the subcommands: failures, numbers, tables. Arguments are in args/, stores in
+ * cmd/open.c, progress in output/progress.c.
+ */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -31,6 +33,7 @@ int tool_fail(const char *name, int status)
 
 	if (status == RUNG_E_CANCELED && tool_interrupted())
 		return TOOL_FAILED;
+	/* results that were printed before come first if both streams go to one file */
 	fflush(stdout);
 	fprintf(stderr, "%s: %s\n", name, *text ? text : rung_status_text(status));
 	return tool_exit_code(status);
@@ -51,6 +54,8 @@ int tool_error(const char *name, int code, const char *format, ...)
 
 void tool_output_lost(const char *name, int err)
 {
+	/* The rest of the buffer cannot be written. Without these two calls tool_error() and the
+	 * flush at exit would fail again and print a second message. */
 	__fpurge(stdout);
 	clearerr(stdout);
 	tool_error(name, TOOL_FAILED, "standard output could not be written%s%s", err ? ": " : "",
@@ -59,7 +64,7 @@ void tool_output_lost(const char *name, int err)
 
 int tool_flush(const char *name)
 {
-	const int lost = ferror(stdout);
+	const int lost = ferror(stdout); /* an earlier write failed, for a reason now unknown */
 
 	errno = 0;
 	if (fflush(stdout) == 0 && !lost)
@@ -95,6 +100,7 @@ int tool_train_ranks(const struct rung_dataset *ds, uint64_t *count_out, uint64_
 		if (rc < 0)
 			return rc;
 	}
+	/* a copy: without a split the ids are generated here, and the caller frees both alike */
 	ids = malloc((count ? count : 1) * sizeof(*ids));
 	if (!ids) {
 		rung_free(given);
@@ -102,6 +108,8 @@ int tool_train_ranks(const struct rung_dataset *ds, uint64_t *count_out, uint64_
 	}
 	for (uint64_t i = 0; i < count; i++)
 		ids[i] = given ? given[i] : i;
+	/* A split keeps the order in which it was given, and may repeat ids; after sorting, equal
+	 * ids are neighbours. */
 	if (given)
 		qsort(ids, count, sizeof(*ids), compare_ids);
 	for (uint64_t i = 0; i < count; i++) {
@@ -124,11 +132,13 @@ void tool_fanouts_of(const struct tool_fanouts *given, const struct rung_dataset
 	memcpy(out->hops, info->fanouts, out->count * sizeof(out->hops[0]));
 }
 
+/* Three digits and a unit: "812 B", "1.20 KiB", "62.2 MiB"; `step` is the ratio of two units. */
 static const char *scaled_text(char *text, double value, double step, const char *const *units,
                                int unit_count)
 {
 	int unit = 0;
 
+	/* a little below the step: 1023.99 KiB would be rounded to "1024 KiB" */
 	while (unit + 1 < unit_count && value >= step * 0.99995) {
 		value /= step;
 		unit++;
@@ -156,9 +166,10 @@ const char *tool_count_text(char text[TOOL_TEXT_BYTES], double count)
 	return scaled_text(text, count, 1000, units, 5);
 }
 
+/* Two units at most; minutes from 100 s and hours from 100 min on. */
 const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds)
 {
-	double whole = floor(seconds);
+	double whole = floor(seconds); /* so that 119.7 s is not printed as "1 min 60 s" */
 
 	if (seconds < 100)
 		snprintf(text, TOOL_TEXT_BYTES, seconds < 10 ? "%.2f s" : "%.0f s", seconds);
@@ -178,19 +189,19 @@ const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed)
 	text[0] = 0;
 	for (uint32_t bit = 1; bit < RUNG_ASSUMED_ALL; bit <<= 1) {
 		if (assumed & bit)
-			used += (size_t)snprintf(
-				text + used, TOOL_ASSUMED_BYTES - used, "%s%s",
-				used ? ", " : ", without figures of what a GPU reads from ",
-				rung_assumed_name((enum rung_assumed)bit));
+			used += (size_t)snprintf(text + used, TOOL_ASSUMED_BYTES - used, "%s%s",
+			                         used ? ", "
+			                              : ", which has no rates of GPU reads from ",
+			                         rung_assumed_name((enum rung_assumed)bit));
 	}
 	if (used)
 		snprintf(text + used, TOOL_ASSUMED_BYTES - used,
-		         ", which are assumed: measure them with rung numa");
+		         ": they are assumed; measure them with rung numa");
 	return text;
 }
 
-/* "host: 12.0 GiB on node 1", "host: 24.0 GiB on nodes 0, 1 in turn, blocks of 2.0 MiB": a line
- * without its end. */
+/* "host: 12.0 GiB on node 1", "host: 24.0 GiB on nodes 0, 1 in turn, blocks of 2.0 MiB", without a
+ * line end: after opening, the share of the pages follows. */
 static void print_placement(const struct rung_placement *placement)
 {
 	char bytes[TOOL_TEXT_BYTES];
@@ -212,7 +223,7 @@ void tool_print_placements(const struct rung_store_stats *stats)
 	for (uint32_t i = 0; i < stats->placement_count; i++) {
 		const struct rung_store_placement *placement = &stats->placements[i];
 
-		if (placement->placement.nodes.count == 0)
+		if (placement->placement.nodes.count == 0) /* left to the kernel */
 			continue;
 		print_placement(&placement->placement);
 		if (!isnan(placement->node_share))
@@ -231,7 +242,7 @@ void tool_print_plan(const struct rung_plan *plan)
 	for (unsigned i = 0; (tier = rung_plan_tier(plan, i)) != NULL; i++) {
 		printf("%-8s %14llu %12s ", tier->name, (unsigned long long)tier->row_count,
 		       tool_bytes_text(bytes, (double)tier->bytes));
-		if (isnan(tier->hit_share))
+		if (isnan(tier->hit_share)) /* nothing was predicted */
 			printf("%12s\n", "-");
 		else
 			printf("%10.1f %%\n", 100 * tier->hit_share);
@@ -252,6 +263,7 @@ void tool_print_choice(const struct rung_tuning *tuning, const char *profile)
 		printf("%s%s", i ? ", " : "",
 		       *tuning->drives[i] ? tuning->drives[i] : "without a name");
 	printf("%s%s\n", tuning->drive_count ? ": " : "", tuning->drive_why);
+	/* a setting of 0 or without a reason was not derived from the profile */
 	if (tuning->queue_depth)
 		printf("  depth      %u: %s\n", tuning->queue_depth, tuning->queue_depth_why);
 	if (*tuning->merge_gap_why) {
@@ -291,7 +303,7 @@ void tool_print_hits(const struct rung_store_stats *stats)
 void tool_print_engine(const struct rung_store_stats *stats)
 {
 	printf("engine: %s", stats->engine);
-	if (strcmp(stats->engine, "none") != 0)
+	if (strcmp(stats->engine, "none") != 0) /* "none": all rows are in memory */
 		printf(", %s, depth %u, sectors of %u bytes",
 		       stats->direct ? "O_DIRECT" : "page cache", stats->queue_depth,
 		       stats->sector_bytes);

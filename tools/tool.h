@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Helpers shared by the subcommands: arguments, failures, progress, opening a store, tables and
- * JSON.
+ * Helpers shared by the subcommands: arguments, failures, progress, opening a store, and tables.
  *
  * A subcommand is `int cmd_NAME(int argc, char **argv)`: argv[0] is "rung NAME", the return value
- * is an exit code. It reads its options with tables (args/args.h).
+ * is an exit code. It reads its options with tables (args/args.h). Results go to stdout; messages
+ * and progress go to stderr, each line starting with "rung NAME: ".
  *
  * The tool_arg_* functions do not return if the argument is wrong: they print the reason and exit
  * with TOOL_USAGE.
@@ -23,8 +23,8 @@ enum tool_exit {
 	TOOL_DONE = 0,
 	TOOL_FAILED = 1,
 	TOOL_USAGE = 2,
-	TOOL_CORRUPT = 3, /**< data do not verify */
-	TOOL_NO_HARDWARE = 77
+	TOOL_CORRUPT = 3,     /**< data do not verify */
+	TOOL_NO_HARDWARE = 77 /**< requested hardware is absent; tests count it as skipped */
 };
 
 int cmd_stage(int argc, char **argv);
@@ -39,21 +39,23 @@ int cmd_train(int argc, char **argv); /* only where RUNG_HAVE_BLAS */
 
 /* ---- arguments ---- */
 
-/** A size as given: bytes, or a share of a whole that is known later. */
+/** A size as given: bytes, or a share of a whole that is known only later. */
 struct tool_size {
-	int given;      /**< 0: the option was not there */
+	int given;      /**< 0: the option was not given */
 	uint64_t bytes; /**< RUNG_BYTES_MAX for "max" */
-	double share;   /**< 0 to 1 for "10%"; negative when it is bytes */
+	double share;   /**< 0 to 1 for "10%"; negative if the size is in bytes */
 };
 
 /** "4096", "64KiB", "1.5GiB", "10%", "max". */
 struct tool_size tool_arg_size(const struct argp_state *state, const char *option, const char *arg);
 
-/** The bytes of a size, `whole` being 100%; RUNG_BYTES_NONE for none at all, since 0 stands for a
- * default in the library. */
+/**
+ * The bytes of a size, where `whole` is 100%.
+ * @return 0 if the option was not given (the library's default), RUNG_BYTES_NONE for a size of 0
+ */
 uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole);
 
-/** Whole numbers, bounds included. */
+/** A whole number from `low` to `high`, both included. */
 uint64_t tool_arg_u64(const struct argp_state *state, const char *option, const char *arg,
                       uint64_t low, uint64_t high);
 uint32_t tool_arg_u32(const struct argp_state *state, const char *option, const char *arg,
@@ -66,47 +68,47 @@ double tool_arg_double(const struct argp_state *state, const char *option, const
                        double low, double high, enum tool_bounds bounds);
 
 struct tool_fanouts {
-	uint32_t count; /**< 0: the option was not there */
-	uint32_t hops[RUNG_HOPS_MAX];
+	uint32_t count;               /**< 0: the option was not given */
+	uint32_t hops[RUNG_HOPS_MAX]; /**< [count]; UINT32_MAX: all neighbours */
 };
 
-/** "25,10"; "all" in it is UINT32_MAX. */
+/** "25,10" or "all,10", one number per hop. */
 struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char *option,
                                      const char *arg);
 
-/** "0,1": numbers of GPUs. @return how many */
+/** "0,1": numbers of GPUs. @return the number of entries */
 uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const char *arg,
                        int gpus[RUNG_GPUS_MAX]);
 
-/** "512,4096": whole numbers, bounds included, into `numbers`, which has so much room. @return how
- * many */
+/** "512,4096": whole numbers from `low` to `high`, written to numbers[room].
+ * @return the number of entries */
 uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const char *arg,
                        uint32_t low, uint32_t high, uint32_t *numbers, uint32_t room);
 
 /** Length of NAME in "NAME=SRC", where NAME consists of letters, digits, _ and -; 0 for a SRC
- * without a name. */
+ * without a name, which is accepted, too. */
 size_t tool_name_length(const char *arg);
 
-/** Length of NAME in the NAME=SRC of --split. */
+/** Length of NAME in the NAME=SRC of --split, where both parts are required. */
 size_t tool_arg_split(const struct argp_state *state, const char *arg);
 
-/** --json --quiet --threads N, of every subcommand. */
+/** --json --quiet --threads N, which every subcommand has. */
 struct tool_common {
-	int json;
-	int quiet;
+	int json;         /**< nonzero: one JSON object instead of text */
+	int quiet;        /**< nonzero: no progress */
 	uint32_t threads; /**< 0: not given */
 };
 
-/** Budgets, engine and GPUs: which rows are where, and how they are read. */
+/** Budgets, engine and GPUs: in which tier rows are placed, and how they are read. */
 struct tool_store_args {
-	struct tool_size host, cache;
-	uint32_t queue_depth; /**< 0: not given */
+	struct tool_size host, cache; /**< a share of `cache` is one of `host` */
+	uint32_t queue_depth;         /**< 0: not given */
 	enum rung_engine engine;
 	int buffered;
 	int no_merge;
 	uint32_t merge_gap_bytes;  /**< as in struct rung_store_opts */
-	const char *device_given;  /**< "device" where it was */
-	const char *device_option; /**< an option of GPUs that was given, or that; NULL: none was */
+	const char *device_given;  /**< "device" if --device was given, else NULL */
+	const char *device_option; /**< name of the last GPU option given, else device_given */
 	enum rung_device device;   /**< CPU without any of them, AUTO without --device */
 	struct tool_size gpu;
 	struct tool_size replicate;
@@ -116,15 +118,15 @@ struct tool_store_args {
 	enum rung_numa numa;
 	uint32_t numa_node; /**< of RUNG_NUMA_NODE */
 	int numa_given;
-	const char *profile; /**< of the machine; NULL: not given */
+	const char *profile; /**< file with the profile of the machine; NULL: not given */
 	int vertex_ids;      /**< set by the subcommand: ids of space RUNG_VERTICES will be used */
 };
 
-/** --graph --undirected --dedup --vertices. Free specs. */
+/** --graph --undirected --dedup --vertices. */
 struct tool_graph_args {
 	struct rung_graph_opts opts; /**< starts as RUNG_GRAPH_OPTS_INIT */
-	const char **specs;
-	int none; /**< nonzero: --graph none, no edges and no specs */
+	const char **specs;          /**< [opts.spec_count]; the subcommand frees the list */
+	int none;                    /**< nonzero: --graph none, no edges and no specs */
 };
 
 static inline int tool_graph_given(const struct tool_graph_args *args)
@@ -135,45 +137,51 @@ static inline int tool_graph_given(const struct tool_graph_args *args)
 /** --ogb-papers100M --ogb-mag240m --igb. Free with tool_preset_free(). */
 struct tool_preset_args {
 	enum rung_preset_kind kind; /**< 0: none was given */
-	const char *option;         /**< as typed */
+	const char *option;         /**< "--igb" and so on, for messages */
 	char *root, *part;          /**< part NULL: not given */
 	struct rung_preset *preset; /**< after tool_preset_fill() */
 };
 
-/** Take from the data set's folder what `opts` lacks: graph, features, labels, splits. @return a
- * status */
+/**
+ * Fill in the members of `opts` that were not given from the folder of a public dataset: graph,
+ * features, labels, splits and further arrays. `opts` then points into args->preset.
+ * @return a status
+ */
 int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts);
 
 void tool_preset_free(struct tool_preset_args *args);
 
-/** --fanout --batch --draws, and what belongs to some methods alone. */
+/** --fanout --batch --draws, and the options of single methods. */
 struct tool_score_args {
 	struct rung_score_opts opts; /**< starts as RUNG_SCORE_OPTS_INIT; without fanouts */
 	struct tool_fanouts fanouts;
 };
 
-/** Nonzero when a method needs fanouts. */
+/** Nonzero if a method needs fanouts. */
 int tool_score_samples(enum rung_score_method method);
 
-/** Nonzero when a method is a PageRank: its steps leave a residual. */
+/** Nonzero if a method is a PageRank, whose report has a residual. */
 int tool_score_converges(enum rung_score_method method);
 
 /* ---- failures ---- */
 
 /**
- * Print "rung NAME: sentence" for a failed call of the library; returns the exit code of its
- * status. Nothing is printed for a call that a signal has canceled: main() reports the signal.
+ * Print "rung NAME: reason" for a failed call of the library, with the text of rung_last_error().
+ * Nothing is printed for a call that a signal has canceled: main() reports the signal.
+ * @param name  "rung NAME"
+ * @return the exit code of `status`
  */
 int tool_fail(const char *name, int status);
 
-/** Print "rung NAME: ..." of the tool's own; returns `code`. */
+/** Print "rung NAME: ..." for a failure of the command itself, or a note. @return `code` */
 int tool_error(const char *name, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/** Flush standard output. @return an exit code, the failure printed, once */
+/** Flush standard output. A failure is printed once. @return an exit code */
 int tool_flush(const char *name);
 
-/** Print that standard output is lost, and why: an errno value, 0: unknown. Drops its buffer. */
+/** Print that standard output could not be written, and drop its buffer, so that a later flush
+ * does not report it again. @param err  an errno value; 0: unknown */
 void tool_output_lost(const char *name, int err);
 
 /** Exit code of a status. */
@@ -182,52 +190,52 @@ int tool_exit_code(int status);
 /* ---- progress ---- */
 
 /**
- * Progress of a long call: on a terminal a bar with rate and time left once a step has taken a
- * second, else a line every 10 s; nothing with `quiet`. tool_progress_update() returns what
- * tool_interrupted() returns (interrupt.h).
+ * Progress of a long call. On a terminal it is a bar with rate and time left, once a step has taken
+ * a second; elsewhere a line every 10 s; with `quiet` nothing.
  */
 struct tool_progress {
 	const char *name; /**< "rung stage" */
 	int quiet;
-	int terminal;
-	pthread_mutex_t lock; /**< tool_progress_update() may come from any thread */
-	char stage[32];
-	uint64_t stage_ns; /**< when the step began */
-	uint64_t shown_ns; /**< when it was last shown */
-	int drawn;         /**< a bar is on the terminal's line */
+	int terminal;         /**< stderr is one */
+	pthread_mutex_t lock; /**< tool_progress_update() may be called from any thread */
+	char stage[32];       /**< name of the current step, cut if longer */
+	uint64_t stage_ns;    /**< when the step began */
+	uint64_t shown_ns;    /**< when it was last shown */
+	int drawn;            /**< nonzero: the terminal's line shows a bar */
 };
 
 void tool_progress_init(struct tool_progress *progress, const char *name, int quiet);
-/** A rung_progress_fn. */
+/** A rung_progress_fn. @return tool_interrupted(): nonzero cancels the call */
 int tool_progress_update(void *progress, const char *stage, unsigned long long done,
                          unsigned long long total);
-/* clears the bar; before results and errors are printed */
+/** Clear the bar. Call it before results and errors are printed. */
 void tool_progress_end(struct tool_progress *progress);
 
 /* ---- store ---- */
 
+/** The open objects of a subcommand; tool_close() closes all that are not NULL. */
 struct tool_data {
 	struct rung_dataset *ds;
-	struct rung_plan *plan;       /**< NULL of a store that was attached */
+	struct rung_plan *plan;       /**< NULL for a store that was attached */
 	struct rung_store *store;     /**< NULL after tool_plan() */
 	struct rung_profile *profile; /**< of --profile; NULL without it */
 };
 
 /**
- * Open a dataset and place its rows. If a GPU was requested and the CPU gathers, or only one of
- * several GPUs, it prints the reason on stderr, after `name`.
+ * Open a dataset and place its rows. If a GPU was requested but the CPU gathers, or only one of
+ * several GPUs, the reason is printed on stderr.
  * @return a status, RUNG_E_NODEV also for a GPU that this build cannot use; after a failure nothing
  *         is left open
  */
 int tool_plan(const char *name, const char *dir, const struct tool_store_args *args,
               struct tool_data *data_out);
 
-/** The same, and open its store; `opts` has the settings without a common option (requests_max,
- * batch_rows_max). */
+/** tool_plan(), then open the store; `opts` has the settings without a common option
+ * (requests_max, batch_rows_max). */
 int tool_open(const char *name, const char *dir, const struct tool_store_args *args,
               const struct rung_store_opts *opts, struct tool_data *data_out);
 
-/** Open the store of what tool_plan() opened, which stays open on failure. */
+/** Open the store of a plan of tool_plan(). Dataset and plan stay open on failure. */
 int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts,
                     struct tool_data *data);
 
@@ -236,13 +244,12 @@ int tool_attach_store(const char *path, const struct tool_store_args *args,
                       const struct rung_store_opts *opts, struct tool_data *data);
 
 /**
- * The ranks of the split "train", distinct and ascending; those of all vertices if there is no such
- * split.
+ * The ranks of the split "train", distinct and ascending; without that split all ranks.
  * @param ids_out  free it with free()
  */
 int tool_train_ranks(const struct rung_dataset *ds, uint64_t *count_out, uint64_t **ids_out);
 
-/** The fanouts of the options, or those given at staging. */
+/** The fanouts of the options, else those that were given at staging. */
 void tool_fanouts_of(const struct tool_fanouts *given, const struct rung_dataset_info *info,
                      struct tool_fanouts *out);
 
@@ -251,14 +258,15 @@ int tool_close(struct tool_data *data);
 
 /* ---- numbers and tables ---- */
 
+/** Monotonic time in nanoseconds; async-signal-safe. */
 uint64_t tool_now_ns(void);
 
-/** Most memory this process had resident, in bytes. */
+/** Peak resident memory of this process, in bytes. */
 uint64_t tool_peak_rss(void);
 
-#define TOOL_TEXT_BYTES 32
+#define TOOL_TEXT_BYTES 32 /**< of every text below, with its end */
 
-/** "62.2 MiB" into `text`, which is returned. */
+/** Text such as "62.2 MiB". @return `text`, as all functions here */
 const char *tool_bytes_text(char text[TOOL_TEXT_BYTES], double bytes);
 
 /** Text such as "12.3 M", for rates and counts. */
@@ -269,24 +277,26 @@ const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds);
 
 #define TOOL_ASSUMED_BYTES 160
 
-/** Text to print after the name of a profile about tiers whose rates it lacks; "" if it has all. */
+/** Clause to print after the name of a profile: the tiers whose rates it lacks; "" if it has all.
+ * @param assumed  a sum of enum rung_assumed */
 const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed);
 
-/** Print a table of the tiers of a plan on stdout: name, rows, bytes, predicted hits (if known);
- * and the planned nodes of host memory. */
+/** Print a table of the tiers of a plan on stdout: name, rows, bytes, predicted hits (if known).
+ * The planned nodes of host memory follow. */
 void tool_print_plan(const struct rung_plan *plan);
 
 /** Print the settings that a plan derived from a profile, with the reasons, on stdout. */
 void tool_print_choice(const struct rung_tuning *tuning, const char *profile);
 
-/** Print a line for each block of a store's host memory with nodes: how much of it is there, or why
- * that is not known, on stdout. */
+/** Print a line on stdout for each block of a store's host memory that was placed on nodes: the
+ * share of its pages that is there, or why the share is unknown. */
 void tool_print_placements(const struct rung_store_stats *stats);
 
-/** Table of tiers of a store on stdout: name, rows, hits and their share. */
+/** Print a table of the tiers of a store on stdout: name, rows, hits and their share. */
 void tool_print_hits(const struct rung_store_stats *stats);
 
-/** "io_uring, O_DIRECT, depth 64, sectors of 512 bytes" and why not better, on stdout. */
+/** Print "engine: io_uring, O_DIRECT, depth 64, sectors of 512 bytes" on stdout, and why no better
+ * engine is used. */
 void tool_print_engine(const struct rung_store_stats *stats);
 
 #endif

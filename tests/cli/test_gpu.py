@@ -310,8 +310,8 @@ class Reports(GpuTest):
             missing = [rung for rung in ("gpu", "peer", "host") if rung not in rungs]
             self.assertEqual(self.json_of("plan", self.staged, *options, "--profile",
                                           profile)["assumed"], missing)
-            self.assertIn("by the profile %s, without figures of what a GPU reads from %s, which "
-                          "are assumed" % (profile, ", ".join(missing)),
+            self.assertIn("by the profile %s, which has no rates of GPU reads from %s: they are "
+                          "assumed" % (profile, ", ".join(missing)),
                           self.run_rung("plan", self.staged, *options, "--profile", profile).stdout)
             bench = self.json_of("bench", self.staged, *options, "--rows", 1000, "--profile",
                                  profile)
@@ -319,7 +319,7 @@ class Reports(GpuTest):
         assumed = self.json_of("plan", self.staged, *options)
         self.assertEqual((assumed["assumed"], assumed["profile"]), (None, None))
         self.assertGreater(assumed["link_seconds_per_batch"], 0)
-        self.assertIn("figures of the machine are assumed",
+        self.assertIn("rates of the machine are assumed",
                       self.run_rung("plan", self.staged, *options).stdout)
 
     def test_a_gpu_posing_as_three_reads_its_own_memory(self):

@@ -377,7 +377,7 @@ class Results(CliTest):
         assumed = self.json_of("plan", self.staged, "--host", "20%")
         self.assertIsNone(assumed["profile"])
         self.assertGreater(assumed["seconds_per_epoch"], 0)
-        self.assertIn("figures of the machine are assumed",
+        self.assertIn("rates of the machine are assumed",
                       self.run_rung("plan", self.staged, "--host", "20%").stdout)
         profile = self.profile()
         plan = self.json_of("plan", self.staged, "--host", "20%", "--profile", profile)

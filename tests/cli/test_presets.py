@@ -172,7 +172,7 @@ class Papers100M(Folder):
         self.refused("--ogb-papers100M", self.root,
                      says=[test + ": missing", "with the option for it"])
         self.refused("--ogb-papers100M", self.root, "--igb", self.root, code=2,
-                     says="give one data set")
+                     says="give one dataset")
 
 
 class Mag240M(Folder):

@@ -250,7 +250,7 @@ class Refused(ScoreTest):
                                         ["ids.npy: entries 0 and 2 are both 3",
                                          "give each id once"]),
                                        ("none", [], ["ids.npy: has no vertex",
-                                                     "leave --split out"])):
+                                                     "omit --split"])):
                 with self.subTest(name, memory=memory):
                     ids = self.graph.write("ids.npy", "<i8", (len(values),), values)
                     self.refused(*self.args(train=ids, memory=memory), code=1, says=says)

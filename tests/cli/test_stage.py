@@ -71,13 +71,13 @@ class Stage(CliTest):
                       "--labels", self.graph.label_file)
         self.run_rung("plan", out, "--host", "1MiB")
         self.fails("stage", *words, "--graph", self.graph.graph, code=2,
-                   says="--graph none: another is given as well; give one")
+                   says="--graph none: another --graph is given; omit one of them")
         self.fails("stage", *words, "--undirected", "--force", code=2,
                    says="undirected needs edges")
         self.fails("stage", *words, "--fanout", "5", "--force", code=2,
                    says="fanouts need a graph")
         self.fails("stage", "--graph", "none", "--igb", self.folder, "--out", out, code=2,
-                   says="--graph none: the folder given has a graph")
+                   says="--graph none: the given dataset provides a graph; omit --graph")
 
     def interrupted(self, out):
         """Stop it by SIGINT once it has ranked."""

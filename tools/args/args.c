@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options out of tables. */
+/*
+ * Reads command lines by tables of options. The tables of a subcommand and of its parts are joined
+ * to one list for argp; the key of an option is its position in that list, which leads back to the
+ * table's row and to the struct that it sets.
+ */
 #include "args/args.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_FIRST  0x10000 /* no character */
-#define NAME_BYTES 64
+#define KEY_FIRST  0x10000 /* above all characters, which argp would treat as short options */
+#define NAME_BYTES 64      /* of "--" and an option's name */
 
 /* A command line being read. */
 struct reading {
 	const struct tool_command *command;
-	void *args;
-	struct argp_option *listed; /* [count], and a row of zeros */
+	void *args;                 /* the subcommand's struct */
+	struct argp_option *listed; /* [count], and a row of zeros, which ends it for argp */
 	struct target {
 		const struct tool_option *option;
 		void *args; /* of its set, or of the subcommand */
@@ -20,11 +24,13 @@ struct reading {
 	int count;
 };
 
+/* Nonzero for an option or a heading, zero for the row that ends a table. */
 static int is_option(const struct tool_option *option)
 {
 	return option->name || option->help;
 }
 
+/* Entries of a table in the list: an earlier spelling has one, too. */
 static int option_count(const struct tool_option *options)
 {
 	int count = 0;
@@ -34,6 +40,7 @@ static int option_count(const struct tool_option *options)
 	return count;
 }
 
+/* Append an entry under `name`. Headings have key 0: argp then prints the text alone. */
 static void list_as(struct reading *reading, const struct tool_option *option, void *args,
                     const char *name, int flags)
 {
@@ -65,6 +72,7 @@ static void *part_args(const struct reading *reading, const struct tool_part *pa
 
 /* ---- values ---- */
 
+/* A size in bytes, for a limit that has no whole of which a share could be taken. */
 static uint64_t arg_bytes(const struct tool_option *option, const struct argp_state *state,
                           const char *name, const char *arg)
 {
@@ -72,7 +80,8 @@ static uint64_t arg_bytes(const struct tool_option *option, const struct argp_st
 
 	if (size.share >= 0 || size.bytes == RUNG_BYTES_MAX || size.bytes < option->low)
 		argp_error(state, "%s: '%s' is %s", name, arg, option->wrong);
-	return size.bytes ? size.bytes : 1; /* too little like any other size */
+	/* 0 would be the library's default; 1 is refused as too little, with the minimum */
+	return size.bytes ? size.bytes : 1;
 }
 
 static unsigned arg_word(const struct tool_option *option, const struct argp_state *state,
@@ -87,6 +96,8 @@ static unsigned arg_word(const struct tool_option *option, const struct argp_sta
 	return word->value;
 }
 
+/* Set the target of an option in `args`. Messages have the current name of the option, also if an
+ * earlier spelling was used. */
 static void store(const struct tool_option *option, const struct argp_state *state, const char *arg,
                   void *args)
 {
@@ -154,7 +165,7 @@ static error_t operand(const struct reading *reading, const struct argp_state *s
 		command->operand(state, reading->args, arg);
 	} else if (command->takes) {
 		if (*dir)
-			argp_error(state, "one folder at a time: '%s' is too many", arg);
+			argp_error(state, "unexpected argument '%s'; give one DIR", arg);
 		*dir = arg;
 	} else {
 		return ARGP_ERR_UNKNOWN;
@@ -162,6 +173,8 @@ static error_t operand(const struct reading *reading, const struct argp_state *s
 	return 0;
 }
 
+/* Run all checks, when every option is known. The parts are checked from the last to the first,
+ * then the subcommand, which may rely on the values that they set. */
 static void check(const struct reading *reading, const struct argp_state *state)
 {
 	const struct tool_command *command = reading->command;
@@ -179,6 +192,7 @@ static void check(const struct reading *reading, const struct argp_state *state)
 		command->check(state, reading->args);
 }
 
+/* argp's callback: for each option and operand in turn, and once at the end. */
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	const struct reading *reading = state->input;
@@ -209,6 +223,7 @@ void tool_args_parse(const struct tool_command *command, int argc, char **argv, 
 
 	for (part = command->parts; part->set; part++)
 		count += option_count(part->set->options);
+	/* both lists live only during argp_parse(): no value points into them */
 	reading.listed = calloc((size_t)count + 1, sizeof(*reading.listed));
 	reading.targets = calloc((size_t)count + 1, sizeof(*reading.targets));
 	if (!reading.listed || !reading.targets)
@@ -216,7 +231,7 @@ void tool_args_parse(const struct tool_command *command, int argc, char **argv, 
 	list(&reading, command->options, args);
 	for (part = command->parts; part->set; part++) {
 		list(&reading, part->set->options, part_args(&reading, part));
-		if (part->set->begin)
+		if (part->set->begin) /* defaults, before any option can replace them */
 			part->set->begin(part_args(&reading, part));
 	}
 	argp.options = reading.listed;

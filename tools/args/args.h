@@ -2,7 +2,8 @@
 /**
  * Tables of options: each option is written once, with its line of the help, the check of its value
  * and its destination. Options that several subcommands share are sets, which a subcommand includes
- * with the offset of their targets.
+ * with the offset of their targets. The tables are also the source of the completion for bash
+ * (completion/completion.c).
  *
  *     static const struct tool_option options[] = {
  *             { "rows", "N", 1, "Rows to gather",
@@ -25,21 +26,24 @@
 
 #include "tool.h"
 
+/** The target of an option. */
 enum tool_option_type {
-	TOOL_TYPE_SET,  /**< by a function */
-	TOOL_TYPE_FLAG, /**< an int, which becomes 1 */
-	TOOL_TYPE_TEXT, /**< a const char *: a path, a SRC */
-	TOOL_TYPE_U32,
-	TOOL_TYPE_U64,
+	TOOL_TYPE_SET,    /**< anything, by the function `set` */
+	TOOL_TYPE_FLAG,   /**< an int, which becomes 1 */
+	TOOL_TYPE_TEXT,   /**< a const char *: a path, a SRC; points into the command line */
+	TOOL_TYPE_U32,    /**< a uint32_t */
+	TOOL_TYPE_U64,    /**< a uint64_t */
 	TOOL_TYPE_REAL,   /**< a double */
 	TOOL_TYPE_SIZE,   /**< a struct tool_size */
-	TOOL_TYPE_BYTES,  /**< a uint64_t, no share or max; 0 becomes 1: 0 is a default */
+	TOOL_TYPE_BYTES,  /**< a uint64_t, no share or max; 0 becomes 1, because 0 is the default */
 	TOOL_TYPE_WORD,   /**< an enum: one of `words` */
-	TOOL_TYPE_LIST,   /**< uint32_t [room], with a size_t of how many */
+	TOOL_TYPE_LIST,   /**< uint32_t [room], and a size_t, the number of entries */
 	TOOL_TYPE_FANOUTS /**< a struct tool_fanouts */
 };
 
+/** Handle the value of an option or an operand. @param args  the struct of the set or subcommand */
 typedef void tool_option_fn(const struct argp_state *state, void *args, const char *arg);
+/** Check combinations of options after the last one; exits if they are wrong. */
 typedef void tool_check_fn(const struct argp_state *state, void *args);
 
 /** A word that an option accepts, and the value of an enum that it stands for. */
@@ -50,22 +54,25 @@ struct tool_word {
 
 /** An option; without a name: a heading of the help. A row of zeros ends a table. */
 struct tool_option {
-	const char *name, *value; /**< value: its name in the help; NULL: it has none */
-	int group;                /**< as in struct argp_option: options are listed by it */
+	const char *name, *value; /**< value: its name in the help; NULL: the option has no value */
+	int group;                /**< as in struct argp_option: the help is sorted by it */
 	const char *help;         /**< NULL: not listed */
 	enum tool_option_type type;
 	size_t offset;              /**< of the target in the struct of the set or subcommand */
-	uint64_t low, high;         /**< of U32, U64 and LIST, included; low also of BYTES */
-	double real_low, real_high; /**< of REAL, by `bounds` */
+	uint64_t low, high;         /**< U32, U64 and LIST: bounds, included; BYTES: low only */
+	double real_low, real_high; /**< REAL: bounds, included or not according to `bounds` */
 	enum tool_bounds bounds;
-	const struct tool_word *words; /**< of WORD, up to a NULL word */
-	const char *wrong;   /**< WORD: "use " and this; BYTES: "--merge-gap: 'x' is " and this */
-	size_t count_offset; /**< of LIST */
-	uint32_t room;
+	const struct tool_word *words; /**< WORD: list up to a NULL word */
+	/** end of the message: WORD: "use " and this; BYTES: "--merge-gap: 'x' is " and this */
+	const char *wrong;
+	size_t count_offset; /**< LIST: offset of the number of entries */
+	uint32_t room;       /**< LIST: largest number of entries */
 	const char *old;     /**< earlier spelling of the name, accepted without notice; or NULL */
-	size_t noted;        /**< of a const char * that keeps the name; 0: none */
-	tool_option_fn *set; /**< of SET */
+	size_t noted;        /**< offset of a const char * that is set to the name; 0: none */
+	tool_option_fn *set; /**< SET: called with the value */
 };
+
+/* Initialisers for the last part of an option: its type, target and bounds. */
 
 #define TOOL_AT(kind, args, member) .type = (kind), .offset = offsetof(args, member)
 #define TOOL_SET(function)          .type = TOOL_TYPE_SET, .set = (function)
@@ -92,7 +99,7 @@ struct tool_option {
 #define TOOL_OLD(spelling)       .old = (spelling)
 #define TOOL_NOTED(args, member) .noted = offsetof(args, member)
 
-/** Options that several subcommands have. */
+/** Options that several subcommands share. */
 struct tool_option_set {
 	const struct tool_option *options;
 	void (*begin)(void *args); /**< before the first option; may be NULL */
@@ -119,10 +126,11 @@ struct tool_part {
 		&(set), offsetof(args, member)                                                     \
 	}
 
+/** Operands that a subcommand accepts. */
 enum tool_takes {
-	TOOL_OPERAND_OPTIONS = 0,
-	TOOL_OPERAND_DIR, /**< and DIR, one, the staged dataset */
-	TOOL_OPERAND_DIR_OR_NOT
+	TOOL_OPERAND_OPTIONS = 0, /**< none, only options */
+	TOOL_OPERAND_DIR,         /**< DIR, the staged dataset, exactly once */
+	TOOL_OPERAND_DIR_OR_NOT   /**< DIR or nothing; the subcommand checks when it is needed */
 };
 
 struct tool_command {
@@ -130,8 +138,8 @@ struct tool_command {
 	const struct tool_part *parts;     /**< up to a NULL set; checked last to first */
 	const char *operands, *doc;        /**< as args_doc and doc of struct argp */
 	enum tool_takes takes;
-	size_t dir;              /**< offset of a const char *, of TAKES_DIR */
-	tool_option_fn *operand; /**< what else to do with it, or NULL */
+	size_t dir;              /**< offset of a const char *, if `takes` has DIR */
+	tool_option_fn *operand; /**< handles each operand instead; NULL: as in `takes` */
 	tool_check_fn *check;    /**< runs after those of the parts; may be NULL */
 };
 
@@ -139,10 +147,10 @@ extern const struct tool_command tool_stage_command, tool_score_command, tool_ve
 	tool_info_command, tool_plan_command, tool_trace_command, tool_numa_command,
 	tool_bench_command, tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
 
-/** Read a command line into `args`; exits when it is wrong. */
+/** Read a command line into `args`, which has its defaults already; exits if it is wrong. */
 void tool_args_parse(const struct tool_command *command, int argc, char **argv, void *args);
 
-/** Exit where no DIR was given. */
+/** Exit if no DIR was given. */
 void tool_need_dir(const struct argp_state *state, const char *dir);
 
 #endif

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of the subcommands: sizes, numbers, lists, and shared options; those of GPUs are in
- * arguments_gpu.c. */
+/*
+ * Arguments of the subcommands: sizes, numbers and lists; and the options shared by several
+ * subcommands for budgets and engines. Options of GPUs, presets and scores are in arguments_gpu.c,
+ * arguments_preset.c and arguments_score.c.
+ *
+ * All tool_arg_*() functions exit in argp_error(), so code after it sees only valid values.
+ */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -12,8 +17,8 @@
 
 #define SIZE_HELP "give bytes (4096), 64KiB, 1.5GiB, TiB, a share such as 10%%, or max"
 
-/* The unit after a number; 0 for an unknown unit. KB and GB are refused: they mean 1000 to some and
- * 1024 to others. */
+/* Bytes of the unit after a number; 0 for an unknown unit. KB and GB are refused: some people read
+ * them as powers of 1000, others as powers of 1024. */
 static double unit_bytes(const char *unit)
 {
 	static const struct {
@@ -29,8 +34,8 @@ static double unit_bytes(const char *unit)
 	return 0;
 }
 
-/* Digits with at most one point: strtod() would also take signs, hexadecimals, exponents, "nan" and
- * leading blanks. */
+/* Length of the digits with at most one point at the beginning of a text; 0: not a number.
+ * strtod() alone would also accept signs, hexadecimals, exponents, "nan" and leading blanks. */
 static size_t decimal_length(const char *text)
 {
 	size_t digits = strspn(text, "0123456789"), behind = 0;
@@ -48,6 +53,8 @@ static void too_large(const struct argp_state *state, const char *option, const 
 	           option, arg);
 }
 
+/* A number of `length` bytes with a unit. Whole numbers are computed in integers, because a double
+ * is exact only up to 2^53. */
 static void size_bytes(const struct argp_state *state, const char *option, const char *arg,
                        size_t length, struct tool_size *size)
 {
@@ -60,12 +67,12 @@ static void size_bytes(const struct argp_state *state, const char *option, const
 	whole = strtoull(arg, NULL, 10);
 	if (memchr(arg, '.', length)) {
 		double bytes = strtod(arg, NULL) * unit;
-		if (!(bytes < 0x1p64))
+		if (!(bytes < 0x1p64)) /* the conversion below would be undefined */
 			too_large(state, option, arg);
 		size->bytes = (uint64_t)bytes;
 	} else if (errno == ERANGE ||
 	           __builtin_mul_overflow((uint64_t)whole, (uint64_t)unit, &size->bytes) ||
-	           size->bytes == RUNG_BYTES_NONE) { /* which stands for no bytes at all */
+	           size->bytes == RUNG_BYTES_NONE) { /* the library's value for an empty budget */
 		too_large(state, option, arg);
 	}
 }
@@ -96,6 +103,7 @@ uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole)
 
 	if (!size->given)
 		return 0;
+	/* 100% must not lose bytes by rounding */
 	if (size->share >= 1)
 		bytes = whole;
 	else if (size->share >= 0)
@@ -143,10 +151,10 @@ double tool_arg_double(const struct argp_state *state, const char *option, const
 	return value;
 }
 
-#define ITEM_BYTES 32
+#define ITEM_BYTES 32 /* longer than any number of a list */
 
-/* The text of a list up to its next comma; "" if that is too long. @return the text after the
- * comma; NULL at the end */
+/* Copy the text of a list up to its next comma; "" if it is empty or too long, which the callers
+ * refuse. @return the text after the comma; NULL at the end */
 static const char *parse_item(const char *from, char item[ITEM_BYTES])
 {
 	size_t length = strcspn(from, ",");
@@ -219,6 +227,7 @@ uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const
 	return count;
 }
 
+/* A path with other characters before its '=', such as ./a=b.npy, is a SRC without a name. */
 size_t tool_name_length(const char *arg)
 {
 	size_t length =
@@ -238,13 +247,13 @@ size_t tool_arg_split(const struct argp_state *state, const char *arg)
 
 /* ---- options that every subcommand has ---- */
 
-#define THREADS_MAX 1024u /* the library starts no more */
+#define THREADS_MAX 1024u /* the library does not start more */
 
 static const struct tool_option common_options[] = {
 	{ "json", NULL, -1, "Print the result as one JSON object",
 	  TOOL_FLAG(struct tool_common, json) },
-	{ "quiet", NULL, -1, "No progress on stderr", TOOL_FLAG(struct tool_common, quiet) },
-	{ "threads", "N", -1, "Threads to work with (default: one per CPU)",
+	{ "quiet", NULL, -1, "Print no progress on stderr", TOOL_FLAG(struct tool_common, quiet) },
+	{ "threads", "N", -1, "Number of threads (default: one per CPU)",
 	  TOOL_U32(struct tool_common, threads, 1, THREADS_MAX) },
 	{ 0 },
 };
@@ -253,7 +262,7 @@ const struct tool_option_set tool_common_set = { common_options, NULL, NULL };
 
 /* ---- budgets and engine ---- */
 
-/* 0 means no gap for the user, but the default for the store. */
+/* For the user 0 means that no gap is read; for the store 0 is the default. */
 static void set_gap(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct tool_store_args *args = ctx;
@@ -266,6 +275,7 @@ static void set_gap(const struct argp_state *state, void *ctx, const char *arg)
 	args->merge_gap_bytes = size.bytes ? (uint32_t)size.bytes : RUNG_MERGE_GAP_NONE;
 }
 
+/* A word or the number of a node: a digit decides which of the two messages an error gets. */
 static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
 {
 	static const struct tool_word words[] = {
@@ -297,19 +307,19 @@ static const struct tool_option budget_options[] = {
 	  "features, max (default: half of the free memory)",
 	  TOOL_SIZE(struct tool_store_args, host) },
 	{ "cache", "SIZE", 5,
-	  "Of --host: for rows of the file that were read and will be wanted again, "
-	  "bytes or 10% of --host (default: an eighth)",
+	  "Part of --host for a cache of rows that were read from the file: bytes, or a share of "
+	  "--host such as 10% (default: an eighth)",
 	  TOOL_SIZE(struct tool_store_args, cache) },
 	{ "queue-depth", "N", 5,
-	  "Reads in flight on the NVMe tier (default: by --profile, else 64)",
+	  "Reads in flight on the NVMe tier (default: from --profile, else 64)",
 	  TOOL_U32(struct tool_store_args, queue_depth, 1, 32768) },
 	{ "numa-node", "N|WORD", 5,
-	  "NUMA node of host memory; auto (default): rows near their readers, memory for reads "
-	  "near its drive; interleave: rows over all nodes; none: left to the kernel",
+	  "NUMA node of host memory; auto (default): rows near their readers, buffers of reads "
+	  "near their drive; interleave: rows over all nodes; none: left to the kernel",
 	  TOOL_SET(set_numa) },
 	{ "profile", "FILE", 5,
-	  "What rung numa --json measured on the machine: what other options leave open is chosen "
-	  "by it (default: fixed values)",
+	  "Output of rung numa --json on this machine, from which defaults of other options are "
+	  "chosen (default: fixed values)",
 	  TOOL_TEXT(struct tool_store_args, profile) },
 	{ 0 },
 };

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options that choose what gathers, and what of GPU memory rows may take. */
+/*
+ * The options that select the device that gathers, and the GPU memory that rows may use. Any option
+ * for GPU memory implies --device auto; without any of them the CPU gathers, even on a machine with
+ * GPUs.
+ */
 #include "args/args.h"
 
 static void set_gpus(const struct argp_state *state, void *ctx, const char *arg)
@@ -24,7 +28,7 @@ static const struct tool_option options[] = {
 	  TOOL_NOTED(struct tool_store_args, device_given) },
 	{ "gpu", "SIZE", 4,
 	  "Memory of each GPU for rows, in the units of --host; 0: no rows there (default: all "
-	  "free memory but 1 GiB)",
+	  "free memory except 1 GiB)",
 	  TOOL_SIZE(struct tool_store_args, gpu),
 	  TOOL_NOTED(struct tool_store_args, device_option) },
 	{ "peers", "N", 4, "Interleave rows over N GPUs, the first of which gathers",
@@ -34,23 +38,27 @@ static const struct tool_option options[] = {
 	  "Part of --gpu for the hottest rows, copied to the gathering GPU (default: none)",
 	  TOOL_SIZE(struct tool_store_args, replicate),
 	  TOOL_NOTED(struct tool_store_args, device_option) },
-	{ "gpus", "LIST", 4, "Which GPUs: 0,1 (default: the current one; with --peers 0 to N-1)",
+	{ "gpus", "LIST", 4,
+	  "Numbers of the GPUs: 0,1 (default: the current one; with --peers 0 to N-1)",
 	  TOOL_SET(set_gpus), TOOL_NOTED(struct tool_store_args, device_option) },
 	{ 0 },
 };
 
+/* check() turns AUTO into CPU if no option of GPUs follows. */
 static void begin(void *ctx)
 {
 	((struct tool_store_args *)ctx)->device = RUNG_DEVICE_AUTO;
 }
 
-/* Checks of combinations. `args->device` is the value of --device; AUTO without it. */
+/* Checks combinations, and completes the values. `args->device` is the value of --device; AUTO
+ * without it. */
 static void check(const struct argp_state *state, void *ctx)
 {
 	struct tool_store_args *args = ctx;
 
 	if (!args->device_option && !args->device_given)
 		args->device = RUNG_DEVICE_CPU;
+	/* --device alone is noted, too, for rung bench --attach, which refuses all of these */
 	if (!args->device_option) {
 		args->device_option = args->device_given;
 		return;
@@ -62,6 +70,7 @@ static void check(const struct argp_state *state, void *ctx)
 	if (args->peers && args->gpu_count && args->peers != args->gpu_count)
 		argp_error(state, "--peers %u, but --gpus names %u; leave out one of them",
 		           args->peers, args->gpu_count);
+	/* --peers N alone is the list 0 to N-1; later code uses the list only */
 	if (args->peers && !args->gpu_count) {
 		for (args->gpu_count = 0; args->gpu_count < args->peers; args->gpu_count++)
 			args->gpus[args->gpu_count] = (int)args->gpu_count;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options for the folder of a public dataset, as an alternative to options for each of its
- * files. */
+/*
+ * Options for the folder of a public dataset, as an alternative to options for each of its files.
+ * Options for single files take precedence, so that one of them can be replaced.
+ */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +17,8 @@ static bool is_folder(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* ROOT, or ROOT:WORD with lower-case letters after the last colon; a folder that is called so is
- * ROOT. */
+/* The value is ROOT, or ROOT:WORD with lower-case letters after the last colon. If a folder has the
+ * whole text as its name, that folder is ROOT. */
 static void set(const struct argp_state *state, struct tool_preset_args *args,
                 enum rung_preset_kind kind, const char *option, const char *arg)
 {
@@ -24,7 +26,7 @@ static void set(const struct argp_state *state, struct tool_preset_args *args,
 	size_t length = strlen(arg);
 
 	if (args->kind)
-		argp_error(state, "%s: there is %s already; give one data set", option,
+		argp_error(state, "%s: %s is already given; give one dataset", option,
 		           args->option);
 	if (colon && colon[1] && !is_folder(arg) &&
 	    colon[1 + strspn(colon + 1, "abcdefghijklmnopqrstuvwxyz")] == 0) {
@@ -37,7 +39,8 @@ static void set(const struct argp_state *state, struct tool_preset_args *args,
 	if (!args->root || (length < strlen(arg) && !args->part))
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 	if (length == 0)
-		argp_error(state, "%s: '%s' names no folder", option, arg);
+		argp_error(state, "%s: '%s' does not name a folder; give the folder of the dataset",
+		           option, arg);
 }
 
 static void set_papers100m(const struct argp_state *state, void *args, const char *arg)
@@ -57,12 +60,12 @@ static void set_igb(const struct argp_state *state, void *args, const char *arg)
 
 static const struct tool_option options[] = {
 	{ .group = 10,
-	  .help = "Folders of public data sets, for graph, features, labels and splits that are "
-	          "not given:" },
+	  .help = "Folders of public datasets, which provide the graph, features, labels and "
+	          "splits that are not given:" },
 	{ "ogb-papers100M", "ROOT", 10, "ogbn-papers100M", TOOL_SET(set_papers100m) },
 	{ "ogb-mag240m", "ROOT[:papers|all]", 10,
-	  "MAG240M of OGB-LSC: papers alone, or papers, authors and institutions (default: as "
-	  "there is full_feat.npy)",
+	  "MAG240M of OGB-LSC: papers only, or all: papers, authors and institutions (default: "
+	  "all if full_feat.npy exists)",
 	  TOOL_SET(set_mag240m) },
 	{ "igb", "ROOT[:SIZE]", 10,
 	  "Papers of IGB or IGBH; SIZE: tiny, experimental, small, medium, large or full",
@@ -80,6 +83,7 @@ int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts
 
 	if (!args->kind)
 		return 0;
+	/* only these parts are opened, so the folder may lack the files of the others */
 	wanted |= opts->graph.spec_count ? 0 : RUNG_PRESET_GRAPH;
 	wanted |= opts->features ? 0 : RUNG_PRESET_FEATURES;
 	wanted |= opts->labels ? 0 : RUNG_PRESET_LABELS;
@@ -92,6 +96,7 @@ int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts
 	if (wanted & RUNG_PRESET_GRAPH) {
 		opts->graph.specs = preset->graphs;
 		opts->graph.spec_count = preset->graph_count;
+		/* --undirected and --dedup count as well if the preset does not imply them */
 		opts->graph.undirected |= preset->undirected;
 		opts->graph.dedup |= preset->dedup;
 	}

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of the commands that read a graph and score it: rung stage and rung score. */
+/* Options of the commands that read a graph and score it: rung stage, rung score, and rung verify,
+ * which reads the graph again. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "args/args.h"
 
+/* --graph may be repeated: the edge lists are joined. "none" is a word and not a file of that name,
+ * which would be ./none. */
 static void add_graph(const struct argp_state *state, void *ctx, const char *spec)
 {
 	struct tool_graph_args *args = ctx;
@@ -27,7 +30,7 @@ static void check_graph(const struct argp_state *state, void *ctx)
 	const struct tool_graph_args *args = ctx;
 
 	if (args->none && args->opts.spec_count > 0)
-		argp_error(state, "--graph none: another is given as well; give one");
+		argp_error(state, "--graph none: another --graph is given; omit one of them");
 }
 
 static const struct tool_option graph_options[] = {
@@ -55,8 +58,8 @@ const struct tool_word tool_draws[] = {
 
 static const struct tool_option score_options[] = {
 	{ "fanout", "LIST", 3,
-	  "Neighbours that training draws per hop, from the seeds on (rung stage takes 25,10 "
-	  "without it)",
+	  "Neighbours that training draws per hop, from the seeds on (default of rung stage: "
+	  "25,10)",
 	  TOOL_FANOUTS(struct tool_score_args, fanouts) },
 	{ "batch", "N", 3, "Seeds per batch of training (default: 1024)",
 	  TOOL_U32(struct tool_score_args, opts.batch_size, 1, UINT32_MAX) },
@@ -64,26 +67,28 @@ static const struct tool_option score_options[] = {
 	  "Vertices that draw at a hop: all of the batch, as in DGL (default), or new ones, as in "
 	  "PyG",
 	  TOOL_WORD(struct tool_score_args, opts.draws, tool_draws, "all or new") },
-	{ "epochs", "N", 4, "presample: epochs that are sampled (default: 1)",
+	{ "epochs", "N", 4, "presample: number of sampled epochs (default: 1)",
 	  TOOL_U32(struct tool_score_args, opts.epochs, 1, 1000000) },
 	{ "batches", "N", 4,
-	  "presample: limit of batches; blend: limit for each of its two runs (default: 256)",
+	  "presample: most batches (default: no limit); blend: most batches of each of its two "
+	  "runs (default: 256)",
 	  TOOL_U32(struct tool_score_args, opts.batches_max, 1, UINT32_MAX) },
 	{ "seed", "N", 4, "presample, blend: seed of the sampled batches (default: 0)",
 	  TOOL_U64(struct tool_score_args, opts.seed, 0, INT64_MAX) },
 	{ "iterations", "N", 4,
-	  "wrpagerank, ppr: number of steps (default: 5); rpagerank: limit of steps (default: 200)",
+	  "wrpagerank, ppr: number of steps (default: 5); rpagerank: most steps (default: 200)",
 	  TOOL_U32(struct tool_score_args, opts.iterations, 1, 1000000) },
 	{ "damping", "D", 4, "rpagerank, wrpagerank, ppr: between 0 and 1 (default: 0.85)",
 	  TOOL_REAL(struct tool_score_args, opts.damping, 0, 1, TOOL_OPEN) },
 	{ "tolerance", "X", 4,
-	  "rpagerank: change of all scores together to stop at (default: 1e-6)",
+	  "rpagerank: stop once the sum of all changes of a step is below X (default: 1e-6)",
 	  TOOL_REAL(struct tool_score_args, opts.tolerance, 0, 1e6, TOOL_OPEN_LOW) },
 	{ 0 },
 };
 
 const struct tool_option_set tool_score_set = { score_options, NULL, NULL };
 
+/* The default method is blend, which samples. */
 int tool_score_samples(enum rung_score_method method)
 {
 	return method == RUNG_SCORE_DEFAULT || method == RUNG_SCORE_PRESAMPLE ||

@@ -43,9 +43,10 @@ static void check_place(const struct argp_state *state, const struct bench_args 
 		           "without announcements, on a private store, and for ranks; leave out "
 		           "--attach, --in-flight 1, --look-ahead and ids in files");
 	if (args->hold && !args->share)
-		argp_error(state, "--hold is for --share");
+		argp_error(state, "--hold needs --share: it keeps a shared store open");
 	if (args->private_cache && !args->share && !args->attach)
-		argp_error(state, "--private-cache is for --share and --attach");
+		argp_error(state, "--private-cache needs --share or --attach: other caches are "
+		                  "private");
 }
 
 static const struct tool_option options[] = {
@@ -61,12 +62,11 @@ static const struct tool_option options[] = {
 	  "Rows to gather before the clock starts, in whole requests (default: 0)",
 	  TOOL_U64(struct bench_args, warmup, 0, UINT64_MAX / 16) },
 	{ "batch", "N", 1,
-	  "Rows of a request (default: 4096); of trace: seeds of a batch (default: as it was "
-	  "staged)",
+	  "Rows per request (default: 4096); with trace: seeds per batch (default: as staged)",
 	  TOOL_U32(struct bench_args, batch, 1, UINT32_MAX) },
 	{ "fanout", "LIST", 1, "Neighbours drawn per hop by trace (default: as staged)",
 	  TOOL_FANOUTS(struct bench_args, fanouts) },
-	{ "in-flight", "N", 1, "Requests in flight of each submitting thread (default: 2)",
+	{ "in-flight", "N", 1, "Requests in flight per submitting thread (default: 2)",
 	  TOOL_U32(struct bench_args, in_flight, 1, REQUESTS_MAX) },
 	{ "look-ahead", "N", 1,
 	  "Announce N batches ahead, so that the cache keeps their rows (default: 0)",
@@ -74,20 +74,19 @@ static const struct tool_option options[] = {
 	{ "seed", "N", 1, "Seed of the ids (default: 1)",
 	  TOOL_U64(struct bench_args, seed, 0, UINT64_MAX) },
 	{ "check", NULL, 1,
-	  "Compare every row with the staged file, read another way; the run is slower",
+	  "Compare every row with the staged file, read without the store; the run is slower",
 	  TOOL_FLAG(struct bench_args, check) },
 	{ "share", "PATH", 2,
-	  "Share the store through the socket PATH, in a folder of one's own, as long as it is "
-	  "open",
+	  "Share the store through the socket PATH, in a private folder, as long as it is open",
 	  TOOL_TEXT(struct bench_args, share) },
 	{ "hold", NULL, 2,
-	  "With --share: when all is printed, keep it open until SIGINT or SIGTERM",
+	  "With --share: after the report, keep the store open until SIGINT or SIGTERM",
 	  TOOL_FLAG(struct bench_args, hold) },
-	{ "attach", "PATH", 2, "Instead of DIR: the store that another process shares at PATH",
+	{ "attach", "PATH", 2, "Use the store that another process shares at PATH, instead of DIR",
 	  TOOL_TEXT(struct bench_args, attach) },
 	{ "private-cache", NULL, 2,
-	  "With --share or --attach: leave out the cold-row cache, which all processes can write "
-	  "to",
+	  "With --share or --attach: do not share the cold-row cache, because every process could "
+	  "write to it",
 	  TOOL_FLAG(struct bench_args, private_cache) },
 	{ 0 },
 };
@@ -118,10 +117,8 @@ const struct tool_command tool_bench_command = {
 	.parts = parts,
 	.operands = "DIR\n--attach PATH",
 	.doc = "Gather rows of the staged dataset DIR and report rows per second, reads, latencies "
-	       "and CPU time. Ids are made "
-	       "and the store "
-	       "is opened before the clock starts. --threads is the number of submitting threads "
-	       "(default: by --profile, else 1).",
+	       "and CPU time. Ids are generated and the store is opened before the clock starts. "
+	       "--threads is the number of submitting threads (default: from --profile, else 1).",
 	.takes = TOOL_OPERAND_DIR_OR_NOT,
 	.dir = offsetof(struct bench_args, dir),
 	.check = check,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung info: what a staged dataset holds, from its manifest and the headers of its files. */
+/*
+ * rung info: print the contents of a staged dataset. They come from its manifest and the headers of
+ * its files, which rung_dataset_open() has checked; the arrays themselves are not read.
+ */
 #include "args/args.h"
 #include "output/json.h"
 
@@ -15,12 +18,13 @@ static const struct tool_part parts[] = {
 const struct tool_command tool_info_command = {
 	.parts = parts,
 	.operands = "DIR",
-	.doc = "Print the content of the staged dataset DIR. Only its manifest and the headers of "
-	       "its files are read.",
+	.doc = "Print the contents of the staged dataset DIR. Only its manifest and the headers "
+	       "of its files are read.",
 	.takes = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct info_args, dir),
 };
 
+/* null for a file that is not an array, such as the manifest: a scalar would be [] */
 static json_t *shape_json(const struct rung_array_info *array)
 {
 	json_t *shape;
@@ -38,6 +42,7 @@ static json_t *files_json(const struct rung_dataset *ds)
 	json_t *files = json_array();
 	const struct rung_dataset_file *file;
 
+	/* in the order of the library: checksums and manifest are the last two */
 	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL; i++) {
 		json_t *entry = json_object();
 		int is_array = file->array.dtype != RUNG_DTYPE_NONE;
@@ -53,6 +58,11 @@ static json_t *files_json(const struct rung_dataset *ds)
 	return files;
 }
 
+/*
+ * One object with every field of the manifest. The library stores 0 or NULL where a field does not
+ * apply (no iterations, no damping, nothing sampled, one features file); JSON has null there, so
+ * that a reader cannot mistake the 0 for a value.
+ */
 static json_t *info_json(const struct rung_dataset *ds)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
@@ -88,12 +98,14 @@ static json_t *info_json(const struct rung_dataset *ds)
 	for (size_t i = 0; i < info->split_count; i++)
 		tool_json_append(splits, tool_json_text(info->split_names[i]));
 	tool_json_set(root, "splits", splits);
+	/* width of the ids in graph, maps and splits: 4, or 8 for large graphs */
 	tool_json_set(root, "index_bytes", tool_json_u64(info->index_bytes));
 	tool_json_set(root, "format", tool_json_u64(info->format_version));
 	tool_json_set(root, "files", files_json(ds));
 	return root;
 }
 
+/* "f32 [1000, 16]", without a line end; nothing for a file that is not an array */
 static void print_array(const struct rung_array_info *array)
 {
 	if (array->dtype == RUNG_DTYPE_NONE)
@@ -104,6 +116,10 @@ static void print_array(const struct rung_array_info *array)
 	printf("]");
 }
 
+/*
+ * The same for people: one line per subject, in columns of 10 characters, then the files. Fields
+ * that do not apply are left out instead of printed as null.
+ */
 static void print_info(const struct rung_dataset *ds)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
@@ -130,7 +146,7 @@ static void print_info(const struct rung_dataset *ds)
 		printf(", %llu batches sampled", (unsigned long long)info->score_batches);
 	printf("\nbatch     %u, fanout ", info->batch_size);
 	for (uint32_t i = 0; i < info->fanout_count; i++) {
-		if (info->fanouts[i] == UINT32_MAX)
+		if (info->fanouts[i] == UINT32_MAX) /* the manifest's value for all neighbours */
 			printf("%sall", i ? "," : "");
 		else
 			printf("%s%u", i ? "," : "", info->fanouts[i]);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung plan: which rows go into which tier, and what sampled batches will find there. */
+/*
+ * rung plan: print which rows go into which tier, and predict hits and times from sampled batches.
+ * The store is not opened, so no row is read and no memory for rows is allocated: a budget can be
+ * tried before anything runs with it.
+ */
 #include <stdlib.h>
 
 #include "args/args.h"
@@ -7,17 +11,18 @@
 
 struct plan_args {
 	const char *dir;
-	struct tool_fanouts fanouts;
-	uint32_t batch; /* 0: that of the manifest */
+	struct tool_fanouts fanouts; /* count 0: those of the manifest */
+	uint32_t batch;              /* seeds per batch; 0: that of the manifest */
 	uint64_t seed;
 	struct tool_store_args store;
 	struct tool_common common;
 };
 
+/* The result, with the settings that were used once the defaults were filled in. */
 struct prediction {
 	struct tool_fanouts fanouts;
 	uint32_t batch;
-	uint64_t seed_count;
+	uint64_t seed_count; /* distinct train ranks */
 	struct rung_plan_traffic traffic;
 };
 
@@ -47,6 +52,11 @@ const struct tool_command tool_plan_command = {
 	.dir = offsetof(struct plan_args, dir),
 };
 
+/*
+ * Load graph and train ranks, sample batches on them and predict their traffic and time. Also sets
+ * the hit shares of the tiers in data->plan, which the report prints.
+ * @return a status
+ */
 static int predict(const struct plan_args *args, const struct tool_data *data,
                    struct prediction *out)
 {
@@ -58,6 +68,8 @@ static int predict(const struct plan_args *args, const struct tool_data *data,
 	uint64_t *seeds = NULL;
 	int rc;
 
+	/* A forecast needs a profile. Without --profile it uses typical rates, and the report
+	 * states that they were not measured. */
 	rung_profile_assume(&assumed);
 	forecast.profile = data->profile ? data->profile : &assumed;
 	forecast.threads = args->common.threads;
@@ -73,6 +85,7 @@ static int predict(const struct plan_args *args, const struct tool_data *data,
 	sampler.hop_count = out->fanouts.count;
 	sampler.seed = args->seed;
 	sampler.threads = args->common.threads;
+	/* batches_max 0: the library's default number of batches, not the whole epoch */
 	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count,
 	                       out->batch, 0, &forecast, &out->traffic);
 	rung_graph_destroy(graph);
@@ -92,6 +105,11 @@ static void set_device(json_t *root, const struct rung_plan_device *device)
 	tool_json_set(root, "gpus", gpus);
 }
 
+/*
+ * Predicted times and the settings they assume. The forecast has totals over the sampled batches;
+ * JSON has means per batch, which do not depend on how many were sampled. GPU times are null on the
+ * CPU, and `threads` is null on a GPU, where the host threads do not gather.
+ */
 static void set_forecast(json_t *root, const struct rung_plan *plan, const struct plan_args *args,
                          const struct rung_plan_traffic *traffic)
 {
@@ -114,6 +132,7 @@ static void set_forecast(json_t *root, const struct rung_plan *plan, const struc
 	tool_json_set(root, "reads_per_batch", tool_json_real(forecast->reads / batches));
 	tool_json_set(root, "bound", tool_json_text(rung_bound_name(forecast->bound)));
 	tool_json_set(root, "threads", on_gpu ? json_null() : tool_json_u64(forecast->threads));
+	/* a depth of 0: all rows are in memory, and nothing is read */
 	tool_json_set(root, "queue_depth",
 	              forecast->queue_depth ? tool_json_u64(forecast->queue_depth) : json_null());
 	tool_json_set(root, "merge_gap_bytes",
@@ -121,6 +140,7 @@ static void set_forecast(json_t *root, const struct rung_plan *plan, const struc
 	                                    : json_null());
 	tool_json_set(root, "chosen", tool_json_choice(rung_plan_tuning(plan)));
 	tool_json_set(root, "profile", tool_json_text(args->store.profile));
+	/* null without a profile: then every rate is assumed, not only those in the list */
 	tool_json_set(root, "assumed",
 	              args->store.profile ? tool_json_assumed(forecast->assumed) : json_null());
 }
@@ -137,14 +157,14 @@ static void print_forecast(const struct plan_args *args, const struct rung_plan_
 	if (forecast->threads)
 		printf(", with %u thread%s", forecast->threads, forecast->threads > 1 ? "s" : "");
 	if (forecast->queue_depth)
-		printf("%s %u reads in flight; gaps up to %u bytes are read over",
+		printf("%s %u reads in flight; one read spans gaps up to %u bytes",
 		       forecast->threads ? " and" : ", with", forecast->queue_depth,
 		       forecast->merge_gap_bytes);
 	if (args->store.profile)
 		printf("\nby the profile %s%s", args->store.profile,
 		       tool_assumed_text(text, forecast->assumed));
 	else
-		printf("\nfigures of the machine are assumed: measure them with rung numa --json, "
+		printf("\nrates of the machine are assumed: measure them with rung numa --json, "
 		       "and give --profile");
 }
 
@@ -160,6 +180,7 @@ static void set_placements(json_t *root, const struct rung_plan *plan)
 	tool_json_set(root, "placement_why", tool_json_text(*why ? why : NULL));
 }
 
+/* The tiers come after predict(): only then do they have a hit share. */
 static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *args,
                          const struct prediction *prediction)
 {
@@ -194,6 +215,7 @@ static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *a
 	return root;
 }
 
+/* The first GPU of the list gathers, and reads the memory of the others; nothing on the CPU. */
 static void print_gpus(const struct rung_plan_device *device)
 {
 	if (device->gpu_count == 0)
@@ -214,6 +236,8 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 
 	tool_print_plan(plan);
 	print_gpus(rung_plan_device(plan));
+	/* slots, cache and map use part of the host budget: without these lines the host tier
+	 * would seem to hold too few rows */
 	if (slots->slot_count) {
 		printf("staging slots: %llu of %s, %s of the host budget\n",
 		       (unsigned long long)slots->slot_count,
@@ -225,7 +249,7 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 		printf(", %s of the host budget\n", tool_bytes_text(text, (double)cache->bytes));
 	}
 	if (rung_plan_map_bytes(plan))
-		printf("places of rows that were staged in place: %s of the host budget\n",
+		printf("map of rows that were staged in place: %s of the host budget\n",
 		       tool_bytes_text(text, (double)rung_plan_map_bytes(plan)));
 	printf("an epoch of %llu batches (%llu sampled, %u seeds each): %.0f rows a batch",
 	       (unsigned long long)traffic->batches_per_epoch,
@@ -251,7 +275,7 @@ int cmd_plan(int argc, char **argv)
 	tool_args_parse(&tool_plan_command, argc, argv, &args);
 	rc = tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
-		return tool_fail(argv[0], rc);
+		return tool_fail(argv[0], rc); /* tool_plan() left nothing open */
 	rc = predict(&args, &data, &prediction);
 	if (rc < 0)
 		code = tool_fail(argv[0], rc);

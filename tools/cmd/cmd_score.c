@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung score: a score for every vertex of a graph, in memory or within a budget out of files, as a
- * .npy. */
+/*
+ * rung score: compute a score for every vertex of a graph and write it as a .npy. Without --memory
+ * the graph is loaded into memory; with it the edges stay in files and are read in passes, within
+ * the given budget.
+ *
+ * The output file is opened first, so that an unwritable path fails before hours of work. It gets
+ * its name only after the score has been computed and synced.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,42 +14,48 @@
 #include "output/json.h"
 #include "output/out_file.h"
 
-/* for reading ahead: more does not speed up any disk */
+/* Bounds of the buffers through which a pass reads edges: a larger maximum does not speed up any
+ * disk. */
 #define EDGES_BYTES_MAX (UINT64_C(64) << 20)
 #define EDGES_BYTES_MIN (UINT64_C(1) << 20)
-#define EDGES_CHUNKS    13 /* of the edge buffers, including their other content */
-#define CHUNK_BYTES_MIN 4096u
+/* The buffers of a pass have the size of at most 11 chunks: 4 slots with edges and offsets, and the
+ * bounce buffers of its readers (src/edges/edges_pass.c). The rest is a margin for rounding. */
+#define EDGES_CHUNKS    13
+#define CHUNK_BYTES_MIN 4096u /* the least that rung_edges_open() accepts, and its alignment */
 
 struct score_args {
 	struct tool_graph_args graph;
 	struct tool_score_args score;
-	const char *train;
+	const char *train; /* SRC; NULL: every vertex is a train vertex */
 	const char *out;
-	uint64_t memory_bytes; /* 0: the graph goes into memory */
+	uint64_t memory_bytes; /* 0: the graph is loaded into memory */
 	struct tool_common common;
 };
 
-/* A score being computed. */
+/* A score being computed. cmd_score() frees its members, whichever step failed. */
 struct scoring {
-	const char *name; /* of the command */
+	const char *name; /* of the command, for messages */
 	const struct score_args *args;
 	struct tool_progress progress;
-	struct rung_source *train_src;
-	uint64_t *train; /* [opts.train_count] */
+	struct rung_source *train_src; /* open until the ids are read */
+	uint64_t *train;               /* [opts.train_count]; free with rung_free() */
 	struct rung_score_opts opts;
-	struct rung_graph *graph; /* or */
+	/* one of the two: the graph in memory, or its edges in files (--memory) */
+	struct rung_graph *graph;
 	struct rung_edges *edges;
 	struct rung_edges_info edges_info;
 	uint64_t vertex_count, edge_count;
 	double load_seconds;
-	float *score;
+	float *score; /* [vertex_count], by original id */
 	struct rung_score_report report;
 };
 
+/* The command has no operand; a forgotten --out is the usual reason for one. */
 static void refuse_operand(const struct argp_state *state, void *args, const char *arg)
 {
 	(void)args;
-	argp_error(state, "'%s' belongs to no option; the file to write is --out %s", arg, arg);
+	argp_error(state, "unexpected argument '%s'; to write to this file, use --out %s", arg,
+	           arg);
 }
 
 static void check_complete(const struct argp_state *state, void *ctx)
@@ -57,8 +69,7 @@ static void check_complete(const struct argp_state *state, void *ctx)
 		argp_error(state, "--out is missing: the file to write");
 	if (tool_score_samples(method) && args->score.fanouts.count == 0)
 		argp_error(state,
-		           "--fanout is missing: %s needs to know how training will sample; write "
-		           "25,10",
+		           "--fanout is missing: %s needs the fanouts of training; write 25,10",
 		           rung_score_method_name(method));
 }
 
@@ -94,10 +105,9 @@ static const struct tool_option options[] = {
 	  "blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree",
 	  TOOL_SET(set_method), TOOL_OLD("method") },
 	{ "memory", "SIZE", 5,
-	  "Leave the graph in its files and take so much memory (default: read it into memory)",
+	  "Leave the graph in its files and use at most this much memory (default: load the graph)",
 	  TOOL_BYTES(struct score_args, memory_bytes, 0,
-	             "not in bytes; give 64MiB, 4GiB, or leave it out to have the graph in "
-	             "memory") },
+	             "not in bytes; give 64MiB, 4GiB, or omit it to load the graph") },
 	{ 0 },
 };
 
@@ -120,7 +130,8 @@ const struct tool_command tool_score_command = {
 
 /* ---- memory ---- */
 
-/* The part of a budget for the graph's buffers during a pass. */
+/* The part of a budget for the graph's buffers during a pass: a quarter, within bounds. Train ids
+ * and the score share the rest. */
 static uint64_t edges_bytes(uint64_t memory_bytes)
 {
 	const uint64_t share = memory_bytes / 4;
@@ -130,10 +141,11 @@ static uint64_t edges_bytes(uint64_t memory_bytes)
 	                                 : share;
 }
 
-/* The same, plus the memory besides the score: train ids, and a bit for each vertex that marks
- * them. */
+/* The part of a budget that the score does not get: edge buffers, train ids, and one bit per vertex
+ * that marks the train vertices. */
 static uint64_t other_bytes(const struct scoring *scoring, uint64_t memory_bytes)
 {
+	/* `used` exceeds the share if deflated inputs or a small budget forced larger buffers */
 	const uint64_t buffers = edges_bytes(memory_bytes), used = scoring->edges_info.memory_bytes;
 	const uint64_t train =
 		scoring->opts.train_count
@@ -143,10 +155,13 @@ static uint64_t other_bytes(const struct scoring *scoring, uint64_t memory_bytes
 	return train + (used > buffers ? used : buffers);
 }
 
-/* The least budget that leaves `score_bytes` for the score, found by halving. */
+/*
+ * The smallest budget that leaves `score_bytes` for the score, by bisection: the other parts grow
+ * with the budget, but more slowly than it does.
+ */
 static uint64_t least_budget(const struct scoring *scoring, uint64_t score_bytes)
 {
-	/* low is too little */
+	/* invariant: `low` is too small, `high` is enough */
 	uint64_t low = score_bytes, high = score_bytes + other_bytes(scoring, UINT64_MAX);
 
 	while (high - low > 1) {
@@ -162,6 +177,7 @@ static uint64_t least_budget(const struct scoring *scoring, uint64_t score_bytes
 
 /* ---- graph ---- */
 
+/* Report a failed call of the library, after the bar is cleared. @return its exit code */
 static int failed(struct scoring *scoring, int status)
 {
 	tool_progress_end(&scoring->progress);
@@ -179,7 +195,8 @@ static int load_graph(struct scoring *scoring, const struct rung_graph_opts *opt
 	return 0;
 }
 
-/* Sorting takes all of the budget, which the score does not need yet. */
+/* Sorting the edges may use the whole budget, because the score needs none of it yet. The buffers
+ * of the passes, however, stay allocated next to the score: chunk_bytes limits them. */
 static int open_edges(struct scoring *scoring, const struct rung_graph_opts *graph)
 {
 	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
@@ -191,7 +208,8 @@ static int open_edges(struct scoring *scoring, const struct rung_graph_opts *gra
 	opts.memory_bytes = memory_bytes < EDGES_BYTES_MIN ? EDGES_BYTES_MIN : memory_bytes;
 	opts.chunk_bytes = chunk - chunk % CHUNK_BYTES_MIN;
 	rc = rung_edges_open(&opts, &scoring->edges);
-	/* the score reports what all of it needs */
+	/* Do not fail here with the minimum of this step alone. With the edges open, score_edges()
+	 * can report one minimum that is enough for all steps. */
 	if (rc < 0 && rung_last_error_min_bytes() > 0) {
 		opts.memory_bytes = rung_last_error_min_bytes();
 		rc = rung_edges_open(&opts, &scoring->edges);
@@ -205,6 +223,7 @@ static int open_edges(struct scoring *scoring, const struct rung_graph_opts *gra
 	return rc;
 }
 
+/* @return an exit code, the failure printed */
 static int open_graph(struct scoring *scoring)
 {
 	struct rung_graph_opts opts = scoring->args->graph.opts;
@@ -220,6 +239,8 @@ static int open_graph(struct scoring *scoring)
 
 /* ---- score ---- */
 
+/* Read the ids of the train vertices, after the graph: only then is the number of vertices known,
+ * against which they are checked. @return an exit code, the failure printed */
 static int read_train(struct scoring *scoring)
 {
 	int rc;
@@ -235,12 +256,14 @@ static int read_train(struct scoring *scoring)
 	tool_progress_end(&scoring->progress);
 	if (scoring->opts.train_count == 0)
 		return tool_error(scoring->name, TOOL_FAILED,
-		                  "%s: has no vertex; leave --split out when all are to count",
+		                  "%s: has no vertex; omit --split to use every vertex",
 		                  scoring->args->train);
 	scoring->opts.train = scoring->train;
 	return TOOL_DONE;
 }
 
+/* Score from files. A budget below the minimum is wrong usage: the message names the smallest
+ * --memory that works. @return an exit code, the failure printed */
 static int score_edges(struct scoring *scoring)
 {
 	const uint64_t memory_bytes = scoring->args->memory_bytes,
@@ -248,6 +271,7 @@ static int score_edges(struct scoring *scoring)
 	unsigned long long least;
 	int rc;
 
+	/* 1 is always too little, and fails with the minimum; 0 would be the library's default */
 	scoring->opts.memory_bytes = memory_bytes > others ? memory_bytes - others : 1;
 	rc = rung_score_edges(scoring->edges, &scoring->opts, scoring->score, &scoring->report);
 	if (rc == 0)
@@ -257,8 +281,8 @@ static int score_edges(struct scoring *scoring)
 		return failed(scoring, rc);
 	tool_progress_end(&scoring->progress);
 	return tool_error(scoring->name, TOOL_USAGE,
-	                  "--memory: %llu bytes are too little for this score of %llu vertices "
-	                  "with these threads; give at least %llu",
+	                  "--memory: %llu bytes are too little to score %llu vertices with these "
+	                  "threads; give at least %llu",
 	                  (unsigned long long)memory_bytes,
 	                  (unsigned long long)scoring->vertex_count,
 	                  (unsigned long long)least_budget(scoring, least));
@@ -276,6 +300,7 @@ static int compute(struct scoring *scoring)
 	scoring->opts.progress_ctx = &scoring->progress;
 	if (read_train(scoring) != TOOL_DONE)
 		return TOOL_FAILED;
+	/* one element at least: for 0 bytes calloc() may return NULL, which looks like a failure */
 	scoring->score =
 		calloc(scoring->vertex_count ? scoring->vertex_count : 1, sizeof(*scoring->score));
 	if (!scoring->score)
@@ -291,6 +316,7 @@ static int compute(struct scoring *scoring)
 
 /* ---- result ---- */
 
+/* Edges that were processed per second: every pass reads all of them. */
 static double edges_per_s(const struct scoring *scoring)
 {
 	const double edges = (double)scoring->edge_count * (double)scoring->report.edge_passes;
@@ -321,6 +347,7 @@ static json_t *report_json(const struct scoring *scoring)
 	                      ? tool_json_real(report->residual)
 	                      : json_null());
 	tool_json_set(root, "batches_sampled", tool_json_u64(report->batches_sampled));
+	/* the cost of staying within a budget; null for a graph in memory */
 	tool_json_set(root, "memory_bytes",
 	              in_files ? tool_json_u64(args->memory_bytes) : json_null());
 	tool_json_set(root, "input_passes",
@@ -348,10 +375,13 @@ static void print_report(const struct scoring *scoring)
 	printf("\nwrote %s\n", scoring->args->out);
 }
 
+/* All steps from opened output to report. The report comes after the commit, so a result that is
+ * printed is also on disk. @return an exit code */
 static int score(struct scoring *scoring, struct tool_out *out)
 {
 	int code, rc;
 
+	/* opened before the graph is read, so that a wrong path fails at once */
 	if (scoring->args->train &&
 	    (rc = rung_source_open(scoring->args->train, &scoring->train_src)) < 0)
 		return failed(scoring, rc);
@@ -385,7 +415,7 @@ int cmd_score(int argc, char **argv)
 	code = tool_out_open(argv[0], args.out, &out);
 	if (code == TOOL_DONE)
 		code = score(&scoring, &out);
-	tool_out_abandon(&out);
+	tool_out_abandon(&out); /* does nothing after a commit */
 	rung_source_close(scoring.train_src);
 	rung_edges_close(scoring.edges);
 	rung_graph_destroy(scoring.graph);

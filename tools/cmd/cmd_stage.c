@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung stage: score and rank a graph, write features and graph in that order. */
+/*
+ * rung stage: score and rank a graph, and write features and graph in that order. rung_stage() does
+ * all of the work; this file reads the options, prints the report and prepares for signals, because
+ * staging can run for hours and keeps finished work.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,19 +13,23 @@
 #include "output/json.h"
 #include "tool.h"
 
+/* Options write to `opts` directly where the library has the same field; cmd_stage() connects the
+ * lists and the structs of shared options before the call. */
 struct stage_args {
 	struct rung_stage_opts opts;
-	struct rung_stage_split *splits; /* [split_count]; their names are copies of ours */
+	/* [split_count]; names are allocated here, SRCs are part of the command line */
+	struct rung_stage_split *splits;
 	size_t split_count;
-	struct rung_stage_array *arrays; /* [array_count] as well */
+	struct rung_stage_array *arrays; /* [array_count], owned in the same way */
 	size_t array_count;
-	const char *stripes[RUNG_FEATURE_FILES_MAX];
+	const char *stripes[RUNG_FEATURE_FILES_MAX]; /* [opts.stripe_count] */
 	struct tool_graph_args graph;
 	struct tool_score_args score;
 	struct tool_preset_args preset;
 	struct tool_common common;
 };
 
+/* "train=ids.npy": the name is copied, because the library needs it as a terminated string. */
 static void add_split(const struct argp_state *state, void *ctx, const char *text)
 {
 	struct stage_args *args = ctx;
@@ -39,6 +47,7 @@ static void add_split(const struct argp_state *state, void *ctx, const char *tex
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 }
 
+/* --features NAME=SRC, whose name has `name_length` bytes: an array in addition to the features. */
 static void add_array(const struct argp_state *state, struct stage_args *args, const char *text,
                       size_t name_length)
 {
@@ -46,7 +55,7 @@ static void add_array(const struct argp_state *state, struct stage_args *args, c
 		realloc(args->arrays, (args->array_count + 1) * sizeof(*args->arrays));
 
 	if (!text[name_length + 1])
-		argp_error(state, "--features: '%s' names no source; write year=year.npy", text);
+		argp_error(state, "--features: '%s' has no SRC; write year=year.npy", text);
 	if (array) {
 		args->arrays = array;
 		array = &args->arrays[args->array_count++];
@@ -57,12 +66,13 @@ static void add_array(const struct argp_state *state, struct stage_args *args, c
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 }
 
-/* A method by its name; what can only be an array, or names a file, is one. */
+/* The name of a method comes first: a file "degree" is written ./degree. Any other text is a SRC if
+ * it has the form of one or names a file; the rest is a misspelled method. */
 static void set_score(const struct argp_state *state, void *ctx, const char *text)
 {
 	struct stage_args *args = ctx;
 
-	args->opts.score_spec = NULL;
+	args->opts.score_spec = NULL; /* of two --score the last one counts */
 	if (rung_score_method_parse(text, &args->score.opts.method) == 0)
 		return;
 	if (strstr(text, ".npy") || strstr(text, ".npz:") || strncmp(text, "raw:", 4) == 0 ||
@@ -92,16 +102,20 @@ static void add_stripe(const struct argp_state *state, void *ctx, const char *ar
 	struct stage_args *args = ctx;
 
 	if (args->opts.stripe_count == RUNG_FEATURE_FILES_MAX)
-		argp_error(state, "--stripe: at most %d folders", RUNG_FEATURE_FILES_MAX);
+		argp_error(state, "--stripe: too many folders; give at most %d",
+		           RUNG_FEATURE_FILES_MAX);
 	args->stripes[args->opts.stripe_count++] = arg;
 }
 
+/* The command has no operand; a forgotten --out is the usual reason for one. */
 static void refuse_operand(const struct argp_state *state, void *args, const char *arg)
 {
 	(void)args;
-	argp_error(state, "'%s' belongs to no option; the folder to make is --out %s", arg, arg);
+	argp_error(state, "unexpected argument '%s'; to create this folder, use --out %s", arg,
+	           arg);
 }
 
+/* A preset (--igb and so on) stands for graph and features, so these may then be missing. */
 static void check_complete(const struct argp_state *state, void *ctx)
 {
 	const struct stage_args *args = ctx;
@@ -110,12 +124,12 @@ static void check_complete(const struct argp_state *state, void *ctx)
 		argp_error(state,
 		           "--graph is missing: an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
 	if (args->graph.none && args->preset.kind)
-		argp_error(state, "--graph none: the folder given has a graph; leave it out");
+		argp_error(state, "--graph none: the given dataset provides a graph; omit --graph");
 	if (!args->opts.features && !args->preset.kind)
 		argp_error(state, "--features is missing: file.npy, file.npz:member or "
 		                  "raw:FILE,DTYPE,DIMxDIM");
 	if (!args->opts.out_dir)
-		argp_error(state, "--out is missing: the folder to make");
+		argp_error(state, "--out is missing: the folder to create");
 }
 
 static const struct tool_word pads[] = {
@@ -125,6 +139,7 @@ static const struct tool_word pads[] = {
 	{ 0 },
 };
 
+/* "deal" is the earlier name of "partition", accepted without notice */
 static const struct tool_word row_orders[] = {
 	{ "auto", RUNG_ROW_ORDER_AUTO },           { "passes", RUNG_ROW_ORDER_PASSES },
 	{ "partition", RUNG_ROW_ORDER_PARTITION }, { "deal", RUNG_ROW_ORDER_PARTITION },
@@ -136,8 +151,8 @@ static const struct tool_option options[] = {
 	  "Feature rows [vertices, ...]; with a NAME (repeatable) another array with a row per "
 	  "vertex",
 	  TOOL_SET(set_features) },
-	{ "out", "DIR", 1, "Folder to make", TOOL_TEXT(struct stage_args, opts.out_dir) },
-	{ "labels", "SRC", 1, "Labels [vertices, ...], carried along in rank order",
+	{ "out", "DIR", 1, "Folder to create", TOOL_TEXT(struct stage_args, opts.out_dir) },
+	{ "labels", "SRC", 1, "Labels [vertices, ...], to be written in rank order",
 	  TOOL_TEXT(struct stage_args, opts.labels) },
 	{ "split", "NAME=SRC", 1,
 	  "Named vertex ids, or a bool mask over the vertices (repeatable); 'train' gives the "
@@ -147,31 +162,29 @@ static const struct tool_option options[] = {
 	  "Rank by blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree, "
 	  "or by the float32 values of a file",
 	  TOOL_SET(set_score) },
-	{ "stripe", "DIR", 3, "Deal the rows over folders on several devices (repeatable)",
+	{ "stripe", "DIR", 3, "Stripe the rows over folders on several devices (repeatable)",
 	  TOOL_SET(add_stripe) },
 	{ "pad", "NAME", 3,
 	  "Space between rows: none (default), sector: to the next 512 bytes, auto: no row up to 4 "
 	  "KiB crosses a 4 KiB block, if that saves more reads than it adds bytes",
 	  TOOL_WORD(struct stage_args, opts.pad, pads, "none, sector or auto") },
 	{ "in-place", NULL, 3,
-	  "Copy no rows: DIR then needs the file that --features names, as it is and where it is",
+	  "Copy no rows: DIR then needs the file of --features, unchanged and at the same path",
 	  TOOL_FLAG(struct stage_args, opts.in_place) },
 	{ "force", NULL, 5,
-	  "Replace DIR when it is a staged dataset, and start from scratch where there is "
-	  "half-done work",
+	  "Replace DIR if it is a staged dataset, and discard the work of an interrupted run",
 	  TOOL_FLAG(struct stage_args, opts.force) },
 	{ "resume", NULL, 5,
-	  "Continue a stopped run of the same job; where it is finished, check it",
+	  "Resume an interrupted run of the same job; if it has finished, check its result",
 	  TOOL_FLAG(struct stage_args, opts.resume) },
 	{ "memory", "SIZE", 7,
-	  "Take at most so much memory (default: a quarter of RAM, or what a control group "
-	  "leaves)",
+	  "Most memory to use (default: a quarter of RAM, or 3/4 of the free memory if that is "
+	  "less)",
 	  TOOL_BYTES(struct stage_args, opts.memory_bytes, 0,
-	             "not in bytes; give 512MiB, 4GiB, or leave it out for a quarter of RAM") },
+	             "not in bytes; give 512MiB, 4GiB, or omit it for a quarter of RAM") },
 	{ "row-order", "NAME", 7,
 	  "How rows are brought into order: passes, partition, gather, or auto (default): the "
-	  "fastest "
-	  "one for the measured rates of the devices",
+	  "fastest one for the measured rates of the devices",
 	  TOOL_WORD(struct stage_args, opts.row_order, row_orders,
 	            "auto, passes, partition or gather"),
 	  TOOL_OLD("plan") },
@@ -192,13 +205,13 @@ const struct tool_command tool_stage_command = {
 	.parts = parts,
 	.operands = "--graph GRAPH --features SRC --out DIR\n--ogb-mag240m ROOT --out DIR",
 	.doc = "Score and rank the vertices of a graph, and write graph, features, labels and "
-	       "splits in that order into the "
-	       "folder DIR. "
+	       "splits in that order to the folder DIR. "
 	       "A SRC is file.npy, file.npz:member, or raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
 	.operand = refuse_operand,
 	.check = check_complete,
 };
 
+/* As in the manifest: "given" for the values of a file. */
 static const char *score_name(const struct stage_args *args)
 {
 	return args->opts.score_spec ? "given" : rung_score_method_name(args->score.opts.method);
@@ -208,6 +221,7 @@ static json_t *score_json(const struct stage_args *args, const struct rung_score
                           int already_staged)
 {
 	json_t *root = json_object();
+	/* otherwise no score ran, and the zeros of the report are not results */
 	int computed = !args->opts.score_spec && !args->opts.dry_run && !already_staged;
 
 	tool_json_set(root, "method", tool_json_text(score_name(args)));
@@ -226,12 +240,13 @@ static json_t *score_json(const struct stage_args *args, const struct rung_score
 	return root;
 }
 
-/* 0: it was not measured. */
+/* The library stores 0 for a rate that it did not measure; JSON has null. */
 static json_t *measured(double value)
 {
 	return value > 0 ? tool_json_real(value) : json_null();
 }
 
+/* How the rows were (or would be) brought into order, with the expected time of each way. */
 static json_t *rows_json(const struct rung_stage_report *report)
 {
 	json_t *root = json_object(), *expected = json_object();
@@ -269,6 +284,7 @@ static json_t *phases_json(const struct rung_stage_report *report)
 	return phases;
 }
 
+/* `rows` is null if no rows are moved (in place, already staged), `phases` if nothing ran. */
 static json_t *report_json(const struct stage_args *args, const struct rung_stage_report *report)
 {
 	json_t *root = json_object();
@@ -300,8 +316,14 @@ static json_t *report_json(const struct stage_args *args, const struct rung_stag
 	return root;
 }
 
-/* How the rows go, and why so: "rows by partition in 31 parts (reads 24.0 GiB, writes 24.0 GiB): 58
- * s expected; passes 210 s, gather 97 s". */
+/*
+ * The chosen order of a dry run and the reason for it:
+ *
+ *     rows by partition in 31 parts: reads 24.0 GiB, writes 24.0 GiB
+ *     58 s expected, 210 s with passes, 97 s with gather: measured 2.10 GiB/s read, ...
+ *
+ * Without the second line if there was too little data to measure the devices.
+ */
 static void print_plan(const struct rung_stage_report *report)
 {
 	char in[TOOL_TEXT_BYTES], out[TOOL_TEXT_BYTES], text[TOOL_TEXT_BYTES];
@@ -368,6 +390,7 @@ static void print_report(const struct stage_args *args, const struct rung_stage_
 
 static void free_args(struct stage_args *args)
 {
+	/* the library's structs have const names; those here were allocated by strndup() */
 	for (size_t i = 0; i < args->split_count; i++)
 		free((char *)(uintptr_t)args->splits[i].name);
 	for (size_t i = 0; i < args->array_count; i++)
@@ -378,12 +401,18 @@ static void free_args(struct stage_args *args)
 	tool_preset_free(&args->preset);
 }
 
-/* The library removes work without value; other work has a journal. */
+/*
+ * Have a signal cancel staging instead of ending the process at once, and print how to continue.
+ * The hint is printed only if the journal exists by then: it is created when the ranks are known,
+ * and before that the library removes the folder. Both texts must outlive this call, because the
+ * handler reads them; they are never freed. Without memory for them no hint is printed.
+ */
 static void prepare_interruption(const char *name, const char *out_dir)
 {
 	int length = (int)strlen(out_dir);
 	char *journal, *hint;
 
+	/* "out/" is staged in "out.partial", as in the library */
 	while (length > 1 && out_dir[length - 1] == '/')
 		length--;
 	if (asprintf(&journal, "%.*s.partial/journal", length, out_dir) < 0)
@@ -410,6 +439,7 @@ int cmd_stage(int argc, char **argv)
 
 	tool_args_parse(&tool_stage_command, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
+	/* the options are complete now: their lists no longer move */
 	args.opts.graph = args.graph.opts;
 	args.opts.score = args.score.opts;
 	args.opts.splits = args.splits;
@@ -423,12 +453,14 @@ int cmd_stage(int argc, char **argv)
 	args.opts.threads = args.common.threads;
 	args.opts.progress = tool_progress_update;
 	args.opts.progress_ctx = &progress;
+	/* after all options, because a preset fills in only those that were not given */
 	rc = tool_preset_fill(&args.preset, &args.opts);
 	if (rc == 0 && !args.opts.dry_run)
 		prepare_interruption(argv[0], args.opts.out_dir);
 	if (rc == 0)
 		rc = rung_stage(&args.opts, &report);
 	tool_progress_end(&progress);
+	/* a warning only: the new dataset is complete, and the old one is left next to it */
 	if (rc == 0 && report.old_left)
 		tool_error(argv[0], TOOL_DONE, "%s", rung_last_error());
 	if (rc < 0)

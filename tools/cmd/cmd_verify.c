@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung verify: re-read a staged dataset, compare all checksums, and compare its content with its
- * sources; repair bad blocks. */
+/*
+ * rung verify: re-read a staged dataset and compare all checksums; with its sources, compare its
+ * contents with them, too; with --repair, rebuild bad blocks. A difference is a result and not a
+ * failure: the report goes to stdout as usual, and the exit status is TOOL_CORRUPT.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,20 +11,21 @@
 #include "interrupt.h"
 #include "output/json.h"
 
-#define BAD_LINES_MAX 20 /* of the human output; JSON lists all */
+#define BAD_LINES_MAX 20 /* blocks listed for people; JSON lists all */
 
 struct verify_args {
 	const char *dir;
 	struct rung_verify_opts opts;
-	char **split_names; /* [opts.split_count] ours */
+	/* [opts.split_count] names, allocated here, and their SRCs, parts of the command line */
+	char **split_names;
 	const char **split_specs;
-	char **array_names; /* [opts.array_count] as well */
+	char **array_names; /* [opts.array_count], owned in the same way */
 	const char **array_specs;
 	struct tool_graph_args graph;
 	struct tool_common common;
 };
 
-/* Add a NAME=SRC, whose name is `length` long. */
+/* Append a NAME=SRC, whose name has `length` bytes, to the two lists at names_at and specs_at. */
 static void add_named(const struct argp_state *state, char ***names_at, const char ***specs_at,
                       size_t *count_at, const char *text, size_t length)
 {
@@ -29,6 +33,7 @@ static void add_named(const struct argp_state *state, char ***names_at, const ch
 	char **names = realloc(*names_at, count * sizeof(*names));
 	const char **specs = realloc(*specs_at, count * sizeof(*specs));
 
+	/* one of the two may have moved although the other failed */
 	*names_at = names ? names : *names_at;
 	*specs_at = specs ? specs : *specs_at;
 	if (names && specs)
@@ -39,6 +44,7 @@ static void add_named(const struct argp_state *state, char ***names_at, const ch
 	*count_at = count;
 }
 
+/* --source SRC is the features; --source NAME=SRC another array, as with rung stage --features. */
 static void add_source(const struct argp_state *state, void *ctx, const char *text)
 {
 	struct verify_args *args = ctx;
@@ -59,11 +65,12 @@ static void add_split(const struct argp_state *state, void *ctx, const char *tex
 	          tool_arg_split(state, text));
 }
 
-/* "1%" and "0.01" are shares, whole numbers are rows. */
+/* "1%" and "0.01" are shares, whole numbers are rows: "1" is one row, "1.0" all of them. */
 static void set_sample(const struct argp_state *state, void *ctx, const char *text)
 {
 	struct rung_verify_opts *opts = &((struct verify_args *)ctx)->opts;
 
+	/* of two --sample the last one counts, also if it is of the other kind */
 	opts->sample_rows = 0;
 	opts->sample_share = 0;
 	if (strchr(text, '%'))
@@ -72,10 +79,12 @@ static void set_sample(const struct argp_state *state, void *ctx, const char *te
 		opts->sample_share = tool_arg_double(state, "--sample", text, 0, 1, TOOL_OPEN_LOW);
 	else
 		opts->sample_rows = tool_arg_u64(state, "--sample", text, 1, UINT64_MAX);
+	/* "0%": in the library 0 means all rows */
 	if (opts->sample_rows == 0 && !(opts->sample_share > 0))
-		argp_error(state, "--sample: '%s' is nothing; give 1%%, 0.01 or 100000", text);
+		argp_error(state, "--sample: '%s' selects no row; give 1%%, 0.01 or 100000", text);
 }
 
+/* A sample limits the comparison with sources; checksums, labels and splits are always complete. */
 static void check_sample(const struct argp_state *state, void *ctx)
 {
 	const struct verify_args *args = ctx;
@@ -91,22 +100,25 @@ static const struct tool_option options[] = {
 	  "Also compare every row with the features it was staged from; with a NAME (repeatable) "
 	  "those of another array",
 	  TOOL_SET(add_source) },
-	{ "labels", "SRC", 1, "The same for the labels",
+	{ "labels", "SRC", 1, "Also compare the labels with their source",
 	  TOOL_TEXT(struct verify_args, opts.labels) },
-	{ "split", "NAME=SRC", 1, "The same for a split (repeatable)", TOOL_SET(add_split) },
+	{ "split", "NAME=SRC", 1, "Also compare a split with its source (repeatable)",
+	  TOOL_SET(add_split) },
 	{ "score", "SRC", 1,
-	  "The same for the score, a float32 by original vertex as rung score writes it",
+	  "Also compare the score with its source: float32 by original vertex, as rung score "
+	  "writes it",
 	  TOOL_TEXT(struct verify_args, opts.score) },
 	{ "sample", "SHARE|ROWS", 3,
 	  "Compare only rows and lists of this many vertices: 1%, 0.01 or 100000",
 	  TOOL_SET(set_sample) },
-	{ "seed", "N", 3, "Draw others with another number (default 0)",
+	{ "seed", "N", 3, "Seed of the sample (default: 0)",
 	  TOOL_U64(struct verify_args, opts.seed, 0, UINT64_MAX) },
 	{ "memory", "SIZE", 3,
-	  "Most memory to take for comparing (default: a quarter of the machine's)",
+	  "Most memory to use for comparing (default: a quarter of RAM, or 3/4 of the free memory "
+	  "if that is less)",
 	  TOOL_BYTES(struct verify_args, opts.memory_bytes, 0,
 	             "not in bytes; give 64MiB or 4GiB") },
-	{ "repair", NULL, 5, "Make bad blocks again out of the sources given and of each other",
+	{ "repair", NULL, 5, "Rebuild bad blocks from the sources given and from files of DIR",
 	  TOOL_FLAG(struct verify_args, opts.repair) },
 	{ 0 },
 };
@@ -121,8 +133,8 @@ const struct tool_command tool_verify_command = {
 	.parts = parts,
 	.operands = "DIR",
 	.doc = "Re-read every file of the staged dataset DIR and compare the checksums of all "
-	       "blocks; with its sources, also its content with them. Exit status 3: something "
-	       "differs, and the output names file, block and offset, rows and lists.",
+	       "blocks; if sources are given, also compare the contents with them. Exit status 3: "
+	       "something differs, and the output names file, block and offset, rows and lists.",
 	.takes = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct verify_args, dir),
 	.check = check_sample,
@@ -145,13 +157,15 @@ static json_t *blocks_json(const struct rung_bad_block *blocks, uint64_t count)
 	return list;
 }
 
-/* Three keys of a comparison, null if it was not done; `first` only if something differs. */
+/* A comparison with a source, and its keys in JSON. */
 struct compared {
-	const char *keys[3];
+	const char *keys[3]; /* of the next three members; the last may be NULL */
 	uint64_t compared, different, first;
-	int given;
+	int given; /* 0: not requested, and the numbers are null */
 };
 
+/* Every key is set in every report, so that readers need not test for it. `first` is null if
+ * nothing differs, because 0 is a vertex, too. */
 static void set_compared(json_t *root, const struct compared *c)
 {
 	tool_json_set(root, c->keys[0], c->given ? tool_json_u64(c->compared) : json_null());
@@ -208,6 +222,7 @@ static void set_all_compared(json_t *root, const struct verify_args *args,
 		set_compared(root, &all[i]);
 }
 
+/* Rate of the checksums alone, without the comparison with sources. */
 static double bytes_per_s(const struct rung_verify_report *report)
 {
 	return report->block_seconds > 0 ? (double)report->bytes_checked / report->block_seconds
@@ -241,6 +256,7 @@ static json_t *report_json(const struct verify_args *args, const struct rung_ver
 
 /* ---- text ---- */
 
+/* A truncated file has thousands of bad blocks; the first ones show where the damage begins. */
 static void print_blocks(const char *dir, const struct rung_bad_block *blocks, uint64_t count,
                          const char *what)
 {
@@ -254,6 +270,7 @@ static void print_blocks(const char *dir, const struct rung_bad_block *blocks, u
 		       (unsigned long long)(count - BAD_LINES_MAX));
 }
 
+/* One line for each kind that differs; nothing if all of it agrees. */
 static void print_different(const char *what, const char *source, uint64_t different,
                             uint64_t first)
 {
@@ -262,6 +279,7 @@ static void print_different(const char *what, const char *source, uint64_t diffe
 		       (unsigned long long)different, what, source, (unsigned long long)first);
 }
 
+/* Part of the summary line: shows that a comparison was done even if nothing differs. */
 static void print_compared(const char *what, uint64_t count)
 {
 	if (count)
@@ -279,7 +297,7 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 		printf("not repaired: %s\n", r->unrepaired);
 	if (r->maps_disagree)
 		printf("vertex_of_rank.npy and rank_of_vertex.npy are not each other's inverse: "
-		       "nothing was compared through them\n");
+		       "nothing was compared with its source\n");
 	print_different("rows", "source", r->rows_different, r->first_different);
 	print_different("lists", "graph", r->lists_different, r->first_list_different);
 	print_different("labels", "source", r->labels_different, r->first_label_different);
@@ -290,8 +308,8 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 		printf("%llu ids of the splits differ from their sources\n",
 		       (unsigned long long)r->split_ids_different);
 	if (r->in_place_blocks_different)
-		printf("%llu of %llu blocks of the file that the rows were left in differ, the "
-		       "first at offset %llu: put it back as it was\n",
+		printf("%llu of %llu blocks of the features file used in place differ, the first "
+		       "at offset %llu: restore the file\n",
 		       (unsigned long long)r->in_place_blocks_different,
 		       (unsigned long long)r->in_place_blocks_compared,
 		       (unsigned long long)r->first_in_place_different);
@@ -300,7 +318,7 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 	       tool_bytes_text(bytes, (double)r->bytes_checked),
 	       tool_bytes_text(rate, bytes_per_s(r)));
 	if (r->in_place_blocks_compared)
-		printf(", %llu blocks of the rows' own file",
+		printf(", %llu blocks of the features file used in place",
 		       (unsigned long long)r->in_place_blocks_compared);
 	print_compared("rows", r->rows_compared);
 	print_compared("lists", r->lists_compared);
@@ -318,6 +336,7 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 		       args->dir);
 }
 
+/* Verify and report. @return an exit code */
 static int run(const char *name, struct verify_args *args)
 {
 	struct rung_verify_report report = { 0 };
@@ -333,13 +352,15 @@ static int run(const char *name, struct verify_args *args)
 	args->opts.threads = args->common.threads;
 	args->opts.progress = tool_progress_update;
 	args->opts.progress_ctx = &progress;
-	if (args->opts.repair) /* may have a temporary folder, which the library removes */
+	/* A repair may have a temporary folder, which the library removes when it is canceled.
+	 * Without one the process may end in the signal handler. */
+	if (args->opts.repair)
 		tool_interrupt_grace(TOOL_GRACE_MS);
 	rc = rung_dataset_verify(args->dir, &args->opts, &report);
 	tool_progress_end(&progress);
 	if (rc < 0 && rc != RUNG_E_CORRUPT)
 		return tool_fail(name, rc);
-	ok = rc >= 0;
+	ok = rc >= 0; /* RUNG_E_CORRUPT comes with a report, unlike all other errors */
 	if (!args->common.json)
 		print_report(args, &report, ok);
 	else if (tool_json_print(name, report_json(args, &report, ok)) < 0)

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening dataset, plan and store for the subcommands, on the requested device. */
+/*
+ * Opening dataset, plan and store for the subcommands. tool_plan() opens dataset and profile and
+ * places the rows; tool_open_store() opens the store of that plan, or tool_attach_store() one that
+ * another process shares. tool_open() does both steps for commands that need nothing in between.
+ */
 #include <stdlib.h>
 
 #include "tool.h"
 
+/* A share such as 10% refers to the bytes of all feature rows, so sizes become bytes only now that
+ * the dataset is open. */
 static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes,
                           struct rung_plan_opts *opts)
 {
 	uint64_t replicate_bytes = tool_size_bytes(&args->replicate, feature_bytes);
 
 	opts->host_bytes = tool_size_bytes(&args->host, feature_bytes);
+	/* except --cache: its share is one of the host budget, which only the plan knows */
 	if (args->cache.given && args->cache.share > 0)
 		opts->cache_share = args->cache.share;
 	else
@@ -19,13 +26,15 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 	opts->gpus = args->gpu_count ? args->gpus : NULL;
 	opts->gpu_count = args->gpu_count;
 	opts->gpu_bytes = tool_size_bytes(&args->gpu, feature_bytes);
+	/* the only budget whose 0 means no bytes, and not a default */
 	opts->replicate_bytes = replicate_bytes == RUNG_BYTES_NONE ? 0 : replicate_bytes;
 	opts->vertex_ids = args->vertex_ids;
 	opts->numa = args->numa;
 	opts->numa_node = args->numa_node;
 }
 
-/* A device other than the requested one must not go unnoticed. */
+/* With --device auto the CPU may gather, or fewer GPUs than requested. The reason is printed, so
+ * that measured times are not mistaken for those of a GPU. The command continues. */
 static void report_device(const char *name, const struct rung_plan_device *device)
 {
 	if (*device->why)
@@ -34,6 +43,7 @@ static void report_device(const char *name, const struct rung_plan_device *devic
 		           device->why);
 }
 
+/* @return a status; tool_close() frees the profile */
 static int load_profile(const char *path, struct rung_profile **profile_out)
 {
 	struct rung_profile *profile = malloc(sizeof(*profile));
@@ -69,6 +79,7 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 	rc = rung_plan_create(data.ds, &opts, &data.plan);
 	if (rc < 0) {
 		tool_close(&data);
+		/* a build without CUDA, or without its driver: exit status 77, as without a GPU */
 		return rc == RUNG_E_NOSUP ? RUNG_E_NODEV : rc;
 	}
 	report_device(name, rung_plan_device(data.plan));
@@ -76,6 +87,7 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 	return 0;
 }
 
+/* `opts` of the subcommand, completed with the options of the engine. */
 static struct rung_store_opts store_opts(const struct tool_store_args *args,
                                          const struct rung_store_opts *opts)
 {
@@ -90,7 +102,8 @@ static struct rung_store_opts store_opts(const struct tool_store_args *args,
 	return all;
 }
 
-/* NOSUP refers to the requested engine or GPU. */
+/* RUNG_E_NOSUP refers to the requested engine (a failure) or, with any engine, to the GPU (missing
+ * hardware, exit status 77). */
 static int status_of_store(const struct tool_store_args *args, int rc)
 {
 	return rc == RUNG_E_NOSUP && args->engine == RUNG_ENGINE_AUTO ? RUNG_E_NODEV : rc;
@@ -139,6 +152,7 @@ int tool_open(const char *name, const char *dir, const struct tool_store_args *a
 
 int tool_close(struct tool_data *data)
 {
+	/* the store first: its threads may still read rows; all members may be NULL */
 	int rc = data->store ? rung_store_close(data->store) : 0;
 
 	rung_plan_destroy(data->plan);

@@ -50,7 +50,8 @@ static void set_only(const struct argp_state *state, void *ctx, const char *arg)
 		from += length + (from[length] != 0);
 	}
 	if (!matrices)
-		argp_error(state, "--only: name what to measure, such as bandwidth,latency");
+		argp_error(state,
+		           "--only: the list is empty; give names such as bandwidth,latency");
 	args->opts.matrices = matrices;
 }
 
@@ -59,7 +60,7 @@ static void add_file(const struct argp_state *state, void *ctx, const char *arg)
 	struct numa_args *args = ctx;
 
 	if (args->opts.file_count == FILES_MAX)
-		argp_error(state, "--nvme: more than %u files", FILES_MAX);
+		argp_error(state, "--nvme: too many files; give at most %u", FILES_MAX);
 	args->files[args->opts.file_count++] = arg;
 }
 
@@ -68,44 +69,43 @@ static void check(const struct argp_state *state, void *ctx)
 	const struct numa_args *args = ctx;
 
 	if (args->topology && args->measuring)
-		argp_error(state, "--%s is of measuring, and --topology measures nothing",
+		argp_error(state,
+		           "--%s and --topology exclude each other: --topology measures nothing",
 		           args->measuring);
 	if (args->root && !args->topology)
-		argp_error(state,
-		           "--root is a machine that is not here: it can be shown (--topology), "
-		           "not measured");
+		argp_error(state, "--root: a recorded machine cannot be measured; add --topology");
 	if (args->csv && args->common.json)
 		argp_error(state, "--csv and --json: give one of them");
 	if (args->opts.dir_bytes && !args->opts.dir)
-		argp_error(state, "--dir-size is of the file that --dir writes");
+		argp_error(state, "--dir-size is the size of the file of --dir; give --dir, too");
 }
 
-#define NOT_BYTES "no size in bytes; write 2GiB"
+#define NOT_BYTES "not a size in bytes; write 2GiB"
 #define MEASURING TOOL_NOTED(struct numa_args, measuring)
 
 static const struct tool_option options[] = {
 	{ "topology", NULL, 1, "Print what kernel and firmware report, and measure nothing",
 	  TOOL_FLAG(struct numa_args, topology) },
 	{ "root", "DIR", 1,
-	  "With --topology: for a machine whose sys/ and proc/ are recorded in DIR, instead of "
-	  "this one",
+	  "With --topology: describe the machine whose sys/ and proc/ are recorded in DIR, instead "
+	  "of this one",
 	  TOOL_TEXT(struct numa_args, root) },
 	{ "quick", NULL, 2,
-	  "Smaller buffers, fewer values and samples: a rough overview in a few seconds",
+	  "Use smaller buffers, fewer values and fewer samples: a rough overview in a few seconds",
 	  TOOL_FLAG(struct numa_args, opts.quick), MEASURING },
 	{ "only", "LIST", 2,
-	  "What to measure (default: all), separated by commas: bandwidth, latency, loaded, "
+	  "Matrices to measure, separated by commas (default: all): bandwidth, latency, loaded, "
 	  "gather, gpu, peer, nvme, touch, register",
 	  TOOL_SET(set_only), MEASURING },
 	{ "nvme", "FILE", 2,
-	  "Read this large file at random, or this block device; may be repeated (default: the "
-	  "NVMe drives that may be read)",
+	  "Large file or block device to read at random (repeatable; default: the NVMe drives that "
+	  "this user may read)",
 	  TOOL_SET(add_file), MEASURING },
-	{ "dir", "DIR", 2, "The same with a file that is written to DIR and removed",
+	{ "dir", "DIR", 2, "Folder for a file that is written, read at random and removed",
 	  TOOL_TEXT(struct numa_args, opts.dir), MEASURING },
 	{ "dir-size", "SIZE", 2,
-	  "Size of that file (default: 2GiB, with --quick 256MiB, at most a quarter of the free "
-	  "space)",
+	  "Size of the file of --dir (default: 2GiB, with --quick 256MiB, at most a quarter of the "
+	  "free space)",
 	  TOOL_BYTES(struct numa_args, opts.dir_bytes, 1, NOT_BYTES), MEASURING },
 	{ "row-bytes", "LIST", 2, "Additional row sizes in bytes: 512,1536",
 	  TOOL_LIST(struct numa_args, row_bytes, opts.row_count, ROW_BYTES_MIN, ROW_BYTES_MAX),
@@ -113,16 +113,17 @@ static const struct tool_option options[] = {
 	{ "depths", "LIST", 2,
 	  "Reads in flight (default: 1 to 128 by doubling, with --quick 1,8,32,128)",
 	  TOOL_LIST(struct numa_args, depths, opts.depth_count, 1, DEPTH_MAX), MEASURING },
-	{ "samples", "N", 2, "Of each value (default: 5, with --quick 3)",
+	{ "samples", "N", 2, "Samples per value (default: 5, with --quick 3)",
 	  TOOL_U32(struct numa_args, opts.samples, 1, 1000), MEASURING },
-	{ "seconds", "S", 2, "Least length of a sample (default: 0.2, with --quick 0.05)",
+	{ "seconds", "S", 2,
+	  "Least length of a sample in seconds (default: 0.2, with --quick 0.05)",
 	  TOOL_REAL(struct numa_args, opts.sample_seconds, 0, 60, TOOL_OPEN_LOW), MEASURING },
 	{ "memory", "SIZE", 2, "Most memory to use on a node (default: half of its free memory)",
 	  TOOL_BYTES(struct numa_args, opts.memory_bytes_max, 1, NOT_BYTES), MEASURING },
-	{ "csv", NULL, 3, "Print the samples as a table for programs",
+	{ "csv", NULL, 3, "Print the samples as CSV, one line each",
 	  TOOL_FLAG(struct numa_args, csv), MEASURING },
-	{ "svg", "FILE", 3, "Draw heat maps of the medians", TOOL_TEXT(struct numa_args, svg),
-	  MEASURING },
+	{ "svg", "FILE", 3, "Draw heat maps of the medians to FILE",
+	  TOOL_TEXT(struct numa_args, svg), MEASURING },
 	{ 0 },
 };
 
@@ -134,9 +135,9 @@ const struct tool_command tool_numa_command = {
 	.options = options,
 	.parts = parts,
 	.doc = "Print the NUMA nodes of this machine with their CPUs and memory, the GPUs and NVMe "
-	       "drives with their nodes, and the links between them; and measure memory, gathers "
-	       "and drives from each node, and GPUs. Takes a minute or two, longer with many GPUs, "
-	       "and keeps the machine busy.",
+	       "drives with their nodes, and the links between them. Measure memory, gathers and "
+	       "drives from each node, and GPUs. This takes a minute or two, longer with many "
+	       "GPUs, and keeps the machine busy.",
 	.check = check,
 };
 
@@ -176,7 +177,7 @@ static void print_policy(const struct rung_numa_policy *policy)
 		printf("\nmemory can be placed on nodes, and its placement can be queried\n");
 		return;
 	}
-	printf("\nmemory %s be put on nodes%s%s%s\n", policy->can_bind ? "can" : "cannot",
+	printf("\nmemory %s be placed on nodes%s%s%s\n", policy->can_bind ? "can" : "cannot",
 	       *policy->bind_why ? " (" : "", policy->bind_why, *policy->bind_why ? ")" : "");
 	printf("its placement %s be queried%s%s%s\n", policy->can_look ? "can" : "cannot",
 	       *policy->look_why ? " (" : "", policy->look_why, *policy->look_why ? ")" : "");
@@ -189,7 +190,7 @@ static int report(const char *name, const struct numa_args *args,
 {
 	if (args->csv)
 		return numa_results_csv(measured) < 0
-		               ? tool_error(name, TOOL_FAILED, "writing the table: %s",
+		               ? tool_error(name, TOOL_FAILED, "the table cannot be written: %s",
 		                            strerror(errno))
 		               : TOOL_DONE;
 	if (args->common.json) {

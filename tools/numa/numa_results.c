@@ -254,9 +254,9 @@ const struct numa_table numa_tables[] = {
 	           SPREAD(latency_ns),
 	           { 0 } } },
 	{ RUNG_NUMA_GATHER, NULL, 0,
-	  "rows gathered from random places, counted as a copy; in flight: rows a second of a "
-	  "thread x idle latency (a thread asks\n8 KiB ahead, 16 or 32 rows at most, and a core "
-	  "waits for some tens of lines of 64 bytes at a time: what small rows lose by)",
+	  "rows gathered from random places, counted as a copy; in flight: rows per second and "
+	  "thread x idle latency (a thread\nprefetches 8 KiB, at most 16 or 32 rows, and a core "
+	  "waits for some tens of lines of 64 bytes at a time, which limits small rows)",
 	  COLUMNS{ CPUS,
 	           MEMORY,
 	           ROW,
@@ -270,7 +270,7 @@ const struct numa_table numa_tables[] = {
 	           { 0 } } },
 	{ RUNG_NUMA_GPU, "to_gpu", 1,
 	  "pinned memory and GPUs: copy engines, and a kernel that reads it in sequence; bytes "
-	  "that cross the link, of both ways the sum",
+	  "that cross the link, both directions added",
 	  COLUMNS{ { "GPU", NUMA_CELL_GPU, 0, NULL, 0 },
 	           MEMORY,
 	           OTHER("to the GPU", "to_gpu"),
@@ -290,8 +290,8 @@ const struct numa_table numa_tables[] = {
 	           SPREAD(bytes_per_s),
 	           { 0 } } },
 	{ RUNG_NUMA_PEER, "copy", 0,
-	  "copies between GPUs, by the destination; from a GPU to itself they are read and written "
-	  "there",
+	  "copies between GPUs, by the destination; from a GPU to itself, memory of that GPU is "
+	  "read and written",
 	  COLUMNS{ { "from", NUMA_CELL_GPU, 0, NULL, 0 },
 	           { "to", NUMA_CELL_TO_GPU, 0, NULL, 0 },
 	           RATE("copy"),
@@ -306,7 +306,7 @@ const struct numa_table numa_tables[] = {
 	           RATE("bandwidth"),
 	           SPREAD(bytes_per_s),
 	           { 0 } } },
-	{ RUNG_NUMA_NVME, NULL, 0, "random reads a second", NULL },
+	{ RUNG_NUMA_NVME, NULL, 0, "random reads per second", NULL },
 	{ RUNG_NUMA_TOUCH, NULL, 0, "first touch of fresh memory", cost_columns },
 	{ RUNG_NUMA_REGISTER, NULL, 0, "registering memory with io_uring", cost_columns },
 	{ 0 },
@@ -325,7 +325,7 @@ const struct numa_map numa_maps[] = {
 	{ RUNG_NUMA_GATHER, NULL, "rows of %s gathered, all cores", NODES },
 	{ RUNG_NUMA_GPU, "to_gpu", "copies from pinned memory to GPUs", GPU_NODES },
 	{ RUNG_NUMA_GPU, "from_gpu", "copies from GPUs to pinned memory", GPU_NODES },
-	{ RUNG_NUMA_GPU, "both", "copies both ways at once, the sum", GPU_NODES },
+	{ RUNG_NUMA_GPU, "both", "copies in both directions at once, added", GPU_NODES },
 	{ RUNG_NUMA_GPU, "read", "pinned memory read in sequence by a kernel", GPU_NODES },
 	{ RUNG_NUMA_GPU, "gather", "rows of %s gathered by GPUs from pinned memory", GPU_NODES },
 	{ RUNG_NUMA_PEER, "copy", "copies between GPUs", GPU_PAIRS },

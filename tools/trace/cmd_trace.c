@@ -27,7 +27,7 @@ static void set_methods(const struct argp_state *state, void *ctx, const char *t
 
 	args->method_count = 0;
 	if (!list)
-		argp_failure(state, TOOL_FAILED, 0, "out of memory");
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 	while (next && strcmp(text, "none") != 0) {
 		const char *word = strsep(&next, ",");
 		enum rung_score_method method;
@@ -49,15 +49,15 @@ static const struct tool_option options[] = {
 	{ "seed", "N", 1, "Seed of shuffles and draws (default: 1)",
 	  TOOL_U64(struct trace_args, seed, 0, UINT64_MAX) },
 	{ "draws", "all|new", 1,
-	  "Who draws at a hop: all vertices of the batch, or those the last hop brought (default: "
-	  "all)",
+	  "Vertices that draw at a hop: all of the batch (default), or new ones, which the last "
+	  "hop added",
 	  TOOL_WORD(struct trace_args, draws, tool_draws, "all or new") },
 	{ "scores", "LIST", 2, "Scores to compare, or none (default: " METHODS_DEFAULT ")",
 	  TOOL_SET(set_methods), TOOL_OLD("methods") },
-	{ "rows", "N", 2, "Requests that LRU and Belady get to see (default: the first 67108864)",
+	{ "rows", "N", 2, "Requests simulated for LRU and Belady (default: the first 67108864)",
 	  TOOL_U64(struct trace_args, kept_max, 3, UINT64_MAX), TOOL_OLD("trace-rows") },
-	{ "svg", "FILE", 3, "Draw the hit curves", TOOL_TEXT(struct trace_args, svg) },
-	{ "out", "FILE.npy", 3, "Number of requests of each vertex, u64 by id",
+	{ "svg", "FILE", 3, "Draw the hit curves to FILE", TOOL_TEXT(struct trace_args, svg) },
+	{ "out", "FILE.npy", 3, "Write the number of requests of each vertex: u64 by original id",
 	  TOOL_TEXT(struct trace_args, out) },
 	{ 0 },
 };
@@ -108,7 +108,7 @@ static int load_input(const char *name, const struct trace_args *args, const str
 		return tool_fail(name, rc);
 	if (input->seed_count == 0)
 		return tool_error(name, TOOL_FAILED,
-		                  "%s: the split train is empty: there is nothing to sample",
+		                  "%s: the split train is empty; stage it with train vertices",
 		                  args->dir);
 	return TOOL_DONE;
 }

@@ -18,11 +18,11 @@
 #define LOADER_THREADS_MAX 8 /* sampling is a fraction of the model's work */
 
 static const char doc[] =
-	"Train a GraphSAGE on the dataset staged in DIR, with its features on the tiers that "
+	"Train a GraphSAGE model on the staged dataset DIR, with its features on the tiers that "
 	"--host allows.\vThe splits train, valid and test are used; the weights with the highest "
 	"validation accuracy are tested. A seed gives the same losses with any --host and "
-	"--engine. If other programs need the cores too, OMP_WAIT_POLICY=passive in the "
-	"environment makes it faster.\n\nExit: 0 done, 1 failed, 2 usage.";
+	"--engine. If other programs use the cores, too, OMP_WAIT_POLICY=passive in the "
+	"environment makes training faster.\n\nExit status: 0 done, 1 failed, 2 wrong usage.";
 
 static const struct tool_word norms[] = {
 	{ "none", TRAIN_NORM_NONE },
@@ -44,7 +44,7 @@ static void check_args(const struct argp_state *state, void *ctx)
 	const struct train_args *args = ctx;
 
 	if (!args->dir)
-		argp_error(state, "the folder of a staged dataset is missing");
+		argp_error(state, "DIR is missing: the staged dataset");
 	if (args->fanouts.count && args->eval_fanouts.count &&
 	    args->fanouts.count != args->eval_fanouts.count)
 		argp_error(state,
@@ -57,13 +57,15 @@ static const struct tool_option options[] = {
 	{ "hidden", "N", 1, "Width of hidden layers (default: 128)",
 	  TOOL_U32(struct train_args, hidden, 1, 65536) },
 	{ "fanout", "LIST", 1,
-	  "In-neighbours drawn per hop, hop 0 first; as many layers as hops (default: as staged)",
+	  "In-neighbours drawn per hop, hop 0 first; the model has one layer per hop (default: as "
+	  "staged)",
 	  TOOL_FANOUTS(struct train_args, fanouts) },
 	{ "batch", "N", 1, "Train vertices per batch (default: as staged)",
 	  TOOL_U32(struct train_args, batch_size, 1, INT32_MAX) },
-	{ "epochs", "N", 1, "Epochs (default: 10)",
+	{ "epochs", "N", 1, "Number of epochs (default: 10)",
 	  TOOL_U32(struct train_args, epochs, 1, 1000000) },
-	{ "patience", "N", 1, "Stop when validation has not improved for N epochs (default: never)",
+	{ "patience", "N", 1,
+	  "Stop after N epochs without a better validation accuracy (default: never)",
 	  TOOL_U32(struct train_args, patience, 1, 1000000) },
 	{ "lr", "F", 1, "Learning rate of Adam (default: 0.01)",
 	  TOOL_REAL(struct train_args, lr, 0, 1000, TOOL_OPEN_LOW) },
@@ -80,7 +82,8 @@ static const struct tool_option options[] = {
 	  TOOL_U64(struct train_args, seed, 0, UINT64_MAX) },
 	{ "eval-fanout", "LIST", 1, "Fanouts of evaluation (default: as --fanout)",
 	  TOOL_FANOUTS(struct train_args, eval_fanouts) },
-	{ "no-edges", NULL, 1, "The same model without neighbours, to see the benefit of the graph",
+	{ "no-edges", NULL, 1,
+	  "Train the same model without neighbours, to see the benefit of the graph",
 	  TOOL_FLAG(struct train_args, no_edges) },
 	{ "look-ahead", "N", 1,
 	  "Batches sampled ahead, so that the cache keeps their rows (default: 16)",

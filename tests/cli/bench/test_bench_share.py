@@ -143,8 +143,8 @@ class Share(CliTest):
                             "--attach and --device exclude each other"),
                            (["--attach", "p", "--share", "q"],
                             "--attach and --share exclude each other"),
-                           (["x", "--hold"], "--hold is for --share"),
-                           (["--attach", "p", "--hold"], "--hold is for --share")):
+                           (["x", "--hold"], "--hold needs --share"),
+                           (["--attach", "p", "--hold"], "--hold needs --share")):
             with self.subTest(args):
                 self.fails("bench", *args, code=2, says=["rung bench: ", says])
 

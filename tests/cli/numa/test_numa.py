@@ -282,12 +282,14 @@ class Usage(NumaTest):
         self.fails("numa", "--topology", "DIR", code=2, says="Too many arguments")
         self.fails("numa", "--root", code=2, says="--root")
         self.fails("numa", "--root", self.path(), code=2,
-                   says="it can be shown (--topology), not measured")
-        self.fails("numa", "--topology", "--quick", code=2, says="--quick is of measuring")
-        self.fails("numa", "--topology", "--csv", code=2, says="--csv is of measuring")
+                   says="--root: a recorded machine cannot be measured; add --topology")
+        self.fails("numa", "--topology", "--quick", code=2,
+                   says="--quick and --topology exclude each other")
+        self.fails("numa", "--topology", "--csv", code=2,
+                   says="--csv and --topology exclude each other")
         self.fails("numa", "--csv", "--json", code=2, says="give one of them")
         self.fails("numa", "--dir-size", "1GiB", code=2,
-                   says="--dir-size is of the file that --dir writes")
+                   says="--dir-size is the size of the file of --dir")
         for text in ("", ",", "latency,", "latency,,touch", "everything"):
             self.fails("numa", "--only", text, code=2, says="--only: ")
         for option, text in (("--row-bytes", "3"), ("--row-bytes", "1048577"),

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads at random places, in the groups in which refill sends and reaps them. */
+/*
+ * Reads at random positions, in the groups in which refill submits and reaps them, so that a
+ * measured rate is one that the store can reach.
+ */
 #include <errno.h>
 
 #include "tier/burst.h"
 
+/* Submit a read at a random position. The counter continues, so bursts do not repeat positions. */
 static int send(struct rung__burst *burst, uint32_t token)
 {
 	const uint64_t places = burst->file_bytes / burst->read_bytes;
@@ -17,19 +21,21 @@ static int send(struct rung__burst *burst, uint32_t token)
 	return burst->ops->submit(burst->reader, &fetch);
 }
 
+/* Whether the measurement has ended after `ns`. */
 static bool is_over(const struct rung__burst *burst, uint64_t ns)
 {
 	return burst->err || ns >= (burst->ended < burst->reads_min ? burst->ns_max : burst->ns);
 }
 
 /*
- * Reads that are in flight when the time is up are waited for but not counted, because the queue is
- * not full any more. After an error of the reader they are lost with the engine, which waits for
- * them when it is closed.
+ * Reads that are in flight when the time is over are waited for but not counted, because the queue
+ * is no longer full. After an error of the reader the call does not wait for them: closing the
+ * reader does.
  */
 int rung__burst_run(struct rung__burst *burst)
 {
 	struct rung__fetched fetched[RUNG__BURST_DEPTH_MAX];
+	/* as refill reaps: refill_loop.c */
 	const uint32_t group = RUNG__MIN(RUNG__MAX(burst->depth / 8, 1u), 16u);
 	const uint64_t begin_ns = rung__now_ns();
 	uint32_t in_flight = 0;
@@ -45,7 +51,7 @@ int rung__burst_run(struct rung__burst *burst)
 		                                   RUNG__BURST_WAIT_NS, fetched, burst->depth);
 		const uint64_t ns = rung__now_ns() - begin_ns;
 
-		if (count <= 0)
+		if (count <= 0) /* 0: no read has ended in RUNG__BURST_WAIT_NS */
 			return count < 0 ? count : -ETIMEDOUT;
 		in_flight -= (uint32_t)count;
 		for (int i = 0; i < count; i++) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading rows from the features file. */
+/*
+ * Loading rows from the features files: each run of rows that is contiguous in a file is read with
+ * direct I/O, page by page where the alignment allows it, otherwise through a bounce buffer.
+ */
 #include <string.h>
 
 #include "tier/load.h"
@@ -38,9 +41,9 @@ void rung__row_loader_close(struct rung__row_loader *loader)
 }
 
 /*
- * In a virtual machine a CPU's first access to a page that a device has written faults once more,
- * in the page tables of the host: a few microseconds per page, spent here and not in the gathers of
- * the first epoch.
+ * Touch every page. In a virtual machine a CPU's first access to a page that a device has written
+ * faults once more, in the page tables of the host: a few microseconds per page, spent here and not
+ * in the gathers of the first epoch.
  */
 static void inspect_pages(const unsigned char *memory, uint64_t bytes)
 {
@@ -48,7 +51,7 @@ static void inspect_pages(const unsigned char *memory, uint64_t bytes)
 		(void)*(const volatile unsigned char *)(memory + at);
 }
 
-/* As far as the bounce buffer reaches. */
+/* Read through the bounce buffer, from the page that contains `offset`. The bytes fit into it. */
 static int read_through(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset,
                         uint64_t bytes, unsigned char *to)
 {
@@ -69,10 +72,11 @@ int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_i
 	while (bytes > 0 && rc == 0) {
 		uint64_t lead = offset % RUNG__PAGE_BYTES, part;
 
+		/* a different offset in the page: direct I/O can never write there */
 		if ((uintptr_t)to % RUNG__PAGE_BYTES != lead) {
 			part = RUNG__MIN(bytes, RUNG__LOAD_BYTES - lead);
 			rc = read_through(loader, file_idx, offset, part, to);
-		} else if (lead > 0) { /* to the next page */
+		} else if (lead > 0) { /* up to the next page, where direct reads continue */
 			part = RUNG__MIN(bytes, RUNG__PAGE_BYTES - lead);
 			rc = read_through(loader, file_idx, offset, part, to);
 		} else {
@@ -101,7 +105,7 @@ int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first,
 			 file_idx = rung__row_file(layout, first);
 		uint64_t offset = rung__row_offset(layout, first);
 
-		/* the file may end right after its last row */
+		/* the file may end right after the bytes of its last row, before a full stride */
 		rc = rung__row_loader_read(
 			loader, (uint32_t)file_idx, offset,
 			RUNG__MIN(run * layout->row_stride, layout->file_bytes[file_idx] - offset),

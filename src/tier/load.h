@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Loading rows from the features files past the page cache, so that no second copy is left there:
- * by large reads, and where rows were left in their source's order by many at a time.
+ * Loading the rows of a memory tier from the features files, past the page cache, so that no second
+ * copy stays there. Rows in rank order are loaded with large reads, rows that were staged in place
+ * (in the order of the vertices) with many small reads in flight.
  */
 #ifndef RUNG_LOAD_H
 #define RUNG_LOAD_H
@@ -9,25 +10,26 @@
 #include "dataset/features.h"
 #include "file/direct.h"
 
-#define RUNG__LOAD_BYTES (4u << 20) /* one read: large enough for any disk's full rate */
+#define RUNG__LOAD_BYTES (4u << 20) /* of one read: large enough for the full rate of any disk */
 
 struct rung__scattered;
 
 struct rung__row_loader {
 	const struct rung__features *features;
-	struct rung__scattered *scattered;          /* NULL: rows follow each other by rank */
+	struct rung__scattered *scattered;          /* NULL: rows are stored in rank order */
 	struct rung__direct files[RUNG__FILES_MAX]; /* [features->layout.file_count] */
 	/* for reads that are not aligned to whole pages of the file and of memory; NULL: not
 	 * open */
 	unsigned char *bounce;
 };
 
-/** The loader is the calling thread's. @param features  outlives the loader */
+/** Open a loader, for use by one thread at a time. @param features  outlives the loader. @return 0
+ * or the failure of opening the files, RUNG_E_NOMEM */
 int rung__row_loader_open(const struct rung__features *features,
                           struct rung__row_loader *loader_out);
 
 /**
- * Read bytes of one of the files.
+ * Read bytes of one of the files; all of them, or it fails.
  * @param to  memory for whole pages; no copy is needed if its offset in its page equals that of
  *            `offset`
  */
@@ -40,20 +42,20 @@ int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first,
 
 void rung__row_loader_close(struct rung__row_loader *loader);
 
-/** The same at once, by a loader that lives as long as the call. */
+/** Load rows with a loader that exists only during the call. */
 int rung__load_rows(const struct rung__features *features, uint64_t first, uint64_t rows,
                     unsigned char *to);
 
 /* ---- load_scattered.c ---- */
 
-/** Rows that are sorted and read at a time; fewer in tests. */
+/** Most rows that are sorted and read at a time; tests set fewer. */
 extern uint64_t rung__scattered_list_rows;
 
 /** For features whose layout has vertex_of_rank. */
 int rung__scattered_open(const struct rung__features *features,
                          struct rung__scattered **scattered_out);
 
-/** As rung__row_loader_rows(). After a failure it can only be closed. */
+/** As rung__row_loader_rows(). After a failure `scattered` can only be closed. */
 int rung__scattered_rows(struct rung__scattered *scattered, uint64_t first, uint64_t rows,
                          unsigned char *to);
 

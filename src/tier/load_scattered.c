@@ -14,10 +14,10 @@
 #include "tier/row_reads.h"
 
 #define DEPTH          64u         /* reads in flight */
-#define POOL_BYTES_MAX (16u << 20) /* of large rows fewer */
+#define POOL_BYTES_MAX (16u << 20) /* of their memory: fewer reads if rows are large */
 #define DEPTH_MIN      4u
-#define SLOT_BYTES     131072u /* rows near each other share a read */
-#define PIECES_MAX     (1u << 14)
+#define SLOT_BYTES     131072u    /* longest read of several rows */
+#define PIECES_MAX     (1u << 14) /* of the file, a power of two vertices each */
 
 uint64_t rung__scattered_list_rows = 1u << 20;
 
@@ -25,14 +25,16 @@ struct rung__scattered {
 	const struct rung__features *features;
 	struct rung__row_reads *reads;
 
-	/* vertices whose rows are to be read, ascending, and the row of `to` for each */
+	/* the list: [count] vertices whose rows are to be read, ascending, and the row of `to` for
+	 * each; the tmp arrays are for the sort; all have space for `room` rows */
 	uint64_t *vertices, *vertices_tmp;
 	uint32_t *rows, *rows_tmp;
 	uint64_t count, room;
-	uint64_t *counts; /* [PIECES_MAX + 1] */
-	unsigned char *to;
+	uint64_t *counts;  /* [PIECES_MAX + 1] rows in each piece */
+	unsigned char *to; /* destination of the part that is being read */
 };
 
+/* Each slot has space for a row with its sectors. */
 static int open_reads(struct rung__scattered *s)
 {
 	const struct rung__layout *layout = &s->features->layout;
@@ -82,6 +84,7 @@ void rung__scattered_close(struct rung__scattered *s)
 	rung__free(s);
 }
 
+/* Rows of one read have arrived: copy each to its position by rank. */
 static int put_rows(void *ctx, uint64_t first, uint64_t end, const unsigned char *row)
 {
 	const struct rung__scattered *s = ctx;
@@ -94,6 +97,7 @@ static int put_rows(void *ctx, uint64_t first, uint64_t end, const unsigned char
 	return 0;
 }
 
+/* Read the rows of the list. */
 static int read_list(struct rung__scattered *s, unsigned char *to)
 {
 	const struct rung__row_list list = {
@@ -115,6 +119,7 @@ static uint64_t vertex_of(const struct rung__layout *layout, uint64_t rank)
 	return rung__id_get(layout->vertex_of_rank, (unsigned)layout->vertex_bytes, rank);
 }
 
+/* Enlarge the list. Its contents are lost. */
 static int make_room(struct rung__scattered *s, uint64_t rows)
 {
 	if (rows <= s->room)
@@ -134,7 +139,7 @@ static int make_room(struct rung__scattered *s, uint64_t rows)
 	                  s->features->files[0].path, rows);
 }
 
-/* Those of the ranks first .. first + rows whose vertices are in pieces [begin, end), sorted by
+/* List the ranks of first .. first + rows whose vertices are in pieces [begin, end), sorted by
  * vertex. */
 static void list_rows(struct rung__scattered *s, uint64_t first, uint64_t rows, unsigned shift,
                       uint64_t begin, uint64_t end)
@@ -150,14 +155,17 @@ static void list_rows(struct rung__scattered *s, uint64_t first, uint64_t rows, 
 		s->vertices[s->count] = vertex;
 		s->rows[s->count++] = (uint32_t)i;
 	}
+	/* no vertex is beyond the last piece, so its higher bits need not be sorted */
 	rung__radix_sort_pairs(s->vertices, s->rows, s->vertices_tmp, s->rows_tmp, s->count,
 	                       64u - (unsigned)__builtin_clzll((end << shift) | 1));
 }
 
+/* Load rows in one scan of the file: each pass over the ranks lists as many pieces as the list has
+ * space for. More memory for the list means fewer passes. */
 static int read_part(struct rung__scattered *s, uint64_t first, uint64_t rows, unsigned char *to)
 {
 	const struct rung__layout *layout = &s->features->layout;
-	/* at least as many as there are */
+	/* an upper bound: the file may have padding at its end */
 	const uint64_t vertices =
 		(layout->file_bytes[0] - layout->data_offset) / layout->row_stride + 1;
 	unsigned shift = 0;
@@ -171,6 +179,7 @@ static int read_part(struct rung__scattered *s, uint64_t first, uint64_t rows, u
 		s->counts[vertex_of(layout, first + i) >> shift]++;
 	for (uint64_t piece = 0; piece < PIECES_MAX; piece++)
 		most = RUNG__MAX(most, s->counts[piece]);
+	/* a piece is listed as a whole, so the largest one must fit */
 	rc = make_room(s, RUNG__MAX(most, RUNG__MIN(rows, rung__scattered_list_rows)));
 	for (uint64_t begin = 0, end; begin < PIECES_MAX && rc == 0; begin = end) {
 		uint64_t count = s->counts[begin];

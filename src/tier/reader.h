@@ -17,7 +17,7 @@
 
 struct rung__reader; /* a reader's own state */
 
-/** Requirements for reads of a file. */
+/** Limits and preferences of reads of a file. Final when the reader has started. */
 struct rung__geometry {
 	uint64_t file_bytes;
 	uint32_t read_bytes_max; /* largest transfer of the device in one command */
@@ -34,11 +34,11 @@ struct rung__fetch {
 	uint64_t offset; /* in the file */
 	uint64_t to;     /* in the pool */
 	uint32_t bytes;
-	/* comes back with the result; less than token_count, and no two in flight are alike */
+	/* names the read in its result: less than token_count, and not in flight already */
 	uint32_t token;
 };
 
-/** A read that ended: bytes read (short at the end of the file), or -errno. */
+/** A read that has completed: the number of bytes read (short at the end of the file), or -errno. */
 struct rung__fetched {
 	uint32_t token;
 	int32_t result;
@@ -47,7 +47,7 @@ struct rung__fetched {
 struct rung__reader_args {
 	const struct rung__features *features; /* may be closed once the reader is open */
 	uint32_t file_idx;                     /* of the features */
-	unsigned char *pool; /* memory that reads go to, page aligned; outlives the reader */
+	unsigned char *pool; /* destination of all reads, page aligned; outlives the reader */
 	uint64_t pool_bytes; /* at least a page */
 	/* these bytes of the pool, whole pages, are reserved for the reader until start has
 	 * returned */
@@ -55,14 +55,14 @@ struct rung__reader_args {
 	uint32_t token_count;
 	uint32_t queue_depth; /* at most token_count */
 	enum rung_engine engine;
-	bool buffered;
+	bool buffered;            /* through the page cache instead of O_DIRECT */
 	uint32_t merge_gap_bytes; /* as in rung_store_opts */
 };
 
 /** Engine and features in use by a reader, for statistics. */
 struct rung__engine_state {
 	const char *name;
-	const char *why; /* why not a better one; "" when it is the best */
+	const char *why; /* why not a better one; "" if it is the best */
 	bool direct;
 	const struct rung_engine_step *steps, *parts; /* as in struct rung_store_stats */
 	uint32_t step_count, part_count;
@@ -73,21 +73,25 @@ struct rung__reader_ops {
 	uint32_t size; /* sizeof(struct rung__reader_ops) */
 	const char *name;
 
+	/** Open the file; no engine yet. Any thread. */
 	int (*open)(const struct rung__reader_args *args, struct rung__reader **reader_out);
+	/** Any thread, after stop or a failed start. */
 	void (*close)(struct rung__reader *reader);
 
+	/** The limits of its reads. The start may change them. */
 	void (*geometry)(const struct rung__reader *reader, struct rung__geometry *geometry_out);
 	/**
-	 * Called by the thread that reads, before the first submit: make rings and threads, and
-	 * probe with a real read.
+	 * Called by the thread that reads, before the first submit: create rings and threads, and
+	 * probe with a real read, because only that shows whether an engine works on this file.
 	 */
 	int (*start)(struct rung__reader *reader);
 	/** Called by that thread after the last reap, with no read in flight. */
 	void (*stop)(struct rung__reader *reader);
-	/** Valid after start. */
+	/** The engine in use; valid after start, until close. */
 	void (*engine)(const struct rung__reader *reader, struct rung__engine_state *state_out);
 	/**
-	 * Queue a read; at most queue_depth are ever in flight.
+	 * Queue a read; at most queue_depth are ever in flight. Never blocks: the next reap submits
+	 * it to the kernel.
 	 * @return 0 or -errno, in which case nothing was queued
 	 */
 	int (*submit)(struct rung__reader *reader, const struct rung__fetch *fetch);
@@ -101,7 +105,7 @@ struct rung__reader_ops {
 	            struct rung__fetched *fetched, uint32_t max);
 };
 
-/** True when a table is complete; checked once when a store is opened. */
+/** True if the table is complete; checked once, when a store is opened. */
 static inline bool rung__reader_ops_valid(const struct rung__reader_ops *ops)
 {
 	return ops->abi == RUNG__READER_ABI && ops->size >= sizeof(*ops) && ops->name &&

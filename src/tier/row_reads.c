@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads of rows at random positions by the reader of files, each into its own slot. */
+/*
+ * Reads of rows at random positions with the reader of files, each into its own slot.
+ *
+ * As in refill, but simpler: the list is known and ascending, every row is read, and the rows are
+ * delivered before the slot is used again, so a slot is either free or in flight.
+ */
 #include <assert.h>
 
 #include "file/file.h"
@@ -7,17 +12,17 @@
 #include "tier/burst.h"
 #include "tier/row_reads.h"
 
-#define REAP_MAX      64u /* at a time */
-#define REAP_TOGETHER 16u /* reads that are waited for: fewer calls of the kernel */
-#define REAP_NS       1000000000ull
+#define REAP_MAX      64u           /* completions of one call */
+#define REAP_TOGETHER 16u           /* a call waits for this many, which saves system calls */
+#define REAP_NS       1000000000ull /* and at most this long; then it waits again */
 
 enum rung_engine rung__row_reads_engine = RUNG_ENGINE_AUTO;
 
-/* By its token. */
+/* A read, by its token. */
 struct read {
-	uint64_t first, end; /* of the list */
-	uint64_t offset;     /* in the file */
-	uint32_t needed;     /* up to the last row's end */
+	uint64_t first, end; /* its rows in the list */
+	uint64_t offset;     /* in the file, aligned */
+	uint32_t needed;     /* bytes up to the end of the last row */
 };
 
 struct rung__row_reads {
@@ -56,6 +61,8 @@ static int alloc_memory(struct rung__row_reads *reads)
 	return 0;
 }
 
+/* Derive the rule for shared reads. Valid after the start, which may fall back to buffered
+ * reads. */
 static void learn_geometry(struct rung__row_reads *reads)
 {
 	struct rung__geometry *geometry = &reads->geometry;
@@ -70,6 +77,7 @@ static void learn_geometry(struct rung__row_reads *reads)
 	};
 }
 
+/* Allocate, open the reader and start it, on this thread. The caller closes after a failure. */
 static int start(struct rung__row_reads *reads)
 {
 	const struct rung__row_reads_args *args = &reads->args;
@@ -114,7 +122,7 @@ int rung__row_reads_open(const struct rung__row_reads_args *args,
 	if (args->slot_bytes > UINT32_MAX)
 		rc = rung__fail(RUNG_E_INVAL,
 		                "%s: rows of %" PRIu64 " bytes are too large for one "
-		                "read (4 GiB): split the features",
+		                "read (4 GiB); split the features",
 		                path, args->features->layout.row_bytes);
 	else if (!reads)
 		rc = rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through", path);
@@ -146,6 +154,7 @@ void rung__row_reads_close(struct rung__row_reads *reads)
 
 /* ---- reading ---- */
 
+/* Offset in the file of row i of the list. */
 static uint64_t offset_of(const struct rung__row_reads *reads, const struct rung__row_list *list,
                           uint64_t i)
 {
@@ -155,7 +164,7 @@ static uint64_t offset_of(const struct rung__row_reads *reads, const struct rung
 	       rung__id_get(list->vertices, list->id_bytes, i) * layout->row_stride;
 }
 
-/* The rows from `first` on that one read brings. */
+/* Plan one read: row `first` of the list, and the following rows that join it. */
 static void plan_read(const struct rung__row_reads *reads, const struct rung__row_list *list,
                       uint64_t first, struct read *read)
 {
@@ -191,7 +200,7 @@ static int send(struct rung__row_reads *reads, uint32_t token)
 	                                  reads->geometry.path, fetch.offset);
 }
 
-/* Send as many as there are slots for. */
+/* Submit the next reads while slots are free. *next: the first row that is not in a read yet. */
 static int send_all(struct rung__row_reads *reads, const struct rung__row_list *list,
                     uint64_t *next)
 {
@@ -208,7 +217,8 @@ static int send_all(struct rung__row_reads *reads, const struct rung__row_list *
 	return rc;
 }
 
-/* A read that came back short or failed is repeated with pread(), which also reports the cause. */
+/* A read has completed: deliver its rows. One that failed or is short is repeated with pread(),
+ * which also reports the cause. */
 static int end_read(const struct rung__row_reads *reads, const struct rung__row_list *list,
                     const struct rung__fetched *fetched)
 {

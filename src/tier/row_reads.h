@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Rows at random places of a file: many reads in flight, and rows near each other share one. */
+/**
+ * Reads of rows at random positions of one file, many in flight; rows near each other share one, by
+ * the same rule as in refill (layout.h). Used to load tiers from a dataset that was staged in
+ * place, and by staging. The calling thread drives the reader, and the results are delivered to it.
+ */
 #ifndef RUNG_ROW_READS_H
 #define RUNG_ROW_READS_H
 
 #include "tier/reader.h"
 
 struct rung__row_reads_args {
-	/** File 0 of it, and the size and the distance of its rows; outlives the reads. */
+	/** File 0 is read; the layout has the size and stride of its rows; outlives the reads. */
 	const struct rung__features *features;
 	uint32_t depth;           /* reads in flight */
-	uint64_t slot_bytes;      /* size of each: whole pages that hold at least one row */
+	uint64_t slot_bytes;      /* largest read: whole pages, enough for one row */
 	uint32_t merge_gap_bytes; /* as in rung_store_opts */
 };
 
-/** Rows of a file by vertex. */
+/** Rows of a file, by vertex. */
 struct rung__row_list {
-	const void *vertices; /* [count] ascending, of id_bytes */
+	const void *vertices; /* [count] ascending, of id_bytes each */
 	unsigned id_bytes;
 	uint64_t count;
 	/**
-	 * Rows [first, end) of the list have come: `row` is that of the first, and the others are
-	 * where they are in the file, seen from there. Called in no order, until it fails.
+	 * Rows [first, end) of the list have been read: `row` is the first, and the others are at
+	 * the same distances from it as in the file. The memory is reused when the call returns.
+	 * Called in no particular order, until it returns a failure.
 	 */
 	int (*put)(void *ctx, uint64_t first, uint64_t end, const unsigned char *row);
 	void *ctx;
@@ -28,20 +33,21 @@ struct rung__row_list {
 
 struct rung__row_reads;
 
-/** The reads are the calling thread's. */
+/** Open the reader and allocate its memory. All other calls come from the thread that opened it. */
 int rung__row_reads_open(const struct rung__row_reads_args *args,
                          struct rung__row_reads **reads_out);
 
-/** Read all rows of the list. @return 0, or the first failure, when no read is in flight */
+/** Read all rows of the list. @return 0 or the first failure. No read is in flight then, unless the
+ * reader itself has failed */
 int rung__row_reads_run(struct rung__row_reads *reads, const struct rung__row_list *list);
 
-/** Reads of `bytes` a second, at random places of the file; 0 when they fail. */
+/** Measure for `ns` how many reads of `bytes` at random positions end per second; 0 if they fail. */
 double rung__row_reads_rate(struct rung__row_reads *reads, uint32_t bytes, uint64_t ns);
 
 /** NULL is allowed. */
 void rung__row_reads_close(struct rung__row_reads *reads);
 
-/** Tests: the engine to read with. */
+/** The engine of these reads; only tests change it. */
 extern enum rung_engine rung__row_reads_engine;
 
 #endif

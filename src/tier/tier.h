@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The tiers there are, fastest first: X(enumerator, name). All else is made from this list.
+ * The list of tiers, fastest first: X(enumerator, name). The enumeration and all tables of names
+ * are generated from it.
  *
- * The gather copies from "gpu", "peer" and "host" through views; rows get there by load.h. Rows of
- * "nvme" come by a reader (reader.h). The first two are a device's own memory (device.h).
+ * The gather copies from "gpu", "peer" and "host" through views; these tiers are loaded by load.h
+ * or, for the memory of a device, by the device (device.h). Rows of "nvme" are read by a reader
+ * (reader.h).
  */
 #ifndef RUNG_TIER_H
 #define RUNG_TIER_H

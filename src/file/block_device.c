@@ -15,7 +15,8 @@
 
 #define SECTOR_BYTES 512u /* unit of "start", whatever the block size of the device */
 
-/* A number from a file with one line. @return false if there is no such file or it has no number */
+/* Read a number from a file with one line. @return false: the file cannot be read, or is not a
+ * number */
 static bool read_number(const char *path, uint64_t *number_out)
 {
 	char text[32];
@@ -37,6 +38,7 @@ static bool read_number(const char *path, uint64_t *number_out)
 	return true;
 }
 
+/* The number in FOLDER/NAME; 0 if it cannot be read, which callers treat as unknown. */
 static uint64_t number_in(const char *folder, const char *name)
 {
 	char path[PATH_MAX];
@@ -60,16 +62,17 @@ bool rung__block_device(const char *sys, unsigned major_number, unsigned minor_n
 	                     minor_number) >= sizeof(link) ||
 	    !realpath(link, folder))
 		return false;
+	/* only the folder of a partition has this file; its number is at least 1 */
 	if (number_in(folder, "partition")) {
 		if (!rung__mul(number_in(folder, "start"), SECTOR_BYTES, &device.partition_at))
 			return false;
-		*strrchr(folder, '/') = '\0';
+		*strrchr(folder, '/') = '\0'; /* go up to the disk, which has the queue */
 	}
-	name = strrchr(folder, '/') + 1;
+	name = strrchr(folder, '/') + 1; /* realpath() gives an absolute path: it has a slash */
 	if (strlen(name) >= sizeof(device.name))
 		return false;
 	memcpy(device.name, name, strlen(name) + 1);
-	sectors = number_in(folder, "queue/max_sectors_kb");
+	sectors = number_in(folder, "queue/max_sectors_kb"); /* in KiB, despite its name */
 	if (!rung__mul(sectors, 1024, &device.command_bytes))
 		device.command_bytes = 0;
 	device.block_bytes =

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The alignment of direct reads. glibc 2.36's struct statx lacks the two fields, so the kernel's
- * header and the plain system call are used; that header must not be included together with
- * <sys/stat.h>, hence a separate file.
+ * The alignment of direct reads, as the kernel reports it. The struct statx of glibc 2.36 lacks the
+ * two fields, so the kernel's header and the plain system call are used. That header must not be
+ * included together with <sys/stat.h>, hence a separate file.
  */
 #include <fcntl.h>
 #include <linux/stat.h>
@@ -13,6 +13,7 @@
 #include "base/base.h"
 
 #ifdef STATX_DIOALIGN
+/* @return false: a kernel before 6.1, or a file system that does not report the alignment */
 static bool ask(int fd, struct statx *st_out)
 {
 	*st_out = (struct statx){ .stx_mask = 0 };
@@ -27,7 +28,10 @@ uint32_t rung__dio_align(int fd)
 
 	if (!ask(fd, &st))
 		return RUNG__PAGE_BYTES;
+	/* callers align offset, length and memory to one value */
 	align = RUNG__MAX(st.stx_dio_offset_align, st.stx_dio_mem_align);
+	/* 0: O_DIRECT is refused. Larger than a page, or not a power of two: buffers could not
+	 * follow it */
 	if (align == 0 || align > RUNG__PAGE_BYTES || (align & (align - 1)))
 		return RUNG__PAGE_BYTES;
 	return align;
@@ -39,7 +43,7 @@ bool rung__dio_refused(int fd)
 
 	return ask(fd, &st) && st.stx_dio_offset_align == 0;
 }
-#else
+#else /* headers before Linux 6.1 */
 uint32_t rung__dio_align(int fd)
 {
 	(void)fd;

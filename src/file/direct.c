@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading past the page cache, through it where the file system wants that. */
+/*
+ * Reads and writes past the page cache. A file system may refuse O_DIRECT when the file is opened,
+ * or accept it and refuse a read or write, or do only a part of one. In each case the page cache is
+ * used from there on.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,7 +17,7 @@
 int rung__direct_open(struct rung__direct *file, int fd, const char *name)
 {
 	*file = (struct rung__direct){ .fd = rung__reopen(fd, O_DIRECT), .name = name };
-	if (file->fd < 0)
+	if (file->fd < 0) /* O_DIRECT was refused */
 		file->fd = rung__reopen(fd, 0);
 	if (file->fd < 0)
 		return rung__fail_errno(errno, "%s: opening it again through /proc/self/fd", name);
@@ -27,7 +31,8 @@ void rung__direct_close(struct rung__direct *file)
 	file->fd = -1;
 }
 
-/* A file system may accept the flag and refuse the read: use the page cache from here on. */
+/* Use the page cache from here on. The flag belongs to the open file, so other threads change with
+ * this one. @return false: it was not set, so it does not explain EINVAL */
 static bool drop_direct(int fd)
 {
 	const int flags = fcntl(fd, F_GETFL);
@@ -44,6 +49,7 @@ int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes,
 		ssize_t got = pread(file->fd, (unsigned char *)to + done, (size_t)rest,
 		                    (off_t)(offset + done));
 
+		/* EINVAL: the file system accepts the flag but not the read */
 		if (got < 0 && (errno == EINTR || (errno == EINVAL && drop_direct(file->fd))))
 			continue;
 		if (got < 0)
@@ -55,9 +61,11 @@ int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes,
 			                  "%s: ends at offset %" PRIu64 ", %" PRIu64
 			                  " bytes short: the file was truncated",
 			                  file->name, offset + done, bytes - done);
+		/* continue a short read at a page, reading part of one again */
 		if ((uint64_t)got < bytes - done)
 			got = (ssize_t)rung__align_down((uint64_t)got, RUNG__PAGE_BYTES);
-		/* less than a page at a time, or the end: unaligned offsets distinguish the two */
+		/* less than a page: a slow file system, or the end of the file. Only a read at an
+		 * unaligned offset, without O_DIRECT, distinguishes the two */
 		if (got == 0)
 			break;
 		done += (uint64_t)got;
@@ -79,8 +87,8 @@ int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uin
 	return bytes > 0 ? rung__direct_read(file, room, offset - begin + bytes, begin) : 0;
 }
 
-/* O_DIRECT is set after opening: a file system that refuses the flag may have created the file by
- * then. */
+/* Set O_DIRECT after opening: with the flag in open(), a file system that refuses it may already
+ * have created the file. A failure leaves the page cache in use. */
 static void try_direct(int fd)
 {
 	const int flags = fcntl(fd, F_GETFL);
@@ -112,11 +120,11 @@ int rung__direct_temp(struct rung__direct *file, const char *dir, const char *na
 			return rung__fail(RUNG_E_NOMEM, "%s", name);
 		file->fd = mkostemp(path, O_CLOEXEC);
 		if (file->fd >= 0)
-			unlink(path);
+			unlink(path); /* errno of mkostemp() is reported below otherwise */
 		rung__free(path);
 	}
 	if (file->fd < 0)
-		return rung__fail_errno(errno, "%s: cannot be made", name);
+		return rung__fail_errno(errno, "%s: cannot be created", name);
 	try_direct(file->fd);
 	return 0;
 }
@@ -139,8 +147,8 @@ int rung__direct_write(const struct rung__direct *file, const void *from, uint64
 			                        file->name, bytes - done, offset + done,
 			                        file->bytes_needed);
 		done += (uint64_t)put;
-		/* the disk ran full, or the file system does it in parts: the rest without
-		 * alignment */
+		/* the disk ran full, or the file system writes in parts: the rest starts at an
+		 * unaligned offset */
 		if (done % RUNG__PAGE_BYTES)
 			drop_direct(file->fd);
 	}
@@ -153,11 +161,12 @@ int rung__space_check(const char *dir, uint64_t bytes)
 	uint64_t there;
 
 	if (statvfs(dir, &vfs) < 0)
-		return rung__fail_errno(errno, "%s: free space is not known", dir);
+		return rung__fail_errno(errno, "%s: free space is unknown", dir);
+	/* an overflow is a file system with more than 2^64 bytes */
 	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, &there) || there >= bytes)
 		return 0;
 	return rung__fail(RUNG_E_NOSPC,
 	                  "%s: %" PRIu64 " bytes are needed, %" PRIu64
-	                  " are free: make room, or choose another folder",
+	                  " are free; make room, or choose another folder",
 	                  dir, bytes, there);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole reads and writes. */
+/* Complete reads and writes, and opening regular files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "file/file.h"
 #include "base/base.h"
 
-#define CALL_BYTES_MAX (1u << 30) /* Linux moves at most 2 GiB - 4 KiB a call */
-#define RESERVE_TRIES  64         /* a timer may tick faster than any of them ends */
+#define CALL_BYTES_MAX (1u << 30) /* Linux transfers at most 2 GiB - 4 KiB per call */
+#define RESERVE_TRIES  64         /* a periodic timer may interrupt every one of them */
 
 int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_t offset)
 {
@@ -63,10 +63,11 @@ int rung__reserve(int fd, const char *path, uint64_t bytes)
 {
 	int tries = 0, err;
 
-	/* tmpfs frees the allocation and returns EINTR at any signal, even with SA_RESTART */
+	/* at any signal, even with SA_RESTART, tmpfs frees the allocation and returns EINTR */
 	do
 		err = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
 	while (err == EINTR && ++tries < RESERVE_TRIES);
+	/* these mean that the file system cannot reserve, or not now: writes then allocate */
 	if (err == 0 || err == EINTR || err == EOPNOTSUPP || err == ENOSYS || err == EINVAL)
 		return 0;
 	return rung__fail_errno(
@@ -82,7 +83,7 @@ int rung__sync_folder(int fd, const char *path)
 	return 0;
 }
 
-/* S_IFREG …; 0: unknown. */
+/* S_IFREG and the like; 0: unknown. */
 static mode_t type_of(int fd)
 {
 	struct stat st;
@@ -90,8 +91,8 @@ static mode_t type_of(int fd)
 	return fstat(fd, &st) == 0 ? st.st_mode & S_IFMT : 0;
 }
 
-/* For a file that cannot be opened: a socket, a link with O_NOFOLLOW, a device on a nodev file
- * system. */
+/* Whether a file that cannot be opened is not a regular file: a socket, a link with O_NOFOLLOW, a
+ * device on a nodev file system. The errno of open() differs for each. */
 static bool is_irregular(int dir_fd, const char *name, int flags)
 {
 	struct stat st;
@@ -103,10 +104,10 @@ static bool is_irregular(int dir_fd, const char *name, int flags)
 int rung__open_regular(int dir_fd, const char *name, const char *path, int flags)
 {
 	const int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
-	const int err = errno;
+	const int err = errno; /* of openat(), if it failed */
 
 	if (fd >= 0 && type_of(fd) == S_IFREG) {
-		/* io_uring fails reads with EAGAIN where the flag is set and they would wait */
+		/* with this flag, io_uring fails a read that would wait, with EAGAIN */
 		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 		return fd;
 	}
@@ -123,11 +124,12 @@ int rung__reopen(int fd, int flags)
 	const mode_t type = type_of(fd);
 	char name[32];
 
-	if (type != S_IFREG &&
-	    type != S_IFBLK) { /* opening a FIFO again would wait for its writer */
+	/* opening a FIFO again would wait for its writer */
+	if (type != S_IFREG && type != S_IFBLK) {
 		errno = EINVAL;
 		return -1;
 	}
+	/* dup() would share the flags, and the path may name another file by now */
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	return open(name, O_RDONLY | O_CLOEXEC | flags);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Files: whole reads and writes with the place in the message. */
+/** Files: complete reads and writes, and opening files that others may have replaced. Failures name
+ * the file, the offset and errno. Private to rung. */
 #ifndef RUNG_FILE_H
 #define RUNG_FILE_H
 
@@ -24,7 +25,8 @@ int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, 
  */
 int rung__reserve(int fd, const char *path, uint64_t bytes);
 
-/** Sync a folder, where its file system can. @return 0, or what errno stands for */
+/** Sync a folder, so that renames in it survive a crash, if its file system can. @return 0, or the
+ * status of errno */
 int rung__sync_folder(int fd, const char *path);
 
 /**

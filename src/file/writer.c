@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread that writes buffers in the order they come. One lock guards the two rings; it is not
- * held while a buffer is written. */
+/*
+ * A thread that writes buffers in the order in which they were put. One lock guards the stack of
+ * free buffers and the ring of jobs; it is not held while a buffer is written. A buffer is free,
+ * held by a caller, or in a job, so neither list can overflow.
+ */
 #include "file/writer.h"
 
 #include <assert.h>
@@ -11,23 +14,23 @@
 #include "base/thread.h"
 
 struct job {
-	struct rung__direct file;
+	struct rung__direct file; /* a copy; the caller closes it */
 	unsigned char *buffer;
 	uint64_t bytes, offset;
 };
 
 struct rung__writer {
 	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	pthread_mutex_t lock;   /* for all fields below, except the two sizes */
+	pthread_cond_t changed; /* a job was put or is done, a buffer is free, or it ends */
 	uint64_t buffer_bytes;
 	uint32_t buffer_count;
-	unsigned char **free; /* [buffer_count] of which free_count are there */
+	unsigned char **free; /* [free_count] a stack; has room for buffer_count */
 	uint32_t free_count;
-	struct job *jobs; /* [buffer_count], a ring: put_count - done_count from done_count on */
-	uint64_t put_count, done_count;
-	bool ending;
-	struct rung__failure failure;
+	struct job *jobs; /* [buffer_count] a ring: jobs done_count to put_count - 1 are pending */
+	uint64_t put_count, done_count; /* since the start; the ring has them modulo buffer_count */
+	bool ending;                    /* the thread returns when no job is pending */
+	struct rung__failure failure;   /* the first one; later jobs are skipped */
 };
 
 static int write_job(const struct job *job, bool skip)
@@ -35,13 +38,14 @@ static int write_job(const struct job *job, bool skip)
 	return skip ? 0 : rung__direct_write(&job->file, job->buffer, job->bytes, job->offset);
 }
 
-/* With the lock held. */
+/* Put a buffer on the stack of free ones. With the lock held. */
 static void release(struct rung__writer *writer, unsigned char *buffer)
 {
 	assert(buffer && writer->free_count < writer->buffer_count);
 	writer->free[writer->free_count++] = buffer;
 }
 
+/* The thread. A failed write does not end it: callers that wait for buffers still get them. */
 static void *write_all(void *ctx)
 {
 	struct rung__writer *writer = ctx;
@@ -59,6 +63,7 @@ static void *write_all(void *ctx)
 			continue;
 		}
 		assert(writer->put_count - writer->done_count <= writer->buffer_count);
+		/* the slot of the ring is not reused before done_count is raised */
 		pthread_mutex_unlock(&writer->lock);
 		rc = write_job(job, skip);
 		pthread_mutex_lock(&writer->lock);
@@ -119,6 +124,7 @@ void rung__writer_put(struct rung__writer *writer, const struct rung__direct *fi
 {
 	pthread_mutex_lock(&writer->lock);
 	assert(bytes <= writer->buffer_bytes);
+	/* the caller holds a buffer, so not all that are in use are in jobs */
 	assert(writer->put_count - writer->done_count < writer->buffer_count - writer->free_count);
 	if (bytes == 0)
 		release(writer, buffer);
@@ -167,6 +173,7 @@ void rung__writer_close(struct rung__writer *writer)
 	rung__free(writer);
 }
 
+/* Hand the buffer to the writer: `bytes` are `used`, or that rounded up to pages. */
 static void put_buffer(struct rung__out_stream *stream, uint64_t bytes)
 {
 	rung__writer_put(stream->writer, &stream->file, stream->buffer, bytes, stream->written);
@@ -192,6 +199,7 @@ int rung__stream_append(struct rung__out_stream *stream, const void *bytes, uint
 		if (stream->used < stream->buffer_bytes)
 			continue;
 		put_buffer(stream, stream->used);
+		/* report a failure now, not after the rest of a large file */
 		if (rung__writer_failed(stream->writer))
 			return rung__writer_flush(stream->writer);
 	}
@@ -203,6 +211,7 @@ int rung__stream_end(struct rung__out_stream *stream)
 	const uint64_t bytes = rung__align_up(stream->used, RUNG__PAGE_BYTES);
 	int rc;
 
+	/* direct writes need whole pages: the padding is zeros, and is truncated below */
 	if (stream->buffer) {
 		memset(stream->buffer + stream->used, 0, (size_t)(bytes - stream->used));
 		put_buffer(stream, bytes);

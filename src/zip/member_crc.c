@@ -88,8 +88,8 @@ static bool claim(struct rung__member_crc *crc, uint64_t *at, uint64_t *end)
 	if (*at >= *end || crc->state != SUMMING)
 		return false;
 	if (crc->piece_count == PIECES_MAX) {
-		crc->state =
-			ABANDONED; /* claimed pieces stay, because their readers look for them */
+		/* claimed pieces stay, because their readers look for them */
+		crc->state = ABANDONED;
 		return false;
 	}
 	if (i < crc->piece_count)

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs whose edges stay in files: opening, and their properties. */
+/*
+ * Opening graphs whose edges stay in files.
+ *
+ * Only a csc: without `undirected` and `dedup` is in the order of the lists and can be read in
+ * place. Every other graph is sorted into two temporary files, which then serve as its columns.
+ */
 #include <stdlib.h>
 
 #include "edges/edges.h"
@@ -8,7 +13,7 @@
 
 #define MEMORY_BYTES_DEFAULT (UINT64_C(256) << 20)
 
-/* The result of sorting: two files without a name. */
+/* Create the two files for the result of sorting. They disappear with their descriptors. */
 static int open_results(const struct rung_edges_opts *opts, struct rung_edges *edges)
 {
 	int rc;
@@ -24,6 +29,7 @@ static int open_results(const struct rung_edges_opts *opts, struct rung_edges *e
 	                                  0);
 }
 
+/* Sort the pairs of an input into the temporary files of `edges`, and set its sizes. */
 static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *input,
                 struct rung_edges *edges)
 {
@@ -48,6 +54,7 @@ static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *inp
 	info->edge_count = job.edge_count;
 	info->index_bytes = input->index_bytes;
 	info->input_passes = input->passes;
+	/* buckets, and the result itself */
 	info->temp_bytes = job.temp_bytes + (info->vertex_count + 1) * sizeof(uint64_t) +
 	                   info->edge_count * info->index_bytes;
 	edges->indptr.dtype = RUNG_U64;
@@ -57,7 +64,8 @@ static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *inp
 	return 0;
 }
 
-/* The input's share of the memory is too small. */
+/* The share of the memory for the input is too small. The failure has the least that the input
+ * needs; scale it to the whole, of which the input gets a share. */
 static int fail_input(uint64_t memory_bytes)
 {
 	const uint64_t least =
@@ -71,6 +79,8 @@ static int fail_input(uint64_t memory_bytes)
 		memory_bytes, least);
 }
 
+/* Sort a graph of any spec. Sorting frees its buffers before those of the passes are allocated, so
+ * both may use memory_bytes. */
 static int open_sorted(const struct rung_edges_opts *opts, struct rung_edges *edges)
 {
 	struct rung__edge_input input;
@@ -82,13 +92,14 @@ static int open_sorted(const struct rung_edges_opts *opts, struct rung_edges *ed
 	                           rung__sort_input_bytes(opts->memory_bytes));
 	if (rc == 0)
 		rc = sort(opts, &input, edges);
-	else if (rung_last_error_min_bytes() > 0)
+	else if (rung_last_error_min_bytes() > 0) /* the failure is a lack of memory_bytes */
 		rc = fail_input(opts->memory_bytes);
 	rung__edge_input_close(&input);
 	return rc < 0 ? rc : rung__edges_plan_pass(edges, opts->memory_bytes, opts->chunk_bytes);
 }
 
-/* `graph` is a nested struct with its own size. */
+/* Copy the caller's options and fill in defaults. `graph` is a nested struct with its own size, so
+ * it is copied like the outer one. */
 static int copy_opts(struct rung_edges_opts *opts, const struct rung_edges_opts *caller_opts)
 {
 	struct rung_graph_opts graph = RUNG_GRAPH_OPTS_INIT;
@@ -106,6 +117,7 @@ static int copy_opts(struct rung_edges_opts *opts, const struct rung_edges_opts 
 	return rung__graph_opts_check(&opts->graph);
 }
 
+/* Copy the folder, which rung__edges_turn() may need after the caller's string is gone. */
 static int keep_temp_dir(const struct rung_edges_opts *opts, struct rung_edges **edges_out)
 {
 	(*edges_out)->temp_dir = rung__strdup(opts->temp_dir);
@@ -138,6 +150,7 @@ int rung_edges_open(const struct rung_edges_opts *caller_opts, struct rung_edges
 	return rc;
 }
 
+/* Sort the reversed edges of `edges`, which is read with its own buffers. */
 static int open_turned(const struct rung_edges_opts *opts, struct rung_edges *edges,
                        struct rung_edges *turned)
 {

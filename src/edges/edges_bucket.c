@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs brought together by parts of the keys, then each part's lists filled by one thread, inside
- * of its cache. */
+/*
+ * Lists from the pairs of a bucket. The pairs are partitioned by ranges of keys; then one thread
+ * fills the lists of each range, which fit in its cache. Both steps are stable, so a list has the
+ * order of the input, whatever the number of threads.
+ */
 #include "base/base.h"
 #include "edges/edges_bucket.h"
 
 #include "sort/sort_ids.h"
 
-/* Lists of one part of the keys, few enough for the cache, from the pairs [first, end). */
+/* Fill the lists of the keys [key_begin, key_end) from the pairs [first, end): a counting sort.
+ * Afterwards ends[k] is the end of list k. Always inline, so that id_bytes is a constant in each of
+ * the two versions. */
 static inline __attribute__((always_inline)) void fill_part(const struct rung__adjacency *lists,
                                                             uint64_t key_begin, uint64_t key_end,
                                                             uint64_t first, uint64_t end,
@@ -18,6 +23,7 @@ static inline __attribute__((always_inline)) void fill_part(const struct rung__a
 		lists->ends[k] = 0;
 	for (uint64_t i = first; i < end; i++)
 		lists->ends[rung__id_get(lists->partitioned, id_bytes, 2 * i) - lists->first]++;
+	/* counts to beginnings; each beginning then advances to the end of its list */
 	for (uint64_t k = key_begin; k < key_end; k++) {
 		const uint64_t here = lists->ends[k];
 
@@ -43,6 +49,7 @@ bool rung__adjacency_fill(const struct rung__adjacency *lists, struct rung__part
 	};
 	unsigned shift = 0;
 
+	/* parts of equal ranges, a power of two each */
 	while ((lists->range - 1) >> shift >= RUNG__BUCKET_PARTS)
 		shift++;
 	rung__partition_set(partition, lists->id_bytes, lists->first, lists->range, shift);
@@ -74,6 +81,8 @@ uint64_t rung__adjacency_drop_repeats(const struct rung__adjacency *lists, int t
 		rung__ids_sort(lists->ids + first * lists->id_bytes, lists->id_bytes,
 		               lists->ends[i] - first);
 	}
+	/* Close the gaps, on one thread: the lists move to the front one after the other. `at`
+	 * never passes `begin`, so nothing is overwritten before it is read. */
 	for (uint64_t i = 0; i < lists->range; i++) {
 		const uint64_t kept_first = at;
 
@@ -94,6 +103,7 @@ uint64_t rung__adjacency_join(const struct rung__adjacency *lists)
 	const unsigned id_bytes = lists->id_bytes;
 	uint64_t kept = 0;
 
+	/* ascending, because ids may overlap the pairs: no value is overwritten unread */
 	for (uint64_t i = 0; i < lists->count; i++)
 		rung__id_set(lists->ids, id_bytes, i,
 		             rung__id_get(lists->pairs, id_bytes, 2 * i + 1));

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edges of a csc: or csr:, read where they are, and what all open edges have. */
+/*
+ * Edges of a csc: or csr: source, which are read in place; and functions for all open edges:
+ * creating, closing, and their properties.
+ */
 #include "edges/edges.h"
 #include "graph/graph.h"
 #include "source/source.h"
 
+/* Open the two arrays. Only their headers and lengths are read; each pass checks the offsets and
+ * ids, because the files may change between passes. The caller closes `edges` after an error. */
 static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes,
                         uint64_t chunk_bytes, struct rung_edges *edges)
 {
@@ -19,6 +24,7 @@ static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_byte
 	if ((rc = rung__id_file_open(&edges->indptr, edges->indptr_src)) < 0 ||
 	    (rc = rung__id_file_open(&edges->indices, edges->indices_src)) < 0)
 		return rc;
+	/* counted in memory_bytes, although the sources own it */
 	edges->source_bytes = rung__source_location(edges->indptr_src).memory_bytes +
 	                      rung__source_location(edges->indices_src).memory_bytes;
 	return rung__edges_plan_pass(edges, memory_bytes, chunk_bytes);

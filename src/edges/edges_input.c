@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edge lists, columns and rows as pairs (vertex, in-neighbour), in the order in which
- * rung_graph_load() lists them. */
+/*
+ * Edge lists, columns and rows as pairs (vertex, in-neighbour), in the order in which
+ * rung_graph_load() lists them. Sorting is stable, so the order of the pairs decides the order of
+ * each list.
+ */
 #include "edges/edges_input.h"
 
 #include "edges/edges.h"
 #include "graph/graph.h"
 
-#define EDGES_MIN       256u
-#define EDGES_MAX       (UINT64_C(1) << 20)
+#define EDGES_MIN       256u                /* of one step of an edge list */
+#define EDGES_MAX       (UINT64_C(1) << 20) /* of one step */
 #define LIST_EDGE_BYTES 48u /* of an edge list: two integers of a file, and at most four ids */
 
+/* Open edge lists. Without a vertex count one more pass finds the largest id. */
 static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
 {
 	const uint64_t edges =
@@ -18,6 +22,7 @@ static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
 
 	if (rc < 0)
 		return rc;
+	/* for the progress: a pass to count and one to partition, and one for the vertex count */
 	input->lists.pass_total = input->lists.edge_count * (input->opts->vertex_count ? 2 : 3);
 	rc = rung__edge_lists_find_vertex_count(&input->lists);
 	if (rc < 0)
@@ -32,7 +37,7 @@ static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
 	return 0;
 }
 
-/* For the edges of a chunk. */
+/* Allocate ids for the edges of a chunk. */
 static int alloc_ids(const struct rung__edge_input *input, void **ids_out)
 {
 	*ids_out = rung__malloc_array(input->columns->edges_max, input->index_bytes);
@@ -41,18 +46,20 @@ static int alloc_ids(const struct rung__edge_input *input, void **ids_out)
 	                             input->columns->edges_max);
 }
 
+/* Open columns or rows in place. Three quarters of the memory are for the pass, one quarter for the
+ * owners: a pass has four chunks of edges in memory, the owners are one more. */
 static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 {
 	struct rung_edges_info info = { .size = sizeof(info) };
 	int rc = rung__edges_open_columns(input->opts, memory_bytes * 3 / 4, 0, &input->columns);
-	/* with what follows */
+	/* the least of the pass, scaled to include the owners */
 	const uint64_t least = rc < 0 ? rung_last_error_min_bytes() / 3 * 4 + 4 : 0;
 
 	if (least > 4)
 		return rung__fail_min_bytes(
 			least,
 			"%s: %" PRIu64
-			" bytes of memory are too little to read it; give at least %" PRIu64,
+			" bytes of memory are too little to read it; use at least %" PRIu64,
 			input->name, memory_bytes, least);
 	if (rc < 0)
 		return rc;
@@ -61,7 +68,7 @@ static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 	input->vertex_count = info.vertex_count;
 	input->index_bytes = info.index_bytes;
 	input->source_bytes = input->columns->source_bytes;
-	/* of a file: it fits */
+	/* cannot overflow: the edges are stored in a file */
 	input->pair_count_max = info.edge_count * (input->opts->undirected ? 2 : 1);
 	return alloc_ids(input, &input->owners);
 }
@@ -75,6 +82,7 @@ int rung__edge_input_open(struct rung__edge_input *input, const struct rung_grap
 	return open_lists(input, memory_bytes);
 }
 
+/* Use edges that the caller keeps open. */
 static int open_borrowed(struct rung__edge_input *input, struct rung_edges *edges)
 {
 	static const struct rung_graph_opts none = RUNG_GRAPH_OPTS_INIT;
@@ -117,15 +125,17 @@ void rung__edge_input_close(struct rung__edge_input *input)
 	rung__free(input->ranks);
 }
 
+/* Context of one call of rung__edge_input_each(). */
 struct pair_taker {
 	struct rung__edge_input *input;
 	rung__pairs_fn fn;
 	void *ctx;
-	bool counting;
-	bool owner_is_key;
-	bool skip_loops;
+	bool counting;     /* values are not used */
+	bool owner_is_key; /* else the id in the list is the key */
+	bool skip_loops;   /* in the reverse pass of an undirected graph */
 };
 
+/* Pass on the pairs of edge lists. */
 static int take_lists(void *ctx, const void *keys, const void *values, uint64_t pair_count,
                       const char *spec)
 {
@@ -137,6 +147,8 @@ static int take_lists(void *ctx, const void *keys, const void *values, uint64_t 
 	return taker->fn(taker->ctx, &pairs);
 }
 
+/* Expand the offsets of a chunk: store the vertex of its list, or its rank, for each edge. Lists
+ * differ in length, so the threads take them dynamically. */
 static void fill_owners(const struct rung__edge_input *input, const struct rung__edge_chunk *chunk)
 {
 	const unsigned index_bytes = chunk->index_bytes;
@@ -153,6 +165,7 @@ static void fill_owners(const struct rung__edge_input *input, const struct rung_
 	}
 }
 
+/* Relabel the ids of a chunk; the chunk itself must not be modified. */
 static void fill_ranks(const struct rung__edge_input *input, const struct rung__edge_chunk *chunk)
 {
 	const unsigned index_bytes = chunk->index_bytes;
@@ -164,6 +177,8 @@ static void fill_ranks(const struct rung__edge_input *input, const struct rung__
 		                          rung__id_get(chunk->indices, index_bytes, e)));
 }
 
+/* Turn a chunk into pairs and pass them on. Counting needs no values, so they are not relabelled:
+ * the map is read at random positions, which is slow. */
 static int accept_columns(void *ctx, const struct rung__edge_chunk *chunk)
 {
 	const struct pair_taker *taker = ctx;
@@ -192,8 +207,8 @@ static int accept_columns(void *ctx, const struct rung__edge_chunk *chunk)
 	                      chunk->edge_first + chunk->edge_count, edge_count);
 }
 
-/* The lists as they are, then with `undirected` the others: of columns the rows, which come out in
- * the order of the columns. */
+/* All pairs of columns or rows. With `undirected` a second pass has the reverse of each edge,
+ * except for self loops; the reverse edges of a list are in the order of the columns. */
 static int each_column(struct pair_taker *taker)
 {
 	struct rung__edge_input *input = taker->input;

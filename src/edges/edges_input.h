@@ -7,40 +7,42 @@
 #include "rung/edges.h"
 #include "sort/partition.h"
 
+/** The input of a sort: edge lists, or columns that were opened for passes. */
 struct rung__edge_input {
-	const struct rung_graph_opts *opts;
-	const char *name;              /* for messages */
-	struct rung__edge_lists lists; /* edge lists, or */
-	struct rung_edges *columns;    /* a csc: or csr: read in place */
-	bool borrowed;                 /* `columns` are another's */
-	bool by_row; /* the lists are those of rows: vertices are the values of the pairs */
-	const void *rank_of_vertex; /* NULL, or pairs are of ranks */
-	void *owners;               /* of the edges of a chunk: its column or row */
-	void *ranks;                /* of their values */
+	const struct rung_graph_opts *opts; /* borrowed */
+	const char *name;                   /* for messages */
+	struct rung__edge_lists lists;      /* edge lists; unused with columns */
+	struct rung_edges *columns;         /* a csc: or csr: read in place; NULL: edge lists */
+	bool borrowed;                      /* the caller closes `columns` */
+	bool by_row; /* the lists are those of rows: their vertex is the value of a pair */
+	const void *rank_of_vertex; /* NULL, or the map by which both ids become ranks */
+	void *owners;               /* [edges of a chunk] vertex whose list has the edge */
+	void *ranks;                /* [edges of a chunk] with rank_of_vertex: ranks of the ids */
 	uint64_t vertex_count;
-	uint64_t pair_count_max; /* of all; fewer where a self loop has no reverse */
-	unsigned index_bytes;
-	uint64_t source_bytes; /* that deflated members of a .npz hold */
-	unsigned passes;       /* over the input so far */
+	uint64_t pair_count_max; /* upper bound: a self loop has no reverse with `undirected` */
+	unsigned index_bytes;    /* of the ids in pairs */
+	uint64_t source_bytes;   /* memory that the sources use to inflate members of a .npz */
+	unsigned passes;         /* over the input so far */
 };
 
-/** @param memory_bytes  of its buffers */
+/** Open the input of a spec. @param memory_bytes  limit of its buffers. @return 0, or a failure; if
+ * memory_bytes is too small, rung_last_error_min_bytes() has the smallest value that works */
 int rung__edge_input_open(struct rung__edge_input *input, const struct rung_graph_opts *opts,
                           uint64_t memory_bytes);
 
-/** The pairs of open edges turned round, by passes over them. They stay open when the input is
+/** The pairs of open edges, reversed, by passes over them. They stay open when the input is
  * closed. */
 int rung__edge_input_open_turned(struct rung__edge_input *input, struct rung_edges *edges);
 
-/** The same under new names, not turned: both ids of a pair are ranks. */
+/** The pairs of open edges, relabelled and not reversed: both ids of a pair are ranks. */
 int rung__edge_input_open_relabelled(struct rung__edge_input *input, struct rung_edges *edges,
                                      const void *rank_of_vertex);
 
 /**
- * All pairs, in the order in which rung_graph_load() has the values of a key. Not 0 from `fn` ends
- * it.
+ * Call `fn` with all pairs, in the order in which rung_graph_load() has the values of a key. If
+ * `fn` returns a value other than 0, the call ends and returns it.
  *
- * @param counting  only keys matter, and which pairs there are
+ * @param counting  only keys and the number of pairs matter: values need not be relabelled
  */
 int rung__edge_input_each(struct rung__edge_input *input, bool counting, rung__pairs_fn fn,
                           void *ctx);

@@ -16,42 +16,46 @@
 #include "base/thread.h"
 
 #define READERS         3u            /* reads in flight */
-#define SLOTS           (READERS + 1) /* and the chunk that is worked on */
+#define SLOTS           (READERS + 1) /* one more for the chunk that is being processed */
 #define CHUNK_BYTES_MAX (UINT64_C(16) << 20)
 #define CHUNK_BYTES_MIN 4096u
-/* bytes of edges a vertex: with more vertices to its edges, a chunk has fewer edges */
+/* bytes of edges per vertex of a full chunk: with shorter lists, a chunk has fewer edges */
 #define VERTEX_SHARE 16u
-#define OFFSETS_MAX  (UINT64_C(1) << 17) /* of one read of indptr */
+#define OFFSETS_MAX  (UINT64_C(1) << 17) /* entries of one read of indptr */
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY };
 
+/* Chunk k is in slot k mod SLOTS. A READING slot belongs to the thread that reads it, a READY one
+ * to the calling thread. */
 struct pass_slot {
 	enum slot_state state;
-	unsigned char *room; /* for the ids of a chunk */
+	unsigned char *room; /* [room_bytes()] for the ids of a chunk */
 	uint64_t *indptr;    /* [vertices_max + 1] */
 	struct rung__edge_chunk chunk;
-	bool last;
-	struct rung__failure failure;
+	bool last;                    /* of the pass */
+	struct rung__failure failure; /* of planning or reading; ends the pass */
 };
 
 struct pass {
 	struct rung_edges *edges;
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	_Atomic bool stop;
+	pthread_cond_t changed; /* a slot, `planning` or `stop` */
+	_Atomic bool stop;      /* atomic, because reads in progress check it without the lock */
 	bool planning, planned_all;
 	uint64_t planned; /* chunks */
 	struct pass_slot slots[SLOTS];
 
-	/* of the thread that plans */
+	/* of the thread that plans: `planning` passes them from thread to thread */
 	unsigned char *offsets_room, *offsets_bounce;
 	/* entries [offsets_first, offsets_first + offsets_count) of indptr */
 	const uint64_t *offsets;
-	uint64_t offsets_first, offsets_count, offsets_used;
-	uint64_t next_vertex, next_begin; /* and where its list begins */
+	uint64_t offsets_first, offsets_count, offsets_used; /* used: planned */
+	/* of the next chunk, and where its list begins: below next_edge if a chunk split it */
+	uint64_t next_vertex, next_begin;
 	uint64_t next_edge;
 };
 
+/* A thread that reads. */
 struct reader {
 	struct pass *pass;
 	unsigned char *bounce;
@@ -63,6 +67,7 @@ static uint64_t pages(uint64_t bytes)
 	return rung__align_up(bytes, RUNG__PAGE_BYTES);
 }
 
+/* Entries of one read of indptr: at least a page, and not more than a chunk has vertices. */
 static uint64_t offsets_max(const struct rung_edges *edges)
 {
 	return RUNG__MIN(OFFSETS_MAX, RUNG__MAX(edges->vertices_max, RUNG__PAGE_BYTES / 8));
@@ -73,13 +78,15 @@ static uint64_t room_bytes(const struct rung_edges *edges)
 	return pages(edges->edges_max * edges->info.index_bytes) + RUNG__READ_SLACK;
 }
 
+/* Bytes of the bounce buffer for a file; 0: its ids are read in place. */
 static uint64_t bounce_bytes(const struct rung_edges *edges, const struct rung__id_file *file,
                              unsigned id_bytes)
 {
 	return rung__id_file_in_place(file, id_bytes) ? 0 : edges->read_bytes + RUNG__READ_SLACK;
 }
 
-/* The buffers in one piece: slots, then the block of offsets, then what files are read through. */
+/* Set the sizes for chunks of this many bytes. The buffers are one allocation: slots, the block of
+ * offsets, then the bounce buffers (place_buffers()). @return memory of a pass in bytes */
 static uint64_t measure(struct rung_edges *edges, uint64_t chunk_bytes)
 {
 	const struct rung_edges_info *info = &edges->info;
@@ -103,8 +110,9 @@ int rung__edges_plan_pass(struct rung_edges *edges, uint64_t memory_bytes, uint6
 
 	if (chunk < CHUNK_BYTES_MIN || chunk > UINT64_C(1) << 40)
 		return rung__fail(RUNG_E_INVAL,
-		                  "edges: chunk_bytes is %" PRIu64 ": give at least %u, or 0",
+		                  "edges: chunk_bytes is %" PRIu64 "; use at least %u, or 0",
 		                  chunk_bytes, CHUNK_BYTES_MIN);
+	/* the largest default that fits; the caller's size is not reduced */
 	while (measure(edges, chunk) > memory_bytes && !chunk_bytes && chunk > CHUNK_BYTES_MIN)
 		chunk /= 2;
 	if (edges->info.memory_bytes > memory_bytes)
@@ -136,7 +144,8 @@ static int fail_offset(const struct rung_edges *edges, uint64_t at, uint64_t val
 	                  edges->info.edge_count);
 }
 
-/* The checks of indptr by rung_csc_check(), block by block. */
+/* The checks of indptr by rung_csc_check(), block by block. The value before the block is kept in
+ * next_begin. Every pass repeats them, because another process may have changed the file. */
 static int check_offsets(const struct pass *pass)
 {
 	const struct rung_edges *edges = pass->edges;
@@ -168,6 +177,8 @@ static int check_offsets(const struct pass *pass)
 	return 0;
 }
 
+/* Read and check the next block of indptr. Entries are at most the number of edges, so each is a
+ * position in indices. */
 static int load_offsets(struct pass *pass)
 {
 	const struct rung_edges *edges = pass->edges;
@@ -194,7 +205,7 @@ static int load_offsets(struct pass *pass)
 	return check_offsets(pass);
 }
 
-/* How many of the sorted offsets are at most `limit`. */
+/* Number of the sorted offsets that are at most `limit`. */
 static uint64_t count_up_to(const uint64_t *offsets, uint64_t count, uint64_t limit)
 {
 	uint64_t low = 0, high = count;
@@ -210,7 +221,8 @@ static uint64_t count_up_to(const uint64_t *offsets, uint64_t count, uint64_t li
 	return low;
 }
 
-/* The lists that end inside the chunk, as many as fit; their ends go to indptr[1..]. */
+/* Plan whole lists: as many as end inside the chunk. Their ends are stored in indptr[1..].
+ * *lists_out is 0 if the first list is too long. */
 static int plan_lists(struct pass *pass, struct pass_slot *slot, uint64_t *lists_out)
 {
 	const struct rung_edges *edges = pass->edges;
@@ -228,6 +240,7 @@ static int plan_lists(struct pass *pass, struct pass_slot *slot, uint64_t *lists
 		}
 		there = RUNG__MIN(pass->offsets_count - pass->offsets_used,
 		                  edges->vertices_max - lists);
+		/* offsets ascend, so the lists that fit are the first ones */
 		taken = count_up_to(pass->offsets + pass->offsets_used, there, edge_end);
 		memcpy(slot->indptr + 1 + lists, pass->offsets + pass->offsets_used,
 		       taken * sizeof(uint64_t));
@@ -241,6 +254,7 @@ static int plan_lists(struct pass *pass, struct pass_slot *slot, uint64_t *lists
 	return 0;
 }
 
+/* Plan the next chunk: its vertices and edges. */
 static int plan_chunk(struct pass *pass, struct pass_slot *slot)
 {
 	const struct rung_edges *edges = pass->edges;
@@ -258,7 +272,7 @@ static int plan_chunk(struct pass *pass, struct pass_slot *slot)
 		.edge_first = pass->next_edge,
 		.index_bytes = edges->info.index_bytes,
 	};
-	if (lists == 0) { /* a list longer than a chunk, or the rest of one */
+	if (lists == 0) { /* part of a list that is longer than a chunk: it fills the chunk alone */
 		slot->indptr[1] = pass->offsets[pass->offsets_used];
 		slot->chunk.vertex_count = 1;
 		pass->next_edge += edges->edges_max;
@@ -271,6 +285,7 @@ static int plan_chunk(struct pass *pass, struct pass_slot *slot)
 	return 0;
 }
 
+/* Read and check the ids of a planned chunk, without the lock. */
 static int read_chunk(const struct reader *thread, struct pass_slot *slot)
 {
 	const struct rung_edges *edges = thread->pass->edges;
@@ -290,6 +305,7 @@ static int read_chunk(const struct reader *thread, struct pass_slot *slot)
 	if (rc < 0)
 		return rc;
 	slot->chunk.indices = ids.ids;
+	/* after a stop the ids are incomplete, and the chunk is not used */
 	if (ids.good == slot->chunk.edge_count || atomic_load(&thread->pass->stop))
 		return 0;
 	return rung__fail(RUNG_E_RANGE,
@@ -300,7 +316,8 @@ static int read_chunk(const struct reader *thread, struct pass_slot *slot)
 	                  edges->info.vertex_count - 1);
 }
 
-/* The slot of the next chunk, if it is free and no other thread plans; NULL: nothing left to do. */
+/* Wait until the slot of the next chunk is free and no other thread plans, and claim it. NULL: no
+ * chunk is left, or the pass was stopped. */
 static struct pass_slot *begin_plan(struct pass *pass)
 {
 	struct pass_slot *slot = NULL;
@@ -318,6 +335,7 @@ static struct pass_slot *begin_plan(struct pass *pass)
 	return slot;
 }
 
+/* Let another thread plan. A failure is the last chunk: the offsets after it are not known. */
 static void end_plan(struct pass *pass, const struct pass_slot *slot, int rc)
 {
 	pthread_mutex_lock(&pass->lock);
@@ -328,6 +346,7 @@ static void end_plan(struct pass *pass, const struct pass_slot *slot, int rc)
 	pthread_mutex_unlock(&pass->lock);
 }
 
+/* Hand a chunk over to the calling thread. */
 static void end_slot(struct pass *pass, struct pass_slot *slot, int rc)
 {
 	assert(slot->state == SLOT_READING);
@@ -338,6 +357,7 @@ static void end_slot(struct pass *pass, struct pass_slot *slot, int rc)
 	pthread_mutex_unlock(&pass->lock);
 }
 
+/* A thread that reads. Normally the next thread plans while this one reads. */
 static void *read_ahead(void *ctx)
 {
 	const struct reader *reader = ctx;
@@ -345,10 +365,9 @@ static void *read_ahead(void *ctx)
 	struct pass_slot *slot;
 
 	while ((slot = begin_plan(pass)) != NULL) {
-		const bool in_order =
-			/* with inflated input no other thread reads a later chunk at the same
-			 * time */
-			pass->edges->indices.streamed;
+		/* Inflated input is fast only in order, so the turn to plan is kept until the chunk
+		 * was read: no other thread reads a later chunk at the same time. */
+		const bool in_order = pass->edges->indices.streamed;
 		int rc = plan_chunk(pass, slot);
 
 		if (!in_order)
@@ -362,6 +381,8 @@ static void *read_ahead(void *ctx)
 	return NULL;
 }
 
+/* On the calling thread: process the chunks in order. A failure or a result of `work` other than 0
+ * stops the readers. */
 static int work_in_order(struct pass *pass,
                          int (*work)(void *ctx, const struct rung__edge_chunk *chunk), void *ctx)
 {
@@ -390,6 +411,7 @@ static int work_in_order(struct pass *pass,
 	return rc;
 }
 
+/* Divide the allocation, in the order of measure(). */
 static void place_buffers(struct pass *pass, struct reader readers[READERS])
 {
 	const struct rung_edges *edges = pass->edges;
@@ -427,9 +449,10 @@ int rung__edges_pass(struct rung_edges *edges,
 		started += err == 0;
 	}
 	if (started == 0)
-		rc = rung__fail_errno(err, "%s: no thread to read it", edges->indices.name);
+		rc = rung__fail_errno(err, "%s: starting a thread to read it", edges->indices.name);
 	else
-		rc = work_in_order(&pass, work, ctx); /* fewer threads read as well */
+		rc = work_in_order(&pass, work,
+		                   ctx); /* with fewer threads the pass is only slower */
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(readers[i].thread, NULL);
 	pthread_cond_destroy(&pass.changed);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** One pass over edges in files, and the chunks that it hands out. Private to rung; part of
+/** One pass over edges in files, and the chunks that it hands over. Private to rung; part of
  * edges.h. */
 #ifndef RUNG_EDGES_PASS_H
 #define RUNG_EDGES_PASS_H
@@ -17,16 +17,16 @@
 struct rung__edge_chunk {
 	uint64_t vertex_first;
 	uint64_t vertex_count; /* at least 1 */
-	/* [vertex_count + 1], the graph's: edges indptr[i] .. indptr[i + 1] are all of list
-	 * vertex_first + i */
+	/* [vertex_count + 1] entries of the graph's indptr: edges indptr[i] .. indptr[i + 1] are
+	 * the whole list of vertex_first + i, which may exceed the chunk */
 	const uint64_t *indptr;
-	uint64_t edge_first;  /* above indptr[0] when the first list began in a chunk before */
+	uint64_t edge_first;  /* above indptr[0] if the first list began in an earlier chunk */
 	uint64_t edge_count;  /* the end is below indptr[vertex_count] if the last list continues */
 	const void *indices;  /* [edge_count] of index_bytes, each below the graph's vertex count */
 	unsigned index_bytes; /* 4 or 8, rung_index_bytes() of the graph */
 };
 
-/** Edges of chunk->indices that belong to list vertex_first + i: places [*begin_out, *end_out) in
+/** Edges of the chunk that belong to list vertex_first + i: positions [*begin_out, *end_out) in
  * `indices`. */
 static inline void rung__edge_chunk_list(const struct rung__edge_chunk *chunk, uint64_t i,
                                          uint64_t *begin_out, uint64_t *end_out)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Integers of a file as ids of one width, read in large pieces and checked while they are in the
- * cache. Where the file has the width that is wanted, reads land where the ids are to be; else in a
- * buffer between, from which they are narrowed or widened.
+ * cache. If the file has the requested width, it is read directly to the destination. Otherwise it
+ * is read to a bounce buffer, from which the ids are narrowed or widened.
+ *
+ * The check first finds the largest value of a piece, in a loop that vectorises. Only if that is
+ * too large, a second loop looks for the first bad id.
  */
 #include "edges/edges.h"
 
@@ -41,6 +44,7 @@ bool rung__id_file_in_place(const struct rung__id_file *file, unsigned id_bytes)
 	       file->offset % id_bytes == 0;
 }
 
+/* Value i of raw bytes, which may be unaligned, in the format of rung__ids_text(). */
 static uint64_t value_at(const unsigned char *raw, enum rung_dtype dtype, uint64_t i)
 {
 	uint64_t aligned = 0;
@@ -50,8 +54,8 @@ static uint64_t value_at(const unsigned char *raw, enum rung_dtype dtype, uint64
 	return rung__ids_get(&aligned, dtype, 0);
 }
 
-/* Loops that the compiler vectorises; the bytes of a file may be unaligned. Each returns the
- * largest value. */
+/* Loops that the compiler vectorises. They copy with memcpy(), because the bytes of a file may be
+ * unaligned. Each returns the largest value. */
 
 static uint64_t largest_4(const unsigned char *raw, uint64_t count)
 {
@@ -81,7 +85,7 @@ static uint64_t largest_8(const unsigned char *raw, uint64_t count)
 
 static uint64_t narrow(const unsigned char *raw, uint64_t count, uint32_t *to)
 {
-	/* high halves, or'ed: anything there is above all that four bytes hold */
+	/* OR of the high halves: any bit there makes the result larger than 4 bytes can hold */
 	uint32_t largest = 0, high = 0;
 
 	for (uint64_t i = 0; i < count; i++) {
@@ -109,8 +113,8 @@ static uint64_t widen(const unsigned char *raw, uint64_t count, uint64_t *to)
 	return largest;
 }
 
-/* Ids from `raw` to `to`, which may be the same place. @return how many are good, all or up to the
- * first that is not */
+/* Convert ids from `raw` to `to`, which may be the same memory. @return number of good ids: all, or
+ * those before the first bad one */
 static uint64_t take(const struct rung__id_file *file, const struct rung__id_reader *reader,
                      const unsigned char *raw, uint64_t count, void *to)
 {
@@ -127,7 +131,7 @@ static uint64_t take(const struct rung__id_file *file, const struct rung__id_rea
 	} else {
 		largest = widen(raw, count, to);
 	}
-	/* a negative i32 is 2^31 and more here, too */
+	/* read as unsigned, a negative i32 is 2^31 or more, which a larger limit would accept */
 	if (largest < (file->dtype == RUNG_I32 ? RUNG__MIN(limit, UINT64_C(1) << 31) : limit))
 		return count;
 	while (good < count && value_at(raw, file->dtype, good) < limit)
@@ -135,7 +139,8 @@ static uint64_t take(const struct rung__id_file *file, const struct rung__id_rea
 	return good;
 }
 
-/* Bytes of the file from any offset on; *raw_out points to the first of them in `room`. */
+/* Read bytes at any offset. Direct reads begin on a page; *raw_out is the first requested byte in
+ * `room`. */
 static int read_at(const struct rung__id_file *file, uint64_t offset, uint64_t bytes,
                    unsigned char *room, unsigned char **raw_out)
 {
@@ -145,7 +150,8 @@ static int read_at(const struct rung__id_file *file, uint64_t offset, uint64_t b
 	return rung__direct_read(&file->file, room, lead + bytes, offset - lead);
 }
 
-/* Ids [first, first + count) of a piece to their place, through the buffer or straight. */
+/* Convert a piece, ids [first, first + count), to its destination: from memory, or through the
+ * bounce buffer. *value_out is set if an id is bad. */
 static int read_piece(const struct rung__id_file *file, const struct rung__id_reader *reader,
                       uint64_t first, uint64_t count, unsigned char *to, uint64_t *good_out,
                       uint64_t *value_out)
@@ -155,7 +161,7 @@ static int read_piece(const struct rung__id_file *file, const struct rung__id_re
 	int rc = 0;
 
 	if (file->data)
-		/* only read from */
+		/* not modified */
 		raw = (unsigned char *)(uintptr_t)file->data + first * raw_bytes;
 	else if (file->streamed)
 		rc = rung__source_read_bytes(file->src, first * raw_bytes, count * raw_bytes,
@@ -163,6 +169,7 @@ static int read_piece(const struct rung__id_file *file, const struct rung__id_re
 	else
 		rc = read_at(file, file->offset + first * raw_bytes, count * raw_bytes,
 		             reader->bounce, &raw);
+	/* for the CRC of a stored member of a .npz */
 	if (rc == 0 && file->src && !file->data && !file->streamed)
 		rc = rung__source_was_read(file->src, first * raw_bytes, count * raw_bytes, raw);
 	if (rc < 0)
@@ -173,7 +180,8 @@ static int read_piece(const struct rung__id_file *file, const struct rung__id_re
 	return 0;
 }
 
-/* Straight into the room: pieces end on pages, so that the next one begins where it ended. */
+/* Read directly into the room. Pieces end on pages, so that the next one begins where the previous
+ * one ended. The first piece also has bytes before the first id, which `fresh` does not count. */
 static int read_in_place(const struct rung__id_file *file, const struct rung__id_reader *reader,
                          uint64_t first, uint64_t count, unsigned char *room, struct rung__ids *out)
 {
@@ -214,6 +222,7 @@ int rung__id_file_read(const struct rung__id_file *file, const struct rung__id_r
 	uint64_t done = 0;
 	int rc = 0;
 
+	/* a bad id or a stop ends the loop: ids_out->good is then below `done` or `count` */
 	*ids_out = (struct rung__ids){ .ids = room };
 	if (rung__id_file_in_place(file, reader->id_bytes))
 		return read_in_place(file, reader, first, count, room, ids_out);

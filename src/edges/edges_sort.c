@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pairs to columns outside memory. The input is read once to count pairs by ranges of vertices, and
- * again to partition them into buckets of a temporary file, each small enough to be sorted in
- * memory; bucket after bucket is then appended to the result. A bucket that is still too large,
- * because a range of vertices that was counted as one has more pairs, is counted and partitioned
+ * Sorts pairs into columns outside memory. The input is read once to count pairs by ranges of
+ * vertices, and again to partition them into buckets of a temporary file, each small enough to be
+ * sorted in memory. Bucket after bucket is then appended to the result. A bucket is still too large
+ * if a range of vertices that was counted as one has more pairs. It is counted and partitioned
  * again in finer ranges, down to one vertex. The list of one vertex keeps the order of the input;
  * to drop repeats it is partitioned by value.
  *
@@ -22,9 +22,9 @@
 #include "edges/spool.h"
 
 #define MEMORY_BYTES_MIN (UINT64_C(1) << 20)
-#define OUT_BUFFERS      4u
-#define OUT_BYTES_MAX    (UINT64_C(4) << 20)
-#define BLOCK_BYTES_MAX  (UINT64_C(4) << 20)
+#define OUT_BUFFERS      4u                  /* two per file: one filled, one written */
+#define OUT_BYTES_MAX    (UINT64_C(4) << 20) /* of one of them */
+#define BLOCK_BYTES_MAX  (UINT64_C(4) << 20) /* of a spool: the full rate of a disk */
 #define BUCKETS_MAX      RUNG__BUCKET_PARTS
 
 struct sorter {
@@ -33,12 +33,12 @@ struct sorter {
 	char *temp_name; /* of temporary files, for messages */
 	unsigned id_bytes;
 	int threads;
-	uint64_t bytes_needed; /* of temporary files, about */
+	uint64_t bytes_needed; /* of temporary files, about, for messages about a full disk */
 	unsigned char *arena;  /* [arena_bytes] of buckets */
 	uint64_t arena_bytes;
-	uint64_t pairs_max; /* of a bucket in the arena */
-	uint64_t range_max; /* vertices of one */
-	uint64_t bins_max;
+	uint64_t pairs_max;               /* of a bucket that is sorted in the arena */
+	uint64_t range_max;               /* vertices of one */
+	uint64_t bins_max;                /* ranges that are counted at a time */
 	uint32_t *bucket_of;              /* [bins_max] */
 	struct rung__partition partition; /* first counts pairs in up to bins_max buckets */
 	unsigned char *partitioned;       /* [spooled_pairs] */
@@ -51,7 +51,7 @@ struct sorter {
 	uint64_t pairs_done; /* for progress */
 };
 
-/* Pairs that are to be put in order: of the input, or of a bucket. */
+/* Pairs that are to be sorted: of the input, or of a bucket. */
 struct range {
 	const struct rung__spool *spool; /* NULL: the input */
 	const struct rung__spool_bucket *bucket;
@@ -61,6 +61,8 @@ struct range {
 
 static int sort_range(struct sorter *sorter, const struct range *range);
 
+/* Call `fn` with all pairs of a range. `last`: they are not read again, so a bucket may release its
+ * space, and values matter. */
 static int each_pair(struct sorter *sorter, const struct range *range, bool last, rung__pairs_fn fn,
                      void *ctx)
 {
@@ -76,7 +78,8 @@ static int count_pairs(void *ctx, const struct rung__pairs *pairs)
 	return rung__partition_count(ctx, pairs) ? 0 : rung__edges_changed(pairs->spec);
 }
 
-/* Pairs of each of the ranges that the partition is then set to, in the first of its rows. */
+/* Count the pairs of up to bins_max equal parts of a range. The partition is set to these bins, and
+ * the counts of all threads are added up in its first row. */
 static int count_range(struct sorter *sorter, const struct range *range)
 {
 	struct rung__partition *partition = &sorter->partition;
@@ -97,8 +100,9 @@ static int count_range(struct sorter *sorter, const struct range *range)
 
 /* ---- choosing buckets ---- */
 
-/* Consecutive bins form a bucket while it has at most this many pairs. Returns the number of
- * buckets; buckets NULL: only counted. */
+/* Join consecutive bins into buckets of at most pairs_max pairs and range_max vertices. A bin that
+ * exceeds a limit alone is a bucket. @param buckets  NULL: only count them. @return number of
+ * buckets */
 static uint32_t choose(const struct sorter *sorter, uint64_t pairs_max, uint64_t range_max,
                        struct rung__spool_bucket *buckets)
 {
@@ -131,8 +135,8 @@ static uint32_t choose(const struct sorter *sorter, uint64_t pairs_max, uint64_t
 	return n;
 }
 
-/* As many buckets as fit the arena, or larger ones when those would be too many to be filled at a
- * time. */
+/* Choose buckets that can be sorted in the arena. If there are too many to be filled at the same
+ * time, each with a block in the pool, choose larger ones; these are partitioned again later. */
 static int choose_buckets(const struct sorter *sorter, uint64_t pool_bytes,
                           struct rung__spool *spool)
 {
@@ -155,14 +159,16 @@ static int choose_buckets(const struct sorter *sorter, uint64_t pool_bytes,
 	return 0;
 }
 
-/* ---- dealing ---- */
+/* ---- partitioning ---- */
 
 static int partition_pairs(void *ctx, const struct rung__pairs *pairs)
 {
 	return rung__spool_partition(ctx, pairs);
 }
 
-/* The arena holds the blocks being filled, after the block through which a bucket is read. */
+/* Count the pairs of a range and partition them into the buckets of a new spool. The arena holds
+ * the blocks being filled, after the block through which a parent bucket is read. The caller closes
+ * the spool and frees its buckets, also after a failure. */
 static int partition_range(struct sorter *sorter, const struct range *range,
                            struct rung__spool *spool)
 {
@@ -181,6 +187,7 @@ static int partition_range(struct sorter *sorter, const struct range *range,
 	rc = choose_buckets(sorter, sorter->arena_bytes - pool_at, spool);
 	if (rc < 0)
 		return rc;
+	/* the partition of the bins becomes one of the buckets */
 	sorter->partition.bucket_of = sorter->bucket_of;
 	sorter->partition.bucket_count = spool->bucket_count;
 	rc = rung__spool_open(spool, sorter->job->temp_dir, sorter->temp_name, sorter->bytes_needed,
@@ -192,7 +199,8 @@ static int partition_range(struct sorter *sorter, const struct range *range,
 	return rc;
 }
 
-/* Buckets of a range, in their order. */
+/* Partition a range and sort its buckets one after the other: they append to the result in the
+ * order of the keys. Recursive; each level divides a range into at least two. */
 static int sort_buckets(struct sorter *sorter, const struct range *range)
 {
 	struct rung__spool spool = { .file.fd = -1 };
@@ -215,9 +223,9 @@ static int sort_buckets(struct sorter *sorter, const struct range *range)
 	return rc;
 }
 
-/* ---- putting a bucket in order ---- */
+/* ---- sorting a bucket in memory ---- */
 
-/* Every vertex of an empty range begins where the result ends. */
+/* Append `range` empty lists to indptr: each begins at the present end of the indices. */
 static int append_empty(struct sorter *sorter, uint64_t range)
 {
 	uint64_t starts[512];
@@ -232,6 +240,7 @@ static int append_empty(struct sorter *sorter, uint64_t range)
 	return rc;
 }
 
+/* Append ids to the indices, and report progress, which may cancel the sort. */
 static int append_ids(struct sorter *sorter, const void *ids, uint64_t count)
 {
 	const struct rung__sort_job *job = sorter->job;
@@ -243,6 +252,7 @@ static int append_ids(struct sorter *sorter, const void *ids, uint64_t count)
 	                               sorter->input->pair_count_max);
 }
 
+/* Append the lists of a bucket that is in the arena. */
 static int sort_keys(struct sorter *sorter, const struct rung__adjacency *lists)
 {
 	uint64_t count = lists->count;
@@ -252,7 +262,7 @@ static int sort_keys(struct sorter *sorter, const struct rung__adjacency *lists)
 		return rung__edges_changed(sorter->temp_name);
 	if (sorter->job->dedup)
 		count = rung__adjacency_drop_repeats(lists, sorter->threads);
-	/* ends of lists to beginnings in the result */
+	/* shift by one list: indptr has the beginning of each in the result, not its end */
 	for (uint64_t i = lists->range - 1; i > 0; i--)
 		lists->ends[i] = sorter->edge_count + lists->ends[i - 1];
 	lists->ends[0] = sorter->edge_count;
@@ -260,6 +270,8 @@ static int sort_keys(struct sorter *sorter, const struct rung__adjacency *lists)
 	return rc < 0 ? rc : append_ids(sorter, lists->ids, count);
 }
 
+/* Load a bucket and sort it. The arena holds the pairs, their partitioned copy and the ends of the
+ * lists; the ids overwrite the pairs, which are not used after partitioning. */
 static int sort_in_arena(struct sorter *sorter, const struct range *range)
 {
 	const uint64_t pair_bytes = rung__spool_bytes(range->spool, range->bucket);
@@ -284,8 +296,8 @@ static int sort_in_arena(struct sorter *sorter, const struct range *range)
 
 /* ---- lists longer than the arena ---- */
 
-/* Values to the front of the block they were read into: it is the arena's, and is not read
- * again. */
+/* Append the values of a block. They are compacted to the front of the block they were read into,
+ * which is at the start of the arena and is not used again. */
 static int append_values(void *ctx, const struct rung__pairs *pairs)
 {
 	struct sorter *sorter = ctx;
@@ -298,6 +310,8 @@ static int append_values(void *ctx, const struct rung__pairs *pairs)
 	return append_ids(sorter, ids, pairs->count);
 }
 
+/* Append the list of one vertex, which is larger than the arena. It is already in the order of the
+ * input. Only to drop repeats it is sorted, by value. */
 static int sort_one_list(struct sorter *sorter, const struct range *range)
 {
 	struct range values = *range;
@@ -313,6 +327,7 @@ static int sort_one_list(struct sorter *sorter, const struct range *range)
 	return sort_range(sorter, &values);
 }
 
+/* Append one of many equal pairs: the range is one value of one vertex. */
 static int append_one_value(struct sorter *sorter, const struct range *range)
 {
 	uint64_t id = 0;
@@ -322,6 +337,7 @@ static int append_one_value(struct sorter *sorter, const struct range *range)
 	return append_ids(sorter, &id, 1);
 }
 
+/* Append the lists of a bucket to the result: in memory if it fits, else by finer buckets. */
 static int sort_range(struct sorter *sorter, const struct range *range)
 {
 	if (range->bucket->pair_count == 0)
@@ -341,14 +357,15 @@ static uint64_t pages_of(uint64_t bytes)
 	return rung__align_down(bytes, RUNG__PAGE_BYTES);
 }
 
-/* Sizes for this share of the memory. */
+/* Divide the memory: half for the arena, a quarter is the input's, and shares of the rest below. */
 static int alloc_memory(struct sorter *sorter, uint64_t memory_bytes)
 {
 	const uint64_t pair_bytes = 2 * (uint64_t)sorter->id_bytes;
 
 	sorter->arena_bytes = pages_of(memory_bytes / 2);
+	/* per pair: two copies, and 2 bytes for the ends of a quarter as many lists of 8 bytes */
 	sorter->pairs_max = (sorter->arena_bytes - 4 * RUNG__PAGE_BYTES) / (2 * pair_bytes + 2);
-	sorter->range_max = sorter->pairs_max / 4; /* 8 bytes each */
+	sorter->range_max = sorter->pairs_max / 4;
 	sorter->bins_max =
 		RUNG__MIN(memory_bytes / 128 / (uint64_t)sorter->threads, UINT64_C(1) << 16);
 	sorter->bins_max = RUNG__MAX(sorter->bins_max, 2u);
@@ -367,8 +384,9 @@ static int alloc_memory(struct sorter *sorter, uint64_t memory_bytes)
 }
 
 /*
- * Temporary files hold all pairs, plus what one arena appends to the result before its buckets are
- * released: at most a second copy.
+ * Check the free space before anything is written. Temporary files hold all pairs, plus the part of
+ * the result that is appended before the space of its buckets is released: an arena, at most a
+ * second copy of the pairs.
  */
 static int check_space(struct sorter *sorter)
 {
@@ -383,6 +401,7 @@ static int check_space(struct sorter *sorter)
 	return rung__space_check(sorter->job->temp_dir, bytes);
 }
 
+/* Begin one of the two files of the result with its head. */
 static int begin_result(struct sorter *sorter, struct rung__out_stream *stream,
                         const struct rung__sorted *sorted)
 {
@@ -393,6 +412,7 @@ static int begin_result(struct sorter *sorter, struct rung__out_stream *stream,
 	return rung__stream_append(stream, sorted->head, sorted->head_bytes);
 }
 
+/* Allocate, sort and write the result; rung__sort() frees what was allocated. */
 static int sort_all(struct sorter *sorter)
 {
 	struct rung__sort_job *job = sorter->job;
@@ -439,7 +459,7 @@ int rung__sort(struct rung__edge_input *input, struct rung__sort_job *job)
 		                 .threads = rung__threads(job->threads) };
 	int rc = sort_all(&sorter);
 
-	rung__writer_close(sorter.writer);
+	rung__writer_close(sorter.writer); /* first: it may still write from out_pool */
 	rung__unmap_pages(sorter.arena, sorter.arena_bytes);
 	rung__unmap_pages(sorter.out_pool, OUT_BUFFERS * sorter.out_bytes);
 	rung__free(sorter.bucket_of);

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph in files under new names: its edges, both ends mapped, sorted into two .npy files. */
+/*
+ * Relabelling a graph that stays in files: its edges, with both ids mapped to ranks, are sorted
+ * into two .npy files.
+ *
+ * Named outputs are written under NAME.partial and published under their names only when both are
+ * complete and on the disk, so a file of the final name is never incomplete.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,14 +20,16 @@
 
 /* An output, under its temporary name or without a name. */
 struct output {
-	const char *path; /* NULL: without a name */
-	char *partial;
-	const char *name; /* for messages */
-	int fd;
-	uint64_t bytes;
+	const char *path;    /* NULL: without a name */
+	char *partial;       /* temporary name; NULL: without a name */
+	const char *name;    /* for messages */
+	int fd;              /* -1: not open */
+	uint64_t bytes;      /* of the whole file */
 	unsigned char *head; /* [RUNG__NPY_DATA_OFFSET] */
 };
 
+/* Create a named output under its temporary name. An existing file of the final name is refused
+ * now, before the work; publish() refuses one that appears later. */
 static int create(struct output *out, const char *path)
 {
 	out->path = path;
@@ -35,6 +43,8 @@ static int create(struct output *out, const char *path)
 	return out->fd < 0 ? rung__fail_errno(errno, "%s: cannot be created", out->partial) : 0;
 }
 
+/* Format the header of an output and reserve its space, so that a full disk is reported before the
+ * work. */
 static int prepare(struct output *out, enum rung_dtype dtype, uint64_t count)
 {
 	struct rung_array_info array = { .dtype = dtype, .dim_count = 1, .dims = { count } };
@@ -58,7 +68,8 @@ static int sync_output(const struct output *out)
 	                                              out->partial);
 }
 
-/* Rename to the final name, unless that exists by now. */
+/* Give an output its final name. link() fails if the name exists by now; rename() would replace
+ * that file. The temporary name is removed by close_output(). */
 static int publish(const struct output *out)
 {
 	return link(out->partial, out->path) == 0
@@ -66,6 +77,7 @@ static int publish(const struct output *out)
 	               : rung__fail_errno(errno, "%s: cannot be given its name", out->path);
 }
 
+/* Close an output, and remove its temporary name, also after a failure. */
 static void close_output(const struct output *out)
 {
 	if (out->fd >= 0 && out->partial)
@@ -76,7 +88,8 @@ static void close_output(const struct output *out)
 	rung__free(out->head);
 }
 
-/* Written past the page cache where that can be. */
+/* Set the file that a sort writes: another descriptor of the output, with O_DIRECT if the file
+ * system supports it. */
 static int begin(const struct output *out, struct rung__sorted *sorted)
 {
 	sorted->head = out->head;
@@ -84,6 +97,7 @@ static int begin(const struct output *out, struct rung__sorted *sorted)
 	return rung__direct_open_write(&sorted->file, out->fd, out->name);
 }
 
+/* Sort the relabelled edges into both outputs. */
 static int sort(struct rung_edges *edges, const void *rank_of_vertex,
                 const struct rung__relabel_opts *opts, const struct output outputs[2])
 {
@@ -108,7 +122,7 @@ static int sort(struct rung_edges *edges, const void *rank_of_vertex,
 	return rc;
 }
 
-/* To two open files. */
+/* Write the graph to two open files. */
 static int write_graph(struct rung_edges *edges, const void *rank_of_vertex,
                        const struct rung__relabel_opts *opts, struct output outputs[2])
 {
@@ -121,6 +135,8 @@ static int write_graph(struct rung_edges *edges, const void *rank_of_vertex,
 	return rc == 0 ? sort(edges, rank_of_vertex, opts, outputs) : rc;
 }
 
+/* Write the graph to two new files. Both are synced before either gets its name. If the second
+ * cannot get its name, the first is removed again. */
 static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
                        const struct rung__relabel_opts *opts, const char *indptr_path,
                        const char *indices_path)
@@ -142,7 +158,7 @@ static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
 	return rc;
 }
 
-/* Defaults set, the maps checked. */
+/* Copy the options, fill in defaults and check the maps, which must be inverse permutations. */
 static int copy_opts(const struct rung_edges *edges, const void *vertex_of_rank,
                      const void *rank_of_vertex, const struct rung__relabel_opts *caller_opts,
                      struct rung__relabel_opts *opts)
@@ -186,12 +202,13 @@ int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_ran
 
 		outputs[i].name = names[i];
 		rc = rung__direct_temp(&file, opts.temp_dir, names[i], 0);
-		outputs[i].fd = file.fd;
+		outputs[i].fd = file.fd; /* -1 after a failure */
 	}
 	if (rc == 0)
 		rc = write_graph(edges, rank_of_vertex, &opts, outputs);
+	/* The caller gets new descriptors without O_DIRECT, so it may read at any offset. */
 	for (int i = 0; i < 2 && rc == 0; i++) {
-		fds_out[i] = rung__reopen(outputs[i].fd, 0); /* without O_DIRECT */
+		fds_out[i] = rung__reopen(outputs[i].fd, 0);
 		if (fds_out[i] < 0)
 			rc = rung__fail_errno(errno, "%s: cannot be opened again", names[i]);
 		if (rc < 0 && i == 1)

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dealing: pairs are brought together by buckets in memory first, then each bucket's are appended
- * to it. */
+/*
+ * Buckets of pairs in a temporary file.
+ *
+ * Pairs are partitioned in memory first; then each bucket's pairs are appended to its block, by one
+ * thread per bucket. This keeps the order of the pairs in each bucket. Blocks of all buckets are
+ * numbered in the order in which they become full.
+ */
 #include "graph/graph.h"
 #include "edges/spool.h"
 
@@ -10,7 +15,7 @@
 #include <string.h>
 
 #define NO_BLOCK UINT32_MAX
-#define READS    4 /* in flight while a bucket is loaded */
+#define READS    4 /* reads in flight while a bucket is loaded, one per thread */
 
 int rung__spool_open(struct rung__spool *spool, const char *dir, const char *name,
                      uint64_t bytes_needed, unsigned char *pool)
@@ -26,6 +31,7 @@ int rung__spool_open(struct rung__spool *spool, const char *dir, const char *nam
 			(spool->buckets[b].pairs_counted * pair_bytes + spool->block_bytes - 1) /
 			spool->block_bytes;
 	}
+	/* numbers of blocks have 32 bits */
 	spool->next = spool->block_max < NO_BLOCK
 	                      ? rung__malloc_array(spool->block_max, sizeof(*spool->next))
 	                      : NULL;
@@ -39,7 +45,9 @@ int rung__spool_open(struct rung__spool *spool, const char *dir, const char *nam
 	                         &spool->writer);
 }
 
-/* False if there are more blocks than possible: the input differs from what was counted. */
+/* Write the block that a bucket was filling, at the end of the file, and append it to the bucket's
+ * chain. Called by the thread that has the bucket; only the number of the block is shared. @return
+ * false if more blocks than counted are needed: the input has changed since it was counted */
 static bool put_block(struct rung__spool *spool, struct rung__spool_bucket *bucket)
 {
 	const uint64_t block = atomic_fetch_add(&spool->block_count, 1);
@@ -54,6 +62,7 @@ static bool put_block(struct rung__spool *spool, struct rung__spool_bucket *buck
 		spool->next[bucket->tail] = (uint32_t)block;
 	bucket->tail = (uint32_t)block;
 	spool->next[block] = NO_BLOCK;
+	/* whole pages are written: the last block of a bucket is padded */
 	memset(bucket->buffer + bucket->used, 0, (size_t)(bytes - bucket->used));
 	rung__writer_put(spool->writer, &spool->file, bucket->buffer, bytes,
 	                 block * spool->block_bytes);
@@ -62,6 +71,8 @@ static bool put_block(struct rung__spool *spool, struct rung__spool_bucket *buck
 	return true;
 }
 
+/* Append pairs to a bucket. The count is checked first, so an input that changes cannot exceed
+ * the memory that was sized by the counts. @return false if it has changed */
 static bool append(struct rung__spool *spool, struct rung__spool_bucket *bucket,
                    const unsigned char *pairs, uint64_t count)
 {
@@ -73,6 +84,8 @@ static bool append(struct rung__spool *spool, struct rung__spool_bucket *bucket,
 	while (count > 0) {
 		uint64_t here;
 
+		/* waits if all spare blocks are being written; never forever, because the pool has
+		 * more blocks than there are buckets */
 		if (!bucket->buffer)
 			bucket->buffer = rung__writer_reserve(spool->writer);
 		here = RUNG__MIN(count, (spool->block_bytes - bucket->used) / pair_bytes);
@@ -86,6 +99,7 @@ static bool append(struct rung__spool *spool, struct rung__spool_bucket *bucket,
 	return true;
 }
 
+/* Partition at most spooled_pairs pairs in memory and append them. */
 static int partition(struct rung__spool *spool, const struct rung__pairs *pairs)
 {
 	const struct rung__partition *partition = spool->partition;
@@ -102,6 +116,7 @@ static int partition(struct rung__spool *spool, const struct rung__pairs *pairs)
 		good = good && append(spool, &spool->buckets[b],
 		                      spool->partitioned + first * pair_bytes, count);
 	}
+	/* a failed write first: it is the cause, and the flush returns it */
 	if (rung__writer_failed(spool->writer))
 		return rung__writer_flush(spool->writer);
 	return good ? 0 : rung__edges_changed(pairs->spec);
@@ -145,7 +160,8 @@ uint64_t rung__spool_bytes(const struct rung__spool *spool, const struct rung__s
 	return rung__align_up(bucket->pair_count * 2 * spool->id_bytes, RUNG__PAGE_BYTES);
 }
 
-/* Data that is read for the last time is released: while buckets are read, the output grows. */
+/* Read the first bytes of a block. With `last` its space in the file is released, because the
+ * output grows while the buckets are read. */
 static int read_block(const struct rung__spool *spool, uint32_t block, uint64_t bytes,
                       unsigned char *to, bool last)
 {
@@ -164,6 +180,8 @@ int rung__spool_load(const struct rung__spool *spool, const struct rung__spool_b
 	struct rung__failure failure = { .rc = 0 };
 	uint32_t blocks[READS];
 
+	/* READS blocks at a time: the chain is followed first, then the blocks are read in
+	 * parallel */
 	for (uint64_t done = 0, block = bucket->head; done < bytes && failure.rc == 0;
 	     done += READS * spool->block_bytes) {
 		const uint64_t left = (bytes - done + spool->block_bytes - 1) / spool->block_bytes;

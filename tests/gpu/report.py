@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One JSON object of what run.sh ran: the machine, each step, what was measured, and the values
-aimed at. Exit 1 when a step failed."""
+"""Prints one JSON object about a run of run.sh: the machine, each step, the results, and their
+targets. Exits with 1 if a step failed."""
 import argparse
 import json
 import os
@@ -12,7 +12,7 @@ import sys
 import time
 
 FIELDS = ("group", "name", "state", "seconds", "reason", "log", "command")
-LOG_LINES = 25   # kept of a step that failed: the last ones, and the first of those that say why
+LOG_LINES = 25   # kept of a failed step: its last lines, and the first ones that match WHY
 WHY = re.compile(r"FAIL|CRASH|error|Error|wrong|cuda:|fixture:|simulated CUDA:|=========")
 
 
@@ -29,7 +29,8 @@ def machine():
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         model = re.search(r"model name\s*: (.+)", info.read())
     gpus = output_of("nvidia-smi",
-                     "--query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current",
+                     "--query-gpu=name,driver_version,memory.total,pcie.link.gen.current,"
+                     "pcie.link.width.current",
                      "--format=csv,noheader")
     return {"gpus": gpus.splitlines() if gpus else [],
             "cpu": model[1] if model else platform.machine(), "cpus": os.cpu_count(),
@@ -37,7 +38,7 @@ def machine():
 
 
 def machine_once(path):
-    """Asking the driver takes a second or more, and a report is written after each step."""
+    """Cached in `path`: a query takes a second or more, and a report is written after each step."""
     if not os.path.exists(path):
         with open(path, "w", encoding="utf-8") as file:
             json.dump(machine(), file)
@@ -46,7 +47,7 @@ def machine_once(path):
 
 
 def commit(root):
-    """Of the checkout, or of what was packed."""
+    """The commit of the checkout, or of the packed tree."""
     packed = os.path.join(root, "COMMIT")
     if os.path.exists(packed):
         with open(packed, encoding="utf-8") as file:
@@ -55,7 +56,7 @@ def commit(root):
 
 
 def lines_of(text):
-    """The results that a benchmark printed; one that was stopped may have left a part of a line."""
+    """The results that a benchmark printed. A stopped benchmark may leave a partial line."""
     for line in text.splitlines():
         if line.startswith('{"benchmark"'):
             try:
@@ -65,8 +66,8 @@ def lines_of(text):
 
 
 def read_steps(path):
-    """The steps as run.sh wrote them, the lines of JSON that the benchmarks printed, and what rung
-    numa did."""
+    """The steps that run.sh recorded, the results that the benchmarks printed, and the output of
+    rung numa."""
     steps, measured, numa = [], [], None
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -85,14 +86,14 @@ def read_steps(path):
                 try:
                     numa = json.loads(text)
                 except ValueError:
-                    step.update(state="failed", reason="its output is no JSON",
+                    step.update(state="failed", reason="its output is not JSON",
                                 output=text.splitlines()[-LOG_LINES:])
             steps.append(step)
     return steps, measured, numa
 
 
 def figures(measured):
-    """Every figure that is aimed at, beside what came out."""
+    """Every result that has a target, with the target."""
     found = []
 
     def add(what, line, value, bound, asked):
@@ -118,7 +119,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--steps", "--machine", "--root", "--command", "--dry-run"):
         parser.add_argument(name, required=True)
-    parser.add_argument("--quiet", action="store_true", help="the JSON object alone")
+    parser.add_argument("--quiet", action="store_true", help="print only the JSON object")
     args = parser.parse_args()
     steps, measured, numa = read_steps(args.steps)
     failed = [step["name"] for step in steps if step["state"] == "failed"]

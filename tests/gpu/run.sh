@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU, on a machine that has one, with Bash, Python 3 and a driver.
+# Runs everything that needs a GPU, on a machine with a GPU, Bash, Python 3 and a driver.
 set -uo pipefail
 
 usage() {
@@ -10,42 +10,42 @@ usage: tests/gpu/run.sh [--build DIR] [--out FILE] [--logs FILE.tar.gz] [--only 
                         [--dry-run | --pack DIR]
 
 Measures first, then tests, each step with a time limit. One JSON object reports the machine, every
-step, and the results next to the values aimed at. It is written after each step and on every way
-out, so a run that is stopped leaves what it had.
+step, and the results next to their targets. It is written after each step and whenever the run
+ends, so a run that is stopped leaves its results so far.
 
   --only LIST        steps, in this order (default: all):
-    check            rows that the GPU gathers are those of the CPU, for every mix of tiers
+    check            the GPU gathers the same rows as the CPU, for every mix of tiers
     table gather launch baselines cold epoch
                      parts of rung_gpu_bench (cold includes its timeline)
     select           torch.index_select with the same tables, widths and batches
     torch            bench/gpu/torch_epoch.py: rung in a training process
-    ncu              Nsight Compute of a gather, where ncu is found
-    contract         the contract tests, the loader's and the sampler's on the device "cuda"
+    ncu              Nsight Compute of a gather, if ncu is found
+    contract         the contract, loader and sampler tests on the device "cuda"
     processes        several processes on one store
     races            the race program
     command          rung bench --check with rows on the GPU, on the host and in the file
-    sanitizer        compute-sanitizer on small cases, where it is found
+    sanitizer        compute-sanitizer on small cases, if it is found
     numa             rung numa --only gpu,peer
     bench            table gather launch baselines cold epoch select
   --build DIR        a build of rung, or the output of --pack (default: this tree if it is one,
-                     else build-gpu, which is built first)
-  --out FILE         the JSON object goes there (default: stdout, once, at the end)
-  --logs FILE        the output of all steps, a .tar.gz
-  --seconds N        all of it, at most (default: 570); steps for which no time is left are skipped
-  --dir DIR          for temporary files, 6 GiB (default: /dev/shm if it has room, else $TMPDIR,
-                     /var/tmp); give a disk to measure cold rows
-  --arch LIST        CMAKE_CUDA_ARCHITECTURES of the build (default: of the GPU that is here, else
-                     those of the project)
+                     otherwise build-gpu, which is built first)
+  --out FILE         for the JSON object (default: stdout, once, at the end)
+  --logs FILE        for the output of all steps, a .tar.gz
+  --seconds N        limit of the whole run (default: 570); steps without remaining time are skipped
+  --dir DIR          for temporary files, 6 GiB (default: /dev/shm if it has room, otherwise $TMPDIR
+                     or /var/tmp); use a disk to measure cold rows
+  --arch LIST        CMAKE_CUDA_ARCHITECTURES of the build (default: this machine's GPUs, or without
+                     one the project's default)
   --bench ARGS       options of rung_gpu_bench for the measurements, one word: "--size 4GiB"
   --torch ARGS       options of torch_epoch.py, one word: "--epochs 2"
-  --dry-run          run nothing that needs a GPU: check that each program is there, starts, and
-                     reports in a line that there is none
+  --dry-run          run nothing that needs a GPU: check that each program exists, starts, and
+                     reports in one line that there is no GPU
   --pack DIR         copy a build with RUNG_STATIC_DEPS=ON to DIR, with the shared libraries except
                      the C and C++ runtimes, the Python package and these scripts, and stop. DIR
                      runs on another machine: DIR/tests/gpu/run.sh
 
 Environment: PYTHON, the interpreter with torch (default: python3).
-Exit: 0 all passed or were skipped, 1 something failed, 2 usage, 77 there is no GPU.
+Exit: 0 all passed or were skipped, 1 something failed, 2 usage, 77 no GPU.
 EOT
 }
 
@@ -57,7 +57,7 @@ build='' out='' logs='' only='' seconds=570 dir='' arch='' bench='' torch='' dry
 while [ $# -gt 0 ]; do
 	case $1 in
 	--build | --out | --logs | --only | --seconds | --dir | --arch | --bench | --torch | --pack)
-		[ $# -ge 2 ] || { echo "run.sh: $1 takes a value" >&2; exit 2; }
+		[ $# -ge 2 ] || { echo "run.sh: $1 needs a value" >&2; exit 2; }
 		printf -v "${1#--}" %s "$2"
 		shift
 		;;
@@ -69,12 +69,15 @@ while [ $# -gt 0 ]; do
 done
 [[ -z $logs || $logs == /* ]] || logs=$PWD/$logs
 case $seconds in
-'' | *[!0-9]*) echo "run.sh: --seconds takes a number, not '$seconds'" >&2; exit 2 ;;
+'' | *[!0-9]*) echo "run.sh: --seconds: invalid number '$seconds'" >&2; exit 2 ;;
 esac
 measured="table gather launch baselines cold epoch select"
 known=" check $measured torch ncu contract processes races command sanitizer numa bench "
 for word in ${only//,/ }; do
-	[[ $known == *" $word "* ]] || { echo "run.sh: there is no step '$word'" >&2; exit 2; }
+	[[ $known == *" $word "* ]] || {
+		echo "run.sh: --only: unknown step '$word'; see --help" >&2
+		exit 2
+	}
 done
 only=${only//,/ }
 only=" ${only/bench/$measured} "
@@ -110,8 +113,9 @@ fi
 build=$(cd "$build" && pwd) || exit 1
 library=$build/librung.so
 
-# The C and C++ runtimes are the other machine's: newer ones serve what was linked with older ones,
-# and a Python process must not get an older libstdc++ than its other modules need.
+# The C and C++ runtimes are the other machine's: a newer runtime serves programs that were linked
+# with an older one, and a Python process must not get an older libstdc++ than its other modules
+# need.
 libraries_of() {
 	ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
 		grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so'
@@ -119,7 +123,7 @@ libraries_of() {
 
 pack_file() {
 	if [ ! -e "$build/$1" ]; then
-		echo "run.sh: $build/$1 is not there: left out" >&2
+		echo "run.sh: $build/$1 does not exist; it is not packed" >&2
 		return 0
 	fi
 	mkdir -p "$pack/$(dirname "$1")" || return 1
@@ -130,9 +134,10 @@ pack_file() {
 
 if [ -n "$pack" ]; then
 	# shellcheck disable=SC2016
-	# with LD_LIBRARY_PATH in its place, the other machine's own programs would take our libraries too
+	# LD_LIBRARY_PATH instead of RPATH would make the other machine's own programs load these
+	# libraries, too
 	if ! readelf -d "$build/rung" 2>/dev/null | grep -q 'RPATH.*\$ORIGIN/lib'; then
-		echo "run.sh: $build was not made with -DRUNG_STATIC_DEPS=ON:" \
+		echo "run.sh: $build was not built with -DRUNG_STATIC_DEPS=ON;" \
 			"its programs would not find the libraries in $pack/lib" >&2
 		exit 1
 	fi
@@ -154,7 +159,7 @@ fi
 
 # ---- steps ----
 
-# Fast enough that files are no part of what is measured of a GPU; steps need 6 GiB there.
+# Prefers memory, so that GPU measurements do not include a disk. The steps need 6 GiB there.
 if [ -z "$dir" ]; then
 	dir=${TMPDIR:-/var/tmp}
 	free=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)
@@ -171,7 +176,7 @@ write_report() {
 		--root "$root" --command "$command_line" --dry-run "$dry" "$@"
 }
 
-# A call that is killed outright leaves the report of the last step that ended.
+# After SIGKILL the report of the last finished step remains.
 snapshot() {
 	[ -n "$out" ] && write_report --quiet >"$out.partial" 2>/dev/null &&
 		mv "$out.partial" "$out"
@@ -181,9 +186,9 @@ finish() {
 	local rc=$?
 	trap '' INT TERM
 	if [ -n "$running" ]; then
-		kill -TERM "$running" 2>/dev/null   # timeout passes it on to all of the step
+		kill -TERM "$running" 2>/dev/null   # timeout forwards it to the whole step
 		record "${current[0]}" "${current[1]}" failed "$((SECONDS - current[2]))" \
-			"the run was ended" "${current[3]}" "${current[4]}"
+			"the run was terminated" "${current[3]}" "${current[4]}"
 		wait "$running" 2>/dev/null
 	fi
 	if [ -s "$steps" ]; then
@@ -217,8 +222,8 @@ tail_of() {
 	grep -v '^[[:space:]]*$' "$1" | tail -n 1 | tr '\t' ' ' | cut -c1-300
 }
 
-# 77, and a suite of which every test was skipped, count as skipped; so does compute-sanitizer where
-# the hypervisor does not let it in, and ncu without leave to read the GPU's counters.
+# Skipped are: exit 77, a suite whose tests were all skipped, compute-sanitizer if the hypervisor
+# blocks it, and ncu without permission to read the GPU's counters.
 state_of() {
 	case $1 in
 	0) if grep -q 'Tested: 0 ' "$2"; then echo skipped; else echo passed; fi ;;
@@ -270,7 +275,8 @@ step() {
 	wanted "$group" || return 0
 	for word in "$@"; do
 		if [[ $word == "$build"/* && ! -x $word ]]; then
-			skip_step "$group" "$name" "${word#"$build"/} is not built" "${*//$build\//}"
+			skip_step "$group" "$name" "${word#"$build"/} is not built" \
+				"${*//$build\//}"
 			return
 		fi
 	done
@@ -290,7 +296,7 @@ started() {
 	printf '%-9s %-42s %s\n' "$2" "$1" "$3" >&2
 }
 
-# In a dry run: it is there, it starts, and without a GPU it reports that.
+# For a dry run: the program exists, starts, and reports a missing GPU.
 check_start() {
 	local program=$1 log=$work/logs/start.log rc line
 	if [ ! -x "$build/$program" ]; then
@@ -303,13 +309,13 @@ check_start() {
 		timeout 60 env CUDA_VISIBLE_DEVICES= RUNG_TEST_DEVICE=cuda-host "$build/$program" \
 			>"$log" 2>&1 </dev/null
 		;;
-	esac; } 2>/dev/null   # the shell's word on those that abort
+	esac; } 2>/dev/null   # hides the shell's messages about aborts
 	rc=$?
 	line=$(grep -m 1 -E 'cuda: looking for GPUs|no GPU' "$log" | cut -c1-300)
 	case $program in
 	rung) [ $rc -eq 0 ] && line="starts" || line='' ;;
 	*/rung_gpu_bench) [ $rc -eq 77 ] && [ "$(wc -l <"$log")" -eq 1 ] || line='' ;;
-	*) [ $rc -ne 0 ] || line='' ;;   # a test that passes without a GPU would test nothing
+	*) [ $rc -ne 0 ] || line='' ;;   # a test that passes without a GPU tests nothing
 	esac
 	if [ -n "$line" ]; then
 		started "$program" passed "$line"
@@ -318,7 +324,7 @@ check_start() {
 	fi
 }
 
-# check_script NAME COMMAND...: it starts.
+# check_script NAME COMMAND...: checks that it starts.
 check_script() {
 	local name=$1 log=$work/logs/start.log
 	shift
@@ -329,7 +335,7 @@ check_script() {
 	fi
 }
 
-# find_tool NAME PLACE...: on PATH, else the last of the places that is there.
+# find_tool NAME PLACE...: on PATH, otherwise the last PLACE that exists.
 find_tool() {
 	local name=$1 place found
 	found=$(command -v "$name") || for place in "${@:2}"; do
@@ -367,11 +373,11 @@ if [ $dry = yes ]; then
 		if [ -n "$place" ]; then
 			started $name passed "$place"
 		else
-			started $name skipped "$name was not found: not on PATH, not beside CUDA"
+			started $name skipped "$name was not found: not on PATH, not next to CUDA"
 		fi
 	done
 else
-	# no GPU, or one that does not work: nothing else would report anything else
+	# without a working GPU every other step would only report the same
 	run_step start first_launch $((seconds < 60 ? seconds : 60)) "$program" --only launch \
 		--batches 32 "${small[@]}"
 	rc=$?
@@ -379,7 +385,7 @@ else
 	[ $rc -eq 0 ] || exit $rc
 fi
 
-# ---- what is measured ----
+# ---- measurements ----
 
 step check rows_equal_the_cpus 90 "$program" --only check --size 64MiB --batch-bytes 8MiB \
 	--link-bytes 8MiB --row-bytes 512,4096 --dir "$work"
@@ -394,20 +400,21 @@ step select bench_index_select 90 "$python" -B "$root/bench/gpu/index_select.py"
 step torch torch_epoch 330 "$python" -B "$root/bench/gpu/torch_epoch.py" --rung "$build/rung" \
 	--dir "$work" "${torch_args[@]}"
 if [ -n "$ncu" ] || [ $dry = yes ]; then
-	# of a store: under ncu each launch ends before the next, so a held stream is never let go
+	# gathers of a store: under ncu each launch ends before the next, so a held stream would
+	# never be released
 	step ncu ncu_gather 90 "${ncu:-ncu}" --clock-control none --kernel-name regex:gather \
 		--launch-skip 4 --launch-count 3 --set full --force-overwrite \
 		--export "$work/logs/gather" "$program" --only gather --row-bytes 1024 \
 		--size 512MiB --batch-bytes 256MiB --dir "$work"
 	step ncu ncu_details 30 "${ncu:-ncu}" --import "$work/logs/gather.ncu-rep" --page details
 elif wanted ncu; then
-	skip_step ncu ncu_gather "ncu was not found: not on PATH, not beside CUDA"
+	skip_step ncu ncu_gather "ncu was not found: not on PATH, not next to CUDA"
 fi
 
-# ---- what is tested ----
+# ---- tests ----
 
 tests=$build/tests
-# contract PROGRAM DEVICE: the tests that a card can decide otherwise than the simulated one
+# contract PROGRAM DEVICE: tests that may behave differently on a real GPU than on a simulated one
 contract() {
 	step contract "$1-$2" 90 RUNG_TEST_DEVICE="$2" "$tests/$1" --jobs 1 --verbose
 }
@@ -425,7 +432,7 @@ for device in cuda-peer cuda-gpu; do
 done
 step races stress_test_gather_race 60 RUNG_TEST_DEVICE=cuda-peer "$tests/stress_test_gather_race"
 
-# 64 MiB of random bytes; the graph, one edge, only gives the rows an order.
+# 64 MiB of random bytes; the graph has one edge and only gives the rows an order.
 make_dataset() {
 	head -c $((64 << 20)) /dev/urandom >"$work/rows" &&
 		printf '\1\0\0\0\2\0\0\0' >"$work/edge" &&
@@ -449,13 +456,14 @@ if [ -n "$sanitizer" ] || [ $dry = yes ]; then
 		step sanitizer $tool 90 "$sanitizer" --tool $tool --error-exitcode 9 "$program" \
 			--only check --check-rows 200 "${small[@]}"
 	done
-	for tool in memcheck racecheck; do   # of the kernels only those that sample share memory
+	for tool in memcheck racecheck; do   # only the sampler's kernels use shared memory
 		step sanitizer sampler_$tool 60 RUNG_TEST_DEVICE=cuda-gpu "$sanitizer" \
 			--tool $tool --error-exitcode 9 "${sampler[@]}"
 	done
 elif wanted sanitizer; then
-	skip_step sanitizer memcheck "compute-sanitizer was not found: not on PATH, not beside CUDA"
+	skip_step sanitizer memcheck \
+		"compute-sanitizer was not found: not on PATH, not next to CUDA"
 fi
-# shorter regions than by default: between many GPUs there are many values
+# shorter measurements than by default, since many GPUs have many pairs
 step numa numa_gpu_peer 150 "$build/rung" numa --only gpu,peer --seconds 0.05 --json --quiet
 exit 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU benchmark on simulated GPUs, small: every part runs, checks its rows, and counts what it
-should. No time is looked at."""
+"""The GPU benchmark on simulated GPUs, with small settings: every part runs, checks its rows, and
+has correct counts. Times are not checked."""
 import json
 import os
 import subprocess
@@ -26,7 +26,7 @@ def run(*args, **env):
                               capture_output=True, text=True, timeout=500,
                               env=dict(os.environ, **env), check=False)
         left = os.listdir(folder)
-    print(done.stderr, end="", file=sys.stderr)   # ctest looks for reports of sanitizers
+    print(done.stderr, end="", file=sys.stderr)   # ctest searches it for sanitizer reports
     return done, left
 
 
@@ -47,7 +47,7 @@ class GpuBench(unittest.TestCase):
         self.assertGreaterEqual(times["min"], 0)
         self.assertTrue(times["min"] <= times["median"] <= times["max"])
 
-    def test_it_ends_well_and_leaves_nothing(self):
+    def test_it_succeeds_and_leaves_no_files(self):
         self.assertEqual((self.status, self.said), (0, ""))
         self.assertEqual(self.left, [])
         self.assertEqual([line["benchmark"] for line in self.lines
@@ -60,7 +60,7 @@ class GpuBench(unittest.TestCase):
         self.assertEqual(check["cases"], check["mixes"] * 4 * 2 * (len(WIDTHS) + 2))
         self.assertEqual(check["compared_rows"], check["cases"] * 100)
 
-    def test_gathers_count_their_rows_where_they_are(self):
+    def test_gathers_count_rows_in_their_tier(self):
         keys = ("tier", "row_bytes", "aligned", "shared")
         tiers = [tuple(line[key] for key in keys) for line in self.of("gather")]
         wanted = [(tier, width, 1, 0) for tier in ("gpu", "peer", "host") for width in WIDTHS]
@@ -88,7 +88,7 @@ class GpuBench(unittest.TestCase):
             self.check_times(line["seconds"])
             self.check_times(line["plain_kernel"]["seconds"])
 
-    def test_mixed_batches_are_made_of_their_parts(self):
+    def test_mixed_batches_consist_of_their_parts(self):
         lines = self.of("mixed")
         self.assertEqual(len(lines), 3 * len(WIDTHS))
         first = {}
@@ -107,7 +107,7 @@ class GpuBench(unittest.TestCase):
         self.assertEqual(launch["host_waits"], 0)
         self.assertGreaterEqual(launch["batches"], 64)
 
-    def test_every_baseline_brings_the_rows(self):
+    def test_every_baseline_delivers_the_rows(self):
         lines = self.of("baselines")
         self.assertEqual([line["row_bytes"] for line in lines], list(WIDTHS))
         for line in lines:
@@ -137,7 +137,7 @@ class GpuBench(unittest.TestCase):
         self.assertGreater(line["scatters"], 0)
         self.assertLessEqual(line["scatters_before_last_read"], line["scatters"])
 
-    def test_an_epoch_has_the_cold_rows_it_says(self):
+    def test_an_epoch_has_the_stated_share_of_cold_rows(self):
         lines = self.of("epoch")
         self.assertEqual([line["compute_share"] for line in lines], [0.5, 1, 2])
         for line in lines:
@@ -146,7 +146,7 @@ class GpuBench(unittest.TestCase):
 
 
 class Refusals(unittest.TestCase):
-    def test_no_gpu_is_said_in_one_line(self):
+    def test_a_missing_gpu_is_reported_in_one_line(self):
         for gpus in ("0", "none"):
             done, left = run(RUNG_SIM_GPUS=gpus)
             self.assertEqual((done.returncode, done.stdout, left), (77, "", []))
@@ -177,7 +177,7 @@ class Refusals(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("a multiple of 8 bytes", done.stderr)
 
-    def test_too_little_gpu_memory_ends_it_with_a_sentence(self):
+    def test_too_little_gpu_memory_ends_with_a_message(self):
         done, left = run(*SMALL, "--only", "launch", RUNG_SIM_GPU_BYTES="65536")
         self.assertEqual((done.returncode, left), (1, []))
         self.assertIn("not enough memory for rows", done.stderr)

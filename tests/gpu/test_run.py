@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/gpu/run.sh: the dry run against this build, a run on simulated GPUs, what it makes of
-programs that fail or hang, and a packed tree where nothing but the C library is."""
+"""tests/gpu/run.sh: the dry run on this build, a run on simulated GPUs, how it handles programs
+that fail or hang, and a packed tree on a system with only the C library."""
 import contextlib
 import json
 import os
@@ -22,17 +22,18 @@ RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
 PROGRAMS = ("rung", "bench/rung_gpu_bench", "tests/stress_test_gather_race", "tests/test_store",
             "tests/test_store_faults", "tests/test_store_cache", "tests/test_store_timeouts",
             "tests/test_gpu_sampler", "tests/test_loader", "tests/test_share_gpu")
+# None without NumPy
 PYTHON = next((path for path in (sys.executable, "/usr/bin/python3") if not subprocess.run(
-    [path, "-c", "import numpy"], capture_output=True, check=False).returncode), None)   # or none
+    [path, "-c", "import numpy"], capture_output=True, check=False).returncode), None)
 STARTS = (*PROGRAMS, "librung.so", "bench/gpu/index_select.py", "bench/gpu/torch_epoch.py")
 SMALL = ("--size 1MiB --row-bytes 512 --batch-bytes 64KiB --link-bytes 64KiB --cold-rows 1000"
          " --cold-host 256KiB --table-bytes 1MiB --samples 2 --batches 32")
-MARK = "987654"   # seconds that a hanging program sleeps, to find it by
+MARK = "987654"   # seconds that a hanging program sleeps; identifies its processes
 GLIBC = re.compile(r"(libc|libm|libdl|librt|libpthread|libresolv|ld-linux-x86-64)\.so")
 
 
 def left_of_mark(seconds=0):
-    """Processes that sleep for so long; those that were killed may need some time to end."""
+    """Processes that sleep for MARK seconds. Killed processes may need some time to end."""
     deadline = time.monotonic() + seconds
     while (left := sleeping()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -42,7 +43,7 @@ def left_of_mark(seconds=0):
 def sleeping():
     left = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):   # has ended
+        with contextlib.suppress(OSError):   # the process has ended
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 left += [int(pid)] if MARK.encode() in file.read().split(b"\0") else []
     return left
@@ -55,7 +56,7 @@ class Run(unittest.TestCase):
         self.folder = holder.name
 
     def run_it(self, build, *args, code=0):
-        """The JSON object, or None when there is none."""
+        """Returns the JSON object, or None without one."""
         out = os.path.join(self.folder, "out.json")
         done = subprocess.run(["bash", RUN, "--build", build, "--dir", self.folder, "--out", out,
                                *args], stdin=subprocess.DEVNULL,
@@ -63,7 +64,7 @@ class Run(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.said = done.stderr
         self.assertEqual([name for name in os.listdir(self.folder)
-                          if name.startswith("rung-gpu-run-")], [], "temporary files are left")
+                          if name.startswith("rung-gpu-run-")], [], "temporary files remain")
         if not os.path.exists(out):
             return None
         with open(out, encoding="utf-8") as file:
@@ -72,10 +73,10 @@ class Run(unittest.TestCase):
     def states(self, record):
         return {step["name"]: step["state"] for step in record["steps"]}
 
-    # ---- with programs that are none ----
+    # ---- with fake programs ----
 
     def fake(self, **programs):
-        """A build folder of shell scripts; those that are not named do nothing and end well."""
+        """A build folder of shell scripts; programs that are not named do nothing and succeed."""
         build = os.path.join(self.folder, "build")
         for name in PROGRAMS:
             path = os.path.join(build, name)
@@ -90,8 +91,11 @@ class Run(unittest.TestCase):
                           test_store_cache="echo skipped: no luck; exit 77",
                           test_gpu_sampler="echo 'Synthesis: Tested: 0 | Passing: 0'",
                           rung_gpu_bench="""
-case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 2e-05, "at_most": 1.5e-05}';;
-*gather*) echo '{"benchmark": "gather", "tier": "gpu", "aligned": 1, "row_bytes": 512, "ratio": 0.9, "at_least": 0.85}'; echo cut '{"benchmark": "ga';; esac""")
+case "$*" in
+*launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 2e-05, "at_most": 1.5e-05}';;
+*gather*) echo '{"benchmark": "gather", "tier": "gpu", "aligned": 1, "row_bytes": 512,' \\
+	'"ratio": 0.9, "at_least": 0.85}'; echo cut '{"benchmark": "ga';;
+esac""")
         record = self.run_it(build, "--only", "contract,races,bench", code=1)
         states = self.states(record)
         self.assertEqual(states["stress_test_gather_race"], "passed")
@@ -108,12 +112,12 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         self.assertEqual({figure["what"]: figure["reached"] for figure in record["figures"]},
                          {"launch": False, "gather gpu": True})
 
-    def test_what_is_no_json_is_a_failure(self):
+    def test_output_that_is_not_json_is_a_failure(self):
         record = self.run_it(self.fake(rung="echo not this"), "--only", "numa", code=1)
         self.assertEqual((record["failed"], record["numa"]), (["numa_gpu_peer"], None))
         self.assertEqual(record["steps"][-1]["output"], ["not this"])
 
-    def test_a_program_that_hangs_is_ended_with_all_its_children(self):
+    def test_a_hanging_program_is_killed_with_its_children(self):
         build = self.fake(test_store=f"sleep {MARK} & sleep {MARK}")
         record = self.run_it(build, "--only", "contract", "--seconds", "8", code=1)
         states = self.states(record)
@@ -122,13 +126,13 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         self.assertIn("ended after", record["steps"][1]["reason"])
         self.assertEqual(left_of_mark(20), [])
 
-    def test_a_driver_that_hangs_is_a_failure(self):
+    def test_a_hanging_driver_is_a_failure(self):
         record = self.run_it(self.fake(rung_gpu_bench=f"sleep {MARK}"), "--seconds", "2", code=1)
         self.assertEqual(record["failed"], ["first_launch"])
         self.assertEqual(left_of_mark(20), [])
 
     def start(self, build, *args):
-        """A run whose step test_loader hangs, when it does."""
+        """Starts a run whose step test_loader hangs, and waits until it does."""
         out = os.path.join(self.folder, "out.json")
         run = subprocess.Popen(   # pylint: disable=consider-using-with
             ["bash", RUN, "--build", build, "--dir", self.folder, "--out", out, "--only",
@@ -141,7 +145,7 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
             time.sleep(0.05)
         return run, out
 
-    def test_a_run_that_is_ended_leaves_its_report_and_logs(self):
+    def test_a_terminated_run_leaves_its_report_and_logs(self):
         logs = os.path.join(self.folder, "logs.tar.gz")
         build = self.fake(test_loader=f"echo so far; sleep {MARK}")
         run, out = self.start(build, "--logs", logs)
@@ -151,14 +155,14 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
             record = json.load(file)
         self.assertEqual(self.states(record), {"first_launch": "passed", "test_store-cuda-peer":
                                                "passed", "test_loader-cuda-gpu": "failed"})
-        self.assertEqual(record["steps"][-1]["reason"], "the run was ended")
+        self.assertEqual(record["steps"][-1]["reason"], "the run was terminated")
         self.assertEqual(record["steps"][-1]["output"], ["so far"])
         with tarfile.open(logs) as archive:
             self.assertIn("logs/test_loader-cuda-gpu.log", archive.getnames())
         self.assertEqual(left_of_mark(20), [])
         self.assertEqual(sorted(os.listdir(self.folder)), ["build", "logs.tar.gz", "out.json"])
 
-    def test_a_run_that_is_killed_leaves_what_had_ended(self):
+    def test_a_killed_run_leaves_the_finished_steps(self):
         run, out = self.start(self.fake(test_loader=f"sleep {MARK}"))
         run.kill()
         run.wait()
@@ -177,21 +181,21 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
             file.write("#!/bin/sh\ncase $2 in initcheck) exit 9;; esac\n")
         os.chmod(tool, 0o755)
         if shutil.which("compute-sanitizer"):
-            self.skipTest("there is one on PATH")
+            self.skipTest("compute-sanitizer is on PATH")
         with unittest.mock.patch.dict(os.environ, CUDA_HOME=home):
             record = self.run_it(self.fake(), "--only", "sanitizer", code=1)
         self.assertEqual(self.states(record), {
             "first_launch": "passed", "memcheck": "passed", "initcheck": "failed",
             "sampler_memcheck": "passed", "sampler_racecheck": "passed"})
 
-    def test_no_gpu_is_said_and_nothing_is_run(self):
+    def test_a_missing_gpu_is_reported_and_nothing_runs(self):
         build = self.fake(rung_gpu_bench="echo 'rung_gpu_bench: skipped: cuda: none here' >&2; "
                                          "exit 77")
         self.assertEqual(self.states(self.run_it(build, code=77)), {"first_launch": "skipped"})
         self.assertIn("skipped: cuda: none here", self.said)
 
     def test_a_dry_run_finds_what_is_missing(self):
-        build = self.fake()   # and programs that pass without a GPU
+        build = self.fake()   # its programs also pass without a GPU
         os.unlink(os.path.join(build, "tests/test_share_gpu"))
         record = self.run_it(build, "--dry-run", code=1)
         self.assertIn("tests/test_share_gpu", record["failed"])
@@ -205,7 +209,7 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
             done = subprocess.run(["bash", RUN, *args], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stdout), (2, ""), args)
 
-    # ---- with those of this build ----
+    # ---- with the programs of this build ----
 
     def test_the_dry_run_of_this_build(self):
         if not os.path.exists(os.path.join(BUILD, "bench/rung_gpu_bench")):
@@ -230,9 +234,9 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
                                 "tests/stress_test_gather_race"):
                 self.assertRegex(step["reason"], "cuda: looking for GPUs")
 
-    def test_a_pack_brings_its_libraries(self):
+    def test_a_packed_tree_contains_its_libraries(self):
         if os.environ.get("RUNG_SANITIZE"):
-            self.skipTest("a build with sanitizers is not carried")
+            self.skipTest("a build with sanitizers is not packed")
         build, pack = os.path.join(self.folder, "static"), os.path.join(self.folder, "pack")
         cmake = subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DRUNG_STATIC_DEPS=ON",
                                 "-DRUNG_CUDA=OFF", "-DRUNG_BLAS=OFF",
@@ -257,7 +261,7 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         for name in ("rung", "librung.so"):
             self.check_libraries(os.path.join(moved, name), os.path.join(moved, "lib"))
         planned = self.states(self.run_packed(moved))
-        for name in ("torch_epoch", "bench_index_select"):   # scripts that are there, and start
+        for name in ("torch_epoch", "bench_index_select"):   # the scripts exist and start
             self.assertEqual(planned[name], "planned")
         empty = os.path.join(self.folder, "empty")
         os.mkdir(empty)
@@ -269,7 +273,7 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         self.assertEqual(os.listdir(empty), [])
 
     def run_packed(self, moved):
-        """The plan of a packed tree, in which this build has no programs for GPUs."""
+        """The planned steps of a packed tree, which here has no programs for GPUs."""
         out = os.path.join(self.folder, "packed.json")
         subprocess.run([os.path.join(moved, "tests/gpu/run.sh"), "--build", moved, "--dry-run",
                         "--dir", self.folder, "--out", out], capture_output=True, check=False)
@@ -277,14 +281,14 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
             return json.load(file)
 
     def check_libraries(self, program, folder):
-        """Each that it needs is in the folder, or of the C library."""
+        """Each library that it needs is in the folder, or part of the C library."""
         asked = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
         for name, found in re.findall(r"(\S+) => (\S+)", asked):
             if not GLIBC.match(name):
                 self.assertEqual(found, os.path.join(folder, name), program)
 
     def start_beside_the_c_library(self, moved):
-        """Under a root where nothing else is."""
+        """Start it below a root that contains only the C library and the packed tree."""
         if os.geteuid() != 0:
             return
         root = os.path.join(self.folder, "root")
@@ -296,7 +300,7 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
                 shutil.copy(path, root + path)
         shutil.copytree(moved, os.path.join(root, "moved"))
         for command in (["rung", "--version"], ["rung", "stage", "--help"]):
-            # without /proc the loader asks the environment for the program's folder
+            # without /proc the loader gets the program's folder from the environment
             done = subprocess.run(["chroot", root, "/moved/" + command[0], *command[1:]],
                                   env=dict(os.environ, LD_ORIGIN_PATH="/moved"), text=True,
                                   capture_output=True, check=False)
@@ -315,7 +319,7 @@ case "$*" in *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 
         for name in ("bench", "tests"):
             os.makedirs(os.path.join(build, name))
         os.symlink(os.environ["RUNG_GPU_BENCH"], os.path.join(build, "bench/rung_gpu_bench"))
-        # rung numa, small and with room for its tables
+        # rung numa with small settings, and with room for its tables
         with open(os.path.join(build, "rung"), "w", encoding="utf-8") as file:
             file.write('#!/bin/sh\n[ "$1" != numa ] || set -- "$@" --quick --samples 2'
                        ' --seconds 0.001 --memory 16MiB\nRUNG_SIM_GPU_BYTES=%d exec %s "$@"\n'

@@ -4,7 +4,7 @@
 registers, spills.
 
 cuobjdump and nvdisasm are part of CUDA toolkits; on PyPI they are nvidia-cuda-cuobjdump and
-nvidia-cuda-nvdisasm. They are looked for in PATH, next to nvcc, and in build-python/venv, where
+nvidia-cuda-nvdisasm. They are searched in PATH, next to nvcc, and in build-python/venv, where
 tests/run.sh --all installs them."""
 import glob
 import os
@@ -36,7 +36,7 @@ def setUpModule():
 
 
 def cuobjdump(*args):
-    """What it prints: {architecture: {mangled function: lines}}."""
+    """The tool's output as {architecture: {mangled function: lines}}."""
     tool = shutil.which("cuobjdump", path=tool_path())
     printed = subprocess.run([tool, *args], env=dict(os.environ, PATH=tool_path()), text=True,
                              capture_output=True, timeout=300, check=True).stdout
@@ -54,7 +54,7 @@ def cuobjdump(*args):
 
 
 def of_width(functions, kernel, piece):
-    """A kernel's instance for pieces of the C type `piece`, as names are mangled."""
+    """A kernel's instance for pieces of the mangled C type `piece`."""
     found = [name for name in functions if re.search(kernel + "I" + piece + "E", name)]
     assert len(found) == 1, (kernel, piece, sorted(functions))
     return found[0]
@@ -75,7 +75,7 @@ def destination(operands):
 
 
 def batches(lines):
-    """The loads of 128 bits, in batches: one ends where something else uses a register that it
+    """The 128-bit loads, in batches. A batch ends where another instruction uses a register that it
     fills, or stores to memory."""
     found, loads, pending = [], 0, set()
     for operation, operands in instructions(lines):
@@ -117,8 +117,8 @@ class Sass(unittest.TestCase):
                     self.assertLessEqual(int(usage["REG"]), REGISTERS_MAX)
                     self.assertEqual((usage["STACK"], usage["LOCAL"]), ("0", "0"), "spilled bytes")
 
-    def test_a_load_that_is_used_at_once_ends_its_batch(self):
-        """ptxas compiles this when the load is in the pass that computes the next address."""
+    def test_a_load_that_is_used_immediately_ends_its_batch(self):
+        """ptxas generates this if the loop that loads also computes the next address."""
         serial = """
         /*1ac0*/              @!P0 LDG.E.128.CONSTANT R32, desc[UR8][R32.64] ;
         /*1cc0*/              @!P1 LDG.E.128.CONSTANT R16, desc[UR8][R18.64] ;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/gpu/torch_epoch.py without a GPU: its options, its data set, what its record says, limits,
-and the parts that a CPU or a simulated GPU can run."""
+"""bench/gpu/torch_epoch.py without a GPU: its options, its data set, its record, limits, and the
+parts that a CPU or a simulated GPU can run."""
 import importlib.util
 import json
 import os
@@ -17,11 +17,11 @@ SOURCE = os.environ.get("RUNG_SOURCE_DIR", "")
 LIBRARY = os.path.join(BUILD, "librung.so")
 SIMULATED = os.path.join(BUILD, "tests/librung_sim.so")
 SCRIPT = os.path.join(SOURCE, "bench/gpu/torch_epoch.py")
-VENV = os.path.join(SOURCE, "build-python/venv/bin/python")   # of tests/run.sh --all
+VENV = os.path.join(SOURCE, "build-python/venv/bin/python")   # created by tests/run.sh --all
 PARTS = ["streams", "capture", "epoch", "interference", "processes"]
 SMALL = ["--features-bytes", "256KiB", "--row-bytes", "256", "--batch-size", "16",
          "--batch-rows", "100"]
-MARK = "987653"   # seconds that a hanging part sleeps, to find it by
+MARK = "987653"   # seconds that a hanging part sleeps; identifies its processes
 
 PARTS_FOLDER = os.path.join(SOURCE, "bench/gpu/parts")
 sys.path[:0] = [os.path.dirname(SCRIPT), PARTS_FOLDER]
@@ -33,7 +33,7 @@ def environment(library=LIBRARY, **more):
 
 
 def left_of(mark, seconds=20):
-    """Processes with it among their arguments; those that were killed may need time to end."""
+    """Processes with `mark` as an argument. Killed processes may need time to end."""
     deadline = time.monotonic() + seconds
     while (found := having(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -47,7 +47,7 @@ def having(mark):
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 found += [pid] if mark.encode() in file.read().split(b"\0") else []
         except OSError:
-            pass   # has ended
+            pass   # the process has ended
     return found
 
 
@@ -62,17 +62,17 @@ class Base(unittest.TestCase):
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=400, env=environment(library), check=False)
         self.said = done.stderr
-        print(done.stderr, end="", file=sys.stderr)   # ctest looks for reports of sanitizers
+        print(done.stderr, end="", file=sys.stderr)   # ctest searches it for sanitizer reports
         return done.returncode, json.loads(done.stdout) if done.stdout else None
 
 
 class Arguments(Base):
-    def test_wrong_ones(self):
+    def test_invalid_options(self):
         for args in (["--parts", "streams,nothing"], ["--device", "gpu"], ["--limit", "0"],
                      ["--features-bytes", "2 GiB"], ["--row-bytes", "130"], ["more"]):
             self.assertEqual(self.run_it(*args), (2, None), args)
 
-    def test_what_parts_are_given(self):
+    def test_options_passed_to_parts(self):
         from torch_epoch import passed_on
         words = ["--parts", "epoch", "--dir=/x", "--limit", "9", "--epochs", "2", "--out", "f"]
         self.assertEqual(passed_on(words), ["--epochs", "2"])
@@ -85,7 +85,7 @@ class Limits(Base):
         part.run(self.folder)
         return part.record
 
-    def test_a_part_that_hangs_is_ended_with_its_children_and_its_results_are_kept(self):
+    def test_a_hanging_part_is_killed_with_its_children_and_its_results_are_kept(self):
         record = self.part(f"echo '{{\"a\": 1}}'; printf '{{\"b\"'; sleep {MARK} & sleep {MARK}",
                            limit=1)
         self.assertEqual((record["status"], record["reason"]), ("failed", "ended after 1 s"))
@@ -104,7 +104,7 @@ class Limits(Base):
 
 
 @unittest.skipUnless(importlib.util.find_spec("numpy"), "no numpy")
-@unittest.skipIf(os.environ.get("RUNG_SANITIZE"), "its runtime would have to be in the interpreter")
+@unittest.skipIf(os.environ.get("RUNG_SANITIZE"), "the interpreter lacks the sanitizer's runtime")
 class Runs(Base):
     def make(self, *args):
         from torch_epoch import make_dataset, make_parser
@@ -182,7 +182,7 @@ with rung.Dataset(sys.argv[1]) as dataset:
         self.assertEqual(done.returncode, 1)
         self.assertIn("the process that opened the store has wrong rows", done.stderr)
 
-    def test_a_run_that_is_ended_leaves_its_record_and_no_files(self):
+    def test_a_terminated_run_leaves_its_record_and_no_files(self):
         command = [sys.executable, "-B", SCRIPT, "--dir", self.folder, *SMALL, "--device", "cpu",
                    "--parts", "processes,epoch", "--batch-rows", "3000000"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -200,7 +200,7 @@ with rung.Dataset(sys.argv[1]) as dataset:
         self.assertEqual(os.listdir(self.folder), [])
         self.assertEqual(left_of("3000000"), [])
 
-    def test_an_epoch_on_the_cpu_where_there_is_a_torch(self):
+    def test_an_epoch_on_the_cpu_with_torch(self):
         python = sys.executable if importlib.util.find_spec("torch") else VENV
         if not os.path.exists(python):
             self.skipTest("no torch")
@@ -215,9 +215,9 @@ with rung.Dataset(sys.argv[1]) as dataset:
             self.assertEqual(way["hits"]["nvme"] > 0, name == "rung")
             self.assertIsNone(way["idle_share"])
         losses = [[one["loss"] for one in way["epochs"]] for way in results.values()]
-        self.assertEqual(losses[0], losses[1])   # the same rows, whatever they came from
+        self.assertEqual(losses[0], losses[1])   # the same rows, whichever way they were read
 
-    def test_a_command_that_is_not_there(self):
+    def test_a_missing_command(self):
         env = environment(RUNG="/nonexistent", PATH="/nonexistent")
         done = subprocess.run([sys.executable, "-B", SCRIPT, "--rung", "/nonexistent/rung"],
                               capture_output=True, text=True, check=False,

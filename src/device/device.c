@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices there are. */
+/* The devices that this build has, and the properties of a GPU. */
 #include <assert.h>
 
 #include "device/device.h"
@@ -23,7 +23,7 @@ const struct rung__device_ops *rung__device_find(enum rung_device device)
 	if (!ops)
 		rung__fail(RUNG_E_NOSUP, "device %s is not built in: %s", rung_device_name(device),
 		           RUNG_WHY_CUDA);
-	/* no slot is optional */
+	/* device and library are built together, and no function of the table is optional */
 	assert(!ops || (ops->abi == RUNG__DEVICE_ABI && ops->size == sizeof(*ops)));
 	return ops;
 }
@@ -36,7 +36,7 @@ int rung_gpu_info(int gpu, struct rung_gpu_info *info_out)
 
 	if (!ops)
 		return RUNG_E_NOSUP;
-	rc = gpu < 0 ? ops->current() : gpu;
+	rc = gpu < 0 ? ops->current() : gpu; /* negative: the current GPU of this thread */
 	if (rc < 0)
 		return rc;
 	rc = ops->gpu_info(rc, &info);

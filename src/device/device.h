@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Devices that gather on a stream: the table of functions that the store needs of one, like that of
- * a tier.
+ * Devices that gather on a stream: the table of functions that the store calls, as it calls that of
+ * a reader.
  *
  * The CPU does not need it: the calling thread copies (gather.c), and refill copies from the slots.
  * A device copies with kernels: it owns memory, reaches host memory through registration, and
@@ -28,46 +28,48 @@
 #include "tier/reader.h"
 
 #define RUNG__DEVICE_ABI       1
-#define RUNG__SCATTERS_MAX     4u /* of one request in flight at a time */
+#define RUNG__SCATTERS_MAX     4u /* scatters of one request in flight at a time */
 #define RUNG__GPU_HANDLE_BYTES 64 /* of a GPU allocation's name for other processes */
 
-struct rung__device; /* a device's own state */
+struct rung__device; /* private state of the implementation */
 struct CUevent_st;   /* as CUDA names its events */
 
-/** Rows in GPU memory: ranks rank_first .. rank_first + row_count. */
+/** A range of ranks: rank_first .. rank_first + row_count. */
 struct rung__ranks {
 	uint64_t rank_first;
 	uint64_t row_count;
 };
 
+/** Names an allocation on a GPU for another process (CUDA IPC). */
 struct rung__gpu_handle {
 	unsigned char bytes[RUNG__GPU_HANDLE_BYTES];
 };
 
-/** Memory of one request that the device reads and writes: in host memory, see rung__misses. */
+/** Host memory of one request that the device reads and writes: the lists of struct rung__misses.
+ * The gather writes the first of each pair, the scatter reads the second. */
 struct rung__request_buffers {
-	uint64_t *miss_ranks, *offsets; /* [batch_rows_max] each */
+	uint64_t *miss_ranks, *offsets; /* [batch_rows_max] each; offsets: in the pool */
 	uint32_t *miss_rows, *out_rows;
-	void *block; /* the allocation that contains them all */
+	void *block; /* the allocation that contains all of them */
 	uint64_t block_bytes;
 };
 
 struct rung__device_args {
-	/* the first gathers; a GPU may come several times: then it poses as several */
+	/* the first gathers; a GPU that is listed several times counts as several */
 	const int *gpus;
 	uint32_t gpu_count; /* 1..RUNG_GPUS_MAX */
 	const struct rung__features *features;
 	uint64_t vertex_count;
 	struct rung__ranks local; /* on the GPU that gathers */
 	struct rung__ranks peer;  /* row i on GPU i mod gpu_count, slot i div gpu_count */
-	/* [gpu_count]: open these instead of taking memory; NULL: take and load it */
+	/* [gpu_count]: open these instead of allocating memory; NULL: allocate and load it */
 	const struct rung__gpu_handle *peer_handles;
 	struct rung__view host;
 	uint64_t host_bytes;        /* of its memory, whole pages */
 	const void *rank_of_vertex; /* NULL: ids are ranks */
-	unsigned map_bytes;
-	bool map_on_gpu;
-	bool sealed; /* host rows and map cannot be written to, by us neither */
+	unsigned map_bytes;         /* of an entry of that map: 4 or 8 */
+	bool map_on_gpu;            /* copy the map to the GPU that gathers */
+	bool sealed; /* no process, not even this one, can write to host rows and map */
 	const struct rung__request_buffers *lists; /* [request_count] */
 	uint32_t request_count;
 };
@@ -75,10 +77,10 @@ struct rung__device_args {
 /** Results of a gather. */
 struct rung__gather_result {
 	uint64_t miss_count;
-	uint64_t bad_count; /* ids outside */
-	uint64_t bad_index; /* smallest index of one, and its value; valid while bad_count > 0 */
-	uint64_t bad_id;
-	uint64_t local_rows, peer_rows, host_rows;
+	uint64_t bad_count; /* ids out of range */
+	uint64_t bad_index; /* the smallest index of one; valid if bad_count > 0, as bad_id is */
+	uint64_t bad_id;    /* its value */
+	uint64_t local_rows, peer_rows, host_rows; /* hits of each tier */
 };
 
 /** Rows to be copied from staging slots: entries first .. first + count of the request's offsets
@@ -87,18 +89,20 @@ struct rung__scatter {
 	uint64_t first;
 	uint64_t count;
 	const unsigned char *slots; /* pinned */
-	uint64_t offset_align;      /* divides every offset */
+	uint64_t offset_align;      /* a power of two that divides every offset */
 	unsigned char *out;
 	uint64_t out_stride;
-	uint32_t idx; /* below RUNG__SCATTERS_MAX: not in use by another scatter of the request */
+	/* below RUNG__SCATTERS_MAX, and not in use by another scatter of the request */
+	uint32_t idx;
 };
 
 /** An array of a staged graph. */
 struct rung__graph_array {
-	const struct rung__features *file; /* layout: only data_offset and file_bytes count */
+	/* of its layout only data_offset and file_bytes are used */
+	const struct rung__features *file;
 	uint64_t item_count;
 	uint32_t item_bytes;
-	/* number of first lines (128 bytes) that go to the GPUs, interleaved; the others stay in
+	/* the first gpu_lines lines of 128 bytes go to the GPUs, interleaved; the others stay in
 	 * host memory */
 	uint64_t gpu_lines;
 };
@@ -106,7 +110,7 @@ struct rung__graph_array {
 /** Where the arrays of a graph are: their first lines of 128 bytes on the GPUs, the others in host
  * memory; inside both budgets of the plan. */
 struct rung__graph_location {
-	uint64_t bytes;        /* of all its lines; 0 unless rung_plan_opts.sample_on_gpu */
+	uint64_t bytes;        /* of all lines; 0 unless rung_plan_opts.sample_on_gpu */
 	uint64_t gpu_bytes;    /* on all GPUs together */
 	uint64_t indptr_lines; /* on the GPUs */
 	uint64_t indices_lines;
@@ -118,14 +122,14 @@ struct rung__sampler_args {
 	uint32_t hop_count;
 	uint64_t seed;
 	uint64_t seed_count_max;   /* of a batch */
-	uint64_t vertex_count_max; /* of a batch; 0: what no batch exceeds */
+	uint64_t vertex_count_max; /* of a batch; 0: a bound that no batch exceeds */
 	uint64_t edge_count_max;   /* of one hop; 0: default */
 };
 
 struct rung__device_sampler;
 struct rung__device_batch;
 
-/** A batch that is there; all pointers are the device's. */
+/** A complete batch. All pointers are to memory of the device, and of the batch. */
 struct rung__sampled {
 	const uint64_t *vertices;
 	uint64_t vertex_count;
@@ -140,30 +144,33 @@ struct rung__device_ops {
 	/** The calling thread's current GPU. @return its number, RUNG_E_NODEV, RUNG_E_NOSUP */
 	int (*current)(void);
 	int (*gpu_info)(int gpu, struct rung_gpu_info *info_out);
-	/** 1 when kernels on `gpu` can read the memory of `peer`, 0 when not, or a failure. */
+	/** @return 1 if kernels on `gpu` can read the memory of `peer`, 0 if not, or a failure */
 	int (*can_read)(int gpu, int peer);
 
-	/** Take memory, load rows, register host memory, load kernels: everything that gathers
-	 * need. */
+	/** Allocate GPU memory, load rows, register host memory, load kernels: everything that
+	 * gathers need, so that none of it happens during one. */
 	int (*open)(const struct rung__device_args *args, struct rung__device **device_out);
 	/**
-	 * With nothing in flight. Pinned memory still belongs to the caller.
+	 * Release everything, with nothing in flight. Pinned memory still belongs to the caller.
 	 * @param leave_peer  other processes have the memory of the peer tier open: do not free it
 	 */
 	void (*close)(struct rung__device *device, bool leave_peer);
 	/** Names of the peer tier's memory for other processes. */
 	int (*handles)(const struct rung__device *device, struct rung__gpu_handle *handles_out);
 
-	/** For a thread of rung's own, once, before it calls anything else here: its current GPU is
-	 * the device's from then on. */
+	/** Called once by a thread of rung, before its other calls: its current GPU is the device's
+	 * from then on. Other threads keep their current GPU. */
 	int (*adopt)(struct rung__device *device);
 
-	/** Make host memory readable by the device until unpin() or close(). @param memory whole
-	 * pages */
+	/**
+	 * Make host memory readable by the device until unpin() or close().
+	 * @param what    names the memory in messages
+	 * @param memory  whole pages
+	 */
 	int (*pin)(struct rung__device *device, const char *what, void *memory, uint64_t bytes);
 	void (*unpin)(struct rung__device *device, void *memory);
 
-	/** 0 when the device reaches ids there, 1 for plain memory of the host, a failure. */
+	/** @return 0 if the device can read ids there, 1 for plain host memory, or a failure */
 	int (*check_ids)(const struct rung__device *device, const void *ids);
 	/**
 	 * Queue a gather on a stream, as rung_gather_submit() does. Nothing waits. Ids must have
@@ -173,14 +180,16 @@ struct rung__device_ops {
 	int (*gather)(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids,
 	              bool known, void *out, uint64_t out_stride, struct CUstream_st *stream);
 	/**
-	 * 1 if a gather has run, with its results; 0 if it has not; or a failure. Costs one load.
-	 * With `check`, a gather that has not run makes it ask CUDA whether the device has failed.
+	 * Poll a gather. Costs one load. With `check`, a gather that has not run makes the call
+	 * query CUDA for a failure of the device.
+	 * @return 1 if it has run, with its results; 0 if it has not; or a failure
 	 */
 	int (*gathered)(struct rung__device *device, uint32_t request_idx, bool check,
 	                struct rung__gather_result *result_out);
+	/** Queue a scatter on the device's own stream. Nothing waits. */
 	int (*scatter)(struct rung__device *device, uint32_t request_idx,
 	               const struct rung__scatter *scatter);
-	/** 1 when it has run, 0 when it has not, a failure; `check` as in gathered(). */
+	/** @return 1 if it has run, 0 if it has not, or a failure; `check` as in gathered() */
 	int (*scattered)(struct rung__device *device, uint32_t request_idx, uint32_t scatter_idx,
 	                 bool check);
 	/** Let later work on `stream` wait for the request's gather and its last scatter. Nothing
@@ -190,12 +199,12 @@ struct rung__device_ops {
 	/* Memory for callers that do not use CUDA themselves. */
 	int (*alloc)(struct rung__device *device, uint64_t bytes, void **memory_out);
 	void (*free)(struct rung__device *device, void *memory);
-	/** Between any two memories; waits. */
+	/** Copy between any two memories, and wait for it. */
 	int (*copy)(struct rung__device *device, void *to, const void *from, uint64_t bytes);
 
-	/* Streams and events for memory that callers borrow and that is reused: no call waits
-	 * unless its comment mentions it. */
-	/** A stream in no order with any other. */
+	/* Streams and events for memory that callers borrow and that is reused (the loader). A call
+	 * waits only if its comment mentions it. */
+	/** A stream that is not ordered with any other. */
 	int (*stream_open)(struct rung__device *device, struct CUstream_st **stream_out);
 	/** Waits for the work on it. NULL is allowed. */
 	void (*stream_close)(struct rung__device *device, struct CUstream_st *stream);
@@ -209,20 +218,21 @@ struct rung__device_ops {
 	/** Let later work on `stream` wait for `event`. */
 	int (*event_order)(struct rung__device *device, struct CUevent_st *event,
 	                   struct CUstream_st *stream);
-	/** 1 when it has passed, 0 when it has not, a failure. `block`: wait instead of 0. */
+	/** @return 1 if it has passed, 0 if it has not, or a failure. `block`: wait instead of
+	 * returning 0 */
 	int (*event_passed)(struct rung__device *device, struct CUevent_st *event, bool block);
 	/** Copy device memory to pinned host memory after the work on `stream`, and wait for it. */
 	int (*fetch)(struct rung__device *device, void *to, const void *from, uint64_t bytes,
 	             struct CUstream_st *stream);
 
-	const struct rung__meter_ops *meter; /* for measuring; needs no open device */
+	const struct rung__meter_ops *meter; /* for measurements; needs no open device */
 
 	/* Sampling. Samplers are closed before the device, batches before their sampler, with
 	 * nothing in flight. */
 	int (*sampler_open)(struct rung__device *device, const struct rung__sampler_args *args,
 	                    struct rung__device_sampler **sampler_out);
 	void (*sampler_close)(struct rung__device_sampler *sampler);
-	/** Vertices of a batch at most. */
+	/** Largest number of vertices in a batch. */
 	uint64_t (*sampler_vertices)(const struct rung__device_sampler *sampler);
 	int (*batch_open)(struct rung__device_sampler *sampler,
 	                  struct rung__device_batch **batch_out);
@@ -230,13 +240,13 @@ struct rung__device_ops {
 	/** Put a batch on a stream, as gather(). Nothing waits. */
 	int (*sample)(struct rung__device_batch *batch, const uint64_t *seeds, uint64_t seed_count,
 	              uint64_t batch_key, struct CUstream_st *stream);
-	/** 1 when it is there, 0 when it is not yet, a failure of the batch or of the device.
-	 * `block`: wait instead of 0. */
+	/** @return 1 if it is complete, 0 if it is not yet, or a failure of the batch or of the
+	 * device. `block`: wait instead of returning 0 */
 	int (*sampled)(struct rung__device_batch *batch, bool block,
 	               struct rung__sampled *sampled_out);
 };
 
-/** The device of that kind; NULL when it is not built in, with the failure recorded. */
+/** The device of that kind; NULL if it is not built in, with the failure recorded. */
 const struct rung__device_ops *rung__device_find(enum rung_device device);
 
 #endif

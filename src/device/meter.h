@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Meters: how fast a GPU copies memory and gathers rows. numa/measure_gpu.c defines what is
- * measured, a device times it: a table of functions, like its others (device.h).
+ * Meters: they time how fast a GPU copies memory and gathers rows. numa/measure_gpu.c defines the
+ * measurements; a device runs them through this table of functions (device.h).
  *
  * Copies are timed like the copy engine tests of nvbandwidth (README.md of
  * github.com/NVIDIA/nvbandwidth, "Measurement Details"; buffer sizes and medians are chosen by the
@@ -25,7 +25,7 @@
 
 struct rung__meter; /* on one GPU */
 
-/** Memory of any GPU that was reached, or pinned memory of the host. */
+/** A copy between memory of GPUs that reach() has made accessible, or pinned host memory. */
 struct rung__meter_copy {
 	void *to;
 	const void *from;
@@ -37,35 +37,36 @@ struct rung__meter_gather {
 	const void *table;
 	uint64_t table_rows;
 	uint64_t row_bytes; /* at most 1 GiB */
-	int over_link;      /* nonzero: it is the host's */
-	/* [list_count x row_count] in the GPU's memory, below table_rows: lists that take turns */
+	int over_link;      /* nonzero: it is in host memory */
+	/* [list_count x row_count] in the GPU's memory, below table_rows; the lists are used in
+	 * turn */
 	const uint64_t *ids;
-	uint64_t row_count;  /* of a gather, 1 at least, below 2^32 */
-	uint64_t list_count; /* 1 at least */
+	uint64_t row_count;  /* of a gather: at least 1, below 2^32 */
+	uint64_t list_count; /* at least 1 */
 	void *out;           /* row_count rows */
 };
 
 struct rung__meter_ops {
-	/** GPUs that there are for this process: numbers 0 .. count - 1. */
+	/** Number of GPUs that this process can use: 0 .. count - 1. */
 	int (*count)(void);
 
-	/** Streams, events and kernels of a GPU. */
+	/** Create the streams and events of a GPU, and load its kernels. */
 	int (*open)(int gpu, struct rung__meter **meter_out);
 	void (*close)(struct rung__meter *meter);
 
-	/** Memory of a GPU. @param memory_out  free with release() */
+	/** Allocate memory of a GPU. @param memory_out  free with release() */
 	int (*take)(int gpu, uint64_t bytes, void **memory_out);
 	/** NULL is allowed. */
 	void (*release)(int gpu, void *memory);
 
-	/** Let all GPUs use memory of the host, until unpin(). @param memory  whole pages */
+	/** Let all GPUs access host memory, until unpin(). @param memory  whole pages */
 	int (*pin)(int gpu, void *memory, uint64_t bytes);
 	void (*unpin)(int gpu, void *memory);
 
-	/** Let `gpu` use the memory of `peer`, another one; this stays so. */
+	/** Let `gpu` access the memory of another GPU, `peer`, until the process ends. */
 	int (*reach)(int gpu, int peer);
 
-	/** Copy from any memory of the host, and wait for it. */
+	/** Copy from any host memory, and wait for it. */
 	int (*put)(int gpu, void *to, const void *from, uint64_t bytes);
 
 	/**

@@ -38,7 +38,7 @@ struct rung__fetch {
 	uint32_t token;
 };
 
-/** A read that has completed: the number of bytes read (short at the end of the file), or -errno. */
+/** A completed read: the number of bytes read (short at the end of the file), or -errno. */
 struct rung__fetched {
 	uint32_t token;
 	int32_t result;

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mailboxes of the refill threads and of the device thread. */
+/*
+ * The mailboxes of the refill threads and of the device thread.
+ *
+ * Each function adds something, or sets a flag, and wakes the thread under the same lock under
+ * which the thread checks for work before it sleeps, so no wake-up is lost. None of them waits for
+ * work, and none allocates: queued objects contain their links.
+ */
 #include <assert.h>
 
 #include "base/thread.h"
@@ -28,6 +34,7 @@ void rung__refill_queue(struct rung__refill_box *box, struct rung__part *part)
 	pthread_mutex_unlock(&box->lock);
 }
 
+/* The flag itself is in the request: the thread checks it for each part that it might begin. */
 void rung__refill_may_copy(struct rung__refill_box *box)
 {
 	pthread_mutex_lock(&box->lock);
@@ -39,7 +46,7 @@ void rung__refill_return(struct rung__refill_box *box, uint32_t slot_head)
 {
 	pthread_mutex_lock(&box->lock);
 	assert(box->returned_count < box->returned_max);
-	/* chains are disjoint: at most one a slot */
+	/* chains are disjoint, so there are at most as many as slots */
 	box->returned[box->returned_count++] = slot_head;
 	pthread_cond_signal(&box->wake);
 	pthread_mutex_unlock(&box->lock);
@@ -53,7 +60,7 @@ void rung__refill_cancel(struct rung__refill_box *box)
 	pthread_mutex_unlock(&box->lock);
 }
 
-/* ---- device thread ---- */
+/* ---- device thread: one condition for both queues ---- */
 
 void rung__device_thread_begin(struct rung_store *store, struct rung_request *request)
 {

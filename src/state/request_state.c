@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completion of a request, on whichever thread it happens. */
+/*
+ * Completion of a request, on any of the threads that may complete it.
+ *
+ * DONE is stored with release under request->lock, and the waiting threads are woken before the
+ * lock is released. A thread that has seen DONE acquires that lock once before it reuses the
+ * request (store/request.c), so this code has finished with it by then.
+ */
 #include <stdio.h>
 
 #include "state/state.h"
@@ -9,15 +15,17 @@ unsigned rung__latency_bucket(uint64_t value)
 	unsigned octave;
 
 	if (value < 2)
-		/* [1,1.41) and less; integers cannot separate [1.41,2) */
+		/* buckets 0 and 1 are 0 and 1: integers do not divide an octave this short */
 		return (unsigned)value;
 	octave = 63u - (unsigned)__builtin_clzll(value);
-	/* second half of the octave from 2^(k+1/2) on: 181/128 = sqrt(2) to 4 digits */
+	/* the second half of the octave begins at 2^(k+1/2): the first 8 bits are compared with
+	 * 181, because 181/128 is sqrt(2) to 4 digits */
 	octave = octave * 2 +
 	         (value >> (octave > 7 ? octave - 7 : 0) << (octave > 7 ? 0 : 7 - octave) >= 181);
 	return RUNG__MIN(octave, RUNG_LATENCY_BUCKETS - 1u);
 }
 
+/* It is one of those for rung_gather(), which are the last in the array. */
 static bool is_sync(const struct rung_request *request)
 {
 	return rung__request_index(request) >= request->store->opts.requests_max;
@@ -29,6 +37,7 @@ void rung__request_free(struct rung_request *request)
 
 	atomic_store_explicit(&request->state, RUNG__REQUEST_FREE, memory_order_relaxed);
 	pthread_mutex_lock(&store->lock);
+	/* at the front, so that few requests touch memory while few are in flight at a time */
 	if (is_sync(request)) {
 		rung__queue_push_first(&store->sync_free, &request->link);
 		pthread_cond_signal(&store->freed);
@@ -45,7 +54,7 @@ void rung__request_finish(struct rung_request *request, int status)
 	bool release, first;
 
 	pthread_mutex_lock(&request->lock);
-	/* two may settle one */
+	/* without a device thread two threads that poll may both find that the gather has run */
 	first = atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_DONE;
 	if (first) {
 		rung__counter_add(&counters->latency[rung__latency_bucket(
@@ -57,9 +66,11 @@ void rung__request_finish(struct rung_request *request, int status)
 		atomic_store_explicit(&request->state, RUNG__REQUEST_DONE, memory_order_release);
 		pthread_cond_broadcast(&request->done);
 	}
+	/* put before it was done: rung_request_put() left it to the device thread, which is the
+	 * thread that calls this */
 	release = store->device_thread && request->retired;
 	pthread_mutex_unlock(&request->lock);
-	if (release)
+	if (release) /* after the unlock: another thread may use the request at once */
 		rung__request_free(request);
 }
 
@@ -67,7 +78,7 @@ void rung__request_fail(struct rung_request *request, int status, const char *te
 {
 	int none = 0;
 
-	/* several refill threads may fail one */
+	/* several refill threads may fail one request: the first one writes the text */
 	if (atomic_compare_exchange_strong(&request->status, &none, status))
 		snprintf(request->error, sizeof(request->error), "%s", text);
 }

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sealed memory for several processes. */
+/*
+ * Sealed memory for several processes: memfds.
+ *
+ * The seals make shared memory safe to use after one check: an attacher is not affected if the
+ * creator, by a defect or on purpose, writes to a map later or shrinks the file, which would kill
+ * readers with SIGBUS.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,11 +16,11 @@
 #include "file/file.h"
 #include "state/segment.h"
 
-#define SIZE_SEALS     (F_SEAL_SHRINK | F_SEAL_GROW)
-#define SEALS          (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
+#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+#define SEALS      (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
+/* direct reads may keep their pages pinned for a moment after they have completed */
 #define SEAL_TRIES_MAX 50u
-/* pages of direct reads may be held a moment longer than the reads */
-#define SEAL_PAUSE_NS 20000000
+#define SEAL_PAUSE_NS  20000000
 
 int rung__segment_create(const char *name, uint64_t bytes, struct rung__segment *segment_out)
 {
@@ -42,6 +48,7 @@ close_fd:
 	return rc;
 }
 
+/* Add all seals; EBUSY means that pages are still pinned for I/O. @return 0, or -1 with errno */
 static int add_seals(int fd)
 {
 	struct timespec pause = { .tv_nsec = SEAL_PAUSE_NS };
@@ -58,6 +65,7 @@ static int add_seals(int fd)
 
 int rung__segment_fix(const char *name, struct rung__segment *segment)
 {
+	/* F_SEAL_SEAL: no process can add a seal that would refuse writable mappings later */
 	if (fcntl(segment->fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
 		return rung__fail_errno(errno,
 		                        "%s: fixing the size of %" PRIu64 " bytes of shared memory",
@@ -67,8 +75,9 @@ int rung__segment_fix(const char *name, struct rung__segment *segment)
 
 /*
  * F_SEAL_WRITE is refused while a mapping exists that is or could become writable, which is any
- * shared mapping through a descriptor open for writing. Therefore a second descriptor for reading
- * is used, whose mapping replaces the first; other processes get this one.
+ * shared mapping through a descriptor open for writing. So the memory is opened a second time for
+ * reading, and that mapping replaces the first one, at the same address. The descriptor for writing
+ * is closed; other processes get the one for reading.
  */
 int rung__segment_seal(const char *name, struct rung__segment *segment)
 {
@@ -98,6 +107,7 @@ int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable
 	int seals = fcntl(fd, F_GET_SEALS), wanted = writable ? SIZE_SEALS : SEALS;
 	struct stat st;
 
+	/* the seals first: only they make the size, and contents that are checked later, final */
 	if (seals < 0 || (seals & wanted) != wanted)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: the memory from the other process is not sealed: it could "
@@ -112,7 +122,7 @@ int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable
 	segment.base = rung__map_shared(fd, segment.bytes, writable);
 	if (!segment.base)
 		return rung__fail(RUNG_E_NOMEM,
-		                  "%s: no room to map %" PRIu64 " bytes of shared memory", name,
+		                  "%s: no memory to map %" PRIu64 " bytes of shared memory", name,
 		                  segment.bytes);
 	*segment_out = segment;
 	return 0;

@@ -12,18 +12,20 @@
 #include "base/base.h"
 
 struct rung__segment {
-	void *base;     /* 2 MiB aligned; NULL: none */
+	void *base;     /* 2 MiB aligned; NULL: no segment */
 	uint64_t bytes; /* whole pages */
-	int fd;         /* -1 on the attacher's side: the mapping is enough */
+	int fd;         /* of the memfd; -1 in an attacher, for which the mapping is enough */
 };
 
-/** Memory to be filled. @param name for messages and /proc/PID/maps, "host tier" */
+/** Create writable memory, to be filled. @param name for messages and /proc/PID/maps. @return 0 or
+ * RUNG_E_NOMEM and others of memfd_create() */
 int rung__segment_create(const char *name, uint64_t bytes, struct rung__segment *segment_out);
 
-/** Forbid resizing for good; every process that maps it can still write to it. */
+/** Forbid resizing, permanently; every process that maps it can still write to it. */
 int rung__segment_fix(const char *name, struct rung__segment *segment);
 
-/** After the last write: no write, no resize, for ever; `base` stays where it is. */
+/** After the last write: forbid writing and resizing, permanently, also to this process. `base` is
+ * unchanged. May wait a second for pages of direct reads. */
 int rung__segment_seal(const char *name, struct rung__segment *segment);
 
 /**
@@ -34,7 +36,7 @@ int rung__segment_seal(const char *name, struct rung__segment *segment);
 int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable,
                          struct rung__segment *segment_out);
 
-/** Unmap and close; nothing to do for a zeroed struct. */
+/** Unmap and close. Does nothing for a zeroed struct. */
 void rung__segment_fini(struct rung__segment *segment);
 
 #endif

@@ -3,13 +3,13 @@
  * The state of an open store that its threads share: requests, the mailboxes of the threads,
  * counters. The threads depend on this room, not on each other.
  *
- * Threads. Submitting threads copy rows that are in memory, sort their misses and pass the request
- * on; the refill thread reads, copies from the slots and completes requests. A request belongs to
- * one side at a time: to its submitter until it is queued, to refill until its state is DONE
- * (release store, acquire load), then to its submitter again.
+ * Threads. A submitting thread copies rows that are in memory, sorts its misses and queues them;
+ * the refill threads read, copy from the slots and complete requests. A request belongs to one side
+ * at a time: to its submitter until it is queued, to refill until its state is DONE (release store,
+ * acquire load), then to its submitter again.
  *
- * With a device there is a third side, the device thread (device_thread.c): it owns a request
- * from its submission on, passes its misses to the sorter (misses.c) and thereby to refill,
+ * With a device there is a third side, the device thread (store/device_thread.c): it owns a request
+ * from its submission on, passes its misses to the sorter (store/misses.c) and thereby to refill,
  * receives *slot batches* of rows in slots, has the device copy them, returns the slots, and
  * completes the request. Sorter and refill own the members under "refill's" until the last
  * slot batch has been handed over.
@@ -32,11 +32,12 @@
 #include "state/segment.h"
 #include "tier/tier.h"
 
+/* In this order: a thread waits until a state or a later one is reached. */
 enum rung__request_state {
 	RUNG__REQUEST_FREE,
-	RUNG__REQUEST_BUSY,
+	RUNG__REQUEST_BUSY,     /* started */
 	RUNG__REQUEST_LAUNCHED, /* device: its last work is on a stream */
-	RUNG__REQUEST_DONE
+	RUNG__REQUEST_DONE      /* status and error are final; still the caller's until it is put */
 };
 
 #define RUNG__SLOT_NONE     UINT32_MAX
@@ -49,8 +50,8 @@ struct rung__slot_batch {
 	struct rung__link link;
 	struct rung__part *part;
 	uint64_t first, count; /* entries of the request's lists */
-	uint32_t slot_head;    /* the slots, linked by refill; RUNG__SLOT_NONE: none */
-	bool last;             /* of the part */
+	uint32_t slot_head;    /* the slots, linked by refill; RUNG__SLOT_NONE: no slots */
+	bool last;             /* no other one of the part will follow */
 };
 
 /* The misses of a request in one file: the share of one refill thread, which owns it from the queue
@@ -59,71 +60,79 @@ struct rung__part {
 	struct rung__link link; /* in refill's queue */
 	struct rung_request *request;
 	uint64_t first, end; /* misses first .. end */
-	uint64_t cursor;     /* those before it have been begun */
-	uint64_t pending;    /* rows that were begun and are neither in place nor failed */
-	/* begun, being read by another client of the cache: a chain, see state.h */
+	uint64_t cursor;     /* misses before it have been begun */
+	uint64_t pending;    /* misses that were begun and are neither copied nor failed */
+	/* misses being read by another client of the cache: a chain of references, see
+	 * refill/state.h */
 	uint64_t remote;
-	uint64_t remote_ns; /* since when */
+	uint64_t remote_ns; /* when the first of them was added */
 	struct rung__link remote_link, touched_link;
 
 	/* device */
-	/* entries in the lists of rows that are in the pool: the tmp arrays of the misses */
+	/* end of the entries of this part in the lists of rows to be copied from the pool, which
+	 * are the tmp arrays of the misses */
 	uint64_t placed;
-	uint64_t slot_batch_first;      /* first row that has not been handed over */
-	uint32_t held_head, held_count; /* slots that contain them */
-	struct rung__link held_link;    /* in the list of parts that have some */
+	uint64_t slot_batch_first;      /* first entry that has not been handed over */
+	uint32_t held_head, held_count; /* the slots of these entries, linked by refill */
+	struct rung__link held_link;    /* in the list of parts with such slots */
+	/* separate, because it is sent even if the part has no slot left */
 	struct rung__slot_batch last_slot_batch;
 };
 
+/* One gather. Requests are allocated when the store is opened, and reused. */
 struct rung_request {
 	struct rung_store *store;
-	struct rung__link link; /* free, retired, or in the device thread's inbox */
-	_Atomic int state;
-	_Atomic int status;
+	/* in one of the lists of free or retired requests, or in the device thread's inbox */
+	struct rung__link link;
+	_Atomic int state;  /* enum rung__request_state */
+	_Atomic int status; /* 0 or the first failure, whose text is `error` */
 	uint64_t submit_ns;
 
 	struct rung__misses misses; /* ranks, sorted once queued, and the output row of each */
-	unsigned char *out;
-	size_t out_stride;
+	unsigned char *out;         /* the caller's */
+	size_t out_stride;          /* bytes */
 
 	/*
 	 * Device, ids in plain host memory: their ranks, pinned. The misses are known from the
 	 * submission on, and refill may have them before the gather has run.
 	 */
 	void *ranks;
-	bool known;
-	_Atomic bool may_copy;       /* the gather has run: rows that were read may go */
-	struct rung__link sort_link; /* in the sorter's queue */
+	bool known;                  /* this gather is one of these */
+	_Atomic bool may_copy;       /* the gather has run: rows that were read may be copied */
+	struct rung__link sort_link; /* in the sorter's queue, while `link` may be in the inbox */
 
 	/* refill's */
-	struct rung__part parts[RUNG__FILES_MAX];
-	_Atomic uint32_t parts_left; /* that are not over */
-	uint64_t batch;              /* the cache's name for it */
+	struct rung__part parts[RUNG__FILES_MAX]; /* by file */
+	_Atomic uint32_t parts_left;              /* parts that are not complete */
+	uint64_t batch;                           /* its name in the cache; 0: not known there */
 
 	/* the device thread's */
-	bool reading;      /* the gather has run, and misses are refill's */
-	bool read_through; /* the last slot batches of its parts have come */
-	uint32_t lasts_left;
-	int device_status;
+	bool reading;               /* the gather has run, and misses are refill's */
+	bool read_through;          /* the last slot batches of its parts have arrived */
+	uint32_t lasts_left;        /* parts whose last slot batch has not arrived */
+	int device_status;          /* failure of a scatter; 0: none */
 	struct rung__queue waiting; /* slot batches that are not being copied yet, oldest first */
+	/* a ring of slot batches that are being copied, by the number of their scatter */
 	struct rung__slot_batch *scatters[RUNG__SCATTERS_MAX];
 	uint32_t scatter_first, scatter_count;
 
 	/* device */
-	_Atomic uint64_t checked_ns; /* when the device was last asked whether it has failed */
-	enum rung_dtype id_dtype;    /* for messages, and index_first of a list that is split */
-	uint64_t index_first;
-	bool retired; /* put before it was done: who completes it gives it back; under lock */
+	_Atomic uint64_t checked_ns; /* when the device was last queried for a failure */
+	enum rung_dtype id_dtype;    /* for messages */
+	uint64_t index_first;        /* of the first id in the caller's list, for messages */
+	/* put before it was done: the thread that completes it also frees it; under lock */
+	bool retired;
 
-	pthread_mutex_t lock;
-	pthread_cond_t done;
+	pthread_mutex_t lock; /* of the wait for a state, and of `retired` */
+	pthread_cond_t done;  /* a later state was reached */
 	char error[RUNG__ERROR_BYTES];
 };
 
+/* As in struct rung_store_stats. Any thread adds to them, relaxed. */
 struct rung__counters {
 	_Atomic uint64_t tier_hits[RUNG__TIER_COUNT];
 	_Atomic uint64_t requests, request_errors;
-	_Atomic uint64_t latency[RUNG_LATENCY_BUCKETS];
+	_Atomic uint64_t latency[RUNG_LATENCY_BUCKETS]; /* of requests, by half octaves of us */
 	_Atomic uint64_t host_waits, scatters;
 };
 
@@ -134,22 +143,23 @@ struct rung_gpu_sampler;
  *
  *     [slots of the first refill thread | of the second | … | frames of the cache]
  *
- * One range of addresses, so that a read names its place by one number. Slots are this process's
- * own; frames, and the cache's index with them, are one segment that all processes of a shared
- * store map.
+ * One range of addresses, so that one number is the destination of a read. Slots are private to
+ * this process; frames, and the cache's index with them, are one segment that all processes of a
+ * shared store map.
  */
 struct rung__pool {
 	unsigned char *base;
 	uint64_t bytes;
-	uint64_t frames_at; /* offset of the first frame; total size if there are no frames */
-	uint64_t frame_bytes;
+	uint64_t frames_at;   /* offset of the first frame; without frames the total size */
+	uint64_t frame_bytes; /* of one frame */
 	/* [index, whole pages | frames]; base NULL if it is not shared */
 	struct rung__segment shared;
-	void *index;
+	void *index; /* of the cache: in `shared`, or private pages */
 	uint64_t index_bytes;
 };
 
-/** Properties of a store in plain numbers. */
+/** Properties of a store in plain numbers. An offer to other processes contains it as it is, so it
+ * has no pointer that an attacher uses; a change of its layout needs a new RUNG__SHARE_VERSION. */
 struct rung__shape {
 	uint64_t vertex_count;
 	struct rung_array_info array; /* the features' type */
@@ -160,28 +170,29 @@ struct rung__shape {
 	} tiers[RUNG__TIER_COUNT];
 	uint64_t slot_count; /* of each file */
 	uint64_t slot_bytes;
-	uint64_t frame_count; /* of the cache; 0: none */
+	uint64_t frame_count; /* of the cache; 0: no cache */
 	uint64_t frame_bytes;
-	uint64_t map_bytes;  /* of an entry of rank_of_vertex; 0: not in memory */
-	uint64_t map_on_gpu; /* nonzero: and it is in GPU memory */
+	uint64_t map_bytes;  /* of an entry of rank_of_vertex; 0: the map is not in memory */
+	uint64_t map_on_gpu; /* nonzero: it is also in GPU memory */
 	uint64_t gpu_count;  /* over which the tier "peer" is interleaved; 0: the CPU gathers */
 	struct rung__placement_set placements;
 };
 
-/** Mailbox of a refill thread, and the means to wake it. */
+/** Mailbox of a refill thread. Each has its own lock, so that threads of different files do not
+ * wait for each other. */
 struct rung__refill_box {
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* of all other members */
 	pthread_cond_t wake;
-	struct rung__queue queue; /* of parts */
-	/* [returned_max] the slots of the thread; device: heads of slots that have been copied
-	 * from */
+	struct rung__queue queue; /* of parts, oldest first */
+	/* [returned_max] device: heads of chains of slots that have been copied; as many as the
+	 * thread has slots, because chains are disjoint */
 	uint32_t *returned;
 	uint32_t returned_count, returned_max;
-	bool closing; /* set by rung__refill_cancel() */
-	bool over;    /* nothing more will be queued or returned */
+	bool closing; /* waiting requests are canceled; set by rung__refill_cancel() */
+	bool over;    /* nothing more will be queued or returned: the thread ends */
 };
 
-/** The same for the device thread, under store->lock. */
+/** Mailbox of the device thread, under store->lock. */
 struct rung__device_thread_box {
 	struct rung__queue inbox; /* requests whose gathers were submitted */
 	struct rung__queue slot_batches;
@@ -193,15 +204,17 @@ struct rung__refill;
 struct rung__share;
 struct rung__sorter;
 
+/* From the end of opening until closing only the lists, the counters and the requests change. */
 struct rung_store {
-	struct rung_store_opts opts;
+	struct rung_store_opts opts; /* defaults filled in */
 	struct rung__shape shape;
 	/* open while tiers are opened, and as long as the store is shared */
 	struct rung__features features;
 	char *dataset_dir;
-	bool attached;
+	bool attached;             /* another process created it */
 	struct rung__share *share; /* NULL unless opts.share_path */
-	/* of the host tier; and of the maps when other processes have them too */
+	/* memory of the host tier, and of the maps if it is whole pages (shared, or pinned by a
+	 * device) */
 	struct rung__segment host_memory;
 	struct rung__segment map_memory;
 	struct rung__segment vertices_memory;
@@ -215,53 +228,53 @@ struct rung_store {
 	int gpus[RUNG_GPUS_MAX];           /* the first gathers */
 	struct rung__graph_location graph; /* where the plan puts it; attached: all zero */
 	int alive_fd;                      /* attached, with a tier "peer": see share.h; else -1 */
-	void *known_ranks;                 /* of all requests; NULL without a device */
+	void *known_ranks;                 /* `ranks` of all requests; NULL without a device */
 	uint64_t known_bytes;
 	struct rung__pool pool;    /* slots and frames */
 	struct rung__cache *cache; /* NULL without frames */
-	/* why there are no frames although the creator's store has some; "" otherwise */
+	/* why this store does not use the cache that its creator shares; "" otherwise */
 	char cache_why[RUNG__ERROR_BYTES];
-	struct rung__refill *refills[RUNG__FILES_MAX]; /* one a file; none when nothing is cold */
-	struct rung__refill_box *refill_boxes[RUNG__FILES_MAX]; /* theirs */
+	struct rung__refill *refills[RUNG__FILES_MAX]; /* by file; empty if no row is cold */
+	struct rung__refill_box *refill_boxes[RUNG__FILES_MAX]; /* their mailboxes */
 	uint32_t refill_count;
-	uint32_t sector_bytes;             /* the least that divides where their reads begin */
+	uint32_t sector_bytes;             /* smallest alignment of their reads */
 	struct rung__announcer *announcer; /* NULL without a cache */
-	/* NULL without a device, and when nothing is cold */
+	/* NULL without a device, and if no row is cold */
 	struct rung__device_thread *device_thread;
 	struct rung__device_thread_box device_thread_box;
-	struct rung__sorter *sorter; /* with it: sorts misses */
+	struct rung__sorter *sorter; /* exists with the device thread */
 
 	pthread_mutex_t lock;
-	pthread_cond_t freed; /* rung_gather() waits here until one of its own requests is free */
+	pthread_cond_t freed; /* rung_gather() waits here until a request in sync_free is free */
 	/* [request_count], the last SYNC_REQUESTS of them for rung_gather */
 	struct rung_request *requests;
 	uint32_t request_count;
 	struct rung__queue free, sync_free;
 	/* device without device thread: requests that were put and may still run, oldest first */
 	struct rung__queue retired;
-	bool stop;
-	bool reads_lost; /* given up while the kernel may still write to the pool */
+	bool stop;       /* the store is being closed */
+	bool reads_lost; /* reads were abandoned, and the kernel may still write to the pool */
 
-	struct rung_topology *topology; /* while tiers are opened, where memory has a place */
-	bool binds;                     /* memory is bound to its place */
-	char bind_why[RUNG__PLACEMENT_WHY_BYTES]; /* why not; "" while it is */
-	struct rung_placement *placement_list;
-	struct rung_store_placement *placements; /* [placement_count] */
+	struct rung_topology *topology; /* only while tiers are opened, if memory has a place */
+	bool binds;                     /* the kernel binds memory to nodes */
+	char bind_why[RUNG__PLACEMENT_WHY_BYTES]; /* why it does not; "" if it does */
+	struct rung_placement *placement_list;    /* [placement_count] as decided */
+	struct rung_store_placement *placements;  /* [placement_count] */
 	uint32_t placement_count;
 
 	struct rung__counters counters;
 };
 
 /**
- * One block a request: [ranks | ranks_tmp | rows | rows_tmp], see rung__misses_lay_out(). A device
- * reads and writes it too, hence whole pages.
+ * Bytes of the block of a request: [ranks | ranks_tmp | rows | rows_tmp], see
+ * rung__misses_lay_out(). A device reads and writes it too, so it is allocated as whole pages.
  */
 static inline uint64_t rung__request_bytes(const struct rung_store *store)
 {
 	return (uint64_t)store->opts.batch_rows_max * (2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
 }
 
-/** And one of refill's own: [links | frames]. */
+/** Bytes of the block that only refill uses: [links | frames]. */
 static inline uint64_t rung__request_own_bytes(const struct rung_store *store)
 {
 	return (uint64_t)store->opts.batch_rows_max * (sizeof(uint64_t) + sizeof(uint32_t));
@@ -269,20 +282,21 @@ static inline uint64_t rung__request_own_bytes(const struct rung_store *store)
 
 /* ---- request_state.c ---- */
 
-/** Complete a request; `status` and request->error are final. Refill, the device thread, or the
- * submitter of a request without misses. */
+/** Complete a request; `status` and request->error are final. Called by refill, the device thread,
+ * or the submitter of a request without misses; without a device thread by any thread that polls.
+ * If it is called twice, the second call has no effect. */
 void rung__request_finish(struct rung_request *request, int status);
 
-/** Back to the list of free requests. */
+/** Return a request to the list of free requests. */
 void rung__request_free(struct rung_request *request);
 
 /** Record the failure of a request; only the first one is reported. */
 void rung__request_fail(struct rung_request *request, int status, const char *text);
 
-/** Which half octave a number is in: [2^(b/2), 2^((b+1)/2)). */
+/** The half octave b that a number is in: [2^(b/2), 2^((b+1)/2)). */
 unsigned rung__latency_bucket(uint64_t value);
 
-/** Its number, by which devices know it. */
+/** The number of a request, which names it in a device and in refill's references. */
 static inline uint32_t rung__request_index(const struct rung_request *request)
 {
 	return (uint32_t)(request - request->store->requests);
@@ -298,23 +312,23 @@ static inline void rung__counter_add(_Atomic uint64_t *counter, uint64_t n)
 void rung__refill_box_init(struct rung__refill_box *box);
 void rung__refill_box_fini(struct rung__refill_box *box);
 
-/** Give misses of a request to the thread. */
+/** Queue a part for the thread. Any thread. */
 void rung__refill_queue(struct rung__refill_box *box, struct rung__part *part);
 
-/** Device: a request's may_copy is set. Any thread. */
+/** Device: wake the thread, because may_copy of a request was set. Any thread. */
 void rung__refill_may_copy(struct rung__refill_box *box);
 
-/** Device: a chain of slots that has been copied from. Any thread. */
+/** Device: return a chain of slots whose rows have been copied. Any thread. */
 void rung__refill_return(struct rung__refill_box *box, uint32_t slot_head);
 
-/** The store is being closed: what waits is canceled. More may be queued and returned until
+/** The store is being closed: cancel waiting requests. Parts may be queued and slots returned until
  * rung__refill_stop(). */
 void rung__refill_cancel(struct rung__refill_box *box);
 
-/** Device: rows in slots, for the device thread. */
+/** Device: hand a slot batch to the device thread. Called by refill threads. */
 void rung__device_thread_add(struct rung_store *store, struct rung__slot_batch *slot_batch);
 
-/** Device: a gather that was started, for the device thread. */
+/** Device: hand a request whose gather was submitted to the device thread. Any thread. */
 void rung__device_thread_begin(struct rung_store *store, struct rung_request *request);
 
 #endif

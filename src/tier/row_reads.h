@@ -41,7 +41,7 @@ int rung__row_reads_open(const struct rung__row_reads_args *args,
  * reader itself has failed */
 int rung__row_reads_run(struct rung__row_reads *reads, const struct rung__row_list *list);
 
-/** Measure for `ns` how many reads of `bytes` at random positions end per second; 0: they failed. */
+/** Measure for `ns` how many reads of `bytes` at random positions end per second; 0: failed. */
 double rung__row_reads_rate(struct rung__row_reads *reads, uint32_t bytes, uint64_t ns);
 
 /** NULL is allowed. */

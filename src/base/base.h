@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Basics shared by all parts of rung: failures, memory, options, sizes, time. Private: names start
- * with rung__. */
+/** Basics that all parts of rung use: failures, memory, options, sizes, threads, time. Private to
+ * rung, as all names that start with rung__. */
 #ifndef RUNG_INTERNAL_H
 #define RUNG_INTERNAL_H
 
@@ -28,18 +28,21 @@ extern "C" { /* for kernels/ */
 #define RUNG__MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define RUNG__MAX(a, b)    ((a) > (b) ? (a) : (b))
 
-#define RUNG__ERROR_BYTES 1024  /* longest sentence kept of a failure */
-#define RUNG__PAGE_BYTES  4096u /* alignment that O_DIRECT takes on every device */
+#define RUNG__ERROR_BYTES                                                                          \
+	1024 /* of the text of a failure, including the NUL; longer ones are cut */
+#define RUNG__PAGE_BYTES 4096u /* alignment that O_DIRECT accepts on every device */
 
 /**
- * Record why a call fails; returns `status`, so that `return rung__fail(...)` is one line. The
- * function that decides the failure calls it, once; those above pass the status on. The sentence
- * names file, place, value and cure, without a full stop.
+ * Record why a call fails, as the calling thread's last error. Returns `status`, so that
+ * `return rung__fail(...)` is one line. The function that detects the failure calls it, once; its
+ * callers pass the status on. The text names file, position, value and remedy, without a full stop.
+ * Its arguments may point into the last error.
  */
 int rung__fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** As rung__fail() for a memory budget that is too small: RUNG_E_INVAL, and `least` is the smallest
- * budget that works, in bytes. The message contains it too. */
+/** As rung__fail() for a memory budget that is too small, with RUNG_E_INVAL. `least` is the
+ * smallest budget that works, in bytes; the text contains it too. rung_last_error_min_bytes()
+ * returns it. */
 int rung__fail_min_bytes(uint64_t least, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -47,83 +50,98 @@ int rung__fail_min_bytes(uint64_t least, const char *format, ...)
  * ENOSPC, ENOMEM and others; RUNG_E_IO by default). */
 int rung__fail_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** Put a sentence back as this thread's last error (one kept by a request). Returns `status`. */
+/** Make a text that was kept, such as that of a request, the last error of this thread. Returns
+ * `status`. */
 int rung__fail_text(int status, const char *text);
 
 /**
- * The failure of one of several threads. The last error belongs to a thread, so it is carried to
- * the thread that reports it. All zero: no failure. Keeping needs no lock. Report it after the
- * threads have ended, or under the lock under which they keep failures.
+ * The first failure of several threads. The last error belongs to a thread, so its text is copied
+ * here for the thread that reports it. All zero: no failure. Keeping needs no lock. Report it after
+ * the threads have ended, or under the lock under which they keep failures: the text is written
+ * after `rc`.
  */
 struct rung__failure {
-	int rc; /* of the first that was kept */
+	int rc; /* of the first failure; 0: none */
 	char text[RUNG__ERROR_BYTES];
 };
 
-/** Keep `rc` and the calling thread's last error, if rc is a failure and the first. */
+/** Keep `rc` and the calling thread's last error, if `rc` is the first failure. */
 void rung__failure_keep(struct rung__failure *failure, int rc);
 
-/** @return 0, or the failure, which is then the calling thread's */
+/** @return 0, or the failure, whose text is then the calling thread's last error */
 int rung__failure_report(const struct rung__failure *failure);
 
-/* Memory. All heap memory of rung is allocated here; NULL on failure, or when a test injects
- * one. */
+/* Memory. All heap memory of rung is allocated here, and freed with rung__free(). NULL on failure,
+ * or when a test injects one; the caller records the error, with the use of the memory. */
+
+/** For 0 bytes a pointer to one byte: NULL always means failure. */
 void *rung__malloc(size_t bytes);
+/** The same, zeroed. */
 void *rung__zalloc(size_t bytes);
-/* NULL on overflow; 1 byte for count 0 */
+/** An array. NULL if its size overflows; one byte for count 0. */
 void *rung__malloc_array(uint64_t count, size_t item_bytes);
 void *rung__zalloc_array(uint64_t count, size_t item_bytes);
+/** After a failure `ptr` is unchanged. */
 void *rung__realloc_array(void *ptr, uint64_t count, size_t item_bytes);
-/* align a power of two; freed with rung__free() */
+/** `align` is a power of two. */
 void *rung__malloc_aligned(size_t align, size_t bytes);
 
-#define RUNG__HUGE_ALIGN 256u
+#define RUNG__HUGE_ALIGN 256u /* least alignment of rung__malloc_huge(), whatever the size */
 
-/* For large or randomly accessed memory: uses huge pages if it fills at least one, which needs a
- * fifth of the time for the first touch and few TLB entries. Aligned to at least RUNG__HUGE_ALIGN;
- * freed with rung__free(). */
+/**
+ * For large or randomly accessed memory: requests huge pages from 4 MiB on. With them the first
+ * touch needs a fifth of the time, and access needs few TLB entries.
+ */
 void *rung__malloc_huge(uint64_t bytes);
 char *rung__strdup(const char *text);
+/** As printf(), to new memory of the right size. */
 char *rung__format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *rung__vformat(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
+/** NULL is allowed. */
 void rung__free(void *ptr);
 
 /**
- * Anonymous zeroed memory, 2 MiB aligned, with huge pages requested; NULL on failure. fork() does
- * not copy it: while the kernel writes to it, copy-on-write in a child would move the pages away
- * from under a read.
+ * Map anonymous zeroed memory, aligned to 2 MiB, with huge pages requested; NULL on failure.
+ * Release it with rung__unmap_pages(), as the following ones. A child of fork() does not have it:
+ * while the kernel writes to it, copy-on-write would replace its pages during a read.
  */
 void *rung__map_pages(uint64_t bytes);
 /**
- * The same for memory that is used from its beginning up to where it is needed. Its first 2 MiB are
- * small pages, because the first few bytes would touch the whole of a huge page.
+ * The same for memory of which only a first part may be used. Its first 2 MiB are small pages,
+ * because the first byte would otherwise allocate a whole huge page.
  */
 void *rung__map_growing(uint64_t bytes);
-/** The same over the memory of a descriptor, which other processes may map too. */
+/** Map the memory of a descriptor, such as a memfd, which other processes may map too. */
 void *rung__map_shared(int fd, uint64_t bytes, bool writable);
-/** The same over a part of such memory, writable, in the place of other memory. @param offset whole
+/** Map a part of such memory, writable, in place of the mapping at `base`. @param offset  whole
  * pages. @return false with errno */
 bool rung__map_shared_at(void *base, int fd, uint64_t offset, uint64_t bytes);
-/** Put a read-only mapping in the place of a writable one. @return false with errno, the old one
- * still there or nothing */
+/** Replace the writable mapping at `base` by a read-only one. @return false with errno; the old
+ * mapping is then still there, or nothing is */
 bool rung__map_readonly(void *base, int fd, uint64_t bytes);
 void rung__unmap_pages(void *ptr, uint64_t bytes);
 
-/** Tests: the number of allocations that still succeed, negative for no limit (the default). */
+/** Tests: set the number of allocations that still succeed; negative: no limit, which is the
+ * default. */
 void rung__alloc_limit(int64_t count);
 
 /**
- * Copy a caller's options over our defaults: a shorter struct leaves the rest, a longer one must be
- * zero past our end. `dst` is `dst_size` bytes with its defaults set (all zero for most); `src` may
- * be NULL.
+ * Copy a caller's options over the defaults, whichever version of rung the caller was built for.
+ * Both structs begin with their size. A shorter one leaves the rest at its defaults; a longer one
+ * must be zero past the end of the known struct: it then uses no option that this version lacks.
+ * @param dst   [dst_size] with its defaults set
+ * @param src   may be NULL: all defaults
+ * @param what  name of the struct, for messages
+ * @return 0, RUNG_E_INVAL (size not set), RUNG_E_ABI (an option that this version lacks is set)
  */
 int rung__opts_copy_in(void *dst, size_t dst_size, const void *src, const char *what);
 
-/** Give a caller as much of a struct as it knows; both begin with their size, which the caller has
- * set. @return 0 or RUNG_E_ABI, _INVAL */
+/** Copy as much of a struct to a caller as it knows. Both begin with their size, which the caller
+ * has set. @return 0, RUNG_E_INVAL (size not set), RUNG_E_ABI (a longer struct than this version
+ * knows) */
 int rung__opts_copy_out(void *dst, const void *known, size_t known_bytes, const char *what);
 
-/* Sizes: false on overflow, *out untouched. */
+/* Sizes from untrusted numbers: false on overflow, and *out is unchanged. */
 static inline bool rung__mul(uint64_t a, uint64_t b, uint64_t *out)
 {
 	uint64_t r;
@@ -142,7 +160,7 @@ static inline bool rung__add(uint64_t a, uint64_t b, uint64_t *out)
 	return true;
 }
 
-/* align: a power of two */
+/* `align` is a power of two. Rounding up gives 0 for the last values below 2^64. */
 static inline uint64_t rung__align_down(uint64_t x, uint64_t align)
 {
 	return x & ~(align - 1);
@@ -153,8 +171,8 @@ static inline uint64_t rung__align_up(uint64_t x, uint64_t align)
 	return (x + align - 1) & ~(align - 1);
 }
 
-/* Ids of 4 or 8 bytes. `bytes` does not change inside a loop: the compiler makes two loops of
- * it. */
+/* Ids of 4 or 8 bytes. If `bytes` does not change inside a loop, the compiler makes two loops of
+ * it, and the test costs nothing. */
 static inline uint64_t rung__id_get(const void *ids, unsigned bytes, uint64_t i)
 {
 	return bytes == 4 ? ((const uint32_t *)ids)[i] : ((const uint64_t *)ids)[i];
@@ -168,21 +186,21 @@ static inline void rung__id_set(void *ids, unsigned bytes, uint64_t i, uint64_t 
 		((uint64_t *)ids)[i] = value;
 }
 
-/** Monotonic clock. */
+/** Nanoseconds of the monotonic clock. */
 uint64_t rung__now_ns(void);
 
 /**
- * Threads for a parallel part: `wanted`, or as many as OpenMP would take for 0; always 1 without
- * OpenMP, and in a child forked by a process that had such parts, as OpenMP's threads are not
- * there. Every parallel part asks here.
+ * Number of threads for a parallel region: `wanted`, at most 1024, or the default of OpenMP for 0.
+ * It is always 1 without OpenMP, and in a child forked by a process that had parallel regions,
+ * because OpenMP's threads do not exist there. Every parallel region calls this.
  */
 int rung__threads(uint32_t wanted);
 
-/** Number of this thread inside a parallel part; 0 without OpenMP. */
+/** Index of the calling thread in its parallel region; 0 without OpenMP. */
 int rung__thread_number(void);
 
-/** splitmix64's finaliser (Steele, Lea, Flood 2014): a good 64-bit mix for keys of random draws and
- * hashes. */
+/** One step of splitmix64 (Steele, Lea, Flood 2014): a bijective 64-bit mix, for keys of random
+ * draws and for hashes. */
 static RUNG__ANYWHERE inline uint64_t rung__mix64(uint64_t x)
 {
 	x += 0x9e3779b97f4a7c15u;
@@ -202,17 +220,17 @@ enum rung_dtype rung__dtype_parse(const char *name);
 
 /* ---- host_memory.c ---- */
 
-/** Host memory that can be allocated: MemAvailable, or the limit of a control group if that is
- * lower. `root` is "" or, in tests, a folder with proc/ and sys/. */
+/** Host memory that can be allocated, in bytes: MemAvailable, or the rest of a control group's
+ * limit if that is lower. 0: unknown. `root` is "" or, in tests, a folder with proc/ and sys/. */
 uint64_t rung__host_memory_free(const char *root);
 
 /**
- * Default memory of long work: a quarter of RAM, and at most three quarters of what can be
- * allocated, because not all allocations are counted.
+ * Default memory budget of long work, in bytes: a quarter of RAM, and at most three quarters of the
+ * memory that can be allocated, because not all allocations are counted.
  */
 uint64_t rung__host_memory_budget(const char *root);
 
-/** The tightest memory limit of the control groups above this process; UINT64_MAX: none. */
+/** Lowest memory limit of the control groups of this process, in bytes; UINT64_MAX: no limit. */
 uint64_t rung__host_memory_limit(const char *root);
 
 #endif

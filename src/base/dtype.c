@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types, and the widths of ids. */
+/* Element types, and the width of ids. The table follows the public list RUNG_DTYPE_LIST. */
 #include <string.h>
 
 #include "base/base.h"
@@ -17,6 +17,7 @@ static const struct {
 
 size_t rung_dtype_bytes(enum rung_dtype dtype)
 {
+	/* callers may pass any value: the cast makes negative ones large */
 	return (unsigned)dtype < RUNG_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
 }
 
@@ -27,6 +28,7 @@ const char *rung_dtype_name(enum rung_dtype dtype)
 
 enum rung_dtype rung__dtype_parse(const char *name)
 {
+	/* from 1: "none" is not a name of a type */
 	for (int i = 1; i < RUNG_DTYPE_COUNT; i++) {
 		if (strcmp(name, dtypes[i].name) == 0)
 			return (enum rung_dtype)i;
@@ -36,5 +38,6 @@ enum rung_dtype rung__dtype_parse(const char *name)
 
 unsigned rung_index_bytes(uint64_t vertex_count)
 {
-	return vertex_count <= UINT64_C(1) << 32 ? 4 : 8; /* the largest id is vertex_count - 1 */
+	/* 2^32 vertices still fit: the largest id is vertex_count - 1 */
+	return vertex_count <= UINT64_C(1) << 32 ? 4 : 8;
 }

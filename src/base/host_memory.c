@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much host memory may still be taken: the kernel's own estimate, and the limits of the control
- * groups above us. */
+/*
+ * Free host memory: the kernel's own estimate, and the limits of the control groups of this
+ * process. In a container the estimate is that of the whole machine, and the limit is much lower.
+ * Both versions of control groups are read, because a machine may use either, or both. A file that
+ * cannot be read counts as no limit.
+ */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
 
-#define NO_LIMIT (UINT64_C(1) << 62) /* version 1 writes the most whole pages that 63 bits hold */
+/* version 1 has no word for "no limit": it writes the most whole pages that 63 bits hold */
+#define NO_LIMIT (UINT64_C(1) << 62)
 
+/* Read a number from a file. `root` is "", or a recorded machine in tests. */
 static bool read_u64(const char *root, const char *path, uint64_t *value_out)
 {
 	char name[512];
@@ -27,6 +33,7 @@ static bool read_u64(const char *root, const char *path, uint64_t *value_out)
 	return ok;
 }
 
+/* MemAvailable in bytes: free memory, and caches that the kernel can reclaim. 0: unknown. */
 static uint64_t mem_available(const char *root)
 {
 	unsigned long long kib;
@@ -46,8 +53,8 @@ static uint64_t mem_available(const char *root)
 	return bytes;
 }
 
-/* Our group's path in a hierarchy, from /proc/self/cgroup: "0::/a/b" (v2) or "5:memory:/a/b"
- * (v1). */
+/* The path of this process's group in a hierarchy, from /proc/self/cgroup: "0::/a/b" (v2) or
+ * "5:memory:/a/b" (v1). The root is "", so that a file name can be appended. */
 static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
 {
 	char name[512], line[512];
@@ -76,8 +83,9 @@ static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
 	return found;
 }
 
-/* Sum of the fields of memory.stat that count file pages, which the kernel reclaims before a limit
- * is reached. */
+/* Page cache of a group in bytes, from memory.stat. Its usage includes the page cache, which the
+ * kernel reclaims before the limit is reached. In v1 only the total_ fields include child
+ * groups. */
 static uint64_t group_caches(const char *root, const char *folder, bool v2)
 {
 	char name[512], line[128], key[64];
@@ -104,8 +112,8 @@ struct group_memory {
 	uint64_t limit, free; /* UINT64_MAX: no limit */
 };
 
-/* The tightest limit of this group and its parents, and the smallest remainder, which may be that
- * of another group. */
+/* The lowest limit of this group and its parents, and the least free memory below one. The two may
+ * belong to different groups, because siblings use memory of a parent. */
 static struct group_memory group_memory(const char *root, bool v2)
 {
 	const char *mount = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
@@ -116,7 +124,7 @@ static struct group_memory group_memory(const char *root, bool v2)
 
 	if (!group_path(root, v2, group, sizeof(group)))
 		return least;
-	for (;;) {
+	for (;;) { /* from the group up to the root */
 		uint64_t limit, usage;
 		char *slash;
 		char folder[448], name[480];
@@ -156,6 +164,7 @@ uint64_t rung__host_memory_budget(const char *root)
 {
 	const long pages = sysconf(_SC_PHYS_PAGES);
 	const uint64_t free_bytes = rung__host_memory_free(root);
+	/* 1 GiB if the size of RAM is unknown */
 	const uint64_t quarter = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) / 4
 	                                   : UINT64_C(1) << 30;
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that take the next job number until none is left. One lock guards the counters; it is not
- * held during a job. */
+/*
+ * Threads that claim the next job number until none is left: long and short jobs then balance, and
+ * the order of starts is the order of numbers. One lock guards the counters; it is not held during
+ * a job.
+ */
 #include "base/jobs.h"
 
 #include <assert.h>
@@ -11,21 +14,22 @@
 struct worker {
 	pthread_t thread;
 	struct rung__jobs *jobs;
-	uint32_t number;
+	uint32_t number; /* index in jobs->workers */
 };
 
 struct rung__jobs {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	pthread_mutex_t lock;   /* for begun, ended, stopped and failure */
+	pthread_cond_t changed; /* a job has ended, or the jobs were stopped */
 	rung__job_fn fn;
 	void *ctx;
-	uint64_t count, begun, ended;
-	bool stopped;
-	struct rung__failure failure;
-	uint32_t worker_count;
-	struct worker workers[];
+	uint64_t count, begun, ended; /* ended <= begun <= count */
+	bool stopped;                 /* a job failed, or rung__jobs_stop() was called */
+	struct rung__failure failure; /* the first one */
+	uint32_t worker_count;        /* threads that were started */
+	struct worker workers[];      /* room for those that were wanted */
 };
 
+/* A job has ended with `rc`. With the lock held. */
 static void note(struct rung__jobs *jobs, int rc)
 {
 	jobs->ended++;
@@ -35,6 +39,7 @@ static void note(struct rung__jobs *jobs, int rc)
 	pthread_cond_broadcast(&jobs->changed);
 }
 
+/* A thread. */
 static void *work(void *ctx)
 {
 	struct worker *worker = ctx;
@@ -54,7 +59,8 @@ static void *work(void *ctx)
 	return NULL;
 }
 
-/* Fewer threads than wanted are enough. */
+/* Start up to `threads` threads. Fewer are enough: each of them does any job. @return 0, or an
+ * errno value if not one could be started */
 static int start_workers(struct rung__jobs *jobs, uint32_t threads)
 {
 	int err = 0;
@@ -83,6 +89,7 @@ int rung__jobs_start(uint32_t threads, uint64_t count, rung__job_fn fn, void *ct
 	jobs->count = count;
 	pthread_mutex_init(&jobs->lock, NULL);
 	rung__cond_init(&jobs->changed);
+	/* jobs may end from here on */
 	err = start_workers(jobs, wanted);
 	if (err == 0) {
 		*jobs_out = jobs;
@@ -99,7 +106,7 @@ bool rung__jobs_wait(struct rung__jobs *jobs, uint64_t ended)
 	pthread_mutex_lock(&jobs->lock);
 	while (jobs->ended < ended && !jobs->stopped)
 		pthread_cond_wait(&jobs->changed, &jobs->lock);
-	good = !jobs->stopped;
+	good = !jobs->stopped; /* a failure counts even if enough jobs have ended */
 	pthread_mutex_unlock(&jobs->lock);
 	return good;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heap memory with a limit that tests set, and the options check. */
+/*
+ * Heap memory, with a limit that tests set to inject failures; mapped memory; copying structs of
+ * options across versions; the clock, and the number of OpenMP's threads.
+ */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -14,7 +17,7 @@
 
 #include "base/base.h"
 
-#define HUGE_BYTES (2u << 20)
+#define HUGE_BYTES (2u << 20) /* a huge page of x86-64 and arm64 */
 
 static _Atomic int64_t allocations_left = -1;
 
@@ -23,6 +26,8 @@ void rung__alloc_limit(int64_t count)
 	atomic_store(&allocations_left, count);
 }
 
+/* Count an allocation. Allocations of other threads count as well, so it is atomic; without a limit
+ * it is one load. */
 static bool may_allocate(void)
 {
 	int64_t left = atomic_load_explicit(&allocations_left, memory_order_relaxed);
@@ -38,6 +43,7 @@ static bool may_allocate(void)
 
 void *rung__malloc(size_t bytes)
 {
+	/* malloc(0) may return NULL, which would look like a failure */
 	return may_allocate() ? malloc(bytes ? bytes : 1) : NULL;
 }
 
@@ -79,6 +85,7 @@ void *rung__malloc_aligned(size_t align, size_t bytes)
 
 	if (!may_allocate() || bytes > PTRDIFF_MAX - align)
 		return NULL;
+	/* aligned_alloc() needs a multiple of the alignment */
 	ptr = aligned_alloc(align, (size_t)rung__align_up(bytes ? bytes : 1, align));
 	return ptr;
 }
@@ -92,7 +99,7 @@ void *rung__malloc_huge(uint64_t bytes)
 	if (!may_allocate() || bytes > PTRDIFF_MAX - HUGE_BYTES ||
 	    posix_memalign(&ptr, HUGE_BYTES, (size_t)bytes) != 0)
 		return NULL;
-	/* advice: small pages serve as well */
+	/* only advice: small pages work as well */
 	madvise(ptr, (size_t)bytes & ~(size_t)(RUNG__PAGE_BYTES - 1), MADV_HUGEPAGE);
 	return ptr;
 }
@@ -111,7 +118,7 @@ char *rung__vformat(const char *format, va_list args)
 	char *text;
 	int len;
 
-	va_copy(again, args);
+	va_copy(again, args); /* the first call, which measures, would use up `args` */
 	len = vsnprintf(NULL, 0, format, again);
 	va_end(again);
 	text = len < 0 ? NULL : rung__malloc((size_t)len + 1);
@@ -136,13 +143,14 @@ void rung__free(void *ptr)
 	free(ptr);
 }
 
+/* public: callers may have another allocator than the library */
 void rung_free(void *ptr)
 {
 	free(ptr);
 }
 
-/* Reserve address space only. It maps one more huge page than needed and unmaps the ends, because
- * mmap() aligns only to small pages. */
+/* Reserve address space, without memory, aligned to a huge page. mmap() aligns only to small pages,
+ * so one more huge page than needed is mapped, and both ends are unmapped. */
 static unsigned char *reserve(uint64_t size)
 {
 	unsigned char *map, *base;
@@ -164,19 +172,22 @@ static unsigned char *reserve(uint64_t size)
 	return base;
 }
 
-/* Replaces the mapping at `base`. */
+/* Replace the mapping at `base`, which is not shared with a child of fork(). MAP_FIXED replaces it
+ * in one step: no other thread can map memory there in between. */
 static bool map_at(unsigned char *base, uint64_t size, int prot, int flags, int fd, uint64_t offset)
 {
 	if (mmap(base, (size_t)size, prot, flags | MAP_FIXED, fd, (off_t)offset) == MAP_FAILED)
 		return false;
-	madvise(base, (size_t)size, MADV_HUGEPAGE); /* advice: small pages serve as well */
+	madvise(base, (size_t)size, MADV_HUGEPAGE); /* only advice */
 	madvise(base, (size_t)size, MADV_DONTFORK);
 	return true;
 }
 
+/* Map new address space, aligned to a huge page. 0 bytes are one page, because mmap() refuses 0. */
 static void *map_new(uint64_t bytes, int prot, int flags, int fd)
 {
 	uint64_t size = rung__align_up(bytes ? bytes : 1, RUNG__PAGE_BYTES);
+	/* size < bytes: rounding up has overflowed */
 	unsigned char *base = size < bytes ? NULL : reserve(size);
 
 	if (base && !map_at(base, size, prot, flags, fd, 0)) {
@@ -234,7 +245,8 @@ int rung__opts_copy_in(void *dst, size_t dst_size, const void *src, const char *
 
 	if (!src)
 		return 0;
-	memcpy(&src_size, src, sizeof(src_size));
+	memcpy(&src_size, src, sizeof(src_size)); /* `size` is the first field of every struct */
+	/* 0 is the usual mistake: a struct that was cleared instead of initialised */
 	if (src_size < sizeof(size_t))
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: size is %zu: set it with the struct's initialiser", what,
@@ -262,6 +274,7 @@ int rung__opts_copy_out(void *dst, const void *known, size_t known_bytes, const 
 		return rung__fail(RUNG_E_ABI,
 		                  "%s: has %zu bytes, this rung knows %zu: update the library",
 		                  what, size, known_bytes);
+	/* the caller's size stays */
 	memcpy((char *)dst + sizeof(size), (const char *)known + sizeof(size), size - sizeof(size));
 	return 0;
 }
@@ -284,10 +297,12 @@ int rung__thread_number(void)
 }
 
 #ifdef _OPENMP
+/* has_team: this process has had a parallel region. is_forked: its parent had one before fork(). */
 static atomic_bool has_team, is_forked;
 
-/* After fork() the threads of libgomp's team do not exist, and libgomp would wait for them forever.
- * This must not call OpenMP: the one of LLVM holds its locks until it learns of the fork. */
+/* Runs in the child of fork(). The threads of libgomp's team do not exist there, and libgomp would
+ * wait for them forever. This must not call OpenMP: LLVM's library holds its locks until its own
+ * handler of the fork has run. */
 static void leave_team(void)
 {
 	if (atomic_load(&has_team))
@@ -303,6 +318,7 @@ __attribute__((constructor)) static void watch_forks(void)
 int rung__threads(uint32_t wanted)
 {
 #ifdef _OPENMP
+	/* loaded first: a store by every thread would move the cache line between CPUs */
 	if (!atomic_load_explicit(&has_team, memory_order_relaxed))
 		atomic_store(&has_team, true);
 	if (atomic_load_explicit(&is_forked, memory_order_relaxed))

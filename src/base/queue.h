@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Intrusive list: entries are linked through one of their members, so adding one allocates nothing.
- * Entries are added at both ends and removed at the front, or anywhere during a walk. Private to
- * the core.
+ * Intrusive list: entries are linked through one of their members, so adding one allocates nothing
+ * and cannot fail. Entries are added at both ends and removed at the front, or anywhere by a search
+ * from the front. It is a ring of single links with a pointer to the last one, which gives both
+ * ends with one pointer. Private to rung.
  *
  * Threads: no locking; the caller guards each list.
  */
@@ -13,10 +14,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Member of an entry; all zero while it is in no list. An entry with several can be in several
- * lists. */
+/** Member of an entry; all zero while it is not in a list. An entry with several links can be in
+ * several lists. */
 struct rung__link {
-	struct rung__link *next; /* the last one's is the first: a link in a list is never NULL */
+	struct rung__link *next; /* of the last one: the first. So it is never NULL in a list */
 };
 
 /** All zero: empty. */
@@ -60,21 +61,25 @@ static inline struct rung__link *rung__queue_after(const struct rung__queue *que
 	return link == queue->last ? NULL : link->next;
 }
 
+/** Add at the front. */
 static inline void rung__queue_push_first(struct rung__queue *queue, struct rung__link *link)
 {
 	assert(!rung__is_linked(link));
 	if (!queue->last)
-		queue->last = link->next = link;
+		queue->last = link->next = link; /* a ring of one; the lines below keep it */
 	link->next = queue->last->next;
 	queue->last->next = link;
 }
 
+/** Append. In a ring, the new first link becomes the last one when `last` moves to it. */
 static inline void rung__queue_push(struct rung__queue *queue, struct rung__link *link)
 {
 	rung__queue_push_first(queue, link);
 	queue->last = link;
 }
 
+/** Remove the link after `before`, which is the last one for the first link, and the link itself in
+ * a list of one. */
 static inline void rung__queue_cut(struct rung__queue *queue, struct rung__link *before)
 {
 	struct rung__link *link = before->next;
@@ -96,7 +101,7 @@ static inline struct rung__link *rung__queue_pop(struct rung__queue *queue)
 	return first;
 }
 
-/** Remove an entry that is in the list. */
+/** Remove an entry that is in the list. Searches it from the front: for short lists. */
 static inline void rung__queue_remove(struct rung__queue *queue, const struct rung__link *link)
 {
 	struct rung__link *before = queue->last;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Draws that depend on a key and a running number only: the same for any order of execution, also
- * on a GPU. Private.
+ * Random draws that depend only on a key and an index: they are the same for any number of threads
+ * and any order of execution, also on a GPU. Private to rung.
  *
  * Stream `key` is splitmix64 started at `key` (Steele, Lea, Flood, "Fast Splittable Pseudorandom
  * Number Generators", 2014).
@@ -11,10 +11,11 @@
 
 #include "base/base.h"
 
-#define RUNG__STREAM_STEP UINT64_C(0x9e3779b97f4a7c15)
+#define RUNG__STREAM_STEP UINT64_C(0x9e3779b97f4a7c15) /* as in rung__mix64() */
 
+/** A position in a stream. */
 struct rung__rng {
-	uint64_t state;
+	uint64_t state; /* key + index * RUNG__STREAM_STEP */
 };
 
 /** Combine two keys; not symmetric, so (a, b) and (b, a) differ. */
@@ -29,6 +30,7 @@ static RUNG__ANYWHERE inline uint64_t rung__rng_at(uint64_t key, uint64_t i)
 	return rung__mix64(key + i * RUNG__STREAM_STEP);
 }
 
+/** Next number of the stream. */
 static inline uint64_t rung__rng_next(struct rung__rng *stream)
 {
 	const uint64_t value = rung__mix64(stream->state);
@@ -38,9 +40,9 @@ static inline uint64_t rung__rng_next(struct rung__rng *stream)
 }
 
 /**
- * Map 64 random bits to a number below `limit` (at least 1), every number equally likely: Lemire,
- * "Fast Random Integer Generation in an Interval", 2019. False: the bits fall into the surplus and
- * must be replaced by the next ones.
+ * Map 64 random bits to a number below `limit` (at least 1), every number equally likely: D.
+ * Lemire, "Fast Random Integer Generation in an Interval", 2019. @return false: the bits fall into
+ * the surplus and must be replaced by the next ones
  */
 static RUNG__ANYWHERE inline bool rung__bits_below(uint64_t bits, uint64_t limit,
                                                    uint64_t *value_out)
@@ -48,7 +50,8 @@ static RUNG__ANYWHERE inline bool rung__bits_below(uint64_t bits, uint64_t limit
 	const unsigned __int128 product = (unsigned __int128)bits * limit;
 
 	*value_out = (uint64_t)(product >> 64);
-	/* 2^64 mod limit is the number of surplus low halves */
+	/* 2^64 mod limit is the number of surplus low halves. It is below limit, so the division is
+	 * rarely needed */
 	return (uint64_t)product >= limit || (uint64_t)product >= (0 - limit) % limit;
 }
 
@@ -63,8 +66,8 @@ static inline uint64_t rung__rng_below(struct rung__rng *stream, uint64_t limit)
 }
 
 /**
- * 64 random bits modulo `limit` (at least 1), every remainder equally likely. False: these bits
- * are above the last full range of `limit` numbers; take others.
+ * 64 random bits modulo `limit` (at least 1), every remainder equally likely. @return false: the
+ * bits are above the last full range of `limit` numbers and must be replaced
  */
 static inline bool rung__bits_modulo(uint64_t bits, uint64_t limit, uint64_t *value_out)
 {
@@ -72,12 +75,12 @@ static inline bool rung__bits_modulo(uint64_t bits, uint64_t limit, uint64_t *va
 	return bits <= UINT64_MAX - (0 - limit) % limit;
 }
 
-/** Gives a number below `limit` (at least 1), every one equally likely, as rung__rng_below(). */
+/** Returns a number below `limit` (at least 1), every one equally likely, as rung__rng_below(). */
 typedef uint64_t (*rung__below_fn)(struct rung__rng *stream, uint64_t limit);
 
 /**
- * All orders are equally likely: Fisher and Yates; R. Durstenfeld, "Algorithm 235: Random
- * permutation", CACM 7(7), 1964.
+ * Shuffle in place; all orders are equally likely: Fisher and Yates; R. Durstenfeld, "Algorithm
+ * 235: Random permutation", CACM 7(7), 1964.
  */
 static inline void rung__shuffle(uint64_t *items, uint64_t count, rung__below_fn below,
                                  struct rung__rng *stream)

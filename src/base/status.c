@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status codes, the message of the last failure, and the list of built-in features. */
+/* Status codes, the text of the last failure of each thread, and the list of built-in features. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "rung_config.h"
 
 static _Thread_local char last_error[RUNG__ERROR_BYTES];
-static _Thread_local uint64_t last_error_least;
+static _Thread_local uint64_t last_error_least; /* bytes; 0: it was not a budget */
 
 const char *rung_status_name(int status)
 {
@@ -47,9 +47,10 @@ unsigned long long rung_last_error_min_bytes(void)
 	return last_error_least;
 }
 
+/* Replace the last error of this thread. A text that is too long is cut. */
 static void record(uint64_t least, const char *format, va_list args)
 {
-	char text[RUNG__ERROR_BYTES]; /* the arguments may point into last_error */
+	char text[RUNG__ERROR_BYTES]; /* not last_error itself: the arguments may point into it */
 
 	vsnprintf(text, sizeof(text), format, args);
 	memcpy(last_error, text, sizeof(text));
@@ -76,6 +77,7 @@ int rung__fail_min_bytes(uint64_t least, const char *format, ...)
 	return RUNG_E_INVAL;
 }
 
+/* The status for an errno value. EFBIG: the file system, or ulimit -f, limits the size of files. */
 static int status_of_errno(int err)
 {
 	switch (err) {
@@ -98,7 +100,7 @@ static int status_of_errno(int err)
 
 int rung__fail_errno(int err, const char *format, ...)
 {
-	char text[RUNG__ERROR_BYTES / 2];
+	char text[RUNG__ERROR_BYTES / 2]; /* half: strerror() must fit after it */
 	va_list args;
 
 	va_start(args, format);
@@ -116,6 +118,7 @@ void rung__failure_keep(struct rung__failure *failure, int rc)
 {
 	int none = 0;
 
+	/* only the thread whose rc was stored writes the text, so two never race for it */
 	if (rc < 0 && __atomic_compare_exchange_n(&failure->rc, &none, rc, false, __ATOMIC_RELAXED,
 	                                          __ATOMIC_RELAXED))
 		snprintf(failure->text, sizeof(failure->text), "%s", rung_last_error());
@@ -141,7 +144,7 @@ const char *rung_feature(unsigned idx, int *built_in_out, const char **why_out)
 	static const struct {
 		const char *name;
 		int built_in;
-		const char *why;
+		const char *why; /* it is not built in; from CMake */
 	} features[] = {
 		{ "io_uring", RUNG_HAVE_IO_URING, RUNG_WHY_IO_URING },
 		{ "numa", RUNG_HAVE_NUMA, RUNG_WHY_NUMA },

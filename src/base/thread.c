@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting threads, and waiting for their end. */
+/* Starting threads, and waiting for their end on the monotonic clock. */
 #include <errno.h>
 #include <signal.h>
 #include <time.h>
@@ -12,6 +12,8 @@ int rung__thread_start(pthread_t *thread, void *(*run)(void *), void *ctx)
 	sigset_t all, before;
 	int rc;
 
+	/* the thread inherits the mask; blocking signals in the thread itself would be too late for
+	 * one that is delivered before */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(thread, NULL, run, ctx);
@@ -65,11 +67,12 @@ bool rung__end_join(struct rung__end *end, pthread_t thread, uint64_t ns)
 	int rc = 0;
 
 	pthread_mutex_lock(&end->lock);
+	/* `until` is fixed, so spurious wake-ups do not extend the wait */
 	while (!end->reached && rc != ETIMEDOUT)
 		rc = pthread_cond_timedwait(&end->changed, &end->lock, &until);
 	reached = end->reached;
 	pthread_mutex_unlock(&end->lock);
 	if (reached)
-		pthread_join(thread, NULL); /* it returns */
+		pthread_join(thread, NULL); /* returns at once: the thread has only to return */
 	return reached;
 }

@@ -44,7 +44,7 @@ int rung__in_place_check(const struct rung__in_place *in_place, const char *dir)
 /**
  * Read the sampled blocks again and compare their checksums, whatever the modification time is.
  * @param different_out  number of blocks that differ
- * @param first_out      offset of the first of them in the file; unchanged if there are none
+ * @param first_out      offset of the first of them in the file; unchanged if all agree
  * @return as rung__in_place_check(), without RUNG_E_CORRUPT
  */
 int rung__in_place_compare(const struct rung__in_place *in_place, const char *dir,

@@ -23,7 +23,7 @@ struct rung__npy {
 /**
  * Fill row_count and row_bytes from dtype and dims.
  * @param bytes_out  size of the whole array
- * @return false if a size needs more than 63 bits, or there are no dimensions or no dtype
+ * @return false if a size needs more than 63 bits, or the dtype or all dimensions are missing
  */
 bool rung__array_measure(struct rung_array_info *array, uint64_t *bytes_out);
 

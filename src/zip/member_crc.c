@@ -77,7 +77,7 @@ static int compare(struct rung__member_crc *crc, uint32_t array_crc)
 }
 
 /* Claim the first gap in [*at, *end) as a new piece, and set both to its bounds. With the lock
- * held. @return false: there is no gap, or nothing more is summed */
+ * held. @return false: all bytes are covered, or nothing more is summed */
 static bool claim(struct rung__member_crc *crc, uint64_t *at, uint64_t *end)
 {
 	uint32_t i = 0;

@@ -21,9 +21,9 @@
 #define RUNG__HAVE_STREAM 0
 #endif
 
-#define RUNG__STREAM_BYTES (8u << 20)
-#define RUNG__STREAM_ALIGN 32u /* of where streamed rows go */
-/* bytes moved in one step: fewer than two lines in flight are slower */
+#define RUNG__STREAM_BYTES (8u << 20) /* one core's share of the caches */
+#define RUNG__STREAM_ALIGN 32u        /* alignment of the destination of streamed rows */
+/* bytes copied in one step; with fewer than two lines in flight copies are slower */
 #define RUNG__COPY_BLOCK 128u
 
 /**
@@ -44,6 +44,7 @@ static inline bool rung__streams(const void *to, size_t stride, uint64_t bytes)
 }
 
 #if RUNG__HAVE_STREAM
+/* All loads come before the first store, so that both lines are in flight. */
 __attribute__((target("avx"), always_inline)) static inline void rung__copy_block(
 	bool stream, unsigned char *to, const unsigned char *from)
 {
@@ -65,7 +66,8 @@ __attribute__((target("avx"), always_inline)) static inline void rung__copy_bloc
 	}
 }
 
-/** Only after rung__streams() returned true for rows that include `to`. */
+/** Copy a row with streaming stores. Only after rung__streams() returned true for rows that include
+ * `to`; the last partial block is copied with memcpy(). */
 __attribute__((target("avx"))) static inline void rung__copy_streamed(unsigned char *to,
                                                                       const unsigned char *from,
                                                                       size_t bytes)
@@ -103,6 +105,7 @@ __attribute__((target("avx"))) static inline void rung__copy_ahead(bool stream, 
 }
 #endif
 
+/** Order earlier streaming stores before later stores of any kind. */
 static inline void rung__copy_fence(void)
 {
 #if RUNG__HAVE_STREAM

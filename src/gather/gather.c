@@ -12,9 +12,9 @@
 #include "gather/copy.h"
 #include "gather/gather.h"
 
-/* Measured with bench/gather_hits.py: distances of 4 to 16 rows are alike for wide rows, of narrow
- * ones 16 are best. */
-#define AHEAD 16u /* rows */
+/* Distance of the prefetch without blocks, in rows. Measured with bench/gather_hits.py: distances
+ * of 4 to 16 rows perform alike for wide rows; 16 is best for narrow ones. */
+#define AHEAD 16u
 /*
  * When rows are copied in blocks, each block prefetches one block of a later row into the
  * second-level cache, where pending lines do not use up the few fill buffers of the first level.
@@ -24,9 +24,10 @@
  */
 #define AHEAD_BYTES    8192u
 #define AHEAD_MAX      32u  /* rows */
-#define PREFETCH_BYTES 512u /* of a row: after that the hardware prefetcher takes over */
+#define PREFETCH_BYTES 512u /* of a row: the hardware prefetcher continues from there */
 #define LINE_BYTES     64u
 
+/* A constant in each loop, so that the loop has no branch for it. */
 enum map_kind { MAP_NONE, MAP_32, MAP_64 };
 
 static inline uint64_t rank_at(const struct rung__gather *g, enum map_kind map, uint64_t id)
@@ -41,8 +42,8 @@ static inline uint64_t rank_at(const struct rung__gather *g, enum map_kind map, 
 	}
 }
 
-/* Row i of the list; NULL if there is no such row, or if the view does not hold it. Its rank was
- * prefetched before. */
+/* The memory of row i of the list; NULL beyond the end, for an id out of range, or if the view does
+ * not contain it. The entry of the map was prefetched before. */
 __attribute__((always_inline)) static inline const unsigned char *row_at(
 	const struct rung__gather *g, const struct rung__view *view, const struct rung_ids *ids,
 	uint64_t i, enum rung_dtype dtype, enum map_kind map)
@@ -53,14 +54,14 @@ __attribute__((always_inline)) static inline const unsigned char *row_at(
 	return slot < view->row_count ? view->base + slot * view->stride : NULL;
 }
 
-/* Prefetch the rank. Always inline: gcc considers a function that only prefetches to have no
- * effect, and removes the calls. */
+/* Prefetch a row. Always inline: gcc considers a function that only prefetches to have no effect,
+ * and removes the calls. */
 __attribute__((always_inline)) static inline void prefetch_row(const struct rung__gather *g,
                                                                const unsigned char *row)
 {
 	if (!row)
 		return;
-	/* a number that the compiler knows: no loop is left */
+	/* wide rows: the number of lines is a constant, so the loop is unrolled */
 	if (g->row_bytes >= PREFETCH_BYTES) {
 		for (size_t at = 0; at < PREFETCH_BYTES; at += LINE_BYTES)
 			__builtin_prefetch(row + at, 0, 0);
@@ -70,6 +71,7 @@ __attribute__((always_inline)) static inline void prefetch_row(const struct rung
 	}
 }
 
+/* Prefetch the entry of the map for id i, which is needed before the row can be prefetched. */
 __attribute__((always_inline)) static inline void prefetch_rank(const struct rung__gather *g,
                                                                 const struct rung_ids *ids,
                                                                 uint64_t i, enum rung_dtype dtype,
@@ -99,6 +101,7 @@ int rung__gather_outside(enum rung_dtype dtype, uint64_t id, uint64_t index, uin
  * streaming stores. */
 enum way { PLAIN, BLOCKS, STREAMED };
 
+/* later: the row to prefetch while this one is copied. */
 __attribute__((always_inline)) static inline void copy_row(enum way way, unsigned char *to,
                                                            const unsigned char *from, size_t bytes,
                                                            const unsigned char *later)
@@ -114,11 +117,12 @@ __attribute__((always_inline)) static inline void copy_row(enum way way, unsigne
 	memcpy(to, from, bytes);
 }
 
+/* The gather for constant way, dtype and map. */
 __attribute__((always_inline)) static inline int gather_loop(
 	const struct rung__gather *gather, const struct rung_ids *list, enum way way,
 	struct rung__misses *misses, enum rung_dtype dtype, enum map_kind map)
 {
-	/* a local copy, which the written rows cannot alias */
+	/* local copies, which the written rows cannot alias, so they are not loaded again */
 	const struct rung__gather g = *gather;
 	const struct rung__view view = *g.view;
 	const struct rung_ids ids = *list;
@@ -132,6 +136,7 @@ __attribute__((always_inline)) static inline int gather_loop(
 		const unsigned char *later = row_at(&g, &view, &ids, i + ahead, dtype, map);
 		uint64_t rank, slot;
 
+		/* two distances: the map's entry must be there when its row is prefetched */
 		prefetch_rank(&g, &ids, i + ahead + AHEAD, dtype, map);
 		if (way == PLAIN)
 			prefetch_row(&g, later);
@@ -139,10 +144,12 @@ __attribute__((always_inline)) static inline int gather_loop(
 			return rung__gather_outside(list->dtype, id, i + gather->index_first,
 			                            g.vertex_count);
 		rank = rank_at(&g, map, id);
-		slot = rank - view.rank_first;
+		slot = rank -
+		       view.rank_first; /* wraps for hotter ranks: one comparison is enough */
 		if (slot < view.row_count) {
 			const unsigned char *row = view.base + slot * view.stride;
 
+			/* without a later row the row itself is prefetched: no branch in the copy */
 			copy_row(way, g.out + i * g.out_stride, row, g.row_bytes,
 			         later ? later : row);
 		} else {
@@ -169,7 +176,7 @@ __attribute__((always_inline)) static inline int gather_ids(const struct rung__g
 		return LOOPS(g, ids, way, misses, RUNG_I32);
 	case RUNG_U32:
 		return LOOPS(g, ids, way, misses, RUNG_U32);
-	case RUNG_I64:
+	case RUNG_I64: /* a negative id is out of range as an unsigned one */
 	case RUNG_U64:
 		return LOOPS(g, ids, way, misses, RUNG_U64);
 	default:
@@ -193,6 +200,7 @@ __attribute__((target("avx"))) static int gather_streamed(const struct rung__gat
 {
 	int rc = gather_ids(g, ids, STREAMED, misses);
 
+	/* before the caller, or another thread that it wakes, reads the rows */
 	rung__copy_fence();
 	return rc;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Where rows are in the features files. Private to rung. */
+/** The positions of rows in the features files, and the rule for shared reads. Private to rung. */
 #ifndef RUNG_LAYOUT_LAYOUT_H
 #define RUNG_LAYOUT_LAYOUT_H
 
@@ -24,15 +24,15 @@ struct rung__view {
  * stage --in-place) are in one file, in the order of the vertices: row i is then that of vertex i.
  */
 struct rung__layout {
-	uint64_t data_offset;
+	uint64_t data_offset; /* of the first row in each file */
 	uint64_t row_stride;
 	uint64_t row_bytes;
 	uint64_t file_count;
-	uint64_t block_rows; /* does not matter with one file */
-	/* rows left where they were: of an entry of vertex_of_rank, 4 or 8; else 0 */
+	uint64_t block_rows; /* not used with one file */
+	/* rows staged in place: bytes of an entry of vertex_of_rank, 4 or 8; else 0 */
 	uint64_t vertex_bytes;
-	/* for rows staged in place, [vertices], owned by the reader of rows; NULL if only sizes
-	 * matter */
+	/* rows staged in place: [vertices], owned by the store or loader that reads the rows; NULL
+	 * if only sizes matter */
 	const void *vertex_of_rank;
 	uint64_t file_bytes[RUNG__FILES_MAX];
 };
@@ -43,7 +43,7 @@ static inline uint64_t rung__row_file(const struct rung__layout *layout, uint64_
 	return layout->file_count == 1 ? 0 : rank / layout->block_rows % layout->file_count;
 }
 
-/** Where it begins there. */
+/** The offset of the row in that file. */
 static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint64_t rank)
 {
 	if (layout->vertex_of_rank)
@@ -54,7 +54,8 @@ static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint6
 	return layout->data_offset + rank * layout->row_stride;
 }
 
-/** How many of `count` rows from a rank on are contiguous in its file. */
+/** The number of rows from a rank on, `count` at most, that are contiguous in its file: up to the
+ * end of its block. */
 static inline uint64_t rung__row_run(const struct rung__layout *layout, uint64_t rank,
                                      uint64_t count)
 {
@@ -64,7 +65,7 @@ static inline uint64_t rung__row_run(const struct rung__layout *layout, uint64_t
 	return layout->file_count == 1 || count < left ? count : left;
 }
 
-/** Rows of the first row_count ranks that are in a file. */
+/** The number of rows in a file, of the first row_count ranks. */
 static inline uint64_t rung__file_rows(const struct rung__layout *layout, uint64_t row_count,
                                        uint64_t file_idx)
 {
@@ -83,15 +84,16 @@ static inline uint64_t rung__file_rows(const struct rung__layout *layout, uint64
 struct rung__read_rule {
 	uint64_t row_bytes;
 	uint64_t align;           /* reads begin and end at multiples of it: a power of two */
-	uint64_t merge_gap_bytes; /* between two rows, that are worth reading over */
+	uint64_t merge_gap_bytes; /* largest gap between two rows that is over-read */
 	uint64_t read_bytes_max;
 	bool apart; /* each row has a separate read */
 };
 
 /**
- * Whether the row at `offset` joins the read of rows before it in the file.
- * @param first    where the first of them begins
- * @param row_end  where the last of them ends
+ * Whether the row at `offset` joins the read of rows before it in the file: if the bytes between
+ * the aligned reads are worth reading, and the common read is not too long.
+ * @param first    offset of the first of them
+ * @param row_end  end of the last of them
  */
 static inline bool rung__row_joins(const struct rung__read_rule *rule, uint64_t first,
                                    uint64_t row_end, uint64_t offset)
@@ -104,8 +106,8 @@ static inline bool rung__row_joins(const struct rung__read_rule *rule, uint64_t 
 	       end - rung__align_down(first, align) <= rule->read_bytes_max;
 }
 
-/** Most bytes that the aligned read of one row takes: rows begin at multiples of gcd(stride, align)
- * into a block. */
+/** Bytes of the longest aligned read of one row. A row's offset in an aligned block is a multiple
+ * of the common divisor of stride, data offset and alignment. */
 uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset,
                         uint32_t align);
 

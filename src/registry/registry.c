@@ -4,7 +4,7 @@
 #include "registry/registry.h"
 #include "rung_config.h"
 
-/* of the core alone it is NULL */
+/* NULL in a build of the core alone, which has no io/ */
 #if RUNG_CORE_ONLY
 extern const struct rung__reader_ops rung__file_reader __attribute__((weak));
 #else
@@ -12,8 +12,8 @@ extern const struct rung__reader_ops rung__file_reader;
 #endif
 
 /*
- * Without CUDA nothing defines it, so it is NULL; the tests link a simulated one, which serves in
- * either build.
+ * Without CUDA nothing defines it, so it is NULL. Tests link the device of the simulated runtime,
+ * which then defines it in a build without CUDA too.
  */
 #if RUNG_HAVE_CUDA
 extern const struct rung__device_ops rung__cuda_device;
@@ -21,7 +21,8 @@ extern const struct rung__device_ops rung__cuda_device;
 extern const struct rung__device_ops rung__cuda_device __attribute__((weak));
 #endif
 
-/* Through a pointer, because a compiler assumes that the address of a function is never NULL. */
+/* Through a volatile pointer, because a compiler may assume that the address of an object is never
+ * NULL. */
 const struct rung__reader_ops *rung__registry_reader(void)
 {
 	const struct rung__reader_ops *volatile ops = &rung__file_reader;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The parts outside src/ that the core calls, each a table of functions. registry.c is the only
- * file of src/ that names something of io/ or kernels/. Private to rung.
+ * file of src/ that refers to io/ or kernels/ by name. Private to rung.
  */
 #ifndef RUNG_REGISTRY_REGISTRY_H
 #define RUNG_REGISTRY_REGISTRY_H
@@ -9,7 +9,7 @@
 struct rung__device_ops;
 struct rung__reader_ops;
 
-/** The reader of features files. NULL: the core is built alone. */
+/** The reader of features files. NULL: the core was built alone (RUNG_CORE_ONLY), without io/. */
 const struct rung__reader_ops *rung__registry_reader(void);
 
 /** The device "cuda". NULL: it is not built in. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung numa: nodes, CPUs, memory, GPUs and NVMe drives of a machine, and how far they are from each
- * other. */
+/*
+ * rung numa: print the nodes, CPUs, memory, GPUs and NVMe drives of a machine and the links between
+ * them, then measure their rates. With --json the output is the profile that rung plan and rung
+ * bench read (docs/PROFILE.md).
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -8,24 +11,27 @@
 #include "numa/numa.h"
 #include "output/out_file.h"
 
-#define ROWS_MAX      64u /* as in the library, like all of these */
+/* The limits of the library: values beyond them are wrong usage already here. */
+#define ROWS_MAX      64u
 #define DEPTH_MAX     128u
 #define ROW_BYTES_MIN 4u
 #define ROW_BYTES_MAX 1048576u
 #define FILES_MAX     64u
 
 struct numa_args {
-	int topology;          /* nothing is measured */
-	const char *root;      /* NULL: this machine */
-	const char *measuring; /* an option given that only measuring makes use of; NULL: none */
+	int topology;          /* nonzero: nothing is measured */
+	const char *root;      /* folder with a recorded machine; NULL: this machine */
+	const char *measuring; /* name of a given option that only applies to measuring, or NULL */
 	struct rung_numa_measure_opts opts;
-	const char *files[FILES_MAX];
-	uint32_t row_bytes[ROWS_MAX], depths[ROWS_MAX];
+	const char *files[FILES_MAX];                   /* [opts.file_count] */
+	uint32_t row_bytes[ROWS_MAX], depths[ROWS_MAX]; /* [opts.row_count], [opts.depth_count] */
 	int csv;
-	const char *svg;
+	const char *svg; /* file to write; NULL: none */
 	struct tool_common common;
 };
 
+/* A list of matrices to a sum of enum rung_numa_matrix. The names come from the library, so a new
+ * matrix is accepted here at once. */
 static void set_only(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct numa_args *args = ctx;
@@ -41,6 +47,7 @@ static void set_only(const struct argp_state *state, void *ctx, const char *arg)
 			if (strlen(name) == length && strncmp(name, from, length) == 0)
 				found = bit;
 		}
+		/* the second condition: a comma at the end */
 		if (!found || (from[length] && !from[length + 1]))
 			argp_error(state,
 			           "--only: '%s' is not a list of bandwidth, latency, loaded, "
@@ -81,6 +88,7 @@ static void check(const struct argp_state *state, void *ctx)
 }
 
 #define NOT_BYTES "not a size in bytes; write 2GiB"
+/* of every option that --topology would ignore, so that check() can refuse it */
 #define MEASURING TOOL_NOTED(struct numa_args, measuring)
 
 static const struct tool_option options[] = {
@@ -141,7 +149,8 @@ const struct tool_command tool_numa_command = {
 	.check = check,
 };
 
-/* The node to try: the one with most free memory of those we may use. @return its number, or -1 */
+/* The node on which placing a page is tried: of the nodes that this process may use, the one with
+ * the most free memory. @return its number, or -1 */
 static int node_to_try(const struct rung_topology *topology)
 {
 	const struct rung_topology_node *node;
@@ -158,6 +167,8 @@ static int node_to_try(const struct rung_topology *topology)
 	return best;
 }
 
+/* Whether mbind() and move_pages() work here: containers often refuse them, which only a trial
+ * shows. */
 static json_t *policy_json(const struct rung_numa_policy *policy)
 {
 	json_t *entry = json_object();
@@ -183,7 +194,12 @@ static void print_policy(const struct rung_numa_policy *policy)
 	       *policy->look_why ? " (" : "", policy->look_why, *policy->look_why ? ")" : "");
 }
 
-/* @param policy  NULL where nothing could be tried; `measured` NULL when nothing was */
+/*
+ * Print topology and results as CSV, JSON or tables; CSV has only the results.
+ * @param policy    NULL: nothing could be tried
+ * @param measured  NULL: nothing was measured
+ * @return an exit code
+ */
 static int report(const char *name, const struct numa_args *args,
                   const struct rung_topology *topology, const struct rung_numa_policy *policy,
                   const struct numa_measured *measured)
@@ -212,6 +228,7 @@ static int report(const char *name, const struct numa_args *args,
 	return TOOL_DONE;
 }
 
+/* Write the heat maps of --svg; nothing without it. @return an exit code */
 static int draw(const char *name, const struct numa_measured *measured, struct tool_out *svg)
 {
 	if (!svg->path)
@@ -221,6 +238,7 @@ static int draw(const char *name, const struct numa_measured *measured, struct t
 	return tool_out_commit(svg);
 }
 
+/* Measure and report. @return an exit code */
 static int measure(const char *name, struct numa_args *args, const struct rung_topology *topology,
                    const struct rung_numa_policy *policy)
 {
@@ -230,6 +248,7 @@ static int measure(const char *name, struct numa_args *args, const struct rung_t
 	struct rung_numa_report *numa_report;
 	struct rung_topology_info info = { .size = sizeof(info) };
 	struct tool_out svg;
+	/* before measuring, so that a wrong path does not cost minutes */
 	int code = tool_out_open(name, args->svg, &svg), rc;
 
 	if (code != TOOL_DONE)
@@ -237,8 +256,8 @@ static int measure(const char *name, struct numa_args *args, const struct rung_t
 	tool_progress_init(&progress, name, args->common.quiet);
 	args->opts.threads_max = args->common.threads;
 	args->opts.files = args->files;
-	args->opts.row_bytes = args->row_bytes;
-	if (args->opts.depth_count)
+	args->opts.row_bytes = args->row_bytes; /* in addition to the library's sizes */
+	if (args->opts.depth_count)             /* instead of its depths */
 		args->opts.depths = args->depths;
 	args->opts.progress = tool_progress_update;
 	args->opts.progress_ctx = &progress;
@@ -255,6 +274,7 @@ static int measure(const char *name, struct numa_args *args, const struct rung_t
 	code = report(name, args, topology, policy, &measured);
 	if (code == TOOL_DONE)
 		code = draw(name, &measured, &svg);
+	/* single absent values are part of a report; a report of nothing else is not a success */
 	if (code == TOOL_DONE && !numa_any_value(numa_report, RUNG_NUMA_ALL))
 		code = TOOL_NO_HARDWARE;
 	tool_out_abandon(&svg);
@@ -274,7 +294,7 @@ int cmd_numa(int argc, char **argv)
 	rc = rung_topology_load(args.root, &topology);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
-	node = args.root ? -1 : node_to_try(topology);
+	node = args.root ? -1 : node_to_try(topology); /* of a recorded machine nothing is tried */
 	if (node >= 0)
 		rc = rung_numa_probe_policy((uint32_t)node, &policy);
 	tried = node >= 0 ? &policy : NULL;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The topology as JSON. Lists of CPUs and nodes are texts in the format of taskset and numactl;
- * matrices are in the order of the lists. */
+/*
+ * The topology as JSON. Lists of CPUs and nodes are texts in the format of taskset and numactl;
+ * matrices are in the order of the lists. Unknown values are null: every key is always set.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +13,13 @@ static json_t *known(uint64_t value)
 	return value == RUNG_UNKNOWN ? json_null() : tool_json_u64(value);
 }
 
+/* null for -1: the kernel does not report a node */
 static json_t *node_number(int node)
 {
 	return node < 0 ? json_null() : json_integer(node);
 }
 
-/* As the kernel writes lists: "" for an empty one. */
+/* As the kernel writes lists: "" for an empty one, instead of the "-" of the tables. */
 static json_t *list_json(const struct rung_id_list *list)
 {
 	char *text = numa_list_text(list);
@@ -24,6 +27,7 @@ static json_t *list_json(const struct rung_id_list *list)
 
 	if (!list->ids)
 		return json_null();
+	/* NULL without memory: setting it fails, and so does printing the object */
 	json = text ? json_string(strcmp(text, "-") == 0 ? "" : text) : NULL;
 	free(text);
 	return json;
@@ -60,6 +64,7 @@ static json_t *huge_pages_json(const struct rung_topology_node *node)
 	return array;
 }
 
+/* The firmware's ratings, not measured; an empty list if it has none. */
 static json_t *ratings_json(const struct rung_topology_node *node)
 {
 	json_t *array = json_array();
@@ -101,6 +106,7 @@ static json_t *node_json(const struct rung_topology_node *node)
 	return entry;
 }
 
+/* [from][to] by positions of the nodes, because their numbers may have gaps. */
 static json_t *distances_json(const struct rung_topology *topology, size_t count)
 {
 	json_t *rows = json_array();
@@ -132,6 +138,7 @@ static json_t *link_json(const struct rung_pcie_link *link)
 	return entry;
 }
 
+/* GPUs and drives share the keys from bus_id on. A GPU has no "name": its bus id is its name. */
 static json_t *device_json(const struct rung_topology_device *device)
 {
 	json_t *entry = json_object();
@@ -155,10 +162,12 @@ static json_t *device_json(const struct rung_topology_device *device)
 	return entry;
 }
 
+/* rung_topology_link() between devices, or rung_topology_node_link() from a device to a node */
 typedef enum rung_link (*link_between)(const struct rung_topology *topology, size_t a_idx,
                                        size_t b_idx);
 
-/* Rows and columns are positions, each from a first one on. */
+/* Rows are the positions from `row` on, columns those from `column` on. In the topology's list of
+ * devices the GPUs come first, then the drives. */
 static json_t *links_json(const struct rung_topology *topology, link_between between, size_t row,
                           size_t row_count, size_t column, size_t column_count)
 {

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The topology as tables. Unknown values are "?", values that do not exist "-". */
+/*
+ * The topology as tables. Unknown values are "?", values that do not exist are "-".
+ *
+ * All *_cell() functions append one cell to a table. Without memory the table remembers it, and
+ * tool_table_print() fails; only its result has to be checked.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +21,7 @@ char *numa_list_text(const struct rung_id_list *list)
 		return NULL;
 	if (list->count == 0)
 		fputc('-', out);
+	/* one step per range i .. last of consecutive numbers; the list is ascending */
 	for (uint32_t i = 0, last; i < list->count; i = last + 1) {
 		for (last = i;
 		     last + 1 < list->count && list->ids[last + 1] == list->ids[last] + 1;)
@@ -24,7 +30,7 @@ char *numa_list_text(const struct rung_id_list *list)
 		if (last > i)
 			fprintf(out, "-%u", list->ids[last]);
 	}
-	if (fclose(out) != 0) {
+	if (fclose(out) != 0) { /* the stream had no memory to grow */
 		free(text);
 		return NULL;
 	}
@@ -39,6 +45,7 @@ static void list_cell(struct tool_table *table, const struct rung_id_list *list)
 	free(text);
 }
 
+/* @param per  "" for a size, "/s" for a rate */
 static void bytes_cell(struct tool_table *table, uint64_t bytes, const char *per)
 {
 	char text[TOOL_TEXT_BYTES];
@@ -74,11 +81,13 @@ static void headings(struct tool_table *table, const char *const *names, size_t 
 
 /* ---- machine ---- */
 
+/* The ending of a noun. */
 static const char *plural(uint32_t count)
 {
 	return count == 1 ? "" : "s";
 }
 
+/* Two lines: the machine, and the part of it that this process may use. */
 static void print_machine(const struct rung_topology_info *info)
 {
 	char text[TOOL_TEXT_BYTES];
@@ -122,9 +131,10 @@ static void cpu_count_cell(struct tool_table *table, const struct rung_topology_
 		tool_table_cell(table, "%u", node->cpus.count);
 }
 
+/* "512 x 2.00 MiB (500 free)" for each size; sizes without reserved pages are left out. */
 static void huge_page_cell(struct tool_table *table, const struct rung_topology_node *node)
 {
-	char text[256] = "", size[TOOL_TEXT_BYTES];
+	char text[256] = "", size[TOOL_TEXT_BYTES]; /* room for the four sizes of ARM */
 
 	for (size_t i = 0; i < node->huge_page_count; i++) {
 		const struct rung_huge_pages *pages = &node->huge_pages[i];
@@ -143,11 +153,13 @@ static void huge_page_cell(struct tool_table *table, const struct rung_topology_
 	tool_table_cell(table, "%s", text[0] ? text : "-");
 }
 
+/* Append a note, separated by a comma from the one before. */
 static void add_note(FILE *out, const char *note, const char *more)
 {
 	fprintf(out, "%s%s%s", ftell(out) > 0 ? ", " : "", note, more);
 }
 
+/* Everything unusual about a node: GPU memory, no CPUs, no memory, restrictions, offline CPUs. */
 static void note_cell(struct tool_table *table, const struct rung_topology_node *node)
 {
 	char *offline = node->cpus_offline.count ? numa_list_text(&node->cpus_offline) : NULL,
@@ -156,7 +168,7 @@ static void note_cell(struct tool_table *table, const struct rung_topology_node 
 	FILE *out = open_memstream(&text, &bytes);
 
 	if (out) {
-		if (node->gpu)
+		if (node->gpu) /* implies that the node has no CPUs */
 			add_note(out, "memory of GPU ", node->gpu);
 		else if (!node->has_cpu)
 			add_note(out, "no CPUs", "");
@@ -192,7 +204,8 @@ static int print_nodes(const struct rung_topology *topology)
 	return tool_table_print(table);
 }
 
-/* For `count` columns after the first; to be freed. */
+/* Layout of a matrix for tool_table_new(): a left-aligned column of names, then `count`
+ * right-aligned ones. Free it with free(), after the table: the table does not copy it. */
 static char *right_columns(size_t count)
 {
 	char *columns = malloc(count + 2);
@@ -205,6 +218,7 @@ static char *right_columns(size_t count)
 	return columns;
 }
 
+/* The firmware's distances (SLIT): 10 is local. */
 static int print_distances(const struct rung_topology *topology, size_t count)
 {
 	char *columns = right_columns(count);
@@ -239,6 +253,7 @@ static void latency_cell(struct tool_table *table, uint64_t ns)
 		tool_table_cell(table, "%llu ns", (unsigned long long)ns);
 }
 
+/* Nonzero if two ratings differ at most in their access class. */
 static int same_rating(const struct rung_memory_rating *a, const struct rung_memory_rating *b)
 {
 	return a->initiators.count == b->initiators.count &&
@@ -283,6 +298,7 @@ static int print_ratings(const struct rung_topology *topology)
 
 /* ---- devices ---- */
 
+/* "16 GT/s x8"; "?" if either is unknown. */
 static void speed_text(char text[TOOL_TEXT_BYTES], double gt_per_s, uint32_t width)
 {
 	if (gt_per_s > 0 && width > 0)
@@ -291,6 +307,7 @@ static void speed_text(char text[TOOL_TEXT_BYTES], double gt_per_s, uint32_t wid
 		snprintf(text, TOOL_TEXT_BYTES, "?");
 }
 
+/* The present speed, and after "of" the highest if it differs: idle GPUs slow down their link. */
 static void link_cell(struct tool_table *table, const struct rung_pcie_link *link)
 {
 	char now[TOOL_TEXT_BYTES], most[TOOL_TEXT_BYTES];
@@ -328,6 +345,7 @@ static int print_gpus(const struct rung_topology *topology, uint32_t count)
 	return tool_table_print(table);
 }
 
+/* Drives are the devices of the topology from `first` on, after the GPUs. */
 static int print_drives(const struct rung_topology *topology, uint32_t first, uint32_t count)
 {
 	struct tool_table *table = tool_table_new("llllrrlrl");
@@ -354,7 +372,7 @@ static int print_drives(const struct rung_topology *topology, uint32_t first, ui
 	return tool_table_print(table);
 }
 
-/* The names that stand for devices here: GPUs are counted by bus id, as nvidia-smi does. */
+/* Names of devices in the matrix: "GPU0", numbered by bus id as in nvidia-smi, or "nvme0n1". */
 static void device_cell(struct tool_table *table, const struct rung_topology *topology, size_t idx)
 {
 	const struct rung_topology_device *device = rung_topology_device(topology, idx);
@@ -365,6 +383,7 @@ static void device_cell(struct tool_table *table, const struct rung_topology *to
 		tool_table_cell(table, "%s", device->name);
 }
 
+/* One matrix, devices by devices and nodes, in the form of nvidia-smi topo -m, with a legend. */
 static int print_links(const struct rung_topology *topology, const struct rung_topology_info *info)
 {
 	size_t devices = (size_t)info->gpu_count + info->nvme_count;
@@ -406,6 +425,7 @@ int numa_topology_print(const struct rung_topology *topology)
 	rung_topology_info(topology, &info);
 	print_machine(&info);
 	rc = print_nodes(topology);
+	/* tables that would be empty are left out; without NUMA there are no distances */
 	if (rc == 0 && info.numa)
 		rc = print_distances(topology, info.node_count);
 	if (rc == 0)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of each kind of result, and finding results. docs/PROFILE.md defines each key. */
+/*
+ * The tables of numa_results.h: fields of each kind of result, lists in JSON, tables and heat maps;
+ * and functions that find results. docs/PROFILE.md defines each key.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +13,7 @@ static const char *matrix_of(const struct rung_numa_result *result)
 	return rung_numa_matrix_name(result->matrix);
 }
 
-/* The rung that a GPU gathers from. */
+/* The tier that a GPU gathers from, by the names of the plan's tiers. */
 static const char *rung_of(const struct rung_numa_result *result)
 {
 	if (result->matrix == RUNG_NUMA_GPU)
@@ -23,6 +26,7 @@ static const char *cores_of(const struct rung_numa_result *result)
 	return result->all_cores < 0 ? NULL : result->all_cores ? "all" : "one";
 }
 
+/* Initialisers of a field after its matrices: form, offset, zero, word. */
 #define WORDS(function)   NUMA_WORDS, 0, 0, function
 #define TEXT(member)      NUMA_TEXT, NUMA_AT(member), 0, NULL
 #define NODE(member)      NUMA_NODE, NUMA_AT(member), 0, NULL
@@ -33,6 +37,8 @@ static const char *cores_of(const struct rung_numa_result *result)
 #define GPUS              (RUNG_NUMA_GPU | RUNG_NUMA_PEER)
 #define COSTS             (RUNG_NUMA_TOUCH | RUNG_NUMA_REGISTER)
 
+/* A key may occur twice with different matrices, because a 0 is a number for some of them and
+ * absent for others. The order is that of JSON objects. */
 const struct numa_field numa_fields[] = {
 	{ "matrix", RUNG_NUMA_ALL, WORDS(matrix_of) },
 	{ "kind", RUNG_NUMA_ALL, TEXT(kind) },
@@ -114,6 +120,7 @@ struct numa_datum numa_datum(const struct numa_field *field, const struct rung_n
 /* ---- lists ---- */
 
 #define KEYS (const struct numa_list_key[])
+/* a key with the name of its field */
 #define SAME(field)                                                                                \
 	{                                                                                          \
 		field, field, NULL                                                                 \
@@ -130,6 +137,8 @@ const struct numa_list numa_lists[] = {
 	        SAME("reads_per_s"),
 	        SAME("bytes_per_s"),
 	        { 0 } } },
+	/* one entry per GPU and node, with the rates of three kinds. An entry exists for each
+	 * to_gpu result, even an absent one, so the others are not lost with it. */
 	{ "gpu_copy", RUNG_NUMA_GPU, "to_gpu", 1,
 	  KEYS{ SAME("gpu"),
 	        SAME("gpu_bus_id"),
@@ -156,6 +165,7 @@ const struct numa_list numa_lists[] = {
 	        SAME("rows_per_s"),
 	        SAME("bytes_per_s"),
 	        { 0 } } },
+	/* joined with the list above: here the GPU that gathers is to_gpu, and it reads from gpu */
 	{ "gpu_gather", RUNG_NUMA_PEER, "gather", 0,
 	  KEYS{ { "gpu", "to_gpu", NULL },
 	        { "gpu_bus_id", "to_gpu_bus_id", NULL },
@@ -172,6 +182,7 @@ const struct numa_list numa_lists[] = {
 
 /* ---- tables ---- */
 
+/* Columns that several tables have. */
 #define CPUS                                                                                       \
 	{                                                                                          \
 		"CPUs", NUMA_CELL_NODE, NUMA_AT(cpu_node), NULL, 0                                 \
@@ -224,6 +235,7 @@ static const struct numa_column cost_columns[] = {
 	{ 0 },
 };
 
+/* A table whose lines join several kinds lists the results of one kind, and the others by OTHER. */
 const struct numa_table numa_tables[] = {
 	{ RUNG_NUMA_BANDWIDTH, "read", 0,
 	  "bandwidth, bytes counted as STREAM does (a copy of n bytes is 2 n)",
@@ -314,6 +326,7 @@ const struct numa_table numa_tables[] = {
 
 /* ---- heat maps ---- */
 
+/* Initialisers of a map after its title: rows, columns, value, is_latency. */
 #define NODES     NUMA_CPUS, NUMA_MEMORY, NUMA_AT(bytes_per_s), 0
 #define GPU_NODES NUMA_GPUS, NUMA_MEMORY, NUMA_AT(bytes_per_s), 0
 #define GPU_PAIRS NUMA_FROM_GPUS, NUMA_TO_GPUS, NUMA_AT(bytes_per_s), 0
@@ -383,6 +396,7 @@ size_t numa_count_reads(const struct numa_measured *measured, size_t first, size
 	size_t count = 0;
 
 	*depth_count_out = 0;
+	/* equality with `count`: only results before the first one of another size are counted */
 	while ((result = rung_numa_report_result(measured->report, first + count)) != NULL &&
 	       numa_is_of(result, begin->matrix, NULL, 0) && result->cpu_node == begin->cpu_node &&
 	       strcmp(result->file, begin->file) == 0) {

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measured values as a table for programs (CSV): a line for each sample, or for the reason. */
+/* Measured values as CSV, for other programs: a line for each sample, or one with the reason if a
+ * value is absent. Samples and not medians, so that a reader can compute its own statistics. */
 #include <math.h>
 #include <string.h>
 
 #include "numa/numa_results.h"
 
+/* Keys of numa_fields, and three that belong to a sample: unit, sample, value. */
 static const char headings[] =
 	"matrix,kind,cpu_node,memory_node,cores,threads,level,row_bytes,page_bytes,queue_depth,gpu,"
 	"gpu_bus_id,to_gpu,to_gpu_bus_id,drive,file,engine,buffer_bytes,placement_share,huge_share,"
 	"unit,sample,value,absent,advised_bytes";
 
+/* Quoted as in RFC 4180 if necessary: names of files and reasons may contain commas and quotes. */
 static void print_word(const char *word)
 {
 	if (!strpbrk(word, ",\"\n\r")) {
@@ -22,9 +25,11 @@ static void print_word(const char *word)
 	putchar('"');
 }
 
+/* A field that is absent prints nothing between its commas. */
 static void print_field(const struct rung_numa_result *result, const struct numa_field *field)
 {
 	const struct numa_datum datum = numa_datum(field, result);
+	/* 0 counts as absent in some columns, although JSON has it as a number */
 	const int shown = field->zero == NUMA_ZERO_JSON      ? datum.number != 0
 	                  : field->zero == NUMA_ZERO_THREADS ? result->all_cores >= 0
 	                                                     : datum.is == NUMA_NUMBER;
@@ -59,6 +64,7 @@ static void print_line(const struct rung_numa_result *result, const char *unit, 
 	}
 }
 
+/* One line per sample of each value; `unit` in it is the key of the value, such as bytes_per_s. */
 static void print_result(const struct rung_numa_result *result)
 {
 	for (const struct numa_field *field = numa_fields; field->key; field++) {

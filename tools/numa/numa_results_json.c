@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measured values as JSON: docs/PROFILE.md defines each key. */
+/*
+ * Measured values as JSON; docs/PROFILE.md defines each key. The values are stored twice: medians
+ * as matrices and lists, which are easy to read, and `results` with every sample and all settings.
+ */
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "numa/numa_results.h"
 
+/* null if a matrix does not have the field, or the result does not */
 static json_t *field_json(const struct numa_field *field, const struct rung_numa_result *result)
 {
 	struct numa_datum datum = { 0 };
@@ -52,7 +56,10 @@ static json_t *result_json(const struct rung_numa_result *result)
 
 /* ---- medians ---- */
 
-/* [row][column] of the results that equal this one except for their nodes. */
+/*
+ * Medians [CPU node][memory node] of the results that equal `like` except for their nodes; null for
+ * pairs without a value. `value` is the offset of a struct rung_numa_value.
+ */
 static json_t *matrix_json(const struct numa_measured *measured, struct rung_numa_result like,
                            size_t value)
 {
@@ -77,6 +84,7 @@ static json_t *matrix_json(const struct numa_measured *measured, struct rung_num
 	return rows;
 }
 
+/* The matrices of each row size. */
 static json_t *gathers_json(const struct numa_measured *measured)
 {
 	json_t *array = json_array();
@@ -88,7 +96,7 @@ static json_t *gathers_json(const struct numa_measured *measured)
 
 		if (result->matrix != RUNG_NUMA_GATHER || result->row_bytes == last)
 			continue;
-		last = result->row_bytes; /* they ascend */
+		last = result->row_bytes; /* sizes ascend, so equal ones are neighbours */
 		entry = json_object();
 		tool_json_set(entry, "row_bytes", tool_json_u64(last));
 		tool_json_set(entry, "bytes_per_s",
@@ -99,6 +107,7 @@ static json_t *gathers_json(const struct numa_measured *measured)
 	return array;
 }
 
+/* Matrices of all cores: rates of a single thread are in `results` only. */
 static json_t *bandwidth_json(const struct numa_measured *measured)
 {
 	static const char *const kinds[] = { "read", "write", "copy", "triad" };
@@ -117,6 +126,7 @@ static json_t *bandwidth_json(const struct numa_measured *measured)
 	return object;
 }
 
+/* An entry of a list for `result`; keys with a kind come from the result of that kind instead. */
 static json_t *entry_json(const struct numa_measured *measured, const struct numa_list_key *keys,
                           const struct rung_numa_result *result)
 {
@@ -147,6 +157,7 @@ static void set_lists(json_t *root, const struct numa_measured *measured)
 	for (const struct numa_list *list = numa_lists; list->key; list++) {
 		json_t *array = json_object_get(root, list->key);
 
+		/* an empty list is set, too: nothing was measured */
 		if (!array)
 			tool_json_set(root, list->key, array = json_array());
 		for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)); i++) {
@@ -156,13 +167,15 @@ static void set_lists(json_t *root, const struct numa_measured *measured)
 	}
 }
 
-/* ---- the machine and the way ---- */
+/* ---- the machine and the settings ---- */
 
+/* null for -1: the kernel does not report it */
 static json_t *flag(int known)
 {
 	return known < 0 ? json_null() : json_boolean(known);
 }
 
+/* Properties that explain differences between two profiles. */
 static json_t *machine_json(const struct rung_numa_report_info *info)
 {
 	json_t *entry = json_object();
@@ -184,7 +197,7 @@ static json_t *measured_json(const struct rung_numa_report_info *info)
 {
 	json_t *entry = json_object(), *matrices = json_array();
 	const time_t began = (time_t)info->began_s;
-	char text[32] = "";
+	char text[32] = ""; /* ISO 8601, in UTC */
 	struct tm utc;
 
 	if (gmtime_r(&began, &utc))

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measured values as tables: medians; absent values are "-", with the reasons at the end. */
+/*
+ * Measured values as tables of medians. Absent values are "-"; the reasons follow at the end, after
+ * the values that were measured with smaller buffers than advised.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -10,6 +13,7 @@
 
 /* ---- machine ---- */
 
+/* Settings without which the values cannot be compared with those of another run. */
 static void print_setting(const struct rung_numa_report_info *info)
 {
 	char text[TOOL_TEXT_BYTES];
@@ -36,6 +40,7 @@ static double spread(const struct rung_numa_value *value)
 	return value->count ? (value->max - value->min) / 2 / value->median : NAN;
 }
 
+/* A number by a format of a table; "-" for NaN. */
 __attribute__((format(printf, 2, 0))) static void number_cell(struct tool_table *table,
                                                               const char *format, double number)
 {
@@ -55,7 +60,8 @@ static void rate_cell(struct tool_table *table, double bytes_per_s)
 		tool_table_cell(table, "-");
 }
 
-/* The rate of the result that is alike but of this kind, and its spread where it is larger. */
+/* The rate of the result that differs from `like` only in its kind. `most` becomes its spread, if
+ * that is larger. */
 static void other_cell(struct tool_table *table, const struct numa_measured *measured,
                        struct rung_numa_result like, const char *kind, double *most)
 {
@@ -68,6 +74,7 @@ static void other_cell(struct tool_table *table, const struct numa_measured *mea
 		*most = fmax(*most, spread(&other->bytes_per_s));
 }
 
+/* One cell. `most` is the largest spread of the OTHER cells before it in the line. */
 static void cell(struct tool_table *table, const struct numa_measured *measured,
                  const struct rung_numa_result *result, const struct numa_column *column,
                  double *most)
@@ -117,9 +124,10 @@ static void cell(struct tool_table *table, const struct numa_measured *measured,
 
 /* ---- tables ---- */
 
+/* @return 0, or -1 without memory */
 static int print_table(const struct numa_measured *measured, const struct numa_table *what)
 {
-	char sides[COLUMNS_MAX + 1] = "";
+	char sides[COLUMNS_MAX + 1] = ""; /* must outlive the table, which does not copy it */
 	const struct rung_numa_result *result;
 	const struct numa_column *column;
 	struct tool_table *table;
@@ -141,7 +149,8 @@ static int print_table(const struct numa_measured *measured, const struct numa_t
 	return tool_table_print(table);
 }
 
-/* One drive from one node: rows are sizes, columns depths. @return results printed; 0: no memory */
+/* Reads of one drive by one node, from result `first` on: rows are sizes, columns are depths. The
+ * last column has the highest bandwidth of the row. @return results printed; 0: no memory */
 static size_t print_drive(const struct numa_measured *measured, const struct numa_table *what,
                           size_t first)
 {
@@ -178,6 +187,7 @@ static size_t print_drive(const struct numa_measured *measured, const struct num
 	return tool_table_print(table) < 0 ? 0 : count;
 }
 
+/* A table for each drive and node, as the results are grouped. @return 0, or -1 without memory */
 static int print_drives(const struct numa_measured *measured, const struct numa_table *what)
 {
 	const struct rung_numa_result *result;
@@ -195,6 +205,8 @@ static int print_drives(const struct numa_measured *measured, const struct numa_
 
 /* ---- reasons ---- */
 
+/* Nonzero if an earlier result of the same matrix is absent for the same reason, which is then
+ * printed already: otherwise every pair of nodes would repeat it. */
 static int said_before(const struct numa_measured *measured, size_t idx)
 {
 	const struct rung_numa_result *result = rung_numa_report_result(measured->report, idx);
@@ -208,6 +220,7 @@ static int said_before(const struct numa_measured *measured, size_t idx)
 	return 0;
 }
 
+/* The reasons of all absent values, under a heading; nothing if every value was measured. */
 static void print_absent(const struct numa_measured *measured)
 {
 	const struct rung_numa_result *result;
@@ -225,12 +238,14 @@ static void print_absent(const struct numa_measured *measured)
 
 /* ---- sizes ---- */
 
+/* Nonzero if caches affect the value. */
 static int is_small(const struct rung_numa_result *result)
 {
 	return !result->absent && result->buffer_bytes < result->advised_bytes;
 }
 
-/* One line for each matrix and memory node; results of a matrix come side by side. */
+/* One line for each matrix and memory node. The results of a matrix are consecutive, so earlier
+ * ones are searched backwards only up to the first of another matrix. */
 static void print_small(const struct numa_measured *measured)
 {
 	const struct rung_numa_result *result, *other;

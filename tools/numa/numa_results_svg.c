@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measured values as heat maps: nodes x nodes, GPUs x nodes, GPUs x GPUs, and for each drive sizes
- * x depths.
+ * x depths. All maps are collected first, because the size of the picture depends on all of them;
+ * output/heat.c then writes it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -9,12 +10,14 @@
 #include "numa/numa_results.h"
 #include "output/heat.h"
 
+/* The maps of a picture; their texts and values are allocated, and free_map() frees them. */
 struct maps {
-	struct heat_map *maps;
+	struct heat_map *maps; /* [count] */
 	size_t count;
-	int incomplete; /* memory lacked */
+	int incomplete; /* nonzero: something is missing for lack of memory; nothing is written */
 };
 
+/* The text of a cell in bytes per second. */
 static const char *rate_text(char *text, double value)
 {
 	char bytes[TOOL_TEXT_BYTES];
@@ -30,6 +33,8 @@ static const char *ns_text(char *text, double value)
 	return text;
 }
 
+/* Names may be NULL, if memory ran out while they were set. The casts remove const: heat_write()
+ * only reads the maps, but here they are owned. */
 static void free_map(struct heat_map *map)
 {
 	for (size_t i = 0; map->rows && i < map->row_count; i++)
@@ -42,7 +47,8 @@ static void free_map(struct heat_map *map)
 	free((char *)(uintptr_t)map->title);
 }
 
-/* The next map, its names and values to be filled in: NULL without memory. */
+/* Append a map, whose names and values are to be filled in. `title` belongs to the map from now on,
+ * also if the call fails. @return NULL without memory */
 static struct heat_map *add(struct maps *maps, char *title, size_t row_count, size_t column_count)
 {
 	struct heat_map *map = reallocarray(maps->maps, maps->count + 1, sizeof(*map));
@@ -72,6 +78,7 @@ static struct heat_map *add(struct maps *maps, char *title, size_t row_count, si
 	return NULL;
 }
 
+/* asprintf() that returns the text; NULL without memory. */
 __attribute__((format(printf, 1, 2))) static char *text_of(const char *format, ...)
 {
 	va_list args;
@@ -84,6 +91,7 @@ __attribute__((format(printf, 1, 2))) static char *text_of(const char *format, .
 	return text;
 }
 
+/* Set a name of an axis, which owns it from now on. */
 static void set_name(struct maps *maps, const char *const *names, size_t idx, char *name)
 {
 	((const char **)(uintptr_t)names)[idx] = name;
@@ -92,7 +100,8 @@ static void set_name(struct maps *maps, const char *const *names, size_t idx, ch
 
 /* ---- nodes and GPUs ---- */
 
-/* A result for each GPU of a matrix that could be measured; [*count_out], NULL without memory. */
+/* One result for each GPU of a matrix, also if it is absent, but not of matrices that are absent as
+ * a whole, whose results have no kind. @return [*count_out], to be freed; NULL without memory */
 static const struct rung_numa_result **list_gpus(const struct numa_measured *measured,
                                                  enum rung_numa_matrix matrix, size_t *count_out)
 {
@@ -114,7 +123,8 @@ static const struct rung_numa_result **list_gpus(const struct numa_measured *mea
 	return list;
 }
 
-/* Have `cell` at position `idx` of an axis. @return the name of that; NULL without memory */
+/* Set the node or GPU of `cell` to position `idx` of an axis. @return the name of the position, to
+ * be freed; NULL without memory */
 static char *set_place(struct rung_numa_result *cell, const struct numa_measured *measured,
                        const struct rung_numa_result *const *gpus, enum numa_axis axis, size_t idx)
 {
@@ -134,6 +144,8 @@ static char *set_place(struct rung_numa_result *cell, const struct numa_measured
 	return text_of(names[axis], numa_gpu_text(text, gpus[idx]->gpu, gpus[idx]->gpu_bus_id));
 }
 
+/* Fill in names and values: `cell`, with each pair of positions in turn, is searched among the
+ * results. */
 static void fill(struct maps *maps, struct heat_map *map, const struct numa_measured *measured,
                  const struct numa_map *what, const struct rung_numa_result *const *gpus,
                  struct rung_numa_result cell)
@@ -148,6 +160,8 @@ static void fill(struct maps *maps, struct heat_map *map, const struct numa_meas
 			const struct rung_numa_value *value =
 				result && !result->absent ? numa_at(result, what->value) : NULL;
 
+			/* every row generates the names of the columns; only the first keeps
+			 * them */
 			if (row == 0)
 				set_name(maps, map->columns, column, name);
 			else
@@ -157,7 +171,7 @@ static void fill(struct maps *maps, struct heat_map *map, const struct numa_meas
 	}
 }
 
-/* The results that equal this one except for their nodes and devices. */
+/* Append a map of the results that equal `like` except for their nodes and devices. */
 static void add_map(struct maps *maps, const struct numa_measured *measured,
                     const struct numa_map *what, const struct rung_numa_result *like)
 {
@@ -183,7 +197,8 @@ static void add_map(struct maps *maps, const struct numa_measured *measured,
 
 /* ---- drives ---- */
 
-/* Sizes x depths. @return how many results they are */
+/* Append a map of sizes x depths for the drive of result `first`. @return the number of its
+ * results */
 static size_t add_drive(struct maps *maps, const struct numa_measured *measured, size_t first)
 {
 	const struct rung_numa_result *result = rung_numa_report_result(measured->report, first);
@@ -207,7 +222,8 @@ static size_t add_drive(struct maps *maps, const struct numa_measured *measured,
 	return count;
 }
 
-/* The first of a kind and a row stands for its map. @return how many results that is */
+/* Append the map of result `idx`, unless an earlier result of the same kind and row size has
+ * appended it. @return by how many results to advance */
 static size_t add_first(struct maps *maps, const struct numa_measured *measured, size_t idx)
 {
 	const struct rung_numa_result *result = rung_numa_report_result(measured->report, idx);

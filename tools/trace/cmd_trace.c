@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung trace: sample epochs on a staged graph, and report the hits of tiers of any size and
- * order. */
+/*
+ * rung trace: sample epochs on a staged graph, and report the hits of tiers of any size and order.
+ * The steps: open the outputs (cmd_trace.c), sample the epochs into a trace (trace_sample.c),
+ * compute hits and curves from it (trace_curves.c), write chart, counts and report
+ * (trace_report.c). No feature row is read.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +14,7 @@
 
 #define METHODS_DEFAULT "degree,wrpagerank,expected,blend"
 
+/* Each method once, in the order given: a curve that is listed twice would be computed twice. */
 static void add_method(struct trace_args *args, enum rung_score_method method)
 {
 	for (uint32_t m = 0; m < args->method_count; m++) {
@@ -20,10 +25,12 @@ static void add_method(struct trace_args *args, enum rung_score_method method)
 		args->methods[args->method_count++] = method;
 }
 
+/* --scores replaces the whole list, also the default; "none" leaves it empty. `state` is NULL for
+ * the default, which has no errors. */
 static void set_methods(const struct argp_state *state, void *ctx, const char *text)
 {
 	struct trace_args *args = ctx;
-	char *list = strdup(text), *next = list;
+	char *list = strdup(text), *next = list; /* a copy, because strsep() writes to it */
 
 	args->method_count = 0;
 	if (!list)
@@ -81,9 +88,10 @@ const struct tool_command tool_trace_command = {
 };
 
 struct outputs {
-	struct tool_out svg, counts;
+	struct tool_out svg, counts; /* --svg, --out; without a path their calls do nothing */
 };
 
+/* @return an exit code; if the second one fails, the caller abandons both */
 static int open_outputs(const char *name, const struct trace_args *args, struct outputs *outputs)
 {
 	int code = tool_out_open(name, args->svg, &outputs->svg);
@@ -91,6 +99,8 @@ static int open_outputs(const char *name, const struct trace_args *args, struct 
 	return code ? code : tool_out_open(name, args->out, &outputs->counts);
 }
 
+/* Graph, train ranks, and the settings that were not given as they were staged. The caller frees
+ * graph and seeds, also after a failure. @return an exit code */
 static int load_input(const char *name, const struct trace_args *args, const struct tool_data *data,
                       struct trace_input *input)
 {
@@ -126,6 +136,7 @@ static int make_trace(const struct trace_args *args, const struct trace_input *i
 	return rung_trace_create(&opts, trace_out);
 }
 
+/* Evaluate the trace, and write the outputs, which are not committed yet. @return an exit code */
 static int count(const char *name, const struct trace_args *args, const struct trace_input *input,
                  const struct rung_trace *trace, struct outputs *outputs,
                  struct trace_result *result)
@@ -142,6 +153,8 @@ static int count(const char *name, const struct trace_args *args, const struct t
 	return trace_write_counts(name, input->ds, trace, &outputs->counts);
 }
 
+/* All steps from an open dataset to the report. The report comes after the commits, so files that
+ * it belongs to exist by then. @return an exit code */
 static int run(const char *name, const struct trace_args *args, const struct tool_data *data,
                struct outputs *outputs)
 {
@@ -183,9 +196,11 @@ int cmd_trace(int argc, char **argv)
 
 	set_methods(NULL, &args, METHODS_DEFAULT);
 	tool_args_parse(&tool_trace_command, argc, argv, &args);
+	/* a plan without a store: tiers and budgets matter, their memory is not allocated */
 	rc = tool_plan(argv[0], args.dir, &args.store, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
+	/* before sampling, which may take hours, so that a wrong path fails at once */
 	code = open_outputs(argv[0], &args, &outputs);
 	if (code == TOOL_DONE)
 		code = run(argv[0], &args, &data, &outputs);

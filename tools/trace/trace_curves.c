@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluation of a trace: hits per tier with the forecast, and the hits of tiers of any size in
- * every requested order. */
+/*
+ * Evaluation of a trace: the hits of each tier of the plan next to their forecast, and the hits of
+ * tiers of any size for every requested order of the rows. Nothing is sampled again, except for a
+ * forecast without a suitable score.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace/trace.h"
 
+/* Denser at the small end: the x axis of the chart is logarithmic. */
 const double trace_shares[TRACE_SHARES] = {
 	0,   0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075,
 	0.1, 0.15,  0.2,   0.25,  0.3,  0.4,  0.5,  0.75, 1,
@@ -14,8 +18,11 @@ const double trace_shares[TRACE_SHARES] = {
 
 /* ---- tiers ---- */
 
-/* Whether the staged score is -log(1 - P), where P is the probability that a batch of this kind
- * requests the row. */
+/*
+ * Nonzero if the staged score predicts the hits: it is then -log(1 - P), where P is the probability
+ * that a batch of this kind requests the row. That holds for two methods, and only if the batches
+ * are sampled with the settings that the score was computed for.
+ */
 static int score_is_forecast(const struct trace_args *args, const struct trace_input *input)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(input->ds);
@@ -28,6 +35,8 @@ static int score_is_forecast(const struct trace_args *args, const struct trace_i
 	              info->fanout_count * sizeof(*info->fanouts)) == 0;
 }
 
+/* The share of a tier is the sum of P over its rows, relative to that of all rows. @return a
+ * status */
 static int predict_by_score(const struct trace_input *input, struct trace_result *result)
 {
 	double all = 0, in_tier[TRACE_TIERS_MAX] = { 0 };
@@ -40,7 +49,7 @@ static int predict_by_score(const struct trace_input *input, struct trace_result
 		const struct rung_plan_tier *tier = rung_plan_tier(input->plan, t);
 
 		for (uint64_t rank = tier->rank_first; rank < tier->rank_first + tier->row_count;
-		     rank++)
+		     rank++) /* P = 1 - exp(-score); expm1() is exact for small scores, too */
 			in_tier[t] -= expm1(-(double)((const float *)score)[rank]);
 		all += in_tier[t];
 	}
@@ -51,7 +60,8 @@ static int predict_by_score(const struct trace_input *input, struct trace_result
 	return 0;
 }
 
-/* With another seed: a forecast that saw the very batches would be none. */
+/* Sampled with another seed than the trace: the hits of the same batches would not be a
+ * prediction. @return a status */
 static int predict_by_sampling(const struct trace_args *args, const struct trace_input *input,
                                struct trace_result *result)
 {
@@ -96,6 +106,7 @@ int trace_count_tiers(const struct trace_args *args, const struct trace_input *i
 
 /* ---- curves ---- */
 
+/* @param hits  [TRACE_SHARES], out of `of` requests */
 static struct trace_curve *add_curve(struct trace_result *result, const char *name,
                                      enum trace_kind kind, const uint64_t *hits, uint64_t of)
 {
@@ -108,6 +119,8 @@ static struct trace_curve *add_curve(struct trace_result *result, const char *na
 	return curve;
 }
 
+/* Score the staged graph, whose vertices are ranks, for the settings of the trace. @return a
+ * status */
 static int score_graph(const struct trace_args *args, const struct trace_input *input,
                        enum rung_score_method method, float *score)
 {
@@ -123,10 +136,13 @@ static int score_graph(const struct trace_args *args, const struct trace_input *
 	opts.hop_count = input->fanouts.count;
 	opts.batch_size = input->batch;
 	opts.draws = args->draws;
-	opts.seed = args->seed; /* other batches than those of the trace: see rank.h */
+	/* the same seed gives a score other batches than the sampler of the trace: see rank.h */
+	opts.seed = args->seed;
 	return rung_score_compute(rung_graph_csc(input->graph), &opts, score, NULL);
 }
 
+/* Score, order, count: memory is freed before the next method, so only one score is held at a
+ * time. @return a status */
 static int add_method(const struct trace_args *args, const struct trace_input *input,
                       enum rung_score_method method, const struct rung_trace *trace,
                       struct trace_result *result)
@@ -152,7 +168,8 @@ static int add_method(const struct trace_args *args, const struct trace_input *i
 	return rc;
 }
 
-/* The first third of the requests fills the tiers. A static tier is filled before. */
+/* LRU and Belady begin with empty tiers: the first third of the requests fills them and is not
+ * counted. A static tier is filled before training begins. @return a status */
 static int add_dynamic(const struct rung_trace *trace, struct trace_result *result)
 {
 	uint64_t hits[TRACE_SHARES];
@@ -180,7 +197,9 @@ int trace_make_curves(const struct trace_args *args, const struct trace_input *i
 
 	for (unsigned i = 0; i < TRACE_SHARES; i++)
 		result->sizes[i] = (uint64_t)(trace_shares[i] * (double)vertex_count + 0.5);
+	/* all rows, exactly: the product in double is inexact for huge counts */
 	result->sizes[TRACE_SHARES - 1] = vertex_count;
+	/* without an order the rows are in the order of their ids, which are the staged ranks */
 	rc = rung_trace_static_hits(trace, NULL, 0, result->sizes, TRACE_SHARES, hits);
 	if (rc == 0)
 		add_curve(result, "staged", TRACE_STATIC, hits, result->requests);

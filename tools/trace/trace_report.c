@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The output of rung trace: tables or one JSON object; and the chart. */
+/* The output of rung trace: tables for people or one JSON object, and the chart of --svg. */
 #include <math.h>
 #include <string.h>
 
@@ -12,6 +12,7 @@ static const char *draws_name(enum rung_draws draws)
 	return draws == RUNG_DRAWS_NEW ? "new" : "all";
 }
 
+/* 0 to 1; NaN, which becomes null in JSON, if nothing was requested */
 static double share(uint64_t part, uint64_t whole)
 {
 	return whole ? (double)part / (double)whole : NAN;
@@ -48,6 +49,8 @@ static json_t *reals_json(const double *values)
 	return array;
 }
 
+/* Static orders are in "methods" by name; the references have keys next to it, because their number
+ * and names are fixed. */
 static json_t *curve_json(const struct trace_result *result)
 {
 	json_t *root = json_object(), *methods = json_object(), *rows = json_array();
@@ -126,6 +129,7 @@ static void print_tiers(const struct trace_result *result)
 	                                      : "sampled batches of another seed");
 }
 
+/* A column for each curve, in the order in which they were computed, and a line for each size. */
 static void print_curves(const struct trace_result *result)
 {
 	printf("hits in %% of the requests, with this share of the rows (in %%) resident\n%7s",
@@ -160,7 +164,7 @@ int trace_report(const char *name, const struct trace_args *args, const struct t
 
 #define TEXT_BYTES 512
 
-/* "papers" of "data/papers/" */
+/* The last part of the path: "papers" of "data/papers/". */
 static void dataset_name(const char *dir, char name[TEXT_BYTES])
 {
 	size_t length = strlen(dir), begin;
@@ -172,6 +176,7 @@ static void dataset_name(const char *dir, char name[TEXT_BYTES])
 	snprintf(name, TEXT_BYTES, "%.*s", (int)(length - begin), dir + begin);
 }
 
+/* "25, 10"; RUNG_HOPS_MAX numbers fit in the text. */
 static void fanout_text(const struct tool_fanouts *fanouts, char text[TEXT_BYTES])
 {
 	int used = 0;
@@ -188,7 +193,8 @@ static void fanout_text(const struct tool_fanouts *fanouts, char text[TEXT_BYTES
 	}
 }
 
-/* Where a tier ends, unless it holds nothing or everything. */
+/* Mark the size at which each tier ends: the curve there is the share of requests that this tier
+ * and the faster ones serve. Tiers without rows, and the last one, need no mark. */
 static void add_marks(const struct trace_result *result, uint64_t vertex_count, struct chart *chart)
 {
 	uint64_t end = 0;
@@ -203,8 +209,8 @@ static void add_marks(const struct trace_result *result, uint64_t vertex_count, 
 	}
 }
 
-/* The staged order and its references come first: they look the same in every chart, however many
- * methods follow. */
+/* Add the staged order and the references first, then the methods: styles are assigned in this
+ * order, so the first curves look the same in every chart, however many methods follow. */
 static void add_series(const struct trace_result *result, double y[][TRACE_SHARES],
                        struct chart *chart)
 {
@@ -231,7 +237,7 @@ void trace_write_svg(const struct trace_args *args, const struct trace_input *in
 		.subtitle = subtitle,
 		.x_label = "rows resident, % of all (logarithmic)",
 		.y_label = "row requests hit, %",
-		.x_min = 0.1,
+		.x_min = 0.1, /* the smallest share above 0, which has no place on this axis */
 		.x_max = 100,
 		.x = x,
 		.point_count = TRACE_SHARES,

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The epochs of rung trace: batches of shuffled train vertices, their requests, and the number of
- * requests of each vertex. */
+/*
+ * The epochs of rung trace: batches of shuffled train vertices are sampled in parallel, and their
+ * requests are appended to the trace in the order of the batches. Also writes the number of
+ * requests of each vertex.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace/trace.h"
 #include "base/random.h"
 
+/* The context of take(). */
 struct taking {
 	struct rung_trace *trace;
-	struct trace_result *result;
+	struct trace_result *result; /* counts batches and edges */
 	struct tool_progress *progress;
-	uint64_t batches_in_all;
+	uint64_t batches_in_all; /* of all epochs */
 	uint32_t hop_count;
 };
 
+/* Append the requests of a sampled batch. The sampler calls it for one batch at a time and in their
+ * order, on which LRU and Belady depend, so it needs no lock. @return a status */
 static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_t thread)
 {
 	struct taking *taking = ctx;
@@ -29,11 +35,13 @@ static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_
 	for (uint32_t hop = 0; hop < taking->hop_count; hop++)
 		taking->result->edges += rung_batch_block(batch, hop)->edge_count;
 	taking->result->batches++;
+	/* its result is not needed: without a grace period a signal ends the process at once */
 	tool_progress_update(taking->progress, "sampling", taking->result->batches,
 	                     taking->batches_in_all);
 	return 0;
 }
 
+/* A uniform number below `limit`: numbers that would favour some remainders are skipped. */
 static uint64_t below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t value;
@@ -43,6 +51,7 @@ static uint64_t below(struct rung__rng *stream, uint64_t limit)
 	return value;
 }
 
+/* Every epoch shuffles the order of the one before. @return a status */
 static int sample_epochs(const struct trace_args *args, const struct trace_input *input,
                          struct rung_sampler *sampler, struct taking *taking)
 {
@@ -61,6 +70,7 @@ static int sample_epochs(const struct trace_args *args, const struct trace_input
 	batches.batch_size = input->batch;
 	for (uint32_t epoch = 0; epoch < args->epochs && rc == 0; epoch++) {
 		rung__shuffle(order, input->seed_count, below, &stream);
+		/* a batch's key determines its draws: each batch of all epochs has another one */
 		batches.key_first = epoch * batches_per_epoch;
 		rc = rung_sampler_run(sampler, &batches, take, taking);
 	}
@@ -111,6 +121,7 @@ int trace_write_counts(const char *name, const struct rung_dataset *ds,
 	rc = rung_dataset_load_ids(ds, "rank_of_vertex", &count, &by_vertex);
 	if (rc < 0)
 		return tool_fail(name, rc);
+	/* the trace counts by rank; each rank of the map is replaced by its count in place */
 	for (uint64_t v = 0; v < count; v++)
 		by_vertex[v] = counts[by_vertex[v]];
 	code = tool_out_npy(out, RUNG_U64, count, by_vertex);

@@ -1,31 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading edge lists: which of two shapes they have, chunks of them, their largest id, their edges
- * as pairs. */
+/*
+ * Reading edge lists: their shape, chunks of them, their largest id, their edges as pairs.
+ *
+ * The files are not trusted, and may change between passes. Each pass therefore checks every id
+ * again; fail_id() looks for the first bad one only after a check has failed.
+ */
 #include "graph/edge_lists.h"
 
 #include "graph/graph_ids.h"
 #include "graph/graph.h"
 #include "source/source.h"
 
+/* One open edge list. */
 struct rung__edge_list {
 	struct rung_source *src;
-	enum rung_dtype dtype;
+	enum rung_dtype dtype; /* of the ids in the file */
 	uint64_t edge_count;
 	bool by_side; /* [2,E]: all sources, then all destinations; else [E,2] */
 	struct rung__id_range source, destination;
 };
 
-/* A chunk of one list in lists->raw: source i at element source_at + stride * i. */
+/* A chunk of one list in lists->raw: source i is element stride * i. */
 struct chunk {
 	const struct rung__edge_list *list;
-	uint64_t first;
+	uint64_t first; /* its first edge in the list */
 	uint64_t count;
 	uint64_t stride;
-	uint64_t destination_at; /* source_at is 0 */
+	uint64_t destination_at; /* element of the first destination */
 };
 
 typedef int (*chunk_fn)(struct rung__edge_lists *lists, const struct chunk *chunk, void *ctx);
 
+/* Open the SRC of a spec, and keep the ranges of its parts. */
 static int open_source(const char *spec, int *transposed_out, struct rung__edge_list *list)
 {
 	struct rung__edge_spec parts;
@@ -44,6 +50,7 @@ static int open_source(const char *spec, int *transposed_out, struct rung__edge_
 	return rc;
 }
 
+/* Open a list and find out which of the two shapes it has. [2,2] is read as [2,E]. */
 static int open_list(const char *spec, struct rung__edge_list *list)
 {
 	const struct rung_array_info *info;
@@ -59,7 +66,7 @@ static int open_list(const char *spec, struct rung__edge_list *list)
 	if (first != 2 && second != 2)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: an edge index of shape [%" PRIu64 ",%" PRIu64
-		                  "]: it must be [2,E] or [E,2]; reshape it",
+		                  "]; it must be [2,E] or [E,2]: reshape it",
 		                  spec, first, second);
 	list->dtype = info->dtype;
 	list->edge_count = first == 2 ? second : first;
@@ -68,6 +75,7 @@ static int open_list(const char *spec, struct rung__edge_list *list)
 	return 0;
 }
 
+/* Open all lists of a graph. */
 static int open_lists(struct rung__edge_lists *lists)
 {
 	const struct rung_graph_opts *opts = lists->opts;
@@ -81,12 +89,14 @@ static int open_lists(struct rung__edge_lists *lists)
 		if (!rung__add(lists->edge_count, lists->lists[i].edge_count, &lists->edge_count))
 			return rung__fail(
 				RUNG_E_FORMAT,
-				"%s: with the lists before it there are more than 2^64 edges",
+				"%s: together with the previous lists more than 2^64 edges",
 				opts->specs[i]);
 	}
 	return 0;
 }
 
+/* Read a chunk. Pairs are one read; of [2,E] sources and destinations are two, stored one after the
+ * other. */
 static int read_chunk(struct rung__edge_lists *lists, struct chunk *chunk)
 {
 	const struct rung__edge_list *list = chunk->list;
@@ -107,6 +117,7 @@ static int read_chunk(struct rung__edge_lists *lists, struct chunk *chunk)
 	return rung__ids_read(list->src, list->edge_count + chunk->first, chunk->count, raw);
 }
 
+/* One pass over all lists, in their order. */
 static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx)
 {
 	uint64_t done = lists->pass_first;
@@ -135,8 +146,9 @@ static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx
 	return 0;
 }
 
-/* First value of one side of a list that is not a valid id there, with the offset `first` taken
- * into account. */
+/* The smallest value in the file that is not a valid id for one side of a list. Values plus
+ * range->first are vertices, which must be below the vertex count, or not overflow while it is
+ * unknown. */
 static uint64_t id_limit(const struct rung__edge_lists *lists, enum rung_dtype dtype,
                          const struct rung__id_range *range)
 {
@@ -147,6 +159,7 @@ static uint64_t id_limit(const struct rung__edge_lists *lists, enum rung_dtype d
 	return rung__ids_limit(dtype, RUNG__MIN(limit, range->count));
 }
 
+/* Report edge i of a chunk, whose source or destination is out of range. */
 static int fail_id(const struct rung__edge_lists *lists, const struct chunk *chunk, uint64_t i)
 {
 	const enum rung_dtype dtype = chunk->list->dtype;
@@ -173,6 +186,7 @@ static int fail_id(const struct rung__edge_lists *lists, const struct chunk *chu
 	                          : "correct the edge");
 }
 
+/* Whether the source or the destination of edge i of a chunk is out of range. */
 static bool is_stray(const struct rung__edge_lists *lists, const struct chunk *chunk, uint64_t i)
 {
 	const struct rung__edge_list *list = chunk->list;
@@ -183,6 +197,7 @@ static bool is_stray(const struct rung__edge_lists *lists, const struct chunk *c
 	               id_limit(lists, list->dtype, &list->destination);
 }
 
+/* The larger vertex id of edge i of a chunk. */
 static uint64_t larger_end(const struct rung__edge_lists *lists, const struct chunk *chunk,
                            uint64_t i)
 {
@@ -195,6 +210,8 @@ static uint64_t larger_end(const struct rung__edge_lists *lists, const struct ch
 	return RUNG__MAX(source, destination + list->destination.first);
 }
 
+/* A chunk_fn: find the largest id, and the first edge that has it. That edge is named if memory
+ * for the graph cannot be allocated, because a wrong id may be the cause. */
 static int find_largest(struct rung__edge_lists *lists, const struct chunk *chunk, void *ctx)
 {
 	uint64_t largest = 0, at = 0, strays = 0;
@@ -213,6 +230,7 @@ static int find_largest(struct rung__edge_lists *lists, const struct chunk *chun
 			at++;
 		return fail_id(lists, chunk, at);
 	}
+	/* only a chunk with a new largest id is searched for its position */
 	if (lists->largest_spec && largest <= lists->largest)
 		return 0;
 	while (larger_end(lists, chunk, at) != largest)
@@ -223,7 +241,7 @@ static int find_largest(struct rung__edge_lists *lists, const struct chunk *chun
 	return 0;
 }
 
-/* Take the pairs of the reverse of self loops out again. */
+/* Remove the reverse pairs of self loops, which are at odd positions. @return remaining pairs */
 static uint64_t close_gaps(const struct rung__edge_lists *lists, uint64_t pair_count)
 {
 	uint64_t at = 0;
@@ -240,7 +258,8 @@ static uint64_t close_gaps(const struct rung__edge_lists *lists, uint64_t pair_c
 	return at;
 }
 
-/* The chunk as pairs of destination and source, checked. */
+/* Convert a chunk to pairs of destination and source, and check it. Bad ids are written too, cut
+ * off to index_bytes, because the loop has no branch out; the chunk is then not used. */
 static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk,
                       uint64_t *pair_count_out)
 {
@@ -280,12 +299,14 @@ static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk,
 	return 0;
 }
 
+/* Context of rung__edge_lists_each(). */
 struct taker {
 	int (*take)(void *ctx, const void *keys, const void *values, uint64_t pair_count,
 	            const char *spec);
 	void *ctx;
 };
 
+/* A chunk_fn: convert a chunk and pass its pairs on. */
 static int accept_chunk(struct rung__edge_lists *lists, const struct chunk *chunk, void *ctx)
 {
 	const struct taker *taker = ctx;
@@ -308,6 +329,7 @@ int rung__edge_lists_each(struct rung__edge_lists *lists,
 	return for_each_chunk(lists, accept_chunk, &taker);
 }
 
+/* Allocate keys and values in the width that the vertex count needs. */
 static int alloc_pairs(struct rung__edge_lists *lists)
 {
 	const uint64_t per_edge = lists->opts->undirected ? 2 : 1;

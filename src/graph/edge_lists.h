@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Edge lists of files as pairs of destination and source, a chunk at a time and checked. Private
- * to the core. */
+/** Edge lists in files, read as pairs of destination and source, one chunk at a time, and checked.
+ * Private to the core. */
 #ifndef RUNG_EDGE_LISTS_H
 #define RUNG_EDGE_LISTS_H
 
@@ -12,7 +12,7 @@ struct rung__edge_list;
 /** Ids of one side of an edge list: id i is vertex first + i. */
 struct rung__id_range {
 	uint64_t first;
-	uint64_t count; /* ids are below it; UINT64_MAX: not given */
+	uint64_t count; /* ids must be below it; UINT64_MAX: not given */
 };
 
 /** Meaning of "SRC+FIRST[:COUNT],FIRST[:COUNT]" for sources and destinations; with SRC alone, ids
@@ -24,36 +24,40 @@ struct rung__edge_spec {
 
 /**
  * Split the spec of an edge list. A spec that does not end in such numbers, or that names an
- * existing file, is SRC as a whole. RUNG_E_INVAL for numbers that are not valid ids.
+ * existing file, is SRC as a whole. @return 0, RUNG_E_INVAL (a number that is not a valid id)
  */
 int rung__edge_spec_parse(const char *spec, struct rung__edge_spec *parts_out);
 
+/** The edge lists of a graph, and the buffers of a pass over them. */
 struct rung__edge_lists {
-	const struct rung_graph_opts *opts;
-	struct rung__edge_list *lists; /* [opts->spec_count] */
-	uint64_t edge_count;           /* of all lists */
-	uint64_t source_bytes;         /* that their sources hold */
-	uint64_t vertex_count;         /* 0: not known yet */
-	unsigned index_bytes;
+	const struct rung_graph_opts *opts; /* borrowed */
+	struct rung__edge_list *lists;      /* [opts->spec_count] */
+	uint64_t edge_count;                /* of all lists */
+	uint64_t source_bytes; /* memory that their sources use to inflate members of a .npz */
+	uint64_t vertex_count; /* 0: not known yet */
+	unsigned index_bytes;  /* of keys and values; set with vertex_count */
 	int threads;
-	uint64_t chunk_edges; /* read at a time */
-	void *raw;            /* [2 * chunk_edges] as in the file */
-	/* [pairs of chunk_edges] destinations, and with undirected the sources after them */
+	uint64_t chunk_edges; /* edges that are read at a time */
+	void *raw;            /* [2 * chunk_edges] as in the file, up to 8 bytes each */
+	/* [pairs of chunk_edges] destinations and sources; with `undirected` each pair is followed
+	 * by its reverse */
 	void *keys;
 	void *values;
 	uint64_t pass_first;      /* edges of earlier passes, for progress */
-	uint64_t pass_total;      /* of all passes; the caller's to set */
-	uint64_t largest;         /* largest id so far, and where it stands */
-	const char *largest_spec; /* NULL: was not looked for */
+	uint64_t pass_total;      /* edges of all passes, for progress; the caller sets it */
+	uint64_t largest;         /* largest id so far, and its position */
+	const char *largest_spec; /* NULL: the largest id was not searched for */
 	uint64_t largest_edge;
 };
 
-/** @param chunk_edges  a raw chunk takes 16 bytes of each, its pairs 4 ids, or 2 of a directed
- *                     graph */
+/** Open all lists. After an error rung__edge_lists_close() frees what was opened.
+ * @param chunk_edges  edges per chunk; each uses 16 bytes for the raw ids, and 4 ids for its pairs,
+ *                     or 2 without `undirected` */
 int rung__edge_lists_open(struct rung__edge_lists *lists, const struct rung_graph_opts *opts,
                           uint64_t chunk_edges);
 
-/** From the options, or from a pass that finds the largest id. Then allocates memory for pairs. */
+/** Set vertex_count from the options, or by a pass that finds the largest id. Then allocate memory
+ * for pairs, whose width depends on it. */
 int rung__edge_lists_find_vertex_count(struct rung__edge_lists *lists);
 
 /**
@@ -69,7 +73,7 @@ int rung__edge_lists_each(struct rung__edge_lists *lists,
 
 void rung__edge_lists_close(struct rung__edge_lists *lists);
 
-/** RUNG_E_IO for a pass that brought other edges than one before. */
+/** Report a pass that found other edges than an earlier one. @return RUNG_E_IO */
 int rung__edges_changed(const char *spec);
 
 #endif

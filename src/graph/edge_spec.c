@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edge lists between parts of the vertices, with ids that begin at 0 in each part: where a part
- * begins, and how many ids it has. */
+/*
+ * Specs of edge lists between parts of the vertices: "SRC+FIRST[:COUNT],FIRST[:COUNT]".
+ *
+ * Ids begin at 0 in each part; the numbers are the first vertex of a part and the number of its
+ * ids. SRC may contain any character, also '+' and ',', so the spec is parsed from its end.
+ */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "graph/edge_lists.h"
 
-/* Digits before `end`, from `*at` backwards, as a number. @return false if there are none, or too
- * many */
+/* Parse the digits that end at *at, and move *at to the first of them. @return false if no digit is
+ * there, or the number needs more than 64 bits */
 static bool number_before(const char *spec, const char **at, uint64_t *value_out)
 {
 	const char *begin = *at;
 	uint64_t value = 0;
 
+	/* find the beginning, then parse forwards */
 	while (begin > spec && begin[-1] >= '0' && begin[-1] <= '9')
 		begin--;
 	if (begin == *at)
@@ -27,14 +32,14 @@ static bool number_before(const char *spec, const char **at, uint64_t *value_out
 	return true;
 }
 
-/* "FIRST" or "FIRST:COUNT" with `before` in front of it, which is taken too. */
+/* Parse "FIRST" or "FIRST:COUNT" that ends at *at, and the character `before` in front of it. */
 static bool range_before(const char *spec, const char **at, char before,
                          struct rung__id_range *range)
 {
 	*range = (struct rung__id_range){ .count = UINT64_MAX };
 	if (!number_before(spec, at, &range->first))
 		return false;
-	if (*at > spec && (*at)[-1] == ':') {
+	if (*at > spec && (*at)[-1] == ':') { /* the number was the count */
 		range->count = range->first;
 		--*at;
 		if (!number_before(spec, at, &range->first))
@@ -46,13 +51,14 @@ static bool range_before(const char *spec, const char **at, char before,
 	return true;
 }
 
+/* Whether all vertices of a range have at most 63 bits, so that sums of ids do not overflow. */
 static bool range_ok(const struct rung__id_range *range)
 {
 	return range->first <= INT64_MAX &&
 	       (range->count == UINT64_MAX || range->count <= INT64_MAX - range->first);
 }
 
-/* A file may be called as a spec looks. */
+/* Whether the whole spec is the name of a file, which may look like a spec with numbers. */
 static bool is_file(const char *spec)
 {
 	struct stat st;
@@ -76,9 +82,8 @@ int rung__edge_spec_parse(const char *spec, struct rung__edge_spec *parts_out)
 	}
 	if (!range_ok(&parts.source) || !range_ok(&parts.destination))
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: ids of more than 63 bits; give the first vertex of the "
-		                  "sources and of the destinations, and "
-		                  "how many there are: SRC+FIRST:COUNT,FIRST:COUNT",
+		                  "%s: ids of more than 63 bits; use SRC+FIRST:COUNT,FIRST:COUNT "
+		                  "with first vertex and number of sources, then of destinations",
 		                  spec);
 	parts.src_length = (size_t)(at - spec);
 	*parts_out = parts;

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs in memory: creation, release, and the check of every entry of indptr and indices that the
- * rest of rung relies on. */
+/*
+ * Graphs in memory: creation, release, and the check of every entry of indptr and indices.
+ *
+ * The rest of rung relies on this check and indexes arrays by these entries without checking them
+ * again. Each check reports the first bad position, whatever the number of threads.
+ */
 #include "graph/graph.h"
 
 const struct rung_csc *rung_graph_csc(const struct rung_graph *graph)
@@ -25,13 +29,12 @@ uint64_t rung__offsets_of_counts(uint64_t *counts, uint64_t count)
 		uint64_t here = counts[i];
 
 		counts[i] = sum;
-		sum += here; /* entries of arrays: they fit */
+		sum += here; /* cannot overflow: counts of entries of an array in memory */
 	}
 	return sum;
 }
 
-/* First i with indptr[i] > indptr[i + 1]; vertex_count if there is none. The same for any number of
- * threads. */
+/* The first i with indptr[i] > indptr[i + 1]; vertex_count if indptr never decreases. */
 static uint64_t first_descent(const struct rung_csc *csc)
 {
 	uint64_t first = csc->vertex_count;
@@ -44,7 +47,7 @@ static uint64_t first_descent(const struct rung_csc *csc)
 	return first;
 }
 
-/* First edge whose source is out of range; edge_count if there is none. */
+/* The first edge whose source is out of range; edge_count if all are in range. */
 static uint64_t first_stray(const struct rung_csc *csc)
 {
 	const unsigned index_bytes = csc->index_bytes;
@@ -64,21 +67,21 @@ int rung_csc_check(const struct rung_csc *csc)
 
 	if (csc->index_bytes != 4 && csc->index_bytes != 8)
 		return rung__fail(RUNG_E_INVAL,
-		                  "graph: index_bytes is %u: it is 4 (uint32_t) or 8 (uint64_t)",
+		                  "graph: index_bytes is %u; use 4 (uint32_t) or 8 (uint64_t)",
 		                  csc->index_bytes);
 	if (csc->indptr[0] != 0)
-		return rung__fail(RUNG_E_FORMAT, "graph: indptr[0] is %" PRIu64 ": it must be 0",
+		return rung__fail(RUNG_E_FORMAT, "graph: indptr[0] is %" PRIu64 "; it must be 0",
 		                  csc->indptr[0]);
 	at = first_descent(csc);
 	if (at < csc->vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "graph: indptr[%" PRIu64 "] is %" PRIu64 " and indptr[%" PRIu64
-		                  "] is %" PRIu64 ": it must never decrease",
+		                  "] is %" PRIu64 "; it must never decrease",
 		                  at, csc->indptr[at], at + 1, csc->indptr[at + 1]);
 	if (csc->indptr[csc->vertex_count] != csc->edge_count)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "graph: indptr[%" PRIu64 "] (its last) is %" PRIu64
-		                  ", but there are %" PRIu64 " indices: they must be equal",
+		                  "graph: indptr[%" PRIu64 "] (the last) is %" PRIu64
+		                  ", but there are %" PRIu64 " indices; they must be equal",
 		                  csc->vertex_count, csc->indptr[csc->vertex_count],
 		                  csc->edge_count);
 	at = first_stray(csc);
@@ -86,7 +89,7 @@ int rung_csc_check(const struct rung_csc *csc)
 		return rung__fail(RUNG_E_RANGE,
 		                  "graph: indices[%" PRIu64 "] is %" PRIu64
 		                  ", which is not below the vertex count %" PRIu64
-		                  ": correct the index or the vertex count",
+		                  "; correct the index or the vertex count",
 		                  at, rung__id_get(csc->indices, csc->index_bytes, at),
 		                  csc->vertex_count);
 	return 0;

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph given as columns: "csc:SRC,SRC", where the sources may hold commas themselves. */
+/*
+ * A graph given as columns: "csc:SRC,SRC" or "csr:SRC,SRC", where the sources may contain commas.
+ *
+ * Arrays are read in chunks, and converted and checked while a chunk is in the cache. This file
+ * does not know whether the lists are columns or rows: graph_load.c transposes those of csr:.
+ */
 #include <string.h>
 
 #include "graph/graph_ids.h"
 #include "graph/graph.h"
 #include "source/source.h"
 
-#define CHUNK_IDS (UINT64_C(1) << 20)
+#define CHUNK_IDS (UINT64_C(1) << 20) /* integers that are read at a time */
 
+/* State of loading. */
 struct columns {
 	struct rung_source *indptr_src;
 	struct rung_source *indices_src;
@@ -15,11 +21,12 @@ struct columns {
 	uint64_t vertex_count;
 	uint64_t edge_count;
 	unsigned index_bytes;
-	uint64_t *indptr;
-	void *indices;
+	uint64_t *indptr; /* [vertex_count + 1]; the graph's at the end, as are the indices */
+	void *indices;    /* [edge_count] of index_bytes */
 	const struct rung_graph_opts *opts;
 };
 
+/* Open both sides of a comma. */
 static int open_pair(const char *left, const char *right, struct rung_source **indptr_out,
                      struct rung_source **indices_out, bool *left_opens_out)
 {
@@ -39,8 +46,8 @@ static int open_pair(const char *left, const char *right, struct rung_source **i
 
 /*
  * A raw: source contains commas, so every comma is tried, and the first at which both sides open is
- * used. If there is none, the reported failure is that of a comma whose left side opened, otherwise
- * of the first: most likely the intended one.
+ * used. Otherwise one of the failures is reported: that of the first comma whose left side opened,
+ * else of the first comma, which is most likely the intended one.
  */
 int rung__columns_open(const char *spec, struct rung_source **indptr_out,
                        struct rung_source **indices_out)
@@ -56,13 +63,14 @@ int rung__columns_open(const char *spec, struct rung_source **indptr_out,
 		bool left_opens;
 		int status;
 
-		*comma = '\0';
+		*comma = '\0'; /* only while the left side is opened */
 		status = open_pair(left, comma + 1, indptr_out, indices_out, &left_opens);
 		*comma = ',';
 		if (status == 0 || status == RUNG_E_NOMEM) {
 			rc = status;
 			goto out;
 		}
+		/* copied, because the next attempt overwrites the message */
 		if (rc == 0 || (left_opens && !told_left_opens)) {
 			rung__free(failure);
 			failure = rung__strdup(rung_last_error());
@@ -71,9 +79,10 @@ int rung__columns_open(const char *spec, struct rung_source **indptr_out,
 		}
 	}
 	if (rc == 0)
-		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: two sources with a comma between them: %.4sINDPTR,INDICES",
-		                spec, spec);
+		rc = rung__fail(
+			RUNG_E_INVAL,
+			"%s: needs two sources with a comma between them: %.4sINDPTR,INDICES", spec,
+			spec);
 	else if (failure)
 		rung__fail_text(rc, failure);
 out:
@@ -91,7 +100,7 @@ int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
 	if (entries < 2)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: indptr has %" PRIu64
-		                  " entries: it needs one more than there are vertices",
+		                  " entries; it must have one more than the graph has vertices",
 		                  spec, entries);
 	if (wanted && wanted != entries - 1)
 		return rung__fail(RUNG_E_FORMAT,
@@ -103,7 +112,8 @@ int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
 	return 0;
 }
 
-/* Widen one chunk of indptr and check it against its limit; order is checked when all is there. */
+/* Widen one chunk of indptr and refuse negative values. The order is checked by check_offsets(),
+ * when all chunks were read. */
 static int adopt_offsets(struct columns *columns, uint64_t first, uint64_t count)
 {
 	const enum rung_dtype dtype = rung_source_info(columns->indptr_src)->dtype;
@@ -125,6 +135,7 @@ static int adopt_offsets(struct columns *columns, uint64_t first, uint64_t count
 	return 0;
 }
 
+/* Check the offsets with messages that name the files, which rung_csc_check() does not know. */
 static int check_offsets(const struct columns *columns)
 {
 	const char *spec = rung__source_spec(columns->indptr_src);
@@ -153,6 +164,8 @@ static int check_offsets(const struct columns *columns)
 	return 0;
 }
 
+/* Convert one chunk of indices to index_bytes and check it. The first bad id is reported, whatever
+ * the number of threads. */
 static int adopt_indices(struct columns *columns, uint64_t first, uint64_t count)
 {
 	const enum rung_dtype dtype = rung_source_info(columns->indices_src)->dtype;
@@ -179,6 +192,7 @@ static int adopt_indices(struct columns *columns, uint64_t first, uint64_t count
 		columns->vertex_count - 1);
 }
 
+/* Read an array in chunks and pass each of them to `take`. */
 static int read_all(struct columns *columns, struct rung_source *src, uint64_t total,
                     int (*take)(struct columns *columns, uint64_t first, uint64_t count))
 {
@@ -202,6 +216,7 @@ static int read_all(struct columns *columns, struct rung_source *src, uint64_t t
 	return 0;
 }
 
+/* Set the sizes and allocate the arrays, in the width that the vertex count needs. */
 static int measure(struct columns *columns)
 {
 	int rc = rung__columns_count(columns->indptr_src, columns->opts->vertex_count,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Edge lists to columns. The files are read twice, a chunk at a time: the first pass counts the
- * length of every column, the second puts the sources into their places (and one more pass comes
- * first when the vertex count is to be found). So the edges are in memory once. Input order is kept
- * inside a column; the reverse of an edge follows it.
+ * Edge lists to columns: a counting sort. The files are read twice, one chunk at a time: the first
+ * pass counts the length of every column, the second stores the sources in their places. One more
+ * pass comes first if the vertex count is not given. So the edges are in memory only once. Input
+ * order is kept inside a column; the reverse of an edge follows it.
  *
  * Files may change between the passes: every pass checks every id, and no column is written past
  * its end.
@@ -16,14 +16,16 @@
 
 #define CHUNK_EDGES (RUNG__CHUNK_PAIRS / 2) /* an edge and its reverse are two pairs */
 
+/* State of loading. */
 struct loader {
 	struct rung__edge_lists lists;
-	uint64_t *indptr;
-	uint64_t *next;
+	uint64_t *indptr; /* [vertex_count + 1] counts, then offsets */
+	uint64_t *next;   /* [vertex_count] place of the next edge of each column */
 	void *indices;
-	struct rung__buckets buckets;
+	struct rung__buckets buckets; /* for place_pairs() */
 };
 
+/* First pass: add the pairs of a chunk to the lengths of their columns. */
 static int count_pairs(void *ctx, const void *keys, const void *values, uint64_t pair_count,
                        const char *spec)
 {
@@ -35,6 +37,8 @@ static int count_pairs(void *ctx, const void *keys, const void *values, uint64_t
 	return 0;
 }
 
+/* Second pass: store the sources of a chunk. A pair that has no place means that the file changed
+ * since it was counted. */
 static int place_pairs(void *ctx, const void *keys, const void *values, uint64_t pair_count,
                        const char *spec)
 {
@@ -46,6 +50,8 @@ static int place_pairs(void *ctx, const void *keys, const void *values, uint64_t
 	return 0;
 }
 
+/* Allocate the arrays with an entry per vertex. A vertex count that follows from an id of a file
+ * may be absurd: the message then names the edge. */
 static int alloc_columns(struct loader *loader)
 {
 	const struct rung__edge_lists *lists = &loader->lists;
@@ -68,6 +74,8 @@ static int alloc_columns(struct loader *loader)
 	                  lists->vertex_count);
 }
 
+/* Both passes. Afterwards every column must be full; otherwise the files had fewer edges in the
+ * second pass. */
 static int fill_columns(struct loader *loader)
 {
 	struct rung__edge_lists *lists = &loader->lists;
@@ -101,6 +109,7 @@ int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph
 	int rc;
 
 	rc = rung__edge_lists_open(&loader.lists, opts, CHUNK_EDGES);
+	/* for the progress: the passes of the comment at the top */
 	loader.lists.pass_total = loader.lists.edge_count * (opts->vertex_count ? 2 : 3);
 	if (rc == 0)
 		rc = rung__edge_lists_find_vertex_count(&loader.lists);
@@ -108,6 +117,8 @@ int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph
 		rc = alloc_columns(&loader);
 	if (rc == 0)
 		rc = fill_columns(&loader);
+	/* Copied, because the lists are closed before the graph is checked: their buffers are freed
+	 * first. */
 	vertex_count = loader.lists.vertex_count;
 	index_bytes = loader.lists.index_bytes;
 	rung__edge_lists_close(&loader.lists);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Integers of files as vertex ids and offsets. */
+/* Reading integers of files as vertex ids and offsets: opening sources of them, with messages that
+ * explain how to convert an array of another type or shape, and reading ranges. */
 #include "graph/graph_ids.h"
 #include "source/source.h"
 
@@ -14,7 +15,7 @@ const char *rung__ids_text(char text[RUNG__ID_TEXT_BYTES], enum rung_dtype dtype
 	return text;
 }
 
-/* `src` is closed if it is not acceptable. */
+/* Check the type and number of dimensions. `src` is closed if they are not acceptable. */
 static int check(const char *spec, const char *what, unsigned dim_count, struct rung_source *src)
 {
 	const struct rung_array_info *info = rung_source_info(src);
@@ -22,12 +23,12 @@ static int check(const char *spec, const char *what, unsigned dim_count, struct 
 
 	if (!rung__ids_dtype_ok(info->dtype))
 		rc = rung__fail(RUNG_E_FORMAT,
-		                "%s: %s has dtype %s: it must be i32, i64, u32 or u64; convert it "
+		                "%s: %s has dtype %s; it must be i32, i64, u32 or u64: convert it "
 		                "with .astype('int64')",
 		                spec, what, rung_dtype_name(info->dtype));
 	else if (info->dim_count != dim_count)
 		rc = rung__fail(RUNG_E_FORMAT,
-		                "%s: %s has %u dimensions: it must have %u; reshape it", spec, what,
+		                "%s: %s has %u dimensions; it must have %u: reshape it", spec, what,
 		                info->dim_count, dim_count);
 	if (rc < 0)
 		rung_source_close(src);

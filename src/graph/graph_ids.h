@@ -15,7 +15,8 @@ static inline bool rung__ids_dtype_ok(enum rung_dtype dtype)
 	return dtype == RUNG_I32 || dtype == RUNG_I64 || dtype == RUNG_U32 || dtype == RUNG_U64;
 }
 
-/* Negative values come out as 2^63 and more: ids_limit() keeps them out. */
+/** Integer i of an array as in the file. Negative values become 2^63 and more, which is not below
+ * rung__ids_limit(). */
 static inline uint64_t rung__ids_get(const void *raw, enum rung_dtype dtype, uint64_t i)
 {
 	switch (dtype) {
@@ -28,8 +29,8 @@ static inline uint64_t rung__ids_get(const void *raw, enum rung_dtype dtype, uin
 	}
 }
 
-/** First value that is out of range for `vertex_count` vertices; negative values are beyond it
- * too. */
+/** The smallest value of rung__ids_get() that is out of range for `vertex_count` vertices. Negative
+ * values are not below it either. */
 static inline uint64_t rung__ids_limit(enum rung_dtype dtype, uint64_t vertex_count)
 {
 	const bool has_sign = dtype == RUNG_I32 || dtype == RUNG_I64;
@@ -37,19 +38,19 @@ static inline uint64_t rung__ids_limit(enum rung_dtype dtype, uint64_t vertex_co
 	return has_sign ? RUNG__MIN(vertex_count, UINT64_C(1) << 63) : vertex_count;
 }
 
-/** A value as it stands in the file. */
+/** Format a value of rung__ids_get() as it is in the file. @return text */
 const char *rung__ids_text(char text[RUNG__ID_TEXT_BYTES], enum rung_dtype dtype, uint64_t value);
 
-/** Open a source of integers of `dim_count` dimensions. @return 0, RUNG_E_FORMAT, or what
- * rung_source_open() returns */
+/** Open a source of integers of `dim_count` dimensions. @param what  name of the array in messages.
+ * @return 0, RUNG_E_FORMAT, or an error of rung_source_open() */
 int rung__ids_open(const char *spec, const char *what, unsigned dim_count,
                    struct rung_source **src_out);
 
-/** The same for a matrix in either order, as rung__source_open_either_order() has it. */
+/** Open a matrix of integers in C or Fortran order, as rung__source_open_either_order() does. */
 int rung__ids_open_matrix(const char *spec, const char *what, int *transposed_out,
                           struct rung_source **src_out);
 
-/** Read `count` integers from the `first`-th on. */
+/** Read integers first .. first + count - 1 as in the file. */
 int rung__ids_read(const struct rung_source *src, uint64_t first, uint64_t count, void *raw);
 
 #endif

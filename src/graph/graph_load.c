@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a graph: detecting which of the three forms it has, and the steps after that. */
+/*
+ * Loading a graph: detecting which of the three forms it has, and the steps after reading.
+ *
+ * `undirected` comes before `dedup`, so that an edge and an equal reverse edge are kept only once.
+ */
 #include <string.h>
 
 #include "graph/graph.h"
@@ -11,28 +15,30 @@ int rung__graph_opts_check(const struct rung_graph_opts *opts)
 	if (none ? opts->vertex_count == 0 : !opts->specs)
 		return rung__fail(RUNG_E_INVAL,
 		                  "graph: no source and no vertex count; "
-		                  "give an edge index, csc:INDPTR,INDICES or csr:INDPTR,INDICES");
+		                  "use an edge index, csc:INDPTR,INDICES or csr:INDPTR,INDICES");
 	if (none && (opts->undirected || opts->dedup))
-		return rung__fail(RUNG_E_INVAL,
-		                  "graph: %s needs edges; give a graph or leave it out",
+		return rung__fail(RUNG_E_INVAL, "graph: %s needs edges; pass a graph or omit it",
 		                  opts->undirected ? "undirected" : "dedup");
 	for (size_t i = 0; i < opts->spec_count && opts->spec_count > 1; i++) {
 		if (rung__spec_is_csc(opts->specs[i]) || rung__spec_is_csr(opts->specs[i]))
-			return rung__fail(RUNG_E_INVAL,
-			                  "%s: stands alone, but %zu graphs are given: give edge "
-			                  "lists or one %.4s",
-			                  opts->specs[i], opts->spec_count, opts->specs[i]);
+			return rung__fail(
+				RUNG_E_INVAL,
+				"%s: is a whole graph, but %zu graphs are given; use edge "
+				"lists or one %.4s",
+				opts->specs[i], opts->spec_count, opts->specs[i]);
 	}
 	return 0;
 }
 
+/* Read the graph and add reverse edges: to edge lists while they are read, to columns afterwards,
+ * by a transposition. */
 static int load(const struct rung_graph_opts *opts, struct rung_graph **graph_out)
 {
 	const char *spec = rung__graph_first(opts);
 	int rc;
 
 	if (!rung__spec_is_csc(spec) && !rung__spec_is_csr(spec))
-		return rung__graph_from_edges(opts, graph_out); /* undirected while it reads */
+		return rung__graph_from_edges(opts, graph_out);
 	rc = rung__graph_from_columns(spec, opts, graph_out);
 	if (rc < 0)
 		return rc;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Transposing a graph: lists of in-neighbours to lists of out-neighbours, and operations built on
- * it. Two transpositions give the original graph with every list sorted by id, which finds
- * duplicates without sorting each list.
+ * it. A transposition visits the edges in the order of their columns, so its lists are ascending.
+ * Two transpositions give the original graph with every list sorted by id, which finds duplicates
+ * without sorting each list.
  */
 #include <string.h>
 
 #include "sort/bucket.h"
 #include "graph/graph.h"
 
-/* Column of edge `edge`: the last v with indptr[v] <= edge. */
+/* Column of edge `edge`: the last v with indptr[v] <= edge, so empty columns before it are
+ * skipped. */
 static uint64_t column_of(const struct rung_csc *csc, uint64_t edge)
 {
 	uint64_t low = 0, high = csc->vertex_count;
@@ -25,7 +27,8 @@ static uint64_t column_of(const struct rung_csc *csc, uint64_t edge)
 	return low;
 }
 
-/* columns[i] = column of edge first + i */
+/* Set columns[i] to the column of edge first + i. Each thread searches the first column of its part
+ * and then continues in order. */
 static void fill_columns(const struct rung_csc *csc, uint64_t first, uint64_t count, int threads,
                          void *columns)
 {
@@ -45,7 +48,8 @@ static void fill_columns(const struct rung_csc *csc, uint64_t first, uint64_t co
 	}
 }
 
-/* Place all edges of csc into lists by source. indptr is complete; next is its copy, used up. */
+/* Store all edges of csc in lists by source. indptr is that of the result. `next` is a copy of it,
+ * which the call modifies: the place of the next edge of each list. */
 static int place_edges(const struct rung_csc *csc, int threads, const uint64_t *indptr,
                        uint64_t *next, void *indices)
 {
@@ -64,6 +68,7 @@ static int place_edges(const struct rung_csc *csc, int threads, const uint64_t *
 		                RUNG__CHUNK_PAIRS);
 		goto fini_buckets;
 	}
+	/* in chunks, because the pairs of all edges would need a second copy of the graph */
 	for (uint64_t first = 0; first < csc->edge_count; first += count) {
 		count = RUNG__MIN(RUNG__CHUNK_PAIRS, csc->edge_count - first);
 		fill_columns(csc, first, count, threads, columns);
@@ -107,7 +112,8 @@ out:
 	return 0;
 }
 
-/* Bring equal neighbours of sorted lists together in place. Writing never overtakes reading. */
+/* Remove repeats from sorted lists in place. The write position `at` never passes the read
+ * position. */
 static void drop_repeats(struct rung_graph *graph)
 {
 	const unsigned index_bytes = graph->csc.index_bytes;
@@ -150,13 +156,14 @@ int rung__graph_dedup(struct rung_graph *graph)
 	turned.indptr = indptr;
 	turned.indices = indices;
 	memcpy(next, graph->indptr, turned.vertex_count * sizeof(*next));
-	/* back into its own arrays, sorted */
+	/* The second transposition writes into the arrays of the graph itself. Its indptr is
+	 * already that of the result: sorting does not change the length of a list. */
 	rc = place_edges(&turned, threads, graph->indptr, next, graph->indices);
 	if (rc < 0)
 		goto out;
 	drop_repeats(graph);
 	smaller = rung__realloc_array(graph->indices, graph->csc.edge_count, turned.index_bytes);
-	if (smaller) { /* else the longer array serves as well */
+	if (smaller) { /* otherwise the longer array stays */
 		graph->indices = smaller;
 		graph->csc.indices = smaller;
 	}
@@ -167,6 +174,7 @@ out:
 	return rc;
 }
 
+/* Replace the arrays of a graph, and free the old ones. */
 static void replace(struct rung_graph *graph, uint64_t *indptr, void *indices, uint64_t edge_count)
 {
 	rung__free(graph->indptr);
@@ -178,7 +186,8 @@ static void replace(struct rung_graph *graph, uint64_t *indptr, void *indices, u
 	graph->csc.edge_count = edge_count;
 }
 
-/* Entries of v's out-list without v itself, copied to `at`; returns the position after them. */
+/* Copy the entries of v's out-list, without v itself, to position `at`. @param indices  NULL: only
+ * count them. @return position after them */
 static uint64_t copy_reverse(const struct rung_csc *out, uint64_t v, uint64_t at, void *indices)
 {
 	for (uint64_t e = out->indptr[v]; e < out->indptr[v + 1]; e++) {
@@ -193,7 +202,9 @@ static uint64_t copy_reverse(const struct rung_csc *out, uint64_t v, uint64_t at
 	return at;
 }
 
-/* The lists of the graph, each followed by the entries of the same list of `out`. */
+/* Append to each list of the graph the entries of the same list of `out`, in new arrays. The
+ * lengths are computed first, serially, since each offset depends on the previous ones; the lists
+ * are then copied in parallel. */
 static int join(struct rung_graph *graph, const struct rung_csc *out)
 {
 	const struct rung_csc in = graph->csc;
@@ -253,7 +264,8 @@ int rung__graph_flip(struct rung_graph *graph, bool undirected)
 	rc = rung__csc_turn(&out, rung__threads(0), &indptr, &indices);
 	if (rc < 0)
 		return rc;
-	graph->indptr = NULL; /* kept here while they are joined */
+	/* join() still needs the old arrays: keep replace() from freeing them */
+	graph->indptr = NULL;
 	graph->indices = NULL;
 	replace(graph, indptr, indices, out.edge_count);
 	if (undirected)

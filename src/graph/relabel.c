@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A graph under new names: list r of the new graph is the list of vertex_of_rank[r], its entries
- * mapped by rank_of_vertex. That the two maps belong together is checked first: swapping them gives
- * a graph that looks right and is wrong.
+ * Relabelling a graph in memory: list r of the new graph is the list of vertex_of_rank[r], with its
+ * entries mapped by rank_of_vertex. The two maps are first checked to be inverse to each other:
+ * swapping them gives a graph that looks right and is wrong.
  */
 #include "graph/relabel.h"
 
 #include "base/base.h"
 
-/* distance in lists of the prefetch of their start; that of their offsets is twice as long */
+/* The first entries of a list are prefetched this many lists ahead, its offset twice as many:
+ * finding the entries needs the offset. */
 #define AHEAD     8u
-#define PART_MIN  4096u /* ranks that are worth a thread */
-#define PARTS_MAX 256u
+#define PART_MIN  4096u /* least number of ranks for a thread */
+#define PARTS_MAX 256u  /* sums on the stack */
 
+/* The two maps, each [vertex_count] of index_bytes. */
 struct maps {
 	const void *vertex_of_rank, *rank_of_vertex;
 	uint64_t vertex_count;
 	unsigned index_bytes;
 };
 
-/* First rank whose vertex does not map back to it; vertex_count if all do, and both maps are then
- * permutations. */
+/* The first rank whose vertex does not map back to it; vertex_count if all do, and both maps are
+ * then permutations: no two ranks can have the same vertex. */
 static uint64_t first_mismatch(const struct maps *maps, int threads)
 {
 	const unsigned index_bytes = maps->index_bytes;
@@ -52,19 +54,19 @@ int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uin
 		return rung__fail(RUNG_E_FORMAT,
 		                  "relabel: vertex_of_rank[%" PRIu64 "] is %" PRIu64
 		                  ", not below the vertex count %" PRIu64
-		                  ": make the maps with rung_rank_order()",
+		                  "; create the maps with rung_rank_order()",
 		                  rank, v, vertex_count);
 	return rung__fail(
 		RUNG_E_FORMAT,
 		"relabel: vertex_of_rank[%" PRIu64 "] is %" PRIu64 ", but rank_of_vertex[%" PRIu64
 		"] is "
 		"%" PRIu64
-		": the maps are not each other's inverse; make them with rung_rank_order()",
+		": the maps are not each other's inverse; create them with rung_rank_order()",
 		rank, v, v, rung__id_get(rank_of_vertex, index_bytes, v));
 }
 
-/* Lengths of the lists of ranks [begin, end), summed up from `sum` on into indptr_out[begin + 1
- * ..]; NULL: only the sum. */
+/* Add the lengths of the lists of ranks [begin, end) to `sum`, and store each intermediate sum in
+ * indptr_out[begin + 1 ..]. @param indptr_out  NULL: only the sum. @return the sum */
 static uint64_t sum_lengths(const struct rung_csc *csc, const void *vertex_of_rank, uint64_t begin,
                             uint64_t end, uint64_t sum, uint64_t *indptr_out)
 {
@@ -78,6 +80,8 @@ static uint64_t sum_lengths(const struct rung_csc *csc, const void *vertex_of_ra
 	return sum;
 }
 
+/* Compute indptr in parallel, in two passes: the sum of each part, then, from the sum of the parts
+ * before it, its entries. */
 static void fill_indptr(const struct rung_csc *csc, const void *vertex_of_rank, int threads,
                         uint64_t *indptr_out)
 {
@@ -109,8 +113,9 @@ static void fill_indptr(const struct rung_csc *csc, const void *vertex_of_rank, 
 	}
 }
 
-/* A list is found through two random reads: both are prefetched. The reads for its entries overlap
- * by themselves. */
+/* Prefetch for later lists. A list is found through two dependent random reads, its offset and its
+ * first entries: both are prefetched. The reads for mapping the entries are independent, so the CPU
+ * overlaps them without help. */
 static inline void fetch_ahead(const struct rung_csc *csc, const void *vertex_of_rank, uint64_t r)
 {
 	if (r + 2 * AHEAD < csc->vertex_count)
@@ -124,6 +129,7 @@ static inline void fetch_ahead(const struct rung_csc *csc, const void *vertex_of
 	}
 }
 
+/* Map the list of rank r. Always inline, so that index_bytes is a constant in both versions. */
 static inline __attribute__((always_inline)) void map_list(const struct rung_csc *csc,
                                                            const struct maps *maps, uint64_t r,
                                                            const uint64_t *indptr_out,
@@ -154,7 +160,8 @@ int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
 	if (rc < 0)
 		return rc;
 	fill_indptr(csc, vertex_of_rank, thread_count, indptr_out);
-	/* hubs stand together at the front: small parts keep the threads equally busy */
+	/* hubs, with their long lists, have neighbouring ranks: small parts keep the threads
+	 * equally busy */
 #pragma omp parallel for num_threads(thread_count) schedule(dynamic, 256)
 	for (uint64_t r = 0; r < csc->vertex_count; r++) {
 		fetch_ahead(csc, vertex_of_rank, r);

@@ -10,10 +10,12 @@ struct rung_edges;
 
 /** Options of rung__edges_relabel(): zeros are defaults. */
 struct rung__relabel_opts {
-	/* of the buffers of sorting; 0: 256 MiB. Two chunk_bytes of the graph come on top */
+	/* of the buffers of sorting; 0: 256 MiB. Two chunks of the graph (chunk_bytes) are
+	 * additional */
 	uint64_t memory_bytes;
-	const char *temp_dir; /* for two ids an edge, while it runs; NULL: $TMPDIR, or /var/tmp */
-	uint32_t threads;     /* 0: as OpenMP has it; the result does not depend on it */
+	/* folder for two ids per edge during the call; NULL: $TMPDIR, or /var/tmp */
+	const char *temp_dir;
+	uint32_t threads;          /* 0: OpenMP's default; the result does not depend on it */
 	rung_progress_fn progress; /* may be NULL */
 	void *progress_ctx;
 };
@@ -42,28 +44,30 @@ int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
                         const char *indptr_path, const char *indices_path);
 
 /**
- * Relabel a graph (the data-tiering paper's Algorithm 2, with both maps kept apart): the list of
- * rank r is the list of vertex_of_rank[r], every entry mapped by rank_of_vertex, in the old order.
+ * Relabel a graph (the data-tiering paper's Algorithm 2, with two separate maps): the list of rank
+ * r is the list of vertex_of_rank[r], every entry mapped by rank_of_vertex, in the old order.
  *
  * @param csc             the graph, checked
  * @param vertex_of_rank  [vertex_count] of csc->index_bytes
  * @param rank_of_vertex  [vertex_count] of csc->index_bytes, its inverse
- * @param threads         0: as OpenMP has it; the result does not depend on it
+ * @param threads         0: OpenMP's default; the result does not depend on it
  * @param indptr_out      [vertex_count + 1] written
  * @param indices_out     [edge_count] of csc->index_bytes written; must not overlap the input
- * @return 0, or RUNG_E_FORMAT when the two maps are not each other's inverse (names the entry)
+ * @return 0, or RUNG_E_FORMAT if the two maps are not each other's inverse (the message has the
+ *         entry)
  */
 int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
                         const void *rank_of_vertex, uint32_t threads, uint64_t *indptr_out,
                         void *indices_out);
 
-/** RUNG_E_FORMAT with the entry when the two maps, of index_bytes, are not each other's inverse. */
+/** Check that two maps are each other's inverse. @return 0, RUNG_E_FORMAT (the message has the
+ * entry) */
 int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uint64_t vertex_count,
                      unsigned index_bytes, int threads);
 
 /**
  * rung__edges_relabel() to two files without names in opts->temp_dir, for reading through the page
- * cache. They are gone when they are closed, also by a process that is killed.
+ * cache. They disappear when they are closed or the process ends, even if it is killed.
  * @param fds_out  indptr and indices, as .npy; set on success, the caller closes them
  */
 int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_rank,

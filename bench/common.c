@@ -56,8 +56,8 @@ void *bench_map(uint64_t bytes)
 	                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (map == MAP_FAILED)
-		bench_die("no memory for %" PRIu64 " bytes", bytes);
-	madvise(map, bytes, MADV_HUGEPAGE); /* advice: small pages serve as well */
+		bench_die("out of memory: %" PRIu64 " bytes", bytes);
+	madvise(map, bytes, MADV_HUGEPAGE); /* may fail: small pages work as well */
 	for (uint64_t at = 0; at < bytes; at += BENCH_PAGE)
 		((volatile char *)map)[at] = 0;
 	return map;
@@ -81,7 +81,7 @@ uint64_t bench_number(const char *text)
 	errno = 0;
 	value = strtoull(text, &end, 10);
 	if (errno || end == text || *end || *text == '-')
-		bench_die("'%s' is no number", text);
+		bench_die("'%s' is not a valid number; use a whole number from 0 on", text);
 	return value;
 }
 
@@ -94,12 +94,12 @@ void bench_features_find(const struct rung_dataset *ds, struct bench_features *f
 		if (strncmp(file->name, "features", strlen("features")) != 0)
 			continue;
 		if (features)
-			bench_die("%s: the features are in several files: stage them into one",
+			bench_die("%s: the features are in several files; stage them into one",
 			          rung_dataset_dir(ds));
 		features = file;
 	}
 	if (!features)
-		bench_die("%s: no file of features", rung_dataset_dir(ds));
+		bench_die("%s: the dataset has no features file", rung_dataset_dir(ds));
 	*features_out = (struct bench_features){
 		.data_offset = features->data_offset,
 		.row_bytes = info->features.row_bytes,
@@ -120,7 +120,7 @@ struct rung_plan *bench_plan(const struct rung_dataset *ds, uint64_t host_rows, 
 	opts.device = RUNG_DEVICE_CPU;
 	opts.queue_depth = depth;
 	opts.cache_bytes = cache_rows ? cache_rows * info->row_stride : RUNG_BYTES_NONE;
-	/* 16 MiB: slots that hold several rows, as a store of any size has them */
+	/* 16 MiB for slots that hold several rows, as in stores of real size */
 	opts.host_bytes =
 		host_rows * info->row_stride + (16u << 20) + (cache_rows ? opts.cache_bytes : 0);
 	for (int i = 0; i < PLAN_TRIES; i++) {
@@ -137,7 +137,7 @@ struct rung_plan *bench_plan(const struct rung_dataset *ds, uint64_t host_rows, 
 			opts.cache_bytes += (cache_rows - frames) * info->row_stride;
 		opts.host_bytes += (host_rows - held) * info->row_stride;
 	}
-	bench_die("%s: no budget holds just %" PRIu64 " rows and a cache of %" PRIu64,
+	bench_die("%s: no budget for exactly %" PRIu64 " rows and a cache of %" PRIu64,
 	          rung_dataset_dir(ds), host_rows, cache_rows);
 }
 
@@ -148,7 +148,7 @@ uint32_t bench_fanouts(const char *text, uint32_t fanouts[RUNG_HOPS_MAX])
 
 	for (const char *word; (word = strsep(&rest, ",")) != NULL;) {
 		if (count == RUNG_HOPS_MAX)
-			bench_die("more than %d hops", RUNG_HOPS_MAX);
+			bench_die("fanouts: too many hops; use at most %d", RUNG_HOPS_MAX);
 		fanouts[count++] = (uint32_t)bench_number(word);
 	}
 	free(copy);

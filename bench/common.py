@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmark scripts share: running commands, staging data, graphs, and what a record says
-of the machine."""
+"""Code shared by the benchmark scripts: running commands, staging data, graphs, and the description
+of the machine in a record."""
 import argparse
 import array
 import json
@@ -22,11 +22,11 @@ UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 CHUNK_BYTES = 16 << 20
 EDGES = 100_000
 EDGES_CHUNK = 1 << 20
-DATA_OFFSET = 4096   # of an array in the files of a dataset: docs/FORMAT.md
+DATA_OFFSET = 4096   # of the array in a file of a dataset: docs/FORMAT.md
 
 
 class Failure(Exception):
-    """Ends the run with its text."""
+    """Ends the run with its message."""
 
 
 def say(text):
@@ -36,8 +36,8 @@ def say(text):
 def size(text):
     match = re.fullmatch(r"(\d+)([KMG]iB)?", text)
     if not match:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size: give bytes, or a number with KiB, "
-                                         "MiB or GiB")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a valid size; use bytes, or a number with "
+                                         "KiB, MiB or GiB")
     return int(match[1]) * UNITS[match[2] or ""]
 
 
@@ -59,14 +59,13 @@ def run_json(command):
 
 
 def as_typed(command):
-    """A command of the checkout as one types it there: its path says nothing to others."""
+    """A command as typed at the top of the checkout, without the machine's path."""
     return shlex.join([os.path.relpath(command[0], ROOT) if command[0].startswith(ROOT + os.sep)
                        else command[0]] + command[1:])
 
 
 def command_line(script):
-    """As it was started, without what is a matter of this machine: where commands and the temporary
-    folder are."""
+    """The command line of this run, without options that name folders of this machine."""
     words = iter(sys.argv[1:])
     kept = [word for word in words if not (word in ("--rung", "--programs", "--dir", "--torch",
                                                     "--numpy", "--peers") and next(words, None))]
@@ -77,10 +76,10 @@ def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
-# ---- contestants that take turns ----
+# ---- programs that run in turn ----
 
 class Worker:
-    """A program that carries out one order at a time."""
+    """A program that executes one command at a time, sent to it as a line."""
 
     def __init__(self, command):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -90,7 +89,7 @@ class Worker:
     def answer(self):
         line = self.process.stdout.readline()
         if not line:
-            raise Failure(f"{self.command[0]}: ended with {self.process.wait()}")
+            raise Failure(f"{self.command[0]}: ended with status {self.process.wait()}")
         return line.strip()
 
     def begin(self, *words):
@@ -107,9 +106,9 @@ class Worker:
 
 
 def missing(python, library):
-    """Why this Python does not have it; None when it does."""
+    """The reason why this Python cannot import the library, or None."""
     if not python or not shutil.which(python):
-        return f"there is no {python}"
+        return f"{python} was not found"
     done = subprocess.run([python, "-c", f"import numpy, {library}"], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, check=False)
     return None if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
@@ -118,8 +117,8 @@ def missing(python, library):
 # ---- datasets ----
 
 def write_skewed_edges(path, rows, edges, seed, step=1):
-    """Sources are hot where ids are low; with a step that has no factor in common with `rows` they
-    are anywhere."""
+    """Sources with low ids are hot. A step without a common factor with `rows` spreads the hot
+    sources over all ids."""
     draws = random.Random(seed)
     with open(path, "wb") as out:
         for hot in (True, False):
@@ -137,20 +136,20 @@ def write_random(path, total):
 
 
 def write_hole(path, total):
-    """Zeros that take no room."""
+    """A sparse file of zeros."""
     with open(path, "wb") as out:
         out.truncate(total)
 
 
 def write_edges(path, vertices):
-    """EDGES random pairs of u32: the graph only gives the rows an order here."""
+    """EDGES random pairs of u32; the graph only determines the order of the rows."""
     ids = array.array("I", os.urandom(8 * EDGES))
     with open(path, "wb") as out:
         array.array("I", (i % vertices for i in ids)).tofile(out)
 
 
 def stage(rung, features, vertices, row_bytes, out):
-    """A dataset of the rows in a raw file, in some order; the source of its features."""
+    """Stages the rows of a raw file in some order. Returns the spec of its features."""
     source = f"raw:{features},u8,{vertices}x{row_bytes}"
     edges = f"{out}.edges"
     write_edges(edges, vertices)
@@ -162,7 +161,7 @@ def stage(rung, features, vertices, row_bytes, out):
 
 
 def features_file(rung, dataset):
-    """Its path; row 0 begins at byte DATA_OFFSET."""
+    """The path of the features file, whose row 0 is at DATA_OFFSET."""
     files = run_json([rung, "info", "--json", dataset])["files"]
     largest = max((entry for entry in files if entry["name"].startswith("features")),
                   key=lambda entry: entry["bytes"])
@@ -170,7 +169,7 @@ def features_file(rung, dataset):
 
 
 def sector_bytes(rung, dataset):
-    """The unit of reads that go past the page cache: 512 bytes, or 4096 on some drives."""
+    """The unit of direct reads: 512 bytes, or 4096 on some drives."""
     return run_json([rung, "plan", "--json", "--quiet", dataset])["sector_bytes"]
 
 
@@ -186,7 +185,7 @@ def drop_cached(path):
 # ---- graphs ----
 
 def find_graph(path):
-    """arxiv.npz as given, in $RUNG_TEST_DATA, or beside the checkout; None."""
+    """arxiv.npz: the given path, or in $RUNG_TEST_DATA, or next to the checkout; else None."""
     folders = [os.environ.get("RUNG_TEST_DATA", ""), os.path.join(ROOT, "..", "shared", "data")]
     for file in [path] if path else [os.path.join(folder, "arxiv.npz") for folder in folders
                                      if folder]:
@@ -203,7 +202,7 @@ def arxiv(path):
 
 def rmat(scale, seed, folder, edge_factor=16):
     """Edges by R-MAT (Chakrabarti, Zhan, Faloutsos 2004), with the parameters of Graph500, which
-    has 16 edges a vertex."""
+    has 16 edges per vertex."""
     import numpy as np   # pylint: disable=import-outside-toplevel
     rng, vertices = np.random.default_rng(seed), 1 << scale
     ends = np.zeros((2, edge_factor * vertices), np.int32)
@@ -211,19 +210,19 @@ def rmat(scale, seed, folder, edge_factor=16):
         draw = rng.random(ends.shape[1], dtype=np.float32)
         ends[0] |= (draw >= 0.76).astype(np.int32) << bit
         ends[1] |= (((draw >= 0.57) & (draw < 0.76)) | (draw >= 0.95)).astype(np.int32) << bit
-    name = rng.permutation(vertices).astype(np.int32)   # ids say nothing of degrees
+    name = rng.permutation(vertices).astype(np.int32)   # so that ids do not reveal degrees
     np.save(os.path.join(folder, "edges.npy"), name[ends])
     np.save(os.path.join(folder, "train.npy"),
             np.sort(rng.choice(vertices, vertices // 100, replace=False)).astype(np.int64))
-    return {"name": f"R-MAT, scale {scale}, {edge_factor} edges a vertex, 0.57 0.19 0.19 0.05, 1 "
-                    "% of the vertices to train on",
+    return {"name": f"R-MAT, scale {scale}, {edge_factor} edges per vertex, 0.57 0.19 0.19 0.05, "
+                    "1 % train vertices",
             "vertices": vertices, "edges": os.path.join(folder, "edges.npy"),
             "train": os.path.join(folder, "train.npy"),
             "directions": {"as drawn": False}}
 
 
 def stage_graph(rung, graph, row_bytes, score, undirected, out):
-    """A graph with features of zeros."""
+    """Stages a graph with features of zeros."""
     features = f"{out}.features"
     write_hole(features, graph["vertices"] * row_bytes)
     run_json([rung, "stage", "--json", "--quiet", "--graph", graph["edges"],
@@ -247,7 +246,7 @@ def first_line(*command):
 
 
 def machine(folder=None):
-    """With a folder also where its files are."""
+    """The machine; with a folder, also its file system and device."""
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         model = re.search(r"model name\s*: (.+)", info.read())
     with open("/proc/meminfo", encoding="utf-8") as info:
@@ -262,7 +261,7 @@ def machine(folder=None):
 
 
 def record(benchmark, script, rung, folder=None):
-    """What every record begins with."""
+    """The keys at the start of every record."""
     return {"benchmark": benchmark, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "commit": first_line("git", "describe", "--always", "--dirty"),
             "rung": first_line(rung, "--version"),
@@ -270,7 +269,7 @@ def record(benchmark, script, rung, folder=None):
 
 
 def temporary_folder(where):
-    """Gone on every way out, also on SIGTERM."""
+    """A folder that is removed in every case, including SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     return tempfile.TemporaryDirectory(prefix="rung-bench-", dir=where)
 

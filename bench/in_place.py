@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rows left in their source beside rows copied into rank order: staging, opening a store, and the
-rows of sampled batches, by turns.
+"""Compares rows left in their source with rows copied into rank order: staging, opening a store, and
+gathering the rows of sampled batches, in turn.
 
-One JSON object on stdout. Ratios are in place over copied; hot vertices lie anywhere in the source.
+Prints one JSON object. Ratios are in place over copied; hot vertices are spread over the source.
     in_place.py --rows 2097152 --row-bytes 1536 --edges 16000000
 """
 import argparse
@@ -35,7 +35,7 @@ def gather(args, dataset, host, seed):
                        str(args.batch), dataset])
     found = {key: report[key] for key in ("seconds", "device_reads", "device_read_bytes",
                                           "cache_hits", "merged_rows")}
-    # loading the store and making the ids
+    # loading the store and generating the ids
     return dict(found, rest_s=time.monotonic() - began - report["seconds"])
 
 
@@ -47,7 +47,7 @@ def by_turns(args, folder, host):
     ratios = {}
     for key in runs["copied"][0]:
         pairs = [(b[key], a[key]) for a, b in zip(runs["copied"], runs["in_place"])]
-        # of nothing there is none
+        # no ratio to zero
         ratios[key] = spread([b / a for b, a in pairs]) if all(a for _, a in pairs) else None
     return {"host_bytes": host, "runs": runs, "ratios": ratios}
 
@@ -57,12 +57,12 @@ def main():
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
                         help="the command (default: build/rung)")
     parser.add_argument("--dir", type=os.path.abspath, default=".",
-                        help="where files of twice the features fit")
+                        help="folder with room for twice the features")
     parser.add_argument("--rows", type=int, default=200000)
     parser.add_argument("--row-bytes", type=int, default=1536)
     parser.add_argument("--edges", type=int, default=1000000)
     parser.add_argument("--hosts", default="5,10,50", help="host memory in percent of the features")
-    parser.add_argument("--gathered", type=int, default=300000, help="rows of a run")
+    parser.add_argument("--gathered", type=int, default=300000, help="rows per run")
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--pairs", type=int, default=3)
     args = parser.parse_args()
@@ -70,7 +70,7 @@ def main():
     with temporary_folder(args.dir) as folder:
         features, edges, train = (os.path.join(folder, name)
                                   for name in ("features.raw", "edges.raw", "train.raw"))
-        say(f"making {total >> 20} MiB of features and {args.edges} edges")
+        say(f"generating {total >> 20} MiB of features and {args.edges} edges")
         write_random(features, total)
         write_skewed_edges(edges, args.rows, args.edges, 1, STEP)
         with open(train, "wb") as out:

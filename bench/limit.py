@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A limit on the memory of a command and its children, page cache included: a control group of ours
-where we may make one, else of systemd's."""
+"""A limit on the memory of a command and its children, page cache included: a control group created
+here if that is permitted, else by systemd."""
 import os
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ def read(path):
 
 
 def write(path, number):
-    """To a file that the kernel has there: in a folder that is no control group there is none."""
+    """Writes to a file of the kernel. Fails in a folder that is not a control group."""
     with open(os.open(path, os.O_WRONLY), "w", encoding="utf-8") as file:
         file.write(str(number))
 
@@ -56,12 +56,12 @@ class Limit:
         return self.scope() + command if self.kind == "systemd-run" else command
 
     def enter(self):
-        """In the child, before it runs."""
+        """Called in the child before it runs the command."""
         if self.group:
             write(self.group + "/cgroup.procs", os.getpid())
 
     def peak(self):
-        """Most bytes used at once, page cache included; None where that is not told."""
+        """Peak bytes, page cache included; None if the kernel does not report it."""
         try:
             return int(read(self.group + "/" + self.peak_file)) if self.group else None
         except OSError:

@@ -32,8 +32,8 @@
 /* host memory for slots, cache and some rows; the rest is cold */
 #define SOME_BYTES (ALL_BYTES / 4 * 3)
 #define NODES_MAX  8
-/* left free on the drive's node once it is filled, in addition to what the planner always leaves:
- * for slots, cache and some rows */
+/* left free on the drive's node once it is filled, in addition to the planner's reserve: for slots,
+ * cache and some rows */
 #define LEFT_BYTES      (10ull << 20)
 #define NEXT_LEFT_BYTES (6ull << 20) /* the same for the next node, if there is a third */
 #define WANTED          0.99         /* share of pages that must be on their planned node */

@@ -301,7 +301,7 @@ const char *cache_window_fault(const struct rung__cache *cache)
 	uint64_t rows = 0, left = uses_of_batches(window, &rows);
 
 	if (rows + window->rows_left != window->rows_max)
-		return "the room that is left";
+		return "the remaining room";
 	for (uint64_t head = 0; head < window->heads_count; head++) {
 		for (uint32_t first = window->heads[head]; first;
 		     first = rung__cache_use_at(window, first)->hash_next) {

@@ -50,8 +50,7 @@ int rung__fail_min_bytes(uint64_t least, const char *format, ...)
  * ENOSPC, ENOMEM and others; RUNG_E_IO by default). */
 int rung__fail_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** Make a text that was kept, such as that of a request, the last error of this thread. Returns
- * `status`. */
+/** Make `text`, such as that of a request, the last error of this thread. Returns `status`. */
 int rung__fail_text(int status, const char *text);
 
 /**

@@ -249,13 +249,13 @@ int rung__opts_copy_in(void *dst, size_t dst_size, const void *src, const char *
 	/* 0 is the usual mistake: a struct that was cleared instead of initialised */
 	if (src_size < sizeof(size_t))
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: size is %zu: set it with the struct's initialiser", what,
+		                  "%s: size is %zu; set it with the struct's initialiser", what,
 		                  src_size);
 	for (size_t i = dst_size; i < src_size; i++) {
 		if (bytes[i])
 			return rung__fail(RUNG_E_ABI,
 			                  "%s: has %zu bytes with byte %zu set, this rung knows "
-			                  "%zu: update the library",
+			                  "%zu; update the library",
 			                  what, src_size, i, dst_size);
 	}
 	memcpy(dst, src, RUNG__MIN(dst_size, src_size));
@@ -268,11 +268,11 @@ int rung__opts_copy_out(void *dst, const void *known, size_t known_bytes, const 
 
 	memcpy(&size, dst, sizeof(size));
 	if (size < sizeof(size))
-		return rung__fail(RUNG_E_INVAL, "%s: size is %zu: set it to sizeof(struct %s)",
+		return rung__fail(RUNG_E_INVAL, "%s: size is %zu; set it to sizeof(struct %s)",
 		                  what, size, what);
 	if (size > known_bytes)
 		return rung__fail(RUNG_E_ABI,
-		                  "%s: has %zu bytes, this rung knows %zu: update the library",
+		                  "%s: has %zu bytes, this rung knows %zu; update the library",
 		                  what, size, known_bytes);
 	/* the caller's size stays */
 	memcpy((char *)dst + sizeof(size), (const char *)known + sizeof(size), size - sizeof(size));

@@ -218,7 +218,7 @@ int rung__stream_end(struct rung__out_stream *stream)
 	}
 	rc = rung__writer_flush(stream->writer);
 	if (rc == 0 && ftruncate(stream->file.fd, (off_t)stream->written) < 0)
-		rc = rung__fail_errno(errno, "%s: cannot be cut to %" PRIu64 " bytes",
+		rc = rung__fail_errno(errno, "%s: cannot be truncated to %" PRIu64 " bytes",
 		                      stream->file.name, stream->written);
 	return rc;
 }

@@ -62,7 +62,7 @@ static bool parse_dims(const char *text, struct rung_array_info *info)
 }
 
 /*
- * Parse a raw: spec after its prefix. The words are taken from the right, because FILE may contain
+ * Parse a raw: spec after its prefix. The words are read from the right, because FILE may contain
  * commas: the second is the dtype, or there is an OFFSET and the third is the dtype. `text` is
  * truncated to FILE, of length *path_len_out.
  */

@@ -202,7 +202,7 @@ static const char *padded_spec(const char *spec, uint64_t *row_count_out)
 	return inner && !is_derived(inner) ? inner : NULL;
 }
 
-/* The same for every:. A period has rows, and keeps at least one: no later division is by zero. */
+/* The same for every:. A period has rows, and at least one of them is kept. */
 static const char *every_spec(const char *spec, uint64_t *numbers)
 {
 	const char *inner = numbers_before_src(spec, RUNG__EVERY_PREFIX, numbers, EVERY_NUMBERS);

@@ -181,7 +181,7 @@ static int check_sizes(const struct rung_source *src, const zip_stat_t *st, uint
 		return 0;
 	return rung__fail(RUNG_E_FORMAT,
 	                  "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64
-	                  " in a file of %" PRIu64 ", more than can be; copy it again",
+	                  " in a file of %" PRIu64 ", which is impossible; copy it again",
 	                  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size, file_bytes);
 }
 

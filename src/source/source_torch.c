@@ -12,8 +12,8 @@
 
 #define LIST_BYTES 512u /* of keys in a message */
 
-/* torch before 1.6 wrote a bare pickle, which deserves its own message. A file of fewer than 4
- * bytes has no magic, and fails the same way. */
+/* torch before 1.6 wrote a bare pickle, which gets its own message. A file of fewer than 4 bytes
+ * keeps a magic of zeros, and fails the same way. */
 static int check_zip(const struct rung_source *src, uint64_t file_bytes)
 {
 	unsigned char magic[4] = { 0 };

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The cold rows of batches: rung beside the ways in which others read them, on the same file, for
+"""Compares how rung and other strategies read the cold rows of batches, from the same file and for
 the same ids, in turn.
 
-Three parts. dense: uniform rows in spans of a large file, from sparse to dense. trace: sampled
-batches of a real graph. lookahead: what a cache of rung hits on such batches when some are
-announced, beside Belady's rule and the static order; counted, not timed. bench/README.md says what
-each strategy does and what is timed. One JSON object on stdout, tables on stderr. Python standard
-library;
---rmat needs numpy.
+It has three parts. dense: uniform rows in spans of a large file, from sparse to dense. trace:
+sampled batches of a real graph. lookahead: cache hits of rung on such batches with some of them
+announced, compared with Belady's algorithm and the static order; counted, not timed.
+bench/README.md describes the strategies and the timed regions. Prints one JSON object on stdout and
+tables on stderr. Needs the Python standard library; --rmat also needs numpy.
 """
 import argparse
 import array
@@ -23,10 +22,10 @@ from common import (ROOT, Failure, arxiv, as_typed, drop_cached, features_file, 
 
 PARTS = ("dense", "trace", "lookahead")
 SPAN_ROWS = 8192
-RESIDENT_OF_DENSE = 0.01   # a budget that has room for slots of several rows
+RESIDENT_OF_DENSE = 0.01   # enough budget for slots that hold several rows
 THREADS = 8 * (os.cpu_count() or 1)
 
-# name: what the program is asked for
+# name: arguments of the program
 BASELINES = {
     "mmap": ["mmap", "threads=1"],
     f"mmap-{THREADS}": ["mmap", f"threads={THREADS}"],
@@ -39,7 +38,7 @@ ONE_READ_A_ROW = ("pread", "uring-rows", "uring-slot", "rung-rows")
 
 
 class Programs:
-    """Where they are, and how they are called."""
+    """The paths of the programs and their command lines."""
 
     def __init__(self, args):
         self.rung = args.rung
@@ -48,7 +47,7 @@ class Programs:
         self.baselines = {name: words for name, words in BASELINES.items() if words[0] in built}
 
     def leave_out_slots(self, dataset, row_bytes):
-        """It reads whole sectors right to where a row goes."""
+        """uring-slot reads whole sectors directly into the output, so rows must be whole sectors."""
         sector = sector_bytes(self.rung, dataset)
         if "uring-slot" in self.baselines and row_bytes % sector:
             say(f"uring-slot left out: rows of {row_bytes} bytes are not whole sectors of {sector}")
@@ -61,7 +60,7 @@ class Programs:
 # ---- timing ----
 
 def sample(command, path, row_bytes):
-    """One run of a strategy, in figures."""
+    """The results of one run of a strategy."""
     drop_cached(path)
     out = run_json(command)
     if out["wrong_rows"] != 0:
@@ -74,8 +73,8 @@ def sample(command, path, row_bytes):
 
 
 def race(args, path, row_bytes, commands):
-    """{strategy: samples}: rounds of all, each second one backwards; the first is a warm-up and
-    dropped."""
+    """{strategy: samples}. Every second round runs in reverse order; the first is dropped as a
+    warm-up."""
     samples, dropped = {name: [] for name in commands}, 0 if args.small else 1
     for idx in range(args.rounds + dropped):
         for name in sorted(commands, key=list(commands).index, reverse=idx % 2 == 1):
@@ -84,8 +83,8 @@ def race(args, path, row_bytes, commands):
 
 
 def summary(samples, commands):
-    """Figures of each strategy, and by how much each of rung's is ahead of each other one, round by
-    round."""
+    """The results of each strategy, and the ratio of each rung strategy to each other one, computed
+    per round."""
     figures = ("rows_per_s", "reads_per_s", "reads_per_row", "bytes_read_per_byte_wanted",
                "cpu_us_per_row")
     out = {}
@@ -116,7 +115,7 @@ def tell(title, strategies):
 
 
 def commands_of(programs, dataset, trace, resident, more):
-    """{strategy: command}; `more` are rung's: {name: words}."""
+    """{strategy: command}. `more` adds rung strategies: {name: words}."""
     wanted = {**programs.baselines, **{name: ["rung", *words] for name, words in more.items()}}
     return {name: programs.call("run", dataset, trace, words[0], f"resident={resident}",
                                 *words[1:]) for name, words in wanted.items()}
@@ -125,8 +124,8 @@ def commands_of(programs, dataset, trace, resident, more):
 # ---- the parts ----
 
 def dense(args, programs, folder):
-    """Uniform rows in spans: nothing to merge in the widest, most rows near each other in the
-    narrowest."""
+    """Uniform rows in spans. In the widest span no rows can be merged; in the narrowest, most can.
+    """
     vertices, dataset = args.size // args.row_bytes, os.path.join(folder, "dense")
     resident = round(vertices * RESIDENT_OF_DENSE)
     say(f"staging {vertices} rows of {args.row_bytes} bytes")
@@ -157,7 +156,7 @@ def dense(args, programs, folder):
 
 
 def small_graph(folder):
-    """For --small: uneven degrees, no numpy."""
+    """A graph for --small: uneven degrees, without numpy."""
     draws, vertices = random.Random(1), 6000
     edges = array.array("I",
                         [int(vertices * draws.random() ** 3)
@@ -173,7 +172,7 @@ def small_graph(folder):
 
 
 def open_graph(args, folder):
-    """None when the graph is not here."""
+    """Returns None if the graph is not available."""
     if args.small:
         return small_graph(folder)
     if args.rmat:
@@ -193,7 +192,8 @@ def stage_sampled(args, programs, folder, graph):
 
 
 def trace_part(args, programs, folder, graph, dataset):
-    """The first batches of an epoch; those before args.warmup fill caches and are not timed."""
+    """The first batches of an epoch. The first args.warmup of them fill caches and are not timed.
+    """
     path, results, trace = features_file(args.rung,
                                          dataset), [], os.path.join(folder, "graph.trace")
     make = programs.call("sample", dataset, trace, args.fanout, args.batch,
@@ -220,8 +220,8 @@ def trace_part(args, programs, folder, graph, dataset):
 
 
 def lookahead(args, programs, folder, graph, dataset):
-    """Rows that the cache had, from a third of the trace on, with W batches announced; each row of
-    each batch is checked."""
+    """Counts cache hits after the first third of the trace, with W batches announced, and checks
+    each row of each batch."""
     results, trace = [], os.path.join(folder, "ahead.trace")
     for case in args.lookahead:
         batch, batches, windows = case[0], case[1], case[2:]
@@ -253,7 +253,7 @@ def lookahead(args, programs, folder, graph, dataset):
                     "hits_over_belady": out["saved_rows"] / max(1, bound["belady_hits"]),
                     "hits_over_static": out["saved_rows"] / max(1, bound["static_hits"]),
                     "trace": as_typed(make), "command": as_typed(command)})
-                say(f"  {window:4} batches ahead, {ahead:6.2f} times the cache: hits "
+                say(f"  {window:4} batches ahead, {ahead:6.2f} times the cache size: hits "
                     f"{out['saved_rows'] / out['rows']:.3f},"
                     f" {results[-1]['hits_over_belady']:.3f} of Belady's, "
                     f"{results[-1]['hits_over_static']:.3f} of the static order's")
@@ -261,7 +261,7 @@ def lookahead(args, programs, folder, graph, dataset):
 
 
 def parse_lookahead(text):
-    """BATCH:BATCHES:W,W,... with ';' between cases."""
+    """Parses BATCH:BATCHES:W,W,..., with ';' between cases."""
     return [[int(n) for n in case.replace(":", ",").split(",")] for case in text.split(";")]
 
 
@@ -271,35 +271,35 @@ def parse_args():
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
                         help="the command (default: build/rung)")
     parser.add_argument("--programs",
-                        help="folder of rung_cold_reads (default: bench/ beside the command)")
+                        help="folder of rung_cold_reads (default: bench/ next to the command)")
     parser.add_argument("--dir",
-                        help="folder for the temporary folder; --size and a little is needed "
+                        help="folder for the temporary folder; slightly more than --size is needed "
                              "(default: $TMPDIR)")
     parser.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS),
-                        help="of dense,trace,lookahead (default: all)")
+                        help="parts to run: dense,trace,lookahead (default: all)")
     parser.add_argument("--size", type=size, default=size("6GiB"),
                         help="dense: bytes of features (default: 6GiB)")
     parser.add_argument("--row-bytes", type=int, default=512, help="(default: 512)")
     parser.add_argument("--densities", type=lambda text: [float(n) for n in text.split(",")],
                         default=[0.07, 6, 25],
-                        help="dense: percent of the rows of a span that a batch asks for "
+                        help="dense: percent of the rows of a span that a batch requests "
                              "(default: 0.07,6,25)")
     parser.add_argument("--span-batches", type=int, default=12,
-                        help="dense: batches of a sample (default: 12)")
+                        help="dense: batches per sample (default: 12)")
     parser.add_argument("--graph",
-                        help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data beside "
+                        help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data next to "
                              "the checkout)")
     parser.add_argument("--rmat", type=int, metavar="SCALE",
-                        help="instead: a graph of 2^SCALE vertices, made here")
+                        help="instead: a generated graph of 2^SCALE vertices")
     parser.add_argument("--score", default="degree",
-                        help="by which rows are ordered (default: degree)")
+                        help="score that orders the rows (default: degree)")
     parser.add_argument("--fanout", default="25,15", help="(default: 25,15)")
     parser.add_argument("--batch", type=int, default=1024,
-                        help="trace: seeds of a batch (default: 1024)")
+                        help="trace: seeds per batch (default: 1024)")
     parser.add_argument("--trace-batches", type=int, default=6,
-                        help="trace: batches of a sample (default: 6)")
+                        help="trace: batches per sample (default: 6)")
     parser.add_argument("--warmup", type=int, default=3,
-                        help="trace: batches before them, not timed (default: 3)")
+                        help="trace: untimed batches before them (default: 3)")
     parser.add_argument("--resident", type=numbers, default=[5, 10],
                         help="percent of the rows in memory (default: 5,10)")
     parser.add_argument("--cache", type=int, default=10,
@@ -313,7 +313,7 @@ def parse_args():
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default: 5)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", action="store_true",
-                        help="to try the script: a few seconds; the figures say nothing")
+                        help="try the script in a few seconds; the results are meaningless")
     args = parser.parse_args()
     if args.small:
         args.size, args.span_batches, args.rounds, args.densities, args.resident = size(
@@ -337,7 +337,7 @@ def main():
         if {"trace", "lookahead"} & set(args.parts):
             graph = open_graph(args, folder)
             if not graph:
-                say("skipped: arxiv.npz was not found: give --graph, set RUNG_TEST_DATA to its "
+                say("skipped: arxiv.npz was not found; use --graph, set RUNG_TEST_DATA to its "
                     "folder, use --rmat, or --parts dense")
                 return 77
             dataset = stage_sampled(args, programs, folder, graph)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Cold random rows from a staged file, beside fio reading the same file at the same block size and
-depth.
+"""Compares cold random rows from a staged file with fio reading the same file at the same block
+size and depth.
 
-Makes a dataset of random bytes in a temporary folder, stages it, and runs fio and `rung bench` in
-turn. One JSON object on stdout, a short table on stderr. bench/README.md says what is inside the
-timed regions. Python standard library and fio.
+The script stages random bytes in a temporary folder, and runs fio and `rung bench` in turn. It
+prints one JSON object on stdout and a short table on stderr. bench/README.md describes the timed
+regions. Needs the Python standard library and fio.
 """
 import argparse
 import json
@@ -47,7 +47,7 @@ def bench_command(args, dataset, depth, host, rows, *more):
 
 
 def run_bench(command):
-    """Rows that were in memory do not count: the figure is device reads per second."""
+    """Counts device reads per second; rows from memory do not count."""
     out = run_json(command)
     return {"iops": out["device_reads"] / out["seconds"], "reads": out["device_reads"],
             "rows_per_s": out["rows_per_s"],
@@ -58,7 +58,7 @@ def run_bench(command):
 
 
 def run_pairs(args, path, fio, rung):
-    """args.pairs pairs, the first one more and dropped as warm-up; each second pair starts with
+    """Runs args.pairs + 1 pairs and drops the first as a warm-up. Every second pair starts with
     rung."""
     pairs = []
     for idx in range(args.pairs + 1):
@@ -81,7 +81,7 @@ def run_pairs(args, path, fio, rung):
 def measure_depth(args, dataset, path, row_bytes, block_bytes, depth):
     fio = fio_command(args, path, block_bytes, depth)
     drop_cached(path)
-    # rung runs about as long as fio
+    # so that rung runs about as long as fio
     rows = max(BATCH_ROWS, int(run_fio(fio)["iops"] * args.runtime))
     plain = bench_command(args, dataset, depth, args.host, rows, "--no-merge")
     merged = bench_command(args, dataset, depth, args.host, rows)
@@ -103,14 +103,14 @@ def measure_depth(args, dataset, path, row_bytes, block_bytes, depth):
                   wrong_rows=check["wrong_rows"], pairs=pairs, merging=with_merging,
                   commands={"fio": shlex.join(fio), "rung": as_typed(plain),
                             "rung_merging": as_typed(merged)})
-    say(f"  median ratio {result['ratio']['median']:.3f}, of CPU per read "
+    say(f"  median ratio {result['ratio']['median']:.3f}, CPU per read "
         f"{result['cpu_ratio']['median']:.3f};"
         f" {result['merging_rows_per_s']['median']:.0f} rows/s with merging; 0 wrong rows")
     return result
 
 
 def measure(args, folder, row_bytes):
-    """The results of each depth."""
+    """Measures each queue depth. Returns the results."""
     vertices, dataset = args.size // row_bytes, os.path.join(folder, f"rows-{row_bytes}")
     if not os.path.exists(f"{folder}/source.bin"):
         say(f"writing {args.size >> 20} MiB of random bytes")
@@ -145,7 +145,7 @@ def parse_args():
     parser.add_argument("--row-bytes", type=numbers, default=[512, 1536, 4096],
                         help="row widths and block sizes, each measured (default: 512,1536,4096)")
     parser.add_argument("--host", type=size, default=size("128MiB"),
-                        help="host budget, for the staging slots and the rows that fit beside "
+                        help="host budget, for the staging slots and the rows that fit next to "
                              "them (default: 128MiB: two large slots for each"
                              " of 128 reads)")
     parser.add_argument("--depth", type=numbers, default=[64, 128],
@@ -153,9 +153,9 @@ def parse_args():
     parser.add_argument("--pairs", type=int, default=5, help="pairs that count (default: 5)")
     parser.add_argument("--runtime", type=int, default=2, help="seconds of each run (default: 2)")
     parser.add_argument("--at-least", type=float, metavar="RATIO",
-                        help="exit 1 when a median ratio is below this")
+                        help="exit 1 if a median ratio is below this")
     parser.add_argument("--small", action="store_true",
-                        help="to try the script: 16 MiB, one short pair; the figures say nothing")
+                        help="try the script: 16 MiB, one short pair; the results are meaningless")
     return parser.parse_args()
 
 

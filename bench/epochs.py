@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Epochs of a GraphSAGE in torch whose features are larger than memory: rung, a memory map under
-the same limit, and all of them in RAM.
+"""Compares epochs of GraphSAGE in torch on features larger than memory: rung, a memory map under
+the same limit, and all features in RAM.
 
-One JSON object on stdout, a table on stderr. Needs a Python with torch and numpy, which --python
-names, and the package rung there, or RUNG_LIBRARY. bench/README.md says what is timed.
+The script prints one JSON object on stdout and a table on stderr. It needs a Python with torch and
+numpy, given by --python, with the package rung or with RUNG_LIBRARY. bench/README.md describes the
+timed regions.
+
     epochs.py --scale 23 --row-width 768 --limit 3GiB --dir /mnt/nvme
 """
 import argparse
@@ -22,7 +24,7 @@ NOISE_ROWS = 1 << 16
 
 
 def write_features(path, labels, width, seed):
-    """float16 rows: noise, and a little of what tells the class."""
+    """float16 rows of noise with weak information about the class."""
     import numpy as np   # pylint: disable=import-outside-toplevel
     rng = np.random.default_rng(seed)
     noise = rng.standard_normal((NOISE_ROWS, width), np.float32).astype(np.float16)
@@ -38,7 +40,7 @@ def write_features(path, labels, width, seed):
 
 def make(args, folder):
     import numpy as np   # pylint: disable=import-outside-toplevel
-    say(f"making an R-MAT graph of scale {args.scale}, {args.edge_factor} edges a vertex")
+    say(f"generating an R-MAT graph of scale {args.scale}, {args.edge_factor} edges per vertex")
     graph = rmat(args.scale, args.seed, folder, args.edge_factor)
     labels = np.random.default_rng(args.seed
                                    + 1).integers(0, CLASSES, graph["vertices"]).astype(np.int32)
@@ -64,14 +66,14 @@ def trainer(args, out, *more):
 
 
 def shown(command):
-    """As a user would type it, from the top of the checkout."""
+    """The command as a user would type it at the top of the checkout."""
     return as_typed(["python3", *[os.path.relpath(word, ROOT) if word.startswith(ROOT + os.sep)
                                   else word for word in command[1:]]])
 
 
 def train(command, limit):
-    """Its epochs, and the most memory it held."""
-    # cores are shared with threads that sample and read
+    """Returns the epochs and the peak memory."""
+    # the cores are shared with threads that sample and read
     env = {**os.environ, "OMP_WAIT_POLICY": "passive"}
     if limit is None:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=env)
@@ -95,8 +97,8 @@ def train(command, limit):
 
 
 def uring_rows(args, out, resident, batches):
-    """Seconds that reading each cold row of a batch by io_uring takes, in groups that are waited
-    for, with nothing else running."""
+    """Seconds in which io_uring reads each cold row of a batch, in groups that complete as a whole,
+    on the otherwise idle machine."""
     program, trace = os.path.join(args.programs,
                                   "rung_cold_reads"), os.path.join(
                                       os.path.dirname(out), "epoch.trace")
@@ -105,7 +107,7 @@ def uring_rows(args, out, resident, batches):
     drop_cached(features_file(args.rung, out))
     command = [program, "run", out, trace, "uring-rows", f"resident={resident}", "check=0"]
     found = run_json(command)
-    # it looks for rows of its own making, these are others
+    # the program expects rows that it generated itself, and these are others
     del found["checked_batches"], found["wrong_rows"]
     return {"command": as_typed(command), **found}
 
@@ -117,18 +119,18 @@ def main():
     parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"))
     parser.add_argument("--python", default=sys.executable, help="with torch (default: this one)")
     parser.add_argument("--dir",
-                        help="on the disk to read; room for twice the features and the edges")
+                        help="folder on the disk to measure, with room for twice the features and the edges")
     parser.add_argument("--scale", type=int, default=23, help="2^N vertices")
     parser.add_argument("--edge-factor", type=int, default=8)
     parser.add_argument("--row-width", type=int, default=768, help="of float16")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--limit", type=size, default=size("3GiB"),
-                        help="of memory, page cache included")
-    parser.add_argument("--host", default="1200MiB", help="of it, for rung's store")
+                        help="limit on memory, page cache included")
+    parser.add_argument("--host", default="1200MiB", help="part of --limit for rung's store")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--memmap-batches", type=int, default=2,
-                        help="of the memory map's epoch, which is then taken in proportion")
+                        help="batches of the memory map; the epoch is extrapolated from them")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     if subprocess.run([args.python, "-c", "import torch, numpy, rung; rung.Loader"], env=os.environ,

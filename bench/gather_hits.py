@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers of rows that are all in memory, on the CPU: rung, the plainest loop, numpy and torch, in
-turn, over the same rows and ids.
+"""Compares gathers of rows that are all in memory, on the CPU: rung, the simplest loop, numpy and
+torch, in turn, over the same rows and ids.
 
-Stages random bytes, lets each contestant load them into its own memory, and has them gather the
-same lists one after the other. One JSON object on stdout, a table on stderr. numpy and torch are
-taken where a Python has them (--numpy, --torch); the others are reported as null, with the reason.
-bench/README.md says what is timed.
+The script stages random bytes. Each program loads them into its own memory and gathers the same
+lists. The script prints one JSON object on stdout and a table on stderr. numpy and torch are
+included if a Python has them (--numpy, --torch); otherwise they are null, with the reason.
+bench/README.md describes the timed regions.
 """
 import argparse
 import array
@@ -37,7 +37,7 @@ def load_floats(path, rows, row_bytes, ids_path):
 
 
 def timed(pool, threads, count, work):
-    """Each thread takes its share of each list, as in rung_gather_hits."""
+    """Each thread gathers its share of each list, as in rung_gather_hits."""
     shares = [slice(count * t // threads, count * (t + 1) // threads) for t in range(threads)]
     begun = time.perf_counter()
     if threads == 1:
@@ -59,7 +59,7 @@ def numpy_contestants(path, rows, row_bytes, ids_path, count):
         def work(share):
             for _ in range(repeats):
                 for one in lists:
-                    # "raise" copies the output once more
+                    # "raise" would copy the output once more
                     np.take(features, one[share], axis=0, out=out[share], mode="clip")
         return timed(pool, threads, count, work)
 
@@ -130,8 +130,8 @@ def open_workers(args, dataset, ids_path, vertices, row_bytes, absent):
 
 
 def choose_floor(args, program, repeats):
-    """The fastest loop for each number of threads, chosen before the race: chosen after it, it
-    would be the luckiest one as well."""
+    """Selects the fastest loop for each number of threads, before the comparison. Selected
+    afterwards, it would also be the one with the luckiest sample."""
     variants, seconds = program.order("variants").split(), {threads: [] for threads in args.threads}
     for _ in range(1 if args.small else CALIBRATION_ROUNDS):
         for threads in args.threads:
@@ -145,8 +145,8 @@ def choose_floor(args, program, repeats):
 
 
 def race(args, contestants, floor, repeats):
-    """{contestant: {threads: [seconds]}}: rounds of all, each second one backwards; the first is a
-    warm-up and dropped."""
+    """{program: {threads: [seconds]}}. Every second round runs in reverse order; the first is
+    dropped as a warm-up."""
     program = contestants["rung"][0]
     turns = [(name, threads) for threads in args.threads for name in ("floor", *contestants)]
     seconds, dropped = {name: {threads: [] for threads in args.threads}
@@ -160,13 +160,13 @@ def race(args, contestants, floor, repeats):
 
 
 def best_of(by_threads):
-    """(threads, samples) with the least median."""
+    """(threads, samples) with the smallest median."""
     return min(by_threads.items(), key=lambda entry: spread(entry[1])["median"])
 
 
 def against(rung, by_threads):
-    """How many times as fast as the other rung is, each with the number of threads that is best for
-    it, round by round."""
+    """rung's speed relative to the other, each with its best number of threads, computed per round.
+    """
     threads, samples = best_of(by_threads)
     mine_threads, mine = best_of(rung)
     return {"rung_threads": mine_threads, "threads": threads,
@@ -229,17 +229,17 @@ def parse_args():
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
                         help="the command (default: build/rung)")
     parser.add_argument("--programs",
-                        help="folder of rung_gather_hits (default: bench/ beside the command)")
+                        help="folder of rung_gather_hits (default: bench/ next to the command)")
     parser.add_argument("--dir",
                         help="folder for the temporary folder; twice --size is needed (default: "
                              "$TMPDIR)")
     parser.add_argument("--size", type=size, default=size("512MiB"),
-                        help="bytes of features, held once by each contestant (default: 512MiB)")
+                        help="bytes of features, held once by each program (default: 512MiB)")
     parser.add_argument("--row-bytes", type=numbers, default=[512, 1536, 4096],
                         help="widths, each measured (default: 512,1536,4096)")
-    parser.add_argument("--rows", type=int, default=16384, help="rows of a gather (default: 16384)")
+    parser.add_argument("--rows", type=int, default=16384, help="rows per gather (default: 16384)")
     parser.add_argument("--threads", type=numbers, default=[1, 2],
-                        help="each measured, the best counts (default: 1,2)")
+                        help="numbers of threads; the best counts (default: 1,2)")
     parser.add_argument("--rounds", type=int, default=9, help="rounds that count (default: 9)")
     parser.add_argument("--numpy", metavar="PYTHON", default=sys.executable,
                         help="a Python with numpy (default: this one)")
@@ -247,7 +247,7 @@ def parse_args():
                         help="a Python with numpy and torch (default: this one)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", action="store_true",
-                        help="to try the script: a few seconds; the figures say nothing")
+                        help="try the script in a few seconds; the results are meaningless")
     args = parser.parse_args()
     args.sample_bytes = SAMPLE_BYTES
     if args.small:

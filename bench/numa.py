@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `rung numa` measures, beside programs that measure the same: the loops of STREAM with
-OpenMP, a second pointer chase, and fio.
+"""Compares the results of `rung numa` with programs that measure the same: the loops of STREAM with
+OpenMP, a second pointer chase, and fio. Pairs alternate, and ratios are computed per pair.
 
-Pairs take turns, and their ratios are taken pair by pair. One JSON object on stdout, a table on
-stderr. bench/README.md says what is compared.
+The script prints one JSON object on stdout and a table on stderr. bench/README.md describes the
+comparison.
 """
 import argparse
 import json
@@ -22,8 +22,8 @@ THREADS = {"all": None, "one": 1}
 
 
 def pairs_of(count, ours, theirs):
-    """`count` pairs of what the two return, behind one that is dropped; each second pair begins
-    with ours."""
+    """The results of `count` pairs of both functions, after one pair that is dropped. Every second
+    pair begins with rung."""
     pairs = []
     for number in range(count + 1):
         if number % 2:
@@ -35,7 +35,7 @@ def pairs_of(count, ours, theirs):
 
 
 def compared(pairs, key):
-    """Ratio of each pair at one key, ours over theirs."""
+    """The ratio of each pair at one key, rung / other."""
     mine, other = [pair[0][key] for pair in pairs], [pair[1][key] for pair in pairs]
     return {"ratio": spread([a / b for a, b in zip(mine, other)]), "rung": spread(mine),
             "other": spread(other),
@@ -50,7 +50,7 @@ def tell(name, result, unit=1e9, text="GB/s"):
 
 
 def numa(args, *more):
-    """A run of one sample, on the first node that has CPUs and memory: the programs know none."""
+    """One sample on the first node with CPUs and memory; the other programs do not choose nodes."""
     return [args.rung, "numa", "--json", "--quiet", "--samples", "1", "--seconds",
             str(args.seconds), *more]
 
@@ -113,11 +113,11 @@ def latency(args):
 
 
 def gathers(args):
-    """How near gathers come to copying: both inside of rung numa, sample by sample in turns."""
+    """Compares gathers with copies, which `rung numa` alternates sample by sample."""
     command = [args.rung, "numa", "--json", "--quiet", "--only", "latency,gather", "--samples",
                str(2 * args.pairs + 1), "--seconds", str(args.seconds / 2)]
     results = own_results(run_json(command), "gather")
-    say("gathers, of a copy")
+    say("gathers relative to a copy")
     for result in results:
         say(f"  {result['row_bytes']:5} bytes, {result['cores']:3} cores {result['of_copy']:.3f}, "
             f"{result['lines_in_flight']:.1f} lines in flight")
@@ -128,8 +128,8 @@ def gathers(args):
 
 
 def fio_command(args, path, row_bytes, depth):
-    """Its buffers in huge pages, as rung's are: a read into small ones is a list of many pages,
-    which virtual disks take longer for."""
+    """fio with buffers in huge pages, as in rung. Reads into small pages have long lists of pages,
+    which slow virtual disks."""
     return ["env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "fio", "--name=r", "--thread",
             "--iomem_align=2m", f"--filename={path}", "--readonly", "--direct=1", "--time_based",
             f"--runtime={round(1000 * args.read_seconds)}ms",
@@ -148,7 +148,7 @@ def reads(args, folder):
                                 args, "--only", "nvme", "--nvme", path, "--depths", "1")), "nvme")})
     results = []
     say(f"random reads of {row_bytes} bytes")
-    # pairs of a depth, so that what the disk does next is little later
+    # all pairs of one depth together, so that changes of the disk affect few ratios
     for depth in DEPTHS[::3] if args.small else DEPTHS:
         ours_command = [args.rung, "numa", "--json", "--quiet", "--only", "nvme", "--nvme", path,
                         "--depths", str(depth), "--samples", "1", "--seconds",
@@ -187,14 +187,14 @@ def parse_args():
     parser.add_argument("--size", type=size, default=size("2GiB"),
                         help="bytes of the file to read (default: 2GiB)")
     parser.add_argument("--parts", default="bandwidth,latency,gather,reads",
-                        help="some of bandwidth,latency,gather,reads (default: all)")
+                        help="parts to run: bandwidth,latency,gather,reads (default: all)")
     parser.add_argument("--pairs", type=int, default=9, help="pairs that count (default: 9)")
-    parser.add_argument("--read-pairs", type=int, default=7, help="pairs of the reads (default: 7)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of a sample (default: 0.3)")
+    parser.add_argument("--read-pairs", type=int, default=7, help="pairs of reads that count (default: 7)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per sample (default: 0.3)")
     parser.add_argument("--read-seconds", type=float, default=0.5,
-                        help="of a sample of reads (default: 0.5)")
+                        help="seconds per sample of reads (default: 0.5)")
     parser.add_argument("--small", action="store_true",
-                        help="to try the script; the figures say nothing")
+                        help="try the script; the results are meaningless")
     return parser.parse_args()
 
 

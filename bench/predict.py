@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds that a machine profile predicts beside those that rung bench takes, for the same ids,
-with shares of the rows in host memory.
+"""Compares the seconds that a machine profile predicts with the seconds that `rung bench` takes,
+for the same ids, with shares of the rows in host memory.
 
-One JSON object on stdout. Budget 0 is the least that works. Without --profile the machine is
-measured at the beginning of each round.
+The script prints one JSON object. Budget 0 is the smallest that works. Without --profile, each
+round begins by measuring the machine.
+
     predict.py --rows 1000000 --edges 8000000
 """
 import argparse
@@ -20,7 +21,7 @@ STEP = 2654435761   # a prime
 
 
 def least(args, dataset):
-    """The smallest host budget, which the refusal of a smaller one names."""
+    """The smallest host budget, which the error for a smaller budget names."""
     done = subprocess.run([args.rung, "plan", "--host", "0", dataset], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, check=False)
     found = re.search(r"at least (\d+) bytes", done.stderr)
@@ -51,8 +52,8 @@ def run_once(args, dataset, profile, seed, host):
 
 
 def run_budget(args, dataset, profile, seed, host):
-    """The middle one of as many runs as take some seconds together: half a second of gathers meets
-    whatever else the machine does just then."""
+    """The median of as many runs as take a few seconds together. A single run of half a second
+    would depend on the load of that moment."""
     runs = [run_once(args, dataset, profile, seed, host)]
     while sum(run["seconds"] for run in runs) < args.seconds or len(runs) % 2 == 0:
         runs.append(run_once(args, dataset, profile, seed, host))
@@ -61,8 +62,8 @@ def run_budget(args, dataset, profile, seed, host):
 
 
 def run_rounds(args, folder, dataset, features):
-    """Each round measures the machine and then runs every budget: what else goes on in the machine
-    changes by the minute, and is in both."""
+    """Each round measures the machine and then runs every budget, because the load of the machine
+    changes by the minute and must affect both."""
     hosts = {percent: args.rows * args.row_bytes * percent // 100 or least(args, dataset)
              for percent in (100, 50, 10, 5, 0)}
     runs = {percent: [] for percent in hosts}
@@ -83,13 +84,13 @@ def main():
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
                         help="the command (default: build/rung)")
     parser.add_argument("--dir", type=os.path.abspath, default=".",
-                        help="where files of twice the features fit, on the disk in question")
-    parser.add_argument("--profile", help="of this machine (default: it is measured, once a round)")
+                        help="folder on the disk to measure, with room for twice the features")
+    parser.add_argument("--profile", help="profile of this machine (default: measured once per round)")
     parser.add_argument("--rows", type=int, default=200000)
     parser.add_argument("--row-bytes", type=int, default=1536)
     parser.add_argument("--edges", type=int, default=1000000)
     parser.add_argument("--gathered", type=int, default=4000000,
-                        help="rows of a run (default: 4000000)")
+                        help="rows per run (default: 4000000)")
     parser.add_argument("--warmup", type=int, default=0,
                         help="rows before them, which do not count: without, all that a store "
                              "does for the first time does (default: 0)")
@@ -102,7 +103,7 @@ def main():
         features, edges, train, dataset = (os.path.join(folder, name)
                                            for name in ("features.raw", "edges.raw", "train.raw",
                                                         "staged"))
-        say(f"making {total >> 20} MiB of features and {args.edges} edges")
+        say(f"generating {total >> 20} MiB of features and {args.edges} edges")
         write_random(features, total)
         write_skewed_edges(edges, args.rows, args.edges, 1, STEP)
         with open(train, "wb") as out:

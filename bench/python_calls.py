@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a call of Store.gather() takes beyond the C call inside it, for rows that are all in memory.
+"""Measures the time that Store.gather() takes in addition to the C call inside it, for rows that
+are all in memory.
 
-One JSON object on stdout, a table on stderr. Run it with a Python that has numpy and the package
-rung, or RUNG_LIBRARY and PYTHONPATH; with torch that is measured as well. bench/README.md says what
-is timed.
+The script prints one JSON object on stdout and a table on stderr. Run it with a Python that has
+numpy and the package rung, or RUNG_LIBRARY and PYTHONPATH. With torch, gathers into tensors are
+measured as well. bench/README.md describes the timed regions.
 """
 import argparse
 import json
@@ -37,7 +38,7 @@ def main():
     parser.add_argument("--rows", type=int, default=1024)
     parser.add_argument("--width", type=int, default=128, help="of float32")
     parser.add_argument("--vertices", type=int, default=100000)
-    parser.add_argument("--calls", type=int, default=300, help="of a sample")
+    parser.add_argument("--calls", type=int, default=300, help="calls per sample")
     parser.add_argument("--samples", type=int, default=21)
     args = parser.parse_args()
     rng = np.random.default_rng(1)
@@ -76,7 +77,7 @@ def main():
                             taken in samples.items() if name not in ("c_call", "ctypes")}
     found["asked_us_at_most"] = ASKED_US
     for name, beyond in found["us_beyond_c"].items():
-        say(f"{name:10} {found['us_per_call'][name]['median']:7.1f} us a call, "
+        say(f"{name:10} {found['us_per_call'][name]['median']:7.1f} us per call, "
             f"{beyond['median']:5.1f} beyond C ({beyond['min']:.1f} to {beyond['max']:.1f})")
     print(json.dumps(found, indent=1))
     return 0

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranking scores, beside copying them eight times with as many threads.
+"""Compares ranking scores with copying them eight times with the same number of threads. Each
+sample copies and then ranks; the first is dropped. The maps are checked afterwards.
 
-Each sample copies and ranks in turn, the first pair is dropped; the maps are checked afterwards.
-One JSON object on stdout, a table on stderr. bench/README.md says what is timed.
+The script prints one JSON object on stdout and a table on stderr. bench/README.md describes the
+timed regions.
 """
 import argparse
 import json
@@ -37,14 +38,14 @@ def main():
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
                         help="the command, for the record (build/rung)")
     parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"),
-                        help="where rung_rank_speed is (build/bench)")
+                        help="folder of rung_rank_speed (build/bench)")
     parser.add_argument("--count", type=int, default=100_000_000, help="scores (100 million)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(),
-                        help="of both (all processors)")
+                        help="threads of both (all processors)")
     parser.add_argument("--samples", type=int, default=5, help="that count (5)")
-    parser.add_argument("--index-bytes", type=numbers, default=[4], help="of the maps' ids (4)")
-    parser.add_argument("--at-most", type=float, help="exit 1 when a median ratio is higher")
-    parser.add_argument("--small", action="store_true", help="a try of a second")
+    parser.add_argument("--index-bytes", type=numbers, default=[4], help="bytes of the maps' ids (4)")
+    parser.add_argument("--at-most", type=float, help="exit 1 if a median ratio is higher")
+    parser.add_argument("--small", action="store_true", help="try the script in a second")
     args = parser.parse_args()
     if args.small:
         args.count, args.samples = 300_000, 1

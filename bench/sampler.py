@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Neighbour sampling on the CPU: rung beside public samplers, in turn, on the same graph, fanouts,
+"""Compares neighbour sampling on the CPU with public samplers, in turn, on the same graph, fanouts,
 batches and machine.
 
-Each contestant holds the graph in its own memory and samples all batches of an epoch, again and
-again in turn. One JSON object on stdout, a table on stderr. GraphBolt and DGL, and the sampler of
-PyG (torch_sparse), are taken from a Python that has them (--peers); the others are reported as
-null, with the reason. bench/README.md says what is timed.
+Each sampler holds the graph in its own memory and repeatedly samples all batches of an epoch. The
+script prints one JSON object on stdout and a table on stderr. GraphBolt, DGL and the sampler of PyG
+(torch_sparse) are imported from a Python that has them (--peers); otherwise they are null, with the
+reason. bench/README.md describes the timed regions.
 """
 import argparse
 import json
@@ -19,13 +19,13 @@ from common import (ROOT, Failure, Worker, arxiv, find_graph, missing, numbers, 
 
 # and the module to look for
 LIBRARIES = {"graphbolt": "dgl.graphbolt", "dgl": "dgl", "pyg": "torch_sparse"}
-SAME_WORK = 0.02   # edges and vertices of an epoch may differ by so much: draws are others
+SAME_WORK = 0.02   # tolerance for the edges and vertices of an epoch, whose draws differ
 
 
 # ---- contestants in Python: the same orders as rung_sampler_rate takes ----
 
 def graphbolt_sampler(indptr, indices, fanouts):
-    """What its NeighborSampler does for a minibatch, without the pipe around it."""
+    """The functions that its NeighborSampler calls for a minibatch, without its pipeline."""
     import dgl.graphbolt as gb   # pylint: disable=import-outside-toplevel,import-error
     import torch   # pylint: disable=import-outside-toplevel,import-error
     graph = gb.fused_csc_sampling_graph(torch.from_numpy(indptr), torch.from_numpy(indices))
@@ -57,7 +57,7 @@ def dgl_sampler(indptr, indices, fanouts):
 
 
 def pyg_sampler(indptr, indices, fanouts):
-    """What its NeighborSampler calls where there is no pyg-lib. Only new vertices draw."""
+    """The function that its NeighborSampler calls without pyg-lib. Only new vertices draw."""
     import numpy as np   # pylint: disable=import-outside-toplevel
     import torch   # pylint: disable=import-outside-toplevel,import-error
     import torch_sparse   # pylint: disable=import-outside-toplevel,import-error,unused-import
@@ -92,7 +92,7 @@ def serve(library, folder, fanouts, batch):
 # ---- graphs ----
 
 def write_csc(folder, vertices, edges, train, both_directions, seed):
-    """In-neighbour lists and the shuffled seeds of an epoch."""
+    """Writes in-neighbour lists and the shuffled seeds of an epoch."""
     import numpy as np   # pylint: disable=import-outside-toplevel
     sources, targets = edges
     if both_directions:
@@ -107,7 +107,7 @@ def write_csc(folder, vertices, edges, train, both_directions, seed):
 
 
 def make_graph(args, name, folder):
-    """Its files in the folder; what it is."""
+    """Writes the files of a graph to the folder. Returns its description."""
     import numpy as np   # pylint: disable=import-outside-toplevel
     if name != "arxiv":
         graph = rmat(int(name[len("rmat"):]), args.seed, folder)
@@ -118,21 +118,21 @@ def make_graph(args, name, folder):
         return graph["name"]
     path = find_graph(args.arxiv)
     if not path:
-        raise Failure("arxiv.npz was not found: give --arxiv, or leave it out of --graphs")
+        raise Failure("arxiv.npz was not found; use --arxiv, or leave it out of --graphs")
     with np.load(path) as file:
         write_csc(folder, arxiv(path)["vertices"], file["edge_index"], file["train_idx"], True,
                   args.seed)
-    return "ogbn-arxiv, both directions, its own split to train on"
+    return "ogbn-arxiv, both directions, its own train split"
 
 
 # ---- the race ----
 
 class Contestant:
-    """Samples an epoch by an order to each of its workers, in which {part} is the worker's
+    """Samples an epoch by a command to each of its workers; {part} in the command is the worker's
     number."""
 
     def __init__(self, workers, order, draws):
-        # of other draws there are more, or fewer
+        # different draws give slightly more or fewer
         self.workers, self.order, self.draws = workers, order, draws
 
     def run(self):
@@ -146,8 +146,8 @@ class Contestant:
 
 
 def open_contestants(args, folder, fanouts, absent):
-    """({name: {threads: contestant}}, workers, versions). Of several processes each has its share
-    of the batches."""
+    """({name: {threads: sampler}}, workers, versions). Each of several processes gets its share of
+    the batches."""
     program = Worker([os.path.join(args.programs, "rung_sampler_rate"),
                       f"csc:{folder}/indptr.npy,{folder}/indices.npy",
                       f"{folder}/seeds.bin", ",".join(map(str, fanouts)), str(args.batch)])
@@ -155,7 +155,7 @@ def open_contestants(args, folder, fanouts, absent):
     workers, versions, contestants = [program], {}, {}
     for name, order, draws in (("rung", "sample {} any all", "all"),
                                ("rung, in order", "sample {} ordered all", "all"),
-                               ("rung, a batch at a time", "single {} all", "all"),
+                               ("rung, one batch at a time", "single {} all", "all"),
                                ("rung, new draw", "sample {} any new", "new")):
         contestants[name] = {threads: Contestant([program], order.format(threads), draws)
                              for threads in args.threads}
@@ -178,8 +178,8 @@ def open_contestants(args, folder, fanouts, absent):
 
 
 def race(args, contestants):
-    """{name: {threads: [(seconds, edges, vertices)]}}: rounds of all, each second one backwards;
-    the first is a warm-up and dropped."""
+    """{name: {threads: [(seconds, edges, vertices)]}}. Every second round runs in reverse order;
+    the first is dropped as a warm-up."""
     turns = [(name, threads) for threads in args.threads for name in contestants
              if threads in contestants[name]]
     samples, dropped = {name: {threads: [] for threads in by} for name,
@@ -192,7 +192,7 @@ def race(args, contestants):
 
 
 def check_work(contestants, samples, tolerance):
-    """All have sampled as much, but for chance."""
+    """Checks that all samplers drew the same amount, except for chance."""
     for draws in ("all", "new"):
         found = {(name, threads): run for name, by in samples.items() for threads,
                  runs in by.items() for run in runs
@@ -219,8 +219,8 @@ def measure(args, folder, name, fanouts, absent):
 
 
 def against(rates, name, threads):
-    """How many times as fast as another rung is with as many threads, in the way that is best for
-    the other; round by round."""
+    """rung's speed relative to each other sampler with the same number of threads and the other's
+    best variant, computed per round."""
     ways = [way for way in (name, f"{name}, processes") if threads in rates.get(way, {})]
     best = max(ways, key=lambda way: spread(rates[way][threads])["median"])
     own = rates["rung, new draw" if name == "pyg" else "rung"][threads]
@@ -259,23 +259,23 @@ def parse_args():
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
                         help="the command (default: build/rung)")
     parser.add_argument("--programs",
-                        help="folder of rung_sampler_rate (default: bench/ beside the command)")
+                        help="folder of rung_sampler_rate (default: bench/ next to the command)")
     parser.add_argument("--peers", metavar="PYTHON", default=sys.executable,
                         help="a Python with torch, dgl and torch_sparse (default: this one)")
     parser.add_argument("--dir", help="folder for the temporary folder (default: $TMPDIR)")
     parser.add_argument("--arxiv",
-                        help="arxiv.npz (default: in $RUNG_TEST_DATA, or beside the checkout)")
+                        help="arxiv.npz (default: in $RUNG_TEST_DATA, or next to the checkout)")
     parser.add_argument("--graphs", type=lambda text: text.split(","),
                         default=["arxiv", "rmat20", "rmat22"],
                         help="arxiv, rmatSCALE (default: arxiv,rmat20,rmat22)")
     parser.add_argument("--fanouts", type=lists, default=[[25, 10], [15, 10, 5]],
                         help="hop 0 first (default: 25,10:15,10,5)")
-    parser.add_argument("--batch", type=int, default=1024, help="seeds of a batch (default: 1024)")
+    parser.add_argument("--batch", type=int, default=1024, help="seeds per batch (default: 1024)")
     parser.add_argument("--threads", type=numbers, default=[1, 2], help="default: 1,2")
     parser.add_argument("--rounds", type=int, default=9, help="rounds that count (default: 9)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", action="store_true",
-                        help="to try the script: a few seconds; the figures say nothing")
+                        help="try the script in a few seconds; the results are meaningless")
     args = parser.parse_args()
     if args.small:
         args.graphs, args.fanouts, args.batch, args.rounds = ["rmat14"], [[5, 3]], 64, 1
@@ -288,10 +288,10 @@ def main():
         serve(*sys.argv[2:])
         return 0
     args = parse_args()
-    # else it asks, and makes a file in the home folder
+    # otherwise DGL asks, and writes a file to the home folder
     os.environ.setdefault("DGLBACKEND", "pytorch")
     if missing(sys.executable, "numpy"):
-        raise Failure(f"{sys.executable} has no numpy: Debian python3-numpy, or run this with a "
+        raise Failure(f"{sys.executable} has no numpy; install python3-numpy, or run this with a "
                       "Python that has it")
     absent = {name: why for name,
               library in LIBRARIES.items() if (why := missing(args.peers, library))}

@@ -32,6 +32,7 @@ static bool may_allocate(void)
 {
 	int64_t left = atomic_load_explicit(&allocations_left, memory_order_relaxed);
 
+	/* a failed exchange loads `left` again */
 	while (left >= 0) {
 		if (left == 0)
 			return false;
@@ -56,6 +57,7 @@ void *rung__malloc_array(uint64_t count, size_t item_bytes)
 {
 	uint64_t bytes;
 
+	/* counts may come from files; no object can be larger than PTRDIFF_MAX */
 	if (!rung__mul(count, item_bytes, &bytes) || bytes > PTRDIFF_MAX)
 		return NULL;
 	return rung__malloc((size_t)bytes);
@@ -251,6 +253,7 @@ int rung__opts_copy_in(void *dst, size_t dst_size, const void *src, const char *
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: size is %zu; set it with the struct's initialiser", what,
 		                  src_size);
+	/* a caller of a newer rung: options that are unknown here must have their defaults, zero */
 	for (size_t i = dst_size; i < src_size; i++) {
 		if (bytes[i])
 			return rung__fail(RUNG_E_ABI,

@@ -19,7 +19,7 @@ const char *rung_status_name(int status)
 		return #code;
 		RUNG_STATUS_LIST(NAME_CASE)
 #undef NAME_CASE
-	default:
+	default: /* counts are successes, too */
 		return status >= 0 ? "RUNG_OK" : "RUNG_E_?";
 	}
 }
@@ -62,7 +62,7 @@ int rung__fail(int status, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	record(0, format, args);
+	record(0, format, args); /* also clears the budget of an earlier failure */
 	va_end(args);
 	return status;
 }
@@ -87,7 +87,7 @@ static int status_of_errno(int err)
 	case EEXIST:
 	case ENOTEMPTY:
 		return RUNG_E_EXIST;
-	case ENOSPC:
+	case ENOSPC: /* for a user, a quota that is exceeded is a full disk */
 	case EDQUOT:
 	case EFBIG:
 		return RUNG_E_NOSPC;

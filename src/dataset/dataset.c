@@ -59,6 +59,7 @@ int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s/%s", ds->dir, name);
 	fd = rung__open_regular(ds->dir_fd, name, path, follow | flags);
+	/* not RUNG_E_NOENT, which means that the dataset itself is missing */
 	if (fd == RUNG_E_NOENT)
 		fd = rung__fail(
 			RUNG_E_FORMAT,
@@ -110,6 +111,7 @@ static int check_file(const struct rung_dataset *ds, const struct rung__manifest
 	return rc;
 }
 
+/* All files, and the source of rows in place, whose file is not in the list. */
 static int check_files(const struct rung_dataset *ds)
 {
 	const struct rung__manifest *m = ds->manifest;
@@ -165,7 +167,7 @@ static int fill_info(struct rung_dataset *ds)
 		.score_seed = m->score_seed,
 		.array_count = m->array_count,
 	};
-	if (m->feature_file_count == 0) {
+	if (m->feature_file_count == 0) { /* rows in place */
 		ds->info.features_path = m->in_place.path;
 		ds->info.features_offset = m->data_offset;
 		ds->info.features_file_bytes = m->in_place.bytes;
@@ -184,6 +186,7 @@ static int fill_info(struct rung_dataset *ds)
 		ds->array_names[i] = m->arrays[i].name;
 	for (uint32_t i = 0; i < m->file_count; i++)
 		ds->files[i] = listed(&m->files[i]);
+	/* last, as rung_dataset_file() documents */
 	ds->files[m->file_count] = listed(&m->checksums);
 	ds->files[m->file_count + 1] =
 		(struct rung_dataset_file){ .name = RUNG__MANIFEST, .bytes = m->text_bytes };
@@ -243,7 +246,7 @@ void rung_dataset_close(struct rung_dataset *ds)
 		return;
 	if (ds->dir_fd >= 0)
 		close(ds->dir_fd);
-	rung__manifest_destroy(ds->manifest);
+	rung__manifest_destroy(ds->manifest); /* NULL after a failed open, as are the lists */
 	rung__free(ds->files);
 	rung__free(ds->split_names);
 	rung__free(ds->array_names);

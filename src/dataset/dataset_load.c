@@ -60,13 +60,14 @@ int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **g
 	if (rc < 0)
 		return rc;
 	rc = load_file(ds, rung__manifest_file(m, RUNG__INDICES), &indices);
-	if (rc < 0) {
+	if (rc < 0) { /* not adopted yet */
 		rung__free(indptr);
 		return rc;
 	}
 	/* it owns both arrays, also after a failure, and checks every entry */
 	rc = rung__graph_adopt(m->vertex_count, m->edge_count, indptr, indices, m->index_bytes,
 	                       graph_out);
+	/* the graph does not know the folder */
 	return rc < 0 ? rung__fail(rc, "%s: %s", ds->dir, rung_last_error()) : 0;
 }
 
@@ -83,7 +84,7 @@ static const struct rung__manifest_file *find_array(const struct rung_dataset *d
 {
 	for (uint32_t i = 0; i < ds->manifest->file_count; i++) {
 		const struct rung__manifest_file *file = &ds->manifest->files[i];
-		size_t len = strlen(file->name) - strlen(".npy");
+		size_t len = strlen(file->name) - strlen(".npy"); /* every file ends in it */
 
 		if (strlen(name) == len && memcmp(name, file->name, len) == 0 &&
 		    (holds_ids(file->name) || strcmp(file->name, RUNG__SCORE) == 0 ||
@@ -153,6 +154,7 @@ int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name, uint6
 	void *data;
 	int rc;
 
+	/* an unknown name is reported by rung_dataset_load_array() */
 	if (file && !holds_ids(file->name))
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: '%s' holds no ids; read it with rung_dataset_load_array()",

@@ -45,6 +45,7 @@ static int open_file(const struct rung_dataset *ds, const char *name, struct run
 		rung__free(path);
 		return fd;
 	}
+	/* file_count is raised last: it is the index of this file, then the number of files */
 	set->files[set->layout.file_count].path = path;
 	set->files[set->layout.file_count].fd = fd;
 	set->layout.data_offset = file->data_offset;

@@ -18,6 +18,7 @@
 
 bool rung__split_name_ok(const char *name)
 {
+	/* no dot and no slash: the name cannot lead out of the folder */
 	size_t len =
 		strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
 
@@ -147,6 +148,7 @@ int rung__manifest_lay_out(struct rung__manifest *m)
 	return 0;
 }
 
+/* Linear: a few hundred files, and callers look up a few of them. */
 const struct rung__manifest_file *rung__manifest_file(const struct rung__manifest *m,
                                                       const char *name)
 {
@@ -159,6 +161,8 @@ const struct rung__manifest_file *rung__manifest_file(const struct rung__manifes
 
 struct rung__layout rung__manifest_features_layout(const struct rung__manifest *m)
 {
+	/* rows in place are one file in the order of the vertices: readers map a rank to its
+	 * vertex, an id of vertex_bytes, first */
 	const bool in_place = m->feature_file_count == 0;
 
 	return (struct rung__layout){
@@ -352,6 +356,7 @@ int rung__manifest_format(struct rung__manifest *m, char **text_out)
 	char digits[RUNG__CHECKSUM_DIGITS + 1];
 	size_t bytes;
 
+	/* jansson writes no line feed at the end; its memory is not rung's */
 	text = dumped ? rung__format("%s\n", dumped) : NULL;
 	free(dumped);
 	if (!text)

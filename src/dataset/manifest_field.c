@@ -12,6 +12,7 @@ bool rung__field_u64(const json_t *object, const char *key, uint64_t max, uint64
 {
 	const json_t *value = json_object_get(object, key);
 
+	/* 3.0 is not an integer for jansson, and is refused */
 	if (!json_is_integer(value) || json_integer_value(value) < 0 ||
 	    (uint64_t)json_integer_value(value) > max)
 		return false;
@@ -78,13 +79,13 @@ bool rung__field_count_or_null(const json_t *object, const char *key, uint64_t *
 bool rung__field_array(const json_t *object, struct rung_array_info *array)
 {
 	const json_t *shape = json_object_get(object, "shape"), *dim;
-	char dtype[16];
+	char dtype[16]; /* longer than every name of a dtype */
 	uint64_t bytes;
 
 	if (!rung__field_text(object, "dtype", dtype, sizeof(dtype)) || !json_is_array(shape) ||
 	    json_array_size(shape) > RUNG_DIMS_MAX)
 		return false;
-	array->dtype = rung__dtype_parse(dtype);
+	array->dtype = rung__dtype_parse(dtype); /* NONE if it is unknown: refused below */
 	array->dim_count = (unsigned)json_array_size(shape);
 	for (unsigned i = 0; i < array->dim_count; i++) {
 		dim = json_array_get(shape, i);

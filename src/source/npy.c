@@ -55,6 +55,7 @@ bool rung__array_equal(const struct rung_array_info *a, const struct rung_array_
 	       memcmp(a->dims, b->dims, a->dim_count * sizeof(a->dims[0])) == 0;
 }
 
+/* Fail with a problem at the current byte of the file. */
 static int malformed(const struct cursor *c, const char *what)
 {
 	return rung__fail(RUNG_E_FORMAT,
@@ -63,6 +64,7 @@ static int malformed(const struct cursor *c, const char *what)
 	                  c->name, (size_t)(c->at - c->start), what);
 }
 
+/* White space that Python allows between tokens; numpy.save() pads the dict with it. */
 static void skip_space(struct cursor *c)
 {
 	while (c->at < c->end &&
@@ -286,6 +288,7 @@ static int parse_dict(struct cursor *c, struct rung_array_info *array)
 	skip_space(c);
 	if (c->at != c->end)
 		return malformed(c, "text after the dict");
+	/* NumPy requires all three as well */
 	for (key = 0; key < KEY_COUNT; key++) {
 		if (!seen[key])
 			return malformed(c, key == KEY_DESCR     ? "no descr"
@@ -357,6 +360,7 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 	c.at = c.start + dict_at;
 	c.end = c.start + npy.data_offset;
 	rc = parse_dict(&c, &npy.array);
+	/* the transpose of more than two dimensions has no rows that callers could use */
 	if (rc == 0 && c.fortran && npy.array.dim_count > 2)
 		rc = rung__npy_refuse_fortran(name);
 	if (rc < 0)

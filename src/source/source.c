@@ -16,6 +16,7 @@
 
 #define RAW_USAGE "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"
 
+/* A .npy in either order; rung_source_open() refuses Fortran order afterwards. */
 static int open_npy(struct rung_source *src)
 {
 	struct rung__npy npy;
@@ -94,6 +95,7 @@ static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset
 	return *path_len_out > 0 && parse_dims(words[0], info);
 }
 
+/* A file without a header: type and shape come from the spec, and only the size can be checked. */
 static int open_raw(struct rung_source *src)
 {
 	const char *words = src->spec + strlen("raw:");
@@ -122,6 +124,7 @@ static int open_raw(struct rung_source *src)
 	rc = rung__source_open_file(src, words, path_len, &file_bytes);
 	if (rc < 0)
 		return rc;
+	/* a longer file is accepted: it may hold other data after the array */
 	if (file_bytes < end)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has %" PRIu64 " bytes, '%s' needs %" PRIu64 " (%" PRIu64
@@ -155,7 +158,7 @@ static bool is_text(const char *spec)
 /* ---- the format of a spec ---- */
 
 enum spec_kind {
-	SPEC_NPY,
+	SPEC_NPY, /* also a name without a known ending */
 	SPEC_NPZ,
 	SPEC_TORCH,
 	SPEC_TEXT,
@@ -177,7 +180,7 @@ static bool names_file(const char *spec, size_t len)
 	char path[PATH_MAX];
 	struct stat st;
 
-	if (len >= sizeof(path))
+	if (len >= sizeof(path)) /* too long for any file */
 		return false;
 	memcpy(path, spec, len);
 	path[len] = '\0';
@@ -207,10 +210,11 @@ static bool find_member(const char *spec, struct spec *parts)
 	const char *end = spec + strlen(spec), *colon;
 	enum spec_kind kind;
 
-	if (names_file(spec, strlen(spec)))
+	if (names_file(spec, strlen(spec))) /* a file whose name contains ".npz:" */
 		return false;
 	for (colon = colon_before(spec, end, &kind); colon;
 	     colon = colon_before(spec, colon - 1, &kind)) {
+		/* the first colon found is the fallback; an existing file ends the search */
 		if (!parts->colon || names_file(spec, (size_t)(colon - spec)))
 			*parts = (struct spec){ kind, colon };
 		if (names_file(spec, (size_t)(colon - spec)))
@@ -252,6 +256,7 @@ static int open_text(struct rung_source *src)
 	return rc < 0 ? rc : rung__source_open_text(src);
 }
 
+/* FILE.pt:KEY. As for .npz, a missing key gives a list of those there are. */
 static int open_torch(struct rung_source *src, const char *colon)
 {
 	uint64_t bytes;
@@ -313,10 +318,10 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 	*st_out = (struct stat){ 0 };
 	if (parts.kind == SPEC_RANGE) /* it has no file */
 		return 0;
-	if (inner)
+	if (inner) /* pad: and every: have the file of their SRC */
 		return rung__source_stat(inner, st_out);
 	path = rung__strdup(parts.kind == SPEC_RAW ? spec + strlen("raw:") : spec);
-	if (!path) {
+	if (!path) { /* the caller expects errno, as after stat() */
 		errno = ENOMEM;
 		return -1;
 	}
@@ -362,6 +367,7 @@ int rung_source_open(const char *spec, struct rung_source **src_out)
 
 	if (rc < 0)
 		return rc;
+	/* the rows would be those of the transpose; the message names the remedy */
 	if (transposed) {
 		rung_source_close(src);
 		return rung__npy_refuse_fortran(spec);

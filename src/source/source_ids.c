@@ -37,6 +37,8 @@ static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 	return 0;
 }
 
+/* Number of vertices that a mask selects. A file may contain other bytes than 0 and 1: all except 0
+ * are true, as in NumPy. */
 static uint64_t count_masked(const unsigned char *mask, uint64_t vertex_count)
 {
 	uint64_t count = 0;
@@ -46,6 +48,7 @@ static uint64_t count_masked(const unsigned char *mask, uint64_t vertex_count)
 	return count;
 }
 
+/* The selected vertices, ascending. @param ids  [count_masked()] */
 static void write_masked(const unsigned char *mask, uint64_t vertex_count, uint64_t *ids)
 {
 	for (uint64_t v = 0; v < vertex_count; v++) {

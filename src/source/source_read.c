@@ -28,6 +28,7 @@ int rung__source_open_file(struct rung_source *src, const char *path, size_t pat
 		return rung__fail_errno(errno, "%s: cannot be opened", src->path);
 	if (fstat(src->fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", src->path);
+	/* only a regular file has a size that headers can be compared with */
 	if (!S_ISREG(st.st_mode))
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: not a regular file; give the file itself, copied from the "
@@ -95,6 +96,7 @@ int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, 
 	/* streams can rely on at least one byte, and on rows that are not empty */
 	if (byte_count == 0)
 		return 0;
+	/* the CRC of content in memory was compared when it was inflated */
 	if (src->data) {
 		memcpy(buf, src->data + src->data_offset + byte_first, (size_t)byte_count);
 		return 0;

@@ -107,6 +107,7 @@ int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t f
 	if (rc == 0) {
 		uint32_t i = 0;
 
+		/* an entry that is a number cannot be opened; OGB's preset reads those */
 		while (key && i < dict->count &&
 		       (strcmp(dict->items[i].key, key) != 0 || !dict->items[i].is_array))
 			i++;

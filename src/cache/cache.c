@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cold-row cache: its memory, and the life of a row in it. */
+/*
+ * The cold-row cache: its memory, and the life of a row in it.
+ *
+ * A row is looked up; if it is not cached, it may get a frame, which refill fills; it is pinned
+ * while it is copied; then it is offered for eviction again. The functions here check `locked`:
+ * without the lock of the index they record the change in `held`, from which it is applied later.
+ */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +20,8 @@ struct layout {
 	unsigned level_count;
 };
 
-/* Nothing overflows: below 2^38 bytes for frames, and words for 2^64 rows are below 2^62 bytes. */
+/* Compute the offsets. Nothing overflows: frames need less than 2^38 bytes, and the words for 2^64
+ * rows less than 2^62. @return false if the shape is invalid */
 static bool lay_out(const struct rung__cache_shape *shape, struct layout *layout)
 {
 	uint64_t rank_end, words = shape->row_count;
@@ -47,6 +54,7 @@ uint64_t rung__cache_index_bytes(const struct rung__cache_shape *shape)
 	return lay_out(shape, &layout) ? layout.bytes : 0;
 }
 
+/* The memory is zeroed, which is an index with empty lists. */
 static void init_index(struct rung__cache_index *index, const struct rung__cache_shape *shape)
 {
 	index->shape = *shape;
@@ -54,19 +62,21 @@ static void init_index(struct rung__cache_index *index, const struct rung__cache
 	index->magic = RUNG__CACHE_MAGIC;
 }
 
+/* Check an index that another process has created. Its lists are not checked: whatever they
+ * contain is safe to follow. */
 static int check_index(const struct rung__cache_index *index, const struct rung__cache_shape *shape)
 {
 	if (index->magic != RUNG__CACHE_MAGIC || index->version != RUNG__CACHE_VERSION)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "cold-row cache: the other process has version %u of its index, "
-		                  "not %u: use one version of rung",
+		                  "not %u; use one version of rung",
 		                  index->magic == RUNG__CACHE_MAGIC ? index->version : 0,
 		                  RUNG__CACHE_VERSION);
 	if (index->shape.rank_first != shape->rank_first ||
 	    index->shape.row_count != shape->row_count ||
 	    index->shape.frame_count != shape->frame_count)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "cold-row cache: the other process keeps %" PRIu64
+		                  "cold-row cache: the other process caches %" PRIu64
 		                  " of the %" PRIu64 " rows from rank %" PRIu64 " on, not %" PRIu64
 		                  " of %" PRIu64 " from %" PRIu64,
 		                  index->shape.frame_count, index->shape.row_count,
@@ -75,6 +85,7 @@ static int check_index(const struct rung__cache_index *index, const struct rung_
 	return 0;
 }
 
+/* Set the pointers into the index, from this process's numbers: those in it are untrusted. */
 static void map_index(struct rung__cache *cache, void *index, const struct layout *layout)
 {
 	unsigned char *base = index;
@@ -122,7 +133,7 @@ int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd,
 	if (!lay_out(shape, &layout))
 		return rung__fail(RUNG_E_FORMAT,
 		                  "cold-row cache: %" PRIu64 " frames for %" PRIu64
-		                  " rows from rank %" PRIu64 " on cannot be",
+		                  " rows from rank %" PRIu64 " on is not a valid size",
 		                  shape->frame_count, shape->row_count, shape->rank_first);
 	if (create)
 		init_index(index, shape);
@@ -145,7 +156,8 @@ int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd,
 		free_cache(cache);
 		return rc;
 	}
-	/* reclaim what a dead client of this seat left, even if no row is requested */
+	/* the first lock joins, and releases the pins and reads of a dead client that had this
+	 * seat: now, even if no row is ever looked up */
 	rung__cache_lock(cache);
 	rung__cache_unlock(cache);
 	*cache_out = cache;
@@ -176,6 +188,8 @@ static uint32_t nearest(const struct rung__cache *cache, uint32_t known, uint32_
 	return next_use;
 }
 
+/* Pin a filled frame, and set its next use, which its position in the lists depends on: so it is
+ * withdrawn first. The last unpin offers it again. */
 static void pin_hit(struct rung__cache *cache, uint32_t link, uint32_t next_use)
 {
 	struct rung__cache_frame *frame = &cache->frames[link - 1];
@@ -188,6 +202,7 @@ static void pin_hit(struct rung__cache *cache, uint32_t link, uint32_t next_use)
 	cache->held[link - 1]++;
 }
 
+/* A row that is not cached: choose a frame for it, if it is worth one. */
 static enum rung__cache_lookup accept_absent(struct rung__cache *cache, uint64_t row,
                                              uint32_t next_use, uint32_t reader,
                                              struct rung__cache_slot *place_out)
@@ -196,7 +211,8 @@ static enum rung__cache_lookup accept_absent(struct rung__cache *cache, uint64_t
 
 	if (!link)
 		return RUNG__CACHE_PASS;
-	if (cache->held[link - 1] != 0) /* only in an index that another process damaged */
+	/* this process reads into the frame or has pinned it: the index was damaged */
+	if (cache->held[link - 1] != 0)
 		return RUNG__CACHE_PASS;
 	rung__cache_frames_claim(cache, link, row, cache->seat);
 	cache->held[link - 1] = RUNG__CACHE_HELD_READING | reader;
@@ -204,7 +220,8 @@ static enum rung__cache_lookup accept_absent(struct rung__cache *cache, uint64_t
 	return RUNG__CACHE_KEEP;
 }
 
-/* Read once: another process may write there while we look. */
+/* The client that reads into a frame, or NONE. State and client are one word, read once, because
+ * another process may change it at any time. */
 static uint32_t reader_of(const struct rung__cache_frame *frame)
 {
 	const uint16_t word = __atomic_load_n(&frame->state, __ATOMIC_RELAXED);
@@ -212,7 +229,8 @@ static uint32_t reader_of(const struct rung__cache_frame *frame)
 	return (word & 0xff) == RUNG__CACHE_FRAME_READING ? word >> 8 : RUNG__CACHE_NONE;
 }
 
-/* A row that is not ours to read, and not read by us. */
+/* A row that another client is reading. Its use stays in the window unless the row is to be read
+ * here, because it will be looked up again. */
 static enum rung__cache_lookup accept_remote(struct rung__cache *cache, uint32_t client,
                                              uint64_t batch, uint64_t row,
                                              struct rung__cache_slot *place_out)
@@ -237,7 +255,7 @@ enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t 
 	assert(reader <= RUNG__CACHE_HELD_COUNT);
 	if (row >= cache->shape.row_count)
 		return RUNG__CACHE_PASS;
-	if (!cache->locked) {
+	if (!cache->locked) { /* the window is private, and stays exact */
 		rung__cache_window_remove(cache, batch, row);
 		return RUNG__CACHE_PASS;
 	}
@@ -297,7 +315,7 @@ void rung__cache_unpin(struct rung__cache *cache, uint32_t frame_idx)
 {
 	assert((cache->held[frame_idx] & RUNG__CACHE_HELD_COUNT) > 0 &&
 	       !(cache->held[frame_idx] & RUNG__CACHE_HELD_READING));
-	/* also if the index does not know yet that the frame is filled */
+	/* not 0 either if an update of the frame is deferred: it will apply this one too */
 	if (--cache->held[frame_idx] != 0)
 		return;
 	if (cache->locked)

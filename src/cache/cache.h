@@ -3,8 +3,8 @@
  * The cold-row cache: rows of the tier "nvme" that are kept in *frames*, and the window of coming
  * batches.
  *
- * Replacement. Each batch is known before it is gathered: from rung_prefetch() long before
- * (*announced*), or from its own submission, which is early enough with several requests in flight.
+ * Replacement. Each batch is known before it is gathered: long before, by rung_prefetch()
+ * (*announced*), or from its submission, which is early enough with several requests in flight.
  * Only the next use of a row counts. With announced batches a row is cached if it is needed sooner
  * than the row it would evict (L. A. Belady, "A study of replacement algorithms for a
  * virtual-storage computer", IBM Systems Journal 5(2), 1966, with bypassing); rows that no known
@@ -13,20 +13,20 @@
  * admitted when it misses twice in a short time, and evicts the row that SIEVE selects (Zhang et
  * al., "SIEVE is Simpler than LRU", NSDI 2024).
  *
- * Memory. Several processes may share the *index* (struct layout private to cache.c) and the
+ * Memory. Several processes may share the *index* (its layout is private to cache.c) and the
  * frames; each process has a private window of coming batches. With several processes a frame
  * stores one next use, the nearest one known when it is written.
  *
  * Threads and processes. Functions documented as "locked" need rung__cache_lock(). The lock is held
- * for a few microseconds at most, and never while rows are copied or read. A *client* is a process
- * that has opened the cache.
+ * for a few microseconds at a time, and never while rows are copied or read. A *client* is a
+ * process that has opened the cache.
  *
  * A client that dies, even with the lock held, does not stop the others: the first client that
- * notices releases its pins and reads. Frames it was reading into are reused after a minute. A
- * stopped client delays each of the others once: by 100 ms if it holds the lock, and, for a row
- * that it is reading, by the time until they call rung__cache_late(). Without the lock all
- * functions still work: rows bypass the cache, and updates of the index are stored until the lock
- * is available again.
+ * detects it releases its pins and reads. Frames that it was reading into are reused after a
+ * minute. A stopped client delays each of the others once: by 100 ms if it holds the lock, and, for
+ * a row that it is reading, until they call rung__cache_late(). Without the lock all functions
+ * still work: rows bypass the cache, and updates of the index are kept until the lock is available
+ * again.
  *
  * Everything in an index that other processes can write to is untrusted: no value in it, including
  * the lock, can cause an access out of bounds, an endless loop or an endless wait. The rows in the
@@ -43,19 +43,18 @@
 #define RUNG__CACHE_WINDOW_ROWS_MAX (UINT32_MAX - 1)
 
 struct rung__cache_shape {
-	/* of the rows that may be kept: a rank is its own name, and a smaller one is a hotter
-	 * row */
+	/* the rows that may be cached; a smaller rank is a hotter row */
 	uint64_t rank_first, row_count;
 	uint64_t frame_count; /* at least 1, below UINT32_MAX */
 };
 
 struct rung__cache; /* a process's side: the index it maps, and its window */
 
-/** Bytes of the index, whole pages. Per frame about 60, and an eighth for each of row_count. 0 when
- * the shape is not one. */
+/** Bytes of the index, whole pages: about 60 per frame, and one bit for each of row_count. 0 if the
+ * shape is invalid. */
 uint64_t rung__cache_index_bytes(const struct rung__cache_shape *shape);
 
-/** Bytes that the window of a process takes: announced rows and batches not yet gathered. */
+/** Most bytes that the window of a process uses, for rows and batches not yet gathered. */
 uint64_t rung__cache_window_bytes(uint64_t rows_max, uint32_t batches_max);
 
 /**
@@ -63,8 +62,8 @@ uint64_t rung__cache_window_bytes(uint64_t rows_max, uint32_t batches_max);
  *
  * @param index       rung__cache_index_bytes(), page aligned, outlives the cache; `create`: all
  *                    zero, to be initialised
- * @param fd          of the memory that the index is in, for the seats of its clients; stays the
- *                    caller's. -1: of this process alone
+ * @param fd          of the memory that the index is in, for the seats of its clients; still the
+ *                    caller's afterwards. -1: only this process uses the index
  * @param rows_max    rows of batches not yet gathered, duplicates between batches counted; at most
  *                    RUNG__CACHE_WINDOW_ROWS_MAX
  * @param batches_max such batches, at most RUNG__CACHE_BATCHES_MAX
@@ -76,32 +75,34 @@ int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd,
                      uint64_t rows_max, uint32_t batches_max, struct rung__cache **cache_out);
 
 /**
- * The client's pins are gone. Frames it is still reading, which it is not unless its reads were
- * given up, are not used for a minute: the device may still write to them. NULL is allowed.
+ * Leave the index: the client's pins are released. Frames into which it is still reading, which
+ * happens only if its reads were abandoned, are not used for a minute, because the device may still
+ * write to them. NULL is allowed.
  */
 void rung__cache_close(struct rung__cache *cache);
 
 /**
- * Waits for other threads of this process, and for other processes at most 100 ms, once for each
- * time that one of them is late.
+ * Lock the cache. Waits for other threads of this process without a limit, and for another process
+ * at most 100 ms, once for each acquisition of that process. Then the cache is locked without its
+ * index.
  */
 void rung__cache_lock(struct rung__cache *cache);
 void rung__cache_unlock(struct rung__cache *cache);
 
-/* ---- the window; not locked, they lock by themselves, for some rows at a time ---- */
+/* ---- the window; called without the lock, which these acquire for some rows at a time ---- */
 
 /**
- * Make a batch known that will be submitted later: its cold rows, ascending and distinct.
+ * Announce a batch that will be submitted later: its cold rows, ascending and distinct.
  *
  * @param batch_out  names it from now on; never 0
- * @return 0, or RUNG_E_AGAIN: rows_max or batches_max reached, and nothing was taken
+ * @return 0, or RUNG_E_AGAIN: rows_max or batches_max is reached, and nothing was added
  */
 int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint64_t count,
                          uint64_t *batch_out);
 
 /**
- * A batch is submitted: find the announced batch it is. The number of rows and a hash over all of
- * them are compared; if several match, the oldest is used. An announced batch is dropped when more
+ * A batch is submitted: find its announcement. The number of rows and a hash over all of them are
+ * compared; if several match, the oldest is used. An announced batch is dropped when more
  * than 64 batches that were announced later have overtaken it. An unannounced batch is added to the
  * window now; if the window is full, *batch_out is 0, and the batch is served with what other
  * batches reveal about its rows.
@@ -109,7 +110,7 @@ int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint6
 void rung__cache_begin(struct rung__cache *cache, const uint64_t *ranks, uint64_t count,
                        uint64_t *batch_out);
 
-/** A batch is over, whether all its rows were taken or not. 0 is allowed. */
+/** A batch has ended, whether all its rows were looked up or not. 0 is allowed. */
 void rung__cache_end(struct rung__cache *cache, uint64_t batch);
 
 /* ---- rows; locked ---- */
@@ -117,56 +118,57 @@ void rung__cache_end(struct rung__cache *cache, uint64_t batch);
 enum rung__cache_lookup {
 	RUNG__CACHE_HIT,     /* it is in `frame`, pinned for the client until rung__cache_unpin() */
 	RUNG__CACHE_READING, /* the client itself is reading it into `frame`, with `reader` */
-	/* client `reader` is reading it: ask again; the use stays known until then */
+	/* client `reader` is reading it: look it up again later; its use stays in the window */
 	RUNG__CACHE_REMOTE,
-	/* another client is reading it, which is late: read it here, it is not kept */
+	/* another client is reading it, and is late: read it here; it is not kept */
 	RUNG__CACHE_LATE,
-	/* not there: read it into `frame`, which is the client's until rung__cache_filled() or
+	/* not cached: read it into `frame`, which is the client's until rung__cache_filled() or
 	 * _failed() */
 	RUNG__CACHE_KEEP,
-	RUNG__CACHE_PASS /* not there, and not worth a frame, or no frame can be had */
+	RUNG__CACHE_PASS /* not cached, and not worth a frame, or no frame is available */
 };
 
 struct rung__cache_slot {
-	uint32_t frame;
-	uint32_t reader;
+	uint32_t frame;  /* number of the frame, or RUNG__CACHE_NONE */
+	uint32_t reader; /* READING: as passed with KEEP; REMOTE: the client */
 };
 
 /**
- * Look up one row of a batch, once per batch (again after ELSEWHERE). The use of the row by this
+ * Look up one row of a batch, once per batch, and again after REMOTE. The use of the row by this
  * batch is removed from the window.
  * @param batch   from rung__cache_begin(), or 0
- * @param reader  returned with READING if the answer is KEEP
+ * @param reader  after KEEP: returned with READING for this row
  */
 enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t batch,
                                             uint64_t rank, uint32_t reader,
                                             struct rung__cache_slot *place_out);
 
-/** The row has been read into the frame that KEEP gave; the client pins it `pins` times. */
+/** The row has been read into the frame returned with KEEP; the client pins it `pins` times. */
 void rung__cache_filled(struct rung__cache *cache, uint32_t frame, uint32_t pins);
 
-/** It has not: the frame is empty again. */
+/** The read into that frame has failed: the frame is empty again. */
 void rung__cache_failed(struct rung__cache *cache, uint32_t frame);
 
-/** Once more, for a frame the client has pinned already. */
+/** Add a pin to a frame that the client has pinned already. */
 void rung__cache_pin(struct rung__cache *cache, uint32_t frame);
+/** Remove one pin; after the last one the frame may be evicted. */
 void rung__cache_unpin(struct rung__cache *cache, uint32_t frame);
 
 /**
- * A client has not ended a read for too long. Until it ends one, rows that it reads are LATE; if it
- * has died, they are free.
+ * A client has not completed a read for too long. Until it completes one, rows that it reads are
+ * LATE; if it has died, its reads are released.
  */
 void rung__cache_late(struct rung__cache *cache, uint32_t client);
 
-/** Take back what clients that died have left. Now and then. */
+/** Release the pins and reads of clients that have died. To be called from time to time. */
 void rung__cache_reap_dead(struct rung__cache *cache);
 
 /** Number of filled frames; without the index, the last known number. */
 uint64_t rung__cache_filled_count(struct rung__cache *cache);
 
 /**
- * Not locked: add up waits for other clients that were given up, and the time for which the lock
- * was waited for.
+ * Called without the lock: the number of waits for other clients that were abandoned, and the total
+ * time of waits for the lock of the index.
  */
 void rung__cache_waits(const struct rung__cache *cache, uint64_t *timeouts_out,
                        uint64_t *wait_ns_out);

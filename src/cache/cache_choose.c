@@ -3,11 +3,11 @@
  * Replacement in the cold-row cache: whether a row is cached, and which row it evicts.
  *
  * With announced batches the rule is Belady's, with bypassing (L. A. Belady, "A study of
- * replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966). Of two
- * rows, the one that is needed later is evicted. A row that no known batch needs is needed later
- * than all others; of two such rows the colder one is evicted, even if it was read just now. For
- * equal times the cached row stays. An empty window therefore gives the static order by score, and
- * with a long window no policy is better.
+ * replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966). Between
+ * two rows, the one that is needed later is evicted. A row that no known batch needs is needed
+ * later than all others; of two such rows the colder one is evicted, even if it was read just now.
+ * For equal times the cached row stays. An empty window therefore gives the static order by score,
+ * and with a long window no policy is better.
  *
  * Without announcements only the batches in flight are known: their rows are kept. Among the
  * others, a row that is hotter than the coldest cached row evicts it at once. A colder row is
@@ -21,16 +21,20 @@
 
 /* steps of SIEVE's hand after which it ignores visits: each step may miss all CPU caches */
 #define HAND_VISITED_MAX 128u
-/* and after which it gives up looking for a frame that is neither pinned nor wanted */
+/* steps after which it stops its search for a frame that is neither pinned nor needed */
 #define HAND_STEPS_MAX 256u
-#define IDLE_SHARE     8u /* with fewer such frames it does not begin */
+#define IDLE_SHARE     8u /* the hand moves only if at least 1/8 of the filled frames are idle */
 
+/* Whether batches are announced, by this process or another one. */
 static bool lookahead(const struct rung__cache_index *index)
 {
 	return index->announced != 0 &&
 	       index->clock - index->announced <= RUNG__CACHE_LOOKAHEAD_MAX;
 }
 
+/* The victim that SIEVE selects: the hand moves from the oldest frame to the newest, and stops at
+ * an idle frame that was not hit since it last passed. The order of filling is not changed by
+ * hits. */
 static uint32_t sieve(struct rung__cache *cache)
 {
 	struct rung__cache_index *index = cache->index;
@@ -39,7 +43,7 @@ static uint32_t sieve(struct rung__cache *cache)
 	for (unsigned steps = 0; steps < HAND_STEPS_MAX; steps++) {
 		struct rung__cache_frame *frame = rung__cache_frame_at(cache, link);
 
-		if (!frame) { /* beyond the newest, or at the very beginning */
+		if (!frame) { /* past the newest frame, or not moved yet: start at the oldest */
 			link = rung__cache_load(&index->oldest);
 			frame = rung__cache_frame_at(cache, link);
 			if (!frame)
@@ -53,6 +57,7 @@ static uint32_t sieve(struct rung__cache *cache)
 		}
 		link = rung__cache_load(&frame->newer);
 	}
+	/* too many pinned or needed frames: the next search continues from here */
 	index->hand = link;
 	return rung__cache_frames_coldest(cache);
 }
@@ -74,12 +79,14 @@ static bool missed_lately(struct rung__cache *cache, uint64_t row)
 	return known;
 }
 
+/* The victim for a row without announcements; 0: the row is not admitted. */
 static uint32_t by_history(struct rung__cache *cache, uint64_t row, uint32_t next_use,
                            uint32_t coldest)
 {
 	struct rung__cache_index *index = cache->index;
 	const struct rung__cache_frame *frame = &cache->frames[coldest - 1];
 
+	/* another batch in flight needs the row, or it is hotter than the coldest cached one */
 	if (next_use != 0 || row < frame->row)
 		return coldest;
 	if (!missed_lately(cache, row))
@@ -89,7 +96,7 @@ static uint32_t by_history(struct rung__cache *cache, uint64_t row, uint32_t nex
 	return sieve(cache);
 }
 
-/* A frame that no known batch needs. */
+/* Choose among the frames that no known batch needs; 0: all of them are worth more than the row. */
 static uint32_t idle_frame(struct rung__cache *cache, uint64_t row, uint32_t next_use)
 {
 	uint32_t coldest = rung__cache_frames_coldest(cache);
@@ -101,16 +108,19 @@ static uint32_t idle_frame(struct rung__cache *cache, uint64_t row, uint32_t nex
 	return next_use == 0 && cache->frames[coldest - 1].row < row ? 0 : coldest;
 }
 
+/* The frame to evict for a row; 0: the row is not cached. */
 static uint32_t victim(struct rung__cache *cache, uint64_t row, uint32_t next_use)
 {
 	bool stale = false;
 	uint32_t farthest = rung__cache_frames_farthest(cache, &stale);
 	const struct rung__cache_frame *frame = rung__cache_frame_at(cache, farthest);
 
+	/* needed only by a process that died; then idle frames, whose next use is the farthest */
 	if (frame && stale)
 		return farthest;
 	if (cache->index->idle_count > 0)
 		return idle_frame(cache, row, next_use);
+	/* at equal times the cached row stays */
 	return frame && next_use != 0 && rung__cache_later(frame->next_use, next_use) ? farthest
 	                                                                              : 0;
 }
@@ -124,6 +134,7 @@ uint32_t rung__cache_choose(struct rung__cache *cache, uint64_t row, uint32_t ne
 		return link;
 	link = victim(cache, row, next_use);
 	frame = rung__cache_frame_at(cache, link);
+	/* no victim, or a damaged index: otherwise a frame in the lists is offered */
 	if (!frame || !rung__cache_frame_offered(frame))
 		return 0;
 	rung__cache_frames_clear(cache, link);

@@ -5,13 +5,13 @@
  *
  * A process that dies with the lock held may have left any list half changed, so the next holder
  * rebuilds all lists from the frames. A row that is neither pinned nor being read may have been in
- * the middle of an eviction, and is dropped. What a living client reads or has pinned is changed
- * only by that client, and is marked with one store. An interrupted rebuild is repeated by the next
- * holder.
+ * the middle of an eviction, and is dropped. A frame that a living client reads or has pinned is
+ * changed only by that client, and is marked with one store. An interrupted rebuild is repeated by
+ * the next holder.
  *
- * A client that cannot get the lock (see cache_lock.c) does not touch the index. Updates for its
- * frames are kept in a list of the process and applied when it gets the lock; its private window
- * stays exact all the time.
+ * A client that cannot get the lock (cache_lock.c) does not touch the index. Updates of its frames
+ * are kept in a list of the process and applied when it has the lock; its private window is always
+ * exact.
  *
  * A read may outlive the process that started it: the kernel ends a killed process while the device
  * still writes into the frame. Such a frame stays unused for a while, because the device might
@@ -30,7 +30,7 @@ static uint32_t bit(uint32_t client)
 
 /* ---- the dead ---- */
 
-/* Those of the joined clients whose seat is still locked. */
+/* The joined clients whose seats are still locked, one bit each. */
 static uint32_t living_clients(const struct rung__cache *cache)
 {
 	const uint32_t joined = rung__cache_load(&cache->index->joined);
@@ -45,7 +45,7 @@ static uint32_t living_clients(const struct rung__cache *cache)
 	return living;
 }
 
-/* Release the reads and pins of these clients. It visits every frame, because it happens rarely. */
+/* Release the reads and pins of these clients. It visits every frame: clients rarely die. */
 static void reclaim(struct rung__cache *cache, uint32_t clients)
 {
 	uint32_t fresh =
@@ -79,6 +79,7 @@ void rung__cache_reap_dead(struct rung__cache *cache)
 		reclaim(cache, dead);
 }
 
+/* The lock was acquired from a dead holder: rebuild all lists. */
 static void rebuild(struct rung__cache *cache)
 {
 	uint32_t living = living_clients(cache);
@@ -95,6 +96,7 @@ void rung__cache_defer(struct rung__cache *cache, uint32_t frame_idx)
 	cache->later_first = frame_idx + 1;
 }
 
+/* Apply the updates that were deferred while this process did not have the index. */
 static void do_deferred(struct rung__cache *cache)
 {
 	while (cache->later_first) {
@@ -113,7 +115,8 @@ static void do_deferred(struct rung__cache *cache)
 
 /* ---- lock ---- */
 
-/* The seat may have had another client, which died, or which others found to be late. */
+/* Become a client when the index is first locked. The seat may have had another client, which died,
+ * or which others found late: the count of its reads changes, which ends that state. */
 static void join(struct rung__cache *cache)
 {
 	const uint32_t clock = rung__cache_load(&cache->index->clock);
@@ -138,6 +141,7 @@ void rung__cache_lock(struct rung__cache *cache)
 	cache->locked = !cache->shared || rung__cache_index_lock(cache, &from_dead);
 	if (!cache->locked)
 		return;
+	/* the lists must be sound before anything else uses them */
 	if (from_dead)
 		rebuild(cache);
 	if (cache->shared && !cache->joined)
@@ -164,6 +168,8 @@ void rung__cache_unlock(struct rung__cache *cache)
 	unlock(cache);
 }
 
+/* A mutex and a futex are not fair: without the yields this thread would usually have both again
+ * before another one has woken. */
 void rung__cache_pause(struct rung__cache *cache)
 {
 	bool waited_for = unlock(cache);
@@ -191,7 +197,7 @@ void rung__cache_late(struct rung__cache *cache, uint32_t client)
 {
 	if (!cache->locked || rung__cache_is_late(cache, client))
 		return;
-	if (!rung__cache_seat_lives(cache, client)) {
+	if (!rung__cache_seat_lives(cache, client)) { /* its reads are released, its rows free */
 		rung__cache_reap_dead(cache);
 		return;
 	}
@@ -212,7 +218,8 @@ void rung__cache_leave(struct rung__cache *cache)
 		else if (cache->held[frame_idx] > 0)
 			rung__cache_frames_unpin(cache, frame_idx + 1, cache->seat);
 	}
-	if (cache->locked) /* else others find the seat empty, and take back what we have left */
+	/* without the lock the others find the seat empty, and release these pins and reads */
+	if (cache->locked)
 		cache->index->joined &= ~bit(cache->seat);
 	cache->joined = false;
 	rung__cache_unlock(cache);

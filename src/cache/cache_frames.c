@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The index of the cold-row cache: which frame holds a row, and the orders of frames from which a
+ * The index of the cold-row cache: the frame of each row, and the orders of frames from which a
  * victim is chosen.
  *
  * By row: chains from a table of heads. By fill time: one list, for SIEVE. By next use: one list
@@ -13,12 +13,13 @@
 
 #include "cache/state.h"
 
-#define CHAIN_MAX 1024u /* frames are at most as many as heads: a longer chain is damage */
-/* buckets from the oldest honest time to the gap */
+/* there are at least as many heads as frames, so a longer chain is damaged */
+#define CHAIN_MAX 1024u
+/* number of buckets for valid times, from the oldest to the last before the gap (state.h) */
 #define GAP_BEGIN (RUNG__CACHE_BEHIND_MAX + RUNG__CACHE_AHEAD_MAX)
 
 _Static_assert(GAP_BEGIN + 512u <= RUNG__CACHE_BUCKETS,
-               "what comes into the gap has time to be found");
+               "a bucket is in the gap for 512 batches, in which its frames are found");
 
 /* ---- by row ---- */
 
@@ -46,6 +47,7 @@ static void hash_insert(struct rung__cache *cache, uint32_t link, struct rung__c
 	*head = link;
 }
 
+/* Does nothing if the frame is not in the chain, which happens only in a damaged index. */
 static void hash_remove(struct rung__cache *cache, uint32_t link,
                         const struct rung__cache_frame *removed)
 {
@@ -67,6 +69,7 @@ static void hash_remove(struct rung__cache *cache, uint32_t link,
 
 /* ---- by filling ---- */
 
+/* Append a frame as the newest. */
 static void age_insert(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
 {
 	struct rung__cache_index *index = cache->index;
@@ -99,12 +102,13 @@ static void age_remove(struct rung__cache *cache, uint32_t link,
 		older->newer = newer_link;
 	else
 		index->oldest = newer_link;
-	if (index->hand == link)
+	if (index->hand == link) /* SIEVE's hand moves on, as it would have */
 		index->hand = newer_link;
 }
 
 /* ---- by next use ---- */
 
+/* Add a frame to the bucket of its next use, and set the bits that lead to the bucket. */
 static void bucket_insert(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
 {
 	struct rung__cache_index *index = cache->index;
@@ -121,6 +125,7 @@ static void bucket_insert(struct rung__cache *cache, uint32_t link, struct rung_
 	index->bucket_groups[bucket / 64 / 64] |= UINT64_C(1) << bucket / 64 % 64;
 }
 
+/* The bucket is empty. */
 static void bucket_clear_bit(struct rung__cache_index *index, uint32_t bucket)
 {
 	index->bucket_bits[bucket / 64] &= ~(UINT64_C(1) << bucket % 64);
@@ -146,7 +151,7 @@ static void bucket_remove(struct rung__cache *cache, const struct rung__cache_fr
 		bucket_clear_bit(cache->index, bucket);
 }
 
-/* The highest bit below `end`; -1 if there is none. */
+/* The number of the highest bit below `end` that is set; -1: all are clear. */
 static int highest_below(const uint64_t *words, uint32_t end)
 {
 	for (uint32_t word = (end + 63) / 64; word-- > 0;) {
@@ -160,7 +165,8 @@ static int highest_below(const uint64_t *words, uint32_t end)
 	return -1;
 }
 
-/* The last bucket below `end` that is not empty; -1: all are. */
+/* The last bucket below `end` that is not empty; -1: all are empty. Two levels of bits: first the
+ * word that contains `end`, then the groups. */
 static int last_bucket_below(const struct rung__cache_index *index, uint32_t end)
 {
 	uint64_t same_word =
@@ -183,7 +189,8 @@ static int last_bucket_below(const struct rung__cache_index *index, uint32_t end
 uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stale_out)
 {
 	const struct rung__cache_index *index = cache->index;
-	/* the oldest honest time; those before it are the latest */
+	/* the buckets are a ring that begins at the oldest valid time: the farthest next use is in
+	 * the last bucket before it, or, if those below it are empty, in the last one of all */
 	uint32_t first = (index->clock - RUNG__CACHE_BEHIND_MAX) % RUNG__CACHE_BUCKETS;
 	int bucket = last_bucket_below(index, first);
 
@@ -197,6 +204,8 @@ uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stal
 
 /* ---- by rank ---- */
 
+/* Set the bit of an idle row. A level that already has a bit in its word ends the walk, because the
+ * levels above have theirs. */
 static void map_set(struct rung__cache *cache, uint64_t row)
 {
 	if (row >= cache->shape.row_count)
@@ -213,6 +222,7 @@ static void map_set(struct rung__cache *cache, uint64_t row)
 	}
 }
 
+/* Clear the bit of a row; levels above change only if the word becomes 0. */
 static void map_clear(struct rung__cache *cache, uint64_t row)
 {
 	if (row >= cache->shape.row_count)
@@ -229,7 +239,7 @@ static void map_clear(struct rung__cache *cache, uint64_t row)
 	}
 }
 
-/* false: the map is empty, or damaged. */
+/* Find the highest row in the map, the coldest. @return false: the map is empty, or damaged */
 static bool map_last(const struct rung__cache *cache, uint64_t *row_out)
 {
 	uint64_t row = 0;
@@ -260,7 +270,7 @@ uint32_t rung__cache_frames_coldest(struct rung__cache *cache)
 	frame = rung__cache_frame_at(cache, link);
 	if (frame && rung__cache_frame_offered(frame) && frame->next_use == 0)
 		return link;
-	map_clear(cache, row); /* damage: the next call finds another */
+	map_clear(cache, row); /* damage: the next call finds another row */
 	return 0;
 }
 
@@ -309,7 +319,7 @@ void rung__cache_frames_unpin(struct rung__cache *cache, uint32_t link, uint32_t
 		rung__cache_frames_offer(cache, link);
 }
 
-/* The one lost first, once its time is over. */
+/* Reuse the frame that was lost first, if RUNG__CACHE_LOST_NS have passed; else 0. */
 static uint32_t pop_lost(struct rung__cache *cache)
 {
 	struct rung__cache_index *index = cache->index;
@@ -326,6 +336,8 @@ static uint32_t pop_lost(struct rung__cache *cache)
 	return link;
 }
 
+/* Empty frames first, then frames that were never used, then lost ones: memory is touched only as
+ * it is needed. */
 uint32_t rung__cache_frames_pop(struct rung__cache *cache)
 {
 	struct rung__cache_index *index = cache->index;
@@ -340,8 +352,8 @@ uint32_t rung__cache_frames_pop(struct rung__cache *cache)
 		if (!frame)
 			return pop_lost(cache);
 		index->fresh_count = link;
-		/* a process that dies while claiming has counted the frame: a rebuild checks
-		 * these */
+		/* counted before the frame is claimed: a rebuild after the death of this process
+		 * visits only the frames that are counted */
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	}
 	return rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_EMPTY ? link : 0;
@@ -391,7 +403,8 @@ void rung__cache_frames_clear(struct rung__cache *cache, uint32_t link)
 	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_EMPTY, 0);
 }
 
-/* At the end of those: with the time it was lost at. */
+/* Append a frame to the lost ones. They are in the order of their loss, so only the first is
+ * compared with the clock. */
 static void lost_append(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
 {
 	struct rung__cache_index *index = cache->index;
@@ -406,6 +419,7 @@ static void lost_append(struct rung__cache *cache, uint32_t link, struct rung__c
 	index->lost_last = link;
 }
 
+/* Mark a frame as lost; it is in no other list. */
 static void lose(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
 {
 	frame->pins = 0;
@@ -422,6 +436,8 @@ void rung__cache_frames_lose(struct rung__cache *cache, uint32_t link)
 	lose(cache, link, frame);
 }
 
+/* Put a frame into the lists that its state calls for. A row without a pin may be in the middle of
+ * an eviction, so it is dropped. */
 static void rebuild_frame(struct rung__cache *cache, uint32_t link, uint32_t living)
 {
 	struct rung__cache_frame *frame = &cache->frames[link - 1];

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends of reads into frames, as the index records them. */
+/*
+ * The ends of reads into frames: changes of the index, at once or deferred (cache_clients.c).
+ *
+ * Every end is counted for the client, which shows the others that it is not late.
+ */
 #include "cache/state.h"
 
 void rung__cache_frame_filled(struct rung__cache *cache, uint32_t frame_idx)
@@ -9,6 +13,8 @@ void rung__cache_frame_filled(struct rung__cache *cache, uint32_t frame_idx)
 
 	cache->index->ended[cache->seat]++;
 	frame->pins = pins > 0 ? UINT32_C(1) << cache->seat : 0;
+	/* the next use that this process knows now: batches may have been announced during the
+	 * read */
 	rung__cache_frames_fill(cache, frame_idx + 1, rung__cache_window_next(cache, frame->row));
 	if (pins == 0)
 		rung__cache_frames_offer(cache, frame_idx + 1);

@@ -4,16 +4,17 @@
  *
  * A seat is one byte of the shared memory's file, locked by an open file description (F_OFD_SETLK)
  * that only this client has. The kernel releases that lock when the last thread of the process has
- * ended, and its memory is unmapped by then: a client whose seat is free cannot write to the index
- * any more. This description is not the mapped one, because a mapping inherited by a forked child
- * would keep it open; the child closes the descriptor itself.
+ * ended, and its memory is unmapped by then: a client whose seat is free can no longer write to the
+ * index. This description is not the mapped one, because a mapping that a forked child inherits
+ * would keep it open; the child closes its copy of the descriptor.
  *
  * The lock is one word: the seat of the holder and an acquisition number, or 0 if it is free. It is
- * never taken from a living holder, however long that is stopped: a thread waits for LOCK_WAIT_NS,
- * then its process continues without the cache. It remembers the word, and does not wait for this
- * acquisition again. To take the lock from a dead holder, a client first locks the holder's seat:
- * while it has that seat, no other client can acquire the lock with it, so the word it replaces is
- * that of the dead holder.
+ * never taken from a living holder, however long that is stopped, because the holder would continue
+ * in the middle of a change of lists that others have changed since. A thread waits for
+ * LOCK_WAIT_NS, then its process continues without the cache. It remembers the word, and does not
+ * wait for this acquisition again. To take the lock from a dead holder, a client first locks the
+ * holder's seat: while it has that seat, no other client can acquire the lock with it, so the word
+ * it replaces is that of the dead holder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,12 +29,12 @@
 
 /* a holder needs microseconds, or the time slice of another thread */
 #define LOCK_WAIT_NS 100000000u
-/* of this wait, until the holder's seat is checked, and a free lock is seen without a wake-up */
+/* slice of this wait, after which the holder's seat is checked; a lost wake-up costs one slice */
 #define SLICE_NS 5000000u
 /* between two checks of a holder that this process no longer waits for */
 #define LIFE_NS 10000000u
 
-#define WAITERS   (UINT32_C(1) << 31)
+#define WAITERS   (UINT32_C(1) << 31) /* a thread may sleep: the release wakes one */
 #define SEAT_BITS 6
 #define SEAT_MASK ((1u << SEAT_BITS) - 1) /* seat + 1 */
 
@@ -41,10 +42,11 @@ _Static_assert(RUNG__CACHE_CLIENTS_MAX <= SEAT_MASK, "a seat fits the lock's wor
 
 /* ---- seats ---- */
 
-/* In a child that is forked the list is left with the seats that its parent has. */
+/* The seats of this process, for the fork handlers. A forked child closes its copies of them. */
 static pthread_mutex_t seated_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rung__queue seated;
 
+/* Held over the fork, so that the child finds the list complete. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&seated_lock);
@@ -56,8 +58,8 @@ static void after_fork(void)
 }
 
 /*
- * The child has the parent's descriptions: a parent that dies would seem to live as long as its
- * child does.
+ * In the child: close its copies of the parent's descriptors. Otherwise a parent that dies would
+ * seem alive as long as its child lives.
  */
 static void leave_seats(void)
 {
@@ -76,7 +78,8 @@ __attribute__((constructor)) static void watch_forks(void)
 	pthread_atfork(before_fork, after_fork, leave_seats);
 }
 
-/* @return 0 or an errno; EAGAIN: somebody has it */
+/* Lock or unlock a seat, without waiting. @return 0 or an errno value; EAGAIN: another client has
+ * it */
 static int set_seat(int fd, uint32_t seat, short type)
 {
 	struct flock range = { .l_type = type, .l_whence = SEEK_SET, .l_start = seat, .l_len = 1 };
@@ -95,7 +98,7 @@ bool rung__cache_seat_lives(const struct rung__cache *cache, uint32_t seat)
 	return fcntl(cache->seat_fd, F_OFD_GETLK, &range) < 0 || range.l_type != F_UNLCK;
 }
 
-/* @return 0 or an errno; EAGAIN: all seats are taken */
+/* Acquire the first free seat. @return 0 or an errno value; EAGAIN: all seats are taken */
 static int find_seat(struct rung__cache *cache, int fd)
 {
 	int rc = EAGAIN;
@@ -125,7 +128,8 @@ int rung__cache_seat_acquire(struct rung__cache *cache, int fd)
 	rc = find_seat(cache, fd);
 	pthread_mutex_unlock(&seated_lock);
 	if (rc == EAGAIN)
-		return rung__fail(RUNG_E_BUSY, "cold-row cache: %u processes use it: no more can",
+		return rung__fail(RUNG_E_BUSY,
+		                  "cold-row cache: %u processes use it, which is the maximum",
 		                  RUNG__CACHE_CLIENTS_MAX);
 	if (rc != 0)
 		return rung__fail(RUNG_E_NOSUP,
@@ -148,6 +152,8 @@ void rung__cache_seat_release(struct rung__cache *cache)
 
 /* ---- the lock ---- */
 
+/* Sleep while the lock has this word, for a slice at most. FUTEX_WAIT without FUTEX_PRIVATE_FLAG,
+ * because other processes wake it. */
 static void await_change(_Atomic uint32_t *lock, uint32_t word)
 {
 	const struct timespec slice = { .tv_nsec = SLICE_NS };
@@ -155,12 +161,14 @@ static void await_change(_Atomic uint32_t *lock, uint32_t word)
 	syscall(SYS_futex, lock, FUTEX_WAIT, word, &slice, NULL, 0);
 }
 
+/* A word for this attempt. The number distinguishes it from earlier acquisitions by this seat. */
 static uint32_t new_word(struct rung__cache *cache)
 {
 	return (++cache->acquisitions << SEAT_BITS & ~WAITERS) | (cache->seat + 1);
 }
 
-/* Change the owner of the lock, whether or not another thread has begun to wait. */
+/* Change the holder of the lock from `word` to `mine`, whether or not another thread has begun to
+ * wait. @return false: it has another word by now */
 static bool replace(_Atomic uint32_t *lock, uint32_t word, uint32_t mine)
 {
 	uint32_t now = atomic_load_explicit(lock, memory_order_relaxed);
@@ -173,7 +181,8 @@ static bool replace(_Atomic uint32_t *lock, uint32_t word, uint32_t mine)
 	return false;
 }
 
-/* False: left by the dead client that had our seat before us, or damage. */
+/* Whether the word is that of another client. If not, a dead client that had this seat before has
+ * left it, or it is damaged. */
 static bool is_others(const struct rung__cache *cache, uint32_t word)
 {
 	const uint32_t seat = (word & SEAT_MASK) - 1;
@@ -181,6 +190,7 @@ static bool is_others(const struct rung__cache *cache, uint32_t word)
 	return seat != cache->seat && seat < RUNG__CACHE_CLIENTS_MAX;
 }
 
+/* Acquire the lock if its holder is dead. @return false: it lives, or the lock has changed */
 static bool release_dead(struct rung__cache *cache, uint32_t word, uint32_t mine)
 {
 	const uint32_t seat = (word & SEAT_MASK) - 1;
@@ -188,7 +198,7 @@ static bool release_dead(struct rung__cache *cache, uint32_t word, uint32_t mine
 
 	if (!is_others(cache, word))
 		return replace(&cache->index->lock, word, mine);
-	if (set_seat(cache->seat_fd, seat, F_WRLCK) != 0)
+	if (set_seat(cache->seat_fd, seat, F_WRLCK) != 0) /* its holder lives */
 		return false;
 	taken = replace(&cache->index->lock, word, mine);
 	set_seat(cache->seat_fd, seat, F_UNLCK);
@@ -201,8 +211,7 @@ static void count_wait(struct rung__cache *cache, uint64_t since_ns)
 }
 
 /*
- * The holder lives. @return true: no more waiting for this acquisition, by this thread or later
- * ones
+ * The holder lives. @return true: this thread and later ones no longer wait for this acquisition
  */
 static bool abandon(struct rung__cache *cache, uint32_t word, uint64_t since_ns, uint64_t now_ns)
 {
@@ -216,6 +225,11 @@ static bool abandon(struct rung__cache *cache, uint32_t word, uint64_t since_ns,
 	return true;
 }
 
+/*
+ * Acquire a lock that was not free. The seat of the holder is checked when the word has not changed
+ * during a slice, and, for a holder that is no longer waited for, every LIFE_NS: the check is a
+ * system call.
+ */
 static bool lock_slowly(struct rung__cache *cache, uint32_t mine, bool *from_dead_out)
 {
 	_Atomic uint32_t *lock = &cache->index->lock;
@@ -256,7 +270,7 @@ bool rung__cache_index_lock(struct rung__cache *cache, bool *from_dead_out)
 	bool locked;
 
 	*from_dead_out = false;
-	if (cache->seat_fd < 0) /* a forked child: not its seat */
+	if (cache->seat_fd < 0) /* a forked child has no seat */
 		return false;
 	if (atomic_compare_exchange_strong_explicit(&cache->index->lock, &free, mine,
 	                                            memory_order_acquire, memory_order_relaxed))

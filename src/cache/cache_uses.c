@@ -6,7 +6,8 @@
  */
 #include "cache/state.h"
 
-/* The new head takes its rows from the head that held both until now. */
+/* The rows of the new head are moved from the head that had them until now: one head at a time, so
+ * that no call pays for rehashing the whole table. */
 void rung__cache_uses_grow(struct rung__cache_window *window)
 {
 	uint32_t *from, *to = &window->heads[window->heads_count];
@@ -48,8 +49,8 @@ uint32_t rung__cache_uses_time(const struct rung__cache_window *window, const ui
 	               : 0;
 }
 
-/* Insert after the first and before the last use. If another process damages the clock, times may
- * be unordered; hence the check for the end. */
+/* Insert a use between the first and the last one of its row. The walk checks for the end, because
+ * times may be unordered if another process damages the clock. */
 static void insert_behind(struct rung__cache_window *window, struct rung__cache_use *first,
                           uint32_t link)
 {
@@ -78,6 +79,7 @@ bool rung__cache_uses_insert(struct rung__cache_window *window, uint32_t link)
 	}
 	first = rung__cache_use_at(window, *from);
 	last = rung__cache_use_at(window, first->last);
+	/* the usual case: batches are announced in the order of their gathers */
 	if (!rung__cache_later(last->time, use->time)) {
 		last->later = link;
 		first->last = link;
@@ -94,7 +96,7 @@ bool rung__cache_uses_insert(struct rung__cache_window *window, uint32_t link)
 	return false;
 }
 
-/* The row's first use goes; the next one takes its place in the table. */
+/* Remove the row's first use; the next one replaces it in the table. */
 static void remove_first(struct rung__cache_window *window, uint32_t *from)
 {
 	struct rung__cache_use *first = rung__cache_use_at(window, *from);
@@ -116,7 +118,7 @@ struct rung__cache_use *rung__cache_uses_remove(struct rung__cache_window *windo
 	struct rung__cache_use *first = rung__cache_use_at(window, *from);
 	uint32_t before = *from, link;
 
-	if (first->batch == batch_idx) {
+	if (first->batch == batch_idx) { /* the usual case: it is the earliest batch with the row */
 		remove_first(window, from);
 		return first;
 	}

@@ -15,10 +15,10 @@
 #include "cache/state.h"
 
 #define NAME_BATCH_BITS 12
-#define HEADS_PER_USE   2u
-#define ROWS_AHEAD      8u /* distance of the prefetch of their table heads */
+#define HEADS_PER_USE   2u /* heads added for each new use, until the table has heads_max */
+#define ROWS_AHEAD      8u /* distance of the prefetch of table heads */
 
-_Static_assert(1u << NAME_BATCH_BITS == RUNG__CACHE_BATCHES_MAX, "a batch's place is in its name");
+_Static_assert(1u << NAME_BATCH_BITS == RUNG__CACHE_BATCHES_MAX, "a name contains the number");
 
 /* ---- batches ---- */
 
@@ -33,6 +33,8 @@ static uint32_t batch_link(const struct rung__cache_window *window,
 	return (uint32_t)(batch - window->batches) + 1;
 }
 
+/* The batch of a name, or NULL. The low bits of a name are the batch's number, the high bits count
+ * all batches, so a name is not valid for a later batch with the same number. */
 static struct rung__cache_batch *find_batch(const struct rung__cache_window *window, uint64_t name)
 {
 	uint64_t batch_idx = name & (RUNG__CACHE_BATCHES_MAX - 1);
@@ -43,7 +45,8 @@ static struct rung__cache_batch *find_batch(const struct rung__cache_window *win
 	               : NULL;
 }
 
-/* Independent of the order, so the multiplications do not wait for each other. */
+/* Hash of a batch's rows. A sum is independent of the order, so the multiplications do not wait for
+ * each other. */
 static uint64_t hash_of(const uint64_t *ranks, uint64_t count)
 {
 	uint64_t hash = 0;
@@ -53,6 +56,7 @@ static uint64_t hash_of(const uint64_t *ranks, uint64_t count)
 	return hash;
 }
 
+/* The list of announced batches that have not begun, oldest first. */
 static void list_append(struct rung__cache_window *window, struct rung__cache_batch *batch)
 {
 	uint32_t link = batch_link(window, batch);
@@ -87,19 +91,21 @@ static uint32_t later_of(uint32_t a, uint32_t b)
 	return rung__cache_later(a, b) ? a : b;
 }
 
-/* 0 is not a valid time. */
+/* The time of a new batch. 0 is not a valid time. */
 static uint32_t next_time(const struct rung__cache *cache, bool announced)
 {
 	uint32_t clock = cache->clock;
 	uint32_t time = later_of(
 		(announced ? cache->window.time_last : cache->window.time_begun) + 1, clock);
 
-	/* batches that were announced and ended without having begun */
+	/* many batches were announced and ended without having begun: times beyond this bound would
+	 * be in the gap of the buckets */
 	if (rung__cache_later(time, clock + RUNG__CACHE_AHEAD_MAX))
 		time = clock + RUNG__CACHE_AHEAD_MAX;
 	return time ? time : 1;
 }
 
+/* Record that batches are announced, also for the other processes. */
 static void note_announced(struct rung__cache *cache)
 {
 	cache->window.unannounced_run = 0;
@@ -122,12 +128,13 @@ static void step_clock(struct rung__cache *cache, uint32_t time, bool announced)
 	else
 		cache->window.unannounced_run++;
 	if (cache->locked && cache->clock - index->announced > RUNG__CACHE_LOOKAHEAD_MAX)
-		index->announced = 0; /* or the clock, once around, would come by again */
+		index->announced = 0; /* the clock, after it has wrapped, could be near it again */
 }
 
-/* ---- making a batch known ---- */
+/* ---- adding a batch ---- */
 
-/* A batch with memory for its rows, but none of them yet. NULL if there is not enough memory. */
+/* Create a batch and reserve space for its rows, so that adding them cannot fail. NULL: the window
+ * is full. */
 static struct rung__cache_batch *create_batch(struct rung__cache_window *window, uint64_t count,
                                               uint64_t hash, uint32_t time)
 {
@@ -151,6 +158,8 @@ static struct rung__cache_batch *create_batch(struct rung__cache_window *window,
 	return batch;
 }
 
+/* Take a free use. The table of heads grows with the uses, so that lookups stay short while a small
+ * window touches little memory. */
 static uint32_t remove_use(struct rung__cache_window *window)
 {
 	uint32_t link = window->free;
@@ -161,9 +170,10 @@ static uint32_t remove_use(struct rung__cache_window *window)
 	}
 	for (unsigned i = 0; i < HEADS_PER_USE; i++)
 		rung__cache_uses_grow(window);
-	return ++window->fresh_count; /* there is one: room was made for the batch */
+	return ++window->fresh_count; /* exists: create_batch() has reserved it */
 }
 
+/* Add a row of the batch, and update the next use of its frame if it is cached. */
 static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch, uint64_t row)
 {
 	struct rung__cache_window *window = &cache->window;
@@ -192,6 +202,8 @@ static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch
 
 static void forget(struct rung__cache *cache, struct rung__cache_batch *batch);
 
+/* Add the rows of a batch, with pauses for other threads and processes. During a pause another
+ * thread may end the batch; then this one drops it. */
 static void enter(struct rung__cache *cache, struct rung__cache_batch *batch, const uint64_t *ranks,
                   uint64_t count)
 {
@@ -210,9 +222,10 @@ static void enter(struct rung__cache *cache, struct rung__cache_batch *batch, co
 		forget(cache, batch);
 }
 
-/* ---- forgetting it ---- */
+/* ---- removing a batch ---- */
 
-/* A use that will not happen. The frame that waits for it gets the next use, or none. */
+/* Remove a use that will not happen. The next use of its frame becomes the row's next known use, or
+ * 0. */
 static void forget_use(struct rung__cache *cache, struct rung__cache_use *use)
 {
 	struct rung__cache_window *window = &cache->window;
@@ -230,6 +243,7 @@ static void forget_use(struct rung__cache *cache, struct rung__cache_use *use)
 		rung__cache_frames_want(cache, link, rung__cache_uses_time(window, from, use->row));
 }
 
+/* The uses of the batch, which are a list, are free at once. */
 static void free_batch(struct rung__cache_window *window, struct rung__cache_batch *batch)
 {
 	if (batch->last) {
@@ -241,7 +255,8 @@ static void free_batch(struct rung__cache_window *window, struct rung__cache_bat
 	window->batch_free = batch_link(window, batch);
 }
 
-/* The batch is no longer needed. Without a name it is ours, even while the lock is released. */
+/* Remove a batch that is no longer needed. Its name is cleared first: no other thread can find it
+ * during the pauses below. */
 static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 {
 	struct rung__cache_window *window = &cache->window;
@@ -252,7 +267,7 @@ static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 		list_remove(window, batch);
 	batch->over = true;
 	if (batch->entering)
-		return; /* who enters it comes by here */
+		return; /* enter() calls this again when it sees `over` */
 	for (uint64_t i = 1; batch->use_count > 0; i++) {
 		struct rung__cache_use *use = rung__cache_use_at(window, link);
 
@@ -267,7 +282,8 @@ static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 	free_batch(window, batch);
 }
 
-/* Drop the announced batches that will not be gathered. */
+/* Drop announced batches that will probably not be gathered: many later ones have been, or none has
+ * been announced for a long time. Their rows would keep frames. */
 static void abandon(struct rung__cache *cache)
 {
 	struct rung__cache_window *window = &cache->window;
@@ -278,7 +294,7 @@ static void abandon(struct rung__cache *cache)
 		forget(cache, batch_at(window, window->oldest));
 }
 
-/* ---- what cache.h promises ---- */
+/* ---- the functions of cache.h ---- */
 
 int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint64_t count,
                          uint64_t *batch_out)
@@ -306,6 +322,7 @@ int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint6
 	                          count, window->rows_max, window->batches_max);
 }
 
+/* Find the announced batch with these rows, and count it for the older ones as overtaking. */
 static struct rung__cache_batch *match(struct rung__cache_window *window, uint64_t count,
                                        uint64_t hash)
 {
@@ -400,14 +417,14 @@ int rung__cache_window_init(struct rung__cache *cache, uint64_t rows_max, uint32
 	window->rows_left = window->rows_max = (uint32_t)rows_max;
 	window->heads_max = rung__cache_heads_count(rows_max);
 	window->heads_count = 1;
-	/* looked up in no order: huge pages where there are many */
+	/* accessed at random: large tables get huge pages, and their first 2 MiB small ones */
 	window->uses = rung__map_growing(uses_bytes(window));
 	window->heads = rung__map_growing(heads_bytes(window));
 	window->batches = rung__zalloc_array(batches_max, sizeof(*window->batches));
 	if (!window->uses || !window->heads || !window->batches)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "cold-row cache: no memory for %" PRIu64
-		                  " rows of %u batches to come",
+		                  " rows of %u announced batches",
 		                  rows_max, batches_max);
 	window->batches_max = batches_max;
 	return 0;

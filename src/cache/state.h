@@ -25,21 +25,22 @@
 #define RUNG__CACHE_MAGIC      UINT64_C(0x656863616367726e)
 #define RUNG__CACHE_VERSION    2u
 #define RUNG__CACHE_LEVELS_MAX 11u /* 64^11 rows are more than there can be */
-/* of a batch that is made known, for which the lock is held at a time */
+/* rows of a batch that are added before the lock is released to others */
 #define RUNG__CACHE_LOCKED_ROWS 256u
-/* batches announced later that may begin before one is given up */
+/* batches announced later that may begin before an announced one is dropped */
 #define RUNG__CACHE_OVERTAKEN_MAX 64u
-/* batches begun since the last that was announced, until it is as if none were announced */
+/* batches begun since the last announced one; after more, the policy without announcements is
+ * used */
 #define RUNG__CACHE_LOOKAHEAD_MAX 256u
-/* a device that has not written by then does not: the kernel gives a read up sooner */
+/* after this time a device no longer writes: the kernel abandons a read sooner */
 #define RUNG__CACHE_LOST_NS 60000000000u
 
 /*
- * Times number batches. They are compared by their difference, so they may wrap around. A known
- * time is at most AHEAD_MAX ahead of the clock; a time more than BEHIND_MAX before it belonged to a
- * process that died. A bucket holds the frames of one time. Buckets in the gap between the two,
- * which is the rest of BUCKETS wide, hold only frames of dead processes, and these are evicted
- * soon.
+ * Times are numbers of batches. They are compared by their difference, so they may wrap around. A
+ * known time is at most AHEAD_MAX ahead of the clock; a time more than BEHIND_MAX before the clock
+ * is that of a process that died. A bucket contains the frames of one time. The buckets between
+ * these two limits, BUCKETS - AHEAD_MAX - BEHIND_MAX of them, contain only frames of dead
+ * processes, which are evicted first.
  */
 #define RUNG__CACHE_BUCKETS    8192u
 #define RUNG__CACHE_BEHIND_MAX 2048u
@@ -55,18 +56,19 @@ enum rung__cache_state {
 /* A frame that is filled and not pinned is *offered*: it is in the bucket of its next use or,
  * without a next use, in the map. */
 struct rung__cache_frame {
-	/* its rank, counted from rank_first; lost: when, on the clock that all processes have */
+	/* its rank, counted from rank_first; lost: the time of the loss, on the monotonic clock,
+	 * which all processes share */
 	uint64_t row;
-	uint32_t hash_next;
+	uint32_t hash_next; /* in the chain of its row */
 	/* filled: in the order of filling; empty: `older` is the next one; lost: `newer` is */
 	uint32_t newer, older;
 	uint32_t use_prev, use_next; /* in its bucket */
-	uint32_t next_use;           /* 0: none is known */
-	uint32_t pins;               /* clients, as bits */
+	uint32_t next_use;           /* a time; 0: no known batch needs the row */
+	uint32_t pins;               /* one bit for each client that has pinned it */
 	/* state in the low byte, the reading client above it: one store changes both, so a death
 	 * cannot separate them */
 	uint16_t state;
-	uint16_t visited;
+	uint16_t visited; /* for SIEVE: hit since the hand was last here */
 	uint32_t reserved;
 };
 
@@ -74,21 +76,21 @@ struct rung__cache_index {
 	uint64_t magic;
 	struct rung__cache_shape shape;
 	uint32_t version;
-	_Atomic uint32_t lock; /* 0: free; else who has it, see cache_lock.c */
+	_Atomic uint32_t lock; /* 0: free; else its holder, see cache_lock.c */
 
 	/* under `lock` */
-	uint32_t joined; /* clients, as bits */
-	/* reads that each has ended since the index was made */
+	uint32_t joined; /* one bit for each client */
+	/* number of reads that each client has completed since the index was created */
 	uint32_t ended[RUNG__CACHE_CLIENTS_MAX];
-	uint32_t clock; /* time of the latest batch begun */
+	uint32_t clock; /* time of the latest batch that began */
 	/* clock of the last announcement, or of the last begin of an announced batch; 0: long
 	 * ago */
 	uint32_t announced;
 	uint32_t fresh_count;              /* frames from here on have never been used */
 	uint32_t free;                     /* empty frames */
-	uint32_t lost_first, lost_last;    /* in that order */
+	uint32_t lost_first, lost_last;    /* lost frames, in the order of their loss */
 	uint32_t newest, oldest, hand;     /* filled frames, and the position of SIEVE's hand */
-	uint64_t filled_count, idle_count; /* idle: offered, and wanted by no known batch */
+	uint64_t filled_count, idle_count; /* idle: offered, and needed by no known batch */
 	/* bits of the words of bucket_bits that are not 0 */
 	uint64_t bucket_groups[RUNG__CACHE_BUCKETS / 64 / 64];
 	uint64_t bucket_bits[RUNG__CACHE_BUCKETS / 64]; /* bits of the buckets that are not empty */
@@ -96,31 +98,31 @@ struct rung__cache_index {
 	/* then heads, ghosts, frames, levels */
 };
 
-/* One row of one batch. The first use of each row is in the hash table; the others hang on it in
- * order of time. */
+/* A use is one row of one batch. The first use of each row is in the hash table; the later ones are
+ * chained to it in the order of time. */
 struct rung__cache_use {
 	uint64_t row;
-	uint32_t hash_next; /* of the first: the next row */
-	uint32_t last;      /* of the first: the row's last use */
-	uint32_t later;     /* the row's next use */
-	uint32_t batch_next;
-	uint32_t time;
-	uint16_t batch;
-	uint16_t over; /* taken, no longer among the row's uses */
+	uint32_t hash_next;  /* of the first: the next row */
+	uint32_t last;       /* of the first: the row's last use */
+	uint32_t later;      /* the row's next use */
+	uint32_t batch_next; /* the next use of its batch; free: the next free one */
+	uint32_t time;       /* of its batch */
+	uint16_t batch;      /* number of the batch in the window */
+	uint16_t over;       /* looked up: no longer among the row's uses */
 };
 
 struct rung__cache_batch {
-	uint64_t name; /* 0: no longer valid for callers */
-	uint64_t hash, row_count;
+	uint64_t name;            /* 0: no longer valid for callers */
+	uint64_t hash, row_count; /* by which its submission recognises it */
 	uint32_t time;
 	uint32_t first, last; /* its uses */
-	uint64_t use_count;   /* those not over */
+	uint64_t use_count;   /* uses that are not over */
 	/* announced and not begun: in that order. Links; free: `older` is the next one */
 	uint32_t older, newer;
 	uint32_t overtaken; /* number of later announced batches that have overtaken it */
 	bool listed;        /* announced and not begun */
-	bool entering;      /* not all its rows are known yet */
-	bool over;          /* it ended before they were */
+	bool entering;      /* its rows are being added, with pauses */
+	bool over;          /* it has ended, maybe before all were added */
 };
 
 /*
@@ -128,17 +130,18 @@ struct rung__cache_batch {
  * and heads grow with the uses.
  */
 struct rung__cache_window {
-	struct rung__cache_use *uses; /* [rows_max], fresh_count of them have been used */
+	struct rung__cache_use *uses; /* [rows_max]; the first fresh_count have been used */
 	uint32_t *heads;              /* [heads_max]; the first heads_count are used */
 	uint64_t heads_max, heads_count;
 	uint64_t heads_mask; /* a power of two, at least heads_count, less one */
-	uint64_t rows_left;  /* of rows_max */
+	uint64_t rows_left;  /* rows that can still be added */
 	uint32_t rows_max, fresh_count, free;
 	struct rung__cache_batch *batches; /* [batches_max] */
+	/* oldest, newest: of the list of announced batches that have not begun */
 	uint32_t batches_max, batches_fresh, batch_free, oldest, newest;
 	uint64_t name_last;
-	uint32_t time_last, time_begun; /* of the batches made known, and begun, the latest */
-	uint32_t unannounced_run;       /* batches begun since the last that was announced */
+	uint32_t time_last, time_begun; /* latest time of a known batch, and of one that began */
+	uint32_t unannounced_run;       /* batches begun since the last announced one */
 };
 
 struct rung__cache {
@@ -147,7 +150,8 @@ struct rung__cache {
 	struct rung__cache_index *index;
 	uint32_t *heads; /* of chains of frames by row */
 	uint64_t heads_mask;
-	/* [heads_mask + 1] rows refused lately, by their hash: its other half, 0 for none */
+	/* [heads_mask + 1] rows that were refused recently: half of their hash selects the entry,
+	 * the other half is stored; 0: empty */
 	uint32_t *ghosts;
 	struct rung__cache_frame *frames;
 	unsigned level_count;
@@ -155,18 +159,20 @@ struct rung__cache {
 	/* the map of idle rows; a bit of a higher level stands for a word that is not 0 */
 	uint64_t *levels[RUNG__CACHE_LEVELS_MAX];
 
-	/* taken before index->lock: the window stays consistent whatever other processes do to the
-	 * index */
+	/* acquired before index->lock: the window stays consistent whatever other processes do to
+	 * the index */
 	pthread_mutex_t own;
-	/* threads of this process, for `own`: who could hold both long lets others in between */
+	/* number of threads that wait for `own`: a thread that would hold it for long lets them in
+	 * (rung__cache_pause()) */
 	_Atomic uint32_t waiting;
 	struct rung__cache_window window;
 
 	/* under `own` */
-	bool locked;           /* the index is this thread's */
-	uint32_t clock;        /* the index's, when it was last had */
-	uint64_t filled_count; /* for callers without the index */
-	/* [frame_count] number of pins, or HELD_READING and the reader, or a deferred update */
+	bool locked;           /* the thread that holds `own` also has the lock of the index */
+	uint32_t clock;        /* of the index, when it was last locked */
+	uint64_t filled_count; /* the same, for callers without the index */
+	/* [frame_count] for each frame the number of this process's pins, or HELD_READING and the
+	 * reader, or a deferred update */
 	uint32_t *held;
 	/* [frame_count] links of frames whose updates wait for the lock of the index */
 	uint32_t *later, later_first;
@@ -174,29 +180,31 @@ struct rung__cache {
 	/* for an index that is shared */
 	bool shared, joined;
 	int seat_fd;   /* -1 in a child that was forked */
-	uint32_t seat; /* which client this is */
+	uint32_t seat; /* number of this client */
 	struct rung__link seated_link;
-	uint32_t acquisitions; /* of the lock, tried */
-	/* of the lock, when its holder was waited for in vain */
+	uint32_t acquisitions; /* attempts to acquire the lock: makes each word unique */
+	/* word of the lock whose holder this process no longer waits for */
 	uint32_t late_word;
-	uint64_t life_ns; /* when that one was last checked to be alive */
-	/* clients, as bits, that had ended late_ended reads when they were found late */
+	uint64_t life_ns; /* when that holder was last checked to be alive */
+	/* one bit for each client that was found late, when it had completed late_ended reads */
 	uint32_t late_readers;
 	uint32_t late_ended[RUNG__CACHE_CLIENTS_MAX];
 	_Atomic uint64_t timeouts, wait_ns;
 };
 
 #define RUNG__CACHE_HELD_READING (UINT32_C(1) << 31)
-#define RUNG__CACHE_HELD_FILLED  (UINT32_C(1) << 30) /* later: the row has come */
-#define RUNG__CACHE_HELD_FAILED  (UINT32_C(1) << 29) /* later: it will not */
+#define RUNG__CACHE_HELD_FILLED  (UINT32_C(1) << 30) /* deferred: the row has been read */
+#define RUNG__CACHE_HELD_FAILED  (UINT32_C(1) << 29) /* deferred: its read has failed */
 #define RUNG__CACHE_HELD_COUNT   (RUNG__CACHE_HELD_FAILED - 1)
 
+/* Read a value that another process may overwrite at any time: once, so that the value that is
+ * checked is the value that is used. */
 static inline uint32_t rung__cache_load(const uint32_t *shared)
 {
 	return __atomic_load_n(shared, __ATOMIC_RELAXED);
 }
 
-/* NULL: no such frame, also for link 0. */
+/* The frame of a link; NULL if the link is 0 or beyond the last frame. */
 static inline struct rung__cache_frame *rung__cache_frame_at(const struct rung__cache *cache,
                                                              uint32_t link)
 {
@@ -219,7 +227,8 @@ static inline bool rung__cache_frame_offered(const struct rung__cache_frame *fra
 	return rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_FILLED && frame->pins == 0;
 }
 
-/* Rows near each other have heads near each other: batches come sorted. */
+/* Rows near each other have heads near each other, because batches are sorted: fewer cache
+ * misses. */
 static inline uint64_t rung__cache_hash(uint64_t row)
 {
 	return rung__mix64(row >> 4) << 4 | (row & 15);
@@ -227,8 +236,8 @@ static inline uint64_t rung__cache_hash(uint64_t row)
 
 /*
  * The head of a row's chain in a table that grows by one head at a time (W. Litwin, "Linear
- * hashing", VLDB 1980). A head that the table does not have yet is part of the one at half its
- * place.
+ * hashing", VLDB 1980). The rows of a head that does not exist yet are in the head with the highest
+ * bit of its number cleared.
  */
 static inline uint32_t *rung__cache_window_head(const struct rung__cache_window *window,
                                                 uint64_t hash)
@@ -244,6 +253,7 @@ static inline uint64_t rung__cache_heads_count(uint64_t count)
 	return count <= 1 ? 1 : UINT64_C(1) << (64 - __builtin_clzll(count - 1));
 }
 
+/* Whether time a is later than b; correct while they are less than 2^31 apart. */
 static inline bool rung__cache_later(uint32_t a, uint32_t b)
 {
 	return (int32_t)(a - b) > 0;
@@ -251,36 +261,37 @@ static inline bool rung__cache_later(uint32_t a, uint32_t b)
 
 /* ---- cache_lock.c: seats, and the lock of a shared index ---- */
 
-/** Become a client of the memory that `fd` is of. @return 0, RUNG_E_BUSY, RUNG_E_NOSUP */
+/** Become a client of the index in the memory of `fd`. @return 0, RUNG_E_BUSY, RUNG_E_NOSUP */
 int rung__cache_seat_acquire(struct rung__cache *cache, int fd);
 void rung__cache_seat_release(struct rung__cache *cache);
 
 /**
- * False: who had the seat has died or left, and nothing that it did is still to come. For seats
- * other than this process's.
+ * False: the client with that seat has died or left, and it will not write to the index any more.
+ * Only for seats of other processes.
  */
 bool rung__cache_seat_lives(const struct rung__cache *cache, uint32_t seat);
 
 /**
- * @return false: another process keeps it. *from_dead_out: its last holder died with it, the lists
- * may be half changed
+ * Acquire the lock of the index.
+ * @return false: another process holds it for too long. *from_dead_out: its last holder died with
+ * it, so the lists may be half changed
  */
 bool rung__cache_index_lock(struct rung__cache *cache, bool *from_dead_out);
 
-/** @return true: another process was waiting for it */
+/** Release it. @return true: another process was waiting for it */
 bool rung__cache_index_unlock(struct rung__cache *cache);
 bool rung__cache_index_is_free(const struct rung__cache *cache);
 
 /* ---- cache_clients.c ---- */
 
-/** Give the lock away for a moment. */
+/** Release both locks for a moment, if others wait for them, and acquire them again. */
 void rung__cache_pause(struct rung__cache *cache);
 
 /** Without the lock of the index: apply the state in `held` to this frame later. */
 void rung__cache_defer(struct rung__cache *cache, uint32_t frame_idx);
 
 /**
- * A reader that is late, and has not ended a read since it was found to be. Locked, with the index.
+ * Whether a client was found late and has not completed a read since then. Locked, with the index.
  */
 bool rung__cache_is_late(const struct rung__cache *cache, uint32_t client);
 
@@ -298,17 +309,17 @@ void rung__cache_frame_failed(struct rung__cache *cache, uint32_t frame_idx);
 
 /* ---- cache_frames.c: the lists of frames. All locked, with the index ---- */
 
-/** The frame that a row is in, or read into; 0: none. */
+/** The frame that contains a row, or into which it is being read; 0: not found. */
 uint32_t rung__cache_frames_find(const struct rung__cache *cache, uint64_t row);
 
-/** A frame that is empty, no longer among those; 0: none. */
+/** Remove an empty frame from the list of empty ones; 0: the list is empty. */
 uint32_t rung__cache_frames_pop(struct rung__cache *cache);
 
-/** An empty frame gets a row that `client` will read. */
+/** Assign an empty frame to a row that `client` will read. */
 void rung__cache_frames_claim(struct rung__cache *cache, uint32_t link, uint64_t row,
                               uint32_t client);
 
-/** That row is there. It is not offered yet. */
+/** The row has been read. The frame is filled, and not offered yet. */
 void rung__cache_frames_fill(struct rung__cache *cache, uint32_t link, uint32_t next_use);
 
 /** Drop the content of a frame, which is not added to the empty ones yet; a filled frame must not
@@ -324,17 +335,17 @@ void rung__cache_frames_lose(struct rung__cache *cache, uint32_t link);
 void rung__cache_frames_offer(struct rung__cache *cache, uint32_t link);
 void rung__cache_frames_withdraw(struct rung__cache *cache, uint32_t link);
 
-/** Another next use of a filled frame, offered or not. */
+/** Change the next use of a filled frame, offered or not. */
 void rung__cache_frames_want(struct rung__cache *cache, uint32_t link, uint32_t next_use);
 
-/** A client's last pin of a frame is gone. */
+/** Remove a client's last pin of a frame. */
 void rung__cache_frames_unpin(struct rung__cache *cache, uint32_t link, uint32_t client);
 
-/** The offered frame with the latest known next use; 0 if there is none. *stale_out: it belonged to
- * a process that died. */
+/** The offered frame with the latest known next use, or 0. *stale_out: its next use is that of a
+ * process that died. */
 uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stale_out);
 
-/** The idle frame with the coldest row; 0 if there is none. */
+/** The idle frame with the coldest row, or 0. */
 uint32_t rung__cache_frames_coldest(struct rung__cache *cache);
 
 /** Rebuild the lists from frames that a living client reads or has pinned; other frames are empty
@@ -343,8 +354,8 @@ void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living);
 
 /* ---- cache_choose.c ---- */
 
-/** An empty frame for a row that is next wanted at `next_use` (0: not known), made empty if need
- * be; 0: it is not worth one, or none can be had. */
+/** An empty frame for a row whose next use is `next_use` (0: unknown), after an eviction if
+ * necessary; 0: the row is not worth a frame, or no frame is available. */
 uint32_t rung__cache_choose(struct rung__cache *cache, uint64_t row, uint32_t next_use);
 
 /* ---- cache_uses.c: the uses of a row. Locked ---- */
@@ -358,34 +369,37 @@ static inline struct rung__cache_use *rung__cache_use_at(const struct rung__cach
 /** Add a head to the table, if memory allows. */
 void rung__cache_uses_grow(struct rung__cache_window *window);
 
-/** Where the link to a row's first use is, or would be. Until the table grows. */
+/** The position of the link to a row's first use, or where it would be inserted. Valid until the
+ * table grows. */
 uint32_t *rung__cache_uses_find(const struct rung__cache_window *window, uint64_t row);
 
-/** The first use's time by what _find() returned for the row; 0: none is known. */
+/** The time of a row's first use, from the position that _find() returned; 0: no use is known. */
 uint32_t rung__cache_uses_time(const struct rung__cache_window *window, const uint32_t *from,
                                uint64_t row);
 
-/** @return true: the new use is the row's first */
+/** Add a use to those of its row. @return true: it is the row's first use now */
 bool rung__cache_uses_insert(struct rung__cache_window *window, uint32_t link);
 
-/** Remove the batch's use of a row from its uses; *from is not 0. @return that use, or NULL if
- * there is none */
+/** Remove the batch's use of a row from its uses; *from is not 0. @return that use, or NULL: the
+ * batch has no use of the row */
 struct rung__cache_use *rung__cache_uses_remove(struct rung__cache_window *window, uint32_t *from,
                                                 uint16_t batch_idx);
 
 /* ---- cache_window.c ---- */
 
+/** Allocate the window. rung__cache_window_fini() frees it, also after a failure. */
 int rung__cache_window_init(struct rung__cache *cache, uint64_t rows_max, uint32_t batches_max);
 /** Locked: drop all batches of the window. */
 void rung__cache_window_drop(struct rung__cache *cache);
 void rung__cache_window_fini(struct rung__cache *cache);
 
-/** When a row is next used by a batch of this process; 0: not known. Locked. */
+/** The next time that a batch of this process uses a row; 0: unknown. Locked. */
 uint32_t rung__cache_window_next(const struct rung__cache *cache, uint64_t row);
 
-/** The same without the batch's own use, which is over. */
+/** The same, after removing the use by this batch, which is over. */
 uint32_t rung__cache_window_remove(struct rung__cache *cache, uint64_t batch, uint64_t row);
 
+/* Prefetch the heads of a row, in the index and in the window. */
 static inline void rung__cache_prefetch(const struct rung__cache *cache, uint64_t row)
 {
 	uint64_t hash = rung__cache_hash(row);

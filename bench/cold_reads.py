@@ -47,7 +47,7 @@ class Programs:
         self.baselines = {name: words for name, words in BASELINES.items() if words[0] in built}
 
     def leave_out_slots(self, dataset, row_bytes):
-        """uring-slot reads whole sectors directly into the output, so rows must be whole sectors."""
+        """uring-slot reads whole sectors into the output, so rows must be whole sectors."""
         sector = sector_bytes(self.rung, dataset)
         if "uring-slot" in self.baselines and row_bytes % sector:
             say(f"uring-slot left out: rows of {row_bytes} bytes are not whole sectors of {sector}")

@@ -36,8 +36,8 @@ def say(text):
 def size(text):
     match = re.fullmatch(r"(\d+)([KMG]iB)?", text)
     if not match:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a valid size; use bytes, or a number with "
-                                         "KiB, MiB or GiB")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a valid size; use bytes, or a number "
+                                         "with KiB, MiB or GiB")
     return int(match[1]) * UNITS[match[2] or ""]
 
 

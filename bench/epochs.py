@@ -119,7 +119,8 @@ def main():
     parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"))
     parser.add_argument("--python", default=sys.executable, help="with torch (default: this one)")
     parser.add_argument("--dir",
-                        help="folder on the disk to measure, with room for twice the features and the edges")
+                        help="folder on the disk to measure, with room for twice the features and "
+                             "the edges")
     parser.add_argument("--scale", type=int, default=23, help="2^N vertices")
     parser.add_argument("--edge-factor", type=int, default=8)
     parser.add_argument("--row-width", type=int, default=768, help="of float16")

@@ -27,7 +27,7 @@ SAMPLE_BYTES = 256 << 20     # that a sample copies at least
 CALIBRATION_ROUNDS = 5
 
 
-# ---- contestants in Python: the same orders as rung_gather_hits takes ----
+# ---- numpy and torch, with the commands of rung_gather_hits ----
 
 def load_floats(path, rows, row_bytes, ids_path):
     import numpy as np   # pylint: disable=import-outside-toplevel

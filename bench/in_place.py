@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares rows left in their source with rows copied into rank order: staging, opening a store, and
-gathering the rows of sampled batches, in turn.
+"""Compares rows left in their source with rows copied into rank order: staging, opening a store,
+and gathering the rows of sampled batches, in turn.
 
 Prints one JSON object. Ratios are in place over copied; hot vertices are spread over the source.
     in_place.py --rows 2097152 --row-bytes 1536 --edges 16000000

@@ -189,8 +189,10 @@ def parse_args():
     parser.add_argument("--parts", default="bandwidth,latency,gather,reads",
                         help="parts to run: bandwidth,latency,gather,reads (default: all)")
     parser.add_argument("--pairs", type=int, default=9, help="pairs that count (default: 9)")
-    parser.add_argument("--read-pairs", type=int, default=7, help="pairs of reads that count (default: 7)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per sample (default: 0.3)")
+    parser.add_argument("--read-pairs", type=int, default=7,
+                        help="pairs of reads that count (default: 7)")
+    parser.add_argument("--seconds", type=float, default=0.3,
+                        help="seconds per sample (default: 0.3)")
     parser.add_argument("--read-seconds", type=float, default=0.5,
                         help="seconds per sample of reads (default: 0.5)")
     parser.add_argument("--small", action="store_true",

@@ -85,7 +85,8 @@ def main():
                         help="the command (default: build/rung)")
     parser.add_argument("--dir", type=os.path.abspath, default=".",
                         help="folder on the disk to measure, with room for twice the features")
-    parser.add_argument("--profile", help="profile of this machine (default: measured once per round)")
+    parser.add_argument("--profile",
+                        help="profile of this machine (default: measured once per round)")
     parser.add_argument("--rows", type=int, default=200000)
     parser.add_argument("--row-bytes", type=int, default=1536)
     parser.add_argument("--edges", type=int, default=1000000)

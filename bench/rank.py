@@ -43,7 +43,8 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count(),
                         help="threads of both (all processors)")
     parser.add_argument("--samples", type=int, default=5, help="that count (5)")
-    parser.add_argument("--index-bytes", type=numbers, default=[4], help="bytes of the maps' ids (4)")
+    parser.add_argument("--index-bytes", type=numbers, default=[4],
+                        help="bytes of the maps' ids (4)")
     parser.add_argument("--at-most", type=float, help="exit 1 if a median ratio is higher")
     parser.add_argument("--small", action="store_true", help="try the script in a second")
     args = parser.parse_args()

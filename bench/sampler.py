@@ -22,7 +22,7 @@ LIBRARIES = {"graphbolt": "dgl.graphbolt", "dgl": "dgl", "pyg": "torch_sparse"}
 SAME_WORK = 0.02   # tolerance for the edges and vertices of an epoch, whose draws differ
 
 
-# ---- contestants in Python: the same orders as rung_sampler_rate takes ----
+# ---- samplers in Python, with the commands of rung_sampler_rate ----
 
 def graphbolt_sampler(indptr, indices, fanouts):
     """The functions that its NeighborSampler calls for a minibatch, without its pipeline."""

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of the scores: one wrpagerank iteration beside the PageRank loop of the GAP benchmark suite
-and beside the floor, expected beside wrpagerank, and both out of core beside reading the files.
+"""Measures the speed of the scores: a wrpagerank iteration compared with the PageRank loop of the
+GAP benchmark suite and with the floor, expected compared with wrpagerank, and both out of core
+compared with reading the files. All use the same generated graphs, in turn; results are medians of
+pairs.
 
-All on the same graphs, made here, in turn; medians of pairs. One JSON object on stdout, a table on
-stderr. bench/README.md says what is timed.
+The script prints one JSON object on stdout and a table on stderr. bench/README.md describes the
+timed regions.
 """
 import argparse
 import json
@@ -14,7 +16,7 @@ import sys
 
 from common import ROOT, Failure, Worker, record, run_main, say, spread, temporary_folder
 
-ITERATIONS = 6          # of a call: the first, which sorts the edges, counts apart
+ITERATIONS = 6   # of a call; the first one, which sorts the edges, is reported separately
 PULLS = 3
 HOPS = 3
 CLOSE = 1e-4            # relative difference that float sums of the baseline may make
@@ -36,11 +38,11 @@ def open_worker(args, kind, scale, edge_factor, folder=None):
 
 
 def iterations(args, kind, scale):
-    """One graph: rounds of pull, steps and copy."""
+    """Measures one graph: rounds of pull, steps and copy."""
     worker = open_worker(args, kind, scale, args.edge_factor)
     difference = float(worker.order("compare", 3))
     if not difference < CLOSE:
-        raise Failure(f"the scores differ by {difference} of themselves")
+        raise Failure(f"the scores have a relative difference of {difference}")
     rounds = []
     for idx in range(args.rounds + 1):
         orders = [("pull", PULLS), ("steps", ITERATIONS)]
@@ -49,7 +51,7 @@ def iterations(args, kind, scale):
         found["copy"] = floats(worker.order("copy"))[0]
         rounds.append(found)
     worker.close()
-    rounds = rounds[1:]   # the first is a warm-up
+    rounds = rounds[1:]   # the first round is a warm-up
     vertices, edges = 1 << scale, args.edge_factor << scale
     pull = [statistics.median(one["pull"]) for one in rounds]
     step = [statistics.median(one["steps"][1:]) for one in rounds]
@@ -78,7 +80,7 @@ def expected(args, kind, scale):
 
 
 def out_of_core(args, folder):
-    """Files eight times as large as the budget; each pair reads them right before and right
+    """Measures files eight times as large as the budget. Each pair reads them directly before and
     after."""
     scale, factor = args.files_scale, args.files_edge_factor
     memory = (factor << scale) * 4 // 8
@@ -113,7 +115,8 @@ def tell(result):
             f"{one['ratio']['median']:.2f} x {HOPS} iterations of wrpagerank")
     if result["files"]:
         one = result["files"]
-        say(f"out of core: {one['pass_s']['median']:.2f} s a pass, {one['ratio']['median']:.2f} x "
+        say(f"out of core: {one['pass_s']['median']:.2f} s per pass, "
+            f"{one['ratio']['median']:.2f} x "
             f"reading ({one['read_s']['median']:.2f} s)")
 
 
@@ -121,26 +124,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scales", default="22,24",
-                        help="of the graphs: 2^scale vertices (default: 22,24)")
-    parser.add_argument("--edge-factor", type=int, default=16, help="edges a vertex (default: 16)")
+                        help="scales of the graphs: 2^scale vertices (default: 22,24)")
+    parser.add_argument("--edge-factor", type=int, default=16,
+                        help="edges per vertex (default: 16)")
     parser.add_argument("--files-scale", type=int, default=22,
-                        help="of the graph out of core, 0: none (default: 22)")
+                        help="scale of the graph out of core; 0: none (default: 22)")
     parser.add_argument("--files-edge-factor", type=int, default=64,
-                        help="its edges a vertex (default: 64)")
+                        help="edges per vertex of this graph (default: 64)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5, help="that count (default: 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default: 5)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dir", default=None,
-                        help="folder for the files (a temporary one is made in it)")
+                        help="folder for a temporary folder with the files")
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"))
     parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"))
-    parser.add_argument("--small", action="store_true", help="a try of a few seconds")
+    parser.add_argument("--small", action="store_true", help="try the script in a few seconds")
     args = parser.parse_args()
     if args.small:
-        # out of core a budget of less than 30 MiB is too small
+        # out of core, a budget of less than 30 MiB is too small
         args.scales, args.files_scale, args.rounds = "14", 0, 1
     if not os.path.exists(os.path.join(args.programs, "rung_score_speed")):
-        raise Failure(f"{args.programs}: no rung_score_speed: build with -DRUNG_BENCH=ON")
+        raise Failure(f"{args.programs}: rung_score_speed was not found; build with "
+                      "-DRUNG_BENCH=ON")
     scales = [int(scale) for scale in args.scales.split(",")]
     with temporary_folder(args.dir) as folder:
         result = record("score_speed", "score_speed.py", args.rung, folder)

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every score's order beside the best order there is: the share of row requests that the first 1,
-10 and 25 % of the rows serve.
+"""Compares the order of every score with the best order: the share of row requests that the first
+1, 10 and 25 % of the rows serve.
 
     bench/scores.py                         ogbn-arxiv and Cora
-    bench/scores.py --graphs FOLDER         and every FOLDER/NAME.npz with an edge_index [2, E] (train_idx if it has a split)
+    bench/scores.py --graphs FOLDER         also every FOLDER/NAME.npz, with edge_index [2, E] and,
+                                            if it has a split, train_idx
     bench/scores.py --table RECORD...       the tables of docs/SCORES.md from such records
 
-Settings: edges as given and in both directions (once where that is the same); to train on: the
-graph's own split, 1 % and 10 % of the vertices drawn at random, and 5 % that lie together (breadth
-first from random vertices); fanouts, batch sizes, and both ways of drawing. Each is measured by the
-program rung_scores: orders are judged by sampled batches that no score has seen, the ceiling's
-order is that of other such batches.
+Settings: edges as given and in both directions (once if both are the same); train vertices: the
+graph's own split, 1 % and 10 % at random, and 5 % in clusters (breadth first from random vertices);
+fanouts, batch sizes, and both conventions of drawing. The program rung_scores measures each setting
+with sampled batches that no score has seen. The ceiling is the order by the counts of other
+batches.
 
-One JSON object on stdout, a table on stderr. Needs numpy.
+Prints one JSON object on stdout and a table on stderr. Needs numpy.
 """
 import argparse
 import glob
@@ -24,7 +25,7 @@ import sys
 from common import ROOT, Failure, numbers, record, run_json, run_main, say, temporary_folder
 
 TOPS = ["1 %", "10 %", "25 %"]
-# a batch of 1024 would ask for most of a smaller graph: they get batches of 16, and one size
+# a batch of 1024 would request most of a smaller graph, so small graphs only get batches of 16
 SMALL_VERTICES = 30000
 
 
@@ -34,7 +35,7 @@ def folders():
 
 
 def find_graphs(args):
-    """Paths by name: ours where they are, then the folder's."""
+    """Paths by name: the known graphs that are available, then those of the folder."""
     found = {}
     for name in ("arxiv", "cora"):
         paths = [os.path.join(folder, f"{name}.npz") for folder in folders()]
@@ -54,7 +55,8 @@ def neighbours_of(np, edges, vertices):
 
 
 def clustered(np, rng, edges, vertices, count):
-    """Vertices breadth first from a random one, and from another when there are no more."""
+    """Vertices in breadth-first order from a random one; from another one when no more are
+    reachable."""
     indptr, indices = neighbours_of(np, edges, vertices)
     seen, found = np.zeros(vertices, bool), []
     while len(found) < count:
@@ -99,7 +101,7 @@ def is_symmetric(np, edges, vertices):
 
 
 def directions_of(np, args, edges, vertices):
-    """A graph that has every edge both ways is the same in both directions."""
+    """A graph that has every edge in both directions is measured once."""
     both = len(args.directions) > 1 and is_symmetric(np, edges, vertices)
     return args.directions[:1] if both else args.directions
 
@@ -134,8 +136,8 @@ def percent(values):
 
 
 def summary_of(cases):
-    """For each score: mean and worst of the ceiling at each top, and how far its forecast was off
-    at most, in points."""
+    """For each score: mean and worst percent of the ceiling at each top, and the largest error of
+    its forecast, in points."""
     summary = {"cases": len(cases)}
     for score in cases[0]["scores"]:
         found = [case["scores"][score] for case in cases]
@@ -170,7 +172,8 @@ def mean_and_worst(summary, score, top):
 
 
 def print_tables(paths):
-    """Mean and worst over all cases of the records, by score and by graph; forecasts."""
+    """Prints tables of all cases of the records, by score and by graph: mean, worst, and errors of
+    the forecasts."""
     cases = []
     for path in paths:
         with open(path, encoding="utf-8") as file:
@@ -196,7 +199,7 @@ def print_tables(paths):
 
 
 def text_of(result, cases):
-    """A case is a line: there are hundreds."""
+    """JSON with one line per case, because there are hundreds."""
     head = json.dumps(result, indent=1)[:-2]
     return (head + ',\n "cases": [\n' + ",\n".join("  " + json.dumps(case)
                                                    for case in cases) + "\n ]\n}")
@@ -220,25 +223,25 @@ def parse_args():
                         default=["12,12,12", "25,10", "10,10,10"],
                         help="lists with ':' between them (default: 12,12,12:25,10:10,10,10)")
     parser.add_argument("--batches", type=numbers, default=[64, 1024],
-                        help=f"seeds of a batch (default: 64,1024); graphs of less than "
+                        help=f"seeds per batch (default: 64,1024); graphs of less than "
                              f"{SMALL_VERTICES} vertices: 16")
     parser.add_argument("--draws", type=words, default=["all", "new"],
-                        help="who draws at a hop (default: all,new)")
+                        help="vertices that draw at a hop (default: all,new)")
     parser.add_argument("--requests", type=int, default=30000000,
-                        help="rows that a trace asks for, at least (default: 30000000)")
+                        help="minimum row requests of a trace (default: 30000000)")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--table", nargs="+", metavar="RECORD",
-                        help="measure nothing: print tables of these records in Markdown")
+                        help="do not measure; print tables of these records in Markdown")
     parser.add_argument("--small", action="store_true",
-                        help="one tiny graph made here, to try the script")
+                        help="try the script on a tiny generated graph")
     args = parser.parse_args()
     args.program = os.path.join(args.programs, "rung_scores")
     return args
 
 
 def write_small(np, folder):
-    """200 vertices in a ring of chords."""
+    """A ring of 200 vertices with chords."""
     here = np.arange(200)
     ends = np.stack([np.concatenate([(here + step) % 200 for step in (1, 2, 3, 50)]),
                      np.tile(here, 4)])
@@ -254,18 +257,18 @@ def main():
     try:
         import numpy as np   # pylint: disable=import-outside-toplevel
     except ImportError as missing:
-        raise Failure("numpy is needed: apt-get install python3-numpy") from missing
+        raise Failure("numpy was not found; install python3-numpy") from missing
     with temporary_folder(None) as folder:
         if args.small:
             args.requests = 1000
         graphs = write_small(np, folder) if args.small else find_graphs(args)
         if not graphs:
-            say("skipped: no graph was found: set RUNG_TEST_DATA to the folder of arxiv.npz, or "
-                "give --graphs")
+            say("skipped: no graph was found; set RUNG_TEST_DATA to the folder of arxiv.npz, or "
+                "use --graphs")
             return 77
         say(f"{'graph':12} {'direction':10} {'train':16} {'fanouts':9} {'batch':>5} draws "
             "wrpagerank expected     blend"
-            "  (10 %, of the ceiling)")
+            "  (10 %, relative to the ceiling)")
         result = record("scores", "scores.py", args.rung)
         cases = [case for name,
                  path in graphs.items() for case in measure_graph(np, args, name, path, folder)]

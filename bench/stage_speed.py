@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Staging in little memory beside the floor, one direct read and one direct write of the features
-by dd, and beside numpy: fancy indexing of one memmap into another. Staging and numpy run under the
-same limit, page cache included.
+"""Compares staging in little memory with the floor, which is one direct read and one direct write
+of the features by dd, and with numpy, which indexes one memmap into another. Staging and numpy run
+under the same limit, page cache included.
 
-One JSON object on stdout. The large run of bench/README.md:
-    stage_speed.py --rows 8388608 --row-bytes 1536 --edges 64000000 --memory 1GiB --limit 1536MiB --numpy-rows 200000
+The script prints one JSON object. The large run of bench/README.md:
+
+    stage_speed.py --rows 8388608 --row-bytes 1536 --edges 64000000 --memory 1GiB \
+        --limit 1536MiB --numpy-rows 200000
 """
 import argparse
 import json
@@ -18,11 +20,12 @@ from common import (ROOT, Failure, drop_cached, record, run_json, run_main, say,
                     temporary_folder, write_skewed_edges, write_random)
 from limit import Limit
 
-# rows of the source in the order of vertex_of_rank.npy, block by block, as scripts do it
+# copies rows of the source in the order of vertex_of_rank.npy, block by block, as scripts do
 NUMPY = """
 import sys, time
 import numpy
-source, order, out, rows, columns, count = sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7])
+source, order, out = sys.argv[1:4]
+rows, columns, count = map(int, sys.argv[4:7])
 x = numpy.memmap(source, dtype="u1", mode="r", shape=(rows, columns))
 ids = numpy.load(order, mmap_mode="r")
 y = numpy.memmap(out, dtype="u1", mode="w+", shape=(count, columns))
@@ -45,7 +48,7 @@ def dd(*words):
 
 
 def floor(features, folder, total):
-    """Seconds of one read and one write past the page cache."""
+    """Seconds of one direct read and one direct write."""
     out = os.path.join(folder, "written")
     read = dd("if=" + features, "of=/dev/null", "iflag=direct")
     write = dd("if=/dev/zero", "of=" + out, "oflag=direct", "conv=fsync",
@@ -55,7 +58,7 @@ def floor(features, folder, total):
 
 
 def limited(args, command):
-    """@return output, seconds, and what the limit saw"""
+    """Runs a command under the limit. Returns output, seconds, and the peak of the limit."""
     with Limit(args.limit) as limit:
         began = time.monotonic()
         done = subprocess.run(limit.wrap(command), preexec_fn=limit.enter, stdin=subprocess.DEVNULL,
@@ -78,16 +81,16 @@ def stage(args, features, edges, out):
     report = json.loads(output)
     verified = run_json([args.rung, "verify", "--json", "--quiet", out, "--source", source])
     if not verified["ok"]:
-        raise Failure("what was staged does not verify")
+        raise Failure("the staged dataset does not verify")
     return {"seconds": seconds, "limit": limit, "report": report, "verify_s": verified["seconds"]}
 
 
 def numpy_rows(args, features, dataset, folder):
-    """Of as many rows as asked for; all of them would take in proportion."""
+    """numpy, for the requested number of rows; the time for all rows is extrapolated."""
     count, out = min(args.numpy_rows, args.rows), os.path.join(folder, "numpy")
     if not count:
         return None
-    drop_cached(features)   # what others have read is not theirs to pay for
+    drop_cached(features)   # each program must read the features from the disk
     try:
         output, _, limit = limited(args, [args.python, "-c", NUMPY, features,
                                           os.path.join(dataset, "vertex_of_rank.npy"), out,
@@ -104,24 +107,26 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
                         help="the command (default: build/rung)")
-    parser.add_argument("--folder", default=".", help="where files of three times the features fit")
+    parser.add_argument("--folder", default=".",
+                        help="folder with room for three times the features")
     parser.add_argument("--rows", type=int, default=200000)
     parser.add_argument("--row-bytes", type=int, default=1536)
     parser.add_argument("--edges", type=int, default=1000000)
     parser.add_argument("--memory", type=size, default=size("64MiB"))
     parser.add_argument("--limit", type=size, default=size("128MiB"),
-                        help="on all memory, page cache included")
+                        help="limit on all memory, page cache included")
     parser.add_argument("--score", default="degree")
     parser.add_argument("--row-order", default="auto")
     parser.add_argument("--python", default=sys.executable, help="one with numpy")
-    parser.add_argument("--numpy-rows", type=int, default=20000, help="0: not compared with numpy")
+    parser.add_argument("--numpy-rows", type=int, default=20000,
+                        help="rows that numpy copies; 0: no comparison with numpy")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     total = args.rows * args.row_bytes
     with temporary_folder(args.folder) as folder:
         features, edges, out = (os.path.join(folder, name)
                                 for name in ("features.raw", "edges.raw", "staged"))
-        say(f"making {total >> 20} MiB of features and {args.edges} edges")
+        say(f"generating {total >> 20} MiB of features and {args.edges} edges")
         write_random(features, total)
         write_skewed_edges(edges, args.rows, args.edges, args.seed)
         drop_cached(features)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a stopped process delays another one that shares a store with it.
+"""Measures how long a stopped process delays another one that shares a store with it.
 
-One JSON object on stdout, a line on stderr. Run it with a Python that has numpy and the package
-rung, or RUNG_LIBRARY and PYTHONPATH. bench/README.md says what is timed.
+The script prints one JSON object on stdout and a line on stderr. Run it with a Python that has
+numpy and the package rung, or RUNG_LIBRARY and PYTHONPATH. bench/README.md describes the timed
+regions.
 """
 import argparse
 import json
@@ -26,7 +27,7 @@ MOVED_S = 0.05      # longest time for which the other process works between two
 
 
 def gathers(store, args, seed):
-    """Calls of gather() for rows of one part of the file, most of which fit the cache."""
+    """Calls gather() for rows of one part of the file, most of which fit the cache."""
     rng = np.random.default_rng(seed)
     lists = [args.vertices - 1 - rng.integers(0, args.hot, args.rows) for _ in range(64)]
     out = np.empty((args.rows, args.row_bytes // 4), np.float32)
@@ -36,7 +37,7 @@ def gathers(store, args, seed):
 
 
 def attacher(args):
-    """Gathers until it is killed; says once that it has begun."""
+    """Gathers until it is killed. Reports once that it has begun."""
     with rung.attach(args.attach) as store:
         for number, _ in enumerate(gathers(store, args, 2)):
             if number == 20:
@@ -50,7 +51,8 @@ def timed(calls):
 
 
 class Guard:
-    """Lets a stopped process go on after some seconds: one that hangs us would do so for ever."""
+    """Resumes a stopped process after some seconds, in case the other process would wait forever.
+    """
 
     def __init__(self, pid, seconds):
         self.cut = False
@@ -69,7 +71,7 @@ class Guard:
 
 
 def stop_once(calls, worker, args, draws):
-    """What the gathers during a stop take in all, in ms."""
+    """Total time of the gathers during a stop, in ms."""
     until = time.perf_counter() + draws.uniform(0, MOVED_S)
     while time.perf_counter() < until:
         next(calls)
@@ -98,7 +100,7 @@ def measure(store, args, script):
                      f"--row-bytes={args.row_bytes}"])
     try:
         if worker.answer() != "ready":
-            raise Failure("the process that attaches did not begin")
+            raise Failure("the attaching process did not begin")
         found["together_ms"] = spread([timed(calls) for _ in range(args.samples)])
         before = counters(store)
         stops = [stop_once(calls, worker, args, draws) for _ in range(args.stops)]
@@ -120,10 +122,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"))
-    parser.add_argument("--dir", help="where the dataset is made (default: TMPDIR)")
+    parser.add_argument("--dir", help="folder for the dataset (default: TMPDIR)")
     parser.add_argument("--vertices", type=int, default=200000)
     parser.add_argument("--row-bytes", type=int, default=512)
-    parser.add_argument("--hot", type=int, default=40000, help="rows that are asked for")
+    parser.add_argument("--hot", type=int, default=40000, help="rows that both processes request")
     parser.add_argument("--rows", type=int, default=2048, help="of a gather")
     parser.add_argument("--gathers", type=int, default=10, help="during a stop")
     parser.add_argument("--stops", type=int, default=100)
@@ -148,7 +150,7 @@ def main():
                      "stops": args.stops, **measure(store, args, os.path.abspath(__file__)),
                      "asked_delay_ms_at_most": ASKED_MS}
     alone, together, delay = (found[name] for name in ("alone_ms", "together_ms", "delay_ms"))
-    say(f"a gather: {alone['median']:.2f} ms alone, {together['median']:.2f} ms with another "
+    say(f"one gather: {alone['median']:.2f} ms alone, {together['median']:.2f} ms with another "
         f"process; delay by a stop: median {delay['median']:.1f} ms, maximum {delay['max']:.1f} ms "
         f"of {args.stops}, {found['stops_cut_short']} cut short")
     print(json.dumps(found, indent=1))

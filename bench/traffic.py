@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes over the link to the GPU when its memory holds the hottest rows, against all rows in host
-memory: counted, not timed.
+"""Counts the feature bytes that cross the link to the GPU if its memory holds the hottest rows,
+compared with all rows in host memory. Nothing is timed.
 
-Stages a graph for each score, samples an epoch of batches with `rung bench --ids trace`, and adds
-up the counters of the tiers. Where there is no GPU the host tier stands for it: it holds the same
-ranks, and a row of another tier would have crossed the link. The graph is ogbn-arxiv, or with
---rmat one whose degrees are as uneven as those of web and social graphs. One JSON object on stdout,
-a table on stderr. Python standard library; --rmat needs numpy.
+The script stages a graph for each score, samples an epoch of batches with `rung bench --ids trace`,
+and adds up the counters of the tiers. Without a GPU the host tier represents it: it holds the same
+ranks, and rows of other tiers would have crossed the link. The graph is ogbn-arxiv, or with --rmat
+a graph with degrees as uneven as those of web and social graphs. Prints one JSON object on stdout
+and a table on stderr. Needs the Python standard library; --rmat also needs numpy.
 """
 import argparse
 import json
@@ -23,29 +23,28 @@ SCORES = ("degree", "wrpagerank")
 SHARES = (5, 10, 25)
 TRIES = 12
 PAGE_BYTES = 4096
-SLOT_BYTES_MAX = 1 << 28      # of host memory
+# host memory in which the rows of an epoch are predicted from some of its batches
+SLOT_BYTES_MAX = 1 << 28
 EPOCH_MARGIN = 1.03   # the rows of an epoch are predicted from some of its batches
 PAPER = {"what": "reduction of PCIe traffic that the paper reports, measured with nvprof on other "
                  "graphs: MAG240M 5 % of the rows on the "
                  "GPU, ogbn-papers100M and WikiKG90M 10 %; 25 % for ogbn-papers100M alone. "
-                 "ogbn-arxiv is none of its graphs.",
+                 "ogbn-arxiv is not one of its graphs.",
          "reduction": {"5 and 10": [0.87, 0.95], "25": 0.97},
          "fanouts": {"ogbn-papers100M": "12,12,12", "MAG240M": "25,15"}}
 
 
 def host_budget(args, dataset, rows):
-    """The largest host budget, to a page, whose plan holds at most that many rows; and how many.
-
-    Rows and staging slots take whole pages, so no budget may hold just that many. The cold-row
-    cache is off: it takes a share that steps back as the budget grows, and the search needs rows
-    that never become fewer.
-    """
+    """The largest host budget, in pages, whose plan holds at most that many rows, and the number of
+    rows. Rows and staging slots use whole pages, so that there may be no budget for exactly that
+    many rows. The cold-row cache is off, because its share can shrink as the budget grows, and the
+    search needs a number of rows that never falls."""
     def held(budget):
         plan = run_json([args.rung, "plan", dataset, "--json", "--quiet", "--cache", "0",
                          "--host", str(budget)])
         return plan["tiers"][0]["rows"]
 
-    low = rows * args.row_bytes   # staging slots are in it, too
+    low = rows * args.row_bytes   # the budget also holds the staging slots
     high = low + (1 << 20)
     while held(high) <= rows:
         if high - low > SLOT_BYTES_MAX:
@@ -61,7 +60,7 @@ def host_budget(args, dataset, rows):
 
 
 def budgets(args, dataset, rows):
-    """Options that put at most that many rows into the first tier, and how many are there."""
+    """Options that put at most that many rows into the first tier, and the number of rows there."""
     if args.device == "cuda":
         return ["--device", "cuda", "--gpu", str(rows * args.row_bytes), "--host", "max"], rows
     budget, held = host_budget(args, dataset, rows)
@@ -69,7 +68,7 @@ def budgets(args, dataset, rows):
 
 
 def trace(args, dataset, fanout, batch, share):
-    """Counters of one epoch at least, with `share` percent of the rows in the first tier."""
+    """Counters of at least one epoch, with `share` percent of the rows in the first tier."""
     places, rows = budgets(args, dataset, round(args.vertices * share / 100))
     sampling = ["--fanout", fanout, "--batch", str(batch), "--seed", str(args.seed)]
     plan = run_json([args.rung, "plan", dataset, "--json", "--quiet", *places, *sampling])
@@ -93,7 +92,7 @@ def counted(args, out, plan, rows, fanout, batch, share):
             "rows_per_batch": out["rows"] / out["requests"],
             "link_bytes_all_host": total, "link_bytes": total - fast["bytes"],
             "reduction": fast["bytes"] / total,
-            # a row is fetched once a batch: no placement serves more rows of a batch than it holds
+            # a batch fetches each row once, so at most as many as the GPU holds can be hits
             "reduction_at_most": min(1.0, rows * out["requests"] / out["rows"]),
             "tiers": out["tiers"]}
 
@@ -123,15 +122,15 @@ def parse_args():
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
                         help="the command (default: build/rung)")
     parser.add_argument("--graph",
-                        help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data beside "
+                        help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data next to "
                              "the checkout)")
     parser.add_argument("--rmat", type=int, metavar="SCALE",
-                        help="instead: a graph of 2^SCALE vertices, made here")
+                        help="instead: a generated graph of 2^SCALE vertices")
     parser.add_argument("--dir", default="/dev/shm" if os.path.isdir("/dev/shm") else None,
-                        help="folder for the temporary folder, some 300 MB; memory is fastest "
+                        help="folder for the temporary folder, about 300 MB; memory is fastest "
                              "(default: /dev/shm)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu",
-                        help="cuda: rows on the GPU are counted there (default: cpu)")
+                        help="cuda: count rows on a real GPU (default: cpu)")
     parser.add_argument("--row-bytes", type=int, default=512, help="(default: 512, 128 floats)")
     parser.add_argument("--scores", type=lambda text: text.split(","), default=list(SCORES),
                         help="(default: degree,wrpagerank)")
@@ -141,7 +140,7 @@ def parse_args():
                         default=["12,12,12", "25,15"],
                         help="lists with ':' between them (default: 12,12,12:25,15, the paper's)")
     parser.add_argument("--batches", type=numbers, default=[1024, 64],
-                        help="seeds of a batch (default: 1024,64)")
+                        help="seeds per batch (default: 1024,64)")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
@@ -160,7 +159,7 @@ def main():
     args = parse_args()
     path = None if args.rmat else find_graph(args.graph)
     if not args.rmat and not path:
-        say("skipped: arxiv.npz was not found: give --graph, set RUNG_TEST_DATA to its folder, or "
+        say("skipped: arxiv.npz was not found; use --graph, set RUNG_TEST_DATA to its folder, or "
             "use --rmat")
         return 77
     with tempfile.TemporaryDirectory(prefix="rung-traffic-", dir=args.dir) as folder:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""rung verify beside direct sequential reads of the same files, in turn: checksums, and the
-comparison with the source.
+"""Compares `rung verify` with direct sequential reads of the same files, in turn: checksums, and
+the comparison with the source.
 
-One JSON object on stdout, a table on stderr. bench/README.md says what is timed. Python standard
-library.
+The script prints one JSON object on stdout and a table on stderr. bench/README.md describes the
+timed regions. Needs the Python standard library.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ READ_BYTES = 4 << 20
 
 
 def read_directly(paths):
-    """Each file from its begin to its end, one read of 4 MiB after the other. Returns bytes a
+    """Reads each file from beginning to end with consecutive reads of 4 MiB. Returns bytes per
     second."""
     room, total, start = mmap.mmap(-1, READ_BYTES), 0, time.monotonic()
     for path in paths:
@@ -35,7 +35,7 @@ def read_directly(paths):
 
 
 def rounds(args, dataset, source):
-    """One sample of each a round, in turn; the first round is a warm-up."""
+    """One sample of each task per round, in turn. The first round is a warm-up."""
     files = [os.path.join(dataset, name) for name in sorted(os.listdir(dataset))
              if name.endswith(".npy")]
     command = [args.rung, "verify", "--json", "--quiet", dataset]
@@ -74,11 +74,11 @@ def main():
     parser.add_argument("--dir", default=None,
                         help="folder on the file system to measure (default: that of temporary "
                              "files)")
-    parser.add_argument("--size", type=size, default=4 << 30, help="of the features (4GiB)")
+    parser.add_argument("--size", type=size, default=4 << 30, help="bytes of the features (4GiB)")
     parser.add_argument("--row-bytes", type=int, default=1536)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--small", action="store_true",
-                        help="little data, one round: to see that it works")
+                        help="try the script with little data and one round")
     args = parser.parse_args()
     if args.small:
         args.size, args.rounds = 8 << 20, 1

@@ -48,7 +48,7 @@ static int read_seeds(struct rung_loader *loader, struct rung__feed_batch *batch
 			return rung__fail(RUNG_E_RANGE,
 			                  "loader: seed %" PRIu64 " is %" PRIu64
 			                  ", not below the vertex count %" PRIu64
-			                  ": correct the seeds",
+			                  "; correct the seeds",
 			                  i, seeds[i], vertex_count);
 		batch->seeds[i] = seeds[i];
 	}

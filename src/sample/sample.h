@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of samplers and batches. Private to sampler*.c; kernels/ shares the arithmetic. */
+/** Internals of samplers and batches. Private to sampler*.c; kernels/ shares the arithmetic of the
+ * draws. */
 #ifndef RUNG_SAMPLE_SAMPLE_H
 #define RUNG_SAMPLE_SAMPLE_H
 
@@ -13,22 +14,23 @@
 /* Buffers of a sampling thread. */
 struct rung__space {
 	struct rung__positions positions; /* of the vertices of its batch */
-	uint64_t *set;                    /* [set_size] drawn places + 1, 0: free */
+	uint64_t *set;                    /* [set_size] drawn positions + 1; 0: free */
 };
 
 struct rung_sampler {
-	struct rung_csc csc;
+	struct rung_csc csc; /* its arrays are borrowed */
 	uint32_t fanouts[RUNG_HOPS_MAX];
 	uint32_t hop_count;
 	enum rung_draws draws;
 	uint64_t seed;
 	uint32_t threads;
 	uint64_t set_size; /* of one thread's hash set, a power of two; 0: no hop needs one */
-	bool hashed;       /* positions are */
+	bool hashed;       /* positions are in hash tables, not in dense ones */
 	bool spread;       /* all spaces have positions, not only the first */
 	struct rung__space *spaces; /* [threads] */
 };
 
+/* The block of a hop, and the memory of its arrays. Capacities are in entries. */
 struct batch_hop {
 	struct rung_block block;
 	uint64_t *indptr;
@@ -37,23 +39,25 @@ struct batch_hop {
 	uint64_t indices_capacity;
 };
 
+/* Memory of a batch; it grows and is reused by later batches. */
 struct rung_batch {
 	uint64_t *vertices;
 	uint64_t vertex_count;
 	uint64_t vertices_capacity;
 	uint64_t *wide_ids; /* ids of 8 bytes as drawn, before they are numbered */
 	uint64_t wide_ids_capacity;
-	uint32_t hop_count; /* 0 while it holds nothing */
+	uint32_t hop_count; /* 0: empty, or its sampling failed */
 	struct batch_hop hops[RUNG_HOPS_MAX];
 };
 
-/** Draws at a vertex of this degree. */
+/** Number of draws at a vertex of this degree. A fanout of UINT32_MAX is the whole list, which may
+ * be longer than that. */
 static RUNG__ANYWHERE inline uint64_t rung__draw_count(uint32_t fanout, uint64_t degree)
 {
 	return fanout == UINT32_MAX ? degree : RUNG__MIN((uint64_t)fanout, degree);
 }
 
-/** Slots a thread's hash set needs for these fanouts and the largest degree; 0 when none is
+/** Slots that a thread's hash set needs for these fanouts and the largest degree; 0: no set is
  * needed. */
 uint64_t rung__draw_set_size(const uint32_t *fanouts, uint32_t hop_count, uint64_t degree_max);
 
@@ -61,31 +65,32 @@ uint64_t rung__draw_set_size(const uint32_t *fanouts, uint32_t hop_count, uint64
 uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop);
 
 /**
- * Draw in-neighbours of vertices[first .. end): those of vertex i go to drawn[indptr[i] ..
- * indptr[i+1]), either 0 or rung__draw_count() of them, as ids of csc->index_bytes.
+ * Draw in-neighbours of vertices[first .. end). The draws of vertex i are stored in drawn[indptr[i]
+ * .. indptr[i+1]), either 0 or rung__draw_count() of them, as ids of csc->index_bytes.
  * @param set  [set_size] of this thread
  */
 void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *vertices,
                 uint64_t first, uint64_t end, const uint64_t *indptr, uint64_t *set, void *drawn);
 
 /**
- * The places in its list of degree entries that a vertex draws from, `count` below degree.
+ * Draw positions in the list of a vertex, which has `degree` entries; `count` is below degree.
  * @param set        [rung__draw_set_size()] of this thread
  * @param positions  [count] written
  */
 void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, uint64_t count,
                           uint64_t *set, uint64_t *positions);
 
-/** rung_sampler_sample() by a thread with this space; `threads` of them draw. */
+/** rung_sampler_sample() on the thread that has this space; the draws of a hop are shared by
+ * `threads` threads. */
 int rung__sample(const struct rung_sampler *sampler, struct rung__space *space,
                  const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key, uint32_t threads,
                  struct rung_batch *batch);
 
-/** Largest table of positions of a thread, 4 bytes a vertex; for larger graphs it is a hash table.
- * Tests set it. */
+/** Size limit of a thread's dense table of positions, at 4 bytes per vertex; larger graphs use a
+ * hash table. Tests set it. */
 extern uint64_t rung__sampler_table_bytes;
 
-/** Give all spaces positions, if they have none. */
+/** Allocate positions for all spaces, if only the first has them. @return 0 or RUNG_E_NOMEM */
 int rung__sampler_place_state(struct rung_sampler *sampler);
 
 #endif

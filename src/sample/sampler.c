@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samplers: their options, and what each thread needs to sample. */
+/*
+ * Samplers: their options, and the buffers of each thread.
+ *
+ * Only the first space has positions when a sampler is created: one batch at a time needs no more.
+ * The first rung_sampler_run() allocates those of the other threads.
+ */
 #include <string.h>
 
 #include "sample/sample.h"
 
-/* Beyond it a lookup misses all caches, and a hash table as large as the batch is quicker: by a
- * half at 32 MiB, ids in no order. */
+/* Lookups in a larger table miss all caches, and a hash table of the size of the batch is faster:
+ * by half at 32 MiB, with ids in random order. */
 uint64_t rung__sampler_table_bytes = UINT64_C(32) << 20;
 
+/* The largest degree bounds the draws of a vertex, and so the size of the hash sets. */
 static uint64_t largest_degree(const struct rung_csc *csc)
 {
 	uint64_t largest = 0;
@@ -22,22 +28,22 @@ static int check_opts(const struct rung_csc *csc, const struct rung_sampler_opts
 {
 	if (csc->index_bytes != 4 && csc->index_bytes != 8)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampler: index_bytes is %u: it is 4 (uint32_t) or 8 (uint64_t)",
+		                  "sampler: index_bytes is %u; use 4 (uint32_t) or 8 (uint64_t)",
 		                  csc->index_bytes);
 	if (opts->hop_count < 1 || opts->hop_count > RUNG_HOPS_MAX || !opts->fanouts)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampler: %" PRIu32 " hops: 1 to %d, with a fanout for each",
+		                  "sampler: %" PRIu32 " hops; use 1 to %d, with a fanout for each",
 		                  opts->hop_count, RUNG_HOPS_MAX);
 	for (uint32_t hop = 0; hop < opts->hop_count; hop++) {
 		if (opts->fanouts[hop] == 0)
 			return rung__fail(RUNG_E_INVAL,
 			                  "sampler: the fanout of hop %" PRIu32
-			                  " is 0; use at least 1, or leave the hop out",
+			                  " is 0; use at least 1, or omit the hop",
 			                  hop);
 	}
 	if (opts->draws != RUNG_DRAWS_ALL && opts->draws != RUNG_DRAWS_NEW)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampler: draws is %d: take RUNG_DRAWS_ALL or RUNG_DRAWS_NEW",
+		                  "sampler: draws is %d; use RUNG_DRAWS_ALL or RUNG_DRAWS_NEW",
 		                  (int)opts->draws);
 	return 0;
 }
@@ -48,6 +54,7 @@ static int no_memory(const struct rung_sampler *sampler)
 	                  sampler->csc.vertex_count);
 }
 
+/* Allocate the spaces, their hash sets, and the positions of the first. */
 static int make_spaces(struct rung_sampler *sampler)
 {
 	sampler->spaces = rung__zalloc_array(sampler->threads, sizeof(*sampler->spaces));
@@ -67,7 +74,7 @@ static int make_spaces(struct rung_sampler *sampler)
 int rung__sampler_place_state(struct rung_sampler *sampler)
 {
 	for (uint32_t t = 1; t < sampler->threads && !sampler->spread; t++) {
-		/* left by an attempt that failed later */
+		/* an earlier call may have failed after this thread; free its positions */
 		rung__positions_fini(&sampler->spaces[t].positions);
 		if (!rung__positions_init(&sampler->spaces[t].positions, sampler->csc.vertex_count,
 		                          sampler->hashed))
@@ -90,11 +97,11 @@ int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_op
 		rc = check_opts(csc, &opts);
 	if (rc < 0)
 		return rc;
+	/* positions in a list are stored where the ids will be, in index_bytes */
 	if (csc->index_bytes == 4 && degree_max > UINT32_MAX)
 		return rung__fail(RUNG_E_NOSUP,
-		                  "sampler: a list of %" PRIu64 " ids of 4 bytes: up to %" PRIu32
-		                  " can be drawn from: leave "
-		                  "parallel edges out",
+		                  "sampler: a list of %" PRIu64 " ids of 4 bytes; at most %" PRIu32
+		                  " are supported: omit parallel edges",
 		                  degree_max, UINT32_MAX);
 	sampler = rung__zalloc(sizeof(*sampler));
 	if (!sampler)

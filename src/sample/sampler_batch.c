@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Filling a batch. A hop is processed in blocks of vertices: first the number of neighbours of
- * each, then the draws, then the drawn vertices are numbered in the order of their first
- * appearance. So the entries of graph and table that one step prefetches are in the cache when the
- * next step needs them. With several threads the draws of the whole hop are one step, which they
- * share.
+ * Filling a batch. A hop is processed in blocks of vertices, in three steps: the number of
+ * neighbours of each vertex, the draws, and the numbering of the drawn vertices in the order of
+ * their first appearance. The entries of graph and table that one step prefetches are therefore in
+ * the cache when the next step needs them. Several threads share the draws of the whole hop as one
+ * step; numbering is always serial, because a position depends on all earlier draws.
  */
 #include <string.h>
 
@@ -71,6 +71,7 @@ static int reserve(void **items, uint64_t *capacity, uint64_t count, size_t item
 	return 0;
 }
 
+/* reserve() for an array of a type: a void ** to it would break aliasing rules. */
 static int reserve_u64(uint64_t **items, uint64_t *capacity, uint64_t count)
 {
 	void *grown = *items;
@@ -89,6 +90,7 @@ static int reserve_u32(uint32_t **items, uint64_t *capacity, uint64_t count)
 	return rc;
 }
 
+/* Check the seeds and number them: they are the first vertices of the batch. */
 static int read_seeds(const struct rung_sampler *sampler, struct rung__positions *positions,
                       const uint64_t *seeds, uint64_t seed_count, struct rung_batch *batch)
 {
@@ -96,10 +98,10 @@ static int read_seeds(const struct rung_sampler *sampler, struct rung__positions
 
 	if (seed_count == 0)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampling: a batch without seeds: at least one is needed");
+		                  "sampling: a batch without seeds; pass at least one");
 	if (seed_count >= RUNG__POSITION_NONE)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampling: %" PRIu64 " seeds: a batch holds fewer than %" PRIu32
+		                  "sampling: %" PRIu64 " seeds; a batch holds fewer than %" PRIu32
 		                  " vertices",
 		                  seed_count, RUNG__POSITION_NONE);
 	rc = reserve_u64(&batch->vertices, &batch->vertices_capacity, seed_count);
@@ -114,7 +116,7 @@ static int read_seeds(const struct rung_sampler *sampler, struct rung__positions
 			return rung__fail(RUNG_E_RANGE,
 			                  "sampling: seed %" PRIu64 " is %" PRIu64
 			                  ", not below the vertex count %" PRIu64
-			                  ": correct the seeds",
+			                  "; correct the seeds",
 			                  i, seeds[i], sampler->csc.vertex_count);
 		batch->vertices[i] = seeds[i];
 		position = rung__positions_put(positions, seeds[i], (uint32_t)i, batch->vertices, 8,
@@ -122,27 +124,28 @@ static int read_seeds(const struct rung_sampler *sampler, struct rung__positions
 		if (position != i)
 			return rung__fail(RUNG_E_INVAL,
 			                  "sampling: seeds %" PRIu32 " and %" PRIu64
-			                  " are both %" PRIu64 ": give each once",
+			                  " are both %" PRIu64 "; pass each once",
 			                  position, i, seeds[i]);
-		batch->vertex_count = i + 1;
+		batch->vertex_count = i + 1; /* for rung__positions_clear() after an error */
 	}
 	return 0;
 }
 
-/* A hop at work. Vertices below dst_first have drawn in an earlier one and do not again. */
+/* A hop that is being sampled. */
 struct hop {
 	const struct rung_csc *csc;
 	struct rung__space *space;
 	struct rung_batch *batch;
 	struct batch_hop *out;
-	uint64_t key;
-	uint64_t dst_first;
-	uint64_t dst_count;
+	uint64_t key;       /* rung__draw_hop_key() */
+	uint64_t dst_first; /* vertices below it have drawn in an earlier hop and do not again */
+	uint64_t dst_count; /* vertices before the hop */
 	uint32_t fanout;
 };
 
-/* Number of neighbours of vertices first .. end: the block's indptr, and memory for the edges and
- * for new vertices. */
+/* First step for the vertices first .. end - 1: fill the block's indptr, and ensure memory for the
+ * edges and for the largest possible number of new vertices. The other steps then cannot fail for
+ * lack of memory. */
 static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
 {
 	const uint64_t *indptr = hop->csc->indptr, *vertices = hop->batch->vertices;
@@ -163,7 +166,7 @@ static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
 		rc = reserve_u64(&hop->batch->wide_ids, &hop->batch->wide_ids_capacity, edge_count);
 	if (rc < 0)
 		return rc;
-	/* both have room in memory */
+	/* no overflow: both are numbers of entries in memory */
 	vertices_max = hop->batch->vertex_count + (edge_count - edges_before);
 	vertices_max = RUNG__MIN(vertices_max, hop->csc->vertex_count);
 	vertices_max = RUNG__MIN(vertices_max, RUNG__POSITION_NONE);
@@ -173,15 +176,17 @@ static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
 	                                        hop->batch->vertex_count, vertices_max);
 }
 
-/* Where ids go before they are numbered. */
+/* Memory for the ids before they are numbered: ids of 4 bytes are replaced by their positions in
+ * place, wider ones need a separate array. */
 static void *drawn_ids(const struct hop *hop)
 {
 	return hop->csc->index_bytes == 4 ? (void *)hop->out->indices
 	                                  : (void *)hop->batch->wide_ids;
 }
 
-/* Drawn ids to positions, new vertices at the end. drawn may be the indices: an entry is read
- * before it is written. */
+/* Third step: convert drawn ids to positions and append new vertices. `drawn` may be the indices:
+ * an entry is read before it is written. Always inline, so that id_bytes and hashed are constants
+ * in the loop. */
 static inline __attribute__((always_inline)) int number(const struct hop *hop, const void *drawn,
                                                         unsigned id_bytes, bool hashed,
                                                         uint64_t first, uint64_t end)
@@ -205,7 +210,7 @@ static inline __attribute__((always_inline)) int number(const struct hop *hop, c
 			if (vertex_count == RUNG__POSITION_NONE) {
 				rc = rung__fail(RUNG_E_INVAL,
 				                "sampling: more than %" PRIu32
-				                " vertices in a batch: take fewer seeds",
+				                " vertices in a batch; use fewer seeds",
 				                RUNG__POSITION_NONE);
 				break;
 			}
@@ -217,6 +222,7 @@ static inline __attribute__((always_inline)) int number(const struct hop *hop, c
 	return rc;
 }
 
+/* Number the draws of vertices first .. end - 1. */
 static int number_drawn(const struct hop *hop, uint64_t first, uint64_t end)
 {
 	const bool hashed = !hop->space->positions.dense;
@@ -232,6 +238,7 @@ static int number_drawn(const struct hop *hop, uint64_t first, uint64_t end)
 	              : number(hop, wide, 8, false, first, end);
 }
 
+/* Sample a hop on one thread, block by block. */
 static int sample_alone(const struct hop *hop)
 {
 	int rc = 0;
@@ -248,6 +255,8 @@ static int sample_alone(const struct hop *hop)
 	return rc;
 }
 
+/* Sample a hop with the draws shared by threads, each with its hash set. Draws do not depend on the
+ * thread, so the batch is the same as on one thread. */
 static int sample_shared(const struct hop *hop, const struct rung__space *spaces, uint32_t threads)
 {
 	const uint64_t blocks =
@@ -273,6 +282,7 @@ static int sample_shared(const struct hop *hop, const struct rung__space *spaces
 	return number_drawn(hop, hop->dst_first, hop->dst_count);
 }
 
+/* Sample a hop into its block. */
 static int sample_hop(const struct rung_sampler *sampler, struct rung__space *space,
                       uint32_t hop_idx, uint64_t key, uint64_t dst_first, uint32_t threads,
                       struct rung_batch *batch)
@@ -291,6 +301,7 @@ static int sample_hop(const struct rung_sampler *sampler, struct rung__space *sp
 
 	if (rc < 0)
 		return rc;
+	/* empty lists of the vertices that do not draw */
 	memset(hop.out->indptr, 0, (dst_first + 1) * sizeof(*hop.out->indptr));
 	rc = threads > 1 ? sample_shared(&hop, sampler->spaces, threads) : sample_alone(&hop);
 	if (rc < 0)
@@ -309,7 +320,7 @@ int rung__sample(const struct rung_sampler *sampler, struct rung__space *space,
                  const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key, uint32_t threads,
                  struct rung_batch *batch)
 {
-	uint64_t drawn = 0; /* vertices that have drawn */
+	uint64_t drawn = 0; /* vertices that have drawn in earlier hops */
 	int rc;
 
 	batch->hop_count = 0;
@@ -323,6 +334,7 @@ int rung__sample(const struct rung_sampler *sampler, struct rung__space *space,
 		                sampler->draws == RUNG_DRAWS_NEW ? drawn : 0, threads, batch);
 		drawn = known;
 	}
+	/* also after an error: the table must be empty for the next batch */
 	rung__positions_clear(&space->positions, batch->vertices, batch->vertex_count);
 	if (rc < 0)
 		return rc;

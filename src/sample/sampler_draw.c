@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "sample/sample.h"
 
-/* Twice the draws: at most half of a set is in use. */
+/* A power of two, at least twice the draws: at most half of a set is in use. */
 static uint64_t set_size_for(uint64_t draws)
 {
 	uint64_t size = 1;
@@ -29,7 +29,7 @@ uint64_t rung__draw_set_size(const uint32_t *fanouts, uint32_t hop_count, uint64
 	uint64_t draws_max = 0;
 
 	for (uint32_t hop = 0; hop < hop_count; hop++) {
-		/* a list shorter than the fanout is taken whole */
+		/* a list that is not longer than the fanout is used completely, without draws */
 		if (fanouts[hop] > RUNG__DRAWS_IN_LIST && fanouts[hop] < UINT32_MAX &&
 		    fanouts[hop] < degree_max)
 			draws_max = RUNG__MAX(draws_max, fanouts[hop]);
@@ -42,13 +42,20 @@ uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop)
 	return rung__key_join(rung__key_join(seed, batch_key), hop);
 }
 
-/* The draws of one vertex. Positions in its list are written to where the ids will be. */
+/* The draws of one vertex. The drawn positions are stored where the ids will be. */
 struct draw {
 	uint64_t degree;
 	uint64_t count; /* below degree */
 	struct rung__rng stream;
 };
 
+/*
+ * Floyd's algorithm: draw i is below first + i + 1. If it repeats an earlier draw, first + i is
+ * used instead, which no earlier draw can have. The three versions draw the same positions; they
+ * differ in how they find repeats. They are always inline, so that `bytes` is a constant.
+ */
+
+/* Lists of at most 64 entries: drawn positions are bits of a word. */
 static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d, void *out,
                                                                unsigned bytes)
 {
@@ -58,15 +65,15 @@ static inline __attribute__((always_inline)) void draw_by_bits(struct draw *d, v
 	for (uint64_t i = 0; i < d->count; i++) {
 		uint64_t position = rung__rng_below(&d->stream, first + i + 1);
 
-		/* a branch would be guessed wrong as often as a draw repeats */
+		/* without a branch, which would be mispredicted as often as a draw repeats */
 		position ^= (position ^ (first + i)) & (0 - (taken >> position & 1));
 		taken |= UINT64_C(1) << position;
 		rung__id_set(out, bytes, i, position);
 	}
 }
 
-/* Nonzero when the position is among the first `count`: without leaving early, so that several are
- * compared at once. */
+/* Nonzero if the position is among the first `count`. The loop does not end early, so that it is
+ * vectorised. */
 static inline uint32_t repeats_of_4(const uint32_t *positions, uint64_t count, uint32_t position)
 {
 	uint32_t repeats = 0;
@@ -85,6 +92,7 @@ static inline uint64_t repeats_of_8(const uint64_t *positions, uint64_t count, u
 	return repeats;
 }
 
+/* Few draws from a longer list: compare with all of them. */
 static inline __attribute__((always_inline)) void draw_by_list(struct draw *d, void *out,
                                                                unsigned bytes)
 {
@@ -100,7 +108,7 @@ static inline __attribute__((always_inline)) void draw_by_list(struct draw *d, v
 	}
 }
 
-/* Slot of a position, or the free slot where it belongs. */
+/* Slot of a position, or the free slot where it is to be inserted. */
 static uint64_t find_slot(const uint64_t *set, uint64_t set_size, uint64_t position)
 {
 	uint64_t slot = rung__mix64(position) & (set_size - 1);
@@ -110,6 +118,7 @@ static uint64_t find_slot(const uint64_t *set, uint64_t set_size, uint64_t posit
 	return slot;
 }
 
+/* Many draws from a long list: a hash set with linear probing, as large as these draws need. */
 static inline __attribute__((always_inline)) void draw_by_set(struct draw *d, uint64_t *set,
                                                               void *out, unsigned bytes)
 {
@@ -153,15 +162,15 @@ static inline const char *entry_at(const struct rung_csc *csc, unsigned bytes, u
 	return (const char *)csc->indices + edge * bytes;
 }
 
-/* Positions that vertices[i] draws, or none if its whole list is used; the entries are
- * prefetched. */
+/* First step for a vertex: store the positions that it draws, and prefetch their entries. If the
+ * whole list is used, nothing is stored. */
 static inline __attribute__((always_inline)) void draw_at(const struct rung_csc *csc,
                                                           uint64_t mixed_key, uint64_t vertex,
                                                           uint64_t count, uint64_t *set, void *out,
                                                           unsigned bytes)
 {
 	const uint64_t begin = csc->indptr[vertex];
-	/* rung__key_join(hop_key, vertex) */
+	/* as rung__key_join(hop_key, vertex), half of which is the same for all vertices */
 	struct draw d = { csc->indptr[vertex + 1] - begin,
 		          count,
 		          { rung__mix64(mixed_key ^ vertex) } };
@@ -175,6 +184,7 @@ static inline __attribute__((always_inline)) void draw_at(const struct rung_csc 
 		__builtin_prefetch(entry_at(csc, bytes, begin + rung__id_get(out, bytes, k)));
 }
 
+/* Second step: replace the positions by the entries of the list, or copy the whole list. */
 static inline __attribute__((always_inline)) void fetch_at(const struct rung_csc *csc,
                                                            uint64_t vertex, uint64_t count,
                                                            void *out, unsigned bytes)
@@ -190,6 +200,7 @@ static inline __attribute__((always_inline)) void fetch_at(const struct rung_csc
 		rung__id_set(out, bytes, k, rung__id_get(list, bytes, rung__id_get(out, bytes, k)));
 }
 
+/* Both steps for a block of vertices. A vertex with an empty list in the block does not draw. */
 static inline __attribute__((always_inline)) void draw_block(
 	const struct rung_csc *csc, uint64_t mixed_key, const uint64_t *vertices, uint64_t first,
 	uint64_t end, const uint64_t *indptr, uint64_t *set, char *drawn, unsigned bytes)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of positions. The dense one is reset where a batch touched it. The hash table is wiped as
- * a whole, which is quick as long as the batch filled much of it, or slot by slot after a small
- * one: the last id first, so that the way to each is still there.
+ * Tables of positions. The dense table is reset where a batch touched it. The hash table is cleared
+ * as a whole, which is fast if the batch filled much of it, or slot by slot after a small batch.
+ * The last id is then removed first: the slots that were probed when an id was inserted are still
+ * in use when it is searched.
  */
 #include <string.h>
 
 #include "sample/sampler_positions.h"
 
 #define SLOTS_MIN 1024u
-#define SPARSE    16u /* slots an id from which on single ids are forgotten */
+#define SPARSE    16u /* with more slots per id than this, single ids are removed */
 
 bool rung__positions_init(struct rung__positions *positions, uint64_t vertex_count, bool hashed)
 {
@@ -35,7 +36,7 @@ int rung__positions_reserve(struct rung__positions *positions, const uint64_t *v
 
 	if (positions->dense || count_max <= positions->slot_count / 2)
 		return 0;
-	while (wanted / 2 < count_max) /* below 2^32: it does not overflow */
+	while (wanted / 2 < count_max) /* count_max is below 2^32: no overflow */
 		wanted *= 2;
 	positions->slots = rung__zalloc_array(wanted, sizeof(*positions->slots));
 	if (!positions->slots) {
@@ -52,6 +53,7 @@ int rung__positions_reserve(struct rung__positions *positions, const uint64_t *v
 	return 0;
 }
 
+/* Remove an id whose position is known, by its exact entry. */
 static void forget(struct rung__positions *positions, uint64_t id, uint32_t position)
 {
 	uint64_t slot = rung__positions_slot(positions, id);

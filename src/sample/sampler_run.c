@@ -14,30 +14,35 @@
 #define BATCH_SIZE_DEFAULT 1024u
 #define SLOTS_A_THREAD     4u /* batches differ in size: with fewer, threads wait for each other */
 
+/* Memory of a batch. In order, batch i is in slot i mod slot_count; in any order, the slot is the
+ * thread's. */
 struct slot {
 	struct rung_batch *batch;
-	bool ready; /* made and not yet handed over */
+	bool ready; /* sampled and not yet handed over */
 };
 
+/* One call of rung_sampler_run(). */
 struct run {
 	struct rung_sampler *sampler;
-	struct rung_minibatches batches;
+	struct rung_minibatches batches; /* options, with defaults filled in */
 	rung_batch_fn take;
 	void *ctx;
-	struct slot *slots;
+	struct slot *slots; /* [slot_count] */
 	uint64_t slot_count;
-	pthread_mutex_t lock; /* of all below, and of `ready` */
+	pthread_mutex_t lock; /* guards all members below, and `ready` */
 	pthread_cond_t moved; /* `handed` or `end` */
-	uint64_t claimed;     /* next number to give out */
-	uint64_t handed;      /* in order: all below were handed over */
-	bool handing;         /* somebody is at it */
-	/* numbers below are done: all batches, or those before the first that failed */
+	uint64_t claimed;     /* next number to be claimed */
+	uint64_t handed;      /* in order: all below it were handed over */
+	bool handing;         /* a thread is handing over */
+	/* the numbers below it are sampled: all batches, or those before the first that failed */
 	uint64_t end;
-	int rc; /* of batch `end` */
+	int rc; /* failure of batch `end`; 0: none has failed */
 	char text[RUNG__ERROR_BYTES];
 };
 
-/* With the lock held. The sentence is the calling thread's. */
+/* Record the failure of a batch. If several fail, the one with the smallest number is kept, as if
+ * the batches were sampled one after the other. The message is copied from the calling thread. With the
+ * lock held. */
 static void fail(struct run *run, uint64_t idx, int rc)
 {
 	if (idx >= run->end)
@@ -48,7 +53,8 @@ static void fail(struct run *run, uint64_t idx, int rc)
 	pthread_cond_broadcast(&run->moved);
 }
 
-/* With the lock held. @return false when no batch is left */
+/* Claim the next number, when its slot is free. With the lock held; released while waiting. @return
+ * false: no batch is left */
 static bool claim(struct run *run, uint64_t *idx_out)
 {
 	while (!run->batches.any_order && run->claimed < run->end &&
@@ -60,7 +66,8 @@ static bool claim(struct run *run, uint64_t *idx_out)
 	return true;
 }
 
-/* With the lock held; it is released in between. */
+/* Hand over all batches that are complete, in order. One thread at a time, because `take` expects
+ * them in order. With the lock held; it is released during `take`. */
 static void hand_over(struct run *run, uint32_t thread)
 {
 	if (run->handing)
@@ -73,7 +80,7 @@ static void hand_over(struct run *run, uint32_t thread)
 		if (!slot->ready)
 			break;
 		pthread_mutex_unlock(&run->lock);
-		/* only who hands over changes `handed` */
+		/* `handed` and the slot cannot change: only this thread hands over */
 		rc = run->take(run->ctx, slot->batch, run->handed, thread);
 		pthread_mutex_lock(&run->lock);
 		slot->ready = false;
@@ -87,6 +94,7 @@ static void hand_over(struct run *run, uint32_t thread)
 	run->handing = false;
 }
 
+/* Sample batch `idx` on this thread, with its space. */
 static int sample(const struct run *run, uint64_t idx, uint32_t thread, struct rung_batch *batch)
 {
 	const struct rung_minibatches *all = &run->batches;
@@ -97,6 +105,7 @@ static int sample(const struct run *run, uint64_t idx, uint32_t thread, struct r
 	                    all->key_first + idx, 1, batch);
 }
 
+/* A thread of the run. */
 static void work(struct run *run, uint32_t thread)
 {
 	uint64_t idx;
@@ -128,6 +137,7 @@ static void run_fini(struct run *run)
 	rung__free(run->slots);
 }
 
+/* Allocate positions for all threads, and the slots. */
 static int run_init(struct run *run)
 {
 	const uint32_t threads = run->sampler->threads;
@@ -163,8 +173,7 @@ int rung_sampler_run(struct rung_sampler *sampler, const struct rung_minibatches
 	if (rc < 0)
 		return rc;
 	if (run.batches.seed_count == 0 || !run.batches.seeds)
-		return rung__fail(RUNG_E_INVAL,
-		                  "sampling batches: no seeds: at least one is needed");
+		return rung__fail(RUNG_E_INVAL, "sampling batches: no seeds; pass at least one");
 	if (run.batches.batch_size == 0)
 		run.batches.batch_size = BATCH_SIZE_DEFAULT;
 	run.end = (run.batches.seed_count - 1) / run.batches.batch_size + 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of a trace. Private to trace*.c. */
+/** Internals of a trace. Private to trace*.c. */
 #ifndef RUNG_TRACE_STATE_H
 #define RUNG_TRACE_STATE_H
 
@@ -8,15 +8,15 @@
 
 struct rung_trace {
 	struct rung_trace_opts opts; /* with the defaults filled in */
-	uint64_t *counts;            /* [vertex_count] */
-	uint64_t requests;
-	unsigned id_bytes; /* of kept rows, and of times: 4 while all of both fit */
-	void *kept;        /* [kept_count] rows in order */
-	uint64_t kept_count;
+	uint64_t *counts;            /* [vertex_count] requests of each row, kept or not */
+	uint64_t requests;           /* total */
+	unsigned id_bytes;           /* of kept rows, and of times: 4 if all of both fit, else 8 */
+	void *kept;                  /* [kept_count] rows in the order of the requests */
+	uint64_t kept_count;         /* at most opts.kept_max */
 	uint64_t kept_capacity;
 };
 
-/** Sizes ascend and none is above the number of rows. @return 0 or RUNG_E_INVAL */
+/** Check that sizes ascend and none is above the number of rows. @return 0 or RUNG_E_INVAL */
 int rung__trace_check_sizes(const struct rung_trace *trace, const uint64_t *sizes,
                             uint32_t size_count);
 

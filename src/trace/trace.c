@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces: counting requests, keeping their order, and the hits of tiers that do not change. */
+/*
+ * Traces: counting requests, keeping their order, and the hits of tiers that do not change.
+ *
+ * The counts are all that static tiers need: a tier with the first n rows of an order has the
+ * requests of these rows as hits. The order of the requests is kept for LRU and Belady's rule only,
+ * and only up to opts.kept_max.
+ */
 #include <string.h>
 
 #include "trace/state.h"
 
-#define KEPT_DEFAULT (UINT64_C(1) << 26)
-#define KEPT_FIRST   (UINT64_C(1) << 16)
-#define DIGIT_BITS   11u
+#define KEPT_DEFAULT (UINT64_C(1) << 26) /* requests */
+#define KEPT_FIRST   (UINT64_C(1) << 16) /* capacity of the first allocation */
+#define DIGIT_BITS   11u                 /* of a pass of sort_descending() */
 #define DIGIT_VALUES (1u << DIGIT_BITS)
 
 int rung_trace_create(const struct rung_trace_opts *caller_opts, struct rung_trace **trace_out)
@@ -25,7 +31,7 @@ int rung_trace_create(const struct rung_trace_opts *caller_opts, struct rung_tra
 	if (!trace)
 		return rung__fail(RUNG_E_NOMEM, "trace: no memory");
 	trace->opts = opts;
-	/* the largest value means "never" */
+	/* the largest value of a time means never */
 	trace->id_bytes = opts.vertex_count <= UINT32_MAX && opts.kept_max <= UINT32_MAX ? 4 : 8;
 	trace->counts = rung__zalloc_array(opts.vertex_count, sizeof(*trace->counts));
 	if (!trace->counts) {
@@ -46,6 +52,7 @@ void rung_trace_destroy(struct rung_trace *trace)
 	rung__free(trace);
 }
 
+/* Grow `kept` for this many more requests, by doubling, up to kept_max. */
 static int make_room(struct rung_trace *trace, uint64_t more)
 {
 	uint64_t wanted = RUNG__MAX(trace->kept_capacity, KEPT_FIRST);
@@ -59,7 +66,8 @@ static int make_room(struct rung_trace *trace, uint64_t more)
 	grown = rung__realloc_array(trace->kept, wanted, trace->id_bytes);
 	if (!grown)
 		return rung__fail(RUNG_E_NOMEM,
-		                  "trace: no memory for %" PRIu64 " requests: keep fewer", wanted);
+		                  "trace: no memory for %" PRIu64 " requests; reduce kept_max",
+		                  wanted);
 	trace->kept = grown;
 	trace->kept_capacity = wanted;
 	return 0;
@@ -70,6 +78,7 @@ int rung_trace_add(struct rung_trace *trace, const uint64_t *rows, uint64_t row_
 	const uint64_t kept = RUNG__MIN(row_count, trace->opts.kept_max - trace->kept_count);
 	int rc;
 
+	/* all checks and allocations come first: after a failure nothing was appended */
 	for (uint64_t i = 0; i < row_count; i++) {
 		if (rows[i] >= trace->opts.vertex_count)
 			return rung__fail(RUNG_E_RANGE,
@@ -111,7 +120,7 @@ int rung__trace_check_sizes(const struct rung_trace *trace, const uint64_t *size
 		if (sizes[s] > trace->opts.vertex_count || (s && sizes[s] < sizes[s - 1]))
 			return rung__fail(RUNG_E_INVAL,
 			                  "trace: size %" PRIu32 " is %" PRIu64
-			                  " rows: sizes ascend, and none is above %" PRIu64,
+			                  " rows; sizes must ascend, up to %" PRIu64,
 			                  s, sizes[s], trace->opts.vertex_count);
 	}
 	return 0;
@@ -125,15 +134,15 @@ int rung_trace_static_hits(const struct rung_trace *trace, const void *order, un
 
 	if (rc < 0)
 		return rc;
+	/* sizes ascend, so each tier continues where the previous one ended */
 	for (uint32_t s = 0; s < size_count; s++) {
 		for (; i < sizes[s]; i++) {
 			const uint64_t row = order ? rung__id_get(order, index_bytes, i) : i;
 
 			if (row >= trace->opts.vertex_count)
 				return rung__fail(RUNG_E_RANGE,
-				                  "trace: place %" PRIu64
-				                  " of an order holds %" PRIu64
-				                  ", not below %" PRIu64,
+				                  "trace: order[%" PRIu64 "] is %" PRIu64
+				                  ", not below the row count %" PRIu64,
 				                  i, row, trace->opts.vertex_count);
 			hits += trace->counts[row];
 		}
@@ -142,8 +151,9 @@ int rung_trace_static_hits(const struct rung_trace *trace, const void *order, un
 	return 0;
 }
 
-/* The oracle's order is not needed, only its counts: descending, by counting in two arrays in turn,
- * a digit at a time. */
+/* Sort counts in descending order: a radix sort that skips digits above those of the largest. Only
+ * the counts are sorted, because the oracle's hits do not need the rows. @param other  [row_count]
+ * scratch space */
 static void sort_descending(uint64_t *counts, uint64_t *other, uint64_t row_count, uint64_t largest)
 {
 	uint64_t starts[DIGIT_VALUES];

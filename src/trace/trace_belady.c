@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Belady's rule with bypassing (Belady 1966). A row stays from one request to its next, which is
- * then a hit, or it does not. If more rows would stay than fit, the row with the farthest next
- * request is dropped, which may be the row just requested. A tier is therefore the set of times of
- * the next requests of its rows: no two rows share one, the present time is in the set or not, and
- * the victim has the largest time of the set. Sets are bits with levels of bits above, 64 per word.
+ * Belady's rule with bypassing (Belady 1966). A row either stays from one request to its next,
+ * which is then a hit, or it does not. If more rows would stay than fit, the row with the farthest
+ * next request is dropped, which may be the row just requested. A tier is therefore the set of
+ * times of the next requests of its rows. No two rows have the same time. A request is a hit if the
+ * present time is in the set. The victim has the largest time of the set.
+ *
+ * A time is the number of a request. A set is a bitmap of times with summary levels, each with a
+ * bit per word of the level below, so that the largest time is found with one word per level. Each
+ * size is a separate simulation; the threads take sizes.
  */
 #include <string.h>
 
@@ -13,13 +17,17 @@
 #define WORD_BITS  64u
 #define LEVELS_MAX 11u /* 64^11 > 2^64 */
 
+/* A set of times. */
 struct time_set {
-	/* [0] has a bit for each time, each other one a bit for each word of that below */
+	/* levels[0] has a bit for each time, the others a bit for each nonzero word of the level
+	 * below */
 	uint64_t *levels[LEVELS_MAX];
-	uint64_t words[LEVELS_MAX];
-	unsigned level_count; /* the last level is one word */
+	uint64_t words[LEVELS_MAX]; /* of each level */
+	unsigned level_count;       /* the last level is one word */
 };
 
+/* Allocate an empty set for times up to time_count. After an error set_fini() frees what was
+ * allocated. */
 static int set_init(struct time_set *set, uint64_t time_count)
 {
 	uint64_t bits = time_count;
@@ -56,6 +64,7 @@ static bool set_has(const struct time_set *set, uint64_t time)
 	return set->levels[0][time / WORD_BITS] >> time % WORD_BITS & 1;
 }
 
+/* Add a time. Levels above a word that was not empty have their bits already. */
 static void set_put(struct time_set *set, uint64_t time)
 {
 	for (unsigned level = 0; level < set->level_count; level++, time /= WORD_BITS) {
@@ -68,6 +77,7 @@ static void set_put(struct time_set *set, uint64_t time)
 	}
 }
 
+/* Remove a time. Levels above a word that is still not empty keep their bits. */
 static void set_accept(struct time_set *set, uint64_t time)
 {
 	for (unsigned level = 0; level < set->level_count; level++, time /= WORD_BITS) {
@@ -79,7 +89,8 @@ static void set_accept(struct time_set *set, uint64_t time)
 	}
 }
 
-/* The set must not be empty. */
+/* The largest time of a set that is not empty: from the top level down, the highest bit of the
+ * word selects the word of the next level. */
 static uint64_t set_largest(const struct time_set *set)
 {
 	uint64_t at = 0;
@@ -90,7 +101,8 @@ static uint64_t set_largest(const struct time_set *set)
 	return at;
 }
 
-/* next[i]: when the row of request i is wanted again; `never` when it is not. */
+/* Set next[i] to the time of the next request of the row of request i, or to `never`. Requests are
+ * visited from the last to the first, with the soonest known time of each row. */
 static int make_next(const struct rung_trace *trace, uint64_t never, void *next)
 {
 	const unsigned bytes = trace->id_bytes;
@@ -99,7 +111,7 @@ static int make_next(const struct rung_trace *trace, uint64_t never, void *next)
 	if (!soonest)
 		return rung__fail(RUNG_E_NOMEM, "Belady's rule over %" PRIu64 " rows: no memory",
 		                  trace->opts.vertex_count);
-	memset(soonest, 0xff, trace->opts.vertex_count * bytes);
+	memset(soonest, 0xff, trace->opts.vertex_count * bytes); /* not below `never` */
 	for (uint64_t i = trace->kept_count; i-- > 0;) {
 		const uint64_t row = rung__id_get(trace->kept, bytes, i),
 			       time = rung__id_get(soonest, bytes, row);
@@ -111,6 +123,8 @@ static int make_next(const struct rung_trace *trace, uint64_t never, void *next)
 	return 0;
 }
 
+/* Simulate a tier of `size` rows. @param counted_from  first request whose hits count; earlier ones
+ * warm the tier up. @return hits */
 static uint64_t count_hits(struct time_set *set, const void *next, unsigned bytes, uint64_t count,
                            uint64_t counted_from, uint64_t size)
 {
@@ -125,8 +139,9 @@ static uint64_t count_hits(struct time_set *set, const void *next, unsigned byte
 			set_accept(set, i);
 			held--;
 		}
-		if (again == count)
+		if (again == count) /* never requested again: it does not stay */
 			continue;
+		/* Put it first, then drop the largest: this may be the one that was put. */
 		set_put(set, again);
 		if (held < size)
 			held++;
@@ -136,17 +151,19 @@ static uint64_t count_hits(struct time_set *set, const void *next, unsigned byte
 	return hits;
 }
 
+/* One call of rung_trace_belady_hits(), shared by its threads. */
 struct belady {
 	const struct rung_trace *trace;
-	const void *next;
+	const void *next; /* [kept_count] by make_next() */
 	uint64_t counted_from;
 	const uint64_t *sizes;
 	uint32_t size_count;
-	uint64_t *hits;
-	uint32_t done; /* sizes, of all threads */
-	int rc;        /* of the first that failed */
+	uint64_t *hits; /* [size_count] */
+	uint32_t done;  /* sizes that are complete, of all threads */
+	int rc;         /* of a thread that failed; ends the others */
 };
 
+/* Report a complete size, on the thread that simulated it. @return true: the caller cancels */
 static bool report_progress(struct belady *belady)
 {
 	const struct rung_trace_opts *opts = &belady->trace->opts;
@@ -158,6 +175,8 @@ static bool report_progress(struct belady *belady)
 	       opts->progress(opts->progress_ctx, "Belady", done, belady->size_count);
 }
 
+/* Simulate all sizes. A thread has one set for all of its sizes, as large as the trace. After a
+ * failure the remaining iterations only pass by: a parallel loop cannot be left. */
 static void all_sizes(struct belady *belady)
 {
 	const struct rung_trace *trace = belady->trace;
@@ -205,7 +224,8 @@ int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from
 	next = rung__malloc_array(trace->kept_count, trace->id_bytes);
 	if (!next)
 		return rung__fail(RUNG_E_NOMEM,
-		                  "Belady's rule over %" PRIu64 " requests: no memory: keep fewer",
+		                  "Belady's rule over %" PRIu64
+		                  " requests: no memory; reduce kept_max",
 		                  trace->kept_count);
 	rc = make_next(trace, trace->kept_count, next);
 	if (rc == 0) {
@@ -213,10 +233,12 @@ int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from
 		all_sizes(&belady);
 		rc = belady.rc;
 	}
+	/* the message of a failure on another thread is not this thread's: record it here */
 	if (rc == RUNG_E_CANCELED)
 		rung__fail(rc, "Belady's rule: canceled");
 	else if (rc == RUNG_E_NOMEM)
-		rung__fail(rc, "Belady's rule over %" PRIu64 " requests: no memory: keep fewer",
+		rung__fail(rc,
+		           "Belady's rule over %" PRIu64 " requests: no memory; reduce kept_max",
 		           trace->kept_count);
 	rung__free(next);
 	return rc;

@@ -5,17 +5,19 @@
  * (Mattson, Gecsei, Slutz, Traiger 1970).
  *
  * The last request of each row is a bit at its time. The distance is the number of bits from there
- * on: whole words from a Fenwick tree (Fenwick 1994) over the counts of the words, which is small
- * enough for the cache, the rest by counting bits. Times run up to twice the number of rows; then
- * the bits are compacted and times continue after them.
+ * on. Whole words are counted by a Fenwick tree (Fenwick 1994) over their numbers of bits, which is
+ * small enough for the cache; the remaining bits are counted in their word. Times run up to twice
+ * the number of rows; then the bits are compacted and times continue after them. This happens at
+ * most once per as many requests as there are rows.
  */
 #include <string.h>
 
 #include "trace/state.h"
 
 #define WORD_BITS         64u
-#define PROGRESS_REQUESTS (UINT64_C(1) << 20)
+#define PROGRESS_REQUESTS (UINT64_C(1) << 20) /* requests between two reports */
 
+/* State of the simulation. A time is a position in `bits`. */
 struct lru {
 	uint64_t row_count;
 	uint64_t *last; /* [row_count] time of the last request + 1; 0: none yet */
@@ -25,9 +27,10 @@ struct lru {
 	uint64_t *tree;
 	uint64_t word_count;
 	uint64_t now;  /* next time */
-	uint64_t live; /* bits set */
+	uint64_t live; /* bits that are set: rows that were requested */
 };
 
+/* Allocate for this many rows. After an error lru_fini() frees what was allocated. */
 static int lru_init(struct lru *lru, uint64_t row_count)
 {
 	*lru = (struct lru){ .row_count = row_count };
@@ -49,13 +52,14 @@ static void lru_fini(struct lru *lru)
 	rung__free(lru->tree);
 }
 
+/* Add to the count of a word. */
 static void tree_add(struct lru *lru, uint64_t word, uint64_t change)
 {
 	for (uint64_t i = word + 1; i <= lru->word_count; i += i & (0 - i))
-		lru->tree[i] += change; /* minus one wraps */
+		lru->tree[i] += change; /* UINT64_MAX subtracts one: the sum wraps */
 }
 
-/* Bits at times before this one. */
+/* Number of bits at times before this one. */
 static uint64_t bits_before(const struct lru *lru, uint64_t time)
 {
 	const uint64_t word = time / WORD_BITS, below = (UINT64_C(1) << time % WORD_BITS) - 1;
@@ -66,13 +70,15 @@ static uint64_t bits_before(const struct lru *lru, uint64_t time)
 	return count;
 }
 
+/* Set the time of a row's last request. The caller updates the tree. */
 static void set_time(struct lru *lru, uint64_t row, uint64_t time)
 {
 	lru->bits[time / WORD_BITS] |= UINT64_C(1) << time % WORD_BITS;
 	lru->last[row] = time + 1;
 }
 
-/* Times become the number of earlier bits: the order stays. */
+/* Compact: the time of each row becomes the number of earlier bits, which keeps their order. All
+ * times are computed first, from the old bits; then bits and tree are built again. */
 static void push_together(struct lru *lru)
 {
 	for (uint64_t row = 0; row < lru->row_count; row++) {
@@ -90,7 +96,8 @@ static void push_together(struct lru *lru)
 	lru->now = lru->live;
 }
 
-/* @return the stack distance, 0 of a first request */
+/* Process a request: move the bit of the row to the present. @return its stack distance; 0 for the
+ * first request of a row */
 static uint64_t request(struct lru *lru, uint64_t row)
 {
 	const uint64_t last = lru->last[row];
@@ -113,7 +120,7 @@ static uint64_t request(struct lru *lru, uint64_t row)
 	return distance;
 }
 
-/* The first size that holds `rows` rows; size_count if none does. */
+/* The first of the ascending sizes that is at least `rows`; size_count if all are smaller. */
 static uint32_t first_size(const uint64_t *sizes, uint32_t size_count, uint64_t rows)
 {
 	uint32_t low = 0, high = size_count;
@@ -153,8 +160,9 @@ int rung_trace_lru_hits(const struct rung_trace *trace, uint64_t counted_from,
 		    opts->progress(opts->progress_ctx, "LRU", i, trace->kept_count))
 			rc = rung__fail(RUNG_E_CANCELED, "LRU: canceled");
 	}
+	/* a hit was counted for the smallest tier that has it; all larger tiers have it, too */
 	for (uint32_t s = 1; s < size_count; s++)
-		hits_out[s] += hits_out[s - 1]; /* what a smaller tier has, a larger one has too */
+		hits_out[s] += hits_out[s - 1];
 	lru_fini(&lru);
 	return rc;
 }

@@ -238,8 +238,7 @@ Test(trace, static_hits_follow_the_order_and_the_oracle_has_most)
 	}
 	order[3] = ROWS;
 	cr_assert_eq(rung_trace_static_hits(f.trace, order, 4, sizes, SIZES, hits), RUNG_E_RANGE);
-	cr_assert(strstr(rung_last_error(), "place 3 of an order holds 60") != NULL, "%s",
-	          rung_last_error());
+	cr_assert(strstr(rung_last_error(), "order[3] is 60") != NULL, "%s", rung_last_error());
 	rung_trace_destroy(f.trace);
 }
 

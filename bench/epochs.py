@@ -112,18 +112,19 @@ def uring_rows(args, out, resident, batches):
     return {"command": as_typed(command), **found}
 
 
-def main():
+def parse_args():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"))
     parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"))
-    parser.add_argument("--python", default=sys.executable, help="with torch (default: this one)")
+    parser.add_argument("--python", default=sys.executable,
+                        help="a Python with torch (default: this one)")
     parser.add_argument("--dir",
                         help="folder on the disk to measure, with room for twice the features and "
                              "the edges")
     parser.add_argument("--scale", type=int, default=23, help="2^N vertices")
     parser.add_argument("--edge-factor", type=int, default=8)
-    parser.add_argument("--row-width", type=int, default=768, help="of float16")
+    parser.add_argument("--row-width", type=int, default=768, help="float16 elements")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--limit", type=size, default=size("3GiB"),
@@ -133,7 +134,11 @@ def main():
     parser.add_argument("--memmap-batches", type=int, default=2,
                         help="batches of the memory map; the epoch is extrapolated from them")
     parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    args = parse_args()
     if subprocess.run([args.python, "-c", "import torch, numpy, rung; rung.Loader"], env=os.environ,
                       capture_output=True, check=False).returncode:
         say(f"skipped: {args.python} has no torch, numpy or rung")

@@ -75,7 +75,7 @@ static int fail_input(uint64_t memory_bytes)
 	return rung__fail_min_bytes(
 		least,
 		"edges: memory_bytes is %" PRIu64
-		": sorting this graph, which is inflated as it is read, takes at least %" PRIu64,
+		"; sorting this graph, which is inflated as it is read, needs at least %" PRIu64,
 		memory_bytes, least);
 }
 

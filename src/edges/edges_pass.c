@@ -119,8 +119,8 @@ int rung__edges_plan_pass(struct rung_edges *edges, uint64_t memory_bytes, uint6
 		return rung__fail_min_bytes(
 			edges->info.memory_bytes,
 			"edges: memory_bytes is %" PRIu64
-			": a pass over this graph in chunks of %" PRIu64
-			" bytes takes at least %" PRIu64 "%s",
+			"; a pass over this graph in chunks of %" PRIu64
+			" bytes needs at least %" PRIu64 "%s",
 			memory_bytes, chunk, edges->info.memory_bytes,
 			edges->source_bytes
 				? ": write it with numpy.savez() (stored), it is then read in place"

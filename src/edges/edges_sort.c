@@ -447,7 +447,7 @@ int rung__sort_memory_check(uint64_t memory_bytes)
 		return 0;
 	return rung__fail_min_bytes(MEMORY_BYTES_MIN,
 	                            "edges: memory_bytes is %" PRIu64
-	                            ": sorting a graph takes at least %" PRIu64,
+	                            "; sorting a graph needs at least %" PRIu64,
 	                            memory_bytes, MEMORY_BYTES_MIN);
 }
 

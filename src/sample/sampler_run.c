@@ -41,8 +41,8 @@ struct run {
 };
 
 /* Record the failure of a batch. If several fail, the one with the smallest number is kept, as if
- * the batches were sampled one after the other. The message is copied from the calling thread. With the
- * lock held. */
+ * the batches were sampled one after the other. The message is copied from the calling thread. With
+ * the lock held. */
 static void fail(struct run *run, uint64_t idx, int rc)
 {
 	if (idx >= run->end)

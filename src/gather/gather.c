@@ -181,7 +181,7 @@ __attribute__((always_inline)) static inline int gather_ids(const struct rung__g
 		return LOOPS(g, ids, way, misses, RUNG_U64);
 	default:
 		return rung__fail(RUNG_E_INVAL,
-		                  "gather: ids of dtype %s: give i32, u32, i64 or u64",
+		                  "gather: ids of dtype %s; give i32, u32, i64 or u64",
 		                  rung_dtype_name(ids->dtype));
 	}
 }

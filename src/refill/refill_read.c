@@ -99,7 +99,7 @@ static void report_row(const struct rung__refill *refill, const struct rung__rea
 		snprintf(text, RUNG__ERROR_BYTES,
 		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
 		         ": the file ends at %" PRIu64
-		         " or before: it was truncated: run rung verify",
+		         " or before: it was truncated; run rung verify",
 		         path, rank, offset, ended);
 	else
 		snprintf(text, RUNG__ERROR_BYTES,

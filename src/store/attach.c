@@ -30,7 +30,7 @@ static int check_answer(const char *path, const struct rung__answer *answer)
 	if (answer->bytes == 0)
 		return rung__fail(RUNG_E_IO,
 		                  "%s: the process that shares the store hung up: it is closing, "
-		                  "or has no free descriptors; attach again",
+		                  "or has no free descriptor; attach again",
 		                  path);
 	if (answer->bytes < offsetof(struct rung__offer, shape) ||
 	    memcmp(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic)) != 0)
@@ -187,11 +187,11 @@ static int check_shape(const char *path, const struct rung__offer *offer)
 	                   : !gpus_ok(shape)   ? "number of GPUs"
 	                   : !array_ok(shape)  ? "type"
 	                   : !maps_ok(shape)   ? "map"
-	                   : !places_ok(shape) ? "place in memory"
+	                   : !places_ok(shape) ? "placement"
 	                                       : NULL;
 
 	if (what)
-		return rung__fail(RUNG_E_FORMAT, "%s: the offered store has an invalid %s", path,
+		return rung__fail(RUNG_E_FORMAT, "%s: the offered store is invalid (%s)", path,
 		                  what);
 	if (offer->path[0] != '/' || !memchr(offer->path, 0, sizeof(offer->path)))
 		return rung__fail(RUNG_E_FORMAT,
@@ -274,7 +274,7 @@ static int accept_map(const char *path, struct rung_store *store, struct rung__a
 	if (!fd)
 		return rung__fail(
 			RUNG_E_INVAL,
-			"%s: vertex ids need a store shared with vertex_ids set: set it where the "
+			"%s: vertex ids need a store shared with vertex_ids set; set it where the "
 			"store is opened",
 			path);
 	rc = rung__segment_attach(path, *fd, shape->vertex_count * shape->map_bytes, false,
@@ -300,7 +300,7 @@ static int accept_vertices(const char *path, struct rung_store *store, struct ru
 	if (rc < 0)
 		return rc;
 	rung__store_set_vertices(store, store->vertices_memory.base);
-	return check_map(path, "places of rows", store->vertex_of_rank,
+	return check_map(path, "vertex_of_rank", store->vertex_of_rank,
 	                 (unsigned)shape->layout.vertex_bytes, shape->vertex_count);
 }
 

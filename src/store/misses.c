@@ -23,7 +23,7 @@ struct rung__sorter {
 	struct rung_store *store;
 	struct rung__queue requests; /* with misses, oldest first; under store->lock */
 	bool stop;                   /* under store->lock */
-	pthread_cond_t work;         /* goes with store->lock */
+	pthread_cond_t work;         /* waited for with store->lock */
 	pthread_t thread;
 };
 

@@ -42,7 +42,7 @@ static int no_memory(uint64_t bytes)
 {
 	return rung__fail(RUNG_E_NOMEM,
 	                  "store: no memory for %" PRIu64
-	                  " bytes of staging slots and cold-row cache: give a smaller "
+	                  " bytes of staging slots and cold-row cache; give a smaller "
 	                  "cache",
 	                  bytes);
 }

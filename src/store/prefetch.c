@@ -126,7 +126,7 @@ static int announce(struct rung_store *store, const struct rung_ids *ids, uint64
 	if (rc == 0 && a->batch_count < RUNG__CACHE_BATCHES_MAX)
 		a->batches[a->batch_count++] = batch;
 	if (rc == RUNG_E_AGAIN)
-		return rung__fail(rc, "prefetch: the window of announced rows is full: gather some "
+		return rung__fail(rc, "prefetch: the window of announced rows is full; gather some "
 		                      "batches first, or open the store with a larger "
 		                      "window_rows_max");
 	return rc;

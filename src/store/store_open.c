@@ -196,7 +196,7 @@ static int alloc_host(struct rung_store *store, uint64_t rows)
 	if (!store->host_memory.base)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "host tier: no memory for %" PRIu64 " rows (%" PRIu64
-		                  " bytes): give a smaller host budget",
+		                  " bytes); give a smaller host budget",
 		                  rows, bytes);
 	return 0;
 }
@@ -362,7 +362,7 @@ static struct rung__shape shape_of(const struct rung_dataset_info *info,
 	return shape;
 }
 
-/* The place is acquired first: loading takes long, and a second creator must fail before it. The
+/* The endpoint is acquired first: loading takes long, and a second creator must fail before it. The
  * socket is opened last, when the store is complete. */
 static int open_all(struct rung_store *store, const struct rung_dataset *ds,
                     const struct rung_plan *plan, const struct rung__reader_ops *reader_ops)

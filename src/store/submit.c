@@ -13,7 +13,7 @@ int rung__gather_check(const struct rung_store *store, const struct rung_ids *id
 	if (ids->dtype != RUNG_I32 && ids->dtype != RUNG_U32 && ids->dtype != RUNG_I64 &&
 	    ids->dtype != RUNG_U64)
 		return rung__fail(RUNG_E_INVAL,
-		                  "gather: ids of dtype %s: give i32, u32, i64 or u64",
+		                  "gather: ids of dtype %s; give i32, u32, i64 or u64",
 		                  rung_dtype_name(ids->dtype));
 	if (ids->space == RUNG_VERTICES && !store->rank_of_vertex)
 		return rung__fail(RUNG_E_INVAL,
@@ -107,11 +107,11 @@ int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, voi
 		return rung__fail(
 			RUNG_E_INVAL,
 			"gather: %" PRIu64
-			" ids in one request, the store was opened for %u: open it with a larger "
+			" ids in one request, the store was opened for %u; open it with a larger "
 			"batch_rows_max, or use rung_gather()",
 			ids->count, store->opts.batch_rows_max);
 	if (stream && stream != RUNG_STREAM_OWN && !store->device)
-		return rung__fail(RUNG_E_INVAL, "gather: a CUDA stream, and the store gathers on "
+		return rung__fail(RUNG_E_INVAL, "gather: a CUDA stream, but the store gathers on "
 		                                "the CPU; give RUNG_STREAM_OWN");
 	request = rung__request_acquire(store, false);
 	if (!request)

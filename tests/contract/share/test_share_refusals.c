@@ -251,7 +251,7 @@ Test(refusals, invalid_row_placements)
 	message.offer.shape.layout.vertex_bytes = 8;
 	refuses(&message, RUNG_E_FORMAT, "the shared memory has");
 	message.offer.shape.layout.vertex_bytes = 4;
-	refuses(&message, RUNG_E_RANGE, "entry 0 of the shared places of rows");
+	refuses(&message, RUNG_E_RANGE, "entry 0 of the shared vertex_of_rank");
 	close(message.fds[RUNG__OFFER_VERTICES]);
 	message = good;
 	message.offer.shape.layout.vertex_of_rank = &message; /* a pointer of another process */

@@ -149,7 +149,7 @@ __attribute__((always_inline)) static inline int gather_loop(
 		if (slot < view.row_count) {
 			const unsigned char *row = view.base + slot * view.stride;
 
-			/* without a later row the row itself is prefetched: no branch in the copy */
+			/* without a later row this one is prefetched: no branch in the copy */
 			copy_row(way, g.out + i * g.out_stride, row, g.row_bytes,
 			         later ? later : row);
 		} else {

@@ -16,7 +16,7 @@
 
 #include "share/share.h"
 
-/* an answer takes the creator no work: without one in this time it is stopped or stuck */
+/* an answer costs the creator no work: without one in this time it is stopped or stuck */
 #define ANSWER_WAIT_NS   5000000000ull
 #define CONNECT_PAUSE_NS 10000000 /* pause while the socket's backlog is full */
 

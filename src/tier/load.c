@@ -17,7 +17,7 @@ int rung__row_loader_open(const struct rung__features *features,
 		loader.files[f].fd = -1;
 	loader.bounce = rung__map_pages(RUNG__LOAD_BYTES);
 	rc = loader.bounce ? 0
-	                   : rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through",
+	                   : rung__fail(RUNG_E_NOMEM, "%s: no memory for the read buffer",
 	                                features->files[0].path);
 	for (uint64_t f = 0; f < features->layout.file_count && rc == 0; f++)
 		rc = rung__direct_open(&loader.files[f], features->files[f].fd,

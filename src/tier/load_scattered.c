@@ -57,7 +57,7 @@ int rung__scattered_open(const struct rung__features *features,
 	if (s)
 		s->counts = rung__malloc_array(PIECES_MAX + 1, sizeof(*s->counts));
 	if (!s || !s->counts)
-		rc = rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through",
+		rc = rung__fail(RUNG_E_NOMEM, "%s: no memory for the read buffers",
 		                features->files[0].path);
 	if (rc == 0) {
 		s->features = features;

@@ -95,7 +95,7 @@ static int start(struct rung__row_reads *reads)
 	reads->ops = rung__registry_reader();
 	if (!reads->ops)
 		return rung__fail(RUNG_E_NOSUP,
-		                  "%s: reading it where it is needs io/, which this "
+		                  "%s: reading rows staged in place needs io/, which this "
 		                  "build leaves out; build without RUNG_CORE_ONLY",
 		                  args->features->files[0].path);
 	rc = alloc_memory(reads);
@@ -125,7 +125,7 @@ int rung__row_reads_open(const struct rung__row_reads_args *args,
 		                "read (4 GiB); split the features",
 		                path, args->features->layout.row_bytes);
 	else if (!reads)
-		rc = rung__fail(RUNG_E_NOMEM, "%s: no memory to read it through", path);
+		rc = rung__fail(RUNG_E_NOMEM, "%s: no memory for the read buffers", path);
 	else {
 		reads->args = *args;
 		rc = start(reads);

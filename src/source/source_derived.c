@@ -261,7 +261,10 @@ int rung__source_open_every(struct rung_source *src, struct rung_source *inner)
 	every_spec(src->spec, numbers);
 	derived->first = numbers[FIRST];
 	derived->period = numbers[PERIOD];
-	derived->per_period = numbers[END] - numbers[FIRST];
+	/* bounded by the rows of `inner`, so that the bytes of a run fit 63 bits and are not 0 */
+	derived->per_period =
+		RUNG__MIN(numbers[END], RUNG__MAX(src->info.row_count, numbers[FIRST] + 1)) -
+		numbers[FIRST];
 	/* the last period may be incomplete */
 	rest = src->info.row_count % derived->period;
 	src->info.dims[0] =

@@ -117,9 +117,8 @@ static void join(struct rung__member_crc *crc, uint32_t i)
 }
 
 /* Record the CRC of the piece that was claimed at `begin`. With the lock held. The piece may have
- * moved in the list, but it is not joined or removed before this. @return the result of the
- * comparison, if it was the last piece */
-static int settle(struct rung__member_crc *crc, uint64_t begin, uint32_t sum)
+ * moved in the list, but it is not joined or removed before this. */
+static void settle(struct rung__member_crc *crc, uint64_t begin, uint32_t sum)
 {
 	uint32_t i = 0;
 
@@ -130,10 +129,15 @@ static int settle(struct rung__member_crc *crc, uint64_t begin, uint32_t sum)
 	join(crc, i);
 	if (i > 0)
 		join(crc, i - 1);
-	if (crc->state == SUMMING && crc->pieces[0].summed && crc->pieces[0].begin == 0 &&
-	    crc->pieces[0].end == crc->member.array_bytes)
-		return compare(crc, crc->pieces[0].crc);
-	return 0;
+}
+
+/* Whether the only piece is the whole array, not yet compared. With the lock held. */
+static bool is_complete(const struct rung__member_crc *crc)
+{
+	const struct piece *piece = crc->pieces;
+
+	return crc->state == SUMMING && crc->piece_count > 0 && piece->summed &&
+	       piece->begin == 0 && piece->end == crc->member.array_bytes;
 }
 
 int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t count,
@@ -144,19 +148,22 @@ int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t 
 
 	pthread_mutex_lock(&crc->lock);
 	/* other readers may have read parts of these bytes, so there can be several gaps */
-	while (rc == 0 && claim(crc, &at, &end)) {
+	while (claim(crc, &at, &end)) {
 		uint32_t sum;
 
 		pthread_mutex_unlock(&crc->lock);
 		sum = (uint32_t)crc32_z(0, (const unsigned char *)bytes + (at - first),
 		                        (size_t)(end - at));
 		pthread_mutex_lock(&crc->lock);
-		rc = settle(crc, at, sum);
+		settle(crc, at, sum);
 		at = end;
 		end = first + count;
 	}
-	/* each later reader gets the failure as well */
-	if (rc == 0 && crc->state == DIFFERS)
+	/* each later reader gets the failure as well; if reading the bytes after the array failed,
+	 * the next reader compares again */
+	if (is_complete(crc))
+		rc = compare(crc, crc->pieces[0].crc);
+	else if (crc->state == DIFFERS)
 		rc = fail_crc(crc);
 	pthread_mutex_unlock(&crc->lock);
 	return rc;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "npz.h"
@@ -74,6 +75,27 @@ Test(source_crc, the_crc_of_a_stored_member_is_compared_when_all_of_it_was_read)
 	}
 	cr_assert_gt(tried, 150);
 	cr_assert_eq(found, tried);
+	free(zip);
+}
+
+/* The bytes after the array cannot be read: no read that completes the array may succeed. */
+Test(source_crc, a_failed_comparison_is_repeated)
+{
+	struct rung_source *src;
+	size_t zip_bytes;
+	unsigned char *zip;
+	char rows[25 * 16];
+
+	store_values("a.npz");
+	zip = support_read_file(file_at("a.npz"), &zip_bytes);
+	snprintf(spec, sizeof(spec), "%s:x", path);
+	cr_assert_eq(rung_source_open(spec, &src), 0, "%s", rung_last_error());
+	cr_assert_eq(truncate(path, 30 + 5 + 128 + 400 + 2), 0);
+	for (int i = 0; i < 3; i++)
+		cr_assert_lt(rung_source_read(src, 0, 25, rows), 0, "read %d", i);
+	cr_assert_eq(support_write_file(path, zip, zip_bytes), 0);
+	cr_assert_eq(rung_source_read(src, 0, 25, rows), 0, "%s", rung_last_error());
+	rung_source_close(src);
 	free(zip);
 }
 

@@ -189,6 +189,19 @@ Test(source_made, some_rows_of_every_few_are_those_at_their_places)
 			rung_source_close(src);
 		}
 	}
+	/* periods beyond the last row, up to those whose bytes need more than 64 bits */
+	rung_source_close(opened(
+		spec_of("every:9223372036854775807,23,9223372036854775807,", "m.npy", ""), 0));
+	for (int shift = 5; shift < 63; shift++) {
+		struct rung_source *src;
+
+		snprintf(before, sizeof(before), "every:%llu,2,%llu,", 1ull << shift,
+		         1ull << shift);
+		src = opened(spec_of(before, "m.npy", ""), 21);
+		cr_assert_eq(rung_source_read(src, 0, 21, rows), 0);
+		cr_assert_eq(memcmp(rows, values + 4, 21 * 4), 0, "%s", spec);
+		rung_source_close(src);
+	}
 	fails(spec_of("every:5,3,3,", "m.npy", ""), RUNG_E_INVAL, "every:PERIOD,FIRST,END,SRC");
 	fails(spec_of("every:5,3,6,", "m.npy", ""), RUNG_E_INVAL, "every:PERIOD,FIRST,END,SRC");
 	fails(spec_of("every:0,0,0,", "m.npy", ""), RUNG_E_INVAL, "every:PERIOD,FIRST,END,SRC");

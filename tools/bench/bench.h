@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The parts of rung bench: the requested ids, the timed run, the check, the report. */
+/**
+ * The parts of rung bench: the requested ids (bench_ids.c), the timed run (bench_run.c,
+ * bench_gather.c), the check (bench_check.c) and the report (bench_report.c). cmd_bench.c runs them
+ * in this order. Ids are generated and buffers are touched before the clock starts.
+ */
 #ifndef RUNG_TOOL_BENCH_H
 #define RUNG_TOOL_BENCH_H
 
@@ -15,9 +19,9 @@ struct bench_args {
 	uint32_t look_ahead; /* batches that are announced ahead of the submitted one */
 	uint64_t seed;
 	int check;
-	const char *share; /* share the store at this path; NULL: not */
-	int hold;          /* also after the run */
-	int private_cache; /* the cold-row cache is not shared */
+	const char *share; /* share the store at this path; NULL: do not share it */
+	int hold;          /* nonzero: keep it shared after the run */
+	int private_cache; /* nonzero: the cold-row cache is not shared */
 	/* the path at which another process shares it; NULL: the store is opened here */
 	const char *attach;
 	struct tool_fanouts fanouts;
@@ -26,19 +30,22 @@ struct bench_args {
 	struct tool_common common;
 };
 
-/** The ids of all requests; those of a round are in memory. The first requests are the warm-up. */
+/**
+ * The ids of all requests, of which one round is in memory. The first requests are the warm-up. The
+ * batches of a trace have different numbers of rows, so its totals are known only at its end.
+ */
 struct bench_ids {
 	enum rung_id_space space;
-	uint64_t count;        /* rows; of a trace the fewest that there can be, until `counted` */
-	uint64_t batch_count;  /* once `counted` */
-	int counted;           /* a trace: when its last batch has been sampled */
-	uint64_t warmup_count; /* of the batches; UINT64_MAX: not all of them have been sampled */
-	uint64_t warmup_rows;  /* as well; until then a lower bound */
-	uint64_t rows_max;     /* of one request, of those made so far */
-	uint64_t rows_bound;   /* of any request */
-	uint64_t first, end;   /* these requests are in memory */
-	uint64_t *ids;
-	uint64_t *starts; /* [end - first + 1] in ids */
+	uint64_t count;        /* total rows, warm-up included; a lower bound until `counted` */
+	uint64_t batch_count;  /* number of requests; valid once `counted` */
+	int counted;           /* nonzero: the totals are known */
+	uint64_t warmup_count; /* warm-up requests; UINT64_MAX: not yet known */
+	uint64_t warmup_rows;  /* rows of the warm-up; until then a lower bound */
+	uint64_t rows_max;     /* rows of the largest request generated so far */
+	uint64_t rows_bound;   /* upper bound of the rows of any request */
+	uint64_t first, end;   /* requests first .. end - 1 are in memory */
+	uint64_t *ids;         /* of these requests, one after the other */
+	uint64_t *starts;      /* [end - first + 1] positions in ids */
 	struct bench_source *source;
 };
 
@@ -52,44 +59,46 @@ static inline const uint64_t *bench_ids_of(const struct bench_ids *ids, uint64_t
 	return ids->ids + start[0];
 }
 
-/** Nonzero if there is no request `batch` any more. */
+/** Nonzero if `batch` is past the last request. */
 static inline int bench_ids_over(const struct bench_ids *ids, uint64_t batch)
 {
 	return ids->counted && batch >= ids->batch_count;
 }
 
 /**
- * Load requests from `batch` on, and drop those before it: as many as a round has, plus the later
- * ones that are announced during the round. A dropped batch is generated again.
+ * Generate requests from `batch` on, and drop those before it: the requests of a round, plus those
+ * that are announced during the round. If `batch` was dropped, ids are generated again from the
+ * beginning.
  * @param end_out  the round ends before this request
  * @return a status, with its message printed
  */
 int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out);
 
-/** Nonzero when they are vertex ids, of a file, and not ranks. */
+/** Nonzero if --ids is a file, which has vertex ids; the other kinds are ranks. */
 int bench_ids_are_vertices(const struct bench_args *args);
 
 /**
- * Begin them, with the first round in memory. `args` outlives them.
- * @return a status, its sentence printed
+ * Open the source of the ids and generate the first round. `args` must outlive `out`, which is to
+ * be freed also after a failure.
+ * @return a status, the failure printed
  */
 int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds,
                    struct tool_progress *progress, struct bench_ids *out);
 void bench_ids_free(struct bench_ids *ids);
 
 /**
- * For --check: the staged rows by an independent path: buffered reads of the features files at the
+ * For --check: the staged rows by an independent path, buffered reads of the features files at the
  * positions given by headers and manifest.
  */
 struct bench_truth {
 	int fds[RUNG_FEATURE_FILES_MAX]; /* [file_count] */
 	uint32_t file_count;
-	const char *dir; /* of the dataset, which outlives this */
-	uint64_t block_rows;
-	uint64_t data_offset;
-	uint64_t row_stride;
+	const char *dir;      /* of the dataset, which must outlive this struct */
+	uint64_t block_rows;  /* rows of a block; blocks are dealt to the files round robin */
+	uint64_t data_offset; /* position of the first row in each file */
+	uint64_t row_stride;  /* bytes from one row to the next */
 	uint64_t row_bytes;
-	/* from the kind of the ids to the position of the row; both NULL: they are the same */
+	/* maps an id to the position of its row; both NULL: id and position are the same */
 	uint64_t *rank_of_vertex, *vertex_of_rank;
 };
 
@@ -97,39 +106,39 @@ int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_
                      struct bench_truth *out);
 void bench_truth_close(struct bench_truth *truth);
 
-/** Compare the row of `id`; `row` has row_bytes bytes. @return 1 equal, 0 different, negative:
- * errno of a failed read */
+/** Compare the gathered row `got` of `id` with the file. @param row  a buffer of row_bytes
+ * @return 1 equal, 0 different, negative: -errno of a failed read */
 int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row);
 
 struct bench_result {
-	double seconds;
+	double seconds;          /* wall time of the timed rounds, without the pauses between */
 	uint64_t request_count;  /* timed and complete: all of them unless interrupted */
-	uint64_t rows;           /* of these */
-	const char *interrupted; /* the signal that came before the end, or NULL */
-	int left_behind;         /* threads still wait: close nothing that they use */
-	double cpu_seconds;
+	uint64_t rows;           /* of these requests */
+	const char *interrupted; /* name of a signal received before the end, or NULL */
+	int left_behind;         /* nonzero: threads still wait; nothing they use may be closed */
+	double cpu_seconds;      /* user and system time of the process in the timed rounds */
 	uint64_t wrong_rows;
-	uint64_t first_wrong; /* id; valid while wrong_rows > 0 */
+	uint64_t first_wrong; /* id; valid if wrong_rows > 0 */
 	/* [latency_count], ascending: of timed requests, every n-th of many; the last is the
 	 * longest */
 	uint64_t *latency_ns;
 	uint64_t latency_count;
 	struct rung_store_info info;
-	struct rung_store_stats before, after;
+	struct rung_store_stats before, after; /* counters after the warm-up and at the end */
 };
 
 /**
- * Gather all requests, or as many as are complete when a signal comes: `result` is then of these.
- * @return a status, its sentence printed
+ * Gather all requests. After a signal `result` is that of the requests that were complete by then.
+ * @return a status, the failure printed
  */
 int bench_run(const char *name, const struct bench_args *args, struct rung_store *store,
               struct bench_ids *ids, const struct bench_truth *truth,
               struct tool_progress *progress, struct bench_result *result);
 
 /**
- * Print what came of it.
+ * Print the result as text or JSON.
  * @param forecast  of all requests; NULL: none
- * @return an exit code: TOOL_FAILED when rows were wrong
+ * @return an exit code: TOOL_FAILED if rows were wrong
  */
 int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data,
                  const struct bench_ids *ids, const struct rung_forecast *forecast,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The source of truth of rung bench --check: the staged features files, read by pread() through the
- * page cache at the offset its header gives. It shares nothing with the store: not the engine, not
- * O_DIRECT, not the tier map, not the store's copy of the maps.
+ * The rows with which rung bench --check compares: the staged features files, read by pread()
+ * through the page cache at the offset in their headers. This path shares nothing with the store:
+ * not the engine, O_DIRECT, the tier map, or the store's copy of the maps.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +12,11 @@
 
 #include "bench/bench.h"
 
+/* @return a status, the failure printed */
 static int open_file(const char *name, const char *path, uint64_t data_offset,
                      struct bench_truth *truth)
 {
+	/* O_NONBLOCK: a pipe in place of the file must not block the command */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0) {
@@ -26,7 +28,8 @@ static int open_file(const char *name, const char *path, uint64_t data_offset,
 	return 0;
 }
 
-/* The files of features, as they follow each other in the manifest. */
+/* Open the features files in the order of the manifest, which is the order of their blocks; or the
+ * one file that is used in place. @return a status, the failure printed */
 static int open_files(const char *name, const struct rung_dataset *ds, struct bench_truth *truth)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
@@ -40,6 +43,7 @@ static int open_files(const char *name, const struct rung_dataset *ds, struct be
 	     i++) {
 		char *path;
 
+		/* additional arrays are named "features_NAME" */
 		if (strncmp(file->name, "features.", strlen("features.")) != 0)
 			continue;
 		if (asprintf(&path, "%s/%s", rung_dataset_dir(ds), file->name) < 0) {
@@ -95,8 +99,7 @@ void bench_truth_close(struct bench_truth *truth)
 
 int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row)
 {
-	/* rows are stored by rank or, staged in place, by vertex: if the ids are of the other kind,
-	 * there is a map */
+	/* rows are stored by rank or, in place, by vertex; ids of the other kind are mapped */
 	uint64_t place = truth->rank_of_vertex   ? truth->rank_of_vertex[id]
 	                 : truth->vertex_of_rank ? truth->vertex_of_rank[id]
 	                                         : id;
@@ -111,7 +114,7 @@ int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *
 		                  (off_t)(truth->data_offset + row_idx * truth->row_stride + done));
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0)
+		if (n <= 0) /* 0: the file was truncated since the dataset was opened */
 			return n < 0 ? -errno : -EIO;
 		done += (uint64_t)n;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The requests of a thread of rung bench. Threads take the next request from a common counter; each
- * keeps its requests in a ring and waits for the oldest. The time of a request ends when its thread
- * sees that it is complete: it polls all of its requests after every submit and wait.
+ * The requests of a worker of rung bench. Workers claim the next request from a common counter;
+ * each keeps its requests in a ring and waits for the oldest. The latency of a request ends when
+ * its worker notices that it is complete: it polls all of its requests after every submit and wait.
  */
 #include <string.h>
 
@@ -19,6 +19,8 @@ void bench_abandon(struct run *run, int rc, const char *text)
 	atomic_store(&run->stop, 1);
 }
 
+/* Record the latency of a complete request, and count it, unless it belongs to the warm-up. Several
+ * workers do this at once; relaxed order is enough, because the values are read after the round. */
 static void see(struct run *run, struct flight *flight)
 {
 	const uint64_t ns = tool_now_ns() - flight->begun_ns,
@@ -39,6 +41,8 @@ static void see(struct run *run, struct flight *flight)
 		;
 }
 
+/* Poll the flights first .. end - 1. Waiting for the oldest alone would record the time until it
+ * completes as the latency of all later ones that are faster. */
 static void look(struct worker *worker, uint64_t first, uint64_t end)
 {
 	struct run *run = worker->run;
@@ -50,7 +54,7 @@ static void look(struct worker *worker, uint64_t first, uint64_t end)
 	}
 }
 
-/* Ids in host memory. */
+/* The ids of a request, in host memory. */
 static struct rung_ids batch_of(const struct run *run, uint64_t batch_idx)
 {
 	struct rung_ids ids = { .dtype = RUNG_U64, .space = run->ids->space };
@@ -59,7 +63,8 @@ static struct rung_ids batch_of(const struct run *run, uint64_t batch_idx)
 	return ids;
 }
 
-/* The batches up to `end`; those for which the window has no room yet are announced next time. */
+/* Announce the batches before `end` to the cold-row cache, in their order. If the window has no
+ * room (RUNG_E_AGAIN), a later call announces the rest. @return a status */
 static int announce(struct run *run, uint64_t end)
 {
 	int rc = 0;
@@ -67,7 +72,7 @@ static int announce(struct run *run, uint64_t end)
 	/* a round contains the batches that it announces */
 	end = end < run->ids->end ? end : run->ids->end;
 	pthread_mutex_lock(&run->announce_lock);
-	/* the announcement was refused; the ids are dropped */
+	/* batches of an earlier round that were never accepted: their ids are gone by now */
 	if (run->announced < run->ids->first)
 		run->announced = run->ids->first;
 	while (run->announced < end && rc >= 0) {
@@ -80,11 +85,14 @@ static int announce(struct run *run, uint64_t end)
 	return rc == RUNG_E_AGAIN ? 0 : rc;
 }
 
+/* Submit a request. With a check its output is overwritten first, so that a row that the gather
+ * does not write is found to be wrong. @return a status */
 static int submit(struct worker *worker, struct flight *flight, uint64_t batch_idx)
 {
 	struct run *run = worker->run;
 	struct rung_ids ids = batch_of(run, batch_idx);
 
+	/* the same position in the copy for the GPU */
 	if (run->placed)
 		ids.data = (const uint64_t *)run->placed +
 		           ((const uint64_t *)ids.data - run->ids->ids);
@@ -103,10 +111,12 @@ static int submit(struct worker *worker, struct flight *flight, uint64_t batch_i
 		if (rc < 0)
 			return rc;
 	}
-	flight->begun_ns = tool_now_ns();
+	flight->begun_ns = tool_now_ns(); /* announcing and overwriting are not part of the time */
 	return rung_gather_submit(run->store, &ids, flight->out, 0, RUNG_STREAM_OWN, &flight->req);
 }
 
+/* Compare all rows of a complete request. Wrong rows are counted and the run continues; only a file
+ * that cannot be read ends it. */
 static void check(struct worker *worker, const struct flight *flight)
 {
 	struct run *run = worker->run;
@@ -133,6 +143,7 @@ static void check(struct worker *worker, const struct flight *flight)
 	}
 }
 
+/* Wait for a request, record and check it, and release it. */
 static void finish(struct worker *worker, struct flight *flight)
 {
 	struct run *run = worker->run;
@@ -151,6 +162,8 @@ static void finish(struct worker *worker, struct flight *flight)
 	atomic_fetch_add_explicit(&run->rows_done, rows, memory_order_relaxed);
 }
 
+/* Keep in_flight requests submitted until none is left. After a failure or a signal no more are
+ * submitted, but those in flight are completed, because their buffers are freed afterwards. */
 void bench_gather_all(struct worker *worker)
 {
 	struct run *run = worker->run;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The ids that rung bench requests: uniform, zipf, from sampled batches, or from a file. They are
- * generated in rounds, between which no request is in flight, so a run of any length holds only
- * those of a round; the ids do not depend on the rounds.
+ * generated in rounds, between which no request is in flight, so that a run of any length holds the
+ * ids of one round only. The ids do not depend on the rounds.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +13,13 @@
 
 #define ROWS_DEFAULT  (1u << 20)
 #define BATCH_DEFAULT 4096u
-/* 32 MiB of ids. In-memory gathers of as many rows take 0.2 s or more, stopping and starting
-   threads 0.1 ms. Tests have shorter rounds. */
+/* 32 MiB of ids. In-memory gathers of that many rows take 0.2 s or more; stopping and starting the
+   threads takes 0.1 ms. Tests have shorter rounds. */
 #ifndef ROUND_ROWS
 #define ROUND_ROWS (1u << 22)
 #endif
-#define ROUND_FIRST (ROUND_ROWS / 64) /* of several: sampling as many rows is soon done */
-#define READ_ROWS   (1u << 16)        /* of a file at a time */
+#define ROUND_FIRST (ROUND_ROWS / 64) /* rows of the first round of several: soon sampled */
+#define READ_ROWS   (1u << 16)        /* rows of a file that are read at a time */
 
 enum kind { UNIFORM, ZIPF, FILE_IDS, TRACE };
 
@@ -29,8 +29,8 @@ struct bench_source {
 	enum kind kind;
 	uint64_t vertex_count;
 	uint64_t batch;              /* rows of a request; of a trace: seeds */
-	uint64_t made, made_batches; /* since the beginning */
-	struct rung__rng draws;      /* begins as the seed */
+	uint64_t made, made_batches; /* rows and requests generated since the beginning */
+	struct rung__rng draws;      /* starts at the seed */
 	uint64_t ids_room, starts_room;
 
 	struct rung_source *file;
@@ -40,9 +40,9 @@ struct bench_source {
 	struct rung_graph *graph; /* of a trace */
 	struct rung_sampler *sampler;
 	struct rung_batch *sampled;
-	uint64_t *seeds; /* [seed_count] of an epoch, shuffled */
-	uint64_t seed_count, seeds_from;
-	struct tool_progress *progress; /* until the first round is made */
+	uint64_t *seeds;                 /* [seed_count] of an epoch, shuffled */
+	uint64_t seed_count, seeds_from; /* the next batch begins at seeds_from */
+	struct tool_progress *progress;  /* until the first round is generated, then NULL */
 };
 
 static int out_of_memory(const char *name)
@@ -52,7 +52,7 @@ static int out_of_memory(const char *name)
 	return RUNG_E_NOMEM;
 }
 
-/* Room for `more` items after `count`; doubles, so that appending to a long list costs no more. */
+/* Make room for `more` items after `count`. It doubles, so that appending stays linear. */
 static int make_room(uint64_t **array, uint64_t *room, uint64_t count, uint64_t more)
 {
 	uint64_t wanted = *room ? *room : 1024, bytes, *grown;
@@ -76,7 +76,7 @@ static uint64_t rows_in_memory(const struct bench_ids *ids)
 	return ids->end > ids->first ? ids->starts[ids->end - ids->first] : 0;
 }
 
-/* Append a batch of `count` rows. @return where they go; NULL: no memory, which is printed */
+/* Append a batch of `count` rows. @return the place for its ids; NULL without memory, printed */
 static uint64_t *append_batch(struct bench_ids *ids, uint64_t count)
 {
 	struct bench_source *source = ids->source;
@@ -96,7 +96,7 @@ static uint64_t *append_batch(struct bench_ids *ids, uint64_t count)
 	return ids->ids + rows;
 }
 
-/* Batches before `first` are over. */
+/* Drop the batches before `first`. */
 static void forget_batches(struct bench_ids *ids, uint64_t first)
 {
 	const uint64_t gone = first - ids->first, left = ids->end - first;
@@ -142,7 +142,7 @@ static uint64_t id_of(const void *data, enum rung_dtype dtype, uint64_t i)
 	}
 }
 
-/* Id `i` of the file, read in order; checked, since the file may change between two readings. */
+/* Id `i` of the file, which is read in order. Each reading checks it: the file may change. */
 static int read_id(struct bench_source *source, uint64_t i, uint64_t *id_out)
 {
 	const struct rung_array_info *info = rung_source_info(source->file);
@@ -214,7 +214,7 @@ static int open_file(struct bench_source *source)
 
 /* ---- trace: the batches of shuffled epochs ---- */
 
-/* Rows of a batch at most: each vertex of it brings as many more as are drawn for it. */
+/* Upper bound of the rows of a batch: each vertex adds as many as are drawn for it. */
 static uint64_t most_rows(const struct bench_source *source, const struct tool_fanouts *fanouts)
 {
 	uint64_t most = source->vertex_count < UINT32_MAX ? source->vertex_count : UINT32_MAX;
@@ -226,8 +226,8 @@ static uint64_t most_rows(const struct bench_source *source, const struct tool_f
 }
 
 /*
- * Whole batches until there are enough rows, for the warm-up and then for the clock. How many
- * batches that takes is known when the last of them has been sampled.
+ * Warm-up and timed part consist of whole batches, until they have enough rows. How many batches
+ * that takes is known when the last one has been sampled.
  */
 static void begin_trace(struct bench_ids *ids, const struct tool_fanouts *fanouts)
 {
@@ -323,7 +323,7 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Begin again: the same ids come. */
+/* Restart at the beginning: the same ids follow. */
 static void rewind_ids(struct bench_ids *ids)
 {
 	struct bench_source *source = ids->source;
@@ -331,7 +331,7 @@ static void rewind_ids(struct bench_ids *ids)
 	ids->first = ids->end = 0;
 	source->made = source->made_batches = 0;
 	source->draws.state = source->args->seed;
-	if (source->kind == TRACE) { /* as tool_train_ranks() gave them */
+	if (source->kind == TRACE) { /* ascending, as tool_train_ranks() returned them */
 		qsort(source->seeds, source->seed_count, sizeof(*source->seeds), compare_ids);
 		source->seeds_from = source->seed_count;
 	}
@@ -353,7 +353,7 @@ static int make_batch(struct bench_ids *ids)
 	}
 }
 
-/* Requests of `batch` rows each: how many there are is known. */
+/* Totals of requests of `batch` rows each, which are known at once. @return a status, printed */
 static int count_cut(struct bench_ids *ids)
 {
 	struct bench_source *source = ids->source;
@@ -379,13 +379,13 @@ static int count_cut(struct bench_ids *ids)
 	ids->counted = 1;
 	ids->rows_max = ids->count < source->batch ? ids->count : source->batch;
 	ids->rows_bound = ids->rows_max;
-	/* a wrong id ends the run before it begins */
+	/* all ids are read once, so that a wrong one is reported before the run */
 	for (uint64_t i = 0; source->file && i < ids->count && rc == 0; i++)
 		rc = read_id(source, i, &id);
 	return rc;
 }
 
-/* Rounds double from ROUND_FIRST on, so that a long run has its first results soon. */
+/* Rows of the next round. They double from ROUND_FIRST on: a long run has first results soon. */
 static uint64_t round_rows(const struct bench_ids *ids)
 {
 	const uint64_t before = ids->source->made - rows_in_memory(ids);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The output of rung bench: text, or one JSON object. */
+/*
+ * The output of rung bench: text, or one JSON object. Counters of the store are those of the timed
+ * requests only; settings of the store are printed as they are at the end.
+ */
 #include <math.h>
 
 #include "bench/bench.h"
 #include "output/json.h"
 
-/* NaN without a request. */
+/* Latency of requests in microseconds; `share` 0.5 is the median, 1 the longest. NaN without a
+ * request. */
 static double percentile_us(const struct bench_result *result, double share)
 {
 	const uint64_t count = result->latency_count, idx = (uint64_t)(share * (double)count);
@@ -15,7 +19,8 @@ static double percentile_us(const struct bench_result *result, double share)
 	return (double)result->latency_ns[idx < count ? idx : count - 1] / 1e3;
 }
 
-/* Counters of the run itself: the difference of two readings. */
+/* Counters of the timed part: the difference of two readings. Members that are not counters, such
+ * as names and sizes, are those of the second. */
 static struct rung_store_stats difference(const struct bench_result *result)
 {
 	struct rung_store_stats stats = result->after;
@@ -51,7 +56,8 @@ static const char *const stage_names[RUNG_READ_PHASE_COUNT] = {
 	[RUNG_READ_PHASE_COPY] = "copy",
 };
 
-/* The middle of the half octave that the share falls in; 0 when nothing was counted. */
+/* Percentile in microseconds from a histogram: bucket b counts times from 2^(b/2) ns on, and the
+ * result is its middle on the logarithmic scale; 0 if nothing was counted. */
 static double stage_us(const uint64_t buckets[RUNG_LATENCY_BUCKETS], double share)
 {
 	uint64_t count = 0, seen = 0;
@@ -67,7 +73,8 @@ static double stage_us(const uint64_t buckets[RUNG_LATENCY_BUCKETS], double shar
 	return count ? exp2(((double)b + 0.5) / 2) / 1e3 : 0;
 }
 
-/* Latency of each read before, in, and after the device. */
+/* Times of the reads, in three phases: queued before the device, in the device, copied afterwards.
+ * The buckets are printed as well, so that other percentiles can be computed. */
 static void set_stages(json_t *root, const struct rung_store_stats *stats)
 {
 	json_t *phases = json_object();
@@ -85,6 +92,7 @@ static void set_stages(json_t *root, const struct rung_store_stats *stats)
 	tool_json_set(root, "phases_us", phases);
 }
 
+/* Counters of cold rows, and the state of their cache. */
 static void set_cache(json_t *root, const struct bench_args *args,
                       const struct rung_store_stats *stats)
 {
@@ -104,6 +112,7 @@ static void set_cache(json_t *root, const struct bench_args *args,
 	tool_json_set(root, "look_ahead", tool_json_u64(args->look_ahead));
 }
 
+/* Settings that were given or chosen: two runs with equal ones can be compared. */
 static void set_settings(json_t *root, const struct bench_args *args,
                          const struct bench_result *result, const struct rung_tuning *tuning,
                          const struct rung_store_stats *stats)
@@ -171,6 +180,7 @@ static void set_device(json_t *root, const struct tool_data *data,
 	tool_json_set(root, "scatters", on_gpu ? tool_json_u64(stats->scatters) : json_null());
 }
 
+/* null without --profile, or if the run was interrupted */
 static json_t *forecast_json(const struct bench_args *args, const struct rung_forecast *forecast)
 {
 	json_t *root;
@@ -242,6 +252,7 @@ static void print_gpu(const struct rung_store_info *info, const struct rung_stor
 	       (unsigned long long)stats->host_waits);
 }
 
+/* One line: "reads, p50 and p99 in us: queue 1.2, 3.4; device ...". */
 static void print_stages(const struct rung_store_stats *stats)
 {
 	printf("reads, p50 and p99 in us:");
@@ -263,12 +274,12 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 		printf("interrupted by %s: %llu of %llu requests were complete\n",
 		       result->interrupted, (unsigned long long)result->request_count,
 		       (unsigned long long)(ids->batch_count - ids->warmup_count));
-	else if (result->interrupted) /* the number of a trace's batches is known at its end */
+	else if (result->interrupted) /* a trace: the number of its batches is not known yet */
 		printf("interrupted by %s: %llu requests were complete, %llu of %llu rows\n",
 		       result->interrupted, (unsigned long long)result->request_count,
 		       (unsigned long long)result->rows,
 		       (unsigned long long)(ids->count - ids->warmup_rows));
-	if (result->request_count == 0)
+	if (result->request_count == 0) /* all rates would be divisions by zero */
 		return;
 	tool_print_hits(&stats);
 	print_gpu(&result->info, &stats);
@@ -287,6 +298,7 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 	printf(", %s hits", tool_count_text(text, (double)stats.cache_hits));
 	printf(", %s rows waited for another request's read\n",
 	       tool_count_text(text, (double)stats.joined_rows));
+	/* a shared cache: rows that another process claimed to read, and did not in time */
 	if (stats.cache_timeouts > 0)
 		printf("cache: another process was stopped or slow %llu times, %llu rows that it "
 		       "read were read here as well\n",
@@ -303,6 +315,7 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 		       (unsigned long long)result->wrong_rows);
 }
 
+/* The forecast next to the measured time, whose ratio shows how good the profile is. */
 static void print_forecast(const struct bench_args *args, const struct rung_forecast *forecast,
                            const struct bench_result *result)
 {
@@ -330,6 +343,7 @@ int bench_report(const char *name, const struct bench_args *args, const struct t
 	} else if (tool_json_print(name, bench_json(args, data, ids, forecast, result)) < 0) {
 		return TOOL_FAILED;
 	}
+	/* a result was printed in any case; wrong rows make the command fail after it */
 	if (result->wrong_rows == 0)
 		return TOOL_DONE;
 	return tool_error(name, TOOL_FAILED, "%llu wrong rows; the first has id %llu",

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The timed run of rung bench: its memory and its threads, the clock that runs in each round, and
- * the result.
+ * the result. The main thread prepares a round and watches it; the workers gather (bench_gather.c).
  *
- * Ids and output are memory of the store, which is the GPU's where a GPU gathers. Data that the
- * host checks is copied.
+ * Ids and outputs are memory of the store, which is GPU memory if a GPU gathers. Outputs are copied
+ * to host memory to be checked.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +14,11 @@
 #include "interrupt.h"
 
 #define BUFFER_ALIGN 4096u
-#define REPORT_NS    100000000u /* period in which the main thread reports progress */
-#define DRAIN_NS     300000000u /* for requests in flight when a signal comes */
-#define GRACE_MS     5000u      /* for what follows DRAIN_NS: the report */
-/* kept, 8 MiB: of a longer run every second, fourth, eighth … Tests keep fewer. */
+#define REPORT_NS    100000000u /* interval at which the main thread reports progress */
+#define DRAIN_NS     300000000u /* time for requests in flight to complete after a signal */
+#define GRACE_MS     5000u      /* from a signal to the end of the process: DRAIN_NS and report */
+/* Latencies that are kept, 8 MiB. A longer run keeps those of every second, fourth, eighth …
+ * request. Tests keep fewer. */
 #ifndef LATENCIES_MAX
 #define LATENCIES_MAX (1u << 20)
 #endif
@@ -39,6 +40,7 @@ static int out_of_memory(struct run *run)
 	return no_output(run, RUNG_E_NOMEM, "out of memory");
 }
 
+/* A worker: one round after the other, until run->over. */
 static void *work(void *ctx)
 {
 	struct worker *worker = ctx;
@@ -58,7 +60,8 @@ static void *work(void *ctx)
 	}
 }
 
-/* Until all threads have ended, or DRAIN_NS after a signal. */
+/* Report progress until all workers have ended the round, or until DRAIN_NS after a signal: a
+ * request may hang on a device, and its worker is then abandoned. */
 static void watch(struct run *run, struct tool_progress *progress)
 {
 	uint64_t drained_ns = UINT64_MAX;
@@ -74,6 +77,7 @@ static void watch(struct run *run, struct tool_progress *progress)
 		}
 		pthread_cond_timedwait(&run->ended, &run->lock, &until);
 		pthread_mutex_unlock(&run->lock);
+		/* without the lock: drawing may take long on a slow terminal */
 		if (tool_progress_update(progress, "gathers", atomic_load(&run->rows_done),
 		                         run->ids->count) &&
 		    drained_ns == UINT64_MAX) {
@@ -103,7 +107,8 @@ static void worker_fini(struct run *run, struct worker *worker)
 	free(worker->row);
 }
 
-/* Written once before the clock starts: page faults of the first touch are not the gather's. */
+/* Write all outputs once before the clock starts, so that page faults of the first touch are not
+ * counted as part of a gather. @return a status */
 static int touch(struct run *run, struct worker *worker)
 {
 	int rc = 0;
@@ -119,7 +124,8 @@ static int touch(struct run *run, struct worker *worker)
 	return rc;
 }
 
-/* Replace the buffers by ones of buffer_bytes. */
+/* Replace the buffers of a worker by ones of buffer_bytes per flight. @return a status, the failure
+ * recorded in the run */
 static int make_buffers(struct run *run, struct worker *worker)
 {
 	uint64_t bytes;
@@ -141,7 +147,7 @@ static int make_buffers(struct run *run, struct worker *worker)
 		bench_abandon(run, rc, "");
 	else if (rc < 0)
 		no_output(run, rc, rung_last_error());
-	if (!run->truth) {
+	if (!run->truth) { /* it was needed only to touch the outputs */
 		free(worker->rows);
 		worker->rows = NULL;
 	}
@@ -159,8 +165,8 @@ static int worker_init(struct run *run, struct worker *worker)
 }
 
 /*
- * Start the threads together, from batch `first` on, and wait until all have reached `end`. Adds to
- * the times of earlier rounds.
+ * Run a round: start the workers together at batch `first`, and wait until all have reached `end`.
+ * Times are added to those of earlier rounds; the clock does not run between rounds.
  */
 static void race(struct run *run, const struct worker *workers, uint64_t first, uint64_t end,
                  struct tool_progress *progress, struct bench_result *result)
@@ -173,7 +179,9 @@ static void race(struct run *run, const struct worker *workers, uint64_t first, 
 	run->running = thread_count;
 	run->end_batch = end;
 	atomic_store(&run->next_batch, first);
-	if (first <= run->ids->warmup_count) { /* the warm-up is forgotten */
+	/* until the first timed round every round starts the times and counters again; a round
+	 * does not contain both warm-up and timed requests */
+	if (first <= run->ids->warmup_count) {
 		rung_store_stats(run->store, &result->before);
 		result->seconds = result->cpu_seconds = 0;
 	}
@@ -183,6 +191,7 @@ static void race(struct run *run, const struct worker *workers, uint64_t first, 
 	pthread_barrier_wait(&run->go);
 	watch(run, progress);
 	result->cpu_seconds += cpu_seconds() - cpu;
+	/* the workers' own clocks: watch() may notice the end of the last one late */
 	if (run->left_behind)
 		ended_ns = tool_now_ns();
 	for (uint32_t i = 0; i < thread_count && !run->left_behind; i++) {
@@ -193,7 +202,8 @@ static void race(struct run *run, const struct worker *workers, uint64_t first, 
 	result->seconds += (double)(ended_ns - begun_ns) / 1e9;
 }
 
-/* On the CPU the host's own will do; a GPU reads them in its own memory. */
+/* Copy the ids of the round to memory of the store, for a GPU; the CPU reads them where they are.
+ * @return a status, the failure recorded in the run */
 static int place_ids(struct run *run, const struct bench_result *result)
 {
 	const uint64_t bytes =
@@ -213,8 +223,8 @@ static int place_ids(struct run *run, const struct bench_result *result)
 }
 
 /*
- * Bytes of a request's output. While batches are still to come, with an eighth to spare over the
- * largest so far, so that buffers seldom grow.
+ * Set the bytes of a request's output. Until all batches of a trace are known they exceed those of
+ * the largest one so far by an eighth, so that buffers seldom grow.
  */
 static int find_buffer_bytes(struct run *run)
 {
@@ -244,7 +254,8 @@ static int grow_buffers(struct run *run, struct worker *workers)
 	return rc;
 }
 
-/* Allocate space for the times of `timed` requests, or of every second one if it is scarce. */
+/* Make room for the latencies of `timed` requests in all. If the array is too small, every second
+ * entry is dropped and the step doubles, until they fit: the rest are still evenly distributed. */
 static void make_latencies(struct run *run, uint64_t timed)
 {
 	for (; (timed - 1) / run->latency_step >= LATENCIES_MAX; run->latency_step *= 2) {
@@ -254,20 +265,21 @@ static void make_latencies(struct run *run, uint64_t timed)
 	run->latency_count = (timed - 1) / run->latency_step + 1;
 }
 
-/* Between two rounds no thread uses them. */
+/* Buffers, ids and latencies for the next round: no worker uses them between two rounds. @return a
+ * status, the failure recorded in the run */
 static int prepare_round(struct run *run, struct worker *workers, uint64_t first, uint64_t end,
                          const struct bench_result *result)
 {
 	int rc = grow_buffers(run, workers);
 
-	if (rc >= 0 && first > 0) /* the pages of the first buffer are placed */
+	if (rc >= 0 && first > 0) /* run_on_device() has placed the ids of the first round */
 		rc = place_ids(run, result);
 	if (end > run->ids->warmup_count)
 		make_latencies(run, end - run->ids->warmup_count);
 	return rc;
 }
 
-/* The warm-up, then the timed run. */
+/* All rounds: the warm-up, then the timed ones. */
 static void race_all(struct run *run, struct worker *workers, struct tool_progress *progress,
                      struct bench_result *result)
 {
@@ -277,12 +289,13 @@ static void race_all(struct run *run, struct worker *workers, struct tool_progre
 	for (uint64_t first = 0; !bench_ids_over(ids, first) && !run->stop; first = end) {
 		int rc = bench_ids_round(run->ids, first, &end);
 
-		if (rc == RUNG_E_CANCELED) /* the report is of the rounds before */
+		if (rc == RUNG_E_CANCELED) /* the rounds so far are reported */
 			return;
 		if (rc < 0) {
-			bench_abandon(run, rc, ""); /* it is printed */
+			bench_abandon(run, rc, ""); /* the failure is printed */
 			return;
 		}
+		/* a round ends where the warm-up ends */
 		if (first < ids->warmup_count && end > ids->warmup_count)
 			end = ids->warmup_count;
 		if (prepare_round(run, workers, first, end, result) < 0)
@@ -298,6 +311,8 @@ static int compare_times(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Start the workers, run all rounds, and join the workers, unless some were abandoned.
+ * @return the status of the run */
 static int run_workers(const char *name, struct run *run, struct tool_progress *progress,
                        struct bench_result *result)
 {
@@ -311,11 +326,14 @@ static int run_workers(const char *name, struct run *run, struct tool_progress *
 		ready++;
 	if (ready < thread_count)
 		goto free_workers;
+	/* + 1: the main thread */
 	pthread_barrier_init(&run->ready, NULL, thread_count + 1);
 	pthread_barrier_init(&run->go, NULL, thread_count + 1);
 	for (; started < thread_count; started++) {
 		int err = pthread_create(&workers[started].thread, NULL, work, &workers[started]);
-		if (err) { /* those started wait at a barrier that will never be full */
+		/* the process ends: the workers that did start wait at a barrier that is never
+		 * complete, and cannot be joined */
+		if (err) {
 			fprintf(stderr, "%s: thread %u of %u: %s\n", name, started + 1,
 			        thread_count, strerror(err));
 			exit(TOOL_FAILED);
@@ -345,7 +363,7 @@ static int run_on_device(const char *name, struct run *run, struct tool_progress
 	int rc = bench_ids_round(run->ids, 0, &end);
 
 	if (rc < 0)
-		bench_abandon(run, rc, ""); /* it is printed */
+		bench_abandon(run, rc, ""); /* the failure is printed */
 	else if ((rc = place_ids(run, result)) >= 0)
 		rc = run_workers(name, run, progress, result);
 	if (!run->left_behind)
@@ -353,7 +371,10 @@ static int run_on_device(const char *name, struct run *run, struct tool_progress
 	return rc;
 }
 
-/* Of the timed requests that are complete. Abandoned threads may still add to them. */
+/*
+ * Fill in the result from the timed requests that are complete. Abandoned workers may still change
+ * the counters: they are read atomically, and each only once. @return a status
+ */
 static int collect(const struct run *run, struct bench_result *result)
 {
 	const struct bench_ids *ids = run->ids;
@@ -369,13 +390,14 @@ static int collect(const struct run *run, struct bench_result *result)
 	}
 	qsort(result->latency_ns, result->latency_count, sizeof(*result->latency_ns),
 	      compare_times);
+	/* the longest of all requests, also if its entry was dropped */
 	if (result->latency_count)
 		result->latency_ns[result->latency_count - 1] = atomic_load(&run->latency_max_ns);
 	result->request_count = atomic_load(&run->timed_requests);
 	result->rows = atomic_load(&run->timed_rows);
 	if (!ids->counted || result->request_count < ids->batch_count - ids->warmup_count)
 		result->interrupted = tool_interrupt_name();
-	if (result->request_count == 0) { /* there is only a warm-up */
+	if (result->request_count == 0) { /* interrupted during the warm-up */
 		result->seconds = result->cpu_seconds = 0;
 		result->before = result->after;
 	}
@@ -392,6 +414,7 @@ static int no_memory(const char *name, const struct bench_ids *ids)
 	return RUNG_E_NOMEM;
 }
 
+/* Locks and latencies, the run, and its result. @return a status, the failure printed */
 static int run_all(struct run *run, const char *name, struct tool_progress *progress,
                    struct bench_result *result)
 {
@@ -421,7 +444,8 @@ int bench_run(const char *name, const struct bench_args *args, struct rung_store
               struct bench_ids *ids, const struct bench_truth *truth,
               struct tool_progress *progress, struct bench_result *result)
 {
-	struct run *run = calloc(1, sizeof(*run)); /* abandoned threads keep it */
+	/* allocated, because abandoned workers use it after this call */
+	struct run *run = calloc(1, sizeof(*run));
 	int rc;
 
 	if (!run)

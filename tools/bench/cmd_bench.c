@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rung bench: measure gathers from a staged dataset, and check them. The parts are declared in
- * bench.h. */
+/*
+ * rung bench: measure gathers from a staged dataset, and check them. The parts are declared in
+ * bench.h. The order of bench(): ids, the check's files, a forecast, and only then the store, whose
+ * buffers have to fit the longest request.
+ */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +14,11 @@
 #include "interrupt.h"
 
 #define REQUESTS_MAX   4096u     /* threads * in-flight */
-#define LOOK_AHEAD_MAX 4096u     /* what a store takes */
-#define HOLD_POLL_NS   100000000 /* between looks for a signal */
+#define LOOK_AHEAD_MAX 4096u     /* the most announced batches that a store accepts */
+#define HOLD_POLL_NS   100000000 /* interval between two checks for a signal */
 
-/* Where the store comes from, and where it goes. */
+/* Check the options for the origin of the store and for sharing it. An attached store has its
+ * dataset and its budgets already. */
 static void check_place(const struct argp_state *state, const struct bench_args *args)
 {
 	const char *budget = args->store.host.given    ? "host"
@@ -98,7 +102,7 @@ static void check(const struct argp_state *state, void *ctx)
 	if (!args->attach)
 		tool_need_dir(state, args->dir);
 	check_place(state, args);
-	/* attached processes may need them */
+	/* processes that attach may use vertex ids, and cannot place the map later */
 	args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;
 	if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX)
 		argp_error(state, "--threads %u times --in-flight %u is more than %u requests",
@@ -124,8 +128,11 @@ const struct tool_command tool_bench_command = {
 	.check = check,
 };
 
-/* The dataset of a shared store: only who is attached knows, and the ids have to be made before it
- * is opened for them. */
+/*
+ * Open the dataset of a shared store. Its folder is known only after attaching, but the sizes for
+ * the real attachment are known only after the ids have been generated from the dataset. So this
+ * attaches with minimal sizes, reads the folder, and detaches. @return a status
+ */
 static int find_shared(const struct bench_args *args, struct tool_data *data)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
@@ -144,7 +151,8 @@ static int find_shared(const struct bench_args *args, struct tool_data *data)
 	return rc;
 }
 
-/* The folder and the shared store may have changed since. */
+/* Another store may be shared at the path, or another dataset be in the folder, since
+ * find_shared(). @return an exit code */
 static int check_attached(const char *name, const struct bench_args *args,
                           const struct tool_data *data)
 {
@@ -165,9 +173,11 @@ static int check_attached(const char *name, const struct bench_args *args,
 		rung_dataset_dir(data->ds), args->attach);
 }
 
+/* Open or attach the store, with room for the longest request. @return an exit code */
 static int open_store(const char *name, const struct bench_args *args, const struct bench_ids *ids,
                       struct tool_data *data)
 {
+	/* a trace that is not sampled completely could still have a request of the bound */
 	const uint64_t most = ids->counted ? ids->rows_max : ids->rows_bound;
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	int rc;
@@ -181,6 +191,7 @@ static int open_store(const char *name, const struct bench_args *args, const str
 	opts.batch_rows_max = (uint32_t)most;
 	opts.share_path = args->share;
 	opts.private_cache = args->private_cache;
+	/* announced batches, the one being submitted, and those in flight are in the window */
 	if (args->look_ahead)
 		opts.window_rows_max = ((uint64_t)args->look_ahead + 1 + opts.requests_max) * most;
 	if (args->attach)
@@ -192,6 +203,8 @@ static int open_store(const char *name, const struct bench_args *args, const str
 	return args->attach ? check_attached(name, args, data) : TOOL_DONE;
 }
 
+/* Keep the store shared until a signal. It is polled: a signal that another thread receives does
+ * not interrupt the sleep of this one. */
 static void hold(const char *name, const struct bench_args *args)
 {
 	const struct timespec pause = { .tv_nsec = HOLD_POLL_NS };
@@ -199,20 +212,21 @@ static void hold(const char *name, const struct bench_args *args)
 	if (!args->common.quiet)
 		tool_error(name, TOOL_DONE, "the store stays shared at %s until SIGINT or SIGTERM",
 		           args->share);
-	while (!tool_interrupted()) /* the signal interrupts the sleep if this thread receives it */
+	while (!tool_interrupted())
 		nanosleep(&pause, NULL);
 }
 
-/* The ids of a run, for its forecast. */
+/* A pass over the ids of a run, for its forecast. */
 struct walk {
 	struct bench_ids *ids;
 	struct tool_progress *progress;
 	uint64_t batch, end; /* the next request; requests before `end` are in memory */
-	uint64_t rows;
-	int first_round; /* no others */
-	int failed;      /* and why is printed */
+	uint64_t rows;       /* of the requests before `batch` */
+	int first_round;     /* nonzero: end with the first round */
+	int failed;          /* nonzero: the ids failed, and the reason is printed */
 };
 
+/* A rung_forecast_next_fn. */
 static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out)
 {
 	struct walk *walk = ctx;
@@ -234,9 +248,10 @@ static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out
 }
 
 /*
- * Forecast the run, or only its first round, with whose ids the store is opened: a signal during a
- * long run finds results of gathers, not a part of a forecast.
- * @return a status, with its message printed
+ * Forecast the run, or only its first round. The first round is enough to open the store, and a
+ * long run begins soon: a signal then finds results of gathers and not a part of a forecast. The
+ * forecast of the whole run follows after it.
+ * @return a status, the failure printed
  */
 static int forecast(const char *name, const struct bench_args *args, const struct tool_data *data,
                     struct bench_ids *ids, int first_round, struct tool_progress *progress,
@@ -246,13 +261,15 @@ static int forecast(const char *name, const struct bench_args *args, const struc
 	struct walk walk = { .ids = ids, .first_round = first_round, .progress = progress };
 	int rc;
 
-	if (first_round) /* all of it is in memory */
+	if (first_round) /* bench_ids_make() has it in memory already */
 		walk.end = ids->end;
 	opts.profile = data->profile;
 	opts.merge_gap_bytes = args->store.merge_gap_bytes;
 	opts.no_merge = args->store.no_merge;
 	opts.threads = args->common.threads;
+	/* the store has placed its rows by the first forecast */
 	opts.keep_placement = !first_round;
+	/* a first round of warm-up requests only would leave nothing to forecast */
 	if (!first_round || ids->warmup_count < ids->end)
 		opts.warmup_batches = ids->warmup_count;
 	rc = rung_plan_forecast(data->plan, &opts, next_batch, &walk, out);
@@ -262,7 +279,8 @@ static int forecast(const char *name, const struct bench_args *args, const struc
 	return rc;
 }
 
-/* The number chosen by the plan, but at most the number of usable CPUs. */
+/* The number of threads chosen by the plan, but at most the number of CPUs that this process may
+ * use, which may be fewer than those of the profile. */
 static uint32_t default_threads(const struct bench_args *args, const struct tool_data *data)
 {
 	const struct rung_tuning *tuning = data->plan ? rung_plan_tuning(data->plan) : NULL;
@@ -276,7 +294,8 @@ static uint32_t default_threads(const struct bench_args *args, const struct tool
 	return threads ? threads : 1;
 }
 
-/* The result, with the forecast for all requests, which a long run computes only now. */
+/* Print the result, with the forecast of all requests, which a long run computes only now.
+ * @return an exit code */
 static int report(const char *name, const struct bench_args *args, const struct tool_data *data,
                   struct bench_ids *ids, int forecast_is_whole, struct tool_progress *progress,
                   struct rung_forecast *predicted, const struct bench_result *result)
@@ -290,7 +309,7 @@ static int report(const char *name, const struct bench_args *args, const struct 
 	return rc < 0 && code == TOOL_DONE ? tool_exit_code(rc) : code;
 }
 
-/* Everything between an open dataset and its closing; returns an exit code. */
+/* Everything between opening and closing the dataset. @return an exit code */
 static int bench(const char *name, const struct bench_args *args, struct tool_data *data,
                  struct tool_progress *progress)
 {
@@ -314,15 +333,18 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	code = rc < 0 ? tool_exit_code(rc) : open_store(name, args, &ids, data);
 	if (code)
 		goto close_truth;
-	tool_interrupt_grace(TOOL_GRACE_MS); /* closing removes a socket */
+	/* from here on a signal must not end the process before the store is closed, which removes
+	 * the socket of --share */
+	tool_interrupt_grace(TOOL_GRACE_MS);
 	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
 	code = rc < 0 ? TOOL_FAILED /* hardware and usage were right until here */
 	              : report(name, args, data, &ids, whole, progress, &predicted, &result);
+	/* workers still use the store and the ids: nothing can be closed, so the process ends */
 	if (result.left_behind) {
 		tool_flush(name);
 		tool_interrupt_end();
 	}
-	tool_interrupt_grace(TOOL_GRACE_MS);
+	tool_interrupt_grace(TOOL_GRACE_MS); /* that of the run was longer; this is for closing */
 	free(result.latency_ns);
 	if (code == TOOL_DONE && args->hold && !tool_interrupted()) {
 		code = tool_flush(name);

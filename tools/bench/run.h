@@ -12,61 +12,65 @@
 #include "bench/bench.h"
 
 #define BENCH_TEXT_BYTES 1024
-#define BENCH_UNWRITTEN  0xa5 /* what a checked buffer holds before its request */
+/* filled into checked buffers before each request: a row that was not written is then wrong */
+#define BENCH_UNWRITTEN 0xa5
 
+/* A request in flight, or a free place for one. */
 struct flight {
 	struct rung_request *req;
 	uint64_t batch_idx;
-	uint64_t begun_ns;
-	int seen; /* its time is taken */
-	char *out;
+	uint64_t begun_ns; /* when it was submitted */
+	int seen;          /* nonzero: seen to be complete, and its latency is recorded */
+	char *out;         /* memory of the store, buffer_bytes */
 };
 
 struct run {
 	const struct bench_args *args;
 	struct rung_store *store;
-	struct bench_ids *ids;
-	void *placed;                    /* of the store: the round's ids, for a GPU; or NULL */
+	struct bench_ids *ids; /* changed only between rounds */
+	void *placed; /* memory of the store: the round's ids, for a GPU; NULL on the CPU */
 	const struct bench_truth *truth; /* NULL: no check */
 	uint64_t row_bytes;
-	uint64_t buffer_bytes;           /* of one flight; grows between rounds */
-	_Atomic uint64_t *latency_ns;    /* of every latency_step-th timed request; or 0 */
-	uint64_t latency_count;          /* including this round */
+	uint64_t buffer_bytes;           /* output of one flight; grows between rounds */
+	_Atomic uint64_t *latency_ns;    /* every latency_step-th timed request; 0: incomplete */
+	uint64_t latency_count;          /* entries in use, including this round */
 	uint64_t latency_step;           /* doubles between rounds when the array is full */
-	_Atomic uint64_t latency_max_ns; /* of all of them */
+	_Atomic uint64_t latency_max_ns; /* of all timed requests */
+	/* A round begins when all workers and the main thread have passed both barriers. Between
+	 * the two only the main thread runs: it prepares the round. */
 	pthread_barrier_t ready, go;
-	uint64_t end_batch;            /* of the round; set between the barriers */
-	int over;                      /* the last round; also guarded */
-	pthread_mutex_t announce_lock; /* of announced, and of their order */
-	uint64_t announced;            /* batches before it */
-	pthread_mutex_t lock;          /* of running, error, text */
-	pthread_cond_t ended;
-	uint32_t running;
-	int left_behind; /* after a signal threads still wait, and use this */
-	int error;
-	char text[BENCH_TEXT_BYTES];
-	_Atomic uint64_t next_batch;
-	_Atomic uint64_t rows_done;
-	_Atomic uint64_t timed_requests, timed_rows; /* that are complete */
+	uint64_t end_batch;            /* end of the round; set between the barriers */
+	int over;                      /* nonzero: no more rounds; also set between the barriers */
+	pthread_mutex_t announce_lock; /* guards `announced` and the order of announcements */
+	uint64_t announced;            /* batches before it are announced */
+	pthread_mutex_t lock;          /* guards running, error, text */
+	pthread_cond_t ended;          /* signalled when `running` decreases */
+	uint32_t running;              /* workers in the round */
+	int left_behind; /* nonzero: workers were abandoned after a signal, and use this struct */
+	int error;       /* status of the first failure */
+	char text[BENCH_TEXT_BYTES];                 /* its message; "": printed already */
+	_Atomic uint64_t next_batch;                 /* the next request that a worker claims */
+	_Atomic uint64_t rows_done;                  /* for the progress */
+	_Atomic uint64_t timed_requests, timed_rows; /* complete ones */
 	_Atomic uint64_t wrong_rows;
-	_Atomic uint64_t first_wrong;
-	_Atomic int stop; /* after a failure or a signal: submit no more */
+	_Atomic uint64_t first_wrong; /* id */
+	_Atomic int stop;             /* after a failure or a signal: submit no more */
 };
 
 struct worker {
 	struct run *run;
 	struct flight *flights; /* [in_flight] a ring */
-	void *buffers;          /* of the store */
-	char *rows;             /* of one flight, for the host; NULL without a check */
-	char *row;              /* for the check */
-	uint64_t ended_ns;
+	void *buffers;          /* memory of the store: the outputs of all flights */
+	char *rows;             /* host copy of the output of one flight; NULL without a check */
+	char *row;              /* one row, for the check */
+	uint64_t ended_ns;      /* when the worker finished the round */
 	pthread_t thread;
 };
 
-/** End the run. The first failure is kept; the others follow from it. */
+/** Stop the run. The first failure is kept, because later ones may follow from it. */
 void bench_abandon(struct run *run, int rc, const char *text);
 
-/** A thread's share of a round. */
+/** The work of one thread in a round. */
 void bench_gather_all(struct worker *worker);
 
 #endif

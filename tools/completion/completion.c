@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes completion for bash to the file that is its argument, out of the tables of options. */
+/*
+ * Writes the completion for bash to the file that is its argument. It is run during the build and
+ * generates the script from the tables of options, so options and completion cannot differ.
+ */
 #include <stdio.h>
 
 #include "args/args.h"
@@ -22,6 +25,8 @@ static const struct {
 
 typedef void option_fn(FILE *out, const char *command, const struct tool_option *option);
 
+/* Visit the options of a table, without headings and without hidden ones: options with no help and
+ * earlier spellings are accepted but not suggested. */
 static void each_of(FILE *out, const char *command, const struct tool_option *option,
                     option_fn *visit)
 {
@@ -31,6 +36,7 @@ static void each_of(FILE *out, const char *command, const struct tool_option *op
 	}
 }
 
+/* Visit the options of a command and of the sets that it includes. */
 static void each(FILE *out, size_t idx, option_fn *visit)
 {
 	const struct tool_command *command = commands[idx].command;
@@ -46,12 +52,14 @@ static void write_name(FILE *out, const char *command, const struct tool_option 
 	fprintf(out, " --%s", option->name);
 }
 
+/* Options with a value: after one of them bash must not suggest options. */
 static void write_valued(FILE *out, const char *command, const struct tool_option *option)
 {
 	if (option->value)
 		write_name(out, command, option);
 }
 
+/* A case of the shell for an option whose value is one of a list of words. */
 static void write_words(FILE *out, const char *command, const struct tool_option *option)
 {
 	if (option->type != TOOL_TYPE_WORD)
@@ -62,6 +70,8 @@ static void write_words(FILE *out, const char *command, const struct tool_option
 	fprintf(out, "' ;;\n");
 }
 
+/* The whole script: options of each command, words of each option, and the function that selects
+ * the words for the position of the cursor. If it finds none, bash completes file names. */
 static void write_all(FILE *out)
 {
 	fprintf(out, "# bash completion for rung, generated from its tables of options\n"
@@ -105,6 +115,6 @@ int main(int argc, char **argv)
 	if (!out)
 		return TOOL_USAGE;
 	write_all(out);
-	failed = ferror(out);
+	failed = ferror(out); /* a truncated script must fail the build */
 	return fclose(out) || failed ? TOOL_FAILED : TOOL_DONE;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Line charts as SVG, without a library: a frame, ticks, lines with markers, and a legend next to
- * the plot. */
+/*
+ * Line charts as SVG, without a library: a frame, ticks, lines with markers, and a legend next to
+ * the plot. Writes are not checked one by one: the commit of the file checks its error flag.
+ */
 #include <math.h>
 
 #include "output/chart.h"
@@ -15,21 +17,21 @@
 #define PLOT_HEIGHT  410.0
 #define LEGEND_LEFT  (LEFT + PLOT_WIDTH + 24.0)
 #define LEGEND_STEP  25.0
-#define SAMPLE_WIDTH 44.0 /* of a line in the legend */
-#define MARKER       4.2  /* half of its width */
+#define SAMPLE_WIDTH 44.0 /* length of a line in the legend */
+#define MARKER       4.2  /* half the width of a marker */
 
 enum marker { CIRCLE, SQUARE, TRIANGLE, DIAMOND, CROSS, PLUS, WEDGE, MARKER_COUNT };
 
 struct style {
-	/* dark ones from a palette for all kinds of colour vision: Okabe, Ito 2008 */
+	/* the dark ones of a palette for all kinds of colour vision: Okabe, Ito 2008 */
 	const char *color;
-	const char *dashes; /* "" is a whole line */
+	const char *dashes; /* stroke-dasharray; "": a solid line */
 	enum marker marker;
-	int hollow;
+	int hollow; /* nonzero: the marker is filled with white */
 	double width;
 };
 
-/* Neighbours in the list differ in all four. */
+/* Adjacent styles differ in colour, dashes, marker and filling. */
 static const struct style styles[CHART_SERIES_MAX] = {
 	{ "#000000", "", CIRCLE, 0, 2.4 },          { "#d55e00", "7 4", SQUARE, 1, 1.6 },
 	{ "#0072b2", "2 3", TRIANGLE, 0, 1.8 },     { "#009e73", "10 3 2 3", DIAMOND, 1, 1.6 },
@@ -41,6 +43,7 @@ static const struct style styles[CHART_SERIES_MAX] = {
 	{ "#666666", "6 2 1 2", TRIANGLE, 0, 1.4 }, { "#101060", "1 2", PLUS, 0, 1.4 },
 };
 
+/* Position of a value on the logarithmic x axis. */
 static double place_x(const struct chart *chart, double x)
 {
 	return LEFT + PLOT_WIDTH * log(x / chart->x_min) / log(chart->x_max / chart->x_min);
@@ -51,13 +54,15 @@ static double place_y(double y)
 	return TOP + PLOT_HEIGHT * (1 - y / 100);
 }
 
+/* Zero for NaN and for points outside the axis, such as 0 %, which a logarithmic axis lacks. */
 static int is_shown(const struct chart *chart, uint32_t series, uint32_t point)
 {
 	return chart->x[point] >= chart->x_min && chart->x[point] <= chart->x_max &&
 	       isfinite(chart->series[series].y[point]);
 }
 
-/* 1, 2 and 5 of each power of ten. */
+/* Ticks at 1, 2 and 5 times each power of ten. The tolerance of 1e-9 keeps those at both ends of
+ * the axis in spite of rounding. */
 static void write_x_ticks(const struct chart *chart, FILE *out)
 {
 	static const double steps[] = { 1, 2, 5 };
@@ -91,7 +96,7 @@ static void write_y_ticks(FILE *out)
 	}
 }
 
-/* Names are vertical next to their lines, at the bottom, where few curves are. */
+/* Names are vertical, to the left of their lines, at the bottom, where the plot has few curves. */
 static void write_marks(const struct chart *chart, FILE *out)
 {
 	char turn[128];
@@ -111,6 +116,7 @@ static void write_marks(const struct chart *chart, FILE *out)
 	}
 }
 
+/* A marker with its centre at x, y. Shapes have similar areas, hence their different factors. */
 static void write_marker(FILE *out, const struct style *style, double x, double y)
 {
 	const char *fill = style->hollow ? "#fff" : style->color;
@@ -142,7 +148,7 @@ static void write_marker(FILE *out, const struct style *style, double x, double 
 		fprintf(out, "<path d=\"M%.1f %.1fl%.1f %.1fm0 %.1fl%.1f %.1f\"", x - r, y - r,
 		        2 * r, 2 * r, -2 * r, -2 * r, 2 * r);
 		break;
-	case PLUS:
+	case PLUS: /* a shape of lines only, as CROSS: filling has no effect */
 	default:
 		fprintf(out, "<path d=\"M%.1f %.1fv%.1fm%.1f %.1fh%.1f\"", x, y - 1.2 * r, 2.4 * r,
 		        -1.2 * r, -1.2 * r, 2.4 * r);
@@ -150,6 +156,7 @@ static void write_marker(FILE *out, const struct style *style, double x, double 
 	fprintf(out, " fill=\"%s\" stroke=\"%s\" stroke-width=\"1.4\"/>\n", fill, style->color);
 }
 
+/* Write a path up to its data, which the caller writes and ends with "\"/>". */
 static void begin_line(FILE *out, const struct style *style)
 {
 	fprintf(out, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\"", style->color,
@@ -223,7 +230,8 @@ void chart_write(const struct chart *chart, FILE *out)
 	         "class=\"label\" text-anchor=\"middle\" transform=\"rotate(-90 24 %.1f)\"",
 	         TOP + PLOT_HEIGHT / 2);
 	svg_text_at(out, 24, TOP + PLOT_HEIGHT / 2, turn, chart->y_label);
-	for (uint32_t s = chart->series_count; s-- > 0;) /* the first on top */
+	/* later elements cover earlier ones: the first series is drawn last and is on top */
+	for (uint32_t s = chart->series_count; s-- > 0;)
 		write_series(chart, s, out);
 	write_marks(chart, out);
 	write_legend(chart, out);

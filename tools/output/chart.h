@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A line chart as SVG: lines differ by colour, by dashes and by markers, so that they do in black
- * and white as well. */
+/** A line chart as SVG: lines differ in colour, dashes and markers, so that they can be
+ * distinguished in black and white, too. */
 #ifndef RUNG_TOOL_CHART_H
 #define RUNG_TOOL_CHART_H
 
@@ -28,15 +28,16 @@ struct chart {
 	const char *x_label;
 	const char *y_label;
 	double x_min, x_max; /**< x_min above 0 */
-	const double *x; /**< [point_count] ascending; points outside x_min .. x_max are left out */
+	/** [point_count] ascending, of all series; points outside x_min .. x_max are left out */
+	const double *x;
 	uint32_t point_count;
-	struct chart_series series[CHART_SERIES_MAX];
+	struct chart_series series[CHART_SERIES_MAX]; /**< the first one is drawn on top */
 	uint32_t series_count;
 	struct chart_mark marks[CHART_MARKS_MAX];
 	uint32_t mark_count;
 };
 
-/** Write it. A failed write sets the file's error flag. */
+/** Write a chart. A failed write sets the file's error flag. */
 void chart_write(const struct chart *chart, FILE *out);
 
 #endif

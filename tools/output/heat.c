@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heat maps as SVG, without a library: cells between white for the worst and blue for the best of
- * their matrix. */
+/* Heat maps as SVG, without a library. The colour of a cell is between white, for the worst value
+ * of its matrix, and blue, for the best. */
 #include <math.h>
 
 #include "output/heat.h"
@@ -21,19 +21,20 @@ static double map_height(const struct heat_map *map)
 	return NAMES_HEIGHT + CELL_HEIGHT * (double)map->row_count + GAP;
 }
 
+/* The least and the largest value of a map; NaN if it has none. */
 static void bounds(const struct heat_map *map, double *low, double *high)
 {
 	*low = *high = NAN;
 	for (size_t i = 0; i < map->row_count * map->column_count; i++) {
 		if (isfinite(map->values[i])) {
-			*low = fmin(*low, map->values[i]); /* passes over NaN */
+			*low = fmin(*low, map->values[i]); /* returns the other one for a NaN */
 			*high = fmax(*high, map->values[i]);
 		}
 	}
 }
 
-/* 0 worst, 1 best; in between by ratio, since values of one map differ by factors. All alike are
- * best. */
+/* From 0, the worst, to 1, the best. Ratios and not differences determine the values in between,
+ * because values of one map differ by factors. If all values are equal, all are best. */
 static double goodness(const struct heat_map *map, double value, double low, double high)
 {
 	const double place = low > 0 && high > low ? log(value / low) / log(high / low) : 1;
@@ -62,11 +63,13 @@ static void write_cell(const struct heat_map *map, size_t row, size_t column, do
 	        "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
 	        "fill=\"rgb(%.0f,%.0f,%.0f)\" stroke=\"#fff\"/>\n",
 	        x, y, CELL_WIDTH, CELL_HEIGHT, 240 - 232 * good, 246 - 165 * good, 252 - 96 * good);
+	/* white text on dark cells */
 	svg_text_at(out, x + CELL_WIDTH / 2, y + 17.5,
 	            good > 0.55 ? "text-anchor=\"middle\" fill=\"#fff\"" : "text-anchor=\"middle\"",
 	            map->text(text, value));
 }
 
+/* A map with its title at height `y`. */
 static void write_map(const struct heat_map *map, double y, FILE *out)
 {
 	double low, high;
@@ -89,6 +92,7 @@ void heat_write(const char *title, const char *subtitle, const struct heat_map *
 {
 	double width = WIDTH_MIN, height = TOP, y = TOP;
 
+	/* the size is at the beginning of the file, so it is computed before anything is written */
 	for (size_t i = 0; i < map_count; i++) {
 		width = fmax(width, LEFT + CELL_WIDTH * (double)maps[i].column_count + 24);
 		height += map_height(&maps[i]);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON results over jansson. */
+/*
+ * JSON results over jansson. Its functions return NULL without memory, and fail if they get NULL as
+ * an argument. So failures are collected in `incomplete`, and reported once, when the object is
+ * printed.
+ */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +13,7 @@
 #include "output/json.h"
 #include "tool.h"
 
-/* a value was lost to lack of memory: better no object than one without a key */
+/* nonzero: a value was lost for lack of memory; no object is better than one without a key */
 static int incomplete;
 
 void tool_json_set(json_t *object, const char *key, json_t *value)
@@ -29,12 +33,14 @@ json_t *tool_json_real(double value)
 	return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* jansson's integers are signed; a larger value, such as a seed, loses its last digits. */
 json_t *tool_json_u64(uint64_t value)
 {
 	return value <= INT64_MAX ? json_integer((json_int_t)value) : json_real((double)value);
 }
 
-/* Bytes of the UTF-8 character at `text`; 0 if it is not valid. */
+/* Bytes of the UTF-8 character at `text`; 0 if it is not valid. jansson decides: the shortest
+ * prefix that it accepts is one character. */
 static size_t character_bytes(const char *text)
 {
 	for (size_t bytes = 1; bytes <= 4 && memchr(text, '\0', bytes) == NULL; bytes++) {
@@ -47,11 +53,11 @@ static size_t character_bytes(const char *text)
 	return 0;
 }
 
-/* Names of files may be any bytes, JSON is UTF-8: U+FFFD stands for each byte that is not. */
+/* File names may contain any bytes, but JSON is UTF-8: U+FFFD replaces each byte that is not. */
 static json_t *replaced_text(const char *text)
 {
 	static const char replacement[] = "\xef\xbf\xbd";
-	char *plain = malloc(3 * strlen(text) + 1), *to = plain;
+	char *plain = malloc(3 * strlen(text) + 1), *to = plain; /* 3 bytes for each one at most */
 	json_t *value;
 	size_t bytes;
 
@@ -140,6 +146,7 @@ json_t *tool_json_assumed(uint32_t assumed)
 	return array;
 }
 
+/* null for 0: the profile does not determine the setting */
 static json_t *chosen(uint32_t value)
 {
 	return value ? tool_json_u64(value) : json_null();
@@ -164,6 +171,7 @@ json_t *tool_json_choice(const struct rung_tuning *tuning)
 	tool_json_set(root, "drives_why", why_text(tuning->drive_why));
 	tool_json_set(root, "queue_depth", chosen(tuning->queue_depth));
 	tool_json_set(root, "queue_depth_why", why_text(tuning->queue_depth_why));
+	/* 0 as in --merge-gap: rows are not merged across gaps; the library has another value */
 	tool_json_set(root, "merge_gap_bytes",
 	              tuning->merge_gap_bytes == RUNG_MERGE_GAP_NONE
 	                      ? tool_json_u64(0)
@@ -194,6 +202,7 @@ int tool_json_print(const char *name, json_t *object)
 {
 	int rc = -1;
 
+	/* flushed here, so that a full disk is reported with its reason */
 	errno = 0;
 	if (!object || incomplete)
 		tool_error(name, TOOL_FAILED, "no memory for the JSON result");

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that are there whole or not at all: written without a name, synced, linked, renamed. */
+/*
+ * Files that exist completely or not at all. An unnamed file is written and synced, linked under a
+ * temporary name, and renamed to its path: a link cannot replace an older file, a rename can. Last
+ * the folder is synced, which makes the new name durable.
+ */
 #include "output/out_file.h"
 
 #include <errno.h>
@@ -13,27 +17,30 @@
 #include "interrupt.h"
 #include "tool.h"
 
-#define DATA_OFFSET 4096
+#define DATA_OFFSET 4096 /* bytes of the .npy header, as in staged datasets */
 
+/* @param err  an errno value. @return an exit code */
 static int refuse(const struct tool_out *out, int err)
 {
 	return tool_error(out->name, TOOL_FAILED, "%s cannot be written: %s", out->path,
 	                  strerror(err));
 }
 
+/* Close the file, remove it if it has its temporary name, and free the paths. */
 static void forget(struct tool_out *out)
 {
 	if (out->file)
 		fclose(out->file);
 	if (out->named)
 		unlink(out->partial);
-	tool_interrupt_forget(out->partial);
+	tool_interrupt_forget(out->partial); /* before free(): the signal handler reads it */
 	free(out->dir);
 	free(out->partial);
 	*out = (struct tool_out){ 0 };
 }
 
-/* The folder of a path, and a unique name in it. */
+/* Set the folder of the path and a unique name in it, which a signal removes from now on.
+ * @return an errno value, or 0 */
 static int make_paths(struct tool_out *out)
 {
 	const char *slash = strrchr(out->path, '/');
@@ -45,6 +52,7 @@ static int make_paths(struct tool_out *out)
 		out->partial = NULL;
 	if (!out->dir || !out->partial || tool_interrupt_unlink(out->partial) < 0)
 		return ENOMEM;
+	/* an unnamed file could be opened in spite of a long name; the commit would fail then */
 	return strlen(strrchr(out->partial, '/') ? strrchr(out->partial, '/') + 1 : out->partial) >
 	                       NAME_MAX
 	               ? ENAMETOOLONG
@@ -61,12 +69,15 @@ static int open_file(struct tool_out *out)
 	if (length == 0 || out->path[length - 1] == '/' ||
 	    (stat(out->path, &found) == 0 && S_ISDIR(found.st_mode)))
 		return EISDIR;
+	/* /dev/stdout, a pipe, a device: it must not be replaced by a file of that name */
 	if (stat(out->path, &found) == 0 && !S_ISREG(found.st_mode)) {
 		fd = open(out->path, O_WRONLY | O_CLOEXEC);
 	} else if ((err = make_paths(out)) != 0) {
 		return err;
 	} else {
 		fd = open(out->dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+		/* EOPNOTSUPP: the file system has no unnamed files; EISDIR: the kernel does not
+		 * know O_TMPFILE */
 		if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
 			fd = open(out->partial, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
 			out->named = fd >= 0;
@@ -92,14 +103,15 @@ int tool_out_open(const char *name, const char *path, struct tool_out *out)
 	err = open_file(out);
 	if (err == 0)
 		return TOOL_DONE;
-	code = err == EISDIR ? tool_error(name, TOOL_FAILED,
-	                                  "'%s' cannot be the name of a file; give one", path)
-	                     : refuse(out, err);
+	code = err == EISDIR
+	               ? tool_error(name, TOOL_FAILED,
+	                            "'%s' cannot be the name of a file; give a path of one", path)
+	               : refuse(out, err);
 	forget(out);
 	return code;
 }
 
-/* Format version 1.0, padded with spaces to the data. */
+/* A .npy header of format version 1.0, padded with spaces up to the data, as NumPy pads it. */
 static void make_header(char head[DATA_OFFSET], enum rung_dtype dtype, uint64_t count)
 {
 #define DESCR(code, name, bytes, descr) [code] = descr,
@@ -125,15 +137,15 @@ int tool_out_npy(struct tool_out *out, enum rung_dtype dtype, uint64_t count, co
 	if (!out->file)
 		return TOOL_DONE;
 	make_header(head, dtype, count);
-	errno = EIO;
+	errno = EIO; /* in case stdio fails without setting errno */
 	if (fwrite(head, sizeof(head), 1, out->file) != 1 ||
 	    fwrite(data, rung_dtype_bytes(dtype), count, out->file) != count)
 		return refuse(out, errno);
 	return TOOL_DONE;
 }
 
-/* Link an open file through its descriptor in /proc: linkat() with AT_EMPTY_PATH needs a privilege.
- * @return an errno value, or 0 */
+/* Link the open file through its descriptor in /proc, because linkat() with AT_EMPTY_PATH needs a
+ * privilege; then rename it. @return an errno value, or 0 */
 static int set_name(struct tool_out *out)
 {
 	char fd_path[40];
@@ -141,14 +153,14 @@ static int set_name(struct tool_out *out)
 	snprintf(fd_path, sizeof(fd_path), "/proc/self/fd/%d", fileno(out->file));
 	if (!out->named && linkat(AT_FDCWD, fd_path, AT_FDCWD, out->partial, AT_SYMLINK_FOLLOW) < 0)
 		return errno;
-	out->named = 1;
+	out->named = 1; /* forget() removes it if the rename fails */
 	if (rename(out->partial, out->path) < 0)
 		return errno;
 	out->named = 0;
 	return 0;
 }
 
-/* @return an errno value, or 0 */
+/* Some file systems cannot sync a folder, which is not a failure. @return an errno value, or 0 */
 static int sync_folder(const struct tool_out *out)
 {
 	const int fd = open(out->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -165,7 +177,8 @@ int tool_out_commit(struct tool_out *out)
 
 	if (!out->file)
 		return TOOL_DONE;
-	errno = EIO;
+	errno = EIO; /* as in tool_out_npy() */
+	/* ferror(): a failed write of the charts, which do not check each of theirs */
 	if (fflush(out->file) != 0 || ferror(out->file) ||
 	    (out->dir && fsync(fileno(out->file)) != 0))
 		err = errno;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Result files of a command: they exist completely or not at all. They are opened before the work
- * begins, so that an unwritable place is reported at once. The file has no name until it is synced,
- * so a killed process leaves nothing behind; on file systems without such files it gets a temporary
+ * begins, so that an unwritable path is reported at once. The file has no name until it is synced,
+ * so a killed process leaves no file; on file systems without unnamed files it gets a temporary
  * name.
+ *
+ * Usage: tool_out_open(), writes, tool_out_commit(), and in every case tool_out_abandon(), which
+ * does nothing after a commit.
  */
 #ifndef RUNG_TOOL_OUT_FILE_H
 #define RUNG_TOOL_OUT_FILE_H
@@ -16,23 +19,23 @@
 struct tool_out {
 	const char *name; /**< of the command, for messages */
 	const char *path; /**< as given; NULL: no file, and the calls below do nothing */
-	/** folder of it; NULL: `path` is a device or a pipe, and is written to as it is */
+	/** folder of the file; NULL: `path` is a device or a pipe, which is written to directly */
 	char *dir;
-	char *partial; /**< a unique name in it */
-	int named;     /**< `partial` is there, and ours */
-	FILE *file;
+	char *partial; /**< a unique name in the folder */
+	int named;     /**< nonzero: the file is at `partial` and must be removed on failure */
+	FILE *file;    /**< open until the commit; NULL: none */
 };
 
-/** Open it; a NULL path is allowed. @return an exit code, with the error printed on stderr after
- * `name` */
+/** Open a file for writing; a NULL path is allowed. @param name  "rung NAME", for messages
+ * @return an exit code, the failure printed */
 int tool_out_open(const char *name, const char *path, struct tool_out *out);
 
-/** Write a vector as a .npy whose data start at byte 4096, as in staged datasets. @return as
- * above */
+/** Write a vector as a .npy whose data start at byte 4096, as in staged datasets.
+ * @return an exit code, the failure printed */
 int tool_out_npy(struct tool_out *out, enum rung_dtype dtype, uint64_t count, const void *data);
 
-/** Sync it and give it its name, in the place of an older file. Closed in either case. @return as
- * above */
+/** Sync the file and give it its name; an older file is replaced. The file is closed in any case.
+ * @return an exit code, the failure printed */
 int tool_out_commit(struct tool_out *out);
 
 /** Close and remove a file that was not committed. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Progress of long calls on stderr. */
+/*
+ * Progress of long calls on stderr. The library calls tool_progress_update() very often, possibly
+ * from several threads; only a few calls draw anything.
+ */
 #include <string.h>
 #include <unistd.h>
 
@@ -8,8 +11,8 @@
 
 #define BAR_CELLS     24
 #define SHOW_AFTER_NS 1000000000u  /* a step shorter than this shows nothing */
-#define REDRAW_NS     100000000u   /* on a terminal */
-#define LINE_NS       10000000000u /* elsewhere */
+#define REDRAW_NS     100000000u   /* between two bars on a terminal */
+#define LINE_NS       10000000000u /* between two lines elsewhere, such as in a log file */
 
 void tool_progress_init(struct tool_progress *progress, const char *name, int quiet)
 {
@@ -20,6 +23,8 @@ void tool_progress_init(struct tool_progress *progress, const char *name, int qu
 	pthread_mutex_init(&progress->lock, NULL);
 }
 
+/* Draw the bar in place of the one before, or append a line. Without a total there is neither a
+ * share nor a time left. The caller holds the lock. */
 static void draw(struct tool_progress *progress, unsigned long long done, unsigned long long total,
                  uint64_t now_ns)
 {
@@ -33,6 +38,7 @@ static void draw(struct tool_progress *progress, unsigned long long done, unsign
 	memset(bar, '.', BAR_CELLS);
 	memset(bar, '#', cells);
 	bar[BAR_CELLS] = 0;
+	/* before the bar is drawn: a signal in between clears an empty line at worst */
 	if (progress->terminal) {
 		tool_interrupt_bar(1);
 		fputs("\r\033[K", stderr);
@@ -63,6 +69,7 @@ int tool_progress_update(void *ctx, const char *stage, unsigned long long done,
 		return tool_interrupted();
 	pthread_mutex_lock(&progress->lock);
 	now_ns = tool_now_ns();
+	/* a new step, with its own rate; names are compared up to the length that is stored */
 	if (strncmp(progress->stage, stage, sizeof(progress->stage) - 1) != 0) {
 		snprintf(progress->stage, sizeof(progress->stage), "%s", stage);
 		progress->stage_ns = now_ns;
@@ -74,6 +81,7 @@ int tool_progress_update(void *ctx, const char *stage, unsigned long long done,
 	return tool_interrupted();
 }
 
+/* No call of the library may be running, because the lock is not acquired. */
 void tool_progress_end(struct tool_progress *progress)
 {
 	if (progress->drawn)

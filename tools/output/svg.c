@@ -16,7 +16,7 @@ void svg_text(FILE *out, const char *text)
 			fputs("&gt;", out);
 			break;
 		default:
-			/* XML knows no other control characters, not even escaped */
+			/* XML 1.0 does not allow control characters, not even escaped */
 			fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
 		}
 	}

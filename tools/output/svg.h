@@ -5,10 +5,10 @@
 
 #include <stdio.h>
 
-/** Text between tags: what XML takes for its own, or knows not at all, is replaced. */
+/** Write text between tags: markup characters are escaped, control characters become spaces. */
 void svg_text(FILE *out, const char *text);
 
-/** A text element. @param attributes  further ones; "" for none */
+/** Write a text element. @param attributes  further attributes, such as "class=\"title\"", or "" */
 void svg_text_at(FILE *out, double x, double y, const char *attributes, const char *text);
 
 #endif

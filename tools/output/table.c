@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables with columns as wide as their cells. */
+/* Tables with columns as wide as their cells. All cells are kept until the table is printed,
+ * because the widths are known only then. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +9,11 @@
 #include "output/table.h"
 
 struct tool_table {
-	const char *columns;
+	const char *columns; /* [column_count] 'l' or 'r'; the caller's text */
 	size_t column_count;
-	char **cells; /* [cell_count] */
+	char **cells; /* [cell_count] row by row, allocated */
 	size_t cell_count, room;
-	int incomplete; /* a cell was lost to lack of memory */
+	int incomplete; /* nonzero: a cell was lost for lack of memory; nothing is printed */
 };
 
 struct tool_table *tool_table_new(const char *columns)
@@ -26,6 +27,7 @@ struct tool_table *tool_table_new(const char *columns)
 	return table;
 }
 
+/* Doubles the room, so that appending stays linear. @return 0, or -1 without memory */
 static int add_room(struct tool_table *table)
 {
 	size_t room = table->room ? 2 * table->room : 64;
@@ -59,6 +61,7 @@ void tool_table_cell(struct tool_table *table, const char *format, ...)
 	}
 }
 
+/* Width of a column: bytes of its longest cell. */
 static size_t width_of(const struct tool_table *table, size_t column)
 {
 	size_t width = 0;
@@ -71,11 +74,11 @@ static size_t width_of(const struct tool_table *table, size_t column)
 	return width;
 }
 
-/* No blanks at the end of a line: the padding of a left-aligned column is written only when another
+/* A line must not end in blanks: the padding of a left-aligned column is written only when another
  * cell follows. */
 static void print_rows(const struct tool_table *table, const size_t *widths)
 {
-	size_t owed = 0;
+	size_t owed = 0; /* blanks to write before the next text */
 
 	for (size_t i = 0; i < table->cell_count; i++) {
 		size_t column = i % table->column_count, length = strlen(table->cells[i]),

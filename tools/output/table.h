@@ -5,15 +5,16 @@
 
 struct tool_table;
 
-/** @param columns  'l' or 'r' for each column: where its cells stand */
+/** Create a table. @param columns  'l' or 'r' for each column: the alignment of its cells; must
+ * stay valid. @return NULL without memory, which all other functions accept */
 struct tool_table *tool_table_new(const char *columns);
 
-/** The next cell: row by row, the headings first. Lack of memory is recorded; a NULL table is one
- * that could not be created. */
+/** Append the next cell: row by row, the headings first. Lack of memory is recorded in the table,
+ * and tool_table_print() reports it. */
 void tool_table_cell(struct tool_table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/** Print and free. @return 0, or -1 when memory lacked and nothing was printed */
+/** Print and free a table. @return 0, or -1 if memory was exhausted and nothing was printed */
 int tool_table_print(struct tool_table *table);
 
 /** Free without printing; NULL is allowed. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss, the gradients of the model, and Adam. Sums over rows run in a fixed order inside one
- * thread each. */
+/*
+ * The loss, the gradients of the model, and Adam. Each sum over rows is computed by one thread in a
+ * fixed order, because float addition depends on the order: results must not depend on the number
+ * of threads.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +15,8 @@
 #define ADAM_BETA2   0.999
 #define ADAM_EPSILON 1e-8f
 
-/* -log softmax(row)[label]; with gradient, row becomes (softmax - onehot) * scale. */
+/* -log softmax(row)[label]; with `gradient` the row becomes (softmax - onehot) * scale. The largest
+ * logit is subtracted first, so that exp() cannot overflow. */
 static double row_loss(float *row, uint32_t width, int32_t label, int gradient, float scale)
 {
 	float top = row[0];
@@ -81,7 +85,8 @@ static void bias_gradient(const float *d_out, uint64_t rows, uint64_t width, flo
 	}
 }
 
-/* Through dropout and ReLU: what came out positive was kept, and was scaled by 1 / (1 - rate). */
+/* Gradient through dropout and ReLU, from the outputs alone: a positive one was kept by both, and
+ * scaled by 1 / (1 - rate); a zero one was dropped by either. */
 static void activation_gradient(const float *out, uint64_t rows, uint64_t width, float rate,
                                 float *d_out)
 {
@@ -93,8 +98,9 @@ static void activation_gradient(const float *out, uint64_t rows, uint64_t width,
 	}
 }
 
-/* Gradient of the rows that went into layer l, from that of its output; lands in model->d_hidden[l
- * - 1]. */
+/* Gradient of the input rows of layer l, from that of its output, in model->d_hidden[l - 1]. The
+ * destinations of a block are its first sources: they get a gradient by both matrices, the other
+ * sources only by that of the means. @return 0 or RUNG_E_NOMEM */
 static int layer_input_gradient(struct train_model *model, const struct rung_block *block,
                                 uint32_t l, const float *d_out)
 {
@@ -134,7 +140,7 @@ int train_model_backward(struct train_model *model, const struct train_input *in
 			memset(layer->d_neigh, 0,
 			       (size_t)layer->in_width * layer->out_width * sizeof(float));
 		bias_gradient(d_out, block->dst_count, layer->out_width, layer->d_bias);
-		if (l == 0)
+		if (l == 0) /* the input rows are features: they need no gradient */
 			break;
 		int rc = layer_input_gradient(model, block, l, d_out);
 		if (rc < 0)
@@ -144,6 +150,7 @@ int train_model_backward(struct train_model *model, const struct train_input *in
 	return 0;
 }
 
+/* Update `count` parameters from `first` on. `rate` and `root2` include the bias corrections. */
 static void adam_update(struct train_model *model, uint64_t first, uint64_t count,
                         float weight_decay, float rate, float root2)
 {
@@ -162,7 +169,8 @@ static void adam_update(struct train_model *model, uint64_t first, uint64_t coun
 void train_adam_step(struct train_adam *adam, struct train_model *model)
 {
 	double step = (double)++adam->steps;
-	/* the bias of both moments is taken out here */
+	/* bias corrections of both moments, the same for all parameters; in double, because
+	 * 1 - beta^step is inexact in float for the first steps */
 	float rate = (float)((double)adam->lr / (1 - pow(ADAM_BETA1, step)));
 	float root2 = (float)(1 / sqrt(1 - pow(ADAM_BETA2, step)));
 	for (uint32_t l = 0; l < model->layer_count; l++) {

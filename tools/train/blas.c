@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading OpenBLAS. */
+/* Loading OpenBLAS at run time; blas.h has the reason. */
 #include "blas.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@ struct train_blas train_blas;
 
 const char *train_blas_load(void)
 {
-	/* The library stays loaded: its threads run in it */
+	/* never closed, because threads of the library run its code */
 	void *library = dlopen(RUNG_BLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
 	if (!library)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The functions of OpenBLAS that the trainer calls. They are loaded when it starts: OpenBLAS starts
- * threads and reserves address space for them as soon as a program has it. Where an address space
- * limit refuses those, it never returns. No other subcommand needs it.
+ * The functions of OpenBLAS that the trainer calls. They are loaded when it starts and not linked:
+ * OpenBLAS starts threads and reserves address space for them as soon as it is loaded, and it never
+ * returns if an address space limit refuses that. No other subcommand needs it.
  */
 #ifndef RUNG_TRAIN_BLAS_H
 #define RUNG_TRAIN_BLAS_H
@@ -17,7 +17,7 @@ struct train_blas {
 /** Set by train_blas_load(). */
 extern struct train_blas train_blas;
 
-/** @return NULL, or why there is none; one call is enough */
+/** Load the functions, once per process. @return NULL, or the reason of a failure */
 const char *train_blas_load(void);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The mean aggregator and its gradient. Every output row is computed by one thread in a fixed
- * order, so results do not depend on the number of threads. The gradient of a mean scatters into
- * its sources; sorted by source it is a sum of rows too.
+ * order, so results do not depend on the number of threads. The gradient of a mean would be
+ * scattered to its sources, with several threads adding to one row; with the edges sorted by source
+ * it is a sum of rows as well.
  */
 #include "block.h"
 
@@ -29,8 +30,8 @@ void train_block_mean(const struct rung_block *block, const float *src, uint64_t
 	}
 }
 
-/* An array of at least `count` items; growing loses its content. NULL (and *cap 0) without
- * memory. */
+/* An array of at least `count` items; its content is lost when it grows. @return NULL (and *cap 0)
+ * without memory */
 static void *grown(void *array, uint64_t *cap, uint64_t count, size_t item_bytes)
 {
 	size_t bytes;
@@ -56,8 +57,8 @@ int train_transpose_build(struct train_transpose *turned, const struct rung_bloc
 	                        sizeof(*turned->weights));
 	if (!turned->indptr || !turned->indices || !turned->weights)
 		return RUNG_E_NOMEM;
-	/* A counting sort; counts are two positions ahead, so that filling leaves indptr[s] at the
-	 * start of s. */
+	/* A counting sort. Counts are stored two positions ahead: while the edges are filled in,
+	 * next[s] moves from the start of s to its end, which is indptr[s + 1]. */
 	uint64_t *next = turned->indptr + 1;
 	memset(turned->indptr, 0, (block->src_count + 2) * sizeof(uint64_t));
 	for (uint64_t e = 0; e < block->edge_count; e++)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Messages along the edges of a block: means of source rows, and the way back of their
- * gradients. */
+/** Messages along the edges of a block: means of source rows, and the gradients of these means. */
 #ifndef TRAIN_BLOCK_H
 #define TRAIN_BLOCK_H
 
@@ -15,11 +14,11 @@ void train_block_mean(const struct rung_block *block, const float *src, uint64_t
 struct train_transpose {
 	uint64_t *indptr;  /* [src_count + 1] */
 	uint32_t *indices; /* [edge_count] destinations */
-	float *weights;    /* [dst_count] 1 / number of sources */
-	uint64_t src_cap, edge_cap, dst_cap;
+	float *weights;    /* [dst_count] 1 / number of sources; 0 without sources */
+	uint64_t src_cap, edge_cap, dst_cap; /* items allocated for the three arrays */
 };
 
-/** Turn a block; the arrays grow as needed. @return 0 or RUNG_E_NOMEM */
+/** Transpose a block; the arrays grow as needed. @return 0 or RUNG_E_NOMEM */
 int train_transpose_build(struct train_transpose *turned, const struct rung_block *block);
 void train_transpose_fini(struct train_transpose *turned);
 

@@ -10,7 +10,8 @@ struct train_buffer {
 	uint64_t cap; /* floats */
 };
 
-/** Room for rows * width floats; the content is lost when it grows. @return 0 or RUNG_E_NOMEM */
+/** Make room for rows * width floats; the content is lost when the buffer grows. Free `data` with
+ * free(). @return 0 or RUNG_E_NOMEM */
 int train_buffer_need(struct train_buffer *buffer, uint64_t rows, uint64_t width);
 
 #endif

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `rung train`: a small GraphSAGE trainer that uses the library as any trainer would. Options;
- * parts opened and closed. */
+/*
+ * rung train: a small GraphSAGE trainer on the CPU, which uses the library as any trainer would:
+ * loaders sample and gather ahead while the model computes. This file has the options, and opens
+ * and closes the parts; train.c runs the epochs.
+ */
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -14,7 +17,7 @@
 #include "blas.h"
 #include "train.h"
 
-#define GATHERS            2 /* in addition to the batch in use */
+#define GATHERS            2 /* requests in flight, in addition to the batch in use */
 #define LOADER_THREADS_MAX 8 /* sampling is a fraction of the model's work */
 
 static const char doc[] =
@@ -31,6 +34,7 @@ static const struct tool_word norms[] = {
 	{ 0 },
 };
 
+/* Options that other commands have: a message that names them is more useful than "unknown". */
 static void refuse_gpu(const struct argp_state *state, void *args, const char *arg)
 {
 	(void)args;
@@ -113,16 +117,17 @@ const struct tool_command tool_train_command = {
 	.check = check_args,
 };
 
-/* All that is open while training. */
+/* Everything that is open while training. */
 struct session {
 	struct tool_data tool;
 	struct train_data data;
-	struct rung_graph *graph;
-	struct rung_loader *loader, *eval_loader; /* one and the same where the fanouts are */
+	struct rung_graph *graph;                 /* NULL with --no-edges */
+	struct rung_loader *loader, *eval_loader; /* the same one if the fanouts are the same */
 	struct train_model model;
 	struct tool_progress progress;
 };
 
+/* OpenMP and OpenBLAS have separate thread pools; without --threads both use their defaults. */
 static void set_threads(uint32_t threads)
 {
 	if (!threads)
@@ -133,7 +138,7 @@ static void set_threads(uint32_t threads)
 	train_blas.set_num_threads((int)threads);
 }
 
-/* Fill in defaults from the dataset. Returns an exit code. */
+/* Fill in defaults from the dataset. @return an exit code */
 static int complete_args(struct train_args *args, const char *name,
                          const struct rung_dataset_info *info)
 {
@@ -158,7 +163,8 @@ static int complete_args(struct train_args *args, const char *name,
 	return TOOL_DONE;
 }
 
-/* Most vertices that a batch can hold. */
+/* Upper bound of the vertices of a batch, in training and in evaluation: the store allocates its
+ * buffers for it. */
 static uint32_t batch_rows_max(const struct train_args *args, uint64_t vertex_count)
 {
 	const struct tool_fanouts *lists[] = { &args->fanouts, &args->eval_fanouts };
@@ -180,6 +186,7 @@ static bool same_fanouts(const struct tool_fanouts *a, const struct tool_fanouts
 	return a->count == b->count && memcmp(a->hops, b->hops, a->count * sizeof(*a->hops)) == 0;
 }
 
+/* Without edges the loaders have no sampler: a batch is its seeds. @return a status */
 static int open_loaders(struct session *session, const struct train_args *args)
 {
 	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
@@ -207,6 +214,8 @@ static int open_loaders(struct session *session, const struct train_args *args)
 	return rung_loader_create(session->tool.store, csc, &opts, &session->eval_loader);
 }
 
+/* One layer per hop; the first is as wide as a feature row has elements, of any shape. @return an
+ * exit code */
 static int open_model(struct session *session, const struct train_args *args, const char *name)
 {
 	const struct rung_array_info *features = &rung_dataset_info(session->tool.ds)->features;
@@ -224,13 +233,14 @@ static int open_model(struct session *session, const struct train_args *args, co
 	return TOOL_DONE;
 }
 
-/* Everything that can fail before the first batch. Returns an exit code; the caller closes the
- * session either way. */
+/* Everything that can fail before the first batch. The caller closes the session, also after a
+ * failure. @return an exit code */
 static int open_session(struct session *session, struct train_args *args, const char *name)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_dataset *ds;
-	/* a first look: the store's options depend on it */
+	/* opened twice: the options of the store depend on the dataset, and labels are checked
+	 * before memory for the store is allocated */
 	int rc = rung_dataset_open(args->dir, &ds);
 	if (rc < 0)
 		return tool_fail(name, rc);
@@ -251,6 +261,7 @@ static int open_session(struct session *session, struct train_args *args, const 
 	return open_model(session, args, name);
 }
 
+/* Loaders before the store and the graph, which they use. Members may be NULL. */
 static void close_session(struct session *session)
 {
 	train_model_fini(&session->model);
@@ -284,6 +295,7 @@ int cmd_train(int argc, char **argv)
 	struct train_result result = { 0 };
 	const char *name = argv[0];
 	tool_args_parse(&tool_train_command, argc, argv, &args);
+	/* after the options: --help works without OpenBLAS */
 	const char *why = train_blas_load();
 	if (why)
 		return tool_error(name, TOOL_FAILED,

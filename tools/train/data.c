@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Labels and splits: any number type, one label a vertex; a class is a whole number from 0 on, NaN
- * and negative mean no label. */
+/*
+ * Labels and splits. Labels have any number type, one per vertex: a class is a whole number from 0
+ * on; NaN and negative numbers stand for no label.
+ */
 #include "data.h"
 
 #include <inttypes.h>
@@ -21,6 +23,7 @@ static const char *const split_names[TRAIN_SPLIT_COUNT] = { "train", "valid", "t
 		return (double)value;                                                              \
 	}
 
+/* Label of rank r, of any number type. All valid classes are exact in a double. */
 static double label_value(enum rung_dtype dtype, const void *labels, uint64_t r)
 {
 	const unsigned char *at = (const unsigned char *)labels + r * rung_dtype_bytes(dtype);
@@ -51,11 +54,12 @@ struct loader {
 	const char *name;
 	int quiet;
 	struct rung_array_info info; /* of the labels */
-	void *values;
-	unsigned char *seen; /* bit per vertex, for the present split */
+	void *values;                /* the labels as staged; free with rung_free() */
+	unsigned char *seen;         /* one bit per vertex: it occurred in the current split */
 	struct train_data *data;
 };
 
+/* Load the labels and check their shape. @return an exit code, the failure printed */
 static int load_values(struct loader *loader)
 {
 	const char *dir = rung_dataset_dir(loader->ds);
@@ -78,7 +82,9 @@ static int load_values(struct loader *loader)
 	return TOOL_DONE;
 }
 
-/* Keep what can be trained on, in its order. Returns an exit code. */
+/* Keep the ids of a split that can be trained on, in their order: distinct ones with a label. Only
+ * labels of splits are checked; others may be anything. @return an exit code, the failure
+ * printed */
 static int filter_split(struct loader *loader, const char *split_name, struct train_split *split)
 {
 	struct train_data *data = loader->data;
@@ -100,7 +106,7 @@ static int filter_split(struct loader *loader, const char *split_name, struct tr
 			return tool_error(
 				loader->name, TOOL_FAILED,
 				"%s: labels: rank %" PRIu64
-				" of split %s holds %.9g; a class is a whole number from 0 to %u",
+				" of split %s has %.9g; a class is a whole number from 0 to %u",
 				rung_dataset_dir(loader->ds), r, split_name, value,
 				TRAIN_CLASSES_MAX - 1);
 		data->labels[r] = (int32_t)value;
@@ -118,6 +124,7 @@ static int filter_split(struct loader *loader, const char *split_name, struct tr
 	return TOOL_DONE;
 }
 
+/* Load all splits; only "train" is required. @return an exit code, the failure printed */
 static int load_splits(struct loader *loader)
 {
 	const char *dir = rung_dataset_dir(loader->ds);
@@ -142,12 +149,12 @@ static int load_splits(struct loader *loader)
 		                  "%s: has no split 'train'; stage it with --split train=SRC", dir);
 	if (!loader->data->splits[TRAIN_SPLIT_TRAIN].count)
 		return tool_error(loader->name, TOOL_FAILED,
-		                  "%s: split 'train' holds no vertex with a label", dir);
+		                  "%s: split 'train' has no vertex with a label", dir);
 	return TOOL_DONE;
 }
 
-/* Accuracy of always guessing the most frequent class of the train split; of equally frequent ones
- * the first. */
+/* Accuracy on the test split of always predicting the most frequent class of the train split (the
+ * first of equally frequent ones): a model that learned something is better. */
 static int find_majority(struct train_data *data)
 {
 	const struct train_split *train = &data->splits[TRAIN_SPLIT_TRAIN],
@@ -182,7 +189,7 @@ int train_data_load(const struct rung_dataset *ds, const char *name, int quiet,
 	data.labels = malloc(vertex_count * sizeof(*data.labels));
 	loader.seen = malloc(vertex_count / 8 + 1);
 	if (data.labels && loader.seen) {
-		memset(data.labels, 0xff, vertex_count * sizeof(*data.labels));
+		memset(data.labels, 0xff, vertex_count * sizeof(*data.labels)); /* all -1 */
 		code = load_splits(&loader);
 		if (code == TOOL_DONE && find_majority(&data) < 0)
 			code = tool_error(name, TOOL_FAILED, "no memory to count %u classes",

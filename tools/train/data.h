@@ -27,8 +27,9 @@ struct train_data {
 
 /**
  * Read labels and splits. Vertices without a label (NaN, negative) and repeats are left out of the
- * splits, with a note on stderr unless `quiet`. Prints errors on stderr.
- * @return an exit code, TOOL_DONE if everything was read
+ * splits, with a note on stderr unless `quiet`.
+ * @param data_out  written for TOOL_DONE; free it with train_data_fini()
+ * @return an exit code, the failure printed
  */
 int train_data_load(const struct rung_dataset *ds, const char *name, int quiet,
                     struct train_data *data_out);

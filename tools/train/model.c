@@ -17,7 +17,7 @@ int train_buffer_need(struct train_buffer *buffer, uint64_t rows, uint64_t width
 		return RUNG_E_NOMEM;
 	if (count <= buffer->cap)
 		return 0;
-	count += count / 8; /* to spare: later batches are rarely larger than that */
+	count += count / 8; /* later batches are rarely larger by more than an eighth */
 	bytes = count * sizeof(float);
 	free(buffer->data);
 	buffer->cap = 0;
@@ -28,6 +28,8 @@ int train_buffer_need(struct train_buffer *buffer, uint64_t rows, uint64_t width
 	return 0;
 }
 
+/* Glorot-uniform: between +-sqrt(6 / (in + out)). Each weight depends on the key and its index
+ * only. */
 static void init_weights(float *weights, const struct train_layer *layer, uint64_t key)
 {
 	uint64_t count = (uint64_t)layer->in_width * layer->out_width;
@@ -38,6 +40,8 @@ static void init_weights(float *weights, const struct train_layer *layer, uint64
 	}
 }
 
+/* Point the layers into the common arrays: self, neigh, bias of each layer in turn, so that Adam
+ * runs over one array. train_adam_step() relies on this order. */
 static void place_params(struct train_model *model)
 {
 	uint64_t at = 0;
@@ -122,13 +126,14 @@ static void fill_bias(const struct train_layer *layer, uint64_t rows, float *out
 		memcpy(out + r * layer->out_width, layer->bias, layer->out_width * sizeof(float));
 }
 
+/* ReLU, then dropout. */
 static void activate(uint64_t rows, uint64_t width, struct train_dropout dropout, float *out)
 {
 #pragma omp parallel for schedule(static)
 	for (uint64_t r = 0; r < rows; r++) {
 		float *row = out + r * width;
 		for (uint64_t i = 0; i < width; i++)
-			row[i] = row[i] < 0 ? 0 : row[i]; /* NaN stays: the loss shows it */
+			row[i] = row[i] < 0 ? 0 : row[i]; /* NaN is kept: the loss shows it */
 		if (dropout.rate > 0)
 			train_row_dropout(dropout, r, width, row);
 	}
@@ -149,6 +154,7 @@ int train_model_forward(struct train_model *model, const struct train_input *inp
 		     train_buffer_need(&model->mean[l], rows, layer->in_width) < 0))
 			return RUNG_E_NOMEM;
 		float *out = model->hidden[l].data;
+		/* the bias first: both products are added to it by BLAS */
 		fill_bias(layer, rows, out);
 		multiply_add(in, layer->self, layer, rows, out);
 		if (block->edge_count) { /* without edges the means are zeros and add nothing */

@@ -42,14 +42,15 @@ struct train_model {
 	struct train_layer layers[RUNG_HOPS_MAX];
 	uint64_t param_count;
 	float *params, *grads;    /* [param_count] all layers */
-	float *moment1, *moment2; /* Adam's */
-	/* of the last forward pass: */
-	/* output rows of layer l; of the last one the logits, then their gradients */
+	float *moment1, *moment2; /* [param_count] of Adam */
+	/* Buffers of the last forward pass. hidden: output rows of layer l; of the last layer the
+	 * logits, which train_model_loss() replaces by their gradient. mean: means over
+	 * neighbours. */
 	struct train_buffer hidden[RUNG_HOPS_MAX];
 	struct train_buffer mean[RUNG_HOPS_MAX];
-	struct train_buffer d_mean, d_hidden[RUNG_HOPS_MAX];
-	struct train_transpose turned;
-	double *row_loss;
+	struct train_buffer d_mean, d_hidden[RUNG_HOPS_MAX]; /* their gradients */
+	struct train_transpose turned; /* of the block that is processed backward */
+	double *row_loss;              /* [row_loss_cap] loss of each row of a batch */
 	uint64_t row_loss_cap;
 };
 
@@ -59,17 +60,17 @@ struct train_input {
 	const float *rows; /* [blocks[0]->src_count][width] dropped out already while training */
 };
 
-/** Make a model with Glorot-uniform weights and zero biases. @return 0, RUNG_E_NOMEM, RUNG_E_INVAL
- * (sizes beyond CBLAS) */
+/** Create a model with Glorot-uniform weights and zero biases.
+ * @return 0, RUNG_E_NOMEM, RUNG_E_INVAL (sizes beyond the int of CBLAS) */
 int train_model_init(struct train_model *model, uint32_t layer_count, uint32_t width,
                      uint32_t hidden, uint32_t class_count, float dropout, uint64_t seed);
 void train_model_fini(struct train_model *model);
 
 /**
  * Compute the logits of the last block's destinations.
- * @param step        names the dropout masks while training; ignored otherwise
- * @param logits_out  [dst_count][class_count], the model's
- * @return 0, RUNG_E_NOMEM, RUNG_E_INVAL (a batch beyond CBLAS)
+ * @param step        key of the dropout masks while training; ignored otherwise
+ * @param logits_out  [dst_count][class_count], owned by the model, valid until the next call
+ * @return 0, RUNG_E_NOMEM, RUNG_E_INVAL (a batch beyond the int of CBLAS)
  */
 int train_model_forward(struct train_model *model, const struct train_input *input, int training,
                         uint64_t step, float **logits_out);
@@ -81,13 +82,14 @@ int train_model_forward(struct train_model *model, const struct train_input *inp
 int train_model_loss(struct train_model *model, float *logits, const int32_t *labels,
                      uint64_t count, int gradient, double *loss_out);
 
-/** Gradients of all parameters, from the gradient of the logits that train_model_loss() left. */
+/** Compute the gradients of all parameters from the gradient of the logits, which
+ * train_model_loss() has stored in their place. @return 0 or RUNG_E_NOMEM */
 int train_model_backward(struct train_model *model, const struct train_input *input);
 
-/** One step with the gradients. */
+/** Change the parameters by one step with the gradients. */
 void train_adam_step(struct train_adam *adam, struct train_model *model);
 
-/** Rows whose largest logit (the first of equal ones) is that of the label. */
+/** Number of rows whose largest logit (the first of equal ones) is that of the label. */
 uint64_t train_count_correct(const float *logits, const int32_t *labels, uint64_t count,
                              uint32_t class_count);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The output of `rung train`. Losses and accuracies have nine digits: two runs that print the same
- * are the same. */
+/* The output of rung train. Losses and accuracies have nine digits, so that two runs that print the
+ * same numbers computed the same. */
 #include <math.h>
 #include <stdio.h>
 
 #include "output/json.h"
 #include "train.h"
 
+/* "-" for NaN: the split does not exist. */
 static const char *percent(char text[TOOL_TEXT_BYTES], double share)
 {
 	if (isnan(share))

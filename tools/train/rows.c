@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversion of feature rows to float32, with normalisation and dropout on the way: one pass over
- * the memory. Each row is written by one thread and depends on nothing but its bytes and its
- * position.
+ * Conversion of feature rows to float32, with normalisation and dropout in the same pass over the
+ * memory. Each row is written by one thread and depends only on its bytes and its position, so the
+ * result does not depend on the number of threads.
  */
 #include "rows.h"
 
@@ -26,8 +26,9 @@ static float from_bits(uint32_t bits)
 
 float train_from_f16(uint16_t bits)
 {
-	/* Exponent and mantissa moved into a float are 2^112 too small; the product is exact,
-	 * subnormals included. */
+	/* Exponent and mantissa, moved to their places in a float, give a number that is too small
+	 * by 2^112, the difference of the exponent biases. The product is exact, subnormals
+	 * included. */
 	uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
 	uint32_t rest = (uint32_t)(bits & 0x7fffu) << 13;
 	if ((bits & 0x7c00u) == 0x7c00u) /* infinity, NaN */
@@ -126,6 +127,7 @@ static void convert_row(enum rung_dtype dtype, bool f16c, const unsigned char *r
 	}
 }
 
+/* Summed in double, so that rounding does not grow with the width. Zeros are not changed. */
 static void normalise_row(enum train_norm norm, uint64_t width, float *row)
 {
 	double sum = 0;
@@ -141,7 +143,7 @@ static void normalise_row(enum train_norm norm, uint64_t width, float *row)
 		row[i] *= scale;
 }
 
-/* One element by its 16 bits of a draw. */
+/* Drop or scale an element by the low 16 bits of a draw. */
 static inline void drop(float *value, uint64_t bits, uint32_t threshold, float scale)
 {
 	*value *= ((uint32_t)bits & 0xffffu) < threshold ? 0.0f : scale;
@@ -149,8 +151,8 @@ static inline void drop(float *value, uint64_t bits, uint32_t threshold, float s
 
 void train_row_dropout(struct train_dropout dropout, uint64_t row_idx, uint64_t width, float *row)
 {
-	/* Four elements a draw, 16 bits each: the rate is met to 2^-16. Zeros need none: features
-	 * are often sparse. */
+	/* One draw decides four elements, 16 bits each, so the rate is exact to 2^-16. Four zeros
+	 * need no draw: features are often sparse. */
 	uint32_t threshold = (uint32_t)(dropout.rate * 65536.0f);
 	float scale = 1.0f / (1.0f - dropout.rate);
 	uint64_t key = rung__mix64(dropout.key ^ row_idx);

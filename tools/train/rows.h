@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Feature rows as they were gathered, turned into float32 for the model. */
+/** Conversion of gathered feature rows to float32 for the model. */
 #ifndef TRAIN_ROWS_H
 #define TRAIN_ROWS_H
 
@@ -28,7 +28,7 @@ struct train_dropout {
 };
 
 /**
- * Convert `row_count` rows of `width` elements. Rows of zeros stay so when they are normalised.
+ * Convert `row_count` rows of `width` elements. Rows of zeros are not changed by normalisation.
  * Every value of f16, bf16, i8 and u8 becomes the same number; f64 and wide integers are rounded.
  */
 void train_rows_convert(enum rung_dtype dtype, const void *rows, uint64_t row_count, uint64_t width,
@@ -37,7 +37,7 @@ void train_rows_convert(enum rung_dtype dtype, const void *rows, uint64_t row_co
 /** Dropout on one row in place; `row_idx` is its position. */
 void train_row_dropout(struct train_dropout dropout, uint64_t row_idx, uint64_t width, float *row);
 
-/** One f16 or bf16 by its bits. */
+/** Value of an f16 or a bf16 with the given bits. */
 float train_from_f16(uint16_t bits);
 float train_from_bf16(uint16_t bits);
 

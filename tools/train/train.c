@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Epochs: shuffle, train batch by batch, evaluate, keep the best weights. Draws come from keys
- * derived from the seed and sequence numbers, never from time or memory, so a seed gives the same
- * bits with any tier or engine.
+ * derived from the seed and sequence numbers, never from time or memory. A seed therefore gives the
+ * same bits with any tier or engine.
  */
 #include "train.h"
 
@@ -12,25 +12,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Evaluation draws from keys that no epoch reaches. */
+/* Keys of evaluation batches, which no step of training reaches: every evaluation samples the same
+ * neighbourhoods. */
 #define EVAL_KEY(split) ((1ull << 63) | ((uint64_t)(split) << 56))
 #define DROPOUT_KEY     0x64726f70u /* distinguishes input masks from those of layers */
 
 struct trainer {
 	struct train_run *run;
 	struct train_adam adam;
-	uint64_t step;            /* batches trained on */
+	uint64_t step;            /* batches trained so far; also the key of the next one */
 	uint64_t *order;          /* the train split, shuffled again in each epoch */
-	struct train_buffer rows; /* float32 */
-	int32_t *labels;          /* of the batch */
-	float *best_params;
-	/* of the batch, the last hop first: the order of a model's layers */
+	struct train_buffer rows; /* rows of the batch in float32 */
+	int32_t *labels;          /* [seed_count] of the batch */
+	float *best_params;       /* [param_count] of the best epoch so far */
+	/* blocks of the batch, the last hop first: the order of a model's layers */
 	const struct rung_block *blocks[RUNG_HOPS_MAX];
-	struct rung_block bare; /* without edges: all of them */
-	uint64_t *bare_indptr;  /* its zeros */
-	char stage[32];         /* for progress */
+	struct rung_block bare; /* --no-edges: a block without edges, used for all layers */
+	uint64_t *bare_indptr;  /* its zeros, [batch_size + 1] */
+	char stage[32];         /* name of the step for the progress */
 };
 
+/* Report a failed batch. @return an exit code */
 static int no_memory(const struct trainer *trainer, int rc)
 {
 	return tool_error(trainer->run->name, TOOL_FAILED,
@@ -39,6 +41,8 @@ static int no_memory(const struct trainer *trainer, int rc)
 	                                     : "no memory for a batch of the model");
 }
 
+/* A number below `limit` from the state alone, without advancing it: the shuffle calls it once per
+ * position, each with another limit. */
 static uint64_t keyed_below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t bits = stream->state + limit, value;
@@ -48,7 +52,7 @@ static uint64_t keyed_below(struct rung__rng *stream, uint64_t limit)
 	return value;
 }
 
-/* The blocks of a batch; without edges, a block without neighbours for each hop. */
+/* Set the blocks of a batch; with --no-edges, a block without neighbours for each layer. */
 static void claim_blocks(struct trainer *trainer, const struct rung_loader_batch *batch)
 {
 	uint32_t layer_count = trainer->run->model->layer_count;
@@ -60,7 +64,7 @@ static void claim_blocks(struct trainer *trainer, const struct rung_loader_batch
 			batch->block_count ? batch->blocks[layer_count - 1 - l] : &trainer->bare;
 }
 
-/* Rows to float32, then through the model. Returns a status. */
+/* Convert the rows to float32 and compute the logits. @return a status */
 static int forward(struct trainer *trainer, const struct rung_loader_batch *batch, int training,
                    struct train_input *input, float **logits)
 {
@@ -93,7 +97,8 @@ static bool row_is_finite(const float *row, uint64_t width)
 	return true;
 }
 
-/* The loss is not a number: a feature is not, or the weights diverged. */
+/* Report a loss that is not finite: a feature is not, or the weights have diverged. @return an exit
+ * code */
 static int loss_failed(const struct trainer *trainer, const struct rung_loader_batch *batch,
                        double loss)
 {
@@ -102,9 +107,8 @@ static int loss_failed(const struct trainer *trainer, const struct rung_loader_b
 	for (uint64_t i = 0; i < batch->rank_count; i++) {
 		if (!row_is_finite(trainer->rows.data + i * width, width))
 			return tool_error(run->name, TOOL_FAILED,
-			                  "the features of rank %llu hold NaN, an infinity or a "
-			                  "number beyond float32; repair "
-			                  "them and stage again",
+			                  "the features of rank %llu have NaN, an infinity or a "
+			                  "number beyond float32; repair them and stage again",
 			                  (unsigned long long)batch->ranks[i]);
 	}
 	return tool_error(run->name, TOOL_FAILED,
@@ -112,8 +116,8 @@ static int loss_failed(const struct trainer *trainer, const struct rung_loader_b
 	                  loss, (unsigned long long)trainer->step);
 }
 
-/* A step on a batch. Returns an exit code; where it is not TOOL_DONE the weights are as they
- * were. */
+/* One step of Adam on a batch. @return an exit code; the weights are unchanged if it is not
+ * TOOL_DONE */
 static int train_batch(struct trainer *trainer, const struct rung_loader_batch *batch,
                        double *loss_out)
 {
@@ -135,7 +139,7 @@ static int train_batch(struct trainer *trainer, const struct rung_loader_batch *
 	return TOOL_DONE;
 }
 
-/* Loss and right answers of a batch. Returns an exit code. */
+/* Loss and number of correct predictions of a batch. @return an exit code */
 static int test_batch(struct trainer *trainer, const struct rung_loader_batch *batch,
                       double *loss_out, uint64_t *correct_out)
 {
@@ -155,7 +159,7 @@ static int test_batch(struct trainer *trainer, const struct rung_loader_batch *b
 	return TOOL_DONE;
 }
 
-/* The split's seeds, in the order of `ids`. Returns a status. */
+/* Begin a pass of a loader over a split, in the order of `ids`. @return a status */
 static int begin_pass(struct rung_loader *loader, const struct train_split *split,
                       const uint64_t *ids, uint64_t key_first)
 {
@@ -166,7 +170,7 @@ static int begin_pass(struct rung_loader *loader, const struct train_split *spli
 	return rung_loader_begin(loader, &pass);
 }
 
-/* One sweep over the train split. Returns an exit code. */
+/* Train on the whole train split once. @return an exit code */
 static int train_epoch(struct trainer *trainer, uint32_t number, struct train_epoch *epoch)
 {
 	struct train_run *run = trainer->run;
@@ -185,7 +189,7 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 		rung_loader_put(run->loader, batch, NULL);
 		if (code != TOOL_DONE)
 			return code;
-		loss_sum += loss * (double)seed_count;
+		loss_sum += loss * (double)seed_count; /* the last batch may be smaller */
 		done += seed_count;
 		compute_ns += tool_now_ns() - batch_ns;
 		tool_progress_update(run->progress, trainer->stage, done, split->count);
@@ -201,8 +205,8 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	return TOOL_DONE;
 }
 
-/* Accuracy and loss of a split, always with the same sampled neighbourhoods. Returns an exit code;
- * NaN for an empty split. */
+/* Accuracy and loss of a split, always with the same sampled neighbourhoods; NaN for an empty
+ * split. @return an exit code */
 static int evaluate(struct trainer *trainer, int which, double *accuracy_out, double *loss_out)
 {
 	struct train_run *run = trainer->run;
@@ -235,6 +239,7 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 	return TOOL_DONE;
 }
 
+/* By validation accuracy, then by validation loss. Among equal epochs the earlier one stays. */
 static bool is_better(const struct train_epoch *epoch, const struct train_epoch *best)
 {
 	if (isnan(epoch->valid_accuracy)) /* no valid split: the last epoch counts */
@@ -244,6 +249,7 @@ static bool is_better(const struct train_epoch *epoch, const struct train_epoch 
 	return epoch->valid_loss < best->valid_loss;
 }
 
+/* All epochs; afterwards the model has the weights of the best one. @return an exit code */
 static int run_epochs(struct trainer *trainer, struct train_result *result)
 {
 	struct train_run *run = trainer->run;
@@ -263,6 +269,7 @@ static int run_epochs(struct trainer *trainer, struct train_result *result)
 		if (!run->args->common.json) {
 			tool_progress_end(run->progress);
 			train_print_epoch(e + 1, epoch);
+			/* stop at the first line that is lost, not after hours of training */
 			if (tool_flush(run->name) != TOOL_DONE)
 				return TOOL_FAILED;
 		}

@@ -15,8 +15,9 @@ struct train_args {
 	const char *dir;
 	/* batch_size 0: as staged; patience 0: all epochs */
 	uint32_t hidden, batch_size, epochs, patience;
-	uint32_t look_ahead;                             /* 0: as the loader has it */
-	struct tool_fanouts fanouts, eval_fanouts;       /* count 0: as staged; as in training */
+	uint32_t look_ahead; /* batches; 0: the loader's default */
+	/* count 0: as staged; of evaluation: as in training */
+	struct tool_fanouts fanouts, eval_fanouts;
 	double lr, weight_decay, dropout, input_dropout; /* input_dropout negative: as dropout */
 	enum train_norm norm;
 	uint64_t seed;
@@ -25,8 +26,8 @@ struct train_args {
 
 struct train_epoch {
 	double loss;                               /* mean over the train split */
-	double seconds, compute_s;                 /* of training, evaluation not included */
-	struct rung_loader_stats load;             /* the same */
+	double seconds, compute_s;                 /* of training, without evaluation */
+	struct rung_loader_stats load;             /* of training, without evaluation */
 	double valid_accuracy, valid_loss, eval_s; /* NaN without a valid split */
 };
 
@@ -35,33 +36,36 @@ struct train_result {
 	uint32_t epoch_count;
 	uint32_t best_epoch;  /* index of the epoch whose weights were tested */
 	double test_accuracy; /* NaN without a test split */
-	double seconds;       /* from the first batch to the test's last */
+	double seconds;       /* from the first batch of training to the last of the test */
 };
 
-/** The parts that work together; the caller opens them, the trainer borrows. */
+/** The parts that work together. The caller opens and closes them. */
 struct train_run {
 	const char *name; /* "rung train" */
 	const struct train_args *args;
 	const struct train_data *data;
 	const struct rung_array_info *features;
-	struct rung_loader *loader, *eval_loader; /* may be one and the same */
+	struct rung_loader *loader, *eval_loader; /* may be the same one */
 	struct train_model *model;
 	struct tool_progress *progress;
 };
 
 /**
- * Train for the requested epochs, evaluate after each, and test the best weights: highest
- * validation accuracy, of equal ones the lower validation loss, of equal ones the earlier. Without
- * a valid split the last weights are tested. Prints a failure on stderr. @return an exit code
+ * Train for the requested epochs, evaluate after each, and test the best weights: those with the
+ * highest validation accuracy, then the lowest validation loss, then the earliest. Without a valid
+ * split the last weights are tested.
+ * @param result_out  written for TOOL_DONE; free its epochs with free()
+ * @return an exit code, the failure printed
  */
 int train_run(struct train_run *run, struct train_result *result_out);
 
-/** Table line of an epoch on stdout, epochs counted from 1; a heading above the first. */
+/** Print the table line of an epoch, counted from 1, on stdout; a heading before the first. */
 void train_print_epoch(uint32_t number, const struct train_epoch *epoch);
+/** Print the result and the counters of the store on stdout. */
 void train_print_summary(const struct train_run *run, const struct train_result *result,
                          const struct rung_store_stats *stats);
 
-/** @return an exit code */
+/** Print all of it as one JSON object. @return an exit code */
 int train_print_json(const struct train_run *run, const struct train_result *result,
                      const struct rung_store_stats *stats);
 

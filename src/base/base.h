@@ -36,7 +36,8 @@ extern "C" { /* for kernels/ */
  * Record why a call fails, as the calling thread's last error. Returns `status`, so that
  * `return rung__fail(...)` is one line. The function that detects the failure calls it, once; its
  * callers pass the status on. The text names file, position, value and remedy, without a full stop.
- * Its arguments may point into the last error.
+ * With RUNG_E_NOMEM it may name just the purpose of the memory and its size; ": out of memory" is
+ * appended. The arguments may point into the last error.
  */
 int rung__fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -57,6 +57,15 @@ static void record(uint64_t least, const char *format, va_list args)
 	last_error_least = least;
 }
 
+/* The message of a failed allocation may just name the purpose and the size: add the reason. */
+static void add_out_of_memory(void)
+{
+	const size_t length = strlen(last_error);
+
+	if (!strstr(last_error, "memory"))
+		snprintf(last_error + length, sizeof(last_error) - length, ": out of memory");
+}
+
 int rung__fail(int status, const char *format, ...)
 {
 	va_list args;
@@ -64,6 +73,8 @@ int rung__fail(int status, const char *format, ...)
 	va_start(args, format);
 	record(0, format, args); /* also clears the budget of an earlier failure */
 	va_end(args);
+	if (status == RUNG_E_NOMEM)
+		add_out_of_memory();
 	return status;
 }
 

@@ -97,6 +97,18 @@ Test(last_error, fail_records_the_sentence_and_returns_the_status)
 	cr_assert_str_eq(rung_last_error(), "graph.npy: edge 7");
 }
 
+Test(last_error, of_a_failed_allocation_ends_with_the_reason)
+{
+	cr_assert_eq(rung__fail(RUNG_E_NOMEM, "x.npy: %d bytes", 8), RUNG_E_NOMEM);
+	cr_assert_str_eq(rung_last_error(), "x.npy: 8 bytes: out of memory");
+	(void)rung__fail(RUNG_E_NOMEM, "%s", rung_last_error());
+	cr_assert_str_eq(rung_last_error(), "x.npy: 8 bytes: out of memory");
+	(void)rung__fail(RUNG_E_NOMEM, "x.npy: no memory for 8 bytes");
+	cr_assert_str_eq(rung_last_error(), "x.npy: no memory for 8 bytes");
+	(void)rung__fail_errno(ENOMEM, "x.npy");
+	cr_assert_str_eq(rung_last_error(), "x.npy: Cannot allocate memory");
+}
+
 Test(last_error, may_be_an_argument_of_the_next_failure)
 {
 	(void)rung__fail(RUNG_E_IO, "inner");

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import weakref
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Forked(Protocol):
@@ -51,6 +52,38 @@ def _at_exit() -> None:
         if ends is not None:
             with suppress(Exception):   # the others are ended all the same
                 ends()
+
+
+class Calls:
+    """The calls that threads are inside. Each holds a lock of its thread: `with calls.lock(): ...`.
+
+    Locks of C have no gap between taking them and the `with` that releases them; that of
+    threading.Condition, which is written in Python, has one.
+    """
+
+    def __init__(self) -> None:
+        self._mine = threading.local()
+        self._all: set[weakref.ref] = set()
+
+    def lock(self) -> Any:
+        lock = getattr(self._mine, "lock", None)
+        if lock is None:
+            lock = threading.RLock()
+            self._all.add(weakref.ref(lock, self._all.discard))
+            self._mine.lock = lock
+        return lock
+
+    def inside(self) -> bool:
+        """Whether this thread is, as a signal handler may find."""
+        return self.lock()._is_owned()
+
+    def wait(self) -> None:
+        """Return once all threads have left those that they are in now."""
+        for reference in list(self._all):
+            lock = reference()
+            if lock is not None:
+                with lock:
+                    pass
 
 
 os.register_at_fork(after_in_child=_in_child)

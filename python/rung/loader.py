@@ -18,15 +18,15 @@ import numpy as np
 
 from ._library import DRAWS, c, check, lib
 from .arrays import CPU, CUDA, Array
-from .dataset import Dataset, LazyArray
+from .dataset import Dataset, Graph, LazyArray
 from .dtypes import BY_NAME
 from .errors import ClosedError, ForkError, InvalidError, NotSupportedError
-from .forks import watch
+from .forks import Calls, watch
 from .owned import Owned, Running
 from .sampler import (SEED_MAX, Block, WithVertices, as_kind, block_of, edges_of, mover,
                       sampler_opts)
 from .sizes import whole_number
-from .store import Calls, Store
+from .store import Store
 from .streams import current_stream
 
 _I64 = BY_NAME["i64"]
@@ -238,11 +238,7 @@ class Loader:
         self.store, self.seed, self.epoch = store, whole_number(seed, "seed", SEED_MAX), 0
         self._shuffle, self._drop_last, self._progress = bool(shuffle), bool(drop_last), progress
         self._pid = os.getpid()
-        self._given_rank = None if rank is None else whole_number(rank, "rank", _RANK_MAX)
-        self._given_world = (None if world_size is None
-                             else whole_number(world_size, "world_size", _RANK_MAX))
-        if self._given_rank is None and self._given_world not in (None, 1):
-            raise InvalidError(f"world_size={world_size}: without rank; give both, or neither")
+        self._set_ranks(rank, world_size)
         rank, world_size = self._ranks()
         with Dataset(store.path) as dataset:
             self._vertex_of_rank = LazyArray(dataset, "vertex_of_rank")
@@ -261,16 +257,8 @@ class Loader:
                 found.append(_gpu_sampler(store, dataset, opts))
             graph = dataset.graph() if opts.sampler.hop_count else None
         self._calls, self._ended = Calls(), False
-
-        def create(memory: Owned) -> int:
-            of = (memory, *found, graph.memory) if graph else (memory, *found)
-            found.append(Running(lib.rung_loader_destroy, of=of, keeps=(graph, keep)))
-            return lib.rung_loader_create(memory, byref(graph.csc) if graph else None, byref(opts),
-                                          byref(found[-1].pointer))
-
         try:
-            check(store._call(create))
-            self._handle = found[-1]
+            self._create(opts, graph, keep)
             if warm_up:
                 ranks = self._seed_ranks[self._order(rank, world_size)]
                 check(lib.rung_loader_warm_up(self._handle, byref(self._pass(ranks, rank))))
@@ -279,6 +267,19 @@ class Loader:
                 handle.release()
             raise
         watch(self)
+
+    def _create(self, opts: c.rung_loader_opts, graph: Optional[Graph], keep: Any) -> None:
+        """Append the library's loader to the handles, of which it is the last."""
+        found = self._handles
+
+        def create(memory: Owned) -> int:
+            of = (memory, *found, graph.memory) if graph else (memory, *found)
+            found.append(Running(lib.rung_loader_destroy, of=of, keeps=(graph, keep)))
+            return lib.rung_loader_create(memory, byref(graph.csc) if graph else None, byref(opts),
+                                          byref(found[-1].pointer))
+
+        check(self.store._call(create))
+        self._handle = found[-1]
 
     def _forked(self) -> None:
         self._calls = Calls()
@@ -315,6 +316,13 @@ class Loader:
         self._labels = None
         if labels and dataset.has_labels:
             self._labels = dataset.array("labels")[self._seed_ranks]
+
+    def _set_ranks(self, rank: Optional[int], world_size: Optional[int]) -> None:
+        self._given_rank = None if rank is None else whole_number(rank, "rank", _RANK_MAX)
+        self._given_world = (None if world_size is None
+                             else whole_number(world_size, "world_size", _RANK_MAX))
+        if self._given_rank is None and self._given_world not in (None, 1):
+            raise InvalidError(f"world_size={world_size}: without rank; give both, or neither")
 
     def _ranks(self) -> tuple[int, int]:
         """This rank and the number of ranks: given ones, else those of torch.distributed by now."""

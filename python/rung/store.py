@@ -5,31 +5,25 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from ctypes import byref, c_int, pointer
-from math import ceil
-from numbers import Real
+from types import SimpleNamespace
 from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import (BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, UINT32_MAX, c, check, lib,
-                       string, text)
+from ._library import c, check, lib, string, text
 from .arrays import CPU, CUDA, Array
 from .dataset import Dataset
 from .dtypes import BY_CODE, DType
 from .errors import ClosedError, ForkError, InvalidError
-from .forks import watch
+from .forks import Calls, watch
 from .gather import Flight, Gather
 from .operands import Listed, list_ids, make_rows, store_memory, torch_of
 from .owned import Folder, Owned, Running, statuses
-from .sizes import Size, choice, size_bytes, size_share, whole_number
+from .sizes import INT_MAX, Size, plan_opts, store_opts, whole_number
 from .stats import Stats, read_stats
 from .streams import Stream, stream_of
-
-
-INT_MAX = 2**31 - 1
 
 
 class Store:
@@ -81,68 +75,31 @@ class Store:
             self._remove_folder()
             raise
 
-    def _open(self, memory, path, host, gpu, gpus, device, cache, share, vertex_ids, queue_depth,
-              engine, numa, requests, batch_rows, merge_gap, buffered, read_timeout, profile,
-              private_cache, sample_on_gpu) -> None:
-        plan_opts, opts = c.rung_plan_opts(), c.rung_store_opts()
+    def _open(self, memory: Owned, **arguments: Any) -> None:
+        given = SimpleNamespace(**arguments)
         plan = Owned(lib.rung_plan_destroy)
-        with Dataset(path) as dataset:
-            whole = dataset.feature_bytes
-            if host is not None:
-                # 0 means the default: the error names the least that works
-                plan_opts.host_bytes = size_bytes(host, whole, "host") or 1
-            if gpu is not None:
-                plan_opts.gpu_bytes = size_bytes(gpu, whole, "gpu") or BYTES_NONE
-            if cache is not None:
-                plan_opts.cache_share = size_share(cache, "cache")
-                if not plan_opts.cache_share:
-                    plan_opts.cache_bytes = size_bytes(cache, 0, "cache") or BYTES_NONE
-            if device == "cpu" and (gpu is not None or gpus):
-                raise InvalidError("device='cpu': no row is on a GPU then; leave out gpu and gpus, "
-                                   "or give device='auto'")
-            default = "auto" if gpu is not None or gpus else "cpu"
-            plan_opts.device = choice(device or default, DEVICES, "device")
-            if gpus:
-                numbers = [whole_number(number, "gpus", INT_MAX) for number in gpus]
-                plan_opts.gpus, plan_opts.gpu_count = (c_int * len(gpus))(*numbers), len(gpus)
-            plan_opts.queue_depth = opts.queue_depth = whole_number(queue_depth, "queue_depth")
-            plan_opts.sample_on_gpu = bool(sample_on_gpu)
-            plan_opts.vertex_ids = opts.vertex_ids = bool(vertex_ids)
-            if isinstance(numa, str):
-                named = [policy for policy in NUMA_POLICIES if policy != "node"]
-                plan_opts.numa = choice(numa, named, "numa", NUMA_POLICIES)
-            else:
-                plan_opts.numa, plan_opts.numa_node = NUMA_POLICIES.index(
-                    "node"), whole_number(numa, "numa")
-            if profile is not None:
-                plan_opts.profile = pointer(c.rung_profile())
-                check(lib.rung_profile_load(string(profile, "profile"), plan_opts.profile))
-            opts.engine = choice(engine, ENGINES, "engine")
-            opts.requests_max, opts.batch_rows_max = whole_number(
-                requests, "requests"), whole_number(batch_rows, "batch_rows")
-            opts.merge_gap_bytes = whole_number(merge_gap, "merge_gap")
-            opts.buffered = bool(buffered)
-            if not isinstance(read_timeout, Real) or not 0 <= read_timeout <= UINT32_MAX // 1000:
-                raise InvalidError(f"read_timeout={read_timeout!r}: give seconds, 0 (for 30) to "
-                                   f"{UINT32_MAX // 1000}")
-            opts.read_timeout_ms = ceil(read_timeout * 1000)
+        with Dataset(given.path) as dataset:
+            planned = plan_opts(given, dataset.feature_bytes)
+            opts = store_opts(given)
             files = dataset._open()
             try:
-                check(lib.rung_plan_create(files, byref(plan_opts), byref(plan.pointer)))
+                check(lib.rung_plan_create(files, byref(planned), byref(plan.pointer)))
                 self.why_cpu = text(lib.rung_plan_device(plan).contents.why)
-                if share is True:
-                    self._folder = Folder.create("rung-")
-                    self._share_path = os.path.join(self._folder.path, "store")
-                elif share is not False and share is not None:
-                    self._share_path = os.fsdecode(share)
-                    if not self._share_path:
-                        raise InvalidError("share='': give True, or the path of a socket")
+                self._choose_socket(given.share)
                 if self._share_path is not None:
                     opts.share_path = string(self._share_path, "share")
-                opts.private_cache = bool(private_cache)
                 check(lib.rung_store_open(files, plan, byref(opts), byref(memory.pointer)))
             finally:
                 plan.release()
+
+    def _choose_socket(self, share: Union[bool, str, os.PathLike, None]) -> None:
+        if share is True:
+            self._folder = Folder.create("rung-")
+            self._share_path = os.path.join(self._folder.path, "store")
+        elif share is not False and share is not None:
+            self._share_path = os.fsdecode(share)
+            if not self._share_path:
+                raise InvalidError("share='': give True, or the path of a socket")
 
     def _remove_folder(self) -> None:
         if self._folder is not None:
@@ -401,38 +358,6 @@ class Store:
 
     def __repr__(self) -> str:
         return f"rung.Store({self.path!r}): {list(self.shape)} {self.dtype.name} on {self.device}"
-
-
-class Calls:
-    """The calls that threads are inside. Each holds a lock of its thread: `with calls.lock(): ...`.
-
-    Locks of C have no gap between taking them and the `with` that releases them; that of
-    threading.Condition, which is written in Python, has one.
-    """
-
-    def __init__(self) -> None:
-        self._mine = threading.local()
-        self._all: set[weakref.ref] = set()
-
-    def lock(self) -> Any:
-        lock = getattr(self._mine, "lock", None)
-        if lock is None:
-            lock = threading.RLock()
-            self._all.add(weakref.ref(lock, self._all.discard))
-            self._mine.lock = lock
-        return lock
-
-    def inside(self) -> bool:
-        """Whether this thread is, as a signal handler may find."""
-        return self.lock()._is_owned()
-
-    def wait(self) -> None:
-        """Return once all threads have left those that they are in now."""
-        for reference in list(self._all):
-            lock = reference()
-            if lock is not None:
-                with lock:
-                    pass
 
 
 def _indexed(part: Any) -> str:

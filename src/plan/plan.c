@@ -3,8 +3,12 @@
  * The plan: which ranks each tier holds.
  *
  * Ranks are ordered from hot to cold, so a tier holds a range of ranks, and the tier of a row is
- * found by comparing its rank with the borders. The host budget covers the rows, the staging slots,
- * the cold-row cache, and the map of rows staged in place: `--host` is the total that is used.
+ * found by comparing its rank with the borders. The budgets are spent from the fastest tier to the
+ * slowest: GPUs, then host memory; the remaining ranks are read from files.
+ *
+ * The host budget covers the rows, the staging slots, the cold-row cache, the map of rows staged in
+ * place, and the part of a sampled graph that is not on GPUs: `--host` is the total that is used.
+ * Nothing is allocated here except the plan itself; the store allocates by its numbers.
  */
 #include <math.h>
 #include <string.h>
@@ -18,22 +22,27 @@
 #include "plan/profile_rates.h"
 
 #define CACHE_SHARE    8u  /* default: the cold-row cache is 1/8 of the budget */
-#define CACHE_ROWS_MIN 16u /* fewer are not worth looking into */
+#define CACHE_ROWS_MIN 16u /* a smaller cache is not worth a lookup per cold row */
 #define FRAME_ALIGN    16u /* the widest load of a kernel */
 #define SLOT_COUNT_MIN 4u  /* fewer cannot overlap reads with copies */
 /* the slots take at most this part of the budget, unless the minimum is more */
 #define SLOT_SHARE 8u
-/* or this, when they are fewer and large: on a small graph reads that serve many rows save more
- * than hits */
-#define SLOT_SHARE_MAX      2u
-#define LINE_BYTES          128u /* of a graph's arrays, as kernels read them */
+/* or this part, with fewer and larger slots: on a small graph, reads that serve many rows save more
+ * than cached rows do */
+#define SLOT_SHARE_MAX 2u
+/* line of the graph's arrays, the unit in which kernels read them */
+#define LINE_BYTES          128u
 #define QUEUE_DEPTH_DEFAULT 64u
-#define SLOTS_OF_CPU        2u  /* for each read in flight: one being copied from */
-#define SLOTS_OF_GPU        16u /* slots wait for a kernel that copies many at once */
+#define SLOTS_OF_CPU        2u /* per read in flight: one is read into, one is copied from */
+/* per read in flight: slots wait for a kernel that copies many at once */
+#define SLOTS_OF_GPU 16u
 
 /*
- * Slots large enough for several rows per read, if the budget allows one for each read in flight;
- * otherwise one row each. The map of rows staged in place comes first.
+ * Choose size and number of the staging slots. They are large enough for several rows per read, if
+ * the budget then still allows one slot for each read in flight; otherwise each holds one row. In
+ * slots of one page no rows share a read, which cost three times the reads on ogbn-arxiv with 5 %
+ * of its rows in memory. The map of rows staged in place is subtracted first, because the store
+ * cannot read without it.
  */
 static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 {
@@ -41,7 +50,7 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 	const uint64_t budget = host_bytes - RUNG__MIN(host_bytes, plan->vertices_bytes);
 	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset,
 	                               RUNG__PAGE_BYTES);
-	/* large enough for neighbouring rows in one read */
+	/* large enough for neighbouring rows in one read; 0: for the longest read of one row */
 	static const uint64_t good[] = { 65536, 16384, 0 };
 	uint64_t slot, count, least = SLOT_COUNT_MIN * plan->file_count;
 
@@ -55,6 +64,8 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 			break;
 		}
 	}
+	/* fewer than the minimum cannot overlap; more would stay empty while they take memory from
+	 * rows */
 	count = RUNG__MIN(
 		RUNG__MAX(count, SLOT_COUNT_MIN),
 		depth * (plan->device.device == RUNG_DEVICE_CPU ? SLOTS_OF_CPU : SLOTS_OF_GPU));
@@ -65,7 +76,8 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 			"rows of %" PRIu64
 			" bytes are too large for a staging slot (4 GiB): split the features",
 			plan->row_bytes);
-	count *= plan->file_count; /* each file has its own, and its own queue */
+	count *= plan->file_count; /* each file has its own slots, refill thread and queue */
+	/* the least that works is in the message, and as a number in rung_last_error_min_bytes() */
 	if (slot * count > budget)
 		return rung__fail_min_bytes(
 			slot * least + plan->vertices_bytes,
@@ -80,23 +92,29 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 	return 0;
 }
 
+/* Host memory of a cache: index, replacement lists and frames. */
 static uint64_t cache_bytes(const struct rung__cache_shape *shape, uint64_t frame)
 {
 	return rung__cache_index_bytes(shape) +
 	       rung__align_up(shape->frame_count * frame, RUNG__PAGE_BYTES);
 }
 
-/* The number of rows that `bytes` can cache, after the first `first` ranks. */
+/* Size the cold-row cache for `bytes` bytes: as many frames as they hold, none below
+ * CACHE_ROWS_MIN. Only ranks from `first` on can be cached, because hotter ones are in memory. */
 static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 {
 	uint32_t sector = plan->sector_bytes;
 	bool whole = plan->row_stride % sector == 0 && plan->data_offset % sector == 0;
+	/* if rows fill whole sectors, frames do too: refill then reads single rows into them
+	 * directly */
 	uint64_t frame = rung__align_up(plan->row_bytes,
 	                                whole ? RUNG__MAX(sector, FRAME_ALIGN) : FRAME_ALIGN);
 	struct rung__cache_shape shape = { .rank_first = first,
 		                           .row_count = plan->vertex_count - first };
 
 	shape.frame_count = RUNG__MIN(RUNG__MIN(bytes / frame, shape.row_count), RUNG__FRAMES_MAX);
+	/* The index grows with the frames and the frames are rounded up to pages, so the quotient
+	 * above may be slightly too large: about 1/64 less per step. */
 	while (shape.frame_count >= CACHE_ROWS_MIN && cache_bytes(&shape, frame) > bytes)
 		shape.frame_count -= shape.frame_count / 64 + 1;
 	if (shape.frame_count < CACHE_ROWS_MIN)
@@ -108,12 +126,17 @@ static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 	};
 }
 
+/* A share of 1 or more is exactly the whole: as a double it could be rounded above it. */
 static uint64_t share_of(uint64_t whole, double share)
 {
 	return share >= 1 ? whole : (uint64_t)((double)whole * share);
 }
 
-/* @param host_bytes  the whole host budget, of which `budget` is for rows, slots and cache */
+/*
+ * Bytes for the cold-row cache, at most `left`.
+ * @param host_bytes  the whole host budget, to which cache_share refers
+ * @param budget  its part for rows, slots and cache, of which the default is a share
+ */
 static uint64_t cache_budget(const struct rung_plan_opts *opts, uint64_t host_bytes,
                              uint64_t budget, uint64_t left)
 {
@@ -124,7 +147,8 @@ static uint64_t cache_budget(const struct rung_plan_opts *opts, uint64_t host_by
 	return RUNG__MIN(opts->cache_bytes ? opts->cache_bytes : budget / CACHE_SHARE, left);
 }
 
-/* The next ranks, as many as are left of them. @return how many */
+/* Assign the next ranks to a tier: `rows`, or the remaining ones if they are fewer.
+ * @return the number of assigned ranks */
 static uint64_t give_ranks(struct rung_plan *plan, enum rung__tier_id tier, uint64_t first,
                            uint64_t rows)
 {
@@ -133,8 +157,12 @@ static uint64_t give_ranks(struct rung_plan *plan, enum rung__tier_id tier, uint
 	return plan->tiers[tier].row_count;
 }
 
-/* The same share of graph and rows, so that both borders are at the same vertex. @return bytes on
- * each GPU */
+/*
+ * Place the same share of the graph and of the rows on the GPUs. Hot vertices come first in both,
+ * so both borders are then at the same vertex. The lines of each array are interleaved over the
+ * GPUs.
+ * @return bytes on each GPU
+ */
 static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 {
 	uint64_t gpu_count = plan->device.gpu_count;
@@ -145,13 +173,19 @@ static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 	graph->indptr_lines = share_of(plan->graph_lines[0], share);
 	graph->indices_lines = share_of(plan->graph_lines[1], share);
 	graph->gpu_bytes = (graph->indptr_lines + graph->indices_lines) * LINE_BYTES;
+	/* each GPU has the rounded-up number of lines, which may exceed the budget by a line per
+	 * array */
 	return RUNG__MIN(gpu_bytes, ((graph->indptr_lines + gpu_count - 1) / gpu_count +
 	                             (graph->indices_lines + gpu_count - 1) / gpu_count) *
 	                                    LINE_BYTES);
 }
 
-/* The map may use half of a GPU's memory; then come rows that are replicated on every GPU, then
- * rows that are interleaved over all GPUs. */
+/*
+ * Spend the budget of the GPUs. The map of ids may use half of it; then comes the graph, then rows
+ * that are replicated on the gathering GPU, then rows that are interleaved over all GPUs.
+ * @param gpu_bytes  of each GPU, may be RUNG_BYTES_MAX
+ * @return the number of rows on GPUs
+ */
 static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opts *opts,
                               uint64_t gpu_bytes)
 {
@@ -171,12 +205,17 @@ static uint64_t place_on_gpus(struct rung_plan *plan, const struct rung_plan_opt
 	}
 	rows = give_ranks(plan, RUNG__TIER_GPU, 0, local / plan->row_stride);
 	peer /= plan->row_stride;
+	/* a budget of RUNG_BYTES_MAX holds all rows, however many bytes they have */
 	if (gpu_count > 1 && !rung__mul(peer, gpu_count, &peer))
 		peer = UINT64_MAX;
 	return rows + give_ranks(plan, RUNG__TIER_PEER, rows, peer);
 }
 
-/* After the ranks of the GPUs. */
+/*
+ * Divide the host budget, and with it the ranks from `first` on, which are not on GPUs. If all of
+ * these rows fit, no row is read from files, so there are no slots and no cache. Otherwise slots
+ * come first, because nothing can be read without them, then the cache, and the rows get the rest.
+ */
 static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts,
                          uint64_t host_bytes, uint64_t first)
 {
@@ -191,8 +230,9 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 		                  " bytes of the graph that are not on "
 		                  "a GPU: give more, or sample on the CPU",
 		                  budget, graph_bytes);
+	/* RUNG_BYTES_MAX is not a size: nothing can be subtracted from it */
 	budget -= budget == RUNG_BYTES_MAX ? 0 : graph_bytes;
-	/* no overflow: within the file, whose size was checked */
+	/* no overflow: at most the size of the features, which was checked */
 	if (host_rows * plan->row_stride > budget) {
 		rc = choose_slots(plan, budget);
 		if (rc < 0)
@@ -202,13 +242,15 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 		cache = cache_budget(opts, host_bytes, budget, left);
 		choose_cache(plan, cache,
 		             first + RUNG__MIN(host_rows, (left - cache) / plan->row_stride));
-		/* a cache below the minimum is omitted */
+		/* a cache below the minimum was omitted: its bytes go to rows */
 		host_rows = RUNG__MIN(host_rows, (left - plan->cache.bytes) / plan->row_stride);
+		/* no more frames than rows that are read from files */
 		plan->cache.row_count =
 			RUNG__MIN(plan->cache.row_count, plan->vertex_count - first - host_rows);
 	}
 	first += give_ranks(plan, RUNG__TIER_HOST, first, host_rows);
 	if (give_ranks(plan, RUNG__TIER_NVME, first, UINT64_MAX) == 0) {
+		/* every row is in memory: the store needs no rank-to-vertex map either */
 		plan->slots = (struct rung_plan_slots){ 0, 0 };
 		plan->cache = (struct rung_plan_cache){ 0, 0, 0 };
 		plan->vertices_bytes = 0;
@@ -216,6 +258,8 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 	return 0;
 }
 
+/* Find the kernel's name of the disk that holds an open file, by which a profile lists drives; ""
+ * if sysfs does not show it. */
 static void name_drive(int fd, char name[RUNG_DRIVE_NAME_BYTES])
 {
 	struct rung__block_device device;
@@ -229,7 +273,8 @@ static void name_drive(int fd, char name[RUNG_DRIVE_NAME_BYTES])
 		strcpy(name, device.name);
 }
 
-/* @param topology  NULL: the nodes of drives are not needed */
+/* Open the features files to learn their layout, their alignment for direct I/O and their drives.
+ * @param topology  NULL: memory is not placed, so the nodes of the drives are not needed */
 static int learn_features(const struct rung_dataset *ds, const struct rung_topology *topology,
                           struct rung_plan *plan)
 {
@@ -244,6 +289,7 @@ static int learn_features(const struct rung_dataset *ds, const struct rung_topol
 	/* no overflow: the size of a file */
 	plan->vertices_bytes = plan->vertex_count * features.layout.vertex_bytes;
 	for (uint32_t f = 0; f < plan->file_count && rc == 0; f++) {
+		/* one rule for the reads of all files: the largest alignment suits each of them */
 		plan->sector_bytes =
 			RUNG__MAX(plan->sector_bytes, rung__dio_align(features.files[f].fd));
 		name_drive(features.files[f].fd, plan->drive_names[f]);
@@ -255,12 +301,14 @@ static int learn_features(const struct rung_dataset *ds, const struct rung_topol
 	return rc;
 }
 
+/* Lines of LINE_BYTES that an array occupies; the last one may be partly used. */
 static uint64_t lines_of(uint64_t items, uint64_t item_bytes)
 {
 	/* no overflow: the size of a file, which was checked */
 	return (items * item_bytes + LINE_BYTES - 1) / LINE_BYTES;
 }
 
+/* Memory of the graph for sampling on a GPU. indptr has one more entry than there are vertices. */
 static void measure_graph(const struct rung_dataset_info *info, struct rung_plan *plan)
 {
 	plan->graph_lines[0] = lines_of(info->vertex_count + 1, sizeof(uint64_t));
@@ -268,7 +316,12 @@ static void measure_graph(const struct rung_dataset_info *info, struct rung_plan
 	plan->graph.bytes = (plan->graph_lines[0] + plan->graph_lines[1]) * LINE_BYTES;
 }
 
-/* Half of the free memory of the allowed nodes. @param topology NULL: nodes are not restricted */
+/*
+ * Host budget in bytes; the default is half of the free memory of the allowed nodes. Free memory is
+ * limited by the control group and, if nodes are known, by the memory of those that this process
+ * may use.
+ * @param topology  NULL: nodes are not restricted
+ */
 static uint64_t host_budget(const struct rung_plan *plan, const struct rung_plan_opts *opts,
                             const struct rung_topology *topology)
 {
@@ -284,6 +337,8 @@ static uint64_t host_budget(const struct rung_plan *plan, const struct rung_plan
 	return opts->host_bytes == RUNG_BYTES_NONE ? 0 : opts->host_bytes;
 }
 
+/* Derive settings from the profile. The queue depth is needed at once, because it determines the
+ * number of slots; an explicit option has precedence over the profile. */
 static void choose(struct rung_plan *plan, const struct rung_plan_opts *opts)
 {
 	plan->has_choice = opts->profile != NULL;
@@ -330,6 +385,11 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	plan = rung__zalloc(sizeof(*plan));
 	if (!plan)
 		return rung__fail(RUNG_E_NOMEM, "plan: out of memory");
+	/*
+	 * The order of the steps: the topology gives the nodes of the drives; the profile's choice
+	 * needs the drives and the device; the slots need the chosen queue depth; and memory is
+	 * placed on nodes last, when all sizes are known.
+	 */
 	plan->vertex_count = info->vertex_count;
 	plan->row_bytes = info->features.row_bytes;
 	plan->row_stride = info->row_stride;
@@ -344,7 +404,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	rc = rung__plan_choose_device(plan, &opts, &gpu_bytes);
 	if (rc < 0)
 		goto free_plan;
-	/* AUTO chose the CPU, which samples from private memory */
+	/* AUTO chose the CPU, which samples from private memory outside the budget */
 	if (plan->device.device == RUNG_DEVICE_CPU)
 		plan->graph = (struct rung__graph_location){ 0 };
 	choose(plan, &opts);
@@ -355,6 +415,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	rc = rung__plan_place_host(plan, &opts, topology);
 	if (rc < 0)
 		goto free_plan;
+	/* the plan keeps only node numbers */
 	rung_topology_destroy(topology);
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
 		plan->tiers[t].name = names[t];

@@ -2,15 +2,19 @@
 /**
  * Internal form of the plan, read by the store.
  *
- * The files. plan.c assigns ranks to tiers, plan_device.c accounts for GPU memory, plan_placement.c
- * and plan_interleave.c for NUMA nodes. plan_predict.c samples batches and counts the tiers of
- * their rows. plan_forecast.c turns the counts into seconds with a machine profile (profile.c,
- * profile_rates.c): it processes the batches as the store would, including the cache and merged
- * reads. plan_choose.c derives queue depth, gap and threads from the profile; a store uses them for
- * options that are not set. A rate that the profile lacks is assumed, and reported as assumed.
+ * plan.c assigns ranks to tiers, plan_device.c chooses the GPUs and their budget, plan_placement.c
+ * and plan_interleave.c choose NUMA nodes. plan_predict.c samples batches and counts the tiers of
+ * their rows. plan_forecast.c predicts seconds with a machine profile (profile.c, profile_rates.c):
+ * it processes the batches as the store would, including the cache and merged reads. plan_choose.c
+ * derives queue depth, gap and threads from the profile; a store uses them for options that are not
+ * set. A rate that the profile lacks is assumed, and reported as assumed.
  *
- * With sample_on_gpu the arrays of the graph are part of the budgets of GPUs and host; the GPUs get
+ * With sample_on_gpu the arrays of the graph are part of the budgets of GPUs and host. The GPUs get
  * the same share of the graph as of the rows.
+ *
+ * A plan points into itself (device.why, device.gpus, `only`), so it is never copied. It owns only
+ * placement_list. Only rung_plan_predict() and rung_plan_forecast() change a plan after its
+ * creation; the caller allows no other call at that time, so there is no lock.
  */
 #ifndef RUNG_PLAN_INTERNAL_H
 #define RUNG_PLAN_INTERNAL_H
@@ -21,8 +25,8 @@
 #include "tier/tier.h"
 
 #define RUNG__SLOT_COUNT_MAX  8192u
-#define RUNG__QUEUE_DEPTH_MAX (RUNG__SLOT_COUNT_MAX / 2) /* two slots a read in flight */
-#define RUNG__FRAMES_MAX      (1u << 30) /* of the cache: their numbers have 31 bits */
+#define RUNG__QUEUE_DEPTH_MAX (RUNG__SLOT_COUNT_MAX / 2) /* two slots per read in flight */
+#define RUNG__FRAMES_MAX      (1u << 30) /* in the cache: frame numbers have 31 bits */
 
 struct rung_plan {
 	struct rung_plan_tier tiers[RUNG__TIER_COUNT];
@@ -30,57 +34,63 @@ struct rung_plan {
 	struct rung_plan_cache cache;
 	struct rung_plan_device device;
 	struct rung__graph_location graph;
-	uint64_t graph_lines[2]; /* of indptr and indices */
-	int gpus[RUNG_GPUS_MAX];
-	char device_why[RUNG__ERROR_BYTES];
+	uint64_t graph_lines[2];            /* lines of 128 bytes in indptr and indices */
+	int gpus[RUNG_GPUS_MAX];            /* [device.gpu_count]; a GPU may occur several times */
+	char device_why[RUNG__ERROR_BYTES]; /* text of device.why */
 	uint64_t vertex_count;
 	uint64_t row_bytes;
-	uint64_t row_stride;
-	uint64_t data_offset;
-	uint32_t sector_bytes; /* the largest of the files' */
+	uint64_t row_stride;   /* bytes from row to row, in files and in memory */
+	uint64_t data_offset;  /* of the first row in each file */
+	uint32_t sector_bytes; /* alignment of reads: the largest of the files */
 	uint32_t file_count;   /* of the features */
-	uint64_t block_rows;   /* dealt over them */
-	/* kernel name of the disk of each; "" if the kernel reports none */
+	uint64_t block_rows;   /* ranks are dealt to the files in blocks of this size */
+	/* by file: the kernel's name of its disk; "" if the kernel reports none */
 	char drive_names[RUNG__FILES_MAX][RUNG_DRIVE_NAME_BYTES];
-	uint64_t vertices_bytes; /* of the store's vertex_of_rank; 0: it needs none */
-	uint32_t queue_depth;    /* that it was made for */
-	bool has_choice;         /* there was a profile to choose by */
+	uint64_t vertices_bytes; /* host bytes of the store's vertex_of_rank; 0: not needed */
+	uint32_t queue_depth;    /* reads in flight per file, for which the slots are sized */
+	bool has_choice;         /* created with a profile; `tuning` is set */
 	struct rung_tuning tuning;
 	struct rung__placement_set placements;
 	/* nodes whose CPUs may gather; empty: not known, or only one node */
 	struct rung__nodes cpu_nodes;
 	struct rung__nodes bound;       /* the only nodes for memory, if `only` is set */
 	const struct rung__nodes *only; /* NULL, or `bound` */
-	/* of the host tier's rows: nearest first, interleaved over all nodes */
+	/* two placements of the host tier's rows: nearest first, and interleaved over all nodes */
 	struct rung__placement spreads[2];
-	/* 2: which of them is better is for rung_plan_forecast() to see; else 0 */
+	/* 2 if rung_plan_forecast() is to select the faster one; else 0 */
 	uint32_t spread_count;
-	bool interleave_asked;                 /* they are to be interleaved, come what may */
+	bool interleave_asked; /* the caller requested interleaving, so no choice is left */
 	struct rung_placement *placement_list; /* [placement_count] */
 	size_t placement_count;
 };
 
 /* ---- plan_placement.c ---- */
 
-/** The nodes of the drives, and why nothing is to be placed, if so. @param topology_out NULL
- * then */
+/**
+ * Check the options on NUMA nodes, and begin plan->placements: the reason if nothing is to be
+ * placed, the policy of the process, and the nodes of its CPUs.
+ * @param topology_out  owned by the caller; NULL if nothing is to be placed
+ */
 int rung__plan_inspect_machine(struct rung_plan *plan, const struct rung_plan_opts *opts,
                                struct rung_topology **topology_out);
 
-/** Decide the placement of host memory, when all its sizes are known. @param topology NULL: none */
+/** Decide the placement of host memory, when all its sizes are known.
+ * @param topology  NULL: nothing is placed, only the list for users is built */
 int rung__plan_place_host(struct rung_plan *plan, const struct rung_plan_opts *opts,
                           const struct rung_topology *topology);
 
-/** Derive settings from a complete profile. Needs the layout of the features, but no tiers. */
+/** Derive settings from a complete profile. Needs the layout of the features and the device, but no
+ * tiers. */
 void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *profile,
                        struct rung_tuning *tuning_out);
 
 /* ---- plan_list.c ---- */
 
-/** The host memory that is placed. */
+/** The sizes of the host memory that is placed, from tiers, slots and cache. */
 struct rung__placement_sizes rung__plan_placement_sizes(const struct rung_plan *plan);
 
-/** Take one of plan->spreads. @return 0 or RUNG_E_NOMEM, and then nothing has changed */
+/** Use plan->spreads[idx] for the host rows, and rebuild the list for users.
+ * @return 0 or RUNG_E_NOMEM, and then nothing has changed */
 int rung__plan_interleave(struct rung_plan *plan, unsigned idx);
 
 /* ---- plan_interleave.c ---- */
@@ -88,23 +98,27 @@ int rung__plan_interleave(struct rung_plan *plan, unsigned idx);
 /** A placement of rows, and the number of requested rows on each of its nodes. */
 struct rung__interleave {
 	struct rung__placement placement;
-	/* by position in place.nodes; all in the first where it has no parts */
+	/* by position in placement.nodes; all in the first if the placement has no parts */
 	uint64_t hits[RUNG__PLACEMENT_NODES_MAX];
 };
 
 /**
- * Nanoseconds that `threads` threads need for the rows, on the nodes whose CPUs may gather.
- * @param cpu_ns  of one thread, for all its other work
+ * Nanoseconds that `threads` threads need for the rows of `spread`, on the nodes whose CPUs may
+ * gather.
+ * @param cpu_ns  the time of one thread for all its other work
  */
 double rung__interleave_ns(const struct rung_plan *plan, const struct rung_profile *profile,
                            const struct rung__interleave *spread, double cpu_ns, uint32_t threads);
 
-/** Write to choice->interleaved_why the reason for the present placement, when no seconds were
- * predicted. */
+/** Write to tuning->interleaved_why the reason for the present placement, as long as no seconds
+ * were predicted. */
 void rung__interleave_explain(const struct rung_plan *plan, struct rung_tuning *tuning);
 
-/** Select the faster one of plan->spreads, or the first if both are equal, and write the reason.
- * @return 0 or RUNG_E_NOMEM */
+/**
+ * Select the faster one of plan->spreads, or the first if both are equal, and write the reason.
+ * @param ns  predicted nanoseconds of each
+ * @return 0 or RUNG_E_NOMEM
+ */
 int rung__interleave_choose(struct rung_plan *plan, const double ns[2], struct rung_tuning *tuning);
 
 /** Choose device and GPUs. @param gpu_bytes_out  the budget of each GPU, 0 on the CPU */

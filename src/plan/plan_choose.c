@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Settings that plans derive from a machine profile.
+ * Settings that plans derive from a machine profile. Every choice is written with its reason, so
+ * that a user sees the measurements behind it.
  *
  * Reads in flight: by Little's law a drive that completes X reads per second with latency L has X
  * times L of them in flight. With fewer reads the drive idles, with more they queue. The knee of
@@ -22,12 +23,16 @@
 #include "plan/profile_rates.h"
 #include "rung/store.h"
 
-#define NEARLY        0.95
-#define GAP_BYTES_MAX 65536u /* as in io/engine/merge_gap.c */
+#define NEARLY        0.95   /* this share of the highest rate counts as reaching it */
+#define GAP_BYTES_MAX 65536u /* as in io/engine/merge_gap.c, which measures the gap at open */
 
 /* ---- drives ---- */
 
-/* Find the drive with this name in the profile. @return the drive count if there is none */
+/*
+ * Find the drive with this name in the profile.
+ * @return its index, or the drive count if no drive has this name; "" matches none, because the
+ *          kernel did not name the drive
+ */
 static uint32_t find_drive(const struct rung_profile *profile, const char *name)
 {
 	uint32_t i = 0;
@@ -38,7 +43,8 @@ static uint32_t find_drive(const struct rung_profile *profile, const char *name)
 	return i;
 }
 
-/* With several files, a missing drive is reported rather than a found one. */
+/* Write the reason for a drive. With several files there is one text: a drive that is missing from
+ * the profile replaces the text of a drive that was found. */
 static void explain_drive(const struct rung_profile *profile, const char *own, bool found,
                           struct rung_tuning *tuning)
 {
@@ -59,6 +65,7 @@ static void explain_drive(const struct rung_profile *profile, const char *own, b
 		         first);
 }
 
+/* By file, the drive whose rates represent it: its own, or else the first of the profile. */
 static void choose_drives(const struct rung_plan *plan, const struct rung_profile *profile,
                           struct rung_tuning *tuning)
 {
@@ -75,6 +82,11 @@ static void choose_drives(const struct rung_plan *plan, const struct rung_profil
 
 /* ---- reads in flight ---- */
 
+/*
+ * The smallest depth that reaches nearly the highest rate.
+ * @param most_out  the highest rate in reads per second, at any depth up to the largest measured
+ *                  one
+ */
 static uint32_t knee(const struct rung__drive_reads *reads, uint64_t bytes, double *most_out)
 {
 	const uint32_t depth_max = RUNG__MIN(rung__read_depth_max(reads), RUNG__QUEUE_DEPTH_MAX);
@@ -91,7 +103,7 @@ static uint32_t knee(const struct rung__drive_reads *reads, uint64_t bytes, doub
 static void choose_depth(const struct rung_plan *plan, const struct rung_profile *profile,
                          uint64_t read_bytes, struct rung_tuning *tuning)
 {
-	/* one for all of them: that of the drive that wants most */
+	/* one depth for all files: that of the drive that needs the most */
 	for (uint32_t file = 0; file < plan->file_count; file++) {
 		const struct rung__drive_reads reads =
 			rung__drive_reads(profile, tuning->drive_idx[file]);
@@ -104,8 +116,8 @@ static void choose_depth(const struct rung_plan *plan, const struct rung_profile
 		tuning->queue_depth = depth;
 		snprintf(tuning->queue_depth_why, RUNG_WHY_BYTES,
 		         "%.4g reads of %" PRIu64
-		         " bytes a second, each of which takes %.4g us; with more of them in "
-		         "flight %.4g a second at most",
+		         " bytes a second, each of which takes %.4g us; with more reads in "
+		         "flight at most %.4g a second",
 		         rate, read_bytes, depth / rate * 1e6, most);
 	}
 }
@@ -118,7 +130,7 @@ static void choose_gap(const struct rung_plan *plan, const struct rung_profile *
 	double gap = GAP_BYTES_MAX;
 	uint64_t bytes;
 
-	/* one for all of them: that of the drive that gains least */
+	/* one gap for all files: that of the drive that gains the least */
 	for (uint32_t file = 0; file < plan->file_count; file++) {
 		const struct rung__drive_reads reads =
 			rung__drive_reads(profile, tuning->drive_idx[file]);
@@ -127,26 +139,30 @@ static void choose_gap(const struct rung_plan *plan, const struct rung_profile *
 
 		if (byte_ns == 0) {
 			snprintf(tuning->merge_gap_why, RUNG_WHY_BYTES,
-			         "the profile has reads of one size: what bytes cost is measured "
-			         "when a store is opened");
+			         "the profile has reads of only one size: the cost of a byte is "
+			         "measured when a store is opened");
 			return;
 		}
 		if (file > 0 && read_ns / byte_ns - (double)read_bytes >= gap)
 			continue;
+		/* not below 0: reads of one row may already reach the highest bandwidth */
 		gap = RUNG__MAX(read_ns / byte_ns - (double)read_bytes, 0);
 		snprintf(tuning->merge_gap_why, RUNG_WHY_BYTES,
 		         "another read of %" PRIu64
-		         " bytes takes %.3g us, a long one %.3g us for each 1024 bytes",
+		         " bytes takes %.3g us, a long read %.3g us for each 1024 bytes",
 		         read_bytes, read_ns / 1e3, byte_ns * 1.024);
 	}
+	/* reads are aligned, so only whole sectors of a gap count */
 	bytes = rung__align_down((uint64_t)RUNG__MIN(gap, GAP_BYTES_MAX),
 	                         RUNG__MAX(plan->sector_bytes, 1u));
+	/* 0 would leave the gap to the measurement at open */
 	tuning->merge_gap_bytes = bytes ? (uint32_t)bytes : RUNG_MERGE_GAP_NONE;
 }
 
 /* ---- threads that gather ---- */
 
-/* Threads of one node. @return 0: not measured */
+/* Threads that saturate the memory of one node. The reason has the rates of the first node.
+ * @return 0: the node was not measured with one core and with all cores */
 static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, uint64_t row_bytes,
                            struct rung_tuning *tuning)
 {
@@ -167,7 +183,8 @@ static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, ui
 	return threads;
 }
 
-/* Sum over all nodes whose CPUs may gather; if these are not known, the fastest node. */
+/* Gather threads: the sum over all nodes whose CPUs may gather. If these are unknown or were not
+ * measured, the threads of the fastest measured node. */
 static void choose_threads(const struct rung_plan *plan, const struct rung_profile *profile,
                            struct rung_tuning *tuning)
 {
@@ -200,6 +217,7 @@ void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *
                        struct rung_tuning *tuning_out)
 {
 	const uint64_t read_bytes =
+		/* a read of one row has whole sectors */
 		rung__align_up(plan->row_bytes, RUNG__MAX(plan->sector_bytes, 1u));
 
 	*tuning_out = (struct rung_tuning){ .drive_count = 0 };
@@ -210,6 +228,7 @@ void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *
 		         "the profile has no reads of a drive");
 		return;
 	}
+	/* the gap needs the depth, and both need the drives */
 	choose_drives(plan, profile, tuning_out);
 	choose_depth(plan, profile, read_bytes, tuning_out);
 	choose_gap(plan, profile, read_bytes, tuning_out);

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan's device: which GPUs gather and share rows, and how much of their memory rung may
- * take. */
+/*
+ * The plan's device: which GPU gathers, which GPUs share rows with it, and how much of their memory
+ * rung may use. It is chosen before the tiers, because without CUDA the tiers "gpu" and "peer" do
+ * not exist. With RUNG_DEVICE_AUTO a machine without GPUs, or a build without CUDA, is not an
+ * error: the plan continues on the CPU, and keeps the message as the reason.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +12,7 @@
 
 #define SPARE_BYTES (1ull << 30) /* left for training if the caller does not set a GPU budget */
 
+/* The GPUs that were requested, or the calling thread's current GPU. They are not checked yet. */
 static int choose_gpus(struct rung_plan *plan, const struct rung__device_ops *ops,
                        const struct rung_plan_opts *opts)
 {
@@ -28,8 +33,11 @@ static int choose_gpus(struct rung_plan *plan, const struct rung__device_ops *op
 	return 0;
 }
 
-/* Every GPU that gathers reads from all: one pair without a link, and the first GPU is on its
- * own. */
+/*
+ * Keep only the first GPU if one GPU cannot read the memory of another. Shared rows are interleaved
+ * over all GPUs, and every GPU that gathers reads from all of them, so one pair without a link is
+ * enough.
+ */
 static int fold_without_link(struct rung_plan *plan, const struct rung__device_ops *ops)
 {
 	for (uint32_t i = 0; i < plan->device.gpu_count; i++) {
@@ -53,7 +61,11 @@ static int fold_without_link(struct rung_plan *plan, const struct rung__device_o
 	return 0;
 }
 
-/* The least that one of them has free; a GPU that poses as several divides its own. */
+/*
+ * Free memory of the GPU that has the least, minus `spare`. One budget applies to all GPUs, because
+ * rows are interleaved equally. A GPU that is listed several times divides its memory among its
+ * entries.
+ */
 static int free_of_each(const struct rung_plan *plan, const struct rung__device_ops *ops,
                         uint64_t spare, uint64_t *bytes_out)
 {
@@ -75,6 +87,11 @@ static int free_of_each(const struct rung_plan *plan, const struct rung__device_
 	return 0;
 }
 
+/*
+ * Choose GPUs and their budget.
+ * @return 0, RUNG_E_NOSUP in a build without CUDA, RUNG_E_NODEV without a GPU, or another error of
+ *          the device
+ */
 static int choose_cuda(struct rung_plan *plan, const struct rung_plan_opts *opts,
                        uint64_t *gpu_bytes_out)
 {
@@ -84,7 +101,7 @@ static int choose_cuda(struct rung_plan *plan, const struct rung_plan_opts *opts
 
 	if (rc == 0)
 		rc = fold_without_link(plan, ops);
-	if (rc == 0) /* also checks that they exist */
+	if (rc == 0) /* also checks that the GPUs exist */
 		rc = free_of_each(plan, ops, SPARE_BYTES, &free_bytes);
 	if (rc < 0)
 		return rc;
@@ -111,6 +128,7 @@ int rung__plan_choose_device(struct rung_plan *plan, const struct rung_plan_opts
 			(int)opts->device);
 	if (opts->device != RUNG_DEVICE_CPU)
 		rc = choose_cuda(plan, opts, gpu_bytes_out);
+	/* other errors are reported even with AUTO: a GPU exists but cannot be used as requested */
 	if (rc < 0 && opts->device == RUNG_DEVICE_AUTO &&
 	    (rc == RUNG_E_NODEV || rc == RUNG_E_NOSUP)) {
 		snprintf(plan->device_why, sizeof(plan->device_why), "%s", rung_last_error());

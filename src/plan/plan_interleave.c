@@ -18,8 +18,9 @@
 #include "plan/profile_rates.h"
 
 /*
- * A pair of nodes that was not measured gets the best measured rate, because no rates are invented.
- * @return 0: no pair was measured with all cores
+ * Nanoseconds per row for a pair of nodes. A pair that was not measured gets the best measured
+ * rate, because no rates are invented.
+ * @return 0: no pair was measured with these cores
  */
 static double row_ns(const struct rung_profile *profile, enum rung__cores cores, uint32_t cpu_node,
                      uint32_t memory_node, uint64_t row_bytes)
@@ -29,8 +30,8 @@ static double row_ns(const struct rung_profile *profile, enum rung__cores cores,
 	return ns > 0 ? ns : rung__row_ns_near(profile, cores, row_bytes, NULL);
 }
 
-/* The highest rate measured for a node's memory: by its own cores or, if it has none, by the
- * fastest ones. */
+/* Nanoseconds per row at the highest rate measured for a node's memory: by its own cores or, if it
+ * has none, by the fastest ones. */
 static double memory_ns(const struct rung_plan *plan, const struct rung_profile *profile,
                         uint32_t memory_node)
 {
@@ -58,8 +59,11 @@ static uint32_t count_nodes(const struct rung__nodes *nodes)
 	return count;
 }
 
-/* For the rows of one node, requested equally by all readers: the time of one thread for all of
- * them, and the lower limit for many threads. */
+/*
+ * Add the rows of one node, which all readers request equally often.
+ * @param one  increased by the time of one thread for all of them
+ * @param all  raised to the lower limit for many threads
+ */
 static void add_node(const struct rung_plan *plan, const struct rung_profile *profile,
                      uint32_t memory_node, double hits, double *one, double *all)
 {
@@ -72,6 +76,7 @@ static void add_node(const struct rung_plan *plan, const struct rung_profile *pr
 		*all = fmax(*all, share * row_ns(profile, RUNG__CORES_ALL, cpu, memory_node,
 		                                 plan->row_bytes));
 	}
+	/* the memory serves all readers */
 	*all = fmax(*all, hits * memory_ns(plan, profile, memory_node));
 }
 
@@ -83,6 +88,7 @@ double rung__interleave_ns(const struct rung_plan *plan, const struct rung_profi
 	for (uint32_t n = 0; n < RUNG__PLACEMENT_NODES_MAX; n++) {
 		if (spread->hits[n] == 0)
 			continue;
+		/* the kernel places the rows, or the readers are unknown: as if rows were near */
 		if (spread->placement.part_count == 0 || count_nodes(&plan->cpu_nodes) == 0)
 			near += (double)spread->hits[n];
 		else
@@ -91,11 +97,13 @@ double rung__interleave_ns(const struct rung_plan *plan, const struct rung_profi
 	}
 	one += near * rung__row_ns_near(profile, RUNG__CORES_ONE, plan->row_bytes, NULL);
 	all = fmax(all, near * rung__row_ns_near(profile, RUNG__CORES_ALL, plan->row_bytes, NULL));
-	return fmax(one / threads, fmin(all, one)); /* together they are never slower than one */
+	/* all threads together are never slower than one */
+	return fmax(one / threads, fmin(all, one));
 }
 
 /* ---- the choice ---- */
 
+/* Bytes of a placement on the nodes of the readers, for the reason. */
 static uint64_t bytes_near(const struct rung_plan *plan, const struct rung__placement *placement)
 {
 	uint64_t bytes = 0;
@@ -110,6 +118,7 @@ static uint64_t bytes_near(const struct rung_plan *plan, const struct rung__plac
 	return bytes;
 }
 
+/* Bytes of a placement on all nodes. */
 static uint64_t bytes_of(const struct rung__placement *placement)
 {
 	uint64_t bytes = 0;
@@ -124,7 +133,7 @@ void rung__interleave_explain(const struct rung_plan *plan, struct rung_tuning *
 	const char *why = "in blocks over the nodes of the readers: no other node has memory";
 
 	if (plan->device.device != RUNG_DEVICE_CPU)
-		why = "nearest to the GPUs first: the profile has rates of CPUs";
+		why = "nearest to the GPUs first: the profile has only rates of CPUs";
 	else if (plan->placements.asked_node >= 0 || plan->placements.off || plan->interleave_asked)
 		why = "as requested";
 	else if (plan->placements.host.part_count == 0)
@@ -148,6 +157,7 @@ int rung__interleave_choose(struct rung_plan *plan, const double ns[2], struct r
 	         " at the readers: %.3g s",
 	         at_readers, bytes - at_readers, ns[0] * 1e-9, bytes, bytes_near(plan, dealt),
 	         ns[1] * 1e-9);
+	/* rung_plan_tuning() shows the same choice as the forecast */
 	if (plan->has_choice) {
 		plan->tuning.interleaved = tuning->interleaved;
 		memcpy(plan->tuning.interleaved_why, tuning->interleaved_why,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the memory of a plan goes, as a list for users. */
+/* The placement of a plan's memory as a list for users. The list is rebuilt when a forecast changes
+ * the placement of the host rows. */
 #include "plan/plan.h"
 
 struct rung__placement_sizes rung__plan_placement_sizes(const struct rung_plan *plan)
@@ -10,6 +11,7 @@ struct rung__placement_sizes rung__plan_placement_sizes(const struct rung_plan *
 		.rank_first = host->rank_first,
 		.row_count = host->row_count,
 		.row_stride = plan->row_stride,
+		/* slot_count is the sum over all files, slots_bytes is the size for each */
 		.slots_bytes = plan->slots.slot_count / plan->file_count * plan->slots.slot_bytes,
 		.frames_bytes = rung__align_up(plan->cache.row_count * plan->cache.frame_bytes,
 		                               RUNG__PAGE_BYTES),
@@ -26,6 +28,7 @@ int rung__plan_interleave(struct rung_plan *plan, unsigned idx)
 	int rc;
 
 	plan->placements.host = plan->spreads[idx];
+	/* the list is built from the set, so the set is changed first, and restored on failure */
 	rc = rung__placement_set_list(&plan->placements, &sizes, &list, &count);
 	if (rc < 0) {
 		plan->placements.host = before;

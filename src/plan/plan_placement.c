@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan's NUMA nodes. Slots and frames are placed first, because they are small and each belongs
- * near its drive. Rows use the remaining memory, the hottest near their readers.
+ * The plan's NUMA nodes. They are chosen last, when all sizes are known, and nothing is allocated
+ * here: the store binds its memory by these decisions. Slots and frames are placed first, because
+ * they are small and each belongs near its drive. Rows use the remaining memory, the hottest near
+ * their readers.
  */
 #include "plan/plan.h"
 
+/* Check a requested node. It must exist and have memory that this process may use. */
 static int check_node(const struct rung_topology *topology, uint32_t node)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
@@ -36,20 +39,25 @@ int rung__plan_inspect_machine(struct rung_plan *plan, const struct rung_plan_op
 	placements->off = opts->numa == RUNG_NUMA_NONE;
 	placements->asked_node = opts->numa == RUNG_NUMA_NODE ? (int32_t)opts->numa_node : -1;
 	for (uint32_t f = 0; f < RUNG_FEATURE_FILES_MAX; f++)
+		/* unknown, until the features files are opened */
 		placements->slots[f] = placements->drives[f] = -1;
 	rc = rung__placement_set_begin(placements, &plan->bound, &plan->only, topology_out);
 	if (rc == 0 && *topology_out)
 		rung__placement_near_cpus(*topology_out, &plan->cpu_nodes);
+	/* without a topology nothing is placed, so there is nothing to check */
 	if (rc == 0 && *topology_out && opts->numa == RUNG_NUMA_NODE)
 		rc = check_node(*topology_out, opts->numa_node);
-	if (opts->numa == RUNG_NUMA_NODE) { /* as if the process were bound to it */
+	/* as if the process were bound to it: the default budget is then half of the memory of this
+	 * node alone */
+	if (opts->numa == RUNG_NUMA_NODE) {
 		rung__nodes_add(&plan->bound, opts->numa_node);
 		plan->only = &plan->bound;
 	}
 	return rc;
 }
 
-/* GPUs whose node the kernel reports; if there are none, the CPUs. */
+/* Find the nodes of the readers: GPUs whose node the kernel reports; without GPUs or their nodes,
+ * the CPUs. */
 static int find_readers(const struct rung_plan *plan, const struct rung_topology *topology,
                         struct rung__nodes *near)
 {
@@ -71,7 +79,8 @@ static int find_readers(const struct rung_plan *plan, const struct rung_topology
 	return 0;
 }
 
-/* Nodes with memory but without readers: rows could be placed there as well. */
+/* Whether rows could also be placed on nodes that have memory but no readers. With all readers on
+ * one node there is nothing to choose: nearest first is then always used. */
 static bool some_are_far(const struct rung__node_budgets *budgets, const struct rung__nodes *near)
 {
 	uint32_t at = 0;
@@ -81,13 +90,18 @@ static bool some_are_far(const struct rung__node_budgets *budgets, const struct 
 	return at > 1 && at < budgets->count;
 }
 
+/* Add all nodes that have a budget. */
 static void add_rooms(const struct rung__node_budgets *budgets, struct rung__nodes *nodes)
 {
 	for (uint32_t r = 0; r < budgets->count; r++)
 		rung__nodes_add(nodes, budgets->list[r].node);
 }
 
-/* Both placements are computed; which one is faster depends on the requested rows. */
+/*
+ * Compute both placements, if there is a choice. The faster one depends on the requested rows,
+ * which only a forecast knows. Each uses its own copy of the budgets, because only one of them will
+ * be applied. With a GPU there is no choice: profiles have only rates of CPUs.
+ */
 static void keep_spreads(struct rung_plan *plan, const struct rung__node_budgets *budgets,
                          const struct rung__nodes *near, uint64_t bytes)
 {
@@ -104,6 +118,8 @@ static void keep_spreads(struct rung_plan *plan, const struct rung__node_budgets
 	plan->spread_count = 2;
 }
 
+/* Place the rows of the host tier, as the last memory: `budgets` is the rest after slots and
+ * frames. */
 static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts,
                       const struct rung__placement_sizes *sizes, struct rung__node_budgets *budgets)
 {
@@ -127,6 +143,8 @@ static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts,
 	return rc;
 }
 
+/* Place the frames of the cold-row cache near the drives, whose refill threads fill them. If no
+ * drive's node is known, the kernel decides. */
 static void place_frames(struct rung__placement_set *placements,
                          const struct rung__placement_sizes *sizes,
                          struct rung__node_budgets *budgets)
@@ -162,6 +180,8 @@ int rung__plan_place_host(struct rung_plan *plan, const struct rung_plan_opts *o
 		place_frames(&plan->placements, &sizes, &budgets);
 		rc = place_rows(plan, opts, &sizes, &budgets);
 	}
+	/* the reason depends on the placement, so this one replaces the one that was written before
+	 * it */
 	if (plan->has_choice)
 		rung__interleave_explain(plan, &plan->tuning);
 	return rc == 0 ? rung__placement_set_list(&plan->placements, &sizes, &plan->placement_list,

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traffic forecast: sample some batches of a shuffled epoch and count where their rows live. */
+/*
+ * Traffic forecast: sample some batches of a shuffled epoch, count the rows of each tier, and
+ * extrapolate to the epoch. The plan does not depend on the batches, so only hit shares and, with a
+ * forecast, the placement of host rows are written to it.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -8,17 +12,17 @@
 
 #define BATCHES_DEFAULT 32u
 
-/* Batches of an epoch: sampled one after the other, and counted. */
+/* Batches of an epoch, sampled one after the other, and their counts so far. */
 struct counts {
 	const struct rung_plan *plan;
 	struct rung_sampler *sampler;
 	struct rung_batch *batch;
-	const uint64_t *order; /* [seed_count] */
+	const uint64_t *order; /* [seed_count] shuffled seeds */
 	uint64_t seed_count, batch_size;
-	uint64_t batches, batches_max;
-	uint64_t rows;
+	uint64_t batches, batches_max; /* sampled so far; to sample */
+	uint64_t rows;                 /* distinct rows, summed over the batches */
 	uint64_t tier_rows[RUNG__TIER_COUNT];
-	uint64_t read_bytes;
+	uint64_t read_bytes; /* of cold rows, without cache and merging */
 };
 
 /* Bytes of the sectors that a row touches. */
@@ -38,7 +42,7 @@ static void count_rows(struct counts *counts, const uint64_t *ranks, uint64_t co
 	for (uint64_t i = 0; i < count; i++) {
 		unsigned tier = RUNG__TIER_GPU;
 
-		/* every rank is in one */
+		/* ends at the latest at "nvme": every rank is in one tier */
 		while (ranks[i] - plan->tiers[tier].rank_first >= plan->tiers[tier].row_count)
 			tier++;
 		counts->tier_rows[tier]++;
@@ -47,7 +51,8 @@ static void count_rows(struct counts *counts, const uint64_t *ranks, uint64_t co
 	}
 }
 
-/* A rung_forecast_next_fn. */
+/* Sample and count the next batch. A rung_forecast_next_fn, so a forecast sees the batches while
+ * they are counted, and none is stored. */
 static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out)
 {
 	struct counts *counts = ctx;
@@ -67,7 +72,8 @@ static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out
 	return 1;
 }
 
-/* Keyed by the sampler's seed: the same forecast each time. */
+/* A random number below `limit` for the shuffle, keyed by the sampler's seed: the same arguments
+ * give the same forecast. Values that would cause a bias are rejected. */
 static uint64_t keyed_below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t bits = rung__mix64(limit), value;
@@ -78,6 +84,7 @@ static uint64_t keyed_below(struct rung__rng *stream, uint64_t limit)
 	return value;
 }
 
+/* Sample all batches, through the forecast if there is one, because it calls next_batch(). */
 static int sample_batches(struct counts *counts, const struct rung_csc *csc,
                           const struct rung_sampler_opts *sampler_opts,
                           const struct rung_forecast_opts *forecast_opts, struct rung_plan *plan,
@@ -99,7 +106,8 @@ static int sample_batches(struct counts *counts, const struct rung_csc *csc,
 	return rc;
 }
 
-/* @param forecast  NULL: seconds are not predicted */
+/* Write hit shares and the numbers of an epoch, scaled from the sampled batches.
+ * @param forecast  NULL: seconds are not predicted */
 static void report(struct rung_plan *plan, const struct counts *counts, uint64_t batches_per_epoch,
                    const struct rung_forecast *forecast, struct rung_plan_traffic *traffic_out)
 {
@@ -139,17 +147,19 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
 
 	if (seed_count == 0 || batch_size == 0)
 		return rung__fail(RUNG_E_INVAL,
-		                  "a forecast needs seeds (got %" PRIu64
-		                  ") and a batch size (got %u)",
+		                  "a forecast needs seeds and a batch size: got %" PRIu64
+		                  " seeds and a batch size of %u",
 		                  seed_count, batch_size);
 	if (csc->vertex_count != plan->vertex_count)
 		return rung__fail(RUNG_E_INVAL,
 		                  "the graph has %" PRIu64 " vertices, the plan %" PRIu64
 		                  ": give the dataset's own graph",
 		                  csc->vertex_count, plan->vertex_count);
+	/* the last batch of an epoch may be smaller */
 	batches_per_epoch = (seed_count - 1) / batch_size + 1;
 	counts.batches_max =
 		RUNG__MIN(batches_per_epoch, batches_max ? batches_max : BATCHES_DEFAULT);
+	/* a copy, because the caller's seeds are shuffled */
 	order = rung__malloc_array(seed_count, sizeof(*order));
 	if (!order)
 		return rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " seeds",

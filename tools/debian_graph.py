@@ -1,25 +1,29 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Make a node classification data set out of the Debian package archive.
+"""Write a node classification dataset of the Debian package archive.
 
     tools/debian_graph.py OUT [--input FILE] [--force]
 
-Every Debian machine knows its archive as text (`apt-cache dumpavail`, or a file of the same form
-with --input). From it:
+Every Debian machine has the description of its archive as text (`apt-cache dumpavail`; --input
+reads a file of the same format). These files are written to the folder OUT:
 
-    edges.npy     int64 [2, E]      dependency (row 0) -> package (row 1), for Pre-Depends, Depends, Recommends and Suggests;
-                                    all alternatives of "a | b" count, versions and architectures are cut off, names that are
-                                    no package (virtual ones) are left out, an edge is listed once and a package never
-                                    depends on itself
-    features.npy  float16 [N, 512]  words of name and description: 1 + log(count), times log(N / packages with the word),
-                                    hashed by CRC-32 (nine bits the column, one the sign), scaled to length 1
-    labels.npy    int64 [N]         Section without its area ("contrib/libs" is "libs"); -1 without a section
-    train.npy valid.npy test.npy    int64 ids, 60/20/20 by a hash of the name: a package stays in its split when the
-                                    archive changes; packages without a section are in none
-    packages.txt classes.txt        line i names package i, class i
+    edges.npy         int64 [2, E], dependency (row 0) -> package (row 1), for Pre-Depends, Depends,
+                      Recommends and Suggests. All alternatives of "a | b" count; versions and
+                      architectures are cut off; names without a package (virtual ones) are left
+                      out. An edge is listed once, and a package never depends on itself.
+    features.npy      float16 [N, 512], words of name and description: 1 + log(count), times
+                      log(N / packages with the word), hashed by CRC-32 (nine bits for the column,
+                      one for the sign), scaled to length 1
+    labels.npy        int64 [N], Section without its area ("contrib/libs" is "libs"); -1 without a
+                      section
+    train.npy, valid.npy, test.npy
+                      int64 ids, 60/20/20 by a hash of the name, so that a package stays in its
+                      split if the archive changes; packages without a section are in no split
+    packages.txt, classes.txt
+                      line i has the name of package i, class i
 
-Packages are numbered by name; of several stanzas of a name the first counts. The same input gives
-the same bytes.
+Packages are numbered in the order of their names. If a name has several stanzas, the first counts.
+The same input gives the same bytes.
 """
 import argparse
 import array
@@ -41,7 +45,7 @@ WORD = re.compile(r"[a-z][a-z0-9]*[a-z]|[a-z]\b")
 
 
 def read_stanzas(lines):
-    """{name: {field: text}} of the fields we use; continuation lines are joined with a newline."""
+    """{name: {field: text}} of the fields in FIELDS; continuation lines are joined by newlines."""
     packages, name, stanza, field = {}, None, {}, None
     for line in lines:
         line = line.rstrip("\n")
@@ -67,8 +71,8 @@ def read_stanzas(lines):
 
 
 def dependencies(stanza):
-    """Names a stanza refers to, alternatives included: "a (>= 1) | b:any [amd64], c" gives a, b,
-    c."""
+    """Names to which a stanza refers, including alternatives: "a (>= 1) | b:any [amd64], c" gives
+    a, b and c."""
     names = set()
     for relation in RELATIONS:
         for clause in stanza.get(relation, "").replace("\n", " ").split(","):
@@ -80,8 +84,9 @@ def dependencies(stanza):
 
 
 def words(name, stanza):
-    """How often each word occurs. The name is split at everything that is no letter; "~" marks its
-    parts, for a word in a name says another thing than in a sentence, and both are counted."""
+    """The number of occurrences of each word. The name is split at everything except letters. Its
+    parts count twice: as words, and marked by "~", because a word in a name has another meaning
+    than in a sentence."""
     count = collections.Counter(WORD.findall(stanza.get("description", "").lower()))
     for part in re.findall(r"[a-z]+", name):
         count[part] += 1
@@ -90,8 +95,12 @@ def words(name, stanza):
 
 
 def feature_rows(counts):
-    """Yield the bytes of one float16 row per counter."""
-    holders = collections.Counter()
+    """Yield the bytes of one float16 row per counter.
+
+    Words are added in sorted order and lengths by fsum(), because float addition depends on the
+    order: the same input must give the same bytes.
+    """
+    holders = collections.Counter()   # packages with the word
     for count in counts:
         holders.update(count.keys())
     column, sign, idf = {}, {}, {}
@@ -112,12 +121,12 @@ def feature_rows(counts):
 
 
 def split_of(name):
-    """60/20/20 by the name alone."""
+    """The split of a package, 60/20/20, determined by its name only."""
     return ("train", "train", "train", "valid", "test")[zlib.crc32(b"split " + name.encode()) % 5]
 
 
 def write_npy(path, descr, shape, chunks):
-    """A .npy of format version 1 with the bytes of `chunks` behind its header."""
+    """Write a .npy of format version 1: a header, then the bytes of `chunks`."""
     shape_text = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
     header = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape_text)
     header += " " * (-(len(header) + 11) % 64) + "\n"
@@ -139,7 +148,7 @@ def write_ids(path, values):
 
 
 def make(packages, out):
-    """Write the data set of {name: stanza} into the folder `out`; returns a sentence about it."""
+    """Write the dataset of {name: stanza} to the folder `out`. Returns a one-line summary."""
     names = sorted(packages)
     number = {name: i for i, name in enumerate(names)}
     edges = [(number[dep], i) for i, name in enumerate(names)
@@ -170,7 +179,7 @@ def make(packages, out):
 
 
 def read_archive(path):
-    """The stanzas of a file, or of apt-cache when there is none."""
+    """The stanzas of a file; with path None those of apt-cache."""
     if path:
         with open(path, encoding="utf-8", errors="replace") as text:
             return read_stanzas(text)
@@ -183,19 +192,19 @@ def read_archive(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Make a node classification data set out of the "
+    parser = argparse.ArgumentParser(description="Write a node classification dataset of the "
                                                  "Debian package archive.")
-    parser.add_argument("out", metavar="OUT", help="folder to make")
+    parser.add_argument("out", metavar="OUT", help="folder to create")
     parser.add_argument("--input", metavar="FILE",
                         help="read stanzas from FILE instead of `apt-cache dumpavail`")
     parser.add_argument("--force", action="store_true",
-                        help="replace OUT when it is such a data set")
+                        help="replace OUT if it is such a dataset")
     args = parser.parse_args()
     out = args.out.rstrip("/")
     is_ours = all(os.path.isfile(os.path.join(out, name))
                   for name in ("packages.txt", "classes.txt", "edges.npy"))
     if os.path.lexists(out) and not (args.force and is_ours):
-        sys.exit("%s: exists%s" % (out, " and is no such data set; choose another folder"
+        sys.exit("%s: exists%s" % (out, " and is not such a dataset; choose another folder"
                                    if args.force else
                                    "; --force replaces it"))
     try:
@@ -205,7 +214,7 @@ def main():
     if not packages:
         sys.exit("%s: no packages; run `apt-get update` first" % (args.input or "apt-cache "
                                                                                 "dumpavail"))
-    partial = out + ".partial"   # complete or not there at all
+    partial = out + ".partial"   # renamed when complete: OUT exists completely or not at all
     shutil.rmtree(partial, ignore_errors=True)
     try:
         os.makedirs(partial)

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a bare Debian 12 machine to a GraphSAGE trained on a real graph whose features do not fit the memory they were given:
-# installs packages, builds, makes the graph of the Debian package archive, stages it, trains on it with and without edges.
+# From a bare Debian 12 machine to a GraphSAGE model that is trained on a real graph, whose features
+# do not fit in the memory they are given: installs packages, builds rung, writes the graph of the
+# Debian package archive, stages it, and trains on it with and without edges.
 set -euo pipefail
 
 usage() {
 	cat <<'TEXT'
 Usage: tools/demo.sh [--no-install | --install-only] [--dir DIR] [--build DIR]
 
-  --no-install    use the packages that are there
+  --no-install    use the installed packages
   --install-only  install packages and package lists, then stop
-  --dir DIR       where the data set goes (default: demo/ in the checkout); replaced when it is there
-  --build DIR     where rung is built (default: build/ in the checkout)
+  --dir DIR       folder for the dataset (default: demo/ in the checkout); an older dataset in it
+                  is replaced
+  --build DIR     folder to build rung in (default: build/ in the checkout)
 TEXT
 }
 
@@ -55,7 +57,8 @@ step() {
 	printf '\n== [%3d s] %s\n' "$SECONDS" "$*"
 }
 
-# The archive's text comes with the package lists; a container image often has none.
+# The text of the archive is part of the package lists, which container images often lack. Only one
+# byte is read, because the whole text is large.
 have_archive() {
 	[ "$(apt-cache dumpavail 2>/dev/null | head -c 1 | wc -c)" -eq 1 ]
 }
@@ -66,7 +69,7 @@ if [ "$install" -eq 1 ]; then
 	have_archive || rung_update_lists
 fi
 if ! have_archive; then
-	echo "demo.sh: apt-cache dumpavail prints nothing: run 'apt-get update' as root, then start again" >&2
+	echo "demo.sh: apt-cache dumpavail is empty; run 'apt-get update' as root, then retry" >&2
 	exit 1
 fi
 if [ "$install_only" -eq 1 ]; then
@@ -77,7 +80,8 @@ step "build in $build"
 cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DRUNG_BLAS=ON
 cmake --build "$build" --parallel "$(nproc)" --target rung_command
 rung=$build/rung
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # the cores are shared with the thread that reads rows
+# waiting threads sleep: they share the cores with the thread that reads rows
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 
 step "the graph of the package archive"
 mkdir -p "$dir"
@@ -86,7 +90,8 @@ python3 "$root/tools/debian_graph.py" "$dir/debian" --force
 step "stage"
 "$rung" stage --graph "$dir/debian/edges.npy" --undirected \
 	--features "$dir/debian/features.npy" --labels "$dir/debian/labels.npy" \
-	--split train="$dir/debian/train.npy" --split valid="$dir/debian/valid.npy" --split test="$dir/debian/test.npy" \
+	--split train="$dir/debian/train.npy" --split valid="$dir/debian/valid.npy" \
+	--split test="$dir/debian/test.npy" \
 	--out "$dir/debian.rung" --force
 
 step "plan: a tenth of the features in memory"
@@ -99,7 +104,7 @@ step "train: rung train $dir/debian.rung ${options[*]}"
 step "train the same model without edges"
 "$rung" train "$dir/debian.rung" "${options[@]}" --no-edges | tee "$dir/train-no-edges.txt"
 
-# value FILE LABEL: the percentage behind a label of the summary
+# value FILE LABEL: the percentage that follows a label of the summary
 value() {
 	awk -v label="$2" 'index($0, label) == 1 { sub(label, ""); print $1; exit }' "$1"
 }
@@ -110,6 +115,6 @@ printf '%-34s %8s %%\n' \
 	"test accuracy, without edges" "$(value "$dir/train-no-edges.txt" "test accuracy")" \
 	"the most frequent section" "$(value "$dir/train.txt" "majority class")"
 echo
-echo "rows of the model with edges came from"
+echo "rows of the model with edges, by tier:"
 sed -n '/^tier /,$p' "$dir/train.txt"
 printf '\n%d s in all. Next: %s --help\n' "$SECONDS" "$rung"

@@ -1,40 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# The Debian packages that rung needs, and how scripts install them. Sourced by tools/demo.sh and tests/run.sh.
+# The Debian packages that rung needs, and functions that install them. Sourced by tools/demo.sh and
+# tests/run.sh.
 
-# shellcheck disable=SC2034   # the lists are read by those who source this
+# shellcheck disable=SC2034   # the lists are read by the scripts that source this file
 RUNG_PACKAGES_BUILD=(gcc libc6-dev make cmake pkg-config git python3
-	libjansson-dev libzip-dev zlib1g-dev libxxhash-dev liburing-dev libnuma-dev libopenblas-openmp-dev)
+	libjansson-dev libzip-dev zlib1g-dev libxxhash-dev liburing-dev libnuma-dev
+	libopenblas-openmp-dev)
 # shellcheck disable=SC2034
-RUNG_PACKAGES_TEST=(g++ libcriterion-dev pandoc python3-numpy python3-pytest python3-venv clang libomp-dev libclang-rt-14-dev
+RUNG_PACKAGES_TEST=(g++ libcriterion-dev pandoc python3-numpy python3-pytest python3-venv
+	clang clang-format libomp-dev libclang-rt-14-dev
 	qemu-system-x86 qemu-system-common busybox-static cpio e2fsprogs fuse3 nbdkit libnbd-bin
 	doxygen universal-ctags)
 # shellcheck disable=SC2034
 RUNG_PACKAGES_BENCH=(fio)
 
-# As root directly, else through sudo.
+# rung_as_root COMMAND...: run it directly as root, else through sudo.
 rung_as_root() {
 	if [ "$(id -u)" -eq 0 ]; then
 		"$@"
 	elif command -v sudo >/dev/null; then
 		sudo "$@"
 	else
-		echo "not root and no sudo: cannot run '$*'; run it as root, then start again with --no-install" >&2
+		echo "cannot run '$*': not root, no sudo; run it as root, then use --no-install" >&2
 		return 1
 	fi
 }
 
-# Fetch the package lists anew.
+# Update the package lists.
 rung_update_lists() {
 	echo "== apt-get update" >&2
 	rung_as_root apt-get -qq -o Acquire::Retries=3 update >&2
 }
 
-# rung_install PACKAGE...: say which of them are missing and install those.
+# rung_install PACKAGE...: print and install those that are missing. Without any it needs neither
+# root nor the network.
 rung_install() {
-	local missing=() name
+	local missing=() name status
 	for name in "$@"; do
-		if [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null || true)" != installed ]; then
+		status=$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null || true)
+		if [ "$status" != installed ]; then
 			missing+=("$name")
 		fi
 	done
@@ -44,6 +49,7 @@ rung_install() {
 	fi
 	echo "== installing with apt-get: ${missing[*]}" >&2
 	rung_update_lists || return 1
-	rung_as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 \
+	rung_as_root env DEBIAN_FRONTEND=noninteractive \
+		apt-get -qq -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 \
 		install -y --no-install-recommends "${missing[@]}" >&2
 }

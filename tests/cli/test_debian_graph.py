@@ -141,7 +141,7 @@ class DebianGraph(CliTest):
         self.assertIn("--force", self.make(code=1).stderr)
         self.make(ARCHIVE, "--force")
         os.mkdir(self.path("other"))
-        self.assertIn("no such data set", self.make(ARCHIVE, "--force", out="other", code=1).stderr)
+        self.assertIn("such a dataset", self.make(ARCHIVE, "--force", out="other", code=1).stderr)
         self.assertEqual(os.listdir(self.path("other")), [])
 
     def test_an_empty_archive_is_refused(self):

@@ -93,7 +93,7 @@ static int put_ids(const struct place *place, const struct rung__meter_gather *g
 		return rung__measure_out_of_memory();
 	for (uint64_t i = 0; i < count; i++)
 		ids[i] = (in_sequence ? i : rung__mix64(IDS_SEED + i)) % gather->table_rows;
-	rc = ops->take(place->gpu->number, count * sizeof(*ids), ids_out);
+	rc = ops->alloc(place->gpu->number, count * sizeof(*ids), ids_out);
 	if (rc == 0)
 		rc = ops->put(place->gpu->number, *ids_out, ids, count * sizeof(*ids));
 	rung__free(ids);
@@ -177,11 +177,11 @@ static int measure_place(struct rung__measuring *m, const struct place *place,
 }
 
 /* Allocate memory of the table's size on a GPU. @param why_out  as in rung__measure_alloc() */
-static int take(struct rung__measuring *m, const struct place *place, int number,
-                unsigned char **memory_out, const char **why_out)
+static int alloc_table(struct rung__measuring *m, const struct place *place, int number,
+                       unsigned char **memory_out, const char **why_out)
 {
 	void *memory = NULL;
-	int rc = place->gpus->ops->take(number, m->gpu_sizes.table_bytes, &memory);
+	int rc = place->gpus->ops->alloc(number, m->gpu_sizes.table_bytes, &memory);
 
 	*memory_out = memory;
 	return rc < 0 ? rung__measure_why(m, rc, why_out) : 0;
@@ -241,7 +241,7 @@ static int measure_gpu_and_node(struct rung__measuring *m, const struct rung__me
 	place.like.advised_bytes = m->gpu_table_bytes_advised;
 	if (!why) {
 		rung__measure_note(&place.like, memory);
-		rc = take(m, &place, gpu->number, &place.buffer, &place.why);
+		rc = alloc_table(m, &place, gpu->number, &place.buffer, &place.why);
 	}
 	if (rc == 0)
 		rc = measure_place(m, &place, gpu_kinds, RUNG__ARRAY_LEN(gpu_kinds));
@@ -316,9 +316,9 @@ static int measure_peers(struct rung__measuring *m, const struct rung__measure_g
 	if (rc < 0)
 		rc = rung__measure_why(m, rc, &place.why);
 	if (rc == 0 && !place.why)
-		rc = take(m, &place, from->number, &place.table, &place.why);
+		rc = alloc_table(m, &place, from->number, &place.table, &place.why);
 	if (rc == 0 && !place.why)
-		rc = take(m, &place, to->number, &place.buffer, &place.why);
+		rc = alloc_table(m, &place, to->number, &place.buffer, &place.why);
 	if (rc == 0)
 		rc = measure_place(m, &place, peer_kinds, RUNG__ARRAY_LEN(peer_kinds));
 	/* NULL for memory that was not allocated */

@@ -262,9 +262,9 @@ RUNG_API enum rung_link rung_topology_node_link(const struct rung_topology *topo
 struct rung_numa_policy {
 	size_t size;        /**< sizeof(struct rung_numa_policy), set by the caller */
 	int can_bind;       /**< nonzero: mbind() placed the page on the node */
-	int can_look;       /**< nonzero: move_pages() reported the node of the page */
+	int can_query;      /**< nonzero: move_pages() reported the node of the page */
 	char bind_why[128]; /**< reason if can_bind is 0; "" otherwise */
-	char look_why[128];
+	char query_why[128];
 };
 
 /**

@@ -205,7 +205,7 @@ static void pin_hit(struct rung__cache *cache, uint32_t link, uint32_t next_use)
 /* A row that is not cached: choose a frame for it, if it is worth one. */
 static enum rung__cache_lookup accept_absent(struct rung__cache *cache, uint64_t row,
                                              uint32_t next_use, uint32_t reader,
-                                             struct rung__cache_slot *place_out)
+                                             struct rung__cache_slot *slot_out)
 {
 	uint32_t link = rung__cache_choose(cache, row, next_use);
 
@@ -216,7 +216,7 @@ static enum rung__cache_lookup accept_absent(struct rung__cache *cache, uint64_t
 		return RUNG__CACHE_PASS;
 	rung__cache_frames_claim(cache, link, row, cache->seat);
 	cache->held[link - 1] = RUNG__CACHE_HELD_READING | reader;
-	*place_out = (struct rung__cache_slot){ .frame = link - 1, .reader = reader };
+	*slot_out = (struct rung__cache_slot){ .frame = link - 1, .reader = reader };
 	return RUNG__CACHE_KEEP;
 }
 
@@ -233,10 +233,10 @@ static uint32_t reader_of(const struct rung__cache_frame *frame)
  * here, because it will be looked up again. */
 static enum rung__cache_lookup accept_remote(struct rung__cache *cache, uint32_t client,
                                              uint64_t batch, uint64_t row,
-                                             struct rung__cache_slot *place_out)
+                                             struct rung__cache_slot *slot_out)
 {
 	if (!rung__cache_is_late(cache, client)) {
-		*place_out =
+		*slot_out =
 			(struct rung__cache_slot){ .frame = RUNG__CACHE_NONE, .reader = client };
 		return RUNG__CACHE_REMOTE;
 	}
@@ -246,7 +246,7 @@ static enum rung__cache_lookup accept_remote(struct rung__cache *cache, uint32_t
 
 enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t batch,
                                             uint64_t rank, uint32_t reader,
-                                            struct rung__cache_slot *place_out)
+                                            struct rung__cache_slot *slot_out)
 {
 	const uint64_t row = rank - cache->shape.rank_first;
 	const struct rung__cache_frame *frame;
@@ -266,12 +266,12 @@ enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t 
 	client = frame ? reader_of(frame) : RUNG__CACHE_NONE;
 	if (client != RUNG__CACHE_NONE && client != cache->seat &&
 	    !(held & RUNG__CACHE_HELD_READING))
-		return accept_remote(cache, client, batch, row, place_out);
+		return accept_remote(cache, client, batch, row, slot_out);
 	next_use = rung__cache_window_remove(cache, batch, row);
 	if (!frame)
-		return accept_absent(cache, row, next_use, reader, place_out);
-	*place_out = (struct rung__cache_slot){ .frame = link - 1,
-		                                .reader = held & RUNG__CACHE_HELD_COUNT };
+		return accept_absent(cache, row, next_use, reader, slot_out);
+	*slot_out = (struct rung__cache_slot){ .frame = link - 1,
+		                               .reader = held & RUNG__CACHE_HELD_COUNT };
 	if (held & RUNG__CACHE_HELD_READING)
 		return RUNG__CACHE_READING;
 	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED) /* damage, as above */

@@ -55,7 +55,7 @@ struct rung__meter_ops {
 	void (*close)(struct rung__meter *meter);
 
 	/** Allocate memory of a GPU. @param memory_out  free with release() */
-	int (*take)(int gpu, uint64_t bytes, void **memory_out);
+	int (*alloc)(int gpu, uint64_t bytes, void **memory_out);
 	/** NULL is allowed. */
 	void (*release)(int gpu, void *memory);
 

@@ -84,12 +84,12 @@ uint64_t rung__adjacency_drop_repeats(const struct rung__adjacency *lists, int t
 	/* Close the gaps, on one thread: the lists move to the front one after the other. `at`
 	 * never passes `begin`, so nothing is overwritten before it is read. */
 	for (uint64_t i = 0; i < lists->range; i++) {
-		const uint64_t kept_first = at;
+		const uint64_t list_first = at;
 
 		for (; begin < lists->ends[i]; begin++) {
 			const uint64_t id = rung__id_get(lists->ids, lists->id_bytes, begin);
 
-			if (at == kept_first ||
+			if (at == list_first ||
 			    rung__id_get(lists->ids, lists->id_bytes, at - 1) != id)
 				rung__id_set(lists->ids, lists->id_bytes, at++, id);
 		}

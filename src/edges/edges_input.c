@@ -126,7 +126,7 @@ void rung__edge_input_close(struct rung__edge_input *input)
 }
 
 /* Context of one call of rung__edge_input_each(). */
-struct pair_taker {
+struct pair_sink {
 	struct rung__edge_input *input;
 	rung__pairs_fn fn;
 	void *ctx;
@@ -136,15 +136,15 @@ struct pair_taker {
 };
 
 /* Pass on the pairs of edge lists. */
-static int take_lists(void *ctx, const void *keys, const void *values, uint64_t pair_count,
-                      const char *spec)
+static int accept_lists(void *ctx, const void *keys, const void *values, uint64_t pair_count,
+                        const char *spec)
 {
-	const struct pair_taker *taker = ctx;
+	const struct pair_sink *sink = ctx;
 	const struct rung__pairs pairs = {
 		.keys = keys, .values = values, .count = pair_count, .stride = 1, .spec = spec
 	};
 
-	return taker->fn(taker->ctx, &pairs);
+	return sink->fn(sink->ctx, &pairs);
 }
 
 /* Expand the offsets of a chunk: store the vertex of its list, or its rank, for each edge. Lists
@@ -181,26 +181,26 @@ static void fill_ranks(const struct rung__edge_input *input, const struct rung__
  * the map is read at random positions, which is slow. */
 static int accept_columns(void *ctx, const struct rung__edge_chunk *chunk)
 {
-	const struct pair_taker *taker = ctx;
-	struct rung__edge_input *input = taker->input;
+	const struct pair_sink *sink = ctx;
+	struct rung__edge_input *input = sink->input;
 	const uint64_t edge_count = input->columns->info.edge_count;
 	struct rung__pairs pairs = {
 		.count = chunk->edge_count,
 		.stride = 1,
-		.skip_loops = taker->skip_loops,
+		.skip_loops = sink->skip_loops,
 		.spec = input->name,
 	};
 	const void *values = chunk->indices;
 	int rc;
 
 	fill_owners(input, chunk);
-	if (input->rank_of_vertex && !taker->counting) {
+	if (input->rank_of_vertex && !sink->counting) {
 		fill_ranks(input, chunk);
 		values = input->ranks;
 	}
-	pairs.keys = taker->owner_is_key ? input->owners : values;
-	pairs.values = taker->owner_is_key ? values : input->owners;
-	rc = taker->fn(taker->ctx, &pairs);
+	pairs.keys = sink->owner_is_key ? input->owners : values;
+	pairs.values = sink->owner_is_key ? values : input->owners;
+	rc = sink->fn(sink->ctx, &pairs);
 	if (rc != 0)
 		return rc;
 	return rung__progress(input->opts->progress, input->opts->progress_ctx, "edges",
@@ -209,29 +209,29 @@ static int accept_columns(void *ctx, const struct rung__edge_chunk *chunk)
 
 /* All pairs of columns or rows. With `undirected` a second pass has the reverse of each edge,
  * except for self loops; the reverse edges of a list are in the order of the columns. */
-static int each_column(struct pair_taker *taker)
+static int each_column(struct pair_sink *sink)
 {
-	struct rung__edge_input *input = taker->input;
+	struct rung__edge_input *input = sink->input;
 	int rc;
 
-	taker->owner_is_key = !input->by_row;
+	sink->owner_is_key = !input->by_row;
 	input->passes++;
-	rc = rung__edges_pass(input->columns, accept_columns, taker);
+	rc = rung__edges_pass(input->columns, accept_columns, sink);
 	if (rc != 0 || !input->opts->undirected)
 		return rc;
-	taker->owner_is_key = !taker->owner_is_key;
-	taker->skip_loops = true;
+	sink->owner_is_key = !sink->owner_is_key;
+	sink->skip_loops = true;
 	input->passes++;
-	return rung__edges_pass(input->columns, accept_columns, taker);
+	return rung__edges_pass(input->columns, accept_columns, sink);
 }
 
 int rung__edge_input_each(struct rung__edge_input *input, bool counting, rung__pairs_fn fn,
                           void *ctx)
 {
-	struct pair_taker taker = { .input = input, .fn = fn, .ctx = ctx, .counting = counting };
+	struct pair_sink sink = { .input = input, .fn = fn, .ctx = ctx, .counting = counting };
 
 	if (input->columns)
-		return each_column(&taker);
+		return each_column(&sink);
 	input->passes++;
-	return rung__edge_lists_each(&input->lists, take_lists, &taker);
+	return rung__edge_lists_each(&input->lists, accept_lists, &sink);
 }

@@ -227,7 +227,7 @@ static int plan_lists(struct pass *pass, struct pass_slot *slot, uint64_t *lists
 {
 	const struct rung_edges *edges = pass->edges;
 	const uint64_t edge_end = pass->next_edge + edges->edges_max;
-	uint64_t lists = 0, taken, there;
+	uint64_t lists = 0, list_count, there;
 
 	do {
 		if (pass->offsets_used == pass->offsets_count) {
@@ -241,14 +241,14 @@ static int plan_lists(struct pass *pass, struct pass_slot *slot, uint64_t *lists
 		there = RUNG__MIN(pass->offsets_count - pass->offsets_used,
 		                  edges->vertices_max - lists);
 		/* offsets ascend, so the lists that fit are the first ones */
-		taken = count_up_to(pass->offsets + pass->offsets_used, there, edge_end);
+		list_count = count_up_to(pass->offsets + pass->offsets_used, there, edge_end);
 		memcpy(slot->indptr + 1 + lists, pass->offsets + pass->offsets_used,
-		       taken * sizeof(uint64_t));
-		pass->offsets_used += taken;
-		lists += taken;
-		if (taken > 0)
+		       list_count * sizeof(uint64_t));
+		pass->offsets_used += list_count;
+		lists += list_count;
+		if (list_count > 0)
 			pass->next_begin = slot->indptr[lists];
-	} while (taken == there && lists < edges->vertices_max &&
+	} while (list_count == there && lists < edges->vertices_max &&
 	         pass->next_vertex + lists < edges->info.vertex_count);
 	*lists_out = lists;
 	return 0;

@@ -115,8 +115,8 @@ static uint64_t widen(const unsigned char *raw, uint64_t count, uint64_t *to)
 
 /* Convert ids from `raw` to `to`, which may be the same memory. @return number of good ids: all, or
  * those before the first bad one */
-static uint64_t take(const struct rung__id_file *file, const struct rung__id_reader *reader,
-                     const unsigned char *raw, uint64_t count, void *to)
+static uint64_t convert_ids(const struct rung__id_file *file, const struct rung__id_reader *reader,
+                            const unsigned char *raw, uint64_t count, void *to)
 {
 	const size_t raw_bytes = rung_dtype_bytes(file->dtype);
 	const uint64_t limit = rung__ids_limit(file->dtype, reader->limit);
@@ -174,7 +174,7 @@ static int read_piece(const struct rung__id_file *file, const struct rung__id_re
 		rc = rung__source_was_read(file->src, first * raw_bytes, count * raw_bytes, raw);
 	if (rc < 0)
 		return rc;
-	*good_out = take(file, reader, raw, count, to);
+	*good_out = convert_ids(file, reader, raw, count, to);
 	if (*good_out < count)
 		*value_out = value_at(raw, file->dtype, *good_out);
 	return 0;
@@ -188,10 +188,11 @@ static int read_in_place(const struct rung__id_file *file, const struct rung__id
 	const uint64_t begin = file->offset + first * reader->id_bytes,
 		       lead = begin % RUNG__PAGE_BYTES;
 	const uint64_t bytes = lead + count * reader->id_bytes;
-	uint64_t taken = 0, done = 0;
+	uint64_t converted = 0, done = 0;
 
 	out->ids = room + lead;
-	while (done < bytes && out->good == taken && !(reader->stop && atomic_load(reader->stop))) {
+	while (done < bytes && out->good == converted &&
+	       !(reader->stop && atomic_load(reader->stop))) {
 		const uint64_t piece = RUNG__MIN(reader->read_bytes, bytes - done);
 		uint64_t fresh;
 		int rc = rung__direct_read(&file->file, room + done, piece, begin - lead + done);
@@ -199,18 +200,19 @@ static int read_in_place(const struct rung__id_file *file, const struct rung__id
 		if (rc < 0)
 			return rc;
 		done += piece;
-		fresh = done > lead ? (done - lead) / reader->id_bytes - taken : 0;
+		fresh = done > lead ? (done - lead) / reader->id_bytes - converted : 0;
 		if (file->src)
-			rc = rung__source_was_read(file->src, (first + taken) * reader->id_bytes,
+			rc = rung__source_was_read(file->src,
+			                           (first + converted) * reader->id_bytes,
 			                           fresh * reader->id_bytes,
-			                           room + lead + taken * reader->id_bytes);
+			                           room + lead + converted * reader->id_bytes);
 		if (rc < 0)
 			return rc;
-		out->good += take(file, reader, room + lead + taken * reader->id_bytes, fresh,
-		                  room + lead + taken * reader->id_bytes);
-		taken += fresh;
+		out->good += convert_ids(file, reader, room + lead + converted * reader->id_bytes,
+		                         fresh, room + lead + converted * reader->id_bytes);
+		converted += fresh;
 	}
-	if (out->good < taken)
+	if (out->good < converted)
 		out->value = value_at(room + lead, file->dtype, out->good);
 	return 0;
 }

@@ -14,7 +14,7 @@
 
 #ifdef STATX_DIOALIGN
 /* @return false: a kernel before 6.1, or a file system that does not report the alignment */
-static bool ask(int fd, struct statx *st_out)
+static bool query(int fd, struct statx *st_out)
 {
 	*st_out = (struct statx){ .stx_mask = 0 };
 	return syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, st_out) == 0 &&
@@ -26,7 +26,7 @@ uint32_t rung__dio_align(int fd)
 	struct statx st;
 	uint32_t align;
 
-	if (!ask(fd, &st))
+	if (!query(fd, &st))
 		return RUNG__PAGE_BYTES;
 	/* callers align offset, length and memory to one value */
 	align = RUNG__MAX(st.stx_dio_offset_align, st.stx_dio_mem_align);
@@ -41,7 +41,7 @@ bool rung__dio_refused(int fd)
 {
 	struct statx st;
 
-	return ask(fd, &st) && st.stx_dio_offset_align == 0;
+	return query(fd, &st) && st.stx_dio_offset_align == 0;
 }
 #else /* headers before Linux 6.1 */
 uint32_t rung__dio_align(int fd)

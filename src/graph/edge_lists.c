@@ -300,33 +300,33 @@ static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk,
 }
 
 /* Context of rung__edge_lists_each(). */
-struct taker {
-	int (*take)(void *ctx, const void *keys, const void *values, uint64_t pair_count,
-	            const char *spec);
+struct sink {
+	int (*accept)(void *ctx, const void *keys, const void *values, uint64_t pair_count,
+	              const char *spec);
 	void *ctx;
 };
 
 /* A chunk_fn: convert a chunk and pass its pairs on. */
 static int accept_chunk(struct rung__edge_lists *lists, const struct chunk *chunk, void *ctx)
 {
-	const struct taker *taker = ctx;
+	const struct sink *sink = ctx;
 	uint64_t pair_count = 0;
 	int rc = make_pairs(lists, chunk, &pair_count);
 
 	if (rc < 0)
 		return rc;
-	return taker->take(taker->ctx, lists->keys, lists->values, pair_count,
-	                   rung__source_spec(chunk->list->src));
+	return sink->accept(sink->ctx, lists->keys, lists->values, pair_count,
+	                    rung__source_spec(chunk->list->src));
 }
 
 int rung__edge_lists_each(struct rung__edge_lists *lists,
-                          int (*take)(void *ctx, const void *keys, const void *values,
-                                      uint64_t pair_count, const char *spec),
+                          int (*accept)(void *ctx, const void *keys, const void *values,
+                                        uint64_t pair_count, const char *spec),
                           void *ctx)
 {
-	struct taker taker = { take, ctx };
+	struct sink sink = { accept, ctx };
 
-	return for_each_chunk(lists, accept_chunk, &taker);
+	return for_each_chunk(lists, accept_chunk, &sink);
 }
 
 /* Allocate keys and values in the width that the vertex count needs. */

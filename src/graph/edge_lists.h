@@ -67,8 +67,8 @@ int rung__edge_lists_find_vertex_count(struct rung__edge_lists *lists);
  * @param take  receives each chunk; `spec` is that of its file. A value other than 0 ends the pass
  */
 int rung__edge_lists_each(struct rung__edge_lists *lists,
-                          int (*take)(void *ctx, const void *keys, const void *values,
-                                      uint64_t pair_count, const char *spec),
+                          int (*accept)(void *ctx, const void *keys, const void *values,
+                                        uint64_t pair_count, const char *spec),
                           void *ctx);
 
 void rung__edge_lists_close(struct rung__edge_lists *lists);

@@ -192,9 +192,9 @@ static int adopt_indices(struct columns *columns, uint64_t first, uint64_t count
 		columns->vertex_count - 1);
 }
 
-/* Read an array in chunks and pass each of them to `take`. */
+/* Read an array in chunks and pass each of them to `accept`. */
 static int read_all(struct columns *columns, struct rung_source *src, uint64_t total,
-                    int (*take)(struct columns *columns, uint64_t first, uint64_t count))
+                    int (*accept)(struct columns *columns, uint64_t first, uint64_t count))
 {
 	const struct rung_graph_opts *opts = columns->opts;
 	uint64_t count;
@@ -205,7 +205,7 @@ static int read_all(struct columns *columns, struct rung_source *src, uint64_t t
 		rc = rung__ids_read(src, first, count, columns->raw);
 		if (rc < 0)
 			return rc;
-		rc = take(columns, first, count);
+		rc = accept(columns, first, count);
 		if (rc < 0)
 			return rc;
 		rc = rung__progress(opts->progress, opts->progress_ctx, "edges", first + count,

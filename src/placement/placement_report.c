@@ -240,11 +240,11 @@ static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy
 		snprintf(policy->bind_why, sizeof(policy->bind_why), "mbind: %s", strerror(err));
 	*(volatile unsigned char *)page = 1; /* allocates the page */
 	share = rung__placement_share(page, RUNG__PAGE_BYTES, node, &err);
-	policy->can_look = err == 0;
+	policy->can_query = err == 0;
 	if (err)
-		snprintf(policy->look_why, sizeof(policy->look_why), "move_pages: %s",
+		snprintf(policy->query_why, sizeof(policy->query_why), "move_pages: %s",
 		         strerror(err));
-	if (policy->can_bind && policy->can_look && share < 1) {
+	if (policy->can_bind && policy->can_query && share < 1) {
 		snprintf(policy->bind_why, sizeof(policy->bind_why),
 		         "mbind: a page for node %" PRIu32 " was placed on another node", node);
 		policy->can_bind = 0;
@@ -265,7 +265,7 @@ int rung_numa_probe_policy(uint32_t node, struct rung_numa_policy *policy_out)
 	if (!RUNG_HAVE_NUMA) {
 		snprintf(policy.bind_why, sizeof(policy.bind_why),
 		         "rung was built without libnuma: %s", RUNG_WHY_NUMA);
-		memcpy(policy.look_why, policy.bind_why, sizeof(policy.look_why));
+		memcpy(policy.query_why, policy.bind_why, sizeof(policy.query_why));
 		return rung__opts_copy_out(policy_out, &policy, sizeof(policy), "rung_numa_policy");
 	}
 	page = rung__map_pages(RUNG__PAGE_BYTES);

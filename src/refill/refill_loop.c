@@ -132,7 +132,7 @@ static void reclaim_slots(struct rung__refill *refill, uint32_t count)
 }
 
 /* No part waits for a token or for another process. */
-static bool waits_for_none(const struct rung__refill *refill)
+static bool no_part_waits(const struct rung__refill *refill)
 {
 	return rung__queue_is_empty(&refill->issuing) && rung__queue_is_empty(&refill->remote);
 }
@@ -199,7 +199,7 @@ static void send_what_is_held(struct rung__refill *refill)
 {
 	struct rung__part *part;
 
-	if (!refill->device || waits_for_none(refill) || refill->free_count > 0 ||
+	if (!refill->device || no_part_waits(refill) || refill->free_count > 0 ||
 	    rung__reads_expected(refill) > 0)
 		return;
 	while ((part = RUNG__ENTRY(rung__queue_first(&refill->holding), struct rung__part,
@@ -317,7 +317,7 @@ void rung__refill_run(struct rung__refill *refill)
 		send_what_is_held(refill);
 		if (refill->in_flight > 0)
 			reap(refill);
-		else if (over && waits_for_none(refill))
+		else if (over && no_part_waits(refill))
 			return;
 		tick(refill);
 	}

@@ -188,7 +188,7 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 	struct plan plan = {
 		.refill = refill, .part = part, .read = &refill->reads[token], .token = token
 	};
-	uint32_t looks = 0;
+	uint32_t polls = 0;
 
 	/* ends when the read is full, or when too many frames are pinned */
 	begin_read(&plan);
@@ -201,7 +201,7 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 		part->cursor = end;
 		part->pending += end - first; /* before a hit subtracts them */
 		look_up_row(&plan, first, end);
-		if (++looks % POLLS_MAX == 0 && refill->cache) {
+		if (++polls % POLLS_MAX == 0 && refill->cache) {
 			rung__cache_unlock(refill->cache);
 			rung__cache_lock(refill->cache);
 		}

@@ -25,7 +25,7 @@ struct slot {
 struct run {
 	struct rung_sampler *sampler;
 	struct rung_minibatches batches; /* options, with defaults filled in */
-	rung_batch_fn take;
+	rung_batch_fn accept;
 	void *ctx;
 	struct slot *slots; /* [slot_count] */
 	uint64_t slot_count;
@@ -66,8 +66,8 @@ static bool claim(struct run *run, uint64_t *idx_out)
 	return true;
 }
 
-/* Hand over all batches that are complete, in order. One thread at a time, because `take` expects
- * them in order. With the lock held; it is released during `take`. */
+/* Hand over all batches that are complete, in order. One thread at a time, because `accept` expects
+ * them in order. With the lock held; it is released during `accept`. */
 static void hand_over(struct run *run, uint32_t thread)
 {
 	if (run->handing)
@@ -81,7 +81,7 @@ static void hand_over(struct run *run, uint32_t thread)
 			break;
 		pthread_mutex_unlock(&run->lock);
 		/* `handed` and the slot cannot change: only this thread hands over */
-		rc = run->take(run->ctx, slot->batch, run->handed, thread);
+		rc = run->accept(run->ctx, slot->batch, run->handed, thread);
 		pthread_mutex_lock(&run->lock);
 		slot->ready = false;
 		if (rc < 0) {
@@ -119,7 +119,7 @@ static void work(struct run *run, uint32_t thread)
 		pthread_mutex_unlock(&run->lock);
 		rc = sample(run, idx, thread, slot->batch);
 		if (rc == 0 && run->batches.any_order)
-			rc = run->take(run->ctx, slot->batch, idx, thread);
+			rc = run->accept(run->ctx, slot->batch, idx, thread);
 		pthread_mutex_lock(&run->lock);
 		slot->ready = rc == 0;
 		if (rc < 0)
@@ -157,12 +157,12 @@ static int run_init(struct run *run)
 }
 
 int rung_sampler_run(struct rung_sampler *sampler, const struct rung_minibatches *batches,
-                     rung_batch_fn take, void *ctx)
+                     rung_batch_fn accept, void *ctx)
 {
 	struct run run = {
 		.sampler = sampler,
 		.batches = RUNG_MINIBATCHES_INIT,
-		.take = take,
+		.accept = accept,
 		.ctx = ctx,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.moved = PTHREAD_COND_INITIALIZER,

@@ -50,7 +50,7 @@ static int refused(const char *path, int err)
 }
 
 /* Connect, and check the user at the other end. The caller closes *fd_out. */
-static int ask(const char *path, uint64_t until_ns, int *fd_out)
+static int connect_to(const char *path, uint64_t until_ns, int *fd_out)
 {
 	const struct timespec pause = { .tv_nsec = CONNECT_PAUSE_NS };
 	struct sockaddr_un address;
@@ -148,7 +148,7 @@ int rung__share_request(const char *path, struct rung__answer *answer_out)
 	int fd = -1, rc;
 
 	*answer_out = (struct rung__answer){ .bytes = 0 };
-	rc = ask(path, until_ns, &fd);
+	rc = connect_to(path, until_ns, &fd);
 	if (rc < 0)
 		return rc;
 	rc = await(path, fd, until_ns);

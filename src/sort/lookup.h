@@ -46,10 +46,10 @@ static inline __attribute__((always_inline)) uint64_t rung__lookup_find(
 
 static inline __attribute__((always_inline)) void rung__lookup_fill_as(
 	struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, const void *ids,
-	uint64_t begin, uint64_t end, uint64_t asked)
+	uint64_t begin, uint64_t end, uint64_t lookup_count)
 {
 	set->few = (const char *)ids + begin * index_bytes;
-	set->few_count = end - begin <= RUNG__LOOKUP_FEW || asked <= RUNG__LOOKUP_REQUESTED
+	set->few_count = end - begin <= RUNG__LOOKUP_FEW || lookup_count <= RUNG__LOOKUP_REQUESTED
 	                         ? end - begin
 	                         : 0;
 	if (set->few_count)
@@ -67,15 +67,15 @@ static inline __attribute__((always_inline)) void rung__lookup_fill_as(
 	}
 }
 
-/** The set of ids [begin, end), of which `asked` will be looked up; those equal to free_id are left
+/** The set of ids [begin, end), of which `lookup_count` will be looked up; those equal to free_id are left
  * out. */
 static inline void rung__lookup_fill(struct rung__lookup *set, uint64_t free_id, const void *ids,
-                                     uint64_t begin, uint64_t end, uint64_t asked)
+                                     uint64_t begin, uint64_t end, uint64_t lookup_count)
 {
 	if (set->index_bytes == 4)
-		rung__lookup_fill_as(set, 4, free_id, ids, begin, end, asked);
+		rung__lookup_fill_as(set, 4, free_id, ids, begin, end, lookup_count);
 	else
-		rung__lookup_fill_as(set, 8, free_id, ids, begin, end, asked);
+		rung__lookup_fill_as(set, 8, free_id, ids, begin, end, lookup_count);
 }
 
 /* Without leaving early, so that several are compared at once. */

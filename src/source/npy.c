@@ -73,7 +73,7 @@ static void skip_space(struct cursor *c)
 }
 
 /* Consume `wanted`, after white space. @return false: another byte follows, and stays */
-static bool take(struct cursor *c, char wanted)
+static bool skip_char(struct cursor *c, char wanted)
 {
 	skip_space(c);
 	if (c->at == c->end || *c->at != wanted)
@@ -216,10 +216,10 @@ static int parse_shape(struct cursor *c, struct rung_array_info *array)
 	bool comma = true; /* a comma came last, or nothing yet */
 	int rc;
 
-	if (!take(c, '('))
+	if (!skip_char(c, '('))
 		return malformed(c, "shape is not a tuple");
 	array->dim_count = 0;
-	while (!take(c, ')')) {
+	while (!skip_char(c, ')')) {
 		if (!comma)
 			return malformed(c, "a comma is missing in shape");
 		if (array->dim_count == RUNG_DIMS_MAX)
@@ -231,7 +231,7 @@ static int parse_shape(struct cursor *c, struct rung_array_info *array)
 		if (rc < 0)
 			return rc;
 		array->dim_count++;
-		comma = take(c, ',');
+		comma = skip_char(c, ',');
 	}
 	if (array->dim_count == 0)
 		return rung__fail(RUNG_E_FORMAT,
@@ -262,9 +262,9 @@ static int parse_dict(struct cursor *c, struct rung_array_info *array)
 	char text[DESCR_BYTES];
 	int key, rc;
 
-	if (!take(c, '{'))
+	if (!skip_char(c, '{'))
 		return malformed(c, "a dict is missing");
-	while (!take(c, '}')) {
+	while (!skip_char(c, '}')) {
 		if (!comma)
 			return malformed(c, "a comma is missing");
 		rc = parse_string(c, text);
@@ -278,12 +278,12 @@ static int parse_dict(struct cursor *c, struct rung_array_info *array)
 		if (seen[key])
 			return malformed(c, "a key occurs twice");
 		seen[key] = true;
-		if (!take(c, ':'))
+		if (!skip_char(c, ':'))
 			return malformed(c, "a colon is missing");
 		rc = parse_value(c, (enum key)key, array);
 		if (rc < 0)
 			return rc;
-		comma = take(c, ',');
+		comma = skip_char(c, ',');
 	}
 	skip_space(c);
 	if (c->at != c->end)

@@ -29,7 +29,7 @@ static bool above_mark(const struct rung__pickle_machine *m, uint32_t *count_out
 }
 
 /* The next `bytes` bytes, at most 8, as a little-endian number. @return false: the file ends */
-static bool take(struct rung__pickle_machine *m, unsigned bytes, uint64_t *value_out)
+static bool read_number(struct rung__pickle_machine *m, unsigned bytes, uint64_t *value_out)
 {
 	uint64_t value = 0;
 
@@ -47,7 +47,7 @@ static int push_number(struct rung__pickle_machine *m, unsigned bytes, bool has_
 {
 	uint64_t value = 0;
 
-	if (!take(m, bytes, &value))
+	if (!read_number(m, bytes, &value))
 		return rung__pickle_refuse(m, "the file ends");
 	/* extend the sign, unless a shift by 64 bits or by -1 would be undefined */
 	if (has_sign && bytes < 8 && bytes > 0 && value >> (8 * bytes - 1))
@@ -61,7 +61,7 @@ static int push_long(struct rung__pickle_machine *m)
 {
 	uint64_t bytes;
 
-	if (!take(m, 1, &bytes))
+	if (!read_number(m, 1, &bytes))
 		return rung__pickle_refuse(m, "the file ends");
 	return bytes > 8 ? rung__pickle_refuse(m, "an integer of more than 64 bits")
 	                 : push_number(m, (unsigned)bytes, true);
@@ -73,7 +73,7 @@ static int push_text(struct rung__pickle_machine *m)
 	uint64_t length;
 	struct rung__pickle_value text = { .kind = RUNG__PICKLE_TEXT };
 
-	if (!take(m, 4, &length) || length > (uint64_t)(m->end - m->at))
+	if (!read_number(m, 4, &length) || length > (uint64_t)(m->end - m->at))
 		return rung__pickle_refuse(m, "the file ends");
 	text.text = m->at;
 	text.length = length;
@@ -117,7 +117,7 @@ static int store(struct rung__pickle_machine *m, unsigned bytes)
 {
 	uint64_t idx;
 
-	if (!take(m, bytes, &idx) || idx >= RUNG__PICKLE_MEMO_MAX || m->depth == 0 ||
+	if (!read_number(m, bytes, &idx) || idx >= RUNG__PICKLE_MEMO_MAX || m->depth == 0 ||
 	    rung__pickle_top(m, 0).kind == RUNG__PICKLE_MARK)
 		return rung__pickle_refuse(m, "memo index out of range");
 	m->memo[idx] = rung__pickle_top(m, 0);
@@ -129,7 +129,7 @@ static int fetch(struct rung__pickle_machine *m, unsigned bytes)
 {
 	uint64_t idx;
 
-	if (!take(m, bytes, &idx) || idx >= RUNG__PICKLE_MEMO_MAX ||
+	if (!read_number(m, bytes, &idx) || idx >= RUNG__PICKLE_MEMO_MAX ||
 	    m->memo[idx].kind == RUNG__PICKLE_NOTHING)
 		return rung__pickle_refuse(m, "a memo entry that was not written");
 	return rung__pickle_push(m, m->memo[idx]);
@@ -219,7 +219,7 @@ static int run(struct rung__pickle_machine *m)
 	if (m->at == m->end || *m->at != 0x80)
 		return rung__pickle_refuse(m, "not a pickle of protocol 2");
 	m->at++;
-	if (!take(m, 1, &version) || version != 2)
+	if (!read_number(m, 1, &version) || version != 2)
 		return rung__pickle_refuse(m, "not a pickle of protocol 2");
 	while (rc == 0 && m->at < m->end) {
 		const unsigned char code = *m->at++;

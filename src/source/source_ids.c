@@ -151,8 +151,8 @@ static int check_distinct(const struct rung_source *src, uint64_t vertex_count, 
 }
 
 /* Convert the content of the file, which the caller has read, to ids. The caller owns *ids_out. */
-static int take(const struct rung_source *src, const void *data, uint64_t vertex_count,
-                int distinct, uint64_t *count_out, uint64_t **ids_out)
+static int convert_ids(const struct rung_source *src, const void *data, uint64_t vertex_count,
+                       int distinct, uint64_t *count_out, uint64_t **ids_out)
 {
 	const struct rung_array_info *info = rung_source_info(src);
 	const bool mask = info->dtype == RUNG_BOOL;
@@ -195,7 +195,7 @@ int rung_source_read_vertices(const struct rung_source *src, uint64_t vertex_cou
 		                  info->row_count);
 	rc = rung_source_read(src, 0, info->row_count, data);
 	if (rc == 0)
-		rc = take(src, data, vertex_count, distinct, count_out, ids_out);
+		rc = convert_ids(src, data, vertex_count, distinct, count_out, ids_out);
 	rung__free(data);
 	return rc;
 }

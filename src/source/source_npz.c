@@ -153,10 +153,10 @@ static int inflate_all(struct rung__generated *generated, zip_file_t *file)
 	int rc = 0;
 
 	while (rc == 0 && generated->done < generated->bytes) {
-		uint64_t room_bytes;
-		unsigned char *room = rung__generated_buffer(generated, &room_bytes);
+		uint64_t buffer_bytes;
+		unsigned char *buffer = rung__generated_buffer(generated, &buffer_bytes);
 
-		got = zip_fread(file, room, room_bytes);
+		got = zip_fread(file, buffer, buffer_bytes);
 		if (got <= 0)
 			break;
 		rc = rung__generated_add(generated, (uint64_t)got);
@@ -231,7 +231,7 @@ static int watch_crc(struct rung_source *src, const zip_stat_t *st, uint64_t off
 
 /* Choose how an entry is read: in place (stored), inflated while it is read (large and deflated,
  * with a CRC that is compared at its end), or inflated now. Then parse its .npy header. */
-static int open_found(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
+static int open_entry(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
                       uint64_t file_bytes)
 {
 	const bool stored = st->comp_method == ZIP_CM_STORE;
@@ -274,7 +274,7 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 		return rc;
 	rc = find_member(src, zip, member, &st);
 	if (rc == 0)
-		rc = open_found(src, zip, &st, file_bytes);
+		rc = open_entry(src, zip, &st, file_bytes);
 	zip_discard(zip); /* nothing was changed; a stream has its own zip_t */
 	return rc;
 }

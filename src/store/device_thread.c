@@ -56,7 +56,7 @@ struct rung__device_thread {
 	struct rung__device *device;
 	struct rung_request **active; /* [request_count], in order of submission */
 	uint32_t active_count;
-	bool looking;      /* work is in flight on the device, whose end only polling detects */
+	bool polling;      /* work is in flight on the device, whose end only polling detects */
 	uint64_t now_ns;   /* start of this round of polls */
 	uint64_t found_ns; /* time of the last poll that found a completion */
 	bool stop;         /* copy of store->stop: gathers that end from now on get no reads */
@@ -110,7 +110,7 @@ static bool poll_gather(struct rung__device_thread *h, uint32_t active_idx)
 	                          rung__check_is_due(request, h->now_ns), &result);
 
 	if (rc == 0) {
-		h->looking = true;
+		h->polling = true;
 		return false;
 	}
 	h->found_ns = h->now_ns;
@@ -283,7 +283,7 @@ static void poll_reads(struct rung__device_thread *h, uint32_t active_idx)
 	poll_scatters(h, request);
 	launch_slot_batches(h, request);
 	if (request->scatter_count > 0)
-		h->looking = true;
+		h->polling = true;
 	if (!request->read_through || !rung__queue_is_empty(&request->waiting))
 		return;
 	if (request->scatter_count > 0) {
@@ -339,7 +339,7 @@ static void accept_work(struct rung__device_thread *h)
 
 	pthread_mutex_lock(&store->lock);
 	while (!has_work(h->box) && (h->stop || !store->stop)) {
-		if (h->looking) {
+		if (h->polling) {
 			if (pthread_cond_timedwait(&h->box->work, &store->lock, &until) ==
 			    ETIMEDOUT)
 				break;
@@ -367,7 +367,7 @@ static void *device_thread_main(void *ctx)
 	h->ops->adopt(h->device); /* after a failure the next calls fail as well, and report it */
 	do {
 		accept_work(h);
-		h->looking = false;
+		h->polling = false;
 		/* from the end: a request that ends moves only those that were polled already */
 		for (uint32_t i = h->active_count; i-- > 0;) {
 			if (!h->active[i]->reading && poll_gather(h, i))

@@ -22,14 +22,14 @@ static int state_of(const struct rung_request *request)
 }
 
 /* A device without a device thread: completion is detected only by polling. */
-static bool looked_after(const struct rung_request *request)
+static bool completes_by_polling(const struct rung_request *request)
 {
 	return request->store->device && !request->store->device_thread;
 }
 
 int rung_request_poll(struct rung_request *request)
 {
-	if (looked_after(request))
+	if (completes_by_polling(request))
 		rung__device_thread_complete(request);
 	return state_of(request) == RUNG__REQUEST_DONE;
 }
@@ -79,7 +79,7 @@ int rung_request_wait(struct rung_request *request, int64_t timeout_ns)
 {
 	bool done;
 
-	if (looked_after(request)) {
+	if (completes_by_polling(request)) {
 		complete_within(request, timeout_ns);
 		done = state_of(request) == RUNG__REQUEST_DONE;
 	} else {

@@ -198,9 +198,9 @@ static const char *why_unplaced(const struct rung_store *store)
  * Query on which nodes one part of a block is, and store the share on the right one in *out.
  * touched: otherwise its pages have no location yet, and are not queried.
  */
-static void look(struct rung_store *store, const unsigned char *at,
-                 const struct rung__placement *placement, uint32_t part_idx, bool touched,
-                 struct rung_store_placement *out)
+static void query_part(struct rung_store *store, const unsigned char *at,
+                       const struct rung__placement *placement, uint32_t part_idx, bool touched,
+                       struct rung_store_placement *out)
 {
 	uint64_t count = 0, there = 0;
 	int err;
@@ -223,7 +223,7 @@ static void inspect_rows(struct rung_store *store, const unsigned char *base,
 {
 	for (uint32_t p = 0; p < RUNG__MAX(placement->part_count, 1u); p++) {
 		mapped[p] = (struct rung__mapped){ .at = base, .bytes = list[p].placement.bytes };
-		look(store, base, placement, p, touched, &list[p]);
+		query_part(store, base, placement, p, touched, &list[p]);
 		base += list[p].placement.bytes;
 	}
 }
@@ -239,7 +239,7 @@ static void inspect_slots(struct rung_store *store, const struct rung__placement
 		rung__placement_on((uint32_t)RUNG__MAX(store->shape.placements.slots[f], 0),
 		                   sizes->slots_bytes, &placement);
 		mapped[f] = (struct rung__mapped){ .at = slots, .bytes = sizes->slots_bytes };
-		look(store, slots, &placement, 0, store->binds, &list[f]);
+		query_part(store, slots, &placement, 0, store->binds, &list[f]);
 		list[f].cpu_node = rung__refill_node(store->refills[f]);
 	}
 }

@@ -118,7 +118,7 @@ static void join(struct rung__member_crc *crc, uint32_t i)
 
 /* Record the CRC of the piece that was claimed at `begin`. With the lock held. The piece may have
  * moved in the list, but it is not joined or removed before this. */
-static void settle(struct rung__member_crc *crc, uint64_t begin, uint32_t sum)
+static void finish_piece(struct rung__member_crc *crc, uint64_t begin, uint32_t sum)
 {
 	uint32_t i = 0;
 
@@ -155,7 +155,7 @@ int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t 
 		sum = (uint32_t)crc32_z(0, (const unsigned char *)bytes + (at - first),
 		                        (size_t)(end - at));
 		pthread_mutex_lock(&crc->lock);
-		settle(crc, at, sum);
+		finish_piece(crc, at, sum);
 		at = end;
 		end = first + count;
 	}

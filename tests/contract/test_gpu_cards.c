@@ -309,7 +309,7 @@ Test(gpu_cards, a_meter_uses_only_its_gpu)
 
 	works(ops->open(1, &meter));
 	cr_assert_eq(ops->pin(1, host, 8192), 0);
-	cr_assert_eq(ops->take(1, copy.bytes, &copy.to), 0);
+	cr_assert_eq(ops->alloc(1, copy.bytes, &copy.to), 0);
 	copy.from = host;
 	cr_assert_eq(ops->put(1, copy.to, host, copy.bytes), 0);
 	works(ops->copy(meter, &copy, 1, 3, &seconds));

@@ -184,7 +184,7 @@ class Numa(unittest.TestCase):
     def test_memory_can_be_placed(self):
         built_in = "\n  numa      yes" in run(RUNG, "--version")
         placement = self.topology("all")["placement"]
-        self.assertEqual((placement["can_bind"], placement["can_look"]), (built_in, built_in),
+        self.assertEqual((placement["can_bind"], placement["can_query"]), (built_in, built_in),
                          placement)
 
     def test_memory_is_measured_on_its_node(self):
@@ -199,7 +199,7 @@ class Numa(unittest.TestCase):
                 self.assertRegex(result["absent"], "node 2 has no CPUs|cannot be put on node 2")
             elif result["absent"]:
                 self.assertRegex(result["absent"], "huge pages|cannot be put on node 2")
-            elif top["placement"]["can_look"]:
+            elif top["placement"]["can_query"]:
                 self.assertGreaterEqual(result["placement_share"], 0.95)
 
     def test_a_cpuset_limits_cpus_and_nodes(self):

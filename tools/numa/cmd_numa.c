@@ -92,7 +92,8 @@ static void check(const struct argp_state *state, void *ctx)
 #define MEASURING TOOL_NOTED(struct numa_args, measuring)
 
 static const struct tool_option options[] = {
-	{ "topology", NULL, 1, "Print what kernel and firmware report, and measure nothing",
+	{ "topology", NULL, 1,
+	  "Print the topology reported by kernel and firmware, and measure nothing",
 	  TOOL_FLAG(struct numa_args, topology) },
 	{ "root", "DIR", 1,
 	  "With --topology: describe the machine whose sys/ and proc/ are recorded in DIR, instead "
@@ -176,22 +177,22 @@ static json_t *policy_json(const struct rung_numa_policy *policy)
 	tool_json_set(entry, "can_bind", json_boolean(policy->can_bind));
 	tool_json_set(entry, "bind_why",
 	              tool_json_text(*policy->bind_why ? policy->bind_why : NULL));
-	tool_json_set(entry, "can_look", json_boolean(policy->can_look));
-	tool_json_set(entry, "look_why",
-	              tool_json_text(*policy->look_why ? policy->look_why : NULL));
+	tool_json_set(entry, "can_query", json_boolean(policy->can_query));
+	tool_json_set(entry, "query_why",
+	              tool_json_text(*policy->query_why ? policy->query_why : NULL));
 	return entry;
 }
 
 static void print_policy(const struct rung_numa_policy *policy)
 {
-	if (policy->can_bind && policy->can_look) {
+	if (policy->can_bind && policy->can_query) {
 		printf("\nmemory can be placed on nodes, and its placement can be queried\n");
 		return;
 	}
 	printf("\nmemory %s be placed on nodes%s%s%s\n", policy->can_bind ? "can" : "cannot",
 	       *policy->bind_why ? " (" : "", policy->bind_why, *policy->bind_why ? ")" : "");
-	printf("its placement %s be queried%s%s%s\n", policy->can_look ? "can" : "cannot",
-	       *policy->look_why ? " (" : "", policy->look_why, *policy->look_why ? ")" : "");
+	printf("its placement %s be queried%s%s%s\n", policy->can_query ? "can" : "cannot",
+	       *policy->query_why ? " (" : "", policy->query_why, *policy->query_why ? ")" : "");
 }
 
 /*

@@ -131,7 +131,7 @@ class Share(CliTest):
         os.chmod(open_to_all, 0o700)
         with open(os.path.join(open_to_all, "store"), "wb") as file:
             file.write(b"no socket")
-        self.fails(*share, os.path.join(open_to_all, "store"), code=1, says="no socket")
+        self.fails(*share, os.path.join(open_to_all, "store"), code=1, says="is not a socket")
 
     def test_what_excludes_each_other(self):
         for args, says in ((["x", "--attach", "p"], "DIR and --attach exclude each other"),

@@ -99,7 +99,7 @@ class Machines(NumaTest):
         self.assertIsNotNone(top["memory"]["available_bytes"])
         placement = top["placement"]
         self.assertEqual(placement["can_bind"], placement["bind_why"] is None)
-        self.assertEqual(placement["can_look"], placement["look_why"] is None)
+        self.assertEqual(placement["can_query"], placement["query_why"] is None)
         self.assertIn("its placement can", self.run_rung("numa", "--topology").stdout)
 
     def test_processors_the_process_may_not_use(self):

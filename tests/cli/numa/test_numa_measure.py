@@ -100,9 +100,9 @@ class Measuring(NumaTest):
     def test_what_lies_where_is_told(self):
         top = self.profile("--only", "latency")
         for result in top["results"]:
-            if top["placement"]["can_look"] and not result["absent"]:
+            if top["placement"]["can_query"] and not result["absent"]:
                 self.assertGreaterEqual(result["placement_share"], 0.95)
-            elif not top["placement"]["can_look"]:
+            elif not top["placement"]["can_query"]:
                 self.assertIsNone(result["placement_share"])
 
     def test_reads_of_a_file(self):
@@ -280,7 +280,7 @@ class Gpus(NumaTest):
             for key in values:
                 self.assertEqual(len(result[key]["samples"]), 1)
                 self.assertGreater(result[key]["min"], 0)
-            if result["matrix"] == "gpu" and top["placement"]["can_look"]:
+            if result["matrix"] == "gpu" and top["placement"]["can_query"]:
                 self.assertGreaterEqual(result["placement_share"], 0.95)
         median = {(r["matrix"], r["gpu_bus_id"], r.get("to_gpu_bus_id"), r["memory_node"],
                    r["kind"], r["row_bytes"]): r for r in there}

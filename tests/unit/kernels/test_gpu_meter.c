@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meter of the device "cuda", on simulated GPUs: what it times has been done. */
+/* The meter of the device "cuda", on simulated GPUs: the copies and gathers that it times are
+ * really done. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ TestSuite(gpu_meter, .fini = nothing_is_left);
 
 enum { ROWS = 256, BYTES = 256, PICKED = 70 };
 
-/* One after the other, each list of the ids. */
+/* Gathers each list of ids and checks the rows. */
 static void gather_lists(struct rung__meter *meter, const struct rung__meter_gather *gather,
                          const uint64_t *ids)
 {
@@ -41,7 +42,7 @@ static void gather_lists(struct rung__meter *meter, const struct rung__meter_gat
 	}
 }
 
-Test(gpu_meter, a_meter_copies_and_gathers_what_it_times)
+Test(gpu_meter, timed_copies_and_gathers_are_done)
 {
 	const struct rung__meter_ops *ops = rung__device_find(RUNG_DEVICE_CUDA)->meter;
 	uint64_t ids[2 * PICKED], bytes = (uint64_t)ROWS * BYTES;
@@ -64,8 +65,8 @@ Test(gpu_meter, a_meter_copies_and_gathers_what_it_times)
 	cr_assert_eq(ops->count(), gpus ? atoi(gpus) : 1);
 	cr_assert_eq(ops->open(0, &meter), 0, "%s", rung_last_error());
 	cr_assert_eq(ops->pin(0, host, bytes), 0);
-	cr_assert_eq(ops->take(0, bytes, &buffer), 0);
-	cr_assert_eq(ops->take(0, sizeof(ids), &ids_on_gpu), 0);
+	cr_assert_eq(ops->alloc(0, bytes, &buffer), 0);
+	cr_assert_eq(ops->alloc(0, sizeof(ids), &ids_on_gpu), 0);
 	cr_assert_eq(ops->put(0, ids_on_gpu, ids, sizeof(ids)), 0);
 	gather.table = host;
 	gather.ids = ids_on_gpu;
@@ -73,7 +74,7 @@ Test(gpu_meter, a_meter_copies_and_gathers_what_it_times)
 	gather_lists(meter, &gather, ids);
 	copy.to = buffer;
 	copy.from = host;
-	/* more than are put on a stream at once */
+	/* more copies than are enqueued on a stream at a time */
 	cr_assert_eq(ops->copy(meter, &copy, 1, 130, &seconds), 0, "%s", rung_last_error());
 	memset(host, 0, bytes);
 	copy.to = host;
@@ -93,8 +94,8 @@ Test(gpu_meter, a_meter_copies_and_gathers_what_it_times)
 	rung__unmap_pages(host, bytes);
 }
 
-/* The first copy waits for the streams to drain, and so does one among those that are timed. */
-Test(gpu_meter, a_meter_survives_a_driver_that_waits_for_its_queues)
+/* The first copy, and one of the timed copies, wait for the streams to drain. */
+Test(gpu_meter, a_driver_that_waits_for_its_queues_causes_no_deadlock)
 {
 	const struct rung__meter_ops *ops = rung__device_find(RUNG_DEVICE_CUDA)->meter;
 	struct rung__meter_copy copies[2] = { { .bytes = 4096 }, { .bytes = 4096 } };
@@ -105,14 +106,14 @@ Test(gpu_meter, a_meter_survives_a_driver_that_waits_for_its_queues)
 
 	cr_assert_eq(ops->open(0, &meter), 0, "%s", rung_last_error());
 	cr_assert_eq(ops->pin(0, host, 8192), 0);
-	cr_assert_eq(ops->take(0, 8192, &buffer), 0);
+	cr_assert_eq(ops->alloc(0, 8192, &buffer), 0);
 	for (int i = 0; i < 2; i++) {
 		copies[i].to = (unsigned char *)buffer + 4096 * i;
 		copies[i].from = host + 4096 * i;
 	}
 	sim_drain("cudaMemcpyAsync", 1);
 	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), 0, "%s", rung_last_error());
-	sim_drain("cudaMemcpyAsync", 2); /* the other stream's first */
+	sim_drain("cudaMemcpyAsync", 2); /* the first copy on the other stream */
 	cr_assert_eq(ops->copy(meter, copies, 2, 3, &seconds), 0, "%s", rung_last_error());
 	sim_drain("cudaMemcpyAsync", 3);
 	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), RUNG_E_TIMEDOUT);

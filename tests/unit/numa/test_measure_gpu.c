@@ -72,7 +72,7 @@ long __wrap_move_pages(int pid, unsigned long count, void **pages, const int *no
 
 static char root[256];
 static struct rung_topology *topology;
-static int gpu_count; /* that are simulated */
+static int gpu_count; /* number of simulated GPUs */
 
 static void put_gpu(const char *bus_id, unsigned node)
 {
@@ -90,8 +90,7 @@ static void put_gpu(const char *bus_id, unsigned node)
 	support_put_link(root, name, target);
 }
 
-/* Node 0 has memory only. The simulated GPUs have these bus ids; the last id belongs to none of
- * them. */
+/* Node 0 has memory only. The GPUs have the bus ids of the simulated ones. */
 static void set_up(void)
 {
 	const char *gpus = getenv("RUNG_SIM_GPUS");
@@ -149,8 +148,8 @@ static const struct rung_numa_result *find(const struct rung_numa_report *report
 		    result->row_bytes == row_bytes)
 			return result;
 	}
-	cr_assert_fail("no result %s of GPU %d (%d), node %d, rows of %lu", kind, gpu, to_gpu, node,
-	               (unsigned long)row_bytes);
+	cr_assert_fail("no result %s of GPU %d (peer %d), node %d, rows of %lu bytes", kind, gpu,
+	               to_gpu, node, (unsigned long)row_bytes);
 	return NULL;
 }
 
@@ -176,7 +175,7 @@ static void end(void)
 	m = (struct rung__measuring){ 0 };
 }
 
-/* As measure.c prepares a call, with little memory. */
+/* Prepares a call in the same way as measure.c, with little memory. */
 static void begin(void)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
@@ -192,14 +191,14 @@ static void begin(void)
 		                      .gpu_sizes = { TABLE_BYTES, BATCH_BYTES, 100 } };
 	m.opts.samples = 2;
 	m.opts.sample_seconds = 1e-9;
-	m.policy.can_bind = m.policy.can_look = 1;
+	m.policy.can_bind = m.policy.can_query = 1;
 	m.report = rung__zalloc(sizeof(*m.report));
 	m.nodes = rung__zalloc_array(m.node_count, sizeof(*m.nodes));
 	cr_assert(m.report && m.nodes);
 	cr_assert_eq(rung__measure_machine(&m), 0, "%s", rung_last_error());
 }
 
-Test(measure_gpu, every_gpu_copies_and_gathers_from_every_node_and_every_gpu)
+Test(measure_gpu, each_gpu_copies_and_gathers_from_each_node_and_gpu)
 {
 	static const uint32_t rows[] = { 64, 100, 1024, 4096 };
 	const size_t row_count = RUNG__ARRAY_LEN(rows), count = (size_t)gpu_count;
@@ -262,7 +261,7 @@ static size_t count_there(void)
 	return count;
 }
 
-static const size_t of_a_node = GPU_KINDS + 2; /* and a GPU */
+static const size_t of_a_node = GPU_KINDS + 2; /* results per pair of a node and a GPU */
 static const size_t of_a_pair = PEER_KINDS + 2;
 
 static void measure_with_failure(int (*measure)(struct rung__measuring *m), const char *function,
@@ -272,12 +271,12 @@ static void measure_with_failure(int (*measure)(struct rung__measuring *m), cons
 	sim_fail(function, nth, err);
 	cr_assert_eq(measure(&m), 0, "%s", rung_last_error());
 	sim_fail(function, 0, cudaSuccess);
-	cr_assert_eq(sim_live(), 0, "%s, call %u leaves something", function, nth);
+	cr_assert_eq(sim_live(), 0, "%s, call %u leaks", function, nth);
 }
 
-Test(measure_gpu, memory_that_is_not_registered_is_the_reason_for_its_node_alone)
+Test(measure_gpu, a_failed_registration_affects_only_its_node)
 {
-	/* after one page per meter */
+	/* each meter registers one page first */
 	measure_with_failure(rung__measure_gpu, "cudaHostRegister", (unsigned)gpu_count + 1,
 	                     cudaErrorMemoryAllocation);
 	cr_assert_eq(count_absent("registering 1048576 bytes of host memory: out of memory "
@@ -290,7 +289,7 @@ Test(measure_gpu, memory_that_is_not_registered_is_the_reason_for_its_node_alone
 	end();
 }
 
-Test(measure_gpu, a_gpu_that_cannot_be_used_is_the_reason_for_itself_alone)
+Test(measure_gpu, an_unusable_gpu_affects_only_itself)
 {
 	measure_with_failure(rung__measure_gpu, "cudaHostRegister", 1, cudaErrorNotSupported);
 	cr_assert_eq(count_absent("GPU 0 (0000:10:00.0): cuda: registering a page to measure with: "
@@ -305,7 +304,7 @@ Test(measure_gpu, a_gpu_that_cannot_be_used_is_the_reason_for_itself_alone)
 	end();
 }
 
-Test(measure_gpu, a_gpu_without_room_is_a_reason)
+Test(measure_gpu, a_lack_of_gpu_memory_is_reported)
 {
 	/* the first buffer */
 	measure_with_failure(rung__measure_gpu, "cudaMalloc", (unsigned)gpu_count + 1,
@@ -328,7 +327,7 @@ Test(measure_gpu, a_gpu_without_room_is_a_reason)
 	end();
 }
 
-Test(measure_gpu, gpus_that_do_not_reach_each_other_have_their_own_memory)
+Test(measure_gpu, gpus_without_peer_access_still_read_their_own_memory)
 {
 	if (gpu_count < 2)
 		cr_skip_test("RUNG_SIM_GPUS: one GPU");
@@ -339,18 +338,16 @@ Test(measure_gpu, gpus_that_do_not_reach_each_other_have_their_own_memory)
 	             of_a_pair);
 	cr_assert_eq(count_there(), 3 * of_a_pair);
 	end();
-	/* on already: no failure */
+	/* access is already enabled: not a failure */
 	measure_with_failure(rung__measure_peer, "cudaDeviceEnablePeerAccess", 0, cudaSuccess);
 	cr_assert_eq(count_there(), 4 * of_a_pair);
 	end();
 }
 
-Test(measure_gpu, a_copy_that_fails_is_the_reason_for_its_value_alone)
+Test(measure_gpu, a_failed_copy_affects_only_its_value)
 {
-	/*
-	 * To it twice and two samples, then from it, each with a first pass: the ids of gathers are
-	 * put by cudaMemcpy.
-	 */
+	/* The 9th copy belongs to "from_gpu": each kind has a first pass and two samples. The ids
+	 * of gathers are copied with cudaMemcpy. */
 	measure_with_failure(rung__measure_gpu, "cudaMemcpyAsync", 9, cudaErrorUnknown);
 	cr_assert_eq(count_absent("cuda: copying memory: unknown error (cudaErrorUnknown)"), 1);
 	cr_assert_str_eq(rung_numa_report_result(m.report, 1)->kind, "from_gpu");
@@ -393,7 +390,7 @@ static const char *const functions[] = {
 	"cuCtxPushCurrent",
 };
 
-/* Some of the calls of one function, the first and the last among them. */
+/* Makes some calls of one function fail, among them the first and the last. */
 static void fail_some(int (*measure)(struct rung__measuring *m), const char *function)
 {
 	const unsigned long before = sim_calls(function);
@@ -408,7 +405,7 @@ static void fail_some(int (*measure)(struct rung__measuring *m), const char *fun
 	for (unsigned long nth = 1; nth <= calls;
 	     nth += nth + step > calls && nth < calls ? calls - nth : step) {
 		measure_with_failure(measure, function, (unsigned)nth, cudaErrorUnknown);
-		/* these also while all is given back */
+		/* these are also called while resources are released */
 		if (strcmp(function, "cuCtxPushCurrent") != 0 &&
 		    strcmp(function, "cudaGetDevice") != 0)
 			cr_assert_gt(count_absent("cuda: "), 0, "%s, call %lu of %lu", function,
@@ -417,7 +414,7 @@ static void fail_some(int (*measure)(struct rung__measuring *m), const char *fun
 	}
 }
 
-Test(measure_gpu, any_call_may_fail_and_nothing_is_left)
+Test(measure_gpu, nothing_leaks_whichever_call_fails)
 {
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(functions); i++) {
 		fail_some(rung__measure_gpu, functions[i]);
@@ -436,7 +433,7 @@ static int break_down(void *ctx, const char *stage, unsigned long long done,
 	return 0;
 }
 
-Test(measure_gpu, gpus_that_break_down_are_the_reason_for_all_that_follows)
+Test(measure_gpu, a_broken_gpu_is_the_reason_for_all_later_results)
 {
 	begin();
 	m.opts.progress = break_down;
@@ -456,7 +453,7 @@ static int cancel(void *ctx, const char *stage, unsigned long long done, unsigne
 	return done == 3;
 }
 
-Test(measure_gpu, a_call_that_is_canceled_gives_all_back)
+Test(measure_gpu, a_canceled_call_releases_everything)
 {
 	begin();
 	m.opts.progress = cancel;
@@ -466,7 +463,7 @@ Test(measure_gpu, a_call_that_is_canceled_gives_all_back)
 	end();
 }
 
-Test(measure_gpu, memory_that_came_to_lie_elsewhere_is_no_measurement)
+Test(measure_gpu, memory_on_another_node_is_not_measured)
 {
 	begin();
 	all_on_node_0 = true;
@@ -477,7 +474,7 @@ Test(measure_gpu, memory_that_came_to_lie_elsewhere_is_no_measurement)
 	end();
 }
 
-Test(measure_gpu, gpus_that_cuda_does_not_show_are_told)
+Test(measure_gpu, gpus_hidden_from_cuda_are_reported)
 {
 	put_gpu("0000:05:00.0", 1);
 	reload();
@@ -490,7 +487,7 @@ Test(measure_gpu, gpus_that_cuda_does_not_show_are_told)
 		const struct rung_numa_result *result = rung_numa_report_result(m.report, i);
 
 		cr_assert_eq(result->gpu == 0, result->absent != NULL,
-		             "they are counted by bus id");
+		             "GPUs must be numbered in the order of their bus ids");
 	}
 	end();
 }
@@ -509,7 +506,7 @@ Test(measure_gpu, launches_that_block_cannot_be_timed)
 	end();
 }
 
-Test(measure_gpu, memory_of_the_host_that_ends_is_a_failure_and_leaves_nothing)
+Test(measure_gpu, nothing_leaks_whichever_host_allocation_fails)
 {
 	int rc = RUNG_E_NOMEM;
 

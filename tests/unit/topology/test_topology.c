@@ -308,7 +308,7 @@ Test(topology, what_can_be_done_about_memory_is_found_by_a_try)
 	cr_assert_not(policy.can_bind);
 	cr_assert(strstr(policy.bind_why, has_libnuma() ? "mbind" : "libnuma"), "%s",
 	          policy.bind_why);
-	cr_assert_eq(policy.can_look != 0, policy.look_why[0] == 0);
+	cr_assert_eq(policy.can_query != 0, policy.query_why[0] == 0);
 }
 
 Test(topology, a_container_that_refuses_is_reported)
@@ -321,7 +321,7 @@ Test(topology, a_container_that_refuses_is_reported)
 		cr_skip("no seccomp here: %s", strerror(errno));
 	cr_assert_eq(rung_numa_probe_policy(0, &policy), 0);
 	cr_assert_not(policy.can_bind);
-	cr_assert_not(policy.can_look);
+	cr_assert_not(policy.can_query);
 	cr_assert_str_eq(policy.bind_why, "mbind: Operation not permitted");
-	cr_assert_str_eq(policy.look_why, "move_pages: Operation not permitted");
+	cr_assert_str_eq(policy.query_why, "move_pages: Operation not permitted");
 }

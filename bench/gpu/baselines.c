@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows from host memory in the ways there are without rung's gather kernel, and with it, all by the
- * host's clock from the call until the rows are on the GPU: the CPU gathers into page-locked memory
- * and the batch is copied (by rung's CPU store, and by a loop over OpenMP's threads); a plain
- * kernel reads pinned memory over the link; a plain kernel reads managed memory that is advised to
- * stay with the host and to be mapped for the GPU.
+ * Rows from host memory, gathered with rung's gather kernel and without it. The alternatives are:
+ * the CPU gathers into page-locked memory and the batch is copied (by rung's CPU store, and by a
+ * loop over OpenMP threads); a plain kernel reads pinned memory over the link; a plain kernel reads
+ * managed memory that is advised to stay on the host and is mapped for the GPU. All times are by
+ * the host's clock, from the call until the rows are on the GPU: gathers by the CPU have no other
+ * clock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +19,11 @@ struct baseline {
 	const struct bench_lists *lists;
 	struct bench_store cpu, gpu;
 	unsigned char *table;   /* pinned: all rows in rank order */
-	unsigned char *managed; /* the first managed_rows of them */
+	unsigned char *managed; /* managed memory: the first managed_rows of the table */
 	uint64_t managed_rows;
 	struct bench_lists managed_lists;
-	unsigned char *batch; /* pinned */
-	unsigned char *out;
+	unsigned char *batch; /* pinned: the CPU's gathers write here */
+	unsigned char *out;   /* device memory */
 };
 
 static const uint64_t *ranks_of(const struct baseline *base, unsigned turn)
@@ -88,9 +89,9 @@ static void rung_host(void *ctx, unsigned turn)
 	             base->lists->count, base->out, base->data->row_bytes);
 }
 
-/* ---- */
+/* ---- the measurements ---- */
 
-/* The rows of the last turn must be there. @return rows a second */
+/* Times one variant and checks the output of its last turn. @return rows per second */
 static double measure(const struct baseline *base, const char *way, bench_work_fn work,
                       const struct bench_lists *lists)
 {
@@ -140,7 +141,7 @@ static cudaError_t advise(void *memory, uint64_t bytes, enum cudaMemoryAdvise ad
 #endif
 }
 
-/* "" or why not. */
+/* Copies the first rows into managed memory. @return "" or why it was skipped */
 static const char *load_managed(struct baseline *base)
 {
 	uint64_t row_bytes = base->data->row_bytes, bytes;
@@ -150,23 +151,25 @@ static const char *load_managed(struct baseline *base)
 
 	bench_cuda(cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess,
 	                                  base->b->gpu),
-	           "asking what the GPU can do");
-	bench_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
+	           "querying the GPU's attributes");
+	bench_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "querying free memory");
 	base->managed_rows = base->b->managed_bytes / row_bytes;
 	if (base->managed_rows > base->data->row_count)
 		base->managed_rows = base->data->row_count;
 	bytes = base->managed_rows * row_bytes;
 	if (base->managed_rows == 0)
-		return "turned off";
+		return "not requested";
 	if (!concurrent)
 		return "the GPU and the host cannot use managed memory at the same time here";
-	if (bytes > free_bytes / 4) /* far from where drivers begin to move pages about */
-		return "more than a quarter of the GPU's free memory";
-	bench_cuda(cudaMallocManaged(&memory, bytes, cudaMemAttachGlobal), "taking managed memory");
+	/* far below the size at which the driver starts to migrate pages */
+	if (bytes > free_bytes / 4)
+		return "larger than a quarter of the GPU's free memory";
+	bench_cuda(cudaMallocManaged(&memory, bytes, cudaMemAttachGlobal),
+	           "allocating managed memory");
 	bench_cuda(advise(memory, bytes, cudaMemAdviseSetPreferredLocation, -1),
-	           "advising on managed memory");
+	           "advising the driver on managed memory");
 	bench_cuda(advise(memory, bytes, cudaMemAdviseSetAccessedBy, base->b->gpu),
-	           "advising on managed memory");
+	           "advising the driver on managed memory");
 	memcpy(memory, base->table, bytes);
 	base->managed = memory;
 	bench_lists_make(base->b, 0, base->managed_rows,
@@ -215,7 +218,7 @@ void bench_baselines(struct bench *b)
 		struct baseline base = { .b = b, .data = &data, .lists = &lists };
 		uint64_t rows = b->link_bytes / b->widths[w];
 
-		if (b->widths[w] % 4 != 0) /* the plain kernel's smallest piece */
+		if (b->widths[w] % 4 != 0) /* the plain kernel copies at least 4 bytes at a time */
 			continue;
 		bench_data_open(b, b->widths[w], 0, &data);
 		bench_lists_make(b, 0, data.row_count,

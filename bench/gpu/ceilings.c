@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the GPU and its link can do: the figures that gathers are held against. */
+/* The limits of the GPU and its link, with which the results of gathers are compared. */
 #include <stdlib.h>
 
 #include "bench.h"
 #include "kernels.h"
 
-/* Several buffers' worth, so that no copy finds its source in the cache. */
+/* `from` holds BENCH_LISTS buffers, used in turn, so that no copy finds its source in the cache. */
 struct copy {
 	const struct bench *b;
 	unsigned char *from, *to;
@@ -50,13 +50,13 @@ static void fill(uint64_t *words, uint64_t count)
 		words[i] = bench_draw(1, i);
 }
 
-/* The last copy took the source's part of its turn. */
+/* Compares the last copy with the buffer of its turn. */
 static void check_copy(const struct copy *c, const uint64_t *source, const char *what)
 {
 	uint64_t *got = bench_alloc(c->bytes);
 	uint64_t first = (c->b->warmups + c->b->samples - 1) % BENCH_LISTS * (c->bytes / 8);
 
-	bench_cuda(cudaMemcpy(got, c->to, c->bytes, cudaMemcpyDeviceToHost), "fetching a copy");
+	bench_cuda(cudaMemcpy(got, c->to, c->bytes, cudaMemcpyDeviceToHost), "copying to the host");
 	for (uint64_t i = 0; i < c->bytes / 8; i++)
 		if (got[i] != source[first + i])
 			bench_die("%s: word %llu of the copy is wrong", what,
@@ -65,6 +65,8 @@ static void check_copy(const struct copy *c, const uint64_t *source, const char 
 	bench_poison(c->to, c->bytes);
 }
 
+/* `times_bytes` is 2 if reads and writes share the memory, 1 over the link. @return bytes per
+ * second */
 static double measure(const struct copy *c, bench_work_fn work, const char *what,
                       unsigned times_bytes, const uint64_t *source)
 {
@@ -84,6 +86,7 @@ static double measure(const struct copy *c, bench_work_fn work, const char *what
 
 static void device_copies(struct bench *b)
 {
+	/* bench_kernel_copy() copies pieces of 16 bytes */
 	struct copy c = { .b = b, .bytes = b->batch_bytes / 16 * 16 };
 	uint64_t *source = bench_alloc(c.bytes * BENCH_LISTS);
 
@@ -114,7 +117,7 @@ static void link_copies(struct bench *b)
 
 void bench_ceilings(struct bench *b)
 {
-	if (b->ceilings.device_copy > 0)
+	if (b->ceilings.device_copy > 0) /* measured already, for another part */
 		return;
 	out_begin("ceilings");
 	device_copies(b);

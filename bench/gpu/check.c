@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bit by bit: what a GPU gathers is what the CPU device gathers from the same dataset, for every
- * mix of tiers, dtype of ids, id space, width and stride; small, so that it also runs under a
- * memory checker. Between the rows nothing may be written.
+ * Compares the bytes that a GPU gathers with those that the CPU device gathers from the same
+ * dataset, for every mix of tiers, dtype of ids, id space, width and stride. The datasets are
+ * small, so that it also runs under a memory checker. Bytes between the rows must not be written.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define COLD_SLOTS_BYTES (UINT64_C(256) << 10)
 
-/* Shares of the rows in eighths; what is left over is in the file. */
+/* Shares of the rows in eighths; the remaining rows are in the file. */
 struct check_mix {
 	const char *name;
 	unsigned gpu, peer, host;
@@ -31,7 +31,7 @@ struct check {
 	struct bench_store cpu, gpu;
 	uint64_t count;
 	uint64_t *ids;
-	void *narrow, *device_ids;     /* as the dtype has them */
+	void *narrow, *device_ids;     /* the ids in the dtype of the case */
 	unsigned char *expected, *got; /* host memory */
 	unsigned char *out;            /* device memory */
 	uint64_t cases, rows;
@@ -42,7 +42,7 @@ static struct rung_ids list_of(const struct check *c, enum rung_dtype dtype,
 {
 	uint64_t width = dtype == RUNG_I64 || dtype == RUNG_U64 ? 8 : 4;
 
-	for (uint64_t i = 0; i < c->count; i++) /* little endian: the low half comes first */
+	for (uint64_t i = 0; i < c->count; i++) /* little endian: the low half is stored first */
 		memcpy((char *)c->narrow + i * width, &c->ids[i], width);
 	bench_upload(c->device_ids, c->narrow, c->count * width);
 	return (struct rung_ids){ c->narrow, c->count, dtype, space };
@@ -53,7 +53,7 @@ static void draw_ids(const struct check *c, uint64_t seed)
 	for (uint64_t i = 0; i < c->count; i++) {
 		uint64_t draw = bench_draw(seed, i);
 
-		/* a quarter again */
+		/* a quarter of the ids are repeated ones */
 		c->ids[i] = draw % 4 == 0 && i ? c->ids[(draw >> 2) % i]
 		                               : (draw >> 2) % c->data->row_count;
 	}
@@ -72,17 +72,17 @@ static void one_case(struct check *c, const char *mix, enum rung_dtype dtype,
 	bench_poison(c->out, bytes);
 	ids.data = c->device_ids;
 	bench_need(rung_gather(c->gpu.store, &ids, c->out, stride), "gathering on the GPU");
-	bench_cuda(cudaMemcpy(c->got, c->out, bytes, cudaMemcpyDeviceToHost), "fetching the rows");
+	bench_cuda(cudaMemcpy(c->got, c->out, bytes, cudaMemcpyDeviceToHost),
+	           "copying the rows to the host");
 	if (memcmp(c->got, c->expected, bytes) != 0)
-		bench_die(
-			"%s: rows of %u bytes, ids %s %s, stride %llu: the GPU's are not the CPU's",
-			mix, c->data->row_bytes, rung_dtype_name(dtype),
-			space == RUNG_RANKS ? "ranks" : "vertices", (unsigned long long)stride);
+		bench_die("%s: rows of %u bytes, ids %s %s, stride %llu: GPU and CPU differ", mix,
+		          c->data->row_bytes, rung_dtype_name(dtype),
+		          space == RUNG_RANKS ? "ranks" : "vertices", (unsigned long long)stride);
 	c->cases++;
 	c->rows += c->count;
 }
 
-/* Every row is in its tier, and each was counted there. */
+/* A tier has hits exactly if it holds rows, and the hits add up to all gathered rows. */
 static void check_tiers(const struct check *c, const char *mix)
 {
 	struct rung_store_stats stats = bench_stats(&c->gpu);
@@ -97,7 +97,7 @@ static void check_tiers(const struct check *c, const char *mix)
 			          (unsigned long long)stats.tiers[i].hits);
 		hits += stats.tiers[i].hits;
 	}
-	if (hits != c->count * 8)
+	if (hits != c->count * 8) /* the cases of one mix: four dtypes, two id spaces */
 		bench_die("%s: %llu rows counted, not %llu", mix, (unsigned long long)hits,
 		          (unsigned long long)c->count * 8);
 }
@@ -114,8 +114,8 @@ static void one_mix(struct check *c, const struct check_mix *mix)
 	place.peer_rows = all && mix->host == 0 ? rows - place.gpu_rows : rows * mix->peer / 8;
 	if (mix->peer == 0)
 		place.peer_rows = 0;
-	/* besides the slots; a host tier that could hold all that is left would have no slots, and
-	 * no cold rows */
+	/* an eighth more, for the slots. A host tier with room for all remaining rows would have
+	 * neither slots nor cold rows */
 	place.host_bytes =
 		all ? RUNG_BYTES_MAX : bytes * mix->host / 8 + (mix->host ? bytes / 8 : 0);
 	if (place.host_bytes < COLD_SLOTS_BYTES)
@@ -162,6 +162,7 @@ static void check_width(struct bench *b, uint32_t row_bytes, struct check *c)
 
 void bench_check(struct bench *b)
 {
+	/* not multiples of 16 bytes: rows are copied in pieces of 4 bytes and of 1 byte */
 	static const uint32_t odd[] = { 100, 1201 };
 	struct check c = { .b = b };
 
@@ -173,6 +174,6 @@ void bench_check(struct bench *b)
 	out_u64("mixes", sizeof(mixes) / sizeof(*mixes));
 	out_u64("cases", c.cases);
 	out_u64("compared_rows", c.rows);
-	out_u64("wrong_rows", 0); /* the first one ends the program */
+	out_u64("wrong_rows", 0); /* a wrong row has ended the program */
 	out_end();
 }

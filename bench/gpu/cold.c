@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows from the file: the same batches of the same dataset by the CPU device and through the GPU,
- * in turn, with the same host budget and the same batches in flight. Then one run through the GPU
- * with a time for every step of every batch.
+ * Rows from the file: the same batches of the same dataset on the CPU device and through the GPU,
+ * alternating, with the same host budget and the same number of batches in flight. Then one run
+ * through the GPU with a time for every step of every batch.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,11 +21,12 @@ struct cold {
 	struct bench_store store;
 	int on_gpu;
 	uint64_t batches, batch_rows;
-	uint64_t *ranks;        /* of all batches */
+	uint64_t *ranks;        /* all batches, host memory */
 	uint64_t *device_ranks; /* NULL on the CPU */
-	unsigned char *out;     /* IN_FLIGHT_MAX batches */
+	unsigned char *out;     /* IN_FLIGHT_MAX batches, used in turn */
 };
 
+/* `batches` 0: as many as b->cold_rows fill. */
 static void cold_open(const struct bench *b, const struct bench_data *data, enum rung_device device,
                       uint64_t batches, struct cold *cold)
 {
@@ -84,7 +85,7 @@ static struct rung_request *submit(const struct cold *cold, uint64_t batch)
 	return request;
 }
 
-/* @return seconds from the first call until the last row is there */
+/* @return seconds from the first submission until the last row has arrived */
 static double cold_run(const struct cold *cold, unsigned in_flight)
 {
 	struct rung_request *requests[IN_FLIGHT_MAX];
@@ -102,7 +103,7 @@ static double cold_run(const struct cold *cold, unsigned in_flight)
 	return bench_now() - begun;
 }
 
-/* Of the last batch. @return rows compared */
+/* Checks the last batch. @return rows compared */
 static uint64_t cold_verify(const struct cold *cold)
 {
 	uint64_t last = cold->batches - 1, wrong;
@@ -120,7 +121,7 @@ static uint64_t cold_verify(const struct cold *cold)
 	return cold->batch_rows;
 }
 
-/* The cold rows a second of a run, which is kept unless it is a warm-up. */
+/* Adds the seconds per cold row of a run to `per_row`, unless it is a warm-up. */
 static void one_run(struct cold *cold, unsigned in_flight, int keep, struct bench_times *per_row)
 {
 	uint64_t before = bench_hits(&cold->store, "nvme");
@@ -156,7 +157,8 @@ static void compare(const struct bench *b, const struct bench_data *data)
 
 	cold_open(b, data, RUNG_DEVICE_CPU, 0, &cpu);
 	cold_open(b, data, RUNG_DEVICE_CUDA, 0, &gpu);
-	for (unsigned i = 0; i <= pairs; i++) { /* the first pair is the warm-up */
+	/* the first pair is the warm-up; the order alternates, so that drift affects both */
+	for (unsigned i = 0; i <= pairs; i++) {
 		one_run(i % 2 ? &cpu : &gpu, IN_FLIGHT_MAX, i > 0, i % 2 ? &cpu_times : &gpu_times);
 		one_run(i % 2 ? &gpu : &cpu, IN_FLIGHT_MAX, i > 0, i % 2 ? &gpu_times : &cpu_times);
 	}
@@ -181,7 +183,7 @@ void bench_cold(struct bench *b)
 	for (unsigned w = 0; w < b->width_count; w++) {
 		struct bench_data data;
 
-		/* the first and the last: a run takes seconds */
+		/* only the first and the last width, because a run takes seconds */
 		if (w > 0 && w < b->width_count - 1)
 			continue;
 		bench_data_open(b, b->widths[w], 0, &data);
@@ -192,15 +194,15 @@ void bench_cold(struct bench *b)
 
 /* ---- timeline ---- */
 
-/* A thread that reads the counters while batches run: what is read, and what is already being
- * copied. */
+/* A thread that samples the counters while batches run: the reads that have completed, and the
+ * copies to the GPU that have been queued. */
 struct watch {
 	const struct bench_store *store;
 	double begun;
 	struct {
 		double at;
 		uint64_t reads, scatters;
-	} looks[POLLS_MAX];
+	} looks[POLLS_MAX]; /* only where a counter changed */
 	unsigned count;
 	_Atomic int stop;
 };
@@ -227,20 +229,21 @@ static void *look(void *arg)
 }
 
 struct batch_times {
-	/* host: submitted; all its rows read and the last copy put on a stream */
+	/* host clock: submitted; all its rows read and the last copy queued on a stream */
 	double submit, read;
-	cudaEvent_t gathered, complete; /* GPU: the gather has run; all rows are there */
+	cudaEvent_t gathered, complete; /* GPU: the gather has run; all rows have arrived */
 };
 
+/* @return milliseconds */
 static float since(cudaEvent_t base, cudaEvent_t event)
 {
 	float ms;
 
-	bench_cuda(cudaEventElapsedTime(&ms, base, event), "reading a time");
+	bench_cuda(cudaEventElapsedTime(&ms, base, event), "reading elapsed time");
 	return ms;
 }
 
-/* As a trainer does: two batches in flight, work of another stream behind the rows. */
+/* Like a trainer: two batches in flight, and a second stream that waits for the rows. */
 static void timeline_run(const struct cold *cold, cudaStream_t compute, double begun,
                          struct batch_times *times)
 {
@@ -282,7 +285,7 @@ static void out_looks(const struct watch *watch)
 	}
 	out_end();
 	out_u64("scatters", watch->looks[watch->count - 1].scatters);
-	/* copies to the GPU that were under way while rows were still being read */
+	/* copies to the GPU that were queued while rows were still being read */
 	out_u64("scatters_before_last_read", during);
 }
 
@@ -311,19 +314,19 @@ static void timeline(const struct bench *b, const struct bench_data *data)
 
 	cold_open(b, data, RUNG_DEVICE_CUDA, TIMELINE_BATCHES, &cold);
 	cold_run(&cold, 2); /* warm-up */
-	bench_cuda(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking), "making a stream");
-	bench_cuda(cudaEventCreateWithFlags(&base, cudaEventDefault), "making an event");
+	bench_cuda(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking), "creating a stream");
+	bench_cuda(cudaEventCreateWithFlags(&base, cudaEventDefault), "creating an event");
 	for (unsigned i = 0; i < TIMELINE_BATCHES; i++) {
 		bench_cuda(cudaEventCreateWithFlags(&times[i].gathered, cudaEventDefault),
-		           "making an event");
+		           "creating an event");
 		bench_cuda(cudaEventCreateWithFlags(&times[i].complete, cudaEventDefault),
-		           "making an event");
+		           "creating an event");
 	}
 	bench_cuda(cudaEventRecord(base, b->stream), "recording an event");
 	bench_cuda(cudaEventSynchronize(base), "waiting for an event");
 	*watch = (struct watch){ .store = &cold.store, .begun = bench_now() };
 	if (pthread_create(&thread, NULL, look, watch) != 0)
-		bench_die("no thread");
+		bench_die("a thread cannot be created");
 	timeline_run(&cold, compute, watch->begun, times);
 	watch->stop = 1;
 	pthread_join(thread, NULL);
@@ -335,11 +338,11 @@ static void timeline(const struct bench *b, const struct bench_data *data)
 	out_looks(watch);
 	out_end();
 	for (unsigned i = 0; i < TIMELINE_BATCHES; i++) {
-		bench_cuda(cudaEventDestroy(times[i].gathered), "ending an event");
-		bench_cuda(cudaEventDestroy(times[i].complete), "ending an event");
+		bench_cuda(cudaEventDestroy(times[i].gathered), "destroying an event");
+		bench_cuda(cudaEventDestroy(times[i].complete), "destroying an event");
 	}
-	bench_cuda(cudaEventDestroy(base), "ending an event");
-	bench_cuda(cudaStreamDestroy(compute), "ending a stream");
+	bench_cuda(cudaEventDestroy(base), "destroying an event");
+	bench_cuda(cudaStreamDestroy(compute), "destroying a stream");
 	cold_close(&cold);
 	free(watch);
 	free(times);

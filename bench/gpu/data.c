@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows. One file of bytes that follow from their place; each width cuts it into rows of its
- * own, and the rows of a rank are known without reading anything.
+ * The rows. One file holds bytes that are derived from their position. Each width divides it into
+ * rows differently, and the row of a rank can be computed without reading anything.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ void bench_source_make(struct bench *b)
 	snprintf(path, sizeof(path), "%s/source.bin", b->folder);
 	file = fopen(path, "wb");
 	if (!file)
-		bench_die("%s: cannot be made", path);
+		bench_die("%s: cannot be created", path);
 	for (uint64_t first = 0; first < total; first += CHUNK_WORDS) {
 		uint64_t count = total - first < CHUNK_WORDS ? total - first : CHUNK_WORDS;
 
@@ -57,7 +57,7 @@ void bench_source_make(struct bench *b)
 	free(words);
 }
 
-/* The graph only gives the rows an order. */
+/* The graph only determines the order of the rows. @return edges */
 static uint64_t write_edges(const struct bench *b, const char *path, uint64_t vertices)
 {
 	uint64_t edges = vertices < EDGES_MAX / 4 ? vertices * 4 : EDGES_MAX;
@@ -65,7 +65,7 @@ static uint64_t write_edges(const struct bench *b, const char *path, uint64_t ve
 	FILE *file = fopen(path, "wb");
 
 	if (!file)
-		bench_die("%s: cannot be made", path);
+		bench_die("%s: cannot be created", path);
 	for (uint64_t i = 0; i < 2 * edges; i++)
 		ids[i] = (uint32_t)(bench_draw(b->seed, i) % vertices);
 	put(file, path, ids, edges * 8);
@@ -102,7 +102,7 @@ void bench_data_open(const struct bench *b, uint32_t row_bytes, uint64_t row_cou
 	*data = (struct bench_data){ .row_bytes = row_bytes,
 		                     .row_count = row_count ? row_count : b->size / row_bytes };
 	if (data->row_count > b->size / row_bytes)
-		bench_die("%llu rows of %u bytes: give a larger --size",
+		bench_die("%llu rows of %u bytes: use a larger --size",
 		          (unsigned long long)data->row_count, row_bytes);
 	snprintf(data->path, sizeof(data->path), "%s/rows-%u", b->folder, row_bytes);
 	stage(b, data);
@@ -129,7 +129,7 @@ void bench_data_close(struct bench_data *data)
 	rung_free(data->vertex_of_rank);
 }
 
-/* ---- what rows must be ---- */
+/* ---- the expected rows ---- */
 
 void bench_row(const struct bench_data *data, uint64_t rank, void *row_out)
 {
@@ -171,7 +171,8 @@ void bench_verify_output(const struct bench_data *data, const uint64_t *ranks, u
 	uint64_t bytes = (count - 1) * stride + data->row_bytes, wrong;
 	void *host = bench_alloc(bytes);
 
-	bench_cuda(cudaMemcpy(host, out, bytes, cudaMemcpyDeviceToHost), "fetching the rows");
+	bench_cuda(cudaMemcpy(host, out, bytes, cudaMemcpyDeviceToHost),
+	           "copying the rows to the host");
 	wrong = bench_wrong_rows(data, ranks, count, host, stride);
 	free(host);
 	if (wrong)
@@ -186,11 +187,12 @@ void bench_ranks(uint64_t seed, uint64_t first, uint64_t range, uint64_t *ranks,
 	uint64_t *all;
 
 	if (count > range)
-		bench_die("%llu different rows of %llu: give a larger --size",
+		bench_die("%llu distinct rows of %llu: use a larger --size",
 		          (unsigned long long)count, (unsigned long long)range);
 	all = bench_alloc(range * 8);
 	for (uint64_t i = 0; i < range; i++)
 		all[i] = first + i;
+	/* Fisher and Yates, stopped after `count` draws */
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t k = i + bench_draw(seed, i) % (range - i), taken = all[k];
 

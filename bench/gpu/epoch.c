@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An epoch as a trainer runs it: gathers with a few cold rows, two in flight, and a kernel of known
- * length behind the rows of each batch. Measured three ways with the same batches: the gathers
- * alone, the kernels alone, both. What takes longest of the first two is the least that both can
- * take.
+ * length after each batch. It is measured in three variants with the same batches: the gathers
+ * alone, the kernels alone, and both. With perfect overlap both take as long as the slower of the
+ * first two, which is the ceiling.
  */
 #include <stdlib.h>
 
@@ -11,9 +11,9 @@
 #include "kernels.h"
 
 #define BATCH_ROWS   8192u
-#define COLD_SHARE   0.05
+#define COLD_SHARE   0.05 /* of the ids */
 #define IN_FLIGHT    2u
-#define PROBE_ROUNDS 20000u
+#define PROBE_ROUNDS 20000u /* measured, to find the rounds of a given time */
 
 struct epoch {
 	const struct bench *b;
@@ -22,8 +22,8 @@ struct epoch {
 	cudaStream_t compute;
 	uint64_t batches, batch_rows;
 	uint64_t *ranks, *device_ranks;
-	unsigned char *out; /* IN_FLIGHT batches */
-	unsigned rounds;    /* of the kernel behind a batch */
+	unsigned char *out; /* IN_FLIGHT batches, used in turn */
+	unsigned rounds;    /* of the kernel after a batch */
 };
 
 static unsigned char *out_of(const struct epoch *e, uint64_t batch)
@@ -34,12 +34,12 @@ static unsigned char *out_of(const struct epoch *e, uint64_t batch)
 static void start_compute(const struct epoch *e)
 {
 	bench_cuda(bench_kernel_compute(e->b->scratch, e->rounds, e->b->sm_count, e->compute),
-	           "starting a kernel");
+	           "launching a kernel");
 }
 
 /*
- * Batch i uses the memory of batch i - 2, whose kernel must have read it: the gather is put behind
- * that kernel. `gathers` and `computes` say which of the two take place.
+ * Batch i uses the memory of batch i - 2, so its gather waits for the event after the kernel that
+ * reads batch i - 2. `gathers` and `computes` select the work of the variant. @return seconds
  */
 static double run(const struct epoch *e, int gathers, int computes)
 {
@@ -49,7 +49,7 @@ static double run(const struct epoch *e, int gathers, int computes)
 
 	for (unsigned i = 0; i < IN_FLIGHT; i++)
 		bench_cuda(cudaEventCreateWithFlags(&used[i], cudaEventDisableTiming),
-		           "making an event");
+		           "creating an event");
 	begun = bench_now();
 	for (uint64_t i = 0; i < e->batches + IN_FLIGHT; i++) {
 		unsigned at = i % IN_FLIGHT;
@@ -75,13 +75,14 @@ static double run(const struct epoch *e, int gathers, int computes)
 			           "gathering");
 		}
 	}
-	bench_cuda(cudaStreamSynchronize(e->compute), "an epoch");
+	bench_cuda(cudaStreamSynchronize(e->compute), "running an epoch");
 	begun = bench_now() - begun;
 	for (unsigned i = 0; i < IN_FLIGHT; i++)
-		bench_cuda(cudaEventDestroy(used[i]), "ending an event");
+		bench_cuda(cudaEventDestroy(used[i]), "destroying an event");
 	return begun;
 }
 
+/* At most five samples, after one warm-up. */
 static struct bench_times sample(const struct epoch *e, int gathers, int computes)
 {
 	unsigned samples = e->b->samples < 5 ? e->b->samples : 5;
@@ -96,16 +97,17 @@ static struct bench_times sample(const struct epoch *e, int gathers, int compute
 	return times;
 }
 
+/* The kernel of a batch, alone on the stream that bench_time_stream() times. */
 static void probe(void *ctx, unsigned turn)
 {
 	const struct epoch *e = ctx;
 
 	(void)turn;
 	bench_cuda(bench_kernel_compute(e->b->scratch, e->rounds, e->b->sm_count, e->b->stream),
-	           "starting a kernel");
+	           "launching a kernel");
 }
 
-/* Rounds that take about so long. */
+/* The number of rounds that take about `seconds`. */
 static unsigned rounds_for(struct epoch *e, double seconds)
 {
 	struct bench_times times;
@@ -126,14 +128,15 @@ static uint64_t verify(const struct epoch *e)
 	return e->batch_rows;
 }
 
-/* Half of the rows on the GPU, a quarter in host memory; one id in twenty is of those behind. */
+/* Half of the rows are on the GPU and a quarter is in host memory. One id in twenty is in the
+ * remaining quarter, which is cold. */
 static void make_ranks(struct epoch *e)
 {
 	const struct rung_plan_tier *cold = bench_tier(&e->store, "nvme");
 	uint64_t count = e->batches * e->batch_rows;
 
 	if (cold->row_count == 0)
-		bench_die("no row is cold: give a larger --size");
+		bench_die("no row is cold: use a larger --size");
 	e->ranks = bench_alloc(count * 8);
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t draw = bench_draw(e->b->seed + 5, i);
@@ -161,13 +164,13 @@ static void open_epoch(const struct bench *b, const struct bench_data *data, str
 	make_ranks(e);
 	e->out = bench_device_alloc(IN_FLIGHT * e->batch_rows * data->row_bytes);
 	bench_cuda(cudaStreamCreateWithFlags(&e->compute, cudaStreamNonBlocking),
-	           "making a stream");
+	           "creating a stream");
 }
 
 static void close_epoch(struct epoch *e)
 {
 	bench_store_close(&e->store);
-	bench_cuda(cudaStreamDestroy(e->compute), "ending a stream");
+	bench_cuda(cudaStreamDestroy(e->compute), "destroying a stream");
 	bench_cuda(cudaFree(e->device_ranks), "freeing");
 	bench_cuda(cudaFree(e->out), "freeing");
 	free(e->ranks);
@@ -181,6 +184,7 @@ static void one_epoch(struct epoch *e, double reads_seconds, double share)
 	e->rounds = rounds_for(e, reads_seconds / (double)e->batches * share);
 	cold_before = bench_hits(&e->store, "nvme");
 	reads = sample(e, 1, 0);
+	/* the warm-up has cold rows too */
 	cold_rows = (bench_hits(&e->store, "nvme") - cold_before) / (reads.count + 1);
 	computes = sample(e, 0, 1);
 	both = sample(e, 1, 1);
@@ -189,7 +193,7 @@ static void one_epoch(struct epoch *e, double reads_seconds, double share)
 	out_u64("batches", e->batches);
 	out_u64("batch_rows", e->batch_rows);
 	out_real("cold_share", (double)cold_rows / (double)(e->batches * e->batch_rows));
-	out_real("compute_share", share); /* of the time of the reads, aimed at */
+	out_real("compute_share", share); /* target: time of the kernels per time of the gathers */
 	out_u64("verified_rows", verify(e));
 	out_times("reads_seconds", &reads);
 	out_times("compute_seconds", &computes);
@@ -203,7 +207,7 @@ static void one_epoch(struct epoch *e, double reads_seconds, double share)
 
 void bench_epoch(struct bench *b)
 {
-	/* reads are longer, neither, computing is longer */
+	/* gathers take longer, both take as long, kernels take longer */
 	static const double shares[] = { 0.5, 1, 2 };
 	struct bench_data data;
 	struct bench_times reads;

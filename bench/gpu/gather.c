@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gathers of random rows, by tier. No row twice in a batch, and lists in turn: what is measured
- * comes from memory, not from the cache. The counters of the tiers must say where the rows were.
+ * Gathers of random rows, by tier. The rows of a batch are distinct and the lists alternate, so
+ * that rows come from memory and not from the GPU's cache. The counters of the tiers must confirm
+ * where the rows were.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static void out_head(const char *benchmark, const struct gather *g, const char *
 	out_u64("rows", g->lists->count);
 }
 
-/* What the counters say of all batches so far must be what was asked for. */
+/* The counter of a tier must equal the rows requested from it so far. */
 static void check_counted(const struct bench_store *store, const char *tier, uint64_t rows)
 {
 	uint64_t counted = bench_hits(store, tier);
@@ -47,7 +48,8 @@ static void check_counted(const struct bench_store *store, const char *tier, uin
 	out_u64("counted_rows", counted);
 }
 
-/* One tier alone: `traffic` is how often each byte crosses what the ceiling measured. */
+/* One tier alone. `traffic` is how often each byte crosses the path that the ceiling measured:
+ * twice (read and written) in GPU memory, once over the link. `figure` is the target; 0: none. */
 static void one_tier(struct gather *g, const struct bench_store *store, const char *tier,
                      int shared, double traffic, double ceiling, double figure)
 {
@@ -74,10 +76,12 @@ static uint64_t rows_of(uint64_t bytes, const struct bench_data *data, uint64_t 
 	return rows < range ? rows : range;
 }
 
+/* Opens a store with all rows in one tier. `out_shift` bytes misalign the output and its rows. */
 static void gather_from(const struct bench *b, const struct bench_data *data, const char *tier,
                         const struct bench_place *place, uint64_t batch_bytes, unsigned out_shift)
 {
 	const int link = strcmp(tier, "host") == 0;
+	/* no target for unaligned output, peers and shared memory */
 	const int aimed = !out_shift && strcmp(tier, "peer") != 0 && !place->share_path;
 	const double ceiling = link ? b->ceilings.link_kernel : b->ceilings.device_copy;
 	struct bench_lists lists;
@@ -104,7 +108,7 @@ static void gather_from(const struct bench *b, const struct bench_data *data, co
 
 /* ---- batches of rows from two tiers ---- */
 
-/* A batch of both, and its parts alone, in the same order. */
+/* A batch of rows from both tiers, and its two parts alone, in the same order. */
 struct mix {
 	struct bench_lists both, gpu, host;
 };
@@ -119,7 +123,7 @@ static void mix_make(const struct bench *b, uint64_t gpu_rows, uint64_t host_row
 		uint64_t gpu = 0, host = 0;
 
 		mix->both.ranks[l] = bench_alloc(mix->both.count * 8);
-		/* each of those left is as likely */
+		/* each remaining row is equally likely to be next */
 		for (uint64_t i = 0; i < mix->both.count; i++) {
 			uint64_t left = mix->both.count - i;
 
@@ -178,7 +182,7 @@ static void mixed_share(struct gather *g, const struct bench_store *store, doubl
 
 static void mixed(const struct bench *b, const struct bench_data *data, struct bench_place place)
 {
-	/* the last: both parts take about as long where the link is 1/40 of the memory */
+	/* at 2.5 % both parts take about as long if the link has 1/40 of the memory's bandwidth */
 	static const double shares[] = { 0.5, 0.1, 0.025 };
 	struct bench_store store;
 	struct gather g = { .b = b, .data = data, .stride = data->row_bytes };
@@ -194,7 +198,8 @@ static void mixed(const struct bench *b, const struct bench_data *data, struct b
 	bench_store_close(&store);
 }
 
-/* Shared memory has huge pages only where the kernel is set up for that, unlike private memory. */
+/* Measured separately, because shared memory has huge pages only if the kernel is configured for
+ * them, unlike private memory. */
 static void shared_host(const struct bench *b, const struct bench_data *data,
                         struct bench_place place)
 {
@@ -220,7 +225,7 @@ void bench_gathers(struct bench *b)
 		on_gpu.gpu_rows = data.row_count;
 		on_peers.peer_rows = data.row_count;
 		gather_from(b, &data, "gpu", &on_gpu, b->batch_bytes, 0);
-		if (data.row_bytes % 128 != 0) { /* and where 16 bytes do not fit */
+		if (data.row_bytes % 128 != 0) { /* also output that is not 16-byte aligned */
 			gather_from(b, &data, "gpu", &on_gpu, b->batch_bytes, 4);
 			gather_from(b, &data, "host", &place, b->link_bytes, 4);
 		}

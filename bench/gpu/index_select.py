@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch.index_select on the GPU over tables, rows and batches of the same sizes as rung_gpu_bench's
-`table`; one JSON object a line."""
+"""torch.index_select on the GPU, with tables, rows and batches of the same sizes as the part
+`table` of rung_gpu_bench. Prints one JSON object per line."""
 import argparse
 import json
 import statistics
@@ -9,7 +9,7 @@ import sys
 
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 WARMUPS, LISTS = 2, 4
-FILL_ROWS = 1 << 20   # of a table at a time: random numbers take memory of their own
+FILL_ROWS = 1 << 20   # at a time: torch's random numbers need additional memory
 
 
 def size(text):
@@ -36,8 +36,8 @@ def fill(table):
 
 
 def measure(torch, args, flat, row_bytes):
-    """Between two events on the stream, behind a kernel that is still running: as rung_gpu_bench
-    times its plain kernel."""
+    """Timed between two events on the stream, after a kernel that is still running when the host
+    submits: rung_gpu_bench times its plain kernel in the same way."""
     count = flat.numel() * 4 // row_bytes
     rows = args.batch_bytes // row_bytes
     table = flat[: count * row_bytes // 4].view(count, row_bytes // 4)
@@ -65,7 +65,8 @@ def measure(torch, args, flat, row_bytes):
 
 
 def measure_table(torch, args, table_bytes):
-    """Yields a result for each width. Output and rows to compare it with need room as well."""
+    """Yields a result for each width. The output, and the rows to compare it with, need memory as
+    well as the table."""
     if torch.cuda.mem_get_info()[0] < table_bytes + 4 * args.batch_bytes:
         yield {"benchmark": "index_select", "table_bytes": table_bytes, "wrong_rows": 0,
                "skipped": "the GPU has no room for it and a batch"}

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ceilings and baselines as kernels. They are plain on purpose: what a few lines of CUDA reach is
- * what rung's gather is compared with. Memory is read with __ldg and written with __stwb, as in
- * kernels/, so that the simulated GPUs of the tests see every access.
+ * Kernels for ceilings and baselines. They are plain on purpose: rung's gather is compared with the
+ * result of a few lines of CUDA. Memory is read with __ldg and written with __stwb, as in kernels/,
+ * so that the simulated GPUs of the tests see every access.
  */
 #include <cuda_runtime.h>
 
 #include "kernels.h"
 
 #define THREADS       256u
-#define BLOCKS_PER_SM 8u /* 2048 threads: all that an SM holds */
+#define BLOCKS_PER_SM 8u /* 2048 threads, the most that an SM holds */
 #define WARP          32u
-#define AHEAD         4u /* loads in flight of a thread */
+#define AHEAD         4u /* loads in flight per thread */
 
 static __global__ void copy_line(uint4 *to, const uint4 *from, uint64_t count)
 {
@@ -49,6 +49,7 @@ static __global__ void copy_rows(unsigned char *to, const unsigned char *table, 
 	}
 }
 
+/* The word at a position of a filled table (splitmix64's mix, shortened). */
 static __device__ unsigned long long word_at(uint64_t idx, uint64_t seed)
 {
 	uint64_t x = (idx + seed) * 0x9e3779b97f4a7c15ull;
@@ -83,9 +84,10 @@ static __global__ void compute(float *out, unsigned rounds)
 {
 	float x = (float)(threadIdx.x + 1);
 
+	/* each round depends on the last one, so the time grows with the rounds alone */
 	for (unsigned i = 0; i < rounds; i++)
 		x = x * 0.999f + 0.001f;
-	/* else the compiler drops the loop */
+	/* without a store the compiler would remove the loop */
 	__stwb(out + (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, x);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The benchmark's own kernels, for ceilings and baselines: nothing of rung's. Each puts one launch
- * on a stream. */
+/** The benchmark's kernels for ceilings and baselines, which use no code of rung. Each function
+ * submits one launch to a stream. */
 #ifndef RUNG_GPU_BENCH_KERNELS_H
 #define RUNG_GPU_BENCH_KERNELS_H
 
@@ -12,24 +12,25 @@
 extern "C" {
 #endif
 
-/** Copy `bytes` bytes, a multiple of 16, in a straight line: neighbouring threads read neighbouring
+/** Linear copy of `bytes` bytes, a multiple of 16: neighbouring threads read neighbouring pieces of
  * 16 bytes. */
 cudaError_t bench_kernel_copy(void *to, const void *from, uint64_t bytes, unsigned sm_count,
                               cudaStream_t stream);
 
-/** Copy rows the plain way, a warp a row in list order; pieces of 16 bytes where row and stride
- * allow, else of 4. */
+/** Copy rows with one warp per row, in list order. Pieces have 16 bytes if addresses, row and
+ * stride are multiples of 16, else 4; cudaErrorInvalidValue if they are not multiples of 4. */
 cudaError_t bench_kernel_rows(void *to, const void *table, uint64_t stride, uint32_t row_bytes,
                               const uint64_t *ids, uint64_t count, unsigned sm_count,
                               cudaStream_t stream);
 
-/** Words of 8 bytes that follow from their place and a seed. @param bytes  a multiple of 8 */
+/** Write words of 8 bytes that are derived from their position and a seed.
+ * @param bytes  a multiple of 8 */
 cudaError_t bench_kernel_fill(void *to, uint64_t bytes, uint64_t seed, unsigned sm_count,
                               cudaStream_t stream);
 
 /**
  * Compare packed rows with those that bench_kernel_fill() wrote at their ids.
- * @param wrong  in the GPU's memory: the number of words that differ is added
+ * @param wrong  GPU memory: the number of words that differ is added
  */
 cudaError_t bench_kernel_compare(const void *rows, uint32_t row_bytes, const uint64_t *ids,
                                  uint64_t count, uint64_t seed, uint64_t *wrong, unsigned sm_count,
@@ -40,7 +41,7 @@ cudaError_t bench_kernel_compare(const void *rows, uint32_t row_bytes, const uin
 cudaError_t bench_kernel_compute(float *out, unsigned rounds, unsigned sm_count,
                                  cudaStream_t stream);
 
-/** Keep one warp busy for so many rounds. */
+/** Keep one warp busy for `rounds` rounds. */
 cudaError_t bench_kernel_delay(float *out, unsigned rounds, cudaStream_t stream);
 
 /** Floats that bench_kernel_compute() writes. */

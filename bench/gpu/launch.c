@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a batch of hits costs the host: the calls that put it on a stream, by the thread's own
- * clock. The GPU is waited for between groups, outside the clock, so that no call finds its queue
- * full.
+ * The host's cost of a batch of hits: the calls that submit it, by the clock of the calling thread.
+ * Between groups the host waits for the GPU, outside the timed region, so that no call finds the
+ * GPU's queue full.
  */
 #include "bench.h"
 
-#define ROWS     1024u /* of a batch: the kernel takes little, the calls are what is measured */
+#define ROWS     1024u /* per batch: the kernel is short, because only the calls are measured */
 #define GROUP    32u   /* batches between two waits */
-#define REQUESTS 64u
+#define REQUESTS 64u   /* more than a group, so that a request is always free */
 
+/* @param first_call  seconds of rung_gather_submit() alone, per batch. @return seconds per batch */
 static double submit_group(const struct bench *b, struct rung_store *store,
                            const struct bench_lists *lists, void *out, double *first_call)
 {
@@ -45,7 +46,7 @@ void bench_launch(struct bench *b)
 	uint64_t waits;
 	void *out;
 
-	if (groups > BENCH_SAMPLES_MAX)
+	if (groups > BENCH_SAMPLES_MAX) /* one sample per group */
 		groups = BENCH_SAMPLES_MAX;
 	bench_data_open(b, b->widths[0], 0, &data);
 	place.gpu_rows = data.row_count;

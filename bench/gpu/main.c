@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program: its options, the GPU, a temporary folder that goes on every way out, and the
- * benchmarks in turn. */
+/* The program: its options, the GPU, a temporary folder that is removed however the program ends,
+ * and the benchmarks one after another. */
 #include <argp.h>
 #include <errno.h>
 #include <ftw.h>
@@ -43,8 +43,6 @@ static const struct part {
 };
 #define PARTS (sizeof(parts) / sizeof(*parts))
 
-/* ---- errors and memory ---- */
-
 /* ---- the temporary folder ---- */
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *where)
@@ -64,7 +62,7 @@ static void remove_folder(void)
 
 static void stopped(int sig)
 {
-	remove_folder(); /* nothing else of ours touches it: the main thread is here */
+	remove_folder(); /* no other code uses it now: the main thread is in this handler */
 	_exit(128 + sig);
 }
 
@@ -115,21 +113,21 @@ static const struct argp_option options[] = {
 	  "Rows of a batch from GPU memory, at most half of --size (default: 256MiB)", 0 },
 	{ "link-bytes", KEY_LINK, "SIZE", 0,
 	  "Rows of a batch over the link, at most half of --size (default: 128MiB)", 0 },
-	{ "managed-bytes", KEY_MANAGED, "SIZE", 0, "Managed memory (default: 0: not measured)", 0 },
-	{ "check-rows", KEY_CHECK_ROWS, "N", 0,
-	  "Rows of a dataset that is compared with the CPU's (default: 3000)", 0 },
-	{ "cold-rows", KEY_COLD_ROWS, "N", 0, "Rows of one run from the file (default: 200000)",
+	{ "managed-bytes", KEY_MANAGED, "SIZE", 0, "Managed memory; 0: not measured (default: 0)",
 	  0 },
+	{ "check-rows", KEY_CHECK_ROWS, "N", 0,
+	  "Rows of each dataset of the comparison with the CPU (default: 3000)", 0 },
+	{ "cold-rows", KEY_COLD_ROWS, "N", 0, "Rows of one cold run (default: 200000)", 0 },
 	{ "cold-host", KEY_COLD_HOST, "SIZE", 0,
-	  "Host budget of it, slots and rows (default: 64MiB)", 0 },
+	  "Host budget of a cold run, slots and rows (default: 64MiB)", 0 },
 	{ "table-bytes", KEY_TABLES, "LIST", 0,
 	  "Sizes of tables on the GPU (default: 1GiB,8GiB,32GiB,64GiB)", 0 },
-	{ "samples", KEY_SAMPLES, "N", 0, "Samples that count, after two that do not (default: 9)",
-	  0 },
+	{ "samples", KEY_SAMPLES, "N", 0, "Samples, after two warm-ups (default: 9)", 0 },
 	{ "batches", KEY_BATCHES, "N", 0,
 	  "Batches of the launch cost; an epoch has a sixteenth of them (default: 1000)", 0 },
 	{ "only", KEY_ONLY, "LIST", 0,
-	  "Of check, ceilings, table, gather, launch, baselines, cold, timeline, epoch "
+	  "Run only these parts: check, ceilings, table, gather, launch, baselines, cold, "
+	  "timeline, epoch "
 	  "(default: all)",
 	  0 },
 	{ 0 },
@@ -151,7 +149,7 @@ static uint64_t size_arg(struct argp_state *state, const char *arg)
 	for (unsigned i = 0; i < 4 && end != arg && !errno && arg[0] != '-'; i++)
 		if (strcmp(end, units[i].name) == 0 && value <= UINT64_MAX >> (units[i].shift + 4))
 			return value << units[i].shift;
-	argp_error(state, "'%s' is no size: give bytes, or a number with KiB, MiB or GiB", arg);
+	argp_error(state, "'%s' is not a size; use bytes, or a number with KiB, MiB or GiB", arg);
 	return 0;
 }
 
@@ -160,7 +158,7 @@ static unsigned number_arg(struct argp_state *state, const char *arg, unsigned l
 	uint64_t value = size_arg(state, arg);
 
 	if (value < least || value > most)
-		argp_error(state, "%s is not in %u..%u", arg, least, most);
+		argp_error(state, "%s is out of range; use %u to %u", arg, least, most);
 	return (unsigned)value;
 }
 
@@ -170,11 +168,11 @@ static void widths_arg(struct argp_state *state, char *arg)
 	for (char *save, *word = strtok_r(arg, ",", &save); word;
 	     word = strtok_r(NULL, ",", &save)) {
 		if (bench.width_count == BENCH_WIDTHS_MAX)
-			argp_error(state, "more than %d widths", BENCH_WIDTHS_MAX);
+			argp_error(state, "--row-bytes: more than %d widths", BENCH_WIDTHS_MAX);
 		bench.widths[bench.width_count++] = number_arg(state, word, 1, 1u << 30);
 	}
 	if (bench.width_count == 0)
-		argp_error(state, "--row-bytes without a width");
+		argp_error(state, "--row-bytes: no width");
 }
 
 static void tables_arg(struct argp_state *state, char *arg)
@@ -184,11 +182,12 @@ static void tables_arg(struct argp_state *state, char *arg)
 	bench.table_count = 0;
 	for (char *word = strtok_r(arg, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
 		if (bench.table_count == BENCH_TABLES_MAX)
-			argp_error(state, "more than %d tables", BENCH_TABLES_MAX);
+			argp_error(state, "--table-bytes: more than %d tables", BENCH_TABLES_MAX);
 		bench.tables[bench.table_count++] = size_arg(state, word);
 	}
 }
 
+/* Whether --only lists the part, as a whole word, or is not given. */
 static int wanted(const char *name)
 {
 	const char *at = only;
@@ -214,7 +213,7 @@ static void only_arg(struct argp_state *state, const char *arg)
 		while (i < PARTS && strcmp(parts[i].name, word) != 0)
 			i++;
 		if (i == PARTS)
-			argp_error(state, "there is no benchmark '%s'", word);
+			argp_error(state, "--only: unknown part '%s'", word);
 	}
 	free(words);
 }
@@ -266,7 +265,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_END:
 		if (bench.batch_bytes > bench.size / 2 || bench.link_bytes > bench.size / 2)
-			argp_error(state, "a batch of more than half of --size");
+			argp_error(state,
+			           "--batch-bytes, --link-bytes: use at most half of --size");
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -274,8 +274,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-/* ---- */
+/* ---- the run ---- */
 
+/* Opens the current GPU and prints the first object of the output, which describes it. */
 static void open_gpu(void)
 {
 	struct rung_gpu_info info = { .size = sizeof(info) };
@@ -285,14 +286,14 @@ static void open_gpu(void)
 		fprintf(stderr, "rung_gpu_bench: skipped: %s\n", rung_last_error());
 		exit(BENCH_NO_GPU);
 	}
-	bench_need(rc, "looking at the GPU");
-	bench_cuda(cudaGetDevice(&bench.gpu), "asking for the GPU");
+	bench_need(rc, "querying the GPU");
+	bench_cuda(cudaGetDevice(&bench.gpu), "querying the current GPU");
 	bench_cuda(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, bench.gpu),
-	           "asking what the GPU has");
-	bench_cuda(cudaRuntimeGetVersion(&version), "asking for the runtime's version");
-	bench_cuda(cudaDriverGetVersion(&driver), "asking for the driver's version");
+	           "querying the GPU's attributes");
+	bench_cuda(cudaRuntimeGetVersion(&version), "querying the runtime version");
+	bench_cuda(cudaDriverGetVersion(&driver), "querying the driver version");
 	bench_cuda(cudaStreamCreateWithFlags(&bench.stream, cudaStreamNonBlocking),
-	           "making a stream");
+	           "creating a stream");
 	bench.sm_count = (unsigned)sm_count;
 	bench.scratch = bench_device_alloc(bench_compute_floats(bench.sm_count) * sizeof(float));
 	out_begin("gpu");
@@ -314,16 +315,16 @@ int main(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.doc = "Measure gathers on a GPU beside its ceilings and the ways without rung. "
-		       "One JSON object a line.\v"
-		       "Exit: 0 done, 1 something failed or a row was wrong, 2 usage, 77 there is "
-		       "no GPU.",
+		.doc = "Measure gathers on a GPU, compared with the GPU's limits and with ways "
+		       "without rung. Prints one JSON object per line.\v"
+		       "Exit: 0 done, 1 something failed or a row was wrong, 2 usage, 77 no GPU.",
 	};
 
 	argp_err_exit_status = BENCH_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
 	open_gpu();
 	make_folder();
+	/* --size bytes, written only if a selected part reads rows */
 	for (unsigned i = 0; i < PARTS; i++) {
 		if (wanted(parts[i].name) && parts[i].needs_source) {
 			bench_source_make(&bench);
@@ -338,6 +339,6 @@ int main(int argc, char **argv)
 		parts[i].run(&bench);
 	}
 	bench_cuda(cudaFree(bench.scratch), "freeing");
-	bench_cuda(cudaStreamDestroy(bench.stream), "ending a stream");
+	bench_cuda(cudaStreamDestroy(bench.stream), "destroying a stream");
 	return BENCH_DONE;
 }

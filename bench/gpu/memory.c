@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the host and of the GPU for the benchmark, which ends when there is none. */
+/* Errors, and memory of the host and of the GPU. A failed allocation ends the program. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ void *bench_alloc(uint64_t bytes)
 	void *memory = malloc(bytes ? bytes : 1);
 
 	if (!memory)
-		bench_die("no %llu bytes of host memory", (unsigned long long)bytes);
+		bench_die("out of memory: %llu bytes of host memory", (unsigned long long)bytes);
 	return memory;
 }
 
@@ -44,7 +44,7 @@ void *bench_device_alloc(uint64_t bytes)
 {
 	void *memory = NULL;
 
-	bench_cuda(cudaMalloc(&memory, bytes), "taking GPU memory");
+	bench_cuda(cudaMalloc(&memory, bytes), "allocating GPU memory");
 	return memory;
 }
 
@@ -52,7 +52,7 @@ void *bench_pinned_alloc(uint64_t bytes)
 {
 	void *memory = NULL;
 
-	bench_cuda(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped), "taking pinned memory");
+	bench_cuda(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped), "allocating pinned memory");
 	return memory;
 }
 

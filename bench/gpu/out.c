@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON, one object a line: so that a run that is stopped leaves whole results of what it had
- * measured. */
+/* JSON, one object per line, flushed at its end: a run that is stopped leaves complete results of
+ * the parts that it has finished. */
 #include <math.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 static struct {
 	int depth;
 	char close[DEPTH_MAX];
-	int filled[DEPTH_MAX]; /* a comma is due */
+	int filled[DEPTH_MAX]; /* items so far: from the second on, a comma precedes */
 } out;
 
 static void put_text(const char *text)
@@ -40,7 +40,7 @@ static void open_with(const char *key, char open, char close)
 	put_key(key);
 	putchar(open);
 	if (out.depth == DEPTH_MAX)
-		bench_die("JSON deeper than %d", DEPTH_MAX);
+		bench_die("JSON is nested deeper than %d", DEPTH_MAX);
 	out.close[out.depth] = close;
 	out.filled[out.depth++] = 0;
 }
@@ -80,7 +80,7 @@ void out_u64(const char *key, uint64_t value)
 void out_real(const char *key, double value)
 {
 	put_key(key);
-	if (isfinite(value))
+	if (isfinite(value)) /* JSON has no NaN and no infinity */
 		printf("%.9g", value);
 	else
 		fputs("null", stdout);

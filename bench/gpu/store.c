@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores with their rows where a benchmark wants them, and one gather of theirs on the stream. */
+/* Stores with a given placement of rows, and a gather from them on the stream. */
 #include <string.h>
 
 #include "bench.h"
 
-#define POSES_AS 3 /* GPUs */
+#define POSES_AS 3 /* GPUs that one GPU represents */
 
-/* Rows on three GPUs that are one: what each has for itself, and its part of what they share. */
+/* Budgets for rows on one GPU that is listed three times: the replicated rows, and each GPU's share
+ * of the interleaved rows. */
 static void place_on_gpus(const struct bench *b, const struct bench_data *data,
                           const struct bench_place *placement, int gpus[POSES_AS],
                           struct rung_plan_opts *opts)
 {
-	/* taken off first; fewer than 2^32 vertices */
+	/* the plan subtracts the map first; 4 bytes each below 2^32 vertices */
 	uint64_t map_bytes = placement->vertex_ids ? data->row_count * 4 : 0;
 
 	for (int i = 0; i < POSES_AS; i++)
@@ -78,7 +79,7 @@ uint64_t bench_hits(const struct bench_store *store, const char *name)
 	for (uint32_t i = 0; i < stats.tier_count; i++)
 		if (strcmp(stats.tiers[i].name, name) == 0)
 			return stats.tiers[i].hits;
-	return 0; /* a tier that the device does not have */
+	return 0; /* the device has no such tier */
 }
 
 void bench_gather(const struct bench *b, struct rung_store *store, const uint64_t *device_ranks,
@@ -101,7 +102,7 @@ uint64_t bench_verify(const struct bench *b, const struct bench_data *data,
 
 	bench_poison(out, (lists->count - 1) * stride + data->row_bytes);
 	bench_need(rung_gather_submit(store, &ids, out, stride, b->stream, &request), "gathering");
-	/* and thereby counted, as are those before */
+	/* after this wait the counters include this batch and all before it */
 	bench_need(rung_request_wait(request, -1), "gathering");
 	rung_request_put(request);
 	bench_verify_output(data, lists->ranks[0], lists->count, out, stride);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gathers from tables of the size that real ones have, without a file: a kernel fills the rows,
- * another compares them. A table of many GiB reaches past what the GPU's translation of addresses
- * holds, which a small one does not show. No public call gathers from memory that is not a
- * dataset's, so this uses the library's meter, which times the store's own kernel.
+ * Gathers from tables of realistic size, without a file: one kernel fills the rows and another one
+ * compares them. A table of many GiB exceeds the reach of the GPU's TLB, which a small table does
+ * not show. No public function gathers from memory outside a dataset, so this file uses the
+ * library's meter, which times the kernel of the store.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@ struct table {
 	unsigned char *rows;
 	uint64_t bytes;
 	uint32_t row_bytes;
-	uint64_t count; /* of a list */
-	uint64_t *ids;  /* [BENCH_LISTS x count] of the GPU */
+	uint64_t count; /* ids of a list */
+	uint64_t *ids;  /* [BENCH_LISTS x count], GPU memory */
 	unsigned char *out;
 };
 
@@ -51,7 +51,7 @@ static struct rung__meter_gather gather_of(const struct table *t)
 	};
 }
 
-/* A sample is a gather of each list. */
+/* One sample is one gather of each list, divided by their number. */
 static struct bench_times time_gathers(const struct table *t)
 {
 	const struct rung__meter_gather gather = gather_of(t);
@@ -88,7 +88,7 @@ static void check_out(const struct table *t, const uint64_t *ids)
 	           "comparing rows on the GPU");
 	bench_cuda(cudaStreamSynchronize(t->b->stream), "comparing rows on the GPU");
 	bench_cuda(cudaMemcpy(&wrong, wrong_at, sizeof(wrong), cudaMemcpyDeviceToHost),
-	           "fetching a count");
+	           "copying a count to the host");
 	bench_cuda(cudaFree(wrong_at), "freeing");
 	if (wrong)
 		bench_die("a table of %llu bytes: %llu words of %llu rows of %u bytes are wrong",
@@ -96,7 +96,7 @@ static void check_out(const struct table *t, const uint64_t *ids)
 		          (unsigned long long)t->count, t->row_bytes);
 }
 
-/* With one list, whichever comes next is list 0. */
+/* With one list, the meter's next gather uses list 0. */
 static uint64_t verify(const struct table *t)
 {
 	struct rung__meter_gather gather = gather_of(t);
@@ -115,7 +115,7 @@ static void one_width(struct table *t)
 	double bytes;
 
 	if (t->row_bytes % 8)
-		bench_die("--row-bytes: %u; rows of a table are a multiple of 8 bytes",
+		bench_die("--row-bytes: %u; rows of a table need a multiple of 8 bytes",
 		          t->row_bytes);
 	t->count = t->b->batch_bytes / t->row_bytes;
 	t->out = bench_device_alloc(t->count * t->row_bytes);
@@ -149,12 +149,12 @@ static void out_skipped(const struct table *t, const char *why)
 	out_end();
 }
 
-/* The batch, its ids and a margin must fit behind it. */
+/* The batch, its ids and a margin must fit in addition to the table. */
 static int has_room(const struct table *t)
 {
 	size_t free_bytes, total_bytes;
 
-	bench_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
+	bench_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "querying free memory");
 	return t->bytes <= free_bytes && free_bytes - t->bytes >= t->b->batch_bytes * 2;
 }
 

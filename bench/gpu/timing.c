@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples: warm-ups dropped, kept in order of size, and how they are printed. */
+/* Samples: warm-ups are dropped, the others are kept in ascending order and printed. */
 #include <math.h>
 #include <time.h>
 
 #include "bench.h"
 #include "kernels.h"
 
-#define HEAD_START_ROUNDS 100000u /* some 200 us at 2 GHz: several times what submitting takes */
+#define HEAD_START_ROUNDS 100000u /* about 200 us at 2 GHz, several times a submission */
 
 double bench_now(void)
 {
@@ -43,23 +43,23 @@ void bench_time_stream(const struct bench *b, bench_work_fn work, void *ctx,
 	cudaEvent_t begun, ended;
 
 	*times_out = (struct bench_times){ 0 };
-	bench_cuda(cudaEventCreateWithFlags(&begun, cudaEventDefault), "making an event");
-	bench_cuda(cudaEventCreateWithFlags(&ended, cudaEventDefault), "making an event");
+	bench_cuda(cudaEventCreateWithFlags(&begun, cudaEventDefault), "creating an event");
+	bench_cuda(cudaEventCreateWithFlags(&ended, cudaEventDefault), "creating an event");
 	for (unsigned turn = 0; turn < b->warmups + b->samples; turn++) {
 		float ms = 0;
 
 		bench_cuda(bench_kernel_delay(b->scratch, HEAD_START_ROUNDS, b->stream),
-		           "starting a kernel");
+		           "launching a kernel");
 		bench_cuda(cudaEventRecord(begun, b->stream), "recording an event");
 		work(ctx, turn);
 		bench_cuda(cudaEventRecord(ended, b->stream), "recording an event");
 		bench_cuda(cudaEventSynchronize(ended), "waiting for the timed work");
-		bench_cuda(cudaEventElapsedTime(&ms, begun, ended), "reading a time");
+		bench_cuda(cudaEventElapsedTime(&ms, begun, ended), "reading elapsed time");
 		if (turn >= b->warmups)
 			bench_add(times_out, ms / 1e3);
 	}
-	bench_cuda(cudaEventDestroy(begun), "ending an event");
-	bench_cuda(cudaEventDestroy(ended), "ending an event");
+	bench_cuda(cudaEventDestroy(begun), "destroying an event");
+	bench_cuda(cudaEventDestroy(ended), "destroying an event");
 }
 
 void bench_time_host(const struct bench *b, bench_work_fn work, void *ctx,

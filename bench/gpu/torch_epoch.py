@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""rung in a training process with torch, on a GPU: the order of streams, graph capture, an epoch of
-GraphSAGE, interference, and two processes on one store.
+"""rung in a training process with torch, on a GPU: the order of work on streams, graph capture, an
+epoch of GraphSAGE, interference, and two processes on one store.
 
-    torch_epoch.py --dir /dev/shm                        a JSON object on stdout, a line for people
-    torch_epoch.py --parts streams,capture --limit 60    in each part on stderr
+    torch_epoch.py --dir /dev/shm
+    torch_epoch.py --parts streams,capture --limit 60
 
-Each part is a process with its own time limit, on a data set that `rung stage` makes in a temporary
-folder: rows that follow from their vertex, so that the GPU can compute what it must be given. What
-cannot run is reported as skipped, with the reason. parts/torch_parts.py lists the parts.
+Prints a JSON object on stdout, and one line per part on stderr. Each part is a process with its own
+time limit, on a data set that `rung stage` creates in a temporary folder. Rows are derived from
+their vertices, so that the GPU can compute the expected rows. Parts that cannot run are reported as
+skipped, with the reason. parts/torch_parts.py lists the parts.
 
-Exit: 0 done, 1 a part failed or did not end in time, 2 usage, 77 no part could run.
+Exit: 0 done, 1 a part failed or exceeded its limit, 2 usage, 77 no part could run.
 """
 import argparse
 import contextlib
@@ -42,27 +43,28 @@ def say(text):
 def size(text):
     match = re.fullmatch(r"(\d+)([KMG]iB)?", text)
     if not match:
-        raise argparse.ArgumentTypeError(f"'{text}': give bytes, or a number with KiB, MiB or GiB")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size; use bytes, or a number with "
+                                         "KiB, MiB or GiB")
     return int(match[1]) * UNITS[match[2] or ""]
 
 
 def part_list(text):
     unknown = [name for name in text.split(",") if name not in LIMITS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"'{unknown[0]}' is not one of {', '.join(LIMITS)}")
+        raise argparse.ArgumentTypeError(f"unknown part '{unknown[0]}'; use {', '.join(LIMITS)}")
     return text.split(",")
 
 
 def row_size(text):
     found = size(text)
     if not found or found % 4:
-        raise argparse.ArgumentTypeError(f"'{text}': rows are of float32, a multiple of 4 bytes")
+        raise argparse.ArgumentTypeError(f"'{text}': rows of float32 need a multiple of 4 bytes")
     return found
 
 
 def positive(text):
     if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
     return int(text)
 
 
@@ -71,22 +73,23 @@ def make_parser():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--parts", type=part_list, default=list(LIMITS), help=",".join(LIMITS) + " (default: all)")
-    add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: the parts that can")
-    add("--dir", default=None, help="for the data set: 1.5 times the features (default: $TMPDIR)")
-    add("--out", default=None, help="the JSON object goes there as well")
+    add("--device", choices=("cuda", "cpu"), default="cuda",
+        help="cpu: run only the parts that need no GPU")
+    add("--dir", default=None, help="needs 1.5 times the features (default: $TMPDIR)")
+    add("--out", default=None, help="write the JSON object to this file as well")
     add("--rung", default=None, help="the command (default: $RUNG, next to the library, on PATH)")
     add("--limit", type=positive, default=None, metavar="SECONDS",
         help=f"of each part (default: {', '.join(f'{k} {v}' for k, v in LIMITS.items())})")
-    add("--features-bytes", type=size, default=size("2GiB"), help="of all rows (default: 2GiB)")
-    add("--row-bytes", type=row_size, default=1024, help="of a row of float32 (default: 1024)")
-    add("--degree", type=positive, default=15, help="edges a vertex (default: 15)")
-    add("--fanouts", default="15,10", help="of GraphSAGE (default: 15,10)")
-    add("--batch-size", type=positive, default=1024, help="seeds of a batch (default: 1024)")
-    add("--train-share", type=float, default=0.05, help="of the vertices (default: 0.05)")
+    add("--features-bytes", type=size, default=size("2GiB"), help="all rows (default: 2GiB)")
+    add("--row-bytes", type=row_size, default=1024, help="of each row (default: 1024)")
+    add("--degree", type=positive, default=15, help="edges per vertex (default: 15)")
+    add("--fanouts", default="15,10", help="fanouts of GraphSAGE (default: 15,10)")
+    add("--batch-size", type=positive, default=1024, help="seeds per batch (default: 1024)")
+    add("--train-share", type=float, default=0.05, help="share of the vertices (default: 0.05)")
     add("--hidden", type=positive, default=256, help="width of the layers (default: 256)")
-    add("--epochs", type=positive, default=3, help="that count, after one (default: 3)")
-    add("--batches", type=positive, default=1000, help="of each stream (default: 1000)")
-    add("--batch-rows", type=positive, default=4096, help="of them (default: 4096)")
+    add("--epochs", type=positive, default=3, help="measured epochs, after a warm-up (default: 3)")
+    add("--batches", type=positive, default=1000, help="batches on each stream (default: 1000)")
+    add("--batch-rows", type=positive, default=4096, help="rows of these batches (default: 4096)")
     add("--gpu", default="30%", help="rows on the GPU (default: 30%%)")
     add("--host", default="40%", help="rows in host memory (default: 40%%)")
     add("--run", choices=[*LIMITS, "attached"], default=None, help=argparse.SUPPRESS)
@@ -96,7 +99,7 @@ def make_parser():
 
 
 def find_command(given):
-    """The command, or None."""
+    """The path of the rung command, or None."""
     beside = os.path.join(os.path.dirname(os.environ.get("RUNG_LIBRARY", "")) or ".", "rung")
     for path in (given, os.environ.get("RUNG"), beside, shutil.which("rung")):
         if path and os.path.isfile(path) and os.access(path, os.X_OK):
@@ -107,7 +110,7 @@ def find_command(given):
 # ---- the data set -----------------------------------------------------------------------------
 
 def make_dataset(args, rung, folder):
-    """Stage one, and describe it."""
+    """Stages a data set and returns its description."""
     import numpy as np   # pylint: disable=import-outside-toplevel
 
     from torch_run import rows_of   # pylint: disable=import-outside-toplevel
@@ -115,10 +118,10 @@ def make_dataset(args, rung, folder):
     begun = time.monotonic()
     vertices, width = args.features_bytes // args.row_bytes, args.row_bytes // 4
     if vertices < 64:
-        raise ValueError(f"--features-bytes {args.features_bytes}: {vertices} rows; give 64")
+        raise ValueError(f"--features-bytes {args.features_bytes}: {vertices} rows; use 64 or more")
     numbers = np.random.default_rng(1)
     sources = (vertices * numbers.random(vertices * args.degree, np.float32) ** 3).astype(np.int64)
-    edges = np.stack([sources * 7919 % vertices,   # the hot ones are anywhere
+    edges = np.stack([sources * 7919 % vertices,   # scatters the hot vertices
                       numbers.integers(0, vertices, vertices * args.degree)]).astype(np.uint32)
     np.save(os.path.join(folder, "edges.npy"), edges)
     train = numbers.choice(vertices, max(int(vertices * args.train_share), 1), replace=False)
@@ -146,16 +149,16 @@ def make_dataset(args, rung, folder):
 # ---- the parts, as processes ------------------------------------------------------------------
 
 class Part:
-    """One part: a process group, whose stdout is a JSON object a line, {key: value} of results."""
+    """One part: a process group that prints results as JSON objects {key: value}, one per line."""
 
     def __init__(self, name, limit, command):
         self.name, self.limit, self.command = name, limit, command
         self.process = None
-        self.record = {"status": "skipped", "reason": "the run was ended", "seconds": 0.0,
+        self.record = {"status": "skipped", "reason": "the run was stopped", "seconds": 0.0,
                        "results": {}}
 
     def end(self):
-        """Also what it has started: nothing of it may stay on the GPU."""
+        """Kills the process and its children, so that none of them keeps using the GPU."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -163,7 +166,7 @@ class Part:
     def _read(self, path):
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
-                # a process that was ended may leave a part of a line
+                # a killed process may leave a partial line
                 if line.startswith("{") and line.endswith("}\n"):
                     self.record["results"].update(json.loads(line))
 
@@ -177,7 +180,7 @@ class Part:
         return "failed", f"{ended}: {last[:500]}"
 
     def run(self, folder):
-        """Into files, which also hold what a process printed that was ended."""
+        """Runs the part with its output in files, which keep the output of a killed process."""
         begun = time.monotonic()
         out, err = (os.path.join(folder, f"{self.name}.{kind}") for kind in ("out", "err"))
         with open(out, "wb") as stdout, open(err, "wb") as stderr:
@@ -225,7 +228,7 @@ def commit():
 
 
 def passed_on(words):
-    """The options of a part: those of this run, without what is a matter of the whole."""
+    """The options of this run, without those that concern only the parent process."""
     kept, words = [], iter(words)
     for word in words:
         if word in ("--parts", "--dir", "--out", "--rung", "--limit"):
@@ -256,7 +259,7 @@ def stopped(number, _frame):
 
 
 def write(record, out):
-    print(json.dumps(record), flush=True)   # on one line: tests/gpu/run.sh takes it from a log
+    print(json.dumps(record), flush=True)   # on one line: tests/gpu/run.sh extracts it from a log
     if out:
         with open(out + ".partial", "w", encoding="utf-8") as file:
             json.dump(record, file, indent=1)
@@ -286,7 +289,7 @@ def main(words):
         say(f"torch_epoch.py: {error}")
     finally:
         for name in args.parts:
-            record["parts"].setdefault(name, {"status": "skipped", "reason": "it was not begun",
+            record["parts"].setdefault(name, {"status": "skipped", "reason": "it was not started",
                                               "seconds": 0.0, "results": {}})
         write(record, args.out)
     found = {part["status"] for part in record["parts"].values()}

@@ -196,7 +196,7 @@ with rung.Dataset(sys.argv[1]) as dataset:
         record = json.loads(out)
         self.assertEqual(run.returncode, 128 + signal.SIGTERM)
         self.assertEqual([part["reason"] for part in record["parts"].values()],
-                         ["the run was ended", "it was not begun"])
+                         ["the run was stopped", "it was not started"])
         self.assertEqual(os.listdir(self.folder), [])
         self.assertEqual(left_of("3000000"), [])
 

@@ -8,13 +8,13 @@ from collections import deque
 from torch_run import Wrong, check, emit, new_graph
 
 IN_FLIGHT = 4      # gathers
-CYCLES = 200_000   # of a kernel that does nothing: some 100 us, several times a submit
+CYCLES = 200_000   # of a kernel that only waits: about 100 us, several times a submission
 
 
-# ---- (a) the order of streams -----------------------------------------------------------------
+# ---- (a) the order of work on streams ---------------------------------------------------------
 
 def new_stream():
-    """A stream of the driver's, as another library would have it."""
+    """A stream created with the driver, as by another library."""
     driver, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
     status = driver.cuStreamCreate(ctypes.byref(handle), 1)   # CU_STREAM_NON_BLOCKING
     if status != 0:
@@ -23,13 +23,14 @@ def new_stream():
 
 
 class Order:
-    """Gathers whose ids are written late, into memory that was read late, with rows read late. The
-    host never waits for any of it except to bound what is in flight."""
+    """Gathers with delays on the stream before the ids are written, before the rows are read, and
+    before the memory that the rows may reuse is read. The host waits only to bound the number of
+    gathers in flight."""
 
     def __init__(self, run, store, current, given):
         self.run, self.store, self.torch = run, store, run.torch
         self.current, self.given = current, given
-        self.work = given or current   # ids are written and rows read there
+        self.work = given or current   # ids are written and rows are read on this stream
         with self.torch.cuda.stream(self.work):
             self.wrong = self.torch.zeros((), dtype=self.torch.int64, device="cuda")
             self.changed = self.torch.zeros_like(self.wrong)
@@ -38,7 +39,7 @@ class Order:
     def ids(self):
         count = self.run.args.batch_rows
         with self.torch.cuda.stream(self.work):
-            # memory that the rows may get next, read by a kernel that has not begun then
+            # The rows may be allocated in this memory next, while its reader has not started yet.
             last = self.torch.full((count, self.run.width), 3.0, device="cuda")
             self.torch.cuda._sleep(CYCLES)   # pylint: disable=protected-access
             self.changed += (last != 3.0).sum()
@@ -71,7 +72,7 @@ class Order:
 
 
 def loader_order(run, store, current):
-    """A batch of a loader is let go as soon as the kernels that read it are queued."""
+    """Each batch of a loader is released as soon as the kernels that read it are queued."""
     torch, batches, rows = run.torch, 0, 0
     wrong = torch.zeros((), dtype=torch.int64, device="cuda")
     torch.cuda.synchronize()
@@ -106,7 +107,7 @@ def streams(run):
     check(not bad, f"wrong rows on {', '.join(bad)}")
 
 
-# ---- (b) capture ------------------------------------------------------------------------------
+# ---- (b) graph capture ------------------------------------------------------------------------
 
 def small_step(torch):
     model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(),
@@ -122,12 +123,13 @@ def small_step(torch):
 
 
 def capture_beside(run, store, step, side):
-    """One capture while gathers are in flight: how many were, and how many rows were wrong."""
+    """One capture while gathers are in flight. Returns the number of gathers in flight when it
+    began, and the number of wrong rows."""
     torch, count = run.torch, min(run.args.batch_rows * 8, len(store))
     graph = new_graph(torch, step)
     lists = [torch.randint(len(store), (count,), device="cuda") for _ in range(IN_FLIGHT)]
     torch.cuda.synchronize()
-    # not torch.cuda.graph(), which collects garbage first: the gathers would have ended
+    # torch.cuda.graph() collects garbage first, and the gathers would complete in that time
     with torch.cuda.stream(side):
         gathers = [store.gather_async(ids, stream=torch.cuda.default_stream()) for ids in lists]
         in_flight = sum(not gather.done() for gather in gathers)
@@ -168,7 +170,7 @@ def loader_capture(run, store, step):
 
 
 def gather_inside(run, store):
-    """Refused, and the capture is as good as before."""
+    """A gather inside a capture is refused, and the capture remains valid."""
     torch, refused = run.torch, None
     ids = torch.randint(len(store), (run.args.batch_rows,), device="cuda")
     numbers = torch.zeros(8, device="cuda")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of torch_epoch.py. Each runs in a separate process and prints its results, a JSON
-object a line; rows are compared with what follows from their vertex, on the GPU where they are."""
+"""The parts of torch_epoch.py. Each runs in a separate process and prints its results, one JSON
+object per line. The expected rows are computed from their vertices. Rows on the GPU are compared
+there."""
 import hashlib
 import json
 import subprocess
@@ -13,7 +14,8 @@ from torch_train import epoch, interference
 # ---- (e) processes ----------------------------------------------------------------------------
 
 def lists_of(run, count, rows=4):
-    """Ids, the same in each process; some twice, and the first and the last vertex."""
+    """Lists of ids, the same in each process. They contain the first and the last vertex, and some
+    ids twice."""
     import numpy as np   # pylint: disable=import-outside-toplevel
     for seed in range(rows):
         ids = np.random.default_rng(seed).integers(0, count, run.args.batch_rows)
@@ -22,7 +24,7 @@ def lists_of(run, count, rows=4):
 
 
 def digests(run, store):
-    """Of the rows of each list, gathered on the GPU where torch has one."""
+    """Digests of the rows of each list, gathered on the GPU if torch has one."""
     torch, found = run.torch, []
     on_gpu = run.cuda and torch is not None and torch.cuda.is_available()
     for ids in lists_of(run, len(store)):
@@ -35,7 +37,7 @@ def digests(run, store):
 
 
 def attached(run):
-    """The other end of processes(): a process that does nothing else."""
+    """Attach to the store of processes(), in a separate process."""
     with run.rung.attach(run.args.share) as store:
         found, on_gpu = digests(run, store)
         hits = {tier.name: tier.hits for tier in store.stats().tiers}
@@ -54,17 +56,17 @@ def processes(run):
                                    text=True) for _ in range(2)]
         said = [other.communicate() for other in others]
     for other, (_, errors) in zip(others, said):
-        check(other.returncode == 0, f"a process that attached: {errors.strip()[-300:]}")
+        check(other.returncode == 0, f"an attached process failed: {errors.strip()[-300:]}")
     results = [json.loads(out) for out, _ in said]
     emit(device=store.device, torch_on_gpu=on_gpu, lists=len(wanted), rows=run.args.batch_rows,
          attached=[{key: result[key] for key in ("device", "on_gpu", "hits")}
                    for result in results])
     check(own == wanted, "the process that opened the store has wrong rows")
     for result in results:
-        check(result["digests"] == wanted, "a process that attached has wrong rows")
+        check(result["digests"] == wanted, "an attached process has wrong rows")
 
 
-# ---- ------------------------------------------------------------------------------------------
+# ---- the parts by name ------------------------------------------------------------------------
 
 PARTS = {"streams": streams, "capture": capture, "epoch": epoch, "interference": interference,
          "processes": processes, "attached": attached}

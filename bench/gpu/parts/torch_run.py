@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of torch_epoch.py share: options, rung and torch, rows to compare, results."""
+"""Code shared by the parts of torch_epoch.py: options, rung and torch, expected rows, results."""
 import contextlib
 import json
 
 SKIPPED = 77
-FACTORS = 2654435761, 40503   # of vertex and column; odd, so that all 24 bits differ
+FACTORS = 2654435761, 40503   # of vertex and column; odd, so that all 24 bits depend on both
 
 
 class Skip(Exception):
-    """The part cannot run here: the reason."""
+    """The part cannot run here. The argument is the reason."""
 
 
 class Wrong(Exception):
-    """Something is not what it must be."""
+    """A check failed. The argument describes it."""
 
 
 def rows_of(library, ids, width):
-    """The rows of vertices, float32 [ids, width], by numpy or torch: 24 bits as numbers below 1."""
+    """The expected rows of vertices, float32 [ids, width], computed by numpy or torch. The values
+    are 24 bits scaled to 0..1, which float32 represents exactly."""
     options = {} if library.__name__ == "numpy" else {"device": ids.device}
     columns = library.arange(width, dtype=library.int64, **options)
     bits = (ids.reshape(-1, 1) * FACTORS[0] + columns * FACTORS[1]) & 0xffffff
@@ -35,11 +36,11 @@ def check(ok, what):
 
 
 class Run:
-    """What parts share: the options, rung, torch or the reason why there is none."""
+    """The options of a part, rung, and torch or the reason why it is absent."""
 
     def __init__(self, args):
-        # Python's and torch's modules load the machine's libraries; a carried librung then uses
-        # those instead of older ones that are carried with it
+        # These modules and torch load the machine's libraries. A librung that is shipped with older
+        # copies of them then uses the machine's instead.
         for name in ("ssl", "zlib", "bz2"):
             with contextlib.suppress(ImportError):
                 __import__(name)
@@ -55,7 +56,7 @@ class Run:
         self.rung = rung
 
     def need(self, cuda=True):
-        """torch, on a GPU or at all."""
+        """Returns torch. Skips the part without it, or without a GPU if the part needs one."""
         if self.torch is None:
             raise Skip(self.why_no_torch)
         if cuda and not self.cuda:
@@ -79,14 +80,15 @@ class Run:
                                 **options)
 
     def wrong_rows(self, rows, ids):
-        """How many are not the vertices', as a tensor that nobody has waited for."""
+        """The number of wrong rows, as a tensor: the host does not wait for it."""
         expected = rows_of(self.torch, ids, self.width)
         bits = rows.view(self.torch.int32) != expected.view(self.torch.int32)
         return bits.any(dim=1).sum()
 
 
 def new_graph(torch, step):
-    """A CUDA graph to capture a step with, which has been warmed up as torch's manual has it."""
+    """A CUDA graph for the capture of a step. The step is warmed up on a side stream first, as
+    torch's documentation requires."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

@@ -12,7 +12,7 @@ from torch_run import check, emit, new_graph
 # ---- GraphSAGE --------------------------------------------------------------------------------
 
 def make_model(torch, width, hidden, classes, hops):
-    """Layers of mean aggregation: PyG's where it is installed, else the same in plain torch."""
+    """Layers of mean aggregation: PyG's if it is installed, else the same in plain torch."""
     try:
         from torch_geometric.nn import SAGEConv   # pylint: disable=import-outside-toplevel
         kind = "torch_geometric"
@@ -20,7 +20,7 @@ def make_model(torch, width, hidden, classes, hops):
         kind = "torch"
 
         class SAGEConv(torch.nn.Module):
-            """As PyG's, with (sources, destinations) as rows."""
+            """Equivalent to PyG's, with (sources, destinations) as rows."""
 
             def __init__(self, width, out):
                 super().__init__()
@@ -75,8 +75,8 @@ class Trainer:
         return loss.detach()
 
     def inputs(self, batch):
-        """Of step(), on its device."""
-        if self.device == "cuda":   # of memory that is not pinned a copy waits for the stream
+        """The arguments of step(), on the trainer's device."""
+        if self.device == "cuda":   # a copy from pageable memory would wait for the stream
             batch = batch.pin_memory().to("cuda", non_blocking=True)
         return (batch.features, [block.edge_index() for block in batch.blocks],
                 [block.dst_count for block in batch.blocks], batch.labels.long().flatten())
@@ -85,7 +85,7 @@ class Trainer:
 # ---- (c) an epoch -----------------------------------------------------------------------------
 
 class Clock:
-    """When training steps began and ended, by the GPU's clock."""
+    """Records the beginning and end of training steps by the GPU's clock."""
 
     def __init__(self, torch, cuda):
         self.torch, self.cuda, self.pairs = torch, cuda, []
@@ -102,7 +102,8 @@ class Clock:
         self.pairs.append(pair)
 
     def idle_share(self):
-        """Of the time from the first step's begin to the last one's end; None without a GPU."""
+        """The share of the time from the first step's begin to the last step's end in which no step
+        ran; None without a GPU."""
         if not self.pairs:
             return None
         whole = self.pairs[0][0].elapsed_time(self.pairs[-1][1])
@@ -126,7 +127,7 @@ def one_epoch(run, trainer, loader):
 
 
 def epochs(run, store, **options):
-    """One that does not count, then those that do; rows of one more batch are compared."""
+    """Runs a warm-up epoch, then the measured ones, and compares the rows of one more batch."""
     torch, trainer = run.torch, Trainer(run)
     loader = run.loader(store, **options)
     one_epoch(run, trainer, loader)
@@ -147,7 +148,7 @@ def epochs(run, store, **options):
 
 
 def ways_of(run):
-    """Name, options of the store, options of the loader."""
+    """Tuples of name, options of the store, and options of the loader."""
     share = {"gpu": run.args.gpu, "host": run.args.host}
     if not run.cuda:
         return [("rung", share, {}), ("all_in_host_memory", {"host": "max"}, {})]
@@ -163,7 +164,7 @@ def epoch(run):
     bad = []
     for name, options, loader_options in ways_of(run):
         try:
-            if options is None:   # rows gathered by the CPU, pinned, and copied
+            if options is None:   # gathered by the CPU, pinned, and copied
                 store = run.rung.open(run.args.data, host="max", device="cpu")
             else:
                 store = run.open(**options)
@@ -173,13 +174,14 @@ def epoch(run):
             found = {"failed": f"{type(error).__name__}: {error}"[:500]}
             bad.append(name)
         emit(**{name: found})
-    check(not bad, f"did not run: {', '.join(bad)}")
+    check(not bad, f"failed: {', '.join(bad)}")
 
 
 # ---- (d) interference -------------------------------------------------------------------------
 
 class Feed(threading.Thread):
-    """Gathers over the link, one after the other, two in flight, on a stream of their own."""
+    """A thread that gathers over the link without pause, two gathers in flight, on a separate
+    stream."""
 
     def __init__(self, run, store):
         super().__init__(daemon=True)
@@ -203,7 +205,7 @@ class Feed(threading.Thread):
                     flights.popleft().wait()
                     self.gathers += 1
         except Exception as error:   # pylint: disable=broad-exception-caught
-            self.error = error       # check_ended() raises it in the part's own thread
+            self.error = error       # end() raises it in the part's main thread
 
     def end(self):
         self.ended = True
@@ -213,18 +215,18 @@ class Feed(threading.Thread):
 
 
 def step_seconds(torch, replay, count):
-    """Of each step, by events on the current stream."""
+    """The seconds of each step, by events on the current stream."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
     events[0].record()
     for event in events[1:]:
         replay()
         event.record()
-    events[-1].synchronize()   # not the device: a feed goes on
+    events[-1].synchronize()   # not the whole device, where a feed still runs
     return [a.elapsed_time(b) / 1e3 for a, b in itertools.pairwise(events)]
 
 
 def static_step(run, store):
-    """A training step of GraphSAGE on one batch, as a CUDA graph where that can be captured."""
+    """A training step of GraphSAGE on one batch, as a CUDA graph if it can be captured."""
     torch, trainer = run.torch, Trainer(run)
     rows, edges, counts, labels = trainer.inputs(next(iter(run.loader(store))))
     inputs = rows.clone(), [edge.clone() for edge in edges], counts, labels.clone()
@@ -243,7 +245,8 @@ def static_step(run, store):
 
 
 def beside(run, torch, store, replay, steps):
-    """A pair: steps alone, then next to gathers, and the bytes a second that came over the link."""
+    """One pair of measurements: the seconds of a step alone, its seconds during gathers, and the
+    bytes per second of these gathers over the link."""
     alone = statistics.median(step_seconds(torch, replay, steps))
     feed = Feed(run, store)
     feed.start()
@@ -273,7 +276,7 @@ def interference(run):
     with run.open(gpu="0", host="max") as store:
         replay, captured, kind = static_step(run, store)
         once = statistics.median(step_seconds(torch, replay, 20))
-        steps = max(20, min(5000, int(1.5 / once)))   # long beside one gather
+        steps = max(20, min(5000, int(1.5 / once)))   # much longer than one gather
         pairs = [beside(run, torch, store, replay, steps) for _ in range(5)]
         slower = sorted(100 * (both / alone - 1) for alone, both, _ in pairs)
         emit(model=kind, cuda_graph=captured, steps=steps,

@@ -13,6 +13,7 @@
 #include "interrupt.h"
 #include "tool.h"
 
+/* Statuses with an exit code of their meaning; all other failures are TOOL_FAILED. */
 int tool_exit_code(int status)
 {
 	switch (status) {
@@ -31,10 +32,12 @@ int tool_fail(const char *name, int status)
 {
 	const char *text = rung_last_error();
 
+	/* main() ends the process by the signal, and die() prints the message */
 	if (status == RUNG_E_CANCELED && tool_interrupted())
 		return TOOL_FAILED;
 	/* results that were printed before come first if both streams go to one file */
 	fflush(stdout);
+	/* a function of the tool may fail with a status without having called the library */
 	fprintf(stderr, "%s: %s\n", name, *text ? text : rung_status_text(status));
 	return tool_exit_code(status);
 }
@@ -80,6 +83,7 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Checked first, so that a missing split is not a failed call. */
 static int has_split(const struct rung_dataset_info *info, const char *name)
 {
 	for (size_t i = 0; i < info->split_count; i++) {
@@ -187,6 +191,7 @@ const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed)
 	size_t used = 0;
 
 	text[0] = 0;
+	/* each bit is a tier that holds rows and has no rate in the profile */
 	for (uint32_t bit = 1; bit < RUNG_ASSUMED_ALL; bit <<= 1) {
 		if (assumed & bit)
 			used += (size_t)snprintf(text + used, TOOL_ASSUMED_BYTES - used, "%s%s",
@@ -226,6 +231,7 @@ void tool_print_placements(const struct rung_store_stats *stats)
 		if (placement->placement.nodes.count == 0) /* left to the kernel */
 			continue;
 		print_placement(&placement->placement);
+		/* NaN: move_pages() is refused here, and `why` has the reason */
 		if (!isnan(placement->node_share))
 			printf("; %.1f %% of its pages are there", 100 * placement->node_share);
 		printf("%s%s\n", *placement->why ? "; " : "", placement->why);
@@ -247,6 +253,7 @@ void tool_print_plan(const struct rung_plan *plan)
 		else
 			printf("%10.1f %%\n", 100 * tier->hit_share);
 	}
+	/* on a machine with one node no block has a planned node, and nothing is printed */
 	for (size_t i = 0; (placement = rung_plan_placement(plan, i)) != NULL; i++) {
 		if (placement->nodes.count == 0)
 			continue;
@@ -284,7 +291,7 @@ void tool_print_choice(const struct rung_tuning *tuning, const char *profile)
 
 void tool_print_hits(const struct rung_store_stats *stats)
 {
-	uint64_t all = 0;
+	uint64_t all = 0; /* rows that were requested; 0 for a run that was interrupted early */
 
 	for (uint32_t i = 0; i < stats->tier_count; i++)
 		all += stats->tiers[i].hits;

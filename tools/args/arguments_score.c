@@ -25,6 +25,7 @@ static void add_graph(const struct argp_state *state, void *ctx, const char *spe
 	args->opts.specs = args->specs;
 }
 
+/* After all options, because "none" may come before or after another --graph. */
 static void check_graph(const struct argp_state *state, void *ctx)
 {
 	const struct tool_graph_args *args = ctx;
@@ -56,6 +57,8 @@ const struct tool_word tool_draws[] = {
 	{ 0 },
 };
 
+/* Bounds are those of the library where it has them. A seed has 63 bits, because JSON and the
+ * manifest store it as a signed integer. */
 static const struct tool_option score_options[] = {
 	{ "fanout", "LIST", 3,
 	  "Neighbours that training draws per hop, from the seeds on (default of rung stage: "

@@ -170,6 +170,7 @@ static void print_info(const struct rung_dataset *ds)
 	}
 }
 
+/* --threads is accepted as by every command, although nothing runs in parallel here. */
 int cmd_info(int argc, char **argv)
 {
 	struct info_args args = { 0 };

@@ -36,6 +36,8 @@ static const struct tool_option options[] = {
 	{ 0 },
 };
 
+/* Without the options of the engine: a plan does not read rows. Checks run from the last set to the
+ * first. */
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_gpu_set, struct plan_args, store),
 	TOOL_PART(tool_budget_set, struct plan_args, store),
@@ -94,6 +96,7 @@ free_seeds:
 	return rc;
 }
 
+/* The device that would gather, and the reason if it is not the requested one. */
 static void set_device(json_t *root, const struct rung_plan_device *device)
 {
 	json_t *gpus = json_array();
@@ -145,6 +148,8 @@ static void set_forecast(json_t *root, const struct rung_plan *plan, const struc
 	              args->store.profile ? tool_json_assumed(forecast->assumed) : json_null());
 }
 
+/* The same for people: time per batch and per epoch, the bottleneck, and where the rates are from.
+ * `text` is used twice, so the two times are printed by two calls. */
 static void print_forecast(const struct plan_args *args, const struct rung_plan_traffic *traffic)
 {
 	const struct rung_forecast *forecast = &traffic->forecast;
@@ -168,6 +173,8 @@ static void print_forecast(const struct plan_args *args, const struct rung_plan_
 		       "and give --profile");
 }
 
+/* Planned NUMA nodes of each block of host memory. Called after predict(), which may interleave the
+ * rows of the host tier if that is faster. */
 static void set_placements(json_t *root, const struct rung_plan *plan)
 {
 	const char *why = rung_plan_placement_why(plan);
@@ -234,6 +241,7 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 	const struct rung_plan_cache *cache = rung_plan_cache(plan);
 	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
 
+	/* after predict(), as in plan_json() */
 	tool_print_plan(plan);
 	print_gpus(rung_plan_device(plan));
 	/* slots, cache and map use part of the host budget: without these lines the host tier

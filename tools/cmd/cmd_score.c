@@ -58,6 +58,7 @@ static void refuse_operand(const struct argp_state *state, void *args, const cha
 	           arg);
 }
 
+/* Required options: argp has no way to declare them. */
 static void check_complete(const struct argp_state *state, void *ctx)
 {
 	const struct score_args *args = ctx;
@@ -73,6 +74,7 @@ static void check_complete(const struct argp_state *state, void *ctx)
 		           rung_score_method_name(method));
 }
 
+/* Unlike rung stage --score, a file is not accepted: scores are the output here. */
 static void set_method(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct score_args *args = ctx;
@@ -84,6 +86,7 @@ static void set_method(const struct argp_state *state, void *ctx, const char *ar
 		           arg);
 }
 
+/* The same form as for rung stage, of whose splits only "train" affects a score. */
 static void set_split(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct score_args *args = ctx;
@@ -100,6 +103,7 @@ static const struct tool_option options[] = {
 	  "Ids of the train vertices, each once, or a bool mask over the vertices (default: every "
 	  "vertex)",
 	  TOOL_SET(set_split) },
+	/* the earlier form of --split train=SRC, accepted without notice */
 	{ "train", "SRC", 1, NULL, TOOL_TEXT(struct score_args, train) },
 	{ "score", "NAME", 3,
 	  "blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree",
@@ -184,6 +188,7 @@ static int failed(struct scoring *scoring, int status)
 	return tool_fail(scoring->name, status);
 }
 
+/* @return a status */
 static int load_graph(struct scoring *scoring, const struct rung_graph_opts *opts)
 {
 	const int rc = rung_graph_load(opts, &scoring->graph);
@@ -288,6 +293,8 @@ static int score_edges(struct scoring *scoring)
 	                  (unsigned long long)least_budget(scoring, least));
 }
 
+/* Compute the score of a graph that is open, in memory or in files. @return an exit code, the
+ * failure printed */
 static int compute(struct scoring *scoring)
 {
 	int rc;
@@ -358,6 +365,7 @@ static json_t *report_json(const struct scoring *scoring)
 	return root;
 }
 
+/* Numbers that a method does not have, such as edge passes of presample, are left out. */
 static void print_report(const struct scoring *scoring)
 {
 	const struct rung_score_report *report = &scoring->report;

@@ -86,6 +86,7 @@ static void set_score(const struct argp_state *state, void *ctx, const char *tex
 			text);
 }
 
+/* A path that looks like NAME=SRC is written ./NAME=SRC. */
 static void set_features(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct stage_args *args = ctx;
@@ -193,6 +194,7 @@ static const struct tool_option options[] = {
 	{ 0 },
 };
 
+/* Each set writes to its own struct; some of its fields are copied to opts in cmd_stage(). */
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_common_set, struct stage_args, common),
 	TOOL_PART(tool_graph_set, struct stage_args, graph),
@@ -267,6 +269,7 @@ static json_t *rows_json(const struct rung_stage_report *report)
 	return root;
 }
 
+/* Time and bytes of each phase: shows which one to speed up. */
 static json_t *phases_json(const struct rung_stage_report *report)
 {
 	json_t *phases = json_array();
@@ -353,6 +356,7 @@ static void print_plan(const struct rung_stage_report *report)
 	printf("\n");
 }
 
+/* A few lines for people; a dry run, and a result that exists already, end it early. */
 static void print_report(const struct stage_args *args, const struct rung_stage_report *report)
 {
 	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
@@ -360,6 +364,7 @@ static void print_report(const struct stage_args *args, const struct rung_stage_
 	printf("%llu vertices, %llu edges, rows of %llu bytes\n",
 	       (unsigned long long)report->vertex_count, (unsigned long long)report->edge_count,
 	       (unsigned long long)report->row_bytes);
+	/* --pad: the user should see its cost */
 	if (report->row_stride != report->row_bytes)
 		printf("%llu bytes from row to row: %.1f %% more\n",
 		       (unsigned long long)report->row_stride,

@@ -142,6 +142,7 @@ const struct tool_command tool_verify_command = {
 
 /* ---- JSON ---- */
 
+/* All blocks, unlike print_blocks(). */
 static json_t *blocks_json(const struct rung_bad_block *blocks, uint64_t count)
 {
 	json_t *list = json_array();
@@ -175,6 +176,8 @@ static void set_compared(json_t *root, const struct compared *c)
 		              c->different ? tool_json_u64(c->first) : json_null());
 }
 
+/* The comparisons with their keys. Whether one was done depends on the options and not on its
+ * counter, which is 0 for an empty source, too; rows in place are compared without an option. */
 static void set_all_compared(json_t *root, const struct verify_args *args,
                              const struct rung_verify_report *r)
 {
@@ -246,6 +249,7 @@ static json_t *report_json(const struct verify_args *args, const struct rung_ver
 	              report->unrepaired ? tool_json_text(report->unrepaired) : json_null());
 	tool_json_set(root, "maps_agree", json_boolean(!report->maps_disagree));
 	set_all_compared(root, args, report);
+	/* null without a sample: the seed had no effect */
 	tool_json_set(root, "seed",
 	              args->opts.sample_rows || args->opts.sample_share > 0
 	                      ? tool_json_u64(args->opts.seed)
@@ -286,6 +290,7 @@ static void print_compared(const char *what, uint64_t count)
 		printf(", %llu %s compared with the source", (unsigned long long)count, what);
 }
 
+/* Differences first, then the summary line, then how to fix them. */
 static void print_report(const struct verify_args *args, const struct rung_verify_report *r, int ok)
 {
 	char bytes[TOOL_TEXT_BYTES], rate[TOOL_TEXT_BYTES], time[TOOL_TEXT_BYTES];
@@ -327,6 +332,8 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 	print_compared("rows of arrays", r->array_rows_compared);
 	print_compared("ids of splits", r->split_ids_compared);
 	printf(", %s\n", tool_seconds_text(time, r->seconds));
+	/* bad blocks can be repaired; not different contents, and not after a repair that has
+	 * failed */
 	if (!ok && r->bad_count > 0 && !args->opts.repair)
 		printf("Repair it from its sources: rung verify %s --repair --source ... --graph "
 		       "... --labels ...\n",
@@ -369,6 +376,7 @@ static int run(const char *name, struct verify_args *args)
 	return ok < 0 ? TOOL_FAILED : ok ? TOOL_DONE : TOOL_CORRUPT;
 }
 
+/* run() connects the lists of the options to opts; they are freed here, after the report. */
 int cmd_verify(int argc, char **argv)
 {
 	struct verify_args args = { .opts = RUNG_VERIFY_OPTS_INIT,

@@ -33,6 +33,7 @@ static json_t *list_json(const struct rung_id_list *list)
 	return json;
 }
 
+/* The machine and the part that this process may use: affinity, cpusets, control groups. */
 static void set_machine(json_t *root, const struct rung_topology_info *info)
 {
 	json_t *cpus = json_object(), *memory = json_object();
@@ -84,6 +85,7 @@ static json_t *ratings_json(const struct rung_topology_node *node)
 	return array;
 }
 
+/* cpu_count is null and not 0 if the list of CPUs is unknown. */
 static json_t *node_json(const struct rung_topology_node *node)
 {
 	json_t *entry = json_object();
@@ -124,6 +126,7 @@ static json_t *distances_json(const struct rung_topology *topology, size_t count
 	return rows;
 }
 
+/* Present and highest speed, of each lane, and number of lanes; the library has 0 for unknown. */
 static json_t *link_json(const struct rung_pcie_link *link)
 {
 	json_t *entry = json_object();

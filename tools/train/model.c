@@ -62,6 +62,7 @@ int train_model_init(struct train_model *model, uint32_t layer_count, uint32_t w
                      uint32_t hidden, uint32_t class_count, float dropout, uint64_t seed)
 {
 	memset(model, 0, sizeof(*model));
+	/* CBLAS has int sizes */
 	if (layer_count < 1 || layer_count > RUNG_HOPS_MAX || width < 1 || width > INT_MAX ||
 	    hidden > INT_MAX || class_count > INT_MAX)
 		return RUNG_E_INVAL;
@@ -85,6 +86,7 @@ int train_model_init(struct train_model *model, uint32_t layer_count, uint32_t w
 		return RUNG_E_NOMEM;
 	}
 	place_params(model);
+	/* a key per matrix: weights do not depend on the sizes of other layers */
 	for (uint32_t l = 0; l < layer_count; l++) {
 		init_weights(model->layers[l].self, &model->layers[l], train_key(seed, l, 1));
 		init_weights(model->layers[l].neigh, &model->layers[l], train_key(seed, l, 2));
@@ -161,6 +163,7 @@ int train_model_forward(struct train_model *model, const struct train_input *inp
 			train_block_mean(block, in, layer->in_width, model->mean[l].data);
 			multiply_add(model->mean[l].data, layer->neigh, layer, rows, out);
 		}
+		/* not for the logits; + 16: keys other than those of the weights */
 		if (l + 1 < model->layer_count) {
 			struct train_dropout dropout = { training ? model->dropout : 0,
 				                         train_key(model->seed, step, l + 16) };

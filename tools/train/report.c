@@ -17,6 +17,8 @@ static const char *percent(char text[TOOL_TEXT_BYTES], double share)
 	return text;
 }
 
+/* Columns in seconds: sampling is summed over threads and may exceed the wall time; compute and
+ * stall are parts of the wall time. */
 void train_print_epoch(uint32_t number, const struct train_epoch *epoch)
 {
 	char valid[TOOL_TEXT_BYTES];
@@ -53,6 +55,7 @@ void train_print_summary(const struct train_run *run, const struct train_result 
 	tool_print_engine(stats);
 }
 
+/* NaN of an empty split becomes null. */
 static json_t *epoch_json(const struct train_epoch *epoch)
 {
 	json_t *object = json_object();

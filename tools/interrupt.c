@@ -48,7 +48,7 @@ static const char *name_of(int number)
 
 /* Write to stderr without stdio, which is not async-signal-safe. Polled first: a stopped terminal,
  * or a full pipe that nothing reads, must not block the process. */
-static void say(const char *text)
+static void write_message(const char *text)
 {
 	struct pollfd err = { .fd = STDERR_FILENO, .events = POLLOUT };
 
@@ -62,13 +62,13 @@ static void explain(int number)
 	const char *path = atomic_load(&hint_path), *text = atomic_load(&hint_text);
 
 	if (atomic_load(&bar_drawn))
-		say("\r\033[K");
-	say(command);
-	say(": interrupted by ");
-	say(name_of(number));
-	say("\n");
+		write_message("\r\033[K");
+	write_message(command);
+	write_message(": interrupted by ");
+	write_message(name_of(number));
+	write_message("\n");
 	if (path && text && access(path, F_OK) == 0)
-		say(text);
+		write_message(text);
 }
 
 /* The handled signals are blocked in the calling thread: by sa_mask in a handler, explicitly in

@@ -262,7 +262,7 @@ void tool_print_plan(const struct rung_plan *plan)
 	}
 }
 
-void tool_print_choice(const struct rung_tuning *tuning, const char *profile)
+void tool_print_tuning(const struct rung_tuning *tuning, const char *profile)
 {
 	printf("chosen by %s:\n", profile);
 	printf("  drive      ");

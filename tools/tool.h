@@ -286,7 +286,7 @@ const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed);
 void tool_print_plan(const struct rung_plan *plan);
 
 /** Print the settings that a plan derived from a profile, with the reasons, on stdout. */
-void tool_print_choice(const struct rung_tuning *tuning, const char *profile);
+void tool_print_tuning(const struct rung_tuning *tuning, const char *profile);
 
 /** Print a line on stdout for each block of a store's host memory that was placed on nodes: the
  * share of its pages that is there, or why the share is unknown. */

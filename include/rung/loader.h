@@ -8,7 +8,7 @@
  * also submits the gathers of the next few batches, in order. The feeder copies rows that are in
  * memory while the trainer computes.
  *
- *     seeds -> workers: sample -> `ahead` batches, announced
+ *     seeds -> workers: sample -> `look_ahead` batches, announced
  *           -> feeder: gather  -> `gathers` batches -> next -> caller -> put
  *
  *     pass = { .size = sizeof(pass), .seeds = train, .seed_count = n,
@@ -20,8 +20,8 @@
  *     }
  *
  * The content of a batch depends only on the seeds, the sampler's seed, the key of the batch
- * (sampler.h) and shuffle_seed. It is the same for any number of threads, any `ahead`, any tiers,
- * and on a GPU or a CPU.
+ * (sampler.h) and shuffle_seed. It is the same for any number of threads, any `look_ahead`, any
+ * tiers, and on a GPU or a CPU.
  *
  * On a GPU the host does not wait for batches: they are handed over and returned in the order of
  * CUDA streams:
@@ -56,7 +56,7 @@
 extern "C" {
 #endif
 
-/** Upper limit of rung_loader_opts.ahead. */
+/** Upper limit of rung_loader_opts.look_ahead. */
 #define RUNG_LOADER_LOOK_AHEAD_MAX 4096
 /** Upper limit of rung_loader_opts.threads. */
 #define RUNG_LOADER_THREADS_MAX 1024
@@ -104,8 +104,8 @@ RUNG_INIT_FUNCTION(rung_loader_opts, { opts.sampler.size = sizeof(opts.sampler);
  * opts, plus the batches that the caller holds. Memory is reused and kept until the loader is
  * destroyed, except that of batches beyond two held by the caller at the same time: it is freed
  * when they are put. On a GPU, where freeing may wait for all work, it is freed at the end of the
- * pass. With gpu_sampler, memory for ahead + gathers + 2 batches is allocated here, and if some
- * rows are cold, pinned host memory for their vertices as well.
+ * pass. With gpu_sampler, memory for look_ahead + gathers + 2 batches is allocated here, and if
+ * some rows are cold, pinned host memory for their vertices as well.
  *
  * @param store       borrowed until the loader is destroyed; other users and other loaders may use
  *                    it at the same time
@@ -114,8 +114,8 @@ RUNG_INIT_FUNCTION(rung_loader_opts, { opts.sampler.size = sizeof(opts.sampler);
  *                    opts->sampler.hop_count is 0; NULL with opts->gpu_sampler
  * @param opts        NULL: defaults, which means no edges
  * @param loader_out  free with rung_loader_destroy()
- * @return 0, RUNG_E_INVAL (threads, ahead or gathers out of range; no csc, or a different vertex
- *         count; a gpu_sampler of another store, or together with a csc; options that
+ * @return 0, RUNG_E_INVAL (threads, look_ahead or gathers out of range; no csc, or a different
+ *         vertex count; a gpu_sampler of another store, or together with a csc; options that
  *         rung_sampler_create() rejects), RUNG_E_ABI, RUNG_E_NOMEM, RUNG_E_NOSUP (as
  *         rung_sampler_create()), RUNG_E_IO (a CUDA error)
  *

@@ -154,9 +154,9 @@ struct rung_stage_report {
 };
 
 /**
- * Name of a row order: "auto", "passes", "deal" or "gather", as the command spells it.
+ * Name of a row order: "auto", "passes", "partition" or "gather", as the command spells it.
  *
- * @return a constant string; NULL if `plan` is not a valid value. The caller must not free it.
+ * @return a constant string; NULL if `order` is not a valid value. The caller must not free it.
  *         There are no other errors.
  *
  * Threads: any, at any time.

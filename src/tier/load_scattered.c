@@ -120,7 +120,7 @@ static uint64_t vertex_of(const struct rung__layout *layout, uint64_t rank)
 }
 
 /* Enlarge the list. Its contents are lost. */
-static int make_room(struct rung__scattered *s, uint64_t rows)
+static int reserve(struct rung__scattered *s, uint64_t rows)
 {
 	if (rows <= s->room)
 		return 0;
@@ -180,7 +180,7 @@ static int read_part(struct rung__scattered *s, uint64_t first, uint64_t rows, u
 	for (uint64_t piece = 0; piece < PIECES_MAX; piece++)
 		most = RUNG__MAX(most, s->counts[piece]);
 	/* a piece is listed as a whole, so the largest one must fit */
-	rc = make_room(s, RUNG__MAX(most, RUNG__MIN(rows, rung__scattered_list_rows)));
+	rc = reserve(s, RUNG__MAX(most, RUNG__MIN(rows, rung__scattered_list_rows)));
 	for (uint64_t begin = 0, end; begin < PIECES_MAX && rc == 0; begin = end) {
 		uint64_t count = s->counts[begin];
 

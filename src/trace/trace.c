@@ -53,7 +53,7 @@ void rung_trace_destroy(struct rung_trace *trace)
 }
 
 /* Grow `kept` for this many more requests, by doubling, up to kept_max. */
-static int make_room(struct rung_trace *trace, uint64_t more)
+static int reserve(struct rung_trace *trace, uint64_t more)
 {
 	uint64_t wanted = RUNG__MAX(trace->kept_capacity, KEPT_FIRST);
 	void *grown;
@@ -86,7 +86,7 @@ int rung_trace_add(struct rung_trace *trace, const uint64_t *rows, uint64_t row_
 			                  " of a batch is for row %" PRIu64 ", not below %" PRIu64,
 			                  i, rows[i], trace->opts.vertex_count);
 	}
-	rc = make_room(trace, kept);
+	rc = reserve(trace, kept);
 	if (rc < 0)
 		return rc;
 	for (uint64_t i = 0; i < kept; i++)

@@ -163,7 +163,7 @@ static error_t operand(const struct reading *reading, const struct argp_state *s
 
 	if (command->operand) {
 		command->operand(state, reading->args, arg);
-	} else if (command->takes) {
+	} else if (command->operand_kind) {
 		if (*dir)
 			argp_error(state, "unexpected argument '%s'; give one DIR", arg);
 		*dir = arg;
@@ -186,7 +186,7 @@ static void check(const struct reading *reading, const struct argp_state *state)
 		if (part->set->check)
 			part->set->check(state, part_args(reading, part));
 	}
-	if (command->takes == TOOL_OPERAND_DIR)
+	if (command->operand_kind == TOOL_OPERAND_DIR)
 		tool_need_dir(state, *(const char **)((char *)reading->args + command->dir));
 	if (command->check)
 		command->check(state, reading->args);

@@ -127,7 +127,7 @@ struct tool_part {
 	}
 
 /** Operands that a subcommand accepts. */
-enum tool_takes {
+enum tool_operands {
 	TOOL_OPERAND_OPTIONS = 0, /**< none, only options */
 	TOOL_OPERAND_DIR,         /**< DIR, the staged dataset, exactly once */
 	TOOL_OPERAND_DIR_OR_NOT   /**< DIR or nothing; the subcommand checks when it is needed */
@@ -137,9 +137,9 @@ struct tool_command {
 	const struct tool_option *options; /**< NULL: only those of the parts */
 	const struct tool_part *parts;     /**< up to a NULL set; checked last to first */
 	const char *operands, *doc;        /**< as args_doc and doc of struct argp */
-	enum tool_takes takes;
-	size_t dir;              /**< offset of a const char *, if `takes` has DIR */
-	tool_option_fn *operand; /**< handles each operand instead; NULL: as in `takes` */
+	enum tool_operands operand_kind;
+	size_t dir; /**< offset of a const char *, if `operand_kind` is TOOL_OPERAND_DIR */
+	tool_option_fn *operand; /**< handles each operand instead; NULL: as in `operand_kind` */
 	tool_check_fn *check;    /**< runs after those of the parts; may be NULL */
 };
 

@@ -263,7 +263,7 @@ const struct tool_option_set tool_common_set = { common_options, NULL, NULL };
 /* ---- budgets and engine ---- */
 
 /* For the user 0 means that no gap is read; for the store 0 is the default. */
-static void set_gap(const struct argp_state *state, void *ctx, const char *arg)
+static void set_merge_gap(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct tool_store_args *args = ctx;
 	const struct tool_size size = tool_arg_size(state, "--merge-gap", arg);
@@ -348,7 +348,7 @@ static const struct tool_option engine_options[] = {
 	{ "merge-gap", "SIZE", 6,
 	  "Largest gap between two rows of one read, in bytes (default: from --profile, else "
 	  "measured)",
-	  TOOL_SET(set_gap), TOOL_OLD("gap") },
+	  TOOL_SET(set_merge_gap), TOOL_OLD("gap") },
 	{ 0 },
 };
 

@@ -43,7 +43,7 @@ static void see(struct run *run, struct flight *flight)
 
 /* Poll the flights first .. end - 1. Waiting for the oldest alone would record the time until it
  * completes as the latency of all later ones that are faster. */
-static void look(struct worker *worker, uint64_t first, uint64_t end)
+static void poll_flights(struct worker *worker, uint64_t first, uint64_t end)
 {
 	struct run *run = worker->run;
 
@@ -185,12 +185,12 @@ void bench_gather_all(struct worker *worker)
 				break;
 			}
 			newest++;
-			look(worker, oldest, newest);
+			poll_flights(worker, oldest, newest);
 		}
 		if (oldest == newest)
 			return;
 		finish(worker, &worker->flights[oldest % depth]);
 		oldest++;
-		look(worker, oldest, newest);
+		poll_flights(worker, oldest, newest);
 	}
 }

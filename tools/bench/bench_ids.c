@@ -28,10 +28,10 @@ struct bench_source {
 	const struct bench_args *args;
 	enum kind kind;
 	uint64_t vertex_count;
-	uint64_t batch;              /* rows of a request; of a trace: seeds */
-	uint64_t made, made_batches; /* rows and requests generated since the beginning */
-	struct rung__rng draws;      /* starts at the seed */
-	uint64_t ids_room, starts_room;
+	uint64_t batch;                        /* rows of a request; of a trace: seeds */
+	uint64_t generated, generated_batches; /* rows and requests generated since the beginning */
+	struct rung__rng draws;                /* starts at the seed */
+	uint64_t ids_capacity, starts_room;
 
 	struct rung_source *file;
 	void *data; /* [READ_ROWS] of the file, from data_first on */
@@ -53,13 +53,13 @@ static int out_of_memory(const char *name)
 }
 
 /* Make room for `more` items after `count`. It doubles, so that appending stays linear. */
-static int make_room(uint64_t **array, uint64_t *room, uint64_t count, uint64_t more)
+static int reserve(uint64_t **array, uint64_t *capacity, uint64_t count, uint64_t more)
 {
-	uint64_t wanted = *room ? *room : 1024, bytes, *grown;
+	uint64_t wanted = *capacity ? *capacity : 1024, bytes, *grown;
 
 	while (wanted < count + more)
 		wanted *= 2;
-	if (wanted == *room)
+	if (wanted == *capacity)
 		return 0;
 	if (__builtin_mul_overflow(wanted, sizeof(**array), &bytes))
 		return -1;
@@ -67,7 +67,7 @@ static int make_room(uint64_t **array, uint64_t *room, uint64_t count, uint64_t 
 	if (!grown)
 		return -1;
 	*array = grown;
-	*room = wanted;
+	*capacity = wanted;
 	return 0;
 }
 
@@ -83,31 +83,31 @@ static uint64_t *append_batch(struct bench_ids *ids, uint64_t count)
 	const uint64_t batches = ids->end - ids->first;
 	const uint64_t rows = rows_in_memory(ids);
 
-	if (make_room(&ids->ids, &source->ids_room, rows, count) < 0 ||
-	    make_room(&ids->starts, &source->starts_room, batches, 2) < 0) {
+	if (reserve(&ids->ids, &source->ids_capacity, rows, count) < 0 ||
+	    reserve(&ids->starts, &source->starts_room, batches, 2) < 0) {
 		out_of_memory(source->name);
 		return NULL;
 	}
 	ids->starts[batches] = rows;
 	ids->starts[batches + 1] = rows + count;
 	ids->end++;
-	source->made += count;
-	source->made_batches++;
+	source->generated += count;
+	source->generated_batches++;
 	return ids->ids + rows;
 }
 
 /* Drop the batches before `first`. */
 static void forget_batches(struct bench_ids *ids, uint64_t first)
 {
-	const uint64_t gone = first - ids->first, left = ids->end - first;
+	const uint64_t dropped = first - ids->first, left = ids->end - first;
 	uint64_t row;
 
-	if (gone == 0)
+	if (dropped == 0)
 		return;
-	row = ids->starts[gone];
-	memmove(ids->ids, ids->ids + row, (ids->starts[gone + left] - row) * sizeof(*ids->ids));
+	row = ids->starts[dropped];
+	memmove(ids->ids, ids->ids + row, (ids->starts[dropped + left] - row) * sizeof(*ids->ids));
 	for (uint64_t i = 0; i <= left; i++)
-		ids->starts[i] = ids->starts[gone + i] - row;
+		ids->starts[i] = ids->starts[dropped + i] - row;
 	ids->first = first;
 }
 
@@ -178,7 +178,7 @@ static int read_id(struct bench_source *source, uint64_t i, uint64_t *id_out)
 
 static int read_batch(struct bench_ids *ids, uint64_t count)
 {
-	const uint64_t first = ids->source->made;
+	const uint64_t first = ids->source->generated;
 	uint64_t *to = append_batch(ids, count);
 	int rc = to ? 0 : RUNG_E_NOMEM;
 
@@ -275,14 +275,14 @@ static void count_batch(struct bench_ids *ids, uint64_t rows)
 
 	if (rows > ids->rows_max)
 		ids->rows_max = rows;
-	if (ids->warmup_count == UINT64_MAX && source->made >= ids->warmup_rows) {
-		ids->count += source->made - ids->warmup_rows;
-		ids->warmup_rows = source->made;
-		ids->warmup_count = source->made_batches;
+	if (ids->warmup_count == UINT64_MAX && source->generated >= ids->warmup_rows) {
+		ids->count += source->generated - ids->warmup_rows;
+		ids->warmup_rows = source->generated;
+		ids->warmup_count = source->generated_batches;
 	}
-	if (source->made >= ids->count) {
-		ids->count = source->made;
-		ids->batch_count = source->made_batches;
+	if (source->generated >= ids->count) {
+		ids->count = source->generated;
+		ids->batch_count = source->generated_batches;
 		ids->counted = 1;
 	}
 }
@@ -301,7 +301,7 @@ static int sample_batch(struct bench_ids *ids)
 	left = source->seed_count - source->seeds_from;
 	left = left < source->batch ? left : source->batch;
 	rc = rung_sampler_sample(source->sampler, source->seeds + source->seeds_from, left,
-	                         source->made_batches, source->sampled);
+	                         source->generated_batches, source->sampled);
 	if (rc < 0)
 		return tool_fail(source->name, rc), rc;
 	source->seeds_from += left;
@@ -329,7 +329,7 @@ static void rewind_ids(struct bench_ids *ids)
 	struct bench_source *source = ids->source;
 
 	ids->first = ids->end = 0;
-	source->made = source->made_batches = 0;
+	source->generated = source->generated_batches = 0;
 	source->draws.state = source->args->seed;
 	if (source->kind == TRACE) { /* ascending, as tool_train_ranks() returned them */
 		qsort(source->seeds, source->seed_count, sizeof(*source->seeds), compare_ids);
@@ -340,7 +340,7 @@ static void rewind_ids(struct bench_ids *ids)
 static int make_batch(struct bench_ids *ids)
 {
 	struct bench_source *source = ids->source;
-	const uint64_t left = ids->count - source->made,
+	const uint64_t left = ids->count - source->generated,
 		       count = left < source->batch ? left : source->batch;
 
 	switch (source->kind) {
@@ -388,7 +388,7 @@ static int count_cut(struct bench_ids *ids)
 /* Rows of the next round. They double from ROUND_FIRST on: a long run has first results soon. */
 static uint64_t round_rows(const struct bench_ids *ids)
 {
-	const uint64_t before = ids->source->made - rows_in_memory(ids);
+	const uint64_t before = ids->source->generated - rows_in_memory(ids);
 
 	if (ids->count <= ROUND_ROWS || before >= ROUND_ROWS)
 		return ROUND_ROWS;
@@ -413,7 +413,7 @@ int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out)
 		if (rc < 0)
 			return rc;
 		if (source->progress && source->kind == TRACE) /* main() reports a signal */
-			tool_progress_update(source->progress, "sampling", source->made,
+			tool_progress_update(source->progress, "sampling", source->generated,
 			                     ids->count < rows ? ids->count : rows);
 	}
 	*end_out = bench_ids_over(ids, ids->end) ? ids->end : ids->end - ahead;

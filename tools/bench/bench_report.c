@@ -136,7 +136,7 @@ static void set_settings(json_t *root, const struct bench_args *args,
 	tool_json_set(root, "threads", tool_json_u64(args->common.threads));
 	tool_json_set(root, "seed", tool_json_u64(args->seed));
 	tool_json_set(root, "checked", json_boolean(args->check));
-	tool_json_set(root, "chosen", tool_json_choice(tuning));
+	tool_json_set(root, "chosen", tool_json_tuning(tuning));
 }
 
 static void set_placements(json_t *root, const struct rung_store_stats *stats)
@@ -339,7 +339,7 @@ int bench_report(const char *name, const struct bench_args *args, const struct t
 		print_bench(args, ids, result);
 		print_forecast(args, forecast, result);
 		if (args->store.profile)
-			tool_print_choice(rung_plan_tuning(data->plan), args->store.profile);
+			tool_print_tuning(rung_plan_tuning(data->plan), args->store.profile);
 	} else if (tool_json_print(name, bench_json(args, data, ids, forecast, result)) < 0) {
 		return TOOL_FAILED;
 	}

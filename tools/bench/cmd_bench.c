@@ -19,7 +19,7 @@
 
 /* Check the options for the origin of the store and for sharing it. An attached store has its
  * dataset and its budgets already. */
-static void check_place(const struct argp_state *state, const struct bench_args *args)
+static void check_origin(const struct argp_state *state, const struct bench_args *args)
 {
 	const char *budget = args->store.host.given    ? "host"
 	                     : args->store.cache.given ? "cache"
@@ -101,7 +101,7 @@ static void check(const struct argp_state *state, void *ctx)
 
 	if (!args->attach)
 		tool_need_dir(state, args->dir);
-	check_place(state, args);
+	check_origin(state, args);
 	/* processes that attach may use vertex ids, and cannot place the map later */
 	args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;
 	if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX)
@@ -123,7 +123,7 @@ const struct tool_command tool_bench_command = {
 	.doc = "Gather rows of the staged dataset DIR and report rows per second, reads, latencies "
 	       "and CPU time. Ids are generated and the store is opened before the clock starts. "
 	       "--threads is the number of submitting threads (default: from --profile, else 1).",
-	.takes = TOOL_OPERAND_DIR_OR_NOT,
+	.operand_kind = TOOL_OPERAND_DIR_OR_NOT,
 	.dir = offsetof(struct bench_args, dir),
 	.check = check,
 };

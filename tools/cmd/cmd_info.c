@@ -20,7 +20,7 @@ const struct tool_command tool_info_command = {
 	.operands = "DIR",
 	.doc = "Print the contents of the staged dataset DIR. Only its manifest and the headers "
 	       "of its files are read.",
-	.takes = TOOL_OPERAND_DIR,
+	.operand_kind = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct info_args, dir),
 };
 

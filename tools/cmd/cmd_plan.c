@@ -50,7 +50,7 @@ const struct tool_command tool_plan_command = {
 	.operands = "DIR",
 	.doc = "Place the rows of the staged dataset DIR into tiers, and predict from sampled "
 	       "batches how many requests each tier will serve.",
-	.takes = TOOL_OPERAND_DIR,
+	.operand_kind = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct plan_args, dir),
 };
 
@@ -141,7 +141,7 @@ static void set_forecast(json_t *root, const struct rung_plan *plan, const struc
 	tool_json_set(root, "merge_gap_bytes",
 	              forecast->queue_depth ? tool_json_u64(forecast->merge_gap_bytes)
 	                                    : json_null());
-	tool_json_set(root, "chosen", tool_json_choice(rung_plan_tuning(plan)));
+	tool_json_set(root, "chosen", tool_json_tuning(rung_plan_tuning(plan)));
 	tool_json_set(root, "profile", tool_json_text(args->store.profile));
 	/* null without a profile: then every rate is assumed, not only those in the list */
 	tool_json_set(root, "assumed",
@@ -270,7 +270,7 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 	print_forecast(args, traffic);
 	putchar('\n');
 	if (rung_plan_tuning(plan))
-		tool_print_choice(rung_plan_tuning(plan), args->store.profile);
+		tool_print_tuning(rung_plan_tuning(plan), args->store.profile);
 }
 
 int cmd_plan(int argc, char **argv)

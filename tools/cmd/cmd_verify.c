@@ -135,7 +135,7 @@ const struct tool_command tool_verify_command = {
 	.doc = "Re-read every file of the staged dataset DIR and compare the checksums of all "
 	       "blocks; if sources are given, also compare the contents with them. Exit status 3: "
 	       "something differs, and the output names file, block and offset, rows and lists.",
-	.takes = TOOL_OPERAND_DIR,
+	.operand_kind = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct verify_args, dir),
 	.check = check_sample,
 };

@@ -152,7 +152,7 @@ const struct tool_command tool_numa_command = {
 
 /* The node on which placing a page is tried: of the nodes that this process may use, the one with
  * the most free memory. @return its number, or -1 */
-static int node_to_try(const struct rung_topology *topology)
+static int node_to_probe(const struct rung_topology *topology)
 {
 	const struct rung_topology_node *node;
 	uint64_t most = 0;
@@ -295,7 +295,8 @@ int cmd_numa(int argc, char **argv)
 	rc = rung_topology_load(args.root, &topology);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
-	node = args.root ? -1 : node_to_try(topology); /* of a recorded machine nothing is tried */
+	node = args.root ? -1
+	                 : node_to_probe(topology); /* of a recorded machine nothing is tried */
 	if (node >= 0)
 		rc = rung_numa_probe_policy((uint32_t)node, &policy);
 	tried = node >= 0 ? &policy : NULL;

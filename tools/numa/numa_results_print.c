@@ -35,7 +35,7 @@ static void print_setting(const struct rung_numa_report_info *info)
 /* ---- cells ---- */
 
 /* Half the range from the minimum to the maximum, relative to the median. */
-static double spread(const struct rung_numa_value *value)
+static double half_range(const struct rung_numa_value *value)
 {
 	return value->count ? (value->max - value->min) / 2 / value->median : NAN;
 }
@@ -71,7 +71,7 @@ static void other_cell(struct tool_table *table, const struct numa_measured *mea
 	other = numa_find(measured, &like);
 	rate_cell(table, other && !other->absent ? other->bytes_per_s.median : NAN);
 	if (other && !other->absent)
-		*most = fmax(*most, spread(&other->bytes_per_s));
+		*most = fmax(*most, half_range(&other->bytes_per_s));
 }
 
 /* One cell. `most` is the largest spread of the OTHER cells before it in the line. */
@@ -111,7 +111,7 @@ static void cell(struct tool_table *table, const struct numa_measured *measured,
 		tool_table_cell(table, "%s", tool_count_text(text, value->median));
 		break;
 	case NUMA_CELL_SPREAD:
-		number_cell(table, "%.0f %%", 100 * spread(value));
+		number_cell(table, "%.0f %%", 100 * half_range(value));
 		break;
 	case NUMA_CELL_OTHER:
 		other_cell(table, measured, *result, column->format, most);
@@ -207,7 +207,7 @@ static int print_drives(const struct numa_measured *measured, const struct numa_
 
 /* Nonzero if an earlier result of the same matrix is absent for the same reason, which is then
  * printed already: otherwise every pair of nodes would repeat it. */
-static int said_before(const struct numa_measured *measured, size_t idx)
+static int is_repeated(const struct numa_measured *measured, size_t idx)
 {
 	const struct rung_numa_result *result = rung_numa_report_result(measured->report, idx);
 
@@ -227,7 +227,7 @@ static void print_absent(const struct numa_measured *measured)
 	int begun = 0;
 
 	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
-		if (!result->absent || said_before(measured, i))
+		if (!result->absent || is_repeated(measured, i))
 			continue;
 		if (!begun)
 			printf("\nnot measured:\n");

@@ -125,8 +125,9 @@ static const struct rung_numa_result **list_gpus(const struct numa_measured *mea
 
 /* Set the node or GPU of `cell` to position `idx` of an axis. @return the name of the position, to
  * be freed; NULL without memory */
-static char *set_place(struct rung_numa_result *cell, const struct numa_measured *measured,
-                       const struct rung_numa_result *const *gpus, enum numa_axis axis, size_t idx)
+static char *set_position(struct rung_numa_result *cell, const struct numa_measured *measured,
+                          const struct rung_numa_result *const *gpus, enum numa_axis axis,
+                          size_t idx)
 {
 	static const char *const names[] = {
 		[NUMA_CPUS] = "CPUs of node %d", [NUMA_MEMORY] = "node %d", [NUMA_GPUS] = "%s",
@@ -153,9 +154,10 @@ static void fill(struct maps *maps, struct heat_map *map, const struct numa_meas
 	double *values = (double *)(uintptr_t)map->values;
 
 	for (size_t row = 0; row < map->row_count; row++) {
-		set_name(maps, map->rows, row, set_place(&cell, measured, gpus, what->rows, row));
+		set_name(maps, map->rows, row,
+		         set_position(&cell, measured, gpus, what->rows, row));
 		for (size_t column = 0; column < map->column_count; column++) {
-			char *name = set_place(&cell, measured, gpus, what->columns, column);
+			char *name = set_position(&cell, measured, gpus, what->columns, column);
 			const struct rung_numa_result *result = numa_find(measured, &cell);
 			const struct rung_numa_value *value =
 				result && !result->absent ? numa_at(result, what->value) : NULL;

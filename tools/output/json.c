@@ -157,7 +157,7 @@ static json_t *why_text(const char *why)
 	return tool_json_text(*why ? why : NULL);
 }
 
-json_t *tool_json_choice(const struct rung_tuning *tuning)
+json_t *tool_json_tuning(const struct rung_tuning *tuning)
 {
 	json_t *root, *drives;
 

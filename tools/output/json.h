@@ -34,7 +34,7 @@ json_t *tool_json_placement(const struct rung_placement *placement);
 json_t *tool_json_assumed(uint32_t assumed);
 
 /** {"drives", "queue_depth", ...}, each with a reason, "..._why"; null for NULL. */
-json_t *tool_json_choice(const struct rung_tuning *tuning);
+json_t *tool_json_tuning(const struct rung_tuning *tuning);
 
 /** [{"name","why"}]; "why" is null for those in use. */
 json_t *tool_json_steps(const struct rung_engine_step *steps, uint32_t count);

@@ -28,7 +28,7 @@ struct tool_table *tool_table_new(const char *columns)
 }
 
 /* Doubles the room, so that appending stays linear. @return 0, or -1 without memory */
-static int add_room(struct tool_table *table)
+static int grow(struct tool_table *table)
 {
 	size_t room = table->room ? 2 * table->room : 64;
 	char **cells = reallocarray(table->cells, room, sizeof(*cells));
@@ -53,7 +53,7 @@ void tool_table_cell(struct tool_table *table, const char *format, ...)
 	va_end(args);
 	if (length < 0) {
 		table->incomplete = 1;
-	} else if (table->cell_count == table->room && add_room(table) < 0) {
+	} else if (table->cell_count == table->room && grow(table) < 0) {
 		free(text);
 		table->incomplete = 1;
 	} else {

@@ -83,7 +83,7 @@ const struct tool_command tool_trace_command = {
 	       "requests each tier serves, and how many a tier of any size would serve with rows "
 	       "in the order of each score, compared with the best static order (oracle), LRU and "
 	       "Belady's rule.",
-	.takes = TOOL_OPERAND_DIR,
+	.operand_kind = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct trace_args, dir),
 };
 
@@ -144,7 +144,7 @@ static int count(const char *name, const struct trace_args *args, const struct t
 	int rc = trace_count_tiers(args, input, trace, result);
 
 	if (rc == 0)
-		rc = trace_make_curves(args, input, trace, result);
+		rc = trace_add_curves(args, input, trace, result);
 	tool_progress_end(input->progress);
 	if (rc < 0)
 		return tool_fail(name, rc);

@@ -85,8 +85,8 @@ int trace_count_tiers(const struct trace_args *args, const struct trace_input *i
                       const struct rung_trace *trace, struct trace_result *result);
 
 /** Compute all curves. @return a status */
-int trace_make_curves(const struct trace_args *args, const struct trace_input *input,
-                      const struct rung_trace *trace, struct trace_result *result);
+int trace_add_curves(const struct trace_args *args, const struct trace_input *input,
+                     const struct rung_trace *trace, struct trace_result *result);
 
 /** Write the number of requests of each vertex: u64 by original id. @return an exit code */
 int trace_write_counts(const char *name, const struct rung_dataset *ds,

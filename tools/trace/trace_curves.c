@@ -188,8 +188,8 @@ static int add_dynamic(const struct rung_trace *trace, struct trace_result *resu
 	return 0;
 }
 
-int trace_make_curves(const struct trace_args *args, const struct trace_input *input,
-                      const struct rung_trace *trace, struct trace_result *result)
+int trace_add_curves(const struct trace_args *args, const struct trace_input *input,
+                     const struct rung_trace *trace, struct trace_result *result)
 {
 	const uint64_t vertex_count = rung_dataset_info(input->ds)->vertex_count;
 	uint64_t hits[TRACE_SHARES];

@@ -10,8 +10,8 @@
 #include "trace/trace.h"
 #include "base/random.h"
 
-/* The context of take(). */
-struct taking {
+/* The context of append_batch(). */
+struct collecting {
 	struct rung_trace *trace;
 	struct trace_result *result; /* counts batches and edges */
 	struct tool_progress *progress;
@@ -21,23 +21,23 @@ struct taking {
 
 /* Append the requests of a sampled batch. The sampler calls it for one batch at a time and in their
  * order, on which LRU and Belady depend, so it needs no lock. @return a status */
-static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_t thread)
+static int append_batch(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_t thread)
 {
-	struct taking *taking = ctx;
+	struct collecting *collecting = ctx;
 	uint64_t row_count;
 	const uint64_t *rows = rung_batch_vertices(batch, &row_count);
-	int rc = rung_trace_add(taking->trace, rows, row_count);
+	int rc = rung_trace_add(collecting->trace, rows, row_count);
 
 	(void)idx;
 	(void)thread;
 	if (rc < 0)
 		return rc;
-	for (uint32_t hop = 0; hop < taking->hop_count; hop++)
-		taking->result->edges += rung_batch_block(batch, hop)->edge_count;
-	taking->result->batches++;
+	for (uint32_t hop = 0; hop < collecting->hop_count; hop++)
+		collecting->result->edges += rung_batch_block(batch, hop)->edge_count;
+	collecting->result->batches++;
 	/* its result is not needed: without a grace period a signal ends the process at once */
-	tool_progress_update(taking->progress, "sampling", taking->result->batches,
-	                     taking->batches_in_all);
+	tool_progress_update(collecting->progress, "sampling", collecting->result->batches,
+	                     collecting->batches_in_all);
 	return 0;
 }
 
@@ -53,7 +53,7 @@ static uint64_t below(struct rung__rng *stream, uint64_t limit)
 
 /* Every epoch shuffles the order of the one before. @return a status */
 static int sample_epochs(const struct trace_args *args, const struct trace_input *input,
-                         struct rung_sampler *sampler, struct taking *taking)
+                         struct rung_sampler *sampler, struct collecting *collecting)
 {
 	struct rung_minibatches batches = RUNG_MINIBATCHES_INIT;
 	const uint64_t batches_per_epoch = (input->seed_count - 1) / input->batch + 1;
@@ -64,7 +64,7 @@ static int sample_epochs(const struct trace_args *args, const struct trace_input
 	if (!order)
 		return RUNG_E_NOMEM;
 	memcpy(order, input->seeds, input->seed_count * sizeof(*order));
-	taking->batches_in_all = batches_per_epoch * args->epochs;
+	collecting->batches_in_all = batches_per_epoch * args->epochs;
 	batches.seeds = order;
 	batches.seed_count = input->seed_count;
 	batches.batch_size = input->batch;
@@ -72,7 +72,7 @@ static int sample_epochs(const struct trace_args *args, const struct trace_input
 		rung__shuffle(order, input->seed_count, below, &stream);
 		/* a batch's key determines its draws: each batch of all epochs has another one */
 		batches.key_first = epoch * batches_per_epoch;
-		rc = rung_sampler_run(sampler, &batches, take, taking);
+		rc = rung_sampler_run(sampler, &batches, append_batch, collecting);
 	}
 	free(order);
 	return rc;
@@ -81,10 +81,10 @@ static int sample_epochs(const struct trace_args *args, const struct trace_input
 int trace_sample(const char *name, const struct trace_args *args, const struct trace_input *input,
                  struct rung_trace *trace, struct trace_result *result)
 {
-	struct taking taking = { .trace = trace,
-		                 .result = result,
-		                 .progress = input->progress,
-		                 .hop_count = input->fanouts.count };
+	struct collecting collecting = { .trace = trace,
+		                         .result = result,
+		                         .progress = input->progress,
+		                         .hop_count = input->fanouts.count };
 	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
 	struct rung_sampler *sampler;
 	uint64_t begun_ns;
@@ -99,7 +99,7 @@ int trace_sample(const char *name, const struct trace_args *args, const struct t
 	if (rc < 0)
 		return tool_fail(name, rc), rc;
 	begun_ns = tool_now_ns();
-	rc = sample_epochs(args, input, sampler, &taking);
+	rc = sample_epochs(args, input, sampler, &collecting);
 	result->seconds = (double)(tool_now_ns() - begun_ns) / 1e9;
 	result->requests = rung_trace_requests(trace);
 	rung_sampler_destroy(sampler);

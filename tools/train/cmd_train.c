@@ -112,7 +112,7 @@ const struct tool_command tool_train_command = {
 	.parts = parts,
 	.operands = "DIR",
 	.doc = doc,
-	.takes = TOOL_OPERAND_DIR_OR_NOT,
+	.operand_kind = TOOL_OPERAND_DIR_OR_NOT,
 	.dir = offsetof(struct train_args, dir),
 	.check = check_args,
 };

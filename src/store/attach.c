@@ -59,7 +59,8 @@ static int check_answer(const char *path, const struct rung__answer *answer)
 	return 0;
 }
 
-/* Sizes of a row, and that every row is inside its file, without overflow. */
+/* Sizes of a row, that all rows together have fewer than 2^64 bytes, and that every row is inside
+ * its file. */
 static bool layout_ok(const struct rung__shape *shape)
 {
 	const struct rung__layout *layout = &shape->layout;
@@ -67,7 +68,8 @@ static bool layout_ok(const struct rung__shape *shape)
 
 	if (shape->vertex_count == 0 || layout->row_bytes == 0 ||
 	    layout->row_stride < layout->row_bytes || layout->file_count == 0 ||
-	    layout->file_count > RUNG__FILES_MAX)
+	    layout->file_count > RUNG__FILES_MAX ||
+	    !rung__mul(shape->vertex_count, layout->row_stride, &end))
 		return false;
 	/* the last term: rung__file_rows() multiplies block_rows by file_count */
 	if (layout->file_count > 1 &&

@@ -352,6 +352,27 @@ Test(refusals, invalid_file_counts)
 	refuses_blocks(UINT64_MAX);
 }
 
+/* Each of three files holds its rows, but the bytes of all rows do not fit 64 bits. */
+Test(refusals, rows_of_all_files_that_overflow)
+{
+	struct share_message message = good;
+	struct rung__offer *offer = &message.offer;
+	struct rung__layout *layout = &offer->shape.layout;
+
+	memmove(message.fds + 2, message.fds, message.fd_count * sizeof(*message.fds));
+	message.fds[1] = message.fds[2];
+	message.fd_count += 2;
+	layout->file_count = 3;
+	layout->block_rows = 1;
+	layout->row_stride = (INT64_MAX - layout->data_offset - layout->row_bytes) /
+	                     (offer->shape.vertex_count / 3);
+	for (unsigned f = 0; f < 3; f++) {
+		offer->files[f] = good.offer.files[0];
+		layout->file_bytes[f] = INT64_MAX;
+	}
+	refuses(&message, RUNG_E_FORMAT, "layout");
+}
+
 /* An offer that is accepted must be safe to gather from, correct or not. The sanitizers check
  * it. */
 Test(refusals, offers_with_random_bytes_are_refused_or_harmless)

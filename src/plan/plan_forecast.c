@@ -23,31 +23,31 @@
 #include "sort/radix.h"
 #include "rung/store.h"
 
-/* of a thread that gathers, for a row that is not in memory: looked up, sorted, handed over */
+/* work of a gather thread for a row that is not in memory: look up, sort, hand over */
 #define MISS_NS 60.0
-#define ID_NS   4.0 /* and for any row */
+#define ID_NS   4.0 /* and for any row, in addition to copying it */
 
 struct forecast {
 	struct rung_plan *plan;
 	struct rung_forecast_opts opts;
-	struct rung__read_rule rule;
-	uint64_t frames, cold_first;
-	unsigned char *seen; /* [frames] for ranks after cold_first: was read before */
-	uint64_t rows_max;   /* of a batch so far: room of the lists */
-	/* [rows_max] rows of a batch that are not in host memory, ascending, each once; later those
-	 * to be read */
+	struct rung__read_rule rule; /* which rows share a read, as in the store */
+	uint64_t frames, cold_first; /* of the cache; first rank of the NVMe tier */
+	unsigned char *seen;         /* [frames] for ranks from cold_first on: was read before */
+	uint64_t rows_max;           /* of the largest batch so far: size of the lists */
+	/* [rows_max] cold: the cold ranks of a batch, ascending, each once; tmp: scratch of the
+	 * sort, then the positions of the rows to be read */
 	uint64_t *cold, *tmp;
 	uint64_t *before; /* [before_count] ranks of the previous batch */
 	uint64_t before_count;
-	/* of rows in host memory; only the first if there is no choice */
+	/* placements of rows in host memory that are compared; only the first without a choice */
 	struct rung__interleave spreads[2];
 	uint32_t spread_count;
-	/* of the gather threads, for all other work; with a GPU, of the thread that handles cold
+	/* all gather threads, work other than copying; with a GPU, the thread that handles cold
 	 * rows */
 	double cpu_ns;
-	double gpu_ns, peer_ns, link_ns; /* of a row, on a GPU */
-	struct rung__drive_reads drives[RUNG__FILES_MAX];
-	double nvme_ns[RUNG__FILES_MAX];
+	double gpu_ns, peer_ns, link_ns;                  /* per row, on a GPU */
+	struct rung__drive_reads drives[RUNG__FILES_MAX]; /* by file */
+	double nvme_ns[RUNG__FILES_MAX];                  /* by file, sum of the reads so far */
 	struct rung_forecast *out;
 };
 
@@ -78,12 +78,14 @@ const char *rung_assumed_name(enum rung_assumed assumed)
 
 /* ---- a batch ---- */
 
-/* Where a row begins in its file. In place it is anywhere, which is all that counts here. */
+/* Offset of a row as if all rows were in one file: only distances and alignment count. */
 static uint64_t offset_of(const struct forecast *f, uint64_t rank)
 {
 	return f->plan->data_offset + rank * f->plan->row_stride;
 }
 
+/* Add a read of the bytes [begin, end), whose first row is `rank`, to the time of the file's
+ * drive. */
 static void add_read(struct forecast *f, uint64_t rank, uint64_t begin, uint64_t end)
 {
 	const struct rung_plan *plan = f->plan;
@@ -96,8 +98,8 @@ static void add_read(struct forecast *f, uint64_t rank, uint64_t begin, uint64_t
 	f->nvme_ns[file] += rung__read_ns(&f->drives[file], f->out->queue_depth, bytes);
 }
 
-/* Positions in tmp, ascending. Blocks of several files are so large that neighbours in one block
- * are as near as in a single file. */
+/* Add the reads of the positions in tmp, which are ascending. Blocks of several files are so large
+ * that neighbours in one block are as near as in a single file. */
 static void add_reads(struct forecast *f, uint64_t count)
 {
 	uint64_t first, begin, end;
@@ -117,7 +119,8 @@ static void add_reads(struct forecast *f, uint64_t count)
 	}
 }
 
-/* Rows staged in place are stored by vertex, so any position represents a rank equally well. */
+/* Position of a rank's row. Rows staged in place are stored by vertex, and the plan has no map, so
+ * any position represents a rank equally well. */
 static uint64_t place_of(const struct forecast *f, uint64_t rank)
 {
 	return f->plan->vertices_bytes ? rung__mix64(rank) % f->plan->vertex_count : rank;
@@ -134,6 +137,7 @@ static uint64_t each_once(uint64_t *ranks, uint64_t count)
 	return kept;
 }
 
+/* Cold rows that this batch and the previous one share: both lists are ascending. */
 static uint64_t count_common(const struct forecast *f, uint64_t count)
 {
 	uint64_t common = 0;
@@ -146,7 +150,11 @@ static uint64_t count_common(const struct forecast *f, uint64_t count)
 	return common;
 }
 
-/* Which of `count` cold rows are to be read: their places go to tmp. @return how many */
+/*
+ * Select the cold rows to be read: their positions go to tmp. Rows of the previous batch are in
+ * flight and stay cached; the remaining frames hold the hottest cold ranks.
+ * @return their number
+ */
 static uint64_t count_misses(struct forecast *f, uint64_t count)
 {
 	uint64_t room = f->frames, spare = room - RUNG__MIN(room, count_common(f, count)),
@@ -181,8 +189,8 @@ static void add_hit(struct forecast *f, uint64_t rank)
 		f->spreads[s].hits[rung__placement_at(&f->spreads[s].placement, at)]++;
 }
 
-/* For rows interleaved over several GPUs: whether the gathering GPU has this row itself, when it
- * acts as several. */
+/* Whether an interleaved row is in the memory of the gathering GPU itself, which may be listed
+ * several times. */
 static bool is_own(const struct rung_plan *plan, uint64_t rank)
 {
 	const uint64_t row = rank - plan->tiers[RUNG__TIER_PEER].rank_first;
@@ -190,7 +198,7 @@ static bool is_own(const struct rung_plan *plan, uint64_t rank)
 	return plan->device.gpus[row % plan->device.gpu_count] == plan->device.gpus[0];
 }
 
-/* Count what the GPU reads for a batch; ranks were checked. */
+/* Add the time of the GPU's reads for a batch, whose ranks were checked. */
 static void add_gpu(struct forecast *f, const uint64_t *ranks, uint64_t count)
 {
 	const struct rung_plan_tier *gpu = &f->plan->tiers[RUNG__TIER_GPU],
@@ -234,10 +242,12 @@ static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 	rung__radix_sort_keys(&f->cold, &f->tmp, cold, bits);
 	cold = each_once(f->cold, cold);
 	misses = count_misses(f, cold);
+	/* this batch is the previous one of the next; its predecessor's list becomes scratch */
 	swap = f->before;
 	f->before = f->cold;
 	f->before_count = cold;
 	f->cold = swap;
+	/* positions by vertex are not in the order of the ranks */
 	if (f->plan->vertices_bytes)
 		rung__radix_sort_keys(&f->tmp, &f->cold, misses, bits);
 	add_reads(f, misses);
@@ -246,7 +256,8 @@ static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 
 /* ---- all of them ---- */
 
-/* Nanoseconds per row from the profile, or assumed, which is recorded for tiers that have rows. */
+/* Nanoseconds per row from the profile, or else assumed. An assumption is reported only for tiers
+ * that have rows. */
 static double gpu_row_ns(struct forecast *f, enum rung_assumed rung, bool has_rows)
 {
 	const double ns = rung__gpu_row_ns(f->opts.profile, rung, f->plan->row_bytes);
@@ -278,7 +289,7 @@ static void prepare_gpu(struct forecast *f)
 	                   tiers[RUNG__TIER_HOST].row_count + tiers[RUNG__TIER_NVME].row_count > 0);
 }
 
-/* Rows of the host tier, and who gathers them. */
+/* The placements to compare, and the number of gather threads. */
 static void prepare_cpu(struct forecast *f)
 {
 	const struct rung_plan *plan = f->plan;
@@ -317,8 +328,8 @@ static int prepare(struct forecast *f)
 
 	if (plan->tiers[RUNG__TIER_NVME].row_count > 0 && f->opts.profile->reads_count == 0)
 		return rung__fail(RUNG_E_INVAL,
-		                  "forecast: rows are to be read from files, and the profile has "
-		                  "no reads: measure the drive that they are on (rung numa --dir)");
+		                  "forecast: the plan has rows in files, and the profile has no "
+		                  "reads; measure the drive of the files (rung numa --dir)");
 	f->seen = rung__zalloc_array(plan->cache.row_count, 1);
 	if (!f->seen)
 		return rung__fail(RUNG_E_NOMEM, "forecast: a cache of %" PRIu64 " rows",
@@ -335,7 +346,7 @@ static int prepare(struct forecast *f)
 	return 0;
 }
 
-/* Room for a batch. */
+/* Make the lists large enough for a batch; doubling keeps the number of reallocations small. */
 static int make_room(struct forecast *f, uint64_t rows)
 {
 	uint64_t **lists[] = { &f->cold, &f->tmp, &f->before };
@@ -355,7 +366,7 @@ static int make_room(struct forecast *f, uint64_t rows)
 	return 0;
 }
 
-/* Reset the times of the warm-up batches; the content of the cache stays. */
+/* Reset times and counts after the warm-up batches; the content of the cache stays. */
 static void forget_times(struct forecast *f)
 {
 	f->out->reads = f->out->read_bytes = f->out->cache_hits = 0;
@@ -369,7 +380,7 @@ static void forget_times(struct forecast *f)
 static int memory_seconds(struct forecast *f)
 {
 	const struct rung_tuning *kept = &f->plan->tuning;
-	double ns[2] = { f->cpu_ns, 0 }; /* that of a GPU has no spreads */
+	double ns[2] = { f->cpu_ns, 0 }; /* with a GPU there are no spreads to add */
 	int rc = 0;
 
 	for (uint32_t s = 0; s < f->spread_count; s++)
@@ -378,6 +389,7 @@ static int memory_seconds(struct forecast *f)
 	if (f->spread_count > 1)
 		rc = rung__interleave_choose(f->plan, ns, &f->out->tuning);
 	f->out->memory_seconds = ns[f->out->tuning.interleaved ? 1 : 0] * 1e-9;
+	/* the placement did not change, so neither does its reason */
 	if (f->opts.keep_placement && f->plan->has_choice) {
 		f->out->tuning.interleaved = kept->interleaved;
 		memcpy(f->out->tuning.interleaved_why, kept->interleaved_why,
@@ -426,7 +438,7 @@ static int add_batches(struct forecast *f, rung_forecast_next_fn next, void *ctx
 	if (rc == 0 && f->opts.warmup_batches && f->opts.warmup_batches >= batches)
 		return rung__fail(RUNG_E_INVAL,
 		                  "forecast: %" PRIu64 " batches for warm-up, of %" PRIu64
-		                  ": none is left",
+		                  ": leave at least one to count",
 		                  f->opts.warmup_batches, batches);
 	return rc;
 }

@@ -159,7 +159,7 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
 	batches_per_epoch = (seed_count - 1) / batch_size + 1;
 	counts.batches_max =
 		RUNG__MIN(batches_per_epoch, batches_max ? batches_max : BATCHES_DEFAULT);
-	/* a copy, because the caller's seeds are shuffled */
+	/* the shuffle works on a copy: the seeds belong to the caller */
 	order = rung__malloc_array(seed_count, sizeof(*order));
 	if (!order)
 		return rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " seeds",

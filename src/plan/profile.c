@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machine profiles: of what rung numa --json has written, the numbers that plans are made with. */
+/*
+ * Machine profiles: read the numbers that plans use from the output of rung numa --json
+ * (docs/PROFILE.md). Unknown keys are ignored, so profiles of newer versions with the same schema
+ * can be read. Values are checked here, because the file may have been edited; counts are limited
+ * by the arrays of struct rung_profile, and entries beyond them are dropped.
+ */
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -12,18 +17,19 @@
 #include "rung/profile.h"
 
 #define SCHEMA      1
-#define RATE_MAX    1e15 /* of anything a second */
-#define THREADS_MAX 65536u
-#define BYTES_MAX   (UINT64_C(1) << 32)
+#define RATE_MAX    1e15   /* per second, of rows or reads: larger values are not plausible */
+#define THREADS_MAX 65536u /* of one node */
+#define BYTES_MAX   (UINT64_C(1) << 32) /* of a row or a read */
 
 static int bad_value(const char *path, const char *key)
 {
 	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: \"%s\" is missing or holds what schema %d does not have; measure "
-	                  "again with rung numa --json",
+	                  "%s: \"%s\" is missing or not valid in schema %d; measure again with "
+	                  "rung numa --json",
 	                  path, key, SCHEMA);
 }
 
+/* Read a size from 1 to BYTES_MAX. @return false: missing or out of range */
 static bool get_bytes(const json_t *object, const char *key, uint64_t *value_out)
 {
 	const json_t *value = json_object_get(object, key);
@@ -35,6 +41,7 @@ static bool get_bytes(const json_t *object, const char *key, uint64_t *value_out
 	return true;
 }
 
+/* Read a positive number below RATE_MAX, per second. @return false: missing or out of range */
 static bool get_rate(const json_t *object, const char *key, double *value_out)
 {
 	const json_t *value = json_object_get(object, key);
@@ -52,6 +59,7 @@ static bool is_text(const json_t *object, const char *key, const char *text)
 
 /* ---- rows ---- */
 
+/* Read an integer from `low` to `high`. @return false: missing or out of range */
 static bool get_number(const json_t *object, const char *key, uint32_t low, uint32_t high,
                        uint32_t *value_out)
 {
@@ -64,11 +72,13 @@ static bool get_number(const json_t *object, const char *key, uint32_t low, uint
 	return true;
 }
 
+/* Compare as qsort() needs it: a difference of 64-bit numbers may not fit into an int. */
 static int order(uint64_t x, uint64_t y)
 {
 	return (x > y) - (x < y);
 }
 
+/* The order that rung__row_ns() relies on: ascending row sizes for each pair of nodes. */
 static int compare_rows(const void *a, const void *b)
 {
 	const struct rung_profile_rows *x = a, *y = b;
@@ -82,12 +92,14 @@ static int compare_rows(const void *a, const void *b)
 	return order(x->row_bytes, y->row_bytes);
 }
 
+/* Whether a result is of a node's own memory. */
 static bool is_near(const json_t *result)
 {
 	return json_equal(json_object_get(result, "cpu_node"),
 	                  json_object_get(result, "memory_node"));
 }
 
+/* Add a result of the gather matrix; other matrices and absent values are skipped. */
 static int add_rows(const char *path, const json_t *result, struct rung_profile *profile)
 {
 	struct rung_profile_rows rows = { .threads = 1 };
@@ -104,10 +116,11 @@ static int add_rows(const char *path, const json_t *result, struct rung_profile 
 	    !get_number(result, "memory_node", 0, RUNG_NODES_MAX - 1, &rows.memory_node) ||
 	    (rows.all_cores && !get_number(result, "threads", 1, THREADS_MAX, &rows.threads)))
 		return bad_value(path, "results: gather");
+	/* a pair of nodes that occurs twice with one row size keeps the faster rate */
 	while (i < profile->rows_count && compare_rows(&profile->rows[i], &rows) != 0)
 		i++;
 	if (i == RUNG_PROFILE_ROWS_MAX)
-		return 0; /* enough to go by */
+		return 0; /* the array is full; nearest nodes were added first */
 	if (i == profile->rows_count)
 		profile->rows[profile->rows_count++] = rows;
 	else if (rows.rows_per_s > profile->rows[i].rows_per_s)
@@ -115,7 +128,8 @@ static int add_rows(const char *path, const json_t *result, struct rung_profile 
 	return 0;
 }
 
-/* The nearest nodes come first; entries beyond the array are distant. */
+/* Read the rates of gathering rows, in two passes over the results: rates of a node's own memory
+ * first, so that a full array lacks only distant pairs. */
 static int get_rows(const char *path, const json_t *root, struct rung_profile *profile)
 {
 	const json_t *results = json_object_get(root, "results");
@@ -151,8 +165,8 @@ static int compare_gpu_rows(const void *a, const void *b)
 	return order(x->row_bytes, y->row_bytes);
 }
 
-/* Sizes beyond the array are not needed. @param slowest of several rates of one size keep the
- * slowest instead of the fastest */
+/* Keep one rate per size. Sizes beyond the array are not needed, because rates are interpolated.
+ * @param slowest  of several rates of one size keep the slowest instead of the fastest */
 static void keep_gpu_rows(const struct rung_profile_gpu_rows *rows, bool slowest,
                           struct rung_profile_gpu_rows *list, uint32_t *count)
 {
@@ -175,6 +189,7 @@ static int add_gpu_rows(const char *path, const json_t *entry, struct rung_profi
 	if (!json_is_object(entry) || !get_bytes(entry, "row_bytes", &rows.row_bytes) ||
 	    !get_rate(entry, "rows_per_s", &rows.rows_per_s))
 		return bad_value(path, "gpu_gather");
+	/* rows are interleaved over all GPUs, so the slowest pair counts */
 	if (is_text(entry, "from", "gpu"))
 		keep_gpu_rows(&rows, false, profile->gpu_rows, &profile->gpu_rows_count);
 	else if (is_text(entry, "from", "peer"))
@@ -205,11 +220,12 @@ static int get_gpu_rows(const char *path, const json_t *root, struct rung_profil
 
 /* ---- reads ---- */
 
-/* The target of reads: a drive, or a file if the drive has no name. */
+/* The target of reads: a drive, or a file if the drive has no name. Borrowed from the document. */
 struct target {
 	const json_t *drive, *file;
 };
 
+/* The order that struct rung__drive_reads relies on: by drive, then size, then depth. */
 static int compare_reads(const void *a, const void *b)
 {
 	const struct rung_profile_reads *x = a, *y = b;
@@ -226,7 +242,8 @@ static bool same_target(const struct target *a, const struct target *b)
 	       (json_is_string(a->drive) || json_equal(a->file, b->file));
 }
 
-/* @return 0, 1 if there is no space for another drive, or RUNG_E_FORMAT */
+/* Find the drive of an entry, or add it.
+ * @return 0, 1 if the array of drives is full, or RUNG_E_FORMAT */
 static int find_drive(const char *path, const json_t *entry,
                       struct target targets[RUNG_PROFILE_DRIVES_MAX], struct rung_profile *profile,
                       uint32_t *drive_out)
@@ -252,6 +269,7 @@ static int find_drive(const char *path, const json_t *entry,
 	return 0;
 }
 
+/* Add an entry of nvme_read; of several rates at one size and depth the fastest counts. */
 static int add_reads(const char *path, const json_t *entry,
                      struct target targets[RUNG_PROFILE_DRIVES_MAX], struct rung_profile *profile)
 {
@@ -265,8 +283,10 @@ static int add_reads(const char *path, const json_t *entry,
 	    !get_rate(entry, "reads_per_s", &reads.reads_per_s))
 		return bad_value(path, "nvme_read");
 	if (profile->reads_count == RUNG_PROFILE_READS_MAX)
-		return 0; /* enough to go by, and no drive without reads */
+		/* checked before the drive is added, so that no drive is left without reads */
+		return 0;
 	rc = find_drive(path, entry, targets, profile, &reads.drive);
+	/* 1: reads of further drives are dropped, which is not an error */
 	if (rc != 0)
 		return RUNG__MIN(rc, 0);
 	reads.depth = (uint32_t)depth;
@@ -292,6 +312,8 @@ static int get_reads(const char *path, const json_t *root, struct rung_profile *
 
 /* ---- the file ---- */
 
+/* Read and check the file. Opened as a regular file, because reading a pipe or a device could
+ * block. */
 static int load(const char *path, struct rung_profile *profile)
 {
 	const int fd = rung__open_regular(AT_FDCWD, path, path, 0);
@@ -302,6 +324,7 @@ static int load(const char *path, struct rung_profile *profile)
 	if (fd < 0)
 		return rung__fail(fd, "%s; write a profile with rung numa --json",
 		                  rung_last_error());
+	/* of two equal keys jansson would silently use the last one */
 	root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
 	close(fd);
 	if (!root)
@@ -325,6 +348,7 @@ static int load(const char *path, struct rung_profile *profile)
 
 int rung_profile_load(const char *path, struct rung_profile *profile_out)
 {
+	/* filled separately: after a failure the caller's struct is unchanged */
 	struct rung_profile profile = { .size = sizeof(profile) };
 	int rc;
 

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Interpolated rates of a machine profile, and the rates of a typical machine for use without a
- * profile. */
+/*
+ * Interpolated rates of a machine profile, and the rates of a typical machine for use without a
+ * profile. A profile has a few sizes and depths, and a plan needs others. Times are interpolated,
+ * not rates, because the time of a row or a read is nearly linear in its bytes: a fixed cost plus
+ * the bytes at the bandwidth.
+ */
 #include <math.h>
 #include <string.h>
 
 #include "plan/profile_rates.h"
 #include "rung/numa.h"
 
-/* A GPU with 1.5 TB/s to its memory, 100 GB/s to others' and 20 GB/s to the host's, which fetches
- * 32 bytes at least. */
+/* A GPU with 1.5 TB/s to its memory, 100 GB/s to that of other GPUs and 20 GB/s to the host's,
+ * which reads 32 bytes at least. */
 static const struct rung_profile_gpu_rows assumed_gpu[] = { { 64, 8e9 },
 	                                                    { 512, 2.5e9 },
 	                                                    { 4096, 350e6 } };
@@ -21,8 +25,8 @@ static const struct rung_profile_gpu_rows assumed_link[] = { { 64, 130e6 },
 
 void rung_profile_assume(struct rung_profile *profile_out)
 {
-	/* a core that copies 6 GB/s of rows it finds at random, and a drive of 400,000 reads a
-	 * second and 3 GB/s */
+	/* a core that copies 6 GB/s of random rows, and a drive of 400,000 reads per second and 3
+	 * GB/s */
 	static const struct rung_profile_rows rows[] = { { 0, 1, 0, 0, 64, 30e6 },
 		                                         { 0, 1, 0, 0, 512, 10e6 },
 		                                         { 0, 1, 0, 0, 4096, 1.5e6 } };
@@ -53,7 +57,8 @@ static bool is_rate(double rate)
 	return isfinite(rate) && rate > 0;
 }
 
-/* Some must be of one core that is near. */
+/* Valid rates, of which one at least is of a single core and its own node: row_ns_near() needs
+ * it. */
 static bool rows_ok(const struct rung_profile *profile)
 {
 	bool any = false;
@@ -69,6 +74,8 @@ static bool rows_ok(const struct rung_profile *profile)
 	return any;
 }
 
+/* Drives are numbered without gaps, and sizes and depths of a drive ascend strictly: the functions
+ * below search them in this order. */
 static bool ascends(const struct rung_profile_reads *a, const struct rung_profile_reads *b)
 {
 	if (a->drive != b->drive)
@@ -87,7 +94,7 @@ static bool reads_ok(const struct rung_profile *profile)
 	}
 	if (profile->reads_count == 0)
 		return profile->drive_count == 0;
-	/* each has some */
+	/* with ascends(): each drive has reads */
 	return reads[0].drive == 0 &&
 	       reads[profile->reads_count - 1].drive + 1 == profile->drive_count;
 }
@@ -107,7 +114,7 @@ static bool gpu_rows_ok(const struct rung_profile_gpu_rows *rows, uint32_t count
 int rung__profile_check(const struct rung_profile *profile)
 {
 	if (profile->size != sizeof(*profile))
-		return rung__fail(RUNG_E_ABI, "rung_profile: has %zu bytes, this rung wants %zu",
+		return rung__fail(RUNG_E_ABI, "rung_profile: has %zu bytes, this rung needs %zu",
 		                  profile->size, sizeof(*profile));
 	if (profile->rows_count == 0)
 		return rung__fail(RUNG_E_INVAL, "the profile has no rates of rows");
@@ -125,13 +132,17 @@ int rung__profile_check(const struct rung_profile *profile)
 
 /* ---- rows ---- */
 
-/* A size and its rate; 0 bytes: no such point. */
+/* A measured size and its rate; 0 bytes: not measured. */
 struct point {
 	uint64_t row_bytes;
 	double rows_per_s;
 };
 
-/* By the nearest of fewer bytes, and of as many or more. */
+/*
+ * Nanoseconds per row from the nearest smaller size and the nearest size that is at least
+ * row_bytes. Rows below all measured sizes take the time of the smallest.
+ * @return 0: neither was measured
+ */
 static double ns_between(struct point low, struct point high, uint64_t row_bytes)
 {
 	double low_ns, high_ns;
@@ -157,6 +168,7 @@ double rung__row_ns(const struct rung_profile *profile, enum rung__cores cores, 
 		if ((rows->all_cores != 0) != (cores == RUNG__CORES_ALL) ||
 		    rows->cpu_node != cpu_node || rows->memory_node != memory_node)
 			continue;
+		/* sizes ascend: the last smaller one, and the first that is not smaller */
 		*(rows->row_bytes < row_bytes ? &low : &high) =
 			(struct point){ rows->row_bytes, rows->rows_per_s };
 	}
@@ -193,6 +205,7 @@ uint32_t rung__row_threads(const struct rung_profile *profile, uint32_t node)
 
 /* ---- rows that a GPU gathers ---- */
 
+/* As rung__row_ns(), for one list of a GPU. */
 static double gpu_row_ns(const struct rung_profile_gpu_rows *rows, uint32_t count,
                          uint64_t row_bytes)
 {
@@ -243,7 +256,11 @@ struct rung__drive_reads rung__drive_reads(const struct rung_profile *profile, u
 	return reads;
 }
 
-/* Reads a second of the size that measurement `first` is of, at a depth. */
+/*
+ * Reads per second at a depth, of the size of measurement `first`, which is the first of its size.
+ * Below the smallest measured depth the latency is that of the smallest, and above the largest the
+ * rate is that of the largest.
+ */
 static double rate_at(const struct rung__drive_reads *reads, uint32_t first, uint32_t depth)
 {
 	const struct rung_profile_reads *list = reads->list;
@@ -255,6 +272,7 @@ static double rate_at(const struct rung__drive_reads *reads, uint32_t first, uin
 		i++;
 	if (list[i].depth <= depth)
 		return list[i].reads_per_s;
+	/* Little's law: latency is depth divided by rate */
 	latency = list[i].depth / list[i].reads_per_s;
 	if (i > first) {
 		before = list[i - 1].depth / list[i - 1].reads_per_s;
@@ -264,7 +282,7 @@ static double rate_at(const struct rung__drive_reads *reads, uint32_t first, uin
 	return depth / latency;
 }
 
-/* The next size after measurement i; the count if there is none. */
+/* The first measurement of the next size after measurement i; the count after the last size. */
 static uint32_t next_size(const struct rung__drive_reads *reads, uint32_t i)
 {
 	const uint64_t bytes = reads->list[i].read_bytes;
@@ -288,9 +306,10 @@ double rung__read_ns(const struct rung__drive_reads *reads, uint32_t depth, uint
 	}
 	low = 1e9 / rate_at(reads, i, depth);
 	high = 1e9 / rate_at(reads, next, depth);
+	/* bytes beyond the largest size cost as much as between the last two */
 	low += (high - low) * (double)(bytes - list[i].read_bytes) /
 	       (double)(list[next].read_bytes - list[i].read_bytes);
-	/* beyond them, too, but longer reads never take less */
+	/* a noisy profile may have a negative slope, but longer reads never take less time */
 	return bytes > list[next].read_bytes ? RUNG__MAX(low, high) : low;
 }
 
@@ -300,6 +319,7 @@ double rung__read_byte_ns(const struct rung__drive_reads *reads, uint32_t depth)
 
 	if (next_size(reads, 0) == reads->count)
 		return 0;
+	/* merged reads are not longer, so the bandwidth of longer reads does not count */
 	for (uint32_t i = 0; i < reads->count && reads->list[i].read_bytes <= RUNG__READ_BYTES_MAX;
 	     i = next_size(reads, i)) {
 		const double ns =

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is released as a whole. */
+/* Memory that is released as a whole: a list of separate allocations. A topology has a few hundred
+ * small lists, which are read once, so nothing faster is needed. */
 #include <stdalign.h>
 
 #include "topology/sysfs.h"
 
 struct rung__arena_block {
 	struct rung__arena_block *next;
+	/* the items begin here, aligned for any type */
 	alignas(max_align_t) unsigned char bytes[];
 };
 

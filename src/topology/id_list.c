@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of CPUs and nodes as the kernel writes them, and what two of them share. */
+/*
+ * Lists of CPUs and nodes in the kernel's format, and the intersection and difference of two lists.
+ * Parsing is stricter than strtoul(): no signs, no blanks, no locale, nothing after the number
+ * except the expected end.
+ */
 #include <string.h>
 
 #include "topology/sysfs.h"
@@ -10,9 +14,11 @@ bool rung__number_of_text(const char *text, unsigned base, uint64_t most, const 
 	uint64_t number = 0;
 	const char *at = text;
 
+	/* text moves along, so that "0x" alone has no digits */
 	if (base == 16 && at[0] == '0' && (at[1] == 'x' || at[1] == 'X'))
 		text = at += 2;
 	for (;; at++) {
+		/* 99: not a digit in any base */
 		unsigned digit = *at >= '0' && *at <= '9' ? (unsigned)(*at - '0') : 99;
 
 		if (base == 16 && *at >= 'a' && *at <= 'f')
@@ -28,7 +34,8 @@ bool rung__number_of_text(const char *text, unsigned base, uint64_t most, const 
 	return true;
 }
 
-/* Digits at *at, which then points past them. */
+/* Parse the digits at *at, which then points past them. Stops at `limit`, so it cannot overflow:
+ * limits are far below 2^32 / 10. */
 static bool parse_number(const char **at, uint32_t limit, uint32_t *number_out)
 {
 	uint32_t number = 0;
@@ -47,7 +54,7 @@ static bool parse_number(const char **at, uint32_t limit, uint32_t *number_out)
 bool rung__ids_of_text(const char *text, uint32_t limit, uint32_t *ids, uint32_t *count_out)
 {
 	const char *at = text;
-	uint32_t count = 0, next = 0; /* the least number that may follow */
+	uint32_t count = 0, next = 0; /* the smallest number that may follow */
 
 	while (*at && *at != '\n') {
 		uint32_t first, last;
@@ -61,7 +68,7 @@ bool rung__ids_of_text(const char *text, uint32_t limit, uint32_t *ids, uint32_t
 			return false;
 		if (first < next || last < first)
 			return false;
-		/* fewer than limit in all: they ascend */
+		/* numbers ascend, so there are at most `limit` of them */
 		for (next = first; next <= last; next++, count++) {
 			if (ids)
 				ids[count] = next;
@@ -90,6 +97,7 @@ bool rung__ids_have(const struct rung_id_list *list, uint32_t id)
 	return false;
 }
 
+/* Ids of `a` that are in `b`, or that are not. ids is NULL in the result if one list is unknown. */
 static int pick(struct rung__arena *arena, const struct rung_id_list *a,
                 const struct rung_id_list *b, bool both, struct rung_id_list *list_out)
 {

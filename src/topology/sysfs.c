@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading small files of /sys and /proc: bounded, and with the file and the value in every
- * message. */
+/*
+ * Reading small files of /sys and /proc: bounded, and with the file and the value in every message.
+ *
+ * Every read function builds its path in sys->path, so that messages can name it, and reads into
+ * sys->text, which the next read overwrites. Everything that outlives a read is copied to the
+ * arena.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,14 +18,14 @@
 
 #include "topology/sysfs.h"
 
-#define SHOWN_BYTES 60 /* of a value, in messages */
+#define SHOWN_BYTES 60 /* of a value in messages: invalid values may be long */
 
 static int no_memory(void)
 {
 	return rung__fail(RUNG_E_NOMEM, "topology: out of memory");
 }
 
-/* The root without links, so that it can be determined which paths are below it. */
+/* Resolve the links of the root, because rung__sys_place() compares resolved paths with it. */
 int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena *arena)
 {
 	struct stat stat_of;
@@ -34,10 +39,12 @@ int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena 
 		                  "%s: not a folder; give one with sys/ and proc/ of a machine",
 		                  root);
 	if (strcmp(sys->home, "/") == 0)
+		/* so that "/" and other roots can be followed by "/sys/" alike */
 		sys->home[0] = 0;
 	return 0;
 }
 
+/* Build sys->path from root and format; a path that does not fit is an error, never cut. */
 static int make_path(struct rung__sys *sys, const char *format, va_list args)
 {
 	int root = snprintf(sys->path, sizeof(sys->path), "%s/", sys->root);
@@ -53,6 +60,7 @@ static int make_path(struct rung__sys *sys, const char *format, va_list args)
 	return 0;
 }
 
+/* a macro, because va_start() works only in the variadic function itself */
 #define MAKE_PATH(rc, sys, format)                                                                 \
 	do {                                                                                       \
 		va_list args;                                                                      \
@@ -62,9 +70,10 @@ static int make_path(struct rung__sys *sys, const char *format, va_list args)
 	} while (0)
 
 /*
- * The kernel does not report the value: there is no such file, we may not read it, or the driver
- * has no answer (the speed of a link gives EINVAL on some devices; a device that is gone or asleep
- * gives EIO or ENODEV for everything). Loops of links and a lack of descriptors are errors.
+ * Whether errno means that the kernel does not report the value: the file does not exist, we may
+ * not read it, or the driver has no answer (the speed of a link gives EINVAL on some devices; a
+ * device that is gone or asleep gives EIO or ENODEV for everything). All other errors fail the
+ * call, such as loops of links and a lack of descriptors.
  */
 static bool not_reported(int err)
 {
@@ -85,12 +94,13 @@ static bool not_reported(int err)
 	}
 }
 
+/* @return 0: the file is absent; or the status of a failure, whose message has the path */
 static int absent_or_fail(const struct rung__sys *sys, int err)
 {
 	return not_reported(err) ? 0 : rung__fail_errno(err, "%s", sys->path);
 }
 
-/* Up to `room` - 1 bytes that a terminal only shows. */
+/* Copy up to `room` - 1 bytes; bytes that a terminal could interpret become '?'. */
 static void printable(char *to, size_t room, const char *from, size_t length)
 {
 	size_t i = 0;
@@ -110,6 +120,11 @@ int rung__sys_bad(const struct rung__sys *sys, const char *value, const char *wh
 	                  length > SHOWN_BYTES ? "..." : "", what);
 }
 
+/*
+ * Read the whole file. sysfs files report a size of one page, and proc files 0, so fstat() does not
+ * give the length.
+ * @return 1, 0 when the kernel has no value, or a failure
+ */
 static int read_descriptor(struct rung__sys *sys, int fd)
 {
 	size_t length = 0;
@@ -117,6 +132,7 @@ static int read_descriptor(struct rung__sys *sys, int fd)
 
 	if (fstat(fd, &stat) != 0)
 		return absent_or_fail(sys, errno);
+	/* checked after opening, so that the file cannot change in between */
 	if (!S_ISREG(stat.st_mode))
 		return rung__fail(RUNG_E_FORMAT, "%s: not a regular file", sys->path);
 	for (;;) {
@@ -129,13 +145,15 @@ static int read_descriptor(struct rung__sys *sys, int fd)
 		if (got == 0)
 			break;
 		length += (size_t)got;
+		/* one byte must remain for the end of the string */
 		if (length == sizeof(sys->text))
 			return rung__fail(RUNG_E_FORMAT, "%s: has %u bytes or more", sys->path,
 			                  RUNG__SYS_TEXT_BYTES);
 	}
 	sys->text[length] = 0;
+	/* the functions below handle the text as a string */
 	if (strlen(sys->text) != length)
-		return rung__sys_bad(sys, sys->text, "text: a byte 0 follows");
+		return rung__sys_bad(sys, sys->text, "text: it is followed by a null byte");
 	if (length > 0 && sys->text[length - 1] == '\n')
 		sys->text[length - 1] = 0;
 	return 1;
@@ -143,7 +161,7 @@ static int read_descriptor(struct rung__sys *sys, int fd)
 
 static int read_path(struct rung__sys *sys)
 {
-	/* a FIFO must not make us wait */
+	/* without O_NONBLOCK, opening a FIFO would wait for a writer */
 	int rc, fd = open(sys->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0)
@@ -181,7 +199,8 @@ int rung__sys_number(struct rung__sys *sys, unsigned base, uint64_t most, uint64
 	return rc;
 }
 
-/* Text without blanks around it, in the arena; NULL in *text_out when nothing is left. */
+/* Copy text without leading and trailing blanks to the arena; *text_out is NULL if it is empty.
+ * @return 1 or RUNG_E_NOMEM */
 static int keep_text(struct rung__sys *sys, const char *from, size_t length, const char **text_out)
 {
 	char *text;
@@ -212,6 +231,7 @@ int rung__sys_text(struct rung__sys *sys, const char **text_out, const char *for
 	return rc > 0 ? keep_text(sys, sys->text, strlen(sys->text), text_out) : rc;
 }
 
+/* Parse a list of the kernel into the arena, in two passes: the first counts and validates. */
 static int keep_ids(struct rung__sys *sys, const char *text, uint32_t limit,
                     struct rung_id_list *list_out)
 {
@@ -254,11 +274,13 @@ int rung__sys_link(struct rung__sys *sys, const char **name_out, const char *for
 	if (rc < 0)
 		return rc;
 	length = readlink(sys->path, target, sizeof(target) - 1);
+	/* EINVAL is readlink()'s answer for anything but a link, not an absent value */
 	if (length < 0 && errno == EINVAL)
 		return rung__fail(RUNG_E_FORMAT, "%s: not a link", sys->path);
 	if (length < 0)
 		return absent_or_fail(sys, errno);
 	target[length] = 0;
+	/* the target is relative and may lead anywhere; only its last part, a name, is used */
 	slash = strrchr(target, '/');
 	return keep_text(sys, slash ? slash + 1 : target, strlen(slash ? slash + 1 : target),
 	                 name_out);
@@ -276,9 +298,11 @@ int rung__sys_place(struct rung__sys *sys, const char **place_out, const char *f
 		return rc;
 	if (!realpath(sys->path, real))
 		return absent_or_fail(sys, errno);
+	/* a recorded machine must not describe the running one through a link */
 	if (strncmp(real, sys->home, home) != 0 || strncmp(real + home, "/sys/", 5) != 0)
 		return rung__fail(RUNG_E_FORMAT, "%s: leads to '%.200s', which is not in %s/sys",
 		                  sys->path, real, sys->home);
+	/* without the slash in front, which makes room for the terminator */
 	place = rung__arena_alloc(sys->arena, strlen(real + home), 1);
 	if (!place)
 		return no_memory();
@@ -289,12 +313,15 @@ int rung__sys_place(struct rung__sys *sys, const char **place_out, const char *f
 
 /* ---- folders ---- */
 
+/* Which entries of a folder are wanted: by a function, or PREFIX<number>SUFFIX below a limit. */
 struct pattern {
-	bool (*wanted)(const char *name); /* NULL: PREFIX<number>SUFFIX */
+	bool (*wanted)(const char *name); /* NULL: by prefix, suffix and limit */
 	const char *prefix, *suffix;
 	uint32_t limit;
 };
 
+/* The number in a name. Leading zeros are refused, because the path that is built from the number
+ * would be another one. */
 static bool number_of(const struct pattern *pattern, const char *name, uint32_t *number_out)
 {
 	size_t prefix = strlen(pattern->prefix);
@@ -316,11 +343,14 @@ static bool matches(const struct pattern *pattern, const char *name)
 	return pattern->wanted ? pattern->wanted(name) : number_of(pattern, name, &number);
 }
 
+/* nvme2 before nvme10; also the order of the numbers of rung__sys_numbered() */
 static int natural_order(const void *a, const void *b)
 {
 	return strverscmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* List the matching names in two passes over the folder. An entry that appears between the passes
+ * is left out, because the array is full, and one that disappears shortens the list. */
 static int keep_names(struct rung__sys *sys, DIR *dir, const struct pattern *pattern,
                       const char *const **names_out, size_t *count_out)
 {
@@ -355,7 +385,7 @@ static int keep_names(struct rung__sys *sys, DIR *dir, const struct pattern *pat
 	return 1;
 }
 
-/* 1, 0 if there is no such folder, or a failure. */
+/* List the folder in sys->path. @return 1, 0 if the folder is absent, or a failure */
 static int names_in(struct rung__sys *sys, const struct pattern *pattern,
                     const char *const **names_out, size_t *count_out)
 {
@@ -413,6 +443,8 @@ int rung__sys_field(struct rung__sys *sys, const char *key, const char **value_o
 {
 	size_t length = strlen(key);
 
+	/* a key in the middle of a word does not count; in a node's meminfo the keys follow a
+	 * number */
 	for (const char *at = strstr(sys->text, key); at; at = strstr(at + 1, key)) {
 		if (at == sys->text || at[-1] == '\n' || at[-1] == ' ')
 			return keep_text(sys, at + length, strcspn(at + length, "\n"), value_out);

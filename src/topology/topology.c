@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The topology of a machine: properties of the whole machine, and queries. topology_nodes.c and
- * topology_devices.c read the rest.
+ * topology_devices.c read the rest. A topology does not change after rung_topology_load(), so any
+ * number of threads may query it.
  *
  * All files are read below a root, only through sysfs.c, so recorded and synthetic machines
  * (tests/fixtures/) test combinations that no single machine has. libnuma is not used: it describes
  * only the running machine.
  *
- * Absent and malformed are different: see sysfs.h. Lists ascend and stay below a limit, files end
- * at 64 KiB, folders at 65536 entries, and a link must lead into the root's sys/.
+ * An absent file and a malformed one are different: see sysfs.h. Lists ascend and stay below a
+ * limit, files end at 64 KiB, folders at 65536 entries, and a link must lead into the root's sys/.
  *
  * Numbers are not positions. Node numbers have gaps, and some devices have no node; functions that
  * accept positions document it.
@@ -22,8 +23,8 @@
 #include "base/base.h"
 #include "topology/state.h"
 
-/* CPUs of the machine, and what of it this process may use: the kernel has its affinity and all
- * cpusets above it in one file. */
+/* Read the CPUs of the machine, and the CPUs and nodes that this process may use: the kernel
+ * combines its affinity and all cpusets above it in one file. */
 static int read_machine(struct rung__sys *sys, struct rung_topology_info *info)
 {
 	struct rung_id_list present = { NULL, 0 };
@@ -41,12 +42,13 @@ static int read_machine(struct rung__sys *sys, struct rung_topology_info *info)
 	if (rc > 0)
 		rc = rung__sys_field_ids(sys, "Mems_allowed_list:", RUNG_NODES_MAX,
 		                         &info->nodes_allowed);
-	if (rc >= 0 && info->cpus.ids) /* offline CPUs are included in the allowed ones */
+	if (rc >= 0 && info->cpus.ids) /* the allowed CPUs include offline ones */
 		rc = rung__ids_both(sys->arena, &info->cpus_allowed, &info->cpus,
 		                    &info->cpus_allowed);
 	return rc < 0 ? rc : 0;
 }
 
+/* Read total and available memory of the machine, and the limit of the control group. */
 static int read_memory(struct rung__sys *sys, struct rung_topology_info *info)
 {
 	uint64_t unused;
@@ -58,6 +60,8 @@ static int read_memory(struct rung__sys *sys, struct rung_topology_info *info)
 	return rc < 0 ? rc : 0;
 }
 
+/* The order matters: nodes need the CPUs and the allowed lists of the machine, devices need the
+ * nodes. */
 static int load(const char *root, struct rung__sys *sys, struct rung_topology *topology)
 {
 	struct rung_topology_info *info = &topology->info;
@@ -77,6 +81,7 @@ static int load(const char *root, struct rung__sys *sys, struct rung_topology *t
 int rung_topology_load(const char *root, struct rung_topology **topology_out)
 {
 	struct rung_topology *topology = rung__zalloc(sizeof(*topology));
+	/* not on the stack: it has 72 KiB, more than a thread with a small stack can spare */
 	struct rung__sys *sys = rung__zalloc(sizeof(*sys));
 	int rc;
 
@@ -113,6 +118,7 @@ int rung_topology_info(const struct rung_topology *topology, struct rung_topolog
 	                           "rung_topology_info");
 }
 
+/* GPUs and drives together, in the order of topology->devices. */
 static size_t device_count(const struct rung_topology *topology)
 {
 	return (size_t)topology->info.gpu_count + topology->info.nvme_count;
@@ -152,6 +158,7 @@ const char *rung_link_name(enum rung_link link)
 	return (unsigned)link < RUNG__ARRAY_LEN(names) ? names[link] : "?";
 }
 
+/* Paths are compared part by part, without copying the parts. */
 static size_t part_length(const char *path)
 {
 	return strcspn(path, "/");
@@ -173,9 +180,9 @@ static unsigned part_count(const char *path)
 }
 
 /*
- * Paths are host bridge, bridges, device. A switch is two bridges deep: its upstream port, and one
- * downstream port per device. After the last bridge that both paths share, a device of the same
- * switch has one more bridge, a device of a nested switch three.
+ * A path consists of a host bridge, bridges and a device. A switch is two bridges deep: its
+ * upstream port, and one downstream port per device. After the last bridge that both paths share, a
+ * device of the same switch has one more bridge, and a device of a nested switch has three.
  */
 enum rung_link rung__pci_link(const char *a, const char *b)
 {
@@ -193,7 +200,8 @@ enum rung_link rung__pci_link(const char *a, const char *b)
 	return part_count(a) <= 2 && part_count(b) <= 2 ? RUNG_LINK_PIX : RUNG_LINK_PXB;
 }
 
-/* On a machine with one node every device is there, although the kernel does not report it. */
+/* Node of a device, or -1. On a machine with one node every device is at that node, although the
+ * kernel does not report it. */
 static int node_of(const struct rung_topology *topology, const struct rung_topology_device *device)
 {
 	return device->node < 0 && topology->info.node_count == 1 ? (int)topology->nodes[0].node
@@ -213,6 +221,7 @@ enum rung_link rung_topology_link(const struct rung_topology *topology, size_t a
 	if (!a->pci_path || !b->pci_path)
 		return RUNG_LINK_UNKNOWN;
 	link = rung__pci_link(a->pci_path, b->pci_path);
+	/* a shared bridge is nearer than any relation of nodes */
 	if (link != RUNG_LINK_UNKNOWN)
 		return link;
 	if (node_of(topology, a) < 0 || node_of(topology, b) < 0)
@@ -228,6 +237,7 @@ enum rung_link rung_topology_node_link(const struct rung_topology *topology, siz
 
 	if (!device || !node || !device->pci_path)
 		return RUNG_LINK_UNKNOWN;
+	/* the node is the GPU's own memory */
 	if (device->memory_node == (int)node->node)
 		return RUNG_LINK_SELF;
 	if (node_of(topology, device) < 0)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs and NVMe drives: their identity, node, bridges and link. */
+/* GPUs and NVMe drives: their identity, node, bridges and link. Drives are listed by namespace,
+ * because a namespace is the disk that holds files; its controller is the device on PCI. */
 #include <stdio.h>
 #include <string.h>
 
 #include "topology/state.h"
 
-#define PCI_DEVICES   "sys/bus/pci/devices"
-#define DEVICES_MAX   4096u /* GPUs and drives together: the matrix of links is of their square */
+#define PCI_DEVICES "sys/bus/pci/devices"
+/* GPUs and drives together: the matrix of links has the square of this number */
+#define DEVICES_MAX   4096u
 #define CLASS_DISPLAY 0x03u
-#define WIDTH_UNKNOWN 255u /* what a device that has fallen off the bus answers */
+#define WIDTH_UNKNOWN 255u /* a device that has fallen off the bus reads as all ones */
 #define HEX           "0123456789abcdef"
 
 static int no_memory(void)
@@ -18,7 +20,8 @@ static int no_memory(void)
 
 /* ---- names ---- */
 
-/* Skip `least` to `most` digits at *at and the `end` that follows; *at then points past it. */
+/* Skip `least` to `most` hexadecimal digits at *at and the `end` that follows; *at then points past
+ * it. An `end` of 0 stands for no character. */
 static bool skip_hex(const char **at, size_t least, size_t most, char end)
 {
 	size_t digits = strspn(*at, HEX);
@@ -52,7 +55,8 @@ static bool is_device(const char *name)
 	return rung__is_bus_id(name, strlen(name));
 }
 
-/* "nvme0" with `parts` 1, "nvme0n1" with 2: paths to a namespace, "nvme0c1n1", are neither. */
+/* Whether a name is "nvme0" with `parts` 1, or "nvme0n1" with 2. Paths to a namespace, "nvme0c1n1",
+ * are neither: the namespace itself is listed already. */
 static bool is_nvme(const char *name, unsigned parts)
 {
 	if (strncmp(name, "nvme", 4) != 0)
@@ -76,12 +80,12 @@ static bool is_namespace(const char *name)
 	return is_nvme(name, 2);
 }
 
-/* ---- what all devices on PCI have ---- */
+/* ---- properties of all devices on PCI ---- */
 
 /*
  * Cut "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0" to the part from the first host
  * bridge to the last entry on a bus, in the arena. Host bridges may be below devices (VMD).
- * *path_out is NULL if there is none.
+ * *bus_id_out is the last part of *path_out; both are NULL for a path without a PCI device.
  */
 static int cut_pci_path(struct rung__sys *sys, const char *place, const char **path_out,
                         const char **bus_id_out)
@@ -112,6 +116,8 @@ static int cut_pci_path(struct rung__sys *sys, const char *place, const char **p
 	return 0;
 }
 
+/* Read the node of a device. The kernel reports -1 if the firmware does not assign one; *node_out
+ * is then unchanged. */
 static int read_node_number(struct rung__sys *sys, const char *folder, int *node_out)
 {
 	int rc = rung__sys_read(sys, "%s/numa_node", folder);
@@ -125,8 +131,8 @@ static int read_node_number(struct rung__sys *sys, const char *folder, int *node
 	return rc;
 }
 
-/* "8.0 GT/s PCIe", "8 GT/s" of older kernels, "Unknown". Not by strtod(), which asks the locale for
- * its point. */
+/* Parse "8.0 GT/s PCIe", "8 GT/s" of older kernels, or "Unknown", which leaves the speed unchanged.
+ * Not with strtod(), whose decimal point depends on the locale. */
 static bool parse_speed(const char *text, double *gt_per_s_out)
 {
 	unsigned whole = 0, tenths = 0, digits = 0;
@@ -157,6 +163,7 @@ static int read_speed(struct rung__sys *sys, const char *folder, const char *nam
 	return rc;
 }
 
+/* Read the number of lanes; 0: unknown. */
 static int read_width(struct rung__sys *sys, const char *folder, const char *name,
                       uint32_t *width_out)
 {
@@ -167,8 +174,8 @@ static int read_width(struct rung__sys *sys, const char *folder, const char *nam
 	return rc;
 }
 
-/* Devices inside the processor or emulated ones have no link: the files are there, and hold
- * "Unknown" and 0. */
+/* Read the link of a device. Devices inside the processor and emulated ones have no link: their
+ * files exist, with "Unknown" and 0. */
 static int read_link(struct rung__sys *sys, const char *folder, struct rung_pcie_link *link)
 {
 	int rc = read_speed(sys, folder, "current_link_speed", &link->gt_per_s);
@@ -182,7 +189,11 @@ static int read_link(struct rung__sys *sys, const char *folder, struct rung_pcie
 	return rc;
 }
 
-/* @param folder  path of the device's folder, perhaps through links */
+/*
+ * Read the properties of a device on PCI; a device elsewhere, such as a drive over a network, keeps
+ * its unknown values.
+ * @param folder  path of the device's folder, perhaps through links
+ */
 static int read_pci(struct rung__sys *sys, const char *folder, struct rung_topology_device *device)
 {
 	const char *place;
@@ -200,7 +211,7 @@ static int read_pci(struct rung__sys *sys, const char *folder, struct rung_topol
 	return rc;
 }
 
-/* Extend the array by `count` devices after the `used` ones. */
+/* Extend the array by `count` unknown devices after the `used` ones. */
 static int add_room(struct rung__sys *sys, struct rung_topology *topology, size_t used,
                     size_t count)
 {
@@ -226,6 +237,7 @@ static int add_room(struct rung__sys *sys, struct rung_topology *topology, size_
 
 /* ---- GPUs ---- */
 
+/* Name of a GPU vendor by its PCI id; NULL: not a vendor of GPUs. */
 static const char *vendor_name(uint64_t vendor)
 {
 	switch (vendor) {
@@ -241,9 +253,11 @@ static const char *vendor_name(uint64_t vendor)
 }
 
 /*
- * Display controllers of GPU vendors, because those of others belong to a server's management
- * controller; and every device with a GPU driver, because some accelerators are not in the display
- * class. Not included are virtual functions of a GPU for guests.
+ * Whether a device on PCI is a GPU: a display controller of a GPU vendor, because display
+ * controllers of other vendors belong to a server's management controller; or any device with a GPU
+ * driver, because some accelerators are not in the display class. Virtual functions of a GPU, which
+ * are for guests, are not included.
+ * @return 1, 0, or a failure
  */
 static int is_gpu(struct rung__sys *sys, const char *name, uint64_t *vendor_out)
 {
@@ -267,7 +281,8 @@ static int is_gpu(struct rung__sys *sys, const char *name, uint64_t *vendor_out)
 	              : driver && (strcmp(driver, "nvidia") == 0 || strcmp(driver, "amdgpu") == 0);
 }
 
-/* From NVIDIA's driver: the model, and on coherent platforms the node of the GPU's memory. */
+/* Read the model from NVIDIA's driver, and on coherent platforms the node of the GPU's memory. The
+ * node gets the GPU's name, so that its memory is not used for rows by default. */
 static int read_nvidia(struct rung__sys *sys, struct rung_topology *topology,
                        struct rung_topology_device *gpu)
 {
@@ -307,6 +322,7 @@ static int read_gpu(struct rung__sys *sys, struct rung_topology *topology, const
 	return rc < 0 ? rc : read_nvidia(sys, topology, gpu);
 }
 
+/* Find and read all GPUs, in two passes, because their number is needed for the array. */
 static int read_gpus(struct rung__sys *sys, struct rung_topology *topology)
 {
 	const char *const *names, **gpus;
@@ -321,6 +337,8 @@ static int read_gpus(struct rung__sys *sys, struct rung_topology *topology)
 	if (!gpus || !vendors)
 		return no_memory();
 	for (size_t i = 0; i < count; i++) {
+		/* vendors of the found GPUs are packed like `gpus`: the next candidate overwrites a
+		 * rejected one */
 		rc = is_gpu(sys, names[i], &vendors[gpu_count]);
 		if (rc < 0)
 			return rc;
@@ -337,8 +355,9 @@ static int read_gpus(struct rung__sys *sys, struct rung_topology *topology)
 /* ---- NVMe ---- */
 
 /*
- * The controller of a namespace is the folder above it; a namespace with several controllers is in
- * the folder of its subsystem, with links to them.
+ * Find the controller of a namespace. It is the folder above it; a namespace with several
+ * controllers is in the folder of its subsystem, with links to them, and the first one is used.
+ * *controller_out is NULL if no controller is found.
  */
 static int find_controller(struct rung__sys *sys, const char *name, const char **controller_out)
 {
@@ -371,6 +390,7 @@ static int find_controller(struct rung__sys *sys, const char *name, const char *
 	return 0;
 }
 
+/* Read transport, model and PCI properties of a drive's controller. */
 static int read_controller(struct rung__sys *sys, struct rung_topology_device *drive)
 {
 	char folder[64];
@@ -384,6 +404,7 @@ static int read_controller(struct rung__sys *sys, struct rung_topology_device *d
 	return rc < 0 ? rc : read_pci(sys, folder, drive);
 }
 
+/* Read one namespace. A drive without a known controller keeps its name, size and sector size. */
 static int read_drive(struct rung__sys *sys, const char *name, struct rung_topology_device *drive)
 {
 	uint64_t sectors; /* of 512 bytes, whatever the sector size of the drive */
@@ -402,6 +423,7 @@ static int read_drive(struct rung__sys *sys, const char *name, struct rung_topol
 	return rc < 0 || !drive->controller ? rc : read_controller(sys, drive);
 }
 
+/* Read all drives, after the GPUs in the same array. */
 static int read_drives(struct rung__sys *sys, struct rung_topology *topology)
 {
 	size_t count, used = topology->info.gpu_count;

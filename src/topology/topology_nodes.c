@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NUMA nodes: CPUs, memory, huge pages, firmware ratings, distances. */
+/*
+ * NUMA nodes: CPUs, memory, huge pages, firmware ratings, distances. Nodes are read by their
+ * numbers in the kernel's list of online nodes, because the numbers may have gaps. Values that the
+ * kernel does not report stay unknown.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "topology/state.h"
 
 #define NODES          "sys/devices/system/node"
-#define PAGE_SIZES_MAX 16u  /* arm64 has four */
-#define RATINGS_MAX    2u   /* access classes that the kernel knows */
-#define DISTANCE_MAX   255u /* a byte in the firmware's table */
+#define PAGE_SIZES_MAX 16u  /* of one node; arm64 has four */
+#define RATINGS_MAX    2u   /* access classes: 0 for the nearest initiator, 1 for the nearest CPU */
+#define DISTANCE_MAX   255u /* one byte in the firmware's table */
 
 static int no_memory(void)
 {
@@ -17,6 +21,7 @@ static int no_memory(void)
 
 /* ---- memory ---- */
 
+/* A field of the meminfo that was read last, in bytes. It must exist. @return 1 or a failure */
 static int field_bytes(struct rung__sys *sys, const char *key, uint64_t *bytes_out)
 {
 	const char *value;
@@ -45,8 +50,11 @@ int rung__topology_read_memory(struct rung__sys *sys, const char *path, uint64_t
 	return rc;
 }
 
-/* Unused, and what files and the kernel's own caches hold that can be had again, in the meminfo
- * that was read last. */
+/*
+ * Add up the available memory from the meminfo that was read last: unused memory, and the page
+ * cache and kernel caches that can be reclaimed. The kernel reports MemAvailable only for the whole
+ * machine, not for nodes.
+ */
 static int add_up_available(struct rung__sys *sys, struct rung_topology_node *node)
 {
 	static const char *const caches[] = { "Active(file):", "Inactive(file):", "SReclaimable:" };
@@ -76,7 +84,8 @@ static int read_node_memory(struct rung__sys *sys, const char *path,
 	return rc > 0 ? add_up_available(sys, node) : rc;
 }
 
-/* @param folder  that of a node, or of the whole machine, with a folder for each page size */
+/* Read the pool of each huge page size.
+ * @param folder  of a node or of the whole machine; it has one folder per page size */
 static int read_huge_pages(struct rung__sys *sys, const char *folder,
                            struct rung_topology_node *node)
 {
@@ -112,7 +121,7 @@ static int read_huge_pages(struct rung__sys *sys, const char *folder,
 
 /* ---- ratings ---- */
 
-/* The firmware reports 0 for unknown values. */
+/* Read one rating, in units of `unit`. The firmware reports 0 for unknown values. */
 static int read_rate(struct rung__sys *sys, uint32_t node, uint32_t access, const char *name,
                      uint64_t unit, uint64_t *rate_out)
 {
@@ -125,6 +134,7 @@ static int read_rate(struct rung__sys *sys, uint32_t node, uint32_t access, cons
 	return rc;
 }
 
+/* Whether any value of a rating is known. */
 static bool has_text(const struct rung_memory_rating *rating)
 {
 	return rating->read_bytes_per_s != RUNG_UNKNOWN ||
@@ -132,6 +142,8 @@ static bool has_text(const struct rung_memory_rating *rating)
 	       rating->read_latency_ns != RUNG_UNKNOWN || rating->write_latency_ns != RUNG_UNKNOWN;
 }
 
+/* Read the ratings that the firmware (ACPI HMAT) has for a node's memory. A class without any value
+ * is overwritten by the next one. */
 static int read_ratings(struct rung__sys *sys, struct rung_topology_node *node)
 {
 	struct rung_memory_rating *ratings =
@@ -169,7 +181,8 @@ static int read_ratings(struct rung__sys *sys, struct rung_topology_node *node)
 
 /* ---- distances ---- */
 
-/* A line holds a number for each node that is online, in their order. */
+/* Read one row of the table of distances. The file has one number per online node, in the order of
+ * the nodes; another count would assign distances to the wrong nodes, so it is an error. */
 static int read_distances(struct rung__sys *sys, uint32_t node, uint32_t *row, size_t count)
 {
 	int rc = rung__sys_read(sys, NODES "/node%" PRIu32 "/distance", node);
@@ -196,7 +209,8 @@ static int read_distances(struct rung__sys *sys, uint32_t node, uint32_t *row, s
 
 /* ---- nodes ---- */
 
-/* The nodes of offline CPUs: their folders keep the link, while cpulist has only online CPUs. */
+/* Assign offline CPUs to nodes. The folder of an offline CPU keeps the link to its node, while
+ * cpulist has only online CPUs. */
 static int read_offline_cpus(struct rung__sys *sys, const struct rung_topology *topology)
 {
 	const struct rung_id_list *offline = &topology->info.cpus_offline;
@@ -213,6 +227,7 @@ static int read_offline_cpus(struct rung__sys *sys, const struct rung_topology *
 			return rc;
 		nodes[i] = links.count > 0 ? links.ids[0] : UINT32_MAX;
 	}
+	/* if the offline CPUs are unknown, so are those of each node */
 	for (uint32_t n = 0; offline->ids && n < topology->info.node_count; n++) {
 		struct rung_topology_node *node = &topology->nodes[n];
 		uint32_t count = 0, *ids;
@@ -248,7 +263,8 @@ static int read_node(struct rung__sys *sys, struct rung_topology_node *node)
 	return rc;
 }
 
-/* Derived from the files of the node if the kernel has no list. */
+/* Set has_cpu and has_memory from the kernel's lists, or from the files of the node if the kernel
+ * has no such lists. */
 static void classify(struct rung_topology_node *node, const struct rung_id_list *with_cpu,
                      const struct rung_id_list *with_memory)
 {
@@ -258,6 +274,7 @@ static void classify(struct rung_topology_node *node, const struct rung_id_list 
 	                           : node->total_bytes != RUNG_UNKNOWN && node->total_bytes > 0;
 }
 
+/* Allocate `count` nodes whose values are unknown. */
 static int take_nodes(struct rung__sys *sys, struct rung_topology *topology, uint32_t count)
 {
 	topology->nodes = rung__arena_alloc(sys->arena, count, sizeof(*topology->nodes));
@@ -275,6 +292,7 @@ static int take_nodes(struct rung__sys *sys, struct rung_topology *topology, uin
 	return 0;
 }
 
+/* Read all nodes of a machine whose kernel supports NUMA. */
 static int read_online_nodes(struct rung__sys *sys, struct rung_topology *topology,
                              const struct rung_id_list *online)
 {
@@ -302,7 +320,8 @@ static int read_online_nodes(struct rung__sys *sys, struct rung_topology *topolo
 	return rc;
 }
 
-/* A kernel without NUMA, or a container that hides it: one node of all there is. */
+/* Without NUMA support in the kernel, or in a container that hides it: one node with all CPUs and
+ * all memory. */
 static int read_whole_machine(struct rung__sys *sys, struct rung_topology *topology)
 {
 	struct rung_topology_node *node;
@@ -321,6 +340,8 @@ static int read_whole_machine(struct rung__sys *sys, struct rung_topology *topol
 	return rc;
 }
 
+/* Find the CPUs and the memory of each node that this process may use; -1 if the kernel does not
+ * report the allowed nodes. */
 static int read_allowed(struct rung__sys *sys, struct rung_topology *topology)
 {
 	const struct rung_topology_info *info = &topology->info;
@@ -339,7 +360,8 @@ static int read_allowed(struct rung__sys *sys, struct rung_topology *topology)
 	return 0;
 }
 
-/* Nodes' memory instead of /proc/meminfo's. */
+/* Total memory as the sum over the nodes, if /proc/meminfo is absent; unknown if one node is
+ * unknown. */
 static void add_up(struct rung_topology *topology)
 {
 	uint64_t sum = 0;
@@ -360,7 +382,7 @@ int rung__topology_read_nodes(struct rung__sys *sys, struct rung_topology *topol
 	if (rc < 0)
 		return rc;
 	if (rc > 0 && online.count == 0)
-		return rung__sys_bad(sys, sys->text, "a list of nodes: none is online");
+		return rung__sys_bad(sys, sys->text, "a list of online nodes: it is empty");
 	if (rc == 0 && !topology->info.cpus.ids)
 		return rung__fail(RUNG_E_NOENT,
 		                  "%s/sys/devices/system: has neither node/online nor cpu/online; "

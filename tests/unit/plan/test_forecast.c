@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seconds predicted from a profile: of plans and batches small enough to be counted by hand. */
+/* Seconds predicted from a profile, for plans and batches small enough for calculations by hand. */
 #include "forecast_fixture.h"
 
 TestSuite(forecast, .timeout = 60);
 
-Test(forecast, rows_in_memory_take_the_time_between_two_sizes, .init = setup)
+Test(forecast, times_of_rows_in_memory_are_interpolated_by_size, .init = setup)
 {
 	const uint64_t ranks[] = { 5, 99, 0 }, starts[] = { 0, 3 };
 	struct rung_forecast out = forecast_of(ranks, starts, 1);
@@ -12,24 +12,24 @@ Test(forecast, rows_in_memory_take_the_time_between_two_sizes, .init = setup)
 	cr_assert_float_eq(out.memory_seconds, 3 * (100 + ID_NS) * 1e-9, 1e-15);
 	cr_assert_eq(out.nvme_seconds, 0);
 	cr_assert_str_eq(rung_bound_name(out.bound), "host memory");
-	plan.row_bytes = 1536; /* twice the largest size: twice its time */
+	plan.row_bytes = 1536; /* twice the largest measured size takes twice its time */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * (280 + ID_NS) * 1e-9,
 	                   1e-15);
-	plan.row_bytes = 8; /* less than the smallest: no less time */
+	plan.row_bytes = 8; /* below the smallest measured size the time is constant */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * (60 + ID_NS) * 1e-9,
 	                   1e-15);
 }
 
-Test(forecast, cold_rows_that_are_near_each_other_share_a_read, .init = setup)
+Test(forecast, nearby_cold_rows_share_a_read, .init = setup)
 {
-	/* gap: a read of 1000 ns against 8192 bytes in 3000 ns: 2730 bytes, less the row's own, in
-	 * whole sectors 2048 = 4 rows */
+	/* The gap: in the 1000 ns of a read, 2730 bytes are transferred (8192 in 3000 ns). Less the
+	 * row's own bytes, in whole sectors, that is 2048 bytes or 4 rows. */
 	const uint64_t ranks[] = { 300, 305, 200, 500, 506, 50, 300 }, starts[] = { 0, 7 };
 	struct rung_forecast out = forecast_of(ranks, starts, 1);
 
 	cr_assert_eq(out.merge_gap_bytes, 2048);
 	cr_assert_eq(out.queue_depth, 4);
-	/* 200 | 300 and 305, four rows between them | 500 | 506, five rows between them */
+	/* reads: 200 | 300 and 305, with four rows between | 500 | 506, five rows after 500 */
 	cr_assert_eq(out.reads, 4);
 	cr_assert_eq(out.read_bytes, 3 * 512 + 6 * 512);
 	cr_assert_float_eq(out.nvme_seconds,
@@ -46,7 +46,7 @@ Test(forecast, cold_rows_that_are_near_each_other_share_a_read, .init = setup)
 	cr_assert_eq(forecast_of((uint64_t[]){ 300, 301 }, (uint64_t[]){ 0, 2 }, 1).reads, 2);
 }
 
-Test(forecast, reads_that_share_are_no_longer_than_a_slot, .init = setup)
+Test(forecast, a_shared_read_is_no_longer_than_a_slot, .init = setup)
 {
 	uint64_t ranks[64], starts[] = { 0, 64 };
 
@@ -58,41 +58,43 @@ Test(forecast, reads_that_share_are_no_longer_than_a_slot, .init = setup)
 	cr_assert_eq(forecast_of(ranks, starts, 1).reads, 1);
 }
 
-Test(forecast, depths_between_two_and_beyond, .init = setup)
+Test(forecast, rates_are_interpolated_between_depths_and_bounded_beyond, .init = setup)
 {
 	const uint64_t ranks[] = { 300 }, starts[] = { 0, 1 };
 
-	plan.slots.slot_count = 2; /* each read takes 4 us with one in flight, and with four */
+	plan.slots.slot_count = 2; /* each read takes 4 us, with one in flight as with four */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 1 / 500e3, 1e-12);
 	plan.slots.slot_count = 1;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 1 / 250e3, 1e-12);
 	plan.slots.slot_count = 64;
 	opts.queue_depth = 64;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 1e-6, 1e-12);
-	profile.reads[1].reads_per_s = 5e5; /* 8 us with four: 5.33 us with two, between */
+	/* 8 us with four in flight: 5.33 us with two, interpolated */
+	profile.reads[1].reads_per_s = 5e5;
 	plan.slots.slot_count = 2;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 4e-6 * (4.0 / 3) / 2, 1e-12);
-	profile.reads[0].depth = 2; /* fewer than were measured: each as long as the fewest */
+	/* below the lowest measured depth a read takes as long as there */
+	profile.reads[0].depth = 2;
 	plan.slots.slot_count = 1;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 8e-6, 1e-12);
 }
 
-Test(forecast, the_cache_has_what_the_batch_before_wanted_and_the_hottest, .init = setup)
+Test(forecast, the_cache_holds_the_hottest_rows_of_the_previous_batch, .init = setup)
 {
 	const uint64_t ranks[] = { 100, 300, 500, 100, 300, 700, 100, 500, 900, 500 },
 		       starts[] = { 0, 3, 6, 9, 10 };
 
 	plan.cache.row_count = 2;
-	/* 100 and 300 were in the batch before; then 100 again, and 500 no more; then 500 */
+	/* hits: 100 and 300 of the first batch; then 100 but not 500; then 500 */
 	cr_assert_eq(forecast_of(ranks, starts, 4).cache_hits, 2 + 1 + 1);
-	plan.cache.row_count = 1; /* room for one: 100 of the two, 100, 500 */
+	plan.cache.row_count = 1; /* room for one row: hits are 100, 100 and 500 */
 	cr_assert_eq(forecast_of(ranks, starts, 4).cache_hits, 3);
 	plan.cache.row_count = 0;
 	cr_assert_eq(forecast_of(ranks, starts, 4).cache_hits, 0);
 	cr_assert_eq(forecast_of(ranks, starts, 4).reads, 10);
 }
 
-Test(forecast, what_warms_up_fills_the_cache_and_does_not_count, .init = setup)
+Test(forecast, warm_up_batches_fill_the_cache_and_are_not_counted, .init = setup)
 {
 	const uint64_t ranks[] = { 5, 300, 500, 300, 500, 99, 900, 500 },
 		       starts[] = { 0, 3, 5, 6, 8 };
@@ -101,7 +103,7 @@ Test(forecast, what_warms_up_fills_the_cache_and_does_not_count, .init = setup)
 	plan.cache.row_count = 2;
 	opts.warmup_batches = 1;
 	out = forecast_of(ranks, starts, 4);
-	/* 300 and 500 were in the batch before, which does not count */
+	/* 300 and 500 were in the previous batch, which is not counted */
 	cr_assert_eq(out.cache_hits, 2);
 	cr_assert_eq(out.reads, 2);
 	cr_assert_eq(out.read_bytes, 2 * 512);
@@ -113,8 +115,8 @@ Test(forecast, what_warms_up_fills_the_cache_and_does_not_count, .init = setup)
 	cr_assert_float_eq(out.memory_seconds, (2 * ID_NS + 2 * MISS_NS) * 1e-9, 1e-15);
 	opts.warmup_batches = 4;
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 4, &out), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "4 batches for warm-up, of 4: none is left"), "%s",
-	          rung_last_error());
+	cr_assert(strstr(rung_last_error(), "4 batches for warm-up, of 4: leave at least one"),
+	          "%s", rung_last_error());
 }
 
 Test(forecast, the_busiest_of_several_files_counts, .init = setup)
@@ -124,11 +126,11 @@ Test(forecast, the_busiest_of_several_files_counts, .init = setup)
 	plan.file_count = 2;
 	plan.block_rows = 100;
 	plan.slots.slot_count = 8;
-	/* three of them in the second file */
+	/* three of them are in the second file */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 3e-6, 1e-12);
 }
 
-Test(forecast, reads_are_those_of_the_drive_that_the_features_lie_on, .init = setup)
+Test(forecast, reads_are_those_of_the_drive_of_the_features, .init = setup)
 {
 	const uint64_t ranks[] = { 300 }, starts[] = { 0, 1 };
 	struct rung_forecast out;
@@ -150,7 +152,7 @@ Test(forecast, reads_are_those_of_the_drive_that_the_features_lie_on, .init = se
 		strstr(out.tuning.drive_why, "c, for which the profile has no reads; a, its first"),
 		"%s", out.tuning.drive_why);
 	plan.drive_names[0][0] = 0;
-	profile.drives[0].name[0] = 0; /* two that have no name are not the same drive */
+	profile.drives[0].name[0] = 0; /* two drives without a name are different drives */
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_eq(out.tuning.drive_idx[0], 0);
 	cr_assert(strstr(out.tuning.drive_why,
@@ -158,9 +160,9 @@ Test(forecast, reads_are_those_of_the_drive_that_the_features_lie_on, .init = se
 	          "%s", out.tuning.drive_why);
 }
 
-Test(forecast, files_on_several_drives_have_each_its_own_reads, .init = setup)
+Test(forecast, each_file_uses_the_reads_of_its_drive, .init = setup)
 {
-	/* one in the first file, three in the second */
+	/* one row in the first file, three in the second */
 	const uint64_t ranks[] = { 150, 250, 350, 550 }, starts[] = { 0, 4 };
 	struct rung_forecast out;
 
@@ -173,17 +175,17 @@ Test(forecast, files_on_several_drives_have_each_its_own_reads, .init = setup)
 	strcpy(plan.drive_names[0], "b");
 	strcpy(plan.drive_names[1], "a");
 	out = forecast_of(ranks, starts, 1);
-	/* 10 us for the one, 1 us for each of the three */
+	/* 10 us for one read, 1 us for each of three reads */
 	cr_assert_float_eq(out.nvme_seconds, 1e-5, 1e-12);
 	strcpy(plan.drive_names[0], "a");
 	strcpy(plan.drive_names[1], "b");
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 3e-5, 1e-12);
-	/* of the second drive one size is known */
+	/* only one size was measured on the second drive */
 	cr_assert(out.merge_gap_bytes == 0 && out.tuning.merge_gap_bytes == 0 &&
 	          strstr(out.tuning.merge_gap_why, "one size"));
 }
 
-Test(forecast, rows_in_place_lie_anywhere, .init = setup)
+Test(forecast, rows_in_place_rarely_share_reads, .init = setup)
 {
 	uint64_t ranks[64], starts[] = { 0, 64 };
 
@@ -197,7 +199,7 @@ Test(forecast, rows_in_place_lie_anywhere, .init = setup)
 
 static int gpus[3];
 
-/* 100 rows on the GPU, 300 dealt to three of them, 200 in host memory. */
+/* 100 rows on each GPU, 300 interleaved over three GPUs, 200 in host memory. */
 static void setup_gpu(void)
 {
 	setup();
@@ -231,10 +233,10 @@ static struct rung_forecast gpu_forecast_of(const uint64_t *ranks, uint64_t coun
 	return out;
 }
 
-Test(forecast, a_gpu_reads_its_own_memory_and_others_and_its_link_side_by_side, .init = setup_gpu)
+Test(forecast, a_gpu_reads_its_own_memory_peers_and_the_link_in_parallel, .init = setup_gpu)
 {
-	/* Two rows that each GPU holds; of the interleaved ones 100 is GPU 1's, 101 GPU 0's, 102
-	 * GPU 1's again; two in host memory, one in the file. */
+	/* Each GPU holds rows 5 and 99. Of the interleaved rows, 100 and 102 are on GPU 1 and 101
+	 * on GPU 0. Two rows are in host memory, one in the file. */
 	const uint64_t ranks[] = { 5, 99, 100, 101, 102, 400, 599, 700 };
 	struct rung_forecast out = gpu_forecast_of(ranks, 8);
 
@@ -254,7 +256,7 @@ Test(forecast, a_gpu_reads_its_own_memory_and_others_and_its_link_side_by_side, 
 	cr_assert_eq(out.memory_seconds, 0);
 }
 
-Test(forecast, what_warms_up_a_gpu_does_not_count, .init = setup_gpu)
+Test(forecast, warm_up_batches_of_a_gpu_are_not_counted, .init = setup_gpu)
 {
 	const uint64_t ranks[] = { 5, 100, 400, 700, 99 }, starts[] = { 0, 4, 5 };
 	struct rung_forecast out = { .size = sizeof(out) };
@@ -267,7 +269,7 @@ Test(forecast, what_warms_up_a_gpu_does_not_count, .init = setup_gpu)
 	             0);
 }
 
-Test(forecast, rows_of_a_gpu_take_the_time_between_two_sizes, .init = setup_gpu)
+Test(forecast, times_of_rows_on_a_gpu_are_interpolated_by_size, .init = setup_gpu)
 {
 	const uint64_t ranks[] = { 5 };
 	const struct rung_profile_gpu_rows rows[] = { { 256, 1e9 }, { 768, 1e9 / 3 } };
@@ -287,7 +289,7 @@ Test(forecast, on_a_gpu_no_threads_are_chosen, .init = setup_gpu)
 	struct rung_forecast out;
 
 	profile.rows[profile.rows_count++] = (struct rung_profile_rows){ 1, 8, 0, 0, 512, 1e9 };
-	opts.threads = 7; /* more of them look after cold rows no faster */
+	opts.threads = 7; /* more threads do not process cold rows faster */
 	out = gpu_forecast_of(ranks, 3);
 	cr_assert_eq(out.threads + out.tuning.threads, 0);
 	cr_assert_str_eq(out.tuning.threads_why, "a GPU gathers");
@@ -295,7 +297,7 @@ Test(forecast, on_a_gpu_no_threads_are_chosen, .init = setup_gpu)
 	cr_assert_geq(out.tuning.queue_depth, 1);
 }
 
-Test(forecast, rungs_without_figures_are_assumed_and_told, .init = setup_gpu)
+Test(forecast, rates_missing_for_a_tier_are_assumed_and_reported, .init = setup_gpu)
 {
 	const uint64_t ranks[] = { 5, 101, 400 };
 	struct rung_profile assumed;
@@ -308,7 +310,7 @@ Test(forecast, rungs_without_figures_are_assumed_and_told, .init = setup_gpu)
 	cr_assert_float_eq(gpu_forecast_of(ranks, 3).link_seconds,
 	                   1 / assumed.link_rows[1].rows_per_s, 1e-15);
 	cr_assert_eq(assumed.link_rows[1].row_bytes, 512);
-	gpus[1] = 1; /* one GPU that poses as three has no others */
+	gpus[1] = 1; /* one GPU listed three times has no peers */
 	cr_assert_eq(gpu_forecast_of(ranks, 3).assumed, RUNG_ASSUMED_GPU | RUNG_ASSUMED_LINK);
 	plan.tiers[RUNG__TIER_GPU].row_count = plan.tiers[RUNG__TIER_PEER].row_count = 0;
 	plan.tiers[RUNG__TIER_PEER].rank_first = 0;
@@ -318,7 +320,7 @@ Test(forecast, rungs_without_figures_are_assumed_and_told, .init = setup_gpu)
 	cr_assert_null(rung_assumed_name(RUNG_ASSUMED_ALL));
 }
 
-Test(forecast, what_cannot_be_predicted_is_refused, .init = setup)
+Test(forecast, invalid_input_is_rejected, .init = setup)
 {
 	const uint64_t ranks[] = { 5, VERTICES }, starts[] = { 0, 2 };
 	struct rung_forecast out = { .size = sizeof(out) };
@@ -338,7 +340,7 @@ Test(forecast, what_cannot_be_predicted_is_refused, .init = setup)
 	             RUNG_E_ABI);
 }
 
-Test(forecast, profiles_that_cannot_be_are_refused, .init = setup)
+Test(forecast, invalid_profiles_are_rejected, .init = setup)
 {
 	const uint64_t ranks[] = { 300 }, starts[] = { 0, 1 };
 	struct rung_forecast out = { .size = sizeof(out) };
@@ -353,22 +355,24 @@ Test(forecast, profiles_that_cannot_be_are_refused, .init = setup)
 	REFUSED(profile.rows_count = RUNG_PROFILE_ROWS_MAX + 1);
 	REFUSED(profile.reads_count = RUNG_PROFILE_READS_MAX + 1);
 	REFUSED(profile.drive_count = RUNG_PROFILE_DRIVES_MAX + 1);
-	REFUSED(profile.drive_count = 2); /* of which one has no reads */
+	REFUSED(profile.drive_count = 2); /* one of them has no reads */
 	REFUSED(profile.rows[1].rows_per_s = 0);
 	REFUSED(profile.rows[0].rows_per_s = NAN);
 	REFUSED(profile.rows[0].row_bytes = 0);
 	REFUSED(profile.rows[0].threads = 0);
 	REFUSED(profile.rows[1].cpu_node = UINT32_MAX);
-	REFUSED(profile.rows[0].memory_node = profile.rows[1].memory_node = 1); /* none is near */
+	/* no node has rates of near memory */
+	REFUSED(profile.rows[0].memory_node = profile.rows[1].memory_node = 1);
 	REFUSED(profile.rows[0].all_cores = profile.rows[1].all_cores = 1);
-	REFUSED(profile.reads[1].depth = 1); /* twice the same */
+	REFUSED(profile.reads[1].depth = 1); /* same size and depth twice */
 	REFUSED(profile.reads[1].read_bytes = 9999);
 	REFUSED(profile.gpu_rows_count = RUNG_PROFILE_GPU_ROWS_MAX + 1);
 	REFUSED(profile.peer_rows_count = RUNG_PROFILE_GPU_ROWS_MAX + 1);
 	REFUSED(profile.link_rows_count = RUNG_PROFILE_GPU_ROWS_MAX + 1);
-	REFUSED(profile.gpu_rows_count = 1); /* of no bytes */
-	REFUSED(profile.peer_rows_count = 1; profile.peer_rows[0].row_bytes = 512); /* at no rate */
-	/* twice the same */
+	REFUSED(profile.gpu_rows_count = 1); /* with rows of 0 bytes */
+	/* with a rate of 0 */
+	REFUSED(profile.peer_rows_count = 1; profile.peer_rows[0].row_bytes = 512);
+	/* the same size twice */
 	REFUSED(profile.link_rows_count = 2;
 	        profile.link_rows[0].row_bytes = profile.link_rows[1].row_bytes = 512;
 	        profile.link_rows[0].rows_per_s = profile.link_rows[1].rows_per_s = 1e9);
@@ -384,7 +388,7 @@ Test(forecast, profiles_that_cannot_be_are_refused, .init = setup)
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_ABI);
 }
 
-Test(forecast, assumed_figures_are_whole)
+Test(forecast, the_assumed_profile_is_complete)
 {
 	rung_profile_assume(&profile);
 	cr_assert_gt(profile.rows_count, 1);

@@ -8,23 +8,26 @@
 #include "base/base.h"
 
 /**
- * The folder. Files are made in OUT.partial, which this process holds locked; it becomes OUT by one
- * rename when it is
- * complete, so that OUT is at any moment absent, the old dataset, or the new one.
+ * The folder. Files are created in OUT.partial, which this process keeps locked. When it is
+ * complete, one rename makes it OUT. So at any moment OUT is absent, the old dataset, or the new
+ * one.
  */
 struct rung__stage_dir {
-	char *path;         /* OUT, without slashes at its end */
+	char *path;         /* OUT, without trailing slashes */
 	char *partial_path; /* OUT.partial */
 	/* temporary name of OUT on file systems that cannot exchange two folders */
 	char *aside_path;
-	const char *name, *partial_name, *aside_name; /* their last parts, inside parent_fd */
-	int parent_fd;
-	int fd; /* OUT.partial; -1 while it is not ours */
+	const char *name, *partial_name, *aside_name; /* their last parts, relative to parent_fd */
+	int parent_fd;                                /* -1: not open */
+	/* OUT.partial, locked; -1: not acquired. OUT itself while a finished one is checked */
+	int fd;
+	/* two options of the run; OUT exists and will be replaced */
 	bool force, resume, replaces;
-	bool keep;      /* something in OUT.partial is finished: it stays when the run fails */
-	bool staged;    /* OUT is a dataset, perhaps of the job to resume */
-	bool published; /* OUT has a journal: a run was killed as that was to be removed */
-	/* replaced data that could not be removed, and why; "": none */
+	bool keep;   /* OUT.partial has finished parts: it stays if the run fails */
+	bool staged; /* OUT is a dataset, perhaps of the job to resume */
+	/* OUT still has its journal: a run was killed after the rename, before the clean-up */
+	bool published;
+	/* message about replaced data that could not be removed; "": none remain */
 	char left[RUNG__ERROR_BYTES];
 };
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder that staging writes. Whatever moment the process is killed at, OUT is absent, the old
- * dataset or the new one: files are made and synced in OUT.partial, its manifest gets its name
- * last, and one rename makes OUT of it. The lock is on the folder itself (flock), so it ends with
- * the process and moves with the folder. The journal moves with it, too, and is removed then:
- * killed in between, the next run finds it in OUT and knows that this was all that was left to do.
+ * The folder that staging writes. Even if the process is killed at any moment, OUT is absent, the
+ * old dataset, or the new one: files are created and synced in OUT.partial, the manifest gets its
+ * name last, and one rename turns OUT.partial into OUT. The lock is on the folder itself (flock),
+ * so it ends with the process and moves with the folder. The journal moves with the folder too, and
+ * is removed afterwards. If the run is killed in between, the next run finds the journal in OUT,
+ * which shows that only this clean-up remains.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +22,11 @@
 #include "folder/stage_entries.h"
 #include "folder/stage_step.h"
 
-#define ACQUIRE_TRIES 8 /* each lost to a process that removed or renamed the folder in between */
+/* a try fails without an error only if another process removes or renames the folder during it */
+#define ACQUIRE_TRIES 8
 
+/* The paths of OUT, OUT.partial and OUT.replaced.partial. Their last parts are pointers into
+ * them. */
 static int make_paths(struct rung__stage_dir *dir, const char *out_dir)
 {
 	size_t len = strlen(out_dir);
@@ -42,10 +46,12 @@ static int make_paths(struct rung__stage_dir *dir, const char *out_dir)
 	return 0;
 }
 
+/* Readers reject names that end in .partial, so a dataset must not get such a name. */
 static int check_name(const struct rung__stage_dir *dir)
 {
 	size_t len = strlen(dir->name);
 
+	/* these three are folders that exist and cannot be renamed */
 	if (len == 0 || strcmp(dir->name, ".") == 0 || strcmp(dir->name, "..") == 0)
 		return rung__fail(RUNG_E_INVAL,
 		                  "output '%s': not a valid name for a new folder; give one that "
@@ -53,12 +59,14 @@ static int check_name(const struct rung__stage_dir *dir)
 		                  dir->path);
 	if (len >= 8 && strcmp(dir->name + len - 8, ".partial") == 0)
 		return rung__fail(RUNG_E_INVAL,
-		                  "output '%s': names ending in .partial are kept for unfinished "
-		                  "work; choose another",
+		                  "output '%s': names that end in .partial are reserved for "
+		                  "unfinished work; choose another",
 		                  dir->path);
 	return 0;
 }
 
+/* All later accesses are relative to this descriptor, so that they use one folder even if a path
+ * is renamed during the run. Write permission is checked now, not after hours of work. */
 static int open_parent(struct rung__stage_dir *dir)
 {
 	size_t len = (size_t)(dir->name - dir->path);
@@ -69,7 +77,7 @@ static int open_parent(struct rung__stage_dir *dir)
 		return rung__fail(RUNG_E_NOMEM, "%s", dir->path);
 	dir->parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->parent_fd < 0)
-		rc = rung__fail_errno(errno, "output '%s': its parent folder %s; make it first",
+		rc = rung__fail_errno(errno, "output '%s': its parent folder %s; create it first",
 		                      dir->path, parent);
 	else if (faccessat(dir->parent_fd, ".", W_OK | X_OK, 0) < 0)
 		rc = rung__fail_errno(errno,
@@ -79,7 +87,8 @@ static int open_parent(struct rung__stage_dir *dir)
 	return rc;
 }
 
-/* The folder has longer names while it is made, and while it is replaced. */
+/* The folder has longer names while it is written and while it is replaced; aside_name is the
+ * longest. */
 static int check_length(const struct rung__stage_dir *dir)
 {
 	const long name_max = fpathconf(dir->parent_fd, _PC_NAME_MAX);
@@ -93,6 +102,7 @@ static int check_length(const struct rung__stage_dir *dir)
 	                  dir->path, bytes, (size_t)name_max - more);
 }
 
+/* Whether `folder`, a name inside the parent folder, has an entry `name`. */
 static bool holds(const struct rung__stage_dir *dir, const char *folder, const char *name)
 {
 	char path[2 * NAME_MAX];
@@ -102,7 +112,8 @@ static bool holds(const struct rung__stage_dir *dir, const char *folder, const c
 	return fstatat(dir->parent_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Half-done work that is to replace OUT comes before OUT itself. */
+/* Whether `resume` may refer to OUT itself. With `force`, unfinished work in OUT.partial that will
+ * replace OUT has priority, unless OUT has a journal: then OUT itself has unfinished clean-up. */
 static bool may_be_finished(const struct rung__stage_dir *dir)
 {
 	return dir->resume && holds(dir, dir->name, RUNG__MANIFEST) &&
@@ -122,6 +133,7 @@ int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out)
 	struct stat st;
 	int fd, rc;
 
+	/* called again before the rename: OUT may have changed since the first check */
 	dir->replaces = dir->staged = false;
 	if (fd_out)
 		*fd_out = -1;
@@ -178,12 +190,13 @@ bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd)
 	       fstat(fd, &held) == 0 && named.st_ino == held.st_ino && named.st_dev == held.st_dev;
 }
 
-/* Decide whether to keep what an earlier run left. */
+/* Decide whether to keep the files that an earlier run left, and remove them if not. Sets `keep`,
+ * and reads the journal. The caller holds the lock. */
 static int remove_leftover(struct rung__stage_dir *dir, int fd, struct rung__journal *journal)
 {
 	int rc = rung__stage_entries_check(fd, dir->partial_path);
 
-	rung__journal_fini(journal);
+	rung__journal_fini(journal); /* of an earlier try */
 	if (rc == 0)
 		rc = rung__journal_read(journal, fd, dir->partial_path);
 	if (rc < 0)
@@ -193,9 +206,8 @@ static int remove_leftover(struct rung__stage_dir *dir, int fd, struct rung__jou
 		return 0;
 	if (dir->keep && !dir->force)
 		return rung__fail(RUNG_E_EXIST,
-		                  "%s: holds the half-done work of a run that was stopped; finish "
-		                  "it with --resume, or "
-		                  "throw it away and start from scratch with --force",
+		                  "%s: contains unfinished work of a run that was stopped; "
+		                  "continue it with --resume, or discard it with --force",
 		                  dir->partial_path);
 	dir->keep = false;
 	rung__journal_fini(journal);
@@ -203,14 +215,18 @@ static int remove_leftover(struct rung__stage_dir *dir, int fd, struct rung__jou
 	return rc < 0 ? rc : rung__journal_read(journal, fd, dir->partial_path);
 }
 
-/* @return 0 with fd set, or with fd -1 if the name was lost to another process */
+/*
+ * Create or open the folder, then lock it, then check that it still has its name: the process that
+ * held the lock may have renamed or removed it before the lock was granted.
+ * @return 0 with dir->fd set, or with dir->fd -1 if the name was lost to another process
+ */
 static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journal)
 {
 	int fd, rc;
 
 	rung__stage_step("mkdir");
 	if (mkdirat(dir->parent_fd, dir->partial_name, 0777) < 0 && errno != EEXIST)
-		return rung__fail_errno(errno, "%s: cannot be made", dir->partial_path);
+		return rung__fail_errno(errno, "%s: cannot be created", dir->partial_path);
 	fd = openat(dir->parent_fd, dir->partial_name,
 	            O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
@@ -227,7 +243,7 @@ static int acquire_once(struct rung__stage_dir *dir, struct rung__journal *journ
 			dir->fd = fd;
 			return 0;
 		}
-		/* if it is empty: we made it */
+		/* succeeds only if it is empty: then there is nothing to lose */
 		unlinkat(dir->parent_fd, dir->partial_name, AT_REMOVEDIR);
 	}
 	close(fd);
@@ -244,6 +260,7 @@ int rung__stage_dir_resolve_aside(struct rung__stage_dir *dir)
 	if (fd < 0)
 		return 0;
 	rung__stage_step("settle");
+	/* killed before the second rename, which gives OUT its new content, or after it */
 	if (fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 		if (renameat(dir->parent_fd, dir->aside_name, dir->parent_fd, dir->name) < 0)
 			rc = rung__fail_errno(errno, "%s: cannot be renamed back to %s",
@@ -265,15 +282,16 @@ int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *j
 		rc = acquire_once(dir, journal);
 	if (rc == 0 && dir->fd < 0)
 		return rung__fail(RUNG_E_BUSY,
-		                  "%s: comes and goes, other processes are staging into it; choose "
-		                  "another output",
+		                  "%s: other processes create and remove it, so it cannot be "
+		                  "locked; choose another output",
 		                  dir->partial_path);
+	/* under the lock: no other run can be between its two renames */
 	if (rc == 0)
 		rc = rung__stage_dir_resolve_aside(dir);
 	if (rc == 0)
 		rc = rung__stage_dir_check_out(dir, NULL);
-	return rc == 0 && dir->staged && !dir->force ? fail_exists(dir)
-	                                             : rc; /* appeared after the first check */
+	/* a dataset that appeared after the first check */
+	return rc == 0 && dir->staged && !dir->force ? fail_exists(dir) : rc;
 }
 
 int rung__stage_dir_open_out(struct rung__stage_dir *dir)
@@ -299,7 +317,7 @@ void rung__stage_dir_fini(struct rung__stage_dir *dir)
 	const uint64_t least = rung_last_error_min_bytes();
 	char text[RUNG__ERROR_BYTES];
 
-	/* report the original failure to the caller */
+	/* removing the files may fail too; the caller gets the original message */
 	snprintf(text, sizeof(text), "%s", rung_last_error());
 	if (dir->fd >= 0 && !dir->keep && rung__stage_dir_still_partial(dir, dir->fd) &&
 	    rung__stage_entries_remove(dir->fd, dir->partial_path) == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The folder that staging writes: its names, its lock, what an earlier run left of it. */
+/** The folder that staging writes: its names, its lock, and the leftovers of an earlier run. */
 #ifndef RUNG_IO_STAGE_DIR_H
 #define RUNG_IO_STAGE_DIR_H
 
@@ -8,8 +8,9 @@
 #include "folder/folder.h"
 #include "folder/stage_journal.h"
 
-/** Open the parent, and see that OUT may be written: RUNG_E_EXIST when it is there and not to be
- * replaced. Writes nothing. */
+/** Open the parent, and check that OUT may be written. Writes nothing. Release with
+ * rung__stage_dir_fini(), also after a failure. @return 0, RUNG_E_EXIST if OUT exists and must not
+ * be replaced, RUNG_E_INVAL (its name), RUNG_E_NOMEM, or the status of errno */
 int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool force, bool resume);
 /**
  * Create and lock OUT.partial, and read its journal. The work of an earlier run is kept if it will
@@ -18,24 +19,27 @@ int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool 
  * neither resumed nor discarded.
  */
 int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *journal);
-/** Open an OUT that is `staged`, as `fd`. Sets `published`; it is locked then. RUNG_E_BUSY when
- * another process is at it. */
+/** Open an OUT that is `staged` as `fd`, and set `published`. If it is published, lock it, because
+ * its clean-up is still to be done. @return 0, RUNG_E_BUSY if another process holds the lock, or
+ * the status of errno */
 int rung__stage_dir_open_out(struct rung__stage_dir *dir);
-/** Let go of it: OUT.partial is to be made. */
+/** Close it again, so that OUT.partial can be acquired. */
 void rung__stage_dir_close_out(struct rung__stage_dir *dir);
-/** Remove OUT.partial if it is still ours and nothing in it is finished, and close everything. */
+/** Remove OUT.partial if it is still ours and nothing in it is finished, and close everything.
+ * Keeps the thread's error message. */
 void rung__stage_dir_fini(struct rung__stage_dir *dir);
 
-/** Look at OUT. Sets `replaces` and `staged`. @param fd_out  OUT when it is to be replaced, else
- * -1; NULL: not wanted */
+/** Check whether OUT exists and may be replaced. Sets `replaces` and `staged`. @param fd_out  OUT
+ * if it will be replaced, which the caller closes; otherwise -1. May be NULL */
 int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out);
-/** Is `fd` the folder called OUT.partial? Its holder may have renamed or removed it before it was
- * locked, anybody at any time. */
+/** Whether `fd` is still the folder with the name OUT.partial. The process that held the lock
+ * before may have renamed or removed the folder, and a user may do so at any time. */
 bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd);
-/** Lock a folder, as long as `fd` is open. RUNG_E_BUSY when another process has it. */
+/** Lock a folder until `fd` is closed, without waiting. @return 0, RUNG_E_BUSY if another process
+ * holds the lock, or the status of errno */
 int rung__stage_dir_lock(int fd, const char *path);
-/** A folder set aside by a run that was killed between its two renames: back in place, or done
- * with. */
+/** Handle a folder that was set aside by a run that was killed between its two renames: rename it
+ * back if OUT is missing, otherwise remove it. */
 int rung__stage_dir_resolve_aside(struct rung__stage_dir *dir);
 
 #endif

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entries of the folder that staging writes, or of one that it replaces: files written by rung are
- * removed, others never. */
+/*
+ * Entries of the folder that staging writes, or of one that it replaces. Files that rung wrote are
+ * removed, others never: a single entry with a foreign name makes the whole folder untouchable,
+ * because it may be a folder of the user that was given by mistake.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,10 +20,11 @@
 #include "folder/stage_step.h"
 #include "folder/stage_stripe.h"
 
+/* the start of every manifest, of any version and even if the rest is damaged */
 #define FORMAT_LINE "{\n \"format\": \"" RUNG__FORMAT_NAME "\""
 
-/* Temporary files that have a name for a moment, or while they are written: edges in files make
- * them. */
+/* Temporary files that have a name for a moment, or while they are written. They belong to graphs
+ * that stay in files (src/edges, src/file/direct.c). */
 static bool is_temporary(const char *name)
 {
 	return strcmp(name, RUNG__INDPTR ".partial") == 0 ||
@@ -28,6 +32,7 @@ static bool is_temporary(const char *name)
 	       (strncmp(name, "rung-", 5) == 0 && strlen(name) == 5 + 6);
 }
 
+/* RUNG__FEATURES_PREFIX, three digits, ".npy". Only these files may be links. */
 static bool is_features(const char *name)
 {
 	const size_t prefix = strlen(RUNG__FEATURES_PREFIX);
@@ -50,6 +55,7 @@ static bool is_named(const char *name, const char *prefix)
 	return rung__split_name_ok(inner);
 }
 
+/* Whether rung writes files with this name. */
 static bool is_ours(const char *name)
 {
 	static const char *const fixed[] = { RUNG__MANIFEST,       RUNG__MANIFEST_PARTIAL,
@@ -66,7 +72,8 @@ static bool is_ours(const char *name)
 	       is_named(name, RUNG__ARRAY_PREFIX);
 }
 
-/* Call `each` for the entries of a folder. */
+/* Call `each` for the entries of a folder, until it fails. The listing has its own descriptor:
+ * closedir() closes it, and the position of `fd` is not moved. */
 static int for_entries(int fd, const char *path,
                        int (*each)(int fd, const char *path, const char *name, void *ctx),
                        void *ctx)
@@ -105,6 +112,8 @@ static int check_entry(int fd, const char *path, const char *name, void *ctx)
 		path, name);
 }
 
+/* The target of a link is removed before the link: in the other order, a run that is killed in
+ * between would leave a file that no folder refers to. */
 static int remove_entry(int fd, const char *path, const char *name, void *ctx)
 {
 	int rc;
@@ -141,6 +150,7 @@ int rung__stage_entries_remove(int fd, const char *path)
 int rung__stage_entries_check_dataset(int fd, const char *path)
 {
 	char line[sizeof(FORMAT_LINE)];
+	/* O_NONBLOCK: opening a FIFO of this name must not wait for a writer */
 	int file = openat(fd, RUNG__MANIFEST, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	ssize_t got = file >= 0 ? pread(file, line, sizeof(FORMAT_LINE) - 1, 0) : -1;
 
@@ -155,6 +165,7 @@ int rung__stage_entries_check_dataset(int fd, const char *path)
 	return rung__stage_entries_check(fd, path);
 }
 
+/* Whether the journal lists a file as finished or begun. */
 static bool is_finished(const struct rung__journal *journal, const char *name)
 {
 	const bool features =
@@ -162,7 +173,7 @@ static bool is_finished(const struct rung__journal *journal, const char *name)
 	/* lines of rows name the first of their files */
 	const char *first = features ? RUNG__FEATURES : name;
 
-	if (strcmp(name, RUNG__INDPTR) == 0) /* the two are made together */
+	if (strcmp(name, RUNG__INDPTR) == 0) /* one step writes both files of the graph */
 		name = RUNG__INDICES;
 	return strcmp(name, RUNG__JOURNAL) == 0 || rung__journal_last_of(journal, "file", name) ||
 	       rung__journal_last_of(journal, "partitioned", first) ||
@@ -179,6 +190,8 @@ int rung__stage_dir_drop_unfinished(struct rung__stage_dir *dir, struct rung__jo
 	return for_entries(dir->fd, dir->partial_path, remove_unfinished, journal);
 }
 
+/* Add the allocated bytes of a file: unlike its size, they do not count holes. Links are not
+ * followed, because stripes are on other file systems. */
 static int add_used(int fd, const char *path, const char *name, void *ctx)
 {
 	uint64_t *bytes = ctx;
@@ -186,7 +199,7 @@ static int add_used(int fd, const char *path, const char *name, void *ctx)
 
 	(void)path;
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
-		*bytes += (uint64_t)st.st_blocks * 512;
+		*bytes += (uint64_t)st.st_blocks * 512; /* the unit of st_blocks */
 	return 0;
 }
 
@@ -197,7 +210,7 @@ int rung__stage_dir_free_bytes(const struct rung__stage_dir *dir, uint64_t *free
 	int rc;
 
 	if (fstatvfs(dir->parent_fd, &vfs) < 0)
-		return rung__fail_errno(errno, "%s: free space is not known", dir->path);
+		return rung__fail_errno(errno, "%s: its free space is unknown", dir->path);
 	rc = dir->fd >= 0 ? for_entries(dir->fd, dir->partial_path, add_used, &taken) : 0;
 	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, free_out) ||
 	    !rung__add(*free_out, taken, free_out))

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The journal of a run: appended, synced, read again. Each line is the checksum of its text, a
- * space, and the text. */
+/*
+ * The journal of a run: appending, syncing and reading it.
+ *
+ * Each line is the checksum of its text in 16 hexadecimal digits, a space, and the text. Lines are
+ * collected in memory and written together, because each commit waits for the device. The last line
+ * of a key counts, so that progress is recorded without rewriting the file.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -16,11 +21,14 @@
 #include "folder/stage_journal.h"
 #include "folder/stage_step.h"
 
-#define HEAD_BYTES        (RUNG__CHECKSUM_DIGITS + 1u) /* checksum and space */
-#define SUMS_A_LINE       32u
-#define JOURNAL_BYTES_MAX (UINT64_C(1) << 30) /* some 60 TB of blocks */
+#define HEAD_BYTES  (RUNG__CHECKSUM_DIGITS + 1u) /* checksum and space */
+#define SUMS_A_LINE 32u
+/* the checksums of about 60 TB of data; a longer file is refused before it is read */
+#define JOURNAL_BYTES_MAX (UINT64_C(1) << 30)
 
-/* Move the texts of good lines together to the front. @return their bytes in the file */
+/* Move the texts of the valid lines together at the front, and end them with NUL. The first invalid
+ * line ends the journal: lines are written in order, so nothing after it can be relied on.
+ * @return bytes of the valid lines in the file */
 static uint64_t keep_good(char *text, uint64_t bytes)
 {
 	uint64_t at = 0, to = 0;
@@ -51,10 +59,11 @@ static int read_text(struct rung__journal *journal, int fd)
 
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", journal->path);
+	/* checked before the file's size is allocated */
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > JOURNAL_BYTES_MAX)
 		return rung__fail(
 			RUNG_E_EXIST,
-			"%s: not a journal of rung; move it away or choose another output",
+			"%s: is not a journal of rung; move it away or choose another output",
 			journal->path);
 	journal->text = rung__malloc((size_t)st.st_size + 1);
 	if (!journal->text)
@@ -92,14 +101,16 @@ int rung__journal_begin(struct rung__journal *journal, int dir_fd)
 	journal->fd =
 		openat(dir_fd, RUNG__JOURNAL, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (journal->fd < 0)
-		return rung__fail_errno(errno, "%s: cannot be made", journal->path);
+		return rung__fail_errno(errno, "%s: cannot be created", journal->path);
+	/* the rest of an incomplete line would make the next line invalid */
 	if (ftruncate(journal->fd, (off_t)journal->bytes) < 0)
-		return rung__fail_errno(errno, "%s: cannot be cut to its last good line",
+		return rung__fail_errno(errno, "%s: cannot be truncated after its last valid line",
 		                        journal->path);
 	return 0;
 }
 
-/* The text after a word at the start of `line`; NULL: it starts with another word. */
+/* The text after `word` and a space at the start of `line`; NULL if it starts with another word. A
+ * longer word does not count: "file a" is not "file ab". */
 static const char *behind(const char *line, const char *word)
 {
 	const size_t len = strlen(word);
@@ -138,6 +149,7 @@ const char *rung__journal_last_of(const struct rung__journal *journal, const cha
 	return found;
 }
 
+/* Make sure that `bytes` more fit in `pending`. */
 static int make_room(struct rung__journal *journal, uint64_t bytes)
 {
 	uint64_t room = journal->pending_room ? journal->pending_room : 4096;
@@ -155,6 +167,7 @@ static int make_room(struct rung__journal *journal, uint64_t bytes)
 	return 0;
 }
 
+/* Append a line with its checksum to `pending`. `text` contains no line break. */
 static int add_text(struct rung__journal *journal, const char *text, size_t bytes)
 {
 	char digits[RUNG__CHECKSUM_DIGITS + 1], *to;
@@ -185,7 +198,7 @@ int rung__journal_add(struct rung__journal *journal, const char *format, ...)
 	if (!text)
 		return rung__fail(RUNG_E_NOMEM, "%s: a line", journal->path);
 	for (char *c = text; *c; c++) {
-		if (*c == '\n') /* in a file's name */
+		if (*c == '\n') /* in the name of a file: it would begin a line */
 			*c = '?';
 	}
 	rc = add_text(journal, text, strlen(text));
@@ -196,7 +209,7 @@ int rung__journal_add(struct rung__journal *journal, const char *format, ...)
 int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64_t count,
                            const uint64_t *sums)
 {
-	char text[32 + SUMS_A_LINE * HEAD_BYTES];
+	char text[32 + SUMS_A_LINE * HEAD_BYTES]; /* 32: "sums " and the number of the block */
 	int rc = 0;
 
 	for (uint64_t done = 0; done < count && rc == 0; done += SUMS_A_LINE) {
@@ -222,6 +235,7 @@ void rung__journal_drain_sums(const struct rung__journal *journal, uint64_t bloc
 		if (strncmp(line, "sums ", 5) != 0)
 			continue;
 		block = strtoull(line + 5, &at, 10);
+		/* the bound also holds for a journal that rung did not write */
 		while (*at == ' ' && block < block_count)
 			sums[block++] = strtoull(at + 1, &at, 16);
 	}
@@ -232,7 +246,8 @@ int rung__journal_commit(struct rung__journal *journal, int dir_fd)
 	int rc;
 
 	rung__stage_step("journal");
-	/* EINVAL: a file system without it */
+	/* the new files must be in their folder before a line refers to them. EINVAL: a file system
+	 * that cannot sync folders */
 	if (dir_fd >= 0 && fsync(dir_fd) < 0 && errno != EINVAL)
 		return rung__fail_errno(errno, "%s: its folder cannot be synced to the device",
 		                        journal->path);

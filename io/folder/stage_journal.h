@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The parts that a run has finished, line by line, so that a later run can resume. A line describes
- * data that were synced before it was written, and has a checksum of itself, so an incomplete last
- * line after a kill or a power failure is ignored. Private to io/stage*.c.
+ * The journal of a run: its finished parts, line by line, so that a later run can resume. A line
+ * describes data that were synced before the line was written. It has its own checksum, so an
+ * incomplete last line after a kill or a power failure is ignored. One thread uses a journal.
+ * Private to io.
+ *
+ * The lines, without checksums:
+ *
+ *   job KEY VALUE                     the job: stage/stage_job.c
+ *   ranked NUMBERS                    the maps and the score are complete
+ *   file NAME                         a file is complete
+ *   partitioned NAME ROWS ROW SUM     rows before ROW are in buckets of ROWS rows
+ *   rows NAME ROW TAILS SUM           ranks below ROW are in their files
+ *   sums FIRST SUM ...                checksums of blocks, from number FIRST on
  */
 #ifndef RUNG_IO_STAGE_JOURNAL_H
 #define RUNG_IO_STAGE_JOURNAL_H
@@ -11,29 +21,29 @@
 #include <stdint.h>
 
 #define RUNG__JOURNAL        "journal"
-#define RUNG__JOURNAL_RANKED "ranked" /* from this line on a run can be resumed */
+#define RUNG__JOURNAL_RANKED "ranked" /* a run can be resumed if the journal has this line */
 
 struct rung__journal {
 	int fd;     /* -1: not open */
 	char *path; /* for messages */
-	/* the lines that were found whole, each ending in '\n', without their checksums; "" for
-	 * none */
+	/* the valid lines of an earlier run, each ending in '\n', without their checksums; "" for a
+	 * new journal. Lines of this run are not added */
 	char *text;
-	char *pending; /* lines not written yet, with their checksums */
-	uint64_t pending_bytes, pending_room;
-	uint64_t bytes; /* of the file, up to the end of the last good line */
+	char *pending; /* lines that are not written yet, with their checksums */
+	uint64_t pending_bytes, pending_room; /* used and allocated bytes of `pending` */
+	uint64_t bytes; /* of the file, up to the end of the last valid line */
 	uint64_t lines_added;
 };
 
-/** Read the journal in the folder `dir_fd`, called `dir` in messages. A folder without one has an
- * empty one. */
+/** Read the journal in the folder `dir_fd`, which messages call `dir`. Without a file the journal
+ * is empty. @return 0, RUNG_E_EXIST if the file cannot be a journal, RUNG_E_IO, RUNG_E_NOMEM */
 int rung__journal_read(struct rung__journal *journal, int dir_fd, const char *dir);
 
-/** Open it for writing after its last valid line; create it if it does not exist. */
+/** Open the file for writing after its last valid line, or create it. */
 int rung__journal_begin(struct rung__journal *journal, int dir_fd);
 
-/** The text after `key` and a space in the last line of `text` that begins with them; NULL: no such
- * line. Ends with '\n'. */
+/** The text after `key` and a space in the last line of `text` that begins with them; NULL if there
+ * is no such line. The text ends with '\n'. */
 const char *rung__lines_last(const char *text, const char *key);
 
 /** The same in the lines of a journal. */
@@ -43,19 +53,20 @@ const char *rung__journal_last(const struct rung__journal *journal, const char *
 const char *rung__journal_last_of(const struct rung__journal *journal, const char *kind,
                                   const char *name);
 
-/** Add a line, to be written by rung__journal_commit(). */
+/** Add a line, which rung__journal_commit() will write. */
 int rung__journal_add(struct rung__journal *journal, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/** Lines with the checksums of blocks [first, first + count), of all files together. */
+/** Add lines with the checksums of blocks [first, first + count), counted over all files. */
 int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64_t count,
                            const uint64_t *sums);
 
-/** Put all checksums that were found into sums[block_count]. */
+/** Copy all checksums that the lines contain to sums[block_count]; other entries do not change. */
 void rung__journal_drain_sums(const struct rung__journal *journal, uint64_t block_count,
                               uint64_t *sums);
 
-/** Write and sync the new lines. @param dir_fd a folder with new files, to sync first; -1: none */
+/** Write and sync the added lines. The data that they describe must be synced already.
+ * @param dir_fd  a folder with new files, which is synced first; -1: none */
 int rung__journal_commit(struct rung__journal *journal, int dir_fd);
 
 void rung__journal_fini(struct rung__journal *journal);

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Renaming the complete folder, and removing what it replaces, or what a run that was killed at
- * that point left. */
+/*
+ * Publication: one rename turns the complete OUT.partial into OUT. renameat2() exchanges the two
+ * names in one step if OUT is to be replaced. File systems without its flags need two renames, with
+ * OUT.replaced.partial in between. Each folder is synced before the next step relies on it, and the
+ * journal is removed last, so that a run that is killed at any point leaves enough to continue.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,8 +28,8 @@ int rung__stage_dir_sync_parent(const struct rung__stage_dir *dir)
 	return rung__sync_folder(dir->parent_fd, dir->path);
 }
 
-/* Remove the replaced folder, or record in `dir->left` that it remains. The next run tries
- * again. */
+/* Remove the replaced folder. If that fails, record in dir->left that it remains: this is not a
+ * failure of staging, because the new dataset is in place. The next run tries again. */
 static void remove_replaced(struct rung__stage_dir *dir, int fd, const char *name, const char *path)
 {
 	int rc = rung__stage_entries_remove(fd, path);
@@ -39,6 +43,7 @@ static void remove_replaced(struct rung__stage_dir *dir, int fd, const char *nam
 		         (int)sizeof(dir->left) / 2, rung_last_error());
 }
 
+/* Rename OUT.partial to OUT with `flags`. @return false with errno */
 static bool rename2(const struct rung__stage_dir *dir, unsigned flags)
 {
 	if (rung__stage_plain_rename) {
@@ -48,11 +53,13 @@ static bool rename2(const struct rung__stage_dir *dir, unsigned flags)
 	return renameat2(dir->parent_fd, dir->partial_name, dir->parent_fd, dir->name, flags) == 0;
 }
 
+/* Whether renameat2() failed because the kernel or the file system does not know its flags. */
 static bool flags_unknown(int err)
 {
 	return err == EINVAL || err == ENOSYS || err == ENOTSUP;
 }
 
+/* Give OUT.partial a name that must not exist yet. */
 static int publish_new(struct rung__stage_dir *dir)
 {
 	struct stat st;
@@ -60,15 +67,18 @@ static int publish_new(struct rung__stage_dir *dir)
 	rung__stage_step("rename");
 	if (rename2(dir, RENAME_NOREPLACE))
 		return 0;
+	/* Not atomic, but the loss is small: a plain rename replaces a folder only if it is
+	 * empty. */
 	if (flags_unknown(errno) &&
 	    fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
 	    renameat(dir->parent_fd, dir->partial_name, dir->parent_fd, dir->name) == 0)
 		return 0;
-	return rung__fail_errno(flags_unknown(errno) ? EEXIST : errno,
-	                        "%s: cannot be given its name", dir->path);
+	return rung__fail_errno(flags_unknown(errno) ? EEXIST : errno, "%s: cannot get its name",
+	                        dir->path);
 }
 
-/* Put the old folder aside, the new one in its place. */
+/* Move the old folder aside, and the new one to its place. Between the two renames OUT does not
+ * exist: rung__stage_dir_resolve_aside() restores it if the run is killed there. */
 static int swap_plainly(struct rung__stage_dir *dir)
 {
 	int err;
@@ -81,10 +91,11 @@ static int swap_plainly(struct rung__stage_dir *dir)
 		return 0;
 	err = errno;
 	renameat(dir->parent_fd, dir->aside_name, dir->parent_fd, dir->name);
-	return rung__fail_errno(err, "%s: cannot be given its name", dir->path);
+	return rung__fail_errno(err, "%s: cannot get its name", dir->path);
 }
 
-/* `old` is OUT, to be replaced; locked, so that no process uses it once its name is OUT.partial. */
+/* `old` is OUT, which is to be replaced. It is locked first: after the exchange its name is
+ * OUT.partial, and another run must not acquire it before it is removed. */
 static int publish_over(struct rung__stage_dir *dir, int old)
 {
 	const char *old_name = dir->partial_name, *old_path = dir->partial_path;
@@ -102,12 +113,16 @@ static int publish_over(struct rung__stage_dir *dir, int old)
 		old_name = dir->aside_name;
 		old_path = dir->aside_path;
 	}
+	/* Without this sync a power failure could restore the old names after the old files were
+	 * removed. */
 	rc = rung__sync_folder(dir->parent_fd, dir->path);
-	if (rc == 0) /* a power failure could bring the old names back */
+	if (rc == 0)
 		remove_replaced(dir, old, old_name, old_path);
 	return rc;
 }
 
+/* Remove the journal from dir->fd, which is OUT by now. This comes last: without a journal no run
+ * completes the clean-up. */
 static int drop_journal(const struct rung__stage_dir *dir)
 {
 	int rc = rung__stage_entry_remove(dir->fd, dir->path, RUNG__JOURNAL);
@@ -115,8 +130,8 @@ static int drop_journal(const struct rung__stage_dir *dir)
 	return rc < 0 ? rc : rung__sync_folder(dir->fd, dir->path);
 }
 
-/* A replaced dataset has the name OUT.partial; no process uses it. Anything else with that name is
- * not touched. */
+/* Remove a replaced dataset, which has the name OUT.partial and is locked by no process. A folder
+ * with a journal is the unfinished work of another run, and is not touched. */
 static void drop_replaced(struct rung__stage_dir *dir)
 {
 	int fd = openat(dir->parent_fd, dir->partial_name,
@@ -143,6 +158,7 @@ int rung__stage_dir_finish(struct rung__stage_dir *dir)
 
 int rung__stage_dir_publish(struct rung__stage_dir *dir)
 {
+	/* again: OUT may have appeared or changed while the data were written */
 	int old = -1, rc = rung__stage_dir_check_out(dir, &old);
 
 	if (rc < 0)
@@ -152,6 +168,7 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 		                "%s: was moved or removed while it was staged; put it back and "
 		                "continue with --resume",
 		                dir->partial_path);
+	/* the manifest gets its name before the folder does: OUT never exists without one */
 	rung__stage_step("rename manifest");
 	if (rc == 0 && renameat(dir->fd, RUNG__MANIFEST_PARTIAL, dir->fd, RUNG__MANIFEST) < 0)
 		rc = rung__fail_errno(errno, "%s/" RUNG__MANIFEST, dir->partial_path);
@@ -162,7 +179,8 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 	if (rc == 0) {
 		rc = rung__stage_dir_sync_parent(dir);
 		if (rc == 0)
-			rc = drop_journal(dir); /* of OUT */
+			rc = drop_journal(dir);
+		/* released: rung__stage_dir_fini() must not remove the published folder */
 		close(dir->fd);
 		dir->fd = -1;
 	}

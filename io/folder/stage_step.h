@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Where tests stop a run of staging: before each step that changes the file system. */
+/** Named points before each step that changes the file system, where tests stop a run. */
 #ifndef RUNG_IO_STAGE_STEP_H
 #define RUNG_IO_STAGE_STEP_H
 
-/** Tests: called before each step that changes the file system; NULL (the default): not. */
+/** Tests: called before each step that changes the file system, from the thread that runs the step;
+ * NULL (the default): not called. */
 extern void (*rung__stage_step_hook)(const char *step);
 
 static inline void rung__stage_step(const char *step)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Features files in other folders, on other devices: NAME.features.NNN-DIGITS.npy there, and a
- * symbolic link in the dataset's folder. The link is created first, so that every file can be found
- * and removed through the folder. The digits are random, so a dataset that is to be replaced keeps
- * its files until the new one is complete.
+ * Features files in other folders, on other devices: each is named NAME.features.NNN-DIGITS.npy,
+ * and the dataset's folder has a symbolic link to it. The link is created and synced first, so that
+ * every file can be found and removed through the folder. The digits are random, so a dataset that
+ * is to be replaced keeps its files until the new one is complete.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,12 +26,14 @@
 #define ENDING      ".npy"
 #define NAME_FORMAT "%s.features.%03" PRIu32 "-%016" PRIx64 ENDING
 
-/* The part of a path after its last "/", if it is one of ours. */
+/* Whether `path` is absolute and its last part is such a name. The target of a link is removed with
+ * the dataset, so any other path must be rejected. */
 static bool is_stripe(const char *path)
 {
 	const char *name = strrchr(path, '/'),
 		   *at = name ? strstr(name, "." RUNG__FEATURES_PREFIX) : NULL, *next = at;
 
+	/* the last occurrence: the dataset's own name may contain the prefix as well */
 	while ((next = next ? strstr(next + 1, "." RUNG__FEATURES_PREFIX) : NULL) != NULL)
 		at = next;
 	if (path[0] != '/' || !at)
@@ -57,11 +59,13 @@ int rung__stripe_remove(int dir_fd, const char *name)
 
 	if (!rung__stripe_link_ok(dir_fd, name, target))
 		return 0;
+	/* ENOENT: a run that was killed between link and file, or an earlier attempt to remove */
 	if (unlink(target) < 0 && errno != ENOENT)
 		return rung__fail_errno(errno, "%s: cannot be removed", target);
 	return 0;
 }
 
+/* Sync the folder at `path`, so that the name of a new file in it survives a power failure. */
 static int sync_dir(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
@@ -73,7 +77,8 @@ static int sync_dir(const char *path)
 	return rc;
 }
 
-/* `folder`: its real path. */
+/* Create the link, then the file. @param folder  its real path: the link must be valid from every
+ * working directory. @return descriptor, or a failure */
 static int make_in(const struct rung__stage_dir *dir, const char *folder, uint32_t file,
                    const char *name)
 {
@@ -85,13 +90,13 @@ static int make_in(const struct rung__stage_dir *dir, const char *folder, uint32
 		return rung__fail(RUNG_E_NOMEM, "%s", name);
 	rung__stage_step("link");
 	if (symlinkat(target, dir->fd, name) < 0 || (fsync(dir->fd) < 0 && errno != EINVAL)) {
-		fd = rung__fail_errno(errno, "%s/%s: cannot be made as a link", dir->partial_path,
+		fd = rung__fail_errno(errno, "%s/%s: the link cannot be created", dir->partial_path,
 		                      name);
 	} else {
 		rung__stage_step("create");
 		fd = open(target, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
 		if (fd < 0)
-			fd = rung__fail_errno(errno, "%s: cannot be made", target);
+			fd = rung__fail_errno(errno, "%s: cannot be created", target);
 	}
 	rung__free(target);
 	return fd;
@@ -113,8 +118,8 @@ int rung__stripe_make(const struct rung__stage_dir *dir, const char *folder, uin
 	return rc < 0 ? rc : fd;
 }
 
-/* The names of features files are longer than that of the dataset: what does not fit is known
- * before the graph is read. */
+/* The names of features files are longer than that of the dataset. Names that are too long are
+ * reported here, before the graph is read. */
 static int check_name(const struct rung__stage_dir *dir, const char *given, const char *real)
 {
 	const int bytes = snprintf(NULL, 0, NAME_FORMAT, dir->name, 0u, UINT64_MAX),
@@ -122,13 +127,14 @@ static int check_name(const struct rung__stage_dir *dir, const char *given, cons
 	const long name_max = pathconf(real, _PC_NAME_MAX);
 
 	if (name_max > 0 && bytes > name_max)
-		return rung__fail(RUNG_E_INVAL,
-		                  "output '%s': its name has %zu bytes; for files in %s at most "
-		                  "%ld are possible, choose a shorter one",
-		                  dir->path, strlen(dir->name), given, name_max - more);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"output '%s': its name has %zu bytes; for files in %s it may have "
+			"%ld, choose a shorter one",
+			dir->path, strlen(dir->name), given, name_max - more);
 	if (strlen(real) + 1 + (size_t)bytes >= PATH_MAX)
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: its path has %zu bytes, and a link into it more than %d; "
+		                  "%s: its path has %zu bytes, so a link into it would exceed %d; "
 		                  "give a folder with a shorter path",
 		                  given, strlen(real), PATH_MAX - 1);
 	return 0;
@@ -142,10 +148,10 @@ static int check_folder(const struct rung__stage_dir *dir, const char *given)
 
 	if (!real || stat(real, &st) < 0)
 		rc = rung__fail_errno(
-			errno, "%s: rows cannot be put there; give a folder that can be written to",
+			errno, "%s: rows cannot be written there; give a folder that is writable",
 			given);
 	else if (!S_ISDIR(st.st_mode))
-		rc = rung__fail(RUNG_E_INVAL, "%s: is not a folder; give one for rows", given);
+		rc = rung__fail(RUNG_E_INVAL, "%s: is not a folder; give a folder for rows", given);
 	else
 		rc = check_name(dir, given, real);
 	free(real);
@@ -167,8 +173,8 @@ int rung__stripes_check(const char *const *folders, size_t folder_count)
 	for (size_t f = 0; f < folder_count; f++) {
 		if (access(folders[f], W_OK | X_OK) < 0)
 			return rung__fail_errno(errno,
-			                        "%s: rows cannot be put there; give a folder that "
-			                        "can be written to",
+			                        "%s: rows cannot be written there; give a folder "
+			                        "that is writable",
 			                        folders[f]);
 	}
 	return 0;

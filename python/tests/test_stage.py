@@ -324,7 +324,7 @@ def test_of_files_it_can_be_gone_on_with(tmp_path, files):
     with pytest.raises(Mine):
         rung.stage(tmp_path / "out.rung", progress=stopper("features", Mine), **files)
     assert left(tmp_path) == ["out.rung.partial", "whole.rung"]
-    with pytest.raises(rung.ExistsError, match="half-done"):
+    with pytest.raises(rung.ExistsError, match="unfinished work"):
         rung.stage(tmp_path / "out.rung", **files)
     with pytest.raises(rung.ExistsError):   # of arrays: another job's work is not touched
         rung.stage(tmp_path / "out.rung", **SMALL)

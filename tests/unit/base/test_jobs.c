@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that take the next number. */
+/* Jobs: threads that each claim the next job number until none is left. */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 
@@ -27,7 +27,7 @@ static int count(void *ctx, uint64_t job, uint32_t worker)
 	return job == counts->fails ? rung__fail(RUNG_E_IO, "job %u", (unsigned)job) : 0;
 }
 
-Test(jobs, each_number_is_taken_once)
+Test(jobs, each_job_runs_once)
 {
 	struct counts counts = { .fails = JOBS };
 	struct rung__jobs *jobs;
@@ -42,7 +42,7 @@ Test(jobs, each_number_is_taken_once)
 		cr_assert_eq(counts.done[i], 1, "job %u", i);
 }
 
-Test(jobs, the_wait_ends_with_its_time)
+Test(jobs, the_wait_ends_at_its_timeout)
 {
 	struct counts counts = { .hold = true, .fails = JOBS };
 	struct rung__jobs *jobs;
@@ -55,10 +55,10 @@ Test(jobs, the_wait_ends_with_its_time)
 	cr_assert(rung__jobs_over(jobs, WAIT_NS, &ended), "stopped");
 	counts.hold = false;
 	cr_assert_eq(rung__jobs_end(jobs), 0);
-	cr_assert_eq(counts.done[JOBS - 1], 0, "no further one is begun");
+	cr_assert_eq(counts.done[JOBS - 1], 0, "no job starts after the stop");
 }
 
-Test(jobs, a_failure_ends_them_and_is_reported)
+Test(jobs, a_failure_stops_the_jobs_and_is_reported)
 {
 	struct counts counts = { .fails = 10 };
 	struct rung__jobs *jobs;
@@ -73,7 +73,7 @@ Test(jobs, a_failure_ends_them_and_is_reported)
 	cr_assert_eq(counts.done[11], 0);
 }
 
-Test(jobs, there_may_be_none)
+Test(jobs, zero_jobs_end_at_once)
 {
 	struct counts counts = { .fails = JOBS };
 	struct rung__jobs *jobs;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The intrusive list, and what its callers assert on both sides: nothing is put into two lists or
- * released twice. Assertions are on in debug and in sanitizer builds.
- */
+/* The intrusive list, and the assertions of its callers: no entry is put into two lists or released
+ * twice. Assertions are on in debug and in sanitizer builds. */
 #include <criterion/criterion.h>
 #include <signal.h>
 
@@ -14,7 +12,7 @@
 TestSuite(queue, .timeout = 60);
 
 #if defined(NDEBUG) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
-#error "a sanitizer build without assertions"
+#error "sanitizer builds must have assertions enabled"
 #endif
 
 #define ENTRIES 7
@@ -61,7 +59,7 @@ Test(queue, entries_leave_in_the_order_of_the_list)
 	cr_assert_eq(RUNG__ENTRY(rung__queue_pop(&others), struct entry, other), &entries[1]);
 }
 
-Test(queue, any_entry_can_be_taken_out)
+Test(queue, any_entry_can_be_removed)
 {
 	for (int out = 0; out < 3; out++) {
 		static const char *const left[] = { "12", "02", "01" };
@@ -80,7 +78,7 @@ Test(queue, any_entry_can_be_taken_out)
 	}
 }
 
-Test(queue, one_list_is_put_behind_another)
+Test(queue, one_list_is_appended_to_another)
 {
 	static const char *const joined[3][3] = { { "", "0", "01" },
 		                                  { "0", "01", "012" },
@@ -112,7 +110,7 @@ Test(queue, no_entry_is_put_into_two_lists, .signal = SIGABRT)
 	rung__queue_push(&other, &entry.link);
 }
 
-Test(queue, only_what_is_in_a_list_is_taken_out, .signal = SIGABRT)
+Test(queue, only_an_entry_of_a_list_is_removed, .signal = SIGABRT)
 {
 	struct rung__queue queue = { 0 };
 	struct entry entry = { 0 }, other = { 0 };
@@ -121,7 +119,7 @@ Test(queue, only_what_is_in_a_list_is_taken_out, .signal = SIGABRT)
 	rung__queue_remove(&queue, &other.link);
 }
 
-Test(queue, a_buffer_of_a_writer_is_given_back_once, .signal = SIGABRT)
+Test(queue, a_buffer_is_returned_to_its_writer_once, .signal = SIGABRT)
 {
 	static unsigned char pool[2 * RUNG__PAGE_BYTES];
 	const struct rung__direct none = { .fd = -1 };

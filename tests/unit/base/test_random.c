@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers below a limit, and shuffles: nothing is likelier than the rest. */
+/* Random numbers below a limit, and shuffles: every outcome is equally likely. */
 #include <criterion/criterion.h>
 
 #include "base/random.h"
 
-Test(random, too_many_bits_are_refused)
+Test(random, values_that_would_bias_the_result_are_rejected)
 {
 	uint64_t value;
 
-	/* 2^64 = 3 n + 1: one value of the bits is too many; it is that which gives 0 once more */
+	/* 2^64 = 3 n + 1: the last of the 2^64 values would give 0 a second time, so it is
+	 * rejected */
 	cr_assert(rung__bits_modulo(UINT64_MAX - 1, 3, &value));
 	cr_assert_eq(value, 2);
 	cr_assert_not(rung__bits_modulo(UINT64_MAX, 3, &value));
@@ -18,7 +19,7 @@ Test(random, too_many_bits_are_refused)
 	cr_assert_not(rung__bits_modulo((UINT64_C(1) << 63) + 1, (UINT64_C(1) << 63) + 1, &value));
 }
 
-Test(random, no_bits_are_too_many_for_a_power_of_two)
+Test(random, no_value_is_rejected_for_a_power_of_two)
 {
 	uint64_t value;
 
@@ -30,7 +31,8 @@ Test(random, no_bits_are_too_many_for_a_power_of_two)
 	}
 }
 
-/* The state is a number whose digits are the draws: of mixed base, the last draw's below 2. */
+/* The state is a number in a mixed radix: each draw takes its lowest digit, the last one in base
+ * 2. */
 static uint64_t digit_below(struct rung__rng *stream, uint64_t limit)
 {
 	const uint64_t digit = stream->state % limit;
@@ -39,7 +41,7 @@ static uint64_t digit_below(struct rung__rng *stream, uint64_t limit)
 	return digit;
 }
 
-Test(random, each_order_comes_from_one_series_of_draws)
+Test(random, each_order_comes_from_one_sequence_of_draws)
 {
 	enum { ITEMS = 5, ORDERS = 120 };
 	uint64_t seen[ORDERS];
@@ -54,8 +56,8 @@ Test(random, each_order_comes_from_one_series_of_draws)
 			seen[i] = seen[i] * ITEMS + items[k];
 			kept |= UINT64_C(1) << items[k];
 		}
-		cr_assert_eq(kept, (1u << ITEMS) - 1, "an item is lost");
+		cr_assert_eq(kept, (1u << ITEMS) - 1, "an item was lost");
 		for (uint64_t k = 0; k < i; k++)
-			cr_assert_neq(seen[k], seen[i], "two series of draws give one order");
+			cr_assert_neq(seen[k], seen[i], "two sequences of draws give one order");
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status codes, the last error of a thread, options that grow, sizes, and the allocation limit that
- * other tests rely on. */
+/* Status codes, the last error of a thread, option structs of other versions, sizes, and the
+ * allocation limit that other tests rely on. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@ static const int all_codes[] = {
 #undef CODE
 };
 
-Test(status, every_code_is_negative_and_unlike_the_others)
+Test(status, codes_are_negative_and_distinct)
 {
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(all_codes); i++) {
 		cr_assert_lt(all_codes[i], 0);
@@ -32,7 +32,7 @@ Test(status, every_code_is_negative_and_unlike_the_others)
 	}
 }
 
-Test(status, values_that_programs_were_built_with_stay)
+Test(status, values_compiled_into_programs_stay)
 {
 	cr_assert_eq(RUNG_E_INVAL, -1);
 	cr_assert_eq(RUNG_E_NOMEM, -2);
@@ -42,13 +42,13 @@ Test(status, values_that_programs_were_built_with_stay)
 	cr_assert_eq(RUNG_E_BUSY, -16);
 }
 
-Test(status, a_code_has_its_name_and_text)
+Test(status, each_code_has_a_name_and_a_text)
 {
 	cr_assert_str_eq(rung_status_name(RUNG_E_NOSPC), "RUNG_E_NOSPC");
 	cr_assert_str_eq(rung_status_text(RUNG_E_NOSPC), "out of disk space");
 }
 
-Test(status, zero_and_counts_are_ok_and_strangers_are_marked)
+Test(status, zero_and_counts_are_ok_and_other_codes_are_marked)
 {
 	cr_assert_str_eq(rung_status_name(0), "RUNG_OK");
 	cr_assert_str_eq(rung_status_name(42), "RUNG_OK");
@@ -56,7 +56,7 @@ Test(status, zero_and_counts_are_ok_and_strangers_are_marked)
 	cr_assert_str_eq(rung_status_text(-9999), "unknown status");
 }
 
-Test(status, version_has_three_numbers)
+Test(status, the_version_has_three_numbers)
 {
 	int major, minor, patch, end = 0;
 
@@ -66,7 +66,7 @@ Test(status, version_has_three_numbers)
 	cr_assert_gt(strlen(rung_commit()), 0);
 }
 
-Test(status, every_feature_says_whether_it_is_built_in_and_why)
+Test(status, every_feature_reports_whether_it_is_built_in_and_why)
 {
 	static const char *const expected[] = { "io_uring", "numa", "openmp", "cuda" };
 	unsigned count = 0;
@@ -77,7 +77,7 @@ Test(status, every_feature_says_whether_it_is_built_in_and_why)
 		cr_assert_lt(count, RUNG__ARRAY_LEN(expected));
 		cr_assert_str_eq(name, expected[count]);
 		cr_assert(built_in == 0 || built_in == 1);
-		cr_assert_gt(strlen(why), 0, "%s gives no reason", name);
+		cr_assert_gt(strlen(why), 0, "%s has no reason", name);
 		cr_assert_str_eq(rung_feature(count, NULL, NULL), name);
 	}
 	cr_assert_eq(count, RUNG__ARRAY_LEN(expected));
@@ -86,18 +86,18 @@ Test(status, every_feature_says_whether_it_is_built_in_and_why)
 
 /* ---- last error ---- */
 
-Test(last_error, is_empty_before_any_failure)
+Test(last_error, it_is_empty_before_any_failure)
 {
 	cr_assert_str_empty(rung_last_error());
 }
 
-Test(last_error, fail_records_the_sentence_and_returns_the_status)
+Test(last_error, fail_records_the_message_and_returns_the_status)
 {
 	cr_assert_eq(rung__fail(RUNG_E_RANGE, "%s: edge %d", "graph.npy", 7), RUNG_E_RANGE);
 	cr_assert_str_eq(rung_last_error(), "graph.npy: edge 7");
 }
 
-Test(last_error, of_a_failed_allocation_ends_with_the_reason)
+Test(last_error, a_failed_allocation_ends_with_the_reason)
 {
 	cr_assert_eq(rung__fail(RUNG_E_NOMEM, "x.npy: %d bytes", 8), RUNG_E_NOMEM);
 	cr_assert_str_eq(rung_last_error(), "x.npy: 8 bytes: out of memory");
@@ -109,14 +109,14 @@ Test(last_error, of_a_failed_allocation_ends_with_the_reason)
 	cr_assert_str_eq(rung_last_error(), "x.npy: Cannot allocate memory");
 }
 
-Test(last_error, may_be_an_argument_of_the_next_failure)
+Test(last_error, it_may_be_an_argument_of_the_next_failure)
 {
 	(void)rung__fail(RUNG_E_IO, "inner");
 	(void)rung__fail(RUNG_E_IO, "outer: %s", rung_last_error());
 	cr_assert_str_eq(rung_last_error(), "outer: inner");
 }
 
-Test(last_error, a_sentence_too_long_is_cut_and_terminated)
+Test(last_error, a_message_that_is_too_long_is_cut_and_terminated)
 {
 	static char longer[3 * RUNG__ERROR_BYTES];
 
@@ -127,7 +127,7 @@ Test(last_error, a_sentence_too_long_is_cut_and_terminated)
 	cr_assert_str_eq(rung_last_error(), "short");
 }
 
-Test(last_error, what_a_budget_lacked_is_told_until_the_next_failure)
+Test(last_error, the_least_budget_is_kept_until_the_next_failure)
 {
 	cr_assert_eq(rung_last_error_min_bytes(), 0);
 	cr_assert_eq(rung__fail_min_bytes(UINT64_C(1) << 40, "at least %d", 5), RUNG_E_INVAL);
@@ -137,13 +137,13 @@ Test(last_error, what_a_budget_lacked_is_told_until_the_next_failure)
 	cr_assert_eq(rung_last_error_min_bytes(), 0);
 }
 
-Test(last_error, text_put_back_is_not_a_format)
+Test(last_error, restored_text_is_not_used_as_a_format)
 {
 	cr_assert_eq(rung__fail_text(RUNG_E_IO, "100%s of %n"), RUNG_E_IO);
 	cr_assert_str_eq(rung_last_error(), "100%s of %n");
 }
 
-Test(last_error, errno_becomes_a_status_and_its_text_follows)
+Test(last_error, errno_becomes_a_status_and_its_text_is_appended)
 {
 	static const struct {
 		int err, status;
@@ -177,7 +177,7 @@ static void *fail_in_a_thread(void *arg)
 	return NULL;
 }
 
-Test(last_error, belongs_to_its_thread)
+Test(last_error, each_thread_has_its_own_error)
 {
 	struct seen seen;
 	pthread_t thread;
@@ -190,7 +190,7 @@ Test(last_error, belongs_to_its_thread)
 	cr_assert_str_eq(rung_last_error(), "main", "another thread's failure replaced this one's");
 }
 
-/* ---- options that grow ---- */
+/* ---- options ---- */
 
 struct known_opts {
 	size_t size;
@@ -244,7 +244,7 @@ Test(options, an_older_caller_leaves_newer_fields_alone)
 	cr_assert_eq(opts.width, 3);
 }
 
-Test(options, a_newer_caller_that_asks_for_nothing_new_is_served)
+Test(options, a_newer_caller_without_new_options_is_accepted)
 {
 	struct newer_opts given = { .known = { .size = sizeof(given), .depth = 5, .width = 6 } };
 	struct known_opts opts = { 0 };
@@ -253,7 +253,7 @@ Test(options, a_newer_caller_that_asks_for_nothing_new_is_served)
 	cr_assert_eq(opts.width, 6);
 }
 
-Test(options, a_newer_caller_that_asks_for_something_new_is_refused)
+Test(options, a_newer_caller_with_a_new_option_is_rejected)
 {
 	struct newer_opts given = { .known = { .size = sizeof(given), .depth = 5 },
 		                    .colour = (uint64_t)1 << 56 };
@@ -262,24 +262,24 @@ Test(options, a_newer_caller_that_asks_for_something_new_is_refused)
 	cr_assert_eq(rung__opts_copy_in(&opts, sizeof(opts), &given, "rung_known_opts"),
 	             RUNG_E_ABI);
 	cr_assert_not_null(strstr(rung_last_error(), "rung_known_opts"),
-	                   "the struct is not named: %s", rung_last_error());
-	cr_assert_eq(opts.depth, 64, "options were taken though the call failed");
+	                   "the message does not name the struct: %s", rung_last_error());
+	cr_assert_eq(opts.depth, 64, "options were copied though the call failed");
 }
 
-Test(options, a_struct_without_its_size_is_refused)
+Test(options, a_struct_without_its_size_is_rejected)
 {
 	struct known_opts given = { .depth = 5 };
 	struct known_opts opts = { .depth = 64 };
 
 	cr_assert_eq(rung__opts_copy_in(&opts, sizeof(opts), &given, "opts"), RUNG_E_INVAL);
-	cr_assert_not_null(strstr(rung_last_error(), "initialiser"), "no cure in: %s",
-	                   rung_last_error());
+	cr_assert_not_null(strstr(rung_last_error(), "initialiser"),
+	                   "the message has no remedy: %s", rung_last_error());
 	cr_assert_eq(opts.depth, 64);
 }
 
 /* ---- sizes ---- */
 
-Test(sizes, products_and_sums_past_64_bits_are_noticed)
+Test(sizes, products_and_sums_above_64_bits_are_detected)
 {
 	uint64_t out = 77;
 
@@ -290,12 +290,12 @@ Test(sizes, products_and_sums_past_64_bits_are_noticed)
 	out = 77;
 	cr_assert_not(rung__mul((uint64_t)1 << 32, (uint64_t)1 << 32, &out));
 	cr_assert_not(rung__add(UINT64_MAX, 1, &out));
-	cr_assert_eq(out, 77, "written though it does not fit");
+	cr_assert_eq(out, 77, "written though the result does not fit");
 	cr_assert(rung__add(UINT64_MAX - 1, 1, &out));
 	cr_assert_eq(out, UINT64_MAX);
 }
 
-Test(sizes, aligning_goes_to_the_neighbouring_multiple)
+Test(sizes, aligning_rounds_to_the_neighbouring_multiple)
 {
 	for (uint64_t x = 0; x < 2000; x++) {
 		uint64_t down = rung__align_down(x, 512), up = rung__align_up(x, 512);
@@ -305,7 +305,7 @@ Test(sizes, aligning_goes_to_the_neighbouring_multiple)
 	}
 }
 
-Test(sizes, ids_of_both_widths_are_kept_apart)
+Test(sizes, ids_of_both_widths_are_stored)
 {
 	uint32_t narrow[2] = { 0, 0 };
 	uint64_t wide[2] = { 0, 0 };
@@ -332,7 +332,7 @@ Test(memory, counts_that_overflow_give_null)
 	rung__free(one);
 }
 
-Test(memory, nothing_of_something_is_still_a_pointer)
+Test(memory, allocating_zero_bytes_returns_a_pointer)
 {
 	void *ptrs[] = { rung__malloc(0),
 		         rung__zalloc(0),
@@ -359,7 +359,7 @@ Test(memory, aligned_memory_is_aligned)
 	}
 }
 
-Test(memory, large_memory_is_there_to_its_last_byte)
+Test(memory, large_memory_is_usable_to_its_last_byte)
 {
 	const uint64_t sizes[] = { 1,        4095,           (4u << 20) - 1,
 		                   4u << 20, (4u << 20) + 1, (7u << 20) + 12345 };
@@ -375,7 +375,7 @@ Test(memory, large_memory_is_there_to_its_last_byte)
 	}
 }
 
-Test(memory, the_limit_lets_so_many_allocations_succeed_and_no_more)
+Test(memory, the_limit_allows_exactly_n_allocations)
 {
 	void *first, *second, *text;
 

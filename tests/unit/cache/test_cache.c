@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows kept by the cold-row cache, against naive models: Belady, static order, rank with SIEVE. */
+/* Rows kept by the cold-row cache, compared with naive models of Belady, static order, and
+ * SIEVE. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,8 +37,8 @@ static int by_value(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Row ROWS * u^skew with u uniform: the larger skew is, the hotter are the first rows. `shuffled`
- * rows have ranks that carry no heat. */
+/* Row ROWS * u^skew with u uniform: a larger skew makes the first rows hotter. The ranks of
+ * `shuffled` rows are independent of their heat. */
 static struct trace make_trace(uint64_t batch_count, uint64_t batch_rows, double skew,
                                bool shuffled, uint64_t seed)
 {
@@ -70,9 +71,9 @@ static struct trace make_trace(uint64_t batch_count, uint64_t batch_rows, double
 	return trace;
 }
 
-/* ---- naive models: a hit or not for each row of a trace, frames empty at first ---- */
+/* ---- naive models of a trace; all frames are empty at first ---- */
 
-/* The resident row that is wanted again last goes, the new one too when that is it. */
+/* Evicts the row with the latest next use. If that is the new row, it is not admitted. */
 static uint64_t belady_hits(const struct trace *trace)
 {
 	uint64_t count = trace->batch_count * trace->batch_rows, hits = 0, filled = 0;
@@ -110,7 +111,7 @@ static uint64_t belady_hits(const struct trace *trace)
 	return hits;
 }
 
-/* The first rows are kept, once they have been read. @param from  hits from this one on */
+/* Hits if the FRAMES lowest rows are kept once read. @param from first request to count */
 static uint64_t static_hits(const struct trace *trace, uint64_t from)
 {
 	bool here[ROWS] = { false };
@@ -136,7 +137,7 @@ static void announce(const struct trace *trace, uint64_t b)
 	             0, "%s", rung_last_error());
 }
 
-/* Each batch announced `ahead` batches before it begins. */
+/* Hits when each batch is announced `ahead` batches before it begins. */
 static uint64_t cache_hits(const struct trace *given, uint64_t ahead, uint64_t from)
 {
 	uint64_t count = given->batch_count * given->batch_rows, announced = 0, hits = 0;
@@ -178,13 +179,13 @@ static void expect_share_of_belady(double skew, bool shuffled, uint64_t batch_ro
 	uint64_t best = belady_hits(&trace),
 		 hits = cache_hits(&trace, times * FRAMES / batch_rows, 0);
 
-	cr_expect_geq(hits * 100, best * percent, "skew %g, shuffled %d, %u rows a batch: %u of %u",
+	cr_expect_geq(hits * 100, best * percent, "skew %g, shuffled %d, batches of %u: %u of %u",
 	              skew, shuffled, (unsigned)batch_rows, (unsigned)hits, (unsigned)best);
-	cr_expect_leq(hits, best); /* otherwise the model is wrong */
+	cr_expect_leq(hits, best); /* otherwise the model is wrong: Belady's algorithm is optimal */
 	free(trace.rows);
 }
 
-Test(cache, a_window_of_four_times_the_frames_gives_nearly_what_belady_gives)
+Test(cache, a_window_of_four_times_the_frames_is_close_to_belady)
 {
 	static const double skews[] = { 2, 3, 5 };
 
@@ -196,7 +197,7 @@ Test(cache, a_window_of_four_times_the_frames_gives_nearly_what_belady_gives)
 
 /* Rows of equal heat, or scores without information: accesses beyond the window are unpredictable,
  * so the window has to be longer. */
-Test(cache, a_window_of_six_times_the_frames_does_even_where_scores_say_nothing)
+Test(cache, a_window_of_six_times_the_frames_needs_no_scores)
 {
 	static const double skews[] = { 1, 1.5, 3, 5 };
 
@@ -206,7 +207,7 @@ Test(cache, a_window_of_six_times_the_frames_does_even_where_scores_say_nothing)
 	}
 }
 
-Test(cache, announced_ever_so_little_ahead_it_is_not_worse_than_the_static_order)
+Test(cache, announcing_one_batch_ahead_is_no_worse_than_a_static_order)
 {
 	static const double skews[] = { 1, 2, 4 };
 
@@ -229,14 +230,14 @@ Test(cache, announced_ever_so_little_ahead_it_is_not_worse_than_the_static_order
 
 /* ---- without announcements ---- */
 
-/* Rows and whether they were visited, from the newest [0] to the oldest; and the refused ones, each
- * at the index of its hash. */
+/* Rows and whether they were visited, from the newest [0] to the oldest, and the rejected rows,
+ * each at the index of its hash. */
 struct model {
 	uint64_t rows[FRAMES];
 	bool visited[FRAMES];
-	int count, hand; /* -1: at the oldest */
+	int count, hand; /* -1: start at the oldest */
 	uint64_t refused[256];
-	int room; /* for them */
+	int room; /* length of refused in use, a power of two */
 };
 
 static void model_remove(struct model *m, int at)
@@ -245,7 +246,7 @@ static void model_remove(struct model *m, int at)
 	memmove(&m->visited[at], &m->visited[at + 1],
 	        (size_t)(m->count - at - 1) * sizeof(*m->visited));
 	m->count--;
-	m->hand -= m->hand >= at; /* to a newer one, or none, when it was that one */
+	m->hand -= m->hand >= at; /* the hand moves to the next newer row, or to -1 */
 }
 
 static int model_coldest(const struct model *m)
@@ -257,7 +258,7 @@ static int model_coldest(const struct model *m)
 	return coldest;
 }
 
-/* For a row colder than all; others take the place of the coldest. */
+/* The SIEVE victim, for a row colder than all; other rows replace the coldest. */
 static int model_victim(struct model *m, uint64_t row)
 {
 	int coldest = model_coldest(m), at = m->hand >= 0 ? m->hand : m->count - 1;
@@ -272,7 +273,7 @@ static int model_victim(struct model *m, uint64_t row)
 	return at;
 }
 
-/* A row colder than all that are there is let in when it was refused lately. */
+/* A row colder than all cached rows is admitted only if it was rejected recently. */
 static bool model_refuses(struct model *m, uint64_t row)
 {
 	uint64_t *refused = &m->refused[rung__mix64(row) % (uint64_t)m->room];
@@ -305,10 +306,9 @@ static enum rung__cache_lookup model_take(struct model *m, int frames, uint64_t 
 	return RUNG__CACHE_KEEP;
 }
 
-Test(cache, without_announcements_rank_lets_in_and_sieve_replaces)
+Test(cache, without_announcements_rank_admits_and_sieve_evicts)
 {
-	/* as many as the hand looks at without taking one that was visited */
-	static const int frames[] = { 1, 2, 30, 64, 100 };
+	static const int frames[] = { 1, 2, 30, 64, 100 }; /* below HAND_VISITED_MAX */
 
 	for (unsigned n = 0; n < RUNG__ARRAY_LEN(frames); n++) {
 		for (unsigned shuffled = 0; shuffled < 2; shuffled++) {
@@ -331,7 +331,7 @@ Test(cache, without_announcements_rank_lets_in_and_sieve_replaces)
 	}
 }
 
-Test(cache, rows_that_are_wanted_again_outlive_a_scan)
+Test(cache, reused_rows_outlive_a_scan)
 {
 	uint64_t scanned = FRAMES, hits = 0;
 
@@ -343,13 +343,13 @@ Test(cache, rows_that_are_wanted_again_outlive_a_scan)
 		     i++, scanned = scanned + 1 < ROWS ? scanned + 1 : FRAMES)
 			cache_fixture_take(&f, 0, RANK_FIRST + scanned);
 	}
-	/* nearly all but the very first */
+	/* nearly all except the first reads */
 	cr_assert_geq(hits * 100, (20 * FRAMES - FRAMES / 2) * 99);
 	check_lists();
 	cache_fixture_close(&f);
 }
 
-Test(cache, rows_of_batches_in_flight_are_kept_without_any_announcement)
+Test(cache, rows_of_batches_in_flight_are_kept_without_announcements)
 {
 	uint64_t coming[FRAMES / 2], batch, other[FRAMES], next;
 
@@ -372,7 +372,7 @@ Test(cache, rows_of_batches_in_flight_are_kept_without_any_announcement)
 	cache_fixture_close(&f);
 }
 
-Test(cache, announcements_long_past_count_no_more)
+Test(cache, old_announcements_expire)
 {
 	uint64_t batch, row = RANK_FIRST;
 
@@ -382,7 +382,7 @@ Test(cache, announcements_long_past_count_no_more)
 	for (uint64_t i = 0; i < FRAMES; i++)
 		cache_fixture_take(&f, batch, RANK_FIRST + i);
 	rung__cache_end(f.cache, batch);
-	for (unsigned i = 0; i < 2; i++) /* colder than all, however often it is asked for */
+	for (unsigned i = 0; i < 2; i++) /* colder than all: repeating does not admit it */
 		cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + FRAMES), RUNG__CACHE_PASS);
 	for (uint64_t i = 0; i <= RUNG__CACHE_LOOKAHEAD_MAX; i++) {
 		rung__cache_begin(f.cache, &row, 1, &batch);
@@ -401,7 +401,7 @@ struct pin {
 	uint64_t rank;
 };
 
-Test(cache, what_is_pinned_stays_where_it_is)
+Test(cache, pinned_rows_stay_in_their_frames)
 {
 	struct pin pins[FRAMES * 2];
 	uint64_t state = 5, batch, ahead[20], kept = 0;
@@ -460,7 +460,7 @@ Test(cache, what_is_pinned_stays_where_it_is)
 	cache_fixture_close(&f);
 }
 
-Test(cache, with_every_frame_pinned_rows_pass_by)
+Test(cache, rows_bypass_the_cache_while_every_frame_is_pinned)
 {
 	struct rung__cache_slot place;
 
@@ -482,7 +482,7 @@ Test(cache, with_every_frame_pinned_rows_pass_by)
 	cache_fixture_close(&f);
 }
 
-Test(cache, rows_that_are_none_of_its_own_pass_by)
+Test(cache, rows_outside_its_ranks_bypass_the_cache)
 {
 	struct rung__cache_slot place;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cold-row cache between processes that are killed at any point. */
+/* The cold-row cache shared by processes that are killed at any point. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #define PARENTS_PINS 5u
 
-/* @param batches  and then it dies with the lock held; 0: it goes on until it is killed */
+/* @param batches after which it dies with the lock held; 0: it works until it is killed */
 static pid_t start_worker(uint64_t seed, unsigned batches)
 {
 	pid_t pid = fork();
@@ -20,7 +20,7 @@ static pid_t start_worker(uint64_t seed, unsigned batches)
 	cr_assert_geq(pid, 0);
 	if (pid > 0)
 		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failing test leaves no process running */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failing test must leave no process running */
 	cache_fixture_attach(&w.f, &f, 1000, 20);
 	for (unsigned i = 1; w.f.wrong == 0; i++) {
 		work_on_batch(&w);
@@ -33,7 +33,7 @@ static pid_t start_worker(uint64_t seed, unsigned batches)
 	_exit(1);
 }
 
-/* Replaces a wait that is too long for a test. @return the number of aged frames */
+/* Ages the lost frames, because the real wait is too long for a test. @return the number of them */
 static unsigned age_lost_frames(void)
 {
 	unsigned count = 0;
@@ -56,7 +56,7 @@ static void end_worker(pid_t pid)
 	          "a row was wrong in a child: %x", status);
 }
 
-Test(cache_clients, killed_at_any_point_a_process_leaves_the_others_working)
+Test(cache_clients, a_process_killed_at_any_point_leaves_the_others_working)
 {
 	struct worker parent = { .state = 99 };
 	pid_t workers[2];
@@ -65,7 +65,7 @@ Test(cache_clients, killed_at_any_point_a_process_leaves_the_others_working)
 	cache_fixture_open(&f, &shape, 1000, 20);
 	parent.f = f;
 	rung__cache_lock(f.cache);
-	/* rows that the children use too, in some frame they do not choose */
+	/* rows that the children use too, pinned so that no child may evict them */
 	for (unsigned i = 0; i < PARENTS_PINS; i++) {
 		struct rung__cache_slot place;
 
@@ -87,7 +87,7 @@ Test(cache_clients, killed_at_any_point_a_process_leaves_the_others_working)
 		lost += age_lost_frames();
 		for (unsigned i = 0; i < PARENTS_PINS; i++)
 			cr_assert_eq(f.contents[i], RANK_FIRST + 10 * i);
-		if (round % 4 == 3) /* one that surely dies with the lock held */
+		if (round % 4 == 3) /* one that certainly dies with the lock held */
 			end_worker(start_worker(round, round % 5 + 1));
 		for (unsigned i = 0; i < 5; i++)
 			work_on_batch(&parent);
@@ -108,7 +108,7 @@ Test(cache_clients, killed_at_any_point_a_process_leaves_the_others_working)
 	cache_fixture_close(&f);
 }
 
-Test(cache_clients, the_pins_and_reads_of_the_dead_are_taken_back)
+Test(cache_clients, the_pins_and_reads_of_dead_processes_are_reclaimed)
 {
 	struct rung__cache_slot place;
 	int status;
@@ -131,12 +131,12 @@ Test(cache_clients, the_pins_and_reads_of_the_dead_are_taken_back)
 		_exit(0);
 	}
 	cr_assert(waitpid(pid, &status, 0) == pid && status == 0);
-	/* no reader has looked it up yet */
+	/* the death has not been noticed yet */
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_REMOTE);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 1), RUNG__CACHE_PASS);
 	survive(1);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_KEEP);
-	/* the frame it was reading into stays out of use */
+	/* the frame that it was reading into stays out of use */
 	cr_assert_eq(rung__cache_filled_count(f.cache), FRAMES - 1);
 	cr_assert_eq(age_lost_frames(), 1);
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 1), RUNG__CACHE_KEEP);
@@ -145,7 +145,7 @@ Test(cache_clients, the_pins_and_reads_of_the_dead_are_taken_back)
 	cache_fixture_close(&f);
 }
 
-Test(cache_clients, a_seat_of_the_dead_is_free)
+Test(cache_clients, the_seat_of_a_dead_process_is_free)
 {
 	unsigned dead = 0;
 
@@ -190,12 +190,12 @@ Test(cache_clients, a_forked_child_does_not_keep_its_dead_parents_seat)
 			dprintf(ready[1], "%d ", (int)pid);
 			raise(SIGKILL);
 		}
-		sleep(20); /* a failing test leaves no process running */
+		sleep(20); /* bounded: a failing test must leave no process running */
 		_exit(0);
 	}
 	cr_assert_gt(read(ready[0], pid_text, sizeof(pid_text) - 1), 0);
 	end_worker(pid);
-	survive(1); /* though it held the lock */
+	survive(1); /* even though it held the lock */
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_KEEP);
 	cr_assert_eq(kill((pid_t)atoi(pid_text), SIGKILL), 0);
 	cache_fixture_close(&f);

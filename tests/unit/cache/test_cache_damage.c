@@ -13,7 +13,7 @@
 
 static const struct rung__cache_shape wide = { RANK_FIRST, 5 * ROWS, FRAMES };
 
-/* The index between pages that cannot be touched. */
+/* The index between inaccessible pages, so that any access outside it crashes. */
 static void open_guarded(struct cache_fixture *guarded)
 {
 	const uint64_t bytes = rung__cache_index_bytes(&wide);
@@ -41,7 +41,7 @@ static void close_guarded(struct cache_fixture *guarded)
 	free(guarded->contents);
 }
 
-/* Anything, the lock included, with numbers that mean something or nothing. */
+/* Overwrites a random word of the index, including the lock, with a plausible or a random value. */
 static void spoil(struct worker *w)
 {
 	const uint64_t bytes = rung__cache_index_bytes(&wide),
@@ -102,7 +102,7 @@ static void use_damaged(struct worker *w)
 	rung__cache_unlock(w->f.cache);
 }
 
-Test(cache_damage, no_damage_leads_outside_or_round_and_round)
+Test(cache_damage, no_damage_causes_access_outside_or_an_endless_loop)
 {
 	for (uint64_t seed = 0; seed < 30; seed++) {
 		struct worker w = { .state = seed * 2 + 1 };
@@ -122,7 +122,7 @@ Test(cache_damage, no_damage_leads_outside_or_round_and_round)
 	}
 }
 
-Test(cache_damage, a_lock_that_is_overwritten_holds_nobody_up_for_good)
+Test(cache_damage, an_overwritten_lock_blocks_no_client_forever)
 {
 	struct cache_fixture other;
 	uint32_t words[] = { 1,
@@ -139,7 +139,7 @@ Test(cache_damage, a_lock_that_is_overwritten_holds_nobody_up_for_good)
 	cache_fixture_open(&f, &shape, 1000, 20);
 	cache_fixture_attach(&other, &f, 1000, 20);
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(words); i++) {
-		/* it lives, and may have the lock for all that others know */
+		/* that client is alive, so it may really hold the lock */
 		bool named = words[i] == other.cache->seat + 1;
 
 		atomic_store(&f.cache->index->lock, words[i]);
@@ -160,7 +160,7 @@ Test(cache_damage, a_lock_that_is_overwritten_holds_nobody_up_for_good)
 	cache_fixture_close(&f);
 }
 
-Test(cache_damage, an_index_of_nothing_but_noise_leads_nowhere_either)
+Test(cache_damage, an_index_of_pure_noise_is_safe_too)
 {
 	const uint64_t lock = offsetof(struct rung__cache_index, lock),
 		       bytes = rung__cache_index_bytes(&wide);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cold-row cache between processes one of which is stopped with the lock, or in a read. */
+/* The cold-row cache while one of its processes is stopped with the lock held, or in a read. */
 #include "cache_worker.h"
 
 static uint64_t timeouts_of(const struct cache_fixture *client)
@@ -24,7 +24,7 @@ static void keep(struct cache_fixture *client, uint64_t rank, uint32_t pins, uin
 	*frame_out = place.frame;
 }
 
-Test(cache_stopped, without_the_lock_rows_pass_by_and_frames_are_told_of_later)
+Test(cache_stopped, without_the_lock_rows_bypass_the_cache_and_updates_are_delayed)
 {
 	struct cache_fixture other;
 	struct rung__cache_slot place;
@@ -35,7 +35,7 @@ Test(cache_stopped, without_the_lock_rows_pass_by_and_frames_are_told_of_later)
 	cache_fixture_open(&f, &shape, 1000, 20);
 	cache_fixture_attach(&other, &f, 1000, 20);
 	keep(&f, RANK_FIRST, 2, &frames[0]);     /* pinned */
-	keep(&f, RANK_FIRST + 1, 0, &frames[1]); /* three that are being read */
+	keep(&f, RANK_FIRST + 1, 0, &frames[1]); /* this and the next two are being read */
 	keep(&f, RANK_FIRST + 2, 0, &frames[2]);
 	keep(&f, RANK_FIRST + 3, 0, &frames[3]);
 	rung__cache_lock(other.cache);
@@ -63,7 +63,7 @@ Test(cache_stopped, without_the_lock_rows_pass_by_and_frames_are_told_of_later)
 	cr_assert_eq(rung__cache_announce(f.cache, ranks, 3, &ahead), 0);
 	rung__cache_begin(f.cache, ranks, 2, &batch);
 	rung__cache_end(f.cache, batch);
-	cr_assert_eq(timeouts_of(&f), 1); /* it was waited for once */
+	cr_assert_eq(timeouts_of(&f), 1); /* only the first call waited */
 	rung__cache_unlock(other.cache);
 
 	rung__cache_lock(f.cache);
@@ -84,7 +84,7 @@ Test(cache_stopped, without_the_lock_rows_pass_by_and_frames_are_told_of_later)
 	cache_fixture_close(&f);
 }
 
-Test(cache_stopped, each_time_that_the_lock_is_kept_is_waited_for_once)
+Test(cache_stopped, each_stop_with_the_lock_causes_one_wait)
 {
 	struct cache_fixture other, joins, leaves;
 
@@ -101,7 +101,7 @@ Test(cache_stopped, each_time_that_the_lock_is_kept_is_waited_for_once)
 		cr_assert_neq(cache_fixture_take(&f, 0, RANK_FIRST), RUNG__CACHE_PASS);
 	}
 	rung__cache_lock(other.cache);
-	/* clients that attach or detach in the meantime do not wait for it either */
+	/* nor do clients wait that attach or detach in the meantime */
 	cache_fixture_attach(&joins, &f, 10, 2);
 	cr_assert_eq(timeouts_of(&joins), 1);
 	cache_fixture_detach(&leaves);
@@ -109,7 +109,8 @@ Test(cache_stopped, each_time_that_the_lock_is_kept_is_waited_for_once)
 	cr_assert_neq(cache_fixture_take(&joins, 0, RANK_FIRST + 1), RUNG__CACHE_PASS);
 	survive(3);
 	cr_assert_eq(__builtin_popcount(f.cache->index->joined), 3);
-	cr_assert_eq(f.cache->frames[0].pins, 0); /* what could not be given back is taken back */
+	/* reclaimed, because the client could not unpin it */
+	cr_assert_eq(f.cache->frames[0].pins, 0);
 	cache_fixture_detach(&joins);
 	cache_fixture_detach(&other);
 	cache_fixture_close(&f);
@@ -145,7 +146,7 @@ Test(cache_stopped, a_reader_is_late_until_it_ends_a_read)
 	cache_fixture_close(&f);
 }
 
-Test(cache_stopped, a_client_is_not_late_for_the_one_that_had_its_seat)
+Test(cache_stopped, a_client_does_not_inherit_lateness_with_its_seat)
 {
 	struct cache_fixture other, next;
 	uint32_t frame;
@@ -170,7 +171,7 @@ Test(cache_stopped, a_client_is_not_late_for_the_one_that_had_its_seat)
 	cache_fixture_close(&f);
 }
 
-Test(cache_stopped, a_client_that_opens_without_the_lock_follows_the_clock_later)
+Test(cache_stopped, a_client_that_opens_without_the_lock_adopts_the_clock_later)
 {
 	const uint64_t rank = RANK_FIRST;
 	struct cache_fixture other, joins;

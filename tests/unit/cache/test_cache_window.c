@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cold-row cache's window: which batch is which, what is forgotten, what is refused; and rows
- * on their way between two clients. */
+/* The cold-row cache's window: how batches are recognised, when they expire, which announcements
+ * are rejected; and rows that one of two clients is reading. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void close_all(void)
 	cache_fixture_close(&f);
 }
 
-/* Rows first, first + step, … of a batch. */
+/* Ranks of the rows first, first + step, ..., for a batch. */
 static const uint64_t *rows(uint64_t first, uint64_t step)
 {
 	static uint64_t ranks[ROWS];
@@ -62,7 +62,7 @@ static uint64_t begin(uint64_t first, uint64_t count)
 
 /* ---- room ---- */
 
-Test(cache_window, a_full_window_takes_nothing_more)
+Test(cache_window, a_full_window_accepts_no_announcement)
 {
 	uint64_t batch = 77, first;
 
@@ -74,10 +74,10 @@ Test(cache_window, a_full_window_takes_nothing_more)
 	check_lists();
 	announce(100, 20);
 	announce(200, 20);
-	/* three batches */
+	/* the window has room for three batches */
 	cr_assert_eq(rung__cache_announce(f.cache, rows(300, 1), 0, &batch), RUNG_E_AGAIN);
 	cr_assert_eq(begin(400, 10), 0);
-	/* served all the same */
+	/* its rows are cached all the same */
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 400), RUNG__CACHE_KEEP);
 	rung__cache_end(f.cache, 0);
 	check_lists();
@@ -87,8 +87,8 @@ Test(cache_window, a_full_window_takes_nothing_more)
 	close_all();
 }
 
-/* Not what it has room for: that is 100 times as much. */
-Test(cache_window, its_memory_follows_the_rows_known_at_a_time)
+/* Its memory must not follow its capacity, which is 100 times as much. */
+Test(cache_window, its_memory_follows_the_announced_rows)
 {
 	const struct rung__cache_window *window;
 	uint64_t heads;
@@ -103,7 +103,7 @@ Test(cache_window, its_memory_follows_the_rows_known_at_a_time)
 		cr_assert_leq(window->heads_count, 1 + 2 * 60);
 	}
 	heads = window->heads_count;
-	/* A head at a time, rows in all of them */
+	/* announcements accumulate: the number of heads grows with their rows */
 	for (uint64_t first = 0; first < 30; first++) {
 		announce(first * 7, 60);
 		check_lists();
@@ -114,7 +114,7 @@ Test(cache_window, its_memory_follows_the_rows_known_at_a_time)
 	close_all();
 }
 
-Test(cache_window, room_comes_back_in_whatever_order_batches_end)
+Test(cache_window, room_is_released_whatever_the_order_of_ends)
 {
 	uint64_t state = 9, names[8] = { 0 };
 	bool begun[8] = { false };
@@ -126,7 +126,8 @@ Test(cache_window, room_comes_back_in_whatever_order_batches_end)
 
 		if (names[which]) {
 			rung__cache_end(f.cache, names[which]);
-			rung__cache_end(f.cache, names[which]); /* the name is free now */
+			/* a second end of the same batch has no effect */
+			rung__cache_end(f.cache, names[which]);
 			names[which] = 0;
 		} else if (test_random(&state) % 2) {
 			names[which] = announce(first, count);
@@ -161,7 +162,7 @@ static uint64_t mapped_bytes(void)
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-Test(cache_window, takes_no_more_memory_than_is_said)
+Test(cache_window, its_memory_is_as_forecast)
 {
 	const uint64_t rows_max = 1 << 22, said = rung__cache_window_bytes(rows_max, 100),
 		       small = 1 << 20;
@@ -180,9 +181,9 @@ Test(cache_window, takes_no_more_memory_than_is_said)
 	munmap(index, rung__cache_index_bytes(&shape));
 }
 
-/* ---- which batch is it ---- */
+/* ---- which batch ---- */
 
-Test(cache_window, a_batch_is_known_by_its_rows)
+Test(cache_window, a_batch_is_recognised_by_its_rows)
 {
 	uint64_t first, second, third;
 
@@ -193,11 +194,12 @@ Test(cache_window, a_batch_is_known_by_its_rows)
 	cr_assert_eq(begin(10, 30), second);
 	cr_assert_eq(begin(0, 31), third);
 	cr_assert_eq(begin(0, 30), first);
-	cr_assert_neq(begin(0, 30), first); /* begun: a different batch that was not announced */
+	/* the first has begun already: this is another, unannounced batch */
+	cr_assert_neq(begin(0, 30), first);
 	close_all();
 }
 
-Test(cache_window, of_equal_batches_the_oldest_comes_first)
+Test(cache_window, the_oldest_of_equal_batches_begins_first)
 {
 	uint64_t names[4];
 
@@ -215,7 +217,7 @@ Test(cache_window, of_equal_batches_the_oldest_comes_first)
 	close_all();
 }
 
-Test(cache_window, one_that_is_overtaken_too_often_is_given_up)
+Test(cache_window, a_batch_that_is_overtaken_too_often_is_forgotten)
 {
 	uint64_t late;
 
@@ -231,13 +233,14 @@ Test(cache_window, one_that_is_overtaken_too_often_is_given_up)
 	announce(500, 10);
 	rung__cache_end(f.cache, begin(500, 10));
 	cr_assert_eq(f.cache->window.rows_left, 1000);
-	cr_assert_eq(f.cache->frames[0].next_use, 0); /* no batch waits for its rows either */
+	/* nor is a use of its rows expected any more */
+	cr_assert_eq(f.cache->frames[0].next_use, 0);
 	check_lists();
 	cr_assert_neq(begin(900, 20), late);
 	close_all();
 }
 
-Test(cache_window, batches_that_nobody_announced_overtake_none_but_end_the_wait_for_all)
+Test(cache_window, unannounced_batches_overtake_none_but_age_all)
 {
 	uint64_t waited_for;
 
@@ -254,7 +257,7 @@ Test(cache_window, batches_that_nobody_announced_overtake_none_but_end_the_wait_
 	close_all();
 }
 
-Test(cache_window, the_clock_may_go_round)
+Test(cache_window, the_clock_may_wrap_around)
 {
 	uint64_t hits = 0;
 
@@ -276,11 +279,12 @@ Test(cache_window, the_clock_may_go_round)
 			check_lists();
 	}
 	cr_assert_lt(f.cache->index->clock, 1000);
-	cr_assert_geq(hits, 950 / 50 * FRAMES * 9 / 10); /* the first rows of the circle stay */
+	/* the first rows of each cycle stay cached */
+	cr_assert_geq(hits, 950 / 50 * FRAMES * 9 / 10);
 	close_all();
 }
 
-Test(cache_window, times_of_the_dead_are_replaced_first)
+Test(cache_window, expected_uses_by_a_stuck_client_expire)
 {
 	struct cache_fixture other;
 	uint64_t batch, row = RANK_FIRST + 10;
@@ -291,7 +295,7 @@ Test(cache_window, times_of_the_dead_are_replaced_first)
 		cache_fixture_take(&f, 0, RANK_FIRST + i);
 	cr_assert_eq(rung__cache_announce(other.cache, &row, 1, &batch), 0);
 	cr_assert_neq(f.cache->frames[10].next_use, 0);
-	/* the other does not get any further */
+	/* the other client begins no batch */
 	for (unsigned i = 0; i <= RUNG__CACHE_BEHIND_MAX; i++) {
 		cr_assert_neq(f.cache->frames[10].state, 0);
 		announce(500, 1);
@@ -299,14 +303,14 @@ Test(cache_window, times_of_the_dead_are_replaced_first)
 	}
 	announce(500, 1);
 	rung__cache_end(f.cache, begin(500, 1));
-	/* colder than all that is there */
+	/* colder than all cached rows */
 	cr_assert_eq(cache_fixture_take(&f, 0, RANK_FIRST + 700), RUNG__CACHE_KEEP);
 	cr_assert_eq(f.cache->frames[10].row, 700);
 	cache_fixture_detach(&other);
 	close_all();
 }
 
-/* ---- rows on their way ---- */
+/* ---- rows in flight ---- */
 
 static enum rung__cache_lookup take(const struct cache_fixture *client, uint64_t rank,
                                     uint32_t reader, struct rung__cache_slot *place)
@@ -320,7 +324,7 @@ static enum rung__cache_lookup take(const struct cache_fixture *client, uint64_t
 	return found;
 }
 
-Test(cache_window, a_row_is_read_by_one_of_two_clients)
+Test(cache_window, only_one_of_two_clients_reads_a_row)
 {
 	struct cache_fixture other;
 	struct rung__cache_slot place, again;
@@ -351,7 +355,7 @@ Test(cache_window, a_row_is_read_by_one_of_two_clients)
 	close_all();
 }
 
-Test(cache_window, a_row_whose_read_failed_is_the_next_ones_to_read)
+Test(cache_window, a_row_whose_read_failed_is_read_by_the_next_client)
 {
 	struct cache_fixture other;
 	struct rung__cache_slot place, again;
@@ -373,7 +377,7 @@ Test(cache_window, a_row_whose_read_failed_is_the_next_ones_to_read)
 	close_all();
 }
 
-Test(cache_window, a_use_stays_known_while_the_row_is_elsewhere)
+Test(cache_window, an_expected_use_is_kept_while_another_client_reads_the_row)
 {
 	struct cache_fixture other;
 	struct rung__cache_slot place;
@@ -399,7 +403,7 @@ Test(cache_window, a_use_stays_known_while_the_row_is_elsewhere)
 	close_all();
 }
 
-Test(cache_window, what_a_client_was_reading_when_it_left_is_not_used_for_a_time)
+Test(cache_window, frames_that_a_leaving_client_was_reading_into_are_not_reused_at_once)
 {
 	struct cache_fixture other;
 	struct rung__cache_slot place;
@@ -430,7 +434,7 @@ Test(cache_window, what_a_client_was_reading_when_it_left_is_not_used_for_a_time
 
 /* ---- opening ---- */
 
-Test(cache_window, an_index_of_another_shape_or_version_is_refused)
+Test(cache_window, an_index_of_another_shape_or_version_is_rejected)
 {
 	struct rung__cache_shape other = shape;
 	struct rung__cache *cache;
@@ -456,7 +460,7 @@ Test(cache_window, an_index_of_another_shape_or_version_is_refused)
 	close_all();
 }
 
-Test(cache_window, shapes_that_cannot_be_are_refused)
+Test(cache_window, invalid_shapes_are_rejected)
 {
 	static const struct rung__cache_shape shapes[] = {
 		{ 0, 10, 0 },           { 0, 0, 10 },
@@ -472,7 +476,7 @@ Test(cache_window, shapes_that_cannot_be_are_refused)
 	}
 }
 
-Test(cache_window, more_clients_than_there_are_seats_are_told)
+Test(cache_window, a_client_without_a_free_seat_is_rejected)
 {
 	struct cache_fixture others[RUNG__CACHE_CLIENTS_MAX];
 	struct rung__cache *cache;
@@ -489,7 +493,7 @@ Test(cache_window, more_clients_than_there_are_seats_are_told)
 	close_all();
 }
 
-Test(cache_window, opens_with_clean_failure_however_few_allocations_succeed)
+Test(cache_window, opening_fails_cleanly_whichever_allocation_fails)
 {
 	const uint64_t index_bytes = rung__cache_index_bytes(&shape);
 	struct rung__cache *cache;
@@ -509,5 +513,5 @@ Test(cache_window, opens_with_clean_failure_however_few_allocations_succeed)
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());
 		cr_assert_lt(allowed, 20);
 	} while (rc < 0);
-	cr_assert_eq(allowed, 6); /* cache, uses, heads, batches, pins */
+	cr_assert_eq(allowed, 6); /* the allocations: cache, uses, heads, batches, pins */
 }

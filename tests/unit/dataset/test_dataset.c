@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staged datasets, opened: what is inside, and that a folder that is not whole does not open. */
+/* Opening staged datasets: their contents, and rejection of incomplete and forged folders. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static struct rung_dataset *opened(void)
 	return ds;
 }
 
-Test(dataset, info_says_what_was_staged)
+Test(dataset, info_describes_the_staged_data)
 {
 	struct rung_dataset *ds = opened();
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
@@ -100,7 +100,7 @@ Test(dataset, info_says_what_was_staged)
 	rung_dataset_close(ds);
 }
 
-Test(dataset, arrays_are_in_rank_order_and_maps_are_inverse)
+Test(dataset, arrays_are_in_rank_order_and_maps_are_inverses)
 {
 	struct rung_dataset *ds = opened();
 	uint64_t count, *vertices, *ranks, *train;
@@ -130,7 +130,7 @@ Test(dataset, arrays_are_in_rank_order_and_maps_are_inverse)
 	cr_assert_eq(count, (VERTICES + 2) / 3);
 	for (uint64_t i = 0; i < count; i++)
 		cr_assert_eq(vertices[train[i]], 3 * (count - 1 - i),
-		             "the order of the file is kept");
+		             "the order of the file must be kept");
 	rung_free(train);
 	cr_assert_eq(rung_dataset_load_ids(ds, "split_valid", &count, &train), 0);
 	for (uint64_t i = 0; i < count; i++)
@@ -179,7 +179,7 @@ Test(dataset, the_graph_is_the_original_one_relabelled)
 	free(at);
 }
 
-Test(dataset, a_folder_that_is_no_dataset_does_not_open)
+Test(dataset, other_folders_do_not_open)
 {
 	struct rung_dataset *ds = NULL;
 
@@ -194,7 +194,7 @@ Test(dataset, a_folder_that_is_no_dataset_does_not_open)
 	fails(RUNG_E_NOENT, "staging did not finish");
 }
 
-Test(dataset, a_folder_of_unfinished_work_does_not_open_by_any_name)
+Test(dataset, an_unfinished_folder_does_not_open_under_any_name)
 {
 	char partial[300];
 	struct rung_dataset *ds = NULL;
@@ -210,10 +210,10 @@ Test(dataset, a_folder_of_unfinished_work_does_not_open_by_any_name)
 	cr_assert_eq(rung_dataset_open(ds_dir, &ds), RUNG_E_NOENT);
 }
 
-Test(dataset, every_file_must_be_there_whole)
+Test(dataset, missing_and_truncated_files_are_rejected)
 {
 	struct rung_dataset *ds = opened();
-	size_t count = rung_dataset_info(ds)->file_count - 1; /* the manifest apart */
+	size_t count = rung_dataset_info(ds)->file_count - 1; /* except the manifest */
 
 	for (size_t i = 0; i < count; i++) {
 		const char *name = rung_dataset_file(ds, i)->name;
@@ -231,7 +231,7 @@ Test(dataset, every_file_must_be_there_whole)
 		cr_assert_eq(rename(path, gone), 0);
 		fails(RUNG_E_FORMAT, "is missing");
 		cr_assert_eq(symlink(gone, path), 0);
-		/* only these may be stored elsewhere */
+		/* only features files may be links */
 		if (strncmp(name, "features.", strlen("features.")) == 0)
 			rung_dataset_close(opened());
 		else
@@ -249,7 +249,7 @@ Test(dataset, every_file_must_be_there_whole)
 	rung_dataset_close(opened());
 }
 
-Test(dataset, any_changed_byte_of_the_manifest_is_found)
+Test(dataset, any_changed_byte_of_the_manifest_is_detected)
 {
 	size_t bytes;
 	char *text = (char *)support_read_file(file_at("manifest.json"), &bytes);
@@ -275,8 +275,8 @@ static void forge(const char *original, const char *from, const char *to)
 	             from);
 }
 
-/* Each single replacement must be reported; the text with a recomputed checksum and no replacement
- * must open. */
+/* Each single replacement must be rejected. With no replacement and a recomputed checksum the
+ * dataset must open. */
 static void refuses_forgeries(const char *const forgeries[][2], size_t count)
 {
 	size_t bytes;
@@ -298,7 +298,7 @@ static void refuses_forgeries(const char *const forgeries[][2], size_t count)
 	free(text);
 }
 
-Test(dataset, a_forged_manifest_is_refused_field_by_field)
+Test(dataset, a_forged_value_of_each_field_is_rejected)
 {
 	static const char *const forgeries[][2] = {
 		{ "\"version\": 1,", "\"version\": 2," },
@@ -355,7 +355,7 @@ Test(dataset, a_forged_manifest_is_refused_field_by_field)
 	refuses_forgeries(forgeries, sizeof(forgeries) / sizeof(forgeries[0]));
 }
 
-Test(dataset, one_from_before_draws_and_seeds_were_kept_opens)
+Test(dataset, a_manifest_without_draws_and_seeds_opens)
 {
 	static const char *const gone[] = { " \"draws\": \"all\",\n", ",\n  \"batches\": null",
 		                            ",\n  \"seed\": null" };
@@ -375,12 +375,12 @@ Test(dataset, one_from_before_draws_and_seeds_were_kept_opens)
 	}
 }
 
-Test(dataset, a_forged_list_of_features_files_is_refused)
+Test(dataset, a_forged_list_of_features_files_is_rejected)
 {
 	static const char *const forgeries[][2] = {
 		{ "\"block_rows\": 16", "\"block_rows\": 0" },
 		{ "\"block_rows\": 16", "\"block_rows\": 17" },
-		/* nothing left for the third file */
+		/* leaves no rows for the third file */
 		{ "\"block_rows\": 16", "\"block_rows\": 250" },
 		{ "\"block_rows\": 16", "\"block_rows\": 9223372036854775807" },
 		{ "\"block_rows\": 16", "\"block_rows\": null" },
@@ -398,7 +398,7 @@ Test(dataset, a_forged_list_of_features_files_is_refused)
 	refuses_forgeries(forgeries, sizeof(forgeries) / sizeof(forgeries[0]));
 }
 
-Test(dataset, ids_that_are_no_vertices_are_refused_when_loaded)
+Test(dataset, ids_out_of_range_are_rejected_when_loaded)
 {
 	static const char *const names[] = { "vertex_of_rank", "rank_of_vertex", "split_train" };
 	struct rung_graph *graph = NULL;
@@ -433,7 +433,7 @@ Test(dataset, ids_that_are_no_vertices_are_refused_when_loaded)
 	rung_dataset_close(ds);
 }
 
-Test(dataset, nothing_is_left_when_memory_ends_anywhere)
+Test(dataset, nothing_leaks_whichever_allocation_fails)
 {
 	const int fds = support_open_descriptors();
 	struct rung_dataset *ds = NULL;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edges in files: passes give the graph that rung_graph_load() gives, chunk by chunk, and report
- * errors of the files. */
+/* Edges in files: passes over their chunks yield the graph of rung_graph_load(), and report errors
+ * in the files. */
 #include <zip.h>
 
 #include "edges_fixture.h"
 
 TestSuite(edges, .init = make_folder, .fini = remove_folder);
 
-Test(edges, columns_of_every_type_at_every_place_are_passed_as_they_are_loaded)
+Test(edges, passes_over_columns_of_any_type_and_offset_equal_a_load)
 {
 	const char *dtypes[][2] = {
 		{ "i64", "i64" }, { "u64", "u32" }, { "i32", "i32" }, { "u32", "u64" }
@@ -31,7 +31,7 @@ Test(edges, columns_of_every_type_at_every_place_are_passed_as_they_are_loaded)
 	test_graph_fini(&graph);
 }
 
-Test(edges, a_list_longer_than_a_chunk_is_split_and_no_other)
+Test(edges, only_a_list_longer_than_a_chunk_is_split)
 {
 	struct test_graph graph = hub_graph();
 	const char *spec = columns_spec("csc", &graph, 0, "i64", "i64");
@@ -40,8 +40,9 @@ Test(edges, a_list_longer_than_a_chunk_is_split_and_no_other)
 		                        .chunk_bytes = 4096 };
 	struct seen seen = assert_equals_load(&spec, 1, opts);
 
-	cr_assert_eq(seen.split, 4);            /* 5000 edges, 1024 a chunk */
-	cr_assert_gt(seen.chunks, 40000 / 256); /* vertices are bounded as well */
+	cr_assert_eq(seen.split, 4); /* 5000 edges, 1024 per chunk */
+	/* the number of vertices per chunk is bounded as well */
+	cr_assert_gt(seen.chunks, 40000 / 256);
 	test_graph_fini(&graph);
 }
 
@@ -81,7 +82,7 @@ static void assert_pass_fails(const char *indptr, const char *indices, int statu
 	rung_edges_close(edges);
 }
 
-Test(edges, a_pass_names_what_is_wrong_with_columns)
+Test(edges, a_pass_names_the_fault_in_columns)
 {
 	const uint64_t good[] = { 1, 0, 3, 0, 2 }, offsets[] = { 0, 1, 4, 5, 5 };
 	const char *five = ids_file(1, good, 5, 0, "i32");
@@ -102,7 +103,7 @@ Test(edges, a_pass_names_what_is_wrong_with_columns)
 			ids_file(2, (uint64_t[]){ 1, 0, 4, 0, 2 }, 5, 0, wide ? "i64" : "i32"),
 			RUNG_E_RANGE, "indices[2]: id 4 is out of range 0..3");
 		cr_assert(strstr(rung_last_error(), spec_text[2]) == rung_last_error(),
-		          "the file is named");
+		          "the message must begin with the file");
 		assert_pass_fails(ids_file(0, offsets, 5, 0, "i64"),
 		                  ids_file(2, (uint64_t[]){ 1, 0, 3, 0, UINT64_MAX - 1 }, 5, 0,
 		                           wide ? "i64" : "i32"),
@@ -113,7 +114,7 @@ Test(edges, a_pass_names_what_is_wrong_with_columns)
 	                  RUNG_E_RANGE, "indices[2]: id 4294967296 is out of range 0..3");
 }
 
-Test(edges, the_first_wrong_id_is_told_whichever_thread_finds_one)
+Test(edges, the_first_wrong_id_is_reported_whichever_thread_finds_one)
 {
 	struct test_graph graph = test_graph_random(3000, 60000, 3, 4);
 	struct rung_edges_opts opts = { .size = sizeof(opts),
@@ -147,7 +148,7 @@ static int cut_file(void *ctx, const struct rung__edge_chunk *chunk)
 	return 0;
 }
 
-Test(edges, a_file_that_becomes_shorter_while_it_is_read_is_an_error)
+Test(edges, a_file_truncated_while_it_is_read_is_an_error)
 {
 	const int lengths[] = { 0, 100001, 131072 };
 	struct test_graph graph = test_graph_random(3000, 60000, 3, 4);
@@ -174,7 +175,7 @@ static int stop_at_third(void *ctx, const struct rung__edge_chunk *chunk)
 	return ++*(int *)ctx == 3 ? 77 : 0;
 }
 
-Test(edges, work_can_end_a_pass_and_the_next_begins_anew)
+Test(edges, a_callback_can_end_a_pass_and_the_next_starts_over)
 {
 	struct test_graph graph = test_graph_random(3000, 60000, 3, 4);
 	const char *spec = columns_spec("csc", &graph, 0, "i64", "i32");
@@ -197,7 +198,7 @@ Test(edges, work_can_end_a_pass_and_the_next_begins_anew)
 	test_graph_fini(&graph);
 }
 
-Test(edges, memory_that_is_too_small_is_told_with_what_works)
+Test(edges, too_little_memory_is_reported_with_the_least_that_works)
 {
 	struct test_graph graph = test_graph_random(30000, 60000, 3, 4);
 	const char *spec = columns_spec("csc", &graph, 0, "i64", "i32"), *number;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs in files relabelled into files: the bytes that relabelling in memory gives, whole or not
- * at all. */
+/* Relabelling of graphs in files: the output has the same bytes as relabelling in memory, or does
+ * not exist. */
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -18,7 +18,7 @@ static struct rung__relabel_opts relabel_opts(void)
 	return opts;
 }
 
-/* Outputs are files 4 and 5. */
+/* The outputs are the files 4 and 5. */
 static int relabel(struct rung_edges *edges, const void *vertex_of_rank, const void *rank_of_vertex,
                    const struct rung__relabel_opts *opts)
 {
@@ -29,7 +29,7 @@ static int relabel(struct rung_edges *edges, const void *vertex_of_rank, const v
 	return rung__edges_relabel(edges, vertex_of_rank, rank_of_vertex, opts, indptr, indices);
 }
 
-/* File `slot` is a .npy whose array begins at byte 4096 and has these bytes. */
+/* File `slot` must be a .npy whose array begins at byte 4096 and has these bytes. Removes it. */
 static void assert_file(int slot, const void *bytes, size_t byte_count)
 {
 	char path[400], *there = malloc(4096 + byte_count + 1);
@@ -46,7 +46,7 @@ static void assert_file(int slot, const void *bytes, size_t byte_count)
 	cr_assert_eq(unlink(path), 0);
 }
 
-/* A permutation that is not its own inverse, by scores that have ties. */
+/* The maps of a permutation that is not its own inverse, from scores with ties. */
 static void make_maps(uint64_t count, uint32_t **vertex_of_rank, uint32_t **rank_of_vertex)
 {
 	float *score = malloc(count * sizeof(*score));
@@ -91,10 +91,10 @@ static void assert_relabels_as_in_memory(struct test_graph graph, uint64_t chunk
 	test_graph_fini(&graph);
 }
 
-Test(edges_relabel, files_are_relabelled_as_graphs_in_memory_are)
+Test(edges_relabel, files_are_relabelled_like_graphs_in_memory)
 {
 	assert_relabels_as_in_memory(test_graph_random(20000, 90000, 3, 4), 32768);
-	assert_relabels_as_in_memory(hub_graph(), 4096); /* with a list that is split */
+	assert_relabels_as_in_memory(hub_graph(), 4096); /* one list is split */
 	assert_relabels_as_in_memory(test_graph_random(1, 3, 3, 4), 0);
 }
 
@@ -113,11 +113,11 @@ static void assert_nothing_was_made(void)
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(names); i++) {
 		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-		cr_assert(access(path, F_OK) < 0, "%s is left", path);
+		cr_assert(access(path, F_OK) < 0, "%s was not removed", path);
 	}
 }
 
-Test(edges_relabel, relabelling_that_fails_leaves_nothing)
+Test(edges_relabel, a_failed_relabelling_leaves_no_files)
 {
 	struct test_graph graph = test_graph_random(20000, 90000, 3, 4);
 	const char *spec = columns_spec("csc", &graph, 0, "i64", "i32");

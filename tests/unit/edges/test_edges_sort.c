@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edges sorted outside memory: the lists of rung_graph_load(), whatever the budget, and nothing
- * left when it fails. */
+/* Edges sorted on disk: the lists equal those of rung_graph_load() for any budget, and a failure
+ * leaves no files. */
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -9,7 +9,7 @@
 
 TestSuite(edges_sort, .init = make_folder, .fini = remove_folder);
 
-/* With each mix of options, the memory that a whole graph fits and the least there may be. */
+/* Each mix of options, with memory for the whole graph and with the least that is accepted. */
 static void assert_sorts_as_load(const char *const *specs, size_t spec_count, uint64_t vertex_count)
 {
 	for (int mix = 0; mix < 4; mix++) {
@@ -26,7 +26,7 @@ static void assert_sorts_as_load(const char *const *specs, size_t spec_count, ui
 	}
 }
 
-Test(edges_sort, joined_edge_lists_are_sorted_as_they_are_loaded)
+Test(edges_sort, sorting_joined_edge_lists_equals_a_load)
 {
 	struct test_graph graph = test_graph_random(20000, 60000, 8, 4);
 	const char *const specs[] = { edges_spec(0, &graph, 0, 30000, false, "i64"),
@@ -38,7 +38,7 @@ Test(edges_sort, joined_edge_lists_are_sorted_as_they_are_loaded)
 	test_graph_fini(&graph);
 }
 
-Test(edges_sort, columns_and_rows_are_sorted_as_they_are_loaded)
+Test(edges_sort, sorting_columns_and_rows_equals_a_load)
 {
 	struct test_graph graph = test_graph_random(20000, 60000, 9, 4);
 	const char *spec = columns_spec("csr", &graph, 0, "i64", "i32");
@@ -49,9 +49,9 @@ Test(edges_sort, columns_and_rows_are_sorted_as_they_are_loaded)
 	test_graph_fini(&graph);
 }
 
-/* Most edges end in vertex 4711: more than fit at a time, which takes dealing again, and of one
- * list, and by value. */
-Test(edges_sort, a_list_larger_than_the_memory_is_sorted_as_it_is_loaded)
+/* Most edges end in vertex 4711. They do not fit in memory at a time, so they are dealt into
+ * smaller buckets, as one list, and by value. */
+Test(edges_sort, sorting_a_list_larger_than_memory_equals_a_load)
 {
 	uint64_t *sources = malloc(60000 * sizeof(*sources)),
 		 *destinations = malloc(60000 * sizeof(*destinations)), state = 12;
@@ -59,7 +59,7 @@ Test(edges_sort, a_list_larger_than_the_memory_is_sorted_as_it_is_loaded)
 	const char *spec;
 
 	for (uint64_t e = 0; e < 60000; e++) {
-		/* one value alone is too much, too */
+		/* source 29 alone exceeds the memory, too */
 		sources[e] = e % 3 ? test_random(&state) % 30000 : 29;
 		destinations[e] = e % 20 ? 4711 : test_random(&state) % 30000;
 	}
@@ -69,7 +69,7 @@ Test(edges_sort, a_list_larger_than_the_memory_is_sorted_as_it_is_loaded)
 	test_graph_fini(&graph);
 }
 
-Test(edges_sort, few_edges_and_many_vertices_are_sorted_as_they_are_loaded)
+Test(edges_sort, sorting_few_edges_of_many_vertices_equals_a_load)
 {
 	uint64_t *sources = malloc(10 * sizeof(*sources)),
 		 *destinations = malloc(10 * sizeof(*destinations));
@@ -88,7 +88,7 @@ Test(edges_sort, few_edges_and_many_vertices_are_sorted_as_they_are_loaded)
 	test_graph_fini(&graph);
 }
 
-Test(edges_sort, lists_of_any_length_and_order_are_put_in_order)
+Test(edges_sort, ids_of_any_count_and_order_are_sorted)
 {
 	uint64_t *ids = malloc(3000 * sizeof(*ids)), state = 4;
 
@@ -117,7 +117,7 @@ Test(edges_sort, lists_of_any_length_and_order_are_put_in_order)
 	free(ids);
 }
 
-Test(edges_sort, sorting_names_a_stray_id_and_a_changed_file)
+Test(edges_sort, sorting_names_an_id_out_of_range_and_a_wrong_count)
 {
 	const uint64_t stray[] = { 0, 1, 4, 1, 1, 1 };
 	struct rung_edges_opts opts = { .size = sizeof(opts),
@@ -157,7 +157,7 @@ static int rewrite_edges(void *ctx, const char *stage, unsigned long long done,
 
 Test(edges_sort, a_file_that_changes_between_the_passes_of_sorting_is_an_error)
 {
-	/* more in one bucket than were counted; an invalid vertex */
+	/* loops: one bucket gets more edges than were counted; stray: an invalid vertex */
 	uint64_t edges_before[] = { 0, 0, 0, 1, 2, 1 }, loops[] = { 0, 2, 2, 0, 2, 2 },
 		 stray[] = { 0, 0, 0, 1, 2, 7 };
 	struct rung_edges_opts opts = { .size = sizeof(opts),
@@ -195,7 +195,7 @@ Test(edges_sort, progress_can_cancel_each_step)
 	test_graph_fini(&graph);
 }
 
-Test(edges_sort, a_file_size_limit_is_told_as_lack_of_space_with_what_is_needed)
+Test(edges_sort, a_file_size_limit_is_reported_with_the_space_needed)
 {
 	struct test_graph graph = test_graph_random(20000, 100000, 2, 4);
 	struct rung_edges_opts opts = { .size = sizeof(opts),
@@ -220,7 +220,7 @@ Test(edges_sort, a_file_size_limit_is_told_as_lack_of_space_with_what_is_needed)
 	test_graph_fini(&graph);
 }
 
-Test(edges_sort, a_small_graph_needs_little_room_whatever_the_memory)
+Test(edges_sort, a_small_graph_needs_little_space_whatever_the_memory)
 {
 	struct test_graph graph = test_graph_random(20000, 100000, 2, 4);
 	struct rung_edges_opts opts = { .size = sizeof(opts),
@@ -240,7 +240,7 @@ Test(edges_sort, a_small_graph_needs_little_room_whatever_the_memory)
 	test_graph_fini(&graph);
 }
 
-Test(edges_sort, nothing_is_left_when_memory_ends_anywhere)
+Test(edges_sort, nothing_leaks_whichever_allocation_fails)
 {
 	struct test_graph graph = test_graph_random(50, 300, 2, 4);
 	struct rung_edges_opts opts = { .size = sizeof(opts),

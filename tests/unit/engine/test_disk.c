@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a file is on its disk, and what the disk accepts. */
+/* The location of a file on its disk, and the limits of the disk. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void remove_sys(void)
 
 TestSuite(block_device, .init = make_sys, .fini = remove_sys);
 
-Test(block_device, a_disk_tells_its_queue)
+Test(block_device, the_queue_limits_of_a_disk_are_read)
 {
 	struct rung__block_device device;
 
@@ -70,7 +70,7 @@ Test(block_device, a_disk_tells_its_queue)
 	cr_assert_eq(device.block_bytes, 4096);
 }
 
-Test(block_device, a_partition_has_the_queue_of_its_disk_and_a_beginning)
+Test(block_device, a_partition_has_a_start_and_the_queue_of_its_disk)
 {
 	struct rung__block_device device;
 
@@ -80,7 +80,7 @@ Test(block_device, a_partition_has_the_queue_of_its_disk_and_a_beginning)
 	cr_assert_eq(device.command_bytes, 96 * 1024);
 }
 
-Test(block_device, what_is_not_told_is_0_and_no_device_is_none)
+Test(block_device, missing_limits_are_0_and_a_missing_device_is_reported)
 {
 	struct rung__block_device device;
 
@@ -91,7 +91,7 @@ Test(block_device, what_is_not_told_is_0_and_no_device_is_none)
 	cr_assert_not(rung__block_device(folder, 0, 45, &device));
 }
 
-Test(extents, pieces_that_meet_on_the_disk_are_one)
+Test(extents, adjacent_extents_are_joined)
 {
 	struct rung__extent list[] = {
 		{ 0, 1000, 100 }, { 100, 1100, 50 }, { 150, 5000, 50 }, { 200, 4900, 100 }
@@ -107,7 +107,7 @@ Test(extents, pieces_that_meet_on_the_disk_are_one)
 	cr_assert_eq(rung__extent_at(&extents, 229)->at, 4900);
 }
 
-Test(extents, what_is_behind_the_end_does_not_count_and_holes_do)
+Test(extents, extents_after_the_end_are_ignored_and_holes_rejected)
 {
 	struct rung__extent full[] = { { 0, 1000, 100 }, { 300, 2000, 100 } };
 	struct rung__extent holed[] = { { 0, 1000, 100 }, { 104, 2000, 100 } };

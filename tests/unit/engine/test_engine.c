@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Engines on an ordinary file: each reads the same bytes, does without features that the kernel
- * refuses, and reports it. Calls of liburing are wrapped (tests/CMakeLists.txt), so that each can
- * be refused alone. Tests on separate disks are in tests/vm.
- */
+/* Engines on an ordinary file: each reads the same bytes, works without the features that the
+ * kernel refuses, and reports them. Calls of liburing are wrapped (tests/CMakeLists.txt), so that
+ * each can be refused separately. Tests on separate disks are in tests/vm. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +27,7 @@ static unsigned char content[FILE_BYTES];
 static unsigned char *pool;
 static struct rung__reader reader;
 
-/* The reader's file, as file_reader.c opens it. */
+/* Opens the reader's file in the same way as file_reader.c. */
 static void open_reader(void)
 {
 	reader = (struct rung__reader){
@@ -60,7 +58,7 @@ static void set_up(void)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	/* a disk: /tmp may be memory */
+	/* /var/tmp: /tmp may be a tmpfs, and the file must be on a disk */
 	snprintf(folder, sizeof(folder), "%s/rung-engine-XXXXXX", tmp ? tmp : "/var/tmp");
 	cr_assert(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/file", folder);
@@ -87,7 +85,7 @@ static int start(enum rung_engine engine)
 	return rung__engine_select(&reader);
 }
 
-/* Random reads of one to eight sectors, as many in flight as there may be. */
+/* Random reads of one to eight sectors, with up to DEPTH in flight. */
 static void check_reads(void)
 {
 	const uint32_t align = reader.geometry.align, place = 8 * reader.geometry.align;
@@ -137,7 +135,7 @@ static const struct rung_engine_step *step(const char *name)
 	return NULL;
 }
 
-Test(engine, pread_reads_and_says_that_it_was_asked_for)
+Test(engine, pread_reads_and_reports_that_it_was_requested)
 {
 	cr_assert_eq(start(RUNG_ENGINE_PREAD), 0, "%s", rung_last_error());
 	check_reads();
@@ -146,7 +144,7 @@ Test(engine, pread_reads_and_says_that_it_was_asked_for)
 	cr_assert_str_eq(reader.engine_why, "pread was requested");
 }
 
-Test(engine, a_read_behind_the_end_is_empty_and_over_it_short)
+Test(engine, a_read_after_the_end_is_empty_and_one_across_it_short)
 {
 	const enum rung_engine ids[] = { RUNG_ENGINE_PREAD, RUNG_ENGINE_IO_URING };
 
@@ -164,13 +162,13 @@ Test(engine, a_read_behind_the_end_is_empty_and_over_it_short)
 		cr_assert_eq(reader.ops->reap(reader.engine, 1, 10000000000u, fetched, 1), 1);
 		cr_assert_eq(fetched[0].result, 0);
 		cr_assert_eq(reader.ops->reap(reader.engine, 1, 1000000, fetched, 1), 0,
-		             "nothing is in flight: the wait has a bound");
+		             "with nothing in flight the wait must time out");
 		close_reader();
 		open_reader();
 	}
 }
 
-Test(engine, a_file_that_cannot_be_read_says_so)
+Test(engine, a_file_that_cannot_be_read_is_an_error)
 {
 	close(reader.fd);
 	reader.fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -184,7 +182,7 @@ Test(engine, a_file_that_cannot_be_read_says_so)
 
 #if RUNG_HAVE_IO_URING
 static unsigned setup_flags_refused;
-static unsigned setup_tries, setup_refused_tries; /* 0: setup_refused holds for all */
+static unsigned setup_tries, setup_refused_tries; /* 0: setup_refused applies to every try */
 static int setup_refused, buffers_refused, files_refused, ring_refused;
 static bool spoil;
 
@@ -258,10 +256,10 @@ static const char *part_why(const char *name)
 static void need_io_uring(void)
 {
 	if (!fixture_has_io_uring())
-		cr_skip_test("this kernel refuses io_uring");
+		cr_skip_test("the kernel refuses io_uring");
 }
 
-Test(engine, io_uring_is_what_auto_takes)
+Test(engine, auto_selects_io_uring)
 {
 	need_io_uring();
 	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
@@ -274,7 +272,7 @@ Test(engine, io_uring_is_what_auto_takes)
 	cr_assert_eq(reader.report.part_count, 4);
 }
 
-Test(engine, io_uring_does_without_what_is_refused)
+Test(engine, io_uring_works_without_refused_features)
 {
 	static const struct {
 		unsigned flags;
@@ -314,10 +312,11 @@ Test(engine, a_limit_on_locked_memory_leaves_the_pool_unregistered)
 
 	need_io_uring();
 	cr_assert_eq(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	limit.rlim_cur = limit.rlim_max = RUNG__MIN(limit.rlim_max, 65536); /* not raised */
+	/* lowered, never raised */
+	limit.rlim_cur = limit.rlim_max = RUNG__MIN(limit.rlim_max, 65536);
 	cr_assert_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	if (root && seteuid(65534) != 0) /* root is not held to it */
-		cr_skip_test("no other user to become");
+	if (root && seteuid(65534) != 0) /* the limit does not apply to root */
+		cr_skip_test("cannot change to another user");
 	cr_assert_eq(start(RUNG_ENGINE_IO_URING), 0, "%s", rung_last_error());
 	cr_assert(!root || seteuid(0) == 0);
 	check_reads();
@@ -325,7 +324,7 @@ Test(engine, a_limit_on_locked_memory_leaves_the_pool_unregistered)
 	          part_why("registered memory"));
 }
 
-Test(engine, refused_setup_leads_to_pread_or_to_an_error_with_the_reason)
+Test(engine, refused_setup_falls_back_to_pread_or_fails_with_the_reason)
 {
 	setup_refused = EPERM;
 	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
@@ -342,8 +341,9 @@ Test(engine, refused_setup_leads_to_pread_or_to_an_error_with_the_reason)
 	cr_assert_null(reader.engine);
 }
 
-/* The kernel frees a closed ring's memory later: a ring opened at once after that is refused. */
-Test(engine, a_ring_without_memory_is_tried_again)
+/* The kernel frees the memory of a closed ring later, so opening another ring immediately can
+ * fail. */
+Test(engine, a_ring_that_lacks_memory_is_tried_again)
 {
 	need_io_uring();
 	setup_refused = ENOMEM;
@@ -353,7 +353,7 @@ Test(engine, a_ring_without_memory_is_tried_again)
 	check_reads();
 }
 
-Test(engine, a_ring_that_never_has_memory_names_the_limit_and_the_cure)
+Test(engine, a_ring_that_never_gets_memory_names_the_limit_and_the_remedy)
 {
 	setup_refused = ENOMEM;
 	cr_assert_eq(start(RUNG_ENGINE_AUTO), 0, "%s", rung_last_error());
@@ -366,7 +366,7 @@ Test(engine, a_ring_that_never_has_memory_names_the_limit_and_the_cure)
 	cr_assert(strstr(rung_last_error(), "ulimit -l"), "%s", rung_last_error());
 }
 
-Test(engine, a_step_that_brings_other_bytes_is_not_used)
+Test(engine, a_step_that_reads_wrong_bytes_is_not_used)
 {
 	need_io_uring();
 	spoil = true;
@@ -376,7 +376,7 @@ Test(engine, a_step_that_brings_other_bytes_is_not_used)
 	check_reads();
 }
 
-Test(engine, polling_works_or_says_why_not)
+Test(engine, polling_works_or_reports_the_reason)
 {
 	need_io_uring();
 	if (start(RUNG_ENGINE_IO_URING_POLL) == 0) {
@@ -388,7 +388,7 @@ Test(engine, polling_works_or_says_why_not)
 	          "%s", rung_last_error());
 }
 
-Test(engine, passthrough_says_why_not)
+Test(engine, passthrough_works_or_reports_the_reason)
 {
 	need_io_uring();
 	if (start(RUNG_ENGINE_NVME) == 0) { /* the folder is on an NVMe disk */
@@ -399,7 +399,7 @@ Test(engine, passthrough_says_why_not)
 	cr_assert_null(reader.engine);
 }
 
-Test(ring, a_read_over_the_border_of_registered_pieces_uses_none)
+Test(ring, a_read_across_registered_pieces_uses_none)
 {
 	struct rung__engine ring = { .piece_count = 3, .piece_shift = 18 };
 	struct rung__fetch fetch = { .to = (1 << 18) - 512, .bytes = 512 };
@@ -413,7 +413,7 @@ Test(ring, a_read_over_the_border_of_registered_pieces_uses_none)
 	cr_assert_eq(rung__ring_piece(&ring, &fetch), -1);
 }
 
-Test(store, statistics_say_which_step_is_in_use_and_why_not_the_others)
+Test(store, statistics_report_the_step_in_use_and_why_not_the_others)
 {
 	struct store_fixture f;
 	struct rung_store_stats stats = { .size = sizeof(stats) };
@@ -435,7 +435,7 @@ Test(store, statistics_say_which_step_is_in_use_and_why_not_the_others)
 
 /* ---- the gap ---- */
 
-/* An engine that reads nothing, at once, and counts. */
+/* A mock engine: reads complete at once, without data, and are counted. */
 struct script {
 	struct rung__fetch queue[64];
 	unsigned count;
@@ -485,8 +485,8 @@ static uint32_t measured(void)
 	reader.ops = &scripted;
 	reader.engine = (struct rung__engine *)(void *)&script;
 	cr_assert_eq(rung__merge_gap_measure(&rung__file_reader, &reader, 131072, &gap), 0);
-	reader.engine = NULL; /* it cannot be closed */
-	cr_assert_eq(script.count, 0, "reads are left in flight");
+	reader.engine = NULL; /* the mock cannot be closed */
+	cr_assert_eq(script.count, 0, "reads are still in flight");
 	return gap;
 }
 
@@ -504,10 +504,10 @@ Test(engine, the_gap_is_measured_once_for_a_large_file)
 	cr_assert_leq(gap, 65536);
 	cr_assert_eq(gap % reader.geometry.align, 0);
 	cr_assert_eq(measured(), gap);
-	cr_assert_eq(script.reads, reads, "it was measured again");
+	cr_assert_eq(script.reads, reads, "the gap was measured again");
 }
 
-Test(engine, the_gap_is_the_default_where_measuring_tells_nothing)
+Test(engine, the_gap_is_the_default_if_it_cannot_be_measured)
 {
 	reader.direct = true;
 	cr_assert_eq(measured(), RUNG__MERGE_GAP_DEFAULT);
@@ -521,11 +521,11 @@ Test(engine, the_gap_is_the_default_where_measuring_tells_nothing)
 	cr_assert_gt(script.reads, 0);
 }
 
-Test(engine, the_gap_is_bandwidth_over_reads_a_second)
+Test(engine, the_gap_is_bandwidth_over_reads_per_second)
 {
-	cr_assert_eq(rung__merge_gap_of(1.6e9, 1e5, 512), 15872); /* 16000, whole sectors */
+	cr_assert_eq(rung__merge_gap_of(1.6e9, 1e5, 512), 15872); /* 16000 in whole sectors */
 	cr_assert_eq(rung__merge_gap_of(1.6e9, 1e5, 4096), 12288);
-	cr_assert_eq(rung__merge_gap_of(1e8, 100, 512), 65536); /* a disk with heads */
+	cr_assert_eq(rung__merge_gap_of(1e8, 100, 512), 65536); /* a hard disk */
 	cr_assert_eq(rung__merge_gap_of(0, 1e5, 512), RUNG__MERGE_GAP_DEFAULT);
 	cr_assert_eq(rung__merge_gap_of(1e9, 0, 512), RUNG__MERGE_GAP_DEFAULT);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gather loop: which rows it copies, which it lists, and ids on both sides of 2^32. */
+/* The gather loop: the rows that it copies, the misses that it lists, and ids around 2^32. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static struct rung__misses empty_misses(void)
 	};
 }
 
-Test(gather, rows_in_the_view_are_copied_and_the_others_listed_in_order)
+Test(gather, rows_in_the_view_are_copied_and_misses_listed_in_order)
 {
 	static const unsigned char held[3][4] = { "aaaa", "bbbb", "cccc" };
 	const struct rung__view view = { held[0], 4, 0, 3 };
@@ -38,7 +38,7 @@ Test(gather, rows_in_the_view_are_copied_and_the_others_listed_in_order)
 	cr_assert(rows[0] == 1 && rows[1] == 3 && rows[2] == 5);
 }
 
-Test(gather, ids_at_the_border_of_32_bits_keep_all_their_bits)
+Test(gather, ids_around_32_bits_keep_all_their_bits)
 {
 	static const unsigned char held[4] = { 10, 11, 12, 13 }; /* ranks 2^32 - 2 to 2^32 + 1 */
 	const struct rung__view view = { held, 1, BORDER - 2, 4 };
@@ -61,7 +61,7 @@ Test(gather, ids_at_the_border_of_32_bits_keep_all_their_bits)
 	          ranks[3] == 1);
 }
 
-Test(gather, ids_outside_are_refused_for_every_type)
+Test(gather, ids_out_of_range_are_rejected_for_every_type)
 {
 	const struct rung__view view = { (const unsigned char *)"", 0, 0, 0 };
 	const uint64_t wide[] = { 0, BORDER + 3 };
@@ -95,7 +95,7 @@ Test(gather, ids_outside_are_refused_for_every_type)
 	}
 }
 
-Test(gather, maps_of_4_and_8_bytes_lead_to_the_same_ranks)
+Test(gather, maps_of_4_and_8_bytes_yield_the_same_ranks)
 {
 	const uint32_t narrow[] = { 2, 0, 3, 1 };
 	const uint64_t wide[] = { 2, 0, 3, 1 };
@@ -121,11 +121,12 @@ Test(gather, maps_of_4_and_8_bytes_lead_to_the_same_ranks)
 	}
 }
 
-/* Rows that go past the caches: every width of row, place and step of the output must come out as
- * with few rows. */
+/* Outputs that are written past the caches: any row width, alignment and stride must give the same
+ * result as a small output. */
 enum { HELD = 61 }; /* rows from rank 1 on: ranks 0 and HELD + 1 miss */
 
-/* Each output row is as `held` has it, misses stay dots, and nothing is written between rows. */
+/* Each output row equals its row in `held`, misses stay dots, and nothing is written between
+ * rows. */
 static void check_large_output(const struct rung__gather *gather, const uint32_t *ids,
                                uint64_t count, const unsigned char *held,
                                const struct rung__misses *misses)
@@ -153,7 +154,7 @@ static void check_large_output(const struct rung__gather *gather, const uint32_t
 	cr_assert_eq(misses->count, missed);
 }
 
-Test(gather, outputs_larger_than_the_caches_hold_the_same_rows)
+Test(gather, outputs_larger_than_the_caches_have_the_same_rows)
 {
 	static const struct {
 		size_t row_bytes, out_stride, shift;
@@ -168,7 +169,7 @@ Test(gather, outputs_larger_than_the_caches_hold_the_same_rows)
 	for (size_t i = 0; i < HELD * 4096; i++)
 		held[i] = (unsigned char)(i * 2654435761u >> 13);
 	for (uint32_t v = 0; v < HELD + 2; v++)
-		/* of ranks: a permutation, 63 and 5 have no common divisor but 1 */
+		/* a permutation of the ranks, because 63 and 5 are coprime */
 		vertex_of[v] = (v * 5 + 3) % (HELD + 2);
 	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
 		size_t row_bytes = cases[c].row_bytes, stride = cases[c].out_stride;
@@ -202,7 +203,7 @@ Test(gather, outputs_larger_than_the_caches_hold_the_same_rows)
 
 /* Outputs larger than the caches are written with streaming stores. The last block of a row may be
  * partial, and the prefetch must stop at the last row. */
-Test(gather, large_outputs_of_any_width_hold_the_same_rows)
+Test(gather, large_outputs_of_any_row_width_have_the_same_rows)
 {
 	static const size_t widths[] = { 1, 64, 100, 127, 128, 160, 512, 1500, 4096, 40000 };
 
@@ -211,7 +212,7 @@ Test(gather, large_outputs_of_any_width_hold_the_same_rows)
 			     count = (20u << 20) / stride;
 		unsigned char *held = rung__malloc_aligned(64, held_rows * width),
 			      *out = rung__malloc_aligned(64, count * stride);
-		/* ranks 0 to 2 are not in it */
+		/* the view lacks ranks 0 to 2 */
 		const struct rung__view view = { held, width, 3, held_rows };
 		uint32_t *ids = rung__malloc_array(count, sizeof(*ids));
 		struct rung_ids list = { ids, count, RUNG_U32, RUNG_RANKS };
@@ -235,14 +236,14 @@ Test(gather, large_outputs_of_any_width_hold_the_same_rows)
 				cr_assert(missed < misses.count && misses.rows[missed] == i &&
 				          misses.ranks[missed] == ids[i]);
 				missed++;
-				cr_assert_eq(out[i * stride], 0x5a, "a miss is left alone");
+				cr_assert_eq(out[i * stride], 0x5a,
+				             "the row of a miss was written");
 			} else {
 				cr_assert_arr_eq(out + i * stride, held + (ids[i] - 3) * width,
 				                 width, "row %zu of %zu bytes", i, width);
 			}
 			for (size_t k = width; k < stride; k++)
-				cr_assert_eq(out[i * stride + k], 0x5a,
-				             "nor the bytes between rows");
+				cr_assert_eq(out[i * stride + k], 0x5a, "written between rows");
 		}
 		cr_assert_eq(missed, misses.count);
 		rung__free(held);

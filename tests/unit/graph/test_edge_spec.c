@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edge lists between parts of the vertices: "SRC+FIRST[:COUNT],FIRST[:COUNT]". */
+/* Edge lists between ranges of the vertices: "SRC+FIRST[:COUNT],FIRST[:COUNT]". */
 #include "graph/edge_lists.h"
 #include "edges_fixture.h"
 
@@ -18,7 +18,7 @@ static void assert_parts(const char *spec, size_t length, uint64_t source, uint6
 	cr_assert_eq(parts.destination.count, destinations, "%s", spec);
 }
 
-Test(edge_spec, numbers_at_the_end_say_where_the_parts_begin)
+Test(edge_spec, numbers_at_the_end_are_the_ranges)
 {
 	const uint64_t any = UINT64_MAX;
 
@@ -30,7 +30,7 @@ Test(edge_spec, numbers_at_the_end_say_where_the_parts_begin)
 	assert_parts("+1,2", 0, 1, any, 2, any);
 }
 
-Test(edge_spec, everything_else_is_a_source_as_it_stands)
+Test(edge_spec, any_other_text_is_a_source)
 {
 	static const char *const specs[] = { "a.npy",     "raw:a,i64,2x9,16",
 		                             "a+b,5",     "a+5",
@@ -45,7 +45,7 @@ Test(edge_spec, everything_else_is_a_source_as_it_stands)
 		assert_parts(specs[i], strlen(specs[i]), 0, UINT64_MAX, 0, UINT64_MAX);
 }
 
-Test(edge_spec, a_file_that_is_called_so_is_the_source)
+Test(edge_spec, an_existing_file_of_that_name_is_the_source)
 {
 	static const int64_t ids[] = { 1, 2 };
 	char name[600];
@@ -60,7 +60,7 @@ Test(edge_spec, a_file_that_is_called_so_is_the_source)
 	cr_assert_eq(unlink(name), 0);
 }
 
-Test(edge_spec, ids_of_more_than_63_bits_are_refused)
+Test(edge_spec, ids_of_more_than_63_bits_are_rejected)
 {
 	struct rung__edge_spec parts;
 
@@ -72,7 +72,7 @@ Test(edge_spec, ids_of_more_than_63_bits_are_refused)
 	            "63 bits");
 }
 
-/* Edges of `graph`, the ends counted from `source` and `destination` on. */
+/* The edges of `graph`, with their ends relative to `source` and `destination`. */
 static const char *moved_spec(int slot, const struct test_graph *graph, uint64_t source,
                               uint64_t destination, bool by_row, const char *dtype,
                               const char *suffix)
@@ -126,7 +126,7 @@ static void assert_same_graph(const char *a, const char *b, uint64_t vertex_coun
 	rung_graph_destroy(graphs[1]);
 }
 
-Test(edge_spec, a_graph_of_parts_is_the_one_with_the_ids_of_the_whole)
+Test(edge_spec, a_graph_with_ranges_equals_one_with_absolute_ids)
 {
 	struct test_graph graph = graph_of_parts();
 
@@ -155,7 +155,7 @@ static void assert_stray(const char *spec, uint64_t vertex_count, const char *wo
 	assert_says(rung_graph_load(&opts, &graph), RUNG_E_RANGE, words);
 }
 
-Test(edge_spec, an_id_beyond_its_part_is_named)
+Test(edge_spec, an_id_outside_its_range_is_named)
 {
 	struct test_graph graph = graph_of_parts();
 

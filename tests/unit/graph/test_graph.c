@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs: reading edge lists and columns, what is refused and in which words, turning, joining,
- * dropping repeats. */
+/* Graphs: reading edge lists and columns, rejected inputs and their messages, transposing, joining,
+ * removing repeats. */
 #include "graph/graph.h"
 #include "graphs.h"
 #include "raw_files.h"
@@ -43,7 +43,7 @@ static void assert_refused(const char *spec, struct rung_graph_opts opts, int st
 }
 
 #define DEFAULTS (struct rung_graph_opts) RUNG_GRAPH_OPTS_INIT
-/* as raw_file() wants them: bytes, how many, and nothing in front */
+/* arguments of raw_file(): the bytes, their number, and no bytes before them */
 #define I64(...) (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }), 0
 #define I32(...) (const int32_t[]){ __VA_ARGS__ }, sizeof((const int32_t[]){ __VA_ARGS__ }), 0
 #define U32(...) (const uint32_t[]){ __VA_ARGS__ }, sizeof((const uint32_t[]){ __VA_ARGS__ }), 0
@@ -53,7 +53,7 @@ static void assert_refused(const char *spec, struct rung_graph_opts opts, int st
 static const uint64_t five_indptr[] = { 0, 1, 4, 5, 5 };
 static const uint32_t five_indices[] = { 1, 0, 3, 0, 2 };
 
-Test(graph, reads_both_shapes_and_every_integer_type_in_input_order)
+Test(graph, both_shapes_and_every_integer_type_are_read_in_input_order)
 {
 	const char *specs[] = {
 		raw_file(0, I64(0, 3, 0, 2, 1, 1, 1, 1, 2, 0), "i64,2x5"),
@@ -71,7 +71,7 @@ Test(graph, reads_both_shapes_and_every_integer_type_in_input_order)
 	}
 }
 
-Test(graph, a_square_edge_index_is_read_by_side)
+Test(graph, a_square_edge_index_is_read_as_two_rows)
 {
 	struct rung_graph *graph;
 
@@ -81,7 +81,7 @@ Test(graph, a_square_edge_index_is_read_by_side)
 	rung_graph_destroy(graph);
 }
 
-Test(graph, joins_lists_in_the_order_given_and_takes_a_vertex_count)
+Test(graph, lists_are_joined_in_order_with_a_given_vertex_count)
 {
 	const char *const specs[] = { raw_file(0, I64(2, 1, 0, 0), "i64,2x2"),
 		                      raw_file(1, I32(1, 0, 3, 0), "i32,2x2"),
@@ -96,7 +96,7 @@ Test(graph, joins_lists_in_the_order_given_and_takes_a_vertex_count)
 	rung_graph_destroy(graph);
 }
 
-Test(graph, undirected_adds_each_reverse_behind_its_edge_but_doubles_no_self_loop)
+Test(graph, undirected_adds_the_reverse_after_each_edge_except_self_loops)
 {
 	struct rung_graph_opts opts = { .size = sizeof(opts), .undirected = 1 };
 	struct rung_graph *graph;
@@ -108,7 +108,7 @@ Test(graph, undirected_adds_each_reverse_behind_its_edge_but_doubles_no_self_loo
 	rung_graph_destroy(graph);
 }
 
-Test(graph, dedup_keeps_one_of_equal_edges_and_sorts)
+Test(graph, dedup_keeps_one_of_equal_edges_and_sorts_them)
 {
 	struct rung_graph_opts opts = { .size = sizeof(opts), .dedup = 1 };
 	struct rung_graph *graph;
@@ -133,7 +133,7 @@ Test(graph, undirected_and_dedup_of_columns_give_each_neighbour_once)
 	rung_graph_destroy(graph);
 }
 
-Test(graph, rows_become_columns_whose_sources_ascend)
+Test(graph, rows_become_columns_with_ascending_sources)
 {
 	/* 0 -> 1; 1 -> 0 3 0; 2 -> 2 */
 	struct rung_graph_opts opts = DEFAULTS;
@@ -157,7 +157,7 @@ Test(graph, rows_become_columns_whose_sources_ascend)
 	assert_refused("csr:lonely.npy", DEFAULTS, RUNG_E_INVAL, "csr:INDPTR,INDICES");
 }
 
-Test(graph, columns_are_split_at_the_comma_where_both_sides_open)
+Test(graph, the_comma_between_two_readable_sources_splits_columns)
 {
 	struct rung_graph *graph;
 	char spec[1100];
@@ -170,7 +170,7 @@ Test(graph, columns_are_split_at_the_comma_where_both_sides_open)
 	rung_graph_destroy(graph);
 }
 
-Test(graph, names_edge_side_value_and_range_of_a_stray_id)
+Test(graph, an_id_out_of_range_is_named_with_edge_side_value_and_range)
 {
 	struct rung_graph_opts four = { .size = sizeof(four), .vertex_count = 4 };
 
@@ -182,10 +182,10 @@ Test(graph, names_edge_side_value_and_range_of_a_stray_id)
 	               "edge 3: destination id -1 is out of range");
 	assert_refused(raw_file(0, U64(0, 1, 2, UINT64_MAX), "u64,2x2"), DEFAULTS, RUNG_E_RANGE,
 	               "edge 1: destination id 18446744073709551615");
-	cr_assert(strstr(rung_last_error(), folder) != NULL, "the file is named");
+	cr_assert(strstr(rung_last_error(), folder) != NULL, "the message must name the file");
 }
 
-Test(graph, an_id_far_out_of_reach_is_named_when_the_vertex_count_follows_from_it)
+Test(graph, a_huge_id_that_sets_the_vertex_count_is_named)
 {
 	assert_refused(raw_file(0, U64(0, 1, 2, UINT64_MAX - 1), "u64,2x2"), DEFAULTS, RUNG_E_NOMEM,
 	               "edge 1");
@@ -193,7 +193,7 @@ Test(graph, an_id_far_out_of_reach_is_named_when_the_vertex_count_follows_from_i
 	               RUNG_E_NOMEM, "has id 1152921504606846976");
 }
 
-Test(graph, refuses_what_is_no_edge_index)
+Test(graph, invalid_edge_indices_are_rejected)
 {
 	assert_refused(raw_file(0, I64(0, 1, 2, 3, 4, 5, 6, 7, 8), "i64,3x3"), DEFAULTS,
 	               RUNG_E_FORMAT, "[3,3]");
@@ -214,7 +214,7 @@ static void assert_columns_refused(const char *indptr, const char *indices, int 
 	assert_refused(spec, DEFAULTS, status, words);
 }
 
-Test(graph, names_what_is_wrong_with_columns)
+Test(graph, the_fault_in_columns_is_named)
 {
 	const char *five = raw_file(1, I32(1, 0, 3, 0, 2), "i32,5");
 	struct rung_graph_opts seven = { .size = sizeof(seven), .vertex_count = 7 };
@@ -242,7 +242,7 @@ Test(graph, names_what_is_wrong_with_columns)
 	assert_refused(spec, seven, RUNG_E_FORMAT, "7");
 }
 
-Test(graph, columns_stand_alone_and_something_must_be_given)
+Test(graph, columns_cannot_be_joined_and_an_input_is_required)
 {
 	const char *const specs[] = { raw_file(0, I64(0, 1, 2, 2), "i64,2x2"), "csc:a.npy,b.npy" };
 	struct rung_graph_opts opts = { .size = sizeof(opts), .specs = specs, .spec_count = 2 };
@@ -253,7 +253,7 @@ Test(graph, columns_stand_alone_and_something_must_be_given)
 	cr_assert_eq(rung_graph_load(&opts, &graph), RUNG_E_INVAL);
 }
 
-Test(graph, without_sources_it_has_the_vertices_that_are_given_and_no_edges)
+Test(graph, without_edges_the_vertex_count_must_be_given)
 {
 	struct rung_graph_opts opts = { .size = sizeof(opts), .vertex_count = 3 };
 	struct rung_graph *graph;
@@ -268,7 +268,7 @@ Test(graph, without_sources_it_has_the_vertices_that_are_given_and_no_edges)
 	cr_assert_not_null(strstr(rung_last_error(), "undirected needs edges"));
 }
 
-/* More edges than two chunks, so that chunks follow each other; the naive placing is in
+/* More edges than two chunks, so that several chunks are combined. The naive computation is in
  * test_graph_of_edges(). */
 Test(graph, a_graph_of_many_chunks_equals_the_naive_one)
 {
@@ -308,7 +308,7 @@ Test(graph, a_graph_of_many_chunks_equals_the_naive_one)
 	test_graph_fini(&naive);
 }
 
-Test(graph, turning_lists_destinations_in_order_for_any_thread_count_and_width)
+Test(graph, transposing_lists_destinations_in_order_for_any_threads_and_width)
 {
 	for (unsigned index_bytes = 4; index_bytes <= 8; index_bytes += 4) {
 		struct test_graph graph = test_graph_random(5000, 4300000, 9, index_bytes);
@@ -343,7 +343,7 @@ Test(graph, turning_lists_destinations_in_order_for_any_thread_count_and_width)
 	}
 }
 
-Test(graph, check_finds_the_first_wrong_place)
+Test(graph, check_reports_the_first_fault)
 {
 	uint64_t indptr[] = { 0, 2, 3 }, indices[] = { 1, 0, 1 };
 	struct rung_csc csc = { 2, 3, indptr, indices, 8 };
@@ -364,7 +364,7 @@ Test(graph, check_finds_the_first_wrong_place)
 	cr_assert_eq(rung_csc_check(&csc), RUNG_E_INVAL);
 }
 
-Test(graph, ids_take_four_bytes_up_to_two_to_the_32_vertices)
+Test(graph, ids_are_four_bytes_wide_up_to_two_to_the_32_vertices)
 {
 	cr_assert_eq(rung_index_bytes(1), 4);
 	cr_assert_eq(rung_index_bytes(UINT64_C(1) << 32), 4);
@@ -396,7 +396,7 @@ static int rewrite_file(void *ctx, const char *stage, unsigned long long done,
                         unsigned long long total)
 {
 	(void)ctx, (void)stage, (void)done, (void)total;
-	/* too many for the last column: they would go past the end */
+	/* more edges than were counted for the last column: they would be written after its end */
 	raw_file(0, I64(0, 0, 0, 2, 2, 2), "i64,2x3");
 	return 0;
 }

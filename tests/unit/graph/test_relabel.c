@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Relabelling: a hand-worked graph, random graphs through the definition, maps that do not belong
- * together. */
+/* Relabelling: a graph worked out by hand, random graphs compared with the definition, and maps
+ * that do not match each other. */
 #include "graphs.h"
 #include "graph/relabel.h"
 #include "rung/rank.h"
@@ -22,7 +22,7 @@ Test(relabel, a_graph_worked_out_by_hand)
 	cr_assert_arr_eq(indices_out, new_indices, sizeof(new_indices));
 }
 
-Test(relabel, swapped_or_broken_maps_are_refused_by_place)
+Test(relabel, swapped_or_invalid_maps_are_rejected_with_the_entry)
 {
 	const uint64_t indptr[] = { 0, 1, 2, 3, 3 };
 	const uint32_t indices[] = { 1, 2, 3 };
@@ -47,7 +47,7 @@ Test(relabel, swapped_or_broken_maps_are_refused_by_place)
 	          rung_last_error());
 }
 
-Test(relabel, follows_the_definition_on_random_graphs_for_any_thread_count)
+Test(relabel, random_graphs_follow_the_definition_for_any_thread_count)
 {
 	for (unsigned index_bytes = 4; index_bytes <= 8; index_bytes += 4) {
 		struct test_graph graph = test_graph_random(3000, 40000, 21, index_bytes);

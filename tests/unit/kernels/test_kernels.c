@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The compiled kernels as a C program uses them, on any machine: they link, and without a GPU they
+/* The compiled kernels, used by a C program on any machine: they link, and without a GPU they
  * return an error. */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "../../../kernels/sampler_launch.h"
 
-Test(kernels, blocks_are_counted_or_the_missing_gpu_is_named)
+Test(kernels, block_counts_are_returned_or_the_missing_gpu_is_named)
 {
 	unsigned gather_blocks = 77, scatter_blocks = 77, sampler_blocks = 77;
 	int rc = rung__cuda_gather_blocks(&gather_blocks);
@@ -25,7 +25,7 @@ Test(kernels, blocks_are_counted_or_the_missing_gpu_is_named)
 	cr_assert_eq(sampler_blocks, 77);
 }
 
-Test(kernels, arguments_are_looked_at_before_the_device)
+Test(kernels, arguments_are_checked_before_the_device)
 {
 	struct rung__cuda_gather gather = { .id_dtype = RUNG_F32,
 		                            .row_bytes = 16,
@@ -37,7 +37,7 @@ Test(kernels, arguments_are_looked_at_before_the_device)
 	cr_assert_eq(rung__cuda_scatter_launch(&scatter, 1, NULL), RUNG_E_INVAL);
 }
 
-/* A graph of 10 vertices and 20 edges, somewhere: nothing here reads it. */
+/* A sampler of a graph of 10 vertices and 20 edges at any address: no test reads the graph. */
 static struct rung__cuda_sampler small_sampler(const unsigned char *somewhere)
 {
 	const uint32_t fanout = 2;
@@ -60,7 +60,7 @@ static struct rung__cuda_sampler small_sampler(const unsigned char *somewhere)
 	return sampler;
 }
 
-Test(kernels, a_sampler_looks_at_its_arguments_before_the_device)
+Test(kernels, sampler_arguments_are_checked_before_the_device)
 {
 	static unsigned char room[65536] __attribute__((aligned(128)));
 	struct rung__cuda_sampler sampler = small_sampler(room);
@@ -88,7 +88,7 @@ Test(kernels, a_sampler_looks_at_its_arguments_before_the_device)
 	cr_assert(strstr(rung_last_error(), "in no view"), "%s", rung_last_error());
 }
 
-Test(kernels, a_report_is_told_as_a_status)
+Test(kernels, a_report_becomes_a_status)
 {
 	static unsigned char room[128] __attribute__((aligned(128)));
 	const struct rung__cuda_sampler sampler = small_sampler(room);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rows share a read. */
+/* The rule that decides whether two rows share a read. */
 #include <criterion/criterion.h>
 
 #include "layout/layout.h"
 
 TestSuite(layout, .timeout = 60);
 
-/* Sectors of 512 bytes, rows of 100. */
+/* Sectors of 512 bytes, rows of 100 bytes. */
 static struct rung__read_rule rule = {
 	.row_bytes = 100, .align = 512, .merge_gap_bytes = 1024, .read_bytes_max = 4096
 };
 
-/* After a read of one row at 600, which ends in the sector from 512 to 1024. */
+/* Whether the row at `offset` joins a read of the row at 600, which ends in the sector from 512 to
+ * 1024. */
 static bool joins(uint64_t offset)
 {
 	return rung__row_joins(&rule, 600, 700, offset);
@@ -24,7 +25,7 @@ Test(layout, rows_of_one_sector_share_a_read)
 	cr_assert(joins(600), "the same row");
 }
 
-Test(layout, a_gap_is_counted_from_sector_to_sector)
+Test(layout, gaps_are_measured_between_sectors)
 {
 	cr_assert(joins(2048), "its sector begins 1024 bytes after the read's end");
 	cr_assert(joins(2559));
@@ -35,20 +36,20 @@ Test(layout, a_gap_is_counted_from_sector_to_sector)
 	cr_assert_not(joins(1536));
 }
 
-Test(layout, a_read_is_no_longer_than_its_limit)
+Test(layout, a_read_is_limited_in_length)
 {
 	rule.merge_gap_bytes = 1 << 20;
-	cr_assert(joins(4508), "ends with the sector at 4096, the last of 8");
-	cr_assert_not(joins(4509), "goes one byte into the next sector");
+	cr_assert(joins(4508), "ends with the sector that ends at 4608, the last of 8");
+	cr_assert_not(joins(4509), "ends one byte after that sector");
 }
 
-Test(layout, rows_stand_apart_when_that_is_asked_for)
+Test(layout, rows_are_read_separately_on_request)
 {
 	rule.apart = true;
 	cr_assert_not(joins(700));
 }
 
-Test(layout, without_sectors_bytes_count)
+Test(layout, without_sectors_gaps_are_measured_in_bytes)
 {
 	rule.align = 1;
 	cr_assert(joins(700 + 1024));

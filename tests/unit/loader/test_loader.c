@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader: batches and rows are those of the sampler and the dataset, in order, whatever works
- * on them, and announced ahead. */
+/* The loader: batches equal those of the sampler and their rows those of the dataset, in order, for
+ * any number of threads and gathers; and batches are announced ahead. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "loader_fixture.h"
 
-Test(loader, batches_are_those_of_the_sampler_and_their_rows_those_of_the_dataset)
+Test(loader, batches_equal_the_sampler_and_rows_the_dataset)
 {
 	static const uint32_t of[][3] = { { 0, 0, 0 }, { 1, 1, 1 }, { 1, 16, 3 },
 		                          { 3, 1, 2 }, { 5, 4, 1 }, { 4, 100, 7 } };
@@ -24,7 +24,7 @@ Test(loader, batches_are_those_of_the_sampler_and_their_rows_those_of_the_datase
 	close_store();
 }
 
-Test(loader, counters_are_of_the_pass)
+Test(loader, counters_cover_the_current_pass)
 {
 	struct rung_loader_stats stats;
 	struct rung_loader *loader;
@@ -49,7 +49,8 @@ Test(loader, counters_are_of_the_pass)
 		cr_assert(stats.sample_s > 0 && stats.gather_s > 0 && stats.announce_s > 0 &&
 		          stats.seconds >= stats.wait_s);
 		cr_assert_float_eq(stats.wait_s, stats.wait_sample_s + stats.wait_rows_s, 1e-6);
-		cr_assert_eq(stats_of(loader).seconds, stats.seconds, "the pass is over");
+		cr_assert_eq(stats_of(loader).seconds, stats.seconds,
+		             "the time must stop when the pass is over");
 	}
 	begin(loader, whole_pass());
 	rung_loader_put(loader, next(loader), NULL);
@@ -72,7 +73,7 @@ static uint64_t store_requests(void)
 	return stats.requests;
 }
 
-Test(loader, what_warms_up_is_not_of_the_pass_and_the_pass_is_the_same)
+Test(loader, warming_up_changes_neither_counters_nor_batches)
 {
 	struct rung_loader_pass pass = whole_pass();
 	struct rung_loader *loader;
@@ -87,17 +88,17 @@ Test(loader, what_warms_up_is_not_of_the_pass_and_the_pass_is_the_same)
 		stats = stats_of(loader);
 		cr_assert(stats.batches == 0 && stats.rows == 0 && stats.sample_s == 0 &&
 		          stats.seconds == 0);
-		/* two that are gathered ahead, and two that the caller has */
+		/* two that are gathered ahead, and two that the caller holds */
 		cr_assert_geq(store_requests(), before + 4);
 		cr_assert_eq(rung_loader_next(loader, &(const struct rung_loader_batch *){ NULL }),
 		             RUNG_E_INVAL);
 		run_pass(loader, whole_pass());
 		cr_assert_eq(stats_of(loader).announced, BATCHES,
-		             "nothing that was announced is left");
+		             "no announcement of the warm-up may be left");
 	}
-	begin(loader, pass); /* one on its way */
+	begin(loader, pass); /* a pass is in progress */
 	rung_loader_put(loader, next(loader), NULL);
-	pass.seed_count = BATCH; /* fewer batches than are held */
+	pass.seed_count = BATCH; /* fewer batches than the loader holds at a time */
 	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0);
 	pass.seed_count = 0;
 	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0);
@@ -139,7 +140,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-Test(loader, a_shuffled_pass_has_each_seed_once_in_the_order_that_its_seed_draws)
+Test(loader, a_shuffled_pass_has_each_seed_once_in_the_order_of_its_key)
 {
 	uint64_t one[SEEDS], same[SEEDS], other[SEEDS], sorted[SEEDS], given[SEEDS];
 	uint64_t moved = 0;
@@ -161,7 +162,7 @@ Test(loader, a_shuffled_pass_has_each_seed_once_in_the_order_that_its_seed_draws
 	close_store();
 }
 
-/* Every order as often as any other: of three seeds, one a batch, six. */
+/* Three seeds in one batch have six orders. Each must occur equally often. */
 Test(loader, every_order_is_equally_likely)
 {
 	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
@@ -230,7 +231,7 @@ static void *put_all(void *ctx)
 	return NULL;
 }
 
-Test(loader, batches_are_put_by_another_thread_in_another_order_while_the_next_pass_is_on_its_way)
+Test(loader, another_thread_may_put_batches_in_any_order_during_the_next_pass)
 {
 	struct putter putter;
 	pthread_t thread;
@@ -256,14 +257,14 @@ Test(loader, batches_are_put_by_another_thread_in_another_order_while_the_next_p
 	close_store();
 }
 
-Test(loader, passes_are_left_and_begun_at_any_batch)
+Test(loader, a_pass_may_end_at_any_batch_before_the_next)
 {
 	const struct rung_loader_batch *kept, *none = NULL;
 	struct rung_loader *loader;
 
 	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
 	loader = make_loader(3, 5, 2);
-	cr_assert_eq(rung_loader_next(loader, &none), RUNG_E_INVAL, "no pass yet");
+	cr_assert_eq(rung_loader_next(loader, &none), RUNG_E_INVAL, "no pass has begun");
 	cr_assert_eq(rung_loader_end(loader), 0);
 	for (uint64_t leave = 0; leave <= BATCHES; leave++) {
 		begin(loader, whole_pass());
@@ -286,7 +287,7 @@ Test(loader, passes_are_left_and_begun_at_any_batch)
 	close_store();
 }
 
-Test(loader, a_loader_is_destroyed_at_any_moment_with_batches_not_put)
+Test(loader, a_loader_may_be_destroyed_at_any_moment)
 {
 	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
 	for (uint64_t taken = 0; taken <= 4; taken++) {
@@ -302,7 +303,7 @@ Test(loader, a_loader_is_destroyed_at_any_moment_with_batches_not_put)
 	close_store();
 }
 
-Test(loader, a_pass_goes_on_at_a_batch)
+Test(loader, a_pass_may_begin_at_any_batch)
 {
 	struct rung_loader_pass pass = whole_pass();
 	struct rung_loader *loader;
@@ -336,7 +337,7 @@ static uint64_t count_batches(struct rung_loader *loader, uint64_t seed_count, i
 	return count;
 }
 
-Test(loader, the_last_batch_has_what_is_left_or_is_dropped)
+Test(loader, the_last_batch_has_the_remaining_seeds_or_is_dropped)
 {
 	struct rung_loader *loader;
 	uint64_t last = 0;
@@ -365,7 +366,7 @@ Test(loader, without_edges_a_batch_is_its_seeds)
 	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
 	opts.batch_size = BATCH;
 	cr_assert_eq(rung_loader_create(f.store, NULL, &opts, &loader), 0, "%s", rung_last_error());
-	seeds[5] = seeds[4]; /* nothing is wrong with that here */
+	seeds[5] = seeds[4]; /* a repeated seed is valid without edges */
 	seeds[2 * BATCH + 3] = ROWS;
 	begin(loader, pass);
 	for (uint64_t b = 0; b < BATCHES; b++) {
@@ -400,7 +401,7 @@ Test(loader, batches_larger_than_a_request_are_split)
 	close_store();
 }
 
-Test(loader, it_goes_on_while_others_have_all_requests_of_the_store)
+Test(loader, a_pass_continues_while_other_users_hold_all_requests)
 {
 	struct rung_request *taken[3];
 	struct rung_loader *loader;
@@ -420,7 +421,7 @@ Test(loader, it_goes_on_while_others_have_all_requests_of_the_store)
 	close_store();
 }
 
-Test(loader, batches_are_announced_where_cold_rows_may_be_kept)
+Test(loader, batches_are_announced_if_cold_rows_can_be_cached)
 {
 	struct rung_loader_pass pass = whole_pass();
 	struct rung_loader *loader;
@@ -445,7 +446,7 @@ Test(loader, batches_are_announced_where_cold_rows_may_be_kept)
 	close_store();
 }
 
-/* Most cold rows of a batch. */
+/* The highest number of cold rows in a batch. */
 static uint64_t cold_rows_max(void)
 {
 	const uint64_t cold_first = rung_plan_tier(f.plan, fixture_tier(&f, "nvme"))->rank_first;
@@ -476,7 +477,7 @@ static void open_with_window(double batches, uint32_t batch_rows_max)
 	                                     .batch_rows_max = batch_rows_max });
 }
 
-Test(loader, a_window_that_is_full_is_tried_again_behind_the_next_gather)
+Test(loader, a_rejected_announcement_is_repeated_after_the_next_gather)
 {
 	struct rung_loader_stats stats;
 	struct rung_loader *loader;
@@ -491,7 +492,7 @@ Test(loader, a_window_that_is_full_is_tried_again_behind_the_next_gather)
 	rung_loader_destroy(loader);
 	close_store();
 
-	open_with_window(0.1, 0); /* for none */
+	open_with_window(0.1, 0); /* room for no batch */
 	loader = make_loader(2, 8, 2);
 	run_pass(loader, whole_pass());
 	cr_assert_eq(stats_of(loader).announced, 0);
@@ -499,13 +500,13 @@ Test(loader, a_window_that_is_full_is_tried_again_behind_the_next_gather)
 	close_store();
 }
 
-/* Were they not, the window would be full of them. */
-Test(loader, what_was_announced_of_a_pass_that_is_left_is_taken_back)
+/* Otherwise announcements of abandoned passes would fill the window. */
+Test(loader, announcements_of_an_abandoned_pass_are_withdrawn)
 {
 	static const uint32_t ahead = 5, gathers = 2;
 	struct rung_loader *loader;
 
-	/* as many again may be over, and not forgotten yet */
+	/* that many batches may have ended without having been removed from the window */
 	open_with_window(ahead + 2 * gathers, 100);
 	loader = make_loader(2, ahead, gathers);
 	for (int again = 0; again < 20; again++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader: what cannot be read, sampled or had memory for fails the batches that want it; what
- * cannot be asked for is refused. */
+/* The loader: a failed read, an invalid seed or a lack of memory fails only the batches concerned;
+ * invalid options and passes are rejected. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "loader_fixture.h"
 
-/* Whether a batch has a row in the sector of this one; sectors are of 512 bytes or of 4096. */
+/* Whether a batch has a row in the same sector as this row. Sectors have 512 or 4096 bytes. */
 static bool wants(uint64_t idx, uint64_t rank)
 {
 	struct rung_store_stats stats = { .size = sizeof(stats) };
@@ -23,12 +23,12 @@ static bool wants(uint64_t idx, uint64_t rank)
 	return false;
 }
 
-/* A cold row that some batches want, and others do not. */
+/* A cold row that some batches need and others do not. */
 static uint64_t find_rank(void)
 {
 	const struct rung_plan_tier *cold = rung_plan_tier(f.plan, fixture_tier(&f, "nvme"));
 
-	/* from a sector on in which all rows are cold */
+	/* from the first sector in which all rows are cold */
 	for (uint64_t rank = rung__align_up(cold->rank_first, 4096 / WIDTH); rank < ROWS; rank++) {
 		uint64_t wanted = 0;
 
@@ -37,24 +37,24 @@ static uint64_t find_rank(void)
 		if (wanted >= 2 && wanted < BATCHES)
 			return rank;
 	}
-	cr_assert_fail("no such row");
+	cr_assert_fail("no such row exists");
 	return 0;
 }
 
-Test(loader_faults, a_row_that_cannot_be_read_fails_the_batches_that_want_it)
+Test(loader_faults, an_unreadable_row_fails_the_batches_that_need_it)
 {
 	const struct rung_loader_pass pass = whole_pass();
 	struct rung_loader *loader;
 	uint64_t rank;
 
 	if (fixture_in_place())
-		cr_skip_test(
-			"a row's neighbours are not those of its rank where rows stay in place");
+		cr_skip_test("rows that stay in place are not stored in rank order");
 	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
 	rank = find_rank();
 	support_fault.bad_offset = 4096 + rank * WIDTH;
 	loader = make_loader(2, 4, 2);
-	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0, "the pass must report it");
+	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0,
+	             "the pass must report the failure, not the warm-up");
 	begin(loader, pass);
 	for (uint64_t b = 0; b < BATCHES; b++) {
 		const struct rung_loader_batch *batch = NULL;
@@ -82,7 +82,7 @@ Test(loader_faults, a_row_that_cannot_be_read_fails_the_batches_that_want_it)
 	close_store();
 }
 
-Test(loader_faults, a_batch_that_cannot_be_sampled_is_left_out)
+Test(loader_faults, a_batch_that_cannot_be_sampled_is_skipped)
 {
 	struct rung_loader *loader;
 
@@ -122,7 +122,7 @@ static void refuse(struct rung_loader_opts opts, const struct rung_csc *csc, int
 	cr_assert_null(loader);
 }
 
-Test(loader_faults, options_that_cannot_be_are_refused)
+Test(loader_faults, invalid_options_are_rejected)
 {
 	const struct rung_loader_opts good = loader_opts(0, 0, 0);
 	struct rung_loader_opts opts = good;
@@ -175,7 +175,7 @@ Test(loader_faults, options_that_cannot_be_are_refused)
 	close_store();
 }
 
-Test(loader_faults, a_store_of_one_request_is_enough)
+Test(loader_faults, a_store_with_one_request_is_enough)
 {
 	struct rung_loader_opts opts = loader_opts(2, 2, 2);
 	struct rung_loader *loader;
@@ -188,7 +188,7 @@ Test(loader_faults, a_store_of_one_request_is_enough)
 	close_store();
 }
 
-Test(loader_faults, passes_that_cannot_be_are_refused_and_the_one_on_its_way_goes_on)
+Test(loader_faults, an_invalid_pass_is_rejected_and_the_current_pass_continues)
 {
 	struct rung_loader_pass pass = whole_pass();
 	const struct rung_loader_batch *batch;
@@ -211,7 +211,7 @@ Test(loader_faults, passes_that_cannot_be_are_refused_and_the_one_on_its_way_goe
 	close_store();
 }
 
-/* @return batches handed over, less those that had no memory */
+/* @return the number of batches that did not fail for lack of memory */
 static uint64_t run_short_of_memory(struct rung_loader *loader, bool *begun_out)
 {
 	const struct rung_loader_pass pass = whole_pass();
@@ -260,6 +260,6 @@ Test(loader_faults, every_allocation_may_fail)
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d: %s", rc, rung_last_error());
 	}
 	cr_assert(limit > 20 && limit < 1000,
-	          "loader, workers, batches and their arrays, rows: %" PRIu64, limit);
+	          "allocations of loader, workers, batches, arrays and rows: %" PRIu64, limit);
 	close_store();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of measuring: statistics, kernels against plain loops, the cycle of the pointer chase,
- * threads, placement of memory, refusals. */
+/* Measuring a machine: placement of memory, huge pages, sizes of arrays and tables, whole calls,
+ * and rejected options. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <math.h>
@@ -26,7 +26,7 @@ static struct rung_topology *this_machine(void)
 	return topology;
 }
 
-/* The node of a CPU of ours: it has memory, or there is nothing to be seen here. */
+/* A node with memory and with a CPU that this process may use, or -1. */
 static int own_node(const struct rung_topology *topology)
 {
 	const struct rung_topology_node *node;
@@ -38,7 +38,7 @@ static int own_node(const struct rung_topology *topology)
 	return -1;
 }
 
-Test(measure, what_was_put_on_a_node_is_found_there)
+Test(measure, memory_placed_on_a_node_is_found_there)
 {
 	struct rung_topology *topology = this_machine();
 	const uint64_t bytes = 8u << 20;
@@ -47,9 +47,9 @@ Test(measure, what_was_put_on_a_node_is_found_there)
 	double share;
 
 	if (node < 0)
-		cr_skip("no node has both memory and a CPU of ours");
+		cr_skip("no node has both memory and a CPU for this process");
 	cr_assert(isnan(rung__placement_share(memory, bytes, (uint32_t)node, &err)),
-	          "not touched: nowhere");
+	          "untouched memory is on no node");
 	cr_assert_neq(err, 0);
 	err = rung__placement_prefer(memory, bytes, (uint32_t)node);
 	if (err)
@@ -60,9 +60,9 @@ Test(measure, what_was_put_on_a_node_is_found_there)
 		cr_skip("move_pages: %s", strerror(err));
 	cr_assert_geq(share, 0.95);
 	cr_assert_eq(rung__placement_share(memory, bytes, RUNG_NODES_MAX - 1, &err), 0,
-	             "nor is it anywhere else");
+	             "the memory must be on no other node");
 	cr_assert_neq(rung__placement_prefer(memory, bytes, RUNG_NODES_MAX - 1), 0,
-	              "more than any known machine has");
+	              "no known machine has such a node");
 	rung__unmap_pages(memory, bytes);
 	rung_topology_destroy(topology);
 }
@@ -77,7 +77,7 @@ static double huge_share(const char *path, uintptr_t at, uint64_t bytes)
 	return mapped.told ? (double)mapped.huge_bytes / (double)bytes : -1;
 }
 
-Test(measure, huge_pages_are_counted_where_the_memory_is)
+Test(measure, huge_pages_are_those_of_the_mapping)
 {
 	char path[] = "/tmp/rung-smaps-XXXXXX";
 	FILE *file = fdopen(mkstemp(path), "w");
@@ -99,7 +99,7 @@ Test(measure, huge_pages_are_counted_where_the_memory_is)
 
 /* ---- sizes ---- */
 
-/* Bytes of caches; 0: unknown */
+/* sizes of the last-level cache in bytes; 0: unknown */
 static const uint64_t caches[] = { 0, UINT64_C(1) << 20, UINT64_C(260) << 20, UINT64_C(1) << 30 };
 
 /* A machine with two nodes, of which the second has less free memory. */
@@ -133,7 +133,7 @@ static void choose(struct rung__measuring *m, struct rung__measure_node nodes[2]
 	rung__measure_sizes(m);
 }
 
-Test(measure, arrays_and_tables_fit_the_memory_whatever_the_caches)
+Test(measure, arrays_and_tables_fit_in_memory_whatever_the_caches)
 {
 	static const uint32_t rows[] = { 4, 4096, 65536 };
 	static const uint32_t cores[] = { 1, 2, 64 };
@@ -164,14 +164,14 @@ Test(measure, arrays_and_tables_fit_the_memory_whatever_the_caches)
 				cr_assert_leq(m.gpu_sizes.table_bytes, room);
 				if (room > 8 * m.array_bytes_advised)
 					cr_assert_geq(array, m.array_bytes_advised,
-					              "nothing is in its way");
+					              "there is memory for the advised size");
 			}
 		}
 	}
 	rung_topology_destroy((struct rung_topology *)m.topology);
 }
 
-Test(measure, a_node_that_is_nearly_full_makes_the_arrays_of_no_other_smaller)
+Test(measure, a_nearly_full_node_shrinks_only_its_own_arrays)
 {
 	const struct rung_numa_measure_opts opts = RUNG_NUMA_MEASURE_OPTS_INIT;
 	struct rung__measuring m = { .topology = nodes_with(64 << 20, 300 << 10) };
@@ -194,7 +194,7 @@ static struct rung_numa_measure_opts small(uint32_t matrices)
 	opts.quick = 1;
 	opts.samples = 1;
 	opts.sample_seconds = 1e-4;
-	opts.memory_bytes_max = 80u << 20; /* whatever caches the machine has */
+	opts.memory_bytes_max = 80u << 20; /* independent of the machine's caches */
 	return opts;
 }
 
@@ -216,9 +216,9 @@ Test(measure, a_container_that_refuses_placement_is_measured_by_first_touch)
 	int node = own_node(topology), count = 0;
 
 	if (node < 0)
-		cr_skip("no node has both memory and a CPU of ours");
+		cr_skip("no node has both memory and a CPU for this process");
 	if (!refuse_placement())
-		cr_skip("no seccomp here: %s", strerror(errno));
+		cr_skip("seccomp is not available: %s", strerror(errno));
 	report = measured(topology, &opts);
 	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
 		cr_assert(isnan(result->placement_share), "permission denied");
@@ -229,7 +229,7 @@ Test(measure, a_container_that_refuses_placement_is_measured_by_first_touch)
 			cr_assert(strstr(result->absent, "mbind: Operation not permitted"), "%s",
 			          result->absent);
 	}
-	cr_assert_gt(count, 0, "memory near our own CPUs needs no call");
+	cr_assert_gt(count, 0, "memory near the process's CPUs needs no placement");
 	rung_numa_report_destroy(report);
 	rung_topology_destroy(topology);
 }
@@ -248,8 +248,7 @@ static uint64_t put_cache(const char *root, uint64_t bytes)
 	return bytes ? RUNG__MAX(2 * bytes, 16u << 20) : 64u << 20;
 }
 
-Test(measure,
-     caches_larger_than_the_memory_make_tables_smaller_than_advised_and_figures_all_the_same)
+Test(measure, caches_larger_than_memory_make_tables_smaller_than_advised)
 {
 	struct rung_numa_measure_opts opts =
 		small(RUNG_NUMA_BANDWIDTH | RUNG_NUMA_LATENCY | RUNG_NUMA_GATHER);
@@ -259,7 +258,7 @@ Test(measure,
 	char root[256];
 
 	if (node < 0)
-		cr_skip("no node has both memory and a CPU of ours");
+		cr_skip("no node has both memory and a CPU for this process");
 	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
 	opts.memory_bytes_max = memory;
 	opts.threads_max = 1;
@@ -285,14 +284,14 @@ Test(measure,
 			there++;
 		}
 		cr_assert_eq(there, 8 + 1 + 8,
-		             "streams, a chase, rows of four sizes by all cores and by one");
+		             "streams, a chase, rows of four sizes by all cores and by one core");
 		rung_numa_report_destroy(report);
 	}
 	support_remove(root);
 	rung_topology_destroy(topology);
 }
 
-Test(measure, the_report_tells_what_was_asked_for)
+Test(measure, the_report_contains_the_requested_measurements)
 {
 	const struct rung_numa_measure_opts opts = small(RUNG_NUMA_GPU | RUNG_NUMA_PEER);
 	struct rung_numa_report_info info = { .size = sizeof(info) };
@@ -303,7 +302,7 @@ Test(measure, the_report_tells_what_was_asked_for)
 	cr_assert_eq(info.matrices, opts.matrices);
 	cr_assert_eq(info.samples, 1);
 	cr_assert_eq(info.sample_seconds, 1e-4);
-	cr_assert_geq(info.result_count, 2); /* without a GPU */
+	cr_assert_geq(info.result_count, 2); /* at least these, even without a GPU */
 	cr_assert_eq(rung_numa_report_result(report, 0)->matrix, RUNG_NUMA_GPU);
 	cr_assert_eq(rung_numa_report_result(report, info.result_count - 1)->matrix,
 	             RUNG_NUMA_PEER);
@@ -315,7 +314,7 @@ Test(measure, the_report_tells_what_was_asked_for)
 	rung_topology_destroy(topology);
 }
 
-Test(measure, wrong_options_are_refused)
+Test(measure, invalid_options_are_rejected)
 {
 	struct rung_topology *topology = this_machine();
 	struct rung_numa_report *report = NULL;
@@ -378,8 +377,8 @@ Test(measure, a_call_can_be_canceled)
 	rung_topology_destroy(topology);
 }
 
-/* Allow 0, 1, 2 ... allocations until the call succeeds. */
-Test(measure, memory_that_ends_leaves_nothing)
+/* Allows 0, 1, 2, ... allocations until the call succeeds. */
+Test(measure, nothing_leaks_whichever_allocation_fails)
 {
 	const struct rung_numa_measure_opts opts = small(RUNG_NUMA_REGISTER | RUNG_NUMA_GPU);
 	struct rung_topology *topology = this_machine();

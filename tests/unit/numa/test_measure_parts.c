@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of measuring: values, kernels, chases, teams of threads. */
+/* The parts of measuring: statistics, kernels compared with plain loops, the cycle of the pointer
+ * chase, teams of threads. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <sched.h>
@@ -13,7 +14,7 @@
 
 /* ---- values ---- */
 
-Test(measure_parts, median_least_and_most)
+Test(measure_parts, a_value_has_median_minimum_and_maximum)
 {
 	const double samples[] = { 5, 1, 4, 2, 3, 9 };
 	double sorted[6];
@@ -22,9 +23,9 @@ Test(measure_parts, median_least_and_most)
 	cr_assert_eq(value.median, 3);
 	cr_assert_eq(value.min, 1);
 	cr_assert_eq(value.max, 5);
-	cr_assert_eq(value.samples, samples, "kept in the order of measuring");
+	cr_assert_eq(value.samples, samples, "samples must keep the order of measuring");
 	cr_assert_eq(rung__measure_value(samples, 6, sorted).median, 3.5,
-	             "between the two in the middle");
+	             "the median of an even count is the mean of the middle two");
 	cr_assert_eq(rung__measure_value(samples, 1, sorted).median, 5);
 	cr_assert(isnan(rung__measure_value(samples, 0, sorted).median));
 }
@@ -51,7 +52,7 @@ static struct arrays *new_arrays(void)
 	return arrays;
 }
 
-Test(measure_parts, kernels_do_what_stream_says)
+Test(measure_parts, kernels_do_what_stream_defines)
 {
 	for (unsigned kind = 0; kind < RUNG__STREAM_COUNT; kind++) {
 		struct arrays *x = new_arrays();
@@ -73,7 +74,7 @@ Test(measure_parts, kernels_do_what_stream_says)
 
 /* ---- chase ---- */
 
-Test(measure_parts, the_chase_visits_every_line_once_and_changes_the_page_with_each_hop)
+Test(measure_parts, the_chase_visits_each_line_once_and_changes_page_at_each_hop)
 {
 	for (uint64_t pages = 2; pages < 200; pages = pages * 3 + 1) {
 		const uint64_t lines = pages * RUNG__PAGE_BYTES / RUNG__MEASURE_LINE_BYTES;
@@ -96,13 +97,13 @@ Test(measure_parts, the_chase_visits_every_line_once_and_changes_the_page_with_e
 		}
 		cr_assert_eq(at, first);
 		cr_assert_eq(rung__chase(first, 3 * lines + 5), rung__chase(first, 5),
-		             "any number of hops");
+		             "the chase must support any number of hops");
 		rung__unmap_pages(memory, pages * RUNG__PAGE_BYTES);
 		free(seen);
 	}
 }
 
-Test(measure_parts, both_lines_of_a_pair_are_far_from_each_other)
+Test(measure_parts, the_lines_of_a_pair_are_far_apart)
 {
 	const uint64_t pages = 16, lines = pages * 64;
 	unsigned char *memory = rung__map_pages(pages * RUNG__PAGE_BYTES);
@@ -154,7 +155,7 @@ static void look(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 	atomic_fetch_add(&seen->elsewhere, sched_getcpu() != (int)seen->cpu);
 }
 
-Test(measure_parts, a_team_runs_each_of_its_threads_once_on_its_processor)
+Test(measure_parts, a_team_runs_each_thread_once_on_its_cpu)
 {
 	const uint32_t cpu = allowed_cpu(), cpus[] = { cpu, cpu, cpu };
 	struct seen seen = { .cpu = cpu };
@@ -170,7 +171,7 @@ Test(measure_parts, a_team_runs_each_of_its_threads_once_on_its_processor)
 	cr_assert_eq(seen.elsewhere, 0);
 }
 
-Test(measure_parts, a_processor_that_is_none_is_told)
+Test(measure_parts, an_unknown_cpu_is_named)
 {
 	const uint32_t cpus[] = { allowed_cpu(), RUNG__CPUS_MAX - 1 };
 	struct rung__team *team;

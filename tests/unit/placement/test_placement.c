@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement of memory on recorded and synthetic machines: decisions, and the messages of the check
- * before the first touch. */
+ * before memory is first touched. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -85,13 +85,13 @@ static void check_part(const struct rung__placement *placement, uint32_t idx, ui
 		          "part %u: node %u", idx, placement->nodes[part->node_first + i]);
 }
 
-Test(placement, the_nearest_node_first_then_by_distance)
+Test(placement, nodes_are_filled_in_the_order_of_distance)
 {
 	uint64_t near, next;
 	struct rung__placement placement;
 
 	load("cxl");
-	near = rung__align_down(130000000 * KIB - GIB, HUGE); /* a GiB is left alone */
+	near = rung__align_down(130000000 * KIB - GIB, HUGE); /* 1 GiB is left free */
 	next = near;
 	cr_assert_eq(rung__align_down(room(1), HUGE), near);
 	placement = decide("1", 2 * near + 5 * HUGE + 4096);
@@ -99,13 +99,13 @@ Test(placement, the_nearest_node_first_then_by_distance)
 	check_part(&placement, 0, near, "1");
 	check_part(&placement, 1, next, "0");
 	check_part(&placement, 2, 5 * HUGE + 4096, "2"); /* the expander, which is farthest */
-	cr_assert_lt(room(1), HUGE);                     /* its room is taken */
+	cr_assert_lt(room(1), HUGE);                     /* it is full */
 	placement = decide("1", HUGE);
 	check_part(&placement, 0, HUGE, "2");
 	unload();
 }
 
-Test(placement, what_fits_on_the_nearest_node_stays_there)
+Test(placement, memory_that_fits_on_the_nearest_node_stays_there)
 {
 	struct rung__placement placement;
 
@@ -116,7 +116,7 @@ Test(placement, what_fits_on_the_nearest_node_stays_there)
 	unload();
 }
 
-/* Greedy, a block at a time, knowing nothing of parts. */
+/* The naive way: deals one block at a time to each node in turn, without parts. */
 static void deal_slowly(uint64_t *left, uint32_t count, uint64_t bytes, uint64_t *given)
 {
 	while (bytes > 0) {
@@ -130,7 +130,7 @@ static void deal_slowly(uint64_t *left, uint32_t count, uint64_t bytes, uint64_t
 	}
 }
 
-Test(placement, readers_at_several_nodes_share_them_in_blocks)
+Test(placement, memory_for_readers_at_several_nodes_is_interleaved)
 {
 	static const uint32_t numbers[] = { 0, 2, 8 };
 	uint64_t left[3], given[3] = { 0 }, got[3] = { 0 };
@@ -143,7 +143,7 @@ Test(placement, readers_at_several_nodes_share_them_in_blocks)
 	placement = decide("0,2,8", 35 * GIB);
 	cr_assert_eq(placement.part_count, 2);
 	cr_assert_eq(placement.parts[0].node_count, 3);
-	check_part(&placement, 1, 35 * GIB - placement.parts[0].bytes, "8"); /* it has most room */
+	check_part(&placement, 1, 35 * GIB - placement.parts[0].bytes, "8"); /* most room */
 	for (uint32_t p = 0; p < placement.part_count; p++) {
 		for (uint32_t i = 0; i < placement.parts[p].node_count; i++) {
 			for (unsigned n = 0; n < 3; n++) {
@@ -153,7 +153,7 @@ Test(placement, readers_at_several_nodes_share_them_in_blocks)
 			}
 		}
 	}
-	for (unsigned n = 0; n < 3; n++) { /* blocks may be larger than those of the slow way */
+	for (unsigned n = 0; n < 3; n++) { /* blocks may be larger than in the naive way */
 		uint64_t apart = got[n] > given[n] ? got[n] - given[n] : given[n] - got[n];
 
 		cr_assert_leq(apart, 2 * placement.parts[0].block_bytes, "node %u", numbers[n]);
@@ -161,7 +161,7 @@ Test(placement, readers_at_several_nodes_share_them_in_blocks)
 	unload();
 }
 
-Test(placement, shares_of_blocks_add_up)
+Test(placement, shares_equal_the_sum_of_their_blocks)
 {
 	struct rung__placement_part part = { .block_bytes = HUGE, .node_count = 3 };
 
@@ -176,7 +176,7 @@ Test(placement, shares_of_blocks_add_up)
 	}
 }
 
-Test(placement, blocks_are_as_many_as_a_process_can_have_mapped)
+Test(placement, the_number_of_blocks_is_limited)
 {
 	struct rung__placement placement;
 
@@ -188,7 +188,7 @@ Test(placement, blocks_are_as_many_as_a_process_can_have_mapped)
 	unload();
 }
 
-Test(placement, memory_of_a_gpu_is_only_taken_when_it_is_named)
+Test(placement, memory_of_a_gpu_is_used_only_when_requested)
 {
 	struct rung__nodes only = nodes_of("0,1");
 
@@ -201,9 +201,9 @@ Test(placement, memory_of_a_gpu_is_only_taken_when_it_is_named)
 	unload();
 }
 
-Test(placement, one_node_is_no_choice_unless_it_is_one_of_several)
+Test(placement, nothing_is_placed_unless_the_machine_has_several_nodes)
 {
-	/* of the third, a job is allowed one */
+	/* on the third, the job is allowed one node of two */
 	static const char *const machines[] = { "one-node", "no-numa", "two-sockets",
 		                                "grace-hopper" };
 	struct rung__placement_set placements;
@@ -233,13 +233,13 @@ Test(placement, without_distances_lower_numbers_come_first)
 	struct rung__placement placement;
 
 	load("unplaced");
-	placement = decide("", 4 * HUGE); /* nor readers */
+	placement = decide("", 4 * HUGE); /* no readers either */
 	cr_assert_eq(placement.part_count, 1);
 	check_part(&placement, 0, 4 * HUGE, "0");
 	unload();
 }
 
-Test(placement, what_is_cached_counts_as_room)
+Test(placement, page_cache_counts_as_free_memory)
 {
 	load("cxl");
 	support_put(root, "/sys/devices/system/node/node1/meminfo",
@@ -253,7 +253,7 @@ Test(placement, what_is_cached_counts_as_room)
 	unload();
 }
 
-Test(placement, too_much_is_an_error_that_names_the_node_and_both_figures)
+Test(placement, a_lack_of_memory_names_the_node_and_both_sizes)
 {
 	struct rung__node_needs demand = { .count = 0 };
 	struct rung__placement placement;
@@ -279,7 +279,7 @@ Test(placement, too_much_is_an_error_that_names_the_node_and_both_figures)
 	unload();
 }
 
-Test(placement, memory_that_is_forbidden_is_no_room)
+Test(placement, nodes_that_the_process_may_not_use_have_no_room)
 {
 	struct rung__node_needs demand = { .list = { { .node = 1, .bytes = 4096 } }, .count = 1 };
 
@@ -292,7 +292,7 @@ Test(placement, memory_that_is_forbidden_is_no_room)
 	unload();
 }
 
-Test(placement, an_offset_lies_on_the_node_of_its_part_and_block)
+Test(placement, an_offset_is_on_the_node_of_its_part_and_block)
 {
 	struct rung__placement placement = {
 		.part_count = 3,
@@ -313,7 +313,7 @@ Test(placement, an_offset_lies_on_the_node_of_its_part_and_block)
 	cr_assert_eq(rung__placement_at(&(struct rung__placement){ .part_count = 0 }, HUGE), 0);
 }
 
-Test(placement, what_another_process_says_is_checked)
+Test(placement, a_placement_from_another_process_is_checked)
 {
 	struct rung__placement good = { .part_count = 2,
 		                        .nodes = { 3, 1 },
@@ -342,7 +342,7 @@ Test(placement, what_another_process_says_is_checked)
 	REFUSED(parts[0].node_first, UINT32_MAX);
 }
 
-Test(placement, near_are_the_nodes_of_the_cpus_that_are_allowed)
+Test(placement, nodes_of_allowed_cpus_are_near)
 {
 	struct rung__nodes near;
 
@@ -358,7 +358,7 @@ Test(placement, near_are_the_nodes_of_the_cpus_that_are_allowed)
 	unload();
 }
 
-Test(placement, a_build_without_libnuma_goes_without)
+Test(placement, a_build_without_libnuma_places_nothing)
 {
 #if RUNG_HAVE_NUMA
 	cr_skip_test("built with libnuma");
@@ -403,7 +403,7 @@ static void load_drives(void)
 	struct stat st;
 
 	load("two-sockets");
-	/* any file: what counts is the number of its device */
+	/* any file will do: only its device number matters */
 	drive_fd = open(root, O_RDONLY | O_CLOEXEC);
 	cr_assert_geq(drive_fd, 0);
 	cr_assert_eq(fstat(drive_fd, &st), 0);
@@ -422,7 +422,7 @@ static void unload_drives(void)
 	"devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:01.0/0000:1b:00.0/nvme/nvme0/"       \
 	"nvme0n1"
 
-Test(placement, a_drive_is_where_its_controller_is)
+Test(placement, a_drive_is_at_the_node_of_its_controller)
 {
 	load_drives();
 	cr_assert_eq(drive_node(), -1); /* no such device: a file system without a block device */
@@ -436,7 +436,7 @@ Test(placement, a_drive_is_where_its_controller_is)
 	unload_drives();
 }
 
-Test(placement, another_disk_is_where_the_device_above_it_is)
+Test(placement, any_other_disk_is_at_the_node_of_its_parent_device)
 {
 	load_drives();
 	support_put(root, "/sys/devices/pci0000:b0/0000:b0:07.0/virtio9/block/vda/size", "8\n");
@@ -449,7 +449,7 @@ Test(placement, another_disk_is_where_the_device_above_it_is)
 	unload_drives();
 }
 
-Test(placement, a_volume_is_where_all_its_devices_are)
+Test(placement, a_volume_is_at_the_node_of_all_its_devices)
 {
 	load_drives();
 	support_put(root, "/sys/devices/virtual/block/md0/slaves/nvme2n1p3", "");
@@ -460,7 +460,7 @@ Test(placement, a_volume_is_where_all_its_devices_are)
 	support_put(root, "/sys/devices/virtual/block/md0/slaves/nvme0n1", "");
 	cr_assert_eq(drive_node(), -1); /* the location of that device is unknown */
 	support_put_link(root, "/sys/class/block/nvme0n1", "../../" NVME0);
-	cr_assert_eq(drive_node(), -1); /* at another node */
+	cr_assert_eq(drive_node(), -1); /* this device is at another node */
 	cr_assert_eq(unlink(strcat(strcpy((char[768]){ 0 }, root),
 	                           "/sys/devices/virtual/block/md0/slaves/nvme2n1p3")),
 	             0);
@@ -468,7 +468,7 @@ Test(placement, a_volume_is_where_all_its_devices_are)
 	unload_drives();
 }
 
-Test(placement, volumes_of_themselves_end)
+Test(placement, a_volume_that_contains_itself_ends_the_search)
 {
 	load_drives();
 	support_put(root, "/sys/devices/virtual/block/dm-0/slaves/dm-0", "");
@@ -478,7 +478,7 @@ Test(placement, volumes_of_themselves_end)
 	unload_drives();
 }
 
-Test(placement, memory_that_ends_is_an_error_and_leaves_none)
+Test(placement, any_failed_allocation_is_an_error)
 {
 	int32_t node;
 	int rc = RUNG_E_NOMEM;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores on a synthetic machine of two nodes; wrapped calls record or refuse placement requests. */
+/* Stores on a synthetic machine with two nodes. Wrapped system calls record or refuse placement
+ * requests. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <math.h>
@@ -34,7 +35,7 @@ static struct {
 	unsigned char *at;
 	uint64_t bytes;
 	int node;
-	bool touched; /* before it was bound */
+	bool touched; /* touched before it was bound */
 } bound[BOUND_MAX];
 static unsigned bound_count, stray_every, page_count;
 static int bind_refused, look_refused, policy;
@@ -107,8 +108,8 @@ long __wrap_get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, vo
 static char root[256];
 static struct store_fixture f;
 
-/* The CPU that there is for sure is node 1's; the drive hangs there; node 1 has 4 MiB to be left
- * alone, and `free_mib` less. */
+/* The first CPU and the drive are at node 1. Node 1 has `free_mib` of free memory; 4 MiB of it are
+ * left free. */
 static void put_machine(unsigned free_mib)
 {
 	char text[200], link[300];
@@ -140,7 +141,7 @@ static void close_all(void)
 	fixture_close(&f);
 }
 
-/* A store on the machine in the place of the fixture's own. */
+/* Replaces the fixture's store with one on the synthetic machine. */
 static int reopen(const struct rung_plan_opts *opts, const struct rung_store_opts *store_opts)
 {
 	struct rung_plan *plan;
@@ -180,13 +181,12 @@ static void gather_some(void)
 
 static const struct rung_plan_opts plain = { .size = sizeof(plain), .host_bytes = HOST_BYTES };
 
-/* Which pages were bound to the node, of memory from `at` on. @return bytes up to the first page
- * that is not on it */
+/* @return bytes from `at` on that were bound to the node, up to the first page that was not */
 static uint64_t bound_on(const unsigned char *at, int node)
 {
 	uint64_t bytes = 0;
 
-	/* one page: the trial, whose memory may have been allocated there again */
+	/* requests of one page are the trial, whose memory may have been reused */
 	for (unsigned i = 0; i < bound_count; i++) {
 		if (bound[i].at == at + bytes && bound[i].node == node && bound[i].bytes > 4096) {
 			cr_assert_not(bound[i].touched);
@@ -202,7 +202,7 @@ Test(place_memory, the_hottest_rows_are_bound_to_the_nearest_node_before_they_ar
 	struct rung_store_stats stats;
 	uint64_t first;
 
-	begin(4 + 6); /* slots, cache, and some of the rows */
+	begin(4 + 6); /* room for slots, cache, and some of the rows */
 	cr_assert_eq(reopen(&plain, NULL), 0, "%s", rung_last_error());
 	stats = stats_of();
 	cr_assert_eq(stats.placement_count, 4); /* rows on both, slots, cache */
@@ -233,7 +233,7 @@ Test(place_memory, the_hottest_rows_are_bound_to_the_nearest_node_before_they_ar
 	close_all();
 }
 
-Test(place_memory, pages_that_came_to_lie_elsewhere_are_counted)
+Test(place_memory, pages_on_other_nodes_are_counted)
 {
 	struct rung_store_stats stats;
 
@@ -249,7 +249,7 @@ Test(place_memory, pages_that_came_to_lie_elsewhere_are_counted)
 	close_all();
 }
 
-Test(place_memory, what_may_not_be_bound_serves_all_the_same)
+Test(place_memory, a_store_works_without_permission_to_bind)
 {
 	struct rung_store_stats stats;
 
@@ -265,13 +265,13 @@ Test(place_memory, what_may_not_be_bound_serves_all_the_same)
 	/* rows were queried: they reside on node 0 */
 	cr_assert_float_eq(stats.placements[0].node_share, 0, 1e-9);
 	cr_assert_float_eq(stats.placements[1].node_share, 1, 1e-9);
-	/* of the slots nothing has been touched for sure */
+	/* the slots may not have been touched yet */
 	cr_assert(isnan(stats.placements[2].node_share));
 	gather_some();
 	close_all();
 }
 
-Test(place_memory, what_may_not_be_looked_up_is_not_known)
+Test(place_memory, without_permission_to_query_the_placement_is_unknown)
 {
 	struct rung_store_stats stats;
 
@@ -298,10 +298,11 @@ Test(place_memory, a_node_that_is_too_small_is_an_error_before_anything_is_touch
 	opts.numa_node = 1;
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_NOMEM);
 	cr_assert(strstr(rung_last_error(), "NUMA node 1: "), "%s", rung_last_error());
-	/* 5 MiB, less a quarter of what is left alone */
+	/* 5 MiB, less a quarter of the 4 MiB that are left free */
 	cr_assert(strstr(rung_last_error(), "4194304 are free"), "%s", rung_last_error());
-	cr_assert_leq(bound_count, 1); /* the page that tried it */
-	opts.host_bytes = 0;           /* half of what the node has, less what is left alone */
+	cr_assert_leq(bound_count, 1); /* the page of the trial */
+	/* half of the node's free memory, less the part that is left free */
+	opts.host_bytes = 0;
 	cr_assert_eq(reopen(&opts, NULL), 0, "%s", rung_last_error());
 	cr_assert_leq(stats_of().placements[0].placement.bytes, MIB / 2);
 	opts = plain;
@@ -313,7 +314,7 @@ Test(place_memory, a_node_that_is_too_small_is_an_error_before_anything_is_touch
 	close_all();
 }
 
-Test(place_memory, more_than_the_control_group_leaves_is_an_error)
+Test(place_memory, exceeding_the_control_group_is_an_error)
 {
 	struct rung_plan_opts opts = plain;
 
@@ -323,14 +324,14 @@ Test(place_memory, more_than_the_control_group_leaves_is_an_error)
 	support_put(root, "/sys/fs/cgroup/job/memory.current", "8000000\n");
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_NOMEM);
 	cr_assert(strstr(rung_last_error(), "1000000 available"), "%s", rung_last_error());
-	/* which the kernel gives up */
+	/* page cache, which the kernel can reclaim */
 	support_put(root, "/sys/fs/cgroup/job/memory.stat",
 	            "anon 1\ninactive_file 5500000\nactive_file 500000\n");
 	cr_assert_eq(reopen(&opts, NULL), 0, "%s", rung_last_error());
 	close_all();
 }
 
-Test(place_memory, a_cpuset_of_one_node_is_kept_and_is_what_there_is_room_in)
+Test(place_memory, a_cpuset_of_one_node_is_obeyed_and_limits_memory)
 {
 	struct rung_plan_opts opts = plain;
 
@@ -341,13 +342,13 @@ Test(place_memory, a_cpuset_of_one_node_is_kept_and_is_what_there_is_room_in)
 	             stats_of().placements[0].placement.bytes);
 	support_put_node(root, 1, "\n", NODE_KIB, 5 << 10);
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_NOMEM);
-	opts.host_bytes = 0; /* half of what is free there */
+	opts.host_bytes = 0; /* half of the free memory there */
 	cr_assert_eq(reopen(&opts, NULL), 0, "%s", rung_last_error());
 	cr_assert_leq(stats_of().placements[0].placement.bytes, 1 * MIB);
 	close_all();
 }
 
-Test(place_memory, the_policy_that_a_process_came_with_is_kept)
+Test(place_memory, an_existing_memory_policy_is_kept)
 {
 	begin(60);
 	policy = 3; /* MPOL_INTERLEAVE */
@@ -358,13 +359,13 @@ Test(place_memory, the_policy_that_a_process_came_with_is_kept)
 	policy = MODE_BIND;
 	policy_mask = 1;
 	cr_assert_eq(reopen(&plain, NULL), 0, "%s", rung_last_error());
-	/* though the CPUs are at node 1 */
+	/* even though the CPUs are at node 1 */
 	cr_assert_eq(bound_on(f.store->host_view.base, 0),
 	             stats_of().placements[0].placement.bytes);
 	close_all();
 }
 
-Test(place_memory, nothing_is_placed_when_that_is_asked_for_or_there_is_no_choice)
+Test(place_memory, nothing_is_placed_on_request_or_with_one_node)
 {
 	struct rung_plan_opts opts = plain;
 
@@ -382,7 +383,7 @@ Test(place_memory, nothing_is_placed_when_that_is_asked_for_or_there_is_no_choic
 	close_all();
 }
 
-Test(place_memory, a_node_that_there_is_not_is_a_mistake)
+Test(place_memory, an_unknown_node_is_rejected)
 {
 	struct rung_plan_opts opts = plain;
 
@@ -391,7 +392,8 @@ Test(place_memory, a_node_that_there_is_not_is_a_mistake)
 	opts.numa_node = 2;
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "NUMA node 2"), "%s", rung_last_error());
-	/* a share of that node's memory: the message names it, not half of zero bytes */
+	/* a default share of that node's memory: the message must name the node, not half of 0
+	 * bytes */
 	opts.host_bytes = 0;
 	cr_assert_eq(reopen(&opts, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "NUMA node 2"), "%s", rung_last_error());
@@ -402,7 +404,7 @@ Test(place_memory, a_node_that_there_is_not_is_a_mistake)
 	close_all();
 }
 
-Test(place_memory, a_machine_that_cannot_be_read_is_no_obstacle)
+Test(place_memory, an_unreadable_topology_is_not_an_error)
 {
 	begin(60);
 	support_put(root, "/sys/devices/system/node/node1/distance", "x y\n");
@@ -430,7 +432,7 @@ Test(place_memory, shared_memory_is_bound_too)
 	close_all();
 }
 
-/* ---- GPUs, which are simulated: elsewhere these are left out ---- */
+/* ---- simulated GPUs; skipped without them ---- */
 
 static const struct rung_plan_opts *gpu_opts(unsigned gpu_count)
 {
@@ -492,14 +494,14 @@ Test(place_memory, gpus_at_several_nodes_share_rows_in_blocks)
 	close_all();
 }
 
-Test(place_memory, memory_that_ends_is_an_error_at_any_moment)
+Test(place_memory, any_failed_allocation_is_an_error)
 {
 	int rc = RUNG_E_NOMEM;
 
 	begin(4 + 6);
 	rung_store_close(f.store);
 	f.store = NULL;
-	/* an engine that lacks memory is one that does not work */
+	/* an engine whose allocation fails is not an error: the next engine is used */
 	for (int64_t allowed = 0; rc < 0; allowed++) {
 		rung__alloc_limit(allowed);
 		rc = reopen(&plain, NULL);

@@ -235,8 +235,8 @@ static struct rung_forecast gpu_forecast_of(const uint64_t *ranks, uint64_t coun
 
 Test(forecast, a_gpu_reads_its_own_memory_peers_and_the_link_in_parallel, .init = setup_gpu)
 {
-	/* Each GPU holds rows 5 and 99. Of the interleaved rows, 100 and 102 are on GPU 1 and 101
-	 * on GPU 0. Two rows are in host memory, one in the file. */
+	/* Each GPU holds rows 5 and 99. Rows 100 to 102 are interleaved: 100 and 102 are on GPU 1,
+	 * and 101 is on GPU 0. Two rows are in host memory, one in the file. */
 	const uint64_t ranks[] = { 5, 99, 100, 101, 102, 400, 599, 700 };
 	struct rung_forecast out = gpu_forecast_of(ranks, 8);
 

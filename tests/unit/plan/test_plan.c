@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan: spans of rows, borders of tiers, what memory is free, and a forecast counted again by
- * hand. */
+/* The plan: spans of rows, sizes of tiers, free memory, and a traffic forecast compared with a
+ * count of the same batches. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "machine.h"
 #include "store_fixture.h"
 
-Test(plan, the_span_of_a_row_is_the_most_its_aligned_read_can_take)
+Test(plan, the_span_of_a_row_is_its_longest_aligned_read)
 {
 	static const struct {
 		uint64_t row_bytes, stride, align;
@@ -25,7 +25,7 @@ Test(plan, the_span_of_a_row_is_the_most_its_aligned_read_can_take)
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
 		uint64_t align = cases[i].align, most = 0;
 
-		/* every position in a block comes up */
+		/* tries every position in a block */
 		for (uint64_t rank = 0; rank < 2 * align + 1; rank++) {
 			uint64_t first = 4096 + rank * cases[i].stride;
 
@@ -69,7 +69,7 @@ Test(plan, tiers_are_ranges_of_ranks_and_slots_are_inside_the_budget)
 	fixture_close(&f);
 }
 
-Test(plan, a_budget_too_small_says_the_least_that_works)
+Test(plan, a_budget_too_small_reports_the_least_that_works)
 {
 	struct rung_plan_opts opts = { .size = sizeof(opts), .host_bytes = 1 };
 	struct rung_plan *plan = NULL;
@@ -129,7 +129,7 @@ static struct rung_plan_cache cache_of(const struct store_fixture *f, uint64_t h
 	return cache;
 }
 
-Test(plan, a_cache_given_as_a_share_is_one_of_the_host_budget)
+Test(plan, a_cache_share_is_a_share_of_the_host_budget)
 {
 	const double wrong[] = { -0.1, 1.1, (double)NAN };
 	struct rung_plan_opts opts = {
@@ -145,7 +145,7 @@ Test(plan, a_cache_given_as_a_share_is_one_of_the_host_budget)
 	cr_assert_eq(cache_of(&f, 400000, 0, 1).row_count,
 	             cache_of(&f, 400000, RUNG_BYTES_MAX, 0).row_count);
 	cr_assert_eq(cache_of(&f, 400000, 0, 1e-6).row_count, 0);
-	/* Every row is in memory */
+	/* every row is in memory */
 	cr_assert_eq(cache_of(&f, RUNG_BYTES_MAX, 0, 1).row_count, 0);
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), RUNG_E_INVAL);
 	opts.cache_bytes = 0;
@@ -156,7 +156,7 @@ Test(plan, a_cache_given_as_a_share_is_one_of_the_host_budget)
 	fixture_close(&f);
 }
 
-Test(plan, a_forecast_is_what_counting_the_same_batches_gives)
+Test(plan, a_traffic_forecast_equals_a_count_of_the_same_batches)
 {
 	static const uint32_t fanouts[] = { 5, 3 };
 	struct rung_sampler_opts sampler = {
@@ -197,12 +197,13 @@ Test(plan, a_forecast_is_what_counting_the_same_batches_gives)
 	fixture_close(&f);
 }
 
-Test(plan, free_memory_is_the_least_of_the_kernels_estimate_and_the_groups_limits)
+Test(plan, free_memory_is_the_minimum_of_the_kernel_and_cgroup_limits)
 {
 	char root[256];
 
 	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
-	cr_assert_eq(rung__host_memory_free(root), 0); /* no /proc: nothing is known to be free */
+	/* without /proc the amount of free memory is unknown */
+	cr_assert_eq(rung__host_memory_free(root), 0);
 	support_put(root, "/proc/meminfo",
 	            "MemTotal:       8000 kB\nMemFree:  10 kB\nMemAvailable:    4000 kB\n");
 	cr_assert_eq(rung__host_memory_free(root), 4000 * 1024);
@@ -210,13 +211,13 @@ Test(plan, free_memory_is_the_least_of_the_kernels_estimate_and_the_groups_limit
 	support_put(root, "/sys/fs/cgroup/job/step/memory.max", "max\n");
 	support_put(root, "/sys/fs/cgroup/job/step/memory.current", "100\n");
 	cr_assert_eq(rung__host_memory_free(root), 4000 * 1024);
-	/* the parent's limit holds too */
+	/* the parent's limit applies too */
 	support_put(root, "/sys/fs/cgroup/job/memory.max", "3000000\n");
 	support_put(root, "/sys/fs/cgroup/job/memory.current", "1000000\n");
 	cr_assert_eq(rung__host_memory_free(root), 2000000);
 	support_put(root, "/proc/self/cgroup", "7:cpu,cpuacct:/x\n5:memory:/old\n");
 	support_put(root, "/sys/fs/cgroup/memory/old/memory.limit_in_bytes", "500000\n");
-	/* over it already */
+	/* usage above the limit */
 	support_put(root, "/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "600000\n");
 	cr_assert_eq(rung__host_memory_free(root), 0);
 	support_put(root, "/sys/fs/cgroup/memory/old/memory.usage_in_bytes", "100000\n");
@@ -232,7 +233,7 @@ Test(plan, free_memory_is_the_least_of_the_kernels_estimate_and_the_groups_limit
 	support_remove(root);
 }
 
-Test(plan, stores_take_what_it_has_chosen_where_their_options_say_nothing)
+Test(plan, stores_use_its_choices_unless_options_override_them)
 {
 	struct rung_profile profile;
 	struct rung_plan_opts opts = { .size = sizeof(opts),
@@ -278,10 +279,10 @@ Test(plan, stores_take_what_it_has_chosen_where_their_options_say_nothing)
 	fixture_close(&f);
 }
 
-/* A machine with CPUs at nodes 0 and 1 and memory alone at node 2. */
-Test(plan, host_rows_are_spread_by_what_the_nodes_do)
+/* A machine with CPUs at nodes 0 and 1, and memory only at node 2. */
+Test(plan, host_rows_are_spread_by_the_rates_of_the_nodes)
 {
-	/* of the three blocks of 2 MiB */
+	/* from each of the three blocks of 2 MiB */
 	const uint64_t ranks[] = { 1, 2500, 4500, 4900 }, starts[] = { 0, 4 };
 	struct rung_profile profile = { .size = sizeof(profile) };
 	struct rung_plan_opts opts = { .size = sizeof(opts),
@@ -293,7 +294,8 @@ Test(plan, host_rows_are_spread_by_what_the_nodes_do)
 	struct rung_plan *plan;
 	char root[300];
 
-	for (unsigned i = 0; i < 12; i++) { /* node 2 is best: its cores are the others' */
+	/* node 2 has the best rates, measured with cores of the other nodes */
+	for (unsigned i = 0; i < 12; i++) {
 		const double one = i % 3 == 2 ? 9e6 : i % 3 == i / 3 % 2 ? 8e6 : 4e6;
 
 		profile.rows[profile.rows_count++] =
@@ -321,7 +323,7 @@ Test(plan, host_rows_are_spread_by_what_the_nodes_do)
 	cr_assert_str_eq(forecast.tuning.interleaved_why, rung_plan_tuning(plan)->interleaved_why);
 	ask.keep_placement = 0;
 	rung_plan_destroy(plan);
-	opts.numa = RUNG_NUMA_INTERLEAVE; /* what is asked for is not chosen */
+	opts.numa = RUNG_NUMA_INTERLEAVE; /* an explicit request is not overridden */
 	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
 	cr_assert_eq(forecast_lists(plan, &ask, ranks, starts, 1, &forecast), 0, "%s",
 	             rung_last_error());

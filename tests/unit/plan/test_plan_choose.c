@@ -12,8 +12,8 @@ static struct rung_tuning choice_of(void)
 	return forecast_of(ranks, starts, 1).tuning;
 }
 
-/* Reads of 512 bytes from a drive with a latency of 10 us, up to this rate; reads of 64 KiB at a
- * fifth of it. */
+/* A drive with a latency of 10 us: reads of 512 bytes reach this rate, reads of 64 KiB a fifth of
+ * it. */
 static void drive_with_a_knee_at(double most)
 {
 	static const uint32_t depths[] = { 1, 8, 32, 128, 512 };
@@ -26,17 +26,17 @@ static void drive_with_a_knee_at(double most)
 			                                  i < 5 ? most : most / 5) };
 }
 
-Test(plan_choose, the_depth_is_where_the_curve_has_its_knee, .init = setup)
+Test(plan_choose, the_depth_is_at_the_knee_of_the_curve, .init = setup)
 {
 	struct rung_tuning tuning;
 
-	drive_with_a_knee_at(3.2e6); /* 10 us x 3.2 M a second: 32 in flight, 95 % of it are 31 */
+	drive_with_a_knee_at(3.2e6); /* 10 us x 3.2 M/s: 32 in flight; 31 reach 95 % */
 	tuning = choice_of();
 	cr_assert_eq(tuning.queue_depth, 31);
 	cr_assert(strstr(tuning.queue_depth_why,
 	                 "3.1e+06 reads of 512 bytes a second, each of which takes 10 us"),
 	          "%s", tuning.queue_depth_why);
-	/* a faster drive wants no fewer, and between depths no more than twice what it takes */
+	/* a faster drive needs no fewer, and between depths at most twice as many as necessary */
 	for (double most = 1e5; most < 5e7; most *= 1.1) {
 		const uint32_t before = tuning.queue_depth;
 
@@ -48,15 +48,14 @@ Test(plan_choose, the_depth_is_where_the_curve_has_its_knee, .init = setup)
 		cr_assert_leq(tuning.queue_depth, fmax(4 * most / 1e5, 1));
 	}
 	drive_with_a_knee_at(1e9);
-	/* 95 % of the highest measured rate: no higher one is known */
+	/* 95 % of the highest measured rate; higher rates are unknown */
 	cr_assert_eq(choice_of().queue_depth, 487);
 	profile.reads_count = 1;
 	profile.reads[0].depth = UINT32_MAX;
 	cr_assert_eq(choice_of().queue_depth, RUNG__QUEUE_DEPTH_MAX * 95 / 100 + 1);
 }
 
-Test(plan_choose, the_neediest_drive_decides_the_depth_and_the_one_that_gains_least_the_gap,
-     .init = setup)
+Test(plan_choose, the_highest_depth_and_the_smallest_gap_of_the_drives_are_used, .init = setup)
 {
 	struct rung_tuning tuning;
 
@@ -72,12 +71,12 @@ Test(plan_choose, the_neediest_drive_decides_the_depth_and_the_one_that_gains_le
 	tuning = choice_of();
 	cr_assert_eq(tuning.queue_depth, 61);
 	cr_assert_eq(tuning.merge_gap_bytes, 2048);
-	/* 312 ns for 4096 bytes: in 156 ns 2048, less the row's own */
+	/* 312 ns for 4096 bytes: 2048 bytes in 156 ns, less the row's own */
 	profile.reads[5].reads_per_s = 32e5;
 	cr_assert_eq(choice_of().merge_gap_bytes, 1536);
 }
 
-Test(plan_choose, the_gap_never_makes_reads_slower_than_rows_read_apart, .init = setup)
+Test(plan_choose, shared_reads_are_never_slower_than_separate_ones, .init = setup)
 {
 	plan.sector_bytes = 512;
 	for (double most = 1e5; most < 5e7; most *= 1.7) {
@@ -96,7 +95,7 @@ Test(plan_choose, the_gap_never_makes_reads_slower_than_rows_read_apart, .init =
 			                      rung__read_ns(&reads, tuning.queue_depth, 512),
 			              "%g: gap %d", most, (int)gap);
 	}
-	/* each byte costs the same: nothing is gained */
+	/* the time is proportional to the bytes: sharing reads gains nothing */
 	profile.reads[9].reads_per_s = profile.reads[4].reads_per_s / 128;
 	for (unsigned i = 5; i < 9; i++)
 		profile.reads[i].reads_per_s = profile.reads[i - 5].reads_per_s / 128;
@@ -106,7 +105,7 @@ Test(plan_choose, the_gap_never_makes_reads_slower_than_rows_read_apart, .init =
 	cr_assert_eq(choice_of().merge_gap_bytes, 65536);
 }
 
-Test(plan_choose, threads_are_as_many_as_reach_the_rate_of_all_cores, .init = setup)
+Test(plan_choose, there_are_enough_threads_for_the_rate_of_all_cores, .init = setup)
 {
 	static const double all[] = { 1e7, 2e7, 3e7, 5e7, 7.9e7, 1e12 };
 	static const uint32_t threads[] = { 1, 2, 3, 5, 8, 8 };
@@ -126,7 +125,7 @@ Test(plan_choose, threads_are_as_many_as_reach_the_rate_of_all_cores, .init = se
 	                                          "a second, its 8 cores 1e+12"),
 	          "%s", choice_of().threads_why);
 	profile.rows[1].rows_per_s = 3e7;
-	/* more are never slower, and no faster than all cores */
+	/* more threads are never slower, and no faster than all cores */
 	for (opts.threads = 1; opts.threads < 20; opts.threads++) {
 		struct rung_forecast out = forecast_of(ranks, starts, 1);
 
@@ -136,7 +135,7 @@ Test(plan_choose, threads_are_as_many_as_reach_the_rate_of_all_cores, .init = se
 		before = out.memory_seconds;
 	}
 	cr_assert_float_eq(before, 1e-7, 1e-12);
-	profile.rows[1].rows_per_s = 1; /* what cannot be: all cores slower than one of them */
+	profile.rows[1].rows_per_s = 1; /* implausible: all cores slower than one */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * (100 + ID_NS) * 1e-9,
 	                   1e-15);
 	cr_assert_eq(choice_of().threads, 1);
@@ -144,8 +143,8 @@ Test(plan_choose, threads_are_as_many_as_reach_the_rate_of_all_cores, .init = se
 
 /* ---- nodes ---- */
 
-/* Nodes 0 and 1 have CPUs: of 512 bytes a core copies 10 M rows a second that are near and 5 M that
- * are not, all four cores of a node 40 M and 8 M. */
+/* Nodes 0 and 1 have CPUs. A core copies 10 M near or 5 M far rows of 512 bytes per second; all
+ * four cores of a node copy 40 M or 8 M. */
 static void two_nodes(void)
 {
 	setup();
@@ -161,7 +160,7 @@ static void two_nodes(void)
 	rung__nodes_add(&plan.cpu_nodes, 0);
 }
 
-/* Ranks 0 to 49 on the first node, 50 to 99 on the second. */
+/* Places ranks 0 to 49 on the first node and 50 to 99 on the second. */
 static struct rung__placement halves(uint32_t first, uint32_t second)
 {
 	return (struct rung__placement){ .part_count = 2,
@@ -170,11 +169,11 @@ static struct rung__placement halves(uint32_t first, uint32_t second)
 		                                    { 50 * 512, 50 * 512, 1, 1 } } };
 }
 
-Test(plan_choose, rows_cost_what_the_nodes_do_that_they_lie_on, .init = two_nodes)
+Test(plan_choose, rows_have_the_rates_of_their_nodes, .init = two_nodes)
 {
 	const uint64_t ranks[] = { 0, 49, 50, 7 }, starts[] = { 0, 4 };
 
-	/* placed nowhere: near */
+	/* without placement rows count as near */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 4 * (100 + ID_NS) * 1e-9,
 	                   1e-15);
 	plan.placements.host = halves(0, 1);
@@ -183,9 +182,9 @@ Test(plan_choose, rows_cost_what_the_nodes_do_that_they_lie_on, .init = two_node
 	plan.placements.host = halves(1, 0);
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds,
 	                   (100 + 3 * 200 + 4 * ID_NS) * 1e-9, 1e-15);
-	opts.threads = 1000; /* three rows over the link, whatever waits for them */
+	opts.threads = 1000; /* three rows over the link, whose rate limits any number of threads */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * 125 * 1e-9, 1e-15);
-	/* half of the threads are there now, and half of what crosses goes the other way */
+	/* now half of the threads are there, and half of the far rows go in the other direction */
 	rung__nodes_add(&plan.cpu_nodes, 1);
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 1.5 * 125 * 1e-9, 1e-15);
 	opts.threads = 1;
@@ -194,17 +193,17 @@ Test(plan_choose, rows_cost_what_the_nodes_do_that_they_lie_on, .init = two_node
 	plan.placements.host = (struct rung__placement){
 		.part_count = 1, .nodes = { 0, 1 }, .parts = { { 100 * 512, 10 * 512, 0, 2 } }
 	};
-	/* ranks 0 and 7 are in the first block, 49 and 50 in the fifth and the sixth */
+	/* ranks 0 and 7 are in the first block, 49 and 50 in the fifth and sixth */
 	plan.cpu_nodes.bits[0] = 1;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds,
 	                   (3 * 100 + 200 + 4 * ID_NS) * 1e-9, 1e-15);
-	/* a node that was not measured is taken for a near one */
+	/* a node without measurements counts as near */
 	plan.placements.host = halves(7, 0);
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 4 * (100 + ID_NS) * 1e-9,
 	                   1e-15);
 }
 
-Test(plan_choose, the_more_rows_are_far_the_longer_it_takes, .init = two_nodes)
+Test(plan_choose, more_far_rows_take_longer, .init = two_nodes)
 {
 	uint64_t ranks[100], starts[] = { 0, 100 };
 
@@ -221,13 +220,13 @@ Test(plan_choose, the_more_rows_are_far_the_longer_it_takes, .init = two_nodes)
 			plan.placements.host.parts[1].bytes = far * 512;
 			seconds = forecast_of(ranks, starts, 1).memory_seconds;
 			cr_assert_gt(seconds, before * (opts.threads < 8),
-			             "%u threads, %d rows are far", opts.threads, (int)far);
+			             "%u threads, %d far rows", opts.threads, (int)far);
 			before = seconds;
 		}
 	}
 }
 
-Test(plan_choose, threads_are_those_of_all_nodes_whose_CPUs_gather, .init = two_nodes)
+Test(plan_choose, threads_are_summed_over_the_nodes_that_gather, .init = two_nodes)
 {
 	cr_assert_eq(choice_of().threads, 4);
 	rung__nodes_add(&plan.cpu_nodes, 1);
@@ -238,8 +237,8 @@ Test(plan_choose, threads_are_those_of_all_nodes_whose_CPUs_gather, .init = two_
 	cr_assert_eq(choice_of().threads, 4);
 }
 
-/* Rows on the readers' nodes 0 and 1, or on 2 as well, which has no CPUs: rows per second of one
- * core there, and of all cores. */
+/* Rows may be on the readers' nodes 0 and 1, or also on node 2, which has no CPUs. From node 2, one
+ * core gathers `one` rows per second and all cores gather `all`. */
 static void a_third_node(double one, double all)
 {
 	const struct rung_profile_rows rates[] = { { 0, 1, 0, 2, 512, one },
@@ -260,13 +259,13 @@ static void a_third_node(double one, double all)
 	profile.rows_count = 12;
 }
 
-Test(plan_choose, rows_are_interleaved_over_all_nodes_where_that_takes_less, .init = two_nodes)
+Test(plan_choose, rows_are_interleaved_over_all_nodes_if_that_is_faster, .init = two_nodes)
 {
 	const uint64_t ranks[] = { 0, 1, 2, 3, 4, 5 }, starts[] = { 0, 6 };
 	struct rung_forecast out;
 
 	a_third_node(4e6, 12e6);
-	/* six rows, half of them near: 900 ns; a third of them on node 2: 600 + 500 ns */
+	/* six rows, half of them near: 900 ns; with a third of them on node 2: 600 + 500 ns */
 	opts.threads = 1;
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_eq(out.tuning.interleaved, 0);
@@ -277,22 +276,24 @@ Test(plan_choose, rows_are_interleaved_over_all_nodes_where_that_takes_less, .in
 	                 "34304 at the readers: 1.12e-06 s"),
 	          "%s", out.tuning.interleaved_why);
 	cr_assert_eq(rung_plan_placement(&plan, 0)->nodes.count, 2);
-	opts.threads = 100; /* the links between 0 and 1 carry less: 1.5 rows each way, or one */
+	/* the links between 0 and 1 are the bottleneck: 1.5 rows each way, or one with node 2 */
+	opts.threads = 100;
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_eq(out.tuning.interleaved, 1);
-	/* what node 2 gives to those who get most of it */
+	/* the rows that one reader gets from node 2 */
 	cr_assert_float_eq(out.memory_seconds, 2 / 12e6, 1e-12);
 	cr_assert_eq(rung_plan_placement(&plan, 0)->nodes.count, 3);
 	cr_assert_eq(plan.placements.host.parts[0].node_count, 3);
 	opts.threads = 1;
-	opts.keep_placement = 1; /* as of an open store: a third of the rows on node 2, as above */
+	/* as for an open store: a third of the rows is on node 2, as above */
+	opts.keep_placement = 1;
 	out = forecast_of(ranks, starts, 1);
 	cr_assert_float_eq(out.memory_seconds, (600 + 500 + 6 * ID_NS) * 1e-9, 1e-15);
 	cr_assert_eq(rung_plan_placement(&plan, 0)->nodes.count, 3);
-	opts.keep_placement = 0; /* and back again */
+	opts.keep_placement = 0; /* chosen again, back to two nodes */
 	cr_assert_eq(forecast_of(ranks, starts, 1).tuning.interleaved, 0);
 	cr_assert_eq(rung_plan_placement(&plan, 0)->nodes.count, 2);
-	profile.rows_count = 1; /* a single node: they cannot be distinguished */
+	profile.rows_count = 1; /* rates of a single node: the placements cannot be compared */
 	cr_assert_eq(forecast_of(ranks, starts, 1).tuning.interleaved, 0);
 	rung__free(plan.placement_list);
 }

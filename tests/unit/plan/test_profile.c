@@ -57,34 +57,27 @@ static void check_rows(const struct rung_profile_rows *rows, const struct rung_p
 	          rows->rows_per_s);
 }
 
-Test(profile, rates_of_rows_and_of_all_drives_are_taken)
+Test(profile, rates_of_rows_and_of_all_drives_are_read)
 {
 	struct rung_profile p;
 
-	/* clang-format off: one result per line */
-	cr_assert_eq(
-		load(PROFILE(GATHER("one", "1", "1", "4096", "1e6") "," ALL("0", "0", "16", "9e9") "," GATHER(
-				     "one", "0", "1", "512",
-				     "8e9") "," GATHER("one", "0", "0", "512",
-	                                               "5e6") "," GATHER("one", "1", "1", "512",
-	                                                                 "6000000") "," GATHER("on"
-	                                                                                       "e",
-	                                                                                       "1",
-	                                                                                       "1",
-	                                                                                       "51"
-	                                                                                       "2",
-	                                                                                       "5") ","
-	                                                                                            "{\"matrix\": \"gather\", \"cores\": \"one\", \"cpu_node\": 2, \"memory_node\": 2,"
-	                                                                                            " \"absent\": \"no memory\", \"row_bytes\": 64},"
-	                                                                                            "{\"matrix\": \"latency\", \"cpu_node\": 0}",
-	                     READ("\"a\"", "4096", "8", "80e3") "," READ(
-				     "\"a\"", "4096", "1",
-				     "1e4") "," READ("\"a\"", "512", "8",
-	                                             "9e4") "," READ("\"b\"", "512", "8",
-	                                                             "9e9") "," READ("\"a\"", "512",
-	                                                                             "8", "95000")),
-	             &p),
-		0, "%s", rung_last_error());
+	/* one result per line */
+	/* clang-format off */
+	cr_assert_eq(load(PROFILE(
+		GATHER("one", "1", "1", "4096", "1e6") ","
+		ALL("0", "0", "16", "9e9") ","
+		GATHER("one", "0", "1", "512", "8e9") ","
+		GATHER("one", "0", "0", "512", "5e6") ","
+		GATHER("one", "1", "1", "512", "6000000") ","
+		GATHER("one", "1", "1", "512", "5") ","
+		"{\"matrix\": \"gather\", \"cores\": \"one\", \"cpu_node\": 2, \"memory_node\": 2,"
+		" \"absent\": \"no memory\", \"row_bytes\": 64},"
+		"{\"matrix\": \"latency\", \"cpu_node\": 0}",
+		READ("\"a\"", "4096", "8", "80e3") ","
+		READ("\"a\"", "4096", "1", "1e4") ","
+		READ("\"a\"", "512", "8", "9e4") ","
+		READ("\"b\"", "512", "8", "9e9") ","
+		READ("\"a\"", "512", "8", "95000")), &p), 0, "%s", rung_last_error());
 	/* clang-format on */
 	check_rows(&p.rows[0], &(struct rung_profile_rows){ 0, 1, 0, 0, 512, 5e6 });
 	check_rows(&p.rows[1], &(struct rung_profile_rows){ 0, 1, 0, 1, 512, 8e9 });
@@ -105,22 +98,21 @@ Test(profile, rates_of_rows_and_of_all_drives_are_taken)
 	          p.reads[3].reads_per_s == 9e9);
 }
 
-Test(profile, files_of_one_drive_are_one_and_drives_without_a_name_are_told_by_their_files)
+Test(profile, files_of_a_drive_are_combined_and_unnamed_drives_separate)
 {
 #define READ_FILE(drive, file, rate)                                                               \
 	"{\"drive\": " drive ", \"file\": \"" file                                                 \
 	"\", \"row_bytes\": 512, \"queue_depth\": 8, \"reads_per_s\": " rate "}"
 	struct rung_profile p;
 
-	/* clang-format off: one read per line */
-	cr_assert_eq(
-		load(PROFILE(GOOD,
-	                     READ_FILE("null", "x", "1e3") "," READ_FILE("\"a\"", "y", "2e3") "," READ_FILE(
-				     "\"a\"", "z",
-				     "5e3") "," READ_FILE("null", "y",
-	                                                  "4e3") "," READ_FILE("null", "x", "3e3")),
-	             &p),
-		0, "%s", rung_last_error());
+	/* one read per line */
+	/* clang-format off */
+	cr_assert_eq(load(PROFILE(GOOD,
+		READ_FILE("null", "x", "1e3") ","
+		READ_FILE("\"a\"", "y", "2e3") ","
+		READ_FILE("\"a\"", "z", "5e3") ","
+		READ_FILE("null", "y", "4e3") ","
+		READ_FILE("null", "x", "3e3")), &p), 0, "%s", rung_last_error());
 	/* clang-format on */
 	cr_assert_eq(p.drive_count, 3);
 	cr_assert(p.drives[0].name[0] == 0 && p.drives[2].name[0] == 0);
@@ -135,35 +127,33 @@ Test(profile, files_of_one_drive_are_one_and_drives_without_a_name_are_told_by_t
 	"{\"schema\": 1, \"measured\": {}, \"results\": [" GOOD                                    \
 	"], \"nvme_read\": [], \"gpu_gather\": " list "}"
 
-Test(profile, rates_of_gpus_are_taken_for_each_rung)
+Test(profile, rates_of_gpus_are_read_for_each_tier)
 {
 	struct rung_profile p;
 
-	/* clang-format off: one rate per line */
-	cr_assert_eq(
-		load(WITH_GPU("[" GPU("host", "512", "3e7") "," GPU("gpu", "512", "2e9") "," GPU(
-			     "gpu", "64",
-			     "5e9") "," GPU("host", "512",
-	                                    "4e7") "," GPU("peer", "512",
-	                                                   "3e8") "," GPU("peer", "512",
-	                                                                  "2e8") "," GPU("peer",
-	                                                                                 "512",
-	                                                                                 "4e8") "]"),
-	             &p),
-		0, "%s", rung_last_error());
+	/* one rate per line */
+	/* clang-format off */
+	cr_assert_eq(load(WITH_GPU("["
+		GPU("host", "512", "3e7") ","
+		GPU("gpu", "512", "2e9") ","
+		GPU("gpu", "64", "5e9") ","
+		GPU("host", "512", "4e7") ","
+		GPU("peer", "512", "3e8") ","
+		GPU("peer", "512", "2e8") ","
+		GPU("peer", "512", "4e8") "]"), &p), 0, "%s", rung_last_error());
 	/* clang-format on */
 	cr_assert_eq(p.gpu_rows_count, 2);
 	cr_assert(p.gpu_rows[0].row_bytes == 64 && p.gpu_rows[0].rows_per_s == 5e9);
 	cr_assert(p.gpu_rows[1].row_bytes == 512 && p.gpu_rows[1].rows_per_s == 2e9);
-	/* the slowest pair's */
+	/* the rate of the slowest pair of GPUs */
 	cr_assert(p.peer_rows_count == 1 && p.peer_rows[0].rows_per_s == 2e8);
-	/* the nearest node's */
+	/* the rate of the nearest node */
 	cr_assert(p.link_rows_count == 1 && p.link_rows[0].rows_per_s == 4e7);
-	cr_assert_eq(load(PROFILE(GOOD, ""), &p), 0); /* of a version that did not measure them */
+	cr_assert_eq(load(PROFILE(GOOD, ""), &p), 0); /* from a version that did not measure GPUs */
 	cr_assert_eq(p.gpu_rows_count + p.peer_rows_count + p.link_rows_count, 0);
 }
 
-Test(profile, what_is_none_is_refused_by_name)
+Test(profile, invalid_profiles_are_rejected_by_name)
 {
 	static const struct {
 		const char *text, *words;
@@ -172,7 +162,7 @@ Test(profile, what_is_none_is_refused_by_name)
 		{ "{\"schema\": 1,", "line 1" },
 		{ "[]", "schema 1" },
 		{ "{\"schema\": 2, \"measured\": {}}", "schema 1" },
-		{ "{\"schema\": 1}", "schema 1" }, /* a topology */
+		{ "{\"schema\": 1}", "schema 1" }, /* a topology, not a profile */
 		{ "{\"schema\": 1, \"measured\": {}}", "\"results\"" },
 		{ "{\"schema\": 1, \"measured\": {}, \"results\": {}}", "\"results\"" },
 		{ PROFILE("", ""), "no rates of gathering rows" },
@@ -223,7 +213,7 @@ Test(profile, what_is_none_is_refused_by_name)
 	cr_assert_eq(p.reads_count, 0);
 }
 
-Test(profile, more_than_there_is_room_for_is_passed_over)
+Test(profile, results_beyond_the_limits_are_skipped)
 {
 	static char text[1000000];
 	struct rung_profile p;
@@ -239,7 +229,7 @@ Test(profile, more_than_there_is_room_for_is_passed_over)
 	sprintf(text + at, "]}");
 	cr_assert_eq(load(text, &p), 0, "%s", rung_last_error());
 	cr_assert_eq(p.rows_count, RUNG_PROFILE_ROWS_MAX);
-	/* what is near is kept */
+	/* rates of near memory are kept */
 	cr_assert(p.rows[299].memory_node == 0 && p.rows[300].memory_node == 1);
 	cr_assert_eq(p.drive_count, RUNG_PROFILE_DRIVES_MAX);
 	cr_assert_eq(p.reads_count, RUNG_PROFILE_READS_MAX);
@@ -249,7 +239,7 @@ Test(profile, more_than_there_is_room_for_is_passed_over)
 		                  : p.reads[i].drive == p.reads[i - 1].drive + 1);
 }
 
-Test(profile, files_that_are_not_there_and_callers_of_other_versions)
+Test(profile, missing_files_and_callers_of_other_versions_are_errors)
 {
 	struct rung_profile p = { .size = sizeof(p) };
 

@@ -67,7 +67,7 @@ Test(rank, the_two_maps_of_a_permutation_that_is_not_its_own_inverse)
 	cr_assert_arr_eq(rank_of_vertex, ranks, sizeof(ranks));
 }
 
-Test(rank, ties_stand_by_id_zeros_are_equal_and_nan_is_last)
+Test(rank, ties_are_ordered_by_id_zeros_are_equal_and_nan_is_last)
 {
 	const float score[] = { NAN,  -0.0f, 0.0f,   INFINITY, -INFINITY, -1.0f,
 		                0.0f, -NAN,  1e-45f, -1e-45f,  -0.0f,     3.4e38f };
@@ -78,7 +78,7 @@ Test(rank, ties_stand_by_id_zeros_are_equal_and_nan_is_last)
 	cr_assert_arr_eq(vertex_of_rank, vertices, sizeof(vertices));
 }
 
-Test(rank, equals_qsort_for_any_count_width_and_thread_count)
+Test(rank, ranking_equals_qsort_for_any_count_width_and_threads)
 {
 	const uint64_t counts[] = { 0, 1, 2, 5, 63, 2049, 30011 };
 	float *score = malloc(30011 * sizeof(*score));
@@ -94,7 +94,7 @@ Test(rank, equals_qsort_for_any_count_width_and_thread_count)
 				else if (kind == 1)
 					score[v] = (float)bits * 1e-9f;
 				else
-					/* any float there is */
+					/* any float value */
 					memcpy(&score[v], &bits, sizeof(bits));
 			}
 			for (uint32_t threads = 1; threads <= 7; threads += 2)
@@ -106,9 +106,9 @@ Test(rank, equals_qsort_for_any_count_width_and_thread_count)
 	free(score);
 }
 
-/* Enough keys that lines are streamed past the caches, to addresses that are not multiples of a
+/* Enough keys for streaming stores of whole lines, to addresses that are not multiples of a
  * line. */
-Test(rank, many_scores_are_ranked_as_few_are)
+Test(rank, many_scores_are_ranked_like_few)
 {
 	const uint64_t count = 270001;
 	float *score = malloc(count * sizeof(*score));
@@ -142,21 +142,21 @@ static float draw_of_kind(int kind, uint64_t v, uint64_t *state)
 	const uint32_t bits = (uint32_t)(test_random(state) >> 32);
 
 	switch (kind) {
-	case 0: /* all the same */
+	case 0: /* all equal */
 		return 0.25f;
 	case 1: /* two values */
 		return bits % 2 ? 0.25f : 0.75f;
-	case 2: /* one value, few others next to it and far away */
+	case 2: /* mostly one value, few others next to it and far away */
 		return bits % 64    ? 1.0f
 		       : bits % 128 ? float_of(0x3f800000 + (bits >> 29))
 		                    : (float)bits;
-	case 3: /* close together, and one far away */
+	case 3: /* close together, except one far away */
 		return v == 5 ? -3e30f : float_of(0x3f800000 + bits % 3000);
-	case 4: /* ascending, many of them none */
+	case 4: /* ascending, many of them zero */
 		return bits % 3 ? (float)v : 0.0f;
-	case 5: /* few numbers */
+	case 5: /* mostly NaN */
 		return bits % 16 ? NAN : (float)bits;
-	default: /* one in a thousand is not the least, which no sample need find */
+	default: /* mostly zero; a sample may miss the one in a thousand that is not */
 		return bits % 1000 ? 0.0f : float_of(bits >> 2);
 	}
 }
@@ -181,9 +181,9 @@ Test(rank, skewed_scores_are_ranked_in_many_buckets)
 	free(score);
 }
 
-/* Two buckets take a sample of 64, here all the same: one bucket has those, and the other all the
- * rest. */
-Test(rank, a_bucket_that_is_much_too_large_is_ranked)
+/* Two buckets are cut by a sample of 64 scores. Here these are all equal, so one bucket gets them
+ * and the other all the rest. */
+Test(rank, an_oversized_bucket_is_ranked)
 {
 	const uint64_t part = 500, count = 64 * part;
 	float *score = malloc(count * sizeof(*score));
@@ -204,7 +204,7 @@ Test(rank, a_bucket_that_is_much_too_large_is_ranked)
 	free(score);
 }
 
-Test(rank, more_threads_than_scores)
+Test(rank, there_may_be_more_threads_than_scores)
 {
 	const float score[] = { 1, 3, 2 };
 
@@ -212,9 +212,9 @@ Test(rank, more_threads_than_scores)
 	assert_ranked_as_by_qsort(score, 1, 8, true, 50);
 }
 
-/* Each key is in the bucket that is found for it. A key with more entries than a bucket holds has a
+/* The bucket found for a key must contain it. A key with more entries than a bucket holds has a
  * separate bucket. */
-Test(rank, cuts_hold_every_key)
+Test(rank, every_key_is_in_its_bucket)
 {
 	const uint64_t count = 20000;
 	float *score = malloc(count * sizeof(*score));
@@ -248,7 +248,7 @@ Test(rank, cuts_hold_every_key)
 	free(score);
 }
 
-Test(rank, four_bytes_do_not_hold_ids_past_two_to_the_32)
+Test(rank, four_bytes_do_not_hold_ids_above_two_to_the_32)
 {
 	cr_assert_eq(rung_rank_order(NULL, (UINT64_C(1) << 32) + 1, 4, 1, NULL, NULL),
 	             RUNG_E_INVAL);
@@ -270,7 +270,8 @@ Test(rank, every_allocation_may_fail)
 			break;
 		cr_assert_eq(rc, RUNG_E_NOMEM);
 	}
-	cr_assert_eq(limit, 10); /* five of the cuts, starts, firsts, cursors, pairs, rooms */
+	/* the allocations: five of the cuts, starts, firsts, cursors, pairs, rooms */
+	cr_assert_eq(limit, 10);
 }
 
 struct pair {
@@ -301,7 +302,7 @@ Test(rank, pairs_are_sorted_stably_for_any_count_and_key_width)
 		for (size_t w = 0; w < RUNG__ARRAY_LEN(widths); w++) {
 			const uint64_t mask =
 				widths[w] == 64 ? UINT64_MAX : (UINT64_C(1) << widths[w]) - 1;
-			/* some digits the same everywhere */
+			/* some digits are equal in all keys */
 			const uint64_t sparse = w % 2 ? UINT64_MAX : UINT64_C(0xf0f0f00ff00f0ff1);
 
 			for (uint64_t i = 0; i < counts[c]; i++) {
@@ -328,7 +329,7 @@ Test(rank, pairs_are_sorted_stably_for_any_count_and_key_width)
 	free(pairs);
 }
 
-Test(rank, pairs_compare_only_the_bits_asked_for)
+Test(rank, pairs_are_compared_by_the_given_bits_only)
 {
 	for (uint64_t count = 10; count <= 100; count += 90) {
 		uint64_t keys[100], keys_tmp[100];
@@ -353,10 +354,10 @@ static int by_low_bits_then_high(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-Test(rank, keys_alone_are_sorted_stably_into_either_of_the_two_arrays)
+Test(rank, keys_alone_are_sorted_stably_into_either_array)
 {
 	const uint64_t counts[] = { 0, 1, 2, 63, 64, 65, 1000, 40000 };
-	/* none to three digits */
+	/* zero to three digits */
 	const uint32_t masks[] = { 0, 1, 0x7ff, 0xfff, 0xf0f0f, 0x3fffff, UINT32_MAX };
 	uint64_t *first = malloc(40000 * sizeof(*first)), *second = malloc(40000 * sizeof(*second));
 	uint64_t *sorted = malloc(40000 * sizeof(*sorted)), state = 32;
@@ -366,7 +367,7 @@ Test(rank, keys_alone_are_sorted_stably_into_either_of_the_two_arrays)
 		for (size_t m = 0; m < RUNG__ARRAY_LEN(masks); m++) {
 			uint64_t *keys = first, *keys_tmp = second;
 
-			/* what is not compared ascends: a stable sort keeps it so */
+			/* bits that are not compared ascend; a stable sort preserves that */
 			for (uint64_t i = 0; i < counts[c]; i++)
 				keys[i] = sorted[i] = i << 32 | (test_random(&state) & masks[m]);
 			qsort(sorted, counts[c], sizeof(*sorted), by_low_bits_then_high);

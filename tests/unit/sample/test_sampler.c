@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler: what a batch must be, by the lists of the graph; uniform draws; equal batches for
- * any thread count. */
+/* The sampler: batches are valid for the lists of the graph, draws are uniform, and batches are
+ * equal for any thread count. */
 #include "graphs.h"
 #include "base/base.h"
 #include "rung/sampler.h"
@@ -37,7 +37,7 @@ static void sample(struct rung_sampler *sampler, const uint64_t *seeds, uint64_t
 	             rung_last_error());
 }
 
-/* Vertex 0 has the in-neighbours 1 .. degree, all others have none. */
+/* Vertex 0 has the in-neighbours 1 to degree; all other vertices have none. */
 static struct test_graph star(uint64_t degree)
 {
 	uint64_t *sources = malloc(degree * sizeof(*sources)),
@@ -48,7 +48,7 @@ static struct test_graph star(uint64_t degree)
 	return test_graph_of_edges(degree + 1, degree, sources, destinations, degree % 2 ? 8 : 4);
 }
 
-/* How often v stands in the list. */
+/* How often v occurs in the list. */
 static uint64_t occurrences(const struct test_graph *graph, uint64_t list, uint64_t v)
 {
 	uint64_t count = 0;
@@ -63,23 +63,24 @@ static void assert_list_drawn(const struct test_graph *graph, uint32_t fanout, u
 {
 	const uint64_t degree = graph->indptr[dst + 1] - graph->indptr[dst];
 
-	cr_assert_eq(count, degree < fanout ? degree : fanout, "min(fanout, in_degree)");
+	cr_assert_eq(count, degree < fanout ? degree : fanout,
+	             "the count must be min(fanout, in_degree)");
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t times = 0;
 
 		for (uint64_t k = 0; k < count; k++)
 			times += drawn[k] == drawn[i];
 		cr_assert_leq(times, occurrences(graph, dst, vertices[drawn[i]]),
-		              "drawn without replacement, and from the list");
+		              "draws must be from the list and without replacement");
 		if (count == degree)
 			cr_assert_eq(vertices[drawn[i]],
 			             test_id(graph->indices, graph->csc.index_bytes,
 			                     graph->indptr[dst] + i),
-			             "whole lists in order");
+			             "a whole list must be in order");
 	}
 }
 
-/* Which vertices of a hop draw: from dst_first on. */
+/* At each hop, the vertices from dst_first on draw. */
 static void assert_batch_draws(const struct test_graph *graph, const uint32_t *fanouts,
                                uint32_t hop_count, const uint64_t *seeds, uint64_t seed_count,
                                enum rung_draws draws, const struct rung_batch *batch)
@@ -88,26 +89,28 @@ static void assert_batch_draws(const struct test_graph *graph, const uint32_t *f
 	const uint64_t *vertices = rung_batch_vertices(batch, &vertex_count);
 	char *seen = calloc(graph->csc.vertex_count, 1);
 
-	cr_assert_eq(memcmp(vertices, seeds, seed_count * sizeof(*seeds)), 0, "seeds first");
+	cr_assert_eq(memcmp(vertices, seeds, seed_count * sizeof(*seeds)), 0,
+	             "seeds must come first");
 	for (uint64_t i = 0; i < vertex_count; i++) {
-		cr_assert(!seen[vertices[i]], "each vertex once");
+		cr_assert(!seen[vertices[i]], "each vertex must occur once");
 		seen[vertices[i]] = 1;
 	}
 	for (uint32_t hop = 0; hop < hop_count; hop++) {
 		const struct rung_block *block = rung_batch_block(batch, hop);
 
 		cr_assert_eq(block->dst_count, known,
-		             "the vertices of a hop are a prefix of those of the next");
+		             "a hop must begin with the vertices of the hop before");
 		cr_assert_eq(block->indptr[0], 0);
 		cr_assert_eq(block->indptr[block->dst_count], block->edge_count);
-		cr_assert_eq(block->indptr[dst_first], 0, "who has drawn does not again");
+		cr_assert_eq(block->indptr[dst_first], 0,
+		             "a vertex that has drawn must not draw again");
 		for (uint64_t i = dst_first; i < block->dst_count; i++)
 			assert_list_drawn(graph, fanouts[hop], vertices[i], vertices,
 			                  block->indices + block->indptr[i],
 			                  block->indptr[i + 1] - block->indptr[i]);
 		for (uint64_t e = 0; e < block->edge_count; e++) {
 			cr_assert_leq(block->indices[e], known,
-			              "numbered in order of first appearance");
+			              "vertices must be numbered in order of first appearance");
 			known += block->indices[e] == known;
 		}
 		cr_assert_eq(block->src_count, known);
@@ -146,7 +149,7 @@ static bool batches_equal(const struct rung_batch *a, const struct rung_batch *b
 	return equal;
 }
 
-Test(sampler, batches_are_what_the_header_says_on_random_multigraphs)
+Test(sampler, batches_of_random_multigraphs_are_as_documented)
 {
 	const uint32_t fanouts[][3] = {
 		{ 5, 3, 2 },    { 1, 1, 1 },          { 33, 2, 40 },
@@ -176,7 +179,7 @@ Test(sampler, batches_are_what_the_header_says_on_random_multigraphs)
 	}
 }
 
-Test(sampler, only_new_vertices_draw_when_asked)
+Test(sampler, only_new_vertices_draw_on_request)
 {
 	const uint32_t fanouts[] = { 5, 3, 40, 2 };
 
@@ -205,7 +208,7 @@ Test(sampler, only_new_vertices_draw_when_asked)
 		a = rung_batch_block(all, 0);
 		b = rung_batch_block(one, 0);
 		cr_assert_eq(memcmp(a->indices, b->indices, a->edge_count * sizeof(*a->indices)), 0,
-		             "at hop 0 all are new");
+		             "all vertices are new at hop 0");
 		cr_assert_gt(rung_batch_block(all, 1)->edge_count,
 		             rung_batch_block(one, 1)->edge_count);
 		rung_sampler_destroy(all_draw);
@@ -218,7 +221,7 @@ Test(sampler, only_new_vertices_draw_when_asked)
 	}
 }
 
-/* Degrees and fanouts at the borders between the ways of drawing. */
+/* Degrees and fanouts around the limits between the algorithms. */
 Test(sampler, lists_of_every_length_are_drawn_without_repeats)
 {
 	const uint64_t degrees[] = { 1, 2, 31, 32, 33, 63, 64, 65, 66, 100, 1000 };
@@ -244,7 +247,7 @@ Test(sampler, lists_of_every_length_are_drawn_without_repeats)
 	}
 }
 
-/* A fixed seed: these figures are the same in every run. Limits are the 0.999 quantiles of
+/* The seed is fixed, so these values are the same in every run. Limits are the 0.999 quantiles of
  * chi-square. */
 static void assert_uniform(uint64_t degree, uint32_t fanout, uint64_t batches, double limit)
 {
@@ -272,7 +275,7 @@ static void assert_uniform(uint64_t degree, uint32_t fanout, uint64_t batches, d
 	cr_assert_lt(chi_square, limit, "degree %d, fanout %d: chi-square %g", (int)degree,
 	             (int)fanout, chi_square);
 	cr_assert_gt(chi_square, (double)degree / 4,
-	             "degree %d, fanout %d: chi-square %g: too even for chance", (int)degree,
+	             "degree %d, fanout %d: chi-square %g is too even for chance", (int)degree,
 	             (int)fanout, chi_square);
 	free(counts);
 	rung_batch_destroy(batch);
@@ -332,9 +335,10 @@ Test(sampler, batches_are_equal_for_any_thread_count_and_id_width)
 		struct rung_sampler *sampler =
 			make_sampler(t == 1 ? &wide.csc : &graph.csc, fanouts, 3, 99, threads[t]);
 
-		/* another one before: nothing of it may stay */
+		/* another batch first: none of its state may remain */
 		sample(sampler, seeds, 700, 2, found);
-		cr_assert(!batches_equal(expected, found, 3), "another key, another batch");
+		cr_assert(!batches_equal(expected, found, 3),
+		          "another key must give another batch");
 		sample(sampler, seeds, 700, 3, found);
 		cr_assert(batches_equal(expected, found, 3), "%u threads", threads[t]);
 		rung_sampler_destroy(sampler);
@@ -351,19 +355,21 @@ Test(sampler, batches_are_equal_for_any_thread_count_and_id_width)
 			rung_sampler_create(hashed / 2 ? &wide.csc : &graph.csc, &opts, &sampler),
 			0);
 		sample(sampler, seeds, 700, 2, found);
-		sample(sampler, seeds, 1, 2, found); /* small ones are forgotten in another way */
+		/* small batches are cleared by another method */
+		sample(sampler, seeds, 1, 2, found);
 		sample(sampler, seeds, 700, 3, found);
-		cr_assert(batches_equal(expected, found, 3), "a hash table of positions");
+		cr_assert(batches_equal(expected, found, 3),
+		          "batches must not depend on the kind of table");
 		sample(sampler, seeds, 1, 3, found);
 		sample(sampler, seeds, 700, 3, found);
 		cr_assert(batches_equal(expected, found, 3),
-		          "and nothing of a small batch stays in it");
+		          "a small batch must leave nothing in the table");
 		rung_sampler_destroy(sampler);
 	}
 	rung_sampler_destroy(one);
 	one = make_sampler(&graph.csc, fanouts, 3, 100, 1);
 	sample(one, seeds, 700, 3, found);
-	cr_assert(!batches_equal(expected, found, 3), "another seed, another batch");
+	cr_assert(!batches_equal(expected, found, 3), "another seed must give another batch");
 	rung_sampler_destroy(one);
 	rung_batch_destroy(expected);
 	rung_batch_destroy(found);
@@ -371,9 +377,9 @@ Test(sampler, batches_are_equal_for_any_thread_count_and_id_width)
 	test_graph_fini(&wide);
 }
 
-/* Draws belong to vertices, not to places in the batch: what one seed draws does not depend on the
- * others. */
-Test(sampler, a_vertex_draws_the_same_whoever_is_in_the_batch)
+/* Draws depend on the vertex, not on its position in the batch, so the draws of one seed are
+ * independent of the others. */
+Test(sampler, draws_of_a_vertex_do_not_depend_on_the_batch)
 {
 	struct test_graph graph = test_graph_random(300, 30000, 6, 4);
 	const uint32_t fanout = 7;
@@ -413,7 +419,7 @@ Test(sampler, hops_draw_independently)
 	test_graph_fini(&graph);
 }
 
-Test(sampler, wrong_seeds_are_named_and_leave_no_trace)
+Test(sampler, invalid_seeds_are_named_and_leave_no_state)
 {
 	struct test_graph graph = test_graph_random(100, 1000, 4, 4);
 	const uint32_t fanouts[] = { 5, 5 };
@@ -452,7 +458,7 @@ Test(sampler, hop_counts_and_fanouts_have_limits)
 	for (int i = 0; i <= RUNG_HOPS_MAX; i++)
 		fanouts[i] = 2;
 	cr_assert_eq(rung_sampler_create(&graph.csc, &opts, &sampler), 0);
-	sample(sampler, &seed, 1, 0, batch); /* no in-neighbours: sixteen empty blocks */
+	sample(sampler, &seed, 1, 0, batch); /* without in-neighbours: sixteen empty blocks */
 	for (uint32_t hop = 0; hop < RUNG_HOPS_MAX; hop++)
 		cr_assert(rung_batch_block(batch, hop)->edge_count == 0 &&
 		          rung_batch_block(batch, hop)->src_count == 1);

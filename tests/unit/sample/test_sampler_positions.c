@@ -6,8 +6,8 @@
 #include "base/base.h"
 #include "sample/sampler_positions.h"
 
-/* Ids of 8 bytes of which only the upper halves differ, in a table of their lower halves. */
-Test(sampler_positions, they_tell_ids_apart_that_differ_by_2_to_the_32)
+/* Ids of 8 bytes that differ only in their upper halves, in a table of the lower halves. */
+Test(sampler_positions, ids_that_differ_by_2_to_the_32_are_distinguished)
 {
 	enum { IDS = 3000 };
 	uint64_t *ids = malloc(IDS * sizeof(*ids));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many batches side by side: those of the one-batch call, in order or each once, and what ends a
- * run. */
+/* Many batches in parallel: they equal those of the one-batch call, come in order or in any order,
+ * and errors end a run. */
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -96,12 +96,12 @@ static bool batches_equal(const struct rung_batch *a, const struct rung_batch *b
 struct taker {
 	const struct fixture *f;
 	uint32_t threads;
-	_Atomic uint64_t taken; /* as many */
+	_Atomic uint64_t taken; /* number of accepted batches */
 	_Atomic int at_once;
-	_Atomic bool wrong; /* checked by the test: an assertion belongs to its thread */
+	_Atomic bool wrong; /* checked by the test, because assertions work only on its thread */
 	_Atomic int seen[BATCHES];
 	bool in_order;
-	uint64_t fail_at; /* this batch is not taken */
+	uint64_t fail_at; /* this batch is rejected */
 };
 
 static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_t thread)
@@ -123,7 +123,7 @@ static int take(void *ctx, const struct rung_batch *batch, uint64_t idx, uint32_
 	return 0;
 }
 
-Test(sampler_run, batches_come_in_order_and_are_those_of_the_one_batch_call)
+Test(sampler_run, batches_come_in_order_and_equal_the_one_batch_call)
 {
 	struct fixture f;
 
@@ -134,7 +134,8 @@ Test(sampler_run, batches_come_in_order_and_are_those_of_the_one_batch_call)
 			struct rung_minibatches batches = minibatches(&f);
 
 			rung__sampler_table_bytes =
-				any_order / 2 ? 1 : UINT64_C(32) << 20; /* 1: hash tables */
+				/* 1 byte: hash tables are used */
+				any_order / 2 ? 1 : UINT64_C(32) << 20;
 			sampler = make_sampler(&f, threads);
 			batches.any_order = any_order % 2;
 			for (int again = 0; again < 2; again++) {
@@ -157,7 +158,7 @@ Test(sampler_run, batches_come_in_order_and_are_those_of_the_one_batch_call)
 	fini(&f);
 }
 
-Test(sampler_run, what_is_not_taken_ends_the_run_with_its_sentence)
+Test(sampler_run, a_rejected_batch_ends_the_run_with_its_error)
 {
 	struct fixture f;
 
@@ -181,7 +182,7 @@ Test(sampler_run, what_is_not_taken_ends_the_run_with_its_sentence)
 	fini(&f);
 }
 
-Test(sampler_run, the_first_batch_that_cannot_be_sampled_is_told)
+Test(sampler_run, the_first_batch_that_cannot_be_sampled_is_reported)
 {
 	struct fixture f;
 
@@ -204,7 +205,7 @@ Test(sampler_run, the_first_batch_that_cannot_be_sampled_is_told)
 	fini(&f);
 }
 
-Test(sampler_run, runs_without_seeds_are_refused)
+Test(sampler_run, runs_without_seeds_are_rejected)
 {
 	struct fixture f;
 	struct taker taker = { .f = &f, .threads = 2, .fail_at = UINT64_MAX };
@@ -233,7 +234,7 @@ static int in_a_child(const struct fixture *f, struct rung_sampler *sampler)
 	uint32_t order[2000];
 	float score[2000] = { 0 };
 
-	alarm(300); /* waiting for threads that are not here would be for ever */
+	alarm(300); /* a deadlock: waiting for threads that do not exist in the child */
 	return rung_sampler_run(sampler, &batches, take, &taker) < 0 || taker.wrong ||
 	       taker.taken != BATCHES ||
 	       rung_sampler_sample(sampler, f->seeds, SEEDS, 1, f->expected[0]) < 0 ||
@@ -241,8 +242,8 @@ static int in_a_child(const struct fixture *f, struct rung_sampler *sampler)
 	       rung_rank_order(score, 2000, 4, 3, order, NULL) < 0 || order[1999] != 1999;
 }
 
-/* OpenMP's threads stay in the parent. */
-Test(sampler_run, a_forked_child_goes_on_with_the_parents_sampler)
+/* OpenMP's threads exist only in the parent. */
+Test(sampler_run, a_forked_child_can_use_the_parents_sampler)
 {
 	struct rung_sampler *sampler;
 	struct rung_minibatches batches;
@@ -290,6 +291,6 @@ Test(sampler_run, every_allocation_may_fail)
 			cr_assert_eq(taker.taken, BATCHES);
 		rung_sampler_destroy(sampler);
 	}
-	cr_assert_gt(limit, 6, "slots, batches and their arrays");
+	cr_assert_gt(limit, 6, "allocations of slots, batches and their arrays");
 	fini(&f);
 }

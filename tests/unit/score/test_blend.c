@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blend: by hand, compared with a naive computation that visits all vertices for each bin, and on
- * counts drawn from a known truth. */
+/* Blend: an example worked out by hand, a naive computation that visits all vertices for each bin,
+ * and counts drawn from a known truth. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -55,11 +55,9 @@ static double uniform(uint64_t *state)
 	return (double)(*state * UINT64_C(2685821657736338717) >> 11) / 9007199254740992.0;
 }
 
-/*
- * The truth is within a factor of four of a prediction over four orders of magnitude, which is 1.5
- * times too large. `drawn` of the vertices' batches result from draws, the others from seeds: with
- * the same seeds they are the same batches.
- */
+/* The truth is within a factor of four of the prediction, which spans four orders of magnitude and
+ * is 1.5 times too large. The share `drawn` of the batches of a vertex results from draws, the rest
+ * from seeds: with the same seeds, these are the same batches. */
 static struct counted draw_counted(uint64_t count, uint64_t batches, uint64_t repeated,
                                    double drawn, uint64_t seed)
 {
@@ -181,7 +179,8 @@ static void naive_bin(const struct counted *c, const uint32_t *bins, uint32_t lo
 	}
 }
 
-/* From the top: whole bins until there are 256 vertices, and what is left belongs to the last. */
+/* From the top: whole bins are combined until there are 256 vertices. The remaining vertices belong
+ * to the last group. */
 static void naive_blend(const struct counted *c, double *p_out)
 {
 	uint32_t *bins = malloc(c->count * sizeof(*bins)), low, high = 4000;
@@ -198,7 +197,7 @@ static void naive_blend(const struct counted *c, double *p_out)
 	free(bins);
 }
 
-Test(blend, equals_the_naive_computation)
+Test(blend, it_equals_the_naive_computation)
 {
 	const uint64_t counts[] = { 1, 255, 256, 300, 600, 1500 };
 
@@ -207,7 +206,7 @@ Test(blend, equals_the_naive_computation)
 		double *p = calloc(counts[i], sizeof(*p));
 
 		c.runs.epoch_batches = i % 2 ? 7 : 100;
-		/* some that nothing leads to, some far from the others */
+		/* some vertices that no edge leads to, some far below the others */
 		for (uint64_t v = 0; v < counts[i]; v += 9)
 			c.expected[v] = v % 2 ? 0 : c.expected[v] * 1e-9f;
 		for (uint64_t v = 1; v < counts[i]; v += 9)
@@ -242,7 +241,7 @@ static int descending(const void *a, const void *b)
 	return (*x < *y) - (*x > *y);
 }
 
-/* Share of the first tenth by p: of the truth, and as p has it. */
+/* The share of accesses of the first tenth by p: the true one, and the one that p predicts. */
 static void first_tenth(const struct counted *c, const double *p, double *truth_out,
                         double *forecast_out)
 {
@@ -264,7 +263,7 @@ static void first_tenth(const struct counted *c, const double *p, double *truth_
 	free(pairs);
 }
 
-Test(blend, is_nearer_the_truth_than_prediction_and_counts_and_foretells_its_hits)
+Test(blend, it_is_closer_to_the_truth_than_its_inputs_and_predicts_its_hits)
 {
 	const uint64_t batches[] = { 12, 40, 240 };
 
@@ -282,7 +281,7 @@ Test(blend, is_nearer_the_truth_than_prediction_and_counts_and_foretells_its_hit
 		best = fmin(mean_square_error(&c, predicted), mean_square_error(&c, counted));
 		cr_assert_lt(mean_square_error(&c, blended), best);
 		first_tenth(&c, blended, &hits, &forecast);
-		cr_assert_lt(fabs(hits - forecast), 0.015, "%d batches: %g foretold, %g it is",
+		cr_assert_lt(fabs(hits - forecast), 0.015, "%d batches: %g predicted, %g found",
 		             (int)batches[i], forecast, hits);
 		free(blended);
 		free(predicted);
@@ -291,9 +290,9 @@ Test(blend, is_nearer_the_truth_than_prediction_and_counts_and_foretells_its_hit
 	}
 }
 
-/* The same counts of whole epochs: where the repeats agree they are the truth, where they are other
- * draws they are not. */
-Test(blend, counts_that_come_out_the_same_again_are_believed)
+/* The same counts of whole epochs: they are the truth if the repeats agree, and not if the repeats
+ * are other draws. */
+Test(blend, counts_that_repeat_exactly_are_trusted)
 {
 	struct counted c = draw_counted(20000, 20, 10, 0, 5);
 	double moved[2] = { 0 };
@@ -312,7 +311,7 @@ Test(blend, counts_that_come_out_the_same_again_are_believed)
 	free_counted(&c);
 }
 
-Test(blend, without_counts_the_order_of_the_prediction_stands)
+Test(blend, without_counts_the_order_of_the_prediction_is_kept)
 {
 	struct counted c = make_counted(3000, 2, 1, 5);
 
@@ -329,8 +328,8 @@ Test(blend, without_counts_the_order_of_the_prediction_stands)
 	free_counted(&c);
 }
 
-/* All vertices in every batch, and corners of the prediction among them. */
-Test(blend, scores_are_numbers_and_certain_ones_stay)
+/* All vertices are in every batch, with extreme predictions among them. */
+Test(blend, scores_are_finite_and_certain_vertices_stay_certain)
 {
 	struct counted c = make_counted(2000, 2, 1, 1);
 
@@ -350,7 +349,7 @@ Test(blend, scores_are_numbers_and_certain_ones_stay)
 			cr_assert(isinf(c.score[v]) && c.score[v] > 0);
 		else
 			cr_assert_float_eq(c.score[v], -log1p(-0.75), 1e-6,
-			                   "left out of half a batch of two: %g",
+			                   "absent from one of two batches: %g",
 			                   (double)c.score[v]);
 	}
 	free_counted(&c);
@@ -372,7 +371,7 @@ Test(blend, bits_are_equal_for_any_thread_count)
 	free_counted(&c);
 }
 
-/* Runs that are counted by their numbers: batch b holds vertices b and 7. */
+/* A mock run whose batch b contains the vertices b + 100 and 7. */
 struct told {
 	uint64_t batches;
 	uint64_t again_batches;
@@ -397,7 +396,7 @@ static int tell(const void *graph, const struct rung__run *run, uint32_t *counts
 	return 0;
 }
 
-Test(blend, samples_two_runs_the_second_of_which_begins_with_the_seeds_of_the_first)
+Test(blend, two_runs_are_sampled_the_second_beginning_with_the_same_seeds)
 {
 	const struct rung__run run = {
 		.train_count = 5000, .batch_size = 10, .batch_count = 40, .threads = 2

@@ -44,7 +44,7 @@ static double chance(const struct reference *ref, uint32_t hop, uint64_t v)
 	                                               : fmin(1, fanout / degree);
 }
 
-/* 1 - P_t(v), which carries all digits where P is near 1; P by itself where it is near 0. */
+/* 1 - P_t(v). This keeps all digits if P is near 1; use P itself near 0. */
 static double missing(const struct reference *ref, uint32_t t, uint64_t v)
 {
 	return exp(-ref->score[t * ref->graph->csc.vertex_count + v]);
@@ -55,7 +55,7 @@ static double present(const struct reference *ref, uint32_t t, uint64_t v)
 	return -expm1(-ref->score[t * ref->graph->csc.vertex_count + v]);
 }
 
-/* Three hashes of 21 bits: the least of each over those that have x in their lists. */
+/* Three hashes of 21 bits: the minimum of each over the vertices that have x in their lists. */
 static void find_drawers(struct reference *ref)
 {
 	for (uint64_t x = 0; x < ref->graph->csc.vertex_count; x++)
@@ -75,7 +75,7 @@ static void find_drawers(struct reference *ref)
 	}
 }
 
-/* Four binary digits of a count. */
+/* A count rounded to four binary digits. */
 static double rounded(double count)
 {
 	double step = 1;
@@ -85,7 +85,7 @@ static double rounded(double count)
 	return count < 1 ? 1 : floor(count / step) * step;
 }
 
-/* The share of those that have v in their lists which have u as well. */
+/* The share of the vertices with v in their lists that also have u. */
 static double shared(const struct reference *ref, uint64_t u, uint64_t v)
 {
 	const struct drawers *of_u = &ref->drawers[u], *of_v = &ref->drawers[v];
@@ -97,7 +97,7 @@ static double shared(const struct reference *ref, uint64_t u, uint64_t v)
 	return fmin(1, equal / 3.0 / (1 + equal / 3.0) * (u_count + v_count) / v_count);
 }
 
-/* -log(1 - what v has drawn of u by hop l) */
+/* -log(1 - the probability that v has drawn u by hop l) */
 static double given(const struct reference *ref, uint64_t v, uint64_t u, uint32_t l)
 {
 	const bool mutual = draws_from(ref, u, v), only_new = ref->opts->draws == RUNG_DRAWS_NEW;
@@ -196,7 +196,7 @@ static void assert_equals_reference(const struct test_graph *graph, struct rung_
 	free(score);
 }
 
-/* Every edge and its reverse, loops once. */
+/* Every edge and its reverse; loops once. */
 static struct test_graph both_ways(const struct test_graph *graph, unsigned index_bytes)
 {
 	const uint64_t edge_count = graph->csc.edge_count;
@@ -239,7 +239,7 @@ static void try_options(const struct test_graph *graph, uint64_t train_count)
 	free(train);
 }
 
-Test(expected, equals_the_reference_on_directed_graphs_with_some_mutual_edges)
+Test(expected, it_equals_the_reference_with_some_mutual_edges)
 {
 	for (uint64_t seed = 1; seed <= 4; seed++) {
 		struct test_graph graph =
@@ -251,7 +251,7 @@ Test(expected, equals_the_reference_on_directed_graphs_with_some_mutual_edges)
 	}
 }
 
-Test(expected, equals_the_reference_where_all_edges_are_mutual)
+Test(expected, it_equals_the_reference_if_all_edges_are_mutual)
 {
 	for (uint64_t seed = 1; seed <= 3; seed++) {
 		struct test_graph half = test_graph_random(80 * seed, 400 * seed, seed, 4),
@@ -264,14 +264,15 @@ Test(expected, equals_the_reference_where_all_edges_are_mutual)
 	}
 }
 
-Test(expected, equals_the_reference_without_mutual_edges_and_without_edges)
+Test(expected, it_equals_the_reference_without_mutual_edges_or_any_edges)
 {
 	struct test_graph graph = test_graph_random(300, 2000, 4, 4),
 			  empty = test_graph_random(40, 0, 1, 4);
 	struct test_graph one = test_graph_of_edges(1, 2, calloc(2, sizeof(uint64_t)),
 	                                            calloc(2, sizeof(uint64_t)), 4);
 
-	for (uint64_t e = 0; e < 2000; e++) { /* from the larger to the smaller id */
+	/* from the larger to the smaller id: no edge is mutual */
+	for (uint64_t e = 0; e < 2000; e++) {
 		const uint64_t a = graph.sources[e], b = graph.destinations[e];
 
 		graph.sources[e] = RUNG__MAX(a, b);
@@ -312,17 +313,15 @@ Test(expected, two_hops_worked_out_by_hand)
 	memcpy(sources, from, sizeof(from));
 	memcpy(destinations, to, sizeof(to));
 	graph = test_graph_of_edges(4, 3, sources, destinations, 4);
-	/*
-	 * Hop 0: P of 1 and 2 is 1/2 * 1/2. Hop 1, all draw: 0 has drawn 2 with 1/4, then draws
-	 * again: 1/4 + (1/2 - 1/4) / 2 = 3/8. Vertex 1 is present because 0 drew it, so it adds no
-	 * new vertex: 0 stays at 1/2.
-	 */
+	/* Hop 0: P of 1 and 2 is 1/2 * 1/2. Hop 1, all vertices draw: 0 has drawn 2 with
+	 * probability 1/4 and draws again: 1/4 + (1/2 - 1/4) / 2 = 3/8. Vertex 1 is present only
+	 * because 0 drew it, so its draw adds nothing: 0 stays at 1/2. */
 	cr_assert_eq(rung_score_compute(&graph.csc, &opts, score, NULL), 0);
 	cr_assert_float_eq(-expm1(-score[0]), 0.5, 1e-6);
 	cr_assert_float_eq(-expm1(-score[1]), 0.375, 1e-6);
 	cr_assert_float_eq(-expm1(-score[2]), 0.375, 1e-6);
 	cr_assert_float_eq(-expm1(-score[3]), 0.5, 1e-6);
-	/* Only new ones draw: 0 has drawn before. */
+	/* If only new vertices draw, 0 does not draw again. */
 	opts.draws = RUNG_DRAWS_NEW;
 	cr_assert_eq(rung_score_compute(&graph.csc, &opts, score, NULL), 0);
 	cr_assert_float_eq(-expm1(-score[1]), 0.25, 1e-6);
@@ -330,9 +329,9 @@ Test(expected, two_hops_worked_out_by_hand)
 	test_graph_fini(&graph);
 }
 
-/* 2 -> 0, 1 -> 0, 1 -> 2: vertex 0 draws 1 and 2, and 2, which only 0 brings, draws what 0 has
- * drawn. Train 0 and 3. */
-Test(expected, what_the_one_who_brought_it_draws_as_well_is_not_drawn_twice)
+/* 2 -> 0, 1 -> 0, 1 -> 2: vertex 0 draws 1 and 2. Vertex 2 is present only through 0, and draws 1,
+ * which 0 has drawn already. Train 0 and 3. */
+Test(expected, a_neighbour_shared_with_the_drawing_vertex_counts_once)
 {
 	static const uint64_t from[] = { 2, 1, 1 }, to[] = { 0, 0, 2 }, train[] = { 0, 3 };
 	static const uint32_t fanouts[] = { 2, 2 };
@@ -354,19 +353,19 @@ Test(expected, what_the_one_who_brought_it_draws_as_well_is_not_drawn_twice)
 		equal += (rung__minhash_of(0) >> 21 * i & 0x1fffff) <
 		         (rung__minhash_of(2) >> 21 * i & 0x1fffff);
 	cr_assert_gt(equal, 0);
-	/* of one that draws 2: it is one of the two that draw 1, so in truth 1 */
+	/* the estimated share of the vertices that draw 2 and also draw 1; the exact share is 1 */
 	share = fmin(1, equal / (3 + equal) * (2 + 1));
 	memcpy(sources, from, sizeof(from));
 	memcpy(destinations, to, sizeof(to));
 	graph = test_graph_of_edges(4, 3, sources, destinations, 4);
-	/* 1 is missing where 0 has not drawn it, which is there half the time, and 2 neither */
+	/* vertex 1 is absent if neither 0, which is present half the time, nor 2 has drawn it */
 	cr_assert_eq(rung_score_compute(&graph.csc, &opts, score, NULL), 0);
 	cr_assert_float_eq(-expm1(-score[2]), 0.5, 1e-6);
 	cr_assert_float_eq(-expm1(-score[1]), 1 - 0.5 * (1 - 0.5 * (1 - share)), 1e-6);
 	test_graph_fini(&graph);
 }
 
-Test(expected, one_batch_holds_all_train_vertices_for_certain)
+Test(expected, one_batch_certainly_has_all_train_vertices)
 {
 	struct test_graph graph = test_graph_random(50, 300, 6, 4);
 	const uint32_t fanouts[] = { 2 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Presampling: the batches of a run, and counts of them compared with batches sampled one by
- * one. */
+/* Presampling: the batches of a run, and their counts compared with batches sampled one by one. */
 #include "graphs.h"
 #include "score/presample.h"
 #include "says.h"
@@ -24,7 +23,7 @@ static void presample(const struct test_graph *graph, const struct rung__run *ru
 	cr_assert_eq(rung__presample(&from, run, counts), 0, "%s", rung_last_error());
 }
 
-Test(presample, an_epoch_holds_every_train_vertex_once_and_its_order_is_its_own)
+Test(presample, an_epoch_has_every_train_vertex_once_in_its_own_order)
 {
 	const uint64_t train_counts[] = { 1, 2, 3, 4, 5, 64, 65, 257 };
 	uint64_t train[257], seeds[10], moved = 0;
@@ -65,7 +64,7 @@ Test(presample, an_epoch_holds_every_train_vertex_once_and_its_order_is_its_own)
 	cr_assert_eq(moved, 3);
 }
 
-Test(presample, any_train_vertex_is_as_likely_at_any_place)
+Test(presample, any_train_vertex_is_equally_likely_at_any_position)
 {
 	const struct rung__run run = { .train_count = 7, .batch_size = 1 };
 	uint64_t seeds[1], found[7][7] = { { 0 } };
@@ -77,14 +76,14 @@ Test(presample, any_train_vertex_is_as_likely_at_any_place)
 		}
 	}
 	for (uint64_t at = 0; at < 7; at++) {
-		for (uint64_t v = 0; v < 7; v++) /* 1000 expected, one standard deviation is 29 */
+		for (uint64_t v = 0; v < 7; v++) /* 1000 expected, the standard deviation is 29 */
 			cr_assert(found[at][v] > 850 && found[at][v] < 1150, "%d at %d: %d", (int)v,
 			          (int)at, (int)found[at][v]);
 	}
 }
 
-/* 100 train vertices, 7 batches an epoch, the last of 4. */
-Test(presample, a_run_again_has_the_same_seeds_in_other_batches_and_draws_anew)
+/* 100 train vertices, 7 batches per epoch, the last one of 4. */
+Test(presample, a_repeated_run_has_the_same_seeds_in_other_batches_and_new_draws)
 {
 	const uint64_t batch_counts[] = { 1, 3, 6, 7, 9, 14 };
 	uint64_t seeds[16];
@@ -115,7 +114,7 @@ Test(presample, a_run_again_has_the_same_seeds_in_other_batches_and_draws_anew)
 	}
 }
 
-/* One sampler, batch after batch. */
+/* With one sampler, batch after batch. */
 static void count_naively(const struct test_graph *graph, const struct rung__run *run,
                           uint32_t *counts)
 {
@@ -143,7 +142,7 @@ static void count_naively(const struct test_graph *graph, const struct rung__run
 	free(seeds);
 }
 
-Test(presample, counts_equal_batches_sampled_one_by_one_for_any_number_of_threads)
+Test(presample, counts_equal_batches_sampled_one_by_one_for_any_threads)
 {
 	for (unsigned index_bytes = 4; index_bytes <= 8; index_bytes += 4) {
 		struct test_graph graph = test_graph_random(VERTICES, 6000, 5, index_bytes);
@@ -193,18 +192,18 @@ Test(presample, parts_of_a_run_add_up)
 	cr_assert_eq(memcmp(whole, parts, sizeof(whole)), 0);
 	run.batch_count = 0;
 	presample(&graph, &run, parts);
-	cr_assert_eq(memcmp(whole, parts, sizeof(whole)), 0, "no batches, no counts");
+	cr_assert_eq(memcmp(whole, parts, sizeof(whole)), 0, "without batches there are no counts");
 	for (uint64_t v = 0; v < VERTICES; v++) {
-		cr_assert_geq(whole[v], 2, "a seed in each of two whole epochs");
+		cr_assert_geq(whole[v], 2, "every vertex must be a seed in both epochs");
 		sum += whole[v];
 	}
 	cr_assert_gt(sum, 19 * 64);
 	test_graph_fini(&graph);
 }
 
-/* Vertex 0 draws 1 .. 4, one hop: those are in every batch with 0, and 5 and 6 in none but their
- * own. */
-Test(presample, certain_and_lonely_vertices)
+/* Vertex 0 draws 1 to 4 in one hop, so these are in every batch with 0; 5 and 6 are in no batch of
+ * 0. */
+Test(presample, certain_and_isolated_vertices_are_counted)
 {
 	const uint64_t train[] = { 0 };
 	const struct rung__run run = { .train = train,

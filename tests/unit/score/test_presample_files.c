@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Presampling with edges in files: the counts of presampling in memory, for any budget, chunk,
- * number of threads and way of drawing. */
+/* Presampling with edges in files: the counts equal those of presampling in memory, for any budget,
+ * chunk size, number of threads and kind of draws. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -78,7 +78,7 @@ static struct rung__file_presample from_files(const struct files *files,
 	};
 }
 
-/* @return passes over the edges */
+/* @return the number of passes over the edges */
 static uint64_t assert_same_counts(const struct test_graph *graph,
                                    const struct rung__file_presample *from, struct rung__run run)
 {
@@ -97,7 +97,7 @@ static uint64_t assert_same_counts(const struct test_graph *graph,
 	return passes / 2;
 }
 
-Test(presample_files, counts_are_those_of_presampling_in_memory)
+Test(presample_files, counts_equal_those_in_memory)
 {
 	static const uint32_t fanouts[][3] = { { 5, 3, 2 }, { 40, 2, 1 }, { 2, UINT32_MAX, 3 } };
 	const uint64_t memory[] = { 1 << 22, 3 << 14 };
@@ -118,17 +118,17 @@ Test(presample_files, counts_are_those_of_presampling_in_memory)
 			const uint64_t found = assert_same_counts(&graph, &from, run);
 
 			if (i / 6 == 0)
-				cr_assert_eq(found, 3, "all batches at once");
+				cr_assert_eq(found, 3, "all batches must be sampled in one group");
 			divided += found > 3;
 		}
-		cr_assert_geq(divided, 3, "several groups");
+		cr_assert_geq(divided, 3, "some runs must need several groups");
 		close_files(&files);
 		test_graph_fini(&graph);
 	}
 }
 
-/* Two lists of 6000 in chunks of 1024 edges: each is drawn from in parts. */
-Test(presample_files, lists_longer_than_a_chunk)
+/* Two lists of 6000 edges in chunks of 1024: draws from each are split. */
+Test(presample_files, lists_may_be_longer_than_a_chunk)
 {
 	const uint32_t fanouts[][2] = { { 7, 3 }, { 1000, 2 }, { UINT32_MAX, 5 } };
 	uint64_t *sources = malloc(12000 * sizeof(*sources)),
@@ -155,7 +155,7 @@ Test(presample_files, lists_longer_than_a_chunk)
 	test_graph_fini(&graph);
 }
 
-Test(presample_files, blend_is_the_same_bits)
+Test(presample_files, blend_gives_the_same_bits)
 {
 	const uint32_t fanouts[] = { 5, 3 };
 	struct test_graph graph = test_graph_random(VERTICES, 9000, 8, 4);
@@ -184,7 +184,7 @@ static int cancel(void *ctx, const char *stage, unsigned long long done, unsigne
 	return ctx == NULL;
 }
 
-Test(presample_files, refuses_what_cannot_be)
+Test(presample_files, a_budget_too_small_and_a_cancellation_are_reported)
 {
 	const uint32_t fanouts[] = { 5, 3 };
 	struct test_graph graph = test_graph_random(VERTICES, 9000, 8, 4);

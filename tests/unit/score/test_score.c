@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores: small graphs worked out by hand, and a naive reference in double that pushes along the
- * edge list instead of pulling. */
+/* Scores: small graphs worked out by hand, and a naive reference in double that pushes values along
+ * the edge list instead of pulling them. */
 #include <math.h>
 
 #include "graphs.h"
@@ -21,7 +21,7 @@ static void assert_close(float found, double expected, double rtol, const char *
 	          "%s: vertex %d: %.9g, expected %.9g", what, (int)v, (double)found, expected);
 }
 
-/* Steps along the input edges; returns the L1 change of the last. */
+/* Does steps along the input edges. @return the L1 change of the last step */
 static double push_steps(const struct test_graph *graph, double *state, uint32_t steps,
                          double damping)
 {
@@ -58,7 +58,7 @@ static struct test_graph chain(void)
 	return test_graph_of_edges(4, 3, s, d, 4);
 }
 
-Test(score, degree_counts_the_lists_that_hold_a_vertex)
+Test(score, degree_counts_the_lists_that_contain_a_vertex)
 {
 	struct test_graph graph = chain();
 	const struct rung_score_opts opts = { .size = sizeof(opts), .method = RUNG_SCORE_DEGREE };
@@ -100,9 +100,8 @@ Test(score, two_weighted_steps_worked_out_by_hand)
 	test_graph_fini(&graph);
 }
 
-/* A star whose leaves feed the hub, and the same with every edge turned round, put opposite
- * vertices first. */
-Test(score, the_direction_of_the_edges_decides_who_is_first)
+/* A chain with vertex 1 in the middle, and its transpose, rank opposite ends first. */
+Test(score, the_direction_of_the_edges_decides_the_order)
 {
 	struct test_graph graph = chain();
 	const struct rung_score_opts opts = { .size = sizeof(opts),
@@ -118,7 +117,7 @@ Test(score, the_direction_of_the_edges_decides_who_is_first)
 	cr_assert_eq(order[0], 1);
 	cr_assert_eq(order[3], 3, "no vertex draws vertex 3");
 	cr_assert_eq(turned_order[0], 3);
-	graph.sources = graph.destinations = NULL; /* they are the turned graph's */
+	graph.sources = graph.destinations = NULL; /* they belong to the transposed graph */
 	test_graph_fini(&turned);
 	test_graph_fini(&graph);
 }
@@ -152,7 +151,7 @@ static void assert_equals_reference(const struct test_graph *graph, const uint64
 	free(score);
 }
 
-Test(score, weighted_pagerank_equals_the_pushed_reference_on_random_graphs)
+Test(score, weighted_pagerank_equals_the_reference_on_random_graphs)
 {
 	for (uint64_t seed = 1; seed <= 6; seed++) {
 		const uint64_t vertex_count = seed == 1 ? 1 : 3000 * seed,
@@ -188,13 +187,13 @@ Test(score, reverse_pagerank_converges_to_the_fixed_point)
 	for (uint64_t v = 0; v < 9000; v++)
 		apart += fabs(score[v] - state[v]);
 	cr_assert_lt(apart, 1e-6 * 0.85 / 0.15 + 1e-6,
-	             "what is left is at most d / (1 - d) times the last change: %g", apart);
+	             "the remaining error is at most d / (1 - d) times the last change: %g", apart);
 	free(state);
 	free(score);
 	test_graph_fini(&graph);
 }
 
-Test(score, reverse_pagerank_stops_at_its_cap)
+Test(score, reverse_pagerank_stops_at_its_iteration_limit)
 {
 	struct test_graph graph = test_graph_random(900, 10000, 3, 4);
 	const struct rung_score_opts opts = {
@@ -213,7 +212,7 @@ Test(score, reverse_pagerank_stops_at_its_cap)
 	test_graph_fini(&graph);
 }
 
-/* The options with which all methods run where their results are compared. */
+/* Options with which every method runs, for comparisons of results. */
 static struct rung_score_opts opts_of(enum rung_score_method method, const uint64_t *train,
                                       uint64_t train_count)
 {
@@ -263,9 +262,9 @@ Test(score, bits_are_equal_for_any_thread_count)
 	test_graph_fini(&graph);
 }
 
-/* Lists longer than a block, blocks of one edge: nothing but the order of additions depends on
- * them, and of PageRank not even that. */
-Test(score, pageranks_are_the_same_bits_for_blocks_of_any_size)
+/* Lists longer than a block, and blocks of one edge: blocks affect only the order of additions, and
+ * for PageRank not even that. */
+Test(score, pagerank_gives_the_same_bits_for_any_block_size)
 {
 	const uint32_t block_edges[] = { 1, 7, 300, 4096 };
 	struct test_graph graph = test_graph_random(3000, 20000, 5, 8);
@@ -290,7 +289,7 @@ Test(score, pageranks_are_the_same_bits_for_blocks_of_any_size)
 	test_graph_fini(&graph);
 }
 
-Test(score, personalised_pagerank_equals_the_pushed_reference)
+Test(score, personalised_pagerank_equals_the_reference)
 {
 	struct test_graph graph = test_graph_random(500, 4000, 12, 4);
 	const uint64_t train[] = { 400, 7, 80 };
@@ -318,7 +317,7 @@ Test(score, personalised_pagerank_equals_the_pushed_reference)
 	test_graph_fini(&graph);
 }
 
-Test(score, presample_counts_what_the_sampler_brings)
+Test(score, presample_counts_the_vertices_of_batches)
 {
 	struct test_graph graph = test_graph_random(400, 3000, 2, 4);
 	struct rung_score_opts opts = opts_of(RUNG_SCORE_PRESAMPLE, NULL, 0);
@@ -329,7 +328,7 @@ Test(score, presample_counts_what_the_sampler_brings)
 	opts.hop_count = 1;
 	opts.batches_max = 0;
 	opts.epochs = 2;
-	opts.batch_size = 400; /* everybody is a seed of the one batch of an epoch */
+	opts.batch_size = 400; /* every vertex is a seed of the only batch of an epoch */
 	compute(&graph.csc, &opts, score, &report);
 	cr_assert_eq(report.batches_sampled, 2);
 	for (uint64_t v = 0; v < 400; v++)
@@ -346,7 +345,7 @@ static void assert_refused(const struct rung_csc *csc, struct rung_score_opts op
 	assert_says(rung_score_compute(csc, &opts, score, NULL), status, words);
 }
 
-Test(score, refuses_options_out_of_range)
+Test(score, options_out_of_range_are_rejected)
 {
 	struct test_graph graph = chain();
 	const uint64_t train[] = { 1, 4 };
@@ -372,7 +371,7 @@ Test(score, refuses_options_out_of_range)
 	test_graph_fini(&graph);
 }
 
-Test(score, refuses_sampling_that_cannot_be)
+Test(score, invalid_sampling_options_are_rejected)
 {
 	static const uint32_t zero[] = { 5, 0 }, many[RUNG_HOPS_MAX + 1] = { 1 };
 	struct test_graph graph = chain();
@@ -402,7 +401,7 @@ Test(score, refuses_sampling_that_cannot_be)
 	test_graph_fini(&graph);
 }
 
-Test(score, refuses_a_train_vertex_given_twice)
+Test(score, a_repeated_train_vertex_is_rejected)
 {
 	struct test_graph graph = chain();
 	const uint64_t train[] = { 2, 3, 0, 3 };
@@ -414,7 +413,7 @@ Test(score, refuses_a_train_vertex_given_twice)
 	test_graph_fini(&graph);
 }
 
-Test(score, names_of_methods)
+Test(score, methods_have_names)
 {
 	enum rung_score_method method;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores of graphs in files: the bits of those of graphs in memory, whatever the budget; what is
- * too small, and files that fail. */
+/* Scores of graphs in files: the same bits as for graphs in memory with any budget; budgets that
+ * are too small, and files that fail. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ static void write_all(const char *path, const void *bytes, size_t count)
 	cr_assert(file && fwrite(bytes, 1, count, file) == count && fclose(file) == 0);
 }
 
-/* As raw files of 8 and of index_bytes. */
+/* Writes indptr and indices as raw files, with entries of 8 and of index_bytes bytes. */
 static struct files write_files(const struct rung_csc *csc)
 {
 	struct files files = { .dir = "/tmp/rung-score-XXXXXX" };
@@ -40,7 +40,7 @@ static void remove_files(const struct files *files)
 {
 	unlink(files->indptr);
 	unlink(files->indices);
-	cr_assert_eq(rmdir(files->dir), 0, "something was left in %s", files->dir);
+	cr_assert_eq(rmdir(files->dir), 0, "files were left in %s", files->dir);
 }
 
 static struct rung_edges *open_edges(const struct files *files, uint64_t chunk_bytes)
@@ -112,7 +112,7 @@ static void assert_same_scores(const struct test_graph *graph, const uint64_t *t
 	remove_files(&files);
 }
 
-Test(score_edges, are_the_bits_of_those_in_memory)
+Test(score_edges, scores_have_the_same_bits_as_in_memory)
 {
 	const uint64_t train[] = { 0,   5,   90,  300, 301, 302, 303, 304, 700, 701,
 		                   702, 800, 801, 802, 803, 804, 805, 806, 811 };
@@ -127,9 +127,9 @@ Test(score_edges, are_the_bits_of_those_in_memory)
 	}
 }
 
-/* A vertex that everybody draws from and that draws from everybody: lists of several chunks and
- * blocks, mutual in part. */
-Test(score_edges, are_the_same_where_lists_are_longer_than_blocks_and_chunks)
+/* One vertex draws from all others and they draw from it: lists of several chunks and blocks, some
+ * edges mutual. */
+Test(score_edges, scores_are_the_same_if_lists_are_longer_than_blocks_and_chunks)
 {
 	const uint64_t vertices = 9000, edges = 3 * vertices;
 	uint64_t *sources = malloc(edges * sizeof(*sources)),
@@ -151,8 +151,8 @@ Test(score_edges, are_the_same_where_lists_are_longer_than_blocks_and_chunks)
 	test_graph_fini(&graph);
 }
 
-/* Every edge both ways: nothing has to be turned to know that. */
-Test(score_edges, are_the_same_where_all_edges_are_mutual)
+/* Every edge in both directions, which is known without transposing the graph. */
+Test(score_edges, scores_are_the_same_if_all_edges_are_mutual)
 {
 	uint64_t *sources = malloc(8000 * sizeof(*sources)),
 		 *destinations = malloc(8000 * sizeof(*destinations)), state = 5;
@@ -168,7 +168,7 @@ Test(score_edges, are_the_same_where_all_edges_are_mutual)
 	test_graph_fini(&graph);
 }
 
-Test(score_edges, a_budget_too_small_says_the_least_that_works)
+Test(score_edges, a_budget_too_small_reports_the_least_that_works)
 {
 	struct test_graph graph = test_graph_random(5000, 20000, 3, 4);
 	const struct files files = write_files(&graph.csc);
@@ -191,7 +191,7 @@ Test(score_edges, a_budget_too_small_says_the_least_that_works)
 	test_graph_fini(&graph);
 }
 
-Test(score_edges, a_file_that_shrinks_is_told)
+Test(score_edges, a_file_that_shrinks_is_reported)
 {
 	struct test_graph graph = test_graph_random(5000, 20000, 3, 4);
 	const struct files files = write_files(&graph.csc);

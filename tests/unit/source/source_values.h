@@ -40,7 +40,7 @@ static inline void fill(int32_t values[100])
 		values[i] = i;
 }
 
-/* The .npy of 0 to 99 as a file, read back. */
+/* Writes values.npy with 0 to 99 and returns its bytes. */
 static inline unsigned char *npy_of_values(size_t *bytes_out)
 {
 	int32_t values[100];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large deflated members, inflated as they are read: any part in any order, and what is wrong with
- * them. */
+/* Large deflated members, inflated as they are read: any part in any order, and damage. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +19,7 @@
 static char dir[256], npz[300], spec[320];
 static unsigned char *expected;
 
-/* Half of each byte: it can be deflated, and nothing repeats. */
+/* Half of the bits are random: the data can be deflated but never repeats. */
 static void setup(void)
 {
 	char npy[300];
@@ -58,7 +57,7 @@ static struct rung_source *open_source(void)
 	return src;
 }
 
-/* @return 0 when the bytes are there and right, 1 when they are wrong, or the failure */
+/* @return 0 if the bytes are right, 1 if they are wrong, or the error status */
 static int read_some(const struct rung_source *src, uint64_t first, uint64_t count)
 {
 	unsigned char *bytes = malloc(count);
@@ -90,7 +89,7 @@ Test(inflate, any_part_is_read_in_any_order)
 	rung_source_close(src);
 }
 
-/* Two places in turn, as the halves of an edge list [2,E] are read, and threads. */
+/* Reads two places in turn from several threads, like the halves of an edge list [2,E]. */
 static int read_job(void *ctx, uint64_t job, uint32_t worker)
 {
 	const uint64_t half = BYTES / 2, at = (worker % 2) * half + job / 2 * 40000;
@@ -109,7 +108,7 @@ Test(inflate, threads_read_different_parts_at_the_same_time)
 	rung_source_close(src);
 }
 
-/* Changes bytes of the .npz, then checks the result of reading all of it. */
+/* Changes a byte of the .npz, then checks that reading all of it fails with these words. */
 static void is_damaged(uint64_t at, unsigned char change, const char *words)
 {
 	struct rung_source *src;
@@ -124,7 +123,7 @@ static void is_damaged(uint64_t at, unsigned char change, const char *words)
 		rc = read_some(src, first, RUNG__MIN(BYTES - first, 1u << 20));
 	assert_says(rc, RUNG_E_FORMAT, words);
 	cr_assert_eq(rung__source_read_bytes(src, BYTES - 5, 5, &rc),
-	             RUNG_E_FORMAT); /* and it stays so */
+	             RUNG_E_FORMAT); /* the failure is permanent */
 	rung_source_close(src);
 	data[at] ^= change;
 	cr_assert_eq(support_write_file(npz, data, bytes), 0);
@@ -143,7 +142,7 @@ static uint64_t find(const char *magic)
 	return at;
 }
 
-Test(inflate, damage_is_told)
+Test(inflate, damage_is_reported)
 {
 	const uint64_t entry = find("PK\1\2");
 
@@ -151,8 +150,8 @@ Test(inflate, damage_is_told)
 	is_damaged(entry - 3000, 0x55, "cannot be inflated");
 }
 
-/* The member with `more` bytes added or removed relative to the array, and the array's length in
- * its entry. */
+/* Writes the member with `more` bytes added to or removed from the array, but with the array's
+ * length in its entry. */
 static void has_length(int more, unsigned char change, const char *words)
 {
 	char npy[300];
@@ -165,9 +164,9 @@ static void has_length(int more, unsigned char change, const char *words)
 	is_damaged(find("PK\1\2") + 24, change, words);
 }
 
-Test(inflate, another_length_than_the_zip_file_claims_is_told)
+Test(inflate, a_length_that_differs_from_the_zip_entry_is_reported)
 {
-	/* 11000192 ends in 0x80, 11000128 in 0x40, 11000064 in 0 */
+	/* the last bytes of the lengths: 11000192 ends in 0x80, 11000128 in 0x40, 11000064 in 0 */
 	has_length(64, 0x80 ^ 0x40, "to more");
 	has_length(-64, 0x40, "to less");
 }
@@ -179,11 +178,11 @@ Test(inflate, a_file_cut_after_opening_is_an_error)
 	cr_assert_eq(truncate(npz, 3 << 20), 0);
 	cr_assert_eq(read_some(src, 0, 1 << 20), 0);
 	cr_assert_eq(read_some(src, BYTES - 5, 5), RUNG_E_IO);
-	cr_assert_eq(read_some(src, 0, 1 << 20), 0); /* what is there can still be read */
+	cr_assert_eq(read_some(src, 0, 1 << 20), 0); /* the remaining bytes can still be read */
 	rung_source_close(src);
 }
 
-Test(inflate, nothing_is_left_when_memory_ends_anywhere)
+Test(inflate, nothing_leaks_whichever_allocation_fails)
 {
 	int64_t allowed = 0;
 	int rc;
@@ -199,7 +198,7 @@ Test(inflate, nothing_is_left_when_memory_ends_anywhere)
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%d: %s", rc, rung_last_error());
 		if (rc < 0 && src)
 			cr_assert_eq(read_some(src, 0, BYTES), 0,
-			             "a read without memory harms none that follow");
+			             "a read that lacked memory must not affect later reads");
 		rung_source_close(src);
 	} while (rc == RUNG_E_NOMEM);
 	cr_assert_gt(allowed, 5);

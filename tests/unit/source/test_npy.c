@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Headers of .npy files: what is taken, what is refused with which words, and that no bytes break
- * the parser. */
+/* Headers of .npy files: accepted and rejected headers, the messages, and that no bytes break the
+ * parser. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "rung/rung.h"
 
 struct npy_bytes {
-	/* exactly `bytes`: reading past it is an error that the sanitizer sees */
+	/* exactly `bytes` bytes, so that a sanitizer detects reads past the end */
 	unsigned char *data;
 	size_t bytes;
 };
@@ -65,7 +65,7 @@ static void refuses(const char *dict, const char *words)
 	cr_assert(strstr(rung_last_error(), "a.npy"));
 }
 
-Test(npy, a_matrix_in_fortran_order_is_its_transpose_and_a_vector_is_itself)
+Test(npy, fortran_order_transposes_a_matrix_but_not_a_vector)
 {
 	struct rung__npy npy;
 
@@ -84,7 +84,7 @@ Test(npy, a_matrix_in_fortran_order_is_its_transpose_and_a_vector_is_itself)
 	cr_assert_not(npy.transposed);
 }
 
-Test(npy, any_order_and_spacing_of_the_dict_is_taken)
+Test(npy, any_order_and_spacing_of_the_dict_is_accepted)
 {
 	accepts("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", RUNG_F32, 2, 3, 16);
 	accepts("{\"shape\":(3,4,),\"fortran_order\":False,\"descr\":\"<f4\"}   \n", RUNG_F32, 2, 3,
@@ -98,7 +98,7 @@ Test(npy, any_order_and_spacing_of_the_dict_is_taken)
 	        8, 2, 12);
 }
 
-Test(npy, every_dtype_is_told_by_its_descr)
+Test(npy, every_dtype_is_recognised_by_its_descr)
 {
 	static const struct {
 		const char *descr;
@@ -119,7 +119,7 @@ Test(npy, every_dtype_is_told_by_its_descr)
 	}
 }
 
-Test(npy, what_rung_cannot_read_is_refused_with_the_cure)
+Test(npy, unsupported_arrays_are_rejected_with_a_remedy)
 {
 	refuses("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4, 2), }",
 	        "numpy.ascontiguousarray");
@@ -140,7 +140,7 @@ Test(npy, what_rung_cannot_read_is_refused_with_the_cure)
 	        "more than 8 dimensions");
 }
 
-Test(npy, malformed_dicts_are_refused_with_the_place)
+Test(npy, malformed_dicts_are_rejected_with_the_position)
 {
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3), }",
 	        "byte 63: a comma is missing in shape");
@@ -166,7 +166,7 @@ Test(npy, malformed_dicts_are_refused_with_the_place)
 	refuses("import os", "a dict is missing");
 }
 
-Test(npy, sizes_that_overflow_are_refused)
+Test(npy, sizes_that_overflow_are_rejected)
 {
 	refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551616,), }",
 	        "more than 64 bits");
@@ -185,13 +185,13 @@ Test(npy, missing_bytes_are_counted)
 	char words[64];
 
 	cr_assert_eq(parse(1, dict, 48, &npy), 0);
-	cr_assert_eq(parse(1, dict, 49, &npy), 0, "bytes after the data do no harm");
+	cr_assert_eq(parse(1, dict, 49, &npy), 0, "bytes after the data must be ignored");
 	cr_assert_eq(parse(1, dict, 47, &npy), RUNG_E_FORMAT);
 	snprintf(words, sizeof(words), "1 bytes are missing at offset %zu", strlen(dict) + 10 + 47);
 	cr_assert(strstr(rung_last_error(), words), "%s", rung_last_error());
 }
 
-Test(npy, wrong_magic_and_versions_are_refused)
+Test(npy, wrong_magic_and_versions_are_rejected)
 {
 	struct npy_bytes npy = make(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }");
 	struct rung__npy out;
@@ -209,7 +209,7 @@ Test(npy, wrong_magic_and_versions_are_refused)
 	free(npy.data);
 }
 
-/* A copy of just the bytes there are, so that a read past them is seen. */
+/* Parses an exact copy of the bytes, so that a sanitizer detects reads past the end. */
 static void parse_exactly(const unsigned char *data, size_t bytes)
 {
 	unsigned char *copy = malloc(bytes ? bytes : 1);
@@ -224,7 +224,7 @@ static void parse_exactly(const unsigned char *data, size_t bytes)
 	free(copy);
 }
 
-Test(npy, no_changed_byte_and_no_cut_breaks_the_parser)
+Test(npy, no_changed_byte_and_no_truncation_breaks_the_parser)
 {
 	struct npy_bytes npy =
 		make(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 40), }      \n");
@@ -280,7 +280,7 @@ Test(npy, a_written_header_fills_a_page_and_reads_back)
 	}
 }
 
-Test(npy, shapes_at_the_border_of_32_bits_read_back)
+Test(npy, shapes_around_32_bits_read_back)
 {
 	static const uint64_t counts[] = { 4294967295u, 4294967296u, 4294967297u, 8589934592u };
 

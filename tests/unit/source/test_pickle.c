@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dicts of torch.save(): what is read of them, and that no bytes break the reader. */
+/* Dicts of torch.save(): the values that are read, and that no bytes break the reader. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static const unsigned char sample[] = {
 	0x1e, 0x62, 0x75, 0x2e,
 };
 
-/* A copy that ends where its memory ends: reading past it is an error that the sanitizer sees. */
+/* Reads an exact copy, so that a sanitizer detects reads past the end. */
 static int read_copy(const unsigned char *bytes, size_t count, struct rung__pickle_dict *dict,
                      unsigned char **copy_out)
 {
@@ -73,8 +73,8 @@ Test(pickle, integers_and_arrays_of_a_dict_are_read)
 	free(dict);
 }
 
-/* Read it, and its arrays as far as they fit a buffer: nothing is to crash, whatever comes of
- * it. */
+/* Reads the dict, and those of its arrays that fit into a buffer. No input may cause a crash,
+ * whatever the result. */
 static int read_all(const unsigned char *bytes, size_t count, struct rung__pickle_dict *dict)
 {
 	unsigned char data[256], *copy;
@@ -102,7 +102,7 @@ Test(pickle, no_damage_breaks_the_reader)
 			read_all(bytes, sizeof(bytes), dict);
 		}
 	}
-	/* opcodes that lack the operands before or after them */
+	/* missing bytes: opcodes without their operands */
 	for (size_t at = 0; at < sizeof(sample); at++) {
 		memcpy(bytes, sample, at);
 		memcpy(bytes + at, sample + at + 1, sizeof(sample) - at - 1);
@@ -124,7 +124,7 @@ static void refused(const char *bytes, size_t count, const char *words)
 
 #define REFUSED(bytes, words) refused(bytes, sizeof(bytes) - 1, words)
 
-Test(pickle, what_is_no_dict_of_arrays_is_refused_with_the_reason)
+Test(pickle, anything_but_a_dict_of_arrays_is_rejected_with_the_reason)
 {
 	REFUSED("", "not a pickle of protocol 2");
 	REFUSED("\x80\x03}.", "not a pickle of protocol 2");
@@ -165,7 +165,7 @@ Test(pickle, what_is_no_dict_of_arrays_is_refused_with_the_reason)
 	REFUSED("\x80\x02\x80", "an instruction");
 }
 
-Test(pickle, values_tuples_and_arrays_have_a_bound)
+Test(pickle, values_tuples_and_arrays_are_limited)
 {
 	static const char array[] = "h\x01h\x02\x85R";
 	struct rung__pickle_dict *dict = malloc(sizeof(*dict));
@@ -191,7 +191,7 @@ Test(pickle, values_tuples_and_arrays_have_a_bound)
 	free(dict);
 }
 
-Test(pickle, bytes_that_are_too_few_too_many_or_no_latin1_are_refused)
+Test(pickle, too_few_too_many_and_non_latin1_bytes_are_rejected)
 {
 	struct rung__pickle_item item = {
 		.key = "a", .is_array = true, .dtype = RUNG_U8, .count = 3

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sources: .npy, .npz and raw files, and what is wrong with them. */
+/* Sources: .npy, .npz and raw files, and faults in them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ Test(source, rows_of_a_npy_are_read)
 	holds_0_to_99(path);
 }
 
-Test(source, rows_of_a_raw_file_are_read_from_an_offset_on)
+Test(source, rows_of_a_raw_file_are_read_from_an_offset)
 {
 	struct {
 		char head[13];
@@ -60,11 +60,11 @@ Test(source, members_of_a_npz_are_read_stored_and_deflated)
 		         i & 1 ? "stored" : "deflated", i & 2 ? ".npy" : "");
 		holds_0_to_99(spec);
 		cr_assert_eq(rung_source_open(spec, &src), 0);
-		cr_assert_eq(src->data == NULL, i & 1, "a stored member is read in place");
+		cr_assert_eq(src->data == NULL, i & 1,
+		             "stored members must be read in place, others not");
 		rung_source_close(src);
 	}
-	/* an archive after other bytes: its offsets are not those of the file, so libzip reads
-	 * it */
+	/* an archive after other bytes: its offsets are not file offsets, so libzip must read it */
 	{
 		size_t zip_bytes;
 		unsigned char *zip = support_read_file(file_at("a.npz"), &zip_bytes),
@@ -83,7 +83,7 @@ Test(source, members_of_a_npz_are_read_stored_and_deflated)
 }
 
 /* If a spec can be split in several ways, the longest part that is a file wins. */
-Test(source, a_name_that_looks_like_a_member_is_that_file)
+Test(source, an_existing_file_whose_name_looks_like_a_member_is_used)
 {
 	size_t bytes;
 	unsigned char *npy = npy_of_values(&bytes);
@@ -109,7 +109,7 @@ Test(source, a_name_that_looks_like_a_member_is_that_file)
 	free(npy);
 }
 
-Test(source, a_missing_member_is_answered_with_those_there_are)
+Test(source, a_missing_member_is_reported_with_the_existing_ones)
 {
 	size_t bytes;
 	unsigned char *npy = npy_of_values(&bytes);
@@ -125,7 +125,8 @@ Test(source, a_missing_member_is_answered_with_those_there_are)
 	fails(spec, RUNG_E_INVAL, "names no member");
 }
 
-/* Each `from` in a file becomes `to`, which is as long. @return how many there were */
+/* Replaces each `from` in a file by `to`, which has the same length. @return the number of
+ * replacements */
 static int replace_in(const char *name, const char *from, const char *to)
 {
 	const size_t len = strlen(from);
@@ -146,7 +147,7 @@ static int replace_in(const char *name, const char *from, const char *to)
 
 /* numpy uses the last of two members with one name, other readers the first: the file is
  * ambiguous. */
-Test(source, a_member_whose_name_is_there_twice_is_refused)
+Test(source, two_members_with_one_name_are_rejected)
 {
 	static const char *const files[] = { "a.npz", "b.pt" };
 
@@ -163,14 +164,14 @@ Test(source, a_member_whose_name_is_there_twice_is_refused)
 	fails(spec, RUNG_E_FORMAT, "b.pt: has two members '/data.pkl'");
 }
 
-Test(source, a_damaged_npz_is_refused)
+Test(source, a_damaged_npz_is_rejected)
 {
 	size_t bytes, zip_bytes;
 	unsigned char *npy = npy_of_values(&bytes), *zip;
 	int refused = 0;
 
 	for (int i = 0; i < 100; i++)
-		/* does not deflate to nothing */
+		/* incompressible data, so that damage hits data */
 		npy[bytes - 400 + (size_t)i * 4] = (unsigned char)(i * 37);
 	write_npz("a.npz", "x.npy", ZIP_CM_DEFLATE, npy, bytes);
 	free(npy);
@@ -192,7 +193,8 @@ Test(source, a_damaged_npz_is_refused)
 			          "byte %zu: %d %s", at, rc, rung_last_error());
 		/* inside the deflated data, after the local header of 30 bytes and the name */
 		if (at >= 30 + 5 && at < zip_bytes / 2)
-			cr_assert_lt(rc, 0, "byte %zu of the data changed and not found", at);
+			cr_assert_lt(rc, 0, "the change of byte %zu of the data was not detected",
+			             at);
 	}
 	cr_assert_gt(refused, (int)zip_bytes / 2);
 	for (size_t cut = 0; cut < zip_bytes; cut += 7) {
@@ -232,7 +234,7 @@ Test(source, no_damage_to_a_stored_npz_breaks_the_reader)
 	free(zip);
 }
 
-Test(source, what_is_no_array_file_is_refused)
+Test(source, other_files_are_rejected)
 {
 	fails("", RUNG_E_INVAL, "empty");
 	snprintf(spec, sizeof(spec), "%s/none.npy", dir);
@@ -283,7 +285,7 @@ Test(source, a_file_cut_after_opening_is_an_error_not_a_crash)
 	rung_source_close(src);
 }
 
-Test(source, words_of_a_raw_spec_are_checked)
+Test(source, the_fields_of_a_raw_spec_are_checked)
 {
 	static const char *const bad[] = { "raw:",
 		                           "raw:f",
@@ -309,7 +311,7 @@ Test(source, words_of_a_raw_spec_are_checked)
 	      "more than 63 bits");
 }
 
-Test(source, a_raw_file_that_is_too_short_is_told_with_all_sizes)
+Test(source, a_raw_file_that_is_too_short_is_reported_with_all_sizes)
 {
 	cr_assert_eq(support_write_file(file_at("r"), "0123456789", 10), 0);
 	snprintf(spec, sizeof(spec), "raw:%s,f32,2,3", path);
@@ -318,8 +320,8 @@ Test(source, a_raw_file_that_is_too_short_is_told_with_all_sizes)
 	      "needs 11 (8 of data from offset 3 on): 1 are missing at offset 10");
 }
 
-/* No such data are needed to see that the arithmetic holds: a file with holes has the size. */
-Test(source, row_counts_at_the_border_of_32_bits_are_not_cut)
+/* The arithmetic can be tested without data: a sparse file has the size. */
+Test(source, row_counts_around_32_bits_are_not_truncated)
 {
 	static const uint64_t counts[] = { 4294967295u, 4294967296u, 4294967297u };
 
@@ -330,7 +332,7 @@ Test(source, row_counts_at_the_border_of_32_bits_are_not_cut)
 
 		cr_assert_eq(support_write_file(file_at("big"), "", 0), 0);
 		if (truncate(path, (off_t)bytes - 1) != 0)
-			cr_skip_test("no files with holes of 8 GiB here");
+			cr_skip_test("the file system does not support sparse files of 8 GiB");
 		snprintf(spec, sizeof(spec), "raw:%s,f16,%" PRIu64 "x1", path, counts[i]);
 		snprintf(words, sizeof(words), "needs %" PRIu64, bytes);
 		fails(spec, RUNG_E_FORMAT, words);
@@ -344,7 +346,7 @@ Test(source, row_counts_at_the_border_of_32_bits_are_not_cut)
 	}
 }
 
-Test(source, nothing_is_left_when_memory_ends_anywhere)
+Test(source, nothing_leaks_whichever_allocation_fails)
 {
 	size_t bytes;
 	unsigned char *npy = npy_of_values(&bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stored members of a .npz: their CRC is compared when all of it was read. */
+/* Stored members of a .npz: their CRC is compared when the whole member has been read. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 TestSuite(source_crc, .init = setup, .fini = teardown);
 
-/* The file of 0 to 99 and 5 bytes more as a stored member. */
+/* The .npy of 0 to 99 plus 5 bytes, as a stored member. */
 static void store_values(const char *name)
 {
 	size_t bytes;
@@ -25,8 +25,8 @@ static void store_values(const char *name)
 	free(more);
 }
 
-/* Whether reading pieces of 1 to 7 rows from the end, some twice, detects damage; rows arrive in
- * either case. */
+/* Reads pieces of 1 to 7 rows from the end, some of them twice. Rows are delivered in any case.
+ * @return whether damage was detected */
 static int read_in_pieces(const char *what)
 {
 	struct rung_source *src;
@@ -40,15 +40,15 @@ static int read_in_pieces(const char *what)
 		end -= count;
 		rc = rung_source_read(src, end, count + beside, rows);
 		cr_assert(rc == 0 || rc == RUNG_E_FORMAT, "%s", rung_last_error());
-		cr_assert(rc == 0 || end == 0, "not all was read yet");
+		cr_assert(rc == 0 || end == 0, "reported before the whole member was read");
 		failed += rc < 0;
 	}
-	cr_assert_eq(rung_source_read(src, 3, 4, rows) < 0, failed, "what is damaged stays so");
+	cr_assert_eq(rung_source_read(src, 3, 4, rows) < 0, failed, "the result must be permanent");
 	rung_source_close(src);
 	return failed;
 }
 
-Test(source_crc, the_crc_of_a_stored_member_is_compared_when_all_of_it_was_read)
+Test(source_crc, the_crc_of_a_stored_member_is_compared_after_the_last_read)
 {
 	size_t zip_bytes;
 	unsigned char *zip;
@@ -62,7 +62,8 @@ Test(source_crc, the_crc_of_a_stored_member_is_compared_when_all_of_it_was_read)
 		const unsigned char old = zip[at];
 		struct rung_source *src;
 
-		/* of the header: another space, or a letter, which may be refused */
+		/* in the header: another white-space character, or another letter, which may be
+		 * rejected */
 		zip[at] = old == ' ' ? '\t' : old ^ 1;
 		cr_assert_eq(support_write_file(file_at("b.npz"), zip, zip_bytes), 0);
 		zip[at] = old;
@@ -78,7 +79,7 @@ Test(source_crc, the_crc_of_a_stored_member_is_compared_when_all_of_it_was_read)
 	free(zip);
 }
 
-/* The bytes after the array cannot be read: no read that completes the array may succeed. */
+/* The bytes after the array cannot be read, so no read that completes the array may succeed. */
 Test(source_crc, a_failed_comparison_is_repeated)
 {
 	struct rung_source *src;
@@ -107,7 +108,7 @@ struct reader {
 	int failed;
 };
 
-/* An eighth of the rows, 50 at a time. */
+/* Reads an eighth of the rows, 50 at a time. */
 static void *read_eighth(void *ctx)
 {
 	struct reader *reader = ctx;
@@ -118,7 +119,7 @@ static void *read_eighth(void *ctx)
 	return NULL;
 }
 
-/* w.npz:x, with a bit changed or as it is. */
+/* Opens w.npz:x, intact or with one bit changed. */
 static struct rung_source *open_wide(int damaged)
 {
 	struct rung_source *src;
@@ -143,7 +144,7 @@ static void write_wide(void)
 	free(rows);
 }
 
-Test(source_crc, of_threads_that_read_parts_of_a_stored_member_the_last_finds_its_damage)
+Test(source_crc, the_last_of_several_reading_threads_detects_damage)
 {
 	write_wide();
 	for (int damaged = 0; damaged < 2; damaged++) {
@@ -166,8 +167,9 @@ Test(source_crc, of_threads_that_read_parts_of_a_stored_member_the_last_finds_it
 	}
 }
 
-/* More pieces than are kept count of: nothing is compared, and no good member is called damaged. */
-Test(source_crc, rows_of_a_stored_member_that_are_read_at_random_are_not_compared)
+/* More separate pieces than are recorded: nothing is compared, and an intact member is not reported
+ * as damaged. */
+Test(source_crc, random_reads_of_a_stored_member_are_not_compared)
 {
 	char row[16];
 

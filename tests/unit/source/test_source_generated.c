@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sources that are not read in place: ranges, padding, some of the rows, text, inflated members in
- * memory and in temporary files. */
+/* Sources that are not read in place: ranges, padding, selected rows, text, and members inflated
+ * into memory or temporary files. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 static char spec[900];
 
-TestSuite(source_made, .init = setup, .fini = teardown);
+TestSuite(source_generated, .init = setup, .fini = teardown);
 
 static const char *spec_of(const char *before, const char *name, const char *behind)
 {
@@ -32,7 +32,7 @@ static struct rung_source *opened(const char *what, uint64_t rows)
 	return src;
 }
 
-/* 0 to count - 1 as a deflated member of a.npz. */
+/* Writes 0 to count - 1 as a deflated member of a.npz. */
 static void write_npz(uint32_t count)
 {
 	uint32_t *values = malloc(count * sizeof(*values));
@@ -76,10 +76,10 @@ static void holds_ascending(const char *what, uint32_t count, uint32_t first)
 	free(rows);
 }
 
-Test(source_made, what_is_too_large_for_memory_goes_into_a_file_and_reads_the_same)
+Test(source_generated, a_member_too_large_for_memory_is_inflated_into_a_file)
 {
 	const int fds = support_open_descriptors();
-	const uint32_t count = 1050001; /* more than a buffer, and no whole pages */
+	const uint32_t count = 1050001; /* more than a buffer, and not a whole number of pages */
 
 	write_npz(count);
 	for (int in_file = 0; in_file < 2; in_file++) {
@@ -89,7 +89,7 @@ Test(source_made, what_is_too_large_for_memory_goes_into_a_file_and_reads_the_sa
 	}
 }
 
-Test(source_made, a_folder_for_the_file_that_is_none_is_named)
+Test(source_generated, a_missing_folder_for_temporary_files_is_reported)
 {
 	write_npz(1000);
 	rung__generated_memory_max = 100;
@@ -97,7 +97,7 @@ Test(source_made, a_folder_for_the_file_that_is_none_is_named)
 	fails(spec_of("", "a.npz", ":d"), RUNG_E_NOENT, "TMPDIR");
 }
 
-Test(source_made, numbers_of_a_range_are_computed_when_they_are_read)
+Test(source_generated, numbers_of_a_range_are_computed_on_reading)
 {
 	const uint64_t most = INT64_MAX / 8;
 	unsigned char bytes[11], wanted[24];
@@ -117,7 +117,7 @@ Test(source_made, numbers_of_a_range_are_computed_when_they_are_read)
 	rung_source_close(src);
 }
 
-Test(source_made, ranges_are_checked)
+Test(source_generated, ranges_are_checked)
 {
 	struct rung_source *src = opened("range:5,5", 0);
 
@@ -130,7 +130,7 @@ Test(source_made, ranges_are_checked)
 	fails("range:0,18446744073709551615", RUNG_E_INVAL, "range:FIRST,END");
 }
 
-Test(source_made, padding_is_minus_one_or_nan_behind_the_rows)
+Test(source_generated, padding_after_the_rows_is_minus_one_or_nan)
 {
 	const float values[] = { 1, 2, 3, 4 };
 	const int16_t ids[] = { 5, 6 };
@@ -155,9 +155,9 @@ Test(source_made, padding_is_minus_one_or_nan_behind_the_rows)
 	rung_source_close(src);
 }
 
-/* Against a loop over all rows, for all periods, parts of them and lengths, whole and from any row
- * on. */
-Test(source_made, some_rows_of_every_few_are_those_at_their_places)
+/* Compared with a loop over all rows, for all periods, ranges and lengths, read as a whole and from
+ * any row on. */
+Test(source_generated, every_selects_the_given_rows_of_each_period)
 {
 	int16_t values[2 * 23], wanted[2 * 23], rows[2 * 23];
 	char shape[32], before[64];
@@ -212,7 +212,7 @@ Test(source_made, some_rows_of_every_few_are_those_at_their_places)
 	fails(spec_of("every:5,0,3,", "none.npy", ""), RUNG_E_NOENT, "none.npy");
 }
 
-Test(source_made, padding_is_checked)
+Test(source_generated, padding_is_checked)
 {
 	const unsigned char bytes[] = { 1, 0 };
 
@@ -229,7 +229,7 @@ Test(source_made, padding_is_checked)
 	fails(spec_of("pad:5,", "none.npy", ""), RUNG_E_NOENT, "none.npy");
 }
 
-Test(source_made, the_file_of_a_spec_is_found_without_opening_it)
+Test(source_generated, the_file_of_a_spec_is_found_without_opening_it)
 {
 	struct stat wanted, found;
 
@@ -245,7 +245,7 @@ Test(source_made, the_file_of_a_spec_is_found_without_opening_it)
 	cr_assert_eq(rung__source_stat(spec_of("", "f.pt", ":train"), &found), 0);
 	cr_assert_eq(found.st_ino, wanted.st_ino);
 	cr_assert_eq(rung__source_stat(spec_of("", "f.pt", ".csv.gz"), &found), -1);
-	/* of no file: nothing of it changes */
+	/* a range has no file, so nothing of it can change */
 	cr_assert_eq(rung__source_stat("range:0,9", &found), 0);
 	cr_assert_eq(found.st_ino, 0);
 }
@@ -269,7 +269,7 @@ static void text_holds(const char *name, uint64_t count, const int64_t *wanted)
 	rung_source_close(src);
 }
 
-Test(source_made, ids_are_read_from_lines_of_text)
+Test(source_generated, ids_are_read_from_lines_of_text)
 {
 	static const char *const texts[] = { "7\n0\n9223372036854775807\n",
 		                             "7\r\n0\r\n9223372036854775807",
@@ -286,7 +286,7 @@ Test(source_made, ids_are_read_from_lines_of_text)
 	text_holds("a.csv.gz", 0, ids);
 }
 
-Test(source_made, text_with_anything_else_is_refused_with_its_line)
+Test(source_generated, text_with_anything_else_is_rejected_with_its_line)
 {
 	static const struct {
 		const char *text, *words;
@@ -322,9 +322,9 @@ static void write_lines(const char *name, uint64_t first, uint64_t count)
 	cr_assert_eq(gzclose(file), Z_OK);
 }
 
-/* A few KiB of gzip can hold any number of ids: they are counted, and refused before there is
- * memory for them. */
-Test(source_made, no_memory_is_taken_for_the_ids_of_a_text)
+/* A few KiB of gzip can contain any number of ids. They are counted, and rejected before memory is
+ * allocated for them. */
+Test(source_generated, no_memory_is_allocated_for_the_ids_of_a_text)
 {
 	const uint64_t count = 400000;
 	struct rung_source *src;
@@ -345,7 +345,7 @@ Test(source_made, no_memory_is_taken_for_the_ids_of_a_text)
 	rung_source_close(src);
 }
 
-Test(source_made, text_is_read_from_any_byte_on_in_any_order)
+Test(source_generated, text_is_read_from_any_byte_on_in_any_order)
 {
 	unsigned char wanted[8 * 300], bytes[8 * 300];
 	struct rung_source *src;
@@ -365,7 +365,7 @@ Test(source_made, text_is_read_from_any_byte_on_in_any_order)
 	rung_source_close(src);
 }
 
-Test(source_made, text_that_becomes_shorter_while_it_is_open_is_an_error)
+Test(source_generated, text_truncated_while_it_is_open_is_an_error)
 {
 	struct rung_source *src;
 	int64_t ids[3];
@@ -380,7 +380,7 @@ Test(source_made, text_that_becomes_shorter_while_it_is_open_is_an_error)
 	rung_source_close(src);
 }
 
-Test(source_made, no_damage_to_compressed_text_breaks_the_reader)
+Test(source_generated, no_damage_to_compressed_text_breaks_the_reader)
 {
 	struct rung_source *src;
 	unsigned char *bytes;
@@ -391,7 +391,7 @@ Test(source_made, no_damage_to_compressed_text_breaks_the_reader)
 	for (size_t i = 0; i < count; i++) {
 		bytes[i] ^= 0x55;
 		cr_assert_eq(support_write_file(file_at("b.csv.gz"), bytes, count), 0);
-		/* time and system in the header do not matter */
+		/* time stamp and system in the header are ignored */
 		if (rung_source_open(spec_of("", "b.csv.gz", ""), &src) == 0)
 			rung_source_close(src);
 		bytes[i] ^= 0x55;
@@ -402,7 +402,7 @@ Test(source_made, no_damage_to_compressed_text_breaks_the_reader)
 	free(bytes);
 }
 
-Test(source_made, nothing_is_left_when_memory_ends_anywhere)
+Test(source_generated, nothing_leaks_whichever_allocation_fails)
 {
 	const int8_t values[] = { 1, 2 };
 	const int fds = support_open_descriptors();

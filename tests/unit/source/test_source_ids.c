@@ -74,7 +74,7 @@ Test(source_ids, ids_of_every_integer_type_keep_their_order)
 	}
 }
 
-Test(source_ids, a_mask_gives_its_true_entries_in_order)
+Test(source_ids, a_mask_selects_its_true_entries_in_order)
 {
 	static const unsigned char mask[] = { 0, 1, 1, 0, 0, 1 }, none[6];
 	static const uint64_t wanted[] = { 1, 2, 5 };
@@ -90,7 +90,7 @@ Test(source_ids, a_mask_gives_its_true_entries_in_order)
 	rung_free(ids);
 }
 
-Test(source_ids, ids_that_are_no_vertices_are_named_with_their_place)
+Test(source_ids, ids_out_of_range_are_named_with_their_position)
 {
 	FAILS(RUNG_E_RANGE, "entry 1 is -7, ids are 0 to 59", "<i4", "(3,)", 60, 0,
 	      (int32_t[]){ 5, -7, 1 });
@@ -102,7 +102,7 @@ Test(source_ids, ids_that_are_no_vertices_are_named_with_their_place)
 	FAILS(RUNG_E_RANGE, "entry 1 is 60", "<u2", "(2,)", 60, 0, (uint16_t[]){ 59, 60 });
 }
 
-Test(source_ids, an_id_given_twice_is_refused_where_they_must_differ)
+Test(source_ids, a_repeated_id_is_rejected_if_ids_must_differ)
 {
 	uint64_t count, *ids;
 
@@ -113,7 +113,7 @@ Test(source_ids, an_id_given_twice_is_refused_where_they_must_differ)
 	rung_free(ids);
 }
 
-Test(source_ids, arrays_that_are_no_sets_of_vertices_are_refused)
+Test(source_ids, other_arrays_are_rejected)
 {
 	FAILS(RUNG_E_FORMAT, "this is f32 with 1", "<f4", "(2,)", 60, 0, (float[]){ 1, 2 });
 	FAILS(RUNG_E_FORMAT, "this is i32 with 2", "<i4", "(1, 2)", 60, 0, (int32_t[]){ 1, 2 });
@@ -123,7 +123,7 @@ Test(source_ids, arrays_that_are_no_sets_of_vertices_are_refused)
 	      (int32_t[]){ 0, 1, 1 });
 }
 
-Test(source_ids, nothing_is_left_when_memory_ends_anywhere)
+Test(source_ids, nothing_leaks_whichever_allocation_fails)
 {
 	static const int32_t given[] = { 5, 3, 1 };
 	struct rung_source *src;

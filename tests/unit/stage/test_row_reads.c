@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows at random places, by io_uring and by threads: all of them come, with their bytes, or the
- * first failure is reported when no read is in flight. */
+/* Reads of rows at random offsets, by io_uring and by threads: every row arrives with its bytes, or
+ * the first failure is reported once no read is in flight. */
 #include <fcntl.h>
 
 #include "base/base.h"
@@ -22,7 +22,7 @@ static uint32_t vertices[ROWS];
 static struct rung__features of_file;
 static struct rung__row_reads *reads;
 
-/* The output that a list's rows are put into. */
+/* Receives the rows of a list. */
 struct putting {
 	uint64_t put, calls, stop_at;
 	unsigned char seen[ROWS];
@@ -56,7 +56,7 @@ static void close_reads(void)
 	free(expected);
 }
 
-/* Some side by side, some far from each other, one twice. */
+/* Some rows adjacent, some far apart, one twice. */
 static uint64_t list_vertices(void)
 {
 	uint64_t count = 0;
@@ -91,7 +91,7 @@ static int run(struct putting *p)
 	return rung__row_reads_run(reads, &list);
 }
 
-Test(row_reads, every_row_comes_once_by_either_engine)
+Test(row_reads, every_row_arrives_once_with_either_engine)
 {
 	const uint64_t count = list_vertices();
 
@@ -104,8 +104,8 @@ Test(row_reads, every_row_comes_once_by_either_engine)
 			cr_assert_eq(p.put, count);
 			for (uint64_t i = 0; i < count; i++)
 				cr_assert_eq(p.seen[i], 1, "row %" PRIu64 " of the list", i);
-			cr_assert_lt(p.calls, count, "rows near each other share a read");
-			cr_assert_gt(p.calls, 2 * DEPTH, "the slots are used again");
+			cr_assert_lt(p.calls, count, "nearby rows must share reads");
+			cr_assert_gt(p.calls, 2 * DEPTH, "slots must be reused");
 		}
 		close_reads();
 	}
@@ -121,7 +121,7 @@ Test(row_reads, a_failure_is_reported_when_no_read_is_in_flight)
 		cr_assert_str_eq(rung_last_error(), "enough");
 		cr_assert_eq(p.calls, 50);
 		p = (struct putting){ .put = 0 };
-		cr_assert_eq(run(&p), 0, "and they can be used again");
+		cr_assert_eq(run(&p), 0, "reads must work again after a failure");
 		cr_assert_eq(truncate(path, ROWS / 2 * BYTES), 0);
 		cr_assert_eq(run(&p), RUNG_E_IO);
 		cr_assert(strstr(rung_last_error(), path), "%s", rung_last_error());
@@ -130,8 +130,8 @@ Test(row_reads, a_failure_is_reported_when_no_read_is_in_flight)
 	}
 }
 
-/* The same files by threads as by io_uring. */
-Test(row_reads, gathered_rows_are_the_same_by_either_engine)
+/* Threads and io_uring must write the same files. */
+Test(row_reads, gathered_rows_are_the_same_with_either_engine)
 {
 	char reference[310];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging: the files that it writes, and the inputs that it refuses. State after a stop:
- * test_stage_stopped.c. Output folders: test_stage_out.c. */
+/* Staging: the files that it writes, and the inputs that it rejects. For interrupted runs see
+ * test_stage_stopped.c, for output folders test_stage_out.c. */
 #include <math.h>
 
 #include "base/base.h"
@@ -65,7 +65,7 @@ Test(stage, a_small_dataset_is_staged_and_reported)
 	cr_assert_eq(report.row_bytes, ROW_BYTES);
 	cr_assert_eq(report.feature_bytes, VERTICES * ROW_BYTES);
 	cr_assert_gt(report.free_bytes, report.bytes_written);
-	cr_assert_eq(report.score.iterations, 2); /* a hop each */
+	cr_assert_eq(report.score.iterations, 2); /* one iteration per hop */
 	cr_assert_eq(report.score.batches_sampled, 4);
 	cr_assert_eq(rung_dataset_open(out, &ds), 0);
 	for (size_t i = 0; i < rung_dataset_info(ds)->file_count; i++)
@@ -74,12 +74,12 @@ Test(stage, a_small_dataset_is_staged_and_reported)
 	rung_dataset_close(ds);
 }
 
-Test(stage, rows_are_right_for_all_widths_threads_and_numbers_of_blocks)
+Test(stage, rows_are_right_for_all_widths_threads_and_block_counts)
 {
 	static const uint64_t widths[] = { 1, 4, 100, 1536, 4096, 5000, 300000 };
 
 	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
-		/* the widest are read row by row, past the bounce buffer */
+		/* the widest rows are read one by one, without the bounce buffer */
 		uint64_t vertices = widths[i] > 100000 ? 150 : 6000;
 
 		opts.threads = (uint32_t)i % 4;
@@ -163,7 +163,7 @@ Test(stage, bf16_and_carried_parameters_are_kept)
 	rung_dataset_close(ds);
 }
 
-/* Stage with a method and open what came of it. */
+/* Stages with a method and opens the dataset. */
 static struct rung_dataset *staged_by(enum rung_score_method method)
 {
 	struct rung_dataset *ds = NULL;
@@ -175,7 +175,7 @@ static struct rung_dataset *staged_by(enum rung_score_method method)
 	return ds;
 }
 
-Test(stage, the_manifest_tells_what_the_score_was_made_with)
+Test(stage, the_manifest_records_the_parameters_of_the_score)
 {
 	static const struct {
 		enum rung_score_method method;
@@ -220,7 +220,7 @@ Test(stage, the_manifest_tells_what_the_score_was_made_with)
 	cr_assert(strstr(rung_last_error(), "7 is not a valid value"), "%s", rung_last_error());
 }
 
-Test(stage, the_score_is_that_of_the_fanouts_and_batches_of_the_dataset)
+Test(stage, the_score_uses_the_fanouts_and_batches_of_the_dataset)
 {
 	static const uint32_t fanouts[] = { 2, 1, 1 };
 	struct rung_graph_opts graph_opts = opts.graph;
@@ -259,7 +259,7 @@ Test(stage, the_score_is_that_of_the_fanouts_and_batches_of_the_dataset)
 	rung_dataset_close(ds);
 }
 
-Test(stage, a_train_id_given_twice_is_refused_where_a_score_is_computed)
+Test(stage, a_repeated_train_id_is_rejected_if_a_score_is_computed)
 {
 	static float score[VERTICES];
 
@@ -273,7 +273,7 @@ Test(stage, a_train_id_given_twice_is_refused_where_a_score_is_computed)
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 }
 
-Test(stage, a_train_split_without_a_vertex_is_refused_where_a_score_is_computed)
+Test(stage, an_empty_train_split_is_rejected_if_a_score_is_computed)
 {
 	static const unsigned char mask[VERTICES];
 	static float score[VERTICES];
@@ -312,9 +312,9 @@ Test(stage, a_given_score_may_be_infinite_but_not_nan)
 	rung_dataset_close(ds);
 }
 
-/* Twice the graph is the minimum; the memory of a score in addition to the graph grows with each
- * hop. */
-Test(stage, the_memory_told_is_that_of_the_score)
+/* The minimum is twice the graph. The memory for the score, in addition to the graph, grows with
+ * each hop. */
+Test(stage, the_reported_memory_includes_the_score)
 {
 	static const uint32_t fanouts[] = { 5, 5, 5, 5 };
 	struct rung_stage_report few, many;
@@ -332,7 +332,7 @@ Test(stage, the_memory_told_is_that_of_the_score)
 	cr_assert_geq(many.memory_bytes, few.memory_bytes + 3 * 4 * VERTICES);
 }
 
-Test(stage, lengths_that_do_not_fit_are_refused)
+Test(stage, inconsistent_lengths_are_rejected)
 {
 	static const unsigned char zeros[VERTICES * 8];
 
@@ -367,7 +367,7 @@ Test(stage, lengths_that_do_not_fit_are_refused)
 	fails(RUNG_E_RANGE, "edges.npy");
 }
 
-Test(stage, ids_outside_are_named_with_place_and_value)
+Test(stage, ids_out_of_range_are_named_with_position_and_value)
 {
 	splits[0].spec = put_npy("a.npy", "<i4", "(3,)", (int32_t[]){ 5, -7, 1 }, 12);
 	fails(RUNG_E_RANGE, "entry 1 is -7, ids are 0 to 59");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Further arrays of the vertices: staged next to the features, described, read, compared and
- * repaired. */
+/* Additional vertex arrays: staged next to the features, described in the manifest, read, compared
+ * and repaired. */
 #include "dataset/checksum.h"
 #include "stage_fixture.h"
 
@@ -37,7 +37,7 @@ static struct rung_dataset *staged(void)
 	return ds;
 }
 
-Test(stage_arrays, arrays_are_staged_in_rank_order_each_of_its_own_type)
+Test(stage_arrays, arrays_are_staged_in_rank_order_with_their_types)
 {
 	struct rung_dataset *ds = staged();
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
@@ -105,7 +105,7 @@ Test(stage_arrays, names_and_sizes_are_checked)
 	fails(RUNG_E_FORMAT, "has 59 rows of 2 bytes, there are 60 vertices");
 	opts.arrays = many;
 	opts.array_count = 65;
-	fails(RUNG_E_INVAL, "65 arrays, at most 64");
+	fails(RUNG_E_INVAL, "65 arrays; give at most 64");
 }
 
 /* @return the result of opening the dataset with `from` replaced by `to` in its manifest */
@@ -133,7 +133,7 @@ static char *manifest_text(void)
 	return ended;
 }
 
-Test(stage_arrays, a_manifest_with_other_arrays_is_refused)
+Test(stage_arrays, a_manifest_with_other_arrays_is_rejected)
 {
 	static const char *const names[] = {
 		"\"year\",\n  \"year\"",          "\"year\"",
@@ -157,7 +157,7 @@ Test(stage_arrays, a_manifest_with_other_arrays_is_refused)
 	free(text);
 }
 
-Test(stage_arrays, a_manifest_from_before_there_were_arrays_has_none)
+Test(stage_arrays, a_manifest_of_a_version_without_arrays_has_none)
 {
 	struct rung_dataset *ds;
 	char *text;
@@ -180,7 +180,7 @@ static struct rung_verify_report verified(const struct rung_verify_opts *verify,
 	return report;
 }
 
-Test(stage_arrays, arrays_are_compared_with_their_sources_and_repaired_from_them)
+Test(stage_arrays, arrays_are_compared_with_and_repaired_from_their_sources)
 {
 	static const char *const names[] = { "wide-2", "year" }, *const sources[] = { wide, years };
 	struct rung_verify_opts verify = RUNG_VERIFY_OPTS_INIT;
@@ -219,7 +219,7 @@ Test(stage_arrays, arrays_are_compared_with_their_sources_and_repaired_from_them
 	rung_verify_report_fini(&report);
 }
 
-Test(stage_arrays, an_array_that_the_dataset_lacks_is_not_compared)
+Test(stage_arrays, comparing_an_array_that_the_dataset_lacks_is_an_error)
 {
 	static const char *const names[] = { "years" }, *const sources[] = { years };
 	struct rung_verify_opts verify = RUNG_VERIFY_OPTS_INIT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging in little memory: whichever way rows and edges go, the files are those of a run that has
- * all of it in memory. */
+/* Staging in little memory: with every plan for rows and edges, the files equal those of a run with
+ * everything in memory. */
 #include "base/base.h"
 #include "stage_fixture.h"
 #include "rows/stage_schedule.h"
@@ -12,7 +12,8 @@ TestSuite(stage_budget, .init = setup, .fini = teardown, .timeout = 300);
 
 static char reference[310];
 
-/* Sources, and what they come to with all in memory and in one range. */
+/* Creates sources, and stages the reference from them with everything in memory and in one
+ * range. */
 static void stage_reference(uint64_t vertices, uint64_t row_bytes)
 {
 	const struct rung_stage_opts wanted = opts;
@@ -65,8 +66,8 @@ Test(stage_budget, all_plans_give_the_same_files_for_rows_of_any_width)
 	}
 }
 
-/* Large enough for batches, ranges and blocks of checksums that end at different places. */
-Test(stage_budget, a_small_budget_is_kept_by_every_plan)
+/* Large enough that batches, ranges and checksum blocks end at different offsets. */
+Test(stage_budget, every_plan_keeps_within_a_small_budget)
 {
 	static const uint64_t budget = UINT64_C(16) << 20;
 
@@ -88,7 +89,8 @@ Test(stage_budget, a_small_budget_is_kept_by_every_plan)
 	}
 }
 
-/* The budget decides which data stays in files. These tests force it, so that small graphs do. */
+/* The budget decides which data stays in files. These tests force it, so that small graphs stay in
+ * files. */
 Test(stage_budget, a_graph_that_stays_in_files_gives_the_same_files)
 {
 	static const enum rung_score_method methods[] = { RUNG_SCORE_DEGREE, RUNG_SCORE_EXPECTED,
@@ -105,8 +107,8 @@ Test(stage_budget, a_graph_that_stays_in_files_gives_the_same_files)
 	}
 }
 
-/* Features alone: ranked by the train split, else in their order. */
-Test(stage_budget, no_graph_gives_the_same_files_in_memory_and_in_files)
+/* Features without a graph: ranked by the train split, otherwise in their order. */
+Test(stage_budget, without_a_graph_all_plans_give_the_same_files)
 {
 	opts.graph.specs = NULL;
 	opts.graph.spec_count = 0;
@@ -138,8 +140,8 @@ Test(stage_budget, a_graph_that_does_not_fit_stays_in_files)
 	cr_assert_eq(report.graph_in_files, 1);
 }
 
-/* Edges that are not there take no room, only a length. */
-Test(stage_budget, room_for_a_graph_that_is_sorted_in_files_is_looked_for_before)
+/* A sparse file of edges has a length but occupies no space. */
+Test(stage_budget, space_for_sorting_a_graph_in_files_is_checked_first)
 {
 	static char spec[400];
 	const unsigned long long edge_count = 1ull << 40;
@@ -153,13 +155,13 @@ Test(stage_budget, room_for_a_graph_that_is_sorted_in_files_is_looked_for_before
 	fails(RUNG_E_NOSPC, "are free; free");
 }
 
-Test(stage_budget, too_little_memory_is_told_with_the_least_that_works)
+Test(stage_budget, too_little_memory_is_reported_with_the_least_that_works)
 {
 	cr_assert_eq(support_sources(dir, 3000, 1000000, 500, 9), 0);
 	opts.memory_bytes = 1;
 	fails(RUNG_E_INVAL, "--memory");
 	opts.memory_bytes = rung_last_error_min_bytes();
-	fails(RUNG_E_INVAL, "too little for this score"); /* the score reports its own minimum */
+	fails(RUNG_E_INVAL, "too small for this score"); /* the score reports its own minimum */
 	opts.memory_bytes = rung_last_error_min_bytes();
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	support_remove(out);
@@ -167,8 +169,8 @@ Test(stage_budget, too_little_memory_is_told_with_the_least_that_works)
 	fails(RUNG_E_INVAL, "9 is not a valid order");
 }
 
-/* A graph in place and a given score leave only what rows and ranks take. */
-Test(stage_budget, the_least_is_enough_for_every_plan)
+/* With a graph in place and a given score, memory is needed only for rows and ranks. */
+Test(stage_budget, the_reported_minimum_is_enough_for_every_plan)
 {
 	static float score[3000];
 	char path[400];
@@ -191,8 +193,8 @@ Test(stage_budget, the_least_is_enough_for_every_plan)
 	}
 }
 
-/* Checksums of many blocks are in the budget as well. */
-Test(stage_budget, what_is_counted_is_within_the_budget_before_the_files_are_known)
+/* The checksums of many blocks are part of the budget, too. */
+Test(stage_budget, checksums_are_counted_in_the_budget_of_a_dry_run)
 {
 	const uint64_t vertices = 1 << 20, row_bytes = 256;
 	char spec[400], sparse[300];

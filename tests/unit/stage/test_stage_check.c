@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging checks again what it relies on: files before they are published, datasets before a run
- * reports that they are finished, inputs. */
+/* The checks of staging: of files before they are published, of datasets before a run reports them
+ * as finished, and of inputs. */
 #include <utime.h>
 
 #include "stage/stage_check.h"
@@ -60,7 +60,7 @@ static int stop(void *ctx, const char *step, unsigned long long done, unsigned l
 	return stop_at && strcmp(step, stop_at) == 0;
 }
 
-/* A finished dataset, and a run that is to replace it stopped with all of its files written. */
+/* A finished dataset, and a run that was to replace it, stopped after all files were written. */
 static void stop_before_publishing(void)
 {
 	snprintf(years, sizeof(years), "%s/labels.npy", dir);
@@ -76,7 +76,7 @@ static void stop_before_publishing(void)
 	opts.resume = 1;
 }
 
-Test(stage_check, damaged_files_are_not_published_and_the_old_dataset_stays)
+Test(stage_check, damaged_files_are_not_published_and_the_old_dataset_is_kept)
 {
 	static const char *const names[] = { "features.000.npy",   "graph_indptr.npy",
 		                             "graph_indices.npy",  "vertex_of_rank.npy",
@@ -117,7 +117,7 @@ static int cut_labels(void *ctx, const char *step, unsigned long long done,
 	return strcmp(step, "check") == 0 && truncate(path, 4100) < 0;
 }
 
-Test(stage_check, damage_in_the_run_that_wrote_the_file_is_found_too)
+Test(stage_check, damage_during_the_same_run_is_detected_too)
 {
 	opts.progress = cut_labels;
 	assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "labels.npy: has 4100 bytes");
@@ -134,14 +134,14 @@ static int move_partial(void *ctx, const char *step, unsigned long long done,
 	return 0;
 }
 
-Test(stage_check, a_folder_that_lost_its_name_is_not_published)
+Test(stage_check, a_renamed_folder_is_not_published)
 {
 	opts.progress = move_partial;
 	assert_says(rung_stage(&opts, NULL), RUNG_E_NOENT, "was moved or removed");
 	cr_assert_not(exists(out));
 }
 
-Test(stage_check, a_features_file_on_a_drive_that_is_gone_is_named)
+Test(stage_check, a_features_file_on_a_missing_drive_is_named)
 {
 	char one[300], two[300], away[300];
 	const char *folders[] = { one, two };
@@ -162,7 +162,7 @@ Test(stage_check, a_features_file_on_a_drive_that_is_gone_is_named)
 	cr_assert(verifies(out));
 }
 
-Test(stage_check, of_a_large_file_the_first_block_the_last_and_one_in_64_are_read)
+Test(stage_check, the_first_the_last_and_one_in_64_blocks_of_a_large_file_are_read)
 {
 	const struct rung__manifest_file small = { .bytes = (UINT64_C(64) << 20) - 1,
 		                                   .block_count = 64 };
@@ -200,7 +200,7 @@ static int forget_job(const char *folder)
 	return 0;
 }
 
-Test(stage_check, going_on_with_a_finished_job_does_nothing)
+Test(stage_check, resuming_a_finished_job_does_nothing)
 {
 	struct rung_stage_report first, again;
 	struct kept kept;
@@ -217,7 +217,7 @@ Test(stage_check, going_on_with_a_finished_job_does_nothing)
 		no_leftovers(out);
 	}
 	for (enum damage damage = MISSING; damage < DAMAGES;
-	     damage++) { /* no file is deleted, even with force */
+	     damage++) { /* no file may be deleted, even with force */
 		do_damage(damage, out, "score.npy", &kept);
 		assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "score.npy");
 		undo_damage(&kept);
@@ -229,7 +229,7 @@ Test(stage_check, going_on_with_a_finished_job_does_nothing)
 	cr_assert(verifies(out));
 }
 
-Test(stage_check, going_on_with_another_job_than_the_finished_one_names_what_differs)
+Test(stage_check, resuming_with_another_job_names_the_differences)
 {
 	struct utimbuf times = { 1000, 1000 };
 	struct rung_stage_report report;
@@ -247,7 +247,7 @@ Test(stage_check, going_on_with_another_job_than_the_finished_one_names_what_dif
 	cr_assert(strstr(rung_last_error(), "features.npy") &&
 	                  strstr(rung_last_error(), "changed at 1000."),
 	          "%s", rung_last_error());
-	opts.force = 1; /* replaced, then */
+	opts.force = 1; /* with force it is replaced */
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 	cr_assert_eq(report.already_staged, 0);
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
@@ -281,7 +281,7 @@ static int stage_in_child(void (*hook)(const char *step))
 	return WIFSIGNALED(status) ? 1 : -WEXITSTATUS(status);
 }
 
-Test(stage_check, what_was_replaced_stays_until_the_new_dataset_is_seen_to_be_whole)
+Test(stage_check, the_replaced_dataset_stays_until_the_new_one_is_checked)
 {
 	char old[400];
 	struct kept kept;
@@ -290,7 +290,7 @@ Test(stage_check, what_was_replaced_stays_until_the_new_dataset_is_seen_to_be_wh
 	opts.score.method = RUNG_SCORE_DEGREE;
 	opts.force = 1;
 	if (stage_in_child(kill_behind_exchange) != 1)
-		cr_skip_test("folders cannot be exchanged here");
+		cr_skip_test("the file system cannot exchange folders");
 	snprintf(old, sizeof(old), "%s/features.000.npy", partial);
 	cr_assert(exists(old));
 	opts.resume = 1;

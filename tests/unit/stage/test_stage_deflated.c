@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Sources that are members of .npz files. Deflated ones larger than the budget: the same files as
- * of plain sources, by every plan that can, resumed and verified. Stored ones that are damaged:
- * found wherever they are read in order.
- */
+/* Sources that are members of .npz files. Deflated members larger than the budget give the same
+ * files as plain sources, with every plan that supports them, resumed and verified. Damage of
+ * stored members is detected wherever they are read in order. */
 #include "base/base.h"
 #include "npz.h"
 #include "source/source.h"
@@ -20,7 +18,7 @@ TestSuite(stage_deflated, .init = setup, .fini = teardown, .timeout = 300);
 
 static char reference[310], npz[310], npz_features[330], npz_labels[330], npz_edges[330];
 
-/* Features of which a part can be deflated to nothing: quick to make, to read and to write. */
+/* Features that deflate well, so that the tests are fast. */
 static void write_features(uint64_t rows, uint64_t row_bytes)
 {
 	unsigned char *data = calloc(rows, row_bytes);
@@ -45,7 +43,7 @@ static void deflate_sources(void)
 	snprintf(npz_edges, sizeof(npz_edges), "%s:edge_index", npz);
 }
 
-/* The dataset of the plain sources; then those are gone, so that nothing can read them by
+/* Stages the reference from plain sources and removes these, so that nothing can read them by
  * mistake. */
 static void stage_reference(uint64_t rows, uint64_t row_bytes, uint64_t edge_count)
 {
@@ -63,7 +61,7 @@ static void stage_reference(uint64_t rows, uint64_t row_bytes, uint64_t edge_cou
 	cr_assert_eq(unlink(features) + unlink(labels) + unlink(edges), 0);
 }
 
-/* With the least memory that works. */
+/* Stages with the least memory that works. */
 static struct rung_stage_report stage_with_least(void)
 {
 	struct rung_stage_report report;
@@ -81,7 +79,7 @@ static struct rung_stage_report stage_with_least(void)
 	return report;
 }
 
-/* Given, so that rows are what takes the memory. */
+/* A given score, so that rows need most of the memory. */
 static void write_score(void)
 {
 	static float score[WIDE_ROWS];
@@ -96,7 +94,7 @@ static void write_score(void)
 	opts.score_spec = path;
 }
 
-Test(stage_deflated, features_of_several_times_the_budget_are_inflated_as_they_are_read)
+Test(stage_deflated, features_larger_than_the_budget_are_inflated_as_they_are_read)
 {
 	struct rung_stage_report report;
 
@@ -132,7 +130,7 @@ Test(stage_deflated, labels_and_edges_are_inflated_as_they_are_read)
 	stage_with_least();
 }
 
-/* The lists of the reference as a csc: of two deflated members, under their first names. */
+/* Writes the lists of the reference as two deflated members and returns their csc: spec. */
 static void make_columns(char *spec, size_t spec_bytes)
 {
 	struct rung_graph_opts graph = opts.graph;
@@ -159,8 +157,8 @@ static void make_columns(char *spec, size_t spec_bytes)
 	snprintf(spec, spec_bytes, "csc:%s:indptr,%s:indices", npz, npz);
 }
 
-/* In files and sorted there, with as little as either takes; a row graph of the columns turned
- * twice is what it was. */
+/* In files and sorted in files, each with the least memory. Columns that are read as rows twice
+ * give the original graph. */
 Test(stage_deflated, columns_are_inflated_as_they_are_read)
 {
 	char spec[700];
@@ -192,7 +190,7 @@ static int stop_in_features(void *ctx, const char *name, unsigned long long done
 	return stop_done && strcmp(name, "features") == 0 && done >= stop_done;
 }
 
-Test(stage_deflated, a_stopped_run_goes_on_to_the_same_bytes)
+Test(stage_deflated, a_stopped_run_resumes_to_the_same_bytes)
 {
 	const unsigned long long bytes = (unsigned long long)WIDE_ROWS * WIDE_BYTES;
 
@@ -254,7 +252,7 @@ Test(stage_deflated, verify_compares_samples_and_repairs_from_them)
 	}
 }
 
-/* A stored member of the file's bytes, one bit of them changed. */
+/* Writes the file as a stored member with one bit changed. */
 static const char *damaged_member(const char *npy)
 {
 	static char specs_of[5][330];
@@ -276,7 +274,7 @@ static void finds_damage(void)
 	support_remove(partial);
 }
 
-Test(stage_deflated, a_damaged_stored_member_is_found_where_it_is_read_in_order)
+Test(stage_deflated, a_damaged_stored_member_is_detected_if_read_in_order)
 {
 	static float score[VERTICES];
 	struct rung_verify_opts verify = RUNG_VERIFY_OPTS_INIT;
@@ -295,7 +293,7 @@ Test(stage_deflated, a_damaged_stored_member_is_found_where_it_is_read_in_order)
 		opts.row_order = (enum rung_row_order)plan;
 		finds_damage();
 	}
-	/* each row at its own offset: only a reader of the whole file can detect it */
+	/* rows are read at their offsets: only a reader of the whole file can detect the damage */
 	opts.row_order = RUNG_ROW_ORDER_GATHER;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	support_remove(out);
@@ -319,7 +317,7 @@ Test(stage_deflated, a_damaged_stored_member_is_found_where_it_is_read_in_order)
 	}
 }
 
-Test(stage_deflated, damaged_stored_columns_are_found)
+Test(stage_deflated, damaged_stored_columns_are_detected)
 {
 	static const uint64_t indptr[VERTICES + 1] = { [1] = 2, [2] = 4 };
 	static const uint32_t narrow[4] = { 5, 6, 7, 8 };
@@ -334,9 +332,9 @@ Test(stage_deflated, damaged_stored_columns_are_found)
 	snprintf(wide_file, sizeof(wide_file), "%s/wide.npy", dir);
 	cr_assert_eq(support_write_npy(indptr_file, "<u8", "(61,)", offsets, sizeof(offsets)), 0);
 	cr_assert_eq(support_write_npy(narrow_file, "<u4", "(4,)", narrow, sizeof(narrow)),
-	             0); /* read in place, */
+	             0); /* this file is read in place */
 	cr_assert_eq(support_write_npy(wide_file, "<u8", "(4,)", wide, sizeof(wide)),
-	             0); /* and through a buffer */
+	             0); /* and this one through a buffer */
 	opts.score.method = RUNG_SCORE_DEGREE;
 	specs[0] = spec;
 	for (int i = 0; i < 6; i++) {

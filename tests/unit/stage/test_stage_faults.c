@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Staging on devices that fail: the calls that read, write and sync are taken over here, fail once
- * at a drawn moment, and a run that goes on afterwards comes to the same bytes.
- */
+/* Staging on failing devices: the calls that read, write and sync are replaced here and fail once
+ * at a chosen call. The resumed run must write the same bytes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -20,7 +18,7 @@ enum call { CALL_READ, CALL_WRITE, CALL_SYNC, CALL_KINDS };
 
 static atomic_int calls[CALL_KINDS];
 static atomic_int fail_at[CALL_KINDS]; /* 0: never */
-static int fail_errno;                 /* 0: the call does half of it */
+static int fail_errno;                 /* 0: the call transfers half of the bytes */
 
 static bool fails_now(enum call kind)
 {
@@ -29,8 +27,8 @@ static bool fails_now(enum call kind)
 	return atomic_fetch_add(&calls[kind], 1) + 1 == at;
 }
 
-/* The program's own definitions come before libc's. Half of a call is whole pages, as devices have
- * it, or a few bytes. */
+/* Definitions in the program take precedence over libc's. Half of a call is a number of whole
+ * pages, as with devices, or a few bytes. */
 static ssize_t move(long number, enum call kind, int fd, void *buf, size_t bytes, off_t offset)
 {
 	if (fails_now(kind)) {
@@ -65,7 +63,8 @@ ssize_t pwrite64(int fd, const void *buf, size_t bytes, off_t offset)
 
 static struct {
 	struct stat folder;
-	bool synced, journal_before; /* the folder; a journal while the folder was not */
+	/* the folder was synced; a journal was synced before the folder */
+	bool synced, journal_before;
 } watched;
 
 static void watch_sync(int fd)
@@ -101,7 +100,7 @@ int fdatasync(int fd)
 	return sync_by(SYS_fdatasync, fd);
 }
 
-static int interruptions_max; /* of a file's reservation, by signals */
+static int interruptions_max; /* signals that interrupt the reservation of a file */
 static int interruptions, reserved;
 
 int fallocate(int fd, int mode, off_t offset, off_t bytes)
@@ -135,7 +134,7 @@ static void setup_ranges(void)
 	rung__stage_graph_in_files = true;
 }
 
-/* The `at`-th call fails. @return the status */
+/* Stages with the `at`-th call failing. @return the status */
 static int stage_with(enum call kind, int at, int err)
 {
 	int rc;
@@ -149,7 +148,7 @@ static int stage_with(enum call kind, int at, int err)
 	return rc;
 }
 
-/* Failures from the first call to the last of an undisturbed run, `step` apart. */
+/* Makes every `step`-th call of an undisturbed run fail. */
 static void fails_and_goes_on(enum call kind, int err, int status, int step)
 {
 	int failures = 0, last;
@@ -188,28 +187,28 @@ static void fails_and_goes_on(enum call kind, int err, int status, int step)
 	cr_assert_gt(failures, 5);
 }
 
-Test(stage_faults, a_full_device_is_told_and_gone_on_behind)
+Test(stage_faults, a_run_resumes_after_a_full_device)
 {
 	fails_and_goes_on(CALL_WRITE, ENOSPC, RUNG_E_NOSPC, 13);
 }
 
-Test(stage_faults, a_failing_write_is_told_and_gone_on_behind)
+Test(stage_faults, a_run_resumes_after_a_failed_write)
 {
 	fails_and_goes_on(CALL_WRITE, EIO, RUNG_E_IO, 17);
 }
 
-Test(stage_faults, a_failing_read_is_told_and_gone_on_behind)
+Test(stage_faults, a_run_resumes_after_a_failed_read)
 {
 	fails_and_goes_on(CALL_READ, EIO, RUNG_E_IO, 23);
 }
 
-Test(stage_faults, a_failing_sync_is_told_and_gone_on_behind)
+Test(stage_faults, a_run_resumes_after_a_failed_sync)
 {
 	fails_and_goes_on(CALL_SYNC, EIO, RUNG_E_IO, 7);
 }
 
-/* Else a power failure could leave a journal and files of hours of work in a folder without a name.
- */
+/* Otherwise a power failure could lose the name of a folder that has the journal and files of hours
+ * of work. */
 Test(stage_faults, the_folder_is_synced_into_its_parent_before_the_journal)
 {
 	setup_ranges();
@@ -219,7 +218,7 @@ Test(stage_faults, the_folder_is_synced_into_its_parent_before_the_journal)
 	cr_assert_not(watched.journal_before);
 }
 
-/* The same where a features file is rebuilt, in the folder that its link points to. */
+/* The same if a features file is rebuilt in the folder that its link points to. */
 Test(stage_faults, the_folder_of_a_repaired_file_is_synced)
 {
 	struct rung_verify_opts verify = RUNG_VERIFY_OPTS_INIT;
@@ -287,8 +286,8 @@ static int cut_source(void *ctx, const char *name, unsigned long long done,
 	return 0;
 }
 
-/* A file cut after the first range is another file when the run continues. */
-Test(stage_faults, a_source_that_shrinks_while_it_is_read_is_told)
+/* A file that is truncated after the first range is another file when the run is resumed. */
+Test(stage_faults, a_source_that_shrinks_while_it_is_read_is_reported)
 {
 	setup_ranges();
 	opts.row_order = RUNG_ROW_ORDER_PASSES;
@@ -300,7 +299,7 @@ Test(stage_faults, a_source_that_shrinks_while_it_is_read_is_told)
 	cr_assert_not(exists(out));
 	opts.progress = NULL;
 	opts.resume = 1;
-	/* its header claims more than is there */
+	/* the header claims more rows than the file has */
 	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_FORMAT);
 	cr_assert_eq(support_sources(dir, 300, 900, 5000, 3), 0);
 	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Datasets whose rows stay in their source: staged, known again, verified, and read. */
+/* Datasets whose rows stay in their source: staged, checked on opening, verified, and read. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <utime.h>
@@ -48,10 +48,10 @@ static void does_not_open(int status, const char *words)
 static void does_not_stage(const char *words)
 {
 	assert_says(rung_stage(&opts, NULL), RUNG_E_INVAL, words);
-	rung_dataset_close(opened()); /* what was there is still there */
+	rung_dataset_close(opened()); /* the previous dataset must still exist */
 }
 
-/* Every row of a store whose host tier has about this number of rows. */
+/* Checks every row of a store whose host tier has about this number of rows. */
 static void check_rows(uint64_t host_rows)
 {
 	struct rung_store_opts store_opts = { .size = sizeof(store_opts), .vertex_ids = 1 };
@@ -81,7 +81,7 @@ static void check_rows(uint64_t host_rows)
 	free(rows);
 }
 
-Test(in_place, no_row_is_copied_and_all_are_found)
+Test(in_place, no_row_is_copied_and_every_row_is_read)
 {
 	static const uint64_t host_rows[] = { 20, 300, 10 * VERTICES };
 	struct rung_dataset *ds = opened();
@@ -102,7 +102,7 @@ Test(in_place, no_row_is_copied_and_all_are_found)
 		check_rows(host_rows[i]);
 }
 
-Test(in_place, members_and_raw_files_can_be_left)
+Test(in_place, rows_of_members_and_raw_files_can_stay)
 {
 	char spec[800], raw[300];
 	size_t bytes;
@@ -127,7 +127,7 @@ Test(in_place, members_and_raw_files_can_be_left)
 	free(data);
 }
 
-Test(in_place, rows_that_lie_in_no_file_as_they_are_are_refused)
+Test(in_place, rows_that_are_not_stored_verbatim_are_rejected)
 {
 	char spec[400], text[20 * VERTICES], *at = text;
 	const char *const stripes[] = { dir };
@@ -148,14 +148,14 @@ Test(in_place, rows_that_lie_in_no_file_as_they_are_are_refused)
 	cr_assert_eq(rename(spec, source), 0);
 	opts.features = source;
 	opts.pad = RUNG_STAGE_PAD_AUTO;
-	does_not_stage("neither padded nor dealt");
+	does_not_stage("neither padded nor striped");
 	opts.pad = RUNG_STAGE_PAD_NONE;
 	opts.stripe_dirs = stripes;
 	opts.stripe_count = 1;
-	does_not_stage("neither padded nor dealt");
+	does_not_stage("neither padded nor striped");
 }
 
-Test(in_place, rows_of_the_dataset_that_is_replaced_cannot_be_left_in_it)
+Test(in_place, rows_cannot_stay_in_the_dataset_that_is_replaced)
 {
 	char staged[320];
 
@@ -168,13 +168,14 @@ Test(in_place, rows_of_the_dataset_that_is_replaced_cannot_be_left_in_it)
 	cr_assert_eq(access(staged, F_OK), 0);
 }
 
-Test(in_place, another_file_in_its_place_is_noticed)
+Test(in_place, a_changed_or_missing_source_is_detected)
 {
 	struct utimbuf long_ago = { 1000, 1000 };
 	size_t bytes;
 	unsigned char *data = support_read_file(source, &bytes);
 
-	cr_assert_eq(utime(source, &long_ago), 0); /* a copy: its rows are as they were */
+	/* like a copy of the file: the rows are unchanged */
+	cr_assert_eq(utime(source, &long_ago), 0);
 	rung_dataset_close(opened());
 	flip(source, bytes - 1);
 	cr_assert_eq(utime(source, &long_ago), 0);
@@ -195,7 +196,7 @@ Test(in_place, another_file_in_its_place_is_noticed)
 	free(data);
 }
 
-Test(in_place, a_file_that_shrinks_once_the_dataset_is_open_is_noticed)
+Test(in_place, a_source_that_shrinks_after_opening_is_detected)
 {
 	struct rung_dataset *ds = opened();
 	const uint64_t bytes = rung_dataset_info(ds)->features_file_bytes;
@@ -256,7 +257,7 @@ Test(in_place, rows_are_loaded_in_parts_of_any_size)
 	rung_free(vertices);
 }
 
-Test(in_place, verifying_compares_rows_and_what_is_remembered_of_the_file)
+Test(in_place, verifying_compares_rows_and_recorded_blocks_of_the_source)
 {
 	struct rung_verify_opts all = all_sources(), blocks = RUNG_VERIFY_OPTS_INIT;
 	struct rung_verify_report report = verified(&all, 0);
@@ -289,7 +290,7 @@ Test(in_place, verifying_compares_rows_and_what_is_remembered_of_the_file)
 	free(data);
 }
 
-Test(in_place, what_is_in_the_folder_is_repaired_as_ever)
+Test(in_place, files_in_the_folder_are_repaired_as_usual)
 {
 	static const char *const names[] = { "vertex_of_rank.npy", "graph_indices.npy", "score.npy",
 		                             "labels.npy", "split_train.npy" };
@@ -306,7 +307,7 @@ Test(in_place, what_is_in_the_folder_is_repaired_as_ever)
 	}
 }
 
-Test(in_place, a_dry_run_says_that_rows_stay_and_writes_nothing)
+Test(in_place, a_dry_run_reports_that_rows_stay_and_writes_nothing)
 {
 	struct rung_stage_report report;
 	char other[310];
@@ -330,7 +331,7 @@ static int stop_at_relabel(void *ctx, const char *what, unsigned long long done,
 	return strcmp(what, "relabel") == 0;
 }
 
-Test(in_place, a_stopped_run_goes_on_as_it_was_begun)
+Test(in_place, a_stopped_run_must_resume_with_the_same_options)
 {
 	struct rung_verify_opts all = all_sources();
 
@@ -352,7 +353,7 @@ Test(in_place, a_stopped_run_goes_on_as_it_was_begun)
 	check_rows(20);
 }
 
-Test(in_place, the_least_host_budget_counts_where_rows_lie)
+Test(in_place, the_least_host_budget_includes_the_map_of_rows)
 {
 	struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts), .host_bytes = 100 };
 	struct rung_dataset *ds = opened();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows with bytes between them, and rows dealt over folders. */
+/* Rows with padding, and rows dealt over several folders. */
 #include <fcntl.h>
 
 #include "base/base.h"
@@ -35,7 +35,7 @@ static unsigned files_in(const char *folder)
 	return count;
 }
 
-Test(stage_layout, a_stride_is_taken_when_it_saves_more_than_it_costs)
+Test(stage_layout, padding_is_chosen_if_it_saves_more_than_it_costs)
 {
 	static const struct {
 		uint64_t row_bytes;
@@ -58,7 +58,7 @@ Test(stage_layout, a_stride_is_taken_when_it_saves_more_than_it_costs)
 	fails(RUNG_E_INVAL, "3 is not a valid padding");
 }
 
-/* Every row is where FORMAT.md specifies, followed by zeros. */
+/* Every row must be where FORMAT.md specifies, followed by zeros. */
 static void rows_are_right(uint64_t row_bytes)
 {
 	struct rung_dataset *ds;
@@ -115,7 +115,7 @@ static void stage_each_plan(uint64_t vertices, uint64_t row_bytes, uint64_t rang
 	}
 }
 
-Test(stage_layout, padded_rows_lie_where_their_stride_says)
+Test(stage_layout, padded_rows_are_at_multiples_of_the_stride)
 {
 	opts.pad = RUNG_STAGE_PAD_AUTO;
 	stage_each_plan(3000, 2000, 700);
@@ -123,7 +123,7 @@ Test(stage_layout, padded_rows_lie_where_their_stride_says)
 	stage_each_plan(2000, 100, 333);
 }
 
-Test(stage_layout, dealt_rows_lie_in_their_folders)
+Test(stage_layout, dealt_rows_are_in_their_folders)
 {
 	struct stat st;
 	char path[400];
@@ -131,7 +131,7 @@ Test(stage_layout, dealt_rows_lie_in_their_folders)
 	make_stripes(3);
 	stage_each_plan(5000, 1433, 1111);
 	for (int i = 0; i < 3; i++) {
-		cr_assert_eq(files_in(stripes[i]), 1, "what was replaced is gone");
+		cr_assert_eq(files_in(stripes[i]), 1, "replaced files must be removed");
 		snprintf(path, sizeof(path), "%s/features.%03d.npy", out, i);
 		cr_assert_eq(lstat(path, &st), 0);
 		cr_assert(S_ISLNK(st.st_mode));
@@ -144,7 +144,7 @@ Test(stage_layout, dealt_rows_lie_in_their_folders)
 	cr_assert_eq(files_in(stripes[1]), 0);
 }
 
-Test(stage_layout, folders_that_cannot_be_are_refused)
+Test(stage_layout, invalid_folders_are_rejected)
 {
 	make_stripes(2);
 	opts.stripe_count = 61;
@@ -164,7 +164,7 @@ static int stop_at_name(void *ctx, const char *name, unsigned long long done,
 	return stop_at && strcmp(name, stop_at) == 0 && done > total / 2;
 }
 
-Test(stage_layout, stripes_of_a_stopped_run_are_gone_on_with_or_removed)
+Test(stage_layout, stripes_of_a_stopped_run_are_resumed_or_removed)
 {
 	make_stripes(3);
 	cr_assert_eq(support_sources(dir, 5000, 9000, 1433, 4), 0);
@@ -204,13 +204,13 @@ static int fail_at_once(void *ctx, const char *step, unsigned long long done,
 	(void)ctx;
 	(void)done;
 	(void)total;
-	cr_assert_fail("work was done: %s", step);
+	cr_assert_fail("work has begun: %s", step);
 	return 1;
 }
 
-/* Files in other folders have names that are 34 bytes longer than the dataset's, it has one that is
- * 17 longer while it is replaced. */
-Test(stage_layout, names_that_are_too_long_are_refused_before_any_work)
+/* Files in other folders have names 34 bytes longer than the dataset's. While it is replaced, the
+ * dataset has a name 17 bytes longer. */
+Test(stage_layout, names_that_are_too_long_are_rejected_before_any_work)
 {
 	char name[300] = "", path[700];
 
@@ -229,7 +229,8 @@ Test(stage_layout, names_that_are_too_long_are_refused_before_any_work)
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	assert_says(rung_stage(&opts, NULL), RUNG_E_INVAL, "at most 238");
 	opts.progress = NULL;
-	for (size_t length = 221; length <= 238; length += 17) { /* those that are allowed work */
+	/* the longest accepted names work */
+	for (size_t length = 221; length <= 238; length += 17) {
 		name[length] = '\0';
 		snprintf(path, sizeof(path), "%s/%s", dir, name);
 		opts.stripe_count = length == 221 ? 2 : 0;
@@ -244,7 +245,7 @@ Test(stage_layout, names_that_are_too_long_are_refused_before_any_work)
 	}
 }
 
-Test(stage_layout, a_stripe_that_is_not_a_folder_is_refused_before_any_work)
+Test(stage_layout, a_stripe_that_is_not_a_folder_is_rejected_before_any_work)
 {
 	make_stripes(2);
 	opts.progress = fail_at_once;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging: the folder that it writes, what it replaces, and what it leaves alone. */
+/* Staging: the folder that it writes, and which folders and files it replaces or keeps. */
 #include <fcntl.h>
 #include <sys/file.h>
 
@@ -8,7 +8,7 @@
 
 TestSuite(stage_out, .init = setup, .fini = teardown, .timeout = 300);
 
-Test(stage_out, outputs_that_cannot_be_are_refused)
+Test(stage_out, invalid_outputs_are_rejected)
 {
 	char path[400];
 
@@ -20,7 +20,7 @@ Test(stage_out, outputs_that_cannot_be_are_refused)
 	opts.out_dir = path;
 	fails(RUNG_E_INVAL, ".partial");
 	snprintf(path, sizeof(path), "%s/none/ds", dir);
-	fails(RUNG_E_NOENT, "make it first");
+	fails(RUNG_E_NOENT, "create it first");
 	opts.out_dir = NULL;
 	fails(RUNG_E_INVAL, "out_dir");
 	snprintf(path, sizeof(path), "%s///", out);
@@ -63,7 +63,7 @@ Test(stage_out, only_a_staged_dataset_is_replaced_and_only_with_force)
 	opts.score.method = RUNG_SCORE_DEGREE;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	cr_assert(opens(out) && !exists(partial));
-	/* a damaged one is still one */
+	/* a damaged dataset is still a dataset */
 	snprintf(path, sizeof(path), "%s/score.npy", out);
 	cr_assert_eq(unlink(path), 0);
 	cr_assert_not(opens(out));
@@ -72,7 +72,7 @@ Test(stage_out, only_a_staged_dataset_is_replaced_and_only_with_force)
 	cr_assert(opens(out) && !exists(partial) && !exists(aside));
 }
 
-Test(stage_out, a_leftover_is_removed_but_not_the_files_of_others)
+Test(stage_out, leftovers_are_removed_but_not_foreign_files)
 {
 	char path[400];
 
@@ -90,7 +90,7 @@ Test(stage_out, a_leftover_is_removed_but_not_the_files_of_others)
 	cr_assert(exists(path));
 }
 
-Test(stage_out, a_second_run_on_the_same_output_is_told_so)
+Test(stage_out, a_second_run_on_the_same_output_is_rejected)
 {
 	int fd;
 
@@ -115,7 +115,8 @@ Test(stage_out, a_dry_run_reports_and_writes_nothing)
 	opts.dry_run = 0;
 	cr_assert_eq(rung_stage(&opts, &real), 0);
 	cr_assert_eq(dry.edge_count, real.edge_count);
-	/* the parameters of a score are known once it is computed: a few bytes of the manifest */
+	/* parameters of the score are known only after it is computed: a few bytes of the
+	 * manifest */
 	cr_assert(real.bytes_written >= dry.bytes_written
 	                  ? real.bytes_written - dry.bytes_written < 64
 	                  : dry.bytes_written - real.bytes_written < 64);

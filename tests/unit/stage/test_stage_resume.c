@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging gone on with: the same bytes as without a stop, nothing done twice, and nothing taken for
- * what it is not. */
+/* Resuming staging: the same bytes as without a stop, no work is repeated, and changed files and
+ * jobs are rejected. */
 #include <fcntl.h>
 #include <utime.h>
 
@@ -15,14 +15,14 @@ TestSuite(stage_resume, .init = setup, .fini = teardown, .timeout = 300);
 
 #define ROWS       400u
 #define RANGE_ROWS 90u
-#define STEP       7 /* from one kill to the next: each plan begins elsewhere */
+#define STEP       7 /* steps from one kill to the next; each plan begins at another step */
 
 static char reference[310], journal[340];
 
 static char years[300];
 static struct rung_stage_array arrays[] = { { "year", years } };
 
-/* Five ranges of wide rows and of a second array, and a finished dataset to compare with. */
+/* Five ranges of wide rows and of a second array, and a finished dataset for comparison. */
 static void setup_ranges(void)
 {
 	cr_assert_eq(support_sources(dir, ROWS, 900, 5000, 3), 0);
@@ -54,13 +54,13 @@ static void resumes_from_anywhere(enum rung_row_order plan, bool in_files)
 		if (exists(journal) && !exists(out)) {
 			const int plain = stage_killed_at(0);
 
-			/* half-done work is not touched; what is not worth keeping is done again */
+			/* partial work is kept; work not worth keeping is repeated */
 			cr_assert(plain == 0 || plain == RUNG_E_EXIST, "step %d", k);
 			refused += plain == RUNG_E_EXIST;
 		}
 		opts.resume = 1;
 		cr_assert_eq(stage_killed_at(0), 0, "step %d",
-		             k); /* also where it was whole, perhaps but for the journal */
+		             k); /* also if it was complete, or complete except for the journal */
 		same_files(reference, out);
 		no_leftovers(out);
 		support_remove(out);
@@ -69,22 +69,22 @@ static void resumes_from_anywhere(enum rung_row_order plan, bool in_files)
 	cr_assert_gt(k, 60);
 }
 
-Test(stage_resume, passes_killed_at_any_step_go_on_to_the_same_bytes)
+Test(stage_resume, passes_killed_at_any_step_resume_to_the_same_bytes)
 {
 	resumes_from_anywhere(RUNG_ROW_ORDER_PASSES, false);
 }
 
-Test(stage_resume, dealt_rows_killed_at_any_step_go_on_to_the_same_bytes)
+Test(stage_resume, dealing_killed_at_any_step_resumes_to_the_same_bytes)
 {
 	resumes_from_anywhere(RUNG_ROW_ORDER_PARTITION, true);
 }
 
-Test(stage_resume, gathering_killed_at_any_step_goes_on_to_the_same_bytes)
+Test(stage_resume, gathering_killed_at_any_step_resumes_to_the_same_bytes)
 {
 	resumes_from_anywhere(RUNG_ROW_ORDER_GATHER, false);
 }
 
-static const char *stop_at; /* progress of this name, and at least this number of its bytes */
+static const char *stop_at; /* name of the step, and least number of its bytes, at which to stop */
 static unsigned long long stop_done;
 
 static int stop_at_name(void *ctx, const char *name, unsigned long long done,
@@ -114,7 +114,7 @@ static bool has_phase(const struct rung_stage_report *report, const char *name)
 	return false;
 }
 
-Test(stage_resume, finished_parts_are_not_done_again)
+Test(stage_resume, finished_parts_are_not_repeated)
 {
 	struct rung_stage_report report;
 
@@ -139,7 +139,7 @@ Test(stage_resume, finished_parts_are_not_done_again)
 	          has_phase(&report, "relabel"));
 }
 
-/* The half-done folder is as it was: the right job still finishes it. */
+/* The partial folder must be unchanged, so that the right job can still finish it. */
 static void is_refused(int status, const char *words)
 {
 	assert_says(rung_stage(&opts, NULL), status, words);
@@ -147,7 +147,7 @@ static void is_refused(int status, const char *words)
 	cr_assert_not(exists(out));
 }
 
-Test(stage_resume, half_done_work_is_kept_for_the_one_who_asks_for_it)
+Test(stage_resume, partial_work_is_kept_until_resume_or_force)
 {
 	struct rung_stage_report report;
 
@@ -161,7 +161,7 @@ Test(stage_resume, half_done_work_is_kept_for_the_one_who_asks_for_it)
 	same_files(reference, out);
 	support_remove(out);
 	opts.force = 0;
-	opts.resume = 1; /* with nothing there: from the start */
+	opts.resume = 1; /* without partial work: from the start */
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 	cr_assert_eq(report.resumed, 0);
 	cr_assert_eq(report.already_staged, 0);
@@ -170,7 +170,7 @@ Test(stage_resume, half_done_work_is_kept_for_the_one_who_asks_for_it)
 	no_leftovers(out);
 }
 
-Test(stage_resume, another_job_is_refused_with_what_differs)
+Test(stage_resume, another_job_is_rejected_with_the_differences)
 {
 	struct utimbuf times = { 1000, 1000 };
 
@@ -197,7 +197,7 @@ Test(stage_resume, another_job_is_refused_with_what_differs)
 	opts.split_count = 2;
 }
 
-Test(stage_resume, inputs_that_have_changed_are_refused)
+Test(stage_resume, changed_inputs_are_rejected)
 {
 	unsigned char *bytes;
 	size_t count;
@@ -212,7 +212,7 @@ Test(stage_resume, inputs_that_have_changed_are_refused)
 	is_refused(RUNG_E_INVAL, "features was '");
 }
 
-Test(stage_resume, memory_and_threads_may_change_but_not_below_what_was_dealt)
+Test(stage_resume, memory_and_threads_may_change_but_dealt_buckets_must_fit)
 {
 	struct rung_stage_report report;
 	uint64_t least;
@@ -227,7 +227,7 @@ Test(stage_resume, memory_and_threads_may_change_but_not_below_what_was_dealt)
 	opts.out_dir = out;
 	opts.row_order = RUNG_ROW_ORDER_PARTITION;
 	rung__stage_range_rows_max = 1500;
-	stop_in("features", 3000 * 5000 * 2 + 5000); /* all are dealt */
+	stop_in("features", 3000 * 5000 * 2 + 5000); /* all rows are dealt */
 	opts.resume = 1;
 	opts.memory_bytes = UINT64_C(16) << 20;
 	is_refused(RUNG_E_INVAL, "--memory");
@@ -235,16 +235,16 @@ Test(stage_resume, memory_and_threads_may_change_but_not_below_what_was_dealt)
 	cr_assert_leq(least, UINT64_C(64) << 20);
 	opts.memory_bytes = least;
 	opts.threads = 1;
-	opts.row_order = RUNG_ROW_ORDER_PASSES; /* what is dealt stays so */
+	opts.row_order = RUNG_ROW_ORDER_PASSES; /* dealt rows stay dealt */
 	rung__stage_range_rows_max = 0;
 	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
 	cr_assert_eq(report.row_order, RUNG_ROW_ORDER_PARTITION);
 	same_files(reference, out);
 }
 
-/* Cut anywhere, or with a byte of its last lines changed, the journal is believed as far as it is
- * whole. */
-Test(stage_resume, a_damaged_journal_is_believed_as_far_as_it_is_whole)
+/* If the journal is truncated anywhere, or a byte of its last lines is changed, its intact part is
+ * used. */
+Test(stage_resume, the_intact_part_of_a_damaged_journal_is_used)
 {
 	unsigned char *lines;
 	size_t bytes;
@@ -295,9 +295,9 @@ static void forge_map(const char *name, uint64_t block, uint32_t entry)
 	free(bytes);
 }
 
-Test(stage_resume, maps_that_would_lead_rows_astray_are_refused)
+Test(stage_resume, invalid_maps_are_rejected)
 {
-	/* block, after the features and the graph */
+	/* index of the first block after the features and the graph */
 	const uint64_t first = (4096 + ROWS * 5000 + 1048575) / 1048576 + 2;
 
 	setup_ranges();
@@ -314,7 +314,7 @@ Test(stage_resume, maps_that_would_lead_rows_astray_are_refused)
 	}
 }
 
-Test(stage_resume, files_that_are_not_what_the_journal_says_are_refused)
+Test(stage_resume, files_that_differ_from_the_journal_are_rejected)
 {
 	char path[400];
 	unsigned char *bytes;
@@ -340,7 +340,7 @@ Test(stage_resume, files_that_are_not_what_the_journal_says_are_refused)
 	is_refused(RUNG_E_CORRUPT, "features.000.npy");
 }
 
-/* The features file as it was; give it back. */
+/* Damages the features file. @return its original bytes, for the caller to free */
 static unsigned char *spoil_features(off_t cut_to, size_t change_at, size_t *bytes_out)
 {
 	unsigned char *bytes;
@@ -356,9 +356,9 @@ static unsigned char *spoil_features(off_t cut_to, size_t change_at, size_t *byt
 	return bytes;
 }
 
-/* Buckets are in the file itself, after the rows: number k at (2 + k) MiB here. No checksum of the
- * dataset covers them. */
-Test(stage_resume, dealt_rows_that_were_changed_before_they_are_put_in_order_are_refused)
+/* Buckets are in the file itself, after the rows: here, number k is at (2 + k) MiB. No checksum of
+ * the dataset covers them. */
+Test(stage_resume, damage_of_dealt_rows_before_sorting_is_detected)
 {
 	const off_t cuts[] = { 0, 5 << 20, 2000 };
 	char path[400];
@@ -373,12 +373,13 @@ Test(stage_resume, dealt_rows_that_were_changed_before_they_are_put_in_order_are
 		opts.force = 1;
 		stop_in("features",
 		        ROWS * 5000 * 2 + (i % 2 ? RANGE_ROWS * 5000 + 1
-		                                 : 1)); /* all dealt, or a range in order as well */
+		                                 /* all rows dealt, or one range sorted as well */
+		                                 : 1));
 		opts.resume = 1;
 		opts.force = 0;
 		bytes = spoil_features(cuts[i / 2], (5 << 20) + 1000, &count);
 		is_refused(RUNG_E_CORRUPT, "features.000.npy");
-		is_refused(RUNG_E_CORRUPT, "features.000.npy"); /* nor later */
+		is_refused(RUNG_E_CORRUPT, "features.000.npy"); /* still rejected the second time */
 		free(bytes);
 	}
 	opts.resume = 0;
@@ -389,7 +390,7 @@ Test(stage_resume, dealt_rows_that_were_changed_before_they_are_put_in_order_are
 	is_refused(RUNG_E_CORRUPT, "features.000.npy: is missing");
 }
 
-Test(stage_resume, rows_that_were_cut_off_are_not_filled_up_with_zeros)
+Test(stage_resume, missing_rows_are_not_replaced_by_zeros)
 {
 	unsigned char *bytes;
 	size_t count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging, canceled, killed, out of space, out of memory: nothing is left that opens but a whole
- * dataset. */
+/* Staging that is canceled, killed, or runs out of space or memory: only a complete dataset may
+ * open afterwards. */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "stage_killed.h"
 
-/* A mount point cannot be removed; most tests have none. */
+/* A mount point must be unmounted before its removal; most tests have none. */
 static void unmount_and_teardown(void)
 {
 	char small[300];
@@ -42,7 +42,7 @@ static int count_progress(void *ctx, const char *stage, unsigned long long done,
 	return ++progress.calls == progress.stop_at;
 }
 
-/* Work is kept once ranks are known, under a name that does not open. */
+/* Work is kept only once ranks are known, in a folder that does not open. */
 static void left_nothing_or_a_journal(void)
 {
 	char journal[340];
@@ -53,11 +53,11 @@ static void left_nothing_or_a_journal(void)
 	cr_assert_not(opens(partial));
 }
 
-Test(stage_stopped, a_run_canceled_at_any_call_leaves_nothing_or_what_can_be_gone_on_with)
+Test(stage_stopped, a_run_canceled_at_any_call_leaves_nothing_or_can_be_resumed)
 {
 	int calls, kept = 0;
 
-	opts.threads = 1; /* the same calls each time */
+	opts.threads = 1; /* one thread makes the same calls each time */
 	opts.progress = count_progress;
 	cr_assert_eq(rung_stage(&opts, NULL), 0);
 	cr_assert(progress.seen_graph && progress.seen_score && progress.seen_features &&
@@ -88,8 +88,8 @@ static int kill_at_progress(void *ctx, const char *stage, unsigned long long don
 	return 0;
 }
 
-/* In a child that is killed at its k-th step, or sign of progress. @return true when it got to the
- * end before that */
+/* Stages in a child that is killed at its k-th step or progress call. @return true if it finished
+ * before that */
 static bool stage_ends(int k)
 {
 	int status;
@@ -112,9 +112,9 @@ static bool has_score_method(const char *path, const char *method)
 	return has;
 }
 
-/* Whatever is found after a kill must let the next run through. All runs are in children: OpenMP
+/* The next run must succeed whatever state a kill leaves. All runs are in children, because OpenMP
  * does not survive a fork. */
-Test(stage_stopped, a_run_killed_at_any_step_leaves_no_folder_that_opens_but_a_whole_one)
+Test(stage_stopped, a_run_killed_at_any_step_leaves_no_incomplete_folder_that_opens)
 {
 	int k = 1, whole = 0;
 
@@ -135,7 +135,7 @@ Test(stage_stopped, a_run_killed_at_any_step_leaves_no_folder_that_opens_but_a_w
 		support_remove(out);
 	}
 	cr_assert_gt(k, 50);
-	cr_assert_lt(whole, 5, "the folder gets its name at the end");
+	cr_assert_lt(whole, 5, "the folder must get its name at the end");
 }
 
 static void killed_while_replacing(bool plain)
@@ -153,8 +153,8 @@ static void killed_while_replacing(bool plain)
 		done = stage_ends(k);
 		old = has_score_method(out, "blend");
 		new = has_score_method(out, "degree");
-		/* two renames cannot be one: in between the old folder has another name, and the
-		 * next run puts it back */
+		/* two renames are not atomic: between them the old folder has another name, and the
+		 * next run restores it */
 		cr_assert(old || new || (plain && exists(aside)), "step %d", k);
 		cr_assert_not(opens(partial), "step %d", k);
 		cr_assert_not(opens(aside), "step %d", k);
@@ -172,17 +172,17 @@ static void killed_while_replacing(bool plain)
 	cr_assert_gt(k, 50);
 }
 
-Test(stage_stopped, a_run_killed_while_replacing_leaves_the_old_dataset_or_the_new)
+Test(stage_stopped, a_run_killed_while_replacing_leaves_one_of_the_datasets)
 {
 	killed_while_replacing(false);
 }
 
-Test(stage_stopped, without_exchange_of_folders_the_old_dataset_is_put_back)
+Test(stage_stopped, without_exchange_of_folders_the_old_dataset_is_restored)
 {
 	killed_while_replacing(true);
 }
 
-Test(stage_stopped, a_file_size_limit_is_told_as_lack_of_space_and_gone_on_behind)
+Test(stage_stopped, a_run_resumes_after_a_file_size_limit)
 {
 	struct rlimit limit = { 100000, RLIM_INFINITY };
 
@@ -200,7 +200,7 @@ Test(stage_stopped, a_file_size_limit_is_told_as_lack_of_space_and_gone_on_behin
 	no_leftovers(out);
 }
 
-/* A file system of `kib` KiB at `small`, which is gone with this process. */
+/* Mounts a file system of `kib` KiB at `small`, which disappears with this process. */
 static void mount_small(char small[300], unsigned kib)
 {
 	char options[32];
@@ -210,10 +210,10 @@ static void mount_small(char small[300], unsigned kib)
 	cr_assert_eq(mkdir(small, 0777), 0);
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 	    mount("tmpfs", small, "tmpfs", 0, options) < 0)
-		cr_skip_test("a tmpfs cannot be mounted here: %s", strerror(errno));
+		cr_skip_test("cannot mount a tmpfs: %s", strerror(errno));
 }
 
-/* Two folders in it. */
+/* Creates two folders in it. */
 static void make_two(const char *small, char a[310], char b[310])
 {
 	snprintf(a, 310, "%s/a", small);
@@ -221,7 +221,7 @@ static void make_two(const char *small, char a[310], char b[310])
 	cr_assert_eq(mkdir(a, 0777) + mkdir(b, 0777), 0);
 }
 
-Test(stage_stopped, a_full_device_is_told_before_anything_is_written)
+Test(stage_stopped, a_full_device_is_reported_before_anything_is_written)
 {
 	char small[300], target[320];
 
@@ -241,7 +241,7 @@ static bool is_empty(const char *folder)
 	return rmdir(folder) == 0 && mkdir(folder, 0777) == 0;
 }
 
-/* Nothing is written, neither by the run nor by its dry run. */
+/* Neither the run nor its dry run may write anything. */
 static void has_no_room(const char *words)
 {
 	for (opts.dry_run = 1; opts.dry_run >= 0; opts.dry_run--) {
@@ -254,8 +254,8 @@ static void has_no_room(const char *words)
 	opts.dry_run = 0;
 }
 
-/* Each of them would fit alone. */
-Test(stage_stopped, room_for_folders_on_one_device_is_added_up)
+/* Each of the folders would fit alone. */
+Test(stage_stopped, space_for_folders_on_one_device_is_summed)
 {
 	char small[300], a[310], b[310], wide[310], target[310], words[700];
 	const char *folders[2] = { a, b };
@@ -275,7 +275,7 @@ Test(stage_stopped, room_for_folders_on_one_device_is_added_up)
 	opts.out_dir = target;
 	snprintf(words, sizeof(words), "%s, %s: staging needs ", target, a);
 	has_no_room(words);
-	folders[0] = wide; /* on another device there is room */
+	folders[0] = wide; /* another device has enough space */
 	cr_expect_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 }
 
@@ -286,8 +286,8 @@ static int stop_at_features(void *ctx, const char *what, unsigned long long done
 	return strcmp(what, "features") == 0 && done > total / 2;
 }
 
-/* Space that the stopped run has reserved on a device is available to the run that resumes it. */
-Test(stage_stopped, room_that_stripes_have_taken_is_not_asked_for_again)
+/* Space that the stopped run has reserved is available to the run that resumes it. */
+Test(stage_stopped, space_reserved_by_stripes_is_not_required_again)
 {
 	char small[300], a[310], b[310];
 	const char *const folders[2] = { a, b };
@@ -307,13 +307,14 @@ Test(stage_stopped, room_that_stripes_have_taken_is_not_asked_for_again)
 	cr_expect_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 }
 
-Test(stage_stopped, nothing_leaks_when_memory_ends_anywhere)
+Test(stage_stopped, nothing_leaks_whichever_allocation_fails)
 {
 	int64_t allowed = 0;
 	int rc, fds;
 
 	opts.threads = 1;
-	cr_assert_eq(rung_stage(&opts, NULL), 0); /* what libraries open once is open now */
+	/* libraries have now opened the descriptors that they keep */
+	cr_assert_eq(rung_stage(&opts, NULL), 0);
 	support_remove(out);
 	fds = support_open_descriptors();
 	do {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The ids of rung bench, and runs over them. Rounds of 1000 rows (as this program is built) hold
- * the same ids as a run that holds all of them, and rows gathered in rounds are right and complete.
- */
+/* The ids of rung bench, and runs over them. Rounds of 1000 rows (ROUND_ROWS of this program) have
+ * the same ids as a run with all ids in memory, and rows gathered in rounds are right and
+ * complete. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -34,7 +33,8 @@ static void make(const struct bench_args *args, struct bench_ids *out)
 	cr_assert_eq(bench_ids_make("rung bench", args, f.ds, &progress, out), 0);
 }
 
-/* The ids that a run requests, round by round. @return the highest number of rows in memory */
+/* Collects the ids that a run requests, round by round. @return the highest number of rows in
+ * memory */
 static uint64_t walk(struct bench_ids *ids, const struct bench_args *args, uint64_t *all,
                      uint64_t *batches_out)
 {
@@ -45,7 +45,8 @@ static uint64_t walk(struct bench_ids *ids, const struct bench_args *args, uint6
 		cr_assert_gt(end, batch);
 		cr_assert_leq(end, ids->end);
 		cr_assert(bench_ids_over(ids, end) ||
-		          ids->end >= end + args->look_ahead); /* announced in this round */
+		          /* the batches to announce must be in this round */
+		          ids->end >= end + args->look_ahead);
 		for (uint64_t b = batch; b < end; b++) {
 			uint64_t count;
 			const uint64_t *of = bench_ids_of(ids, b, &count);
@@ -89,16 +90,17 @@ static void compare(const char *kind, uint32_t look_ahead)
 	uint64_t *all = calloc(40000, sizeof(*all)), *again = calloc(40000, sizeof(*again)),
 		 batches, room;
 
-	whole.look_ahead = 4096; /* more than there are: all of them in one round */
+	whole.look_ahead = 4096; /* more than the number of batches: one round has all of them */
 	make(&whole, &same);
 	cr_assert_eq(walk(&same, &whole, all, &batches), same.count);
 	args.look_ahead = look_ahead;
 	make(&args, &ids);
-	cr_assert_lt(ids.end, look_ahead + 10, "%s: the first round is a long one", kind);
+	cr_assert_lt(ids.end, look_ahead + 10, "%s: the first round is too long", kind);
 	cr_assert_eq(ids.counted, strcmp(kind, "trace") != 0);
 	walk(&ids, &args, again, &batches);
 	memset(again, 0, 40000 * sizeof(*again));
-	room = walk(&ids, &args, again, &batches); /* from the beginning, as after a forecast */
+	/* from the beginning again, as after a forecast */
+	room = walk(&ids, &args, again, &batches);
 	cr_assert_eq(ids.count, same.count);
 	cr_assert_eq(ids.batch_count, same.batch_count);
 	cr_assert_eq(ids.warmup_rows, same.warmup_rows);
@@ -108,14 +110,14 @@ static void compare(const char *kind, uint32_t look_ahead)
 	cr_assert_leq(room, ROUND_ROWS + (look_ahead + 2) * ids.rows_max, "%s: %llu rows in memory",
 	              kind, (unsigned long long)room);
 	cr_assert_lt(room, ids.count / 2);
-	cr_assert_eq(memcmp(all, again, ids.count * sizeof(*all)), 0, "%s: other ids", kind);
+	cr_assert_eq(memcmp(all, again, ids.count * sizeof(*all)), 0, "%s: the ids differ", kind);
 	bench_ids_free(&ids);
 	bench_ids_free(&same);
 	free(all);
 	free(again);
 }
 
-Test(bench_ids, rounds_have_the_same_ids_as_a_run_that_holds_all)
+Test(bench_ids, rounds_have_the_same_ids_as_a_run_with_all_in_memory)
 {
 	fixture_open(&f, VERTICES, 64, RUNG_BYTES_MAX, NULL, NULL);
 	tool_progress_init(&progress, "rung bench", 1);
@@ -129,7 +131,7 @@ Test(bench_ids, rounds_have_the_same_ids_as_a_run_that_holds_all)
 	fixture_close(&f);
 }
 
-/* Rows of a page: the room of a request is limited to its own. */
+/* Rows of one page, so that a request has room for exactly its rows. */
 static void run_in_rounds(const char *kind, uint32_t batch, uint64_t seed,
                           struct bench_result *result, bool *grown_out)
 {
@@ -150,7 +152,7 @@ static void run_in_rounds(const char *kind, uint32_t batch, uint64_t seed,
 	cr_assert_eq(result->rows, ids.count - ids.warmup_rows);
 	cr_assert_null(result->interrupted);
 	cr_assert_eq(result->wrong_rows, 0);
-	*grown_out = ids.rows_max > first_max + first_max / 8; /* more than is spared */
+	*grown_out = ids.rows_max > first_max + first_max / 8; /* more than the spare room */
 	bench_truth_close(&truth);
 	bench_ids_free(&ids);
 }
@@ -169,7 +171,7 @@ static void some_buffers_grow(void)
 	cr_assert(grown);
 }
 
-Test(bench_ids, rounds_gather_all_rows_and_keep_as_many_times_as_there_is_room_for)
+Test(bench_ids, rounds_gather_all_rows_and_keep_a_limited_number_of_times)
 {
 	struct bench_result result;
 	uint64_t step = 1;
@@ -194,7 +196,7 @@ Test(bench_ids, rounds_gather_all_rows_and_keep_as_many_times_as_there_is_room_f
 	fixture_close(&f);
 }
 
-Test(bench_ids, a_signal_ends_the_making_of_a_round)
+Test(bench_ids, a_signal_interrupts_the_generation_of_a_round)
 {
 	const struct bench_args args = args_of("uniform");
 	struct bench_ids ids;

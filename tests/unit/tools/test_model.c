@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trainer's model against naive loops in double precision, and its parts against cases worked
- * out by hand. */
+/* The trainer's model compared with naive loops in double precision, and its parts with cases
+ * worked out by hand. */
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -38,7 +38,7 @@ static double half_by_definition(unsigned bits)
 	return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-Test(rows, every_f16_becomes_the_same_number_one_by_one_and_in_a_row)
+Test(rows, every_f16_is_converted_exactly_alone_and_in_a_row)
 {
 	static uint16_t bits[65536];
 	static float row[65536];
@@ -59,7 +59,7 @@ Test(rows, every_f16_becomes_the_same_number_one_by_one_and_in_a_row)
 	}
 }
 
-Test(rows, every_dtype_is_read_as_its_own)
+Test(rows, every_dtype_is_converted)
 {
 	cr_assert_eq(convert_one(RUNG_BF16, &(uint16_t){ 0xc049 }), -3.140625f);
 	cr_assert_eq(convert_one(RUNG_F32, &(float){ 1.5f }), 1.5f);
@@ -75,7 +75,7 @@ Test(rows, every_dtype_is_read_as_its_own)
 	cr_assert_eq(convert_one(RUNG_U64, &(uint64_t){ 1ull << 40 }), 0x1p40f);
 }
 
-Test(rows, rows_are_scaled_to_norm_one_and_zeros_stay)
+Test(rows, rows_are_scaled_to_norm_one_and_zero_rows_stay_zero)
 {
 	float in[6] = { 3, -4, 0, 0, 0, 2 }, l1[6], l2[6];
 	train_rows_convert(RUNG_F32, in, 3, 2, TRAIN_NORM_L1, (struct train_dropout){ 0 }, l1);
@@ -131,7 +131,7 @@ static void make_block(struct rung_block *block, uint64_t dst_count, uint64_t sr
 	uint64_t *indptr = calloc(dst_count + 1, sizeof(*indptr));
 	uint32_t *indices = calloc(dst_count * 5 + 1, sizeof(*indices));
 	for (uint64_t d = 0; d < dst_count; d++) {
-		uint64_t degree = small_draw(state, 5); /* some have no neighbour */
+		uint64_t degree = small_draw(state, 5); /* some vertices have no neighbour */
 		indptr[d + 1] = indptr[d] + degree;
 		for (uint64_t e = indptr[d]; e < indptr[d + 1]; e++)
 			indices[e] = (uint32_t)small_draw(state, src_count);
@@ -164,8 +164,8 @@ static void small_fini(struct small *small)
 	free(small->rows);
 }
 
-/* The model by its formula, in double precision; the mean loss over the seeds. logits may be
- * NULL. */
+/* Evaluates the formula of the model in double precision. `logits` may be NULL. @return the mean
+ * loss over the seeds */
 static double naive_loss(const struct small *small, const double *params, double *logits)
 {
 	double *in = calloc(32 * WIDTH, sizeof(double)), loss = 0;
@@ -228,7 +228,7 @@ static void init_model(struct train_model *model)
 		model->params[i] += (float)(rung__mix64(i) % 1000) / 2000.0f - 0.25f;
 }
 
-Test(model, logits_and_loss_are_those_of_the_formula)
+Test(model, logits_and_loss_follow_the_formula)
 {
 	struct small small;
 	struct train_model model;
@@ -259,7 +259,7 @@ Test(model, gradients_are_the_slopes_of_the_formula)
 	small_init(&small);
 	init_model(&model);
 	double *params = params_in_double(&model);
-	/* the second finds buffers that were used before */
+	/* the second round reuses buffers */
 	for (int round = 0; round < 2; round++) {
 		cr_assert_eq(train_model_forward(&model, &small.input, 1, 0, &logits), 0);
 		cr_assert_eq(train_model_loss(&model, logits, small.labels, SEEDS, 1, &loss), 0);
@@ -278,16 +278,16 @@ Test(model, gradients_are_the_slopes_of_the_formula)
 		                   slope);
 		nonzero += fabs(slope) > 1e-3;
 	}
-	cr_assert_gt(nonzero, (int)model.param_count / 3); /* the case is worth its name */
+	cr_assert_gt(nonzero, (int)model.param_count / 3); /* the case is not trivial */
 	free(params);
 	train_model_fini(&model);
 	small_fini(&small);
 }
 
-Test(model, gradients_pass_through_dropout_only_where_it_kept)
+Test(model, gradients_pass_only_values_kept_by_dropout)
 {
-	/* One hidden layer whose output is dropped out: what was dropped gets no gradient in the
-	 * layer below. */
+	/* One hidden layer with dropout of its output: dropped values have no gradient in the layer
+	 * below. */
 	const uint64_t indptr[2] = { 0, 0 };
 	const struct rung_block bare = { .dst_count = 1, .src_count = 1, .indptr = indptr };
 	const struct rung_block *blocks[2] = { &bare, &bare };
@@ -318,7 +318,7 @@ Test(model, gradients_pass_through_dropout_only_where_it_kept)
 	train_model_fini(&model);
 }
 
-Test(model, equal_logits_cost_the_logarithm_of_the_classes)
+Test(model, the_loss_of_equal_logits_is_the_logarithm_of_the_class_count)
 {
 	struct train_model model;
 	float logits[8] = { 7, 7, 7, 7, -3, -3, -3, -3 };
@@ -332,14 +332,14 @@ Test(model, equal_logits_cost_the_logarithm_of_the_classes)
 	train_model_fini(&model);
 }
 
-Test(model, of_equal_logits_the_first_is_the_answer)
+Test(model, the_first_of_equal_logits_is_the_prediction)
 {
 	const float logits[6] = { 1, 1, 0, -2, 5, 5 };
 	cr_assert_eq(train_count_correct(logits, (const int32_t[]){ 0, 1 }, 2, 3), 2);
 	cr_assert_eq(train_count_correct(logits, (const int32_t[]){ 1, 2 }, 2, 3), 0);
 }
 
-Test(adam, two_steps_are_those_worked_out_by_hand)
+Test(adam, two_steps_equal_those_worked_out_by_hand)
 {
 	struct train_model model;
 	struct train_adam adam = { .lr = 0.1f, .weight_decay = 0.5f };

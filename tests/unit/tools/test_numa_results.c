@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The four forms in which rung numa prints, from synthetic results of every kind, against golden
- * files.
- */
+/* The four output formats of rung numa, for synthetic results of every kind, compared with golden
+ * files. */
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -40,7 +38,7 @@ static struct rung_numa_result *add(enum rung_numa_matrix matrix, const char *ki
 	return result;
 }
 
-/* Two samples around a median that differs from all others. */
+/* Two samples whose median differs from all other medians. */
 static struct rung_numa_value value(double least)
 {
 	struct rung_numa_value value = { .samples = &samples[sample_count], .count = 2 };
@@ -88,7 +86,7 @@ static void add_bandwidth(void)
 			set_memory(result, 512 * MIB, 256 * MIB);
 			set_rate(result, all ? 4e10 : 9e9, 0);
 		}
-		if (k != 1) { /* node 3 has no write */
+		if (k != 1) { /* node 3 has no result for writes */
 			result = add(RUNG_NUMA_BANDWIDTH, kinds[k], 0, 3);
 			set_threads(result, 1);
 			set_memory(result, 64 * MIB, 256 * MIB);
@@ -180,7 +178,8 @@ static void add_gpus(void)
 	static const char *const kinds[] = { "to_gpu", "from_gpu", "both", "read" };
 	struct rung_numa_result *result;
 
-	for (int place = 0; place < 3; place++) { /* GPU 0 and node 0, it and node 3, the other */
+	/* GPU 0 and node 0; GPU 0 and node 3; GPU 1 and node 0 */
+	for (int place = 0; place < 3; place++) {
 		const int gpu = place == 2, node = place == 1 ? 3 : 0;
 
 		for (size_t k = 0; k < 4; k++) {
@@ -191,7 +190,7 @@ static void add_gpus(void)
 			else if (place != 2 || k != 3)
 				set_rate(result, 2e10, 0);
 			else
-				report.info.result_count--; /* has no read */
+				report.info.result_count--; /* no result for reads */
 		}
 		for (uint64_t row = 64; place != 1 && row <= 4096; row *= 64) {
 			result = add_gpu(RUNG_NUMA_GPU, "gather", gpu, node);
@@ -306,7 +305,7 @@ static void add_all(void)
 	add_costs();
 }
 
-/* Each kind is absent, and nothing is known about the machine. */
+/* Results of every kind are absent, and nothing is known about the machine. */
 static void add_reasons(void)
 {
 	report.info = (struct rung_numa_report_info){
@@ -332,7 +331,7 @@ static void add_reasons(void)
 
 /* ---- output ---- */
 
-/* One line per key and result, without the version, which releases change. */
+/* One line per key and per result, without the version, which changes with each release. */
 static void print_json(const struct numa_measured *measured)
 {
 	json_t *root = json_object(), *entry;
@@ -360,7 +359,7 @@ static void print_json(const struct numa_measured *measured)
 	json_decref(root);
 }
 
-/* All forms, one after the other. */
+/* All formats, one after the other. */
 static char *print_all(void)
 {
 	static struct rung_topology_node nodes[] = { { .node = 0 }, { .node = 3 } };
@@ -410,7 +409,7 @@ static void compare(const char *name)
 	free(text);
 }
 
-Test(numa_results, every_kind_in_every_form)
+Test(numa_results, every_kind_is_printed_in_every_format)
 {
 	add_all();
 	compare("numa-results.golden");

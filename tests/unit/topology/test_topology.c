@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The topology: lists, numbers and PCI paths by hand, a machine with holes, and memory that ends.
- * tests/cli/test_numa.py has the machines. */
+/* The topology: lists, numbers, PCI paths, a machine with gaps in its numbering, and failed
+ * allocations. Recorded machines are tested by tests/cli/numa/test_numa.py. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -101,7 +101,7 @@ Test(topology, lists_are_read_as_the_kernel_writes_them)
 	cr_assert_eq(count, 65536);
 }
 
-Test(topology, lists_that_are_none_are_refused)
+Test(topology, invalid_lists_are_rejected)
 {
 	static const char *const bad[] = { "-",      "0-",   "-0",         "0--1",
 		                           "3-2",    "1,0",  "0,0",        "0-2,2",
@@ -118,7 +118,7 @@ Test(topology, lists_that_are_none_are_refused)
 	}
 }
 
-Test(topology, numbers_are_digits_up_to_a_most_and_what_must_follow)
+Test(topology, numbers_have_a_maximum_and_a_suffix)
 {
 	uint64_t number = 7;
 
@@ -138,21 +138,21 @@ Test(topology, numbers_are_digits_up_to_a_most_and_what_must_follow)
 	cr_assert_eq(number, 12);
 }
 
-Test(topology, links_of_pci_paths)
+Test(topology, links_follow_from_pci_paths)
 {
 	static const struct {
 		const char *a, *b;
 		enum rung_link link;
 	} cases[] = {
-		/* two namespaces */
+		/* two namespaces of a drive */
 		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:00/0000:00:01.0/0000:01:00.0",
 		  RUNG_LINK_PIX },
-		/* two functions */
+		/* two functions of a device */
 		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:00/0000:00:01.0/0000:01:00.1",
 		  RUNG_LINK_PIX },
 		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:00/0000:00:02.0/0000:02:00.0",
 		  RUNG_LINK_PHB },
-		/* in the processor */
+		/* a device integrated in the processor */
 		{ "pci0000:00/0000:00:01.0", "pci0000:00/0000:00:02.0/0000:02:00.0",
 		  RUNG_LINK_PHB },
 		{ "pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:80/0000:80:01.0/0000:81:00.0",
@@ -178,7 +178,7 @@ Test(topology, links_of_pci_paths)
 	}
 }
 
-Test(topology, names_on_the_bus)
+Test(topology, bus_ids_and_host_bridges_are_recognised)
 {
 	cr_assert(rung__is_bus_id("0000:3b:00.0", 12));
 	cr_assert(rung__is_bus_id("10000:e1:00.7/nvme", 13));
@@ -249,7 +249,7 @@ Test(topology, positions_and_numbers_differ, .init = make_root, .fini = remove_r
 	rung_topology_destroy(NULL);
 }
 
-Test(topology, nothing_is_left_when_memory_ends_anywhere, .init = make_root, .fini = remove_root)
+Test(topology, nothing_leaks_whichever_allocation_fails, .init = make_root, .fini = remove_root)
 {
 	const int fds = support_open_descriptors();
 	struct rung_topology *topology;
@@ -270,7 +270,7 @@ Test(topology, nothing_is_left_when_memory_ends_anywhere, .init = make_root, .fi
 	cr_assert_gt(allowed, 20);
 }
 
-Test(topology, newer_callers_and_wrong_nodes_are_refused)
+Test(topology, newer_callers_and_invalid_nodes_are_rejected)
 {
 	struct {
 		struct rung_topology_info info;
@@ -299,11 +299,11 @@ static bool has_libnuma(void)
 	return false;
 }
 
-Test(topology, what_can_be_done_about_memory_is_found_by_a_try)
+Test(topology, a_trial_finds_whether_memory_can_be_placed)
 {
 	struct rung_numa_policy policy = { .size = sizeof(policy) };
 
-	/* more nodes than any known machine has */
+	/* no known machine has this node */
 	cr_assert_eq(rung_numa_probe_policy(RUNG_NODES_MAX - 1, &policy), 0);
 	cr_assert_not(policy.can_bind);
 	cr_assert(strstr(policy.bind_why, has_libnuma() ? "mbind" : "libnuma"), "%s",
@@ -311,14 +311,14 @@ Test(topology, what_can_be_done_about_memory_is_found_by_a_try)
 	cr_assert_eq(policy.can_query != 0, policy.query_why[0] == 0);
 }
 
-Test(topology, a_container_that_refuses_is_reported)
+Test(topology, a_container_that_refuses_placement_is_reported)
 {
 	struct rung_numa_policy policy = { .size = sizeof(policy) };
 
 	if (!has_libnuma())
 		cr_skip("built without libnuma");
 	if (!refuse_placement())
-		cr_skip("no seccomp here: %s", strerror(errno));
+		cr_skip("seccomp is not available: %s", strerror(errno));
 	cr_assert_eq(rung_numa_probe_policy(0, &policy), 0);
 	cr_assert_not(policy.can_bind);
 	cr_assert_not(policy.can_query);

@@ -14,10 +14,10 @@ static const uint64_t sizes[SIZES] = { 0, 1, 2, 5, 17, 17, 59, 60 };
 struct fixture {
 	struct rung_trace *trace;
 	uint64_t rows[REQUESTS];
-	uint64_t seen; /* of the rows, distinct */
+	uint64_t seen; /* number of distinct rows */
 };
 
-/* Batches of distinct rows, some much likelier than others; the last three rows never come. */
+/* Batches of distinct rows, some much more likely than others. The last three rows never occur. */
 static void draw(struct fixture *f, uint64_t seed)
 {
 	uint64_t state = seed * 2 + 1, seen[ROWS] = { 0 };
@@ -52,7 +52,7 @@ static void init(struct fixture *f, uint64_t seed, uint64_t kept_max)
 		             rung_last_error());
 }
 
-/* A list of rows, the latest first. */
+/* Keeps a list of rows, the most recent first. */
 static uint64_t naive_lru(const struct fixture *f, uint64_t count, uint64_t counted_from,
                           uint64_t size)
 {
@@ -113,7 +113,7 @@ static uint64_t naive_belady(const struct fixture *f, uint64_t count, uint64_t c
 	return hits;
 }
 
-Test(trace, lru_and_belady_are_those_of_a_plain_simulation)
+Test(trace, lru_and_belady_equal_a_plain_simulation)
 {
 	for (uint64_t seed = 1; seed <= 4; seed++) {
 		const uint64_t counted_from = seed % 2 ? 0 : REQUESTS / 3;
@@ -133,13 +133,13 @@ Test(trace, lru_and_belady_are_those_of_a_plain_simulation)
 		cr_assert_eq(lru[0], 0);
 		if (counted_from == 0)
 			cr_assert_eq(belady[SIZES - 1], REQUESTS - f.seen,
-			             "every row is a miss once");
+			             "every row must miss once");
 		rung_trace_destroy(f.trace);
 	}
 }
 
-/* Most hits of requests i .. count, with these rows in the tier; every choice of what stays is
- * tried. */
+/* The most hits of requests i to count with these rows in the tier, by trying every choice of rows
+ * to keep. */
 static unsigned most_hits(const unsigned *rows, unsigned count, unsigned i, unsigned held, int size)
 {
 	unsigned best = 0, all;
@@ -183,7 +183,7 @@ Test(trace, nothing_beats_belady_on_short_traces)
 	}
 }
 
-/* More levels of bits than one, and times pushed together many times. */
+/* More than one level of bits, and times that are compacted many times. */
 Test(trace, long_traces_of_few_rows_are_scanned)
 {
 	enum { MANY = 300000 };
@@ -195,14 +195,14 @@ Test(trace, long_traces_of_few_rows_are_scanned)
 		cr_assert_eq(rung_trace_add(trace, &row, 1), 0);
 	cr_assert_eq(rung_trace_lru_hits(trace, 0, three, 3, hits), 0);
 	cr_assert(hits[0] == 0 && hits[1] == 0 && hits[2] == MANY - 100,
-	          "a scan is the worst for LRU");
+	          "a scan is the worst case of LRU");
 	cr_assert_eq(rung_trace_belady_hits(trace, 0, three, 3, hits), 0);
-	cr_assert_eq(hits[0], (MANY / 100 - 1) * 10, "ten of them stay for good");
+	cr_assert_eq(hits[0], (MANY / 100 - 1) * 10, "ten rows must stay in the tier");
 	cr_assert_eq(hits[2], MANY - 100);
 	rung_trace_destroy(trace);
 }
 
-Test(trace, static_hits_follow_the_order_and_the_oracle_has_most)
+Test(trace, static_hits_follow_the_order_and_the_oracle_is_best)
 {
 	uint32_t order[ROWS];
 	uint64_t wide[ROWS], counts[ROWS] = { 0 }, hits[SIZES], wide_hits[SIZES], own_hits[SIZES],
@@ -256,7 +256,7 @@ Test(trace, counts_above_the_radix_of_a_digit_are_sorted)
 	rung_trace_destroy(trace);
 }
 
-Test(trace, only_the_first_requests_are_kept_and_all_are_counted)
+Test(trace, only_the_first_requests_are_kept_but_all_are_counted)
 {
 	uint64_t lru[SIZES], belady[SIZES], all[SIZES];
 	struct fixture f;
@@ -289,7 +289,7 @@ Test(trace, an_empty_trace_has_no_hits)
 	rung_trace_destroy(trace);
 }
 
-Test(trace, wrong_rows_and_sizes_are_named)
+Test(trace, invalid_rows_and_sizes_are_named)
 {
 	const uint64_t rows[] = { 3, 60, 1 }, descending[] = { 5, 4 }, large[] = { 5, 61 };
 	struct rung_trace_opts opts = RUNG_TRACE_OPTS_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verification finds any damage, and reports its location. */
+/* Verification detects any damage and reports its location. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static void flip(const char *name, uint64_t at)
 	cr_assert_eq(support_flip(file_at(name), at), 0, "%s: byte %d", name, (int)at);
 }
 
-Test(verify, a_whole_dataset_passes_with_every_byte_and_row_looked_at)
+Test(verify, an_intact_dataset_passes_with_every_byte_and_row_checked)
 {
 	struct rung_verify_report report;
 	struct rung_dataset *ds;
@@ -90,7 +90,7 @@ Test(verify, a_whole_dataset_passes_with_every_byte_and_row_looked_at)
 	rung_verify_report_fini(&report);
 }
 
-Test(verify, one_changed_byte_of_any_file_is_found_and_named)
+Test(verify, one_changed_byte_of_any_file_is_detected_and_named)
 {
 	struct rung_dataset *ds;
 
@@ -111,7 +111,7 @@ Test(verify, one_changed_byte_of_any_file_is_found_and_named)
 	cr_assert_eq(rung_dataset_verify(ds_dir, NULL, NULL), 0);
 }
 
-Test(verify, bytes_at_the_borders_of_blocks_belong_to_their_block)
+Test(verify, first_and_last_bytes_of_blocks_belong_to_their_block)
 {
 	static const uint64_t places[] = { BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES - 1,
 		                           2 * BLOCK_BYTES };
@@ -139,7 +139,7 @@ Test(verify, several_bad_blocks_are_all_in_the_report)
 	rung_verify_report_fini(&report);
 }
 
-Test(verify, cut_longer_and_missing_files_are_bad_blocks)
+Test(verify, truncated_extended_and_missing_files_are_bad_blocks)
 {
 	struct rung_verify_report report;
 	size_t bytes;
@@ -188,7 +188,7 @@ Test(verify, rows_that_differ_from_the_source_are_counted)
 	rung_verify_report_fini(&report);
 }
 
-Test(verify, a_source_of_another_shape_is_refused)
+Test(verify, a_source_of_another_shape_is_rejected)
 {
 	struct rung_verify_report report;
 	char spec[400];
@@ -217,7 +217,7 @@ Test(verify, it_can_be_canceled)
 	cr_assert_eq(rung_dataset_verify(ds_dir, &opts, &report), RUNG_E_CANCELED);
 }
 
-Test(verify, nothing_is_left_when_memory_ends_anywhere)
+Test(verify, nothing_leaks_whichever_allocation_fails)
 {
 	struct rung_verify_report report;
 	int64_t allowed = 0;

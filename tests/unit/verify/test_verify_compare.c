@@ -76,7 +76,7 @@ Test(verify_compare, labels_scores_and_splits_that_differ_are_counted)
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.split_ids_different, 1);
 	cr_assert_eq(report.rows_different + report.lists_different, 0);
-	opts.split_specs = (const char *[]){ valid, valid }; /* as many, all others */
+	opts.split_specs = (const char *[]){ valid, valid }; /* as many ids, all different */
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.split_ids_different, 200);
 	opts.split_names = (const char *[]){ "train", "test" };
@@ -84,7 +84,7 @@ Test(verify_compare, labels_scores_and_splits_that_differ_are_counted)
 	cr_assert(strstr(rung_last_error(), "split_test"), "%s", rung_last_error());
 }
 
-/* An edge of the list changed: ends are 8 bytes each, all sources first. */
+/* Changes an edge of the list, which has all sources first; an end has 8 bytes. */
 Test(verify_compare, lists_that_differ_are_counted)
 {
 	struct rung_verify_opts opts = all_sources();
@@ -117,7 +117,8 @@ Test(verify_compare, lists_that_differ_are_counted)
 	cr_assert_not(loop);
 }
 
-/* The graph as lists, which are read in place: sorting edges alone takes megabytes. */
+/* Writes the graph as columns, which are read in place, because sorting edges alone needs
+ * megabytes. */
 static void make_lists(void)
 {
 	static char spec[700];
@@ -153,9 +154,9 @@ static int watch(void *ctx, const char *stage, unsigned long long done, unsigned
 	return 0;
 }
 
-/* The minimum that works is reported; with it rows take many passes, and lists arrive in several
- * parts. */
-Test(verify_compare, little_memory_takes_more_passes_and_finds_the_same)
+/* The least memory that works is reported. With it, rows need many passes and lists arrive in
+ * several parts. */
+Test(verify_compare, little_memory_needs_more_passes_with_the_same_result)
 {
 	struct rung_verify_opts opts = all_sources();
 	struct watched watched = { 0, 0 };
@@ -186,7 +187,7 @@ Test(verify_compare, little_memory_takes_more_passes_and_finds_the_same)
 	cr_assert_eq(report.lists_different, 1);
 }
 
-Test(verify_compare, a_sample_has_so_many_and_finds_what_is_in_it)
+Test(verify_compare, a_sample_has_the_given_size_and_finds_its_differences)
 {
 	struct rung_verify_opts opts = all_sources();
 	const uint64_t data = data_at(source, VERTICES * ROW_BYTES);
@@ -208,7 +209,8 @@ Test(verify_compare, a_sample_has_so_many_and_finds_what_is_in_it)
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.rows_compared, 150);
 	found = report.rows_different;
-	cr_assert(found > 40 && found < 110, "%" PRIu64, found); /* 75, give or take 6 */
+	/* expected 75, standard deviation 6 */
+	cr_assert(found > 40 && found < 110, "%" PRIu64, found);
 	cr_assert_eq(report.first_different % 2, 0);
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.rows_different, found);
@@ -225,7 +227,7 @@ Test(verify_compare, a_sample_finds_lists_that_differ)
 	struct rung_verify_report report;
 
 	opts.sample_rows = 300;
-	graph.undirected = 1; /* nearly every list is another */
+	graph.undirected = 1; /* nearly every list differs */
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.lists_compared, 300);
 	cr_assert(report.lists_different > 250 && report.lists_different <= 300, "%" PRIu64,
@@ -233,7 +235,7 @@ Test(verify_compare, a_sample_finds_lists_that_differ)
 	graph.undirected = 0;
 }
 
-Test(verify_compare, sources_of_another_shape_are_refused)
+Test(verify_compare, sources_of_another_shape_are_rejected)
 {
 	struct rung_verify_opts opts = all_sources();
 
@@ -255,8 +257,7 @@ Test(verify_compare, sources_of_another_shape_are_refused)
 	graph.specs = specs;
 }
 
-/* Swap two entries of a map, and make all checksums right again: as a faulty program would have
- * staged it. */
+/* Swaps two entries of a map and updates all checksums, as if a faulty program had staged it. */
 static void stage_wrong_map(void)
 {
 	struct rung__manifest *m;
@@ -287,13 +288,13 @@ static void stage_wrong_map(void)
 	free(sums);
 }
 
-Test(verify_compare, maps_that_are_not_each_others_inverse_are_found)
+Test(verify_compare, maps_that_are_not_each_others_inverse_are_detected)
 {
 	struct rung_verify_opts opts = all_sources(), plain = RUNG_VERIFY_OPTS_INIT;
 	struct rung_verify_report report;
 
 	stage_wrong_map();
-	report = verified(&plain, 0); /* as staged */
+	report = verified(&plain, 0); /* checksums match */
 	cr_assert_eq(report.bad_count, 0);
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert(report.maps_disagree);
@@ -323,7 +324,7 @@ Test(verify_compare, it_can_be_canceled_in_every_step)
 	}
 }
 
-Test(verify_compare, nothing_is_left_when_memory_ends_anywhere)
+Test(verify_compare, nothing_leaks_whichever_allocation_fails)
 {
 	for (int sampled = 0; sampled < 2; sampled++) {
 		struct rung_verify_opts opts = all_sources();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verifying and repairing datasets with bytes between rows, with several folders, or staged in the
- * least memory. */
+/* Verifying and repairing datasets with padding, with several folders, or staged in the least
+ * memory. */
 #include <sys/stat.h>
 
 #include "verify_fixture.h"
@@ -27,7 +27,7 @@ static const struct layout {
 	{ RUNG_STAGE_PAD_AUTO, 1, RUNG_ROW_ORDER_PASSES, false },
 };
 
-/* In place of the fixture's dataset, with its score. */
+/* Replaces the fixture's dataset by one with this layout and the same score. */
 static void stage_as(const struct layout *layout)
 {
 	struct rung_stage_opts opts = RUNG_STAGE_OPTS_INIT;
@@ -108,7 +108,7 @@ Test(verify_layout, every_layout_agrees_with_its_sources_in_full_and_sampled)
 	}
 }
 
-Test(verify_layout, a_row_that_differs_is_found_and_named_in_every_layout)
+Test(verify_layout, a_row_that_differs_is_detected_and_named_in_every_layout)
 {
 	size_t bytes;
 
@@ -147,8 +147,8 @@ static void repairs(uint64_t wanted)
 	all_as_staged("repaired");
 }
 
-/* In each features file one byte of the header, of the first row, after that row (where padding may
- * be), and the last byte; then one byte of each other file. */
+/* Changes one byte of the header, of the first row, after that row (where padding may be), and the
+ * last byte of each features file; then one byte of each other file. */
 Test(verify_layout, a_bad_block_of_any_layout_is_repaired_to_the_byte)
 {
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(layouts); i++) {
@@ -179,8 +179,9 @@ Test(verify_layout, a_bad_block_of_any_layout_is_repaired_to_the_byte)
 	}
 }
 
-/* The target of a link is cut, extended or removed, and is rebuilt there: the link stays a link. */
-Test(verify_layout, files_in_other_folders_are_made_again_where_they_were)
+/* The target of a link is truncated, extended or removed. It must be rebuilt at its place, and the
+ * link must stay a link. */
+Test(verify_layout, files_in_other_folders_are_rebuilt_in_place)
 {
 	struct rung_verify_opts opts = all_sources();
 	struct rung_verify_report report;
@@ -209,15 +210,15 @@ Test(verify_layout, files_in_other_folders_are_made_again_where_they_were)
 		cr_assert_eq(lstat(target, &st), 0);
 		cr_assert(S_ISREG(st.st_mode));
 	}
-	/* a link that is gone is not known any more: the file takes its place */
+	/* the target of a missing link is unknown, so the file is rebuilt in its place */
 	cr_assert_eq(unlink(file_at("features.001.npy")), 0);
 	report = verified(&opts, 0);
 	rung_verify_report_fini(&report);
 	all_as_staged("without a link");
 }
 
-/* Staged in the least memory, verified in the least memory: the two do not have to be the same. */
-Test(verify_layout, a_dataset_staged_in_the_least_memory_is_verified_in_the_least)
+/* The least memory for staging and for verifying may differ. */
+Test(verify_layout, a_dataset_is_staged_and_verified_in_the_least_memory)
 {
 	struct rung_verify_opts opts = all_sources();
 	struct rung_verify_report report;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Damage of any file at any place is repaired to the byte from its sources, or left as it is. */
+/* Damage of any file at any offset is repaired to the byte from its sources, or left unchanged. */
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -50,7 +50,7 @@ static bool as_staged(size_t i)
 static void all_as_staged(const char *what)
 {
 	for (size_t i = 0; i < kept_count; i++)
-		cr_assert(as_staged(i), "%s: %s is not as it was", what, kept[i].name);
+		cr_assert(as_staged(i), "%s: %s differs from the staged file", what, kept[i].name);
 }
 
 static bool is(size_t i, const char *name)
@@ -73,7 +73,7 @@ static uint64_t random_below(uint64_t bound)
 	return rung__mix64(random_state++) % bound;
 }
 
-Test(verify_repair, a_byte_anywhere_in_any_file)
+Test(verify_repair, a_byte_anywhere_in_any_file_is_repaired)
 {
 	struct rung_verify_opts opts = repairing();
 
@@ -101,7 +101,7 @@ Test(verify_repair, a_byte_anywhere_in_any_file)
 	all_as_staged("in the end");
 }
 
-Test(verify_repair, files_that_are_cut_longer_or_gone)
+Test(verify_repair, truncated_extended_and_missing_files_are_repaired)
 {
 	struct rung_verify_opts opts = repairing();
 	struct rung_verify_report report;
@@ -127,9 +127,9 @@ Test(verify_repair, files_that_are_cut_longer_or_gone)
 	all_as_staged("in the end");
 }
 
-/* All at once, but for the two maps, which come from each other, and checksums.npy, whose other
- * blocks come from the files. */
-Test(verify_repair, many_files_at_once)
+/* All files at once, except one of the two maps, which are repaired from each other, and
+ * checksums.npy, whose other blocks are computed from the files. */
+Test(verify_repair, many_files_are_repaired_at_once)
 {
 	struct rung_verify_opts opts = repairing();
 	struct rung_verify_report report;
@@ -151,7 +151,7 @@ Test(verify_repair, many_files_at_once)
 	}
 }
 
-Test(verify_repair, without_its_source_a_block_stays_and_the_reason_is_told)
+Test(verify_repair, without_its_source_a_block_stays_bad_with_the_reason)
 {
 	static const struct {
 		const char *name, *words;
@@ -179,8 +179,8 @@ Test(verify_repair, without_its_source_a_block_stays_and_the_reason_is_told)
 	}
 }
 
-/* Maps and checksums come from the folder alone. */
-Test(verify_repair, what_follows_from_the_folder_needs_no_source)
+/* Maps and checksums are rebuilt from the folder alone. */
+Test(verify_repair, maps_and_checksums_are_repaired_without_sources)
 {
 	static const char *const names[] = { "vertex_of_rank.npy", "rank_of_vertex.npy",
 		                             "checksums.npy" };
@@ -206,7 +206,7 @@ Test(verify_repair, what_follows_from_the_folder_needs_no_source)
 	flip(file_at(names[0]), 4100);
 	flip(file_at(names[1]), 4100);
 	all_as_staged("both maps");
-	cr_assert_eq(unlink(file_at(names[2])), 0); /* a file and its record */
+	cr_assert_eq(unlink(file_at(names[2])), 0); /* a file and the record of its checksums */
 	flip(file_at("score.npy"), 4100);
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert(strstr(report.unrepaired, "files it is of are damaged as well"), "%s",
@@ -218,7 +218,7 @@ Test(verify_repair, what_follows_from_the_folder_needs_no_source)
 	rung_verify_report_fini(&report);
 }
 
-Test(verify_repair, another_source_is_not_written)
+Test(verify_repair, rows_of_another_source_are_not_written)
 {
 	struct rung_verify_opts opts = repairing();
 	struct rung_verify_report report;
@@ -227,7 +227,7 @@ Test(verify_repair, another_source_is_not_written)
 
 	keep_files();
 	flip(file_at("features.000.npy"), 5000);
-	for (size_t v = 0; v < VERTICES; v++) /* every row another */
+	for (size_t v = 0; v < VERTICES; v++) /* changes every row */
 		npy[bytes - VERTICES * ROW_BYTES + v * ROW_BYTES + 7] ^= 1;
 	cr_assert_eq(support_write_file(source, npy, bytes), 0);
 	free(npy);
@@ -254,8 +254,8 @@ static int stop_at_block(void *ctx, const char *stage, unsigned long long done,
 	return strcmp(stage, "repair") == 0 && (*left)-- == 0;
 }
 
-/* After each block: the rest is as bad as it was, and nothing else is worse. */
-Test(verify_repair, stopped_in_the_middle_it_can_go_on)
+/* After each block, the other bad blocks must be unchanged and no other block may be bad. */
+Test(verify_repair, a_stopped_repair_can_be_repeated)
 {
 	static const char *const names[] = { "features.000.npy", "features.000.npy", "labels.npy",
 		                             "graph_indices.npy" };
@@ -304,8 +304,8 @@ static int watch_temp(void *ctx, const char *stage, unsigned long long done,
 	return 0;
 }
 
-/* Killed at any moment, a repair leaves no temporary file. */
-Test(verify_repair, the_relabelled_graph_has_no_name)
+/* A repair that is killed at any moment must leave no temporary file. */
+Test(verify_repair, the_temporary_file_of_the_graph_has_no_name)
 {
 	struct rung_verify_opts opts = repairing();
 	struct temp_watch watch = { .calls = 0 };
@@ -327,7 +327,7 @@ Test(verify_repair, the_relabelled_graph_has_no_name)
 	all_as_staged("both files of the graph");
 }
 
-Test(verify_repair, nothing_is_left_when_memory_ends_anywhere)
+Test(verify_repair, nothing_leaks_whichever_allocation_fails)
 {
 	struct rung_verify_opts opts = repairing();
 	int64_t allowed = 0;

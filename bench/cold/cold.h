@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * rung_cold_reads: the cold rows of batches, fetched by rung and by the ways in which others fetch
- * them, from the same file for the same ids. README.md in bench/ says what each does and what is
- * timed.
+ * rung_cold_reads: the cold rows of batches, fetched by rung and by the strategies of other
+ * systems, from the same file and for the same ids. README.md in bench/ describes the strategies
+ * and the timed region.
  */
 #ifndef RUNG_BENCH_COLD_H
 #define RUNG_BENCH_COLD_H
 
 #include "../common.h"
 
-/* outputs in turn, for every strategy: as many requests of rung may be in flight */
+/* outputs used in turn by every strategy; also the most requests of rung in flight */
 #define COLD_BUFFERS 4u
 
 struct cold_batch {
@@ -20,33 +20,33 @@ struct cold_batch {
 struct cold_run {
 	const char *dir;
 	struct bench_features features;
-	struct cold_batch *batches; /* cold ranks alone */
+	struct cold_batch *batches; /* only cold ranks, in the order of the trace */
 	uint64_t batch_count;
-	uint64_t rows_max;         /* of a batch */
-	uint64_t resident;         /* ranks below are in memory */
+	uint64_t rows_max;         /* of the largest batch */
+	uint64_t resident;         /* ranks below it are in memory and not fetched */
 	uint64_t warmup;           /* batches before the clock starts */
 	uint32_t threads;          /* mmap, pread */
 	uint32_t depth, in_flight; /* rung */
 	uint64_t cache_rows;       /* rung */
-	uint64_t ahead;            /* rung: batches announced; 0: none */
+	uint64_t ahead;            /* rung: batches announced in advance; 0: none */
 	bool no_merge;             /* rung */
 	void *state;               /* of the strategy */
-	/* what it has done */
+	/* counters of the strategy, current after counted() if it has one */
 	uint64_t reads, read_bytes;
-	uint64_t saved_rows; /* rung: rows that the cache had, or that a read on its way brought */
-	uint64_t duplicate_rows;              /* rung: asked for twice in a batch */
+	uint64_t saved_rows;     /* rung: cached rows, and rows of reads already in flight */
+	uint64_t duplicate_rows; /* rung: repeated within a batch */
 	uint32_t merge_gap_bytes, slot_bytes; /* rung */
 };
 
-/** Row of batch b, place i goes to out + i * row_bytes. */
+/** A way to fetch rows. Row i of a batch is written to out + i * row_bytes. */
 struct cold_strategy {
 	const char *name;
 	void (*open)(struct cold_run *run);
 	void (*prepare)(struct cold_run *run); /* before each batch, not timed; NULL: nothing */
 	void (*begin)(struct cold_run *run, uint64_t batch, unsigned char *out);
-	/* NULL: begin returns when the rows are there */
+	/* NULL: begin() returns after the rows have arrived, so that no batches overlap */
 	void (*end)(struct cold_run *run, uint64_t batch);
-	void (*counted)(struct cold_run *run); /* bring the counters up to date */
+	void (*counted)(struct cold_run *run); /* update the counters; NULL: they are current */
 	void (*close)(struct cold_run *run);
 };
 
@@ -61,7 +61,7 @@ static inline uint64_t cold_offset(const struct cold_run *run, uint64_t rank)
 	return run->features.data_offset + rank * run->features.row_stride;
 }
 
-/** Whole pages around a row. */
+/** The whole pages that contain a row: a direct read begins and ends on a page. */
 static inline uint64_t cold_page_begin(uint64_t offset)
 {
 	return offset / BENCH_PAGE * BENCH_PAGE;
@@ -72,11 +72,11 @@ static inline uint64_t cold_page_end(uint64_t offset)
 	return (offset + BENCH_PAGE - 1) / BENCH_PAGE * BENCH_PAGE;
 }
 
-/** The file past the page cache. */
+/** Open the features file for direct reads. */
 int cold_open_direct(const struct cold_run *run);
 
-/** What row `rank` must hold, and the file full of such rows: `fill` writes over the rows of a
- * staged dataset. */
+/** The expected contents of row `rank`, and the command `fill`, which overwrites all rows of a
+ * staged dataset with them. */
 void cold_row(const struct bench_features *features, uint64_t rank, void *row_out);
 void cold_fill(const struct bench_features *features);
 
@@ -89,22 +89,22 @@ struct cold_trace {
 
 void cold_trace_read(const char *path, struct cold_trace *trace_out);
 
-/** Batches of the sampler over the train split, each epoch in another order. */
+/** Batches of the sampler over the train split, which is shuffled again for each epoch. */
 void cold_trace_sample(const char *dir, const char *path, const char *fanouts, uint64_t batch,
                        uint64_t count, uint64_t seed);
 
-/** `rows` uniform ranks, each out of `span` neighbouring ones that lie somewhere in first .. row
- * count. */
+/** Batches of `rows` uniform ranks from a span of `span` ranks, which is at a random position in
+ * first .. row count for each batch. */
 void cold_trace_spans(const char *dir, const char *path, uint64_t first, uint64_t rows,
                       uint64_t span, uint64_t count, uint64_t seed);
 
 /* ---- count.c ---- */
 
 struct cold_counts {
-	uint64_t rows; /* cold rows asked for, from batch `from` on */
+	uint64_t rows; /* cold rows requested, from batch `from` on */
 	uint64_t distinct_rows;
-	uint64_t static_hits; /* had the next `capacity` ranks been in memory as well */
-	/* of a cache of so many rows that knows the whole trace, empty at its start */
+	uint64_t static_hits; /* if the next `capacity` ranks were in memory as well */
+	/* of a cache of `capacity` rows that knows the whole trace and is empty at its start */
 	uint64_t belady_hits;
 };
 

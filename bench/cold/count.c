@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hits that a trace has to give: to the static order, and to a cache that knows the whole trace
- * (rung_trace_belady_hits()). Rows of a batch are taken in ascending order, each once. */
+/* The hits that are possible on a trace: by the static order, and by a cache that knows the whole
+ * trace (rung_trace_belady_hits()). The rows of a batch are counted in ascending order, each once,
+ * because rung deduplicates and sorts a batch before it reads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ static int by_rank(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* @return how many are different; they come to lie in the first places */
+/* Moves the distinct ranks to the front, ascending. @return their number */
 static uint64_t sort_each_once(uint64_t *ranks, uint64_t count)
 {
 	uint64_t kept = 0;
@@ -32,7 +33,7 @@ static struct rung_trace *create_trace(const struct cold_batch *batches, uint64_
 	struct rung_trace_opts opts = RUNG_TRACE_OPTS_INIT;
 	struct rung_trace *trace;
 
-	opts.vertex_count = capacity + 1; /* tiers have no more rows than there are */
+	opts.vertex_count = capacity + 1; /* a tier must not have more rows than the trace */
 	for (uint64_t b = 0; b < batch_count; b++) {
 		opts.kept_max += batches[b].count;
 		for (uint64_t i = 0; i < batches[b].count; i++) {
@@ -40,7 +41,7 @@ static struct rung_trace *create_trace(const struct cold_batch *batches, uint64_
 				opts.vertex_count = batches[b].ranks[i] + 1;
 		}
 	}
-	bench_need(rung_trace_create(&opts, &trace), "the trace");
+	bench_need(rung_trace_create(&opts, &trace), "creating the trace");
 	*rank_end_out = opts.vertex_count;
 	return trace;
 }
@@ -67,13 +68,14 @@ void cold_count(const struct cold_batch *batches, uint64_t batch_count, uint64_t
 		count = sort_each_once(ranks, batches[b].count);
 		for (uint64_t i = 0; i < count && b >= from; i++)
 			counts_out->static_hits += ranks[i] < resident + capacity;
-		bench_need(rung_trace_add(trace, ranks, count), "the trace");
+		bench_need(rung_trace_add(trace, ranks, count), "adding to the trace");
 	}
 	free(ranks);
 	counts_out->rows = rung_trace_requests(trace) - before;
+	/* over the whole trace, also before `from` */
 	for (uint64_t rank = 0; rank < rank_end; rank++)
 		counts_out->distinct_rows += rung_trace_counts(trace)[rank] > 0;
 	bench_need(rung_trace_belady_hits(trace, before, &capacity, 1, &counts_out->belady_hits),
-	           "Belady's rule");
+	           "computing Belady's hits");
 	rung_trace_destroy(trace);
 }

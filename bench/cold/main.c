@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The commands of rung_cold_reads, the expected rows, and the timed run of a strategy. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,21 +11,21 @@
 #include "cold.h"
 
 #define FILL_BYTES (4u << 20) /* written at a time */
-#define POISON     0xee       /* what outputs hold before */
+#define POISON     0xee       /* fills the outputs before the run */
 
 static const char usage[] =
-	"usage: rung_cold_reads strategies                                       those of this "
-	"build\n"
-	"       rung_cold_reads fill DIR                                         rows that can be "
-	"recognised, over those of a staged dataset\n"
-	"       rung_cold_reads sample DIR TRACE FANOUTS BATCH BATCHES SEED      batches of the "
-	"sampler, over the train split\n"
-	"       rung_cold_reads spans DIR TRACE FIRST ROWS SPAN BATCHES SEED     uniform ranks in "
-	"spans behind the first FIRST\n"
-	"       rung_cold_reads count DIR TRACE RESIDENT CAPACITY FROM           what a cache can "
-	"hit, from batch FROM on\n"
-	"       rung_cold_reads run DIR TRACE STRATEGY [NAME=NUMBER ...]         fetch the rows "
-	"with ranks of `resident` and above\n"
+	"usage: rung_cold_reads strategies\n"
+	"           list the strategies of this build\n"
+	"       rung_cold_reads fill DIR\n"
+	"           overwrite the rows of a staged dataset with known contents\n"
+	"       rung_cold_reads sample DIR TRACE FANOUTS BATCH BATCHES SEED\n"
+	"           write a trace of sampled batches of the train split\n"
+	"       rung_cold_reads spans DIR TRACE FIRST ROWS SPAN BATCHES SEED\n"
+	"           write a trace of uniform ranks in spans after the first FIRST\n"
+	"       rung_cold_reads count DIR TRACE RESIDENT CAPACITY FROM\n"
+	"           count the hits that a cache can have, from batch FROM on\n"
+	"       rung_cold_reads run DIR TRACE STRATEGY [NAME=NUMBER ...]\n"
+	"           fetch the rows with ranks from `resident` on\n"
 	"names: resident warmup threads depth in-flight cache ahead no-merge check\n";
 
 static const struct cold_strategy *const strategies[] = {
@@ -45,7 +46,7 @@ int cold_open_direct(const struct cold_run *run)
 	return fd;
 }
 
-/* ---- what rows hold ---- */
+/* ---- the contents of rows ---- */
 
 void cold_row(const struct bench_features *features, uint64_t rank, void *row_out)
 {
@@ -105,8 +106,8 @@ static void find_features(const char *dir, struct bench_features *features_out)
 	rung_dataset_close(ds);
 }
 
-/* Of each batch the ranks that are not in memory, in their order. Batches without any are left
- * out. */
+/* Keeps the ranks of each batch that are not resident, in place and in their order. Batches without
+ * cold ranks are dropped. */
 static void accept_cold(struct cold_run *run, struct cold_trace *trace)
 {
 	run->batches = calloc(trace->batch_count, sizeof(*run->batches));
@@ -118,7 +119,8 @@ static void accept_cold(struct cold_run *run, struct cold_trace *trace)
 
 		for (uint64_t i = 0; i < count; i++) {
 			if (ranks[i] >= run->features.row_count)
-				bench_die("%" PRIu64 " is no rank of %s", ranks[i], run->dir);
+				bench_die("rank %" PRIu64 " is out of range in %s", ranks[i],
+				          run->dir);
 			if (ranks[i] >= run->resident)
 				ranks[kept++] = ranks[i];
 		}
@@ -127,7 +129,7 @@ static void accept_cold(struct cold_run *run, struct cold_trace *trace)
 		run->rows_max = kept > run->rows_max ? kept : run->rows_max;
 	}
 	if (run->batch_count == 0)
-		bench_die("no row of the trace is cold");
+		bench_die("the trace has no cold rows");
 }
 
 static void cold_fini(struct cold_run *run, struct cold_trace *trace)
@@ -138,8 +140,9 @@ static void cold_fini(struct cold_run *run, struct cold_trace *trace)
 	free(trace->ranks);
 }
 
+/* A stopwatch: accumulated seconds, and the start of the current period. */
 struct clocks {
-	double seconds, cpu;
+	double seconds, cpu; /* cpu: of all threads of the process */
 	double begun, cpu_begun;
 };
 
@@ -155,7 +158,7 @@ static void hold(struct clocks *clocks)
 	clocks->cpu += bench_cpu() - clocks->cpu_begun;
 }
 
-/* What the strategy had counted when the clocks started. */
+/* The counters at the start of the clocks, which are subtracted from the result. */
 struct before {
 	uint64_t reads, read_bytes, saved_rows, duplicate_rows;
 };
@@ -169,6 +172,7 @@ static void look(const struct cold_strategy *strategy, struct cold_run *run,
 		                       run->duplicate_rows };
 }
 
+/* Completes a batch. With `check` its rows are compared before the output is used again. */
 static void end(const struct cold_strategy *strategy, struct cold_run *run, uint64_t batch,
                 bool check, unsigned char **outs, uint64_t *wrong)
 {
@@ -178,7 +182,9 @@ static void end(const struct cold_strategy *strategy, struct cold_run *run, uint
 		*wrong += wrong_rows(run, batch, outs[batch % COLD_BUFFERS]);
 }
 
-/* Batches first .. last, `in_flight` at a time. @return wrong rows, when each batch is checked */
+/* Fetches the batches first .. last, `in_flight` at a time. The clocks stop during prepare(), but
+ * not during the check of every batch, which is not meant for timed runs.
+ * @return wrong rows; 0 without `check` */
 static uint64_t fetch(const struct cold_strategy *strategy, struct cold_run *run, uint64_t first,
                       uint64_t last, bool check, unsigned char **outs, struct clocks *clocks)
 {
@@ -215,7 +221,7 @@ static void run_strategy(const struct cold_strategy *strategy, struct cold_run *
 		memset(outs[i], POISON, run->rows_max * run->features.row_bytes);
 	}
 	if (run->warmup >= run->batch_count)
-		bench_die("%" PRIu64 " batches to warm up leave none of %" PRIu64, run->warmup,
+		bench_die("%" PRIu64 " warm-up batches leave none of %" PRIu64, run->warmup,
 		          run->batch_count);
 	strategy->open(run);
 	wrong += run->warmup ? fetch(strategy, run, 0, run->warmup, check, outs, &ignored) : 0;
@@ -223,6 +229,7 @@ static void run_strategy(const struct cold_strategy *strategy, struct cold_run *
 	wrong += fetch(strategy, run, run->warmup, run->batch_count, check, outs, &clocks);
 	if (strategy->counted)
 		strategy->counted(run);
+	/* without `check`, the outputs still hold the last COLD_BUFFERS batches */
 	checked_from = check                        ? run->batch_count
 	               : checked_from < run->warmup ? run->warmup
 	                                            : checked_from;
@@ -276,7 +283,7 @@ static void set_number(struct cold_run *run, bool *check, const char *word)
 			*names[i].flag = value != 0;
 		return;
 	}
-	bench_die("'%s': no such name", word);
+	bench_die("unknown name in '%s'", word);
 }
 
 static const struct cold_strategy *strategy_called(const char *name)
@@ -285,7 +292,7 @@ static const struct cold_strategy *strategy_called(const char *name)
 		if (strcmp(strategies[i]->name, name) == 0)
 			return strategies[i];
 	}
-	bench_die("no strategy '%s' in this build", name);
+	bench_die("unknown strategy '%s', or not in this build", name);
 }
 
 static int list_strategies(void)
@@ -307,7 +314,7 @@ static int run(int argc, char **argv)
 	for (int i = 5; i < argc; i++)
 		set_number(&cold, &check, argv[i]);
 	if (cold.in_flight == 0 || cold.in_flight > COLD_BUFFERS)
-		bench_die("in-flight is 1 to %u", COLD_BUFFERS);
+		bench_die("in-flight is out of range; use 1 to %u", COLD_BUFFERS);
 	find_features(cold.dir, &cold.features);
 	cold_trace_read(argv[3], &trace);
 	accept_cold(&cold, &trace);

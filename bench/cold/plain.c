@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows by mmap, and by a pool of threads with pread.
+ * Rows with mmap, and with a pool of threads and pread.
  *
- * mmap: rows are copied out of a mapping of the file, in the order of the list, without read-ahead:
- * what indexing a mapped array does. Each batch finds the page cache without the file, as one does
- * that is many times larger than memory.
+ * mmap: rows are copied from a mapping of the file, in the order of the list, without read-ahead,
+ * as by indexing a mapped array. At the start of each batch the file is evicted from the page
+ * cache: of a file many times larger than memory, hardly any page would be cached.
  *
- * pread: each thread reads a row with one direct read of the 4096 bytes it lies in, more where it
- * crosses, and copies it out (Ginex, the packing of DiskGNN).
+ * pread: each thread reads a row with one direct read of the 4096-byte blocks that hold it, and
+ * copies it (Ginex, the packing of DiskGNN).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 #include "cold.h"
 
 #define THREADS_MAX 256u
-#define CHUNK       16u /* rows that a thread takes at a time */
+#define CHUNK       16u /* rows that a thread claims at a time */
 
 struct plain;
 typedef void (*copy_fn)(struct plain *plain, unsigned char *bounce, uint64_t rank,
@@ -33,14 +33,15 @@ struct plain {
 	int fd;
 	const unsigned char *map;
 	uint64_t map_bytes;
-	uint64_t faults; /* until the last batch */
+	uint64_t faults; /* major faults of the process before the current batch */
 
 	pthread_t threads[THREADS_MAX];
+	/* the fields below are written by the main thread before `begin`, except the counters */
 	pthread_barrier_t begin, end;
 	bool stop;
 	const struct cold_batch *batch;
 	unsigned char *out;
-	_Atomic uint64_t next;
+	_Atomic uint64_t next; /* first row that is not claimed */
 	_Atomic uint64_t reads, read_bytes;
 };
 
@@ -86,14 +87,14 @@ static struct plain *open_plain(struct cold_run *run, copy_fn copy)
 	if (!plain)
 		bench_die("out of memory");
 	if (run->threads == 0 || run->threads > THREADS_MAX)
-		bench_die("%u threads: give 1 to %u", run->threads, THREADS_MAX);
+		bench_die("threads=%u is out of range; use 1 to %u", run->threads, THREADS_MAX);
 	plain->run = run;
 	plain->copy = copy;
 	pthread_barrier_init(&plain->begin, NULL, run->threads + 1);
 	pthread_barrier_init(&plain->end, NULL, run->threads + 1);
 	for (uint32_t t = 0; t < run->threads; t++) {
 		if (pthread_create(&plain->threads[t], NULL, thread_main, plain) != 0)
-			bench_die("thread %u of %u cannot be started", t + 1, run->threads);
+			bench_die("thread %u of %u cannot be created", t + 1, run->threads);
 	}
 	run->state = plain;
 	return plain;
@@ -143,7 +144,7 @@ static void copy_mapped(struct plain *plain, unsigned char *bounce, uint64_t ran
 	memcpy(to, plain->map + cold_offset(plain->run, rank), plain->run->features.row_bytes);
 }
 
-/* Mapped anew: pages that are mapped would stay in the page cache. */
+/* Empties the page cache. The file is mapped again, because mapped pages cannot be evicted. */
 static void map_cold(struct cold_run *run)
 {
 	struct plain *plain = run->state;
@@ -167,11 +168,11 @@ static void open_mmap(struct cold_run *run)
 	plain->fd = open(run->features.path, O_RDONLY | O_CLOEXEC);
 	if (plain->fd < 0)
 		bench_die("%s: cannot be opened", run->features.path);
-	fsync(plain->fd); /* pages that are dirty cannot be dropped */
+	fsync(plain->fd); /* dirty pages cannot be evicted */
 	plain->map_bytes = (uint64_t)lseek(plain->fd, 0, SEEK_END);
 }
 
-/* Without read-ahead a fault that waits for the device is a read of one page. */
+/* Without read-ahead, each major fault is a read of one page. */
 static void begin_mmap(struct cold_run *run, uint64_t batch, unsigned char *out)
 {
 	struct plain *plain = run->state;

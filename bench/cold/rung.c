@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows by rung: requests in flight, with or without its cache and announced batches. */
+/* Rows with rung: several requests in flight, with or without the cache and announced batches. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 struct cold_store {
 	struct rung_store *store;
 	struct rung_request *requests[COLD_BUFFERS];
-	uint64_t announced; /* batches */
+	uint64_t announced; /* batches so far, from the first one on */
 };
 
 static void open_rung(struct cold_run *run)
@@ -26,8 +26,8 @@ static void open_rung(struct cold_run *run)
 	opts.batch_rows_max = (uint32_t)run->rows_max;
 	opts.queue_depth = run->depth;
 	opts.no_merge = run->no_merge;
-	/* the default is four times the cache, which is where more look-ahead stops to pay: here it
-	 * is asked whether that is so */
+	/* not the default of four times the cache, above which more look-ahead is expected to gain
+	 * nothing: this benchmark verifies that */
 	opts.window_rows_max = (run->ahead + COLD_BUFFERS) * run->rows_max;
 	bench_need(rung_store_open(ds, plan, &opts, &state->store), "opening the store");
 	run->slot_bytes = (uint32_t)rung_plan_slots(plan)->slot_bytes;
@@ -44,6 +44,7 @@ static struct rung_ids ids_of(const struct cold_run *run, uint64_t batch)
 		                  .space = RUNG_RANKS };
 }
 
+/* Keeps `ahead` batches after the current one announced. */
 static void announce(const struct cold_run *run, struct cold_store *state, uint64_t batch)
 {
 	if (run->ahead == 0)
@@ -79,14 +80,15 @@ static void counted_rung(struct cold_run *run)
 {
 	struct rung_store_stats stats = { .size = sizeof(stats) };
 
-	bench_need(rung_store_stats(((struct cold_store *)run->state)->store, &stats), "counters");
+	bench_need(rung_store_stats(((struct cold_store *)run->state)->store, &stats),
+	           "reading the counters");
 	run->reads = stats.device_reads;
 	run->read_bytes = stats.device_read_bytes;
 	run->saved_rows = stats.cache_hits + stats.joined_rows;
 	run->duplicate_rows = stats.duplicate_rows;
 	run->merge_gap_bytes = stats.merge_gap_bytes;
 	if (stats.tiers[0].hits != 0)
-		bench_die("%" PRIu64 " rows came from memory: only cold ones were asked for",
+		bench_die("%" PRIu64 " rows came from memory, but all requested rows are cold",
 		          stats.tiers[0].hits);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches of ids: made, written to a file, and read from it, so that every program and strategy
- * asks for the same rows. */
+/* Batches of ids: generated once, written to a file and read from it, so that every program and
+ * strategy requests the same rows. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 struct writer {
 	uint64_t *starts, *ranks;
-	uint64_t batch_count, room;
+	uint64_t batch_count, room; /* room: allocated ranks */
 };
 
 static void add_batch(struct writer *writer, const uint64_t *ranks, uint64_t count)
@@ -55,14 +55,14 @@ void cold_trace_read(const char *path, struct cold_trace *trace_out)
 	struct cold_trace trace;
 
 	if (!file || fread(&count, 8, 1, file) != 1 || count == 0 || count > UINT32_MAX)
-		bench_die("%s: is no trace", path);
+		bench_die("%s: not a trace, or truncated", path);
 	trace.batch_count = count;
 	trace.starts = calloc(count + 1, 8);
 	if (!trace.starts || fread(trace.starts, 8, count + 1, file) != count + 1)
-		bench_die("%s: is no trace", path);
+		bench_die("%s: not a trace, or truncated", path);
 	trace.ranks = calloc(trace.starts[count] + 1, 8);
 	if (!trace.ranks || fread(trace.ranks, 8, trace.starts[count], file) != trace.starts[count])
-		bench_die("%s: is no trace", path);
+		bench_die("%s: not a trace, or truncated", path);
 	fclose(file);
 	*trace_out = trace;
 }
@@ -86,14 +86,15 @@ void cold_trace_sample(const char *dir, const char *path, const char *fanouts, u
 	opts.fanouts = hops;
 	opts.hop_count = bench_fanouts(fanouts, hops);
 	opts.seed = seed;
-	bench_need(rung_sampler_create(rung_graph_csc(graph), &opts, &sampler), "making a sampler");
-	bench_need(rung_batch_create(&sampled), "making a batch");
+	bench_need(rung_sampler_create(rung_graph_csc(graph), &opts, &sampler),
+	           "creating a sampler");
+	bench_need(rung_batch_create(&sampled), "creating a batch");
 	start(&writer, count);
 	for (uint64_t b = 0; b < count; b++) {
 		const uint64_t *vertices;
 		uint64_t taken;
 
-		if (at == 0)
+		if (at == 0) /* a new epoch */
 			bench_shuffle(seeds, seed_count, seed + b);
 		taken = seed_count - at < batch ? seed_count - at : batch;
 		bench_need(rung_sampler_sample(sampler, seeds + at, taken, b, sampled), "sampling");
@@ -121,7 +122,8 @@ void cold_trace_spans(const char *dir, const char *path, uint64_t first, uint64_
 	bench_features_find(ds, &features);
 	rung_dataset_close(ds);
 	if (!ranks || span == 0 || first + span > features.row_count)
-		bench_die("%" PRIu64 " rows have no span of %" PRIu64 " behind the first %" PRIu64,
+		bench_die("%" PRIu64 " rows: no span of %" PRIu64
+		          " rows fits after the first %" PRIu64,
 		          features.row_count, span, first);
 	start(&writer, count);
 	for (uint64_t b = 0; b < count; b++) {

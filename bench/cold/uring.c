@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows by io_uring, as three others do it; each rule as their code has it, the code is not theirs.
+ * Rows with io_uring, by the strategies of three other systems. The rules follow their published
+ * code; the implementation is our own.
  *
- * uring-rows (GraphBolt): a read a row, of the 4096-byte blocks around it; ring of 512, groups of
- * 256, and each group is waited for as a
- *     whole; rows are copied out of a bounce buffer.
- * uring-pages (DiskGNN): the distinct 4096-byte pages of the batch, ascending; ring of 1024,
- * submitted in 64s, and each ring full is
- *     waited for as a whole; rows are copied out of the pages.
- * uring-slot (GNNDrive): a ring of 80 made for each batch, a system call for each row, read in
- * 512-byte sectors right to where the row is
- *     wanted.
+ * uring-rows (GraphBolt): one read per row, of the 4096-byte blocks that hold it; a ring of 512,
+ * groups of 256 that complete as a whole; rows are copied from a bounce buffer.
+ *
+ * uring-pages (DiskGNN): the distinct 4096-byte pages of the batch, in ascending order; a ring of
+ * 1024, submitted in groups of 64; each full ring completes as a whole; rows are copied from the
+ * pages.
+ *
+ * uring-slot (GNNDrive): a ring of 80 created for each batch, one system call per row; whole
+ * 512-byte sectors are read directly into the output.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -31,11 +32,12 @@ struct uring {
 	struct io_uring ring;
 	int fd;
 	unsigned char *bounce;
-	uint64_t bounce_bytes; /* of a row */
-	uint64_t *marks;       /* a bit a page of the file */
+	uint64_t bounce_bytes; /* per row: its blocks at any alignment */
+	/* uring-pages: */
+	uint64_t *marks; /* one bit per page of the file, zero between batches */
 	uint64_t mark_words;
-	uint32_t *place_of_page;
-	uint64_t *pages;
+	uint32_t *place_of_page; /* in the bounce buffer, valid for pages of the batch */
+	uint64_t *pages;         /* of the batch, ascending */
 };
 
 static void make_ring(struct uring *u, unsigned entries)
@@ -43,7 +45,7 @@ static void make_ring(struct uring *u, unsigned entries)
 	const int rc = io_uring_queue_init(entries, &u->ring, 0);
 
 	if (rc < 0)
-		bench_die("io_uring refuses a ring of %u entries: %s%s", entries, strerror(-rc),
+		bench_die("a ring of %u entries cannot be created: %s%s", entries, strerror(-rc),
 		          rc == -ENOMEM ? "; raise ulimit -l" : "");
 }
 
@@ -73,20 +75,22 @@ static void close_uring(struct cold_run *run)
 	free(u);
 }
 
-/* The read's number is the bytes that it must bring. */
+/* The user data of a read is the least number of bytes that it must return: the last block of the
+ * file may be shorter. */
 static void prepare_read(struct cold_run *run, struct uring *u, void *to, uint64_t bytes,
                          uint64_t offset, uint64_t needed)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
 
 	if (!sqe)
-		bench_die("the ring is full");
+		bench_die("the submission queue is full");
 	io_uring_prep_read(sqe, u->fd, to, (unsigned)bytes, offset);
 	io_uring_sqe_set_data64(sqe, needed);
 	run->reads++;
 	run->read_bytes += bytes;
 }
 
+/* Submits pending reads, waits for `count` completions and checks their length. */
 static void wait_for(const struct cold_run *run, struct uring *u, unsigned count)
 {
 	while (count > 0) {
@@ -164,7 +168,7 @@ static void open_pages(struct cold_run *run)
 	u->bounce = bench_map((pages_max < page_count ? pages_max : page_count) * BENCH_PAGE);
 }
 
-/* @return how many; ascending in u->pages */
+/* Fills u->pages, ascending. @return their number */
 static uint64_t distinct_pages(const struct cold_run *run, struct uring *u,
                                const struct cold_batch *b)
 {
@@ -243,8 +247,8 @@ static void open_slot(struct cold_run *run)
 
 	if (features->row_bytes % SECTOR || features->row_stride % SECTOR ||
 	    features->data_offset % SECTOR)
-		bench_die("uring-slot is for rows of whole sectors of %u bytes", SECTOR);
-	open_uring(run, 0);
+		bench_die("uring-slot: rows must be whole sectors of %u bytes", SECTOR);
+	open_uring(run, 0); /* begin_slot() creates the ring */
 }
 
 static void begin_slot(struct cold_run *run, uint64_t batch, unsigned char *out)
@@ -263,12 +267,12 @@ static void begin_slot(struct cold_run *run, uint64_t batch, unsigned char *out)
 		prepare_read(run, u, out + i * row_bytes, row_bytes, cold_offset(run, b->ranks[i]),
 		             row_bytes);
 		if (io_uring_submit(&u->ring) < 0)
-			bench_die("%s: a read is refused", run->features.path);
+			bench_die("%s: a read cannot be submitted", run->features.path);
 		in_flight++;
 	}
 	wait_for(run, u, in_flight);
 	io_uring_queue_exit(&u->ring);
-	u->ring.ring_fd = 0;
+	u->ring.ring_fd = 0; /* close_uring() has nothing to release */
 }
 
 const struct cold_strategy cold_uring_slot = { "uring-slot", open_slot, NULL,       begin_slot,

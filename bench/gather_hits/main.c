@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rung_gather_hits DIR IDS COUNT: gathers of rows that are all in host memory, beside the plainest
- * loop that copies them.
+ * rung_gather_hits DIR IDS COUNT: gathers of rows that are all in host memory, compared with the
+ * plainest loop that copies them.
  *
- * IDS is a file of u64 ranks, taken as lists of COUNT each. Reads orders on stdin and answers each
- * with a line on stdout, so that a driver can take turns with other programs:
+ * IDS is a file of u64 ranks, which form lists of COUNT each. The program reads commands on stdin
+ * and answers each with a line on stdout, so that a driver can alternate it with other programs:
  *
- *     floor VARIANT THREADS REPEATS   the loop; variants are listed by "variants"     -> seconds for REPEATS times all lists
- *     rung THREADS REPEATS            rung_gather_submit, wait, put                   -> seconds
- *     check                           every list gathered once more by rung           -> wrong rows
+ *     floor VARIANT THREADS REPEATS   the loop -> seconds for REPEATS times all lists
+ *     rung THREADS REPEATS            rung_gather_submit, wait, put -> seconds
+ *     check                           gathers every list again with rung -> wrong rows
+ *     variants                        -> names of the variants of the loop
  *
- * Each thread takes its share of each list, for the loop and for rung alike. Rows lie in huge pages
- * where the kernel has them.
+ * Each thread gathers its share of each list, both in the loop and with rung. Rows are in huge
+ * pages if the kernel has them.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,11 +29,11 @@
 
 #define THREADS_MAX    64u
 #define LINE           64u
-#define PREFETCH_BYTES 512u /* of a row: the hardware goes on from there */
+#define PREFETCH_BYTES 512u /* of a row: the hardware prefetches the rest */
 
 struct variant {
-	unsigned ahead; /* rows between the one that is copied and the one that is asked for */
-	bool streamed;  /* past the caches, 32 bytes a store */
+	unsigned ahead; /* distance in rows from the copied row to the prefetched one; 0: none */
+	bool streamed;  /* stores of 32 bytes that bypass the caches */
 };
 
 static const struct variant variants[] = {
@@ -46,18 +47,18 @@ static const struct variant variants[] = {
 static struct {
 	struct rung_store *store;
 	struct bench_features features;
-	unsigned char *rows; /* the floor's own copy of all rows */
+	unsigned char *rows; /* a copy of all rows for the loop */
 	unsigned char *out;
 	uint64_t *ids;
 	uint64_t count, list_count;
 	pthread_barrier_t begin, end;
-	/* the order that is carried out */
+	/* the current command */
 	const struct variant *variant; /* NULL: rung */
 	uint64_t repeats;
 	unsigned threads;
 } run;
 
-/* gcc takes a function that only prefetches for one without an effect, unless it is inline */
+/* gcc drops calls of a function that only prefetches, as without effect, unless it is inlined */
 __attribute__((always_inline)) static inline void ask_for(const uint64_t *ids, uint64_t i,
                                                           uint64_t count)
 {
@@ -81,6 +82,7 @@ static void copy_list(unsigned ahead, const uint64_t *ids, uint64_t count, unsig
 }
 
 #ifdef __x86_64__
+/* Rows are multiples of 64 bytes: is_here() */
 __attribute__((target("avx"))) static void stream_list(unsigned ahead, const uint64_t *ids,
                                                        uint64_t count, unsigned char *out)
 {
@@ -101,7 +103,7 @@ __attribute__((target("avx"))) static void stream_list(unsigned ahead, const uin
 			_mm256_stream_si256((__m256i *)(void *)(to + at + 32), b);
 		}
 	}
-	_mm_sfence();
+	_mm_sfence(); /* the stores must be complete when the clock stops */
 }
 #endif
 
@@ -158,19 +160,21 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
+/* The calling thread is thread 0 and takes the time between the barriers, so that creating the
+ * threads is not timed. @return seconds */
 static double carry_out(unsigned threads)
 {
 	pthread_t others[THREADS_MAX];
 	double begun;
 
 	if (threads == 0 || threads > THREADS_MAX)
-		bench_die("%u threads: give 1 to %u", threads, THREADS_MAX);
+		bench_die("%u threads are out of range; use 1 to %u", threads, THREADS_MAX);
 	run.threads = threads;
 	pthread_barrier_init(&run.begin, NULL, threads);
 	pthread_barrier_init(&run.end, NULL, threads);
 	for (unsigned t = 1; t < threads; t++) {
 		if (pthread_create(&others[t], NULL, thread_main, (void *)(uintptr_t)t) != 0)
-			bench_die("no thread can be started");
+			bench_die("a thread cannot be created");
 	}
 	pthread_barrier_wait(&run.begin);
 	begun = bench_now();
@@ -184,7 +188,7 @@ static double carry_out(unsigned threads)
 	return begun;
 }
 
-/* By rung, compared with what the file holds. */
+/* Gathers each list with rung and compares the rows with the file. @return wrong rows */
 static uint64_t check(void)
 {
 	uint64_t wrong = 0, row_bytes = run.features.row_bytes;
@@ -231,7 +235,7 @@ static void set_up(const char *dir, const char *ids, const char *count)
 	close(fd);
 	run.count = bench_number(count);
 	if (run.count == 0 || ids_bytes <= 0 || (uint64_t)ids_bytes % (run.count * 8) != 0)
-		bench_die("%s: is no file of lists of %" PRIu64 " u64", ids, run.count);
+		bench_die("%s: not a file of lists of %" PRIu64 " u64", ids, run.count);
 	run.list_count = (uint64_t)ids_bytes / (run.count * 8);
 	run.ids = bench_map((uint64_t)ids_bytes);
 	load(ids, 0, run.ids, (uint64_t)ids_bytes);
@@ -239,8 +243,7 @@ static void set_up(const char *dir, const char *ids, const char *count)
 	bench_need(rung_dataset_open(dir, &ds), "opening the dataset");
 	bench_features_find(ds, &run.features);
 	if (run.features.row_stride != run.features.row_bytes)
-		bench_die("%s: rows are padded: the loops here are for rows one behind the other",
-		          dir);
+		bench_die("%s: rows are padded; the loops need rows without gaps", dir);
 	plan_opts.host_bytes = RUNG_BYTES_MAX;
 	plan_opts.device = RUNG_DEVICE_CPU;
 	bench_need(rung_plan_create(ds, &plan_opts, &plan), "planning");
@@ -252,7 +255,7 @@ static void set_up(const char *dir, const char *ids, const char *count)
 
 	for (uint64_t i = 0; i < run.count * run.list_count; i++) {
 		if (run.ids[i] >= run.features.row_count)
-			bench_die("%s: %" PRIu64 " is no rank", ids, run.ids[i]);
+			bench_die("%s: rank %" PRIu64 " is out of range", ids, run.ids[i]);
 	}
 	run.rows = bench_map(run.features.row_count * run.features.row_bytes);
 	load(run.features.path, run.features.data_offset, run.rows,
@@ -260,6 +263,7 @@ static void set_up(const char *dir, const char *ids, const char *count)
 	run.out = bench_map(run.count * run.features.row_bytes);
 }
 
+/* Whether this machine and this width of rows allow the variant. */
 static bool is_here(const struct variant *variant)
 {
 #ifdef __x86_64__
@@ -297,7 +301,7 @@ static void obey(const char *order)
 	} else if (strcmp(order, "variants\n") == 0) {
 		list_variants();
 	} else {
-		bench_die("no such order: %s", order);
+		bench_die("unknown command: %s", order);
 	}
 	fflush(stdout);
 }

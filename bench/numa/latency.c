@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Idle latency by another way than that of `rung numa`: the lines hold the numbers of lines, one
- * circle through all of them that Sattolo's shuffle draws, so neighbours on a page or in a pair of
- * lines come as chance has it. An address is computed from each number.
+ * Idle latency, measured independently of `rung numa`. Each cache line holds the number of the next
+ * line, and all lines form one cycle, drawn with Sattolo's shuffle. Whether the next line is on the
+ * same page, or in the same pair of lines, is therefore random. The address is computed from the
+ * number.
  *
- *     rung_bench_latency BYTES SECONDS     nanoseconds a hop
+ *     rung_bench_latency BYTES SECONDS     prints nanoseconds per hop
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ static uint64_t draw(uint64_t *state)
 	return *state * 0x2545f4914f6cdd1du;
 }
 
+/* Sattolo's shuffle. */
 static void make_circle(uint32_t *words, uint32_t lines)
 {
 	uint64_t state = 88172645463325252u;
@@ -39,7 +41,7 @@ static void make_circle(uint32_t *words, uint32_t lines)
 	for (uint32_t i = 0; i < lines; i++)
 		words[(size_t)i * LINE_WORDS] = i;
 	for (uint32_t i = lines - 1; i > 0; i--) {
-		/* below i: one circle, not several */
+		/* below i, never i itself: this gives one cycle instead of several */
 		const uint32_t other = (uint32_t)(draw(&state) % i);
 		const uint32_t line = words[(size_t)i * LINE_WORDS];
 
@@ -71,7 +73,7 @@ int main(int argc, char **argv)
 	words = (uint32_t *)(((uintptr_t)memory + align - 1) / align * align);
 	madvise(words, bytes, MADV_HUGEPAGE);
 	make_circle(words, (uint32_t)(bytes / 64));
-	for (int round = 0; round < 2; round++) { /* the first is dropped */
+	for (int round = 0; round < 2; round++) { /* the first one warms up */
 		begun = seconds_now();
 		for (hops = 0, took = 0; took < least; hops += HOPS, took = seconds_now() - begun) {
 			for (uint32_t i = 0; i < HOPS; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loops of STREAM with OpenMP, to hold `rung numa` against: read, write, copy, triad over three
- * arrays, bytes counted as STREAM does. It shares no code with the library: the runtime makes the
- * threads. Stores go past the caches.
+ * The loops of STREAM with OpenMP, for comparison with `rung numa`: read, write, copy and triad
+ * over three arrays, with bytes counted as in STREAM. It shares no code with the library: the
+ * OpenMP runtime creates the threads. Stores bypass the caches.
  *
- *     rung_bench_stream BYTES THREADS SECONDS     a line "read BYTES_PER_S" for each kind
+ *     rung_bench_stream BYTES THREADS SECONDS     prints a line such as "read BYTES_PER_S" per kind
  */
 #include <immintrin.h>
 #include <omp.h>
@@ -18,7 +18,7 @@
 
 enum { READ, WRITE, COPY, TRIAD, KINDS };
 static const char *const names[KINDS] = { "read", "write", "copy", "triad" };
-static const int moved[KINDS] = { 1, 1, 2, 3 };
+static const int moved[KINDS] = { 1, 1, 2, 3 }; /* arrays read and written */
 
 static double seconds_now(void)
 {
@@ -42,7 +42,7 @@ static double *new_array(size_t bytes)
 	return (double *)at;
 }
 
-/* Four sums of four: an addition does not wait for the last one. */
+/* Eight independent vectors of four sums: an addition does not wait for the previous one. */
 AVX static double part_read(const double *b, size_t begin, size_t end)
 {
 	__m256d sums[8] = { _mm256_setzero_pd() };
@@ -80,7 +80,7 @@ AVX static void part_store(int kind, double *a, const double *b, const double *c
 	_mm_sfence();
 }
 
-/* The threads meet before and behind all passes, not in between. @return seconds */
+/* The threads synchronize before and after all passes, not between them. @return seconds */
 static double passes_of(int kind, double *a, const double *b, const double *c, size_t count,
                         size_t passes, double *sum_out)
 {
@@ -120,6 +120,7 @@ int main(int argc, char **argv)
 	a = new_array(bytes);
 	b = new_array(bytes);
 	c = new_array(bytes);
+	/* first touch: each thread's pages are placed on its node */
 #pragma omp parallel for schedule(static)
 	for (size_t i = 0; i < count; i++) {
 		a[i] = 0;
@@ -137,9 +138,9 @@ int main(int argc, char **argv)
 		printf("%s %.6g\n", names[kind],
 		       (double)passes * (double)bytes * moved[kind] / took);
 	}
-	if (a[count / 2] != 7 || sum < 1) { /* the sum counts as used, too */
+	if (a[count / 2] != 7 || sum < 1) { /* the sum is used, so that reads are not removed */
 		fprintf(stderr,
-		        "rung_bench_stream: the triad left %g in place of 7, the sums are %g\n",
+		        "rung_bench_stream: the triad gave %g instead of 7, the sums are %g\n",
 		        a[count / 2], sum);
 		return 1;
 	}

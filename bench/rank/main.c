@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rung_rank_speed: rung_rank_order() with both maps, and beside it copying the scores eight times,
- * which is what a radix sort of their 32 bits in passes of 8 has to move at least. For each sample
- * one line: seconds of the copies, seconds of the ranking. Afterwards the maps are checked.
+ * rung_rank_speed: rung_rank_order() with both maps, compared with copying the scores eight times.
+ * That is the least memory traffic of a radix sort that processes 32 bits in passes of 8. Prints
+ * one line per sample: seconds of the copies, seconds of the ranking. Afterwards the maps are
+ * checked.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -44,15 +45,15 @@ static double time_copies(float *to, const float *from, uint64_t count, uint64_t
 			                .from = from + first,
 			                .count = count * (t + 1) / threads - first };
 		if (pthread_create(&jobs[t].thread, NULL, copy_share, &jobs[t]))
-			bench_die("no thread");
+			bench_die("a thread cannot be created");
 	}
 	for (uint64_t t = 0; t < threads; t++)
 		pthread_join(jobs[t].thread, NULL);
 	return bench_now() - begun;
 }
 
-/* Uniform in (0,1]; with a tail as 1/x^2 has; whole numbers with a tail as 1/x has, most of them
- * small. */
+/* Scores by kind. "uniform": in (0,1]. "heavy": 1/x^2 of uniform numbers, with a heavy tail.
+ * "degrees": 1/x rounded down, which has a tail too, but mostly small integers and many ties. */
 static float draw(const char *kind, uint64_t place)
 {
 	const double x = (double)((bench_draw(1, place) >> 11) + 1) * 0x1p-53;
@@ -77,7 +78,7 @@ static void check(const float *score, uint64_t count, uint64_t index_bytes,
 		const uint64_t before = r ? entry(vertex_of_rank, index_bytes, r - 1) : v;
 
 		if (v >= count || entry(rank_of_vertex, index_bytes, v) != r)
-			bench_die("the maps are not each other's inverse at rank %" PRIu64, r);
+			bench_die("the maps are not inverse to each other at rank %" PRIu64, r);
 		if (score[before] < score[v] || (score[before] == score[v] && before > v))
 			bench_die("ranks %" PRIu64 " and %" PRIu64 " are in the wrong order", r - 1,
 			          r);
@@ -101,7 +102,7 @@ int main(int argc, char **argv)
 	threads = bench_number(argv[3]);
 	samples = bench_number(argv[4]);
 	if (threads == 0 || threads > THREADS_MAX)
-		bench_die("1 to %d threads", THREADS_MAX);
+		bench_die("THREADS is out of range; use 1 to %d", THREADS_MAX);
 	score = bench_map(count * sizeof(*score));
 	copy = bench_map(count * sizeof(*copy));
 	vertex_of_rank = bench_map(count * index_bytes);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rung_sampler_rate GRAPH SEEDS FANOUT BATCH: sampling all batches of an epoch.
+ * rung_sampler_rate GRAPH SEEDS FANOUT BATCH: the time of sampling all batches of an epoch.
  *
- * GRAPH is a source of a graph as rung stage takes it, SEEDS a file of u64 in the order of the
- * epoch, FANOUT is "25,10". Reads orders on stdin and answers each with a line on stdout, so that a
- * driver can take turns with other programs:
+ * GRAPH is a source of a graph as for rung stage, SEEDS a file of u64 in the order of the epoch,
+ * and FANOUT a list such as "25,10". The program reads commands on stdin and answers each with a
+ * line on stdout, so that a driver can alternate it with other programs:
  *
- *     sample THREADS ORDER DRAWS    all batches, rung_sampler_run(); ORDER is "ordered" or "any",  -> seconds, edges, vertices
- *                                   DRAWS "all" or "new"
- *     single THREADS DRAWS          all batches, one after the other by rung_sampler_sample()      -> seconds, edges, vertices
- *     check                         each edge of some batches is looked up in the graph's lists    -> edges that are not there
+ *     sample THREADS ORDER DRAWS   rung_sampler_run(), all batches -> seconds, edges, vertices.
+ *                                  ORDER is "ordered" or "any", DRAWS is "all" or "new"
+ *     single THREADS DRAWS         rung_sampler_sample() for one batch after another -> the same
+ *     check                        searches each edge of some batches in the graph -> wrong edges
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static struct {
 
 struct counts {
 	uint64_t edges, vertices;
-	char apart[112]; /* each thread's own line of the cache */
+	char apart[112]; /* 128 bytes per thread, so that threads share no cache line */
 };
 
 static struct rung_sampler *make_sampler(uint32_t threads, const char *draws)
@@ -44,7 +44,7 @@ static struct rung_sampler *make_sampler(uint32_t threads, const char *draws)
 	opts.threads = threads;
 	opts.seed = 1;
 	opts.draws = strcmp(draws, "new") == 0 ? RUNG_DRAWS_NEW : RUNG_DRAWS_ALL;
-	bench_need(rung_sampler_create(run.csc, &opts, &sampler), "making a sampler");
+	bench_need(rung_sampler_create(run.csc, &opts, &sampler), "creating a sampler");
 	return sampler;
 }
 
@@ -92,6 +92,7 @@ static void sample(uint32_t threads, const char *order, const char *draws)
 	rung_sampler_destroy(sampler);
 }
 
+/* One batch at a time, each sampled by all threads. */
 static void single(uint32_t threads, const char *draws)
 {
 	struct rung_sampler *sampler = make_sampler(threads, draws);
@@ -99,7 +100,7 @@ static void single(uint32_t threads, const char *draws)
 	struct rung_batch *batch;
 	double begun;
 
-	bench_need(rung_batch_create(&batch), "making a batch");
+	bench_need(rung_batch_create(&batch), "creating a batch");
 	begun = bench_now();
 	for (uint64_t at = 0, idx = 0; at < run.seed_count; at += run.batch_size, idx++) {
 		uint64_t left = run.seed_count - at;
@@ -130,7 +131,7 @@ static bool is_neighbour(uint64_t vertex, uint64_t of)
 	return false;
 }
 
-/* Also as many as there should be: min(fanout, length of the list). */
+/* Edges that are not in the graph, plus vertices that do not have min(fanout, degree) edges. */
 static uint64_t wrong_edges(const struct rung_block *block, const uint64_t *vertices,
                             uint32_t fanout)
 {
@@ -153,7 +154,7 @@ static void check(void)
 	struct rung_batch *batch;
 	uint64_t wrong = 0, vertex_count;
 
-	bench_need(rung_batch_create(&batch), "making a batch");
+	bench_need(rung_batch_create(&batch), "creating a batch");
 	for (uint64_t idx = 0; idx < CHECKED_BATCHES && idx * run.batch_size < run.seed_count;
 	     idx++) {
 		uint64_t left = run.seed_count - idx * run.batch_size;
@@ -179,13 +180,13 @@ static void read_seeds(const char *path)
 	long bytes;
 
 	if (!file || fseek(file, 0, SEEK_END) != 0 || (bytes = ftell(file)) < 0)
-		bench_die("%s cannot be read", path);
+		bench_die("%s: cannot be read", path);
 	rewind(file);
 	run.seed_count = (uint64_t)bytes / sizeof(*run.seeds);
 	run.seeds = malloc((size_t)bytes + 1);
 	if (!run.seeds ||
 	    fread(run.seeds, sizeof(*run.seeds), run.seed_count, file) != run.seed_count)
-		bench_die("%s cannot be read", path);
+		bench_die("%s: cannot be read", path);
 	fclose(file);
 }
 
@@ -202,7 +203,7 @@ static void carry_out(const char *order)
 	else if (sscanf(order, "%31s", words[2]) == 1 && strcmp(words[2], "check") == 0)
 		check();
 	else
-		bench_die("no such order: %s", order);
+		bench_die("unknown command: %s", order);
 	fflush(stdout);
 }
 
@@ -225,7 +226,7 @@ int main(int argc, char **argv)
 	run.hop_count = bench_fanouts(argv[3], run.fanouts);
 	run.batch_size = bench_number(argv[4]);
 	if (run.batch_size == 0 || run.seed_count == 0)
-		bench_die("no seeds");
+		bench_die("no seeds, or batches of 0");
 	bench_need(rung_graph_load(&opts, &graph), argv[1]);
 	run.csc = rung_graph_csc(graph);
 	printf("ready\n");

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast edge passes are. Orders on stdin, answers on stdout, so that a script can let
- * contestants take turns.
+ * The speed of edge passes. The program reads commands on stdin and answers each with a line on
+ * stdout, so that a script can alternate the variants.
  *
  *   rung_score_speed rmat|uniform SCALE EDGE_FACTOR SEED THREADS [FOLDER]
  *
- *   pull N        N iterations of PageRank as the GAP benchmark suite's `pr` does them (Beamer, Asanovic, Patterson, 2015): each vertex
- *                 adds up, in float, what its list of in-neighbours of the turned graph passes on; seconds of each
- *   steps N       rung_score_compute() with wrpagerank: seconds of its first iteration, which sorts the edges, and of each other
- *   hops N        wrpagerank with N iterations, then expected with N hops: seconds of both calls
- *   copy          bytes read and written a second by memcpy() of an array as large as the edges
- *   write         the graph into two files in FOLDER
- *   read          both files once with large direct reads, three at a time: seconds
- *   files N M     rung_score_edges() with wrpagerank, N iterations, M bytes: seconds of the call and most memory the process had
- *   compare N     largest relative difference of pull and steps after N iterations
+ *   pull N        N iterations of PageRank like `pr` of the GAP benchmark suite (Beamer, Asanovic,
+ *                 Patterson, 2015): each vertex sums, in float, the contributions of its
+ *                 in-neighbours in the transposed graph -> seconds of each iteration
+ *   steps N       rung_score_compute() with wrpagerank -> seconds of its first iteration, which
+ *                 sorts the edges, and of each further one
+ *   hops N        wrpagerank with N iterations, then expected with N hops -> seconds of both calls
+ *   copy          memcpy() of an array as large as the edges -> bytes read and written per second
+ *   write         writes the graph to two files in FOLDER
+ *   read          reads both files once with large direct reads, three at a time -> seconds
+ *   files N M     rung_score_edges() with wrpagerank, N iterations, M bytes -> seconds of the call
+ *   compare N     -> largest relative difference between pull and steps after N iterations
  */
 #include <fcntl.h>
 #include <math.h>
@@ -30,7 +32,7 @@
 #define READ_BYTES (UINT64_C(8) << 20)
 #define READERS    3
 #define COPY_BYTES (UINT64_C(1) << 20)
-#define PULL_CHUNK 16384 /* vertices, as there */
+#define PULL_CHUNK 16384 /* vertices, as in GAP's pr */
 
 struct lists {
 	uint64_t *indptr;
@@ -39,7 +41,7 @@ struct lists {
 
 static struct {
 	uint64_t vertex_count, edge_count;
-	/* in-neighbours as given to rung; out-neighbours as the baseline wants them */
+	/* in-neighbours for rung; out-neighbours for the baseline, whose graph is transposed */
 	struct lists in, out;
 	float *score, *passed_on;
 	const char *folder;
@@ -48,8 +50,8 @@ static struct {
 
 /* ---- the graph ---- */
 
-/* Kronecker with a=.57, b=c=.19, ids scrambled, as the Graph 500 benchmark has them; or both ends
- * uniform. */
+/* Generates edge e: a Kronecker graph with a=.57, b=c=.19 and scrambled ids, as in the Graph 500
+ * benchmark, or both ends uniform. */
 static void make_edge(bool rmat, unsigned scale, uint64_t seed, uint64_t e, uint32_t *u,
                       uint32_t *v)
 {
@@ -69,11 +71,12 @@ static void make_edge(bool rmat, unsigned scale, uint64_t seed, uint64_t e, uint
 		if (s % 4 == 0)
 			bits = bench_draw(seed, 8 * e + s / 4);
 		quarter = bits & 0xffff;
+		/* of 65536: .57, .57 + .19, .57 + 2 * .19 */
 		quarter = quarter < 37355 ? 0 : quarter < 49807 ? 1 : quarter < 62259 ? 2 : 3;
 		a = a << 1 | quarter >> 1;
 		b = b << 1 | (quarter & 1);
 	}
-	for (int round = 0; round < 2; round++) { /* odd factors and shifts: a permutation */
+	for (int round = 0; round < 2; round++) { /* odd factors and shifts permute */
 		a = (a * UINT64_C(0x9e3779b1)) & mask;
 		a ^= a >> (scale / 2);
 		b = (b * UINT64_C(0x9e3779b1)) & mask;
@@ -89,7 +92,7 @@ static void sum_up(uint64_t *indptr)
 		indptr[v + 1] += indptr[v];
 }
 
-/* Lists turned round, ascending. */
+/* Transposed lists, each in ascending order. */
 static struct lists turn(const struct lists *from)
 {
 	struct lists to = { bench_map((bench.vertex_count + 1) * 8),
@@ -134,12 +137,12 @@ static void make_graph(bool rmat, unsigned scale, uint64_t edge_factor, uint64_t
 		raw.indices[__atomic_fetch_add(&next[v], 1, __ATOMIC_RELAXED)] = u;
 	}
 	bench.out = turn(&raw);
-	/* both have sorted lists then, as the baseline's builder makes them */
+	/* transposing twice sorts the lists of both, as GAP's builder does */
 	bench.in = turn(&bench.out);
 	bench.score = malloc(bench.vertex_count * sizeof(float));
 	bench.passed_on = malloc(bench.vertex_count * sizeof(float));
 	if (!bench.score || !bench.passed_on)
-		bench_die("no memory");
+		bench_die("out of memory");
 }
 
 static struct rung_csc csc(void)
@@ -147,11 +150,11 @@ static struct rung_csc csc(void)
 	struct rung_csc graph = { bench.vertex_count, bench.edge_count, bench.in.indptr,
 		                  bench.in.indices, 4 };
 
-	bench_need(rung_csc_check(&graph), "the graph");
+	bench_need(rung_csc_check(&graph), "checking the graph");
 	return graph;
 }
 
-/* ---- contestants ---- */
+/* ---- the variants ---- */
 
 static void start(void)
 {
@@ -159,6 +162,7 @@ static void start(void)
 		bench.score[v] = 1.0f / (float)bench.vertex_count;
 }
 
+/* One iteration of the baseline. @return seconds */
 static double pull(void)
 {
 	const float base = (float)((1 - DAMPING) / (double)bench.vertex_count),
@@ -181,12 +185,12 @@ static double pull(void)
 		bench.score[u] = base + damping * sum;
 		change += fabs((double)(bench.score[u] - old));
 	}
-	if (!(change >= 0))
-		bench_die("the baseline came to no number");
+	if (!(change >= 0)) /* also keeps the compiler from dropping the sum, which GAP computes */
+		bench_die("the result of the baseline is not a number");
 	return bench_now() - begin;
 }
 
-static double marks[1000];
+static double marks[1000]; /* times at which the library reported progress */
 static unsigned mark_count;
 
 static int mark(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
@@ -241,7 +245,7 @@ static void hops(uint32_t count)
 	struct rung_score_report first, second;
 
 	if (count > sizeof(fanouts) / sizeof(fanouts[0]))
-		bench_die("%u hops: at most 8", count);
+		bench_die("%u hops are out of range; use at most 8", count);
 	bench_need(rung_score_compute(&graph, &pagerank, bench.score, &first), "wrpagerank");
 	bench_need(rung_score_compute(&graph, &expected, bench.score, &second), "expected");
 	printf("%.6f %.6f\n", first.seconds, second.seconds);
@@ -271,7 +275,7 @@ static void compare(uint32_t count)
 	float *score = malloc(bench.vertex_count * sizeof(*score));
 
 	if (!score)
-		bench_die("no memory");
+		bench_die("out of memory");
 	start();
 	for (uint32_t i = 0; i < count; i++)
 		pull();
@@ -287,7 +291,7 @@ static void compare(uint32_t count)
 static void path_of(char path[4096], const char *name)
 {
 	if (!bench.folder)
-		bench_die("a folder is needed");
+		bench_die("this command needs FOLDER");
 	snprintf(path, 4096, "%s/%s", bench.folder, name);
 }
 
@@ -314,7 +318,7 @@ static double read_file(const char *name)
 	path_of(path, name);
 	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
-		bench_die("%s: cannot be read past the page cache", path);
+		bench_die("%s: cannot be opened with O_DIRECT", path);
 #pragma omp parallel num_threads(READERS) reduction(|| : failed)
 	{
 		void *to = aligned_alloc(BENCH_PAGE, READ_BYTES);
@@ -351,13 +355,14 @@ static void from_files(uint32_t count, uint64_t memory)
 	begin = bench_now();
 	bench_need(rung_edges_open(&edges_opts, &edges), "opening the files");
 	bench_need(rung_edges_info(edges, &info), "opening the files");
+	/* the edges keep their memory until they are closed */
 	opts.memory_bytes = memory - info.memory_bytes;
 	bench_need(rung_score_edges(edges, &opts, bench.score, NULL), "wrpagerank of files");
 	rung_edges_close(edges);
 	printf("%.6f\n", bench_now() - begin);
 }
 
-/* ---- orders ---- */
+/* ---- commands ---- */
 
 static void obey(const char *order, uint64_t first, uint64_t second)
 {
@@ -385,7 +390,7 @@ static void obey(const char *order, uint64_t first, uint64_t second)
 	} else if (strcmp(order, "files") == 0) {
 		from_files((uint32_t)first, second);
 	} else {
-		bench_die("%s: no order", order);
+		bench_die("unknown command: %s", order);
 	}
 	fflush(stdout);
 }

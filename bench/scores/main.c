@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rung_scores: how many row requests the first rows of each score's order serve, beside the best
- * order there is, in one setting.
+ * rung_scores: the share of row requests that the first rows in the order of each score serve,
+ * compared with the best possible order, in one setting.
  *
- * The traffic is sampled twice, from seeds that no score has seen: one trace makes the order of the
- * ceiling, the other is what all orders are judged by, the ceiling's included. An order that was
- * made from the judging trace itself would fit its noise. One JSON object; bench/scores.py runs it
- * over graphs and settings.
+ * The traffic is sampled twice, with seeds that no score has used. One trace gives the order of the
+ * ceiling. All orders, including the ceiling's, are judged by the other trace: an order computed
+ * from the judging trace itself would fit its noise. Prints one JSON object. bench/scores.py runs
+ * it over graphs and settings.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -20,7 +20,7 @@
 static const struct {
 	const char *name;
 	enum rung_score_method method;
-	uint32_t iterations; /* UINT32_MAX: as many as hops */
+	uint32_t iterations; /* UINT32_MAX: the number of hops */
 	uint32_t epochs;
 	bool forecasts; /* 1 - exp(-score) is a probability */
 } scores[] = {
@@ -42,9 +42,10 @@ static const double tops[] = { 0.01, 0.1, 0.25 };
 
 struct judged {
 	double hits[TOP_COUNT];     /* shares of all requests */
-	double forecast[TOP_COUNT]; /* the same as the score has it */
+	double forecast[TOP_COUNT]; /* the same shares as predicted by the score */
 };
 
+/* The shares of requests that the first 1, 10 and 25 % of rows serve, in the order of `score`. */
 static struct judged judge(const struct scores_case *setting, const float *score,
                            const uint32_t *counts, bool forecasts)
 {
@@ -157,7 +158,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: rung_scores EDGES VERTICES directed|undirected TRAIN "
 		                "FANOUTS BATCH all|new REQUESTS SEED THREADS\n"
 		                "EDGES: source of an edge index. TRAIN: source of int64 ids. "
-		                "REQUESTS: rows of a trace, at least. THREADS: 0: all\n");
+		                "REQUESTS: least number of rows of a trace. THREADS: 0: all\n");
 		return BENCH_USAGE;
 	}
 	spec = argv[1];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The traffic that scores are judged by: batches of shuffled epochs, by the library's sampler. */
+/* The traffic that judges the scores: batches of shuffled epochs, sampled by the library. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "../common.h"
 #include "scores.h"
 
-#define SCORES_BATCHES_MIN 1024u /* an order made from fewer is no ceiling */
+#define SCORES_BATCHES_MIN 1024u /* an order computed from fewer is not a ceiling */
 
 struct counting {
 	uint32_t *counts;
@@ -46,11 +46,11 @@ uint64_t scores_count_requests(const struct scores_case *setting, uint64_t seed,
 	opts.draws = setting->draws;
 	opts.seed = seed;
 	opts.threads = setting->threads;
-	bench_need(rung_sampler_create(setting->csc, &opts, &sampler), "making a sampler");
+	bench_need(rung_sampler_create(setting->csc, &opts, &sampler), "creating a sampler");
 	epoch.seeds = seeds;
 	epoch.seed_count = setting->train_count;
 	epoch.batch_size = setting->batch_size;
-	epoch.any_order = 1;
+	epoch.any_order = 1; /* counts do not depend on the order of batches */
 	while (counting.requests < setting->requests || epoch.key_first < SCORES_BATCHES_MIN) {
 		bench_shuffle(seeds, setting->train_count, bench_draw(seed, epoch.key_first));
 		bench_need(rung_sampler_run(sampler, &epoch, count_batch, &counting), "sampling");

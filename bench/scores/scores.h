@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the files of rung_scores share. */
+/** Declarations shared by the files of rung_scores. */
 #ifndef RUNG_BENCH_SCORES_H
 #define RUNG_BENCH_SCORES_H
 
@@ -7,7 +7,7 @@
 
 #include "rung/rung.h"
 
-/** A setting: what is trained on, and how batches are sampled. */
+/** A setting: the graph, the training vertices, and the sampling of batches. */
 struct scores_case {
 	const struct rung_csc *csc;
 	uint64_t *train;
@@ -16,16 +16,16 @@ struct scores_case {
 	uint32_t hop_count;
 	uint32_t batch_size;
 	enum rung_draws draws;
-	uint64_t requests; /* rows that a trace asks for, at least */
-	uint64_t seed;     /* of the scores; those of the traces follow */
-	uint32_t threads;
+	uint64_t requests; /* least number of rows in a trace */
+	uint64_t seed;     /* of the scores; the traces use seed + 1 and seed + 2 */
+	uint32_t threads;  /* 0: all */
 };
 
-/** Count what whole epochs ask for, until there are enough requests and SCORES_BATCHES_MIN batches.
- * @return batches */
+/** Add the requests of whole epochs to `counts`, one counter per vertex, until there are enough
+ * requests and SCORES_BATCHES_MIN batches. @return batches */
 uint64_t scores_count_requests(const struct scores_case *setting, uint64_t seed, uint32_t *counts);
 
-/** A source of int64; free() them. */
+/** Read a source of int64 ids. free() the result. */
 uint64_t *scores_read_ids(const char *spec, uint64_t *count_out);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * How far sets of vertices overlap, from 32 bits a set: minwise hashing (Broder, "On the
- * resemblance and containment of documents", 1997) of which few bits are kept (Li, König, "b-Bit
+ * How much sets of vertices overlap, from 32 bits per set: minwise hashing (Broder, "On the
+ * resemblance and containment of documents", 1997) with few bits per hash (Li, König, "b-Bit
  * Minwise Hashing", 2010). Private to the core.
  *
- * Each of three hashes of 21 bits has a least value over a set. Two sets A and B have the same with
- * probability |A & B| / |A | B|. A *signature* is the lower 8 bits of the three, and how many
- * vertices the set has, to four binary digits.
+ * Each of three hashes of 21 bits has a minimum over a set. Two sets A and B have the same minimum
+ * with probability |A & B| / |A | B|. A *signature* has the lower 8 bits of the three minima, and
+ * the number of vertices of the set with four significant binary digits.
  */
 #ifndef RUNG_MINHASH_H
 #define RUNG_MINHASH_H
@@ -19,8 +19,8 @@
 /** of the empty set */
 #define RUNG__MINHASH_NONE ((UINT64_C(1) << RUNG__MINHASHES * RUNG__MINHASH_BITS) - 1)
 
-/** The hashes of a vertex, side by side. Multiplied and shifted as in splitmix64, which has one
- * more of each. */
+/** The three hashes of a vertex in the lower 63 bits. Multiplied and shifted as in splitmix64, with
+ * one multiplication and one shift fewer. */
 static inline uint64_t rung__minhash_of(uint64_t vertex)
 {
 	uint64_t x = (vertex + 1) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -30,7 +30,7 @@ static inline uint64_t rung__minhash_of(uint64_t vertex)
 	return (x ^ x >> 29) & RUNG__MINHASH_NONE;
 }
 
-/** The least of both, hash by hash. */
+/** The minimum of both, hash by hash. The fields are compared in place, without shifts. */
 static inline uint64_t rung__minhash_min(uint64_t a, uint64_t b)
 {
 	const uint64_t low = (UINT64_C(1) << RUNG__MINHASH_BITS) - 1,
@@ -41,7 +41,7 @@ static inline uint64_t rung__minhash_min(uint64_t a, uint64_t b)
 	       ((a & high) < (b & high) ? a & high : b & high);
 }
 
-/** @param count  vertices of the set; its first four binary digits are kept */
+/** Signature of a set. @param count  vertices of the set; its first four binary digits are kept */
 static inline uint32_t rung__minhash_signature(uint64_t minima, float count)
 {
 	const float number = count > 0 ? count : 1;
@@ -49,7 +49,7 @@ static inline uint32_t rung__minhash_signature(uint64_t minima, float count)
 
 	for (unsigned i = 0; i < RUNG__MINHASHES; i++)
 		signature |= (uint32_t)(minima >> i * RUNG__MINHASH_BITS & 0xff) << 8 * i;
-	/* 23 fraction bits; 127 is the exponent of 1 */
+	/* a float has 23 fraction bits, of which 3 are kept; 127 is the exponent of 1 */
 	memcpy(&bits, &number, sizeof(bits));
 	bits = (bits >> 20) - (127u << 3);
 	return signature | (bits < 255 ? bits : 255) << 24;
@@ -64,16 +64,17 @@ static inline uint32_t rung__minhash_common(uint32_t a, uint32_t b)
 	       (uint32_t) !(differs & 0xff0000);
 }
 
-/** Whether they agree on any. */
+/** Whether two signatures agree on any hash. The numbers of vertices do not count. */
 static inline int rung__minhash_agree(uint32_t a, uint32_t b)
 {
-	/* a byte of it is zero when taking 1 from each borrows */
+	/* a zero byte is the only one whose upper bit is clear and is set by subtracting 1; the
+	 * byte of the count is never zero */
 	const uint32_t differs = (a ^ b) | 0xff000000u;
 
 	return ((differs - 0x01010101u) & ~differs & 0x80808080u) != 0;
 }
 
-/** Vertices of the set, at least 1; up to an eighth below the truth from 16 on. */
+/** Vertices of the set, at least 1; from 16 on up to an eighth too small. */
 static inline float rung__minhash_count(uint32_t signature)
 {
 	const uint32_t bits = ((signature >> 24) + (127u << 3)) << 20;
@@ -83,7 +84,8 @@ static inline float rung__minhash_count(uint32_t signature)
 	return number;
 }
 
-/** The share of B that is in A as well. */
+/** Estimated share of B that is also in A. With J = |A & B| / |A | B| estimated as common / 3, |A &
+ * B| is J / (1 + J) of |A| + |B|. */
 static inline float rung__minhash_share(uint32_t a, uint32_t b)
 {
 	const float common = (float)rung__minhash_common(a, b);

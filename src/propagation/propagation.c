@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes over all edges: their memory, and the order in which a pass processes panels.
- * propagation.h explains their purpose. */
+/*
+ * Passes over all edges: memory for graphs in memory, and the order in which a pass processes
+ * panels. propagation.h explains the method. A graph in memory is tiled once, in its first pass,
+ * and its tiles serve all later passes.
+ */
 #include "propagation/propagation_files.h"
 #include "graph/graph.h"
 #include "propagation/state.h"
 
-/* Walks over the blocks of a graph in memory; with blocks NULL it counts them. */
+/* Cut a graph in memory into blocks; with blocks NULL only count them.
+ * @return the number of blocks */
 static uint64_t cut_blocks(const struct rung__propagation *spread, struct rung__block *blocks)
 {
 	const struct rung_csc *csc = &spread->csc;
@@ -26,6 +30,7 @@ static uint64_t cut_blocks(const struct rung__propagation *spread, struct rung__
 	return count;
 }
 
+/* Give each block its part of the arrays. */
 static void place_blocks(struct rung__propagation *spread)
 {
 	const char *ids = spread->csc.indices;
@@ -53,7 +58,8 @@ int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__prop
 	                                    sizeof(*spread->starts));
 	spread->tile_bytes = csc->edge_count * 2 * sizeof(*spread->tiles);
 	spread->tiles = rung__map_pages(spread->tile_bytes);
-	/* in passes without records all values at once, with records at least those of one block */
+	/* passes without records hold all values at once; passes with records at least those of one
+	 * block, and need several panels */
 	spread->values_max = csc->edge_count + RUNG__LINE_FLOATS * 2 * spread->block_count;
 	spread->values_max = RUNG__MAX(spread->values_max,
 	                               (uint64_t)spread->block_edges * (1 + opts->width_max) +
@@ -63,16 +69,19 @@ int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__prop
 		rung__propagation_close(spread);
 		return rung__fail(RUNG_E_NOMEM,
 		                  "edge passes: no memory for %" PRIu64
-		                  " edges, 8 bytes each: give a memory budget, so that they "
+		                  " edges, 8 bytes each; give a memory budget, so that they "
 		                  "stay in files",
 		                  csc->edge_count);
 	}
+	/* cut again rather than grown: the array has its exact size */
 	cut_blocks(spread, spread->blocks);
 	place_blocks(spread);
 	*spread_out = spread;
 	return 0;
 }
 
+/* Run a pass in panels of as many blocks as the values of this rule fit. A graph without blocks has
+ * one empty panel, in which receive() is called. */
 static int run_in_memory(struct rung__propagation *spread,
                          const struct rung__propagation_rule *rule)
 {
@@ -111,6 +120,8 @@ int rung__propagation_pass(struct rung__propagation *spread,
 	                   : run_in_memory(spread, rule);
 	if (rc < 0)
 		return rc;
+	/* in the order of the bins, whichever thread ran them: the same bits for any number of
+	 * threads */
 	for (uint32_t bin = 0; bin < spread->bin_count; bin++)
 		sum += spread->bin_results[bin];
 	if (sum_out)

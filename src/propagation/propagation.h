@@ -6,7 +6,7 @@
  * Adding to u at once would miss the cache on nearly every edge of a large graph. Instead
  * (propagation blocking: Beamer, Asanovic, Patterson, "Reducing Pagerank Communication via
  * Propagation Blocking", 2017; partition-centric: Lakhotia, Kannan, Prasanna, "Accelerating
- * PageRank using Partition-Centric Processing", 2018):
+ * PageRank using Partition-Centric Processing", 2018) the edges are divided into
  *
  *   block   neighbouring v with about a million edges: their values fit in the cache
  *   bin     neighbouring u, a few thousand: their sums fit in the cache
@@ -40,12 +40,12 @@
 #include "rung/edges.h"
 #include "rung/graph.h"
 
-/** Edges into a bin out of a block. */
+/** The edges of one block into one bin. */
 struct rung__propagation_tile {
 	uint64_t u_first, v_first, count; /**< edges from u_first + u[i] to v_first + v[i] */
 	uint16_t *u;
 	const uint16_t *v;
-	const float *values; /**< [count] what v gives, or [count * width] records */
+	const float *values; /**< [count] values of v, or [count * width] records */
 };
 
 /**
@@ -58,22 +58,23 @@ struct rung__propagation_tile {
  */
 struct rung__propagation_rule {
 	void *ctx;
-	/** messages[i]: what vertex first + i gives to each u; its list has indptr[i + 1] -
-	 * indptr[i] entries */
+	/** messages[i]: the value that vertex first + i sends to each u; its list has indptr[i + 1]
+	 * - indptr[i] entries */
 	void (*send)(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
 	             float *messages);
-	/** floats of a record; 0: no edge gives one, and the next two are not called */
+	/** floats of a record; 0: no edge sends one, and the next two functions are not called */
 	uint32_t width;
+	/** as send(), with `width` floats per vertex */
 	void (*send_records)(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
 	                     float *records);
-	/** sums[u[i]] += what vertex u_first + u[i] gets by its record, in this order; u[i] has
-	 * RUNG__PROPAGATION_MUTUAL set where the edge is */
+	/** sums[u[i]] += the value that vertex u_first + u[i] gets by its record, in this order;
+	 * u[i] has RUNG__PROPAGATION_MUTUAL set if the edge is mutual */
 	void (*combine)(void *ctx, const struct rung__propagation_tile *tile, double *sums);
-	/** sums[u[i]] += values[i], in this order, and what else there is to do with such edges; of
-	 * a bin one call at a time. NULL: that alone */
+	/** sums[u[i]] += values[i], in this order, and any other work for such edges. For one bin
+	 * there is one call at a time. NULL: only the sum */
 	void (*add)(void *ctx, const struct rung__propagation_tile *tile, double *sums);
-	/** all sums of vertices first .. first + count are complete. @return a term of the pass's
-	 * total, added in the order of the vertices */
+	/** all sums of vertices first .. first + count are complete.
+	 * @return a term of the pass's total; terms are added in the order of the vertices */
 	double (*receive)(void *ctx, uint64_t first, uint64_t count, const double *sums);
 };
 
@@ -82,43 +83,51 @@ struct rung__propagation;
 struct rung__propagation_opts {
 	int threads;
 	bool drop_loops;    /* edges from a vertex to itself are skipped */
-	uint32_t width_max; /* of the rules to come */
-	/* of a graph in files: for everything here and other_bytes; 0: some 100 MiB */
+	uint32_t width_max; /* of all rules that will be used */
+	/* for a graph in files: budget for everything here and other_bytes; 0: about 100 MiB */
 	uint64_t memory_bytes;
-	uint64_t other_bytes; /* that the caller takes out of memory_bytes */
+	uint64_t other_bytes; /* the part of memory_bytes that the caller uses itself */
 	rung_progress_fn progress;
 	void *progress_ctx;
-	uint64_t pass_total; /* for progress: passes that will be done */
+	uint64_t pass_total; /* for progress: number of passes that will be run */
 };
 
-/** Over a graph in memory. @return 0 or RUNG_E_NOMEM */
+/**
+ * Passes over a graph in memory, whose arrays must outlive them.
+ * @param spread_out  free with rung__propagation_close()
+ * @return 0 or RUNG_E_NOMEM
+ */
 int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__propagation_opts *opts,
                              struct rung__propagation **spread_out);
 
-/** Over a graph in files. @return 0, RUNG_E_INVAL (memory_bytes), RUNG_E_NOMEM */
+/** The same over a graph in files.
+ * @return 0, RUNG_E_INVAL (memory_bytes is too small), RUNG_E_NOMEM */
 int rung__propagation_of_edges(struct rung_edges *edges, const struct rung__propagation_opts *opts,
                                struct rung__propagation **spread_out);
 
 void rung__propagation_close(struct rung__propagation *spread);
 
-/** One pass. @param sum_out what receive() returned, added up; may be NULL. @return 0,
- * RUNG_E_CANCELED, of files what a pass over them returns */
+/**
+ * Run one pass.
+ * @param sum_out  sum of the results of receive(); may be NULL
+ * @return 0, RUNG_E_CANCELED; for files also the errors of a pass over them
+ */
 int rung__propagation_pass(struct rung__propagation *spread,
                            const struct rung__propagation_rule *rule, double *sum_out);
 
 /**
- * Find the edges that give records; until then none does, from then on rules have width. Reads all
- * edges once or twice more.
- * @param signatures  [vertex_count] minhash.h, as long as `spread`; NULL: mutual edges alone give
- *                    records
- * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED, of files what a pass over them returns
+ * Find the edges that send records. Before this call no edge sends one; afterwards rules may have a
+ * width. Reads all edges once or twice more.
+ * @param signatures  [vertex_count] minhash.h, valid as long as `spread`; NULL: only mutual edges
+ *                    send records
+ * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED; for files also the errors of a pass over them
  */
 int rung__propagation_find_records(struct rung__propagation *spread, const uint32_t *signatures);
 
-/** In an element of u: bins are smaller. */
+/** Mark in an element of u: bins are smaller, so the bit is free. */
 #define RUNG__PROPAGATION_MUTUAL 0x8000u
 
-/** Vertices a block or a bin never exceeds: they are counted in 16 bits. */
+/** A block or a bin never has more vertices: they are counted in 16 bits. */
 #define RUNG__PROPAGATION_VERTICES_MAX 65536u
 
 /** Passes over the edges so far. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of edge passes: sums, bins and the memory of threads. */
+/* Creating and closing edge passes: sums, bins and the memory of threads, which graphs in memory
+ * and in files have in common. */
 #include "propagation/propagation_files.h"
 #include "propagation/state.h"
 
-#define BINS_WANTED_BITS 6u /* a small graph still has enough bins for the threads */
+/* at least 64 bins, if the graph is not tiny: threads share the bins among them */
+#define BINS_WANTED_BITS 6u
 
 static uint32_t block_edges = RUNG__BLOCK_EDGES_DEFAULT;
 
@@ -12,7 +14,8 @@ void rung__propagation_set_block_edges(uint32_t edges)
 	block_edges = edges ? edges : RUNG__BLOCK_EDGES_DEFAULT;
 }
 
-/* Depends only on the number of vertices. */
+/* Bits of the number of vertices in a bin. They depend only on the number of vertices, because the
+ * terms of a total are added by bins. */
 static unsigned bin_bits_for(uint64_t vertex_count)
 {
 	unsigned bits = RUNG__BIN_BITS_MAX;
@@ -33,6 +36,8 @@ uint64_t rung__propagation_room_bytes(const struct rung__propagation *spread)
 	       rung__align_up(spread->block_edges * sizeof(uint32_t), RUNG__PAGE_BYTES);
 }
 
+/* Allocate the buffers of all threads in one mapping; each part begins at a page, so that threads
+ * share no cache line. */
 static int alloc_buffers(struct rung__propagation *spread)
 {
 	const uint64_t threads = (uint64_t)spread->opts.threads,
@@ -40,12 +45,12 @@ static int alloc_buffers(struct rung__propagation *spread)
 	char *at;
 
 	spread->rooms = rung__zalloc_array(threads, sizeof(*spread->rooms));
-	/* huge ones, if there are: accesses are random */
+	/* huge pages if the kernel grants them: accesses are random */
 	spread->room_memory = rung__map_pages(threads * bytes);
 	if (!spread->rooms || !spread->room_memory)
 		return rung__fail(RUNG_E_NOMEM,
-		                  "edge passes: no memory for %" PRIu64 " bytes of %" PRIu64
-		                  " threads: take fewer",
+		                  "edge passes: no memory for %" PRIu64 " bytes in each of %" PRIu64
+		                  " threads; use fewer threads",
 		                  bytes, threads);
 	at = spread->room_memory;
 	for (uint64_t t = 0; t < threads; t++) {
@@ -76,6 +81,7 @@ int rung__propagation_create(const struct rung_csc *csc, struct rung_edges *edge
 	if (!spread)
 		return rung__fail(RUNG_E_NOMEM, "edge passes: no memory");
 	spread->opts = *opts;
+	/* so that closing works at any time: nothing is open yet */
 	spread->mutual_file.fd = -1;
 	spread->csc = *csc;
 	spread->edges = edges;

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passes over graphs in files: blocks are cut out of the chunks that come in, just as they are out
- * of memory, and kept until as many are there as the budget allows. These are a panel. While it
- * runs, the files are read ahead.
+ * Passes over graphs in files. Blocks are cut from the chunks that are read, at the same edges as
+ * for a graph in memory, so that sums have the same bits. They are kept until the budget is used;
+ * then they are a panel, which runs while the next chunks are read ahead. Tiles and values are not
+ * kept from pass to pass.
+ *
+ * One thread fills the blocks: the one that runs the pass. Only panels are processed by all
+ * threads.
  */
 #include "propagation/propagation_files.h"
 
@@ -12,28 +16,32 @@
 #include "graph/graph.h"
 #include "propagation/state.h"
 
-#define BLOCKS_WANTED 16u /* without a budget */
+#define BLOCKS_WANTED 16u /* blocks per panel without a budget */
 
+/* The state of a pass while its panels are filled. */
 struct filling {
 	struct rung__propagation *spread;
 	const struct rung__propagation_rule *rule;
-	uint64_t block_count; /* cut and complete */
-	uint64_t floats;      /* of their values */
-	bool open;            /* blocks[block_count] takes more lists */
-	bool ran;             /* a panel of this pass did */
-	uint64_t edges_done;
+	uint64_t block_count; /* complete blocks of the next panel */
+	uint64_t floats;      /* upper bound of their values */
+	bool open;            /* blocks[block_count] is being filled */
+	bool ran;             /* a panel of this pass has run */
+	uint64_t edges_done;  /* read so far, for progress */
 };
 
+/* The copy of indptr for a block: the chunk that it comes from is overwritten by later ones. */
 static uint64_t *indptr_of(const struct rung__propagation *spread, uint64_t block)
 {
 	return spread->indptr_copies + block * (RUNG__PROPAGATION_VERTICES_MAX + UINT64_C(1));
 }
 
+/* Run the complete blocks as a panel, and empty it. @param last  the pass ends with this panel */
 static int run_panel(struct filling *fill, bool last)
 {
 	struct rung__propagation *spread = fill->spread;
 
 	for (uint64_t i = 0; i < fill->block_count; i++)
+		/* the ids of new edges have replaced the tiles */
 		spread->blocks[i].tiled = false;
 	rung__panel_run(spread, fill->rule, spread->blocks, fill->block_count, !fill->ran, last);
 	fill->ran = true;
@@ -44,7 +52,8 @@ static int run_panel(struct filling *fill, bool last)
 	                      spread->opts.pass_total * spread->csc.edge_count);
 }
 
-/* The block's bits, from the page that has the first on. */
+/* Read the mutual bits of a block, from the page with the first bit on, because the file is read
+ * with direct I/O. */
 static int read_mutual(const struct rung__propagation *spread, uint64_t i)
 {
 	struct rung__block *block = &spread->blocks[i];
@@ -58,6 +67,8 @@ static int read_mutual(const struct rung__propagation *spread, uint64_t i)
 	return rung__direct_read(&spread->mutual_file, room, end - page, page);
 }
 
+/* Complete the open block, if there is one. Its mutual bits are read now, when its edges are
+ * known. */
 static int close_block(struct filling *fill)
 {
 	const uint64_t i = fill->block_count;
@@ -70,7 +81,8 @@ static int close_block(struct filling *fill)
 	return fill->spread->has_mutual ? read_mutual(fill->spread, i) : 0;
 }
 
-/* A block that begins with edge `edge` of list v; the panel runs first when it is full. */
+/* Open a block that begins with edge `edge` of list v. If the panel has no room for the largest
+ * block, it runs first. */
 static int open_block(struct filling *fill, uint64_t v, uint64_t edge)
 {
 	struct rung__propagation *spread = fill->spread;
@@ -92,6 +104,7 @@ static int open_block(struct filling *fill, uint64_t v, uint64_t edge)
 	return 0;
 }
 
+/* Copy the ids of `count` edges of the chunk, from edge `edge` on, to the open block. */
 static void append(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t edge,
                    uint64_t count)
 {
@@ -104,8 +117,11 @@ static void append(struct filling *fill, const struct rung__edge_chunk *chunk, u
 	block->edge_count += (uint32_t)count;
 }
 
-/* As many lists from the i-th of the chunk on as are whole in it and go into the open block.
- * @return how many */
+/*
+ * Append lists from the i-th of the chunk on, as long as they are complete in the chunk and fit
+ * into the open block.
+ * @return the number of appended lists
+ */
 static uint64_t append_lists(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t i)
 {
 	struct rung__block *block = &fill->spread->blocks[fill->block_count];
@@ -126,7 +142,7 @@ static uint64_t append_lists(struct filling *fill, const struct rung__edge_chunk
 	return count;
 }
 
-/* Whether a list that ends with edge `end` goes into a block. */
+/* Whether a list that ends before edge `end` fits completely into a block. */
 static bool fits(const struct rung__propagation *spread, const struct rung__block *block,
                  uint64_t end)
 {
@@ -134,8 +150,11 @@ static bool fits(const struct rung__propagation *spread, const struct rung__bloc
 	       end - block->edge_first <= spread->block_edges;
 }
 
-/* The part in this chunk of its i-th list, which is longer than a block or crosses a border of
- * chunks. */
+/*
+ * Append the part of the chunk's i-th list that is in this chunk. Such a list is longer than a
+ * block, crosses a border of chunks, or does not fit into the open block. The rule is that of
+ * rung__block_cut(): a list is divided only if it is longer than a block.
+ */
 static int append_part(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t i)
 {
 	const uint64_t begin = chunk->indptr[i], end = chunk->indptr[i + 1];
@@ -155,6 +174,8 @@ static int append_part(struct filling *fill, const struct rung__edge_chunk *chun
 		if (rc < 0)
 			return rc;
 		block = &fill->spread->blocks[fill->block_count];
+		/* a vertex is added once per block: at the beginning of its list, or of the
+		 * block */
 		if (edge == begin || block->vertex_count == 0) {
 			memcpy(indptr_of(fill->spread, fill->block_count) + block->vertex_count,
 			       chunk->indptr + i, 2 * sizeof(*chunk->indptr));
@@ -170,6 +191,7 @@ static int append_part(struct filling *fill, const struct rung__edge_chunk *chun
 	return rc;
 }
 
+/* Distribute a chunk over blocks. Called in the order of the edges. */
 static int read_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 {
 	struct filling *fill = ctx;
@@ -192,13 +214,15 @@ static int read_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 	return 0;
 }
 
-/* Whole pages that hold the bits of a block wherever it begins, in whole words. */
+/* Bytes of whole pages that hold the bits of a block, in whole words, at any position in the
+ * file. */
 static uint64_t mutual_room_bytes(const struct rung__propagation *spread)
 {
 	return rung__align_up(spread->block_edges / 8 + 2 * sizeof(uint64_t), RUNG__PAGE_BYTES) +
 	       RUNG__PAGE_BYTES;
 }
 
+/* Memory of one block of a panel, with all its arrays. */
 static uint64_t block_bytes(const struct rung__propagation *spread)
 {
 	const uint64_t starts = (spread->bin_count + UINT64_C(1)) * sizeof(*spread->starts);
@@ -209,7 +233,7 @@ static uint64_t block_bytes(const struct rung__propagation *spread)
 	       sizeof(struct rung__block);
 }
 
-/* The number of blocks that the budget holds in addition to fixed memory. */
+/* Calculate the number of blocks that the budget allows in addition to the fixed memory. */
 static int plan_blocks(struct rung__propagation *spread)
 {
 	const struct rung__propagation_opts *opts = &spread->opts;
@@ -228,12 +252,13 @@ static int plan_blocks(struct rung__propagation *spread)
 			return rung__fail_min_bytes(fixed + each,
 			                            "score: a memory budget of %" PRIu64
 			                            " bytes: %" PRIu64 " vertices, %d threads "
-			                            "and a block of edges take at least %" PRIu64,
+			                            "and a block of edges need at least %" PRIu64,
 			                            opts->memory_bytes, spread->csc.vertex_count,
 			                            opts->threads, fixed + each);
 		count = (opts->memory_bytes - fixed) / each;
 	}
-	/* more there cannot be: two in a row have more than a block's edges */
+	/* there are never more blocks: two consecutive blocks have more edges than one block can
+	 * have, or more vertices */
 	spread->block_count = RUNG__MIN(count, 2 * blocks_max);
 	spread->values_max =
 		spread->block_count * (spread->block_edges + UINT64_C(2) * RUNG__LINE_FLOATS) +
@@ -241,6 +266,7 @@ static int plan_blocks(struct rung__propagation *spread)
 	return 0;
 }
 
+/* Allocate the blocks and their arrays. On failure rung__propagation_close() frees them. */
 static int claim_blocks(struct rung__propagation *spread)
 {
 	const uint64_t count = spread->block_count, starts = spread->bin_count + UINT64_C(1);
@@ -258,7 +284,7 @@ static int claim_blocks(struct rung__propagation *spread)
 	    !spread->indptr_copies || !spread->mutual_rooms)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "score: no memory for %" PRIu64
-		                  " blocks of edges: give a smaller budget",
+		                  " blocks of edges; give a smaller budget",
 		                  count);
 	for (uint64_t i = 0; i < count; i++) {
 		struct rung__block *block = &spread->blocks[i];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which edges of a graph in files are mutual. If the edges and their reverses are the same
- * multiset, all are: two sums of hashes show this in one pass. Otherwise the graph is transposed on
- * disk, and its out-lists are read together with the in-lists of the same vertices; a bit for each
- * edge is written to a temporary file, from which the blocks of later passes read theirs.
+ * Find the mutual edges of a graph in files. If the edges and their reverses are the same multiset,
+ * all are mutual: two sums of hashes show this in one pass. Otherwise the graph is transposed on
+ * disk, and its out-lists are read together with the in-lists of the same vertices. One bit per
+ * edge is written to a temporary file, from which the blocks of later passes read their bits.
  *
  * A list that is longer than a buffer is processed piece by piece, with its out-neighbours marked
  * in one bit per vertex.
@@ -17,23 +17,29 @@
 #include "propagation/state.h"
 #include "file/writer.h"
 
-#define IDS_MAX        (UINT64_C(1) << 20) /* in-neighbours at a time */
-#define OFFSETS_MAX    (UINT64_C(1) << 16) /* their lists */
-#define TURN_BYTES_MIN (UINT64_C(2) << 20) /* panels have more, but in tests */
+/* in-neighbours in the buffer: a longer in-list is processed in pieces */
+#define IDS_MAX     (UINT64_C(1) << 20)
+#define OFFSETS_MAX (UINT64_C(1) << 16) /* in-lists in the buffer */
+/* budget of the transposition; panels are larger, except in tests */
+#define TURN_BYTES_MIN (UINT64_C(2) << 20)
 #define OUT_BUFFERS    3u
 #define OUT_BYTES      (UINT64_C(1) << 20)
 
 /* ---- the same edges in both directions? ---- */
 
+/* If both sums are equal, the multisets are equal, except with a probability of about 2^-64. Sums
+ * do not depend on the order in which threads add. */
 struct fingerprint {
-	uint64_t forth, back; /* sums of hashes */
+	uint64_t forth, back; /* sums of the hashes of all edges, and of their reverses */
 };
 
+/* Not symmetric: an edge and its reverse have different hashes. */
 static uint64_t hash_edge(uint64_t from, uint64_t to)
 {
 	return rung__mix64(rung__mix64(from) + to);
 }
 
+/* Add the hashes of a chunk's edges. Called for one chunk at a time. */
 static int add_hashes(void *ctx, const struct rung__edge_chunk *chunk)
 {
 	struct fingerprint *print = ctx;
@@ -59,25 +65,28 @@ static int add_hashes(void *ctx, const struct rung__edge_chunk *chunk)
 
 /* ---- bits ---- */
 
+/* The state of the pass over the transposed graph. */
 struct marking {
 	struct rung__propagation *spread;
-	struct rung_edges *edges; /* in-lists; the chunks are of out-lists */
+	struct rung_edges *edges; /* the graph, whose in-lists are read; chunks have out-lists */
 	struct rung__id_reader offset_reader, id_reader;
 	unsigned char *offset_room, *id_room;
-	/* in-lists of the present chunk: entries from the first of them on */
+	/* offsets of the in-lists that are being processed, from the first of them on */
 	const uint64_t *indptr;
 	uint64_t *words;      /* [IDS_MAX / 64 + 2] bits of edges from words_first on */
 	uint64_t words_first; /* a multiple of 64 */
-	uint64_t edges_done;  /* bits are made for those before */
-	uint64_t marked;
+	uint64_t edges_done;  /* the bits of all edges before this one are final */
+	uint64_t marked;      /* number of mutual edges so far */
 	struct rung__writer *writer;
 	struct rung__out_stream stream;
-	/* [vertex_count / 64 + 1] for the one vertex whose list is split; NULL: not needed yet */
+	/* [vertex_count / 64 + 1] bits of out-neighbours of the one vertex whose list is divided;
+	 * NULL: not needed yet */
 	uint64_t *is_out;
-	bool no_memory;
+	bool no_memory; /* set by any thread */
 };
 
-/* Bits of edges before `edge` are final. */
+/* Write the bits of edges before `edge`, which are final. Only whole words are written; the last
+ * word moves to the front of the buffer, because it also has bits of the next edges. */
 static int settle(struct marking *mk, uint64_t edge)
 {
 	const uint64_t whole = edge / 64 - mk->words_first / 64;
@@ -94,6 +103,8 @@ static int settle(struct marking *mk, uint64_t edge)
 	return rc;
 }
 
+/* Read ids or offsets. An invalid value means that the file has changed, because earlier passes
+ * checked it. */
 static int read_ids(const struct rung__id_file *file, const struct rung__id_reader *reader,
                     uint64_t first, uint64_t count, void *room, const void **ids_out)
 {
@@ -101,11 +112,12 @@ static int read_ids(const struct rung__id_file *file, const struct rung__id_read
 	const int rc = rung__id_file_read(file, reader, first, count, room, &ids);
 
 	*ids_out = ids.ids;
-	/* passes have found them good */
+	/* earlier passes found them valid */
 	return rc < 0 || ids.good == count ? rc : rung__edges_changed(file->name);
 }
 
-/* indptr of `count` in-lists from vertex v on. */
+/* Read indptr of `count` in-lists from vertex v on. They must continue where the last bits
+ * ended. */
 static int read_offsets(struct marking *mk, uint64_t v, uint64_t count)
 {
 	const void *offsets;
@@ -122,7 +134,8 @@ static int read_offsets(struct marking *mk, uint64_t v, uint64_t count)
 	return mk->indptr[0] == mk->edges_done ? 0 : rung__edges_changed(mk->edges->indptr.name);
 }
 
-/* Lists of the chunk and as many in-lists, all of them in buffers. */
+/* Mark the mutual edges of lists that are completely in the buffers, with a hash set per vertex.
+ * Lists of several threads meet in one word, so bits are added with atomic operations. */
 static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk, uint64_t i_first,
                        uint64_t count, const void *in_ids)
 {
@@ -161,8 +174,11 @@ static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk,
 	}
 }
 
-/* As many whole lists of the chunk, from the i-th on, as go with their in-lists into the buffers:
- * none when the first does not. */
+/*
+ * Process as many complete lists of the chunk, from the i-th on, as fit into the buffers together
+ * with their in-lists.
+ * @param count_out  0 if the first list does not fit, or is not complete in the chunk
+ */
 static int mark_whole(struct marking *mk, const struct rung__edge_chunk *chunk, uint64_t i,
                       uint64_t *count_out)
 {
@@ -196,6 +212,7 @@ static int mark_whole(struct marking *mk, const struct rung__edge_chunk *chunk, 
 	return settle(mk, mk->indptr[count]);
 }
 
+/* Mark the out-neighbours of the chunk's i-th list, as far as they are in this chunk, in is_out. */
 static int mark_out(struct marking *mk, const struct rung__edge_chunk *chunk, uint64_t i)
 {
 	uint64_t at, end;
@@ -216,7 +233,8 @@ static int mark_out(struct marking *mk, const struct rung__edge_chunk *chunk, ui
 	return 0;
 }
 
-/* The in-list of v, piece by piece, against is_out. */
+/* Mark the mutual edges of v: its in-list is read in pieces and compared with is_out, which is then
+ * cleared for the next such vertex. */
 static int mark_in(struct marking *mk, uint64_t v)
 {
 	const unsigned index_bytes = mk->spread->csc.index_bytes;
@@ -245,6 +263,7 @@ static int mark_in(struct marking *mk, uint64_t v)
 	return rc;
 }
 
+/* Process a chunk of the transposed graph. Called in the order of its edges. */
 static int load_out_lists(void *ctx, const struct rung__edge_chunk *chunk)
 {
 	struct marking *mk = ctx;
@@ -271,8 +290,10 @@ static int load_out_lists(void *ctx, const struct rung__edge_chunk *chunk)
 	                      chunk->edge_first + chunk->edge_count, mk->spread->csc.edge_count);
 }
 
-/* ---- the whole ---- */
+/* ---- all steps ---- */
 
+/* Allocate all buffers in one mapping, and start the writer. *memory_out is for the caller to
+ * release, also after a failure. */
 static int alloc_buffers(struct marking *mk, unsigned char **memory_out, uint64_t *bytes_out)
 {
 	const unsigned index_bytes = mk->spread->csc.index_bytes;
@@ -306,6 +327,7 @@ static int alloc_buffers(struct marking *mk, unsigned char **memory_out, uint64_
 	                         &mk->writer);
 }
 
+/* Find the bits of all edges and write them to the file. */
 static int mark_all(struct marking *mk, struct rung_edges *turned)
 {
 	struct rung__propagation *spread = mk->spread;
@@ -319,21 +341,25 @@ static int mark_all(struct marking *mk, struct rung_edges *turned)
 	if (rc < 0)
 		return rc;
 	mk->marked += (uint64_t)__builtin_popcountll(mk->words[0]);
-	/* the rest of the last word, even if it is empty */
+	/* the last word, even if it is empty: blocks read edge_count / 64 + 1 words */
 	rc = rung__stream_append(&mk->stream, mk->words, sizeof(*mk->words));
 	if (rc == 0)
 		rc = rung__stream_end(&mk->stream);
+	/* both graphs have the same edges, so fewer bits mean that a file has changed */
 	if (rc < 0 || mk->edges_done == edge_count)
 		return rc;
 	return rung__edges_changed(mk->edges->indptr.name);
 }
 
+/* The budget of the transposition: the memory that the panel has released. */
 static uint64_t memory_of_panel(const struct rung__propagation *spread)
 {
 	return RUNG__MAX(spread->tile_bytes + spread->values_max * sizeof(*spread->values),
 	                 TURN_BYTES_MIN);
 }
 
+/* Transpose the graph and find the mutual edges with it. The transposed files exist only during
+ * this call. */
 static int mark_by_turning(struct rung__propagation *spread, uint64_t *marked_out)
 {
 	struct marking mk = { .spread = spread, .edges = spread->edges };
@@ -370,7 +396,8 @@ int rung__propagation_mark_mutual_files(struct rung__propagation *spread)
 	spread->all_mutual = print.forth == print.back;
 	if (spread->all_mutual)
 		return 0;
-	rung__propagation_send_panel(spread); /* its memory serves for turning */
+	/* its memory is part of the budget, and transposing needs it */
+	rung__propagation_send_panel(spread);
 	rc = mark_by_turning(spread, &marked);
 	spread->passes += 2;
 	if (rc == 0)

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A panel of blocks: what each edge gives, written block by block, and its addition, bin by bin. */
+/*
+ * A panel of blocks: first the value of each edge is written, block by block; then the values are
+ * added, bin by bin. Threads share the blocks, and then the bins, so no two threads write to the
+ * same sums and no atomic operation is needed.
+ */
 #include <string.h>
 
 #include "propagation/propagation_files.h"
 #include "gather/copy.h"
 #include "propagation/state.h"
 
-/* of the next tile, prefetched while one is added; the hardware prefetcher continues in longer
- * ones */
+/* cache lines of the next tile, prefetched while one is added; the hardware prefetcher continues in
+ * longer tiles */
 #define AHEAD_LINES_MAX 64u
 
+/* Each side begins at a cache line, as non-temporal stores need it. */
 static uint64_t whole_lines(uint64_t floats)
 {
 	return rung__align_up(floats, RUNG__LINE_FLOATS);
@@ -22,7 +27,7 @@ uint64_t rung__block_values_max(const struct rung__propagation_rule *rule,
 	       whole_lines((uint64_t)block->edge_count * rule->width);
 }
 
-/* A line past the caches: it is read again long after. */
+/* Write a line past the caches: it is read only after all blocks of the panel were written. */
 static inline void stream_line(float *to, const float line[RUNG__LINE_FLOATS])
 {
 #if RUNG__HAVE_STREAM
@@ -49,6 +54,7 @@ static void write_values(const float *messages, const uint16_t *v, uint64_t coun
 		values[i] = messages[v[i]];
 }
 
+/* Each value is a record: values[i * width ..] = records[v[i] * width ..] */
 static void write_records(const float *records, uint32_t width, const uint16_t *v, uint64_t count,
                           float *values)
 {
@@ -57,13 +63,16 @@ static void write_records(const float *records, uint32_t width, const uint16_t *
 		       width * sizeof(*values));
 }
 
-/* How a side is served under a rule: its edges as records, or as single values. */
+/* Whether a side sends records under a rule, or single values. If all edges are mutual, there is
+ * only one side, which sends records. */
 static bool takes_records(const struct rung__propagation *spread,
                           const struct rung__propagation_rule *rule, int side)
 {
 	return rule->width > 0 && (side == RUNG__RECORDS || spread->all_mutual);
 }
 
+/* Write the values of a block's edges. The values of its vertices are calculated once per side into
+ * the thread's buffer, and copied to each edge. */
 static void run_block(struct rung__propagation *spread, const struct rung__propagation_rule *rule,
                       struct rung__block *block, const struct rung__propagation_room *room)
 {
@@ -89,9 +98,12 @@ static void run_block(struct rung__propagation *spread, const struct rung__propa
 		}
 		values += whole_lines(count);
 	}
+	/* non-temporal stores are not ordered by the barrier before other threads read the
+	 * values */
 	rung__copy_fence();
 }
 
+/* The tile of a block, a side and a bin; empty for a side that the block does not have. */
 static struct rung__propagation_tile tile_of(const struct rung__propagation *spread,
                                              const struct rung__propagation_rule *rule,
                                              const struct rung__block *block, int side,
@@ -114,6 +126,7 @@ static struct rung__propagation_tile tile_of(const struct rung__propagation *spr
 	return tile;
 }
 
+/* Prefetch the beginning of a tile's array. */
 static void fetch(const void *from, uint64_t bytes)
 {
 	const char *at = from;
@@ -132,6 +145,7 @@ static void add_values(const struct rung__propagation_tile *tile, double *sums)
 		sums[u[i]] += (double)values[i];
 }
 
+/* Add a tile to the sums of its bin, by the function that the rule has for it. */
 static void add_tile(const struct rung__propagation_rule *rule,
                      const struct rung__propagation_tile *tile, bool records, double *sums)
 {
@@ -145,6 +159,11 @@ static void add_tile(const struct rung__propagation_rule *rule,
 		add_values(tile, sums);
 }
 
+/*
+ * Add all tiles of a bin, in the order of the blocks, and of each block its records last: the order
+ * determines the bits of the sums. The next tile is prefetched, because tiles are short and each
+ * begins at another place in memory.
+ */
 static void run_bin(const struct rung__propagation *spread,
                     const struct rung__propagation_rule *rule, const struct rung__block *blocks,
                     uint64_t block_count, uint32_t bin)
@@ -176,6 +195,8 @@ void rung__panel_run(struct rung__propagation *spread, const struct rung__propag
 	uint64_t value_at = 0;
 
 	for (uint64_t i = 0; i < block_count; i++) {
+		/* by the upper bounds, because blocks are tiled, and their sides known, only
+		 * later */
 		blocks[i].value_at = value_at;
 		value_at += rung__block_values_max(rule, &blocks[i]);
 	}
@@ -221,11 +242,13 @@ int rung__propagation_receive_panel(struct rung__propagation *spread)
 	if (!spread->tiles || !spread->values)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "score: no memory for %" PRIu64
-		                  " blocks of edges: give a smaller budget",
+		                  " blocks of edges; give a smaller budget",
 		                  spread->block_count);
 	for (uint64_t i = 0; i < spread->block_count; i++) {
 		struct rung__block *block = &spread->blocks[i];
 
+		/* 4 or 8 bytes per edge: the ids, which a tile of two 16-bit numbers per edge
+		 * replaces */
 		block->tiles = spread->tiles + i * (tile_bytes / sizeof(*spread->tiles));
 		block->ids = block->tiles;
 	}

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which edges of a graph in memory send records; tiles are marked in place.
+ * Find the edges of a graph in memory that send records; they are marked in the tiles.
  *
- * Mutual: u -> v is mutual if v -> u is an edge too. The tiles of a bin hold all v that send to its
- * u, and v must be in in(u). Most other v are excluded by a Bloom filter (Bloom, "Space/Time
- * Trade-offs in Hash Coding with Allowable Errors", 1970) of all the lists in(u) of the bin, which
- * fits in the cache. The remaining ones are grouped by u and looked up.
+ * Mutual edges: u -> v is mutual if v -> u is an edge too. The tiles of a bin contain all v that
+ * send to its u, and v must be in in(u). A Bloom filter (Bloom, "Space/Time Trade-offs in Hash
+ * Coding with Allowable Errors", 1970) of all lists in(u) of the bin, which fits in the cache,
+ * excludes most other v. The remaining ones are grouped by u and looked up.
  *
- * Ends whose signatures agree: each v sends its signature in a normal pass.
+ * Edges between vertices whose signatures have a common value: each v sends its signature in a
+ * normal pass.
  */
 #include <string.h>
 
@@ -15,26 +16,29 @@
 #include "propagation/minhash.h"
 #include "propagation/state.h"
 
-/* Edges out of a bin that may be mutual. */
+/* Edges into a bin that may be mutual. */
 struct candidates {
 	struct rung__candidate {
-		uint32_t block, edge; /* of its tiles */
+		uint32_t block, edge; /* position in the block's tiles */
 	} * list;                     /* [edges_max] in the order of the tiles */
 	uint64_t count;
-	uint64_t *starts; /* [bin vertices + 1] by vertices: where each begins in ids */
+	/* [vertices of a bin + 1] positions in ids at which the candidates of each vertex begin */
+	uint64_t *starts;
 	void *ids;        /* [edges_max] of index_bytes */
-	uint64_t *mutual; /* [edges_max / 64 + 1] a bit for each of ids */
+	uint64_t *mutual; /* [edges_max / 64 + 1] one bit for each of ids */
 };
 
-#define EDGES_PER_WORD 4u /* on average; one or two in a hundred of the others pass */
+/* on average; one or two percent of the edges that are not mutual pass the filter */
+#define EDGES_PER_WORD 4u
 
-/* An edge is three bits of a word. */
+/* A blocked Bloom filter: an edge sets three bits of one word, so a test costs one access. */
 struct filter {
 	uint64_t *words;
 	unsigned shift; /* shift of hashes: their upper bits select the word */
 };
 
-/* A power of two. */
+/* Number of words for some edges, a power of two, because hashes select words by their upper
+ * bits. */
 static uint64_t filter_words(uint64_t edge_count)
 {
 	uint64_t words = 2;
@@ -44,17 +48,20 @@ static uint64_t filter_words(uint64_t edge_count)
 	return words;
 }
 
+/* u is relative to its bin, so it has 13 bits at most and fits above v. */
 static inline uint64_t filter_hash(uint64_t u, uint64_t v)
 {
 	return (v ^ u << 48) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
+/* Three bits of a word, selected by lower bits of the hash; the upper ones select the word. */
 static inline uint64_t filter_bits(uint64_t hash)
 {
 	return UINT64_C(1) << (hash >> 20 & 63) | UINT64_C(1) << (hash >> 26 & 63) |
 	       UINT64_C(1) << (hash >> 32 & 63);
 }
 
+/* Position in the graph of the first in-edge of a bin's vertices. */
 static uint64_t first_edge(const struct rung__propagation *spread, uint32_t bin)
 {
 	return spread->csc
@@ -73,7 +80,7 @@ static inline __attribute__((always_inline)) void fill_list(const struct filter 
 	}
 }
 
-/* The lists in(u) of the bin. */
+/* Add the lists in(u) of the bin to the filter. */
 static void fill_filter(const struct rung__propagation *spread, uint32_t bin, struct filter *filter)
 {
 	const struct rung_csc *csc = &spread->csc;
@@ -95,6 +102,8 @@ static void fill_filter(const struct rung__propagation *spread, uint32_t bin, st
 	}
 }
 
+/* List the edges of a bin that pass the filter, in the order of its tiles. Always stored, without a
+ * branch, which would be unpredictable. */
 static void find_candidates(const struct rung__propagation *spread, uint32_t bin,
                             const struct filter *filter, struct candidates *found)
 {
@@ -116,6 +125,7 @@ static void find_candidates(const struct rung__propagation *spread, uint32_t bin
 	found->count = count;
 }
 
+/* Edges in the tiles of a bin. */
 static uint64_t bin_edges(const struct rung__propagation *spread, uint32_t bin)
 {
 	uint64_t count = 0;
@@ -126,7 +136,7 @@ static uint64_t bin_edges(const struct rung__propagation *spread, uint32_t bin)
 	return count;
 }
 
-/* Bring the candidates together by their u. */
+/* Group the candidates by their u: a stable counting sort. */
 static void gather_candidates(const struct rung__propagation *spread,
                               const struct candidates *found)
 {
@@ -171,6 +181,7 @@ static uint64_t mark_tiles(const struct rung__propagation *spread, const struct 
 	return marked;
 }
 
+/* Mark the mutual edges in the tiles of one bin. @return their number */
 static uint64_t mark_bin(const struct rung__propagation *spread, uint32_t bin,
                          struct filter *filter, struct candidates *found, struct rung__lookup *set)
 {
@@ -197,9 +208,10 @@ static uint64_t mark_bin(const struct rung__propagation *spread, uint32_t bin,
 }
 
 struct largest {
-	uint64_t bin_out, bin_in, list; /* edges */
+	uint64_t bin_out, bin_in, list; /* numbers of edges */
 };
 
+/* Sizes for which every thread allocates its buffers once. */
 static struct largest measure(const struct rung__propagation *spread)
 {
 	const struct rung_csc *csc = &spread->csc;
@@ -226,6 +238,7 @@ struct marker {
 	uint64_t word_bytes, list_bytes, id_bytes, slot_bytes;
 };
 
+/* Allocate the buffers of a thread. @return false: out of memory; marker_fini() frees the others */
 static bool marker_init(struct marker *marker, const struct rung__propagation *spread,
                         const struct largest *largest)
 {
@@ -260,6 +273,8 @@ static void marker_fini(const struct marker *marker)
 	rung__unmap_pages(marker->filter.words, marker->word_bytes);
 }
 
+/* Mark the mutual edges of all bins. Each thread allocates its own buffers; a thread without memory
+ * still takes part in the loop, but leaves its bins out, and the call fails. */
 static int mark_bins(const struct rung__propagation *spread, uint64_t *marked_out)
 {
 	const struct largest largest = measure(spread);
@@ -288,10 +303,11 @@ static int mark_bins(const struct rung__propagation *spread, uint64_t *marked_ou
 		return 0;
 	return rung__fail(RUNG_E_NOMEM,
 	                  "mutual edges: no memory for the %" PRIu64
-	                  " edges of a bin: take fewer threads",
+	                  " edges of a bin; use fewer threads",
 	                  largest.bin_out);
 }
 
+/* Edges in all tiles, which is fewer than edge_count if loops were dropped. */
 static uint64_t tiled_count(const struct rung__propagation *spread)
 {
 	uint64_t count = 0;
@@ -301,7 +317,7 @@ static uint64_t tiled_count(const struct rung__propagation *spread)
 	return count;
 }
 
-/* From now on blocks have two sides. */
+/* Divide all blocks into two sides, from now on. */
 static int split_blocks(struct rung__propagation *spread)
 {
 	const uint64_t stride = spread->bin_count + UINT64_C(1);
@@ -322,6 +338,7 @@ static int split_blocks(struct rung__propagation *spread)
 	return 0;
 }
 
+/* send() of the pass that compares signatures: 32 bits, whatever their type. */
 static void send_signatures(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
                             float *messages)
 {
@@ -331,6 +348,7 @@ static void send_signatures(void *ctx, uint64_t first, uint64_t count, const uin
 	memcpy(messages, spread->signatures + first, count * sizeof(*messages));
 }
 
+/* add() of that pass: marks tiles instead of adding. Tiles of a bin are processed by one thread. */
 static void mark_agreeing(void *ctx, const struct rung__propagation_tile *tile, double *sums)
 {
 	const struct rung__propagation *spread = ctx;

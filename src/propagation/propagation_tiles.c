@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of edges, and their sorting into tiles: a stable counting sort by bin, of a block that the
- * cache holds. */
+/*
+ * Blocks of edges, and their sorting into tiles: a stable counting sort by bin of one block, which
+ * the cache holds. It is stable because the order of the graph within a tile determines the bits of
+ * the sums.
+ */
 #include <string.h>
 
 #include "propagation/minhash.h"
@@ -18,7 +21,8 @@ void rung__block_cut(const struct rung__propagation *spread, uint64_t vertex, ui
 		                       .vertex_count = 1,
 		                       .edge_first = edge,
 		                       .indptr = indptr + vertex };
-	if (indptr[vertex + 1] - edge > spread->block_edges) { /* a part of one list */
+	/* the list is longer than a block: a part of it */
+	if (indptr[vertex + 1] - edge > spread->block_edges) {
 		block->edge_count = spread->block_edges;
 		return;
 	}
@@ -28,17 +32,19 @@ void rung__block_cut(const struct rung__propagation *spread, uint64_t vertex, ui
 	block->edge_count = (uint32_t)(indptr[vertex + count] - edge);
 }
 
+/* The sort of one block. */
 struct sorting {
 	const struct rung__block *block;
 	unsigned bin_bits;
 	bool drop_loops;
-	uint32_t *next; /* [bin_count] */
-	/* u in the low half, v in the high one: one store an edge, to one place of each bin */
+	uint32_t *next; /* [bin_count] counts, then the next position of each bin */
+	/* u in the lower half, v in the upper one: one store per edge, to one position of each
+	 * bin */
 	uint32_t *pairs;
-	uint32_t all_mark; /* that u is to have of every edge, */
+	uint32_t all_mark; /* mark of every u, unless the block has a bit for each edge */
 };
 
-/* or of one alone. */
+/* The mark of a u by the bit of edge i. */
 static inline uint32_t mark_of(const struct sorting *s, uint64_t i)
 {
 	const uint64_t bit = s->block->edge_first % 64 + i;
@@ -46,8 +52,8 @@ static inline uint32_t mark_of(const struct sorting *s, uint64_t i)
 	return s->block->mutual[bit / 64] >> (bit % 64) & 1 ? RUNG__PROPAGATION_MUTUAL : 0;
 }
 
-/* Calls visit(s, v inside of the block, u, mark) for every edge that counts; inlined, so that
- * choices fall out of the loops. */
+/* Call visit(s, v relative to the block, u, mark) for every edge that counts. A macro with constant
+ * arguments, so that the compiler removes the choices from the loops. */
 #define FOR_EACH_EDGE(s, index_bytes, marked, visit)                                               \
 	do {                                                                                       \
 		const struct rung__block *fe_block = (s)->block;                                   \
@@ -84,6 +90,7 @@ static inline __attribute__((always_inline)) void place_edge(const struct sortin
 		(uint32_t)(u & ((UINT64_C(1) << s->bin_bits) - 1)) | mark | (uint32_t)v << 16;
 }
 
+/* The number of edges in each bin. */
 static void count_edges(const struct sorting *s, unsigned index_bytes)
 {
 	if (index_bytes == 4)
@@ -92,6 +99,7 @@ static void count_edges(const struct sorting *s, unsigned index_bytes)
 		FOR_EACH_EDGE(s, 8, false, count_edge);
 }
 
+/* Write each edge to the next position of its bin, with its mark. */
 static void place_edges(const struct sorting *s, unsigned index_bytes)
 {
 	if (s->block->mutual && index_bytes == 4)
@@ -104,6 +112,8 @@ static void place_edges(const struct sorting *s, unsigned index_bytes)
 		FOR_EACH_EDGE(s, 8, false, place_edge);
 }
 
+/* Divide the pairs into the arrays of u and v. Both are written in order, so this step is a
+ * stream. */
 static void write_tiles(const struct rung__block *block, const uint32_t *pairs, uint32_t count)
 {
 	uint16_t *u = block->tiles, *v = u + block->edge_count;
@@ -114,7 +124,8 @@ static void write_tiles(const struct rung__block *block, const uint32_t *pairs, 
 		v[i] = (uint16_t)(pairs[i] >> 16);
 }
 
-/* Mark the pairs of a bin that give records. */
+/* Mark the pairs of a bin whose ends have signatures with a common value. Bin by bin, because the
+ * signatures of its u are then cached. */
 static void mark_records(const struct rung__propagation *spread, const struct rung__block *block,
                          uint32_t bin, uint32_t *pairs, uint32_t begin, uint32_t end)
 {
@@ -129,9 +140,10 @@ static void mark_records(const struct rung__propagation *spread, const struct ru
 }
 
 /*
- * The pairs of a bin: plain ones into the tiles at `at`, where the next one belongs is returned;
- * records to the front of the pairs, which have been passed already. Both are written in any case,
- * and stay where it was right: no branch, which would go either way.
+ * Separate the pairs of a bin: plain ones go to the tiles from `at` on, records to the front of the
+ * pairs, which have been read already. Each pair is written to both destinations, and only the
+ * right position advances, because a branch would be unpredictable.
+ * @return position after the last plain edge
  */
 static uint32_t write_plain(const struct rung__block *block, uint32_t *pairs, uint32_t begin,
                             uint32_t end, uint32_t at, uint32_t *record_count)
@@ -154,7 +166,7 @@ static uint32_t write_plain(const struct rung__block *block, uint32_t *pairs, ui
 	return at;
 }
 
-/* The records of a bin, first those that are not mutual. @return position after them */
+/* Write the records of a bin, first those that are not mutual. @return position after them */
 static uint32_t write_records(const struct rung__block *block, const uint32_t *pairs,
                               uint32_t begin, uint32_t end, uint32_t at)
 {
@@ -172,8 +184,8 @@ static uint32_t write_records(const struct rung__block *block, const uint32_t *p
 	return at;
 }
 
-/* Tiles with two sides from the pairs of the room, marked; the starts of the bins are those of a
- * block with one side. */
+/* Write tiles with two sides from the marked pairs of the room: all plain edges, then all records.
+ * starts[RUNG__PLAIN] has the bins of a block with one side, and is replaced. */
 static void write_sides(const struct rung__propagation *spread, const struct rung__block *block,
                         const struct rung__propagation_room *room)
 {
@@ -226,8 +238,8 @@ void rung__block_tile(const struct rung__propagation *spread, struct rung__block
 	}
 	starts[spread->bin_count] = sum;
 	place_edges(&s, index_bytes);
-	/* the ids may be stored where the tiles will be: these are written only when the ids are no
-	 * longer needed */
+	/* The ids may be stored where the tiles will be, so tiles are written only when the ids are
+	 * no longer needed. */
 	for (uint32_t bin = 0; spread->two_sided && spread->signatures && bin < spread->bin_count;
 	     bin++)
 		mark_records(spread, block, bin, s.pairs, starts[bin], starts[bin + 1]);

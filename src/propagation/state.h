@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of passes over all edges. Private to spread*.c. */
+/** The internal state of passes over all edges. Private to propagation*.c. */
 #ifndef RUNG_PROPAGATION_STATE_H
 #define RUNG_PROPAGATION_STATE_H
 
@@ -18,88 +18,92 @@
 
 enum { RUNG__PLAIN, RUNG__RECORDS, RUNG__SIDES };
 
-/** Neighbouring vertices with at most block_edges edges; a longer list is several blocks of one
- * vertex. */
+/** Neighbouring vertices with at most block_edges edges. A longer list is divided into blocks of
+ * one vertex; its last part shares a block with the next lists. */
 struct rung__block {
 	uint64_t vertex_first;
 	uint32_t vertex_count;
 	uint32_t edge_count;    /* as cut: dropped loops count */
-	uint64_t edge_first;    /* in the graph */
-	const uint64_t *indptr; /* [vertex_count + 1], the graph's */
-	/* [edge_count] of index_bytes; for a graph in files they are stored where the tiles will
-	 * be */
+	uint64_t edge_first;    /* position in the graph */
+	const uint64_t *indptr; /* [vertex_count + 1], offsets in the graph */
+	/* [edge_count] of index_bytes; for a graph in files in the memory of the tiles, which
+	 * replace them */
 	const void *ids;
-	/* bit edge_first % 64 + i is that of edge i; of a graph in files; NULL: none is, or all
-	 * are */
+	/* bit edge_first % 64 + i belongs to edge i; for a graph in files; NULL: no edge is mutual,
+	 * or all are */
 	const uint64_t *mutual;
-	/* [edge_count] u inside of its bin, then [edge_count] v inside of the block */
+	/* [edge_count] u relative to its bin, then [edge_count] v relative to the block */
 	uint16_t *tiles;
-	/* [bin_count + 1] where each bin's edges begin in tiles; the second only if two-sided */
+	/* [bin_count + 1] positions in tiles at which the edges of each bin begin; the second only
+	 * if two-sided */
 	uint32_t *starts[RUNG__SIDES];
-	bool tiled;
-	/* position of its plain side in `values`; the other side starts at the next cache line */
+	bool tiled; /* `tiles` is valid; in files for the current panel */
+	/* position in `values` of its plain side; the other side starts at the next cache line */
 	uint64_t value_at;
 };
 
-/** Buffers of a thread while it runs a panel. */
+/** Buffers of one thread while it runs a panel. */
 struct rung__propagation_room {
-	float *messages; /* [SPREAD_VERTICES_MAX * max(1, width_max)] */
+	float *messages; /* [RUNG__PROPAGATION_VERTICES_MAX * max(1, width_max)] */
 	uint32_t *pairs; /* [block_edges] */
 	uint32_t *next;  /* [bin_count + 1] */
 };
 
 struct rung__propagation {
 	struct rung__propagation_opts opts;
-	struct rung_csc csc;        /* of a graph in files its counts and index_bytes alone */
+	struct rung_csc csc;        /* for a graph in files only counts and index_bytes */
 	struct rung_edges *edges;   /* NULL: in memory */
-	const uint32_t *signatures; /* [vertex_count] of the vertices; NULL: none, or not yet */
-	bool all_mutual;            /* every edge is, and gives a record */
-	bool two_sided;             /* some give one */
-	struct rung__direct mutual_file; /* of files: [edge_count / 64 + 1] words, a bit an edge */
-	bool has_mutual;                 /* of files: some are, and their bits are read */
-	unsigned char *mutual_rooms;     /* of files: [block_count] rooms for the bits of a block */
+	const uint32_t *signatures; /* [vertex_count]; NULL: not used, or not known yet */
+	bool all_mutual;            /* every edge is mutual, and sends a record */
+	bool two_sided;             /* some edges send records: blocks have two sides */
+	/* for files: [edge_count / 64 + 1] words, one bit per edge */
+	struct rung__direct mutual_file;
+	bool has_mutual; /* for files: some edges are mutual, and the bits of blocks are read */
+	unsigned char *mutual_rooms; /* for files: [block_count] buffers for the bits of a block */
 	uint64_t mutual_room_bytes;
 	uint32_t block_edges;
 	unsigned bin_bits;
 	uint32_t bin_count;
 	double *sums;               /* [vertex_count] */
-	double *bin_results;        /* [bin_count] of receive() */
-	struct rung__block *blocks; /* [block_count]; of files a panel's */
+	double *bin_results;        /* [bin_count] results of receive() */
+	struct rung__block *blocks; /* [block_count]; for files those of a panel */
 	uint64_t block_count;
-	/* [2 * edge_count], of files [block_count][block_edges] ids of index_bytes */
+	/* [2 * edge_count]; for files [block_count][block_edges] ids of index_bytes */
 	uint16_t *tiles;
 	uint64_t tile_bytes;
 	uint32_t *starts;        /* [block_count][bin_count + 1] */
-	uint32_t *record_starts; /* the same, when it is two-sided; of files always there */
-	float *values;           /* of a panel */
+	uint32_t *record_starts; /* the same, if two-sided; for files always allocated */
+	float *values;           /* of one panel */
 	uint64_t values_max;     /* floats */
-	uint64_t *indptr_copies; /* of files: [block_count][SPREAD_VERTICES_MAX + 1] */
+	uint64_t *indptr_copies; /* for files: [block_count][RUNG__PROPAGATION_VERTICES_MAX + 1] */
 	struct rung__propagation_room *rooms; /* [threads] */
-	void *room_memory;
-	uint64_t passes;    /* over the edges */
-	uint64_t rules_run; /* those of them that sent a value */
+	void *room_memory;                    /* of all threads, in huge pages */
+	uint64_t passes;                      /* over the edges */
+	uint64_t rules_run;                   /* those of them that ran a rule */
 };
 
 /* propagation_tiles.c */
 
-/** Cut the block that begins with edge `edge` of list `vertex`: its counts and firsts. */
+/** Cut the block that begins with edge `edge` of list `vertex`: sets its counts and first vertex
+ * and edge. */
 void rung__block_cut(const struct rung__propagation *spread, uint64_t vertex, uint64_t edge,
                      struct rung__block *block);
 
-/** Sort the edges of a block into tiles; it may be repeated. Any thread, with its own room. */
+/** Sort the edges of a block into tiles. May be called again for the same block; any thread may
+ * call it, with its own buffers. */
 void rung__block_tile(const struct rung__propagation *spread, struct rung__block *block,
                       const struct rung__propagation_room *room);
 
-/** In an element of u, while an edge gets its side: it gives a record. */
+/** Mark in an element of u while an edge is assigned to a side: it sends a record. */
 #define RUNG__PROPAGATION_RECORD 0x4000u
 #define RUNG__PROPAGATION_VERTEX 0x3fffu
 
-/** Give a block of a graph in memory two sides, its tiles having one, with mutual edges and records
- * marked. */
+/** Divide a block of a graph in memory into two sides. Its tiles have one side, in which mutual
+ * edges and records are marked. */
 void rung__block_split(const struct rung__propagation *spread, const struct rung__block *block,
                        const struct rung__propagation_room *room);
 
-/** Edges of a side of a block. */
+/** Number of edges on a side of a block. */
 static inline uint32_t rung__block_side_count(const struct rung__propagation *spread,
                                               const struct rung__block *block, int side)
 {
@@ -110,21 +114,24 @@ static inline uint32_t rung__block_side_count(const struct rung__propagation *sp
 
 /* propagation_panel.c */
 
-/** Floats that a block's values may take under a rule. */
+/** Upper bound of the floats of a block's values under a rule. */
 uint64_t rung__block_values_max(const struct rung__propagation_rule *rule,
                                 const struct rung__block *block);
 
-/** Process some blocks one after the other: their values, then the sums. `first`, `last`: of the
- * pass. */
+/**
+ * Process some blocks: first the values of all, then all sums.
+ * @param first  these are the first blocks of the pass: clear the sums
+ * @param last   these are the last blocks: call receive()
+ */
 void rung__panel_run(struct rung__propagation *spread, const struct rung__propagation_rule *rule,
                      struct rung__block *blocks, uint64_t block_count, bool first, bool last);
 
 /* propagation_records.c */
 
-/** For a graph in memory whose tiles have one side. */
+/** Find records in a graph in memory whose tiles have one side. */
 int rung__propagation_mark_records(struct rung__propagation *spread);
 
-/** For a graph in files. */
+/** Find records in a graph in files. */
 int rung__propagation_mark_mutual_files(struct rung__propagation *spread);
 
 #endif

@@ -45,13 +45,16 @@
 
 #include "score/presample.h"
 
-#define BIN_SHIFT        20u /* 3 bits of the mantissa stay */
+#define BIN_SHIFT        20u /* keeps 3 bits of the mantissa: 8 bins per factor of two */
 #define BIN_COUNT        ((0x7f800000u >> BIN_SHIFT) + 1)
 #define BIN_VERTICES_MIN 256.0
 #define EVENTS_OF_DRAWS  4.0
-/* of a run; with twice as many, hits change by less than 0.1 % of the ceiling */
+/* 1/8 of the batches are repeated; with twice as many, hits change by less than 0.1 % of the
+ * ceiling */
 #define REPEATED_SHARE 8u
-#define SLICES         32u /* more than cores that help a pass over three arrays */
+/* more than the cores that speed up a pass over three arrays; fixed, so that sums have the same
+ * bits */
+#define SLICES 32u
 
 /* Sums over the vertices of a bin. */
 struct bin {
@@ -76,11 +79,12 @@ struct blending {
 	double batches;
 	double uneven; /* h (1 - h) / f */
 	int threads;
-	struct bin *bins;       /* [SLICES][BIN_COUNT]; the first row becomes the sum */
+	struct bin *bins;       /* [SLICES][BIN_COUNT]; the sums go to the first row */
 	struct shrink *shrinks; /* [BIN_COUNT] */
 	float *score;
 };
 
+/* The bits of positive floats are in the order of their values. */
 static uint32_t bin_of(float score)
 {
 	uint32_t bits;
@@ -94,6 +98,7 @@ static uint64_t slice_begin(const struct blending *bl, uint64_t slice)
 	return bl->vertex_count / SLICES * slice + RUNG__MIN(slice, bl->vertex_count % SLICES);
 }
 
+/* Add the vertices of a slice to its row of bins. */
 static void sum_slice(const struct blending *bl, uint64_t slice)
 {
 	struct bin *bins = bl->bins + slice * BIN_COUNT;
@@ -101,6 +106,7 @@ static void sum_slice(const struct blending *bl, uint64_t slice)
 	for (uint64_t v = slice_begin(bl, slice); v < slice_begin(bl, slice + 1); v++) {
 		const double p = -expm1(-(double)bl->score[v]),
 			     m = bl->counted->counts[v] / bl->batches;
+		/* a difference, so it may be negative */
 		const double apart = (int32_t)bl->counted->apart[v];
 		struct bin *bin;
 
@@ -128,6 +134,7 @@ static void add(struct bin *sum, const struct bin *bin)
 	sum->apart_squares += bin->apart_squares;
 }
 
+/* The formulas of the opening comment for one bin. */
 static struct shrink shrink_of(const struct blending *bl, const struct bin *bin)
 {
 	const double once = 1 / bl->batches;
@@ -148,7 +155,7 @@ static struct shrink shrink_of(const struct blending *bl, const struct bin *bin)
 	return shrink;
 }
 
-/* Bins [first, end) as one. */
+/* Treat bins [first, end) as one bin. */
 static void join(const struct blending *bl, uint32_t first, uint32_t end)
 {
 	struct bin sum = { 0 };
@@ -160,8 +167,8 @@ static void join(const struct blending *bl, uint32_t first, uint32_t end)
 		bl->shrinks[bin] = bl->shrinks[first];
 }
 
-/* From the hottest down, where vertices matter most; the rest at the cold end joins the last
- * bin. */
+/* Join bins from the hottest down, because hot vertices matter most. The rest at the cold end joins
+ * the last bin, so that no bin is too small. */
 static void join_bins(const struct blending *bl)
 {
 	uint32_t end = BIN_COUNT, first = BIN_COUNT;
@@ -180,6 +187,7 @@ static void join_bins(const struct blending *bl)
 	}
 }
 
+/* The corrected score of a vertex, by the results of its bin. */
 static float corrected(const struct blending *bl, uint64_t v)
 {
 	const double p = -expm1(-(double)bl->score[v]), m = bl->counted->counts[v] / bl->batches;
@@ -232,14 +240,15 @@ int rung__blend_correct(const struct rung__blend_counts *counted, uint64_t verte
 		correct(&bl);
 	else
 		rc = rung__fail(RUNG_E_NOMEM,
-		                "blending the scores of %" PRIu64 " vertices: no memory",
+		                "score blend: no memory for the bins of %" PRIu64 " vertices",
 		                vertex_count);
 	rung__free(bl.bins);
 	rung__free(bl.shrinks);
 	return rc;
 }
 
-/* Batches [0, e) into `apart`, [0, n) into `counts`, [0, e) again off `apart`. */
+/* Sample batches [0, e) with `again` into `apart` and [0, e) into `counts`, subtract the first from
+ * the second, and sample [e, n) into `counts`. */
 static int sample_runs(rung__presample_fn presample, const void *graph,
                        const struct rung__run *caller_run, uint64_t batches, uint64_t repeated,
                        uint64_t vertex_count, uint32_t *counts, uint32_t *apart)
@@ -287,7 +296,7 @@ int rung__blend(rung__presample_fn presample, const void *graph, const struct ru
 
 	if (!counts || !apart)
 		rc = rung__fail(RUNG_E_NOMEM,
-		                "sampling for the scores of %" PRIu64 " vertices: no memory",
+		                "score blend: no memory for the counts of %" PRIu64 " vertices",
 		                vertex_count);
 	else
 		rc = sample_runs(presample, graph, run, counted.batches, repeated, vertex_count,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting which vertices sampled batches hold: PreSC of Yang et al., "GNNLab: A Factored System
- * for Sample-based GNN Training over GPUs", 2022. Batches are independent, one thread samples each,
- * and counts are integers, so they are the same for any number of threads and any order.
+ * Count the vertices of sampled batches: PreSC of Yang et al., "GNNLab: A Factored System for
+ * Sample-based GNN Training over GPUs", 2022. Batches are independent, each is sampled by one
+ * thread, and counts are integers, so they are the same for any number of threads and any order.
  *
  * The order of an epoch is computed, not stored: position i of epoch e is a keyed permutation of 0
  * .. train_count-1, a Feistel network over the next even number of bits, repeated until the result
@@ -15,7 +15,7 @@
 #include "score/presample.h"
 #include "base/random.h"
 
-#define SHUFFLE_KEY UINT64_C(0x73687566666c6531) /* keys that no caller is likely to take */
+#define SHUFFLE_KEY UINT64_C(0x73687566666c6531) /* keys that a caller is unlikely to use */
 #define RUN_KEY     UINT64_C(0x70726573616d706c)
 #define AGAIN_KEY   UINT64_C(0x616761696e)
 #define ROUNDS      6u
@@ -35,7 +35,8 @@ static uint64_t feistel(uint64_t x, unsigned half_bits, uint64_t key)
 	return left << half_bits | right;
 }
 
-/* Even bits that hold 0 .. count-1: at most four times too many, so that a walk is short. */
+/* Half of the even number of bits for 0 .. count-1. The range is at most four times too large, so
+ * that few repetitions are needed. */
 static unsigned half_bits_for(uint64_t count)
 {
 	unsigned half_bits = 1;
@@ -50,7 +51,7 @@ uint64_t rung__run_seed(uint64_t seed)
 	return rung__key_join(seed, RUN_KEY);
 }
 
-/* Place i of 0 .. count-1 in an order that the key decides. */
+/* Position i in a permutation of 0 .. count-1 that the key determines. */
 static uint64_t permuted(uint64_t i, uint64_t count, uint64_t key)
 {
 	const unsigned half_bits = half_bits_for(count);
@@ -89,10 +90,10 @@ struct presampling {
 	const struct rung_csc *csc;
 	struct rung_sampler_opts sampler_opts;
 	const struct rung__run *run;
-	uint64_t seed; /* the caller's */
+	uint64_t seed; /* seed of the order of epochs, the caller's; the sampler has another */
 	uint32_t *counts;
-	uint64_t next; /* batch, counted from the run's first; atomic */
-	uint64_t done; /* atomic */
+	uint64_t next; /* next batch, counted from the first of the run; atomic */
+	uint64_t done; /* batches that are complete, for progress; atomic */
 	struct rung__failure failure;
 };
 
@@ -131,6 +132,7 @@ static int worker_init(struct presample_worker *worker, const struct presampling
 	return rc;
 }
 
+/* Sample a batch and count its vertices, in counters that all threads share. */
 static int count_batch(struct presampling *ps, struct presample_worker *worker, uint64_t batch)
 {
 	const uint64_t seed_count = rung__run_seeds(ps->run, ps->seed, batch, worker->seeds);
@@ -150,8 +152,8 @@ static int count_batch(struct presampling *ps, struct presample_worker *worker, 
 	return 0;
 }
 
-/* Sample batches until none is left, or a thread has failed. `reports`: this is the calling
- * thread. */
+/* Sample batches until all are done or a thread has failed.
+ * @param reports  this is the calling thread, which alone may call the progress function */
 static int work(struct presampling *ps, struct presample_worker *worker, bool reports)
 {
 	const struct rung__run *run = ps->run;

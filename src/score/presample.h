@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Scores that rest on sampled batches: counting them, and correcting a prediction by the counts.
+/** Scores that use sampled batches: counting them, and correcting a prediction by the counts.
  * Private to the core. */
 #ifndef RUNG_PRESAMPLE_H
 #define RUNG_PRESAMPLE_H
@@ -7,8 +7,8 @@
 #include "base/base.h"
 #include "rung/sampler.h"
 
-/** Batches of one epoch, the short last one included; 0 without train vertices. @param batch_size
- * at least 1 */
+/** Batches of one epoch, including the short last one; 0 without train vertices.
+ * @param batch_size  at least 1 */
 static inline uint64_t rung__epoch_batches(uint64_t train_count, uint32_t batch_size)
 {
 	return train_count / batch_size + (train_count % batch_size != 0);
@@ -22,7 +22,7 @@ struct rung__run {
 	/** first batch number; those of epoch e begin at e * rung__epoch_batches() */
 	uint64_t batch_first;
 	uint64_t batch_count;
-	/** the seeds that the run has without it, but other batches of them and other draws;
+	/** the same seeds as without `again`, distributed over other batches and with other draws;
 	 * batch_first is 0 */
 	bool again;
 	int threads;               /**< at least 1; the counts do not depend on it */
@@ -32,16 +32,15 @@ struct rung__run {
 	uint64_t progress_total; /**< of all runs; 0: batch_count */
 };
 
-/** Seed of a run's sampler: not that of batches that a caller samples with the same seed, which the
- * counts are to predict. */
+/** Seed of a run's sampler. It differs from `seed`, because counts are to predict the batches that
+ * a caller samples with the same seed. */
 uint64_t rung__run_seed(uint64_t seed);
 
 /**
  * Seeds of a batch of a run.
- *
- * @param seed       it decides the order of each epoch
+ * @param seed  determines the order of each epoch
  * @param seeds_out  [batch_size] written
- * @return how many: batch_size, fewer in the last batch of an epoch
+ * @return number of seeds: batch_size, or fewer in the last batch of an epoch
  */
 uint64_t rung__run_seeds(const struct rung__run *run, uint64_t seed, uint64_t batch,
                          uint64_t *seeds_out);
@@ -55,35 +54,35 @@ static inline uint64_t rung__run_key(const struct rung__run *run, uint64_t batch
 /** Graph in memory from which a run is sampled: the context of rung__presample(). */
 struct rung__presample_graph {
 	const struct rung_csc *csc;
-	/** sampled with rung__run_seed() of its seed, a batch by one thread */
+	/** the sampler uses rung__run_seed() of this seed; each batch is sampled by one thread */
 	struct rung_sampler_opts sampler_opts;
 };
 
 /**
- * Sample the batches of a run; counts[v] goes up by the number of batches that hold v, seeds
- * included.
+ * Sample the batches of a run, and increase counts[v] by the number of batches that contain v, as a
+ * seed or drawn.
  *
  * @param graph   a struct rung__presample_graph
- * @param counts  [vertex_count], the caller sets them to zero first
+ * @param counts  [vertex_count], set to zero by the caller
  * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED, RUNG_E_INVAL (options, a train id twice in a batch),
  *         RUNG_E_RANGE (a train id); after a failure the counts are of some of the batches
  *
- * Memory: for each thread a sampler (4 bytes a vertex), one batch and 8 bytes for each of its
- * seeds; at most as many threads as batches.
+ * Memory: for each thread a sampler (4 bytes per vertex), one batch and 8 bytes for each of its
+ * seeds. There are at most as many threads as batches.
  */
 int rung__presample(const void *graph, const struct rung__run *run, uint32_t *counts);
 
-/** rung__presample(), or another way to the same counts. */
+/** rung__presample(), or another function with the same counts. */
 typedef int (*rung__presample_fn)(const void *graph, const struct rung__run *run, uint32_t *counts);
 
 /**
  * Correct a prediction with two sampled runs, as described in blend.c.
  *
- * @param presample, graph how runs are sampled
- * @param run               batch_count is for each of the two, at least 2 are used; batch_first,
- *         again and progress_* are set here
+ * @param presample, graph  the function that samples a run, and its context
+ * @param run               batch_count is for each of the two runs, at least 2 are used;
+ *                          batch_first, again and progress_* are set here
  * @param score             [vertex_count] in: -log(1 - P) as predicted, 0 is never, infinity
- *         always; out: as corrected
+ *                          always; out: as corrected
  * @return 0, RUNG_E_NOMEM, or an error of `presample`
  *
  * Memory: 8 bytes per vertex plus that of `presample`.
@@ -93,17 +92,17 @@ int rung__blend(rung__presample_fn presample, const void *graph, const struct ru
 
 /** Counts of two runs. */
 struct rung__blend_counts {
-	/** [vertex_count] batches that held the vertex, of a run from batch 0 on */
+	/** [vertex_count] number of batches that contained the vertex, in a run from batch 0 on */
 	const uint32_t *counts;
 	uint64_t batches; /**< at least 2 */
-	/** [vertex_count] the same over the first `repeated`, less that over other batches of their
-	 * seeds */
+	/** [vertex_count] the same over the first `repeated` batches, minus the number over other
+	 * batches of the same seeds; int32_t, stored as uint32_t */
 	const uint32_t *apart;
 	uint64_t repeated;
 	uint64_t epoch_batches;
 };
 
-/** The second half of rung__blend(). */
+/** The second half of rung__blend(): correct the prediction by given counts. */
 int rung__blend_correct(const struct rung__blend_counts *counted, uint64_t vertex_count,
                         int threads, float *score);
 

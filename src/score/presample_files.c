@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting sampled batches of a graph in files: many batches advance together hop by hop, and one
- * pass over the edges draws for all of them. Because a draw depends only on seed, batch, hop and
- * vertex, the batches equal those that rung__presample() samples in memory.
+ * Count sampled batches of a graph in files. Many batches advance together hop by hop, and one pass
+ * over the edges draws for all of them. Because a draw depends only on seed, batch, hop and vertex,
+ * the batches equal those that rung__presample() samples in memory.
  *
  * The content of the batches is one sorted array of keys (vertex, batch, whether it is new), so a
  * pass processes the vertices in order. Drawn vertices are appended to another array, sorted, and
@@ -19,10 +19,11 @@
 #include "sample/sample.h"
 
 #define GROUP_BITS 12u   /* batches of a group, at most 2^12 */
-#define ENTRIES    1024u /* vertices of batches that draw side by side */
-#define TOO_SHORT  1     /* of the arrays: no failure yet */
+#define ENTRIES    1024u /* vertices of batches that the threads draw for at a time */
+/* the arrays are too short: not a failure, as long as the group can be smaller */
+#define TOO_SHORT 1
 
-/* A key: vertex << (GROUP_BITS + 1) | batch of the group << 1 | 1 when the last hop brought it */
+/* A key is vertex << (GROUP_BITS + 1) | batch of the group << 1 | 1 if the last hop added it. */
 static uint64_t vertex_of(uint64_t key)
 {
 	return key >> (GROUP_BITS + 1);
@@ -31,15 +32,16 @@ static uint64_t vertex_of(uint64_t key)
 struct lockstep {
 	const struct rung__file_presample *from;
 	const struct rung__run *run;
-	uint64_t seed;        /* of the draws */
-	uint64_t batch_first; /* of the group, in the run */
+	uint64_t seed;        /* seed of the draws */
+	uint64_t batch_first; /* first batch of the group, in the run */
 	uint64_t batch_count;
 	uint32_t hop;
-	uint64_t *held, *drawn, *spare; /* [capacity] */
+	uint64_t *held, *drawn, *spare; /* [capacity] keys of the batches; drawn keys; scratch */
 	uint64_t held_count, drawn_count, capacity;
 	uint64_t at; /* in held: the first entry whose vertex is not finished in this pass */
 	unsigned key_bits;
-	/* [threads][set_size + draws_max]: for the draws of a thread, and their positions */
+	/* [threads][set_size + draws_max] hash set for the draws of a thread, and their
+	 * positions */
 	uint64_t *sets;
 	uint64_t set_size, draws_max;
 };
@@ -59,8 +61,11 @@ static void compact_drawn(struct lockstep *ls)
 	ls->drawn_count = at;
 }
 
-/* held = held and drawn; new marks keys that were not held. Both are sorted, drawn has the bit of
- * the new set. */
+/*
+ * Merge drawn keys into the held ones. Both are sorted, and drawn keys have the bit "new" set. Held
+ * keys lose the bit; a key that was drawn but not held keeps it.
+ * @return 0 or TOO_SHORT
+ */
 static int merge_drawn(struct lockstep *ls)
 {
 	uint64_t i = 0, k = 0, at = 0;
@@ -85,6 +90,7 @@ static int merge_drawn(struct lockstep *ls)
 
 /* ---- drawing ---- */
 
+/* Key of the key's batch for draws, as rung__presample() uses it. */
 static uint64_t batch_key(const struct lockstep *ls, uint64_t key)
 {
 	const uint64_t batch = ls->batch_first + (key >> 1 & ((UINT64_C(1) << GROUP_BITS) - 1));
@@ -92,15 +98,17 @@ static uint64_t batch_key(const struct lockstep *ls, uint64_t key)
 	return rung__run_key(ls->run, ls->run->batch_first + batch);
 }
 
-/* What entry `key` draws from the part of its list that is in the chunk: positions [begin, end) of
- * `indices`, after `skipped` earlier ones. */
+/* The draws of entry `key` from the part of its list that is in the chunk: positions [begin, end)
+ * of `indices`, after `skipped` earlier ones. */
 struct hop_entry {
 	uint64_t key;
 	uint64_t degree, count; /* of the whole list */
 	uint64_t skipped, begin, end;
-	uint64_t room; /* where in drawn */
+	uint64_t room; /* position in `drawn` of its draws */
 };
 
+/* Draw for one entry into its part of `drawn`. The positions are drawn for the whole list, even if
+ * only some of them are in this chunk: they depend on nothing else. */
 static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk,
                        const struct hop_entry *entry, uint64_t *set)
 {
@@ -128,13 +136,13 @@ static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk
 			                      << (GROUP_BITS + 1) |
 			              batch;
 	}
-	/* those in other chunks: its own vertex is held anyway */
+	/* In place of draws from other chunks: its own vertex, which is held anyway. */
 	while (taken < RUNG__MIN(entry->count, entry->end - entry->begin))
 		to[taken++] = entry->key | 1;
 }
 
-/* The next entries that draw in the chunk; fewer if drawn is nearly full. `at` then points past
- * them. */
+/* Collect the next entries that draw in the chunk, fewer if `drawn` is nearly full, and reserve
+ * their parts of `drawn`. `at` then points past them. */
 static unsigned next_entries(struct lockstep *ls, const struct rung__edge_chunk *chunk,
                              uint64_t *at, struct hop_entry *entries)
 {
@@ -183,7 +191,9 @@ static int draw_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 			                              (ls->set_size + ls->draws_max));
 		if (at > at_before)
 			continue;
-		compact_drawn(ls); /* full */
+		/* `drawn` is full: remove repeats; it must become half empty, or a few entries at a
+		 * time would be sorted again and again */
+		compact_drawn(ls);
 		if (drawn_before == 0 || ls->drawn_count > drawn_before / 2)
 			return TOO_SHORT;
 	}
@@ -198,6 +208,7 @@ static int draw_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 
 /* ---- groups ---- */
 
+/* Begin a group: its batches contain their seeds, which are new. */
 static int hold_seeds(struct lockstep *ls)
 {
 	const struct rung__run *run = ls->run;
@@ -236,6 +247,8 @@ static int sample_group(struct lockstep *ls)
 	return rc;
 }
 
+/* Sample all batches, in groups that fit. A group that was too large determines the size of the
+ * following ones. */
 static int sample_run(struct lockstep *ls, uint32_t *counts)
 {
 	const struct rung__run *run = ls->run;
@@ -270,6 +283,7 @@ static int sample_run(struct lockstep *ls, uint32_t *counts)
 	return 0;
 }
 
+/* Bits of a key, which the sort needs to process. */
 static unsigned bits_of(uint64_t vertex_count)
 {
 	unsigned bits = GROUP_BITS + 1;
@@ -279,6 +293,7 @@ static unsigned bits_of(uint64_t vertex_count)
 	return bits;
 }
 
+/* The largest number of positions of an entry; a fanout of "all" needs no positions. */
 static uint64_t draws_max(const struct rung_sampler_opts *opts)
 {
 	uint64_t most = 1;
@@ -305,8 +320,7 @@ int rung__presample_files(const void *graph, const struct rung__run *run, uint32
 	ls.draws_max = draws_max(&from->sampler_opts);
 	ls.set_size = rung__draw_set_size(from->sampler_opts.fanouts, from->sampler_opts.hop_count,
 	                                  UINT64_MAX);
-	/* keys that are sorted at once; positions in a batch are 32-bit numbers, which limits it
-	 * too */
+	/* keys that are sorted at once, and positions in a batch, are 32-bit numbers */
 	ls.capacity = RUNG__MIN(from->memory_bytes / (3 * sizeof(*memory)), (uint64_t)UINT32_MAX);
 	memory = rung__malloc_array(ls.capacity, 3 * sizeof(*memory));
 	ls.sets = rung__malloc_array((uint64_t)run->threads,

@@ -11,10 +11,10 @@ struct rung__file_presample {
 	struct rung_edges *edges;
 	uint64_t vertex_count;
 	struct rung_sampler_opts sampler_opts; /**< as in struct rung__presample_graph */
-	/** for the content of the batches, 24 bytes per vertex of each, of which a third is drawn
-	 * at a time */
+	/** for the content of the batches, 24 bytes per vertex of each; a third of it is drawn at a
+	 * time */
 	uint64_t memory_bytes;
-	uint64_t *edge_passes; /**< counts them */
+	uint64_t *edge_passes; /**< incremented by each pass */
 };
 
 /**

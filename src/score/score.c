@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores of vertices: options, train vertices, and who computes what. The formulas stand in
- * rank.h. */
+/* Scores of vertices: check the options, mark the train vertices, and call the method. rank.h has
+ * the formulas. */
 #include <string.h>
 
 #include "score/state.h"
 
+/* defaults; rpagerank ends earlier, when it has converged */
 #define ITERATIONS_WEIGHTED      5u
 #define ITERATIONS_CONVERGED_MAX 200u
 #define DAMPING                  0.85
-#define TOLERANCE                1e-6
+#define TOLERANCE                1e-6 /* sum of the changes in one iteration */
 #define BATCH_SIZE               1024u
 
 enum needs { NEEDS_SAMPLING = 1, NEEDS_DAMPING = 2 };
@@ -30,6 +31,7 @@ static const struct {
 
 #define NAMES "degree, rpagerank, wrpagerank, ppr, presample, expected or blend"
 
+/* Position in methods[]; past the end if the method is unknown. */
 static size_t place_of(enum rung_score_method method)
 {
 	size_t i = 0;
@@ -56,7 +58,7 @@ int rung_score_method_parse(const char *name, enum rung_score_method *method_out
 			return 0;
 		}
 	}
-	return rung__fail(RUNG_E_INVAL, "no score method is called \"%s\": take " NAMES, name);
+	return rung__fail(RUNG_E_INVAL, "score: unknown method '%s'; use " NAMES, name);
 }
 
 static int check_fanouts(const struct rung_score_opts *opts, const char *name)
@@ -66,7 +68,7 @@ static int check_fanouts(const struct rung_score_opts *opts, const char *name)
 		                  "score %s: no fanouts; give those of the training, such as 25,10",
 		                  name);
 	if (opts->hop_count > RUNG_HOPS_MAX)
-		return rung__fail(RUNG_E_INVAL, "score %s: %" PRIu32 " hops: at most %d", name,
+		return rung__fail(RUNG_E_INVAL, "score %s: %" PRIu32 " hops; use at most %d", name,
 		                  opts->hop_count, RUNG_HOPS_MAX);
 	for (uint32_t hop = 0; hop < opts->hop_count; hop++) {
 		if (opts->fanouts[hop] == 0)
@@ -92,11 +94,13 @@ static int check_damping(struct rung_score_opts *opts)
 	if (opts->tolerance == 0)
 		opts->tolerance = TOLERANCE;
 	if (!(opts->tolerance > 0))
-		return rung__fail(RUNG_E_INVAL, "score: tolerance is %g: it is above 0",
+		return rung__fail(RUNG_E_INVAL, "score: tolerance is %g; use a value above 0",
 		                  opts->tolerance);
 	return 0;
 }
 
+/* Copy the caller's options, fill in the defaults and check them.
+ * @param place_out  the method's position in methods[] */
 static int copy_opts(const struct rung_score_opts *caller_opts, struct rung_score_opts *opts,
                      size_t *place_out)
 {
@@ -126,6 +130,7 @@ static int copy_opts(const struct rung_score_opts *caller_opts, struct rung_scor
 	return rc;
 }
 
+/* Find the first occurrence of a repeated id for the message: a search only after a failure. */
 static int fail_repeat(const struct rung_score_opts *opts, uint64_t second)
 {
 	uint64_t first = 0;
@@ -134,10 +139,12 @@ static int fail_repeat(const struct rung_score_opts *opts, uint64_t second)
 		first++;
 	return rung__fail(RUNG_E_INVAL,
 	                  "train vertices %" PRIu64 " and %" PRIu64 " are both %" PRIu64
-	                  ": give each id once",
+	                  "; give each id once",
 	                  first, second, opts->train[second]);
 }
 
+/* Mark the train vertices in bits, which are also how repeated ids are found. compute() frees them,
+ * after a failure too. */
 static int mark_train(struct rung__scoring *scoring)
 {
 	const struct rung_score_opts *opts = scoring->opts;
@@ -158,7 +165,7 @@ static int mark_train(struct rung__scoring *scoring)
 			return rung__fail(RUNG_E_RANGE,
 			                  "train vertex %" PRIu64 ": id %" PRIu64
 			                  " is not below the vertex count %" PRIu64
-			                  ": correct the train ids",
+			                  "; correct the train ids",
 			                  i, id, scoring->vertex_count);
 		if (rung__is_train(scoring, id))
 			return fail_repeat(opts, i);

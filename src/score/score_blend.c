@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores that rest on sampled batches: presample counts them, blend corrects `expected` by two runs
- * of them. */
+/* Scores that use sampled batches: presample counts them, and blend corrects `expected` with two
+ * runs of them. */
 #include "score/presample_files.h"
 #include "score/state.h"
 
-#define BLEND_BATCHES 256u /* per run: more hardly change the order */
+#define BLEND_BATCHES 256u /* per run: more batches hardly change the order */
 
-/* For graphs in files: score and counts, then the content of the batches. */
+/* for graphs in files: a float of score and two counts (blend), then the content of the batches */
 #define BYTES_A_VERTEX     12u
 #define SAMPLING_BYTES     (UINT64_C(128) << 20)
 #define SAMPLING_BYTES_MIN (UINT64_C(1) << 20)
@@ -22,6 +22,7 @@ static struct rung_sampler_opts sampler_opts(const struct rung_score_opts *opts)
 	};
 }
 
+/* A run of `batch_count` batches, without a place in the progress. */
 static struct rung__run sampled_run(const struct rung__scoring *scoring, uint64_t batch_count)
 {
 	const struct rung_score_opts *opts = scoring->opts;
@@ -37,7 +38,7 @@ static struct rung__run sampled_run(const struct rung__scoring *scoring, uint64_
 	};
 }
 
-/* Where the edges are decides how batches are sampled, not which. */
+/* The way batches are sampled depends on where the edges are; the batches do not. */
 struct sampling {
 	rung__presample_fn fn;
 	const void *graph;
@@ -45,6 +46,8 @@ struct sampling {
 	struct rung__file_presample in_files;
 };
 
+/* Choose the way, and check that the budget holds at least small groups of batches. `sampling` has
+ * a pointer to its own members, so it must not be copied. */
 static int plan_sampling(const struct rung__scoring *scoring, struct sampling *sampling)
 {
 	const uint64_t state = scoring->vertex_count * BYTES_A_VERTEX,
@@ -66,8 +69,8 @@ static int plan_sampling(const struct rung__scoring *scoring, struct sampling *s
 	if (budget < state + SAMPLING_BYTES_MIN)
 		return rung__fail_min_bytes(state + SAMPLING_BYTES_MIN,
 		                            "score: a memory budget of %" PRIu64
-		                            " bytes: counting batches that hold %" PRIu64
-		                            " vertices takes at least %" PRIu64,
+		                            " bytes: counting sampled batches of %" PRIu64
+		                            " vertices needs at least %" PRIu64,
 		                            budget, scoring->vertex_count,
 		                            state + SAMPLING_BYTES_MIN);
 	sampling->in_files.memory_bytes = budget - state;
@@ -108,9 +111,10 @@ int rung__score_blend(const struct rung__scoring *scoring)
 		scoring, scoring->opts->batches_max ? scoring->opts->batches_max : BLEND_BATCHES);
 	struct sampling sampling;
 	/*
-	 * Which takes more memory than sampling: it knows the least. It leaves overlaps to the
-	 * counts, and is wrong about alike vertices, of one bin, alike; with estimates of them it
-	 * would be wrong by chance, and counts be believed where they are high by chance.
+	 * First the prediction: it needs more memory than sampling, so its message has the least
+	 * budget that works. It leaves overlaps to the counts. Without estimates of overlaps,
+	 * similar vertices, which share a bin, have similar errors. Estimates would add random
+	 * errors, and then counts would have too much weight where they are high by chance.
 	 */
 	int rc = rung__score_expected(scoring);
 

@@ -23,7 +23,7 @@
  * because sums of -log(1 - a) order the hottest rows. Therefore a and P are computed together with
  * their complements A and M, each separately, and the smaller of the two is stored, as a float.
  *
- * Corners: a self loop draws no new vertex, but counts in in_degree; so does each of several
+ * Special cases: a self loop draws no new vertex, but counts in in_degree; so does each of several
  * parallel edges. A row that is certainly in every batch has score +inf.
  *
  * Memory: 4 bytes per vertex for each hop, 4 for its in_degree, 4 for its signature, in addition to
@@ -37,23 +37,25 @@
 #include "propagation/minhash.h"
 #include "score/state.h"
 
-#define LANES 32u /* edges at a time, for the vector units */
+#define LANES 32u /* edges at a time: several vectors of any instruction set */
 
 struct expected {
 	const struct rung__scoring *scoring;
-	uint32_t hop;                  /* of the pass that is running */
-	float fanouts[RUNG_HOPS_MAX];  /* FLT_MAX: all */
-	float *present[RUNG_HOPS_MAX]; /* [vertex_count] P_t, packed; of the hops so far */
-	float *in_degree;              /* [vertex_count] INFINITY where it is 0, so that q is 0 */
-	/* [vertex_count] of the sets of vertices that have it in their lists; NULL: not used */
+	uint32_t hop;                  /* the hop of the current pass */
+	float fanouts[RUNG_HOPS_MAX];  /* FLT_MAX: all neighbours */
+	float *present[RUNG_HOPS_MAX]; /* [vertex_count] P_t, packed; valid up to the current hop */
+	float *in_degree;              /* [vertex_count] INFINITY instead of 0, so that q is 0 */
+	/* [vertex_count] signatures of the sets of vertices that have the vertex in their lists;
+	 * NULL: not used */
 	uint32_t *signatures;
-	uint32_t *minima[2]; /* [vertex_count] lower and upper half, */
-	/* [vertex_count] and size of these sets (up to 2^24), until there are signatures */
+	uint32_t *minima[2]; /* [vertex_count] lower and upper half of the minima of these sets, */
+	/* [vertex_count] and their sizes (exact up to 2^24), until the signatures are computed */
 	float *drawers;
 	double seed_score; /* -log(1 - P_0) of a train vertex */
 };
 
-/* P as a number in [0, 0.5), or 1 - P with its sign turned, -0 included. */
+/* Store P as a number in [0, 0.5), or 1 - P with a negative sign, including -0: the smaller one has
+ * the full precision of a float. */
 static float pack(double score)
 {
 	const double p = -expm1(-score);
@@ -69,8 +71,8 @@ static inline bool is_complement(float packed)
 	return bits >> 31;
 }
 
-/* The same twice, for vertices in double and for edges in float: what v has drawn of u, and its
- * complement. */
+/* Defined twice, for vertices in double and for edges in float: the probability that v has drawn u,
+ * and its complement. */
 #define DEFINE_DRAWN(name, real)                                                                   \
 	struct name {                                                                              \
 		real a, A;                                                                         \
@@ -84,7 +86,7 @@ static inline bool is_complement(float packed)
                                                                                                    \
 			d->a += (more - d->before) * q;                                            \
 			d->A = (d->A - q * d->Before) +                                            \
-			       q * Less; /* nothing is lost where q is 1 and A is Before */        \
+			       q * Less; /* exact if q is 1 and A equals Before */                 \
 			d->before = more;                                                          \
 			d->Before = Less;                                                          \
 		} else {                                                                           \
@@ -96,12 +98,13 @@ static inline bool is_complement(float packed)
 DEFINE_DRAWN(drawn_double, double)
 DEFINE_DRAWN(drawn_float, float)
 
+/* -log(1 - a), from the smaller one of a and A. */
 static double minus_log(double a, double A)
 {
 	return a < 0.5 ? -log1p(-a) : -log(A);
 }
 
-/* The value that v sends to a u without special relation: the same for each. */
+/* The value that v sends to a u to which it has no special relation: the same for each u. */
 static float give(const struct expected *ex, uint64_t v, float in_degree)
 {
 	const bool only_new = ex->scoring->opts->draws == RUNG_DRAWS_NEW;
@@ -133,7 +136,8 @@ static void send(void *ctx, uint64_t first, uint64_t count, const uint64_t *indp
 	}
 }
 
-/* Values of the first hop, and which vertices may draw. */
+/* add() of the first hop: sums the values, and computes minima and sizes of the sets of vertices
+ * that may draw u. */
 static void add_and_sign(void *ctx, const struct rung__propagation_tile *tile, double *sums)
 {
 	const struct expected *ex = ctx;
@@ -153,12 +157,13 @@ static void add_and_sign(void *ctx, const struct rung__propagation_tile *tile, d
 	}
 }
 
+/* Floats of a record, as send_records() writes it. */
 static uint32_t record_width(const struct expected *ex)
 {
 	return ex->hop + 2 + (ex->signatures ? 1 : 0);
 }
 
-/* A record: P_0 .. P_hop packed, in_degree, signature if there are any. */
+/* A record has P_0 .. P_hop packed, in_degree, and the signature if signatures are used. */
 static void send_records(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
                          float *records)
 {
@@ -194,7 +199,7 @@ static inline float log_of(float x)
 	                          s2 * (0.2f + s2 * (0.142857143f + s2 * 0.111111111f))));
 }
 
-/* -log(1 - a). For small a the rounding of 1 - a is taken back out (Kahan). */
+/* -log(1 - a). For small a the rounding error of 1 - a is corrected (Kahan). */
 static inline float minus_log_float(float a, float A)
 {
 	const float rest = a < 0.5f ? 1 - a : A;
@@ -209,12 +214,12 @@ struct lanes {
 	float a[LANES], A[LANES], before[LANES], Before[LANES];
 };
 
-/* Some edges: P_t packed, in_degree and signature of both ends. */
+/* The data of some edges: P_t packed, in_degree and signature of both ends. */
 struct edges {
 	float v_packed[RUNG_HOPS_MAX][LANES], u_packed[RUNG_HOPS_MAX][LANES];
 	float v_degree[LANES], u_degree[LANES];
 	uint32_t v_signature[LANES], u_signature[LANES];
-	float share[LANES]; /* of v's drawers that are u's too */
+	float share[LANES]; /* share of the vertices that draw v which also draw u */
 };
 
 /* Remove the part that comes from vertices that draw u as well: `cut` is its share, p_seed and
@@ -225,7 +230,7 @@ static inline void cut_common(float *p, float *M, float p_seed, float M_seed, fl
 	*M += *M < M_seed ? (M_seed - *M) * cut : 0;
 }
 
-/* Hop t of v -> u and, for the next, of u -> v. */
+/* Compute hop t of v -> u, and of u -> v, which the next hop needs. */
 static inline __attribute__((always_inline)) void hop_lanes(struct lanes *vu, struct lanes *uv,
                                                             const struct edges *edges, uint32_t t,
                                                             float fanout, bool only_new)
@@ -261,8 +266,8 @@ static inline __attribute__((always_inline)) void hop_lanes(struct lanes *vu, st
 	}
 }
 
-/* Process up to LANES edges from `first` on. Missing lanes keep old edges, whose results are not
- * used. */
+/* Load up to LANES edges from `first` on, turned into arrays by field. Unused lanes keep old edges,
+ * whose results are not used. */
 static void turn_records(const struct expected *ex, const struct rung__propagation_tile *tile,
                          uint64_t first, unsigned count, struct edges *edges)
 {
@@ -284,7 +289,7 @@ static void turn_records(const struct expected *ex, const struct rung__propagati
 		const unsigned vertex = u[i] & ~RUNG__PROPAGATION_MUTUAL;
 
 		edges->v_degree[i] = record[0];
-		/* one way: u does not draw v */
+		/* not mutual: u does not draw v */
 		edges->u_degree[i] = vertex != u[i] ? in_degree[vertex] : INFINITY;
 		if (ex->signatures) {
 			memcpy(&edges->v_signature[i], &record[1], sizeof(*record));
@@ -292,7 +297,7 @@ static void turn_records(const struct expected *ex, const struct rung__propagati
 		}
 	}
 	if (!ex->signatures)
-		return; /* share stays 0 */
+		return; /* share remains 0 */
 #pragma omp simd
 	for (unsigned i = 0; i < LANES; i++)
 		edges->share[i] = rung__minhash_share(edges->u_signature[i], edges->v_signature[i]);
@@ -331,6 +336,8 @@ static void combine(void *ctx, const struct rung__propagation_tile *tile, double
 	}
 }
 
+/* receive(): the sum over the edges becomes P of the next hop, or the score. After the first hop
+ * also the signatures, whose parts are then no longer needed. */
 static double take(void *ctx, uint64_t first, uint64_t count, const double *sums)
 {
 	const struct expected *ex = ctx;
@@ -352,12 +359,13 @@ static double take(void *ctx, uint64_t first, uint64_t count, const double *sums
 	return 0;
 }
 
+/* Allocate the arrays. After a failure the caller frees those that exist. */
 static int take_arrays(struct expected *ex, bool overlaps)
 {
 	const uint64_t vertex_count = ex->scoring->vertex_count;
 
 	const uint32_t hops = ex->scoring->opts->hop_count;
-	/* fits: there are more bytes of indptr */
+	/* no overflow: indptr has more bytes */
 	const uint64_t bytes = vertex_count * sizeof(float);
 	bool complete;
 
@@ -371,7 +379,7 @@ static int take_arrays(struct expected *ex, bool overlaps)
 	if (complete)
 		return 0;
 	return rung__fail(RUNG_E_NOMEM,
-	                  "expected access of %" PRIu64 " vertices and %" PRIu32 " hops: no memory",
+	                  "score expected: no memory for %" PRIu64 " vertices and %" PRIu32 " hops",
 	                  vertex_count, hops);
 }
 
@@ -383,7 +391,7 @@ static void start(struct expected *ex)
 		scoring->train_count / batch_size + (scoring->train_count % batch_size != 0);
 	float seed;
 
-	ex->seed_score = -log1p(-1 / (double)batches); /* +inf: one batch holds them all */
+	ex->seed_score = -log1p(-1 / (double)batches); /* +inf: one batch has all train vertices */
 	seed = pack(ex->seed_score);
 	for (uint32_t t = 0; t < scoring->opts->hop_count; t++)
 		ex->fanouts[t] = scoring->opts->fanouts[t] == UINT32_MAX
@@ -394,7 +402,7 @@ static void start(struct expected *ex)
 		ex->present[0][v] = rung__is_train(scoring, v) ? seed : 0;
 }
 
-/* The arrays are not needed for anything else before the first hop is done. */
+/* Use arrays that have no other content before the first hop is complete. */
 static void start_signatures(struct expected *ex)
 {
 	const struct rung__scoring *scoring = ex->scoring;
@@ -422,7 +430,7 @@ static int run_hops(struct expected *ex, struct rung__propagation *spread)
 	if (ex->signatures)
 		start_signatures(ex);
 	for (ex->hop = 0; rc == 0 && ex->hop < ex->scoring->opts->hop_count; ex->hop++) {
-		if (ex->hop == 1) /* nothing has been drawn before */
+		if (ex->hop == 1) /* in the first hop nothing was drawn before */
 			rc = rung__propagation_find_records(spread, ex->signatures);
 		rule.width = ex->hop == 0 ? 0 : record_width(ex);
 		rule.add = ex->hop == 0 && ex->signatures ? add_and_sign : NULL;

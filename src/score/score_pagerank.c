@@ -3,12 +3,13 @@
  * Out-degree, and reverse PageRank: plain, weighted by the train vertices, and personalised to
  * them. rank.h has the formulas.
  *
- * One step is one pass: v sends c[v] = s[v] / in_degree(v) to each u of in(v), and u becomes
+ * One step is one pass over the edges: v sends c[v] = s[v] / in_degree(v) to each u of in(v), and u
+ * becomes
  *     s'[u] = (1-d) * teleport[u] + d * sum of the received values
  * Sums are doubles, the state is float32.
  *
- * Corners: a vertex without in-neighbours sends nothing; a self loop returns a share to its vertex;
- * each of several parallel edges counts.
+ * Special cases: a vertex without in-neighbours sends nothing; a self loop returns a share to its
+ * vertex; each of several parallel edges counts.
  */
 #include <math.h>
 
@@ -24,6 +25,7 @@ static void send_one(void *ctx, uint64_t first, uint64_t count, const uint64_t *
 		messages[i] = 1;
 }
 
+/* receive() of the degree: each edge has sent 1, so the sum is the number of out-edges. */
 static double take_count(void *ctx, uint64_t first, uint64_t count, const double *sums)
 {
 	const struct rung__scoring *scoring = ctx;
@@ -53,7 +55,7 @@ int rung__score_degree(const struct rung__scoring *scoring)
 struct pagerank {
 	const struct rung__scoring *scoring;
 	double damping;
-	double base, base_train; /* (1-d) * teleport, of the train vertices the second */
+	double base, base_train; /* (1-d) * teleport of a vertex; of a train vertex */
 };
 
 static void send_share(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
@@ -69,9 +71,11 @@ static void send_share(void *ctx, uint64_t first, uint64_t count, const uint64_t
 	}
 }
 
+/* receive() of a step. @return the sum of the changes, from which convergence is determined */
 static double sum_shares(void *ctx, uint64_t first, uint64_t count, const double *sums)
 {
 	const struct pagerank *pr = ctx;
+	/* avoids the lookup of train vertices for rpagerank and wrpagerank */
 	const bool alike = pr->base == pr->base_train;
 	float *score = pr->scoring->score + first;
 	double change = 0;
@@ -88,8 +92,8 @@ static double sum_shares(void *ctx, uint64_t first, uint64_t count, const double
 	return change;
 }
 
-/* s = 1/N; wrpagerank: N/T times that for the T train vertices; ppr: 1/T for them and nothing for
- * the others. */
+/* Set the first state: s = 1/N; wrpagerank: N/T times that for the T train vertices; ppr: 1/T for
+ * the train vertices and 0 for the others. */
 static void start(const struct rung__scoring *scoring)
 {
 	const enum rung_score_method method = scoring->opts->method;
@@ -104,6 +108,7 @@ static void start(const struct rung__scoring *scoring)
 	}
 }
 
+/* Run steps until the last one, or for rpagerank until the state has converged. */
 static int run_steps(const struct rung__scoring *scoring, struct rung__propagation *spread,
                      const struct rung__propagation_rule *rule)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes of the scores over edges in memory or in files. */
+/* Passes of the scores over edges in memory or in files. The method sets the fields of the options
+ * that depend on it; the fields that depend on the call are set here. */
 
 #include "score/state.h"
 
@@ -12,6 +13,7 @@ int rung__scoring_propagation(const struct rung__scoring *scoring,
 	opts->progress_ctx = scoring->opts->progress_ctx;
 	if (scoring->csc)
 		return rung__propagation_of_csc(scoring->csc, opts, spread_out);
+	/* the score is part of the budget, although the caller allocated it */
 	opts->memory_bytes = scoring->opts->memory_bytes;
 	opts->other_bytes += scoring->vertex_count * sizeof(*scoring->score);
 	return rung__propagation_of_edges(scoring->edges, opts, spread_out);

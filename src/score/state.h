@@ -14,8 +14,8 @@ struct rung__scoring {
 	struct rung_edges *edges;
 	uint64_t vertex_count;
 	int threads;
-	uint64_t *is_train;   /* a bit a vertex; NULL: every vertex is one */
-	uint64_t train_count; /* of them, vertex_count without any given */
+	uint64_t *is_train;   /* one bit per vertex; NULL: every vertex is a train vertex */
+	uint64_t train_count; /* number of train vertices; vertex_count if none are given */
 	float *score;         /* the caller's */
 	struct rung_score_report *report;
 };
@@ -25,7 +25,8 @@ static inline bool rung__is_train(const struct rung__scoring *scoring, uint64_t 
 	return !scoring->is_train || (scoring->is_train[v / 64] >> (v % 64) & 1);
 }
 
-/** Passes for a score. `opts` has the functions of the method. score_passes.c */
+/** Open edge passes for a score, over a graph in memory or in files. `opts` has the fields that the
+ * method sets. score_passes.c */
 int rung__scoring_propagation(const struct rung__scoring *scoring,
                               struct rung__propagation_opts *opts,
                               struct rung__propagation **spread_out);
@@ -34,7 +35,7 @@ int rung__scoring_propagation(const struct rung__scoring *scoring,
 int rung__score_degree(const struct rung__scoring *scoring);
 int rung__score_pagerank(const struct rung__scoring *scoring);
 
-/** expected, and what blend corrects: the same without o(v,u). score_expected.c */
+/** expected, and the prediction that blend corrects: the same without o(v,u). score_expected.c */
 int rung__score_expected(const struct rung__scoring *scoring);
 
 /** presample, blend. score_blend.c */

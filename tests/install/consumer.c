@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that uses an installed rung: opens a staged dataset, gathers all rows by the user's own
- * ids, twice and backwards, and compares them with the file they were staged from.
+ * A program that uses an installed rung. It opens a staged dataset, gathers all rows by vertex id,
+ * in descending and ascending order, and compares them with the file that they were staged from.
  *
- *     consumer DATASET ROWS ROW_BYTES FILE      with FILE the rows without a header
+ *     consumer DATASET ROWS ROW_BYTES FILE      FILE contains the rows without a header
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -24,8 +24,8 @@ static int open_missing(void)
 	int rc = rung_dataset_open("no/such/dataset", &ds);
 
 	if (rc != RUNG_E_NOENT || ds || !strstr(rung_last_error(), "no/such/dataset")) {
-		fprintf(stderr, "consumer: a missing dataset gave %s: '%s'\n", rung_status_name(rc),
-		        rung_last_error());
+		fprintf(stderr, "consumer: opening a missing dataset: %s: '%s'\n",
+		        rung_status_name(rc), rung_last_error());
 		return 1;
 	}
 	printf("missing: %s\n", rung_last_error());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The headers in C++: options from their initialising functions, a call that works and one that
+// The headers in C++: options from their initialising functions, a call that succeeds and one that
 // fails.
 #include <rung/rung.h>
 

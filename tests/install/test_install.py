@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `cmake --install` puts down works for those who link it: find_package and pkg-config, shared
-and static, C and C++."""
+"""An installation by `cmake --install` works for programs that link it: with find_package and
+pkg-config, shared and static, in C and C++."""
 import array
 import glob
 import os
@@ -28,7 +28,7 @@ if os.environ.get("RUNG_SANITIZE"):
 
 
 def cxx_compiler():
-    """The C++ compiler beside the C compiler, or None."""
+    """Return the C++ compiler next to the C compiler, or another one, or None."""
     name = os.path.basename(CC)
     candidates = [CC[:-len(name)] + name.replace("clang", "clang++").replace("gcc", "g++"), "c++",
                   "g++", "clang++"]
@@ -37,7 +37,7 @@ def cxx_compiler():
 
 
 def run(*args, **kwargs):
-    """Run a command that must succeed; its stdout."""
+    """Run a command that must succeed; return its stdout."""
     done = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
     if done.returncode != 0:
         raise AssertionError(f"{shlex.join(args)}: exit "
@@ -51,7 +51,7 @@ def files_below(folder):
 
 
 class Installed(unittest.TestCase):
-    """One installation, below a folder with a space in its name, shared by all tests."""
+    """All tests share one installation, in a folder with a space in its name."""
 
     @classmethod
     def setUpClass(cls):
@@ -73,7 +73,7 @@ class Installed(unittest.TestCase):
 
     @classmethod
     def stage(cls):
-        """A dataset staged by the installed command, from files without headers; made once."""
+        """Stage a dataset once with the installed command, from files without headers."""
         if cls.dataset:
             return
         rng = random.Random(20)
@@ -118,7 +118,7 @@ class Installed(unittest.TestCase):
     def check_pkg_config(self, static):
         flags = shlex.split(run("pkg-config", *(["--static"] if static else []), "--cflags",
                                 "--libs", "rung", env=self.env))
-        if static:    # both kinds lie in one folder, and -lrung prefers the shared one
+        if static:    # both are in one folder, where -lrung selects the shared one
             flags = [os.path.join(self.libdir, "librung.a") if f == "-lrung" else f for f in flags]
         program = os.path.join(self.tmp, f"consumer-pkg-{static}")
         run(CC, "-std=c11", *WARNINGS, os.path.join(HERE, "consumer.c"), "-o", program, *flags)
@@ -143,7 +143,7 @@ class Installed(unittest.TestCase):
         self.check_pkg_config(True)
 
     def test_the_example_of_the_readme(self):
-        """Compiled as the README says, it prints the first bytes of the rows it names."""
+        """It compiles as described in the README and prints the first bytes of its rows."""
         with open(os.path.join(SOURCE, "README.md")) as text:
             code = re.search(r"^```c\n(.*?)^```$", text.read(), re.M | re.S)[1]
         source = os.path.join(self.tmp, "first_rows.c")
@@ -169,7 +169,7 @@ class Installed(unittest.TestCase):
         self.assertIn("rung ", run(program, env=dict(os.environ, LD_LIBRARY_PATH=self.libdir)))
 
     def test_shared_users_need_no_other_package(self):
-        """pkg-config names nothing but rung itself to those who link the shared library."""
+        """For the shared library, pkg-config lists only rung itself."""
         libs = shlex.split(run("pkg-config", "--libs", "rung", env=self.env))
         self.assertEqual([f for f in libs if f.startswith("-l")], ["-lrung"])
         self.assertEqual(run("pkg-config", "--print-requires-private", "rung",
@@ -216,7 +216,7 @@ class Installed(unittest.TestCase):
     # -- symbols ----
 
     def declared(self):
-        """Functions that the headers mark RUNG_API."""
+        """Return the functions that the headers mark RUNG_API."""
         text = ""
         for path in glob.glob(os.path.join(SOURCE, "include/rung/*.h")):
             with open(path) as header:
@@ -228,25 +228,24 @@ class Installed(unittest.TestCase):
         return {line.split()[-1] for line in run("nm", *args).splitlines()
                 if len(line.split()) == 3}
 
-    def test_shared_library_exports_what_the_headers_declare_and_nothing_else(self):
+    def test_shared_library_exports_only_declared_functions(self):
         exported = self.defined("-D", "--defined-only", os.path.join(self.libdir, "librung.so"))
         self.assertEqual(exported, self.declared())
         self.assertGreater(len(exported), 40)
 
-    def test_static_library_keeps_to_its_names(self):
+    def test_static_library_uses_only_its_prefixes(self):
         names = self.defined("-g", "--defined-only", os.path.join(self.libdir, "librung.a"))
-        # .gomp_critical_*: locks that compilers add for OpenMP, meant to be shared by all who have
-        # them
+        # .gomp_critical_*: locks that compilers add for OpenMP and that all libraries share
         self.assertEqual({n for n in names
                           if not re.match(r"rung__?[a-z]|\.gomp_critical_user_", n)}, set())
 
-    def test_shared_library_has_its_so_name(self):
+    def test_shared_library_has_its_soname(self):
         out = run("objdump", "-p", os.path.join(self.libdir, "librung.so"))
         self.assertRegex(out, r"SONAME\s+librung\.so\.0\b")
 
     # -- the tree ----
 
-    def test_no_installed_text_names_the_folders_it_was_built_in(self):
+    def test_installed_files_do_not_contain_build_folders(self):
         for name in files_below(self.prefix):
             if name.endswith((".cmake", ".pc", ".h", ".1")):
                 with open(os.path.join(self.prefix, name)) as text:
@@ -254,7 +253,7 @@ class Installed(unittest.TestCase):
                 for folder in (BUILD, SOURCE, self.prefix):
                     self.assertNotIn(folder, content, name)
 
-    def test_a_moved_tree_still_serves(self):
+    def test_a_moved_installation_works(self):
         moved = os.path.join(self.tmp, "moved")
         shutil.copytree(self.prefix, moved, symlinks=True)
         pc = glob.glob(moved + "/**/rung.pc", recursive=True)[0]
@@ -265,17 +264,17 @@ class Installed(unittest.TestCase):
                          [os.path.realpath(moved + "/include")])
         self.assertIn("rung ", run(moved + "/bin/rung", "--version"))
 
-    def test_destdir_holds_the_same_files(self):
+    def test_destdir_has_the_same_files(self):
         root = os.path.join(self.tmp, "root")
         run("cmake", "--install", BUILD, "--prefix", "/opt/rung",
             env=dict(os.environ, DESTDIR=root))
         self.assertEqual(files_below(root + "/opt/rung"), files_below(self.prefix))
 
-    def test_licence_and_man_pages_are_there(self):
+    def test_licence_and_man_pages_are_installed(self):
         files = files_below(self.prefix)
         self.assertTrue(any(f.endswith("doc/rung/LICENSE") for f in files), files)
         if not shutil.which("pandoc"):
-            self.skipTest("no pandoc: man pages are not made")
+            self.skipTest("pandoc was not found: no man pages")
         pages = sorted(os.path.basename(p)[:-3]
                        for p in glob.glob(os.path.join(SOURCE, "tools/man/*.1.md")))
         self.assertEqual(sorted(os.path.basename(f) for f in files if "/man1/" in f), pages)

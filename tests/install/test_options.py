@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Configuring: each part is AUTO, ON or OFF, and the summary says what was found and why not."""
+"""Configuring: each part is AUTO, ON or OFF, and the summary lists found parts and the reasons for
+missing ones."""
 import glob
 import os
 import re
@@ -26,7 +27,7 @@ class Options(unittest.TestCase):
         self.tmp = holder.name
 
     def configure(self, *options, hide=()):
-        """Configure with some pkg-config packages hidden: (exit status, output)."""
+        """Configure with some pkg-config packages hidden; return (exit status, output)."""
         env = dict(os.environ)
         if hide:
             env["PKG_CONFIG_LIBDIR"] = self.packages_without(hide)
@@ -51,7 +52,7 @@ class Options(unittest.TestCase):
         return folder
 
     def summary(self, *options, hide=()):
-        """{part: (yes or no, why)} of a configuration that must succeed."""
+        """Configure, which must succeed; return {part: (yes or no, reason)}."""
         status, text = self.configure(*options, hide=hide)
         self.assertEqual(status, 0, text)
         return {m[1]: (m[2], m[3]) for m in re.finditer(r"^--   (\w+): (yes|no), (.+)$", text,
@@ -72,33 +73,33 @@ class Options(unittest.TestCase):
         found = self.summary(*[f"-DRUNG_{part.upper()}=OFF" for part in PARTS])
         self.assertEqual(found, {part: ("no", "turned off at build time") for part in PARTS})
 
-    def test_what_is_missing_is_left_out_and_named(self):
+    def test_missing_parts_are_omitted_and_named(self):
         found = self.summary(hide=("liburing", "numa", "openblas"))
         self.assertEqual(found["io_uring"],
                          ("no", "liburing 2.3 or newer was not found (Debian: liburing-dev)"))
         self.assertEqual(found["numa"], ("no", "libnuma was not found (Debian: libnuma-dev)"))
         self.assertEqual(found["blas"], ("no", "OpenBLAS was not found (Debian: libopenblas-dev)"))
 
-    def test_on_fails_where_the_part_is_missing(self):
+    def test_on_fails_if_the_part_is_missing(self):
         text = self.refused("-DRUNG_IO_URING=ON", hide=("liburing",))
         self.assertIn("RUNG_IO_URING=ON, but liburing 2.3 or newer was not found (Debian: "
                       "liburing-dev)", text)
 
     def broken_nvcc(self, script):
-        """A program to name as nvcc."""
+        """Write a script that acts as nvcc; return the option that selects it."""
         path = os.path.join(self.tmp, "nvcc")
         with open(path, "w") as out:
             out.write("#!/bin/sh\n" + script)
         os.chmod(path, 0o755)
         return f"-DRUNG_NVCC={path}"
 
-    def test_cuda_without_nvcc_is_left_out_and_named(self):
+    def test_cuda_without_nvcc_is_omitted_and_named(self):
         nowhere = f"-DRUNG_NVCC={self.tmp}/nowhere/nvcc"
         self.assertEqual(self.summary(nowhere)["cuda"], ("no", "nvcc was not found (CUDA toolkit)"))
         self.assertIn("RUNG_CUDA=ON, but nvcc was not found (CUDA toolkit)",
                       self.refused(nowhere, "-DRUNG_CUDA=ON"))
 
-    def test_an_nvcc_that_does_not_compile_is_quoted(self):
+    def test_an_error_of_nvcc_is_quoted(self):
         nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; '
                                 '--version) echo "release 13, V13.0.9";; '
                                 '*) echo "nvcc fatal   : no host compiler here" >&2; exit 1;; '
@@ -109,14 +110,14 @@ class Options(unittest.TestCase):
         os.remove(os.path.join(self.tmp, "build", "CMakeCache.txt"))
         self.assertIn("RUNG_CUDA=ON, but " + why, self.refused(nvcc, "-DRUNG_CUDA=ON"))
 
-    def test_an_nvcc_that_knows_none_of_the_gpus_is_left_out(self):
+    def test_an_nvcc_without_the_architectures_is_not_used(self):
         nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; '
                                 '--version) echo "release 13, V13.0.9";; esac\n')
         why = "nvcc supports no architecture of CMAKE_CUDA_ARCHITECTURES"
         self.assertEqual(self.summary(nvcc, "-DCMAKE_CUDA_ARCHITECTURES=90;751")["cuda"],
                          ("no", why))
 
-    def test_an_nvcc_that_is_too_old_is_left_out(self):
+    def test_an_old_nvcc_is_not_used(self):
         nvcc = self.broken_nvcc('case $1 in --list-gpu-arch) echo compute_75;; '
                                 '--version) echo "release 12.4, V12.4.131";; esac\n')
         why = "the CUDA toolkit is version 12.4.131; 12.5 or newer is needed"
@@ -130,11 +131,11 @@ class Options(unittest.TestCase):
         self.assertEqual(part, "no")
         self.assertIn("ThreadSanitizer", why)
 
-    def test_a_required_library_that_is_missing_is_named(self):
+    def test_a_missing_required_library_is_named(self):
         self.assertIn("libxxhash>=0.8 was not found by pkg-config (Debian: libxxhash-dev)",
                       self.refused(hide=("libxxhash",)))
 
-    def test_another_word_is_refused(self):
+    def test_unknown_values_are_rejected(self):
         self.assertIn("RUNG_NUMA has the unknown value 'maybe'; use AUTO, ON or OFF",
                       self.refused("-DRUNG_NUMA=maybe"))
 

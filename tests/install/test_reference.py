@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the C headers is made, and fails for what is public and says nothing."""
+"""The reference of the C headers is generated, and fails for public names without documentation."""
 import os
 import shutil
 import subprocess
@@ -34,14 +34,14 @@ class Reference(unittest.TestCase):
                   encoding="utf-8") as header:
             header.write(text)
 
-    def test_all_that_is_public_is_documented(self):
+    def test_all_public_names_are_documented(self):
         done = self.make()
         self.assertEqual(done.returncode, 0, done.stdout)
         with open(os.path.join(self.out, "c", "store_8h.html"), encoding="utf-8") as page:
             self.assertIn("rung_gather_submit", page.read())
         self.assertTrue(os.path.exists(os.path.join(self.out, "index.html")))
 
-    def test_what_says_nothing_is_named(self):
+    def test_undocumented_names_are_reported(self):
         for text, name in (("int rung_silent(int x);\n", "rung_silent"),
                            ("struct rung_mute { int x; };\n", "rung_mute"),
                            ("#define RUNG_STILL 1\n", "RUNG_STILL")):
@@ -50,7 +50,7 @@ class Reference(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0, done.stdout)
             self.assertIn(name, done.stdout)
 
-    def test_a_comment_of_another_parameter_is_named(self):
+    def test_a_comment_for_another_parameter_is_reported(self):
         self.append("/** Do it.  @param y  what */\nint rung_wrong(int x);\n")
         done = self.make()
         self.assertNotEqual(done.returncode, 0, done.stdout)

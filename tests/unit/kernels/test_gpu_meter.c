@@ -117,7 +117,7 @@ Test(gpu_meter, a_driver_that_waits_for_its_queues_causes_no_deadlock)
 	cr_assert_eq(ops->copy(meter, copies, 2, 3, &seconds), 0, "%s", rung_last_error());
 	sim_drain("cudaMemcpyAsync", 3);
 	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), RUNG_E_TIMEDOUT);
-	cr_assert(strstr(rung_last_error(), "not put on a held stream within 5 s"), "%s",
+	cr_assert(strstr(rung_last_error(), "not queued on a blocked stream within 5 s"), "%s",
 	          rung_last_error());
 	cr_assert_eq(ops->copy(meter, copies, 1, 3, &seconds), 0, "%s", rung_last_error());
 	ops->release(0, buffer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of rung_stage(): progress, the phases of the report, and finished parts and memory from
- * the first phase to the last. */
+/* One run of rung_stage(): progress, the phases of the report, finished files, and the memory that
+ * is held from the first phase to the last. */
 #include "run/run.h"
 
 #include <stdio.h>
@@ -26,8 +26,8 @@ int rung__stage_advance(struct rung__stage *stage, const char *what, uint64_t by
 	return rung__stage_progress(stage, what, stage->step_done, stage->step_total);
 }
 
-/* Bytes that the process has read and written through system calls; 0 where the kernel does not
- * count them. */
+/* Bytes that the process has read and written through system calls, page cache included; 0 if the
+ * kernel does not count them. */
 static void process_bytes(uint64_t *read_out, uint64_t *written_out)
 {
 	FILE *file = fopen("/proc/self/io", "re");
@@ -69,7 +69,8 @@ uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps)
 	return (uint64_t)maps * stage->manifest->index_bytes * stage->manifest->vertex_count;
 }
 
-/* Deflated members of a .npz use the memory of zlib, and small derived sources are in memory. */
+/* Memory that an open source holds: deflated members of a .npz use that of zlib, and small derived
+ * sources are in memory. */
 static uint64_t source_bytes(const struct rung_source *src)
 {
 	return src ? rung__source_location(src).memory_bytes : 0;
@@ -78,6 +79,7 @@ static uint64_t source_bytes(const struct rung_source *src)
 uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
+	/* 8 bytes per checksum, and below per id of a split */
 	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * stage->block_count_max +
 	                 source_bytes(stage->features) + source_bytes(stage->score_source) +
 	                 stage->graph_source_bytes;

@@ -13,30 +13,31 @@
 #include "rung/edges.h"
 #include "rung/stage.h"
 
+/** A split as original ids, in the given order. */
 struct rung__stage_split_ids {
-	uint64_t *ids;
+	uint64_t *ids; /* [count], owned */
 	uint64_t count;
 };
 
-/** How rows of a source come into the files of an array. */
+/** How the rows of a source are moved to the files of an array, and its predicted costs. */
 struct rung__rows_schedule {
 	enum rung_row_order kind;
-	uint64_t range_rows; /* rows of the output that are put in order at a time */
-	uint64_t range_count;
-	uint32_t area_count; /* 2: one is written while the next is filled */
-	uint64_t area_bytes;
+	uint64_t range_rows;   /* rows of the output that are put in order at a time */
+	uint64_t range_count;  /* ranges of the whole array */
+	uint32_t area_count;   /* buffers of a range; 2: one is written while the next is filled */
+	uint64_t area_bytes;   /* of each */
 	uint32_t reader_count; /* reads in flight, of several threads or of one that gathers */
-	uint64_t read_bytes;   /* of each, with a page at both ends */
-	uint64_t memory_bytes; /* of all that */
+	uint64_t read_bytes;   /* buffer of each read, with a page at both ends */
+	uint64_t memory_bytes; /* of all these buffers and tables */
 	uint64_t bytes_read, bytes_written;
 	uint64_t temp_bytes; /* temporary size in addition to the final size of the files */
-	double seconds;      /* 0: not known */
+	double seconds;      /* 0: unknown */
 };
 
-/** Labels and further arrays: a row a vertex, each in one file. */
+/** Labels, or a further array: one row per vertex, in one file. */
 struct rung__extra_array {
-	struct rung_source *src;
-	const char *what;                       /* "labels", "arrays" */
+	struct rung_source *src;                /* owned */
+	const char *what;                       /* "labels" or "arrays", a constant */
 	char name[RUNG__SPLIT_NAME_BYTES + 16]; /* of the file */
 	struct rung__layout layout;
 	struct rung__rows_schedule plan;
@@ -51,55 +52,62 @@ struct rung__figures {
 struct rung__stage {
 	struct rung_stage_opts opts;
 	int threads;
-	uint64_t memory_bytes; /* the budget */
+	uint64_t memory_bytes; /* the budget, with the default filled in */
 	bool in_files;         /* the graph stays in files */
-	/* by its own name also when it is the default; without score_source */
+	/* never RUNG_SCORE_DEFAULT; unset with score_source */
 	enum rung_score_method method;
 	struct rung__stage_dir dir;
 	struct rung__journal journal;
+	/* score_source: given scores; NULL: they are computed */
 	struct rung_source *features, *score_source;
-	struct rung__stage_split_ids *splits; /* [opts.split_count], original ids */
+	struct rung__stage_split_ids *splits; /* [opts.split_count] */
 	uint64_t edge_count_max;              /* upper bound of the edge count */
 	/* upper bound of the block count of all files, including checksums.npy */
 	uint64_t block_count_max;
-	uint64_t graph_source_bytes; /* that its sources hold while it is read */
+	uint64_t graph_source_bytes; /* memory that its sources hold while it is read */
 	struct rung__figures figures;
 	struct rung__rows_schedule features_plan;
-	struct rung__extra_array extra_arrays[1 + RUNG__ARRAYS_MAX];
+	struct rung__extra_array extra_arrays[1 + RUNG__ARRAYS_MAX]; /* labels first, if given */
 	uint32_t extra_count;
-	uint64_t rows_bytes;      /* most memory that one of the two takes */
-	struct rung_graph *graph; /* one of the two, while it is needed */
-	struct rung_edges *edges;
-	float *score; /* by original id */
+	uint64_t rows_bytes; /* largest memory_bytes of the schedules above */
+	/* at most one of these two is set, while it is needed */
+	struct rung_graph *graph; /* in memory */
+	struct rung_edges *edges; /* in files */
+	float *score;             /* [vertices] by original id, until the ranks are known */
+	/* [vertices] ids of manifest->index_bytes; the first until the graph is relabelled */
 	void *vertex_of_rank, *rank_of_vertex;
 	struct rung__manifest *manifest;
 	char *job, *job_inputs;         /* lines of stage_job.c; those of the inputs come last */
-	uint64_t *sums;                 /* [manifest->block_count] */
-	unsigned char *buffer;          /* [RUNG__STAGE_BUFFER_BYTES] of the file being written */
-	uint64_t step_done, step_total; /* bytes of the present step, for progress */
-	uint64_t phase_ns, phase_read_bytes, phase_written_bytes; /* when it began */
+	uint64_t *sums;                 /* [manifest->block_count] checksums of all files */
+	unsigned char *buffer;          /* [RUNG__STAGE_BUFFER_BYTES] on a page, for one file */
+	uint64_t step_done, step_total; /* bytes of the current step, for progress */
+	/* when the current phase began: time, and counts of process_bytes() */
+	uint64_t phase_ns, phase_read_bytes, phase_written_bytes;
 	struct rung_stage_report report;
 };
 
-#define RUNG__STAGE_BUFFER_BYTES (4u << 20) /* whole blocks of the checksums */
+/** A multiple of the block size of the checksums, and large enough for the full rate of a disk. */
+#define RUNG__STAGE_BUFFER_BYTES (4u << 20)
 
+/** The end of messages about a file of OUT.partial that is missing or damaged. */
 #define RUNG__STAGE_CURE                                                                           \
 	"put the file back and continue with --resume, or start from scratch with --force"
 
-/** Memory held from the first phase to the last: splits and checksums. */
+/** Memory held from the first phase to the last: splits, checksums, the buffer, and the sources'
+ * own memory. In bytes. */
 uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage);
-/** Both maps, or one. */
+/** Bytes of `maps` maps of the vertices. */
 uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps);
 
-/** Is a file finished already? */
+/** Whether the journal that was found lists a file as finished. */
 bool rung__stage_file_done(const struct rung__stage *stage, const char *name);
 
-/** Progress of this run; nonzero cancels, with the failure recorded. */
+/** Report progress of the step `what`. @return 0, or RUNG_E_CANCELED if the caller cancels */
 int rung__stage_progress(const struct rung__stage *stage, const char *what, uint64_t done,
                          uint64_t total);
-/** Report `bytes` more bytes of the step `what`. */
+/** Add `bytes` to the current step and report its progress as `what`. @return as above */
 int rung__stage_advance(struct rung__stage *stage, const char *what, uint64_t bytes);
-/** A step of the report begins, and the one before ends; NULL: only that. */
+/** End the current phase of the report, and begin the phase `name`; NULL: only end it. */
 void rung__stage_phase(struct rung__stage *stage, const char *name);
 
 #endif

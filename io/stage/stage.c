@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging: inputs, graph, score, ranks, relabelled graph, rows, publication, in this order; and its
- * report. */
+/*
+ * Staging: the order of its steps, and its report.
+ *
+ * Inputs are opened and described, memory is divided, and free space is checked before the first
+ * byte is written. Then follow graph, score, ranks, relabelled graph, rows and splits. The manifest
+ * is written last, everything is checked, and one rename publishes the folder.
+ */
 #include <stdio.h>
 
 #include "base/base.h"
@@ -19,6 +24,8 @@
 #include "stage/stage_space.h"
 #include "stage/stage_write.h"
 
+/* Order, costs and measured rates of the features. Labels and arrays have their own schedules,
+ * which are not reported. */
 static void report_rows(struct rung__stage *stage)
 {
 	const struct rung__rows_schedule *plan = &stage->features_plan;
@@ -40,7 +47,9 @@ static int fill_report(struct rung__stage *stage)
 	struct rung_stage_report *report = &stage->report;
 	struct rung__manifest *m = stage->manifest;
 	char *text;
-	int rc = rung__manifest_format(m, &text); /* for its length: checksums have a fixed one */
+	/* Only for the length of the text: that of a checksum is fixed, so the length is right even
+	 * in a dry run, where all checksums are still 0. */
+	int rc = rung__manifest_format(m, &text);
 
 	if (rc < 0)
 		return rc;
@@ -57,7 +66,8 @@ static int fill_report(struct rung__stage *stage)
 	return 0;
 }
 
-/* Rows of the features, the labels and the arrays. */
+/* Write the rows of the features, the labels and the arrays. Features that stay in place are not
+ * copied. */
 static int write_rows(struct rung__stage *stage)
 {
 	const struct rung__layout features = rung__manifest_features_layout(stage->manifest);
@@ -72,7 +82,9 @@ static int write_rows(struct rung__stage *stage)
 	for (uint32_t i = 0; rc == 0 && i < stage->extra_count; i++) {
 		const struct rung__extra_array *extra_arrays = &stage->extra_arrays[i];
 
-		if (extra_arrays->what != phase) /* one phase for all arrays */
+		/* One phase for all arrays: a report has a fixed number of phases. The texts are
+		 * constants, so their addresses can be compared. */
+		if (extra_arrays->what != phase)
 			rung__stage_phase(stage, extra_arrays->what);
 		phase = extra_arrays->what;
 		rc = rung__stage_write_rows(stage, extra_arrays->src, extra_arrays->what,
@@ -82,6 +94,8 @@ static int write_rows(struct rung__stage *stage)
 	return rc;
 }
 
+/* Begin the step "files" of the progress: the bytes of all files except the features, which have
+ * their own step. */
 static void begin_files(struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -92,14 +106,19 @@ static void begin_files(struct rung__stage *stage)
 		stage->step_total += m->files[i].bytes;
 }
 
+/* Write all files and, last, the manifest under its temporary name. */
 static int write_all(struct rung__stage *stage)
 {
 	int rc;
 
+	/* The checksums in the journal come first: the check of finished files compares with them.
+	 * That check precedes all writing, because new parts are computed from finished ones. */
 	if ((rc = rung__stage_accept_sums(stage)) < 0 ||
 	    (stage->report.resumed && (rc = rung__stage_check_done(stage)) < 0))
 		return rc;
 	begin_files(stage);
+	/* The graph comes before the rows: relabelling frees the graph and one of the two maps, and
+	 * the rows then use that memory. */
 	if ((rc = rung__stage_rank(stage)) < 0 || (rc = rung__stage_relabel(stage)) < 0 ||
 	    (rc = write_rows(stage)) < 0)
 		return rc;
@@ -112,6 +131,7 @@ static int write_all(struct rung__stage *stage)
 /* Resume the work of an earlier run, if it belongs to this job. */
 static int resume(struct rung__stage *stage)
 {
+	/* before anything is removed: the work of another job must stay as it is */
 	int rc = rung__stage_job_check(stage);
 
 	stage->report.resumed = 1;
@@ -119,12 +139,15 @@ static int resume(struct rung__stage *stage)
 		rc = rung__stage_dir_drop_unfinished(&stage->dir, &stage->journal);
 	if (rc == 0)
 		rc = rung__journal_begin(&stage->journal, stage->dir.fd);
-	/* rows continue in the order in which they were begun */
+	/* Divide the memory again: the journal is known only now, and rows continue in the order in
+	 * which they were begun. */
 	return rc < 0 ? rc : rung__stage_divide_memory(stage);
 }
 
-/* Nothing gets its name, and nothing is replaced, before all that was written is seen to be there
- * and to be of one state of the inputs. */
+/*
+ * The last checks before the folder gets its name and an old dataset is removed: the inputs did not
+ * change while they were read, and every file is there with its size and its checksums.
+ */
 static int check_written(struct rung__stage *stage)
 {
 	int rc = rung__stage_job_unchanged(stage);
@@ -134,13 +157,15 @@ static int check_written(struct rung__stage *stage)
 	return rc < 0 ? rc : rung__stage_check_manifest(stage);
 }
 
+/* Stage from scratch, or continue the work in OUT.partial. */
 static int stage_anew_or_on(struct rung__stage *stage)
 {
 	int rc = rung__stage_dir_acquire(&stage->dir, &stage->journal);
 
 	if (rc == 0)
 		rc = stage->dir.keep ? resume(stage) : rung__stage_job_note(stage);
-	/* the features are most of it: no need to read the graph to see that they do not fit */
+	/* Space is checked twice. The features are most of the data, so the first check often finds
+	 * a full disk before the graph is read; the second one knows the number of edges. */
 	if (rc < 0 || (rc = rung__stage_check_space(stage)) < 0 ||
 	    (rc = rung__stage_fix_counts(stage)) < 0 || (rc = rung__stage_check_space(stage)) < 0 ||
 	    (rc = write_all(stage)) < 0 || (rc = fill_report(stage)) < 0 ||
@@ -149,8 +174,8 @@ static int stage_anew_or_on(struct rung__stage *stage)
 	return rung__stage_dir_publish(&stage->dir);
 }
 
-/* A graph that stays in files would have to be sorted to count its edges: an upper bound is
- * reported instead. */
+/* Fill in the report without writing. If the graph stays in files, its edges can be counted only by
+ * sorting them into temporary files, so an upper bound is reported instead. */
 static int dry_run(struct rung__stage *stage)
 {
 	int rc = 0;
@@ -164,16 +189,19 @@ static int dry_run(struct rung__stage *stage)
 	return rc < 0 ? rc : fill_report(stage);
 }
 
+/* Everything between the check of OUT's name and the report. */
 static int run(struct rung__stage *stage)
 {
 	bool finished = false;
 	int rc;
 
+	/* The job is described last: its lines contain the layout, which the inputs determine. */
 	if ((rc = rung__stage_open_inputs(stage)) < 0 ||
 	    (rc = rung__stage_count_edges(stage)) < 0 || (rc = rung__stage_job_describe(stage)) < 0)
 		return rc;
 	if (stage->dir.staged && ((rc = rung__stage_finished(stage, &finished)) < 0 || finished))
 		return rc < 0 ? rc : fill_report(stage);
+	/* measured before the memory is divided: the rates decide the order of the rows */
 	if (!stage->opts.in_place)
 		rung__stage_probe(stage, stage->features, &stage->figures);
 	rc = rung__stripes_check_folders(&stage->dir, stage->opts.stripe_dirs,
@@ -187,6 +215,8 @@ static int run(struct rung__stage *stage)
 	return stage->opts.dry_run ? dry_run(stage) : stage_anew_or_on(stage);
 }
 
+/* Free everything, after a failure too: all members are zero or -1 until they are set. Closing the
+ * folder removes OUT.partial, unless there is finished work in it. */
 static void fini(struct rung__stage *stage)
 {
 	rung__stage_drop_graph(stage);
@@ -214,10 +244,12 @@ int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *rep
 	if (rc < 0)
 		return rc;
 	if (!stage.opts.features || !stage.opts.out_dir)
-		return rung__fail(RUNG_E_INVAL, "staging: features and out_dir are both needed");
+		return rung__fail(RUNG_E_INVAL, "staging: features or out_dir is NULL; give both");
 	if (!rung_row_order_name(stage.opts.row_order))
-		return rung__fail(RUNG_E_INVAL, "staging: %d is not a valid order of rows",
-		                  (int)stage.opts.row_order);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"staging: row order %d is not a valid value; use enum rung_row_order",
+			(int)stage.opts.row_order);
 	stage.threads = rung__threads(stage.opts.threads);
 	stage.manifest = rung__zalloc(sizeof(*stage.manifest));
 	rc = stage.manifest ? rung__stage_dir_init(&stage.dir, stage.opts.out_dir, stage.opts.force,
@@ -226,6 +258,8 @@ int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *rep
 	if (rc == 0)
 		rc = run(&stage);
 	rung__stage_phase(&stage, NULL);
+	/* The dataset is complete, but the replaced one could not be removed: the call succeeds,
+	 * and rung_last_error() names the folder. */
 	if (rc == 0 && stage.dir.left[0]) {
 		stage.report.old_left = 1;
 		rung__fail_text(0, stage.dir.left);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checking the files of a folder against their checksums, before a phase of staging relies on what
- * another one wrote: files of earlier runs when a run is resumed, and all files before the folder
- * gets its name and the replaced one is removed.
+ * Checks the files of a folder against their checksums before staging relies on them: the files of
+ * an earlier run when it is resumed, and all files before the folder gets its name and the replaced
+ * one is removed.
  *
  * Files are read through the page cache. Staging writes without it, so the data come from the
  * device; a file that another process changed is read as changed. For files of 64 MiB and more the
@@ -22,17 +22,20 @@
 #include "folder/stage_stripe.h"
 #include "stage/stage_check.h"
 
+/* blocks per read, as many as the buffer holds */
 #define READ_BLOCKS (RUNG__STAGE_BUFFER_BYTES / RUNG__BLOCK_BYTES)
 
 struct check {
 	struct rung__stage *stage;
-	const struct rung__manifest_file *file;
-	const uint64_t *sums; /* of the file's blocks */
+	const struct rung__manifest_file *file; /* the one that is checked now */
+	const uint64_t *sums;                   /* of the file's blocks */
+	/* for messages: the path of the folder, and the end of each message about a damaged file */
 	const char *dir, *cure;
-	char *path;
+	char *path; /* of the file, for messages */
 };
 
-/* The file is not there. A features file may be one on another device that is not mounted. */
+/* The file does not exist. A features file may be a link to a device that is not mounted: the
+ * message then names the target of the link. */
 static int fail_missing(const struct check *check)
 {
 	char target[PATH_MAX];
@@ -51,11 +54,11 @@ static int check_size(const struct check *check, int fd)
 		return rung__fail_errno(errno, "%s", check->path);
 	if ((uint64_t)st.st_size == check->file->bytes)
 		return 0;
-	return rung__fail(RUNG_E_CORRUPT, "%s: has %jd bytes, was written with %" PRIu64 "; %s",
+	return rung__fail(RUNG_E_CORRUPT, "%s: has %jd bytes, %" PRIu64 " were written; %s",
 	                  check->path, (intmax_t)st.st_size, check->file->bytes, check->cure);
 }
 
-/* Blocks [first, first + count), which fit the buffer. */
+/* Read and compare blocks [first, first + count), which fit the buffer. */
 static int check_blocks(const struct check *check, int fd, uint64_t first, uint64_t count)
 {
 	const uint64_t offset = first * RUNG__BLOCK_BYTES,
@@ -71,13 +74,14 @@ static int check_blocks(const struct check *check, int fd, uint64_t first, uint6
 		if (sums[i] != check->sums[first + i])
 			return rung__fail(RUNG_E_CORRUPT,
 			                  "%s: block %" PRIu64 " at offset %" PRIu64
-			                  " differs from what was written; %s",
+			                  " differs from the written data; %s",
 			                  check->path, first + i, (first + i) * RUNG__BLOCK_BYTES,
 			                  check->cure);
 	}
 	return rung__stage_advance(stage, "check", bytes);
 }
 
+/* Compare the chosen blocks of a file; neighbours share a read. */
 static int check_open_file(const struct check *check, int fd)
 {
 	const uint64_t end = check->file->block_count;
@@ -91,7 +95,7 @@ static int check_open_file(const struct check *check, int fd)
 		if (count > 0)
 			rc = check_blocks(check, fd, block, count);
 		else
-			count = 1;
+			count = 1; /* skip the block */
 	}
 	return rc;
 }
@@ -105,8 +109,10 @@ static int check_file(struct check *check)
 	check->path = rung__format("%s/%s", check->dir, check->file->name);
 	if (!check->path)
 		return rung__fail(RUNG_E_NOMEM, "%s/%s", check->dir, check->file->name);
+	/* only features files may be links, to stripes in other folders */
 	rc = fd = rung__open_regular(check->stage->dir.fd, check->file->name, check->path,
 	                             features ? 0 : O_NOFOLLOW);
+	/* rung__open_regular() does not know the cure, so these two failures are reported again */
 	if (fd == RUNG_E_NOENT)
 		rc = fail_missing(check);
 	else if (fd == RUNG_E_FORMAT)
@@ -120,6 +126,7 @@ static int check_file(struct check *check)
 	return rc;
 }
 
+/* Bytes of a file that are read, for the progress. */
 static uint64_t checked_bytes(const struct rung__manifest_file *file)
 {
 	uint64_t blocks = 0;
@@ -129,6 +136,7 @@ static uint64_t checked_bytes(const struct rung__manifest_file *file)
 	return RUNG__MIN(blocks * RUNG__BLOCK_BYTES, file->bytes);
 }
 
+/* @param all  false: only the files that the journal lists as finished */
 static int check_files(struct rung__stage *stage, const char *dir, const char *cure, bool all)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -149,7 +157,8 @@ static int check_files(struct rung__stage *stage, const char *dir, const char *c
 	return rc;
 }
 
-/* checksums.npy, whose own checksums are in the manifest. */
+/* Check checksums.npy. Its own checksums are in the manifest, and it is not in the manifest's list
+ * of files. */
 static int check_sums(struct rung__stage *stage, const char *dir, const char *cure)
 {
 	struct check check = { .stage = stage,
@@ -173,5 +182,6 @@ int rung__stage_check_all(struct rung__stage *stage, const char *dir, const char
 
 	if (rc == 0)
 		rc = check_files(stage, dir, cure, true);
+	/* rows that stay in place: their source must still be the file that was recorded */
 	return rc < 0 || m->feature_file_count > 0 ? rc : rung__in_place_check(&m->in_place, dir);
 }

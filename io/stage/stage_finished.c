@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run with `resume` whose OUT exists already: if it is complete and of this very job, the work is
- * done. */
+/*
+ * A run with `resume` whose OUT exists already. If OUT is the complete result of this job, its
+ * files are checked and the work is done. An earlier run may have been killed between the rename
+ * and the removal of its journal and of the replaced dataset: these last steps are then completed
+ * here.
+ */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,7 +20,8 @@
 
 #define CURE "repair it with rung verify --repair, or stage it again with --force"
 
-/* Not rung__stage_accept_sums(): the journal's checksums are gone with the journal. */
+/* Read the checksums of all blocks from checksums.npy, not from the journal, which a complete run
+ * has removed. */
 static int read_sums(struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -37,7 +42,7 @@ static int read_sums(struct rung__stage *stage)
 	               : rung__fail(RUNG_E_CORRUPT, "%s; " CURE, rung_last_error());
 }
 
-/* The manifest that was found is of this job: from here on it is the run's own. */
+/* Check the files of OUT. Its manifest is stage->manifest now. */
 static int check_found(struct rung__stage *stage)
 {
 	int rc = rung__stage_accept_sums(stage);
@@ -47,6 +52,8 @@ static int check_found(struct rung__stage *stage)
 	if (rc == 0)
 		rc = rung__stage_check_all(stage, stage->dir.path,
 		                           stage->dir.published ? RUNG__STAGE_CURE : CURE);
+	/* The journal is still in OUT, so the dataset that was replaced may still exist under the
+	 * name OUT.partial: the user can go back to it. */
 	if (rc == RUNG_E_CORRUPT && stage->dir.published &&
 	    faccessat(stage->dir.parent_fd, stage->dir.partial_name, F_OK, 0) == 0)
 		return rung__fail(rc, "%s; the dataset that it replaced is still in %s",
@@ -54,6 +61,8 @@ static int check_found(struct rung__stage *stage)
 	return rc;
 }
 
+/* Open OUT and read its manifest. RUNG_E_EXIST if it belongs to another job; *found_out may be set
+ * after a failure, too. */
 static int open_found(struct rung__stage *stage, struct rung__manifest **found_out)
 {
 	int rc = rung__stage_dir_open_out(&stage->dir);
@@ -72,10 +81,11 @@ int rung__stage_finished(struct rung__stage *stage, bool *finished_out)
 	if (rc < 0) {
 		rung__manifest_destroy(found);
 		rung__stage_dir_close_out(&stage->dir);
-		return stage->dir.force && rc != RUNG_E_BUSY && rc != RUNG_E_NOMEM
-		               ? 0
-		               : rc; /* to be replaced */
+		/* With `force` any other dataset is replaced, a damaged one too. A folder that
+		 * another process uses is not replaced, and out of memory is not a result. */
+		return stage->dir.force && rc != RUNG_E_BUSY && rc != RUNG_E_NOMEM ? 0 : rc;
 	}
+	/* the report describes the dataset that was found */
 	rung__manifest_destroy(stage->manifest);
 	stage->manifest = found;
 	stage->report.score.iterations = found->score_iterations;

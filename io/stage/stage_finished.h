@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A folder that has its name already. */
+/** A run with `resume` whose OUT exists already. */
 #ifndef RUNG_IO_STAGE_FINISHED_H
 #define RUNG_IO_STAGE_FINISHED_H
 
 #include "run/run.h"
 
-/** Check whether OUT, which is `staged`, is the dataset of this job; if so, it is verified, and
- * nothing is left to do. With force a different one is not a failure. */
+/** Check whether OUT, which is `staged`, is the dataset of this job. If so, its files are checked
+ * and the work is finished. A different dataset is RUNG_E_EXIST, or is replaced with `force`. */
 int rung__stage_finished(struct rung__stage *stage, bool *finished_out);
 
 #endif

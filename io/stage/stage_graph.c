@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graph, score, ranks, relabelled graph: in memory where that fits, else in files, with the same
+ * Graph, score, ranks, relabelled graph: in memory if they fit, otherwise in files, with the same
  * result.
  *
  * In files, edges are sorted into columns, the score is computed in passes over them, and the
- * relabelled graph is sorted again under the new names. Features without a graph get a graph
- * without edges, built the same way.
+ * relabelled graph is sorted again by the ranks. Features without a graph get a graph without
+ * edges, which is built in the same way.
+ *
+ * The ranks are the point from which a run can be resumed: scoring is the long part of the work on
+ * the graph, and all later steps start from the maps and the inputs.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,19 +24,24 @@
 #include "stage/stage_memory.h"
 #include "stage/stage_write.h"
 
-#define EDGES_CHUNKS      12u /* of a pass: those read ahead, and their buffers */
-#define CHUNK_BYTES_MIN   4096u
-#define CHUNK_BYTES_MAX   (UINT64_C(16) << 20)
+#define EDGES_CHUNKS 12u /* memory of a pass in chunks: those read ahead, and their buffers */
+/* The limits of rung_edges_open(): smaller chunks are invalid, larger ones are never its
+ * default. */
+#define CHUNK_BYTES_MIN 4096u
+#define CHUNK_BYTES_MAX (UINT64_C(16) << 20)
+/* added to the least for a score: what a pass uses at least */
 #define EDGES_SPARE_BYTES (UINT64_C(2) << 20)
-/* while edges are counted; less than any budget that works */
+/* memory for reading while edges are counted; less than any budget that works */
 #define COUNT_BYTES (UINT64_C(4) << 20)
 
+/* Context of forward_progress(). */
 struct step {
 	const struct rung__stage *stage;
-	const char *name;
+	const char *name; /* "graph", "score" or "relabel" */
 };
 
-/* Loading and scoring have their own step names; the caller sees "graph", "score" and "relabel". */
+/* Report progress under the name of the step: loading and scoring use names of their inner steps,
+ * which the caller of rung_stage() does not know. */
 static int forward_progress(void *ctx, const char *inner, unsigned long long done,
                             unsigned long long total)
 {
@@ -43,6 +51,7 @@ static int forward_progress(void *ctx, const char *inner, unsigned long long don
 	return rung__stage_progress(step->stage, step->name, done, total) < 0;
 }
 
+/* The options of the graph as the caller gave them, with the vertex count of the features. */
 static struct rung_graph_opts graph_opts(const struct rung__stage *stage, struct step *step)
 {
 	struct rung_graph_opts opts = stage->opts.graph;
@@ -69,14 +78,19 @@ int rung__stage_count_edges(struct rung__stage *stage)
 	return rc;
 }
 
+/* The budget minus `taken` bytes and the memory held all the time. At least 1, because 0 would be
+ * the default budget of the functions that receive it. */
 static uint64_t left_bytes(const struct rung__stage *stage, uint64_t taken)
 {
 	taken += rung__stage_fixed_bytes(stage);
 	return stage->memory_bytes > taken ? stage->memory_bytes - taken : 1;
 }
 
+/* Open the graph in files, with temporary files in OUT.partial: free space is checked there. */
 static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *graph)
 {
+	/* The chunks stay allocated while the score is computed, so a pass gets a share of the
+	 * budget; sorting, which is over by then, gets all of it. */
 	const uint64_t chunk =
 		rung__align_down(rung__stage_edges_bytes(stage) / EDGES_CHUNKS, RUNG__PAGE_BYTES);
 	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
@@ -90,11 +104,12 @@ static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *g
 	rc = rung_edges_open(&opts, &stage->edges);
 	least = rc < 0 ? rung_last_error_min_bytes() : 0;
 	if (least == 0)
-		return rc;
+		return rc; /* success, or a failure that more memory does not prevent */
+	/* reported again in terms of --memory: the edges know only their share */
 	least += rung__stage_fixed_bytes(stage);
 	return rung__fail_min_bytes(least,
 	                            "staging %s: a memory budget of %" PRIu64
-	                            " bytes is too little for this graph; give at least %" PRIu64
+	                            " bytes is too small for this graph; give at least %" PRIu64
 	                            " with --memory",
 	                            stage->opts.out_dir, stage->memory_bytes, least);
 }
@@ -137,6 +152,7 @@ void rung__stage_drop_graph(struct rung__stage *stage)
 
 /* ---- score ---- */
 
+/* Score a graph in files, with the memory that its passes leave. */
 static int score_edges(struct rung__stage *stage, struct rung_score_opts *opts)
 {
 	uint64_t least;
@@ -147,15 +163,17 @@ static int score_edges(struct rung__stage *stage, struct rung_score_opts *opts)
 	least = rung_last_error_min_bytes();
 	if (rc == 0 || least == 0)
 		return rc;
-	/* of a larger budget, the graph's buffers use a quarter */
+	/* The graph's buffers use a quarter of a larger budget as well
+	 * (rung__stage_edges_bytes()), so the score gets three quarters of it. */
 	least = least / 3 * 4 + EDGES_SPARE_BYTES + rung__stage_fixed_bytes(stage);
 	return rung__fail_min_bytes(least,
 	                            "staging %s: a memory budget of %" PRIu64
-	                            " bytes is too little for this score; give at least %" PRIu64
+	                            " bytes is too small for this score; give at least %" PRIu64
 	                            " with --memory, or choose another score",
 	                            stage->opts.out_dir, stage->memory_bytes, least);
 }
 
+/* Compute the score with the settings of the manifest, which trainers use as well. */
 static int score_graph(struct rung__stage *stage)
 {
 	struct rung_score_opts opts = stage->opts.score;
@@ -171,6 +189,7 @@ static int score_graph(struct rung__stage *stage)
 	opts.draws = m->draws;
 	if (opts.threads == 0)
 		opts.threads = stage->opts.threads;
+	/* without a split "train", all vertices count as train vertices */
 	for (uint32_t i = 0; i < m->split_count; i++) {
 		if (strcmp(m->splits[i].name, "train") == 0) {
 			opts.train = stage->splits[i].ids;
@@ -188,6 +207,7 @@ static int score_graph(struct rung__stage *stage)
 	return 0;
 }
 
+/* Read the given scores. NaN is rejected: the order would put it last without a warning. */
 static int read_score(struct rung__stage *stage)
 {
 	const uint64_t count = stage->manifest->vertex_count;
@@ -197,9 +217,8 @@ static int read_score(struct rung__stage *stage)
 		if (isnan(stage->score[v]))
 			return rung__fail(RUNG_E_FORMAT,
 			                  "%s: score %" PRIu64
-			                  " is NaN, which has no place in an order; give a number "
-			                  "for each vertex, "
-			                  "as numpy.nan_to_num(a, nan=0) does",
+			                  " is NaN, which is not a valid score; replace it, for "
+			                  "example with numpy.nan_to_num(a, nan=0)",
 			                  stage->opts.score_spec, v);
 	}
 	return rc;
@@ -233,8 +252,11 @@ static int adopt_maps(struct rung__stage *stage)
 	return rung__fail(RUNG_E_NOMEM, "maps of %" PRIu64 " vertices", m->vertex_count);
 }
 
-/* The line that makes a half-done folder worth keeping: what of the manifest is not known from the
- * inputs. */
+/*
+ * Write the line that makes an unfinished folder worth keeping. It has the numbers of the manifest
+ * and of the report that only the graph and the score provide, because a resumed run computes
+ * neither. All earlier lines were pending and are written with this one.
+ */
 static int note_ranked(struct rung__stage *stage)
 {
 	const struct rung_score_report *score = &stage->report.score;
@@ -245,6 +267,7 @@ static int note_ranked(struct rung__stage *stage)
 	                           m->edge_count, score->iterations, score->batches_sampled,
 	                           score->edge_passes, score->residual, score->seconds);
 
+	/* before the journal: after a power failure it is found only if OUT.partial has its name */
 	if (rc == 0)
 		rc = rung__stage_dir_sync_parent(&stage->dir);
 	if (rc == 0)
@@ -256,6 +279,7 @@ static int note_ranked(struct rung__stage *stage)
 	return rc;
 }
 
+/* Order the vertices by score, and write maps and score. The score is not needed afterwards. */
 static int rank(struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -277,7 +301,7 @@ static int rank(struct rung__stage *stage)
 	return 0;
 }
 
-/* Use the values of the journal's line. */
+/* Use the values of the journal's line "ranked". */
 static int adopt_ranked(struct rung__stage *stage, const char *words)
 {
 	struct rung_score_report *score = &stage->report.score;
@@ -287,8 +311,7 @@ static int adopt_ranked(struct rung__stage *stage, const char *words)
 	           &score->iterations, &score->batches_sampled, &score->edge_passes,
 	           &score->residual, &score->seconds) != 6)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: '%.*s' is not a line of this version of rung; start from "
-		                  "scratch with --force",
+		                  "%s: '%.*s' is not a valid line; start from scratch with --force",
 		                  stage->journal.path, (int)strcspn(words, "\n"), words);
 	if (m->score_damping > 0)
 		m->score_iterations = score->iterations;
@@ -296,8 +319,9 @@ static int adopt_ranked(struct rung__stage *stage, const char *words)
 	return 0;
 }
 
-/* Rows are placed by the maps. They are untrusted, because the author of the files may have written
- * the journal too. */
+/* Read the maps of an earlier run. Positions of rows are computed from them, so they are checked
+ * entry by entry: matching checksums are not enough, because the author of the files may have
+ * written the journal too. */
 static int read_maps(struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -336,6 +360,7 @@ int rung__stage_fix_counts(struct rung__stage *stage)
 
 /* ---- the relabelled graph ---- */
 
+/* Relabel the loaded graph, and write both of its arrays. */
 static int relabel_in_memory(struct rung__stage *stage)
 {
 	const struct rung_csc *csc = rung_graph_csc(stage->graph);
@@ -359,8 +384,11 @@ static int relabel_in_memory(struct rung__stage *stage)
 	return rc;
 }
 
+/* Sort the edges by the ranks of their ends into files in OUT.partial. They are written by the
+ * sort, so their blocks are read once more for their checksums. */
 static int relabel_in_files(struct rung__stage *stage)
 {
+	/* resident while edges are sorted: the two maps and the buffers of a pass */
 	const uint64_t taken = rung__stage_map_bytes(stage, 2) + edges_info(stage).memory_bytes;
 	struct rung__relabel_opts opts = { 0 };
 	struct step step = { stage, "relabel" };
@@ -368,6 +396,7 @@ static int relabel_in_files(struct rung__stage *stage)
 	char *indices = rung__format("%s/" RUNG__INDICES, stage->dir.partial_path);
 	int rc;
 
+	/* at least what sorting needs, which the budget's own minimum includes */
 	opts.memory_bytes = RUNG__MAX(left_bytes(stage, taken + 2 * edges_info(stage).chunk_bytes),
 	                              UINT64_C(1) << 20);
 	opts.temp_dir = stage->dir.partial_path;
@@ -389,6 +418,7 @@ int rung__stage_relabel(struct rung__stage *stage)
 {
 	int rc = 0;
 
+	/* indptr and indices are committed together; indices is the later one */
 	if (!rung__stage_file_done(stage, RUNG__INDICES)) {
 		rc = rung__stage_load_graph(stage);
 		rung__stage_phase(stage, "relabel");

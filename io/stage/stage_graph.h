@@ -5,17 +5,20 @@
 
 #include "run/run.h"
 
-/** Upper bound of the number of edges, from the sizes of the files. */
+/** Set edge_count_max, an upper bound of the number of edges, from the sizes of the files. Also
+ * checks the options of the graph. */
 int rung__stage_count_edges(struct rung__stage *stage);
-/** Numbers in the manifest about graph and score: from the journal, or by reading the graph. */
+/** Set the manifest's numbers about graph and score: from the journal, or by reading the graph. */
 int rung__stage_fix_counts(struct rung__stage *stage);
-/** Graph, score, ranks, and the files of the maps and the score; or the maps as an earlier run left
- * them. */
+/** Compute score and ranks, and write the files of the maps and the score; or read the maps that an
+ * earlier run has written. Both maps are in memory afterwards. */
 int rung__stage_rank(struct rung__stage *stage);
-/** The files of the relabelled graph. From here on the only map is rank_of_vertex. */
+/** Write the files of the relabelled graph, unless they are finished. Frees the graph and
+ * vertex_of_rank; the only map that stays in memory is rank_of_vertex. */
 int rung__stage_relabel(struct rung__stage *stage);
-/** Read the graph, unless that was done; the manifest then has its edges. */
+/** Read the graph, unless it is loaded already, and set the manifest's edge count. */
 int rung__stage_load_graph(struct rung__stage *stage);
+/** Free the graph, in memory or in files, if it is loaded. */
 void rung__stage_drop_graph(struct rung__stage *stage);
 
 #endif

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inputs of staging, opened and checked before the long work starts; splits are read here. */
+/*
+ * Inputs of staging. All of them are opened and checked before the long work starts, so that a
+ * wrong file costs seconds, not hours. Shapes and settings go into the manifest here, because the
+ * job and the layout of the files follow from them. Splits are small and are read completely.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,30 +13,33 @@
 #include "stage/stage_job.h"
 #include "stage/stage_layout.h"
 
+/* Check the counts of the options against the fixed sizes of the manifest's lists. */
 static int check_counts(const struct rung_stage_opts *opts)
 {
 	if (opts->fanout_count > RUNG_HOPS_MAX)
-		return rung__fail(RUNG_E_INVAL, "staging: %u fanouts, at most %d are kept",
+		return rung__fail(RUNG_E_INVAL, "staging: %u fanouts; give at most %d",
 		                  opts->fanout_count, RUNG_HOPS_MAX);
 	for (uint32_t i = 0; i < opts->fanout_count; i++) {
 		if (opts->fanouts[i] == 0)
 			return rung__fail(RUNG_E_INVAL,
-			                  "staging: fanout %u is 0; give the neighbours to draw at "
-			                  "each hop, as in 25,10",
+			                  "staging: fanout %u is 0; give the number of neighbours "
+			                  "to draw at each hop, as in 25,10",
 			                  i);
 	}
 	if (opts->graph.spec_count == 0 && opts->fanout_count > 0)
 		return rung__fail(RUNG_E_INVAL,
 		                  "staging: fanouts need a graph; give both, or neither");
 	if (opts->array_count > RUNG__ARRAYS_MAX)
-		return rung__fail(RUNG_E_INVAL, "staging: %zu arrays, at most %u are kept",
+		return rung__fail(RUNG_E_INVAL, "staging: %zu arrays; give at most %u",
 		                  opts->array_count, RUNG__ARRAYS_MAX);
 	if (opts->split_count > RUNG__SPLITS_MAX)
-		return rung__fail(RUNG_E_INVAL, "staging: %zu splits, at most %u are kept",
+		return rung__fail(RUNG_E_INVAL, "staging: %zu splits; give at most %u",
 		                  opts->split_count, RUNG__SPLITS_MAX);
 	return 0;
 }
 
+/* Open the features, which come first: their row count is the number of vertices, against which the
+ * other inputs are checked. */
 static int open_features(struct rung__stage *stage)
 {
 	const struct rung_stage_opts *opts = &stage->opts;
@@ -49,7 +56,7 @@ static int open_features(struct rung__stage *stage)
 		                  opts->features, info->row_count, info->row_bytes);
 	if (opts->graph.vertex_count && opts->graph.vertex_count != info->row_count)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has %" PRIu64 " rows, the graph %" PRIu64
+		                  "%s: has %" PRIu64 " rows, the graph has %" PRIu64
 		                  " vertices; give the features of this graph, or "
 		                  "the number of rows with --vertices",
 		                  opts->features, info->row_count, opts->graph.vertex_count);
@@ -60,7 +67,8 @@ static int open_features(struct rung__stage *stage)
 	return rung__stage_choose_layout(stage);
 }
 
-/* An array with a row a vertex. @param what  in messages and of the progress: "labels", "arrays" */
+/* Open an array with one row per vertex. @param what  "labels" or "arrays", for messages and the
+ * progress; a constant, which is kept */
 static int open_extra(struct rung__stage *stage, const char *spec, const char *what,
                       struct rung__extra_array **extra_out)
 {
@@ -70,6 +78,7 @@ static int open_extra(struct rung__stage *stage, const char *spec, const char *w
 
 	if (rc < 0)
 		return rc;
+	/* counted before the checks: rung__stage_close_inputs() closes the counted ones */
 	stage->extra_count++;
 	info = rung_source_info(extra_arrays->src);
 	if (info->row_count != stage->manifest->vertex_count || info->row_bytes == 0)
@@ -101,13 +110,15 @@ static int open_labels(struct rung__stage *stage)
 	return 0;
 }
 
+/* A name becomes part of the name of a file, so its characters are restricted, and it is unique. */
 static int check_array_name(const struct rung__stage *stage, size_t idx)
 {
 	const struct rung_stage_array *arrays = stage->opts.arrays;
 
 	if (!arrays[idx].name || !arrays[idx].spec || !rung__split_name_ok(arrays[idx].name))
 		return rung__fail(RUNG_E_INVAL,
-		                  "array %zu '%s': a name is 1 to %u letters, digits, '_' and '-'",
+		                  "array %zu: '%s' is not a valid name; use 1 to %u letters, "
+		                  "digits, '_' and '-'",
 		                  idx, arrays[idx].name ? arrays[idx].name : "",
 		                  RUNG__SPLIT_NAME_BYTES - 1);
 	for (size_t i = 0; i < idx; i++) {
@@ -141,6 +152,8 @@ static int open_arrays(struct rung__stage *stage)
 	return 0;
 }
 
+/* Open the given scores, if any. Only float32 is accepted: scores are read into the same array that
+ * computed ones use, without a conversion. */
 static int open_score(struct rung__stage *stage)
 {
 	const struct rung_array_info *info;
@@ -166,13 +179,15 @@ static int open_score(struct rung__stage *stage)
 	return 0;
 }
 
+/* As check_array_name(), for splits. */
 static int check_split_name(const struct rung__stage *stage, size_t idx)
 {
 	const struct rung_stage_split *splits = stage->opts.splits;
 
 	if (!splits[idx].name || !splits[idx].spec || !rung__split_name_ok(splits[idx].name))
 		return rung__fail(RUNG_E_INVAL,
-		                  "split %zu '%s': a name is 1 to %u letters, digits, '_' and '-'",
+		                  "split %zu: '%s' is not a valid name; use 1 to %u letters, "
+		                  "digits, '_' and '-'",
 		                  idx, splits[idx].name ? splits[idx].name : "",
 		                  RUNG__SPLIT_NAME_BYTES - 1);
 	for (size_t i = 0; i < idx; i++) {
@@ -185,8 +200,9 @@ static int check_split_name(const struct rung__stage *stage, size_t idx)
 	return 0;
 }
 
-/* The score counts each train vertex once, and reads an empty list as all vertices. Splits that it
- * does not use may repeat ids. */
+/* Read the ids of one split. The score counts each train vertex once, so these ids must be
+ * distinct; it treats an empty list as all vertices, so an empty train split is an error. Splits
+ * that the score does not use may repeat ids. */
 static int read_split(const struct rung__stage *stage, size_t idx,
                       struct rung__stage_split_ids *split)
 {
@@ -202,8 +218,8 @@ static int read_split(const struct rung__stage *stage, size_t idx,
 	rung_source_close(src);
 	if (rc == 0 && distinct && split->count == 0)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has no train vertex; leave the split train out when all "
-		                  "vertices are to count",
+		                  "%s: has no train vertex; leave the split train out to count all "
+		                  "vertices",
 		                  given->spec);
 	return rc;
 }
@@ -224,12 +240,13 @@ static int read_splits(struct rung__stage *stage)
 			return rc;
 		strcpy(m->splits[i].name, stage->opts.splits[i].name);
 		m->splits[i].count = stage->splits[i].count;
-		m->split_count++;
+		m->split_count++; /* of the splits that are complete in both lists */
 	}
 	return 0;
 }
 
-/* Settings that the manifest stores for trainers, and that the score uses. */
+/* Settings that the manifest stores for trainers, and that the score uses. Defaults are filled in
+ * here, so that the job and the score see the same values. */
 static int fill_sampling(struct rung__stage *stage)
 {
 	static const uint32_t fanouts[] = { 25, 10 };
@@ -242,11 +259,15 @@ static int fill_sampling(struct rung__stage *stage)
 	m->batch_size = opts->batch_size ? opts->batch_size : 1024;
 	m->draws = opts->score.draws;
 	if (m->draws != RUNG_DRAWS_ALL && m->draws != RUNG_DRAWS_NEW)
-		return rung__fail(RUNG_E_INVAL, "staging: %d is not a valid value for draws",
+		return rung__fail(RUNG_E_INVAL,
+		                  "staging: draws %d is not a valid value; use RUNG_DRAWS_ALL or "
+		                  "RUNG_DRAWS_NEW",
 		                  (int)m->draws);
 	return 0;
 }
 
+/* Settings of the score, as the manifest records them: those that the method does not use stay 0.
+ * RUNG_SCORE_DEFAULT becomes the method that it stands for. */
 static int fill_score(struct rung__stage *stage)
 {
 	const struct rung_score_opts *opts = &stage->opts.score;
@@ -255,7 +276,9 @@ static int fill_score(struct rung__stage *stage)
 	enum rung_score_method method;
 
 	if (!name)
-		return rung__fail(RUNG_E_INVAL, "staging: %d is not a valid score method",
+		return rung__fail(RUNG_E_INVAL,
+		                  "staging: score method %d is not a valid value; use "
+		                  "enum rung_score_method",
 		                  (int)opts->method);
 	snprintf(m->score_method, sizeof(m->score_method), "%s", name);
 	if (stage->opts.score_spec)
@@ -269,10 +292,11 @@ static int fill_score(struct rung__stage *stage)
 		m->score_tolerance = opts->tolerance != 0 ? opts->tolerance : 1e-6;
 	m->score_sampled = method == RUNG_SCORE_PRESAMPLE || method == RUNG_SCORE_BLEND;
 	m->score_seed = m->score_sampled ? opts->seed : 0;
+	/* integers of the manifest's JSON are at most 2^63 - 1 */
 	if (m->score_seed > INT64_MAX)
 		return rung__fail(RUNG_E_INVAL,
-		                  "staging: the seed of the score is %" PRIu64
-		                  "; the manifest keeps seeds below 2^63",
+		                  "staging: score seed %" PRIu64
+		                  " is out of range; use a seed below 2^63",
 		                  m->score_seed);
 	return 0;
 }
@@ -283,6 +307,8 @@ int rung__stage_open_inputs(struct rung__stage *stage)
 
 	snprintf(stage->manifest->producer, sizeof(stage->manifest->producer), "rung %s (%s)",
 	         rung_version(), rung_commit());
+	/* The state of the files is recorded before any of them is opened: otherwise a change
+	 * between opening and recording would not be noticed. */
 	if (rc < 0 || (rc = rung__stage_job_begin(stage)) < 0 || (rc = fill_sampling(stage)) < 0 ||
 	    (rc = fill_score(stage)) < 0 || (rc = open_features(stage)) < 0 ||
 	    (rc = open_labels(stage)) < 0 || (rc = open_arrays(stage)) < 0 ||
@@ -293,6 +319,7 @@ int rung__stage_open_inputs(struct rung__stage *stage)
 
 void rung__stage_close_inputs(struct rung__stage *stage)
 {
+	/* the list is zeroed, so splits that were not read are NULL */
 	for (size_t i = 0; stage->splits && i < stage->opts.split_count; i++)
 		rung__free(stage->splits[i].ids);
 	rung__free(stage->splits);

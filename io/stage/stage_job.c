@@ -3,8 +3,8 @@
  * The job of a folder as lines "KEY VALUE": every option that affects the files, and size,
  * modification time and inode of every input. Memory, threads and the order in which rows are moved
  * are not included. The lines are stored in the journal of unfinished work and in the manifest of
- * the dataset. Those of the inputs are determined before any input is opened, and again when all
- * have been read: a difference means that the files may contain a part of a change.
+ * the dataset. The lines of the inputs are determined before any input is opened, and again when
+ * all have been read: a difference means that the files may contain a part of a change.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -20,15 +20,17 @@
 
 #define VALUE_BYTES 8192u      /* of a line: the longest path fits */
 #define JOB         "job "     /* before each line in the journal */
-#define PRODUCER    "producer" /* half-done work belongs to one version of rung, datasets do not */
+#define PRODUCER    "producer" /* only the same version of rung can resume unfinished work */
 
+/* A text that grows line by line. Out of memory is remembered and checked once, at the end. */
 struct lines {
 	const struct rung__stage *stage;
-	char *text;
-	size_t bytes, room;
-	bool failed; /* no memory */
+	char *text;         /* NUL-terminated; NULL while it is empty */
+	size_t bytes, room; /* without the NUL, and allocated */
+	bool failed;        /* out of memory */
 };
 
+/* Append to the text, which grows to twice the needed size. */
 static void append(struct lines *lines, const char *text)
 {
 	const size_t bytes = strlen(text);
@@ -47,7 +49,8 @@ static void append(struct lines *lines, const char *text)
 	lines->bytes += bytes;
 }
 
-/* The manifest is UTF-8, and is printed. */
+/* Replace control characters by '?', because a value is part of one line that is printed. A value
+ * that is not UTF-8 loses all bytes above 0x7f as well, because the manifest is UTF-8. */
 static void make_plain(char *value)
 {
 	json_t *text = json_string(value);
@@ -62,6 +65,7 @@ static void make_plain(char *value)
 static void line(struct lines *lines, const char *key, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Append the line "KEY VALUE". A longer value is cut off, in the same way at each run. */
 static void line(struct lines *lines, const char *key, const char *format, ...)
 {
 	char value[VALUE_BYTES];
@@ -77,7 +81,8 @@ static void line(struct lines *lines, const char *key, const char *format, ...)
 	append(lines, "\n");
 }
 
-/* `st` NULL: the file does not exist, or not yet; opening it will report that. */
+/* The line of one input. `st` NULL: the file does not exist, which opening it will report. The
+ * inode identifies a file that was replaced by another one with the same size and time. */
 static void stat_line(struct lines *lines, const char *key, const char *spec, const struct stat *st)
 {
 	if (!st)
@@ -106,7 +111,8 @@ static void source_line(struct lines *lines, const char *key, const char *spec)
 		stat_line(lines, key, spec, look(lines, spec, &st) ? &st : NULL);
 }
 
-/* An edge list, without the part of its spec about ids. */
+/* The line of an edge list. The part of its spec about ids is not part of the file's name. An
+ * invalid spec gets a line too: opening it will report it. */
 static void list_line(struct lines *lines, const char *key, const char *spec)
 {
 	struct rung__edge_spec parts;
@@ -123,7 +129,8 @@ static void list_line(struct lines *lines, const char *key, const char *spec)
 	rung__free(src);
 }
 
-/* The first comma at which both sides are files separates the two sources of a csc: or csr:. */
+/* The two lines of a csc: or csr:. A file name may contain commas, so the first comma at which both
+ * sides are files separates the two sources, as when they are opened. */
 static void columns_line(struct lines *lines, const char *key, const char *spec)
 {
 	char *pair = rung__strdup(spec + RUNG__COLUMNS_PREFIX), indices_key[128];
@@ -143,6 +150,8 @@ static void columns_line(struct lines *lines, const char *key, const char *spec)
 	stat_line(lines, indices_key, spec, found ? &right : NULL);
 }
 
+/* The lines of all inputs, in a fixed order. Options were not checked yet: names and specs may be
+ * NULL. */
 static void inputs(struct lines *lines)
 {
 	const struct rung_stage_opts *opts = &lines->stage->opts;
@@ -174,6 +183,9 @@ static void inputs(struct lines *lines)
 	}
 }
 
+/* The lines of all options that affect the files. Fan-outs, batch size, draws and method come from
+ * the manifest, with their defaults filled in: a run that gives a default explicitly is the same
+ * job. */
 static void options(struct lines *lines)
 {
 	const struct rung_stage_opts *opts = &lines->stage->opts;
@@ -211,6 +223,7 @@ static int fail_memory(const struct rung__stage *stage)
 	                  stage->opts.out_dir);
 }
 
+/* Build a text of lines. @param text_out  free it with rung__free(); unchanged after a failure */
 static int make_lines(const struct rung__stage *stage, void (*make)(struct lines *lines),
                       char **text_out)
 {
@@ -241,24 +254,31 @@ int rung__stage_job_describe(struct rung__stage *stage)
 	rung__free(text);
 	if (!stage->job)
 		return fail_memory(stage);
-	if (strlen(stage->job) > RUNG__JOB_BYTES_MAX) /* of thousands of edge lists */
+	/* With thousands of edge lists the record could make the manifest too long for readers. The
+	 * dataset is complete without it; only --resume cannot recognise the job later. */
+	if (strlen(stage->job) > RUNG__JOB_BYTES_MAX)
 		return 0;
 	stage->manifest->job = rung__strdup(stage->job);
 	return stage->manifest->job ? 0 : fail_memory(stage);
 }
 
-/* Length of a value up to the end of its line; `text` NULL: none. */
+/* Length of a value up to the end of its line. `text` NULL: the line is missing, which a message
+ * reports as "nothing". */
 static int value_bytes(const char *text)
 {
 	return text ? (int)strcspn(text, "\n") : (int)strlen("nothing");
 }
 
+/* A line that differs. The texts point into the lines, so each ends at a line feed. */
 struct difference {
 	int key_bytes;
+	/* the key and both values; `was` is NULL if the line is new */
 	const char *key, *was, *is;
 };
 
-/* The first line of `job` that is another one in `known`, where all keys begin with `prefix`. */
+/* Find the first line of `job` that `known` lacks or has with another value. All keys in `known`
+ * begin with `prefix`. Lines that only `known` has need no search: the numbers of graphs, splits,
+ * arrays and files are in lines as well. */
 static bool find_difference(const char *job, const char *known, const char *prefix,
                             struct difference *found)
 {
@@ -288,6 +308,7 @@ static int fail_difference(int status, const char *path, const char *what,
 
 int rung__stage_job_note(struct rung__stage *stage)
 {
+	/* pending until the ranks are known: rung__stage_rank() writes the first lines */
 	int rc = rung__journal_add(&stage->journal, JOB PRODUCER " %s", stage->manifest->producer);
 
 	for (const char *at = stage->job; *at && rc == 0; at = strchr(at, '\n') + 1)
@@ -307,7 +328,7 @@ int rung__stage_job_check(const struct rung__stage *stage)
 	    !find_difference(stage->job, stage->journal.text, JOB, &found))
 		return 0;
 	return fail_difference(
-		RUNG_E_INVAL, stage->dir.partial_path, "its half-done work is of another job",
+		RUNG_E_INVAL, stage->dir.partial_path, "the unfinished work is that of another job",
 		&found,
 		"resume with the options it was begun with, or start from scratch with --force");
 }
@@ -320,12 +341,13 @@ int rung__stage_job_check_finished(const struct rung__stage *stage, const char *
 		return rung__fail(
 			RUNG_E_EXIST,
 			"%s: is a complete dataset without a record of its sources, so it may "
-		        "belong to another job; choose another output, or replace it with --force",
+			"belong to another job; choose another output, or replace it with --force",
 			stage->dir.path);
 	if (!find_difference(stage->job, recorded, "", &found))
 		return 0;
-	return fail_difference(RUNG_E_EXIST, stage->dir.path, "is a whole dataset of another job",
-	                       &found, "choose another output, or replace it with --force");
+	return fail_difference(RUNG_E_EXIST, stage->dir.path,
+	                       "is a complete dataset of another job", &found,
+	                       "choose another output, or replace it with --force");
 }
 
 int rung__stage_job_unchanged(const struct rung__stage *stage)

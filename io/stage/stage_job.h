@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Which job a folder belongs to. */
+/** The job that a folder belongs to: its options, and the state of its inputs. */
 #ifndef RUNG_IO_STAGE_JOB_H
 #define RUNG_IO_STAGE_JOB_H
 
 #include "run/run.h"
 
-/** Look at the inputs, before any is opened. */
+/** Record size, modification time and inode of all inputs, before any is opened. */
 int rung__stage_job_begin(struct rung__stage *stage);
-/** All that the files depend on, for the manifest and the journal; the layout is known. */
+/** Describe everything that the files depend on, for the manifest and the journal. The layout must
+ * be known. */
 int rung__stage_job_describe(struct rung__stage *stage);
-/** Add it to a new journal. */
+/** Add the description to a new journal. */
 int rung__stage_job_note(struct rung__stage *stage);
-/** RUNG_E_INVAL naming what differs when the journal that was found is another job's. */
+/** Compare with the journal that was found. RUNG_E_INVAL if it belongs to another job; the message
+ * names the first difference. */
 int rung__stage_job_check(const struct rung__stage *stage);
-/** RUNG_E_EXIST naming what differs when a dataset's record is another job's, or NULL. */
+/** Compare with the record of a finished dataset. RUNG_E_EXIST if it belongs to another job (the
+ * message names the first difference), or if `recorded` is NULL. */
 int rung__stage_job_check_finished(const struct rung__stage *stage, const char *recorded);
-/** RUNG_E_CORRUPT naming the input that has changed since rung__stage_job_begin(). */
+/** RUNG_E_CORRUPT if an input has changed since rung__stage_job_begin(); the message names it. */
 int rung__stage_job_unchanged(const struct rung__stage *stage);
 
 #endif

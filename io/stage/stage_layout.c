@@ -2,13 +2,14 @@
 /*
  * Layout of the features: bytes from row to row, and the distribution of rows over folders.
  *
- * Reads of single rows cost the device whole blocks of 4 KiB. Rows of s bytes begin at multiples of
- * g = gcd(s, 4096) in a block, at each equally often; s / g - 1 of these 4096 / g positions are too
- * near its end. So (s - g) / 4096 of the rows straddle two blocks, and each wastes as much of a
- * block. No row straddles if the stride is a multiple of the smallest power of two that holds a
- * row, which makes the file longer by stride / s - 1. `auto` pads if this is less than the saved
- * reads: of rows of 1536 bytes a quarter straddles, and a stride of 2048 is a third more: not
- * padded. Rows of 2000 bytes: 48 % straddle, 2.4 % more: padded.
+ * A device reads whole blocks of 4 KiB, even for one row. Rows of s bytes begin at multiples of
+ * g = gcd(s, 4096) in a block, at each of these 4096 / g positions equally often. The last
+ * s / g - 1 positions are too near the end of the block, so (s - g) / 4096 of the rows straddle two
+ * blocks, and each of these costs a second block. No row straddles if the stride is the smallest
+ * power of two that holds a row, which makes the file longer by stride / s - 1. `auto` pads if this
+ * growth is less than the share of rows that straddle. Rows of 1536 bytes: a quarter straddles, and
+ * a stride of 2048 is a third more, so they are not padded. Rows of 2000 bytes: 48 % straddle, and
+ * the stride is 2.4 % more, so they are padded.
  */
 #include <dirent.h>
 #include <stdlib.h>
@@ -20,10 +21,10 @@
 
 #define BLOCK_BYTES  4096u /* of a device's read, and of a page */
 #define SECTOR_BYTES 512u
-/* of a block of rows, at least: each device is read and written in large pieces */
+/* a block of rows has at least this many bytes, so that each device is used in large pieces */
 #define PARTITION_BYTES (UINT64_C(1) << 20)
 
-/* The largest power of two that divides it, at most a block. */
+/* The largest power of two that divides `bytes`, at most a block: gcd(bytes, 4096). */
 static uint64_t step_of(uint64_t bytes)
 {
 	return RUNG__MIN(bytes & -bytes, BLOCK_BYTES);
@@ -39,26 +40,28 @@ uint64_t rung__padded_stride(uint64_t row_bytes, enum rung_stage_pad pad)
 		return row_bytes;
 	while (whole < row_bytes)
 		whole *= 2;
-	/* (whole - s) / s < (s - g) / 4096 */
+	/* growth < share of straddling rows: (whole - s) / s < (s - g) / 4096, without division */
 	return (whole - row_bytes) * BLOCK_BYTES < row_bytes * (row_bytes - step_of(row_bytes))
 	               ? whole
 	               : row_bytes;
 }
 
-/* Whole pages of about PARTITION_BYTES, or fewer rows where the last folder would get none. */
+/* Rows of a block that are dealt to one folder: whole pages, PARTITION_BYTES or slightly more. With
+ * few rows the block shrinks, because each folder must get at least one row. */
 static uint64_t rows_of_block(uint64_t row_stride, uint64_t row_count, uint64_t file_count)
 {
 	const uint64_t page_rows = BLOCK_BYTES / step_of(row_stride),
 		       page_bytes = page_rows * row_stride;
 	uint64_t rows = (PARTITION_BYTES + page_bytes - 1) / page_bytes * page_rows;
 
+	/* halved, in whole pages as long as possible, until the last file gets a row */
 	while (rows > 1 && (file_count - 1) * rows >= row_count)
 		rows = rows > page_rows ? rows / 2 / page_rows * page_rows : rows / 2;
 	return RUNG__MAX(rows, 1u);
 }
 
-/* A dataset that is replaced takes all that is in its folder with it, files in other folders that
- * links lead to included. */
+/* Replacing a dataset removes all files in its folder, and the files in other folders that its
+ * links lead to. The source of rows that stay in place must not be one of them. */
 static int check_not_replaced(const struct rung__stage *stage, const char *path)
 {
 	DIR *dir = opendir(stage->opts.out_dir);
@@ -68,20 +71,21 @@ static int check_not_replaced(const struct rung__stage *stage, const char *path)
 
 	if (!dir)
 		return 0; /* does not exist */
+	/* compared by inode, and through links: the source may have another name */
 	while (rc == 0 && stat(path, &source) == 0 && (entry = readdir(dir)) != NULL) {
 		if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && st.st_dev == source.st_dev &&
 		    st.st_ino == source.st_ino)
 			rc = rung__fail(RUNG_E_INVAL,
-			                "%s: is a file of %s, which is to be replaced: its rows "
-			                "cannot be left there; choose another "
-			                "folder to make",
+			                "%s: is a file of %s, which is to be replaced; rows "
+			                "cannot stay in it, choose another output",
 			                path, stage->opts.out_dir);
 	}
 	closedir(dir);
 	return rc;
 }
 
-/* Rows stay where they are. */
+/* The layout of rows that stay in their source: neither copied nor padded, and in vertex order. The
+ * manifest records the file, so that it is recognised when the dataset is opened. */
 static int leave_in_place(struct rung__stage *stage)
 {
 	const struct rung_stage_opts *opts = &stage->opts;
@@ -90,8 +94,8 @@ static int leave_in_place(struct rung__stage *stage)
 
 	if (opts->stripe_count > 0 || opts->pad != RUNG_STAGE_PAD_NONE)
 		return rung__fail(RUNG_E_INVAL,
-		                  "staging: features that are left in place are neither padded nor "
-		                  "dealt over folders; give one or the other");
+		                  "staging: features that stay in place are neither padded nor "
+		                  "striped; give one or the other");
 	m->data_offset = rung__source_location(stage->features).offset;
 	m->row_stride = stage->report.row_stride = m->features.row_bytes;
 	m->block_rows = m->vertex_count;
@@ -106,23 +110,24 @@ int rung__stage_choose_layout(struct rung__stage *stage)
 	struct rung__manifest *m = stage->manifest;
 
 	if ((unsigned)opts->pad > RUNG_STAGE_PAD_AUTO)
-		return rung__fail(RUNG_E_INVAL, "staging: %d is not a valid padding",
+		return rung__fail(RUNG_E_INVAL,
+		                  "staging: %d is not a valid padding; use RUNG_STAGE_PAD_NONE, "
+		                  "_SECTOR or _AUTO",
 		                  (int)opts->pad);
 	if (opts->stripe_count > RUNG_FEATURE_FILES_MAX ||
 	    (opts->stripe_count && !opts->stripe_dirs))
-		return rung__fail(RUNG_E_INVAL,
-		                  "staging: %zu folders to deal rows over; give at most %d",
+		return rung__fail(RUNG_E_INVAL, "staging: %zu folders for stripes; give at most %d",
 		                  opts->stripe_count, RUNG_FEATURE_FILES_MAX);
 	if (opts->stripe_count > m->vertex_count)
 		return rung__fail(RUNG_E_INVAL,
 		                  "staging: %" PRIu64
-		                  " rows cannot be dealt over %zu folders; give fewer",
+		                  " rows cannot be striped over %zu folders; give fewer",
 		                  m->vertex_count, opts->stripe_count);
 	if (opts->in_place)
 		return leave_in_place(stage);
 	m->row_stride = rung__padded_stride(m->features.row_bytes, opts->pad);
 	m->feature_file_count = (uint32_t)RUNG__MAX(opts->stripe_count, 1u);
-	m->block_rows = m->vertex_count;
+	m->block_rows = m->vertex_count; /* one file: a single block */
 	if (m->feature_file_count > 1)
 		m->block_rows =
 			rows_of_block(m->row_stride, m->vertex_count, m->feature_file_count);

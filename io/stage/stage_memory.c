@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of staging: what each phase holds by its own count, and from that whether the graph may be
- * loaded into memory. If not, it stays in files, and only arrays with an entry per vertex are
- * always resident.
+ * Memory of staging: the bytes that each phase holds, by its own count. They decide whether the
+ * graph is loaded into memory. If not, it stays in files, and only arrays with an entry per vertex
+ * are always resident.
+ *
+ * Phases follow each other, so the peak is that of the largest phase, plus the memory that is held
+ * from the first phase to the last (rung__stage_fixed_bytes()).
  */
 #include "base/base.h"
 #include "layout/layout.h"
@@ -11,14 +14,15 @@
 
 bool rung__stage_graph_in_files;
 
-/* a million edges at a time, which each thread of a score holds, and their records */
+/* values of a million edges, 4 bytes each: a block for each thread of a score, and one for each
+ * value of a record */
 #define SCORE_BLOCK_BYTES (UINT64_C(4) << 20)
-#define LOAD_EDGE_BYTES   48u /* of a chunk of an edge list while the graph is read */
-#define LOAD_EDGES_MAX    (UINT64_C(1) << 22)
-#define EDGES_BYTES_MIN   (UINT64_C(2) << 20) /* sorting takes 1 MiB, a pass some chunks */
+#define LOAD_EDGE_BYTES   48u                 /* per edge of a chunk while the graph is read */
+#define LOAD_EDGES_MAX    (UINT64_C(1) << 22) /* edges of a chunk */
+#define EDGES_BYTES_MIN   (UINT64_C(2) << 20) /* sorting needs 1 MiB, a pass some chunks */
 
-/* Memory of scoring in addition to the graph: rank.h has the bytes per vertex, per edge and per
- * thread. */
+/* Memory of scoring in addition to the graph. rank.h documents the bytes per vertex, per edge and
+ * per thread of each method; a change there needs one here. */
 static uint64_t score_bytes(const struct rung__stage *stage, uint64_t edge_count)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -27,7 +31,7 @@ static uint64_t score_bytes(const struct rung__stage *stage, uint64_t edge_count
 	uint64_t per_vertex = 12, per_edge = 8, records = 0;
 
 	if (stage->score_source)
-		return 4 * m->vertex_count;
+		return 4 * m->vertex_count; /* the scores themselves, float32 */
 	if (stage->method == RUNG_SCORE_PRESAMPLE)
 		return sampling;
 	if (stage->method == RUNG_SCORE_EXPECTED || stage->method == RUNG_SCORE_BLEND) {
@@ -39,15 +43,16 @@ static uint64_t score_bytes(const struct rung__stage *stage, uint64_t edge_count
 	                                   (threads + records) * SCORE_BLOCK_BYTES);
 }
 
-/* The score, both maps, and what sorting by rank takes. */
+/* The score (4 bytes per vertex), both maps, and the buffers of sorting by rank: 8 bytes per vertex
+ * and a third map. */
 static uint64_t rank_bytes(const struct rung__stage *stage)
 {
 	return 12 * stage->manifest->vertex_count + rung__stage_map_bytes(stage, 2) +
 	       rung__stage_map_bytes(stage, 1);
 }
 
-/* The graph, plus either the memory of scoring, or the relabelled graph with score, maps and the
- * buffers of sorting. */
+/* Memory with a loaded graph: the graph, plus the largest of reading it, of scoring, and of
+ * relabelling, which holds a second graph with score, maps and the buffers of sorting. */
 static uint64_t in_memory_bytes(const struct rung__stage *stage, uint64_t edge_count)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -59,7 +64,8 @@ static uint64_t in_memory_bytes(const struct rung__stage *stage, uint64_t edge_c
 	                                            score_bytes(stage, edge_count)));
 }
 
-/* The least for a graph in files; the score checks the memory for its blocks of edges itself. */
+/* The least memory for a graph in files: the ranks, or relabelling with both maps. The score checks
+ * the memory for its blocks of edges itself, when the number of edges is known. */
 static uint64_t in_files_bytes_min(const struct rung__stage *stage)
 {
 	return RUNG__MAX(rank_bytes(stage), rung__stage_map_bytes(stage, 2) + EDGES_BYTES_MIN);
@@ -70,11 +76,14 @@ uint64_t rung__stage_edges_bytes(const struct rung__stage *stage)
 	const uint64_t left = stage->memory_bytes -
 	                      RUNG__MIN(stage->memory_bytes, rung__stage_fixed_bytes(stage));
 
+	/* a quarter, because the buffers of a pass stay allocated while the score is computed, and
+	 * the blocks of the score need the rest */
 	return RUNG__MAX(left / 4, EDGES_BYTES_MIN);
 }
 
 uint64_t rung__stage_memory_of(const struct rung__stage *stage)
 {
+	/* rows need one map; a graph in files uses all the memory it is given */
 	const uint64_t rows = rung__stage_map_bytes(stage, 1) + stage->rows_bytes;
 	const uint64_t graph = stage->in_files
 	                               ? stage->memory_bytes - rung__stage_fixed_bytes(stage)
@@ -83,17 +92,20 @@ uint64_t rung__stage_memory_of(const struct rung__stage *stage)
 	return rung__stage_fixed_bytes(stage) + RUNG__MAX(graph, rows);
 }
 
+/* The budget is too small. Tools read the least that works with rung_last_error_min_bytes(). */
 static int fail_budget(const struct rung__stage *stage, uint64_t least)
 {
 	return rung__fail_min_bytes(
 		least,
-		"staging %s: a memory budget of %" PRIu64 " bytes: %" PRIu64
-		" vertices with rows of %" PRIu64 " bytes take at least %" PRIu64
+		"staging %s: a memory budget of %" PRIu64 " bytes is too small: %" PRIu64
+		" vertices with rows of %" PRIu64 " bytes need at least %" PRIu64
 		"; give that much with --memory",
 		stage->opts.out_dir, stage->memory_bytes, stage->manifest->vertex_count,
 		stage->manifest->features.row_bytes, least);
 }
 
+/* Plan how the rows of one array are moved. If its memory does not suffice, the reported least also
+ * covers the graph, so that a second attempt with that budget does not fail for another reason. */
 static int plan_rows(struct rung__stage *stage, const struct rung_source *src, const char *name,
                      const struct rung__layout *layout, struct rung__rows_schedule *plan)
 {
@@ -105,12 +117,14 @@ static int plan_rows(struct rung__stage *stage, const struct rung_source *src, c
 			RUNG__MAX(rung_last_error_min_bytes() + rung__stage_fixed_bytes(stage) +
 		                          rung__stage_map_bytes(stage, 1),
 		                  rung__stage_fixed_bytes(stage) + in_files_bytes_min(stage)));
+	/* arrays are written one after the other: the largest counts */
 	if (rc == 0)
 		stage->rows_bytes = RUNG__MAX(stage->rows_bytes, plan->memory_bytes);
 	return rc;
 }
 
-/* Upper bound over all files and edges: their exact number is not known yet. */
+/* Set block_count_max, for the memory of the checksums. The number of edges is not known yet, so
+ * the files are laid out with its upper bound, and the manifest keeps its own number. */
 static int bound_blocks(struct rung__stage *stage)
 {
 	struct rung__manifest *m = stage->manifest;
@@ -148,6 +162,7 @@ int rung__stage_divide_memory(struct rung__stage *stage)
 		return rc;
 	least = rung__stage_fixed_bytes(stage) + in_files_bytes_min(stage);
 	left = stage->memory_bytes - RUNG__MIN(stage->memory_bytes, rung__stage_fixed_bytes(stage));
+	/* with the upper bound of the edges: a graph whose loading has begun must fit */
 	stage->in_files =
 		in_memory_bytes(stage, stage->edge_count_max) > left || rung__stage_graph_in_files;
 	stage->report.graph_in_files = stage->in_files;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The budget: what each step may take, and the least that works. */
+/** The memory budget: the share of each step, and the least that works. Sizes in bytes. */
 #ifndef RUNG_IO_STAGE_MEMORY_H
 #define RUNG_IO_STAGE_MEMORY_H
 
 #include "run/run.h"
 
-/** Settle the budget, and whether the graph goes into memory. RUNG_E_INVAL with the least that
- * works. */
+/** Fix the budget, the schedules of all rows, and whether the graph is loaded into memory. May be
+ * called again when the journal is known. RUNG_E_INVAL with the least budget that works. */
 int rung__stage_divide_memory(struct rung__stage *stage);
-/** Most bytes held at once. */
+/** The peak of the memory held at once, by the run's own count. */
 uint64_t rung__stage_memory_of(const struct rung__stage *stage);
-/** The part of the budget for the buffers of a pass over edges in files. */
+/** The share of the budget for the buffers of a pass over edges in files. */
 uint64_t rung__stage_edges_bytes(const struct rung__stage *stage);
 
 /** Tests: leave the graph in files even if it fits. */

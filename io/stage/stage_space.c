@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Free space, before anything is written: what goes to the output and to the folders of stripes,
- * added up for each file system. */
+/*
+ * Free space, checked before anything is written. The bytes that go to the output and to the
+ * folders of stripes are added up for each file system, because several folders may share one.
+ * Sizes are in bytes, and saturate instead of overflowing: a graph with an absurd size is then
+ * reported as too large.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -13,13 +17,14 @@
 #include "stage/stage_space.h"
 
 #define SPARE_BYTES 65536u /* for the folder itself, and its journal */
-#define NAMES_BYTES 300u   /* of folders in a message */
+#define NAMES_BYTES 300u   /* of folders in a message; a longer list is cut off */
 
 /* A file system that is written to. */
 struct device {
 	dev_t dev;
-	uint64_t needed, free;
-	bool has_out;
+	uint64_t needed, free; /* bytes */
+	bool has_out;          /* OUT is here */
+	/* folders of stripes that are here; borrowed from the options */
 	uint32_t stripe_count;
 	const char *stripe_dirs[RUNG__FILES_MAX];
 };
@@ -30,8 +35,9 @@ struct devices {
 };
 
 /*
- * While the graph is in files: sorted once by vertex, unless it is read in place, and once
- * relabelled, which takes two ids per edge in addition to the result. The rows are written later.
+ * Bytes that a graph in files needs at its peak, which is before the rows are written: the result,
+ * the edges sorted by vertex (unless a CSC is read in place), and two ids per edge while they are
+ * sorted again by rank.
  */
 static uint64_t graph_bytes(const struct rung__stage *stage)
 {
@@ -49,13 +55,14 @@ static uint64_t graph_bytes(const struct rung__stage *stage)
 	               : UINT64_MAX;
 }
 
-/* Files in OUT, whole pages of each. */
+/* Bytes of the files in OUT, in whole pages, with the largest temporary size: the arrays are
+ * written one after the other. Features count only if they are not striped. */
 static uint64_t out_bytes(const struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
 	uint64_t needed = rung__align_up(m->checksums.bytes, RUNG__PAGE_BYTES) +
 	                  RUNG__MANIFEST_BYTES_MAX / 256 + SPARE_BYTES +
-	                  32 * m->block_count; /* the journal has a line's part for each */
+	                  32 * m->block_count; /* in the journal, a part of a line per block */
 	uint64_t temp = stage->opts.stripe_count ? 0 : stage->features_plan.temp_bytes;
 
 	for (uint32_t i = 0; i < stage->extra_count; i++)
@@ -70,6 +77,8 @@ static uint64_t out_bytes(const struct rung__stage *stage)
 	return needed;
 }
 
+/* Bytes of one features file in another folder. Partitioned rows make it longer until they are
+ * sorted. */
 static uint64_t stripe_bytes(const struct rung__stage *stage, uint32_t file)
 {
 	const struct rung__layout layout = rung__manifest_features_layout(stage->manifest);
@@ -90,18 +99,20 @@ static struct device *find_device(struct devices *devices, dev_t dev)
 	return NULL;
 }
 
+/* Add OUT, by its parent folder: OUT itself may not exist yet. */
 static int add_out(const struct rung__stage *stage, struct devices *devices)
 {
 	struct device *device = &devices->list[devices->count++];
 	struct stat st;
 
 	if (fstat(stage->dir.parent_fd, &st) < 0)
-		return rung__fail_errno(errno, "%s: the folder cannot be inspected",
+		return rung__fail_errno(errno, "%s: its parent folder cannot be inspected",
 		                        stage->dir.path);
 	*device = (struct device){ .dev = st.st_dev, .has_out = true, .needed = out_bytes(stage) };
 	return rung__stage_dir_free_bytes(&stage->dir, &device->free);
 }
 
+/* Add features file number `file` to the file system of its folder. */
 static int add_stripe(const struct rung__stage *stage, uint32_t file, struct devices *devices)
 {
 	const char *dir = stage->opts.stripe_dirs[file];
@@ -110,11 +121,12 @@ static int add_stripe(const struct rung__stage *stage, uint32_t file, struct dev
 	struct stat st;
 
 	if (stat(dir, &st) < 0 || statvfs(dir, &vfs) < 0)
-		return rung__fail_errno(errno, "%s: free space is not known", dir);
+		return rung__fail_errno(errno, "%s: its free space cannot be determined", dir);
 	device = find_device(devices, st.st_dev);
 	if (!device) {
 		device = &devices->list[devices->count++];
 		*device = (struct device){ .dev = st.st_dev };
+		/* f_bavail, not f_bfree: blocks that are reserved for root are not available */
 		if (!rung__mul(vfs.f_bavail, vfs.f_frsize, &device->free))
 			device->free = UINT64_MAX;
 	}
@@ -124,7 +136,9 @@ static int add_stripe(const struct rung__stage *stage, uint32_t file, struct dev
 	return 0;
 }
 
-/* Space that an earlier run has used for a stripe that this one resumes. */
+/* Count the space of a stripe that an earlier run has written as free: this run resumes it, and the
+ * needed bytes include it. st_blocks is in units of 512 bytes. Files in OUT.partial itself are
+ * counted by rung__stage_dir_free_bytes(). */
 static void count_used(const struct rung__stage *stage, uint32_t file, struct devices *devices)
 {
 	struct device *device;
@@ -139,7 +153,7 @@ static void count_used(const struct rung__stage *stage, uint32_t file, struct de
 		device->free = UINT64_MAX;
 }
 
-/* "OUT, DIR, DIR" */
+/* List the folders of a file system, for a message: "OUT, DIR, DIR". */
 static void list_folders(const struct rung__stage *stage, const struct device *device,
                          char names[NAMES_BYTES])
 {
@@ -165,9 +179,9 @@ static int check_device(const struct rung__stage *stage, const struct device *de
 	list_folders(stage, device, names);
 	return rung__fail(RUNG_E_NOSPC,
 	                  "%s: staging needs %" PRIu64 " bytes, %" PRIu64 " are free; free %" PRIu64
-	                  " more, or choose %s elsewhere",
+	                  " more, or choose %s",
 	                  names, device->needed, device->free, device->needed - device->free,
-	                  device->stripe_count ? "folders" : "an output");
+	                  device->stripe_count ? "other folders" : "another output");
 }
 
 int rung__stage_check_space(struct rung__stage *stage)
@@ -185,6 +199,8 @@ int rung__stage_check_space(struct rung__stage *stage)
 	stage->report.free_bytes = devices.list[0].free;
 	for (uint32_t f = 0; f < stripe_count; f++)
 		count_used(stage, f, &devices);
+	/* the temporary files of the graph are gone before the rows are written: the larger
+	 * counts */
 	devices.list[0].needed = RUNG__MAX(devices.list[0].needed, graph_bytes(stage));
 	for (uint32_t i = 0; i < devices.count && rc == 0; i++)
 		rc = check_device(stage, &devices.list[i]);

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files with data from memory, written block by block without the page cache; the checksum of each
- * block is computed in memory, before it is written. Checksums in the journal are read into sums[].
+ * Files with data from memory, written block by block without the page cache. The checksum of each
+ * block is computed from the data in memory, before it is written, so that it covers the write.
+ * Checksums in the journal are read into sums[].
+ *
+ * A line of the journal describes synced data only. So a file is synced when it is closed, then
+ * its checksums and its name are added to the pending lines, and a commit writes these lines.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,18 +20,20 @@
 #include "source/npy.h"
 #include "stage/stage_write.h"
 
-#define CHUNK_ITEMS 65536u /* of an array that is converted on the way */
+#define CHUNK_ITEMS 65536u /* items that are put in rank order at a time: 256 KiB */
 
+/* A file that is being written through stage->buffer. Only one is open at a time. */
 struct array_output {
 	struct rung__stage *stage;
 	const struct rung__manifest_file *file;
-	uint64_t *sums; /* of its blocks */
-	char *path;
+	uint64_t *sums; /* [file->block_count], set as blocks are written */
+	char *path;     /* for messages */
 	struct rung__direct direct;
 	size_t used;      /* bytes in stage->buffer */
 	uint64_t written; /* bytes in the file */
 };
 
+/* Create the file. An existing one is an error: unfinished files of an earlier run were removed. */
 static int open_file(struct array_output *out, int dir_fd, const char *name)
 {
 	int fd, rc;
@@ -35,13 +41,15 @@ static int open_file(struct array_output *out, int dir_fd, const char *name)
 	rung__stage_step("create");
 	fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: cannot be made", out->path);
+		return rung__fail_errno(errno, "%s: cannot be created", out->path);
 	rc = rung__direct_open_write(&out->direct, fd, out->path);
-	close(fd);
+	close(fd); /* `direct` has its own descriptor */
 	out->direct.bytes_needed = out->file->bytes;
 	return rc;
 }
 
+/* Begin a file: create it, reserve its space, and put the .npy header into the buffer. After a
+ * failure, too, close_output() releases it. @param sums  [file->block_count] */
 static int open_output(struct array_output *out, struct rung__stage *stage,
                        const struct rung__manifest_file *file, uint64_t *sums)
 {
@@ -53,6 +61,7 @@ static int open_output(struct array_output *out, struct rung__stage *stage,
 		return rung__fail(RUNG_E_NOMEM, "%s", file->name);
 	rc = open_file(out, stage->dir.fd, file->name);
 	rung__stage_step("reserve");
+	/* a full disk is reported now, before hours of work, and the file gets few extents */
 	if (rc == 0)
 		rc = rung__reserve(out->direct.fd, out->path, file->bytes);
 	if (rc < 0)
@@ -62,6 +71,8 @@ static int open_output(struct array_output *out, struct rung__stage *stage,
 	return 0;
 }
 
+/* Write the buffer at the end of the file. Direct writes have whole pages, so the last one is
+ * padded with zeros, which close_output() cuts off; the checksums do not include them. */
 static int flush(struct array_output *out)
 {
 	struct rung__stage *stage = out->stage;
@@ -80,6 +91,8 @@ static int flush(struct array_output *out)
 	return rung__stage_advance(stage, "files", used);
 }
 
+/* Append data. The buffer is written when it is full, so every write except the last consists of
+ * whole blocks. */
 static int append(struct array_output *out, const void *data, uint64_t bytes)
 {
 	const unsigned char *from = data;
@@ -101,7 +114,8 @@ static int append(struct array_output *out, const void *data, uint64_t bytes)
 	return 0;
 }
 
-/* `rc`: result of the writes; a failure is passed on. */
+/* Write the rest, cut the file to its size, sync it, and release everything. `rc` is the result of
+ * the writes; a failure is returned, and the file is left as it is. */
 static int close_output(struct array_output *out, int rc)
 {
 	if (rc == 0 && out->used > 0)
@@ -129,6 +143,8 @@ int rung__stage_accept_sums(struct rung__stage *stage)
 	return 0;
 }
 
+/* Add a complete, synced file to the journal: first its checksums, then its name. If a kill cuts
+ * off the journal in between, the file is not listed as finished. */
 static int note_file(struct rung__stage *stage, const struct rung__manifest_file *file)
 {
 	int rc = rung__journal_add_sums(&stage->journal, file->first_block, file->block_count,
@@ -137,6 +153,7 @@ static int note_file(struct rung__stage *stage, const struct rung__manifest_file
 	return rc < 0 ? rc : rung__journal_add(&stage->journal, "file %s", file->name);
 }
 
+/* Write and sync a file from data in memory. @param sums  [file->block_count], set */
 static int write_array(struct rung__stage *stage, const struct rung__manifest_file *file,
                        const void *data, uint64_t *sums)
 {
@@ -156,8 +173,9 @@ int rung__stage_write_array(struct rung__stage *stage, const char *name, const v
 	return rc < 0 ? rc : note_file(stage, file);
 }
 
-/* Read a file of ours once, in buffers of whole blocks. `to`: NULL, or gets its data. Sums are
- * taken, or compared. */
+/* Read a file of OUT.partial once, in buffers of whole blocks, and either record the checksums of
+ * its blocks or, with `compare`, check them. @param to  its data without the header; NULL: only the
+ * checksums */
 static int read_file(struct rung__stage *stage, const struct rung__manifest_file *file,
                      const struct rung__direct *direct, bool compare, unsigned char *to)
 {
@@ -166,6 +184,7 @@ static int read_file(struct rung__stage *stage, const struct rung__manifest_file
 	int rc = 0;
 
 	for (uint64_t at = 0; at < file->bytes && rc == 0; at += RUNG__STAGE_BUFFER_BYTES) {
+		/* `skip`: the header, which only the first buffer contains */
 		const uint64_t bytes = RUNG__MIN(file->bytes - at, RUNG__STAGE_BUFFER_BYTES),
 			       skip = at ? 0 : RUNG__NPY_DATA_OFFSET;
 
@@ -189,6 +208,8 @@ static int read_file(struct rung__stage *stage, const struct rung__manifest_file
 	return rc;
 }
 
+/* As read_file(), for a file by its name. Direct reads: the content of the device is checked, not
+ * that of the page cache. */
 static int open_and_read(struct rung__stage *stage, const char *name, bool compare, void *to)
 {
 	const struct rung__manifest_file *file = rung__manifest_file(stage->manifest, name);
@@ -234,6 +255,7 @@ int rung__stage_write_score(struct rung__stage *stage)
 	if (!chunk)
 		return rung__fail(RUNG_E_NOMEM, "%s", file->name);
 	rc = open_output(&out, stage, file, stage->sums + file->first_block);
+	/* by chunks: a second array of all scores might not fit in memory next to the maps */
 	for (uint64_t first = 0; first < m->vertex_count && rc == 0; first += CHUNK_ITEMS) {
 		uint64_t count = RUNG__MIN(CHUNK_ITEMS, m->vertex_count - first);
 
@@ -247,7 +269,7 @@ int rung__stage_write_score(struct rung__stage *stage)
 	return rc < 0 ? rc : note_file(stage, file);
 }
 
-/* A split as ranks, in the order it was given. */
+/* Write a split as ranks, in the order in which it was given. */
 static int write_split(struct rung__stage *stage, const struct rung__manifest_file *file,
                        const struct rung__stage_split_ids *split)
 {
@@ -271,6 +293,7 @@ int rung__stage_write_splits(struct rung__stage *stage)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < m->split_count && rc == 0; i++) {
+		/* splits are the last files of the manifest */
 		const struct rung__manifest_file *file =
 			&m->files[m->file_count - m->split_count + i];
 
@@ -280,6 +303,8 @@ int rung__stage_write_splits(struct rung__stage *stage)
 	return rc < 0 ? rc : rung__journal_commit(&stage->journal, stage->dir.fd);
 }
 
+/* Write the manifest under its temporary name. The folder is synced after the file, so that the
+ * name cannot refer to missing data after a power failure. */
 static int write_text(const struct rung__stage *stage, const char *path, const char *text)
 {
 	int fd, rc;
@@ -288,10 +313,11 @@ static int write_text(const struct rung__stage *stage, const char *path, const c
 	fd = openat(stage->dir.fd, RUNG__MANIFEST_PARTIAL, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
 	            0666);
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: cannot be made", path);
+		return rung__fail_errno(errno, "%s: cannot be created", path);
 	rung__stage_step("write manifest");
 	rc = rung__pwrite_all(fd, path, text, strlen(text), 0);
 	rung__stage_step("sync manifest");
+	/* EINVAL: a file system whose folders cannot be synced */
 	if (rc == 0 && (fsync(fd) < 0 || fsync(stage->dir.fd) < 0) && errno != EINVAL)
 		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", path);
 	if (close(fd) < 0 && rc == 0)
@@ -299,7 +325,7 @@ static int write_text(const struct rung__stage *stage, const char *path, const c
 	return rc;
 }
 
-/* `text` is what was written. */
+/* Compare the manifest's file with `text`, which was written to it. */
 static int compare_text(const struct rung__stage *stage, const char *path, const char *text)
 {
 	const size_t bytes = strlen(text);
@@ -312,14 +338,14 @@ static int compare_text(const struct rung__stage *stage, const char *path, const
 		          : rung__fail(RUNG_E_NOMEM, "%s: %zu bytes", path, bytes);
 	if (rc == 0 && memcmp(read, text, bytes) != 0)
 		rc = rung__fail(RUNG_E_CORRUPT,
-		                "%s: differs from what was written; " RUNG__STAGE_CURE, path);
+		                "%s: differs from the written data; " RUNG__STAGE_CURE, path);
 	rung__free(read);
 	if (fd >= 0)
 		close(fd);
 	return rc;
 }
 
-/* Call `fn` with the manifest's text, and the path of the file that is or will be it. */
+/* Call `fn` with the text of the manifest, and the path of its file, for messages. */
 static int with_text(struct rung__stage *stage,
                      int (*fn)(const struct rung__stage *stage, const char *path, const char *text))
 {
@@ -343,6 +369,7 @@ int rung__stage_check_manifest(struct rung__stage *stage)
 int rung__stage_write_manifest(struct rung__stage *stage)
 {
 	struct rung__manifest *m = stage->manifest;
+	/* checksums.npy comes first: the manifest contains its checksums */
 	int rc = write_array(stage, &m->checksums, stage->sums, m->checksums_sums);
 
 	return rc < 0 ? rc : with_text(stage, write_text);

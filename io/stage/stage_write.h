@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Files with data from memory, with their checksums; the manifest. */
+/** Writes files with data from memory, and their checksums; and the manifest. Also reads and checks
+ * such files. */
 #ifndef RUNG_IO_STAGE_WRITE_H
 #define RUNG_IO_STAGE_WRITE_H
 
 #include "run/run.h"
 
-/** Write an array that is in memory, sync it, and add it to the journal, to be committed. */
+/** Write an array that is in memory, sync it, and add it to the journal; the caller commits. */
 int rung__stage_write_array(struct rung__stage *stage, const char *name, const void *data);
-/** Score by rank. */
+/** Write the score, which is in memory by vertex, in rank order. Both maps are needed. */
 int rung__stage_write_score(struct rung__stage *stage);
-/** The same for a file that another function wrote and synced: its blocks are read and summed. */
+/** Add a file to the journal that another function has written and synced. Its blocks are read for
+ * their checksums. */
 int rung__stage_sum_file(struct rung__stage *stage, const char *name);
-/** An array as an earlier run left it; RUNG_E_CORRUPT when it is another by now. */
+/** Read an array that an earlier run has written. RUNG_E_CORRUPT if it has changed since.
+ * @param data_out  [items] of the array */
 int rung__stage_read_array(struct rung__stage *stage, const char *name, void *data_out);
-/** All splits, as ranks in the order they were given. */
+/** Write all splits, as ranks in the order in which they were given, and commit the journal. */
 int rung__stage_write_splits(struct rung__stage *stage);
-/** checksums.npy, and the manifest under its temporary name. */
+/** Write checksums.npy, and the manifest under its temporary name. */
 int rung__stage_write_manifest(struct rung__stage *stage);
 
-/** Allocate a buffer, and the checksums of all blocks; those in the journal are set. */
+/** Allocate the buffer and the checksums of all blocks, and set those that the journal has. */
 int rung__stage_accept_sums(struct rung__stage *stage);
-/** Check that the manifest under its temporary name is what was written; otherwise
- * RUNG_E_CORRUPT. */
+/** RUNG_E_CORRUPT if the manifest under its temporary name differs from the one in memory. */
 int rung__stage_check_manifest(struct rung__stage *stage);
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input to `rung stage`: the exit code, what the message names, and that no folder is left."""
+"""Bad input to `rung stage`: the exit code, the values named in the message, no folder left."""
 import os
 import resource
 import shutil
@@ -19,7 +19,7 @@ class BadInput(CliTest):
         self.out = self.path("out")
 
     def refused(self, says, code=1, more=(), **changes):
-        """Staging with these changes fails, names every word of `says`, and leaves nothing."""
+        """Check that staging so changed fails with all words of `says` and leaves nothing."""
         before = sorted(os.listdir(self.folder))
         message = self.fails("stage", *self.graph.options(**changes), "--out", self.out, *more,
                              code=code, says=says)
@@ -40,11 +40,11 @@ class BadInput(CliTest):
         self.refused(["missing.npy", "No such file"], split=["train=" + self.path("missing.npy")])
         self.refused(["missing.npy", "No such file"], score=self.path("missing.npy"))
 
-    def test_a_folder_is_no_file(self):
+    def test_folder_instead_of_a_file(self):
         os.mkdir(self.path("folder.npy"))
         self.refused(["folder.npy", "not a regular file"], code=2, features=self.path("folder.npy"))
 
-    def test_a_fifo_is_not_waited_for(self):
+    def test_fifo_does_not_block(self):
         os.mkfifo(self.path("pipe.npy"))
         pipe, says = self.path("pipe.npy"), ["pipe.npy", "not a regular file"]
         for option in ("graph", "features", "labels", "score"):
@@ -75,18 +75,18 @@ class BadInput(CliTest):
             file.write(b"1,2,3\n" * 1000)
         self.refused(["text.npy", "raw:"], features=self.path("text.npy"))
 
-    def test_header_that_lies(self):
+    def test_wrong_header(self):
         good = npy_bytes("|u1", (100, 32), self.graph.rows)
         for name, content in (
-                ("a version of the future", good[:6] + b"\x09" + good[7:]),
+                ("an unknown version", good[:6] + b"\x09" + good[7:]),
                 ("a header longer than the file", good[:8] + b"\xff\xff" + good[10:]),
                 ("no dictionary", good.replace(b"{'descr'", b"['descr'")),
                 ("a negative dimension", good.replace(b"(100, 32, )", b"(-10, 32, )")),
                 ("a product beyond 2^64", npy_bytes("|u1", (1 << 40, 1 << 40), self.graph.rows))):
             with self.subTest(name):
-                with open(self.path("lies.npy"), "wb") as file:
+                with open(self.path("wrong.npy"), "wb") as file:
                     file.write(content)
-                self.refused("lies.npy", features=self.path("lies.npy"))
+                self.refused("wrong.npy", features=self.path("wrong.npy"))
 
     def test_fortran_order(self):
         path = self.graph.write("columns.npy", "|u1", (100, 32), self.graph.rows, fortran=True)
@@ -129,7 +129,7 @@ class BadInput(CliTest):
             file.write(bytes([byte[0] ^ 0x55]))
         self.refused("a.npz", features=path + ":x")
 
-    def test_words_of_a_source(self):
+    def test_malformed_source_specs(self):
         for spec in ("raw:f", "raw:f,u8", "raw:f,u9,10x10", "raw:f,u8,10xx10", "raw:f,u8,0x,1",
                      "raw:f,u8,10x10,-1", "a.npz",
                      "features"):
@@ -160,16 +160,16 @@ class BadInput(CliTest):
         self.refused(["bad.npy", "edge 1", "255"],
                      graph=self.graph.write("bad.npy", "<i8", (2, 2), [1, 255, 2, 3]))
 
-    def test_second_list_is_named(self):
+    def test_message_names_the_second_list(self):
         self.refused(["bad.npy", "edge 2", "100"],
                      graph=[self.graph.graph, self.edges("bad.npy", [(0, 1), (1, 2), (100, 3)])])
 
-    def test_vertices_too_few(self):
+    def test_too_few_vertices(self):
         top = max(max(edge) for edge in self.graph.edges)
         self.refused(["--vertices", "100"], more=["--vertices", "99"])
         self.assertGreater(top, 0)
 
-    def test_shape_of_edges(self):
+    def test_edges_of_wrong_shape(self):
         for shape, count in (((3, 10), 30), ((20,), 20), ((2, 5, 2), 20)):
             with self.subTest(shape):
                 self.refused("bad.npy",
@@ -185,7 +185,7 @@ class BadInput(CliTest):
         indptr[30] = 35
         self.refused(["indptr.npy", "31"], graph=self.csc(indptr, [1] * 40))
 
-    def test_indptr_of_wrong_ends(self):
+    def test_indptr_with_wrong_first_or_last_entry(self):
         self.refused(["indptr.npy", "1"], graph=self.csc([1] * 101, [1]))
         self.refused(["indptr.npy", "7", "5"], graph=self.csc([0] * 100 + [7], [1] * 5))
         self.refused(["indptr.npy", "-4"], graph=self.csc([0] * 50 + [-4] + [0] * 50, []))
@@ -198,9 +198,9 @@ class BadInput(CliTest):
                                graph=self.csc([0] * 51 + [4] * 50, [0, 99, 100, 1]))
         self.assertIn("2", message)
 
-    # ---- arrays that belong together ----
+    # ---- arrays that must match ----
 
-    def test_rows_that_are_not_the_vertices(self):
+    def test_row_count_differs_from_vertex_count(self):
         for rows in (99, 101):
             with self.subTest(rows):
                 path = self.graph.write("rows.npy", "|u1", (rows, 32), bytes(rows * 32))
@@ -267,18 +267,18 @@ class BadInput(CliTest):
         self.refused(["score.npy", "99", "100"],
                      score=self.graph.write("score.npy", "<f4", (99,), [0] * 99))
 
-    def test_score_that_is_no_number(self):
+    def test_score_is_nan(self):
         score = [1.0] * 40 + [float("nan")] + [float("inf")] * 59
         self.refused(["score.npy", "score 40 is NaN", "nan_to_num"],
                      score=self.graph.write("score.npy", "<f4", (100,), score))
 
-    def test_train_id_given_twice(self):
+    def test_repeated_train_id(self):
         path = self.graph.write("twice.npy", "<i4", (3,), [5, 7, 5])
         for method in ("degree", "expected", "blend"):
             self.refused(["twice.npy", "entries 0 and 2 are both 5"], split=["train=" + path],
                          score=method)
 
-    # ---- place ----
+    # ---- output ----
 
     def test_output_exists(self):
         os.mkdir(self.out)
@@ -286,17 +286,19 @@ class BadInput(CliTest):
                    says=[self.out, "exists"])
         self.assertEqual(os.listdir(self.out), [])
 
-    def test_output_cannot_be_made(self):
+    def test_output_cannot_be_created(self):
         self.refused("/proc/out", more=["--out", "/proc/out"])
 
     @staticmethod
     def limit_file_size():
-        """Writes beyond the limit fail as on a full disk; the signal that comes with them is the
-        command's to ignore."""
+        """Make writes beyond a limit fail as on a full disk.
+
+        The kernel also sends SIGXFSZ, which the command must ignore.
+        """
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
 
-    def test_writes_that_fail_for_space(self):
+    def test_writes_fail_for_lack_of_space(self):
         graph = Graph(self.folder, vertices=20000, edges=1000, row_bytes=64)
         before = sorted(os.listdir(self.folder))
         self.fails("stage", *graph.options(), "--out", self.out, code=1,
@@ -304,17 +306,16 @@ class BadInput(CliTest):
                    preexec_fn=self.limit_file_size)
         self.assertEqual(sorted(os.listdir(self.folder)),
                          sorted(before + [os.path.basename(self.out) + ".partial"]))
-        # with room it ends
+        # without the limit it succeeds
         self.run_rung("stage", *graph.options(), "--out", self.out, "--resume")
         self.run_rung("verify", self.out, "--source", graph.features)
 
     def on_a_small_disk(self, size, *args):
-        """Run the command with self.out on a tmpfs of `size`; returns what was done and what is on
-        it at the end."""
+        """Run the command on a tmpfs of `size`; return the process and the names left on it."""
         disk = self.path("disk")
         os.makedirs(disk, exist_ok=True)
-        script = "mount -t tmpfs -o size=%s tmpfs '%s' || exit 99; \"$@\"; code=$?; ls -A '%s' >&3; exit $code" % (size, disk,
-                                                                                                                   disk)
+        script = ("mount -t tmpfs -o size=%s tmpfs '%s' || exit 99; \"$@\"; code=$?; "
+                  "ls -A '%s' >&3; exit $code" % (size, disk, disk))
         listing = self.path("listing")
         with open(listing, "wb") as file:
             done = subprocess.run(["unshare", "-rm", "sh", "-c",
@@ -325,7 +326,7 @@ class BadInput(CliTest):
             names = file.read().split()
         os.remove(listing)
         if done.returncode in (99, 126, 127) or "unshare:" in done.stderr:
-            self.skipTest("no tmpfs can be mounted here: " + done.stderr.strip())
+            self.skipTest("cannot mount a tmpfs here: " + done.stderr.strip())
         return done, names
 
     @unittest.skipUnless(shutil.which("unshare"), "unshare is not installed")
@@ -334,7 +335,7 @@ class BadInput(CliTest):
         done, names = self.on_a_small_disk("1m", "stage", *graph.options(), "--out",
                                            self.path("disk", "out"))
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("free", done.stderr)   # said before anything is written
+        self.assertIn("free", done.stderr)   # reported before anything is written
         self.assertEqual(names, [])
         done, names = self.on_a_small_disk("16m", "stage", *graph.options(), "--out",
                                            self.path("disk", "out"))

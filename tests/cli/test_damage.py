@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged datasets: one byte changed, files cut or gone, staging killed."""
+"""Damaged datasets: one byte changed, files truncated or missing, staging killed."""
 import filecmp
 import os
 import shutil
@@ -17,13 +17,13 @@ from clitest import RUNG, CliTest, Graph, main
 class Corrupt(CliTest):
     def setUp(self):
         super().setUp()
-        # features of more than one block of a mebibyte
+        # features longer than one checksum block of 1 MiB
         self.graph = Graph(self.folder, vertices=20000, edges=30000, row_bytes=100)
         self.staged = self.stage(self.graph)
         self.assertIs(self.json_of("verify", self.staged)["ok"], True)
 
     def flipped(self, name, offset):
-        """Change the byte at an offset; give it back at the end of the with block."""
+        """Flip a bit of the byte at an offset; restore it at the end of the with block."""
         path = os.path.join(self.staged, name)
 
         class Flip:
@@ -56,7 +56,7 @@ class Corrupt(CliTest):
                         self.assertGreater(named[0]["offset"] + (1 << 26), offset)
         self.assertIs(self.json_of("verify", self.staged)["ok"], True)
 
-    def test_the_place_is_named_to_the_reader(self):
+    def test_text_names_block_and_offset(self):
         name = next(name for name in os.listdir(self.staged) if name.startswith("features"))
         size = os.path.getsize(os.path.join(self.staged, name))
         with self.flipped(name, size - 1):
@@ -67,12 +67,12 @@ class Corrupt(CliTest):
                           text)
         self.assertGreaterEqual(bad[0]["block"], 0)
 
-    def test_two_places_are_both_named(self):
+    def test_both_of_two_damaged_files_are_named(self):
         with self.flipped("labels.npy", 5000), self.flipped("graph_indptr.npy", 5000):
             bad = self.json_of("verify", self.staged, code=3)["bad"]
         self.assertEqual(sorted(entry["file"] for entry in bad), ["graph_indptr.npy", "labels.npy"])
 
-    def test_manifest_that_changed_does_not_open(self):
+    def test_changed_manifest_does_not_open(self):
         size = os.path.getsize(os.path.join(self.staged, "manifest.json"))
         for offset in range(0, size, size // 25):
             with self.subTest(offset), self.flipped("manifest.json", offset):
@@ -82,7 +82,7 @@ class Corrupt(CliTest):
                     self.assertIn(done.returncode, (1, 3))
                     self.assertIn("manifest.json", done.stderr)
 
-    def test_files_of_wrong_size_or_gone_do_not_open(self):
+    def test_resized_or_missing_files_do_not_open(self):
         for name in sorted(os.listdir(self.staged)):
             path, kept = os.path.join(self.staged, name), self.path("kept")
             shutil.copy(path, kept)
@@ -107,7 +107,7 @@ class Corrupt(CliTest):
 
     @staticmethod
     def put_special(kind, path):
-        """Something that is not a file. False where this user may not make it."""
+        """Create a special file. Return False if this user may not create it."""
         if kind == "fifo":
             os.mkfifo(path)
         elif kind == "folder":
@@ -122,9 +122,9 @@ class Corrupt(CliTest):
                 return False
         return True
 
-    def test_what_is_not_a_file_counts_as_damage(self):
-        """None of them is waited for: opening a FIFO would never return."""
-        os.chdir(self.folder)   # a socket's name is short
+    def test_special_files_count_as_damage(self):
+        """None of them blocks: a plain open() of a FIFO would never return."""
+        os.chdir(self.folder)   # the path of a socket must be short
         self.addCleanup(os.chdir, "/")
         for name in sorted(os.listdir(self.staged)):
             path, kept = os.path.join("staged", name), self.path("kept")
@@ -175,14 +175,14 @@ class Killed(CliTest):
         self.assertEqual(filecmp.cmpfiles(folder, self.reference, names, shallow=False)[1:],
                          ([], []))
 
-    def test_sigkill_at_any_moment_leaves_nothing_that_opens(self):
+    def test_sigkill_leaves_nothing_that_opens(self):
         whole = 0
         for kill in range(self.KILLS):
-            process = self.start("--resume")   # now and then behind what the last one left
+            process = self.start("--resume")   # sometimes resumes the previous run
             time.sleep(self.seconds * kill / self.KILLS * 1.1)
             process.kill()
             process.communicate()
-            # it was done, to the last byte, perhaps but for the journal
+            # Staging had finished; only the journal may be left to remove.
             if os.path.exists(self.out):
                 whole += 1
                 if os.path.exists(os.path.join(self.out, "journal")):
@@ -193,21 +193,21 @@ class Killed(CliTest):
             self.assertFalse(self.opens(self.out))
             self.assertFalse(self.opens(self.out + ".partial"))
         self.assertLess(whole, self.KILLS)
-        # behind what the killed left
+        # resume after the last kill
         self.run_rung("stage", *self.graph.options(), "--out", self.out, "--resume")
         self.same_as_reference(self.out)
         self.assertFalse(os.path.exists(self.out + ".partial"))
 
-    def test_sigkill_while_replacing_keeps_a_whole_folder(self):
+    def test_sigkill_while_replacing_keeps_a_complete_folder(self):
         shutil.copytree(self.reference, self.out)
         for kill in range(self.KILLS):
             process = self.start("--force")
             time.sleep(self.seconds * kill / self.KILLS * 1.1)
             process.kill()
             process.communicate()
-            self.run_rung("verify", self.out)   # the old one or the new one
+            self.run_rung("verify", self.out)   # the old dataset or the new one
 
-    def test_sigint_and_sigterm_leave_nothing_or_what_can_be_resumed(self):
+    def test_sigint_and_sigterm_leave_nothing_or_a_resumable_folder(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             for share in (0.2, 0.5, 0.8):
                 process = self.start()
@@ -215,7 +215,7 @@ class Killed(CliTest):
                 process.send_signal(number)
                 message = process.communicate()[1]
                 self.assertIn(process.returncode, (0, -number), message)
-                if os.path.exists(self.out):   # it was done
+                if os.path.exists(self.out):   # it had finished
                     self.same_as_reference(self.out)
                     shutil.rmtree(self.out)
                 left = os.path.exists(os.path.join(self.out + ".partial", "journal"))
@@ -225,8 +225,8 @@ class Killed(CliTest):
                 self.same_as_reference(self.out)
                 shutil.rmtree(self.out)
 
-    def test_two_at_once_are_told_apart(self):
-        """One of them stages; the other one, if it came while the first was at work, says so."""
+    def test_two_runs_at_once(self):
+        """One run stages; the other fails and names the folder."""
         first, second = self.start(), self.start()
         results = [process.communicate()[1] for process in (first, second)]
         codes = sorted((first.returncode, second.returncode))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/debian_graph.py on a small archive whose graph is worked out by hand."""
+"""tools/debian_graph.py on a small archive whose graph is computed by hand."""
 import math
 import os
 import struct
@@ -58,9 +58,8 @@ class DebianGraph(CliTest):
         with open(self.path("available"), "w", encoding="utf-8") as file:
             file.write(text)
         done = subprocess.run([sys.executable, SCRIPT, self.path(out), "--input",
-                               self.path("available"), *more],
-                              capture_output=True,
-                              text=True, check=False, timeout=60)
+                              self.path("available"), *more],
+                              capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
@@ -71,27 +70,26 @@ class DebianGraph(CliTest):
         with open(self.path("data", name), encoding="utf-8") as file:
             return file.read().splitlines()
 
-    def test_edges_go_from_the_dependency_to_the_package(self):
+    def test_edges_point_from_dependency_to_package(self):
         self.make()
         self.assertEqual(self.lines("packages.txt"), NAMES)
         descr, shape, values = self.load("edges")
         self.assertEqual((descr, shape), ("<i8", (2, 5)))
         edges = {(NAMES[u], NAMES[v]) for u, v in zip(values[:5], values[5:])}
         self.assertEqual(edges, {("libc6", "alpha"), ("beta", "alpha"), ("zeta", "alpha"),
-                                 ("gamma-tools", "alpha"), ("alpha",
-                                                                                                                      "beta")})
+                                 ("gamma-tools", "alpha"), ("alpha", "beta")})
 
-    def test_labels_are_sections_without_their_area(self):
+    def test_labels_are_sections_without_area(self):
         self.make()
         self.assertEqual(self.lines("classes.txt"), ["games", "libs"])
         self.assertEqual(self.load("labels"), ("<i8", (5,), [0, 0, -1, 1, 1]))
 
-    def test_features_are_weighted_hashed_words_of_length_one(self):
+    def test_features_are_normalized_hashed_words(self):
         self.make()
         descr, shape, data = self.load("features")
         self.assertEqual((descr, shape, len(data)), ("<f2", (5, 512), 5 * 512 * 2))
         rows = [memoryview(data)[1024 * i:1024 * (i + 1)] for i in range(5)]
-        # beta: "games" is in two of five packages, "beta" and its mark in one
+        # beta: the word "games" is in two of five packages, "beta" and "~beta" in one
         expected = {}
         for word, holders in (("games", 2), ("beta", 1), ("~beta", 1)):
             code = zlib.crc32(word.encode())
@@ -108,7 +106,7 @@ class DebianGraph(CliTest):
     def halves(self, row):
         return struct.unpack("<512e", row)
 
-    def test_a_name_stays_in_its_split(self):
+    def test_a_package_stays_in_its_split(self):
         text = "".join("Package: p%d\nSection: %s\n\n" % (i, "ab"[i % 2]) for i in range(5000))
         self.make(text)
         names = self.lines("packages.txt")
@@ -136,7 +134,7 @@ class DebianGraph(CliTest):
                       "rb") as one, open(self.path("again", name), "rb") as other:
                 self.assertEqual(one.read(), other.read(), name)
 
-    def test_what_is_there_is_replaced_only_when_asked(self):
+    def test_an_existing_dataset_is_replaced_only_with_force(self):
         self.make()
         self.assertIn("--force", self.make(code=1).stderr)
         self.make(ARCHIVE, "--force")

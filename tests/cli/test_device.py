@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of GPUs on a machine without one (a GPU that is there is hidden from CUDA): the CPU
-serves and says why, or exit 77."""
+"""GPU options without a GPU (an existing GPU is hidden from CUDA): the CPU gathers and the command
+prints the reason, or it exits with 77."""
 import os
 import sys
 
@@ -16,7 +16,7 @@ class WithoutGpu(CliTest):
         self.variables = {"CUDA_VISIBLE_DEVICES": "-1"}
         self.staged = self.stage(Graph(self.folder, vertices=3000))
 
-    def test_the_cpu_serves_and_one_line_says_why(self):
+    def test_the_cpu_gathers_and_one_line_gives_the_reason(self):
         for args in (["--gpu", "10%"], ["--gpu", "max"], ["--gpu", "0"], ["--peers", "2"],
                      ["--gpus", "0,1", "--replicate", "5%"],
                      ["--device", "auto"], ["--device", "auto", "--gpu", "1MiB"]):
@@ -32,15 +32,14 @@ class WithoutGpu(CliTest):
                     if name == "bench":
                         self.assertEqual(found["wrong_rows"], 0)
 
-    def test_without_options_nobody_looks_for_a_gpu(self):
+    def test_without_gpu_options_no_gpu_is_queried(self):
         for args in ([], ["--device", "cpu"]):
             done = self.run_rung("bench", self.staged, "--rows", "1000", *args)
             self.assertEqual(done.stderr, "")
             found = self.json_of("bench", self.staged, "--rows", "1000", *args)
             self.assertEqual({key: found[key]
                               for key in ("device", "device_why", "gpu", "gpu_name", "gpu_count",
-                                          "map_on_gpu",
-                                                          "host_waits", "scatters", "attached")},
+                                          "map_on_gpu", "host_waits", "scatters", "attached")},
                              {"device": "cpu", "device_why": None, "gpu": None, "gpu_name": None,
                               "gpu_count": None,
                               "map_on_gpu": None, "host_waits": None, "scatters": None,
@@ -48,7 +47,7 @@ class WithoutGpu(CliTest):
             plan = self.json_of("plan", self.staged, *args)
             self.assertEqual((plan["device"], plan["device_why"], plan["gpus"]), ("cpu", None, []))
 
-    def test_cuda_asked_for_is_hardware_absent(self):
+    def test_device_cuda_exits_with_77(self):
         for name in ("plan", "bench"):
             for args in ([], ["--gpu", "10%"], ["--peers", "2"],
                          ["--engine", "pread"] if name == "bench" else []):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""plan and bench on simulated GPUs: right rows for every mix of tiers, found where their ranks say,
-in whatever order CUDA works."""
+"""plan and bench on simulated GPUs: every mix of tiers returns the right rows, each from the tier
+of its rank, whatever order CUDA works in."""
 import json
 import os
 import random
@@ -14,11 +14,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from clitest import SIM, CliTest, Graph, main, read_npy, shape_of
 
 VERTICES, ROW_BYTES = 3000, 64
-THREADS = 80   # more than the engine of a store starts
-# of host memory: the fewest slots, and a third of the rows
+THREADS = 80   # more than the engine of a store starts by itself
+# host budget: the minimum of slots and a third of the rows
 SOME = "%dB" % (4 * 4096 + 1000 * ROW_BYTES)
 
-# name: (what the machine has, options)
+# name: (variables of the simulated machine, options)
 MIXES = {
     "host": ({}, ["--gpu", "0", "--host", "max"]),
     "host and file": ({}, ["--gpu", "0", "--host", SOME]),
@@ -32,15 +32,14 @@ MIXES = {
                              ["--peers", "2", "--gpu", "20%", "--host", SOME]),
     "replicas, peers, host and file": ({"RUNG_SIM_GPUS": "3"},
                                        ["--gpus", "2,0", "--gpu", "20%", "--replicate", "8%",
-                                        "--host",
-                                                              SOME]),
+                                        "--host", SOME]),
     "replicas only": ({"RUNG_SIM_GPUS": "2"}, ["--peers", "2", "--gpu", "20%", "--replicate", "max",
                                                "--host", SOME]),
 }
 
 
 def uniform(count, below, seed):
-    """The ranks of --ids uniform: splitmix64, the upper half of its product with `below`."""
+    """Return the ranks of --ids uniform: the upper half of splitmix64 times `below`."""
     ranks, state, low = [], seed, 2 ** 64 - 1
     for _ in range(count):
         state = (state + 0x9e3779b97f4a7c15) & low
@@ -64,7 +63,7 @@ class GpuTest(CliTest):
         self.variables = {"RUNG_SIM_GPUS": "1", **variables}
 
     def check(self, found, ranks):
-        """No wrong row; each tier served the ranks it holds."""
+        """Check that no row is wrong and that each tier served exactly its own ranks."""
         self.assertEqual(found["wrong_rows"], 0)
         first = 0
         for tier in found["tiers"]:
@@ -77,8 +76,7 @@ class GpuTest(CliTest):
 
     def bench_ranks(self, *args, rows=3000, seed=3):
         found = self.json_of("bench", self.staged, "--ids", "uniform", "--rows", rows, "--seed",
-                             seed, "--batch", 500, "--check",
-                             *args)
+                             seed, "--batch", 500, "--check", *args)
         self.check(found, uniform(rows, VERTICES, seed))
         return found
 
@@ -98,12 +96,12 @@ class Mixes(GpuTest):
                 self.assertAlmostEqual(sum(tier["hit_share"] for tier in plan["tiers"]), 1)
                 rows = {tier["name"]: tier["rows"] for tier in plan["tiers"]}
                 for tier, words in (("gpu", ("GPU", "replicas", "three")),
-                                    ("peer", ("peers", "three")), ("nvme", ("file", "three",
-                                                                                                                   "only"))):
+                                    ("peer", ("peers", "three")),
+                                    ("nvme", ("file", "three", "only"))):
                     self.assertEqual(rows[tier] > 0, any(word in name for word in words), tier)
                 self.assertEqual(found["scatters"] > 0, rows["nvme"] > 0)
 
-    def test_the_cpu_finds_the_same_ranks_in_memory(self):
+    def test_the_cpu_holds_the_same_ranks_in_memory(self):
         self.machine()
         on_gpu = self.bench_ranks("--gpu", "20%", "--host", SOME)
         on_cpu = self.bench_ranks("--device", "cpu", "--host", SOME)
@@ -125,7 +123,7 @@ class Mixes(GpuTest):
                                      *options)
                 self.check(found, [rank_of_vertex[vertex] for vertex in vertices])
                 self.assertIs(found["map_on_gpu"], "0" not in options,
-                              "a map of 12000 bytes fits half of every other budget")
+                              "a map of 12000 bytes fits into half of every other budget")
 
     def test_traces(self):
         for name in ("GPU, host and file", "replicas, peers, host and file"):
@@ -135,14 +133,14 @@ class Mixes(GpuTest):
             self.assertEqual(found["wrong_rows"], 0)
             self.assertEqual(sum(tier["hits"] for tier in found["tiers"]), found["rows"])
 
-    def test_by_default_all_that_fits(self):
-        self.machine(RUNG_SIM_GPU_BYTES=str((1 << 30) + 100 * ROW_BYTES))   # 1 GiB is left free
+    def test_the_default_budget_uses_all_free_memory(self):
+        self.machine(RUNG_SIM_GPU_BYTES=str((1 << 30) + 100 * ROW_BYTES))   # 1 GiB stays free
         plan = self.json_of("plan", self.staged, "--device", "auto", "--host", SOME)
         self.assertEqual(plan["tiers"][0], {**plan["tiers"][0], "name": "gpu", "rows": 100})
 
 
 class Machines(GpuTest):
-    def test_orders_and_settings_of_cuda(self):
+    def test_orders_of_work_and_cuda_settings(self):
         options = MIXES["peers, host and file"][1]
         for variables in ({"CUDA_LAUNCH_BLOCKING": "1"}, {"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
                           {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "RUNG_SIM_LAZY": "1"},
@@ -163,7 +161,7 @@ class Machines(GpuTest):
         self.assertEqual([tier["rows"] for tier in plan["tiers"]][:2], [VERTICES // 5, 0])
         self.assertEqual(self.bench_ranks(*options)["device_why"], why)
 
-    def test_a_gpu_that_is_too_small_says_what_is_free(self):
+    def test_a_full_gpu_reports_its_free_bytes(self):
         self.machine(RUNG_SIM_GPU_BYTES="100000")
         for args, says in ((["--gpu", "max"],
                             'rows of the tier "gpu" of %d bytes' % (VERTICES * ROW_BYTES)),
@@ -182,11 +180,11 @@ class Machines(GpuTest):
             self.fails("bench", self.staged, "--device", "cuda", code=77,
                        says=["rung bench: cuda: looking for GPUs: ", why])
             done = self.run_rung("bench", self.staged, "--gpu", "10%", "--rows", "1000", "--check")
-            self.assertRegex(done.stderr,
-                             r"\Arung bench: the CPU gathers: cuda: looking for GPUs: .*%s\)\n\Z" % why)
+            self.assertRegex(done.stderr, r"\Arung bench: the CPU gathers: cuda: "
+                             r"looking for GPUs: .*%s\)\n\Z" % why)
             self.assertIn("checked: 0 wrong rows", done.stdout)
 
-    def test_a_gpu_that_is_not_there(self):
+    def test_unknown_gpu_index(self):
         self.machine(RUNG_SIM_GPUS="2")
         for args in (["--gpus", "2"], ["--peers", "3"], ["--gpus", "0,7"]):
             self.fails("plan", self.staged, "--device", "cuda", *args, code=77,
@@ -196,7 +194,7 @@ class Machines(GpuTest):
 
 
 class Shared(GpuTest):
-    """Rows that processes share: the host tier by its memory, the tier "peer" by CUDA's handles."""
+    """Shared rows: the host tier is shared as memory, the tier "peer" through CUDA IPC handles."""
 
     def setUp(self):
         super().setUp()
@@ -205,7 +203,7 @@ class Shared(GpuTest):
     def attached(self, *args, code=0):
         return self.json_of("bench", "--attach", self.socket, "--check", *args, code=code)
 
-    def test_an_attached_bench_finds_the_same_rows(self):
+    def test_an_attached_bench_gathers_the_same_rows(self):
         for name in ("GPU, host and file", "one GPU posing as three",
                      "replicas, peers, host and file"):
             with self.subTest(name):
@@ -229,18 +227,16 @@ class Shared(GpuTest):
                    says=["rung bench: ", "cudaErrorNoDevice"])
 
     def gathering(self):
-        """An attacher that has begun to gather and is not soon done: only then it has all its
-        threads."""
+        """Start an attached run and wait until it gathers: it has all its threads only then."""
         attacher = self.start("bench", "--attach", self.socket, "--ids", "uniform", "--rows",
-                              1 << 22, "--batch", 100, "--quiet",
-                              "--threads", THREADS)
+                              1 << 22, "--batch", 100, "--quiet", "--threads", THREADS)
         until = time.monotonic() + 60
         while attacher.poll() is None and len(os.listdir("/proc/%d/task" % attacher.pid)) < THREADS:
             self.assertLess(time.monotonic(), until)
         self.assertIsNone(attacher.poll())
         return attacher
 
-    def test_gpu_memory_goes_with_its_process(self):
+    def test_gpu_memory_ends_with_its_process(self):
         self.machine()
         creator, _ = self.share(self.staged, self.socket, "--rows", 1000,
                                 *MIXES["one GPU posing as three"][1])
@@ -253,7 +249,7 @@ class Shared(GpuTest):
 
 
 class Reports(GpuTest):
-    def test_keys_are_those_of_the_cpu(self):
+    def test_keys_match_those_of_the_cpu(self):
         self.machine()
         forecast = ("gpu_seconds_per_batch", "peer_seconds_per_batch", "link_seconds_per_batch")
         for name, more in (("plan", []), ("bench", ["--rows", "1000", "--check"])):
@@ -270,7 +266,7 @@ class Reports(GpuTest):
                               "host_waits": "number", "scatters": "number"})
 
     def profile(self, *rungs):
-        """Of a machine, with a GPU's figures of these rungs."""
+        """Write the profile of a machine with GPU rates of these tiers; return its path."""
         rates = {"gpu": 1e9, "peer": 1e8, "host": 1e7}
         with open(self.path("machine.json"), "w", encoding="utf-8") as out:
             json.dump({"schema": 1, "measured": {},
@@ -283,14 +279,14 @@ class Reports(GpuTest):
                                        "rows_per_s": rates[rung]} for rung in rungs]}, out)
         return self.path("machine.json")
 
-    def test_seconds_are_predicted_by_what_each_rung_was_measured_to_do(self):
+    def test_predicted_seconds_use_the_rate_of_each_tier(self):
         self.machine(RUNG_SIM_GPUS="2")
         options = ["--peers", "2", "--gpu", "20%", "--replicate", "8%", "--host", SOME]
         plan = self.json_of("plan", self.staged, *options, "--profile",
                             self.profile("gpu", "peer", "host"))
         share = {tier["name"]: tier["hit_share"] for tier in plan["tiers"]}
         rows = plan["rows_per_batch"]
-        # some of those dealt to two GPUs are the first one's
+        # of the rows interleaved over two GPUs, some are on the first
         own = plan["gpu_seconds_per_batch"] * 1e9
         peer = plan["peer_seconds_per_batch"] * 1e8
         self.assertAlmostEqual((own + peer) / rows, share["gpu"] + share["peer"], places=6)
@@ -303,7 +299,7 @@ class Reports(GpuTest):
         self.assertEqual(plan["assumed"], [])
         self.assertEqual((plan["threads"], plan["chosen"]["threads"],
                           plan["chosen"]["threads_why"]), (None, None, "a GPU gathers"))
-        # as many as there is room for
+        # limited by the slots that fit into the budget
         self.assertLessEqual(plan["queue_depth"], plan["chosen"]["queue_depth"])
         for rungs in ((), ("gpu",), ("gpu", "host")):
             profile = self.profile(*rungs)
@@ -322,7 +318,7 @@ class Reports(GpuTest):
         self.assertIn("rates of the machine are assumed",
                       self.run_rung("plan", self.staged, *options).stdout)
 
-    def test_a_gpu_posing_as_three_reads_its_own_memory(self):
+    def test_one_gpu_as_three_reads_its_own_memory(self):
         self.machine()
         plan = self.json_of("plan", self.staged, "--gpus", "0,0,0", "--gpu", "max", "--profile",
                             self.profile("gpu"))
@@ -343,8 +339,8 @@ class Reports(GpuTest):
                          r"times\n")
         self.assertRegex(text, r"(?m)^peer +1200 +\d+ +\d")
 
-    def test_check_sees_rows_that_are_wrong(self):
-        """The GPU keeps the rows that were read at the opening; the file changes meanwhile."""
+    def test_check_finds_wrong_rows(self):
+        """The GPU keeps the rows it loaded when the store opened; the file changes afterwards."""
         self.machine()
         path = os.path.join(self.staged, next(name for name in os.listdir(self.staged)
                                               if name.startswith("features")))

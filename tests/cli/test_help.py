@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Help, usage errors, sizes, options that this version does not have yet."""
+"""Help, usage errors, sizes, output errors and shell completion."""
 import os
 import re
 import subprocess
@@ -21,7 +21,7 @@ class Help(CliTest):
                 done = self.run_rung(name, "--help")
                 self.golden("help-%s.txt" % name, done.stdout)
                 self.assertNotRegex(done.stdout, r"(?m) $|^ {7,28}--",
-                                    "argp breaks lines that just fit: reword it")
+                                    "argp broke a line that just fits; reword it")
                 for option in ("--json", "--quiet", "--threads"):
                     self.assertIn(option, done.stdout)
 
@@ -38,7 +38,7 @@ class Help(CliTest):
             for option in set(options) - {"usage"}:
                 self.assertIn("**--%s**" % option, page, "man page of " + name)
 
-    def test_version_says_what_is_built_in_and_why(self):
+    def test_version_lists_the_parts_with_reasons(self):
         lines = self.run_rung("--version").stdout.splitlines()
         self.assertRegex(lines[0], r"^rung \d+\.\d+\.\d+ \(.+\)$")
         parts = {line.split()[0]: line.split(None, 2)[1:] for line in lines[1:]}
@@ -47,17 +47,17 @@ class Help(CliTest):
             self.assertIn(state, ("yes", "no"))
             self.assertTrue(why)
 
-    def test_no_command_is_a_usage_error(self):
+    def test_missing_command_is_a_usage_error(self):
         done = self.run_rung(code=2)
         self.assertEqual(done.stdout, "")
         self.assertIn("Usage: rung COMMAND", done.stderr)
 
-    def test_unknown_command_lists_the_known(self):
+    def test_unknown_command_lists_the_commands(self):
         self.fails("stag", code=2, says=["'stag'", *COMMANDS, "train"])
 
 
 class Output(CliTest):
-    """Standard output that cannot be written to: a full device, or none."""
+    """Standard output that cannot be written: a full device, or a closed descriptor."""
 
     LOST = "standard output could not be written"
 
@@ -88,9 +88,9 @@ class Output(CliTest):
                          ["trace", staged, "--scores", "none"], ["bench", staged, "--rows", 1000],
                          ["numa", "--topology"]):
                 self.loses(*args, *more)
-        self.run_rung("verify", staged)   # a closed standard output did not become one of its files
+        self.run_rung("verify", staged)   # no file took the descriptor of the closed output
 
-    def test_what_stage_and_score_write_is_whole(self):
+    def test_files_of_stage_and_score_are_complete(self):
         graph = Graph(self.folder)
         for redirection in (">/dev/full", ">&-"):
             for name, *args in (("stage", *graph.options(score="degree"), "--force"),
@@ -112,7 +112,7 @@ class Output(CliTest):
             self.fails(*args, "/dev/full", code=1,
                        says="rung %s: /dev/full cannot be written: No space left" % args[0])
 
-    def test_train_ends_with_the_first_line_that_is_lost(self):
+    def test_train_stops_at_the_first_lost_line(self):
         if not self.can_train():
             self.skipTest("rung train is not in this build")
         staged = self.stage(Graph(self.folder), fanout="3,2", batch=50, score="degree")
@@ -120,7 +120,7 @@ class Output(CliTest):
 
 
 class Usage(CliTest):
-    def test_threads_that_the_library_does_not_start(self):
+    def test_too_many_threads(self):
         for name in COMMANDS:
             with self.subTest(name):
                 self.fails(name, "--threads", 1025, code=2, says=["--threads", "1025", "1024"])
@@ -154,7 +154,7 @@ class Usage(CliTest):
             self.fails("score", "--graph", "g.npy", "--out", "o", *method, code=2,
                        says=["--fanout is missing", method[1] if method else "blend"])
 
-    def test_folder_that_is_no_dataset(self):
+    def test_folder_without_a_dataset(self):
         for name in ("verify", "info", "plan", "trace", "bench"):
             for folder in (self.folder, self.path("none")):
                 self.fails(name, folder, code=1, says=["rung %s: " % name, folder])
@@ -266,7 +266,7 @@ class Values(CliTest):
                 with self.subTest([name] + args):
                     self.fails(name, "x", *args, code=2, says=["rung %s: " % name, says])
 
-    def test_good_sizes_are_what_they_say(self):
+    def test_sizes_are_parsed(self):
         graph = Graph(self.folder, vertices=4000, row_bytes=64)   # 256000 bytes of features
         staged = self.stage(graph)
         for text, room in (("65536", 65536), ("64KiB", 65536), ("65536B", 65536),
@@ -279,7 +279,7 @@ class Values(CliTest):
                 self.assertLessEqual(used, room)
                 self.assertGreater(used, room - 64)
 
-    def test_a_share_of_the_cache_is_one_of_the_host_budget(self):
+    def test_cache_percentage_refers_to_the_host_budget(self):
         # 2048000 bytes of features
         staged = self.stage(Graph(self.folder, vertices=4000, row_bytes=512))
 
@@ -291,7 +291,7 @@ class Values(CliTest):
         self.assertEqual(rows("1024000", "100%"), rows("1024000", "max"))
         self.assertEqual((rows("1024000", "0%"), rows("max", "10%")), (0, 0))
 
-    def test_a_budget_that_cannot_hold_the_slots_names_the_least(self):
+    def test_budget_below_the_slots_reports_the_minimum(self):
         staged = self.stage(Graph(self.folder))
         for text in ("0", "0%", "100"):
             message = self.fails("plan", staged, "--host", text, code=2,
@@ -301,11 +301,11 @@ class Values(CliTest):
 
 
 class Completion(CliTest):
-    """Bash is offered what the help lists."""
+    """Bash completes the commands, options and values that the help lists."""
     script = os.path.join(os.environ.get("RUNG_BUILD_DIR", "build"), "completions", "rung")
 
     def offered(self, *words):
-        """The completions of the last of these words."""
+        """Return the completions of the last word."""
         code = """source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rung
                   printf '%s\\n' "${COMPREPLY[@]}" """
         done = subprocess.run(["bash", "-c", code, "bash", self.script, "rung", *words],
@@ -323,7 +323,7 @@ class Completion(CliTest):
         self.assertEqual(self.offered(""), ["--help", "--version", *self.commands()])
         self.assertEqual(self.offered("st"), ["stage"])
 
-    def test_options_are_those_of_the_help(self):
+    def test_options_match_the_help(self):
         self.assertGreater(len(self.commands()), 7)
         for command in self.commands():
             listed = re.findall(r"^ +(?:-., )?--([A-Za-z0-9-]+)",
@@ -338,7 +338,7 @@ class Completion(CliTest):
         self.assertEqual(self.offered("bench", "dir", "--engine", "io"),
                          ["io_uring_poll", "io_uring"])
 
-    def test_files_are_left_to_the_shell(self):
+    def test_file_names_are_completed_by_the_shell(self):
         self.assertEqual(self.offered("info", "di"), [])
         self.assertEqual(self.offered("stage", "--features", "-"), [])
 

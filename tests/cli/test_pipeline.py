@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stage, verify, info, plan and bench on a small random graph, against a plain retelling of what
-they should do."""
+"""stage, verify, info, plan and bench on a small random graph, compared with simple loops in
+Python."""
 import filecmp
 import json
 import os
@@ -12,7 +12,7 @@ from clitest import CliTest, Graph, main, npy_bytes, read_npy, shape_of
 
 
 def in_lists(graph, undirected=False):
-    """The in-neighbours of every vertex, in the order of the edges."""
+    """Return the in-neighbours of every vertex, in the order of the edges."""
     lists = [[] for _ in range(graph.vertices)]
     for u, v in graph.edges:
         lists[v].append(u)
@@ -27,7 +27,7 @@ class Contents(CliTest):
         self.graph = Graph(self.folder)
 
     def check(self, staged, lists):
-        """The folder holds the graph, relabelled by its own maps, and all that belongs to it."""
+        """Check the folder: the graph relabelled by the staged maps, rows, labels and splits."""
         graph = self.graph
 
         def load(name):
@@ -66,7 +66,7 @@ class Contents(CliTest):
                 self.check(staged, lists)
                 self.assertEqual(self.json_of("info", staged)["score"], method)
 
-    def test_degree_is_the_out_degree(self):
+    def test_degree_score_is_the_out_degree(self):
         staged = self.stage(self.graph, score="degree")
         degree = [0] * self.graph.vertices
         for u, _ in self.graph.edges:
@@ -75,7 +75,7 @@ class Contents(CliTest):
         self.assertEqual(vertex_of_rank, sorted(range(self.graph.vertices),
                                                 key=lambda v: (-degree[v], v)))
 
-    def test_what_the_score_was_made_with_is_kept(self):
+    def test_the_options_of_the_score_are_recorded(self):
         staged = self.stage(self.graph, draws="new", seed=7, batches=3, fanout="4,all", batch=50)
         info = self.json_of("info", staged)
         self.assertEqual((info["score"], info["score_batches"], info["score_seed"], info["draws"],
@@ -91,7 +91,7 @@ class Contents(CliTest):
                          (0.5, None, None))
         self.assertLess(info["iterations"], 9)
 
-    def test_the_score_is_that_of_rung_score(self):
+    def test_the_score_equals_that_of_rung_score(self):
         graph = self.graph
         for method in ("expected", "blend"):
             with self.subTest(method):
@@ -125,7 +125,7 @@ class Contents(CliTest):
         self.assertEqual(descr, "<u8")
         self.assertEqual(indptr[-1], len(set(self.graph.edges)))
 
-    def test_given_scores_rank(self):
+    def test_a_given_score_decides_the_ranks(self):
         graph = self.graph
         score = [float((v * 7919) % graph.vertices) for v in range(graph.vertices)]
         given = graph.write("score.npy", "<f4", (graph.vertices,), score)
@@ -135,7 +135,7 @@ class Contents(CliTest):
         self.assertEqual(vertex_of_rank, sorted(range(graph.vertices), key=lambda v: -score[v]))
         self.assertEqual(self.json_of("info", staged)["score"], "given")
 
-    def test_all_forms_of_sources_give_the_same_bytes(self):
+    def test_all_source_formats_give_the_same_bytes(self):
         graph = self.graph
         staged = self.stage(graph)
         flat = [u for u, _ in graph.edges] + [v for _, v in graph.edges]
@@ -147,8 +147,7 @@ class Contents(CliTest):
         with open(graph.path("features.raw"), "wb") as file:
             file.write(b"header" + graph.rows)
         members = {"edges": npy_bytes("<i8", (2, len(graph.edges)), flat),
-                   "x": npy_bytes("|u1", (graph.vertices,
-                                                                                                  graph.row_bytes), graph.rows)}
+                   "x": npy_bytes("|u1", (graph.vertices, graph.row_bytes), graph.rows)}
         stored = graph.write_npz("stored.npz", members, deflate=False)
         deflated = graph.write_npz("deflated.npz", members, deflate=True)
         head, tail = graph.edges[:half], graph.edges[half:]
@@ -209,7 +208,7 @@ class Folder(CliTest):
         super().setUp()
         self.graph = Graph(self.folder)
 
-    def test_dry_run_writes_nothing_and_tells_the_truth(self):
+    def test_dry_run_writes_nothing_and_reports_the_real_sizes(self):
         out = self.path("out")
         before = sorted(os.listdir(self.folder))
         planned = self.json_of("stage", *self.graph.options(), "--out", out, "--dry-run")
@@ -220,7 +219,7 @@ class Folder(CliTest):
         done = self.json_of("stage", *self.graph.options(), "--out", out)
         self.assertEqual(done["bytes_written"], sum(os.path.getsize(os.path.join(out, name))
                                                     for name in os.listdir(out)))
-        # the manifest's length is not known before
+        # the length of the manifest is not known in advance
         self.assertLess(abs(planned["bytes_written"] - done["bytes_written"]), 8192)
 
     def test_existing_folder_is_kept_unless_forced(self):
@@ -231,7 +230,7 @@ class Folder(CliTest):
         self.assertEqual(self.json_of("info", out)["score"], "blend")
         self.run_rung("verify", out)
 
-    def test_force_does_not_replace_what_is_no_dataset(self):
+    def test_force_does_not_replace_other_folders(self):
         out = self.path("precious")
         os.mkdir(out)
         with open(os.path.join(out, "thesis.txt"), "w", encoding="utf-8") as file:
@@ -268,7 +267,7 @@ class Folder(CliTest):
 
 
 class Results(CliTest):
-    """Numbers that can be worked out, and the keys that scripts depend on."""
+    """Numbers that the test can compute, and the keys that scripts depend on."""
 
     def setUp(self):
         super().setUp()
@@ -333,7 +332,7 @@ class Results(CliTest):
         self.assertIn("blend, 512 batches sampled\n", text)
         self.assertIn("u8 [4000, 256], 256 bytes a row", text)
 
-    def test_plan_splits_the_rows_and_the_budget(self):
+    def test_plan_divides_the_rows_and_the_budget(self):
         plan = self.json_of("plan", self.staged, "--host", "200KiB")
         host, nvme = plan["tiers"]
         self.assertEqual([host["name"], nvme["name"]], ["host", "nvme"])
@@ -348,7 +347,7 @@ class Results(CliTest):
                                nvme["hit_share"])
         self.assertEqual(self.json_of("plan", self.staged, "--batch", 2000)["batches_per_epoch"], 1)
 
-    def test_plan_gives_a_share_of_the_budget_to_the_cache(self):
+    def test_plan_reserves_a_share_of_the_budget_for_the_cache(self):
         room = 512 * 1024
         plan = self.json_of("plan", self.staged, "--host", room)
         self.assertGreater(plan["cache"]["rows"], 0)
@@ -373,7 +372,7 @@ class Results(CliTest):
                            **change), out)
         return path
 
-    def test_plan_predicts_seconds_by_a_profile_or_by_what_it_assumes(self):
+    def test_plan_predicts_seconds_from_a_profile_or_assumed_rates(self):
         assumed = self.json_of("plan", self.staged, "--host", "20%")
         self.assertIsNone(assumed["profile"])
         self.assertGreater(assumed["seconds_per_epoch"], 0)
@@ -397,8 +396,7 @@ class Results(CliTest):
         self.assertEqual(seconds, sorted(seconds, reverse=True))
 
     def drive(self):
-        """Name of the disk that the staged folder lies on, by the links of /sys; None where there
-        is none."""
+        """Return the name of the disk of the staged folder, from /sys; None without a disk."""
         number = os.stat(self.staged).st_dev
         link = "/sys/dev/block/%d:%d" % (os.major(number), os.minor(number))
         if not os.path.exists(link):
@@ -407,7 +405,7 @@ class Results(CliTest):
         return os.path.basename(os.path.dirname(folder)
                                 if os.path.exists(os.path.join(folder, "partition")) else folder)
 
-    def test_plan_takes_the_reads_of_the_drive_that_the_features_lie_on(self):
+    def test_plan_uses_the_reads_of_the_drive_of_the_features(self):
         own = self.drive()
         reads = [{"drive": name, "file": "f", "row_bytes": size, "queue_depth": 64,
                   "reads_per_s": rate}
@@ -422,7 +420,7 @@ class Results(CliTest):
         if own:
             self.assertEqual((plan["chosen"]["drives"], plan["chosen"]["drives_why"]),
                              ([own], "the features are on this drive"))
-            # by gaps not the same reads
+            # not exactly 1000: other merge gaps, so other reads
             self.assertAlmostEqual(plan["nvme_seconds_per_batch"] / first["nvme_seconds_per_batch"],
                                    1000, delta=500)
         else:
@@ -430,11 +428,13 @@ class Results(CliTest):
             self.assertIn("does not name", plan["chosen"]["drives_why"])
         self.assertIn("  drive      other9n1: the features are on",
                       self.run_rung("plan", self.staged, "--host", "20%", "--profile",
-                                                                            self.profile(nvme_read=reads[:2])).stdout)
+                                    self.profile(nvme_read=reads[:2])).stdout)
 
     def chosen_profile(self):
-        """A drive of 100 us and 199,000 reads a second, cores of 10 M rows a second, of which two
-        come to what all of them reach."""
+        """Write a profile: a drive of 100 us and 199,000 reads/s, cores of 10 M rows/s each.
+
+        Two cores reach the rate of all eight.
+        """
         reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth,
                   "reads_per_s": min(10e3 * depth, most)}
                  for size, most in ((4096, 199e3), (65536, 199e3 / 8)) for depth in (1, 10, 20, 40)]
@@ -444,12 +444,12 @@ class Results(CliTest):
                   rate in (("one", 1, 1e7), ("all", 8, 1.9e7))]
         return self.profile(results=gather, nvme_read=reads)
 
-    def test_what_is_not_given_is_chosen_by_the_profile(self):
+    def test_omitted_options_are_chosen_from_the_profile(self):
         profile = self.chosen_profile()
         plan = self.json_of("plan", self.staged, "--host", "80%", "--profile", profile)
         chosen = plan["chosen"]
         self.assertEqual((chosen["queue_depth"], chosen["threads"]), (19, 2))
-        sector = plan["sector_bytes"]   # a byte of a long read takes 0.61 ns, a read of a row 5 us
+        sector = plan["sector_bytes"]   # a byte of a long read takes 0.61 ns, a row 5 us
         row = max(sector, 256)
         self.assertEqual(chosen["merge_gap_bytes"] % sector, 0)
         self.assertAlmostEqual(chosen["merge_gap_bytes"], 8192 / 0.95 - row, delta=0.2 * 8192)
@@ -471,7 +471,7 @@ class Results(CliTest):
                          plan["placement_why"] or chosen["interleaved_why"])
         self.assertIsNone(self.json_of("plan", self.staged)["chosen"])
 
-    def test_bench_takes_what_the_profile_chooses(self):
+    def test_bench_uses_the_choices_of_the_profile(self):
         profile = self.chosen_profile()
         bench = lambda *options: self.json_of("bench", self.staged, "--host", "80%", "--rows", 2000,
                                               *options)
@@ -484,7 +484,7 @@ class Results(CliTest):
         self.assertEqual((own["queue_depth"], own["merge_gap_bytes"], own["threads"]), (7, 512, 3))
         self.assertEqual(own["chosen"], chosen["chosen"])
 
-    def test_bench_reports_predicted_beside_measured(self):
+    def test_bench_reports_predicted_and_measured(self):
         profile = self.profile()
         bench = self.json_of("bench", self.staged, "--host", "20%", "--rows", 20000, "--cache", 0,
                              "--profile", profile)
@@ -500,7 +500,7 @@ class Results(CliTest):
                        says="leave out")
 
     def test_all_rows_of_a_long_run_are_predicted(self):
-        """Also those of the rounds after the first, and none of those that warm up."""
+        """The prediction includes the rounds after the first and excludes the warm-up."""
         rows = 5 << 20
         bench = self.json_of("bench", self.staged, "--numa-node", "none", "--host", "max",
                              "--ids", "uniform", "--rows", rows, "--warmup", 1 << 20,
@@ -508,7 +508,7 @@ class Results(CliTest):
         self.assertEqual((bench["rows"], bench["warmup_rows"]), (rows, 1 << 20))
         self.assertAlmostEqual(bench["predicted"]["memory_seconds"] / rows, 104e-9, delta=1e-12)
 
-    def test_profiles_that_are_none_are_refused(self):
+    def test_invalid_profiles_are_refused(self):
         self.fails("plan", self.staged, "--profile", self.path("none.json"), code=1,
                    says=["none.json", "rung numa --json"])
         self.fails("plan", self.staged, "--profile", self.profile(schema=2), code=1,
@@ -524,9 +524,8 @@ class Results(CliTest):
         self.assertEqual((plan["slots"]["count"], plan["read_bytes_per_epoch"],
                           plan["tiers"][0]["hit_share"]), (0, 0, 1))
 
-    def test_whole_neighbourhoods_can_be_counted(self):
-        """One batch of all train vertices with fanout all: the rows are the vertices within one
-        hop."""
+    def test_fanout_all_requests_whole_neighbourhoods(self):
+        """One batch of all train vertices: the rows are the vertices within one hop."""
         reached = set(self.graph.train)
         train = set(self.graph.train)
         reached.update(u for u, v in self.graph.edges if v in train)
@@ -534,7 +533,7 @@ class Results(CliTest):
                             len(self.graph.train))
         self.assertEqual(plan["rows_per_batch"], len(reached))
 
-    def test_prediction_is_what_bench_then_finds(self):
+    def test_bench_confirms_the_predicted_hits(self):
         plan = self.json_of("plan", self.staged, "--host", "30%")
         bench = self.json_of("bench", self.staged, "--host", "30%", "--ids", "trace", "--rows",
                              60000)
@@ -554,26 +553,23 @@ class Results(CliTest):
             self.assertEqual([tier["hits"] for tier in bench["tiers"]], [len(hot), 0])
             self.assertEqual((bench["device_reads"], bench["wrong_rows"]), (0, 0))
 
-    def test_ids_that_are_no_vertices(self):
-        for descr, values, says in (("<i8", [3, -1], "element 1 is -1"), ("<i8", [4000],
-                                                                          "element 0 is 4000, "
-                                                                          "vertices go from 0 to "
-                                                                          "3999"),
-                                    ("<i8", [1 << 32], "4294967296"), ("<f4", [1.0], "f32"),
-                                    ("<i8", [], "0 rows")):
+    def test_ids_that_are_not_vertices(self):
+        for descr, values, says in (
+                ("<i8", [3, -1], "element 1 is -1"),
+                ("<i8", [4000], "element 0 is 4000, vertices go from 0 to 3999"),
+                ("<i8", [1 << 32], "4294967296"), ("<f4", [1.0], "f32"), ("<i8", [], "0 rows")):
             ids = self.graph.write("ids.npy", descr, (len(values),), values)
             self.fails("bench", self.staged, "--ids", ids, code=1, says=["ids.npy", says])
 
-    def test_the_same_seed_asks_for_the_same_rows(self):
+    def test_equal_seeds_request_the_same_rows(self):
         for ids in ("trace", "uniform", "zipf"):
             runs = [self.json_of("bench", self.staged, "--host", "20%", "--ids", ids, "--rows",
-                                 20000, "--seed",
-                                 seed) for seed in (5, 5, 6)]
+                                 20000, "--seed", seed) for seed in (5, 5, 6)]
             hits = [run["tiers"][0]["hits"] for run in runs]
             self.assertEqual(hits[0], hits[1])
             self.assertNotEqual(hits[0], hits[2])
 
-    def test_zipf_prefers_low_ranks_as_it_should(self):
+    def test_zipf_weights_ranks_correctly(self):
         bench = self.json_of("bench", self.staged, "--host", "20%", "--ids", "zipf", "--rows",
                              200000)
         host_rows = bench["tiers"][0]["rows"]
@@ -581,7 +577,7 @@ class Results(CliTest):
                      for rank in range(host_rows)) / sum(1 / (rank + 1) for rank in range(4000))
         self.assertAlmostEqual(bench["tiers"][0]["hits"] / 200000, weight, delta=0.01)
 
-    def test_uniform_is_uniform(self):
+    def test_uniform_ids_are_uniform(self):
         bench = self.json_of("bench", self.staged, "--host", "20%", "--ids", "uniform", "--rows",
                              200000)
         self.assertAlmostEqual(bench["tiers"][0]["hits"] / 200000, bench["tiers"][0]["rows"] / 4000,

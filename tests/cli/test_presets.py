@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of public data sets, in miniature: what is staged of them, and what is said when
-something is missing or damaged."""
+"""Folders of public data sets, in miniature: the staged contents, and the messages for missing or
+damaged files."""
 import gzip
 import json
 import math
@@ -12,7 +12,7 @@ import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                                 "support"))
-import torchfile                                     # noqa: E402  pylint: disable=wrong-import-position
+import torchfile   # noqa: E402  pylint: disable=wrong-import-position
 from clitest import (CliTest, main, npy_bytes,
                      read_npy)   # noqa: E402  pylint: disable=wrong-import-position
 
@@ -24,7 +24,7 @@ def floats(draws, count):
 
 
 class Folder(CliTest):
-    """Makes folders, and compares what is staged of them with what was put in."""
+    """Creates folders and compares the staged data with their contents."""
 
     def setUp(self):
         super().setUp()
@@ -63,7 +63,7 @@ class Folder(CliTest):
                                   for rank in self.maps[1]), rows)
 
     def has_edges(self, edges):
-        """In-neighbours of every vertex, in any order."""
+        """Check the in-neighbours of every vertex, in any order."""
         lists = {}
         for source, destination in edges:
             lists.setdefault(destination, []).append(source)
@@ -126,19 +126,19 @@ class Papers100M(Folder):
         self.assertEqual([-1 if math.isnan(c) else c for c in self.labels()],
                          [-1 if math.isnan(c) else c for c in self.classes])
 
-    def test_everything_is_staged_of_stored_and_of_deflated_members(self):
+    def test_stored_and_deflated_members_are_staged(self):
         for deflate in (False, True):
             self.make(deflate)
             report = self.staged("--ogb-papers100M", self.root, "--force")
             self.assertEqual((report["vertices"], report["edges"]), (self.papers, len(self.edges)))
             self.is_right()
 
-    def test_the_folder_itself_does_as_well(self):
+    def test_the_inner_folder_is_accepted_too(self):
         self.make(inside="elsewhere")
         self.staged("--ogb-papers100M", os.path.join(self.root, "elsewhere"), "--undirected")
         self.has_edges(self.edges + [(v, u) for u, v in self.edges if u != v])
 
-    def test_options_take_the_place_of_what_the_folder_has(self):
+    def test_options_replace_files_of_the_folder(self):
         self.make()
         os.remove(os.path.join(self.root, "papers100M-bin/raw/node-label.npz"))
         os.remove(os.path.join(self.root, "papers100M-bin/split/time/test.csv.gz"))
@@ -151,7 +151,7 @@ class Papers100M(Folder):
             manifest = json.load(file)
         self.assertEqual((manifest["splits"], manifest["arrays"]), (["train"], ["id"]))
 
-    def test_what_is_missing_or_damaged_is_named(self):
+    def test_missing_or_damaged_files_are_named(self):
         self.refused("--ogb-papers100M", self.root,
                      says=["not a folder of ogbn-papers100M", "papers100M-bin/raw/data.npz"])
         self.make()
@@ -229,7 +229,7 @@ class Mag240M(Folder):
         self.assertEqual([-1 if math.isnan(c) else c for c in self.labels()],
                          [-1 if math.isnan(c) else c for c in self.classes])
 
-    def test_authors_and_institutions_where_there_are_their_features(self):
+    def test_authors_and_institutions_when_their_features_exist(self):
         for place in ("mag240m_kddcup2021", "mag240m"):
             self.make(place)
             self.staged("--ogb-mag240m", self.root, "--force")
@@ -242,7 +242,7 @@ class Mag240M(Folder):
             self.assertTrue(all(math.isnan(label) for label in labels[self.papers:]))
             os.remove(os.path.join(self.root, place, "full_feat.npy"))
 
-    def test_one_list_of_test_papers_is_split_as_ogb_does(self):
+    def test_a_single_list_of_test_papers_is_split_like_ogb(self):
         self.make(None)
         for count in (0, 3, 4, 13):
             ids = self.draws.sample(range(self.papers), count)
@@ -254,18 +254,18 @@ class Mag240M(Folder):
             with open(os.path.join(self.out, "manifest.json"), encoding="utf-8") as file:
                 names = json.load(file)["splits"]
             self.assertEqual(names, ["train", "test-whole", "test-dev", "test-challenge", "valid"])
-        # a file that has the parts is taken as it is
+        # a file that has both parts is used unchanged
         torchfile.write(self.split_file, {"train": [1], "test": [3, 4], "test-dev": [4]})
         self.staged("--ogb-mag240m", self.root, "--force")
         self.has_split("test", [3, 4])
         self.has_split("test-dev", [4])
 
-    def test_papers_alone_also_beside_the_features_of_all(self):
+    def test_papers_alone_although_features_of_all_exist(self):
         self.make("mag240m")
         report = self.staged("--ogb-mag240m", self.root + "/mag240m_kddcup2021:papers")
         self.assertEqual(report["vertices"], self.papers)
 
-    def test_half_done_and_missing_features_of_all_are_refused(self):
+    def test_incomplete_or_missing_features_of_all_are_refused(self):
         self.make("mag240m")
         full = os.path.join(self.root, "mag240m/full_feat")
         self.put("mag240m/full_feat.npy", self.rows[:-1])
@@ -278,7 +278,7 @@ class Mag240M(Folder):
         self.refused("--ogb-mag240m", self.root + ":authors", code=2,
                      says=["its parts are papers and all"])
 
-    def test_an_author_that_is_none_is_found(self):
+    def test_an_author_out_of_range_is_refused(self):
         self.make("mag240m")
         self.writes[7] = (self.authors, 3)   # would be the first institution
         path = self.put("mag240m_kddcup2021/processed/author___writes___paper/edge_index.npy",
@@ -286,7 +286,7 @@ class Mag240M(Folder):
         self.refused("--ogb-mag240m", self.root,
                      says=[path, "edge 7", "source id 40 is out of range 0..39"])
 
-    def test_splits_that_are_no_plain_dict_are_refused(self):
+    def test_splits_other_than_a_plain_dict_are_refused(self):
         self.make(None)
         cases = (
             (torchfile.dict_pickle({"train": torchfile.ndarray([1.5], "f4")}),
@@ -314,7 +314,7 @@ class Mag240M(Folder):
         self.refused("--ogb-mag240m", self.root, says=["split_dict.pt: missing"])
         self.staged("--ogb-mag240m", self.root, "--split", "train=range:0,9")
 
-    def test_counts_that_cannot_be_read_are_refused_with_what_to_do(self):
+    def test_unreadable_counts_are_refused_with_advice(self):
         self.make("mag240m")
         for content in (b"\x80\x02\x8a\x0al\xfc\x9cF",
                         torchfile.dict_pickle({"paper": 60}, protocol=4)):
@@ -325,17 +325,17 @@ class Mag240M(Folder):
                 torchfile.write(self.meta_file, content)
             said = self.fails("stage", "--ogb-mag240m", self.root, "--out", self.out, code=1,
                               says=["meta.pt", "torch", "save"])
-            self.assertNotIn("split", said)   # no option takes another file in its place
+            self.assertNotIn("split", said)   # no option replaces this file
 
-    def test_counts_whose_bytes_need_more_than_64_bits_are_refused(self):
+    def test_counts_whose_size_overflows_are_refused(self):
         self.make("mag240m")
-        # times 1536 it is a multiple of 2^64 more, so the product would be that of the right count
+        # 1536 times the excess is a multiple of 2^64: a 64-bit product would look right
         torchfile.write(self.meta_file, {"paper": self.papers + (1 << 55), "author": self.authors,
                                          "institution": self.institutions})
         self.refused("--ogb-mag240m", self.root,
                      says=["full_feat.npy: has", "float16 [%d, 768]" % (self.all + (1 << 55))])
 
-    def test_one_array_of_a_torch_file(self):
+    def test_arrays_of_a_torch_file(self):
         self.make(None)
         torchfile.write(self.path("ids.pt"), {"a": torchfile.ndarray([200, 5], "u1"),
                                               "b": torchfile.ndarray([-1], "i4"), "n": 5}, "ids")
@@ -375,12 +375,12 @@ class Igb(Folder):
             self.has_split("test", range(40, 50))
         self.staged("--igb", os.path.join(self.root, "full"), "--force")
 
-    def test_a_folder_that_is_called_as_a_size_is_given(self):
+    def test_a_folder_named_like_a_part_is_accepted(self):
         self.make("part:full", False)
         report = self.staged("--igb", os.path.join(self.root, "part:full"))
         self.assertEqual(report["vertices"], self.papers)
 
-    def test_what_is_missing_or_damaged_is_named(self):
+    def test_missing_or_damaged_files_are_named(self):
         self.make("full", False)
         self.refused("--igb", self.root, says=[self.root + "/processed/paper/node_feat.npy"])
         self.refused("--igb", self.root + ":big", code=2, says=["no size 'big'"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress: a bar on a terminal for what takes longer than a second, nothing with --quiet, never on
-standard output."""
+"""Progress: a bar on a terminal if the command takes longer than a second, nothing with --quiet,
+never on standard output."""
 import json
 import os
 import subprocess
@@ -13,7 +13,7 @@ from clitest import RUNG, CliTest, Graph, main
 
 class Progress(CliTest):
     def on_a_terminal(self, *args):
-        """What the command writes to a terminal that is its stderr, and to its stdout."""
+        """Run the command with a terminal as stderr; return the output of stderr and stdout."""
         ours, theirs = os.openpty()
         shown = []
 
@@ -39,13 +39,13 @@ class Progress(CliTest):
         staged = self.stage(Graph(self.folder))
         rows = 1 << 21
         shown = ""
-        while not shown and rows <= 1 << 28:   # until it takes long enough on this machine
+        while not shown and rows <= 1 << 28:   # until a run is long enough on this machine
             args = ["bench", staged, "--host", "max", "--ids", "uniform", "--rows", str(rows),
                     "--check", "--json"]
             shown, _ = self.on_a_terminal(*args)
             rows *= 2
         self.assertRegex(shown, r"rung bench: gathers \[#*\.*\] +\d+ %, \d.*/s, \d.* left")
-        self.assertTrue(shown.endswith("\r\033[K"), "the bar is wiped at the end")
+        self.assertTrue(shown.endswith("\r\033[K"), "the bar must be wiped at the end")
         self.assertEqual(self.on_a_terminal(*args, "--quiet")[0], "")
 
     def test_short_commands_show_nothing(self):

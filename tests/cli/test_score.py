@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung score: its file, the same bits from memory and from files, budgets, what it refuses, and
-that nothing is left behind."""
+"""rung score: its file, equal bits in memory and from files, budgets, refused input, and cleanup
+after a stop."""
 import os
 import re
 import resource
@@ -27,7 +27,7 @@ class ScoreTest(CliTest):
                      *SAMPLING]
 
     def score(self, *args, graph=None):
-        """The values written, and the report."""
+        """Return the written values and the report."""
         report = self.json_of("score", "--graph", graph or self.graph.graph, *self.base, *args,
                               "--out", self.out)
         descr, shape, values = read_npy(self.out)
@@ -35,15 +35,17 @@ class ScoreTest(CliTest):
         return values, report
 
     def refused(self, *args, code, says):
-        """It fails, names every word of `says`, and leaves nothing."""
+        """Check that the command fails, names every word of `says` and leaves nothing."""
         before = sorted(os.listdir(self.folder))
         message = self.fails("score", *args, code=code, says=says)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
         return message
 
     def columns(self, of_sources=False, deflate=None):
-        """csc:, or csr: with of_sources, of the same edges; the order of a csr: is not that of the
-        list. deflate: in a .npz"""
+        """Return a csc: spec of the same edges, or csr: with of_sources; deflate: stored in a .npz.
+
+        The edges of csr: have another order than the edge list.
+        """
         lists = [[] for _ in range(self.graph.vertices)]
         for u, v in self.graph.edges:
             lists[u if of_sources else v].append(v if of_sources else u)
@@ -64,7 +66,7 @@ class ScoreTest(CliTest):
 
 
 class File(ScoreTest):
-    def test_degree_is_the_out_degree(self):
+    def test_degree_score_is_the_out_degree(self):
         values, report = self.score("--score", "degree")
         degree = [0] * self.graph.vertices
         for u, _ in self.graph.edges:
@@ -76,9 +78,8 @@ class File(ScoreTest):
         self.assertEqual((report["memory_bytes"], report["input_passes"], report["temp_bytes"]),
                          (None, None, None))
 
-    def test_presample_of_whole_neighbourhoods_can_be_counted(self):
-        """One batch of all train vertices with fanout all: the rows are the vertices within a
-        hop."""
+    def test_presample_with_fanout_all_counts_the_neighbourhood(self):
+        """One batch of all train vertices: the rows are the vertices within one hop."""
         held = set(self.graph.train)
         held.update([u for u, v in self.graph.edges if v in held])
         values, report = self.score("--score", "presample", "--fanout", "all", "--batch", 1000,
@@ -86,7 +87,7 @@ class File(ScoreTest):
         self.assertEqual(values, [3 * (v in held) for v in range(self.graph.vertices)])
         self.assertEqual(report["batches_sampled"], 3)
 
-    def test_data_begin_at_a_page(self):
+    def test_data_begin_at_a_page_boundary(self):
         self.score("--score", "degree")
         with open(self.out, "rb") as file:
             content = file.read()
@@ -95,18 +96,18 @@ class File(ScoreTest):
         self.assertEqual((content[4095:4096], len(content)),
                          (b"\n", 4096 + 4 * self.graph.vertices))
 
-    def test_an_older_file_is_replaced(self):
+    def test_an_existing_file_is_replaced(self):
         with open(self.out, "wb") as file:
             file.write(b"old")
         self.score("--score", "degree")
         os.chdir(self.folder)
-        # no folder in its name
+        # a name without a folder
         self.run_rung("score", "--graph", self.graph.graph, "--score", "degree", "--out",
                       "here.npy")
         self.assertTrue(os.path.exists(self.path("here.npy")))
         self.assertEqual([name for name in os.listdir(self.folder) if "partial" in name], [])
 
-    def test_every_option_counts(self):
+    def test_every_option_changes_the_score(self):
         def differs(method, *changed):
             self.assertNotEqual(self.score("--score", method)[0],
                                 self.score("--score", method, *changed)[0], changed)
@@ -130,7 +131,7 @@ class File(ScoreTest):
     def test_blend_is_the_default(self):
         self.assertEqual(self.score()[0], self.score("--score", "blend")[0])
 
-    def test_a_mask_is_as_good_as_ids(self):
+    def test_a_mask_equals_ids(self):
         mask = [0] * self.graph.vertices
         for v in self.graph.train:
             mask[v] = 1
@@ -140,7 +141,7 @@ class File(ScoreTest):
                                     + self.graph.write("mask.npy", "|b1", (len(mask),), mask))[0],
                          ids)
 
-    def test_what_is_printed(self):
+    def test_printed_text(self):
         args = ["--graph", self.graph.graph, *self.base, "--out", self.out]
         text = self.run_rung("score", *args, "--score", "degree").stdout
         self.assertRegex(text,
@@ -163,7 +164,7 @@ class File(ScoreTest):
 
 
 class Files(ScoreTest):
-    """The graph in memory, and in files within a budget: the same bits."""
+    """A graph in memory and one in files within a budget give the same bits."""
 
     def same(self, *args, graph=None, runs=(("64MiB", 2),)):
         wanted = self.score(*args, graph=graph)[0]
@@ -178,7 +179,7 @@ class Files(ScoreTest):
             with self.subTest(method):
                 self.same("--score", method, runs=(("64MiB", 1), ("56MiB", 3)))
 
-    def test_every_form_of_a_graph(self):
+    def test_every_graph_format(self):
         graph, edges = self.graph, self.graph.edges
         half = len(edges) // 2
         flat = [end for edge in edges for end in edge]
@@ -198,7 +199,7 @@ class Files(ScoreTest):
                 report = self.same("--score", "expected", graph=spec)
                 self.assertEqual(report["input_passes"] == 0, name == "csc")
                 self.assertEqual(report["temp_bytes"] == 0, name == "csc")
-                if name != "csr":   # whose lists have another order, and sums with it
+                if name != "csr":   # its lists have another order, and so do the sums
                     self.assertEqual(self.score("--score", "expected", graph=spec)[0], wanted)
         self.same("--score", "expected", "--graph", lists[1], graph=lists[0])
         self.assertEqual(self.score("--score", "expected", "--graph", lists[1], graph=lists[0])[0],
@@ -212,7 +213,7 @@ class Files(ScoreTest):
             report = self.same("--score", method, runs=(("48MiB", 1), ("300MiB", 1), ("1GiB", 2)))
             self.assertEqual(report["memory_bytes"], 1 << 30)
 
-    def test_a_budget_too_small_names_the_least(self):
+    def test_too_small_a_budget_reports_the_minimum(self):
         columns = self.columns()
         for graph, method in ((self.graph.graph, "degree"), (columns, "presample"),
                               (columns, "expected"), (self.graph.graph, "blend"),
@@ -267,7 +268,7 @@ class Refused(ScoreTest):
             self.refused(*self.args(graph=bad, memory=memory), code=1, says=["bad.npy", "-5"])
             self.refused(*self.args(vertices="3", memory=memory), code=1, says="graph.npy")
 
-    def test_outputs_are_looked_at_first(self):
+    def test_outputs_are_checked_first(self):
         os.mkdir(self.path("folder"))
         for out, says in ((self.path("no", "such", "file.npy"), "No such file"),
                           (self.path("folder"), "cannot be the name of a file"),
@@ -280,12 +281,14 @@ class Refused(ScoreTest):
 
     @staticmethod
     def limit_file_size():
-        """Writes beyond the limit fail as on a full disk; the signal that comes with them is the
-        command's to ignore."""
+        """Make writes beyond a limit fail as on a full disk.
+
+        The kernel also sends SIGXFSZ, which the command must ignore.
+        """
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4500, 4500))
 
-    def test_a_write_that_fails_leaves_the_older_file(self):
+    def test_a_failed_write_keeps_the_old_file(self):
         with open(self.out, "wb") as file:
             file.write(b"old")
         before = sorted(os.listdir(self.folder))
@@ -298,8 +301,10 @@ class Refused(ScoreTest):
 
 class Stopped(ScoreTest):
     def started(self, *more):
-        """A run that takes minutes, once it has the place of its output; and whether that is a file
-        without a name."""
+        """Start a run of minutes and wait until it has opened its output.
+
+        Return the process, and whether the output is an unnamed file (O_TMPFILE).
+        """
         process = self.start("score", "--graph", self.graph.graph, *self.base, "--score",
                              "presample", "--epochs", 1000000, "--batches",
                              100000000, "--batch", 1, "--out", self.out, *more)
@@ -326,7 +331,7 @@ class Stopped(ScoreTest):
                 self.assertEqual(message, "rung score: interrupted by %s\n" % number.name)
                 self.assertEqual(sorted(os.listdir(self.folder)), before)
 
-    @unittest.skipIf(SANITIZED, "a sanitizer is to be loaded first")
+    @unittest.skipIf(SANITIZED, "the sanitizer must be the first library loaded")
     def test_a_file_system_without_unnamed_files(self):
         library = self.path("named_only.so")
         subprocess.run([os.environ.get("RUNG_CC", "cc"), "-shared", "-fPIC", "-x", "c", "-", "-o",
@@ -350,7 +355,7 @@ class Stopped(ScoreTest):
         process.kill()
         process.communicate()
         if not unnamed:
-            self.skipTest("the file system of %s has no files without names" % self.folder)
+            self.skipTest("the file system of %s has no unnamed files" % self.folder)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
 
 

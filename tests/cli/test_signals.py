@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals: every subcommand dies from them, leaves no temporary file, and restores the terminal."""
+"""Signals: every subcommand dies from them, leaves no temporary file and restores the terminal."""
 import fcntl
 import filecmp
 import json
@@ -16,11 +16,11 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import NAMED_ONLY, SANITIZED, CliTest, Graph, main
 
-DEADLINE_S = 120   # guards against a hang; nothing is measured with it
+DEADLINE_S = 120   # a guard against hangs, not a measurement
 WIPE = b"\r\033[K"
 
 # A drive that stops answering: reads of the file $STALL_NAME from byte $STALL_FROM on never return,
-# after the first $STALL_AFTER of them. The file $STALL_MARK appears when one waits.
+# except for the first $STALL_AFTER. The file $STALL_MARK is created when a read blocks.
 STALLING = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -71,16 +71,16 @@ class Signals(CliTest):
         began = time.monotonic()
         while not (found := happened()):
             if process.poll() == 77:
-                self.skipTest("%s: not on this machine" % what)
+                self.skipTest("%s: did not happen on this machine" % what)
             if process.poll() is not None:
-                self.fail("%s: it ended before, %d\n%s" %
+                self.fail("%s: the process ended before, with %d\n%s" %
                           (what, process.returncode, process.stderr and process.stderr.read()))
             self.assertLess(time.monotonic() - began, DEADLINE_S, what)
             time.sleep(0.005)
         return found
 
     def dies(self, process, number):
-        """It ends from the signal, whether that comes now or has come. Returns what it wrote."""
+        """Wait until the process dies from this signal; return its output."""
         output = process.communicate(timeout=DEADLINE_S)
         self.assertEqual(process.returncode, -number, output)
         return output
@@ -92,19 +92,19 @@ class Signals(CliTest):
         self.variables["LD_PRELOAD"] = library
 
     def stalled(self, name, *args, begin=0, after=0):
-        """Started with a drive that stops answering; returns once a read waits."""
+        """Start the command on a drive that stops answering; return when a read is blocked."""
         self.shim(STALLING)
         self.variables.update(STALL_NAME=name, STALL_FROM=str(begin), STALL_AFTER=str(after),
                               STALL_MARK=self.mark)
         if os.path.exists(self.mark):
             os.unlink(self.mark)
         process = self.start(*args)
-        self.until(process, "a read that waits", lambda: os.path.exists(self.mark))
+        self.until(process, "a blocked read", lambda: os.path.exists(self.mark))
         del self.variables["LD_PRELOAD"]
         return process
 
     def with_output(self, *args):
-        """Started; returns once its output file is open under a name that is not its own."""
+        """Start the command; return when its output file is open under a temporary name."""
         process = self.start(*args)
 
         def is_open():
@@ -125,9 +125,9 @@ class Signals(CliTest):
                 "--out", self.path("score.npy")]
 
     def on_a_terminal(self, *args, stdout=subprocess.PIPE):
-        """Started with a terminal as its stderr, until a bar is drawn.
+        """Start the command with a terminal as stderr; wait until a bar is drawn.
 
-        Returns the process, the terminal, and what is on it.
+        Return the process, the terminal and the terminal's content.
         """
         ours, theirs = os.openpty()
         self.addCleanup(os.close, ours)
@@ -159,9 +159,9 @@ class Signals(CliTest):
         self.assertTrue(shown.endswith(end), shown[-200:])
 
 
-@unittest.skipIf(SANITIZED, "a sanitizer is to be loaded first")
+@unittest.skipIf(SANITIZED, "the sanitizer must be the first library loaded")
 class Stalled(Signals):
-    """The hardest moment: a read that never returns, in whichever thread."""
+    """The hardest moment: a read that never returns, in any thread."""
 
     def test_commands_that_read_a_dataset(self):
         for number, name, *args in (
@@ -198,15 +198,15 @@ class Stalled(Signals):
                                  start_new_session=True)
         self.addCleanup(self.end, shell)
         self.addCleanup(self.kill_group, shell.pid)
-        self.until(shell, "a read that waits", lambda: os.path.exists(self.mark))
+        self.until(shell, "a blocked read", lambda: os.path.exists(self.mark))
         os.killpg(shell.pid, signal.SIGINT)
         self.assertEqual(self.dies(shell, signal.SIGINT)[0], "pass 1\n")
 
-    def test_stage_says_how_to_resume(self):
+    def test_stage_prints_how_to_resume(self):
         out = self.path("out")
         options = ["stage", *self.graph.options(fanout="3,2", batch=50, score="degree"), "--out",
                    out, "--memory", "16MiB", "--row-order", "passes"]
-        process = self.stalled("features.npy", *options, begin=1 << 20)   # ranks are known by then
+        process = self.stalled("features.npy", *options, begin=1 << 20)   # after ranking
         process.send_signal(signal.SIGINT)
         self.assertEqual(self.dies(process, signal.SIGINT)[1],
                          "rung stage: interrupted by SIGINT\n"
@@ -218,7 +218,7 @@ class Stalled(Signals):
         self.assertEqual(filecmp.cmpfiles(out, self.staged, names, shallow=False)[1:], ([], []))
         self.assertFalse(os.path.exists(out + ".partial"))
 
-    def test_bench_prints_its_figures_though_reads_do_not_return(self):
+    def test_bench_prints_results_although_reads_are_blocked(self):
         for more in ([], ["--json"]):
             process = self.stalled("features.000.npy", "bench", self.staged, "--engine", "pread",
                                    "--host", "10%", "--cache", 0, "--ids", "uniform", "--rows",
@@ -236,8 +236,8 @@ class Stalled(Signals):
                 self.assertRegex(output, r"^interrupted by SIGINT: [1-9]\d* of 100000 requests ")
                 self.assertIn(" rows/s", output)
 
-    def test_a_trace_of_any_length_is_interrupted_with_results(self):
-        """It is gathered while most of it is still to be sampled."""
+    def test_an_interrupted_long_trace_has_results(self):
+        """Gathering begins while most of the trace is not sampled yet."""
         bench = ["bench", self.staged, "--engine", "pread", "--host", "10%", "--cache", 0,
                  "--rows", 10 ** 12]
         for more in ([], ["--warmup", 10 ** 11], ["--json"]):
@@ -258,7 +258,7 @@ class Stalled(Signals):
                                  r"[1-9]\d* of 1000000000000 rows\n")
                 self.assertIn(" rows/s", output)
 
-    def test_files_with_a_temporary_name_are_removed(self):
+    def test_temporary_files_are_removed(self):
         self.shim(NAMED_ONLY)
         before = sorted(os.listdir(self.folder))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
@@ -286,9 +286,9 @@ class Running(Signals):
                                  ("", "rung %s: interrupted by SIGINT\n" % args[0]))
                 self.assertEqual(sorted(os.listdir(self.folder)), before)
 
-    def test_signals_that_are_ignored_stay_so(self):
+    def test_ignored_signals_stay_ignored(self):
         ignored = (signal.SIGINT, signal.SIGHUP)
-        for number in ignored:   # inherited, as from nohup and `&`
+        for number in ignored:   # inherited, as from nohup or `&`
             self.addCleanup(signal.signal, number, signal.signal(number, signal.SIG_IGN))
         process = self.with_output(*self.long_score())
         for number in ignored:
@@ -319,11 +319,11 @@ class Running(Signals):
 
 class Bench(Signals):
     def long(self, *more):
-        """Eight million requests of one row, each compared."""
+        """Return options for eight million requests of one row, each compared."""
         return ["bench", self.staged, "--host", "50%", "--ids", "uniform", "--rows", 1 << 23,
                 "--batch", 1, "--in-flight", 1, "--check", *more]
 
-    def test_the_figures_so_far_are_printed(self):
+    def test_partial_results_are_printed(self):
         process, terminal, shown = self.on_a_terminal(*self.long())
         process.send_signal(signal.SIGTERM)
         output = self.dies(process, signal.SIGTERM)[0]
@@ -332,7 +332,8 @@ class Bench(Signals):
         self.wipes_its_bar(terminal, shown, b"bench", signal.SIGTERM)
 
     def test_a_second_signal_ends_it_at_once(self):
-        """The first is held up by a full standard output; its grace period ends it by the first."""
+        """A full standard output blocks the results that the first signal asks for. The end of the
+        grace period would kill the process by that signal, not by the second one."""
         reading, writing = os.pipe()
         self.addCleanup(os.close, reading)
         room = fcntl.fcntl(writing, 1031, 4096)   # F_SETPIPE_SZ
@@ -342,7 +343,7 @@ class Bench(Signals):
 
         def is_full():
             return struct.unpack("i", fcntl.ioctl(reading, termios.FIONREAD, b"\0" * 4))[0] == room
-        self.until(process, "its figures, more than fit the pipe", is_full)
+        self.until(process, "results that fill the pipe", is_full)
         process.send_signal(signal.SIGTERM)
         self.dies(process, signal.SIGTERM)
 

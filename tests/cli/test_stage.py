@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung stage: its budget, its plans, and going on behind a stop."""
+"""rung stage: memory budget, row orders, and resuming after a stop."""
 import os
 import shutil
 import signal
@@ -17,7 +17,7 @@ class Stage(CliTest):
         self.graph = Graph(self.folder, vertices=2000, edges=9000, row_bytes=3000)
         self.options = self.graph.options(score="degree")
 
-    def test_every_plan_verifies(self):
+    def test_every_row_order_verifies(self):
         for plan in ("passes", "partition", "gather", "auto"):
             out = self.path(plan)
             report = self.json_of("stage", *self.options, "--out", out, "--memory", "16MiB",
@@ -32,7 +32,7 @@ class Stage(CliTest):
             self.assertGreaterEqual(report["phases"][4]["bytes_written"], report["feature_bytes"])
             self.run_rung("verify", out, "--source", self.graph.features)
 
-    def test_a_dry_run_says_which_plan_and_what_it_takes(self):
+    def test_a_dry_run_prints_the_row_order_and_the_needed_space(self):
         out = self.path("out")
         for option, order in (("--row-order", "partition"), ("--plan", "deal")):
             text = self.run_rung("stage", *self.options, "--out", out, "--memory", "16MiB", option,
@@ -41,12 +41,12 @@ class Stage(CliTest):
             self.assertIn("more temporarily", text)
         self.assertFalse(os.path.exists(out) or os.path.exists(out + ".partial"))
 
-    def test_too_little_memory_is_told(self):
+    def test_too_little_memory_is_reported(self):
         self.fails("stage", *self.options, "--out", self.path("out"), "--memory", "1MiB", code=2,
                    says=["at least", "--memory"])
         self.assertFalse(os.path.exists(self.path("out.partial")))
 
-    def test_files_whose_names_look_like_specs(self):
+    def test_file_names_that_look_like_specs(self):
         self.graph = Graph(self.folder, vertices=60, edges=300, row_bytes=16)
         os.mkdir(self.path("dir.npz:a"))
         names = {"graph": "edges+1,2", "features": "dir.npz:a/x.npy", "score": "hot",
@@ -80,7 +80,7 @@ class Stage(CliTest):
                    says="--graph none: the given dataset provides a graph; omit --graph")
 
     def interrupted(self, out):
-        """Stop it by SIGINT once it has ranked."""
+        """Send SIGINT after the ranking; return whether the run was interrupted."""
         process = self.start("stage", *self.options, "--out", out, "--memory", "16MiB",
                              "--row-order",
                              "passes")
@@ -92,12 +92,12 @@ class Stage(CliTest):
         self.assertIn(process.returncode, (0, -signal.SIGINT))
         return os.path.exists(journal)
 
-    def test_an_interrupted_run_is_resumed_only_when_asked(self):
+    def test_an_interrupted_run_resumes_only_with_resume(self):
         self.graph = Graph(self.folder, vertices=3000, edges=9000, row_bytes=20000)
         self.options = self.graph.options(score="degree")
         out = self.path("out")
         tries = 0
-        while not self.interrupted(out):   # it may have been quicker
+        while not self.interrupted(out):   # the run may have finished first
             tries += 1
             self.assertLess(tries, 50)
             if os.path.exists(out):
@@ -111,8 +111,8 @@ class Stage(CliTest):
         self.assertIs(report["already_staged"], False)
         self.run_rung("verify", out, "--source", self.graph.features)
 
-    def test_going_on_with_a_finished_job_ends_well(self):
-        """So that a scheduler may repeat the command until it does."""
+    def test_resuming_a_finished_job_succeeds(self):
+        """A scheduler may repeat the command until it succeeds."""
         out = self.path("out")
         self.run_rung("stage", *self.options, "--out", out, "--resume")
         before = self.state(out)
@@ -133,8 +133,8 @@ class Stage(CliTest):
         stats = {entry.name: entry.stat() for entry in os.scandir(folder)}
         return {name: (stat.st_mtime_ns, stat.st_ino) for name, stat in stats.items()}
 
-    def test_an_old_dataset_that_cannot_be_removed_is_named(self):
-        """By somebody who may not write into it, which root always may."""
+    def test_a_replaced_dataset_that_cannot_be_removed_is_named(self):
+        """The user must lack write permission, so root runs the command as another user."""
         home, out = self.path("home"), self.path("home", "out")
         command, user = self.path("rung"), {}
         os.mkdir(home)
@@ -143,14 +143,14 @@ class Stage(CliTest):
             user = {"user": 65534}
             os.chmod(self.folder, 0o755)
             os.chmod(command, 0o755)
-            for entry in os.scandir(self.folder):   # whatever the umask
+            for entry in os.scandir(self.folder):   # independent of the umask
                 if entry.name.endswith(".npy"):
                     os.chmod(entry.path, 0o644)
             os.chown(home, 65534, -1)
             try:
                 subprocess.run([command, "--version"], check=True, capture_output=True, **user)
             except (OSError, subprocess.SubprocessError) as error:
-                self.skipTest("other users cannot get to %s: %s" % (self.folder, error))
+                self.skipTest("other users cannot reach %s: %s" % (self.folder, error))
         self.command = command
         stage = ["stage", *self.options, "--out", out, "--quiet"]
         self.run_rung(*stage, **user)
@@ -161,8 +161,8 @@ class Stage(CliTest):
         self.assertIn("Permission denied", done.stderr)
         self.assertEqual(self.json_of("info", out)["batch"], 7)
 
-    def test_names_that_are_not_utf8_do_not_cost_the_result(self):
-        """Each byte that is not UTF-8 is U+FFFD in JSON."""
+    def test_names_that_are_not_utf8_are_reported(self):
+        """JSON contains U+FFFD for each byte that is not UTF-8."""
         bad = self.path(os.fsdecode(b"b\xc3\xa4d\xff\xc3"))
         shown = self.path("b\u00e4d\ufffd\ufffd")
         os.mkdir(bad)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung stage, killed at random moments and gone on with: the same bytes, no half-done folder that
-opens, nothing left behind.
+"""rung stage, killed at random moments and resumed: the same bytes, no incomplete folder that
+opens, no files left over.
 
-RUNG_KILLS says how often (12), RUNG_KILL_MIB of how many MiB of features (8), RUNG_KILL_SEED when.
+RUNG_KILLS is the number of kills (12), RUNG_KILL_MIB the size of the features in MiB (8), and
+RUNG_KILL_SEED the seed of the moments (1).
 A thorough run:
     RUNG_KILLS=200 RUNG_KILL_MIB=200 RUNG=build/rung python3 tests/cli/test_stage_kill.py
 """
@@ -20,7 +21,7 @@ from clitest import CliTest, Graph, main
 KILLS = int(os.environ.get("RUNG_KILLS", "12"))
 MIB = int(os.environ.get("RUNG_KILL_MIB", "8"))
 SEED = int(os.environ.get("RUNG_KILL_SEED", "1"))
-ROW_BYTES = 1100   # no whole number of rows is a block or a page
+ROW_BYTES = 1100   # rows cross the borders of blocks and pages
 PLANS = ["passes", "deal", "gather"]
 
 
@@ -38,7 +39,7 @@ class StageKill(CliTest):
         self.seconds = time.monotonic() - began
 
     def stage_for(self, out, seconds, *args):
-        """Kill it after so many seconds. True when it was done before."""
+        """Kill the run after `seconds`. Return True if it had finished before."""
         process = subprocess.Popen([self.command, "stage", *self.options, "--out", out, *args],
                                    stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -63,7 +64,7 @@ class StageKill(CliTest):
         out, kills = self.path("out"), 0
         half_done = out + ".partial"
         done = self.stage_for(out, draws.uniform(0, self.seconds), "--row-order", plan)
-        while not done:   # now and then killed again while it goes on
+        while not done:   # sometimes killed again while it resumes
             kills += 1
             if os.path.exists(half_done):
                 self.run_rung("info", half_done, code=1)
@@ -79,7 +80,7 @@ class StageKill(CliTest):
         shutil.rmtree(out)
         return kills
 
-    def test_killed_at_random_moments_it_goes_on_to_the_same_bytes(self):
+    def test_resuming_after_random_kills_gives_the_same_bytes(self):
         draws = random.Random(SEED)
         kills = tries = 0
         while kills < KILLS and tries < 5 * KILLS:

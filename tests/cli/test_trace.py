@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung trace: its figures against a second computation from the counts it writes, its chart, and
-what it refuses."""
+"""rung trace: its results compared with a second computation from the counts file, its chart, and
+refused input."""
 import math
 import os
 import shutil
@@ -18,7 +18,7 @@ OPTIONS = ["--fanout", "4,3", "--batch", "32", "--epochs", "3", "--host", "20%"]
 
 
 class TraceTest(CliTest):
-    """All tests work on one dataset, which none changes."""
+    """All tests share one dataset, which no test changes."""
     graph = staged = None
 
     def setUp(self):
@@ -36,7 +36,7 @@ class TraceTest(CliTest):
 
 class Trace(TraceTest):
     def counts_by_rank(self, path):
-        """And by vertex, as they were written."""
+        """Return the counts by rank, and by vertex as in the file."""
         descr, shape, counts = read_npy(path)
         self.assertEqual((descr, shape), ("<u8", (self.graph.vertices,)))
         vertex_of_rank = read_npy(os.path.join(self.staged, "vertex_of_rank.npy"))[2]
@@ -45,7 +45,7 @@ class Trace(TraceTest):
     def shares(self, counts_in_order, sizes):
         return [sum(counts_in_order[:size]) / sum(counts_in_order) for size in sizes]
 
-    def test_figures_follow_from_the_counts(self):
+    def test_hit_rates_follow_from_the_counts(self):
         out = self.path("counts.npy")
         report = self.trace("--out", out)
         by_vertex, by_rank = self.counts_by_rank(out)
@@ -53,7 +53,7 @@ class Trace(TraceTest):
         self.assertEqual(report["unique_rows"], sum(count > 0 for count in by_vertex))
         self.assertEqual(report["batches"], 3 * -(-len(self.graph.train) // 32))
         self.assertTrue(all(by_vertex[vertex] >= 3 for vertex in self.graph.train),
-                        "each is a seed once an epoch")
+                        "each vertex is a seed once per epoch")
         first = 0
         for tier in report["tiers"]:
             self.assertEqual(tier["hits"], sum(by_rank[first:first + tier["rows"]]), tier["name"])
@@ -80,7 +80,7 @@ class Trace(TraceTest):
                             name)
         self.assertTrue(all(a <= b for a, b in zip(curve["lru"], curve["belady"])))
         self.assertEqual(curve["lru"][-1], curve["belady"][-1],
-                         "where all rows are resident only first requests miss")
+                         "with all rows resident only first requests miss")
         self.assertEqual((curve["lru"][0], curve["belady"][0]), (0, 0))
         self.assertEqual(report["dynamic"],
                          {"rows": report["rows"], "counted_from": report["rows"] // 3})
@@ -90,7 +90,7 @@ class Trace(TraceTest):
         for a, b in zip(found, expected):
             self.assertAlmostEqual(a, b, places=12)
 
-    def test_the_forecast_is_that_of_another_seed(self):
+    def test_the_forecast_uses_another_seed(self):
         report = self.trace("--scores", "none", "--seed", "5")
         plan = self.json_of("plan", self.staged, "--fanout", "4,3", "--batch", "32", "--host",
                             "20%", "--seed", (1 << 64) - 1 - 5)
@@ -100,7 +100,7 @@ class Trace(TraceTest):
         for tier in report["tiers"]:
             self.assertAlmostEqual(tier["predicted_hit_share"], tier["hit_share"], delta=0.05)
 
-    def test_a_score_that_is_a_forecast_is_taken_as_one(self):
+    def test_an_expected_score_is_used_as_the_forecast(self):
         staged = self.stage(self.graph, self.path("staged"), score="expected", fanout="4,3",
                             batch=32)
         report = self.json_of("trace", staged, *OPTIONS, "--scores", "expected")
@@ -116,7 +116,7 @@ class Trace(TraceTest):
             report = self.json_of("trace", staged, *OPTIONS, "--scores", "none", *other)
             self.assertEqual(report["predicted_by"], "sampled batches", other)
 
-    def test_figures_are_the_same_for_any_number_of_threads(self):
+    def test_results_do_not_depend_on_the_threads(self):
         one, three, other = self.trace("--threads",
                                        "1"), self.trace("--threads", "3"), self.trace("--seed", "2")
         for report in (one, three, other):
@@ -124,14 +124,14 @@ class Trace(TraceTest):
         self.assertEqual(one, three)
         self.assertNotEqual(one["curve"], other["curve"])
 
-    def test_fewer_are_drawn_when_only_new_vertices_draw(self):
+    def test_draws_new_requests_fewer_rows(self):
         draw_all, draw_new = self.trace("--scores",
                                         "none"), self.trace("--scores", "none", "--draws", "new")
         self.assertLess(draw_new["edges"], draw_all["edges"])
         self.assertLess(draw_new["rows"], draw_all["rows"])
         self.assertEqual((draw_all["draws"], draw_new["draws"]), ("all", "new"))
 
-    def test_lru_and_belady_see_the_first_requests_alone(self):
+    def test_lru_and_belady_use_only_the_first_requests(self):
         whole, part = self.trace("--scores",
                                  "none"), self.trace("--scores", "none", "--rows", "900")
         self.assertEqual(part["dynamic"], {"rows": 900, "counted_from": 300})
@@ -142,7 +142,7 @@ class Trace(TraceTest):
                              "900").stdout
         self.assertIn("LRU and Belady: the first 900 requests", text)
 
-    def test_text_has_the_tables(self):
+    def test_text_contains_the_tables(self):
         text = self.run_rung("trace", self.staged, *OPTIONS, "--quiet").stdout
         for word in ("3 epochs, 30 batches", "predicted by sampled batches", "host", "nvme",
                      "staged", "wrpagerank", "oracle", "Belady",
@@ -156,7 +156,7 @@ class Chart(TraceTest):
         self.json_of("trace", self.path(name), *OPTIONS, "--svg", self.path("curves.svg"), *args)
         return xml.parse(self.path("curves.svg")).getroot()
 
-    def test_chart_names_what_it_shows(self):
+    def test_chart_has_title_axes_and_legend(self):
         root = self.chart("--scores", "degree,rpagerank")
         texts = [text.text for text in root.iter(SVG + "text")]
         self.assertIn("Row requests that a tier serves: a & b<c", texts)
@@ -167,7 +167,7 @@ class Chart(TraceTest):
                      "host", "0.1", "50", "100", "0"):
             self.assertIn(word, texts)
 
-    def test_lines_differ_without_colours(self):
+    def test_lines_differ_without_colors(self):
         root = self.chart("--scores", "degree,rpagerank,wrpagerank")
         lines = [path for path in root.iter(SVG + "path")
                  if path.get("fill") == "none" and path.get("d", "").count("L") > 10]
@@ -182,9 +182,9 @@ class Refusals(TraceTest):
     def refuses(self, *args, code, says, staged=None):
         before = sorted(os.listdir(self.folder))
         self.fails("trace", staged or self.staged, *args, code=code, says=says)
-        self.assertEqual(sorted(os.listdir(self.folder)), before, "nothing is left")
+        self.assertEqual(sorted(os.listdir(self.folder)), before, "no file may be left")
 
-    def test_numbers_that_mean_nothing(self):
+    def test_invalid_numbers(self):
         self.refuses("--fanout", "4,0", code=2, says=["--fanout", "'0' is out of range"])
         self.refuses("--batch", "0", code=2, says=["--batch", "'0' is out of range"])
         self.refuses("--epochs", "0", code=2, says=["--epochs", "'0' is out of range"])
@@ -192,7 +192,7 @@ class Refusals(TraceTest):
         self.refuses("--draws", "old", code=2, says="unknown value 'old'; use all or new")
         self.refuses("--scores", "degree,luck", code=2, says=["--scores", "luck"])
 
-    def test_no_dataset(self):
+    def test_folder_without_a_dataset(self):
         self.fails("trace", self.path("none"), code=1, says=["rung trace: ", "none"])
 
     def test_a_damaged_graph(self):
@@ -203,21 +203,21 @@ class Refusals(TraceTest):
         self.refuses("--svg", self.path("x.svg"), code=1, says="indices[4999] is 4294967295",
                      staged=staged)
 
-    def test_places_that_cannot_be_written_to_are_told_before_sampling(self):
+    def test_unwritable_outputs_are_reported_before_sampling(self):
         for option in ("--svg", "--out"):
             self.refuses(option, self.path("no", "such", "file"), code=1,
                          says=["no/such/file cannot be written", "No such file"])
             self.refuses(option, self.folder, code=1, says="cannot be the name of a file")
 
-    def test_both_files_or_none(self):
+    def test_one_unwritable_output_prevents_both(self):
         self.refuses("--svg", self.path("x.svg"), "--out", self.path("no", "y.npy"), code=1,
                      says="y.npy cannot be written")
 
-    def test_a_device_stays_one(self):
+    def test_a_device_is_not_replaced_by_a_file(self):
         self.trace("--svg", "/dev/null", "--scores", "none")
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
 
-    def test_what_was_there_is_replaced(self):
+    def test_existing_files_are_replaced(self):
         out = self.path("x.svg")
         with open(out, "w", encoding="utf-8") as file:
             file.write("old")

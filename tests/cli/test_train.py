@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung train: what it learns, that tiers and engines do not change a bit of it, and what it
-refuses."""
+"""rung train: accuracy, equal bits from all tiers and engines, and refused input."""
 import os
 import random
 import subprocess
@@ -21,8 +20,8 @@ def have_trainer():
 
 
 class Communities(Graph):
-    """Vertices link to their own class nine times out of ten; a row says little of its class, the
-    neighbours' mean much."""
+    """Nine of ten edges stay within a class; a row alone is a weak hint, the neighbours' mean a
+    strong one."""
 
     def __init__(self, folder, vertices=600):
         super().__init__(folder, vertices=vertices, edges=10)
@@ -35,7 +34,7 @@ class Communities(Graph):
                 own = draws.random() < 0.9
                 self.edges.append((draws.choice(members[self.labels[v]]) if own
                                    else draws.randrange(vertices), v))
-        # small whole numbers: every dtype holds them exactly
+        # small integers: every dtype represents them exactly
         self.values = [draws.randrange(5) + (3 if i % CLASSES == self.labels[v]
                                              and draws.random() < 0.2 else 0)
                        for v in range(vertices) for i in range(FEATURES)]
@@ -50,7 +49,7 @@ class Communities(Graph):
 
 
 def learned(result):
-    """What must be the same to the last bit."""
+    """Return the values that must be equal to the last bit."""
     return ([(e["loss"], e["valid_accuracy"], e["valid_loss"]) for e in result["epochs"]],
             result["valid_accuracy"], result["test_accuracy"], result["best_epoch"])
 
@@ -62,7 +61,7 @@ class TrainTest(CliTest):
     def setUp(self):
         super().setUp()
         if not have_trainer():
-            self.skipTest("built without the trainer")
+            self.skipTest("rung train is not in this build")
 
     def train(self, staged, *more):
         return self.json_of("train", staged, *self.OPTIONS, *more)
@@ -74,14 +73,14 @@ class Learning(TrainTest):
         self.graph = Communities(self.folder)
         self.staged = self.stage(self.graph)
 
-    def test_the_graph_is_worth_more_than_the_rows_alone(self):
+    def test_the_graph_improves_accuracy(self):
         with_edges = self.train(self.staged, "--epochs", 20)
         without = self.train(self.staged, "--epochs", 20, "--no-edges")
         self.assertGreater(with_edges["test_accuracy"], without["test_accuracy"] + 0.15)
         self.assertGreater(without["test_accuracy"], without["majority_accuracy"])
         self.assertLess(with_edges["epochs"][-1]["loss"], with_edges["epochs"][0]["loss"])
 
-    def test_a_seed_gives_the_same_bits_from_any_tier_by_any_engine(self):
+    def test_a_seed_gives_the_same_bits_with_every_tier_and_engine(self):
         everything = self.train(self.staged, "--host", "max")
         self.assertEqual({tier["name"]: tier["hits"] for tier in everything["tiers"]}["nvme"], 0)
         budgets = [["--host", "20KiB", "--queue-depth", 2, "--engine", engine] + more
@@ -99,9 +98,9 @@ class Learning(TrainTest):
         self.assertGreaterEqual(compared, 6)
         self.assertNotEqual(learned(self.train(self.staged, "--seed", 4)), learned(everything))
 
-    def test_what_is_sampled_and_announced_ahead_changes_no_bit(self):
+    def test_look_ahead_changes_no_bit(self):
         os.mkdir(self.path("larger"))
-        graph = Communities(self.path("larger"), vertices=4000)   # with room for a cache
+        graph = Communities(self.path("larger"), vertices=4000)   # large enough for a cache
         staged = self.stage(graph, "larger-staged")
         everything = self.train(staged, "--host", "max")
         self.assertEqual([epoch["announced"] for epoch in everything["epochs"]], [0] * 4)
@@ -124,7 +123,7 @@ class Learning(TrainTest):
                                "io_uring", "--quiet"], capture_output=True, check=False)
         return done.returncode == 0
 
-    def test_numbers_that_every_dtype_holds_train_the_same(self):
+    def test_all_dtypes_train_the_same(self):
         results = []
         for descr in ("<f4", "<f2", "<f8", "|i1", "|u1", "<i4", "<i8"):
             staged = self.stage(self.graph, "staged-" + descr[1:],
@@ -133,7 +132,7 @@ class Learning(TrainTest):
         bf16 = self.path("features.bf16")
         with open(self.path("features-f4.npy"), "rb") as file:
             rows = file.read()[-4 * len(self.graph.values):]
-        with open(bf16, "wb") as file:   # the upper halves
+        with open(bf16, "wb") as file:   # the upper 16 bits of each f4
             file.write(b"".join(rows[i + 2:i + 4] for i in range(0, len(rows), 4)))
         staged = self.stage(self.graph, "staged-bf16",
                             features="raw:%s,bf16,%dx%d" % (bf16, self.graph.vertices, FEATURES))
@@ -141,7 +140,7 @@ class Learning(TrainTest):
         for descr, result in results[1:]:
             self.assertEqual(result, results[0][1], descr)
 
-    def test_labels_of_any_number_type_train_the_same(self):
+    def test_all_label_types_train_the_same(self):
         expected = learned(self.train(self.staged))
         for descr, shape in (("<f4", (self.graph.vertices,)), ("|u1", (self.graph.vertices, 1)),
                              ("<i8", (self.graph.vertices,))):
@@ -155,10 +154,10 @@ class Learning(TrainTest):
                                 (self.graph.vertices // 2) - 1, "--epochs", 2)
             self.assertEqual(len(result["epochs"]), 2)
             self.assertEqual(result["fanout"][0], 2 ** 32 - 1 if fanout.startswith("all") else 3)
-        # one number a vertex, one vertex a batch
+        # one feature per vertex, one vertex per batch
         self.train(self.staged, "--fanout", "1", "--batch", 1, "--hidden", 1, "--epochs", 1)
 
-    def test_json_holds_what_scripts_read(self):
+    def test_json_has_the_keys_that_scripts_read(self):
         result = self.train(self.staged)
         first = result["epochs"][0]
         for key in ("loss", "seconds", "sample_s", "gather_s", "announce_s", "compute_s", "stall_s",
@@ -180,7 +179,7 @@ class Learning(TrainTest):
         self.assertAlmostEqual(result["majority_accuracy"],
                                sum(self.graph.labels[v] == majority for v in test) / len(test))
 
-    def test_the_table_holds_the_numbers_of_the_json(self):
+    def test_the_table_has_the_numbers_of_the_json(self):
         result = self.train(self.staged)
         text = self.run_rung("train", self.staged, *self.OPTIONS, "--quiet").stdout
         for epoch in result["epochs"]:
@@ -199,7 +198,7 @@ class Learning(TrainTest):
         self.assertIsNone(result["majority_accuracy"])
         self.assertEqual(result["best_epoch"], 4)
 
-    def test_vertices_without_label_are_left_out_with_a_note(self):
+    def test_vertices_without_label_are_omitted_with_a_note(self):
         labels = [float(label) for label in self.graph.labels]
         dropped = self.graph.train[:7]
         for i, vertex in enumerate(dropped):
@@ -212,7 +211,7 @@ class Learning(TrainTest):
         kept = self.graph.write("kept.npy", "<i8", (len(self.graph.train) - 7,),
                                 self.graph.train[7:])
         splits = ["train=" + kept, "valid=" + self.graph.valid_file, "test=" + self.graph.test_file]
-        # the score depends on the train ids: rank both by the same one
+        # the default score depends on the train ids; use the same score for both
         score = self.graph.write("score.npy", "<f4", (self.graph.vertices,),
                                  list(range(self.graph.vertices)))
         one = self.train(self.stage(self.graph, "one", score=score, labels=self.path("nan.npy")))
@@ -228,7 +227,7 @@ class Refusals(TrainTest):
     def refuses(self, staged, says, *more, code=1):
         self.fails("train", staged, "--quiet", *more, code=code, says=says)
 
-    def test_what_cannot_be_trained_on(self):
+    def test_unusable_labels_and_features_are_refused(self):
         self.refuses(self.stage(self.graph, "a", labels=None), ["no labels", "--labels"])
         self.refuses(self.stage(self.graph, "b", split="valid=" + self.graph.valid_file),
                      ["split 'train'", "--split train="])
@@ -243,9 +242,9 @@ class Refusals(TrainTest):
             self.refuses(staged, says)
         self.refuses(self.path("nowhere"), "nowhere")
 
-    def test_a_feature_that_is_no_number_is_named(self):
+    def test_a_nan_feature_is_named(self):
         self.graph.values[5 * FEATURES + 3] = float("nan")
-        # all vertices train, so that vertex 5 is met; the largest score makes it rank 0
+        # all vertices train, so vertex 5 is sampled; the largest score gives it rank 0
         train = self.graph.write("all.npy", "<i8", (60,), list(range(60)))
         score = self.graph.write("score.npy", "<f4", (60,),
                                  [100 if v == 5 else 60 - v for v in range(60)])
@@ -271,8 +270,8 @@ class Refusals(TrainTest):
 
 
 class Cora(TrainTest):
-    """The standard split of Cora; published GraphSAGE and GCN reach 0.79 to 0.82."""
-    # chosen by validation accuracy among widths, norms, decays and dropouts
+    """The standard split of Cora; published GraphSAGE and GCN results are 0.79 to 0.82."""
+    # chosen by validation accuracy from several widths, norms, decays and dropouts
     OPTIONS = ["--fanout", "25,10", "--hidden", 64, "--normalize", "l1", "--dropout", 0.7,
                "--weight-decay", 5e-4, "--lr", 0.01,
                "--epochs", 100]
@@ -290,7 +289,7 @@ class Cora(TrainTest):
             if os.path.isfile(path):
                 return path
         return self.skipTest("cora.npz is neither in RUNG_TEST_DATA (%s) nor in ../shared/data "
-                             "beside the checkout"
+                             "next to the checkout"
                              % (folders[0] or "not set"))
 
     def stage_cora(self):
@@ -301,12 +300,12 @@ class Cora(TrainTest):
                       self.npz + ":node_label", *splits, "--out", self.path("cora"), "--quiet")
         return self.path("cora")
 
-    def test_the_mean_of_five_seeds_is_that_of_the_papers(self):
+    def test_the_mean_of_five_seeds_matches_the_papers(self):
         accuracies = [self.train(self.staged, "--seed", seed, "--host", "10%")["test_accuracy"]
                       for seed in range(5)]
         print("Cora: test accuracy of seeds 0-4:", accuracies, file=sys.stderr)
         self.assertGreaterEqual(sum(accuracies) / 5, 0.79)
-        self.assertLess(max(accuracies), 0.90)   # more would mean that the test split leaked
+        self.assertLess(max(accuracies), 0.90)   # more would mean a leak of test labels
 
     def test_memory_and_file_give_the_same_bits(self):
         expected = learned(self.train(self.staged, "--epochs", 10, "--host", "max"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung verify with sources: what differs is named, a sample is one, and damage is repaired, also by
-one that was killed meanwhile."""
+"""rung verify with sources: differences are named, a sample reads a part, and damage is repaired,
+also after a repair was killed."""
 import filecmp
 import os
 import random
@@ -16,7 +16,7 @@ from clitest import RUNG, CliTest, Graph, main
 class Verify(CliTest):
     def setUp(self):
         super().setUp()
-        # features of 2.1 blocks
+        # the features have 2.1 blocks
         self.graph = Graph(self.folder, vertices=1500, edges=10000, row_bytes=1500)
         self.staged = self.stage(self.graph)
         self.sources = ["--source", self.graph.features, "--graph", self.graph.graph, "--labels",
@@ -63,7 +63,7 @@ class Verify(CliTest):
                        says="--sample")
         self.fails("verify", self.staged, "--sample", "1%", code=2, says="--source or --graph")
 
-    def test_what_differs_is_named(self):
+    def test_differences_are_named(self):
         self.change(self.graph.features, os.path.getsize(self.graph.features) - 1)
         report = self.json_of("verify", self.staged, *self.sources, code=3)
         self.assertEqual((report["rows_different"], report["first_different"],
@@ -74,18 +74,18 @@ class Verify(CliTest):
         self.assertGreater(report["lists_different"], 750)
         self.assertIsNone(report["rows_compared"])
 
-    def test_too_little_memory_says_how_much(self):
+    def test_too_little_memory_reports_the_minimum(self):
         self.fails("verify", self.staged, *self.sources, "--memory", "10KiB", code=2,
                    says="at least")
 
     def test_repair(self):
         for name in ("features.000.npy", "graph_indices.npy", "labels.npy", "rank_of_vertex.npy",
                      "split_train.npy", "checksums.npy"):
-            # of the checksums: that of a block that is good
+            # in checksums.npy: the checksum of an intact block
             self.change(os.path.join(self.staged, name), 4112)
         os.remove(os.path.join(self.staged, "graph_indptr.npy"))
         self.change(os.path.join(self.staged, "score.npy"), 4500)
-        # the score has no source here
+        # no source was given for the score
         report = self.json_of("verify", self.staged, "--repair", *self.sources, code=3)
         self.assertEqual([bad["file"] for bad in report["bad"]], ["score.npy"])
         self.assertIn("--score SRC", report["unrepaired"])
@@ -100,7 +100,7 @@ class Verify(CliTest):
                       self.run_rung("verify", self.staged, "--repair", *self.sources).stdout)
         self.same_as_reference()
 
-    def test_another_source_is_told(self):
+    def test_a_changed_source_is_reported(self):
         os.mkdir(self.path("other"))
         other = Graph(self.path("other"), vertices=1500, edges=10, row_bytes=1500, seed=2)
         staged, kept = os.path.join(self.staged, "features.000.npy"), self.path("kept")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung bench --check: the rows that arrive are those of the file, at every width, with either
-engine, from several threads."""
+"""rung bench --check: gathered rows equal those of the file, for every row width, both engines and
+several threads."""
 import ctypes
 import errno
 import json
@@ -16,18 +16,17 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from clitest import RUNG, SANITIZED, CliTest, Graph, main, read_npy
 
 WIDTHS = (1, 4, 100, 400, 512, 1200, 1536, 4096, 5000)
-# of one run; there are two of them at each width, and a smaller one
+# rows of one run; each width has two such runs and a smaller one
 ROWS = 20000 if SANITIZED else 60000
 
 
 def rows_for(width):
-    """Enough rows for the file to be larger than the smallest budget, few enough for the test to be
-    short."""
+    """Return enough rows for a file larger than the smallest budget, and few enough for speed."""
     return 100000 if width < 100 else 20000 if width < 1000 else 8000
 
 
 def smallest_budget(width):
-    """Four slots of one row each, and a few rows in memory."""
+    """Return the bytes of four slots of one row each and a few rows in memory."""
     return 4 * (4096 * (2 + (width - 1) // 4096)) + 50 * width
 
 
@@ -42,7 +41,8 @@ class Widths(CliTest):
         return bench
 
     def nasty_ids(self, graph):
-        """The same row again and again, runs up and down, pairs across every border, and noise."""
+        """Return ids: one row repeated, ascending and descending runs, pairs across every border,
+        and random ids."""
         count, draws = graph.vertices, random.Random(7)
         ids = [count - 1] * 700 + list(range(count - 1, count - 1200,
                                              -1)) + list(range(1500)) + [0, count - 1] * 300
@@ -63,7 +63,7 @@ class Widths(CliTest):
                                    4, "--in-flight", 3,
                                    "--batch", 1000, rows=ROWS)
                 self.assertGreater(bench["tiers"][1]["hits"], ROWS / 2,
-                                   "most rows should have come from the file")
+                                   "most rows should come from the file")
                 self.assertGreater(bench["device_reads"], 0)
                 self.check(staged, "--host", "30%" if width >= 100 else smallest_budget(width),
                            "--ids", "zipf", "--rows",
@@ -91,7 +91,7 @@ class Widths(CliTest):
                            rows=50000)
         self.assertGreater(bench["duplicate_rows"], 0)
 
-    def test_merging_makes_fewer_reads_and_no_difference(self):
+    def test_merging_reduces_reads_and_keeps_the_rows(self):
         graph = Graph(self.folder, vertices=8000, edges=100, row_bytes=512)
         staged = self.stage(graph)
         ids = graph.write("all.npy", "<i4", (8000,), struct.pack("<8000i", *range(8000)))
@@ -102,23 +102,23 @@ class Widths(CliTest):
         self.assertLess(merged["device_reads"], single["device_reads"])
         self.assertEqual(single["device_reads"], single["tiers"][1]["hits"])
 
-    def test_rows_apart_share_a_read_when_the_gap_allows(self):
-        # Rows are whole sectors, of 512 bytes or of 4096
+    def test_distant_rows_share_a_read_within_the_merge_gap(self):
+        # rows are whole sectors, whether a sector has 512 or 4096 bytes
         graph = Graph(self.folder, vertices=4000, edges=100, row_bytes=4096)
         staged = self.stage(graph)
         _, _, vertices = read_npy(os.path.join(staged, "vertex_of_rank.npy"))
         ids = graph.write("some.npy", "<i4", (1000,),
-                          struct.pack("<1000i", *vertices[1000::3]))   # 8 KiB between two
+                          struct.pack("<1000i", *vertices[1000::3]))   # 8 KiB between two rows
         default, apart, along = (self.check(staged, "--host", "2MiB", "--ids", ids, *gap)
                                  for gap in ([], ["--merge-gap", 0], ["--merge-gap", "8KiB"]))
         self.assertEqual(apart["device_reads"], apart["tiers"][1]["hits"])
         self.assertLessEqual(along["device_reads"] * 2, apart["device_reads"])
         self.assertEqual([bench["merge_gap_bytes"] for bench in (default, apart, along)],
-                         [16384, 0, 8192])   # of a small file
+                         [16384, 0, 8192])   # 16384: the default for a small file
         self.assertEqual(self.check(staged, "--host", "2MiB", "--ids", ids,
                                     "--merge-gap", "4KiB")["merged_rows"], 0)
 
-    def test_steps_down_to_the_engine_in_use(self):
+    def test_report_lists_the_engines_that_were_skipped(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
         for more in ([], ["--engine", "pread"]):
             bench = self.check(staged, "--host", "512KiB", "--ids", "uniform", "--rows", 1000,
@@ -133,7 +133,7 @@ class Widths(CliTest):
                            "--threads", 3)
         self.assertEqual((bench["device_reads"], bench["engine"]), (0, "none"))
 
-    def test_what_warms_up_counts_nowhere(self):
+    def test_warmup_rows_are_not_counted(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=20000, row_bytes=400))
         for kind in ("uniform", "zipf"):
             bench = self.check(staged, "--host", "30%", "--ids", kind, "--batch", 100, "--warmup",
@@ -150,7 +150,7 @@ class Widths(CliTest):
         self.assertGreater(trace["requests"], warm["requests"])
         self.assertEqual(sum(tier["hits"] for tier in warm["tiers"]), warm["rows"])
 
-    def test_what_warms_up_fills_the_cache(self):
+    def test_warmup_fills_the_cache(self):
         graph = Graph(self.folder, vertices=8000, edges=2000, row_bytes=400)
         staged = self.stage(graph)
         ids = graph.write("twice.npy", "<i4", (400,), struct.pack("<400i", *list(range(200)) * 2))
@@ -168,11 +168,11 @@ class Widths(CliTest):
                    says="has 400 ids, and --warmup uses the first 400; use a smaller --warmup, or "
                         "give more ids")
 
-    def test_reads_that_fail_while_it_warms_up_end_it(self):
+    def test_a_failed_read_during_warmup_ends_the_run(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
         path = os.path.join(staged, next(name for name in os.listdir(staged)
                                          if name.startswith("features")))
-        socket = self.path("share", "socket")   # there once the store is open
+        socket = self.path("share", "socket")   # exists once the store is open
         process = self.start("bench", staged, "--quiet", "--host", "1MiB", "--cache", 0, "--ids",
                              "uniform", "--warmup", 10000000, "--rows", 1000,
                              "--threads", 3, "--share", socket)
@@ -185,15 +185,15 @@ class Widths(CliTest):
         self.assertIn(path, message)
 
     def peak_of(self, staged, *args):
-        """Most KiB that a run has had in memory, and its report."""
+        """Return the peak memory of a run in KiB, and its report."""
         process, bench = self.share(staged, self.path("held/store"), "--quiet", *args)
         with open("/proc/%d/status" % process.pid, encoding="utf-8") as status:
             peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
         self.end(process)
         return peak, bench
 
-    def test_memory_does_not_grow_with_the_rows_of_a_run(self):
-        """Ids, places and times of all would be 8 bytes for each row and 16 for each request."""
+    def test_memory_does_not_depend_on_the_length_of_a_run(self):
+        """Arrays for a whole run would need 8 bytes per row and 16 per request."""
         staged = self.stage(Graph(self.folder, vertices=2000, edges=100, row_bytes=4))
         peaks = []
         for rows in (200000, 1200000) if SANITIZED else (2000000, 12000000):
@@ -205,8 +205,8 @@ class Widths(CliTest):
         if not SANITIZED:
             self.assertLess(peaks[1] - peaks[0], 60 << 10, peaks)
 
-    def test_maps_of_the_check_are_not_loaded_without_it(self):
-        vertices = 600000   # the map takes 8 bytes of each
+    def test_maps_are_loaded_only_for_check(self):
+        vertices = 600000   # the map has 8 bytes per vertex
         graph = Graph(self.folder, vertices=vertices, edges=100, row_bytes=1)
         staged = self.path("in-place")
         self.run_rung("stage", *graph.options(), "--in-place", "--out", staged, "--quiet")
@@ -215,9 +215,9 @@ class Widths(CliTest):
         if not SANITIZED:
             self.assertGreater(checked - plain, vertices * 8 // 1024 * 3 // 4)
 
-    def test_little_address_space_ends_it_with_a_result_or_a_reason(self):
+    def test_limited_address_space_gives_a_result_or_a_message(self):
         if SANITIZED:
-            self.skipTest("a sanitizer takes more address space than there is")
+            self.skipTest("a sanitizer needs more address space than the limit")
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
         for mib in (60, 80, 120, 200, 300):
             with self.subTest(mib):
@@ -232,9 +232,8 @@ class Widths(CliTest):
                     self.assertEqual(bench.returncode, 1, bench.stderr)
                     self.assertRegex(bench.stderr, "^rung bench: ")
 
-    def test_check_sees_rows_that_are_wrong(self):
-        """The store keeps the rows it read at its opening; the file changes meanwhile, so that they
-        are wrong."""
+    def test_check_finds_wrong_rows(self):
+        """The store keeps the rows it loaded when it opened; the file changes afterwards."""
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
         path = os.path.join(staged, next(name for name in os.listdir(staged)
                                          if name.startswith("features")))
@@ -264,20 +263,21 @@ class SockProgram(ctypes.Structure):
 
 
 def refuse_io_uring(error):
-    """A function for preexec_fn: io_uring_setup fails with `error` from then on, as in a container
-    that forbids it."""
-    io_uring_setup = 425   # on every architecture that has it
+    """Return a preexec_fn that makes io_uring_setup fail with `error`, as in a container without
+    io_uring."""
+    io_uring_setup = 425   # the same on all architectures
     code = (SockFilter * 4)(
-        SockFilter(0x20, 0, 0, 0),                        # load the number of the call
-        SockFilter(0x15, 0, 1, io_uring_setup),           # another one: skip the next
+        SockFilter(0x20, 0, 0, 0),                        # load the system call number
+        SockFilter(0x15, 0, 1, io_uring_setup),           # another call: skip one line
         SockFilter(0x06, 0, 0, 0x00050000 | error),       # SECCOMP_RET_ERRNO
         SockFilter(0x06, 0, 0, 0x7fff0000))               # SECCOMP_RET_ALLOW
     program = SockProgram(4, code)
     libc = ctypes.CDLL(None, use_errno=True)
 
     def install():
-        if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.byref(program), 0,
-                                                         0) != 0:   # no new privileges; the filter
+        # PR_SET_NO_NEW_PRIVS; PR_SET_SECCOMP
+        if (libc.prctl(38, 1, 0, 0, 0) != 0
+                or libc.prctl(22, 2, ctypes.byref(program), 0, 0) != 0):
             os._exit(77)
     return install
 
@@ -302,7 +302,7 @@ class Refused(CliTest):
             self.skipTest("no seccomp filter can be set here")
         return done
 
-    def test_pread_takes_over_and_says_why(self):
+    def test_pread_is_used_and_the_reason_printed(self):
         for error, why in self.REASONS:
             with self.subTest(errno.errorcode[error]):
                 done = self.refused(error)
@@ -313,14 +313,14 @@ class Refused(CliTest):
                 self.assertEqual((bench["engine"], bench["wrong_rows"]), ("pread", 0))
                 self.assertIn(why, bench["engine_why"])
 
-    def test_io_uring_asked_for_fails_with_the_reason(self):
+    def test_engine_io_uring_fails_with_the_reason(self):
         for error, why in self.REASONS:
             with self.subTest(errno.errorcode[error]):
                 done = self.refused(error, "--engine", "io_uring")
                 self.assertEqual((done.returncode, done.stdout), (1, ""))
                 self.assertIn(why, done.stderr)
 
-    def test_a_kernel_that_allows_it_uses_it(self):
+    def test_io_uring_is_used_when_allowed(self):
         engine = self.json_of(*self.args)
         if engine["engine"] != "io_uring":
             self.skipTest("this kernel refuses io_uring: %s" % engine["engine_why"])

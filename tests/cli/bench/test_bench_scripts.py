@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks of bench/ on little data: what they gather is right and what they print is
-complete. Their figures are not looked at."""
+"""The benchmarks of bench/ on small data: gathered rows are right and reports are complete. The
+measured numbers are not checked."""
 import ctypes
 import importlib.util
 import json
@@ -24,7 +24,7 @@ def is_built(program):
 
 
 def why_no_ring(entries=1024):
-    """Why the kernel refuses a ring as large as programs have that rung is compared with."""
+    """Return why the kernel refuses a ring of the size that the compared programs use, or None."""
     libc = ctypes.CDLL(None, use_errno=True)
     fd = libc.syscall(425, entries, ctypes.create_string_buffer(120))   # io_uring_setup
     if fd < 0:
@@ -59,15 +59,15 @@ class BenchScripts(CliTest):
                 self.assertGreater(sample["checked_batches"], 0)
                 self.assertGreaterEqual(sample["read_bytes"], sample["reads"] * 512)
                 if name in ("pread", "uring-rows", "uring-slot"):
-                    self.assertEqual(sample["reads"], sample["rows"], "one read a row")
+                    self.assertEqual(sample["reads"], sample["rows"], "one read per row")
                 elif name in ("mmap", "uring-pages"):
                     self.assertEqual(sample["read_bytes"], sample["reads"] * 4096, "pages")
                 elif name.startswith("rung") and name != "rung-rows":
-                    self.assertLess(sample["reads"], sample["rows"], "rows share reads")
+                    self.assertLess(sample["reads"], sample["rows"], "rows must share reads")
 
     @is_built("rung_cold_reads")
     @needs_ring
-    def test_cold_reads_fetches_the_same_rows_in_every_way(self):
+    def test_cold_reads_fetches_the_same_rows_with_every_strategy(self):
         record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts",
                                  "dense,trace", "--row-bytes", "1536")
         (dense,), (trace,) = record["dense"], record["trace"]
@@ -77,11 +77,11 @@ class BenchScripts(CliTest):
         for result in (dense, trace):
             self.assertEqual(len({strategy["samples"][0]["rows"]
                                   for strategy in result["strategies"].values()}), 1,
-                             "the same rows")
+                             "every strategy fetches the same rows")
             self.assertIn("pread", result["strategies"]["rung"]["times_the_rows_per_s_of"])
 
     @is_built("rung_bench_stream")
-    @unittest.skipUnless(shutil.which("fio"), "fio was not found")
+    @unittest.skipUnless(shutil.which("fio"), "fio is not installed (Debian: fio)")
     @needs_ring
     def test_numa_compares_each_value_with_another_program(self):
         record = self.run_script("numa.py", "--programs", PROGRAMS, "--small", "--dir", self.folder)
@@ -98,7 +98,7 @@ class BenchScripts(CliTest):
         self.assertTrue({64, 4096} <= {result["row_bytes"]
                                        for result in record["gather"]["results"]})
 
-    def test_a_folder_that_is_no_control_group_limits_nothing(self):
+    def test_a_folder_other_than_a_control_group_sets_no_limit(self):
         sys.path.insert(0, BENCH)
         self.addCleanup(sys.path.remove, BENCH)
         limit = importlib.import_module("limit")
@@ -107,7 +107,7 @@ class BenchScripts(CliTest):
             self.assertIn(limited.kind, (None, "systemd-run"))
         self.assertEqual(os.listdir(self.folder), [])
 
-    def test_stage_speed_stages_within_its_limit(self):
+    def test_stage_speed_keeps_its_memory_limit(self):
         record = self.run_script("stage_speed.py", "--folder", self.folder, "--rows", "20000",
                                  "--row-bytes", "1000", "--edges", "30000",
                                  "--memory", "16MiB", "--limit", "512MiB", "--numpy-rows", "0")
@@ -117,7 +117,7 @@ class BenchScripts(CliTest):
         self.assertEqual(len(record["ratio_to_floor"]), 2)
         self.assertIsNone(record["numpy"])
 
-    def test_rows_in_place_are_those_that_were_copied(self):
+    def test_rows_in_place_equal_copied_rows(self):
         record = self.run_script("in_place.py", "--dir", self.folder, "--rows", "20000",
                                  "--row-bytes", "700", "--edges", "60000", "--hosts", "10,200",
                                  "--pairs", "1", "--gathered", "5000")
@@ -127,7 +127,7 @@ class BenchScripts(CliTest):
         self.assertGreater(cold["ratios"]["device_reads"]["median"], 0)
         self.assertIsNone(warm["ratios"]["device_reads"])
 
-    def test_predicted_seconds_stand_beside_measured_ones(self):
+    def test_predicted_and_measured_seconds_are_reported(self):
         profile = os.path.join(self.folder, "machine.json")
         with open(profile, "w", encoding="utf-8") as out:
             json.dump({"schema": 1, "measured": {},
@@ -147,7 +147,7 @@ class BenchScripts(CliTest):
                              one["runs"][0]["seconds"] / one["runs"][0]["predicted"])
 
     @is_built("rung_score_speed")
-    def test_edge_passes_come_to_the_scores_of_the_baseline(self):
+    def test_edge_passes_match_the_baseline_scores(self):
         record = self.run_script("score_speed.py", "--programs", PROGRAMS, "--small")
         self.assertEqual([(one["graph"], one["scale"]) for one in record["iterations"]],
                          [("rmat", 14), ("uniform", 14)])
@@ -158,7 +158,7 @@ class BenchScripts(CliTest):
         self.assertEqual([len(one["rounds"]) for one in record["expected"]], [1, 1])
 
     @is_built("rung_cold_reads")
-    def test_announced_batches_are_hit_as_often_as_can_be(self):
+    def test_announced_batches_hit_nearly_as_often_as_belady(self):
         record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts",
                                  "lookahead")
         blind, ahead = record["lookahead"]
@@ -172,7 +172,7 @@ class BenchScripts(CliTest):
         self.assertGreater(ahead["hits"], blind["hits"])
 
     @is_built("rung_gather_hits")
-    def test_gather_hits_compares_with_what_is_there(self):
+    def test_gather_hits_compares_with_installed_libraries(self):
         record = self.run_script("gather_hits.py", "--programs", PROGRAMS, "--small", "--row-bytes",
                                  "1536", "--torch", "/no/such/python")
         (result,) = record["results"]
@@ -188,7 +188,7 @@ class BenchScripts(CliTest):
         self.assertEqual(set(result["ns_per_row"]["floor"]), {"1", "2"})
 
     @is_built("rung_rank_speed")
-    def test_rank_checks_what_it_ranked(self):
+    def test_rank_speed_checks_its_result(self):
         record = self.run_script("rank.py", "--programs", PROGRAMS, "--small", "--threads", "2",
                                  "--index-bytes", "4,8")
         self.assertEqual([(result["scores"], result["index_bytes"])
@@ -200,9 +200,9 @@ class BenchScripts(CliTest):
             self.assertEqual(sample["ratio"], sample["rank_s"] / sample["copies_s"])
 
     @unittest.skipUnless(importlib.util.find_spec("numpy"),
-                         "numpy is not there: Debian python3-numpy")
+                         "numpy is not installed (Debian: python3-numpy)")
     @is_built("rung_sampler_rate")
-    def test_sampler_samples_the_same_with_any_number_of_threads(self):
+    def test_sampler_result_does_not_depend_on_the_threads(self):
         record = self.run_script("sampler.py", "--programs", PROGRAMS, "--small", "--peers",
                                  "/no/such/python")
         (result,) = record["results"]
@@ -221,7 +221,7 @@ class BenchScripts(CliTest):
         self.assertEqual(sample["rows"], (8 << 20) // 1536)
         self.assertEqual(record["of_read"]["median"], sample["verify"] / sample["read"])
 
-    @unittest.skipUnless(shutil.which("fio"), "fio is not there: Debian fio")
+    @unittest.skipUnless(shutil.which("fio"), "fio is not installed (Debian: fio)")
     @needs_ring
     def test_cold_vs_fio_reads_the_same_file(self):
         record = self.run_script("cold_vs_fio.py", "--small", "--row-bytes", "512", "--depth", "32")
@@ -235,7 +235,7 @@ class BenchScripts(CliTest):
 
     @is_built("rung_scores")
     @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
-    def test_scores_judges_every_score_by_other_batches_than_it_has_seen(self):
+    def test_scores_are_evaluated_on_other_batches(self):
         record = self.run_script("scores.py", "--programs", PROGRAMS, "--small", "--fanouts", "3,2",
                                  "--draws", "all", "--train",
                                  "10 % at random")
@@ -246,7 +246,7 @@ class BenchScripts(CliTest):
                                   "blend"}, set(case["scores"]))
             self.assertGreaterEqual(case["batches_counted"], 1024)
             for name, score in case["scores"].items():
-                self.assertEqual(score["hits"], sorted(score["hits"]), "more rows, more hits")
+                self.assertEqual(score["hits"], sorted(score["hits"]), "more rows give more hits")
                 self.assertLessEqual(max(score["hits"]), 1)
                 if name in ("expected", "blend"):
                     self.assertGreater(min(score["of_ceiling"]), 0.95)

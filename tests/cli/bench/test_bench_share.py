@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung bench --share and --attach: two processes, one host tier; either of them ended or killed;
-wrong paths."""
+"""rung bench --share and --attach: two processes with one host tier, the end or death of either
+process, and wrong paths."""
 import json
 import os
 import re
@@ -13,8 +13,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 from clitest import CliTest, Graph, main
 
-# of an attacher that is to be seen gathering: more than the engine starts when the store is only
-# looked at
+# threads of an attached run: more than the engine starts on opening, so that gathering is visible
 THREADS = 80
 DEADLINE_S = 60
 
@@ -32,7 +31,7 @@ class Share(CliTest):
     def attached(self, *args):
         return self.json_of("bench", "--attach", self.socket, "--check", *args)
 
-    def test_an_attached_bench_finds_the_same_rows(self):
+    def test_an_attached_bench_gathers_the_same_rows(self):
         creator, first = self.shared()
         ids = self.graph.write("ids.npy", "<i4", (3000,), struct.pack("<3000i", *range(3000)))
         for more in ([], ["--ids", "uniform", "--rows", 5000, "--threads", 3],
@@ -49,26 +48,26 @@ class Share(CliTest):
         self.assertIs(first["attached"], False)
         self.assertIsNone(creator.poll())
 
-    def test_a_signal_ends_the_sharing(self):
+    def test_a_signal_ends_sharing(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             creator, _ = self.shared()
             creator.send_signal(number)
             self.assertEqual(creator.wait(DEADLINE_S), -number)
             held = re.escape("rung bench: the store stays shared at %s until SIGINT or SIGTERM\n" %
-                             self.socket)   # unless the signal comes before
+                             self.socket)   # missing if the signal comes first
             self.assertRegex(creator.stderr.read(),
                              "^(%s)?rung bench: interrupted by %s\n$" % (held, number.name))
             self.assertEqual(os.listdir(self.path("run")), [])
             self.fails("bench", "--attach", self.socket, code=1,
                        says=[self.socket, "no store is shared there"])
 
-    def test_without_hold_it_is_shared_while_it_runs(self):
+    def test_without_hold_sharing_ends_with_the_run(self):
         done = self.run_rung("bench", self.staged, "--rows", 1000, "--share", self.socket)
         self.assertEqual(done.stderr, "")
         self.assertEqual(os.listdir(self.path("run")), [])
 
     def gathering(self, rows):
-        """An attacher that has begun to gather: only then it has all its threads."""
+        """Start an attached run and wait until it gathers: it has all its threads only then."""
         process = self.start("bench", "--attach", self.socket, "--check", "--json", "--quiet",
                              "--ids", "uniform", "--rows", rows,
                                "--threads", THREADS, "--batch", 100)
@@ -79,7 +78,7 @@ class Share(CliTest):
 
     def test_an_attached_bench_outlives_the_creator(self):
         rows, overtaken = 1 << 17, False
-        # until it is long enough to be there when the creator is not
+        # until the attached run is long enough to outlive the creator
         while not overtaken and rows <= 1 << 24:
             creator, _ = self.shared()
             attacher = self.gathering(rows)
@@ -93,9 +92,9 @@ class Share(CliTest):
             rows *= 4
         self.assertTrue(overtaken)
         self.assertTrue(stat.S_ISSOCK(os.stat(self.socket).st_mode),
-                        "who is killed leaves the socket")
+                        "a killed process leaves the socket")
         self.fails("bench", "--attach", self.socket, code=1, says=[self.socket, "has ended"])
-        self.shared()   # takes its place
+        self.shared()   # replaces the socket
         self.assertEqual(self.attached("--rows", 1000)["wrong_rows"], 0)
 
     def test_the_creator_outlives_a_killed_attacher(self):
@@ -133,7 +132,7 @@ class Share(CliTest):
             file.write(b"no socket")
         self.fails(*share, os.path.join(open_to_all, "store"), code=1, says="is not a socket")
 
-    def test_what_excludes_each_other(self):
+    def test_exclusive_options(self):
         for args, says in ((["x", "--attach", "p"], "DIR and --attach exclude each other"),
                            (["--attach", "p", "--host", "1GiB"],
                             "--attach and --host exclude each other"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/traffic.py on a small graph of its own: it counts what the command counts."""
+"""bench/traffic.py on a small generated graph: its counts must be consistent."""
 import importlib.util
 import json
 import os
@@ -21,8 +21,8 @@ class Traffic(CliTest):
                               stderr=subprocess.PIPE, text=True, timeout=300, check=False)
 
     @unittest.skipUnless(importlib.util.find_spec("numpy"),
-                         "numpy is not there: Debian python3-numpy")
-    def test_more_rows_on_the_gpu_leave_fewer_for_the_link(self):
+                         "numpy is not installed (Debian: python3-numpy)")
+    def test_more_rows_on_the_gpu_reduce_link_traffic(self):
         done = self.traffic("--rmat", "12", "--fanouts", "4,3", "--batches", "16", "--shares",
                             "10,60")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -30,10 +30,10 @@ class Traffic(CliTest):
         self.assertEqual((record["benchmark"], record["vertices"], len(record["results"])),
                          ("traffic", 4096, 4))
         for few, many in zip(record["results"][::2], record["results"][1::2]):
-            for result, rows in ((few, 410), (many, 2458)):   # to a page, of eight rows
+            for result, rows in ((few, 410), (many, 2458)):   # rounded to a page of eight rows
                 self.assertTrue(rows - 16 < result["gpu_rows"] <= rows, result["gpu_rows"])
             self.assertGreater(few["reduction"], 0.1,
-                               "rows by score are asked for more often than by chance")
+                               "high scores must mean more requests than by chance")
             self.assertGreater(many["reduction"], few["reduction"])
             for result in (few, many):
                 self.assertLessEqual(result["reduction"], result["reduction_at_most"])
@@ -41,7 +41,7 @@ class Traffic(CliTest):
                 self.assertEqual(result["link_bytes_all_host"],
                                  sum(tier["hits"] for tier in result["tiers"]) * 512)
 
-    def test_without_its_graph_it_says_what_is_missing(self):
+    def test_a_missing_graph_is_named(self):
         done = self.traffic("--graph", self.path("none.npz"))
         self.assertEqual(done.returncode, 77, done.stderr)
         self.assertIn("arxiv.npz was not found", done.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung numa --topology: recorded and invented machines, files that hold what they cannot."""
+"""rung numa --topology: recorded and synthetic machines, missing and malformed files."""
 import json
 import os
 import subprocess
@@ -14,7 +14,8 @@ MACHINES = sorted(name[:-len(".machine")] for name in os.listdir(FIXTURES)
                   if name.endswith(".machine"))
 NODE0 = "sys/devices/system/node/node0/"
 GPU0 = "sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:00.0/0000:1a:00.0/"
-GPU1 = "sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:02.0/0000:1c:00.0/0000:1d:00.0/0000:1e:00.0/"
+GPU1 = ("sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:02.0/0000:1c:00.0/0000:1d:00.0/"
+        "0000:1e:00.0/")
 NVME0 = "sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:01.0/0000:1b:00.0/"
 
 
@@ -32,7 +33,7 @@ class Machines(NumaTest):
                 self.consistent(json.loads(done.stdout))
 
     def consistent(self, top):
-        """What holds for every machine, whatever the golden files say."""
+        """Check rules that hold on every machine, independently of the golden files."""
         nodes, gpus, nvme = top["nodes"], top["gpus"], top["nvme"]
         numbers = [node["node"] for node in nodes]
         self.assertEqual(numbers, sorted(set(numbers)))
@@ -49,7 +50,7 @@ class Machines(NumaTest):
             self.assertEqual([row[i] for i, row in enumerate(links)], ["X"] * len(links))
 
     def test_links_of_two_sockets(self):
-        """By hand: what the tree's comment says."""
+        """The expected links were derived by hand from the comment in the recorded tree."""
         links = self.topology("two-sockets")["links"]
         self.assertEqual(links["gpu_gpu"], [["X", "PXB", "SYS", "SYS"], ["PXB", "X", "SYS", "SYS"],
                                             ["SYS", "SYS", "X", "PHB"], ["SYS", "SYS", "PHB", "X"]])
@@ -67,17 +68,18 @@ class Machines(NumaTest):
         self.assertEqual(top["gpus"][0]["memory_node"], 1)
         self.assertEqual(top["links"]["gpu_node"], [["NODE", "X"] + ["SYS"] * 7])
 
-    def test_virtual_functions_are_no_gpus(self):
-        """Nor are a maker's other devices: only what its GPU driver has taken."""
+    def test_virtual_functions_are_not_gpus(self):
+        """Other devices of the vendor count as GPUs only if its GPU driver is bound to them."""
         gpus = [gpu["bus_id"] for gpu in self.topology("two-sockets")["gpus"]]
         top = self.topology("two-sockets", GPU0 + "physfn -> ../0000:19:00.0",
                             GPU1 + "class = 0x040300")
-        self.assertEqual([gpu["bus_id"] for gpu in top["gpus"]], gpus[1:], "driver nvidia has it")
+        self.assertEqual([gpu["bus_id"] for gpu in top["gpus"]], gpus[1:],
+                         "the driver nvidia is bound to it")
         top = self.topology("two-sockets", GPU1 + "class = 0x040300",
                             GPU1 + "driver -> ../../bus/pci/drivers/snd_hda_intel")
         self.assertEqual([gpu["bus_id"] for gpu in top["gpus"]], gpus[:1] + gpus[2:])
 
-    def test_what_a_job_may_use(self):
+    def test_nodes_and_cores_a_job_may_use(self):
         top = self.topology("two-sockets")
         self.assertEqual(top["cpus"]["allowed"], "0-7")
         self.assertEqual([node["cpus_allowed"] for node in top["nodes"]], ["0-7", ""])
@@ -85,7 +87,7 @@ class Machines(NumaTest):
         self.assertEqual(top["memory"]["limit_bytes"], 64 << 30)
         self.assertEqual(top["memory"]["available_bytes"], 62 << 30)
 
-    def test_the_root_may_be_given_through_links(self):
+    def test_the_root_may_contain_links(self):
         folder = self.machine("two-sockets")
         os.symlink("two-sockets", self.path("link"))
         direct = self.json_of("numa", "--topology", "--root", folder)
@@ -111,9 +113,9 @@ class Machines(NumaTest):
 
 
 class Absent(NumaTest):
-    """Each file may be missing: then what it would tell is not known, and the rest is as it was."""
+    """Any file may be missing: its values are then unknown, and all others unchanged."""
 
-    def test_every_file_alone(self):
+    def test_each_file_missing(self):
         with open(os.path.join(FIXTURES, "two-sockets.machine"), encoding="ascii") as file:
             paths = [line.split()[0] for line in file if " = " in line or " -> " in line]
         self.assertGreater(len(paths), 80)
@@ -125,7 +127,7 @@ class Absent(NumaTest):
                 if "node/online" not in path:
                     self.assertEqual(len(top["nodes"]), 2)
 
-    def test_every_file_unreadable(self):
+    def test_each_file_unreadable(self):
         if os.geteuid() == 0:
             self.skipTest("root may read every file")
         root = self.machine("two-sockets")
@@ -151,12 +153,12 @@ class Absent(NumaTest):
         self.assertEqual(top["links"]["gpu_node"][0], [None, None])
         self.assertEqual(top["links"]["gpu_gpu"][0], ["X", "PXB", None, None])
 
-    def test_nothing_at_all(self):
+    def test_empty_root(self):
         os.mkdir(self.path("empty"))
         self.fails("numa", "--topology", "--root", self.path("empty"), code=1,
                    says=["neither node/online nor cpu/online", "sysfs"])
 
-    def test_no_folder(self):
+    def test_missing_root(self):
         self.fails("numa", "--topology", "--root", self.path("none"), code=1,
                    says=[self.path("none"), "No such file"])
         with open(self.path("file"), "w", encoding="ascii"):
@@ -167,8 +169,7 @@ class Absent(NumaTest):
 
 class Malformed(NumaTest):
     def refused(self, line, value, what):
-        """With this line in it the machine is refused: the message names file, value and what it is
-        not."""
+        """Check that a machine with this line is refused with file, value and expected form."""
         path = line.split()[0].rstrip("/")
         said = self.fails("numa", "--topology", "--root", self.machine("two-sockets", line), code=1,
                           says=[value, what])
@@ -230,7 +231,7 @@ class Malformed(NumaTest):
                      "the number of a node")
         self.refused(NVME0 + "nvme/nvme0/nvme0n1/size = -1", "-1", "a number up to")
 
-    def test_what_is_no_file_or_link(self):
+    def test_files_and_links_of_wrong_kind(self):
         for line in (NODE0 + "cpulist/", NODE0 + "distance/"):
             self.refused(line, "", "not a regular file")
         self.refused(GPU0 + "driver = nvidia", "", "not a link")
@@ -238,13 +239,13 @@ class Malformed(NumaTest):
         self.refused(NODE0 + "cpulist = " + "0" * 65536, "", "has 65536 bytes or more")
         self.refused(NODE0 + "cpulist = " + "1," * 1000, "1," * 30 + "...", "a list of numbers")
 
-    def test_a_fifo_is_not_waited_for(self):
+    def test_a_fifo_does_not_block(self):
         root = self.machine("two-sockets", NODE0 + "cpulist !")
         os.mkfifo(os.path.join(root, NODE0, "cpulist"))
         self.fails("numa", "--topology", "--root", root, code=1,
                    says=["cpulist", "not a regular file"])
 
-    def test_links_that_lead_in_a_circle_or_out(self):
+    def test_link_loops_and_links_out_of_the_root(self):
         entry = "sys/bus/pci/devices/0000:1a:00.0"
         for line in (entry + " -> 0000:1a:00.0", NODE0 + "cpulist -> cpulist",
                      "sys/block/nvme0n1 -> nvme0n1"):
@@ -268,7 +269,7 @@ class Malformed(NumaTest):
         self.assertEqual(top["nvme"][0]["model"], "?[31mred?")
         self.assertEqual(top["gpus"][0]["model"], "?bell")
 
-    def test_too_many_of_something(self):
+    def test_too_many_devices_or_page_sizes(self):
         root = self.machine("two-sockets", *("sys/block/nvme7n%d/" % (i + 1) for i in range(4100)))
         self.fails("numa", "--topology", "--root", root, code=1,
                    says=["4110 GPUs and drives, more than 4096"])

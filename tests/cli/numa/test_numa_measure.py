@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung numa: what measuring prints of this machine's memory and drives, and of simulated GPUs."""
+"""rung numa: the output of measurements of this machine's memory and drives, and of simulated
+GPUs."""
 import csv
 import json
 import os
@@ -12,14 +13,13 @@ from clitest import RUNG, SIM, main
 from machine import FIXTURES
 from numatest import NumaTest
 
-# These keep runs short, whatever caches the machine has
+# options that keep runs short on machines with any cache size
 QUICK = ("--quick", "--samples", "2", "--seconds", "0.001", "--memory", "160MiB")
 MIB = 1 << 20
 
 
 class Measuring(NumaTest):
-    """What is printed of what was measured. That figures are figures is checked; how large they
-    are depends on the machine.
+    """The output of measurements. Values must be valid numbers; their size depends on the machine.
     """
 
     def profile(self, *more, code=0):
@@ -55,24 +55,24 @@ class Measuring(NumaTest):
                   "advised_bytes", "placement_share", "huge_share", "absent"]
         for result in top["results"]:
             self.assertEqual(list(result)[:len(common)], common)
-            if not result["absent"] and result.get("level") != 0:   # nobody reads meanwhile
+            if not result["absent"] and result.get("level") != 0:   # level 0: no readers
                 self.assertEqual(set(result), keys[result["matrix"]], result["matrix"])
         self.assertEqual(top["measured"]["matrices"], ["bandwidth", "latency", "loaded", "gather",
                                                        "gpu", "peer", "nvme", "touch", "register"])
         order = [top["measured"]["matrices"].index(result["matrix"]) for result in top["results"]]
-        self.assertEqual(order, sorted(order), "results come matrix by matrix")
-        self.assertEqual(set(order), set(range(9)), "each matrix has a result, be it an absent one")
+        self.assertEqual(order, sorted(order), "results must be grouped by matrix")
+        self.assertEqual(set(order), set(range(9)), "each matrix has a result, possibly absent")
         for read in top["nvme_read"]:
             self.assertEqual(list(read), list(example["nvme_read"][0]))
 
-    def test_figures(self):
+    def test_measured_values(self):
         top = self.profile("--only", "bandwidth,latency,gather", "--row-bytes", "100,1536,4096")
         count = len(top["nodes"])
         for name in ("read", "write", "copy", "triad"):
             self.assertEqual([len(row) for row in top["bandwidth"][name]], [count] * count)
         self.assertEqual([len(row) for row in top["latency_ns"]], [count] * count)
         self.assertEqual([gather["row_bytes"] for gather in top["bandwidth"]["gather"]],
-                         [64, 100, 256, 1024, 1536, 4096], "each once, ascending")
+                         [64, 100, 256, 1024, 1536, 4096], "each size once, ascending")
         medians = {}
         arrays = max(result["buffer_bytes"] for result in top["results"]
                      if result["matrix"] == "bandwidth")
@@ -97,7 +97,7 @@ class Measuring(NumaTest):
             self.assertEqual(top["bandwidth"][kind][numbers.index(cpu)][numbers.index(memory)],
                              median)
 
-    def test_what_lies_where_is_told(self):
+    def test_placement_of_memory_is_reported(self):
         top = self.profile("--only", "latency")
         for result in top["results"]:
             if top["placement"]["can_query"] and not result["absent"]:
@@ -112,7 +112,7 @@ class Measuring(NumaTest):
         results = [result for result in top["results"] if not result["absent"]]
         if not results:
             self.assertIn("page cache", top["results"][0]["absent"])
-            self.skipTest("this file system does no direct reads")
+            self.skipTest("this file system does not support direct reads")
         self.assertEqual({result["buffer_bytes"] for result in results}, {size})
         sizes = list(dict.fromkeys(result["row_bytes"] for result in results))
         self.assertEqual(len(sizes), len(set(sizes)))
@@ -125,14 +125,14 @@ class Measuring(NumaTest):
         self.assertEqual(len(top["nvme_read"]), len(results))
         self.assertEqual({read["queue_depth"] for read in top["nvme_read"]}, {1, 7})
 
-    def test_a_folder_is_left_as_it_was(self):
+    def test_a_folder_is_left_unchanged(self):
         os.mkdir(self.path("disk"))
         top = self.profile("--only", "nvme", "--dir", self.path("disk"), "--dir-size", "16MiB")
         self.assertEqual(os.listdir(self.path("disk")), [])
         self.assertEqual({result["file"] for result in top["results"]}, {self.path("disk")})
         self.assertEqual({result["buffer_bytes"] for result in top["results"]}, {16 * MIB})
 
-    def test_files_that_say_nothing_of_a_disk(self):
+    def test_files_that_cannot_measure_a_disk(self):
         small = self.file_of("small", MIB)
         self.fails("numa", "--nvme", small, code=2,
                    says=[small, "1048576 bytes", "16777216 at least"])
@@ -151,7 +151,7 @@ class Measuring(NumaTest):
         self.fails("numa", "--dir", self.path(), "--dir-size", "1MiB", code=1,
                    says=["too small", "16777216 at least"])
 
-    def test_too_little_memory_is_a_reason(self):
+    def test_too_little_memory_gives_a_reason(self):
         top = self.profile("--only", "bandwidth,latency,touch", "--memory", "1MiB", code=77)
         self.assertEqual({result["matrix"] for result in top["results"]},
                          {"bandwidth", "latency", "touch"})
@@ -161,7 +161,7 @@ class Measuring(NumaTest):
         for row in top["latency_ns"] + top["bandwidth"]["copy"]:
             self.assertEqual(set(row), {None})
 
-    def test_one_processor_has_none_to_load_it(self):
+    def test_loaded_latency_needs_a_second_core(self):
         mine = sorted(os.sched_getaffinity(0))
         done = subprocess.run([RUNG, "numa", *QUICK, "--only", "loaded,latency", "--json"],
                               capture_output=True, text=True, check=True,
@@ -177,10 +177,10 @@ class Measuring(NumaTest):
         self.assertEqual({result["threads"] for result in top["results"] if not result["absent"]},
                          {1})
 
-    def test_hardware_that_is_absent(self):
+    def test_absent_hardware_gives_a_reason(self):
         top = self.json_of("numa", "--topology")
         if top["gpus"]:
-            self.skipTest("there is a GPU")
+            self.skipTest("this machine has a GPU")
         done = self.run_rung("numa", "--only", "gpu,peer", code=77)
         why = "cuda: looking for GPUs: |device cuda is not built in: "
         self.assertRegex(done.stdout, r"\n  gpu: no GPU \((%s)" % why)
@@ -201,7 +201,7 @@ class Measuring(NumaTest):
             self.assertIn(what, said)
         self.assertFalse([line for line in said.splitlines() if line.endswith(" ")])
 
-    def test_little_memory_gives_figures_and_what_is_smaller_than_advised_is_listed(self):
+    def test_memory_below_the_advised_size_is_listed(self):
         top = self.profile("--only", "latency,gather", "--memory", "64MiB")
         there = [result for result in top["results"] if not result["absent"]]
         self.assertEqual({result["matrix"] for result in there}, {"latency", "gather"})
@@ -237,8 +237,8 @@ class Measuring(NumaTest):
 
 
 class Gpus(NumaTest):
-    """Simulated GPUs, which this machine's kernel knows nothing of: what there is of them. Their
-    figures mean nothing.
+    """The output for simulated GPUs, which are unknown to the kernel of this machine. The measured
+    numbers have no meaning.
     """
     command = SIM
     ROWS = [64, 256, 1024, 4096]
@@ -331,7 +331,7 @@ class Gpus(NumaTest):
             self.assertEqual((line["gpu_bus_id"], line["to_gpu_bus_id"], line["gpu"],
                               line["absent"]), ("0000:10:00.0", "0000:10:00.0", "", ""))
 
-    def test_gpus_that_do_not_reach_each_other(self):
+    def test_gpus_without_peer_access(self):
         first, second = self.gpus(2, RUNG_SIM_PEERS="0")
         top = self.json_of("numa", *self.SMALL, "--only", "peer")
         for result in top["results"]:
@@ -345,7 +345,7 @@ class Gpus(NumaTest):
                           for peer in top["gpu_peer"]], [(first, first), (second, second)])
         self.assertEqual({gather["from"] for gather in top["gpu_gather"]}, {"gpu"})
 
-    def test_gpus_that_are_full_or_not_there(self):
+    def test_full_or_missing_gpus(self):
         self.gpus(1, RUNG_SIM_GPU_BYTES="100000")
         top = self.json_of("numa", *self.SMALL, "--only", "gpu,peer", code=77)
         whys = {result["absent"] for result in top["results"]}

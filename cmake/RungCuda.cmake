@@ -107,8 +107,8 @@ else()
   endif()
 endif()
 
-# Object files of .cu sources, with hidden names and without exceptions, which must not pass through C
-# callers.
+# Object files of .cu sources, with hidden names and without exceptions, which must not pass through
+# C callers.
 function(rung_cuda_objects objects_out)
   rung_cuda_architectures("${CMAKE_CUDA_ARCHITECTURES}" arch_flags)
   set(warn $<$<BOOL:${RUNG_WERROR}>:-Werror=all-warnings>)

@@ -101,7 +101,8 @@ if(RUNG_FUZZ)
 endif()
 
 if(CMAKE_C_COMPILER_ID MATCHES "Clang" AND (RUNG_SANITIZE OR RUNG_FUZZ))
-  target_compile_options(rung_build INTERFACE -Wno-pass-failed)   # instrumented loops are not vectorised
+  # instrumented loops are not vectorised
+  target_compile_options(rung_build INTERFACE -Wno-pass-failed)
 endif()
 
 add_library(rung_deps INTERFACE)
@@ -139,10 +140,10 @@ foreach(dir ${CMAKE_C_IMPLICIT_LINK_DIRECTORIES})
 endforeach()
 list(JOIN rung_private_libs " " RUNG_PC_LIBS_PRIVATE)
 
-# Libraries that rung's own programs link. With RUNG_STATIC_DEPS the programs run on machines without
-# these libraries, except three that stay shared: libzip, for which Debian has no archive, OpenBLAS
-# and the OpenMP runtime. librung.so links only the C++ and compiler runtimes statically, because the
-# other archives are not position-independent.
+# Libraries that rung's own programs link. With RUNG_STATIC_DEPS the programs run on machines
+# without these libraries, except three that stay shared: libzip, for which Debian has no archive,
+# OpenBLAS and the OpenMP runtime. librung.so links only the C++ and compiler runtimes statically,
+# because the other archives are not position-independent.
 set(rung_jansson PkgConfig::jansson)
 if(NOT RUNG_STATIC_DEPS)
   add_library(rung_program_deps ALIAS rung_deps)

@@ -1,11 +1,11 @@
-# Generates the HTML reference of the C headers (doxygen) and of the Python package (pdoc). The target
-# "docs" runs it:
+# Generates the HTML reference of the C headers (doxygen) and of the Python package (pdoc). The
+# target "docs" runs it:
 #
 #     cmake -DSOURCE=CHECKOUT -DOUT=FOLDER [-DPYTHON=PYTHON -DLIBRARY=LIBRUNG] \
 #       -P cmake/reference.cmake
 #
-# It fails if a public function, struct, enumeration or macro has no comment. If a tool is missing, it
-# reports this and leaves out that part.
+# It fails if a public function, struct, enumeration or macro has no comment. If a tool is missing,
+# it reports this and leaves out that part.
 cmake_minimum_required(VERSION 3.25)
 
 file(MAKE_DIRECTORY ${OUT})

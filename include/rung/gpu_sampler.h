@@ -31,7 +31,8 @@ struct rung_gpu_sampler_opts {
 	uint64_t seed_count_max; /**< maximum seeds of a batch; 0: 1024 */
 	/** maximum vertices of a batch; 0: as many as are possible. A larger batch fails */
 	uint64_t vertex_count_max;
-	/** maximum edges of a hop; 0: likewise, which is the whole graph if a fanout is "all" */
+	/** maximum edges of a hop; 0: as many as are possible, which is the whole graph if a
+	 * fanout is "all" */
 	uint64_t edge_count_max;
 	enum rung_draws draws; /**< RUNG_DRAWS_ALL; only the CPU samples RUNG_DRAWS_NEW */
 };

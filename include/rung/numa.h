@@ -8,8 +8,8 @@
  * several. There may be gaps in their numbers, nodes without CPUs (CXL memory, GPU memory) or
  * without memory, CPUs that are offline, devices whose location the kernel does not report, and a
  * container that restricts the process to a part of all this. A node's number is therefore never
- * used as a position: each function says which of the two it accepts, and unknown values have a
- * value of their own (RUNG_UNKNOWN, -1, 0 or NULL).
+ * used as a position: each function documents which of the two it accepts, and unknown values are
+ * represented by RUNG_UNKNOWN, -1, 0 or NULL.
  */
 #ifndef RUNG_NUMA_H
 #define RUNG_NUMA_H

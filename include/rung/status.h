@@ -170,25 +170,25 @@ RUNG_API const char *rung_feature(unsigned idx, int *built_in_out, const char **
  *
  * @param ptr  memory whose documentation names rung_free(); NULL is allowed
  *
- * Objects have functions of their own, such as rung_store_close(). Do not pass memory of malloc():
- * the library and the program may use different allocators.
+ * Objects are freed by their own functions, such as rung_store_close(). Do not pass memory of
+ * malloc(): the library and the program may use different allocators.
  *
  * Threads: any; the memory must not be in use on another thread.
  */
 RUNG_API void rung_free(void *ptr);
 
 /**
- * Callback for progress: functions that take long call it with the work done so far.
+ * Callback for progress: long-running functions call it with the work done so far.
  *
  * @param ctx    the progress_ctx that was passed with the callback
- * @param stage  short constant name of the current step ("edges", "features")
+ * @param step   short constant name of the current step ("edges", "features")
  * @param done   work done, in units of the step
  * @param total  work of the step; 0 if unknown
  * @return 0 to continue; any other value cancels the function, which returns RUNG_E_CANCELED
  *
  * Threads: called on the thread that called the function, unless the function says otherwise.
  */
-typedef int (*rung_progress_fn)(void *ctx, const char *stage, unsigned long long done,
+typedef int (*rung_progress_fn)(void *ctx, const char *step, unsigned long long done,
                                 unsigned long long total);
 
 #ifdef __cplusplus

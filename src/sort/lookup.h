@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Which ids of one list are in another: how mutual edges are found. Private to spread*.c. */
+/** Find the ids of one list in another, which is how mutual edges are found. Private to
+ * propagation*.c. */
 #ifndef RUNG_LOOKUP_H
 #define RUNG_LOOKUP_H
 
@@ -14,8 +15,8 @@ struct rung__lookup {
 	void *slots; /* [rung__lookup_slots()] of index_bytes */
 	unsigned index_bytes;
 	unsigned bits;
-	const void *few;    /* or the list itself, where it is short */
-	uint64_t few_count; /* 0: it is not */
+	const void *few;    /* or the list itself, if it is short */
+	uint64_t few_count; /* 0: the list is in slots */
 };
 
 /* Up to this many ids are compared with each other, which is faster than slots. */
@@ -29,7 +30,7 @@ static inline uint64_t rung__lookup_slots(uint64_t ids_max)
 	return 4 * ids_max + 2;
 }
 
-/* The slot that holds id, or the free one where it belongs. */
+/* The slot of an id, or the free slot where it belongs. */
 static inline __attribute__((always_inline)) uint64_t rung__lookup_find(
 	const struct rung__lookup *set, unsigned index_bytes, uint64_t free_id, uint64_t id)
 {
@@ -67,8 +68,11 @@ static inline __attribute__((always_inline)) void rung__lookup_fill_as(
 	}
 }
 
-/** The set of ids [begin, end), of which `lookup_count` will be looked up; those equal to free_id are left
- * out. */
+/**
+ * Fill the set with ids [begin, end); ids equal to free_id are left out.
+ * @param lookup_count  the number of ids that will be looked up, by which the form of the set is
+ *                      chosen
+ */
 static inline void rung__lookup_fill(struct rung__lookup *set, uint64_t free_id, const void *ids,
                                      uint64_t begin, uint64_t end, uint64_t lookup_count)
 {
@@ -78,7 +82,7 @@ static inline void rung__lookup_fill(struct rung__lookup *set, uint64_t free_id,
 		rung__lookup_fill_as(set, 8, free_id, ids, begin, end, lookup_count);
 }
 
-/* Without leaving early, so that several are compared at once. */
+/* No early exit, so that several ids are compared at once by vector instructions. */
 static inline __attribute__((always_inline)) bool rung__lookup_among(const struct rung__lookup *set,
                                                                      unsigned index_bytes,
                                                                      uint64_t id)
@@ -119,7 +123,7 @@ static inline __attribute__((always_inline)) void rung__lookup_mark_as(
 		word |= (uint64_t)(id != free_id && rung__lookup_has(set, index_bytes, free_id, id))
 		        << (bit % 64);
 		if (bit % 64 == 63 || i + 1 == count) {
-			if (word) /* other lists, of other threads, have bits in it */
+			if (word) /* other threads set bits of other lists in the same word */
 				__atomic_fetch_or(&bits[bit / 64], word, __ATOMIC_RELAXED);
 			word = 0;
 		}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows read in the order they have, in large pieces past the page cache. */
+/* Consecutive rows, read in large pieces without the page cache, which a source larger than memory
+ * would only fill with data that are read once. */
 #include "rows/chunks.h"
 #include "source/source.h"
 
@@ -15,6 +16,7 @@ struct rung__scan_span rung__source_span(const struct rung_source *src,
 		                         .offset = place.offset };
 }
 
+/* Read one chunk. Rows in memory are not copied. */
 static int read_rows(const struct rung__chunks *chunks, uint64_t number, unsigned char *buffer,
                      struct rung__chunk *chunk)
 {
@@ -36,6 +38,7 @@ static int read_rows(const struct rung__chunks *chunks, uint64_t number, unsigne
 	if (span->streamed)
 		return rung_source_read(span->src, chunk->first, chunk->count, buffer);
 	rc = rung__direct_read_span(span->file, span->offset + begin, bytes, buffer, &chunk->rows);
+	/* the source compares the CRC of a .npz member, although it did not read it itself */
 	return rc == 0 && span->src ? rung__source_was_read(span->src, begin, bytes, chunk->rows)
 	                            : rc;
 }
@@ -47,7 +50,8 @@ int rung__chunk_read(struct rung__chunks *chunks, uint64_t number, unsigned char
 
 	if (!chunks->span.streamed)
 		return read_rows(chunks, number, buffer, chunk_out);
-	/* threads take chunks in order: in any other order bytes would be inflated twice */
+	/* The number is assigned under the lock, so the source is read in order: in any other order
+	 * it would inflate bytes twice. */
 	pthread_mutex_lock(&chunks->turn);
 	rc = read_rows(chunks, chunks->next++, buffer, chunk_out);
 	pthread_mutex_unlock(&chunks->turn);

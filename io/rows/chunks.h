@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Rows that follow each other, read in chunks by several threads. Private to io/. */
+/** Consecutive rows, read in chunks by several threads, by staging and by verification. Private to
+ * io/. */
 #ifndef RUNG_IO_CHUNKS_H
 #define RUNG_IO_CHUNKS_H
 
@@ -9,43 +10,51 @@
 #include "file/direct.h"
 #include "rung/source.h"
 
-/** Where rows are: in memory, in a file, or inflated as they are read. */
+/** The location of rows: in memory, in a file, or in a source that produces them as they are read
+ * (inflated, text). */
 struct rung__scan_span {
-	const unsigned char *data;     /* NULL: not in memory */
-	const struct rung_source *src; /* that they are of; NULL: partitioned rows */
-	bool streamed;                 /* read through `src`; else from the file */
-	const struct rung__direct *file;
-	uint64_t offset; /* of the first in the file */
+	const unsigned char *data;       /* the first row; NULL: not in memory */
+	const struct rung_source *src;   /* the source of the rows; NULL: a bucket of staging */
+	bool streamed;                   /* read through `src`; otherwise from `file` */
+	const struct rung__direct *file; /* borrowed */
+	uint64_t offset;                 /* of the first row in the file, bytes */
 };
 
-/** All rows of a source. @param file  opened at its place, when they are in one */
+/** All rows of a source. @param file  the file of the source, opened for direct reads; not used if
+ * the rows are in memory or streamed */
 struct rung__scan_span rung__source_span(const struct rung_source *src,
                                          const struct rung__direct *file);
 
+/** Rows of a span, divided into chunks. Shared by the threads that read it. */
 struct rung__chunks {
 	struct rung__scan_span span;
 	uint64_t row_bytes;
-	uint64_t first, count; /* rows of the span */
-	uint64_t chunk_rows;
-	pthread_mutex_t turn; /* for inflated sources, which are read chunk after chunk */
-	uint64_t next;
+	uint64_t first, count; /* rows of the span that are read */
+	uint64_t chunk_rows;   /* of each chunk but the last */
+	/* held while a streamed source is read: its chunks are read in order, by one thread at a
+	 * time */
+	pthread_mutex_t turn;
+	uint64_t next; /* chunk of a streamed source that is read next; protected by `turn` */
 };
 
+/** The number of chunks. */
 static inline uint64_t rung__chunk_count(const struct rung__chunks *chunks)
 {
 	return (chunks->count + chunks->chunk_rows - 1) / chunks->chunk_rows;
 }
 
-/** Some of the rows: a chunk. */
+/** A chunk that was read. */
 struct rung__chunk {
 	uint64_t number;
-	uint64_t first, count;     /* of the span */
-	const unsigned char *rows; /* in the buffer, or in memory */
+	uint64_t first, count;     /* rows of the span */
+	const unsigned char *rows; /* in the buffer, or in the source's memory */
 };
 
 /**
- * Read chunk `number` or, for an inflated source, the next chunk that no thread has taken.
- * @param buffer  page-aligned: a chunk and two pages; NULL if the rows are in memory
+ * Read chunk `number` or, of a streamed source, the next chunk that no thread has read. So after
+ * one call per chunk every chunk was read once, in either case.
+ * @param buffer  page-aligned memory for a chunk and two pages; NULL if the rows are in memory
+ * @return 0, or the failure of reading
  */
 int rung__chunk_read(struct rung__chunks *chunks, uint64_t number, unsigned char *buffer,
                      struct rung__chunk *chunk_out);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a source in another order. */
+/*
+ * Rows of a source at given positions. The requested rows are sorted by their position in the
+ * source, each thread gets a contiguous share of them, and rows that are close to each other are
+ * read together and copied to their places in the output.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,17 +12,19 @@
 #include "rows/rows.h"
 #include "source/source.h"
 
-#define GAP_BYTES 4096u /* read and dropped rather than starting another read */
+/* largest gap between two rows that is over-read: a page costs less than another read */
+#define GAP_BYTES 4096u
 
 struct rung__row_location {
-	uint64_t row; /* in the source */
-	uint64_t at;  /* in the output */
+	uint64_t row; /* its number in the source */
+	uint64_t at;  /* its number in the output */
 };
 
 int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max,
                     int threads)
 {
-	if (rung__source_location(src).streamed) /* in order alone */
+	/* a streamed source is fast only in order, which several threads would not keep */
+	if (rung__source_location(src).streamed)
 		threads = 1;
 	*rows = (struct rung__rows){ .src = src, .count_max = count_max, .threads = threads };
 	rows->order = rung__malloc_array(count_max, sizeof(*rows->order));
@@ -46,7 +52,7 @@ static int compare_places(const void *a, const void *b)
 	return (x->row > y->row) - (x->row < y->row);
 }
 
-/* How many places from `first` on one read into the bounce buffer can serve. */
+/* The number of rows from order[first] on that one read into the bounce buffer covers. */
 static uint64_t run_length(const struct rung__rows *rows, uint64_t first, uint64_t end)
 {
 	const struct rung__row_location *order = rows->order;
@@ -66,6 +72,8 @@ static uint64_t run_length(const struct rung__rows *rows, uint64_t first, uint64
 	return i - first;
 }
 
+/* Read the rows order[first .. end). A single row is read to its place: it may be longer than the
+ * bounce buffer. */
 static int gather_part(const struct rung__rows *rows, uint64_t first, uint64_t end,
                        unsigned char *bounce, unsigned char *out)
 {
@@ -104,6 +112,7 @@ int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_byte
 			(struct rung__row_location){ .row = rung__id_get(ids, id_bytes, first + i),
 			                             .at = i };
 	qsort(rows->order, (size_t)count, sizeof(*rows->order), compare_places);
+	/* a loop over parts, not threads: all parts are done even if OpenMP grants fewer threads */
 #pragma omp parallel for num_threads(rows->threads) schedule(static, 1)
 	for (int part = 0; part < rows->threads; part++) {
 		uint64_t share = count / (uint64_t)rows->threads + 1,

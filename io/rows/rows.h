@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Rows of a source in another order: many small reads made fewer. Private to io/. */
+/** Rows of a source at given positions, gathered with few reads. Used by verification, for samples
+ * and for repairs. Private to io/. */
 #ifndef RUNG_IO_ROWS_H
 #define RUNG_IO_ROWS_H
 
@@ -8,22 +9,25 @@
 #include "rung/source.h"
 
 struct rung__rows {
-	const struct rung_source *src;
-	uint64_t count_max; /* rows of one gather */
+	const struct rung_source *src; /* borrowed */
+	uint64_t count_max;            /* most rows of one gather */
 	int threads;
-	struct rung__row_location *order;
-	unsigned char *bounce; /* [threads][RUNG__ROWS_BOUNCE_BYTES] */
+	struct rung__row_location *order; /* [count_max] */
+	unsigned char *bounce;            /* [threads][RUNG__ROWS_BOUNCE_BYTES] */
 };
 
+/* largest read that several rows share */
 #define RUNG__ROWS_BOUNCE_BYTES (256u << 10)
 
-/** Room for gathers of up to `count_max` rows. */
+/** Allocate memory for gathers of up to `count_max` rows. Free it with rung__rows_fini(). @return 0
+ * or RUNG_E_NOMEM */
 int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max,
                     int threads);
 
 /**
- * Read rows ids[first .. first + count) of the source (ids of id_bytes, all in range) to `out`, in
- * this order. Rows near each other in the source share a read; threads read at the same time.
+ * Read rows ids[first .. first + count) of the source to `out`, in this order. The ids have
+ * id_bytes each and are in range. Rows near each other in the source share a read. The threads of
+ * the call read at the same time; a struct is used by one caller at a time.
  */
 int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first,
                       uint64_t count, unsigned char *out);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dealing: the source is read once, in batches that fit an area. Within an area the rows of a
- * bucket (a range of the output) are contiguous, in the order of the source, and are appended to
- * the bucket with one write.
+ * Partitioning, the first half of the order "partition": the source is read once, in batches that
+ * fit an area. Within an area the rows of a bucket (a range of the output) are contiguous, in the
+ * order of the source, and are appended to the bucket with one write. While a batch is written from
+ * one area, the next one is read into the other. stage_rows.c then sorts the buckets, one by one.
  *
  * Buckets are stored in the output files, after the position of their range, so that a range can be
  * written while its bucket and all later ones are still complete: bucket k is in file k % F, from
@@ -25,13 +26,15 @@
 #include "rows/stage_row_range.h"
 #include "rows/stage_scan.h"
 
-#define WRITERS 4u
+#define WRITERS 4u /* threads that write buckets */
 
+/* Bytes from the start of one bucket to the next in the same file. */
 static uint64_t pitch_of(const struct rung__layout *layout, const struct rung__rows_schedule *plan)
 {
 	return rung__align_up(plan->range_rows * layout->row_stride, RUNG__BLOCK_BYTES);
 }
 
+/* Offset of the first bucket in each file. */
 static uint64_t base_of(const struct rung__layout *layout, const struct rung__rows_schedule *plan)
 {
 	const uint64_t slack = layout->file_count > 1 ? layout->block_rows * layout->row_stride : 0;
@@ -63,23 +66,26 @@ uint64_t rung__partition_file_bytes(const struct rung__layout *layout,
 	return RUNG__MAX(own, base_of(layout, plan) + buckets * pitch_of(layout, plan));
 }
 
+/* The state of partitioning. Only the thread that stages changes it, except for `next` and
+ * rows->partition_sum: each chunk's row of `next` belongs to the thread that reads the chunk. */
 struct dealing {
 	struct rung__stage_rows *rows;
 	uint64_t bucket_count, chunk_rows, batch_rows;
-	/* [bucket_count] bytes of each bucket in the file, and in the batch being written */
+	/* [bucket_count] bytes of each bucket, including the batch that is being written */
 	uint64_t *filled;
-	uint64_t *written; /* [bucket_count] of them, before that batch */
-	/* [bucket_count + 1] in each area: a page that the batch before began, and this batch's
-	 * rows */
+	uint64_t *written; /* [bucket_count] the same, without that batch */
+	/* [bucket_count + 1] for each area: the offset of each bucket's piece in it. A piece is the
+	 * incomplete page that the batch before began, and this batch's rows */
 	uint64_t *places[2];
-	/* [chunks of a batch][bucket_count] rows of the bucket in the batch, before those of the
-	 * chunk */
+	/* [chunks of a batch][bucket_count] number of the bucket's rows in the batch that precede
+	 * the chunk; a row index while chunks are read. 32 bits halve the table */
 	uint32_t *next;
-	unsigned which; /* area of the batch being filled */
-	uint64_t batch_first;
-	uint64_t sum; /* rows->partition_sum up to the batch being written */
+	unsigned which;       /* area of the batch that is being filled */
+	uint64_t batch_first; /* first row of that batch */
+	uint64_t sum;         /* rows->partition_sum including the batch being written */
 };
 
+/* The bucket of a vertex: the range that contains its rank. */
 static uint64_t bucket_of(const struct dealing *dealing, uint64_t vertex)
 {
 	const struct rung__stage *stage = dealing->rows->stage;
@@ -88,19 +94,26 @@ static uint64_t bucket_of(const struct dealing *dealing, uint64_t vertex)
 	       dealing->rows->plan.range_rows;
 }
 
-/* Bytes of a bucket's last page. */
+/* Bytes in a bucket's last page, if it is incomplete; otherwise 0. Direct writes cover whole pages,
+ * so the next batch writes these bytes again, with its own rows after them. */
 static uint64_t tail_bytes(uint64_t filled)
 {
 	return filled % RUNG__PAGE_BYTES;
 }
 
-/* Where each chunk's rows of each bucket go, and how many there are in all. */
+/*
+ * Compute the place of each chunk's rows in each bucket's piece, and the size of the pieces. So
+ * threads place the rows of their chunks without locks, and the order within a bucket is that of
+ * the source whichever chunk is read first.
+ */
 static void plan_batch(struct dealing *dealing, uint64_t first, uint64_t count)
 {
 	const uint64_t buckets = dealing->bucket_count,
 		       chunks = (count + dealing->chunk_rows - 1) / dealing->chunk_rows;
 	uint64_t *places = dealing->places[dealing->which], at = 0;
 
+	/* Count chunk c in row c + 1: after the sums, row c has the rows of all chunks before c,
+	 * and the last row has the totals. */
 	memset(dealing->next, 0, (size_t)((chunks + 1) * buckets * sizeof(*dealing->next)));
 	for (uint64_t i = 0; i < count; i++)
 		dealing->next[(i / dealing->chunk_rows + 1) * buckets +
@@ -121,7 +134,9 @@ static void plan_batch(struct dealing *dealing, uint64_t first, uint64_t count)
 	dealing->batch_first = first;
 }
 
-/* The page that a bucket ends in: from the batch before, or from the file. */
+/* Copy the incomplete last page of a bucket to the start of its piece: from the area of the batch
+ * before, which may still be in flight but does not change, or, when partitioning is resumed, from
+ * the file. */
 static int begin_bucket(const struct dealing *dealing, uint64_t bucket, bool first_batch)
 {
 	const struct rung__stage_rows *rows = dealing->rows;
@@ -141,6 +156,7 @@ static int begin_bucket(const struct dealing *dealing, uint64_t bucket, bool fir
 	return 0;
 }
 
+/* Copy the rows of a chunk to the pieces of their buckets. Called by several threads. */
 static void partition_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
                             const unsigned char *data)
 {
@@ -161,8 +177,9 @@ static void partition_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t 
 	atomic_fetch_add(&dealing->rows->partition_sum, sum);
 }
 
-/* For the batch before the one being filled: `which` has changed, filled and written are as that
- * batch left them. */
+/* Append a piece to its bucket. Runs in a job, for the batch before the one that is being filled:
+ * `which` has changed, and `filled` and `written` stay as end_batch() left them until all jobs have
+ * ended. */
 static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
 {
 	const struct dealing *dealing = ctx;
@@ -181,7 +198,8 @@ static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
 	                          rung__bucket_offset(rows, bucket) + page);
 }
 
-/* Zero the rest of each bucket's last page, and make this batch the one to be written. */
+/* Zero the rest of each piece's last page, and make this batch the one to be written. The writes of
+ * the batch before must have ended: they use the same members. */
 static void end_batch(struct dealing *dealing, uint64_t count)
 {
 	const uint64_t buckets = dealing->bucket_count,
@@ -202,12 +220,15 @@ static void end_batch(struct dealing *dealing, uint64_t count)
 	dealing->sum = dealing->rows->partition_sum;
 }
 
+/* Record that the rows before `row` are in their buckets. The files are synced first: a line of the
+ * journal must never describe data that a power failure can still remove. */
 static int sync_and_note(const struct dealing *dealing, uint64_t row)
 {
 	const struct rung__stage_rows *rows = dealing->rows;
 	struct rung__journal *journal = &rows->stage->journal;
 	int rc = rung__rows_sync(rows);
 
+	/* the sum of the batch that was written, not of the one that was read in the meantime */
 	if (rc == 0)
 		rc = rung__journal_add(
 			journal, "partitioned %s %" PRIu64 " %" PRIu64 " %016" PRIx64,
@@ -215,7 +236,7 @@ static int sync_and_note(const struct dealing *dealing, uint64_t row)
 	return rc < 0 ? rc : rung__journal_commit(journal, -1);
 }
 
-/* Wait until the batch that ends before `row` is written, and note it. */
+/* Wait until the batch that ends before `row` is written, and record it. */
 static int settle(const struct dealing *dealing, struct rung__jobs **jobs, uint64_t row)
 {
 	const struct rung__stage_rows *rows = dealing->rows;
@@ -229,6 +250,7 @@ static int settle(const struct dealing *dealing, struct rung__jobs **jobs, uint6
 	                                    dealing->batch_rows * rows->layout.row_bytes);
 }
 
+/* Read a batch into the area `which`, while the batch before is written from the other one. */
 static int partition_batch(struct dealing *dealing, uint64_t first, uint64_t count,
                            bool first_batch)
 {
@@ -243,6 +265,8 @@ static int partition_batch(struct dealing *dealing, uint64_t first, uint64_t cou
 	              : rung__scan(dealing->rows, &span, first, count, partition_chunk, dealing);
 }
 
+/* Partition the rows from `first` on. The jobs that write are ended on every path, because they
+ * refer to `dealing`. */
 static int partition_all(struct dealing *dealing, uint64_t first)
 {
 	const uint64_t row_count = dealing->rows->row_count, begin = first;
@@ -268,7 +292,8 @@ static int partition_all(struct dealing *dealing, uint64_t first)
 	return failed < 0 ? failed : rc;
 }
 
-/* Rows that an earlier run has partitioned, and what each bucket has of them. */
+/* The number of rows that an earlier run has partitioned. The bytes that each bucket has of them
+ * are not in the journal: they follow from the ranks of these rows, so they are counted again. */
 static uint64_t partitioned_before(struct dealing *dealing)
 {
 	const struct rung__stage_rows *rows = dealing->rows;
@@ -278,7 +303,7 @@ static uint64_t partitioned_before(struct dealing *dealing)
 	char *at;
 
 	if (words) {
-		strtoull(words, &at, 10);
+		strtoull(words, &at, 10); /* rows of a range: the schedule has read it */
 		partitioned = RUNG__MIN(strtoull(at, NULL, 10), rows->row_count);
 	}
 	for (uint64_t v = 0; v < partitioned; v++)
@@ -286,6 +311,7 @@ static uint64_t partitioned_before(struct dealing *dealing)
 	return partitioned;
 }
 
+/* Allocate the tables; stage_schedule.c has reserved memory for them. */
 static int alloc_memory(struct dealing *dealing)
 {
 	const struct rung__stage_rows *rows = dealing->rows;
@@ -293,6 +319,7 @@ static int alloc_memory(struct dealing *dealing)
 
 	dealing->bucket_count = buckets;
 	dealing->chunk_rows = rung__scan_chunk_rows(rows);
+	/* each bucket's piece may begin and end with an incomplete page; `next` has 32 bits */
 	dealing->batch_rows = RUNG__MIN((rows->plan.area_bytes - buckets * 2 * RUNG__PAGE_BYTES) /
 	                                        rows->layout.row_bytes,
 	                                UINT32_MAX);

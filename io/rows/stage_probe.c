@@ -2,7 +2,8 @@
 /*
  * Rates of the devices, measured in the way that rows are moved: large reads of the source and
  * large writes to an unnamed file in the folder of the output, a few at a time, and random reads of
- * single rows. Each for a tenth of a second or a little more.
+ * single rows. Each is measured for 0.12 s or a little longer. A rate that cannot be measured is 0,
+ * and orders that depend on it have no prediction.
  */
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,20 +17,24 @@
 
 /* smaller sources are staged in seconds in any order */
 #define SOURCE_BYTES_MIN (UINT64_C(256) << 20)
-#define LARGE_BYTES      (UINT64_C(4) << 20)
-#define LARGE_JOBS       4u
-#define ROUND_JOBS       4u /* per thread, between two readings of the clock */
-#define PROBE_NS         120000000u
+/* the next two are those of the schedule: stage_schedule.c */
+#define LARGE_BYTES (UINT64_C(4) << 20)
+#define LARGE_JOBS  4u
+#define ROUND_JOBS  4u /* jobs per thread between two readings of the clock */
+#define PROBE_NS    120000000u
 
+/* A measurement of large reads or writes. */
 struct probe {
 	const struct rung__direct *file;
-	uint64_t bytes;         /* of a read or write */
-	uint64_t places, first; /* they are at `first`, and `bytes` from each other */
-	uint64_t done;          /* jobs of earlier rounds */
+	uint64_t bytes; /* of one read or write */
+	/* number of positions, `bytes` from each other and used round robin; offset of the first */
+	uint64_t places, first;
+	uint64_t done; /* jobs of earlier rounds */
 	bool writes;
 	unsigned char *buffers; /* [threads][bytes] */
 };
 
+/* One read or write. Runs in a job. */
 static int move(void *ctx, uint64_t job, uint32_t worker)
 {
 	const struct probe *probe = ctx;
@@ -41,7 +46,7 @@ static int move(void *ctx, uint64_t job, uint32_t worker)
 	return rung__direct_read(probe->file, buffer, probe->bytes, offset);
 }
 
-/* @return jobs a second; 0 when the device cannot be asked */
+/* Run rounds of jobs for PROBE_NS. @return jobs per second; 0 if one failed */
 static double rate(struct probe *probe, uint32_t threads)
 {
 	const uint64_t begin_ns = rung__now_ns();
@@ -49,7 +54,7 @@ static double rate(struct probe *probe, uint32_t threads)
 
 	probe->buffers = rung__malloc_aligned(RUNG__PAGE_BYTES, threads * probe->bytes);
 	for (uint64_t i = 0; probe->buffers && probe->writes && i < threads * probe->bytes; i += 8)
-		/* not what a device could shrink */
+		/* random data, which a device cannot compress */
 		*(uint64_t *)(void *)(probe->buffers + i) = rung__mix64(i);
 	while (probe->buffers && ns < PROBE_NS) {
 		struct rung__jobs *jobs;
@@ -62,6 +67,7 @@ static double rate(struct probe *probe, uint32_t threads)
 		probe->done += threads * ROUND_JOBS;
 		ns = rung__now_ns() - begin_ns;
 	}
+	/* the sync is part of the time: data in the cache of a device are not written yet */
 	if (probe->writes && probe->done && fdatasync(probe->file->fd) < 0)
 		probe->done = 0;
 	ns = rung__now_ns() - begin_ns;
@@ -69,7 +75,7 @@ static double rate(struct probe *probe, uint32_t threads)
 	return (double)probe->done * 1e9 / (double)RUNG__MAX(ns, 1u);
 }
 
-/* Reads of single rows, as they are gathered. */
+/* Reads of single rows per second, with the reader and the depth of "gather"; 0: failed. */
 static double row_rate(const struct rung_source *src, uint64_t read_bytes)
 {
 	const struct rung__features features = rung__source_features(src);
@@ -89,6 +95,7 @@ static double row_rate(const struct rung_source *src, uint64_t read_bytes)
 	return reads_per_s;
 }
 
+/* Measure large reads and reads of single rows of a source in a file. */
 static void measure_source(const struct rung__direct *file, const struct rung_source *src,
                            struct rung__figures *figures)
 {
@@ -104,7 +111,7 @@ static void measure_source(const struct rung__direct *file, const struct rung_so
 	figures->row_reads_per_s = row_rate(src, rung__align_up(info->row_bytes, RUNG__PAGE_BYTES));
 }
 
-/* From the first row on, for as long as it takes. */
+/* Measure a streamed source: read from the first row on, in order, until the time is over. */
 static void measure_inflating(const struct rung_source *src, uint64_t row_bytes,
                               struct rung__figures *figures)
 {
@@ -121,6 +128,8 @@ static void measure_inflating(const struct rung_source *src, uint64_t row_bytes,
 	rung__free(buffer);
 }
 
+/* Measure large writes in the parent folder of the output, because OUT.partial does not exist yet.
+ * The file has no name, so nothing remains if the process is killed. */
 static void measure_output(const struct rung__stage *stage, struct rung__figures *figures)
 {
 	struct probe probe = { .bytes = LARGE_BYTES,
@@ -130,7 +139,7 @@ static void measure_output(const struct rung__stage *stage, struct rung__figures
 		rung__format("%.*s.", (int)(stage->dir.name - stage->dir.path), stage->dir.path);
 	struct rung__direct file;
 
-	if (parent && rung__direct_temp(&file, parent, "a file to measure with", 0) == 0) {
+	if (parent && rung__direct_temp(&file, parent, "file for a measurement", 0) == 0) {
 		probe.file = &file;
 		figures->write_bytes_per_s = LARGE_BYTES * rate(&probe, LARGE_JOBS);
 		rung__direct_close(&file);
@@ -138,6 +147,7 @@ static void measure_output(const struct rung__stage *stage, struct rung__figures
 	rung__free(parent);
 }
 
+/* Whether source and output are on one file system: then their reads and writes compete. */
 static bool same_device(const struct rung__stage *stage, int source_fd)
 {
 	struct stat source, output;
@@ -157,7 +167,8 @@ void rung__stage_probe(const struct rung__stage *stage, const struct rung_source
 	*figures_out = (struct rung__figures){ .one_device = true };
 	if (bytes < SOURCE_BYTES_MIN || info->row_bytes > bytes / 8 || place.data)
 		return;
-	if (place.streamed) { /* inflating uses a processor, in parallel to writing */
+	/* inflating is limited by a CPU, and overlaps with the writes of any device */
+	if (place.streamed) {
 		figures_out->one_device = false;
 		measure_inflating(src, info->row_bytes, figures_out);
 		measure_output(stage, figures_out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Rows of a source that are brought into order, a range at a time: the common part of all
- * orders. */
+/** The state of writing the rows of one array in rank order, one range of ranks at a time. All
+ * orders (passes, partition, gather) share it. */
 #ifndef RUNG_IO_STAGE_RANGE_H
 #define RUNG_IO_STAGE_RANGE_H
 
@@ -14,53 +14,60 @@
 #include "run/run.h"
 #include "tier/row_reads.h"
 
+/** The part of a range that one file contains. */
 struct rung__row_range_part {
-	/* file offsets: start of the new rows, whole blocks before that, end of the last row */
+	/* file offsets: of the first new row (0: the header), of the start of its checksum block,
+	 * and of the end of the last row */
 	uint64_t begin, base, end;
-	unsigned char *at;    /* where base is */
-	uint64_t first_piece; /* of the pieces that the range is written in */
+	unsigned char *at;    /* address of offset `base` in the range's area */
+	uint64_t first_piece; /* number of its first piece, counted over all files */
 };
 
-/** Rows [first, end) of an array, by rank, as stored in its files. */
+/** Rows of ranks [first, end) of an array, as stored in its files. */
 struct rung__row_range {
 	uint64_t first, end;
-	uint64_t partition_sum; /* rows->partition_sum once it was filled */
-	uint64_t piece_count;
+	uint64_t partition_sum; /* value of rows->partition_sum after the range was filled */
+	uint64_t piece_count;   /* pieces in which the range is written */
 	struct rung__row_range_part parts[RUNG__FILES_MAX];
 };
 
+/** One array while its rows are written. The thread that stages owns it; jobs of reading and
+ * writing access areas and files, and partition_sum. */
 struct rung__stage_rows {
 	struct rung__stage *stage;
-	const char *what; /* "features", "labels", "arrays" */
-	const struct rung_source *src;
+	const char *what; /* the step of the progress: "features", "labels", "arrays" */
+	const struct rung_source *src;           /* borrowed */
 	const struct rung__manifest_file *files; /* [layout.file_count] of the manifest */
-	struct rung__layout layout;
+	struct rung__layout layout;              /* of the output */
 	struct rung__direct out[RUNG__FILES_MAX];
-	char *paths[RUNG__FILES_MAX];
+	char *paths[RUNG__FILES_MAX]; /* of the output files, for messages */
 	struct rung__rows_schedule plan;
-	/* fd -1: it is in memory, or inflated as it is read */
+	/* the source's file; fd -1: the source is in memory, streamed, or read by `reads` */
 	struct rung__direct source;
 	uint64_t row_count;
-	/* rows that are written, synced and in the journal */
+	/* rows, in rank order, that an earlier run has written, synced and recorded */
 	uint64_t done;
-	unsigned char *areas[2];        /* [plan.area_bytes] */
+	/* [plan.area_count], each of plan.area_bytes: ranges as they are written, or batches of
+	 * rows while they are partitioned */
+	unsigned char *areas[2];
 	unsigned char *read_buffers;    /* [plan.reader_count][plan.read_bytes] */
-	struct rung__features gathered; /* the source's file, where its rows are */
-	struct rung__row_reads *reads;  /* of them, one by one; NULL: other plans */
-	/* [plan.range_rows] of the range, ascending; for plans that need it */
+	struct rung__features gathered; /* the source's file and layout, for `reads` */
+	struct rung__row_reads *reads;  /* reads of single rows; NULL except for "gather" */
+	/* [plan.range_rows] vertices of the range, ascending; NULL for "passes" */
 	void *vertices;
-	/* [file_count][RUNG__BLOCK_BYTES] the part of the next block that the last range has
-	 * written */
+	/* [file_count][RUNG__BLOCK_BYTES] bytes of the last range in the block that the next range
+	 * continues */
 	unsigned char *tails;
-	bool tails_known;
-	const struct rung__row_range *written; /* the range being written */
-	/* rung__row_sum() of all rows that are in a bucket, modulo 2^64: 0 when all came back as
-	 * they were */
+	bool tails_known;                      /* false until a range was filled by this run */
+	const struct rung__row_range *written; /* the range that jobs are writing */
+	/* sum of rung__row_sum() over all rows in buckets, modulo 2^64. Rows that are read back are
+	 * subtracted, so it ends as 0 if all of them are unchanged */
 	_Atomic uint64_t partition_sum;
 };
 
-/** Hash of a vertex's row, for rung__stage_rows.partition_sum: buckets are not covered by a
- * checksum of the dataset, and a later run may read them. */
+/** Hash of a vertex's row, for rung__stage_rows.partition_sum. Buckets need it because no checksum
+ * of the dataset covers them, and a later run may read them. The hash includes the vertex, so that
+ * rows that exchange their places are noticed. */
 static inline uint64_t rung__row_sum(const struct rung__stage_rows *rows, uint64_t vertex,
                                      const unsigned char *row)
 {
@@ -68,7 +75,7 @@ static inline uint64_t rung__row_sum(const struct rung__stage_rows *rows, uint64
 	                   rung__mix64(vertex));
 }
 
-/** Vertex number `place` of those of a range, which ascend. */
+/** The vertex with number `place` in the list of the range's vertices. */
 static inline uint64_t rung__rows_vertex(const struct rung__stage_rows *rows, uint64_t place)
 {
 	return rung__id_get(rows->vertices, rows->stage->manifest->index_bytes, place);

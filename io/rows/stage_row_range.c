@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A range of rows as stored in the files: whole checksum blocks, from the block of the first row
- * on, so that writes are aligned and the checksum of every block is computed in memory before it is
- * written. The part of that first block that belongs to the last range is copied or, after a stop,
- * read again; the journal's checksum shows whether it is still what was synced.
+ * A range of rows in memory as it will be stored in the files. It begins with the checksum block of
+ * its first row, so that writes are aligned, and the checksum of every block is computed in memory
+ * before the block is written: data that the device changes are noticed. The part of that first
+ * block that belongs to the previous range is copied or, in a resumed run, read from the file; the
+ * journal has a checksum of it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,21 +18,24 @@
 #include "rows/stage_row_range.h"
 #include "source/npy.h"
 
-#define PIECE_BYTES (UINT64_C(4) * RUNG__BLOCK_BYTES) /* of a write */
-#define WRITERS     4u
+#define PIECE_BYTES (UINT64_C(4) * RUNG__BLOCK_BYTES) /* of one write: whole checksum blocks */
+#define WRITERS     4u                                /* threads that write pieces */
 
 uint64_t rung__row_range_bytes(const struct rung__layout *layout, uint64_t row_count)
 {
+	/* in each file: the block of the first row, the header, and the rest of the last page */
 	return row_count * layout->row_stride +
 	       layout->file_count * (RUNG__BLOCK_BYTES + RUNG__NPY_DATA_OFFSET + RUNG__PAGE_BYTES);
 }
 
+/* Offset after the rows of a file, if the output had only the first row_count ranks. */
 static uint64_t end_of(const struct rung__layout *layout, uint64_t row_count, uint32_t file)
 {
 	return layout->data_offset + rung__file_rows(layout, row_count, file) * layout->row_stride;
 }
 
-/* The checksum of the part of an unfinished block that the last range wrote, for each file. */
+/* Whether the bytes of an unfinished block are those that an earlier run wrote. The last line of
+ * the journal about these rows has a checksum of them for each file, after the number of rows. */
 static bool tail_agrees(const struct rung__stage_rows *rows, uint32_t file,
                         const struct rung__row_range_part *part)
 {
@@ -48,6 +52,8 @@ static bool tail_agrees(const struct rung__stage_rows *rows, uint32_t file,
 	       rung__checksum(part->at, (size_t)(part->begin - part->base));
 }
 
+/* Read the bytes before the new rows from the file, in a resumed run. No block checksum covers them
+ * yet, so a change would otherwise get a valid one. */
 static int read_tail(const struct rung__stage_rows *rows, uint32_t file,
                      const struct rung__row_range_part *part)
 {
@@ -63,11 +69,11 @@ static int read_tail(const struct rung__stage_rows *rows, uint32_t file,
 	return rc;
 }
 
-/* The bytes before the new rows, in their block. */
+/* Fill in the bytes before the new rows in their block: the header, or rows of the last range. */
 static int begin_part(const struct rung__stage_rows *rows, uint32_t file,
                       const struct rung__row_range_part *part)
 {
-	if (part->begin == 0)
+	if (part->begin == 0) /* the first range that has rows in this file */
 		rung__npy_format(&rows->files[file].array, part->at);
 	else if (rows->tails_known)
 		memcpy(part->at, rows->tails + (size_t)file * RUNG__BLOCK_BYTES,
@@ -97,6 +103,8 @@ int rung__row_range_begin(const struct rung__stage_rows *rows, uint64_t first, u
 		part->first_piece = range->piece_count;
 		bytes = rung__align_up(part->end - part->base, RUNG__PAGE_BYTES);
 		rc = begin_part(rows, f, part);
+		/* direct writes cover whole pages: the rest of the last one must not be random
+		 * memory */
 		memset(part->at + (part->end - part->base), 0,
 		       (size_t)(bytes - (part->end - part->base)));
 		range->piece_count += (part->end - part->base + PIECE_BYTES - 1) / PIECE_BYTES;
@@ -105,7 +113,7 @@ int rung__row_range_begin(const struct rung__stage_rows *rows, uint64_t first, u
 	return rc;
 }
 
-/* From the block on that the next rows begin in. */
+/* The bytes of the range in the block in which the next rows begin. */
 static const unsigned char *tail_of(const struct rung__row_range_part *part, uint64_t *bytes_out)
 {
 	const uint64_t at = rung__align_down(part->end, RUNG__BLOCK_BYTES);
@@ -125,12 +133,14 @@ void rung__row_range_keep_tails(struct rung__stage_rows *rows, const struct rung
 	rows->tails_known = true;
 }
 
-/* Blocks of a file that are whole up to `end`. */
+/* The number of complete blocks before `end`; the last block of a file may be shorter. */
 static uint64_t blocks_before(const struct rung__manifest_file *file, uint64_t end)
 {
 	return end == file->bytes ? file->block_count : end / RUNG__BLOCK_BYTES;
 }
 
+/* Compute the checksums of a piece's complete blocks, and write it. Runs in a job. A block that is
+ * still incomplete gets its checksum with the next range, which writes it again. */
 static int write_piece(void *ctx, uint64_t piece, uint32_t worker)
 {
 	const struct rung__stage_rows *rows = ctx;
@@ -168,6 +178,7 @@ int rung__rows_sync(const struct rung__stage_rows *rows)
 {
 	for (uint32_t f = 0; f < rows->layout.file_count; f++) {
 		rung__stage_step("sync");
+		/* fdatasync() includes the size of the file; its times are not needed */
 		if (fdatasync(rows->out[f].fd) < 0)
 			return rung__fail_errno(errno, "%s: cannot be synced to the device",
 			                        rows->paths[f]);
@@ -177,6 +188,7 @@ int rung__rows_sync(const struct rung__stage_rows *rows)
 
 int rung__row_range_note(struct rung__stage_rows *rows, const struct rung__row_range *range)
 {
+	/* " CHECKSUM" for each file's tail, and for the sum of the buckets */
 	char tails[(RUNG__FILES_MAX + 1) * (RUNG__CHECKSUM_DIGITS + 1) + 1] = "", *at = tails;
 	struct rung__journal *journal = &rows->stage->journal;
 	int rc = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A range of rows as stored in the files, and writing it. */
+/** A range of rows in memory as it will be stored in the files, and writing it. */
 #ifndef RUNG_IO_STAGE_ROW_RANGE_H
 #define RUNG_IO_STAGE_ROW_RANGE_H
 
@@ -7,24 +7,28 @@
 
 #include "rows/stage_range.h"
 
-/** Lay out rows [first, end) in an area, after the first blocks' bytes that belong to the previous
- * range. */
+/** Lay out the rows of ranks [first, end) in an area. In each file, bytes of the previous range
+ * that are in the same checksum block are placed before them. @return 0, or a failure of reading
+ * those bytes: RUNG_E_CORRUPT if they changed since an earlier run wrote them */
 int rung__row_range_begin(const struct rung__stage_rows *rows, uint64_t first, uint64_t end,
                           unsigned char *area, struct rung__row_range *range);
-/** Keep the bytes of unfinished blocks for the next range. */
+/** Copy the bytes of unfinished blocks for the next range. Call this when the range is filled, and
+ * before its area is used again. */
 void rung__row_range_keep_tails(struct rung__stage_rows *rows, const struct rung__row_range *range);
-/** Bytes of area that `row_count` rows take at most. */
+/** Upper bound of the area's bytes that `row_count` rows need. */
 uint64_t rung__row_range_bytes(const struct rung__layout *layout, uint64_t row_count);
-/** Begin to write it; end with rung__jobs_end(). */
+/** Start to write the range, and compute the checksums of its blocks; end with rung__jobs_end().
+ * Range and area stay unchanged until then. */
 struct rung__jobs;
 int rung__row_range_write(struct rung__stage_rows *rows, const struct rung__row_range *range,
                           struct rung__jobs **jobs_out);
-/** Sync the files. */
+/** Sync the data of all output files. */
 int rung__rows_sync(const struct rung__stage_rows *rows);
-/** Add to the journal that the rows up to range->end are done, to be committed. */
+/** Add to the journal that the rows before range->end are done. The caller syncs the files, and
+ * then commits the journal. */
 int rung__row_range_note(struct rung__stage_rows *rows, const struct rung__row_range *range);
-/** The row of a rank that is in the range: the caller zeroes the bytes after it up to the next
- * row. */
+/** Address of the row of a rank in the range. The caller zeroes the bytes between this row and the
+ * next one. */
 static inline unsigned char *rung__row_range_row(const struct rung__row_range *range,
                                                  const struct rung__layout *layout, uint64_t rank)
 {
@@ -33,6 +37,7 @@ static inline unsigned char *rung__row_range_row(const struct rung__row_range *r
 	return part->at + (rung__row_offset(layout, rank) - part->base);
 }
 
+/** Copy a row to the place of its rank, with zeros after it up to the stride. */
 static inline void rung__row_range_put(const struct rung__row_range *range,
                                        const struct rung__layout *layout, uint64_t rank,
                                        const unsigned char *row)
@@ -43,6 +48,7 @@ static inline void rung__row_range_put(const struct rung__row_range *range,
 	memset(to + layout->row_bytes, 0, (size_t)(layout->row_stride - layout->row_bytes));
 }
 
+/** The same for the row of a vertex. */
 static inline void rung__row_range_put_vertex(const struct rung__stage_rows *rows,
                                               const struct rung__row_range *range, uint64_t vertex,
                                               const unsigned char *row)

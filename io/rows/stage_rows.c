@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows in rank order, a range of the output at a time: filled, while the one before is written, and
- * noted in the journal. */
+/*
+ * Rows in rank order, one range of the output at a time. While a range is filled, the one before is
+ * written; then that one is synced and recorded in the journal, so a killed run loses at most two
+ * ranges. The schedule (stage_schedule.c) has chosen how a range is filled:
+ *
+ *   passes     all rows of the source are read, and those of the range are kept
+ *   partition  the bucket of the range is read, which stage_partition.c has written
+ *   gather     each row of the range is read from its position in the source
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -21,6 +28,8 @@
 #include "rows/stage_scan.h"
 #include "source/source.h"
 
+/* Argument of the functions that place rows. They run in several threads, without a lock: each rank
+ * has its own place in the area. */
 struct range_fill {
 	struct rung__stage_rows *rows;
 	const struct rung__row_range *range;
@@ -28,6 +37,7 @@ struct range_fill {
 
 /* ---- passes ---- */
 
+/* Place the rows of a chunk whose ranks are in the range. */
 static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
                       const unsigned char *data)
 {
@@ -39,15 +49,17 @@ static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t rank = rung__id_get(stage->rank_of_vertex, index_bytes, first + i);
 
+		/* unsigned: a rank below the range wraps to a large number */
 		if (rank - filling->range->first < filling->range->end - filling->range->first)
 			rung__row_range_put(filling->range, &filling->rows->layout, rank,
 			                    data + i * filling->rows->layout.row_bytes);
 	}
 }
 
-/* ---- of partitioned rows ---- */
+/* ---- partition ---- */
 
-/* The vertices of a range, ascending: the order in which its rows were partitioned. */
+/* List the vertices of a range, ascending: the order of its rows in the bucket, and the order in
+ * which "gather" reads them. Buckets do not contain vertices; this list identifies their rows. */
 static void list_vertices(const struct rung__stage_rows *rows, const struct rung__row_range *range)
 {
 	const struct rung__stage *stage = rows->stage;
@@ -61,6 +73,7 @@ static void list_vertices(const struct rung__stage_rows *rows, const struct rung
 	}
 }
 
+/* Place rows of a bucket, and subtract their hashes from the sum that partitioning has added up. */
 static void put_partitioned(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
                             const unsigned char *data)
 {
@@ -78,8 +91,10 @@ static void put_partitioned(void *ctx, uint64_t chunk, uint64_t first, uint64_t 
 	atomic_fetch_sub(&filling->rows->partition_sum, sum);
 }
 
-/* ---- rows read where they are ---- */
+/* ---- gather ---- */
 
+/* Place the rows of one read, which are as far from each other as in the source. Called by the
+ * thread that stages, so it may report progress. */
 static int put_gathered(void *ctx, uint64_t first, uint64_t end, const unsigned char *row)
 {
 	const struct range_fill *filling = ctx;
@@ -95,6 +110,7 @@ static int put_gathered(void *ctx, uint64_t first, uint64_t end, const unsigned 
 	return rung__stage_advance(rows->stage, rows->what, (end - first) * row_bytes);
 }
 
+/* Read the rows of the range, many reads in flight. */
 static int gather(struct range_fill *filling)
 {
 	const struct rung__stage_rows *rows = filling->rows;
@@ -111,6 +127,7 @@ static int gather(struct range_fill *filling)
 
 /* ---- a range ---- */
 
+/* Fill a range's area with its rows, in the way that the schedule has chosen. */
 static int fill(struct rung__stage_rows *rows, const struct rung__row_range *range)
 {
 	struct range_fill filling = { rows, range };
@@ -129,6 +146,7 @@ static int fill(struct rung__stage_rows *rows, const struct rung__row_range *ran
 	return rung__scan(rows, &span, 0, count, put_partitioned, &filling);
 }
 
+/* Sync the rows, and then the journal's lines about them: never in the other order. */
 static int commit(const struct rung__stage_rows *rows)
 {
 	int rc = rung__rows_sync(rows);
@@ -136,7 +154,7 @@ static int commit(const struct rung__stage_rows *rows)
 	return rc < 0 ? rc : rung__journal_commit(&rows->stage->journal, -1);
 }
 
-/* Wait until a range is written, and note it. */
+/* Wait until a range is written, and record it. */
 static int settle(struct rung__stage_rows *rows, struct rung__jobs **jobs,
                   const struct rung__row_range *range)
 {
@@ -155,16 +173,19 @@ static int settle(struct rung__stage_rows *rows, struct rung__jobs **jobs,
 	                                    (range->end - range->first) * rows->layout.row_stride);
 }
 
+/* Fill and write all ranges that are left. The jobs are ended on every path, because they refer to
+ * `ranges` and the areas. */
 static int write_ranges(struct rung__stage_rows *rows)
 {
 	struct rung__row_range ranges[2];
-	struct rung__jobs *jobs = NULL; /* that write the range before */
+	struct rung__jobs *jobs = NULL; /* writes of the range before */
 	int rc = 0, failed;
 
 	for (uint64_t i = 0, first = rows->done; first < rows->row_count && rc == 0; i++) {
 		struct rung__row_range *range = &ranges[i % 2], *before = &ranges[(i + 1) % 2];
 		const uint64_t end = RUNG__MIN(first + rows->plan.range_rows, rows->row_count);
 
+		/* with one area the range before must be written before this one is filled */
 		if (jobs && rows->plan.area_count == 1)
 			rc = settle(rows, &jobs, before);
 		if (rc == 0)
@@ -176,6 +197,7 @@ static int write_ranges(struct rung__stage_rows *rows)
 		if (rc == 0 && jobs)
 			rc = settle(rows, &jobs, before);
 		if (rc == 0) {
+			/* now: the next range may be laid out in the same area */
 			rung__row_range_keep_tails(rows, range);
 			rc = rung__row_range_write(rows, range, &jobs);
 		}
@@ -187,8 +209,9 @@ static int write_ranges(struct rung__stage_rows *rows)
 	return failed < 0 ? failed : rc;
 }
 
-/* ---- the whole ---- */
+/* ---- files, memory and the journal ---- */
 
+/* Open an output file of an earlier run. @return descriptor, or a failure */
 static int open_begun(const struct rung__stage_rows *rows, uint32_t f)
 {
 	int fd = openat(rows->stage->dir.fd, rows->files[f].name, O_RDWR | O_CLOEXEC);
@@ -199,8 +222,8 @@ static int open_begun(const struct rung__stage_rows *rows, uint32_t f)
 	return fd < 0 ? rung__fail_errno(errno, "%s: cannot be opened", rows->paths[f]) : fd;
 }
 
-/* Reserving would make a file that was cut as long as it was, with zeros. @return RUNG_E_CORRUPT
- * when rows that are done are not there */
+/* Check that a file still has the rows that are done. This comes before rung__reserve(), which
+ * would extend a truncated file with zeros. @return 0 or RUNG_E_CORRUPT */
 static int check_begun(const struct rung__stage_rows *rows, uint32_t f)
 {
 	const struct rung__layout *layout = &rows->layout;
@@ -217,6 +240,8 @@ static int check_begun(const struct rung__stage_rows *rows, uint32_t f)
 	                  rows->paths[f], (intmax_t)st.st_size, least);
 }
 
+/* Create an output file, in its stripe's folder if there are stripes. @return descriptor, or a
+ * failure */
 static int make_file(const struct rung__stage_rows *rows, uint32_t f)
 {
 	const struct rung__stage *stage = rows->stage;
@@ -228,9 +253,10 @@ static int make_file(const struct rung__stage_rows *rows, uint32_t f)
 	rung__stage_step("create");
 	fd = openat(stage->dir.fd, rows->files[f].name, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL,
 	            0666);
-	return fd < 0 ? rung__fail_errno(errno, "%s: cannot be made", rows->paths[f]) : fd;
+	return fd < 0 ? rung__fail_errno(errno, "%s: cannot be created", rows->paths[f]) : fd;
 }
 
+/* Open an output file for direct writes, and reserve its bytes, including those of buckets. */
 static int open_file(struct rung__stage_rows *rows, uint32_t f, bool begun)
 {
 	const uint64_t bytes =
@@ -256,6 +282,7 @@ static int open_file(struct rung__stage_rows *rows, uint32_t f, bool begun)
 	return rc;
 }
 
+/* Open the reader of single rows, which allocates its own buffers. */
 static int open_gathered(struct rung__stage_rows *rows)
 {
 	const struct rung__row_reads_args args = {
@@ -269,6 +296,8 @@ static int open_gathered(struct rung__stage_rows *rows)
 	return rung__row_reads_open(&args, &rows->reads);
 }
 
+/* Allocate what the schedule has planned, and open the source. close_all() frees it, also after a
+ * failure. */
 static int alloc_memory(struct rung__stage_rows *rows)
 {
 	const struct rung__rows_schedule *plan = &rows->plan;
@@ -290,6 +319,7 @@ static int alloc_memory(struct rung__stage_rows *rows)
 	if (plan->kind != RUNG_ROW_ORDER_PASSES && !rows->vertices)
 		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " vertices", rows->what,
 		                  plan->range_rows);
+	/* "partition" needs buffers even then, to read its buckets */
 	if (place.data && plan->kind == RUNG_ROW_ORDER_PASSES)
 		return 0;
 	if (plan->kind == RUNG_ROW_ORDER_GATHER)
@@ -304,7 +334,8 @@ static int alloc_memory(struct rung__stage_rows *rows)
 	return rung__direct_open(&rows->source, place.fd, place.path);
 }
 
-/* Word number `word` of a line, a number of 16 digits; 0 if there is none. */
+/* The word with number `word` of a journal line, as a hexadecimal number; 0 if the line is too
+ * short. */
 static uint64_t hex_word(const char *words, uint64_t word)
 {
 	while (word > 0 && *words != '\n') {
@@ -315,7 +346,9 @@ static uint64_t hex_word(const char *words, uint64_t word)
 	return strtoull(words, NULL, 16);
 }
 
-/* Rows that an earlier run finished, and the plan that it partitioned them by. */
+/* Read from the journal how many rows an earlier run has finished, and the sum of its buckets.
+ * After the first range the line "rows" is newer than "partitioned", so its sum counts.
+ * @param begun_out  whether the output files exist */
 static int resume(struct rung__stage_rows *rows, bool *begun_out)
 {
 	struct rung__journal *journal = &rows->stage->journal;
@@ -328,6 +361,7 @@ static int resume(struct rung__stage_rows *rows, bool *begun_out)
 	                      : partitioned ? hex_word(partitioned, 2)
 	                                    : 0;
 	*begun_out = words || partitioned;
+	/* a bucket is read as a whole, so a range of "partition" cannot begin inside one */
 	if (rows->done < rows->row_count &&
 	    rows->done % (rows->plan.kind == RUNG_ROW_ORDER_PARTITION ? rows->plan.range_rows
 	                                                              : 1) ==
@@ -335,11 +369,14 @@ static int resume(struct rung__stage_rows *rows, bool *begun_out)
 		return 0;
 	return rows->done == rows->row_count
 	               ? 0
-	               : rung__fail(RUNG_E_FORMAT, "%s: '%.*s' is not what this job has",
+	               : rung__fail(RUNG_E_FORMAT,
+	                            "%s: '%.*s' does not match this job; start from scratch with "
+	                            "--force",
 	                            journal->path, (int)strcspn(words, "\n"), words);
 }
 
-/* Cut to their length, which they pass while they hold partitioned rows. */
+/* Truncate the files to their final length: buckets, and whole pages, are longer. Then record them
+ * as finished. */
 static int end_files(struct rung__stage_rows *rows)
 {
 	int rc = 0;
@@ -348,9 +385,9 @@ static int end_files(struct rung__stage_rows *rows)
 		rung__stage_step("cut");
 		if (ftruncate(rows->out[f].fd, (off_t)rows->files[f].bytes) < 0 ||
 		    fsync(rows->out[f].fd) < 0)
-			rc = rung__fail_errno(errno,
-			                      "%s: cannot be cut to %" PRIu64 " bytes and synced",
-			                      rows->paths[f], rows->files[f].bytes);
+			rc = rung__fail_errno(
+				errno, "%s: cannot be truncated to %" PRIu64 " bytes and synced",
+				rows->paths[f], rows->files[f].bytes);
 		else
 			rc = rung__journal_add(&rows->stage->journal, "file %s",
 			                       rows->files[f].name);
@@ -358,23 +395,27 @@ static int end_files(struct rung__stage_rows *rows)
 	return rc < 0 ? rc : rung__journal_commit(&rows->stage->journal, -1);
 }
 
+/* The report counts only the rows of the features. */
 static void note_resumed(const struct rung__stage_rows *rows, uint64_t row_count)
 {
 	if (rows->src == rows->stage->features)
 		rows->stage->report.rows_resumed = row_count;
 }
 
+/* Open the files, bring all rows into them, and end them. */
 static int write_all(struct rung__stage_rows *rows)
 {
 	bool begun;
 	int rc = resume(rows, &begun);
 
 	note_resumed(rows, rows->done);
+	/* progress: as if each row had its share of the reads and writes */
 	rows->stage->step_done = (uint64_t)((double)rows->stage->step_total * (double)rows->done /
 	                                    (double)rows->row_count);
 	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++)
 		rc = open_file(rows, f, begun);
-	if (rc == 0 && !begun) /* the names exist before the journal mentions them */
+	/* the names of new files must be on the device before the journal refers to them */
+	if (rc == 0 && !begun)
 		rc = rung__sync_folder(rows->stage->dir.fd, rows->stage->dir.partial_path);
 	if (rc == 0)
 		rc = alloc_memory(rows);
@@ -423,6 +464,7 @@ int rung__stage_write_rows(struct rung__stage *stage, const struct rung_source *
 
 	for (uint32_t f = 0; f < layout->file_count; f++)
 		rows.out[f].fd = -1;
+	/* one commit of the journal records all files, so the last one stands for all */
 	if (rung__stage_file_done(stage, rows.files[layout->file_count - 1].name)) {
 		note_resumed(&rows, rows.row_count);
 		return 0;

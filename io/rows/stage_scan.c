@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows read in the order of their positions, in large pieces without the page cache, by threads
- * that pass on what they have read. */
+/* Rows read in the order of their positions, in large pieces without the page cache. Several
+ * threads read, so that several reads are in flight, and each passes its rows to the caller's
+ * function. */
 #include "base/base.h"
 #include "base/jobs.h"
 #include "rows/stage_scan.h"
@@ -15,6 +16,7 @@ struct row_scan {
 
 uint64_t rung__scan_chunk_rows(const struct rung__stage_rows *rows)
 {
+	/* two pages: a read begins and ends at page boundaries, rows do not */
 	return RUNG__MAX((rows->plan.read_bytes - 2 * RUNG__PAGE_BYTES) / rows->layout.row_bytes,
 	                 1u);
 }
@@ -38,6 +40,7 @@ struct rung__features rung__source_features(const struct rung_source *src)
 	return features;
 }
 
+/* Read one chunk into the thread's buffer, and process it. Runs in a job. */
 static int scan_chunk(void *ctx, uint64_t number, uint32_t worker)
 {
 	struct row_scan *scan = ctx;
@@ -54,7 +57,8 @@ static int scan_chunk(void *ctx, uint64_t number, uint32_t worker)
 	return rc;
 }
 
-/* Chunks by threads, with progress: `bytes` in all. */
+/* Run the chunks as jobs. This thread reports the progress, because callbacks of users are called
+ * from the thread that stages; `bytes` is the total. */
 static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct row_scan *scan,
                     uint64_t bytes)
 {
@@ -64,9 +68,10 @@ static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct row_sc
 	if (rc < 0)
 		return rc;
 	for (uint64_t i = 0; i < count && rc == 0 && rung__jobs_wait(jobs, i + 1); i++)
+		/* equal shares whose sum is exactly `bytes` */
 		rc = rung__stage_advance(rows->stage, rows->what,
 		                         bytes / count + (i < bytes % count));
-	if (rc < 0)
+	if (rc < 0) /* canceled: no further chunk is started */
 		rung__jobs_stop(jobs);
 	failed = rung__jobs_end(jobs);
 	return failed < 0 ? failed : rc;

@@ -11,7 +11,9 @@
  *   gather  the rows of a range are read at their positions, one read each, or
  *           one for several neighbours                                        rows/rate +  F/w
  *
- * On one device reads and writes add up; on two devices the longer one counts.
+ * On one device reads and writes add up; on two devices the longer one counts. B grows with the
+ * features and shrinks with the memory, so each order is the fastest for some sizes: passes for few
+ * ranges, partition for many, gather for devices with fast random reads.
  */
 #include <stdlib.h>
 
@@ -23,9 +25,10 @@
 #include "rows/stage_scan.h"
 #include "source/source.h"
 
-#define READ_BYTES        (UINT64_C(4) << 20)
-#define READERS           4u
-#define PASSES_UNMEASURED 2u /* without measured rates: this many cost no more than dealing */
+#define READ_BYTES (UINT64_C(4) << 20) /* of one large read, if memory allows */
+#define READERS    4u                  /* large reads in flight */
+/* without measured rates: this many passes cost no more than partitioning, which reads twice */
+#define PASSES_UNMEASURED 2u
 
 uint64_t rung__stage_range_rows_max;
 
@@ -38,17 +41,20 @@ const char *rung_row_order_name(enum rung_row_order plan)
 
 /* Input of the decision. */
 struct given {
-	const struct rung__layout *layout;
+	const struct rung__layout *layout; /* of the output */
+	/* memory_bytes: for areas, reads and tables; the map is already subtracted */
 	uint64_t row_count, memory_bytes;
 	unsigned index_bytes;
-	bool in_memory; /* the source */
-	bool streamed;  /* it is made as it is read: its rows cannot be read one by one */
-	/* as the rows were partitioned that are to be gone on with; 0: as fits */
+	bool in_memory; /* the source needs no read buffers */
+	bool streamed;  /* the source produces rows in order: they cannot be read one by one */
+	/* rows of a range if an earlier run has partitioned the rows, because its buckets have this
+	 * size; 0: as many as fit */
 	uint64_t range_rows;
 };
 
-/* The order that an earlier run began with. @return the order that can resume it, AUTO if any
- * can */
+/* The order in which an earlier run's rows are resumed, from the journal. Rows that were begun by
+ * passes or by gather are continued by passes, which can start at any row. @return AUTO if no row
+ * was written */
 static enum rung_row_order begun_plan(const struct rung__stage *stage, const char *name,
                                       uint64_t *range_rows_out)
 {
@@ -64,7 +70,9 @@ static enum rung_row_order begun_plan(const struct rung__stage *stage, const cha
 	                                                            : RUNG_ROW_ORDER_AUTO;
 }
 
-/* Reads are large where memory allows; a row fits one. */
+/* Set the size and number of reads: large ones, but together at most 1/8 of the memory, unless a
+ * row is longer than that. With less memory reads first become smaller, down to a page, then
+ * fewer. */
 static void size_reads(const struct given *given, struct rung__rows_schedule *plan)
 {
 	const uint64_t share = given->memory_bytes / 8;
@@ -73,6 +81,7 @@ static void size_reads(const struct given *given, struct rung__rows_schedule *pl
 	plan->reader_count = plan->kind == RUNG_ROW_ORDER_GATHER ? RUNG__ROW_READS : READERS;
 	while (bytes > RUNG__PAGE_BYTES && plan->reader_count * bytes > share)
 		bytes /= 2;
+	/* one row must fit; two more pages, because rows do not begin and end at page boundaries */
 	bytes = RUNG__MAX(bytes, rung__align_up(given->layout->row_bytes, RUNG__PAGE_BYTES)) +
 	        2 * RUNG__PAGE_BYTES;
 	while (plan->reader_count > 1 && plan->reader_count * bytes > share)
@@ -80,8 +89,8 @@ static void size_reads(const struct given *given, struct rung__rows_schedule *pl
 	plan->read_bytes = bytes;
 }
 
-/* While rows are partitioned, an area holds a piece of every bucket, with a page at both ends, and
- * a table has their places. */
+/* Whether the rows can be partitioned into that many buckets: an area holds a piece of every
+ * bucket, with a page at both ends, and a table has the pieces' places for each chunk. */
 static bool can_partition(const struct given *given, const struct rung__rows_schedule *plan)
 {
 	const uint64_t ends = plan->range_count * 2 * RUNG__PAGE_BYTES;
@@ -93,7 +102,11 @@ static bool can_partition(const struct given *given, const struct rung__rows_sch
 	       table <= given->memory_bytes / 16;
 }
 
-/* @return 0, or the least bytes that it takes */
+/*
+ * Divide the memory for one order: reads, tails, tables, and areas with as many rows as fit.
+ * Passes have one area, because two would halve the ranges and double the passes.
+ * @return 0, or the smallest number of bytes that works
+ */
 static uint64_t size_plan(const struct given *given, enum rung_row_order kind,
                           struct rung__rows_schedule *plan)
 {
@@ -109,8 +122,9 @@ static uint64_t size_plan(const struct given *given, enum rung_row_order kind,
 	       (kind == RUNG_ROW_ORDER_PASSES ? 0 : given->index_bytes);
 	if (kind == RUNG_ROW_ORDER_PARTITION)
 		left -= left / 16; /* the table */
-	/* tails */
+	/* the memory without a single row; its last part is the tails */
 	rest = reads + plan->area_count * area_rest + layout->file_count * RUNG__BLOCK_BYTES;
+	/* with more memory the reads grow to 1/8 of it, and 1/16 is for the table: 13/16 remain */
 	if (left < rest + each * RUNG__MAX(given->range_rows, 1u))
 		return (rest + each * RUNG__MAX(given->range_rows, 1u)) / 13 * 16 +
 		       RUNG__PAGE_BYTES;
@@ -120,6 +134,7 @@ static uint64_t size_plan(const struct given *given, enum rung_row_order kind,
 	if (given->range_rows)
 		plan->range_rows = given->range_rows;
 	plan->range_count = (given->row_count + plan->range_rows - 1) / plan->range_rows;
+	/* a single range has no other one to overlap with */
 	if (plan->range_count == 1 && kind == RUNG_ROW_ORDER_GATHER)
 		plan->area_count = 1;
 	plan->area_bytes = rung__row_range_bytes(layout, plan->range_rows);
@@ -128,11 +143,14 @@ static uint64_t size_plan(const struct given *given, enum rung_row_order kind,
 		(kind == RUNG_ROW_ORDER_PASSES ? 0 : given->index_bytes * plan->range_rows);
 	if (kind == RUNG_ROW_ORDER_PARTITION)
 		plan->memory_bytes += given->memory_bytes / 16;
+	/* too many buckets: twice the memory has half as many, with pieces twice as large */
 	return kind == RUNG_ROW_ORDER_PARTITION && !can_partition(given, plan)
 	               ? 2 * given->memory_bytes
 	               : 0;
 }
 
+/* Set the bytes that an order reads and writes, and its temporary disk space. For "gather" they are
+ * the bytes of the rows, without over-reads. */
 static void count_bytes(const struct given *given, struct rung__rows_schedule *plan)
 {
 	const struct rung__layout *layout = given->layout;
@@ -145,6 +163,7 @@ static void count_bytes(const struct given *given, struct rung__rows_schedule *p
 		plan->bytes_read = plan->range_count * in;
 	if (plan->kind != RUNG_ROW_ORDER_PARTITION)
 		return;
+	/* buckets: written and read once, without padding */
 	plan->bytes_read += in;
 	plan->bytes_written += in;
 	for (uint32_t f = 0; f < layout->file_count; f++)
@@ -154,6 +173,7 @@ static void count_bytes(const struct given *given, struct rung__rows_schedule *p
 			rung__file_rows(layout, given->row_count, f) * layout->row_stride;
 }
 
+/* Predict the seconds of an order from the measured rates; without them plan->seconds stays 0. */
 static void predict(const struct rung__figures *figures, uint64_t row_count,
                     struct rung__rows_schedule *plan)
 {
@@ -169,6 +189,8 @@ static void predict(const struct rung__figures *figures, uint64_t row_count,
 	plan->seconds = figures->one_device ? reading + writing : RUNG__MAX(reading, writing);
 }
 
+/* Whether an order is better than the best one before it. Without predictions, gather is chosen
+ * only if no other order fits in memory. */
 static bool is_better(const struct rung__rows_schedule *plan,
                       const struct rung__rows_schedule *best)
 {
@@ -183,6 +205,7 @@ int rung__rows_schedule(struct rung__stage *stage, const struct rung_source *src
                         const struct rung__layout *layout, struct rung__rows_schedule *plan_out)
 {
 	const uint64_t others = rung__stage_fixed_bytes(stage) + rung__stage_map_bytes(stage, 1);
+	/* the option and the report are about the features; other arrays have the best order */
 	const bool features = src == stage->features;
 	struct given given = {
 		.layout = layout,
@@ -223,11 +246,10 @@ int rung__rows_schedule(struct rung__stage *stage, const struct rung_source *src
 		return 0;
 	if (least == UINT64_MAX)
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: its rows are deflated, text or put together, and cannot be "
-		                  "read one by one; choose "
-		                  "another plan, or write it with numpy.save()",
+		                  "%s: its rows are deflated, text or computed, and cannot be read "
+		                  "one by one; choose another row order, or save it as .npy",
 		                  rung__source_spec(src));
 	return rung__fail_min_bytes(
-		least, "staging: too little memory for its rows: at least %" PRIu64 " bytes",
+		least, "staging: too little memory for its rows; give at least %" PRIu64 " bytes",
 		least);
 }

@@ -12,13 +12,14 @@
 
 #include "placement/placement.h"
 
-/* of a node is left free when memory is placed: page tables, buffers, the job's own */
+/* the part of a node that is left free when memory is placed: for page tables, buffers and the job
+ * itself */
 #define SPARE_SHARE 16u
 #define SPARE_MAX   (1ull << 30)
-#define BLOCKS_MAX  8192u /* of a part: each is a mapping, of which a process has 65530 */
-#define FARTHEST    256u
+#define BLOCKS_MAX  8192u /* of a part: each is a mapping, and a process may have 65530 mappings */
+#define FARTHEST    256u  /* above all distances, which are bytes in the firmware's table */
 
-/* ---- rooms ---- */
+/* ---- budgets ---- */
 
 uint64_t rung__spare_of(const struct rung_topology_node *node)
 {
@@ -74,7 +75,7 @@ size_t rung__node_position(const struct rung_topology *topology, uint32_t number
 	return n;
 }
 
-/* From the nearest node of the readers. */
+/* Distance of a node from the nearest node of the readers. */
 static uint32_t distance(const struct rung_topology *topology, const struct rung__nodes *near,
                          uint32_t number)
 {
@@ -97,12 +98,12 @@ static uint32_t distance(const struct rung_topology *topology, const struct rung
 
 struct choice {
 	uint32_t node;
-	uint32_t far;  /* 0: one of the readers' own */
-	uint64_t room; /* whole huge pages */
-	uint32_t room_idx;
+	uint32_t far;      /* distance; 0: a node of readers */
+	uint64_t room;     /* available bytes in whole huge pages */
+	uint32_t room_idx; /* position in budgets */
 };
 
-/* Their own first, of these the one with most room; then by distance. */
+/* Nodes of readers first, those with more room before others; then by distance. */
 static bool comes_before(const struct choice *a, const struct choice *b)
 {
 	if (a->far != b->far)
@@ -112,6 +113,7 @@ static bool comes_before(const struct choice *a, const struct choice *b)
 	return a->node < b->node;
 }
 
+/* Sort the nodes in the order in which they are used. @return the number of nodes of readers */
 static uint32_t sort_choices(const struct rung__node_budgets *budgets,
                              const struct rung__nodes *near, struct choice *choices)
 {
@@ -135,6 +137,7 @@ static uint32_t sort_choices(const struct rung__node_budgets *budgets,
 static void add_part(struct rung__placement *placement, uint32_t node_first, uint32_t node_count,
                      uint64_t bytes)
 {
+	/* blocks are as large as needed for at most BLOCKS_MAX of them */
 	uint64_t block = RUNG__BORDER_BYTES * (bytes / (RUNG__BORDER_BYTES * BLOCKS_MAX) + 1);
 
 	placement->parts[placement->part_count++] = (struct rung__placement_part){
@@ -154,6 +157,7 @@ uint64_t rung__part_share(const struct rung__placement_part *part, uint32_t i)
 	return part->bytes / round * part->block_bytes + rest;
 }
 
+/* Subtract a placement from the budgets. */
 static void alloc_from_budgets(struct rung__node_budgets *budgets, const struct choice *choices,
                                const struct rung__placement *placement)
 {
@@ -183,7 +187,8 @@ void rung__placement_decide(struct rung__node_budgets *budgets, const struct run
 	near_count = sort_choices(budgets, near, choices);
 	for (uint32_t i = 0; i < budgets->count; i++)
 		placement.nodes[i] = choices[i].node;
-	/* until the one with least room among them is full */
+	/* Nodes of readers share evenly until the one with the least room is full; then the others
+	 * continue without it. */
 	for (sharing = near_count; sharing > 0 && left > 0; sharing--) {
 		uint64_t more = (choices[sharing - 1].room - filled) * sharing;
 
@@ -201,7 +206,7 @@ void rung__placement_decide(struct rung__node_budgets *budgets, const struct run
 	}
 	if (left > 0 && placement.part_count == 0) {
 		add_part(&placement, 0, 1, left);
-	} else if (left > 0) { /* too much: the check reports it */
+	} else if (left > 0) { /* does not fit: rung__placement_check() will report it */
 		struct rung__placement_part whole = placement.parts[0];
 
 		placement.part_count = 0;
@@ -231,6 +236,7 @@ uint32_t rung__placement_at(const struct rung__placement *placement, uint64_t of
 	                              : (uint32_t)(offset / part->block_bytes % part->node_count));
 }
 
+/* Check one part. The limit of block_bytes keeps rung__part_share() from overflowing. */
 static bool part_ok(const struct rung__placement *placement,
                     const struct rung__placement_part *part)
 {
@@ -261,7 +267,7 @@ bool rung__placement_ok(const struct rung__placement *placement, uint64_t bytes)
 	return placement->part_count == 0 || sum == bytes;
 }
 
-/* ---- the places of a plan or a store ---- */
+/* ---- the placements of a plan or a store ---- */
 
 void rung__placement_set_decide_slots(struct rung__placement_set *placements,
                                       const struct rung__placement_sizes *sizes,
@@ -276,7 +282,8 @@ void rung__placement_set_decide_slots(struct rung__placement_set *placements,
 			continue;
 		rung__nodes_add(&near, (uint32_t)placements->drives[f]);
 		rung__placement_decide(budgets, &near, sizes->slots_bytes, &placement);
-		/* they stay together: where the last of them find room */
+		/* slots of a file are not divided: all go to the node on which the last of them
+		 * fit */
 		if (placement.part_count > 0)
 			placements->slots[f] =
 				(int32_t)placement.nodes[placement.parts[placement.part_count - 1]

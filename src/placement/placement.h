@@ -10,8 +10,8 @@
  * (placement_memory.c). Then the location of the pages is queried, because nothing else shows it,
  * and *reported* (placement_report.c).
  *
- * A bound page that does not fit on its node is not refused: the kernel kills the process. Hence
- * rung__placement_check() before the first touch.
+ * The kernel does not refuse a bound page that does not fit on its node: it kills the process.
+ * Therefore rung__placement_check() runs before the first touch.
  *
  * Readers are the GPUs whose node is known, otherwise the CPUs that the process may run on. So
  * `numactl --cpunodebind`, which leaves the CPUs of one node, moves the rows there. Slots and
@@ -49,36 +49,37 @@
 #define RUNG__PLACEMENT_WHY_BYTES 192u
 #define RUNG__BORDER_BYTES        (2ull << 20) /* borders are between huge pages */
 
-/** Memory from one border to the next: on one node, or in blocks on several in turn. */
+/** Memory from one border to the next, on one node or in blocks on several nodes in turn. */
 struct rung__placement_part {
 	uint64_t bytes;       /* a multiple of RUNG__BORDER_BYTES, except for the last part */
-	uint64_t block_bytes; /* a multiple as well; with one node equal to bytes */
-	uint32_t node_first;  /* in place.nodes */
+	uint64_t block_bytes; /* a multiple as well; with one node it equals bytes */
+	uint32_t node_first;  /* position in placement.nodes */
 	uint32_t node_count;
 };
 
 /** A placement in plain numbers, which other processes receive unchanged. */
 struct rung__placement {
-	uint32_t part_count;                       /* 0: where the kernel puts it */
-	uint32_t nodes[RUNG__PLACEMENT_NODES_MAX]; /* numbers; the rest 0 */
+	uint32_t part_count;                       /* 0: the kernel decides */
+	uint32_t nodes[RUNG__PLACEMENT_NODES_MAX]; /* node numbers; unused ones are 0 */
 	struct rung__placement_part parts[RUNG__PLACEMENT_NODES_MAX];
 };
 
-/** The parts of a machine to use, in plain numbers too. */
+/** The nodes for all memory of a plan, in plain numbers too. */
 struct rung__placement_set {
-	char why[RUNG__PLACEMENT_WHY_BYTES]; /* why all is left to the kernel; "" when it is not */
-	uint32_t off;                        /* nonzero: placement was disabled by the caller */
+	/* why everything is left to the kernel; "" if it is not */
+	char why[RUNG__PLACEMENT_WHY_BYTES];
+	uint32_t off;                  /* nonzero: placement was disabled by the caller */
 	int32_t asked_node;            /* node for all memory, as requested; -1: not requested */
 	struct rung__placement host;   /* the host tier's rows */
-	struct rung__placement frames; /* of the cold-row cache */
-	/* by features file: the node of its staging slots; -1: where the kernel puts them */
+	struct rung__placement frames; /* the frames of the cold-row cache */
+	/* by features file: the node of its staging slots; -1: the kernel decides */
 	int32_t slots[RUNG_FEATURE_FILES_MAX];
-	/* the node its drive is at, where its refill thread is to run; -1: not known, or
-	 * anywhere */
+	/* by features file: the node of its drive, on whose CPUs its refill thread runs; -1:
+	 * unknown, or any CPUs */
 	int32_t drives[RUNG_FEATURE_FILES_MAX];
 };
 
-/** Where sys/ and proc/ of the machine are: "", but in tests. */
+/** The folder with sys/ and proc/ of the machine: "", except in tests. */
 extern const char *rung__machine_root;
 
 /* ---- decide (placement.c) ---- */
@@ -98,13 +99,13 @@ static inline bool rung__nodes_have(const struct rung__nodes *nodes, uint32_t no
 	return node < RUNG_NODES_MAX && (nodes->bits[node / 64] >> (node % 64) & 1);
 }
 
-/** The position of the node with this number; past the last one if there is none. */
+/** The position of the node with this number; past the last node if no node has it. */
 size_t rung__node_position(const struct rung_topology *topology, uint32_t number);
 
-/** Bytes of a node that are better left free. */
+/** Bytes of a node that the plan leaves free. */
 uint64_t rung__spare_of(const struct rung_topology_node *node);
 
-/** How much each node can still take. */
+/** Bytes that are still available on each node. */
 struct rung__node_budgets {
 	const struct rung_topology *topology;
 	uint32_t count;
@@ -115,75 +116,77 @@ struct rung__node_budgets {
 };
 
 /**
- * Find the available memory of the nodes this process may use, minus a reserve; without nodes that
- * are a GPU's memory, unless `only` names them.
- * @param only  NULL: all
+ * Find the available memory of the nodes that this process may use, minus a reserve. Nodes that are
+ * a GPU's memory are left out, unless `only` contains them.
+ * @param only  NULL: all nodes
  */
 void rung__node_budgets_find(const struct rung_topology *topology, const struct rung__nodes *only,
                              struct rung__node_budgets *budgets_out);
 
-/** Bytes of all of them. */
+/** Sum of all budgets; UINT64_MAX if it is larger. */
 uint64_t rung__node_budgets_sum(const struct rung__node_budgets *budgets);
 
 /**
- * Place memory whose beginning is read most, and subtract it from `rooms`: dealt in blocks to the
- * nodes in `near` with available memory, as long as they have some; after that to one node after
- * the other, the nearest to any of `near` first. What fits nowhere is added to the first part, and
- * rung__placement_check() will refuse it. Without any available memory nothing is decided.
+ * Place memory whose beginning is read most, and subtract it from `budgets`. It is dealt in blocks
+ * to the nodes in `near`, as long as they have available memory. The rest goes to one node after
+ * the other, the nearest to any of `near` first. Memory that fits nowhere is added to the first
+ * part, and rung__placement_check() will refuse it. Without any available memory nothing is
+ * decided.
  */
 void rung__placement_decide(struct rung__node_budgets *budgets, const struct rung__nodes *near,
                             uint64_t bytes, struct rung__placement *place_out);
 
-/** All of it on one node. */
+/** Place all memory on one node. */
 void rung__placement_on(uint32_t node, uint64_t bytes, struct rung__placement *place_out);
 
 /** Bytes of a part on the i-th of its nodes. */
 uint64_t rung__part_share(const struct rung__placement_part *part, uint32_t i);
 
-/** Node of an offset in the memory, as a position in place->nodes; 0 without parts. */
+/** Node of an offset in the memory, as a position in placement->nodes; 0 without parts. */
 uint32_t rung__placement_at(const struct rung__placement *placement, uint64_t offset);
 
 /** Check a placement received from another process, for memory of `bytes` bytes. */
 bool rung__placement_ok(const struct rung__placement *placement, uint64_t bytes);
 
-/* Of a plan or a store. */
+/* ---- the placements of a plan or a store ---- */
 
 /** Sizes of host memory that is placed. */
 struct rung__placement_sizes {
 	uint64_t rank_first, row_count, row_stride; /* the host tier */
-	uint64_t slots_bytes;                       /* of each file */
+	uint64_t slots_bytes;                       /* staging slots of each features file */
 	uint64_t frames_bytes;
 	uint32_t file_count; /* 0: no slots */
 };
 
-/** Decide for the staging slots of each file, whose drives are known. @param rooms updated */
+/** Decide the node of each file's staging slots, after the drives are known.
+ * @param budgets  the slots are subtracted */
 void rung__placement_set_decide_slots(struct rung__placement_set *placements,
                                       const struct rung__placement_sizes *sizes,
                                       struct rung__node_budgets *budgets);
 
-/* ---- what decisions are made from (placement_machine.c) ---- */
+/* ---- facts for decisions (placement_machine.c) ---- */
 
-/** The nodes that the CPUs are at which this process may run on. */
+/** The nodes with CPUs on which this process may run. */
 void rung__placement_near_cpus(const struct rung_topology *topology, struct rung__nodes *near_out);
 
 /** Node of the drive of a file; for a striped volume, the node of its drives if they share one.
- * @return 0 or RUNG_E_NOMEM; *node_out is -1 if not known */
+ * @return 0 or RUNG_E_NOMEM; *node_out is -1 if the node is unknown */
 int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t *node_out);
 
-/** The memory policy that the calling thread came with (numactl, set_mempolicy). */
+/** The memory policy that the calling thread has inherited (numactl, set_mempolicy). */
 enum rung__policy {
 	RUNG__POLICY_NONE,
-	RUNG__POLICY_BOUND, /* to some nodes, on which memory can still be placed */
+	RUNG__POLICY_BOUND, /* bound to some nodes, on which memory can still be placed */
 	RUNG__POLICY_OTHER
 };
 
-/** @param only_out  set when it is RUNG__POLICY_BOUND */
+/** The policy of the calling thread. @param only_out  set if the result is RUNG__POLICY_BOUND */
 enum rung__policy rung__placement_policy(struct rung__nodes *only_out);
 
 /**
- * Load the topology if there is anything to place; otherwise places->why has the reason, and
+ * Load the topology if there is anything to place; otherwise placements->why has the reason, and
  * *topology_out is NULL.
- * @param only      storage for the nodes that the process is bound to
+ * @param only  storage for the nodes that the process is bound to
  * @param only_out  points to it, or NULL without such a binding
  * @return 0 or RUNG_E_NOMEM
  */
@@ -193,7 +196,7 @@ int rung__placement_set_begin(struct rung__placement_set *placements, struct run
 
 /* ---- apply (placement_memory.c) ---- */
 
-/** Memory that is about to be bound. */
+/** Memory that will be bound, by node. */
 struct rung__node_needs {
 	struct {
 		uint32_t node;
@@ -202,18 +205,23 @@ struct rung__node_needs {
 	uint32_t count;
 };
 
+/* Add the memory of a placement. */
 void rung__node_needs_add(struct rung__node_needs *needs, const struct rung__placement *placement);
 
-/** Check that the placement fits on the nodes. @return 0 or RUNG_E_NOMEM with node, required bytes,
- * free bytes and the cure */
+/**
+ * Check that the memory fits on the nodes.
+ * @return 0 or RUNG_E_NOMEM; the message has the node, the required bytes, the free bytes and the
+ *          remedy
+ */
 int rung__placement_check(const struct rung_topology *topology,
                           const struct rung__node_needs *needs);
 
-/** The node with that number; NULL: it does not exist, or this process may not use its memory. */
+/** The node with this number; NULL: it does not exist, or this process may not use its memory. */
 const struct rung_topology_node *rung__placement_node(const struct rung_topology *topology,
                                                       uint32_t number);
 
-/** Bind untouched memory, in whole pages, to its placement. @return 0 or errno of mbind() */
+/** Bind untouched memory of whole pages according to its placement.
+ * @return 0 or errno of mbind() */
 int rung__placement_bind(void *memory, const struct rung__placement *placement);
 
 /**
@@ -223,28 +231,31 @@ int rung__placement_bind(void *memory, const struct rung__placement *placement);
  */
 int rung__placement_prefer(void *memory, uint64_t bytes, uint32_t node);
 
-/** Touch all of it. */
+/** Allocate all pages by touching them. */
 void rung__placement_touch(void *memory, uint64_t bytes);
 
-/** Bind the calling thread, and those it starts, to the CPUs of a node. @return 0, or an errno
- * value: it runs where it ran */
+/** Bind the calling thread, and threads that it starts later, to the CPUs of a node.
+ * @return 0 or an errno value, and then nothing has changed */
 int rung__placement_run_on(const struct rung_topology *topology, uint32_t node);
 
 /* ---- report (placement_report.c) ---- */
 
-/** As users see them. @param list_out  free with rung__free(); its nodes are in `places`. @return 0
- * or RUNG_E_NOMEM */
+/**
+ * The placements as a list for users.
+ * @param list_out  free with rung__free(); its nodes point into `placements`
+ * @return 0 or RUNG_E_NOMEM
+ */
 int rung__placement_set_list(const struct rung__placement_set *placements,
                              const struct rung__placement_sizes *sizes,
                              struct rung_placement **list_out, size_t *count_out);
 
 /**
- * Query the nodes of the pages of a part: all pages, or a sample of a large part. They are read
- * first, because in memory of another process only pages that this process has used are known.
- * @param at          start of the part
- * @param count_out   queried pages whose node the kernel reports; a page that is being moved has
- *                    none
- * @param there_out   how many of them are on the requested node
+ * Query the nodes of the pages of a part: all pages, or a sample of a large part. The pages are
+ * read first, because in memory of another process only pages that this process has used are known.
+ * @param at  start of the part
+ * @param count_out  number of queried pages whose node the kernel reports; a page that is being
+ *                   moved has no node
+ * @param there_out  number of these pages that are on the requested node
  * @return 0 or errno of move_pages(), or its status for the first page if it reports no page
  */
 int rung__placement_query(const unsigned char *at, const struct rung__placement *placement,
@@ -256,13 +267,13 @@ int rung__placement_query(const unsigned char *at, const struct rung__placement 
  */
 double rung__placement_share(const void *memory, uint64_t bytes, uint32_t node, int *err_out);
 
-/** Memory, and what of it the kernel has mapped. */
+/** Memory, and the part of it that the kernel has mapped. */
 struct rung__mapped {
 	const unsigned char *at;
 	uint64_t bytes;
 	uint64_t resident_bytes;
-	uint64_t huge_bytes; /* of them in huge pages */
-	bool told;           /* the kernel reports huge pages there */
+	uint64_t huge_bytes; /* the part of resident_bytes in huge pages */
+	bool told;           /* whether the kernel reports huge pages for this memory */
 };
 
 /**

@@ -15,7 +15,7 @@
 #include <numaif.h>
 #endif
 
-#define POLICY_MODES     0xfff /* flags are above */
+#define POLICY_MODES     0xfff /* flags have higher bits */
 #define VOLUME_DEPTH_MAX 4u    /* volumes of volumes of partitions of drives */
 
 const char *rung__machine_root = "";
@@ -41,7 +41,7 @@ enum rung__policy rung__placement_policy(struct rung__nodes *only_out)
 	unsigned long mask[RUNG_NODES_MAX / (8 * sizeof(unsigned long))] = { 0 };
 	int mode = MPOL_DEFAULT;
 
-	/* refused: so would be mbind() */
+	/* if the kernel refuses this call (seccomp), it refuses mbind() too */
 	if (get_mempolicy(&mode, mask, RUNG_NODES_MAX + 1, NULL, 0) < 0)
 		return RUNG__POLICY_NONE;
 	mode &= POLICY_MODES;
@@ -58,7 +58,8 @@ enum rung__policy rung__placement_policy(struct rung__nodes *only_out)
 
 /* ---- drives ---- */
 
-/* Node of the PCI device above a block device; -1 if none of the folders above reports it. */
+/* Find the node of the PCI device above a block device; unchanged if none of the folders above
+ * reports it. */
 static int find_above(struct rung__sys *sys, char *folder, int32_t *node_out)
 {
 	for (char *cut; (cut = strrchr(folder, '/')) != NULL && strchr(folder, '/') != cut;
@@ -85,7 +86,7 @@ static bool any_name(const char *name)
 static int find_device(struct rung__sys *sys, const struct rung_topology *topology,
                        const char *placement, unsigned depth, int32_t *node_out);
 
-/* A volume over several devices is where all of them are. */
+/* The node of a volume over several devices, if all of them have the same node. */
 static int find_volume(struct rung__sys *sys, const struct rung_topology *topology,
                        const char *const *names, size_t count, unsigned depth, int32_t *node_out)
 {
@@ -108,8 +109,8 @@ static int find_volume(struct rung__sys *sys, const struct rung_topology *topolo
 	return 0;
 }
 
-/* Namespaces that several controllers lead to are below none of them: the topology has found
- * one. */
+/* Look up an NVMe namespace in the topology. A namespace with several controllers is in the folder
+ * of none of them; the topology has found one. */
 static bool find_nvme(const struct rung_topology *topology, const char *name, int32_t *node_out)
 {
 	const struct rung_topology_device *device;
@@ -131,7 +132,7 @@ static int find_device(struct rung__sys *sys, const struct rung_topology *topolo
 	size_t count;
 	int rc;
 
-	strcpy(folder, placement); /* shorter than PATH_MAX: realpath() made it */
+	strcpy(folder, placement); /* fits: realpath() returned at most PATH_MAX bytes */
 	rc = rung__sys_read(sys, "%s/partition", folder);
 	if (rc == RUNG_E_NOMEM)
 		return rc;
@@ -146,9 +147,8 @@ static int find_device(struct rung__sys *sys, const struct rung_topology *topolo
 	                            : find_above(sys, folder, node_out);
 }
 
-/*
- * A device without any information has an unknown node, whatever the reason; it works all the same.
- */
+/* A device without any information has an unknown node, whatever the reason: the store works
+ * without it. */
 int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t *node_out)
 {
 	struct rung__sys *sys = rung__zalloc(sizeof(*sys));
@@ -159,7 +159,7 @@ int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t 
 
 	*node_out = -1;
 	if (!sys)
-		return rung__fail(RUNG_E_NOMEM, "place of a drive: out of memory");
+		return rung__fail(RUNG_E_NOMEM, "node of a drive: out of memory");
 	rc = rung__sys_begin(sys, rung__machine_root, &arena);
 	if (rc == 0 && fstat(fd, &st) == 0)
 		rc = rung__sys_place(sys, &placement, "sys/dev/block/%u:%u", major(st.st_dev),
@@ -178,10 +178,8 @@ static void set_why(struct rung__placement_set *placements, const char *why)
 	snprintf(placements->why, sizeof(placements->why), "%s", why);
 }
 
-/*
- * A process that may use one node of several is placed there as well: what finds no room there has
- * none.
- */
+/* Whether memory can be placed. A process that may use only one of several nodes is bound to it as
+ * well, so that the check reports memory that does not fit. */
 static bool has_nodes(const struct rung_topology *topology, const struct rung__nodes *only)
 {
 	const struct rung_topology_node *node;

@@ -15,7 +15,7 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
-#define TOUCH_BYTES (64ull << 20) /* a thread at a time */
+#define TOUCH_BYTES (64ull << 20) /* touched by a thread at a time */
 #define CHECK_SHARE 4u /* fraction of the reserve that must still be free: some was used since */
 
 /* ---- before the first touch ---- */
@@ -26,7 +26,7 @@ static void add_node(struct rung__node_needs *needs, uint32_t node, uint64_t byt
 
 	while (n < needs->count && needs->list[n].node != node)
 		n++;
-	if (n == RUNG__PLACEMENT_NODES_MAX) /* all that are decided about are on the list */
+	if (n == RUNG__PLACEMENT_NODES_MAX) /* not reached: decisions use at most this many nodes */
 		return;
 	if (n == needs->count) {
 		needs->list[n].node = node;
@@ -83,7 +83,11 @@ int rung__placement_check(const struct rung_topology *topology,
 
 /* ---- bind and touch ---- */
 
-/* @param only  bind to the node; else it is preferred. @return 0 or an errno value */
+/*
+ * Set the policy of untouched memory.
+ * @param only  bind to the node; otherwise the node is preferred
+ * @return 0 or an errno value
+ */
 static int ask(void *memory, uint64_t bytes, bool only, uint32_t node)
 {
 #if RUNG_HAVE_NUMA
@@ -91,7 +95,7 @@ static int ask(void *memory, uint64_t bytes, bool only, uint32_t node)
 	int mode = only ? MPOL_BIND : MPOL_PREFERRED;
 
 	mask[node / (8 * sizeof(unsigned long))] = 1ul << (node % (8 * sizeof(unsigned long)));
-	/* it takes one bit off */
+	/* the kernel uses one bit less than this number */
 	return mbind(memory, bytes, mode, mask, RUNG_NODES_MAX + 1, 0) == 0 ? 0 : errno;
 #else
 	(void)memory;
@@ -129,6 +133,8 @@ int rung__placement_bind(void *memory, const struct rung__placement *placement)
 	return 0;
 }
 
+/* Touch pages in one call, or by writing each page on kernels before 5.14. Writing a byte to itself
+ * keeps the content. */
 static void touch(unsigned char *memory, uint64_t bytes)
 {
 	if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)

@@ -33,13 +33,15 @@ static void list_slots(const struct rung__placement_set *placements,
 	}
 }
 
-/* A row over a border belongs to where it begins. */
+/* First row that begins at or after an offset: a row across a border belongs to the part in which
+ * it begins. */
 static uint64_t first_row(const struct rung__placement_sizes *sizes, uint64_t at)
 {
 	return RUNG__MIN((at + sizes->row_stride - 1) / sizes->row_stride, sizes->row_count);
 }
 
-/* @param rows  nonzero: they are the host tier's */
+/* List the parts of a placement, or one entry without nodes.
+ * @param rows  the parts are rows of the host tier */
 static size_t list_parts(const char *name, const struct rung__placement *placement,
                          const struct rung__placement_sizes *sizes, uint64_t bytes, bool rows,
                          struct rung_placement *list)
@@ -80,7 +82,7 @@ int rung__placement_set_list(const struct rung__placement_set *placements,
 	size_t count = 0;
 
 	if (!list)
-		return rung__fail(RUNG_E_NOMEM, "places: out of memory");
+		return rung__fail(RUNG_E_NOMEM, "placements: out of memory");
 	if (sizes->row_count > 0)
 		count += list_parts("host", &placements->host, sizes, host_bytes, true, list);
 	list_slots(placements, sizes, list + count);
@@ -120,6 +122,7 @@ static uint64_t page_of(uint64_t i, uint64_t count, uint64_t pages)
 	return i * stretch + (stretch > 1 ? rung__mix64(i) % stretch : 0);
 }
 
+/* The node that the placement has for an offset in a part. */
 static uint32_t node_asked(const struct rung__placement *placement,
                            const struct rung__placement_part *part, uint64_t offset)
 {
@@ -173,13 +176,15 @@ double rung__placement_share(const void *memory, uint64_t bytes, uint32_t node, 
 
 /* ---- huge pages ---- */
 
+/* One mapping of smaps. `told` is set if it has a line on huge pages. */
 struct mapping {
 	uint64_t begin, end;
 	uint64_t resident, huge;
 	bool told;
 };
 
-/* The part of a mapping that is inside the memory, as far as it can be determined. */
+/* Add the part of a mapping that is inside the memory. smaps has only totals per mapping, so they
+ * are divided in proportion. */
 static void add_mapping(struct rung__mapped *list, size_t count, const struct mapping *mapping)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -230,6 +235,7 @@ int rung__mapped_query(const char *smaps_path, struct rung__mapped *list, size_t
 
 /* ---- what the process may control ---- */
 
+/* Try both calls on one page, and write the reason if the kernel refuses one. */
 static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy *policy)
 {
 	int err = rung__placement_prefer(page, RUNG__PAGE_BYTES, node);
@@ -251,7 +257,7 @@ static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy
 	}
 }
 
-/* A refusal (seccomp) is not visible in any file, so it is tested. */
+/* A refusal (seccomp) is not visible in any file, so both calls are tried. */
 int rung_numa_probe_policy(uint32_t node, struct rung_numa_policy *policy_out)
 {
 	struct rung_numa_policy policy = { .size = sizeof(policy) };

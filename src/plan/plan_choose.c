@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Settings that plans derive from a machine profile. Every choice is written with its reason, so
- * that a user sees the measurements behind it.
+ * that a user sees the measurements that led to it.
  *
  * Reads in flight: by Little's law a drive that completes X reads per second with latency L has X
  * times L of them in flight. With fewer reads the drive idles, with more they queue. The knee of

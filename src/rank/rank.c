@@ -25,28 +25,30 @@
 #include "rung/rank.h"
 #include "sort/partition.h"
 
-#define SLICE_MIN     1024u /* scores that are worth a thread */
-#define BUCKETS_MAX   2048u /* open lines and those ahead stay in a second-level cache */
-#define RANGE         (UINT64_C(1) << 16) /* vertices whose ranks fit in the cache */
-#define AHEAD_BUCKETS 4u                  /* pieces of a range are fetched so far ahead, */
-#define AHEAD_LINES   6u                  /* as much as they have on average with 1500 buckets */
+#define SLICE_MIN 1024u /* fewer scores are not worth a thread */
+/* the open lines of all buckets, and the lines ahead, stay in a second-level cache */
+#define BUCKETS_MAX   2048u
+#define RANGE         (UINT64_C(1) << 16) /* vertices of a range: their ranks fit in the cache */
+#define AHEAD_BUCKETS 4u /* distance in buckets of the prefetch of a range's pieces, */
+#define AHEAD_LINES   6u /* and its length: pieces have 6 lines on average with 1500 buckets */
 
 struct ranking {
 	const float *score;
 	uint64_t count;
 	unsigned index_bytes;
 	int threads;
-	bool wide;            /* ids do not fit 4 bytes */
-	void *vertex_of_rank; /* until it is written: buckets of the scores, 2 bytes each */
-	void *rank_of_vertex;
+	bool wide; /* ids do not fit 4 bytes */
+	/* [count]; before the ranks are written: buckets of the scores, 2 bytes each */
+	void *vertex_of_rank;
+	void *rank_of_vertex; /* [count], the inverse map; NULL: not wanted */
 	struct rung__cuts cuts;
-	uint64_t
-		*starts; /* [threads][cuts.count] where each slice continues, and finally its end */
-	uint64_t *firsts;  /* [cuts.count + 1] where each bucket begins */
-	uint64_t *cursors; /* [threads][cuts.count] */
+	/* [threads][cuts.count] next output position of each slice by bucket, finally its end */
+	uint64_t *starts;
+	uint64_t *firsts;  /* [cuts.count + 1] first position of each bucket */
+	uint64_t *cursors; /* [threads][cuts.count] positions of the pairs that are inverted next */
 	uint64_t *pairs;   /* [count] */
 	uint64_t pairs_bytes;
-	uint32_t *rooms; /* [threads][room_words] */
+	uint32_t *rooms; /* [threads][room_words] counters and order for ranking a bucket */
 	uint64_t room_words;
 };
 
@@ -55,15 +57,17 @@ static uint64_t slice_begin(const struct ranking *rk, int slice)
 	return rung__slice_begin(rk->count, slice, rk->threads);
 }
 
-/* Where a slice continues, by bucket: after the partition, where the next slice began. */
+/* Next output positions of a slice by bucket; after the partition, the positions where the next
+ * slice began. */
 static uint64_t *starts_of(const struct ranking *rk, int slice)
 {
 	return rk->starts + (uint64_t)slice * rk->cuts.count;
 }
 
+/* Count the scores of a slice by bucket, and keep the bucket of each score. */
 static void count_slice(const struct ranking *rk, int slice)
 {
-	/* the stores cannot alias a local copy: it stays in registers */
+	/* stores cannot alias a local copy, so it stays in registers */
 	const struct rung__cuts cuts = rk->cuts;
 	const float *score = rk->score;
 	uint16_t *buckets = rk->vertex_of_rank;
@@ -79,6 +83,7 @@ static void count_slice(const struct ranking *rk, int slice)
 	}
 }
 
+/* Write the pairs of a slice to their buckets, in the order of ids. */
 static inline __attribute__((always_inline)) void partition_slice(const struct ranking *rk,
                                                                   bool wide, int slice)
 {
@@ -97,6 +102,7 @@ static inline __attribute__((always_inline)) void partition_slice(const struct r
 	}
 }
 
+/* Counting and writing use the same slices, so the positions from the counts are exact. */
 static void partition(const struct ranking *rk)
 {
 #pragma omp parallel for num_threads(rk->threads) schedule(static, 1)
@@ -128,8 +134,11 @@ static struct rung__rank_bucket bucket_at(const struct ranking *rk, uint32_t buc
 	};
 }
 
-/* Room for the largest bucket that needs it: how large that is depends on the sample, but
- * hardly. */
+/*
+ * Allocate room for the largest bucket that needs it. Its size depends on the sample, but only
+ * slightly.
+ * @return false: out of memory, or a bucket with too many pairs for 32-bit positions
+ */
 static bool alloc_rooms(struct ranking *rk)
 {
 	uint64_t order_words = 0;
@@ -148,6 +157,7 @@ static bool alloc_rooms(struct ranking *rk)
 	return rk->rooms != NULL;
 }
 
+/* Buckets are taken dynamically, because their sizes differ. */
 static void rank_buckets(const struct ranking *rk)
 {
 #pragma omp parallel for num_threads(rk->threads) schedule(dynamic, 1)
@@ -161,7 +171,8 @@ static void rank_buckets(const struct ranking *rk)
 	}
 }
 
-/* The pairs of the vertices below `range_end` of a slice; earlier ones are finished. */
+/* Write the ranks of a slice's vertices below `range_end`; the ranks of earlier ranges are written
+ * already. Ids ascend in each bucket, so each piece ends at the first larger id. */
 static inline __attribute__((always_inline)) void invert_range(const struct ranking *rk, bool wide,
                                                                unsigned index_bytes, int slice,
                                                                uint64_t range_end)
@@ -205,6 +216,7 @@ static inline __attribute__((always_inline)) void invert_slice(const struct rank
 	}
 }
 
+/* Slices are the same as before: a thread reads only pairs that its slice wrote. */
 static void invert(const struct ranking *rk)
 {
 #pragma omp parallel for num_threads(rk->threads) schedule(static, 1)
@@ -267,7 +279,7 @@ int rung__rank_order(const float *score, uint64_t vertex_count, unsigned index_b
 	rung__free(rk.firsts);
 	rung__cuts_fini(&rk.cuts);
 	return done ? 0
-	            : rung__fail(RUNG_E_NOMEM, "ranking %" PRIu64 " vertices: no memory",
+	            : rung__fail(RUNG_E_NOMEM, "ranking: no memory for %" PRIu64 " vertices",
 	                         vertex_count);
 }
 
@@ -282,7 +294,7 @@ int rung_rank_order(const float *score, uint64_t vertex_count, unsigned index_by
 	if ((index_bytes != 4 && index_bytes != 8) || index_bytes < rung_index_bytes(vertex_count))
 		return rung__fail(RUNG_E_INVAL,
 		                  "ranking %" PRIu64
-		                  " vertices: index_bytes is %u: it is 4 up to 2^32 vertices, or 8",
+		                  " vertices: index_bytes is %u; use 4 up to 2^32 vertices, or 8",
 		                  vertex_count, index_bytes);
 	return rung__rank_order(score, vertex_count, index_bytes, threads, &measures,
 	                        vertex_of_rank, rank_of_vertex);

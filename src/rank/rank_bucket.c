@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A counting sort over the bits in which the keys of a bucket differ, at most 16 at a time. With
- * tens of thousands of pairs once is enough for most scores: a pair's rank follows from its key and
- * the pairs before it, and no pair moves. If the keys differ in more bits, the positions of the
- * pairs are first sorted by the lower half of those bits.
+ * Rank one bucket: a counting sort over the bits in which its keys differ, at most 16 at a time.
+ * With tens of thousands of pairs one pass is enough for most scores: a pair's rank follows from
+ * its key and the pairs before it, and no pair moves. If the keys differ in more bits, the
+ * positions of the pairs are first sorted by the lower half of those bits.
  */
 #include "rank/rank_bucket.h"
 
@@ -13,6 +13,7 @@
 
 #define DIGIT_BITS 16u
 
+/* A digit is the bits of key - first_key that are selected by shift and mask. */
 struct digit {
 	uint32_t first_key;
 	unsigned shift;
@@ -25,8 +26,8 @@ static inline __attribute__((always_inline)) uint32_t digit_of(const struct digi
 	return ((uint32_t)key - digit->first_key) >> digit->shift & digit->mask;
 }
 
-/* Bits in which keys may differ after subtracting the first key: if one digit holds them, the pairs
- * need not be inspected. */
+/* Bits in which keys may differ after subtracting the first key. If the range of the bucket fits in
+ * one digit, the pairs need not be read. */
 static inline __attribute__((always_inline)) uint32_t differing_bits(
 	const struct rung__rank_bucket *bucket, bool wide)
 {
@@ -40,11 +41,13 @@ static inline __attribute__((always_inline)) uint32_t differing_bits(
 	return bits;
 }
 
+/* Count the pairs by digit and convert the counts to first positions. The pass also prefetches the
+ * output. */
 static inline __attribute__((always_inline)) void find_starts(
 	const struct rung__rank_bucket *shared, bool wide, unsigned index_bytes, struct digit digit,
 	uint32_t *starts)
 {
-	/* the stores cannot alias a local copy: it stays in registers */
+	/* stores cannot alias a local copy, so it stays in registers */
 	const struct rung__rank_bucket bucket = *shared;
 	const unsigned char *output =
 		(const unsigned char *)bucket.vertex_of_rank + bucket.first_rank * index_bytes;
@@ -53,7 +56,7 @@ static inline __attribute__((always_inline)) void find_starts(
 	memset(starts, 0, ((size_t)digit.mask + 1) * sizeof(*starts));
 	for (uint64_t i = 0; i < bucket.count; i++) {
 		starts[digit_of(&digit, rung__pair_get(bucket.pairs, wide, i).key)]++;
-		__builtin_prefetch(output + i * index_bytes, 1); /* soon written, in no order */
+		__builtin_prefetch(output + i * index_bytes, 1); /* written soon, in random order */
 	}
 	for (uint32_t d = 0; d <= digit.mask; d++) {
 		const uint32_t here = starts[d];
@@ -63,8 +66,11 @@ static inline __attribute__((always_inline)) void find_starts(
 	}
 }
 
-/* If all keys are equal there are no `starts`; with `order` NULL the pairs are processed as
- * stored. */
+/*
+ * Write each pair's vertex to its rank, and its rank in place of its key.
+ * @param order  positions in the order of lower digits; NULL: as stored
+ * @param starts  first positions by digit; NULL: all keys are equal
+ */
 static inline __attribute__((always_inline)) void place(const struct rung__rank_bucket *shared,
                                                         bool wide, unsigned index_bytes,
                                                         struct digit digit, const uint32_t *order,
@@ -82,6 +88,7 @@ static inline __attribute__((always_inline)) void place(const struct rung__rank_
 	}
 }
 
+/* Sort the positions of the pairs by a digit, stably. */
 static inline __attribute__((always_inline)) void order_by(const struct rung__rank_bucket *shared,
                                                            bool wide, struct digit digit,
                                                            uint32_t *starts, uint32_t *order)
@@ -93,6 +100,7 @@ static inline __attribute__((always_inline)) void order_by(const struct rung__ra
 			(uint32_t)i;
 }
 
+/* No pass if all keys are equal, one pass for up to 16 differing bits, two for more. */
 static inline __attribute__((always_inline)) void rank_bucket(
 	const struct rung__rank_bucket *bucket, bool wide, unsigned index_bytes,
 	const struct rung__rank_room *room)

@@ -10,12 +10,14 @@
 #define RUNG__RANK_DIGITS (1u << 16)
 #define RUNG__LINE_BYTES  64u
 
-/* A pair is one number, the key in its upper half; two past 2^32 vertices, id and key. */
+/* A pair is one 64-bit number with the key in its upper half; above 2^32 vertices it is two
+ * numbers, id and key. */
 struct rung__pair {
 	uint64_t id, key;
 };
 
-/* `wide` does not change inside a loop: the compiler makes two loops of it. */
+/* Number of words of a pair. `wide` does not change inside a loop, so the compiler generates two
+ * loops. */
 static inline unsigned rung__pair_words(bool wide)
 {
 	return wide ? 2 : 1;
@@ -38,24 +40,26 @@ static inline void rung__pair_set(uint64_t *pairs, bool wide, uint64_t i, struct
 	}
 }
 
+/** A bucket to be ranked. */
 struct rung__rank_bucket {
-	uint64_t *pairs; /* [count] by ascending id */
-	bool wide;
-	uint64_t count;               /* less than 2^32, unless it has one key */
-	uint64_t first_rank;          /* the smallest key's, if there is one */
+	uint64_t *pairs;              /* [count] by ascending id */
+	bool wide;                    /* two words per pair */
+	uint64_t count;               /* less than 2^32, unless all keys are equal */
+	uint64_t first_rank;          /* rank of the smallest key */
 	uint32_t first_key, last_key; /* all keys are in this range */
 	unsigned index_bytes;
-	void *vertex_of_rank; /* [first_rank + count] written from first_rank on */
+	void *vertex_of_rank; /* [first_rank + count]; written from first_rank on */
 };
 
+/** Buffers of one thread. */
 struct rung__rank_room {
 	uint32_t *starts; /* [RUNG__RANK_DIGITS] */
-	/* [count], if RUNG__RANK_DIGITS keys and more are between the first and the last */
+	/* [count]; needed only if last_key - first_key is RUNG__RANK_DIGITS or more */
 	uint32_t *order;
 };
 
-/** Rank the pairs by ascending key, equal ones by id. They stay where they are, each with its rank
- * in place of the key. */
+/** Rank the pairs by ascending key, and equal keys by id. Pairs are not moved; each gets its rank
+ * in place of its key. */
 void rung__rank_bucket(const struct rung__rank_bucket *bucket, const struct rung__rank_room *room);
 
 #endif

@@ -12,19 +12,21 @@
 #define COARSE_BINS    (1u << RUNG__COARSE_BITS)
 #define COARSE_SHIFT   (32u - RUNG__COARSE_BITS)
 #define BUCKET_SAMPLES 32u
-#define BUCKET_FINE    4u /* fine bins of a bucket, about */
+#define BUCKET_FINE    4u /* approximate number of fine bins per bucket */
 
+/* Sorted keys of the sample. */
 struct sample {
 	uint64_t *keys, *keys_tmp;
 	uint32_t *payload, *payload_tmp;
 	uint32_t count;
 };
 
+/* State while the samples are assigned to buckets in ascending order. */
 struct walk {
 	struct rung__cuts *cuts;
-	uint32_t most;  /* samples of a bucket */
-	uint64_t first; /* key of the last one so far */
-	uint32_t held;  /* samples in it */
+	uint32_t most;  /* maximum number of samples of a bucket */
+	uint64_t first; /* first key of the current bucket */
+	uint32_t held;  /* samples in the current bucket */
 };
 
 static void sample_fini(struct sample *sample)
@@ -33,6 +35,8 @@ static void sample_fini(struct sample *sample)
 	rung__free(sample->payload);
 }
 
+/* Draw and sort the sample. The same scores give the same sample, so ranks can be reproduced.
+ * @return false: out of memory; sample_fini() frees the rest */
 static bool sample_init(struct sample *sample, const float *score, uint64_t score_count,
                         uint32_t count)
 {
@@ -52,7 +56,7 @@ static bool sample_init(struct sample *sample, const float *score, uint64_t scor
 	return true;
 }
 
-/* The next bucket begins with this key. */
+/* End the current bucket: the next one begins with this key. */
 static void cut(struct walk *walk, uint64_t key)
 {
 	if (key > walk->first)
@@ -61,7 +65,7 @@ static void cut(struct walk *walk, uint64_t key)
 	walk->held = 0;
 }
 
-/* `count` samples from this key on. */
+/* Add `count` samples from this key on; if they do not fit, they begin a bucket. */
 static void add(struct walk *walk, uint64_t key, uint32_t count)
 {
 	if (walk->held + count > walk->most)
@@ -69,7 +73,8 @@ static void add(struct walk *walk, uint64_t key, uint32_t count)
 	walk->held += count;
 }
 
-/* A fine bin of more than a bucket's worth: cut between its samples. */
+/* Add a fine bin with more samples than a bucket may have: cut it between its samples. Samples of
+ * equal keys are never separated. */
 static void add_crowded(struct walk *walk, const uint64_t *keys, uint32_t count)
 {
 	for (uint32_t i = 0, end; i < count; i = end) {
@@ -81,6 +86,7 @@ static void add_crowded(struct walk *walk, const uint64_t *keys, uint32_t count)
 	}
 }
 
+/* Position of the first sample that is not below `key`. */
 static uint32_t samples_below(const struct sample *sample, uint32_t from, uint64_t key)
 {
 	while (from < sample->count && sample->keys[from] < key)
@@ -88,6 +94,7 @@ static uint32_t samples_below(const struct sample *sample, uint32_t from, uint64
 	return from;
 }
 
+/* Bits by which a coarse bin with `count` samples is divided into fine bins. */
 static unsigned fine_bits(const struct walk *walk, uint32_t count)
 {
 	unsigned bits = 0;
@@ -97,6 +104,7 @@ static unsigned fine_bits(const struct walk *walk, uint32_t count)
 	return bits;
 }
 
+/* Divide all coarse bins into fine ones, and cut the buckets at their borders where possible. */
 static void make_cuts(struct walk *walk, const struct sample *sample)
 {
 	uint32_t fine = 0, at = 0;
@@ -122,6 +130,7 @@ static void make_cuts(struct walk *walk, const struct sample *sample)
 	cut(walk, UINT64_C(1) << 32);
 }
 
+/* Fill the table from fine bins to buckets, after all cuts are known. */
 static void fill_fine(struct rung__cuts *cuts)
 {
 	uint32_t bucket = 0;
@@ -152,8 +161,11 @@ bool rung__cuts_init(struct rung__cuts *cuts, const float *score, uint64_t score
 	bool done = false;
 
 	*cuts = (struct rung__cuts){ 0 };
+	/* a bucket may be cut early by a crowded bin */
 	cuts->last = rung__malloc_array(8 * (uint64_t)bucket_count, sizeof(*cuts->last));
 	cuts->coarse = rung__malloc_array(COARSE_BINS, sizeof(*cuts->coarse));
+	/* rounding up in fine_bits() and down in walk.most may each double the number of fine
+	 * bins */
 	cuts->fine = rung__malloc_array(COARSE_BINS + 4 * BUCKET_FINE * (uint64_t)bucket_count,
 	                                sizeof(*cuts->fine));
 	if (cuts->last && cuts->coarse && cuts->fine &&

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Ranking by other measures, for tests: none has 2^32 vertices, and few enough for many buckets.
- * Private to the core. */
+/** Ranking with other sizes, for tests: no test has 2^32 vertices, or enough vertices for many
+ * buckets. Private to the core. */
 #ifndef RUNG_RANK_STATE_H
 #define RUNG_RANK_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* With pairs, output and counters, a second-level cache of 1 MiB is full; 40 and 100 thousand take
- * longer. */
+/* Pairs, output and counters then fill a second-level cache of 1 MiB; with 40 or 100 thousand
+ * ranking takes longer. */
 #define RUNG__BUCKET_SCORES (1u << 16)
 
 struct rung__rank_measures {
-	uint64_t bucket_scores; /* of a bucket, about; at least 32 */
-	bool wide;              /* ids may need more than 4 bytes; index_bytes is 8 then */
+	uint64_t bucket_scores; /* approximate number per bucket; at least 32 */
+	bool wide;              /* ids may need more than 4 bytes; index_bytes is then 8 */
 };
 
 /** rung_rank_order() without its checks. */

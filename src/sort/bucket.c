@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stable parallel placing of pairs into lists by key, chunk by chunk through buckets of
+/* Store pairs in lists by key, in parallel and stable, chunk by chunk through buckets of
  * neighbouring keys. */
 #include "sort/bucket.h"
 
@@ -7,9 +7,9 @@
 
 #include <assert.h>
 
-#define BUCKETS_MAX 1024u /* more write streams than this cost more than they save */
+#define BUCKETS_MAX 1024u /* more write streams cost more than they save */
 #define AHEAD_PAIRS 16u   /* distance in pairs of the prefetch of the destination */
-/* 4096 lists of one bucket, or more: their ends fit the second-level cache */
+/* a bucket has at least 4096 lists, whose ends fit in the second-level cache */
 #define BUCKET_KEYS_BITS 12u
 
 int rung__buckets_init(struct rung__buckets *buckets, uint64_t key_limit, unsigned index_bytes,
@@ -40,7 +40,11 @@ void rung__buckets_fini(struct rung__buckets *buckets)
 	buckets->pairs = NULL;
 }
 
-/* Written once for ids of 4 and of 8 bytes: the compiler drops the choice inside the loops. */
+/*
+ * Append the pairs of a bucket to their lists. Compiled separately for ids of 4 and of 8 bytes, so
+ * that the loop has no branch on the width.
+ * @return number of stored pairs
+ */
 static inline __attribute__((always_inline)) uint64_t place_bucket(
 	const struct rung__buckets *b, uint32_t bucket, unsigned index_bytes, uint64_t *next,
 	const uint64_t *ends, void *lists)
@@ -58,6 +62,7 @@ static inline __attribute__((always_inline)) uint64_t place_bucket(
 
 			__builtin_prefetch((const char *)lists + next[key_ahead] * index_bytes, 1);
 		}
+		/* keys may differ from those that were counted: the file has changed */
 		if (at >= ends[key])
 			continue;
 		rung__id_set(lists, index_bytes, at,
@@ -93,7 +98,7 @@ uint64_t rung__buckets_place(const struct rung__buckets *b, const void *keys, co
 void rung__count_keys(const void *keys, unsigned index_bytes, uint64_t count, int threads,
                       uint64_t *counts)
 {
-	if (threads == 1) { /* without the price of atomic additions */
+	if (threads == 1) { /* atomic additions are slower */
 		for (uint64_t i = 0; i < count; i++)
 			counts[rung__id_get(keys, index_bytes, i)]++;
 		return;

@@ -14,17 +14,17 @@
 
 /*
  * 32 or 64 MiB of pairs. With 1 M vertices and 16 M edges, a chunk of 2^20 pairs meets each list
- * once and is placed at the naive loop's speed; 2^22 pairs meet it four times and take two thirds
- * of the time, dealing included; 2^23 gain no more.
+ * once and is as fast as the naive loop; 2^22 pairs meet it four times and take two thirds of the
+ * time, including the partition; 2^23 are no faster.
  */
 #define RUNG__CHUNK_PAIRS (UINT64_C(1) << 22)
 
 struct rung__buckets {
-	struct rung__partition partition; /* of keys, each range of a few thousand a bucket */
+	struct rung__partition partition; /* by key; a bucket is a range of a few thousand keys */
 	void *pairs;                      /* [RUNG__CHUNK_PAIRS] key, value */
 };
 
-/** Keys are below `key_limit`. @return 0 or RUNG_E_NOMEM */
+/** Allocate the buckets for keys below `key_limit`. @return 0 or RUNG_E_NOMEM */
 int rung__buckets_init(struct rung__buckets *buckets, uint64_t key_limit, unsigned index_bytes,
                        int threads);
 void rung__buckets_fini(struct rung__buckets *buckets);

@@ -68,7 +68,11 @@ static inline uint64_t bucket_of(const struct rung__partition *p, uint64_t digit
 	return p->bucket_of ? p->bucket_of[digit >> p->shift] : digit >> p->shift;
 }
 
-/* Written once for ids of 4 and of 8 bytes: the compiler drops the choice inside the loops. */
+/*
+ * Count the pairs of a slice by bucket. Compiled separately for ids of 4 and of 8 bytes, so that
+ * the loop has no branch on the width.
+ * @return false: an id is out of range
+ */
 static inline __attribute__((always_inline)) bool count_slice(const struct rung__partition *p,
                                                               const struct rung__pairs *pairs,
                                                               unsigned id_bytes, int slice)
@@ -82,7 +86,7 @@ static inline __attribute__((always_inline)) bool count_slice(const struct rung_
 		const uint64_t id = rung__id_get(digits, id_bytes, i * pairs->stride),
 			       digit = id - p->first;
 
-		if (digit >= p->range) /* not a value that was written there */
+		if (digit >= p->range) /* not an id that was written here: the file has changed */
 			return false;
 		if (!pairs->skip_loops || id != rung__id_get(others, id_bytes, i * pairs->stride))
 			counts[bucket_of(p, digit)]++;
@@ -90,6 +94,7 @@ static inline __attribute__((always_inline)) bool count_slice(const struct rung_
 	return true;
 }
 
+/* Write the pairs of a slice to their buckets, in order. */
 static inline __attribute__((always_inline)) void partition_slice(const struct rung__partition *p,
                                                                   const struct rung__pairs *pairs,
                                                                   unsigned id_bytes, int slice,

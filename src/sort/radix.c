@@ -35,7 +35,8 @@ static void sort_by_insertion(struct pairs pairs, uint64_t count, uint64_t mask)
 	}
 }
 
-/* `starts` comes in as the histogram of the digit. */
+/* Move the pairs to their positions by one digit.
+ * @param starts  the histogram of the digit, replaced by positions */
 static void move_by_digit(struct pairs from, struct pairs to, uint64_t count, unsigned shift,
                           uint64_t digit_mask, uint32_t *starts)
 {
@@ -56,7 +57,7 @@ static void move_by_digit(struct pairs from, struct pairs to, uint64_t count, un
 	}
 }
 
-/* @return where they are sorted: in `from`, or in `to` */
+/* Sort by all differing digits. @return the sorted pairs, in the memory of `from` or of `to` */
 static struct pairs sort_by_digits(struct pairs from, struct pairs to, uint64_t count,
                                    uint64_t key_mask)
 {

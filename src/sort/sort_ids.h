@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/** Ascending; ids of 4 or 8 bytes. */
+/** Sort in ascending order; ids of 4 or 8 bytes. */
 void rung__ids_sort(void *ids, unsigned id_bytes, uint64_t count);
 
 #endif

@@ -4,8 +4,8 @@
  *
  * Three steps, each tested separately. The placement is *decided* before anything is allocated,
  * from the topology and the free memory of each node: memory that is read most goes to the nodes of
- * its readers, and what does not fit there to the next nearest ones (placement.c; it queries the
- * machine through placement_machine.c). The decision is *applied* before the first touch, and the
+ * its readers, and the rest to the next nearest ones (placement.c; it queries the machine through
+ * placement_machine.c). The decision is *applied* before the first touch, and the
  * pages are touched at once, so that the free memory is used before others take it
  * (placement_memory.c). Then the location of the pages is queried, because nothing else shows it,
  * and *reported* (placement_report.c).

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Reporting: the list that users see, the nodes of pages, huge pages, and what the process may
- * control.
- */
+/* Reporting: the list that users see, the nodes of pages, huge pages, and the calls that the kernel
+ * allows the process. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -233,7 +231,7 @@ int rung__mapped_query(const char *smaps_path, struct rung__mapped *list, size_t
 	return 0;
 }
 
-/* ---- what the process may control ---- */
+/* ---- calls that the process may use ---- */
 
 /* Try both calls on one page, and write the reason if the kernel refuses one. */
 static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy *policy)

@@ -74,7 +74,7 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 		return rung__fail(
 			RUNG_E_INVAL,
 			"rows of %" PRIu64
-			" bytes are too large for a staging slot (4 GiB): split the features",
+			" bytes are too large for a staging slot (4 GiB); split the features",
 			plan->row_bytes);
 	count *= plan->file_count; /* each file has its own slots, refill thread and queue */
 	/* the least that works is in the message, and as a number in rung_last_error_min_bytes() */
@@ -83,7 +83,7 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 			slot * least + plan->vertices_bytes,
 			"a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64
 			" staging slots of %" PRIu64 " bytes that rows of %" PRIu64
-			" bytes are read through%s: give at least %" PRIu64 " bytes",
+			" bytes are read through%s; give at least %" PRIu64 " bytes",
 			host_bytes, least, slot, plan->row_bytes,
 			plan->vertices_bytes ? ", and the map of rows staged in place" : "",
 			slot * least + plan->vertices_bytes);
@@ -228,7 +228,7 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 		return rung__fail(RUNG_E_INVAL,
 		                  "a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64
 		                  " bytes of the graph that are not on "
-		                  "a GPU: give more, or sample on the CPU",
+		                  "a GPU; give more, or sample on the CPU",
 		                  budget, graph_bytes);
 	/* RUNG_BYTES_MAX is not a size: nothing can be subtracted from it */
 	budget -= budget == RUNG_BYTES_MAX ? 0 : graph_bytes;

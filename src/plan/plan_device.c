@@ -17,7 +17,7 @@ static int choose_gpus(struct rung_plan *plan, const struct rung__device_ops *op
                        const struct rung_plan_opts *opts)
 {
 	if (opts->gpus && (opts->gpu_count == 0 || opts->gpu_count > RUNG_GPUS_MAX))
-		return rung__fail(RUNG_E_INVAL, "plan: %u GPUs: give 1 to %d", opts->gpu_count,
+		return rung__fail(RUNG_E_INVAL, "plan: %u GPUs; give 1 to %d", opts->gpu_count,
 		                  RUNG_GPUS_MAX);
 	if (!opts->gpus) {
 		int current = ops->current();

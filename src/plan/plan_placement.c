@@ -180,8 +180,7 @@ int rung__plan_place_host(struct rung_plan *plan, const struct rung_plan_opts *o
 		place_frames(&plan->placements, &sizes, &budgets);
 		rc = place_rows(plan, opts, &sizes, &budgets);
 	}
-	/* the reason depends on the placement, so this one replaces the one that was written before
-	 * it */
+	/* the reason depends on the placement, so it is written again */
 	if (plan->has_choice)
 		rung__interleave_explain(plan, &plan->tuning);
 	return rc == 0 ? rung__placement_set_list(&plan->placements, &sizes, &plan->placement_list,

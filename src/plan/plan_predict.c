@@ -153,7 +153,7 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
 	if (csc->vertex_count != plan->vertex_count)
 		return rung__fail(RUNG_E_INVAL,
 		                  "the graph has %" PRIu64 " vertices, the plan %" PRIu64
-		                  ": give the dataset's own graph",
+		                  "; give the dataset's own graph",
 		                  csc->vertex_count, plan->vertex_count);
 	/* the last batch of an epoch may be smaller */
 	batches_per_epoch = (seed_count - 1) / batch_size + 1;

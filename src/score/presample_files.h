@@ -18,9 +18,9 @@ struct rung__file_presample {
 };
 
 /**
- * As rung__presample(), with the same counts: L passes over the edges for as many batches as the
- * memory holds.
- * @return also RUNG_E_INVAL when the memory does not hold one batch, and what a pass returns
+ * As rung__presample(), with the same counts: L passes over the edges for as many batches as fit in
+ * the memory.
+ * @return also RUNG_E_INVAL if one batch does not fit, and the errors of a pass
  */
 int rung__presample_files(const void *graph, const struct rung__run *run, uint32_t *counts);
 

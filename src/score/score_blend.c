@@ -46,8 +46,8 @@ struct sampling {
 	struct rung__file_presample in_files;
 };
 
-/* Choose the way, and check that the budget holds at least small groups of batches. `sampling` has
- * a pointer to its own members, so it must not be copied. */
+/* Choose how batches are sampled, and check that the budget suffices for small groups of batches.
+ * `sampling` has a pointer to its own members, so it must not be copied. */
 static int plan_sampling(const struct rung__scoring *scoring, struct sampling *sampling)
 {
 	const uint64_t state = scoring->vertex_count * BYTES_A_VERTEX,

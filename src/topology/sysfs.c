@@ -39,7 +39,7 @@ int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena 
 		                  "%s: not a folder; give one with sys/ and proc/ of a machine",
 		                  root);
 	if (strcmp(sys->home, "/") == 0)
-		/* so that "/" and other roots can be followed by "/sys/" alike */
+		/* so that "/sys/" can be appended to "/" as to any other root */
 		sys->home[0] = 0;
 	return 0;
 }

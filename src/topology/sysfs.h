@@ -13,8 +13,9 @@
 #include "base/base.h"
 #include "rung/numa.h"
 
-#define RUNG__SYS_TEXT_BYTES  65536u /* longest file; lists of the largest machines have some KiB */
-#define RUNG__SYS_ENTRIES_MAX 65536u /* of a folder; the one of all PCI devices has the most */
+#define RUNG__SYS_TEXT_BYTES 65536u /* longest file; lists of the largest machines have some KiB */
+/* of a folder; the largest folder is that of all PCI devices */
+#define RUNG__SYS_ENTRIES_MAX 65536u
 #define RUNG__CPUS_MAX        65536u /* CPU numbers are below this */
 
 /** Memory that is freed all at once, so that no error path has to free single lists. */

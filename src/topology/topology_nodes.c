@@ -70,7 +70,7 @@ static int add_up_available(struct rung__sys *sys, struct rung_topology_node *no
 		if (rc < 0)
 			return rc;
 		if (rc > 0 && !rung__add(sum, bytes, &sum))
-			return rung__sys_bad(sys, value, "less memory than 2^64 bytes in all");
+			return rung__sys_bad(sys, value, "less memory than 2^64 bytes in total");
 	}
 	node->available_bytes = sum;
 	return 0;

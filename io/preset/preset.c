@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Presets: what all of them are derived with. */
+/*
+ * Functions that all presets share: texts that live as long as the preset, files that must exist,
+ * and arrays that may lack a .npy header.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -12,7 +15,7 @@
 #include "base/base.h"
 #include "preset/state.h"
 
-#define LIST_BYTES 700u
+#define LIST_BYTES 700u /* of the paths in a message; a longer list is cut off */
 
 const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 {
@@ -20,12 +23,13 @@ const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 	char *text;
 
 	va_start(args, format);
+	/* the limit is above the needs of any data set: reaching it counts as out of memory */
 	text = p->text_count < RUNG__PRESET_TEXTS_MAX ? rung__vformat(format, args) : NULL;
 	va_end(args);
 	if (text)
 		p->texts[p->text_count++] = text;
 	else
-		rung__fail(RUNG_E_NOMEM, "%s: no memory for its specs", p->root);
+		rung__fail(RUNG_E_NOMEM, "%s: specs of its files", p->root);
 	return text;
 }
 
@@ -68,7 +72,7 @@ bool rung__preset_there(const char *path, uint64_t *bytes_out)
 
 int rung__preset_find(struct rung__preset *p, const char *const *inside, const char *file)
 {
-	char list[LIST_BYTES] = "";
+	char list[LIST_BYTES] = ""; /* the places without the file */
 	uint64_t bytes;
 
 	for (size_t used = 0; *inside; inside++) {
@@ -85,10 +89,11 @@ int rung__preset_find(struct rung__preset *p, const char *const *inside, const c
 			used += (size_t)snprintf(list + used, LIST_BYTES - used, "%s%s",
 			                         used ? ", " : "", path);
 	}
-	return rung__fail(RUNG_E_NOENT,
-	                  "%s: not a folder of %s: %s is missing; give the folder that it was "
-	                  "unpacked to, or unpack it again",
-	                  p->root, p->option, list);
+	return rung__fail(
+		RUNG_E_NOENT,
+		"%s: not a folder of %s: %s is missing; give the folder with the unpacked "
+		"data set, or unpack it again",
+		p->root, p->option, list);
 }
 
 int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
@@ -101,16 +106,18 @@ int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
 		return RUNG_E_NOMEM;
 	if (!rung__preset_there(path, &bytes))
 		return rung__fail(RUNG_E_NOENT,
-		                  "%s: missing: %s of %s; unpack the data set again, or name their "
+		                  "%s: missing: %s of %s; unpack the data set again, or give their "
 		                  "file with the option for it",
 		                  path, why, p->option);
 	*path_out = path;
 	return 0;
 }
 
+/* Whether a file has the magic bytes of a .npy. The name does not decide: some data sets use .npy
+ * for files without a header. O_NONBLOCK: opening a FIFO must not wait for a writer. */
 static int is_npy(const char *path, bool *npy_out)
 {
-	unsigned char magic[6] = { 0 };
+	unsigned char magic[6] = { 0 }; /* a shorter file is not a .npy */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = 0;
 	struct stat st;
 
@@ -125,6 +132,7 @@ static int is_npy(const char *path, bool *npy_out)
 	return rc;
 }
 
+/* The number of rows in the header of a .npy. */
 static int npy_rows(const char *path, uint64_t *rows_out)
 {
 	struct rung_source *src;
@@ -148,7 +156,7 @@ int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_
 	*spec_out = path;
 	if (rc < 0 || npy)
 		return rc < 0 ? rc : npy_rows(path, rows_out);
-	rung__preset_there(path, &bytes);
+	rung__preset_there(path, &bytes); /* otherwise bytes stays 0, which is an error */
 	if (bytes == 0 || bytes % row_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has no .npy header, and its %" PRIu64
@@ -156,6 +164,7 @@ int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_
 		                  " of %s); copy it again",
 		                  path, bytes, row_bytes, row_items, rung_dtype_name(dtype));
 	*rows_out = bytes / row_bytes;
+	/* one item per row is an array with one dimension, as labels need it */
 	if (row_items == 1)
 		*spec_out = rung__preset_text(p, "raw:%s,%s,%" PRIu64, path, rung_dtype_name(dtype),
 		                              *rows_out);

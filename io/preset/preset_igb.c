@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* IGB: papers with features of 1024 floats. Its small sizes are .npy files, the large ones lack the
- * header. */
+/*
+ * IGB, and the papers of IGBH: features of 1024 floats, citations, labels and splits of the papers.
+ *
+ * The small sizes are .npy files; the large ones have the same names and lack the header, so the
+ * contents of each file decide how it is read.
+ */
 #include <string.h>
 
 #include "base/base.h"
@@ -8,9 +12,11 @@
 
 #define FEATURE_ITEMS 1024u
 
-/* Papers that its makers have, and of how many of them they know one of 19 classes. */
+/* The published sizes: papers, and papers with one of 19 classes, which are the first ones. The
+ * part of the option is a name, and the number of papers identifies the size when no part is
+ * given. */
 static const struct size {
-	const char *name;
+	const char *name; /* of the folder */
 	uint64_t papers, labelled;
 } sizes[] = {
 	{ "tiny", 100000, 100000 },        { "experimental", 100000, 100000 },
@@ -18,8 +24,10 @@ static const struct size {
 	{ "large", 100000000, 100000000 }, { "full", 269346174, 227130858 },
 };
 
+/* Find the folder of the size: ROOT/SIZE if a size is given, otherwise ROOT itself. */
 static int find_dir(struct rung__preset *p)
 {
+	/* one entry is used; all others are NULL, which ends the list */
 	const char *inside[RUNG__ARRAY_LEN(sizes) + 2] = { "" };
 	bool known = !p->part;
 
@@ -36,7 +44,8 @@ static int find_dir(struct rung__preset *p)
 	return rung__preset_find(p, inside, "processed/paper/node_feat.npy");
 }
 
-/* How many papers, from the first on, have labels: of the largest size not all have. */
+/* Number of papers with labels, from the first on. In the largest size not all papers have one; in
+ * a size that is not published all have. */
 static uint64_t labelled_of(uint64_t papers)
 {
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(sizes); i++) {
@@ -46,6 +55,8 @@ static uint64_t labelled_of(uint64_t papers)
 	return papers;
 }
 
+/* The labels. A file of the labelled papers alone is padded to the number of papers, because an
+ * array of a dataset has one row per vertex. */
 static int igb_labels(struct rung__preset *p, uint64_t papers)
 {
 	const char *path;
@@ -65,6 +76,8 @@ static int igb_labels(struct rung__preset *p, uint64_t papers)
 	return p->derived.labels ? 0 : RUNG_E_NOMEM;
 }
 
+/* The splits are ranges of the labelled papers: the first 60 %, the next 20 %, and the rest. They
+ * are derived from the sizes alone, without a file. */
 static int igb_splits(struct rung__preset *p, uint64_t papers)
 {
 	const uint64_t labelled = labelled_of(papers), valid = labelled * 3 / 5,
@@ -89,6 +102,7 @@ int rung__preset_igb(struct rung__preset *p)
 	uint64_t papers = 0, edges;
 	int rc = find_dir(p);
 
+	/* the features are always opened, wanted or not: they have the number of papers */
 	if (rc == 0)
 		rc = rung__preset_file(p, "processed/paper/node_feat.npy", "features", &path);
 	if (rc == 0)

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data sets of OGB: ogbn-papers100M, and MAG240M of its large-scale challenge. */
+/*
+ * Data sets of OGB: ogbn-papers100M, and MAG240M of its large-scale challenge.
+ *
+ * The files are used as they are unpacked. Members of .npz and arrays of .pt files are named in the
+ * specs, "FILE:MEMBER", and read in place where possible.
+ */
 #include <string.h>
 
 #include "source/source.h"
@@ -10,6 +15,7 @@
 
 /* ---- ogbn-papers100M ---- */
 
+/* The splits by publication time, which are the only ones of this data set. */
 static int papers100m_splits(struct rung__preset *p)
 {
 	static const char *const names[] = { "train", "valid", "test" };
@@ -18,7 +24,7 @@ static int papers100m_splits(struct rung__preset *p)
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < RUNG__ARRAY_LEN(names); i++) {
-		memcpy(name, "split/time/", 12);
+		memcpy(name, "split/time/", 12); /* with its NUL */
 		strcat(strcat(name, names[i]), ".csv.gz");
 		rc = rung__preset_file(p, name, "ids of a split", &path);
 		if (rc == 0)
@@ -29,17 +35,20 @@ static int papers100m_splits(struct rung__preset *p)
 
 int rung__preset_papers100m(struct rung__preset *p)
 {
+	/* the folder in the zip file, and the name that OGB's loader gives it */
 	static const char *const inside[] = { "", "papers100M-bin", "ogbn_papers100M", NULL };
 	const char *path;
 	int rc;
 
 	if (p->part)
-		return rung__fail(RUNG_E_INVAL, "%s: %s has no part '%s'", p->root, p->option,
-		                  p->part);
+		return rung__fail(RUNG_E_INVAL, "%s: %s has no part '%s'; give only the folder",
+		                  p->root, p->option, p->part);
 	rc = rung__preset_find(p, inside, "raw/data.npz");
 	if (rc < 0)
 		return rc;
 	p->derived.title = "ogbn-papers100M";
+	/* vertex_count stays 0: it is the number of rows of the features. raw/data.npz exists, as
+	 * rung__preset_find() has checked; opening it later checks its members. */
 	if (p->wanted & RUNG_PRESET_GRAPH)
 		rc = rung__preset_add_graph(
 			p, rung__preset_text(p, "%s/raw/data.npz:edge_index", p->dir));
@@ -60,13 +69,17 @@ int rung__preset_papers100m(struct rung__preset *p)
 
 /* ---- MAG240M ---- */
 
-#define FEATURE_ITEMS 768u
+#define FEATURE_ITEMS 768u /* float16 values per vertex */
 
+/* Numbers of vertices of each type. All are 0 for the part "papers", where the number of rows of
+ * the features decides. Ids of the whole graph are papers, then authors, then institutions. */
 struct mag_counts {
-	uint64_t papers, authors, institutions; /* papers alone: the two others are 0 */
-	uint64_t all;
+	uint64_t papers, authors, institutions;
+	uint64_t all; /* their sum */
 };
 
+/* A number of the dict in meta.pt. Limited to a quarter of 2^63, so that the sum of three does not
+ * overflow. */
 static int count_of(const struct rung__pickle_dict *meta, const char *path, const char *key,
                     uint64_t *count_out)
 {
@@ -85,8 +98,10 @@ static int count_of(const struct rung__pickle_dict *meta, const char *path, cons
 	                  path, key);
 }
 
+/* Read the numbers of vertices from meta.pt. */
 static int read_counts(struct rung__preset *p, struct mag_counts *counts)
 {
+	/* on the heap: a dict has 64 keys of 64 bytes */
 	struct rung__pickle_dict *meta = rung__malloc(sizeof(*meta));
 	const char *path;
 	int rc = meta ? rung__preset_file(p, "meta.pt", "numbers of vertices", &path)
@@ -105,7 +120,8 @@ static int read_counts(struct rung__preset *p, struct mag_counts *counts)
 	return rc;
 }
 
-/* The path of full_feat.npy; NULL if there is none. */
+/* Find full_feat.npy, which the baseline writes next to the data set's folder or into it. *path_out
+ * is NULL if it does not exist. @return 0, RUNG_E_NOMEM */
 static int find_full(struct rung__preset *p, const char **path_out)
 {
 	static const char *const places[] = { "full_feat.npy", "../full_feat.npy",
@@ -126,8 +142,9 @@ static int find_full(struct rung__preset *p, const char **path_out)
 	return 0;
 }
 
-/* The file has its full size from the start, so only the flag shows whether writing it, which takes
- * hours, was finished. */
+/* Check that full_feat.npy is complete. The script of the baseline creates it with its full size
+ * and fills it for hours, so only the flag file, which it writes last, shows that it has
+ * finished. */
 static int check_full(struct rung__preset *p, const char *path, const struct mag_counts *counts)
 {
 	const char *flag =
@@ -146,11 +163,16 @@ static int check_full(struct rung__preset *p, const char *path, const struct mag
 	if (rung__mul(counts->all, FEATURE_ITEMS * 2, &wanted) && bytes == wanted)
 		return 0;
 	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: has %" PRIu64 " bytes, not those of float16 [%" PRIu64
+	                  "%s: has %" PRIu64 " bytes, which do not match float16 [%" PRIu64
 	                  ", %u] without a header; create it again, or use only the papers",
 	                  path, bytes, counts->all, FEATURE_ITEMS);
 }
 
+/*
+ * The edge lists. Ids of each type begin at 0 in the files. A spec "FILE+FIRST:COUNT,FIRST:COUNT"
+ * adds FIRST to the ids of each side and checks that they are below COUNT, so the types get
+ * consecutive ranges of ids. As in the baseline, every edge is used in both directions, once.
+ */
 static int mag_graph(struct rung__preset *p, const struct mag_counts *counts)
 {
 	const uint64_t papers = counts->papers, authors = counts->authors,
@@ -185,6 +207,7 @@ static int mag_graph(struct rung__preset *p, const struct mag_counts *counts)
 	return rc;
 }
 
+/* Whether a dict has an array with this key. */
 static bool has_array(const struct rung__pickle_dict *dict, const char *key)
 {
 	for (uint32_t i = 0; i < dict->count; i++) {
@@ -195,8 +218,9 @@ static bool has_array(const struct rung__pickle_dict *dict, const char *key)
 }
 
 /*
- * split_test() of ogb/lsc/utils.py applied to the single list in the first version of the file:
- * entries 0, 1 and 2 of every 5 are for development, 3 and 4 for the challenge.
+ * The splits that split_test() of ogb/lsc/utils.py derives from the single list in the first
+ * version of the file: entries 0, 1 and 2 of every 5 are for development, 3 and 4 for the
+ * challenge.
  */
 static int mag_split_test(struct rung__preset *p, const char *path)
 {
@@ -213,7 +237,8 @@ static int mag_split_test(struct rung__preset *p, const char *path)
 	return rc;
 }
 
-/* All arrays of the dict: train, valid, and the parts of the test set. */
+/* All arrays of the dict: train, valid, and the parts of the test set. Their keys become the names
+ * of the splits. */
 static int mag_splits(struct rung__preset *p)
 {
 	struct rung__pickle_dict *dict = rung__malloc(sizeof(*dict));
@@ -241,7 +266,8 @@ static int mag_splits(struct rung__preset *p)
 	return rc;
 }
 
-/* An array of papers, padded for the other vertices. */
+/* An array of the papers. With authors and institutions it is padded, because an array of a dataset
+ * has one row per vertex. @param spec_out  NULL after a failed allocation */
 static int of_papers(struct rung__preset *p, const struct mag_counts *counts, const char *name,
                      const char *why, const char **spec_out)
 {
@@ -260,6 +286,8 @@ static int mag_year(struct rung__preset *p, const struct mag_counts *counts)
 	return rc < 0 ? rc : rung__preset_set_year(p, spec);
 }
 
+/* The features of all vertices, which have no header, or those of the papers. @param full  path of
+ * full_feat.npy; NULL: only the papers */
 static int mag_features(struct rung__preset *p, const struct mag_counts *counts, const char *full)
 {
 	if (!full)
@@ -270,6 +298,8 @@ static int mag_features(struct rung__preset *p, const struct mag_counts *counts,
 	return p->derived.features ? 0 : RUNG_E_NOMEM;
 }
 
+/* Choose the part: the given one; otherwise all vertices if full_feat.npy exists. For the papers
+ * alone *full_out stays NULL and the counts stay 0. */
 static int mag_part(struct rung__preset *p, const char **full_out, struct mag_counts *counts)
 {
 	const bool papers = p->part && strcmp(p->part, "papers") == 0,
@@ -287,7 +317,7 @@ static int mag_part(struct rung__preset *p, const char **full_out, struct mag_co
 		return rung__fail(
 			RUNG_E_NOENT,
 			"%s/full_feat.npy: missing: features of authors and institutions; create "
-			"it with the R-GNN baseline of OGB, or use only the papers",
+			"it with OGB's R-GNN baseline, or use only the papers",
 			p->dir);
 	rc = read_counts(p, counts);
 	return rc < 0 ? rc : check_full(p, *full_out, counts);

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Presets: opening one by its kind. */
+/*
+ * Opening a preset by its kind.
+ *
+ * A preset only finds files and describes them as specs. rung_stage() opens the specs, so all
+ * checks of headers and contents are made there, as for files that are given one by one.
+ */
 #include <string.h>
 
 #include "base/base.h"
@@ -25,7 +30,8 @@ int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *p
 	    kind > RUNG_PRESET_IGB)
 		return rung__fail(
 			RUNG_E_INVAL,
-			"rung_preset_open: the folder is NULL, or %d is not a valid preset",
+			"rung_preset_open: no folder, or preset %d is not a valid value; use "
+			"enum rung_preset_kind",
 			(int)kind);
 	p = rung__zalloc(sizeof(*p));
 	if (!p)
@@ -33,6 +39,7 @@ int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *p
 	*p = (struct rung__preset){
 		.option = names[kind], .root = root, .part = part, .wanted = wanted
 	};
+	/* set before deriving: the lists grow in place, and `derived` counts their entries */
 	p->derived.graphs = p->graphs;
 	p->derived.splits = p->splits;
 	rc = makers[kind](p);
@@ -46,7 +53,7 @@ int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *p
 
 void rung_preset_close(struct rung_preset *preset)
 {
-	struct rung__preset *p = (struct rung__preset *)preset;
+	struct rung__preset *p = (struct rung__preset *)preset; /* `derived` is its first member */
 
 	if (!p)
 		return;

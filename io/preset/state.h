@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A preset being derived. Private to io/preset*.c. */
+/** A preset while it is derived, and the functions that all data sets share. Private to
+ * io/preset. */
 #ifndef RUNG_IO_PRESET_STATE_H
 #define RUNG_IO_PRESET_STATE_H
 
@@ -7,56 +8,68 @@
 
 #include "rung/preset.h"
 
+/* two per split, and the paths and specs of the other files */
 #define RUNG__PRESET_TEXTS_MAX  256u
-#define RUNG__PRESET_GRAPHS_MAX 4u
-/* as many as a dict has, and two more that its `test` is cut into */
+#define RUNG__PRESET_GRAPHS_MAX 4u /* MAG240M has three edge lists, the others one */
+/* the entries of a dict (RUNG__PICKLE_ITEMS_MAX), and two more, because `test` becomes three */
 #define RUNG__PRESET_SPLITS_MAX 66u
 
 struct rung__preset {
-	struct rung_preset derived; /* first: it is what callers hold */
-	const char *option;         /* for messages: "MAG240M" */
-	const char *root, *part;    /* as given; part NULL: none */
-	unsigned wanted;
-	const char *dir;                     /* the data set's own folder */
-	char *texts[RUNG__PRESET_TEXTS_MAX]; /* all that `derived` and `dir` point to */
+	struct rung_preset derived; /* first: callers hold a pointer to it, and close it */
+	const char *option;         /* name of the data set, for messages: "MAG240M" */
+	const char *root, *part;    /* as given, borrowed; part NULL: the default */
+	unsigned wanted;            /* a sum of RUNG_PRESET_GRAPH and so on */
+	const char *dir;            /* the folder with the files: root, or a folder inside it */
+	/* all texts that `derived` and `dir` point to; freed with the preset */
+	char *texts[RUNG__PRESET_TEXTS_MAX];
 	size_t text_count;
+	/* the lists that `derived` points to */
 	const char *graphs[RUNG__PRESET_GRAPHS_MAX];
 	struct rung_stage_split splits[RUNG__PRESET_SPLITS_MAX];
 	struct rung_stage_array year;
 };
 
-/** A text that lives as long as the preset; NULL with the failure recorded. */
+/** Format a text that the preset owns. @return NULL with RUNG_E_NOMEM recorded */
 const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/** Add an edge list, a split … @param spec, name texts of the preset; NULL: RUNG_E_NOMEM, recorded
- * already */
+/**
+ * Add an edge list or a split.
+ * @param spec, name  texts of the preset or constants. NULL is the result of a failed
+ *                    rung__preset_text(): returns RUNG_E_NOMEM, which is recorded already
+ */
 int rung__preset_add_graph(struct rung__preset *p, const char *spec);
 int rung__preset_add_split(struct rung__preset *p, const char *name, const char *spec);
-/** The array "year". */
+/** Set the source of the array "year", the only further array of a preset. `spec` as above. */
 int rung__preset_set_year(struct rung__preset *p, const char *spec);
 
 /**
- * Find p->dir: the first of root and its folders `inside` (ended by NULL, "" for root itself) that
- * contains `file`. RUNG_E_NOENT names all of them.
+ * Set p->dir to the first folder that contains `file`, of a list of folders inside root. The list
+ * ends with NULL, and "" is root itself. RUNG_E_NOENT names all places.
  */
 int rung__preset_find(struct rung__preset *p, const char *const *inside, const char *file);
 
-/** The path of a file in p->dir, which must exist. @param why  its purpose, for the message */
+/** Find a file in p->dir. @param why  its contents, for the message. @param path_out  a text of the
+ * preset. @return 0, RUNG_E_NOENT, RUNG_E_NOMEM */
 int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
                       const char **path_out);
 
-/** Is it there? @param bytes_out  its size */
+/** Whether a path is a regular file, or a link to one. @param bytes_out  its size; unchanged if it
+ * is not */
 bool rung__preset_there(const char *path, uint64_t *bytes_out);
 
 /**
- * The spec of a file that is a .npy, or else bytes without a header: rows of `row_items` of
- * `dtype`.
- * @param rows_out  how many there are
+ * The spec of a file that is either a .npy or raw bytes: rows of `row_items` items of `dtype`. The
+ * size of raw bytes is checked here, because there is no header to check later.
+ * @param spec_out  `path` itself, or a text of the preset
+ * @param rows_out  number of rows
+ * @return 0, RUNG_E_FORMAT (not whole rows), RUNG_E_NOMEM, RUNG_E_IO, or the errors of
+ *         rung_source_open()
  */
 int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_dtype dtype,
                             uint64_t row_items, const char **spec_out, uint64_t *rows_out);
 
+/** Derive a preset: fill in p->derived from option, root, part and wanted. */
 int rung__preset_papers100m(struct rung__preset *p);
 int rung__preset_mag240m(struct rung__preset *p);
 int rung__preset_igb(struct rung__preset *p);

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "says.h"
+#include "expect_error.h"
 #include "share_child.h"
 #include "share_fixture.h"
 
@@ -70,7 +70,7 @@ static void refuses(struct share_message *message, int status, const char *words
 	struct rung_store *store = NULL;
 	int rc = attach_to(message, &store);
 
-	assert_says(rc, status, words);
+	assert_error(rc, status, words);
 	cr_assert_eq(share_fixture_descriptors(NULL), before, "%s", words);
 }
 
@@ -80,8 +80,8 @@ Test(refusals, a_gpu_for_a_store_that_gathers_on_the_cpu)
 	struct rung_store_opts opts = { .size = sizeof(opts), .gpu = &gpu };
 	struct rung_store *store;
 
-	assert_says(rung_store_attach(s.path, &opts, &store), RUNG_E_INVAL,
-	            "gpu 0, the shared store gathers on the CPU; leave opts.gpu NULL");
+	assert_error(rung_store_attach(s.path, &opts, &store), RUNG_E_INVAL,
+	             "gpu 0, the shared store gathers on the CPU; leave opts.gpu NULL");
 }
 
 /* Close the socket while connections wait to be accepted: they are reset. */
@@ -322,55 +322,42 @@ Test(refusals, invalid_numbers)
 	refuses(&message, RUNG_E_FORMAT, "no absolute path");
 }
 
-/* As if there were two files, where the second has the descriptor of the first. */
-static void refuses_blocks(uint64_t block_rows)
+/* As if there were `count` files of the same size, all with the descriptor of the first. */
+static void refuses_files(uint64_t count, uint64_t block_rows, uint64_t row_stride, uint64_t bytes)
 {
 	struct share_message message = good;
-	struct rung__offer *offer = &message.offer;
+	struct rung__layout *layout = &message.offer.shape.layout;
 
-	memmove(message.fds + 1, message.fds, message.fd_count * sizeof(*message.fds));
-	message.fd_count++;
-	offer->files[1] = offer->files[0];
-	offer->shape.layout.file_count = 2;
-	offer->shape.layout.file_bytes[1] = offer->shape.layout.file_bytes[0];
-	offer->shape.layout.block_rows = block_rows;
+	layout->file_count = count;
+	layout->block_rows = block_rows;
+	layout->row_stride = row_stride;
+	for (uint64_t f = 0; f < count; f++) {
+		if (f > 0)
+			memmove(message.fds + f, message.fds + f - 1,
+			        message.fd_count++ * sizeof(*message.fds));
+		message.offer.files[f] = good.offer.files[0];
+		layout->file_bytes[f] = bytes;
+	}
 	refuses(&message, RUNG_E_FORMAT, "layout");
 }
 
 Test(refusals, invalid_file_counts)
 {
 	struct share_message message = good;
+	const struct rung__layout *layout = &good.offer.shape.layout;
+	const uint64_t count = good.offer.shape.vertex_count, stride = layout->row_stride,
+		       bytes = layout->file_bytes[0];
 
 	message.offer.shape.layout.file_count = 0;
 	refuses(&message, RUNG_E_IO, "descriptors arrived");
 	message.offer.shape.layout.file_count = UINT64_MAX;
 	refuses(&message, RUNG_E_IO, "descriptors arrived");
-	refuses_blocks(0);
-	/* leaves no row for the second file */
-	refuses_blocks(good.offer.shape.vertex_count);
-	refuses_blocks(UINT64_MAX / RUNG__FILES_MAX);
-	refuses_blocks(UINT64_MAX);
-}
-
-/* Each of three files holds its rows, but the bytes of all rows do not fit 64 bits. */
-Test(refusals, rows_of_all_files_that_overflow)
-{
-	struct share_message message = good;
-	struct rung__offer *offer = &message.offer;
-	struct rung__layout *layout = &offer->shape.layout;
-
-	memmove(message.fds + 2, message.fds, message.fd_count * sizeof(*message.fds));
-	message.fds[1] = message.fds[2];
-	message.fd_count += 2;
-	layout->file_count = 3;
-	layout->block_rows = 1;
-	layout->row_stride = (INT64_MAX - layout->data_offset - layout->row_bytes) /
-	                     (offer->shape.vertex_count / 3);
-	for (unsigned f = 0; f < 3; f++) {
-		offer->files[f] = good.offer.files[0];
-		layout->file_bytes[f] = INT64_MAX;
-	}
-	refuses(&message, RUNG_E_FORMAT, "layout");
+	refuses_files(2, 0, stride, bytes);
+	refuses_files(2, count, stride, bytes); /* leaves no row for the second file */
+	refuses_files(2, UINT64_MAX / RUNG__FILES_MAX, stride, bytes);
+	refuses_files(2, UINT64_MAX, stride, bytes);
+	/* each of three files holds its rows, but the bytes of all rows do not fit 64 bits */
+	refuses_files(3, 1, (INT64_MAX - 2 * layout->data_offset) / (count / 3), INT64_MAX);
 }
 
 /* An offer that is accepted must be safe to gather from, correct or not. The sanitizers check

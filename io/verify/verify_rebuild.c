@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rebuilding blocks. The sources:
+ * Rebuilding the content of single blocks. A block is rebuilt from:
  *
  *   features, labels, score,  rows of their source, through vertex_of_rank
  *   arrays
  *   splits                    ids of their source, through rank_of_vertex
  *   the two maps              each from the other one
- *   the graph                 relabelled again, to unnamed files
+ *   the graph                 its source, relabelled again to unnamed files
  *   checksums.npy             the files: see verify_repair.c
  *
- * A header follows from the manifest. Nothing is checked here: the recorded checksum shows whether
- * a block is right.
+ * Headers follow from the manifest. Sources and maps may be the wrong ones: nothing is checked
+ * here, because the caller compares the block with its recorded checksum before it is written.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,14 +23,17 @@
 #include "graph/graph.h"
 #include "verify/state.h"
 
+/* The failure of a file whose source was not given. @param option  the source, with its option of
+ * the command */
 static int no_source(const struct rung__manifest_file *file, const char *option)
 {
-	return rung__fail(RUNG_E_NOENT, "%s: can be made again from %s, which was not given",
+	return rung__fail(RUNG_E_NOENT, "%s: can be rebuilt from %s, which was not given",
 	                  file->name, option);
 }
 
 /* ---- rows ---- */
 
+/* Open the source of an array of rows, and allocate memory to gather the rows of one block. */
 static int open_rows(struct rung__rebuild *r, const struct rung__manifest_file *file,
                      const char *spec, const char *option)
 {
@@ -47,7 +50,7 @@ static int open_rows(struct rung__rebuild *r, const struct rung__manifest_file *
 	if (rc < 0)
 		return rc;
 	row_bytes = RUNG__MAX(r->rows.layout.row_bytes, 1u);
-	count = RUNG__BLOCK_BYTES / row_bytes + 2; /* those that a block contains in part */
+	count = RUNG__BLOCK_BYTES / row_bytes + 2; /* 2: rows that the block contains in part */
 	rc = rung__rows_init(&r->gather, r->rows.src, count, r->v->threads);
 	r->gathered = rung__malloc_array(count, (size_t)row_bytes);
 	if (rc == 0 && !r->gathered)
@@ -55,7 +58,8 @@ static int open_rows(struct rung__rebuild *r, const struct rung__manifest_file *
 	return rc;
 }
 
-/* Copy the part in [begin, end) of `bytes` bytes that begin at `at`. */
+/* Copy the part of a row that is in the block. `buf` has offsets [begin, end) of the file; the row
+ * has `bytes` bytes and begins at offset `at`. */
 static void copy_part(unsigned char *buf, uint64_t begin, uint64_t end, uint64_t at,
                       const unsigned char *from, uint64_t bytes)
 {
@@ -65,8 +69,8 @@ static void copy_part(unsigned char *buf, uint64_t begin, uint64_t end, uint64_t
 		memcpy(buf + (low - begin), from + (low - at), (size_t)(high - low));
 }
 
-/* Rows of file number f that overlap bytes [begin, end) of it, after the header; bytes between rows
- * are zero. */
+/* Rebuild bytes [begin, end) of file number f, which are after the header. Bytes between rows are
+ * zero. */
 static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64_t end,
                      unsigned char *buf)
 {
@@ -81,10 +85,12 @@ static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64
 	for (; local < last && rc == 0; local += count) {
 		uint64_t rank = local;
 
+		/* the rank of row `local` of this file, if the rows are striped */
 		if (layout->file_count > 1)
 			rank = (local / layout->block_rows * layout->file_count + f) *
 			               layout->block_rows +
 			       local % layout->block_rows;
+		/* a run ends with its stripe: after that the ranks are not consecutive */
 		count = RUNG__MIN(rung__row_run(layout, rank, last - local), r->gather.count_max);
 		rc = rung__rows_gather(&r->gather, r->v->vertex_of_rank,
 		                       r->v->ds->manifest->index_bytes, rank, count, r->gathered);
@@ -97,6 +103,8 @@ static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64
 
 /* ---- maps ---- */
 
+/* Load the other map into r->inverse. Not rung__verify_load_maps(), which fails if the maps do not
+ * match: one of them is damaged here. */
 static int open_inverse(struct rung__rebuild *r, const struct rung__manifest_file *file)
 {
 	const bool of_rank = strcmp(file->name, RUNG__VERTEX_OF_RANK) == 0;
@@ -117,6 +125,8 @@ static int open_inverse(struct rung__rebuild *r, const struct rung__manifest_fil
 	return rc;
 }
 
+/* Invert the part of the map that the block contains. The whole other map is searched for it:
+ * entries of one block are anywhere in the inverse. */
 static void make_map(const struct rung__rebuild *r, uint64_t begin, uint64_t end,
                      unsigned char *buf)
 {
@@ -128,6 +138,7 @@ static void make_map(const struct rung__rebuild *r, uint64_t begin, uint64_t end
 	for (uint64_t i = 0; i < m->vertex_count; i++) {
 		uint64_t at = rung__id_get(r->inverse, m->index_bytes, i);
 
+		/* also the check of a damaged entry, which may be any number */
 		if (at >= first && at < last)
 			rung__id_set(buf, m->index_bytes, at - first, i);
 	}
@@ -135,6 +146,7 @@ static void make_map(const struct rung__rebuild *r, uint64_t begin, uint64_t end
 
 /* ---- splits ---- */
 
+/* Read the ids of a split whose source was given. */
 static int open_split(struct rung__rebuild *r, const struct rung__manifest_file *file)
 {
 	const struct rung_verify_opts *opts = &r->v->opts;
@@ -150,6 +162,7 @@ static int open_split(struct rung__rebuild *r, const struct rung__manifest_file 
 		rc = rung__verify_load_maps(r->v);
 		if (rc == 0)
 			rc = rung__verify_split_ids(r->v, i, &r->split_count, &r->split_ids);
+		/* make_split() indexes the ids by their position in the file */
 		if (rc == 0 && r->split_count != file->array.row_count)
 			rc = rung__fail(RUNG_E_FORMAT,
 			                "%s: has %" PRIu64 " ids, %s has %" PRIu64
@@ -175,7 +188,7 @@ static void make_split(const struct rung__rebuild *r, uint64_t begin, uint64_t e
 
 /* ---- graph ---- */
 
-/* Its files have no names: they are gone when they are closed. */
+/* Close the relabelled graph. Its files have no names, so closing removes them. */
 static void close_graph(struct rung__rebuild *r)
 {
 	if (r->has_graph) {
@@ -185,6 +198,7 @@ static void close_graph(struct rung__rebuild *r)
 	r->has_graph = false;
 }
 
+/* Relabel the whole graph again: a list's position depends on all lists before it. */
 static int relabel(struct rung__rebuild *r)
 {
 	struct rung__relabel_opts opts = { 0 };
@@ -204,6 +218,7 @@ static int relabel(struct rung__rebuild *r)
 	return rc;
 }
 
+/* Relabel the graph, unless this was done for a block of either file. */
 static int open_graph(struct rung__rebuild *r, const struct rung__manifest_file *file)
 {
 	int rc;
@@ -214,6 +229,7 @@ static int open_graph(struct rung__rebuild *r, const struct rung__manifest_file 
 	return rc == 0 && !r->has_graph ? relabel(r) : rc;
 }
 
+/* The unnamed files have the same offsets as the files of the dataset, headers included. */
 static int read_graph(const struct rung__rebuild *r, const struct rung__manifest_file *file,
                       uint64_t begin, uint64_t end, unsigned char *buf)
 {
@@ -223,8 +239,9 @@ static int read_graph(const struct rung__rebuild *r, const struct rung__manifest
 	                       begin);
 }
 
-/* ---- which of them ---- */
+/* ---- kinds of files ---- */
 
+/* In the order of the manifest: kind_of() computes with it. */
 enum kind {
 	KIND_FEATURES,
 	KIND_INDPTR,
@@ -237,7 +254,7 @@ enum kind {
 	KIND_SPLIT
 };
 
-/* Files come in the order of the manifest, which follows from the counts. */
+/* The kind of a file, by its position in the manifest, which follows from the counts. */
 static enum kind kind_of(const struct rung__manifest *m, const struct rung__manifest_file *file)
 {
 	const uint32_t at = (uint32_t)(file - m->files);
@@ -251,7 +268,8 @@ static enum kind kind_of(const struct rung__manifest *m, const struct rung__mani
 	return at < m->file_count - m->split_count ? KIND_ARRAY : KIND_SPLIT;
 }
 
-/* Close what belongs to one file. The relabelled graph stays for the other of its two. */
+/* Close everything that belongs to one file. The relabelled graph stays open, because both of its
+ * files may have bad blocks and relabelling takes a long time. */
 static void close_file(struct rung__rebuild *r)
 {
 	rung__rows_fini(&r->gather);
@@ -264,6 +282,7 @@ static void close_file(struct rung__rebuild *r)
 		                     .graph_fds = { r->graph_fds[0], r->graph_fds[1] } };
 }
 
+/* Open the source of a file. */
 static int open_file(struct rung__rebuild *r, const struct rung__manifest_file *file)
 {
 	const struct rung_verify_opts *opts = &r->v->opts;
@@ -288,6 +307,7 @@ static int open_file(struct rung__rebuild *r, const struct rung__manifest_file *
 	}
 }
 
+/* Rebuild bytes [begin, end) of a file, which are after the header. */
 static int make_data(struct rung__rebuild *r, const struct rung__manifest_file *file,
                      uint64_t begin, uint64_t end, unsigned char *buf)
 {
@@ -318,6 +338,7 @@ int rung__rebuild_block(struct rung__rebuild *r, const struct rung__manifest_fil
 	const uint64_t data = RUNG__MAX(begin, RUNG__NPY_DATA_OFFSET);
 	int rc = 0;
 
+	/* blocks of one file follow each other, so its source is opened once */
 	if (r->file != file) {
 		close_file(r);
 		rc = open_file(r, file);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bad blocks are rebuilt and written in place. A block is written only if its rebuilt content has
- * the recorded checksum, and only over a block that does not: if the process is killed, every block
- * is as before, or right.
+ * Repair: bad blocks are rebuilt and written in place. A block is written only if its rebuilt
+ * content has the recorded checksum, and only over a block that does not have it. So a repair
+ * cannot damage a good block, and if the process is killed, it can be started again.
  *
- * The order follows the dependencies: checksums.npy, which defines what is right; the maps; data
- * that need the maps.
+ * The order follows the dependencies: checksums.npy, which defines the right content of all files;
+ * then the maps; then the data that need the maps.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,30 +19,31 @@
 #include "source/npy.h"
 #include "verify/state.h"
 
-/* entries of a block of checksums.npy that may differ from the files': all their subsets are
- * tried */
+/* most entries of a block of checksums.npy that may be uncertain: all 2^12 subsets are tried */
 #define DOUBTS_MAX 12u
 
 struct repair {
 	struct rung__verify *v;
 	struct rung__rebuild rebuild;
-	unsigned char *buf;  /* [RUNG__BLOCK_BYTES] on a page */
-	unsigned char *read; /* the same, from the file */
+	unsigned char *buf;  /* [RUNG__BLOCK_BYTES] page-aligned: the rebuilt block */
+	unsigned char *read; /* the same: a block read from its file */
 };
 
-/* A file that is written to; opened, and made when it is not there, when the first block of it
- * is. */
+/* A file with bad blocks. It is opened when its first block is written, and created if it is
+ * missing: a file that cannot be repaired is not touched. */
 struct repair_target {
 	const struct rung__manifest_file *file;
-	char *path;
-	int fd;
+	char *path; /* for messages */
+	int fd;     /* -1: not open */
 };
 
+/* Bytes of a block; the last one of a file may be shorter. */
 static uint64_t block_bytes(const struct rung__manifest_file *file, uint64_t block)
 {
 	return RUNG__MIN(file->bytes - block * RUNG__BLOCK_BYTES, RUNG__BLOCK_BYTES);
 }
 
+/* The recorded checksum of a block: in the manifest for checksums.npy, otherwise in that file. */
 static uint64_t recorded(const struct rung__verify *v, const struct rung__manifest_file *file,
                          uint64_t block)
 {
@@ -50,6 +51,8 @@ static uint64_t recorded(const struct rung__verify *v, const struct rung__manife
 	                                           : v->sums[file->first_block + block];
 }
 
+/* Open a file for writing. Only features files may be links. O_NONBLOCK: opening a special file of
+ * that name must not wait. */
 static int open_target(const struct rung__verify *v, struct repair_target *t)
 {
 	const bool features =
@@ -65,12 +68,12 @@ static int open_target(const struct rung__verify *v, struct repair_target *t)
 	if (fstat(t->fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", t->path);
 	if (!S_ISREG(st.st_mode))
-		return rung__fail(RUNG_E_FORMAT, "%s: not a regular file; remove it", t->path);
+		return rung__fail(RUNG_E_FORMAT, "%s: is not a regular file; remove it", t->path);
 	return 0;
 }
 
-/* Without the page cache if possible: the content of the device, not what was just written to
- * memory. */
+/* Whether a block has its checksum when it is read back, if possible without the page cache: with
+ * it, the read would return the memory that was just written, whatever the device stored. */
 static bool good_on_disk(const struct repair *r, const struct repair_target *t, uint64_t block,
                          uint64_t sum)
 {
@@ -86,6 +89,7 @@ static bool good_on_disk(const struct repair *r, const struct repair_target *t, 
 	return good;
 }
 
+/* Write the rebuilt block, sync it, and read it back. */
 static int write_block(const struct repair *r, struct repair_target *t, uint64_t block,
                        uint64_t sum)
 {
@@ -99,13 +103,15 @@ static int write_block(const struct repair *r, struct repair_target *t, uint64_t
 	if (rc == 0 && !good_on_disk(r, t, block, sum))
 		rc = rung__fail(RUNG_E_IO,
 		                "%s: block %" PRIu64
-		                " was written, and reads as something else: the device is failing",
+		                " was written, but other data were read back: the device is "
+		                "failing; replace it",
 		                t->path, block);
 	return rc;
 }
 
-/* A file that was made has its name only once its folder is synced; that of a link's target is
- * another one. */
+/* Sync the folder of a file: until then the name of a new file may be lost. For the target of a
+ * link this is a different folder than the dataset's, so its
+ * path is read from /proc. */
 static int sync_folder_of(const struct repair_target *t)
 {
 	char link[40], path[PATH_MAX];
@@ -119,14 +125,16 @@ static int sync_folder_of(const struct repair_target *t)
 	path[RUNG__MAX(bytes, 0)] = '\0';
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL))
-		rc = rung__fail_errno(
-			errno, "%s: the folder it is in cannot be synced to the device", t->path);
+		rc = rung__fail_errno(errno, "%s: its folder cannot be synced to the device",
+		                      t->path);
 	if (fd >= 0)
 		close(fd);
 	return rc;
 }
 
-/* A failure of one block does not stop the others; out of memory and canceled do. */
+/* Record the failure of a block. It does not stop the repair of other blocks, unless it is of the
+ * kind that every other block would have as well: no memory, canceled, too small a budget. The
+ * first message is kept for the report. @return 0, or a failure that ends the repair */
 static int note(struct rung__verify *v, int rc)
 {
 	if (rc == RUNG_E_NOMEM || rc == RUNG_E_CANCELED || rc == RUNG_E_INVAL)
@@ -134,13 +142,14 @@ static int note(struct rung__verify *v, int rc)
 	if (rc < 0 && !v->report.unrepaired) {
 		v->report.unrepaired = rung__strdup(rung_last_error());
 		if (!v->report.unrepaired)
-			return rung__fail(RUNG_E_NOMEM, "verify: a sentence");
+			return rung__fail(RUNG_E_NOMEM, "verify: text of a failure");
 	}
 	return 0;
 }
 
-/* ---- files that come from something ---- */
+/* ---- files that are rebuilt from sources ---- */
 
+/* Rebuild a block, and write it if it has the recorded checksum. */
 static int repair_block(struct repair *r, struct repair_target *t, uint64_t block)
 {
 	const uint64_t sum = recorded(r->v, t->file, block);
@@ -155,7 +164,8 @@ static int repair_block(struct repair *r, struct repair_target *t, uint64_t bloc
 	return rc < 0 ? rc : write_block(r, t, block, sum);
 }
 
-/* Bytes after the end do not belong to the data; they may be the only error of the last block. */
+/* Remove bytes after the end of a file. They may be the only error of its last block, which is then
+ * repaired without a source. */
 static int cut_end(struct repair *r, struct repair_target *t, unsigned char *states)
 {
 	const uint64_t last = t->file->block_count - 1;
@@ -184,8 +194,10 @@ static int report_progress(const struct rung__verify *v, uint64_t done, uint64_t
 	return 0;
 }
 
+/* Repairs one block of a file. */
 typedef int (*block_fn)(struct repair *r, struct repair_target *t, uint64_t block);
 
+/* Repair the bad blocks of a file, and update their states. */
 static int repair_blocks(struct repair *r, struct repair_target *t, unsigned char *states,
                          block_fn fn)
 {
@@ -205,6 +217,7 @@ static int repair_blocks(struct repair *r, struct repair_target *t, unsigned cha
 	return rc;
 }
 
+/* Repair a file, if it has bad blocks. */
 static int repair_file(struct repair *r, const struct rung__manifest_file *file, block_fn fn)
 {
 	unsigned char *states = rung__verify_states(r->v, file);
@@ -227,7 +240,8 @@ static int repair_file(struct repair *r, const struct rung__manifest_file *file,
 
 /* ---- checksums.npy ---- */
 
-/* The checksum of block `block` of all files, as the file is; 0 if it cannot be read. */
+/* The checksum of the present content of a block, which is counted over all files; 0 if it cannot
+ * be read. */
 static uint64_t sum_of_block(struct repair *r, uint64_t block)
 {
 	const struct rung__manifest *m = r->v->ds->manifest;
@@ -248,15 +262,17 @@ static uint64_t sum_of_block(struct repair *r, uint64_t block)
 	return sum;
 }
 
+/* Entries of a damaged block of checksums.npy for which two values are possible. */
 struct doubts {
 	uint64_t count;
+	/* offset in the block, the checksum of the file's block, and the damaged block's entry */
 	uint64_t at[DOUBTS_MAX], of_file[DOUBTS_MAX], as_recorded[DOUBTS_MAX];
 };
 
 /*
- * Fill r->buf with the sums of the files. Where the damaged block has others, either it is damaged
- * there or the file is: those are in doubt. Without a file to read, or with too many, nothing is in
- * doubt.
+ * Fill r->buf with the checksums of the files. An entry that differs in the damaged block is
+ * uncertain: either the entry is damaged, or the file is. With more than DOUBTS_MAX of these, which
+ * are too many to try, only the checksums of the files are used.
  */
 static void make_sums(struct repair *r, const struct repair_target *t, uint64_t block,
                       struct doubts *doubts)
@@ -287,7 +303,8 @@ static void make_sums(struct repair *r, const struct repair_target *t, uint64_t 
 		doubts->count = 0;
 }
 
-/* The manifest's checksum decides between uncertain ones. */
+/* Repair a block of checksums.npy: try every combination of the uncertain entries, until one has
+ * the checksum that the manifest records. A wrong one has that checksum with probability 2^-64. */
 static int repair_sums(struct repair *r, struct repair_target *t, uint64_t block)
 {
 	const uint64_t wanted = recorded(r->v, t->file, block);
@@ -305,13 +322,14 @@ static int repair_sums(struct repair *r, struct repair_target *t, uint64_t block
 	return rung__fail(
 		RUNG_E_CORRUPT,
 		"%s: block %" PRIu64
-		" cannot be made again from the files: files it is of are damaged as well",
+		" cannot be rebuilt from the files, because some of them are damaged as well",
 		t->file->name, block);
 }
 
-/* ---- all ---- */
+/* ---- all files ---- */
 
-/* Checksums.npy is valid now: check all blocks again. */
+/* Check all blocks again after blocks of checksums.npy were repaired: blocks whose checksum was
+ * unknown before can be checked now. Keeps the states of the repaired blocks for the report. */
 static int check_again(struct repair *r)
 {
 	struct rung__verify *v = r->v;
@@ -334,6 +352,7 @@ static int check_again(struct repair *r)
 	return rc;
 }
 
+/* Repair all files, in the order of their dependencies. */
 static int repair_all(struct repair *r)
 {
 	const struct rung__manifest *m = r->v->ds->manifest;

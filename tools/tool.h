@@ -198,15 +198,15 @@ struct tool_progress {
 	int quiet;
 	int terminal;         /**< stderr is one */
 	pthread_mutex_t lock; /**< tool_progress_update() may be called from any thread */
-	char stage[32];       /**< name of the current step, cut if longer */
-	uint64_t stage_ns;    /**< when the step began */
+	char step[32];       /**< name of the current step, cut if longer */
+	uint64_t step_ns;    /**< when the step began */
 	uint64_t shown_ns;    /**< when it was last shown */
 	int drawn;            /**< nonzero: the terminal's line shows a bar */
 };
 
 void tool_progress_init(struct tool_progress *progress, const char *name, int quiet);
 /** A rung_progress_fn. @return tool_interrupted(): nonzero cancels the call */
-int tool_progress_update(void *progress, const char *stage, unsigned long long done,
+int tool_progress_update(void *progress, const char *step, unsigned long long done,
                          unsigned long long total);
 /** Clear the bar. Call it before results and errors are printed. */
 void tool_progress_end(struct tool_progress *progress);

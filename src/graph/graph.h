@@ -86,12 +86,12 @@ uint64_t rung__offsets_of_counts(uint64_t *counts, uint64_t count);
 
 /** Report the progress of a long function. @return 0, or RUNG_E_CANCELED if the caller wants it to
  * stop */
-static inline int rung__progress(rung_progress_fn progress, void *ctx, const char *stage,
+static inline int rung__progress(rung_progress_fn progress, void *ctx, const char *step,
                                  uint64_t done, uint64_t total)
 {
-	if (progress && progress(ctx, stage, done, total))
+	if (progress && progress(ctx, step, done, total))
 		return rung__fail(RUNG_E_CANCELED, "%s: canceled after %" PRIu64 " of %" PRIu64,
-		                  stage, done, total);
+		                  step, done, total);
 	return 0;
 }
 

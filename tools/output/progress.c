@@ -28,7 +28,7 @@ void tool_progress_init(struct tool_progress *progress, const char *name, int qu
 static void draw(struct tool_progress *progress, unsigned long long done, unsigned long long total,
                  uint64_t now_ns)
 {
-	double seconds = (double)(now_ns - progress->stage_ns) / 1e9;
+	double seconds = (double)(now_ns - progress->step_ns) / 1e9;
 	double rate = seconds > 0 ? (double)done / seconds : 0;
 	char count[TOOL_TEXT_BYTES], left[TOOL_TEXT_BYTES], bar[BAR_CELLS + 1];
 	unsigned cells = total ? (unsigned)((double)BAR_CELLS * (double)done / (double)total) : 0;
@@ -43,7 +43,7 @@ static void draw(struct tool_progress *progress, unsigned long long done, unsign
 		tool_interrupt_bar(1);
 		fputs("\r\033[K", stderr);
 	}
-	fprintf(stderr, "%s: %s", progress->name, progress->stage);
+	fprintf(stderr, "%s: %s", progress->name, progress->step);
 	if (total && progress->terminal)
 		fprintf(stderr, " [%s]", bar);
 	if (total)
@@ -59,7 +59,7 @@ static void draw(struct tool_progress *progress, unsigned long long done, unsign
 	progress->shown_ns = now_ns;
 }
 
-int tool_progress_update(void *ctx, const char *stage, unsigned long long done,
+int tool_progress_update(void *ctx, const char *step, unsigned long long done,
                          unsigned long long total)
 {
 	struct tool_progress *progress = ctx;
@@ -70,12 +70,12 @@ int tool_progress_update(void *ctx, const char *stage, unsigned long long done,
 	pthread_mutex_lock(&progress->lock);
 	now_ns = tool_now_ns();
 	/* a new step, with its own rate; names are compared up to the length that is stored */
-	if (strncmp(progress->stage, stage, sizeof(progress->stage) - 1) != 0) {
-		snprintf(progress->stage, sizeof(progress->stage), "%s", stage);
-		progress->stage_ns = now_ns;
+	if (strncmp(progress->step, step, sizeof(progress->step) - 1) != 0) {
+		snprintf(progress->step, sizeof(progress->step), "%s", step);
+		progress->step_ns = now_ns;
 		progress->shown_ns = now_ns;
 	}
-	if (now_ns - progress->stage_ns >= SHOW_AFTER_NS && now_ns - progress->shown_ns >= wait_ns)
+	if (now_ns - progress->step_ns >= SHOW_AFTER_NS && now_ns - progress->shown_ns >= wait_ns)
 		draw(progress, done, total, now_ns);
 	pthread_mutex_unlock(&progress->lock);
 	return tool_interrupted();
@@ -87,7 +87,7 @@ void tool_progress_end(struct tool_progress *progress)
 	if (progress->drawn)
 		fputs("\r\033[K", stderr);
 	progress->drawn = 0;
-	progress->stage[0] = 0;
+	progress->step[0] = 0;
 	fflush(stderr);
 	tool_interrupt_bar(0);
 }

@@ -363,6 +363,11 @@ static int check_opts(const struct rung_plan_opts *opts)
 	return opts->profile ? rung__profile_check(opts->profile) : 0;
 }
 
+/*
+ * The order of the steps: the topology gives the nodes of the drives; the profile's choice needs the
+ * drives and the device; the slots need the chosen queue depth; and memory is placed on nodes last,
+ * when all sizes are known.
+ */
 int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts,
                      struct rung_plan **plan_out)
 {
@@ -385,11 +390,6 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	plan = rung__zalloc(sizeof(*plan));
 	if (!plan)
 		return rung__fail(RUNG_E_NOMEM, "plan: out of memory");
-	/*
-	 * The order of the steps: the topology gives the nodes of the drives; the profile's choice
-	 * needs the drives and the device; the slots need the chosen queue depth; and memory is
-	 * placed on nodes last, when all sizes are known.
-	 */
 	plan->vertex_count = info->vertex_count;
 	plan->row_bytes = info->features.row_bytes;
 	plan->row_stride = info->row_stride;
@@ -415,8 +415,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	rc = rung__plan_place_host(plan, &opts, topology);
 	if (rc < 0)
 		goto free_plan;
-	/* the plan keeps only node numbers */
-	rung_topology_destroy(topology);
+	rung_topology_destroy(topology); /* the plan keeps only node numbers */
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
 		plan->tiers[t].name = names[t];
 		plan->tiers[t].bytes = plan->tiers[t].row_count * plan->row_bytes;

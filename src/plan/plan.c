@@ -364,9 +364,9 @@ static int check_opts(const struct rung_plan_opts *opts)
 }
 
 /*
- * The order of the steps: the topology gives the nodes of the drives; the profile's choice needs the
- * drives and the device; the slots need the chosen queue depth; and memory is placed on nodes last,
- * when all sizes are known.
+ * The order of the steps: the topology gives the nodes of the drives; the profile's choice needs
+ * the drives and the device; the slots need the chosen queue depth; and memory is placed on nodes
+ * last, when all sizes are known.
  */
 int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts,
                      struct rung_plan **plan_out)

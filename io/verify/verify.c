@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verification: every byte of every file against its checksum, and the staged data against their
- * sources. */
+/*
+ * Verification: compares every block of every file with its checksum, and the staged data with
+ * their sources. This file has the order of the steps and the report.
+ *
+ * Blocks come first, then repair, then comparisons, which read the repaired files. Damage does not
+ * end the call: every step records what it finds, and conclude() turns the report into a failure.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "verify/state.h"
 
+/* A part of the report: blocks in one state. */
 struct list {
-	struct rung_bad_block *blocks;
+	struct rung_bad_block *blocks; /* [count], with the file names after them */
 	uint64_t count;
 };
 
-/* Blocks in one state, those of the checksum file first. The file names follow them: one
- * rung_free() frees both. */
+/* List the blocks in one state, those of the checksum file first: if it is damaged, the other
+ * results depend on it. The file names are in the same allocation, after the blocks, so that the
+ * report does not point into the dataset, and one free releases both. */
 static int list_blocks(const struct rung__verify *v, enum rung__block_state state,
                        struct list *list_out)
 {
@@ -21,6 +28,7 @@ static int list_blocks(const struct rung__verify *v, enum rung__block_state stat
 	uint64_t count = 0, bytes = 0, at, used = 0;
 	unsigned char *memory;
 
+	/* counted first: the array of blocks has its final size, and the names begin after it */
 	for (uint64_t i = 0; i < m->block_count + m->checksums.block_count; i++)
 		count += v->bad[i] == state;
 	if (count == 0 || !rung__mul(count, sizeof(struct rung_bad_block), &bytes))
@@ -47,6 +55,7 @@ static int list_blocks(const struct rung__verify *v, enum rung__block_state stat
 	return 0;
 }
 
+/* Put bad and repaired blocks into the report, after the repair. */
 static int list_all(struct rung__verify *v)
 {
 	struct rung_verify_report *report = &v->report;
@@ -57,14 +66,15 @@ static int list_all(struct rung__verify *v)
 		rc = list_blocks(v, RUNG__BLOCK_REPAIRED, &repaired);
 	report->bad = bad.blocks;
 	report->bad_count = bad.count;
-	/* of damaged maps nothing else was to be expected; compare() looks again */
+	/* the repair may have loaded damaged maps before it fixed them; compare() checks again */
 	report->maps_disagree = 0;
 	report->repaired = repaired.blocks;
 	report->repaired_count = repaired.count;
 	return rc;
 }
 
-/* Only the manifest, if it is not valid. */
+/* The report if the manifest is damaged: nothing else can be checked, because the manifest defines
+ * the files and their checksums. */
 static int list_manifest(struct rung__verify *v)
 {
 	struct rung_bad_block *bad = rung__malloc(sizeof(*bad));
@@ -78,6 +88,14 @@ static int list_manifest(struct rung__verify *v)
 	return 0;
 }
 
+/*
+ * Compare the rows of one array with its source.
+ *
+ * @param spec     NULL: the source was not given; does nothing
+ * @param name     file of the array; NULL: the features
+ * @param sampled  true: only the sample of the options, if it has one
+ * @param first    original id of the first different row in rank order; unchanged without one
+ */
 static int compare_rows(struct rung__verify *v, const char *spec, const char *name, bool sampled,
                         uint64_t *compared, uint64_t *different, uint64_t *first)
 {
@@ -94,6 +112,7 @@ static int compare_rows(struct rung__verify *v, const char *spec, const char *na
 		rc = sampled && rung__row_sample_init(&sample, v)
 		             ? rung__verify_rows_sample(v, &rows)
 		             : rung__verify_rows_all(v, &rows);
+	/* also after a failure: the report has the extent of the comparison */
 	*compared = rows.compared;
 	*different = rows.different;
 	if (rows.different > 0)
@@ -103,6 +122,7 @@ static int compare_rows(struct rung__verify *v, const char *spec, const char *na
 	return rc;
 }
 
+/* Every array of the options must be in the dataset: a misspelled name would compare nothing. */
 static int check_array_names(const struct rung__verify *v)
 {
 	const struct rung__manifest *m = v->ds->manifest;
@@ -115,12 +135,14 @@ static int check_array_names(const struct rung__verify *v)
 			;
 		if (at == m->array_count)
 			return rung__fail(RUNG_E_NOENT,
-			                  "%s: has no array '%s'; rung info lists those there are",
+			                  "%s: has no array '%s'; rung info lists its arrays",
 			                  v->ds->dir, v->opts.array_names[i]);
 	}
 	return 0;
 }
 
+/* Compare the further arrays, whose counts are added up. The report has the first difference of the
+ * first array that differs. */
 static int compare_arrays(struct rung__verify *v)
 {
 	const struct rung__manifest *m = v->ds->manifest;
@@ -140,11 +162,13 @@ static int compare_arrays(struct rung__verify *v)
 	return rc;
 }
 
+/* Compare everything whose source was given. The maps are loaded first, because each comparison
+ * goes from vertices to ranks. */
 static int compare_all(struct rung__verify *v)
 {
 	const struct rung_verify_opts *opts = &v->opts;
 	struct rung_verify_report *r = &v->report;
-	/* the source file is missing, which the report shows */
+	/* in place, a source that cannot be read is in the report already */
 	const char *source = v->in_place_error[0] ? NULL : opts->source;
 	int rc = rung__verify_load_maps(v);
 
@@ -160,6 +184,7 @@ static int compare_all(struct rung__verify *v)
 	return opts->graph ? rung__verify_lists(v) : 0;
 }
 
+/* Compare the data with their sources, if any was given. */
 static int compare(struct rung__verify *v)
 {
 	const struct rung_verify_opts *opts = &v->opts;
@@ -169,16 +194,18 @@ static int compare(struct rung__verify *v)
 	    opts->split_count == 0 && opts->array_count == 0)
 		return 0;
 	rc = compare_all(v);
+	/* RUNG_E_CORRUPT: the maps disagree, which conclude() reports */
 	if (v->report.bad_count == 0)
-		return rc == RUNG_E_CORRUPT ? 0 : rc; /* the maps disagree: conclude() reports it */
-	/* damaged files that cannot be processed to their end are in the report already, with the
-	 * extent of the check */
+		return rc == RUNG_E_CORRUPT ? 0 : rc;
+	/* With bad blocks, a comparison may fail because of them. They are in the report already,
+	 * so these failures, and maps that disagree, are only their consequence. */
 	v->report.maps_disagree = 0;
 	return rc == RUNG_E_IO || rc == RUNG_E_RANGE || rc == RUNG_E_FORMAT || rc == RUNG_E_CORRUPT
 	               ? 0
 	               : rc;
 }
 
+/* Check all blocks, and count them for the report. */
 static int check_blocks(struct rung__verify *v)
 {
 	const struct rung__manifest *m = v->ds->manifest;
@@ -193,7 +220,7 @@ static int check_blocks(struct rung__verify *v)
 		return rung__fail(RUNG_E_NOMEM, "verify: checksums of %" PRIu64 " blocks",
 		                  m->block_count);
 	rc = rung__verify_blocks(v);
-	/* 1: the manifest, which was opened, so its checksum is right */
+	/* 1: the manifest, whose checksum was checked when it was opened */
 	v->report.blocks_checked = 1 + blocks;
 	v->report.bytes_checked = m->text_bytes + m->checksums.bytes;
 	for (uint32_t f = 0; f < m->file_count; f++)
@@ -202,7 +229,8 @@ static int check_blocks(struct rung__verify *v)
 	return rc;
 }
 
-/* The source of rows staged in place: the checks that do not need all of its checksums. */
+/* Check the source of rows that were staged in place. The dataset has checksums of only some of its
+ * blocks, so only these are compared. A source that cannot be read counts as entirely different. */
 static int check_in_place(struct rung__verify *v)
 {
 	const struct rung__in_place *in_place = &v->ds->manifest->in_place;
@@ -223,6 +251,7 @@ static int check_in_place(struct rung__verify *v)
 	return 0;
 }
 
+/* The steps, in their order; see the top of the file. */
 static int verify_all(struct rung__verify *v)
 {
 	int rc = check_blocks(v);
@@ -236,6 +265,8 @@ static int verify_all(struct rung__verify *v)
 	return rc == 0 ? compare(v) : rc;
 }
 
+/* The failure for rows or lists that differ from their source. @param vertex  original id of the
+ * first one */
 static int differ(const char *dir, const char *what, uint64_t different, uint64_t compared,
                   const char *spec, uint64_t vertex)
 {
@@ -246,6 +277,8 @@ static int differ(const char *dir, const char *what, uint64_t different, uint64_
 	                  dir, different, compared, what, spec, vertex);
 }
 
+/* Turn the report into a status: the first finding, from the files to the data in them, is the
+ * message. The order is that of causes: a bad block explains rows that differ. */
 static int conclude(struct rung__verify *v, const char *dir)
 {
 	const struct rung_verify_report *r = &v->report;
@@ -301,6 +334,7 @@ static int conclude(struct rung__verify *v, const char *dir)
 	return 0;
 }
 
+/* Copy the options, and fill in defaults. */
 static int copy_opts(struct rung__verify *v, const char *dir, const struct rung_verify_opts *opts)
 {
 	int rc = rung__opts_copy_in(&v->opts, sizeof(v->opts), opts, "rung_verify_opts");
@@ -308,10 +342,11 @@ static int copy_opts(struct rung__verify *v, const char *dir, const struct rung_
 	if (rc < 0)
 		return rc;
 	if (!dir)
-		return rung__fail(RUNG_E_INVAL, "rung_dataset_verify: NULL given");
+		return rung__fail(RUNG_E_INVAL, "rung_dataset_verify: dir is NULL");
+	/* negated, so that NaN is rejected too */
 	if (!(v->opts.sample_share >= 0 && v->opts.sample_share <= 1))
 		return rung__fail(RUNG_E_INVAL,
-		                  "rung_dataset_verify: sample_share is %g, not between 0 and 1",
+		                  "rung_dataset_verify: sample_share is %g; use 0 to 1",
 		                  v->opts.sample_share);
 	if (v->opts.memory_bytes == 0)
 		v->opts.memory_bytes = rung__host_memory_budget("");
@@ -336,6 +371,7 @@ int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts,
 	if (rc == 0)
 		rc = conclude(&v, dir);
 	v.report.seconds = (double)(rung__now_ns() - start_ns) * 1e-9;
+	/* a damaged dataset is a result: the caller gets the report, and frees it */
 	if ((rc == 0 || rc == RUNG_E_CORRUPT) && report_out)
 		*report_out = v.report;
 	else

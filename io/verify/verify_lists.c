@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The relabelled graph against its source, entry by entry, with either larger than memory.
+ * The relabelled graph compared with its source, entry by entry. Either may be larger than memory.
  *
- * As many staged lists as the budget allows are read into memory, in the order of the file; then
- * one pass over the source, in its own order, maps and compares each of its lists that is among
- * them. So both sides are read only in large pieces. A graph that does not fit takes several passes
- * over the source. For a sample, only its lists are read.
+ * As many staged lists as the budget allows are read into memory, in the order of the file. Then
+ * one pass over the source, in its own order, maps each of its lists that is among them and
+ * compares the two. So both sides are read only in large pieces. A graph that does not fit needs
+ * several passes over the source. For a sample, only the staged lists of the sample are read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,28 +15,31 @@
 #include "source/npy.h"
 #include "verify/state.h"
 
-#define EDGES_SHARE    4u /* of the memory, for the buffers of the passes */
-#define ROOM_BYTES_MIN (UINT64_C(64) << 10)
+#define EDGES_SHARE    4u /* passes over the source use 1/4 of the memory for their buffers */
+#define ROOM_BYTES_MIN (UINT64_C(64) << 10) /* least memory for staged lists */
 
 struct lists {
 	struct rung__verify *v;
-	uint64_t *ranks;       /* [count] of the sample, ascending; NULL: all */
-	unsigned char *chosen; /* a bit for each vertex of the sample */
-	uint64_t count;        /* of lists to compare */
+	uint64_t *ranks;       /* [count] ranks of the sample, ascending; NULL: all lists */
+	unsigned char *chosen; /* [vertex_count / 8 + 1] one bit per vertex: in the sample */
+	uint64_t count;        /* number of lists to compare */
 	struct rung__features indptr_staged, indices_staged;
-	struct rung__direct indptr_file, indices_file;
-	uint64_t room_bytes; /* for what follows */
-	uint64_t first, end; /* of those `count`: in memory now */
-	unsigned char *indptr_room, *ids_room;
-	const uint64_t *indptr; /* all: [end - first + 1] as in the file */
-	uint64_t *starts;       /* sample: [end - first + 1] sums of lengths */
-	const void *ids;
-	unsigned char *differs; /* [end - first] */
-	uint64_t edges_done, edges_total;
-	uint64_t first_rank; /* of the lists that differ */
+	struct rung__direct indptr_file, indices_file; /* the same files, for direct reads */
+	uint64_t room_bytes; /* budget of the lists in memory: the members up to `differs` */
+	uint64_t first, end; /* lists in memory now, by their number among the `count` */
+	unsigned char *indptr_room, *ids_room; /* page-aligned */
+	/* [end - first + 1] the list of number i has entries indptr[i] - indptr[0] to
+	 * indptr[i + 1] - indptr[0] of `ids`. All lists: a part of the file; sample: `starts` */
+	const uint64_t *indptr;
+	uint64_t *starts; /* sample: [end - first + 1] sums of lengths, in indptr_room */
+	const void *ids;  /* in ids_room */
+	/* [end - first] set by any thread: the list differs */
+	unsigned char *differs;
+	uint64_t edges_done, edges_total; /* edges read from the source, for progress */
+	uint64_t first_rank;              /* lowest rank whose list differs; UINT64_MAX: none */
 };
 
-/* ---- which ---- */
+/* ---- the lists to compare ---- */
 
 static int compare_ranks(const void *a, const void *b)
 {
@@ -45,6 +48,7 @@ static int compare_ranks(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
+/* Choose all lists, or draw the sample. */
 static int choose(struct lists *l)
 {
 	const struct rung__manifest *m = l->v->ds->manifest;
@@ -68,21 +72,24 @@ static int choose(struct lists *l)
 	return 0;
 }
 
+/* The rank of the list with number `i`. */
 static uint64_t rank_at(const struct lists *l, uint64_t i)
 {
 	return l->ranks ? l->ranks[i] : i;
 }
 
-/* Place of a vertex's list among those in memory, or UINT64_MAX. */
+/* The number of a vertex's list among those in memory, or UINT64_MAX. */
 static uint64_t place_of(const struct lists *l, uint64_t vertex)
 {
 	uint64_t rank, low = l->first, high = l->end;
 
+	/* the bit spares the binary search for most vertices of a small sample */
 	if (l->chosen && !(l->chosen[vertex / 8] >> vertex % 8 & 1))
 		return UINT64_MAX;
 	rank = rung__id_get(l->v->rank_of_vertex, l->v->ds->manifest->index_bytes, vertex);
 	if (!l->ranks)
 		return rank >= low && rank < high ? rank - low : UINT64_MAX;
+	/* a sample: search its ranks, which ascend */
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
 
@@ -94,14 +101,16 @@ static uint64_t place_of(const struct lists *l, uint64_t vertex)
 	return low < l->end && l->ranks[low] == rank ? low - l->first : UINT64_MAX;
 }
 
-/* ---- staged lists into memory ---- */
+/* ---- reading staged lists into memory ---- */
 
+/* A part of a file that several threads read. */
 struct segment {
 	const struct rung__direct *file;
-	uint64_t offset, bytes; /* offset: on a page */
-	unsigned char *to;
+	uint64_t offset, bytes; /* the offset is a multiple of the page size */
+	unsigned char *to;      /* page-aligned */
 };
 
+/* Read one piece of a segment to its place; the thread's own memory is not used. */
 static int read_piece(void *ctx, uint64_t item, unsigned char *room)
 {
 	const struct segment *s = ctx;
@@ -112,7 +121,9 @@ static int read_piece(void *ctx, uint64_t item, unsigned char *room)
 	                         RUNG__MIN(s->bytes - at, RUNG__PUMP_READ_BYTES), s->offset + at);
 }
 
-/* A long piece of a file, several reads at a time. @param room  rung__span_room() of it */
+/* Read a long part of a file with several reads in flight.
+ * @param room    [rung__span_room(bytes)] page-aligned
+ * @param at_out  address of `offset` in the room */
 static int read_long(const struct lists *l, const struct rung__direct *file, uint64_t offset,
                      uint64_t bytes, unsigned char *room, const void **at_out)
 {
@@ -123,7 +134,7 @@ static int read_long(const struct lists *l, const struct rung__direct *file, uin
 		             .to = room };
 	const struct rung__pump pump = { .stage = "staged lists",
 		                         .threads = l->v->threads,
-		                         .room_bytes = 1,
+		                         .room_bytes = 1, /* unused, but not 0 */
 		                         .ctx = &s,
 		                         .work = read_piece,
 		                         .item_count = (s.bytes + RUNG__PUMP_READ_BYTES - 1) /
@@ -133,14 +144,16 @@ static int read_long(const struct lists *l, const struct rung__direct *file, uin
 	return rung__pump_run(&pump);
 }
 
+/* Check that offsets ascend and are inside the file before they are used as lengths and positions:
+ * the file may be damaged. @param rank  of the first of `count` lists, for the message */
 static int check_offsets(const struct lists *l, const uint64_t *offsets, uint64_t rank,
                          uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		if (offsets[i] > offsets[i + 1] || offsets[i + 1] > l->v->ds->manifest->edge_count)
 			return rung__fail(RUNG_E_FORMAT,
-			                  "%s: entries %" PRIu64 " and the next are %" PRIu64
-			                  " and %" PRIu64 ", of %" PRIu64
+			                  "%s: entry %" PRIu64 " is %" PRIu64
+			                  ", the next one is %" PRIu64 ", and there are %" PRIu64
 			                  " edges; stage the dataset again",
 			                  l->indptr_file.name, rank + i, offsets[i], offsets[i + 1],
 			                  l->v->ds->manifest->edge_count);
@@ -148,11 +161,13 @@ static int check_offsets(const struct lists *l, const uint64_t *offsets, uint64_
 	return 0;
 }
 
+/* Three quarters of the memory are for ids, the rest for offsets and flags. */
 static uint64_t ids_room_of(const struct lists *l)
 {
 	return l->room_bytes / 4 * 3;
 }
 
+/* Bytes of ids that fit wherever they begin in the file: reads have whole pages. */
 static uint64_t ids_bytes_max(const struct lists *l)
 {
 	return ids_room_of(l) - 3 * (uint64_t)RUNG__PAGE_BYTES;
@@ -164,19 +179,21 @@ static uint64_t lists_max(const struct lists *l)
 	return (l->room_bytes / 4 - 3 * (uint64_t)RUNG__PAGE_BYTES) / (sizeof(uint64_t) + 1) - 1;
 }
 
+/* The failure of a list that does not fit alone: lists are not compared in parts. Ids have 3/4 of
+ * the memory, so the budget must grow by 4/3 of the list. */
 static int list_too_long(const struct lists *l, uint64_t bytes)
 {
 	const uint64_t least =
 		l->v->opts.memory_bytes + bytes / 3 * 4 + 8 * (uint64_t)RUNG__PAGE_BYTES;
 
 	return rung__fail_min_bytes(least,
-	                            "verify: the list of rank %" PRIu64 " takes %" PRIu64
+	                            "verify: the list of rank %" PRIu64 " needs %" PRIu64
 	                            " bytes, more than its share of %" PRIu64
 	                            " bytes of memory; give at least %" PRIu64,
 	                            rank_at(l, l->first), bytes, l->v->opts.memory_bytes, least);
 }
 
-/* Load the next lists, which are contiguous. */
+/* Load the next lists, which are contiguous in the file: as many as fit. */
 static int load_run(struct lists *l)
 {
 	const unsigned id_bytes = l->v->ds->manifest->index_bytes;
@@ -203,7 +220,7 @@ static int load_run(struct lists *l)
 	                 edges * id_bytes, l->ids_room, &l->ids);
 }
 
-/* The next lists of a sample, one by one. */
+/* Load the next lists of a sample, one by one, because they are anywhere in the file. */
 static int load_sampled(struct lists *l)
 {
 	const unsigned id_bytes = l->v->ds->manifest->index_bytes;
@@ -218,11 +235,13 @@ static int load_sampled(struct lists *l)
 		const uint64_t rank = l->ranks[l->first + i];
 		uint64_t offsets[2];
 
+		/* small reads, so through the page cache */
 		rc = rung__pread_all(l->indptr_staged.files[0].fd, l->indptr_staged.files[0].path,
 		                     offsets, sizeof(offsets),
 		                     RUNG__NPY_DATA_OFFSET + rank * sizeof(uint64_t));
 		if (rc == 0)
 			rc = check_offsets(l, offsets, rank, 1);
+		/* full: this list begins the next load; i counts only the loaded ones */
 		if (rc == 0 && offsets[1] - offsets[0] > edges_max - used)
 			break;
 		if (rc == 0)
@@ -233,6 +252,7 @@ static int load_sampled(struct lists *l)
 		used += offsets[1] - offsets[0];
 		l->starts[i + 1] = used;
 	}
+	/* at least that much: the length of the list is not known here */
 	if (rc == 0 && i == 0)
 		return list_too_long(l, (edges_max + 1) * id_bytes);
 	l->indptr = l->starts;
@@ -241,8 +261,10 @@ static int load_sampled(struct lists *l)
 	return rc;
 }
 
-/* ---- the source's lists against them ---- */
+/* ---- comparing the source's lists with them ---- */
 
+/* Whether the part of list `i` that the chunk contains, mapped to ranks, equals the same part of
+ * the staged list at `place`. */
 static bool list_agrees(const struct lists *l, const struct rung__edge_chunk *chunk, uint64_t i,
                         uint64_t place)
 {
@@ -254,7 +276,7 @@ static bool list_agrees(const struct lists *l, const struct rung__edge_chunk *ch
 	if (chunk->indptr[i + 1] - chunk->indptr[i] != length)
 		return false;
 	rung__edge_chunk_list(chunk, i, &begin, &end);
-	/* a long list comes in parts */
+	/* a long list is in several chunks: begin where this part does */
 	at = staged + (chunk->edge_first + begin - chunk->indptr[i]);
 	for (uint64_t e = begin; e < end; e++, at++) {
 		const uint64_t u = rung__id_get(chunk->indices, id_bytes, e);
@@ -266,6 +288,8 @@ static bool list_agrees(const struct lists *l, const struct rung__edge_chunk *ch
 	return true;
 }
 
+/* Compare the lists of a chunk. Called by the pass, in the thread that verifies. Flags are written
+ * without a lock: a list is in one chunk's vertices once, so no two threads write the same flag. */
 static int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 {
 	struct lists *l = ctx;
@@ -286,6 +310,7 @@ static int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 	return 0;
 }
 
+/* Add the lists in memory to the report, after the whole pass: a list in parts counts once. */
 static void count_different(struct lists *l)
 {
 	struct rung_verify_report *report = &l->v->report;
@@ -299,6 +324,7 @@ static void count_different(struct lists *l)
 	}
 }
 
+/* Load staged lists and run a pass over the source, until all lists were compared. */
 static int compare_passes(struct lists *l, struct rung_edges *edges)
 {
 	int rc = 0;
@@ -308,8 +334,8 @@ static int compare_passes(struct lists *l, struct rung_edges *edges)
 		if (rc < 0)
 			break;
 		memset(l->differs, 0, (size_t)(l->end - l->first));
-		/* as many edges again for each part that is still to come; the next one may be
-		 * longer */
+		/* an estimate: one pass for each remaining part, if all parts have as many lists as
+		 * this one */
 		l->edges_total = l->edges_done +
 		                 edges->info.edge_count *
 		                         ((l->count - l->first - 1) / (l->end - l->first) + 1);
@@ -322,6 +348,7 @@ static int compare_passes(struct lists *l, struct rung_edges *edges)
 
 /* ---- files and memory ---- */
 
+/* Open the two staged files, also for direct reads. compare_with() closes them. */
 static int open_staged(struct lists *l)
 {
 	int rc = rung__array_open(l->v->ds, RUNG__INDPTR, &l->indptr_staged);
@@ -337,7 +364,8 @@ static int open_staged(struct lists *l)
 	return rc;
 }
 
-/* The budget minus maps and passes; no more than the size of the graph. */
+/* Allocate memory for staged lists: the budget without maps, sample and the buffers of passes, but
+ * not more than the whole graph needs. */
 static int reserve_space(struct lists *l, const struct rung_edges_info *info)
 {
 	const struct rung__manifest *m = l->v->ds->manifest;
@@ -350,10 +378,10 @@ static int reserve_space(struct lists *l, const struct rung_edges_info *info)
 
 	if (memory < used + ROOM_BYTES_MIN)
 		return rung__fail_min_bytes(used + ROOM_BYTES_MIN,
-		                            "verify: comparing the lists of %" PRIu64
-		                            " vertices does not go with %" PRIu64
-		                            " bytes of memory; give at least %" PRIu64,
-		                            m->vertex_count, memory, used + ROOM_BYTES_MIN);
+		                            "verify: %" PRIu64
+		                            " bytes of memory are too little to compare the lists "
+		                            "of %" PRIu64 " vertices; give at least %" PRIu64,
+		                            memory, m->vertex_count, used + ROOM_BYTES_MIN);
 	l->room_bytes = RUNG__MIN(memory - used, whole);
 	l->indptr_room = rung__malloc_aligned(
 		RUNG__PAGE_BYTES, (size_t)rung__span_room((lists_max(l) + 1) * sizeof(uint64_t)));
@@ -365,6 +393,7 @@ static int reserve_space(struct lists *l, const struct rung_edges_info *info)
 	return 0;
 }
 
+/* Compare with an open source, and free everything in `l`. */
 static int compare_with(struct lists *l, struct rung_edges *edges)
 {
 	int rc = choose(l);
@@ -401,8 +430,10 @@ int rung__verify_open_edges(const struct rung__verify *v, struct rung_edges **ed
 	opts.graph.vertex_count = v->ds->manifest->vertex_count;
 	opts.graph.progress = v->opts.progress;
 	opts.graph.progress_ctx = v->opts.progress_ctx;
+	/* sorting needs this share before, and passes need it while the lists are compared */
 	opts.memory_bytes = v->opts.memory_bytes / EDGES_SHARE;
 	rc = rung_edges_open(&opts, edges_out);
+	/* the edges know only their share: report the least in terms of the whole budget */
 	if (rc == RUNG_E_INVAL && rung_last_error_min_bytes() > 0 &&
 	    rung_last_error_min_bytes() < UINT64_MAX / EDGES_SHARE) {
 		const uint64_t least = rung_last_error_min_bytes() * EDGES_SHARE;

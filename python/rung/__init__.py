@@ -2,7 +2,7 @@
 """rung: feature rows of graph neural networks on a ladder of memory tiers.
 
     store = rung.open("papers.rung", host="16GiB")
-    x = store.gather(ids)            # torch in, torch out; numpy otherwise
+    x = store.gather(ids)            # a torch tensor for torch ids, otherwise a numpy array
 """
 
 from ._library import VERSION as __version__
@@ -15,13 +15,14 @@ from .errors import (AbiError, AgainError, BusyError, CanceledError, ClosedError
                      NotFoundError, NotSupportedError, RangeError,
                      ReadError, TimedOutError)
 from .gather import Gather
-from .loader import Batch, EpochStats, Loader
+from .loader import Batch, Loader
 from .sampler import Block, NeighborSampler, Sample
 from .staging import StageResult, stage
-from .stats import Stats, Tier
+from .stats import EpochStats, Stats, Tier
 from .store import Store, attach, open   # pylint: disable=redefined-builtin
 
-# not in __all__: a star import would need torch
+# Imported at first use, because both modules import torch. They are not in __all__: a star import
+# would look them up.
 _LAZY = {"FeatureStore": "pyg", "Feature": "graphbolt"}
 
 
@@ -31,7 +32,7 @@ def __getattr__(name: str):
     import importlib
 
     value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value
+    globals()[name] = value   # later look-ups do not come here
     return value
 
 

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""librung by ctypes: where it is found, and its functions with the types that its headers give
-them. Calls give up the GIL while they run.
+"""librung through ctypes: finding the library, and declaring its functions from its C headers.
 
-`c` has what the headers name, by the names of C: `c.rung_store_opts()`, `c.RUNG_RANKS`.
+Calls release the GIL while they run.
 
-The headers are read when the package is imported, so each fact is stated once, there. They keep to
-a few forms of C. One that is not known here is an error, and python/tests/test_layout asks a
-compiler whether it sees the same.
+`c` has the structs, callbacks and constants of the headers under their C names:
+`c.rung_store_opts()`, `c.RUNG_RANKS`.
 
-Pointers become what Python has for them. A string is bytes (char *). Addresses, as of numpy arrays
-and handles, are numbers (void *, pointers to 64-bit integers and to structs without a definition).
-All others are pointers of ctypes.
+The headers are parsed when the package is imported, so that each declaration exists only once.
+They use a few forms of C. An unsupported form raises LibraryError, and python/tests/test_layout
+compares the result with a compiler's.
+
+Pointers are converted as follows. `char *` is bytes. `void *`, pointers to 64-bit integers and
+pointers to undefined structs are integers, as numpy and handles use addresses. All others are
+ctypes pointers.
 """
 
 from __future__ import annotations
@@ -36,25 +38,25 @@ _SCALARS: dict[str, Any] = {
     "uint32_t": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
     "unsigned long long": ctypes.c_ulonglong,
 }
-_ADDRESSES = (None, ctypes.c_int64, ctypes.c_uint64)   # of what a pointer is a number
+_ADDRESSES = (None, ctypes.c_int64, ctypes.c_uint64)   # a pointer to one of these is an integer
 
 _CONSTANT = re.compile(r"^#define (RUNG_\w+) (\d+)\s*$", re.M)
 _ENUM = re.compile(r"^enum (\w+) \{\s*(RUNG_\w+(?: = 0)?(?:\s*,\s*RUNG_\w+)*)\s*\}", re.M)
 _STRUCT = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.M)
 _CALLBACK = re.compile(r"^typedef (\w+) \(\*(\w+)\)\(([^()]*)\);", re.M)
 _FUNCTION = re.compile(r"^RUNG_API ([^;()]*?)(\w+)\(([^()]*)\);", re.M)
-_BEGINNING = re.compile(r"^(?:struct \w+ \{|RUNG_API )", re.M)   # of a struct or function
+_BEGINNING = re.compile(r"^(?:struct \w+ \{|RUNG_API )", re.M)   # start of a struct or function
 _TYPE = re.compile(r"\s*(struct |enum |)(unsigned long long|\w+)([^;]*)")
 _NAME = re.compile(r"\s*(\**)(\w+)((?:\[[^]]+\])*)\s*")
 
 
 class Struct(ctypes.Structure):
-    """Structs whose first field is their size have it set, and so have those inside them.
+    """A C struct. A first field named `size` is set, also in nested structs.
 
-    That is how the library knows what the caller was built for.
+    The library reads the size to find out for which version the caller was built.
     """
 
-    _nested_: tuple[str, ...] = ()   # fields that are structs
+    _nested_: tuple[str, ...] = ()   # names of the fields that are structs
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -68,10 +70,17 @@ class Struct(ctypes.Structure):
 
 
 class Headers:
-    """What the headers in a folder declare, by the names of C.
+    """The declarations of the headers in a folder, by their C names.
 
-    Attributes: `structs`; `constants`, numbers and the enumerators; `enums`, their enumerators, of
-    enums that count from 0; `callbacks`, types of functions; `functions`, result and arguments.
+    Attributes:
+        structs: subclasses of `Struct`
+        constants: values of `#define`s and enumerators
+        enums: names of the enumerators of each enum, which count from 0
+        callbacks: ctypes function types
+        functions: type of the result, and list of the types of the arguments
+
+    Raises:
+        LibraryError: a declaration has an unsupported form.
     """
 
     def __init__(self, folder: str):
@@ -90,11 +99,12 @@ class Headers:
             self._struct(name)
         self.functions = {name: (self._declared(result + name)[0][1], self._arguments(arguments))
                           for result, name, arguments in _FUNCTION.findall(text)}
+        # A declaration that the patterns miss would be absent without an error.
         if len(self.functions) + len(self._bodies) != len(_BEGINNING.findall(text)):
-            raise LibraryError(f"{folder}: structs or functions of a form that is not known here")
+            raise LibraryError(f"{folder}: a struct or function has an unsupported form")
 
     def _read(self) -> str:
-        """The text of all headers, without comments and const."""
+        """Return the text of all headers without comments and `const`."""
         parts = []
         for name in sorted(os.listdir(self.folder)):
             with open(os.path.join(self.folder, name), encoding="utf-8") as header:
@@ -103,7 +113,7 @@ class Headers:
         return "".join(parts).replace("const ", "")
 
     def _struct(self, name: str) -> Optional[type[Struct]]:
-        """A struct; None for one without a definition."""
+        """Return a struct's class, created at first use; None for an undefined struct."""
         if name in self._bodies and name not in self.structs:
             made = self.structs[name] = type(name, (Struct,), {})
             declarations = self._bodies[name].split(";")[:-1]
@@ -116,15 +126,15 @@ class Headers:
         return [] if text == "void" else [self._declared(one)[0][1] for one in text.split(",")]
 
     def _declared(self, text: str) -> list[tuple[str, Any]]:
-        """Names and types of a declaration, such as "char *name, *path" or "int size[2]"."""
+        """Return the names and types of a declaration such as "char *a, *b" or "int size[2]"."""
         try:
             kind, base, names = _TYPE.fullmatch(text).groups()
             of = self._base(kind, base)
             found = [_NAME.fullmatch(part).groups() for part in names.split(",")]
             return [(name, self._derived(of, len(stars), sizes)) for stars, name, sizes in found]
         except (AttributeError, KeyError, ValueError):
-            raise LibraryError(f"{self.folder}: {text.strip()!r}: a form that is not known "
-                               "here") from None
+            raise LibraryError(f"{self.folder}: {text.strip()!r}: the declaration has an "
+                               "unsupported form") from None
 
     def _base(self, kind: str, name: str) -> Any:
         if kind == "struct ":
@@ -134,7 +144,13 @@ class Headers:
         return _SCALARS[name] if name in _SCALARS else self.callbacks[name]
 
     def _derived(self, of: Any, stars: int, sizes: str) -> Any:
-        """A type with that many stars and with array sizes, such as "[8][COUNT + 1]"."""
+        """Return a pointer or array type.
+
+        Args:
+            of: type of the element
+            stars: number of `*`s
+            sizes: array sizes, such as "[8][COUNT + 1]"; "" for none
+        """
         for _ in range(stars):
             if of is ctypes.c_char:
                 of = ctypes.c_char_p
@@ -147,15 +163,15 @@ class Headers:
 
 
 def _find_headers() -> str:
-    """Those that the wheel carries, or, in a source tree, its own."""
+    """Return the folder of the C headers: in the wheel, otherwise in the source tree."""
     here = os.path.dirname(os.path.abspath(__file__))
     carried = os.path.join(here, "include", "rung")
     tree = os.path.join(os.path.dirname(os.path.dirname(here)), "include", "rung")
     for folder in (carried, tree):
         if os.path.isdir(folder):
             return folder
-    raise LibraryError(f"{carried}: no such folder: the C headers of the package are gone; "
-                       "install it again ('pip install ./python')")
+    raise LibraryError(f"{carried}: the C headers of the package are missing; "
+                       "reinstall it with 'pip install ./python'")
 
 
 _headers = Headers(_find_headers())
@@ -164,7 +180,7 @@ c = SimpleNamespace(**_headers.structs, **_headers.callbacks, **_headers.constan
 
 
 def _words(enum: str, prefix: str) -> tuple[str, ...]:
-    """What the enumerators are called in Python, by their numbers."""
+    """Return the Python names of an enum's values, each at its number."""
     return tuple(name.removeprefix(prefix).lower() for name in _headers.enums[enum])
 
 
@@ -174,11 +190,11 @@ NUMA_POLICIES = _words("rung_numa", "RUNG_NUMA_")
 ROW_ORDERS = _words("rung_row_order", "RUNG_ROW_ORDER_")
 STAGE_PADS = _words("rung_stage_pad", "RUNG_STAGE_PAD_")
 DRAWS = _words("rung_draws", "RUNG_DRAWS_")
-PHASES = _words("rung_read_phase", "RUNG_READ_PHASE_")[:-1]   # the last is their number
+PHASES = _words("rung_read_phase", "RUNG_READ_PHASE_")[:-1]   # the last is the number of phases
 
 
 def _find() -> str:
-    """RUNG_LIBRARY, the library that the wheel carries, or one that is installed."""
+    """Return the path of librung: RUNG_LIBRARY, else the wheel's copy, else an installed one."""
     given = os.environ.get("RUNG_LIBRARY")
     if given:
         return given
@@ -193,18 +209,18 @@ def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise LibraryError(f"{path}: {error}; install the package ('pip install ./python') or set "
+        raise LibraryError(f"{path}: {error}; install it with 'pip install ./python', or set "
                            "RUNG_LIBRARY to librung.so") from None
     for name, (result, args) in FUNCTIONS.items():
         try:
             function = getattr(library, name)
         except AttributeError:
-            raise LibraryError(f"{path}: has no {name}: it is not the librung {VERSION} that this "
-                               "package is for") from None
+            raise LibraryError(f"{path}: has no {name}(); install librung {VERSION} from the same "
+                               "checkout as this package") from None
         function.restype, function.argtypes = result, args
     found = library.rung_version().decode()
     if found != VERSION:
-        raise LibraryError(f"{path}: is librung {found}, this package is for {VERSION}; install "
+        raise LibraryError(f"{path}: librung {found}, but this package needs {VERSION}; install "
                            "both from the same checkout")
     return library
 
@@ -213,28 +229,35 @@ lib = _load()
 
 
 def raise_last(status: int) -> NoReturn:
-    """The exception of a call that failed on this thread."""
+    """Raise the exception of a library call that has just failed.
+
+    The library keeps its last message per thread, so call this on the thread of the failed call.
+    """
     raise error_of(status, lib.rung_status_name(status).decode(),
                    os.fsdecode(lib.rung_last_error()), lib.rung_last_error_min_bytes())
 
 
 def check(status: int) -> int:
-    """`status`, unless it is a failure."""
+    """Return `status`, or raise its exception if it is negative."""
     if status < 0:
         raise_last(status)
     return status
 
 
 def string(value: str | bytes | os.PathLike, name: str) -> bytes:
-    """A path or name as the library takes it. A zero byte would end it early there."""
+    """Return a path or name as bytes for the library.
+
+    Raises:
+        InvalidError: it contains a zero byte, at which C would end it.
+    """
     found = os.fsencode(value)
     if b"\0" in found:
-        raise InvalidError(f"{name}={value!r}: has a zero byte")
+        raise InvalidError(f"{name}={value!r}: contains a zero byte")
     return found
 
 
 def text(value: bytes | None) -> str:
-    """A string of the library; "" for none."""
+    """Return a string of the library; "" for NULL."""
     return os.fsdecode(value) if value else ""
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that rung hands out and takes, exchanged by DLPack (github.com/dmlc/dlpack, versions 0 and
-1) without a copy and without torch's ABI."""
+"""Arrays of rung and of other libraries, exchanged through DLPack without a copy.
+
+DLPack (github.com/dmlc/dlpack, versions 0 and 1) makes rung independent of torch's ABI.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from .errors import InvalidError, NotSupportedError
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13   # DLDeviceType
 HOST_READABLE = (CPU, CUDA_HOST, CUDA_MANAGED)
-_READ_ONLY = 1   # flag of the versioned form
+_READ_ONLY = 1   # DLPACK_FLAG_BITMASK_READ_ONLY, in the versioned form only
 
 
 class _Tensor(Structure):
@@ -39,10 +41,12 @@ class _Versioned(Structure):
                 ("deleter", c_void_p), ("flags", c_uint64), ("tensor", _Tensor)]
 
 
-# names of a capsule, unused and used: it keeps their address, so they have to stay
+# Names of a capsule before and after use. A capsule stores only the address of its name, so these
+# objects must live as long as the process.
 _FORMS = ((b"dltensor_versioned", b"used_dltensor_versioned", _Versioned),
           (b"dltensor", b"used_dltensor", _Managed))
 
+# PYFUNCTYPE keeps the GIL, which the capsule functions need.
 _int_call = PYFUNCTYPE(c_int, py_object, c_char_p)
 _pointer_call = PYFUNCTYPE(c_void_p, py_object, c_char_p)
 _capsule_valid = _int_call(("PyCapsule_IsValid", pythonapi))
@@ -51,12 +55,12 @@ _capsule_rename = _int_call(("PyCapsule_SetName", pythonapi))
 
 
 def _packed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides, in elements, of an array in C order without gaps."""
+    """Return the strides, in elements, of a contiguous array in C order."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def device_name(device: tuple[int, int]) -> str:
-    """Of a device of DLPack."""
+    """Return the name of a DLPack device (type, number): "cpu", "cuda:N" or a description."""
     if device[0] in HOST_READABLE:
         return "cpu"
     return f"cuda:{device[1]}" if device[0] == CUDA else f"device {device} of DLPack"
@@ -66,52 +70,62 @@ def _capsule_of(source: Any, versioned: bool, **options: Any) -> Any:
     if versioned:
         try:
             return source.__dlpack__(max_version=(1, 0), **options)
-        except TypeError:   # from before versions
+        except TypeError:   # a library that predates versioned capsules
             pass
     return source.__dlpack__(**options)
 
 
 def _consumer(stream: Any) -> Optional[int]:
-    """The handle of __dlpack__()'s `stream`, of a CUDA array; None: no stream is to wait."""
+    """Return the handle of the CUDA stream that must wait; None: no stream waits.
+
+    Args:
+        stream: argument of `__dlpack__()`
+    """
     if stream is None:
-        return 1
+        return 1   # DLPack: the legacy default stream
     if not isinstance(stream, int) or isinstance(stream, bool):
-        raise TypeError(f"stream={stream!r}: give the handle of a CUDA stream, -1 or None")
+        raise TypeError(f"stream={stream!r}: not a CUDA stream; use its handle, -1 or None")
+    # DLPack forbids 0: it could be the legacy or the per-thread default stream.
     if stream == 0 or stream < -1:
-        raise BufferError(f"stream={stream}: not a CUDA stream of DLPack; give 1 (the default "
-                          "stream), 2 (the thread's), a handle, or -1 (none waits)")
+        raise BufferError(f"stream={stream}: not a CUDA stream of DLPack; use 1 (default stream), "
+                          "2 (per thread), a handle, or -1 (no wait)")
     return None if stream == -1 else stream
 
 
 def _managed_of(capsule: Any, source: Any) -> tuple[Any, bytes, bytes]:
-    """What an unused capsule holds, its name, and that of a used one."""
+    """Return the struct in an unused capsule, the capsule's name, and its name after use."""
     for name, used, form in _FORMS:
         if _capsule_valid(capsule, name):
             return form.from_address(_capsule_pointer(capsule, name)), name, used
-    raise InvalidError(f"__dlpack__() of {type(source).__name__} did not give an unused DLPack "
+    raise InvalidError(f"{type(source).__name__}.__dlpack__(): did not return an unused DLPack "
                        "capsule")
 
 
 class _Memory:
-    """Memory at an address, as numpy takes it."""
+    """Memory at an address, in the form that numpy accepts."""
 
     __slots__ = ("__array_interface__", "_owner")
 
     def __init__(self, data: int, shape: tuple[int, ...], descr: str, owner: Any):
         self.__array_interface__ = {"data": (data, False), "shape": shape, "typestr": descr,
                                     "version": 3}
-        self._owner = owner
+        self._owner = owner   # numpy's array refers to this object, and so to the owner
 
 
 class Array:
-    """An array in memory that rung holds: C order, on the host or a GPU.
+    """An array in memory that rung owns: contiguous, in C order, on the host or a GPU.
 
-    `numpy()` and `torch()` give it without a copy; so does any library's `from_dlpack()`. The
-    memory goes back to rung when neither this nor what was made of it is left.
+    `numpy()`, `torch()` and any library's `from_dlpack()` return it without a copy. rung reuses or
+    frees the memory when this object and all arrays created from it are gone.
 
-    Attributes: `shape`, `dtype` (a `rung.DType`), `device` ("cpu" or "cuda:N"), `data` (address),
-    `nbytes`; `ready`, on a GPU: `ready(handle)` lets a CUDA stream wait for the memory's writers;
-    None: it has been written.
+    Attributes:
+        shape: tuple of ints
+        dtype: a `rung.DType`
+        device: "cpu" or "cuda:N"
+        data: address
+        nbytes: size in bytes
+        ready: for memory of a GPU: `ready(handle)` makes a CUDA stream wait until the memory has
+            been written; None: it has been written already
     """
 
     __slots__ = ("shape", "dtype", "data", "ready", "_device", "_owner", "__weakref__")
@@ -123,7 +137,7 @@ class Array:
         self.ready = ready
         self.shape = shape
         self.dtype = dtype
-        self._owner = owner   # kept for as long as the memory is
+        self._owner = owner   # keeps the memory alive
         self._device = device
 
     @property
@@ -141,29 +155,39 @@ class Array:
         return f"rung.Array(shape={self.shape}, dtype={self.dtype.name}, device={self.device})"
 
     def __reduce__(self):
-        raise NotSupportedError("pickle: rung.Array is memory of this process; "
+        raise NotSupportedError("pickle: a rung.Array is memory of this process; "
                                 "pickle its numpy() or torch()")
 
     def view(self, dtype: DType) -> Array:
-        """The same memory as elements of another type of the same width."""
+        """Return the same memory as elements of another type.
+
+        Args:
+            dtype: type with elements of the same width
+
+        Raises:
+            InvalidError: the widths differ.
+        """
         if dtype.dlpack[1] != self.dtype.dlpack[1]:
-            raise InvalidError(f"a view of {self.dtype.name} as {dtype.name}: they are not of the "
-                               "same width")
+            raise InvalidError(f"view of {self.dtype.name} as {dtype.name}: the widths differ; "
+                               f"use a type of {self.dtype.dlpack[1]} bits")
         return Array(self.data, self.shape, dtype, self._owner, self._device, self.ready)
 
     def numpy(self) -> np.ndarray:
-        """As a numpy array, without a copy; bf16 as two bytes of void. InvalidError for GPU
-        memory."""
+        """Return the array as numpy, without a copy; bf16 as two bytes of void.
+
+        Raises:
+            InvalidError: the memory is on a GPU.
+        """
         if self._device[0] not in HOST_READABLE:
             raise InvalidError(f"rows are on {self.device}: numpy reads host memory; use torch()")
         return self._as(self.dtype.numpy)
 
-    def _as(self, descr: str) -> np.ndarray:   # numpy reads nothing of it here
+    def _as(self, descr: str) -> np.ndarray:   # reads no element: the memory may be on a GPU
         return (np.asarray(_Memory(self.data, self.shape, descr, self)) if 0 not in self.shape
                 else np.empty(self.shape, descr))
 
     def torch(self):
-        """As a torch tensor, without a copy."""
+        """Return the array as a torch tensor, without a copy."""
         import torch
 
         if 0 in self.shape:
@@ -175,8 +199,8 @@ class Array:
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
-                raise ValueError(f"{self.dtype.name} as {np.dtype(dtype)} is a copy, and "
-                                 "copy=False")
+                raise ValueError(f"dtype={np.dtype(dtype)}: converting {self.dtype.name} needs a "
+                                 "copy; leave out copy=False")
             return array.astype(dtype)
         return array.copy() if copy else array
 
@@ -184,23 +208,32 @@ class Array:
         return self._device
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """A capsule, versioned (1.0) where `max_version` allows it.
+        """Return a DLPack capsule, versioned (1.0) if `max_version` allows it.
 
         Args:
-            stream: of an array on a GPU: work put on it from now on finds the memory written.
-                The handle of a CUDA stream; 1 or None: the default stream, 2: the thread's, -1: the
-                caller waits by other means. Ignored for host memory
+            stream: handle of the CUDA stream on which a GPU array will be read: work queued on it
+                from now on finds the memory written. 1 or None: the default stream, 2: the
+                per-thread default stream, -1: the caller waits by other means. Ignored for host
+                memory
+            max_version: highest DLPack version that the caller reads, (major, minor)
+            dl_device: must be the array's device, or None
+            copy: must be false: the memory is never copied
+
+        Raises:
+            BufferError: another device, a copy, or an invalid stream.
+            TypeError: `stream` is not an integer.
         """
         consumer = _consumer(stream) if self._device[0] == CUDA else None
         if dl_device is not None and tuple(dl_device) != self._device:
-            raise BufferError(f"the array is on device {self._device}, not {tuple(dl_device)}: "
-                              "copy it there first")
+            raise BufferError(f"dl_device={tuple(dl_device)}: the array is on device "
+                              f"{self._device}; copy it first")
         if copy:
-            raise BufferError("the array is not copied here: take it as it is and copy that")
-        # The capsule is numpy's: what runs when it dies is in C, and may run while an exception is
-        # on its way, without the GIL, and when
-        # the interpreter has ended. numpy has no bf16 and knows no GPUs: these are put in
-        # afterwards, and it reads none of the memory.
+            raise BufferError("copy=True: the array is not copied here; import it without a copy "
+                              "and copy the result")
+        # numpy creates the capsule, because its deleter is C code: it may run while an exception
+        # propagates, without the GIL, and after the interpreter has ended. numpy has no bf16 and
+        # does not support GPUs, so the element type and the device are written into the capsule
+        # afterwards. numpy reads none of the memory.
         code, bits = self.dtype.dlpack
         if consumer is not None and self.ready is not None:
             self.ready(consumer)
@@ -209,7 +242,7 @@ class Array:
         tensor = _managed_of(capsule, self)[0].tensor
         tensor.dtype_code = code
         tensor.device_type, tensor.device_id = self._device
-        if 0 in self.shape:
+        if 0 in self.shape:   # numpy's address of an empty array, which is not on the device
             tensor.data = None
         return capsule
 
@@ -217,29 +250,40 @@ class Array:
 class Foreign:
     """Memory of another library, borrowed through DLPack until this object is deleted.
 
-    Attributes: `data` (address), `shape`, `strides` (elements), `dtype` (a `rung.DType` or None),
-    `device` (type, number), `read_only`.
+    Attributes:
+        data: address of the first element
+        shape, strides: tuples of ints; strides in elements
+        dtype: a `rung.DType`; None: a type that rung does not support
+        device: DLPack device (type, number)
+        read_only: whether the memory must not be written to
 
     Args:
+        source: object with `__dlpack__()`
         stream: handle of a CUDA stream, for GPU memory: later work on it waits for the work
             of the other library. None: the default stream
+
+    Raises:
+        InvalidError: no unused capsule, a DLPack version other than 0 and 1, or GPU memory for
+            which no stream can wait.
     """
 
     _unuse: Callable[[], Any] = staticmethod(list)
-    __del__ = property(attrgetter("_unuse"))   # no bytecode: see rung.owned
+    __del__ = property(attrgetter("_unuse"))   # runs no bytecode, see rung.owned
 
     def __init__(self, source: Any, stream: Optional[int] = None):
-        # The device first: of other devices than CUDA numpy and others take no stream.
+        # The device is read first: numpy and others refuse a stream for any device but CUDA.
         device = source.__dlpack_device__() if hasattr(source, "__dlpack_device__") else (CPU, 0)
         options = {"stream": stream} if stream is not None and device[0] == CUDA else {}
         capsule = self._capsule = _capsule_of(source, True, **options)
         managed, unused, used = _managed_of(capsule, source)
         versioned = isinstance(managed, _Versioned)
         if versioned and managed.major != 1:
-            raise InvalidError(f"DLPack {managed.major}.{managed.minor}: versions 0 and 1 are "
-                               "understood")
+            raise InvalidError(f"DLPack {managed.major}.{managed.minor}: unsupported version; use "
+                               "version 0 or 1")
         tensor = managed.tensor
-        # used, for others; a capsule that dies unused gives the memory back
+        # Renaming marks the capsule as used, so that nothing else borrows it. It gets its old name
+        # when this object dies: the deleter of an unused capsule releases the memory. The rename is
+        # prepared before the capsule is marked, so that no exception can come between.
         self._unuse = partial(_capsule_rename, capsule, unused)
         _capsule_rename(capsule, used)
         self.data = (tensor.data or 0) + tensor.byte_offset
@@ -250,13 +294,13 @@ class Foreign:
                                     tensor.dtype_bits)) if tensor.dtype_lanes == 1 else None
         self.device = (tensor.device_type, tensor.device_id)
         if self.device[0] == CUDA != device[0]:
-            raise InvalidError(f"{type(source).__name__} on {device_name(self.device)}: has no "
-                               "__dlpack_device__(), so no stream can wait for it; add one")
+            raise InvalidError(f"{type(source).__name__} on {device_name(self.device)}: without "
+                               "__dlpack_device__() no stream can wait for it; add that method")
         self.read_only = bool(versioned and managed.flags & _READ_ONLY)
 
     @property
     def contiguous(self) -> bool:
-        """Whether it is in C order without gaps."""
+        """Whether the memory is in C order without gaps."""
         strides = zip(self.shape, self.strides, _packed(self.shape))
         return 0 in self.shape or all(length == 1 or stride == packed
                                       for length, stride, packed in strides)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Staged data sets: what is in them, and their arrays by original vertex or by rank."""
+"""Staged data sets: their description, graph, and arrays by original vertex or by rank."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from .owned import Owned
 
 
 def _load_array(memory: Owned, name: str) -> np.ndarray:
+    """Load an array of an open data set into memory that the numpy array owns."""
     info, data = c.rung_array_info(), Owned(lib.rung_free)
     check(lib.rung_dataset_load_array(memory, string(name, "name"), byref(info),
                                       byref(data.pointer)))
@@ -28,9 +29,9 @@ def _load_array(memory: Owned, name: str) -> np.ndarray:
 
 
 class LazyArray:
-    """An array of a data set, loaded when first used, also after the data set was closed.
+    """An array of a data set, loaded at first use, even if the data set has been closed by then.
 
-    Threads: any; two may load it twice.
+    Threads: any. Two that use it first at the same time both load it, and one copy is kept.
     """
 
     __slots__ = ("_memory", "_name", "_array")
@@ -46,10 +47,12 @@ class LazyArray:
 
 
 class Graph:
-    """The relabelled graph in memory, its vertices ranks: `indptr` int64 [vertices + 1], `indices`
-    int32 or int64 [edges], numpy without a copy.
+    """The relabelled graph in memory. Its vertices are ranks; column v lists v's in-neighbours.
 
-    Column v lists the in-neighbours of v.
+    Attributes:
+        vertex_count, edge_count: ints
+        indptr: int64 [vertex_count + 1], numpy without a copy
+        indices: int32 or int64 [edge_count], numpy without a copy
     """
 
     def __init__(self, dataset: Owned):
@@ -63,29 +66,42 @@ class Graph:
                              BY_CODE[6 if csc.index_bytes == 4 else 8], self.memory).numpy()
 
     def __reduce__(self):
-        raise NotSupportedError("pickle: rung.Graph is memory of this process; "
+        raise NotSupportedError("pickle: a rung.Graph is memory of this process; "
                                 "pickle its rung.Dataset, and call graph()")
 
 
-# Of each data set, for as long as anything has it: it is by far the largest thing that loaders and
-# samplers have in common. By its manifest's file.
+# One graph per data set while anything refers to it, because it is by far the largest object that
+# loaders and samplers share. The key identifies the manifest's file, so that a data set that was
+# staged again under the same path gets a new graph.
 _graphs: weakref.WeakValueDictionary[tuple[int, ...], Graph] = weakref.WeakValueDictionary()
 
 
 class Dataset:
-    """A staged data set, `Dataset(path)`. A context manager. Threads: any.
+    """A staged data set. A context manager. Threads: any.
 
-    Raises NotFoundError (no folder, or not staged to its end), FormatError, CorruptError,
-    ReadError.
+    Args:
+        path: folder written by `rung.stage()` or `rung stage`
 
-    Attributes: `path`, `vertex_count`, `edge_count`, `shape` (of the features, [vertices, ...]),
-    `dtype`, `fanouts`, `batch_size` (as given at staging; -1: all neighbours), `draws` ("all" or
-    "new"), `score` (method), `splits` (names), `arrays` (names of further ones), `has_labels`.
+    Attributes:
+        path: absolute path
+        vertex_count, edge_count: ints
+        shape, dtype: of the features: [vertices, ...] and a `rung.DType`
+        row_bytes, feature_bytes: size of a row and of all rows
+        fanouts, batch_size, draws: sampling as given at staging; a fanout of -1: all neighbours;
+            `draws` is "all" or "new"
+        score: name of the method that ranked the rows
+        splits, arrays: names of the splits and of the further arrays
+        has_labels: bool
+
+    Raises:
+        NotFoundError: the folder does not exist, or staging has not finished.
+        FormatError, CorruptError, ReadError: a file is malformed, damaged or unreadable.
     """
 
     def __init__(self, path: str | os.PathLike):
         self.path: str = os.path.abspath(os.fsdecode(path))
-        self._memory: Optional[Owned] = Owned(lib.rung_dataset_close)   # a call on it holds it, too
+        # A call holds a reference, too, so that close() on another thread cannot end it early.
+        self._memory: Optional[Owned] = Owned(lib.rung_dataset_close)
         check(lib.rung_dataset_open(string(self.path, "path"), byref(self._memory.pointer)))
         self._lock = threading.RLock()
         self._graph: Optional[Graph] = None
@@ -117,55 +133,75 @@ class Dataset:
         return memory
 
     def _forked(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()   # a thread of the parent may have held the old one
 
     def array(self, name: str) -> np.ndarray:
-        """An array of the data set in memory: "labels", "score", "features_NAME" [vertices, ...] in
-        rank order, "vertex_of_rank", "rank_of_vertex", or "split_NAME" (ranks, in the given
-        order). A numpy array without a copy, owned by the caller.
+        """Load an array of the data set into memory.
 
-        Raises NotFoundError (no such array), RangeError (an id out of range), ReadError,
-        NoMemoryError, ClosedError.
+        Args:
+            name: "labels", "score" or "features_NAME" [vertices, ...], all in rank order;
+                "vertex_of_rank", "rank_of_vertex" [vertices]; or "split_NAME" (ranks, in the order
+                given at staging)
+
+        Returns:
+            A numpy array in new memory, which the caller owns.
+
+        Raises:
+            NotFoundError: the data set has no such array.
+            RangeError: an entry is not a vertex of the data set.
+            ReadError, NoMemoryError, ClosedError: see `rung.Error`.
         """
         return _load_array(self._open(), name)
 
     def _check_ids(self, given: Any, name: str) -> np.ndarray:
-        """`given` as int64 [n]: numpy would count negative ones from the end, without an error."""
+        """Return `given` as int64 [n], all of them vertices of the data set.
+
+        The check is needed because numpy counts negative indices from the end without an error.
+        """
         found = np.asarray(given)
         if found.ndim != 1 or found.dtype.kind not in "iu":
-            raise InvalidError(f"{name} {list(found.shape)} {found.dtype}: "
-                               "give integers in one dimension")
+            raise InvalidError(f"{name} {list(found.shape)} {found.dtype}: not a list of vertices; "
+                               "use integers in one dimension")
         outside = np.flatnonzero((found < 0) | (found >= self.vertex_count))
         if len(outside):
-            raise RangeError(f"{name}[{outside[0]}] = {found[outside[0]]}: {self.path} has "
-                             f"vertices 0 to {self.vertex_count - 1}")
+            raise RangeError(f"{name}[{outside[0]}]={found[outside[0]]}: out of range; {self.path} "
+                             f"has vertices 0 to {self.vertex_count - 1}")
         return found.astype(np.int64)
 
     def split(self, name: str, ranks: bool = False) -> np.ndarray:
-        """Vertices of a split, int64 [vertices of it], by original id or, with `ranks`, by rank; in
-        the order it was given.
+        """Return the vertices of a split, int64 [n], in the order given at staging.
 
-        Raises what `array()` raises.
+        Args:
+            name: of the split, such as "train"
+            ranks: return ranks instead of original vertices
+
+        Raises:
+            NotFoundError and others: as `array()`.
         """
         found = self.array("split_" + name).astype(np.int64)
         return found if ranks else self.array("vertex_of_rank")[found].astype(np.int64)
 
     def labels(self) -> np.ndarray:
-        """Labels [vertices, ...] by original vertex, in their dtype. NotFoundError when it was
-        staged without."""
+        """Return the labels [vertices, ...] by original vertex, in their dtype.
+
+        Raises:
+            NotFoundError: the data set was staged without labels. Others: as `array()`.
+        """
         return self.array("labels")[self.array("rank_of_vertex")]
 
     def graph(self) -> Graph:
-        """The relabelled graph, checked; in memory once for all that use it. Takes 8 bytes a vertex
-        and 4 or 8 an edge.
+        """Return the relabelled graph, loaded and checked at first use.
 
-        Raises FormatError, RangeError (an entry that cannot be), ReadError, NoMemoryError,
-        ClosedError.
+        All users in the process share one copy. It needs 8 bytes per vertex and 4 or 8 per edge.
+
+        Raises:
+            FormatError, RangeError: the graph's files are malformed.
+            ReadError, NoMemoryError, ClosedError: see `rung.Error`.
         """
         with self._lock:
             memory = self._open()
-            # two threads may load one each: a lock of all would be one more that a forked child
-            # could find held
+            # Two data sets of the same path may load one graph each at the same time. A global lock
+            # would prevent it, but a forked child could find that lock held forever.
             if self._graph is None:
                 self._graph = _graphs.get(self._identity)
             if self._graph is None:
@@ -173,7 +209,7 @@ class Dataset:
             return self._graph
 
     def close(self) -> None:
-        """Close; arrays, the graph, and stores opened from it go on."""
+        """Close the data set. Arrays, the graph, and stores opened from it remain usable."""
         self._memory = self._graph = None
 
     def __enter__(self) -> Dataset:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data-parallel training (torchrun, torch.distributed): the ranks of a machine share one store."""
+"""Data-parallel training with torch.distributed: the ranks of each machine share one store."""
 
 from __future__ import annotations
 
@@ -17,45 +17,53 @@ from .store import open as open_store
 
 
 def _share_path() -> str:
-    """The same for all ranks of a job on a machine, and for no other job."""
+    """Return a path that all ranks of a job on a machine agree on, and no other job uses."""
     job = "-".join(os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_PORT"))
     return os.path.join(tempfile.gettempdir(), f"rung-{os.getuid()}-{job}", "store")
 
 
 def _own_gpu(local_rank: int) -> int:
-    """The number of a rank's GPU. A launcher may show each rank one, which has number 0 then."""
+    """Return the number of this rank's GPU: 0 if its launcher makes only one visible."""
     return 0 if torch.cuda.device_count() == 1 else local_rank
 
 
 def open(path: Union[str, os.PathLike], *, share: Optional[Union[str, os.PathLike]] = None,
          vertex_ids: bool = True, **options: Any) -> Store:   # pylint: disable=redefined-builtin
-    """`rung.open()` for every rank of an initialised process group, called by all: the first rank
-    of each machine opens the store, the others attach.
+    """Open a store that the ranks of a machine share; every rank of the process group calls this.
 
-    Where the first rank gathers on a GPU (`gpu=`, `gpus=`), each other one does on the GPU of its
-    LOCAL_RANK.
-
-    Its host memory, and the cache of rows from the file, exist once a machine. On several machines
-    each opens its own copy under `path`.
+    The first rank of each machine opens the store and the others attach, so host memory and the
+    cold-row cache exist once per machine. If the first rank gathers on a GPU (`gpu=`, `gpus=`),
+    each other rank gathers on the GPU of its LOCAL_RANK.
 
     Args:
-        share: socket of this job on this machine (default: one in the temporary folder, named by
-            the job)
-        options: of `rung.open()`, those of the first rank of the machine; `requests` and
-            `batch_rows` of each
+        path: staged data set; each machine opens its own copy under this path
+        share: socket of this job on this machine (default: one in the temporary folder, with the
+            job's id in its name)
+        vertex_ids: as in `rung.open()`
+        options: of `rung.open()`. The first rank of a machine uses them all, the others use
+            `requests` and `batch_rows`
 
-    Raises what opening or attaching raises, on all ranks: none is left waiting.
+    Returns:
+        The store, which the caller closes. The first rank's memory serves the whole machine: call
+        `torch.distributed.barrier()` before closing it.
+
+    Raises:
+        InvalidError: no process group, or LOCAL_RANK is not set.
+        Error: opening or attaching failed. All ranks raise if one fails, so that none waits
+            forever; a rank that did not fail itself raises InvalidError with the other's message.
     """
     if not dist.is_initialized():
-        raise InvalidError("torch.distributed is not initialised: call init_process_group() "
-                           "first, and start with torchrun")
+        raise InvalidError("torch.distributed is not initialised; start with torchrun and call "
+                           "init_process_group() first")
     if "LOCAL_RANK" not in os.environ:
-        raise InvalidError("LOCAL_RANK is not set: start with torchrun, or set it to the rank on "
+        raise InvalidError("LOCAL_RANK is not set; start with torchrun, or set it to the rank on "
                            "this machine")
     share_path = os.fspath(share) if share is not None else _share_path()
     store, error = None, None
     local_rank, machine, on_gpu = int(os.environ["LOCAL_RANK"]), os.uname().nodename, False
     try:
+        # First turn: the first rank of each machine opens. Second turn: the others attach, which
+        # needs the socket. All ranks exchange errors after each turn.
         for turn in (True, False):
             try:
                 if turn and local_rank == 0:
@@ -69,7 +77,7 @@ def open(path: Union[str, os.PathLike], *, share: Optional[Union[str, os.PathLik
                         given["gpu"] = _own_gpu(local_rank)
                     store = attach(share_path, vertex_ids=vertex_ids, **given)
             except Exception as found:   # pylint: disable=broad-exception-caught
-                error = found   # raised below, once all ranks know
+                error = found   # raised below: a rank that left here would block the others' gather
             found_by: list = [None] * dist.get_world_size()
             own_error = None if error is None else f"{type(error).__name__}: {error}"
             own = machine if store is not None and store.gpu >= 0 else None

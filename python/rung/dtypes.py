@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types: librung's numbers, and what numpy, torch and DLPack call them."""
+"""Element types: librung's codes, and their names in numpy, torch and DLPack."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 
 class DType(NamedTuple):
-    """One of librung's element types."""
+    """An element type of librung."""
 
-    code: int       # enum rung_dtype
-    name: str       # as on the command line
-    numpy: str      # descr; bf16 has no numpy type: two bytes of void
-    torch: str      # attribute of torch
+    code: int       # value of enum rung_dtype
+    name: str       # as on the command line, such as "f32"
+    numpy: str      # numpy descr; numpy has no bf16, which is two bytes of void
+    torch: str      # name in module torch
     dlpack: tuple[int, int]   # DLDataTypeCode, bits
 
 
@@ -36,6 +36,7 @@ DTYPES = [
 BY_CODE = {dtype.code: dtype for dtype in DTYPES}
 BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 BY_DLPACK = {dtype.dlpack: dtype for dtype in DTYPES}
+# Types of lists of ids: librung's code by numpy dtype, by torch dtype and by DLPack type.
 ID_NUMPY = {np.dtype(BY_NAME[name].numpy): BY_NAME[name].code
             for name in ("i32", "u32", "i64", "u64")}
 ID_TORCH = {"torch." + BY_NAME[name].torch: BY_NAME[name].code
@@ -44,4 +45,5 @@ ID_DLPACK = {BY_NAME[name].dlpack: BY_NAME[name].code for name in ("i32", "u32",
 
 
 def numpy_dtype(dtype: DType) -> np.dtype:
+    """Return the numpy dtype of an element type."""
     return np.dtype(dtype.numpy)

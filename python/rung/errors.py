@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong, as exceptions: one class for each status of librung, each also of the built-in
-class that a caller would expect.
+"""Exceptions: one class per status of librung, each also an instance of a matching built-in class.
 
-The text is the library's sentence: file, place, value and cure.
+The text is the library's message: what failed, with file, offset and value, and what to do.
 """
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """Any failure of rung. `status` is the library's name of it ("RUNG_E_IO"), "" when Python found
-    it.
+    """Any failure of rung.
 
-    `min_bytes`: the memory budget that would have been enough, when one was too small; else 0.
+    Attributes:
+        status: name of the library's status, such as "RUNG_E_IO"; "" if the Python package
+            detected the failure
+        min_bytes: smallest memory budget that works, if the given one was too small; otherwise 0
     """
 
     status: str = ""
@@ -20,27 +21,27 @@ class Error(Exception):
 
 
 class LibraryError(Error, ImportError):
-    """librung was not found, or is of another version."""
+    """librung was not found, or has another version."""
 
 
 class InvalidError(Error, ValueError):
-    """An argument that cannot be: RUNG_E_INVAL."""
+    """An argument is invalid, or a memory budget is too small: RUNG_E_INVAL."""
 
 
 class NoMemoryError(Error, MemoryError):
-    """Out of memory, of the host, a NUMA node or a GPU: RUNG_E_NOMEM."""
+    """The host, a NUMA node or a GPU is out of memory: RUNG_E_NOMEM."""
 
 
 class ReadError(Error, OSError):
-    """A read or write failed, with file, offset and errno; or any other CUDA error: RUNG_E_IO."""
+    """A read, a write or a CUDA call failed: RUNG_E_IO."""
 
 
 class NoDeviceError(Error, RuntimeError):
-    """No such hardware: RUNG_E_NODEV."""
+    """The requested hardware does not exist: RUNG_E_NODEV."""
 
 
 class NotSupportedError(Error, NotImplementedError):
-    """Not built in, or this machine does not allow it: RUNG_E_NOSUP."""
+    """The operation is not built in, or not possible here: RUNG_E_NOSUP."""
 
 
 class AgainError(Error, RuntimeError):
@@ -48,23 +49,23 @@ class AgainError(Error, RuntimeError):
 
 
 class AbiError(Error, RuntimeError):
-    """Library, package or another process are of different versions: RUNG_E_ABI."""
+    """The library, the package or another process has a different version: RUNG_E_ABI."""
 
 
 class NotFoundError(Error, FileNotFoundError):
-    """No such file, data set or entry: RUNG_E_NOENT."""
+    """A file, data set or array does not exist, or no store is shared: RUNG_E_NOENT."""
 
 
 class ExistsError(Error, FileExistsError):
-    """The output is there already: RUNG_E_EXIST."""
+    """The output exists already: RUNG_E_EXIST."""
 
 
 class FormatError(Error, ValueError):
-    """A malformed file: RUNG_E_FORMAT."""
+    """A file is malformed: RUNG_E_FORMAT."""
 
 
 class RangeError(Error, IndexError):
-    """An id outside the data set: RUNG_E_RANGE."""
+    """An id is outside the data set: RUNG_E_RANGE."""
 
 
 class NoSpaceError(Error, OSError):
@@ -72,7 +73,7 @@ class NoSpaceError(Error, OSError):
 
 
 class CorruptError(Error, ValueError):
-    """Data do not agree with their checksum: RUNG_E_CORRUPT."""
+    """Data do not match their checksum: RUNG_E_CORRUPT."""
 
 
 class CanceledError(Error, RuntimeError):
@@ -80,19 +81,19 @@ class CanceledError(Error, RuntimeError):
 
 
 class TimedOutError(Error, TimeoutError):
-    """No answer within the time given: RUNG_E_TIMEDOUT."""
+    """A time limit has passed: RUNG_E_TIMEDOUT."""
 
 
 class BusyError(Error, OSError):
-    """Another process uses it: RUNG_E_BUSY."""
+    """Another process stages to, or shares at, this path: RUNG_E_BUSY."""
 
 
 class ClosedError(Error, ValueError):
-    """The store, data set or loader was closed."""
+    """The store, data set or loader has been closed."""
 
 
 class ForkError(Error, RuntimeError):
-    """Something that a forked child cannot use, such as a store that gathers on a GPU."""
+    """A forked child cannot use the object, such as a store that gathers on a GPU."""
 
 
 _CLASSES = {
@@ -108,7 +109,13 @@ _CLASSES = {
 
 
 def error_of(status: int, name: str, sentence: str, min_bytes: int = 0) -> Error:
-    """The exception of a status, with the library's sentence."""
+    """Return the exception of a status.
+
+    Args:
+        status, name: number and name of the library's status
+        sentence: the library's message; "" for none
+        min_bytes: as in `Error`
+    """
     error = _CLASSES.get(name, Error)(sentence or f"{name} ({status})")
     error.status = name
     error.min_bytes = min_bytes

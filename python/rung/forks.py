@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects notified in a child of os.fork(), where locks of other threads are never released, and
-when the interpreter ends, while CUDA and the library's threads still run.
+"""Notification of objects in forked children and at the interpreter's exit.
 
-At exit loaders end first, then stores, while CUDA works. Calls that threads are inside are waited
-for, later ones are refused, and memory that arrays show stays.
+A child of os.fork() has only the thread that forked: the library's threads do not exist there, and
+a lock that another thread held is never released. The child therefore forgets handles that threads
+of the parent work on, without releasing them. A store is opened or attached again when the child
+first uses it, a sampler is created again, and a loader raises ForkError.
 
-A forked child forgets what the parent's threads work on, and does not release it. A store is
-opened or attached again there when it is first used, a sampler is created again, and a loader
-refuses.
+At exit, objects end while CUDA and the library's threads still run: loaders before their stores.
+Calls in progress on other threads are waited for, later calls raise ClosedError, and memory that
+arrays refer to stays valid.
 """
 
 from __future__ import annotations
@@ -21,26 +22,29 @@ from typing import Any, Protocol
 
 
 class Forked(Protocol):
-    """Notified in the child before anything else runs there.
+    """An object with `_forked()`, which is called in a child before any other code runs there.
 
-    One with an `_exit()` as well is notified when the interpreter ends, those created last first:
-    its calls that threads are inside are waited for there, and those of daemon threads afterwards
-    are refused.
+    If it also has `_exit()`, this is called when the interpreter ends, in reverse order of
+    creation. `_exit()` waits for calls in progress and makes later calls, as of daemon threads,
+    raise ClosedError.
     """
 
     def _forked(self) -> None: ...
 
 
+# Keys in order of creation. A dict, because its pop() can be the callback of the references.
 _watched: dict[weakref.ref[Forked], None] = {}
 
 
 def watch(thing: Forked) -> None:
-    """Call `thing._forked()` in every child forked from now on, for as long as `thing` lives."""
+    """Call `thing._forked()` in every child that is forked while `thing` exists."""
     _watched[weakref.ref(thing, _watched.pop)] = None
 
 
 def _in_child() -> None:
-    things = [reference() for reference in list(_watched)]   # they live until all are notified
+    # Strong references: otherwise one _forked() could drop the last reference to an object that has
+    # not been notified, which would then release a handle of the parent.
+    things = [reference() for reference in list(_watched)]
     for thing in things:
         if thing is not None:
             thing._forked()
@@ -50,22 +54,24 @@ def _at_exit() -> None:
     for reference in reversed(list(_watched)):
         ends = getattr(reference(), "_exit", None)
         if ends is not None:
-            with suppress(Exception):   # the others are ended all the same
+            with suppress(Exception):   # a failure must not keep the others from ending
                 ends()
 
 
 class Calls:
-    """The calls that threads are inside. Each holds a lock of its thread: `with calls.lock(): ...`.
+    """The calls in progress on an object. Each holds its thread's lock: `with calls.lock(): ...`.
 
-    Locks of C have no gap between taking them and the `with` that releases them; that of
-    threading.Condition, which is written in Python, has one.
+    `wait()` acquires every thread's lock once. RLock is written in C, so that no signal can raise
+    between acquiring it and the `with` that releases it. threading.Condition is written in Python
+    and has that gap.
     """
 
     def __init__(self) -> None:
         self._mine = threading.local()
-        self._all: set[weakref.ref] = set()
+        self._all: set[weakref.ref] = set()   # a lock goes with its thread
 
     def lock(self) -> Any:
+        """Return the calling thread's lock, created at its first call."""
         lock = getattr(self._mine, "lock", None)
         if lock is None:
             lock = threading.RLock()
@@ -74,11 +80,11 @@ class Calls:
         return lock
 
     def inside(self) -> bool:
-        """Whether this thread is, as a signal handler may find."""
+        """Return whether this thread is inside a call, which its signal handler may interrupt."""
         return self.lock()._is_owned()
 
     def wait(self) -> None:
-        """Return once all threads have left those that they are in now."""
+        """Return when all calls that are in progress now have ended."""
         for reference in list(self._all):
             lock = reference()
             if lock is not None:

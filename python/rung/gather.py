@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers that are on their way.
+"""Asynchronous gathers in flight.
 
-New rows are allocated on the stream of their gather. record_stream() is called for each other
-stream that uses ids or rows, so torch keeps their memory after wait_stream(), and the request is
-released without a wait.
+On a GPU, new rows are allocated on the gather's stream. record_stream() is called for each other
+stream that uses the ids or rows. torch therefore keeps their memory after wait_stream() until that
+stream's work has run, and the request can be released without a wait on the host.
 """
 
 from __future__ import annotations
@@ -27,51 +27,76 @@ if TYPE_CHECKING:
 
 
 class Flight(Running):
-    """A request that the library works on, and what it reads and writes.
+    """A request of the library in flight, with the memory that it reads and writes.
 
-    Ended once: by its Gather, by its store's close(), or when neither refers to it any more.
+    It is ended once: by its Gather, by its store's close(), or when neither refers to it any more.
+    Its Gather and close() may do so from different threads.
+
+    Args:
+        memory: the store
+        keeps: ids and rows, kept until the request has ended
     """
 
     def __init__(self, memory: Owned, keeps: Any):
         super().__init__(lib.rung_request_put, of=(memory,), keeps=keeps)
-        # a put on a GPU would not wait, and what `keeps` has is written to until the end
+        # The steps of release() begin with a wait: rung_request_put() does not wait on a GPU, and
+        # the memory in `keeps` is written until the request ends. wait_stream() empties the list
+        # when torch keeps that memory.
         self._awaited = [self.pointer]
         waits = map(lib.rung_request_wait, filter(None, self._awaited), (-1,))
-        self.ended = threading.Lock()   # held until then
+        self.ended = threading.Lock()   # held until the request has ended
         self.ended.acquire()
         self._steps[:0] = partial(list, waits), partial(self.ended.release)
-        self._waiting = threading.RLock()   # held for as long as one of them waits
-        self._ending = threading.RLock()    # held while the request is put; taken inside the other
-        self._over = False
-        self.failed: Optional[tuple[int, str]] = None   # status and sentence
+        # Two locks, so that done() does not block while another thread waits. Order: _waiting, then
+        # _ending.
+        self._waiting = threading.RLock()   # held while a thread waits for the request
+        self._ending = threading.RLock()    # held while the request is put, or polled
+        self._over = False   # the request has been put: its pointer must not be used any more
+        self.failed: Optional[tuple[int, str]] = None   # status and message of its failure
 
     def done(self) -> bool:
+        """Return whether the request has ended. Never blocks."""
         with self._ending:
             return self._over or bool(lib.rung_request_poll(self))
 
     def wait(self, timeout_ns: int) -> None:
-        """End it. TimedOutError leaves it as it is."""
+        """Wait for the request, and put it.
+
+        A failure of the request is stored in `failed`, not raised.
+
+        Args:
+            timeout_ns: longest wait in nanoseconds; -1: no limit
+
+        Raises:
+            TimedOutError: the request is still in flight.
+        """
         with self._waiting:
             if not self._over and self.pointer:
                 status = lib.rung_request_wait(self, timeout_ns)
                 if status < 0:
+                    # Either the wait has failed, and the request is in flight, or the request has.
                     if not lib.rung_request_poll(self):
                         raise_last(status)
-                    status = lib.rung_request_wait(self, -1)   # it came just then, or failed so
+                    # It has ended, perhaps since the timeout: this returns its own status.
+                    status = lib.rung_request_wait(self, -1)
                 if status < 0:
                     self.failed = status, text(lib.rung_request_error(self))
             with self._ending:
                 self._over = True
                 self.release()
-            kept, self.keeps = self.keeps, None   # released after the lock
-        del kept
+            kept, self.keeps = self.keeps, None
+        del kept   # outside the lock: destructors of arrays may run arbitrary code
 
     def wait_stream(self, handle: int, kept: bool = False) -> bool:
-        """False: it has ended.
+        """Make later work on a CUDA stream wait for the rows. The host does not wait for the GPU.
 
         Args:
-            kept: what it reads and writes is kept until that stream's work has run: `release()`
-                need not wait any more
+            handle: of the stream
+            kept: torch keeps the ids and rows until that stream's work has run, so `release()`
+                does not need to wait
+
+        Returns:
+            False: the request had ended already, and nothing has been queued.
         """
         with self._waiting:
             if self._over:
@@ -82,20 +107,22 @@ class Flight(Running):
             return True
 
     def _forked(self) -> None:
-        """In a child no thread works on it, and the library's request belongs to the parent."""
+        """Forget the request, which belongs to the parent: no thread of the child works on it."""
         super()._forked()
         self._waiting, self._ending = threading.RLock(), threading.RLock()
         if not self._over:
-            self._over, self.failed = True, (0, "")
+            self._over, self.failed = True, (0, "")   # status 0: Gather.wait() raises ForkError
 
 
 class Gather:
-    """Rows on their way, of `Store.gather_async()`. Threads: one at a time.
+    """A gather in flight, from `Store.gather_async()`. Threads: one at a time.
 
-    On the CPU `wait()` gives them. On a GPU `wait_stream()` lets later work on a CUDA stream wait
-    for them, the host does not. One that is dropped is waited for: its memory is written to until
-    then. torch keeps its own for a stream that waits: after `wait_stream()` the host does not. Rows
-    of one that its store's `close()` has waited for are there.
+    On the CPU, `wait()` returns the rows. On a GPU, `wait_stream()` makes later work on a CUDA
+    stream wait for them, while the host continues.
+
+    Deleting a gather waits for it, because its memory is written until it ends. torch tensors are
+    the exception: after `wait_stream()`, torch keeps their memory and the host does not wait. The
+    store's `close()` waits for its gathers; their rows remain available.
     """
 
     _let_go: Callable[[], Any] = staticmethod(list)
@@ -103,32 +130,41 @@ class Gather:
     def __init__(self, store: Store, flight: Flight, rows: Any, on: Optional[Stream] = None,
                  kept: bool = False):
         self._store, self._flight, self._rows, self._on = store, flight, rows, on
-        self._kept = kept   # ids (see Listed), and rows, which are torch's then
+        self._kept = kept   # torch keeps the ids (see Listed), and the rows, which are a tensor
         if on is not None and isinstance(rows, Array):
+            # weak: a strong reference would be a cycle, and the rows would outlive their last user
             rows.ready = partial(_order, weakref.ref(self), flight.ended)
-        self._let_go = partial(store._flights.discard, flight)   # the last reference waits for it
+        # The store refers to the flight, so that close() can wait for it. Without that reference
+        # the flight ends with this object, and its release waits.
+        self._let_go = partial(store._flights.discard, flight)
         store._flights.add(flight)
 
-    __del__ = property(attrgetter("_let_go"))   # see rung.owned
+    __del__ = property(attrgetter("_let_go"))   # runs no bytecode, see rung.owned
 
     def _end(self) -> None:
         self._flight.wait(-1)
         self._let_go()
 
     def done(self) -> bool:
-        """Whether the rows are there, or have failed. Never blocks."""
+        """Return whether the gather has completed or failed. Never blocks."""
         return self._flight.done()
 
     def wait(self, timeout: Optional[float] = None) -> Any:
-        """The rows, [len(ids), ...]: torch when ids were torch, else `rung.Array`, but on the CPU
-        numpy when they were numpy or a list.
+        """Wait for the gather, and return its rows.
 
         Args:
-            timeout: seconds; None: as long as it takes. TimedOutError leaves the rows on their way.
+            timeout: longest wait in seconds; None: no limit
 
-        Raises ReadError and others, with row, file and offset; also each time it is called again.
-        RangeError (an id outside that a GPU read).
-        ForkError in a forked child.
+        Returns:
+            Rows [len(ids), ...]. For torch ids: a torch tensor. For ids of numpy or a list: a numpy
+            array on the CPU, a `rung.Array` on a GPU. For other ids: a `rung.Array`.
+
+        Raises:
+            TimedOutError: the gather is still in flight; call `wait()` again.
+            ReadError and others: the gather failed, with row, file and offset. Further calls raise
+                the same error.
+            RangeError: a GPU found an id that is out of range.
+            ForkError: this is a forked child, and the gather belongs to the parent.
         """
         self._flight.wait(-1 if timeout is None else _nanoseconds(timeout))
         self._let_go()
@@ -136,50 +172,63 @@ class Gather:
             self._rows = None
             status, sentence = self._flight.failed
             if status == 0:
-                raise ForkError(f"{self._store.path}: these rows are the parent process's; gather "
-                                "in the child")
+                raise ForkError(f"{self._store.path}: this gather belongs to the parent process; "
+                                "gather again in the child")
             raise error_of(status, text(lib.rung_status_name(status)), sentence)
         return self._rows if self._on is None else self._for(stream_of(self._store))
 
     result = wait
 
     def _for(self, stream: Stream) -> Any:
-        """The rows, which that stream's work will use."""
+        """Return the rows for use on a stream, for which torch will keep their memory."""
         if stream.handle != self._on.handle:
             stream.uses(self._rows)
         return self._rows
 
     def wait_stream(self, stream: Any = None) -> Any:
-        """The rows, for work that is queued on a CUDA stream after this call. On the CPU as
-        `wait()`.
+        """Make a CUDA stream wait for the rows, and return them. On the CPU: the same as `wait()`.
 
-        The host waits only for rows of the file, until their copies are queued on a stream.
+        Work that is queued on the stream after this call finds the rows complete. The host waits
+        only until rows from the file have been read and their copies queued.
 
         Args:
-            stream: as `gather_async()` takes it (default: torch's current one)
+            stream: as in `gather_async()` (default: torch's current stream)
+
+        Returns:
+            Rows as `wait()` returns them.
+
+        Raises:
+            ReadError and others: as `wait()`.
         """
         if self._on is None:
             return self.wait()
         there = stream_of(self._store, stream)
-        self._for(there)   # before anything may be let go
+        self._for(there)   # first: torch must know this stream before the rows can be freed
         return self._rows if self._flight.wait_stream(there.handle, self._kept) else self.wait()
 
     def __reduce__(self):
-        raise NotSupportedError("pickle: rung.Gather is read by this process; "
-                                "pickle what wait() returns")
+        raise NotSupportedError("pickle: a rung.Gather belongs to this process; "
+                                "pickle the rows that wait() returns")
 
 
 def _nanoseconds(seconds: float) -> int:
     if not isinstance(seconds, numbers.Real) or not seconds >= 0:   # NaN, too
-        raise InvalidError(f"timeout={seconds!r}: give seconds, 0 or more, or None")
-    return int(min(seconds, 1e9) * 1e9)
+        raise InvalidError(f"timeout={seconds!r}: out of range; use 0 or more seconds, or None (no "
+                           "limit)")
+    return int(min(seconds, 1e9) * 1e9)   # 1e9 s fit the library's 64 bits, infinity would not
 
 
 def _order(gather: weakref.ref[Gather], ended: threading.Lock, handle: int) -> None:
-    """Let a CUDA stream wait for an array's rows."""
+    """Make a CUDA stream wait for an array's rows: `Array.ready` of a gather's rows.
+
+    Args:
+        gather: whose rows the array shows
+        ended: lock that is held until the gather has ended
+        handle: of the stream
+    """
     found = gather()
     if found is not None:
         found._flight.wait_stream(handle)
-    else:   # it was dropped, and is waited for
+    else:   # the Gather was deleted, and its release waits, perhaps on another thread
         with ended:
             pass

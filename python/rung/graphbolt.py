@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol of GraphBolt's features (dgl.graphbolt.Feature), without importing dgl."""
+"""GraphBolt's feature protocol (dgl.graphbolt.Feature), implemented without importing dgl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .store import Store
 
 
 class _Ready:
-    """Rows that are there already, as the future that read_async() yields."""
+    """A completed future for `Feature.read_async()`."""
 
     __slots__ = ("_rows",)
 
@@ -28,14 +28,14 @@ class _Ready:
 
 
 class Feature:
-    """A feature of GraphBolt whose rows a `rung.Store` serves.
+    """A GraphBolt feature whose rows come from a `rung.Store`.
 
-    Where dgl.graphbolt was imported before, it is a `dgl.graphbolt.Feature` by class, as wrappers
-    of GraphBolt (`gb.GPUCachedFeature`) require; it has the methods of one in any case.
+    It has the methods of a `dgl.graphbolt.Feature`. If dgl.graphbolt was imported before, it is
+    also an instance of that class, which GraphBolt's wrappers (`gb.GPUCachedFeature`) require.
 
     Args:
-        store: the rows
-        metadata: what `metadata()` gives back
+        store: the store; the caller closes it
+        metadata: returned by `metadata()`
     """
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Feature:
@@ -46,8 +46,11 @@ class Feature:
         self._store, self._metadata = store, dict(metadata or {})
 
     def read(self, ids: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Rows [n, ...] of original vertices [n], on the device of the ids; without ids all rows,
-        in memory."""
+        """Return rows [n, ...] on the device of the ids.
+
+        Args:
+            ids: original vertices [n]; None: all rows, which must fit in memory
+        """
         if ids is None:
             ids = torch.arange(len(self._store))
         if ids.device.type == "cuda" and self._store.gpu < 0:
@@ -55,34 +58,41 @@ class Feature:
         return self._store.gather(ids)
 
     def read_async(self, ids: torch.Tensor) -> Iterator[Any]:
-        """A generator of one stage, which begins the reads and yields their future: `.wait()` gives
-        the rows."""
+        """Start the reads in a generator of one stage, which yields a future.
+
+        The future's `wait()` returns the rows.
+
+        Raises:
+            InvalidError: the ids are not on the device on which the store gathers.
+        """
         if self.read_async_num_stages(ids.device) == 0:
             raise InvalidError(f"ids are on {ids.device}, the store gathers on "
-                               f"{self._store.device}: use read()")
+                               f"{self._store.device}; use read()")
         try:
             yield self._store.gather_async(ids)
-        except (AgainError, InvalidError):   # all requests are in flight, or ids for several: split
+        # All requests are in flight, or one cannot hold that many ids: gather() waits and splits.
+        except (AgainError, InvalidError):
             yield _Ready(self._store.gather(ids))
 
     def read_async_num_stages(self, ids_device: torch.device) -> int:
-        """1 where `read_async()` can be used, else 0: the caller uses `read()`."""
+        """Return the number of stages of `read_async()`; 0 if the caller must use `read()`."""
         return int((torch.device(ids_device).type == "cuda") == (self._store.gpu >= 0))
 
     def size(self) -> torch.Size:
-        """Shape of a row."""
+        """Return the shape of a row."""
         return torch.Size(self._store.shape[1:])
 
     def count(self) -> int:
-        """Rows there are."""
+        """Return the number of rows."""
         return len(self._store)
 
     def update(self, value: torch.Tensor, ids: Optional[torch.Tensor] = None) -> None:
-        """Refused: rows of a staged data set are not changed."""
+        """Raise NotSupportedError, because rows of a staged data set cannot be changed."""
         raise NotSupportedError(f"{self._store.path}: rows of a staged data set cannot be changed; "
                                 "stage them again with rung.stage()")
 
     def metadata(self) -> dict[str, Any]:
+        """Return a copy of the metadata."""
         return dict(self._metadata)
 
     def __reduce__(self):
@@ -94,12 +104,12 @@ class Feature:
 
 @functools.cache
 def _derived(base: type) -> type:
-    """Feature as a class of GraphBolt's, whose defaults serve methods that are not here."""
+    """Return Feature as a subclass of GraphBolt's, which has defaults for the other methods."""
     return type("Feature", (Feature, base), {"__module__": __name__})
 
 
 def _again(derived: bool, store: Store, metadata: dict[str, Any]) -> Feature:
-    """The same in the process that unpickles it."""
+    """Create the feature in the process that unpickles it."""
     if derived:
         importlib.import_module("dgl.graphbolt")
     return Feature(store, metadata)

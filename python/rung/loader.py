@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """rung.Loader: batches of an epoch, sampled and gathered ahead by threads of the library.
 
-A batch on a GPU goes back with the stream for which it was handed over, which is remembered as a
-number: the finalizer may run on any thread, and runs functions of C alone.
+A batch on a GPU is released on the CUDA stream for which the trainer received it. The stream is
+stored as a number, because a finalizer may run on any thread and must not run bytecode.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import POINTER, byref
-from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -26,6 +25,7 @@ from .owned import Owned, Running
 from .sampler import (SEED_MAX, Block, WithVertices, as_kind, block_of, edges_of, mover,
                       sampler_opts)
 from .sizes import whole_number
+from .stats import EpochStats
 from .store import Store
 from .streams import current_stream
 
@@ -33,36 +33,12 @@ _I64 = BY_NAME["i64"]
 _RANK_MAX = 2**31 - 1
 
 
-@dataclass(frozen=True)
-class EpochStats:
-    """Of the epoch on its way, or the last one. Seconds.
-
-    `wait` is what the trainer waited for batches; of it `wait_sample` because the batch was not
-    sampled yet (more `threads` help), `wait_rows` because its rows were not there (more memory, or
-    `gathers`). `sample` is the work of all sampling threads, `gather` and `announce` that of the
-    thread that gathers.
-    """
-
-    batches: int
-    rows: int
-    edges: int
-    seconds: float
-    wait: float
-    wait_sample: float
-    wait_rows: float
-    sample: float
-    gather: float
-    announce: float
-    announced: int
-    announce_refused: int
-
-
 class _Lent(Running):
-    """A batch of the library, put back when nothing shows its memory any more.
+    """A batch of the library, returned to it when no array refers to its memory any more.
 
-    On a GPU its memory is used again after the work that is by then on the stream for which the
-    batch was handed over, as torch's allocator does with memory of that stream. The stream is
-    remembered: a finalizer may run on another thread, and must not run bytecode.
+    On a GPU the loader reuses the memory after the work that is queued by then on `stream`, as
+    torch's allocator does with memory of a stream. `stream` is the trainer's stream at delivery,
+    as a number: a finalizer may run on another thread, and must not run bytecode.
     """
 
     def __init__(self, loader: Owned, stream: int):
@@ -72,23 +48,26 @@ class _Lent(Running):
 
 
 class Batch(WithVertices):
-    """A batch: its vertices, seeds first, their rows, and the edges between them. Nothing is
-    copied; memory is used again when it is let go.
+    """A batch: its vertices, seeds first, their feature rows, and the edges between them.
 
-    On a GPU it is for the CUDA stream that was torch's current one when it was handed over. Its
-    memory is used again after the work that is on that stream when the batch is let go. Where
-    another stream uses it too, let the first one wait before: `first.wait_stream(other)`.
+    The arrays show the loader's memory without a copy. The loader reuses it when the batch and all
+    its arrays are gone.
+
+    A batch on a GPU is for the CUDA stream that was torch's current one at delivery. Its memory is
+    reused after the work that is queued on that stream when the batch is deleted. If another stream
+    uses the batch, call `first.wait_stream(other)` before deleting it.
+
+    `seeds` and `labels` are on the host, `features` on the store's device. The others are on the
+    host, or on the GPU if the loader samples there.
 
     Attributes:
-        idx: its number in the epoch
-        seeds: int64 [seeds], original vertices;  `labels`: [seeds, ...] theirs, or None
+        idx: number of the batch in its epoch, from 0
+        seeds: int64 [seeds], original vertices
+        labels: [seeds, ...], labels of the seeds, or None
         vertices: int64 [vertices], original vertices, seeds first
         ranks: int64 [vertices], the same vertices by their rank in the relabelled graph
-        features: [vertices, ...] their rows, in the dtype of the data set; on the store's device
+        features: [vertices, ...], rows of the vertices, in the dtype of the data set
         blocks: `rung.Block`s in the order of a model's layers: the last hop first
-
-    `seeds` and `labels` are on the host, so are `ranks`, `vertices` and `blocks`, unless the loader
-    samples on the GPU.
     """
 
     __slots__ = ("idx", "seeds", "labels", "features", "blocks")
@@ -100,23 +79,30 @@ class Batch(WithVertices):
         self.features, self.blocks = features, blocks
 
     def edge_index(self) -> Any:
-        """[2, edges] int64 of all hops, the seeds' first, sources above destinations."""
+        """Return the edges of all hops, int64 [2, edges], hop 0 first; row 0 has the sources."""
         return edges_of(self.blocks[::-1])
 
     def to(self, device: Any, non_blocking: bool = False) -> Batch:
-        """The batch with all its tensors on a torch device; those that are there are not copied.
+        """Return the batch on a torch device. Tensors that are there already are not copied.
 
         Args:
-            device: as torch takes it
-            non_blocking: copies out of pinned memory (`pin_memory()`) return before they are done
+            device: a torch device or its name
+            non_blocking: do not wait for copies from pinned memory (`pin_memory()`)
 
-        Raises InvalidError (a batch of numpy arrays).
+        Raises:
+            InvalidError: the batch has numpy arrays.
         """
         return self._moved(mover(self.ranks, device, non_blocking))
 
     def pin_memory(self) -> Batch:
-        """The batch with its host tensors copied to pinned memory, as by DataLoader's option."""
-        mover(self.ranks, "cpu", False)   # refuses numpy
+        """Return the batch with its host tensors copied to pinned memory.
+
+        torch's DataLoader calls this for its option `pin_memory`.
+
+        Raises:
+            InvalidError: the batch has numpy arrays.
+        """
+        mover(self.ranks, "cpu", False)   # raises for numpy arrays
         return self._moved(lambda given: given.pin_memory() if given.is_cpu else given)
 
     def _moved(self, move: Callable[[Any], Any]) -> Batch:
@@ -136,11 +122,11 @@ class Batch(WithVertices):
 
 
 def _gpu_sampler(store: Store, dataset: Dataset, opts: c.rung_loader_opts) -> Owned:
-    """A sampler on the store's GPU, which `opts` has from then on in place of the CPU's."""
+    """Create a sampler on the store's GPU, and set it in `opts` instead of the CPU's."""
     cpu = opts.sampler
     if DRAWS[cpu.draws] != "all":
-        raise NotSupportedError(f"draws={DRAWS[cpu.draws]!r}: on a GPU all vertices of a batch "
-                                "draw at each hop; give draws='all', or sample_on='cpu'")
+        raise NotSupportedError(f"draws={DRAWS[cpu.draws]!r}: not supported on a GPU; use "
+                                "draws='all' or sample_on='cpu'")
     gpu = c.rung_gpu_sampler_opts(fanouts=cpu.fanouts, hop_count=cpu.hop_count, seed=cpu.seed,
                                   seed_count_max=opts.batch_size)
     found: list[Owned] = []
@@ -164,55 +150,62 @@ def _check_kinds(store: Any, form: str, arrays: Optional[str], sample_on: str) -
     if not isinstance(store, Store):
         raise InvalidError(f"store={store!r}: not a rung.Store; open one with rung.open()")
     if form not in ("blocks", "pyg"):
-        raise InvalidError(f"form={form!r}: give blocks or pyg")
+        raise InvalidError(f"form={form!r}: unknown value; use blocks or pyg")
     if arrays not in (None, "torch", "numpy"):
-        raise InvalidError(f"arrays={arrays!r}: give torch or numpy")
+        raise InvalidError(f"arrays={arrays!r}: unknown value; use torch or numpy")
     if form == "pyg" and arrays == "numpy":
-        raise InvalidError("arrays='numpy': form='pyg' has torch tensors; leave arrays out")
+        raise InvalidError("arrays='numpy': form='pyg' needs torch tensors; leave arrays out")
     if sample_on not in ("cpu", "gpu"):
-        raise InvalidError(f"sample_on={sample_on!r}: give cpu or gpu")
-    if sample_on == "gpu" and store.gpu < 0:
         raise InvalidError("sample_on='gpu': the store gathers on the CPU; open it with gpu=, "
                            "or leave sample_on out")
 
 
 class Loader:
-    """Batches of a split, or of some vertices: `for batch in loader` is an epoch.
+    """Batches of a split, or of some vertices. Each `for batch in loader` is one epoch.
 
-    Threads of the library sample `look_ahead` batches, announce their rows to the store in the
-    order of their gathers, and gather the next few, while the trainer computes. The content of
-    batches depends only on `seed` and the number of the epoch, not on threads, tiers or time.
+    While the trainer computes, threads of the library sample `look_ahead` batches, announce their
+    rows to the store in the order of their gathers, and gather the next few batches. The content
+    of batches depends only on `seed` and the number of the epoch, not on threads, tiers or timing.
+
+    Leaving an epoch early (`break`) ends it; the next `for` begins the next epoch. Only one epoch
+    of a loader runs at a time. A forked child cannot use the loader (ForkError).
 
     Args:
-        store: the rows. Its data set's graph is loaded once for all who use it (8 bytes a vertex, 4
-            or 8 an edge), except with `fanouts=()`
+        store: the store with the rows; the loader keeps it. The data set's graph is loaded once
+            per process (8 bytes per vertex, 4 or 8 per edge), except with `fanouts=()`
         seeds: name of a split ("train"), or original vertices [n], each at most once
         fanouts: hop 0 (from the seeds) first; -1: all neighbours; (): no edges (default: as staged)
-        batch_size: seeds of a batch (default: as staged)
+        batch_size: seeds per batch (default: as staged, otherwise 1024)
         draws: "all" (DGL) or "new" (PyG) (default: as staged; with form="pyg": "new")
-        shuffle: a new order each epoch.  drop_last: without a last batch of fewer seeds
-        seed: of order and draws
+        shuffle: use a new order in each epoch
+        drop_last: leave out a last batch with fewer seeds
+        seed: seed of the order and of the draws
         form: "blocks": `rung.Batch`es. "pyg": torch_geometric `Data` with x, edge_index, y, n_id
             (original vertices), input_id, batch_size, num_sampled_nodes, num_sampled_edges, as
             from NeighborLoader
-        arrays: "torch" or "numpy" (default: torch where it was imported)
-        labels: whether batches have them
-        sample_on: "cpu" (default), or "gpu": the store's GPU samples, and the edges of batches are
-            there; the same batches. It needs draws="all". Open the store with sample_on_gpu=True,
-            or the graph is in pinned host memory. `look_ahead` and `threads` are 2 by default then;
-            a batch has GPU memory for the largest possible one
-        rank, world_size: the data-parallel rank and the number of ranks. Each rank draws an equal
-            share of an epoch's seeds; the remainder is left out, with different seeds in
-            each epoch. Default: those of torch.distributed, read when an epoch begins; without
-            it, one rank
-        look_ahead, gathers, threads: batches sampled and announced ahead (16), gathered ahead
-            (2: each takes the memory of its rows), threads that sample. 0: default
-        warm_up: produce the first batches of the first epoch at once and discard them, so that
-            their memory is touched before the trainer waits
+        arrays: "torch" or "numpy" (default: torch if it has been imported)
+        labels: whether batches have labels
+        sample_on: "cpu" (default), or "gpu": the store's GPU samples the same batches, and their
+            edges are on the GPU. It needs draws="all", and the store opened with
+            sample_on_gpu=True; otherwise the graph is in pinned host memory. The defaults of
+            `look_ahead` and `threads` are then 2, and each batch occupies GPU memory for the
+            largest possible batch
+        rank, world_size: data-parallel rank and number of ranks (default: those of
+            torch.distributed, read when an epoch begins; without it, one rank). Each rank gets an
+            equal share of an epoch's seeds. The remainder is left out, which are different seeds
+            in each epoch
+        look_ahead: batches that are sampled and announced ahead; 0: 16
+        gathers: batches that are gathered ahead, each with the memory of its rows; 0: 2
+        threads: threads that sample; 0: one less than the allowed CPUs, 1 to 8
+        warm_up: produce the first batches of the first epoch at once and discard them, so that the
+            trainer does not wait for memory that is touched for the first time
         progress: show each epoch with tqdm
 
-    An epoch that is left early (`break`) ends there; the next `for` begins the next one. Only one
-    epoch runs at a time.
+    Raises:
+        InvalidError, RangeError: an argument is invalid, or a seed is outside the data set.
+        NotFoundError: the data set has no such split.
+        NotSupportedError: `sample_on="gpu"` with draws="new".
+        FormatError, ReadError, NoMemoryError, ClosedError: see `rung.Error`.
     """
 
     def __init__(self, store: Store, seeds: Union[str, Any] = "train", *,
@@ -227,7 +220,7 @@ class Loader:
         torch = form == "pyg" or "torch" in sys.modules
         self._kind = arrays or ("torch" if torch else "numpy")
         if self._kind == "numpy" and store.gpu >= 0:
-            raise InvalidError(f"the rows are on {store.device}: numpy cannot show them; give "
+            raise InvalidError(f"rows are on {store.device}: numpy reads host memory; use "
                                "arrays='torch'")
         self._pyg = None
         if form == "pyg":
@@ -249,9 +242,9 @@ class Loader:
                                       look_ahead=whole_number(look_ahead, "look_ahead"),
                                       gathers=whole_number(gathers, "gathers"))
             opts.sampler, keep = sampler_opts(dataset, fanouts, draws, seed, 1)
-            found: list[Owned] = []   # the loader is the last
+            found: list[Owned] = []   # a GPU sampler if there is one, then the loader
             self._handles = found
-            self._epoch: Optional[Running] = None   # the one in progress
+            self._epoch: Optional[Running] = None   # the current epoch
             on_gpu = sample_on == "gpu" and opts.sampler.hop_count > 0
             if on_gpu:
                 found.append(_gpu_sampler(store, dataset, opts))
@@ -263,13 +256,19 @@ class Loader:
                 ranks = self._seed_ranks[self._order(rank, world_size)]
                 check(lib.rung_loader_warm_up(self._handle, byref(self._pass(ranks, rank))))
         except BaseException:
-            for handle in found[::-1]:   # the exception keeps this frame, and so the threads
+            # The exception refers to this frame, and would keep the handles and their threads.
+            for handle in found[::-1]:
                 handle.release()
             raise
         watch(self)
 
     def _create(self, opts: c.rung_loader_opts, graph: Optional[Graph], keep: Any) -> None:
-        """Append the library's loader to the handles, of which it is the last."""
+        """Create the library's loader, and append it to the handles.
+
+        Args:
+            graph: kept while the loader exists; None: a GPU samples, or batches have no edges
+            keep: memory that `opts` refers to, kept as long
+        """
         found = self._handles
 
         def create(memory: Owned) -> int:
@@ -282,10 +281,10 @@ class Loader:
         self._handle = found[-1]
 
     def _forked(self) -> None:
-        self._calls = Calls()
+        self._calls = Calls()   # threads of the parent may hold the old locks
 
     def _exit(self) -> None:
-        """No thread works from here on. Batches that are still shown keep their memory."""
+        """End the library's threads. Batches that arrays still refer to keep their memory."""
         self._ended = True
         self._calls.wait()
         if self._epoch is not None:
@@ -295,10 +294,11 @@ class Loader:
 
     def _check_ended(self) -> None:
         if self._ended:
-            raise ClosedError("the interpreter ends, and so did the loader; end its threads before")
+            raise ClosedError("the loader was closed when the interpreter began to exit; join the "
+                              "threads that use it first")
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> int:
-        """`function(loader, *arguments)`, while _exit() waits."""
+        """Call `function(loader, *arguments)`; _exit() waits until it returns."""
         with self._calls.lock():
             self._check_ended()
             return check(function(self._handle, *arguments))
@@ -311,7 +311,7 @@ class Loader:
         else:
             self._seeds = dataset._check_ids(seeds, "seeds")
             if len(np.unique(self._seeds)) != len(self._seeds):
-                raise InvalidError("seeds: a vertex is there twice; give np.unique(seeds)")
+                raise InvalidError("seeds: a vertex is listed twice; use np.unique(seeds)")
             self._seed_ranks = dataset.array("rank_of_vertex")[self._seeds].astype(np.uint64)
         self._labels = None
         if labels and dataset.has_labels:
@@ -322,10 +322,13 @@ class Loader:
         self._given_world = (None if world_size is None
                              else whole_number(world_size, "world_size", _RANK_MAX))
         if self._given_rank is None and self._given_world not in (None, 1):
-            raise InvalidError(f"world_size={world_size}: without rank; give both, or neither")
+            raise InvalidError(f"world_size={world_size}: rank is missing; use both, or neither")
 
     def _ranks(self) -> tuple[int, int]:
-        """This rank and the number of ranks: given ones, else those of torch.distributed by now."""
+        """Return the rank and the number of ranks: the given ones, else torch.distributed's.
+
+        Read again for each epoch, because the process group may be created after the loader.
+        """
         rank, world = self._given_rank, self._given_world
         torch = sys.modules.get("torch")
         if world is None and torch is not None:
@@ -335,22 +338,30 @@ class Loader:
                 world = group.get_world_size()
         rank, world = rank or 0, 1 if world is None else world
         if not rank < world:
-            raise InvalidError(f"rank={rank}, world_size={world}: ranks are 0 to world_size - 1")
+            raise InvalidError(f"rank={rank}, world_size={world}: rank is out of range; use 0 to "
+                               "world_size - 1")
         return rank, world
 
     def _count(self, seeds: int) -> int:
-        """Batches of that many seeds."""
+        """Return the number of batches for a number of seeds."""
         return seeds // self.batch_size if self._drop_last else -(-seeds // self.batch_size)
 
     def __len__(self) -> int:
-        """Batches of an epoch, of this rank."""
+        """Return the number of batches of an epoch on this rank."""
         return self._count(len(self._seeds) // self._ranks()[1])
 
     def set_epoch(self, epoch: int) -> None:
-        """The number of the next epoch; each `for` counts it up."""
+        """Set the number of the next epoch, from 0. Each `for` increments it.
+
+        The number determines the order and the draws: set it to resume training.
+        """
         self.epoch = whole_number(epoch, "epoch")
 
     def _order(self, rank: int, world: int) -> np.ndarray:
+        """Return the positions of this rank's seeds in the epoch's order.
+
+        All ranks compute the same permutation, so that their shares do not overlap.
+        """
         count = len(self._seeds)
         order = np.random.default_rng([self.seed,
                                        self.epoch]).permutation(
@@ -359,14 +370,21 @@ class Loader:
         return order[: share * world][rank::world]
 
     def _pass(self, ranks: np.ndarray, turn: int) -> c.rung_loader_pass:
-        """Over seeds that the caller keeps. Turns have separate keys, so their draws differ."""
+        """Return a pass of the library over seeds, whose memory the caller keeps.
+
+        Args:
+            ranks: the seeds' ranks in the relabelled graph
+            turn: number that differs between epochs and data-parallel ranks. Each turn has its own
+                range of keys, one per batch, so that their draws differ
+        """
         key = turn * max(self._count(len(ranks)), 1) % 2**64
         return c.rung_loader_pass(seeds=ranks.ctypes.data, seed_count=len(ranks),
                                   drop_last=self._drop_last, key_first=key)
 
     def _check_pid(self) -> None:
         if os.getpid() != self._pid:
-            raise ForkError("a loader has threads, which a forked child has not: make one there")
+            raise ForkError("the loader's threads do not exist in a forked child; create a loader "
+                            "there")
 
     def __iter__(self) -> Iterator[Any]:
         self._check_pid()
@@ -390,19 +408,26 @@ class Loader:
                 bar = tqdm(total=self._count(len(order)), desc=f"epoch {self.epoch}", unit="batch")
             found: list[Any] = []
             while self._next(order, found):
-                yield found.pop()   # held by the caller alone
+                # pop() leaves no reference here: a batch's memory is reused when the trainer
+                # deletes it, not when this generator continues
+                yield found.pop()
                 self._check_pid()
                 if self._epoch is not epoch:
-                    raise InvalidError("another epoch of this loader was begun: one at a time")
+                    raise InvalidError("another epoch of this loader has begun; run one at a time, "
+                                       "or use another loader")
                 if bar is not None:
                     bar.update()
         finally:
             epoch.release()
-            if bar is not None and os.getpid() == self._pid:
+            if bar is not None and os.getpid() == self._pid:   # a child must not draw it
                 bar.close()
 
     def _next(self, order: np.ndarray, found: list[Any]) -> bool:
-        """Append the next batch of the epoch. False: none is left."""
+        """Append the next batch of the epoch to `found`.
+
+        Returns:
+            False: the epoch has no more batches.
+        """
         lent = _Lent(self._handle, 0 if self.store.gpu < 0 else current_stream(self.store))
         try:
             if self._call(lib.rung_loader_next, byref(lent.pointer)) == 0:
@@ -410,13 +435,15 @@ class Loader:
             found.append(self._batch(lent, order))
             return True
         except BaseException:
+            # The exception refers to this frame, and would keep the batch.
             found.clear()
-            lent.release()   # this frame, and so the batch, lives as long as the exception
+            lent.release()
             raise
 
     def _batch(self, lent: _Lent, order: np.ndarray) -> Any:
+        """Return a delivered batch in the requested form; its arrays keep `lent`."""
         batch, store, kind = lent.pointer.contents, self.store, self._kind
-        if batch.request:
+        if batch.request:   # on a GPU: rows may still be in flight, the trainer's stream waits
             check(lib.rung_request_wait_stream(batch.request, lent.stream))
         device = (CPU, 0) if store.gpu < 0 else (CUDA, store.gpu)
         sampled = device if batch.on_gpu else (CPU, 0)
@@ -445,11 +472,11 @@ class Loader:
                          num_sampled_edges=[block.edge_count for block in blocks])
 
     def __reduce__(self):
-        raise NotSupportedError("pickle: rung.Loader has threads; "
-                                "pickle its store, and create a loader there")
+        raise NotSupportedError("pickle: a rung.Loader has threads; "
+                                "pickle its store, and create a loader from that")
 
     def stats(self) -> EpochStats:
-        """Of the epoch on its way, or the last one."""
+        """Return the statistics of the current epoch, or of the last one if none is running."""
         self._check_pid()
         found = c.rung_loader_stats()
         self._call(lib.rung_loader_stats, byref(found))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a gather is given. Lists of ids: torch, numpy, lists and whatever speaks DLPack, as the
-library takes them. Where their rows go: new tensors and arrays, memory of the store's own, or what
-the caller gave.
+"""Operands of a gather: its list of ids, and the memory for its rows.
 
-A value is a tensor only where torch was imported already: torch is not imported to look at one.
-Ids are original vertices, and ranks only with ranks=True.
+Ids are torch tensors, numpy arrays, lists, or objects that support DLPack. Rows go to a new tensor
+or array, to memory of the store, or to the caller's `out`.
+
+torch is never imported here: a value can be a tensor only if torch has been imported already.
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ if TYPE_CHECKING:
     from .store import Store
     from .streams import Stream
 
-_ID_CURE = "ids are int32, uint32, int64 or uint64, in one dimension"
+_ID_CURE = "use one dimension of int32, uint32, int64 or uint64"
 
 
 class Listed:
-    """A list of ids as the library takes it, and what keeps its memory.
+    """A list of ids in the library's form, with the objects that keep its memory.
 
-    Attributes: `kind` is what the rows come back as. `kept`: a GPU may still read the ids when
-    this is gone, since torch keeps them for its streams, or since they are read at submission.
+    Attributes:
+        ids: struct of the library, which has the address of the ids
+        keeps: objects that keep the memory
+        kind: type of the returned rows: "torch", "numpy" or "rung" (`rung.Array`)
+        device: DLPack device (type, number) of the ids
+        kept: this object may be deleted before the gather ends, because torch keeps the ids for
+            its streams, or because they are read at submission
     """
 
     __slots__ = ("ids", "keeps", "kind", "device", "kept")
@@ -44,7 +49,7 @@ class Listed:
 
 
 def torch_of(value: Any):
-    """torch when `value` is one of its tensors: then it was imported, else it is left alone."""
+    """Return the module torch if `value` is a tensor, otherwise None. Does not import torch."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(value, torch.Tensor) else None
 
@@ -54,50 +59,56 @@ def _torch_device(tensor) -> tuple[int, int]:
 
 
 def list_ids(ids: Any, space: int, stream: Optional[int] = None) -> Listed:
-    """A list of ids as the library takes it.
+    """Return a list of ids in the library's form.
 
     Args:
-        stream: handle of a CUDA stream, on which the library will read ids that a GPU has
+        ids: integers [n]: torch tensor, numpy array, list, or object with `__dlpack__`
+        space: RUNG_VERTICES or RUNG_RANKS
+        stream: handle of the CUDA stream on which the library will read ids in GPU memory
+
+    Raises:
+        InvalidError: another type, shape or device, or a mask.
     """
     torch = torch_of(ids)
     if torch is not None:
         if ids.dtype == torch.bool and ids.dim() == 1:
-            raise InvalidError("ids are a mask: give mask.nonzero().flatten()")
+            raise InvalidError("ids are a mask; use mask.nonzero().flatten()")
         code = ID_TORCH.get(str(ids.dtype))
         if (code is None or ids.dim() != 1 or ids.device.type not in ("cpu", "cuda")
                 or ids.layout != torch.strided):
-            raise InvalidError(f"ids {list(ids.shape)} {ids.dtype} on {ids.device}: {_ID_CURE}, "
-                               "on the CPU or a CUDA device")
+            raise InvalidError(f"ids {list(ids.shape)} {ids.dtype} on {ids.device}: unsupported; "
+                               f"{_ID_CURE} on the CPU or CUDA")
         given, ids = ids, ids.contiguous()
         listed = c.rung_ids(ids.data_ptr(), ids.shape[0], code, space)
-        # record_stream() is for memory of a GPU: a GPU reads pinned ids, and torch would not wait
+        # record_stream() works for GPU memory only. A GPU reads pinned ids in place, and torch
+        # would reuse their memory without a wait: they must be kept here.
         kept = stream is not None and not (ids.device.type == "cpu" and ids.is_pinned())
         return Listed(listed, (given, ids), "torch", _torch_device(ids), kept)
     if not isinstance(ids, (np.ndarray, list, tuple, range)) and hasattr(ids, "__dlpack__"):
         foreign = Foreign(ids, stream)
         code = ID_DLPACK.get(foreign.dtype.dlpack) if foreign.dtype else None
         if code is None or len(foreign.shape) != 1 or not foreign.contiguous:
-            raise InvalidError(f"ids {list(foreign.shape)}: {_ID_CURE}, without gaps")
+            raise InvalidError(f"ids {list(foreign.shape)}: unsupported; {_ID_CURE}, contiguous")
         if foreign.device[0] not in (*HOST_READABLE, CUDA):
-            raise InvalidError(f"ids are on {device_name(foreign.device)}: "
-                               "give host or CUDA memory")
+            raise InvalidError(f"ids are on {device_name(foreign.device)}: unsupported; "
+                               "use host or CUDA memory")
         return Listed(c.rung_ids(foreign.data, foreign.shape[0], code, space), foreign, "rung",
                       foreign.device)
     try:
         array = np.asarray(ids)
-    except ValueError as error:   # lists of lists
+    except ValueError as error:   # lists of lists of different lengths
         raise InvalidError(f"ids: {error}; {_ID_CURE}") from None
     if array.size == 0 and array.ndim == 1 and not isinstance(ids, np.ndarray):
-        array = array.astype(np.int64)
+        array = array.astype(np.int64)   # numpy makes [] an array of float64
     code = ID_NUMPY.get(array.dtype)
     if code is None or array.ndim != 1:
-        raise InvalidError(f"ids {list(array.shape)} {array.dtype}: {_ID_CURE}")
+        raise InvalidError(f"ids {list(array.shape)} {array.dtype}: unsupported; {_ID_CURE}")
     array = np.ascontiguousarray(array)
     return Listed(c.rung_ids(array.ctypes.data, array.shape[0], code, space), array, "numpy")
 
 
 def store_memory(store: Store, size: int) -> Running:
-    """Memory of the store's device, which keeps the store until nothing refers to it."""
+    """Allocate memory on the store's device. It keeps the store, and is freed when unreferenced."""
     found: list[Running] = []
 
     def alloc(memory: Owned) -> int:
@@ -109,7 +120,7 @@ def store_memory(store: Store, size: int) -> Running:
 
 
 def _told(out: Any) -> str:
-    """What somebody gave, in a few words."""
+    """Describe an argument by its shape and dtype, or by its type."""
     if not hasattr(out, "shape"):
         return f"of type {type(out).__name__}"
     return f"{list(out.shape)} {getattr(out, 'dtype', '')}".strip()
@@ -121,20 +132,26 @@ def _place(out: Any) -> str:
 
 def make_rows(store: Store, listed: Listed, out: Any,
               on: Optional[Stream] = None) -> tuple[Any, int]:
-    """Rows to be, and their address; `out` when it is as it has to be.
+    """Return memory for the rows, and its address.
 
     Args:
-        on: the stream of a gather on a GPU
+        listed: the ids; an `out` of another library is added to what they keep
+        out: the caller's memory, returned if it fits; None: allocate new memory
+        on: stream of a gather on a GPU
+
+    Raises:
+        InvalidError: the ids are on the wrong device, or `out` does not fit.
     """
     shape = (listed.ids.count, *store.shape[1:])
     if store.gpu < 0 and listed.device[0] == CUDA:
         why = f" ({store.why_cpu})" if store.why_cpu else ""
         raise InvalidError(f"ids are on cuda:{listed.device[1]}, the store gathers on the "
-                           f"CPU{why}: give them on the CPU, as ids.cpu(), or open it with gpu=...")
+                           f"CPU{why}; use ids.cpu(), or open the store with gpu=")
     place = listed.device if on is None else (CUDA, store.gpu)
-    if listed.device[0] == CUDA and listed.device != place:   # no later CUDA call would work
+    # A kernel that reads them would fault, and no later CUDA call of the process would work.
+    if listed.device[0] == CUDA and listed.device != place:
         raise InvalidError(f"ids are on {device_name(listed.device)}, the store gathers on "
-                           f"{store.device}: move them there, or attach a store to their GPU")
+                           f"{store.device}; move them there, or attach a store to their GPU")
     if listed.kind == "torch":
         torch = sys.modules["torch"]
         device = torch.device("cuda", store.gpu) if on is not None else listed.keeps[0].device
@@ -143,8 +160,8 @@ def make_rows(store: Store, listed: Listed, out: Any,
         elif (not isinstance(out, torch.Tensor) or tuple(out.shape) != shape
               or str(out.dtype) != "torch." + store.dtype.torch or out.device != device
               or not out.is_contiguous()):
-            raise InvalidError(f"out {_told(out)}{_place(out)}: wanted a contiguous tensor "
-                               f"{list(shape)} torch.{store.dtype.torch} on {device}")
+            raise InvalidError(f"out {_told(out)}{_place(out)}: does not fit; use a contiguous "
+                               f"tensor {list(shape)} torch.{store.dtype.torch} on {device}")
         return out, out.data_ptr()
     if listed.kind == "numpy" and on is None:
         dtype = numpy_dtype(store.dtype)
@@ -152,15 +169,15 @@ def make_rows(store: Store, listed: Listed, out: Any,
             out = np.empty(shape, dtype)
         elif (not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype
               or not out.flags.c_contiguous or not out.flags.writeable):
-            raise InvalidError(f"out {_told(out)}: wanted a numpy array {list(shape)} {dtype}, "
-                               "in C order and writeable")
+            raise InvalidError(f"out {_told(out)}: does not fit; use a writeable numpy array "
+                               f"{list(shape)} {dtype} in C order")
         return out, out.ctypes.data
     if out is None:
         memory = store_memory(store, listed.ids.count * store.row_bytes)
         data = memory.pointer.value or 0
         device = (CPU, 0) if store.gpu < 0 else (CUDA, store.gpu)
         return Array(data, shape, store.dtype, memory, device), data
-    wanted = (f"wanted {list(shape)} {store.dtype.name} on {device_name(place)}, "
+    wanted = (f"does not fit; use {list(shape)} {store.dtype.name} on {device_name(place)}, "
               "contiguous and writeable")
     if not hasattr(out, "__dlpack__"):
         raise InvalidError(f"out {_told(out)}: {wanted}")

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles of the library, and folders, that no exception raised by a signal can lose.
+"""Owners of library handles and folders that no exception from a signal handler can leak.
 
-A signal handler in Python may raise after every call and at the start of every function: between
-the return of a C function and the line that would record its result, and inside any `__del__`
-written in Python. Two rules leave no such gap:
+A Python signal handler, such as that of Ctrl-C, may raise after every call and at the start of
+every function. This includes the point between the return of a C function and the line that stores
+its result, and any `__del__` written in Python. Two rules close these gaps:
 
 - An owner exists before the library fills in its handle.
-- No bytecode runs while a handle is released: functions of C call functions of C. `partial(list,
-  map(partial.__call__, steps))` runs steps that way, and an iterator gives each of them once.
+- No bytecode runs while a handle is released: C functions call C functions. `partial(list,
+  map(partial.__call__, steps))` runs steps that way, and an iterator yields each step only once.
 
-An owner created `of` another is released before it: rows before the store, a batch before the
-loader, the loader before the store and its graph. A store that is closed while such memory is out
-is released after the last of it. python/tests/test_signals.py raises at each of the points above.
+An owner created with `of=(other,)` is released before the other: rows before the store, a batch
+before the loader, the loader before the store and its graph. If a store is closed while such memory
+is still in use, it is released after the last of it. python/tests/test_signals.py raises at each of
+these points.
 """
 
 from __future__ import annotations
@@ -34,32 +35,34 @@ Step = Callable[[], Any]
 
 
 def _run(steps: Iterable[Step]) -> Step:
+    """Return a function of C alone that runs the steps in order."""
     return partial(list, map(partial.__call__, iter(steps)))
 
 
 def _once(steps: Iterable[Step]) -> Step:
-    """Runs all steps at the first call; concurrent and later calls do nothing."""
+    """Return a step that runs all steps at its first call, and nothing at any other call."""
     return _run((_run(steps),))
 
 
 class Owned:
-    """A handle of the library, released once: by `release()`, or when nothing refers to this.
+    """A library handle, released once: by `release()`, or when nothing refers to this object.
 
-    It begins empty: pass `byref(owned.pointer)` to the call that fills it in. A call that uses the
-    handle takes the object itself, which keeps it alive for as long as the call lasts.
+    It is empty at first: pass `byref(owned.pointer)` to the function that fills it in. Pass the
+    object itself to functions that use the handle: ctypes then keeps it alive during the call.
 
-    A handle is released after those created `of` it, whatever the order in which they go: `users`
-    has a token for each of these, and one for this. Threads: `release()` from any.
+    A handle is released after all handles created `of` it, in whatever order they are dropped:
+    `users` has a token for each of them, and one for the object itself. Threads: `release()` from
+    any thread.
 
     Args:
-        function: releases the handle, which the library takes as NULL, too
-        before, after: its other arguments
+        function: releases the handle; it must accept NULL, for a handle that was never filled in
+        before, after: further arguments of `function`, before and after the handle
         of: handles that must outlive this one
-        keeps: memory that the library uses until the handle is released
-        pointer: of a handle that is there already
+        keeps: objects whose memory the library uses until the handle is released
+        pointer: an existing handle
     """
 
-    release: Callable[[], list] = staticmethod(list)   # until there is something to release
+    release: Callable[[], list] = staticmethod(list)   # for an __init__() that was interrupted
 
     def __init__(self, function: Callable, *before: Any, after: Sequence[Any] = (),
                  of: Sequence[Owned] = (), keeps: Any = None,
@@ -73,22 +76,24 @@ class Owned:
         for parent in of:
             self._steps += [partial(parent.users.discard, token), parent._attempt()]
         self.release = _once((partial(self.users.discard, token), self._attempt()))
-        for parent in of:   # after `release` is there, which discards it
+        # Last: only `release` discards the tokens, so it must exist before they are added.
+        for parent in of:
             parent.users.add(token)
 
-    __del__ = property(attrgetter("release"))   # a method would be bytecode
+    # A property, because a method would be bytecode: looking up __del__ returns `release`.
+    __del__ = property(attrgetter("release"))
 
     def _attempt(self) -> Step:
-        """Release the handle if it has no users left."""
+        """Return a step that releases the handle if `users` is empty."""
         return _run(compress((self._finish,), map(not_, (self.users,))))
 
     def forget(self) -> None:
-        """Never release it."""
+        """Never release the handle."""
         self._steps.clear()
 
 
 class Running(Owned):
-    """A handle that threads of the library work on. A child, which has none, forgets it."""
+    """A handle that the library's threads use. A forked child, which has none, forgets it."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -98,7 +103,7 @@ class Running(Owned):
 
 
 def statuses(released: list) -> Iterator[int]:
-    """What the library's functions returned, out of the lists that `release()` gives."""
+    """Yield the statuses of the library's functions from the nested lists of `release()`."""
     for found in released:
         if isinstance(found, list):
             yield from statuses(found)
@@ -107,12 +112,14 @@ def statuses(released: list) -> Iterator[int]:
 
 
 def remove_folder(path: str, descriptor: Optional[int] = None) -> None:
-    """Remove a folder that holds files only.
+    """Remove a folder that contains only files. Errors are ignored.
 
-    shutil.rmtree() opens descriptors, which an exception of a signal can lose. This opens none.
+    shutil.rmtree() opens descriptors, which an exception from a signal handler can leak. This
+    function opens none.
 
     Args:
-        descriptor: of the folder, where the path alone might lead elsewhere by now
+        path: of the folder
+        descriptor: of the folder, in case its path refers to something else by now
     """
     with suppress(OSError):
         for name in os.listdir(path if descriptor is None else descriptor):
@@ -123,17 +130,17 @@ def remove_folder(path: str, descriptor: Optional[int] = None) -> None:
 
 
 def _remove(path: str, pid: int) -> None:
-    if os.getpid() != pid:   # a child's exit must not remove what its parent has
+    if os.getpid() != pid:   # the exit of a forked child must not remove its parent's folder
         return
     try:
         remove_folder(path)
-    except BaseException:   # of a signal, midway
+    except BaseException:   # from a signal handler: the folder may be half removed
         remove_folder(path)
         raise
 
 
 class Folder:
-    """A folder of this process, removed by `remove()`, when nothing refers to this, or at exit."""
+    """A folder of this process, removed by `remove()`, when unreferenced, or at exit."""
 
     def __init__(self, path: str):
         self.path = path
@@ -142,12 +149,19 @@ class Folder:
 
     @classmethod
     def create(cls, prefix: str, parent: Optional[str] = None) -> Folder:
-        """A new one, the user's alone."""
+        """Create a folder that only this user can access.
+
+        Args:
+            prefix: of its name
+            parent: folder to create it in; None: the temporary folder
+        """
         name = prefix + secrets.token_hex(8)
+        # The owner comes before mkdir(), so that an exception in between cannot leak the folder.
         folder = cls(os.path.join(tempfile.gettempdir() if parent is None else parent, name))
         os.mkdir(folder.path, 0o700)
         return folder
 
     def remove(self) -> None:
+        """Remove the folder now."""
         self._remove()
         self._finalizer.detach()

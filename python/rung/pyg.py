@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For PyTorch Geometric: a FeatureStore over staged data sets, and a sampler for its loaders.
-Imports torch_geometric."""
+"""PyTorch Geometric: a FeatureStore over staged data sets, and a sampler for PyG's loaders.
+
+Importing this module imports torch and torch_geometric.
+"""
 
 from __future__ import annotations
 
@@ -24,35 +26,43 @@ _TYPES_CURE = "use PyG's NeighborSampler with typed seeds"
 
 
 class FeatureStore(PygFeatureStore):
-    """torch_geometric's FeatureStore whose tensors are rows of rung stores.
+    """A torch_geometric FeatureStore whose tensors are rows of rung stores.
 
-    `FeatureStore(store)` has attribute "x" of a homogeneous graph. `FeatureStore({("paper", "x"):
-    store, ("author", "x"): other})` has several node types. Types need a sampler that knows them:
-    PyG's NeighborSampler (pyg-lib or torch-sparse) with typed seeds; `rung.pyg.Sampler` refuses
-    them. Small tensors, such as labels, can be put with `put_tensor`; they stay in memory.
+    `FeatureStore(store)` has the attribute "x" of a homogeneous graph. `FeatureStore({("paper",
+    "x"): store, ("author", "x"): other})` has several node types. Node types need a sampler that
+    supports them: PyG's NeighborSampler (pyg-lib or torch-sparse) with typed seeds. The graph of a
+    `rung.pyg.Sampler` has no types. `put_tensor` adds small tensors, such as labels, which stay in
+    memory.
 
-    In a loader give `(feature_store, graph_store)` as data and `filter_per_worker=False`: rows are
-    then gathered in the main process, by this store's threads. With workers that gather themselves
-    each gets a separate store (`rung.Store`): share it (`rung.open(..., share=True)`) so that its
-    memory exists once. A store on a GPU raises ForkError there.
+    Pass `(feature_store, graph_store)` as a loader's data, with `filter_per_worker=False`: rows are
+    then gathered in the main process, by the store's threads. If workers gather, each gets a
+    separate store (see `rung.Store`): share the store (`rung.open(..., share=True)`) so that its
+    memory exists only once. A store on a GPU raises ForkError in forked workers.
 
     Rows of a staged data set cannot be changed: `put_tensor`, `update_tensor` and `remove_tensor`
-    of them raise NotSupportedError.
+    raise NotSupportedError for them.
+
+    Args:
+        stores: a store, or stores by attribute name or by (node type, name); the caller closes them
+        tensors: further tensors in the same form, kept in memory
+
+    Raises:
+        InvalidError: another type, or a key that occurs twice.
     """
 
     def __init__(self, stores: Union[Store, Mapping[Union[str, Key], Store]],
                  tensors: Optional[Mapping[Union[str, Key], Any]] = None):
         super().__init__()
         if tensors is not None and not isinstance(tensors, Mapping):
-            raise InvalidError(f"tensors: a {type(tensors).__name__}; "
-                               "give a dict, such as {'y': labels}")
+            raise InvalidError(f"tensors: a {type(tensors).__name__}, not a dict; "
+                               "use one such as {'y': labels}")
         given = stores if isinstance(stores, Mapping) else {"x": stores}
-        # past __setattr__: FeatureStore's own is for attributes of views
+        # Set in __dict__, because FeatureStore overrides __setattr__ for views of its attributes.
         self.__dict__["_stores"], self.__dict__["_tensors"] = {}, {}
         for name, store in given.items():
             if not isinstance(store, Store):
-                raise InvalidError(f"{name!r}: a {type(store).__name__}, not a rung.Store; open "
-                                   "one with rung.open(); tensors go into the second argument")
+                raise InvalidError(f"{name!r}: a {type(store).__name__}, not a rung.Store; use "
+                                   "rung.open(), or the argument tensors")
             self._stores[self._new_key(name)] = store
         for name, tensor in (tensors or {}).items():
             group, attr = self._new_key(name)
@@ -61,13 +71,13 @@ class FeatureStore(PygFeatureStore):
     def _new_key(self, name: Union[str, Key]) -> Key:
         key = _key(name)
         if key in self._stores or key in self._tensors:
-            raise InvalidError(f"{name!r}: given twice, 'x' is (None, 'x'); give each once")
+            raise InvalidError(f"{name!r}: duplicate key ('x' is (None, 'x')); use each key once")
         return key
 
     def _refuse(self, attr: TensorAttr, what: str) -> None:
         if (attr.group_name, attr.attr_name) in self._stores:
             raise NotSupportedError(f"{what} {attr.attr_name!r} of {attr.group_name!r}: rows of a "
-                                    "staged data set are not changed; stage them again with "
+                                    "staged data set cannot be changed; stage them again with "
                                     "rung.stage()")
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
@@ -78,20 +88,20 @@ class FeatureStore(PygFeatureStore):
             self._tensors[key][_index(attr.index)] = tensor
             return True
         if attr.index is not None and not _all_rows(attr.index, tensor):
-            raise InvalidError(f"put {_told(key)}: some rows of a new tensor; "
-                               "put all of them first, with index=None")
+            raise InvalidError(f"put {_told(key)}: a new tensor needs all rows; "
+                               "put them first with index=None")
         self._tensors[key] = tensor
         return True
 
     def update_tensor(self, tensor: Any, *args: Any, **kwargs: Any) -> bool:
-        """As `put_tensor()`, which overwrites: PyG's would remove all rows to change some."""
+        """Replace rows, as `put_tensor()` does. PyG's method would first remove all other rows."""
         return self.put_tensor(tensor, *args, **kwargs)
 
     def _tensor(self, attr: TensorAttr) -> torch.Tensor:
         key = (attr.group_name, attr.attr_name)
         if key not in self._tensors:
             there = ", ".join(map(_told, (*self._stores, *self._tensors)))
-            raise KeyError(f"no tensor {_told(key)}; there are: {there}")
+            raise KeyError(f"no such tensor: {_told(key)}; use one of {there}")
         return self._tensors[key]
 
     def _get_tensor(self, attr: TensorAttr) -> torch.Tensor:
@@ -101,7 +111,7 @@ class FeatureStore(PygFeatureStore):
             tensor = self._tensor(attr)
             return tensor if index is None else tensor[_index(index)]
         if index is None or isinstance(index, slice):
-            rows = np.arange(*(index or slice(None)).indices(len(store)))   # 5:3 is empty
+            rows = np.arange(*(index or slice(None)).indices(len(store)))   # empty for 5:3
             return store.gather(torch.from_numpy(rows))
         if isinstance(index, (int, np.integer)):
             return store.gather(_index([int(index) % len(store)
@@ -109,7 +119,7 @@ class FeatureStore(PygFeatureStore):
         return store.gather(_ids(index, len(store)))
 
     def _multi_get_tensor(self, attrs: Sequence[TensorAttr]) -> list[torch.Tensor]:
-        """All at once: reads of several attributes are in flight at the same time."""
+        """Gather several attributes at once, with the reads of all of them in flight together."""
         _refuse_one_index_of_types(attrs)
         found: list[Any] = []
         for attr in attrs:
@@ -120,10 +130,8 @@ class FeatureStore(PygFeatureStore):
                 continue
             try:
                 found.append((None, store.gather_async(_ids(attr.index, len(store)))))
-            except (AgainError,
-                    # all its requests are in flight, or the list is longer than one takes: it is
-                    # split
-                    InvalidError):
+            # All requests are in flight, or the list is too long for one: gather() splits it.
+            except (AgainError, InvalidError):
                 found.append((self._get_tensor(attr), None))
         return [tensor if gather is None else gather.wait() for tensor, gather in found]
 
@@ -131,7 +139,7 @@ class FeatureStore(PygFeatureStore):
         self._refuse(attr, "remove")
         key = (attr.group_name, attr.attr_name)
         if attr.index is not None and not _all_rows(attr.index, self._tensor(attr)):
-            raise InvalidError(f"remove {_told(key)}: some of its rows; give index=None for all")
+            raise InvalidError(f"remove {_told(key)}: rows cannot be removed; use index=None")
         self._tensor(attr)
         del self._tensors[key]
         return True
@@ -153,7 +161,7 @@ class FeatureStore(PygFeatureStore):
         return [TensorAttr(group_name=group, attr_name=name) for group,
                 name in (*self._stores, *self._tensors)]
 
-    def __len__(self) -> int:   # PyG asks whether there is anything
+    def __len__(self) -> int:   # PyG tests a FeatureStore for truth
         return len(self._stores) + len(self._tensors)
 
     def __repr__(self) -> str:
@@ -164,12 +172,16 @@ def _key(key: Union[str, Key]) -> Key:
     if isinstance(key, str):
         return None, key
     if not isinstance(key, tuple) or len(key) != 2:
-        raise InvalidError(f"{key!r}: a tensor's key is its name, or (node type, name)")
+        raise InvalidError(f"{key!r}: not a tensor's key; use its name, or (node type, name)")
     return key
 
 
 def _refuse_one_index_of_types(attrs: Sequence[TensorAttr]) -> None:
-    """PyG's loaders read so for a batch without types: ids of one type are not those of another."""
+    """Raise InvalidError if attributes of several node types have the same index.
+
+    PyG's loaders do this for a batch without types. Ids of one type would then select rows of
+    another.
+    """
     types: dict[int, set[Any]] = {}
     for attr in attrs:
         if isinstance(attr.index, (torch.Tensor, np.ndarray)):
@@ -177,7 +189,8 @@ def _refuse_one_index_of_types(attrs: Sequence[TensorAttr]) -> None:
     for found in types.values():
         if len(found) > 1:
             names = ", ".join(sorted(map(repr, found)))
-            raise InvalidError(f"one index for types {names}: give each its own, or {_TYPES_CURE}")
+            raise InvalidError(f"same index for types {names}: their ids differ; {_TYPES_CURE}, "
+                               "or one index per type")
 
 
 def _told(key: Key) -> str:
@@ -185,7 +198,7 @@ def _told(key: Key) -> str:
 
 
 def _all_rows(index: Any, tensor: torch.Tensor) -> bool:
-    """Whether an index has all rows of a tensor, in order."""
+    """Return whether an index selects all rows of a tensor, in order."""
     count = len(tensor) if tensor.dim() else 0
     if isinstance(index, slice):
         return index.indices(count) == (0, count, 1)
@@ -206,7 +219,8 @@ def _ids(index: Any, count: int) -> torch.Tensor:
     if index.dtype != torch.bool:
         return index
     if tuple(index.shape) != (count,):
-        raise InvalidError(f"a mask {list(index.shape)}: there are {count} rows; give one for each")
+        raise InvalidError(f"mask {list(index.shape)}: the tensor has {count} rows; use one entry "
+                           "per row")
     return index.nonzero().flatten()
 
 
@@ -219,14 +233,19 @@ def _rows_of(index: Any, count: int) -> tuple[int, ...]:
 
 
 class Sampler(BaseSampler):
-    """rung's neighbour sampling in PyG's loaders: `NodeLoader((feature_store, graph_store),
-    node_sampler=rung.pyg.Sampler(dataset, [15, 10]), ...)`.
+    """rung's neighbour sampling in PyG's loaders, without pyg-lib or torch-sparse.
 
-    Vertices are original ones. Needs neither pyg-lib nor torch-sparse. Each batch's draws follow
-    from `seed` and its seeds.
+        sampler = rung.pyg.Sampler(dataset, [15, 10])
+        NodeLoader((feature_store, graph_store), node_sampler=sampler, ...)
 
-    It samples the graph of one data set, which has neither types nor times. It refuses seeds with
-    a type (`input_nodes=("paper", ids)`), seeds with times (`input_time`), and links.
+    Vertices are original ids. The draws of a batch follow from `seed` and the batch's seeds.
+
+    The graph of a data set has neither node types nor times. Seeds with a type
+    (`input_nodes=("paper", ids)`), seeds with times (`input_time`), and links raise
+    NotSupportedError.
+
+    Args:
+        dataset, fanouts, draws, seed, threads: as in `rung.NeighborSampler`
     """
 
     def __init__(self, dataset: Dataset, fanouts: Sequence[int], *, draws: str = "new",
@@ -235,11 +254,11 @@ class Sampler(BaseSampler):
 
     def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
         if index.input_type is not None:
-            raise NotSupportedError(f"rung.pyg.Sampler: seeds of type {index.input_type!r}: its "
+            raise NotSupportedError(f"rung.pyg.Sampler: seeds of type {index.input_type!r}: the "
                                     f"graph has no types; {_TYPES_CURE}")
         if index.time is not None:
-            raise NotSupportedError("rung.pyg.Sampler: seeds with times: its graph has none; leave "
-                                    "out input_time, or sample with PyG's NeighborSampler")
+            raise NotSupportedError("rung.pyg.Sampler: seeds with times: the graph has no times; "
+                                    "leave out input_time, or use PyG's NeighborSampler")
         if kwargs:
             raise NotSupportedError(f"rung.pyg.Sampler: {', '.join(kwargs)}: not supported; "
                                     "leave it out")
@@ -254,5 +273,5 @@ class Sampler(BaseSampler):
                              metadata=(index.input_id, index.time))
 
     def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> SamplerOutput:
-        raise NotSupportedError("rung.pyg.Sampler samples from nodes; use PyG's NeighborSampler "
-                                "for links, with rung.FeatureStore as it is")
+        raise NotSupportedError("rung.pyg.Sampler: links are not supported; use PyG's "
+                                "NeighborSampler, with the same rung.FeatureStore")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neighbour sampling over the relabelled graph of a staged data set.
 
-Copies to a device that do not wait are made from pinned memory alone (mover()), because the loader
-uses the memory of a batch again once nothing shows it.
+Copies to a device return before they complete only if they come from pinned memory (mover()),
+because the loader reuses the memory of a batch as soon as no array refers to it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ SEED_MAX = 2**64 - 1
 
 
 class Block:
-    """Edges drawn at one hop: destination i is vertex i of the batch, its sources are
-    `indices[indptr[i]:indptr[i + 1]]`.
+    """Edges drawn at one hop.
+
+    Destination i is vertex i of the batch. Its sources are `indices[indptr[i]:indptr[i + 1]]`.
 
     Attributes:
-        dst_count, src_count: vertices before and after the hop; destinations are the first sources
+        dst_count: number of destinations, the vertices before the hop
+        src_count: number of sources, the vertices after the hop; destinations come first
         edge_count: edges of the hop
         indptr: int64 [dst_count + 1]
         indices: int32 [edge_count], positions in the batch's vertices
@@ -47,14 +49,15 @@ class Block:
         self.indptr, self.indices = indptr, indices
 
     def to(self, device: Any, non_blocking: bool = False) -> Block:
-        """The block with its arrays on a torch device, as `Batch.to()`."""
+        """Return the block with its arrays on a torch device; arguments as in `Batch.to()`."""
         return self.moved(mover(self.indptr, device, non_blocking))
 
     def moved(self, move: Callable[[Any], Any]) -> Block:
+        """Return the block with each array replaced by `move(array)`."""
         return Block(self.dst_count, self.src_count, move(self.indptr), move(self.indices))
 
     def edge_index(self) -> Any:
-        """[2, edge_count] int64, sources above destinations, as PyG has it."""
+        """Return the edges as int64 [2, edge_count] in PyG's form: row 0 has the sources."""
         if isinstance(self.indptr, np.ndarray):
             repeated = np.repeat(np.arange(self.dst_count), np.diff(self.indptr))
             return np.stack([self.indices.astype(np.int64), repeated])
@@ -69,9 +72,19 @@ class Block:
 
 
 def block_of(block: Any, owner: Any, kind: str, device: tuple[int, int] = (CPU, 0)) -> Block:
-    """A block of the library, without a copy; its arrays are on `device` and hold `owner`."""
+    """Return a block of the library without a copy.
+
+    Args:
+        block: struct of the library
+        owner: object that keeps its memory; the block's arrays refer to it
+        kind: "numpy" or "torch"
+        device: DLPack device (type, number) of the memory
+
+    Raises:
+        InvalidError: the batch has more vertices than int32 can count.
+    """
     if block.src_count >= 2**31:
-        raise InvalidError(f"a batch of {block.src_count} vertices: at most 2^31 - 1; "
+        raise InvalidError(f"batch of {block.src_count} vertices: more than 2^31 - 1; "
                            "use smaller batches or fanouts")
     indptr = Array(block.indptr or 0, (block.dst_count + 1,), _I64, owner, device)
     data = cast(block.indices, c_void_p).value or 0
@@ -80,14 +93,17 @@ def block_of(block: Any, owner: Any, kind: str, device: tuple[int, int] = (CPU, 
 
 
 def mover(example: Any, device: Any, non_blocking: bool) -> Callable[[Any], Any]:
-    """A function that moves tensors like `example` to a torch device.
+    """Return a function that moves tensors like `example` to a torch device.
 
-    Copies out of memory that is not pinned block: the loader uses its memory again as soon as the
-    batch is gone, and could do so before a copy has read it.
+    Copies from memory that is not pinned block: the loader reuses its memory as soon as the batch
+    is gone, which could be before an asynchronous copy has read it.
+
+    Raises:
+        InvalidError: `example` is a numpy array.
     """
     if isinstance(example, np.ndarray):
-        raise InvalidError("to(): numpy arrays stay on the host; create it with arrays='torch' "
-                           "(Loader) or kind='torch' (sample)")
+        raise InvalidError("to(): numpy arrays cannot move; use arrays='torch' in rung.Loader() or "
+                           "kind='torch' in sample()")
     import torch
 
     where = torch.device(device)
@@ -95,11 +111,12 @@ def mover(example: Any, device: Any, non_blocking: bool) -> Callable[[Any], Any]
 
 
 def as_kind(array: Array, kind: str) -> Any:
+    """Return an array as a torch tensor or, if `kind` is "numpy", as a numpy array; no copy."""
     return array.torch() if kind == "torch" else array.numpy()
 
 
 class WithVertices:
-    """Original vertices of `ranks`: given, or found when they are first used."""
+    """Ranks with their original vertices, which are given or looked up at first use."""
 
     __slots__ = ("ranks", "_vertices")
 
@@ -108,9 +125,9 @@ class WithVertices:
 
     @property
     def vertices(self) -> Any:
-        """int64 [vertices]: the original vertices, seeds first.
+        """Original vertices, int64 [vertices], seeds first.
 
-        The first use loads a map of the data set, 4 or 8 bytes a vertex.
+        The first use loads a map of the data set, which needs 4 or 8 bytes per vertex.
         """
         if isinstance(self._vertices, LazyArray):
             arrays = isinstance(self.ranks, np.ndarray)
@@ -125,7 +142,7 @@ class WithVertices:
 
 
 class Sample(WithVertices):
-    """A sampled batch.
+    """A sampled batch, whose arrays own their memory.
 
     Attributes:
         vertices: int64 [vertices], original vertices, seeds first
@@ -149,6 +166,7 @@ class Sample(WithVertices):
 
 
 def need_edges(dataset: Dataset) -> None:
+    """Raise InvalidError if a data set has no edges."""
     if not dataset.edge_count:
         raise InvalidError(f"{dataset.path}: has no edges to sample; stage it with its graph, "
                            "or load its rows with fanouts=()")
@@ -156,7 +174,11 @@ def need_edges(dataset: Dataset) -> None:
 
 def sampler_opts(dataset: Dataset, fanouts: Optional[Sequence[int]], draws: Optional[str],
                  seed: int, threads: int) -> tuple[c.rung_sampler_opts, Any]:
-    """Options for the library and what keeps their list; None: as staged."""
+    """Return options for the library, and the array that the caller must keep for them.
+
+    Args:
+        fanouts, draws: None: as staged
+    """
     drawn = choice(dataset.draws if draws is None else draws, DRAWS, "draws")
     if fanouts is None:
         fanouts = dataset.fanouts if dataset.edge_count else ()
@@ -169,25 +191,31 @@ def sampler_opts(dataset: Dataset, fanouts: Optional[Sequence[int]], draws: Opti
 
 
 class NeighborSampler:
-    """Uniform neighbour sampling, without replacement, deduplicated per batch (Hamilton et al.,
-    2017).
+    """Uniform neighbour sampling without replacement (Hamilton et al., 2017).
+
+    Each vertex occurs once per batch. Threads: `sample()` runs in one thread at a time, others
+    wait. A pickled sampler, as for spawned workers, consists of the data set's path and the
+    options: each process loads the graph.
 
     Args:
-        dataset: its relabelled graph is loaded (8 bytes a vertex, 4 or 8 an edge)
+        dataset: its relabelled graph is loaded (8 bytes per vertex, 4 or 8 per edge)
         fanouts: hop 0 (from the seeds) first; -1: all neighbours (default: as staged)
-        draws: "all": seeds and earlier vertices draw again at each hop, as in DGL; "new": only
-            those that the hop before brought, as in PyG
-        seed: of all draws: the same seed, key and seeds give the same batch, whatever the threads
+        draws: "all": all vertices of the batch draw at each hop, as in DGL; "new": only the
+            vertices that the previous hop added, as in PyG (default: as staged)
+        seed: seed of all draws: the same seed, key and seeds produce the same batch with any
+            number of threads
+        threads: threads that sample a batch; 0: OpenMP's number
 
-    Threads: `sample()` from one at a time, others wait. Pickled, as for spawned workers, it is its
-    data set's path and these options: each process loads the graph.
+    Raises:
+        InvalidError: an argument is invalid, or the data set has no edges.
+        FormatError, RangeError, ReadError, NoMemoryError, ClosedError: as `Dataset.graph()`.
     """
 
     def __init__(self, dataset: Dataset, fanouts: Optional[Sequence[int]] = None, *,
                  draws: Optional[str] = None, seed: int = 0, threads: int = 0):
         need_edges(dataset)
         self._lock = threading.RLock()
-        self.graph: Graph = dataset.graph()   # what the sampler reads
+        self.graph: Graph = dataset.graph()   # the sampler reads it
         self._dataset = dataset
         self._options = {"fanouts": fanouts, "draws": draws, "seed": seed, "threads": threads}
         self._rank_of_vertex = LazyArray(dataset, "rank_of_vertex")
@@ -204,7 +232,10 @@ class NeighborSampler:
         return handle
 
     def _forked(self) -> None:
-        """In a child: another thread of the parent may have been inside sample()."""
+        """Forget lock and handle: a thread of the parent may have been inside sample().
+
+        The next sample() creates a new handle.
+        """
         self._lock = threading.RLock()
         if self._handle is not None:
             self._handle.forget()
@@ -212,21 +243,26 @@ class NeighborSampler:
 
     def sample(self, seeds: Any, key: int = 0, *, ranks: bool = False,
                kind: str = "numpy") -> Sample:
-        """The batch of some seeds.
+        """Sample the batch of some seeds.
 
         Args:
             seeds: original vertices [n], each at most once: integers, numpy or torch, on the CPU
-            key: with the sampler's seed it decides every draw; use a running number
-            ranks: seeds are ranks, of the relabelled graph. Vertices need a map, which the first
-                call loads: 4 or 8 bytes a vertex
-            kind: "numpy" or "torch", of the arrays in it
+            key: determines every draw, together with the sampler's seed; use a running number
+            ranks: seeds are ranks in the relabelled graph. Original vertices need a map, which the
+                first call loads (4 or 8 bytes per vertex)
+            kind: "numpy" or "torch": type of the arrays in the sample
 
-        Raises RangeError (a seed outside the data set), InvalidError (no seeds, or one twice),
-        NoMemoryError.
+        Returns:
+            A `Sample`, which the caller owns.
+
+        Raises:
+            RangeError: a seed is outside the data set.
+            InvalidError: `seeds` is empty, or has a vertex twice.
+            NoMemoryError: host memory is exhausted.
         """
         number = whole_number(key, "key", SEED_MAX)
         if kind not in ("numpy", "torch"):
-            raise InvalidError(f"kind={kind!r}: give numpy or torch")
+            raise InvalidError(f"kind={kind!r}: unknown value; use numpy or torch")
         given = self._dataset._check_ids(seeds, "seeds")
         ids = (given if ranks else self._rank_of_vertex.get()[given]).astype(np.uint64)
         batch = Owned(lib.rung_batch_destroy)
@@ -247,8 +283,10 @@ class NeighborSampler:
 
 
 def edges_of(blocks: Sequence[Block]) -> Any:
-    """[2, edges] int64 of all hops, hop 0 first: the subgraph as PyG's loaders give it (draws
-    "new")."""
+    """Return the edges of all hops as int64 [2, edges], hop 0 first.
+
+    With draws "new" this is the subgraph that PyG's loaders return.
+    """
     parts = [block.edge_index() for block in blocks]
     if parts and not isinstance(parts[0], np.ndarray):
         import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung.stage(): from a graph and its features to a folder with the rows in rank order."""
+"""rung.stage(): write a graph and its features to a folder, with the rows in rank order."""
 
 from __future__ import annotations
 
@@ -28,12 +28,21 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass
 class StageResult:
-    """What staging did, or with `dry_run` would do.
+    """Result of staging; with `dry_run`, an estimate.
 
-    Attributes: `path`, `vertex_count`, `edge_count`, `row_bytes`, `feature_bytes`, `bytes_written`
-    (all files), `memory_bytes` (most held at once), `seconds`, `row_order` ("passes", "partition"
-    or "gather"), `in_place`, `resumed`, `phases` (seconds by step), `already_staged` (`resume`
-    found `path` whole and of this very job, and wrote nothing; `row_order` is "auto" then).
+    Attributes:
+        path: absolute path of the data set
+        vertex_count, edge_count: ints
+        row_bytes, feature_bytes: size of a row and of all rows
+        bytes_written: size of all files
+        memory_bytes: most memory used at the same time
+        seconds: duration
+        row_order: how the rows were put in order: "passes", "partition" or "gather"
+        in_place: whether the features remain in their file
+        resumed: whether an interrupted run was continued
+        phases: seconds by name of the step
+        already_staged: `resume` found that this job has finished `path` already, and wrote
+            nothing; `row_order` is then "auto"
     """
 
     path: str
@@ -52,12 +61,16 @@ class StageResult:
 
 
 class _Progress:
-    """Calls the user's function from the library; an exception in it ends the work and is raised
-    again afterwards.
+    """Progress callback of the library, which calls the user's function.
 
-    The same holds for an exception in a signal handler, for example after Ctrl-C. Handlers run
-    when Python code runs next, which is when the library calls it: an exception there would be
-    lost before this class could catch it. So inside `with` handlers run in a separate try block.
+    An exception in the user's function cancels staging, and is raised again when the library has
+    returned. The same applies to an exception in a signal handler, for example after Ctrl-C.
+    Python runs handlers when it next executes bytecode, which is at the start of this callback:
+    ctypes would print and discard the exception before any `try` here could catch it. Inside
+    `with`, the handlers are therefore replaced by a method with its own `try` block.
+
+    Args:
+        wanted: True: show progress with tqdm; a function of (step, done, total); or None
     """
 
     def __init__(self, wanted: Union[bool, Progress, None]):
@@ -70,11 +83,13 @@ class _Progress:
             self._call = self._show
         elif wanted:
             self._call = wanted
-        self.function = c.rung_progress_fn(self._tell)   # always there, for the signals
+        # Also without a user's function, because signal handlers run in its calls. ctypes does not
+        # keep the callback alive: this attribute does.
+        self.function = c.rung_progress_fn(self._tell)
 
     def __enter__(self) -> _Progress:
         try:
-            # no other thread runs handlers, or may set them
+            # Python runs signal handlers on the main thread only, and only that may set them.
             if threading.current_thread() is threading.main_thread():
                 for number in signal.valid_signals():
                     handler = signal.getsignal(number)
@@ -82,7 +97,7 @@ class _Progress:
                         self._handlers[number] = handler
                         signal.signal(number, self._signal)
             return self
-        except BaseException:   # of one that is not replaced yet
+        except BaseException:   # from a handler that has not been replaced yet
             self._restore()
             raise
 
@@ -96,23 +111,25 @@ class _Progress:
             for number in list(self._handlers):
                 signal.signal(number, self._handlers[number])
                 del self._handlers[number]
-        except BaseException:   # of one that is restored already
+        except BaseException:   # from a handler that has been restored already
             self._restore()
             raise
 
     def _signal(self, number: int, frame: Any) -> None:
+        """Run the replaced handler, and store its exception for the end of the call."""
         try:
             handler = self._handlers.get(number)
-            if handler is not None:   # else it was restored when this had begun
+            if handler is not None:   # None: it was restored after this call had begun
                 handler(number, frame)
         except BaseException as error:   # pylint: disable=broad-exception-caught
             self.error = error
 
     def _tell(self, _ctx, stage, done, total) -> int:
+        """Callback of the library. Returns 1 to cancel."""
         try:
             if self._call and self.error is None:
                 self._call(text(stage), done, total)
-        # an exception cannot cross the library
+        # an exception cannot propagate through C
         except BaseException as error:   # pylint: disable=broad-exception-caught
             self.error = error
         return 0 if self.error is None else 1
@@ -129,8 +146,11 @@ class _Progress:
 
 
 class _Sources:
-    """Specs of what the caller gave; arrays in memory are written to files first, on the disk that
-    the data set goes to."""
+    """Converts the caller's sources to specs of the library.
+
+    Arrays in memory are written to files first, in a temporary folder next to `out`, because that
+    disk must have room for the data set anyway.
+    """
 
     def __init__(self, out: str):
         self._parent = os.path.dirname(os.path.abspath(out))
@@ -138,11 +158,12 @@ class _Sources:
         self.folder: Optional[Folder] = None   # for the first array
 
     def spec(self, source: Source, name: str) -> bytes:
+        """Return a source's spec. Raises InvalidError for an unsupported type."""
         if isinstance(source, (str, os.PathLike)):
             return string(source, name)
         if hasattr(source, "detach"):   # torch
             source = source.detach().cpu()
-            if str(source.dtype) == "torch.bfloat16":
+            if str(source.dtype) == "torch.bfloat16":   # numpy has no bf16: two bytes of void
                 import torch
 
                 source = source.contiguous().view(torch.int16).numpy().view("V2")
@@ -150,8 +171,8 @@ class _Sources:
                 source = source.numpy()
         array = np.ascontiguousarray(source)
         if array.dtype.hasobject or np.ndim(source) == 0:
-            raise InvalidError(f"{name}: a source is a path, 'file.npz:member', 'raw:...', or an "
-                               f"array; not {type(source).__name__}")
+            raise InvalidError(f"{name}: unsupported type {type(source).__name__}; use a path, "
+                               "'file.npz:member', 'raw:...', or an array")
         if self.folder is None:
             self.folder = Folder.create(".rung-", self._parent)
         self._count += 1
@@ -165,6 +186,7 @@ class _Sources:
 
 
 def _named(sources: _Sources, given: Optional[Mapping[str, Source]], what: str, struct: Any):
+    """Return a ctypes array of (name, spec) structs, or None, and its length."""
     entries = [struct(string(name, what), sources.spec(source, f"{what} {name}"))
                for name, source in (given or {}).items()]
     return (struct * len(entries))(*entries) if entries else None, len(entries)
@@ -175,21 +197,25 @@ def _texts(given: Sequence[bytes]):
 
 
 def fanout_array(fanouts: Sequence[int]):
-    """uint32 [hops] for the library; -1 stands for all neighbours."""
+    """Return fanouts as a uint32 array for the library; -1 becomes its value for all neighbours.
+
+    Raises:
+        InvalidError: not a list, or an entry is neither -1 nor 1 or more.
+    """
     try:
         listed = [-1 if fanout == -1 else whole_number(fanout, "fanouts", UINT32_MAX - 1)
                   for fanout in fanouts]
     except TypeError:
-        raise InvalidError(f"fanouts={fanouts!r}: give a list of one number per hop, "
+        raise InvalidError(f"fanouts={fanouts!r}: not a list; use one number per hop, "
                            "such as (15, 10)") from None
     if 0 in listed:
-        raise InvalidError(f"fanouts={listed}: each is 1 or more, or -1 for all neighbours")
+        raise InvalidError(f"fanouts={listed}: 0 is not valid; use 1 or more, or -1 for all "
+                           "neighbours")
     return (c_uint32 * len(listed))(*[UINT32_MAX if fanout == -1 else fanout for fanout in listed])
 
 
 def _throw_away(half_done: str) -> None:
-    """Remove the folder, unless another process is staging into it by now: those hold a lock on
-    it."""
+    """Remove a half-done folder, unless another process is staging into it and so has locked it."""
     folders: list[int] = []
     try:   # extend() is one step: an exception of a signal finds the descriptor in the list
         folders.extend(map(os.open, (half_done,), (os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW,)))
@@ -208,7 +234,7 @@ def _graph_specs(sources: _Sources, graph: Union[Source, Sequence[Source], None]
     array = hasattr(graph, "__array__") or hasattr(graph, "detach")
     graphs = [graph] if array or isinstance(graph, (str, os.PathLike)) else list(graph)
     if not graphs:
-        raise InvalidError("graph: an empty list has no source; give an edge index, or None")
+        raise InvalidError("graph=[]: no source; use an edge index, or None for no graph")
     return [sources.spec(one, "graph") for one in graphs]
 
 
@@ -224,14 +250,15 @@ def _set_sources(opts: c.rung_stage_opts, sources: _Sources, given: SimpleNamesp
     if given.score_source is not None:
         opts.score_spec = sources.spec(given.score_source, "score_source")
     if given.in_place and not isinstance(given.features, (str, os.PathLike)):
-        raise InvalidError("in_place: the features have to be in a file that stays: give its path")
+        raise InvalidError("in_place=True: the features are in memory; use the path of a file that "
+                           "stays")
     opts.features = sources.spec(given.features, "features")
 
 
 def _set_score(opts: c.rung_stage_opts, given: SimpleNamespace) -> None:
     method = c_int()
     if given.score is not None and given.score_source is not None:
-        raise InvalidError(f"score={given.score!r} and score_source: both rank the rows; give one")
+        raise InvalidError(f"score={given.score!r} and score_source: both rank the rows; use one")
     score = "blend" if given.score is None else given.score
     check(lib.rung_score_method_parse(string(score, "score"), byref(method)))
     opts.score.method, opts.score.draws = method.value, choice(given.draws, DRAWS, "draws")
@@ -262,13 +289,14 @@ def _result(out: str, report: c.rung_stage_report) -> StageResult:
 
 
 def _run(given: SimpleNamespace) -> StageResult:
-    """stage() of these arguments of it."""
+    """Stage with the arguments of stage()."""
     out = os.path.abspath(os.fsdecode(given.out))
     half_done = out + ".partial"
     opts, report = c.rung_stage_opts(), c.rung_stage_report()
     sources = _Sources(out)
     shown = _Progress(given.progress)
-    # half-done work that is not ours alone to throw away
+    # Do not remove half-done work that existed before this call, or that also has files in stripe
+    # folders.
     kept = bool(given.stripe) or os.path.lexists(half_done)
     try:
         opts.out_dir, opts.progress = string(out, "out"), shown.function
@@ -280,19 +308,21 @@ def _run(given: SimpleNamespace) -> StageResult:
         if shown.error is not None:
             raise shown.error
         check(status)
-    except (BusyError, ExistsError):   # another's
+    except (BusyError, ExistsError):   # the half-done folder belongs to another process or job
         raise
     except BaseException:
-        # it is of files that go now: nothing could go on with it
+        # The temporary files of arrays are removed now, so no later run could resume this work.
         if sources.folder is not None and not kept:
             _throw_away(half_done)
         raise
     finally:
-        shown.error = None   # it leads to this frame, and that to all arrays
+        # The exception refers to this frame, and the frame to all arrays: a cycle that would keep
+        # them in memory.
+        shown.error = None
         sources.remove()
     if report.old_left:
         said = text(lib.rung_last_error())
-        warnings.warn(said, RuntimeWarning, stacklevel=3)   # where stage() was called
+        warnings.warn(said, RuntimeWarning, stacklevel=3)   # 3: the caller of stage()
     return _result(out, report)
 
 
@@ -308,42 +338,57 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
           row_order: str = "auto", pad: str = "none",
           stripe: Sequence[Union[str, os.PathLike]] = (),
           progress: Union[bool, Progress, None] = None) -> StageResult:
-    """Score the vertices, rank their rows, relabel the graph, and write the folder `out` for
-    `rung.open()`.
+    """Stage a data set: score the vertices, rank their rows, relabel the graph, write a folder.
 
     Sources are paths (.npy; "file.npz:member"; "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"; .csv and .txt,
-    .gz too; "file.pt:key") or arrays in memory (numpy, or torch tensors), which are written to
-    temporary files in the folder of `out`.
+    also .gz; "file.pt:key") or arrays in memory (numpy arrays, torch tensors). Arrays are written
+    to temporary files in the folder that contains `out`.
 
     Args:
-        out: folder to create; its parent must exist. It appears under its name only when it is
-            complete
-        graph: integers [2, E] or [E, 2], each edge from row 0 to row 1 in the direction messages
-            flow; "csc:INDPTR,INDICES" with the in-neighbours of each vertex, "csr:..." with the
-            out-neighbours; or several edge lists. None: no graph, as for rows of authors or items.
-            Rows are then ranked by `score_source`; without it those of the train split come first,
-            the others in their order. Loaders return batches without edges
+        out: folder to create for `rung.open()`; its parent must exist. It appears under this name
+            only when it is complete
         features: [vertices, ...] of any dtype
+        graph: integers [2, E] or [E, 2], each edge from row 0 to row 1, the direction in which
+            messages flow; "csc:INDPTR,INDICES" with the in-neighbours of each vertex, "csr:..."
+            with the out-neighbours; or a list of edge lists. None: no graph, as for rows of authors
+            or items. `score_source` then ranks the rows; without it, rows of the train split come
+            first and the others keep their order. Loaders return batches without edges
         labels: [vertices, ...]
-        splits: name to ids [K] or bool [vertices]; "train" gives the train vertices of the score
+        splits: ids [K] or bool [vertices] by name of the split; the score uses "train"
         arrays: further arrays [vertices, ...] by name
+        undirected: add the reverse of each edge, except for self loops
+        dedup: keep one of equal edges; lists of neighbours are then sorted
+        vertex_count: number of vertices, which must equal the number of feature rows; 0: that
+            number
         score: "blend" (default), "expected", "presample", "ppr", "wrpagerank", "rpagerank" or
             "degree"
-        score_source: float32 [vertices] to rank by, instead of `score`
-        fanouts, batch_size, draws: how training will sample, hop 0 first (default 25, 10 and 1024);
-            -1: all neighbours; draws "all" (DGL) or "new" (PyG)
-        memory: most memory to use: bytes or "4GiB" (default: a quarter of RAM, less if less is
+        score_source: float32 [vertices] that ranks the rows, instead of `score`
+        fanouts, batch_size, draws: how training will sample: fanouts with hop 0 first (default
+            25, 10), -1: all neighbours; seeds per batch (default 1024); "all" (DGL) or "new" (PyG)
+        seed: seed of scores that draw
+        memory: most memory to use: bytes or "4GiB" (default: a quarter of RAM, or less if less is
             free)
-        force: replace `out` when it is a staged data set. resume: continue an interrupted
-            run, if all sources are files: arrays in memory cannot be recognised. If this job has
-            finished `out` already, its files are checked and nothing is written (`already_staged`)
-        in_place: leave the features in their file, which `out` then needs unchanged
-        row_order, pad, stripe, dry_run: see rung-stage(1)
-        progress: True (tqdm) or a function of (step, done, total); an exception in it
-            cancels, as Ctrl-C does
+        threads: number of threads; 0: OpenMP's number
+        force: replace `out` if it is a staged data set
+        resume: continue an interrupted run. All sources must be files, because arrays in memory
+            cannot be recognised. If this job has finished `out` already, its files are checked and
+            nothing is written (`already_staged`)
+        dry_run: check inputs and free space and return an estimate, but write nothing
+        in_place: leave the features in their file, which must then not change as long as `out` is
+            used
+        row_order, pad, stripe: see rung-stage(1)
+        progress: True (tqdm), or a function of (step, done, total). An exception in it cancels
+            staging, as Ctrl-C does
 
-    Raises ExistsError, NotFoundError, FormatError, RangeError, NoSpaceError, NoMemoryError,
-    BusyError, CanceledError, ReadError, InvalidError, and CorruptError when a file that was
-    written, or an input, was changed during the run: nothing is published then.
+    Returns:
+        A `StageResult`.
+
+    Raises:
+        ExistsError: `out` exists, or a half-done folder of another job.
+        BusyError: another process stages to `out`.
+        NotFoundError, FormatError, RangeError: a source does not exist, or is malformed.
+        CorruptError: a written file or an input changed during the run; nothing is published.
+        InvalidError: an argument is invalid, or `memory` is too small (`min_bytes` works).
+        NoSpaceError, NoMemoryError, ReadError, CanceledError: see `rung.Error`.
     """
     return _run(SimpleNamespace(**locals()))

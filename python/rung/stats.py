@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store has done since it was opened."""
+"""Statistics of stores and of loaders' epochs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ from .errors import InvalidError
 from .owned import Owned
 
 
-TIERS = ("gpu", "peer", "host", "nvme")   # src/tier/tier.h
+TIERS = ("gpu", "peer", "host", "nvme")   # names in src/tier/tier.h
 
 
 @dataclass(frozen=True)
 class Tier:
-    """A rung of the ladder: `rows` it holds, `hits` it served, their `bytes`."""
+    """A memory tier.
+
+    Attributes:
+        name: "gpu", "peer", "host" or "nvme"
+        rows: rows that the tier holds
+        hits: rows that it has served
+        bytes: size of the served rows
+    """
 
     name: str
     rows: int
@@ -26,8 +33,38 @@ class Tier:
 
 @dataclass(frozen=True)
 class Stats:
-    """Counters of a store since it was opened. Each is exact; together they are of about the same
-    moment."""
+    """Counters of a store since it was opened.
+
+    Each counter is exact. While gathers run, they are read at nearly the same moment. Hits on a GPU
+    are counted after the gather has run.
+
+    Attributes:
+        tiers: a `Tier` for each tier, fastest first
+        requests, request_errors: gathers, and those that failed
+        device_reads, device_read_bytes: completed reads, and their bytes in whole sectors
+        merged_rows: distinct rows that were read together with another row
+        duplicate_rows: repeats of a cold row within one gather, which are read once
+        retries: reads that were split or submitted again
+        queue_depth: most reads in flight
+        engine: name of the I/O engine; "none" if no row is cold
+        engine_why: why a better engine is not in use; "" otherwise
+        direct: whether reads use O_DIRECT
+        cache_hits: cold rows that were in the cache
+        joined_rows: cold rows that waited for a read of another gather or process
+        read_rows: distinct cold rows that a gather read itself
+        failed_rows: cold rows of gathers that failed or were canceled
+        cache_rows, cache_rows_filled: capacity of the cold-row cache, and rows in it
+        late_rows: part of `read_rows`: the process that had started the read was stopped or slow
+        cache_timeouts: times that another process was found to be stopped or slow
+        cache_wait_ns: nanoseconds for which threads waited for the cache's lock
+        cache_why: why an attached store does not use the shared cache; "" otherwise
+        host_waits: on a GPU: calls in which the calling thread waited for the GPU or for reads
+        scatters: on a GPU: kernels that copied rows from staging slots
+        latency: histogram of gathers: entry b counts those that took 2^(b/2) to 2^((b+1)/2)
+            microseconds
+        phases: for each phase of a read, "queue", "device" and "copy", the same histogram of
+            reads in nanoseconds
+    """
 
     tiers: tuple[Tier, ...]
     requests: int
@@ -58,23 +95,61 @@ class Stats:
 
     @property
     def rows(self) -> int:
-        """Rows served, by all tiers."""
+        """Rows served by all tiers."""
         return sum(tier.hits for tier in self.tiers)
 
     def hit_share(self, name: str) -> float:
-        """Share of the rows served that a tier served; NaN before the first, 0 without the tier.
+        """Return a tier's share of the rows served, 0 to 1.
+
+        NaN before the first row is served; 0 if the store does not have the tier.
 
         Args:
             name: "gpu", "peer", "host" or "nvme"
+
+        Raises:
+            InvalidError: another name.
         """
         if name not in TIERS:
-            raise InvalidError(f"tier {name!r}: unknown; give one of {', '.join(TIERS)}")
+            raise InvalidError(f"tier {name!r}: unknown tier; use one of {', '.join(TIERS)}")
         return (sum(tier.hits for tier in self.tiers if tier.name == name) / self.rows if self.rows
                 else float("nan"))
 
 
+@dataclass(frozen=True)
+class EpochStats:
+    """Statistics of the current epoch, or of the last one if none is running.
+
+    Attributes:
+        batches, rows, edges: number delivered to the trainer, to which the others refer
+        seconds: duration of the epoch
+        wait: seconds that the trainer waited for batches
+        wait_sample: part of `wait` for batches not yet sampled; more `threads` reduce it
+        wait_rows: part of `wait` for rows not yet gathered; more memory or `gathers` reduce it
+        sample: seconds of sampling, over all sampling threads
+        gather: seconds in which the feeder thread submitted gathers; on the CPU this includes
+            copying rows that are in memory
+        announce: seconds in which the feeder thread announced batches
+        announced: batches announced; 0 if the store has no cold rows or no cache
+        announce_refused: times that the store's window was full; the batch is announced again
+            after the next gather
+    """
+
+    batches: int
+    rows: int
+    edges: int
+    seconds: float
+    wait: float
+    wait_sample: float
+    wait_rows: float
+    sample: float
+    gather: float
+    announce: float
+    announced: int
+    announce_refused: int
+
+
 def read_stats(memory: Owned) -> Stats:
-    """Of an open store."""
+    """Return the statistics of an open store."""
     found = c.rung_store_stats()
     check(lib.rung_store_stats(memory, byref(found)))
     values = {each.name: getattr(found, each.name) for each in fields(Stats)}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from ctypes import byref, c_int, pointer
+from ctypes import byref
 from types import SimpleNamespace
 from typing import Any, Optional, Union
 
@@ -21,34 +21,41 @@ from .forks import Calls, watch
 from .gather import Flight, Gather
 from .operands import Listed, list_ids, make_rows, store_memory, torch_of
 from .owned import Folder, Owned, Running, statuses
-from .sizes import INT_MAX, Size, plan_opts, store_opts, whole_number
+from .sizes import Size, attach_opts, plan_opts, store_opts
 from .stats import Stats, read_stats
 from .streams import Stream, stream_of
 
 
 class Store:
-    """Feature rows served by one gather; from `rung.open()` or `rung.attach()`. A context manager.
-    Threads: any number at the same time.
+    """Feature rows of a staged data set, from `rung.open()` or `rung.attach()`.
+
+    A context manager, which closes the store. Threads: any number at the same time.
 
     A forked child, such as a worker of a torch DataLoader, gets a separate store when it first uses
-    this one: attached to this one's memory if it is shared (`share=True`), otherwise opened again,
-    with separate host memory. A store that gathers on a GPU raises ForkError there. Pickling does
-    the same (spawned workers).
+    this one. If this store is shared (`share=True`), the child attaches to its memory; otherwise it
+    opens the data set again, with separate host memory. A store that gathers on a GPU raises
+    ForkError there. Unpickling, as in spawned workers, attaches or opens in the same way.
 
-    Attributes: `path` of the data set, `shape` [vertices, ...], `dtype` (a `rung.DType`), `device`
-    ("cpu" or "cuda:N"), `row_bytes`.
+    Attributes:
+        path: folder of the data set
+        shape: [vertices, ...]
+        dtype: a `rung.DType`
+        row_bytes: size of a row
+        gpu: number of the GPU that gathers; -1: the CPU gathers
+        device: "cpu" or "cuda:N"
+        why_cpu: why `device="auto"` chose the CPU; "" otherwise
     """
 
     def __init__(self, arguments: dict):
-        self._arguments = arguments   # to open it again
-        self._lock = threading.RLock()   # closing, and opening in a child; no call takes it
+        self._arguments = arguments   # for opening the store again in a child
+        self._lock = threading.RLock()   # held to close, or to open in a child; not by other calls
         self._calls = Calls()
         self._memory: Optional[Owned] = None   # the library's store
         self._closed = False
-        self._close_later = False   # a signal handler called close() inside a call: its end closes
-        self._parents = False   # a forked child's, not opened again yet
-        self._flights: set[Flight] = set()
-        self._folder: Optional[Folder] = None   # of the socket
+        self._close_later = False   # a signal handler called close() inside a call, which closes
+        self._parents = False   # this is a forked child, which has not opened the store yet
+        self._flights: set[Flight] = set()   # gathers for which close() waits
+        self._folder: Optional[Folder] = None   # temporary folder of the socket
         self._share_path: Optional[str] = arguments.get("share_path")
         self.why_cpu = ""
         watch(self)
@@ -93,13 +100,14 @@ class Store:
                 plan.release()
 
     def _choose_socket(self, share: Union[bool, str, os.PathLike, None]) -> None:
+        """Set the path of the socket, and create its folder if the caller named none."""
         if share is True:
             self._folder = Folder.create("rung-")
             self._share_path = os.path.join(self._folder.path, "store")
         elif share is not False and share is not None:
             self._share_path = os.fsdecode(share)
             if not self._share_path:
-                raise InvalidError("share='': give True, or the path of a socket")
+                raise InvalidError("share='': empty path; use True or the path of a socket")
 
     def _remove_folder(self) -> None:
         if self._folder is not None:
@@ -107,13 +115,13 @@ class Store:
 
     @property
     def share_path(self) -> Optional[str]:
-        """Socket through which other processes attach; None: it is not shared."""
+        """Path of the socket through which other processes attach; None: not shared."""
         return self._share_path
 
     # ---- use ----
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """`function(store, *arguments)`, while close() waits."""
+        """Call `function(store, *arguments)`; close() waits until it returns."""
         if self._parents:
             self._open_in_child()
         try:
@@ -129,16 +137,16 @@ class Store:
         return self._memory
 
     def _forked(self) -> None:
-        """In a child: what the parent has is not touched, its threads are not here."""
+        """Forget the parent's store without a release: its threads do not exist in a child."""
         self._lock, self._calls = threading.RLock(), Calls()
         self._parents = not self._closed and (self._parents or self._memory is not None)
         self._flights, self._memory, self._folder = set(), None, None
 
     def _open_in_child(self) -> None:
         if self.device != "cpu":
-            raise ForkError(f"{self.path}: this store gathers on {self.device}, which a forked "
-                            "child cannot use; use workers that are spawned, gather in "
-                            "the main process (PyG: filter_per_worker=False), or num_workers=0")
+            raise ForkError(f"{self.path}: a forked child cannot gather on {self.device}; spawn "
+                            "workers, or gather in the main process (num_workers=0, or in PyG "
+                            "filter_per_worker=False)")
         with self._lock:
             if self._parents:
                 self._arguments = self._arguments_elsewhere()
@@ -146,6 +154,7 @@ class Store:
                 self._parents = False
 
     def _arguments_elsewhere(self) -> dict:
+        """Return the arguments with which another process attaches to, or opens, this store."""
         if self._share_path is None:
             return self._arguments
         names = ("vertex_ids", "requests", "batch_rows", "private_cache")
@@ -154,11 +163,12 @@ class Store:
 
     def __reduce__(self):
         if self._closed:
-            raise ClosedError(f"{self.path}: the store was closed: it cannot be pickled")
+            raise ClosedError(f"{self.path}: the store was closed, and cannot be pickled")
         return Store, (self._arguments_elsewhere(),)
 
     @property
     def row_shape(self) -> tuple[int, ...]:
+        """Shape of a row."""
         return self.shape[1:]
 
     def __len__(self) -> int:
@@ -167,24 +177,29 @@ class Store:
     # ---- rows ----
 
     def gather(self, ids: Any, out: Any = None, *, ranks: bool = False) -> Any:
-        """Rows of a list of ids, in its order; repeats allowed.
+        """Return the rows of a list of ids, in its order. Ids may repeat.
+
+        The GIL is released during the call. On a GPU the work runs on torch's current stream, and
+        the call waits for it.
 
         Args:
-            ids: integers [n]: torch tensor, numpy array, list, or anything with `__dlpack__`;
-                original vertices
-            out: memory for the rows, [n, ...] of the features' dtype, contiguous, of the same kind
-                and device; default: new
-            ranks: ids are ranks, of the relabelled graph
+            ids: original vertices, integers [n]: torch tensor, numpy array, list, or an object
+                with `__dlpack__`
+            out: memory for the rows: [n, ...] of the features' dtype, contiguous, of the type and
+                on the device of the returned rows (default: new memory)
+            ranks: ids are ranks in the relabelled graph
 
-        Returns rows [n, ...]: a torch tensor, on the ids' device, when ids are one; numpy for numpy
-        and lists; else `rung.Array`. On a GPU rows of host ids of torch and numpy are copied to the
-        host; `gather_async()` leaves them on the GPU.
+        Returns:
+            Rows [n, ...]: a torch tensor on the ids' device for torch ids, a numpy array for numpy
+            and lists, otherwise a `rung.Array`. A store on a GPU copies rows of host ids to the
+            host; `gather_async()` leaves them on the GPU.
 
-        Raises RangeError (an id out of range, which it names), ReadError (row, file, offset),
-        InvalidError, ClosedError, ForkError.
-
-        The GIL is released during the call. On a GPU the work follows torch's current stream, and
-        is waited for.
+        Raises:
+            RangeError: an id is out of range.
+            ReadError: a read failed, with row, file and offset.
+            InvalidError: `ids` or `out` is unsuitable.
+            ClosedError: the store has been closed.
+            ForkError: a forked child cannot use a store on a GPU.
         """
         space = c.RUNG_RANKS if ranks else c.RUNG_VERTICES
         if self.gpu >= 0:
@@ -200,26 +215,36 @@ class Store:
 
     def gather_async(self, ids: Any, out: Any = None, *, ranks: bool = False,
                      stream: Any = None) -> Gather:
-        """Start a gather: rows in memory are copied at once, others read in the background.
+        """Start a gather. Rows in memory are copied at once, others are read in the background.
+
+        On a GPU, rows and `out` are in its memory wherever the ids are. Host ids are read before
+        the call returns, and reads of their cold rows start at once. The GPU reads pinned ids in
+        place until the rows are complete.
 
         Args:
-            stream: CUDA stream that ids and `out` are ready on, of the store's GPU: a torch stream,
-                or a handle as in CUDA (0, 1: the default stream, 2: the thread's). Default: torch's
-                current one, without torch the default stream. New rows are allocated on it
+            ids: as in `gather()`, at most `batch_rows`
+            out: as in `gather()`; on a GPU: memory of that GPU, a tensor for torch ids
+            ranks: as in `gather()`
+            stream: CUDA stream of the store's GPU on which ids and `out` are ready, and on which
+                new rows are allocated: a torch stream, or a handle as in CUDA (0 or 1: default
+                stream, 2: per-thread default stream). Default: torch's current stream, without
+                torch the default stream
 
-        On a GPU rows and `out` are there, wherever the ids are: a torch tensor when ids are one,
-        else `rung.Array`. Ids in the host's memory are read before this returns, and their rows of
-        the file are read at once; the GPU reads pinned ids, until the rows are complete.
+        Returns:
+            A `Gather`. On a GPU its rows are a torch tensor for torch ids, otherwise a
+            `rung.Array`; on the CPU they are as from `gather()`.
 
-        Raises AgainError when `requests` gathers are in flight: wait for one. Lists are of at most
-        `batch_rows` ids. RangeError: an id out of range, unless the GPU reads the ids.
+        Raises:
+            AgainError: `requests` gathers are in flight; wait for one.
+            RangeError: an id is out of range. If the GPU reads the ids, `wait()` raises this.
+            InvalidError, ClosedError, ForkError: as in `gather()`; also too many ids.
         """
         space = c.RUNG_RANKS if ranks else c.RUNG_VERTICES
         if self.gpu < 0:
             return self._submit(list_ids(ids, space), out)
         torch = torch_of(ids)
         if torch is not None:
-            torch.cuda.init()   # the rows' stream is torch's then
+            torch.cuda.init()   # so that stream_of() finds torch's current stream
         on = stream_of(self, stream)
         if stream is None:
             return self._submit_on(on, ids, out, space)
@@ -236,7 +261,8 @@ class Store:
         def begin(memory: Owned) -> int:
             flight = Flight(memory, (listed, rows))
             gather = Gather(self, flight, rows, on, listed.kept)
-            found.append(gather)   # before close() can continue
+            # Inside the call, for which close() waits: from here on close() knows the gather.
+            found.append(gather)
             return lib.rung_gather_submit(memory, listed.ids, address, 0, handle,
                                           byref(flight.pointer))
 
@@ -247,12 +273,13 @@ class Store:
                     on.uses(tensor)
             return found[0]
         except BaseException:
-            for gather in found:   # this frame, and so the request, lives as long as the exception
+            # The exception refers to this frame, and would keep the request in flight.
+            for gather in found:
                 gather._end()
             raise
 
     def _gather_staged(self, listed: Listed, out: Any) -> Any:
-        """Rows for the host of a store that gathers on a GPU: by way of memory there."""
+        """Gather to memory of the GPU, and copy the rows to the host."""
         rows, address = make_rows(self, listed, out)
         size = listed.ids.count * self.row_bytes
         there = store_memory(self, size)
@@ -261,15 +288,18 @@ class Store:
         return rows
 
     def __getitem__(self, ids: Any) -> Any:
-        """`store[5]` one row [...], `store[2:9]` rows of a range, `store[ids]` as `gather(ids)`,
-        `store[mask]` those where it is true."""
+        """Return rows: `store[5]` one row [...], `store[2:9]` the rows of a range.
+
+        `store[ids]` is `gather(ids)`, and `store[mask]` returns the rows where the mask is true.
+        """
         if isinstance(ids, tuple):
             raise InvalidError(f"store[{', '.join(map(_indexed, ids))}]: rows have one index; "
-                               "give a list of ids, or store[ids][...]")
+                               "use a list of ids, or store[ids][...]")
         if isinstance(ids, (int, np.integer)) and not isinstance(ids, bool):
             index = int(ids)
             if not -len(self) <= index < len(self):
-                raise IndexError(f"{self.path}: row {index} of {len(self)}")
+                raise IndexError(f"{self.path}: row {index} is out of range; the store has "
+                                 f"{len(self)} rows")
             return self.gather(np.array([index % len(self)], np.int64))[0]
         if isinstance(ids, slice):
             return self.gather(np.arange(*ids.indices(len(self)), dtype=np.int64))
@@ -281,18 +311,19 @@ class Store:
             ids = ids.nonzero().flatten() if torch is not None else ids.nonzero()[0]
         return self.gather(ids)
 
-    # Through __getitem__ and __len__ each of these would gather one row at a time.
-    __iter__ = __reversed__ = None   # iter(), list(), in
+    # iter(), list(), reversed() and `in` raise TypeError: through __getitem__ and __len__ they
+    # would gather one row at a time.
+    __iter__ = __reversed__ = None
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
-        """All rows, gathered at once, in new memory."""
+        """Return all rows in new memory, gathered at once."""
         if copy is False:
-            raise ValueError(f"{self.path}: rows of a store are gathered, and copy=False")
+            raise ValueError(f"{self.path}: copy=False: a gather always copies rows; leave it out")
         rows = self[:]
         return rows if dtype is None else rows.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The same, in host memory: torch.as_tensor() and every from_dlpack()."""
+        """Return all rows in host memory, for torch.as_tensor() and any from_dlpack()."""
         rows = self[:]
         return Array(rows.ctypes.data, rows.shape, self.dtype, rows).__dlpack__(**options)
 
@@ -300,37 +331,48 @@ class Store:
         return CPU, 0
 
     def __getitems__(self, ids: Sequence[int]) -> list[np.ndarray]:
-        """Rows of a batch, for torch's DataLoader."""
+        """Return the rows of a batch as a list, for torch's DataLoader."""
         return list(self.gather(ids))
 
     def prefetch(self, ids: Any, *, ranks: bool = False) -> None:
-        """Announce a batch that will be gathered later, so that the cold-row cache keeps what is
-        wanted soonest. In the order of the gathers.
+        """Announce a batch that will be gathered later.
 
-        Raises AgainError when enough is announced: gather some first. On a GPU store, too, ids are
-        host memory.
+        The cold-row cache then keeps the rows that are needed soonest. Announce batches in the
+        order in which they will be gathered.
+
+        Args:
+            ids: as in `gather()`, in host memory also if the store gathers on a GPU
+            ranks: as in `gather()`
+
+        Raises:
+            AgainError: the window of announced batches is full; gather some first.
+            InvalidError, RangeError, ClosedError, ForkError: as in `gather()`.
         """
         listed = list_ids(ids, c.RUNG_RANKS if ranks else c.RUNG_VERTICES)
         if listed.device[0] == CUDA:
-            raise InvalidError("prefetch() reads ids on the host: give ids.cpu()")
+            raise InvalidError("prefetch(): the ids are on a GPU; use ids.cpu()")
         check(self._call(lib.rung_prefetch, listed.ids))
 
     def stats(self) -> Stats:
-        """Counters since it was opened."""
+        """Return the counters since the store was opened."""
         return self._call(read_stats)
 
     # ---- end ----
 
     def close(self) -> None:
-        """Wait for what is in flight, and close. Rows that were handed out stay: memory of the
-        store's own goes with the last of them.
+        """Wait for gathers in flight, and close the store. Closing it again has no effect.
 
-        Threads: any; what others are doing is waited for, what they begin afterwards is a
-        ClosedError. In a forked child it leaves the parent's alone. After an exception of a signal,
-        close() again continues. From a signal handler, the call that it interrupts closes when it
-        ends.
+        Arrays that were returned stay valid; memory of the store is freed with the last of them.
+
+        Threads: any. Calls in progress on other threads are waited for; later calls raise
+        ClosedError. In a forked child the parent's store is not affected. If a signal handler
+        raises during close(), call close() again. If a signal handler that interrupts a call of
+        this store calls close(), the store is closed when that call ends.
+
+        Raises:
+            TimedOutError and others: closing failed; the store is closed nevertheless.
         """
-        if self._calls.inside():
+        if self._calls.inside():   # waiting here for the interrupted call would never end
             self._closed = self._close_later = True
             return
         with self._lock:
@@ -342,7 +384,8 @@ class Store:
             memory = self._memory
             if memory is None:
                 return
-            released = memory.release()   # now, or with the last of the memory that others hold
+            # Closes the library's store now or, while arrays use its memory, with the last of them.
+            released = memory.release()
             if not memory.users:
                 self._remove_folder()
             for status in statuses(released):
@@ -361,22 +404,17 @@ class Store:
 
 
 def _indexed(part: Any) -> str:
+    """Return an index as it is written in Python, such as "2:9"."""
     if not isinstance(part, slice):
         return "..." if part is Ellipsis else repr(part)
     bounds = ["" if bound is None else repr(bound) for bound in (part.start, part.stop)]
     return ":".join(bounds + ([] if part.step is None else [repr(part.step)]))
 
 
-def _attach(memory: Owned, share_path: str, vertex_ids: bool, requests: int, batch_rows: int,
-            private_cache: bool, gpu: Optional[int]) -> None:
-    opts = c.rung_store_opts()
-    if gpu is not None:
-        opts.gpu = pointer(c_int(whole_number(gpu, "gpu", INT_MAX)))
-    opts.vertex_ids, opts.private_cache = bool(vertex_ids), bool(private_cache)
-    opts.requests_max = whole_number(requests, "requests")
-    opts.batch_rows_max = whole_number(batch_rows, "batch_rows")
-    path = string(share_path, "share_path")
-    check(lib.rung_store_attach(path, byref(opts), byref(memory.pointer)))
+def _attach(memory: Owned, share_path: str, **options: Any) -> None:
+    opts = attach_opts(SimpleNamespace(**options))
+    check(lib.rung_store_attach(string(share_path, "share_path"), byref(opts),
+                                byref(memory.pointer)))
 
 
 def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Optional[Size] = None,
@@ -388,39 +426,47 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
          buffered: bool = False, read_timeout: float = 0,
          profile: Union[str, os.PathLike, None] = None, private_cache: bool = False,
          sample_on_gpu: bool = False) -> Store:
-    """Open a staged data set's features: the hottest rows are read into memory, the others stay in
-    the file.
+    """Open the features of a staged data set.
+
+    The hottest rows are read into memory; the others stay in the file, and are called cold.
 
     Args:
         path: folder written by `rung.stage()` or `rung stage`
-        host: host memory for rows, slots and cache of rows from the file: bytes, "4GiB", "10%" of
-            the features, "max" (default: half of the free memory)
-        gpu: memory of each GPU for rows; given, or with `gpus`, a GPU gathers where there is one
-            (default: the CPU gathers)
-        gpus: their numbers; the first gathers
-        device: "cpu", "cuda" (NoDeviceError where there is none) or "auto" (`why_cpu` then has the
-            reason if it is the CPU)
-        cache: part of `host`, for rows from the file that will be needed again: bytes, "1GiB",
-            "10%" of `host` or of its default (default: an eighth)
-        share: let other processes attach: True (workers that this one forks or spawns) or the path
-            of a socket
-        private_cache: with `share`: the cold-row cache is not shared, attached processes have none
-        sample_on_gpu: the graph takes part in the budgets `gpu` and `host`, the same share of it as
-            of the rows on the GPUs: for `rung.Loader(..., sample_on="gpu")`
+        host: budget of host memory for rows, staging slots and the cold-row cache: bytes, "4GiB",
+            "10%" of the features, or "max" (default: half of the free memory)
+        gpu: memory of each GPU for rows, in the same forms. With `gpu` or `gpus`, a GPU gathers if
+            there is one (default: the CPU gathers)
+        gpus: numbers of the GPUs that hold rows; the first one gathers
+        device: "cpu", "cuda" or "auto" (`why_cpu` has the reason if the CPU gathers)
+        cache: part of `host` for cold rows that will be needed again: bytes, "1GiB", or "10%" of
+            `host` (default: an eighth)
+        share: let other processes attach: True (for workers that this process forks or spawns), or
+            the path of a socket
+        private_cache: with `share`: do not share the cold-row cache; attached processes have none
+        sample_on_gpu: for `rung.Loader(..., sample_on="gpu")`: the budgets `gpu` and `host` include
+            the graph; the same share of it is on the GPUs as of the rows
         vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex
-        queue_depth, engine, numa, merge_gap, buffered, read_timeout: see rung-bench(1); numa
-            "auto", "interleave", "none" or a node
-        profile: the output of `rung numa --json` on this machine; it determines queue_depth,
-            merge_gap and numa if they are not given
-        requests: `gather_async()`s in flight at most (default 8). batch_rows: ids of each at most
-            (default 1 Mi)
+        queue_depth: most reads in flight; 0: default
+        engine, merge_gap, buffered: see rung-bench(1)
+        numa: "auto", "interleave", "none" or the number of a NUMA node, see rung-bench(1)
+        read_timeout: seconds after which a read fails; 0: 30 s
+        profile: output of `rung numa --json` on this machine, which determines `queue_depth`,
+            `merge_gap` and `numa` if they are not given
+        requests: most gathers in flight (default 8)
+        batch_rows: most ids of a gather in flight (default 1 Mi)
 
-    Raises NotFoundError, FormatError, CorruptError, InvalidError (a budget too small: `min_bytes`
-    would do), NoMemoryError, NoDeviceError.
+    Returns:
+        A `Store`, which the caller closes.
+
+    Raises:
+        NotFoundError, FormatError, CorruptError, ReadError: the data set does not exist, or is
+            malformed, damaged or unreadable.
+        InvalidError: an argument is invalid, or a budget is too small (`min_bytes` works).
+        NoMemoryError, NoDeviceError: memory is exhausted, or the GPU does not exist.
     """
     arguments = dict(locals())
     if not isinstance(gpus, Iterable) or isinstance(gpus, (str, bytes)):
-        raise InvalidError(f"gpus={gpus!r}: give a list of GPU numbers, such as [0]")
+        raise InvalidError(f"gpus={gpus!r}: not a list; use GPU numbers, such as [0]")
     arguments.update(path=os.path.abspath(os.fsdecode(path)), gpus=tuple(gpus))
     if profile is not None:
         arguments["profile"] = os.path.abspath(os.fsdecode(profile))
@@ -429,18 +475,25 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
 
 def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requests: int = 0,
            batch_rows: int = 0, private_cache: bool = False, gpu: Optional[int] = None) -> Store:
-    """Attach to a store that another process of this user on this machine opened with `share`: its
-    host memory exists once.
+    """Attach to a store that another process of this user on this machine opened with `share`.
+
+    All attached processes use the same host memory.
 
     Args:
+        share_path: path of the other store's socket (`Store.share_path`)
         vertex_ids, requests, batch_rows: as in `rung.open()`
-        private_cache: do not use the shared cold-row cache, which every attached process can
-            write to
-        gpu: number of the GPU that gathers, where the other process's store gathers on one
-            (default: the calling thread's current one, in torch `torch.cuda.current_device()`)
+        private_cache: do not use the shared cold-row cache, to which all attached processes write
+        gpu: number of the GPU that gathers, if the other process's store gathers on a GPU
+            (default: the calling thread's current GPU, in torch `torch.cuda.current_device()`)
 
-    Raises NotFoundError (no store is shared there), NoDeviceError (no such GPU), AbiError (another
-    version), TimedOutError, InvalidError.
+    Returns:
+        A `Store`, which the caller closes.
+
+    Raises:
+        NotFoundError: no store is shared at the path.
+        NoDeviceError: no such GPU.
+        AbiError: the other process has a different version.
+        TimedOutError, InvalidError: see `rung.Error`.
     """
     return Store(dict(share_path=os.fsdecode(share_path), vertex_ids=vertex_ids, requests=requests,
                       batch_rows=batch_rows, private_cache=private_cache, gpu=gpu))

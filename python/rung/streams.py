@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA streams: their handles as the library and DLPack have them, and torch's memory on them.
+"""CUDA streams: handles for the library and DLPack, and torch's use of memory on streams.
 
-torch's default stream has handle 0. The library gets cudaStreamLegacy for it, as DLPack does.
-Without torch this is the stream of every gather.
+torch's default stream has handle 0, which the library and DLPack do not accept. Both get
+cudaStreamLegacy (1), another name of the same stream. Without torch, gathers use it by default.
 """
 
 from __future__ import annotations
@@ -18,11 +18,16 @@ from .sizes import whole_number
 if TYPE_CHECKING:
     from .store import Store
 
-LEGACY = 1   # cudaStreamLegacy: the default stream, also by this name where 0 is ambiguous
+LEGACY = 1   # cudaStreamLegacy: the default stream; 0 could also be the per-thread default stream
 
 
 class Stream:
-    """A CUDA stream: `handle` for the library and DLPack, never 0; `torch`: torch's, or None."""
+    """A CUDA stream.
+
+    Attributes:
+        handle: for the library and DLPack, never 0
+        torch: torch's stream object, or None
+    """
 
     __slots__ = ("handle", "torch")
 
@@ -30,10 +35,11 @@ class Stream:
         self.handle, self.torch = handle or LEGACY, torch
 
     def allocating(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """`function(*arguments)`, whose new tensors belong to this stream.
+        """Return `function(*arguments)`, with new tensors allocated on this stream.
 
-        torch gives freed memory out again in the order of the stream that it was allocated on:
-        work on another stream would write to it while that order still has readers.
+        torch reuses freed memory in the order of the stream on which it was allocated. If the rows
+        were allocated on another stream, this stream could write to memory that earlier work on
+        that stream still reads.
         """
         if self.torch is None:
             return function(*arguments)
@@ -42,29 +48,34 @@ class Stream:
         try:
             with cuda.stream(self.torch):
                 return function(*arguments)
-        except BaseException:   # of a signal, perhaps inside torch's own switching
+        # From a signal handler, perhaps while torch's context manager switches streams. Both are
+        # restored: the current device's stream and that of the gather's device.
+        except BaseException:
             cuda.set_stream(there)
             cuda.set_stream(here)
             raise
 
     def uses(self, tensor: Any) -> None:
-        """Keep the memory of a torch tensor that is freed until the work on this stream has run."""
+        """Make torch reuse a tensor's memory only after the work queued on this stream has run."""
         if self.torch is not None and getattr(tensor, "is_cuda", False):
             tensor.record_stream(self.torch)
 
 
 def _torch() -> Any:
-    """torch where it uses CUDA by now; else none of its streams has work."""
+    """Return torch if it has initialised CUDA, otherwise None: its streams have no work then."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and torch.cuda.is_initialized() else None
 
 
 def stream_of(store: Store, stream: Any = None) -> Stream:
-    """A stream of the store's GPU.
+    """Return a stream of the store's GPU.
 
     Args:
-        stream: torch's, or a handle as in CUDA; None: torch's current one, without torch the
-            default stream
+        stream: torch stream, or handle as in CUDA; None: torch's current stream, or without torch
+            the default stream
+
+    Raises:
+        InvalidError: a stream of another GPU, or not a handle.
     """
     torch = _torch()
     if stream is None:
@@ -73,7 +84,7 @@ def stream_of(store: Store, stream: Any = None) -> Stream:
     if hasattr(stream, "cuda_stream"):
         if stream.device.index != store.gpu:
             raise InvalidError(f"stream of {stream.device}: the store gathers on {store.device}; "
-                               "give a stream of that GPU")
+                               "use a stream of that GPU")
         return Stream(stream.cuda_stream, stream)
     handle = whole_number(stream, "stream", BYTES_MAX) or LEGACY
     if torch is None:
@@ -84,5 +95,5 @@ def stream_of(store: Store, stream: Any = None) -> Stream:
 
 
 def current_stream(store: Store, stream: Optional[Any] = None) -> int:
-    """The handle of `stream_of()`, for the library."""
+    """Return the handle of `stream_of()` for the library."""
     return stream_of(store, stream).handle

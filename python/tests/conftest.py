@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the Python package share: small staged data sets, programs of their own, a
-library whose reads can be held up."""
+"""Shared by the tests of the Python package: small staged data sets, separate Python programs, and
+a library that blocks reads."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ SIMULATED = os.environ.get("RUNG_SIM_LIBRARY", "")
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """All skipped, such as for want of torch, is a status of its own where one is asked for
-    (ctest)."""
+    """If all tests were skipped (no torch, for example), exit with the status ctest expects."""
     code = os.environ.get("RUNG_SKIPPED_STATUS")
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if code and exitstatus in (0,
@@ -34,7 +33,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 @dataclass(frozen=True)
 class Staged:
-    """A data set, and what it was made of, by original vertex."""
+    """A data set and the arrays it was staged from, by original vertex."""
 
     path: str
     features: np.ndarray
@@ -44,7 +43,7 @@ class Staged:
 
 
 def random_rows(dtype: str, shape: tuple, seed: int = 5) -> np.ndarray:
-    """Rows of any bits, but for bool, which has two values; bf16 is two bytes of void."""
+    """Return rows of random bits (bool: 0 or 1); bf16 is two bytes of void."""
     numbers = np.random.default_rng(seed)
     descr = np.dtype(rung.dtypes.BY_NAME[dtype].numpy)
     if dtype == "bool":
@@ -73,25 +72,25 @@ def staged(tmp_path_factory) -> Staged:
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory) -> Staged:
-    """Large enough for a cache of cold rows: 5 MB."""
+    """A data set of 5 MB, large enough for a cold-row cache."""
     return stage_small(tmp_path_factory.mktemp("large"), row=(64,), vertices=20000)
 
 
 @pytest.fixture
 def store(staged):
-    """Half of its rows in memory, the others in the file."""
+    """A store with half of its rows in memory and the others in the file."""
     with rung.open(staged.path, host="50%") as opened:
         yield opened
 
 
 @pytest.fixture
 def ids() -> np.ndarray:
-    """Any order, with repeats, of rows in memory and of others."""
+    """Ids in random order, with repeats, of rows in memory and in the file."""
     return np.random.default_rng(3).integers(0, VERTICES, 1000)
 
 
 def same(rows, expected: np.ndarray) -> bool:
-    """Bit by bit: NaN is like NaN, and bf16 of torch like the two bytes of numpy."""
+    """Compare bit by bit: NaN equals NaN, and torch's bf16 equals numpy's two bytes."""
     if type(rows).__module__.split(".")[0] == "torch":
         import torch
 
@@ -103,13 +102,13 @@ def same(rows, expected: np.ndarray) -> bool:
 
 
 class Program:
-    """Python programs of their own, that import the same package."""
+    """Runs a Python program in a separate process that imports the same package."""
 
     def __init__(self, folder, preload: str = ""):
         self.folder, self.preload = str(folder), preload
 
     def __call__(self, text: str, *args: str, status: int = 0) -> str:
-        """Its output; what it writes to stderr, or another status, fails."""
+        """Return the output. Text on stderr or another status fails the test."""
         package = os.path.dirname(os.path.dirname(os.path.abspath(rung.__file__)))
         before = [package, HERE] + ([os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH")
                                     else [])
@@ -120,7 +119,7 @@ class Program:
         file = os.path.join(self.folder, "program.py")
         with open(file, "w", encoding="utf-8") as out:
             out.write(textwrap.dedent(text))
-        # since 3.12 os.fork() warns in a process with threads, such as the library's
+        # since Python 3.12, os.fork() warns if the process has threads, and librung starts some
         command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", file]
         done = subprocess.run([*command, *map(str, args)], env=variables, capture_output=True,
                               text=True, timeout=300, check=False)
@@ -144,11 +143,11 @@ def gate_library(tmp_path_factory) -> str:
         subprocess.run([compiler(), "-shared", "-fPIC", "-O1", "-pthread", "-o", path,
                         os.path.join(HERE, "gate.c")], check=True)
     except FileNotFoundError:
-        pytest.skip(f"no C compiler ({compiler()}): reads of librung cannot be held up")
+        pytest.skip(f"no C compiler ({compiler()}): cannot block reads of librung")
     return path
 
 
 @pytest.fixture
 def gated(gate_library, tmp_path) -> Program:
-    """Programs in which gate.py holds up, or fails, what librung reads with the engine "pread"."""
+    """Programs in which gate.py blocks or fails reads of librung with the engine "pread"."""
     return Program(tmp_path, gate_library)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loaded in front of libc (LD_PRELOAD): reads can be held up, or fail, when a test says so. So a
- * gather is on its way for as long as the test wants, whatever the machine's speed.
+ * Loaded before libc (LD_PRELOAD): a test can block reads or make them fail. A gather then stays in
+ * flight as long as the test needs, independent of the speed of the machine.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,7 +29,7 @@ void gate_open(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Every read from now on fails; 0: none does. */
+/* Make every later read fail with this errno; 0: let reads succeed. */
 void gate_fail(int err)
 {
 	pthread_mutex_lock(&lock);
@@ -37,7 +37,7 @@ void gate_fail(int err)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Return when a read is held up. */
+/* Wait until a read is blocked. */
 void gate_wait(void)
 {
 	pthread_mutex_lock(&lock);

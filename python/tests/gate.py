@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In a program that gate.c was loaded into: hold up and fail the reads of librung."""
+"""Block or fail the reads of librung, in a program that gate.c was loaded into."""
 
 import ctypes
 import os
@@ -10,12 +10,12 @@ _gate = ctypes.CDLL(os.environ["LD_PRELOAD"])
 
 
 def open_store(path, **options):
-    """A store that reads with pread(), half of its rows from the file."""
+    """Open a store that reads with pread() and has half of its rows in the file."""
     return rung.open(path, engine="pread", **{"host": "50%", **options})
 
 
 def same(rows, expected):
-    """Bit by bit: NaN is like NaN."""
+    """Compare bit by bit: NaN equals NaN."""
     return rows.shape == expected.shape and rows.tobytes() == expected.tobytes()
 
 
@@ -28,10 +28,10 @@ def let_through():
 
 
 def fail(error: int):
-    """Every read fails with this errno; 0: none does."""
+    """Make every read fail with this errno; 0: let reads succeed."""
     _gate.gate_fail(error)
 
 
 def wait():
-    """Return when a read is held up."""
+    """Wait until a read is blocked."""
     _gate.gate_wait()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In a program: raise an exception out of a signal handler at every point where Python can run one.
+"""Raise an exception from a signal handler at every point where Python can run one.
 
-CPython runs handlers after calls, at the start of functions and at jumps backwards, in the main
-thread. The signal is raised in C, by a property whose getter is a function of libc, in front of the
-n-th instruction of a call: so no line of this file runs a handler, and the point where the
-exception appears is the interpreter's own. A run without a signal counts the instructions.
+CPython runs handlers in the main thread: after calls, at the start of functions and at backward
+jumps. A property whose getter is a libc function raises the signal in C before the n-th instruction
+of a call. So no line of this file runs the handler, and the interpreter decides where the exception
+appears. A run without a signal counts the instructions.
 """
 
 import ctypes
@@ -18,18 +18,18 @@ import time
 
 
 def _is_point(name):
-    """Whether a handler may run after this instruction; elsewhere it would run in the tracer."""
+    """Return whether a handler may run after this instruction, and not only in the tracer."""
     return (name.startswith("CALL") and "INTRINSIC" not in name
             or name in ("RESUME", "JUMP_ABSOLUTE", "JUMP_BACKWARD")
             or name.startswith("POP_JUMP_BACKWARD"))
 
 
 class Interrupt(BaseException):
-    """What the handler raises, as KeyboardInterrupt."""
+    """Raised by the handler, like KeyboardInterrupt."""
 
 
 class _Raise:
-    """Reading `now` raises the signal, and runs no bytecode."""
+    """Reading `now` raises the signal without running bytecode."""
 
     _as_parameter_ = int(signal.SIGALRM)
     now = property(ctypes.CDLL(None)["raise"])
@@ -64,10 +64,10 @@ class _Tracer:
 
 
 def one(call, at):
-    """Call it, with a signal before its n-th instruction. @return interrupted, instructions seen
+    """Run `call` with a signal before its n-th instruction. @return interrupted, instructions seen
 
-    The tracer stays, idle. Since Python 3.12 a function's instructions are traced from its second
-    traced call on, and no longer once it was called without a tracer.
+    The tracer stays installed, idle. Since Python 3.12 the instructions of a function are traced
+    from its second traced call on, and no longer once it is called without a tracer.
     """
     tracer, interrupted = _Tracer(at), False
     _handled.clear()
@@ -76,7 +76,7 @@ def one(call, at):
         call()
     except Interrupt:
         interrupted = True
-    except Exception:   # that another library made of it, such as numpy's TypeError in tofile()
+    except Exception:   # another library converted it, such as numpy's tofile() to TypeError
         if not _handled:
             raise
         interrupted = True
@@ -86,7 +86,7 @@ def one(call, at):
 
 
 def points(call, after=lambda: None):
-    """Points of `call()`, found in its second run: see one()."""
+    """Return the number of points of `call()`, counted in its second run: see one()."""
     for _ in range(2):
         count = one(call, 0)[1]
         after()
@@ -94,7 +94,7 @@ def points(call, after=lambda: None):
 
 
 def at_every_point(call, after=lambda: None, most=400):
-    """Interrupt `call()` at each of its points, or at `most`, evenly chosen. @return interrupts"""
+    """Interrupt `call()` at each of its points, at most at `most` of them. @return interrupts"""
     count = points(call, after)
     step = max(1, -(-count // most))
     done = 0
@@ -107,7 +107,7 @@ def at_every_point(call, after=lambda: None, most=400):
 
 
 def at_moments(call, moments, after=lambda: None):
-    """Interrupt `call()` by a timer, at moments from the start to the end of what it takes."""
+    """Interrupt `call()` by a timer, at moments spread over its running time."""
     begin = time.perf_counter()
     call()
     took = time.perf_counter() - begin
@@ -117,7 +117,7 @@ def at_moments(call, moments, after=lambda: None):
         try:
             signal.setitimer(signal.ITIMER_REAL, max(took * (turn + 0.5) / moments, 1e-6))
             call()
-            while not _handled:   # it was faster this time
+            while not _handled:   # this run was faster than the timer
                 time.sleep(0.0001)
         except Interrupt:
             pass
@@ -128,7 +128,7 @@ def at_moments(call, moments, after=lambda: None):
 
 
 def in_use():
-    """Threads, descriptors and KiB of memory of this process."""
+    """Return the threads, descriptors and KiB of memory of this process."""
     gc.collect()
     with open("/proc/self/status", encoding="ascii") as status:
         fields = dict(line.split(":", 1) for line in status)
@@ -137,7 +137,10 @@ def in_use():
 
 
 def settled(threads, descriptors):
-    """Whether threads and descriptors are back at these numbers; a joined thread may linger."""
+    """Return whether threads and descriptors are back at these numbers.
+
+    A joined thread may linger for a moment.
+    """
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         now = in_use()
@@ -147,5 +150,5 @@ def settled(threads, descriptors):
     return False
 
 
-sys.unraisablehook = lambda _: None   # of an interrupt inside a finalizer of the standard library
+sys.unraisablehook = lambda _: None   # interrupts in finalizers of Python
 assert threading.current_thread() is threading.main_thread()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers on their way: what can be done meanwhile, and how they end. Reads are held up, not hoped
-to be slow."""
+"""Gathers in flight: permitted calls, and how gathers end. Reads are blocked, so no test depends on
+slow reads."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ from conftest import same
 import rung
 
 
-def test_rows_of_gathers_side_by_side(store, staged, ids):
+def test_rows_of_concurrent_gathers(store, staged, ids):
     parts = np.array_split(ids, 8)
     gathers = [store.gather_async(part) for part in parts]
     for part, gather in reversed(list(zip(parts, gathers))):
@@ -30,25 +30,24 @@ def test_lists_are_bounded(staged):
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), -float("inf"), "1", 1j])
-def test_timeouts_that_are_none(store, timeout):
+def test_invalid_timeouts(store, timeout):
     with pytest.raises(rung.InvalidError, match="timeout="):
         store.gather_async([1]).wait(timeout)
 
 
-def test_a_timeout_without_end(store, staged):
+def test_infinite_timeout(store, staged):
     assert same(store.gather_async([1]).wait(float("inf")), staged.features[[1]])
 
 
-def test_dropped_gathers_are_waited_for(store, staged, ids):
-    """Else they would write to memory that is no longer theirs, and their requests would be used
-    up."""
+def test_dropping_a_gather_waits_for_it(store, staged, ids):
+    """Otherwise it would write to freed memory, and its request would be lost."""
     for _ in range(50):
         store.gather_async(ids)
     gc.collect()
     assert store._flights == set() and same(store.gather(ids), staged.features[ids])
 
 
-def test_close_ends_what_is_on_its_way(staged, ids):
+def test_close_ends_gathers_in_flight(staged, ids):
     store = rung.open(staged.path, host="50%")
     gathers = [store.gather_async(ids) for _ in range(5)]
     store.close()
@@ -61,7 +60,7 @@ def test_close_ends_what_is_on_its_way(staged, ids):
     store.close()
 
 
-def test_a_gather_that_goes_in_a_cycle(store, ids):
+def test_a_gather_in_a_reference_cycle(store, ids):
     class Node:
         pass
 
@@ -73,7 +72,7 @@ def test_a_gather_that_goes_in_a_cycle(store, ids):
     assert store._flights == set()
 
 
-def test_a_timeout_leaves_the_rows_on_their_way(gated, staged):
+def test_a_gather_continues_after_a_timeout(gated, staged):
     gated("""
         import sys
         import numpy as np
@@ -86,7 +85,7 @@ def test_a_timeout_leaves_the_rows_on_their_way(gated, staged):
         for timeout in (0, 0.001, 1e-12):
             try:
                 gather.wait(timeout)
-                raise SystemExit("it came through a gate that is shut")
+                raise SystemExit("a read passed the closed gate")
             except rung.TimedOutError as error:
                 assert error.status == "RUNG_E_TIMEDOUT" and isinstance(error, TimeoutError), error
         assert not gather.done()
@@ -95,7 +94,7 @@ def test_a_timeout_leaves_the_rows_on_their_way(gated, staged):
     """, staged.path)
 
 
-def test_as_many_gathers_as_there_are_requests(gated, staged):
+def test_gathers_are_limited_by_requests(gated, staged):
     gated("""
         import sys
         import numpy as np
@@ -108,7 +107,7 @@ def test_as_many_gathers_as_there_are_requests(gated, staged):
         first, second = store.gather_async(ids), store.gather_async(ids)
         try:
             store.gather_async(ids)
-            raise SystemExit("three requests of two")
+            raise SystemExit("a third request was accepted")
         except rung.AgainError as error:
             assert error.status == "RUNG_E_AGAIN", error
         gate.let_through()
@@ -118,8 +117,7 @@ def test_as_many_gathers_as_there_are_requests(gated, staged):
 
 
 def test_other_threads_run_while_a_gather_waits(gated, staged):
-    """If the GIL were kept the program would not end: the gate is opened by a thread that Python
-    has to run."""
+    """With the GIL held the program would hang, because a Python thread opens the gate."""
     gated("""
         import sys, threading
         import numpy as np
@@ -128,7 +126,8 @@ def test_other_threads_run_while_a_gather_waits(gated, staged):
         store = gate.open_store(sys.argv[1])
         ids = np.arange(3000)
         expected = store.gather(ids)
-        waits = [lambda: store.gather(ids), lambda: store.gather_async(ids).wait(), lambda: store.gather_async(ids).wait(100),
+        waits = [lambda: store.gather(ids), lambda: store.gather_async(ids).wait(),
+             lambda: store.gather_async(ids).wait(100),
                  lambda: store.gather_async(ids).wait_stream()]
         for wait in waits:
             gate.shut()
@@ -142,11 +141,11 @@ def test_other_threads_run_while_a_gather_waits(gated, staged):
         gate.shut()
         threading.Thread(target=run).start()
         dropped = store.gather_async(ids)
-        del dropped                       # waits, too
+        del dropped                       # also waits
         gate.shut()
         threading.Thread(target=run).start()
         last = store.gather_async(ids)
-        store.close()                     # so does this
+        store.close()                     # also waits
         assert same(last.wait(), expected)
     """, staged.path)
 
@@ -180,7 +179,7 @@ def test_close_waits_for_gathers_of_other_threads(gated, staged):
     """, staged.path)
 
 
-def test_a_read_that_fails_says_where(gated, staged):
+def test_a_failed_read_names_file_and_offset(gated, staged):
     gated("""
         import errno, gc, os, sys
         import numpy as np
@@ -194,15 +193,16 @@ def test_a_read_that_fails_says_where(gated, staged):
         for wait in (lambda: store.gather(ids), gather.wait, gather.wait, gather.wait_stream):
             try:
                 wait()
-                raise SystemExit("rows that could not be read")
+                raise SystemExit("the read did not fail")
             except rung.ReadError as error:
                 assert isinstance(error, OSError) and error.status == "RUNG_E_IO", error
                 for word in ("features.000.npy", "row of rank", "offset", os.strerror(errno.EIO)):
                     assert word in str(error), (word, str(error))
         assert gather.done() and store.stats().request_errors == 2
-        hot = store.gather(np.arange(100), ranks=True)      # of memory
+        hot = store.gather(np.arange(100), ranks=True)      # from memory
         gate.fail(0)
-        assert same(store.gather(ids), expected) and same(store.gather(np.arange(100), ranks=True), hot)
+        assert same(store.gather(ids), expected)
+    assert same(store.gather(np.arange(100), ranks=True), hot)
         before = len(gc.get_objects())
         gate.fail(errno.EIO)
         for _ in range(20):
@@ -218,8 +218,8 @@ def test_a_read_that_fails_says_where(gated, staged):
     """, staged.path)
 
 
-def test_a_read_that_does_not_come_back(gated, staged):
-    """That is the gather's own failure, told from a wait that gives up."""
+def test_a_read_that_never_completes(gated, staged):
+    """The gather fails with ReadError, not with the TimedOutError of a wait."""
     gated("""
         import os, sys
         import numpy as np
@@ -230,21 +230,22 @@ def test_a_read_that_does_not_come_back(gated, staged):
         for wait in (gather.wait, lambda: gather.wait(1000)):
             try:
                 wait()
-                raise SystemExit("it came through a gate that is shut")
+                raise SystemExit("a read passed the closed gate")
             except rung.ReadError as error:
-                assert "features.000.npy" in str(error) and "has not completed in 1 ms" in str(error), error
+                assert "features.000.npy" in str(error), error
+                assert "has not completed in 1 ms" in str(error), error
             assert gather.done()
         try:
             store.close()
-            raise SystemExit("it was closed over reads that are on their way")
+            raise SystemExit("close() returned with reads in flight")
         except rung.TimedOutError as error:
-            assert "their memory is left" in str(error), error
+            assert "memory is kept" in str(error), error
         store.close()
     """, staged.path)
 
 
-def test_the_program_may_end_at_any_moment(gated, staged):
-    """Stores, rows and gathers that nobody closed or dropped, in modules and in cycles."""
+def test_the_program_may_exit_at_any_moment(gated, staged):
+    """Stores, rows and gathers are neither closed nor dropped, in modules and in cycles."""
     socket = gated("""
         import sys
         import numpy as np
@@ -259,8 +260,10 @@ def test_the_program_may_end_at_any_moment(gated, staged):
         other = rung.attach(shared.share_path)
         dataset = rung.Dataset(sys.argv[1])
         dataset.graph()
-        rows = [store.gather(ids), store.gather(Old(ids)), store.gather(Old(ids)).numpy(), other.gather(Old(ids))]
-        capsules = [store.gather(Old(ids)).__dlpack__(), store.gather(Old(ids)).__dlpack__(max_version=(1, 0))]
+        rows = [store.gather(ids), store.gather(Old(ids)), store.gather(Old(ids)).numpy(),
+                other.gather(Old(ids))]
+        capsules = [store.gather(Old(ids)).__dlpack__(),
+                    store.gather(Old(ids)).__dlpack__(max_version=(1, 0))]
         gathers = [store.gather_async(ids), shared.gather_async(Old(ids))]
         rung.kept = rows, capsules, gathers, store
         sys.kept = [store.gather_async(ids), store.gather(Old(ids))]

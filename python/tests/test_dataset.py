@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sets: what was staged is in them, by original vertex or by rank."""
+"""Data sets contain the staged arrays, by original vertex or by rank."""
 
 import gc
 import pathlib
@@ -17,7 +17,7 @@ def dataset(staged):
         yield opened
 
 
-def test_what_it_says(dataset, staged):
+def test_attributes(dataset, staged):
     assert ((dataset.path, dataset.vertex_count, dataset.edge_count,
              dataset.shape) == (staged.path, VERTICES, 4 * VERTICES, (VERTICES, 16)))
     assert ((dataset.dtype.name, dataset.row_bytes,
@@ -30,7 +30,7 @@ def test_what_it_says(dataset, staged):
     assert rung.Dataset(pathlib.Path(staged.path)).path == staged.path
 
 
-def test_the_maps_are_each_others_inverse(dataset):
+def test_the_maps_are_inverse(dataset):
     order, rank = dataset.array("vertex_of_rank"), dataset.array("rank_of_vertex")
     assert order.dtype == rank.dtype == np.int32 or order.dtype == np.uint32
     assert (np.array_equal(np.sort(order), np.arange(VERTICES))
@@ -42,7 +42,7 @@ def test_labels_and_splits(dataset, staged):
     assert (same(dataset.labels(), staged.labels)
             and same(dataset.array("labels"), staged.labels[order]))
     train = dataset.split("train")
-    assert train.dtype == np.int64 and np.array_equal(train, staged.train)   # in the order given
+    assert train.dtype == np.int64 and np.array_equal(train, staged.train)   # in the given order
     ranks = dataset.split("train", ranks=True)
     assert ranks.dtype == np.int64 and np.array_equal(order[ranks], staged.train)
     scores = dataset.array("score")
@@ -56,7 +56,7 @@ def test_labels_and_splits(dataset, staged):
         dataset.array(5)
 
 
-def test_arrays_are_the_callers(dataset):
+def test_arrays_belong_to_the_caller(dataset):
     labels = dataset.array("labels")
     expected = labels.copy()
     labels[:] = 0
@@ -67,7 +67,7 @@ def test_arrays_are_the_callers(dataset):
     assert same(kept, expected)
 
 
-def test_the_graph_is_the_relabelled_one(dataset, staged):
+def test_the_graph_is_relabelled(dataset, staged):
     graph = dataset.graph()
     assert ((graph.vertex_count, graph.edge_count) == (VERTICES, 4 * VERTICES)
             and dataset.graph() is graph)
@@ -85,7 +85,7 @@ def test_the_graph_is_the_relabelled_one(dataset, staged):
     assert sorted(order[indices].tolist()) == sorted(staged.graph[0].tolist())
 
 
-def test_without_what_is_optional(tmp_path):
+def test_without_optional_arrays(tmp_path):
     path = tmp_path / "plain.rung"
     rung.stage(path, graph=np.zeros((2, 0), np.int64), features=np.ones((40, 3)), vertex_count=40,
                score="degree")
@@ -111,8 +111,8 @@ def test_further_arrays(tmp_path):
                 and same(dataset.array("features_more"), more[order]))
 
 
-def test_a_data_set_goes_with_its_last_reference(staged):
-    """No cycles: it closes when it is let go, not when something collects."""
+def test_a_data_set_is_freed_with_its_last_reference(staged):
+    """Without reference cycles it closes at once, not at the next garbage collection."""
     import weakref
 
     gc.disable()

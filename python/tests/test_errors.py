@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong arrives as the exception that fits, with the library's sentence: file, place,
-value and cure."""
+"""Errors raise the matching exception with the library's message: file, position, value and
+remedy."""
 
 import ctypes
 import json
@@ -29,14 +29,14 @@ BUILT_IN = {"InvalidError": ValueError, "NoMemoryError": MemoryError, "ReadError
 
 @pytest.fixture
 def copy(staged, tmp_path):
-    """A copy of a data set, to be spoilt."""
+    """A copy of a data set that the test may damage."""
     path = tmp_path / "copy.rung"
     shutil.copytree(staged.path, path)
     return path
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_every_class_is_one_that_callers_know(name):
+def test_every_class_has_a_standard_base(name):
     cls = getattr(rung, name)
     assert (issubclass(cls, rung.Error) and issubclass(cls, BUILT_IN[name])
             and name in rung.__all__ and cls.__doc__)
@@ -45,7 +45,7 @@ def test_every_class_is_one_that_callers_know(name):
 
 
 @pytest.mark.parametrize("status", range(-16, 0))
-def test_every_status_is_raised_as_its_class(status):
+def test_every_status_raises_its_class(status):
     name = _library.lib.rung_status_name(status).decode()
     with pytest.raises(errors._CLASSES[name]) as found:
         _library.check(status)
@@ -53,12 +53,12 @@ def test_every_status_is_raised_as_its_class(status):
     assert str(errors.error_of(status, name, "")) == f"{name} ({status})"
 
 
-def test_success_is_none():
+def test_success_raises_nothing():
     assert _library.check(0) == 0 and _library.check(7) == 7
     assert type(errors.error_of(-99, "RUNG_E_?", "text")) is rung.Error
 
 
-def test_no_data_set(tmp_path, staged):
+def test_missing_data_set(tmp_path, staged):
     for path in (tmp_path / "none", str(tmp_path / "none"), os.fsencode(tmp_path / "none")):
         for call in (rung.open, rung.Dataset):
             with pytest.raises(rung.NotFoundError, match="none: cannot be opened") as found:
@@ -73,20 +73,20 @@ def test_no_data_set(tmp_path, staged):
         rung.open(5)
 
 
-def test_a_file_that_is_gone(copy):
+def test_a_missing_file(copy):
     os.remove(copy / "features.000.npy")
     with pytest.raises(rung.Error, match="features.000.npy") as found:
         rung.open(copy)
     assert found.value.status in ("RUNG_E_NOENT", "RUNG_E_FORMAT", "RUNG_E_CORRUPT")
 
 
-def test_a_file_that_is_cut(copy):
+def test_a_truncated_file(copy):
     os.truncate(copy / "features.000.npy", 50000)
     with pytest.raises((rung.FormatError, rung.CorruptError), match=r"features.000.npy: .*50000"):
         rung.open(copy)
 
 
-def test_a_manifest_that_was_changed(copy):
+def test_a_changed_manifest(copy):
     text = (copy / "manifest.json").read_bytes()
     (copy / "manifest.json").write_bytes(text.replace(b"3000", b"3001", 1))
     with pytest.raises((rung.CorruptError, rung.FormatError), match="manifest"):
@@ -96,8 +96,8 @@ def test_a_manifest_that_was_changed(copy):
         rung.Dataset(copy)
 
 
-def test_a_file_cut_while_it_is_open(copy):
-    """Rows behind its new end cannot be read; those in memory can."""
+def test_a_file_truncated_while_open(copy):
+    """Rows after the new end cannot be read; rows in memory can."""
     with rung.open(copy, host="50%") as store:
         store.gather(np.arange(3000), ranks=True)
         os.truncate(copy / "features.000.npy", 120000)
@@ -112,7 +112,7 @@ def test_a_file_cut_while_it_is_open(copy):
         assert store.stats().request_errors == 2 and store.stats().failed_rows == 2
 
 
-def test_ids_of_a_data_set_that_are_none(copy):
+def test_invalid_ids_in_a_data_set(copy):
     path = copy / "vertex_of_rank.npy"
     bytes_ = bytearray(path.read_bytes())
     bytes_[-4:] = b"\xff\xff\xff\x7f"
@@ -121,7 +121,7 @@ def test_ids_of_a_data_set_that_are_none(copy):
         rung.Dataset(copy).array("vertex_of_rank")
 
 
-def test_a_budget_too_small_says_what_would_do(staged):
+def test_too_small_a_budget_reports_the_minimum(staged):
     with pytest.raises(rung.InvalidError, match="give at least") as found:
         rung.open(staged.path, host=0)
     least = found.value.min_bytes
@@ -131,24 +131,24 @@ def test_a_budget_too_small_says_what_would_do(staged):
         rung.open(staged.path, host=least - 1)
 
 
-def test_memory_that_is_not_there(staged):
-    """More than a process can address."""
+def test_more_memory_than_exists(staged):
+    """The size exceeds the address space."""
     with pytest.raises(rung.Error) as found:
         rung.open(staged.path, requests=4096, batch_rows=2**32 - 1)
     assert found.value.status in ("RUNG_E_NOMEM", "RUNG_E_INVAL"), found.value
 
 
 @pytest.mark.parametrize("options, says", [
-    ({"host": -1}, "host=-1: give bytes"), ({"host": True}, "host=True"),
+    ({"host": -1}, "host=-1: not a size; use bytes"), ({"host": True}, "host=True"),
     ({"host": 1.5}, "host=1.5"), ({"host": "4 Gib"}, "host='4 Gib'"),
-    ({"host": ""}, "host=''"), ({"host": "101%"}, "more than all"), ({"host": "16EiB"}, "host="),
+    ({"host": ""}, "host=''"), ({"host": "101%"}, "more than 100 %"), ({"host": "16EiB"}, "host="),
     ({"host": "17179869184GiB"}, "more than 16 EiB"),
     ({"host": 2**64}, "host="), ({"host": 2**64 - 2}, "host="), ({"cache": 2**64 - 2}, "cache="),
-    ({"cache": "101%"}, "more than all"),
+    ({"cache": "101%"}, "more than 100 %"),
     ({"cache": "x"}, "cache='x'"), ({"gpu": []}, r"gpu=\[\]"),
-    ({"device": "tpu"}, "device='tpu': give one of cpu, cuda, auto"),
-    ({"engine": "aio"}, "engine='aio': give one of auto, io_uring"),
-    ({"numa": "node"}, "numa='node': give one of auto, interleave, none"),
+    ({"device": "tpu"}, "device='tpu': unknown value; use one of cpu, cuda, auto"),
+    ({"engine": "aio"}, "engine='aio': unknown value; use one of auto, io_uring"),
+    ({"numa": "node"}, "numa='node': unknown value; use one of auto, interleave, none"),
     ({"numa": -1}, "numa=-1"), ({"numa": True}, "numa=True"), ({"numa": 2**40}, "numa="),
     ({"queue_depth": -1}, "queue_depth=-1"),
     ({"queue_depth": 2**32}, "queue_depth="),
@@ -159,10 +159,11 @@ def test_memory_that_is_not_there(staged):
     ({"read_timeout": float("inf")}, "read_timeout=inf"),
     ({"gpus": [-1]}, "gpus=-1"), ({"gpus": [0.5]}, "gpus=0.5"), ({"gpus": 0}, "gpus=0"),
     ({"read_timeout": "1"}, "read_timeout='1'"),
-    ({"device": "cpu", "gpu": "1GiB"}, "device='cpu'.*leave out gpu"),
-    ({"device": "cpu", "gpus": [0]}, "device='cpu'"), ({"share": ""}, "share='': give True"),
+    ({"device": "cpu", "gpu": "1GiB"}, "device='cpu': .*leave them out"),
+    ({"device": "cpu", "gpus": [0]}, "device='cpu'"),
+    ({"share": ""}, "share='': empty path; use True"),
     ({"numa": 900}, "NUMA node 900")])
-def test_options_that_cannot_be(staged, options, says):
+def test_invalid_options(staged, options, says):
     with pytest.raises(rung.InvalidError, match=says):
         rung.open(staged.path, **options)
 
@@ -176,14 +177,14 @@ def test_options_that_cannot_be(staged, options, says):
     {"merge_gap": 2**32 - 1}, {"merge_gap": 4096, "queue_depth": np.int32(8)},
     {"read_timeout": 0.5},
     {"requests": 1, "batch_rows": 1}, {"device": "cpu"}])
-def test_options_that_can_be(staged, options):
+def test_valid_options(staged, options):
     with rung.open(staged.path, **options) as store:
         assert (store.gather(np.arange(3000)).shape == (3000, 16) and store.device == "cpu"
                 and store.gpu == -1)
 
 
-def test_a_share_of_the_cache_is_one_of_the_host_budget(staged):
-    """As in the command: tests/cli/test_help.py."""
+def test_cache_percentage_refers_to_the_host_budget(staged):
+    """The same as in the command: tests/cli/test_help.py."""
     def rows(cache, host):
         with rung.open(staged.path, host=host, cache=cache) as store:
             return store.stats().cache_rows
@@ -192,13 +193,13 @@ def test_a_share_of_the_cache_is_one_of_the_host_budget(staged):
     assert rows("0%", 180000) == rows(0, 180000) == 0
 
 
-def test_a_profile_chooses_what_is_not_given(staged, tmp_path):
+def test_a_profile_chooses_omitted_options(staged, tmp_path):
     path = tmp_path / "machine.json"
     rows = {"matrix": "gather", "cores": "one", "cpu_node": 0, "memory_node": 0, "absent": None,
             "row_bytes": 256, "rows_per_s": {"median": 1e7}}
     reads = [{"drive": None, "file": "f", "row_bytes": size, "queue_depth": depth,
               "reads_per_s": 1e7 / size}
-             # of a drive that does one thing at a time
+             # a drive that executes one read at a time
              for size in (512, 131072) for depth in (1, 16)]
     path.write_text(json.dumps({"schema": 1, "measured": {}, "results": [rows],
                                 "nvme_read": reads}), encoding="utf-8")
@@ -223,17 +224,18 @@ def built_with_cuda():
         if name == b"cuda":
             return bool(built_in.value)
         idx += 1
-    raise AssertionError("the library does not say whether CUDA is built in")
+    raise AssertionError("the library does not report whether CUDA is built in")
 
 
 def test_no_gpu(program, staged):
-    """One that is there is hidden from CUDA."""
+    """An existing GPU is hidden from CUDA."""
     os_variables = 'import os, sys\nos.environ["CUDA_VISIBLE_DEVICES"] = "-1"\nimport rung\n'
     said = program(os_variables + """
-for options in ({"device": "cuda"}, {"device": "cuda", "gpu": "1GiB"}, {"device": "cuda", "gpus": [0, 1]}):
+for options in ({"device": "cuda"}, {"device": "cuda", "gpu": "1GiB"},
+                {"device": "cuda", "gpus": [0, 1]}):
     try:
         rung.open(sys.argv[1], **options)
-        raise SystemExit("a GPU that is hidden")
+        raise SystemExit("a hidden GPU was opened")
     except (rung.NoDeviceError, rung.NotSupportedError) as error:
         print(type(error).__name__, error.status, error)
 for options in ({"device": "auto"}, {"gpu": "1GiB"}, {"gpus": [0]}):
@@ -247,14 +249,15 @@ with rung.open(sys.argv[1]) as store:
     assert len(said) == 3 and all(re.match(f"{cls} {status} .*cuda", line) for line in said)
 
 
-def test_a_library_that_is_not_there(program, tmp_path):
+def test_a_missing_library(program, tmp_path):
     program("""
         import os, sys
-        for path, says in ((sys.argv[1], "cannot open shared object file"), ("libc.so.6", "has no rung_")):
+        for path, says in ((sys.argv[1], "cannot open shared object file"),
+                   ("libc.so.6", "has no rung_")):
             os.environ["RUNG_LIBRARY"] = path
             try:
                 import rung
-                raise SystemExit("it was loaded")
+                raise SystemExit("a wrong library was loaded")
             except ImportError as error:
                 assert says in str(error) and type(error).__name__ == "LibraryError", error
                 for name in [name for name in sys.modules if name.startswith("rung")]:
@@ -278,8 +281,8 @@ def test_closed_stores_and_data_sets(staged):
     assert store.shape == dataset.shape == (3000, 16) and repr(store) and repr(dataset)
 
 
-def test_errors_are_made_anew(copy):
-    """One that is kept would hold its frames, and all that they hold."""
+def test_each_wait_raises_a_new_error(copy):
+    """A kept exception would keep its frames alive, with all their objects."""
     with rung.open(copy, host="50%") as store:
         os.truncate(copy / "features.000.npy", 120000)
         gather = store.gather_async([2999], ranks=True)
@@ -291,8 +294,8 @@ def test_errors_are_made_anew(copy):
         assert found[0] is not found[1] and str(found[0]) == str(found[1])
 
 
-def test_two_stores_of_one_error_do_not_meet(tmp_path):
-    """The sentence is the one of this thread's call."""
+def test_each_call_has_its_own_message(tmp_path):
+    """The message belongs to the last call of this thread."""
     small = stage_small(tmp_path, vertices=50)
     with rung.open(small.path) as store:
         with pytest.raises(rung.RangeError, match="id 51 at"):

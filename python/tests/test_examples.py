@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each example runs as it is: on a small graph whose classes show in the features, and on folders
-as OGB lays them out, in miniature."""
+"""The examples run unchanged, on a small graph whose features depend on the class and on small
+folders in the layout of OGB."""
 
 import gzip
 import os
@@ -22,7 +22,7 @@ CLASSES = 4
 
 
 def made(vertices, width, seed=3):
-    """Neighbours are mostly of the same class, and features tell of it."""
+    """Return a graph whose neighbours mostly share a class, and features that depend on it."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, CLASSES, vertices)
     by_class = [np.flatnonzero(labels == each) for each in range(CLASSES)]
@@ -83,7 +83,7 @@ def test_gnn_pyg(folder, model, loader):
 def test_sage_ddp(folder):
     text = run("sage_ddp.py", folder, *SMALL, "--epochs", 4, "--test", "test",
                before=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"))
-    assert text.count("of 400 seeds") == 4   # both ranks' together
+    assert text.count("of 400 seeds") == 4   # seeds of both ranks
     assert share(text) > 0.6
 
 
@@ -91,7 +91,7 @@ def test_sage_ddp(folder):
 def command():
     found = os.environ.get("RUNG") or shutil.which("rung")
     if not found:
-        pytest.skip("no command rung: name it with RUNG=, or put it into PATH")
+        pytest.skip("the command rung was not found: set RUNG or PATH")
     return found
 
 
@@ -108,7 +108,7 @@ def test_papers100m(command, tmp_path):
     raw, split = tmp_path / "papers100M-bin" / "raw", tmp_path / "papers100M-bin" / "split" / "time"
     raw.mkdir(parents=True)
     split.mkdir(parents=True)
-    # not all are known
+    # some labels are unknown
     classes = np.where(np.arange(800) < 790, labels, np.nan).astype(np.float32)[:, None]
     order = order[order < 790]
     np.savez(raw / "data.npz", edge_index=edges, node_feat=rows.astype(np.float32),
@@ -141,7 +141,7 @@ def test_mag240m(command, tmp_path, model, in_place):
     np.save(base / "processed" / "paper" / "node_label.npy",
             np.where(np.arange(800) < 700, labels, np.nan).astype(np.float32))
     np.save(base / "processed" / "paper" / "node_year.npy", np.full(800, 2020, np.int32))
-    hidden = np.arange(700, 800)   # their classes are not told
+    hidden = np.arange(700, 800)   # their classes are not in the data set
     order = order[order < 700]
     torchfile.write(str(base / "split_dict.pt"), {"train": order[:300].tolist(),
                                                   "valid": order[300:400].tolist(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rung._library reads is what a compiler sees: structs, functions, constants."""
+"""rung._library reads the same structs, functions and constants as a C compiler."""
 
 import ctypes
 import os
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(shutil.which(compiler()) is None,
 
 
 class Headers:
-    """The public headers, as a compiler sees them."""
+    """The public headers after preprocessing by a C compiler."""
 
     def __init__(self, include, folder):
         self.include, self.folder = include, str(folder)
@@ -52,7 +52,7 @@ class Headers:
         self.seen = re.sub(r"__attribute__\s*\(\(.*?\)\)+", "", done.stdout)
 
     def run(self, lines):
-        """Output of a C program of these statements."""
+        """Return the output lines of a C program with these statements."""
         source, binary = os.path.join(self.folder, "layout.c"), os.path.join(self.folder, "layout")
         with open(source, "w", encoding="utf-8") as out:
             out.write(f"#include <stddef.h>\n#include <stdio.h>\n{self.text}int main(void)\n{{\n"
@@ -63,7 +63,7 @@ class Headers:
                               check=True).stdout.splitlines()
 
     def body(self, kind, name):
-        """Between the braces of its definition."""
+        """Return the text between the braces of a definition."""
         start = re.search(rf"\b{kind}\s+{name}\s*\{{", self.seen)
         assert start, f"the headers define no {kind} {name}"
         depth, at = 1, start.end()
@@ -73,7 +73,7 @@ class Headers:
         return self.seen[start.end() : at - 1]
 
     def fields(self, name):
-        """Name and type of each field."""
+        """Return the name and type of each field."""
         inner = re.sub(r"struct\s*\{[^{}]*\}", "struct ANONYMOUS", self.body("struct", name))
         found = []
         for declaration in filter(None, (part.strip() for part in inner.split(";"))):
@@ -85,7 +85,7 @@ class Headers:
         return found
 
     def functions(self):
-        """Result and argument types of every function."""
+        """Return the result and argument types of every function."""
         found = {}
         for result, name, args in re.findall(r"([\w\s*]+?)\b(rung_\w+)\s*\(([^()]*)\)\s*;",
                                              self.seen):
@@ -97,7 +97,7 @@ class Headers:
 
 
 def fits(read, type_, text, array=False):
-    """Whether a field or argument, of headers as the package reads them, is of this C type."""
+    """Return whether a ctypes type read by the package equals this C type."""
     if array:
         return issubclass(type_, ctypes.Array) and (
             fits(read, type_._type_, text) or fits(read, type_._type_, text, array))
@@ -121,7 +121,7 @@ def fits(read, type_, text, array=False):
 
 
 def differences(headers, read):
-    """What is not as the headers have it, a line each."""
+    """Return the differences from the headers, one line each."""
     found, lines, expected = [], [], []
     for name, cls in read.structs.items():
         fields = headers.fields(name)
@@ -150,13 +150,13 @@ def headers(tmp_path):
     return Headers(INCLUDE, tmp_path)
 
 
-def test_every_struct_has_the_fields_of_the_headers_where_they_are(headers):
+def test_structs_have_the_fields_and_offsets_of_the_headers(headers):
     assert differences(headers, READ) == []
     assert set(READ.structs) == set(re.findall(r"\bstruct (rung_\w+)\s*\{", headers.seen))
 
 
 def changed(folder, before, after):
-    """The headers with a line of store.h or stats.h changed."""
+    """Return a copy of the headers with one changed line in store.h or stats.h."""
     include = folder / "include"
     shutil.copytree(INCLUDE, include)
     texts = {header: header.read_text()
@@ -168,14 +168,14 @@ def changed(folder, before, after):
 
 
 @pytest.mark.parametrize("before, after, says", [
-    # sizeof stays: it was padding
+    # the new field replaces padding, so sizeof stays the same
     ("\tuint32_t placement_count;", "\tuint32_t placement_count;\n\tuint32_t more;",
      "rung_store_stats"),
     ("\tuint64_t hits;", "\tuint32_t hits;", "hits"),
     ("\tint no_merge;", "\tunsigned no_merge;", "no_merge"),
     ("\tuint32_t requests_max;", "\tuint32_t requests_maximum;", "requests_maximum"),
 ])
-def test_a_header_that_has_changed_is_read_as_it_is(tmp_path, before, after, says):
+def test_a_changed_header_is_read(tmp_path, before, after, says):
     include = changed(tmp_path, before, after)
     seen = Headers(str(include), tmp_path)
     assert says in " ".join(differences(seen, READ))
@@ -189,12 +189,12 @@ def test_a_header_that_has_changed_is_read_as_it_is(tmp_path, before, after, say
     ("\tint no_merge;", "\tstruct { int yes; } no_merge;"),
     ("int rung_prefetch(", "int rung_prefetch(int (*fn)(void), "),
 ])
-def test_a_form_that_is_not_known_is_refused(tmp_path, before, after):
-    with pytest.raises(errors.LibraryError, match="not known here"):
+def test_unsupported_declarations_are_refused(tmp_path, before, after):
+    with pytest.raises(errors.LibraryError, match="unsupported form"):
         _library.Headers(str(changed(tmp_path, before, after) / "rung"))
 
 
-def test_options_say_their_size_and_that_of_those_inside():
+def test_options_set_their_size_and_that_of_nested_options():
     opts = c.rung_stage_opts()
     for each in (opts, opts.graph, opts.score):
         assert each.size == ctypes.sizeof(each)
@@ -202,7 +202,7 @@ def test_options_say_their_size_and_that_of_those_inside():
     assert c.rung_ids(None, 3).count == 3
 
 
-def test_every_function_is_declared_with_these_types(headers):
+def test_every_function_has_the_types_of_the_headers(headers):
     declared = headers.functions()
     assert set(FUNCTIONS) <= set(declared) and len(FUNCTIONS) > 50
     wrong = []
@@ -215,7 +215,7 @@ def test_every_function_is_declared_with_these_types(headers):
 
 
 @pytest.mark.parametrize("name", ENUMS)
-def test_enumerators_are_numbered_alike(headers, name):
+def test_enumerators_have_the_same_values(headers, name):
     prefix, words = ENUMS[name]
     enumerators = re.findall(r"\b(RUNG_\w+)", re.sub(r"=[^,]*", "", headers.body("enum", name)))
     assert enumerators == [prefix + word.upper() for word in words]
@@ -237,14 +237,14 @@ def test_dtypes_have_the_same_widths_and_names(headers):
                        for dtype in dtypes.DTYPES])
 
 
-def test_every_status_has_a_class_of_its_own(headers):
+def test_every_status_has_its_own_class(headers):
     listed = headers.run(['#define X(code, value, text) puts(#code);\nRUNG_STATUS_LIST(X)'])
     assert sorted(listed) == sorted(errors._CLASSES)
     assert len(set(errors._CLASSES.values())) == len(listed)
     assert all(issubclass(cls, errors.Error) for cls in errors._CLASSES.values())
 
 
-def test_the_version_is_the_one_of_the_build():
+def test_the_version_matches_the_build():
     with open(os.path.join(SOURCE, "CMakeLists.txt"),
               encoding="utf-8") as cmake, open(os.path.join(SOURCE, "python", "pyproject.toml"),
                                                encoding="utf-8") as toml:

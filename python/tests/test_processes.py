@@ -21,10 +21,10 @@ import rung
 
 
 def in_child(function):
-    """Run it in a forked child; what it raises fails the test."""
+    """Run the function in a forked child; an exception there fails the test."""
     read, write = os.pipe()
     with warnings.catch_warnings():
-        # that other threads may hold locks: it is what is tested
+        # the warning is that other threads may hold locks, which is the case under test
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -43,7 +43,7 @@ def in_child(function):
 
 
 def gathered(arguments):
-    """In a process of multiprocessing."""
+    """Gather in a process of multiprocessing."""
     store, ids = arguments
     return os.getpid(), store.gather(ids), store.share_path, store.stats().tiers[0].rows
 
@@ -66,7 +66,7 @@ def test_a_forked_child_gathers(either, staged, ids):
         assert same(either.gather(Old(ids)).numpy(), expected)
         assert either.stats().requests == 4
         inner = either.share_path
-        in_child(lambda: same(either.gather(ids), expected) or 1 / 0)   # and a child of it
+        in_child(lambda: same(either.gather(ids), expected) or 1 / 0)   # a grandchild
         assert either.share_path == inner
         either.close()
         with pytest.raises(rung.ClosedError):
@@ -78,7 +78,7 @@ def test_a_forked_child_gathers(either, staged, ids):
         assert either.share_path is None or os.path.exists(either.share_path)
 
 
-def test_a_shared_store_has_its_rows_once(staged, ids):
+def test_a_shared_store_holds_its_rows_once(staged, ids):
     with rung.open(staged.path, host="50%", share=True) as store:
         def child():
             store.gather(ids)
@@ -91,7 +91,7 @@ def test_a_shared_store_has_its_rows_once(staged, ids):
         in_child(other)
 
 
-def test_a_child_that_does_not_use_it_leaves_it_alone(either, staged, ids):
+def test_a_child_that_does_not_use_the_store_does_not_close_it(either, staged, ids):
     def child():
         either.close()
         with pytest.raises(rung.ClosedError):
@@ -103,19 +103,19 @@ def test_a_child_that_does_not_use_it_leaves_it_alone(either, staged, ids):
             and (either.share_path is None or os.path.exists(either.share_path)))
 
 
-def test_what_the_parent_had_on_its_way(either, staged, ids):
+def test_gathers_in_flight_at_a_fork(either, staged, ids):
     rows = either.gather(Old(ids))
     gathers = [either.gather_async(ids) for _ in range(3)]
 
     def child():
-        assert same(rows.numpy(), staged.features[ids])   # the memory is there
+        assert same(rows.numpy(), staged.features[ids])   # the memory is mapped in the child
         for gather in gathers:
             assert gather.done()
             with pytest.raises(rung.ForkError, match="parent"):
                 gather.wait()
             with pytest.raises(rung.ForkError):
                 gather.wait_stream()
-        gathers.clear()   # waits for nothing that never comes
+        gathers.clear()   # must not wait forever
         assert same(either.gather(ids), staged.features[ids])
 
     in_child(child)
@@ -124,7 +124,7 @@ def test_what_the_parent_had_on_its_way(either, staged, ids):
 
 
 def test_a_fork_while_other_threads_gather(either, staged):
-    """Locks that they hold are never let go in the child."""
+    """Locks that these threads hold are never released in the child."""
     stop = threading.Event()
 
     def gather(seed):
@@ -145,7 +145,7 @@ def test_a_fork_while_other_threads_gather(either, staged):
             thread.join()
 
 
-def test_threads_of_a_child_open_it_once(either, staged, ids):
+def test_threads_of_a_child_open_the_store_once(either, staged, ids):
     def child():
         handles = []
 
@@ -163,7 +163,7 @@ def test_threads_of_a_child_open_it_once(either, staged, ids):
     in_child(child)
 
 
-def test_a_child_that_cannot_open_it_says_why_each_time(staged, tmp_path, ids):
+def test_a_child_that_cannot_open_the_store_gets_an_error_each_time(staged, tmp_path, ids):
     moved = tmp_path / "moved.rung"
     os.rename(staged.path, moved)
     try:
@@ -194,8 +194,8 @@ def test_data_sets_in_a_forked_child(staged):
     assert again.path == dataset.path and same(again.labels(), staged.labels)
 
 
-def test_a_forked_child_that_ends_as_programs_do(program, staged):
-    """It runs what is registered for the end, and that must not take the parent's socket."""
+def test_a_forked_child_that_exits_normally(program, staged):
+    """It runs the atexit handlers, which must not remove the parent's socket."""
     program("""
         import os, sys
         import rung
@@ -237,7 +237,7 @@ def test_pickling(either, staged, ids):
         pickle.dumps(third)
 
 
-def test_errors_come_through_a_pickle(store):
+def test_errors_can_be_pickled(store):
     with pytest.raises(rung.RangeError) as found:
         store.gather([5000])
     again = pickle.loads(pickle.dumps(found.value))
@@ -260,7 +260,7 @@ def test_attach(staged, ids, tmp_path):
                  first.share_path) == (store.path, store.shape, store.dtype, str(socket)))
         assert (same(first.gather(ids), staged.features[ids])
                 and same(second.gather_async(ids).wait(), staged.features[ids]))
-        # counters are each one's own
+        # each store has its own counters
         assert first.stats().requests == 1 and store.stats().requests == 0
         with pytest.raises(rung.BusyError, match="socket"):
             rung.open(staged.path, share=socket)
@@ -293,11 +293,11 @@ def test_sharing_without_the_cache(staged, ids, tmp_path):
          rung.attach(socket) as other:
         assert cached(store).cache_rows > 0 and cached(other).cache_rows == 0
         assert cached(other).cache_timeouts == cached(other).late_rows == 0
-        assert cached(store).cache_wait_ns == 0   # it is locked by nobody else
+        assert cached(store).cache_wait_ns == 0   # no other process locks it
 
 
-def test_a_stopped_process_holds_another_up_once_a_stop():
-    """The benchmark of it, on little data; how long is not looked at."""
+def test_a_stopped_process_delays_another_once_per_stop():
+    """Run bench/stopped.py on small data. The length of the delays is not checked."""
     here = os.path.dirname(os.path.abspath(__file__))
     script = os.path.join(here, "..", "..", "bench", "stopped.py")
     sizes = ["--vertices", "20000", "--hot", "4000", "--stops", "4", "--samples", "20"]
@@ -310,7 +310,7 @@ def test_a_stopped_process_holds_another_up_once_a_stop():
     assert found["stops_cut_short"] == 0
 
 
-def test_sockets_that_cannot_be(staged, tmp_path):
+def test_invalid_socket_paths(staged, tmp_path):
     (tmp_path / "open").mkdir(mode=0o755)
     for share, error in ((tmp_path / "open" / "socket", rung.InvalidError),
                          ("/tmp/" + "x" * 107, rung.InvalidError)):
@@ -341,7 +341,7 @@ def test_a_shared_store_that_does_not_open_leaves_no_folder(staged, tmp_path, mo
 # ---- torch ----
 
 def batches(store, workers, method):
-    """What a DataLoader gives whose collate_fn gathers in its workers."""
+    """Return the batches of a DataLoader whose collate_fn gathers in its workers."""
     from torch.utils.data import DataLoader
 
     loader = DataLoader(range(3000), batch_size=500, num_workers=workers, collate_fn=store.gather,
@@ -372,7 +372,7 @@ def test_a_store_is_a_data_set_of_torch(either, staged):
     assert same(found, staged.features)
 
 
-def test_an_error_of_a_worker_is_the_librarys(either):
+def test_an_error_in_a_worker_keeps_its_class(either):
     pytest.importorskip("torch")
     from torch.utils.data import DataLoader
 
@@ -382,4 +382,4 @@ def test_an_error_of_a_worker_is_the_librarys(either):
         warnings.simplefilter("ignore", DeprecationWarning)
         with pytest.raises(rung.RangeError, match="id 5000 at index 1"):
             list(loader)
-    gc.collect()   # of the iterator in the error: its workers end here, not with the process
+    gc.collect()   # the error refers to the iterator: its workers end now, not with the process

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exceptions raised by signal handlers at every point of every call.
 
-Nothing is lost, nothing hangs, and nothing is written to memory that is gone.
+No request is lost, no call hangs, and freed memory is not written.
 """
 
 import os
@@ -126,7 +126,7 @@ PROGRAM = """
     store.close()
     rung.open(path, share=socket).close()
     opened()
-    assert settled(before[0] - 2, before[1] - 2), in_use()   # refill and share threads are gone
+    assert settled(before[0] - 2, before[1] - 2), in_use()   # refill and share threads have ended
 """
 
 CALLS = ["gather", "gather_async", "wait", "dropped", "prefetch", "stats", "dlpack", "open",
@@ -137,13 +137,13 @@ ALL = bool(os.environ.get("RUNG_TESTS_ALL"))
 
 @pytest.mark.parametrize("call", CALLS)
 def test_an_exception_at_any_point_of_a_call(program, large, tmp_path, call):
-    """Also at moments that a timer chooses, which may be inside the library."""
+    """A timer also interrupts at other moments, which may be inside the library."""
     turns = {"stage": 15}.get(call, 40)
     program(PROGRAM, large.path, tmp_path, call, *((100000, 50) if ALL else (turns, 10)))
 
 
-def test_a_handler_may_close_the_store_that_it_interrupts(program, staged):
-    """close() would wait for the call that waits for the handler; the call's end closes instead."""
+def test_a_handler_may_close_the_store_it_interrupts(program, staged):
+    """close() cannot wait for the call that it interrupts; the end of that call closes the store."""
     program("""
         import sys
         import numpy as np
@@ -170,10 +170,10 @@ def test_a_handler_may_close_the_store_that_it_interrupts(program, staged):
                 except rung.ClosedError:
                     closed += 1
                 if not store._closed:
-                    break   # it has no more points
+                    break   # no points left
                 try:
                     store.gather(ids)
-                    raise SystemExit("it is open")
+                    raise SystemExit("the store is still open")
                 except rung.ClosedError:
                     pass
                 assert not store._memory.users and settled(*before[:2]), (at, in_use())

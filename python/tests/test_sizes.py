@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes and other numbers for the library."""
+"""Conversion of sizes and other numbers for the library."""
 
 import numpy as np
 import pytest
@@ -22,13 +22,13 @@ def test_sizes(size, bytes_):
                                   "1e3", "1.5", "1.5B", "1,5KiB", "1KB", "1kib", "KiB", "1..5KiB",
                                   "٣KiB", "100.1%", "%", 2**64 - 2, "16777216TiB", "9" * 21,
                                   "Max", "max%", [1], np.bool_(True)])
-def test_sizes_that_are_none(size):
+def test_invalid_sizes(size):
     with pytest.raises(rung.InvalidError, match="this="):
         size_bytes(size, 1000, "this")
 
 
-def test_exactly():
-    """Not by way of floats."""
+def test_percentages_are_exact():
+    """The conversion does not use floats."""
     assert size_bytes("33.333333333333333333%", 3 * 10**18) == 999999999999999999
     assert size_bytes("100%", 2**63 + 1) == 2**63 + 1
 
@@ -39,6 +39,6 @@ def test_whole_numbers(value):
 
 
 @pytest.mark.parametrize("value", [-1, 2**32, 1.0, True, "1", b"1", None, np.float32(1)])
-def test_whole_numbers_that_are_none(value):
+def test_invalid_whole_numbers(value):
     with pytest.raises(rung.InvalidError, match="it="):
         whole_number(value, "it")

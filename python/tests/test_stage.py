@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung.stage(): sources of every kind, and what stopped runs leave."""
+"""rung.stage(): sources of every kind, and the state after stopped runs."""
 
 import gc
 import os
@@ -24,7 +24,7 @@ SMALL = {"graph": GRAPH, "features": FEATURES, "fanouts": (3, 2)}
 
 @pytest.fixture
 def files(tmp_path):
-    """The same as files."""
+    """The same data as files."""
     np.save(tmp_path / "graph.npy", GRAPH)
     np.save(tmp_path / "features.npy", FEATURES)
     return {"graph": tmp_path / "graph.npy", "features": str(tmp_path / "features.npy"),
@@ -37,7 +37,7 @@ def rows_of(path):
 
 
 def everything(path):
-    """Files of a folder and what is in them."""
+    """Return the files of a folder and their contents."""
     return {name: open(os.path.join(path, name), "rb").read() for name in sorted(os.listdir(path))}
 
 
@@ -126,7 +126,7 @@ def test_several_graphs_and_forms(tmp_path, files):
                        **SMALL).edge_count <= 2000)
 
 
-def test_scores_of_the_callers(tmp_path):
+def test_scores_given_by_the_caller(tmp_path):
     scores = NUMBERS.random(VERTICES).astype(np.float32)
     rung.stage(tmp_path / "out.rung", score_source=scores, **SMALL)
     with rung.Dataset(tmp_path / "out.rung") as dataset:
@@ -147,7 +147,7 @@ def test_fanouts_of_all_kinds(tmp_path):
                    force=True)
         with rung.Dataset(tmp_path / "out.rung") as dataset:
             assert dataset.fanouts == kept
-            assert rung.NeighborSampler(dataset).hop_count == len(kept)   # all of them can be used
+            assert rung.NeighborSampler(dataset).hop_count == len(kept)   # all are usable
     for wrong in ([0], [-2], [1.5], [2**32 - 1], ["3"], [True], [2**32], 10, None):
         with pytest.raises(rung.InvalidError, match="fanouts="):
             rung.stage(tmp_path / "out2.rung", graph=GRAPH, features=FEATURES, fanouts=wrong)
@@ -156,12 +156,12 @@ def test_fanouts_of_all_kinds(tmp_path):
 def test_in_place(tmp_path, files):
     found = rung.stage(tmp_path / "out.rung", in_place=True, **files)
     assert found.in_place and same(rows_of(tmp_path / "out.rung"), FEATURES)
-    with pytest.raises(rung.InvalidError, match="in_place: the features have to be in a file"):
+    with pytest.raises(rung.InvalidError, match="in_place=True: the features are in memory; use"):
         rung.stage(tmp_path / "other.rung", in_place=True, **SMALL)
     assert left(tmp_path) == ["out.rung"]
 
 
-def test_further_choices(tmp_path, files):
+def test_other_options(tmp_path, files):
     (tmp_path / "disk").mkdir()
     for options in ({"row_order": "gather"}, {"row_order": "partition"}, {"pad": "sector"},
                     {"stripe": [tmp_path / "disk"]}, {"memory": "64MiB"}, {"memory": 64 << 20}):
@@ -170,7 +170,7 @@ def test_further_choices(tmp_path, files):
 
 
 def test_features_without_a_graph(tmp_path, files):
-    """In their order; with a train split its rows first; or by a score."""
+    """Ranks follow the given order, a train split (its rows first) or a score."""
     train = np.array([400, 7, 30])
     order = np.r_[np.sort(train), np.delete(np.arange(VERTICES), train)]
     scores = NUMBERS.random(VERTICES).astype(np.float32)
@@ -215,13 +215,13 @@ def test_existing_output(tmp_path):
 @pytest.mark.parametrize("wrong, error, says", [
     ({"features": "none.npy"}, rung.NotFoundError, "none.npy"),
     ({"graph": "none.npy"}, rung.NotFoundError, "none.npy"),
-    ({"features": object()}, rung.InvalidError, "features: a source is a path"),
-    ({"features": 5}, rung.InvalidError, "not int"),
+    ({"features": object()}, rung.InvalidError, "features: unsupported type object; use a path"),
+    ({"features": 5}, rung.InvalidError, "type int;"),
     ({"features": FEATURES[:-1]}, rung.Error, r"499|500"),
     ({"features": FEATURES.astype(complex)}, rung.FormatError, "c8|c16|dtype|type"),
     ({"graph": GRAPH[0]}, rung.Error, "dimension"),
     ({"graph": GRAPH * 1.0}, rung.FormatError, "i32, i64"),
-    ({"graph": []}, rung.InvalidError, "graph: an empty list has no source"),
+    ({"graph": []}, rung.InvalidError, r"graph=\[\]: no source; use"),
     ({"graph": None}, rung.InvalidError, "fanouts need a graph"),
     ({"graph": None, "fanouts": (), "undirected": True}, rung.InvalidError,
      "undirected needs edges"),
@@ -248,15 +248,15 @@ def test_existing_output(tmp_path):
     ({"memory": "10%"}, rung.InvalidError, "memory="), ({"stripe": ["none"]}, rung.Error, "none"),
     ({"features": "a\0.npy"}, rung.InvalidError, "zero byte"),
     ({"memory": 1}, rung.InvalidError, "memory")])
-def test_what_cannot_be_staged(tmp_path, monkeypatch, wrong, error, says):
+def test_invalid_input(tmp_path, monkeypatch, wrong, error, says):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=says):
         rung.stage("out.rung", **{**SMALL, **wrong})
     assert left(tmp_path) == []
 
 
-def test_a_budget_too_small_says_what_would_do(tmp_path):
-    """For each part of the work in turn."""
+def test_too_small_a_budget_reports_the_minimum(tmp_path):
+    """Each phase of the work checks its own minimum."""
     memory = 1
     for _ in range(5):
         try:
@@ -269,14 +269,14 @@ def test_a_budget_too_small_says_what_would_do(tmp_path):
     assert memory > 1 and same(rows_of(tmp_path / "out.rung"), FEATURES)
 
 
-def test_no_folder_for_it(tmp_path):
+def test_missing_output_folder(tmp_path):
     for sources in (SMALL, {**SMALL, "graph": "none.npy", "features": "none.npy"}):
         with pytest.raises((rung.NotFoundError, FileNotFoundError), match="nowhere|none.npy"):
             rung.stage(tmp_path / "nowhere" / "out.rung", **sources)
     assert left(tmp_path) == []
 
 
-def test_folders_with_any_name(tmp_path):
+def test_unusual_folder_names(tmp_path):
     for name in ("a b", "a,b", "a:b", "csc:x", "ä", "+0,0", "%s"):
         (tmp_path / name).mkdir()
         rung.stage(tmp_path / name / "out.rung", labels=np.arange(VERTICES), **SMALL)
@@ -293,7 +293,7 @@ def test_progress(tmp_path):
                total in told)
 
 
-def test_progress_by_tqdm(tmp_path, capsys):
+def test_progress_with_tqdm(tmp_path, capsys):
     pytest.importorskip("tqdm")
     rung.stage(tmp_path / "out.rung", progress=True, **SMALL)
     said = capsys.readouterr()
@@ -313,20 +313,20 @@ def stopper(step, error):
 
 @pytest.mark.parametrize("step", ["score", "relabel", "features", "files"])
 @pytest.mark.parametrize("error", [ValueError, Mine, KeyboardInterrupt, SystemExit])
-def test_what_progress_raises_stops_it_and_leaves_nothing(tmp_path, step, error):
+def test_an_exception_in_progress_stops_and_leaves_nothing(tmp_path, step, error):
     with pytest.raises(error, match="mine"):
         rung.stage(tmp_path / "out.rung", progress=stopper(step, error("mine")), **SMALL)
     assert left(tmp_path) == []
 
 
-def test_of_files_it_can_be_gone_on_with(tmp_path, files):
+def test_staging_of_files_can_be_resumed(tmp_path, files):
     rung.stage(tmp_path / "whole.rung", **files)
     with pytest.raises(Mine):
         rung.stage(tmp_path / "out.rung", progress=stopper("features", Mine), **files)
     assert left(tmp_path) == ["out.rung.partial", "whole.rung"]
     with pytest.raises(rung.ExistsError, match="unfinished work"):
         rung.stage(tmp_path / "out.rung", **files)
-    with pytest.raises(rung.ExistsError):   # of arrays: another job's work is not touched
+    with pytest.raises(rung.ExistsError):   # arrays: the work of another job is kept
         rung.stage(tmp_path / "out.rung", **SMALL)
     with pytest.raises(rung.InvalidError, match="another job"):
         rung.stage(tmp_path / "out.rung", resume=True, **SMALL)
@@ -350,8 +350,8 @@ def test_of_files_it_can_be_gone_on_with(tmp_path, files):
         rung.stage(tmp_path / "out.rung", resume=True, **files)
 
 
-def test_work_of_another_process_is_not_thrown_away(tmp_path, files):
-    """It holds its folder locked; ours fails for its own reason meanwhile."""
+def test_work_of_another_process_is_kept(tmp_path, files):
+    """The other process holds the lock of the folder while our run fails for another reason."""
     import fcntl
 
     with pytest.raises(Mine):
@@ -359,7 +359,7 @@ def test_work_of_another_process_is_not_thrown_away(tmp_path, files):
     folder = os.open(tmp_path / "out.rung.partial", os.O_RDONLY | os.O_DIRECTORY)
     os.rename(tmp_path / "out.rung.partial", tmp_path / "aside")
 
-    def progress(name, _done, _total):   # it appears, locked, while ours is at work
+    def progress(name, _done, _total):   # the locked folder appears during our run
         if name == "graph" and (tmp_path / "aside").exists():
             fcntl.flock(folder, fcntl.LOCK_EX)
             os.rename(tmp_path / "aside", tmp_path / "out.rung.partial")
@@ -371,14 +371,13 @@ def test_work_of_another_process_is_not_thrown_away(tmp_path, files):
 
 
 def test_ctrl_c(program, tmp_path, files):
-    """As the terminal sends it, while the library works; without a progress of the caller's own,
-    too."""
+    """SIGINT arrives while the library works, with and without a progress of the caller."""
     program("""
         import os, signal, sys, threading
         import numpy as np
         import rung
         folder, wanted = sys.argv[1], sys.argv[2]
-        # ignored if the tests run in the background
+        # SIGINT is ignored if the tests run in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
         def stop(name, done, total):
             if name == "features":
@@ -386,7 +385,7 @@ def test_ctrl_c(program, tmp_path, files):
         graph, features = np.random.default_rng(1).integers(0, 500, (2, 2000)), np.ones((500, 6))
         try:
             rung.stage(folder + "/out.rung", graph=graph, features=features, progress=stop)
-            raise SystemExit("it went on")
+            raise SystemExit("staging was not stopped")
         except KeyboardInterrupt:
             assert sorted(os.listdir(folder)) == sorted(wanted.split()), os.listdir(folder)
         real = rung.staging._Progress._tell
@@ -397,7 +396,7 @@ def test_ctrl_c(program, tmp_path, files):
         rung.staging._Progress._tell = tell
         try:
             rung.stage(folder + "/out.rung", graph=graph, features=features)
-            raise SystemExit("it went on")
+            raise SystemExit("staging was not stopped")
         except KeyboardInterrupt:
             assert sorted(os.listdir(folder)) == sorted(wanted.split()), os.listdir(folder)
         def handler(number, frame):
@@ -405,7 +404,7 @@ def test_ctrl_c(program, tmp_path, files):
         signal.signal(signal.SIGINT, handler)
         try:
             rung.stage(folder + "/out.rung", graph=graph, features=features)
-            raise SystemExit("it went on")
+            raise SystemExit("staging was not stopped")
         except BlockingIOError as error:
             assert str(error) == "mine" and signal.getsignal(signal.SIGINT) is handler
         signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
@@ -418,8 +417,8 @@ def test_ctrl_c(program, tmp_path, files):
     """, tmp_path, "graph.npy features.npy program.py")
 
 
-def test_nothing_is_kept(tmp_path):
-    """What was given goes with the call, also when it failed."""
+def test_no_argument_is_kept(tmp_path):
+    """The arguments are released at the end of the call, also after a failure."""
     class Owner(np.ndarray):
         pass
 
@@ -438,7 +437,7 @@ def test_nothing_is_kept(tmp_path):
         assert gone() is None
 
 
-def test_signals_are_left_as_they_were(tmp_path):
+def test_signal_handlers_are_restored(tmp_path):
     before = signal.getsignal(signal.SIGINT)
     rung.stage(tmp_path / "out.rung", **SMALL)
     assert signal.getsignal(signal.SIGINT) is before
@@ -449,7 +448,7 @@ import os, sys, warnings
 import numpy as np
 import rung
 folder = sys.argv[1]
-if os.getuid() == 0:   # who may remove anything
+if os.getuid() == 0:   # root may remove any file
     os.chown(folder, 65534, -1)
     os.setuid(65534)
 given = {"graph": np.zeros((2, 1), int), "features": np.ones((10, 2), "f4"), "score": "degree"}
@@ -463,7 +462,7 @@ print(*[warning.message for warning in caught])
 """
 
 
-def test_a_replaced_data_set_that_cannot_be_removed_is_warned_of():
+def test_a_replaced_data_set_that_cannot_be_removed_gives_a_warning():
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([sys.executable, "-c", REPLACED, folder], capture_output=True,
                               text=True, timeout=300, check=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many threads on one store, and one of them closes it."""
+"""Many threads use one store, and one of them closes it."""
 
 import ctypes
 import socket
@@ -16,7 +16,7 @@ from rung import _library
 
 @pytest.fixture(autouse=True)
 def switches():
-    """Threads are switched as often as can be."""
+    """Switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -24,7 +24,7 @@ def switches():
 
 
 def run(functions):
-    """Each on a thread; the first failure is raised."""
+    """Run each function on its own thread; raise the first failure."""
     failures = []
 
     def call(function):
@@ -42,7 +42,7 @@ def run(functions):
         raise failures[0]
 
 
-def test_threads_gather_side_by_side(staged):
+def test_threads_gather_concurrently(staged):
     with rung.open(staged.path, host="50%", requests=3) as store:
         def gather(seed):
             numbers = np.random.default_rng(seed)
@@ -65,7 +65,7 @@ def test_threads_gather_side_by_side(staged):
         assert store._flights == set()
 
 
-def test_one_closes_while_others_gather(staged):
+def test_one_thread_closes_while_others_gather(staged):
     class Old:
         def __init__(self, array):
             self.array = array
@@ -109,7 +109,7 @@ def test_one_closes_while_others_gather(staged):
         assert sorted(closed) == list(range(6))
 
 
-def test_several_close(staged, ids):
+def test_several_threads_close(staged, ids):
     for _ in range(20):
         store = rung.open(staged.path)
         gather = store.gather_async(ids)
@@ -117,7 +117,7 @@ def test_several_close(staged, ids):
         assert same(gather.wait(), staged.features[ids])
 
 
-def test_a_data_set_closed_under_threads_that_load(staged):
+def test_a_data_set_closes_while_threads_load(staged):
     expected = rung.Dataset(staged.path).array("labels")
     for _ in range(10):
         dataset = rung.Dataset(staged.path)
@@ -147,8 +147,8 @@ def test_the_graph_is_loaded_once(staged):
     assert len(set(map(id, found))) == 1
 
 
-def test_no_call_keeps_the_gil():
-    """As gathers show (test_async.py), all others do: ctypes keeps it for a PyDLL alone."""
+def test_no_call_holds_the_gil():
+    """ctypes holds the GIL only during calls of a PyDLL; test_async.py tests gathers."""
     assert type(_library.lib) is ctypes.CDLL
     assert all(isinstance(getattr(_library.lib, name), ctypes._CFuncPtr)
                for name in _library.FUNCTIONS)
@@ -157,7 +157,7 @@ def test_no_call_keeps_the_gil():
 
 
 def test_attaching_lets_other_threads_run(tmp_path):
-    """The other end is a thread of this process: kept from running it could not hang up."""
+    """The other end is a thread of this process; it could not hang up if attach() held the GIL."""
     folder = tmp_path / "share"
     folder.mkdir(mode=0o700)
     path = str(folder / "socket")

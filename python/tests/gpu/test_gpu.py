@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores that gather on a GPU, on simulated ones: rows and ids in GPU memory, as rung.Array and
-DLPack hand them over."""
+"""Stores that gather on a simulated GPU: rows and ids in GPU memory, passed as rung.Array and
+DLPack."""
 
 import os
 
@@ -25,7 +25,7 @@ def open_store(**options):
 
 
 def on_gpu(store, array):
-    # an array there, as another library would hand it over
+    # a copy in GPU memory, as another library would pass it
     memory = store_memory(store, array.nbytes)
     copy = _library.lib.rung_store_copy
     _library.check(store._call(copy, memory, array.ctypes.data, array.nbytes))
@@ -56,34 +56,41 @@ def raises(cls, call, says=""):
 
 def test_rows():
     with open_store() as store:
-        assert (store.device, store.gpu) == ("cuda:0", 0) and "cuda:0" in repr(store) and store.why_cpu == ""
+        assert (store.device, store.gpu) == ("cuda:0", 0) and "cuda:0" in repr(store)
+        assert store.why_cpu == ""
         for dtype in (np.int32, np.uint32, np.int64, np.uint64):
             given = on_gpu(store, ids.astype(dtype))
             rows = store.gather(given)
-            assert type(rows) is rung.Array and rows.device == "cuda:0" and rows.__dlpack_device__() == (2, 0)
+            assert type(rows) is rung.Array and rows.device == "cuda:0"
+            assert rows.__dlpack_device__() == (2, 0)
             assert same(on_host(store, rows), expected[ids])
             gather = store.gather_async(given)
-            assert gather.wait_stream() is gather.wait() and gather.done() and same(on_host(store, gather.wait()), expected[ids])
+            assert gather.wait_stream() is gather.wait() and gather.done()
+            assert same(on_host(store, gather.wait()), expected[ids])
         tiers = store.stats().tiers
-        assert [tier.name for tier in tiers] == ["gpu", "peer", "host", "nvme"] and sum(tier.hits for tier in tiers) == 8000
-        assert tiers[0].hits > 0 and tiers[3].hits > 0 and sum(tier.rows for tier in tiers) == len(expected)
+        assert [tier.name for tier in tiers] == ["gpu", "peer", "host", "nvme"]
+        assert sum(tier.hits for tier in tiers) == 8000
+        assert tiers[0].hits > 0 and tiers[3].hits > 0
+        assert sum(tier.rows for tier in tiers) == len(expected)
 
 
 def test_ids_of_the_host():
-    # rows by way of the GPU, and back
+    # the GPU gathers the rows; they are copied back to the host
     with open_store() as store:
         for dtype in (np.int32, np.int64):
             rows = store.gather(ids.astype(dtype))
             assert type(rows) is np.ndarray and same(rows, expected[ids])
-        assert same(store[5], expected[5]) and same(store[7:3:-1], expected[7:3:-1]) and store.gather([]).shape == (0, 16)
+        assert same(store[5], expected[5]) and same(store[7:3:-1], expected[7:3:-1])
+        assert store.gather([]).shape == (0, 16)
         out = np.empty((1000, 16), np.float32)
         assert store.gather(ids, out) is out and same(out, expected[ids])
         store.prefetch(ids)
-        raises(rung.InvalidError, lambda: store.prefetch(on_gpu(store, ids)), "prefetch() reads ids on the host")
+        raises(rung.InvalidError, lambda: store.prefetch(on_gpu(store, ids)),
+               "prefetch(): the ids are on a GPU; use ids.cpu()")
         raises(rung.RangeError, lambda: store.gather([len(expected)]), "is not in 0..")
 
 
-def test_ids_of_the_host_for_rows_there():
+def test_ids_of_the_host_with_rows_on_the_gpu():
     with open_store() as store:
         out = on_gpu(store, np.zeros((1000, 16), np.float32))
         pairs = np.stack([ids, ids + 1], 1)   # with gaps
@@ -96,11 +103,11 @@ def test_ids_of_the_host_for_rows_there():
             assert same(on_host(store, out), expected[ids])
         given = ids.copy()
         gather = store.gather_async(given)
-        given[:] = len(expected)   # they have been read
+        given[:] = len(expected)   # the ids have been read already
         assert same(on_host(store, gather.wait()), expected[ids])
         raises(rung.RangeError, lambda: store.gather_async(given), f"id {len(expected)} at index 0")
         raises(rung.InvalidError, lambda: store.gather_async(ids, np.empty((1000, 16), np.float32)),
-               "wanted [1000, 16] f32 on cuda:0")
+               "does not fit; use [1000, 16] f32 on cuda:0")
         assert store.gather_async([]).wait().shape == (0, 16)
 
 
@@ -110,15 +117,16 @@ def test_out():
         assert store.gather(given, out) is out and same(on_host(store, out), expected[ids])
         assert store.gather_async(given, out=out).wait() is out
         host = np.empty((1000, 16), np.float32)
-        wanted = "wanted [1000, 16] f32 on cuda:0"
+        wanted = "does not fit; use [1000, 16] f32 on cuda:0"
         raises(rung.InvalidError, lambda: store.gather(given, host), wanted)
         raises(rung.InvalidError, lambda: store.gather(ids, out), "numpy array")
         raises(rung.InvalidError, lambda: store.gather(given).numpy(), "numpy reads host memory")
-        raises(rung.InvalidError, lambda: np.asarray(store.gather(given)), "numpy reads host memory")
+        raises(rung.InvalidError, lambda: np.asarray(store.gather(given)),
+               "numpy reads host memory")
 
 
-def test_ids_outside():
-    # told when the gather is waited for
+def test_ids_out_of_range():
+    # reported by the wait for the gather
     with open_store() as store:
         wrong = on_gpu(store, np.array([1, 2, len(expected)]))
         gather = store.gather_async(wrong)
@@ -145,13 +153,13 @@ def test_rows_outlive_their_store():
     assert not store._memory.users
 
 
-def test_forked_children_are_told():
+def test_forked_children_get_an_error():
     with open_store() as store:
         gather = store.gather_async(on_gpu(store, ids))
         child = os.fork()
         if child == 0:
             for _ in range(2):
-                raises(rung.ForkError, lambda: store.gather(ids), "workers that are spawned")
+                raises(rung.ForkError, lambda: store.gather(ids), "spawn workers")
             raises(rung.ForkError, store.stats)
             raises(rung.ForkError, gather.wait, "parent")
             del gather
@@ -173,7 +181,8 @@ def test_threads():
                 given = on_gpu(store, mine)
                 for turn in range(10):
                     try:
-                        rows = store.gather(mine) if turn % 2 else on_host(store, store.gather(given))
+                        rows = (store.gather(mine) if turn % 2
+                                else on_host(store, store.gather(given)))
                     except rung.AgainError:   # all requests are in flight
                         continue
                     assert same(rows, expected[mine])
@@ -188,11 +197,12 @@ def test_threads():
         assert failures == []
 
 
-def test_which_gpus():
+def test_choice_of_gpus():
     with open_store(gpus=[1, 0]) as store:
         assert (store.device, store.gpu) == ("cuda:1", 1) and same(store.gather(ids), expected[ids])
     with rung.open(path, gpu="max") as store:
-        assert store.device == "cuda:0" and store.stats().hit_share("gpu") != 1 and same(store.gather(ids), expected[ids])
+        assert store.device == "cuda:0" and store.stats().hit_share("gpu") != 1
+        assert same(store.gather(ids), expected[ids])
         assert store.stats().hit_share("gpu") == 1
     with open_store(gpu=0) as store:
         assert store.stats().tiers[0].rows == 0 and same(store.gather(ids), expected[ids])
@@ -209,8 +219,8 @@ NAMES = [line.split("(")[0].removeprefix("def ") for line in CASES.splitlines()
 
 
 @pytest.mark.skipif(not os.path.isfile(SIMULATED),
-                    reason="RUNG_SIM_LIBRARY names no librung on simulated GPUs: ctest builds one "
-                           "where there is a C++ compiler")
+                    reason="RUNG_SIM_LIBRARY does not name a librung for simulated GPUs; ctest "
+                           "builds one with a C++ compiler")
 @pytest.mark.parametrize("name", NAMES)
 def test_on_simulated_gpus(program, staged, tmp_path, monkeypatch, name):
     import numpy as np

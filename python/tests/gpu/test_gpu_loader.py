@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loaders of stores that gather on a GPU, on simulated ones: whose streams they wait for, when a
-batch's memory is used again, and batches that are sampled there."""
+"""Loaders of stores that gather on a simulated GPU: the streams they wait for, the reuse of the
+memory of batches, and sampling on the GPU."""
 
 import os
 
@@ -13,9 +13,9 @@ import numpy as np
 
 
 class Torch(types.ModuleType):
-    # of torch what the package uses, over rung.Array: no torch with CUDA runs on simulated GPUs
+    # the parts of torch that the package uses, with rung.Array: torch cannot use simulated GPUs
     class cuda:
-        handle = 0   # the default stream's
+        handle = 0   # of the default stream
 
         @staticmethod
         def is_initialized():
@@ -50,7 +50,7 @@ from rung.arrays import HOST_READABLE
 path = sys.argv[1]
 expected = np.load(sys.argv[2])
 lib = _library.lib
-RT = ctypes.CDLL(_library._find())   # with the simulated runtime inside
+RT = ctypes.CDLL(_library._find())   # contains the simulated runtime
 
 
 def open_store(**options):
@@ -67,7 +67,7 @@ def on_host(store, array):
 
 
 def snapshot(store, batch):
-    # a CPU store's batches show numpy arrays
+    # batches of a CPU store have numpy arrays
     take = (lambda array: array.copy()) if store.gpu < 0 else (lambda array: on_host(store, array))
     return [batch.idx, batch.seeds.copy(), batch.labels.copy(), take(batch.ranks),
             take(batch.features), *(take(block.indptr) for block in batch.blocks),
@@ -94,7 +94,7 @@ def raises(cls, call, says):
     raise SystemExit(f"{cls.__name__} was not raised")
 
 
-def test_batches_are_those_of_the_cpu():
+def test_batches_equal_those_of_the_cpu():
     wanted = of_the_cpu(seed=4)
     for options in ({}, {"sample_on": "gpu"}, {"sample_on": "gpu", "threads": 1, "look_ahead": 1}):
         for stores in ({}, {"host": "50%"}, {"sample_on_gpu": False}):
@@ -111,13 +111,13 @@ def test_batches_are_those_of_the_cpu():
                 del batch
 
 
-def test_what_cannot_be_sampled_there():
+def test_refused_sampling_on_the_gpu():
     with rung.open(path, device="cpu") as store:
-        raises(rung.InvalidError, lambda: rung.Loader(store, sample_on="gpu"), "gathers on the CPU")
+        raises(rung.InvalidError, lambda: rung.Loader(store, sample_on="gpu"), "gathers run on the CPU")
     with open_store() as store:
-        raises(rung.InvalidError, lambda: rung.Loader(store, sample_on="GPU"), "give cpu or gpu")
+        raises(rung.InvalidError, lambda: rung.Loader(store, sample_on="GPU"), "use cpu or gpu")
         raises(rung.NotSupportedError, lambda: rung.Loader(store, draws="new", sample_on="gpu"),
-               "give draws='all'")
+               "use draws='all'")
         raises(rung.NoMemoryError, lambda: rung.Loader(store, draws="all", sample_on="gpu",
                                                        fanouts=(4, 3), batch_size=64,
                                                        look_ahead=4000),
@@ -126,7 +126,7 @@ def test_what_cannot_be_sampled_there():
         assert sum(len(batch.seeds) for batch in loader) == 600
 
 
-def test_loaders_that_are_left():
+def test_abandoned_loaders():
     with open_store() as store:
         for options in ({}, {"sample_on": "gpu"}):
             loader = rung.Loader(store, draws="all", **options)
@@ -134,7 +134,7 @@ def test_loaders_that_are_left():
                 for batch in loader:
                     kept = snapshot(store, batch)[4]
                     break
-            held = batch.features   # outlives its loader's name
+            held = batch.features   # outlives the loader
             del loader, batch
             gc.collect()
             assert np.array_equal(on_host(store, held), kept, equal_nan=True)
@@ -142,7 +142,7 @@ def test_loaders_that_are_left():
 
 
 def test_all_batches_are_kept():
-    # each has memory of its own
+    # each batch has its own memory
     wanted = of_the_cpu(seed=4, batch_size=20)[0]
     with open_store() as store:
         batches = list(rung.Loader(store, batch_size=20, sample_on="gpu", draws="all", seed=4))
@@ -160,8 +160,8 @@ NAMES = [line.split("(")[0].removeprefix("def ") for line in CASES.splitlines()
 
 
 @pytest.mark.skipif(not os.path.isfile(SIMULATED),
-                    reason="RUNG_SIM_LIBRARY names no librung on simulated GPUs: ctest builds one "
-                           "where there is a C++ compiler")
+                    reason="RUNG_SIM_LIBRARY does not name a librung for simulated GPUs; ctest "
+                           "builds one with a C++ compiler")
 @pytest.mark.parametrize("late", ["", "1"])
 @pytest.mark.parametrize("name", NAMES)
 def test_on_simulated_gpus(program, staged, tmp_path, monkeypatch, name, late):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes with stores on GPUs: attached ones, the ranks of a job, and the interpreter's end.
+"""Processes with stores on GPUs: attached processes, the ranks of a job, and interpreter exit.
 
 On simulated GPUs, with the stand-in for torch.
 """
@@ -14,7 +14,7 @@ from conftest import HERE, SIMULATED
 
 needs_sim = pytest.mark.skipif(
     not os.path.isfile(SIMULATED),
-    reason="RUNG_SIM_LIBRARY names no librung on simulated GPUs: ctest builds one with C++",
+    reason="RUNG_SIM_LIBRARY does not name a librung for simulated GPUs; ctest builds one",
 )
 
 
@@ -41,7 +41,7 @@ def refused(call, says):
     except rung.Error as error:
         assert says in str(error), error
         return
-    raise SystemExit("it was not refused")
+    raise SystemExit("the call was accepted")
 
 
 if len(sys.argv) == 4:
@@ -98,7 +98,7 @@ with rung.distributed.open(sys.argv[1], host="40%", **options) as store:
 def test_each_rank_gathers_on_its_gpu(
     staged, tmp_path, simulated, monkeypatch, where, visible, devices
 ):
-    """Where a launcher shows a rank one GPU alone, that one has number 0."""
+    """If a launcher shows each rank only one GPU, that GPU has number 0."""
     import rung
 
     np.save(tmp_path / "expected.npy", staged.features)
@@ -136,7 +136,7 @@ sim.sim_live.restype = ctypes.c_size_t
 batches = before = []
 
 
-@atexit.register   # before rung's, so it is called after them
+@atexit.register   # registered before rung's handlers, so called after them
 def show():
     same = (np.array_equal(batch.ranks.numpy(), one) for batch, one in zip(batches, before))
     print(sim.sim_live(), *same, flush=True)
@@ -148,7 +148,7 @@ path, which, socket = sys.argv[1:]
 
 
 def forever(thing):
-    # no end of the interpreter frees it
+    # the extra reference keeps it alive at interpreter exit
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
     return thing
 
@@ -173,7 +173,7 @@ elif which == "loader":
     next(epoch)
 elif which == "batches":
     batches = [forever(batch) for batch in rung.Loader(open_store(), batch_size=200)]
-    # what is shown stays, also for those who end later
+    # batches in use stay valid until all atexit handlers have run
     before = [batch.ranks.numpy().copy() for batch in batches]
 elif which == "threads":
     store = open_store()
@@ -206,7 +206,7 @@ elif which == "fork":
     next(epoch)
     inside, leave = threading.Event(), threading.Event()
 
-    def call():   # by a thread that the child does not have
+    def call():   # on a thread that does not exist in the child
         with store._calls.lock(), loader._calls.lock():
             inside.set()
             leave.wait()
@@ -230,12 +230,12 @@ elif which == "fork":
 
 @needs_sim
 @pytest.mark.parametrize("which", ["gathers", "loader", "batches", "threads", "fork"])
-def test_the_end_of_the_interpreter(program, staged, tmp_path, simulated, which):
-    """What nothing has ended is ended while CUDA works; memory that is still shown stays."""
+def test_interpreter_exit(program, staged, tmp_path, simulated, which):
+    """Open objects are closed while CUDA still works; memory in use stays valid."""
     socket = tmp_path / "folder" / "socket"
     live, *same = program(EXIT, staged.path, which, socket).split()
     if which in ("gathers", "loader", "fork"):
         assert not socket.exists()
-    if which in ("loader", "fork"):   # the stand-in keeps nothing there
+    if which in ("loader", "fork"):   # the stand-in for torch holds no GPU memory then
         assert live == "0"
     assert same == (["True"] * 3 if which == "batches" else [])

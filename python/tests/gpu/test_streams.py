@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers on CUDA streams, and torch's memory: on simulated GPUs, with the stand-in for torch."""
+"""Gathers on CUDA streams with torch's memory, on simulated GPUs with the stand-in for torch."""
 
 import os
 
@@ -16,7 +16,7 @@ from rung.streams import current_stream
 path, expected = sys.argv[1], np.load(sys.argv[2])
 random = np.random.default_rng(3)
 gpu = torch.device("cuda:0")
-COUNT, PAUSE = 500, 0.3  # seconds after which what is held is taken for held
+COUNT, PAUSE = 500, 0.3  # seconds without progress that count as held
 
 
 def open_store(**options):
@@ -38,7 +38,7 @@ def same(rows, ids):
 
 
 def same_on(stream, rows, ids):
-    # where the current stream is held
+    # for use while the current stream is held
     with torch.cuda.stream(stream):
         return same(rows, ids)
 
@@ -61,7 +61,7 @@ def raises(cls, call, *says):
 
 
 def streams():
-    # each kind, as an argument, and as torch's object
+    # pairs: the stream argument of each kind, and torch's object for it
     side = torch.cuda.Stream(0)
     raw = torch.cuda.Stream(0)
     return [
@@ -106,8 +106,8 @@ def test_gather_waits_for_ids_that_are_still_computed():
                 timer.join()
 
 
-def test_memory_is_used_again_in_the_order_of_its_stream():
-    # rows get the memory of a tensor that is freed and still read only on the stream that reads it
+def test_memory_is_reused_in_stream_order():
+    # rows may reuse the memory of a freed tensor only on the stream that still reads it
     with open_store() as store:
         for turn, (stream, torchs) in enumerate(streams()):
             ids = numbers(COUNT + 100 * turn)  # no other memory of that size is free
@@ -131,7 +131,7 @@ def test_memory_is_used_again_in_the_order_of_its_stream():
             assert same(gather.wait(), ids) and (read.cpu().numpy() == 7).all(), stream
 
 
-def test_work_behind_the_rows():
+def test_work_after_the_rows():
     with open_store() as store:
         for stream, torchs in streams():
             for consumer, theirs in streams():
@@ -147,10 +147,10 @@ def test_work_behind_the_rows():
 
 
 def test_the_host_does_not_wait():
-    # neither for the rows, nor when they are let go: not one is in the file
+    # neither for the rows nor when they are freed: no row is in the file
     with open_store() as store:
         for torchs in (torch.cuda.default_stream(0), torch.cuda.Stream(0)):
-            all_ids = [numbers() for _ in range(20)]  # more than there are requests
+            all_ids = [numbers() for _ in range(20)]  # more than the store has requests
             given = [on_gpu(ids) for ids in all_ids]
             with torch.cuda.stream(torchs):
                 held = torch.cuda.hold()
@@ -163,7 +163,7 @@ def test_the_host_does_not_wait():
 
 
 def test_ids_of_the_host():
-    # read at once, and the host does not wait; rows are torch's on the stream that was given
+    # read at once without waiting; the rows are torch's, on the given stream
     with open_store() as store:
         for stream, torchs in streams():
             all_ids = [numbers() for _ in range(8)]
@@ -189,7 +189,7 @@ def test_ids_of_the_host():
 
 
 def test_pinned_ids():
-    # the GPU reads them: who lets the gather go waits, since torch would use their memory again
+    # the GPU reads the ids: dropping the gather waits, because torch would reuse their memory
     with open_store() as store:
         right = numbers()
         given = torch.from_numpy(right).pin_memory()
@@ -209,8 +209,8 @@ def test_pinned_ids():
         timer.join()
 
 
-def test_rows_of_a_side_stream_that_another_reads():
-    # freed while it does: the next gather on the side must not write there
+def test_rows_of_a_side_stream_read_by_another_stream():
+    # freed during the read: the next gather on the side stream must not write there
     with open_store() as store:
         for wait in (lambda gather: gather.wait(), lambda gather: gather.wait_stream()):
             side = torch.cuda.Stream(0)
@@ -230,8 +230,8 @@ def test_rows_of_a_side_stream_that_another_reads():
             assert same(copy, first)
 
 
-def test_memory_of_another_stream_than_the_gather():
-    # ids and `out` of the default stream, let go of at once
+def test_memory_of_a_stream_other_than_the_gathers():
+    # ids and `out` of the default stream, freed at once
     with open_store() as store:
         side = torch.cuda.Stream(0)
         ids = numbers()
@@ -256,8 +256,8 @@ def test_memory_of_another_stream_than_the_gather():
         assert same_on(copy_on, copy, ids)
 
 
-def test_ids_with_gaps():
-    # their copy is made on the gather's stream, not on torch's current one
+def test_strided_ids():
+    # copied on the stream of the gather, not on torch's current one
     with open_store() as store:
         side = torch.cuda.Stream(0)
         ids = numbers()
@@ -268,7 +268,7 @@ def test_ids_with_gaps():
         assert same(store.gather(pairs[:, 0]), ids)
 
 
-def test_torchs_current_stream_is_as_before():
+def test_torchs_current_stream_is_unchanged():
     with open_store() as store:
         side, other = torch.cuda.Stream(0), torch.cuda.Stream(1)
         given = on_gpu(numbers())
@@ -349,7 +349,7 @@ def test_handles():
 
 
 class Producer:
-    # another library's array on the GPU, which `stream` writes; it notes who waits for it
+    # an array of another library on the GPU, written by `stream`; it records the consumer streams
     def __init__(self, tensor, stream):
         self.tensor, self.stream, self.consumers = tensor, stream, []
 
@@ -411,11 +411,12 @@ def test_arrays_that_are_not_written_yet():
                 held.release()
                 assert same_on(theirs, copy, ids), (stream, asked)
                 assert same(array.torch(), ids)
-                del gather, array, capsule, copy  # under the next hold: freeing waits for the GPU
+                # before the next hold, because freeing waits for the GPU
+                del gather, array, capsule, copy
 
 
 class Exported:
-    # a capsule whose consumer has been ordered
+    # a capsule whose consumer already waits for the producer
     def __init__(self, capsule):
         self.capsule = capsule
 
@@ -426,7 +427,7 @@ class Exported:
         return self.capsule
 
 
-def test_arrays_that_torch_takes():
+def test_arrays_passed_to_torch():
     with open_store() as store:
         ids = numbers()
         side, theirs = torch.cuda.Stream(0), torch.cuda.Stream(0)
@@ -437,13 +438,13 @@ def test_arrays_that_torch_takes():
             copy = torch.from_dlpack(array).clone()
         held.release()
         assert same_on(theirs, copy, ids)
-        del gather, array, copy  # else under the next hold: freeing waits for the GPU
+        del gather, array, copy  # before the next hold: freeing waits for the GPU
         held = torch.cuda.hold(side)
         gather = store.gather_async(given, stream=side)
         array = gather.wait_stream(side)
         dropped = [gather]
         del gather
-        thread = threading.Thread(target=dropped.clear)  # waits for it
+        thread = threading.Thread(target=dropped.clear)  # waits for the gather
         thread.start()
         while store._flights:
             pass
@@ -456,7 +457,7 @@ def test_streams_that_dlpack_refuses():
     with open_store() as store:
         array = store.gather(Producer(on_gpu(numbers()), torch.cuda.default_stream(0)))
         for wrong in (0, -2):
-            raises(BufferError, lambda: array.__dlpack__(stream=wrong), f"stream={wrong}", "give 1")
+            raises(BufferError, lambda: array.__dlpack__(stream=wrong), f"stream={wrong}", "use 1")
         for wrong in ("1", 1.0, True):
             raises(TypeError, lambda: array.__dlpack__(stream=wrong), "stream=")
         for right in (None, -1, 1, 2, torch.cuda.Stream(0).cuda_stream):
@@ -475,7 +476,7 @@ NAMES = [
 
 @pytest.mark.skipif(
     not os.path.isfile(SIMULATED),
-    reason="RUNG_SIM_LIBRARY names no librung on simulated GPUs: ctest builds one with C++",
+    reason="RUNG_SIM_LIBRARY does not name a librung for simulated GPUs; ctest builds one",
 )
 @pytest.mark.parametrize("lazy", ["0", "1"])
 @pytest.mark.parametrize("name", NAMES)

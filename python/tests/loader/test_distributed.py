@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data parallel: two ranks on one machine, one store, the gradients of gloo."""
+"""Data parallelism: two ranks on one machine with one store, and gradients by gloo."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ import rung.distributed
 
 path = sys.argv[1]
 own = rung.open(path, host="30%")
-early = rung.Loader(own, batch_size=40, arrays="torch")   # before there is a group
+early = rung.Loader(own, batch_size=40, arrays="torch")   # before the group exists
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
 store = rung.distributed.open(path, host="30%")
@@ -37,7 +37,8 @@ for _ in range(2):
     for batch in rung.Loader(store, batch_size=40, arrays="torch"):
         assert np.array_equal(batch.features.numpy(), rows[vertex_of_rank[batch.ranks.numpy()]])
         seen += batch.seeds.tolist()
-        loss = torch.nn.functional.cross_entropy(model(batch.features[: len(batch.seeds)].float()), batch.labels)
+        outputs = model(batch.features[: len(batch.seeds)].float())
+        loss = torch.nn.functional.cross_entropy(outputs, batch.labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -61,7 +62,7 @@ try:
 except rung.Error as error:
     print("refused:", error)
     dist.barrier()
-    dist.destroy_process_group()   # its threads abort a program that ends over them
+    dist.destroy_process_group()   # its threads abort a program that exits first
     sys.exit(0)
 sys.exit(1)
 """
@@ -115,7 +116,7 @@ def test_two_ranks_share_a_store(folder, tmp_path):
         assert len(set(parts[0]) | set(parts[1])) == 400
 
 
-def test_what_one_rank_cannot_open_none_waits_for(tmp_path):
+def test_all_ranks_fail_if_one_cannot_open(tmp_path):
     for code, text, errors in run_ranks(FAILS, tmp_path / "nothing"):
         assert code == 0, errors
         assert "nothing" in text

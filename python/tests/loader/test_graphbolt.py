@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GraphBolt: rung.Feature has the methods of its features.
+"""GraphBolt: rung.Feature has the methods of a GraphBolt feature.
 
-It also has their class where dgl is imported.
+If dgl is imported, rung.Feature is also a subclass of its Feature.
 """
 
 import copy
@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 
 @pytest.fixture(params=["stand-in", "dgl"])
 def graphbolt(request, monkeypatch):
-    """dgl.graphbolt, or a module whose wrapper checks its argument as GraphBolt's do."""
+    """dgl.graphbolt, or a stand-in whose wrapper checks its argument like GraphBolt's."""
     if request.param == "dgl":
         return pytest.importorskip("dgl.graphbolt")
 
@@ -63,7 +63,7 @@ def read(future) -> np.ndarray:
 
 
 def test_reads_ahead(staged):
-    """Also of more batches than the store has requests for, and of more ids than one takes."""
+    """Also with more batches than requests, and more ids than a request holds."""
     rows = staged.features.view(np.int32)
     with rung.open(staged.path, host="40%", batch_rows=100) as store:
         feature = rung.Feature(store)
@@ -77,10 +77,10 @@ def test_reads_ahead(staged):
             list(feature.read_async(torch.tensor([VERTICES])))
 
 
-def test_graphbolts_wrappers_take_it(graphbolt, store, staged):
+def test_graphbolts_wrappers_accept_it(graphbolt, store, staged):
     feature = rung.Feature(store, {"made": "here"})
     assert isinstance(feature, graphbolt.Feature) and isinstance(feature, rung.Feature)
-    if hasattr(graphbolt, "BasicFeatureStore"):   # its own GPUCachedFeature needs a GPU
+    if hasattr(graphbolt, "BasicFeatureStore"):   # GraphBolt's GPUCachedFeature needs a GPU
         features = graphbolt.BasicFeatureStore({("node", None, "x"): feature})
         rows = features.read("node", None, "x", torch.tensor([2, 1])).view(torch.int32)
         assert np.array_equal(rows, staged.features[[2, 1]].view(np.int32))
@@ -91,7 +91,7 @@ def test_graphbolts_wrappers_take_it(graphbolt, store, staged):
         assert isinstance(other, graphbolt.Feature) and other.metadata() == {"made": "here"}
 
 
-def test_without_graphbolt_it_is_pickled_as_well(store):
+def test_pickling_without_graphbolt(store):
     if "dgl.graphbolt" in sys.modules:
         pytest.skip("dgl.graphbolt was imported before")
     assert type(pickle.loads(pickle.dumps(rung.Feature(store)))) is rung.Feature

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph, the largest thing that loaders and samplers hold, is in memory once for all of a data
-set, and not without one."""
+"""The graph, the largest part of loaders and samplers, is in memory once per data set, and only
+while one of them exists."""
 
 import gc
 import shutil
@@ -35,5 +35,5 @@ def test_a_data_set_has_one_graph(tmp_path):
         del loaders, sampler
         gc.collect()
         assert graphs[0]() is None and graphs[4]() is None
-        # and comes again
+        # a new loader loads the graph again
         assert len(rung.Loader(store, np.arange(10), labels=False, batch_size=5)) == 2

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for torch with CUDA, where torch is absent: streams and memory of simulated GPUs.
+"""A stand-in for torch with CUDA: streams and memory of simulated GPUs.
 
-The part of torch that rung uses, with its documented semantics: the default stream has handle 0,
-each thread has a current stream, freed memory is used again in the order of the stream that it was
-allocated on, and `record_stream()` keeps it for other streams. Only the programs of tests find it,
-by a path that they are given. `cuda.hold()` is the one function that torch does not have.
+It has the part of torch that rung uses, with its documented semantics: the default stream has
+handle 0, each thread has a current stream, freed memory is reused in the order of the stream that
+it was allocated on, and `record_stream()` keeps memory for other streams. Only test programs import
+it, because their PYTHONPATH contains its folder. Torch has no function like `cuda.hold()`.
 """
 
 import ctypes
@@ -50,7 +50,7 @@ Size = tuple
 
 
 def _pinned(array):
-    """A copy in memory that CUDA copies from without waiting; never freed."""
+    """Return a copy in pinned memory, from which CUDA copies asynchronously; never freed."""
     address = asked("cudaHostAlloc", c_void_p, c_size_t(max(array.nbytes, 1)), c_uint(0))
     copy = np.frombuffer((ctypes.c_char * array.nbytes).from_address(address), array.dtype).reshape(
         array.shape
@@ -78,7 +78,7 @@ class Tensor:
         return from_numpy(_pinned(self.numpy()))
 
     def is_pinned(self):
-        kind = (ctypes.c_int * 32)()   # cudaPointerAttributes, the type first
+        kind = (ctypes.c_int * 32)()   # cudaPointerAttributes; the first field is the type
         call("cudaPointerGetAttributes", byref(kind), c_void_p(self._address))
         return self.is_cpu and kind[0] == 1
 
@@ -105,7 +105,7 @@ class Tensor:
         return int(np.prod(self.shape, dtype=int)) * self.dtype.numpy.itemsize
 
     def copy_(self, other):
-        """On the current stream of its GPU; from plain host memory it is waited for."""
+        """Copy on the current stream of the GPU; wait for copies from pageable host memory."""
         assert self.shape == other.shape and self.dtype is other.dtype and self.is_contiguous()
         width = self.dtype.numpy.itemsize
         if self.is_cpu and other.is_cpu:
@@ -161,7 +161,7 @@ class Tensor:
         return self.to("cpu")
 
     def numpy(self):
-        assert self.is_cpu, "numpy() of a tensor on a GPU"
+        assert self.is_cpu, "numpy() was called on a tensor on a GPU"
         return self._keeps if isinstance(self._keeps, np.ndarray) else _host_view(self)
 
     def tolist(self):
@@ -181,7 +181,7 @@ class Tensor:
         )
 
     def __getitem__(self, at):
-        """Views as numpy has them."""
+        """Return a view, like numpy."""
         width = self.dtype.numpy.itemsize
         shadow = np.lib.stride_tricks.as_strided(
             np.empty(1, self.dtype.numpy), self.shape, [step * width for step in self._strides]
@@ -263,7 +263,7 @@ class _Capsule:
 
 
 def from_dlpack(source):
-    """The producer is given the current stream, as 1 where it is the default one."""
+    """Pass the current stream to the producer; 1 stands for the default stream."""
     from rung.arrays import CUDA, Foreign
 
     kind, index = source.__dlpack_device__()

@@ -15,7 +15,7 @@ def call(name, *arguments):
 
 
 def asked(name, kind, *arguments):
-    """What a function writes to its first argument."""
+    """Return the value that a function writes to its first argument."""
     found = kind()
     call(name, byref(found), *arguments)
     return found.value

@@ -12,7 +12,7 @@ _NON_BLOCKING, _DISABLE_TIMING = 1, 2
 
 
 class Stream:
-    """torch.Stream, not in order with the default stream."""
+    """torch.Stream, not ordered with the default stream."""
 
     def __init__(self, device=None, handle=None):  # pylint: disable=redefined-outer-name
         initialize()
@@ -47,7 +47,7 @@ class Stream:
 
 class ExternalStream(Stream):
     def __init__(self, stream_ptr, device=None):  # pylint: disable=redefined-outer-name
-        assert stream_ptr % 2 == 0, "an odd handle is taken for one of torch's own streams"
+        assert stream_ptr % 2 == 0, "torch takes an odd handle for one of its own streams"
         super().__init__(device, stream_ptr)
 
 
@@ -110,9 +110,9 @@ class _StreamContext:
 
 
 class _Hold:
-    """The work put on a stream behind this one waits until `release()`. Other streams go on."""
+    """Later work on the same stream waits until `release()`. Other streams continue."""
 
-    _wait, _LIMIT = None, 20  # seconds, after which a test that fails can end
+    _wait, _LIMIT = None, 20  # seconds after which a failing test can end
 
     def __init__(self, stream):
         if _Hold._wait is None:
@@ -199,7 +199,7 @@ def synchronize(given=None):
 
 
 def hold(stream=None):
-    """In the place of _sleep(): until it is released, not for a time."""
+    """Replaces _sleep(): hold the stream until `release()`, not for a fixed time."""
     return _Hold(stream or current_stream())
 
 
@@ -212,8 +212,8 @@ class _Block:
 
 
 class _Allocator:
-    """The caching allocator. A block returns to the pool of its stream at once; one that was
-    recorded for other streams, when they have done the work they had when it was freed."""
+    """The caching allocator. A freed block returns to the pool of its stream at once. A block that
+    was recorded for other streams returns when these have done the work they had at that time."""
 
     def __init__(self):
         self._lock, self._free, self._recorded = threading.RLock(), {}, []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed: the processes of RANK and WORLD_SIZE, which meet in a folder."""
+"""torch.distributed: the processes of RANK and WORLD_SIZE communicate through a folder."""
 
 import os
 import pickle
@@ -28,7 +28,7 @@ def get_world_size():
 
 
 def all_gather_object(objects, own):
-    """Waits for all ranks."""
+    """Gather the objects of all ranks; waits for all ranks."""
     global _turn
     _turn += 1
     name = os.path.join(_folder(), f"{_turn}-")

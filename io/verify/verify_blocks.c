@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every block of every file against its checksum, at the speed of the disk: large direct reads,
- * several in flight, so that a folder larger than memory neither waits for the processor nor pushes
- * everything else out of the page cache.
+ * The check of every block of every file against its checksum, at the speed of the disk: large
+ * direct reads, several in flight. So checksums are computed while other blocks are read, and a
+ * folder larger than memory does not evict everything else from the page cache.
+ *
+ * checksums.npy is checked first, because it has the checksums of all other files. Its own
+ * checksums are in the manifest.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -12,19 +15,20 @@
 #include "source/npy.h"
 #include "verify/state.h"
 
-#define ITEM_BLOCKS (RUNG__PUMP_READ_BYTES / RUNG__BLOCK_BYTES)
+#define ITEM_BLOCKS (RUNG__PUMP_READ_BYTES / RUNG__BLOCK_BYTES) /* blocks of one read */
 
+/* Files that are checked together. An item is one read of a file. */
 struct scan {
 	struct rung__verify *v;
 	const struct rung__manifest_file *files; /* [file_count] */
-	const uint64_t *sums; /* of all their blocks, from the first file's first one on */
+	const uint64_t *sums; /* recorded checksums of all their blocks, file after file */
 	uint32_t file_count;
-	struct rung__direct *direct; /* [file_count]; fd -1: cannot be opened */
-	uint64_t *items;             /* [file_count + 1]: first item of each */
+	struct rung__direct *direct; /* [file_count]; fd -1: the file cannot be opened */
+	uint64_t *items;             /* [file_count + 1]: first item of each file */
 };
 
-/* Whether the checksum of block `block` of all files is known; those of checksums.npy are in the
- * manifest. */
+/* Whether the checksum of a block, counted over all files, is in an undamaged block of
+ * checksums.npy. */
 static bool sum_known(const struct rung__verify *v, uint64_t block)
 {
 	const uint64_t at = RUNG__NPY_DATA_OFFSET + block * sizeof(uint64_t);
@@ -33,7 +37,8 @@ static bool sum_known(const struct rung__verify *v, uint64_t block)
 	return !v->sums_bad[at / RUNG__BLOCK_BYTES];
 }
 
-/* Check one block alone, if it shares a read with a block that cannot be read. */
+/* Check one block with a separate read, after the read of several blocks has failed: only the
+ * blocks that cannot be read are bad. */
 static bool block_good(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
                        uint64_t sum, unsigned char *room)
 {
@@ -41,6 +46,7 @@ static bool block_good(const struct rung__direct *file, uint64_t offset, uint64_
 	       rung__checksum(room, (size_t)bytes) == sum;
 }
 
+/* The file of an item; there are few, so they are searched one by one. */
 static uint32_t file_of_item(const struct scan *scan, uint64_t item)
 {
 	uint32_t f = 0;
@@ -50,6 +56,8 @@ static uint32_t file_of_item(const struct scan *scan, uint64_t item)
 	return f;
 }
 
+/* Check the blocks of one item. Runs in several threads, which write the states of different
+ * blocks. A bad block is not a failure: all blocks are checked for the report. */
 static int scan_item(void *ctx, uint64_t item, unsigned char *room)
 {
 	const struct scan *scan = ctx;
@@ -77,8 +85,8 @@ static int scan_item(void *ctx, uint64_t item, unsigned char *room)
 	return 0;
 }
 
-/* Bytes after the end belong to no block: they make the block that contains them bad, or the last
- * one if they begin a new one. */
+/* Bytes after the end of a file belong to no block. They are reported as damage of its last
+ * block. */
 static void check_ahead(const struct scan *scan, uint32_t f)
 {
 	const struct rung__manifest_file *file = &scan->files[f];
@@ -89,6 +97,8 @@ static void check_ahead(const struct scan *scan, uint32_t f)
 		rung__verify_states(scan->v, file)[file->block_count - 1] = RUNG__BLOCK_BAD;
 }
 
+/* Open the files and number their items. A file that cannot be opened has items as well: all its
+ * blocks are bad. */
 static int open_files(struct scan *scan)
 {
 	int rc = 0;
@@ -102,12 +112,14 @@ static int open_files(struct scan *scan)
 			continue;
 		rc = rung__direct_open(&scan->direct[f], fd, scan->files[f].name);
 		close(fd);
-		if (rc < 0) /* out of descriptors: not a property of the file */
+		/* opening it again fails for lack of descriptors: not a property of the file */
+		if (rc < 0)
 			return rc;
 	}
 	return 0;
 }
 
+/* Check all blocks of some files. @param stage  step of the progress */
 static int scan_files(struct rung__verify *v, const struct rung__manifest_file *files,
                       uint32_t count, const uint64_t *sums, const char *stage)
 {
@@ -143,7 +155,8 @@ static int scan_files(struct rung__verify *v, const struct rung__manifest_file *
 	return rc;
 }
 
-/* The checksum file against the manifest's list; what cannot be read of it counts as damaged. */
+/* Load the checksums of all blocks, and record which blocks of checksums.npy are damaged. If the
+ * file cannot be read as a whole, none of its checksums are used. */
 static int load_sums(struct rung__verify *v)
 {
 	const struct rung__manifest *m = v->ds->manifest;
@@ -161,8 +174,8 @@ static int load_sums(struct rung__verify *v)
 }
 
 /*
- * A block whose checksum is in a damaged block of checksums.npy is not checked: the damaged block
- * is in the report, and the state of this one is unknown.
+ * Blocks whose checksum is in a damaged block of checksums.npy cannot be checked. They are not
+ * reported: the damaged block is, and a repair checks them again.
  */
 static void pass_unknown(struct rung__verify *v)
 {

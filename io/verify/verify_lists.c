@@ -378,10 +378,10 @@ static int reserve_space(struct lists *l, const struct rung_edges_info *info)
 
 	if (memory < used + ROOM_BYTES_MIN)
 		return rung__fail_min_bytes(used + ROOM_BYTES_MIN,
-		                            "verify: %" PRIu64
-		                            " bytes of memory are too little to compare the lists "
-		                            "of %" PRIu64 " vertices; give at least %" PRIu64,
-		                            memory, m->vertex_count, used + ROOM_BYTES_MIN);
+		                            "verify: comparing the lists of %" PRIu64
+		                            " vertices needs more than %" PRIu64
+		                            " bytes of memory; give at least %" PRIu64,
+		                            m->vertex_count, memory, used + ROOM_BYTES_MIN);
 	l->room_bytes = RUNG__MIN(memory - used, whole);
 	l->indptr_room = rung__malloc_aligned(
 		RUNG__PAGE_BYTES, (size_t)rung__span_room((lists_max(l) + 1) * sizeof(uint64_t)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps and arrays of the data set that is verified. */
+/* The maps of the dataset that is verified, and the specs of its further arrays. */
 #include <string.h>
 
 #include "graph/graph.h"
@@ -20,16 +20,18 @@ int rung__verify_load_maps(struct rung__verify *v)
 		                      m->index_bytes, v->threads);
 	if (rc == 0)
 		return 0;
+	/* without maps the next caller tries again: a repair may have changed the files */
 	rung__free(v->vertex_of_rank);
 	rung__free(v->rank_of_vertex);
 	v->vertex_of_rank = v->rank_of_vertex = NULL;
+	/* these two describe the content of the maps; other failures are of reading them */
 	if (rc != RUNG_E_FORMAT && rc != RUNG_E_RANGE)
 		return rc;
 	v->report.maps_disagree = 1;
 	return RUNG_E_CORRUPT;
 }
 
-/* "features_NAME.npy" */
+/* Whether a file is that of the array `name`: "features_NAME.npy". */
 static bool is_array_file(const char *file_name, const char *name)
 {
 	const size_t prefix = strlen(RUNG__ARRAY_PREFIX), length = strlen(name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Items as jobs, each thread with memory to read into. The caller's thread waits, reports the
- * progress and cancels. */
+/* Items as jobs, with memory for each thread. The caller's thread waits, reports the progress, and
+ * cancels: the user's progress function is always called from the calling thread. */
 #include "base/jobs.h"
 #include "verify/verify_pump.h"
 
@@ -11,6 +11,7 @@ struct pump_run {
 	unsigned char *rooms; /* [threads][pump->room_bytes] */
 };
 
+/* One item in a job: pass the thread's own memory on. */
 static int work(void *ctx, uint64_t item, uint32_t worker)
 {
 	const struct pump_run *run = ctx;
@@ -19,6 +20,7 @@ static int work(void *ctx, uint64_t item, uint32_t worker)
 	return pump->work(pump->ctx, item, run->rooms + worker * pump->room_bytes);
 }
 
+/* The number of threads: the wanted one within its limits, then as memory and items allow. */
 static uint32_t thread_count(const struct rung__pump *pump)
 {
 	uint64_t count = RUNG__MAX((uint64_t)pump->threads, RUNG__PUMP_THREADS_MIN);
@@ -35,6 +37,8 @@ static bool is_canceled(const struct rung__pump *pump, uint64_t done)
 	       pump->progress(pump->progress_ctx, pump->stage, done, pump->item_count);
 }
 
+/* Run the jobs and wait for them. Canceled jobs that are in flight still end: they use the memory
+ * that the caller frees. */
 static int run_jobs(struct pump_run *run, uint32_t threads)
 {
 	const struct rung__pump *pump = run->pump;
@@ -50,6 +54,7 @@ static int run_jobs(struct pump_run *run, uint32_t threads)
 	if (canceled)
 		rung__jobs_stop(jobs);
 	rc = rung__jobs_end(jobs);
+	/* the last call of progress has the total, and may cancel as well */
 	if (canceled || (rc == 0 && is_canceled(pump, pump->item_count)))
 		rc = rung__fail(RUNG_E_CANCELED, "%s: canceled", pump->stage);
 	return rc;

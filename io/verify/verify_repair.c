@@ -110,8 +110,7 @@ static int write_block(const struct repair *r, struct repair_target *t, uint64_t
 }
 
 /* Sync the folder of a file: until then the name of a new file may be lost. For the target of a
- * link this is a different folder than the dataset's, so its
- * path is read from /proc. */
+ * link this is a different folder than the dataset's, so its path is read from /proc. */
 static int sync_folder_of(const struct repair_target *t)
 {
 	char link[40], path[PATH_MAX];

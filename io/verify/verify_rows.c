@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows by vertex in a source against rows by rank in the dataset, both larger than memory.
+ * All rows of a source, in the order of vertices, compared with those of the dataset, in the order
+ * of ranks. Both may be larger than memory.
  *
  * Each side is in random order for the other: fetching rows one by one would cost a read each, and
- * partitioning them into buckets as much disk space as the features. So each side is read once from
- * end to end, and only an identity of each row is kept: the row itself if it is short, otherwise a
- * 128-bit hash, 16 bytes per vertex. What exceeds the budget is done in further passes, each over
- * the whole source and a range of ranks. The probability that two different rows have the same
- * identity is 2^-128.
+ * partitioning them into buckets would need as much disk space as the features. So each side is
+ * read once from end to end, and only a fingerprint of each source row is kept: the row itself if
+ * it is short, otherwise a 128-bit hash, 16 bytes per vertex. If the fingerprints exceed the
+ * budget, there are several passes, each over the whole source and a range of ranks. The
+ * probability that two different rows have the same hash is 2^-128.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -16,25 +17,26 @@
 #include "source/source.h"
 #include "verify/state.h"
 
-#define PASSES_MAX  64u /* below that much memory it would never end */
-#define ROOMS_SHARE 4u  /* of the memory, for reading */
+#define PASSES_MAX  64u /* a budget that needs more passes is refused: it would take days */
+#define ROOMS_SHARE 4u  /* 1/4 of the memory is for read buffers */
 
 struct comparison {
 	const struct rung__verify *v;
 	struct rung__verify_rows *rows;
-	uint64_t rank_first, rank_end; /* of this pass */
-	/* [rank_end - rank_first][RUNG__FINGERPRINT_BYTES], as the source has them */
+	uint64_t rank_first, rank_end; /* ranks of this pass */
+	/* [rank_end - rank_first][RUNG__FINGERPRINT_BYTES] of the source's rows, by rank */
 	unsigned char *prints;
-	uint64_t rows_per_item;
-	struct rung__chunks chunks; /* of the source */
-	struct rung__direct source, staged[RUNG__FILES_MAX];
-	uint64_t items[RUNG__FILES_MAX + 1]; /* first item of each staged file */
-	/* row of the file at which its part of the pass begins, */
+	uint64_t rows_per_item;                              /* rows of one read */
+	struct rung__chunks chunks;                          /* of the source */
+	struct rung__direct source, staged[RUNG__FILES_MAX]; /* fd -1: not open */
+	uint64_t items[RUNG__FILES_MAX + 1];                 /* first item of each staged file */
+	/* rows of each staged file that are compared in this pass: numbers in the file */
 	uint64_t local_first[RUNG__FILES_MAX];
-	uint64_t local_end[RUNG__FILES_MAX]; /* and ends */
-	_Atomic uint64_t different, first_rank;
+	uint64_t local_end[RUNG__FILES_MAX];
+	_Atomic uint64_t different, first_rank; /* results, from all threads */
 };
 
+/* Check that the source has as many rows, and as long ones, as the staged array. */
 static int check_shape(const struct rung__verify *v, const struct rung__verify_rows *rows,
                        const struct rung_array_info *staged)
 {
@@ -43,7 +45,7 @@ static int check_shape(const struct rung__verify *v, const struct rung__verify_r
 	if (info->row_count != staged->row_count || info->row_bytes != staged->row_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has %" PRIu64 " rows of %" PRIu64 " bytes, %s has %" PRIu64
-		                  " of %" PRIu64 "; give the %s it was staged from",
+		                  " of %" PRIu64 "; give the %s that it was staged from",
 		                  rows->spec, info->row_count, info->row_bytes, v->ds->dir,
 		                  staged->row_count, staged->row_bytes,
 		                  strcmp(rows->stage, "rows") == 0 ? "features" : rows->stage);
@@ -67,6 +69,7 @@ int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const
 		                  name, spec);
 	rows->layout = name ? rung__manifest_array_layout(&file->array)
 	                    : rung__manifest_features_layout(m);
+	/* staged in place: the dataset's rows are in the order of vertices as well */
 	if (!name && m->feature_file_count == 0)
 		rows->layout.vertex_of_rank = v->vertex_of_rank;
 	rc = rung_source_open(spec, &rows->src);
@@ -85,6 +88,8 @@ void rung__verify_rows_close(struct rung__verify_rows *rows)
 	rung_source_close(rows->src);
 }
 
+/* First half of a pass: read a chunk of the source, and keep the fingerprints of its rows that are
+ * in the range. Runs in several threads, without a lock: each rank has its own fingerprint. */
 static int open_source(void *ctx, uint64_t item, unsigned char *room)
 {
 	struct comparison *c = ctx;
@@ -105,6 +110,7 @@ static int open_source(void *ctx, uint64_t item, unsigned char *room)
 	return rc;
 }
 
+/* The rank of row number `local` of a staged file. */
 static uint64_t rank_of_local(const struct comparison *c, uint64_t file, uint64_t local)
 {
 	const struct rung__layout *layout = &c->rows->layout;
@@ -117,6 +123,7 @@ static uint64_t rank_of_local(const struct comparison *c, uint64_t file, uint64_
 	       local % layout->block_rows;
 }
 
+/* Count a row that differs. The lowest rank is reported, whichever thread is first. */
 static void note_different(struct comparison *c, uint64_t rank)
 {
 	uint64_t first = c->first_rank;
@@ -126,6 +133,8 @@ static void note_different(struct comparison *c, uint64_t rank)
 		;
 }
 
+/* Second half of a pass: read staged rows, and compare their fingerprints with those of the
+ * source. Runs in several threads. */
 static int check_staged(void *ctx, uint64_t item, unsigned char *room)
 {
 	struct comparison *c = ctx;
@@ -156,8 +165,8 @@ static int check_staged(void *ctx, uint64_t item, unsigned char *room)
 }
 
 /*
- * Rows of the pass in each staged file: they are contiguous there, or, staged in place, at any
- * position.
+ * Divide the staged rows of the pass into items. In features files the ranks of a pass are
+ * contiguous. Rows staged in place may be anywhere, so each pass reads the whole file.
  * @return number of items in all files
  */
 static uint64_t hand_out_items(struct comparison *c)
@@ -176,6 +185,7 @@ static uint64_t hand_out_items(struct comparison *c)
 	return c->items[layout->file_count];
 }
 
+/* Compare the ranks of one pass. The source is complete before the staged rows are read. */
 static int run_pass(struct comparison *c)
 {
 	const struct rung__verify *v = c->v;
@@ -204,7 +214,8 @@ static int run_pass(struct comparison *c)
 	return rc;
 }
 
-/* Ranks of one pass, or a failure. */
+/* Set the number of ranks per pass, from the memory that maps and read buffers leave. @return 0, or
+ * RUNG_E_INVAL; the message has the smallest budget that works */
 static int pass_ranks(const struct rung__verify *v, uint64_t *ranks_out)
 {
 	const uint64_t vertices = v->ds->manifest->vertex_count,
@@ -215,7 +226,7 @@ static int pass_ranks(const struct rung__verify *v, uint64_t *ranks_out)
 	if (rest < least)
 		return rung__fail_min_bytes(least + least / (ROOMS_SHARE - 1) + ROOMS_SHARE,
 		                            "verify: comparing the rows of %" PRIu64
-		                            " vertices does not go with %" PRIu64
+		                            " vertices needs more than %" PRIu64
 		                            " bytes of memory; give at least %" PRIu64,
 		                            vertices, memory,
 		                            least + least / (ROOMS_SHARE - 1) + ROOMS_SHARE);
@@ -223,6 +234,8 @@ static int pass_ranks(const struct rung__verify *v, uint64_t *ranks_out)
 	return 0;
 }
 
+/* Open both sides for direct reads. All members are valid for closing afterwards, also after a
+ * failure. */
 static int open_files(struct comparison *c)
 {
 	const struct rung__source_location place = rung__source_location(c->rows->src);
@@ -273,7 +286,7 @@ int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows
 		rc = run_passes(&c, ranks);
 	rows->different = c.different;
 	rows->first_rank = c.first_rank;
-	if (c.prints) {
+	if (c.prints) { /* otherwise open_files() was not called */
 		pthread_mutex_destroy(&c.chunks.turn);
 		rung__direct_close(&c.source);
 		for (uint64_t f = 0; f < RUNG__FILES_MAX; f++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A sample of the rows, compared byte by byte. Vertices are drawn in ascending order, so reads of
- * the source ascend; the staged rows of a batch are read in the order of their positions.
+ * the source ascend. The staged rows of a batch are sorted by rank, so they are read in the order
+ * of their positions as well. One seed always draws the same sample.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,19 +11,21 @@
 #include "rows/rows.h"
 #include "verify/state.h"
 
-/* of rows: large enough that some of them are neighbours in the source */
+/* bytes of a batch's rows: large enough that some rows are neighbours in the source */
 #define BATCH_BYTES (16u << 20)
 
+/* A row of a batch. */
 struct drawn_row {
-	uint64_t rank, at; /* at: in the batch */
+	uint64_t rank, at; /* at: its number in the batch */
 };
 
+/* Memory of a batch. */
 struct sampled {
-	uint64_t *ids;            /* [count_max] vertices of a batch */
-	struct drawn_row *places; /* [count_max] */
-	unsigned char *staged, *original;
+	uint64_t *ids;                    /* [count_max] vertices, ascending */
+	struct drawn_row *places;         /* [count_max] by rank */
+	unsigned char *staged, *original; /* [count_max] rows, in the order of ids */
 	uint64_t count_max;
-	struct rung__rows gather;
+	struct rung__rows gather; /* reads the source */
 };
 
 bool rung__row_sample_init(struct rung__row_sample *sample, const struct rung__verify *v)
@@ -37,18 +40,19 @@ bool rung__row_sample_init(struct rung__row_sample *sample, const struct rung__v
 	return rows > 0 && rows < vertices;
 }
 
-/* Selection sampling: each vertex is chosen with the probability that completes the sample
- * exactly. */
+/* Selection sampling: each vertex is chosen with the probability left / rest, so every sample is
+ * equally likely and the last vertex completes it. Needs no memory, and ascends. */
 uint64_t rung__row_sample_next(struct rung__row_sample *sample)
 {
 	uint64_t vertex;
 
 	do {
-		/* 53 bits */
+		/* 53 bits: those that a double represents exactly */
 		const uint64_t draw = rung__mix64(rung__mix64(sample->seed) ^ sample->vertex) >> 11;
 		const double rest = (double)(sample->vertex_count - sample->vertex);
 
 		vertex = sample->vertex++;
+		/* all remaining vertices are needed: not left to rounding */
 		if (sample->left == sample->vertex_count - vertex ||
 		    (double)draw * 0x1p-53 * rest < (double)sample->left) {
 			sample->left--;
@@ -64,13 +68,15 @@ static int compare_places(const void *a, const void *b)
 	return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
+/* Read the staged rows of a batch, in the order of ranks. */
 static int read_staged(const struct rung__verify_rows *rows, const struct sampled *s,
                        uint64_t count, int threads)
 {
 	const struct rung__layout *layout = &rows->layout;
 	struct rung__failure failure = { .rc = 0 };
 
-	(void)threads;
+	(void)threads; /* in builds without OpenMP */
+	/* 16 neighbours per thread: reads that follow each other stay close on the device */
 #pragma omp parallel for num_threads(threads) schedule(static, 16)
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t rank = s->places[i].rank, f = rung__row_file(layout, rank);
@@ -84,6 +90,7 @@ static int read_staged(const struct rung__verify_rows *rows, const struct sample
 	return rung__failure_report(&failure);
 }
 
+/* Read the rows of s->ids from both sides, and compare them. */
 static int compare_batch(const struct rung__verify *v, struct rung__verify_rows *rows,
                          struct sampled *s, uint64_t count)
 {
@@ -110,6 +117,7 @@ static int compare_batch(const struct rung__verify *v, struct rung__verify_rows 
 	return rc;
 }
 
+/* Draw and compare batches until the sample is complete. */
 static int compare_sampled(const struct rung__verify *v, struct rung__verify_rows *rows,
                            struct sampled *s, struct rung__row_sample *sample)
 {

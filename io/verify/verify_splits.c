@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splits: few ids, compared in memory. */
+/* Splits compared with their sources, in memory: they have few ids. */
 #include <string.h>
 
 #include "verify/state.h"
@@ -17,6 +17,8 @@ int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *c
 	return rc;
 }
 
+/* Compare a split position by position. If the lengths differ, each missing or additional id counts
+ * as different. */
 static int compare_split(struct rung__verify *v, size_t idx)
 {
 	struct rung_verify_report *report = &v->report;

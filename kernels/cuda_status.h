@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** CUDA errors as rung's: the one funnel. Valid C11, CUDA and C++17. */
+/** Conversion of CUDA errors to rung's, for all code in this folder. Valid C11, CUDA and C++17. */
 #ifndef RUNG_KERNELS_CUDA_STATUS_H
 #define RUNG_KERNELS_CUDA_STATUS_H
 
@@ -25,13 +25,13 @@ static inline int cuda_status_of(cudaError_t err)
 		return RUNG_E_NOMEM;
 	case cudaErrorInvalidValue:
 		return RUNG_E_INVAL;
-	default:
+	default: /* also errors of earlier asynchronous work, which any call may return */
 		return RUNG_E_IO;
 	}
 }
 
-/** 0 for cudaSuccess, else a failure with CUDA's own text; `what` was being done. Takes the error
- * off the thread's record. */
+/** 0 for cudaSuccess, else a failure with CUDA's text; `what` names the step. Clears the thread's
+ * last CUDA error, which the application would otherwise find. */
 static inline int cuda_status(cudaError_t err, const char *what)
 {
 	if (err == cudaSuccess)
@@ -42,7 +42,8 @@ static inline int cuda_status(cudaError_t err, const char *what)
 }
 
 #ifdef __cplusplus
-/** Load kernels. @param block_count_out  how many of the first the current device holds at once */
+/** Load kernels, by a query of the occupancy of each.
+ * @param block_count_out  blocks of the first kernel that the current device holds at once */
 template <class Kernel, size_t count>
 static inline int cuda_load(Kernel *const (&kernels)[count], unsigned threads, const char *what,
                             unsigned *block_count_out)

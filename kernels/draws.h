@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Floyd's draws without replacement (src/sample/sampler_draw.c), by lanes side by side. Valid CUDA
- * and C++17.
+ * Floyd's draws without replacement (src/sample/sampler_draw.c), by several lanes in parallel.
+ * Valid CUDA and C++17.
  *
- * Draw i takes number i of the list's stream, a position below first + i + 1 with first = degree -
- * count, and falls back to position first + i when the position was drawn before. One after the
- * other that is a loop over draws; a group of lanes makes up to 32 draws at once, with the same
- * outcome:
+ * Draw i uses number i of the list's stream: a position below first + i + 1, where first is degree
+ * minus count. It falls back to position first + i if its position was drawn before. On the CPU
+ * this is a loop over draws. A group of lanes makes up to 32 draws at once, with the same outcome:
  *
- * - Numbers that are thrown away (rung__bits_below) move all later draws on by one. They are that
- *   rare that the group just looks again.
- * - A draw falls back when an earlier one took the same position: whether that one kept it or fell
- *   back, by then it was drawn. Or when its position is first + j, which draw j falls back to, and
- *   j did fall back. So a draw hangs on one earlier draw at most, that one on an earlier still:
- *   chains, which are followed in steps of 1, 2, 4, 8 and 16.
- * - Lists of more draws go in chunks of 32; positions of earlier chunks are in a set (struct
- *   draw_set).
+ * - A rejected number (rung__bits_below) shifts all later draws by one number. Rejections are so
+ *   rare that the group then simply repeats the step.
+ * - A draw falls back in two cases. First, if an earlier draw has the same position: it is taken,
+ *   whether that draw kept it or fell back. Second, if its position is first + j, the fallback of
+ *   draw j, and draw j did fall back. A draw therefore depends on at most one earlier draw, which
+ *   may depend on another one. These chains are followed in steps of 1, 2, 4, 8 and 16.
+ * - Lists with more draws are processed in chunks of 32. The positions of earlier chunks are in a
+ *   set (struct draw_set).
  */
 #ifndef RUNG_KERNELS_DRAWS_H
 #define RUNG_KERNELS_DRAWS_H
@@ -25,12 +24,12 @@
 
 #define DRAW_SET_FREE UINT64_MAX /* no position is this: a degree is at most the edge count */
 
-/** Lanes side by side that draw from one list. */
+/** Neighbouring lanes of a warp that draw from one list. */
 struct draw_group {
 	uint32_t lanes; /* a power of two up to 32, the same for the whole warp */
-	uint32_t first; /* lane of the warp */
-	uint32_t at;    /* this lane's place in it */
-	unsigned mask;
+	uint32_t first; /* first lane of the group within the warp */
+	uint32_t at;    /* this lane's index within the group */
+	unsigned mask;  /* lanes of the group, as for __ballot_sync() */
 };
 
 static __device__ __forceinline__ struct draw_group draw_group_of(uint32_t lanes)
@@ -44,12 +43,12 @@ static __device__ __forceinline__ struct draw_group draw_group_of(uint32_t lanes
 }
 
 /**
- * Result of each lane's draw: a position below `limit`. All lanes of the warp call it; the lanes of
- * a group that draw are its first ones.
+ * The draw of each lane: a position below `limit`. All lanes of the warp must call it, because it
+ * votes. The lanes that draw are the first ones of their group.
  *
- * @param key      of the list's stream
- * @param number   in the stream, for this lane if no number is rejected; *number_out is the one it
- *                 used
+ * @param key         of the list's stream
+ * @param number      index in the stream for this lane, if no number is rejected
+ * @param number_out  the index that it used
  */
 static __device__ __forceinline__ uint64_t draw_position(const struct draw_group &group,
                                                          uint64_t key, uint64_t number,
@@ -89,21 +88,23 @@ static __device__ __forceinline__ bool draw_falls_back(const struct draw_group &
 	const unsigned drawing = __ballot_sync(WARP_ALL, draws) & group.mask;
 	const unsigned same = __match_any_sync(WARP_ALL, position) & drawing;
 	const bool twice = draws && (taken || (same & ((1u << lane) - 1)) != 0);
-	/* below `at`: an earlier lane falls back to it; wraps in front of the first */
+	/* below `at`: the fallback of an earlier lane. Smaller positions wrap to huge numbers */
 	const uint64_t of = position - fallback_first;
 	int root = (int)(draws && !twice && of < group.at ? group.first + (uint32_t)of : lane);
 
+	/* pointer doubling: a chain has at most `lanes` draws */
 	for (uint32_t step = 1; step < group.lanes; step *= 2)
 		root = __shfl_sync(WARP_ALL, root, root);
 	return __shfl_sync(WARP_ALL, (int)twice, root) != 0;
 }
 
-/** Positions drawn from one list: open addressing over twice as many slots, by one warp alone. */
+/** Positions drawn from one list: open addressing in twice as many slots, used by one warp only. */
 struct draw_set {
 	unsigned long long *slots;
 	uint64_t slot_count;
 };
 
+/* The first slot to search: the hash scaled to the slot count, which is not a power of two. */
 static __device__ __forceinline__ uint64_t draw_set_begin(const struct draw_set &set,
                                                           uint64_t position)
 {
@@ -124,7 +125,7 @@ static __device__ __forceinline__ bool draw_set_has(const struct draw_set &set, 
 	return false;
 }
 
-/** The position is not in it, and no other lane adds the same. */
+/** Add a position that is not in the set, and that no other lane adds at the same time. */
 static __device__ __forceinline__ void draw_set_add(const struct draw_set &set, uint64_t position)
 {
 	uint64_t slot = draw_set_begin(set, position);

@@ -2,12 +2,12 @@
 /**
  * The end of a launch: detecting its last block and notifying the host. Valid CUDA and C++17.
  *
- * The host polls a word in its own memory, which costs a load and no call to CUDA. The reason why
- * it may use what the launch wrote (output rows, miss lists, the report) once it has read the turn
- * there:
+ * The host polls a word in its own memory, which costs a load and no call to CUDA. Once it has read
+ * the turn there, it may use everything that the launch wrote: output rows, miss lists, the report.
+ * The reason is this chain:
  *
  *     a lane writes -> system fence -> barrier of the block -> the block's ticket, an atomic
- *         -> the last block takes its ticket, the highest -> fence -> report -> fence
+ *         -> the last block draws the highest ticket -> fence -> report -> fence
  *         -> store-release of the word, system scope
  *         -> load-acquire of the word by the host -> the host reads
  *
@@ -36,7 +36,7 @@ static __device__ __forceinline__ void store_release_system(uint32_t *at, uint32
 }
 
 /**
- * Take a ticket for the block. Every thread of the grid comes here once, after its last access
+ * Draw a ticket for the block. Every thread of the grid calls this once, after its last access
  * except those to the report.
  * @return true in the lanes of one warp of the last block, which see the writes of all blocks
  */
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void end_launch(unsigned long long *blocks_don
 {
 	if (threadIdx.x == 0)
 		atomicExch(blocks_done, 0ull);
-	__threadfence_system(); /* each lane's part of the report, and the counts */
+	__threadfence_system(); /* for each lane's part of the report, and for the counts */
 	__syncwarp();
 	if (threadIdx.x == 0 && end.word)
 		store_release_system(end.word, end.turn);

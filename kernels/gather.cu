@@ -6,12 +6,12 @@
  * The blocks of the grid have two roles. Most of them resolve all ids (id, map entry, rank, view,
  * address), one tile per warp at a time, list the misses, count, and copy the rows in memory of
  * GPUs. The first blocks of the grid, as many as saturate the link (rows.h), only copy the rows
- * over a link: it is so much slower that a grid of all that the device holds would keep the SMs
- * from the training for milliseconds. They look these rows up themselves, so they start with the
- * others, no block waits for another, and one launch is enough.
+ * over a link. A link is so much slower that a grid which fills the device would keep the SMs from
+ * the training for milliseconds. These blocks look up their rows themselves, so that they start
+ * together with the others, no block waits for another, and one launch is enough.
  *
- * The grid is bounded: more warps than the device holds gain nothing and take it from the training.
- * A warp takes its next tile from a counter, so a slow tile delays no others. No kernel here waits
+ * The grid is bounded: more warps than the device holds gain nothing, and the training lacks them.
+ * A warp gets its next tile from a counter, so a slow tile delays no others. No kernel here waits
  * for anything.
  *
  * Results are counted in device memory; the block that ends last writes them to the report, which
@@ -27,23 +27,24 @@
 
 #define WARPS (BLOCK_THREADS / WARP_LANES)
 
-/* Ids of a lane that looks for rows over a link: all are in flight together, since few of them may
- * be such rows. */
+/* Ids that a lane looks up together in its search for rows over a link. Few of them may be such
+ * rows, so one lookup at a time would leave the link idle. */
 #define LOOKUPS   4u
 #define CHUNK_IDS (LOOKUPS * WARP_LANES)
-/* Bytes of their rows, if all are over the link: at the end of a gather one warp may copy alone. */
+/* Most bytes of rows in a chunk, if all are over the link: at the end of a gather one warp may copy
+ * a whole chunk alone. */
 #define CHUNK_BYTES 65536u
 
 /** One of the two parts of a gather. */
 struct gather_part {
 	struct rows_shape rows;
-	uint32_t item_ids; /* ids of an item, which one warp looks up; a power of two */
+	uint32_t item_ids; /* ids per item, which one warp looks up; a power of two */
 	uint32_t item_count;
 	uint32_t block_first; /* of the grid */
 	uint32_t block_count;
 };
 
-/* Rows in memory of GPUs and all that is counted or listed; rows over a link. */
+/* NEAR copies rows in memory of GPUs, and counts and lists; LINK copies rows over a link. */
 enum { NEAR, LINK };
 
 struct gather_shape {
@@ -56,7 +57,7 @@ struct link_queue {
 	uint32_t to_rows[WARP_LANES + CHUNK_IDS];
 };
 
-/* Ids of 4 bytes are not extended where they are loaded: that would wait for the load. */
+/* Ids of 4 bytes are sign-extended later, by id_of(): here it would wait for the load. */
 static __device__ __forceinline__ uint64_t load_id(const struct rung__cuda_gather &g, uint64_t i)
 {
 	if (g.id_dtype == RUNG_I64 || g.id_dtype == RUNG_U64)
@@ -75,6 +76,7 @@ static __device__ __forceinline__ uint64_t id_at(const struct rung__cuda_gather 
 	return id_of(g, load_id(g, i));
 }
 
+/* The id must be below row_count. The entry is untrusted. */
 static __device__ __forceinline__ uint64_t rank_at(const struct rung__cuda_gather &g, uint64_t id)
 {
 	if (!g.rank_of_vertex)
@@ -84,6 +86,7 @@ static __device__ __forceinline__ uint64_t rank_at(const struct rung__cuda_gathe
 	return __ldg((const unsigned long long *)g.rank_of_vertex + id);
 }
 
+/* Counts invalid ids and keeps the smallest index. One lane does it for the warp. */
 static __device__ __forceinline__ void report_bad(const struct rung__cuda_gather &g,
                                                   uint64_t index_first, bool bad)
 {
@@ -96,6 +99,7 @@ static __device__ __forceinline__ void report_bad(const struct rung__cuda_gather
 	}
 }
 
+/* Appends the warp's misses to the lists with one atomic. The order of the lists is arbitrary. */
 static __device__ __forceinline__ void list_misses(const struct rung__cuda_gather &g, uint64_t i,
                                                    uint64_t rank, bool miss)
 {
@@ -116,7 +120,7 @@ static __device__ __forceinline__ void list_misses(const struct rung__cuda_gathe
 	}
 }
 
-/* Lane v keeps the rows of view v. */
+/* Adds the warp's rows per view: lane v keeps the count of view v until the block ends. */
 static __device__ __forceinline__ uint32_t count_views(const struct rung__cuda_gather &g,
                                                        uint32_t view, uint32_t counted)
 {
@@ -129,7 +133,8 @@ static __device__ __forceinline__ uint32_t count_views(const struct rung__cuda_g
 	return counted;
 }
 
-/* All that the lanes of warp 0 write, one word each: misses, ids outside, rows of the views. */
+/* Moves the counts to the report and zeroes them for the next gather. One warp of the last block
+ * calls it. */
 static __device__ __forceinline__ void write_report(const struct rung__cuda_gather &g)
 {
 	const unsigned lane = threadIdx.x % WARP_LANES;
@@ -154,7 +159,7 @@ static __device__ __forceinline__ void write_report(const struct rung__cuda_gath
 	atomicExch(&g.counts->items_taken[LINK], 0u);
 }
 
-/* Every thread of the grid comes here once. */
+/* Every thread of the grid calls this once. */
 static __device__ __forceinline__ void finish_block(const struct rung__cuda_gather &g,
                                                     uint32_t view_rows)
 {
@@ -168,7 +173,7 @@ static __device__ __forceinline__ void finish_block(const struct rung__cuda_gath
 	end_launch(&g.counts->blocks_done, g.end);
 }
 
-/* The next item of a warp; the first one is its own number. */
+/* The next item of a warp. Its first item is its own number, without an atomic. */
 static __device__ __forceinline__ uint32_t next_item(unsigned *taken,
                                                      const struct gather_part &part)
 {
@@ -183,7 +188,7 @@ static __device__ __forceinline__ uint32_t next_item(unsigned *taken,
 	return item < part.item_count - warps ? warps + item : part.item_count;
 }
 
-/* The lane of bit n of `lanes` that are set, n from 0; any lane when there are fewer. */
+/* The lane of set bit number n of `lanes`, counted from 0; any lane if fewer bits are set. */
 static __device__ __forceinline__ uint32_t nth_lane(unsigned lanes, uint32_t n)
 {
 	uint32_t lane = 0;
@@ -216,7 +221,8 @@ static __device__ __forceinline__ uint32_t pack_rows(struct row_move *move)
 	return count;
 }
 
-/* Look up a tile: list, count, and bring the rows that are not over a link. @return rows */
+/* Looks up a tile: lists misses, counts, and sets `move` for rows that are not over a link; LINK
+ * blocks copy the others. @return the number of rows, in the first lanes */
 static __device__ __forceinline__ uint32_t near_rows(const struct rung__cuda_gather &g,
                                                      uint64_t first, uint32_t count,
                                                      uint32_t *view_rows, struct row_move *move)
@@ -261,7 +267,8 @@ static __device__ __forceinline__ bool is_over_link(const struct rung__cuda_gath
 	return over_link;
 }
 
-/* Add the rows over a link among some ids to the waiting ones. @return how many wait then */
+/* Adds the rows over a link among `count` ids to the queue. The lookups of a lane are split into
+ * three loops, so that its loads are in flight together. @return the number of waiting rows */
 static __device__ __forceinline__ uint32_t find_link_rows(const struct rung__cuda_gather &g,
                                                           uint64_t first, uint32_t count,
                                                           struct link_queue *queue,
@@ -300,7 +307,7 @@ static __device__ __forceinline__ uint32_t find_link_rows(const struct rung__cud
 	return waiting;
 }
 
-/* Take the row of a lane out of the queue; lanes from `count` on have none. */
+/* Removes one row per lane from the queue; lanes from `count` on get none. */
 static __device__ __forceinline__ struct row_move copy_link_row(const struct rung__cuda_gather &g,
                                                                 const struct link_queue *queue,
                                                                 uint32_t first, uint32_t count)
@@ -331,7 +338,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 	uint32_t view_rows = 0;
 	uint32_t waiting = 0; /* rows over a link in the queue */
 
-	/* One loop and one copy_rows() for both parts: for two there are not enough registers. */
+	/* One loop and one copy_rows() for both parts: two would need too many registers. */
 	while (item < part.item_count || waiting > 0) {
 		const uint64_t first = (uint64_t)item * part.item_ids;
 		struct row_move move;
@@ -341,7 +348,8 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 			rows = near_rows(g, first, part.item_ids, &view_rows, &move);
 			item = next_item(taken, part);
 		} else {
-			/* Collect a tile first: few rows among many ids are in flight together. */
+			/* Collect a full tile first, so that its rows are in flight together even
+			 * if only few of the ids are over a link. */
 			if (item < part.item_count && waiting < part.rows.tile_rows) {
 				waiting = find_link_rows(g, first, part.item_ids, queue, waiting);
 				item = next_item(taken, part);
@@ -369,10 +377,9 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 	int rc;
 
 	if (!wide && g->id_dtype != RUNG_I32 && g->id_dtype != RUNG_U32)
-		return rung__fail(
-			RUNG_E_INVAL,
-			"gather kernel: ids of dtype number %d: give i32, u32, i64 or u64",
-			(int)g->id_dtype);
+		return rung__fail(RUNG_E_INVAL,
+		                  "gather kernel: ids of dtype number %d; use i32, u32, i64 or u64",
+		                  (int)g->id_dtype);
 	if (g->id_count > UINT32_MAX)
 		return rung__fail(RUNG_E_INVAL, "gather kernel: %" PRIu64 " ids, at most %" PRIu32,
 		                  g->id_count, UINT32_MAX);
@@ -384,7 +391,7 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 	                          (uintptr_t)g->rank_of_vertex % g->map_bytes != 0))
 		return rung__fail(
 			RUNG_E_INVAL,
-			"gather kernel: map entries of %u bytes: give 4 or 8, aligned to them",
+			"gather kernel: map entries of %u bytes; use 4 or 8, aligned to their size",
 			(unsigned)g->map_bytes);
 	rc = check_rows("gather kernel", g->row_bytes, g->out_stride);
 	if (rc < 0)
@@ -397,8 +404,8 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 	return check_views("gather kernel", g->views, g->view_count, g->row_count, g->row_bytes);
 }
 
-/* Bases and strides of the views that hold rows, combined by OR: those of GPUs, and those over a
- * link. 0: there are none. */
+/* Bases and strides of the views that hold rows, combined by OR, separately for GPUs and links. The
+ * result determines the widest aligned piece. 0: no rows. */
 static void ored_views(const struct rung__cuda_gather *g, uint64_t *near_out, uint64_t *link_out)
 {
 	uint64_t rank_first = 0;
@@ -420,10 +427,12 @@ static uint32_t item_count(const struct rung__cuda_gather *g, uint32_t item_ids)
 	return (uint32_t)((g->id_count + item_ids - 1) / item_ids);
 }
 
+/* Half of the grid at most, and no more than saturates the link. Chunks shrink until each warp has
+ * one, and none has too many bytes. */
 static void shape_link(const struct rung__cuda_gather *g, uint32_t piece, uint64_t link,
                        unsigned block_count, struct gather_part *part)
 {
-	const unsigned half = RUNG__MAX(block_count / 2, 1u); /* the others look up all ids */
+	const unsigned half = RUNG__MAX(block_count / 2, 1u); /* the other half looks up all ids */
 	const unsigned blocks = RUNG__MIN(link_blocks(piece, g->link_bytes), half);
 
 	part->rows = rows_shape_make(g->row_bytes, piece, link, g->id_count, blocks);
@@ -441,7 +450,7 @@ static void shape_near(const struct rung__cuda_gather *g, uint32_t piece, uint64
 	const unsigned blocks = block_count > block_first ? block_count - block_first : 1;
 
 	part->rows = rows_shape_make(g->row_bytes, piece, 0, g->id_count, blocks);
-	if (!near) /* only looked up: no tile is large */
+	if (!near) /* tiles are only looked up, so their rows do not limit their size */
 		part->rows.tile_rows = WARP_LANES;
 	part->item_ids = part->rows.tile_rows;
 	part->item_count = item_count(g, part->item_ids);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The CUDA operations, as C functions: gather and scatter of rows; sampling is in sampler_launch.h.
- * One operation is one .cu file.
+ * The CUDA operations as C functions: gather and scatter of rows. Sampling is in sampler_launch.h.
+ * There is one .cu file per operation.
  *
  * Both are asynchronous: they queue their work on a stream and return. Nothing is allocated,
  * nothing waits, nothing is logged. All pointers inside the structs are addresses that the current
@@ -53,23 +53,23 @@ struct rung__cuda_view {
 	uint64_t rank_end; /* not below that of the view before, at most row_count */
 };
 
-/** Counted while a gather runs, in device memory: all zero before the first one; each gather leaves
- * it zero again. */
+/** Counters of a running gather, in device memory. They must be zero before the first gather, and
+ * each gather leaves them zero again. */
 struct rung__cuda_counts {
 	unsigned long long miss_count;
 	unsigned long long bad_count;
-	unsigned long long bad_index_inverted; /* so that zero, and a maximum, will do */
+	/* ~ of the smallest index of a bad id, as a maximum that starts at zero */
+	unsigned long long bad_index_inverted;
 	unsigned long long view_rows[RUNG__CUDA_VIEWS_MAX];
-	unsigned items_taken[2];
+	unsigned items_taken[2]; /* by warps beyond their first one, of NEAR and LINK (gather.cu) */
 	unsigned long long blocks_done;
 };
 
 /** Results of a gather, written by its last block: memory of the device, or mapped host memory. */
 struct rung__cuda_report {
 	uint64_t miss_count; /* entries of miss_ranks and miss_rows */
-	uint64_t bad_count;  /* ids outside 0..row_count-1; their output rows are left alone */
-	/* smallest index of one, and the id there (negative ones sign-extended): valid while
-	 * bad_count > 0 */
+	uint64_t bad_count;  /* ids outside 0..row_count-1; their output rows are not written */
+	/* smallest index of such an id, and the id (sign-extended): valid if bad_count > 0 */
 	uint64_t bad_index;
 	uint64_t bad_id;
 	uint64_t view_rows[RUNG__CUDA_VIEWS_MAX]; /* rows copied from each view */
@@ -81,7 +81,7 @@ struct rung__cuda_report {
  */
 struct rung__cuda_end {
 	uint32_t *word; /* mapped host memory; NULL: the host is not notified */
-	uint32_t turn;  /* not that of the launch before with the same word */
+	uint32_t turn;  /* differs from that of the previous launch with the same word */
 };
 
 struct rung__cuda_gather {
@@ -89,7 +89,7 @@ struct rung__cuda_gather {
 	uint64_t id_count; /* below 2^32: output rows are numbered with 4 bytes */
 	/* RUNG_I32, RUNG_U32, RUNG_I64 or RUNG_U64; ids aligned to their width */
 	enum rung_dtype id_dtype;
-	uint32_t map_bytes;         /* 4 or 8 bytes an entry of the map */
+	uint32_t map_bytes;         /* of an entry of the map: 4 or 8 */
 	const void *rank_of_vertex; /* row_count entries; NULL: ids are ranks */
 	uint64_t row_count;         /* ids and ranks are below it */
 	uint32_t row_bytes;         /* 1..RUNG__CUDA_ROW_BYTES_MAX */
@@ -97,18 +97,18 @@ struct rung__cuda_gather {
 	struct rung__cuda_view views[RUNG__CUDA_VIEWS_MAX];
 	unsigned char *out;  /* row i of the list goes to out + i * out_stride */
 	uint64_t out_stride; /* at least row_bytes */
-	/* arrays of id_count entries, in any order: rank and output row of ids after all views.
+	/* arrays of id_count entries: rank and output row of ids beyond all views, in any order.
 	 * miss_ranks NULL: they are counted, not listed */
 	uint64_t *miss_ranks;
 	uint32_t *miss_rows;
 	uint64_t link_bytes; /* to keep in flight over links; 0: LINK_BYTES of rows.h */
-	struct rung__cuda_counts *counts; /* of no other gather at the same time */
+	struct rung__cuda_counts *counts; /* not used by another gather at the same time */
 	struct rung__cuda_report *report; /* written unless id_count is 0, as is the word */
 	struct rung__cuda_end end;
 };
 
 /**
- * Copy the rows that the views hold, list the others.
+ * Copy the rows that the views hold and list the others.
  *
  * @param block_count  upper bound of the grid, from rung__cuda_gather_blocks(); fewer are started
  *                     for less work, but at least two if rows are over a link
@@ -121,17 +121,17 @@ int rung__cuda_gather_launch(const struct rung__cuda_gather *gather, unsigned bl
                              struct CUstream_st *stream);
 
 /**
- * Blocks of the gather that the current device holds at once. Loads the kernels, so that no later
- * launch has to: call it when opening.
+ * The number of blocks of the gather that the current device holds at once. Loads the kernels, so
+ * that no later launch has to: call it when opening.
  * @return 0, or as rung__cuda_gather_launch()
  */
 int rung__cuda_gather_blocks(unsigned *block_count_out);
 
-/** Rows in slots, and their output rows. Refill creates the lists, so they are not checked. */
+/** Rows in staging slots, and their output rows. Refill creates the lists, so they are trusted. */
 struct rung__cuda_scatter {
 	const unsigned char *slots; /* mapped host memory */
 	const uint64_t *offsets;    /* where row i begins, in bytes from slots; repeats allowed */
-	/* where it goes; the same output row twice only with the same bytes */
+	/* the output row of row i; the same output row twice only with the same bytes */
 	const uint32_t *out_rows;
 	uint64_t count;
 	uint64_t offset_align; /* power of two that divides every offset; 0: 1 */
@@ -140,9 +140,9 @@ struct rung__cuda_scatter {
 	uint64_t link_bytes;   /* as in a gather */
 	unsigned char *out;    /* output row r is at out + r * out_stride */
 	uint64_t out_stride;   /* at least row_bytes */
-	/* device memory, zero; each scatter resets it to zero. NULL: there is no word */
+	/* device memory, zero; each scatter resets it to zero. NULL: without a word */
 	unsigned long long *blocks_done;
-	struct rung__cuda_end end; /* its word stays as it is when count is 0 */
+	struct rung__cuda_end end; /* its word is unchanged if count is 0 */
 };
 
 /** Copy rows from slots to output rows. @param block_count, stream, @return as

@@ -19,32 +19,32 @@
 #include "warp.h"
 
 #define COPY_AHEAD 4u
-/* 64 registers a thread: four blocks, 64 KiB in flight on an SM. ptxas uses more when it may, for
- * three blocks. */
+/* 64 registers per thread allow four blocks, with 64 KiB in flight on an SM. Without this bound,
+ * ptxas uses more registers, which leaves three blocks. */
 #define COPY_BLOCKS_PER_SM 4
 
-/* A warp that begins last ends one tile after the others: rows of 4 KiB, 32 to a tile, would let it
+/* The warp that starts last ends one tile after the others. With tiles of 32 rows of 4 KiB it would
  * run alone for long. */
 #define TILE_BYTES 16384u
 
-/** How the rows of one launch are cut; the same for all of its warps. */
+/** The division of rows into pieces and tiles, the same for all warps of a launch. */
 struct rows_shape {
 	uint32_t row_bytes;
 	uint32_t lanes_log2; /* lanes per row: 2, 4, 8, 16 or 32 */
 	uint32_t rounds;     /* until a row is copied */
-	uint32_t tile_rows;  /* rows of a tile: a power of two, 32 / lanes at least */
+	uint32_t tile_rows;  /* rows of a tile: a power of two, at least 32 / lanes */
 	/* rows over a link: the line, or the part of it that the lanes of a row cover, minus one;
 	 * otherwise 0 */
 	uint32_t head_mask;
 };
 
-/** A lane's row: from NULL, nothing is copied. */
+/** The row of a lane. from NULL: nothing is copied. */
 struct row_move {
 	const unsigned char *from;
 	uint32_t to_row;
 };
 
-/** Copy up to 32 rows, of which lane l brings row l. Called by all lanes of a warp together. */
+/** Copy up to 32 rows; lane l has the address of row l. All lanes of a warp call it together. */
 template <class Piece>
 static __device__ __forceinline__ void copy_rows(const struct row_move &mine, uint32_t row_count,
                                                  const struct rows_shape &shape, unsigned char *out,
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void copy_rows(const struct row_move &mine, ui
 {
 	const uint32_t lanes = 1u << shape.lanes_log2;
 	const uint32_t lane = threadIdx.x % WARP_LANES;
-	const uint32_t groups = WARP_LANES >> shape.lanes_log2; /* rows side by side */
+	const uint32_t groups = WARP_LANES >> shape.lanes_log2; /* rows copied at the same time */
 	const uint32_t group = lane >> shape.lanes_log2;
 	const uint32_t lane_at = (lane & (lanes - 1)) * (uint32_t)sizeof(Piece);
 	const uint32_t round_bytes = lanes * (uint32_t)sizeof(Piece);
@@ -72,13 +72,13 @@ static __device__ __forceinline__ void copy_rows(const struct row_move &mine, ui
 		 * stores. */
 #pragma unroll
 		for (uint32_t k = 0; k < COPY_AHEAD; k++) {
-			/* past the last item the row number wraps; nothing is copied then */
+			/* after the last item the row number wraps; nothing is copied then */
 			const uint32_t owner = row % WARP_LANES;
 			const unsigned long long begin =
 				__shfl_sync(WARP_ALL, mine_from, (int)owner);
 			const uint32_t to_row = __shfl_sync(WARP_ALL, mine.to_row, (int)owner);
 			const uint32_t head = (uint32_t)begin & shape.head_mask;
-			/* in front of the row: wraps to a huge number */
+			/* before the row: wraps to a huge number, so nothing is copied */
 			const uint32_t at = round * round_bytes + lane_at - head;
 
 			to[k] = NULL;
@@ -103,7 +103,7 @@ static __device__ __forceinline__ void copy_rows(const struct row_move &mine, ui
 
 /* ---- host side ---- */
 
-/** The widest pieces that divide all bases, strides and sizes, which are or-ed. */
+/** The widest piece that divides all bases, strides and sizes, which are combined by OR. */
 static inline uint32_t piece_bytes(uint64_t ored)
 {
 	return ored % 16 == 0 ? 16 : ored % 4 == 0 ? 4 : 1;
@@ -127,8 +127,9 @@ static inline unsigned link_blocks(uint32_t piece, uint64_t link_bytes)
 
 /**
  * @param piece        bytes of a piece
- * @param link_ored    bases and strides of rows over a link, or-ed; 0 when none is
- * @param block_count  bound of the grid
+ * @param link_ored    bases and strides of rows over a link, combined by OR; 0: no such rows
+ * @param count        rows of the launch
+ * @param block_count  upper bound of the grid
  */
 static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t piece,
                                                 uint64_t link_ored, uint64_t count,
@@ -137,22 +138,24 @@ static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t pie
 	const uint64_t warps_max = (uint64_t)block_count * (BLOCK_THREADS / WARP_LANES);
 	const uint32_t pieces = (row_bytes + piece - 1) / piece;
 	struct rows_shape shape = { row_bytes, 1, 0, WARP_LANES, 0 };
+	/* a row of fewer than 32 pieces shares the warp with another row */
 	const uint32_t lanes_log2_max = pieces < WARP_LANES ? 4 : 5;
 	uint32_t head_max = 0;
 	uint32_t round_bytes;
 
 	while (shape.lanes_log2 < lanes_log2_max && (1u << shape.lanes_log2) < pieces)
 		shape.lanes_log2++;
-	if (link_ored % LINE_BYTES != 0) /* rows begin inside lines: a round has to cover one */
+	if (link_ored % LINE_BYTES != 0) /* rows begin inside lines: a round must cover a line */
 		while (shape.lanes_log2 < 5 && (piece << shape.lanes_log2) < LINE_BYTES)
 			shape.lanes_log2++;
 	round_bytes = piece << shape.lanes_log2;
 	if (link_ored != 0)
 		shape.head_mask = (round_bytes < LINE_BYTES ? round_bytes : LINE_BYTES) - 1;
+	/* the most bytes between the line and the row: they may cost another round */
 	if ((link_ored & shape.head_mask) != 0)
 		head_max = shape.head_mask + 1 - piece;
 	shape.rounds = (row_bytes + head_max + round_bytes - 1) / round_bytes;
-	/* few rows: smaller tiles, so that all warps of the grid have work */
+	/* large rows and few rows: smaller tiles, so that all warps of the grid have work */
 	while (shape.tile_rows > WARP_LANES >> shape.lanes_log2 &&
 	       ((uint64_t)shape.tile_rows * row_bytes > TILE_BYTES ||
 	        (count + shape.tile_rows - 1) / shape.tile_rows < warps_max))
@@ -160,7 +163,7 @@ static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t pie
 	return shape;
 }
 
-/** Blocks to start: enough for one tile a warp, at most block_count. */
+/** The number of blocks to start: enough for one tile per warp, at most block_count. */
 static inline unsigned rows_blocks(const struct rows_shape *shape, uint64_t count,
                                    unsigned block_count)
 {
@@ -171,7 +174,7 @@ static inline unsigned rows_blocks(const struct rows_shape *shape, uint64_t coun
 	return blocks < block_count ? (unsigned)blocks : block_count;
 }
 
-/** @param kernels  for pieces of 16, 4 and 1 bytes */
+/** Start the kernel for the size of a piece. @param kernels  for pieces of 16, 4 and 1 bytes */
 template <class Work, class Shape>
 static inline cudaError_t start_pieces(void (*const (&kernels)[3])(Work, Shape), uint32_t piece,
                                        Work work, Shape shape, unsigned blocks, cudaStream_t stream)
@@ -184,7 +187,7 @@ static inline cudaError_t start_pieces(void (*const (&kernels)[3])(Work, Shape),
 	                        dim3(blocks), dim3(BLOCK_THREADS), args, 0, stream);
 }
 
-/** @param who  begins the sentence of a failure. @return 0 or RUNG_E_INVAL */
+/** @param who  names the kernel in the message. @return 0 or RUNG_E_INVAL */
 static inline int check_rows(const char *who, uint32_t row_bytes, uint64_t out_stride)
 {
 	if (row_bytes < 1 || row_bytes > RUNG__CUDA_ROW_BYTES_MAX)

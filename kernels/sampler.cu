@@ -7,19 +7,19 @@
  *   edges     one block          sums to prefixes; do the edges fit?
  *   offsets   tiles of vertices  the block's indptr
  *   draw      groups of lanes    positions in the lists (draws.h), one list per group
- *   take      edges              lists that are used whole; only for large fanouts
+ *   whole     edges              positions of lists that are used whole; only for large fanouts
  *   look_up   edges              the neighbour's id, from its tier; its slot in the vertex table
  *   fresh     tiles of edges     which edges add a vertex: sums of tiles
  *   vertices  one block          sums to prefixes; do the vertices fit?
  *   number    tiles of edges     new vertices get the next numbers, in the order of their edges
  *   positions edges              ids to numbers
  *
- * Reason: the cost is in random reads of the graph's arrays, perhaps over a link, and of the table.
- * Both are done edge by edge, so that every thread has a load in flight whatever the degrees are: a
- * vertex with millions of neighbours is spread over the grid. Only drawing goes list by list; it
- * reads no tier, and a short list costs a warp as much as its share of 32 lanes. Whole lists need
- * no draws: up to 32 neighbours the group writes them, and above that each edge finds its list in
- * indptr.
+ * The reason for this division: the cost is in random reads of the graph's arrays, perhaps over a
+ * link, and of the table. Both are done edge by edge, so that every thread has a load in flight
+ * whatever the degrees are, and a vertex with millions of neighbours is spread over the grid. Only
+ * the draws are done list by list. They read no tier, and a short list uses only its group of lanes
+ * of a warp. Whole lists need no draws: up to 32 neighbours the group writes them, and above that
+ * each edge finds its list in indptr.
  *
  * Equality with the CPU's batch: draws depend on the key, not on the thread. A vertex's number is
  * decided by the smallest edge that leads to it: an edge offers its position after all existing
@@ -38,7 +38,7 @@
 
 #define WARPS (BLOCK_THREADS / WARP_LANES)
 
-/* One warp. The last kernel of a batch. */
+/* Copies the report to the host. One warp; the last kernel of a batch. */
 static __global__ void write_report(const struct sample_state *state,
                                     struct rung__cuda_sample_report *report)
 {
@@ -58,7 +58,7 @@ static __global__ void write_report(const struct sample_state *state,
 static_assert(offsetof(struct rung__cuda_sample_report, outcome) == 0,
               "write_report uses it as the first word");
 static_assert(sizeof(struct sample_step) + sizeof(struct rung__cuda_graph) <= 4096,
-              "what a kernel's arguments may be");
+              "the limit of a kernel's arguments");
 
 struct sample_launch {
 	struct sample_step step;
@@ -67,7 +67,7 @@ struct sample_launch {
 	cudaStream_t stream;
 };
 
-/* Number of blocks for `items` items, `per_block` in each; at least one, at most the bound. */
+/* The number of blocks for `items` items, `block_items` per block: from one to the bound. */
 static unsigned blocks_for(const struct sample_launch &l, uint64_t items, uint64_t block_items)
 {
 	const uint64_t blocks = items / block_items + (items % block_items != 0);
@@ -75,7 +75,7 @@ static unsigned blocks_for(const struct sample_launch &l, uint64_t items, uint64
 	return blocks < 1 ? 1 : (unsigned)RUNG__MIN(blocks, (uint64_t)l.block_count);
 }
 
-/* Start a kernel with the step and `args`; nothing after an error. */
+/* Starts a kernel with the step and `args`. Does nothing after an error. */
 template <class... Args>
 static void start(cudaError_t *err, const struct sample_launch &l, unsigned blocks,
                   void (*kernel)(struct sample_step, Args...), Args... args)
@@ -88,7 +88,7 @@ static void start(cudaError_t *err, const struct sample_launch &l, unsigned bloc
 		                        l.stream);
 }
 
-/* Lanes of a group for this fanout. */
+/* The lanes of a group for this fanout: the next power of two. */
 static uint32_t lanes_for(uint32_t fanout)
 {
 	uint32_t lanes = 1;
@@ -107,7 +107,7 @@ static void start_seeds(cudaError_t *err, const struct sample_launch &l)
 	start(err, l, 1, merge_seeds);
 }
 
-/* Counts are on the device: grids are for the largest possible counts, or smaller. */
+/* The counts are on the device, so the grids are for the largest counts, up to the bound. */
 static void start_hop(cudaError_t *err, const struct sample_launch &l, uint64_t dst_max)
 {
 	const uint32_t fanout = l.step.fanout;
@@ -188,7 +188,7 @@ extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler
 	err = cudaMemsetAsync(l.step.state, 0, sizeof(*l.step.state), stream);
 	if (err == cudaSuccess)
 		err = cudaMemsetAsync(l.step.table.slots, 0xff, (l.step.table.mask + 1) * 16,
-		                      stream); /* TABLE_NONE */
+		                      stream); /* all slots TABLE_NONE */
 	start_seeds(&err, l);
 	for (uint32_t hop = 0; hop < sampler->hop_count; hop++) {
 		l.step.hop = hop;
@@ -214,7 +214,7 @@ extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler
 extern "C" int rung__cuda_sampler_blocks(unsigned *block_count_out)
 {
 	static const void *const kernels[] = {
-		/* the first: what a batch spends its time in */
+		/* first, because it determines block_count: most time of a batch is spent in it */
 		(const void *)look_up,       (const void *)read_seeds,
 		(const void *)check_seeds,   (const void *)merge_seeds,
 		(const void *)find_lists,    (const void *)merge_edges,

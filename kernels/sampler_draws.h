@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The sampler's kernels that choose places in the graph's indices, one for each edge. Valid CUDA
- * and C++17. */
+/** The sampler's kernels that choose the neighbours: they write a position in the graph's indices
+ * for each edge (`where`). Valid CUDA and C++17. */
 #ifndef RUNG_KERNELS_SAMPLER_DRAWS_H
 #define RUNG_KERNELS_SAMPLER_DRAWS_H
 
 #include "draws.h"
 #include "sampler_step.h"
 
-/* Fanouts up to 32: a group of lanes a list, a lane an edge. */
+/* Fanouts up to 32: one group of lanes per list, one lane per edge. A warp has 32 / lanes groups,
+ * which iterate together, because draw_position() votes over the whole warp. */
 static __global__ void draw_short(const __grid_constant__ struct sample_step s, uint32_t lanes)
 {
 	const struct draw_group group = draw_group_of(lanes);
@@ -22,12 +23,12 @@ static __global__ void draw_short(const __grid_constant__ struct sample_step s, 
 			       draws = i < count ? __ldg(s.indptr + i + 1) - at : 0;
 		const uint64_t degree = i < count ? __ldg(s.degrees + i) : 0;
 		const bool mine = group.at < draws, chosen = mine && draws < degree;
-		uint64_t position = group.at;
+		uint64_t position = group.at; /* of a list that is used whole */
 
 		if (__ballot_sync(WARP_ALL, chosen)) {
 			const uint64_t key =
 				chosen ? rung__key_join(s.hop_key, __ldg(s.vertices + i)) : 0;
-			/* of this lane's draw */
+			/* the fallback of this lane's draw; it draws below the next position */
 			const uint64_t fallback = degree - draws + group.at;
 			uint64_t number;
 			const uint64_t drawn =
@@ -43,7 +44,7 @@ static __global__ void draw_short(const __grid_constant__ struct sample_step s, 
 	}
 }
 
-/* One list, in chunks of 32 draws. The set holds what earlier chunks drew. */
+/* Draws from one list in chunks of 32. The set holds the positions of earlier chunks. */
 static __device__ __forceinline__ void draw_list(const struct sample_step &s, uint64_t i,
                                                  uint64_t at, uint64_t draws, uint64_t degree)
 {
@@ -51,6 +52,7 @@ static __device__ __forceinline__ void draw_list(const struct sample_step &s, ui
 	const struct draw_set set = { s.sets + 2 * at, 2 * draws };
 	const uint64_t key = rung__key_join(s.hop_key, __ldg(s.vertices + i)),
 		       begin = __ldg(s.begins + i);
+	/* rejections shift it, so a chunk continues after the last number of the previous one */
 	uint64_t number = warp.at;
 
 	for (uint64_t k = warp.at; k < set.slot_count; k += WARP_LANES)
@@ -71,11 +73,11 @@ static __device__ __forceinline__ void draw_list(const struct sample_step &s, ui
 			__stwb(s.where + at + chunk + warp.at, begin + position);
 		}
 		number = __shfl_sync(WARP_ALL, number, (int)WARP_LANES - 1) + 1 + warp.at;
-		__syncwarp(); /* the next chunk finds all of this one in the set */
+		__syncwarp(); /* the next chunk must find all positions of this one */
 	}
 }
 
-/* Fanouts above 32: a warp a list, if it is longer. */
+/* Fanouts above 32: one warp per list that is longer than the fanout. */
 static __global__ void draw_long(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t count = dst_count_of(s);
@@ -91,7 +93,7 @@ static __global__ void draw_long(const __grid_constant__ struct sample_step s)
 	}
 }
 
-/* The destination of an edge: the last one whose offset is at or before it. */
+/* The destination of an edge, by binary search: the last one whose offset is at or before it. */
 static __device__ __forceinline__ uint64_t dst_of_edge(const uint64_t *indptr, uint64_t dst_count,
                                                        uint64_t edge)
 {
@@ -108,7 +110,8 @@ static __device__ __forceinline__ uint64_t dst_of_edge(const uint64_t *indptr, u
 	return low;
 }
 
-/* Fanouts above 32: edges of lists that are taken whole. */
+/* Fanouts above 32: edges of lists that are used whole. One thread per edge, so that a long list is
+ * spread over the grid. */
 static __global__ void copy_whole_lists(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t dst_count = dst_count_of(s), edge_count = edge_count_of(s);

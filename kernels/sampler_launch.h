@@ -35,9 +35,9 @@ extern "C" {
 
 /**
  * An array of a graph, divided into lines of 128 bytes: item e is in line e * item_bytes / 128.
- * Lines are in views as rows are, each in one of them. Strides are 128 or more; bases and strides
- * are multiples of item_bytes, and of 128 where speed matters. Of the last line, only the part with
- * items is read.
+ * Each line is in one view, like a row. Strides are at least 128. Bases and strides are multiples
+ * of item_bytes, and preferably of 128, for speed. Only the part of the last line that has items is
+ * read.
  */
 struct rung__cuda_array {
 	uint32_t item_bytes; /* 4 or 8 */
@@ -53,8 +53,7 @@ static inline uint64_t rung__cuda_lines(uint64_t item_count, uint32_t item_bytes
 	return item_count / line_items + (item_count % line_items != 0);
 }
 
-/** A graph as rung/graph.h has it. Its arrays are untrusted: what a batch reads of them is checked
- * before it is used. */
+/** A graph as in rung/graph.h. Its arrays are untrusted: entries are checked before use. */
 struct rung__cuda_graph {
 	uint64_t vertex_count;
 	uint64_t edge_count;
@@ -64,7 +63,7 @@ struct rung__cuda_graph {
 
 /** Capacity of a batch. A batch that needs more ends with a report of its needs. */
 struct rung__cuda_sample_room {
-	/* before each hop, [0] the seeds, and after the last; not decreasing */
+	/* vertices before each hop ([0]: the seeds) and after the last one; not decreasing */
 	uint64_t vertex_counts[RUNG_HOPS_MAX + 1];
 	uint64_t edge_counts[RUNG_HOPS_MAX];
 };
@@ -78,16 +77,16 @@ struct rung__cuda_sampler {
 };
 
 /**
- * Room that no batch of up to seed_count_max seeds exceeds: every list as long as the fanout, no
- * vertex drawn twice, but never more than the graph has. With "all neighbours" that is the graph:
- * give less there.
+ * Room that no batch of up to seed_count_max seeds exceeds: every list is as long as the fanout and
+ * no vertex is drawn twice, limited by the size of the graph. With "all neighbours" this is the
+ * whole graph, so use smaller numbers.
  * @return 0, RUNG_E_INVAL (hop count, a fanout of 0, no seeds or too many of them)
  */
 int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_count, const uint32_t *fanouts,
                                uint32_t hop_count, uint64_t seed_count_max,
                                struct rung__cuda_sample_room *room_out);
 
-/** Everything of a sampler that can be checked without reading its graph. A launch does so too.
+/** Check everything that can be checked without reading the graph. A launch does so too.
  * @return 0, RUNG_E_INVAL */
 int rung__cuda_sampler_check(const struct rung__cuda_sampler *sampler);
 
@@ -99,31 +98,31 @@ int rung__cuda_sampler_blocks(unsigned *block_count_out);
 
 /** Outcome of a batch. After anything but SAMPLE_DONE the outputs are invalid. */
 enum rung__cuda_sample_outcome {
-	RUNG__CUDA_SAMPLE_NOT_YET = 0, /* where a report was zeroed and nothing has come */
+	RUNG__CUDA_SAMPLE_NOT_YET = 0, /* the report was zeroed and not written since */
 	RUNG__CUDA_SAMPLE_DONE,
-	RUNG__CUDA_SAMPLE_BAD_SEED,      /* seed `index` is `value`: no vertex */
+	RUNG__CUDA_SAMPLE_BAD_SEED,      /* seed `index` is `value`, not a vertex */
 	RUNG__CUDA_SAMPLE_SEED_TWICE,    /* seeds `other` and `index` are both `value` */
-	RUNG__CUDA_SAMPLE_MANY_EDGES,    /* edge_counts[hop] is beyond the room */
-	RUNG__CUDA_SAMPLE_MANY_VERTICES, /* vertex_counts[hop + 1] is beyond the room */
+	RUNG__CUDA_SAMPLE_MANY_EDGES,    /* edge_counts[hop] exceeds the room */
+	RUNG__CUDA_SAMPLE_MANY_VERTICES, /* vertex_counts[hop + 1] exceeds the room */
 	/* graph: indptr[index] is `value`, the next entry `other` */
 	RUNG__CUDA_SAMPLE_BAD_LIST,
-	RUNG__CUDA_SAMPLE_BAD_VERTEX /* graph: indices[index] is `value`: no vertex */
+	RUNG__CUDA_SAMPLE_BAD_VERTEX /* graph: indices[index] is `value`, not a vertex */
 };
 
 /**
- * Results of a batch, in memory that the host reads after the stream has passed it. Of several
- * errors of one kind and hop the one with the smallest index is reported.
+ * Results of a batch. The host reads them after the stream has passed the batch. If a hop has
+ * several errors of one kind, the one with the smallest index is reported.
  */
 struct rung__cuda_sample_report {
 	uint64_t outcome; /* enum rung__cuda_sample_outcome */
-	uint64_t hop;     /* where it ended, when not done */
+	uint64_t hop;     /* in which the batch ended, if not done */
 	uint64_t index, value, other;
-	uint64_t vertex_counts[RUNG_HOPS_MAX + 1]; /* as in the room; those that were reached */
+	uint64_t vertex_counts[RUNG_HOPS_MAX + 1]; /* as in the room; up to where the batch ended */
 	uint64_t edge_counts[RUNG_HOPS_MAX];       /* UINT64_MAX: that many or more */
 };
 
 struct rung__cuda_sample {
-	const uint64_t *seeds; /* read once */
+	const uint64_t *seeds; /* each entry is read once */
 	uint64_t seed_count;   /* at least 1, at most room.vertex_counts[0] */
 	uint64_t batch_key;
 	/* out [room.vertex_counts[hop_count]] the batch's vertices, seeds first */
@@ -131,15 +130,15 @@ struct rung__cuda_sample {
 	/* out [room.vertex_counts[hop] + 1] as in struct rung_block */
 	uint64_t *indptr[RUNG_HOPS_MAX];
 	uint32_t *indices[RUNG_HOPS_MAX]; /* out [room.edge_counts[hop]] */
-	/* at a multiple of 128 bytes; one batch at a time, content irrelevant between them */
+	/* aligned to 128 bytes; for one batch at a time, contents are not kept between batches */
 	void *workspace;
 	uint64_t workspace_bytes;                /* at least rung__cuda_sampler_workspace() */
 	struct rung__cuda_sample_report *report; /* mapped host memory, or the device's */
 };
 
 /**
- * Sample one batch. All its hops are put on the stream at once; counts go from hop to hop in device
- * memory.
+ * Sample one batch. All hops are queued on the stream at once; counts pass from hop to hop in
+ * device memory.
  *
  * @param block_count  bound of the grids, from rung__cuda_sampler_blocks()
  * @return 0, or as rung__cuda_gather_launch()
@@ -149,7 +148,7 @@ int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler,
                              struct CUstream_st *stream);
 
 /**
- * The report of a batch as a status with its sentence.
+ * The report of a batch as a status, with the message of a failure.
  * @return 0 (done), RUNG_E_RANGE (bad seed; bad vertex in the graph), RUNG_E_INVAL (seed twice),
  *         RUNG_E_NOMEM (beyond the room), RUNG_E_FORMAT (bad list in the graph), RUNG_E_IO (no
  *         report)

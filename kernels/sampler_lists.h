@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The sampler's kernels up to an indptr: seeds into the table, lists found and counted. Valid CUDA
- * and C++17. */
+/**
+ * The sampler's kernels up to the indptr of a hop: they enter the seeds into the table, find the
+ * list of each vertex, and count the edges. Valid CUDA and C++17.
+ *
+ * A kernel of one block follows each kernel that may detect errors. It alone decides whether the
+ * batch stops, so that the kernels after it see one outcome in all blocks.
+ */
 #ifndef RUNG_KERNELS_SAMPLER_LISTS_H
 #define RUNG_KERNELS_SAMPLER_LISTS_H
 
@@ -8,6 +13,7 @@
 
 /* ---- seeds ---- */
 
+/* Enters the seeds. Each offers its index as its number, so the first of equal seeds wins. */
 static __global__ void read_seeds(const __grid_constant__ struct sample_step s,
                                   uint64_t vertex_count)
 {
@@ -26,7 +32,7 @@ static __global__ void read_seeds(const __grid_constant__ struct sample_step s,
 	}
 }
 
-/* A seed whose offer lost occurs earlier in the list. */
+/* A seed whose offer lost occurs earlier in the list. In a separate kernel, after all offers. */
 static __global__ void check_seeds(const __grid_constant__ struct sample_step s)
 {
 	for (uint64_t i = global_thread(); i < s.seed_count; i += global_threads()) {
@@ -37,7 +43,7 @@ static __global__ void check_seeds(const __grid_constant__ struct sample_step s)
 	}
 }
 
-/* One block. The first mistake counts, as it does to a loop over the seeds. */
+/* One block. The first error is reported, as by a loop over the seeds. */
 static __global__ void merge_seeds(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t bad = ~(uint64_t)__ldcg(&s.state->bad_seed),
@@ -55,7 +61,7 @@ static __global__ void merge_seeds(const __grid_constant__ struct sample_step s)
 
 /* ---- lists ---- */
 
-/* The list of a vertex; empty if its entries in indptr are invalid. */
+/* Finds the list of vertex i of the batch. @return its length; 0 if its indptr is invalid */
 static __device__ __forceinline__ uint64_t find_list(const struct sample_step &s,
                                                      const struct rung__cuda_graph &graph,
                                                      uint64_t i)
@@ -72,11 +78,13 @@ static __device__ __forceinline__ uint64_t find_list(const struct sample_step &s
 	return degree;
 }
 
+/* Sums of draws per tile, for the prefix sums of merge_edges(). The vertices of earlier hops keep
+ * their lists, so only new ones are read from the graph. */
 static __global__ void find_lists(const __grid_constant__ struct sample_step s,
                                   const __grid_constant__ struct rung__cuda_graph graph)
 {
 	const uint64_t count = dst_count_of(s);
-	/* looked up by an earlier hop */
+	/* vertices whose lists an earlier hop has found */
 	const uint64_t known = s.hop ? __ldcg(&s.state->report.vertex_counts[s.hop - 1]) : 0;
 
 	if (stopped(s))
@@ -99,7 +107,7 @@ static __global__ void find_lists(const __grid_constant__ struct sample_step s,
 	}
 }
 
-/* One block. */
+/* One block: turns the sums of tiles into offsets, and checks that the edges fit. */
 static __global__ void merge_edges(const __grid_constant__ struct sample_step s,
                                    const __grid_constant__ struct rung__cuda_graph graph)
 {
@@ -107,7 +115,7 @@ static __global__ void merge_edges(const __grid_constant__ struct sample_step s,
 
 	if (stopped(s))
 		return;
-	__syncthreads(); /* all have looked before it may change */
+	__syncthreads(); /* all threads have read the outcome before stop() may change it */
 	edge_count = block_scan(s.sums, tiles_of(dst_count_of(s)));
 	if (threadIdx.x != 0)
 		return;
@@ -120,6 +128,7 @@ static __global__ void merge_edges(const __grid_constant__ struct sample_step s,
 	__stwb(&s.state->report.edge_counts[s.hop], edge_count);
 }
 
+/* Repeats the sums within each tile, from the tile's offset on. */
 static __global__ void write_offsets(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t count = dst_count_of(s);

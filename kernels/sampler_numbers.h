@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The sampler's kernels from places to positions: ids looked up, vertices numbered. Valid CUDA and
- * C++17. */
+/**
+ * The sampler's kernels after the draws: they look up the neighbours' ids, give each new vertex the
+ * next number in the order of its first edge, and write the indices of the block. Valid CUDA and
+ * C++17.
+ *
+ * The number of a vertex in the table is at first the smallest offer, dst_count + e of its first
+ * edge e. number_fresh() replaces it by the final number.
+ */
 #ifndef RUNG_KERNELS_SAMPLER_NUMBERS_H
 #define RUNG_KERNELS_SAMPLER_NUMBERS_H
 
 #include "sampler_step.h"
 
+/* The random reads: of the neighbour's id from its tier, and of the table. */
 static __global__ void look_up(const __grid_constant__ struct sample_step s,
                                const __grid_constant__ struct rung__cuda_graph graph)
 {
@@ -14,14 +21,14 @@ static __global__ void look_up(const __grid_constant__ struct sample_step s,
 	if (stopped(s))
 		return;
 	for (uint64_t e = global_thread(); e < edge_count; e += global_threads()) {
-		/* below the edge count: lists were checked */
+		/* below edge_count, because find_list() has checked the lists */
 		const uint64_t place = __ldcg(s.where + e);
 		const uint64_t id = array_item(graph.indices, place);
 		uint64_t slot = NO_SLOT;
 
 		if (id < graph.vertex_count) {
 			slot = table_slot(s.table, id);
-			/* larger than any number given so far */
+			/* larger than any number so far, so existing vertices keep theirs */
 			table_offer(s.table, slot, dst_count + e);
 		} else {
 			note_smallest(&s.state->bad_place, place);
@@ -30,6 +37,7 @@ static __global__ void look_up(const __grid_constant__ struct sample_step s,
 	}
 }
 
+/* Flags the edges whose offer has won: each adds a vertex. Sums of flags per tile. */
 static __global__ void flag_fresh(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t dst_count = dst_count_of(s), edge_count = edge_count_of(s);
@@ -56,7 +64,7 @@ static __global__ void flag_fresh(const __grid_constant__ struct sample_step s)
 	}
 }
 
-/* One block. */
+/* One block: turns the sums of tiles into first numbers, and checks that the vertices fit. */
 static __global__ void merge_vertices(const __grid_constant__ struct sample_step s,
                                       const __grid_constant__ struct rung__cuda_graph graph)
 {
@@ -64,7 +72,7 @@ static __global__ void merge_vertices(const __grid_constant__ struct sample_step
 
 	if (stopped(s))
 		return;
-	__syncthreads(); /* all have looked before it may change */
+	__syncthreads(); /* all threads have read the outcome before stop() may change it */
 	vertex_count = dst_count_of(s) + block_scan(s.sums, tiles_of(edge_count_of(s)));
 	if (threadIdx.x != 0)
 		return;
@@ -76,6 +84,7 @@ static __global__ void merge_vertices(const __grid_constant__ struct sample_step
 	__stwb(&s.state->report.vertex_counts[s.hop + 1], vertex_count);
 }
 
+/* Gives the vertices of flagged edges their final numbers, in the order of the edges. */
 static __global__ void number_fresh(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t dst_count = dst_count_of(s), edge_count = edge_count_of(s);
@@ -105,6 +114,7 @@ static __global__ void number_fresh(const __grid_constant__ struct sample_step s
 	}
 }
 
+/* In a separate kernel, because an edge may lead to a vertex that another block numbers. */
 static __global__ void write_positions(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t edge_count = edge_count_of(s);

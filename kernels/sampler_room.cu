@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host side of the sampler without launches: the memory of batches, checks of a description,
- * and the meaning of reports. */
+/*
+ * The host side of the sampler except launches: the size and layout of a batch's memory, the checks
+ * of a sampler, and the messages for reports.
+ *
+ * All sizes come from the caller or from an untrusted graph, so sums and products are checked for
+ * overflow.
+ */
 #include "sampler_step.h"
 
-/* vertices of a batch: positions have 4 bytes, one value means none (src/sample/sampler.c) */
+/* vertices of a batch: positions have 4 bytes, and one value means none (src/sample/sampler.c) */
 #define POSITIONS_MAX UINT64_C(0xffffffff)
 
 static int check_fanouts(const uint32_t *fanouts, uint32_t hop_count)
 {
 	if (hop_count < 1 || hop_count > RUNG_HOPS_MAX)
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: %u hops: 1 to %d",
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler kernels: %u hops are out of range; use 1 to %d",
 		                  (unsigned)hop_count, RUNG_HOPS_MAX);
 	for (uint32_t hop = 0; hop < hop_count; hop++)
 		if (fanouts[hop] == 0)
@@ -34,16 +40,18 @@ extern "C" int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_c
 	if (seed_count_max < 1 || seed_count_max > vertices_max)
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler kernels: batches of %" PRIu64
-		                  " seeds, not of 1..%" PRIu64,
+		                  " seeds are out of range; use 1 to %" PRIu64,
 		                  seed_count_max, vertices_max);
+	/* the worst case of a hop is that every draw finds a new vertex */
 	room.vertex_counts[0] = seed_count_max;
 	for (uint32_t hop = 0; hop < hop_count; hop++) {
 		const uint64_t count = room.vertex_counts[hop];
 		uint64_t edges, vertices;
 
+		/* UINT32_MAX: all neighbours */
 		if (fanouts[hop] == UINT32_MAX || !rung__mul(count, fanouts[hop], &edges))
 			edges = edge_count;
-		/* lists of different vertices share no place */
+		/* each edge of the graph is in one list, and each vertex occurs once in a hop */
 		room.edge_counts[hop] = RUNG__MIN(edges, edge_count);
 		if (!rung__add(count, room.edge_counts[hop], &vertices))
 			vertices = vertices_max;
@@ -55,10 +63,11 @@ extern "C" int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_c
 
 /* ---- checks ---- */
 
+/* Every line must be in a view, because kernels do not check that (array_item()). */
 static int check_array(const char *who, const struct rung__cuda_array *array, uint64_t item_count)
 {
 	const uint64_t lines = rung__cuda_lines(item_count, array->item_bytes);
-	uint64_t lines_end = 0;
+	uint64_t lines_end = 0; /* of the views so far */
 	int rc = check_views(who, array->views, array->view_count, lines, 128);
 
 	if (rc < 0)
@@ -67,6 +76,7 @@ static int check_array(const char *who, const struct rung__cuda_array *array, ui
 		const struct rung__cuda_view *view = &array->views[v];
 		const uint64_t rows = view->rank_end - lines_end;
 
+		/* items are read with aligned loads of item_bytes */
 		if (rows > 0 && view_ored(view, rows) % array->item_bytes != 0)
 			return rung__fail(
 				RUNG_E_INVAL,
@@ -85,17 +95,18 @@ static int check_graph(const struct rung__cuda_graph *graph)
 {
 	int rc;
 
+	/* so that sizes in bytes do not overflow */
 	if (graph->vertex_count < 1 || graph->vertex_count > UINT64_MAX / 16 ||
 	    graph->edge_count > UINT64_MAX / 16)
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler kernels: a graph of %" PRIu64 " vertices and %" PRIu64
-		                  " edges",
+		                  " edges is out of range",
 		                  graph->vertex_count, graph->edge_count);
 	if (graph->indptr.item_bytes != 8 ||
 	    (graph->indices.item_bytes != 4 && graph->indices.item_bytes != 8))
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampler kernels: indptr of %u bytes an item, indices of %u: "
-		                  "give 8, and 4 or 8",
+		                  "sampler kernels: items of %u bytes in indptr and %u in "
+		                  "indices; use 8, and 4 or 8",
 		                  (unsigned)graph->indptr.item_bytes,
 		                  (unsigned)graph->indices.item_bytes);
 	rc = check_array("sampler kernels: indptr", &graph->indptr, graph->vertex_count + 1);
@@ -104,6 +115,7 @@ static int check_graph(const struct rung__cuda_graph *graph)
 	return rc;
 }
 
+/* Vertices never become fewer from hop to hop, because the block of a hop keeps those before it. */
 static int check_room(const struct rung__cuda_sampler *s)
 {
 	const struct rung__cuda_sample_room *room = &s->room;
@@ -140,15 +152,15 @@ extern "C" int rung__cuda_sampler_check(const struct rung__cuda_sampler *sampler
 
 /* ---- workspace ---- */
 
-/* Slots of the table: at least half are free when it holds all ids that can come, so that a search
- * always ends. */
+/* The number of slots of the table, a power of two. At least half of them are free when the table
+ * holds all possible ids, so that a search always ends. @return false on overflow */
 static bool table_slots(const struct rung__cuda_sampler *s, uint64_t *slots_out)
 {
 	uint64_t ids = s->room.vertex_counts[0], slots = 64;
 
 	for (uint32_t hop = 0; hop < s->hop_count; hop++) {
-		/* edges beyond the room end the batch before any is looked up; vertices beyond it
-		 * are found out by looking up */
+		/* a hop with more edges than the room ends the batch before any edge is looked up,
+		 * whereas too many vertices are detected only after they are in the table */
 		const uint64_t held = s->room.vertex_counts[hop] + s->room.edge_counts[hop];
 
 		ids = RUNG__MAX(ids, RUNG__MIN(held, s->graph.vertex_count));
@@ -160,6 +172,8 @@ static bool table_slots(const struct rung__cuda_sampler *s, uint64_t *slots_out)
 	return true;
 }
 
+/* Appends a part to the workspace, aligned to SAMPLE_ALIGN. With workspace NULL only `used` counts.
+ * @return false on overflow */
 template <class Part>
 static bool add_part(void *workspace, uint64_t *used, uint64_t count, uint64_t item_bytes,
                      Part **part_out)
@@ -176,6 +190,8 @@ extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, void
                                         struct sample_step *step, uint64_t *bytes)
 {
 	const uint64_t dst_max = s->room.vertex_counts[s->hop_count - 1];
+	/* one workspace serves all hops, so each part has the size of the largest one; `where` is
+	 * also used for the seeds */
 	uint64_t edges_max = s->room.vertex_counts[0], set_edges_max = 0, sums_max, slots = 0;
 
 	for (uint32_t hop = 0; hop < s->hop_count; hop++) {
@@ -183,6 +199,7 @@ extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, void
 		if (sample_needs_sets(s->fanouts[hop]))
 			set_edges_max = RUNG__MAX(set_edges_max, s->room.edge_counts[hop]);
 	}
+	/* tiles of vertices and tiles of edges use `sums` in turn */
 	sums_max = RUNG__MAX(edges_max, dst_max) / SCAN_TILE + 1;
 	*bytes = 0;
 	if (!table_slots(s, &slots) ||
@@ -198,7 +215,7 @@ extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, void
 		                  "sampler kernels: a capacity of %" PRIu64
 		                  " edges per hop exceeds all memory",
 		                  edges_max);
-	step->table.mask = slots - 1;
+	step->table.mask = slots - 1; /* slots is a power of two */
 	return 0;
 }
 
@@ -218,6 +235,7 @@ extern "C" int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sam
 
 /* ---- report ---- */
 
+/* The failure of a batch that exceeds its room. */
 static int many(const char *what, uint64_t needed, uint64_t room, uint64_t hop)
 {
 	return rung__fail(RUNG_E_NOMEM,
@@ -229,6 +247,7 @@ static int many(const char *what, uint64_t needed, uint64_t room, uint64_t hop)
 extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler,
                                         const struct rung__cuda_sample_report *report)
 {
+	/* the GPU wrote it: an index must not leave the arrays */
 	const uint64_t hop = RUNG__MIN(report->hop, (uint64_t)RUNG_HOPS_MAX - 1),
 		       index = report->index, value = report->value;
 

@@ -10,64 +10,66 @@
 #include "vertex_table.h"
 #include "views.h"
 
-#define NO_SLOT      UINT64_MAX
-#define SAMPLE_ALIGN 128u /* of each part of the workspace: a line */
-#define SCAN_TILE    256u /* items whose sum is one entry of `sums` */
-#define SHORT_FANOUT 32u  /* draws that a group of lanes makes at once; more need a set */
+#define NO_SLOT      UINT64_MAX /* of an invalid id */
+#define SAMPLE_ALIGN 128u       /* alignment of each part of the workspace: a line */
+#define SCAN_TILE    256u       /* items per entry of `sums` */
+#define SHORT_FANOUT 32u /* most draws that a group of lanes makes at once; more need a set */
 
 /**
- * Zeroed before a batch. The report's counts and outcome change only in kernels of one block: the
- * others all see the same.
+ * State of a batch, zeroed before it. Only kernels of one block change the counts and the outcome
+ * of the report, so that all blocks of the other kernels read the same values.
  */
 struct sample_state {
 	struct rung__cuda_sample_report report;
-	/* smallest of each kind, inverted: zero and a maximum will do */
+	/* the smallest index of each kind, inverted: zero is the start value of a maximum */
 	unsigned long long bad_seed, twice_seed, bad_list, bad_place;
 };
 
+/* Without draws (all neighbours) no set is needed. */
 static inline bool sample_needs_sets(uint32_t fanout)
 {
 	return fanout > SHORT_FANOUT && fanout != UINT32_MAX;
 }
 
-/* State of the kernels of one hop. */
+/* The arguments of the kernels of one hop. */
 struct sample_step {
 	struct sample_state *state;
 	const uint64_t *seeds;
 	uint64_t *vertices;
-	/* parts of the workspace */
-	/* [vertices before the last hop] where a vertex's list begins; kept from hop to hop */
+	/* parts of the workspace: */
+	/* [vertices before the last hop] first position of a vertex's list; kept for later hops */
 	uint64_t *begins;
-	uint64_t *degrees; /* [the same] */
-	/* [edges or seeds] an edge's place in the graph's indices, then its slot in the table */
+	uint64_t *degrees; /* [vertices before the last hop] length of the list */
+	/* [edges or seeds] an edge's position in the graph's indices, then its slot in the table */
 	uint64_t *where;
-	uint64_t *sums;            /* [tiles] */
-	unsigned *flags;           /* [edges, in bits] the edges that bring a new vertex */
+	uint64_t *sums;            /* [tiles] sums, then the sums before each tile */
+	unsigned *flags;           /* [one bit per edge] the edges that add a vertex */
 	unsigned long long *sets;  /* [2 * edges of hops that need it] drawn positions */
 	struct vertex_table table; /* pairs of id and number */
 	uint64_t seed_count;
-	uint64_t hop_key;
-	uint64_t vertex_room, edge_room; /* after this hop, and of this hop */
-	uint64_t *indptr;
+	uint64_t hop_key;                /* of the hop's draws */
+	uint64_t vertex_room, edge_room; /* most vertices after this hop, most edges of it */
+	uint64_t *indptr;                /* outputs of this hop */
 	uint32_t *indices;
 	uint32_t hop, fanout;
 };
 
 /**
- * Cut the workspace into the parts of a step. The sampler was checked.
- * @param workspace  NULL: to know its bytes
+ * Divide the workspace into the parts of a step. The sampler must have been checked.
+ * @param workspace  NULL: only compute its size
  * @param step_out   its pointers into the workspace are set
  * @return 0 or RUNG_E_INVAL (sizes overflow)
  */
 extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *sampler, void *workspace,
                                         struct sample_step *step_out, uint64_t *bytes_out);
 
+/* Whether an earlier kernel has ended the batch: the kernel then does nothing. */
 static __device__ __forceinline__ bool stopped(const struct sample_step &s)
 {
 	return __ldcg(&s.state->report.outcome) != RUNG__CUDA_SAMPLE_NOT_YET;
 }
 
-/* Vertices that the hop starts from. */
+/* The number of vertices that the hop starts from. */
 static __device__ __forceinline__ uint64_t dst_count_of(const struct sample_step &s)
 {
 	return __ldcg(&s.state->report.vertex_counts[s.hop]);
@@ -93,7 +95,7 @@ static __device__ __forceinline__ uint64_t tiles_of(uint64_t count)
 	return (count + SCAN_TILE - 1) / SCAN_TILE;
 }
 
-/* The line is in a view: that was checked. */
+/* Item i of an array. Its line is in a view (check_array() in sampler_room.cu). */
 static __device__ __forceinline__ uint64_t array_item(const struct rung__cuda_array &array,
                                                       uint64_t i)
 {
@@ -108,12 +110,13 @@ static __device__ __forceinline__ uint64_t array_item(const struct rung__cuda_ar
 	return __ldg((const uint64_t *)line + at);
 }
 
+/* Records an error; the smallest index remains. */
 static __device__ __forceinline__ void note_smallest(unsigned long long *inverted, uint64_t index)
 {
 	atomicMax(inverted, ~(unsigned long long)index);
 }
 
-/** End the batch. By one thread of a kernel of one block. */
+/** End the batch. Called by one thread of a kernel of one block. */
 static __device__ __forceinline__ void stop(const struct sample_step &s, uint64_t outcome,
                                             uint64_t index, uint64_t value, uint64_t other)
 {

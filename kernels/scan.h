@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Prefix sums over more than a block holds, in three kernels: warps sum tiles of SCAN_TILE items,
- * one block turns the tiles' sums into prefixes, warps go over their tiles again. Kernels end,
- * blocks never wait for each other. Sums stop at UINT64_MAX: numbers from damaged arrays must not
- * wrap to small ones. Valid CUDA and C++17.
+ * Prefix sums over more items than a block holds, in three kernels: warps sum tiles of SCAN_TILE
+ * items, one block turns the sums of tiles into prefixes, and warps process their tiles again.
+ * Blocks never wait for each other: the end of a kernel is the barrier. Sums saturate at
+ * UINT64_MAX, because numbers from damaged arrays must not wrap to small ones. Valid CUDA and
+ * C++17.
  */
 #ifndef RUNG_KERNELS_SCAN_H
 #define RUNG_KERNELS_SCAN_H
 
 #include "warp.h"
 
-#define SCAN_THREAD_SUMS 4u /* neighbouring sums that one thread takes at a time */
+#define SCAN_THREAD_SUMS 4u /* neighbouring sums per thread and round */
 
 static __device__ __forceinline__ uint64_t add_capped(uint64_t a, uint64_t b)
 {
@@ -33,7 +34,7 @@ static __device__ __forceinline__ uint64_t warp_sum_up_to(uint64_t value)
 	return value;
 }
 
-/** The same without this one; what all bring in *sum_out. */
+/** Sum over the lanes with lower numbers. @param sum_out  the sum over all lanes */
 static __device__ __forceinline__ uint64_t warp_sum_before(uint64_t value, uint64_t *sum_out)
 {
 	const uint64_t up_to = warp_sum_up_to(value);
@@ -43,8 +44,8 @@ static __device__ __forceinline__ uint64_t warp_sum_before(uint64_t value, uint6
 	return threadIdx.x % WARP_LANES ? before : 0;
 }
 
-/** Sums to the sums before them, in place, by all threads of a block of BLOCK_THREADS. @return the
- * sum of all, to every thread */
+/** Replace each sum by the sum of those before it. All threads of a block of BLOCK_THREADS call it.
+ * @return the sum of all, in every thread */
 static __device__ __forceinline__ uint64_t block_scan(uint64_t *sums, uint64_t count)
 {
 	__shared__ uint64_t warp_sums[BLOCK_THREADS / WARP_LANES];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scatter on a GPU: rows that refill has read into slots are copied to their output rows. As in
- * the gather, a warp resolves a tile of list entries and then copies it (rows.h); a row that was
- * requested several times is listed several times.
+ * The scatter on a GPU: rows that refill has read into staging slots are copied to their output
+ * rows. As in the gather, a warp resolves a tile of list entries and then copies it (rows.h). A row
+ * that was requested several times is listed several times.
  */
 #include "cuda_status.h"
 #include "finish.h"
@@ -14,7 +14,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
                      const __grid_constant__ struct rows_shape shape)
 {
 	const uint32_t lane = threadIdx.x % WARP_LANES;
-	const uint64_t stride = global_warps() * shape.tile_rows;
+	const uint64_t stride = global_warps() * shape.tile_rows; /* rows of one tile per warp */
 
 	for (uint64_t first = global_warp() * shape.tile_rows; first < s.count; first += stride) {
 		const uint64_t i = first + lane;
@@ -26,6 +26,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 		}
 		copy_rows<Piece>(move, shape.tile_rows, shape, s.out, s.out_stride);
 	}
+	/* all threads of a block get here: is_last_block() has a barrier */
 	if (s.blocks_done && is_last_block(s.blocks_done))
 		end_launch(s.blocks_done, s.end);
 }
@@ -36,6 +37,7 @@ static void (*const kernels[])(struct rung__cuda_scatter,
                                struct rows_shape) = { scatter_rows<uint4>, scatter_rows<unsigned>,
 	                                              scatter_rows<unsigned char> };
 
+/* Checks all but the lists. */
 static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_count)
 {
 	int rc = check_rows("scatter kernel", s->row_bytes, s->out_stride);
@@ -47,7 +49,8 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 		                  "scatter kernel: %" PRIu64 " rows, at most %" PRIu32, s->count,
 		                  UINT32_MAX);
 	if (s->end.word && !s->blocks_done)
-		return rung__fail(RUNG_E_INVAL, "scatter kernel: a word without a count of blocks");
+		return rung__fail(RUNG_E_INVAL,
+		                  "scatter kernel: a word requires a count of blocks");
 	if (s->offset_align & (s->offset_align - 1))
 		return rung__fail(RUNG_E_INVAL,
 		                  "scatter kernel: an alignment of %" PRIu64
@@ -71,9 +74,10 @@ extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, uns
 
 	if (rc < 0 || s->count == 0)
 		return rc;
+	/* the alignment of all rows' addresses */
 	from = (uint64_t)(uintptr_t)s->slots | (s->offset_align ? s->offset_align : 1);
 	piece = piece_bytes(from | s->row_bytes | (uint64_t)(uintptr_t)s->out | s->out_stride);
-	if (s->over_link)
+	if (s->over_link) /* more blocks than saturate the link would only keep SMs busy */
 		block_count = RUNG__MIN(block_count, link_blocks(piece, s->link_bytes));
 	shape = rows_shape_make(s->row_bytes, piece, s->over_link ? from : 0, s->count,
 	                        block_count);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The vertices of a batch by id: a hash table of slots, each an id and a number, both TABLE_NONE
- * when free. It has at least twice as many slots as ids can come, so a search ends soon, and at the
- * latest after all slots. Ids stay once they are in. Which slot an id gets depends on who comes
- * first; nothing that leaves a batch depends on the slot. Valid CUDA and C++17.
+ * when free. It has at least twice as many slots as there can be ids, so that searches are short; a
+ * search ends after all slots at the latest. Ids are never removed. The slot of an id depends on
+ * timing, but no result of a batch depends on the slot. Valid CUDA and C++17.
  */
 #ifndef RUNG_KERNELS_VERTEX_TABLE_H
 #define RUNG_KERNELS_VERTEX_TABLE_H
 
 #include "warp.h"
 
-#define TABLE_NONE UINT64_MAX /* no vertex has this id: all are below the vertex count */
+#define TABLE_NONE UINT64_MAX /* not a vertex id: all ids are below the vertex count */
 
 struct vertex_table {
-	unsigned long long *slots; /* [2 * (mask + 1)] */
+	unsigned long long *slots; /* [2 * (mask + 1)] pairs of id and number */
 	uint64_t mask;
 };
 
-/** The slot of an id; a new id gets a free slot. */
+/** The slot of an id; a new id gets a free slot. Several threads may search for the same id. */
 static __device__ __forceinline__ uint64_t table_slot(const struct vertex_table &table, uint64_t id)
 {
 	uint64_t slot = rung__mix64(id) & table.mask;
@@ -36,19 +36,19 @@ static __device__ __forceinline__ uint64_t table_slot(const struct vertex_table 
 	return slot;
 }
 
-/** The slot's number becomes the smallest of those offered. */
+/** Offer a number: the slot keeps the smallest offer. */
 static __device__ __forceinline__ void table_offer(const struct vertex_table &table, uint64_t slot,
                                                    uint64_t number)
 {
 	unsigned long long *held = table.slots + 2 * slot + 1;
 
-	/* looking first: vertices with many edges in a batch would have all of them queue for one
+	/* read before the atomic: otherwise all edges of a popular vertex would queue for one
 	 * address */
 	if (__ldcg(held) > number)
 		atomicMin(held, (unsigned long long)number);
 }
 
-/* Numbers: where they may change, and where the kernel changes none. */
+/* The number of a slot: _now if the kernel may change it, which must bypass the read-only cache. */
 static __device__ __forceinline__ uint64_t table_number_now(const struct vertex_table &table,
                                                             uint64_t slot)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Rows of views: shared by all code that reads through them. Valid CUDA and C++17. */
+/**
+ * The address of a row in the views of a launch (launch.h), and the checks of views on the host.
+ * Used by the gather for rows and by the sampler for lines of the graph. Valid CUDA and C++17.
+ */
 #ifndef RUNG_KERNELS_VIEWS_H
 #define RUNG_KERNELS_VIEWS_H
 
@@ -7,7 +10,7 @@
 
 #include "launch.h"
 
-/** Address of row `i` of a view. */
+/** The address of row `i` of a view, counted from the view's first rank. */
 static __device__ __forceinline__ const unsigned char *row_in_view(
 	const struct rung__cuda_view &view, uint64_t i)
 {
@@ -15,7 +18,7 @@ static __device__ __forceinline__ const unsigned char *row_in_view(
 	uint64_t slot = i;
 
 	if (view.base_count > 1) {
-		if (i >> 32 == 0) { /* 64-bit division is many times as slow */
+		if (i >> 32 == 0) { /* a GPU's 64-bit division is many times slower */
 			slot = (uint32_t)i / view.base_count;
 			base = (uint32_t)i % view.base_count;
 		} else {
@@ -26,8 +29,8 @@ static __device__ __forceinline__ const unsigned char *row_in_view(
 	return view.base[base] + slot * view.stride;
 }
 
-/** NULL if no view holds the rank. All lanes check the same view at the same time, so its numbers
- * are one constant load. */
+/** The address of the row of a rank, and its view; NULL if no view holds the rank. All lanes check
+ * the same view at the same time, so its fields are one constant load for the warp. */
 static __device__ __forceinline__ const unsigned char *row_in_views(
 	const struct rung__cuda_view *views, uint32_t view_count, uint64_t rank, uint32_t *view_out)
 {
@@ -45,7 +48,8 @@ static __device__ __forceinline__ const unsigned char *row_in_views(
 
 /* ---- host side ---- */
 
-/** The stride and the bases that `rows` rows of a view are on, or-ed. */
+/** The stride and the used bases of a view with `rows` rows, combined by OR. With fewer rows than
+ * bases, the others are unused and may be NULL. */
 static inline uint64_t view_ored(const struct rung__cuda_view *view, uint64_t rows)
 {
 	uint64_t ored = view->stride;
@@ -55,7 +59,8 @@ static inline uint64_t view_ored(const struct rung__cuda_view *view, uint64_t ro
 	return ored;
 }
 
-/** @param who  begins the sentence of a failure. @return 0 or RUNG_E_INVAL */
+/** Check the views of a launch. @param who  names the kernel in the message.
+ * @return 0 or RUNG_E_INVAL */
 static inline int check_views(const char *who, const struct rung__cuda_view *views,
                               uint32_t view_count, uint64_t row_count, uint32_t row_bytes)
 {

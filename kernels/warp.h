@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Warps of a bounded grid. Valid CUDA and C++17. */
+/** The size of warps and blocks, and warps of a bounded grid. Valid CUDA and C++17. */
 #ifndef RUNG_KERNELS_WARP_H
 #define RUNG_KERNELS_WARP_H
 
@@ -9,9 +9,9 @@
 
 #define WARP_LANES 32u
 #define WARP_ALL   0xffffffffu
-/* 8 warps: small enough to fill an SM evenly, and blocks share nothing anyway */
+/* 8 warps: small enough to fill an SM evenly; warps share nothing that larger blocks would save */
 #define BLOCK_THREADS 256u
-#define LINE_BYTES    128u /* what a warp asks memory for at once */
+#define LINE_BYTES    128u /* the largest single request of a warp to memory */
 
 static __device__ __forceinline__ uint64_t global_warp()
 {

@@ -143,7 +143,7 @@ def test_an_exception_at_any_point_of_a_call(program, large, tmp_path, call):
 
 
 def test_a_handler_may_close_the_store_it_interrupts(program, staged):
-    """close() cannot wait for the call that it interrupts; the end of that call closes the store."""
+    """close() cannot wait for the call it interrupts; the end of that call closes the store."""
     program("""
         import sys
         import numpy as np

@@ -289,7 +289,7 @@ def test_a_sampler_refuses_input_it_would_ignore(graph, store):
                        link_sampler=sampler, batch_size=2)
     with pytest.raises(rung.NotSupportedError, match="links"):
         next(iter(links))
-    # seeds without a type over attributes of several types: one list of ids cannot be of both
+    # untyped seeds with attributes of several types: one list of ids cannot belong to both
     plain = NodeLoader((features, typed), input_nodes=torch.arange(10), **options)
     with pytest.raises(rung.InvalidError, match="'author'.*'paper'"):
         next(iter(plain))

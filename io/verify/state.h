@@ -3,13 +3,16 @@
  * Internals of verification. Private to io/verify*.c.
  *
  *   verify.c          the order of the steps, and the report
- *   verify_blocks.c   every block against its checksum
- *   verify_rows.c     arrays with a row per vertex (features, labels, score …) against sources
+ *   verify_blocks.c   compares every block with its checksum
+ *   verify_maps.c     loads the maps
+ *   verify_rows.c     compares arrays with one row per vertex with their sources
  *   verify_sample.c   the same for some of the vertices
- *   verify_lists.c    the relabelled graph against its source
- *   verify_splits.c   the splits against their sources
+ *   verify_lists.c    compares the relabelled graph with its source
+ *   verify_splits.c   compares the splits with their sources
  *   verify_repair.c   replaces bad blocks, with verify_rebuild.c
  *   verify_pump.c     threads that read and compare
+ *
+ * One thread calls these functions. The threads of the pump and of OpenMP only read the state.
  */
 #ifndef RUNG_IO_VERIFY_STATE_H
 #define RUNG_IO_VERIFY_STATE_H
@@ -23,24 +26,25 @@
 #include "verify/verify_pump.h"
 
 struct rung__verify {
-	struct rung_verify_opts opts; /* memory_bytes not 0 */
-	int threads;
+	struct rung_verify_opts opts; /* with the default of memory_bytes filled in */
+	int threads;                  /* for computing */
 	struct rung_dataset *ds;
-	uint64_t *sums; /* as checksums.npy has them */
-	/* [checksums.block_count]: block of checksums.npy that cannot be relied on */
+	uint64_t *sums; /* [block_count] as checksums.npy has them */
+	/* [checksums.block_count] 1: this block of checksums.npy is damaged, so its sums are
+	 * unknown */
 	unsigned char *sums_bad;
-	/* [block_count + checksums.block_count]: enum rung__block_state; checksums.npy's come
-	 * last */
+	/* [block_count + checksums.block_count] enum rung__block_state of each block; the blocks of
+	 * checksums.npy come last */
 	unsigned char *bad;
 	void *vertex_of_rank, *rank_of_vertex; /* NULL until rung__verify_load_maps() */
 	struct rung_verify_report report;
-	/* why the source of rows staged in place cannot be inspected; "": it can */
+	/* the reason why the source of rows staged in place cannot be inspected; "": it can */
 	char in_place_error[RUNG__ERROR_BYTES];
 };
 
 enum rung__block_state { RUNG__BLOCK_GOOD, RUNG__BLOCK_BAD, RUNG__BLOCK_REPAIRED };
 
-/** States of a file's blocks, in v->bad. */
+/** The states of a file's blocks: a part of v->bad. */
 static inline unsigned char *rung__verify_states(const struct rung__verify *v,
                                                  const struct rung__manifest_file *file)
 {
@@ -49,88 +53,93 @@ static inline unsigned char *rung__verify_states(const struct rung__verify *v,
 	return v->bad + (file == &m->checksums ? m->block_count : file->first_block);
 }
 
-/** Look at all blocks of all files: fills v->bad, v->sums. Files that are too long have the block
- * of their end as a bad one. */
+/** Check all blocks of all files, and fill in v->bad and v->sums. Bad blocks are not a failure. If
+ * a file is too long, its last block is bad. */
 int rung__verify_blocks(struct rung__verify *v);
 
-/** Load the maps, and see that they are each other's inverse. @return also RUNG_E_CORRUPT: they are
- * not */
+/** Load the maps, unless they are loaded, and check that they are each other's inverse. @return 0,
+ * a failure of reading, or RUNG_E_CORRUPT with report.maps_disagree set */
 int rung__verify_load_maps(struct rung__verify *v);
 
-/** Rows by original vertex in a source, and the array of the dataset they have become. */
+/** A source with rows by original vertex, and the array that was staged from it. */
 struct rung__verify_rows {
-	const char *stage; /* for progress */
+	const char *stage; /* step of the progress */
 	const char *spec;  /* of the source */
 	const char *name;  /* of the dataset's file; NULL: the features */
 	struct rung_source *src;
-	struct rung__layout layout;
-	/* open after rung__verify_rows_open_staged(); its layout has no rows */
+	struct rung__layout layout; /* of the staged rows */
+	/* open after rung__verify_rows_open_staged(); use `layout`, not the one in it */
 	struct rung__features staged;
-	uint64_t compared, different, first_rank; /* first_rank: UINT64_MAX without one */
+	/* results; first_rank is the lowest rank whose row differs, UINT64_MAX if none does */
+	uint64_t compared, different, first_rank;
 };
 
-/** Open the source, and see that it has the shape. rung__verify_rows_close() also after a
- * failure. */
+/** Open the source, and check that its shape is that of the array. Call rung__verify_rows_close()
+ * also after a failure. */
 int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const char *name,
                            struct rung__verify_rows *rows);
+/** Open the staged files, too. */
 int rung__verify_rows_open_staged(const struct rung__verify *v, struct rung__verify_rows *rows);
 void rung__verify_rows_close(struct rung__verify_rows *rows);
 
-/** All rows, or those of the sampled vertices. */
+/** Compare all rows. @return 0, also if rows differ; a failure of reading; RUNG_E_INVAL if the
+ * memory is too small; RUNG_E_CANCELED */
 int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows *rows);
+/** The same for the rows of sampled vertices, which are compared byte by byte. */
 int rung__verify_rows_sample(const struct rung__verify *v, struct rung__verify_rows *rows);
 
-/** Vertices of the sample, ascending, one after the other. */
+/** Draws the vertices of a sample, in ascending order. */
 struct rung__row_sample {
-	uint64_t seed, vertex_count, vertex, left; /* left: still to be drawn */
+	uint64_t seed, vertex_count, vertex, left; /* the next candidate; number still to draw */
 };
 
-/** True when only some are to be compared. */
+/** Start a sample with the options of `v`. @return true if it is smaller than all vertices */
 bool rung__row_sample_init(struct rung__row_sample *sample, const struct rung__verify *v);
-/** The next one. There is one while sample->left is not 0. */
+/** The next vertex of the sample. Call it only while sample->left is not 0. */
 uint64_t rung__row_sample_next(struct rung__row_sample *sample);
 
-/** The graph of v->opts.graph, for passes. */
+/** Open the graph of v->opts.graph for passes. */
 int rung__verify_open_edges(const struct rung__verify *v, struct rung_edges **edges_out);
 
-/** Lists of the graph against v->opts.graph. */
+/** Compare the lists of the graph with those of v->opts.graph. */
 int rung__verify_lists(struct rung__verify *v);
 
-/** The splits against their sources. */
+/** Compare the splits with their sources. */
 int rung__verify_splits(struct rung__verify *v);
 
-/** The spec that v->opts has for an array, by its file's name; NULL: none. */
+/** The spec in v->opts for an array, by the name of its file; NULL if none was given. */
 const char *rung__verify_array_spec(const struct rung__verify *v, const char *file_name);
 
-/** The ids of split `idx` of v->opts, by original vertex; free them with rung_free(). */
+/** The ids of split number `idx` of v->opts, as original vertices; free them with rung_free(). */
 int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *count_out,
                            uint64_t **ids_out);
 
-/** Data from which blocks are rebuilt, opened on first use. */
+/** The sources from which blocks are rebuilt, opened on first use. Zeroed except for `v` at the
+ * start. */
 struct rung__rebuild {
 	struct rung__verify *v;
 	/* file of the last rebuilt block; the members below belong to it */
 	const struct rung__manifest_file *file;
 	struct rung__verify_rows rows; /* features, labels, score, arrays */
-	struct rung__rows gather;
-	unsigned char *gathered; /* [gather.count_max] rows */
-	void *inverse;           /* the other map, unchecked */
+	struct rung__rows gather;      /* reads them */
+	unsigned char *gathered;       /* [gather.count_max] rows */
+	void *inverse;                 /* for a map: the other one, unchecked */
 	uint64_t split_count, *split_ids;
-	bool has_graph;
+	bool has_graph;   /* the next member is valid; it is kept from file to file */
 	int graph_fds[2]; /* of the relabelled graph: indptr, indices */
 };
 
 /**
- * Make the bytes of a block.
+ * Rebuild the bytes of a block. They may be wrong: the caller checks them.
  * @param buf  [RUNG__BLOCK_BYTES]
- * @return 0, or why not: RUNG_E_NOENT when nothing was given that it could come from
+ * @return 0, RUNG_E_NOENT if the source of the block was not given, or a failure of its source
  */
 int rung__rebuild_block(struct rung__rebuild *rebuild, const struct rung__manifest_file *file,
                         uint64_t block, unsigned char *buf);
 void rung__rebuild_fini(struct rung__rebuild *rebuild);
 
-/** Rebuild bad blocks. A block that cannot be rebuilt stays bad; v->report.unrepaired has the
- * reason for the first one. */
+/** Rebuild the bad blocks, and write them. A block that cannot be rebuilt stays bad; the reason for
+ * the first one is in v->report.unrepaired. */
 int rung__verify_repair(struct rung__verify *v);
 
 #endif

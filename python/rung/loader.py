@@ -156,6 +156,8 @@ def _check_kinds(store: Any, form: str, arrays: Optional[str], sample_on: str) -
     if form == "pyg" and arrays == "numpy":
         raise InvalidError("arrays='numpy': form='pyg' needs torch tensors; leave arrays out")
     if sample_on not in ("cpu", "gpu"):
+        raise InvalidError(f"sample_on={sample_on!r}: unknown value; use cpu or gpu")
+    if sample_on == "gpu" and store.gpu < 0:
         raise InvalidError("sample_on='gpu': the store gathers on the CPU; open it with gpu=, "
                            "or leave sample_on out")
 

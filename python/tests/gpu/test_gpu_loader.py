@@ -113,8 +113,7 @@ def test_batches_equal_those_of_the_cpu():
 
 def test_refused_sampling_on_the_gpu():
     with rung.open(path, device="cpu") as store:
-        raises(rung.InvalidError, lambda: rung.Loader(store, sample_on="gpu"),
-               "gathers run on the CPU")
+        raises(rung.InvalidError, lambda: rung.Loader(store, sample_on="gpu"), "gathers on the CPU")
     with open_store() as store:
         raises(rung.InvalidError, lambda: rung.Loader(store, sample_on="GPU"), "use cpu or gpu")
         raises(rung.NotSupportedError, lambda: rung.Loader(store, draws="new", sample_on="gpu"),

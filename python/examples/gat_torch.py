@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A graph attention network (Velickovic et al., 2018) in plain torch on a staged data set, its
-features on rung's ladder.
+"""A graph attention network (Velickovic et al., 2018) in plain torch on a staged data set, with
+features from a rung store.
 
     gat_torch.py cora.rung --host 20% --fanouts 10,10 --batch-size 32 --epochs 20 --test test
 """
@@ -14,8 +14,7 @@ from training import accuracy, add_training, make_parser, train_epoch, width_and
 
 
 class Attention(nn.Module):
-    """A layer: each destination weighs its sources and itself by a softmax, separately for each
-    head."""
+    """A layer. In each head, every destination weighs its sources and itself by a softmax."""
 
     def __init__(self, width, out, heads):
         super().__init__()
@@ -29,7 +28,7 @@ class Attention(nn.Module):
     def forward(self, rows, block, dropout):
         heads, out = self.bias.shape
         rows = self.project(rows).view(-1, heads, out)
-        loops = torch.arange(block.dst_count).expand(2, -1)   # destinations are the first sources
+        loops = torch.arange(block.dst_count).expand(2, -1)   # first sources: destinations
         sources, targets = torch.cat([block.edge_index(), loops], 1)
         score = F.leaky_relu((rows
                               * self.of_source).sum(2)[sources] + (rows[
@@ -65,11 +64,11 @@ class Gat(nn.Module):
 def main():
     parser = make_parser(__doc__)
     parser.add_argument("--host", default=None,
-                        help="host memory of the store (default: half of what is free)")
-    parser.add_argument("--test", metavar="SPLIT", help="print the accuracy on it at the end")
+                        help="host memory of the store (default: half of the free memory)")
+    parser.add_argument("--test", metavar="SPLIT", help="print the final accuracy on this split")
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--batch-size", type=int, default=1024)
-    parser.add_argument("--hidden", type=int, default=8, help="of each head")
+    parser.add_argument("--hidden", type=int, default=8, help="width of each head (default: 8)")
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--dropout", type=float, default=0.6)
     add_training(parser, epochs=3, lr=0.005)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GraphSAGE or GAT in PyTorch Geometric on any staged data set, its features on rung's ladder.
+"""GraphSAGE or GAT in PyTorch Geometric on a staged data set, with features from a rung store.
 
-    gnn_pyg.py cora.rung --model sage --host 20%                    PyG's NodeLoader over rung.FeatureStore
-    gnn_pyg.py cora.rung --model gat --host 20% --loader rung       rung.Loader, which samples and gathers ahead
+    gnn_pyg.py cora.rung --model sage --host 20%                 PyG's NodeLoader, rung.FeatureStore
+    gnn_pyg.py cora.rung --model gat --host 20% --loader rung    rung.Loader, which works ahead
 
-Stage it with draws="new" ("--draws new"), which is how PyG samples. Neither pyg-lib nor
-torch-sparse is needed.
+Stage the data set with draws="new" ("--draws new"), because PyG samples that way. pyg-lib and
+torch-sparse are not needed.
 """
 import torch
 from torch_geometric.data import Data
@@ -19,7 +19,7 @@ from training import accuracy, add_training, make_parser, train_epoch, width_and
 
 
 def node_loader(args, store, dataset, fanouts):
-    """PyG's own loader: the same lines as for features in memory, but for the store."""
+    """Create PyG's own loader, as for features in memory but with the store."""
     features = rung.FeatureStore(store, {"y": torch.from_numpy(dataset.labels())})
     sampler = rung.pyg.Sampler(dataset, fanouts, seed=args.seed)
 
@@ -44,7 +44,7 @@ def main():
     parser.add_argument("--model", choices=("sage", "gat"), default="sage")
     parser.add_argument("--loader", choices=("pyg", "rung"), default="pyg")
     parser.add_argument("--host", default=None,
-                        help="host memory of the store (default: half of what is free)")
+                        help="host memory of the store (default: half of the free memory)")
     parser.add_argument("--fanouts", default="10,10")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--hidden", type=int, default=64)

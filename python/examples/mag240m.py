@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""MAG240M of OGB-LSC, papers and citations, with GraphSAGE or GAT in PyTorch Geometric, its 174 GiB
-of features on rung's ladder.
+"""The papers and citations of MAG240M (OGB-LSC) with GraphSAGE or GAT in PyTorch Geometric, and its
+174 GiB of features in a rung store.
 
     rung stage --ogb-mag240m mag240m_kddcup2021:papers --fanout 25,15 --draws new --out mag240m.rung
     rung stage --ogb-mag240m mag240m_kddcup2021:papers --fanout 25,15 --draws new --in-place \\
@@ -10,11 +10,11 @@ of features on rung's ladder.
     mag240m.py mag240m.rung --host 8GiB --model sage
     mag240m.py mag240m.rung --host 8GiB --epochs 100 --predict predictions.npz
 
-The feature line is the difference: where others load or map `paper_feat`, here is
-`rung.FeatureStore(rung.open(...))` in PyG's own NodeLoader.
+Only the features differ from a program without rung: `rung.FeatureStore(rung.open(...))` replaces
+the loaded or mapped `paper_feat` in PyG's own NodeLoader.
 
 Rows in memory by budget, from rung plan on a data set of this shape (121,751,666 rows of 1536
-bytes) that was staged in place; hits depend on the graph:
+bytes) that was staged in place. Hit rates depend on the graph.
 
     --host    rows in memory    of all    cache of rows from the file    row map (in place only)
     4GiB      3.10 GiB           1.8 %     451 MiB                       464 MiB
@@ -22,9 +22,9 @@ bytes) that was staged in place; hits depend on the graph:
     12GiB     10.1 GiB           5.8 %    1.44 GiB                       464 MiB
     16GiB     13.6 GiB           7.8 %    1.94 GiB                       464 MiB
 
-A copied data set uses the last column for rows. In addition to the budget there are the graph, 0.9
-GiB and 4 bytes per edge (1.3 billion citations, both ways up to 9.7 GiB), the store's map and three
-arrays of the papers here (maps, labels; 0.5 GiB each), and batches and model.
+A copied data set uses the last column for rows. The budget does not include the graph (0.9 GiB, and
+4 bytes per edge: with 1.3 billion citations in both directions up to 9.7 GiB), the store's map and
+three arrays of this program (maps, labels; 0.5 GiB each), batches, and the model.
 """
 import time
 
@@ -42,8 +42,7 @@ from training import accuracy, add_training, make_parser, train_epoch
 
 
 class Gnn(nn.Module):
-    """Convolutions, each with a skip connection and batch normalisation, followed by a
-    perceptron."""
+    """Convolutions, each with a skip connection and batch normalization, then a perceptron."""
 
     def __init__(self, model, width, hidden, classes, hops, heads, dropout):
         super().__init__()
@@ -78,7 +77,7 @@ class Papers:
         self.labels = torch.from_numpy(dataset.labels()).flatten()
 
     def loader(self, split, shuffle=False):
-        graph = Data(num_nodes=self.dataset.vertex_count)   # the sampler has the edges
+        graph = Data(num_nodes=self.dataset.vertex_count)   # the edges are in the sampler
         return NodeLoader((self.features, graph), node_sampler=self.sampler,
                           input_nodes=torch.from_numpy(self.dataset.split(split)),
                           batch_size=self.batch_size, shuffle=shuffle, filter_per_worker=False)
@@ -91,15 +90,16 @@ def main():
     parser = make_parser(__doc__, dataset="staged folder")
     parser.add_argument("--model", choices=("sage", "gat"), default="sage")
     parser.add_argument("--host", default="8GiB", help="host memory of the store")
-    parser.add_argument("--cache", help="of it for rows from the file (default: an eighth)")
+    parser.add_argument("--cache",
+                        help="part of --host for a cache of rows from the file (default: 1/8)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu",
-                        help="of the model")
+                        help="device of the model")
     parser.add_argument("--predict", metavar="FILE",
                         help="write the classes of the split test-dev to this .npz, as y_pred")
     parser.add_argument("--fanouts", default="25,15")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=1024)
-    parser.add_argument("--heads", type=int, default=4, help="of gat; divide --hidden")
+    parser.add_argument("--heads", type=int, default=4, help="heads of gat; must divide --hidden")
     parser.add_argument("--dropout", type=float, default=0.5)
     add_training(parser, epochs=100, lr=0.001)
     args = parser.parse_args()

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ogbn-papers100M with GraphSAGE in PyTorch Geometric, its 53 GiB of features on rung's ladder.
+"""ogbn-papers100M with GraphSAGE in PyTorch Geometric, and its 53 GiB of features in a rung store.
 
     rung stage --ogb-papers100M ogbn_papers100M --undirected --fanout 15,10,5 --draws new \\
                --out papers100M.rung
     rung plan papers100M.rung --host 8GiB
     papers100m.py papers100M.rung --host 8GiB
 
-The feature line is the difference: where others load `data.x`, here is `rung.open()`, and
-rung.Loader instead of NeighborLoader.
+Two lines differ from a program without rung: `rung.open()` replaces loading `data.x`, and
+rung.Loader replaces NeighborLoader.
 
 Rows in memory by budget, from rung plan on a data set of this shape (111,059,956 rows of 512 bytes)
-that was staged in place; hits depend on the graph:
+that was staged in place. Hit rates depend on the graph.
 
     --host    rows in memory    of all    cache of rows from the file    row map (in place only)
     4GiB      3.13 GiB           5.9 %     456 MiB                       424 MiB
@@ -19,9 +19,9 @@ that was staged in place; hits depend on the graph:
     12GiB     10.1 GiB          19.1 %    1.44 GiB                       424 MiB
     16GiB     13.7 GiB          25.8 %    1.92 GiB                       424 MiB
 
-A copied data set uses the last column for rows. In addition to the budget there are the graph, 0.8
-GiB and 4 bytes per edge (1.6 billion edges: 6.0 GiB, both ways up to 12.0), 4 bytes per vertex each
-for maps of the store and the loader (0.4 GiB), and batches and model.
+A copied data set uses the last column for rows. The budget does not include the graph (0.8 GiB, and
+4 bytes per edge: 6.0 GiB for 1.6 billion edges, up to 12.0 GiB in both directions), the maps of
+the store and of the loader (4 bytes per vertex each, 0.4 GiB), batches, and the model.
 """
 import time
 
@@ -35,9 +35,10 @@ from training import accuracy, add_training, make_parser, train_epoch, width_and
 def main():
     parser = make_parser(__doc__, dataset="staged folder")
     parser.add_argument("--host", default="8GiB", help="host memory of the store")
-    parser.add_argument("--cache", help="of it for rows from the file (default: an eighth)")
+    parser.add_argument("--cache",
+                        help="part of --host for a cache of rows from the file (default: 1/8)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu",
-                        help="of the model")
+                        help="device of the model")
     parser.add_argument("--fanouts", default="15,10,5")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=256)

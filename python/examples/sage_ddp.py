@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Data-parallel GraphSAGE in plain torch: the ranks of a machine share one store, so its memory and
+"""Data-parallel GraphSAGE in plain torch. The ranks of a machine share one store, so its memory and
 its cache exist once.
 
     torchrun --nproc-per-node 2 sage_ddp.py papers.rung --host 8GiB --test test
 
-Gradients go by NCCL where each rank has a GPU, else by gloo. The model is that of sage_torch.py.
+Gradients are exchanged by NCCL if each rank has a GPU, otherwise by gloo. The model is that of
+sage_torch.py.
 """
 import os
 from functools import partial
@@ -33,7 +34,7 @@ def train(args, device):
         return model(batch.features, batch.blocks), batch.labels
 
     with rung.distributed.open(args.dataset, host=args.host, vertex_ids=False) as store:
-        # this rank's share of the seeds
+        # the seeds of this rank
         loader = rung.Loader(store, fanouts=fanouts, batch_size=args.batch_size, seed=args.seed)
         for epoch in range(1, args.epochs + 1):
             sums = train_epoch(loader, optimizer, outputs, args.batches)
@@ -47,19 +48,20 @@ def train(args, device):
                                 shuffle=False, seed=args.seed, rank=0, world_size=1)
             found = accuracy(whole, model.module, partial(outputs, model=model.module))
             print(f"accuracy on {args.test}: {found:.4f}")
-        dist.barrier()   # the first rank's memory serves all of them to the end
+        dist.barrier()   # all ranks use the memory of the first until the end
 
 
 def main():
     parser = make_parser(__doc__)
     parser.add_argument("--host", default=None,
-                        help="host memory of the store, once a machine (default: half of what is "
-                             "free)")
-    parser.add_argument("--test", metavar="SPLIT", help="print the accuracy on it at the end")
+                        help="host memory of the store, once per machine (default: half of the "
+                             "free memory)")
+    parser.add_argument("--test", metavar="SPLIT", help="print the final accuracy on this split")
     parser.add_argument("--fanouts", default="15,10")
-    parser.add_argument("--batch-size", type=int, default=1024, help="of each rank")
+    parser.add_argument("--batch-size", type=int, default=1024, help="of each rank (default: 1024)")
     parser.add_argument("--hidden", type=int, default=128)
-    add_training(parser, epochs=3, lr=0.003, batches="of an epoch and rank at most")
+    add_training(parser, epochs=3, lr=0.003,
+                 batches="most batches per epoch and rank (default: all)")
     args = parser.parse_args()
     local_rank = int(os.environ["LOCAL_RANK"])
     gpus = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GraphSAGE in plain torch on a staged data set, with its features on rung's ladder or, to compare,
-elsewhere.
+"""GraphSAGE in plain torch on a staged data set, with features from a rung store or, to compare,
+from a memory map or RAM.
 
     sage_torch.py papers.rung --host 4GiB
-    sage_torch.py papers.rung --features memmap --source x.npy      what one does without rung
+    sage_torch.py papers.rung --features memmap --source x.npy      usual without rung
     sage_torch.py papers.rung --features memory --source x.npy      all of them in RAM
 """
 import json
@@ -23,8 +23,8 @@ from training import accuracy, add_training, make_parser, width_and_classes
 
 
 class Sage(nn.Module):
-    """Layers of mean aggregation (Hamilton et al., 2017). Aggregates before it multiplies: the
-    first layer has few destinations and wide rows."""
+    """Layers of mean aggregation (Hamilton et al., 2017). Aggregating before multiplying is faster:
+    the first layer has few destinations and wide rows."""
 
     def __init__(self, width, hidden, classes, hops):
         super().__init__()
@@ -43,13 +43,14 @@ class Sage(nn.Module):
 
 
 class OtherLoader:
-    """The same batches with rows out of an array: sampled ahead by a thread, gathered when they are
-    wanted."""
+    """The same batches with rows from an array: a thread samples ahead, and rows are gathered on
+    demand."""
 
     def __init__(self, path, fanouts, batch_size, seed, rows):
         self.dataset = rung.Dataset(path)
         self.sampler = rung.NeighborSampler(self.dataset, fanouts, seed=seed, threads=1)
-        self.seed, self.epoch, self.batch_size, self.rows, self.waited = seed, 0, batch_size or self.dataset.batch_size or 1024, rows, 0.0
+        self.seed, self.epoch, self.rows, self.waited = seed, 0, rows, 0.0
+        self.batch_size = batch_size or self.dataset.batch_size or 1024
         self.seeds = self.dataset.split("train")
         self.labels = torch.from_numpy(self.dataset.labels()[self.seeds])
 
@@ -94,7 +95,8 @@ class OtherLoader:
 
 
 def make_loader(args):
-    """Batches, and a function that returns how long the last epoch waited for their rows."""
+    """Return a loader, a function that returns the seconds the last epoch waited for rows, and the
+    store or None."""
     fanouts = [int(fanout) for fanout in args.fanouts.split(",")]
     if args.features == "rung":
         store = rung.open(args.dataset, host=args.host, cache=args.cache, vertex_ids=False)
@@ -103,8 +105,8 @@ def make_loader(args):
                              gathers=args.gathers)
         return loader, lambda: loader.stats().wait_rows, store
     if not args.source:
-        sys.exit(f"sage_torch.py: --features {args.features} wants --source, the features as a "
-                 ".npy")
+        sys.exit(f"sage_torch.py: --features {args.features} needs --source, a .npy file of the "
+                 "features")
     mapped = np.load(args.source, mmap_mode="r")
     if args.features == "memory":
         whole = torch.from_numpy(np.fromfile(args.source, mapped.dtype,
@@ -121,23 +123,24 @@ def make_loader(args):
 def main():
     parser = make_parser(__doc__)
     parser.add_argument("--features", choices=("rung", "memmap", "memory"), default="rung")
-    parser.add_argument("--source", help="features by original vertex, .npy: of memmap and memory")
+    parser.add_argument("--source",
+                        help=".npy file of features by original vertex, for memmap and memory")
     parser.add_argument("--host", default=None,
-                        help="host memory of the store (default: half of what is free)")
+                        help="host memory of the store (default: half of the free memory)")
     parser.add_argument("--test", metavar="SPLIT",
-                        help="print the accuracy on it at the end, with --features rung")
+                        help="print the final accuracy on this split; needs --features rung")
     parser.add_argument("--cache", default=None,
-                        help="of it for rows from the file (default: an eighth)")
+                        help="part of --host for a cache of rows from the file (default: 1/8)")
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=128)
     add_training(parser, epochs=3, lr=0.003)
-    parser.add_argument("--threads", type=int, default=0, help="that sample")
-    parser.add_argument("--gathers", type=int, default=0, help="batches gathered ahead")
-    parser.add_argument("--json", action="store_true", help="a JSON object an epoch")
+    parser.add_argument("--threads", type=int, default=0, help="sampling threads")
+    parser.add_argument("--gathers", type=int, default=0, help="number of batches gathered ahead")
+    parser.add_argument("--json", action="store_true", help="print a JSON object per epoch")
     args = parser.parse_args()
     if args.test and args.features != "rung":
-        sys.exit("sage_torch.py: --test wants --features rung")
+        sys.exit("sage_torch.py: --test needs --features rung")
     torch.manual_seed(args.seed)
     loader, waited, store = make_loader(args)
     with rung.Dataset(args.dataset) as dataset:
@@ -167,8 +170,8 @@ def main():
                          hits={tier.name: tier.hits for tier in stats.tiers},
                          cache_hits=stats.cache_hits, wait_s=loader.stats().wait)
         print(json.dumps(found) if args.json else
-              f"epoch {epoch}: loss {found['loss']:.4f}, {found['seconds']:.2f} s, of them "
-              f"{found['feature_wait_s']:.2f} waiting for rows, {compute:.2f} computing;"
+              f"epoch {epoch}: loss {found['loss']:.4f}, {found['seconds']:.2f} s, including "
+              f"{found['feature_wait_s']:.2f} s waiting for rows and {compute:.2f} s computing;"
               f" {batches} batches, {rows} rows", flush=True)
     if args.test:
         fanouts = [int(fanout) for fanout in args.fanouts.split(",")]

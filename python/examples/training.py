@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the examples do alike: their options, an epoch of training, and the accuracy on a split.
+"""Shared by the examples: options, an epoch of training, and the accuracy on a split.
 
-`outputs` is a function of a batch, and gives what the model makes of it [seeds, classes] and the
-labels of its seeds.
+`outputs` is a function of a batch that returns the model's output [seeds, classes] and the labels
+of the seeds.
 """
 import argparse
 
@@ -11,14 +11,14 @@ import torch
 from torch.nn import functional as F
 
 
-def make_parser(description, dataset="folder that rung stage made, with labels and a split train"):
+def make_parser(description, dataset="folder staged with labels and a split train"):
     parser = argparse.ArgumentParser(description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", help=dataset)
     return parser
 
 
-def add_training(parser, epochs, lr, batches="of an epoch at most"):
+def add_training(parser, epochs, lr, batches="most batches per epoch (default: all)"):
     parser.add_argument("--epochs", type=int, default=epochs)
     parser.add_argument("--batches", type=int, help=batches)
     parser.add_argument("--lr", type=float, default=lr)
@@ -26,12 +26,12 @@ def add_training(parser, epochs, lr, batches="of an epoch at most"):
 
 
 def width_and_classes(dataset):
-    """Numbers in a row of features, and classes of the labels."""
+    """Return the number of features per row and the number of classes."""
     return int(np.prod(dataset.shape[1:])), int(np.nanmax(dataset.array("labels"))) + 1
 
 
 def train_epoch(loader, optimizer, outputs, batches=None):
-    """The sum of the losses of all seeds, and their number; `batches` are trained on at most."""
+    """Train on at most `batches` batches; return the sum of the losses and the number of seeds."""
     total = seen = 0
     for count, batch in enumerate(loader, 1):
         found, labels = outputs(batch)
@@ -46,7 +46,7 @@ def train_epoch(loader, optimizer, outputs, batches=None):
 
 
 def accuracy(loader, model, outputs):
-    """The share of seeds whose class is the model's most likely one."""
+    """Return the share of seeds whose class is the most likely one of the model."""
     right = seen = 0
     model.eval()
     with torch.no_grad():

@@ -42,8 +42,8 @@ int rung__journal_read(struct rung__journal *journal, int dir_fd, const char *di
 /** Open the file for writing after its last valid line, or create it. */
 int rung__journal_begin(struct rung__journal *journal, int dir_fd);
 
-/** The text after `key` and a space in the last line of `text` that begins with them; NULL if there
- * is no such line. The text ends with '\n'. */
+/** The text after `key` and a space in the last line of `text` that begins with them; NULL if no
+ * line does. It ends with '\n'. */
 const char *rung__lines_last(const char *text, const char *key);
 
 /** The same in the lines of a journal. */

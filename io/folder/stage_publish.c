@@ -73,8 +73,8 @@ static int publish_new(struct rung__stage_dir *dir)
 	    fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
 	    renameat(dir->parent_fd, dir->partial_name, dir->parent_fd, dir->name) == 0)
 		return 0;
-	return rung__fail_errno(flags_unknown(errno) ? EEXIST : errno, "%s: cannot get its name",
-	                        dir->path);
+	return rung__fail_errno(flags_unknown(errno) ? EEXIST : errno,
+	                        "%s: the finished folder cannot be renamed to it", dir->path);
 }
 
 /* Move the old folder aside, and the new one to its place. Between the two renames OUT does not
@@ -91,7 +91,7 @@ static int swap_plainly(struct rung__stage_dir *dir)
 		return 0;
 	err = errno;
 	renameat(dir->parent_fd, dir->aside_name, dir->parent_fd, dir->name);
-	return rung__fail_errno(err, "%s: cannot get its name", dir->path);
+	return rung__fail_errno(err, "%s: the finished folder cannot be renamed to it", dir->path);
 }
 
 /* `old` is OUT, which is to be replaced. It is locked first: after the exchange its name is

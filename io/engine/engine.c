@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why an engine cannot be used: the sentences for the statistics. */
+/* The reasons why an engine cannot be used, as texts for the statistics. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

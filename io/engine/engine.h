@@ -21,19 +21,22 @@
 
 struct rung__engine;
 
+/** The file and the pool are borrowed: both stay valid until the engine is closed. */
 struct rung__engine_args {
-	int fd;
-	unsigned char *pool;
-	uint64_t pool_bytes;
-	uint32_t queue_depth;
+	int fd;               /* the file, opened with or without O_DIRECT */
+	unsigned char *pool;  /* [pool_bytes] on a page: all reads go there */
+	uint64_t pool_bytes;  /* may be registered with the kernel */
+	uint32_t queue_depth; /* most reads in flight */
 };
 
-#define RUNG__WHY_BYTES 320
+#define RUNG__WHY_BYTES 320 /* of a reason, including the NUL; longer ones are cut off */
 
 /** The outcome of opening an engine. */
 struct rung__engine_report {
-	char why[RUNG__WHY_BYTES];                            /* on failure: the reason */
-	struct rung_engine_step parts[RUNG_ENGINE_STEPS_MAX]; /* it could do with; constant texts */
+	char why[RUNG__WHY_BYTES]; /* on failure: the reason */
+	/* features that make the engine faster, with the reason why one is missing; constant
+	 * texts */
+	struct rung_engine_step parts[RUNG_ENGINE_STEPS_MAX];
 	uint32_t part_count;
 };
 
@@ -63,7 +66,8 @@ struct rung__engine_ops {
 int rung__engine_refuse(struct rung__engine_report *report, int rc, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/** Append a sentence to a text; "" is ignored. Text that does not fit is cut off. */
+/** Append a reason to a list of reasons, which "; " separates; "" is ignored. Text that does not
+ * fit is cut off. */
 void rung__why_add(char *whys, size_t size, const char *why);
 
 #include "rung_config.h"

@@ -27,16 +27,17 @@
 
 /* Linux 6.1 counts all pages of a registered buffer against the pages of one command */
 #define PIECE_SHIFT       18
-#define OPCODE_READ       0x02
+#define OPCODE_READ       0x02   /* of the NVM command set */
 #define BLOCKS_MAX        65536u /* of a command: a field of 16 bits, less 1 */
 #define STATUS_MASK       0x7ff  /* code and its type, without "do not retry" and "more" */
 #define STATUS_TYPE_MEDIA 0x200
 
+/* The disk with the file. Owned by the engine. */
 struct nvme_drive {
-	struct rung__extents extents;
-	int fd;
+	struct rung__extents extents; /* positions of the file, queried at open */
+	int fd;                       /* the generic device; -1: not open */
 	uint32_t namespace_id;
-	uint32_t block_shift;
+	uint32_t block_shift; /* log2 of the block size */
 };
 
 static void close_drive(struct nvme_drive *drive)
@@ -47,7 +48,8 @@ static void close_drive(struct nvme_drive *drive)
 	rung__free(drive);
 }
 
-/* Is what stands in /dev the device of this name? */
+/* Whether `fd` is the generic device with this name. A name in /dev is only a convention, and a
+ * container may have another device there, so the numbers are compared with those in /sys. */
 static bool is_device(int fd, const char *name)
 {
 	char path[96], text[32], expected[32];
@@ -68,6 +70,8 @@ static bool is_device(int fd, const char *name)
 	return S_ISCHR(st.st_mode) && strcmp(text, expected) == 0;
 }
 
+/* Open the generic device of the disk. Only names of NVMe namespaces are accepted: commands go to
+ * the disk itself, not through a volume or another driver above it. */
 static int open_device(struct nvme_drive *drive, struct rung__engine_report *report)
 {
 	const struct rung__block_device *disk = &drive->extents.device;
@@ -98,6 +102,8 @@ static int open_device(struct nvme_drive *drive, struct rung__engine_report *rep
 	return 0;
 }
 
+/* Check that every extent consists of whole blocks: commands address blocks, and buffers are
+ * aligned to at most a page. */
 static int check_blocks(struct nvme_drive *drive, struct rung__engine_report *report)
 {
 	const struct rung__block_device *disk = &drive->extents.device;
@@ -118,7 +124,9 @@ static int check_blocks(struct nvme_drive *drive, struct rung__engine_report *re
 	return 0;
 }
 
-/* A completion has 0, the status of the command, or -errno; user_data, the bytes of a success. */
+/* The result of a read from its completion. `res` is 0, the status of the command, or -errno. It
+ * does not have the number of bytes, so prepare() puts it into the upper half of user_data;
+ * UINT32_MAX there marks a misaligned read. */
 static int32_t result_of(const struct io_uring_cqe *cqe)
 {
 	const uint32_t bytes = (uint32_t)(io_uring_cqe_get_data64(cqe) >> 32);
@@ -164,8 +172,9 @@ static void nvme_close(struct rung__engine *ring)
 	close_drive(drive);
 }
 
-/* The contiguous part of a request: a command of whole blocks, and how many of its bytes belong to
- * the file. */
+/* The contiguous part of a request. @param at_out  its position on the disk. @param of_file_out
+ * bytes of it that belong to the file: the last block may be longer. @return bytes of the command,
+ * whole blocks if the request is aligned */
 static uint32_t cut(const struct nvme_drive *drive, const struct rung__fetch *fetch,
                     uint64_t *at_out, uint32_t *of_file_out)
 {
@@ -179,6 +188,8 @@ static uint32_t cut(const struct nvme_drive *drive, const struct rung__fetch *fe
 	return (uint32_t)bytes;
 }
 
+/* Fill in a command. A read at the end of the file, or a misaligned one, becomes a no-op that
+ * completes with 0 or -EINVAL, as pread() with O_DIRECT would return. */
 static void prepare(const struct rung__engine *ring, struct io_uring_sqe *sqe,
                     const struct rung__fetch *fetch)
 {
@@ -190,7 +201,7 @@ static void prepare(const struct rung__engine *ring, struct io_uring_sqe *sqe,
 
 	if (fetch->offset < drive->extents.file_bytes)
 		bytes = cut(drive, fetch, &at, &of_file);
-	if (bytes == 0 || ((at | bytes | fetch->to) & (block - 1))) { /* as a file system answers */
+	if (bytes == 0 || ((at | bytes | fetch->to) & (block - 1))) {
 		io_uring_prep_nop(sqe);
 		io_uring_sqe_set_data64(sqe,
 		                        (bytes ? (uint64_t)UINT32_MAX << 32 : 0) | fetch->token);
@@ -198,6 +209,7 @@ static void prepare(const struct rung__engine *ring, struct io_uring_sqe *sqe,
 	}
 	cmd.addr = (uint64_t)(uintptr_t)(ring->pool + fetch->to);
 	cmd.data_len = bytes;
+	/* dwords 10 and 11: the first block; 12: the number of blocks, less 1 */
 	cmd.cdw10 = (uint32_t)(at >> drive->block_shift);
 	cmd.cdw11 = (uint32_t)(at >> drive->block_shift >> 32);
 	cmd.cdw12 = (bytes >> drive->block_shift) - 1;
@@ -226,7 +238,7 @@ const struct rung__engine_ops rung__engine_nvme = {
 	.name = "nvme",
 	.id = RUNG_ENGINE_NVME,
 	.unasked = "opt-in: it reads the disk under the file, which must not change while the "
-	           "store is open",
+		   "store is open",
 	.direct = true,
 	.maps = true,
 	.open = nvme_open,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pread engine: a pool of threads, one blocking read each. For kernels and containers that refuse
- * io_uring. It reaches the same reads a second as io_uring at about twice the CPU.
+ * io_uring. It reaches the same reads per second as io_uring at about twice the CPU time.
  *
  * Lock: one mutex over both queues; the reads themselves run outside it.
  */
@@ -13,22 +13,23 @@
 #include "engine/engine.h"
 #include "base/thread.h"
 
-#define THREADS_MAX 32u
+#define THREADS_MAX 32u /* reads in flight, whatever the queue depth */
 
 struct rung__engine {
 	struct rung__engine_args args;
 	pthread_mutex_t lock;
 	pthread_cond_t work;         /* a read is queued, or stop */
 	pthread_cond_t done;         /* a read has ended */
-	struct rung__fetch *queue;   /* ring of queue_depth */
-	struct rung__fetched *ended; /* also at most queue_depth */
+	struct rung__fetch *queue;   /* ring of [queue_depth] reads that no thread has started */
+	struct rung__fetched *ended; /* ring of [queue_depth] results that were not reaped */
 	uint32_t queue_head, queue_count;
 	uint32_t ended_head, ended_count;
-	uint32_t thread_count;
+	uint32_t thread_count; /* threads that were started */
 	bool stop;
 	pthread_t threads[THREADS_MAX];
 };
 
+/* @return bytes read, or -errno. A short read is a result: the caller reads the rest. */
 static int32_t read_once(const struct rung__engine_args *args, const struct rung__fetch *fetch)
 {
 	unsigned char *to = args->pool + fetch->to;
@@ -40,6 +41,8 @@ static int32_t read_once(const struct rung__engine_args *args, const struct rung
 	return got < 0 ? -errno : (int32_t)got;
 }
 
+/* A thread of the pool: starts queued reads until the queue is empty and `stop` is set. So closing
+ * completes all queued reads, and no thread writes to the pool afterwards. */
 static void *worker(void *ctx)
 {
 	struct rung__engine *engine = ctx;
@@ -106,7 +109,8 @@ static int pread_open(const struct rung__engine_args *args, struct rung__engine 
 		               0)
 			engine->thread_count++;
 	}
-	if (engine->thread_count == 0) { /* fewer than wanted will do */
+	/* fewer threads than wanted are enough; also without memory for the queues */
+	if (engine->thread_count == 0) {
 		pread_close(engine);
 		return rung__engine_refuse(report, -EAGAIN, "no thread could be started");
 	}
@@ -129,6 +133,7 @@ static int pread_submit(struct rung__engine *engine, const struct rung__fetch *f
 	return rc;
 }
 
+/* Wait for `want` results or until the timeout, and return at most `max`. */
 static int pread_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns,
                       struct rung__fetched *fetched, uint32_t max)
 {

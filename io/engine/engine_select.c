@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which engine. Set-up calls succeed in places where reads then fail, and commands to the disk
- * succeed where they read something else than the file. Hence the probe.
+ * Selects an engine: tries each one, best first, until one works, and records the reasons of the
+ * others for the statistics.
+ *
+ * An engine must return correct bytes before it is used. Set-up calls may succeed although reads
+ * then fail, and commands to the disk may succeed although they read other bytes than the file's.
+ * So each engine is probed with real reads, which are compared with pread().
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +16,7 @@
 
 #define PROBE_WAIT_NS 30000000000ull /* a sleeping disk may take seconds to answer */
 
+/* best first */
 static const struct rung__engine_ops *const engines[] = {
 #if RUNG_HAVE_IO_URING
 	&rung__engine_nvme,
@@ -23,6 +28,8 @@ static const struct rung__engine_ops *const engines[] = {
 
 /* ---- probe ---- */
 
+/* One read through the engine, to its end. @param result_out  bytes read, or -errno of the read.
+ * @return 0, or -errno of the engine; -ETIMEDOUT: the read may still be in flight */
 static int read_through(const struct rung__reader *reader, const struct rung__fetch *fetch,
                         int32_t *result_out)
 {
@@ -36,6 +43,7 @@ static int read_through(const struct rung__reader *reader, const struct rung__fe
 	return rc < 0 ? rc : rc == 0 ? -ETIMEDOUT : 0;
 }
 
+/* Read one sector at `offset` with pread() and through the engine, and compare. */
 static int probe_at(const struct rung__reader *reader, uint64_t offset,
                     struct rung__engine_report *report)
 {
@@ -47,8 +55,9 @@ static int probe_at(const struct rung__reader *reader, uint64_t offset,
 	int32_t result = 0;
 	int rc;
 
+	/* a bad block elsewhere is not the engine's fault, and all other rows can be read */
 	if (got < 0 && offset > 0)
-		return 0; /* a bad block: no engine's fault, and others can be served */
+		return 0;
 	if (got < 0)
 		return rung__engine_refuse(report, -errno, "its first bytes cannot be read");
 	rc = read_through(reader, &fetch, &result);
@@ -61,11 +70,12 @@ static int probe_at(const struct rung__reader *reader, uint64_t offset,
 	if (result != got ||
 	    memcmp(reader->args.pool + reader->args.probe_at, expected, (size_t)got) != 0)
 		return rung__engine_refuse(report, -EIO,
-		                           "its first read brought something else "
-		                           "than the file's bytes");
+		                           "its first read returned other bytes than the file's");
 	return 0;
 }
 
+/* Probe the beginning of the file. An engine that maps the file to the disk itself is also probed
+ * in the middle and in the last page, because its map may be wrong for a part of the file. */
 static int probe(const struct rung__reader *reader, struct rung__engine_report *report)
 {
 	const uint64_t offsets[] = {
@@ -82,6 +92,8 @@ static int probe(const struct rung__reader *reader, struct rung__engine_report *
 
 /* ---- steps ---- */
 
+/* Open an engine and probe it. @return 0 with the engine in use; otherwise -errno with report->why,
+ * and the engine closed */
 static int try(struct rung__reader *reader, const struct rung__engine_ops *ops,
                struct rung__engine_report *report)
 {
@@ -92,8 +104,8 @@ static int try(struct rung__reader *reader, const struct rung__engine_ops *ops,
 
 	if (ops->direct && !reader->direct)
 		return rung__engine_refuse(report, -ENOTSUP,
-		                           "it reads past the page cache, and "
-		                           "reads go through it");
+		                           "it bypasses the page cache, and this file is read "
+		                           "through it");
 	rc = ops->open(&engine_args, &reader->engine, report);
 	if (rc < 0)
 		return rc;
@@ -104,23 +116,25 @@ static int try(struct rung__reader *reader, const struct rung__engine_ops *ops,
 	return rc;
 }
 
+/* Append to the list of engines in the statistics. `why` is not copied. */
 static void add_step(struct rung__reader *reader, const char *name, const char *why)
 {
 	reader->steps[reader->step_count++] = (struct rung_engine_step){ name, why };
 }
 
-/* An engine that was tried and does not work: with its reason, and the kernel's error. */
+/* Record an engine that was tried and does not work, with the reason and the kernel's error. */
 static void add_failed(struct rung__reader *reader, const char *name, int rc, const char *reason)
 {
 	char *why = reader->whys[reader->step_count], *err = strerror(-rc);
 
+	/* the reason is cut off if necessary, not the error; 4: " (", ")" and the NUL */
 	snprintf(why, RUNG__WHY_BYTES, "%.*s (%s)", (int)(RUNG__WHY_BYTES - strlen(err) - 4),
 	         reason, err);
 	rung__why_add(reader->engine_why, sizeof(reader->engine_why), why);
 	add_step(reader, name, why);
 }
 
-/* The engine in use, and the features it lacks. */
+/* Record the engine in use, and the features that it lacks. */
 static void add_used(struct rung__reader *reader, enum rung_engine asked,
                      const struct rung__engine_report *report)
 {
@@ -140,25 +154,27 @@ static void add_used(struct rung__reader *reader, enum rung_engine asked,
 	}
 }
 
-/* The requested engine, or each one that is tried by default. */
+/* Whether to try an engine: the requested one, or with AUTO each one that is not opt-in. */
 static bool is_wanted(const struct rung__engine_ops *ops, enum rung_engine asked)
 {
 	return asked == RUNG_ENGINE_AUTO ? !ops->unasked : ops->id == asked;
 }
 
+/* The failure when no engine works. `rc` is the status of the last one; 0: none was tried. */
 static int abandon(const struct rung__reader *reader, int rc)
 {
 	const enum rung_engine asked = reader->args.engine;
 
-	if (rc == 0) /* nothing was tried */
+	/* the requested engine is not in the list: only those that need io_uring can be missing */
+	if (rc == 0)
 		return rung__fail(RUNG_E_NOSUP,
 		                  "%s: the requested engine needs io_uring, which is not built "
-		                  "in: " RUNG_WHY_IO_URING ": use engine auto or pread",
+		                  "in: " RUNG_WHY_IO_URING "; use engine auto or pread",
 		                  reader->path);
 	if (asked == RUNG_ENGINE_AUTO || asked == RUNG_ENGINE_PREAD)
-		return rung__fail(RUNG_E_IO, "%s: no way of reading works: %s", reader->path,
+		return rung__fail(RUNG_E_IO, "%s: no engine can read it: %s", reader->path,
 		                  reader->engine_why);
-	return rung__fail(RUNG_E_NOSUP, "%s: engine %s: %s: use engine auto or pread", reader->path,
+	return rung__fail(RUNG_E_NOSUP, "%s: engine %s: %s; use engine auto or pread", reader->path,
 	                  reader->steps[reader->step_count - 1].name, reader->engine_why);
 }
 
@@ -187,7 +203,8 @@ int rung__engine_select(struct rung__reader *reader)
 			return 0;
 		}
 		add_failed(reader, ops->name, rc, report.why);
-		/* a read that is late may still write to the pool */
+		/* after a timeout the read may still write to the pool: another engine must not
+		 * use it */
 		if (asked != RUNG_ENGINE_AUTO || rc == -ETIMEDOUT)
 			break;
 	}

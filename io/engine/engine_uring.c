@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_uring engines: reads through the file system, completed by the device's interrupt, or polled
- * for (IORING_SETUP_IOPOLL).
+ * io_uring engines: reads through the file system, completed by the device's interrupt or found by
+ * polling (IORING_SETUP_IOPOLL).
  *
  * Polling saves the interrupt and the wake-up, a few microseconds per read, and keeps a core busy
  * while reads are in flight. The store's other threads usually need that core more, so the engine
@@ -25,6 +25,8 @@ static int poll_open(const struct rung__engine_args *args, struct rung__engine *
 	                       engine_out, report);
 }
 
+/* Queue a read; reaping sends it. A read inside one registered buffer uses that buffer, which saves
+ * pinning its pages. */
 static int uring_submit(struct rung__engine *ring, const struct rung__fetch *fetch)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring->ring);
@@ -56,7 +58,7 @@ const struct rung__engine_ops rung__engine_io_uring_poll = {
 	.id = RUNG_ENGINE_IO_URING_POLL,
 	.unasked = "opt-in: it keeps a core busy while reads are in flight",
 	.unsupported = "the disk's driver has no queues for polling (nvme.poll_queues=N at boot "
-		       "makes some), or the file system does not poll",
+		       "creates them), or the file system does not poll",
 	.direct = true,
 	.open = poll_open,
 	.close = rung__ring_close,

@@ -19,9 +19,10 @@
 
 #include "engine/extents.h"
 
-#define EXTENTS_MAX (1u << 20)
-#define ASK_MAX     512u /* a call */
-#define XFS_MAGIC   0x58465342
+#define EXTENTS_MAX (1u << 20) /* 24 MiB of them; a more fragmented file is rejected */
+#define ASK_MAX     512u       /* extents per call */
+#define XFS_MAGIC   0x58465342 /* "XFSB" */
+/* the bytes of these extents are not on the disk, or differ from the file's */
 #define FLAGS_REFUSED                                                                              \
 	(FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_ENCODED |                  \
 	 FIEMAP_EXTENT_DATA_ENCRYPTED | FIEMAP_EXTENT_NOT_ALIGNED | FIEMAP_EXTENT_DATA_INLINE |    \
@@ -37,6 +38,8 @@ static int format_errno(struct rung__engine_report *report, int err, const char 
 	return rung__engine_refuse(report, -err, "%s: %s", what, strerror(err));
 }
 
+/* Accept ext4 and XFS. Other file systems may report positions that are not on the device below
+ * them, for example on several devices. */
 static int check_file_system(int fd, struct rung__engine_report *report)
 {
 	struct statfs fs;
@@ -72,10 +75,10 @@ const char *rung__extents_join(struct rung__extents *extents)
 		end += extent.bytes;
 	}
 	extents->count = count;
-	return end < extents->file_bytes ? "the file has holes, which are nowhere on the disk"
-	                                 : NULL;
+	return end < extents->file_bytes ? "the file has holes, which are not on the disk" : NULL;
 }
 
+/* Append the extents that one call has returned. */
 static int add_all(struct rung__extents *extents, const struct fiemap *map,
                    struct rung__engine_report *report)
 {
@@ -90,15 +93,15 @@ static int add_all(struct rung__extents *extents, const struct fiemap *map,
 
 		if (from->fe_flags & FLAGS_REFUSED)
 			return say(report, ENOTSUP,
-			           "the file is stored in a way that the disk's "
-			           "own bytes do not show");
+			           "the bytes on the disk differ from the file's (compressed, "
+			           "encrypted, inline or not written)");
 		list[extents->count++] =
 			(struct rung__extent){ from->fe_logical,
 			                       extents->device.partition_at + from->fe_physical,
 			                       from->fe_length };
 	}
 	if (extents->count > EXTENTS_MAX)
-		return say(report, ENOTSUP, "the file is in too many pieces");
+		return say(report, ENOTSUP, "the file has too many extents");
 	return 0;
 }
 
@@ -145,7 +148,7 @@ int rung__extents_load(int fd, struct rung__extents *extents_out,
 	if (fstat(fd, &st) != 0)
 		return format_errno(report, errno, "the size of the file cannot be queried");
 	if (!rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &extents.device))
-		return say(report, ENOTSUP, "/sys knows no disk under the file system");
+		return say(report, ENOTSUP, "/sys has no disk for the file system");
 	extents.file_bytes = (uint64_t)st.st_size;
 	map = rung__malloc(sizeof(*map) + ASK_MAX * sizeof(map->fm_extents[0]));
 	rc = map ? ask(fd, &extents, map, report) : say(report, ENOMEM, "out of memory");

@@ -8,25 +8,26 @@
 
 struct rung__extent {
 	uint64_t offset; /* in the file */
-	uint64_t at;     /* on the whole disk, its partition counted in */
+	uint64_t at;     /* on the whole disk, including the offset of the partition */
 	uint64_t bytes;
 };
 
-/** A file from its first byte on without a gap, in order; pieces that meet on the disk are one. */
+/** The extents of a file in order, from its first byte on and without a gap. Extents that are
+ * adjacent on the disk are joined. */
 struct rung__extents {
 	struct rung__extent *list;
 	uint64_t count;
-	uint64_t file_bytes; /* a read ends there, though the last block may be longer */
+	uint64_t file_bytes; /* reads end here, although the last block may be longer */
 	struct rung__block_device device;
 };
 
 /**
- * Query the file system (ext4, XFS) for a file's extents, after it has written back what it still
- * held in memory. The file must not change while they are in use: moved blocks are not detected.
+ * Query the file system (ext4, XFS) for a file's extents, after it has written back its dirty
+ * pages. The file must not change while they are in use: moved blocks are not detected.
  *
  * @param report  on failure: why they cannot be queried or used
  * @return 0, -ENOTSUP (not on a plain disk, or the disk's bytes differ from the file's), another
- *         -errno
+ * -errno
  */
 int rung__extents_load(int fd, struct rung__extents *extents_out,
                        struct rung__engine_report *report);

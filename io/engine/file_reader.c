@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reader of features files: in sectors past the page cache, by the best engine that works.
+ * The reader of features files: it reads whole sectors past the page cache, with the best engine
+ * that works.
  *
- * O_DIRECT counts only after a real read as well: some file systems accept it at open and refuse
- * the first read.
+ * O_DIRECT is certain only after a real read: some file systems accept it when the file is opened
+ * and refuse the first read. Reads through the page cache are the fallback in both cases.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,14 +16,17 @@
 #include "file/file.h"
 #include "engine/file_reader.h"
 
-/* of a merged read: larger ones transfer no more rows, and delay others */
+/* Limit of a merged read: a larger one transfers no more rows per second, and delays others. */
 #define READ_BYTES_MAX 131072u
 
 static int reopen_failed(const struct rung__reader *reader)
 {
-	return rung__fail_errno(errno, "%s: opening it again through /proc/self/fd", reader->path);
+	return rung__fail_errno(errno, "%s: cannot be opened again through /proc/self/fd",
+	                        reader->path);
 }
 
+/* Use the page cache: open the file without O_DIRECT, in place of an open descriptor if there is
+ * one. @param reason  for the statistics */
 static int reopen_buffered(struct rung__reader *reader, int from_fd, const char *reason)
 {
 	int fd = rung__reopen(from_fd, 0);
@@ -33,12 +37,14 @@ static int reopen_buffered(struct rung__reader *reader, int from_fd, const char 
 		close(reader->fd);
 	reader->fd = fd;
 	reader->direct = false;
-	reader->geometry.align = 1;
+	reader->geometry.align = 1;                 /* any offset, length and address */
 	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no read-ahead between rows; advice only */
 	rung__why_add(reader->why, sizeof(reader->why), reason);
 	return 0;
 }
 
+/* Open the file again, for its own flags: O_DIRECT belongs to the open file, which the dataset
+ * shares. EINVAL is the answer of a file system without O_DIRECT. */
 static int open_file(struct rung__reader *reader, int from_fd, bool buffered)
 {
 	if (buffered)
@@ -52,17 +58,15 @@ static int open_file(struct rung__reader *reader, int from_fd, bool buffered)
 			"the file system refuses O_DIRECT: reads go through the page cache");
 	if (rung__dio_refused(reader->fd))
 		return reopen_buffered(reader, from_fd,
-		                       "the file system does no direct reads of this file: they go "
+		                       "the file system does not read this file directly: reads go "
 		                       "through the page cache");
 	reader->direct = true;
 	reader->geometry.align = rung__dio_align(reader->fd);
 	return 0;
 }
 
-/*
- * Largest read that the device gets as one command: a longer one would be split, and complete with
- * its last part.
- */
+/* The largest read that the device gets as one command. The kernel splits a longer one, which then
+ * completes with its last part. */
 static uint32_t read_bytes_max(const struct rung__reader *reader)
 {
 	struct rung__block_device device;
@@ -94,7 +98,7 @@ static int file_open(const struct rung__reader_args *args, struct rung__reader *
 		return rung__fail(RUNG_E_NOMEM, "nvme tier: out of memory");
 	reader->fd = -1;
 	reader->args = *args;
-	reader->args.features = NULL; /* may be closed before us */
+	reader->args.features = NULL; /* may be closed before the reader */
 	reader->path = rung__strdup(args->features->files[args->file_idx].path);
 	if (!reader->path) {
 		rc = rung__fail(RUNG_E_NOMEM, "nvme tier: out of memory");
@@ -118,13 +122,16 @@ close_reader:
 	return rc;
 }
 
+/* The engine failed after its probe, while the merge gap was measured. */
 static int start_failed(struct rung__reader *reader, int err)
 {
 	rung__engine_end(reader);
-	return rung__fail_errno(err, "%s: engine %s: measuring reads", reader->path,
+	return rung__fail_errno(err, "%s: engine %s: reads cannot be measured", reader->path,
 	                        reader->ops->name);
 }
 
+/* Select an engine, and measure the merge gap unless it was given. Runs in the thread that
+ * will use the engine. */
 static int file_start(struct rung__reader *reader)
 {
 	int rc;

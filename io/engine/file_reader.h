@@ -4,7 +4,8 @@
  * tests.
  *
  * file_reader.c opens the file and implements the table of functions, engine_select.c tries engines
- * from the best down to one that works, merge_gap.c measures the gap that a read may skip.
+ * from the best down to one that works, merge_gap.c measures the largest gap between rows that one
+ * read covers.
  */
 #ifndef RUNG_IO_FILE_READER_H
 #define RUNG_IO_FILE_READER_H
@@ -14,19 +15,20 @@
 struct rung__reader {
 	struct rung__reader_args args;
 	struct rung__geometry geometry;
-	char *path;
-	int fd;
-	bool direct;
-	char why[1024]; /* not better: file and engine */
+	char *path;     /* owned, for messages */
+	int fd;         /* its own descriptor; -1: not open */
+	bool direct;    /* reads bypass the page cache */
+	char why[1024]; /* why file and engine are not the best ones; "": they are */
 
-	/* from start to stop */
-	const struct rung__engine_ops *ops;                   /* of the engine in use */
-	struct rung__engine *engine;                          /* NULL: none is open */
-	struct rung_engine_step steps[RUNG_ENGINE_STEPS_MAX]; /* best first, it last */
+	/* valid from start to stop */
+	const struct rung__engine_ops *ops; /* of the engine in use */
+	struct rung__engine *engine;        /* NULL: none is open */
+	/* engines in the order of trying, with reasons; the one in use is last */
+	struct rung_engine_step steps[RUNG_ENGINE_STEPS_MAX];
 	uint32_t step_count;
-	struct rung__engine_report report;                 /* its own */
-	char whys[RUNG_ENGINE_STEPS_MAX][RUNG__WHY_BYTES]; /* of the others */
-	char engine_why[2 * RUNG__WHY_BYTES]; /* not a better one, of those to be tried */
+	struct rung__engine_report report;                 /* of the engine in use */
+	char whys[RUNG_ENGINE_STEPS_MAX][RUNG__WHY_BYTES]; /* reasons that steps point to */
+	char engine_why[2 * RUNG__WHY_BYTES];              /* the part of `why` about the engine */
 };
 
 /**
@@ -40,11 +42,12 @@ struct rung__reader {
  */
 int rung__engine_select(struct rung__reader *reader);
 
+/** Close the engine, if one is open. No read may be in flight. */
 void rung__engine_end(struct rung__reader *reader);
 
 /* ---- merge_gap.c ---- */
 
-#define RUNG__MERGE_GAP_DEFAULT 16384u
+#define RUNG__MERGE_GAP_DEFAULT 16384u /* bytes, if the device is not measured */
 
 /**
  * Bytes that the device transfers in the time of one more read: its bandwidth divided by its reads
@@ -60,7 +63,7 @@ void rung__engine_end(struct rung__reader *reader);
 int rung__merge_gap_measure(const struct rung__reader_ops *ops, struct rung__reader *reader,
                             uint32_t read_bytes, uint32_t *gap_out);
 
-/** The gap for a device with this bandwidth and rate of reads. */
+/** The gap in bytes for a device with this bandwidth and rate of reads; 0: not known. */
 uint32_t rung__merge_gap_of(double bytes_per_s, double reads_per_s, uint32_t align);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gap budget. A device completes a fixed number of reads per second, whatever their size, up to
- * its bandwidth: reading g more bytes costs g / bandwidth, another read costs 1 / rate. So rows
- * closer than bandwidth / rate are faster in one read.
+ * Measures the merge gap: the largest gap between two rows that are faster in one read. A device
+ * completes a fixed number of reads per second, whatever their size, up to its bandwidth. So g more
+ * bytes cost g / bandwidth, and another read costs 1 / rate. Rows that are closer than
+ * bandwidth / rate are faster in one read.
  *
- * Both are measured at the depth that the store will use, at random positions of the file, for
- * about 20 ms each. That is short: the result is accurate to about 20 %, and within such a range
- * the number of reads changes by only a few percent.
+ * Both are measured at the queue depth that the store will use, at random positions of the file,
+ * for about 20 ms each. That is short: the result is accurate to about 20 %. Within that range the
+ * number of reads changes by only a few percent.
  */
 #include <pthread.h>
 #include <sys/stat.h>
@@ -14,25 +15,27 @@
 #include "engine/file_reader.h"
 #include "tier/burst.h"
 
-#define FILE_BYTES_MIN (64ull << 20)
-#define GAP_BYTES_MAX  65536u
+#define FILE_BYTES_MIN (64ull << 20) /* measuring takes too long for a smaller file */
+#define GAP_BYTES_MAX  65536u        /* limit of the result */
 #define BURST_NS       20000000u
-/* with fewer in that time the rate is unreliable: a slow disk gets more time */
+/* with fewer reads in that time the rate is unreliable: a slow disk gets more time */
 #define READS_MIN    32u
 #define BURST_NS_MAX 200000000u
-#define KEPT_MAX     16u
+#define KEPT_MAX     16u /* results; further devices are measured for each store */
 
+/* Results of this process. Stores on the same device need no second measurement. */
 static struct kept {
 	dev_t device;
 	const struct rung__engine_ops *ops;
 	uint32_t queue_depth, merge_gap_bytes;
 } kept[KEPT_MAX];
 static unsigned kept_count;
-/* Held while measuring, so that two files of one device do not disturb each other; taken with no
- * other lock held. */
+/* Protects the results. Held while measuring as well, so that two files of one device do not
+ * disturb each other. No other lock is held when it is acquired. */
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* @param rate_out  reads a second; 0: unknown. @return 0 or -errno */
+/* Measure reads of `bytes` bytes. @param rate_out  reads per second; 0: unknown. @return 0 or
+ * -errno */
 static int rate(const struct rung__reader_ops *ops, struct rung__reader *reader, uint32_t bytes,
                 double *rate_out)
 {
@@ -49,6 +52,7 @@ static int rate(const struct rung__reader_ops *ops, struct rung__reader *reader,
 		.ns_max = BURST_NS_MAX,
 		.reads_min = READS_MIN,
 	};
+	/* depth 0: the probe's memory is smaller than one read */
 	int rc = burst.depth > 0 ? rung__burst_run(&burst) : 0;
 
 	*rate_out = 0;
@@ -65,11 +69,12 @@ uint32_t rung__merge_gap_of(double bytes_per_s, double reads_per_s, uint32_t ali
 	return (uint32_t)rung__align_down((uint64_t)RUNG__MIN(gap, GAP_BYTES_MAX), align);
 }
 
+/* Measure the bandwidth, with large reads, and the rate of the smallest reads. */
 static int measure_both(const struct rung__reader_ops *ops, struct rung__reader *reader,
                         uint32_t read_bytes, uint32_t *gap_out)
 {
 	double reads_per_s = 0, large_per_s = 0;
-	/* large ones first: they touch the pool's memory */
+	/* large reads first: they touch the pool's memory, so small ones cause no page faults */
 	int rc = rate(ops, reader, read_bytes, &large_per_s);
 
 	if (rc == 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rings.
+ * Rings: creating one, and reaping its completions.
  *
- * The best set-up is tried first and each part falls back on its own: DEFER_TASKRUN with
- * SINGLE_ISSUER (completions are worked off when we ask, not by interrupting the thread), then
- * COOP_TASKRUN, then no flags; registered pool, file and ring, each left out when the kernel or
+ * The best set-up is tried first, and each part falls back separately. DEFER_TASKRUN with
+ * SINGLE_ISSUER processes completions when the thread waits, instead of interrupting it; then come
+ * COOP_TASKRUN, and no flags. Pool, file and ring are registered; each is left out if the kernel or
  * RLIMIT_MEMLOCK refuses it. With DEFER_TASKRUN completions appear only inside a waiting call, so
  * waiting always enters the kernel.
  */
@@ -15,13 +15,14 @@
 #include <string.h>
 #include <time.h>
 
-#define MEMORY_TRIES_MAX 100u /* a ring that the kernel has no memory for: 0.2 s in all */
+#define MEMORY_TRIES_MAX 100u /* of a ring that the kernel has no memory for: 0.2 s in all */
 #define MEMORY_PAUSE_NS  2000000
-#define PIECES_MAX       16384u /* registered buffers that the kernel takes */
+#define PIECES_MAX       16384u /* registered buffers that the kernel accepts */
 
+/* Flags that older kernels reject with EINVAL, best first. */
 static const struct setup {
 	unsigned flags;
-	const char *why; /* not the best: a kernel of before */
+	const char *why; /* why not the best one; "": it is */
 } setups[] = {
 	{ IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL, "" },
 	{ IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL,
@@ -29,11 +30,13 @@ static const struct setup {
 	{ 0, "this kernel has neither it nor IORING_SETUP_COOP_TASKRUN (Linux 6.1 has it)" },
 };
 
+/* Append a feature to the report. @param why  "": it is in use. Not copied */
 static void add_part(struct rung__engine_report *report, const char *name, const char *why)
 {
 	report->parts[report->part_count++] = (struct rung_engine_step){ name, why };
 }
 
+/* The reason why no ring could be created, for the statistics. */
 static const char *refusal(int err)
 {
 	switch (err) {
@@ -47,15 +50,16 @@ static const char *refusal(int err)
 		return "no memory for the ring:"
 		       " RLIMIT_MEMLOCK may be too low for all rings of this user; raise ulimit -l";
 	case EINVAL:
-		return "this kernel's io_uring does not know of this way of reading";
+		return "this kernel's io_uring does not support this kind of read";
 	default:
 		return strerror(err);
 	}
 }
 
 /*
- * Linux counts the pages of all rings of a user against RLIMIT_MEMLOCK. A worker subtracts those of
- * a closed ring after close() has returned; a ring that is opened in between is refused.
+ * Create a ring; with ENOMEM, try again for 0.2 s. Linux counts the pages of all rings of a user
+ * against RLIMIT_MEMLOCK. It subtracts those of a closed ring in a worker, after close() has
+ * returned, and refuses a ring that is opened in between.
  */
 static int init_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
                      struct io_uring_params *params)
@@ -72,6 +76,7 @@ static int init_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
 	}
 }
 
+/* Create a ring with the best flags that the kernel knows. @param flags  needed in each case */
 static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
                      struct rung__engine_report *report)
 {
@@ -81,7 +86,7 @@ static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
 		struct io_uring_params params;
 
 		rc = init_ring(ring, depth, flags | setups[i].flags, &params);
-		/* waits with a bound: Linux 5.11 */
+		/* waiting with a timeout needs Linux 5.11 */
 		if (rc == 0 && !(params.features & IORING_FEAT_EXT_ARG)) {
 			io_uring_queue_exit(ring);
 			rc = -ENOSYS;
@@ -92,6 +97,8 @@ static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
 	return rc < 0 ? rung__engine_refuse(report, rc, "%s", refusal(-rc)) : 0;
 }
 
+/* Register the pool as buffers, whose pages stay pinned, in pieces. @return "", or the reason why
+ * the kernel refuses */
 static const char *register_pool(struct rung__engine *ring, const struct rung__engine_args *args)
 {
 	uint64_t piece_bytes = 1ull << ring->piece_shift;
@@ -115,12 +122,13 @@ static const char *register_pool(struct rung__engine *ring, const struct rung__e
 	return "";
 }
 
+/* Register the file, which saves looking up its descriptor for each read. @return as above */
 static const char *register_file(struct rung__engine *ring, int fd)
 {
 	ring->fd = fd;
 	if (io_uring_register_files(&ring->ring, &fd, 1) != 0)
 		return "the kernel refuses it";
-	ring->fd = 0;
+	ring->fd = 0; /* the index of the registered file */
 	ring->sqe_flags = IOSQE_FIXED_FILE;
 	return "";
 }
@@ -142,6 +150,7 @@ int rung__ring_open(const struct rung__engine_args *args, int fd, unsigned flags
 		rung__free(ring);
 		return rc;
 	}
+	/* a child must not share its parent's ring: fork() leaves these pages out */
 	io_uring_ring_dontfork(&ring->ring);
 	add_part(report, "registered memory", register_pool(ring, args));
 	add_part(report, "registered file", register_file(ring, fd));
@@ -166,6 +175,7 @@ static int end_of_wait(int rc)
 	return rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY ? rc : 0;
 }
 
+/* Submit the queued reads, and wait for `want` completions or the timeout. */
 static int send_and_wait(struct rung__engine *ring, uint32_t want, uint64_t timeout_ns)
 {
 	struct __kernel_timespec ts = {
@@ -177,7 +187,7 @@ static int send_and_wait(struct rung__engine *ring, uint32_t want, uint64_t time
 	return end_of_wait(io_uring_submit_and_wait_timeout(&ring->ring, &cqe, want, &ts, NULL));
 }
 
-/* Up to `max` completions that are there. */
+/* Take up to `max` completions that are available, without waiting. */
 static uint32_t take(struct rung__engine *ring, struct rung__fetched *fetched, uint32_t max)
 {
 	struct io_uring_cqe *cqe;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** An io_uring ring with the pool, one file and itself registered where the kernel allows it: the
+/** An io_uring ring with pool, file and ring descriptor registered if the kernel allows it: the
  * common part of three engines. */
 #ifndef RUNG_IO_RING_H
 #define RUNG_IO_RING_H
@@ -9,22 +9,23 @@
 #if RUNG_HAVE_IO_URING
 #include <liburing.h>
 
-#define RUNG__PIECE_SHIFT_MAX 30 /* the kernel takes at most 1 GiB a registered buffer */
+#define RUNG__PIECE_SHIFT_MAX 30 /* a registered buffer has at most 1 GiB */
 
 struct nvme_drive; /* of engine_nvme.c */
 
 struct rung__engine {
 	struct io_uring ring;
-	unsigned char *pool;
+	unsigned char *pool; /* borrowed: the destination of all reads */
 	/* registered buffers: the pool in pieces of 1 << piece_shift bytes; 0: none */
 	uint64_t piece_count;
 	unsigned piece_shift;
-	int fd; /* for submission: a descriptor, or the number of a registered file */
-	unsigned sqe_flags;
-	bool polls; /* IORING_SETUP_IOPOLL */
-	/* set by the engine after opening, where a completion's result is not that of the read */
+	int fd;             /* for submission: a descriptor, or the number of a registered file */
+	unsigned sqe_flags; /* IOSQE_FIXED_FILE if `fd` is a registered file */
+	bool polls;         /* IORING_SETUP_IOPOLL */
+	/* set after opening by an engine whose completions have another result than the bytes read;
+	 * NULL: cqe->res is the result */
 	int32_t (*result_of)(const struct io_uring_cqe *cqe);
-	struct nvme_drive *drive;
+	struct nvme_drive *drive; /* owned by engine_nvme.c; NULL in other engines */
 };
 
 /**
@@ -32,7 +33,7 @@ struct rung__engine {
  *
  * @param fd           file to read
  * @param flags        IORING_SETUP_* in addition to those that all rings have (IOPOLL, SQE128 …)
- * @param piece_shift  of registered buffers
+ * @param piece_shift  log2 of the size of registered buffers
  * @param report       gets the features, or on failure the reason
  * @return 0 or -errno
  */
@@ -45,7 +46,7 @@ void rung__ring_close(struct rung__engine *engine);
 int rung__ring_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns,
                     struct rung__fetched *fetched, uint32_t max);
 
-/** The registered buffer that all of a read lands in; -1: none. */
+/** The registered buffer that contains the whole destination of a read; -1: none does. */
 static inline int rung__ring_piece(const struct rung__engine *ring, const struct rung__fetch *fetch)
 {
 	uint64_t piece = fetch->to >> ring->piece_shift;

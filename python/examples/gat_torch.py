@@ -28,12 +28,13 @@ class Attention(nn.Module):
     def forward(self, rows, block, dropout):
         heads, out = self.bias.shape
         rows = self.project(rows).view(-1, heads, out)
-        loops = torch.arange(block.dst_count).expand(2, -1)   # first sources: destinations
+        loops = torch.arange(block.dst_count).expand(2, -1)   # destinations are the first sources
         sources, targets = torch.cat([block.edge_index(), loops], 1)
         score = F.leaky_relu((rows
                               * self.of_source).sum(2)[sources] + (rows[
                                   : block.dst_count] * self.of_target).sum(2)[targets], 0.2)
         spread = targets[:, None].expand(-1, heads)
+        # A softmax per destination. The largest score is subtracted so that exp() cannot overflow.
         most = score.new_full((block.dst_count, heads),
                               -torch.inf).scatter_reduce(0, spread, score.detach(), "amax")
         weight = (score - most[targets]).exp()

@@ -32,6 +32,8 @@ def node_loader(args, store, dataset, fanouts):
 
 
 def rung_loader(args, store, _dataset, fanouts):
+    """Create rung's loader, which samples and gathers ahead."""
+
     def make(split, shuffle):
         return rung.Loader(store, split, fanouts=fanouts, batch_size=args.batch_size,
                            shuffle=shuffle, seed=args.seed, form="pyg")

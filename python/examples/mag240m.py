@@ -66,7 +66,7 @@ class Gnn(nn.Module):
 
 
 class Papers:
-    """Loaders of the staged data set, and labels by paper."""
+    """Loaders of the staged data set, and the labels of the papers."""
 
     def __init__(self, args, dataset, store):
         self.dataset, self.batch_size = dataset, args.batch_size
@@ -87,7 +87,7 @@ class Papers:
 
 
 def main():
-    parser = make_parser(__doc__, dataset="staged folder")
+    parser = make_parser(__doc__, dataset="folder written by rung stage")
     parser.add_argument("--model", choices=("sage", "gat"), default="sage")
     parser.add_argument("--host", default="8GiB", help="host memory of the store")
     parser.add_argument("--cache",
@@ -95,7 +95,7 @@ def main():
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu",
                         help="device of the model")
     parser.add_argument("--predict", metavar="FILE",
-                        help="write the classes of the split test-dev to this .npz, as y_pred")
+                        help="write the classes of the split test-dev to this .npz file as y_pred")
     parser.add_argument("--fanouts", default="25,15")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=1024)

@@ -33,7 +33,7 @@ from training import accuracy, add_training, make_parser, train_epoch, width_and
 
 
 def main():
-    parser = make_parser(__doc__, dataset="staged folder")
+    parser = make_parser(__doc__, dataset="folder written by rung stage")
     parser.add_argument("--host", default="8GiB", help="host memory of the store")
     parser.add_argument("--cache",
                         help="part of --host for a cache of rows from the file (default: 1/8)")

@@ -86,7 +86,7 @@ class OtherLoader:
                                  sample.blocks[::-1], sample.vertices)
         finally:
             stop.set()
-            while worker.is_alive():
+            while worker.is_alive():   # it may be blocked on the full queue
                 try:
                     out.get_nowait()
                 except queue.Empty:

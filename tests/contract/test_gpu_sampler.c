@@ -10,7 +10,7 @@
 
 #include "plan/plan.h"
 #include "rung/gpu_sampler.h"
-#include "says.h"
+#include "expect_error.h"
 #include "store_fixture.h"
 
 #define ROWS  3000
@@ -192,7 +192,7 @@ static void fails(struct rung__gpu_batch *batch, const uint64_t *seeds, uint64_t
 			     batch, fixture_ids(&f, seeds, count, RUNG_U64, RUNG_RANKS).data, count,
 			     1, NULL),
 	             0, "%s", rung_last_error());
-	assert_says(rung__gpu_batch_wait(batch, -1), status, words);
+	assert_error(rung__gpu_batch_wait(batch, -1), status, words);
 	rung__gpu_batch_vertices(batch, &vertex_count);
 	cr_assert_eq(vertex_count, 0);
 	cr_assert_null(rung__gpu_batch_block(batch, 0));

@@ -11,7 +11,7 @@
 #include "edges/edges.h"
 #include "graphs.h"
 #include "raw_files.h"
-#include "says.h"
+#include "expect_error.h"
 
 static inline unsigned dtype_bytes(const char *dtype)
 {

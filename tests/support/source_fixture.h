@@ -8,7 +8,7 @@
 
 #include "dataset.h"
 #include "rung/rung.h"
-#include "says.h"
+#include "expect_error.h"
 
 static char dir[256], path[512];
 
@@ -33,7 +33,7 @@ static inline void fails(const char *what, int status, const char *words)
 {
 	struct rung_source *src = NULL;
 
-	assert_says(rung_source_open(what, &src), status, words);
+	assert_error(rung_source_open(what, &src), status, words);
 	cr_assert_null(src);
 }
 

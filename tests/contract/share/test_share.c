@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "says.h"
+#include "expect_error.h"
 #include "share_child.h"
 #include "share_fixture.h"
 
@@ -264,7 +264,7 @@ static void fails_to_share(const char *path, int status, const char *words)
 	unsigned before = share_fixture_descriptors(NULL);
 	struct rung_store *store;
 
-	assert_says(rung_store_open(s.base.ds, s.base.plan, &opts, &store), status, words);
+	assert_error(rung_store_open(s.base.ds, s.base.plan, &opts, &store), status, words);
 	cr_assert_eq(share_fixture_descriptors(NULL), before);
 }
 

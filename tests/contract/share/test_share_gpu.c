@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "says.h"
+#include "expect_error.h"
 #include "share_child.h"
 #include "share_fixture.h"
 
@@ -113,9 +113,9 @@ Test(share_gpu, closing_leaves_memory_that_a_stopped_process_has_open)
 	cr_assert_eq(share_child_start(&child, "attach", s.path, s.base.dir), 0, "%s", child.line);
 	cr_assert_eq(kill(child.pid, SIGSTOP), 0);
 	if (has_peer_rows()) {
-		assert_says(rung_store_close(creator), RUNG_E_TIMEDOUT,
-		            "is still open in attached "
-		            "processes after 5 s; it stays allocated until this process ends");
+		assert_error(rung_store_close(creator), RUNG_E_TIMEDOUT,
+		             "is still open in attached "
+		             "processes after 5 s; it stays allocated until this process ends");
 	} else {
 		cr_assert_eq(rung_store_close(creator), 0, "%s", rung_last_error());
 	}

@@ -15,7 +15,7 @@
 #include "base/base.h"
 #include "dataset/manifest.h"
 #include "rung/rung.h"
-#include "says.h"
+#include "expect_error.h"
 
 #define VERTICES  60u
 #define EDGES     300u
@@ -142,7 +142,7 @@ static inline void no_leftovers(const char *folder)
 
 static inline void fails(int status, const char *words)
 {
-	assert_says(rung_stage(&opts, NULL), status, words);
+	assert_error(rung_stage(&opts, NULL), status, words);
 	cr_assert_not(exists(out));
 	cr_assert_not(exists(partial));
 }

@@ -8,7 +8,7 @@
 
 #include "fault_reader.h"
 #include "rung/gpu_sampler.h"
-#include "says.h"
+#include "expect_error.h"
 #include "store_fixture.h"
 
 #define ROWS       3000u

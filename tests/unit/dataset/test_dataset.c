@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "dataset/manifest.h"
 #include "rung/rung.h"
-#include "says.h"
+#include "expect_error.h"
 
 #define VERTICES  500u
 #define EDGES     3000u
@@ -45,7 +45,7 @@ static void fails(int status, const char *words)
 {
 	struct rung_dataset *ds = NULL;
 
-	assert_says(rung_dataset_open(ds_dir, &ds), status, words);
+	assert_error(rung_dataset_open(ds_dir, &ds), status, words);
 	cr_assert_null(ds);
 }
 

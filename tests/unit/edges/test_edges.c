@@ -77,7 +77,7 @@ static void assert_pass_fails(const char *indptr, const char *indices, int statu
 
 	snprintf(spec, sizeof(spec), "csc:%s,%s", indptr, indices);
 	cr_assert_eq(open_edges(specs, 1, DEFAULTS, &edges), 0, "%s", rung_last_error());
-	assert_says(rung__edges_pass(edges, count_chunks, &chunks), status, words);
+	assert_error(rung__edges_pass(edges, count_chunks, &chunks), status, words);
 	cr_assert_eq(chunks, 0);
 	rung_edges_close(edges);
 }
@@ -130,8 +130,8 @@ Test(edges, the_first_wrong_id_is_reported_whichever_thread_finds_one)
 		uint64_t chunks = 0;
 
 		cr_assert_eq(open_edges(&spec, 1, opts, &edges), 0);
-		assert_says(rung__edges_pass(edges, count_chunks, &chunks), RUNG_E_RANGE,
-		            "indices[20011]: id 3000");
+		assert_error(rung__edges_pass(edges, count_chunks, &chunks), RUNG_E_RANGE,
+		             "indices[20011]: id 3000");
 		cr_assert_leq(chunks, 20011);
 		rung_edges_close(edges);
 	}
@@ -161,8 +161,8 @@ Test(edges, a_file_truncated_while_it_is_read_is_an_error)
 		struct rung_edges *edges;
 
 		cr_assert_eq(open_edges(&spec, 1, opts, &edges), 0);
-		assert_says(rung__edges_pass(edges, cut_file, (void *)&lengths[i / 2]), RUNG_E_IO,
-		            "the file was truncated");
+		assert_error(rung__edges_pass(edges, cut_file, (void *)&lengths[i / 2]), RUNG_E_IO,
+		             "the file was truncated");
 		cr_assert(strstr(rung_last_error(), folder) != NULL, "%s", rung_last_error());
 		rung_edges_close(edges);
 	}
@@ -207,16 +207,16 @@ Test(edges, too_little_memory_is_reported_with_the_least_that_works)
 		                        .memory_bytes = 1000 };
 	struct rung_edges *edges;
 
-	assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_INVAL, "memory_bytes is 1000");
+	assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_INVAL, "memory_bytes is 1000");
 	number = strstr(rung_last_error(), "at least ");
 	cr_assert(number != NULL);
 	opts.memory_bytes = strtoull(number + strlen("at least "), NULL, 10);
 	cr_assert_lt(opts.memory_bytes, 200000);
 	assert_equals_load(&spec, 1, opts);
 	opts.memory_bytes--;
-	assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_INVAL, "at least");
+	assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_INVAL, "at least");
 	opts.chunk_bytes = 4095;
-	assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_INVAL, "chunk_bytes is 4095");
+	assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_INVAL, "chunk_bytes is 4095");
 	test_graph_fini(&graph);
 }
 
@@ -281,8 +281,8 @@ Test(edges, a_deflated_member_counts_as_memory_and_a_stored_one_is_read_in_place
 		         folder, 6 + deflated);
 		rename_as_npz(6 + deflated);
 		if (deflated)
-			assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_INVAL,
-			            "it is then read in place");
+			assert_error(open_edges(specs, 1, opts, &edges), RUNG_E_INVAL,
+			             "it is then read in place");
 		else
 			assert_equals_load(specs, 1, opts);
 	}

@@ -131,24 +131,24 @@ Test(edges_relabel, a_failed_relabelling_leaves_no_files)
 	make_maps(20000, &vertex_of_rank, &rank_of_vertex);
 	cr_assert_eq(open_edges(&spec, 1, DEFAULTS, &edges), 0);
 	fds = support_open_descriptors();
-	assert_says(relabel(edges, rank_of_vertex, rank_of_vertex, &with), RUNG_E_FORMAT,
-	            "not each other's inverse");
+	assert_error(relabel(edges, rank_of_vertex, rank_of_vertex, &with), RUNG_E_FORMAT,
+	             "not each other's inverse");
 	with.memory_bytes = 1000;
-	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_INVAL,
-	            "at least 1048576");
+	assert_error(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_INVAL,
+	             "at least 1048576");
 	with = relabel_opts();
 	with.temp_dir = "/nowhere";
-	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_NOENT,
-	            "/nowhere");
+	assert_error(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_NOENT,
+	             "/nowhere");
 	with = relabel_opts();
 	with.progress = cancel_when_sorting;
 	with.progress_ctx = "sort";
-	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_CANCELED,
-	            "canceled");
+	assert_error(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_CANCELED,
+	             "canceled");
 	with = relabel_opts();
 	raw_file(5, "x", 1, 0, "u8,1");
-	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_EXIST,
-	            "/5: exists");
+	assert_error(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_EXIST,
+	             "/5: exists");
 	remove_output(5);
 	assert_nothing_was_made();
 	do {
@@ -165,8 +165,8 @@ Test(edges_relabel, a_failed_relabelling_leaves_no_files)
 	remove_output(5);
 	signal(SIGXFSZ, SIG_IGN);
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	assert_says(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_NOSPC,
-	            "5.partial: reserving 364096 bytes");
+	assert_error(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_NOSPC,
+	             "5.partial: reserving 364096 bytes");
 	assert_nothing_was_made();
 	rung_edges_close(edges);
 	free(vertex_of_rank);

@@ -128,23 +128,23 @@ Test(edges_sort, sorting_names_an_id_out_of_range_and_a_wrong_count)
 	char columns[1100];
 	const char *specs[] = { columns };
 
-	assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_RANGE,
-	            "edge 2: source id 4 is out of range 0..3");
+	assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_RANGE,
+	             "edge 2: source id 4 is out of range 0..3");
 	snprintf(columns, sizeof(columns), "csr:%s,%s",
 	         ids_file(0, (uint64_t[]){ 0, 1, 3 }, 3, 0, "i64"),
 	         ids_file(1, (uint64_t[]){ 1, 0, 2 }, 3, 0, "i32"));
 	opts.graph.vertex_count = 0;
-	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_RANGE,
-	            "indices[2]: id 2 is out of range 0..1");
+	assert_error(open_edges(specs, 1, opts, &edges), RUNG_E_RANGE,
+	             "indices[2]: id 2 is out of range 0..1");
 	opts.graph.vertex_count = 3;
-	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_FORMAT,
-	            "2 vertices, but the vertex count is 3");
+	assert_error(open_edges(specs, 1, opts, &edges), RUNG_E_FORMAT,
+	             "2 vertices, but the vertex count is 3");
 	opts.memory_bytes = 1000000;
-	assert_says(open_edges(specs, 1, opts, &edges), RUNG_E_INVAL, "at least 1048576");
+	assert_error(open_edges(specs, 1, opts, &edges), RUNG_E_INVAL, "at least 1048576");
 	opts.memory_bytes = 0;
 	opts.graph.spec_count = 0;
 	opts.graph.vertex_count = 0;
-	assert_says(open_edges(specs, 0, opts, &edges), RUNG_E_INVAL, "no source");
+	assert_error(open_edges(specs, 0, opts, &edges), RUNG_E_INVAL, "no source");
 }
 
 static int rewrite_edges(void *ctx, const char *stage, unsigned long long done,
@@ -170,10 +170,10 @@ Test(edges_sort, a_file_that_changes_between_the_passes_of_sorting_is_an_error)
 	opts.graph.progress = rewrite_edges;
 	opts.graph.progress_ctx = loops;
 	spec = raw_file(0, edges_before, sizeof(edges_before), 0, "i64,2x3");
-	assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_IO, "changed while it was read");
+	assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_IO, "changed while it was read");
 	opts.graph.progress_ctx = stray;
 	spec = raw_file(0, edges_before, sizeof(edges_before), 0, "i64,2x3");
-	assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_RANGE, "destination id 7");
+	assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_RANGE, "destination id 7");
 }
 
 Test(edges_sort, progress_can_cancel_each_step)
@@ -189,8 +189,8 @@ Test(edges_sort, progress_can_cancel_each_step)
 	opts.graph.progress = cancel_when_sorting;
 	for (int i = 0; i < 4; i++) {
 		opts.graph.progress_ctx = i % 2 ? "sort" : "edges";
-		assert_says(open_edges(&specs[i / 2], 1, opts, &edges), RUNG_E_CANCELED,
-		            "canceled");
+		assert_error(open_edges(&specs[i / 2], 1, opts, &edges), RUNG_E_CANCELED,
+		             "canceled");
 	}
 	test_graph_fini(&graph);
 }
@@ -210,13 +210,13 @@ Test(edges_sort, a_file_size_limit_is_reported_with_the_space_needed)
 		const struct rlimit limit = { limits[i], RLIM_INFINITY };
 
 		cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-		assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_NOSPC,
-		            "bytes are needed there in all");
+		assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_NOSPC,
+		             "bytes are needed there in all");
 	}
 	opts.temp_dir = "/nowhere";
 	opts.graph.specs = &spec;
 	opts.graph.spec_count = 1;
-	assert_says(rung_edges_open(&opts, &edges), RUNG_E_NOENT, "/nowhere");
+	assert_error(rung_edges_open(&opts, &edges), RUNG_E_NOENT, "/nowhere");
 	test_graph_fini(&graph);
 }
 
@@ -232,8 +232,8 @@ Test(edges_sort, a_small_graph_needs_little_space_whatever_the_memory)
 
 	signal(SIGXFSZ, SIG_IGN);
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	assert_says(open_edges(&spec, 1, opts, &edges), RUNG_E_NOSPC,
-	            "bytes are needed there in all");
+	assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_NOSPC,
+	             "bytes are needed there in all");
 	said = strstr(rung_last_error(), " (");
 	cr_assert(said && strtoull(said + 2, NULL, 10) <= 2 * (100000 * 8 + 20000 * 8), "%s",
 	          rung_last_error());

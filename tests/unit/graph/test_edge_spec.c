@@ -64,12 +64,12 @@ Test(edge_spec, ids_of_more_than_63_bits_are_rejected)
 {
 	struct rung__edge_spec parts;
 
-	assert_says(rung__edge_spec_parse("a+9223372036854775808,0", &parts), RUNG_E_INVAL,
-	            "63 bits");
-	assert_says(rung__edge_spec_parse("a+0,9223372036854775807:1", &parts), RUNG_E_INVAL,
-	            "63 bits");
-	assert_says(rung__edge_spec_parse("a+0:9223372036854775808,0", &parts), RUNG_E_INVAL,
-	            "63 bits");
+	assert_error(rung__edge_spec_parse("a+9223372036854775808,0", &parts), RUNG_E_INVAL,
+	             "63 bits");
+	assert_error(rung__edge_spec_parse("a+0,9223372036854775807:1", &parts), RUNG_E_INVAL,
+	             "63 bits");
+	assert_error(rung__edge_spec_parse("a+0:9223372036854775808,0", &parts), RUNG_E_INVAL,
+	             "63 bits");
 }
 
 /* The edges of `graph`, with their ends relative to `source` and `destination`. */
@@ -152,7 +152,7 @@ static void assert_stray(const char *spec, uint64_t vertex_count, const char *wo
 	};
 	struct rung_graph *graph;
 
-	assert_says(rung_graph_load(&opts, &graph), RUNG_E_RANGE, words);
+	assert_error(rung_graph_load(&opts, &graph), RUNG_E_RANGE, words);
 }
 
 Test(edge_spec, an_id_outside_its_range_is_named)

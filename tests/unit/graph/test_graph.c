@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 #include "graphs.h"
 #include "raw_files.h"
-#include "says.h"
+#include "expect_error.h"
 
 TestSuite(graph, .init = make_folder, .fini = remove_folder);
 
@@ -39,7 +39,7 @@ static void assert_refused(const char *spec, struct rung_graph_opts opts, int st
 	struct rung_graph *graph;
 	int rc = load(spec, opts, &graph);
 
-	assert_says(rc, status, words);
+	assert_error(rc, status, words);
 }
 
 #define DEFAULTS (struct rung_graph_opts) RUNG_GRAPH_OPTS_INIT

@@ -104,7 +104,7 @@ Test(loader, warming_up_changes_neither_counters_nor_batches)
 	cr_assert_eq(rung_loader_warm_up(loader, &pass), 0);
 	pass = whole_pass();
 	pass.batch_first = BATCHES + 1;
-	assert_says(rung_loader_warm_up(loader, &pass), RUNG_E_INVAL, "a pass of 11 batches");
+	assert_error(rung_loader_warm_up(loader, &pass), RUNG_E_INVAL, "a pass of 11 batches");
 	rung_loader_destroy(loader);
 	close_store();
 }
@@ -312,8 +312,8 @@ Test(loader, a_pass_may_begin_at_any_batch)
 	loader = make_loader(2, 3, 2);
 	for (pass.batch_first = 0; pass.batch_first <= BATCHES; pass.batch_first++)
 		run_pass(loader, pass);
-	assert_says(rung_loader_begin(loader, &pass), RUNG_E_INVAL,
-	            "a pass of 11 batches cannot begin with batch 12");
+	assert_error(rung_loader_begin(loader, &pass), RUNG_E_INVAL,
+	             "a pass of 11 batches cannot begin with batch 12");
 	rung_loader_destroy(loader);
 	close_store();
 }
@@ -371,8 +371,8 @@ Test(loader, without_edges_a_batch_is_its_seeds)
 	begin(loader, pass);
 	for (uint64_t b = 0; b < BATCHES; b++) {
 		if (b == 2) {
-			assert_says(rung_loader_next(loader, &batch), RUNG_E_RANGE,
-			            "batch 2: loader: seed 3 is 3000");
+			assert_error(rung_loader_next(loader, &batch), RUNG_E_RANGE,
+			             "batch 2: loader: seed 3 is 3000");
 			continue;
 		}
 		batch = next(loader);

@@ -97,9 +97,9 @@ Test(loader_faults, a_batch_that_cannot_be_sampled_is_skipped)
 			int rc = rung_loader_next(loader, &batch);
 
 			if (b == 3) {
-				assert_says(rc, RUNG_E_RANGE, "batch 3: sampling: seed 5 is 3000");
+				assert_error(rc, RUNG_E_RANGE, "batch 3: sampling: seed 5 is 3000");
 			} else if (b == 6) {
-				assert_says(rc, RUNG_E_INVAL, "batch 6: sampling: seeds 2 and 7");
+				assert_error(rc, RUNG_E_INVAL, "batch 6: sampling: seeds 2 and 7");
 			} else {
 				cr_assert_eq(rc, 1);
 				check_batch(batch, b);
@@ -118,7 +118,7 @@ static void refuse(struct rung_loader_opts opts, const struct rung_csc *csc, int
 {
 	struct rung_loader *loader = NULL;
 
-	assert_says(rung_loader_create(f.store, csc, &opts, &loader), status, words);
+	assert_error(rung_loader_create(f.store, csc, &opts, &loader), status, words);
 	cr_assert_null(loader);
 }
 

@@ -2,7 +2,7 @@
 /* Presampling: the batches of a run, and their counts compared with batches sampled one by one. */
 #include "graphs.h"
 #include "score/presample.h"
-#include "says.h"
+#include "expect_error.h"
 
 #define VERTICES 500u
 
@@ -231,7 +231,7 @@ static void assert_refused(const struct test_graph *graph, const struct rung_sam
 	const struct rung__presample_graph from = { &graph->csc, *opts };
 	uint32_t counts[VERTICES] = { 0 };
 
-	assert_says(rung__presample(&from, run, counts), status, words);
+	assert_error(rung__presample(&from, run, counts), status, words);
 }
 
 static int cancel_at_second(void *ctx, const char *stage, unsigned long long done,

@@ -6,7 +6,7 @@
 #include "graphs.h"
 #include "base/base.h"
 #include "rung/rank.h"
-#include "says.h"
+#include "expect_error.h"
 #include "propagation/propagation.h"
 
 static void compute(const struct rung_csc *csc, const struct rung_score_opts *opts, float *score,
@@ -342,7 +342,7 @@ static void assert_refused(const struct rung_csc *csc, struct rung_score_opts op
 	float score[4];
 
 	opts.size = sizeof(opts);
-	assert_says(rung_score_compute(csc, &opts, score, NULL), status, words);
+	assert_error(rung_score_compute(csc, &opts, score, NULL), status, words);
 }
 
 Test(score, options_out_of_range_are_rejected)

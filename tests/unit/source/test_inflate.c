@@ -8,7 +8,7 @@
 #include "base/jobs.h"
 #include "npz.h"
 #include "rung/rung.h"
-#include "says.h"
+#include "expect_error.h"
 #include "source/source.h"
 #include "source/state.h"
 
@@ -121,7 +121,7 @@ static void is_damaged(uint64_t at, unsigned char change, const char *words)
 	src = open_source();
 	for (uint64_t first = 0; first < BYTES && rc >= 0; first += 1 << 20)
 		rc = read_some(src, first, RUNG__MIN(BYTES - first, 1u << 20));
-	assert_says(rc, RUNG_E_FORMAT, words);
+	assert_error(rc, RUNG_E_FORMAT, words);
 	cr_assert_eq(rung__source_read_bytes(src, BYTES - 5, 5, &rc),
 	             RUNG_E_FORMAT); /* the failure is permanent */
 	rung_source_close(src);

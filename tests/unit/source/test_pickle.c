@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "source/pickle.h"
 #include "rung/status.h"
-#include "says.h"
+#include "expect_error.h"
 
 /* pickle.dumps({'train': numpy.array([1, 200, -1]), 'n': 70000, 'none': numpy.array([], 'i8')},
  * 2) */
@@ -116,8 +116,8 @@ static void refused(const char *bytes, size_t count, const char *words)
 	struct rung__pickle_dict *dict = malloc(sizeof(*dict));
 	unsigned char *copy;
 
-	assert_says(read_copy((const unsigned char *)bytes, count, dict, &copy), RUNG_E_FORMAT,
-	            words);
+	assert_error(read_copy((const unsigned char *)bytes, count, dict, &copy), RUNG_E_FORMAT,
+	             words);
 	free(copy);
 	free(dict);
 }

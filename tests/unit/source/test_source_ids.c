@@ -8,7 +8,7 @@
 #include "dataset.h"
 #include "base/base.h"
 #include "rung/rung.h"
-#include "says.h"
+#include "expect_error.h"
 
 static char dir[256], path[512];
 
@@ -45,7 +45,7 @@ static int read_array(const char *descr, const char *shape, const void *data, si
 		int fa_rc = read_array(descr, shape, fa_data, sizeof(__VA_ARGS__), vertex_count,   \
 		                       distinct, &fa_count, &fa_ids);                              \
                                                                                                    \
-		assert_says(fa_rc, status, words);                                                 \
+		assert_error(fa_rc, status, words);                                                \
 		cr_assert(strstr(rung_last_error(), "ids.npy"), "%s", rung_last_error());          \
 		cr_assert_null(fa_ids);                                                            \
 	} while (0)

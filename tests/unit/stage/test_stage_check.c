@@ -90,7 +90,7 @@ Test(stage_check, damaged_files_are_not_published_and_the_old_dataset_is_kept)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		for (enum damage damage = MISSING; damage < DAMAGES; damage++) {
 			do_damage(damage, partial, names[i], &kept);
-			assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, names[i]);
+			assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, names[i]);
 			cr_assert(strstr(rung_last_error(), "--resume") &&
 			                  strstr(rung_last_error(), "--force"),
 			          "%s", rung_last_error());
@@ -120,7 +120,7 @@ static int cut_labels(void *ctx, const char *step, unsigned long long done,
 Test(stage_check, damage_during_the_same_run_is_detected_too)
 {
 	opts.progress = cut_labels;
-	assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "labels.npy: has 4100 bytes");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "labels.npy: has 4100 bytes");
 	cr_assert_not(exists(out));
 	cr_assert(exists(partial));
 }
@@ -137,7 +137,7 @@ static int move_partial(void *ctx, const char *step, unsigned long long done,
 Test(stage_check, a_renamed_folder_is_not_published)
 {
 	opts.progress = move_partial;
-	assert_says(rung_stage(&opts, NULL), RUNG_E_NOENT, "was moved or removed");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_NOENT, "was moved or removed");
 	cr_assert_not(exists(out));
 }
 
@@ -154,7 +154,7 @@ Test(stage_check, a_features_file_on_a_missing_drive_is_named)
 	opts.stripe_count = 2;
 	stop_before_publishing();
 	cr_assert(rename(two, away) == 0 && mkdir(two, 0777) == 0);
-	assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "features.001.npy: leads to");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "features.001.npy: leads to");
 	cr_assert(exists(out) && exists(partial));
 	cr_assert(rmdir(two) == 0 && rename(away, two) == 0);
 	cr_assert(verifies(out));
@@ -219,12 +219,12 @@ Test(stage_check, resuming_a_finished_job_does_nothing)
 	for (enum damage damage = MISSING; damage < DAMAGES;
 	     damage++) { /* no file may be deleted, even with force */
 		do_damage(damage, out, "score.npy", &kept);
-		assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "score.npy");
+		assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "score.npy");
 		undo_damage(&kept);
 	}
 	opts.force = 0;
 	do_damage(CHANGED, out, "manifest.json", &kept);
-	assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "manifest.json");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "manifest.json");
 	undo_damage(&kept);
 	cr_assert(verifies(out));
 }
@@ -237,13 +237,13 @@ Test(stage_check, resuming_with_another_job_names_the_differences)
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	opts.resume = 1;
 	opts.score.method = RUNG_SCORE_DEGREE;
-	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST, "score was 'blend");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_EXIST, "score was 'blend");
 	opts.score.method = RUNG_SCORE_DEFAULT;
 	opts.split_count = 1;
-	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST, "splits was '2', is '1'");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_EXIST, "splits was '2', is '1'");
 	opts.split_count = 2;
 	cr_assert_eq(utime(features, &times), 0);
-	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST, "is '");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_EXIST, "is '");
 	cr_assert(strstr(rung_last_error(), "features.npy") &&
 	                  strstr(rung_last_error(), "changed at 1000."),
 	          "%s", rung_last_error());
@@ -255,7 +255,7 @@ Test(stage_check, resuming_with_another_job_names_the_differences)
 	opts.force = 0;
 	forget_job(out);
 	cr_assert(opens(out));
-	assert_says(rung_stage(&opts, NULL), RUNG_E_EXIST, "without a record of its sources");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_EXIST, "without a record of its sources");
 }
 
 static bool exchanged;
@@ -362,7 +362,8 @@ Test(stage_check, an_input_that_changes_while_it_is_staged_is_named)
 	opts.progress = change_input;
 	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
 		changing = inputs[i];
-		assert_says(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "changed while it was staged");
+		assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT,
+		             "changed while it was staged");
 		cr_assert(strstr(rung_last_error(), inputs[i]), "%s: %s", inputs[i],
 		          rung_last_error());
 		cr_assert_not(exists(out));

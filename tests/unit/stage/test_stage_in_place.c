@@ -6,7 +6,7 @@
 
 #include "tier/load.h"
 #include "npz.h"
-#include "says.h"
+#include "expect_error.h"
 #include "verify_fixture.h"
 
 static char npz[300], moved[310];
@@ -41,13 +41,13 @@ static void does_not_open(int status, const char *words)
 {
 	struct rung_dataset *ds;
 
-	assert_says(rung_dataset_open(ds_dir, &ds), status, words);
+	assert_error(rung_dataset_open(ds_dir, &ds), status, words);
 	cr_assert(strstr(rung_last_error(), source), "%s", rung_last_error());
 }
 
 static void does_not_stage(const char *words)
 {
-	assert_says(rung_stage(&opts, NULL), RUNG_E_INVAL, words);
+	assert_error(rung_stage(&opts, NULL), RUNG_E_INVAL, words);
 	rung_dataset_close(opened()); /* the previous dataset must still exist */
 }
 
@@ -184,7 +184,7 @@ Test(in_place, a_changed_or_missing_source_is_detected)
 	cr_assert_eq(truncate(source, (off_t)bytes - 1), 0);
 	does_not_open(RUNG_E_FORMAT, "bytes, it had");
 	cr_assert_eq(rename(source, moved), 0);
-	does_not_open(RUNG_E_FORMAT, "is not there");
+	does_not_open(RUNG_E_FORMAT, "which is missing");
 	cr_assert_eq(mkfifo(source, 0600), 0); /* the pipe has no writer */
 	does_not_open(RUNG_E_FORMAT, "bytes, it had");
 	cr_assert_eq(unlink(source), 0);
@@ -286,7 +286,7 @@ Test(in_place, verifying_compares_rows_and_recorded_blocks_of_the_source)
 	cr_assert_eq(unlink(source), 0);
 	report = verified(&all, RUNG_E_CORRUPT);
 	cr_assert_eq(report.in_place_blocks_different, 2);
-	cr_assert(strstr(rung_last_error(), "is not there"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "which is missing"), "%s", rung_last_error());
 	free(data);
 }
 
@@ -361,7 +361,7 @@ Test(in_place, the_least_host_budget_includes_the_map_of_rows)
 
 	cr_assert_eq(rung_plan_create(ds, &plan_opts, &plan), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(),
-	                 "the map of rows staged in place: give at least 35168 bytes"),
+	                 "the map of rows staged in place; give at least 35168 bytes"),
 	          "%s", rung_last_error());
 	plan_opts.host_bytes = 4 * 8192 + 4 * VERTICES;
 	cr_assert_eq(rung_plan_create(ds, &plan_opts, &plan), 0, "%s", rung_last_error());

@@ -221,13 +221,13 @@ Test(stage_layout, names_that_are_too_long_are_rejected_before_any_work)
 	opts.out_dir = path;
 	for (int resume = 0; resume < 2; resume++) {
 		opts.resume = resume;
-		assert_says(rung_stage(&opts, NULL), RUNG_E_INVAL, "its name has 222 bytes");
+		assert_error(rung_stage(&opts, NULL), RUNG_E_INVAL, "its name has 222 bytes");
 		cr_assert(strstr(rung_last_error(), "at most 221"), "%s", rung_last_error());
 	}
 	opts.stripe_count = 0;
 	memset(name, 'n', 239);
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	assert_says(rung_stage(&opts, NULL), RUNG_E_INVAL, "at most 238");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_INVAL, "at most 238");
 	opts.progress = NULL;
 	/* the longest accepted names work */
 	for (size_t length = 221; length <= 238; length += 17) {

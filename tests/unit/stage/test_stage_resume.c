@@ -142,7 +142,7 @@ Test(stage_resume, finished_parts_are_not_repeated)
 /* The partial folder must be unchanged, so that the right job can still finish it. */
 static void is_refused(int status, const char *words)
 {
-	assert_says(rung_stage(&opts, NULL), status, words);
+	assert_error(rung_stage(&opts, NULL), status, words);
 	cr_assert(exists(journal));
 	cr_assert_not(exists(out));
 }

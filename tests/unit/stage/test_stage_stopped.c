@@ -245,8 +245,8 @@ static bool is_empty(const char *folder)
 static void has_no_room(const char *words)
 {
 	for (opts.dry_run = 1; opts.dry_run >= 0; opts.dry_run--) {
-		assert_says(rung_stage(&opts, NULL), RUNG_E_NOSPC, words);
-		assert_says(rung_stage(&opts, NULL), RUNG_E_NOSPC, "are free; free");
+		assert_error(rung_stage(&opts, NULL), RUNG_E_NOSPC, words);
+		assert_error(rung_stage(&opts, NULL), RUNG_E_NOSPC, "are free; free");
 		for (size_t i = 0; i < opts.stripe_count; i++)
 			cr_expect(is_empty(opts.stripe_dirs[i]));
 		cr_expect_not(exists(opts.out_dir));

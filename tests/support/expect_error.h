@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** An assertion on the status and the message of a failed call. */
-#ifndef SUPPORT_SAYS_H
-#define SUPPORT_SAYS_H
+#ifndef SUPPORT_EXPECT_ERROR_H
+#define SUPPORT_EXPECT_ERROR_H
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "rung/status.h"
 
 /* `rc` must be `status`, and the calling thread's last error must contain `words`. */
-static inline void assert_says(int rc, int status, const char *words)
+static inline void assert_error(int rc, int status, const char *words)
 {
 	cr_assert_eq(rc, status, "expected '%s', got %s: %s", words, rung_status_name(rc),
 	             rung_last_error());

@@ -2,80 +2,14 @@
 /* Engines on an ordinary file: each reads the same bytes, works without the features that the
  * kernel refuses, and reports them. Calls of liburing are wrapped (tests/CMakeLists.txt), so that
  * each can be refused separately. Tests on separate disks are in tests/vm. */
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "dataset.h"
-#include "file/file.h"
-#include "engine/file_reader.h"
 #include "engine/ring.h"
-#include "store_fixture.h"
-
-#define FILE_BYTES (1u << 20)
-#define POOL_BYTES (1u << 20)
-#define DEPTH      8u
-
-static char folder[256], path[300];
-static unsigned char content[FILE_BYTES];
-static unsigned char *pool;
-static struct rung__reader reader;
-
-/* Opens the reader's file in the same way as file_reader.c. */
-static void open_reader(void)
-{
-	reader = (struct rung__reader){
-		.args = { .pool = pool,
-		          .pool_bytes = POOL_BYTES,
-		          .probe_bytes = POOL_BYTES,
-		          .token_count = DEPTH,
-		          .queue_depth = DEPTH },
-		.geometry = { .file_bytes = FILE_BYTES, .path = path },
-		.path = path,
-		.fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC),
-		.direct = true,
-	};
-	if (reader.fd < 0) {
-		reader.fd = open(path, O_RDONLY | O_CLOEXEC);
-		reader.direct = false;
-	}
-	reader.geometry.align = rung__dio_align(reader.fd);
-}
-
-static void close_reader(void)
-{
-	rung__engine_end(&reader);
-	close(reader.fd);
-}
-
-static void set_up(void)
-{
-	const char *tmp = getenv("TMPDIR");
-
-	/* /var/tmp: /tmp may be a tmpfs, and the file must be on a disk */
-	snprintf(folder, sizeof(folder), "%s/rung-engine-XXXXXX", tmp ? tmp : "/var/tmp");
-	cr_assert(mkdtemp(folder));
-	snprintf(path, sizeof(path), "%s/file", folder);
-	for (size_t i = 0; i < FILE_BYTES; i++)
-		content[i] = (unsigned char)(rung__mix64(i / 8) >> i % 8 * 8);
-	cr_assert_eq(support_write_file(path, content, FILE_BYTES), 0);
-	pool = rung__map_pages(POOL_BYTES);
-	cr_assert(pool);
-	open_reader();
-}
-
-static void tear_down(void)
-{
-	close_reader();
-	rung__unmap_pages(pool, POOL_BYTES);
-	support_remove(folder);
-}
+#include "engine_fixture.h"
 
 TestSuite(engine, .init = set_up, .fini = tear_down);
 
@@ -432,100 +366,3 @@ Test(store, statistics_report_the_step_in_use_and_why_not_the_others)
 	fixture_close(&f);
 }
 #endif
-
-/* ---- the gap ---- */
-
-/* A mock engine: reads complete at once, without data, and are counted. */
-struct script {
-	struct rung__fetch queue[64];
-	unsigned count;
-	uint64_t reads, bytes;
-	int32_t err;
-};
-
-static int scripted_submit(struct rung__engine *handle, const struct rung__fetch *fetch)
-{
-	struct script *engine = (struct script *)(void *)handle;
-
-	cr_assert_lt(engine->count, 64);
-	cr_assert_leq(fetch->offset + fetch->bytes, reader.geometry.file_bytes);
-	cr_assert_leq(fetch->to + fetch->bytes, reader.args.probe_at + reader.args.probe_bytes);
-	engine->queue[engine->count++] = *fetch;
-	engine->reads++;
-	return 0;
-}
-
-static int scripted_reap(struct rung__engine *handle, uint32_t want, uint64_t timeout_ns,
-                         struct rung__fetched *fetched, uint32_t max)
-{
-	struct script *engine = (struct script *)(void *)handle;
-	unsigned count = RUNG__MIN(engine->count, max);
-
-	(void)timeout_ns;
-	cr_assert_geq(engine->count, want);
-	for (unsigned i = 0; i < count; i++)
-		fetched[i] =
-			(struct rung__fetched){ engine->queue[i].token,
-			                        engine->err ? engine->err
-			                                    : (int32_t)engine->queue[i].bytes };
-	engine->count -= count;
-	memmove(engine->queue, engine->queue + count, engine->count * sizeof(engine->queue[0]));
-	return (int)count;
-}
-
-static const struct rung__engine_ops scripted = { .name = "scripted",
-	                                          .submit = scripted_submit,
-	                                          .reap = scripted_reap };
-static struct script script;
-
-static uint32_t measured(void)
-{
-	uint32_t gap = 1;
-
-	reader.ops = &scripted;
-	reader.engine = (struct rung__engine *)(void *)&script;
-	cr_assert_eq(rung__merge_gap_measure(&rung__file_reader, &reader, 131072, &gap), 0);
-	reader.engine = NULL; /* the mock cannot be closed */
-	cr_assert_eq(script.count, 0, "reads are still in flight");
-	return gap;
-}
-
-Test(engine, the_gap_is_measured_once_for_a_large_file)
-{
-	uint64_t reads;
-	uint32_t gap;
-
-	reader.geometry.file_bytes = 64u << 20;
-	cr_assert_eq(truncate(path, (off_t)reader.geometry.file_bytes), 0);
-	reader.direct = true;
-	gap = measured();
-	reads = script.reads;
-	cr_assert_gt(reads, 0);
-	cr_assert_leq(gap, 65536);
-	cr_assert_eq(gap % reader.geometry.align, 0);
-	cr_assert_eq(measured(), gap);
-	cr_assert_eq(script.reads, reads, "the gap was measured again");
-}
-
-Test(engine, the_gap_is_the_default_if_it_cannot_be_measured)
-{
-	reader.direct = true;
-	cr_assert_eq(measured(), RUNG__MERGE_GAP_DEFAULT);
-	reader.geometry.file_bytes = 64u << 20;
-	reader.direct = false;
-	cr_assert_eq(measured(), RUNG__MERGE_GAP_DEFAULT);
-	cr_assert_eq(script.reads, 0);
-	reader.direct = true;
-	script.err = -EIO;
-	cr_assert_eq(measured(), RUNG__MERGE_GAP_DEFAULT);
-	cr_assert_gt(script.reads, 0);
-}
-
-Test(engine, the_gap_is_bandwidth_over_reads_per_second)
-{
-	cr_assert_eq(rung__merge_gap_of(1.6e9, 1e5, 512), 15872); /* 16000 in whole sectors */
-	cr_assert_eq(rung__merge_gap_of(1.6e9, 1e5, 4096), 12288);
-	cr_assert_eq(rung__merge_gap_of(1e8, 100, 512), 65536); /* a hard disk */
-	cr_assert_eq(rung__merge_gap_of(0, 1e5, 512), RUNG__MERGE_GAP_DEFAULT);
-	cr_assert_eq(rung__merge_gap_of(1e9, 0, 512), RUNG__MERGE_GAP_DEFAULT);
-}

@@ -94,7 +94,7 @@ Test(stage_arrays, names_and_sizes_are_checked)
 	arrays[1].name = "year";
 	fails(RUNG_E_INVAL, "are given twice");
 	arrays[1].name = "a/b";
-	fails(RUNG_E_INVAL, "array 1 'a/b'");
+	fails(RUNG_E_INVAL, "array 1: 'a/b'");
 	arrays[1].name = NULL;
 	fails(RUNG_E_INVAL, "array 1");
 	arrays[1].name = "none";

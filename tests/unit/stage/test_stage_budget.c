@@ -166,7 +166,7 @@ Test(stage_budget, too_little_memory_is_reported_with_the_least_that_works)
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	support_remove(out);
 	opts.row_order = (enum rung_row_order)9;
-	fails(RUNG_E_INVAL, "9 is not a valid order");
+	fails(RUNG_E_INVAL, "row order 9 is not a valid value");
 }
 
 /* With a graph in place and a given score, memory is needed only for rows and ranks. */

@@ -257,12 +257,12 @@ extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler
 	case RUNG__CUDA_SAMPLE_BAD_SEED:
 		return rung__fail(RUNG_E_RANGE,
 		                  "sampling: seed %" PRIu64 " is %" PRIu64
-		                  ", not below the vertex count %" PRIu64 ": correct the seeds",
+		                  ", not below the vertex count %" PRIu64 "; correct the seeds",
 		                  index, value, sampler->graph.vertex_count);
 	case RUNG__CUDA_SAMPLE_SEED_TWICE:
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampling: seeds %" PRIu64 " and %" PRIu64 " are both %" PRIu64
-		                  ": give each once",
+		                  "; pass each once",
 		                  report->other, index, value);
 	case RUNG__CUDA_SAMPLE_MANY_EDGES:
 		return many("edges", report->edge_counts[hop], sampler->room.edge_counts[hop], hop);

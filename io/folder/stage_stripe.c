@@ -130,7 +130,7 @@ static int check_name(const struct rung__stage_dir *dir, const char *given, cons
 		return rung__fail(
 			RUNG_E_INVAL,
 			"output '%s': its name has %zu bytes; for files in %s it may have "
-			"%ld, choose a shorter one",
+			"at most %ld; choose a shorter name",
 			dir->path, strlen(dir->name), given, name_max - more);
 	if (strlen(real) + 1 + (size_t)bytes >= PATH_MAX)
 		return rung__fail(RUNG_E_INVAL,

@@ -130,7 +130,7 @@ static void room_max_is_what_a_batch_can_reach()
 	CHECK(rung__cuda_sample_room_max(10, 10, small, RUNG_HOPS_MAX + 1, 1, &room) ==
 	      RUNG_E_INVAL);
 	CHECK(rung__cuda_sample_room_max(10, 10, small, 2, 11, &room) == RUNG_E_INVAL &&
-	      strstr(rung_last_error(), "1..10"));
+	      strstr(rung_last_error(), "use 1 to 10"));
 	CHECK(rung__cuda_sample_room_max(10, 10, small, 2, 0, &room) == RUNG_E_INVAL);
 }
 

@@ -340,8 +340,8 @@ int rung__stage_job_check_finished(const struct rung__stage *stage, const char *
 	if (!recorded)
 		return rung__fail(
 			RUNG_E_EXIST,
-			"%s: is a complete dataset without a record of its sources, so it may "
-			"belong to another job; choose another output, or replace it with --force",
+			"%s: is a dataset of an unknown job, without a record of its sources; "
+			"choose another output, or replace it with --force",
 			stage->dir.path);
 	if (!find_difference(stage->job, recorded, "", &found))
 		return 0;

@@ -95,13 +95,13 @@ uint64_t rung__stage_memory_of(const struct rung__stage *stage)
 /* The budget is too small. Tools read the least that works with rung_last_error_min_bytes(). */
 static int fail_budget(const struct rung__stage *stage, uint64_t least)
 {
-	return rung__fail_min_bytes(
-		least,
-		"staging %s: a memory budget of %" PRIu64 " bytes is too small: %" PRIu64
-		" vertices with rows of %" PRIu64 " bytes need at least %" PRIu64
-		"; give that much with --memory",
-		stage->opts.out_dir, stage->memory_bytes, stage->manifest->vertex_count,
-		stage->manifest->features.row_bytes, least);
+	return rung__fail_min_bytes(least,
+	                            "staging %s: %" PRIu64 " vertices with rows of %" PRIu64
+	                            " bytes need more than %" PRIu64
+	                            " bytes of memory; give at least %" PRIu64 " with --memory",
+	                            stage->opts.out_dir, stage->manifest->vertex_count,
+	                            stage->manifest->features.row_bytes, stage->memory_bytes,
+	                            least);
 }
 
 /* Plan how the rows of one array are moved. If its memory does not suffice, the reported least also

@@ -62,6 +62,7 @@ static void *worker(void *ctx)
 		engine->queue_head = (engine->queue_head + 1) % depth;
 		engine->queue_count--;
 		pthread_mutex_unlock(&engine->lock);
+		/* without the lock: reads of several threads are in flight at the same time */
 		result = read_once(&engine->args, &fetch);
 		pthread_mutex_lock(&engine->lock);
 		assert(engine->ended_count < depth);
@@ -99,7 +100,7 @@ static int pread_open(const struct rung__engine_args *args, struct rung__engine 
 		return rung__engine_refuse(report, -ENOMEM, "out of memory");
 	engine->args = *args;
 	pthread_mutex_init(&engine->lock, NULL);
-	rung__cond_init(&engine->done);
+	rung__cond_init(&engine->done); /* waited for with a deadline, so on the monotonic clock */
 	pthread_cond_init(&engine->work, NULL);
 	engine->queue = rung__malloc_array(args->queue_depth, sizeof(*engine->queue));
 	engine->ended = rung__malloc_array(args->queue_depth, sizeof(*engine->ended));

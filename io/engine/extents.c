@@ -49,6 +49,7 @@ static int check_file_system(int fd, struct rung__engine_report *report)
 		return format_errno(report, errno, "the type of the file system cannot be queried");
 	if ((unsigned long)fs.f_type == EXT4_SUPER_MAGIC)
 		return 0;
+	/* on XFS also check the device: files may be on a separate, real-time one */
 	if ((unsigned long)fs.f_type != XFS_MAGIC)
 		return say(report, ENOTSUP, "the file is neither on ext4 nor on XFS");
 	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr) != 0)
@@ -68,6 +69,7 @@ const char *rung__extents_join(struct rung__extents *extents)
 
 		if (extent.offset != end || extent.bytes == 0)
 			break;
+		/* fewer extents: reads are cut at the borders between them */
 		if (count > 0 && last->at + last->bytes == extent.at)
 			last->bytes += extent.bytes;
 		else
@@ -105,6 +107,7 @@ static int add_all(struct rung__extents *extents, const struct fiemap *map,
 	return 0;
 }
 
+/* Query all extents, ASK_MAX per call. @param map  with room for ASK_MAX extents */
 static int ask(int fd, struct rung__extents *extents, struct fiemap *map,
                struct rung__engine_report *report)
 {
@@ -114,6 +117,8 @@ static int ask(int fd, struct rung__extents *extents, struct fiemap *map,
 		const struct fiemap_extent *last;
 		int rc;
 
+		/* FIEMAP_FLAG_SYNC: dirty pages have no position yet, and their old blocks have
+		 * old bytes */
 		*map = (struct fiemap){ .fm_start = from,
 			                .fm_length = extents->file_bytes - from,
 			                .fm_flags = FIEMAP_FLAG_SYNC,
@@ -121,7 +126,7 @@ static int ask(int fd, struct rung__extents *extents, struct fiemap *map,
 		if (ioctl(fd, FS_IOC_FIEMAP, map) != 0)
 			return format_errno(report, errno,
 			                    "the file system does not report the file's extents");
-		if (map->fm_mapped_extents == 0)
+		if (map->fm_mapped_extents == 0) /* the rest is a hole, which joining detects */
 			break;
 		rc = add_all(extents, map, report);
 		if (rc < 0)

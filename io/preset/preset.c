@@ -37,6 +37,7 @@ int rung__preset_add_graph(struct rung__preset *p, const char *spec)
 {
 	if (!spec)
 		return RUNG_E_NOMEM;
+	/* in bounds: RUNG__PRESET_GRAPHS_MAX is above the edge lists of any data set */
 	p->graphs[p->derived.graph_count++] = spec;
 	return 0;
 }
@@ -45,6 +46,7 @@ int rung__preset_add_split(struct rung__preset *p, const char *name, const char 
 {
 	if (!name || !spec)
 		return RUNG_E_NOMEM;
+	/* in bounds: a dict has at most RUNG__PICKLE_ITEMS_MAX entries */
 	p->splits[p->derived.split_count++] =
 		(struct rung_stage_split){ .name = name, .spec = spec };
 	return 0;

@@ -236,7 +236,7 @@ const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx);
 const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint64_t bytes);
 
 /** Bytes that may be allocated on a node: opts.memory_bytes_max and half of its free memory. */
-uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx);
+uint64_t rung__measure_available(const struct rung__measuring *m, size_t idx);
 
 /** Start a team on the cores of a node, or on one of them. A node without cores has its memory
  * touched by those of the first node that has some. */

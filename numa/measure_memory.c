@@ -29,7 +29,7 @@ const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx)
 const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint64_t bytes)
 {
 	const struct rung__measure_node *node = &m->nodes[idx];
-	const uint64_t room = rung__measure_room(m, idx);
+	const uint64_t room = rung__measure_available(m, idx);
 	size_t with_memory = 0;
 
 	if (!node->node->has_memory)
@@ -53,7 +53,7 @@ const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint6
 	return NULL;
 }
 
-uint64_t rung__measure_room(const struct rung__measuring *m, size_t idx)
+uint64_t rung__measure_available(const struct rung__measuring *m, size_t idx)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
 	uint64_t free_bytes = m->nodes[idx].node->free_bytes;
@@ -132,7 +132,7 @@ const char *rung__measure_check(struct rung__measuring *m, size_t idx,
 
 	memory->placement_share = rung__placement_share(memory->base, memory->bytes, node, &err);
 	rung__mapped_query("/proc/self/smaps", &mapped, 1);
-	if (mapped.told)
+	if (mapped.reported)
 		memory->huge_share = (double)mapped.huge_bytes / (double)mapped.bytes;
 	/* NaN, for a location that cannot be queried, compares as false: assume the node */
 	if (memory->placement_share < SHARE_MIN)

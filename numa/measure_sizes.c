@@ -104,7 +104,7 @@ static void choose_arrays(struct rung__measuring *m)
 	if (!m->opts.quick)
 		aim = RUNG__MAX(aim, rung__align_up(CACHES * cache, RUNG__MEASURE_HUGE_BYTES));
 	for (size_t i = 0; i < m->node_count; i++) {
-		const uint64_t fits = array_that_fits(m, rung__measure_room(m, i));
+		const uint64_t fits = array_that_fits(m, rung__measure_available(m, i));
 
 		/* a node with too little memory for the least array fails when it is allocated */
 
@@ -124,7 +124,7 @@ static void choose_tables(struct rung__measuring *m)
 		struct rung__measure_node *node = &m->nodes[i];
 		const uint64_t others =
 			node->array_bytes + rung__measure_ids_bytes(m, node->array_bytes);
-		const uint64_t room = rung__measure_room(m, i);
+		const uint64_t room = rung__measure_available(m, i);
 
 		node->table_bytes =
 			room > others ? rung__align_down(room - others, RUNG__MEASURE_HUGE_BYTES)
@@ -157,7 +157,7 @@ static void choose_gpu_sizes(struct rung__measuring *m)
 	m->gpu_sizes.table_bytes = m->gpu_table_bytes_advised;
 	for (size_t i = 0; i < m->node_count; i++) {
 		const uint64_t room =
-			rung__align_down(rung__measure_room(m, i), RUNG__MEASURE_HUGE_BYTES);
+			rung__align_down(rung__measure_available(m, i), RUNG__MEASURE_HUGE_BYTES);
 
 		if (m->nodes[i].node->has_memory && room >= GPU_TABLE_BYTES_MIN)
 			m->gpu_sizes.table_bytes = RUNG__MIN(m->gpu_sizes.table_bytes, room);

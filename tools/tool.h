@@ -198,8 +198,8 @@ struct tool_progress {
 	int quiet;
 	int terminal;         /**< stderr is one */
 	pthread_mutex_t lock; /**< tool_progress_update() may be called from any thread */
-	char step[32];       /**< name of the current step, cut if longer */
-	uint64_t step_ns;    /**< when the step began */
+	char step[32];        /**< name of the current step, cut if longer */
+	uint64_t step_ns;     /**< when the step began */
 	uint64_t shown_ns;    /**< when it was last shown */
 	int drawn;            /**< nonzero: the terminal's line shows a bar */
 };

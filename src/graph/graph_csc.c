@@ -54,7 +54,7 @@ int rung__columns_open(const char *spec, struct rung_source **indptr_out,
 {
 	const char *pair = spec + RUNG__COLUMNS_PREFIX;
 	char *left = rung__strdup(pair), *failure = NULL;
-	bool told_left_opens = false;
+	bool message_of_left_opens = false;
 	int rc = 0;
 
 	if (!left)
@@ -71,10 +71,10 @@ int rung__columns_open(const char *spec, struct rung_source **indptr_out,
 			goto out;
 		}
 		/* copied, because the next attempt overwrites the message */
-		if (rc == 0 || (left_opens && !told_left_opens)) {
+		if (rc == 0 || (left_opens && !message_of_left_opens)) {
 			rung__free(failure);
 			failure = rung__strdup(rung_last_error());
-			told_left_opens = left_opens;
+			message_of_left_opens = left_opens;
 			rc = status;
 		}
 	}

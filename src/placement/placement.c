@@ -98,9 +98,9 @@ static uint32_t distance(const struct rung_topology *topology, const struct rung
 
 struct choice {
 	uint32_t node;
-	uint32_t far;      /* distance; 0: a node of readers */
-	uint64_t room;     /* available bytes in whole huge pages */
-	uint32_t room_idx; /* position in budgets */
+	uint32_t far;        /* distance; 0: a node of readers */
+	uint64_t available;  /* available bytes in whole huge pages */
+	uint32_t budget_idx; /* position in budgets */
 };
 
 /* Nodes of readers first, those with more room before others; then by distance. */
@@ -108,8 +108,8 @@ static bool comes_before(const struct choice *a, const struct choice *b)
 {
 	if (a->far != b->far)
 		return a->far < b->far;
-	if (a->far == 0 && a->room != b->room)
-		return a->room > b->room;
+	if (a->far == 0 && a->available != b->available)
+		return a->available > b->available;
 	return a->node < b->node;
 }
 
@@ -121,10 +121,10 @@ static uint32_t sort_choices(const struct rung__node_budgets *budgets,
 
 	for (uint32_t r = 0; r < budgets->count; r++) {
 		bool own = rung__nodes_have(near, budgets->list[r].node);
-		struct choice choice = { .node = budgets->list[r].node, .room_idx = r };
+		struct choice choice = { .node = budgets->list[r].node, .budget_idx = r };
 		uint32_t at = r;
 
-		choice.room = rung__align_down(budgets->list[r].bytes, RUNG__BORDER_BYTES);
+		choice.available = rung__align_down(budgets->list[r].bytes, RUNG__BORDER_BYTES);
 		choice.far = own ? 0 : distance(budgets->topology, near, choice.node);
 		near_count += own;
 		for (; at > 0 && comes_before(&choice, &choices[at - 1]); at--)
@@ -165,10 +165,10 @@ static void alloc_from_budgets(struct rung__node_budgets *budgets, const struct 
 		const struct rung__placement_part *part = &placement->parts[p];
 
 		for (uint32_t i = 0; i < part->node_count; i++) {
-			uint64_t *room =
-				&budgets->list[choices[part->node_first + i].room_idx].bytes;
+			uint64_t *available =
+				&budgets->list[choices[part->node_first + i].budget_idx].bytes;
 
-			*room -= RUNG__MIN(*room, rung__part_share(part, i));
+			*available -= RUNG__MIN(*available, rung__part_share(part, i));
 		}
 	}
 }
@@ -190,15 +190,15 @@ void rung__placement_decide(struct rung__node_budgets *budgets, const struct run
 	/* Nodes of readers share evenly until the one with the least room is full; then the others
 	 * continue without it. */
 	for (sharing = near_count; sharing > 0 && left > 0; sharing--) {
-		uint64_t more = (choices[sharing - 1].room - filled) * sharing;
+		uint64_t more = (choices[sharing - 1].available - filled) * sharing;
 
 		if (more > 0)
 			add_part(&placement, 0, sharing, RUNG__MIN(left, more));
 		left -= RUNG__MIN(left, more);
-		filled = choices[sharing - 1].room;
+		filled = choices[sharing - 1].available;
 	}
 	for (uint32_t i = near_count; i < budgets->count && left > 0; i++) {
-		uint64_t more = RUNG__MIN(left, choices[i].room);
+		uint64_t more = RUNG__MIN(left, choices[i].available);
 
 		if (more > 0)
 			add_part(&placement, i, 1, more);
@@ -277,8 +277,8 @@ void rung__placement_set_decide_slots(struct rung__placement_set *placements,
 		struct rung__nodes near = { .bits = { 0 } };
 		struct rung__placement placement;
 
-		placements->slots[f] = placements->asked_node;
-		if (placements->asked_node >= 0 || placements->drives[f] < 0)
+		placements->slots[f] = placements->requested_node;
+		if (placements->requested_node >= 0 || placements->drives[f] < 0)
 			continue;
 		rung__nodes_add(&near, (uint32_t)placements->drives[f]);
 		rung__placement_decide(budgets, &near, sizes->slots_bytes, &placement);

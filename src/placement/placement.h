@@ -69,7 +69,7 @@ struct rung__placement_set {
 	/* why everything is left to the kernel; "" if it is not */
 	char why[RUNG__PLACEMENT_WHY_BYTES];
 	uint32_t off;                  /* nonzero: placement was disabled by the caller */
-	int32_t asked_node;            /* node for all memory, as requested; -1: not requested */
+	int32_t requested_node;        /* node for all memory, as requested; -1: not requested */
 	struct rung__placement host;   /* the host tier's rows */
 	struct rung__placement frames; /* the frames of the cold-row cache */
 	/* by features file: the node of its staging slots; -1: the kernel decides */
@@ -273,7 +273,7 @@ struct rung__mapped {
 	uint64_t bytes;
 	uint64_t resident_bytes;
 	uint64_t huge_bytes; /* the part of resident_bytes in huge pages */
-	bool told;           /* whether the kernel reports huge pages for this memory */
+	bool reported;       /* whether the kernel reports huge pages for this memory */
 };
 
 /**

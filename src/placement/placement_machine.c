@@ -95,7 +95,7 @@ static int find_volume(struct rung__sys *sys, const struct rung_topology *topolo
 	for (size_t i = 0; i < count; i++) {
 		int32_t node = -1;
 		const char *placement;
-		int rc = rung__sys_place(sys, &placement, "sys/class/block/%s", names[i]);
+		int rc = rung__sys_location(sys, &placement, "sys/class/block/%s", names[i]);
 
 		if (rc > 0 && depth < VOLUME_DEPTH_MAX)
 			rc = find_device(sys, topology, placement, depth + 1, &node);
@@ -162,8 +162,8 @@ int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t 
 		return rung__fail(RUNG_E_NOMEM, "node of a drive: out of memory");
 	rc = rung__sys_begin(sys, rung__machine_root, &arena);
 	if (rc == 0 && fstat(fd, &st) == 0)
-		rc = rung__sys_place(sys, &placement, "sys/dev/block/%u:%u", major(st.st_dev),
-		                     minor(st.st_dev));
+		rc = rung__sys_location(sys, &placement, "sys/dev/block/%u:%u", major(st.st_dev),
+		                        minor(st.st_dev));
 	if (rc > 0)
 		rc = find_device(sys, topology, placement, 0, node_out);
 	rung__arena_free(&arena);
@@ -197,7 +197,7 @@ int rung__placement_set_begin(struct rung__placement_set *placements, struct run
                               struct rung_topology **topology_out)
 {
 	enum rung__policy policy =
-		placements->asked_node < 0 ? rung__placement_policy(only) : RUNG__POLICY_NONE;
+		placements->requested_node < 0 ? rung__placement_policy(only) : RUNG__POLICY_NONE;
 	int rc;
 
 	*topology_out = NULL;
@@ -215,7 +215,7 @@ int rung__placement_set_begin(struct rung__placement_set *placements, struct run
 	else if (policy == RUNG__POLICY_OTHER)
 		set_why(placements,
 		        "the process has a memory policy (numactl), which stays in effect");
-	else if (placements->asked_node < 0 && !has_nodes(*topology_out, *only_out))
+	else if (placements->requested_node < 0 && !has_nodes(*topology_out, *only_out))
 		set_why(placements, "there is one NUMA node");
 	else
 		return 0;

@@ -62,21 +62,22 @@ int rung__placement_check(const struct rung_topology *topology,
 	for (uint32_t n = 0; n < needs->count; n++) {
 		const struct rung_topology_node *node =
 			rung__placement_node(topology, needs->list[n].node);
-		uint64_t wanted = needs->list[n].bytes, room = 0;
+		uint64_t wanted = needs->list[n].bytes, available = 0;
 
 		if (node && node->available_bytes == RUNG_UNKNOWN)
 			continue;
 		if (node)
-			room = node->available_bytes -
-			       RUNG__MIN(node->available_bytes, rung__spare_of(node) / CHECK_SHARE);
-		if (wanted > room)
+			available = node->available_bytes -
+			            RUNG__MIN(node->available_bytes,
+			                      rung__spare_of(node) / CHECK_SHARE);
+		if (wanted > available)
 			return rung__fail(
 				RUNG_E_NOMEM,
 				"NUMA node %" PRIu32 ": %" PRIu64
 				" bytes of host memory are planned here, %" PRIu64
 				" are free; free memory on this node, set a smaller host budget, "
 				"or plan again with other nodes (NUMA node auto or interleave)",
-				needs->list[n].node, wanted, room);
+				needs->list[n].node, wanted, available);
 	}
 	return 0;
 }
@@ -88,7 +89,7 @@ int rung__placement_check(const struct rung_topology *topology,
  * @param only  bind to the node; otherwise the node is preferred
  * @return 0 or an errno value
  */
-static int ask(void *memory, uint64_t bytes, bool only, uint32_t node)
+static int set_policy(void *memory, uint64_t bytes, bool only, uint32_t node)
 {
 #if RUNG_HAVE_NUMA
 	unsigned long mask[RUNG_NODES_MAX / (8 * sizeof(unsigned long))] = { 0 };
@@ -108,7 +109,7 @@ static int ask(void *memory, uint64_t bytes, bool only, uint32_t node)
 
 int rung__placement_prefer(void *memory, uint64_t bytes, uint32_t node)
 {
-	return ask(memory, bytes, false, node);
+	return set_policy(memory, bytes, false, node);
 }
 
 int rung__placement_bind(void *memory, const struct rung__placement *placement)
@@ -122,8 +123,9 @@ int rung__placement_bind(void *memory, const struct rung__placement *placement)
 		     from += part->block_bytes, block++) {
 			uint32_t node =
 				placement->nodes[part->node_first + block % part->node_count];
-			int err = ask(at + from, RUNG__MIN(part->block_bytes, part->bytes - from),
-			              true, node);
+			int err = set_policy(at + from,
+			                     RUNG__MIN(part->block_bytes, part->bytes - from), true,
+			                     node);
 
 			if (err)
 				return err;

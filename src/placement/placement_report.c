@@ -121,8 +121,8 @@ static uint64_t page_of(uint64_t i, uint64_t count, uint64_t pages)
 }
 
 /* The node that the placement has for an offset in a part. */
-static uint32_t node_asked(const struct rung__placement *placement,
-                           const struct rung__placement_part *part, uint64_t offset)
+static uint32_t node_requested(const struct rung__placement *placement,
+                               const struct rung__placement_part *part, uint64_t offset)
 {
 	return placement->nodes[part->node_first + offset / part->block_bytes % part->node_count];
 }
@@ -151,7 +151,7 @@ int rung__placement_query(const unsigned char *at, const struct rung__placement 
 		for (unsigned i = 0; i < some; i++) {
 			known += nodes[i] >= 0;
 			there += nodes[i] >= 0 &&
-			         (uint32_t)nodes[i] == node_asked(placement, part, offsets[i]);
+			         (uint32_t)nodes[i] == node_requested(placement, part, offsets[i]);
 		}
 		first = done == 0 ? nodes[0] : first;
 	}
@@ -174,11 +174,11 @@ double rung__placement_share(const void *memory, uint64_t bytes, uint32_t node, 
 
 /* ---- huge pages ---- */
 
-/* One mapping of smaps. `told` is set if it has a line on huge pages. */
+/* One mapping of smaps. `reported` is set if it has a line on huge pages. */
 struct mapping {
 	uint64_t begin, end;
 	uint64_t resident, huge;
-	bool told;
+	bool reported;
 };
 
 /* Add the part of a mapping that is inside the memory. smaps has only totals per mapping, so they
@@ -196,7 +196,7 @@ static void add_mapping(struct rung__mapped *list, size_t count, const struct ma
 		share = (double)(end - begin) / (double)(mapping->end - mapping->begin);
 		list[i].resident_bytes += (uint64_t)(share * (double)mapping->resident);
 		list[i].huge_bytes += (uint64_t)(share * (double)mapping->huge);
-		list[i].told |= mapping->told;
+		list[i].reported |= mapping->reported;
 	}
 }
 
@@ -216,7 +216,7 @@ int rung__mapped_query(const char *smaps_path, struct rung__mapped *list, size_t
 			add_mapping(list, count, &mapping);
 			mapping = (struct mapping){ .begin = begin, .end = end };
 		} else if (line_begins && sscanf(line, "%31[^:]: %llu kB", key, &begin) == 2) {
-			mapping.told |= strcmp(key, "AnonHugePages") == 0;
+			mapping.reported |= strcmp(key, "AnonHugePages") == 0;
 			if (strcmp(key, "Rss") == 0)
 				mapping.resident = begin * 1024;
 			else if (strcmp(key, "AnonHugePages") == 0 ||

@@ -56,10 +56,10 @@ struct rung_plan {
 	struct rung__nodes bound;       /* the only nodes for memory, if `only` is set */
 	const struct rung__nodes *only; /* NULL, or `bound` */
 	/* two placements of the host tier's rows: nearest first, and interleaved over all nodes */
-	struct rung__placement spreads[2];
+	struct rung__placement interleavings[2];
 	/* 2 if rung_plan_forecast() is to select the faster one; else 0 */
-	uint32_t spread_count;
-	bool interleave_asked; /* the caller requested interleaving, so no choice is left */
+	uint32_t interleaving_count;
+	bool interleave_requested; /* the caller requested interleaving, so no choice is left */
 	struct rung_placement *placement_list; /* [placement_count] */
 	size_t placement_count;
 };
@@ -89,7 +89,7 @@ void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *
 /** The sizes of the host memory that is placed, from tiers, slots and cache. */
 struct rung__placement_sizes rung__plan_placement_sizes(const struct rung_plan *plan);
 
-/** Use plan->spreads[idx] for the host rows, and rebuild the list for users.
+/** Use plan->interleavings[idx] for the host rows, and rebuild the list for users.
  * @return 0 or RUNG_E_NOMEM, and then nothing has changed */
 int rung__plan_interleave(struct rung_plan *plan, unsigned idx);
 
@@ -103,19 +103,19 @@ struct rung__interleave {
 };
 
 /**
- * Nanoseconds that `threads` threads need for the rows of `spread`, on the nodes whose CPUs may
- * gather.
+ * Nanoseconds that `threads` threads need for `rows`, on the nodes whose CPUs may gather.
  * @param cpu_ns  the time of one thread for all its other work
  */
 double rung__interleave_ns(const struct rung_plan *plan, const struct rung_profile *profile,
-                           const struct rung__interleave *spread, double cpu_ns, uint32_t threads);
+                           const struct rung__interleave *rows, double cpu_ns, uint32_t threads);
 
 /** Write to tuning->interleaved_why the reason for the present placement, as long as no seconds
  * were predicted. */
 void rung__interleave_explain(const struct rung_plan *plan, struct rung_tuning *tuning);
 
 /**
- * Select the faster one of plan->spreads, or the first if both are equal, and write the reason.
+ * Select the faster one of plan->interleavings, or the first if both are equal, and write the
+ * reason.
  * @param ns  predicted nanoseconds of each
  * @return 0 or RUNG_E_NOMEM
  */

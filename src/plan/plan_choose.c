@@ -124,8 +124,8 @@ static void choose_depth(const struct rung_plan *plan, const struct rung_profile
 
 /* ---- bytes that a read skips ---- */
 
-static void choose_gap(const struct rung_plan *plan, const struct rung_profile *profile,
-                       uint64_t read_bytes, struct rung_tuning *tuning)
+static void choose_merge_gap(const struct rung_plan *plan, const struct rung_profile *profile,
+                             uint64_t read_bytes, struct rung_tuning *tuning)
 {
 	double gap = GAP_BYTES_MAX;
 	uint64_t bytes;
@@ -231,7 +231,7 @@ void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *
 	/* the gap needs the depth, and both need the drives */
 	choose_drives(plan, profile, tuning_out);
 	choose_depth(plan, profile, read_bytes, tuning_out);
-	choose_gap(plan, profile, read_bytes, tuning_out);
+	choose_merge_gap(plan, profile, read_bytes, tuning_out);
 }
 
 const struct rung_tuning *rung_plan_tuning(const struct rung_plan *plan)

@@ -40,8 +40,8 @@ struct forecast {
 	uint64_t *before; /* [before_count] ranks of the previous batch */
 	uint64_t before_count;
 	/* placements of rows in host memory that are compared; only the first without a choice */
-	struct rung__interleave spreads[2];
-	uint32_t spread_count;
+	struct rung__interleave interleavings[2];
+	uint32_t interleaving_count;
 	/* all gather threads, work other than copying; with a GPU, the thread that handles cold
 	 * rows */
 	double cpu_ns;
@@ -121,7 +121,7 @@ static void add_reads(struct forecast *f, uint64_t count)
 
 /* Position of a rank's row. Rows staged in place are stored by vertex, and the plan has no map, so
  * any position represents a rank equally well. */
-static uint64_t place_of(const struct forecast *f, uint64_t rank)
+static uint64_t position_of(const struct forecast *f, uint64_t rank)
 {
 	return f->plan->vertices_bytes ? rung__mix64(rank) % f->plan->vertex_count : rank;
 }
@@ -157,8 +157,8 @@ static uint64_t count_common(const struct forecast *f, uint64_t count)
  */
 static uint64_t count_misses(struct forecast *f, uint64_t count)
 {
-	uint64_t room = f->frames, spare = room - RUNG__MIN(room, count_common(f, count)),
-		 misses = 0;
+	uint64_t free_frames = f->frames,
+		 spare = free_frames - RUNG__MIN(free_frames, count_common(f, count)), misses = 0;
 
 	for (uint64_t i = 0, at = 0; i < count; i++) {
 		const uint64_t rank = f->cold[i], hot = rank - f->cold_first;
@@ -168,14 +168,14 @@ static uint64_t count_misses(struct forecast *f, uint64_t count)
 			f->seen[hot] = 1;
 		while (at < f->before_count && f->before[at] < rank)
 			at++;
-		if (!hit && room > 0 && at < f->before_count && f->before[at] == rank) {
+		if (!hit && free_frames > 0 && at < f->before_count && f->before[at] == rank) {
 			hit = true;
-			room--;
+			free_frames--;
 		}
 		if (hit)
 			f->out->cache_hits++;
 		else
-			f->tmp[misses++] = place_of(f, rank);
+			f->tmp[misses++] = position_of(f, rank);
 	}
 	return misses;
 }
@@ -185,8 +185,8 @@ static void add_hit(struct forecast *f, uint64_t rank)
 	const uint64_t at =
 		(rank - f->plan->tiers[RUNG__TIER_HOST].rank_first) * f->plan->row_stride;
 
-	for (uint32_t s = 0; s < f->spread_count; s++)
-		f->spreads[s].hits[rung__placement_at(&f->spreads[s].placement, at)]++;
+	for (uint32_t s = 0; s < f->interleaving_count; s++)
+		f->interleavings[s].hits[rung__placement_at(&f->interleavings[s].placement, at)]++;
 }
 
 /* Whether an interleaved row is in the memory of the gathering GPU itself, which may be listed
@@ -295,9 +295,11 @@ static void prepare_cpu(struct forecast *f)
 	const struct rung_plan *plan = f->plan;
 
 	f->out->threads = f->opts.threads ? f->opts.threads : RUNG__MAX(plan->tuning.threads, 1u);
-	f->spread_count = f->opts.keep_placement ? 1 : RUNG__MAX(plan->spread_count, 1u);
-	f->spreads[0].placement = f->spread_count > 1 ? plan->spreads[0] : plan->placements.host;
-	f->spreads[1].placement = plan->spreads[1];
+	f->interleaving_count =
+		f->opts.keep_placement ? 1 : RUNG__MAX(plan->interleaving_count, 1u);
+	f->interleavings[0].placement =
+		f->interleaving_count > 1 ? plan->interleavings[0] : plan->placements.host;
+	f->interleavings[1].placement = plan->interleavings[1];
 }
 
 static void prepare_reads(struct forecast *f)
@@ -347,7 +349,7 @@ static int prepare(struct forecast *f)
 }
 
 /* Make the lists large enough for a batch; doubling keeps the number of reallocations small. */
-static int make_room(struct forecast *f, uint64_t rows)
+static int reserve(struct forecast *f, uint64_t rows)
 {
 	uint64_t **lists[] = { &f->cold, &f->tmp, &f->before };
 
@@ -373,8 +375,8 @@ static void forget_times(struct forecast *f)
 	f->out->gpu_seconds = f->out->peer_seconds = f->out->link_seconds = 0;
 	f->cpu_ns = 0;
 	memset(f->nvme_ns, 0, sizeof(f->nvme_ns));
-	for (uint32_t s = 0; s < f->spread_count; s++)
-		memset(f->spreads[s].hits, 0, sizeof(f->spreads[s].hits));
+	for (uint32_t s = 0; s < f->interleaving_count; s++)
+		memset(f->interleavings[s].hits, 0, sizeof(f->interleavings[s].hits));
 }
 
 static int memory_seconds(struct forecast *f)
@@ -383,10 +385,10 @@ static int memory_seconds(struct forecast *f)
 	double ns[2] = { f->cpu_ns, 0 }; /* with a GPU there are no spreads to add */
 	int rc = 0;
 
-	for (uint32_t s = 0; s < f->spread_count; s++)
-		ns[s] = rung__interleave_ns(f->plan, f->opts.profile, &f->spreads[s], f->cpu_ns,
-		                            f->out->threads);
-	if (f->spread_count > 1)
+	for (uint32_t s = 0; s < f->interleaving_count; s++)
+		ns[s] = rung__interleave_ns(f->plan, f->opts.profile, &f->interleavings[s],
+		                            f->cpu_ns, f->out->threads);
+	if (f->interleaving_count > 1)
 		rc = rung__interleave_choose(f->plan, ns, &f->out->tuning);
 	f->out->memory_seconds = ns[f->out->tuning.interleaved ? 1 : 0] * 1e-9;
 	/* the placement did not change, so neither does its reason */
@@ -429,7 +431,7 @@ static int add_batches(struct forecast *f, rung_forecast_next_fn next, void *ctx
 	while ((rc = next(ctx, &ranks, &count)) > 0) {
 		if (batches++ == f->opts.warmup_batches)
 			forget_times(f);
-		rc = make_room(f, count);
+		rc = reserve(f, count);
 		if (rc == 0)
 			rc = add_batch(f, ranks, count);
 		if (rc < 0)

@@ -81,18 +81,18 @@ static void add_node(const struct rung_plan *plan, const struct rung_profile *pr
 }
 
 double rung__interleave_ns(const struct rung_plan *plan, const struct rung_profile *profile,
-                           const struct rung__interleave *spread, double cpu_ns, uint32_t threads)
+                           const struct rung__interleave *rows, double cpu_ns, uint32_t threads)
 {
 	double one = cpu_ns, all = 0, near = 0;
 
 	for (uint32_t n = 0; n < RUNG__PLACEMENT_NODES_MAX; n++) {
-		if (spread->hits[n] == 0)
+		if (rows->hits[n] == 0)
 			continue;
 		/* the kernel places the rows, or the readers are unknown: as if rows were near */
-		if (spread->placement.part_count == 0 || count_nodes(&plan->cpu_nodes) == 0)
-			near += (double)spread->hits[n];
+		if (rows->placement.part_count == 0 || count_nodes(&plan->cpu_nodes) == 0)
+			near += (double)rows->hits[n];
 		else
-			add_node(plan, profile, spread->placement.nodes[n], (double)spread->hits[n],
+			add_node(plan, profile, rows->placement.nodes[n], (double)rows->hits[n],
 			         &one, &all);
 	}
 	one += near * rung__row_ns_near(profile, RUNG__CORES_ONE, plan->row_bytes, NULL);
@@ -134,20 +134,22 @@ void rung__interleave_explain(const struct rung_plan *plan, struct rung_tuning *
 
 	if (plan->device.device != RUNG_DEVICE_CPU)
 		why = "nearest to the GPUs first: the profile has only rates of CPUs";
-	else if (plan->placements.asked_node >= 0 || plan->placements.off || plan->interleave_asked)
+	else if (plan->placements.requested_node >= 0 || plan->placements.off ||
+	         plan->interleave_requested)
 		why = "as requested";
 	else if (plan->placements.host.part_count == 0)
 		why = plan->placements.why[0] ? plan->placements.why : "no rows are in host memory";
 	else if (count_nodes(&plan->cpu_nodes) < 2)
 		why = "nearest first: all readers are on one node";
-	else if (plan->spread_count > 1)
+	else if (plan->interleaving_count > 1)
 		why = "nearest first, until seconds are predicted";
 	snprintf(tuning->interleaved_why, sizeof(tuning->interleaved_why), "%s", why);
 }
 
 int rung__interleave_choose(struct rung_plan *plan, const double ns[2], struct rung_tuning *tuning)
 {
-	const struct rung__placement *near = &plan->spreads[0], *dealt = &plan->spreads[1];
+	const struct rung__placement *near = &plan->interleavings[0],
+				     *interleaved = &plan->interleavings[1];
 	const uint64_t bytes = bytes_of(near), at_readers = bytes_near(plan, near);
 
 	tuning->interleaved = ns[1] < ns[0];
@@ -155,7 +157,7 @@ int rung__interleave_choose(struct rung_plan *plan, const double ns[2], struct r
 	         "nearest first, %" PRIu64 " bytes at the readers and %" PRIu64
 	         " elsewhere: %.3g s; %" PRIu64 " bytes in blocks over all nodes, %" PRIu64
 	         " at the readers: %.3g s",
-	         at_readers, bytes - at_readers, ns[0] * 1e-9, bytes, bytes_near(plan, dealt),
+	         at_readers, bytes - at_readers, ns[0] * 1e-9, bytes, bytes_near(plan, interleaved),
 	         ns[1] * 1e-9);
 	/* rung_plan_tuning() shows the same choice as the forecast */
 	if (plan->has_choice) {

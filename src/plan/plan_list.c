@@ -27,7 +27,7 @@ int rung__plan_interleave(struct rung_plan *plan, unsigned idx)
 	size_t count;
 	int rc;
 
-	plan->placements.host = plan->spreads[idx];
+	plan->placements.host = plan->interleavings[idx];
 	/* the list is built from the set, so the set is changed first, and restored on failure */
 	rc = rung__placement_set_list(&plan->placements, &sizes, &list, &count);
 	if (rc < 0) {

@@ -37,7 +37,7 @@ int rung__plan_inspect_machine(struct rung_plan *plan, const struct rung_plan_op
 		                  "plan: NUMA node %" PRIu32 " is out of range; use one below %d",
 		                  opts->numa_node, RUNG_NODES_MAX);
 	placements->off = opts->numa == RUNG_NUMA_NONE;
-	placements->asked_node = opts->numa == RUNG_NUMA_NODE ? (int32_t)opts->numa_node : -1;
+	placements->requested_node = opts->numa == RUNG_NUMA_NODE ? (int32_t)opts->numa_node : -1;
 	for (uint32_t f = 0; f < RUNG_FEATURE_FILES_MAX; f++)
 		/* unknown, until the features files are opened */
 		placements->slots[f] = placements->drives[f] = -1;
@@ -91,7 +91,7 @@ static bool some_are_far(const struct rung__node_budgets *budgets, const struct 
 }
 
 /* Add all nodes that have a budget. */
-static void add_rooms(const struct rung__node_budgets *budgets, struct rung__nodes *nodes)
+static void add_budgets(const struct rung__node_budgets *budgets, struct rung__nodes *nodes)
 {
 	for (uint32_t r = 0; r < budgets->count; r++)
 		rung__nodes_add(nodes, budgets->list[r].node);
@@ -102,20 +102,20 @@ static void add_rooms(const struct rung__node_budgets *budgets, struct rung__nod
  * which only a forecast knows. Each uses its own copy of the budgets, because only one of them will
  * be applied. With a GPU there is no choice: profiles have only rates of CPUs.
  */
-static void keep_spreads(struct rung_plan *plan, const struct rung__node_budgets *budgets,
-                         const struct rung__nodes *near, uint64_t bytes)
+static void keep_interleavings(struct rung_plan *plan, const struct rung__node_budgets *budgets,
+                               const struct rung__nodes *near, uint64_t bytes)
 {
 	struct rung__nodes all = { .bits = { 0 } };
 	struct rung__node_budgets left;
 
 	if (plan->device.device != RUNG_DEVICE_CPU || bytes == 0 || !some_are_far(budgets, near))
 		return;
-	add_rooms(budgets, &all);
+	add_budgets(budgets, &all);
 	left = *budgets;
-	rung__placement_decide(&left, near, bytes, &plan->spreads[0]);
+	rung__placement_decide(&left, near, bytes, &plan->interleavings[0]);
 	left = *budgets;
-	rung__placement_decide(&left, &all, bytes, &plan->spreads[1]);
-	plan->spread_count = 2;
+	rung__placement_decide(&left, &all, bytes, &plan->interleavings[1]);
+	plan->interleaving_count = 2;
 }
 
 /* Place the rows of the host tier, as the last memory: `budgets` is the rest after slots and
@@ -131,13 +131,13 @@ static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts,
 		rung__placement_on(opts->numa_node, bytes, &plan->placements.host);
 		return 0;
 	}
-	plan->interleave_asked = opts->numa == RUNG_NUMA_INTERLEAVE;
-	if (plan->interleave_asked)
-		add_rooms(budgets, &near);
+	plan->interleave_requested = opts->numa == RUNG_NUMA_INTERLEAVE;
+	if (plan->interleave_requested)
+		add_budgets(budgets, &near);
 	else
 		rc = find_readers(plan, budgets->topology, &near);
-	if (rc == 0 && !plan->interleave_asked)
-		keep_spreads(plan, budgets, &near, bytes);
+	if (rc == 0 && !plan->interleave_requested)
+		keep_interleavings(plan, budgets, &near, bytes);
 	if (rc == 0)
 		rung__placement_decide(budgets, &near, bytes, &plan->placements.host);
 	return rc;
@@ -152,8 +152,8 @@ static void place_frames(struct rung__placement_set *placements,
 	struct rung__nodes near = { .bits = { 0 } };
 	bool known = false;
 
-	if (placements->asked_node >= 0) {
-		rung__placement_on((uint32_t)placements->asked_node, sizes->frames_bytes,
+	if (placements->requested_node >= 0) {
+		rung__placement_on((uint32_t)placements->requested_node, sizes->frames_bytes,
 		                   &placements->frames);
 		return;
 	}

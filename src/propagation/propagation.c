@@ -10,15 +10,15 @@
 
 /* Cut a graph in memory into blocks; with blocks NULL only count them.
  * @return the number of blocks */
-static uint64_t cut_blocks(const struct rung__propagation *spread, struct rung__block *blocks)
+static uint64_t cut_blocks(const struct rung__propagation *prop, struct rung__block *blocks)
 {
-	const struct rung_csc *csc = &spread->csc;
+	const struct rung_csc *csc = &prop->csc;
 	uint64_t vertex = 0, edge = 0, count = 0;
 
 	while (vertex < csc->vertex_count) {
 		struct rung__block block;
 
-		rung__block_cut(spread, vertex, edge, &block);
+		rung__block_cut(prop, vertex, edge, &block);
 		edge += block.edge_count;
 		vertex += block.vertex_count;
 		if (edge < csc->indptr[vertex]) /* the list continues */
@@ -31,42 +31,42 @@ static uint64_t cut_blocks(const struct rung__propagation *spread, struct rung__
 }
 
 /* Give each block its part of the arrays. */
-static void place_blocks(struct rung__propagation *spread)
+static void place_blocks(struct rung__propagation *prop)
 {
-	const char *ids = spread->csc.indices;
+	const char *ids = prop->csc.indices;
 
-	for (uint64_t i = 0; i < spread->block_count; i++) {
-		struct rung__block *block = &spread->blocks[i];
+	for (uint64_t i = 0; i < prop->block_count; i++) {
+		struct rung__block *block = &prop->blocks[i];
 
-		block->ids = ids + block->edge_first * spread->csc.index_bytes;
-		block->tiles = spread->tiles + 2 * block->edge_first;
-		block->starts[RUNG__PLAIN] = spread->starts + i * (spread->bin_count + UINT64_C(1));
+		block->ids = ids + block->edge_first * prop->csc.index_bytes;
+		block->tiles = prop->tiles + 2 * block->edge_first;
+		block->starts[RUNG__PLAIN] = prop->starts + i * (prop->bin_count + UINT64_C(1));
 	}
 }
 
 int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__propagation_opts *opts,
-                             struct rung__propagation **spread_out)
+                             struct rung__propagation **prop_out)
 {
-	struct rung__propagation *spread;
-	int rc = rung__propagation_create(csc, NULL, opts, &spread);
+	struct rung__propagation *prop;
+	int rc = rung__propagation_create(csc, NULL, opts, &prop);
 
 	if (rc < 0)
 		return rc;
-	spread->block_count = cut_blocks(spread, NULL);
-	spread->blocks = rung__malloc_array(spread->block_count, sizeof(*spread->blocks));
-	spread->starts = rung__malloc_array(spread->block_count * (spread->bin_count + UINT64_C(1)),
-	                                    sizeof(*spread->starts));
-	spread->tile_bytes = csc->edge_count * 2 * sizeof(*spread->tiles);
-	spread->tiles = rung__map_pages(spread->tile_bytes);
+	prop->block_count = cut_blocks(prop, NULL);
+	prop->blocks = rung__malloc_array(prop->block_count, sizeof(*prop->blocks));
+	prop->starts = rung__malloc_array(prop->block_count * (prop->bin_count + UINT64_C(1)),
+	                                  sizeof(*prop->starts));
+	prop->tile_bytes = csc->edge_count * 2 * sizeof(*prop->tiles);
+	prop->tiles = rung__map_pages(prop->tile_bytes);
 	/* passes without records hold all values at once; passes with records at least those of one
 	 * block, and need several panels */
-	spread->values_max = csc->edge_count + RUNG__LINE_FLOATS * 2 * spread->block_count;
-	spread->values_max = RUNG__MAX(spread->values_max,
-	                               (uint64_t)spread->block_edges * (1 + opts->width_max) +
-	                                       2 * RUNG__LINE_FLOATS);
-	spread->values = rung__map_pages(spread->values_max * sizeof(*spread->values));
-	if (!spread->blocks || !spread->starts || !spread->tiles || !spread->values) {
-		rung__propagation_close(spread);
+	prop->values_max = csc->edge_count + RUNG__LINE_FLOATS * 2 * prop->block_count;
+	prop->values_max =
+		RUNG__MAX(prop->values_max, (uint64_t)prop->block_edges * (1 + opts->width_max) +
+	                                            2 * RUNG__LINE_FLOATS);
+	prop->values = rung__map_pages(prop->values_max * sizeof(*prop->values));
+	if (!prop->blocks || !prop->starts || !prop->tiles || !prop->values) {
+		rung__propagation_close(prop);
 		return rung__fail(RUNG_E_NOMEM,
 		                  "edge passes: no memory for %" PRIu64
 		                  " edges, 8 bytes each; give a memory budget, so that they "
@@ -74,16 +74,15 @@ int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__prop
 		                  csc->edge_count);
 	}
 	/* cut again rather than grown: the array has its exact size */
-	cut_blocks(spread, spread->blocks);
-	place_blocks(spread);
-	*spread_out = spread;
+	cut_blocks(prop, prop->blocks);
+	place_blocks(prop);
+	*prop_out = prop;
 	return 0;
 }
 
 /* Run a pass in panels of as many blocks as the values of this rule fit. A graph without blocks has
  * one empty panel, in which receive() is called. */
-static int run_in_memory(struct rung__propagation *spread,
-                         const struct rung__propagation_rule *rule)
+static int run_in_memory(struct rung__propagation *prop, const struct rung__propagation_rule *rule)
 {
 	uint64_t begin = 0;
 
@@ -91,52 +90,51 @@ static int run_in_memory(struct rung__propagation *spread,
 		uint64_t end = begin, floats = 0;
 		int rc;
 
-		while (end < spread->block_count) {
-			floats += rung__block_values_max(rule, &spread->blocks[end]);
-			if (floats > spread->values_max)
+		while (end < prop->block_count) {
+			floats += rung__block_values_max(rule, &prop->blocks[end]);
+			if (floats > prop->values_max)
 				break;
 			end++;
 		}
-		rung__panel_run(spread, rule, spread->blocks + begin, end - begin, begin == 0,
-		                end == spread->block_count);
+		rung__panel_run(prop, rule, prop->blocks + begin, end - begin, begin == 0,
+		                end == prop->block_count);
 		begin = end;
-		rc = rung__progress(spread->opts.progress, spread->opts.progress_ctx, "score",
-		                    spread->rules_run, spread->opts.pass_total);
+		rc = rung__progress(prop->opts.progress, prop->opts.progress_ctx, "score",
+		                    prop->rules_run, prop->opts.pass_total);
 		if (rc < 0)
 			return rc;
-	} while (begin < spread->block_count);
+	} while (begin < prop->block_count);
 	return 0;
 }
 
-int rung__propagation_pass(struct rung__propagation *spread,
+int rung__propagation_pass(struct rung__propagation *prop,
                            const struct rung__propagation_rule *rule, double *sum_out)
 {
 	double sum = 0;
 	int rc;
 
-	spread->passes++;
-	spread->rules_run++;
-	rc = spread->edges ? rung__propagation_run_files(spread, rule)
-	                   : run_in_memory(spread, rule);
+	prop->passes++;
+	prop->rules_run++;
+	rc = prop->edges ? rung__propagation_run_files(prop, rule) : run_in_memory(prop, rule);
 	if (rc < 0)
 		return rc;
 	/* in the order of the bins, whichever thread ran them: the same bits for any number of
 	 * threads */
-	for (uint32_t bin = 0; bin < spread->bin_count; bin++)
-		sum += spread->bin_results[bin];
+	for (uint32_t bin = 0; bin < prop->bin_count; bin++)
+		sum += prop->bin_results[bin];
 	if (sum_out)
 		*sum_out = sum;
 	return 0;
 }
 
-int rung__propagation_find_records(struct rung__propagation *spread, const uint32_t *signatures)
+int rung__propagation_find_records(struct rung__propagation *prop, const uint32_t *signatures)
 {
-	spread->signatures = signatures;
-	return spread->edges ? rung__propagation_mark_mutual_files(spread)
-	                     : rung__propagation_mark_records(spread);
+	prop->signatures = signatures;
+	return prop->edges ? rung__propagation_mark_mutual_files(prop)
+	                   : rung__propagation_mark_records(prop);
 }
 
-uint64_t rung__propagation_passes(const struct rung__propagation *spread)
+uint64_t rung__propagation_passes(const struct rung__propagation *prop)
 {
-	return spread->passes;
+	return prop->passes;
 }

@@ -94,35 +94,35 @@ struct rung__propagation_opts {
 
 /**
  * Passes over a graph in memory, whose arrays must outlive them.
- * @param spread_out  free with rung__propagation_close()
+ * @param prop_out  free with rung__propagation_close()
  * @return 0 or RUNG_E_NOMEM
  */
 int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__propagation_opts *opts,
-                             struct rung__propagation **spread_out);
+                             struct rung__propagation **prop_out);
 
 /** The same over a graph in files.
  * @return 0, RUNG_E_INVAL (memory_bytes is too small), RUNG_E_NOMEM */
 int rung__propagation_of_edges(struct rung_edges *edges, const struct rung__propagation_opts *opts,
-                               struct rung__propagation **spread_out);
+                               struct rung__propagation **prop_out);
 
-void rung__propagation_close(struct rung__propagation *spread);
+void rung__propagation_close(struct rung__propagation *prop);
 
 /**
  * Run one pass.
  * @param sum_out  sum of the results of receive(); may be NULL
  * @return 0, RUNG_E_CANCELED; for files also the errors of a pass over them
  */
-int rung__propagation_pass(struct rung__propagation *spread,
+int rung__propagation_pass(struct rung__propagation *prop,
                            const struct rung__propagation_rule *rule, double *sum_out);
 
 /**
  * Find the edges that send records. Before this call no edge sends one; afterwards rules may have a
  * width. Reads all edges once or twice more.
- * @param signatures  [vertex_count] minhash.h, valid as long as `spread`; NULL: only mutual edges
+ * @param signatures  [vertex_count] minhash.h, valid as long as `prop`; NULL: only mutual edges
  *                    send records
  * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED; for files also the errors of a pass over them
  */
-int rung__propagation_find_records(struct rung__propagation *spread, const uint32_t *signatures);
+int rung__propagation_find_records(struct rung__propagation *prop, const uint32_t *signatures);
 
 /** Mark in an element of u: bins are smaller, so the bit is free. */
 #define RUNG__PROPAGATION_MUTUAL 0x8000u
@@ -131,7 +131,7 @@ int rung__propagation_find_records(struct rung__propagation *spread, const uint3
 #define RUNG__PROPAGATION_VERTICES_MAX 65536u
 
 /** Passes over the edges so far. */
-uint64_t rung__propagation_passes(const struct rung__propagation *spread);
+uint64_t rung__propagation_passes(const struct rung__propagation *prop);
 
 /** Tests: edges per block of graphs opened from now on, 0 for the default. */
 void rung__propagation_set_block_edges(uint32_t edges);

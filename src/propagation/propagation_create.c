@@ -25,47 +25,47 @@ static unsigned bin_bits_for(uint64_t vertex_count)
 	return bits;
 }
 
-uint64_t rung__propagation_room_bytes(const struct rung__propagation *spread)
+uint64_t rung__propagation_scratch_bytes(const struct rung__propagation *prop)
 {
-	const uint64_t width = RUNG__MAX(spread->opts.width_max, 1u);
+	const uint64_t width = RUNG__MAX(prop->opts.width_max, 1u);
 
 	return rung__align_up(RUNG__PROPAGATION_VERTICES_MAX * width * sizeof(float),
 	                      RUNG__PAGE_BYTES) +
-	       rung__align_up((spread->bin_count + UINT64_C(1)) * sizeof(uint32_t),
+	       rung__align_up((prop->bin_count + UINT64_C(1)) * sizeof(uint32_t),
 	                      RUNG__PAGE_BYTES) +
-	       rung__align_up(spread->block_edges * sizeof(uint32_t), RUNG__PAGE_BYTES);
+	       rung__align_up(prop->block_edges * sizeof(uint32_t), RUNG__PAGE_BYTES);
 }
 
 /* Allocate the buffers of all threads in one mapping; each part begins at a page, so that threads
  * share no cache line. */
-static int alloc_buffers(struct rung__propagation *spread)
+static int alloc_buffers(struct rung__propagation *prop)
 {
-	const uint64_t threads = (uint64_t)spread->opts.threads,
-		       bytes = rung__propagation_room_bytes(spread);
+	const uint64_t threads = (uint64_t)prop->opts.threads,
+		       bytes = rung__propagation_scratch_bytes(prop);
 	char *at;
 
-	spread->rooms = rung__zalloc_array(threads, sizeof(*spread->rooms));
+	prop->scratch_list = rung__zalloc_array(threads, sizeof(*prop->scratch_list));
 	/* huge pages if the kernel grants them: accesses are random */
-	spread->room_memory = rung__map_pages(threads * bytes);
-	if (!spread->rooms || !spread->room_memory)
+	prop->scratch_memory = rung__map_pages(threads * bytes);
+	if (!prop->scratch_list || !prop->scratch_memory)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "edge passes: no memory for %" PRIu64 " bytes in each of %" PRIu64
 		                  " threads; use fewer threads",
 		                  bytes, threads);
-	at = spread->room_memory;
+	at = prop->scratch_memory;
 	for (uint64_t t = 0; t < threads; t++) {
-		struct rung__propagation_room *room = &spread->rooms[t];
+		struct rung__propagation_scratch *scratch = &prop->scratch_list[t];
 		char *end = at + bytes;
 
-		room->messages = (float *)(void *)at;
+		scratch->messages = (float *)(void *)at;
 		at += rung__align_up(RUNG__PROPAGATION_VERTICES_MAX *
-		                             (uint64_t)RUNG__MAX(spread->opts.width_max, 1u) *
+		                             (uint64_t)RUNG__MAX(prop->opts.width_max, 1u) *
 		                             sizeof(float),
 		                     RUNG__PAGE_BYTES);
-		room->next = (uint32_t *)(void *)at;
-		at += rung__align_up((spread->bin_count + UINT64_C(1)) * sizeof(uint32_t),
+		scratch->next = (uint32_t *)(void *)at;
+		at += rung__align_up((prop->bin_count + UINT64_C(1)) * sizeof(uint32_t),
 		                     RUNG__PAGE_BYTES);
-		room->pairs = (uint32_t *)(void *)at;
+		scratch->pairs = (uint32_t *)(void *)at;
 		at = end;
 	}
 	return 0;
@@ -73,55 +73,54 @@ static int alloc_buffers(struct rung__propagation *spread)
 
 int rung__propagation_create(const struct rung_csc *csc, struct rung_edges *edges,
                              const struct rung__propagation_opts *opts,
-                             struct rung__propagation **spread_out)
+                             struct rung__propagation **prop_out)
 {
-	struct rung__propagation *spread = rung__zalloc(sizeof(*spread));
+	struct rung__propagation *prop = rung__zalloc(sizeof(*prop));
 	int rc;
 
-	if (!spread)
+	if (!prop)
 		return rung__fail(RUNG_E_NOMEM, "edge passes: no memory");
-	spread->opts = *opts;
+	prop->opts = *opts;
 	/* so that closing works at any time: nothing is open yet */
-	spread->mutual_file.fd = -1;
-	spread->csc = *csc;
-	spread->edges = edges;
-	spread->block_edges = block_edges;
-	spread->bin_bits = bin_bits_for(csc->vertex_count);
-	spread->bin_count =
-		(uint32_t)((csc->vertex_count + (UINT64_C(1) << spread->bin_bits) - 1) >>
-	                   spread->bin_bits);
-	spread->sums = rung__map_pages(csc->vertex_count * sizeof(*spread->sums));
-	spread->bin_results = rung__malloc_array(spread->bin_count, sizeof(*spread->bin_results));
-	if (!spread->sums || !spread->bin_results)
+	prop->mutual_file.fd = -1;
+	prop->csc = *csc;
+	prop->edges = edges;
+	prop->block_edges = block_edges;
+	prop->bin_bits = bin_bits_for(csc->vertex_count);
+	prop->bin_count = (uint32_t)((csc->vertex_count + (UINT64_C(1) << prop->bin_bits) - 1) >>
+	                             prop->bin_bits);
+	prop->sums = rung__map_pages(csc->vertex_count * sizeof(*prop->sums));
+	prop->bin_results = rung__malloc_array(prop->bin_count, sizeof(*prop->bin_results));
+	if (!prop->sums || !prop->bin_results)
 		rc = rung__fail(RUNG_E_NOMEM,
 		                "edge passes: no memory for the sums of %" PRIu64 " vertices",
 		                csc->vertex_count);
 	else
-		rc = alloc_buffers(spread);
+		rc = alloc_buffers(prop);
 	if (rc < 0) {
-		rung__propagation_close(spread);
+		rung__propagation_close(prop);
 		return rc;
 	}
-	*spread_out = spread;
+	*prop_out = prop;
 	return 0;
 }
 
-void rung__propagation_close(struct rung__propagation *spread)
+void rung__propagation_close(struct rung__propagation *prop)
 {
-	if (!spread)
+	if (!prop)
 		return;
-	rung__unmap_pages(spread->sums, spread->csc.vertex_count * sizeof(*spread->sums));
-	rung__unmap_pages(spread->tiles, spread->tile_bytes);
-	rung__unmap_pages(spread->values, spread->values_max * sizeof(*spread->values));
-	rung__free(spread->bin_results);
-	rung__free(spread->blocks);
-	rung__free(spread->starts);
-	rung__free(spread->record_starts);
-	rung__free(spread->indptr_copies);
-	rung__free(spread->mutual_rooms);
-	rung__direct_close(&spread->mutual_file);
-	rung__free(spread->rooms);
-	rung__unmap_pages(spread->room_memory,
-	                  (uint64_t)spread->opts.threads * rung__propagation_room_bytes(spread));
-	rung__free(spread);
+	rung__unmap_pages(prop->sums, prop->csc.vertex_count * sizeof(*prop->sums));
+	rung__unmap_pages(prop->tiles, prop->tile_bytes);
+	rung__unmap_pages(prop->values, prop->values_max * sizeof(*prop->values));
+	rung__free(prop->bin_results);
+	rung__free(prop->blocks);
+	rung__free(prop->starts);
+	rung__free(prop->record_starts);
+	rung__free(prop->indptr_copies);
+	rung__free(prop->mutual_scratch);
+	rung__direct_close(&prop->mutual_file);
+	rung__free(prop->scratch_list);
+	rung__unmap_pages(prop->scratch_memory,
+	                  (uint64_t)prop->opts.threads * rung__propagation_scratch_bytes(prop));
+	rung__free(prop);
 }

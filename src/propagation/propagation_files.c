@@ -20,7 +20,7 @@
 
 /* The state of a pass while its panels are filled. */
 struct filling {
-	struct rung__propagation *spread;
+	struct rung__propagation *prop;
 	const struct rung__propagation_rule *rule;
 	uint64_t block_count; /* complete blocks of the next panel */
 	uint64_t floats;      /* upper bound of their values */
@@ -30,41 +30,41 @@ struct filling {
 };
 
 /* The copy of indptr for a block: the chunk that it comes from is overwritten by later ones. */
-static uint64_t *indptr_of(const struct rung__propagation *spread, uint64_t block)
+static uint64_t *indptr_of(const struct rung__propagation *prop, uint64_t block)
 {
-	return spread->indptr_copies + block * (RUNG__PROPAGATION_VERTICES_MAX + UINT64_C(1));
+	return prop->indptr_copies + block * (RUNG__PROPAGATION_VERTICES_MAX + UINT64_C(1));
 }
 
 /* Run the complete blocks as a panel, and empty it. @param last  the pass ends with this panel */
 static int run_panel(struct filling *fill, bool last)
 {
-	struct rung__propagation *spread = fill->spread;
+	struct rung__propagation *prop = fill->prop;
 
 	for (uint64_t i = 0; i < fill->block_count; i++)
 		/* the ids of new edges have replaced the tiles */
-		spread->blocks[i].tiled = false;
-	rung__panel_run(spread, fill->rule, spread->blocks, fill->block_count, !fill->ran, last);
+		prop->blocks[i].tiled = false;
+	rung__panel_run(prop, fill->rule, prop->blocks, fill->block_count, !fill->ran, last);
 	fill->ran = true;
 	fill->block_count = 0;
 	fill->floats = 0;
-	return rung__progress(spread->opts.progress, spread->opts.progress_ctx, "score",
-	                      (spread->rules_run - 1) * spread->csc.edge_count + fill->edges_done,
-	                      spread->opts.pass_total * spread->csc.edge_count);
+	return rung__progress(prop->opts.progress, prop->opts.progress_ctx, "score",
+	                      (prop->rules_run - 1) * prop->csc.edge_count + fill->edges_done,
+	                      prop->opts.pass_total * prop->csc.edge_count);
 }
 
 /* Read the mutual bits of a block, from the page with the first bit on, because the file is read
  * with direct I/O. */
-static int read_mutual(const struct rung__propagation *spread, uint64_t i)
+static int read_mutual(const struct rung__propagation *prop, uint64_t i)
 {
-	struct rung__block *block = &spread->blocks[i];
+	struct rung__block *block = &prop->blocks[i];
 	const uint64_t first = block->edge_first / 64 * sizeof(uint64_t),
 		       page = rung__align_down(first, RUNG__PAGE_BYTES);
 	const uint64_t end =
 		(block->edge_first + block->edge_count) / 64 * sizeof(uint64_t) + sizeof(uint64_t);
-	unsigned char *room = spread->mutual_rooms + i * spread->mutual_room_bytes;
+	unsigned char *scratch = prop->mutual_scratch + i * prop->mutual_scratch_bytes;
 
-	block->mutual = (const uint64_t *)(const void *)(room + (first - page));
-	return rung__direct_read(&spread->mutual_file, room, end - page, page);
+	block->mutual = (const uint64_t *)(const void *)(scratch + (first - page));
+	return rung__direct_read(&prop->mutual_file, scratch, end - page, page);
 }
 
 /* Complete the open block, if there is one. Its mutual bits are read now, when its edges are
@@ -77,25 +77,25 @@ static int close_block(struct filling *fill)
 		return 0;
 	fill->open = false;
 	fill->block_count++;
-	fill->floats += rung__block_values_max(fill->rule, &fill->spread->blocks[i]);
-	return fill->spread->has_mutual ? read_mutual(fill->spread, i) : 0;
+	fill->floats += rung__block_values_max(fill->rule, &fill->prop->blocks[i]);
+	return fill->prop->has_mutual ? read_mutual(fill->prop, i) : 0;
 }
 
 /* Open a block that begins with edge `edge` of list v. If the panel has no room for the largest
  * block, it runs first. */
 static int open_block(struct filling *fill, uint64_t v, uint64_t edge)
 {
-	struct rung__propagation *spread = fill->spread;
-	const struct rung__block largest = { .edge_count = spread->block_edges };
+	struct rung__propagation *prop = fill->prop;
+	const struct rung__block largest = { .edge_count = prop->block_edges };
 	struct rung__block *block;
 	int rc = 0;
 
-	if (fill->block_count == spread->block_count ||
-	    fill->floats + rung__block_values_max(fill->rule, &largest) > spread->values_max)
+	if (fill->block_count == prop->block_count ||
+	    fill->floats + rung__block_values_max(fill->rule, &largest) > prop->values_max)
 		rc = run_panel(fill, false);
 	if (rc < 0)
 		return rc;
-	block = &spread->blocks[fill->block_count];
+	block = &prop->blocks[fill->block_count];
 	block->vertex_first = v;
 	block->vertex_count = 0;
 	block->edge_first = edge;
@@ -108,7 +108,7 @@ static int open_block(struct filling *fill, uint64_t v, uint64_t edge)
 static void append(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t edge,
                    uint64_t count)
 {
-	struct rung__block *block = &fill->spread->blocks[fill->block_count];
+	struct rung__block *block = &fill->prop->blocks[fill->block_count];
 	const unsigned index_bytes = chunk->index_bytes;
 
 	memcpy((char *)block->tiles + (uint64_t)block->edge_count * index_bytes,
@@ -124,10 +124,10 @@ static void append(struct filling *fill, const struct rung__edge_chunk *chunk, u
  */
 static uint64_t append_lists(struct filling *fill, const struct rung__edge_chunk *chunk, uint64_t i)
 {
-	struct rung__block *block = &fill->spread->blocks[fill->block_count];
+	struct rung__block *block = &fill->prop->blocks[fill->block_count];
 	const uint64_t *indptr = chunk->indptr;
 	const uint64_t edge_end = RUNG__MIN(chunk->edge_first + chunk->edge_count,
-	                                    block->edge_first + fill->spread->block_edges);
+	                                    block->edge_first + fill->prop->block_edges);
 	const uint64_t count_max =
 		RUNG__MIN(chunk->vertex_count - i,
 	                  (uint64_t)(RUNG__PROPAGATION_VERTICES_MAX - block->vertex_count));
@@ -135,7 +135,7 @@ static uint64_t append_lists(struct filling *fill, const struct rung__edge_chunk
 
 	while (count < count_max && indptr[i + count + 1] <= edge_end)
 		count++;
-	memcpy(indptr_of(fill->spread, fill->block_count) + block->vertex_count, indptr + i,
+	memcpy(indptr_of(fill->prop, fill->block_count) + block->vertex_count, indptr + i,
 	       (count + 1) * sizeof(*indptr));
 	block->vertex_count += (uint32_t)count;
 	append(fill, chunk, indptr[i], indptr[i + count] - indptr[i]);
@@ -143,11 +143,11 @@ static uint64_t append_lists(struct filling *fill, const struct rung__edge_chunk
 }
 
 /* Whether a list that ends before edge `end` fits completely into a block. */
-static bool fits(const struct rung__propagation *spread, const struct rung__block *block,
+static bool fits(const struct rung__propagation *prop, const struct rung__block *block,
                  uint64_t end)
 {
 	return block->vertex_count < RUNG__PROPAGATION_VERTICES_MAX &&
-	       end - block->edge_first <= spread->block_edges;
+	       end - block->edge_first <= prop->block_edges;
 }
 
 /*
@@ -163,7 +163,7 @@ static int append_part(struct filling *fill, const struct rung__edge_chunk *chun
 	int rc = 0;
 
 	if (fill->open && edge == begin &&
-	    !fits(fill->spread, &fill->spread->blocks[fill->block_count], end))
+	    !fits(fill->prop, &fill->prop->blocks[fill->block_count], end))
 		rc = close_block(fill);
 	do {
 		struct rung__block *block;
@@ -173,19 +173,19 @@ static int append_part(struct filling *fill, const struct rung__edge_chunk *chun
 			rc = open_block(fill, chunk->vertex_first + i, edge);
 		if (rc < 0)
 			return rc;
-		block = &fill->spread->blocks[fill->block_count];
+		block = &fill->prop->blocks[fill->block_count];
 		/* a vertex is added once per block: at the beginning of its list, or of the
 		 * block */
 		if (edge == begin || block->vertex_count == 0) {
-			memcpy(indptr_of(fill->spread, fill->block_count) + block->vertex_count,
+			memcpy(indptr_of(fill->prop, fill->block_count) + block->vertex_count,
 			       chunk->indptr + i, 2 * sizeof(*chunk->indptr));
 			block->vertex_count++;
 		}
 		count = RUNG__MIN(edge_end - edge,
-		                  (uint64_t)(fill->spread->block_edges - block->edge_count));
+		                  (uint64_t)(fill->prop->block_edges - block->edge_count));
 		append(fill, chunk, edge, count);
 		edge += count;
-		if (block->edge_count == fill->spread->block_edges && edge < end)
+		if (block->edge_count == fill->prop->block_edges && edge < end)
 			rc = close_block(fill);
 	} while (edge < edge_end);
 	return rc;
@@ -216,35 +216,34 @@ static int read_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 
 /* Bytes of whole pages that hold the bits of a block, in whole words, at any position in the
  * file. */
-static uint64_t mutual_room_bytes(const struct rung__propagation *spread)
+static uint64_t mutual_scratch_bytes(const struct rung__propagation *prop)
 {
-	return rung__align_up(spread->block_edges / 8 + 2 * sizeof(uint64_t), RUNG__PAGE_BYTES) +
+	return rung__align_up(prop->block_edges / 8 + 2 * sizeof(uint64_t), RUNG__PAGE_BYTES) +
 	       RUNG__PAGE_BYTES;
 }
 
 /* Memory of one block of a panel, with all its arrays. */
-static uint64_t block_bytes(const struct rung__propagation *spread)
+static uint64_t block_bytes(const struct rung__propagation *prop)
 {
-	const uint64_t starts = (spread->bin_count + UINT64_C(1)) * sizeof(*spread->starts);
+	const uint64_t starts = (prop->bin_count + UINT64_C(1)) * sizeof(*prop->starts);
 
-	return (uint64_t)spread->block_edges * (spread->csc.index_bytes + sizeof(*spread->values)) +
-	       RUNG__SIDES * starts + mutual_room_bytes(spread) +
-	       (RUNG__PROPAGATION_VERTICES_MAX + UINT64_C(1)) * sizeof(*spread->indptr_copies) +
+	return (uint64_t)prop->block_edges * (prop->csc.index_bytes + sizeof(*prop->values)) +
+	       RUNG__SIDES * starts + mutual_scratch_bytes(prop) +
+	       (RUNG__PROPAGATION_VERTICES_MAX + UINT64_C(1)) * sizeof(*prop->indptr_copies) +
 	       sizeof(struct rung__block);
 }
 
 /* Calculate the number of blocks that the budget allows in addition to the fixed memory. */
-static int plan_blocks(struct rung__propagation *spread)
+static int plan_blocks(struct rung__propagation *prop)
 {
-	const struct rung__propagation_opts *opts = &spread->opts;
-	const uint64_t each = block_bytes(spread), records = (uint64_t)spread->block_edges *
-	                                                     opts->width_max *
-	                                                     sizeof(*spread->values);
-	const uint64_t fixed =
-		opts->other_bytes + spread->csc.vertex_count * sizeof(*spread->sums) +
-		(uint64_t)opts->threads * rung__propagation_room_bytes(spread) + records;
-	const uint64_t blocks_max = spread->csc.edge_count / spread->block_edges +
-	                            spread->csc.vertex_count / RUNG__PROPAGATION_VERTICES_MAX + 1;
+	const struct rung__propagation_opts *opts = &prop->opts;
+	const uint64_t each = block_bytes(prop), records = (uint64_t)prop->block_edges *
+	                                                   opts->width_max * sizeof(*prop->values);
+	const uint64_t fixed = opts->other_bytes + prop->csc.vertex_count * sizeof(*prop->sums) +
+	                       (uint64_t)opts->threads * rung__propagation_scratch_bytes(prop) +
+	                       records;
+	const uint64_t blocks_max = prop->csc.edge_count / prop->block_edges +
+	                            prop->csc.vertex_count / RUNG__PROPAGATION_VERTICES_MAX + 1;
 	uint64_t count = BLOCKS_WANTED;
 
 	if (opts->memory_bytes) {
@@ -253,54 +252,54 @@ static int plan_blocks(struct rung__propagation *spread)
 			                            "score: a memory budget of %" PRIu64
 			                            " bytes: %" PRIu64 " vertices, %d threads "
 			                            "and a block of edges need at least %" PRIu64,
-			                            opts->memory_bytes, spread->csc.vertex_count,
+			                            opts->memory_bytes, prop->csc.vertex_count,
 			                            opts->threads, fixed + each);
 		count = (opts->memory_bytes - fixed) / each;
 	}
 	/* there are never more blocks: two consecutive blocks have more edges than one block can
 	 * have, or more vertices */
-	spread->block_count = RUNG__MIN(count, 2 * blocks_max);
-	spread->values_max =
-		spread->block_count * (spread->block_edges + UINT64_C(2) * RUNG__LINE_FLOATS) +
-		records / sizeof(*spread->values);
+	prop->block_count = RUNG__MIN(count, 2 * blocks_max);
+	prop->values_max =
+		prop->block_count * (prop->block_edges + UINT64_C(2) * RUNG__LINE_FLOATS) +
+		records / sizeof(*prop->values);
 	return 0;
 }
 
 /* Allocate the blocks and their arrays. On failure rung__propagation_close() frees them. */
-static int claim_blocks(struct rung__propagation *spread)
+static int claim_blocks(struct rung__propagation *prop)
 {
-	const uint64_t count = spread->block_count, starts = spread->bin_count + UINT64_C(1);
+	const uint64_t count = prop->block_count, starts = prop->bin_count + UINT64_C(1);
 
-	spread->mutual_room_bytes = mutual_room_bytes(spread);
-	spread->blocks = rung__zalloc_array(count, sizeof(*spread->blocks));
-	spread->starts = rung__malloc_array(count * starts, sizeof(*spread->starts));
-	spread->record_starts = rung__malloc_array(count * starts, sizeof(*spread->record_starts));
-	spread->indptr_copies =
+	prop->mutual_scratch_bytes = mutual_scratch_bytes(prop);
+	prop->blocks = rung__zalloc_array(count, sizeof(*prop->blocks));
+	prop->starts = rung__malloc_array(count * starts, sizeof(*prop->starts));
+	prop->record_starts = rung__malloc_array(count * starts, sizeof(*prop->record_starts));
+	prop->indptr_copies =
 		rung__malloc_array(count * (RUNG__PROPAGATION_VERTICES_MAX + UINT64_C(1)),
-	                           sizeof(*spread->indptr_copies));
-	spread->mutual_rooms =
-		rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)(count * spread->mutual_room_bytes));
-	if (!spread->blocks || !spread->starts || !spread->record_starts ||
-	    !spread->indptr_copies || !spread->mutual_rooms)
+	                           sizeof(*prop->indptr_copies));
+	prop->mutual_scratch = rung__malloc_aligned(RUNG__PAGE_BYTES,
+	                                            (size_t)(count * prop->mutual_scratch_bytes));
+	if (!prop->blocks || !prop->starts || !prop->record_starts || !prop->indptr_copies ||
+	    !prop->mutual_scratch)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "score: no memory for %" PRIu64
 		                  " blocks of edges; give a smaller budget",
 		                  count);
 	for (uint64_t i = 0; i < count; i++) {
-		struct rung__block *block = &spread->blocks[i];
+		struct rung__block *block = &prop->blocks[i];
 
-		block->indptr = indptr_of(spread, i);
-		block->starts[RUNG__PLAIN] = spread->starts + i * starts;
-		block->starts[RUNG__RECORDS] = spread->record_starts + i * starts;
+		block->indptr = indptr_of(prop, i);
+		block->starts[RUNG__PLAIN] = prop->starts + i * starts;
+		block->starts[RUNG__RECORDS] = prop->record_starts + i * starts;
 	}
-	return rung__propagation_receive_panel(spread);
+	return rung__propagation_receive_panel(prop);
 }
 
 int rung__propagation_of_edges(struct rung_edges *edges, const struct rung__propagation_opts *opts,
-                               struct rung__propagation **spread_out)
+                               struct rung__propagation **prop_out)
 {
 	struct rung_edges_info info = { .size = sizeof(info) };
-	struct rung__propagation *spread;
+	struct rung__propagation *prop;
 	struct rung_csc csc;
 	int rc = rung_edges_info(edges, &info);
 
@@ -309,25 +308,25 @@ int rung__propagation_of_edges(struct rung_edges *edges, const struct rung__prop
 	csc = (struct rung_csc){ .vertex_count = info.vertex_count,
 		                 .edge_count = info.edge_count,
 		                 .index_bytes = info.index_bytes };
-	rc = rung__propagation_create(&csc, edges, opts, &spread);
+	rc = rung__propagation_create(&csc, edges, opts, &prop);
 	if (rc < 0)
 		return rc;
-	rc = plan_blocks(spread);
+	rc = plan_blocks(prop);
 	if (rc == 0)
-		rc = claim_blocks(spread);
+		rc = claim_blocks(prop);
 	if (rc < 0) {
-		rung__propagation_close(spread);
+		rung__propagation_close(prop);
 		return rc;
 	}
-	*spread_out = spread;
+	*prop_out = prop;
 	return 0;
 }
 
-int rung__propagation_run_files(struct rung__propagation *spread,
+int rung__propagation_run_files(struct rung__propagation *prop,
                                 const struct rung__propagation_rule *rule)
 {
-	struct filling fill = { .spread = spread, .rule = rule };
-	int rc = rung__edges_pass(spread->edges, read_chunk, &fill);
+	struct filling fill = { .prop = prop, .rule = rule };
+	int rc = rung__edges_pass(prop->edges, read_chunk, &fill);
 
 	if (rc == 0)
 		rc = close_block(&fill);

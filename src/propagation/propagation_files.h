@@ -9,18 +9,18 @@
 /** Create the members that graphs in memory and in files have in common. propagation_create.c */
 int rung__propagation_create(const struct rung_csc *csc, struct rung_edges *edges,
                              const struct rung__propagation_opts *opts,
-                             struct rung__propagation **spread_out);
+                             struct rung__propagation **prop_out);
 
 /** Bytes of the buffers of each thread. propagation_create.c */
-uint64_t rung__propagation_room_bytes(const struct rung__propagation *spread);
+uint64_t rung__propagation_scratch_bytes(const struct rung__propagation *prop);
 
 /** Release the memory of a panel, so that a step between passes can use it, and allocate it again.
  * propagation_panel.c */
-void rung__propagation_send_panel(struct rung__propagation *spread);
-int rung__propagation_receive_panel(struct rung__propagation *spread);
+void rung__propagation_send_panel(struct rung__propagation *prop);
+int rung__propagation_receive_panel(struct rung__propagation *prop);
 
 /** Run all panels of a pass, as they are read from the files. */
-int rung__propagation_run_files(struct rung__propagation *spread,
+int rung__propagation_run_files(struct rung__propagation *prop,
                                 const struct rung__propagation_rule *rule);
 
 #endif

@@ -67,10 +67,10 @@ static int add_hashes(void *ctx, const struct rung__edge_chunk *chunk)
 
 /* The state of the pass over the transposed graph. */
 struct marking {
-	struct rung__propagation *spread;
+	struct rung__propagation *prop;
 	struct rung_edges *edges; /* the graph, whose in-lists are read; chunks have out-lists */
 	struct rung__id_reader offset_reader, id_reader;
-	unsigned char *offset_room, *id_room;
+	unsigned char *offset_capacity, *id_capacity;
 	/* offsets of the in-lists that are being processed, from the first of them on */
 	const uint64_t *indptr;
 	uint64_t *words;      /* [IDS_MAX / 64 + 2] bits of edges from words_first on */
@@ -87,7 +87,7 @@ struct marking {
 
 /* Write the bits of edges before `edge`, which are final. Only whole words are written; the last
  * word moves to the front of the buffer, because it also has bits of the next edges. */
-static int settle(struct marking *mk, uint64_t edge)
+static int finish_words(struct marking *mk, uint64_t edge)
 {
 	const uint64_t whole = edge / 64 - mk->words_first / 64;
 	const uint64_t last = mk->words[whole];
@@ -106,10 +106,10 @@ static int settle(struct marking *mk, uint64_t edge)
 /* Read ids or offsets. An invalid value means that the file has changed, because earlier passes
  * checked it. */
 static int read_ids(const struct rung__id_file *file, const struct rung__id_reader *reader,
-                    uint64_t first, uint64_t count, void *room, const void **ids_out)
+                    uint64_t first, uint64_t count, void *scratch, const void **ids_out)
 {
 	struct rung__ids ids;
-	const int rc = rung__id_file_read(file, reader, first, count, room, &ids);
+	const int rc = rung__id_file_read(file, reader, first, count, scratch, &ids);
 
 	*ids_out = ids.ids;
 	/* earlier passes found them valid */
@@ -122,7 +122,7 @@ static int read_offsets(struct marking *mk, uint64_t v, uint64_t count)
 {
 	const void *offsets;
 	const int rc = read_ids(&mk->edges->indptr, &mk->offset_reader, v, count + 1,
-	                        mk->offset_room, &offsets);
+	                        mk->offset_capacity, &offsets);
 
 	if (rc < 0)
 		return rc;
@@ -141,10 +141,10 @@ static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk,
 {
 	const unsigned index_bytes = chunk->index_bytes;
 
-#pragma omp parallel num_threads(mk->spread->opts.threads)
+#pragma omp parallel num_threads(mk->prop->opts.threads)
 	{
 		struct rung__lookup set = { .index_bytes = index_bytes };
-		uint64_t room = 0;
+		uint64_t scratch = 0;
 
 #pragma omp for schedule(dynamic, 256)
 		for (uint64_t k = 0; k < count; k++) {
@@ -154,11 +154,11 @@ static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk,
 			rung__edge_chunk_list(chunk, i_first + k, &begin, &end);
 			if (begin == end || mk->indptr[k] == mk->indptr[k + 1])
 				continue;
-			if (room < rung__lookup_slots(end - begin)) {
+			if (scratch < rung__lookup_slots(end - begin)) {
 				rung__free(set.slots);
-				room = 2 * rung__lookup_slots(end - begin);
-				set.slots = rung__malloc_array(room, index_bytes);
-				room = set.slots ? room : 0;
+				scratch = 2 * rung__lookup_slots(end - begin);
+				set.slots = rung__malloc_array(scratch, index_bytes);
+				scratch = set.slots ? scratch : 0;
 			}
 			if (!set.slots) {
 				__atomic_store_n(&mk->no_memory, true, __ATOMIC_RELAXED);
@@ -201,7 +201,7 @@ static int mark_whole(struct marking *mk, const struct rung__edge_chunk *chunk, 
 	if (count == 0)
 		return 0;
 	rc = read_ids(&mk->edges->indices, &mk->id_reader, mk->indptr[0],
-	              mk->indptr[count] - mk->indptr[0], mk->id_room, &ids);
+	              mk->indptr[count] - mk->indptr[0], mk->id_capacity, &ids);
 	if (rc < 0)
 		return rc;
 	mark_lists(mk, chunk, i, count, ids);
@@ -209,7 +209,7 @@ static int mark_whole(struct marking *mk, const struct rung__edge_chunk *chunk, 
 		return rung__fail(RUNG_E_NOMEM,
 		                  "mutual edges: no memory for the out-neighbours of a vertex");
 	*count_out = count;
-	return settle(mk, mk->indptr[count]);
+	return finish_words(mk, mk->indptr[count]);
 }
 
 /* Mark the out-neighbours of the chunk's i-th list, as far as they are in this chunk, in is_out. */
@@ -218,13 +218,13 @@ static int mark_out(struct marking *mk, const struct rung__edge_chunk *chunk, ui
 	uint64_t at, end;
 
 	if (!mk->is_out)
-		mk->is_out = rung__zalloc_array(mk->spread->csc.vertex_count / 64 + 1,
+		mk->is_out = rung__zalloc_array(mk->prop->csc.vertex_count / 64 + 1,
 		                                sizeof(*mk->is_out));
 	if (!mk->is_out)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "mutual edges: no memory for a bit for each of %" PRIu64
 		                  " vertices",
-		                  mk->spread->csc.vertex_count);
+		                  mk->prop->csc.vertex_count);
 	for (rung__edge_chunk_list(chunk, i, &at, &end); at < end; at++) {
 		const uint64_t id = rung__id_get(chunk->indices, chunk->index_bytes, at);
 
@@ -237,7 +237,7 @@ static int mark_out(struct marking *mk, const struct rung__edge_chunk *chunk, ui
  * cleared for the next such vertex. */
 static int mark_in(struct marking *mk, uint64_t v)
 {
-	const unsigned index_bytes = mk->spread->csc.index_bytes;
+	const unsigned index_bytes = mk->prop->csc.index_bytes;
 	uint64_t edge, end;
 	int rc = read_offsets(mk, v, 1);
 
@@ -249,7 +249,8 @@ static int mark_in(struct marking *mk, uint64_t v)
 		const uint64_t count = RUNG__MIN(IDS_MAX, end - edge), bit = edge - mk->words_first;
 		const void *ids;
 
-		rc = read_ids(&mk->edges->indices, &mk->id_reader, edge, count, mk->id_room, &ids);
+		rc = read_ids(&mk->edges->indices, &mk->id_reader, edge, count, mk->id_capacity,
+		              &ids);
 		for (uint64_t i = 0; rc == 0 && i < count; i++) {
 			const uint64_t id = rung__id_get(ids, index_bytes, i);
 			const uint64_t is_out = id != v && (mk->is_out[id / 64] >> (id % 64) & 1);
@@ -257,9 +258,9 @@ static int mark_in(struct marking *mk, uint64_t v)
 			mk->words[(bit + i) / 64] |= is_out << ((bit + i) % 64);
 		}
 		edge += count;
-		rc = rc < 0 ? rc : settle(mk, edge);
+		rc = rc < 0 ? rc : finish_words(mk, edge);
 	}
-	memset(mk->is_out, 0, (mk->spread->csc.vertex_count / 64 + 1) * sizeof(*mk->is_out));
+	memset(mk->is_out, 0, (mk->prop->csc.vertex_count / 64 + 1) * sizeof(*mk->is_out));
 	return rc;
 }
 
@@ -267,7 +268,7 @@ static int mark_in(struct marking *mk, uint64_t v)
 static int load_out_lists(void *ctx, const struct rung__edge_chunk *chunk)
 {
 	struct marking *mk = ctx;
-	const struct rung__propagation_opts *opts = &mk->spread->opts;
+	const struct rung__propagation_opts *opts = &mk->prop->opts;
 	uint64_t i = 0;
 
 	while (i < chunk->vertex_count) {
@@ -287,7 +288,7 @@ static int load_out_lists(void *ctx, const struct rung__edge_chunk *chunk)
 		i++;
 	}
 	return rung__progress(opts->progress, opts->progress_ctx, "mutual edges",
-	                      chunk->edge_first + chunk->edge_count, mk->spread->csc.edge_count);
+	                      chunk->edge_first + chunk->edge_count, mk->prop->csc.edge_count);
 }
 
 /* ---- all steps ---- */
@@ -296,7 +297,7 @@ static int load_out_lists(void *ctx, const struct rung__edge_chunk *chunk)
  * release, also after a failure. */
 static int alloc_buffers(struct marking *mk, unsigned char **memory_out, uint64_t *bytes_out)
 {
-	const unsigned index_bytes = mk->spread->csc.index_bytes;
+	const unsigned index_bytes = mk->prop->csc.index_bytes;
 	const uint64_t bounce = RUNG__READ_BYTES + RUNG__READ_SLACK;
 	const uint64_t ids =
 		rung__align_up(IDS_MAX * index_bytes, RUNG__PAGE_BYTES) + RUNG__READ_SLACK;
@@ -313,29 +314,29 @@ static int alloc_buffers(struct marking *mk, unsigned char **memory_out, uint64_
 		                  *bytes_out);
 	mk->id_reader = (struct rung__id_reader){
 		.id_bytes = index_bytes,
-		.limit = mk->spread->csc.vertex_count,
+		.limit = mk->prop->csc.vertex_count,
 		.read_bytes = RUNG__READ_BYTES,
 		.bounce = at,
 	};
 	mk->offset_reader = mk->id_reader;
 	mk->offset_reader.id_bytes = 8;
-	mk->offset_reader.limit = mk->spread->csc.edge_count + 1;
-	mk->id_room = at + bounce;
-	mk->offset_room = mk->id_room + ids;
-	mk->words = (uint64_t *)(void *)(mk->offset_room + offsets);
-	return rung__writer_open(mk->offset_room + offsets + words, OUT_BYTES, OUT_BUFFERS,
+	mk->offset_reader.limit = mk->prop->csc.edge_count + 1;
+	mk->id_capacity = at + bounce;
+	mk->offset_capacity = mk->id_capacity + ids;
+	mk->words = (uint64_t *)(void *)(mk->offset_capacity + offsets);
+	return rung__writer_open(mk->offset_capacity + offsets + words, OUT_BYTES, OUT_BUFFERS,
 	                         &mk->writer);
 }
 
 /* Find the bits of all edges and write them to the file. */
 static int mark_all(struct marking *mk, struct rung_edges *turned)
 {
-	struct rung__propagation *spread = mk->spread;
-	const uint64_t edge_count = spread->csc.edge_count;
+	struct rung__propagation *prop = mk->prop;
+	const uint64_t edge_count = prop->csc.edge_count;
 	int rc;
 
 	mk->stream = (struct rung__out_stream){ .writer = mk->writer,
-		                                .file = spread->mutual_file,
+		                                .file = prop->mutual_file,
 		                                .buffer_bytes = OUT_BYTES };
 	rc = rung__edges_pass(turned, load_out_lists, mk);
 	if (rc < 0)
@@ -352,26 +353,26 @@ static int mark_all(struct marking *mk, struct rung_edges *turned)
 }
 
 /* The budget of the transposition: the memory that the panel has released. */
-static uint64_t memory_of_panel(const struct rung__propagation *spread)
+static uint64_t memory_of_panel(const struct rung__propagation *prop)
 {
-	return RUNG__MAX(spread->tile_bytes + spread->values_max * sizeof(*spread->values),
+	return RUNG__MAX(prop->tile_bytes + prop->values_max * sizeof(*prop->values),
 	                 TURN_BYTES_MIN);
 }
 
 /* Transpose the graph and find the mutual edges with it. The transposed files exist only during
  * this call. */
-static int mark_by_turning(struct rung__propagation *spread, uint64_t *marked_out)
+static int mark_by_turning(struct rung__propagation *prop, uint64_t *marked_out)
 {
-	struct marking mk = { .spread = spread, .edges = spread->edges };
+	struct marking mk = { .prop = prop, .edges = prop->edges };
 	unsigned char *memory = NULL;
 	uint64_t memory_bytes = 0;
 	struct rung_edges *turned;
-	int rc = rung__edges_turn(spread->edges, memory_of_panel(spread), &turned);
+	int rc = rung__edges_turn(prop->edges, memory_of_panel(prop), &turned);
 
 	if (rc < 0)
 		return rc;
-	rc = rung__direct_temp(&spread->mutual_file, spread->edges->temp_dir,
-	                       "temporary file of mutual edges", spread->csc.edge_count / 8);
+	rc = rung__direct_temp(&prop->mutual_file, prop->edges->temp_dir,
+	                       "temporary file of mutual edges", prop->csc.edge_count / 8);
 	if (rc == 0)
 		rc = alloc_buffers(&mk, &memory, &memory_bytes);
 	if (rc == 0)
@@ -384,25 +385,25 @@ static int mark_by_turning(struct rung__propagation *spread, uint64_t *marked_ou
 	return rc;
 }
 
-int rung__propagation_mark_mutual_files(struct rung__propagation *spread)
+int rung__propagation_mark_mutual_files(struct rung__propagation *prop)
 {
 	struct fingerprint print = { 0 };
 	uint64_t marked = 0;
-	int rc = rung__edges_pass(spread->edges, add_hashes, &print);
+	int rc = rung__edges_pass(prop->edges, add_hashes, &print);
 
 	if (rc < 0)
 		return rc;
-	spread->passes++;
-	spread->all_mutual = print.forth == print.back;
-	if (spread->all_mutual)
+	prop->passes++;
+	prop->all_mutual = print.forth == print.back;
+	if (prop->all_mutual)
 		return 0;
 	/* its memory is part of the budget, and transposing needs it */
-	rung__propagation_send_panel(spread);
-	rc = mark_by_turning(spread, &marked);
-	spread->passes += 2;
+	rung__propagation_send_panel(prop);
+	rc = mark_by_turning(prop, &marked);
+	prop->passes += 2;
 	if (rc == 0)
-		rc = rung__propagation_receive_panel(spread);
-	spread->has_mutual = marked > 0;
-	spread->two_sided = marked > 0 || spread->signatures;
+		rc = rung__propagation_receive_panel(prop);
+	prop->has_mutual = marked > 0;
+	prop->two_sided = marked > 0 || prop->signatures;
 	return rc;
 }

@@ -65,36 +65,36 @@ static void write_records(const float *records, uint32_t width, const uint16_t *
 
 /* Whether a side sends records under a rule, or single values. If all edges are mutual, there is
  * only one side, which sends records. */
-static bool takes_records(const struct rung__propagation *spread,
-                          const struct rung__propagation_rule *rule, int side)
+static bool uses_records(const struct rung__propagation *prop,
+                         const struct rung__propagation_rule *rule, int side)
 {
-	return rule->width > 0 && (side == RUNG__RECORDS || spread->all_mutual);
+	return rule->width > 0 && (side == RUNG__RECORDS || prop->all_mutual);
 }
 
 /* Write the values of a block's edges. The values of its vertices are calculated once per side into
  * the thread's buffer, and copied to each edge. */
-static void run_block(struct rung__propagation *spread, const struct rung__propagation_rule *rule,
-                      struct rung__block *block, const struct rung__propagation_room *room)
+static void run_block(struct rung__propagation *prop, const struct rung__propagation_rule *rule,
+                      struct rung__block *block, const struct rung__propagation_scratch *scratch)
 {
-	float *values = spread->values + block->value_at;
+	float *values = prop->values + block->value_at;
 
 	if (!block->tiled)
-		rung__block_tile(spread, block, room);
+		rung__block_tile(prop, block, scratch);
 	for (int side = 0; side < RUNG__SIDES; side++) {
-		const uint32_t count = rung__block_side_count(spread, block, side);
+		const uint32_t count = rung__block_side_count(prop, block, side);
 		const uint16_t *v =
 			block->tiles + block->edge_count + (count ? block->starts[side][0] : 0);
 
 		if (count == 0)
 			continue;
-		if (takes_records(spread, rule, side)) {
+		if (uses_records(prop, rule, side)) {
 			rule->send_records(rule->ctx, block->vertex_first, block->vertex_count,
-			                   block->indptr, room->messages);
-			write_records(room->messages, rule->width, v, count, values);
+			                   block->indptr, scratch->messages);
+			write_records(scratch->messages, rule->width, v, count, values);
 		} else {
 			rule->send(rule->ctx, block->vertex_first, block->vertex_count,
-			           block->indptr, room->messages);
-			write_values(room->messages, v, count, values);
+			           block->indptr, scratch->messages);
+			write_values(scratch->messages, v, count, values);
 		}
 		values += whole_lines(count);
 	}
@@ -104,21 +104,21 @@ static void run_block(struct rung__propagation *spread, const struct rung__propa
 }
 
 /* The tile of a block, a side and a bin; empty for a side that the block does not have. */
-static struct rung__propagation_tile tile_of(const struct rung__propagation *spread,
+static struct rung__propagation_tile tile_of(const struct rung__propagation *prop,
                                              const struct rung__propagation_rule *rule,
                                              const struct rung__block *block, int side,
                                              uint32_t bin)
 {
 	const uint32_t *starts = block->starts[side];
-	struct rung__propagation_tile tile = { .u_first = (uint64_t)bin << spread->bin_bits,
+	struct rung__propagation_tile tile = { .u_first = (uint64_t)bin << prop->bin_bits,
 		                               .v_first = block->vertex_first };
-	const float *values = spread->values + block->value_at;
-	const uint32_t width = takes_records(spread, rule, side) ? rule->width : 1;
+	const float *values = prop->values + block->value_at;
+	const uint32_t width = uses_records(prop, rule, side) ? rule->width : 1;
 
-	if (side == RUNG__RECORDS && !spread->two_sided)
+	if (side == RUNG__RECORDS && !prop->two_sided)
 		return tile;
 	if (side == RUNG__RECORDS)
-		values += whole_lines(rung__block_side_count(spread, block, RUNG__PLAIN));
+		values += whole_lines(rung__block_side_count(prop, block, RUNG__PLAIN));
 	tile.u = block->tiles + starts[bin];
 	tile.v = tile.u + block->edge_count;
 	tile.values = values + (uint64_t)(starts[bin] - starts[0]) * width;
@@ -164,32 +164,31 @@ static void add_tile(const struct rung__propagation_rule *rule,
  * determines the bits of the sums. The next tile is prefetched, because tiles are short and each
  * begins at another place in memory.
  */
-static void run_bin(const struct rung__propagation *spread,
-                    const struct rung__propagation_rule *rule, const struct rung__block *blocks,
-                    uint64_t block_count, uint32_t bin)
+static void run_bin(const struct rung__propagation *prop, const struct rung__propagation_rule *rule,
+                    const struct rung__block *blocks, uint64_t block_count, uint32_t bin)
 {
-	const uint64_t first = (uint64_t)bin << spread->bin_bits;
-	double *sums = spread->sums + first;
-	struct rung__propagation_tile next = tile_of(spread, rule, &blocks[0], RUNG__PLAIN, bin);
+	const uint64_t first = (uint64_t)bin << prop->bin_bits;
+	double *sums = prop->sums + first;
+	struct rung__propagation_tile next = tile_of(prop, rule, &blocks[0], RUNG__PLAIN, bin);
 
 	for (uint64_t i = 0; i < RUNG__SIDES * block_count; i++) {
 		const struct rung__propagation_tile tile = next;
-		const bool records = takes_records(spread, rule, i % RUNG__SIDES);
+		const bool records = uses_records(prop, rule, i % RUNG__SIDES);
 
 		if (i + 1 < RUNG__SIDES * block_count) {
 			const int side = (i + 1) % RUNG__SIDES;
 
-			next = tile_of(spread, rule, &blocks[(i + 1) / RUNG__SIDES], side, bin);
+			next = tile_of(prop, rule, &blocks[(i + 1) / RUNG__SIDES], side, bin);
 			fetch(next.u, next.count * sizeof(*next.u));
 			fetch(next.values,
-			      next.count * (takes_records(spread, rule, side) ? rule->width : 1) *
+			      next.count * (uses_records(prop, rule, side) ? rule->width : 1) *
 			              sizeof(*next.values));
 		}
 		add_tile(rule, &tile, records, sums);
 	}
 }
 
-void rung__panel_run(struct rung__propagation *spread, const struct rung__propagation_rule *rule,
+void rung__panel_run(struct rung__propagation *prop, const struct rung__propagation_rule *rule,
                      struct rung__block *blocks, uint64_t block_count, bool first, bool last)
 {
 	uint64_t value_at = 0;
@@ -200,56 +199,57 @@ void rung__panel_run(struct rung__propagation *spread, const struct rung__propag
 		blocks[i].value_at = value_at;
 		value_at += rung__block_values_max(rule, &blocks[i]);
 	}
-#pragma omp parallel num_threads(spread->opts.threads)
+#pragma omp parallel num_threads(prop->opts.threads)
 	{
-		const struct rung__propagation_room *room = &spread->rooms[rung__thread_number()];
+		const struct rung__propagation_scratch *scratch =
+			&prop->scratch_list[rung__thread_number()];
 
 #pragma omp for schedule(dynamic, 1)
 		for (uint64_t i = 0; i < block_count; i++)
-			run_block(spread, rule, &blocks[i], room);
+			run_block(prop, rule, &blocks[i], scratch);
 #pragma omp for schedule(dynamic, 1)
-		for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
-			const uint64_t begin = (uint64_t)bin << spread->bin_bits;
-			const uint64_t count = RUNG__MIN(UINT64_C(1) << spread->bin_bits,
-			                                 spread->csc.vertex_count - begin);
+		for (uint32_t bin = 0; bin < prop->bin_count; bin++) {
+			const uint64_t begin = (uint64_t)bin << prop->bin_bits;
+			const uint64_t count = RUNG__MIN(UINT64_C(1) << prop->bin_bits,
+			                                 prop->csc.vertex_count - begin);
 
 			if (first)
-				memset(spread->sums + begin, 0, count * sizeof(*spread->sums));
+				memset(prop->sums + begin, 0, count * sizeof(*prop->sums));
 			if (block_count)
-				run_bin(spread, rule, blocks, block_count, bin);
+				run_bin(prop, rule, blocks, block_count, bin);
 			if (last)
-				spread->bin_results[bin] = rule->receive(rule->ctx, begin, count,
-				                                         spread->sums + begin);
+				prop->bin_results[bin] =
+					rule->receive(rule->ctx, begin, count, prop->sums + begin);
 		}
 	}
 }
 
-void rung__propagation_send_panel(struct rung__propagation *spread)
+void rung__propagation_send_panel(struct rung__propagation *prop)
 {
-	rung__unmap_pages(spread->tiles, spread->tile_bytes);
-	rung__unmap_pages(spread->values, spread->values_max * sizeof(*spread->values));
-	spread->tiles = NULL;
-	spread->values = NULL;
+	rung__unmap_pages(prop->tiles, prop->tile_bytes);
+	rung__unmap_pages(prop->values, prop->values_max * sizeof(*prop->values));
+	prop->tiles = NULL;
+	prop->values = NULL;
 }
 
-int rung__propagation_receive_panel(struct rung__propagation *spread)
+int rung__propagation_receive_panel(struct rung__propagation *prop)
 {
-	const uint64_t tile_bytes = (uint64_t)spread->block_edges * spread->csc.index_bytes;
+	const uint64_t tile_bytes = (uint64_t)prop->block_edges * prop->csc.index_bytes;
 
-	spread->tile_bytes = spread->block_count * tile_bytes;
-	spread->tiles = rung__map_pages(spread->tile_bytes);
-	spread->values = rung__map_pages(spread->values_max * sizeof(*spread->values));
-	if (!spread->tiles || !spread->values)
+	prop->tile_bytes = prop->block_count * tile_bytes;
+	prop->tiles = rung__map_pages(prop->tile_bytes);
+	prop->values = rung__map_pages(prop->values_max * sizeof(*prop->values));
+	if (!prop->tiles || !prop->values)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "score: no memory for %" PRIu64
 		                  " blocks of edges; give a smaller budget",
-		                  spread->block_count);
-	for (uint64_t i = 0; i < spread->block_count; i++) {
-		struct rung__block *block = &spread->blocks[i];
+		                  prop->block_count);
+	for (uint64_t i = 0; i < prop->block_count; i++) {
+		struct rung__block *block = &prop->blocks[i];
 
 		/* 4 or 8 bytes per edge: the ids, which a tile of two 16-bit numbers per edge
 		 * replaces */
-		block->tiles = spread->tiles + i * (tile_bytes / sizeof(*spread->tiles));
+		block->tiles = prop->tiles + i * (tile_bytes / sizeof(*prop->tiles));
 		block->ids = block->tiles;
 	}
 	return 0;

@@ -62,10 +62,9 @@ static inline uint64_t filter_bits(uint64_t hash)
 }
 
 /* Position in the graph of the first in-edge of a bin's vertices. */
-static uint64_t first_edge(const struct rung__propagation *spread, uint32_t bin)
+static uint64_t first_edge(const struct rung__propagation *prop, uint32_t bin)
 {
-	return spread->csc
-	        .indptr[RUNG__MIN((uint64_t)bin << spread->bin_bits, spread->csc.vertex_count)];
+	return prop->csc.indptr[RUNG__MIN((uint64_t)bin << prop->bin_bits, prop->csc.vertex_count)];
 }
 
 static inline __attribute__((always_inline)) void fill_list(const struct filter *filter,
@@ -81,13 +80,12 @@ static inline __attribute__((always_inline)) void fill_list(const struct filter 
 }
 
 /* Add the lists in(u) of the bin to the filter. */
-static void fill_filter(const struct rung__propagation *spread, uint32_t bin, struct filter *filter)
+static void fill_filter(const struct rung__propagation *prop, uint32_t bin, struct filter *filter)
 {
-	const struct rung_csc *csc = &spread->csc;
-	const uint64_t first = (uint64_t)bin << spread->bin_bits,
-		       edge_count = first_edge(spread, bin + 1) - first_edge(spread, bin);
-	const uint64_t count =
-		RUNG__MIN(UINT64_C(1) << spread->bin_bits, csc->vertex_count - first);
+	const struct rung_csc *csc = &prop->csc;
+	const uint64_t first = (uint64_t)bin << prop->bin_bits,
+		       edge_count = first_edge(prop, bin + 1) - first_edge(prop, bin);
+	const uint64_t count = RUNG__MIN(UINT64_C(1) << prop->bin_bits, csc->vertex_count - first);
 	const uint64_t words = filter_words(edge_count);
 
 	filter->shift = 64 - (unsigned)__builtin_ctzll(words);
@@ -104,13 +102,13 @@ static void fill_filter(const struct rung__propagation *spread, uint32_t bin, st
 
 /* List the edges of a bin that pass the filter, in the order of its tiles. Always stored, without a
  * branch, which would be unpredictable. */
-static void find_candidates(const struct rung__propagation *spread, uint32_t bin,
+static void find_candidates(const struct rung__propagation *prop, uint32_t bin,
                             const struct filter *filter, struct candidates *found)
 {
 	uint64_t count = 0;
 
-	for (uint64_t i = 0; i < spread->block_count; i++) {
-		const struct rung__block *block = &spread->blocks[i];
+	for (uint64_t i = 0; i < prop->block_count; i++) {
+		const struct rung__block *block = &prop->blocks[i];
 		const uint16_t *u = block->tiles, *v = u + block->edge_count;
 
 		for (uint32_t e = block->starts[RUNG__PLAIN][bin];
@@ -126,28 +124,26 @@ static void find_candidates(const struct rung__propagation *spread, uint32_t bin
 }
 
 /* Edges in the tiles of a bin. */
-static uint64_t bin_edges(const struct rung__propagation *spread, uint32_t bin)
+static uint64_t bin_edges(const struct rung__propagation *prop, uint32_t bin)
 {
 	uint64_t count = 0;
 
-	for (uint64_t i = 0; i < spread->block_count; i++)
-		count += spread->blocks[i].starts[RUNG__PLAIN][bin + 1] -
-		         spread->blocks[i].starts[RUNG__PLAIN][bin];
+	for (uint64_t i = 0; i < prop->block_count; i++)
+		count += prop->blocks[i].starts[RUNG__PLAIN][bin + 1] -
+		         prop->blocks[i].starts[RUNG__PLAIN][bin];
 	return count;
 }
 
 /* Group the candidates by their u: a stable counting sort. */
-static void gather_candidates(const struct rung__propagation *spread,
-                              const struct candidates *found)
+static void gather_candidates(const struct rung__propagation *prop, const struct candidates *found)
 {
-	const uint64_t bin_vertices = UINT64_C(1) << spread->bin_bits;
-	const unsigned index_bytes = spread->csc.index_bytes;
+	const uint64_t bin_vertices = UINT64_C(1) << prop->bin_bits;
+	const unsigned index_bytes = prop->csc.index_bytes;
 	uint64_t sum = 0;
 
 	memset(found->starts, 0, (bin_vertices + 1) * sizeof(*found->starts));
 	for (uint64_t k = 0; k < found->count; k++)
-		found->starts[spread->blocks[found->list[k].block].tiles[found->list[k].edge] +
-		              1]++;
+		found->starts[prop->blocks[found->list[k].block].tiles[found->list[k].edge] + 1]++;
 	/* starts[u + 1]: position where u continues, and finally its end */
 	for (uint64_t u = 1; u <= bin_vertices; u++) {
 		const uint64_t here = found->starts[u];
@@ -156,7 +152,7 @@ static void gather_candidates(const struct rung__propagation *spread,
 		sum += here;
 	}
 	for (uint64_t k = 0; k < found->count; k++) {
-		const struct rung__block *block = &spread->blocks[found->list[k].block];
+		const struct rung__block *block = &prop->blocks[found->list[k].block];
 		const uint16_t *edge = block->tiles + found->list[k].edge;
 
 		rung__id_set(found->ids, index_bytes, found->starts[*edge + 1]++,
@@ -166,12 +162,12 @@ static void gather_candidates(const struct rung__propagation *spread,
 
 /* Mark the tiles, in the order of gather_candidates(), advancing starts[] again. @return the number
  * of marked edges */
-static uint64_t mark_tiles(const struct rung__propagation *spread, const struct candidates *found)
+static uint64_t mark_tiles(const struct rung__propagation *prop, const struct candidates *found)
 {
 	uint64_t marked = 0;
 
 	for (uint64_t k = 0; k < found->count; k++) {
-		uint16_t *u = spread->blocks[found->list[k].block].tiles + found->list[k].edge;
+		uint16_t *u = prop->blocks[found->list[k].block].tiles + found->list[k].edge;
 		const uint64_t at = found->starts[*u]++,
 			       bit = found->mutual[at / 64] >> (at % 64) & 1;
 
@@ -182,17 +178,16 @@ static uint64_t mark_tiles(const struct rung__propagation *spread, const struct 
 }
 
 /* Mark the mutual edges in the tiles of one bin. @return their number */
-static uint64_t mark_bin(const struct rung__propagation *spread, uint32_t bin,
-                         struct filter *filter, struct candidates *found, struct rung__lookup *set)
+static uint64_t mark_bin(const struct rung__propagation *prop, uint32_t bin, struct filter *filter,
+                         struct candidates *found, struct rung__lookup *set)
 {
-	const struct rung_csc *csc = &spread->csc;
-	const uint64_t first = (uint64_t)bin << spread->bin_bits;
-	const uint64_t count =
-		RUNG__MIN(UINT64_C(1) << spread->bin_bits, csc->vertex_count - first);
+	const struct rung_csc *csc = &prop->csc;
+	const uint64_t first = (uint64_t)bin << prop->bin_bits;
+	const uint64_t count = RUNG__MIN(UINT64_C(1) << prop->bin_bits, csc->vertex_count - first);
 
-	fill_filter(spread, bin, filter);
-	find_candidates(spread, bin, filter, found);
-	gather_candidates(spread, found);
+	fill_filter(prop, bin, filter);
+	find_candidates(prop, bin, filter, found);
+	gather_candidates(prop, found);
 	memset(found->mutual, 0, (found->count / 64 + 1) * sizeof(*found->mutual));
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t begin = found->starts[i], end = found->starts[i + 1];
@@ -204,7 +199,7 @@ static uint64_t mark_bin(const struct rung__propagation *spread, uint32_t bin,
 		rung__lookup_mark(set, first + i, found->ids, begin, end - begin, found->mutual,
 		                  begin);
 	}
-	return mark_tiles(spread, found);
+	return mark_tiles(prop, found);
 }
 
 struct largest {
@@ -212,18 +207,18 @@ struct largest {
 };
 
 /* Sizes for which every thread allocates its buffers once. */
-static struct largest measure(const struct rung__propagation *spread)
+static struct largest measure(const struct rung__propagation *prop)
 {
-	const struct rung_csc *csc = &spread->csc;
+	const struct rung_csc *csc = &prop->csc;
 	struct largest largest = { 0 };
 	uint64_t list = 0;
 
-	for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
-		largest.bin_out = RUNG__MAX(largest.bin_out, bin_edges(spread, bin));
+	for (uint32_t bin = 0; bin < prop->bin_count; bin++) {
+		largest.bin_out = RUNG__MAX(largest.bin_out, bin_edges(prop, bin));
 		largest.bin_in = RUNG__MAX(largest.bin_in,
-		                           first_edge(spread, bin + 1) - first_edge(spread, bin));
+		                           first_edge(prop, bin + 1) - first_edge(prop, bin));
 	}
-#pragma omp parallel for num_threads(spread->opts.threads) reduction(max : list) schedule(static)
+#pragma omp parallel for num_threads(prop->opts.threads) reduction(max : list) schedule(static)
 	for (uint64_t v = 0; v < csc->vertex_count; v++)
 		list = RUNG__MAX(list, csc->indptr[v + 1] - csc->indptr[v]);
 	largest.list = list;
@@ -239,10 +234,10 @@ struct marker {
 };
 
 /* Allocate the buffers of a thread. @return false: out of memory; marker_fini() frees the others */
-static bool marker_init(struct marker *marker, const struct rung__propagation *spread,
+static bool marker_init(struct marker *marker, const struct rung__propagation *prop,
                         const struct largest *largest)
 {
-	const unsigned index_bytes = spread->csc.index_bytes;
+	const unsigned index_bytes = prop->csc.index_bytes;
 	struct candidates *found = &marker->found;
 
 	*marker = (struct marker){
@@ -253,7 +248,7 @@ static bool marker_init(struct marker *marker, const struct rung__propagation *s
 		.slot_bytes = rung__lookup_slots(largest->list) * index_bytes,
 	};
 	found->starts =
-		rung__malloc_array((UINT64_C(1) << spread->bin_bits) + 1, sizeof(*found->starts));
+		rung__malloc_array((UINT64_C(1) << prop->bin_bits) + 1, sizeof(*found->starts));
 	found->mutual = rung__malloc_array(largest->bin_out / 64 + 1, sizeof(*found->mutual));
 	found->list = rung__map_pages(marker->list_bytes); /* touched as needed */
 	found->ids = rung__map_pages(marker->id_bytes);
@@ -275,21 +270,21 @@ static void marker_fini(const struct marker *marker)
 
 /* Mark the mutual edges of all bins. Each thread allocates its own buffers; a thread without memory
  * still takes part in the loop, but leaves its bins out, and the call fails. */
-static int mark_bins(const struct rung__propagation *spread, uint64_t *marked_out)
+static int mark_bins(const struct rung__propagation *prop, uint64_t *marked_out)
 {
-	const struct largest largest = measure(spread);
+	const struct largest largest = measure(prop);
 	uint64_t marked = 0;
 	bool complete = true;
 
-#pragma omp parallel num_threads(spread->opts.threads) reduction(+ : marked)
+#pragma omp parallel num_threads(prop->opts.threads) reduction(+ : marked)
 	{
 		struct marker marker;
-		const bool usable = marker_init(&marker, spread, &largest);
+		const bool usable = marker_init(&marker, prop, &largest);
 
 #pragma omp for schedule(dynamic, 1)
-		for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
+		for (uint32_t bin = 0; bin < prop->bin_count; bin++) {
 			if (usable)
-				marked += mark_bin(spread, bin, &marker.filter, &marker.found,
+				marked += mark_bin(prop, bin, &marker.filter, &marker.found,
 				                   &marker.set);
 		}
 		marker_fini(&marker);
@@ -308,33 +303,33 @@ static int mark_bins(const struct rung__propagation *spread, uint64_t *marked_ou
 }
 
 /* Edges in all tiles, which is fewer than edge_count if loops were dropped. */
-static uint64_t tiled_count(const struct rung__propagation *spread)
+static uint64_t tiled_count(const struct rung__propagation *prop)
 {
 	uint64_t count = 0;
 
-	for (uint64_t i = 0; i < spread->block_count; i++)
-		count += rung__block_side_count(spread, &spread->blocks[i], RUNG__PLAIN);
+	for (uint64_t i = 0; i < prop->block_count; i++)
+		count += rung__block_side_count(prop, &prop->blocks[i], RUNG__PLAIN);
 	return count;
 }
 
 /* Divide all blocks into two sides, from now on. */
-static int split_blocks(struct rung__propagation *spread)
+static int split_blocks(struct rung__propagation *prop)
 {
-	const uint64_t stride = spread->bin_count + UINT64_C(1);
+	const uint64_t stride = prop->bin_count + UINT64_C(1);
 
-	spread->record_starts =
-		rung__malloc_array(spread->block_count * stride, sizeof(*spread->record_starts));
-	if (!spread->record_starts)
+	prop->record_starts =
+		rung__malloc_array(prop->block_count * stride, sizeof(*prop->record_starts));
+	if (!prop->record_starts)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "mutual edges: no memory for the tiles of %" PRIu64 " blocks",
-		                  spread->block_count);
-#pragma omp parallel for num_threads(spread->opts.threads) schedule(dynamic, 1)
-	for (uint64_t i = 0; i < spread->block_count; i++) {
-		spread->blocks[i].starts[RUNG__RECORDS] = spread->record_starts + i * stride;
-		rung__block_split(spread, &spread->blocks[i],
-		                  &spread->rooms[rung__thread_number()]);
+		                  prop->block_count);
+#pragma omp parallel for num_threads(prop->opts.threads) schedule(dynamic, 1)
+	for (uint64_t i = 0; i < prop->block_count; i++) {
+		prop->blocks[i].starts[RUNG__RECORDS] = prop->record_starts + i * stride;
+		rung__block_split(prop, &prop->blocks[i],
+		                  &prop->scratch_list[rung__thread_number()]);
 	}
-	spread->two_sided = true;
+	prop->two_sided = true;
 	return 0;
 }
 
@@ -342,17 +337,17 @@ static int split_blocks(struct rung__propagation *spread)
 static void send_signatures(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
                             float *messages)
 {
-	const struct rung__propagation *spread = ctx;
+	const struct rung__propagation *prop = ctx;
 
 	(void)indptr;
-	memcpy(messages, spread->signatures + first, count * sizeof(*messages));
+	memcpy(messages, prop->signatures + first, count * sizeof(*messages));
 }
 
 /* add() of that pass: marks tiles instead of adding. Tiles of a bin are processed by one thread. */
 static void mark_agreeing(void *ctx, const struct rung__propagation_tile *tile, double *sums)
 {
-	const struct rung__propagation *spread = ctx;
-	const uint32_t *of_u = spread->signatures + tile->u_first;
+	const struct rung__propagation *prop = ctx;
+	const uint32_t *of_u = prop->signatures + tile->u_first;
 
 	(void)sums;
 	for (uint64_t i = 0; i < tile->count; i++) {
@@ -374,24 +369,24 @@ static double receive_nothing(void *ctx, uint64_t first, uint64_t count, const d
 	return 0;
 }
 
-int rung__propagation_mark_records(struct rung__propagation *spread)
+int rung__propagation_mark_records(struct rung__propagation *prop)
 {
-	const struct rung__propagation_rule rule = { .ctx = spread,
+	const struct rung__propagation_rule rule = { .ctx = prop,
 		                                     .send = send_signatures,
 		                                     .add = mark_agreeing,
 		                                     .receive = receive_nothing };
 	uint64_t marked;
-	int rc = mark_bins(spread, &marked);
+	int rc = mark_bins(prop, &marked);
 
 	if (rc < 0)
 		return rc;
-	spread->passes++;
-	spread->all_mutual = marked == tiled_count(spread);
-	if (spread->all_mutual || (marked == 0 && !spread->signatures))
+	prop->passes++;
+	prop->all_mutual = marked == tiled_count(prop);
+	if (prop->all_mutual || (marked == 0 && !prop->signatures))
 		return 0;
-	if (spread->signatures) {
-		rung__panel_run(spread, &rule, spread->blocks, spread->block_count, true, true);
-		spread->passes++;
+	if (prop->signatures) {
+		rung__panel_run(prop, &rule, prop->blocks, prop->block_count, true, true);
+		prop->passes++;
 	}
-	return split_blocks(spread);
+	return split_blocks(prop);
 }

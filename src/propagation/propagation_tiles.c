@@ -9,11 +9,11 @@
 #include "propagation/minhash.h"
 #include "propagation/state.h"
 
-void rung__block_cut(const struct rung__propagation *spread, uint64_t vertex, uint64_t edge,
+void rung__block_cut(const struct rung__propagation *prop, uint64_t vertex, uint64_t edge,
                      struct rung__block *block)
 {
-	const uint64_t *indptr = spread->csc.indptr;
-	const uint64_t vertices_max = RUNG__MIN(spread->csc.vertex_count - vertex,
+	const uint64_t *indptr = prop->csc.indptr;
+	const uint64_t vertices_max = RUNG__MIN(prop->csc.vertex_count - vertex,
 	                                        (uint64_t)RUNG__PROPAGATION_VERTICES_MAX);
 	uint64_t count = 1;
 
@@ -22,11 +22,11 @@ void rung__block_cut(const struct rung__propagation *spread, uint64_t vertex, ui
 		                       .edge_first = edge,
 		                       .indptr = indptr + vertex };
 	/* the list is longer than a block: a part of it */
-	if (indptr[vertex + 1] - edge > spread->block_edges) {
-		block->edge_count = spread->block_edges;
+	if (indptr[vertex + 1] - edge > prop->block_edges) {
+		block->edge_count = prop->block_edges;
 		return;
 	}
-	while (count < vertices_max && indptr[vertex + count + 1] - edge <= spread->block_edges)
+	while (count < vertices_max && indptr[vertex + count + 1] - edge <= prop->block_edges)
 		count++;
 	block->vertex_count = (uint32_t)count;
 	block->edge_count = (uint32_t)(indptr[vertex + count] - edge);
@@ -126,11 +126,11 @@ static void write_tiles(const struct rung__block *block, const uint32_t *pairs, 
 
 /* Mark the pairs of a bin whose ends have signatures with a common value. Bin by bin, because the
  * signatures of its u are then cached. */
-static void mark_records(const struct rung__propagation *spread, const struct rung__block *block,
+static void mark_records(const struct rung__propagation *prop, const struct rung__block *block,
                          uint32_t bin, uint32_t *pairs, uint32_t begin, uint32_t end)
 {
-	const uint32_t *of_u = spread->signatures + ((uint64_t)bin << spread->bin_bits),
-		       *of_v = spread->signatures + block->vertex_first;
+	const uint32_t *of_u = prop->signatures + ((uint64_t)bin << prop->bin_bits),
+		       *of_v = prop->signatures + block->vertex_first;
 
 	for (uint32_t i = begin; i < end; i++) {
 		const uint32_t u = pairs[i] & RUNG__PROPAGATION_VERTEX, v = pairs[i] >> 16;
@@ -186,10 +186,10 @@ static uint32_t write_records(const struct rung__block *block, const uint32_t *p
 
 /* Write tiles with two sides from the marked pairs of the room: all plain edges, then all records.
  * starts[RUNG__PLAIN] has the bins of a block with one side, and is replaced. */
-static void write_sides(const struct rung__propagation *spread, const struct rung__block *block,
-                        const struct rung__propagation_room *room)
+static void write_sides(const struct rung__propagation *prop, const struct rung__block *block,
+                        const struct rung__propagation_scratch *scratch)
 {
-	const uint32_t bin_count = spread->bin_count;
+	const uint32_t bin_count = prop->bin_count;
 	uint32_t *plain = block->starts[RUNG__PLAIN], *records = block->starts[RUNG__RECORDS],
 		 at = 0, record_count = 0, begin = 0;
 
@@ -198,7 +198,7 @@ static void write_sides(const struct rung__propagation *spread, const struct run
 
 		plain[bin] = at;
 		records[bin] = record_count;
-		at = write_plain(block, room->pairs, begin, end, at, &record_count);
+		at = write_plain(block, scratch->pairs, begin, end, at, &record_count);
 		begin = end;
 	}
 	plain[bin_count] = at;
@@ -208,55 +208,54 @@ static void write_sides(const struct rung__propagation *spread, const struct run
 		const uint32_t end = records[bin + 1];
 
 		records[bin] = at;
-		at = write_records(block, room->pairs, begin, end, at);
+		at = write_records(block, scratch->pairs, begin, end, at);
 		begin = end;
 	}
 	records[bin_count] = at;
 }
 
-void rung__block_tile(const struct rung__propagation *spread, struct rung__block *block,
-                      const struct rung__propagation_room *room)
+void rung__block_tile(const struct rung__propagation *prop, struct rung__block *block,
+                      const struct rung__propagation_scratch *scratch)
 {
-	const unsigned index_bytes = spread->csc.index_bytes;
+	const unsigned index_bytes = prop->csc.index_bytes;
 	const struct sorting s = {
 		.block = block,
-		.bin_bits = spread->bin_bits,
-		.drop_loops = spread->opts.drop_loops,
-		.next = room->next,
-		.pairs = room->pairs,
-		.all_mark = spread->all_mutual ? RUNG__PROPAGATION_MUTUAL : 0,
+		.bin_bits = prop->bin_bits,
+		.drop_loops = prop->opts.drop_loops,
+		.next = scratch->next,
+		.pairs = scratch->pairs,
+		.all_mark = prop->all_mutual ? RUNG__PROPAGATION_MUTUAL : 0,
 	};
 	uint32_t *starts = block->starts[RUNG__PLAIN], sum = 0;
 
-	memset(s.next, 0, spread->bin_count * sizeof(*s.next));
+	memset(s.next, 0, prop->bin_count * sizeof(*s.next));
 	count_edges(&s, index_bytes);
-	for (uint32_t bin = 0; bin < spread->bin_count; bin++) {
+	for (uint32_t bin = 0; bin < prop->bin_count; bin++) {
 		const uint32_t here = s.next[bin];
 
 		starts[bin] = s.next[bin] = sum;
 		sum += here;
 	}
-	starts[spread->bin_count] = sum;
+	starts[prop->bin_count] = sum;
 	place_edges(&s, index_bytes);
 	/* The ids may be stored where the tiles will be, so tiles are written only when the ids are
 	 * no longer needed. */
-	for (uint32_t bin = 0; spread->two_sided && spread->signatures && bin < spread->bin_count;
-	     bin++)
-		mark_records(spread, block, bin, s.pairs, starts[bin], starts[bin + 1]);
-	if (spread->two_sided)
-		write_sides(spread, block, room);
+	for (uint32_t bin = 0; prop->two_sided && prop->signatures && bin < prop->bin_count; bin++)
+		mark_records(prop, block, bin, s.pairs, starts[bin], starts[bin + 1]);
+	if (prop->two_sided)
+		write_sides(prop, block, scratch);
 	else
 		write_tiles(block, s.pairs, sum);
 	block->tiled = true;
 }
 
-void rung__block_split(const struct rung__propagation *spread, const struct rung__block *block,
-                       const struct rung__propagation_room *room)
+void rung__block_split(const struct rung__propagation *prop, const struct rung__block *block,
+                       const struct rung__propagation_scratch *scratch)
 {
 	const uint16_t *u = block->tiles, *v = u + block->edge_count;
-	const uint32_t count = block->starts[RUNG__PLAIN][spread->bin_count];
+	const uint32_t count = block->starts[RUNG__PLAIN][prop->bin_count];
 
 	for (uint32_t i = 0; i < count; i++)
-		room->pairs[i] = (uint32_t)u[i] | (uint32_t)v[i] << 16;
-	write_sides(spread, block, room);
+		scratch->pairs[i] = (uint32_t)u[i] | (uint32_t)v[i] << 16;
+	write_sides(prop, block, scratch);
 }

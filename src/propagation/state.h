@@ -43,7 +43,7 @@ struct rung__block {
 };
 
 /** Buffers of one thread while it runs a panel. */
-struct rung__propagation_room {
+struct rung__propagation_scratch {
 	float *messages; /* [RUNG__PROPAGATION_VERTICES_MAX * max(1, width_max)] */
 	uint32_t *pairs; /* [block_edges] */
 	uint32_t *next;  /* [bin_count + 1] */
@@ -59,8 +59,9 @@ struct rung__propagation {
 	/* for files: [edge_count / 64 + 1] words, one bit per edge */
 	struct rung__direct mutual_file;
 	bool has_mutual; /* for files: some edges are mutual, and the bits of blocks are read */
-	unsigned char *mutual_rooms; /* for files: [block_count] buffers for the bits of a block */
-	uint64_t mutual_room_bytes;
+	unsigned char
+		*mutual_scratch; /* for files: [block_count] buffers for the bits of a block */
+	uint64_t mutual_scratch_bytes;
 	uint32_t block_edges;
 	unsigned bin_bits;
 	uint32_t bin_count;
@@ -76,23 +77,23 @@ struct rung__propagation {
 	float *values;           /* of one panel */
 	uint64_t values_max;     /* floats */
 	uint64_t *indptr_copies; /* for files: [block_count][RUNG__PROPAGATION_VERTICES_MAX + 1] */
-	struct rung__propagation_room *rooms; /* [threads] */
-	void *room_memory;                    /* of all threads, in huge pages */
-	uint64_t passes;                      /* over the edges */
-	uint64_t rules_run;                   /* those of them that ran a rule */
+	struct rung__propagation_scratch *scratch_list; /* [threads] */
+	void *scratch_memory;                           /* of all threads, in huge pages */
+	uint64_t passes;                                /* over the edges */
+	uint64_t rules_run;                             /* those of them that ran a rule */
 };
 
 /* propagation_tiles.c */
 
 /** Cut the block that begins with edge `edge` of list `vertex`: sets its counts and first vertex
  * and edge. */
-void rung__block_cut(const struct rung__propagation *spread, uint64_t vertex, uint64_t edge,
+void rung__block_cut(const struct rung__propagation *prop, uint64_t vertex, uint64_t edge,
                      struct rung__block *block);
 
 /** Sort the edges of a block into tiles. May be called again for the same block; any thread may
  * call it, with its own buffers. */
-void rung__block_tile(const struct rung__propagation *spread, struct rung__block *block,
-                      const struct rung__propagation_room *room);
+void rung__block_tile(const struct rung__propagation *prop, struct rung__block *block,
+                      const struct rung__propagation_scratch *scratch);
 
 /** Mark in an element of u while an edge is assigned to a side: it sends a record. */
 #define RUNG__PROPAGATION_RECORD 0x4000u
@@ -100,16 +101,16 @@ void rung__block_tile(const struct rung__propagation *spread, struct rung__block
 
 /** Divide a block of a graph in memory into two sides. Its tiles have one side, in which mutual
  * edges and records are marked. */
-void rung__block_split(const struct rung__propagation *spread, const struct rung__block *block,
-                       const struct rung__propagation_room *room);
+void rung__block_split(const struct rung__propagation *prop, const struct rung__block *block,
+                       const struct rung__propagation_scratch *scratch);
 
 /** Number of edges on a side of a block. */
-static inline uint32_t rung__block_side_count(const struct rung__propagation *spread,
+static inline uint32_t rung__block_side_count(const struct rung__propagation *prop,
                                               const struct rung__block *block, int side)
 {
-	if (side == RUNG__RECORDS && !spread->two_sided)
+	if (side == RUNG__RECORDS && !prop->two_sided)
 		return 0;
-	return block->starts[side][spread->bin_count] - block->starts[side][0];
+	return block->starts[side][prop->bin_count] - block->starts[side][0];
 }
 
 /* propagation_panel.c */
@@ -123,15 +124,15 @@ uint64_t rung__block_values_max(const struct rung__propagation_rule *rule,
  * @param first  these are the first blocks of the pass: clear the sums
  * @param last   these are the last blocks: call receive()
  */
-void rung__panel_run(struct rung__propagation *spread, const struct rung__propagation_rule *rule,
+void rung__panel_run(struct rung__propagation *prop, const struct rung__propagation_rule *rule,
                      struct rung__block *blocks, uint64_t block_count, bool first, bool last);
 
 /* propagation_records.c */
 
 /** Find records in a graph in memory whose tiles have one side. */
-int rung__propagation_mark_records(struct rung__propagation *spread);
+int rung__propagation_mark_records(struct rung__propagation *prop);
 
 /** Find records in a graph in files. */
-int rung__propagation_mark_mutual_files(struct rung__propagation *spread);
+int rung__propagation_mark_mutual_files(struct rung__propagation *prop);
 
 #endif

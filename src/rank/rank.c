@@ -48,8 +48,9 @@ struct ranking {
 	uint64_t *cursors; /* [threads][cuts.count] positions of the pairs that are inverted next */
 	uint64_t *pairs;   /* [count] */
 	uint64_t pairs_bytes;
-	uint32_t *rooms; /* [threads][room_words] counters and order for ranking a bucket */
-	uint64_t room_words;
+	uint32_t *
+		scratch_list; /* [threads][scratch_words] counters and order for ranking a bucket */
+	uint64_t scratch_words;
 };
 
 static uint64_t slice_begin(const struct ranking *rk, int slice)
@@ -139,7 +140,7 @@ static struct rung__rank_bucket bucket_at(const struct ranking *rk, uint32_t buc
  * slightly.
  * @return false: out of memory, or a bucket with too many pairs for 32-bit positions
  */
-static bool alloc_rooms(struct ranking *rk)
+static bool alloc_scratch(struct ranking *rk)
 {
 	uint64_t order_words = 0;
 
@@ -152,9 +153,10 @@ static bool alloc_rooms(struct ranking *rk)
 		if (range >= RUNG__RANK_DIGITS)
 			order_words = RUNG__MAX(order_words, bucket.count);
 	}
-	rk->room_words = RUNG__RANK_DIGITS + order_words;
-	rk->rooms = rung__malloc_array((uint64_t)rk->threads * rk->room_words, sizeof(*rk->rooms));
-	return rk->rooms != NULL;
+	rk->scratch_words = RUNG__RANK_DIGITS + order_words;
+	rk->scratch_list = rung__malloc_array((uint64_t)rk->threads * rk->scratch_words,
+	                                      sizeof(*rk->scratch_list));
+	return rk->scratch_list != NULL;
 }
 
 /* Buckets are taken dynamically, because their sizes differ. */
@@ -162,12 +164,13 @@ static void rank_buckets(const struct ranking *rk)
 {
 #pragma omp parallel for num_threads(rk->threads) schedule(dynamic, 1)
 	for (uint32_t b = 0; b < rk->cuts.count; b++) {
-		uint32_t *words = rk->rooms + (uint64_t)rung__thread_number() * rk->room_words;
-		const struct rung__rank_room room = { .starts = words,
-			                              .order = words + RUNG__RANK_DIGITS };
+		uint32_t *words =
+			rk->scratch_list + (uint64_t)rung__thread_number() * rk->scratch_words;
+		const struct rung__rank_scratch scratch = { .starts = words,
+			                                    .order = words + RUNG__RANK_DIGITS };
 		const struct rung__rank_bucket bucket = bucket_at(rk, b);
 
-		rung__rank_bucket(&bucket, &room);
+		rung__rank_bucket(&bucket, &scratch);
 	}
 }
 
@@ -266,14 +269,14 @@ int rung__rank_order(const float *score, uint64_t vertex_count, unsigned index_b
 	rk.threads = (int)RUNG__MIN((uint64_t)rung__threads(threads), vertex_count / SLICE_MIN + 1);
 	if (alloc(&rk, measures->bucket_scores)) {
 		partition(&rk);
-		done = alloc_rooms(&rk);
+		done = alloc_scratch(&rk);
 	}
 	if (done)
 		rank_buckets(&rk);
 	if (done && rank_of_vertex)
 		invert(&rk);
 	rung__unmap_pages(rk.pairs, rk.pairs_bytes);
-	rung__free(rk.rooms);
+	rung__free(rk.scratch_list);
 	rung__free(rk.cursors);
 	rung__free(rk.starts);
 	rung__free(rk.firsts);

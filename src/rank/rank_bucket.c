@@ -103,7 +103,7 @@ static inline __attribute__((always_inline)) void order_by(const struct rung__ra
 /* No pass if all keys are equal, one pass for up to 16 differing bits, two for more. */
 static inline __attribute__((always_inline)) void rank_bucket(
 	const struct rung__rank_bucket *bucket, bool wide, unsigned index_bytes,
-	const struct rung__rank_room *room)
+	const struct rung__rank_scratch *scratch)
 {
 	const uint32_t bits = differing_bits(bucket, wide);
 	const unsigned low = bits ? (unsigned)__builtin_ctz(bits) : 0;
@@ -116,22 +116,23 @@ static inline __attribute__((always_inline)) void rank_bucket(
 	if (!width) {
 		place(bucket, wide, index_bytes, upper, NULL, NULL);
 	} else if (!half) {
-		find_starts(bucket, wide, index_bytes, upper, room->starts);
-		place(bucket, wide, index_bytes, upper, NULL, room->starts);
+		find_starts(bucket, wide, index_bytes, upper, scratch->starts);
+		place(bucket, wide, index_bytes, upper, NULL, scratch->starts);
 	} else {
-		find_starts(bucket, wide, index_bytes, lower, room->starts);
-		order_by(bucket, wide, lower, room->starts, room->order);
-		find_starts(bucket, wide, index_bytes, upper, room->starts);
-		place(bucket, wide, index_bytes, upper, room->order, room->starts);
+		find_starts(bucket, wide, index_bytes, lower, scratch->starts);
+		order_by(bucket, wide, lower, scratch->starts, scratch->order);
+		find_starts(bucket, wide, index_bytes, upper, scratch->starts);
+		place(bucket, wide, index_bytes, upper, scratch->order, scratch->starts);
 	}
 }
 
-void rung__rank_bucket(const struct rung__rank_bucket *bucket, const struct rung__rank_room *room)
+void rung__rank_bucket(const struct rung__rank_bucket *bucket,
+                       const struct rung__rank_scratch *scratch)
 {
 	if (bucket->wide)
-		rank_bucket(bucket, true, 8, room);
+		rank_bucket(bucket, true, 8, scratch);
 	else if (bucket->index_bytes == 8)
-		rank_bucket(bucket, false, 8, room);
+		rank_bucket(bucket, false, 8, scratch);
 	else
-		rank_bucket(bucket, false, 4, room);
+		rank_bucket(bucket, false, 4, scratch);
 }

@@ -52,7 +52,7 @@ struct rung__rank_bucket {
 };
 
 /** Buffers of one thread. */
-struct rung__rank_room {
+struct rung__rank_scratch {
 	uint32_t *starts; /* [RUNG__RANK_DIGITS] */
 	/* [count]; needed only if last_key - first_key is RUNG__RANK_DIGITS or more */
 	uint32_t *order;
@@ -60,6 +60,7 @@ struct rung__rank_room {
 
 /** Rank the pairs by ascending key, and equal keys by id. Pairs are not moved; each gets its rank
  * in place of its key. */
-void rung__rank_bucket(const struct rung__rank_bucket *bucket, const struct rung__rank_room *room);
+void rung__rank_bucket(const struct rung__rank_bucket *bucket,
+                       const struct rung__rank_scratch *scratch);
 
 #endif

@@ -104,7 +104,7 @@ struct hop_entry {
 	uint64_t key;
 	uint64_t degree, count; /* of the whole list */
 	uint64_t skipped, begin, end;
-	uint64_t room; /* position in `drawn` of its draws */
+	uint64_t scratch; /* position in `drawn` of its draws */
 };
 
 /* Draw for one entry into its part of `drawn`. The positions are drawn for the whole list, even if
@@ -114,7 +114,7 @@ static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk
 {
 	const uint64_t batch = (entry->key & ((UINT64_C(1) << (GROUP_BITS + 1)) - 1)) | 1;
 	const uint64_t hop_key = rung__draw_hop_key(ls->seed, batch_key(ls, entry->key), ls->hop);
-	uint64_t *positions = set + ls->set_size, *to = ls->drawn + entry->room;
+	uint64_t *positions = set + ls->set_size, *to = ls->drawn + entry->scratch;
 	uint64_t taken = 0;
 
 	if (entry->count == entry->degree) {
@@ -160,7 +160,7 @@ static unsigned next_entries(struct lockstep *ls, const struct rung__edge_chunk 
 			continue;
 		*entry = (struct hop_entry){ .key = key,
 			                     .degree = chunk->indptr[i + 1] - chunk->indptr[i],
-			                     .room = ls->drawn_count };
+			                     .scratch = ls->drawn_count };
 		entry->count = rung__draw_count(opts->fanouts[ls->hop], entry->degree);
 		rung__edge_chunk_list(chunk, i, &entry->begin, &entry->end);
 		entry->skipped = chunk->edge_first + entry->begin - chunk->indptr[i];

@@ -32,7 +32,7 @@ static const struct {
 #define NAMES "degree, rpagerank, wrpagerank, ppr, presample, expected or blend"
 
 /* Position in methods[]; past the end if the method is unknown. */
-static size_t place_of(enum rung_score_method method)
+static size_t method_index(enum rung_score_method method)
 {
 	size_t i = 0;
 
@@ -45,7 +45,7 @@ static size_t place_of(enum rung_score_method method)
 
 const char *rung_score_method_name(enum rung_score_method method)
 {
-	const size_t i = place_of(method);
+	const size_t i = method_index(method);
 
 	return i < RUNG__ARRAY_LEN(methods) ? methods[i].name : NULL;
 }
@@ -100,19 +100,19 @@ static int check_damping(struct rung_score_opts *opts)
 }
 
 /* Copy the caller's options, fill in the defaults and check them.
- * @param place_out  the method's position in methods[] */
+ * @param index_out  the method's position in methods[] */
 static int copy_opts(const struct rung_score_opts *caller_opts, struct rung_score_opts *opts,
-                     size_t *place_out)
+                     size_t *index_out)
 {
 	int rc = rung__opts_copy_in(opts, sizeof(*opts), caller_opts, "rung_score_opts");
 
 	if (rc < 0)
 		return rc;
-	*place_out = place_of(opts->method);
-	if (*place_out == RUNG__ARRAY_LEN(methods))
+	*index_out = method_index(opts->method);
+	if (*index_out == RUNG__ARRAY_LEN(methods))
 		return rung__fail(RUNG_E_INVAL, "score: %d is not a valid method",
 		                  (int)opts->method);
-	opts->method = methods[*place_out].method;
+	opts->method = methods[*index_out].method;
 	if (opts->iterations == 0)
 		opts->iterations = opts->method == RUNG_SCORE_RPAGERANK ? ITERATIONS_CONVERGED_MAX
 		                                                        : ITERATIONS_WEIGHTED;
@@ -125,8 +125,8 @@ static int copy_opts(const struct rung_score_opts *caller_opts, struct rung_scor
 		                  "score: %" PRIu64 " train vertices, but no array of them",
 		                  opts->train_count);
 	rc = check_damping(opts);
-	if (rc == 0 && methods[*place_out].needs & NEEDS_SAMPLING)
-		rc = check_fanouts(opts, methods[*place_out].name);
+	if (rc == 0 && methods[*index_out].needs & NEEDS_SAMPLING)
+		rc = check_fanouts(opts, methods[*index_out].name);
 	return rc;
 }
 

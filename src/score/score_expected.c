@@ -338,7 +338,7 @@ static void combine(void *ctx, const struct rung__propagation_tile *tile, double
 
 /* receive(): the sum over the edges becomes P of the next hop, or the score. After the first hop
  * also the signatures, whose parts are then no longer needed. */
-static double take(void *ctx, uint64_t first, uint64_t count, const double *sums)
+static double accept_sums(void *ctx, uint64_t first, uint64_t count, const double *sums)
 {
 	const struct expected *ex = ctx;
 	const struct rung__scoring *scoring = ex->scoring;
@@ -360,7 +360,7 @@ static double take(void *ctx, uint64_t first, uint64_t count, const double *sums
 }
 
 /* Allocate the arrays. After a failure the caller frees those that exist. */
-static int take_arrays(struct expected *ex, bool overlaps)
+static int alloc_arrays(struct expected *ex, bool overlaps)
 {
 	const uint64_t vertex_count = ex->scoring->vertex_count;
 
@@ -418,24 +418,24 @@ static void start_signatures(struct expected *ex)
 	}
 }
 
-static int run_hops(struct expected *ex, struct rung__propagation *spread)
+static int run_hops(struct expected *ex, struct rung__propagation *prop)
 {
 	struct rung__propagation_rule rule = { .ctx = ex,
 		                               .send = send,
 		                               .send_records = send_records,
 		                               .combine = combine,
-		                               .receive = take };
+		                               .receive = accept_sums };
 	int rc = 0;
 
 	if (ex->signatures)
 		start_signatures(ex);
 	for (ex->hop = 0; rc == 0 && ex->hop < ex->scoring->opts->hop_count; ex->hop++) {
 		if (ex->hop == 1) /* in the first hop nothing was drawn before */
-			rc = rung__propagation_find_records(spread, ex->signatures);
+			rc = rung__propagation_find_records(prop, ex->signatures);
 		rule.width = ex->hop == 0 ? 0 : record_width(ex);
 		rule.add = ex->hop == 0 && ex->signatures ? add_and_sign : NULL;
 		if (rc == 0)
-			rc = rung__propagation_pass(spread, &rule, NULL);
+			rc = rung__propagation_pass(prop, &rule, NULL);
 	}
 	return rc;
 }
@@ -451,19 +451,19 @@ int rung__score_expected(const struct rung__scoring *scoring)
 		                               .other_bytes =
 		                                       (hops + UINT64_C(1) + overlaps) * bytes };
 	struct expected ex = { .scoring = scoring };
-	struct rung__propagation *spread;
-	int rc = take_arrays(&ex, overlaps);
+	struct rung__propagation *prop;
+	int rc = alloc_arrays(&ex, overlaps);
 
 	if (rc < 0)
 		goto free_arrays;
-	rc = rung__scoring_propagation(scoring, &opts, &spread);
+	rc = rung__scoring_propagation(scoring, &opts, &prop);
 	if (rc < 0)
 		goto free_arrays;
 	start(&ex);
-	rc = run_hops(&ex, spread);
-	scoring->report->edge_passes = rung__propagation_passes(spread);
+	rc = run_hops(&ex, prop);
+	scoring->report->edge_passes = rung__propagation_passes(prop);
 	scoring->report->iterations = hops;
-	rung__propagation_close(spread);
+	rung__propagation_close(prop);
 free_arrays:
 	for (uint32_t t = 0; t < hops; t++)
 		rung__unmap_pages(ex.present[t], bytes);

@@ -26,7 +26,7 @@ static void send_one(void *ctx, uint64_t first, uint64_t count, const uint64_t *
 }
 
 /* receive() of the degree: each edge has sent 1, so the sum is the number of out-edges. */
-static double take_count(void *ctx, uint64_t first, uint64_t count, const double *sums)
+static double accept_count(void *ctx, uint64_t first, uint64_t count, const double *sums)
 {
 	const struct rung__scoring *scoring = ctx;
 
@@ -39,16 +39,16 @@ int rung__score_degree(const struct rung__scoring *scoring)
 {
 	const struct rung__propagation_rule rule = { .ctx = (void *)(uintptr_t)scoring,
 		                                     .send = send_one,
-		                                     .receive = take_count };
+		                                     .receive = accept_count };
 	struct rung__propagation_opts opts = { .pass_total = 1 };
-	struct rung__propagation *spread;
-	int rc = rung__scoring_propagation(scoring, &opts, &spread);
+	struct rung__propagation *prop;
+	int rc = rung__scoring_propagation(scoring, &opts, &prop);
 
 	if (rc < 0)
 		return rc;
-	rc = rung__propagation_pass(spread, &rule, NULL);
-	scoring->report->edge_passes = rung__propagation_passes(spread);
-	rung__propagation_close(spread);
+	rc = rung__propagation_pass(prop, &rule, NULL);
+	scoring->report->edge_passes = rung__propagation_passes(prop);
+	rung__propagation_close(prop);
 	return rc;
 }
 
@@ -109,14 +109,14 @@ static void start(const struct rung__scoring *scoring)
 }
 
 /* Run steps until the last one, or for rpagerank until the state has converged. */
-static int run_steps(const struct rung__scoring *scoring, struct rung__propagation *spread,
+static int run_steps(const struct rung__scoring *scoring, struct rung__propagation *prop,
                      const struct rung__propagation_rule *rule)
 {
 	const struct rung_score_opts *opts = scoring->opts;
 	struct rung_score_report *report = scoring->report;
 
 	while (report->iterations < opts->iterations) {
-		const int rc = rung__propagation_pass(spread, rule, &report->residual);
+		const int rc = rung__propagation_pass(prop, rule, &report->residual);
 
 		if (rc < 0)
 			return rc;
@@ -135,7 +135,7 @@ int rung__score_pagerank(const struct rung__scoring *scoring)
 		                                     .send = send_share,
 		                                     .receive = sum_shares };
 	struct rung__propagation_opts opts = { .pass_total = scoring->opts->iterations };
-	struct rung__propagation *spread;
+	struct rung__propagation *prop;
 	int rc;
 
 	pr.base = rest / (double)scoring->vertex_count;
@@ -144,12 +144,12 @@ int rung__score_pagerank(const struct rung__scoring *scoring)
 		pr.base = 0;
 		pr.base_train = rest / (double)scoring->train_count;
 	}
-	rc = rung__scoring_propagation(scoring, &opts, &spread);
+	rc = rung__scoring_propagation(scoring, &opts, &prop);
 	if (rc < 0)
 		return rc;
 	start(scoring);
-	rc = run_steps(scoring, spread, &rule);
-	scoring->report->edge_passes = rung__propagation_passes(spread);
-	rung__propagation_close(spread);
+	rc = run_steps(scoring, prop, &rule);
+	scoring->report->edge_passes = rung__propagation_passes(prop);
+	rung__propagation_close(prop);
 	return rc;
 }

@@ -29,7 +29,7 @@ static inline bool rung__is_train(const struct rung__scoring *scoring, uint64_t 
  * method sets. score_passes.c */
 int rung__scoring_propagation(const struct rung__scoring *scoring,
                               struct rung__propagation_opts *opts,
-                              struct rung__propagation **spread_out);
+                              struct rung__propagation **prop_out);
 
 /** degree, rpagerank, wrpagerank, ppr. score_pagerank.c */
 int rung__score_degree(const struct rung__scoring *scoring);

@@ -167,7 +167,7 @@ static bool places_ok(const struct rung__shape *shape)
 		 frames = shape->frame_count * shape->frame_bytes;
 
 	return memchr(placements->why, 0, sizeof(placements->why)) &&
-	       placements->asked_node >= -1 && placements->asked_node < RUNG_NODES_MAX &&
+	       placements->requested_node >= -1 && placements->requested_node < RUNG_NODES_MAX &&
 	       rung__placement_ok(&placements->host, rung__align_up(host, RUNG__PAGE_BYTES)) &&
 	       rung__placement_ok(&placements->frames, rung__align_up(frames, RUNG__PAGE_BYTES));
 }

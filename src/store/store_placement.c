@@ -44,7 +44,7 @@ static int decide_slots(struct rung_store *store, const struct rung__placement_s
                         const struct rung__nodes *only)
 {
 	struct rung__placement_set *placements = &store->shape.placements;
-	struct rung__node_budgets rooms; /* memory that each node can still provide */
+	struct rung__node_budgets budgets; /* memory that each node can still provide */
 
 	for (uint32_t f = 0; f < sizes->file_count; f++) {
 		int rc = rung__placement_drive(store->topology, store->features.files[f].fd,
@@ -53,8 +53,8 @@ static int decide_slots(struct rung_store *store, const struct rung__placement_s
 		if (rc < 0)
 			return rc;
 	}
-	rung__node_budgets_find(store->topology, only, &rooms);
-	rung__placement_set_decide_slots(placements, sizes, &rooms);
+	rung__node_budgets_find(store->topology, only, &budgets);
+	rung__placement_set_decide_slots(placements, sizes, &budgets);
 	return 0;
 }
 

@@ -25,7 +25,7 @@ static int no_memory(void)
 	return rung__fail(RUNG_E_NOMEM, "topology: out of memory");
 }
 
-/* Resolve the links of the root, because rung__sys_place() compares resolved paths with it. */
+/* Resolve the links of the root, because rung__sys_location() compares resolved paths with it. */
 int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena *arena)
 {
 	struct stat stat_of;
@@ -286,7 +286,7 @@ int rung__sys_link(struct rung__sys *sys, const char **name_out, const char *for
 	                 name_out);
 }
 
-int rung__sys_place(struct rung__sys *sys, const char **place_out, const char *format, ...)
+int rung__sys_location(struct rung__sys *sys, const char **place_out, const char *format, ...)
 {
 	char real[PATH_MAX];
 	size_t home = strlen(sys->home);

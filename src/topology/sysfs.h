@@ -76,7 +76,7 @@ int rung__sys_link(struct rung__sys *sys, const char **name_out, const char *for
 
 /** The path with all links resolved, from "sys/" on, in the arena. A path that leads out of the
  * root's sys/ is an error, and so is a loop of links. */
-int rung__sys_place(struct rung__sys *sys, const char **place_out, const char *format, ...)
+int rung__sys_location(struct rung__sys *sys, const char **place_out, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /**

@@ -87,14 +87,14 @@ static bool is_namespace(const char *name)
  * bridge to the last entry on a bus, in the arena. Host bridges may be below devices (VMD).
  * *bus_id_out is the last part of *path_out; both are NULL for a path without a PCI device.
  */
-static int cut_pci_path(struct rung__sys *sys, const char *place, const char **path_out,
+static int cut_pci_path(struct rung__sys *sys, const char *location, const char **path_out,
                         const char **bus_id_out)
 {
 	const char *from = NULL, *last = NULL;
 	char *path;
 
 	*path_out = *bus_id_out = NULL;
-	for (const char *at = place; *at;) {
+	for (const char *at = location; *at;) {
 		size_t length = strcspn(at, "/");
 
 		if (rung__is_host_bridge(at, length))
@@ -196,11 +196,11 @@ static int read_link(struct rung__sys *sys, const char *folder, struct rung_pcie
  */
 static int read_pci(struct rung__sys *sys, const char *folder, struct rung_topology_device *device)
 {
-	const char *place;
-	int rc = rung__sys_place(sys, &place, "%s", folder);
+	const char *location;
+	int rc = rung__sys_location(sys, &location, "%s", folder);
 
 	if (rc > 0)
-		rc = cut_pci_path(sys, place, &device->pci_path, &device->bus_id);
+		rc = cut_pci_path(sys, location, &device->pci_path, &device->bus_id);
 	if (rc < 0 || !device->pci_path)
 		return rc;
 	rc = read_node_number(sys, folder, &device->node);
@@ -212,8 +212,8 @@ static int read_pci(struct rung__sys *sys, const char *folder, struct rung_topol
 }
 
 /* Extend the array by `count` unknown devices after the `used` ones. */
-static int add_room(struct rung__sys *sys, struct rung_topology *topology, size_t used,
-                    size_t count)
+static int grow_devices(struct rung__sys *sys, struct rung_topology *topology, size_t used,
+                        size_t count)
 {
 	struct rung_topology_device *devices;
 
@@ -345,7 +345,7 @@ static int read_gpus(struct rung__sys *sys, struct rung_topology *topology)
 		if (rc > 0)
 			gpus[gpu_count++] = names[i];
 	}
-	rc = add_room(sys, topology, 0, gpu_count);
+	rc = grow_devices(sys, topology, 0, gpu_count);
 	for (size_t i = 0; rc >= 0 && i < gpu_count; i++)
 		rc = read_gpu(sys, topology, gpus[i], vendors[i], &topology->devices[i]);
 	topology->info.gpu_count = (uint32_t)gpu_count;
@@ -362,17 +362,17 @@ static int read_gpus(struct rung__sys *sys, struct rung_topology *topology)
 static int find_controller(struct rung__sys *sys, const char *name, const char **controller_out)
 {
 	struct rung_id_list numbers = { NULL, 0 };
-	const char *place, *parent;
+	const char *location, *parent;
 	char *folder, *controller;
-	int rc = rung__sys_place(sys, &place, "sys/block/%s", name);
+	int rc = rung__sys_location(sys, &location, "sys/block/%s", name);
 
 	*controller_out = NULL;
-	if (rc <= 0 || !strrchr(place, '/'))
+	if (rc <= 0 || !strrchr(location, '/'))
 		return rc;
-	folder = rung__arena_alloc(sys->arena, strlen(place) + 1, 1);
+	folder = rung__arena_alloc(sys->arena, strlen(location) + 1, 1);
 	if (!folder)
 		return no_memory();
-	strcpy(folder, place);
+	strcpy(folder, location);
 	*strrchr(folder, '/') = 0;
 	parent = strrchr(folder, '/') ? strrchr(folder, '/') + 1 : folder;
 	if (is_nvme(parent, 1)) {
@@ -431,7 +431,7 @@ static int read_drives(struct rung__sys *sys, struct rung_topology *topology)
 	int rc = rung__sys_names(sys, is_namespace, &names, &count, "sys/block");
 
 	if (rc >= 0)
-		rc = add_room(sys, topology, used, count);
+		rc = grow_devices(sys, topology, used, count);
 	for (size_t i = 0; rc >= 0 && i < count; i++)
 		rc = read_drive(sys, names[i], &topology->devices[used + i]);
 	topology->info.nvme_count = (uint32_t)count;

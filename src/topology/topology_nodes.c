@@ -275,7 +275,7 @@ static void classify(struct rung_topology_node *node, const struct rung_id_list 
 }
 
 /* Allocate `count` nodes whose values are unknown. */
-static int take_nodes(struct rung__sys *sys, struct rung_topology *topology, uint32_t count)
+static int alloc_nodes(struct rung__sys *sys, struct rung_topology *topology, uint32_t count)
 {
 	topology->nodes = rung__arena_alloc(sys->arena, count, sizeof(*topology->nodes));
 	topology->distances = rung__arena_alloc(sys->arena, (uint64_t)count * count,
@@ -302,7 +302,7 @@ static int read_online_nodes(struct rung__sys *sys, struct rung_topology *topolo
 	if (rc >= 0)
 		rc = rung__sys_ids(sys, RUNG_NODES_MAX, &with_memory, NODES "/has_memory");
 	if (rc >= 0)
-		rc = take_nodes(sys, topology, online->count);
+		rc = alloc_nodes(sys, topology, online->count);
 	for (uint32_t n = 0; rc >= 0 && n < online->count; n++) {
 		struct rung_topology_node *node = &topology->nodes[n];
 
@@ -325,7 +325,7 @@ static int read_online_nodes(struct rung__sys *sys, struct rung_topology *topolo
 static int read_whole_machine(struct rung__sys *sys, struct rung_topology *topology)
 {
 	struct rung_topology_node *node;
-	int rc = take_nodes(sys, topology, 1);
+	int rc = alloc_nodes(sys, topology, 1);
 
 	if (rc < 0)
 		return rc;

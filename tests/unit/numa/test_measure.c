@@ -74,7 +74,7 @@ static double huge_share(const char *path, uintptr_t at, uint64_t bytes)
 	struct rung__mapped mapped = { .at = (const unsigned char *)at, .bytes = bytes };
 
 	rung__mapped_query(path, &mapped, 1);
-	return mapped.told ? (double)mapped.huge_bytes / (double)bytes : -1;
+	return mapped.reported ? (double)mapped.huge_bytes / (double)bytes : -1;
 }
 
 Test(measure, huge_pages_are_those_of_the_mapping)
@@ -153,7 +153,7 @@ Test(measure, arrays_and_tables_fit_in_memory_whatever_the_caches)
 			for (size_t i = 0; i < 2; i++) {
 				const uint64_t array = nodes[i].array_bytes;
 				const uint64_t table = nodes[i].table_bytes;
-				const uint64_t room = rung__measure_room(&m, i);
+				const uint64_t room = rung__measure_available(&m, i);
 
 				cr_assert_eq(array % RUNG__MEASURE_HUGE_BYTES, 0);
 				cr_assert_geq(array, 16u << 20);

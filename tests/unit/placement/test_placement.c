@@ -214,7 +214,7 @@ Test(placement, nothing_is_placed_unless_the_machine_has_several_nodes)
 
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(machines); i++) {
 		load(machines[i]);
-		placements = (struct rung__placement_set){ .asked_node = -1 };
+		placements = (struct rung__placement_set){ .requested_node = -1 };
 		cr_assert_eq(rung__placement_set_begin(&placements, &bound, &only, &found), 0);
 		cr_assert_eq(found != NULL, i == 2, "%s: %s", machines[i], placements.why);
 		cr_assert_eq(placements.why[0] == 0, i == 2);

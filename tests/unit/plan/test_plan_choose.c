@@ -247,14 +247,14 @@ static void a_third_node(double one, double all)
 		                                   { 1, 4, 1, 2, 512, all } };
 
 	rung__nodes_add(&plan.cpu_nodes, 1);
-	plan.spread_count = 2;
-	plan.spreads[0] = (struct rung__placement){ .part_count = 1,
-		                                    .nodes = { 0, 1 },
-		                                    .parts = { { 100 * 512, 512, 0, 2 } } };
-	plan.spreads[1] = (struct rung__placement){ .part_count = 1,
-		                                    .nodes = { 0, 1, 2 },
-		                                    .parts = { { 100 * 512, 512, 0, 3 } } };
-	plan.placements.host = plan.spreads[0];
+	plan.interleaving_count = 2;
+	plan.interleavings[0] = (struct rung__placement){ .part_count = 1,
+		                                          .nodes = { 0, 1 },
+		                                          .parts = { { 100 * 512, 512, 0, 2 } } };
+	plan.interleavings[1] = (struct rung__placement){ .part_count = 1,
+		                                          .nodes = { 0, 1, 2 },
+		                                          .parts = { { 100 * 512, 512, 0, 3 } } };
+	plan.placements.host = plan.interleavings[0];
 	memcpy(&profile.rows[8], rates, sizeof(rates));
 	profile.rows_count = 12;
 }

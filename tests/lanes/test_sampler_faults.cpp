@@ -284,9 +284,9 @@ static void what_is_wrong_is_refused()
 	REFUSED(a.sampler.fanouts[0] = 0, "fanout of hop 0 is 0");
 	REFUSED(g.vertex_count = 0, "a graph of 0 vertices");
 	REFUSED(g.edge_count = UINT64_MAX / 8, "edges");
-	REFUSED(g.indptr.item_bytes = 4, "indptr of 4 bytes");
-	REFUSED(g.indices.item_bytes = 0, "indices of 0");
-	REFUSED(g.indices.item_bytes = 16, "indices of 16");
+	REFUSED(g.indptr.item_bytes = 4, "items of 4 bytes in indptr");
+	REFUSED(g.indices.item_bytes = 0, "and 0 in indices");
+	REFUSED(g.indices.item_bytes = 16, "and 16 in indices");
 	REFUSED(g.indices.view_count = 9, "indices: 9 views");
 	REFUSED(g.indices.view_count = 1, "indices: lines from 2 to 13 are in no view");
 	REFUSED(g.indices.view_count = 0, "indices: lines from 0 to 13 are in no view");

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device "cuda": opening and closing it, and its table of functions. */
+/*
+ * The device "cuda": opening and closing it, and its table of functions.
+ *
+ * Open is all or nothing: after a failure everything that was opened is closed, by the same code as
+ * later. The members that a failed open has not reached are NULL, which each step of close accepts.
+ */
 #include <string.h>
 
 #include "host/gpu.h"
@@ -23,6 +28,7 @@ static void close_requests(struct rung__device *device)
 		(void)cudaFree(device->counts);
 }
 
+/* Everything that CUDA owns. Nothing is in flight, so no stream is waited for. */
 static void close_on_gpu(struct rung__device *device)
 {
 	close_requests(device);
@@ -39,6 +45,7 @@ static void cuda_close(struct rung__device *device, bool leave_peer)
 
 	device->peer_is_left = leave_peer;
 	(void)rung__gpu_enter(device->gpu, &before);
+	/* when the process exits, CUDA's memory goes with it; only host memory is freed here */
 	if (before != RUNG__GPU_EXITING)
 		close_on_gpu(device);
 	while (!rung__queue_is_empty(&device->pins)) {
@@ -46,10 +53,10 @@ static void cuda_close(struct rung__device *device, bool leave_peer)
 
 		rung__gpu_unpin(device, RUNG__ENTRY(first, struct gpu_pin, link)->memory);
 	}
-	rung__unmap_pages(device->mails, device->mails_bytes);
+	rung__unmap_pages(device->mails, device->mails_bytes); /* after it was unpinned */
 	rung__gpu_leave(before);
 	if (before != RUNG__GPU_EXITING)
-		(void)cudaGetLastError();
+		(void)cudaGetLastError(); /* failures above are not the application's */
 	pthread_mutex_destroy(&device->pins_lock);
 	rung__free(device->requests);
 	rung__free(device);
@@ -58,17 +65,18 @@ static void cuda_close(struct rung__device *device, bool leave_peer)
 static int check_args(const struct rung__device_args *args)
 {
 	if (args->gpu_count < 1 || args->gpu_count > RUNG_GPUS_MAX)
-		return rung__fail(RUNG_E_INVAL, "cuda: %u GPUs, not 1..%d", args->gpu_count,
-		                  RUNG_GPUS_MAX);
+		return rung__fail(RUNG_E_INVAL, "cuda: %u GPUs are out of range; use 1 to %d",
+		                  args->gpu_count, RUNG_GPUS_MAX);
 	if (args->features->layout.row_bytes > RUNG__CUDA_ROW_BYTES_MAX)
 		return rung__fail(RUNG_E_INVAL,
 		                  "cuda: rows of %" PRIu64
-		                  " bytes: a GPU gathers rows of at most %u: split the features",
+		                  " bytes; a GPU gathers at most %u; split the features",
 		                  args->features->layout.row_bytes,
 		                  (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
 	return 0;
 }
 
+/* The streams, and the kernels: their module is loaded now, so that no gather has to load it. */
 static int open_streams(struct rung__device *device)
 {
 	int rc = rung__gpu_stream_open(device, &device->stream);
@@ -82,6 +90,7 @@ static int open_streams(struct rung__device *device)
 	return rc;
 }
 
+/* `word` is in the request's mail. */
 static int open_end(struct gpu_end *end, uint32_t *word, const char *what)
 {
 	end->word = word;
@@ -89,6 +98,7 @@ static int open_end(struct gpu_end *end, uint32_t *word, const char *what)
 	return rung__gpu_make_event(&end->event, 0);
 }
 
+/* The lists belong to the store, which frees them after the device is closed. */
 static int open_request(struct rung__device *device, uint32_t idx,
                         const struct rung__request_buffers *lists)
 {
@@ -109,6 +119,7 @@ static int open_request(struct rung__device *device, uint32_t idx,
 	return rc;
 }
 
+/* The mails of all requests share one registration, and their counts one allocation on the GPU. */
 static int open_requests(struct rung__device *device, const struct rung__device_args *args)
 {
 	uint64_t counts_bytes = args->request_count * sizeof(*device->counts);
@@ -120,7 +131,7 @@ static int open_requests(struct rung__device *device, const struct rung__device_
 	device->mails = rung__map_pages(device->mails_bytes);
 	device->requests = rung__zalloc_array(args->request_count, sizeof(*device->requests));
 	if (!device->mails || !device->requests)
-		return rung__fail(RUNG_E_NOMEM, "cuda: no memory for %u requests",
+		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory for %u requests",
 		                  args->request_count);
 	device->request_count = args->request_count;
 	rc = rung__gpu_pin(device, "the reports of requests", device->mails, device->mails_bytes,
@@ -170,25 +181,26 @@ static int cuda_open(const struct rung__device_args *args, struct rung__device *
 		cuda_close(device, false);
 	else
 		*device_out = device;
-	if (rc == 0)
+	if (rc == 0) /* CUDA's own exit handlers are registered by now, so ours runs before them */
 		rung__gpu_close_at_exit();
 	rung__gpu_leave(before);
 	return rc;
 }
 
+/* Handles of the peer tier's memory, by which another process opens it. */
 static int cuda_handles(const struct rung__device *device, struct rung__gpu_handle *handles_out)
 {
 	_Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(handles_out->bytes),
-	               "a handle is passed as it is");
+	               "a handle is passed unchanged");
 
 	for (uint32_t g = 0; g < device->gpu_count; g++) {
 		cudaIpcMemHandle_t handle;
 		int rc;
 
-		if (!device->peer[g])
+		if (!device->peer[g]) /* fewer rows than GPUs */
 			continue;
 		rc = cuda_status(cudaIpcGetMemHandle(&handle, device->peer[g]),
-		                 "naming GPU memory for other processes");
+		                 "exporting GPU memory to other processes");
 		if (rc < 0)
 			return rc;
 		memcpy(handles_out[g].bytes, &handle, sizeof(handle));
@@ -211,6 +223,8 @@ static void cuda_free(struct rung__device *device, void *memory)
 	rung__gpu_release(device->gpu, memory);
 }
 
+/* For callers without CUDA (rung_store_copy()). It uses the default stream, so that must not be
+ * captured. */
 static int cuda_copy(struct rung__device *device, void *to, const void *from, uint64_t bytes)
 {
 	int before, rc = rung__gpu_enter(device->gpu, &before);

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams and events for memory that is lent and used again. All are of the GPU that gathers. */
+/*
+ * Streams and events for memory that callers borrow and that is reused (the loader). All belong to
+ * the GPU that gathers. While the process exits, the functions that release do nothing, because
+ * CUDA may be unloaded.
+ */
 #include "host/gpu.h"
 
-/* With the lowest priority: blocks of the training run first when both need an SM. */
+/* The priority is the lowest one: blocks of the training run first if both need an SM. */
 int rung__gpu_stream_open(struct rung__device *device, struct CUstream_st **stream_out)
 {
 	static const char what[] = "creating a stream";
@@ -27,7 +31,7 @@ void rung__gpu_stream_close(struct rung__device *device, struct CUstream_st *str
 	(void)rung__gpu_enter(device->gpu, &before);
 	if (before == RUNG__GPU_EXITING)
 		return;
-	rung__gpu_drain(stream);
+	rung__gpu_drain(stream); /* destroying a stream does not wait for its work */
 	(void)cudaStreamDestroy(stream);
 	rung__gpu_leave(before);
 	(void)cudaGetLastError();
@@ -36,7 +40,7 @@ void rung__gpu_stream_close(struct rung__device *device, struct CUstream_st *str
 int rung__gpu_make_event(cudaEvent_t *event_out, unsigned flags)
 {
 	return cuda_status(cudaEventCreateWithFlags(event_out, cudaEventDisableTiming | flags),
-	                   "making an event");
+	                   "creating an event");
 }
 
 int rung__gpu_event_open(struct rung__device *device, struct CUevent_st **event_out)
@@ -44,6 +48,7 @@ int rung__gpu_event_open(struct rung__device *device, struct CUevent_st **event_
 	int before, rc = rung__gpu_enter(device->gpu, &before);
 
 	if (rc == 0)
+		/* a thread that waits for it sleeps */
 		rc = rung__gpu_make_event(event_out, cudaEventBlockingSync);
 	rung__gpu_leave(before);
 	return rc;
@@ -92,6 +97,7 @@ int rung__gpu_event_passed(struct rung__device *device, struct CUevent_st *event
 	return rung__gpu_has_passed(device, event, block, "waiting for an event");
 }
 
+/* The copy is asynchronous on `stream`, so that only this stream is waited for. */
 int rung__gpu_fetch(struct rung__device *device, void *to, const void *from, uint64_t bytes,
                     struct CUstream_st *stream)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gathers and scatters on streams. A gather is one launch and one event: the kernel itself writes
- * its report to host memory, and the misses to lists there, so no copy or reset is needed around
- * it.
+ * its report and the lists of misses to host memory, so that no copy and no reset is needed before
+ * or after it.
  *
  * The host detects the end of a launch by a word that the kernel stores last (finish.h). It does
  * not query CUDA: a query takes locks that the launches of other threads need, and it may fail, or
@@ -13,14 +13,15 @@
 
 #include "host/gpu.h"
 
-/* A GPU may have memory of the host at another address, which is not the one given. */
+/* Whether kernels cannot use this address. Host memory may have another address on the GPU. */
 static bool is_elsewhere(const struct cudaPointerAttributes *attributes, const void *memory)
 {
 	return attributes->type == cudaMemoryTypeUnregistered ||
 	       (attributes->type == cudaMemoryTypeHost && attributes->devicePointer != memory);
 }
 
-/* @return as rung__gpu_check_ids() */
+/* A kernel that accesses a wrong address breaks the context of the whole process, so pointers of
+ * callers are checked first. @return as rung__gpu_check_ids() */
 static int check(const struct rung__device *device, const char *what, const void *memory,
                  bool plain_allowed)
 {
@@ -32,7 +33,7 @@ static int check(const struct rung__device *device, const char *what, const void
 		return 1;
 	if (rc == 0 && is_elsewhere(&attributes, memory))
 		rc = rung__fail(RUNG_E_INVAL,
-		                "the GPU cannot reach the %s at %p: give memory of "
+		                "the GPU cannot reach the %s at %p; use memory of "
 		                "the GPU (rung_store_alloc, cudaMalloc) or registered host memory",
 		                what, memory);
 	if (rc == 0 && attributes.type == cudaMemoryTypeDevice && attributes.device != device->gpu)
@@ -54,7 +55,8 @@ int rung__gpu_check_ids(const struct rung__device *device, const void *ids)
 	return rc;
 }
 
-/* After a failed launch: the failure, or RUNG_E_INVAL where the stream is another GPU's. */
+/* After a failed launch: @return the failure, or RUNG_E_INVAL if the stream belongs to another GPU,
+ * which older drivers do not report. */
 static int blame_stream(const struct rung__device *device, cudaStream_t stream, int failure)
 {
 	enum cudaDriverEntryPointQueryResult result;
@@ -78,22 +80,25 @@ static int blame_stream(const struct rung__device *device, cudaStream_t stream, 
 
 void rung__gpu_drain(cudaStream_t stream)
 {
-	(void)cudaStreamSynchronize(stream); /* a GPU that has broken down returns at once */
+	(void)cudaStreamSynchronize(stream); /* returns at once if the GPU has failed */
 	(void)cudaGetLastError();
 }
 
+/* A new turn for each launch, so that a word of an earlier launch is never mistaken for its end. */
 static struct rung__cuda_end next_turn(struct gpu_end *end)
 {
 	return (struct rung__cuda_end){ end->word, ++end->turn };
 }
 
-/* The load is the partner of the kernel's store: the launch's results may be read after it. */
+/* The acquire load is the partner of the kernel's release store (finish.h): after it, the results
+ * of the launch may be read. */
 static bool has_come(const struct gpu_end *end)
 {
 	return __atomic_load_n(end->word, __ATOMIC_ACQUIRE) == end->turn;
 }
 
-/* The event adds nothing to the word except errors: the word is checked before and after it. */
+/* The word alone reports the end; the event is queried only for errors. If the event has passed,
+ * the word is checked again, because the launch may have ended between the two. */
 static int poll_end(const struct rung__device *device, const struct gpu_end *end, bool check)
 {
 	int rc;
@@ -105,10 +110,12 @@ static int poll_end(const struct rung__device *device, const struct gpu_end *end
 	rc = rung__gpu_has_passed(device, end->event, false, end->what);
 	if (rc != 1 || has_come(end))
 		return rc;
+	/* the stream has passed a kernel that did not run: waiting for it would never end */
 	return rung__fail(RUNG_E_IO, "cuda: %s: the kernel has not run, and no error was reported",
 	                  end->what);
 }
 
+/* The arguments of a launch: the device's constant part, and those of the request. */
 static void record_gather(struct rung__device *device, struct gpu_request *request,
                           const struct rung_ids *ids, void *out, uint64_t out_stride,
                           struct rung__cuda_gather *gather)
@@ -128,7 +135,7 @@ static void record_gather(struct rung__device *device, struct gpu_request *reque
 	gather->end = next_turn(&request->gathered);
 }
 
-/* In place of a kernel that was not launched. */
+/* In place of a kernel that was not launched, because the list is empty. */
 static void report_nothing(struct gpu_request *request)
 {
 	request->mail->report = (struct rung__cuda_report){ 0 };
@@ -171,19 +178,20 @@ int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const st
 
 	if (rc < 0)
 		return rc;
-	request->last_scatter = -1;
+	request->last_scatter = -1; /* scatters of the request's previous use do not count */
 	record_gather(device, request, ids, out, out_stride, &gather);
-	if (known)
+	if (known) /* the host has listed the misses already (known.c) */
 		gather.miss_ranks = NULL;
 	rc = rung__cuda_gather_launch(&gather, device->gather_blocks, stream);
 	if (rc == 0)
 		rc = cuda_status(cudaEventRecord(request->gathered.event, stream),
 		                 "recording the end of a gather");
-	if (rc == 0 && ids->count == 0)
+	if (rc == 0 && ids->count == 0) /* nothing was launched that could write the word */
 		report_nothing(request);
 	return rung__gpu_end(device, stream, rc, before);
 }
 
+/* A tier without rows has no view. */
 static uint64_t rows_of_view(const struct rung__cuda_report *report, int view)
 {
 	return view < 0 ? 0 : report->view_rows[view];
@@ -198,7 +206,7 @@ int rung__gpu_has_passed(const struct rung__device *device, cudaEvent_t event, b
 	if (rc < 0)
 		return rc;
 	err = block ? cudaEventSynchronize(event) : cudaEventQuery(event);
-	if (err == cudaErrorNotReady)
+	if (err == cudaErrorNotReady) /* not a failure, but CUDA records it as one */
 		(void)cudaGetLastError();
 	else
 		rc = err == cudaSuccess ? 1 : cuda_status(err, what);
@@ -206,6 +214,7 @@ int rung__gpu_has_passed(const struct rung__device *device, cudaEvent_t event, b
 	return rc;
 }
 
+/* Called often by the device thread: without `check` it makes no call of CUDA. */
 int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool check,
                        struct rung__gather_result *result_out)
 {
@@ -239,7 +248,7 @@ int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx,
 		.count = scatter->count,
 		.offset_align = scatter->offset_align,
 		.row_bytes = (uint32_t)device->row_bytes,
-		.over_link = 1,
+		.over_link = 1, /* slots are in host memory */
 		.out = scatter->out,
 		.out_stride = scatter->out_stride,
 		.blocks_done = &request->counts->scatter_blocks[scatter->idx],
@@ -253,7 +262,7 @@ int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx,
 	if (rc == 0) {
 		rc = cuda_status(cudaEventRecord(end->event, device->scatter_stream),
 		                 "recording the end of a scatter");
-		if (rc < 0) /* the slots are free again when this returns */
+		if (rc < 0) /* the caller releases the slots when this fails */
 			rung__gpu_drain(device->scatter_stream);
 	}
 	if (rc == 0)
@@ -269,9 +278,9 @@ int rung__gpu_scattered(struct rung__device *device, uint32_t request_idx, uint3
 }
 
 /*
- * Scatters are on one stream: the last one stands for all. The wait for the gather is not left out
- * where the handle is that of its stream: each thread has its cudaStreamPerThread, and a handle
- * may be used again after its stream was destroyed.
+ * All scatters are on one stream, so waiting for the last one is enough. The wait for the gather is
+ * necessary even if `stream` has the handle of the gather's stream: cudaStreamPerThread is one
+ * handle for a stream per thread, and a handle may be reused after its stream was destroyed.
  */
 int rung__gpu_order(struct rung__device *device, uint32_t request_idx, struct CUstream_st *stream)
 {

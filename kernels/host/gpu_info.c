@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GPUs exist, which one a call is for, and what they can access. */
+/* GPUs and their properties, the current GPU of a call, the exit of the process, and captures. */
 #include <ctype.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,19 +12,21 @@
 #include "host/gpu.h"
 #include "placement/placement.h"
 
-#define CONTEXTS_MAX 64   /* largest number of GPUs whose contexts are recorded */
-#define EXIT_WAIT_MS 5000 /* at exit, for calls that are inside CUDA */
+#define CONTEXTS_MAX 64   /* GPUs, whose contexts are kept */
+#define EXIT_WAIT_MS 5000 /* longest wait at exit for threads inside CUDA */
 
-struct CUctx_st; /* what a CUcontext points to */
+struct CUctx_st; /* a CUcontext is a pointer to it */
 
-/* The driver's functions; their results have the runtime's numbers. */
+/* Functions of the driver that the runtime does not have. They return the runtime's error codes. */
 static struct {
+	/* for all members */
 	pthread_mutex_t lock;
-	bool found;
+	bool found;                                            /* the functions are set */
 	int (*retain)(struct CUctx_st **context_out, int gpu); /* cuDevicePrimaryCtxRetain */
 	int (*push)(struct CUctx_st *context);                 /* cuCtxPushCurrent */
 	int (*pop)(struct CUctx_st **context_out);             /* cuCtxPopCurrent */
-	struct CUctx_st *contexts[CONTEXTS_MAX]; /* until the process ends, as the runtime's */
+	/* retained until the process ends, as by the runtime */
+	struct CUctx_st *contexts[CONTEXTS_MAX];
 } driver = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 int rung__gpu_find(const char *name, unsigned version, const char *cure, void *function_out)
@@ -45,6 +47,7 @@ int rung__gpu_find(const char *name, unsigned version, const char *cure, void *f
 	return rc;
 }
 
+/* Under the lock. */
 static int find_driver(void)
 {
 	static const char cure[] = "use a newer driver";
@@ -60,6 +63,7 @@ static int find_driver(void)
 	return rc;
 }
 
+/* The primary context of a GPU, which is created by the first call for it. */
 static int find_context(int gpu, struct CUctx_st **context_out)
 {
 	struct CUctx_st *context = NULL;
@@ -79,15 +83,15 @@ static int find_context(int gpu, struct CUctx_st **context_out)
 }
 
 /*
- * CUDA is unloaded by exit handlers while the store's threads still run. A handler that runs before
- * those, because it is registered after them, closes this gate and waits for the threads inside. A
- * thread counts itself before it checks whether the gate is closed, and the handler closes it
- * before it reads the count, so one of the two sees the other.
+ * Exit handlers unload CUDA while the store's threads still run. A handler that is registered after
+ * them, and therefore runs before them, closes this gate and waits for the threads inside. A thread
+ * counts itself before it checks whether the gate is closed, and the handler closes the gate before
+ * it reads the count, so at least one of the two sees the other.
  */
 static struct {
 	pthread_once_t once;
-	pid_t process;      /* a child of fork() has none of the threads */
-	atomic_uint inside; /* threads */
+	pid_t process;      /* that registered it: a child of fork() has none of its threads */
+	atomic_uint inside; /* number of threads */
 	atomic_bool closed;
 } gate = { .once = PTHREAD_ONCE_INIT };
 
@@ -107,13 +111,13 @@ static int gate_enter(void)
 	if (!atomic_load(&gate.closed))
 		return 0;
 	gate_leave();
-	return rung__fail(RUNG_E_CANCELED, "cuda: the process is exiting; close stores before");
+	return rung__fail(RUNG_E_CANCELED, "cuda: the process is exiting; close stores earlier");
 }
 
 static void close_gate(void)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
-	const unsigned own = gate_depth > 0;
+	const unsigned own = gate_depth > 0; /* exit() was called from inside: do not wait for it */
 
 	if (getpid() != gate.process)
 		return;
@@ -125,7 +129,7 @@ static void close_gate(void)
 static void register_gate(void)
 {
 	gate.process = getpid();
-	(void)atexit(close_gate); /* if memory is lacking, exit behaves as without the gate */
+	(void)atexit(close_gate); /* if it fails, exit behaves as without the gate */
 }
 
 void rung__gpu_close_at_exit(void)
@@ -152,25 +156,25 @@ static void leave_context(int before)
 	struct CUctx_st *context;
 
 	if (before & PUSHED)
-		(void)driver.pop(&context); /* ours, whatever has happened to the GPU since */
+		(void)driver.pop(&context); /* the pushed one, even if the GPU has failed since */
 }
 
 /*
- * CUDA holds some calls to be unsafe while a stream is captured into a graph, cudaEventQuery()
- * among them, and one of them, in any thread, makes the capture fail. None of rung's is on a
- * captured stream (rung__gpu_check_capture()) or depends on one, so they are allowed, to a caller's
- * thread for as long as it is in here.
+ * CUDA considers some calls unsafe while a stream is captured into a graph, such as
+ * cudaEventQuery(), and one of them in any thread makes the capture fail. No call of rung uses a
+ * captured stream (rung__gpu_check_capture()) or depends on one, so they are safe, and the thread's
+ * capture mode is relaxed while it is in here.
  *
- * The runtime works on the context that is current, and a push leaves the thread's own choice of a
- * GPU as it is. cudaSetDevice() does not: since CUDA 12 the way back creates a context, some
- * hundreds of MiB, on a GPU that was never chosen, and without the way back the caller's next
- * allocation would be on ours.
+ * The runtime works on the current context, and pushing a context does not change the thread's own
+ * choice of a GPU. cudaSetDevice() is not an alternative: since CUDA 12, switching back creates a
+ * context of some hundreds of MiB on a GPU that was never chosen, and without switching back the
+ * caller's next allocation would be on rung's GPU.
  */
 static int enter_context(int gpu, int *before_out)
 {
 	enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
 	struct CUctx_st *context = NULL;
-	int current, rc = cuda_status(cudaGetDevice(&current), "asking which GPU is current");
+	int current, rc = cuda_status(cudaGetDevice(&current), "querying the current GPU");
 	bool pushes = rc == 0 && current != gpu;
 
 	*before_out = RUNG__GPU_SAME;
@@ -192,6 +196,7 @@ static int enter_context(int gpu, int *before_out)
 	return 0;
 }
 
+/* The gate comes first, because once this thread is inside, CUDA stays loaded until it leaves. */
 int rung__gpu_enter(int gpu, int *before_out)
 {
 	int rc = gate_enter();
@@ -211,6 +216,7 @@ void rung__gpu_leave(int before)
 
 	if (before < 0)
 		return;
+	/* in reverse order of entering */
 	(void)cudaThreadExchangeStreamCaptureMode(&mode);
 	leave_context(before);
 	gate_leave();
@@ -221,16 +227,17 @@ int rung__gpu_check_capture(cudaStream_t stream, const char *what)
 	enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
 	cudaError_t err = cudaStreamIsCapturing(stream, &status);
 
+	/* the legacy default stream, while a blocking stream is captured; the query itself fails */
 	if (err == cudaErrorStreamCaptureImplicit) {
 		(void)cudaGetLastError();
 		return rung__fail(RUNG_E_NOSUP,
-		                  "%s: the default stream, while a stream that is in "
-		                  "order with it is captured into a CUDA graph; use another "
-		                  "stream, or wait until the capture has ended",
+		                  "%s: the default stream, which is ordered with a stream that is "
+		                  "captured into a CUDA graph; use another stream, or wait until "
+		                  "the capture has ended",
 		                  what);
 	}
 	if (err != cudaSuccess)
-		return cuda_status(err, "asking whether a stream is captured");
+		return cuda_status(err, "querying whether a stream is captured");
 	if (status != cudaStreamCaptureStatusNone)
 		return rung__fail(RUNG_E_NOSUP,
 		                  "%s: stream %p is captured into a CUDA graph; "
@@ -239,7 +246,7 @@ int rung__gpu_check_capture(cudaStream_t stream, const char *what)
 	return 0;
 }
 
-/* The first call to CUDA: a missing driver is reported here. */
+/* The first call to CUDA, so a missing driver is reported here. */
 static int check_gpu(int gpu)
 {
 	int count, rc = cuda_status(cudaGetDeviceCount(&count), "looking for GPUs");
@@ -259,11 +266,11 @@ int rung__gpu_current(void)
 	int gpu, rc = check_gpu(0);
 
 	if (rc == 0)
-		rc = cuda_status(cudaGetDevice(&gpu), "asking which GPU is current");
+		rc = cuda_status(cudaGetDevice(&gpu), "querying the current GPU");
 	return rc < 0 ? rc : gpu;
 }
 
-/* -1 if the kernel does not report it, or on a machine with one node. */
+/* The NUMA node of a PCI device; -1 if the kernel reports none, as on machines with one node. */
 static int node_of(const char *bus_id)
 {
 	char path[512];
@@ -281,6 +288,7 @@ static int node_of(const char *bus_id)
 	return node;
 }
 
+/* Needs a context on the GPU: creates one if necessary. */
 static int memory_of(int gpu, struct rung_gpu_info *info)
 {
 	size_t free_bytes = 0, total_bytes = 0;
@@ -288,8 +296,7 @@ static int memory_of(int gpu, struct rung_gpu_info *info)
 
 	if (rc < 0)
 		return rc;
-	rc = cuda_status(cudaMemGetInfo(&free_bytes, &total_bytes),
-	                 "asking for a GPU's free memory");
+	rc = cuda_status(cudaMemGetInfo(&free_bytes, &total_bytes), "querying a GPU's free memory");
 	rung__gpu_leave(before);
 	info->free_bytes = free_bytes;
 	info->total_bytes = total_bytes;
@@ -303,16 +310,17 @@ int rung__gpu_info(int gpu, struct rung_gpu_info *info_out)
 	int rc = check_gpu(gpu);
 
 	if (rc == 0)
-		rc = cuda_status(cudaGetDeviceProperties(&prop, gpu), "asking for a GPU's name");
+		rc = cuda_status(cudaGetDeviceProperties(&prop, gpu),
+		                 "querying a GPU's properties");
 	if (rc == 0)
 		rc = cuda_status(cudaDeviceGetPCIBusId(info.bus_id, (int)sizeof(info.bus_id), gpu),
-		                 "asking for a GPU's address");
+		                 "querying a GPU's PCI address");
 	if (rc == 0)
 		rc = memory_of(gpu, &info);
 	if (rc < 0)
 		return rc;
 	snprintf(info.name, sizeof(info.name), "%.*s", (int)sizeof(info.name) - 1, prop.name);
-	for (char *c = info.bus_id; *c; c++) /* as sysfs has it */
+	for (char *c = info.bus_id; *c; c++) /* sysfs uses lower case */
 		*c = (char)tolower((unsigned char)*c);
 	info.node = node_of(info.bus_id);
 	*info_out = info;
@@ -327,7 +335,7 @@ int rung__gpu_can_read(int gpu, int peer)
 		rc = check_gpu(peer);
 	if (rc == 0)
 		rc = cuda_status(cudaDeviceCanAccessPeer(&can, gpu, peer),
-		                 "asking whether GPUs reach each other");
+		                 "querying whether a GPU can access another");
 	return rc < 0 ? rc : can;
 }
 
@@ -336,11 +344,11 @@ int rung__gpu_check_addresses(int gpu)
 	int same = 0;
 	int rc = cuda_status(
 		cudaDeviceGetAttribute(&same, cudaDevAttrCanUseHostPointerForRegisteredMem, gpu),
-		"asking what a GPU can do");
+		"querying a GPU's attributes");
 
 	if (rc == 0 && !same)
 		rc = rung__fail(RUNG_E_NOSUP,
-		                "cuda: GPU %d does not read host memory at the host's addresses: "
+		                "cuda: GPU %d does not read host memory at the host's addresses; "
 		                "use the CPU device",
 		                gpu);
 	return rc;
@@ -355,6 +363,6 @@ int rung__gpu_check_launches(void)
 		return 0;
 	return rung__fail(
 		RUNG_E_NOSUP,
-		"cuda: CUDA_LAUNCH_BLOCKING is %s, with which nothing can be timed: unset it",
+		"cuda: CUDA_LAUNCH_BLOCKING is %s, with which nothing can be timed; unset it",
 		blocking);
 }

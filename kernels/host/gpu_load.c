@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading GPU memory from a file, through two pinned buffers: while one is copied to the GPUs the
- * next rows are read. Rows that are interleaved over GPUs go to each in one strided copy a buffer.
+ * Loading GPU memory from a file through two pinned buffers: while one is copied to the GPUs, the
+ * next rows are read into the other. Rows that are interleaved over GPUs are copied to each GPU
+ * with one strided copy per buffer. Runs on the thread that opens the device.
  */
 #include "host/gpu.h"
 #include "tier/load.h"
@@ -12,20 +13,21 @@
 struct load {
 	struct rung__device *device;
 	const struct rung__layout *layout;
-	void *const *bases;
+	void *const *bases; /* one per GPU */
 	uint32_t base_count;
 	struct rung__row_loader loader;
 	unsigned char *buffers; /* BUFFERS of buffer_bytes */
 	uint64_t buffer_bytes;
-	uint64_t rows_max; /* of a buffer */
-	cudaEvent_t copied[BUFFERS];
+	uint64_t rows_max;           /* rows per buffer */
+	cudaEvent_t copied[BUFFERS]; /* passes when the buffer may be overwritten */
 };
 
-/* Buffers of several rows are in one registration, so only copies of one row cross a border. */
+/* Buffers of several rows are in one registration, so only a copy of one row, which is wider than a
+ * buffer, crosses a border. */
 _Static_assert(BUFFERS *(BUFFER_BYTES + 2 * RUNG__PAGE_BYTES) <= RUNG__REGISTER_BYTES,
                "strided copies are not split at the borders of registrations");
 
-/* In one copy for each registration that the bytes are in. */
+/* One copy per registration that contains some of the bytes: CUDA refuses copies across borders. */
 static cudaError_t copy_bytes(const struct load *load, unsigned char *to, const unsigned char *from,
                               uint64_t bytes)
 {
@@ -43,7 +45,8 @@ static cudaError_t copy_bytes(const struct load *load, unsigned char *to, const 
 	return err;
 }
 
-/* Rows i, i + 1, ...: to each GPU every base_count-th of them. */
+/* Copies rows i, i + 1, ...: every base_count-th of them to each GPU, as a matrix whose pitch is
+ * base_count rows. The last row ends at row_bytes, because the file may end there. */
 static cudaError_t copy(const struct load *load, uint64_t i, uint64_t rows,
                         const unsigned char *from)
 {
@@ -67,8 +70,8 @@ static cudaError_t copy(const struct load *load, uint64_t i, uint64_t rows,
 	return err;
 }
 
-/* Ranks first, first + 1, ... into a buffer; *from_out is where they begin in it: in its page as in
- * the file, which saves a copy. */
+/* Reads ranks first, first + 1, ... into a buffer. They begin at the same offset in a page as in
+ * the file, so that a direct read needs no copy. @param from_out  their begin in the buffer */
 static int read_rows(const struct load *load, uint64_t first, uint64_t rows, unsigned char *buffer,
                      const unsigned char **from_out)
 {
@@ -87,6 +90,8 @@ static int load_all(const struct load *load, const struct rung__ranks *ranks)
 		uint64_t rows = RUNG__MIN(load->rows_max, ranks->row_count - i);
 		unsigned char *buffer = load->buffers + turn * load->buffer_bytes;
 		const unsigned char *from = NULL;
+		/* wait for the copy of the previous rows; an event that was never recorded has
+		 * passed */
 		int rc = cuda_status(cudaEventSynchronize(load->copied[turn]), "copying to a GPU");
 
 		if (rc == 0)
@@ -110,22 +115,22 @@ static int open_load(struct load *load, const struct rung__features *file)
 	if (rc < 0)
 		return rc;
 	load->rows_max = RUNG__MAX(BUFFER_BYTES / stride, 1u);
-	/* begins and ends in a page */
+	/* rows may begin and end inside pages */
 	load->buffer_bytes =
 		rung__align_up(load->rows_max * stride, RUNG__PAGE_BYTES) + 2 * RUNG__PAGE_BYTES;
 	load->buffers = rung__map_pages(BUFFERS * load->buffer_bytes);
 	if (!load->buffers)
 		return rung__fail(RUNG_E_NOMEM,
-		                  "cuda: no memory for %u buffers of %" PRIu64
-		                  " bytes to load through",
+		                  "cuda: out of memory for %u load buffers of %" PRIu64 " bytes",
 		                  BUFFERS, load->buffer_bytes);
-	rc = rung__gpu_pin(load->device, "the buffers to load through", load->buffers,
+	rc = rung__gpu_pin(load->device, "the load buffers", load->buffers,
 	                   BUFFERS * load->buffer_bytes, false);
 	for (unsigned b = 0; b < BUFFERS && rc == 0; b++)
 		rc = rung__gpu_make_event(&load->copied[b], cudaEventBlockingSync);
 	return rc;
 }
 
+/* Also after a failed open_load(): the members that it has not reached are NULL. */
 static void close_load(struct load *load, bool failed)
 {
 	if (failed)

@@ -2,13 +2,15 @@
 /*
  * Memory of the device: rows in GPU memory, and host memory that the GPU reads over the link.
  *
- * Host memory is registered in chunks, so that an error shows how much was registered.
+ * The tiers are opened in the order of their ranks: "gpu" (replicated rows), "peer" (interleaved
+ * over the GPUs, or opened from the process that shares the store), "host". Each becomes a view of
+ * the gather kernel. rung__gpu_close_tiers() releases them, also after a failed open.
  */
 #include <string.h>
 
 #include "host/gpu.h"
 
-#define BLOCK_BYTES (2ull << 20) /* smaller allocations are parts of one block */
+#define BLOCK_BYTES (2ull << 20) /* CUDA places smaller allocations together in such blocks */
 
 int rung__gpu_alloc(int gpu, const char *what, uint64_t bytes, void **memory_out)
 {
@@ -34,7 +36,7 @@ int rung__gpu_alloc(int gpu, const char *what, uint64_t bytes, void **memory_out
 	return rc;
 }
 
-/* Also when CUDA has broken down and no GPU can be made current. */
+/* Also if CUDA has failed, so that no GPU can be made current; not while the process exits. */
 void rung__gpu_release(int gpu, void *memory)
 {
 	int before = gpu;
@@ -50,7 +52,8 @@ void rung__gpu_release(int gpu, void *memory)
 
 /* ---- tiers ---- */
 
-/* Let the GPU that gathers read the memory of another, or of itself. */
+/* Lets the GPU that gathers read the memory of `gpu`, until the process ends. A GPU may be listed
+ * several times, and needs nothing for its own memory. */
 static int reach(const struct rung__device *device, int gpu)
 {
 	cudaError_t err;
@@ -70,8 +73,8 @@ static int reach(const struct rung__device *device, int gpu)
 	if (err == cudaErrorPeerAccessUnsupported) {
 		(void)cudaGetLastError();
 		return rung__fail(RUNG_E_NOSUP,
-		                  "cuda: GPU %d cannot read the memory of GPU %d: make the plan on "
-		                  "this machine, or name one GPU",
+		                  "cuda: GPU %d cannot read the memory of GPU %d: create the plan "
+		                  "on this machine, or use one GPU",
 		                  device->gpu, gpu);
 	}
 	return cuda_status(err, "letting a GPU read another's memory");
@@ -83,6 +86,7 @@ int rung__gpu_alloc_shares(struct rung__device *device, const char *what, uint64
 	int rc = 0;
 
 	for (uint32_t g = 0; g < device->gpu_count && rc == 0; g++) {
+		/* row i is on GPU i mod gpu_count */
 		const uint64_t share = (rows + device->gpu_count - 1 - g) / device->gpu_count;
 
 		rc = reach(device, device->gpus[g]);
@@ -95,7 +99,8 @@ int rung__gpu_alloc_shares(struct rung__device *device, const char *what, uint64
 
 static int open_peer(struct rung__device *device, const struct rung__device_args *args)
 {
-	/* a handle opens the whole block, with all that is in it */
+	/* a handle makes a whole block accessible to the other process, so shared rows must not
+	 * have other allocations in theirs */
 	const uint64_t align = args->sealed ? BLOCK_BYTES : 1;
 	cudaIpcMemHandle_t handle;
 	int rc = 0;
@@ -105,6 +110,7 @@ static int open_peer(struct rung__device *device, const struct rung__device_args
 		return rung__gpu_alloc_shares(
 			device, "rows of the tier \"peer\"", args->peer.row_count,
 			args->features->layout.row_stride, align, device->peer);
+	/* GPUs without rows have no memory, and no handle */
 	for (uint32_t g = 0; g < args->gpu_count && g < args->peer.row_count && rc == 0; g++) {
 		memcpy(&handle, args->peer_handles[g].bytes, sizeof(handle));
 		rc = cuda_status(cudaIpcOpenMemHandle(&device->peer[g], handle,
@@ -122,6 +128,7 @@ int rung__gpu_copy_now(void *to, const void *from, uint64_t bytes, enum cudaMemc
 	return rc < 0 ? rc : cuda_status(cudaStreamSynchronize(NULL), what);
 }
 
+/* The map: copied to the GPU if the plan has room for it there, else read over the link. */
 static int open_map(struct rung__device *device, const struct rung__device_args *args)
 {
 	uint64_t bytes = args->vertex_count * args->map_bytes;
@@ -155,6 +162,7 @@ int rung__gpu_add_view(struct rung__cuda_view *views, uint32_t *view_count, void
 	return (int)(*view_count)++;
 }
 
+/* The constant part of all gathers. The order of the views is that of the ranks. */
 static void set_views(struct rung__device *device, const struct rung__device_args *args)
 {
 	struct rung__cuda_view *views = device->gather.views;
@@ -176,6 +184,7 @@ static void set_views(struct rung__device *device, const struct rung__device_arg
 	device->gather.rank_of_vertex = device->map ? device->map : args->rank_of_vertex;
 }
 
+/* All allocations come before the loads, which take long: a lack of memory shows at once. */
 int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_args *args)
 {
 	uint64_t stride = args->features->layout.row_stride;
@@ -201,6 +210,7 @@ int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_
 	return rc;
 }
 
+/* Pinned memory is unpinned by the caller, with all other pins. */
 void rung__gpu_close_tiers(struct rung__device *device)
 {
 	rung__gpu_release(device->gpu, device->local);

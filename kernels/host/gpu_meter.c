@@ -76,6 +76,7 @@ static int meter_reach(int gpu, int peer)
 	return fact(rc);
 }
 
+/* Also from memory that is not pinned. */
 static int meter_put(int gpu, void *to, const void *from, uint64_t bytes)
 {
 	int before, rc = rung__gpu_enter(gpu, &before);
@@ -105,6 +106,7 @@ static int meter_copy(struct rung__meter *meter, const struct rung__meter_copy *
 	                                 seconds_out));
 }
 
+/* The kernel of the store, on one view. Each gather uses the next list, so no rows are cached. */
 static int gather_pass(struct rung__meter *meter, const void *work, unsigned stream)
 {
 	const struct rung__meter_gather *g = work;
@@ -139,6 +141,7 @@ static int meter_gather(struct rung__meter *meter, const struct rung__meter_gath
 	int rc = fact(rung__gpu_meter_time(meter, gather_pass, gather, 1, passes, "gathering rows",
 	                                   seconds_out));
 
+	/* the report is of the last gather; a wrong list would make the time meaningless */
 	if (rc == 0 && report->view_rows[0] != gather->row_count)
 		rc = rung__fail(RUNG_E_IO, "cuda: a gather found %" PRIu64 " of %" PRIu64 " rows",
 		                report->view_rows[0], gather->row_count);
@@ -155,6 +158,7 @@ static void free_meter(struct rung__meter *meter)
 	rung__free(meter);
 }
 
+/* Also after a failed open: members that it has not reached are NULL. */
 static void meter_close(struct rung__meter *meter)
 {
 	const cudaEvent_t events[] = { meter->begun, meter->ended, meter->joined };

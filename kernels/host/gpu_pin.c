@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registering host memory with CUDA, in pieces. */
+/*
+ * Registering host memory with CUDA (pinning), which makes it addressable for kernels.
+ *
+ * Memory is registered in pieces of RUNG__REGISTER_BYTES, so that a failure can report how many
+ * bytes were pinned. Each registration is listed in the device, so that close can undo those that
+ * callers have left.
+ */
 #include "host/gpu.h"
 
+/* Failures are ignored, because the GPU does not use the memory any more. */
 static void unregister(unsigned char *memory, uint64_t bytes)
 {
 	for (uint64_t at = 0; at < bytes; at += RUNG__REGISTER_BYTES)
@@ -9,6 +16,7 @@ static void unregister(unsigned char *memory, uint64_t bytes)
 	(void)cudaGetLastError();
 }
 
+/* All or nothing. */
 static int register_all(const char *what, unsigned char *memory, uint64_t bytes, unsigned flags)
 {
 	for (uint64_t at = 0; at < bytes; at += RUNG__REGISTER_BYTES) {
@@ -20,16 +28,15 @@ static int register_all(const char *what, unsigned char *memory, uint64_t bytes,
 			unregister(memory, at);
 			if ((flags & cudaHostRegisterReadOnly) && err == cudaErrorNotSupported)
 				return rung__fail(RUNG_E_NOSUP,
-				                  "cuda: registering %s: this GPU or driver does "
-				                  "not take memory that is read-only, "
-				                  "as shared stores have it: open the store "
-				                  "without share_path",
+				                  "cuda: registering %s: this GPU or driver cannot "
+				                  "register read-only memory, which shared "
+				                  "stores use; open the store without share_path",
 				                  what);
 			return rung__fail(
 				cuda_status_of(err),
 				"cuda: registering %s: %" PRIu64 " of %" PRIu64
-				" bytes were pinned, then: %s (%s): "
-				"give a smaller host budget, or raise the limit of locked memory",
+				" bytes were pinned, then: %s (%s); "
+				"use a smaller host budget or raise the limit of locked memory",
 				what, at, bytes, cudaGetErrorString(err), cudaGetErrorName(err));
 		}
 	}
@@ -39,6 +46,8 @@ static int register_all(const char *what, unsigned char *memory, uint64_t bytes,
 int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, uint64_t bytes,
                   bool sealed)
 {
+	/* portable: for all GPUs. Sealed memory is mapped without write permission, which CUDA
+	 * refuses to register unless it is declared */
 	unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped |
 	                 (sealed ? cudaHostRegisterReadOnly : 0u);
 	struct gpu_pin *pin = rung__zalloc(sizeof(*pin));
@@ -78,7 +87,7 @@ void rung__gpu_unpin(struct rung__device *device, void *memory)
 	if (pin)
 		rung__queue_remove(&device->pins, &pin->link);
 	pthread_mutex_unlock(&device->pins_lock);
-	if (!pin)
+	if (!pin) /* pinning it had failed */
 		return;
 	(void)rung__gpu_enter(device->gpu, &before);
 	if (before != RUNG__GPU_EXITING)

@@ -3,6 +3,8 @@
  * The sampler's memory: the two arrays of a graph as lines of 128 bytes, the first of them
  * interleaved over the GPUs, the others in host memory that kernels read over the link; and
  * batches, each with memory for the largest possible one.
+ *
+ * Lines are loaded and viewed like rows of 128 bytes, with the code for rows.
  */
 #include <string.h>
 
@@ -12,10 +14,10 @@
 
 #define LINE_BYTES 128u
 
-/* One array's memory. */
+/* The memory of one array. */
 struct array_memory {
-	void *gpu[RUNG_GPUS_MAX];
-	unsigned char *host;
+	void *gpu[RUNG_GPUS_MAX]; /* the shares of the first lines */
+	unsigned char *host;      /* the other lines, pinned; NULL: none */
 	uint64_t host_bytes;
 };
 
@@ -23,21 +25,21 @@ struct rung__device_sampler {
 	struct rung__device *device;
 	struct rung__cuda_sampler cuda;
 	struct array_memory indptr, indices;
-	unsigned block_count;
-	uint64_t workspace_bytes;
+	unsigned block_count;     /* bound of the grids */
+	uint64_t workspace_bytes; /* per batch */
 };
 
 struct rung__device_batch {
 	struct rung__device_sampler *sampler;
 	struct rung__cuda_sample sample;
-	cudaEvent_t done;
-	void *report_page;
+	cudaEvent_t done;  /* after the batch, on its stream */
+	void *report_page; /* pinned: the kernels write the report there */
 	uint64_t report_bytes;
 };
 
 /* ---- the graph ---- */
 
-/* Lines that do not fit on the GPUs. */
+/* Loads the lines that are not on the GPUs into pinned host memory. */
 static int open_host_lines(struct rung__device *device, const struct rung__features *file,
                            uint64_t first, uint64_t lines, struct array_memory *memory)
 {
@@ -48,11 +50,13 @@ static int open_host_lines(struct rung__device *device, const struct rung__featu
 	memory->host_bytes = rung__align_up(lines * LINE_BYTES, RUNG__PAGE_BYTES);
 	memory->host = rung__map_pages(memory->host_bytes);
 	if (!memory->host)
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " bytes of the graph",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "%s: out of memory for %" PRIu64 " bytes of the graph",
 		                  file->files[0].path, memory->host_bytes);
 	rc = rung__row_loader_open(file, &loader);
 	if (rc < 0)
 		return rc;
+	/* the last line may be longer than the file */
 	rc = rung__row_loader_read(
 		&loader, 0, begin,
 		RUNG__MIN(lines * LINE_BYTES, file->layout.file_bytes[0] - begin), memory->host);
@@ -61,6 +65,7 @@ static int open_host_lines(struct rung__device *device, const struct rung__featu
 	              : rung__gpu_pin(device, "the graph", memory->host, memory->host_bytes, false);
 }
 
+/* Loads an array and sets its views. The caller closes `memory`, also after a failure. */
 static int open_array(struct rung__device *device, const struct rung__graph_array *array,
                       struct rung__cuda_array *cuda, struct array_memory *memory)
 {
@@ -70,7 +75,7 @@ static int open_array(struct rung__device *device, const struct rung__graph_arra
 	void *host;
 	int view, rc = 0;
 
-	file.layout.row_bytes = file.layout.row_stride = LINE_BYTES;
+	file.layout.row_bytes = file.layout.row_stride = LINE_BYTES; /* a line is a row */
 	if (on_gpu.row_count > 0)
 		rc = rung__gpu_alloc_shares(device, "lines of the graph", on_gpu.row_count,
 		                            LINE_BYTES, 1, memory->gpu);
@@ -101,6 +106,7 @@ static void close_array(struct rung__device *device, struct array_memory *memory
 	rung__unmap_pages(memory->host, memory->host_bytes);
 }
 
+/* The worst case, limited by the caller's numbers. The room must not decrease from hop to hop. */
 static int set_room(struct rung__cuda_sampler *cuda, const struct rung__sampler_args *args)
 {
 	struct rung__cuda_sample_room *room = &cuda->room;
@@ -176,7 +182,7 @@ uint64_t rung__gpu_sampler_vertices_max(const struct rung__device_sampler *sampl
 
 /* ---- batches ---- */
 
-/* Nothing once *rc is a failure, which this sets. */
+/* Allocates memory of a batch. Does nothing if *rc is a failure already, and sets *rc. */
 static void *take(const struct rung__device_sampler *sampler, uint64_t count, uint64_t item_bytes,
                   int *rc)
 {
@@ -191,6 +197,7 @@ static void *take(const struct rung__device_sampler *sampler, uint64_t count, ui
 	return memory;
 }
 
+/* For the largest batch that the room allows, so that a launch allocates nothing. */
 static int alloc_outputs(const struct rung__device_sampler *sampler,
                          struct rung__cuda_sample *sample)
 {
@@ -214,6 +221,7 @@ void rung__gpu_batch_close(struct rung__device_batch *batch)
 	struct rung__device *device = batch->sampler->device;
 	int before;
 
+	/* also after a failed open; NULL members are accepted */
 	(void)rung__gpu_enter(device->gpu, &before);
 	if (batch->done && before != RUNG__GPU_EXITING)
 		(void)cudaEventDestroy(batch->done);
@@ -245,7 +253,7 @@ int rung__gpu_batch_open(struct rung__device_sampler *sampler,
 	batch->sample.report = batch->report_page;
 	rc = batch->report_page
 	             ? rung__gpu_enter(device->gpu, &before)
-	             : rung__fail(RUNG_E_NOMEM, "cuda: no memory for the report of a batch");
+	             : rung__fail(RUNG_E_NOMEM, "cuda: out of memory for the report of a batch");
 	if (rc == 0) {
 		rc = rung__gpu_pin(device, "the report of a batch", batch->report_page,
 		                   batch->report_bytes, false);
@@ -275,6 +283,7 @@ int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, ui
 	batch->sample.seeds = seeds;
 	batch->sample.seed_count = seed_count;
 	batch->sample.batch_key = batch_key;
+	/* a report of the previous batch must not pass for this one's */
 	batch->sample.report->outcome = RUNG__CUDA_SAMPLE_NOT_YET;
 	rc = rung__cuda_sample_launch(&sampler->cuda, &batch->sample, sampler->block_count, stream);
 	if (rc == 0)
@@ -283,6 +292,7 @@ int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, ui
 	return rung__gpu_end(device, stream, rc, before);
 }
 
+/* The report is complete when the event has passed. It is checked by rung__cuda_sample_status(). */
 int rung__gpu_sampled(struct rung__device_batch *batch, bool block,
                       struct rung__sampled *sampled_out)
 {

@@ -216,7 +216,7 @@ Test(gpu_errors, a_failed_ipc_handle_fails_sharing_or_attaching)
 	live = sim_live();
 	sim_fail("cudaIpcGetMemHandle", 2, cudaErrorUnknown);
 	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &creator), RUNG_E_IO);
-	cr_assert(strstr(rung_last_error(), "naming GPU memory"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "exporting GPU memory"), "%s", rung_last_error());
 	cr_assert_eq(sim_live(), live);
 	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &creator), 0, "%s", rung_last_error());
 	live = sim_live();

@@ -49,8 +49,7 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 		                  "scatter kernel: %" PRIu64 " rows, at most %" PRIu32, s->count,
 		                  UINT32_MAX);
 	if (s->end.word && !s->blocks_done)
-		return rung__fail(RUNG_E_INVAL,
-		                  "scatter kernel: a word requires a count of blocks");
+		return rung__fail(RUNG_E_INVAL, "scatter kernel: a word without a count of blocks");
 	if (s->offset_align & (s->offset_align - 1))
 		return rung__fail(RUNG_E_INVAL,
 		                  "scatter kernel: an alignment of %" PRIu64

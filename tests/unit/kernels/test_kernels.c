@@ -33,7 +33,7 @@ Test(kernels, arguments_are_checked_before_the_device)
 	struct rung__cuda_scatter scatter = { .row_bytes = 0 };
 
 	cr_assert_eq(rung__cuda_gather_launch(&gather, 1, NULL), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "give i32, u32, i64 or u64"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "use i32, u32, i64 or u64"), "%s", rung_last_error());
 	cr_assert_eq(rung__cuda_scatter_launch(&scatter, 1, NULL), RUNG_E_INVAL);
 }
 

@@ -123,8 +123,7 @@ def make_loader(args):
 def main():
     parser = make_parser(__doc__)
     parser.add_argument("--features", choices=("rung", "memmap", "memory"), default="rung")
-    parser.add_argument("--source",
-                        help=".npy file of features by original vertex, for memmap and memory")
+    parser.add_argument("--source", help=".npy of features by vertex, for memmap and memory")
     parser.add_argument("--host", default=None,
                         help="host memory of the store (default: half of the free memory)")
     parser.add_argument("--test", metavar="SPLIT",

@@ -16,6 +16,17 @@ from .store import Store, attach
 from .store import open as open_store
 
 
+def _local_rank() -> int:
+    """Return the rank on this machine. Raises InvalidError if torch.distributed is not set up."""
+    if not dist.is_initialized():
+        raise InvalidError("torch.distributed is not initialised; start with torchrun and call "
+                           "init_process_group() first")
+    if "LOCAL_RANK" not in os.environ:
+        raise InvalidError("LOCAL_RANK is not set; start with torchrun, or set it to the rank on "
+                           "this machine")
+    return int(os.environ["LOCAL_RANK"])
+
+
 def _share_path() -> str:
     """Return a path that all ranks of a job on a machine agree on, and no other job uses."""
     job = "-".join(os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_PORT"))
@@ -52,15 +63,9 @@ def open(path: Union[str, os.PathLike], *, share: Optional[Union[str, os.PathLik
         Error: opening or attaching failed. All ranks raise if one fails, so that none waits
             forever; a rank that did not fail itself raises InvalidError with the other's message.
     """
-    if not dist.is_initialized():
-        raise InvalidError("torch.distributed is not initialised; start with torchrun and call "
-                           "init_process_group() first")
-    if "LOCAL_RANK" not in os.environ:
-        raise InvalidError("LOCAL_RANK is not set; start with torchrun, or set it to the rank on "
-                           "this machine")
+    local_rank = _local_rank()
     share_path = os.fspath(share) if share is not None else _share_path()
-    store, error = None, None
-    local_rank, machine, on_gpu = int(os.environ["LOCAL_RANK"]), os.uname().nodename, False
+    store, error, machine, on_gpu = None, None, os.uname().nodename, False
     try:
         # First turn: the first rank of each machine opens. Second turn: the others attach, which
         # needs the socket. All ranks exchange errors after each turn.

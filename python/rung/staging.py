@@ -356,26 +356,21 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
         labels: [vertices, ...]
         splits: ids [K] or bool [vertices] by name of the split; the score uses "train"
         arrays: further arrays [vertices, ...] by name
-        undirected: add the reverse of each edge, except for self loops
-        dedup: keep one of equal edges; lists of neighbours are then sorted
-        vertex_count: number of vertices, which must equal the number of feature rows; 0: that
-            number
+        undirected, dedup: add the reverse of each edge; keep one of equal edges
+        vertex_count: number of vertices, which must be that of the feature rows; 0: that number
         score: "blend" (default), "expected", "presample", "ppr", "wrpagerank", "rpagerank" or
             "degree"
         score_source: float32 [vertices] that ranks the rows, instead of `score`
-        fanouts, batch_size, draws: how training will sample: fanouts with hop 0 first (default
-            25, 10), -1: all neighbours; seeds per batch (default 1024); "all" (DGL) or "new" (PyG)
+        fanouts, batch_size, draws: how training will sample: hop 0 first (default 25, 10), -1: all
+            neighbours; seeds per batch (default 1024); "all" (DGL) or "new" (PyG)
         seed: seed of scores that draw
-        memory: most memory to use: bytes or "4GiB" (default: a quarter of RAM, or less if less is
-            free)
+        memory: limit: bytes or "4GiB" (default: 1/4 of RAM, or 3/4 of free memory if that is less)
         threads: number of threads; 0: OpenMP's number
         force: replace `out` if it is a staged data set
-        resume: continue an interrupted run. All sources must be files, because arrays in memory
-            cannot be recognised. If this job has finished `out` already, its files are checked and
-            nothing is written (`already_staged`)
+        resume: continue an interrupted run. All sources must be files: arrays in memory cannot be
+            recognised. If `out` is complete, it is checked and nothing is written
         dry_run: check inputs and free space and return an estimate, but write nothing
-        in_place: leave the features in their file, which must then not change as long as `out` is
-            used
+        in_place: leave the features in their file, which must not change while `out` is used
         row_order, pad, stripe: see rung-stage(1)
         progress: True (tqdm), or a function of (step, done, total). An exception in it cancels
             staging, as Ctrl-C does
@@ -384,8 +379,7 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
         A `StageResult`.
 
     Raises:
-        ExistsError: `out` exists, or a half-done folder of another job.
-        BusyError: another process stages to `out`.
+        ExistsError, BusyError: `out` exists, or another job or process is staging to it.
         NotFoundError, FormatError, RangeError: a source does not exist, or is malformed.
         CorruptError: a written file or an input changed during the run; nothing is published.
         InvalidError: an argument is invalid, or `memory` is too small (`min_bytes` works).

@@ -202,7 +202,7 @@ def test_a_failed_read_names_file_and_offset(gated, staged):
         hot = store.gather(np.arange(100), ranks=True)      # from memory
         gate.fail(0)
         assert same(store.gather(ids), expected)
-    assert same(store.gather(np.arange(100), ranks=True), hot)
+        assert same(store.gather(np.arange(100), ranks=True), hot)
         before = len(gc.get_objects())
         gate.fail(errno.EIO)
         for _ in range(20):

@@ -47,7 +47,7 @@ class Stream:
 
 class ExternalStream(Stream):
     def __init__(self, stream_ptr, device=None):  # pylint: disable=redefined-outer-name
-        assert stream_ptr % 2 == 0, "torch takes an odd handle for one of its own streams"
+        assert stream_ptr % 2 == 0, "torch takes an odd handle for its own stream"
         super().__init__(device, stream_ptr)
 
 

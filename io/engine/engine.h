@@ -42,8 +42,8 @@ struct rung__engine_report {
 
 struct rung__engine_ops {
 	const char *name;
-	enum rung_engine id; /* its public name */
-	const char *unasked; /* NULL: tried by default; otherwise the reason why it is opt-in */
+	enum rung_engine id;    /* its public name */
+	const char *opt_in_why; /* NULL: tried by default; otherwise the reason why it is opt-in */
 	/* meaning of EOPNOTSUPP at the first read; NULL: no special meaning */
 	const char *unsupported;
 	bool direct; /* it bypasses the page cache, whatever the flags of the descriptor */

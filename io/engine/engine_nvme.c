@@ -237,8 +237,8 @@ static int nvme_submit(struct rung__engine *ring, const struct rung__fetch *fetc
 const struct rung__engine_ops rung__engine_nvme = {
 	.name = "nvme",
 	.id = RUNG_ENGINE_NVME,
-	.unasked = "opt-in: it reads the disk under the file, which must not change while the "
-		   "store is open",
+	.opt_in_why = "opt-in: it reads the disk under the file, which must not change while the "
+		      "store is open",
 	.direct = true,
 	.maps = true,
 	.open = nvme_open,

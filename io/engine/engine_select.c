@@ -94,8 +94,8 @@ static int probe(const struct rung__reader *reader, struct rung__engine_report *
 
 /* Open an engine and probe it. @return 0 with the engine in use; otherwise -errno with report->why,
  * and the engine closed */
-static int try(struct rung__reader *reader, const struct rung__engine_ops *ops,
-               struct rung__engine_report *report)
+static int try_engine(struct rung__reader *reader, const struct rung__engine_ops *ops,
+                      struct rung__engine_report *report)
 {
 	struct rung__engine_args engine_args = { reader->fd, reader->args.pool,
 		                                 reader->args.pool_bytes,
@@ -135,10 +135,10 @@ static void add_failed(struct rung__reader *reader, const char *name, int rc, co
 }
 
 /* Record the engine in use, and the features that it lacks. */
-static void add_used(struct rung__reader *reader, enum rung_engine asked,
+static void add_used(struct rung__reader *reader, enum rung_engine requested,
                      const struct rung__engine_report *report)
 {
-	if (asked == RUNG_ENGINE_PREAD)
+	if (requested == RUNG_ENGINE_PREAD)
 		rung__why_add(reader->engine_why, sizeof(reader->engine_why),
 		              "pread was requested");
 	add_step(reader, reader->ops->name, "");
@@ -155,15 +155,15 @@ static void add_used(struct rung__reader *reader, enum rung_engine asked,
 }
 
 /* Whether to try an engine: the requested one, or with AUTO each one that is not opt-in. */
-static bool is_wanted(const struct rung__engine_ops *ops, enum rung_engine asked)
+static bool is_wanted(const struct rung__engine_ops *ops, enum rung_engine requested)
 {
-	return asked == RUNG_ENGINE_AUTO ? !ops->unasked : ops->id == asked;
+	return requested == RUNG_ENGINE_AUTO ? !ops->opt_in_why : ops->id == requested;
 }
 
 /* The failure when no engine works. `rc` is the status of the last one; 0: none was tried. */
 static int abandon(const struct rung__reader *reader, int rc)
 {
-	const enum rung_engine asked = reader->args.engine;
+	const enum rung_engine requested = reader->args.engine;
 
 	/* the requested engine is not in the list: only those that need io_uring can be missing */
 	if (rc == 0)
@@ -171,7 +171,7 @@ static int abandon(const struct rung__reader *reader, int rc)
 		                  "%s: the requested engine needs io_uring, which is not built "
 		                  "in: " RUNG_WHY_IO_URING "; use engine auto or pread",
 		                  reader->path);
-	if (asked == RUNG_ENGINE_AUTO || asked == RUNG_ENGINE_PREAD)
+	if (requested == RUNG_ENGINE_AUTO || requested == RUNG_ENGINE_PREAD)
 		return rung__fail(RUNG_E_IO, "%s: no engine can read it: %s", reader->path,
 		                  reader->engine_why);
 	return rung__fail(RUNG_E_NOSUP, "%s: engine %s: %s; use engine auto or pread", reader->path,
@@ -180,10 +180,10 @@ static int abandon(const struct rung__reader *reader, int rc)
 
 int rung__engine_select(struct rung__reader *reader)
 {
-	const enum rung_engine asked = reader->args.engine;
+	const enum rung_engine requested = reader->args.engine;
 	int rc = 0;
 
-	if (!RUNG_HAVE_IO_URING && asked == RUNG_ENGINE_AUTO) {
+	if (!RUNG_HAVE_IO_URING && requested == RUNG_ENGINE_AUTO) {
 		rung__why_add(reader->engine_why, sizeof(reader->engine_why),
 		              "io_uring is not built in: " RUNG_WHY_IO_URING);
 		add_step(reader, "io_uring", reader->engine_why);
@@ -192,20 +192,21 @@ int rung__engine_select(struct rung__reader *reader)
 		const struct rung__engine_ops *ops = engines[i];
 		struct rung__engine_report report = { .part_count = 0 };
 
-		if (!is_wanted(ops, asked)) {
+		if (!is_wanted(ops, requested)) {
 			add_step(reader, ops->name,
-			         ops->unasked ? ops->unasked : "another engine was requested");
+			         ops->opt_in_why ? ops->opt_in_why
+			                         : "another engine was requested");
 			continue;
 		}
-		rc = try(reader, ops, &report);
+		rc = try_engine(reader, ops, &report);
 		if (rc == 0) {
-			add_used(reader, asked, &report);
+			add_used(reader, requested, &report);
 			return 0;
 		}
 		add_failed(reader, ops->name, rc, report.why);
 		/* after a timeout the read may still write to the pool: another engine must not
 		 * use it */
-		if (asked != RUNG_ENGINE_AUTO || rc == -ETIMEDOUT)
+		if (requested != RUNG_ENGINE_AUTO || rc == -ETIMEDOUT)
 			break;
 	}
 	return abandon(reader, rc);

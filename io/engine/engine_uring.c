@@ -56,7 +56,7 @@ const struct rung__engine_ops rung__engine_io_uring = {
 const struct rung__engine_ops rung__engine_io_uring_poll = {
 	.name = "io_uring_poll",
 	.id = RUNG_ENGINE_IO_URING_POLL,
-	.unasked = "opt-in: it keeps a core busy while reads are in flight",
+	.opt_in_why = "opt-in: it keeps a core busy while reads are in flight",
 	.unsupported = "the disk's driver has no queues for polling (nvme.poll_queues=N at boot "
 		       "creates them), or the file system does not poll",
 	.direct = true,

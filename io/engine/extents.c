@@ -28,7 +28,7 @@
 	 FIEMAP_EXTENT_DATA_ENCRYPTED | FIEMAP_EXTENT_NOT_ALIGNED | FIEMAP_EXTENT_DATA_INLINE |    \
 	 FIEMAP_EXTENT_DATA_TAIL | FIEMAP_EXTENT_UNWRITTEN)
 
-static int say(struct rung__engine_report *report, int err, const char *what)
+static int refuse(struct rung__engine_report *report, int err, const char *what)
 {
 	return rung__engine_refuse(report, -err, "%s", what);
 }
@@ -51,11 +51,11 @@ static int check_file_system(int fd, struct rung__engine_report *report)
 		return 0;
 	/* on XFS also check the device: files may be on a separate, real-time one */
 	if ((unsigned long)fs.f_type != XFS_MAGIC)
-		return say(report, ENOTSUP, "the file is neither on ext4 nor on XFS");
+		return refuse(report, ENOTSUP, "the file is neither on ext4 nor on XFS");
 	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr) != 0)
 		return format_errno(report, errno, "XFS does not report the file's attributes");
 	if (attr.fsx_xflags & FS_XFLAG_REALTIME)
-		return say(report, ENOTSUP, "the file is on the real-time device of its XFS");
+		return refuse(report, ENOTSUP, "the file is on the real-time device of its XFS");
 	return 0;
 }
 
@@ -88,28 +88,28 @@ static int add_all(struct rung__extents *extents, const struct fiemap *map,
 		extents->list, extents->count + map->fm_mapped_extents, sizeof(*list));
 
 	if (!list)
-		return say(report, ENOMEM, "out of memory");
+		return refuse(report, ENOMEM, "out of memory");
 	extents->list = list;
 	for (unsigned i = 0; i < map->fm_mapped_extents; i++) {
 		const struct fiemap_extent *from = &map->fm_extents[i];
 
 		if (from->fe_flags & FLAGS_REFUSED)
-			return say(report, ENOTSUP,
-			           "the bytes on the disk differ from the file's (compressed, "
-			           "encrypted, inline or not written)");
+			return refuse(report, ENOTSUP,
+			              "the bytes on the disk differ from the file's (compressed, "
+			              "encrypted, inline or not written)");
 		list[extents->count++] =
 			(struct rung__extent){ from->fe_logical,
 			                       extents->device.partition_at + from->fe_physical,
 			                       from->fe_length };
 	}
 	if (extents->count > EXTENTS_MAX)
-		return say(report, ENOTSUP, "the file has too many extents");
+		return refuse(report, ENOTSUP, "the file has too many extents");
 	return 0;
 }
 
 /* Query all extents, ASK_MAX per call. @param map  with room for ASK_MAX extents */
-static int ask(int fd, struct rung__extents *extents, struct fiemap *map,
-               struct rung__engine_report *report)
+static int query_extents(int fd, struct rung__extents *extents, struct fiemap *map,
+                         struct rung__engine_report *report)
 {
 	uint64_t from = 0;
 
@@ -153,15 +153,16 @@ int rung__extents_load(int fd, struct rung__extents *extents_out,
 	if (fstat(fd, &st) != 0)
 		return format_errno(report, errno, "the size of the file cannot be queried");
 	if (!rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &extents.device))
-		return say(report, ENOTSUP, "/sys has no disk for the file system");
+		return refuse(report, ENOTSUP, "/sys has no disk for the file system");
 	extents.file_bytes = (uint64_t)st.st_size;
 	map = rung__malloc(sizeof(*map) + ASK_MAX * sizeof(map->fm_extents[0]));
-	rc = map ? ask(fd, &extents, map, report) : say(report, ENOMEM, "out of memory");
+	rc = map ? query_extents(fd, &extents, map, report)
+	         : refuse(report, ENOMEM, "out of memory");
 	rung__free(map);
 	if (rc == 0) {
 		against = rung__extents_join(&extents);
 		if (against)
-			rc = say(report, ENOTSUP, against);
+			rc = refuse(report, ENOTSUP, against);
 	}
 	if (rc < 0) {
 		rung__extents_free(&extents);

@@ -188,7 +188,7 @@ static int send_and_wait(struct rung__engine *ring, uint32_t want, uint64_t time
 }
 
 /* Take up to `max` completions that are available, without waiting. */
-static uint32_t take(struct rung__engine *ring, struct rung__fetched *fetched, uint32_t max)
+static uint32_t reap_ready(struct rung__engine *ring, struct rung__fetched *fetched, uint32_t max)
 {
 	struct io_uring_cqe *cqe;
 	uint32_t count = 0;
@@ -215,7 +215,7 @@ static int poll_and_accept(struct rung__engine *ring, uint32_t want, uint64_t ti
 
 	do { /* reap at once: the kernel does not poll the device while completions are pending */
 		rc = end_of_wait(io_uring_submit_and_get_events(&ring->ring));
-		count += take(ring, fetched + count, max - count);
+		count += reap_ready(ring, fetched + count, max - count);
 	} while (rc == 0 && count < want && count < max && rung__now_ns() < until_ns);
 	return count > 0 ? (int)count : rc;
 }
@@ -230,6 +230,6 @@ int rung__ring_reap(struct rung__engine *ring, uint32_t want, uint64_t timeout_n
 	if (ring->polls)
 		return poll_and_accept(ring, want, timeout_ns, fetched, max);
 	rc = send_and_wait(ring, want, timeout_ns);
-	return rc < 0 ? rc : (int)take(ring, fetched, max);
+	return rc < 0 ? rc : (int)reap_ready(ring, fetched, max);
 }
 #endif

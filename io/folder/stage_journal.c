@@ -150,20 +150,20 @@ const char *rung__journal_last_of(const struct rung__journal *journal, const cha
 }
 
 /* Make sure that `bytes` more fit in `pending`. */
-static int make_room(struct rung__journal *journal, uint64_t bytes)
+static int reserve(struct rung__journal *journal, uint64_t bytes)
 {
-	uint64_t room = journal->pending_room ? journal->pending_room : 4096;
+	uint64_t capacity = journal->pending_capacity ? journal->pending_capacity : 4096;
 	char *pending;
 
-	if (journal->pending_bytes + bytes <= journal->pending_room)
+	if (journal->pending_bytes + bytes <= journal->pending_capacity)
 		return 0;
-	while (room < journal->pending_bytes + bytes)
-		room *= 2;
-	pending = rung__realloc_array(journal->pending, room, 1);
+	while (capacity < journal->pending_bytes + bytes)
+		capacity *= 2;
+	pending = rung__realloc_array(journal->pending, capacity, 1);
 	if (!pending)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes", journal->path, room);
+		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes", journal->path, capacity);
 	journal->pending = pending;
-	journal->pending_room = room;
+	journal->pending_capacity = capacity;
 	return 0;
 }
 
@@ -171,7 +171,7 @@ static int make_room(struct rung__journal *journal, uint64_t bytes)
 static int add_text(struct rung__journal *journal, const char *text, size_t bytes)
 {
 	char digits[RUNG__CHECKSUM_DIGITS + 1], *to;
-	int rc = make_room(journal, HEAD_BYTES + bytes + 1);
+	int rc = reserve(journal, HEAD_BYTES + bytes + 1);
 
 	if (rc < 0)
 		return rc;

@@ -30,7 +30,7 @@ struct rung__journal {
 	 * new journal. Lines of this run are not added */
 	char *text;
 	char *pending; /* lines that are not written yet, with their checksums */
-	uint64_t pending_bytes, pending_room; /* used and allocated bytes of `pending` */
+	uint64_t pending_bytes, pending_capacity; /* used and allocated bytes of `pending` */
 	uint64_t bytes; /* of the file, up to the end of the last valid line */
 	uint64_t lines_added;
 };

@@ -62,7 +62,7 @@ int rung__preset_set_year(struct rung__preset *p, const char *spec)
 	return 0;
 }
 
-bool rung__preset_there(const char *path, uint64_t *bytes_out)
+bool rung__preset_exists(const char *path, uint64_t *bytes_out)
 {
 	struct stat st;
 
@@ -83,7 +83,7 @@ int rung__preset_find(struct rung__preset *p, const char *const *inside, const c
 
 		if (!path)
 			return RUNG_E_NOMEM;
-		if (rung__preset_there(path, &bytes)) {
+		if (rung__preset_exists(path, &bytes)) {
 			p->dir = rung__preset_text(p, "%s%s%s", p->root, slash, *inside);
 			return p->dir ? 0 : RUNG_E_NOMEM;
 		}
@@ -106,7 +106,7 @@ int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
 
 	if (!path)
 		return RUNG_E_NOMEM;
-	if (!rung__preset_there(path, &bytes))
+	if (!rung__preset_exists(path, &bytes))
 		return rung__fail(RUNG_E_NOENT,
 		                  "%s: missing: %s of %s; unpack the data set again, or give their "
 		                  "file with the option for it",
@@ -158,7 +158,7 @@ int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_
 	*spec_out = path;
 	if (rc < 0 || npy)
 		return rc < 0 ? rc : npy_rows(path, rows_out);
-	rung__preset_there(path, &bytes); /* otherwise bytes stays 0, which is an error */
+	rung__preset_exists(path, &bytes); /* otherwise bytes stays 0, which is an error */
 	if (bytes == 0 || bytes % row_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has no .npy header, and its %" PRIu64

@@ -134,7 +134,7 @@ static int find_full(struct rung__preset *p, const char **path_out)
 
 		if (!path)
 			return RUNG_E_NOMEM;
-		if (rung__preset_there(path, &bytes)) {
+		if (rung__preset_exists(path, &bytes)) {
 			*path_out = path;
 			return 0;
 		}
@@ -153,13 +153,13 @@ static int check_full(struct rung__preset *p, const char *path, const struct mag
 
 	if (!flag)
 		return RUNG_E_NOMEM;
-	if (!rung__preset_there(flag, &bytes))
+	if (!rung__preset_exists(flag, &bytes))
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: may be incomplete: %s, which the script writes last, is "
 		                  "missing; run the script again, create that file if the array is "
 		                  "complete, or use only the papers",
 		                  path, flag);
-	rung__preset_there(path, &bytes);
+	rung__preset_exists(path, &bytes);
 	if (rung__mul(counts->all, FEATURE_ITEMS * 2, &wanted) && bytes == wanted)
 		return 0;
 	return rung__fail(RUNG_E_FORMAT,

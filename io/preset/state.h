@@ -56,7 +56,7 @@ int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
 
 /** Whether a path is a regular file, or a link to one. @param bytes_out  its size; unchanged if it
  * is not */
-bool rung__preset_there(const char *path, uint64_t *bytes_out);
+bool rung__preset_exists(const char *path, uint64_t *bytes_out);
 
 /**
  * The spec of a file that is either a .npy or raw bytes: rows of `row_items` items of `dtype`. The

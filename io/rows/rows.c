@@ -45,7 +45,7 @@ void rung__rows_fini(struct rung__rows *rows)
 	rows->bounce = NULL;
 }
 
-static int compare_places(const void *a, const void *b)
+static int compare_locations(const void *a, const void *b)
 {
 	const struct rung__row_location *x = a, *y = b;
 
@@ -111,7 +111,7 @@ int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_byte
 		rows->order[i] =
 			(struct rung__row_location){ .row = rung__id_get(ids, id_bytes, first + i),
 			                             .at = i };
-	qsort(rows->order, (size_t)count, sizeof(*rows->order), compare_places);
+	qsort(rows->order, (size_t)count, sizeof(*rows->order), compare_locations);
 	/* a loop over parts, not threads: all parts are done even if OpenMP grants fewer threads */
 #pragma omp parallel for num_threads(rows->threads) schedule(static, 1)
 	for (int part = 0; part < rows->threads; part++) {

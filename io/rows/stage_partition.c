@@ -68,7 +68,7 @@ uint64_t rung__partition_file_bytes(const struct rung__layout *layout,
 
 /* The state of partitioning. Only the thread that stages changes it, except for `next` and
  * rows->partition_sum: each chunk's row of `next` belongs to the thread that reads the chunk. */
-struct dealing {
+struct partitioning {
 	struct rung__stage_rows *rows;
 	uint64_t bucket_count, chunk_rows, batch_rows;
 	/* [bucket_count] bytes of each bucket, including the batch that is being written */
@@ -76,7 +76,7 @@ struct dealing {
 	uint64_t *written; /* [bucket_count] the same, without that batch */
 	/* [bucket_count + 1] for each area: the offset of each bucket's piece in it. A piece is the
 	 * incomplete page that the batch before began, and this batch's rows */
-	uint64_t *places[2];
+	uint64_t *offsets[2];
 	/* [chunks of a batch][bucket_count] number of the bucket's rows in the batch that precede
 	 * the chunk; a row index while chunks are read. 32 bits halve the table */
 	uint32_t *next;
@@ -86,12 +86,12 @@ struct dealing {
 };
 
 /* The bucket of a vertex: the range that contains its rank. */
-static uint64_t bucket_of(const struct dealing *dealing, uint64_t vertex)
+static uint64_t bucket_of(const struct partitioning *p, uint64_t vertex)
 {
-	const struct rung__stage *stage = dealing->rows->stage;
+	const struct rung__stage *stage = p->rows->stage;
 
 	return rung__id_get(stage->rank_of_vertex, stage->manifest->index_bytes, vertex) /
-	       dealing->rows->plan.range_rows;
+	       p->rows->plan.range_rows;
 }
 
 /* Bytes in a bucket's last page, if it is incomplete; otherwise 0. Direct writes cover whole pages,
@@ -106,43 +106,41 @@ static uint64_t tail_bytes(uint64_t filled)
  * threads place the rows of their chunks without locks, and the order within a bucket is that of
  * the source whichever chunk is read first.
  */
-static void plan_batch(struct dealing *dealing, uint64_t first, uint64_t count)
+static void plan_batch(struct partitioning *p, uint64_t first, uint64_t count)
 {
-	const uint64_t buckets = dealing->bucket_count,
-		       chunks = (count + dealing->chunk_rows - 1) / dealing->chunk_rows;
-	uint64_t *places = dealing->places[dealing->which], at = 0;
+	const uint64_t buckets = p->bucket_count,
+		       chunks = (count + p->chunk_rows - 1) / p->chunk_rows;
+	uint64_t *offsets = p->offsets[p->which], at = 0;
 
 	/* Count chunk c in row c + 1: after the sums, row c has the rows of all chunks before c,
 	 * and the last row has the totals. */
-	memset(dealing->next, 0, (size_t)((chunks + 1) * buckets * sizeof(*dealing->next)));
+	memset(p->next, 0, (size_t)((chunks + 1) * buckets * sizeof(*p->next)));
 	for (uint64_t i = 0; i < count; i++)
-		dealing->next[(i / dealing->chunk_rows + 1) * buckets +
-		              bucket_of(dealing, first + i)]++;
+		p->next[(i / p->chunk_rows + 1) * buckets + bucket_of(p, first + i)]++;
 	for (uint64_t c = 1; c <= chunks; c++) {
 		for (uint64_t b = 0; b < buckets; b++)
-			dealing->next[c * buckets + b] += dealing->next[(c - 1) * buckets + b];
+			p->next[c * buckets + b] += p->next[(c - 1) * buckets + b];
 	}
 	for (uint64_t b = 0; b < buckets; b++) {
-		const uint64_t rows = dealing->next[chunks * buckets + b];
+		const uint64_t rows = p->next[chunks * buckets + b];
 
-		places[b] = at;
-		at += rung__align_up(tail_bytes(dealing->filled[b]) +
-		                             rows * dealing->rows->layout.row_bytes,
+		offsets[b] = at;
+		at += rung__align_up(tail_bytes(p->filled[b]) + rows * p->rows->layout.row_bytes,
 		                     RUNG__PAGE_BYTES);
 	}
-	places[buckets] = at;
-	dealing->batch_first = first;
+	offsets[buckets] = at;
+	p->batch_first = first;
 }
 
 /* Copy the incomplete last page of a bucket to the start of its piece: from the area of the batch
  * before, which may still be in flight but does not change, or, when partitioning is resumed, from
  * the file. */
-static int begin_bucket(const struct dealing *dealing, uint64_t bucket, bool first_batch)
+static int begin_bucket(const struct partitioning *p, uint64_t bucket, bool first_batch)
 {
-	const struct rung__stage_rows *rows = dealing->rows;
-	const uint64_t filled = dealing->filled[bucket], page = filled - tail_bytes(filled);
-	unsigned char *to = rows->areas[dealing->which] + dealing->places[dealing->which][bucket];
-	const unsigned other = !dealing->which;
+	const struct rung__stage_rows *rows = p->rows;
+	const uint64_t filled = p->filled[bucket], page = filled - tail_bytes(filled);
+	unsigned char *to = rows->areas[p->which] + p->offsets[p->which][bucket];
+	const unsigned other = !p->which;
 
 	if (page == filled)
 		return 0;
@@ -150,8 +148,8 @@ static int begin_bucket(const struct dealing *dealing, uint64_t bucket, bool fir
 		return rung__direct_read(&rows->out[rung__bucket_file(rows, bucket)], to,
 		                         filled - page, rung__bucket_offset(rows, bucket) + page);
 	memcpy(to,
-	       rows->areas[other] + dealing->places[other][bucket] +
-	               (page - rung__align_down(dealing->written[bucket], RUNG__PAGE_BYTES)),
+	       rows->areas[other] + p->offsets[other][bucket] +
+	               (page - rung__align_down(p->written[bucket], RUNG__PAGE_BYTES)),
 	       (size_t)(filled - page));
 	return 0;
 }
@@ -160,21 +158,21 @@ static int begin_bucket(const struct dealing *dealing, uint64_t bucket, bool fir
 static void partition_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
                             const unsigned char *data)
 {
-	struct dealing *dealing = ctx;
-	const uint64_t row_bytes = dealing->rows->layout.row_bytes;
-	unsigned char *area = dealing->rows->areas[dealing->which];
-	const uint64_t *places = dealing->places[dealing->which];
-	uint32_t *next = dealing->next + chunk * dealing->bucket_count;
+	struct partitioning *p = ctx;
+	const uint64_t row_bytes = p->rows->layout.row_bytes;
+	unsigned char *area = p->rows->areas[p->which];
+	const uint64_t *offsets = p->offsets[p->which];
+	uint32_t *next = p->next + chunk * p->bucket_count;
 	uint64_t sum = 0;
 
 	for (uint64_t i = 0; i < count; i++) {
-		const uint64_t b = bucket_of(dealing, first + i);
+		const uint64_t b = bucket_of(p, first + i);
 
-		sum += rung__row_sum(dealing->rows, first + i, data + i * row_bytes);
-		memcpy(area + places[b] + tail_bytes(dealing->filled[b]) + next[b]++ * row_bytes,
+		sum += rung__row_sum(p->rows, first + i, data + i * row_bytes);
+		memcpy(area + offsets[b] + tail_bytes(p->filled[b]) + next[b]++ * row_bytes,
 		       data + i * row_bytes, (size_t)row_bytes);
 	}
-	atomic_fetch_add(&dealing->rows->partition_sum, sum);
+	atomic_fetch_add(&p->rows->partition_sum, sum);
 }
 
 /* Append a piece to its bucket. Runs in a job, for the batch before the one that is being filled:
@@ -182,121 +180,116 @@ static void partition_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t 
  * ended. */
 static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
 {
-	const struct dealing *dealing = ctx;
-	const struct rung__stage_rows *rows = dealing->rows;
-	const uint64_t page = rung__align_down(dealing->written[bucket], RUNG__PAGE_BYTES),
-		       bytes = dealing->filled[bucket] - page;
-	const unsigned other = !dealing->which;
+	const struct partitioning *p = ctx;
+	const struct rung__stage_rows *rows = p->rows;
+	const uint64_t page = rung__align_down(p->written[bucket], RUNG__PAGE_BYTES),
+		       bytes = p->filled[bucket] - page;
+	const unsigned other = !p->which;
 
 	(void)worker;
-	if (dealing->filled[bucket] == dealing->written[bucket])
+	if (p->filled[bucket] == p->written[bucket])
 		return 0;
 	rung__stage_step("write");
 	return rung__direct_write(&rows->out[rung__bucket_file(rows, bucket)],
-	                          rows->areas[other] + dealing->places[other][bucket],
+	                          rows->areas[other] + p->offsets[other][bucket],
 	                          rung__align_up(bytes, RUNG__PAGE_BYTES),
 	                          rung__bucket_offset(rows, bucket) + page);
 }
 
 /* Zero the rest of each piece's last page, and make this batch the one to be written. The writes of
  * the batch before must have ended: they use the same members. */
-static void end_batch(struct dealing *dealing, uint64_t count)
+static void end_batch(struct partitioning *p, uint64_t count)
 {
-	const uint64_t buckets = dealing->bucket_count,
-		       chunks = (count + dealing->chunk_rows - 1) / dealing->chunk_rows;
-	const uint64_t *places = dealing->places[dealing->which];
-	unsigned char *area = dealing->rows->areas[dealing->which];
+	const uint64_t buckets = p->bucket_count,
+		       chunks = (count + p->chunk_rows - 1) / p->chunk_rows;
+	const uint64_t *offsets = p->offsets[p->which];
+	unsigned char *area = p->rows->areas[p->which];
 
 	for (uint64_t b = 0; b < buckets; b++) {
-		const uint64_t bytes =
-			dealing->next[chunks * buckets + b] * dealing->rows->layout.row_bytes;
-		const uint64_t end = places[b] + tail_bytes(dealing->filled[b]) + bytes;
+		const uint64_t bytes = p->next[chunks * buckets + b] * p->rows->layout.row_bytes;
+		const uint64_t end = offsets[b] + tail_bytes(p->filled[b]) + bytes;
 
-		memset(area + end, 0, (size_t)(places[b + 1] - end));
-		dealing->written[b] = dealing->filled[b];
-		dealing->filled[b] += bytes;
+		memset(area + end, 0, (size_t)(offsets[b + 1] - end));
+		p->written[b] = p->filled[b];
+		p->filled[b] += bytes;
 	}
-	dealing->which = !dealing->which;
-	dealing->sum = dealing->rows->partition_sum;
+	p->which = !p->which;
+	p->sum = p->rows->partition_sum;
 }
 
 /* Record that the rows before `row` are in their buckets. The files are synced first: a line of the
  * journal must never describe data that a power failure can still remove. */
-static int sync_and_note(const struct dealing *dealing, uint64_t row)
+static int sync_and_note(const struct partitioning *p, uint64_t row)
 {
-	const struct rung__stage_rows *rows = dealing->rows;
+	const struct rung__stage_rows *rows = p->rows;
 	struct rung__journal *journal = &rows->stage->journal;
 	int rc = rung__rows_sync(rows);
 
 	/* the sum of the batch that was written, not of the one that was read in the meantime */
 	if (rc == 0)
-		rc = rung__journal_add(
-			journal, "partitioned %s %" PRIu64 " %" PRIu64 " %016" PRIx64,
-			rows->files[0].name, rows->plan.range_rows, row, dealing->sum);
+		rc = rung__journal_add(journal,
+		                       "partitioned %s %" PRIu64 " %" PRIu64 " %016" PRIx64,
+		                       rows->files[0].name, rows->plan.range_rows, row, p->sum);
 	return rc < 0 ? rc : rung__journal_commit(journal, -1);
 }
 
 /* Wait until the batch that ends before `row` is written, and record it. */
-static int settle(const struct dealing *dealing, struct rung__jobs **jobs, uint64_t row)
+static int finish_batch(const struct partitioning *p, struct rung__jobs **jobs, uint64_t row)
 {
-	const struct rung__stage_rows *rows = dealing->rows;
+	const struct rung__stage_rows *rows = p->rows;
 	int rc = rung__jobs_end(*jobs);
 
 	*jobs = NULL;
 	if (rc == 0)
-		rc = sync_and_note(dealing, row);
+		rc = sync_and_note(p, row);
 	return rc < 0 ? rc
 	              : rung__stage_advance(rows->stage, rows->what,
-	                                    dealing->batch_rows * rows->layout.row_bytes);
+	                                    p->batch_rows * rows->layout.row_bytes);
 }
 
 /* Read a batch into the area `which`, while the batch before is written from the other one. */
-static int partition_batch(struct dealing *dealing, uint64_t first, uint64_t count,
-                           bool first_batch)
+static int partition_batch(struct partitioning *p, uint64_t first, uint64_t count, bool first_batch)
 {
-	const struct rung__scan_span span =
-		rung__source_span(dealing->rows->src, &dealing->rows->source);
+	const struct rung__scan_span span = rung__source_span(p->rows->src, &p->rows->source);
 	int rc = 0;
 
-	plan_batch(dealing, first, count);
-	for (uint64_t b = 0; b < dealing->bucket_count && rc == 0; b++)
-		rc = begin_bucket(dealing, b, first_batch);
-	return rc < 0 ? rc
-	              : rung__scan(dealing->rows, &span, first, count, partition_chunk, dealing);
+	plan_batch(p, first, count);
+	for (uint64_t b = 0; b < p->bucket_count && rc == 0; b++)
+		rc = begin_bucket(p, b, first_batch);
+	return rc < 0 ? rc : rung__scan(p->rows, &span, first, count, partition_chunk, p);
 }
 
 /* Partition the rows from `first` on. The jobs that write are ended on every path, because they
- * refer to `dealing`. */
-static int partition_all(struct dealing *dealing, uint64_t first)
+ * refer to `p`. */
+static int partition_all(struct partitioning *p, uint64_t first)
 {
-	const uint64_t row_count = dealing->rows->row_count, begin = first;
+	const uint64_t row_count = p->rows->row_count, begin = first;
 	struct rung__jobs *jobs = NULL;
 	int rc = 0, failed;
 
 	while (first < row_count && rc == 0) {
-		const uint64_t count = RUNG__MIN(row_count - first, dealing->batch_rows);
+		const uint64_t count = RUNG__MIN(row_count - first, p->batch_rows);
 
-		rc = partition_batch(dealing, first, count, first == begin);
+		rc = partition_batch(p, first, count, first == begin);
 		if (rc == 0 && jobs)
-			rc = settle(dealing, &jobs, first);
+			rc = finish_batch(p, &jobs, first);
 		if (rc == 0) {
-			end_batch(dealing, count);
+			end_batch(p, count);
 			first += count;
-			rc = rung__jobs_start(WRITERS, dealing->bucket_count, write_bucket, dealing,
-			                      &jobs);
+			rc = rung__jobs_start(WRITERS, p->bucket_count, write_bucket, p, &jobs);
 		}
 	}
 	if (rc == 0 && jobs)
-		return settle(dealing, &jobs, row_count);
+		return finish_batch(p, &jobs, row_count);
 	failed = rung__jobs_end(jobs);
 	return failed < 0 ? failed : rc;
 }
 
 /* The number of rows that an earlier run has partitioned. The bytes that each bucket has of them
  * are not in the journal: they follow from the ranks of these rows, so they are counted again. */
-static uint64_t partitioned_before(struct dealing *dealing)
+static uint64_t partitioned_before(struct partitioning *p)
 {
-	const struct rung__stage_rows *rows = dealing->rows;
+	const struct rung__stage_rows *rows = p->rows;
 	const char *words =
 		rung__journal_last_of(&rows->stage->journal, "partitioned", rows->files[0].name);
 	uint64_t partitioned = 0;
@@ -307,45 +300,44 @@ static uint64_t partitioned_before(struct dealing *dealing)
 		partitioned = RUNG__MIN(strtoull(at, NULL, 10), rows->row_count);
 	}
 	for (uint64_t v = 0; v < partitioned; v++)
-		dealing->filled[bucket_of(dealing, v)] += rows->layout.row_bytes;
+		p->filled[bucket_of(p, v)] += rows->layout.row_bytes;
 	return partitioned;
 }
 
 /* Allocate the tables; stage_schedule.c has reserved memory for them. */
-static int alloc_memory(struct dealing *dealing)
+static int alloc_memory(struct partitioning *p)
 {
-	const struct rung__stage_rows *rows = dealing->rows;
+	const struct rung__stage_rows *rows = p->rows;
 	const uint64_t buckets = rows->plan.range_count;
 
-	dealing->bucket_count = buckets;
-	dealing->chunk_rows = rung__scan_chunk_rows(rows);
+	p->bucket_count = buckets;
+	p->chunk_rows = rung__scan_chunk_rows(rows);
 	/* each bucket's piece may begin and end with an incomplete page; `next` has 32 bits */
-	dealing->batch_rows = RUNG__MIN((rows->plan.area_bytes - buckets * 2 * RUNG__PAGE_BYTES) /
-	                                        rows->layout.row_bytes,
-	                                UINT32_MAX);
-	dealing->filled = rung__zalloc_array(buckets, sizeof(*dealing->filled));
-	dealing->written = rung__zalloc_array(buckets, sizeof(*dealing->written));
-	dealing->places[0] = rung__zalloc_array(buckets + 1, sizeof(**dealing->places));
-	dealing->places[1] = rung__zalloc_array(buckets + 1, sizeof(**dealing->places));
-	dealing->next = rung__malloc_array(
-		(dealing->batch_rows / dealing->chunk_rows + 2) * buckets, sizeof(*dealing->next));
-	if (dealing->filled && dealing->written && dealing->places[0] && dealing->places[1] &&
-	    dealing->next)
+	p->batch_rows = RUNG__MIN((rows->plan.area_bytes - buckets * 2 * RUNG__PAGE_BYTES) /
+	                                  rows->layout.row_bytes,
+	                          UINT32_MAX);
+	p->filled = rung__zalloc_array(buckets, sizeof(*p->filled));
+	p->written = rung__zalloc_array(buckets, sizeof(*p->written));
+	p->offsets[0] = rung__zalloc_array(buckets + 1, sizeof(**p->offsets));
+	p->offsets[1] = rung__zalloc_array(buckets + 1, sizeof(**p->offsets));
+	p->next =
+		rung__malloc_array((p->batch_rows / p->chunk_rows + 2) * buckets, sizeof(*p->next));
+	if (p->filled && p->written && p->offsets[0] && p->offsets[1] && p->next)
 		return 0;
 	return rung__fail(RUNG_E_NOMEM, "%s: a table of %" PRIu64 " buckets", rows->what, buckets);
 }
 
 int rung__stage_partition(struct rung__stage_rows *rows)
 {
-	struct dealing dealing = { .rows = rows };
-	int rc = alloc_memory(&dealing);
+	struct partitioning p = { .rows = rows };
+	int rc = alloc_memory(&p);
 
 	if (rc == 0)
-		rc = partition_all(&dealing, partitioned_before(&dealing));
-	rung__free(dealing.filled);
-	rung__free(dealing.written);
-	rung__free(dealing.places[0]);
-	rung__free(dealing.places[1]);
-	rung__free(dealing.next);
+		rc = partition_all(&p, partitioned_before(&p));
+	rung__free(p.filled);
+	rung__free(p.written);
+	rung__free(p.offsets[0]);
+	rung__free(p.offsets[1]);
+	rung__free(p.next);
 	return rc;
 }

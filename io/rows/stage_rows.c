@@ -155,8 +155,8 @@ static int commit(const struct rung__stage_rows *rows)
 }
 
 /* Wait until a range is written, and record it. */
-static int settle(struct rung__stage_rows *rows, struct rung__jobs **jobs,
-                  const struct rung__row_range *range)
+static int finish_range(struct rung__stage_rows *rows, struct rung__jobs **jobs,
+                        const struct rung__row_range *range)
 {
 	int rc = rung__jobs_end(*jobs);
 
@@ -187,7 +187,7 @@ static int write_ranges(struct rung__stage_rows *rows)
 
 		/* with one area the range before must be written before this one is filled */
 		if (jobs && rows->plan.area_count == 1)
-			rc = settle(rows, &jobs, before);
+			rc = finish_range(rows, &jobs, before);
 		if (rc == 0)
 			rc = rung__row_range_begin(rows, first, end,
 			                           rows->areas[i % rows->plan.area_count], range);
@@ -195,14 +195,14 @@ static int write_ranges(struct rung__stage_rows *rows)
 			rc = fill(rows, range);
 		range->partition_sum = rows->partition_sum;
 		if (rc == 0 && jobs)
-			rc = settle(rows, &jobs, before);
+			rc = finish_range(rows, &jobs, before);
 		if (rc == 0) {
 			/* now: the next range may be laid out in the same area */
 			rung__row_range_keep_tails(rows, range);
 			rc = rung__row_range_write(rows, range, &jobs);
 		}
 		if (rc == 0 && end == rows->row_count)
-			rc = settle(rows, &jobs, range);
+			rc = finish_range(rows, &jobs, range);
 		first = end;
 	}
 	failed = rung__jobs_end(jobs);

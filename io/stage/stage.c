@@ -158,7 +158,7 @@ static int check_written(struct rung__stage *stage)
 }
 
 /* Stage from scratch, or continue the work in OUT.partial. */
-static int stage_anew_or_on(struct rung__stage *stage)
+static int start_or_resume(struct rung__stage *stage)
 {
 	int rc = rung__stage_dir_acquire(&stage->dir, &stage->journal);
 
@@ -212,7 +212,7 @@ static int run(struct rung__stage *stage)
 		rc = rung__stripes_check(stage->opts.stripe_dirs, stage->opts.stripe_count);
 	if (rc < 0)
 		return rc;
-	return stage->opts.dry_run ? dry_run(stage) : stage_anew_or_on(stage);
+	return stage->opts.dry_run ? dry_run(stage) : start_or_resume(stage);
 }
 
 /* Free everything, after a failure too: all members are zero or -1 until they are set. Closing the

@@ -43,7 +43,7 @@ static int read_sums(struct rung__stage *stage)
 }
 
 /* Check the files of OUT. Its manifest is stage->manifest now. */
-static int check_found(struct rung__stage *stage)
+static int check_previous(struct rung__stage *stage)
 {
 	int rc = rung__stage_accept_sums(stage);
 
@@ -61,25 +61,25 @@ static int check_found(struct rung__stage *stage)
 	return rc;
 }
 
-/* Open OUT and read its manifest. RUNG_E_EXIST if it belongs to another job; *found_out may be set
- * after a failure, too. */
-static int open_found(struct rung__stage *stage, struct rung__manifest **found_out)
+/* Open OUT and read its manifest. RUNG_E_EXIST if it belongs to another job; *previous_out may be
+ * set after a failure, too. */
+static int open_previous(struct rung__stage *stage, struct rung__manifest **previous_out)
 {
 	int rc = rung__stage_dir_open_out(&stage->dir);
 
 	if (rc == 0)
-		rc = rung__manifest_read(stage->dir.fd, stage->dir.path, found_out);
-	return rc < 0 ? rc : rung__stage_job_check_finished(stage, (*found_out)->job);
+		rc = rung__manifest_read(stage->dir.fd, stage->dir.path, previous_out);
+	return rc < 0 ? rc : rung__stage_job_check_finished(stage, (*previous_out)->job);
 }
 
 int rung__stage_finished(struct rung__stage *stage, bool *finished_out)
 {
-	struct rung__manifest *found = NULL;
-	int rc = open_found(stage, &found);
+	struct rung__manifest *previous = NULL;
+	int rc = open_previous(stage, &previous);
 
 	*finished_out = false;
 	if (rc < 0) {
-		rung__manifest_destroy(found);
+		rung__manifest_destroy(previous);
 		rung__stage_dir_close_out(&stage->dir);
 		/* With `force` any other dataset is replaced, a damaged one too. A folder that
 		 * another process uses is not replaced, and out of memory is not a result. */
@@ -87,12 +87,12 @@ int rung__stage_finished(struct rung__stage *stage, bool *finished_out)
 	}
 	/* the report describes the dataset that was found */
 	rung__manifest_destroy(stage->manifest);
-	stage->manifest = found;
-	stage->report.score.iterations = found->score_iterations;
-	stage->report.score.batches_sampled = found->score_batches;
+	stage->manifest = previous;
+	stage->report.score.iterations = previous->score_iterations;
+	stage->report.score.batches_sampled = previous->score_batches;
 	stage->report.resumed = stage->report.already_staged = 1;
 	*finished_out = true;
-	rc = check_found(stage);
+	rc = check_previous(stage);
 	return rc < 0 || !stage->dir.published || stage->opts.dry_run
 	               ? rc
 	               : rung__stage_dir_finish(&stage->dir);

@@ -93,7 +93,7 @@ static void stat_line(struct lines *lines, const char *key, const char *spec, co
 		     (uintmax_t)st->st_ino);
 }
 
-static bool look(struct lines *lines, const char *spec, struct stat *st)
+static bool stat_source(struct lines *lines, const char *spec, struct stat *st)
 {
 	const bool found = rung__source_stat(spec, st) == 0;
 
@@ -108,7 +108,7 @@ static void source_line(struct lines *lines, const char *key, const char *spec)
 	if (!spec)
 		line(lines, key, "none");
 	else
-		stat_line(lines, key, spec, look(lines, spec, &st) ? &st : NULL);
+		stat_line(lines, key, spec, stat_source(lines, spec, &st) ? &st : NULL);
 }
 
 /* The line of an edge list. The part of its spec about ids is not part of the file's name. An
@@ -125,7 +125,7 @@ static void list_line(struct lines *lines, const char *key, const char *spec)
 	}
 	src = rung__format("%.*s", (int)parts.src_length, spec);
 	lines->failed |= !src;
-	stat_line(lines, key, spec, src && look(lines, src, &st) ? &st : NULL);
+	stat_line(lines, key, spec, src && stat_source(lines, src, &st) ? &st : NULL);
 	rung__free(src);
 }
 
@@ -141,7 +141,7 @@ static void columns_line(struct lines *lines, const char *key, const char *spec)
 	for (char *comma = pair ? strchr(pair, ',') : NULL; comma && !found;
 	     comma = strchr(comma + 1, ',')) {
 		*comma = '\0';
-		found = look(lines, pair, &left) && look(lines, comma + 1, &right);
+		found = stat_source(lines, pair, &left) && stat_source(lines, comma + 1, &right);
 		*comma = ',';
 	}
 	rung__free(pair);

@@ -63,9 +63,9 @@ int rung__verify_load_maps(struct rung__verify *v);
 
 /** A source with rows by original vertex, and the array that was staged from it. */
 struct rung__verify_rows {
-	const char *stage; /* step of the progress */
-	const char *spec;  /* of the source */
-	const char *name;  /* of the dataset's file; NULL: the features */
+	const char *step; /* step of the progress */
+	const char *spec; /* of the source */
+	const char *name; /* of the dataset's file; NULL: the features */
 	struct rung_source *src;
 	struct rung__layout layout; /* of the staged rows */
 	/* open after rung__verify_rows_open_staged(); use `layout`, not the one in it */

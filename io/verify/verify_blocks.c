@@ -40,10 +40,10 @@ static bool sum_known(const struct rung__verify *v, uint64_t block)
 /* Check one block with a separate read, after the read of several blocks has failed: only the
  * blocks that cannot be read are bad. */
 static bool block_good(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
-                       uint64_t sum, unsigned char *room)
+                       uint64_t sum, unsigned char *buffer)
 {
-	return rung__direct_read(file, room, bytes, offset) == 0 &&
-	       rung__checksum(room, (size_t)bytes) == sum;
+	return rung__direct_read(file, buffer, bytes, offset) == 0 &&
+	       rung__checksum(buffer, (size_t)bytes) == sum;
 }
 
 /* The file of an item; there are few, so they are searched one by one. */
@@ -58,7 +58,7 @@ static uint32_t file_of_item(const struct scan *scan, uint64_t item)
 
 /* Check the blocks of one item. Runs in several threads, which write the states of different
  * blocks. A bad block is not a failure: all blocks are checked for the report. */
-static int scan_item(void *ctx, uint64_t item, unsigned char *room)
+static int scan_item(void *ctx, uint64_t item, unsigned char *buffer)
 {
 	const struct scan *scan = ctx;
 	const uint32_t f = file_of_item(scan, item);
@@ -72,14 +72,14 @@ static int scan_item(void *ctx, uint64_t item, unsigned char *room)
 		scan->sums + (file->first_block - scan->files[0].first_block) + first;
 	unsigned char *states = rung__verify_states(scan->v, file) + first;
 	const bool there = direct->fd >= 0,
-		   whole = there && rung__direct_read(direct, room, bytes, offset) == 0;
+		   whole = there && rung__direct_read(direct, buffer, bytes, offset) == 0;
 
 	for (uint64_t i = 0; i < blocks; i++) {
 		const uint64_t at = i * RUNG__BLOCK_BYTES,
 			       part = RUNG__MIN(bytes - at, RUNG__BLOCK_BYTES);
 
-		if (whole ? rung__checksum(room + at, (size_t)part) != sums[i]
-		          : !there || !block_good(direct, offset + at, part, sums[i], room))
+		if (whole ? rung__checksum(buffer + at, (size_t)part) != sums[i]
+		          : !there || !block_good(direct, offset + at, part, sums[i], buffer))
 			states[i] = RUNG__BLOCK_BAD;
 	}
 	return 0;
@@ -119,14 +119,14 @@ static int open_files(struct scan *scan)
 	return 0;
 }
 
-/* Check all blocks of some files. @param stage  step of the progress */
+/* Check all blocks of some files. @param step  name of the step for the progress */
 static int scan_files(struct rung__verify *v, const struct rung__manifest_file *files,
-                      uint32_t count, const uint64_t *sums, const char *stage)
+                      uint32_t count, const uint64_t *sums, const char *step)
 {
 	struct scan scan = { .v = v, .files = files, .sums = sums, .file_count = count };
-	struct rung__pump pump = { .stage = stage,
+	struct rung__pump pump = { .step = step,
 		                   .threads = v->threads,
-		                   .room_bytes = RUNG__PUMP_READ_BYTES,
+		                   .buffer_bytes = RUNG__PUMP_READ_BYTES,
 		                   .memory_bytes = v->opts.memory_bytes,
 		                   .progress = v->opts.progress,
 		                   .progress_ctx = v->opts.progress_ctx,

@@ -25,14 +25,14 @@ struct lists {
 	uint64_t count;        /* number of lists to compare */
 	struct rung__features indptr_staged, indices_staged;
 	struct rung__direct indptr_file, indices_file; /* the same files, for direct reads */
-	uint64_t room_bytes; /* budget of the lists in memory: the members up to `differs` */
-	uint64_t first, end; /* lists in memory now, by their number among the `count` */
-	unsigned char *indptr_room, *ids_room; /* page-aligned */
+	uint64_t buffer_bytes; /* budget of the lists in memory: the members up to `differs` */
+	uint64_t first, end;   /* lists in memory now, by their number among the `count` */
+	unsigned char *indptr_buffer, *ids_buffer; /* page-aligned */
 	/* [end - first + 1] the list of number i has entries indptr[i] - indptr[0] to
 	 * indptr[i + 1] - indptr[0] of `ids`. All lists: a part of the file; sample: `starts` */
 	const uint64_t *indptr;
-	uint64_t *starts; /* sample: [end - first + 1] sums of lengths, in indptr_room */
-	const void *ids;  /* in ids_room */
+	uint64_t *starts; /* sample: [end - first + 1] sums of lengths, in indptr_buffer */
+	const void *ids;  /* in ids_buffer */
 	/* [end - first] set by any thread: the list differs */
 	unsigned char *differs;
 	uint64_t edges_done, edges_total; /* edges read from the source, for progress */
@@ -111,36 +111,36 @@ struct segment {
 };
 
 /* Read one piece of a segment to its place; the thread's own memory is not used. */
-static int read_piece(void *ctx, uint64_t item, unsigned char *room)
+static int read_piece(void *ctx, uint64_t item, unsigned char *buffer)
 {
 	const struct segment *s = ctx;
 	const uint64_t at = item * RUNG__PUMP_READ_BYTES;
 
-	(void)room;
+	(void)buffer;
 	return rung__direct_read(s->file, s->to + at,
 	                         RUNG__MIN(s->bytes - at, RUNG__PUMP_READ_BYTES), s->offset + at);
 }
 
 /* Read a long part of a file with several reads in flight.
- * @param room    [rung__span_room(bytes)] page-aligned
+ * @param room    [rung__span_buffer_bytes(bytes)] page-aligned
  * @param at_out  address of `offset` in the room */
 static int read_long(const struct lists *l, const struct rung__direct *file, uint64_t offset,
-                     uint64_t bytes, unsigned char *room, const void **at_out)
+                     uint64_t bytes, unsigned char *buffer, const void **at_out)
 {
 	const uint64_t begin = rung__align_down(offset, RUNG__PAGE_BYTES);
 	struct segment s = { .file = file,
 		             .offset = begin,
 		             .bytes = bytes > 0 ? offset - begin + bytes : 0,
-		             .to = room };
-	const struct rung__pump pump = { .stage = "staged lists",
+		             .to = buffer };
+	const struct rung__pump pump = { .step = "staged lists",
 		                         .threads = l->v->threads,
-		                         .room_bytes = 1, /* unused, but not 0 */
+		                         .buffer_bytes = 1, /* unused, but not 0 */
 		                         .ctx = &s,
 		                         .work = read_piece,
 		                         .item_count = (s.bytes + RUNG__PUMP_READ_BYTES - 1) /
 		                                       RUNG__PUMP_READ_BYTES };
 
-	*at_out = room + (offset - begin);
+	*at_out = buffer + (offset - begin);
 	return rung__pump_run(&pump);
 }
 
@@ -162,21 +162,21 @@ static int check_offsets(const struct lists *l, const uint64_t *offsets, uint64_
 }
 
 /* Three quarters of the memory are for ids, the rest for offsets and flags. */
-static uint64_t ids_room_of(const struct lists *l)
+static uint64_t ids_buffer_bytes(const struct lists *l)
 {
-	return l->room_bytes / 4 * 3;
+	return l->buffer_bytes / 4 * 3;
 }
 
 /* Bytes of ids that fit wherever they begin in the file: reads have whole pages. */
 static uint64_t ids_bytes_max(const struct lists *l)
 {
-	return ids_room_of(l) - 3 * (uint64_t)RUNG__PAGE_BYTES;
+	return ids_buffer_bytes(l) - 3 * (uint64_t)RUNG__PAGE_BYTES;
 }
 
 /* Number of lists whose offsets and comparison flags fit in the remaining budget. */
 static uint64_t lists_max(const struct lists *l)
 {
-	return (l->room_bytes / 4 - 3 * (uint64_t)RUNG__PAGE_BYTES) / (sizeof(uint64_t) + 1) - 1;
+	return (l->buffer_bytes / 4 - 3 * (uint64_t)RUNG__PAGE_BYTES) / (sizeof(uint64_t) + 1) - 1;
 }
 
 /* The failure of a list that does not fit alone: lists are not compared in parts. Ids have 3/4 of
@@ -201,7 +201,7 @@ static int load_run(struct lists *l)
 	const void *at;
 	uint64_t lists = 0, edges;
 	int rc = read_long(l, &l->indptr_file, RUNG__NPY_DATA_OFFSET + l->first * sizeof(uint64_t),
-	                   (count + 1) * sizeof(uint64_t), l->indptr_room, &at);
+	                   (count + 1) * sizeof(uint64_t), l->indptr_buffer, &at);
 
 	if (rc < 0)
 		return rc;
@@ -217,7 +217,7 @@ static int load_run(struct lists *l)
 	l->end = l->first + lists;
 	edges = l->indptr[lists] - l->indptr[0];
 	return read_long(l, &l->indices_file, RUNG__NPY_DATA_OFFSET + l->indptr[0] * id_bytes,
-	                 edges * id_bytes, l->ids_room, &l->ids);
+	                 edges * id_bytes, l->ids_buffer, &l->ids);
 }
 
 /* Load the next lists of a sample, one by one, because they are anywhere in the file. */
@@ -229,7 +229,7 @@ static int load_sampled(struct lists *l)
 	uint64_t used = 0, i;
 	int rc = 0;
 
-	l->starts = (uint64_t *)(void *)l->indptr_room;
+	l->starts = (uint64_t *)(void *)l->indptr_buffer;
 	l->starts[0] = 0;
 	for (i = 0; i < count && rc == 0; i++) {
 		const uint64_t rank = l->ranks[l->first + i];
@@ -245,10 +245,11 @@ static int load_sampled(struct lists *l)
 		if (rc == 0 && offsets[1] - offsets[0] > edges_max - used)
 			break;
 		if (rc == 0)
-			rc = rung__pread_all(
-				l->indices_staged.files[0].fd, l->indices_staged.files[0].path,
-				l->ids_room + used * id_bytes, (offsets[1] - offsets[0]) * id_bytes,
-				RUNG__NPY_DATA_OFFSET + offsets[0] * id_bytes);
+			rc = rung__pread_all(l->indices_staged.files[0].fd,
+			                     l->indices_staged.files[0].path,
+			                     l->ids_buffer + used * id_bytes,
+			                     (offsets[1] - offsets[0]) * id_bytes,
+			                     RUNG__NPY_DATA_OFFSET + offsets[0] * id_bytes);
 		used += offsets[1] - offsets[0];
 		l->starts[i + 1] = used;
 	}
@@ -256,7 +257,7 @@ static int load_sampled(struct lists *l)
 	if (rc == 0 && i == 0)
 		return list_too_long(l, (edges_max + 1) * id_bytes);
 	l->indptr = l->starts;
-	l->ids = l->ids_room;
+	l->ids = l->ids_buffer;
 	l->end = l->first + i;
 	return rc;
 }
@@ -382,14 +383,15 @@ static int reserve_space(struct lists *l, const struct rung_edges_info *info)
 		                            " vertices needs more than %" PRIu64
 		                            " bytes of memory; give at least %" PRIu64,
 		                            m->vertex_count, memory, used + ROOM_BYTES_MIN);
-	l->room_bytes = RUNG__MIN(memory - used, whole);
-	l->indptr_room = rung__malloc_aligned(
-		RUNG__PAGE_BYTES, (size_t)rung__span_room((lists_max(l) + 1) * sizeof(uint64_t)));
-	l->ids_room = rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)ids_room_of(l));
+	l->buffer_bytes = RUNG__MIN(memory - used, whole);
+	l->indptr_buffer = rung__malloc_aligned(
+		RUNG__PAGE_BYTES,
+		(size_t)rung__span_buffer_bytes((lists_max(l) + 1) * sizeof(uint64_t)));
+	l->ids_buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)ids_buffer_bytes(l));
 	l->differs = rung__malloc_array(lists_max(l), 1);
-	if (!l->indptr_room || !l->ids_room || !l->differs)
+	if (!l->indptr_buffer || !l->ids_buffer || !l->differs)
 		return rung__fail(RUNG_E_NOMEM, "verify: %" PRIu64 " bytes of lists",
-		                  l->room_bytes);
+		                  l->buffer_bytes);
 	return 0;
 }
 
@@ -413,8 +415,8 @@ static int compare_with(struct lists *l, struct rung_edges *edges)
 	rung__features_close(&l->indices_staged);
 	rung__free(l->ranks);
 	rung__free(l->chosen);
-	rung__free(l->indptr_room);
-	rung__free(l->ids_room);
+	rung__free(l->indptr_buffer);
+	rung__free(l->ids_buffer);
 	rung__free(l->differs);
 	return rc;
 }

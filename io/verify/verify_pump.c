@@ -8,7 +8,7 @@
 
 struct pump_run {
 	const struct rung__pump *pump;
-	unsigned char *rooms; /* [threads][pump->room_bytes] */
+	unsigned char *rooms; /* [threads][pump->buffer_bytes] */
 };
 
 /* One item in a job: pass the thread's own memory on. */
@@ -17,7 +17,7 @@ static int work(void *ctx, uint64_t item, uint32_t worker)
 	const struct pump_run *run = ctx;
 	const struct rung__pump *pump = run->pump;
 
-	return pump->work(pump->ctx, item, run->rooms + worker * pump->room_bytes);
+	return pump->work(pump->ctx, item, run->rooms + worker * pump->buffer_bytes);
 }
 
 /* The number of threads: the wanted one within its limits, then as memory and items allow. */
@@ -27,14 +27,14 @@ static uint32_t thread_count(const struct rung__pump *pump)
 
 	count = RUNG__MIN(count, RUNG__PUMP_THREADS_MAX);
 	if (pump->memory_bytes)
-		count = RUNG__MIN(count, pump->memory_bytes / pump->room_bytes);
+		count = RUNG__MIN(count, pump->memory_bytes / pump->buffer_bytes);
 	return (uint32_t)RUNG__MAX(RUNG__MIN(count, pump->item_count), 1u);
 }
 
 static bool is_canceled(const struct rung__pump *pump, uint64_t done)
 {
 	return pump->progress &&
-	       pump->progress(pump->progress_ctx, pump->stage, done, pump->item_count);
+	       pump->progress(pump->progress_ctx, pump->step, done, pump->item_count);
 }
 
 /* Run the jobs and wait for them. Canceled jobs that are in flight still end: they use the memory
@@ -56,21 +56,21 @@ static int run_jobs(struct pump_run *run, uint32_t threads)
 	rc = rung__jobs_end(jobs);
 	/* the last call of progress has the total, and may cancel as well */
 	if (canceled || (rc == 0 && is_canceled(pump, pump->item_count)))
-		rc = rung__fail(RUNG_E_CANCELED, "%s: canceled", pump->stage);
+		rc = rung__fail(RUNG_E_CANCELED, "%s: canceled", pump->step);
 	return rc;
 }
 
 int rung__pump_run(const struct rung__pump *pump)
 {
 	const uint32_t threads = thread_count(pump);
-	const uint64_t bytes = threads * pump->room_bytes;
+	const uint64_t bytes = threads * pump->buffer_bytes;
 	struct pump_run run = { pump, rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)bytes) };
 	int rc;
 
 	if (run.rooms)
 		rc = run_jobs(&run, threads);
 	else
-		rc = rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to read into", pump->stage,
+		rc = rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to read into", pump->step,
 		                bytes);
 	rung__free(run.rooms);
 	return rc;

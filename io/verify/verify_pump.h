@@ -13,17 +13,17 @@
 #define RUNG__PUMP_READ_BYTES (UINT64_C(4) << 20)
 
 struct rung__pump {
-	const char *stage; /* step of the progress, and for messages */
+	const char *step; /* step of the progress, and for messages */
 	uint64_t item_count;
 	int threads;           /* wanted; at least RUNG__PUMP_THREADS_MIN run, if memory allows */
-	uint64_t room_bytes;   /* page-aligned memory of each thread */
+	uint64_t buffer_bytes; /* page-aligned memory of each thread */
 	uint64_t memory_bytes; /* limit for all threads, but one always runs; 0: no limit */
 	rung_progress_fn progress; /* called on the caller's thread; NULL: none */
 	void *progress_ctx;
 	void *ctx; /* for `work` */
-	/** Process one item, on any thread, in any order. `room` belongs to the thread. A failure
+	/** Process one item, on any thread, in any order. `buffer` belongs to the thread. A failure
 	 * ends the run. */
-	int (*work)(void *ctx, uint64_t item, unsigned char *room);
+	int (*work)(void *ctx, uint64_t item, unsigned char *buffer);
 };
 
 /** Process all items. Returns when no thread is running any more. @return 0, the failure of the
@@ -31,7 +31,7 @@ struct rung__pump {
 int rung__pump_run(const struct rung__pump *pump);
 
 /** Memory for reading `bytes` from any offset: whole pages around them. */
-static inline uint64_t rung__span_room(uint64_t bytes)
+static inline uint64_t rung__span_buffer_bytes(uint64_t bytes)
 {
 	return rung__align_up(bytes, RUNG__PAGE_BYTES) + 2 * (uint64_t)RUNG__PAGE_BYTES;
 }

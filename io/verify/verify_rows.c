@@ -48,7 +48,7 @@ static int check_shape(const struct rung__verify *v, const struct rung__verify_r
 		                  " of %" PRIu64 "; give the %s it was staged from",
 		                  rows->spec, info->row_count, info->row_bytes, v->ds->dir,
 		                  staged->row_count, staged->row_bytes,
-		                  strcmp(rows->stage, "rows") == 0 ? "features" : rows->stage);
+		                  strcmp(rows->step, "rows") == 0 ? "features" : rows->step);
 	return 0;
 }
 
@@ -60,10 +60,10 @@ int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const
 	int rc;
 
 	*rows = (struct rung__verify_rows){ .spec = spec, .name = name, .first_rank = UINT64_MAX };
-	rows->stage = !name                             ? "rows"
-	              : strcmp(name, RUNG__LABELS) == 0 ? "labels"
-	              : strcmp(name, RUNG__SCORE) == 0  ? "score"
-	                                                : "arrays";
+	rows->step = !name                             ? "rows"
+	             : strcmp(name, RUNG__LABELS) == 0 ? "labels"
+	             : strcmp(name, RUNG__SCORE) == 0  ? "score"
+	                                               : "arrays";
 	if (name && !file)
 		return rung__fail(RUNG_E_NOENT, "%s: has no %s to compare with %s", v->ds->dir,
 		                  name, spec);
@@ -90,13 +90,13 @@ void rung__verify_rows_close(struct rung__verify_rows *rows)
 
 /* First half of a pass: read a chunk of the source, and keep the fingerprints of its rows that are
  * in the range. Runs in several threads, without a lock: each rank has its own fingerprint. */
-static int open_source(void *ctx, uint64_t item, unsigned char *room)
+static int open_source(void *ctx, uint64_t item, unsigned char *buffer)
 {
 	struct comparison *c = ctx;
 	const struct rung__manifest *m = c->v->ds->manifest;
 	const uint64_t row_bytes = c->rows->layout.row_bytes;
 	struct rung__chunk chunk;
-	int rc = rung__chunk_read(&c->chunks, item, room, &chunk);
+	int rc = rung__chunk_read(&c->chunks, item, buffer, &chunk);
 	const unsigned char *row = chunk.rows;
 
 	for (uint64_t i = 0; i < chunk.count && rc == 0; i++, row += row_bytes) {
@@ -135,7 +135,7 @@ static void note_different(struct comparison *c, uint64_t rank)
 
 /* Second half of a pass: read staged rows, and compare their fingerprints with those of the
  * source. Runs in several threads. */
-static int check_staged(void *ctx, uint64_t item, unsigned char *room)
+static int check_staged(void *ctx, uint64_t item, unsigned char *buffer)
 {
 	struct comparison *c = ctx;
 	const struct rung__layout *layout = &c->rows->layout;
@@ -149,7 +149,7 @@ static int check_staged(void *ctx, uint64_t item, unsigned char *room)
 	first = c->local_first[f] + (item - c->items[f]) * c->rows_per_item;
 	count = RUNG__MIN(c->local_end[f] - first, c->rows_per_item);
 	rc = rung__direct_read_span(&c->staged[f], layout->data_offset + first * layout->row_stride,
-	                            (count - 1) * layout->row_stride + layout->row_bytes, room,
+	                            (count - 1) * layout->row_stride + layout->row_bytes, buffer,
 	                            &row);
 	for (uint64_t i = 0; i < count && rc == 0; i++, row += layout->row_stride) {
 		uint64_t rank = rank_of_local(c, f, first + i);
@@ -190,10 +190,10 @@ static int run_pass(struct comparison *c)
 {
 	const struct rung__verify *v = c->v;
 	const struct rung__layout *layout = &c->rows->layout;
-	struct rung__pump pump = { .stage = c->rows->stage,
+	struct rung__pump pump = { .step = c->rows->step,
 		                   .threads = v->threads,
-		                   .room_bytes =
-		                           rung__span_room(c->rows_per_item * layout->row_stride),
+		                   .buffer_bytes = rung__span_buffer_bytes(c->rows_per_item *
+		                                                           layout->row_stride),
 		                   .memory_bytes = v->opts.memory_bytes / ROOMS_SHARE,
 		                   .progress = v->opts.progress,
 		                   .progress_ctx = v->opts.progress_ctx,

@@ -22,7 +22,7 @@ struct drawn_row {
 /* Memory of a batch. */
 struct sampled {
 	uint64_t *ids;                    /* [count_max] vertices, ascending */
-	struct drawn_row *places;         /* [count_max] by rank */
+	struct drawn_row *rows_drawn;     /* [count_max] by rank */
 	unsigned char *staged, *original; /* [count_max] rows, in the order of ids */
 	uint64_t count_max;
 	struct rung__rows gather; /* reads the source */
@@ -61,7 +61,7 @@ uint64_t rung__row_sample_next(struct rung__row_sample *sample)
 	} while (true);
 }
 
-static int compare_places(const void *a, const void *b)
+static int compare_locations(const void *a, const void *b)
 {
 	const struct drawn_row *x = a, *y = b;
 
@@ -79,8 +79,8 @@ static int read_staged(const struct rung__verify_rows *rows, const struct sample
 	/* 16 neighbours per thread: reads that follow each other stay close on the device */
 #pragma omp parallel for num_threads(threads) schedule(static, 16)
 	for (uint64_t i = 0; i < count; i++) {
-		const uint64_t rank = s->places[i].rank, f = rung__row_file(layout, rank);
-		unsigned char *to = s->staged + s->places[i].at * layout->row_bytes;
+		const uint64_t rank = s->rows_drawn[i].rank, f = rung__row_file(layout, rank);
+		unsigned char *to = s->staged + s->rows_drawn[i].at * layout->row_bytes;
 
 		rung__failure_keep(&failure, rung__pread_all(rows->staged.files[f].fd,
 		                                             rows->staged.files[f].path, to,
@@ -98,21 +98,21 @@ static int compare_batch(const struct rung__verify *v, struct rung__verify_rows 
 	int rc;
 
 	for (uint64_t i = 0; i < count; i++)
-		s->places[i] = (struct drawn_row){
+		s->rows_drawn[i] = (struct drawn_row){
 			rung__id_get(v->rank_of_vertex, v->ds->manifest->index_bytes, s->ids[i]), i
 		};
-	qsort(s->places, (size_t)count, sizeof(*s->places), compare_places);
+	qsort(s->rows_drawn, (size_t)count, sizeof(*s->rows_drawn), compare_locations);
 	rc = rung__rows_gather(&s->gather, s->ids, sizeof(*s->ids), 0, count, s->original);
 	if (rc == 0)
 		rc = read_staged(rows, s, count, v->threads);
 	for (uint64_t i = 0; i < count && rc == 0; i++) {
-		const uint64_t at = s->places[i].at * row_bytes;
+		const uint64_t at = s->rows_drawn[i].at * row_bytes;
 
 		rows->compared++;
 		if (memcmp(s->staged + at, s->original + at, (size_t)row_bytes) == 0)
 			continue;
 		rows->different++;
-		rows->first_rank = RUNG__MIN(rows->first_rank, s->places[i].rank);
+		rows->first_rank = RUNG__MIN(rows->first_rank, s->rows_drawn[i].rank);
 	}
 	return rc;
 }
@@ -131,9 +131,9 @@ static int compare_sampled(const struct rung__verify *v, struct rung__verify_row
 			s->ids[i] = rung__row_sample_next(sample);
 		rc = compare_batch(v, rows, s, count);
 		if (rc == 0 && v->opts.progress &&
-		    v->opts.progress(v->opts.progress_ctx, rows->stage, wanted - sample->left,
+		    v->opts.progress(v->opts.progress_ctx, rows->step, wanted - sample->left,
 		                     wanted))
-			rc = rung__fail(RUNG_E_CANCELED, "%s: canceled", rows->stage);
+			rc = rung__fail(RUNG_E_CANCELED, "%s: canceled", rows->step);
 	}
 	return rc;
 }
@@ -148,10 +148,10 @@ int rung__verify_rows_sample(const struct rung__verify *v, struct rung__verify_r
 	rung__row_sample_init(&sample, v);
 	s.count_max = RUNG__MIN(RUNG__MAX(BATCH_BYTES / RUNG__MAX(row_bytes, 1u), 1u), sample.left);
 	s.ids = rung__malloc_array(s.count_max, sizeof(*s.ids));
-	s.places = rung__malloc_array(s.count_max, sizeof(*s.places));
+	s.rows_drawn = rung__malloc_array(s.count_max, sizeof(*s.rows_drawn));
 	s.staged = rung__malloc_array(s.count_max, (size_t)row_bytes);
 	s.original = rung__malloc_array(s.count_max, (size_t)row_bytes);
-	if (s.ids && s.places && s.staged && s.original)
+	if (s.ids && s.rows_drawn && s.staged && s.original)
 		rc = rung__rows_init(&s.gather, rows->src, s.count_max, v->threads);
 	else
 		rc = rung__fail(RUNG_E_NOMEM, "verify: batches of %" PRIu64 " rows", s.count_max);
@@ -159,7 +159,7 @@ int rung__verify_rows_sample(const struct rung__verify *v, struct rung__verify_r
 		rc = compare_sampled(v, rows, &s, &sample);
 	rung__rows_fini(&s.gather);
 	rung__free(s.ids);
-	rung__free(s.places);
+	rung__free(s.rows_drawn);
 	rung__free(s.staged);
 	rung__free(s.original);
 	return rc;

@@ -172,11 +172,11 @@ static inline const char *edges_spec(int slot, const struct test_graph *graph, u
 	return spec_text[slot];
 }
 
-static inline int cancel_when_sorting(void *ctx, const char *stage, unsigned long long done,
+static inline int cancel_when_sorting(void *ctx, const char *step, unsigned long long done,
                                       unsigned long long total)
 {
 	cr_assert_leq(done, total);
-	return strcmp(stage, ctx) == 0;
+	return strcmp(step, ctx) == 0;
 }
 
 #endif

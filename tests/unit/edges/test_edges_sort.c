@@ -147,10 +147,10 @@ Test(edges_sort, sorting_names_an_id_out_of_range_and_a_wrong_count)
 	assert_error(open_edges(specs, 0, opts, &edges), RUNG_E_INVAL, "no source");
 }
 
-static int rewrite_edges(void *ctx, const char *stage, unsigned long long done,
+static int rewrite_edges(void *ctx, const char *step, unsigned long long done,
                          unsigned long long total)
 {
-	(void)stage, (void)done, (void)total;
+	(void)step, (void)done, (void)total;
 	raw_file(0, ctx, 6 * sizeof(uint64_t), 0, "i64,2x3");
 	return 0;
 }

@@ -372,10 +372,10 @@ Test(graph, ids_are_four_bytes_wide_up_to_two_to_the_32_vertices)
 	cr_assert_eq(rung_index_bytes(UINT64_MAX), 8);
 }
 
-static int cancel_at_second(void *ctx, const char *stage, unsigned long long done,
+static int cancel_at_second(void *ctx, const char *step, unsigned long long done,
                             unsigned long long total)
 {
-	cr_assert_str_eq(stage, "edges");
+	cr_assert_str_eq(step, "edges");
 	cr_assert_leq(done, total);
 	return ++*(int *)ctx == 2;
 }
@@ -392,10 +392,10 @@ Test(graph, progress_can_cancel)
 	cr_assert_eq(calls, 2);
 }
 
-static int rewrite_file(void *ctx, const char *stage, unsigned long long done,
+static int rewrite_file(void *ctx, const char *step, unsigned long long done,
                         unsigned long long total)
 {
-	(void)ctx, (void)stage, (void)done, (void)total;
+	(void)ctx, (void)step, (void)done, (void)total;
 	/* more edges than were counted for the last column: they would be written after its end */
 	raw_file(0, I64(0, 0, 0, 2, 2, 2), "i64,2x3");
 	return 0;

@@ -353,11 +353,11 @@ Test(measure, names_of_matrices)
 		rung_numa_matrix_name((enum rung_numa_matrix)(RUNG_NUMA_GPU | RUNG_NUMA_NVME)));
 }
 
-static int cancel(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int cancel(void *ctx, const char *step, unsigned long long done, unsigned long long total)
 {
 	unsigned *calls = ctx;
 
-	cr_assert(stage && done <= total);
+	cr_assert(step && done <= total);
 	return ++*calls == 2;
 }
 

@@ -307,11 +307,11 @@ Test(measure_gpu, nothing_leaks_whichever_call_fails)
 	}
 }
 
-static int break_down(void *ctx, const char *stage, unsigned long long done,
+static int break_down(void *ctx, const char *step, unsigned long long done,
                       unsigned long long total)
 {
 	(void)ctx;
-	(void)stage;
+	(void)step;
 	(void)total;
 	if (done == 2)
 		sim_break(cudaErrorIllegalAddress);
@@ -330,10 +330,10 @@ Test(measure_gpu, a_broken_gpu_is_the_reason_for_all_later_results)
 	end();
 }
 
-static int cancel(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int cancel(void *ctx, const char *step, unsigned long long done, unsigned long long total)
 {
 	(void)ctx;
-	(void)stage;
+	(void)step;
 	(void)total;
 	return done == 3;
 }

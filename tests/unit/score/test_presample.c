@@ -234,10 +234,10 @@ static void assert_refused(const struct test_graph *graph, const struct rung_sam
 	assert_error(rung__presample(&from, run, counts), status, words);
 }
 
-static int cancel_at_second(void *ctx, const char *stage, unsigned long long done,
+static int cancel_at_second(void *ctx, const char *step, unsigned long long done,
                             unsigned long long total)
 {
-	cr_assert_str_eq(stage, "presample");
+	cr_assert_str_eq(step, "presample");
 	cr_assert(done >= 1 && done <= total && total == 40);
 	return ++*(int *)ctx == 2;
 }

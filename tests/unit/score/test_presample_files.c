@@ -178,9 +178,9 @@ Test(presample_files, blend_gives_the_same_bits)
 	test_graph_fini(&graph);
 }
 
-static int cancel(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int cancel(void *ctx, const char *step, unsigned long long done, unsigned long long total)
 {
-	cr_assert(done == 40 && total == 40 && !strcmp(stage, "presample"));
+	cr_assert(done == 40 && total == 40 && !strcmp(step, "presample"));
 	return ctx == NULL;
 }
 

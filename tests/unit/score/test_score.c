@@ -426,10 +426,10 @@ Test(score, methods_have_names)
 	cr_assert_eq(rung_score_method_parse("pagerank", &method), RUNG_E_INVAL);
 }
 
-static int cancel_at_third(void *ctx, const char *stage, unsigned long long done,
+static int cancel_at_third(void *ctx, const char *step, unsigned long long done,
                            unsigned long long total)
 {
-	cr_assert_str_eq(stage, "score");
+	cr_assert_str_eq(step, "score");
 	cr_assert_leq(done, total);
 	return ++*(int *)ctx == 3;
 }

@@ -29,16 +29,16 @@ static struct {
 	int seen_graph, seen_score, seen_features, seen_files;
 } progress;
 
-static int count_progress(void *ctx, const char *stage, unsigned long long done,
+static int count_progress(void *ctx, const char *step, unsigned long long done,
                           unsigned long long total)
 {
 	(void)ctx;
 	(void)done;
 	(void)total;
-	progress.seen_graph |= strcmp(stage, "graph") == 0;
-	progress.seen_score |= strcmp(stage, "score") == 0;
-	progress.seen_features |= strcmp(stage, "features") == 0;
-	progress.seen_files |= strcmp(stage, "files") == 0;
+	progress.seen_graph |= strcmp(step, "graph") == 0;
+	progress.seen_score |= strcmp(step, "score") == 0;
+	progress.seen_features |= strcmp(step, "features") == 0;
+	progress.seen_files |= strcmp(step, "files") == 0;
 	return ++progress.calls == progress.stop_at;
 }
 
@@ -77,11 +77,11 @@ Test(stage_stopped, a_run_canceled_at_any_call_leaves_nothing_or_can_be_resumed)
 	cr_assert(kept > 3 && kept < calls - 3);
 }
 
-static int kill_at_progress(void *ctx, const char *stage, unsigned long long done,
+static int kill_at_progress(void *ctx, const char *step, unsigned long long done,
                             unsigned long long total)
 {
 	(void)ctx;
-	(void)stage;
+	(void)step;
 	(void)done;
 	(void)total;
 	kill_at_step("progress");

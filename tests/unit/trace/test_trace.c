@@ -316,9 +316,9 @@ Test(trace, invalid_rows_and_sizes_are_named)
 	rung_trace_destroy(f.trace);
 }
 
-static int cancel(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int cancel(void *ctx, const char *step, unsigned long long done, unsigned long long total)
 {
-	(void)stage;
+	(void)step;
 	(void)done;
 	(void)total;
 	++*(int *)ctx;

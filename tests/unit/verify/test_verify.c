@@ -199,11 +199,11 @@ Test(verify, a_source_of_another_shape_is_rejected)
 	cr_assert_eq(verify(&report, "none.npy"), RUNG_E_NOENT);
 }
 
-static int stop_at_once(void *ctx, const char *stage, unsigned long long done,
+static int stop_at_once(void *ctx, const char *step, unsigned long long done,
                         unsigned long long total)
 {
 	(void)ctx;
-	(void)stage;
+	(void)step;
 	cr_assert_leq(done, total);
 	return 1;
 }

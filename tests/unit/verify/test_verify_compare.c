@@ -144,13 +144,13 @@ struct watched {
 	uint64_t rows, lists;
 };
 
-static int watch(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int watch(void *ctx, const char *step, unsigned long long done, unsigned long long total)
 {
 	struct watched *watched = ctx;
 
-	cr_assert_leq(done, total, "%s", stage);
-	watched->rows += strcmp(stage, "rows") == 0 && done == total;
-	watched->lists += strcmp(stage, "lists") == 0;
+	cr_assert_leq(done, total, "%s", step);
+	watched->rows += strcmp(step, "rows") == 0 && done == total;
+	watched->lists += strcmp(step, "lists") == 0;
 	return 0;
 }
 
@@ -302,11 +302,11 @@ Test(verify_compare, maps_that_are_not_each_others_inverse_are_detected)
 	cr_assert(strstr(rung_last_error(), "not each other's inverse"), "%s", rung_last_error());
 }
 
-static int stop_at(void *ctx, const char *stage, unsigned long long done, unsigned long long total)
+static int stop_at(void *ctx, const char *step, unsigned long long done, unsigned long long total)
 {
 	(void)done;
 	(void)total;
-	return strcmp(stage, ctx) == 0;
+	return strcmp(step, ctx) == 0;
 }
 
 Test(verify_compare, it_can_be_canceled_in_every_step)

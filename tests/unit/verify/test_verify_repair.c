@@ -244,14 +244,14 @@ Test(verify_repair, rows_of_another_source_are_not_written)
 	all_as_staged("another source");
 }
 
-static int stop_at_block(void *ctx, const char *stage, unsigned long long done,
+static int stop_at_block(void *ctx, const char *step, unsigned long long done,
                          unsigned long long total)
 {
 	int *left = ctx;
 
 	(void)done;
 	(void)total;
-	return strcmp(stage, "repair") == 0 && (*left)-- == 0;
+	return strcmp(step, "repair") == 0 && (*left)-- == 0;
 }
 
 /* After each block, the other bad blocks must be unchanged and no other block may be bad. */
@@ -287,13 +287,13 @@ struct temp_watch {
 	int calls, entries;
 };
 
-static int watch_temp(void *ctx, const char *stage, unsigned long long done,
+static int watch_temp(void *ctx, const char *step, unsigned long long done,
                       unsigned long long total)
 {
 	struct temp_watch *watch = ctx;
 	DIR *folder = opendir(watch->dir);
 
-	(void)stage;
+	(void)step;
 	(void)done;
 	(void)total;
 	cr_assert(folder != NULL);

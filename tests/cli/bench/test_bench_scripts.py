@@ -177,7 +177,7 @@ class BenchScripts(CliTest):
                                  "1536", "--torch", "/no/such/python")
         (result,) = record["results"]
         self.assertEqual(result["wrong_rows"]["rung"], 0)
-        self.assertEqual(result["absent"]["torch"], "there is no /no/such/python")
+        self.assertEqual(result["absent"]["torch"], "/no/such/python was not found")
         self.assertIsNone(result["times_as_fast_as"]["torch index_select"])
         self.assertEqual("numpy" in result["absent"], not importlib.util.find_spec("numpy"))
         if importlib.util.find_spec("numpy"):
@@ -207,7 +207,7 @@ class BenchScripts(CliTest):
                                  "/no/such/python")
         (result,) = record["results"]
         self.assertEqual((result["wrong_edges"], result["absent"]["dgl"]),
-                         (0, "there is no /no/such/python"))
+                         (0, "/no/such/python was not found"))
         self.assertEqual(result["times_as_fast_as"], {"graphbolt": None, "dgl": None, "pyg": None})
         self.assertEqual(set(result["edges_per_s"]),
                          {"rung", "rung, in order", "rung, a batch at a time", "rung, new draw"})

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A synthetic machine with two nodes and the simulated GPUs. The calls that place memory are defined
- * here and wrapped by the linker, so that only one file of a program may include this header.
+ * A synthetic machine with two nodes and the simulated GPUs. The calls that place memory are
+ * defined here and wrapped by the linker, so that only one file of a program may include this
+ * header.
  */
-#ifndef SUPPORT_MEASURE_GPU_FIXTURE_H
-#define SUPPORT_MEASURE_GPU_FIXTURE_H
+#ifndef MEASURE_GPU_FIXTURE_H
+#define MEASURE_GPU_FIXTURE_H
 
 #include <criterion/criterion.h>
 #include <stdbool.h>

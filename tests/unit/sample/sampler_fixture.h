@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Samplers, batches and a star graph, for the tests of sampling. */
-#ifndef SUPPORT_SAMPLER_FIXTURE_H
-#define SUPPORT_SAMPLER_FIXTURE_H
+#ifndef SAMPLER_FIXTURE_H
+#define SAMPLER_FIXTURE_H
 
 #include "graphs.h"
 #include "rung/sampler.h"

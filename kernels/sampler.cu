@@ -111,9 +111,9 @@ static void start_seeds(cudaError_t *err, const struct sample_launch &l)
 static void start_hop(cudaError_t *err, const struct sample_launch &l, uint64_t dst_max)
 {
 	const uint32_t fanout = l.step.fanout;
-	const unsigned edge_blocks = blocks_for(l, l.step.edge_room, BLOCK_THREADS);
+	const unsigned edge_blocks = blocks_for(l, l.step.edge_capacity, BLOCK_THREADS);
 	const unsigned list_tiles = blocks_for(l, dst_max, SCAN_TILE * WARPS),
-		       edge_tiles = blocks_for(l, l.step.edge_room, SCAN_TILE * WARPS);
+		       edge_tiles = blocks_for(l, l.step.edge_capacity, SCAN_TILE * WARPS);
 
 	start(err, l, list_tiles, find_lists, *l.graph);
 	start(err, l, 1, merge_edges, *l.graph);
@@ -138,11 +138,11 @@ static int check_sample(const struct rung__cuda_sampler *sampler,
                         const struct rung__cuda_sample *sample, unsigned block_count,
                         uint64_t needed)
 {
-	if (sample->seed_count < 1 || sample->seed_count > sampler->room.vertex_counts[0])
+	if (sample->seed_count < 1 || sample->seed_count > sampler->capacity.vertex_counts[0])
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler kernels: a batch of %" PRIu64
 		                  " seeds is out of range; use 1 to %" PRIu64,
-		                  sample->seed_count, sampler->room.vertex_counts[0]);
+		                  sample->seed_count, sampler->capacity.vertex_counts[0]);
 	if ((uintptr_t)sample->workspace % SAMPLE_ALIGN != 0 || sample->workspace_bytes < needed)
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler kernels: a workspace of %" PRIu64
@@ -155,7 +155,7 @@ static int check_sample(const struct rung__cuda_sampler *sampler,
 			"sampler kernels: no blocks, seeds, vertices, workspace or report");
 	for (uint32_t hop = 0; hop < sampler->hop_count; hop++)
 		if (!sample->indptr[hop] ||
-		    (!sample->indices[hop] && sampler->room.edge_counts[hop]))
+		    (!sample->indices[hop] && sampler->capacity.edge_counts[hop]))
 			return rung__fail(RUNG_E_INVAL,
 			                  "sampler kernels: no indptr or indices for hop %u",
 			                  (unsigned)hop);
@@ -196,9 +196,9 @@ extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler
 		l.step.hop_key = rung__key_join(batch_key, hop);
 		l.step.indptr = sample->indptr[hop];
 		l.step.indices = sample->indices[hop];
-		l.step.edge_room = sampler->room.edge_counts[hop];
-		l.step.vertex_room = sampler->room.vertex_counts[hop + 1];
-		start_hop(&err, l, sampler->room.vertex_counts[hop]);
+		l.step.edge_capacity = sampler->capacity.edge_counts[hop];
+		l.step.vertex_capacity = sampler->capacity.vertex_counts[hop + 1];
+		start_hop(&err, l, sampler->capacity.vertex_counts[hop]);
 	}
 	state = l.step.state;
 	if (err == cudaSuccess) {

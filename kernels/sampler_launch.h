@@ -4,8 +4,8 @@
  * same graph, fanouts, seed and batch key, entry by entry (see rung/sampler.h); only the point
  * where an error stops it may differ.
  *
- * When opening: fill in a struct rung__cuda_sampler, with its room from
- * rung__cuda_sample_room_max() or with smaller numbers; then rung__cuda_sampler_check(),
+ * When opening: fill in a struct rung__cuda_sampler, with its capacity from
+ * rung__cuda_sample_capacity_max() or with smaller numbers; then rung__cuda_sampler_check(),
  * rung__cuda_sampler_workspace(), rung__cuda_sampler_blocks(). Then allocate, for each batch in
  * flight, a workspace, the outputs and a report. For each batch: rung__cuda_sample_launch(), wait
  * for the stream or an event after the batch, rung__cuda_sample_status().
@@ -16,9 +16,9 @@
  *
  * One launch queues all hops on the stream. Counts, offsets and failures pass from kernel to kernel
  * in device memory, grids are for the largest counts, and a report in mapped host memory ends the
- * batch. The room is fixed at opening: the worst case or less. A batch that needs more stops before
- * it writes beyond it, and reports what it needs. Seeds and the graph are untrusted: an invalid
- * list or id is reported and not used.
+ * batch. The capacity is fixed at opening: the worst case or less. A batch that needs more stops
+ * before it writes beyond it, and reports the sizes it needs. Seeds and the graph are untrusted: an
+ * invalid list or id is reported and not used.
  *
  * The graph's arrays are divided into lines of 128 bytes that are in views, as rows are, so they
  * share the rows' tiers and budget.
@@ -62,7 +62,7 @@ struct rung__cuda_graph {
 };
 
 /** Capacity of a batch. A batch that needs more ends with a report of its needs. */
-struct rung__cuda_sample_room {
+struct rung__cuda_sample_capacity {
 	/* vertices before each hop ([0]: the seeds) and after the last one; not decreasing */
 	uint64_t vertex_counts[RUNG_HOPS_MAX + 1];
 	uint64_t edge_counts[RUNG_HOPS_MAX];
@@ -73,7 +73,7 @@ struct rung__cuda_sampler {
 	uint32_t fanouts[RUNG_HOPS_MAX]; /* each at least 1; UINT32_MAX: all neighbours */
 	uint32_t hop_count;              /* 1 to RUNG_HOPS_MAX */
 	uint64_t seed;                   /* of all draws */
-	struct rung__cuda_sample_room room;
+	struct rung__cuda_sample_capacity capacity;
 };
 
 /**
@@ -82,9 +82,10 @@ struct rung__cuda_sampler {
  * whole graph, so use smaller numbers.
  * @return 0, RUNG_E_INVAL (hop count, a fanout of 0, no seeds or too many of them)
  */
-int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_count, const uint32_t *fanouts,
-                               uint32_t hop_count, uint64_t seed_count_max,
-                               struct rung__cuda_sample_room *room_out);
+int rung__cuda_sample_capacity_max(uint64_t vertex_count, uint64_t edge_count,
+                                   const uint32_t *fanouts, uint32_t hop_count,
+                                   uint64_t seed_count_max,
+                                   struct rung__cuda_sample_capacity *capacity_out);
 
 /** Check everything that can be checked without reading the graph. A launch does so too.
  * @return 0, RUNG_E_INVAL */
@@ -102,8 +103,8 @@ enum rung__cuda_sample_outcome {
 	RUNG__CUDA_SAMPLE_DONE,
 	RUNG__CUDA_SAMPLE_BAD_SEED,      /* seed `index` is `value`, not a vertex */
 	RUNG__CUDA_SAMPLE_SEED_TWICE,    /* seeds `other` and `index` are both `value` */
-	RUNG__CUDA_SAMPLE_MANY_EDGES,    /* edge_counts[hop] exceeds the room */
-	RUNG__CUDA_SAMPLE_MANY_VERTICES, /* vertex_counts[hop + 1] exceeds the room */
+	RUNG__CUDA_SAMPLE_MANY_EDGES,    /* edge_counts[hop] exceeds the capacity */
+	RUNG__CUDA_SAMPLE_MANY_VERTICES, /* vertex_counts[hop + 1] exceeds the capacity */
 	/* graph: indptr[index] is `value`, the next entry `other` */
 	RUNG__CUDA_SAMPLE_BAD_LIST,
 	RUNG__CUDA_SAMPLE_BAD_VERTEX /* graph: indices[index] is `value`, not a vertex */
@@ -117,19 +118,20 @@ struct rung__cuda_sample_report {
 	uint64_t outcome; /* enum rung__cuda_sample_outcome */
 	uint64_t hop;     /* in which the batch ended, if not done */
 	uint64_t index, value, other;
-	uint64_t vertex_counts[RUNG_HOPS_MAX + 1]; /* as in the room; up to where the batch ended */
-	uint64_t edge_counts[RUNG_HOPS_MAX];       /* UINT64_MAX: that many or more */
+	uint64_t vertex_counts[RUNG_HOPS_MAX +
+	                       1];           /* as in the capacity; up to where the batch ended */
+	uint64_t edge_counts[RUNG_HOPS_MAX]; /* UINT64_MAX: that many or more */
 };
 
 struct rung__cuda_sample {
 	const uint64_t *seeds; /* each entry is read once */
-	uint64_t seed_count;   /* at least 1, at most room.vertex_counts[0] */
+	uint64_t seed_count;   /* at least 1, at most capacity.vertex_counts[0] */
 	uint64_t batch_key;
-	/* out [room.vertex_counts[hop_count]] the batch's vertices, seeds first */
+	/* out [capacity.vertex_counts[hop_count]] the batch's vertices, seeds first */
 	uint64_t *vertices;
-	/* out [room.vertex_counts[hop] + 1] as in struct rung_block */
+	/* out [capacity.vertex_counts[hop] + 1] as in struct rung_block */
 	uint64_t *indptr[RUNG_HOPS_MAX];
-	uint32_t *indices[RUNG_HOPS_MAX]; /* out [room.edge_counts[hop]] */
+	uint32_t *indices[RUNG_HOPS_MAX]; /* out [capacity.edge_counts[hop]] */
 	/* aligned to 128 bytes; for one batch at a time, contents are not kept between batches */
 	void *workspace;
 	uint64_t workspace_bytes;                /* at least rung__cuda_sampler_workspace() */
@@ -150,7 +152,7 @@ int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler,
 /**
  * The report of a batch as a status, with the message of a failure.
  * @return 0 (done), RUNG_E_RANGE (bad seed; bad vertex in the graph), RUNG_E_INVAL (seed twice),
- *         RUNG_E_NOMEM (beyond the room), RUNG_E_FORMAT (bad list in the graph), RUNG_E_IO (no
+ *         RUNG_E_NOMEM (beyond the capacity), RUNG_E_FORMAT (bad list in the graph), RUNG_E_IO (no
  *         report)
  */
 int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler,

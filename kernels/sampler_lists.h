@@ -123,7 +123,7 @@ static __global__ void merge_edges(const __grid_constant__ struct sample_step s,
 	if (bad != UINT64_MAX)
 		stop(s, RUNG__CUDA_SAMPLE_BAD_LIST, bad, array_item(graph.indptr, bad),
 		     array_item(graph.indptr, bad + 1));
-	else if (edge_count > s.edge_room)
+	else if (edge_count > s.edge_capacity)
 		stop(s, RUNG__CUDA_SAMPLE_MANY_EDGES, 0, 0, 0);
 	__stwb(&s.state->report.edge_counts[s.hop], edge_count);
 }

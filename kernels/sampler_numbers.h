@@ -79,7 +79,7 @@ static __global__ void merge_vertices(const __grid_constant__ struct sample_step
 	bad = ~(uint64_t)__ldcg(&s.state->bad_place);
 	if (bad != UINT64_MAX)
 		stop(s, RUNG__CUDA_SAMPLE_BAD_VERTEX, bad, array_item(graph.indices, bad), 0);
-	else if (vertex_count > s.vertex_room)
+	else if (vertex_count > s.vertex_capacity)
 		stop(s, RUNG__CUDA_SAMPLE_MANY_VERTICES, 0, 0, 0);
 	__stwb(&s.state->report.vertex_counts[s.hop + 1], vertex_count);
 }

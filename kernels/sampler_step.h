@@ -47,9 +47,10 @@ struct sample_step {
 	unsigned long long *sets;  /* [2 * edges of hops that need it] drawn positions */
 	struct vertex_table table; /* pairs of id and number */
 	uint64_t seed_count;
-	uint64_t hop_key;                /* of the hop's draws */
-	uint64_t vertex_room, edge_room; /* most vertices after this hop, most edges of it */
-	uint64_t *indptr;                /* outputs of this hop */
+	uint64_t hop_key; /* of the hop's draws */
+	uint64_t vertex_capacity,
+		edge_capacity; /* most vertices after this hop, most edges of it */
+	uint64_t *indptr;      /* outputs of this hop */
 	uint32_t *indices;
 	uint32_t hop, fanout;
 };
@@ -95,7 +96,7 @@ static __device__ __forceinline__ uint64_t tiles_of(uint64_t count)
 	return (count + SCAN_TILE - 1) / SCAN_TILE;
 }
 
-/* Item i of an array. Its line is in a view (check_array() in sampler_room.cu). */
+/* Item i of an array. Its line is in a view (check_array() in sampler_host.cu). */
 static __device__ __forceinline__ uint64_t array_item(const struct rung__cuda_array &array,
                                                       uint64_t i)
 {

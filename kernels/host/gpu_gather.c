@@ -14,7 +14,7 @@
 #include "host/gpu.h"
 
 /* Whether kernels cannot use this address. Host memory may have another address on the GPU. */
-static bool is_elsewhere(const struct cudaPointerAttributes *attributes, const void *memory)
+static bool has_other_address(const struct cudaPointerAttributes *attributes, const void *memory)
 {
 	return attributes->type == cudaMemoryTypeUnregistered ||
 	       (attributes->type == cudaMemoryTypeHost && attributes->devicePointer != memory);
@@ -31,7 +31,7 @@ static int check(const struct rung__device *device, const char *what, const void
 
 	if (rc == 0 && plain_allowed && memory && attributes.type == cudaMemoryTypeUnregistered)
 		return 1;
-	if (rc == 0 && is_elsewhere(&attributes, memory))
+	if (rc == 0 && has_other_address(&attributes, memory))
 		rc = rung__fail(RUNG_E_INVAL,
 		                "the GPU cannot reach the %s at %p; use memory of "
 		                "the GPU (rung_store_alloc, cudaMalloc) or registered host memory",

@@ -35,8 +35,8 @@ static cudaError_t copy_bytes(const struct load *load, unsigned char *to, const 
 	cudaError_t err = cudaSuccess;
 
 	for (uint64_t done = 0; done < bytes && err == cudaSuccess;) {
-		uint64_t room = RUNG__REGISTER_BYTES - (at + done) % RUNG__REGISTER_BYTES;
-		uint64_t part = RUNG__MIN(bytes - done, room);
+		uint64_t left = RUNG__REGISTER_BYTES - (at + done) % RUNG__REGISTER_BYTES;
+		uint64_t part = RUNG__MIN(bytes - done, left);
 
 		err = cudaMemcpyAsync(to + done, from + done, (size_t)part, cudaMemcpyHostToDevice,
 		                      load->device->stream);

@@ -106,24 +106,26 @@ static void close_array(struct rung__device *device, struct array_memory *memory
 	rung__unmap_pages(memory->host, memory->host_bytes);
 }
 
-/* The worst case, limited by the caller's numbers. The room must not decrease from hop to hop. */
-static int set_room(struct rung__cuda_sampler *cuda, const struct rung__sampler_args *args)
+/* The worst case, limited by the caller's numbers. The capacity must not decrease from hop to
+ * hop. */
+static int set_capacity(struct rung__cuda_sampler *cuda, const struct rung__sampler_args *args)
 {
-	struct rung__cuda_sample_room *room = &cuda->room;
-	int rc = rung__cuda_sample_room_max(cuda->graph.vertex_count, cuda->graph.edge_count,
-	                                    cuda->fanouts, cuda->hop_count, args->seed_count_max,
-	                                    room);
+	struct rung__cuda_sample_capacity *capacity = &cuda->capacity;
+	int rc = rung__cuda_sample_capacity_max(cuda->graph.vertex_count, cuda->graph.edge_count,
+	                                        cuda->fanouts, cuda->hop_count,
+	                                        args->seed_count_max, capacity);
 
 	if (rc < 0)
 		return rc;
 	for (uint32_t hop = 0; hop < cuda->hop_count; hop++) {
 		if (args->vertex_count_max > 0)
-			room->vertex_counts[hop + 1] = RUNG__MAX(
-				room->vertex_counts[0],
-				RUNG__MIN(room->vertex_counts[hop + 1], args->vertex_count_max));
+			capacity->vertex_counts[hop + 1] =
+				RUNG__MAX(capacity->vertex_counts[0],
+			                  RUNG__MIN(capacity->vertex_counts[hop + 1],
+			                            args->vertex_count_max));
 		if (args->edge_count_max > 0)
-			room->edge_counts[hop] =
-				RUNG__MIN(room->edge_counts[hop], args->edge_count_max);
+			capacity->edge_counts[hop] =
+				RUNG__MIN(capacity->edge_counts[hop], args->edge_count_max);
 	}
 	return 0;
 }
@@ -144,7 +146,7 @@ int rung__gpu_sampler_open(struct rung__device *device, const struct rung__sampl
 	cuda->hop_count = args->hop_count;
 	cuda->seed = args->seed;
 	memcpy(cuda->fanouts, args->fanouts, args->hop_count * sizeof(*args->fanouts));
-	rc = set_room(cuda, args);
+	rc = set_capacity(cuda, args);
 	if (rc == 0)
 		rc = rung__gpu_enter(device->gpu, &before);
 	if (rc < 0)
@@ -177,14 +179,14 @@ void rung__gpu_sampler_close(struct rung__device_sampler *sampler)
 
 uint64_t rung__gpu_sampler_vertices_max(const struct rung__device_sampler *sampler)
 {
-	return sampler->cuda.room.vertex_counts[sampler->cuda.hop_count];
+	return sampler->cuda.capacity.vertex_counts[sampler->cuda.hop_count];
 }
 
 /* ---- batches ---- */
 
 /* Allocates memory of a batch. Does nothing if *rc is a failure already, and sets *rc. */
-static void *take(const struct rung__device_sampler *sampler, uint64_t count, uint64_t item_bytes,
-                  int *rc)
+static void *alloc(const struct rung__device_sampler *sampler, uint64_t count, uint64_t item_bytes,
+                   int *rc)
 {
 	void *memory = NULL;
 	uint64_t bytes;
@@ -197,21 +199,22 @@ static void *take(const struct rung__device_sampler *sampler, uint64_t count, ui
 	return memory;
 }
 
-/* For the largest batch that the room allows, so that a launch allocates nothing. */
+/* For the largest batch that the capacity allows, so that a launch allocates nothing. */
 static int alloc_outputs(const struct rung__device_sampler *sampler,
                          struct rung__cuda_sample *sample)
 {
-	const struct rung__cuda_sample_room *room = &sampler->cuda.room;
-	const uint64_t *vertex_counts = room->vertex_counts;
+	const struct rung__cuda_sample_capacity *capacity = &sampler->cuda.capacity;
+	const uint64_t *vertex_counts = capacity->vertex_counts;
 	const uint32_t hops = sampler->cuda.hop_count;
 	int rc = 0;
 
-	sample->vertices = take(sampler, vertex_counts[hops], sizeof(uint64_t), &rc);
+	sample->vertices = alloc(sampler, vertex_counts[hops], sizeof(uint64_t), &rc);
 	for (uint32_t hop = 0; hop < hops; hop++) {
-		sample->indptr[hop] = take(sampler, vertex_counts[hop] + 1, sizeof(uint64_t), &rc);
-		sample->indices[hop] = take(sampler, room->edge_counts[hop], sizeof(uint32_t), &rc);
+		sample->indptr[hop] = alloc(sampler, vertex_counts[hop] + 1, sizeof(uint64_t), &rc);
+		sample->indices[hop] =
+			alloc(sampler, capacity->edge_counts[hop], sizeof(uint32_t), &rc);
 	}
-	sample->workspace = take(sampler, sampler->workspace_bytes, 1, &rc);
+	sample->workspace = alloc(sampler, sampler->workspace_bytes, 1, &rc);
 	sample->workspace_bytes = sampler->workspace_bytes;
 	return rc;
 }

@@ -11,7 +11,7 @@
 #include <map>
 
 #include "../../kernels/sampler.cu"
-#include "../../kernels/sampler_room.cu"
+#include "../../kernels/sampler_host.cu"
 #include "lanes_test.h"
 
 static const uint32_t ALL_NEIGHBOURS = UINT32_MAX;
@@ -52,8 +52,9 @@ struct sample_case {
 	std::vector<uint64_t> seeds;
 	uint64_t seed = 1, batch_key = 0;
 	unsigned block_count = 2;
-	uint64_t seed_room = 0;                       /* 0: the number of seeds */
-	std::vector<uint64_t> vertex_room, edge_room; /* empty: a capacity that no batch exceeds */
+	uint64_t seed_room = 0; /* 0: the number of seeds */
+	std::vector<uint64_t> vertex_capacity,
+		edge_capacity; /* empty: a capacity that no batch exceeds */
 	/* 0: the graph's; otherwise the graph is a window into a larger one */
 	uint64_t vertex_count = 0, edge_count = 0;
 	uint64_t window_vertex = 0, window_edge = 0; /* its first vertex and edge */
@@ -141,14 +142,15 @@ static void describe(const sample_case &c, struct rung__cuda_sampler *s,
 	s->hop_count = (uint32_t)c.fanouts.size();
 	std::copy(c.fanouts.begin(), c.fanouts.end(), s->fanouts);
 	s->seed = c.seed;
-	CHECK(rung__cuda_sample_room_max(s->graph.vertex_count, s->graph.edge_count, s->fanouts,
-	                                 s->hop_count, c.seed_room ? c.seed_room : c.seeds.size(),
-	                                 &s->room) == 0,
+	CHECK(rung__cuda_sample_capacity_max(
+		      s->graph.vertex_count, s->graph.edge_count, s->fanouts, s->hop_count,
+		      c.seed_room ? c.seed_room : c.seeds.size(), &s->capacity) == 0,
 	      "%s", rung_last_error());
-	if (!c.vertex_room.empty())
-		std::copy(c.vertex_room.begin(), c.vertex_room.end(), s->room.vertex_counts);
-	if (!c.edge_room.empty())
-		std::copy(c.edge_room.begin(), c.edge_room.end(), s->room.edge_counts);
+	if (!c.vertex_capacity.empty())
+		std::copy(c.vertex_capacity.begin(), c.vertex_capacity.end(),
+		          s->capacity.vertex_counts);
+	if (!c.edge_capacity.empty())
+		std::copy(c.edge_capacity.begin(), c.edge_capacity.end(), s->capacity.edge_counts);
 }
 
 /** Run one batch and copy its results. All memory has its exact size and holds garbage before the
@@ -166,14 +168,14 @@ static sampled run_batch(const sample_case &c)
 	      rung_last_error());
 	const memory seeds(c.seeds.size() * 8, 8, false), work(sample.workspace_bytes, 0, true);
 	const memory report(sizeof(struct rung__cuda_sample_report), 8, true),
-		vertices(s.room.vertex_counts[s.hop_count] * 8, 8, true);
+		vertices(s.capacity.vertex_counts[s.hop_count] * 8, 8, true);
 	std::vector<memory> indptr, indices;
 
 	memcpy(seeds.at, c.seeds.data(), seeds.bytes);
 	memset(work.at, 0x5a, work.bytes);
 	for (uint32_t hop = 0; hop < s.hop_count; hop++) {
-		indptr.emplace_back((s.room.vertex_counts[hop] + 1) * 8, 8, true);
-		indices.emplace_back(s.room.edge_counts[hop] * 4, 4, true);
+		indptr.emplace_back((s.capacity.vertex_counts[hop] + 1) * 8, 8, true);
+		indices.emplace_back(s.capacity.edge_counts[hop] * 4, 4, true);
 		sample.indptr[hop] = (uint64_t *)indptr.back().at;
 		sample.indices[hop] = (uint32_t *)indices.back().at;
 	}

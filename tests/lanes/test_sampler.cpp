@@ -282,8 +282,8 @@ static void numbers_beyond_32_bits()
 		c.seeds.push_back(first + v);
 	for (uint32_t fanout : { 6u, 40u, ALL_NEIGHBOURS }) {
 		c.fanouts = { fanout };
-		c.edge_room = { 2000 };
-		c.vertex_room = { c.seeds.size(), 2000 };
+		c.edge_capacity = { 2000 };
+		c.vertex_capacity = { c.seeds.size(), 2000 };
 		scenario("vertices from 2^37 - 100 on, fanout %u", fanout);
 		const sampled got = run_case(c);
 		for (size_t i = 0; i < c.seeds.size() && fanout < 90; i++) {

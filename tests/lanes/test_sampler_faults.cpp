@@ -73,65 +73,66 @@ static void batches_beyond_the_room_say_what_they_need()
 	c.g = &g;
 	c.seeds = { 0, 20 };
 	c.fanouts = { ALL_NEIGHBOURS, 3 };
-	c.edge_room = { 20, 66 };
-	c.vertex_room = { 2, 22, 40 };
+	c.edge_capacity = { 20, 66 };
+	c.vertex_capacity = { 2, 22, 40 };
 	scenario("just enough room");
 	const sampled enough = run_case(c);
 	CHECK(enough.report.edge_counts[0] == 20 && enough.report.edge_counts[1] == 66 &&
 	      enough.report.vertex_counts[1] == 22);
-	c.vertex_room[2] = enough.report.vertex_counts[2];
+	c.vertex_capacity[2] = enough.report.vertex_counts[2];
 	run_case(c);
 	scenario("no room for a vertex of the last hop");
-	c.vertex_room[2]--;
+	c.vertex_capacity[2]--;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_VERTICES, RUNG_E_NOMEM,
-	       ("hop 1 has " + std::to_string(c.vertex_room[2] + 1) + " vertices, the capacity is")
+	       ("hop 1 has " + std::to_string(c.vertex_capacity[2] + 1) +
+	        " vertices, the capacity is")
 	               .c_str());
 	scenario("no room for an edge of the last hop");
-	c.edge_room[1] = 65;
+	c.edge_capacity[1] = 65;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
 	       "hop 1 has 66 edges, the capacity is 65");
 	scenario("no room for a vertex of the first hop");
-	c.vertex_room = { 2, 21, 40 };
+	c.vertex_capacity = { 2, 21, 40 };
 	expect(c, RUNG__CUDA_SAMPLE_MANY_VERTICES, RUNG_E_NOMEM,
 	       "hop 0 has 22 vertices, the capacity is 21");
 	scenario("no room for an edge of the first hop");
-	c.edge_room[0] = 19;
+	c.edge_capacity[0] = 19;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
 	       "hop 0 has 20 edges, the capacity is 19");
-	c.edge_room[0] = 0;
+	c.edge_capacity[0] = 0;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
 	       "hop 0 has 20 edges, the capacity is 0");
 }
 
 static void room_max_is_what_a_batch_can_reach()
 {
-	struct rung__cuda_sample_room room;
+	struct rung__cuda_sample_capacity room;
 	const uint32_t small[] = { 25, 15 }, all[] = { 10, ALL_NEIGHBOURS }, none[] = { 3, 0 },
 		       large[] = { UINT32_MAX - 1, UINT32_MAX - 1 };
 
 	scenario("room");
-	CHECK(rung__cuda_sample_room_max(1000000, 50000000, small, 2, 1024, &room) == 0);
+	CHECK(rung__cuda_sample_capacity_max(1000000, 50000000, small, 2, 1024, &room) == 0);
 	CHECK(room.vertex_counts[0] == 1024 && room.edge_counts[0] == 25600 &&
 	      room.vertex_counts[1] == 26624);
 	CHECK(room.edge_counts[1] == 26624 * 15 && room.vertex_counts[2] == 26624 * 16);
-	CHECK(rung__cuda_sample_room_max(30000, 50000000, small, 2, 1024, &room) == 0);
+	CHECK(rung__cuda_sample_capacity_max(30000, 50000000, small, 2, 1024, &room) == 0);
 	CHECK(room.vertex_counts[1] == 26624 && room.edge_counts[1] == 26624 * 15 &&
 	      room.vertex_counts[2] == 30000);
-	CHECK(rung__cuda_sample_room_max(1000000, 20000, all, 2, 1024, &room) == 0);
+	CHECK(rung__cuda_sample_capacity_max(1000000, 20000, all, 2, 1024, &room) == 0);
 	CHECK(room.edge_counts[0] == 10240 && room.edge_counts[1] == 20000 &&
 	      room.vertex_counts[2] == 1024 + 10240 + 20000);
-	CHECK(rung__cuda_sample_room_max(UINT64_C(1) << 50, UINT64_MAX, large, 2, UINT32_MAX,
-	                                 &room) == 0);
+	CHECK(rung__cuda_sample_capacity_max(UINT64_C(1) << 50, UINT64_MAX, large, 2, UINT32_MAX,
+	                                     &room) == 0);
 	CHECK(room.edge_counts[0] == UINT64_C(0xffffffff) * (UINT32_MAX - 1) &&
 	      room.vertex_counts[2] == UINT32_MAX);
-	CHECK(rung__cuda_sample_room_max(10, 10, none, 2, 1, &room) == RUNG_E_INVAL &&
+	CHECK(rung__cuda_sample_capacity_max(10, 10, none, 2, 1, &room) == RUNG_E_INVAL &&
 	      strstr(rung_last_error(), "hop 1 is 0"));
-	CHECK(rung__cuda_sample_room_max(10, 10, small, 0, 1, &room) == RUNG_E_INVAL);
-	CHECK(rung__cuda_sample_room_max(10, 10, small, RUNG_HOPS_MAX + 1, 1, &room) ==
+	CHECK(rung__cuda_sample_capacity_max(10, 10, small, 0, 1, &room) == RUNG_E_INVAL);
+	CHECK(rung__cuda_sample_capacity_max(10, 10, small, RUNG_HOPS_MAX + 1, 1, &room) ==
 	      RUNG_E_INVAL);
-	CHECK(rung__cuda_sample_room_max(10, 10, small, 2, 11, &room) == RUNG_E_INVAL &&
+	CHECK(rung__cuda_sample_capacity_max(10, 10, small, 2, 11, &room) == RUNG_E_INVAL &&
 	      strstr(rung_last_error(), "use 1 to 10"));
-	CHECK(rung__cuda_sample_room_max(10, 10, small, 2, 0, &room) == RUNG_E_INVAL);
+	CHECK(rung__cuda_sample_capacity_max(10, 10, small, 2, 0, &room) == RUNG_E_INVAL);
 }
 
 /* ---- damaged graphs ---- */
@@ -194,8 +195,8 @@ static void lists_that_claim_everything_do_not_wrap()
 	c.g = &g;
 	c.edge_count = edge_count;
 	c.fanouts = { ALL_NEIGHBOURS };
-	c.edge_room = { 100 };
-	c.vertex_room = { 200, 300 };
+	c.edge_capacity = { 100 };
+	c.vertex_capacity = { 200, 300 };
 	for (uint64_t v = 0; v < 200; v++)
 		c.seeds.push_back(2 * v);
 	scenario("200 lists of nearly 2^60 edges");
@@ -249,7 +250,8 @@ struct arguments {
 			array->views[1].rank_end = array == &sampler.graph.indptr ? 3 : 13;
 		}
 		sampler.fanouts[0] = fanout, sampler.hop_count = 1;
-		CHECK(rung__cuda_sample_room_max(40, 400, &fanout, 1, 4, &sampler.room) == 0);
+		CHECK(rung__cuda_sample_capacity_max(40, 400, &fanout, 1, 4, &sampler.capacity) ==
+		      0);
 		sample.seeds = (const uint64_t *)room, sample.seed_count = 4,
 		sample.vertices = (uint64_t *)room, sample.workspace = room;
 		sample.indptr[0] = (uint64_t *)room, sample.indices[0] = (uint32_t *)room;
@@ -302,12 +304,12 @@ static void what_is_wrong_is_refused()
 	        "indices: view 1 has a base or stride that is not a multiple of 4");
 	REFUSED(g.indices.views[1].base_count = 2, "indices: view 1 has no base 1");
 	REFUSED(g.indices.views[1].base_count = 17, "indices: view 1 has 17 bases");
-	REFUSED(a.sampler.room.vertex_counts[0] = 0, "a capacity of 0 vertices before hop 0");
-	REFUSED(a.sampler.room.vertex_counts[1] = 3,
+	REFUSED(a.sampler.capacity.vertex_counts[0] = 0, "a capacity of 0 vertices before hop 0");
+	REFUSED(a.sampler.capacity.vertex_counts[1] = 3,
 	        "a capacity of 3 vertices before hop 1 is out of range; use 4 to");
-	REFUSED(a.sampler.room.vertex_counts[1] = UINT64_C(1) << 32,
+	REFUSED(a.sampler.capacity.vertex_counts[1] = UINT64_C(1) << 32,
 	        "a capacity of 4294967296 vertices");
-	REFUSED(a.sampler.room.edge_counts[0] = UINT64_MAX / 2, "edges for hop 0");
+	REFUSED(a.sampler.capacity.edge_counts[0] = UINT64_MAX / 2, "edges for hop 0");
 	REFUSED(a.sample.seed_count = 0, "a batch of 0 seeds");
 	REFUSED(a.sample.seed_count = 5, "a batch of 5 seeds is out of range; use 1 to 4");
 	REFUSED(a.sample.workspace_bytes--, "are needed");

@@ -55,8 +55,8 @@ static struct rung__cuda_sampler small_sampler(const unsigned char *somewhere)
 
 	sampler.graph.indptr.views[0] = one_line;
 	sampler.graph.indices.views[0] = one_line;
-	cr_assert_eq(rung__cuda_sample_room_max(10, 20, &fanout, 1, 4, &sampler.room), 0, "%s",
-	             rung_last_error());
+	cr_assert_eq(rung__cuda_sample_capacity_max(10, 20, &fanout, 1, 4, &sampler.capacity), 0,
+	             "%s", rung_last_error());
 	return sampler;
 }
 

@@ -26,13 +26,13 @@ static int check_fanouts(const uint32_t *fanouts, uint32_t hop_count)
 	return 0;
 }
 
-extern "C" int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_count,
-                                          const uint32_t *fanouts, uint32_t hop_count,
-                                          uint64_t seed_count_max,
-                                          struct rung__cuda_sample_room *room_out)
+extern "C" int rung__cuda_sample_capacity_max(uint64_t vertex_count, uint64_t edge_count,
+                                              const uint32_t *fanouts, uint32_t hop_count,
+                                              uint64_t seed_count_max,
+                                              struct rung__cuda_sample_capacity *capacity_out)
 {
 	const uint64_t vertices_max = RUNG__MIN(vertex_count, POSITIONS_MAX);
-	struct rung__cuda_sample_room room = {};
+	struct rung__cuda_sample_capacity capacity = {};
 	int rc = check_fanouts(fanouts, hop_count);
 
 	if (rc < 0)
@@ -43,21 +43,21 @@ extern "C" int rung__cuda_sample_room_max(uint64_t vertex_count, uint64_t edge_c
 		                  " seeds are out of range; use 1 to %" PRIu64,
 		                  seed_count_max, vertices_max);
 	/* the worst case of a hop is that every draw finds a new vertex */
-	room.vertex_counts[0] = seed_count_max;
+	capacity.vertex_counts[0] = seed_count_max;
 	for (uint32_t hop = 0; hop < hop_count; hop++) {
-		const uint64_t count = room.vertex_counts[hop];
+		const uint64_t count = capacity.vertex_counts[hop];
 		uint64_t edges, vertices;
 
 		/* UINT32_MAX: all neighbours */
 		if (fanouts[hop] == UINT32_MAX || !rung__mul(count, fanouts[hop], &edges))
 			edges = edge_count;
 		/* each edge of the graph is in one list, and each vertex occurs once in a hop */
-		room.edge_counts[hop] = RUNG__MIN(edges, edge_count);
-		if (!rung__add(count, room.edge_counts[hop], &vertices))
+		capacity.edge_counts[hop] = RUNG__MIN(edges, edge_count);
+		if (!rung__add(count, capacity.edge_counts[hop], &vertices))
 			vertices = vertices_max;
-		room.vertex_counts[hop + 1] = RUNG__MIN(vertices, vertices_max);
+		capacity.vertex_counts[hop + 1] = RUNG__MIN(vertices, vertices_max);
 	}
-	*room_out = room;
+	*capacity_out = capacity;
 	return 0;
 }
 
@@ -116,25 +116,26 @@ static int check_graph(const struct rung__cuda_graph *graph)
 }
 
 /* Vertices never become fewer from hop to hop, because the block of a hop keeps those before it. */
-static int check_room(const struct rung__cuda_sampler *s)
+static int check_capacity(const struct rung__cuda_sampler *s)
 {
-	const struct rung__cuda_sample_room *room = &s->room;
+	const struct rung__cuda_sample_capacity *capacity = &s->capacity;
 
 	for (uint32_t hop = 0; hop <= s->hop_count; hop++) {
-		const uint64_t least = hop ? room->vertex_counts[hop - 1] : 1;
+		const uint64_t least = hop ? capacity->vertex_counts[hop - 1] : 1;
 
-		if (room->vertex_counts[hop] < least || room->vertex_counts[hop] > POSITIONS_MAX)
+		if (capacity->vertex_counts[hop] < least ||
+		    capacity->vertex_counts[hop] > POSITIONS_MAX)
 			return rung__fail(RUNG_E_INVAL,
 			                  "sampler kernels: a capacity of %" PRIu64
 			                  " vertices before hop %u is out of range; use %" PRIu64
 			                  " to %" PRIu64,
-			                  room->vertex_counts[hop], (unsigned)hop, least,
+			                  capacity->vertex_counts[hop], (unsigned)hop, least,
 			                  POSITIONS_MAX);
-		if (hop < s->hop_count && room->edge_counts[hop] > UINT64_MAX / 64)
+		if (hop < s->hop_count && capacity->edge_counts[hop] > UINT64_MAX / 64)
 			return rung__fail(RUNG_E_INVAL,
 			                  "sampler kernels: a capacity of %" PRIu64
 			                  " edges for hop %u is out of range",
-			                  room->edge_counts[hop], (unsigned)hop);
+			                  capacity->edge_counts[hop], (unsigned)hop);
 	}
 	return 0;
 }
@@ -146,7 +147,7 @@ extern "C" int rung__cuda_sampler_check(const struct rung__cuda_sampler *sampler
 	if (rc == 0)
 		rc = check_graph(&sampler->graph);
 	if (rc == 0)
-		rc = check_room(sampler);
+		rc = check_capacity(sampler);
 	return rc;
 }
 
@@ -156,12 +157,12 @@ extern "C" int rung__cuda_sampler_check(const struct rung__cuda_sampler *sampler
  * holds all possible ids, so that a search always ends. @return false on overflow */
 static bool table_slots(const struct rung__cuda_sampler *s, uint64_t *slots_out)
 {
-	uint64_t ids = s->room.vertex_counts[0], slots = 64;
+	uint64_t ids = s->capacity.vertex_counts[0], slots = 64;
 
 	for (uint32_t hop = 0; hop < s->hop_count; hop++) {
-		/* a hop with more edges than the room ends the batch before any edge is looked up,
-		 * whereas too many vertices are detected only after they are in the table */
-		const uint64_t held = s->room.vertex_counts[hop] + s->room.edge_counts[hop];
+		/* a hop with more edges than the capacity ends the batch before any edge is looked
+		 * up, whereas too many vertices are detected only after they are in the table */
+		const uint64_t held = s->capacity.vertex_counts[hop] + s->capacity.edge_counts[hop];
 
 		ids = RUNG__MAX(ids, RUNG__MIN(held, s->graph.vertex_count));
 	}
@@ -189,15 +190,15 @@ static bool add_part(void *workspace, uint64_t *used, uint64_t count, uint64_t i
 extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, void *at,
                                         struct sample_step *step, uint64_t *bytes)
 {
-	const uint64_t dst_max = s->room.vertex_counts[s->hop_count - 1];
+	const uint64_t dst_max = s->capacity.vertex_counts[s->hop_count - 1];
 	/* one workspace serves all hops, so each part has the size of the largest one; `where` is
 	 * also used for the seeds */
-	uint64_t edges_max = s->room.vertex_counts[0], set_edges_max = 0, sums_max, slots = 0;
+	uint64_t edges_max = s->capacity.vertex_counts[0], set_edges_max = 0, sums_max, slots = 0;
 
 	for (uint32_t hop = 0; hop < s->hop_count; hop++) {
-		edges_max = RUNG__MAX(edges_max, s->room.edge_counts[hop]);
+		edges_max = RUNG__MAX(edges_max, s->capacity.edge_counts[hop]);
 		if (sample_needs_sets(s->fanouts[hop]))
-			set_edges_max = RUNG__MAX(set_edges_max, s->room.edge_counts[hop]);
+			set_edges_max = RUNG__MAX(set_edges_max, s->capacity.edge_counts[hop]);
 	}
 	/* tiles of vertices and tiles of edges use `sums` in turn */
 	sums_max = RUNG__MAX(edges_max, dst_max) / SCAN_TILE + 1;
@@ -235,13 +236,13 @@ extern "C" int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sam
 
 /* ---- report ---- */
 
-/* The failure of a batch that exceeds its room. */
-static int many(const char *what, uint64_t needed, uint64_t room, uint64_t hop)
+/* The failure of a batch that exceeds its capacity. */
+static int many(const char *what, uint64_t needed, uint64_t capacity, uint64_t hop)
 {
 	return rung__fail(RUNG_E_NOMEM,
 	                  "sampling: hop %" PRIu64 " has %s%" PRIu64 " %s, the capacity is %" PRIu64
 	                  "; use fewer seeds, smaller fanouts or a larger capacity",
-	                  hop, needed == UINT64_MAX ? "at least " : "", needed, what, room);
+	                  hop, needed == UINT64_MAX ? "at least " : "", needed, what, capacity);
 }
 
 extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler,
@@ -265,10 +266,11 @@ extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler
 		                  "; pass each once",
 		                  report->other, index, value);
 	case RUNG__CUDA_SAMPLE_MANY_EDGES:
-		return many("edges", report->edge_counts[hop], sampler->room.edge_counts[hop], hop);
+		return many("edges", report->edge_counts[hop], sampler->capacity.edge_counts[hop],
+		            hop);
 	case RUNG__CUDA_SAMPLE_MANY_VERTICES:
 		return many("vertices", report->vertex_counts[hop + 1],
-		            sampler->room.vertex_counts[hop + 1], hop);
+		            sampler->capacity.vertex_counts[hop + 1], hop);
 	case RUNG__CUDA_SAMPLE_BAD_LIST:
 		return rung__fail(RUNG_E_FORMAT,
 		                  "sampling: indptr[%" PRIu64 "] is %" PRIu64

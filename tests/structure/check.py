@@ -11,7 +11,9 @@ usage: check.py [--root DIR] [--shrink]
              folders of 20 source files
   names      no struct, enum or function name with two meanings
   public     at most 120 public functions, each used by the command, Python or a benchmark
-  words      words.txt has words that this project does not use
+  words      comments, messages and documents use no phrase of words.txt, and at most one marker
+             phrase (prose.py) per 1,000 words in each top-level folder
+  format     clang-format produces the C, C++ and CUDA sources exactly (Debian 12's version)
   licence    every source begins with its licence
 
 Violations that stand today are listed in allowed.txt, with a count where there is one. The list
@@ -26,6 +28,7 @@ import re
 import subprocess
 import sys
 
+import prose
 import tree as trees
 
 SOURCE_LINES = 500
@@ -33,6 +36,8 @@ FUNCTION_LINES = 60
 COLUMNS = 100
 FOLDER_FILES = 20
 PUBLIC_FUNCTIONS = 120
+MARKERS_PER_1000_WORDS = 1.0
+CLANG_FORMAT = "version 14."   # other versions break lines in other places
 REGISTRY = "src/registry/registry"
 # the state behind a table of functions, which each implementation of the table defines
 STATES = ("rung__engine", "rung__reader")
@@ -190,16 +195,47 @@ def check_public(tree):
         if path.startswith(("tools/", "bench/", "python/")) and "/tests/" not in path:
             used.update(re.findall(r"\brung_\w+", trees.blank(tree.texts[path])))
     for name in sorted(names - used):
-        yield f"public {name}: nobody uses it", 1
+        yield f"public {name} has no user", 1
 
 
-def check_words(tree, words):
-    for word in words:
-        pattern = re.compile(rf"\b{word}\b")
-        for path in tree.paths:
-            count = len(pattern.findall(tree.texts[path]))
-            if count and not path.startswith("tests/structure/"):
-                yield f"word {path} {word}", count
+def check_words(tree, phrases):
+    """Folders are counted with the documents at the top as one more folder, '.'."""
+    patterns = {phrase: re.compile(rf"\b{phrase}\b", re.I) for phrase in phrases}
+    words, markers = collections.Counter(), collections.Counter()
+    for path in tree.paths:
+        folder = path.split("/")[0] if "/" in path else "."
+        found = collections.Counter()
+        for _, passage in prose.passages(path, tree.texts[path]):
+            words[folder] += prose.word_count(passage)
+            markers[folder] += len(prose.markers(passage))
+            for phrase, pattern in patterns.items():
+                found[phrase] += len(pattern.findall(passage))
+        if not path.startswith("tests/structure/"):   # its lists and tests name the phrases
+            for phrase, count in found.items():
+                if count:
+                    yield f"word {path} {phrase}", count
+    for folder, count in markers.items():
+        if count * 1000 > MARKERS_PER_1000_WORDS * words[folder]:
+            yield f"markers {folder}: too many; prose.py {folder} prints them", count
+
+
+def check_format(tree):
+    """Files that clang-format would change. Needs the tree's .clang-format and Debian 12's version.
+    """
+    if not os.path.exists(os.path.join(tree.root, ".clang-format")):
+        return
+    try:
+        version = subprocess.run(["clang-format", "--version"], text=True, check=True,
+                                 stdout=subprocess.PIPE).stdout
+    except FileNotFoundError:
+        version = "no clang-format"
+    if CLANG_FORMAT not in version:
+        print(f"format: not checked: {version.strip()} instead of {CLANG_FORMAT}")
+        return
+    done = subprocess.run(["clang-format", "--dry-run", "--style=file", *tree.c_paths],
+                          cwd=tree.root, text=True, stderr=subprocess.PIPE)
+    for path in set(re.findall(r"^(.+?):\d+:\d+: warning: code should be", done.stderr, re.M)):
+        yield f"format {path}: run clang-format -i", 1
 
 
 def check_licence(tree):
@@ -215,7 +251,7 @@ def violations(tree, folder):
     found = {}
     for what, count in [*check_rooms(tree, rooms), *check_circles(tree), *check_sizes(tree),
                         *check_names(tree), *check_public(tree),
-                        *check_words(tree, words), *check_licence(tree)]:
+                        *check_words(tree, words), *check_format(tree), *check_licence(tree)]:
         found[what] = count
     return found
 

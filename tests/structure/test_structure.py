@@ -28,7 +28,7 @@ class TheTree(unittest.TestCase):
 
 
 class SmallTree(unittest.TestCase):
-    """Files by name and text; lists of its own."""
+    """A tree of a few files with its own lists."""
 
     def setUp(self):
         if not shutil.which("ctags"):
@@ -61,32 +61,32 @@ class SmallTree(unittest.TestCase):
         with open(os.path.join(self.root, "tests/structure/allowed.txt"), encoding="utf-8") as file:
             return [line.rstrip() for line in file if not line.startswith("#")]
 
-    def test_without_a_violation_says_nothing(self):
+    def test_a_tree_without_violations_passes(self):
         self.assertEqual(self.check(), [])
 
-    def test_an_include_of_a_room_that_is_not_in_the_table(self):
+    def test_an_include_that_rooms_txt_does_not_allow(self):
         self.source("io/file.h", "")
         self.source("src/a.c", '#include "file.h"\n#include "io/file.h"\n')
         self.assertEqual(self.check(), ["violation: include src/a.c -> io/file.h"])
 
-    def test_a_public_header_that_includes_more_than_the_c_library(self):
+    def test_a_public_header_includes_only_public_headers(self):
         self.source("include/rung/more.h", "#include <stdint.h>\n#include <liburing.h>\n")
         self.assertEqual(self.check(), ["violation: include include/rung/more.h -> liburing.h: "
                                         "not of a public header"])
 
-    def test_a_folder_that_is_not_in_the_table(self):
+    def test_a_folder_without_a_room(self):
         self.source("numa/a.c", "")
         self.assertEqual(self.check(),
                          ["violation: room numa/a.c: rooms.txt has no line for its folder"])
 
-    def test_a_use_of_a_room_that_is_not_in_the_table(self):
+    def test_a_use_that_rooms_txt_does_not_allow(self):
         self.source("io/file.c", "int rung__file(void) { return 0; }\n")
         self.source("src/a.c", "int rung__file(void);\n"
                     "int rung__a(void) { return rung__file(); }\n")
         self.source("src/b.c", "static int (*f)(void) = rung__file;\n")
         self.assertEqual(self.check(), ["violation: use src -> io/file: rung__file (2)"])
 
-    def test_declarations_members_tags_comments_and_locals_are_no_uses(self):
+    def test_declarations_members_tags_comments_and_locals_do_not_count_as_uses(self):
         self.source("io/file.c", "int file(void) { return 0; }\n"
                     "int rung__read(void) { return 0; }\n")
         self.source("src/a.c", """int rung__read(void);   /* rung__read() */
@@ -129,7 +129,7 @@ int rung__a(struct rung__read *s) { int file = s->rung__read(1); return file + *
                                         "violation: wide lines docs/TABLE.md",
                                         "violation: wide lines src/wide.c"])
 
-    def test_a_folder_of_more_files_than_one_can_look_over(self):
+    def test_a_folder_with_too_many_files(self):
         for i in range(21):
             self.source(f"io/f{i}.c", "")
         self.assertEqual(self.check(), ["violation: files io (21)"])
@@ -152,28 +152,59 @@ int rung__a(struct rung__read *s) { int file = s->rung__read(1); return file + *
         self.source("tools/main.c", "int main(void) { return rung_used(); /* rung_left() */ }\n")
         self.write("python/tests/test_left.py",
                    "# SPDX-License-Identifier: Apache-2.0\nlib.rung_left\n")
-        self.assertEqual(self.check(), ["violation: public rung_left: nobody uses it"])
+        self.assertEqual(self.check(), ["violation: public rung_left has no user"])
         self.source("include/rung/many.h", "".join(
             f"RUNG_API int rung_f{i}(void);\n" for i in range(119)))
         self.source("tools/all.c", "".join(f"int x{i} = rung_f{i};\n" for i in range(119))
                     + "int y = rung_left;\n")
         self.assertEqual(self.check(), ["violation: public functions (121)"])
 
-    def test_words_and_licences(self):
-        self.write("tests/structure/words.txt", "# not these\nso many\n")
-        self.source("src/a.c", "/* so many, and so many */\n")
+    def test_phrases_of_the_list_and_licences(self):
+        self.write("tests/structure/words.txt", "# a comment\nbig endian\n")
+        self.source("src/a.c", "/* big endian, and Big\n * endian */\nint big, endian;\n"
+                    'const char *x = "big "\n "endian";\n')
         self.write("src/b.c", "int x;\n")
         self.assertEqual(self.check(), ["violation: licence src/b.c",
-                                        "violation: word src/a.c so many (2)"])
+                                        "violation: word src/a.c big endian (3)"])
 
-    def test_what_is_listed_may_stay_and_not_grow(self):
+    def test_marker_phrases_are_limited_per_folder(self):
+        self.source("src/a.c", "/*" + (" word" * 9 + "\n") * 222 + ". */\n/* X lies\n * here. */\n")
+        self.write("docs/A.md", "word\n" * 2000 + "lies behind.\n")
+        self.assertEqual(self.check(), [])
+        self.write("docs/B.md", "Text.\n\n- `What` is left of it.\n")
+        self.source("src/b.c", "/* it is no\n * format */\nint is_no; /* it says */\n")
+        self.assertEqual(self.check(), [
+            "violation: markers docs: too many; prose.py docs prints them (3)",
+            "violation: markers src: too many; prose.py src prints them (3)"])
+
+    def test_markers_in_every_kind_of_file(self):
+        for path, text in {
+                "src/a.c": LICENCE + 'int x; // one lies\nconst char *y = "%s lies %u";\n',
+                "tests/a.c": LICENCE + "Test(suite, it_lies_there)\n",
+                "python/a.py": "# one lies\ndef test_it_lies():\n    \"\"\"It lies.\"\"\"\n",
+                "tools/a.sh": "#!/bin/sh\n# one lies\necho 'it lies'; echo $#lies\n",
+                "cmake/a.cmake": '# one lies\nmessage("it lies")\n'}.items():
+            self.write(path, text)
+        self.assertEqual([line.split("prints")[-1] for line in self.check() if " markers " in line],
+                         [" them (2)", " them (3)", " them (2)", " them", " them (2)"])
+
+    def test_sources_that_clang_format_would_change(self):
+        if "version 14." not in (shutil.which("clang-format") and subprocess.run(
+                ["clang-format", "--version"], text=True, stdout=subprocess.PIPE).stdout or ""):
+            self.skipTest("clang-format 14 is missing; install clang-format of Debian 12")
+        self.write(".clang-format", "BasedOnStyle: LLVM\n")
+        self.source("src/a.c", "int  x ;\n")
+        self.assertEqual(self.check(), ["violation: format src/a.c: run clang-format -i",
+                                        "violation: format src/open.c: run clang-format -i"])
+
+    def test_a_listed_violation_may_stay_but_not_grow(self):
         self.source("src/long.c", "int x;\n" * 500)
         self.allow("501 lines src/long.c")
         self.assertEqual(self.check(), [])
         self.allow("500 lines src/long.c")
         self.assertEqual(self.check(), ["violation: lines src/long.c (501, 500 are allowed)"])
 
-    def test_what_has_shrunk_has_to_leave_the_list(self):
+    def test_an_entry_that_has_shrunk_must_be_updated(self):
         self.source("src/long.c", "int x;\n" * 500)
         self.allow("510 lines src/long.c", "1 circle src/a -> src/b")
         self.assertEqual(len(self.check()), 2)
